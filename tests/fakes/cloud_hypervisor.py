@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cloud_hypervisor.py - Cloud Hypervisor's API without a VM: vmm.ping, vm.info, vm.resize-disk.
+"""cloud_hypervisor.py - Cloud Hypervisor's API without a VM: vmm.ping, vm.info, vm.resize-disk,
+vm.add-disk and vm.remove-device.
 
 Versions differ as the real ones do (51.1 and 54-dev were run, the others read). Up to v51
 vm.resize-disk truncates: a block device fails, always. From v52 on a block device must have the size
 that is asked for. A regular file is truncated in all of them. Up to v52 every refusal is a 500; from
 v53 on a disk that is not there is a 404 and named. vmm.ping tells the build's version as git has it,
 v51.1, and the crate's, 51.1.0.
+
+A disk that is removed leaves the configuration at once; its guest lets go of it when vm.info has been
+asked `eject_after` times more, and then the tree of devices loses it and the file is closed. Until
+then its id and its slot are taken.
 
 In a test, whose process is then the VMM:
 
@@ -18,7 +23,7 @@ As a program, until it is terminated:
 
     cloud_hypervisor.py --api-socket P --device /dev/loop0 [--id _disk0] [--version v52.0]
                         [--read-only] [--delay S] [--split N] [--full] [--silent-at N] [--log F]
-                        [--obey] [--no-share] [--confidential]
+                        [--obey] [--no-share] [--confidential] [--eject-after N]
 """
 
 import argparse
@@ -43,10 +48,12 @@ class FakeCloudHypervisor(MicroHttp):
         self.state = "Running"
         self.has_share, self.is_confidential = True, False
         self.clutter = 0  # members of vm.info that mean nothing
+        self.leaving = []  # removed disks that the guest has not let go of, each with a countdown
+        self.eject_after = 1  # None: never
 
     def stop(self):
         super().stop()
-        for disk in self.disks:
+        for disk in self.disks + [disk for disk, _ in self.leaving]:
             disk.close()
 
     def major(self):
@@ -67,12 +74,18 @@ class FakeCloudHypervisor(MicroHttp):
             return 200, self._info()
         if (method, name) == ("PUT", "vm.resize-disk"):
             return self._resize(body)
+        if (method, name) == ("PUT", "vm.add-disk"):
+            return self._add(body)
+        if (method, name) == ("PUT", "vm.remove-device"):
+            return self._remove(body)
         return 404, None
 
     def _info(self):
+        self._let_go()
         disks = [{"id": disk.id, "pci_segment": 0, "path": disk.path, "readonly": disk.read_only,
                   "direct": False, "num_queues": 1, "queue_size": 128, "vhost_user": False,
-                  "image_type": "Raw"} for disk in self.disks]
+                  "image_type": "Raw"} | ({"serial": disk.serial} if disk.serial else {})
+                 for disk in self.disks]
         share = [{"tag": "kataShared", "socket": "/virtiofsd.sock", "num_queues": 1, "id": "_fs1"}]
         return {"config": {"cpus": {"boot_vcpus": 1, "max_vcpus": 1}, "disks": disks,
                            "platform": {"num_pci_segments": 1, "tdx": self.is_confidential},
@@ -83,12 +96,56 @@ class FakeCloudHypervisor(MicroHttp):
     def _device_tree(self):
         """A disk's parent is its virtio device; the slots from 3 on, as Kata's disks have them."""
         tree = {}
-        for slot, disk in enumerate(self.disks, 3):
+        for slot, disk in self._slots():
             parent = "_virtio-pci-" + disk.id
             tree[disk.id] = {"id": disk.id, "resources": [], "parent": parent, "children": []}
             tree[parent] = {"id": parent, "resources": [], "children": [disk.id],
                             "pci_bdf": f"0000:00:{slot:02x}.0"}
         return {str(number): 0 for number in range(self.clutter)} | tree
+
+    def _slots(self):
+        placed = [(disk.slot or slot, disk) for slot, disk in enumerate(self.disks, 3)]
+        return placed + [(disk.slot, disk) for disk, _ in self.leaving]
+
+    def _let_go(self):
+        for disk, left in self.leaving:
+            if left == 0:
+                disk.close()
+        self.leaving = [(disk, left and left - 1) for disk, left in self.leaving if left != 0]
+
+    def _add(self, body):
+        try:
+            request = json.loads(body)
+            disk_id, path = request["id"], request["path"]
+            assert request.get("image_type") == "Raw"
+        except (ValueError, KeyError, TypeError, AssertionError):
+            return 400, ["Failed to deserialize JSON", "missing field"]
+        taken = [disk for _, disk in self._slots() if disk.id == disk_id]
+        if taken:
+            status = 409 if self.major() >= 53 else 500
+            return status, ["Error from API", "Identifier is not unique"]
+        try:
+            disk = Disk(disk_id, path, request.get("readonly", False), request.get("serial"))
+        except OSError as error:
+            return 500, ["Error from API", "Cannot open disk path",
+                         f"{error.strerror} (os error {error.errno})"]
+        disk.limits = request.get("rate_limiter_config")
+        used = {slot for slot, _ in self._slots()}
+        disk.slot = next(slot for slot in range(3, 32) if slot not in used)
+        self.disks.append(disk)
+        return 200, {"id": disk_id, "bdf": f"0000:00:{disk.slot:02x}.0"}
+
+    def _remove(self, body):
+        try:
+            disk = self.disk(json.loads(body)["id"])
+        except (ValueError, KeyError, TypeError):
+            return 400, ["Failed to deserialize JSON", "missing field"]
+        if disk is None:
+            return (404 if self.major() >= 53 else 500), ["Error from API", "Missing device"]
+        disk.slot = next(slot for slot, other in self._slots() if other is disk)
+        self.disks.remove(disk)
+        self.leaving.append((disk, self.eject_after))
+        return 204, None
 
     def _resize(self, body):
         try:
@@ -127,12 +184,14 @@ def main():
     parser.add_argument("--version", default="v52.0")
     parser.add_argument("--no-share", action="store_true")
     parser.add_argument("--confidential", action="store_true")
+    parser.add_argument("--eject-after", type=int, default=1)
     add_arguments(parser)
     arguments = parser.parse_args()
 
     disk = Disk(arguments.id, arguments.device, arguments.read_only)
     vmm = FakeCloudHypervisor(arguments.api_socket, arguments.version, [disk], arguments.log)
     vmm.has_share, vmm.is_confidential = not arguments.no_share, arguments.confidential
+    vmm.eject_after = arguments.eject_after
     run(vmm, arguments)
 
 

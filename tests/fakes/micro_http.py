@@ -34,10 +34,13 @@ class Request:
 class Disk:
     """A drive of the VMM, which holds its file open as a VMM does."""
 
-    def __init__(self, disk_id, path, read_only=False):
+    def __init__(self, disk_id, path, read_only=False, serial=None):
         self.id = disk_id
         self.path = os.fspath(path)
         self.read_only = read_only
+        self.serial = serial
+        self.limits = None
+        self.slot = 0  # on the PCI bus; 0: by its place among the others
         self._fd = -1
         self.reopen()
 
