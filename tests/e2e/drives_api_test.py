@@ -6,12 +6,13 @@ import http.server
 import json
 import re
 import socketserver
+import sqlite3
 import threading
 import unittest
 
 from grpc_client import SECONDS, GrpcTest
 from node import REPOSITORY
-from said import curl
+from said import SANDBOX, curl, rss_anon
 
 SECRET = "hunter2-of-the-test"
 WHOLE = {"drive_id": "data-1", "sandbox_id": "nobody", "host_path": "/dev/crust-no-such-disk", "vm_path": "/mnt/data",
@@ -207,6 +208,84 @@ class DrivesApiTest(GrpcTest):
         self.assertNotIn(SECRET, error)
         self.assertEqual(node.query("SELECT * FROM audit_drives"), [])
         self.assertNotIn(SECRET, node.log.read_text())
+
+    # -- what the daemon says of requests that are well-formed
+
+    def test_off_by_default(self):
+        self.started()
+        with self.fails("FAILED_PRECONDITION", "drives.enabled"):
+            self.attach()
+        code, answer = self.post("/v1/drives", WHOLE)
+        self.assertEqual((code, answer["code"]), (400, "FAILED_PRECONDITION"), answer)
+        code, _, error = self.ctl("drive", "attach", "data-1", *OPTIONS)
+        self.assertEqual(code, 5, error)
+        self.assertIn("drives.enabled", error)
+
+    def test_a_drive_that_is_not_there(self):
+        """It counts as detached, also where drives are off: what was attached before must come out."""
+        self.started()
+        self.drives.DetachDrive(self.drive.DetachDriveRequest(drive_id="data-1"), timeout=SECONDS)
+        self.assertEqual(self.post("/v1/drives/data-1/detach"), (200, {}))
+        self.assertEqual(self.ctl("drive", "detach", "data-1")[:2], (0, "data-1: detached\n"))
+        with self.fails("NOT_FOUND"):
+            self.drives.GetDrive(self.drive.GetDriveRequest(drive_id="data-1"), timeout=SECONDS)
+        with self.fails("NOT_FOUND"):
+            self.drives.UpdateDriveLimits(self.drive.UpdateDriveLimitsRequest(
+                drive_id="data-1", rate_limiter=self.drive.RateLimiter()), timeout=SECONDS)
+        self.assertEqual(self.ctl("drive", "limits", "data-1", "--bandwidth", "none")[0], 3)
+        self.assertEqual(len(self.drives.ListDrives(self.drive.ListDrivesRequest(), timeout=SECONDS).drives), 0)
+
+    def test_outside_the_prefixes_and_without_a_sandbox(self):
+        node = self.started({"drives.enabled": "on", "drives.host_prefixes": "/srv/images, /dev/vg"})
+        for path in ("/dev/sda", "/srv/images", "/srv/images2/x", "/etc/shadow"):
+            with self.subTest(path):
+                with self.fails("PERMISSION_DENIED", "host_prefixes"):
+                    self.attach(host_path=path)
+                code, answer = self.post("/v1/drives", WHOLE | {"host_path": path})
+                self.assertEqual((code, answer["code"]), (403, "PERMISSION_DENIED"), answer)
+        with self.fails("NOT_FOUND", "sandbox"):
+            self.attach(host_path="/dev/vg/data")
+        code, _, error = self.ctl("drive", "attach", "data-1", "--sandbox", "nobody", "--host-path", "/dev/vg/data",
+                                  "--vm-path", "/mnt", "--type", "ext4")
+        self.assertEqual(code, 3, error)
+        self.assertEqual(node.query("SELECT * FROM audit_drives"), [])
+
+    def fill(self, node):
+        """As many drives as there may be, which the VM does not give back because it has no monitor."""
+        most = int(re.search(r"STORE_DRIVE_MOUNTS = (\d+)", (REPOSITORY / "store/drive_mounts.h").read_text())[1])
+        with contextlib.closing(sqlite3.connect(node.path("/var/lib/crustd/crustd.db"))) as database, database:
+            sandbox, = database.execute("SELECT sandbox_ref FROM sandboxes WHERE gone_at IS NULL").fetchone()
+            database.executemany(
+                "INSERT INTO drive_mounts (drive_id, sandbox_ref, host_path, vm_path, fs_type, options, writable, fsck,"
+                " fs_group_policy, serial, wanted, state, requested_at)"
+                " VALUES (?, ?, '/srv/images/disk', ?, 'ext4', '[]', 0, 'none', 'Always', ?, 0, 'removing', 1)",
+                ((f"old-{i}", sandbox, f"/mnt/{i}", f"crust-{i:014}") for i in range(most)))
+        return most
+
+    def test_ten_thousand_drives(self):
+        """A client that does not stop asking is refused, and others are served; nothing of it is kept."""
+        node = self.node({"drives.enabled": "on", "drives.host_prefixes": "/srv/images"})
+        self.sandbox(node)
+        node.start()
+        node.wait(lambda: node.query("SELECT * FROM audit_sandboxes WHERE status = 'alive'"), 60, "the sandbox")
+        node.stop()
+        most = self.fill(node)
+        node.start()
+        self.drive = self.messages("crust_drive_v1")
+        self.drives = self.stub(node, "crust_drive_v1", "Drives")
+        before = rss_anon(node)
+        for first in range(0, 10000, 500):
+            calls = [self.drives.AttachDrive.future(self.drive.AttachDriveRequest(**WHOLE | {
+                "drive_id": f"new-{number}", "sandbox_id": SANDBOX, "host_path": f"/srv/images/{number}",
+                "vm_path": f"/new/{number}"}), timeout=SECONDS) for number in range(first, first + 500)]
+            self.assertEqual({call.code().name for call in calls}, {"RESOURCE_EXHAUSTED"})
+            self.is_served(node)
+        self.assertLess(rss_anon(node) - before, 8 << 20)
+        self.assertEqual(node.query("SELECT count(*) AS n FROM audit_drives")[0]["n"], most)
+        drives = self.drives.ListDrives(self.drive.ListDrivesRequest(sandbox_id=SANDBOX), timeout=SECONDS).drives
+        self.assertEqual((len(drives), {one.state for one in drives}), (most, {self.drive.Drive.REMOVING}))
+        with self.fails("RESOURCE_EXHAUSTED", str(most)):
+            self.attach(sandbox_id=SANDBOX, host_path="/srv/images/x")
 
     # -- rows, and who may only read
 
