@@ -10,7 +10,7 @@
  *   GET  /readyz              200 once the first scan is done and nothing is degraded, else 503
  *   GET  /metrics             in Prometheus' text format
  *   GET  /v1/VIEW             JSON array of a view's rows: volumes, sandboxes, devices, layers,
- *                             mappings, resizes, cleanups, journal.
+ *                             mappings, resizes, cleanups, journal, drives.
  *                             ?id= ?volume= ?after= ?last= ?live=1
  *   GET  /v1/volumes/ID       the row of one volume; with /explain all that explains it
  *   GET  /v1/status           the summary that crustctl status shows
@@ -19,7 +19,8 @@
  *   POST /v1/gc               what looks stale and what is done about it; ?dry_run=1; socket only
  *   POST /v1/cleanups/ID/restore   puts back what was removed; socket only
  *
- * The socket also serves the requests that http_asked.h lists: stats and resize of one volume.
+ * The socket also serves the requests that http_asked.h lists, stats and resize of one volume, and
+ * those of http_asked_drive.h.
  *
  * On http.listen a request with an unknown name in Host gets 403, and GET /v1/doctor may return
  * earlier findings.
