@@ -100,7 +100,7 @@ CRUST_QEMU_DIRECTORY ?= $(PREFIX)/libexec/crustd
 PROGRAMS := $(OUT)/crustd $(OUT)/crustctl $(OUT)/crust-guest-agent $(OUT)/stripped/crust-guest-agent \
   $(OUT)/$(CRUST_QEMU)
 
-.PHONY: all check demo install install-man uninstall man deb sbom deps tests unit power-loss e2e node kubernetes soak fuzz replay search bench golden sanitize coverage parser-coverage format lint clean help programs
+.PHONY: all check demo install install-guest install-man uninstall man deb sbom deps tests unit power-loss e2e node kubernetes soak fuzz replay search bench golden sanitize coverage parser-coverage format lint clean help programs
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -248,6 +248,16 @@ install: programs ## programs, unit, configuration, proto files and Kata's drop-
 	if [ ! -e $$conf ]; then install -D -m 644 config/crustd.conf $$conf; \
 	elif ! cmp -s config/crustd.conf $$conf; then install -m 644 config/crustd.conf $$conf.new; \
 	  echo "kept $$conf; the shipped one is $$conf.new"; fi
+
+# Into a guest's root file system that systemd starts, such as osbuilder's before it is made an image.
+GUEST_WANTS = $(DESTDIR)/etc/systemd/system/kata-containers.target.wants
+
+install-guest: $(OUT)/stripped/crust-guest-agent ## crust-guest-agent and its unit, enabled, into a guest's root at DESTDIR
+	@[ -n "$(DESTDIR)" ] || { echo "DESTDIR is the guest's root, and not this machine's"; exit 2; }
+	install -D -m 755 $(OUT)/stripped/crust-guest-agent $(DESTDIR)/usr/bin/crust-guest-agent
+	install -D -m 644 config/deploy/guest-agent/crust-guest-agent.service $(DESTDIR)/usr/lib/systemd/system/crust-guest-agent.service
+	install -d $(GUEST_WANTS)
+	ln -sf /usr/lib/systemd/system/crust-guest-agent.service $(GUEST_WANTS)/crust-guest-agent.service
 
 MAN_PAGES := man1/crustctl.1 man5/crustd.conf.5 man8/crustd.8 man8/crust-guest-agent.8
 

@@ -14,8 +14,11 @@
 #include <unistd.h>
 
 #include "guest-agent/device.h"
+#include "lib/base64url.h"
 #include "lib/cleanup.h"
 #include "lib/mount_table.h"
+
+#define STORAGE "/run/kata-containers/sandbox/storage/"
 
 enum { VOLUMES = 256 }; /* that one walk tells apart */
 
@@ -157,25 +160,56 @@ static int find_disk(const char *path, dev_t *ret_disk)
     return DEVICE_IMPOSSIBLE;
 }
 
+static int find_on_disk(const char *path, struct volume *ret_volume, struct error *error)
+{
+    dev_t disk;
+    int r = find_disk(path, &disk);
+
+    if (r == DEVICE_IMPOSSIBLE)
+        return error_set(error, VOLUME_UNKNOWN,
+                         "%s is none of /MOUNT/POINT, /dev/NAME, pci:02/01, scsi:0:1", path);
+    if (r == DEVICE_ABSENT || r == DEVICE_MISSING)
+        return error_set(error, VOLUME_UNKNOWN, "no disk is at %s", path);
+    if (r == DEVICE_AMBIGUOUS)
+        return error_set(error, VOLUME_UNKNOWN, "more than one disk is at %s", path);
+    return r == DEVICE_FOUND ? find_by_device(disk, ret_volume, error) : r;
+}
+
+/* Kata's Go runtime names the agent's mount point by the base64url of the disk's address
+ * (src/runtime/virtcontainers/kata_agent.go): "02/01", "0:1" or "/dev/vdb". In a sidecar's mount
+ * namespace that mount point is not there, but its own mount of the disk is. */
+static bool storage_to_disk(const char *path, char *ret_disk, size_t size)
+{
+    char source[BASE64URL_PATH_BYTES + 1];
+    size_t length;
+
+    if (strncmp(path, STORAGE, sizeof(STORAGE) - 1) != 0)
+        return false;
+    path += sizeof(STORAGE) - 1;
+    if (base64url_decode(path, strlen(path), source, sizeof(source) - 1, &length) < 0 ||
+        memchr(source, '\0', length))
+        return false;
+    source[length] = '\0';
+    (void)snprintf(ret_disk, size, "%s%s",
+                   source[0] == '/'      ? ""
+                   : strchr(source, ':') ? "scsi:"
+                                         : "pci:",
+                   source);
+    return true;
+}
+
 int volume_find(const char *path, struct volume *ret_volume, struct error *error)
 {
+    char disk[BASE64URL_PATH_BYTES + sizeof("scsi:")];
     struct volume volume;
-    dev_t disk;
     int r;
 
     if (path[0] == '/' && strncmp(path, "/dev/", 5) != 0) {
         r = volume_find_mount(path, &volume, error);
+        if (r == VOLUME_UNKNOWN && storage_to_disk(path, disk, sizeof(disk)))
+            r = find_on_disk(disk, &volume, error);
     } else {
-        r = find_disk(path, &disk);
-        if (r == DEVICE_IMPOSSIBLE)
-            return error_set(error, VOLUME_UNKNOWN,
-                             "%s is none of /MOUNT/POINT, /dev/NAME, pci:02/01, scsi:0:1", path);
-        if (r == DEVICE_ABSENT || r == DEVICE_MISSING)
-            return error_set(error, VOLUME_UNKNOWN, "no disk is at %s", path);
-        if (r == DEVICE_AMBIGUOUS)
-            return error_set(error, VOLUME_UNKNOWN, "more than one disk is at %s", path);
-        if (r == DEVICE_FOUND)
-            r = find_by_device(disk, &volume, error);
+        r = find_on_disk(path, &volume, error);
     }
     if (r < 0)
         return error_set_errno(error, r, "cannot find %s", path);

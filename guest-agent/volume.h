@@ -7,6 +7,8 @@
  *     scsi:0:1                 a disk by SCSI target and LUN
  *
  * The last three mean the file system on that disk, through whichever mount of it can be written.
+ * So does a mount point that Kata's Go runtime names by its disk (…/sandbox/storage/MDIvMDE=) where
+ * it is not mounted, as in a sidecar.
  */
 #pragma once
 

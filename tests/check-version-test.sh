@@ -34,5 +34,6 @@ refused CHANGELOG.md '# Changes\n' 'CHANGELOG.md:1:'
 refused README.md 'crustd:1.2.2 is the image\n' 'README.md:1:'
 refused README.md 'crustd:1.2.30 is the image\n' 'README.md:1:'
 refused config/deploy/kustomization.yaml '    newTag: 1.2.2\n' 'config/deploy/kustomization.yaml:1:'
+refused config/deploy/kustomization.yaml '    newTag: 1.2.3\n# crust-guest-agent:1.2.2\n' 'config/deploy/kustomization.yaml:2:'
 refused config/helm/crustd/Chart.yaml 'appVersion: "1.2.0"\n' 'config/helm/crustd/Chart.yaml:1:'
 exit $failed

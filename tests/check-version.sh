@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # check-version.sh [TREE] - refuses a version that differs from debian/changelog's, from which the Makefile has its own.
 #
-# Repeated are: the first release in CHANGELOG.md, the tag of crustd's image in manifests, charts and instructions.
+# Repeated are: the first release in CHANGELOG.md, the tags of our images in manifests, charts and instructions.
 
 set -eu
 cd "${1:-$(dirname "$0")/..}"
@@ -16,6 +16,8 @@ first=$(grep -n -m 1 '^## ' CHANGELOG.md || :)
     # Beside an example driver's own image.
     grep -rnE '\bcrustd:[0-9]+\.[0-9]' README.md docs config --include='*.md' --include='*.yaml' --include=Containerfile |
         grep -vF "crustd:$version " || :
+    grep -rnE '\bcrust-guest-agent:[0-9]' docs config --include='*.md' --include='*.yaml' --include=Containerfile |
+        grep -vE "crust-guest-agent:$version([ \",]|\$)" || :
     grep -rnE '^ *(newTag|appVersion|version):' config --include='*.yaml' | grep -vE "[: \"]$version\"?\$" || :
 } | {
     status=0

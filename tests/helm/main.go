@@ -2,6 +2,7 @@
 
 // render CHART [VALUES...] - what helm would apply: the chart by helm's own engine, with its schema for values, and
 // each object read strictly as its kind, so that a misspelt field is an error. Prints the objects as one JSON list.
+// render --decode FILE... does the latter with manifests.
 package main
 
 import (
@@ -26,7 +27,11 @@ import (
 )
 
 func main() {
-	objects, err := render(os.Args[1], os.Args[2:])
+	work := render
+	if os.Args[1] == "--decode" {
+		work = func(_ string, files []string) ([]runtime.RawExtension, error) { return decodeFiles(files) }
+	}
+	objects, err := work(os.Args[1], os.Args[2:])
 	if err == nil {
 		err = json.NewEncoder(os.Stdout).Encode(objects)
 	}
@@ -59,6 +64,22 @@ func render(directory string, files []string) ([]runtime.RawExtension, error) {
 		return nil, err
 	}
 	return decode(texts)
+}
+
+func decodeFiles(files []string) ([]runtime.RawExtension, error) {
+	objects := []runtime.RawExtension{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		more, err := decode(map[string]string{file: string(text)})
+		if err != nil {
+			return nil, err
+		}
+		objects = append(objects, more...)
+	}
+	return objects, nil
 }
 
 func decode(texts map[string]string) ([]runtime.RawExtension, error) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* serve_test.c - the agent grows file systems, over a socket and over a serial line. */
+#include "lib/base64url.h"
 #include "tests/unit/guest-agent/serve_fixture.h"
 
 /* ---- growing */
@@ -67,6 +68,21 @@ static void the_device_names_the_volume_too(void **state)
     grow_volume();
     assert_int_equal(ask_resize(fd, volume.device, LARGE * MIB).code, STATUS_OK);
     assert_int_equal(ask_stats(fd, volume.device).total, LARGE * MIB);
+}
+
+/* As in a sidecar: kata-agent has mounted the disk elsewhere, under this name. */
+static void the_agents_mount_point_names_the_disk_where_it_is_not_mounted(void **state)
+{
+    cleanup(fd_closep) int fd = dial();
+    char name[BASE64URL_ENCODED_LENGTH(sizeof(volume.device)) + 1], path[160];
+
+    (void)state;
+    make_volume("btrfs");
+    base64url_encode(volume.device, strlen(volume.device), name);
+    (void)snprintf(path, sizeof(path), "/run/kata-containers/sandbox/storage/%s", name);
+    grow_volume();
+    assert_int_equal(ask_resize(fd, path, LARGE * MIB).code, STATUS_OK);
+    assert_int_equal(ask_stats(fd, path).total, LARGE * MIB);
 }
 
 static void a_request_waits_for_its_device_and_nobody_waits_for_it(void **state)
@@ -166,6 +182,7 @@ int main(void)
         TEST(btrfs_grows),
         TEST(ext4_grows_or_says_what_it_lacks),
         TEST(the_device_names_the_volume_too),
+        TEST(the_agents_mount_point_names_the_disk_where_it_is_not_mounted),
         TEST(a_request_waits_for_its_device_and_nobody_waits_for_it),
         TEST(a_device_that_does_not_grow_is_waited_for_until_the_deadline),
         TEST(a_read_only_mount_is_left_for_a_writable_one),

@@ -8,6 +8,7 @@
 
 #include "guest-agent/device.h"
 #include "guest-agent/volume.h"
+#include "lib/base64url.h"
 #include "lib/cleanup.h"
 
 static void other_forms_are_unknown(void **state)
@@ -48,6 +49,34 @@ static void what_is_not_there_is_named(void **state)
         /* this phrase means "no such call" to the other side */
         assert_null(strstr(error.text, "does not exist"));
     }
+}
+
+static void a_disk_is_read_from_the_agents_mount_point(void **state)
+{
+    static const struct {
+        const char *source, *said;
+    } cases[] = {
+        {"1f.7/1f.7", "no disk is at pci:1f.7/1f.7"},
+        {"99999:99999", "no disk is at scsi:99999:99999"},
+        {"/dev/no-such-disk", "no disk is at /dev/no-such-disk"},
+        {"0.0.0005", "pci:0.0.0005 is none of"}, /* a channel address */
+        {"/etc/passwd", "/etc/passwd is none of"},
+        {"", "pci: is none of"},
+    };
+    char path[256] = "/run/kata-containers/sandbox/storage/";
+    const size_t prefix = strlen(path);
+    struct volume volume;
+    struct error error;
+
+    (void)state;
+    for (size_t i = 0; i < array_length(cases); i++) {
+        base64url_encode(cases[i].source, strlen(cases[i].source), path + prefix);
+        assert_int_equal(volume_find(path, &volume, &error), VOLUME_UNKNOWN);
+        assert_non_null(strstr(error.text, cases[i].said));
+    }
+    strcpy(path + prefix, "not base64");
+    assert_int_equal(volume_find(path, &volume, &error), VOLUME_UNKNOWN);
+    assert_non_null(strstr(error.text, "not base64"));
 }
 
 static void a_mount_point_is_taken_to_the_letter(void **state)
@@ -95,6 +124,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(other_forms_are_unknown),
         cmocka_unit_test(what_is_not_there_is_named),
+        cmocka_unit_test(a_disk_is_read_from_the_agents_mount_point),
         cmocka_unit_test(a_mount_point_is_taken_to_the_letter),
         cmocka_unit_test(file_systems_are_known_by_name),
         cmocka_unit_test(a_device_that_is_gone_has_a_name_and_no_size),
