@@ -100,7 +100,7 @@ CRUST_QEMU_DIRECTORY ?= $(PREFIX)/libexec/crustd
 PROGRAMS := $(OUT)/crustd $(OUT)/crustctl $(OUT)/crust-guest-agent $(OUT)/stripped/crust-guest-agent \
   $(OUT)/$(CRUST_QEMU)
 
-.PHONY: all check demo install install-guest install-man uninstall man deb sbom deps tests unit power-loss e2e node kubernetes soak fuzz replay search bench golden sanitize coverage parser-coverage format lint clean help programs
+.PHONY: all check demo install install-guest install-man uninstall man site deb sbom deps tests unit power-loss e2e node kubernetes soak fuzz replay search bench golden sanitize coverage parser-coverage format lint clean help programs
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -267,6 +267,9 @@ man: ## the man pages, from docs/reference, into build/man (python3)
 install-man: man install ## install, with the man pages
 	for page in $(MAN_PAGES); do \
 	  install -D -m 644 $(OUT)/man/$${page#*/} $(DESTDIR)$(PREFIX)/share/man/$$page || exit 1; done
+
+site: ## the documentation as a static site, into build/site (cmark-gfm)
+	@packaging/site.py $(OUT)/site
 
 sbom: programs ## what the programs are made of, as CycloneDX, into build/crustd.cdx.json (Debian)
 	@packaging/sbom.py $(PROGRAMS) >$(OUT)/crustd.cdx.json

@@ -4,7 +4,7 @@
 
 Looks at every text file that git knows (in a tree without git: at every file):
   * relative links of Markdown pages, with the heading that they name;
-  * paths of pages and scripts in text and comments: `docs/x.md`, `tests/y.py`;
+  * paths of pages and scripts in text and comments: `docs/x.md`, `tests/y.py`; with the heading, if `docs/x.md#z` names one;
   * paths of sources in pages: `store/schema.c`;
   * names of pages alone (`states.md`), which must be below docs/ or in the root.
 It also holds the glossary to its form: at most 40 words, in alphabetical order.
@@ -26,6 +26,7 @@ PAGE_PATH = re.compile(r"(?<![\w./<-])((?:docs|tests|config)/[\w./-]+\.(?:md|py|
 SOURCE_PATH = re.compile(r"(?<![\w./<-])((?:agent-client|api|config|crust-qemu|crustctl|doctor|guest-agent|hypervisor|lib|"
                          r"model|observe|reconciler|store|tests|watch)/[\w./-]*\.(?:[ch]|proto))(?![\w/])")
 PAGE_NAME = re.compile(r"(?<![\w./<*-])([A-Za-z][\w-]*\.md)(?![\w/])")
+HEADING = re.compile(r"#([\w-]+)")
 PLACEHOLDER = re.compile(r"NAME|examplevmm")
 
 
@@ -90,9 +91,14 @@ def name_faults(name, path, text, tree):
                               (PAGE_NAME, lambda t: t in pages)):
         for match in pattern.finditer(text):
             target = match.group(match.lastindex or 0)
+            line = text.count("\n", 0, match.start()) + 1
             if not is_there(target):
-                line = text.count("\n", 0, match.start()) + 1
                 yield f"{name}:{line}: names {target}, which is not there"
+                continue
+            heading = HEADING.match(text, match.end())
+            if heading and (tree / target).suffix == ".md" and (tree / target).exists() \
+                    and heading.group(1) not in anchors(tree / target):
+                yield f"{name}:{line}: names {target}#{heading.group(1)}: there is no such heading"
 
 
 def glossary_faults(tree):

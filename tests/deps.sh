@@ -25,7 +25,7 @@ packages="
     clang clang-format cppcheck gcovr libclang-rt-14-dev libcmocka-dev llvm strace valgrind
     debhelper fish lintian man-db zsh
 
-    busybox chromium dmsetup libprotobuf-dev mmdebstrap protobuf-compiler protobuf-compiler-grpc python3-grpcio
+    busybox chromium cmark-gfm dmsetup libprotobuf-dev mmdebstrap protobuf-compiler protobuf-compiler-grpc python3-grpcio
     python3-protobuf python3-yaml qemu-utils
 "
 # Any Go will do: an old one fetches what it cannot build by itself (e2e/go_programs.py).
