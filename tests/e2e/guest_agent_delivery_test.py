@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What docs/guest-agent-delivery.md delivers: the unit and the program in a guest's root, the sidecar's image, its pod, and
-the policy that adds it. tests/kubernetes/deployment.py has an API server evaluate the policy."""
+the policy that adds it. tests/kubernetes/api_server_test.py has an API server evaluate the policy."""
 
 import json
 import os

@@ -16,6 +16,7 @@ from node import REPOSITORY
 from said import AFTER, SANDBOX, SaidTest, curl, publish_path
 
 PAGE = REPOSITORY / "docs/reference/journal.md"
+FLEET, VIEWS = REPOSITORY / "docs/fleet.md", REPOSITORY / "docs/reference/audit-views.md"
 QUERY = re.compile(r"^\*\*([^*\n]+)\*\*\n\n```sh\n([^`]+)\n```", re.M)
 
 
@@ -84,6 +85,21 @@ class JournalLinesTest(SaidTest):
         volume.loop.resize(AFTER)
         node.wait_for(volume.path, "blocked")
         return volume
+
+    def test_queries_for_loki_read_what_lines_have(self):
+        """Loki is not run here: the members that docs/fleet.md has it read are those of the reference."""
+        table = PAGE.read_text().split("<!-- members -->")[1].split("\n\nControl")[0]
+        members = set(re.findall(r"^\| `(\w+)` \|", table, re.M))
+        kinds = set(re.findall(r"`(\w+)`", VIEWS.read_text()))
+        queries = re.findall(r"^```logql\n(.*?)^```", FLEET.read_text(), re.M | re.S)
+        self.assertGreater(len(queries), 3)
+        for query in queries:
+            self.assertIn('"log":"journal"', query)
+            read = {path.split(".")[0] for path in re.findall(r'\b\w+="([a-z_.]+)"[,\s|]', "".join(
+                re.findall(r"\| json (.*?)(?=\n? *\| )", query, re.S)) + " ")}
+            self.assertTrue(read, query)
+            self.assertLessEqual(read, members, query)
+            self.assertLessEqual(set(re.findall(r'\| kind="(\w+)"', query)), kinds, query)
 
     def test_every_row_is_a_line(self):
         node = self.on()

@@ -98,8 +98,9 @@ class ControlPlane:
                    f"--service-account-signing-key-file={self.key}",
                    f"--egress-selector-config-file={self.write_egress()}",
                    "--kubelet-preferred-address-types=InternalIP",
-                   # It asks more of etcd than Debian's can do.
-                   "--feature-gates=SizeBasedListCostEstimate=false")
+                   # The first asks more of etcd than Debian's can do; the second is for config/deploy/guest-agent.
+                   "--feature-gates=SizeBasedListCostEstimate=false,MutatingAdmissionPolicy=true",
+                   "--runtime-config=admissionregistration.k8s.io/v1beta1=true")
         self.spawn("kubectl", f"--kubeconfig={self.config}", "proxy", "--port=0",
                    "--accept-hosts=^(127\\.0\\.0\\.1|10\\.0\\.2\\.2)$")
 

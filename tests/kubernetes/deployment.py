@@ -2,7 +2,8 @@
 """crustd as the shipped manifests deploy it."""
 
 from claims import GROWN, ClaimTest
-from cluster import NODE, START_SECONDS
+from api_server_test import rendered
+from cluster import BIN, NODE, START_SECONDS
 from container_image import make_crustd
 from node_test_case import REPOSITORY, VERSION
 
@@ -12,8 +13,8 @@ LABEL = "katacontainers.io/kata-runtime"
 
 
 class Deployment(ClaimTest):
-    def test_daemonset(self):
-        """Instead of the service: its pod becomes ready, and has a running pod's volume grow."""
+    def replace_service(self):
+        """A node that is to have crustd's pod instead of its service."""
         make_crustd(self.node.exchange / "crustd.tar", IMAGE)
         self.import_image("/exchange/crustd.tar")
         (self.node.exchange / "crustd.tar").unlink()
@@ -21,6 +22,43 @@ class Deployment(ClaimTest):
         self.addCleanup(self.node.start_crustd)
         self.kubectl("label", "node", NODE, f"{LABEL}=true")
         self.addCleanup(self.kubectl, "label", "node", NODE, f"{LABEL}-")
+
+    def test_helm_chart(self):
+        """Its pod becomes ready, a changed value is another pod with that configuration, and nothing is left of it."""
+        self.replace_service()
+        self.addCleanup(self.remove_chart, rendered())
+        self.apply(rendered())
+        self.wait_for(self.is_ready_everywhere, "crustd's pod to be ready", START_SECONDS)
+        first, = self.pods()
+        self.apply(rendered(config={"resize": {"settle_ms": 321}}))
+        self.wait_for(lambda: self.is_another_pod(first), "another pod to be ready", START_SECONDS)
+        pod, = self.pods()
+        effective = self.node.output(f"{BIN}/ctr -n k8s.io tasks exec --exec-id look {self.container(pod)}"
+                                     " crustd --check-config")
+        self.assertIn("settle_ms = 321", effective)
+        self.remove_chart(rendered())
+        left = self.kubectl("-n", "kube-system", "get", "daemonset,configmap,pod", "-o", "name").split()
+        self.assertEqual([name for name in left if "crustd" in name], [])
+
+    def apply(self, objects):
+        self.kubectl("apply", "--server-side", "--validate=strict", "-f", "-", given=objects)
+
+    def is_another_pod(self, first):
+        pods = self.pods()
+        return len(pods) == 1 and pods[0]["metadata"]["uid"] != first["metadata"]["uid"] and self.is_ready_everywhere()
+
+    @staticmethod
+    def container(pod):
+        status, = pod["status"]["containerStatuses"]
+        return status["containerID"].removeprefix("containerd://")
+
+    def remove_chart(self, objects):
+        self.kubectl("delete", "--ignore-not-found", "--wait=false", "-f", "-", given=objects)
+        self.wait_for(lambda: not self.pods(), "the end of crustd's pod")
+
+    def test_daemonset(self):
+        """Instead of the service: its pod becomes ready, and has a running pod's volume grow."""
+        self.replace_service()
         self.addCleanup(self.remove)
         self.kubectl("apply", "-k", str(MANIFESTS))
         self.wait_for(self.is_ready_everywhere, "crustd's pod to be ready", START_SECONDS)
