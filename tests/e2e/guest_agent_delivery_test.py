@@ -84,6 +84,16 @@ class GuestAgentDeliveryTest(unittest.TestCase):
         self.assertEqual((done.returncode, done.stderr), (0, ""), done.stderr)
         self.assertIn(VERSION, done.stdout)
 
+    def test_image_is_built_as_crustds(self):
+        """tests/node/container_test.py builds that one."""
+        def first(path):
+            text = re.search(r"^FROM .* AS build\n(.*?)^(COPY|#)", path.read_text(), re.M | re.S)
+            return text[1]
+
+        self.assertEqual(first(DELIVERY / "Containerfile"), first(REPOSITORY / "config/deploy/Containerfile"))
+        target = re.search(r"^RUN make -C /source (.*)$", (DELIVERY / "Containerfile").read_text(), re.M)[1].split()
+        self.assertEqual(self.run_it("make", "-C", REPOSITORY, "-n", *target).returncode, 0)
+
     def test_unit_and_image_start_it_alike(self):
         arguments = json.loads(re.search(r"^CMD (.*)$", self.stage(), re.M)[1])
         started = re.search(r"^ExecStart=(.*)$", (DELIVERY / UNIT).read_text(), re.M)[1].split()
