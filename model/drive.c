@@ -23,13 +23,14 @@ static const struct {
                                        "The guest.",
                                        {0}}},
     [DRIVE_ATTACHED] = {.name = "attached",
-                        .explanation = {"The VM has the disk. The guest is being asked to find and "
-                                        "mount it.",
-                                        "The guest's mount.",
+                        .is_flushed = true,
+                        .explanation = {"The VM has the disk. The guest is being asked what it has "
+                                        "of it.",
+                                        "An agent in the guest that answers, and the mount.",
                                         {0}}},
     [DRIVE_SEEN] = {.name = "seen",
-                    .explanation = {"The guest has the disk with the right serial, size and "
-                                    "access. It is being mounted.",
+                    .explanation = {"The guest answers. It is being asked to find the disk by its "
+                                    "serial, with the right size and access, and to mount it.",
                                     "The mount.",
                                     {0}}},
     [DRIVE_MOUNTED] = {.name = "mounted",

@@ -26,8 +26,8 @@ enum {
 enum drive_state {
     DRIVE_REQUESTED, /* the next act opens the host's disk */
     DRIVE_CLAIMED,   /* … hands it to the VMM */
-    DRIVE_ATTACHED,  /* … has the guest find and mount it */
-    DRIVE_SEEN,      /* the guest says that it has found the disk; the same act goes on */
+    DRIVE_ATTACHED,  /* … asks the guest what it has of it */
+    DRIVE_SEEN,      /* … has the guest find and mount it */
     DRIVE_MOUNTED,   /* the next act has the guest write everything to the disk */
     DRIVE_READY,
     DRIVE_UNMOUNTING, /* the next act has the guest unmount it */

@@ -13,7 +13,7 @@ enum drive_phase drive_phase(enum drive_state state)
     static const enum drive_phase phases[DRIVE_STATES + 1] = {
         [DRIVE_REQUESTED] = DRIVE_PLANNED,
         [DRIVE_CLAIMED] = DRIVE_PLANNED,
-        [DRIVE_ATTACHED] = DRIVE_MOUNTING,
+        [DRIVE_ATTACHED] = DRIVE_PLANNED,
         [DRIVE_SEEN] = DRIVE_MOUNTING,
         [DRIVE_MOUNTED] = DRIVE_MOUNTING,
         [DRIVE_READY] = DRIVE_IN_USE,
@@ -59,7 +59,7 @@ static struct drive_decision mount(const struct drive_facts *facts)
         return (struct drive_decision){DRIVE_LOOK_GUEST,
                                        phase == DRIVE_PLANNED ? DRIVE_ATTACHED : facts->state};
     if (facts->guest == DRIVE_IN_GUEST_ABSENT)
-        return (struct drive_decision){DRIVE_MOUNT, DRIVE_ATTACHED};
+        return (struct drive_decision){DRIVE_MOUNT, DRIVE_SEEN};
     return (struct drive_decision){phase == DRIVE_IN_USE ? DRIVE_DO_NOTHING : DRIVE_ANSWER,
                                    DRIVE_READY};
 }
@@ -74,7 +74,8 @@ static struct drive_decision decide_wanted(const struct drive_facts *facts)
 static struct drive_decision decide_unwanted(const struct drive_facts *facts)
 {
     enum drive_phase phase = drive_phase(facts->state);
-    bool is_free = phase == DRIVE_PLANNED || phase == DRIVE_FLUSHED;
+    bool is_free = (phase == DRIVE_PLANNED && facts->guest != DRIVE_IN_GUEST_MOUNTED) ||
+                   phase == DRIVE_FLUSHED;
 
     if (facts->vmm == DRIVE_IN_VMM_ABSENT)
         return (struct drive_decision){DRIVE_END, is_free ? DRIVE_REMOVED : DRIVE_LOST};

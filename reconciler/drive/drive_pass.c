@@ -104,6 +104,7 @@ static int record_success(struct drive_work *work)
     int r = 0;
 
     work->failures = 0;
+    work->next_ns = 0;
     work->wants_disk = false;
     if (work->result.guest_device[0])
         r = store_set_drive_mount_guest_device(store, work->drive_ref, work->result.guest_device);
@@ -151,10 +152,29 @@ static int refuse_detach(struct drive_work *work)
     int r = store_want_drive_mount_again(store_of(work), work->drive_ref);
 
     work->row.wanted = true;
+    work->failures = 0;
     tell(work, STATUS_FAILED_PRECONDITION);
     return r < 0 ? r
-                 : set_state(work, work->row.ready_ms ? DRIVE_READY : DRIVE_ATTACHED,
+                 : set_state(work, work->row.ready_ms ? DRIVE_READY : DRIVE_MOUNTED,
                              STATUS_FAILED_PRECONDITION, work->result.error.text);
+}
+
+/* Somebody in the guest has the disk: in its place, or where only a namespace sees it. In the
+ * second case the mount is gone already, and the rest follows. */
+static int record_held(struct drive_work *work)
+{
+    if (work->guest == DRIVE_IN_GUEST_UNKNOWN && !work->is_held) {
+        work->is_held = true;
+        work->held = work->result.error;
+        return 0;
+    }
+    if (work->is_held)
+        work->result.error = work->held;
+    work->is_held = false;
+    work->act = DRIVE_UNMOUNT;
+    if (work->guest == DRIVE_IN_GUEST_MOUNTED && !drive_has_failed(&work->row))
+        return refuse_detach(work);
+    return retry_later(work, STATUS_FAILED_PRECONDITION);
 }
 
 static int give_up_attach(struct drive_work *work)
@@ -188,15 +208,12 @@ static int record_failure(struct drive_work *work)
     }
     if (work->result.takes_its_time && work->row.wanted)
         return 0;
-    if (work->act == DRIVE_UNMOUNT && status == STATUS_FAILED_PRECONDITION &&
-        work->guest == DRIVE_IN_GUEST_MOUNTED && !drive_has_failed(&work->row))
-        return refuse_detach(work);
+    if (work->act == DRIVE_UNMOUNT && status == STATUS_FAILED_PRECONDITION)
+        return record_held(work);
     if (!work->row.wanted && brings_in(work->act))
         return 0; /* overtaken by a detach */
     if (!work->row.wanted)
-        return retry_later(work, work->act == DRIVE_UNMOUNT && status == STATUS_FAILED_PRECONDITION
-                                     ? status
-                                     : STATUS_UNAVAILABLE);
+        return retry_later(work, STATUS_UNAVAILABLE);
     if (heals(status) || work->row.ready_ms)
         return retry_later(work, heals(status) ? STATUS_UNAVAILABLE : status);
     return give_up_attach(work);
@@ -210,6 +227,8 @@ int drive_work_record(struct drive_work *work)
     work->due = true;
     if (r < 0 || drive_state_is_end(work->row.state))
         return r;
+    if (work->is_held)
+        return record_held(work);
     return work->result.status == STATUS_OK ? record_success(work) : record_failure(work);
 }
 
@@ -245,7 +264,7 @@ static int end_drive(struct drive_work *work, enum drive_state state)
     if (drive_has_failed(row))
         return set_state(work, DRIVE_FAILED, row->status, row->message);
     if (state == DRIVE_FAILED)
-        return set_state(work, state, STATUS_NOT_FOUND, "the VM ended before it had the disk");
+        return set_state(work, state, STATUS_NOT_FOUND, "the VM ended before the disk was mounted");
     return set_state(work, state, STATUS_OK, "");
 }
 
@@ -290,7 +309,14 @@ static bool is_overtaken(const struct drive_work *work)
     if (work->step != DRIVE_RUNNING)
         return false;
     return !work->row.sandbox_is_alive ||
-           (!work->row.wanted && (work->act == DRIVE_MOUNT || work->act == DRIVE_LOOK_GUEST));
+           (!work->row.wanted && !work->is_held &&
+            (work->act == DRIVE_MOUNT || work->act == DRIVE_LOOK_GUEST));
+}
+
+/* Unless the VM has ended. */
+static bool waits_for_next_attempt(const struct drive_work *work)
+{
+    return work->row.sandbox_is_alive && work->next_ns > clock_boottime();
 }
 
 int drive_work_decide(struct drive_work *work)
@@ -306,7 +332,7 @@ int drive_work_decide(struct drive_work *work)
         work->guest = DRIVE_IN_GUEST_UNKNOWN;
     }
     work->due = false;
-    if (work->step != DRIVE_IDLE)
+    if (work->step != DRIVE_IDLE || waits_for_next_attempt(work))
         return 0;
     work->has_new_limits = work->has_new_limits && work->row.wanted;
     decision = decide(work);
@@ -316,5 +342,8 @@ int drive_work_decide(struct drive_work *work)
         return begin_act(work, DRIVE_LIMIT, decision.state);
     if (decision.act == DRIVE_DO_NOTHING || decision.act == DRIVE_ANSWER)
         return advance(work, decision.state);
+    if (decision.act == DRIVE_UNMOUNT && work->is_held)
+        return begin_act(work, DRIVE_LOOK_GUEST, decision.state);
+    work->is_held = false;
     return begin_act(work, decision.act, decision.state);
 }

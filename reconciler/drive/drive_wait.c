@@ -124,15 +124,17 @@ static int judge_ended(const struct drive_wait *wait, const struct store_drive_m
 }
 
 /* Whether what happened is what this client waits for. */
-static bool concerns(const struct drive_news *news, const struct drive_wait *wait)
+static bool concerns(const struct drive_work *work, const struct drive_wait *wait)
 {
+    const struct drive_news *news = &work->news;
+
     if (!news->is_any)
         return false;
     if (wait->kind == WAIT_LIMIT)
         return news->act == DRIVE_LIMIT;
     if (wait->kind == WAIT_DETACH)
         return news->act != DRIVE_LIMIT;
-    return news->act != DRIVE_LIMIT && news->act != DRIVE_UNMOUNT;
+    return news->act != DRIVE_LIMIT && !(news->act == DRIVE_UNMOUNT && work->row.wanted);
 }
 
 static bool is_there(const struct drive_work *work)
@@ -151,7 +153,7 @@ static int judge(const struct drive_wait *wait, const struct drive_work *work, s
         return judge_ended(wait, row, error);
     if (wait->kind == WAIT_ATTACH && is_there(work))
         return STATUS_OK;
-    if (concerns(&work->news, wait)) {
+    if (concerns(work, wait)) {
         *error = work->news.error;
         return (int)work->news.status;
     }

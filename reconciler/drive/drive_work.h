@@ -72,6 +72,8 @@ struct drive_work {
     uint64_t deadline_ns;
     struct store_drive_mount row; /* when it was last decided; its options are owned */
     struct store_helper_run sandbox;
+    bool is_held; /* the guest has refused to unmount it, and is asked whether it still has it */
+    struct error held; /* by whom */
     bool has_new_limits;
     struct drive_limits new_limits; /* that a client waits for */
     struct hypervisor_drive_call *vmm_call;

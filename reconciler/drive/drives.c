@@ -65,7 +65,7 @@ void drive_work_forget(struct drive_work *work)
     work->step = DRIVE_IDLE;
     work->vmm = DRIVE_IN_VMM_UNKNOWN;
     work->guest = DRIVE_IN_GUEST_UNKNOWN;
-    work->wants_disk = false;
+    work->wants_disk = work->is_held = false;
     work->news = (struct drive_news){0};
     drive_work_hurry(work);
 }
@@ -235,7 +235,7 @@ void drives_note_sandbox(struct drives *drives, const char *sandbox_id)
 {
     for (struct drive_work *work = drives->works; work; work = work->next)
         if (strcmp(work->sandbox_id, sandbox_id) == 0)
-            drive_work_hurry(work);
+            work->due = true;
 }
 
 void drives_retry(struct drives *drives)

@@ -33,7 +33,7 @@ static void a_drive_is_flushed_while_no_guest_may_have_it_mounted(void **state)
     (void)state;
     for (unsigned i = 0; i < DRIVE_STATES; i++)
         assert_int_equal(drive_state_is_flushed(i),
-                         i < DRIVE_ATTACHED || (i >= DRIVE_UNMOUNTED && i != DRIVE_LOST));
+                         i < DRIVE_SEEN || (i >= DRIVE_UNMOUNTED && i != DRIVE_LOST));
 }
 
 static void three_states_are_an_end(void **state)

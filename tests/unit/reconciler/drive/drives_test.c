@@ -174,6 +174,32 @@ static void a_mount_that_fails_is_unwound(void **state)
     expect_walked("look attach ask mount unmount remove ");
 }
 
+/* Nobody was asked to mount it, so it can be taken back although nobody answers. */
+static void a_guest_without_an_agent_gives_the_disk_back(void **state)
+{
+    (void)state;
+    attach();
+    step_until(GUEST_CALL, DRIVE_GUEST_LOOK);
+    world.guest_fails = STATUS_UNIMPLEMENTED;
+    go_on();
+    expect_failed(STATUS_FAILED_PRECONDITION, "the guest does not");
+    expect_walked("look attach ask remove ");
+}
+
+static void an_attach_that_cannot_be_unmounted_is_answered(void **state)
+{
+    (void)state;
+    attach();
+    step_until(GUEST_CALL, DRIVE_GUEST_MOUNT);
+    world.guest_fails = STATUS_FAILED_PRECONDITION;
+    (void)step();
+    step_until(GUEST_CALL, DRIVE_GUEST_UNMOUNT);
+    world.guest_fails = STATUS_UNAVAILABLE;
+    go_on();
+    expect_told(1, STATUS_UNAVAILABLE, "the guest does not");
+    expect_row(DRIVE_UNMOUNTING, false, STATUS_FAILED_PRECONDITION);
+}
+
 /* The reason of the attach stays on record, whatever stands in the way of taking it out. */
 static void what_cannot_be_unwound_is_tried_again(void **state)
 {
@@ -225,6 +251,21 @@ static void a_busy_monitor_is_waited_for(void **state)
     expect_told(1, STATUS_UNAVAILABLE, "the VMM does not");
 }
 
+/* Sandboxes are observed at each sweep. */
+static void news_of_a_sandbox_are_no_reason_to_try_sooner(void **state)
+{
+    (void)state;
+    world.vmm_fails = HYPERVISOR_DRIVE_UNREACHABLE;
+    attach();
+    go_on();
+    drives_note_sandbox(world.drives, "sandbox-1");
+    go_on();
+    expect_walked("look ");
+    end_vm();
+    go_on();
+    expect_row(DRIVE_FAILED, true, STATUS_NOT_FOUND);
+}
+
 static void an_attempt_is_due_after_a_while(void **state)
 {
     (void)state;
@@ -246,7 +287,7 @@ static void a_disk_in_use_in_the_guest_stays(void **state)
     detach();
     go_on();
     expect_told(2, STATUS_FAILED_PRECONDITION, "77 (cat)");
-    expect_walked("unmount ");
+    expect_walked("unmount ask ");
     expect_row(DRIVE_READY, true, STATUS_FAILED_PRECONDITION);
     assert_true(world.mounted);
     bring_in(); /* it is there still */
@@ -257,6 +298,25 @@ static void a_disk_in_use_in_the_guest_stays(void **state)
     detach();
     go_on();
     expect_row(DRIVE_REMOVED, false, STATUS_OK);
+}
+
+/* It is unmounted, and a namespace in the guest has it still: that goes on. */
+static void a_disk_that_only_a_namespace_has_goes_on_its_way_out(void **state)
+{
+    (void)state;
+    bring_in();
+    world.walked[0] = '\0';
+    detach();
+    step_until(GUEST_CALL, DRIVE_GUEST_UNMOUNT);
+    world.guest_fails = STATUS_FAILED_PRECONDITION;
+    world.mounted = false;
+    go_on();
+    expect_told(2, STATUS_FAILED_PRECONDITION, "77 (cat)");
+    expect_row(DRIVE_UNMOUNTING, false, STATUS_FAILED_PRECONDITION);
+    detach();
+    go_on();
+    expect_told(3, STATUS_OK, "");
+    expect_walked("unmount ask unmount remove ");
 }
 
 static void a_disk_that_is_not_free_is_not_removed(void **state)
@@ -410,7 +470,7 @@ static void a_pass_that_is_rolled_back_has_not_happened(void **state)
     finish(GUEST_CALL);
     assert_false(pass());
     expect_told(1, STATUS_UNAVAILABLE, "it is full");
-    expect_row(DRIVE_ATTACHED, true, STATUS_OK);
+    expect_row(DRIVE_SEEN, true, STATUS_OK);
     execute_sql(the_store(), "PRAGMA query_only = 0");
     go_on();
     expect_row(DRIVE_READY, true, STATUS_OK);
@@ -547,11 +607,15 @@ int main(void)
         DRIVES(a_confidential_guest_gets_no_disk),
         DRIVES(a_disk_that_another_vm_has_is_not_attached),
         DRIVES(a_mount_that_fails_is_unwound),
+        DRIVES(a_guest_without_an_agent_gives_the_disk_back),
+        DRIVES(an_attach_that_cannot_be_unmounted_is_answered),
         DRIVES(what_cannot_be_unwound_is_tried_again),
         DRIVES(what_may_heal_is_told_and_tried_again),
         DRIVES(a_busy_monitor_is_waited_for),
+        DRIVES(news_of_a_sandbox_are_no_reason_to_try_sooner),
         DRIVES(an_attempt_is_due_after_a_while),
         DRIVES(a_disk_in_use_in_the_guest_stays),
+        DRIVES(a_disk_that_only_a_namespace_has_goes_on_its_way_out),
         DRIVES(a_disk_that_is_not_free_is_not_removed),
         DRIVES(crustd_may_end_anywhere_in_an_attach),
         DRIVES(crustd_may_end_anywhere_in_a_detach),

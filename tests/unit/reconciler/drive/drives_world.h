@@ -205,7 +205,8 @@ static void guest_answers(void)
         reply.status = STATUS_FAILED_PRECONDITION;
     if (reply.status)
         (void)error_set(&reply.error, 0, "the guest does not: 77 (cat) has it");
-    if (reply.status == STATUS_UNAVAILABLE)
+    if (reply.status == STATUS_UNAVAILABLE ||
+        (reply.status && world.guest_call->act == DRIVE_GUEST_UNMOUNT)) /* not known what is left */
         reply.guest = DRIVE_IN_GUEST_UNKNOWN;
     world.guest_fails = STATUS_OK;
     world.guest_call->done(world.guest_call, &reply, world.guest_call->userdata);
