@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the drives_*_test.py modules share: a sandbox whose VMM is a real QEMU without a guest, and
+whose agent is scripted; and clients of crust.drive.v1.
+
+    class Something(DrivesTest):
+        def test_it(self):
+            node = self.drive_node()
+            loop = self.disk(node)
+            self.attach(node, "data-1", loop)
+"""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import unittest
+
+from grpc_client import SECONDS, GrpcTest
+from programs import wait_until
+from said import BEFORE, SANDBOX
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "fakes"))
+
+import drive_agent  # noqa: E402
+
+QEMU = "qemu-system-x86_64"
+
+
+class Qemu:
+    """A machine without a disk, whose firmware finds nothing to boot."""
+
+    def __init__(self, monitor, sandbox_id):
+        self.process = subprocess.Popen(
+            [QEMU, "-name", f"sandbox-{sandbox_id},debug-threads=on", "-machine", "pc,accel=tcg",
+             "-nodefaults", "-display", "none", "-m", "16", "-device", "virtio-scsi-pci,id=scsi0",
+             "-qmp", f"unix:{monitor.name},server=on,wait=off"],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            cwd=monitor.parent)  # the whole path is too long for a socket
+        self.pid = self.process.pid
+        wait_until(lambda: monitor.exists() or self.process.poll() is not None, SECONDS,
+                   "QEMU's monitor")
+
+    def stop(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+
+    def has_open(self, device):
+        """Whether QEMU has the device open, by whatever name."""
+        number = os.stat(device).st_rdev
+        return any(os.stat(link).st_rdev == number
+                   for link in pathlib.Path(f"/proc/{self.pid}/fd").iterdir())
+
+
+class DrivesTest(GrpcTest):
+    """Drives on a node, through gRPC."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        if not shutil.which(QEMU):
+            raise unittest.SkipTest(f"needs the program {QEMU}")
+
+    def setUp(self):
+        super().setUp()
+        self.drive = self.messages("crust_drive_v1")
+
+    def drive_node(self, settings=None, sandbox_id=SANDBOX):
+        node = self.node({"drives.enabled": "on", "drives.host_prefixes": "/dev",
+                          "resize.call_timeout_seconds": 10} | (settings or {}))
+        node.qemu = self.add_vm(node, sandbox_id)
+        return node
+
+    def add_vm(self, node, sandbox_id):
+        qemu = Qemu(node.vm_dir(sandbox_id) / "extra-monitor.sock", sandbox_id)
+        self.addCleanup(qemu.stop)
+        name = f"agent-{sandbox_id[:8]}.sock"
+        qemu.agent = drive_agent.DriveAgent(node.root / name, hybrid_vsock=1030)
+        self.addCleanup(qemu.agent.close)
+        node.add_sandbox(sandbox_id, qemu.pid, agent=f"hvsock:///{name}:1024")
+        return qemu
+
+    def disk(self, node, size=BEFORE):
+        loop = self.loop(size)
+        node.add_device(loop.device)
+        return loop
+
+    def stub_of(self, node):
+        return self.stub(node, "crust_drive_v1", "Drives")
+
+    def attach(self, node, drive_id, loop, seconds=SECONDS, later=False, **fields):
+        request = self.drive.AttachDriveRequest(**({
+            "drive_id": drive_id, "sandbox_id": SANDBOX, "host_path": loop.device,
+            "vm_path": f"/{drive_id}", "filesystem_type": "ext4", "options": ["noatime"],
+            "is_writable": True} | fields))
+        call = self.stub_of(node).AttachDrive
+        return call.future(request, timeout=seconds) if later else call(request, timeout=seconds).drive
+
+    def detach(self, node, drive_id, seconds=SECONDS):
+        self.stub_of(node).DetachDrive(self.drive.DetachDriveRequest(drive_id=drive_id),
+                                       timeout=seconds)
+
+    def row(self, node, drive_id):
+        rows = node.query(f"SELECT * FROM audit_drives WHERE drive_id = '{drive_id}'")
+        return rows[-1]

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""crust.drive.v1: a disk of the node in a running QEMU, from AttachDrive to DetachDrive."""
+
+import os
+import unittest
+
+from drives import DrivesTest
+from said import SANDBOX
+
+OTHER = f"b{SANDBOX[1:]}"
+READY = 6
+
+
+class Drives(DrivesTest):
+    def setUp(self):
+        super().setUp()
+        self.host = self.drive_node()
+        self.disk_1 = self.disk(self.host)
+        self.host.start()
+        self.host.wait(lambda: self.host.query("SELECT 1 FROM audit_sandboxes WHERE status = 'alive'"),
+                       60, "the sandbox")
+
+    def is_free(self):
+        """Whether the host can have the disk for itself."""
+        try:
+            os.close(os.open(self.disk_1.device, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
+        except OSError:
+            return False
+        return True
+
+    def test_attach_and_detach(self):
+        drive = self.attach(self.host, "data-1", self.disk_1)
+        self.assertEqual((drive.state, drive.guest_device, drive.size_bytes),
+                         (READY, "sda", 32 << 20))
+        self.assertEqual(self.host.qemu.agent.mounted,
+                         {drive.serial: ("data-1", "/data-1", 32 << 20)})
+        self.assertFalse(self.is_free())
+        row = self.row(self.host, "data-1")
+        self.assertEqual((row["state"], row["message"] or ""), ("ready", ""))
+        again = self.attach(self.host, "data-1", self.disk_1)
+        self.assertEqual(again, drive)
+        with self.fails("ALREADY_EXISTS", "data-1"):
+            self.attach(self.host, "data-1", self.disk_1, filesystem_type="xfs")
+        self.detach(self.host, "data-1")
+        self.assertTrue(self.is_free())
+        self.assertEqual(self.host.qemu.agent.mounted, {})
+        self.assertFalse(self.host.qemu.has_open(self.disk_1.device))
+        self.assertEqual(self.row(self.host, "data-1")["state"], "removed")
+        self.detach(self.host, "data-1")
+
+    def test_read_only_is_opened_read_only(self):
+        self.attach(self.host, "data-1", self.disk_1, is_writable=False)
+        with self.fails("INVALID_ARGUMENT", "ro"):
+            self.attach(self.host, "data-2", self.disk_1, options=["ro"])
+        self.detach(self.host, "data-1")
+        self.assertTrue(self.is_free())
+
+    def test_two_clients_and_one_disk(self):
+        second = self.add_vm(self.host, OTHER)
+        self.host.wait(lambda: len(self.host.query(
+            "SELECT 1 FROM audit_sandboxes WHERE status = 'alive'")) == 2, 60, "the sandboxes")
+        calls = [self.attach(self.host, "data-1", self.disk_1, later=True),
+                 self.attach(self.host, "data-2", self.disk_1, later=True, sandbox_id=OTHER)]
+        failed = [call.exception() for call in calls if call.exception()]
+        self.assertEqual([error.code().name for error in failed], ["FAILED_PRECONDITION"])
+        self.assertIn(self.disk_1.device, failed[0].details())
+        holders = [self.host.qemu.has_open(self.disk_1.device), second.has_open(self.disk_1.device)]
+        self.assertEqual(sorted(holders), [False, True])
+
+    def test_a_disk_that_the_guest_uses_stays(self):
+        self.attach(self.host, "data-1", self.disk_1)
+        self.host.qemu.agent.busy = "77 (cat)"
+        with self.fails("FAILED_PRECONDITION", "77 (cat)"):
+            self.detach(self.host, "data-1")
+        self.assertEqual(self.row(self.host, "data-1")["state"], "ready")
+        self.assertTrue(self.host.qemu.has_open(self.disk_1.device))
+        self.host.qemu.agent.busy = None
+        self.detach(self.host, "data-1")
+
+    def test_the_vm_ends(self):
+        self.attach(self.host, "data-1", self.disk_1)
+        self.host.qemu.stop()
+        self.host.wait(lambda: self.row(self.host, "data-1")["state"] == "lost", 60, "the end")
+        self.assertIn("before the guest confirmed", self.row(self.host, "data-1")["message"])
+        self.assertTrue(self.is_free())
+        self.detach(self.host, "data-1")
+
+    def test_the_daemon_starts_again(self):
+        drive = self.attach(self.host, "data-1", self.disk_1)
+        self.host.kill()
+        self.host.start()
+        self.assertEqual(self.attach(self.host, "data-1", self.disk_1), drive)
+        self.host.stop()
+        self.host.configure(drives__enabled="off")
+        self.host.start()
+        with self.fails("FAILED_PRECONDITION", "drives.enabled"):
+            self.attach(self.host, "data-1", self.disk_1)
+        self.detach(self.host, "data-1")
+        self.assertTrue(self.is_free())
+
+
+if __name__ == "__main__":
+    unittest.main()
