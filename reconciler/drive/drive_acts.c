@@ -97,6 +97,25 @@ static enum drive_in_vmm in_vmm(const struct drive_work *work,
     return DRIVE_IN_VMM_HAS;
 }
 
+static const struct hypervisor_drive_traits *traits_of(const struct drive_work *work)
+{
+    return hypervisor_drive_traits(work->sandbox.hypervisor);
+}
+
+/* A VMM that opens the disk by itself makes no claim, so that is crustd's for as long as the VMM
+ * has the drive; after a restart it is made again. */
+static void keep_claim(struct drive_work *work)
+{
+    const struct log_ids ids = {.sandbox = work->row.request.sandbox_id,
+                                .device = work->row.request.host_path};
+    struct store_drive_mount_disk disk;
+    struct error error = {0};
+
+    if (work->disk < 0 && work->row.has_disk && drive_disk_claim(work, &disk, &error) != STATUS_OK)
+        log_warning(&ids, "drive %s: its disk cannot be claimed again: %s",
+                    work->row.request.drive_id, error.text);
+}
+
 static void on_vmm_done(struct hypervisor_drive_call *call,
                         const struct hypervisor_drive_reply *reply, void *userdata)
 {
@@ -112,8 +131,12 @@ static void on_vmm_done(struct hypervisor_drive_call *call,
     }
     work->result.is_brief = reply->outcome == HYPERVISOR_DRIVE_BUSY;
     work->result.wants_disk = reply->outcome == HYPERVISOR_DRIVE_NEEDS_DESCRIPTOR;
-    if (work->act == DRIVE_ATTACH && status == STATUS_OK)
+    if (traits_of(work)->opens_path && reply->state == HYPERVISOR_DRIVE_PRESENT)
+        keep_claim(work);
+    else if (status == STATUS_OK && work->act == DRIVE_ATTACH)
         drive_work_drop_disk(work); /* the VMM keeps the claim from now on */
+    else if (status == STATUS_OK && work->act == DRIVE_REMOVE)
+        drive_work_drop_disk(work);
     work->vmm_call = hypervisor_drive_call_free(call);
     finish(work, status, &error);
 }
@@ -132,9 +155,19 @@ static struct hypervisor_disk disk_of(const struct store_drive_mount_disk *disk)
 static struct hypervisor_limits limits_of(const struct drive_limits *limits)
 {
     return (struct hypervisor_limits){
-        .bandwidth = {limits->bandwidth.size, limits->bandwidth.refill_ms},
-        .operations = {limits->operations.size, limits->operations.refill_ms},
+        .bandwidth = {limits->bandwidth.size, limits->bandwidth.refill_ms,
+                      limits->bandwidth.one_time_burst},
+        .operations = {limits->operations.size, limits->operations.refill_ms,
+                       limits->operations.one_time_burst},
     };
+}
+
+/* Firecracker tells its guest nothing of a disk, and gives it a serial of its own. */
+static const char *forbidden(const struct drive_work *work)
+{
+    return traits_of(work)->guest_rescans
+               ? "the guest would have to rescan its PCI bus, which nothing in it does yet"
+               : NULL;
 }
 
 static void call_vmm(struct drive_work *work)
@@ -149,6 +182,8 @@ static void call_vmm(struct drive_work *work)
         .vmm_pid = work->sandbox.vmm_pid,
         .sandbox_id = row->request.sandbox_id,
         .drive_id = row->request.drive_id,
+        .forbidden = forbidden(work),
+        .path = row->request.host_path,
         .descriptor = work->act == DRIVE_ATTACH ? work->disk : -1,
         .disk = disk_of(&row->disk),
         .read_only = !row->request.writable,
@@ -311,7 +346,8 @@ void drive_act_start(struct drive_work *work)
         attach(work);
         return;
     case DRIVE_REMOVE:
-        drive_work_drop_disk(work);
+        if (!traits_of(work)->opens_path)
+            drive_work_drop_disk(work);
         call_vmm(work);
         return;
     case DRIVE_LOOK_GUEST:

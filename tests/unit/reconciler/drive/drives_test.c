@@ -99,6 +99,27 @@ static void a_detach_overtakes_a_mount(void **state)
     expect_row(DRIVE_REMOVED, false, STATUS_OK);
 }
 
+/* Of Cloud Hypervisor: nobody else keeps others from the disk. */
+static void a_disk_that_the_vmm_opens_stays_claimed(void **state)
+{
+    (void)state;
+    world.opens_path = true;
+    bring_in();
+    assert_true(is_claimed());
+    restart();
+    assert_false(is_claimed());
+    go_on();
+    assert_true(is_claimed());
+    detach();
+    while (world.vmm != HYPERVISOR_DRIVE_ABSENT) {
+        assert_true(is_claimed());
+        assert_true(step());
+    }
+    go_on();
+    assert_int_equal(world.state, DRIVE_REMOVED);
+    assert_false(is_claimed());
+}
+
 /* ---- failures ---- */
 
 static void expect_failed(enum status_code code, const char *text)
@@ -603,6 +624,7 @@ int main(void)
         DRIVES(equal_calls_join_and_others_are_refused),
         DRIVES(what_is_detached_meanwhile_is_not_attached),
         DRIVES(a_detach_overtakes_a_mount),
+        DRIVES(a_disk_that_the_vmm_opens_stays_claimed),
         DRIVES(a_disk_that_cannot_be_had_fails_the_attach),
         DRIVES(a_confidential_guest_gets_no_disk),
         DRIVES(a_disk_that_another_vm_has_is_not_attached),

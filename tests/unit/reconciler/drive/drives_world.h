@@ -7,6 +7,8 @@
 
 #include "tests/unit/reconciler/surroundings.h"
 
+#include <poll.h>
+
 #include "hypervisor/drive.h"
 #include "reconciler/drive/claim.h"
 #include "reconciler/drive/drives.h"
@@ -48,6 +50,8 @@ static struct {
     bool mounted, busy, confidential, searched;
     enum drive_claim_outcome claim; /* what an open of the disk comes to, if nobody has it */
     bool other_has_disk;            /* found at the search */
+    bool opens_path;                /* the VMM makes no claim */
+    int claimed;                    /* the other end of crustd's claim, if so; -1 */
     struct hypervisor_limits limits;
 
     /* what the next act fails with, once; 0: it works */
@@ -81,6 +85,15 @@ bool hypervisor_drive_has_client(enum hypervisor_kind kind)
     return kind == HYPERVISOR_QEMU;
 }
 
+const struct hypervisor_drive_traits *hypervisor_drive_traits(enum hypervisor_kind kind)
+{
+    static const struct hypervisor_drive_traits traits[] = {{.opens_path = false},
+                                                            {.opens_path = true}};
+
+    assert_int_equal(kind, HYPERVISOR_QEMU);
+    return &traits[world.opens_path];
+}
+
 int hypervisor_drive_call_new(struct loop *loop, enum hypervisor_kind kind,
                               const struct hypervisor_drive_request *request,
                               hypervisor_drive_done *done, void *userdata,
@@ -94,6 +107,7 @@ int hypervisor_drive_call_new(struct loop *loop, enum hypervisor_kind kind,
     assert_null(world.vmm_call);
     assert_int_equal(kind, HYPERVISOR_QEMU);
     assert_string_equal(request->drive_id, "data-1");
+    assert_string_equal(request->path, "/dev/disk-1");
     *call = (struct hypervisor_drive_call){done, userdata, request->act, request->descriptor >= 0,
                                            request->limits};
     *ret_call = world.vmm_call = call;
@@ -234,15 +248,34 @@ struct helper_guest *helper_guest_free(struct helper_guest *guest)
     return NULL;
 }
 
+/* crustd itself has the disk open. */
+static inline bool is_claimed(void)
+{
+    struct pollfd end = {.fd = world.claimed};
+
+    return world.opens_path && world.claimed >= 0 && poll(&end, 1, 0) == 0;
+}
+
+/* A descriptor of which it can be told whether it is still open. */
+static int claim_by_pipe(void)
+{
+    int ends[2];
+
+    fd_close(world.claimed);
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    world.claimed = ends[0];
+    return ends[1];
+}
+
 int drive_claim(const struct drive_claim_request *request, int *ret_fd,
                 struct store_drive_mount_disk *ret_disk, struct error *error)
 {
     assert_string_equal(request->host_path, "/dev/disk-1");
-    if (world.vmm != HYPERVISOR_DRIVE_ABSENT)
+    if (world.opens_path ? is_claimed() : world.vmm != HYPERVISOR_DRIVE_ABSENT)
         return error_set(error, DRIVE_CLAIM_IN_USE, "a VM has it");
     if (world.claim)
         return error_set(error, (int)world.claim, "the disk cannot be had");
-    *ret_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    *ret_fd = world.opens_path ? claim_by_pipe() : open("/dev/null", O_RDWR | O_CLOEXEC);
     *ret_disk = (struct store_drive_mount_disk){
         .kind = DEVICE_KIND_FILE, .file_device = 3, .inode = 9, .size_bytes = GIB};
     return DRIVE_CLAIM_OPEN;
@@ -474,6 +507,7 @@ static int set_up(void **state)
 {
     (void)state;
     memset(&world, 0, sizeof(world));
+    world.claimed = -1;
     world.vmm = HYPERVISOR_DRIVE_ABSENT;
     surroundings_begin(&world.node, false);
     surroundings_bind(&world.node);
@@ -490,6 +524,7 @@ static int tear_down(void **state)
     (void)state;
     assert_null(drives_free(world.drives));
     assert_int_equal(running_call(), NO_CALL);
+    fd_close(world.claimed);
     surroundings_end(&world.node);
     return 0;
 }
