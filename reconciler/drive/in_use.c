@@ -37,7 +37,7 @@
 #include "store/disk_users.h"
 #include "store/sandboxes.h"
 
-enum { PROCESSES_PER_SLICE = 64, DESCRIPTORS_PER_SLICE = 1024, DESCRIPTORS = 4096 };
+enum { PROCESSES_PER_SLICE = 64, DESCRIPTORS_PER_SLICE = 512, DESCRIPTORS = 4096 };
 enum {
     RELATIVES = 64,
     PARTITIONS = 512,
