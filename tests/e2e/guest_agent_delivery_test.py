@@ -120,7 +120,7 @@ class GuestAgentDeliveryTest(unittest.TestCase):
         """As far as text can tell; the API server's answer is compared in tests/kubernetes."""
         sidecar, = self.documents("sidecar.yaml")[0]["spec"]["initContainers"]
         policy = self.documents("admission.yaml")[0]["spec"]
-        text = policy["mutations"][0]["applyConfiguration"]["expression"]
+        text = policy["mutations"][0]["jsonPatch"]["expression"]
         for value in (sidecar["name"], sidecar["image"], sidecar["restartPolicy"], *sidecar["resources"]["requests"].values(),
                       *sidecar["securityContext"]["capabilities"]["add"], sidecar["resources"]["limits"]["memory"]):
             self.assertIn(f'"{value}"', text)

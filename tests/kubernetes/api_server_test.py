@@ -49,7 +49,15 @@ class ApiServerTest(unittest.TestCase):
     # -- the chart
 
     def apply(self, objects):
-        return self.kubectl("apply", "--server-side", "--validate=strict", "-f", "-", given=objects)
+        return self.kubectl("apply", "--server-side", "-f", "-", given=objects)
+
+    def test_chart_is_taken_strictly(self):
+        """No field is unknown, none comes twice."""
+        for one in json.loads(rendered(**VALUES))["items"]:
+            group = "/api/v1" if one["apiVersion"] == "v1" else f"/apis/{one['apiVersion']}"
+            path = f"{group}/namespaces/kube-system/{one['kind'].lower()}s?dryRun=All&fieldValidation=Strict"
+            with self.subTest(path):
+                self.assertEqual(self.control_plane.request("POST", path, one)[0], 201)
 
     def names(self):
         found = self.kubectl("-n", "kube-system", "get", "daemonset,configmap", "-o", "name").split()
@@ -87,14 +95,20 @@ class ApiServerTest(unittest.TestCase):
         pod["spec"].update(changes)
         return pod
 
-    def test_policy(self):
-        manifest = str(DELIVERY / "admission.yaml")
-        self.addCleanup(self.kubectl, "delete", "--ignore-not-found", "-f", manifest)
-        self.kubectl("apply", "--validate=strict", "-f", manifest)
+    def enforce(self):
+        """As shipped, but that a fault of its own refuses the pod instead of being ignored."""
+        text = (DELIVERY / "admission.yaml").read_text()
+        self.assertIn("failurePolicy: Ignore", text)
+        text = text.replace("failurePolicy: Ignore", "failurePolicy: Fail")
+        self.addCleanup(self.kubectl, "delete", "--ignore-not-found", "-f", "-", given=text)
+        self.kubectl("apply", "-f", "-", given=text)
         self.assertEqual(self.admitted(self.pod()), [])  # the namespace has no label
         self.kubectl("label", "namespace", "default", "crustd-guest-agent=enabled")
         self.addCleanup(self.kubectl, "label", "namespace", "default", "crustd-guest-agent-")
         wait_until(lambda: self.admitted(self.pod()), SECONDS, "the policy to be in force", AssertionError, 0.5)
+
+    def test_policy(self):
+        self.enforce()
         by_hand = yaml.safe_load((DELIVERY / "sidecar.yaml").read_text())
         self.assertEqual(self.admitted(self.pod())[0] | {"volumeMounts": None},
                          self.admitted(by_hand)[0] | {"volumeMounts": None})
@@ -107,11 +121,7 @@ class ApiServerTest(unittest.TestCase):
         return {one["name"]: one["mountPath"] for one in sidecar["volumeMounts"]}
 
     def test_policy_takes_claims_that_are_mounted(self):
-        self.kubectl("apply", "-f", str(DELIVERY / "admission.yaml"))
-        self.addCleanup(self.kubectl, "delete", "--ignore-not-found", "-f", str(DELIVERY / "admission.yaml"))
-        self.kubectl("label", "namespace", "default", "crustd-guest-agent=enabled")
-        self.addCleanup(self.kubectl, "label", "namespace", "default", "crustd-guest-agent-")
-        wait_until(lambda: self.admitted(self.pod()), SECONDS, "the policy to be in force", AssertionError, 0.5)
+        self.enforce()
         claim, empty = {"name": "data", "persistentVolumeClaim": {"claimName": "web"}}, {"name": "data", "emptyDir": {}}
         raw = {"name": "raw", "persistentVolumeClaim": {"claimName": "raw"}}
         container = self.pod()["spec"]["containers"][0]

@@ -41,7 +41,7 @@ class Deployment(ClaimTest):
         self.assertEqual([name for name in left if "crustd" in name], [])
 
     def apply(self, objects):
-        self.kubectl("apply", "--server-side", "--validate=strict", "-f", "-", given=objects)
+        self.kubectl("apply", "--server-side", "-f", "-", given=objects)
 
     def is_another_pod(self, first):
         pods = self.pods()
