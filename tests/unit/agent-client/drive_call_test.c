@@ -203,6 +203,13 @@ static void answers_come_back(void **state)
     assert_int_equal(its_copy.timeout_ms, 7);
     assert_int_equal(drive_parse_unmount_request("\x0a\x01/", 3, &its_copy, &wrong), -EINVAL);
     assert_string_equal(wrong, "drive_id");
+    strcpy(request.serial, "crust-0");
+    buffer_clear(&payload);
+    assert_int_equal(drive_append_unmount_request(&payload, &request), 0);
+    assert_int_equal(drive_parse_unmount_request(payload.data, payload.length, &its_copy, &wrong),
+                     -EINVAL);
+    assert_string_equal(wrong, "serial");
+    assert_true(drive_parse_unmount_answer("\x0a", 1, &unmounted_copy) < 0);
 
     buffer_clear(&payload);
     assert_int_equal(drive_append_unmount_answer(&payload, &unmounted), 0);

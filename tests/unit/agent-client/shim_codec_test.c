@@ -232,6 +232,10 @@ static void odd_stats_are_read(void **state)
          "Usage: [] Volume Condition: VolumeCondition { abnormal: false, message: \"\", x }", false,
          0},
         {SHIM_RUST,
+         "Usage: [VolumeUsage { available: 0, total: 7, used: 7, unit: UNKNOWN, x }] Volume "
+         "Condition: VolumeCondition { abnormal: false, message: \"\", x }",
+         false, 0},
+        {SHIM_RUST,
          "Usage: [VolumeUsage { available: 0, total: 7, used: 7, unit: 9, x: [1, 2] }, VolumeUsage "
          "{ available: 0, total: 18446744073709551615, used: 7, unit: BYTES }] Volume Condition: "
          "VolumeCondition { abnormal: false, message: \"VolumeUsage { \", x }",

@@ -403,6 +403,9 @@ static void limits_are_all_replaced(void **state)
     Crust__Drive__V1__RateLimiter limiter = CRUST__DRIVE__V1__RATE_LIMITER__INIT;
     Crust__Drive__V1__TokenBucket ops = CRUST__DRIVE__V1__TOKEN_BUCKET__INIT;
 
+    request.drive_id = proto_borrow_text("0123456789012345678901234567890123456");
+    call(server, "UpdateDriveLimits", &request.base);
+    expect_status(server, STATUS_INVALID_ARGUMENT, "drive_id is longer than 36 bytes");
     request.drive_id = proto_borrow_text("data-1");
     call(server, "UpdateDriveLimits", &request.base);
     expect_status(server, STATUS_INVALID_ARGUMENT, "rate_limiter is missing");

@@ -110,11 +110,25 @@ static void texts_are_escaped(void **state)
     assert_string_equal(text, "");
 }
 
+static void a_message_without_room_is_not_begun(void **state)
+{
+    cleanup(buffer_done) struct buffer body = BUFFER_INIT(GRPC_PREFIX_BYTES - 1);
+    size_t start = 7;
+
+    (void)state;
+    assert_true(grpc_begin_message(&body, &start) < 0);
+    assert_int_equal(start, 7);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(content_types),        cmocka_unit_test(timeouts),
-        cmocka_unit_test(one_message_is_found), cmocka_unit_test(a_message_comes_back),
+        cmocka_unit_test(content_types),
+        cmocka_unit_test(timeouts),
+        cmocka_unit_test(one_message_is_found),
+        cmocka_unit_test(a_message_comes_back),
+        cmocka_unit_test(a_message_without_room_is_not_begun),
+        cmocka_unit_test(a_message_comes_back),
         cmocka_unit_test(texts_are_escaped),
     };
 

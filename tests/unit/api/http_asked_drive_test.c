@@ -152,6 +152,18 @@ static void an_attach_that_is_not_understood_is_refused(void **state)
         expect_refused(http_asked_drive_attach, "/v1/drives", cases[i].body, cases[i].text);
 }
 
+static void containers_have_a_bound(void **state)
+{
+    cleanup(buffer_done) struct buffer body = BUFFER_INIT(4096);
+
+    (void)state;
+    buffer_append_text(&body, "{" NAMES ",\"containers\":[{}");
+    for (unsigned i = 0; i < DRIVE_CONTAINERS; i++)
+        buffer_append_text(&body, ",{}");
+    assert_int_equal(buffer_append_text(&body, "]}"), 0);
+    expect_refused(http_asked_drive_attach, "/v1/drives", buffer_text(&body), "containers");
+}
+
 static void a_refusal_shows_nothing_of_an_option(void **state)
 {
     static const char body[] = "{" NAMES ",\"options\":[\"token=hunter2\"],\"hunter2\":1}";
@@ -246,6 +258,7 @@ int main(void)
         cmocka_unit_test(every_member_of_an_attach_is_read),
         cmocka_unit_test(what_is_not_said_has_its_default),
         cmocka_unit_test(an_attach_that_is_not_understood_is_refused),
+        cmocka_unit_test(containers_have_a_bound),
         cmocka_unit_test(a_refusal_shows_nothing_of_an_option),
         cmocka_unit_test(a_detach_names_its_drive_in_the_path),
         cmocka_unit_test(limits_have_to_be_said),

@@ -64,11 +64,21 @@ static void only_the_value_of_a_secret_is_hidden(void **state)
     }
 }
 
+static void a_text_without_room_fails(void **state)
+{
+    cleanup(buffer_done) struct buffer json = BUFFER_INIT(8);
+
+    (void)state;
+    assert_true(secret_append_json(&json, "password=hunter2") < 0);
+    assert_true(buffer_error(&json) < 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_of_secrets),
         cmocka_unit_test(only_the_value_of_a_secret_is_hidden),
+        cmocka_unit_test(a_text_without_room_fails),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

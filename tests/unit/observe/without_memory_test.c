@@ -8,12 +8,16 @@
 #include "tests/unit/test.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "agent-client/agent.pb-c.h"
+#include "agent-client/ttrpc_codec.h"
+#include "api/drive_asked.h"
 #include "hypervisor/cloud_hypervisor_report.h"
 #include "hypervisor/firecracker_report.h"
 #include "hypervisor/hmp_codec.h"
@@ -21,6 +25,7 @@
 #include "hypervisor/qmp_codec.h"
 #include "lib/buffer.h"
 #include "lib/cleanup.h"
+#include "lib/proto.h"
 #include "observe/bundle.h"
 #include "observe/mount_info.h"
 #include "observe/persist.h"
@@ -219,7 +224,15 @@ static int read_return(const cJSON *value)
     return r == 0 ? qemu_report_read_sets(&report, value, &error) : r;
 }
 
-static int parse_qmp(const char *text, size_t length)
+static int read_sets(const cJSON *value)
+{
+    cleanup(qemu_report_done) struct qemu_report report = {.sets_known = false};
+    struct error error;
+
+    return qemu_report_read_sets(&report, value, &error);
+}
+
+static int parse_qmp_with(const char *text, size_t length, int (*read_value)(const cJSON *value))
 {
     cleanup(buffer_done) struct buffer input = BUFFER_INIT(QMP_MESSAGE_BYTES + 4096);
     struct qmp_decoder decoder = {0};
@@ -233,9 +246,48 @@ static int parse_qmp(const char *text, size_t length)
         if (r != QMP_DECODED)
             break;
         if (message.kind == QMP_RETURN && message.value)
-            r = read_return(message.value);
+            r = read_value(message.value);
     }
     return r;
+}
+
+static int parse_qmp(const char *text, size_t length)
+{
+    return parse_qmp_with(text, length, read_return);
+}
+
+static int parse_qmp_sets(const char *text, size_t length)
+{
+    return parse_qmp_with(text, length, read_sets);
+}
+
+/* ---- messages there and back ----------------------------------------------------------------- */
+
+static int pass_response(const char *text, size_t length)
+{
+    static const struct ttrpc_status refusal = {.code = STATUS_UNAVAILABLE, .message = "not now"};
+    cleanup(buffer_done) struct buffer frame = BUFFER_INIT(64 * 1024);
+
+    return ttrpc_append_response(&frame, 1, &refusal, text, length);
+}
+
+static int pass_drive_call(const char *text, size_t length)
+{
+    cleanup(freep) struct drive_asked *asked = drive_asked_new(DRIVE_ASKED_DETACH);
+
+    (void)text;
+    (void)length;
+    return asked ? 0 : -ENOMEM;
+}
+
+static int pass_protobuf(const char *text, size_t length)
+{
+    static const Agent__Status message = AGENT__STATUS__INIT;
+    cleanup(buffer_done) struct buffer bytes = BUFFER_INIT(1024);
+
+    (void)text;
+    (void)length;
+    return proto_append(&bytes, &message.base);
 }
 
 /* ---- each allocation of each ----------------------------------------------------------------- */
@@ -301,7 +353,9 @@ static void failed_allocation_is_said_and_leaves_nothing(void **state)
         {"tests/fuzz/corpus/helper_report", parse_helper_report},
         {"tests/fuzz/corpus/hmp", parse_hmp},
         {"tests/fuzz/corpus/qmp", parse_qmp},
+        {"tests/fuzz/corpus/qmp", parse_qmp_sets},
     };
+    static parse_function *const messages[] = {pass_response, pass_drive_call, pass_protobuf};
 
     (void)state;
 #ifdef __SANITIZE_ADDRESS__
@@ -309,6 +363,13 @@ static void failed_allocation_is_said_and_leaves_nothing(void **state)
 #endif
     for (size_t i = 0; i < array_length(parsers); i++)
         fail_each(parsers[i].corpus, parsers[i].parse);
+    for (size_t i = 0; i < array_length(messages); i++) {
+        long allocation = 0;
+
+        while (try_once(messages[i], "payload", 7, allocation))
+            allocation++;
+        assert_true(allocation > 0);
+    }
 }
 
 static void nothing_is_ended_like_something(void **state)

@@ -105,6 +105,8 @@ static void what_is_no_report_is_refused(void **state)
         assert_int_equal(parse(texts[i], 1, &report, &error), -EBADMSG);
         assert_true(error.text[0]);
     }
+    assert_int_equal(parse(REPORT(VOLUME("/vol/0", DONE)), HELPER_VOLUMES + 1, &report, &error),
+                     -EBADMSG);
 }
 
 static void sizes_beyond_a_file_systems_are_not_taken(void **state)
