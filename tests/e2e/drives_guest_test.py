@@ -1,0 +1,168 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""A disk of the node into a running VM and out of it again, as people ask for it: crustctl, a real QEMU,
+a real guest with crust-guest-agent.
+"""
+
+import contextlib
+import json
+import os
+import select
+import socket
+import threading
+import unittest
+
+from disks import LoopDevice, make_filesystem
+from resize_case import MIB, ResizeCase
+
+SIZE = 64 * MIB
+PORT = 1030
+
+
+class HybridVsock:
+    """The guest's agent as VMMs with hybrid vsock show it: CONNECT PORT, OK, then the agent's bytes. The
+    agent itself has a serial port, so there is one client at a time."""
+
+    def __init__(self, path, real):
+        self.real = str(real)
+        self.ended = False
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(str(path))
+        self.listener.listen(16)
+        self.thread = threading.Thread(target=self.serve)
+        self.thread.start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.ended = True
+        self.thread.join()
+        self.listener.close()
+
+    def serve(self):
+        while not self.ended:
+            if select.select([self.listener], [], [], 0.2)[0]:
+                with self.listener.accept()[0] as client, contextlib.suppress(OSError):
+                    self.talk(client)
+
+    def talk(self, client):
+        client.settimeout(10)
+        if client.recv(64) != f"CONNECT {PORT}\n".encode():
+            return
+        with socket.socket(socket.AF_UNIX) as agent:
+            agent.connect(self.real)
+            client.sendall(b"OK 1\n")
+            other = {client: agent, agent: client}
+            while not self.ended:
+                for one in select.select(list(other), [], [], 0.2)[0]:
+                    data = one.recv(65536)
+                    if not data:
+                        return
+                    other[one].sendall(data)
+
+
+class DrivesGuestTest(ResizeCase):
+    settings = {**ResizeCase.settings, "drives.enabled": "on", "drives.host_prefixes": "/dev"}
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.sandbox = cls.add_sandbox()
+        cls.sandbox.boot()
+        cls.sandbox.vm.wait_ready()
+        path = cls.node.root / "agent.hvsock"
+        cls.enterClassContext(HybridVsock(path, cls.sandbox.vm.agent_socket))
+        cls.node.add_sandbox(cls.sandbox.id, cls.sandbox.vm.pid, agent=f"hvsock:///{path.name}:1024")
+        cls.node.start()
+        cls.node.wait(lambda: cls.node.query("SELECT 1 FROM audit_sandboxes WHERE status = 'alive'"), 60, "the sandbox")
+
+    def disk(self):
+        loop = LoopDevice(self.scratch / f"drive-{next(self.numbers)}", SIZE)
+        self.addCleanup(loop.close)
+        make_filesystem("ext4", loop.device)
+        self.node.add_device(loop.device)
+        return loop
+
+    def ctl(self, *words):
+        done = self.node.crustctl(*words, check=False)
+        return done.returncode, done.stdout, done.stderr
+
+    def attach(self, name, loop, vm_path, *words):
+        code, text, error = self.ctl("-o", "json", "drive", "attach", name, "--sandbox", self.sandbox.id,
+                                     "--host-path", loop.device, "--vm-path", vm_path, "--type", "ext4", *words)
+        self.assertEqual(code, 0, error + self.node.log_tail())
+        return json.loads(text)
+
+    def detach(self, name):
+        code, text, error = self.ctl("drive", "detach", name)
+        self.assertEqual((code, text), (0, f"{name}: detached\n"), error + self.node.log_tail())
+
+    def test_attach_write_detach(self):
+        loop, vm = self.disk(), self.sandbox.vm
+        words = ("--writable", "--option", "noatime")
+        drive = self.attach("data-1", loop, "/mnt/data-1", *words)
+        self.assertEqual((drive["state"], drive["size_bytes"], drive["is_writable"]), ("ready", SIZE, True))
+        self.assertEqual(vm.guest_blocksize(drive["guest_device"]), SIZE)
+        vm.guest_write("/mnt/data-1/pattern", MIB)
+        self.assertEqual(self.attach("data-1", loop, "/mnt/data-1", *words), drive)
+        self.assertIn("data-1", self.ctl("drives")[1])
+        with self.assertRaises(OSError):  # the VMM has it
+            os.close(os.open(loop.device, os.O_RDWR | os.O_EXCL))
+        self.detach("data-1")
+        self.detach("data-1")
+        self.assertEqual(self.node.query("SELECT state FROM audit_drives WHERE drive_id = 'data-1'"),
+                         [{"state": "removed"}])
+        os.close(os.open(loop.device, os.O_RDWR | os.O_EXCL))  # nobody has it
+        drive = self.attach("data-2", loop, "/mnt/data-2")
+        self.assertFalse(drive["is_writable"])
+        vm.guest_verify("/mnt/data-2/pattern", MIB)
+        self.detach("data-2")
+
+    def test_limits(self):
+        loop = self.disk()
+        self.attach("slow", loop, "/mnt/slow", "--bandwidth", "1Mi/1000")
+        code, text, error = self.ctl("-o", "json", "drive", "limits", "slow", "--operations", "500/1000")
+        self.assertEqual(code, 0, error)
+        self.assertEqual(json.loads(text)["rate_limiter"],
+                         {"bandwidth": None, "ops": {"size": 500, "refill_time_ms": 1000, "one_time_burst": 0}})
+        code, _, error = self.ctl("drive", "limits", "slow", "--operations", "500/1000/9")
+        self.assertEqual(code, 5, error)  # QEMU has no such burst
+        self.detach("slow")
+        self.assertEqual(self.ctl("drive", "limits", "slow", "--bandwidth", "none")[0], 3)
+
+    def test_a_detach_that_finds_the_disk_in_use(self):
+        """A mount on top of it: the drive stays mounted, and goes once that is gone."""
+        loop, vm = self.disk(), self.sandbox.vm
+        self.attach("busy", loop, "/mnt/busy", "--writable")
+        inner = self.attach("inner", self.disk(), "/mnt/busy/inner", "--writable")
+        code, _, error = self.ctl("drive", "detach", "busy")
+        self.assertEqual(code, 5, error + self.node.log_tail())
+        self.assertEqual(inner["state"], "ready")
+        vm.guest_write("/mnt/busy/pattern", MIB)
+        vm.guest_write("/mnt/busy/inner/pattern", MIB)
+        self.detach("inner")
+        self.detach("busy")
+
+    def test_refusals_change_nothing(self):
+        one, other = self.disk(), self.disk()
+        self.attach("one", one, "/mnt/one", "--writable")
+        options = ("--sandbox", self.sandbox.id, "--type", "ext4", "--host-path")
+        for words, said in (
+                (("one", *options, other.device, "--vm-path", "/mnt/one", "--writable"), "other parameters"),
+                (("two", *options, other.device, "--vm-path", "/mnt/one"), "/mnt/one"),
+                (("two", *options, one.device, "--vm-path", "/mnt/two"), one.device),
+                (("two", *options, one.device, "--vm-path", "/mnt/two", "--writable"), one.device)):
+            with self.subTest(words):
+                code, _, error = self.ctl("drive", "attach", *words)
+                self.assertEqual(code, 5, error)
+                self.assertIn(said, error)
+        self.sandbox.vm.guest_write("/mnt/one/pattern", MIB)
+        self.sandbox.vm.guest_verify("/mnt/one/pattern", MIB)
+        self.assertEqual(self.node.query("SELECT drive_id FROM audit_drives WHERE ended_at IS NULL"),
+                         [{"drive_id": "one"}])
+        self.detach("one")
+
+
+if __name__ == "__main__":
+    unittest.main()
