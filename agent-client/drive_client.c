@@ -112,11 +112,13 @@ static void on_ended(struct agent_session *session, enum agent_session_end end,
                      const struct error *error)
 {
     struct drive_client *client = container_of(session, struct drive_client, session);
+    enum drive_client_outcome outcome = DRIVE_CLIENT_UNREACHABLE;
 
-    set_reply(client,
-              end == AGENT_SESSION_LATE && session->ready ? DRIVE_CLIENT_SILENT
-                                                          : DRIVE_CLIENT_UNREACHABLE,
-              STATUS_UNAVAILABLE, error->text);
+    if (end == AGENT_SESSION_LATE && session->ready)
+        outcome = DRIVE_CLIENT_SILENT;
+    else if (end == AGENT_SESSION_BROKEN && !session->ready)
+        outcome = DRIVE_CLIENT_ABSENT;
+    set_reply(client, outcome, STATUS_UNAVAILABLE, error->text);
     client_report(client);
 }
 
@@ -200,7 +202,7 @@ int drive_client_new(struct loop *loop, const struct drive_client_request *reque
     if (r < 0) {
         if (!error.text[0])
             (void)error_set_errno(&error, r, "cannot start the call");
-        set_reply(client, DRIVE_CLIENT_UNREACHABLE, STATUS_UNAVAILABLE, error.text);
+        set_reply(client, DRIVE_CLIENT_ABSENT, STATUS_UNAVAILABLE, error.text);
         agent_session_done(&client->session);
         loop_timer_start(loop, &client->deferred, 0, on_deferred);
     }

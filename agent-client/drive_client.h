@@ -18,7 +18,8 @@ enum drive_client_act { DRIVE_CLIENT_MOUNT, DRIVE_CLIENT_UNMOUNT, DRIVE_CLIENT_L
 enum drive_client_outcome {
     DRIVE_CLIENT_ANSWERED,    /* `status` is the agent's own */
     DRIVE_CLIENT_UNSUPPORTED, /* it does not know the call: FAILED_PRECONDITION */
-    DRIVE_CLIENT_UNREACHABLE, /* no connection, closed, or nonsense: UNAVAILABLE */
+    DRIVE_CLIENT_ABSENT,      /* nobody listens there, so nothing was sent: UNAVAILABLE */
+    DRIVE_CLIENT_UNREACHABLE, /* no connection in time, closed, or nonsense: UNAVAILABLE */
     DRIVE_CLIENT_SILENT,      /* no answer in time: UNAVAILABLE */
 };
 
@@ -48,7 +49,7 @@ typedef void drive_client_done(struct drive_client *client, const struct drive_c
                                void *userdata);
 
 /* Exactly one `done` from the loop, never from within; the owner frees the client then or later. 0
- * or -ENOMEM; a bad address or request is reported through done as UNREACHABLE. */
+ * or -ENOMEM; a bad address or request is reported through done as ABSENT. */
 int drive_client_new(struct loop *loop, const struct drive_client_request *request,
                      drive_client_done *done, void *userdata, struct drive_client **ret_client);
 struct drive_client *drive_client_free(struct drive_client *client); /* NULL; ends a running call */

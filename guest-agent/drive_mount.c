@@ -13,10 +13,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent-client/drive_options.h"
 #include "guest-agent/drive_find.h"
 #include "guest-agent/drive_fsck.h"
 #include "guest-agent/drive_list.h"
-#include "guest-agent/drive_options.h"
 #include "guest-agent/drive_target.h"
 #include "guest-agent/filesystem.h"
 #include "guest-agent/ownership.h"

@@ -42,7 +42,7 @@ BEGIN {
     allowed["crustctl"] = "crustctl/ doctor/doctor.h config/ store/read.h model/ lib/"
     allowed["guest-agent"] = "guest-agent/ agent-client/ttrpc_codec.h " \
                              "agent-client/agent_messages.h agent-client/agent_address.h " \
-                             "agent-client/drive_call.h lib/"
+                             "agent-client/drive_call.h agent-client/drive_options.h lib/"
     allowed["crust-qemu"] = "crust-qemu/ lib/cleanup.h"
 
     only["sqlite3.h"] = "store"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* guest.c - see guest.h.
  *
- * drive_guest_finish() is the last thing that touches a call: its owner may free it there. What is
- * known before drive_guest_call_new() has returned is reported from the loop.
+ * Everything happens from the loop. drive_guest_finish() is the last thing that touches a call: its
+ * owner may free it there. crust-guest-agent is asked first, unless a container has the drive.
  */
 #include "reconciler/drive/guest.h"
 
@@ -36,20 +36,7 @@ void drive_guest_fail(struct drive_guest_call *call, enum status_code status, co
     drive_guest_finish(call);
 }
 
-static void on_deferred(struct loop_timer *timer)
-{
-    drive_guest_finish(container_of(timer, struct drive_guest_call, deferred));
-}
-
-void drive_guest_fail_later(struct drive_guest_call *call, enum status_code status,
-                            const char *text)
-{
-    call->reply.status = status;
-    (void)error_set(&call->reply.error, (int)status, "%s", text);
-    loop_timer_start(call->context->loop, &call->deferred, 0, on_deferred);
-}
-
-int drive_guest_options(const struct store_drive_mount *drive,
+static int fill_options(const struct store_drive_mount *drive,
                         char options[static DRIVE_OPTIONS][DRIVE_OPTION_BYTES], size_t *ret_count)
 {
     const char *text = drive->request.options ? drive->request.options : "[]";
@@ -72,6 +59,25 @@ int drive_guest_options(const struct store_drive_mount *drive,
     return 0;
 }
 
+int drive_guest_fill_mount(const struct drive_guest_call *call, struct drive_mount_request *mount)
+{
+    const struct store_drive_mount_request *from = &call->drive.request;
+
+    *mount = (struct drive_mount_request){
+        .bytes = call->bytes ? call->bytes : call->drive.disk.size_bytes,
+        .read_only = !from->writable,
+        .fsck = from->fsck,
+        .has_fs_group = from->has_fs_group,
+        .fs_group = from->fs_group,
+        .fs_group_policy = from->fs_group_policy,
+    };
+    (void)strcpy(mount->drive_id, from->drive_id);
+    (void)strcpy(mount->serial, call->drive.serial);
+    (void)strcpy(mount->vm_path, from->vm_path);
+    (void)strcpy(mount->filesystem_type, from->fs_type);
+    return fill_options(&call->drive, mount->options, &mount->option_count);
+}
+
 /* ---- life ---- */
 
 static int copy_drive(struct drive_guest_call *call, const struct store_drive_mount *drive)
@@ -83,17 +89,20 @@ static int copy_drive(struct drive_guest_call *call, const struct store_drive_mo
     return options && !call->drive.request.options ? -ENOMEM : 0;
 }
 
-static void begin(struct drive_guest_call *call)
+static void on_begin(struct loop_timer *timer)
 {
+    struct drive_guest_call *call = container_of(timer, struct drive_guest_call, beginning);
     int r = store_get_helper_sandbox(call->context->store, call->drive.sandbox_ref, &call->sandbox);
 
     if (r < 0)
-        drive_guest_fail_later(call, STATUS_UNAVAILABLE, "the sandbox's record cannot be read");
+        drive_guest_fail(call, STATUS_UNAVAILABLE, "the sandbox's record cannot be read");
     else if (!call->sandbox.sandbox_ref || !call->sandbox.is_alive)
-        drive_guest_fail_later(call, STATUS_UNAVAILABLE, "the sandbox has ended");
+        drive_guest_fail(call, STATUS_UNAVAILABLE, "the sandbox has ended");
     else if (!call->sandbox.agent_address[0])
-        drive_guest_fail_later(call, STATUS_UNAVAILABLE,
-                               "nothing says yet where the guest's agent listens");
+        drive_guest_fail(call, STATUS_UNAVAILABLE,
+                         "nothing says yet where the guest's agent listens");
+    else if (drive_guest_is_held(call))
+        drive_guest_use_container(call);
     else
         drive_guest_ask_companion(call);
 }
@@ -111,13 +120,14 @@ int drive_guest_call_new(const struct context *context, const struct drive_guest
     call->lun = request->lun;
     call->bytes = request->bytes;
     call->ends_at = clock_boottime() + request->deadline_ns;
+    call->share = -1;
     call->done = done;
     call->userdata = userdata;
     if (copy_drive(call, request->drive) < 0) {
         (void)drive_guest_call_free(call);
         return -ENOMEM;
     }
-    begin(call);
+    loop_timer_start(context->loop, &call->beginning, 0, on_begin);
     *ret_call = call;
     return 0;
 }
@@ -126,8 +136,9 @@ struct drive_guest_call *drive_guest_call_free(struct drive_guest_call *call)
 {
     if (!call)
         return NULL;
-    loop_timer_stop(&call->deferred);
+    loop_timer_stop(&call->beginning);
     drive_guest_drop_companion(call);
+    drive_guest_drop_container(call);
     store_drive_mount_done(&call->drive);
     free(call);
     return NULL;

@@ -2,7 +2,8 @@
 /* guest_companion.c - a drive by crust-guest-agent in the guest, which does all of it itself.
  *
  * The agent mounts in its place last, so a MountDrive that it refuses has mounted nothing. What an
- * UnmountDrive that it refuses has left is not known.
+ * UnmountDrive that it refuses has left is not known. Where it does not run, or is too old, the
+ * other route is taken; once it was asked for something, it is not.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -75,6 +76,11 @@ static void on_answer(struct drive_client *client, const struct drive_client_rep
 {
     struct drive_guest_call *call = userdata;
 
+    if (reply->outcome == DRIVE_CLIENT_ABSENT || reply->outcome == DRIVE_CLIENT_UNSUPPORTED) {
+        call->client = drive_client_free(client);
+        drive_guest_use_container(call);
+        return;
+    }
     call->reply.status = reply->status;
     call->reply.error = reply->error;
     if (reply->status != STATUS_OK) {
@@ -118,6 +124,11 @@ static void on_grown(struct agent_call *agent, const struct agent_reply *reply, 
 {
     struct drive_guest_call *call = userdata;
 
+    if (reply->outcome == AGENT_UNREACHABLE || reply->outcome == AGENT_UNSUPPORTED) {
+        call->agent = agent_call_free(agent);
+        drive_guest_use_container(call);
+        return;
+    }
     call->reply.status = status_of(reply);
     if (call->reply.status == STATUS_OK)
         call->reply.guest = DRIVE_IN_GUEST_MOUNTED;
@@ -128,25 +139,6 @@ static void on_grown(struct agent_call *agent, const struct agent_reply *reply, 
 }
 
 /* ---- what it is asked ---- */
-
-static int fill_mount(const struct drive_guest_call *call, struct drive_mount_request *mount)
-{
-    const struct store_drive_mount_request *from = &call->drive.request;
-
-    *mount = (struct drive_mount_request){
-        .bytes = call->bytes ? call->bytes : call->drive.disk.size_bytes,
-        .read_only = !from->writable,
-        .fsck = from->fsck,
-        .has_fs_group = from->has_fs_group,
-        .fs_group = from->fs_group,
-        .fs_group_policy = from->fs_group_policy,
-    };
-    (void)strcpy(mount->drive_id, from->drive_id);
-    (void)strcpy(mount->serial, call->drive.serial);
-    (void)strcpy(mount->vm_path, from->vm_path);
-    (void)strcpy(mount->filesystem_type, from->fs_type);
-    return drive_guest_options(&call->drive, mount->options, &mount->option_count);
-}
 
 static int ask(struct drive_guest_call *call, const char *address)
 {
@@ -163,7 +155,7 @@ static int ask(struct drive_guest_call *call, const char *address)
         .unmount = &unmount,
         .deadline_ns = drive_guest_time(call),
     };
-    int r = mount ? fill_mount(call, mount) : -ENOMEM;
+    int r = mount ? drive_guest_fill_mount(call, mount) : -ENOMEM;
 
     if (r < 0)
         return r;
@@ -196,16 +188,14 @@ void drive_guest_ask_companion(struct drive_guest_call *call)
     if (!agent_companion_address(call->sandbox.agent_address,
                                  call->context->config->agent.companion_port, address,
                                  sizeof(address))) {
-        drive_guest_fail_later(call, STATUS_FAILED_PRECONDITION,
-                               "the guest's agent has no vsock, so crust-guest-agent cannot be "
-                               "reached");
+        drive_guest_use_container(call);
         return;
     }
     r = call->act == DRIVE_GUEST_GROW ? ask_to_grow(call, address) : ask(call, address);
     if (r == 0)
         return;
     (void)error_set_errno(&error, r, "cannot ask the guest's agent");
-    drive_guest_fail_later(call, STATUS_UNAVAILABLE, error.text);
+    drive_guest_fail(call, STATUS_UNAVAILABLE, error.text);
 }
 
 void drive_guest_drop_companion(struct drive_guest_call *call)

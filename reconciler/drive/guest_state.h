@@ -12,6 +12,8 @@
 #include "store/store.h"
 
 struct agent_call;
+struct container_run;
+struct helper_run;
 
 struct drive_guest_call {
     const struct context *context;
@@ -21,7 +23,7 @@ struct drive_guest_call {
     unsigned scsi_id, lun;
     uint64_t bytes;
     uint64_t ends_at; /* on clock_boottime() */
-    struct loop_timer deferred;
+    struct loop_timer beginning;
     struct drive_guest_reply reply;
     drive_guest_done *done;
     void *userdata;
@@ -29,6 +31,14 @@ struct drive_guest_call {
     /* The companion's route. */
     struct drive_client *client;
     struct agent_call *agent; /* GROW */
+
+    /* The container's. */
+    int share;                        /* the sandbox's; -1: not open */
+    char place[DRIVE_PATH_CHARS + 1]; /* MOUNT: vm_path, or the directory above it */
+    unsigned climbed;                 /* how often another path was tried */
+    bool is_undone;                   /* the reply says why */
+    struct helper_run *helper;
+    struct container_run *container;
 };
 
 /* ---- guest.c ---- */
@@ -36,20 +46,23 @@ struct drive_guest_call {
 /* What is left of the call's time; at least 1. */
 uint64_t drive_guest_time(const struct drive_guest_call *call);
 
-/* Reports from the loop that the call has failed. */
-void drive_guest_fail_later(struct drive_guest_call *call, enum status_code status,
-                            const char *text);
-
 /* These report: nothing may follow, because the owner may free the call there. */
 void drive_guest_finish(struct drive_guest_call *call);
 void drive_guest_fail(struct drive_guest_call *call, enum status_code status, const char *text);
 
-/* Fills `options` from the row's JSON array. 0, -EBADMSG, -ENOMEM. */
-int drive_guest_options(const struct store_drive_mount *drive,
-                        char options[static DRIVE_OPTIONS][DRIVE_OPTION_BYTES], size_t *ret_count);
+/* What the row asks for. 0, -EBADMSG, -ENOMEM. */
+int drive_guest_fill_mount(const struct drive_guest_call *call, struct drive_mount_request *mount);
 
 /* ---- guest_companion.c ---- */
 
 /* By crust-guest-agent in the guest. */
 void drive_guest_ask_companion(struct drive_guest_call *call);
 void drive_guest_drop_companion(struct drive_guest_call *call);
+
+/* ---- guest_container.c ---- */
+
+/* Whether a container in the guest has the drive mounted, or may have. */
+bool drive_guest_is_held(struct drive_guest_call *call);
+/* By kata-agent and helpers. */
+void drive_guest_use_container(struct drive_guest_call *call);
+void drive_guest_drop_container(struct drive_guest_call *call);

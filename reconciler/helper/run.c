@@ -40,6 +40,8 @@ struct helper_run {
     bool copied; /* the guest has no shared directory */
     unsigned paths;
     char *path[HELPER_VOLUMES + 1];
+    unsigned arguments;
+    char *argument[HELPER_ARGUMENTS + 1];
     int share, program;
     struct helper_guest *guest;
     struct container_run *container;
@@ -63,6 +65,8 @@ struct helper_run *helper_run_free(struct helper_run *run)
     (void)container_run_free(run->container);
     for (unsigned i = 0; i < run->paths; i++)
         free(run->path[i]);
+    for (unsigned i = 0; i < run->arguments; i++)
+        free(run->argument[i]);
     fd_close(run->share);
     fd_close(run->program);
     free(run);
@@ -256,6 +260,17 @@ static enum volume_reason reason_of(const struct container_reply *reply)
     return REASON_HELPER_FAILED;
 }
 
+static enum volume_reason copy_line(struct helper_run *run, const struct container_reply *reply)
+{
+    if (reply->output_length >= sizeof(run->outcome.line)) {
+        (void)error_set(&run->outcome.error, 0, "the helper printed too much");
+        return REASON_HELPER_FAILED;
+    }
+    memcpy(run->outcome.line, reply->output, reply->output_length);
+    run->outcome.line[reply->output_length] = '\0';
+    return REASON_NONE;
+}
+
 /* The program has ended: takes its report, if that is valid. */
 static enum volume_reason read_report(struct helper_run *run, const struct container_reply *reply)
 {
@@ -275,6 +290,8 @@ static enum volume_reason read_report(struct helper_run *run, const struct conta
         (void)error_set(error, 0, "the helper ended with %d: %s", reply->exit_status, shown);
         return REASON_HELPER_FAILED;
     }
+    if (run->arguments)
+        return copy_line(run, reply);
     return helper_report_parse(reply->output, reply->output_length, run->paths,
                                &run->outcome.report, error) == 0
                ? REASON_NONE
@@ -293,6 +310,8 @@ static void on_container(struct container_run *container, const struct container
         (void)error_prefix(&run->outcome.error, "helper: ");
     else if (!run->cleans_up)
         run->outcome.reason = read_report(run, reply);
+    run->outcome.not_created =
+        reply->kind == CONTAINER_FAILED && reply->step == CONTAINER_CREATE && !reply->left;
     run->outcome.left = reply->left;
     run->outcome.removal_error = reply->removal_error;
     if (reply->left)
@@ -332,6 +351,10 @@ static int run_container(struct helper_run *run, const char *directory)
         .total_ns = time * TOTAL_CALLS,
     };
 
+    if (run->arguments) {
+        request.arguments = (const char *const *)run->argument;
+        return container_run_new(run->context->loop, &request, on_container, run, &run->container);
+    }
     format_timeout(run, timeout);
     *argument++ = "--once";
     if (!run->grow)
@@ -389,6 +412,19 @@ static int copy_paths(struct helper_run *run, const struct helper_task *task)
     return 0;
 }
 
+static int copy_arguments(struct helper_run *run, const struct helper_task *task)
+{
+    while (task->arguments && task->arguments[run->arguments]) {
+        if (run->arguments == HELPER_ARGUMENTS)
+            return -ENOMEM;
+        run->argument[run->arguments] = strdup(task->arguments[run->arguments]);
+        if (!run->argument[run->arguments])
+            return -ENOMEM;
+        run->arguments++;
+    }
+    return 0;
+}
+
 static void on_guest(const struct guest_traits *traits, const struct error *unknown, void *userdata)
 {
     static int (*const steps[])(struct helper_run * run) = {
@@ -413,7 +449,7 @@ static int begin_run(struct helper_run *run, bool withheld)
                                     "paths that end differently tell them apart"
                                   : "nothing says where the guest has mounted this volume";
 
-    if (run->paths > 0 && is_alive)
+    if ((run->paths > 0 || run->arguments > 0) && is_alive)
         return helper_guest_new(run->context, &run->sandbox, on_guest, run, &run->guest);
     run->outcome.reason = is_alive ? REASON_GUEST_PATH_UNKNOWN : REASON_AGENT_UNREACHABLE;
     (void)error_set(&run->outcome.error, 0, "%s", text);
@@ -431,6 +467,8 @@ int helper_run_new(const struct context *context, const struct helper_task *task
         return r;
     run->grow = task->grow;
     r = copy_paths(run, task);
+    if (r == 0)
+        r = copy_arguments(run, task);
     if (r == 0)
         r = begin_run(run, task->withheld);
     if (r < 0) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* run.h - one helper in one guest: placed, run, removed. Private to reconciler/helper/.
+/* run.h - one helper in one guest: placed, run, removed. For reconciler/helper/ and
+ * reconciler/drive/.
  *
  *   recorded → program placed in the share → container run → directory removed → record deleted
  *
@@ -15,6 +16,8 @@
 struct context;
 struct helper_run;
 
+enum { HELPER_LINE_BYTES = 2048, HELPER_ARGUMENTS = 24 };
+
 /* What one run is for. */
 struct helper_task {
     struct store_helper_run sandbox; /* the run sets its name, except for a clean-up */
@@ -22,12 +25,17 @@ struct helper_task {
     bool withheld;                   /* places may be those of volumes that must not be resized */
     unsigned paths;
     const char *path[HELPER_VOLUMES + 1]; /* in the guest; copied; ended by NULL */
+    /* The program's, in place of those for volumes; copied; ended by NULL. NULL: for volumes. */
+    const char *const *arguments;
 };
 
 struct helper_outcome {
     enum volume_reason reason; /* NONE: there is a report; of a clean-up: nothing is left */
     struct error error;        /* if it is not NONE */
     struct helper_report report;
+    char line[HELPER_LINE_BYTES]; /* what it printed, in place of the report, with arguments */
+    bool not_created;             /* the agent refused to create the container: a path is not there,
+                                     or another thing is wrong; nothing is left of it */
     bool left; /* something may be left in the guest or its share under the sandbox's name */
     struct error removal_error; /* why, if something is left */
 };

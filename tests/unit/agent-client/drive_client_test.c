@@ -290,14 +290,14 @@ static void a_silent_agent_is_told_apart_from_an_absent_one(void **state)
     expect(DRIVE_CLIENT_SILENT, STATUS_UNAVAILABLE, "no answer within");
     seen.calls = 0;
     call_at("unix:///nobody.sock", DRIVE_CLIENT_LIST, LONG_TIME);
-    expect(DRIVE_CLIENT_UNREACHABLE, STATUS_UNAVAILABLE, "cannot connect");
+    expect(DRIVE_CLIENT_ABSENT, STATUS_UNAVAILABLE, "cannot connect");
 }
 
 static void a_bad_address_is_reported_from_the_loop(void **state)
 {
     (void)state;
     call_at("vsock://2:1030", DRIVE_CLIENT_LIST, LONG_TIME);
-    expect(DRIVE_CLIENT_UNREACHABLE, STATUS_UNAVAILABLE, "vsock://2:1030");
+    expect(DRIVE_CLIENT_ABSENT, STATUS_UNAVAILABLE, "vsock://2:1030");
 }
 
 static void a_running_call_may_be_freed(void **state)

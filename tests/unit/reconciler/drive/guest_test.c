@@ -140,6 +140,8 @@ static void begin(enum drive_guest_act act)
     assert_int_equal(drive_guest_call_new(&test.node.context, &request, on_done, &test, &test.call),
                      0);
     assert_int_equal(test.ends, 0);
+    while (!test.client && !test.agent && !test.ends)
+        loop_run_once(&test.node.loop);
 }
 
 static void answers(const struct drive_client_reply *reply)
@@ -166,9 +168,8 @@ static void expect(enum status_code status, enum drive_in_guest guest, const cha
         fail_msg("\"%s\" does not say \"%s\"", test.reply.error.text, text);
 }
 
-static void expect_later(enum status_code status, const char *text)
+static void expect_unasked(enum status_code status, const char *text)
 {
-    surroundings_turn(&test.node, 1);
     expect(status, DRIVE_IN_GUEST_UNKNOWN, text);
 }
 
@@ -291,6 +292,23 @@ static void an_unmount_is_over_when_nobody_has_the_disk(void **state)
     expect(STATUS_OK, DRIVE_IN_GUEST_ABSENT, "");
 }
 
+/* ---- no such agent ---- */
+
+static void without_the_agent_the_other_route_is_taken(void **state)
+{
+    (void)state;
+    test.node.config.guest.helper = false;
+    begin(DRIVE_GUEST_MOUNT);
+    refuses(DRIVE_CLIENT_ABSENT, STATUS_UNAVAILABLE, "nothing listens");
+    expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_UNKNOWN, "guest.helper is off");
+    begin(DRIVE_GUEST_UNMOUNT);
+    refuses(DRIVE_CLIENT_UNSUPPORTED, STATUS_FAILED_PRECONDITION, "does not know drives");
+    expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_UNKNOWN, "guest.helper is off");
+    begin(DRIVE_GUEST_UNMOUNT);
+    refuses(DRIVE_CLIENT_UNREACHABLE, STATUS_UNAVAILABLE, "closed the connection");
+    expect(STATUS_UNAVAILABLE, DRIVE_IN_GUEST_UNKNOWN, "closed");
+}
+
 /* ---- growing ---- */
 
 static void grow(enum agent_outcome outcome, int status, const char *text)
@@ -317,8 +335,6 @@ static void a_drive_grows_by_its_mount_point(void **state)
     expect(STATUS_DEADLINE_EXCEEDED, DRIVE_IN_GUEST_UNKNOWN, "still growing");
     grow(AGENT_FAILED, STATUS_INTERNAL, "ioctl");
     expect(STATUS_INTERNAL, DRIVE_IN_GUEST_UNKNOWN, "ioctl");
-    grow(AGENT_UNREACHABLE, STATUS_OK, "closed");
-    expect(STATUS_UNAVAILABLE, DRIVE_IN_GUEST_UNKNOWN, "closed");
 }
 
 /* ---- before anything is asked ---- */
@@ -332,7 +348,7 @@ static void a_sandbox_that_has_ended_is_not_asked(void **state)
     assert_int_equal(store_end_sandbox(test.node.context.store, "sandbox-1", &changed), 0);
     assert_int_equal(store_commit(test.node.context.store), 0);
     begin(DRIVE_GUEST_LOOK);
-    expect_later(STATUS_UNAVAILABLE, "the sandbox has ended");
+    expect_unasked(STATUS_UNAVAILABLE, "the sandbox has ended");
 }
 
 static void options_that_are_no_texts_are_refused(void **state)
@@ -342,21 +358,22 @@ static void options_that_are_no_texts_are_refused(void **state)
     (void)state;
     test.drive.request.options = options;
     begin(DRIVE_GUEST_MOUNT);
-    expect_later(STATUS_UNAVAILABLE, "cannot ask");
+    expect_unasked(STATUS_UNAVAILABLE, "cannot ask");
 }
 
-static void a_call_without_memory_is_reported_from_the_loop(void **state)
+static void a_call_without_memory_is_reported(void **state)
 {
     (void)state;
     test.has_no_memory = true;
     begin(DRIVE_GUEST_LOOK);
-    expect_later(STATUS_UNAVAILABLE, "cannot ask");
+    expect_unasked(STATUS_UNAVAILABLE, "cannot ask");
 }
 
 static void a_running_call_may_be_freed(void **state)
 {
     (void)state;
     begin(DRIVE_GUEST_MOUNT);
+    assert_non_null(test.client);
     test.call = drive_guest_call_free(test.call);
     assert_int_equal(test.ends, 0);
 }
@@ -373,10 +390,11 @@ int main(void)
         TEST(a_look_finds_the_drive_by_its_serial_and_place),
         TEST(a_list_that_was_cut_proves_no_absence),
         TEST(an_unmount_is_over_when_nobody_has_the_disk),
+        TEST(without_the_agent_the_other_route_is_taken),
         TEST(a_drive_grows_by_its_mount_point),
         TEST(a_sandbox_that_has_ended_is_not_asked),
         TEST(options_that_are_no_texts_are_refused),
-        TEST(a_call_without_memory_is_reported_from_the_loop),
+        TEST(a_call_without_memory_is_reported),
         TEST(a_running_call_may_be_freed),
     };
 

@@ -5,7 +5,7 @@
 #include <linux/mount.h>
 #include <string.h>
 
-#include "guest-agent/drive_options.h"
+#include "agent-client/drive_options.h"
 #include "lib/cleanup.h"
 
 static struct drive_options options;

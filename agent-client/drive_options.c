@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* drive_options.c - two tables: attributes of a mount, parameters of a file system. */
-#include "guest-agent/drive_options.h"
+#include "agent-client/drive_options.h"
 
 #include <linux/mount.h>
 #include <stdbool.h>
