@@ -71,6 +71,7 @@ class Disk:
     node_name: str = ""
     device_id: str = ""
     mount_point: str = ""
+    serial: str = ""
     address: str = ""  # Kata's: "02/01" behind the bridge, or "0:1" for SCSI id and unit
     qemu_path: str = ""  # what QEMU was given: path, or that of the fd set
 
@@ -122,4 +123,6 @@ class Disk:
         else:
             slot = self.address.rpartition("/")[2]
             device |= {"driver": "virtio-blk-pci", "bus": "pci-bridge-0", "addr": slot}
+        if self.serial:
+            device["serial"] = self.serial
         return device

@@ -135,6 +135,7 @@ class Container:
     namespaces: tuple = ("mount", "ipc", "uts", "pid")
     own_mounts: tuple = ("proc", "sys", "dev", "vol")
     process: bool = True
+    storage: "Storage | None" = None
 
     MOUNTS = {"proc": ("proc", ["nosuid", "noexec", "nodev"]),
               "sys": ("sysfs", ["nosuid", "noexec", "nodev", "ro"]),
@@ -154,7 +155,9 @@ class Container:
             spec += message(5, self._mount(f"/vol/{number}", path, "bind", ["bind", "rw"]))
         linux = field(5, f"/{self.id}")
         linux += b"".join(message(6, field(1, name)) for name in self.namespaces)
-        return field(1, self.id) + field(2, self.id) + message(6, spec + message(8, linux))
+        storage = message(5, self.storage.encode()) if self.storage else b""
+        return (field(1, self.id) + field(2, self.id) + storage
+                + message(6, spec + message(8, linux)))
 
     def _process(self):
         field, message = ttrpc.field, ttrpc.submessage
@@ -170,6 +173,24 @@ class Container:
     def _mount(destination, source, kind, options):
         return (ttrpc.field(1, destination) + ttrpc.field(2, source) + ttrpc.field(3, kind)
                 + b"".join(ttrpc.field(4, option) for option in options))
+
+
+@dataclasses.dataclass
+class Storage:
+    """A SCSI disk that the agent mounts, at its address."""
+
+    source: str  # "ID:LUN"
+    mount_point: str
+    filesystem: str = "ext4"
+    options: tuple = ("nodev", "nosuid")
+    group: int | None = None
+
+    def encode(self):
+        field = ttrpc.field
+        group = b"" if self.group is None else ttrpc.submessage(7, field(2, self.group))
+        return (field(1, "scsi") + field(3, self.source) + field(4, self.filesystem)
+                + b"".join(field(5, option) for option in self.options)
+                + field(6, self.mount_point) + group)
 
 
 class AgentError(Exception):

@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include "files.h"
+#include "storage.h"
 
 #define BUNDLES "/run/kata-containers"
 #define CGROUPS "/sys/fs/cgroup"
@@ -82,8 +83,8 @@ static bool say_errno(char *ret_text, int number)
 
 /* ---- in the child */
 
-static void split_options(const struct container_mount *mount, unsigned long *ret_flags,
-                          char *ret_data, size_t size)
+void container_split_options(const struct container_mount *mount, unsigned long *ret_flags,
+                             char *ret_data, size_t size)
 {
     *ret_flags = 0;
     ret_data[0] = '\0';
@@ -103,6 +104,27 @@ static void split_options(const struct container_mount *mount, unsigned long *re
     }
 }
 
+/* What a bind is of is a directory or not, and so is what it is bound to. 0, or -1 with errno. */
+static int make_target(const struct container_mount *one, bool binds, char *destination)
+{
+    struct stat status = {.st_mode = S_IFDIR};
+    char *slash = strrchr(destination, '/');
+    int fd;
+
+    if (binds && stat(one->source, &status) < 0)
+        return -1;
+    if (S_ISDIR(status.st_mode))
+        return make_directories(destination);
+    *slash = '\0';
+    if (make_directories(destination) < 0)
+        return -1;
+    *slash = '/';
+    fd = open(destination, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    if (fd >= 0)
+        close(fd);
+    return fd < 0 ? -1 : 0;
+}
+
 static bool mount_one(const char *root, const struct container_mount *one, char *ret_text)
 {
     char destination[2 * PATH_BYTES], data[PATH_BYTES];
@@ -111,10 +133,8 @@ static bool mount_one(const char *root, const struct container_mount *one, char 
     if (one->destination[0] != '/' || strstr(one->destination, "..") ||
         !join(destination, "%s%s", root, one->destination))
         return say(ret_text, "EINVAL: Invalid argument");
-    split_options(one, &flags, data, sizeof(data));
-    if ((flags & MS_BIND) && access(one->source, F_OK) < 0)
-        return say_errno(ret_text, errno);
-    if (make_directories(destination) < 0)
+    container_split_options(one, &flags, data, sizeof(data));
+    if (make_target(one, flags & MS_BIND, destination) < 0)
         return say_errno(ret_text, errno);
     if (mount(one->source, destination, one->type, flags, flags & MS_BIND ? NULL : data) < 0)
         return say(ret_text, "failed to mount %s to %s, with error: %s", one->source,
@@ -392,14 +412,21 @@ bool container_create(const struct container_spec *spec, const struct container_
 
     *container = (struct container){.start = -1, .input = -1, .outputs = {-1, -1}, .ended = -1};
     (void)snprintf(container->id, sizeof(container->id), "%s", spec->id);
-    if (!check(spec, ret_text) || !make_bundle(spec, root, ret_text))
+    if (!check(spec, ret_text) || (spec->has_storage && !storage_mount(&spec->storage, ret_text)))
         return false;
+    if (spec->has_storage)
+        strcpy(container->storage, spec->storage.mount.destination);
+    if (!make_bundle(spec, root, ret_text)) {
+        storage_unmount(container->storage);
+        return false;
+    }
     if (make_cgroup(spec, options, container, ret_text) &&
         start_child(spec, options, root, container, ret_text))
         return true;
     if (container->cgroup[0])
         (void)rmdir(container->cgroup);
     remove_bundle(spec->id);
+    storage_unmount(container->storage);
     return false;
 }
 
@@ -413,5 +440,6 @@ void container_remove(struct container *container)
     (void)kill(container->process, SIGKILL);
     (void)rmdir(container->cgroup);
     remove_bundle(container->id);
+    storage_unmount(container->storage);
     close_all(container);
 }

@@ -29,6 +29,14 @@ struct container_mount {
     unsigned option_count;
 };
 
+/* A disk that the agent mounts itself. */
+struct container_storage {
+    char driver[32], source[64];
+    struct container_mount mount; /* its source is not given */
+    bool has_group;
+    uint32_t group;
+};
+
 /* Capabilities as masks; unknown names are told apart, for the agent never answers them. */
 struct container_capabilities {
     bool present, unknown;
@@ -50,6 +58,8 @@ struct container_spec {
     int namespaces; /* CLONE_NEW… */
     struct container_mount mounts[MOUNTS];
     unsigned mount_count;
+    struct container_storage storage;
+    bool has_storage;
 };
 
 struct container {
@@ -62,6 +72,7 @@ struct container {
     int status;     /* valid then; 128 + N for a signal */
     bool waited;    /* WaitProcess was answered: its process is forgotten */
     char cgroup[PATH_BYTES];
+    char storage[PATH_BYTES]; /* where its disk is mounted; "" */
 };
 
 /* The spec of a CreateContainerRequest, allocated. */
@@ -78,6 +89,10 @@ struct container_options {
 bool container_create(const struct container_spec *spec, const struct container_options *options,
                       struct container *ret_container, char *ret_text);
 void container_start(struct container *container);
+
+/* mount(2)'s flags and data, of options. */
+void container_split_options(const struct container_mount *mount, unsigned long *ret_flags,
+                             char *ret_data, size_t size);
 
 /* Whether the guest has the cgroup file system. */
 bool container_has_cgroups(void);

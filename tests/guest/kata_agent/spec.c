@@ -2,6 +2,7 @@
 /* spec.c - CreateContainerRequest: field numbers of Kata's agent.proto and oci.proto, the same from
  * 2.5.0 to 4.1.0. */
 #include "container.h"
+#include "storage.h"
 
 #include <linux/capability.h>
 #include <sched.h>
@@ -212,6 +213,10 @@ struct container_spec *container_parse(struct bytes request)
     while (wire_next(&request, &field)) {
         if (field.number == 1)
             wire_text(field.bytes, spec->id, sizeof(spec->id));
+        if (field.number == 5) {
+            spec->has_storage = true;
+            storage_parse(field.bytes, &spec->storage);
+        }
         if (field.number == 6)
             parse_spec(field.bytes, spec);
     }

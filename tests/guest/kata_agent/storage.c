@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* storage.c - field numbers of Kata's agent.proto, the same from 2.5.0 to 4.1.0. */
+#include "storage.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "files.h"
+
+#define DISKS "/sys/bus/scsi/devices"
+
+enum { WAIT_STEPS = 500, WAIT_STEP_NS = 10 * 1000 * 1000 };
+
+static void parse_group(struct bytes message, struct container_storage *storage)
+{
+    struct field field;
+
+    storage->has_group = true;
+    while (wire_next(&message, &field)) {
+        if (field.number == 2)
+            storage->group = (uint32_t)field.value;
+    }
+}
+
+void storage_parse(struct bytes message, struct container_storage *storage)
+{
+    struct field field;
+
+    while (wire_next(&message, &field)) {
+        if (field.number == 1)
+            wire_text(field.bytes, storage->driver, sizeof(storage->driver));
+        if (field.number == 3)
+            wire_text(field.bytes, storage->source, sizeof(storage->source));
+        if (field.number == 4)
+            wire_text(field.bytes, storage->mount.type, sizeof(storage->mount.type));
+        if (field.number == 5 && storage->mount.option_count < OPTIONS)
+            wire_text(field.bytes, storage->mount.options[storage->mount.option_count++],
+                      sizeof(storage->mount.options[0]));
+        if (field.number == 6)
+            wire_text(field.bytes, storage->mount.destination, sizeof(storage->mount.destination));
+        if (field.number == 7)
+            parse_group(field.bytes, storage);
+    }
+}
+
+/* The first name in a directory that ends so. */
+static bool find_name(const char *directory, const char *end, char *ret_name, size_t size)
+{
+    DIR *names = opendir(directory);
+    struct dirent *entry;
+    bool found = false;
+
+    while (names && !found && (entry = readdir(names))) {
+        size_t length = strlen(entry->d_name), tail = strlen(end);
+
+        found = entry->d_name[0] != '.' && length >= tail &&
+                strcmp(entry->d_name + length - tail, end) == 0;
+        if (found)
+            (void)snprintf(ret_name, size, "%s", entry->d_name);
+    }
+    if (names)
+        closedir(names);
+    return found;
+}
+
+/* Of the disk at "ID:LUN". */
+static bool find_node(const char *address, char *ret_node, size_t size)
+{
+    char end[64], device[256], path[512], name[256];
+
+    (void)snprintf(end, sizeof(end), ":0:%s", address);
+    if (!find_name(DISKS, end, device, sizeof(device)))
+        return false;
+    (void)snprintf(path, sizeof(path), DISKS "/%s/block", device);
+    if (!find_name(path, "", name, sizeof(name)))
+        return false;
+    (void)snprintf(ret_node, size, "/dev/%s", name);
+    return access(ret_node, F_OK) == 0;
+}
+
+static void apply_group(const struct container_storage *storage)
+{
+    (void)chown(storage->mount.destination, (uid_t)-1, storage->group);
+    (void)chmod(storage->mount.destination, 02775);
+}
+
+bool storage_mount(const struct container_storage *storage, char *ret_text)
+{
+    const struct timespec step = {.tv_nsec = WAIT_STEP_NS};
+    char node[512], data[PATH_BYTES];
+    unsigned long flags;
+    int number = 0;
+
+    if (strcmp(storage->driver, "scsi") != 0) {
+        (void)snprintf(ret_text, TEXT_BYTES, "Failed to find the storage handler %s",
+                       storage->driver);
+        return false;
+    }
+    for (int i = 0; !find_node(storage->source, node, sizeof(node)); i++) {
+        if (i == WAIT_STEPS) {
+            (void)snprintf(ret_text, TEXT_BYTES, "Timeout after 5s waiting for uevent");
+            return false;
+        }
+        (void)nanosleep(&step, NULL);
+    }
+    container_split_options(&storage->mount, &flags, data, sizeof(data));
+    if (make_directories(storage->mount.destination) < 0 ||
+        mount(node, storage->mount.destination, storage->mount.type, flags, data) < 0)
+        number = errno;
+    if (number)
+        (void)snprintf(ret_text, TEXT_BYTES, "failed to mount %.100s to %.100s, with error: %s",
+                       node, storage->mount.destination, strerror(number));
+    else if (storage->has_group)
+        apply_group(storage);
+    return !number;
+}
+
+void storage_unmount(const char *mount_point)
+{
+    if (mount_point[0])
+        (void)umount2(mount_point, MNT_DETACH);
+}

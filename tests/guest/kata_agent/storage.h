@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* storage.h - a disk that is mounted before CreateContainer is answered, and unmounted by
+ * RemoveContainer or when the creation fails (tried with Kata 4.1.0). */
+#pragma once
+
+#include "container.h"
+
+/* Field 5 of a CreateContainerRequest. */
+void storage_parse(struct bytes message, struct container_storage *storage);
+
+/* Waits for the disk at the storage's address, mounts it and applies the group to its root. True,
+ * or false with the text of the answer, of TEXT_BYTES; nothing is mounted then. */
+bool storage_mount(const struct container_storage *storage, char *ret_text);
+void storage_unmount(const char *mount_point); /* "": there is none */
