@@ -30,6 +30,11 @@
 
 #define COPY_DIRECTORY "/run/kata-containers/shared/containers/crust-helper"
 
+/* In the place of a digit: a name that is not looked for in shares. Helpers for volumes are one at
+ * a time in a sandbox, and before the first one remains are looked for there; those for drives may
+ * run meanwhile. What a crash leaves of them is on record. */
+enum { PASSED_OVER = 'x' };
+
 enum { TOTAL_CALLS = 2, ARGUMENTS = 4, NUMBER_BYTES = 16, PATH_BYTES = 16, SHOWN_BYTES = 128 };
 
 struct helper_run {
@@ -221,6 +226,8 @@ static int begin_record(struct helper_run *run)
 {
     int r = helper_name_make(run->sandbox.name);
 
+    if (r == 0 && run->arguments)
+        run->sandbox.name[strcspn(run->sandbox.name, "-") + 1] = PASSED_OVER;
     if (r == 0)
         r = record(run);
     if (r == 0)

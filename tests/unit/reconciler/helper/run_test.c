@@ -212,6 +212,61 @@ static void a_run_that_is_given_up_stays_on_record(void **state)
     assert_int_equal(records(), 1);
 }
 
+/* ---- with arguments of the caller's ---- */
+
+static const char *const look[] = {"--drive", "look", "crust-abcdefghijk237", "/vol/0", NULL};
+
+static void look_at_drive(void)
+{
+    test.ends = test.containers = 0;
+    run_task(&(struct helper_task){
+        .sandbox = the_sandbox(), .paths = 1, .path = {"/run/data"}, .arguments = look});
+}
+
+static void a_drives_helper_has_its_own_arguments_and_line(void **state)
+{
+    (void)state;
+    look_at_drive();
+    assert_string_equal(test.container->arguments, "--drive look crust-abcdefghijk237 /vol/0");
+    assert_string_equal(test.container->paths, "/run/data");
+    assert_true(test.container->recorded && test.container->placed);
+    assert_false(helper_name_is_ours(test.container->id)); /* by whoever looks for remains */
+    container_says(1, "{\"version\":1}\n", "");
+    assert_ended(REASON_NONE, NULL);
+    assert_string_equal(test.outcome.line, "{\"version\":1}\n");
+    assert_nothing_is_left();
+    test.ends = test.containers = 0;
+    run_task(&(struct helper_task){.sandbox = the_sandbox(), .arguments = look});
+    assert_string_equal(test.container->paths, "");
+    container_says(2, "", "no such act");
+    assert_ended(REASON_HELPER_FAILED, "ended with 2");
+}
+
+static void a_line_has_a_bound(void **state)
+{
+    char line[HELPER_LINE_BYTES + 1];
+
+    (void)state;
+    memset(line, 'x', HELPER_LINE_BYTES);
+    line[HELPER_LINE_BYTES] = '\0';
+    look_at_drive();
+    container_says(0, line, "");
+    assert_ended(REASON_HELPER_FAILED, "printed too much");
+}
+
+static void a_container_that_was_not_created_is_told(void **state)
+{
+    (void)state;
+    look_at_drive();
+    container_ends(&(struct container_reply){.kind = CONTAINER_FAILED, .step = CONTAINER_CREATE});
+    assert_ended(REASON_HELPER_FAILED, NULL);
+    assert_true(test.outcome.not_created);
+    look_at_drive();
+    container_ends(&(struct container_reply){
+        .kind = CONTAINER_FAILED, .step = CONTAINER_CREATE, .left = true});
+    assert_false(test.outcome.not_created);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -227,6 +282,9 @@ int main(void)
         TEST(a_directory_with_something_else_in_it_stays_on_record),
         TEST(an_end_that_cannot_be_recorded_stays_on_record),
         TEST(a_run_that_is_given_up_stays_on_record),
+        TEST(a_drives_helper_has_its_own_arguments_and_line),
+        TEST(a_line_has_a_bound),
+        TEST(a_container_that_was_not_created_is_told),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
