@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""RuntimePublishVolume into a sandbox whose containers run already, with a real guest: the volume becomes a drive, and is
+mounted and the group's before the call is answered. RuntimeUnstageVolume undoes it."""
+
+import hashlib
+import json
+import os
+import socket
+import subprocess
+import threading
+import unittest
+
+from containers import Containers
+from grpc_client import Clients
+from resize_case import PATTERN_BYTES, SECONDS, ResizeCase
+from said_guest import HybridVsock
+
+COMPANION_PORT, AGENT_PORT = 1030, 1024
+
+
+class GuestPort:
+    """crust-guest-agent of a guest, behind a port of HybridVsock. QEMU serves one client at a time."""
+
+    def __init__(self, path):
+        self.path, self.turn = str(path), threading.Lock()
+
+    def _talk(self, client):
+        with self.turn, socket.socket(socket.AF_UNIX) as guest:
+            guest.connect(self.path)
+            back = threading.Thread(target=self.copy, args=(guest, client), daemon=True)
+            back.start()
+            self.copy(client, guest)
+            guest.shutdown(socket.SHUT_RDWR)
+            back.join()
+
+    @staticmethod
+    def copy(source, target):
+        try:
+            while data := source.recv(65536):
+                target.sendall(data)
+        except OSError:
+            pass  # either side has gone
+
+
+class PublishDriveTest(Clients, ResizeCase):
+    settings = ResizeCase.settings | {"drives.enabled": "on", "drives.host_prefixes": "/dev"}
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.sandbox = cls.add_sandbox()
+        cls.first = cls.sandbox.add_volume("ext4")  # published before the containers, as ever
+        cls.boot(cls.sandbox)
+        vsock = HybridVsock(cls.node.root / "kata.hvsock", {COMPANION_PORT: GuestPort(cls.sandbox.vm.agent_socket)})
+        cls.addClassCleanup(vsock.close)
+        volume = cls.first
+        cls.node.add_sandbox(cls.sandbox.id, cls.sandbox.vm.pid, agent=f"hvsock:///kata.hvsock:{AGENT_PORT}", drives=[
+            {"device": volume.loop.device, "id": volume.disk.node_name, "address": volume.disk.address}])
+        cls.node.start()
+
+    def setUp(self):
+        self.management, self.runtime = self.messages("crust_management"), self.messages("crust_runtime")
+        self.kubelet = self.stub(self.node, "crust_management", "RuntimeAssistedStorageManagement")
+        self.driver = self.stub(self.node, "crust_runtime", "Runtime")
+        self.node.wait_for(self.first.path, "in_sync", "none", SECONDS)
+
+    def publish(self, volume, **more):
+        self.kubelet.RuntimePublishVolume(self.management.RuntimePublishVolumeRequest(
+            sandbox_id=self.sandbox.id, host_volume_id=volume.device, host_target_path=volume.path,
+            file_system=volume.filesystem, **more), timeout=SECONDS)
+
+    def unstage(self, volume):
+        self.driver.RuntimeUnstageVolume(self.runtime.RuntimeUnstageVolumeRequest(volume_target_path=volume.path),
+                                         timeout=SECONDS)
+
+    def drive(self, volume):
+        name = hashlib.sha256(volume.path.encode()).hexdigest()[:32]
+        row, *_ = self.node.query(f"SELECT * FROM audit_drives WHERE drive_id = 'pub-{name}' ORDER BY requested_at DESC")
+        return row, f"/run/crust/volumes/{name}"
+
+    @staticmethod
+    def is_held(device):
+        """Whether somebody has it open exclusively."""
+        try:
+            os.close(os.open(device, os.O_RDONLY | os.O_EXCL))
+        except OSError:
+            return True
+        return False
+
+    def test_publish_write_unpublish(self):
+        containers = Containers(self.node, self.sandbox.id)
+        self.addCleanup(containers.close)
+        containers.run((self.first.path, "/data"))
+        volume = self.sandbox.make_volume("ext4")
+        for _ in range(2):  # the second joins what is there
+            self.publish(volume, mount_options=["noatime"], fsgroup_gid=4059, fsgroup_policy="Always")
+        row, place = self.drive(volume)
+        self.assertEqual((row["state"], row["sandbox_id"], row["host_path"], row["vm_path"], row["fs_group"],
+                          row["fs_group_policy"], json.loads(row["options"])),
+                         ("ready", self.sandbox.id, volume.device, place, 4059, "Always", ["noatime"]))
+        self.assertFalse(self.node.directory(volume.path).exists())
+        vm = self.sandbox.vm
+        self.assertGreater(vm.guest_size(place), volume.loop.size // 2)
+        vm.guest_write(f"{place}/pattern", PATTERN_BYTES)
+        vm.guest_verify(f"{place}/pattern", PATTERN_BYTES)
+        self.assertTrue(self.is_held(volume.device))
+        self.publish(self.first)  # has metadata, and keeps it
+        self.assertTrue(self.node.directory(self.first.path).exists())
+        for _ in range(2):
+            self.unstage(volume)
+        row, _ = self.drive(volume)
+        self.assertEqual(row["state"], "removed")
+        self.assertFalse(self.is_held(volume.device))
+        self.check_on_the_host(volume)
+
+    def check_on_the_host(self, volume):
+        """What the guest has written and whose it made it is on the device."""
+        place = self.scratch / "mounted"
+        place.mkdir()
+        subprocess.run(["mount", "-o", "ro", volume.device, place], check=True)
+        try:
+            root, written = place.stat(), (place / "pattern").stat()
+        finally:
+            subprocess.run(["umount", place], check=True)
+        self.assertEqual((root.st_gid, root.st_mode & 0o2770), (4059, 0o2770))
+        self.assertEqual((written.st_size, written.st_gid), (PATTERN_BYTES, 4059))
+
+
+if __name__ == "__main__":
+    unittest.main()
