@@ -96,16 +96,23 @@ static enum status_code check_host_path(const struct config *config, const char 
 
 /* ---- options ---- */
 
+/* Commas separate options; a value may have some, as an SELinux label has. */
+static bool is_one_option(const char *option)
+{
+    return option[strcspn(option, "=,")] != ',';
+}
+
 /* The error names the option, but never its value. */
 static enum status_code check_option(const char *option, bool writable, struct error *error)
 {
     size_t length = option ? strlen(option) : 0;
 
-    if (length == 0 || length > DRIVE_OPTION_CHARS || strchr(option, ',') ||
+    if (length == 0 || length > DRIVE_OPTION_CHARS || !is_one_option(option) ||
         !json_is_text(option, length))
-        return refuse(error,
-                      "an option is empty, longer than %d bytes, has a comma, or is not UTF-8",
-                      DRIVE_OPTION_CHARS);
+        return refuse(
+            error,
+            "an option is empty, longer than %d bytes, has a comma in its name, or is not UTF-8",
+            DRIVE_OPTION_CHARS);
     if (option[secret_shown_length(option)])
         return refuse(error,
                       "option %.*s carries a secret, which the database would keep: give it to the "

@@ -144,6 +144,8 @@ static void options_agree_with_the_access_and_hold_no_secret(void **state)
     expect_option("rw", true, "");
     expect_option("", true, "empty");
     expect_option("a,b", true, "comma");
+    expect_option("a,b=c", true, "comma");
+    expect_option("context=\"u:o:t:s0:c1,c2\"", true, "");
     expect_option("\xff", true, "UTF-8");
     expect_option("password=hunter2", true, "option password carries a secret");
     attach.options = DRIVE_OPTIONS + 1;
