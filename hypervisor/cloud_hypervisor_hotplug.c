@@ -26,12 +26,15 @@ static void encode_id(const char *drive_id, char ret_id[static DRIVE_ID_BYTES])
     (void)snprintf(ret_id, DRIVE_ID_BYTES, DRIVE_HTTP_PREFIX "%s", drive_id);
 }
 
+/* Cloud Hypervisor takes any text for an id. */
 static bool decode_id(const char *id, char ret_drive_id[static HYPERVISOR_DRIVE_ID_BYTES])
 {
+    static const char letters[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-";
     size_t prefix = strlen(DRIVE_HTTP_PREFIX), length = strlen(id);
 
     if (strncmp(id, DRIVE_HTTP_PREFIX, prefix) != 0 || length == prefix ||
-        length - prefix >= HYPERVISOR_DRIVE_ID_BYTES)
+        length - prefix >= HYPERVISOR_DRIVE_ID_BYTES || strspn(id, letters) != length)
         return false;
     memcpy(ret_drive_id, id + prefix, length - prefix + 1);
     return true;

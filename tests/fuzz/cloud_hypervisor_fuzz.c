@@ -40,6 +40,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         expect_named(&report);
     }
     drive_report_done(&report);
+    if (cloud_hypervisor_read_devices(body, size, "crust_", &report, &error) == 0)
+        expect_named(&report);
+    drive_report_done(&report);
     if (cloud_hypervisor_refusal(body, size, &error) == HYPERVISOR_DONE || !error.text[0])
         abort();
     expect_text(error.text);

@@ -273,7 +273,7 @@ static void cloud_hypervisor_lists_what_crustd_attached(void **state)
 
     made = RUN(CH, &request,
                INFO(OTHERS "," OURS "," CH_DISK("crust_b", "/nonexistent", "x"),
-                    TREE ",\"crust_gone\":{}"));
+                    TREE ",\"crust_gone\":{},\"crust_\":{},\"crust_a b\":{}"));
     expect(&made, HYPERVISOR_DRIVE_DONE, HYPERVISOR_DRIVE_ABSENT, NULL);
     assert_int_equal(made.reply.entry_count, 3);
     assert_string_equal(made.entry[0].drive_id, "data-1");
