@@ -101,7 +101,8 @@ class Site:
             contents = f"<nav><ul>{''.join(sections)}</ul></nav>"
             body = body.replace("</h1>", f"</h1>\n{contents}", 1)
         title = re.search(r"<h1[^>]*>(.*?)</h1>", body, re.S)
-        self.write(page.with_suffix(".html"), self.frame(page, re.sub(r"<[^>]*>", "", title[1]) if title else str(page), body))
+        title = re.sub(r"<[^>]*>", "", title[1]) if title else str(page)
+        self.write(page.with_suffix(".html"), self.frame(page, title, body))
 
     def frame(self, page, title, body):
         links = "".join(f'<a href="{relative(self.add(pathlib.PurePosixPath(target)), page)}">{name}</a>'
@@ -114,8 +115,9 @@ class Site:
     def write_list(self, directory):
         names = sorted(path.name for path in (REPOSITORY / directory).iterdir())
         here = directory / "index.html"
-        items = "".join(f'<li><a href="{html.escape(relative(self.add(directory / name), here))}">{html.escape(name)}</a></li>'
-                        for name in names)
+        places = [relative(self.add(directory / name), here) for name in names]
+        items = "".join(f'<li><a href="{html.escape(place)}">{html.escape(name)}</a></li>'
+                        for place, name in zip(places, names))
         self.write(here, self.frame(here, str(directory), f"<h1>{directory}</h1>\n<ul>{items}</ul>\n"))
 
     def make(self):
