@@ -16,6 +16,7 @@ from disks import LoopDevice, make_filesystem
 from resize_case import MIB, ResizeCase
 
 SIZE = 64 * MIB
+CYCLES = int(os.environ.get("CRUST_CYCLES", 20))
 PORT = 1030
 
 
@@ -143,6 +144,24 @@ class DrivesGuestTest(ResizeCase):
         vm.guest_write("/mnt/busy/inner/pattern", MIB)
         self.detach("inner")
         self.detach("busy")
+
+    def held(self):
+        """What QEMU has of drives: descriptors, block nodes, fd sets and devices."""
+        vm = self.sandbox.vm
+        return (len(os.listdir(f"/proc/{vm.pid}/fd")), len(vm.qmp("query-named-block-nodes")), vm.qmp("query-fdsets"),
+                len(vm.qmp("qom-list", path="/machine/peripheral")))
+
+    def test_cycles_leave_nothing(self):
+        """CRUST_CYCLES: how many (20)."""
+        loop = self.disk()
+        self.attach("cycle", loop, "/mnt/cycle", "--writable")
+        self.detach("cycle")
+        before = self.held()
+        for _ in range(CYCLES):
+            self.attach("cycle", loop, "/mnt/cycle", "--writable")
+            self.detach("cycle")
+        self.assertEqual(self.held(), before)
+        os.close(os.open(loop.device, os.O_RDWR | os.O_EXCL))
 
     def test_refusals_change_nothing(self):
         one, other = self.disk(), self.disk()
