@@ -449,6 +449,17 @@ static int count_container(void *userdata, const char *container_id, struct bund
     return 0;
 }
 
+/* The shim may have started after the processes were read. */
+static int explain_no_bundle(const struct observe_sandbox_paths *paths, const char *sandbox_id)
+{
+    struct process_search shim;
+    int r = process_index_find(paths->cache->processes, PROCESS_SHIM, sandbox_id, &shim);
+
+    if (r < 0)
+        return r;
+    return r == PROCESS_INDEX_FOUND || shim.stale ? OBSERVED_UNFINISHED : OBSERVED_ABSENT;
+}
+
 int claims_count_containers(const struct observe_sandbox_paths *paths, const char *sandbox_id,
                             unsigned *ret_count)
 {
@@ -460,7 +471,9 @@ int claims_count_containers(const struct observe_sandbox_paths *paths, const cha
 
     if (r < 0)
         return r;
-    if (!bundle[0] || bundles_place_of(bundle, sandbox_id, &place) < 0)
+    if (!bundle[0])
+        return explain_no_bundle(paths, sandbox_id);
+    if (bundles_place_of(bundle, sandbox_id, &place) < 0)
         return OBSERVED_ABSENT;
     r = bundles_each(paths->cache->bundles, paths->root, &place, sandbox_id, count_container,
                      &count);

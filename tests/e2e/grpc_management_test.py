@@ -12,6 +12,16 @@ PATH = publish_path("pv-published")
 OTHER = "b" * 64
 
 
+def ask_again(call):
+    """As a kubelet does, while the sandbox's containers are being read."""
+    while True:
+        try:
+            return call()
+        except Exception as error:
+            if "are being read" not in str(error):
+                raise
+
+
 class ManagementTest(GrpcTest):
     def setUp(self):
         super().setUp()
@@ -22,9 +32,9 @@ class ManagementTest(GrpcTest):
         self.client = self.stub(node, "crust_management", "RuntimeAssistedStorageManagement")
 
     def publish(self, device, sandbox=SANDBOX, path=PATH, file_system="ext4", **more):
-        return self.client.RuntimePublishVolume(self.management.RuntimePublishVolumeRequest(
-            sandbox_id=sandbox, host_volume_id=device, host_target_path=path,
-            file_system=file_system, **more), timeout=SECONDS)
+        request = self.management.RuntimePublishVolumeRequest(
+            sandbox_id=sandbox, host_volume_id=device, host_target_path=path, file_system=file_system, **more)
+        return ask_again(lambda: self.client.RuntimePublishVolume(request, timeout=SECONDS))
 
     def expand(self, device, sandbox=SANDBOX, required=0):
         return self.client.RuntimeExpandVolume(self.management.RuntimeExpandVolumeRequest(

@@ -12,6 +12,7 @@ import unittest
 
 from containers import Containers
 from grpc_client import Clients
+from grpc_management_test import ask_again
 from resize_case import PATTERN_BYTES, SECONDS, ResizeCase
 from said_guest import HybridVsock
 
@@ -65,9 +66,10 @@ class PublishDriveTest(Clients, ResizeCase):
         self.node.wait_for(self.first.path, "in_sync", "none", SECONDS)
 
     def publish(self, volume, **more):
-        self.kubelet.RuntimePublishVolume(self.management.RuntimePublishVolumeRequest(
+        request = self.management.RuntimePublishVolumeRequest(
             sandbox_id=self.sandbox.id, host_volume_id=volume.device, host_target_path=volume.path,
-            file_system=volume.filesystem, **more), timeout=SECONDS)
+            file_system=volume.filesystem, **more)
+        ask_again(lambda: self.kubelet.RuntimePublishVolume(request, timeout=SECONDS))
 
     def unstage(self, volume):
         self.driver.RuntimeUnstageVolume(self.runtime.RuntimeUnstageVolumeRequest(volume_target_path=volume.path),
