@@ -10,12 +10,13 @@ import pathlib
 import sqlite3
 import sys
 import tempfile
+import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "bench"))
 
 from churn import Churn  # noqa: E402
-from programs import wait_until  # noqa: E402
+from programs import GuestError, wait_until  # noqa: E402
 
 VOLUMES = 4000
 PODS, PER_SECOND = 600, 10
@@ -42,6 +43,14 @@ class ChurnTest(unittest.TestCase):
 
     def held(self):
         return {"descriptors": self.crowd.descriptors, "watches": self.crowd.watches}
+
+    def settled_held(self):
+        """The least of several: descriptors of calls come and go."""
+        samples = []
+        for _ in range(20):
+            samples.append(self.held())
+            time.sleep(0.1)
+        return {name: min(sample[name] for sample in samples) for name in samples[0]}
 
     def present(self, database):
         return set(rows(database, f"SELECT {COLUMNS} FROM audit_volumes WHERE status = 'present'"))
@@ -73,7 +82,7 @@ class ChurnTest(unittest.TestCase):
         crowd = self.crowd
         crowd.start()
         crowd.wait_settled()
-        before = self.held()
+        before = self.settled_held()
 
         crowd.replace(PODS // 2, PER_SECOND)
         crowd.wait_settled()
@@ -84,7 +93,9 @@ class ChurnTest(unittest.TestCase):
         crowd.grow(rounds=2)
         crowd.wait_settled()
         self.wait_trimmed()
-        wait_until(lambda: self.held() == before, 60, f"crustd to hold {before}")
+        with contextlib.suppress(GuestError):
+            wait_until(lambda: self.held() == before, 60, "crustd to hold what it did")
+        self.assertEqual(self.held(), before)
         self.assertLess(crowd.status("RssAnon"), 1.1 * halfway_figures[0])
         self.assertLess(crowd.database_bytes, 1.25 * halfway_figures[1])
 
