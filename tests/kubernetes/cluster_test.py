@@ -17,7 +17,7 @@ from shared_claims import SharedClaims
 SCENARIOS = (EditedClaims, RefusedClaims, SharedClaims, Restarts, Deployment)
 # One of each kind; the others are variations, or take long.
 CORE = ("test_running_pod", "test_before_the_pod", "test_no_monitor", "test_policy", "test_infeasible",
-        "test_crustd_is_killed", "test_kubelet_is_restarted", "test_daemonset")
+        "test_crustd_is_killed", "test_kubelet_is_restarted", "test_daemonset", "test_helm_chart")
 
 
 class ClusterTest(*SCENARIOS):
