@@ -92,6 +92,7 @@ static int observe(struct reconciler *reconciler, const struct work *work)
     case WORK_ANNOUNCEMENT:
         return lower_devices_note_announcement(&reconciler->context, work->major, work->minor);
     case WORK_DEVICE:
+        drives_note_device(reconciler->drives, work->major, work->minor);
         return devices_note_event(&reconciler->context, work->major, work->minor);
     }
     return 0;
@@ -346,6 +347,7 @@ void reconciler_on_sweep(struct loop_timer *timer)
     cleanup_want(&reconciler->cleanup);
     monitors_want(&reconciler->monitors);
     helpers_sweep(reconciler->helpers);
+    drives_sweep(reconciler->drives);
     trim(reconciler, true);
     fallback_check_file(&reconciler->fallback);
     loop_timer_start(reconciler->context.loop, &reconciler->sweep,

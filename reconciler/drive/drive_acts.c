@@ -13,6 +13,7 @@
 #include "hypervisor/drive.h"
 #include "lib/clock.h"
 #include "lib/log.h"
+#include "reconciler/core/permit.h"
 #include "reconciler/drive/drive_work.h"
 #include "reconciler/drive/in_use.h"
 #include "reconciler/helper/guest.h"
@@ -50,7 +51,7 @@ static uint64_t time_left(const struct drive_work *work)
 bool drive_act_is_on_vmm(unsigned act)
 {
     return act == DRIVE_LOOK_VMM || act == DRIVE_ATTACH || act == DRIVE_REMOVE ||
-           act == DRIVE_LIMIT;
+           act == DRIVE_LIMIT || act == DRIVE_RESIZE;
 }
 
 static const enum status_code vmm_codes[HYPERVISOR_DRIVE_OUTCOMES] = {
@@ -69,10 +70,9 @@ static const enum status_code vmm_codes[HYPERVISOR_DRIVE_OUTCOMES] = {
 };
 
 static const enum hypervisor_drive_act vmm_acts[] = {
-    [DRIVE_LOOK_VMM] = HYPERVISOR_DRIVE_LOOK,
-    [DRIVE_ATTACH] = HYPERVISOR_DRIVE_ATTACH,
-    [DRIVE_REMOVE] = HYPERVISOR_DRIVE_DETACH,
-    [DRIVE_LIMIT] = HYPERVISOR_DRIVE_LIMIT,
+    [DRIVE_LOOK_VMM] = HYPERVISOR_DRIVE_LOOK, [DRIVE_ATTACH] = HYPERVISOR_DRIVE_ATTACH,
+    [DRIVE_REMOVE] = HYPERVISOR_DRIVE_DETACH, [DRIVE_LIMIT] = HYPERVISOR_DRIVE_LIMIT,
+    [DRIVE_RESIZE] = HYPERVISOR_DRIVE_RESIZE,
 };
 
 static enum drive_in_vmm in_vmm(const struct drive_work *work,
@@ -123,9 +123,12 @@ static void on_vmm_done(struct hypervisor_drive_call *call,
     struct error error = reply->error;
     enum status_code status = vmm_codes[reply->outcome];
 
-    if (work->act != DRIVE_LIMIT)
+    if (work->act != DRIVE_LIMIT && work->act != DRIVE_RESIZE)
         work->vmm = in_vmm(work, reply);
-    if (reply->state == HYPERVISOR_DRIVE_PRESENT && work->act != DRIVE_REMOVE) {
+    if (work->act == DRIVE_RESIZE && status == STATUS_OK)
+        work->vmm_bytes = reply->bytes;
+    if (reply->has_scsi) {
+        work->has_scsi = true;
         work->scsi_id = reply->scsi_id;
         work->lun = reply->lun;
     }
@@ -183,8 +186,9 @@ static void call_vmm(struct drive_work *work)
         .sandbox_id = row->request.sandbox_id,
         .drive_id = row->request.drive_id,
         .forbidden = forbidden(work),
-        .path = row->request.host_path,
         .descriptor = work->act == DRIVE_ATTACH ? work->disk : -1,
+        .path = row->request.host_path,
+        .bytes = work->new_bytes,
         .disk = disk_of(&row->disk),
         .read_only = !row->request.writable,
         .direct = row->disk.kind == DEVICE_KIND_BLOCK,
@@ -291,6 +295,7 @@ static const enum drive_guest_act guest_acts[] = {
     [DRIVE_LOOK_GUEST] = DRIVE_GUEST_LOOK,
     [DRIVE_MOUNT] = DRIVE_GUEST_MOUNT,
     [DRIVE_UNMOUNT] = DRIVE_GUEST_UNMOUNT,
+    [DRIVE_GROW] = DRIVE_GUEST_GROW,
 };
 
 static void on_guest_done(struct drive_guest_call *call, const struct drive_guest_reply *reply,
@@ -320,8 +325,10 @@ static void ask_guest(struct drive_work *work)
     struct drive_guest_request request = {
         .act = guest_acts[work->act],
         .drive = &work->row,
+        .has_scsi = work->has_scsi,
         .scsi_id = work->scsi_id,
         .lun = work->lun,
+        .bytes = work->act == DRIVE_GROW ? work->new_bytes : 0,
         .deadline_ns = time_left(work),
     };
     int r = work->drives->guest->call_new(work->drives->context, &request, on_guest_done, work,
@@ -353,6 +360,7 @@ void drive_act_start(struct drive_work *work)
     case DRIVE_LOOK_GUEST:
     case DRIVE_MOUNT:
     case DRIVE_UNMOUNT:
+    case DRIVE_GROW:
         ask_guest(work);
         return;
     default:

@@ -110,3 +110,17 @@ enum status_code drive_disk_check_free(const struct drive_work *work, struct err
     r = open_disk(work, &anywhere, false, &fd, &disk, error);
     return r < 0 || r == DRIVE_CLAIM_IN_USE ? STATUS_UNAVAILABLE : STATUS_OK;
 }
+
+/* Another disk may have the number by now. */
+uint64_t drive_disk_growth(const struct drive_work *work)
+{
+    const struct context *context = work->drives->context;
+    const struct store_drive_mount_disk *disk = &work->row.disk;
+    struct observed_device device;
+
+    if (context->config->resize.mode != RESIZE_GROW || disk->kind != DEVICE_KIND_BLOCK ||
+        observe_device_number(context->sysfs, disk->major, disk->minor, &device) != OBSERVED ||
+        device.diskseq != disk->diskseq)
+        return 0;
+    return device.size_bytes > disk->size_bytes ? device.size_bytes : 0;
+}

@@ -86,17 +86,33 @@ static void tell(struct drive_work *work, enum status_code status)
         .is_any = true, .act = work->act, .status = status, .error = work->result.error};
 }
 
+static const char *name_act(unsigned act)
+{
+    static const char *const names[] = {"limit", "resize", "grow"};
+
+    return act < DRIVE_ACTS ? drive_act_name((enum drive_act)act) : names[act - DRIVE_ACTS];
+}
+
 static void log_failure(const struct drive_work *work)
 {
     const struct store_drive_mount_request *request = &work->row.request;
     const struct log_ids ids = {.sandbox = request->sandbox_id, .device = request->host_path};
 
-    log_warning(&ids, "drive %s: %s: %s: %s", request->drive_id,
-                work->act == DRIVE_LIMIT ? "limit" : drive_act_name(work->act),
+    log_warning(&ids, "drive %s: %s: %s: %s", request->drive_id, name_act(work->act),
                 status_name((int)work->result.status), work->result.error.text);
 }
 
 /* ---- results ---- */
+
+static int record_growth(struct drive_work *work)
+{
+    struct store_drive_mount_disk disk = work->row.disk;
+    int r;
+
+    disk.size_bytes = work->new_bytes;
+    r = store_set_drive_mount_disk(store_of(work), work->drive_ref, &disk);
+    return r < 0 ? r : set_success(work, work->row.state);
+}
 
 static int record_success(struct drive_work *work)
 {
@@ -122,6 +138,8 @@ static int record_success(struct drive_work *work)
         work->has_new_limits = false;
         tell(work, STATUS_OK);
         return store_set_drive_mount_limits(store, work->drive_ref, &work->new_limits);
+    case DRIVE_GROW:
+        return record_growth(work);
     default:
         return set_success(work, work->row.state);
     }
@@ -189,7 +207,7 @@ static int give_up_attach(struct drive_work *work)
 static bool brings_in(unsigned act)
 {
     return act == DRIVE_CLAIM || act == DRIVE_ATTACH || act == DRIVE_LOOK_GUEST ||
-           act == DRIVE_MOUNT;
+           act == DRIVE_MOUNT || act == DRIVE_RESIZE || act == DRIVE_GROW;
 }
 
 static int record_failure(struct drive_work *work)
@@ -340,6 +358,9 @@ int drive_work_decide(struct drive_work *work)
         return end_drive(work, decision.state);
     if (decision.act == DRIVE_DO_NOTHING && work->has_new_limits)
         return begin_act(work, DRIVE_LIMIT, decision.state);
+    if (decision.act == DRIVE_DO_NOTHING && (work->new_bytes = drive_disk_growth(work)) > 0)
+        return begin_act(work, work->vmm_bytes < work->new_bytes ? DRIVE_RESIZE : DRIVE_GROW,
+                         decision.state);
     if (decision.act == DRIVE_DO_NOTHING || decision.act == DRIVE_ANSWER)
         return advance(work, decision.state);
     if (decision.act == DRIVE_UNMOUNT && work->is_held)

@@ -181,7 +181,7 @@ enum status_code drive_request_check_limits(enum hypervisor_kind kind,
 
     if (code == STATUS_OK)
         code = check_bucket("operations", &limits->operations, error);
-    if (code == STATUS_OK &&
+    if (code == STATUS_OK && kind == HYPERVISOR_QEMU &&
         (limits->bandwidth.one_time_burst || limits->operations.one_time_burst))
         code = refuse(error, "%s has no one-time burst", hypervisor_title(kind));
     return code;

@@ -133,8 +133,8 @@ static bool concerns(const struct drive_work *work, const struct drive_wait *wai
     if (wait->kind == WAIT_LIMIT)
         return news->act == DRIVE_LIMIT;
     if (wait->kind == WAIT_DETACH)
-        return news->act != DRIVE_LIMIT;
-    return news->act != DRIVE_LIMIT && !(news->act == DRIVE_UNMOUNT && work->row.wanted);
+        return news->act < DRIVE_ACTS;
+    return news->act < DRIVE_ACTS && !(news->act == DRIVE_UNMOUNT && work->row.wanted);
 }
 
 static bool is_there(const struct drive_work *work)
@@ -263,16 +263,22 @@ static enum status_code check_vmm(struct drives *drives, int64_t drive_ref, stru
     struct store *store = drives->context->store;
     cleanup(store_drive_mount_done) struct store_drive_mount row = {0};
     struct store_helper_run sandbox = {0};
+    const struct hypervisor_drive_traits *traits;
     int r = store_get_drive_mount_itself(store, drive_ref, &row);
 
     if (r == STORE_FOUND)
         r = store_get_helper_sandbox(store, row.sandbox_ref, &sandbox);
     if (r < 0)
         return explain_store(drives, error);
-    if (!hypervisor_drive_has_client(sandbox.hypervisor))
+    traits = hypervisor_drive_traits(sandbox.hypervisor);
+    if (traits->obstacle)
+        return refuse(error, STATUS_FAILED_PRECONDITION, "sandbox %s: %s", sandbox.sandbox_id,
+                      traits->obstacle);
+    if (traits->makes_serial || traits->guest_rescans)
         return refuse(error, STATUS_FAILED_PRECONDITION,
-                      "crustd cannot attach drives to %s, the VMM of sandbox %s",
-                      hypervisor_title(sandbox.hypervisor), sandbox.sandbox_id);
+                      "sandbox %s: %s does not tell its guest of a disk, and crustd has nobody in "
+                      "the guest who looks for it",
+                      sandbox.sandbox_id, hypervisor_title(sandbox.hypervisor));
     return drive_request_check_limits(sandbox.hypervisor, &row.request.limits, error);
 }
 

@@ -20,8 +20,9 @@ struct drive_in_use_call;
 struct helper_guest;
 struct hypervisor_drive_call;
 
-/* Beside the acts of the table: a client wants other limits. */
-enum { DRIVE_LIMIT = DRIVE_ACTS };
+/* Beside the acts of the table: a client wants other limits; the disk of a ready drive has grown,
+ * and first the VMM takes its size, then the guest grows the file system. */
+enum { DRIVE_LIMIT = DRIVE_ACTS, DRIVE_RESIZE, DRIVE_GROW };
 
 enum drive_step {
     DRIVE_IDLE,
@@ -58,6 +59,7 @@ struct drive_work {
 
     enum drive_in_vmm vmm;
     enum drive_in_guest guest;
+    bool has_scsi;
     unsigned scsi_id, lun; /* where the VMM has it */
     int disk;              /* the host's disk, claimed for it; -1 */
     bool wants_disk;
@@ -68,10 +70,12 @@ struct drive_work {
     uint64_t next_ns;  /* CLOCK_BOOTTIME of the next attempt; 0: none waits */
 
     enum drive_step step;
-    unsigned act; /* enum drive_act, or DRIVE_LIMIT */
+    unsigned act; /* enum drive_act, or one of the above */
     uint64_t deadline_ns;
     struct store_drive_mount row; /* when it was last decided; its options are owned */
     struct store_helper_run sandbox;
+    uint64_t new_bytes; /* the disk has grown to this */
+    uint64_t vmm_bytes; /* the VMM has taken this size; 0: not known */
     bool is_held; /* the guest has refused to unmount it, and is asked whether it still has it */
     struct error held; /* by whom */
     bool has_new_limits;
@@ -128,6 +132,8 @@ void drive_act_stop(struct drive_work *work);
 
 /* ---- drive_disk.c ---- */
 
+/* What the disk of a ready drive has grown to; 0: it has not. */
+uint64_t drive_disk_growth(const struct drive_work *work);
 /* Opens and judges the host's disk. STATUS_OK: work->disk and ret_disk. */
 enum status_code drive_disk_claim(struct drive_work *work, struct store_drive_mount_disk *ret_disk,
                                   struct error *error);

@@ -66,6 +66,7 @@ void drive_work_forget(struct drive_work *work)
     work->vmm = DRIVE_IN_VMM_UNKNOWN;
     work->guest = DRIVE_IN_GUEST_UNKNOWN;
     work->wants_disk = work->is_held = false;
+    work->vmm_bytes = 0;
     work->news = (struct drive_news){0};
     drive_work_hurry(work);
 }
@@ -236,6 +237,19 @@ void drives_note_sandbox(struct drives *drives, const char *sandbox_id)
     for (struct drive_work *work = drives->works; work; work = work->next)
         if (strcmp(work->sandbox_id, sandbox_id) == 0)
             work->due = true;
+}
+
+void drives_note_device(struct drives *drives, uint32_t major, uint32_t minor)
+{
+    for (struct drive_work *work = drives->works; work; work = work->next)
+        if (work->row.has_disk && work->row.disk.major == major && work->row.disk.minor == minor)
+            work->due = true;
+}
+
+void drives_sweep(struct drives *drives)
+{
+    for (struct drive_work *work = drives->works; work; work = work->next)
+        work->due = true;
 }
 
 void drives_retry(struct drives *drives)

@@ -46,7 +46,11 @@ bool drives_are_idle(const struct drives *drives);
 
 /* Something about the sandbox changed: it may have ended. */
 void drives_note_sandbox(struct drives *drives, const char *sandbox_id);
-/* Failed acts are tried at once; devices that have grown are looked for. */
+/* The device changed in some way: it may have grown. */
+void drives_note_device(struct drives *drives, uint32_t major, uint32_t minor);
+/* Devices that have grown without an event are looked for. */
+void drives_sweep(struct drives *drives);
+/* Failed acts are tried at once. */
 void drives_retry(struct drives *drives);
 /* Acts end where they are, and clients are told so. A later start finds what they came to. */
 void drives_stop(struct drives *drives);

@@ -32,9 +32,10 @@ enum drive_guest_act {
 struct drive_guest_request {
     enum drive_guest_act act;
     const struct store_drive_mount *drive; /* copied */
-    unsigned scsi_id, lun;                 /* where the VMM has put the disk */
-    uint64_t bytes;                        /* GROW: the disk's present size */
-    uint64_t deadline_ns;                  /* from now, for all of it */
+    bool has_scsi;                         /* the VMM has put the disk at a SCSI address: */
+    unsigned scsi_id, lun;
+    uint64_t bytes;       /* GROW: the disk's present size */
+    uint64_t deadline_ns; /* from now, for all of it */
 };
 
 struct drive_guest_reply {

@@ -186,6 +186,8 @@ static void limits_are_those_of_the_vmm(void **state)
     assert_int_equal(drive_request_check_limits(HYPERVISOR_QEMU, &limits, &error),
                      STATUS_INVALID_ARGUMENT);
     assert_non_null(strstr(error.text, "QEMU has no one-time burst"));
+    assert_int_equal(drive_request_check_limits(HYPERVISOR_CLOUD_HYPERVISOR, &limits, &error),
+                     STATUS_OK);
     limits.operations.one_time_burst = UINT64_MAX;
     assert_int_equal(drive_request_check_limits(HYPERVISOR_QEMU, &limits, &error),
                      STATUS_INVALID_ARGUMENT);

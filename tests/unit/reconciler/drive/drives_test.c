@@ -591,6 +591,68 @@ static void limits_are_set_and_recorded(void **state)
                      STATUS_INVALID_ARGUMENT);
 }
 
+static void grow_disk(uint64_t bytes)
+{
+    execute_sql(the_store(), "UPDATE drive_mounts SET kind = 'block', major = 7, minor = 1");
+    drives_retry(world.drives);
+    go_on(); /* so much is known of the disk now */
+    world.walked[0] = '\0';
+    world.disk_bytes = bytes;
+    drives_note_device(world.drives, 7, 1);
+}
+
+static void a_disk_that_grows_is_grown_in_the_guest(void **state)
+{
+    (void)state;
+    bring_in();
+    grow_disk(2 * GIB);
+    go_on();
+    expect_walked("resize grow ");
+    assert_int_equal(world.guest_bytes, 2 * GIB);
+    assert_int_equal(number_of(the_store(), "SELECT size_bytes FROM drive_mounts"), 2 * GIB);
+    drives_sweep(world.drives);
+    go_on();
+    expect_walked("");
+    world.disk_bytes = 3 * GIB; /* without an event */
+    drives_sweep(world.drives);
+    pass_while_due();
+    world.vmm_fails = HYPERVISOR_DRIVE_REFUSED;
+    go_on();
+    expect_walked("resize ");
+    expect_row(DRIVE_READY, true, STATUS_FAILED_PRECONDITION);
+    drives_retry(world.drives);
+    pass_while_due();
+    act(VMM_CALL);
+    finish(VMM_CALL);
+    pass_while_due();
+    detach(); /* a drive that is to go is not grown */
+    go_on();
+    expect_told(2, STATUS_OK, "");
+}
+
+static void nothing_grows_unless_it_may(void **state)
+{
+    (void)state;
+    bring_in();
+    world.node.config.resize.mode = RESIZE_OBSERVE;
+    grow_disk(2 * GIB);
+    go_on();
+    expect_walked("");
+}
+
+static void some_vmms_are_refused(void **state)
+{
+    struct reconciler_drive_attach asked = attach_of("data-1");
+
+    (void)state;
+    world.traits_of_vmm.obstacle = "it cannot be done";
+    assert_int_equal(begin_attach(&asked), STATUS_FAILED_PRECONDITION);
+    assert_non_null(strstr(world.error, "it cannot be done"));
+    world.traits_of_vmm = (struct hypervisor_drive_traits){.guest_rescans = true};
+    assert_int_equal(begin_attach(&asked), STATUS_FAILED_PRECONDITION);
+    assert_int_equal(number_of(the_store(), "SELECT count(*) FROM drive_mounts"), 0);
+}
+
 static int note_drive(void *userdata, const struct reconciler_drive *drive)
 {
     assert_string_equal(drive->drive_id, "data-1");
@@ -651,6 +713,9 @@ int main(void)
         DRIVES(what_is_switched_off_can_still_be_detached),
         DRIVES(nothing_is_promised_before_the_node_is_known),
         DRIVES(limits_are_set_and_recorded),
+        DRIVES(a_disk_that_grows_is_grown_in_the_guest),
+        DRIVES(nothing_grows_unless_it_may),
+        DRIVES(some_vmms_are_refused),
         DRIVES(drives_are_listed),
     };
 

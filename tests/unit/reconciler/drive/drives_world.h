@@ -29,6 +29,7 @@ struct drive_guest_call {
     drive_guest_done *done;
     void *userdata;
     enum drive_guest_act act;
+    uint64_t bytes;
 };
 
 struct drive_in_use_call {
@@ -51,7 +52,9 @@ static struct {
     enum drive_claim_outcome claim; /* what an open of the disk comes to, if nobody has it */
     bool other_has_disk;            /* found at the search */
     bool opens_path;                /* the VMM makes no claim */
-    int claimed;                    /* the other end of crustd's claim, if so; -1 */
+    struct hypervisor_drive_traits traits_of_vmm;
+    uint64_t disk_bytes, vmm_bytes, guest_bytes;
+    int claimed; /* the other end of crustd's claim, if so; -1 */
     struct hypervisor_limits limits;
 
     /* what the next act fails with, once; 0: it works */
@@ -80,18 +83,11 @@ static void walk(const char *name)
 
 /* ---- the VMM ---- */
 
-bool hypervisor_drive_has_client(enum hypervisor_kind kind)
-{
-    return kind == HYPERVISOR_QEMU;
-}
-
 const struct hypervisor_drive_traits *hypervisor_drive_traits(enum hypervisor_kind kind)
 {
-    static const struct hypervisor_drive_traits traits[] = {{.opens_path = false},
-                                                            {.opens_path = true}};
-
     assert_int_equal(kind, HYPERVISOR_QEMU);
-    return &traits[world.opens_path];
+    world.traits_of_vmm.opens_path = world.opens_path;
+    return &world.traits_of_vmm;
 }
 
 int hypervisor_drive_call_new(struct loop *loop, enum hypervisor_kind kind,
@@ -125,9 +121,8 @@ struct hypervisor_drive_call *hypervisor_drive_call_free(struct hypervisor_drive
 static void vmm_acts(void)
 {
     static const char *const names[] = {
-        [HYPERVISOR_DRIVE_ATTACH] = "attach",
-        [HYPERVISOR_DRIVE_DETACH] = "remove",
-        [HYPERVISOR_DRIVE_LIMIT] = "limit",
+        [HYPERVISOR_DRIVE_ATTACH] = "attach", [HYPERVISOR_DRIVE_DETACH] = "remove",
+        [HYPERVISOR_DRIVE_LIMIT] = "limit",   [HYPERVISOR_DRIVE_RESIZE] = "resize",
         [HYPERVISOR_DRIVE_LOOK] = "look",
     };
     const struct hypervisor_drive_call *call = world.vmm_call;
@@ -137,6 +132,8 @@ static void vmm_acts(void)
         return;
     if (call->act == HYPERVISOR_DRIVE_ATTACH && (call->has_descriptor || world.vmm))
         world.vmm = HYPERVISOR_DRIVE_PRESENT;
+    if (call->act == HYPERVISOR_DRIVE_RESIZE)
+        world.vmm_bytes = world.disk_bytes;
     if (call->act == HYPERVISOR_DRIVE_LIMIT)
         world.limits = call->limits;
     if (call->act == HYPERVISOR_DRIVE_DETACH) {
@@ -148,7 +145,12 @@ static void vmm_acts(void)
 static void vmm_answers(void)
 {
     struct hypervisor_drive_reply reply = {
-        .outcome = world.vmm_fails, .state = world.vmm, .scsi_id = 255};
+        .outcome = world.vmm_fails,
+        .state = world.vmm,
+        .has_scsi = world.vmm == HYPERVISOR_DRIVE_PRESENT,
+        .scsi_id = 255,
+        .bytes = world.vmm_bytes,
+    };
 
     if (!world.vmm_fails && world.vmm_call->act == HYPERVISOR_DRIVE_ATTACH &&
         world.vmm != HYPERVISOR_DRIVE_PRESENT)
@@ -175,7 +177,7 @@ static int guest_call_new(const struct context *context, const struct drive_gues
     assert_null(world.guest_call);
     assert_int_equal(world.vmm, HYPERVISOR_DRIVE_PRESENT);
     assert_int_equal(request->scsi_id, 255);
-    *call = (struct drive_guest_call){done, userdata, request->act};
+    *call = (struct drive_guest_call){done, userdata, request->act, request->bytes};
     *ret_call = world.guest_call = call;
     return 0;
 }
@@ -203,6 +205,8 @@ static void guest_acts(void)
         return;
     if (act == DRIVE_GUEST_MOUNT)
         world.mounted = true;
+    if (act == DRIVE_GUEST_GROW)
+        world.guest_bytes = world.guest_call->bytes;
     if (act == DRIVE_GUEST_UNMOUNT && !world.busy)
         world.mounted = false;
 }
@@ -228,6 +232,30 @@ static void guest_answers(void)
 }
 
 /* ---- the host ---- */
+
+int observe_device_number(int sysfs, uint32_t major, uint32_t minor,
+                          struct observed_device *ret_device)
+{
+    (void)sysfs;
+    (void)major;
+    (void)minor;
+    *ret_device = (struct observed_device){.size_bytes = world.disk_bytes};
+    return world.disk_bytes ? OBSERVED : OBSERVED_ABSENT;
+}
+
+int observe_device_path(int root_fd, int sysfs, const char *path,
+                        struct observed_device *ret_device)
+{
+    (void)root_fd;
+    (void)path;
+    return observe_device_number(sysfs, 0, 0, ret_device);
+}
+
+int observe_open_sysfs(int root_fd, const char *path, int *ret_fd)
+{
+    *ret_fd = openat(root_fd, path + 1, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return *ret_fd < 0 ? -errno : 0;
+}
 
 int helper_guest_new(const struct context *context, const struct store_helper_run *sandbox,
                      helper_guest_done *done, void *userdata, struct helper_guest **ret_guest)
