@@ -101,6 +101,18 @@ class DrivesTest(GrpcTest):
         self.stub_of(node).DetachDrive(self.drive.DetachDriveRequest(drive_id=drive_id),
                                        timeout=seconds)
 
+    def is_free(self, loop):
+        """Whether the host can have the disk for itself."""
+        try:
+            os.close(os.open(loop.device, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
+        except OSError:
+            return False
+        return True
+
+    def wait_alive(self, node, count=1):
+        node.wait(lambda: len(node.query(
+            "SELECT 1 FROM audit_sandboxes WHERE status = 'alive'")) == count, SECONDS, "the sandbox")
+
     def row(self, node, drive_id):
         rows = node.query(f"SELECT * FROM audit_drives WHERE drive_id = '{drive_id}'")
         return rows[-1]

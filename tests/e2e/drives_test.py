@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """crust.drive.v1: a disk of the node in a running QEMU, from AttachDrive to DetachDrive."""
 
-import os
 import unittest
 
 from drives import DrivesTest
-from said import SANDBOX
+from said import AFTER, SANDBOX
 
 OTHER = f"b{SANDBOX[1:]}"
 READY = 6
@@ -17,16 +16,7 @@ class Drives(DrivesTest):
         self.host = self.drive_node()
         self.disk_1 = self.disk(self.host)
         self.host.start()
-        self.host.wait(lambda: self.host.query("SELECT 1 FROM audit_sandboxes WHERE status = 'alive'"),
-                       60, "the sandbox")
-
-    def is_free(self):
-        """Whether the host can have the disk for itself."""
-        try:
-            os.close(os.open(self.disk_1.device, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
-        except OSError:
-            return False
-        return True
+        self.wait_alive(self.host)
 
     def test_attach_and_detach(self):
         drive = self.attach(self.host, "data-1", self.disk_1)
@@ -34,7 +24,7 @@ class Drives(DrivesTest):
                          (READY, "sda", 32 << 20))
         self.assertEqual(self.host.qemu.agent.mounted,
                          {drive.serial: ("data-1", "/data-1", 32 << 20)})
-        self.assertFalse(self.is_free())
+        self.assertFalse(self.is_free(self.disk_1))
         row = self.row(self.host, "data-1")
         self.assertEqual((row["state"], row["message"] or ""), ("ready", ""))
         again = self.attach(self.host, "data-1", self.disk_1)
@@ -42,7 +32,7 @@ class Drives(DrivesTest):
         with self.fails("ALREADY_EXISTS", "data-1"):
             self.attach(self.host, "data-1", self.disk_1, filesystem_type="xfs")
         self.detach(self.host, "data-1")
-        self.assertTrue(self.is_free())
+        self.assertTrue(self.is_free(self.disk_1))
         self.assertEqual(self.host.qemu.agent.mounted, {})
         self.assertFalse(self.host.qemu.has_open(self.disk_1.device))
         self.assertEqual(self.row(self.host, "data-1")["state"], "removed")
@@ -53,12 +43,11 @@ class Drives(DrivesTest):
         with self.fails("INVALID_ARGUMENT", "ro"):
             self.attach(self.host, "data-2", self.disk_1, options=["ro"])
         self.detach(self.host, "data-1")
-        self.assertTrue(self.is_free())
+        self.assertTrue(self.is_free(self.disk_1))
 
     def test_two_clients_and_one_disk(self):
         second = self.add_vm(self.host, OTHER)
-        self.host.wait(lambda: len(self.host.query(
-            "SELECT 1 FROM audit_sandboxes WHERE status = 'alive'")) == 2, 60, "the sandboxes")
+        self.wait_alive(self.host, 2)
         calls = [self.attach(self.host, "data-1", self.disk_1, later=True),
                  self.attach(self.host, "data-2", self.disk_1, later=True, sandbox_id=OTHER)]
         failed = [call.exception() for call in calls if call.exception()]
@@ -82,8 +71,30 @@ class Drives(DrivesTest):
         self.host.qemu.stop()
         self.host.wait(lambda: self.row(self.host, "data-1")["state"] == "lost", 60, "the end")
         self.assertIn("before the guest confirmed", self.row(self.host, "data-1")["message"])
-        self.assertTrue(self.is_free())
+        self.assertTrue(self.is_free(self.disk_1))
         self.detach(self.host, "data-1")
+
+    def test_the_disk_grows(self):
+        self.host.qemu.agent.grows = True
+        self.attach(self.host, "data-1", self.disk_1)
+        self.disk_1.resize(AFTER)
+        request, = self.host.qemu.agent.wait_for_requests(1, 60, "ResizeVolume")
+        self.assertEqual((request.path, request.size), ("/data-1", AFTER))
+        self.host.wait(lambda: self.row(self.host, "data-1")["size_bytes"] == AFTER, 60, "its size")
+        self.detach(self.host, "data-1")
+
+    def test_limits(self):
+        self.attach(self.host, "data-1", self.disk_1)
+        limiter = self.drive.RateLimiter(bandwidth={"size": 1 << 20, "refill_time_ms": 1000})
+        update = self.stub_of(self.host).UpdateDriveLimits
+        reply = update(self.drive.UpdateDriveLimitsRequest(drive_id="data-1", rate_limiter=limiter),
+                       timeout=60)
+        self.assertEqual(reply.drive.rate_limiter.bandwidth, limiter.bandwidth)
+        self.assertEqual(self.row(self.host, "data-1")["bandwidth_size"], 1 << 20)
+        limiter.bandwidth.one_time_burst = 1
+        with self.fails("INVALID_ARGUMENT", "burst"):
+            update(self.drive.UpdateDriveLimitsRequest(drive_id="data-1", rate_limiter=limiter),
+                   timeout=60)
 
     def test_the_daemon_starts_again(self):
         drive = self.attach(self.host, "data-1", self.disk_1)
@@ -96,7 +107,7 @@ class Drives(DrivesTest):
         with self.fails("FAILED_PRECONDITION", "drives.enabled"):
             self.attach(self.host, "data-1", self.disk_1)
         self.detach(self.host, "data-1")
-        self.assertTrue(self.is_free())
+        self.assertTrue(self.is_free(self.disk_1))
 
 
 if __name__ == "__main__":
