@@ -346,6 +346,7 @@ int drive_work_decide(struct drive_work *work)
         return r;
     if (is_overtaken(work)) {
         drive_act_stop(work);
+        drives_give_slots(work->drives);
         work->step = DRIVE_IDLE;
         work->guest = DRIVE_IN_GUEST_UNKNOWN;
     }

@@ -162,22 +162,43 @@ static int judge(const struct drive_wait *wait, const struct drive_work *work, s
     return STILL_WAITS;
 }
 
-/* One of those that are over. `done` may begin and cancel others. */
-static bool tell_one(struct drives *drives)
+/* One of those that are over, with what it is told; NULL: none is. */
+static struct drive_wait *find_over(const struct drives *drives, struct drive_work **ret_work,
+                                    enum status_code *ret_code, struct error *error)
 {
     for (struct drive_wait *wait = drives->waits; wait; wait = wait->next) {
         struct drive_work *work = wait->drive_ref ? drive_work_find(drives, wait->drive_ref) : NULL;
-        struct error error = {0};
-        int code = STATUS_OK;
+        int code = work ? judge(wait, work, error) : STATUS_OK;
 
-        if (work)
-            code = judge(wait, work, &error);
         if (code == STILL_WAITS)
             continue;
-        answer(wait, (enum status_code)code, work ? &work->row : NULL, &error);
-        return true;
+        *ret_work = work;
+        *ret_code = (enum status_code)code;
+        return wait;
     }
-    return false;
+    return NULL;
+}
+
+bool drive_waits_are_over(const struct drives *drives)
+{
+    struct drive_work *work;
+    enum status_code code;
+    struct error error;
+
+    return find_over(drives, &work, &code, &error) != NULL;
+}
+
+/* `done` may begin and cancel others. */
+static bool tell_one(struct drives *drives)
+{
+    struct drive_work *work = NULL;
+    enum status_code code = STATUS_OK;
+    struct error error = {0};
+    struct drive_wait *wait = find_over(drives, &work, &code, &error);
+
+    if (wait)
+        answer(wait, code, work ? &work->row : NULL, &error);
+    return wait != NULL;
 }
 
 void drive_waits_tell(struct drives *drives)

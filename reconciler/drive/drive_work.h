@@ -111,6 +111,8 @@ void drive_work_forget(struct drive_work *work);
 void drive_work_drop_disk(struct drive_work *work);
 /* Whether an act that talks to the VMM, or one that does not, may start. */
 bool drives_have_slot(const struct drives *drives, const struct drive_work *work);
+/* An act has ended, so drives that wait for a slot may have one. */
+void drives_give_slots(struct drives *drives);
 void drives_arm(struct drives *drives);
 
 /* ---- drive_pass.c ---- */
@@ -142,7 +144,9 @@ enum status_code drive_disk_check_free(const struct drive_work *work, struct err
 
 /* ---- drive_wait.c ---- */
 
-/* After the commit, when all of it is synced. */
+/* After the commit: whether any client is to be told something; and, when that is synced, tells
+ * them. */
+bool drive_waits_are_over(const struct drives *drives);
 void drive_waits_tell(struct drives *drives);
 void drive_waits_fail(struct drives *drives, enum status_code code, const char *why);
 void drive_waits_done(struct drives *drives);

@@ -173,7 +173,7 @@ bool drives_have_slot(const struct drives *drives, const struct drive_work *work
     return true;
 }
 
-static void give_slots(struct drives *drives)
+void drives_give_slots(struct drives *drives)
 {
     for (struct drive_work *work = drives->works; work; work = work->next)
         work->lacks_slot = false;
@@ -271,6 +271,7 @@ static int load(struct drives *drives)
     int r = store_each_drive_mount(drives->context->store, load_one, drives);
 
     drives->loaded = r == 0;
+    drives->dirty = true; /* by an earlier daemon, perhaps */
     return r;
 }
 
@@ -283,7 +284,7 @@ int drives_record(struct drives *drives)
     r = drives->loaded ? 0 : load(drives);
     for (struct drive_work *work = drives->works; r == 0 && work; work = work->next)
         if (work->step == DRIVE_FINISHED) {
-            give_slots(drives);
+            drives_give_slots(drives);
             r = drive_work_record(work);
         }
     for (struct drive_work *work = drives->works; r == 0 && work; work = work->next)
@@ -296,12 +297,12 @@ int drives_go_on(struct drives *drives)
 {
     int r;
 
-    if (drives->dirty && drives->waits) {
+    if (drives->dirty && drive_waits_are_over(drives)) {
         r = store_sync(drives->context->store);
         if (r < 0)
             return r;
+        drives->dirty = false;
     }
-    drives->dirty = false;
     drive_waits_tell(drives);
     for (struct drive_work *work = drives->works; work; work = work->next) {
         work->news = (struct drive_news){0};
@@ -325,6 +326,5 @@ void drives_roll_back(struct drives *drives, const char *why)
             work->row = (struct store_drive_mount){0};
             drive_work_forget(work);
         }
-    drives->dirty = false;
     drive_waits_fail(drives, STATUS_UNAVAILABLE, text);
 }
