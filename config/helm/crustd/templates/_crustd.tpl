@@ -11,6 +11,9 @@
 {{- $prefixes := dict "enabled" "on" "host_prefixes" (join ", " .root.Values.drives.hostPrefixes) -}}
 {{- $_ := set $config "drives" (merge $prefixes (get $config "drives" | default dict)) -}}
 {{- end -}}
+{{- if .root.Values.kubernetes.events -}}
+{{- $_ := set $config "kubernetes" (merge (dict "events" "on") (get $config "kubernetes" | default dict)) -}}
+{{- end -}}
 {{- range $section, $keys := $config }}
 [{{ $section }}]
 {{- range $key, $value := $keys }}
@@ -72,7 +75,10 @@ spec:
     spec:
       hostPID: true
       hostNetwork: false
-      automountServiceAccountToken: false
+      {{- if $values.kubernetes.events }}
+      serviceAccountName: crustd
+      {{- end }}
+      automountServiceAccountToken: {{ $values.kubernetes.events }}
       enableServiceLinks: false
       {{- with $values.imagePullSecrets }}
       imagePullSecrets:
