@@ -314,6 +314,12 @@ static void write_daemon(struct metrics_text *text, struct reconciler *reconcile
                   "Lines of the journal on stdout (log.journal), and rows that were not printed.");
     metrics_put(text, METRICS_WITH({"result", "printed"}), (double)health.journal_printed);
     metrics_put(text, METRICS_WITH({"result", "dropped"}), (double)health.journal_dropped);
+    metrics_begin(text, "crustd_kubernetes_events_total", "counter",
+                  "Events for Kubernetes (kubernetes.events), by what became of them.");
+    metrics_put(text, METRICS_WITH({"result", "sent"}), (double)health.events_sent);
+    metrics_put(text, METRICS_WITH({"result", "merged"}), (double)health.events_merged);
+    metrics_put(text, METRICS_WITH({"result", "refused"}), (double)health.events_refused);
+    metrics_put(text, METRICS_WITH({"result", "dropped"}), (double)health.events_dropped);
     write_sources(text, &health);
 }
 

@@ -116,6 +116,10 @@ struct config {
     struct {
         bool journal; /* on stdout */
     } log;
+    struct {
+        bool events;
+        char service_account[CONFIG_PATH_BYTES]; /* as crustd itself sees it, not below --root */
+    } kubernetes;
 };
 
 void config_defaults(struct config *ret_config);

@@ -112,6 +112,9 @@ const struct config_key config_keys[] = {
     NUMBER(history, max_rows, "1000000", 1000, 100 * 1000 * 1000),
 
     KEY(log, journal, KEY_SWITCH, "off"),
+
+    KEY(kubernetes, events, KEY_SWITCH, "off"),
+    KEY(kubernetes, service_account, KEY_PATH, "/var/run/secrets/kubernetes.io/serviceaccount"),
 };
 /* clang-format on */
 

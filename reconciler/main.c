@@ -287,6 +287,7 @@ static int start_core(struct daemon *daemon, struct error *error)
         /* --once prints its summary there. */
         .journal_output = daemon->arguments.once ? 0 : STDOUT_FILENO,
         .node = daemon->arguments.node,
+        .tells_kubernetes = !daemon->arguments.once,
         .synced = on_synced,
         .settled = on_settled,
         .userdata = daemon,

@@ -29,7 +29,7 @@ BEGIN {
     allowed["reconciler/decide"] = "reconciler/decide/ observe/observe.h " \
                                    "model/ lib/cleanup.h"
     core = "reconciler/core/ reconciler/decide/ reconciler/act/ reconciler/cleanup/ " \
-            "reconciler/command/ reconciler/helper/ reconciler/drive/ observe/ hypervisor/ " \
+            "reconciler/command/ reconciler/helper/ reconciler/drive/ reconciler/kubernetes/ observe/ hypervisor/ " \
             "store/ agent-client/ doctor/doctor.h config/ model/ lib/"
     allowed["reconciler"] = "reconciler/*.h reconciler/core/start_failure.h reconciler/core/watchers.h " \
                             "config/ lib/"
@@ -39,6 +39,8 @@ BEGIN {
     allowed["reconciler/command"] = core
     allowed["reconciler/helper"] = core
     allowed["reconciler/drive"] = core
+    allowed["reconciler/kubernetes"] = "reconciler/kubernetes/ reconciler/core/context.h " \
+                                       "store/ config/ model/ lib/"
     allowed["crustctl"] = "crustctl/ doctor/doctor.h config/ store/read.h model/ lib/"
     allowed["guest-agent"] = "guest-agent/ agent-client/ttrpc_codec.h " \
                              "agent-client/agent_messages.h agent-client/agent_address.h " \

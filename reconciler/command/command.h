@@ -47,6 +47,7 @@ struct reconciler_health {
     unsigned acts_in_flight;
     uint64_t longest_pass_ns, longest_pass_processor_ns; /* of the loop: lib/loop_pass.h */
     uint64_t journal_printed, journal_dropped;           /* lines of log.journal */
+    uint64_t events_sent, events_merged, events_refused, events_dropped; /* kubernetes.events */
     unsigned sources;
     struct reconciler_source source[RECONCILER_SOURCES_MAX];
 };

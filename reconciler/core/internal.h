@@ -22,6 +22,7 @@ struct clients;
 struct clients_core;
 struct drives;
 struct helpers;
+struct kubernetes_events;
 struct stats_poll;
 
 struct reconciler {
@@ -49,6 +50,8 @@ struct reconciler {
     struct clients *clients;
     struct stats_poll *stats_poll;
     struct drives *drives;
+    struct kubernetes_events *kubernetes_events;
+    bool tells_kubernetes; /* the configuration decides; false: it is not asked */
 
     struct loop_prepare pass;
     struct loop_timer attempt; /* when the next attempt of any volume is due */

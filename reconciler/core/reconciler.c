@@ -21,6 +21,7 @@
 #include "reconciler/core/watchers.h"
 #include "reconciler/drive/drives.h"
 #include "reconciler/helper/helper.h"
+#include "reconciler/kubernetes/kubernetes_events.h"
 #include "store/cleanups.h"
 
 /* How long a pass observes and decides before the loop is served again. Longer until the first scan
@@ -405,6 +406,7 @@ void reconciler_on_prepare(struct loop_prepare *prepare)
         after_pass(reconciler, run_pass(reconciler));
     clean_up(reconciler);
     journal_lines_follow(&reconciler->journal_lines);
+    kubernetes_events_follow(reconciler->kubernetes_events);
     if (reconciler->settled && is_settled(reconciler))
         reconciler->settled(reconciler->userdata);
 }

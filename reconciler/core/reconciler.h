@@ -31,8 +31,9 @@ struct reconciler_options {
     const struct config *config;       /* copied */
     int root;                          /* O_PATH of --root, borrowed */
     const struct reconciler_watchers *watchers; /* borrowed */
-    int journal_output; /* where log.journal writes to, borrowed; 0: nowhere */
-    const char *node;   /* the node's name there, borrowed */
+    int journal_output;    /* where log.journal writes to, borrowed; 0: nowhere */
+    const char *node;      /* the node's name there and in Kubernetes' Events, borrowed */
+    bool tells_kubernetes; /* kubernetes.events applies */
     /* Called once, from the loop, when the first scan is complete. May be NULL. */
     void (*synced)(void *userdata);
     /* Called from the loop whenever no work is left (--once, stopping). May be NULL. */

@@ -16,6 +16,7 @@
 #include "reconciler/core/internal.h"
 #include "reconciler/drive/drives.h"
 #include "reconciler/helper/helper.h"
+#include "reconciler/kubernetes/kubernetes_events.h"
 #include "store/read.h"
 
 #define TOO_MANY "there are more volumes than crustd takes: further directories are passed over"
@@ -104,6 +105,7 @@ void reconciler_get_health(const struct reconciler *reconciler,
                            struct reconciler_health *ret_health)
 {
     const struct reconciler_watchers *watchers = reconciler->trees.watchers;
+    struct kubernetes_events_counts events;
     const char *problem = fallback_problem(&reconciler->fallback);
 
     if (!problem && scan_is_over_limit(&reconciler->scan))
@@ -118,6 +120,11 @@ void reconciler_get_health(const struct reconciler *reconciler,
         .journal_printed = journal_lines_printed(&reconciler->journal_lines),
         .journal_dropped = journal_lines_dropped(&reconciler->journal_lines),
     };
+    kubernetes_events_count(reconciler->kubernetes_events, &events);
+    ret_health->events_sent = events.sent;
+    ret_health->events_merged = events.merged;
+    ret_health->events_refused = events.refused;
+    ret_health->events_dropped = events.dropped;
     (void)snprintf(ret_health->cleanup_problem, sizeof(ret_health->cleanup_problem), "%s",
                    reconciler->cleanup.visibility.problem);
     watchers->report(watchers->userdata, ret_health);
@@ -137,6 +144,8 @@ void reconciler_configure(struct reconciler *reconciler, const struct config *co
     reconciler->config = next;
     actor_set_parallel(reconciler->actor, next.resize.parallel);
     journal_lines_configure(&reconciler->journal_lines);
+    if (reconciler->tells_kubernetes)
+        kubernetes_events_configure(reconciler->kubernetes_events);
     reconciler_on_sweep(&reconciler->sweep);
     stats_poll_start(reconciler->stats_poll);
     reconciler_retry_everything(reconciler);
@@ -147,6 +156,8 @@ void reconciler_start(struct reconciler *reconciler)
     stagings_sweep(reconciler->clients);
     reconciler_queue_everything(reconciler);
     journal_lines_start(&reconciler->journal_lines);
+    if (reconciler->tells_kubernetes)
+        kubernetes_events_start(reconciler->kubernetes_events);
     loop_prepare_start(reconciler->context.loop, &reconciler->pass, reconciler_on_prepare);
     work_queue_wake(&reconciler->queue, 0);
     loop_timer_start(reconciler->context.loop, &reconciler->sweep,
@@ -189,6 +200,7 @@ static void begin_anew(void *userdata)
     work_queue_forget_volumes(&reconciler->queue);
     scan_done(&reconciler->scan);
     journal_lines_begin_anew(&reconciler->journal_lines);
+    kubernetes_events_begin_anew(reconciler->kubernetes_events);
     reconciler->attempts_queued_ns = 0;
     reconciler->context.synced = false;
     reconciler_queue_everything(reconciler);
@@ -249,6 +261,7 @@ static void wire(struct reconciler *reconciler, const struct reconciler_options 
     wire_deciding(reconciler, options);
     journal_lines_init(&reconciler->journal_lines, &reconciler->context, options->journal_output,
                        options->node);
+    reconciler->tells_kubernetes = options->tells_kubernetes;
 }
 
 static const struct drive_guest_ops drive_guest = {
@@ -256,7 +269,7 @@ static const struct drive_guest_ops drive_guest = {
     .call_free = drive_guest_call_free,
 };
 
-static int make_modules(struct reconciler *reconciler)
+static int make_modules(struct reconciler *reconciler, const char *node)
 {
     struct clients_options clients = {
         .context = &reconciler->context,
@@ -272,8 +285,9 @@ static int make_modules(struct reconciler *reconciler)
     reconciler->clients = clients_new(&clients);
     reconciler->stats_poll = stats_poll_new(&reconciler->context, reconciler->clients);
     reconciler->drives = drives_new(&reconciler->context, &drive_guest);
+    reconciler->kubernetes_events = kubernetes_events_new(&reconciler->context, node);
     return reconciler->helpers && reconciler->actor && reconciler->clients &&
-                   reconciler->stats_poll && reconciler->drives
+                   reconciler->stats_poll && reconciler->drives && reconciler->kubernetes_events
                ? 0
                : -ENOMEM;
 }
@@ -296,7 +310,7 @@ int reconciler_new(const struct reconciler_options *options, struct reconciler *
     if (r == 0)
         r = doubts_new(&reconciler->context.doubts);
     if (r == 0)
-        r = make_modules(reconciler);
+        r = make_modules(reconciler, options->node);
     if (r < 0) {
         reconciler_free(reconciler);
         return error_set(error, r, "out of memory");
@@ -325,6 +339,7 @@ struct reconciler *reconciler_free(struct reconciler *reconciler)
     stop_timers(reconciler);
     fallback_done(&reconciler->fallback);
     journal_lines_done(&reconciler->journal_lines);
+    kubernetes_events_free(reconciler->kubernetes_events);
     stats_poll_free(reconciler->stats_poll);
     drives_free(reconciler->drives);
     clients_free(reconciler->clients);

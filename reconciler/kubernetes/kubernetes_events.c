@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* kubernetes_events.c - see kubernetes_events.h.
+ *
+ * Three bounds keep a node from burdening the API server: equal events are one (event_queue.c),
+ * after a burst there is one every few seconds, and an attempt that failed is repeated after twice
+ * as long each time. An answer of the server that will stay the same ends the event; everything
+ * else (nobody there, not believed, too busy, a token that has expired) is tried again.
+ */
+#include "reconciler/kubernetes/kubernetes_events.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/config.h"
+#include "lib/cleanup.h"
+#include "lib/clock.h"
+#include "lib/http_exchange.h"
+#include "lib/json.h"
+#include "lib/log.h"
+#include "reconciler/core/context.h"
+#include "reconciler/kubernetes/event_queue.h"
+#include "reconciler/kubernetes/service_account.h"
+#include "store/event_rows.h"
+#include "store/journal_lines.h"
+
+enum {
+    ROWS_AT_ONCE = 256,  /* of the journal, of which few are events; then the loop is served */
+    BEHIND_MOST = 10000, /* rows; older ones are passed over */
+    BURST = 20,          /* events at once */
+    ANSWER_BYTES = 16 * 1024,
+    BACKOFFS = 9, /* doublings of the first pause: four minutes */
+};
+static const uint64_t PAUSE_NS = 3 * NSEC_PER_SEC; /* between events after a burst */
+static const uint64_t BACKOFF_NS = 1 * NSEC_PER_SEC;
+static const uint64_t DEADLINE_NS = 10 * NSEC_PER_SEC;
+static const uint64_t AGE_NS = 3600 * NSEC_PER_SEC;
+
+struct kubernetes_events {
+    const struct context *context;
+    const char *node;
+    bool is_on;
+    struct service_account account;
+    int64_t seq, newest; /* of the journal: read, on record */
+    struct loop_timer more;
+
+    struct event_queue queue;
+    struct event current; /* count 0: none */
+    uint64_t current_ns;  /* when it was taken */
+    struct http_exchange *exchange;
+    struct loop_timer timer; /* the next attempt, or the next event */
+    uint64_t paid_ns;        /* what was sent so far is paid for up to here */
+    unsigned failures;       /* attempts in a row */
+    int trouble;             /* the last answer, as it was logged: 0: all is well */
+    uint64_t sent, refused, dropped;
+};
+
+static void pump(struct kubernetes_events *events);
+
+/* ---- what is said of it in the log --------------------------------------------------------- */
+
+/* Once for each change, not for each attempt. */
+static void say_trouble(struct kubernetes_events *events, int trouble, const char *text)
+{
+    if (trouble == events->trouble)
+        return;
+    events->trouble = trouble;
+    if (trouble)
+        log_warning(NULL, "Kubernetes gets no events of crustd: %s", text);
+    else
+        log_info(NULL, "Kubernetes gets events of crustd again");
+}
+
+/* With the server's reason, from the Status that it answers. */
+static void say_refused(struct kubernetes_events *events, const struct http_exchange_answer *answer)
+{
+    cleanup(json_deletep) cJSON *status = NULL;
+    const char *message = NULL;
+    struct error error;
+
+    if (json_parse(answer->body, answer->length, JSON_LIMITS_HTTP, &status, &error) == 0)
+        message = json_string(status, "message");
+    (void)error_set(&error, (int)answer->status, "its API server answers %u%s%s", answer->status,
+                    message ? ": " : "", message ? message : "");
+    say_trouble(events, (int)answer->status, error.text);
+}
+
+/* ---- pace ---------------------------------------------------------------------------------- */
+
+/* Each event costs PAUSE_NS, and BURST of them can be saved up. */
+static void pay(struct kubernetes_events *events, uint64_t now)
+{
+    const uint64_t most = BURST * PAUSE_NS;
+    const uint64_t from = now > most ? now - most : 0;
+
+    if (events->paid_ns < from)
+        events->paid_ns = from;
+    events->paid_ns += PAUSE_NS;
+}
+
+static void on_timer(struct loop_timer *timer)
+{
+    pump(container_of(timer, struct kubernetes_events, timer));
+}
+
+static void wake_at(struct kubernetes_events *events, uint64_t when)
+{
+    const uint64_t now = clock_boottime();
+
+    if (when == UINT64_MAX)
+        loop_timer_stop(&events->timer);
+    else
+        loop_timer_start(events->context->loop, &events->timer, when > now ? when - now : 0,
+                         on_timer);
+}
+
+/* Nodes that failed together do not come back together. */
+static uint64_t next_backoff(struct kubernetes_events *events, uint64_t now)
+{
+    const unsigned doublings = events->failures < BACKOFFS ? events->failures : BACKOFFS - 1;
+    const uint64_t pause = BACKOFF_NS << doublings;
+
+    events->failures++;
+    return pause / 2 + now % (pause / 2);
+}
+
+/* ---- one request --------------------------------------------------------------------------- */
+
+static void end_current(struct kubernetes_events *events)
+{
+    events->current.count = 0;
+    pump(events);
+}
+
+static void try_again(struct kubernetes_events *events)
+{
+    const uint64_t now = clock_boottime();
+
+    if (now - events->current_ns > AGE_NS) {
+        events->dropped++;
+        events->current.count = 0;
+    }
+    wake_at(events, now + next_backoff(events, now));
+}
+
+enum verdict { VERDICT_SENT, VERDICT_REFUSED, VERDICT_AGAIN };
+
+/* 409: an attempt whose answer was lost had created it. 401: the token is replaced, sooner or
+ * later. */
+static enum verdict judge(const struct http_exchange_answer *answer)
+{
+    if (answer->end != HTTP_EXCHANGE_ANSWERED)
+        return VERDICT_AGAIN;
+    if ((answer->status >= 200 && answer->status < 300) || answer->status == 409)
+        return VERDICT_SENT;
+    if (answer->status >= 500 || answer->status == 401 || answer->status == 408 ||
+        answer->status == 429)
+        return VERDICT_AGAIN;
+    return VERDICT_REFUSED;
+}
+
+static void on_answer(struct http_exchange *exchange, const struct http_exchange_answer *answer,
+                      void *userdata)
+{
+    struct kubernetes_events *events = userdata;
+    enum verdict verdict = judge(answer);
+
+    if (answer->end != HTTP_EXCHANGE_ANSWERED)
+        say_trouble(events, -1 - (int)answer->end, answer->error.text);
+    else if (verdict == VERDICT_SENT)
+        say_trouble(events, 0, NULL);
+    else
+        say_refused(events, answer);
+    events->exchange = http_exchange_free(exchange);
+    if (verdict == VERDICT_AGAIN) {
+        try_again(events);
+        return;
+    }
+    events->failures = 0;
+    events->sent += verdict == VERDICT_SENT;
+    events->refused += verdict == VERDICT_REFUSED;
+    end_current(events);
+}
+
+static int start_request(struct kubernetes_events *events, const char *token, const char *body)
+{
+    const struct http_exchange_tls tls = {.address = events->account.address,
+                                          .port = events->account.port,
+                                          .ca_file = events->account.ca_file,
+                                          .token = token};
+    char target[EVENT_NAMESPACE_BYTES + 40];
+    const struct http_exchange_request request = {.tls = &tls,
+                                                  .method = "POST",
+                                                  .target = target,
+                                                  .body = body,
+                                                  .body_limit = ANSWER_BYTES,
+                                                  .deadline_ns = DEADLINE_NS};
+
+    (void)snprintf(target, sizeof(target), "/api/v1/namespaces/%s/events",
+                   event_namespace(&events->current));
+    return http_exchange_new(events->context->loop, &request, on_answer, events, &events->exchange);
+}
+
+static void send_current(struct kubernetes_events *events)
+{
+    cleanup(buffer_done) struct buffer body = BUFFER_INIT(EVENT_BODY_BYTES);
+    cleanup(buffer_done) struct buffer token = BUFFER_INIT(SERVICE_ACCOUNT_TOKEN_BYTES);
+    struct error error = {0};
+    int r = service_account_read_token(&events->account, &token, &error);
+
+    if (r != 0) {
+        say_trouble(events, 1, error.text);
+        try_again(events);
+        return;
+    }
+    r = event_write(&events->current, events->node, &body);
+    if (r == 0)
+        r = start_request(events, buffer_text(&token), buffer_text(&body));
+    if (r < 0)
+        try_again(events);
+}
+
+/* ---- what is next -------------------------------------------------------------------------- */
+
+static bool take_next(struct kubernetes_events *events, uint64_t now)
+{
+    if (events->paid_ns > now) {
+        wake_at(events, events->paid_ns);
+        return false;
+    }
+    if (!event_queue_take(&events->queue, now, &events->current)) {
+        wake_at(events, event_queue_when(&events->queue));
+        return false;
+    }
+    events->current_ns = now;
+    pay(events, now);
+    return true;
+}
+
+static void pump(struct kubernetes_events *events)
+{
+    if (!events->exchange && (events->current.count || take_next(events, clock_boottime())))
+        send_current(events);
+}
+
+static void on_row(void *userdata, const struct store_event_row *row)
+{
+    struct kubernetes_events *events = userdata;
+    struct event found[EVENTS_OF_ROW];
+    const unsigned count = event_from_row(row, found);
+
+    for (unsigned i = 0; i < count; i++)
+        event_queue_add(&events->queue, &found[i], clock_boottime());
+}
+
+static void on_more(struct loop_timer *timer)
+{
+    kubernetes_events_follow(container_of(timer, struct kubernetes_events, more));
+}
+
+static bool find_newest(struct kubernetes_events *events)
+{
+    return store_newest_journal_row(events->context->store, &events->newest) == 0;
+}
+
+void kubernetes_events_follow(struct kubernetes_events *events)
+{
+    if (!events->is_on || !find_newest(events) || events->newest <= events->seq)
+        return;
+    if (events->newest - events->seq > BEHIND_MOST)
+        events->seq = events->newest - BEHIND_MOST;
+    /* A failure concerns the pass as well, which says so. */
+    if (store_each_event_row(events->context->store, &events->seq, events->newest, ROWS_AT_ONCE,
+                             on_row, events) == 0 &&
+        events->newest > events->seq)
+        loop_timer_start(events->context->loop, &events->more, 0, on_more);
+    /* After a failure everything waits for the next attempt. */
+    if (!events->failures || !loop_timer_is_active(&events->timer))
+        pump(events);
+}
+
+/* ---- on and off ---------------------------------------------------------------------------- */
+
+static void stop(struct kubernetes_events *events)
+{
+    loop_timer_stop(&events->more);
+    loop_timer_stop(&events->timer);
+    events->exchange = http_exchange_free(events->exchange);
+    events->current.count = 0;
+    events->is_on = false;
+    events->trouble = 0;
+    events->failures = 0;
+}
+
+static bool is_wanted(struct kubernetes_events *events)
+{
+    struct error error;
+
+    if (!events->context->config->kubernetes.events)
+        return false;
+    if (service_account_find(events->context->config->kubernetes.service_account, &events->account,
+                             &error) == SERVICE_ACCOUNT_FOUND)
+        return true;
+    log_warning(NULL, "kubernetes.events = on has no effect: %s", error.text);
+    return false;
+}
+
+void kubernetes_events_start(struct kubernetes_events *events)
+{
+    events->is_on = is_wanted(events);
+    if (events->is_on && store_opening_journal_row(events->context->store, &events->seq) == 0 &&
+        events->seq > 0)
+        events->seq--;
+}
+
+void kubernetes_events_configure(struct kubernetes_events *events)
+{
+    const bool was_on = events->is_on, is_on = is_wanted(events);
+
+    if (was_on && !is_on) {
+        stop(events);
+        event_queue_clear(&events->queue);
+    } else if (!was_on && is_on) {
+        events->is_on = find_newest(events);
+        events->seq = events->newest;
+    }
+}
+
+void kubernetes_events_begin_anew(struct kubernetes_events *events)
+{
+    events->newest = events->seq = 0;
+    if (events->is_on)
+        kubernetes_events_start(events);
+}
+
+void kubernetes_events_count(const struct kubernetes_events *events,
+                             struct kubernetes_events_counts *ret_counts)
+{
+    *ret_counts =
+        (struct kubernetes_events_counts){.sent = events->sent,
+                                          .merged = events->queue.merged,
+                                          .refused = events->refused,
+                                          .dropped = events->dropped + events->queue.dropped};
+}
+
+struct kubernetes_events *kubernetes_events_new(const struct context *context, const char *node)
+{
+    struct kubernetes_events *events = calloc(1, sizeof(*events));
+
+    if (events) {
+        events->context = context;
+        events->node = node ? node : "";
+    }
+    return events;
+}
+
+struct kubernetes_events *kubernetes_events_free(struct kubernetes_events *events)
+{
+    if (!events)
+        return NULL;
+    stop(events);
+    event_queue_clear(&events->queue);
+    free(events);
+    return NULL;
+}

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* event_test.c - rows of the journal as Events: what, about which objects, in which words. */
+#include "tests/unit/test.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/cleanup.h"
+#include "lib/json.h"
+#include "reconciler/kubernetes/event.h"
+#include "store/event_rows.h"
+#include "tests/unit/reference.h"
+
+static const char *const pages = "docs/reference/kubernetes-events.md";
+
+static struct store_event_row row_of(const char *kind, const char *to)
+{
+    return (struct store_event_row){.seq = 7,
+                                    .at = 1767323045678,
+                                    .kind = kind,
+                                    .to = to,
+                                    .message = "",
+                                    .cause = "",
+                                    .pv = "pvc-01234567-89ab-cdef-0123-456789abcdef",
+                                    .claim_namespace = "",
+                                    .claim_name = "",
+                                    .pod_namespace = "shop",
+                                    .pod_name = "db-0",
+                                    .pod_uid = "11111111-2222-3333-4444-555555555555",
+                                    .target_path = "/path",
+                                    .from_bytes = INT64_C(64) << 20,
+                                    .to_bytes = INT64_C(256) << 20};
+}
+
+static struct store_event_row stalled_row(void)
+{
+    struct store_event_row row = row_of("state_changed", "blocked/monitor_missing");
+
+    row.is_current = row.is_stalled = true;
+    return row;
+}
+
+static void pod_and_pv_hear_of_a_resize(void **state)
+{
+    const struct store_event_row row = row_of("resize_finished", "in_sync");
+    struct event events[EVENTS_OF_ROW];
+
+    (void)state;
+    assert_int_equal(event_from_row(&row, events), 2);
+    assert_int_equal(events[0].kind, EVENT_RESIZED);
+    assert_string_equal(events[0].object.kind, "Pod");
+    assert_string_equal(events[0].object.namespace, "shop");
+    assert_string_equal(events[0].object.name, "db-0");
+    assert_string_equal(events[0].object.uid, row.pod_uid);
+    assert_non_null(strstr(events[0].message, " from 64Mi to 256Mi"));
+    assert_string_equal(events[1].object.kind, "PersistentVolume");
+    assert_string_equal(events[1].object.name, row.pv);
+    assert_string_equal(events[1].object.uid, "");
+    assert_string_equal(event_namespace(&events[1]), "default");
+}
+
+static void named_claim_hears_in_the_place_of_the_pv(void **state)
+{
+    struct store_event_row row = row_of("resize_finished", "in_sync");
+    struct event events[EVENTS_OF_ROW];
+
+    (void)state;
+    row.claim_namespace = "shop";
+    row.claim_name = "data-db-0";
+    assert_int_equal(event_from_row(&row, events), 2);
+    assert_string_equal(events[1].object.kind, "PersistentVolumeClaim");
+    assert_string_equal(events[1].object.namespace, "shop");
+    assert_string_equal(events[1].object.name, "data-db-0");
+    assert_string_equal(events[1].object.uid, "01234567-89ab-cdef-0123-456789abcdef");
+    row.pv = "volume-7"; /* not named after the claim */
+    assert_int_equal(event_from_row(&row, events), 2);
+    assert_string_equal(events[1].object.uid, "");
+}
+
+/* A name goes into a URL: nothing that is no name of Kubernetes' gets there. */
+static void object_without_a_proper_name_hears_nothing(void **state)
+{
+    static const char *const names[] = {"",       "a/b", "a b",   "Upper",
+                                        "a\r\nb", "a?b", "a%2fb", "\xff"};
+    struct store_event_row row = row_of("resize_finished", "in_sync");
+    struct event events[EVENTS_OF_ROW];
+    char longest[300];
+
+    (void)state;
+    for (size_t i = 0; i < array_length(names); i++) {
+        row.pod_name = names[i];
+        assert_int_equal(event_from_row(&row, events), 1);
+        row.pv = names[i];
+        assert_int_equal(event_from_row(&row, events), 0);
+        row = row_of("resize_finished", "in_sync");
+        row.pod_namespace = names[i];
+        assert_int_equal(event_from_row(&row, events), 1);
+        row = row_of("resize_finished", "in_sync");
+        row.pod_uid = names[i];
+        assert_int_equal(event_from_row(&row, events), 2);
+        assert_string_equal(events[0].object.uid, "");
+        row = row_of("resize_finished", "in_sync");
+    }
+    memset(longest, 'a', sizeof(longest) - 1);
+    longest[sizeof(longest) - 1] = '\0';
+    row.pod_namespace = longest;
+    row.pv = longest;
+    assert_int_equal(event_from_row(&row, events), 0);
+}
+
+static void stalled_is_told_once_with_a_remedy(void **state)
+{
+    struct store_event_row row = stalled_row();
+    struct event events[EVENTS_OF_ROW];
+
+    (void)state;
+    assert_int_equal(event_from_row(&row, events), 2);
+    assert_int_equal(events[0].kind, EVENT_STALLED);
+    assert_true(event_is_warning(events[0].kind));
+    assert_non_null(strstr(events[0].message, "(blocked/monitor_missing). The sandbox's VMM"));
+    assert_non_null(strstr(events[0].message, "What helps: "));
+    row.is_repeated = true;
+    assert_int_equal(event_from_row(&row, events), 0);
+    row = stalled_row();
+    row.is_current = false;
+    assert_int_equal(event_from_row(&row, events), 0);
+    row = stalled_row();
+    row.is_stalled = false;
+    assert_int_equal(event_from_row(&row, events), 0);
+    row = stalled_row();
+    row.to = "other/words of another version";
+    assert_int_equal(event_from_row(&row, events), 2);
+}
+
+static void guest_says_how_its_volume_is(void **state)
+{
+    struct store_event_row row = row_of("guest_condition_changed", "abnormal");
+    struct event events[EVENTS_OF_ROW];
+
+    (void)state;
+    row.message = "read\nonly";
+    assert_int_equal(event_from_row(&row, events), 2);
+    assert_int_equal(events[0].kind, EVENT_ABNORMAL);
+    assert_non_null(strstr(events[0].message, "is abnormal: read"));
+    assert_null(strchr(events[0].message, '\n'));
+    row.to = "normal";
+    row.message = "";
+    assert_int_equal(event_from_row(&row, events), 2);
+    assert_int_equal(events[0].kind, EVENT_NORMAL);
+    row.to = "";
+    assert_int_equal(event_from_row(&row, events), 0);
+}
+
+static void removed_metadata_is_told_with_its_reason(void **state)
+{
+    struct store_event_row row = row_of("cleanup_removed", "");
+    struct event events[EVENTS_OF_ROW];
+
+    (void)state;
+    row.cause = "sandbox_ended";
+    assert_int_equal(event_from_row(&row, events), 2);
+    assert_int_equal(events[0].kind, EVENT_REMOVED);
+    assert_non_null(strstr(events[0].message, "Its sandbox was seen to end"));
+}
+
+static void resize_that_ended_with_its_volume_is_not_told(void **state)
+{
+    const struct store_event_row row = row_of("resize_finished", "unmanaged");
+    const struct store_event_row other = row_of("volume_added", "");
+    struct event events[EVENTS_OF_ROW];
+
+    (void)state;
+    assert_int_equal(event_from_row(&row, events), 0);
+    assert_int_equal(event_from_row(&other, events), 0);
+}
+
+static void message_is_cut(void **state)
+{
+    static char words[5000];
+    struct store_event_row row = row_of("guest_condition_changed", "abnormal");
+    struct event events[EVENTS_OF_ROW];
+
+    (void)state;
+    memset(words, 'w', sizeof(words) - 1);
+    row.message = words;
+    assert_int_equal(event_from_row(&row, events), 2);
+    assert_int_equal(strlen(events[0].message), EVENT_MESSAGE_BYTES - 1);
+}
+
+static cJSON *write_event(const struct event *event)
+{
+    cleanup(buffer_done) struct buffer body = BUFFER_INIT(EVENT_BODY_BYTES);
+    cJSON *json = NULL;
+
+    assert_int_equal(event_write(event, "node-1", &body), 0);
+    assert_int_equal(json_parse(buffer_text(&body), body.length, JSON_LIMITS_HTTP, &json, NULL), 0);
+    return json;
+}
+
+static void json_is_an_event_of_core_v1(void **state)
+{
+    const struct store_event_row row = stalled_row();
+    struct event events[EVENTS_OF_ROW];
+    cleanup(json_deletep) cJSON *json = NULL;
+    const cJSON *part;
+
+    (void)state;
+    assert_int_equal(event_from_row(&row, events), 2);
+    events[0].count = 3;
+    events[0].last_ms += 1000;
+    json = write_event(&events[0]);
+    assert_string_equal(json_string(json, "apiVersion"), "v1");
+    assert_string_equal(json_string(json, "kind"), "Event");
+    assert_string_equal(json_string(json, "type"), "Warning");
+    assert_string_equal(json_string(json, "reason"), "FileSystemResizeFailed");
+    assert_string_equal(json_string(json, "firstTimestamp"), "2026-01-02T03:04:05.678Z");
+    assert_string_equal(json_string(json, "lastTimestamp"), "2026-01-02T03:04:06.678Z");
+    assert_int_equal(json_member(json, "count")->valueint, 3);
+    assert_string_equal(json_string(json, "reportingComponent"), "crustd");
+    assert_string_equal(json_string(json, "reportingInstance"), "node-1");
+    part = json_member(json, "involvedObject");
+    assert_string_equal(json_string(part, "uid"), row.pod_uid);
+    assert_string_equal(json_string(part, "namespace"), "shop");
+    part = json_member(json, "metadata");
+    assert_string_equal(json_string(part, "namespace"), "shop");
+    assert_memory_equal(json_string(part, "name"), "db-0.", 5);
+    assert_int_equal(strlen(json_string(part, "name")), 5 + 16);
+    part = json_member(json, "source");
+    assert_string_equal(json_string(part, "host"), "node-1");
+}
+
+/* Sending it twice makes one; another time, object or message is another. */
+static void name_tells_events_apart(void **state)
+{
+    const struct store_event_row row = stalled_row();
+    struct event events[EVENTS_OF_ROW];
+    cleanup(json_deletep) cJSON *first = NULL;
+    cleanup(json_deletep) cJSON *again = NULL;
+    cleanup(json_deletep) cJSON *later = NULL;
+    const char *name;
+
+    (void)state;
+    assert_int_equal(event_from_row(&row, events), 2);
+    first = write_event(&events[0]);
+    again = write_event(&events[0]);
+    events[0].first_ms++;
+    later = write_event(&events[0]);
+    name = json_string(json_member(first, "metadata"), "name");
+    assert_string_equal(json_string(json_member(again, "metadata"), "name"), name);
+    assert_string_not_equal(json_string(json_member(later, "metadata"), "name"), name);
+}
+
+static void long_name_is_cut_to_a_proper_one(void **state)
+{
+    struct event event = {.kind = EVENT_RESIZED, .object = {.kind = "Pod", .namespace = "n"}};
+    cleanup(json_deletep) cJSON *json = NULL;
+    const char *name;
+
+    (void)state;
+    memset(event.object.name, 'a', EVENT_NAME_BYTES - 1);
+    memcpy(event.object.name + 197, "...", 3);
+    json = write_event(&event);
+    name = json_string(json_member(json, "metadata"), "name");
+    assert_int_equal(strlen(name), 197 + 1 + 16);
+    assert_null(strstr(name, ".."));
+}
+
+static void reasons_are_those_of_the_page(void **state)
+{
+    struct reference page;
+
+    (void)state;
+    reference_open(&page, pages, "reasons");
+    for (enum event_kind kind = EVENT_NONE + 1; kind < EVENT_KINDS; kind++) {
+        reference_expect(&page, event_reason(kind));
+        assert_string_equal(page.cell[1], event_is_warning(kind) ? "Warning" : "Normal");
+    }
+    reference_expect_end(&page);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pod_and_pv_hear_of_a_resize),
+        cmocka_unit_test(named_claim_hears_in_the_place_of_the_pv),
+        cmocka_unit_test(object_without_a_proper_name_hears_nothing),
+        cmocka_unit_test(stalled_is_told_once_with_a_remedy),
+        cmocka_unit_test(guest_says_how_its_volume_is),
+        cmocka_unit_test(removed_metadata_is_told_with_its_reason),
+        cmocka_unit_test(resize_that_ended_with_its_volume_is_not_told),
+        cmocka_unit_test(message_is_cut),
+        cmocka_unit_test(json_is_an_event_of_core_v1),
+        cmocka_unit_test(name_tells_events_apart),
+        cmocka_unit_test(long_name_is_cut_to_a_proper_one),
+        cmocka_unit_test(reasons_are_those_of_the_page),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
