@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A disk of the node into a stock guest and out of it again, by crustctl: a real QEMU, a stand-in for kata-agent that
+really mounts and runs containers, and nothing of crustd's in the guest.
+"""
+
+import json
+import os
+import signal
+import unittest
+
+from disks import LoopDevice, make_filesystem
+from kata_resize_test import StockCase
+from programs import run
+from resize_case import MIB, SECONDS
+
+SIZE = 64 * MIB
+
+
+class DrivesStockTest(StockCase):
+    file_systems = ()
+    settings = StockCase.settings | {"drives.enabled": "on", "drives.host_prefixes": "/dev",
+                                     "drives.flush_seconds": 1, "resize.mode": "grow"}
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.vm = cls.sandbox.vm
+        cls.node.start()
+        cls.wait_for_sandbox()
+
+    @classmethod
+    def wait_for_sandbox(cls):
+        cls.node.wait(lambda: cls.node.query("SELECT 1 FROM audit_sandboxes WHERE status = 'alive'"),
+                      SECONDS, "the sandbox")
+
+    def disk(self):
+        loop = LoopDevice(self.scratch / f"drive-{next(self.numbers)}", SIZE)
+        self.addCleanup(loop.close)
+        make_filesystem("ext4", loop.device)
+        self.node.add_device(loop.device)
+        return loop
+
+    def ctl(self, *words):
+        done = self.node.crustctl(*words, check=False)
+        return done.returncode, done.stdout, done.stderr
+
+    def attach(self, name, loop, vm_path, *words):
+        return self.ctl("-o", "json", "drive", "attach", name, "--sandbox", self.sandbox.id, "--host-path",
+                        loop.device, "--vm-path", vm_path, "--type", "ext4", *words)
+
+    def attached(self, *arguments):
+        code, text, error = self.attach(*arguments)
+        self.assertEqual(code, 0, error + self.node.log_tail())
+        return json.loads(text)
+
+    def detach(self, name):
+        code, text, error = self.ctl("drive", "detach", name)
+        self.assertEqual((code, text), (0, f"{name}: detached\n"), error + self.node.log_tail())
+
+    def state(self, name):
+        return self.node.query(f"SELECT state FROM audit_drives WHERE drive_id = '{name}'")[-1]["state"]
+
+    def assert_free(self, loop):
+        os.close(os.open(loop.device, os.O_RDWR | os.O_EXCL))
+
+    def test_attach_write_detach(self):
+        loop = self.disk()
+        words = ("--writable", "--option", "noatime", "--fs-group", "2000")
+        drive = self.attached("data-1", loop, "/run/data-1", *words)
+        self.assertEqual((drive["state"], drive["size_bytes"]), ("ready", SIZE))
+        self.assertEqual(self.vm.guest_blocksize(drive["guest_device"]), SIZE)
+        self.assertEqual(self.sandbox.left()[0], drive["serial"])
+        self.vm.guest_write("/run/data-1/pattern", MIB)
+        self.assertEqual(self.attached("data-1", loop, "/run/data-1", *words), drive)
+        self.detach("data-1")
+        self.assertEqual(self.state("data-1"), "removed")
+        self.assert_free(loop)
+        self.check_nothing_left()
+        listing = run("debugfs", "-R", "ls -l /", loop.device)
+        self.assertRegex(listing, rf" {MIB} .* pattern")
+        self.assertRegex(listing, r"42775 .* 0 +2000 .* \.\n")
+        drive = self.attached("data-2", loop, "/run/data-2")
+        self.assertFalse(drive["is_writable"])
+        self.vm.guest_verify("/run/data-2/pattern", MIB)
+        self.detach("data-2")
+
+    def test_killed_in_between(self):
+        """The next crustd finds the drive by its container's directory, and takes it out."""
+        loop = self.disk()
+        self.attached("kept", loop, "/run/kept", "--writable")
+        self.vm.guest_write("/run/kept/pattern", MIB)
+        self.node.process.send_signal(signal.SIGKILL)
+        self.node.process.wait()
+        self.node.start()
+        self.wait_for_sandbox()
+        self.assertEqual(self.attached("kept", loop, "/run/kept", "--writable")["state"], "ready")
+        self.vm.guest_verify("/run/kept/pattern", MIB)
+        self.detach("kept")
+        self.assert_free(loop)
+        self.check_nothing_left()
+
+    def test_what_is_refused_leaves_nothing(self):
+        loop = self.disk()
+        for words, said in ((("/run/kata-containers/x",), "protected place"),
+                            (("/run/fsck", "--writable", "--fsck"), "fsck needs crust-guest-agent"),
+                            (("/run/option", "--option", "journal_path=/dev/sdb"), "options"),
+                            (("/sbin/kata-agent/below",), "")):
+            with self.subTest(words):
+                code, _, error = self.attach("bad", loop, *words)
+                self.assertEqual(code, 5, error)
+                self.assertIn(said, error)
+                self.ctl("drive", "detach", "bad")
+                self.assert_free(loop)
+        self.check_nothing_left()
+
+
+if __name__ == "__main__":
+    unittest.main()
