@@ -117,6 +117,8 @@ int drive_find_open_node(const char *path, const struct drive_disk *disk, int fl
     cleanup(fd_closep) int fd = open(path, flags | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     struct stat status;
 
+    if (fd < 0 && errno == ENXIO)
+        return DRIVE_FIND_ABSENT;
     if (fd < 0 || fstat(fd, &status) < 0)
         return -errno;
     if (!S_ISBLK(status.st_mode) || status.st_rdev != disk->device)

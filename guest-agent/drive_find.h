@@ -34,7 +34,7 @@ enum status_code drive_find_check(const struct drive_disk *disk, uint64_t bytes,
 
 enum drive_find_failure {
     DRIVE_FIND_IN_USE = -EBUSY,  /* with O_EXCL */
-    DRIVE_FIND_ABSENT = -ENOENT, /* no node, or one of another disk */
+    DRIVE_FIND_ABSENT = -ENOENT, /* no node, one of another disk, or one whose disk is not there */
 };
 
 /* Opens the disk's node. flags: of open(2). 0, IN_USE, ABSENT or another -errno. */

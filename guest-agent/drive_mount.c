@@ -301,17 +301,18 @@ static enum status_code mount_disk(const struct drive_mount_work *work,
     return code == STATUS_OK ? put_in_place(mount, request->vm_path, error) : code;
 }
 
-/* The node of a disk comes a little after its attributes. */
+/* The node of a disk comes a little after its attributes, and until the kernel has made the disk
+ * known, opening the node is ENXIO; so would be the mount. */
 static enum status_code check_node(const struct drive_find_request *find,
                                    const struct drive_disk *disk, struct error *error)
 {
     const struct timespec pause = {.tv_nsec = 5 * NSEC_PER_MSEC};
     cleanup(fd_closep) int fd = -1;
-    int r = drive_find_open(find, disk, O_PATH, &fd);
+    int r = drive_find_open(find, disk, O_RDONLY, &fd);
 
     while (r == DRIVE_FIND_ABSENT && clock_boottime() < find->deadline_ns) {
         (void)nanosleep(&pause, NULL);
-        r = drive_find_open(find, disk, O_PATH, &fd);
+        r = drive_find_open(find, disk, O_RDONLY, &fd);
     }
     if (r == 0)
         return STATUS_OK;

@@ -2,6 +2,7 @@
 /* drive_mount_test.c - a drive is mounted as it was asked for, or nothing is mounted at all. */
 #include "tests/unit/guest-agent/drive_fixture.h"
 
+#include "guest-agent/drive_find.h"
 #include "guest-agent/drive_mount.h"
 
 static struct drive_walk_count walk;
@@ -89,6 +90,21 @@ static void btrfs_is_mounted(void **state)
 {
     (void)state;
     check_type("btrfs");
+}
+
+/* The kernel has made the node, and not yet the disk that it is of. */
+static void a_node_without_its_disk_is_not_there_yet(void **state)
+{
+    const struct drive_disk disk = {.name = "node", .device = makedev(240, 0)};
+    int fd = -1;
+
+    (void)state;
+    assert_int_equal(mknod(tree_path("/node"), S_IFBLK | 0600, disk.device), 0);
+    assert_int_equal(drive_find_open_node(tree_path("/node"), &disk, O_RDONLY, &fd),
+                     DRIVE_FIND_ABSENT);
+    assert_int_equal(fd, -1);
+    assert_int_equal(drive_find_open_node(tree_path("/none"), &disk, O_RDONLY, &fd),
+                     DRIVE_FIND_ABSENT);
 }
 
 static void the_disk_may_come_later(void **state)
@@ -267,6 +283,7 @@ int main(void)
         TEST(xfs_is_mounted),
         TEST(btrfs_is_mounted),
         TEST(the_disk_may_come_later),
+        TEST(a_node_without_its_disk_is_not_there_yet),
         TEST(another_disk_is_refused),
         TEST(the_node_is_of_another_disk),
         TEST(a_wrong_request_touches_nothing),
