@@ -575,6 +575,11 @@ void drive_guest_use_container(struct drive_guest_call *call)
     if (!config_brings_helpers(call->context->config)) {
         drive_guest_fail(call, STATUS_FAILED_PRECONDITION,
                          "the guest has no crust-guest-agent, and guest.helper is off");
+    } else if (!call->has_scsi && call->act != DRIVE_GUEST_UNMOUNT) {
+        drive_guest_fail(
+            call, STATUS_FAILED_PRECONDITION,
+            "the guest has no crust-guest-agent, and kata-agent finds only disks with a "
+            "SCSI address, which this VMM does not give");
     } else if (call->act == DRIVE_GUEST_MOUNT) {
         begin_mount(call);
     } else if (call->act == DRIVE_GUEST_UNMOUNT) {

@@ -20,6 +20,7 @@ struct drive_guest_call {
     enum drive_guest_act act;
     struct store_drive_mount drive; /* its options are owned */
     struct store_helper_run sandbox;
+    bool has_scsi;
     unsigned scsi_id, lun;
     uint64_t bytes;
     uint64_t ends_at; /* on clock_boottime() */

@@ -176,6 +176,7 @@ static int guest_call_new(const struct context *context, const struct drive_gues
     assert_non_null(call);
     assert_null(world.guest_call);
     assert_int_equal(world.vmm, HYPERVISOR_DRIVE_PRESENT);
+    assert_true(request->has_scsi);
     assert_int_equal(request->scsi_id, 255);
     *call = (struct drive_guest_call){done, userdata, request->act, request->bytes};
     *ret_call = world.guest_call = call;

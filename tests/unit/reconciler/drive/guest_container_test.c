@@ -29,6 +29,7 @@ static struct {
     struct store_drive_mount drive;
     struct drive_guest_call *call;
     unsigned ends;
+    bool has_no_address; /* of SCSI */
     struct drive_guest_reply reply;
     unsigned companions; /* how often crust-guest-agent was looked for */
     struct helper_run *helper;
@@ -209,6 +210,7 @@ static void begin(enum drive_guest_act act)
     struct drive_guest_request request = {
         .act = act,
         .drive = &test.drive,
+        .has_scsi = !test.has_no_address,
         .scsi_id = 255,
         .lun = 3,
         .bytes = act == DRIVE_GUEST_GROW ? 8192 : 0,
@@ -359,6 +361,9 @@ static void a_guest_that_gets_no_helper_is_refused(void **state)
     begin(DRIVE_GUEST_MOUNT);
     helper_fails(REASON_AGENT_POLICY_DENIED, false, "policy");
     expect(STATUS_PERMISSION_DENIED, DRIVE_IN_GUEST_UNKNOWN, "policy");
+    test.has_no_address = true; /* another disk may have the one that is sent instead */
+    begin(DRIVE_GUEST_MOUNT);
+    expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_UNKNOWN, "SCSI address");
     test.node.config.guest.helper = false;
     begin(DRIVE_GUEST_MOUNT);
     expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_UNKNOWN, "guest.helper is off");

@@ -131,6 +131,7 @@ static void begin(enum drive_guest_act act)
     struct drive_guest_request request = {
         .act = act,
         .drive = &test.drive,
+        .has_scsi = true,
         .scsi_id = 255,
         .bytes = act == DRIVE_GUEST_GROW ? 8192 : 0,
         .deadline_ns = 20 * NSEC_PER_SEC,
