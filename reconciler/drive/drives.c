@@ -21,6 +21,9 @@
  * one client at a time. */
 enum { ACTS = 16 };
 
+/* In one pass, so that the loop is served in between. */
+enum { DECISIONS = 64 };
+
 /* ---- one entry ---- */
 
 struct drive_work *drive_work_find(const struct drives *drives, int64_t drive_ref)
@@ -277,6 +280,7 @@ static int load(struct drives *drives)
 
 int drives_record(struct drives *drives)
 {
+    unsigned decided = 0;
     int r;
 
     if (!drives_are_due(drives))
@@ -287,9 +291,12 @@ int drives_record(struct drives *drives)
             drives_give_slots(drives);
             r = drive_work_record(work);
         }
-    for (struct drive_work *work = drives->works; r == 0 && work; work = work->next)
-        if (is_ready(work))
+    for (struct drive_work *work = drives->works; r == 0 && work && decided < DECISIONS;
+         work = work->next)
+        if (is_ready(work)) {
             r = drive_work_decide(work);
+            decided++;
+        }
     return r;
 }
 
