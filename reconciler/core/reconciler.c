@@ -321,15 +321,6 @@ static int queue_doubtful(struct reconciler *reconciler)
     return r == 0 ? store_each_volume_without_device(store, work_queue_add_volume, queue) : r;
 }
 
-/* Not during the first scan, and not before the last sweep is through: either may take longer than
- * the interval between sweeps. Observing goes before deciding, so volumes would never have their
- * turn. */
-static bool may_sweep(const struct reconciler *reconciler)
-{
-    return reconciler->context.synced && scan_is_done(&reconciler->scan) &&
-           work_queue_is_observed(&reconciler->queue);
-}
-
 /* Events can be lost, and some changes never cause one: a symbolic link that leads elsewhere, a
  * file that grew, a tree that was mounted over, a VMM that starts long after its sandbox's
  * directory was made. */
@@ -341,7 +332,8 @@ void reconciler_on_sweep(struct loop_timer *timer)
     devices_compare_mounts(&reconciler->devices);
     watchers->check(watchers->userdata);
     note_failure(reconciler, queue_doubtful(reconciler));
-    if (may_sweep(reconciler)) {
+    /* Not during the first scan, which may take longer than the interval between sweeps. */
+    if (reconciler->context.synced) {
         scan_want_sweep(&reconciler->scan);
         unresolved_want(&reconciler->unresolved);
     }
