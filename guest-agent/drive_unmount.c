@@ -21,7 +21,8 @@
 #include "lib/clock.h"
 #include "lib/mount_table.h"
 
-#define PAUSE_NS (20 * NSEC_PER_MSEC)
+#define PAUSE_NS    (20 * NSEC_PER_MSEC)
+#define PATIENCE_NS (2 * NSEC_PER_SEC)
 
 /* The mounts of the disk in our namespace. */
 struct places {
@@ -128,6 +129,27 @@ static enum status_code unmount(const struct drive_unmount_work *work,
     return STATUS_FAILED_PRECONDITION;
 }
 
+/* What has it for a moment only is waited for: the agent's own sync of the drives is such a holder.
+ */
+static enum status_code release(const struct drive_unmount_work *work,
+                                const struct drive_disk *disk, const struct places *places,
+                                struct error *error)
+{
+    const struct timespec pause = {.tv_nsec = PAUSE_NS};
+    const uint64_t patient_until = clock_boottime() + PATIENCE_NS;
+
+    while (true) {
+        enum status_code code = check_holders(work, disk, places, error);
+        const uint64_t now = clock_boottime();
+
+        if (code == STATUS_OK && places->count)
+            code = unmount(work, disk, places, error);
+        if (code != STATUS_FAILED_PRECONDITION || now >= patient_until || now >= work->deadline_ns)
+            return code;
+        (void)nanosleep(&pause, NULL);
+    }
+}
+
 /* ---- the disk ---- */
 
 static enum status_code refuse_claimed(const struct drive_disk *disk, bool was_mounted,
@@ -196,9 +218,7 @@ enum status_code drive_unmount_run(const struct drive_unmount_work *work,
         code = find_places(&disk, &places, error);
     answer.was_mounted = places.count > 0;
     if (code == STATUS_OK)
-        code = check_holders(work, &disk, &places, error);
-    if (code == STATUS_OK && places.count)
-        code = unmount(work, &disk, &places, error);
+        code = release(work, &disk, &places, error);
     if (code == STATUS_OK)
         code = claim(work, &find, &disk, answer.was_mounted, &fd, error);
     if (code != STATUS_OK)

@@ -10,15 +10,20 @@
 static struct drive_unmount_answer answer;
 static struct error error;
 
-static enum status_code unmount_now(void)
+static enum status_code unmount_within(uint64_t wait_ns)
 {
     const struct drive_unmount_request request = {.drive_id = "data", .serial = SERIAL};
     const struct drive_unmount_work work = {&request, tree_path("/sys"), "/dev", "/proc",
-                                            clock_boottime() + NSEC_PER_SEC / 5};
+                                            clock_boottime() + wait_ns};
 
     error = (struct error){0};
     answer = (struct drive_unmount_answer){0};
     return drive_unmount_run(&work, &answer, &error);
+}
+
+static enum status_code unmount_now(void)
+{
+    return unmount_within(NSEC_PER_SEC / 5);
 }
 
 static void mount_disk(const char *file_system)
@@ -170,6 +175,28 @@ static void whoever_holds_it_is_named(void **state)
     assert_int_equal(unmount_now(), STATUS_OK);
 }
 
+/* As the agent's own sync of the drives. */
+static void who_holds_it_for_a_moment_is_waited_for(void **state)
+{
+    pid_t holder, killer;
+    int status;
+
+    (void)state;
+    mount_disk("ext4");
+    holder = start_holder(enter_it);
+    killer = fork();
+    assert_true(killer >= 0);
+    if (killer == 0) {
+        (void)usleep(20000);
+        (void)kill(holder, SIGKILL);
+        _exit(0);
+    }
+    assert_int_equal(unmount_within(60 * NSEC_PER_SEC), STATUS_OK);
+    assert_false(is_mounted(target()));
+    assert_int_equal(waitpid(killer, &status, 0), killer);
+    assert_int_equal(waitpid(holder, &status, 0), holder);
+}
+
 /* A namespace that follows this one gives it back together with us. */
 static void a_slave_is_no_holder(void **state)
 {
@@ -233,6 +260,7 @@ int main(void)
         TEST(a_scsi_disk_is_removed),
         TEST(a_disk_that_is_not_there),
         TEST(whoever_holds_it_is_named),
+        TEST(who_holds_it_for_a_moment_is_waited_for),
         TEST(a_slave_is_no_holder),
         TEST(two_mounts_are_one_too_many),
         TEST(what_is_mounted_below_keeps_it),
