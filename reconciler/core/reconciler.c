@@ -27,6 +27,8 @@
 /* How long a pass observes and decides before the loop is served again. Longer until the first scan
  * is complete, as nothing else waits then. */
 static const uint64_t PASS_NS = 500 * 1000;
+
+enum { SWEEPS_PUT_OFF = 8 };
 static const uint64_t FIRST_PASSES_NS = 20 * NSEC_PER_MSEC;
 static const uint64_t STORE_RETRY_NS = 1 * NSEC_PER_SEC;
 static const uint64_t IDLE_NS = 2 * NSEC_PER_SEC;
@@ -321,6 +323,22 @@ static int queue_doubtful(struct reconciler *reconciler)
     return r == 0 ? store_each_volume_without_device(store, work_queue_add_volume, queue) : r;
 }
 
+/* Not during the first scan, and not before the last sweep is through: either may take longer than
+ * the interval between sweeps. Observing goes before deciding, so volumes would never have their
+ * turn. A node on which there is always something to observe has its sweeps less often. */
+static bool may_sweep(struct reconciler *reconciler)
+{
+    const bool is_busy =
+        !scan_is_done(&reconciler->scan) || !work_queue_is_observed(&reconciler->queue);
+
+    if (!reconciler->context.synced)
+        return false;
+    if (is_busy && ++reconciler->sweeps_put_off < SWEEPS_PUT_OFF)
+        return false;
+    reconciler->sweeps_put_off = 0;
+    return true;
+}
+
 /* Events can be lost, and some changes never cause one: a symbolic link that leads elsewhere, a
  * file that grew, a tree that was mounted over, a VMM that starts long after its sandbox's
  * directory was made. */
@@ -328,12 +346,12 @@ void reconciler_on_sweep(struct loop_timer *timer)
 {
     struct reconciler *reconciler = container_of(timer, struct reconciler, sweep);
     const struct reconciler_watchers *watchers = reconciler->trees.watchers;
+    const bool sweeps = may_sweep(reconciler); /* before what is below queues its own */
 
     devices_compare_mounts(&reconciler->devices);
     watchers->check(watchers->userdata);
     note_failure(reconciler, queue_doubtful(reconciler));
-    /* Not during the first scan, which may take longer than the interval between sweeps. */
-    if (reconciler->context.synced) {
+    if (sweeps) {
         scan_want_sweep(&reconciler->scan);
         unresolved_want(&reconciler->unresolved);
     }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pass_test.c - reconcile passes over volumes whose devices and sandboxes come, change and go. */
+#include "reconciler/core/internal.h"
 #include "tests/unit/reconciler/fake_node.h"
 
 #include "lib/sha256.h"
@@ -291,6 +292,28 @@ static void bundles_that_appear_are_watched(void **state)
     settle();
 }
 
+/* Not for ever. What a sweep itself queues does not count. */
+static void a_sweep_waits_for_the_one_before(void **state)
+{
+    unsigned put_off = 0;
+
+    (void)state;
+    tree_make(KATA_VOLUMES "/no-key"); /* doubtful: each sweep queues it */
+    start_sandbox(0, "sandbox-1");
+    run_node();
+    reconciler_on_sweep(&reconciler->sweep);
+    assert_false(scan_is_done(&reconciler->scan));
+    settle();
+    work_queue_add_sandbox(&reconciler->queue, "sandbox-1");
+    for (; scan_is_done(&reconciler->scan); put_off++)
+        reconciler_on_sweep(&reconciler->sweep);
+    assert_in_range(put_off, 2, 100);
+    settle();
+    reconciler_on_sweep(&reconciler->sweep);
+    assert_false(scan_is_done(&reconciler->scan));
+    settle();
+}
+
 static void end_vmm(unsigned place, const char *sandbox_id)
 {
     fake_sandbox[place].ended = true;
@@ -477,6 +500,7 @@ int main(void)
         NODE(a_sandbox_in_mid_write_is_believed_at_last),
         NODE(a_container_that_mounts_the_volume_binds_it),
         NODE(bundles_that_appear_are_watched),
+        NODE(a_sweep_waits_for_the_one_before),
         NODE(bundles_are_watched_until_their_last_sandbox_ends),
         NODE(metadata_that_goes_ends_the_volume),
         NODE(metadata_in_mid_write_is_read_four_times),
