@@ -92,7 +92,8 @@ static enum drive_in_vmm in_vmm(const struct drive_work *work,
     if (work->act == DRIVE_REMOVE)
         return DRIVE_IN_VMM_LEAVING;
     /* Found after a crash, between the attach and its record: an attach checks what is there. */
-    if (work->act == DRIVE_LOOK_VMM && drive_phase(work->row.state) == DRIVE_PLANNED)
+    if (work->act == DRIVE_LOOK_VMM && work->row.has_disk &&
+        drive_phase(work->row.state) == DRIVE_PLANNED)
         return DRIVE_IN_VMM_PARTLY;
     return DRIVE_IN_VMM_HAS;
 }

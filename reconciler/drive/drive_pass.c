@@ -137,6 +137,7 @@ static int record_success(struct drive_work *work)
     case DRIVE_LIMIT:
         work->has_new_limits = false;
         tell(work, STATUS_OK);
+        work->drives->dirty = true;
         return store_set_drive_mount_limits(store, work->drive_ref, &work->new_limits);
     case DRIVE_GROW:
         return record_growth(work);
@@ -195,9 +196,9 @@ static int record_held(struct drive_work *work)
     return retry_later(work, STATUS_FAILED_PRECONDITION);
 }
 
-static int give_up_attach(struct drive_work *work)
+static int give_up_attach(struct drive_work *work, enum drive_state state)
 {
-    int r = set_state(work, work->row.state, work->result.status, work->result.error.text);
+    int r = set_state(work, state, work->result.status, work->result.error.text);
 
     work->row.wanted = false;
     work->failures = 0;
@@ -234,7 +235,29 @@ static int record_failure(struct drive_work *work)
         return retry_later(work, STATUS_UNAVAILABLE);
     if (heals(status) || work->row.ready_ms)
         return retry_later(work, heals(status) ? STATUS_UNAVAILABLE : status);
-    return give_up_attach(work);
+    return give_up_attach(work, work->row.state);
+}
+
+/* The VM has a device of this name before this drive's disk was ever claimed: it came in under a
+ * record that was lost. */
+static bool is_stray(const struct drive_work *work)
+{
+    return work->act == DRIVE_LOOK_VMM && work->vmm == DRIVE_IN_VMM_HAS && !work->row.has_disk &&
+           drive_phase(work->row.state) == DRIVE_PLANNED;
+}
+
+/* The guest may have it mounted, so it is taken out as if it had. */
+static int record_stray(struct drive_work *work)
+{
+    if (work->row.wanted) {
+        work->result.status = STATUS_FAILED_PRECONDITION;
+        (void)error_set(&work->result.error, (int)STATUS_FAILED_PRECONDITION,
+                        "the VM has a disk of this drive_id that is not on record: it is unmounted "
+                        "and taken out first");
+        log_failure(work);
+        return give_up_attach(work, DRIVE_UNMOUNTING);
+    }
+    return set_state(work, DRIVE_UNMOUNTING, work->row.status, work->row.message);
 }
 
 int drive_work_record(struct drive_work *work)
@@ -245,6 +268,8 @@ int drive_work_record(struct drive_work *work)
     work->due = true;
     if (r < 0 || drive_state_is_end(work->row.state))
         return r;
+    if (is_stray(work))
+        return record_stray(work);
     if (work->is_held)
         return record_held(work);
     return work->result.status == STATUS_OK ? record_success(work) : record_failure(work);
@@ -306,6 +331,14 @@ static int begin_act(struct drive_work *work, unsigned act, enum drive_state sta
     return r < 0 ? r : advance(work, state);
 }
 
+/* Its disk was never claimed, so the VMM was given nothing, and need not be asked: one without a
+ * monitor would never answer. */
+static bool was_given_nothing(const struct drive_work *work)
+{
+    return work->vmm == DRIVE_IN_VMM_UNKNOWN && !work->row.has_disk &&
+           work->row.state == DRIVE_REQUESTED && drive_has_failed(&work->row);
+}
+
 static struct drive_decision decide(const struct drive_work *work)
 {
     const struct drive_facts facts = {
@@ -313,7 +346,7 @@ static struct drive_decision decide(const struct drive_work *work)
         .vm_is_alive = work->row.sandbox_is_alive,
         .is_wanted = work->row.wanted,
         .is_open = work->disk >= 0,
-        .vmm = work->vmm,
+        .vmm = was_given_nothing(work) ? DRIVE_IN_VMM_ABSENT : work->vmm,
         .guest = work->guest,
     };
 

@@ -161,6 +161,60 @@ static void a_confidential_guest_gets_no_disk(void **state)
     expect_walked("look ");
 }
 
+/* Nothing was brought into it, and nobody can ask it whether that is so. */
+static void a_vm_without_a_monitor_fails_the_attach(void **state)
+{
+    (void)state;
+    world.vmm_fails = HYPERVISOR_DRIVE_MONITOR_MISSING;
+    attach();
+    assert_true(step());
+    expect_failed(STATUS_FAILED_PRECONDITION, "the VMM does not");
+    expect_walked("look ");
+    assert_true(drives_are_idle(world.drives));
+}
+
+/* Its record was lost: what is mounted is not taken from under the guest. */
+static void a_disk_that_is_not_on_record_is_unmounted_first(void **state)
+{
+    (void)state;
+    for (unsigned detached = 0; detached < 2; detached++) {
+        world.vmm = HYPERVISOR_DRIVE_PRESENT;
+        world.mounted = true;
+        world.told = 0;
+        attach();
+        pass_while_due();
+        if (detached)
+            detach();
+        go_on();
+        expect_walked("look unmount remove ");
+        assert_int_equal(world.vmm, HYPERVISOR_DRIVE_ABSENT);
+        if (!detached)
+            expect_failed(STATUS_FAILED_PRECONDITION, "not on record");
+        else
+            expect_row(DRIVE_REMOVED, false, STATUS_OK);
+    }
+    world.told = 0;
+    attach();
+    go_on();
+    expect_told(1, STATUS_OK, "");
+}
+
+static void a_disk_that_is_not_on_record_stays_while_it_is_used(void **state)
+{
+    (void)state;
+    world.vmm = HYPERVISOR_DRIVE_PRESENT;
+    world.mounted = world.busy = true;
+    attach();
+    go_on();
+    expect_walked("look unmount ask ");
+    expect_told(1, STATUS_FAILED_PRECONDITION, "77 (cat) has it");
+    expect_row(DRIVE_UNMOUNTING, false, STATUS_FAILED_PRECONDITION);
+    restart();
+    go_on();
+    expect_walked("look unmount ask ");
+    expect_row(DRIVE_UNMOUNTING, false, STATUS_FAILED_PRECONDITION);
+}
+
 static void a_disk_that_another_vm_has_is_not_attached(void **state)
 {
     (void)state;
@@ -445,6 +499,23 @@ static void a_vm_may_end_anywhere(void **state)
     }
 }
 
+/* One act at a time talks to a VMM. */
+static void a_drive_that_waits_for_its_turn_ends_with_its_vm(void **state)
+{
+    struct reconciler_drive_attach other = attach_of("data-2");
+
+    (void)state;
+    other.vm_path = "/data-2";
+    attach();
+    assert_int_equal(begin_attach(&other), STATUS_OK);
+    pass_while_due();
+    assert_int_equal(running_call(), VMM_CALL);
+    end_vm();
+    pass_while_due();
+    assert_int_equal(running_call(), NO_CALL);
+    expect_told(2, STATUS_NOT_FOUND, "the VM ended");
+}
+
 static void a_lost_drive_says_whether_it_was_unmounted(void **state)
 {
     (void)state;
@@ -536,6 +607,26 @@ static void a_client_that_gives_up_changes_nothing(void **state)
     expect_row(DRIVE_READY, true, STATUS_OK);
 }
 
+/* What nobody waited for is synced before somebody is told of it. */
+static void what_is_told_later_is_synced_too(void **state)
+{
+    struct drive_wait *wait;
+    struct error error = {0};
+
+    (void)state;
+    bring_in();
+    assert_int_equal(drives_detach(world.drives, "data-1", on_told, NULL, &wait, &error),
+                     STATUS_OK);
+    assert_null(reconciler_drive_cancel(wait));
+    go_on();
+    expect_row(DRIVE_REMOVED, false, STATUS_OK);
+    assert_true(the_store()->unsynced);
+    detach();
+    go_on();
+    expect_told(2, STATUS_OK, "");
+    assert_false(the_store()->unsynced);
+}
+
 static void what_is_switched_off_can_still_be_detached(void **state)
 {
     struct reconciler_drive_attach asked = attach_of("data-1");
@@ -577,6 +668,7 @@ static void limits_are_set_and_recorded(void **state)
                      STATUS_OK);
     go_on();
     expect_told(2, STATUS_OK, "");
+    assert_false(the_store()->unsynced);
     assert_int_equal(world.limits.bandwidth.size, 1000);
     assert_int_equal(store_get_drive_mount(the_store(), "data-1", &row), STORE_FOUND);
     assert_memory_equal(&row.request.limits, &limits, sizeof(limits));
@@ -689,6 +781,9 @@ int main(void)
         DRIVES(a_disk_that_the_vmm_opens_stays_claimed),
         DRIVES(a_disk_that_cannot_be_had_fails_the_attach),
         DRIVES(a_confidential_guest_gets_no_disk),
+        DRIVES(a_vm_without_a_monitor_fails_the_attach),
+        DRIVES(a_disk_that_is_not_on_record_is_unmounted_first),
+        DRIVES(a_disk_that_is_not_on_record_stays_while_it_is_used),
         DRIVES(a_disk_that_another_vm_has_is_not_attached),
         DRIVES(a_mount_that_fails_is_unwound),
         DRIVES(a_guest_without_an_agent_gives_the_disk_back),
@@ -704,12 +799,14 @@ int main(void)
         DRIVES(crustd_may_end_anywhere_in_an_attach),
         DRIVES(crustd_may_end_anywhere_in_a_detach),
         DRIVES(a_vm_may_end_anywhere),
+        DRIVES(a_drive_that_waits_for_its_turn_ends_with_its_vm),
         DRIVES(a_lost_drive_says_whether_it_was_unmounted),
         DRIVES(a_disk_that_somebody_took_from_the_vm_is_lost),
         DRIVES(a_pass_that_is_rolled_back_has_not_happened),
         DRIVES(a_stop_ends_acts_and_tells_clients),
         DRIVES(another_store_has_no_drives),
         DRIVES(a_client_that_gives_up_changes_nothing),
+        DRIVES(what_is_told_later_is_synced_too),
         DRIVES(what_is_switched_off_can_still_be_detached),
         DRIVES(nothing_is_promised_before_the_node_is_known),
         DRIVES(limits_are_set_and_recorded),
