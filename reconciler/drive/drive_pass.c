@@ -119,7 +119,8 @@ static int record_success(struct drive_work *work)
     struct store *store = store_of(work);
     int r = 0;
 
-    work->failures = 0;
+    if (work->act != DRIVE_LOOK_VMM && work->act != DRIVE_LOOK_GUEST)
+        work->failures = 0; /* what follows a look has failed so often */
     work->next_ns = 0;
     work->wants_disk = false;
     if (work->result.guest_device[0])
@@ -395,8 +396,10 @@ int drive_work_decide(struct drive_work *work)
     if (decision.act == DRIVE_DO_NOTHING && (work->new_bytes = drive_disk_growth(work)) > 0)
         return begin_act(work, work->vmm_bytes < work->new_bytes ? DRIVE_RESIZE : DRIVE_GROW,
                          decision.state);
-    if (decision.act == DRIVE_DO_NOTHING || decision.act == DRIVE_ANSWER)
+    if (decision.act == DRIVE_DO_NOTHING || decision.act == DRIVE_ANSWER) {
+        work->failures = 0;
         return advance(work, decision.state);
+    }
     if (decision.act == DRIVE_UNMOUNT && work->is_held)
         return begin_act(work, DRIVE_LOOK_GUEST, decision.state);
     work->is_held = false;

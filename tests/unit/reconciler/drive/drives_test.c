@@ -3,6 +3,8 @@
  * told, and what becomes of it when crustd, the VM or an act ends in the middle. */
 #include "tests/unit/reconciler/drive/drives_world.h"
 
+#include "reconciler/drive/drive_work.h"
+
 static void bring_in(void)
 {
     attach();
@@ -339,6 +341,25 @@ static void news_of_a_sandbox_are_no_reason_to_try_sooner(void **state)
     end_vm();
     go_on();
     expect_row(DRIVE_FAILED, true, STATUS_NOT_FOUND);
+}
+
+static void attempts_become_rarer_though_the_guest_is_looked_at(void **state)
+{
+    const struct drive_work *work = NULL;
+
+    (void)state;
+    attach();
+    for (unsigned i = 1; i < 6; i++) {
+        step_until(GUEST_CALL, DRIVE_GUEST_MOUNT);
+        world.guest_fails = STATUS_UNAVAILABLE;
+        (void)step();
+        work = world.drives->works;
+        assert_int_equal(work->failures, i);
+        drives_retry(world.drives);
+    }
+    go_on();
+    expect_row(DRIVE_READY, true, STATUS_OK);
+    assert_int_equal(work->failures, 0);
 }
 
 static void an_attempt_is_due_after_a_while(void **state)
@@ -792,6 +813,7 @@ int main(void)
         DRIVES(what_may_heal_is_told_and_tried_again),
         DRIVES(a_busy_monitor_is_waited_for),
         DRIVES(news_of_a_sandbox_are_no_reason_to_try_sooner),
+        DRIVES(attempts_become_rarer_though_the_guest_is_looked_at),
         DRIVES(an_attempt_is_due_after_a_while),
         DRIVES(a_disk_in_use_in_the_guest_stays),
         DRIVES(a_disk_that_only_a_namespace_has_goes_on_its_way_out),
