@@ -46,7 +46,7 @@ class HelmTest(unittest.TestCase):
         objects = json.loads(done.stdout)
         found = {(one["kind"], one["metadata"]["name"]): one for one in objects}
         self.assertEqual(len(found), len(objects))
-        self.assertEqual({one["metadata"]["namespace"] for one in objects}, {"kube-system"})
+        self.assertEqual({one["metadata"].get("namespace", "kube-system") for one in objects}, {"kube-system"})
         return found
 
     def refused(self, values, *words, chart=CHART):
@@ -106,6 +106,21 @@ class HelmTest(unittest.TestCase):
         self.assertEqual([keys[f"drives.{key}"] for key in ("enabled", "host_prefixes", "flush_seconds")],
                          ["on", "/dev/vg, /dev/disk", "9"])
         self.assertEqual(self.effective(self.render())["drives.enabled"], "off")
+
+    def test_kubernetes_events(self):
+        """The manifests' service account and its one right; without the value there are none."""
+        theirs = patched(self.manifest(), self.operations("kubernetes-events"))
+        objects = self.render(kubernetes={"events": True})
+        self.assertEqual(self.by_name(objects["DaemonSet", "crustd"]["spec"]["template"]["spec"]),
+                         self.by_name(theirs["spec"]["template"]["spec"]))
+        self.assertEqual(self.effective(objects)["kubernetes.events"], "on")
+        for one in yaml.safe_load_all((DEPLOY / "kubernetes-events/rbac.yaml").read_text()):
+            mine = objects[one["kind"], one["metadata"]["name"]]
+            for key in ("rules", "roleRef", "subjects", "automountServiceAccountToken"):
+                self.assertEqual(mine.get(key), one.get(key), one["kind"])
+        self.assertEqual(objects["ClusterRole", "crustd-events"]["rules"],
+                         [{"apiGroups": [""], "resources": ["events"], "verbs": ["create"]}])
+        self.assertNotIn(("ServiceAccount", "crustd"), self.render())
 
     # -- values
 
