@@ -253,7 +253,7 @@ static void attach(struct drive_work *work)
         status = drive_disk_claim(work, &disk, &error);
     if (status != STATUS_OK)
         finish(work, status, &error);
-    else if (work->disk >= 0)
+    else if (work->disk >= 0 || work->row.has_disk) /* others may have come while crustd was down */
         search(work);
     else
         call_vmm(work);

@@ -321,6 +321,18 @@ int drives_go_on(struct drives *drives)
     return 0;
 }
 
+/* The claim of a disk that a VMM has opened by itself is on record, and nobody else holds it. */
+static void read_again(struct drive_work *work)
+{
+    bool is_kept = work->vmm == DRIVE_IN_VMM_HAS || work->vmm == DRIVE_IN_VMM_LEAVING;
+    int disk = is_kept ? take_fd(&work->disk) : -1;
+
+    store_drive_mount_done(&work->row);
+    work->row = (struct store_drive_mount){0};
+    drive_work_forget(work);
+    work->disk = disk;
+}
+
 /* Acts that run were decided by an earlier pass, which is on record. */
 void drives_roll_back(struct drives *drives, const char *why)
 {
@@ -328,10 +340,7 @@ void drives_roll_back(struct drives *drives, const char *why)
 
     (void)snprintf(text, sizeof(text), "the database does not take it: %s", why);
     for (struct drive_work *work = drives->works; work; work = work->next)
-        if (work->step != DRIVE_RUNNING) {
-            store_drive_mount_done(&work->row);
-            work->row = (struct store_drive_mount){0};
-            drive_work_forget(work);
-        }
+        if (work->step != DRIVE_RUNNING)
+            read_again(work);
     drive_waits_fail(drives, STATUS_UNAVAILABLE, text);
 }

@@ -108,6 +108,10 @@ static void a_disk_that_the_vmm_opens_stays_claimed(void **state)
     world.opens_path = true;
     bring_in();
     assert_true(is_claimed());
+    drives_roll_back(world.drives, "it is full");
+    assert_true(is_claimed());
+    go_on();
+    assert_true(is_claimed());
     restart();
     assert_false(is_claimed());
     go_on();
@@ -238,6 +242,20 @@ static void step_until(enum world_call call, int kind)
         assert_true(step());
     }
     fail_msg("no such act; walked %s", world.walked);
+}
+
+static void a_disk_that_another_vm_took_while_crustd_was_down_is_given_back(void **state)
+{
+    (void)state;
+    attach();
+    step_until(VMM_CALL, HYPERVISOR_DRIVE_ATTACH);
+    act(VMM_CALL);
+    restart();
+    world.other_has_disk = true;
+    attach();
+    go_on();
+    expect_failed(STATUS_FAILED_PRECONDITION, "sandbox-9 has the disk");
+    expect_walked("look attach look remove ");
 }
 
 static void a_mount_that_fails_is_unwound(void **state)
@@ -806,6 +824,7 @@ int main(void)
         DRIVES(a_disk_that_is_not_on_record_is_unmounted_first),
         DRIVES(a_disk_that_is_not_on_record_stays_while_it_is_used),
         DRIVES(a_disk_that_another_vm_has_is_not_attached),
+        DRIVES(a_disk_that_another_vm_took_while_crustd_was_down_is_given_back),
         DRIVES(a_mount_that_fails_is_unwound),
         DRIVES(a_guest_without_an_agent_gives_the_disk_back),
         DRIVES(an_attach_that_cannot_be_unmounted_is_answered),
