@@ -99,6 +99,25 @@ class DrivesStockTest(StockCase):
         self.assert_free(loop)
         self.check_nothing_left()
 
+    def test_written_data_reaches_the_disk_without_a_detach(self):
+        """Kata kills QEMU at the end of a sandbox, so the guest syncs a writable drive at a steady pace."""
+        loop = self.disk()
+        self.attached("flushed", loop, "/run/flushed", "--writable")
+        self.vm.guest_write("/run/flushed/pattern", MIB)
+        self.wait(lambda: "pattern" in run("debugfs", "-R", "ls -l /", loop.device),
+                  "the file on the node's disk")
+        self.detach("flushed")
+
+    def test_disk_that_grows(self):
+        loop = self.disk()
+        self.attached("grown", loop, "/run/grown", "--writable")
+        before = self.vm.guest_size("/run/grown")
+        loop.resize(2 * SIZE)
+        self.wait(lambda: self.vm.guest_size("/run/grown") > before + SIZE // 2, "the guest's file system")
+        self.detach("grown")
+        self.assert_free(loop)
+        self.check_nothing_left()
+
     def test_what_is_refused_leaves_nothing(self):
         loop = self.disk()
         for words, said in ((("/run/kata-containers/x",), "protected place"),
