@@ -530,6 +530,38 @@ static inline void end_vm(void)
     drives_note_sandbox(world.drives, "sandbox-1");
 }
 
+static inline void bring_in(void)
+{
+    attach();
+    go_on();
+    expect_told(world.told, STATUS_OK, "");
+    assert_int_equal(world.state, DRIVE_READY);
+    assert_true(world.mounted);
+}
+
+/* Up to an act of this kind that has begun. */
+static inline void step_until(enum world_call call, int kind)
+{
+    for (unsigned i = 0; i < 20; i++) {
+        pass_while_due();
+        if (call == GUEST_CALL && world.guest_call && (int)world.guest_call->act == kind)
+            return;
+        if (call == VMM_CALL && world.vmm_call && (int)world.vmm_call->act == kind)
+            return;
+        assert_true(step());
+    }
+    fail_msg("no such act; walked %s", world.walked);
+}
+
+/* The first client's attach, and nothing is left of it. */
+static inline void expect_failed(enum status_code code, const char *text)
+{
+    expect_told(1, code, text);
+    expect_row(DRIVE_FAILED, false, code);
+    assert_int_equal(world.vmm, HYPERVISOR_DRIVE_ABSENT);
+    assert_false(world.mounted);
+}
+
 /* ---- life ---- */
 
 static int set_up(void **state)

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* drives_leaving_test.c - drives on their way out: what holds them, and disks that are not on
+ * record. */
+#include "tests/unit/reconciler/drive/drives_world.h"
+
+static void a_disk_in_use_in_the_guest_stays(void **state)
+{
+    (void)state;
+    bring_in();
+    world.busy = true;
+    world.walked[0] = '\0';
+    detach();
+    go_on();
+    expect_told(2, STATUS_FAILED_PRECONDITION, "77 (cat)");
+    expect_walked("unmount ask ");
+    expect_row(DRIVE_READY, true, STATUS_FAILED_PRECONDITION);
+    assert_true(world.mounted);
+    bring_in(); /* it is there still */
+    expect_walked("");
+    restart();
+    bring_in();
+    world.busy = false;
+    detach();
+    go_on();
+    expect_row(DRIVE_REMOVED, false, STATUS_OK);
+}
+
+/* It is unmounted, and a namespace in the guest has it still: that goes on. */
+static void a_disk_that_only_a_namespace_has_goes_on_its_way_out(void **state)
+{
+    (void)state;
+    bring_in();
+    world.walked[0] = '\0';
+    detach();
+    step_until(GUEST_CALL, DRIVE_GUEST_UNMOUNT);
+    world.guest_fails = STATUS_FAILED_PRECONDITION;
+    world.mounted = false;
+    go_on();
+    expect_told(2, STATUS_FAILED_PRECONDITION, "77 (cat)");
+    expect_row(DRIVE_UNMOUNTING, false, STATUS_FAILED_PRECONDITION);
+    detach();
+    go_on();
+    expect_told(3, STATUS_OK, "");
+    expect_walked("unmount ask unmount remove ");
+}
+
+static void a_disk_that_is_not_free_is_not_removed(void **state)
+{
+    (void)state;
+    world.node.config.drives.host_prefixes.count = 2;
+    bring_in();
+    execute_sql(the_store(), "UPDATE drive_mounts SET kind = 'block', major = 7, minor = 1");
+    detach();
+    world.claim = DRIVE_CLAIM_IN_USE;
+    go_on();
+    expect_told(2, STATUS_UNAVAILABLE, "the disk cannot be had");
+    expect_row(DRIVE_REMOVING, false, STATUS_UNAVAILABLE);
+    world.claim = DRIVE_CLAIM_OPEN;
+    detach();
+    go_on();
+    expect_told(3, STATUS_OK, "");
+    expect_row(DRIVE_REMOVED, false, STATUS_OK);
+}
+
+/* Its record was lost: what is mounted is not taken from under the guest. */
+static void a_disk_that_is_not_on_record_is_unmounted_first(void **state)
+{
+    (void)state;
+    for (unsigned detached = 0; detached < 2; detached++) {
+        world.vmm = HYPERVISOR_DRIVE_PRESENT;
+        world.mounted = true;
+        world.told = 0;
+        attach();
+        pass_while_due();
+        if (detached)
+            detach();
+        go_on();
+        expect_walked("look unmount remove ");
+        assert_int_equal(world.vmm, HYPERVISOR_DRIVE_ABSENT);
+        if (!detached)
+            expect_failed(STATUS_FAILED_PRECONDITION, "not on record");
+        else
+            expect_row(DRIVE_REMOVED, false, STATUS_OK);
+    }
+    world.told = 0;
+    attach();
+    go_on();
+    expect_told(1, STATUS_OK, "");
+}
+
+static void a_disk_that_is_not_on_record_stays_while_it_is_used(void **state)
+{
+    (void)state;
+    world.vmm = HYPERVISOR_DRIVE_PRESENT;
+    world.mounted = world.busy = true;
+    attach();
+    go_on();
+    expect_walked("look unmount ask ");
+    expect_told(1, STATUS_FAILED_PRECONDITION, "77 (cat) has it");
+    expect_row(DRIVE_UNMOUNTING, false, STATUS_FAILED_PRECONDITION);
+    restart();
+    go_on();
+    expect_walked("look unmount ask ");
+    expect_row(DRIVE_UNMOUNTING, false, STATUS_FAILED_PRECONDITION);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        DRIVES(a_disk_in_use_in_the_guest_stays),
+        DRIVES(a_disk_that_only_a_namespace_has_goes_on_its_way_out),
+        DRIVES(a_disk_that_is_not_free_is_not_removed),
+        DRIVES(a_disk_that_is_not_on_record_is_unmounted_first),
+        DRIVES(a_disk_that_is_not_on_record_stays_while_it_is_used),
+    };
+
+    return cmocka_run_group_tests_name("drives_leaving", tests, NULL, NULL);
+}

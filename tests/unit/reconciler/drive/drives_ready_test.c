@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* drives_ready_test.c - limits, growth and lists of drives that are there, and VMMs that take
+ * none. */
+#include "tests/unit/reconciler/drive/drives_world.h"
+
+static void limits_are_set_and_recorded(void **state)
+{
+    struct drive_limits limits = {.bandwidth = {.size = 1000, .refill_ms = 100}};
+    struct drive_wait *wait;
+    struct error error = {0};
+    cleanup(store_drive_mount_done) struct store_drive_mount row = {0};
+
+    (void)state;
+    assert_int_equal(drives_limit(world.drives, "data-1", &limits, on_told, NULL, &wait, &error),
+                     STATUS_NOT_FOUND);
+    bring_in();
+    assert_int_equal(drives_limit(world.drives, "data-1", &limits, on_told, NULL, &wait, &error),
+                     STATUS_OK);
+    go_on();
+    expect_told(2, STATUS_OK, "");
+    assert_false(the_store()->unsynced);
+    assert_int_equal(world.limits.bandwidth.size, 1000);
+    assert_int_equal(store_get_drive_mount(the_store(), "data-1", &row), STORE_FOUND);
+    assert_memory_equal(&row.request.limits, &limits, sizeof(limits));
+    world.vmm_fails = HYPERVISOR_DRIVE_REFUSED;
+    assert_int_equal(drives_limit(world.drives, "data-1", &limits, on_told, NULL, &wait, &error),
+                     STATUS_OK);
+    go_on();
+    expect_told(3, STATUS_FAILED_PRECONDITION, "the VMM does not");
+    expect_row(DRIVE_READY, true, STATUS_OK);
+    limits.operations.one_time_burst = 5;
+    assert_int_equal(drives_limit(world.drives, "data-1", &limits, on_told, NULL, &wait, &error),
+                     STATUS_INVALID_ARGUMENT);
+}
+
+static void grow_disk(uint64_t bytes)
+{
+    execute_sql(the_store(), "UPDATE drive_mounts SET kind = 'block', major = 7, minor = 1");
+    drives_retry(world.drives);
+    go_on(); /* so much is known of the disk now */
+    world.walked[0] = '\0';
+    world.disk_bytes = bytes;
+    drives_note_device(world.drives, 7, 1);
+}
+
+static void a_disk_that_grows_is_grown_in_the_guest(void **state)
+{
+    (void)state;
+    bring_in();
+    grow_disk(2 * GIB);
+    go_on();
+    expect_walked("resize grow ");
+    assert_int_equal(world.guest_bytes, 2 * GIB);
+    assert_int_equal(number_of(the_store(), "SELECT size_bytes FROM drive_mounts"), 2 * GIB);
+    drives_sweep(world.drives);
+    go_on();
+    expect_walked("");
+    world.disk_bytes = 3 * GIB; /* without an event */
+    drives_sweep(world.drives);
+    pass_while_due();
+    world.vmm_fails = HYPERVISOR_DRIVE_REFUSED;
+    go_on();
+    expect_walked("resize ");
+    expect_row(DRIVE_READY, true, STATUS_FAILED_PRECONDITION);
+    drives_retry(world.drives);
+    pass_while_due();
+    act(VMM_CALL);
+    finish(VMM_CALL);
+    pass_while_due();
+    detach(); /* a drive that is to go is not grown */
+    go_on();
+    expect_told(2, STATUS_OK, "");
+}
+
+static void nothing_grows_unless_it_may(void **state)
+{
+    (void)state;
+    bring_in();
+    world.node.config.resize.mode = RESIZE_OBSERVE;
+    grow_disk(2 * GIB);
+    go_on();
+    expect_walked("");
+}
+
+static void some_vmms_are_refused(void **state)
+{
+    struct reconciler_drive_attach asked = attach_of("data-1");
+
+    (void)state;
+    world.traits_of_vmm.obstacle = "it cannot be done";
+    assert_int_equal(begin_attach(&asked), STATUS_FAILED_PRECONDITION);
+    assert_non_null(strstr(world.error, "it cannot be done"));
+    world.traits_of_vmm = (struct hypervisor_drive_traits){.guest_rescans = true};
+    assert_int_equal(begin_attach(&asked), STATUS_FAILED_PRECONDITION);
+    assert_int_equal(number_of(the_store(), "SELECT count(*) FROM drive_mounts"), 0);
+}
+
+static int note_drive(void *userdata, const struct reconciler_drive *drive)
+{
+    assert_string_equal(drive->drive_id, "data-1");
+    assert_string_equal(drive->options, "[\"noatime\"]");
+    assert_int_equal(strlen(drive->serial), DRIVE_SERIAL_CHARS);
+    ++*(unsigned *)userdata;
+    return 0;
+}
+
+static void drives_are_listed(void **state)
+{
+    unsigned count = 0;
+    struct error error = {0};
+
+    (void)state;
+    bring_in();
+    assert_int_equal(drives_get(world.drives, "data-1", note_drive, &count, &error), STATUS_OK);
+    assert_int_equal(drives_get(world.drives, "data-2", note_drive, &count, &error),
+                     STATUS_NOT_FOUND);
+    assert_int_equal(drives_each(world.drives, NULL, note_drive, &count, &error), STATUS_OK);
+    assert_int_equal(drives_each(world.drives, "sandbox-1", note_drive, &count, &error), STATUS_OK);
+    assert_int_equal(drives_each(world.drives, "sandbox-9", note_drive, &count, &error), STATUS_OK);
+    assert_int_equal(count, 3);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        DRIVES(limits_are_set_and_recorded), DRIVES(a_disk_that_grows_is_grown_in_the_guest),
+        DRIVES(nothing_grows_unless_it_may), DRIVES(some_vmms_are_refused),
+        DRIVES(drives_are_listed),
+    };
+
+    return cmocka_run_group_tests_name("drives_ready", tests, NULL, NULL);
+}
