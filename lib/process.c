@@ -29,6 +29,7 @@ enum {
     STAT_BYTES = 2048,
     STAT_FIELD_STATE = 3,
     STAT_FIELD_PARENT = 4,
+    STAT_FIELD_THREADS = 20,
     STAT_FIELD_START = 22,
     FIRECRACKER_ID_CHARS = 32,
 };
@@ -98,7 +99,7 @@ static const char *stat_field(const char *text, int number)
 int process_read(pid_t pid, struct process *ret_process)
 {
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(STAT_BYTES);
-    const char *state, *parent, *start;
+    const char *state, *parent, *threads, *start;
     uint64_t ticks_per_second = (uint64_t)sysconf(_SC_CLK_TCK), ticks;
     int r = process_read_file(pid, "stat", &text);
 
@@ -106,14 +107,26 @@ int process_read(pid_t pid, struct process *ret_process)
         return r;
     state = stat_field(buffer_text(&text), STAT_FIELD_STATE);
     parent = stat_field(buffer_text(&text), STAT_FIELD_PARENT);
+    threads = stat_field(buffer_text(&text), STAT_FIELD_THREADS);
     start = stat_field(buffer_text(&text), STAT_FIELD_START);
-    if (!state || !parent || !start)
+    if (!state || !parent || !threads || !start)
         return -EBADMSG;
     ret_process->parent = (pid_t)strtol(parent, NULL, 10);
+    ret_process->threads = (unsigned)strtoul(threads, NULL, 10);
     ticks = strtoull(start, NULL, 10);
     ret_process->alive = *state != 'Z' && *state != 'X' && *state != 'x';
     ret_process->start_ns = ticks * (NSEC_PER_SEC / ticks_per_second);
     return 0;
+}
+
+int process_has_ended(pid_t pid, uint64_t start_ns)
+{
+    struct process process;
+    int r = process_read(pid, &process);
+
+    if (r < 0)
+        return r == PROCESS_GONE ? 1 : r;
+    return process.start_ns != start_ns || (!process.alive && process.threads <= 1);
 }
 
 int process_read_arguments(pid_t pid, struct buffer *ret_arguments)

@@ -13,6 +13,7 @@
 struct process {
     bool alive;        /* exists and is not a zombie */
     pid_t parent;      /* at present: the process gets another parent when this one ends */
+    unsigned threads;  /* of a zombie: 1, unless it ended before others of its threads */
     uint64_t start_ns; /* CLOCK_BOOTTIME */
 };
 
@@ -32,6 +33,10 @@ int process_stat(pid_t pid, const char *name, struct stat *ret_stat);
 
 /* 0, PROCESS_GONE, another -errno. */
 int process_read(pid_t pid, struct process *ret_process);
+
+/* Whether this very process is over: no thread of it is left, so its descriptors are closed. One
+ * that was killed goes on while a thread waits for a disk. 1, 0, or -errno: it cannot be told. */
+int process_has_ended(pid_t pid, uint64_t start_ns);
 
 /* The arguments, each followed by a NUL. Returns as process_read_file(). */
 int process_read_arguments(pid_t pid, struct buffer *ret_arguments);

@@ -46,7 +46,7 @@ int store_note_helper_removed(struct store *store, int64_t sandbox_ref, const ch
 
 #define SANDBOX                                                                                    \
     "s.sandbox_ref, s.gone_at IS NULL, s.sandbox_id, s.runtime, s.hypervisor, s.vmm_pid,"          \
-    " s.control_socket, s.agent_address"
+    " s.vmm_start_ns, s.control_socket, s.agent_address"
 
 static void take_sandbox(struct sql_rows *rows, struct store_helper_run *run)
 {
@@ -56,6 +56,7 @@ static void take_sandbox(struct sql_rows *rows, struct store_helper_run *run)
     run->runtime = runtime_from_name(sql_borrow_text(rows));
     run->hypervisor = hypervisor_kind_from_name(sql_borrow_text(rows));
     run->vmm_pid = (pid_t)sql_take_number(rows);
+    run->vmm_start_ns = (uint64_t)sql_take_number(rows);
     TAKE_TEXT(rows, run->control_socket);
     TAKE_TEXT(rows, run->agent_address);
 }

@@ -16,7 +16,8 @@ struct store_helper_run {
     char sandbox_id[STORE_SANDBOX_ID_BYTES];
     enum kata_runtime runtime;
     enum hypervisor_kind hypervisor;
-    pid_t vmm_pid;
+    pid_t vmm_pid;         /* 0: not known */
+    uint64_t vmm_start_ns; /* CLOCK_BOOTTIME */
     char control_socket[STORE_ADDRESS_BYTES];
     char agent_address[STORE_ADDRESS_BYTES];
 };

@@ -293,18 +293,21 @@ static int end_drive(struct drive_work *work, enum drive_state state)
 {
     const struct store_drive_mount *row = &work->row;
     struct error error = {0};
+    enum status_code code;
+    int r = drive_check_end(work, state, &code, &error);
 
-    drive_work_drop_disk(work);
-    if (row->sandbox_is_alive && state != DRIVE_LOST &&
-        drive_disk_check_free(work, &error) != STATUS_OK) {
-        work->result = (struct drive_result){.status = STATUS_UNAVAILABLE, .error = error};
-        work->act = DRIVE_REMOVE;
+    if (r < 0)
+        return r;
+    if (code != STATUS_OK) {
+        work->result = (struct drive_result){.status = code, .error = error};
+        work->act = row->sandbox_is_alive ? DRIVE_REMOVE : DRIVE_END;
         log_failure(work);
-        return retry_later(work, STATUS_UNAVAILABLE);
+        return retry_later(work, code);
     }
+    drive_work_drop_disk(work);
     work->next_ns = 0;
     if (state == DRIVE_LOST)
-        return set_state(work, state, row->status, why_lost(row));
+        return set_state(work, state, heals(row->status) ? STATUS_OK : row->status, why_lost(row));
     if (drive_has_failed(row))
         return set_state(work, DRIVE_FAILED, row->status, row->message);
     if (state == DRIVE_FAILED)
@@ -365,10 +368,11 @@ static bool is_overtaken(const struct drive_work *work)
             (work->act == DRIVE_MOUNT || work->act == DRIVE_LOOK_GUEST));
 }
 
-/* Unless the VM has ended. */
+/* What waited for the VM is over when that ends. */
 static bool waits_for_next_attempt(const struct drive_work *work)
 {
-    return work->row.sandbox_is_alive && work->next_ns > clock_boottime();
+    return (work->row.sandbox_is_alive || work->act == DRIVE_END) &&
+           work->next_ns > clock_boottime();
 }
 
 int drive_work_decide(struct drive_work *work)

@@ -6,6 +6,7 @@
  *   drive_pass.c  one drive: its result recorded, its next act decided
  *   drive_acts.c  one act, carried out
  *   drive_disk.c  the host's disk: claimed, and found free again
+ *   drive_end.c   whether a drive may end
  *   drive_wait.c  clients that wait
  */
 #pragma once
@@ -141,6 +142,13 @@ enum status_code drive_disk_claim(struct drive_work *work, struct store_drive_mo
                                   struct error *error);
 /* Whether nobody has the drive's disk: STATUS_OK, or STATUS_UNAVAILABLE with a text. */
 enum status_code drive_disk_check_free(const struct drive_work *work, struct error *error);
+
+/* ---- drive_end.c ---- */
+
+/* Whether nobody has the disk of a drive that is to end in this state. ret_code: STATUS_OK, or
+ * STATUS_UNAVAILABLE with a text. 0, or a failure of the store. */
+int drive_check_end(struct drive_work *work, enum drive_state state, enum status_code *ret_code,
+                    struct error *error);
 
 /* ---- drive_wait.c ---- */
 

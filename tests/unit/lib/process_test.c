@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -86,6 +87,65 @@ static void knows_that_there_is_none(void **state)
     assert_int_equal(process_read(-1, &process), -ENOENT);
 }
 
+static void knows_whether_a_process_has_ended(void **state)
+{
+    struct process process;
+    siginfo_t info;
+    pid_t child = fork();
+
+    (void)state;
+    if (child == 0) {
+        (void)pause();
+        _exit(0);
+    }
+    assert_int_equal(process_read(child, &process), 0);
+    assert_int_equal(process_has_ended(child, process.start_ns), 0);
+    assert_int_equal(process_has_ended(child, process.start_ns + 1), 1); /* another one */
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_int_equal(waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT), 0);
+    assert_int_equal(process_has_ended(child, process.start_ns), 1); /* a zombie */
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    assert_int_equal(process_has_ended(child, process.start_ns), 1);
+}
+
+static int wait_for_a_signal(void *argument)
+{
+    (void)argument;
+    return pause();
+}
+
+/* Ends the first thread of a process and leaves another one, which has its descriptors. */
+static void end_first_thread(void)
+{
+    static _Alignas(16) char stack[64 << 10];
+
+    if (clone(wait_for_a_signal, stack + sizeof(stack),
+              CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD, NULL) > 0)
+        (void)syscall(SYS_exit, 0);
+    _exit(1);
+}
+
+/* As a VMM that was killed while one of its threads waits for a disk. */
+static void a_process_without_its_first_thread_has_not_ended(void **state)
+{
+    struct process process;
+    pid_t child = fork();
+
+    (void)state;
+    if (child == 0)
+        end_first_thread();
+    (void)alarm(60);
+    do
+        assert_int_equal(process_read(child, &process), 0);
+    while (process.alive);
+    (void)alarm(0);
+    assert_int_equal(process.threads, 2);
+    assert_int_equal(process_has_ended(child, process.start_ns), 0);
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    assert_int_equal(process_has_ended(child, process.start_ns), 1);
+}
+
 /* 0: it was answered. SILENT_SKIPPED: no file system of this kind can be mounted here. */
 enum { SILENT_SKIPPED = 77, SILENT_SECONDS = 20 };
 
@@ -141,6 +201,8 @@ int main(void)
         cmocka_unit_test(finds_no_part_of_a_token),
         cmocka_unit_test(knows_a_process_and_its_start),
         cmocka_unit_test(knows_that_there_is_none),
+        cmocka_unit_test(knows_whether_a_process_has_ended),
+        cmocka_unit_test(a_process_without_its_first_thread_has_not_ended),
         cmocka_unit_test(knows_what_a_process_is_linked_to),
         cmocka_unit_test(asks_no_file_system),
     };

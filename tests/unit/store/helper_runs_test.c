@@ -32,6 +32,7 @@ static void a_run_is_on_record_until_it_is_forgotten(void **state)
     assert_string_equal(run.agent_address, "vsock://3:1024");
     assert_int_equal(run.sandbox_ref, ref);
     assert_int_equal(run.vmm_pid, 100);
+    assert_int_equal(run.vmm_start_ns, 40);
     assert_true(run.is_alive);
     assert_true(store_put_helper_run(store, ref, NAME, true) < 0); /* names are never used twice */
     assert_int_equal(store_forget_helper_run(store, NAME), 0);

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* drive_end.c - whether a drive may end: whoever attaches its disk elsewhere next relies on it.
+ *
+ * Of a live VM the VMM has said that it does not have the disk, and an exclusive open of the disk
+ * succeeds. A sandbox that has ended is known by its traces, which a runtime removes also where its
+ * VMM was killed and cannot end, because a thread waits for storage: so its process is looked for.
+ * The disk itself is not examined then. It is free once that process is gone, and may have a new,
+ * rightful user already.
+ */
+#include "lib/process.h"
+#include "reconciler/drive/drive_work.h"
+
+/* A VMM was given its disk, or may have been. */
+static bool was_given(const struct store_drive_mount *row)
+{
+    return row->has_disk || drive_phase(row->state) != DRIVE_PLANNED;
+}
+
+static int check_process(const struct drive_work *work, enum status_code *ret_code,
+                         struct error *error)
+{
+    struct store_helper_run sandbox;
+    int r = store_get_helper_sandbox(work->drives->context->store, work->row.sandbox_ref, &sandbox);
+
+    if (r < 0)
+        return r;
+    r = process_has_ended(sandbox.vmm_pid, sandbox.vmm_start_ns);
+    *ret_code = r > 0 ? STATUS_OK : STATUS_UNAVAILABLE;
+    if (r < 0)
+        (void)error_set_errno(error, r,
+                              "cannot tell whether process %d, the VMM of sandbox %s, has ended",
+                              (int)sandbox.vmm_pid, sandbox.sandbox_id);
+    else if (r == 0)
+        (void)error_set(error, STATUS_UNAVAILABLE,
+                        "process %d, the VMM of sandbox %s, has not ended, although the sandbox "
+                        "has: it may have the disk open",
+                        (int)sandbox.vmm_pid, sandbox.sandbox_id);
+    return 0;
+}
+
+int drive_check_end(struct drive_work *work, enum drive_state state, enum status_code *ret_code,
+                    struct error *error)
+{
+    const struct store_drive_mount *row = &work->row;
+
+    *ret_code = STATUS_OK;
+    if (!row->sandbox_is_alive && was_given(row))
+        return check_process(work, ret_code, error);
+    drive_work_drop_disk(work);
+    if (row->sandbox_is_alive && state != DRIVE_LOST)
+        *ret_code = drive_disk_check_free(work, error);
+    return 0;
+}

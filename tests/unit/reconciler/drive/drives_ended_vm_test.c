@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* drives_ended_vm_test.c - drives of a VM whose sandbox has ended, while its process has not. */
+#include "tests/unit/reconciler/drive/drives_world.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "lib/process.h"
+
+static pid_t vmm;
+
+static void start_vmm(void)
+{
+    vmm = fork();
+    if (vmm == 0) {
+        (void)pause();
+        _exit(0);
+    }
+    assert_true(vmm > 0);
+}
+
+static void end_vmm(void)
+{
+    assert_int_equal(kill(vmm, SIGKILL), 0);
+    assert_int_equal(waitpid(vmm, NULL, 0), vmm);
+    vmm = 0;
+}
+
+/* The sandbox of a VMM that is a process. */
+static int set_up_vmm(void **state)
+{
+    struct store_sandbox sandbox = sandbox_of("sandbox-1", NULL);
+    struct process process;
+
+    (void)set_up(state);
+    start_vmm();
+    assert_int_equal(process_read(vmm, &process), 0);
+    sandbox.vmm_pid = vmm;
+    sandbox.vmm_start_ns = process.start_ns;
+    assert_int_equal(store_begin(the_store()), 0);
+    (void)put_sandbox(the_store(), &sandbox, true);
+    assert_int_equal(store_commit(the_store()), 0);
+    return 0;
+}
+
+static int tear_down_vmm(void **state)
+{
+    if (vmm)
+        end_vmm();
+    return tear_down(state);
+}
+
+/* Its files are gone, and it has the disk. */
+static void end_sandbox_alone(void)
+{
+    enum hypervisor_drive_state in_vmm = world.vmm;
+
+    end_vm();
+    world.vmm = in_vmm;
+}
+
+static void a_drive_is_not_lost_before_its_vmm_has_ended(void **state)
+{
+    char text[32];
+
+    (void)state;
+    bring_in();
+    (void)snprintf(text, sizeof(text), "process %d,", (int)vmm);
+    end_sandbox_alone();
+    go_on();
+    expect_row(DRIVE_READY, true, STATUS_UNAVAILABLE);
+    detach();
+    go_on();
+    expect_told(2, STATUS_UNAVAILABLE, text);
+    expect_row(DRIVE_READY, false, STATUS_UNAVAILABLE);
+    end_vmm();
+    drives_retry(world.drives);
+    go_on();
+    expect_row(DRIVE_LOST, false, STATUS_OK);
+    detach();
+    go_on();
+    expect_told(3, STATUS_OK, "");
+    expect_walked("look attach ask mount ");
+}
+
+/* Each change of the sandbox would be an attempt otherwise. */
+static void it_is_looked_for_at_a_pace(void **state)
+{
+    (void)state;
+    bring_in();
+    end_sandbox_alone();
+    go_on();
+    end_vmm();
+    drives_note_sandbox(world.drives, "sandbox-1");
+    go_on();
+    expect_row(DRIVE_READY, true, STATUS_UNAVAILABLE);
+    while (!drives_are_due(world.drives))
+        loop_run_once(&world.node.loop);
+    go_on();
+    expect_row(DRIVE_LOST, true, STATUS_OK);
+}
+
+/* It may have been given the disk, although nobody has heard so. */
+static void an_attach_does_not_fail_before_the_vmm_has_ended(void **state)
+{
+    (void)state;
+    attach();
+    while (!world.vmm_call || world.vmm_call->act != HYPERVISOR_DRIVE_ATTACH)
+        assert_true(step());
+    act(VMM_CALL);
+    end_sandbox_alone();
+    go_on();
+    expect_told(1, STATUS_UNAVAILABLE, "has not ended");
+    expect_row(DRIVE_CLAIMED, true, STATUS_UNAVAILABLE);
+    end_vmm();
+    drives_retry(world.drives);
+    go_on();
+    expect_row(DRIVE_FAILED, true, STATUS_NOT_FOUND);
+}
+
+static void what_was_given_nothing_ends_at_once(void **state)
+{
+    (void)state;
+    attach();
+    pass_while_due();
+    end_sandbox_alone();
+    go_on();
+    expect_told(1, STATUS_NOT_FOUND, "the VM ended");
+    expect_row(DRIVE_FAILED, true, STATUS_NOT_FOUND);
+}
+
+/* Of Cloud Hypervisor: the claim is crustd's own. */
+static void the_claim_is_kept_until_the_vmm_has_ended(void **state)
+{
+    (void)state;
+    world.opens_path = true;
+    bring_in();
+    end_sandbox_alone();
+    go_on();
+    assert_true(is_claimed());
+    end_vmm();
+    drives_retry(world.drives);
+    go_on();
+    assert_false(is_claimed());
+    expect_row(DRIVE_LOST, true, STATUS_OK);
+}
+
+/* Its number has been given to another one. */
+static void another_process_is_not_the_vmm(void **state)
+{
+    (void)state;
+    bring_in();
+    execute_sql(the_store(), "UPDATE sandboxes SET vmm_start_ns = vmm_start_ns - 1");
+    end_sandbox_alone();
+    go_on();
+    expect_row(DRIVE_LOST, true, STATUS_OK);
+}
+
+#define ENDED(test) cmocka_unit_test_setup_teardown(test, set_up_vmm, tear_down_vmm)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        ENDED(a_drive_is_not_lost_before_its_vmm_has_ended),
+        ENDED(it_is_looked_for_at_a_pace),
+        ENDED(an_attach_does_not_fail_before_the_vmm_has_ended),
+        ENDED(what_was_given_nothing_ends_at_once),
+        ENDED(the_claim_is_kept_until_the_vmm_has_ended),
+        ENDED(another_process_is_not_the_vmm),
+    };
+
+    return cmocka_run_group_tests_name("drives of a VM that has ended", tests, NULL, NULL);
+}
