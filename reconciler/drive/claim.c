@@ -266,6 +266,22 @@ static int reopen(int fd, bool is_block, bool writable)
                           O_NOCTTY | O_CLOEXEC);
 }
 
+/* Which block device it is, before it is opened. */
+static struct store_drive_mount_disk identify(const struct drive_claim_request *request,
+                                              const struct stat *status)
+{
+    struct observed_device device = {0};
+
+    (void)observe_device_number(request->sysfs, major(status->st_rdev), minor(status->st_rdev),
+                                &device);
+    return (struct store_drive_mount_disk){
+        .kind = DEVICE_KIND_BLOCK,
+        .major = major(status->st_rdev),
+        .minor = minor(status->st_rdev),
+        .diskseq = device.diskseq,
+    };
+}
+
 int drive_claim(const struct drive_claim_request *request, int *ret_fd,
                 struct store_drive_mount_disk *ret_disk, struct error *error)
 {
@@ -281,13 +297,16 @@ int drive_claim(const struct drive_claim_request *request, int *ret_fd,
     r = judge(request, &status, error);
     if (r != DRIVE_CLAIM_OPEN)
         return r;
+    if (S_ISBLK(status.st_mode))
+        *ret_disk = identify(request, &status);
     opened = reopen(found, S_ISBLK(status.st_mode), request->writable);
     if (opened < 0)
         return explain_open(request, &status, errno, error);
     r = check_opened(request, opened, S_ISBLK(status.st_mode), &disk, error);
+    if (r == DRIVE_CLAIM_OPEN || S_ISBLK(status.st_mode))
+        *ret_disk = disk;
     if (r != DRIVE_CLAIM_OPEN)
         return r;
-    *ret_disk = disk;
     *ret_fd = opened;
     opened = -1;
     return DRIVE_CLAIM_OPEN;

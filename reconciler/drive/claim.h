@@ -40,6 +40,7 @@ struct drive_claim_request {
 
 /* Outcomes of drive_claim(): an enum drive_claim_outcome, or -errno of a failure that says nothing
  * about the disk. `error` says which path and why. ret_fd is the caller's, O_CLOEXEC, read-only
- * unless writable. */
+ * unless writable. ret_disk also says which block device the path leads to where that is refused,
+ * with its size 0 unless it was opened. */
 int drive_claim(const struct drive_claim_request *request, int *ret_fd,
                 struct store_drive_mount_disk *ret_disk, struct error *error);

@@ -3,7 +3,9 @@
  *
  * A disk that was claimed once is the drive's for good: after a restart of crustd the path must
  * lead to the same disk. The last check, before a drive counts as removed, is that an exclusive
- * open succeeds: that is what a driver relies on that attaches the disk elsewhere next.
+ * open of that very disk succeeds: that is what a driver relies on that attaches the disk elsewhere
+ * next. Where its path leads elsewhere by then, it is found by its number; where the node does not
+ * have it any more, nobody can open it. What cannot be seen is not taken for free.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -38,9 +40,9 @@ static void mountsp(struct observed_mounts **mounts)
     (void)observed_mounts_free(*mounts);
 }
 
-static int open_disk(const struct drive_work *work, const struct config_list *prefixes,
-                     bool writable, int *ret_fd, struct store_drive_mount_disk *ret_disk,
-                     struct error *error)
+static int open_disk(const struct drive_work *work, const char *path,
+                     const struct config_list *prefixes, bool writable, int *ret_fd,
+                     struct store_drive_mount_disk *ret_disk, struct error *error)
 {
     const struct context *context = work->drives->context;
     cleanup(mountsp) struct observed_mounts *mounts = NULL;
@@ -48,7 +50,7 @@ static int open_disk(const struct drive_work *work, const struct config_list *pr
     struct drive_claim_request request = {
         .root = context->root,
         .sysfs = context->sysfs,
-        .host_path = work->row.request.host_path,
+        .host_path = path,
         .prefixes = names,
         .prefix_count = prefixes->count,
         .writable = writable,
@@ -77,8 +79,9 @@ enum status_code drive_disk_claim(struct drive_work *work, struct store_drive_mo
 {
     const struct store_drive_mount *row = &work->row;
     cleanup(fd_closep) int fd = -1;
-    int r = open_disk(work, &work->drives->context->config->drives.host_prefixes,
-                      row->request.writable, &fd, ret_disk, error);
+    int r = open_disk(work, row->request.host_path,
+                      &work->drives->context->config->drives.host_prefixes, row->request.writable,
+                      &fd, ret_disk, error);
 
     if (r < 0)
         return STATUS_UNAVAILABLE;
@@ -98,17 +101,49 @@ enum status_code drive_disk_claim(struct drive_work *work, struct store_drive_mo
     return STATUS_OK;
 }
 
-enum status_code drive_disk_check_free(const struct drive_work *work, struct error *error)
+/* A kernel before 5.15 numbers no disks. */
+static bool is_numbered_so(const struct store_drive_mount_disk *disk, uint64_t diskseq)
+{
+    return disk->diskseq == 0 || diskseq == 0 || disk->diskseq == diskseq;
+}
+
+/* Whether the path leads to the drive's disk; then ret_free says whether nobody has it. */
+static bool try_path(const struct drive_work *work, const char *path, bool *ret_free,
+                     struct error *error)
 {
     static const struct config_list anywhere = {.count = 1, .item = {"/"}};
-    struct store_drive_mount_disk disk;
+    const struct store_drive_mount_disk *disk = &work->row.disk;
+    struct store_drive_mount_disk found = {.kind = DEVICE_KIND_OTHER};
     cleanup(fd_closep) int fd = -1;
+    int r = open_disk(work, path, &anywhere, false, &fd, &found, error);
+
+    if (found.kind != DEVICE_KIND_BLOCK || found.major != disk->major ||
+        found.minor != disk->minor || !is_numbered_so(disk, found.diskseq))
+        return false;
+    *ret_free = r == DRIVE_CLAIM_OPEN || r == DRIVE_CLAIM_UNSUITABLE; /* opened, and empty */
+    return true;
+}
+
+enum status_code drive_disk_check_free(const struct drive_work *work, struct error *error)
+{
+    const struct store_drive_mount_disk *disk = &work->row.disk;
+    struct observed_device device;
+    bool is_free = false;
     int r;
 
-    if (!work->row.has_disk || work->row.disk.kind != DEVICE_KIND_BLOCK)
+    if (!work->row.has_disk || disk->kind != DEVICE_KIND_BLOCK)
         return STATUS_OK;
-    r = open_disk(work, &anywhere, false, &fd, &disk, error);
-    return r < 0 || r == DRIVE_CLAIM_IN_USE ? STATUS_UNAVAILABLE : STATUS_OK;
+    if (try_path(work, work->row.request.host_path, &is_free, error))
+        return is_free ? STATUS_OK : STATUS_UNAVAILABLE;
+    r = observe_device_number(work->drives->context->sysfs, disk->major, disk->minor, &device);
+    if (r == OBSERVED_ABSENT || (r == OBSERVED && !is_numbered_so(disk, device.diskseq)))
+        return STATUS_OK;
+    if (r == OBSERVED && try_path(work, device.name, &is_free, error))
+        return is_free ? STATUS_OK : STATUS_UNAVAILABLE;
+    return (enum status_code)error_set(error, STATUS_UNAVAILABLE,
+                                       "%s does not lead to the disk any more, so whether that "
+                                       "(block device %u:%u) is free cannot be seen",
+                                       work->row.request.host_path, disk->major, disk->minor);
 }
 
 /* Another disk may have the number by now. */

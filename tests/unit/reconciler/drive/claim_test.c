@@ -205,6 +205,7 @@ static void a_block_device_is_claimed_for_nobody_else(void **state)
     struct claim_fixture *fixture = *state;
     char node[128];
     struct stat status;
+    uint64_t diskseq;
     int other;
 
     attach_loop(fixture, node);
@@ -213,13 +214,18 @@ static void a_block_device_is_claimed_for_nobody_else(void **state)
     assert_int_equal(fixture->disk.kind, DEVICE_KIND_BLOCK);
     assert_int_equal(makedev(fixture->disk.major, fixture->disk.minor), status.st_rdev);
     assert_int_equal(fixture->disk.size_bytes, 1 << 20);
+    diskseq = fixture->disk.diskseq;
     other = open(node, O_RDONLY | O_EXCL | O_CLOEXEC);
     assert_true(other < 0 && errno == EBUSY);
     fd_close(fixture->opened);
     fixture->opened = -1;
     other = open(node, O_RDONLY | O_EXCL | O_CLOEXEC);
     assert_true(other >= 0);
+    fixture->disk = (struct store_drive_mount_disk){.kind = DEVICE_KIND_OTHER};
     expect_refused(fixture, node, false, DRIVE_CLAIM_IN_USE, "open exclusively");
+    assert_int_equal(fixture->disk.kind, DEVICE_KIND_BLOCK);
+    assert_int_equal(makedev(fixture->disk.major, fixture->disk.minor), status.st_rdev);
+    assert_int_equal(fixture->disk.diskseq, diskseq);
     fd_close(other);
 }
 

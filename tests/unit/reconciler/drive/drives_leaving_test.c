@@ -49,7 +49,7 @@ static void a_disk_that_is_not_free_is_not_removed(void **state)
     (void)state;
     world.node.config.drives.host_prefixes.count = 2;
     bring_in();
-    execute_sql(the_store(), "UPDATE drive_mounts SET kind = 'block', major = 7, minor = 1");
+    make_block_device();
     detach();
     world.claim = DRIVE_CLAIM_IN_USE;
     go_on();

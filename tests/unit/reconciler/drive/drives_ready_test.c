@@ -35,7 +35,7 @@ static void limits_are_set_and_recorded(void **state)
 
 static void grow_disk(uint64_t bytes)
 {
-    execute_sql(the_store(), "UPDATE drive_mounts SET kind = 'block', major = 7, minor = 1");
+    make_block_device();
     drives_retry(world.drives);
     go_on(); /* so much is known of the disk now */
     world.walked[0] = '\0';

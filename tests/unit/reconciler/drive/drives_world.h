@@ -54,7 +54,10 @@ static struct {
     bool opens_path;                /* the VMM makes no claim */
     struct hypervisor_drive_traits traits_of_vmm;
     uint64_t disk_bytes, vmm_bytes, guest_bytes;
-    int claimed; /* the other end of crustd's claim, if so; -1 */
+    struct store_drive_mount_disk disk; /* that the path of the drive leads to */
+    struct observed_device numbered;    /* what the node has by the disk's number; name "" */
+    enum drive_claim_outcome by_name;   /* what an open of that comes to */
+    int claimed;                        /* the other end of crustd's claim, if so; -1 */
     struct hypervisor_limits limits;
 
     /* what the next act fails with, once; 0: it works */
@@ -238,9 +241,12 @@ int observe_device_number(int sysfs, uint32_t major, uint32_t minor,
                           struct observed_device *ret_device)
 {
     (void)sysfs;
-    (void)major;
-    (void)minor;
-    *ret_device = (struct observed_device){.size_bytes = world.disk_bytes};
+    if (world.numbered.name[0] && major == world.numbered.major && minor == world.numbered.minor) {
+        *ret_device = world.numbered;
+        return OBSERVED;
+    }
+    *ret_device =
+        (struct observed_device){.size_bytes = world.disk_bytes, .diskseq = world.disk.diskseq};
     return world.disk_bytes ? OBSERVED : OBSERVED_ABSENT;
 }
 
@@ -296,17 +302,31 @@ static int claim_by_pipe(void)
     return ends[1];
 }
 
+static int claim_by_name(const struct drive_claim_request *request, int *ret_fd,
+                         struct store_drive_mount_disk *ret_disk, struct error *error)
+{
+    assert_string_equal(request->host_path, world.numbered.name);
+    *ret_disk = (struct store_drive_mount_disk){.kind = world.numbered.kind,
+                                                .major = world.numbered.major,
+                                                .minor = world.numbered.minor,
+                                                .diskseq = world.numbered.diskseq};
+    if (world.by_name)
+        return error_set(error, (int)world.by_name, "the numbered disk cannot be had");
+    *ret_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    return DRIVE_CLAIM_OPEN;
+}
+
 int drive_claim(const struct drive_claim_request *request, int *ret_fd,
                 struct store_drive_mount_disk *ret_disk, struct error *error)
 {
-    assert_string_equal(request->host_path, "/dev/disk-1");
+    *ret_disk = world.disk;
+    if (strcmp(request->host_path, "/dev/disk-1") != 0)
+        return claim_by_name(request, ret_fd, ret_disk, error);
     if (world.opens_path ? is_claimed() : world.vmm != HYPERVISOR_DRIVE_ABSENT)
         return error_set(error, DRIVE_CLAIM_IN_USE, "a VM has it");
     if (world.claim)
         return error_set(error, (int)world.claim, "the disk cannot be had");
     *ret_fd = world.opens_path ? claim_by_pipe() : open("/dev/null", O_RDWR | O_CLOEXEC);
-    *ret_disk = (struct store_drive_mount_disk){
-        .kind = DEVICE_KIND_FILE, .file_device = 3, .inode = 9, .size_bytes = GIB};
     return DRIVE_CLAIM_OPEN;
 }
 
@@ -539,6 +559,15 @@ static inline void bring_in(void)
     assert_true(world.mounted);
 }
 
+/* The disk of a drive that is there was block device 7:1 all the time; the world claims none. */
+static inline void make_block_device(void)
+{
+    execute_sql(the_store(), "UPDATE drive_mounts SET kind = 'block', major = 7, minor = 1,"
+                             " diskseq = 11");
+    world.disk = (struct store_drive_mount_disk){
+        .kind = DEVICE_KIND_BLOCK, .major = 7, .minor = 1, .diskseq = 11};
+}
+
 /* Up to an act of this kind that has begun. */
 static inline void step_until(enum world_call call, int kind)
 {
@@ -569,6 +598,8 @@ static int set_up(void **state)
     (void)state;
     memset(&world, 0, sizeof(world));
     world.claimed = -1;
+    world.disk = (struct store_drive_mount_disk){
+        .kind = DEVICE_KIND_FILE, .file_device = 3, .inode = 9, .size_bytes = GIB};
     world.vmm = HYPERVISOR_DRIVE_ABSENT;
     surroundings_begin(&world.node, false);
     surroundings_bind(&world.node);
