@@ -30,7 +30,7 @@
 
 #define QEMU "/usr/bin/qemu-system-x86_64"
 
-enum { MEBIBYTE = 1024 * 1024, START_MEBIBYTES = 8, ATTEMPTS = 3000, ARGUMENTS = 96 };
+enum { MEBIBYTE = 1024 * 1024, START_MEBIBYTES = 8, ATTEMPTS = 3000, BUSY = 30, ARGUMENTS = 96 };
 
 /* Each drive has a disk of its own: QEMU's image locks forbid to resize one that is open twice. */
 enum disk { PLAIN, LINK, SET, READ_ONLY, THROTTLE, OFFSET, NVME, LEGACY, UNUSED, DISKS };
@@ -300,7 +300,7 @@ static void on_done(struct hypervisor_call *call, const struct hypervisor_reply 
     loop_stop(&live.loop);
 }
 
-static enum hypervisor_outcome ask(const struct hypervisor_request *request)
+static enum hypervisor_outcome ask_once(const struct hypervisor_request *request)
 {
     struct hypervisor_call *call;
 
@@ -308,6 +308,17 @@ static enum hypervisor_outcome ask(const struct hypervisor_request *request)
         hypervisor_call_new(&live.loop, HYPERVISOR_QEMU, request, on_done, NULL, &call), 0);
     loop_run(&live.loop);
     return live.reply.outcome;
+}
+
+/* The monitor is nobody else's, so it is busy only while QEMU gets no processor to let the last
+ * client go and to greet this one, as on a machine with other tests. */
+static enum hypervisor_outcome ask(const struct hypervisor_request *request)
+{
+    enum hypervisor_outcome outcome = ask_once(request);
+
+    for (unsigned i = 0; i < BUSY && outcome == HYPERVISOR_BUSY; i++)
+        outcome = ask_once(request);
+    return outcome;
 }
 
 static struct hypervisor_request request_for(const char *monitor, enum hypervisor_act act,
@@ -497,7 +508,7 @@ static void a_held_monitor_is_busy(void **state)
     holder = connect_to(live.qmp);
     assert_int_equal(read(holder, &byte, 1), 1);
     request.deadline_ns = NSEC_PER_SEC / 5;
-    assert_int_equal(ask(&request), HYPERVISOR_BUSY);
+    assert_int_equal(ask_once(&request), HYPERVISOR_BUSY);
     fd_close(take_fd(&holder));
     request.deadline_ns = 60 * NSEC_PER_SEC;
     assert_int_equal(ask(&request), HYPERVISOR_DONE);
