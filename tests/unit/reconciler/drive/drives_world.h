@@ -158,7 +158,7 @@ static void vmm_answers(void)
     if (!world.vmm_fails && world.vmm_call->act == HYPERVISOR_DRIVE_ATTACH &&
         world.vmm != HYPERVISOR_DRIVE_PRESENT)
         reply.outcome = HYPERVISOR_DRIVE_NEEDS_DESCRIPTOR;
-    if (world.vmm_fails == HYPERVISOR_DRIVE_UNREACHABLE || world.vmm_fails == HYPERVISOR_DRIVE_BUSY)
+    if (world.vmm_fails && world.vmm_fails <= HYPERVISOR_DRIVE_VERSION) /* nobody was asked */
         reply.state = HYPERVISOR_DRIVE_UNKNOWN;
     if (reply.outcome)
         (void)error_set(&reply.error, 0, "the VMM does not");
