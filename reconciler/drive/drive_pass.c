@@ -156,11 +156,16 @@ static uint64_t random_number(void)
     return number;
 }
 
-static int retry_later(struct drive_work *work, enum status_code status)
+static void wait_longer(struct drive_work *work)
 {
     work->failures++;
     work->next_ns = clock_boottime() + backoff_delay(work->failures, random_number());
     work->due = false;
+}
+
+static int retry_later(struct drive_work *work, enum status_code status)
+{
+    wait_longer(work);
     if (!work->result.is_brief || work->failures > BRIEF_FAILURES)
         tell(work, status);
     return set_failure(work, status);
@@ -180,7 +185,8 @@ static int refuse_detach(struct drive_work *work)
 }
 
 /* Somebody in the guest has the disk: in its place, or where only a namespace sees it. In the
- * second case the mount is gone already, and the rest follows. */
+ * second case the mount is gone already, and the rest follows: the client is told what holds it,
+ * but the record is of a failure that heals, since it is no attach that failed. */
 static int record_held(struct drive_work *work)
 {
     if (work->guest == DRIVE_IN_GUEST_UNKNOWN && !work->is_held) {
@@ -194,7 +200,9 @@ static int record_held(struct drive_work *work)
     work->act = DRIVE_UNMOUNT;
     if (work->guest == DRIVE_IN_GUEST_MOUNTED && !drive_has_failed(&work->row))
         return refuse_detach(work);
-    return retry_later(work, STATUS_FAILED_PRECONDITION);
+    wait_longer(work);
+    tell(work, STATUS_FAILED_PRECONDITION);
+    return set_failure(work, STATUS_UNAVAILABLE);
 }
 
 static int give_up_attach(struct drive_work *work, enum drive_state state)

@@ -37,11 +37,32 @@ static void a_disk_that_only_a_namespace_has_goes_on_its_way_out(void **state)
     world.mounted = false;
     go_on();
     expect_told(2, STATUS_FAILED_PRECONDITION, "77 (cat)");
-    expect_row(DRIVE_UNMOUNTING, false, STATUS_FAILED_PRECONDITION);
+    expect_row(DRIVE_UNMOUNTING, false, STATUS_UNAVAILABLE);
     detach();
     go_on();
     expect_told(3, STATUS_OK, "");
     expect_walked("unmount ask unmount remove ");
+}
+
+/* Nor does it count as an attach that failed, although it never was ready. */
+static void a_drive_that_a_namespace_had_ends_as_removed(void **state)
+{
+    struct reconciler_drive_attach asked = attach_of("data-1");
+
+    (void)state;
+    attach();
+    step_until(GUEST_CALL, DRIVE_GUEST_MOUNT);
+    detach();
+    step_until(GUEST_CALL, DRIVE_GUEST_UNMOUNT);
+    world.guest_fails = STATUS_FAILED_PRECONDITION;
+    world.mounted = false;
+    go_on();
+    expect_row(DRIVE_UNMOUNTING, false, STATUS_UNAVAILABLE);
+    assert_int_equal(begin_attach(&asked), STATUS_UNAVAILABLE);
+    detach();
+    go_on();
+    expect_told(3, STATUS_OK, "");
+    expect_row(DRIVE_REMOVED, false, STATUS_OK);
 }
 
 static void a_disk_that_is_not_free_is_not_removed(void **state)
@@ -109,6 +130,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         DRIVES(a_disk_in_use_in_the_guest_stays),
         DRIVES(a_disk_that_only_a_namespace_has_goes_on_its_way_out),
+        DRIVES(a_drive_that_a_namespace_had_ends_as_removed),
         DRIVES(a_disk_that_is_not_free_is_not_removed),
         DRIVES(a_disk_that_is_not_on_record_is_unmounted_first),
         DRIVES(a_disk_that_is_not_on_record_stays_while_it_is_used),
