@@ -85,7 +85,8 @@ struct drive_wait;
  * it. Otherwise error says why not.
  *
  * Attach is done when the disk is mounted at vm_path and synced; detach when it is unmounted,
- * flushed, unplugged and free on the host, or was never there. limits replaces all limits. */
+ * flushed, unplugged and free on the host, or was never there: of an id that is not on record the
+ * VMs are asked first. limits replaces all limits. */
 enum status_code reconciler_attach_drive(struct reconciler *reconciler,
                                          const struct reconciler_drive_attach *attach,
                                          reconciler_drive_done *done, void *userdata,

@@ -198,7 +198,8 @@ static int record_held(struct drive_work *work)
         work->result.error = work->held;
     work->is_held = false;
     work->act = DRIVE_UNMOUNT;
-    if (work->guest == DRIVE_IN_GUEST_MOUNTED && !drive_has_failed(&work->row))
+    if (work->guest == DRIVE_IN_GUEST_MOUNTED && !drive_has_failed(&work->row) &&
+        !drive_is_stray(&work->row))
         return refuse_detach(work);
     wait_longer(work);
     tell(work, STATUS_FAILED_PRECONDITION);

@@ -31,6 +31,8 @@ struct drive_wait {
     enum wait_kind kind;
     int64_t drive_ref; /* 0: there is no such drive */
     char drive_id[DRIVE_ID_CHARS + 1];
+    bool asks_vms;  /* it is not on record, but a VM may have it */
+    bool has_asked; /* in a pass */
     reconciler_drive_done *done;
     void *userdata;
 };
@@ -162,13 +164,25 @@ static int judge(const struct drive_wait *wait, const struct drive_work *work, s
     return STILL_WAITS;
 }
 
+/* Of a detach of an id that is not on record. */
+static int judge_unknown(const struct drive_wait *wait, struct error *error)
+{
+    int known = DRIVE_STRAYS_KNOWN;
+
+    if (wait->asks_vms)
+        known = wait->has_asked ? drive_strays_known(wait->drives, error) : DRIVE_STRAYS_ASKED;
+    if (known == DRIVE_STRAYS_ASKED || (wait->asks_vms && wait->drives->has_new_lists))
+        return STILL_WAITS;
+    return known == DRIVE_STRAYS_UNKNOWN ? (int)STATUS_UNAVAILABLE : (int)STATUS_OK;
+}
+
 /* One of those that are over, with what it is told; NULL: none is. */
 static struct drive_wait *find_over(const struct drives *drives, struct drive_work **ret_work,
                                     enum status_code *ret_code, struct error *error)
 {
     for (struct drive_wait *wait = drives->waits; wait; wait = wait->next) {
         struct drive_work *work = wait->drive_ref ? drive_work_find(drives, wait->drive_ref) : NULL;
-        int code = work ? judge(wait, work, error) : STATUS_OK;
+        int code = work ? judge(wait, work, error) : judge_unknown(wait, error);
 
         if (code == STILL_WAITS)
             continue;
@@ -206,6 +220,41 @@ void drive_waits_tell(struct drives *drives)
     drives->has_new_waits = false;
     while (tell_one(drives))
         ;
+}
+
+/* ---- ids that are not on record ---- */
+
+/* A VM may have answered that it has the drive: then its row is what this client waits for. */
+static int find_row(struct drive_wait *wait)
+{
+    cleanup(store_drive_mount_done) struct store_drive_mount row = {0};
+    int r = store_get_drive_mount(wait->drives->context->store, wait->drive_id, &row);
+
+    if (r < 0)
+        return r;
+    if (r == STORE_FOUND && !drive_state_is_end(row.state) && !row.wanted)
+        wait->drive_ref = row.drive_ref; /* found for another client */
+    else if (drive_strays_have(wait->drives, wait->drive_id))
+        return drive_strays_record(wait->drives, wait->drive_id, &wait->drive_ref);
+    return 0;
+}
+
+int drive_waits_record(struct drives *drives)
+{
+    bool ask = false, again = false;
+
+    drives->has_new_lists = false;
+    for (struct drive_wait *wait = drives->waits; wait; wait = wait->next) {
+        int r = wait->asks_vms ? find_row(wait) : 0;
+
+        if (r < 0)
+            return r;
+        wait->asks_vms = wait->asks_vms && !wait->drive_ref;
+        ask = ask || wait->asks_vms;
+        again = again || (wait->asks_vms && !wait->has_asked);
+        wait->has_asked = wait->asks_vms;
+    }
+    return ask ? drive_strays_ask(drives, again) : 0;
 }
 
 /* ---- a call begins ---- */
@@ -325,6 +374,11 @@ static enum status_code join_drive(const struct store_drive_mount *row,
                                    const struct store_drive_mount_request *request,
                                    int64_t *ret_drive_ref, struct error *error)
 {
+    if (drive_is_stray(row))
+        return refuse(error, STATUS_UNAVAILABLE,
+                      "the VM of sandbox %s has drive %s, which was not on record: it is taken out "
+                      "first",
+                      row->request.sandbox_id, request->drive_id);
     if (!drive_request_is_equal(&row->request, request))
         return refuse(error, STATUS_ALREADY_EXISTS,
                       "drive_id %s was asked for with other parameters", request->drive_id);
@@ -357,6 +411,7 @@ static enum status_code put_on_record(struct drives *drives,
         return code;
     }
     drives->dirty = true;
+    drive_strays_forget(drives, request->sandbox_id, request->drive_id);
     return store_end(store, 0) < 0 ? explain_store(drives, error) : STATUS_OK;
 }
 
@@ -426,8 +481,12 @@ enum status_code drives_detach(struct drives *drives, const char *drive_id,
         return code;
     (void)snprintf(request.drive_id, sizeof(request.drive_id), "%s", drive_id);
     (void)snprintf(request.sandbox_id, sizeof(request.sandbox_id), "%s", row.request.sandbox_id);
-    if (!row.drive_ref || drive_state_is_end(row.state))
-        return begin_wait(drives, WAIT_DETACH, &request, 0, done, userdata, ret_wait, error);
+    if (!row.drive_ref || drive_state_is_end(row.state)) {
+        code = begin_wait(drives, WAIT_DETACH, &request, 0, done, userdata, ret_wait, error);
+        if (code == STATUS_OK)
+            (*ret_wait)->asks_vms = !row.drive_ref || drive_strays_have(drives, drive_id);
+        return code;
+    }
     if (row.wanted && unwant(drives, &row) < 0)
         return explain_store(drives, error);
     return begin_wait(drives, WAIT_DETACH, &request, row.drive_ref, done, userdata, ret_wait,

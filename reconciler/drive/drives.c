@@ -127,9 +127,10 @@ static void drop_all(struct drives *drives)
         drives->works = work->next;
         free_work(work);
     }
+    drive_strays_done(drives);
     loop_timer_stop(&drives->timer);
     drives->loaded = false;
-    drives->dirty = false;
+    drives->dirty = drives->has_new_lists = false;
 }
 
 void drives_reset(struct drives *drives)
@@ -153,6 +154,7 @@ void drives_stop(struct drives *drives)
 {
     for (struct drive_work *work = drives->works; work; work = work->next)
         drive_work_forget(work);
+    drive_strays_done(drives);
     loop_timer_stop(&drives->timer);
     drive_waits_fail(drives, STATUS_UNAVAILABLE,
                      "crustd is being stopped; it goes on when it starts again");
@@ -160,20 +162,25 @@ void drives_stop(struct drives *drives)
 
 /* ---- slots ---- */
 
+bool drives_use_vmm(const struct drives *drives, const char *sandbox_id)
+{
+    for (const struct drive_work *work = drives->works; work; work = work->next)
+        if ((work->step == DRIVE_DECIDED || work->step == DRIVE_RUNNING) &&
+            drive_act_is_on_vmm(work->act) && strcmp(work->sandbox_id, sandbox_id) == 0)
+            return true;
+    return false;
+}
+
 bool drives_have_slot(const struct drives *drives, const struct drive_work *work)
 {
     unsigned count = 0;
 
-    for (const struct drive_work *one = drives->works; one; one = one->next) {
-        if (one->step != DRIVE_DECIDED && one->step != DRIVE_RUNNING)
-            continue;
-        if (++count == ACTS)
-            return false;
-        if (drive_act_is_on_vmm(work->act) && drive_act_is_on_vmm(one->act) &&
-            strcmp(one->sandbox_id, work->sandbox_id) == 0)
-            return false;
-    }
-    return true;
+    for (const struct drive_work *one = drives->works; one; one = one->next)
+        count += one->step == DRIVE_DECIDED || one->step == DRIVE_RUNNING;
+    if (count >= ACTS)
+        return false;
+    return !drive_act_is_on_vmm(work->act) || (!drives_use_vmm(drives, work->sandbox_id) &&
+                                               !drive_strays_use_vmm(drives, work->sandbox_id));
 }
 
 void drives_give_slots(struct drives *drives)
@@ -194,7 +201,7 @@ bool drives_are_due(const struct drives *drives)
 {
     if (!drives->context->synced || drives->context->stopping)
         return false;
-    if (!drives->loaded || drives->has_new_waits)
+    if (!drives->loaded || drives->has_new_waits || drives->has_new_lists)
         return true;
     for (const struct drive_work *work = drives->works; work; work = work->next)
         if (is_ready(work))
@@ -207,7 +214,7 @@ bool drives_are_idle(const struct drives *drives)
     for (const struct drive_work *work = drives->works; work; work = work->next)
         if (work->step != DRIVE_IDLE)
             return false;
-    return true;
+    return drive_strays_are_idle(drives);
 }
 
 static void on_timer(struct loop_timer *timer)
@@ -291,6 +298,7 @@ int drives_record(struct drives *drives)
             drives_give_slots(drives);
             r = drive_work_record(work);
         }
+    r = r == 0 ? drive_waits_record(drives) : r;
     for (struct drive_work *work = drives->works; r == 0 && work && decided < DECISIONS;
          work = work->next)
         if (is_ready(work)) {
@@ -316,6 +324,7 @@ int drives_go_on(struct drives *drives)
         if (work->step == DRIVE_DECIDED)
             drive_act_start(work);
     }
+    drive_strays_go_on(drives);
     drop_ended(drives);
     drives_arm(drives);
     return 0;
@@ -342,5 +351,6 @@ void drives_roll_back(struct drives *drives, const char *why)
     for (struct drive_work *work = drives->works; work; work = work->next)
         if (work->step != DRIVE_RUNNING)
             read_again(work);
+    drive_strays_done(drives);
     drive_waits_fail(drives, STATUS_UNAVAILABLE, text);
 }

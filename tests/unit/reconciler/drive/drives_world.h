@@ -8,6 +8,7 @@
 #include "tests/unit/reconciler/surroundings.h"
 
 #include <poll.h>
+#include <sys/sysmacros.h>
 
 #include "hypervisor/drive.h"
 #include "reconciler/drive/claim.h"
@@ -52,6 +53,7 @@ static struct {
     enum drive_claim_outcome claim; /* what an open of the disk comes to, if nobody has it */
     bool other_has_disk;            /* found at the search */
     bool opens_path;                /* the VMM makes no claim */
+    const char *host_path;          /* by which the disk is known */
     struct hypervisor_drive_traits traits_of_vmm;
     uint64_t disk_bytes, vmm_bytes, guest_bytes;
     struct store_drive_mount_disk disk; /* that the path of the drive leads to */
@@ -105,8 +107,10 @@ int hypervisor_drive_call_new(struct loop *loop, enum hypervisor_kind kind,
     assert_non_null(call);
     assert_null(world.vmm_call);
     assert_int_equal(kind, HYPERVISOR_QEMU);
-    assert_string_equal(request->drive_id, "data-1");
-    assert_string_equal(request->path, "/dev/disk-1");
+    if (request->act != HYPERVISOR_DRIVE_LIST) {
+        assert_string_equal(request->drive_id, "data-1");
+        assert_string_equal(request->path, world.host_path);
+    }
     *call = (struct hypervisor_drive_call){done, userdata, request->act, request->descriptor >= 0,
                                            request->limits};
     *ret_call = world.vmm_call = call;
@@ -126,7 +130,7 @@ static void vmm_acts(void)
     static const char *const names[] = {
         [HYPERVISOR_DRIVE_ATTACH] = "attach", [HYPERVISOR_DRIVE_DETACH] = "remove",
         [HYPERVISOR_DRIVE_LIMIT] = "limit",   [HYPERVISOR_DRIVE_RESIZE] = "resize",
-        [HYPERVISOR_DRIVE_LOOK] = "look",
+        [HYPERVISOR_DRIVE_LOOK] = "look",     [HYPERVISOR_DRIVE_LIST] = "list",
     };
     const struct hypervisor_drive_call *call = world.vmm_call;
 
@@ -147,7 +151,15 @@ static void vmm_acts(void)
 
 static void vmm_answers(void)
 {
+    const struct hypervisor_drive_entry entry = {
+        .drive_id = "data-1",
+        .state = world.vmm,
+        .identified = true,
+        .disk = {.device = makedev(7, 1)},
+    };
     struct hypervisor_drive_reply reply = {
+        .entries = &entry,
+        .entry_count = world.vmm != HYPERVISOR_DRIVE_ABSENT,
         .outcome = world.vmm_fails,
         .state = world.vmm,
         .has_scsi = world.vmm == HYPERVISOR_DRIVE_PRESENT,
@@ -320,7 +332,7 @@ int drive_claim(const struct drive_claim_request *request, int *ret_fd,
                 struct store_drive_mount_disk *ret_disk, struct error *error)
 {
     *ret_disk = world.disk;
-    if (strcmp(request->host_path, "/dev/disk-1") != 0)
+    if (strcmp(request->host_path, world.host_path) != 0)
         return claim_by_name(request, ret_fd, ret_disk, error);
     if (world.opens_path ? is_claimed() : world.vmm != HYPERVISOR_DRIVE_ABSENT)
         return error_set(error, DRIVE_CLAIM_IN_USE, "a VM has it");
@@ -600,6 +612,7 @@ static int set_up(void **state)
     world.claimed = -1;
     world.disk = (struct store_drive_mount_disk){
         .kind = DEVICE_KIND_FILE, .file_device = 3, .inode = 9, .size_bytes = GIB};
+    world.host_path = "/dev/disk-1";
     world.vmm = HYPERVISOR_DRIVE_ABSENT;
     surroundings_begin(&world.node, false);
     surroundings_bind(&world.node);

@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* drive_strays.c - strays: drives that a VM has and the database does not, because it was lost or
+ * replaced by an older one.
+ *
+ * A drive_id without a row is no proof that no VM has the disk. So the first detach of such an id
+ * has each VM asked once for its list. Whatever is attached later has a row, so a list stays true
+ * until the database is left for another one. A stray that a client wants detached gets a row, as
+ * if it had been on its way out already: the guest is asked to unmount it first. One that nobody
+ * asks for is left alone, because its pod may be using it.
+ *
+ * A VMM without a monitor has no strays: nothing could be attached to it.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sysmacros.h>
+
+#include "config/config.h"
+#include "hypervisor/drive.h"
+#include "lib/cleanup.h"
+#include "lib/clock.h"
+#include "lib/log.h"
+#include "observe/observe.h"
+#include "reconciler/drive/drive_work.h"
+#include "reconciler/drive/serial.h"
+
+/* VMs that are asked at once. */
+enum { LISTINGS = 4 };
+
+enum listing_step { LISTING_DUE, LISTING_RUNNING, LISTING_FAILED, LISTING_DONE };
+
+/* What one VM has. */
+struct drive_listing {
+    struct drive_listing *next;
+    struct drives *drives;
+    int64_t sandbox_ref;
+    char sandbox_id[STORE_SANDBOX_ID_BYTES];
+    bool is_live; /* while the store is read */
+    enum listing_step step;
+    struct hypervisor_drive_call *call;
+    struct hypervisor_drive_entry *strays; /* owned */
+    size_t stray_count;
+    struct error error; /* why it failed */
+};
+
+/* ---- the lists ---- */
+
+static void free_listing(struct drive_listing *listing)
+{
+    (void)hypervisor_drive_call_free(listing->call);
+    free(listing->strays);
+    free(listing);
+}
+
+void drive_strays_done(struct drives *drives)
+{
+    while (drives->listings) {
+        struct drive_listing *listing = drives->listings;
+
+        drives->listings = listing->next;
+        free_listing(listing);
+    }
+}
+
+static struct hypervisor_drive_entry *find_in(const struct drive_listing *listing,
+                                              const char *drive_id)
+{
+    for (size_t i = 0; i < listing->stray_count; i++)
+        if (strcmp(listing->strays[i].drive_id, drive_id) == 0)
+            return &listing->strays[i];
+    return NULL;
+}
+
+bool drive_strays_have(const struct drives *drives, const char *drive_id)
+{
+    for (const struct drive_listing *listing = drives->listings; listing; listing = listing->next)
+        if (find_in(listing, drive_id))
+            return true;
+    return false;
+}
+
+static void forget_in(struct drive_listing *listing, const char *drive_id)
+{
+    struct hypervisor_drive_entry *stray = find_in(listing, drive_id);
+
+    if (stray)
+        *stray = listing->strays[--listing->stray_count];
+}
+
+void drive_strays_forget(struct drives *drives, const char *sandbox_id, const char *drive_id)
+{
+    for (struct drive_listing *listing = drives->listings; listing; listing = listing->next)
+        if (strcmp(listing->sandbox_id, sandbox_id) == 0)
+            forget_in(listing, drive_id);
+}
+
+bool drive_strays_use_vmm(const struct drives *drives, const char *sandbox_id)
+{
+    for (const struct drive_listing *listing = drives->listings; listing; listing = listing->next)
+        if (listing->step == LISTING_RUNNING && strcmp(listing->sandbox_id, sandbox_id) == 0)
+            return true;
+    return false;
+}
+
+bool drive_strays_are_idle(const struct drives *drives)
+{
+    for (const struct drive_listing *listing = drives->listings; listing; listing = listing->next)
+        if (listing->step == LISTING_RUNNING)
+            return false;
+    return true;
+}
+
+int drive_strays_known(const struct drives *drives, struct error *error)
+{
+    const struct drive_listing *failed = NULL;
+
+    for (const struct drive_listing *listing = drives->listings; listing; listing = listing->next) {
+        if (listing->step == LISTING_DUE || listing->step == LISTING_RUNNING)
+            return DRIVE_STRAYS_ASKED;
+        if (listing->step == LISTING_FAILED)
+            failed = listing;
+    }
+    if (!failed)
+        return DRIVE_STRAYS_KNOWN;
+    return error_set(error, DRIVE_STRAYS_UNKNOWN,
+                     "the drive is not on record, and whether the VM of sandbox %s has it is not "
+                     "known: %s",
+                     failed->sandbox_id, failed->error.text);
+}
+
+/* ---- a VM is asked ---- */
+
+static void fail_listing(struct drive_listing *listing, const struct error *error)
+{
+    listing->step = LISTING_FAILED;
+    listing->error = *error;
+}
+
+/* A row that has not ended looks after its drive itself. */
+static bool is_on_record(const struct drive_listing *listing, const char *drive_id)
+{
+    cleanup(store_drive_mount_done) struct store_drive_mount row = {0};
+
+    return store_get_drive_mount(listing->drives->context->store, drive_id, &row) == STORE_FOUND &&
+           !drive_state_is_end(row.state) && row.sandbox_ref == listing->sandbox_ref;
+}
+
+static void take_entries(struct drive_listing *listing, const struct hypervisor_drive_reply *reply)
+{
+    const struct log_ids ids = {.sandbox = listing->sandbox_id};
+    struct error error = {0};
+
+    listing->strays = calloc(reply->entry_count + 1, sizeof(*listing->strays));
+    if (!listing->strays) {
+        (void)error_set(&error, 0, "out of memory");
+        fail_listing(listing, &error);
+        return;
+    }
+    for (size_t i = 0; i < reply->entry_count; i++) {
+        const struct hypervisor_drive_entry *entry = &reply->entries[i];
+
+        if (entry->state == HYPERVISOR_DRIVE_ABSENT || is_on_record(listing, entry->drive_id))
+            continue;
+        listing->strays[listing->stray_count++] = *entry;
+        log_warning(&ids, "drive %s: the VM has it, and it is not on record: detach it",
+                    entry->drive_id);
+    }
+}
+
+static void on_listed(struct hypervisor_drive_call *call,
+                      const struct hypervisor_drive_reply *reply, void *userdata)
+{
+    struct drive_listing *listing = userdata;
+    struct drives *drives = listing->drives;
+    struct error error = reply->error;
+
+    free(listing->strays);
+    listing->strays = NULL;
+    listing->stray_count = 0;
+    listing->step = LISTING_DONE;
+    if (reply->outcome == HYPERVISOR_DRIVE_BUSY || reply->outcome == HYPERVISOR_DRIVE_UNREACHABLE)
+        fail_listing(listing, &error);
+    else if (reply->outcome == HYPERVISOR_DRIVE_DONE)
+        take_entries(listing, reply);
+    listing->call = hypervisor_drive_call_free(call);
+    drives->has_new_lists = true;
+    drives_give_slots(drives);
+}
+
+static void start_listing(struct drive_listing *listing)
+{
+    const struct context *context = listing->drives->context;
+    struct store_helper_run sandbox = {0};
+    struct error error = {0};
+    int r = store_get_helper_sandbox(context->store, listing->sandbox_ref, &sandbox);
+    const struct hypervisor_drive_request request = {
+        .act = HYPERVISOR_DRIVE_LIST,
+        .root = context->root,
+        .control_socket = sandbox.control_socket[0] ? sandbox.control_socket : NULL,
+        .vmm_pid = sandbox.vmm_pid,
+        .sandbox_id = sandbox.sandbox_id,
+        .descriptor = -1,
+        .deadline_ns = context->config->resize.call_timeout_seconds * NSEC_PER_SEC,
+    };
+
+    listing->step = LISTING_RUNNING;
+    if (r < 0)
+        (void)error_set(&error, 0, "its record cannot be read");
+    else
+        r = hypervisor_drive_call_new(context->loop, sandbox.hypervisor, &request, on_listed,
+                                      listing, &listing->call, &error);
+    if (r >= 0)
+        return;
+    fail_listing(listing, &error);
+    listing->drives->has_new_lists = true;
+}
+
+void drive_strays_go_on(struct drives *drives)
+{
+    unsigned count = 0;
+
+    for (const struct drive_listing *listing = drives->listings; listing; listing = listing->next)
+        count += listing->step == LISTING_RUNNING;
+    for (struct drive_listing *listing = drives->listings; listing && count < LISTINGS;
+         listing = listing->next)
+        if (listing->step == LISTING_DUE && !drives_use_vmm(drives, listing->sandbox_id)) {
+            start_listing(listing);
+            count++;
+        }
+}
+
+/* ---- which VMs ---- */
+
+static struct drive_listing *find_listing(const struct drives *drives, int64_t sandbox_ref)
+{
+    struct drive_listing *listing = drives->listings;
+
+    while (listing && listing->sandbox_ref != sandbox_ref)
+        listing = listing->next;
+    return listing;
+}
+
+/* Nothing was ever attached to a VM that an attach refuses. */
+static bool may_have_strays(const struct store_helper_run *sandbox)
+{
+    const struct hypervisor_drive_traits *traits = hypervisor_drive_traits(sandbox->hypervisor);
+
+    return !traits->obstacle && !traits->makes_serial && !traits->guest_rescans;
+}
+
+static int visit_sandbox(void *userdata, const struct store_helper_run *sandbox)
+{
+    struct drives *drives = userdata;
+    struct drive_listing *listing = find_listing(drives, sandbox->sandbox_ref);
+
+    if (!may_have_strays(sandbox))
+        return 0;
+    if (!listing) {
+        listing = calloc(1, sizeof(*listing));
+        if (!listing)
+            return STORE_NO_MEMORY;
+        listing->drives = drives;
+        listing->sandbox_ref = sandbox->sandbox_ref;
+        (void)snprintf(listing->sandbox_id, sizeof(listing->sandbox_id), "%s", sandbox->sandbox_id);
+        listing->next = drives->listings;
+        drives->listings = listing;
+    }
+    listing->is_live = true;
+    return 0;
+}
+
+static void drop_dead(struct drives *drives)
+{
+    struct drive_listing **link = &drives->listings;
+
+    while (*link) {
+        struct drive_listing *listing = *link;
+
+        if (listing->is_live) {
+            link = &listing->next;
+        } else {
+            *link = listing->next;
+            free_listing(listing);
+        }
+    }
+}
+
+int drive_strays_ask(struct drives *drives, bool again)
+{
+    int r;
+
+    for (struct drive_listing *listing = drives->listings; listing; listing = listing->next) {
+        listing->is_live = false;
+        if (again && listing->step == LISTING_FAILED)
+            listing->step = LISTING_DUE;
+    }
+    r = store_each_helper_sandbox(drives->context->store, visit_sandbox, drives);
+    if (r == 0)
+        drop_dead(drives);
+    return r;
+}
+
+/* ---- a stray is put on record ---- */
+
+static void fill_disk(const struct context *context, const struct hypervisor_drive_entry *stray,
+                      struct store_drive_mount_disk *ret_disk)
+{
+    const struct hypervisor_disk *disk = &stray->disk;
+    struct observed_device device;
+
+    *ret_disk = (struct store_drive_mount_disk){.kind = disk->regular_file ? DEVICE_KIND_FILE
+                                                                           : DEVICE_KIND_BLOCK};
+    if (disk->regular_file) {
+        ret_disk->file_device = disk->device;
+        ret_disk->inode = disk->inode;
+        return;
+    }
+    ret_disk->major = major(disk->device);
+    ret_disk->minor = minor(disk->device);
+    if (observe_device_number(context->sysfs, ret_disk->major, ret_disk->minor, &device) !=
+        OBSERVED)
+        return;
+    ret_disk->diskseq = device.diskseq;
+    ret_disk->size_bytes = device.size_bytes;
+}
+
+/* Nobody knows any more where it was mounted, nor under which name its disk came. */
+static void fill_request(const struct drive_listing *listing,
+                         const struct hypervisor_drive_entry *stray,
+                         struct store_drive_mount_request *ret_request)
+{
+    *ret_request = (struct store_drive_mount_request){
+        .host_path = "unknown", .fs_type = "unknown", .writable = true};
+    (void)snprintf(ret_request->drive_id, sizeof(ret_request->drive_id), "%s", stray->drive_id);
+    (void)snprintf(ret_request->sandbox_id, sizeof(ret_request->sandbox_id), "%s",
+                   listing->sandbox_id);
+    (void)snprintf(ret_request->vm_path, sizeof(ret_request->vm_path), "unknown:%s",
+                   stray->drive_id);
+    if (stray->identified && !stray->disk.regular_file)
+        (void)snprintf(ret_request->host_path, sizeof(ret_request->host_path), "/dev/block/%u:%u",
+                       major(stray->disk.device), minor(stray->disk.device));
+}
+
+bool drive_is_stray(const struct store_drive_mount *row)
+{
+    return row->request.vm_path[0] != '/';
+}
+
+static int describe_row(struct drives *drives, const struct hypervisor_drive_entry *stray,
+                        int64_t drive_ref)
+{
+    struct store *store = drives->context->store;
+    struct store_drive_mount_disk disk;
+    int r = store_unwant_drive_mount(store, drive_ref);
+
+    if (r == 0 && stray->identified) {
+        fill_disk(drives->context, stray, &disk);
+        r = store_set_drive_mount_disk(store, drive_ref, &disk);
+    }
+    return r < 0 ? r
+                 : store_set_drive_mount_state(
+                       store, drive_ref,
+                       stray->state == HYPERVISOR_DRIVE_PARTIAL ? DRIVE_REMOVING : DRIVE_UNMOUNTING,
+                       STATUS_OK, "the VM has the disk, and it was not on record");
+}
+
+/* 0, or a failure of the store; *ret_drive_ref stays 0 if it cannot be. */
+static int add_row(struct drive_listing *listing, const struct hypervisor_drive_entry *stray,
+                   int64_t *ret_drive_ref)
+{
+    struct drives *drives = listing->drives;
+    char boot_id[CLOCK_BOOT_ID_BYTES], serial[DRIVE_SERIAL_CHARS + 1];
+    struct store_drive_mount_request request;
+    struct error error = {0};
+    int64_t drive_ref = 0;
+    int r = clock_boot_id(boot_id) < 0 ? STORE_DRIVE_MOUNT_TOO_MANY : STORE_DRIVE_MOUNT_ADDED;
+
+    if (r == STORE_DRIVE_MOUNT_ADDED) {
+        fill_request(listing, stray, &request);
+        drive_serial_make(boot_id, request.sandbox_id, request.drive_id, serial);
+        r = store_add_drive_mount(drives->context->store, &request, serial, &drive_ref);
+    }
+    if (r < 0)
+        return r;
+    if (r != STORE_DRIVE_MOUNT_ADDED) {
+        (void)error_set(&error, 0, "it has drive %s, which cannot be put on record",
+                        stray->drive_id);
+        fail_listing(listing, &error);
+        return 0;
+    }
+    drives->dirty = true;
+    r = describe_row(drives, stray, drive_ref);
+    if (r < 0)
+        return r;
+    *ret_drive_ref = drive_ref;
+    return 0;
+}
+
+int drive_strays_record(struct drives *drives, const char *drive_id, int64_t *ret_drive_ref)
+{
+    for (struct drive_listing *listing = drives->listings; listing; listing = listing->next) {
+        struct hypervisor_drive_entry *stray = find_in(listing, drive_id);
+        struct store_helper_run sandbox = {0};
+        int r;
+
+        if (!stray)
+            continue;
+        r = store_get_helper_sandbox(drives->context->store, listing->sandbox_ref, &sandbox);
+        if (r == 0 && sandbox.is_alive)
+            r = add_row(listing, stray, ret_drive_ref);
+        if (r < 0)
+            return r;
+        if (!*ret_drive_ref)
+            continue;
+        forget_in(listing, drive_id);
+        return drive_work_add(drives, *ret_drive_ref, listing->sandbox_id) ? 0 : STORE_NO_MEMORY;
+    }
+    return 0;
+}
