@@ -18,8 +18,9 @@
 #include "reconciler/drive/drive_work.h"
 
 /* How many acts run at once; of those that talk to a VMM one per sandbox, because a monitor serves
- * one client at a time. */
-enum { ACTS = 16 };
+ * one client at a time. Some are for drives on their way out alone: a guest may walk over a file
+ * system for minutes, and no detach waits for other drives' mounts. */
+enum { ACTS = 16, ACTS_OUT = 4 };
 
 /* In one pass, so that the loop is served in between. */
 enum { DECISIONS = 64 };
@@ -173,11 +174,11 @@ bool drives_use_vmm(const struct drives *drives, const char *sandbox_id)
 
 bool drives_have_slot(const struct drives *drives, const struct drive_work *work)
 {
-    unsigned count = 0;
+    unsigned most = work->row.wanted ? ACTS - ACTS_OUT : ACTS, count = 0;
 
     for (const struct drive_work *one = drives->works; one; one = one->next)
         count += one->step == DRIVE_DECIDED || one->step == DRIVE_RUNNING;
-    if (count >= ACTS)
+    if (count >= most)
         return false;
     return !drive_act_is_on_vmm(work->act) || (!drives_use_vmm(drives, work->sandbox_id) &&
                                                !drive_strays_use_vmm(drives, work->sandbox_id));
@@ -285,6 +286,36 @@ static int load(struct drives *drives)
     return r;
 }
 
+/* Its act has ended: the next slot is another drive's. */
+static void put_last(struct drives *drives, struct drive_work *work)
+{
+    struct drive_work **link = &drives->works;
+
+    while (*link != work)
+        link = &(*link)->next;
+    *link = work->next;
+    work->next = NULL;
+    while (*link)
+        link = &(*link)->next;
+    *link = work;
+}
+
+static int record_finished(struct drives *drives)
+{
+    struct drive_work *next;
+    int r = 0;
+
+    for (struct drive_work *work = drives->works; r == 0 && work; work = next) {
+        next = work->next;
+        if (work->step != DRIVE_FINISHED)
+            continue;
+        drives_give_slots(drives);
+        r = drive_work_record(work);
+        put_last(drives, work);
+    }
+    return r;
+}
+
 int drives_record(struct drives *drives)
 {
     unsigned decided = 0;
@@ -293,12 +324,10 @@ int drives_record(struct drives *drives)
     if (!drives_are_due(drives))
         return 0;
     r = drives->loaded ? 0 : load(drives);
-    for (struct drive_work *work = drives->works; r == 0 && work; work = work->next)
-        if (work->step == DRIVE_FINISHED) {
-            drives_give_slots(drives);
-            r = drive_work_record(work);
-        }
-    r = r == 0 ? drive_waits_record(drives) : r;
+    if (r == 0)
+        r = record_finished(drives);
+    if (r == 0)
+        r = drive_waits_record(drives);
     for (struct drive_work *work = drives->works; r == 0 && work && decided < DECISIONS;
          work = work->next)
         if (is_ready(work)) {

@@ -3,6 +3,8 @@
  * clients are told, and what the store and the daemon do meanwhile. */
 #include "tests/unit/reconciler/drive/drives_world.h"
 
+#include "reconciler/drive/drive_work.h"
+
 static void a_drive_is_mounted_before_its_client_is_told(void **state)
 {
     (void)state;
@@ -115,6 +117,66 @@ static void a_disk_that_the_vmm_opens_stays_claimed(void **state)
     assert_false(is_claimed());
 }
 
+/* ---- slots ---- */
+
+static struct drive_work *add_other(int64_t drive_ref)
+{
+    struct drive_work *work = drive_work_add(world.drives, drive_ref, "sandbox-9");
+
+    assert_non_null(work);
+    work->due = false;
+    work->row.drive_ref = drive_ref;
+    work->row.wanted = true;
+    return work;
+}
+
+/* As many as there may be walk over their file systems. */
+static unsigned begin_walks(void)
+{
+    for (unsigned count = 0;; count++) {
+        struct drive_work *work = add_other(1000 + count);
+
+        work->act = DRIVE_MOUNT;
+        if (!drives_have_slot(world.drives, work))
+            return count;
+        work->step = DRIVE_RUNNING;
+    }
+}
+
+static void a_detach_waits_for_no_other_drives_mount(void **state)
+{
+    (void)state;
+    bring_in();
+    assert_true(begin_walks() > 1);
+    detach();
+    go_on();
+    expect_told(2, STATUS_OK, "");
+    expect_row(DRIVE_REMOVED, false, STATUS_OK);
+    attach();
+    go_on();
+    assert_int_equal(world.told, 2);
+    world.drives->works->step = DRIVE_IDLE; /* one of the walks is over */
+    drives_give_slots(world.drives);
+    go_on();
+    expect_told(3, STATUS_OK, "");
+}
+
+static void a_drive_whose_act_has_ended_lets_others_go_first(void **state)
+{
+    const struct drive_work *work;
+
+    (void)state;
+    attach();
+    pass_while_due();
+    work = world.drives->works;
+    (void)add_other(1000);
+    (void)step();
+    assert_ptr_equal(world.drives->works->next, work);
+    assert_null(work->next);
+    go_on();
+    expect_told(1, STATUS_OK, "");
+}
+
 /* ---- the store, the daemon ---- */
 
 static void a_pass_that_is_rolled_back_has_not_happened(void **state)
@@ -225,6 +287,8 @@ int main(void)
         DRIVES(what_is_detached_meanwhile_is_not_attached),
         DRIVES(a_detach_overtakes_a_mount),
         DRIVES(a_disk_that_the_vmm_opens_stays_claimed),
+        DRIVES(a_detach_waits_for_no_other_drives_mount),
+        DRIVES(a_drive_whose_act_has_ended_lets_others_go_first),
         DRIVES(a_pass_that_is_rolled_back_has_not_happened),
         DRIVES(a_stop_ends_acts_and_tells_clients),
         DRIVES(another_store_has_no_drives),
