@@ -92,7 +92,7 @@ static int say_in_use(const struct drive_claim_request *request, const struct st
     if (observe_holder(request->sysfs, major, minor, holder, sizeof(holder)) == OBSERVED)
         return error_set(error, DRIVE_CLAIM_IN_USE, "%s is held on the host by %s",
                          request->host_path, holder);
-    return error_set(error, DRIVE_CLAIM_IN_USE,
+    return error_set(error, DRIVE_CLAIM_TAKEN,
                      "%s is open exclusively: another VM has it, or a program on the host",
                      request->host_path);
 }

@@ -25,6 +25,7 @@ enum drive_claim_outcome {
     DRIVE_CLAIM_UNSUITABLE, /* no disk, or a file that somebody else can change; empty */
     DRIVE_CLAIM_READ_ONLY,  /* and is to be written to */
     DRIVE_CLAIM_IN_USE,
+    DRIVE_CLAIM_TAKEN,     /* open exclusively, and the host's tables do not say by whom */
     DRIVE_CLAIM_FORBIDDEN, /* to crustd: its unit or pod may open no block device */
 };
 

@@ -243,16 +243,70 @@ static void search(struct drive_work *work)
         fail(work, STATUS_UNAVAILABLE, "out of memory");
 }
 
+/* ---- who has the disk ---- */
+
+static void name_holder(struct drive_work *work, const char *holder)
+{
+    (void)error_set(&work->result.error, STATUS_FAILED_PRECONDITION, "%s is open exclusively: %s",
+                    work->row.request.host_path, holder);
+}
+
+static void on_holder_searched(struct drive_in_use_call *call,
+                               const struct drive_in_use_reply *reply, void *userdata)
+{
+    struct drive_work *work = userdata;
+    struct error error = reply->error;
+
+    if (reply->outcome == DRIVE_IN_USE_BY_OTHERS)
+        name_holder(work, error.text);
+    work->search = drive_in_use_call_free(call);
+    finish(work, STATUS_FAILED_PRECONDITION, NULL);
+}
+
+/* Anybody counts who has the disk, whatever this drive is to be. */
+static void search_holder(struct drive_work *work)
+{
+    struct drive_in_use_request request = {
+        .disk = &work->result.disk,
+        .drive_id = work->row.request.drive_id,
+        .writable = true,
+    };
+
+    if (drive_in_use_call_new(work->drives->context, &request, on_holder_searched, work,
+                              &work->search) < 0)
+        finish(work, STATUS_FAILED_PRECONDITION, NULL);
+}
+
+/* The kernel says only that somebody has the disk. The client is told who, if that can be found
+ * out. */
+static void fail_claim(struct drive_work *work, enum status_code status, const struct error *error)
+{
+    const struct drive_work *holder;
+    char text[ERROR_TEXT_BYTES];
+
+    work->result.error = *error;
+    holder = work->result.is_taken ? drive_disk_find_claim(work->drives, &work->result.disk) : NULL;
+    if (holder) { /* this may not be on record yet */
+        (void)snprintf(text, sizeof(text), "sandbox %s has the disk as drive %s, %s",
+                       holder->sandbox_id, holder->row.request.drive_id,
+                       holder->row.request.writable ? "writable" : "read-only");
+        name_holder(work, text);
+    }
+    if (work->result.is_taken && !holder)
+        search_holder(work);
+    else
+        finish(work, status, NULL);
+}
+
 static void attach(struct drive_work *work)
 {
-    struct store_drive_mount_disk disk;
     struct error error = {0};
     enum status_code status = STATUS_OK;
 
     if (work->disk < 0 && (work->wants_disk || !work->row.has_disk))
-        status = drive_disk_claim(work, &disk, &error);
+        status = drive_disk_claim(work, &work->result.disk, &error);
     if (status != STATUS_OK)
-        finish(work, status, &error);
+        fail_claim(work, status, &error);
     else if (work->disk >= 0 || work->row.has_disk) /* others may have come while crustd was down */
         search(work);
     else
@@ -279,7 +333,10 @@ static void on_traits(const struct guest_traits *traits, const struct error *err
         status = drive_disk_claim(work, &work->result.disk, &why);
     }
     work->traits = helper_guest_free(work->traits);
-    finish(work, status, &why);
+    if (status == STATUS_OK)
+        finish(work, status, NULL);
+    else
+        fail_claim(work, status, &why);
 }
 
 static void claim(struct drive_work *work)

@@ -23,6 +23,7 @@ static const enum status_code codes[] = {
     [DRIVE_CLAIM_UNSUITABLE] = STATUS_FAILED_PRECONDITION,
     [DRIVE_CLAIM_READ_ONLY] = STATUS_FAILED_PRECONDITION,
     [DRIVE_CLAIM_IN_USE] = STATUS_FAILED_PRECONDITION,
+    [DRIVE_CLAIM_TAKEN] = STATUS_FAILED_PRECONDITION,
     [DRIVE_CLAIM_FORBIDDEN] = STATUS_FAILED_PRECONDITION,
 };
 
@@ -33,6 +34,19 @@ static bool is_same(const struct store_drive_mount_disk *a, const struct store_d
     return a->kind == DEVICE_KIND_BLOCK
                ? a->major == b->major && a->minor == b->minor && a->diskseq == b->diskseq
                : a->file_device == b->file_device && a->inode == b->inode;
+}
+
+/* A kernel before 5.15 numbers no disks. */
+static bool is_numbered_so(const struct store_drive_mount_disk *disk, uint64_t diskseq)
+{
+    return disk->diskseq == 0 || diskseq == 0 || disk->diskseq == diskseq;
+}
+
+static bool is_block_device(const struct store_drive_mount_disk *a,
+                            const struct store_drive_mount_disk *b)
+{
+    return a->kind == DEVICE_KIND_BLOCK && b->kind == DEVICE_KIND_BLOCK && a->major == b->major &&
+           a->minor == b->minor && is_numbered_so(a, b->diskseq);
 }
 
 static void mountsp(struct observed_mounts **mounts)
@@ -83,6 +97,7 @@ enum status_code drive_disk_claim(struct drive_work *work, struct store_drive_mo
                       &work->drives->context->config->drives.host_prefixes, row->request.writable,
                       &fd, ret_disk, error);
 
+    work->result.is_taken = r == DRIVE_CLAIM_TAKEN;
     if (r < 0)
         return STATUS_UNAVAILABLE;
     if (r != DRIVE_CLAIM_OPEN)
@@ -98,13 +113,17 @@ enum status_code drive_disk_claim(struct drive_work *work, struct store_drive_mo
     }
     drive_work_drop_disk(work);
     work->disk = take_fd(&fd);
+    work->claimed = *ret_disk;
     return STATUS_OK;
 }
 
-/* A kernel before 5.15 numbers no disks. */
-static bool is_numbered_so(const struct store_drive_mount_disk *disk, uint64_t diskseq)
+const struct drive_work *drive_disk_find_claim(const struct drives *drives,
+                                               const struct store_drive_mount_disk *disk)
 {
-    return disk->diskseq == 0 || diskseq == 0 || disk->diskseq == diskseq;
+    for (const struct drive_work *work = drives->works; work; work = work->next)
+        if (work->disk >= 0 && work->row.drive_ref && is_block_device(&work->claimed, disk))
+            return work;
+    return NULL;
 }
 
 /* Whether the path leads to the drive's disk; then ret_free says whether nobody has it. */
@@ -112,13 +131,11 @@ static bool try_path(const struct drive_work *work, const char *path, bool *ret_
                      struct error *error)
 {
     static const struct config_list anywhere = {.count = 1, .item = {"/"}};
-    const struct store_drive_mount_disk *disk = &work->row.disk;
     struct store_drive_mount_disk found = {.kind = DEVICE_KIND_OTHER};
     cleanup(fd_closep) int fd = -1;
     int r = open_disk(work, path, &anywhere, false, &fd, &found, error);
 
-    if (found.kind != DEVICE_KIND_BLOCK || found.major != disk->major ||
-        found.minor != disk->minor || !is_numbered_so(disk, found.diskseq))
+    if (!is_block_device(&found, &work->row.disk))
         return false;
     *ret_free = r == DRIVE_CLAIM_OPEN || r == DRIVE_CLAIM_UNSUITABLE; /* opened, and empty */
     return true;

@@ -39,7 +39,8 @@ struct drive_result {
     bool is_brief;       /* of a failure: another client has the monitor for a moment */
     bool wants_disk;     /* the VMM needs the descriptor of the disk first */
     bool takes_its_time; /* the guest goes on with it: to be asked again at once */
-    struct store_drive_mount_disk disk; /* CLAIM */
+    struct store_drive_mount_disk disk; /* CLAIM; also what was refused */
+    bool is_taken;                      /* somebody who is not known has that */
     char guest_device[STORE_NAME_BYTES];
     char remark[256];
     struct error error;
@@ -62,8 +63,9 @@ struct drive_work {
     enum drive_in_vmm vmm;
     enum drive_in_guest guest;
     bool has_scsi;
-    unsigned scsi_id, lun; /* where the VMM has it */
-    int disk;              /* the host's disk, claimed for it; -1 */
+    unsigned scsi_id, lun;                 /* where the VMM has it */
+    int disk;                              /* the host's disk, claimed for it; -1 */
+    struct store_drive_mount_disk claimed; /* the same */
     bool wants_disk;
 
     bool due;          /* to be decided */
@@ -142,9 +144,13 @@ void drive_act_stop(struct drive_work *work);
 
 /* What the disk of a ready drive has grown to; 0: it has not. */
 uint64_t drive_disk_growth(const struct drive_work *work);
-/* Opens and judges the host's disk. STATUS_OK: work->disk and ret_disk. */
+/* Opens and judges the host's disk. STATUS_OK: work->disk and ret_disk. If somebody has it open
+ * exclusively who is not known: work->result.is_taken, and ret_disk. */
 enum status_code drive_disk_claim(struct drive_work *work, struct store_drive_mount_disk *ret_disk,
                                   struct error *error);
+/* The drive that crustd has this block device open for; NULL. */
+const struct drive_work *drive_disk_find_claim(const struct drives *drives,
+                                               const struct store_drive_mount_disk *disk);
 /* Whether nobody has the drive's disk: STATUS_OK, or STATUS_UNAVAILABLE with a text. */
 enum status_code drive_disk_check_free(const struct drive_work *work, struct error *error);
 

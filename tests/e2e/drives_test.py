@@ -53,6 +53,12 @@ class Drives(DrivesTest):
         failed = [call.exception() for call in calls if call.exception()]
         self.assertEqual([error.code().name for error in failed], ["FAILED_PRECONDITION"])
         self.assertIn(self.disk_1.device, failed[0].details())
+        holder, other, lost = ((SANDBOX, OTHER, "data-2") if calls[1].exception() else
+                               (OTHER, SANDBOX, "data-1"))
+        self.assertIn(f"sandbox {holder}", failed[0].details())
+        self.assertIn(f"sandbox {holder}", self.row(self.host, lost)["message"])
+        with self.fails("FAILED_PRECONDITION", f"sandbox {holder}"):
+            self.attach(self.host, "data-3", self.disk_1, sandbox_id=other)
         holders = [self.host.qemu.has_open(self.disk_1.device), second.has_open(self.disk_1.device)]
         self.assertEqual(sorted(holders), [False, True])
 

@@ -222,7 +222,7 @@ static void a_block_device_is_claimed_for_nobody_else(void **state)
     other = open(node, O_RDONLY | O_EXCL | O_CLOEXEC);
     assert_true(other >= 0);
     fixture->disk = (struct store_drive_mount_disk){.kind = DEVICE_KIND_OTHER};
-    expect_refused(fixture, node, false, DRIVE_CLAIM_IN_USE, "open exclusively");
+    expect_refused(fixture, node, false, DRIVE_CLAIM_TAKEN, "open exclusively");
     assert_int_equal(fixture->disk.kind, DEVICE_KIND_BLOCK);
     assert_int_equal(makedev(fixture->disk.major, fixture->disk.minor), status.st_rdev);
     assert_int_equal(fixture->disk.diskseq, diskseq);

@@ -51,6 +51,7 @@ static struct {
     enum hypervisor_drive_state vmm;
     bool mounted, busy, confidential, searched;
     enum drive_claim_outcome claim; /* what an open of the disk comes to, if nobody has it */
+    bool searches_for_anybody;      /* who only reads, too */
     bool other_has_disk;            /* found at the search */
     bool opens_path;                /* the VMM makes no claim */
     const char *host_path;          /* by which the disk is known */
@@ -108,7 +109,7 @@ int hypervisor_drive_call_new(struct loop *loop, enum hypervisor_kind kind,
     assert_null(world.vmm_call);
     assert_int_equal(kind, HYPERVISOR_QEMU);
     if (request->act != HYPERVISOR_DRIVE_LIST) {
-        assert_string_equal(request->drive_id, "data-1");
+        assert_non_null(strstr("data-1 data-2", request->drive_id));
         assert_string_equal(request->path, world.host_path);
     }
     *call = (struct hypervisor_drive_call){done, userdata, request->act, request->descriptor >= 0,
@@ -280,7 +281,7 @@ int helper_guest_new(const struct context *context, const struct store_helper_ru
                      helper_guest_done *done, void *userdata, struct helper_guest **ret_guest)
 {
     (void)context;
-    assert_string_equal(sandbox->sandbox_id, "sandbox-1");
+    assert_non_null(strstr("sandbox-1 sandbox-2", sandbox->sandbox_id));
     *ret_guest = world.traits = calloc(1, sizeof(**ret_guest));
     assert_non_null(world.traits);
     *world.traits = (struct helper_guest){done, userdata};
@@ -338,7 +339,7 @@ int drive_claim(const struct drive_claim_request *request, int *ret_fd,
         return error_set(error, DRIVE_CLAIM_IN_USE, "a VM has it");
     if (world.claim)
         return error_set(error, (int)world.claim, "the disk cannot be had");
-    *ret_fd = world.opens_path ? claim_by_pipe() : open("/dev/null", O_RDWR | O_CLOEXEC);
+    *ret_fd = claim_by_pipe();
     return DRIVE_CLAIM_OPEN;
 }
 
@@ -348,6 +349,7 @@ int drive_in_use_call_new(const struct context *context, const struct drive_in_u
 {
     (void)context;
     assert_string_equal(request->drive_id, "data-1");
+    world.searches_for_anybody = request->writable;
     *ret_call = world.search = calloc(1, sizeof(**ret_call));
     assert_non_null(world.search);
     *world.search = (struct drive_in_use_call){done, userdata};

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* drives_holder_test.c - the client of a disk that somebody else has is told who that is. */
+#include "tests/unit/reconciler/drive/drives_world.h"
+
+static void expect_on_record(const char *text)
+{
+    cleanup(store_drive_mount_done) struct store_drive_mount row = {0};
+
+    assert_int_equal(store_get_drive_mount(the_store(), "data-1", &row), STORE_FOUND);
+    assert_non_null(strstr(row.message, text));
+}
+
+static void the_holder_of_a_disk_is_searched_for(void **state)
+{
+    struct reconciler_drive_attach asked = attach_of("data-1");
+
+    (void)state;
+    asked.writable = false;
+    world.claim = DRIVE_CLAIM_TAKEN;
+    world.other_has_disk = true;
+    assert_int_equal(begin_attach(&asked), STATUS_OK);
+    go_on();
+    expect_failed(STATUS_FAILED_PRECONDITION,
+                  "/dev/disk-1 is open exclusively: sandbox-9 has the disk");
+    expect_on_record("sandbox-9 has the disk");
+    assert_true(world.searches_for_anybody);
+}
+
+static void a_holder_that_is_not_found_has_no_name(void **state)
+{
+    (void)state;
+    world.claim = DRIVE_CLAIM_TAKEN;
+    attach();
+    go_on();
+    expect_failed(STATUS_FAILED_PRECONDITION, "the disk cannot be had");
+    assert_true(world.searched);
+}
+
+static void a_holder_with_a_name_is_not_searched_for(void **state)
+{
+    (void)state;
+    world.claim = DRIVE_CLAIM_IN_USE;
+    attach();
+    go_on();
+    expect_failed(STATUS_FAILED_PRECONDITION, "the disk cannot be had");
+    assert_false(world.searched);
+}
+
+static void a_disk_that_is_taken_at_an_attach_has_a_holder_too(void **state)
+{
+    (void)state;
+    attach();
+    step_until(VMM_CALL, HYPERVISOR_DRIVE_ATTACH);
+    restart();
+    world.claim = DRIVE_CLAIM_TAKEN;
+    world.other_has_disk = true;
+    attach();
+    go_on();
+    expect_failed(STATUS_FAILED_PRECONDITION,
+                  "/dev/disk-1 is open exclusively: sandbox-9 has the disk");
+}
+
+static void start_second_vm(void)
+{
+    struct store_sandbox sandbox = sandbox_of("sandbox-2", NULL);
+
+    assert_int_equal(store_begin(the_store()), 0);
+    (void)put_sandbox(the_store(), &sandbox, true);
+    assert_int_equal(store_commit(the_store()), 0);
+}
+
+/* crustd has claimed the disk for another drive, and nothing of that is on record yet. */
+static void crustds_own_claim_has_a_name(void **state)
+{
+    struct reconciler_drive_attach other = attach_of("data-2");
+
+    (void)state;
+    start_second_vm();
+    other.sandbox_id = "sandbox-2";
+    world.disk = (struct store_drive_mount_disk){
+        .kind = DEVICE_KIND_BLOCK, .major = 7, .minor = 1, .diskseq = 11};
+    attach();
+    while (!world.traits)
+        assert_true(step());
+    finish(TRAITS_CALL);
+    world.claim = DRIVE_CLAIM_TAKEN;
+    assert_int_equal(begin_attach(&other), STATUS_OK);
+    pass_while_due();
+    assert_non_null(world.search); /* of the first drive */
+    while (!world.told)
+        assert_true(step());
+    expect_told(1, STATUS_FAILED_PRECONDITION,
+                "/dev/disk-1 is open exclusively: sandbox sandbox-1 has the disk as drive data-1, "
+                "writable");
+    go_on();
+    expect_told(2, STATUS_OK, "");
+    expect_row(DRIVE_READY, true, STATUS_OK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        DRIVES(the_holder_of_a_disk_is_searched_for),
+        DRIVES(a_holder_that_is_not_found_has_no_name),
+        DRIVES(a_holder_with_a_name_is_not_searched_for),
+        DRIVES(a_disk_that_is_taken_at_an_attach_has_a_holder_too),
+        DRIVES(crustds_own_claim_has_a_name),
+    };
+
+    return cmocka_run_group_tests_name("drives and who has their disk", tests, NULL, NULL);
+}
