@@ -41,12 +41,14 @@ static const struct {
     [DRIVE_READY] = {.name = "ready",
                      .explanation = {.meaning = "The disk is mounted in the guest, and the client "
                                                 "was told so."}},
-    [DRIVE_UNMOUNTING] = {.name = "unmounting",
-                          .explanation = {"The guest is being asked to unmount the disk.",
-                                          "The unmount: a process in the guest may hold the file "
-                                          "system.",
-                                          {"End the processes that the message names, or wait for "
-                                           "them, and detach again."}}},
+    [DRIVE_UNMOUNTING] =
+        {.name = "unmounting",
+         .explanation = {"The guest is being asked to unmount the disk. If its device "
+                         "is gone already, the hypervisor is asked for the rest.",
+                         "The unmount: a process in the guest may hold the file "
+                         "system.",
+                         {"End the processes that the message names, or wait for "
+                          "them, and detach again."}}},
     [DRIVE_UNMOUNTED] = {.name = "unmounted",
                          .is_flushed = true,
                          .explanation = {"The guest has unmounted the disk, and no namespace there "

@@ -30,7 +30,8 @@ enum drive_state {
     DRIVE_SEEN,      /* … has the guest find and mount it */
     DRIVE_MOUNTED,   /* the next act has the guest write everything to the disk */
     DRIVE_READY,
-    DRIVE_UNMOUNTING, /* the next act has the guest unmount it */
+    DRIVE_UNMOUNTING, /* the next act has the guest unmount it, or takes what the VMM has left of a
+                         device that somebody took from a guest that had not unmounted it */
     DRIVE_UNMOUNTED,  /* … has the guest let go of the disk */
     DRIVE_REMOVING, /* … takes it from the VMM, until the VMM and the host agree that it is gone */
     DRIVE_REMOVED,

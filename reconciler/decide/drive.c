@@ -34,13 +34,28 @@ static struct drive_decision decide_without_vm(enum drive_phase phase)
     return (struct drive_decision){DRIVE_END, phase == DRIVE_PLANNED ? DRIVE_FAILED : DRIVE_LOST};
 }
 
+/* No guest has it mounted, as far as it was asked. */
+static bool is_free(const struct drive_facts *facts)
+{
+    enum drive_phase phase = drive_phase(facts->state);
+
+    return (phase == DRIVE_PLANNED && facts->guest != DRIVE_IN_GUEST_MOUNTED) ||
+           phase == DRIVE_FLUSHED;
+}
+
+/* The state does not say that the guest let go of it, unless the guest has said so. */
+static struct drive_decision remove_rest(const struct drive_facts *facts)
+{
+    return (struct drive_decision){DRIVE_REMOVE,
+                                   is_free(facts) ? DRIVE_REMOVING : DRIVE_UNMOUNTING};
+}
+
 /* The VMM does not have all of the device. */
 static struct drive_decision bring_in(const struct drive_facts *facts)
 {
     if (drive_phase(facts->state) != DRIVE_PLANNED)
-        return facts->vmm == DRIVE_IN_VMM_ABSENT
-                   ? (struct drive_decision){DRIVE_END, DRIVE_LOST}
-                   : (struct drive_decision){DRIVE_REMOVE, DRIVE_REMOVING};
+        return facts->vmm == DRIVE_IN_VMM_ABSENT ? (struct drive_decision){DRIVE_END, DRIVE_LOST}
+                                                 : remove_rest(facts);
     if (facts->vmm == DRIVE_IN_VMM_ABSENT && !facts->is_open)
         return (struct drive_decision){DRIVE_CLAIM, DRIVE_REQUESTED};
     return (struct drive_decision){DRIVE_ATTACH, DRIVE_CLAIMED};
@@ -67,20 +82,16 @@ static struct drive_decision mount(const struct drive_facts *facts)
 static struct drive_decision decide_wanted(const struct drive_facts *facts)
 {
     if (facts->vmm == DRIVE_IN_VMM_LEAVING)
-        return (struct drive_decision){DRIVE_REMOVE, DRIVE_REMOVING};
+        return remove_rest(facts);
     return facts->vmm == DRIVE_IN_VMM_HAS ? mount(facts) : bring_in(facts);
 }
 
 static struct drive_decision decide_unwanted(const struct drive_facts *facts)
 {
-    enum drive_phase phase = drive_phase(facts->state);
-    bool is_free = (phase == DRIVE_PLANNED && facts->guest != DRIVE_IN_GUEST_MOUNTED) ||
-                   phase == DRIVE_FLUSHED;
-
     if (facts->vmm == DRIVE_IN_VMM_ABSENT)
-        return (struct drive_decision){DRIVE_END, is_free ? DRIVE_REMOVED : DRIVE_LOST};
-    if (is_free || facts->vmm != DRIVE_IN_VMM_HAS)
-        return (struct drive_decision){DRIVE_REMOVE, DRIVE_REMOVING};
+        return (struct drive_decision){DRIVE_END, is_free(facts) ? DRIVE_REMOVED : DRIVE_LOST};
+    if (is_free(facts) || facts->vmm != DRIVE_IN_VMM_HAS)
+        return remove_rest(facts);
     return (struct drive_decision){DRIVE_UNMOUNT, DRIVE_UNMOUNTING};
 }
 

@@ -83,6 +83,9 @@ static void expect_safe(const struct drive_facts *given)
     /* No disk is taken from under a mounted file system. */
     if (decision.act == DRIVE_REMOVE && given->vmm == DRIVE_IN_VMM_HAS)
         assert_true(drive_state_is_flushed(given->state));
+    /* A state that says that the guest has let go is never guessed. */
+    if (decision.act == DRIVE_REMOVE && drive_state_is_flushed(decision.state))
+        assert_true(drive_state_is_flushed(given->state));
     /* "Removed" and "failed" say that nothing is missing on the disk, and that nobody has it. */
     if (decision.act == DRIVE_END && decision.state != DRIVE_LOST)
         assert_true(drive_state_is_flushed(given->state) &&

@@ -127,6 +127,35 @@ static void a_lost_drive_says_whether_it_was_unmounted(void **state)
                    "1");
 }
 
+/* Nobody has confirmed that it was unmounted. */
+static void what_somebody_left_of_a_disk_was_not_unmounted(void **state)
+{
+    (void)state;
+    for (unsigned detached = 0; detached < 2; detached++) {
+        bring_in();
+        world.vmm = HYPERVISOR_DRIVE_PARTIAL;
+        world.mounted = false;
+        restart();
+        if (detached)
+            detach();
+        step_until(VMM_CALL, HYPERVISOR_DRIVE_DETACH);
+        expect_row(DRIVE_UNMOUNTING, !detached, STATUS_OK);
+        end_vm();
+        go_on();
+        assert_text_of(the_store(),
+                       "SELECT message LIKE 'the VM ended before%' FROM drive_mounts"
+                       " ORDER BY drive_ref DESC",
+                       "1");
+        start_vm();
+    }
+    bring_in();
+    world.vmm = HYPERVISOR_DRIVE_PARTIAL;
+    world.mounted = false;
+    restart();
+    go_on();
+    expect_row(DRIVE_LOST, true, STATUS_OK);
+}
+
 static void a_disk_that_somebody_took_from_the_vm_is_lost(void **state)
 {
     (void)state;
@@ -146,6 +175,7 @@ int main(void)
         DRIVES(a_vm_may_end_anywhere),
         DRIVES(a_drive_that_waits_for_its_turn_ends_with_its_vm),
         DRIVES(a_lost_drive_says_whether_it_was_unmounted),
+        DRIVES(what_somebody_left_of_a_disk_was_not_unmounted),
         DRIVES(a_disk_that_somebody_took_from_the_vm_is_lost),
     };
 
