@@ -127,8 +127,8 @@ struct observed_layer {
 unsigned observe_stack(int sysfs, const struct observed_device *device,
                        struct observed_layer ret_layer[static OBSERVE_LAYERS]);
 
-/* The same, as numbers only. */
-void observe_each_lower_device(int sysfs, uint32_t major, uint32_t minor,
+/* The same, as numbers only. false: there may be more of them. */
+bool observe_each_lower_device(int sysfs, uint32_t major, uint32_t minor,
                                observe_device_callback *callback, void *userdata);
 
 /* Calls back with the disks of a SCSI device (in practice one), given by its path below /sys. */

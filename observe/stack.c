@@ -4,7 +4,7 @@
  *
  * mounts.c searches in the other direction (the devices above a disk). The walk goes level by level
  * and ends at OBSERVE_LAYERS layers, which bounds its depth and its width; layers beyond that are
- * not seen.
+ * not seen, and whoever must know all of them is told so.
  *
  * The uuid of a dm device tells what made it: cryptsetup, LVM and multipathd use the prefixes
  * "CRYPT-", "LVM-" and "mpath-", kpartx "part1-mpath-". An LVM uuid that ends in "-tpool" or
@@ -26,6 +26,7 @@ enum { STACK_NAMES = 64, UUID_BYTES = 160 };
 struct stack {
     int sysfs;
     unsigned count;
+    bool is_cut; /* there may be more layers */
     struct observed_layer *layer;
 };
 
@@ -56,6 +57,7 @@ static void add_layer(struct stack *stack, unsigned above, const char *path)
     struct observed_layer *layer = &stack->layer[stack->count];
     uint32_t major, minor;
 
+    stack->is_cut = stack->is_cut || stack->count == OBSERVE_LAYERS;
     if (stack->count == OBSERVE_LAYERS ||
         sysfs_read_device_number(stack->sysfs, path, &major, &minor) < 0 ||
         is_pool(stack->sysfs, major, minor) ||
@@ -99,17 +101,18 @@ static void add_slaves(struct stack *stack, unsigned above)
     char directory[SYSFS_PATH_BYTES / 2], path[SYSFS_PATH_BYTES + NAME_MAX];
     cleanup(dir_closep) DIR *names = NULL;
     const char *name;
+    unsigned count;
 
     (void)snprintf(directory, sizeof(directory), "dev/block/%u:%u/slaves", layer->device.major,
                    layer->device.minor);
     (void)directory_list_in_root(stack->sysfs, directory, &names);
-    for (unsigned count = 0; names && count < STACK_NAMES && (name = directory_next(names));
-         count++) {
+    for (count = 0; names && count < STACK_NAMES && (name = directory_next(names)); count++) {
         if (layer->kind == LAYER_DISK)
             name_layer(stack->sysfs, layer);
         (void)snprintf(path, sizeof(path), "%s/%s/dev", directory, name);
         add_layer(stack, above, path);
     }
+    stack->is_cut = stack->is_cut || count == STACK_NAMES;
 }
 
 static void add_lower_devices(struct stack *stack, unsigned above)
@@ -130,30 +133,43 @@ static void add_lower_devices(struct stack *stack, unsigned above)
     add_layer(stack, above, path);
 }
 
+/* Whether these are all. */
+static bool walk_stack(int sysfs, const struct observed_device *device,
+                       struct observed_layer layer[static OBSERVE_LAYERS], unsigned *ret_count)
+{
+    struct stack stack = {.sysfs = sysfs, .count = 1, .layer = layer};
+
+    layer[0] = (struct observed_layer){.kind = LAYER_DISK, .device = *device};
+    for (unsigned i = 0; i < stack.count; i++)
+        add_lower_devices(&stack, i);
+    *ret_count = stack.count;
+    return !stack.is_cut;
+}
+
 unsigned observe_stack(int sysfs, const struct observed_device *device,
                        struct observed_layer ret_layer[static OBSERVE_LAYERS])
 {
-    struct stack stack = {.sysfs = sysfs, .count = 1, .layer = ret_layer};
+    unsigned count;
 
-    ret_layer[0] = (struct observed_layer){.kind = LAYER_DISK, .device = *device};
-    for (unsigned i = 0; i < stack.count; i++)
-        add_lower_devices(&stack, i);
-    return stack.count;
+    (void)walk_stack(sysfs, device, ret_layer, &count);
+    return count;
 }
 
-void observe_each_lower_device(int sysfs, uint32_t major, uint32_t minor,
+bool observe_each_lower_device(int sysfs, uint32_t major, uint32_t minor,
                                observe_device_callback *callback, void *userdata)
 {
     struct observed_layer layer[OBSERVE_LAYERS];
     struct observed_device device;
     unsigned count;
+    bool is_all;
 
     callback(userdata, major, minor);
     if (observe_device_number(sysfs, major, minor, &device) != OBSERVED)
-        return;
-    count = observe_stack(sysfs, &device, layer);
+        return true;
+    is_all = walk_stack(sysfs, &device, layer, &count);
     for (unsigned i = 1; i < count; i++)
         callback(userdata, layer[i].device.major, layer[i].device.minor);
+    return is_all;
 }
 
 void observe_scsi_disks(int sysfs, const char *devpath, observe_device_callback *callback,

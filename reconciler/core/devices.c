@@ -144,7 +144,7 @@ static void queue_lower_devices(void *userdata, uint32_t major, uint32_t minor)
     const struct devices *devices = userdata;
     const struct context *context = devices->context;
 
-    observe_each_lower_device(context->sysfs, major, minor, queue_device, context->queue);
+    (void)observe_each_lower_device(context->sysfs, major, minor, queue_device, context->queue);
 }
 
 void devices_compare_mounts(struct devices *devices)

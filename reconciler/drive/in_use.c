@@ -39,8 +39,8 @@
 
 enum { PROCESSES_PER_SLICE = 64, DESCRIPTORS_PER_SLICE = 512, DESCRIPTORS = 4096 };
 enum {
-    RELATIVES = 64,
-    PARTITIONS = 512,
+    RELATIVES = 320,  /* a disk has at most 256 partitions */
+    DISK_NAMES = 512, /* of a disk in sysfs: its partitions, and some attributes */
     FDINFO_BYTES = 4096,
     ARGUMENTS_BYTES = 1024,
     PROGRAM_BYTES = 48
@@ -57,6 +57,7 @@ struct drive_in_use_call {
     bool writable;
     dev_t relatives[RELATIVES]; /* devices that share sectors with the disk */
     unsigned relative_count;
+    bool is_relative_left_out;
     DIR *proc;
     pid_t pid; /* whose descriptors are being looked at */
     DIR *descriptors;
@@ -141,37 +142,63 @@ static void add_relative(void *userdata, uint32_t major, uint32_t minor)
     struct drive_in_use_call *call = userdata;
     bool is_disk = major == call->disk.major && minor == call->disk.minor;
 
-    if (!is_disk && call->relative_count < RELATIVES)
+    if (is_disk)
+        return;
+    if (call->relative_count < RELATIVES)
         call->relatives[call->relative_count++] = makedev(major, minor);
+    else
+        call->is_relative_left_out = true;
 }
 
-static void add_partitions(struct drive_in_use_call *call)
+/* It may be no partition; one that vanishes has no users. */
+static void add_partition(struct drive_in_use_call *call, const char *disk, const char *name)
 {
-    char disk[64], path[SYSFS_PATH_BYTES + NAME_MAX];
-    cleanup(dir_closep) DIR *names = NULL;
-    const char *name;
+    char path[SYSFS_PATH_BYTES + NAME_MAX];
     uint32_t major, minor;
     uint64_t number;
 
-    (void)snprintf(disk, sizeof(disk), "dev/block/%u:%u", call->disk.major, call->disk.minor);
-    (void)directory_list_in_root(call->context->sysfs, disk, &names);
-    for (unsigned i = 0; names && i < PARTITIONS && (name = directory_next(names)); i++) {
-        (void)snprintf(path, sizeof(path), "%s/%s/partition", disk, name);
-        if (sysfs_read_number(call->context->sysfs, path, &number) < 0)
-            continue;
-        (void)snprintf(path, sizeof(path), "%s/%s/dev", disk, name);
-        if (sysfs_read_device_number(call->context->sysfs, path, &major, &minor) == 0)
-            add_relative(call, major, minor);
-    }
+    (void)snprintf(path, sizeof(path), "%s/%s/partition", disk, name);
+    if (sysfs_read_number(call->context->sysfs, path, &number) < 0)
+        return;
+    (void)snprintf(path, sizeof(path), "%s/%s/dev", disk, name);
+    if (sysfs_read_device_number(call->context->sysfs, path, &major, &minor) == 0)
+        add_relative(call, major, minor);
 }
 
-static void find_relatives(struct drive_in_use_call *call)
+/* Whether these are all. */
+static bool add_partitions(struct drive_in_use_call *call)
 {
-    if (call->disk.kind != DEVICE_KIND_BLOCK)
-        return;
-    observe_each_lower_device(call->context->sysfs, call->disk.major, call->disk.minor,
-                              add_relative, call);
-    add_partitions(call);
+    char disk[64];
+    cleanup(dir_closep) DIR *names = NULL;
+    const char *name;
+    int r;
+
+    (void)snprintf(disk, sizeof(disk), "dev/block/%u:%u", call->disk.major, call->disk.minor);
+    r = directory_list_in_root(call->context->sysfs, disk, &names);
+    if (r < 0)
+        return path_is_missing(r);
+    for (unsigned i = 0; i < DISK_NAMES; i++) {
+        name = directory_next(names);
+        if (!name)
+            return errno == 0;
+        add_partition(call, disk, name);
+    }
+    return directory_next(names) == NULL;
+}
+
+/* Who has one that is left out would not be found. */
+static int find_relatives(struct drive_in_use_call *call)
+{
+    bool is_all = true;
+
+    if (call->disk.kind == DEVICE_KIND_BLOCK)
+        is_all = observe_each_lower_device(call->context->sysfs, call->disk.major, call->disk.minor,
+                                           add_relative, call) &&
+                 add_partitions(call) && !call->is_relative_left_out;
+    return is_all ? PROGRESS_MORE
+                  : say(call, DRIVE_IN_USE_UNKNOWN,
+                        "the disk has more partitions or lower devices than are compared, so who "
+                        "has one of them cannot be told");
 }
 
 /* ---- one descriptor ------------------------------------------------------------------------ */
@@ -368,7 +395,9 @@ static int begin_search(struct drive_in_use_call *call)
         return say(call, DRIVE_IN_USE_UNKNOWN,
                    "crustd does not see all processes of the node: it needs the node's pid "
                    "namespace and /proc");
-    find_relatives(call);
+    r = find_relatives(call);
+    if (r == PROGRESS_DONE)
+        return r;
     call->proc = opendir("/proc");
     return call->proc
                ? PROGRESS_MORE

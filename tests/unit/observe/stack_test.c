@@ -138,6 +138,13 @@ static void a_pool_is_not_stood_on(void **state)
     assert_int_equal(look(11), 1);
 }
 
+static void pass_over(void *userdata, uint32_t major, uint32_t minor)
+{
+    (void)userdata;
+    (void)major;
+    (void)minor;
+}
+
 static void what_is_too_deep_or_too_wide_is_cut(void **state)
 {
     char name[16], above[16];
@@ -150,6 +157,7 @@ static void what_is_too_deep_or_too_wide_is_cut(void **state)
         stand("dm-0", name);
     }
     assert_int_equal(look(0), OBSERVE_LAYERS);
+    assert_false(observe_each_lower_device(sysfs, 8, 0, pass_over, NULL));
     for (unsigned i = 1; i < 2 * OBSERVE_LAYERS - 1; i++) {
         (void)snprintf(above, sizeof(above), "sd%u", i);
         (void)snprintf(name, sizeof(name), "sd%u", i + 1);
@@ -174,10 +182,10 @@ static void numbers_of_lower_devices(void **state)
     make_plain("sda", 1);
     make_dm("dm-0", 10, "it\n", "CRYPT-x\n");
     stand("dm-0", "sda");
-    observe_each_lower_device(sysfs, 8, 10, note_number, &seen);
+    assert_true(observe_each_lower_device(sysfs, 8, 10, note_number, &seen));
     assert_int_equal(seen, 1001);
     seen = 0;
-    observe_each_lower_device(sysfs, 8, 77, note_number, &seen); /* has gone */
+    assert_true(observe_each_lower_device(sysfs, 8, 77, note_number, &seen)); /* has gone */
     assert_int_equal(seen, 77);
 }
 

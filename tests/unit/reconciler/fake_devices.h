@@ -109,11 +109,12 @@ unsigned observe_stack(int sysfs, const struct observed_device *device,
     return count;
 }
 
-void observe_each_lower_device(int sysfs, uint32_t major, uint32_t minor,
+bool observe_each_lower_device(int sysfs, uint32_t major, uint32_t minor,
                                observe_device_callback *callback, void *userdata)
 {
     (void)sysfs;
     callback(userdata, major, minor);
+    return true;
 }
 
 void observe_scsi_disks(int sysfs, const char *devpath, observe_device_callback *callback,

@@ -314,11 +314,104 @@ static void a_block_device_is_found_by_its_number(void **state)
                 "(firecracker)", "writable");
 }
 
-/* ---- on record ------------------------------------------------------------------------------ */
+/* ---- related devices ------------------------------------------------------------------------ */
 
 /* A number that no process of this machine has open. */
 static const struct store_drive_mount_disk recorded = {
     .kind = DEVICE_KIND_BLOCK, .major = 4001, .minor = 1, .diskseq = 3};
+
+__attribute__((format(printf, 3, 4))) static void
+put_number(const struct search_fixture *fixture, const char *text, const char *format, ...)
+{
+    char name[64], path[256], *slash;
+    va_list arguments;
+    FILE *file;
+
+    va_start(arguments, format);
+    (void)vsnprintf(name, sizeof(name), format, arguments);
+    va_end(arguments);
+    (void)snprintf(path, sizeof(path), "%s/dev/block/%s", fixture->directory, name);
+    slash = strrchr(path, '/');
+    *slash = '\0';
+    assert_true(mkdir(path, 0700) == 0 || errno == EEXIST);
+    *slash = '/';
+    file = fopen(path, "we");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* A sysfs of the test's own, with one disk. */
+static void make_sysfs(struct search_fixture *fixture)
+{
+    char path[128];
+
+    for (unsigned i = 0; i < 2; i++) {
+        (void)snprintf(path, sizeof(path), "%s/dev%s", fixture->directory, i ? "/block" : "");
+        assert_int_equal(mkdir(path, 0700), 0);
+    }
+    fd_close(fixture->context.sysfs);
+    fixture->context.sysfs = open(fixture->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_true(fixture->context.sysfs >= 0);
+    put_number(fixture, "2048\n", "4001:1/size");
+}
+
+static void add_partitions(const struct search_fixture *fixture, unsigned first, unsigned last)
+{
+    char text[32];
+
+    for (unsigned i = first; i <= last; i++) {
+        (void)snprintf(text, sizeof(text), "4002:%u\n", i);
+        put_number(fixture, "1\n", "4001:1/p%u/partition", i);
+        put_number(fixture, text, "4001:1/p%u/dev", i);
+    }
+}
+
+static void expect_unknown(struct search_fixture *fixture)
+{
+    search(fixture, &(struct drive_in_use_request){.disk = &recorded, .writable = true});
+    assert_int_equal(fixture->reply.outcome, DRIVE_IN_USE_UNKNOWN);
+    assert_non_null(strstr(fixture->reply.error.text, "more partitions or lower devices"));
+}
+
+static void a_partition_that_is_left_out_may_have_a_user(void **state)
+{
+    struct search_fixture *fixture = *state;
+
+    make_sysfs(fixture);
+    add_partitions(fixture, 1, 256); /* as many as there can be */
+    expect_free(fixture, &(struct drive_in_use_request){.disk = &recorded, .writable = true});
+    add_partitions(fixture, 257, 400);
+    expect_unknown(fixture);
+}
+
+static void names_that_are_not_read_may_be_partitions(void **state)
+{
+    struct search_fixture *fixture = *state;
+
+    make_sysfs(fixture);
+    for (unsigned i = 0; i < 600; i++)
+        put_number(fixture, "1\n", "4001:1/attribute%u", i);
+    expect_unknown(fixture);
+}
+
+static void a_lower_device_that_is_left_out_may_have_a_user(void **state)
+{
+    struct search_fixture *fixture = *state;
+    char text[32];
+
+    make_sysfs(fixture);
+    put_number(fixture, "x\n", "4001:1/slaves/x"); /* no device */
+    expect_free(fixture, &(struct drive_in_use_request){.disk = &recorded, .writable = true});
+    for (unsigned i = 0; i < OBSERVE_LAYERS; i++) {
+        (void)snprintf(text, sizeof(text), "4002:%u\n", i);
+        put_number(fixture, "2048\n", "4002:%u/size", i);
+        put_number(fixture, text, "4001:1/slaves/disk%u/dev", i);
+    }
+    expect_unknown(fixture);
+}
+
+/* ---- on record ------------------------------------------------------------------------------ */
 
 static void bind_volume(struct store *store)
 {
@@ -426,6 +519,9 @@ int main(void)
         SEARCH(of_other_programs_only_writers_count),
         SEARCH(the_vmm_of_a_sandbox_is_named_with_it),
         SEARCH(a_block_device_is_found_by_its_number),
+        SEARCH(a_partition_that_is_left_out_may_have_a_user),
+        SEARCH(names_that_are_not_read_may_be_partitions),
+        SEARCH(a_lower_device_that_is_left_out_may_have_a_user),
         SEARCH(a_volume_of_a_live_sandbox_has_the_disk),
         SEARCH(a_volume_that_is_only_read_is_no_obstacle_to_a_reader),
         SEARCH(another_drive_has_the_disk),
