@@ -103,18 +103,26 @@ static const struct hypervisor_drive_traits *traits_of(const struct drive_work *
     return hypervisor_drive_traits(work->sandbox.hypervisor);
 }
 
-/* A VMM that opens the disk by itself makes no claim, so that is crustd's for as long as the VMM
- * has the drive; after a restart it is made again. */
-static void keep_claim(struct drive_work *work)
+bool drive_act_needs_claim(const struct drive_work *work)
+{
+    return work->disk < 0 && work->row.has_disk && traits_of(work)->opens_path;
+}
+
+void drive_act_claim_again(struct drive_work *work, char ret_remark[static DRIVE_REMARK_BYTES])
 {
     const struct log_ids ids = {.sandbox = work->row.request.sandbox_id,
                                 .device = work->row.request.host_path};
     struct store_drive_mount_disk disk;
     struct error error = {0};
+    bool lacked = work->lacks_claim;
 
-    if (work->disk < 0 && work->row.has_disk && drive_disk_claim(work, &disk, &error) != STATUS_OK)
-        log_warning(&ids, "drive %s: its disk cannot be claimed again: %s",
-                    work->row.request.drive_id, error.text);
+    work->lacks_claim = drive_disk_claim(work, &disk, &error) != STATUS_OK;
+    if (!work->lacks_claim)
+        return;
+    (void)error_prefix(&error, "the disk cannot be claimed again, so nobody is kept from it: ");
+    (void)snprintf(ret_remark, DRIVE_REMARK_BYTES, "%s", error.text);
+    if (!lacked)
+        log_warning(&ids, "drive %s: %s", work->row.request.drive_id, ret_remark);
 }
 
 static void on_vmm_done(struct hypervisor_drive_call *call,
@@ -135,9 +143,10 @@ static void on_vmm_done(struct hypervisor_drive_call *call,
     }
     work->result.is_brief = reply->outcome == HYPERVISOR_DRIVE_BUSY;
     work->result.wants_disk = reply->outcome == HYPERVISOR_DRIVE_NEEDS_DESCRIPTOR;
-    if (traits_of(work)->opens_path && reply->state == HYPERVISOR_DRIVE_PRESENT)
-        keep_claim(work);
-    else if (status == STATUS_OK && work->act == DRIVE_ATTACH)
+    if (traits_of(work)->opens_path && reply->state == HYPERVISOR_DRIVE_PRESENT) {
+        if (drive_act_needs_claim(work))
+            drive_act_claim_again(work, work->result.remark);
+    } else if (status == STATUS_OK && work->act == DRIVE_ATTACH)
         drive_work_drop_disk(work); /* the VMM keeps the claim from now on */
     else if (status == STATUS_OK && work->act == DRIVE_REMOVE)
         drive_work_drop_disk(work);

@@ -384,6 +384,20 @@ static bool waits_for_next_attempt(const struct drive_work *work)
            work->next_ns > clock_boottime();
 }
 
+/* Somebody may have had the disk for a moment. The row says so while nobody is kept from it. */
+static int keep_claim(struct drive_work *work)
+{
+    char remark[DRIVE_REMARK_BYTES] = "";
+    bool lacked = work->lacks_claim;
+
+    if (work->row.state != DRIVE_READY || !drive_act_needs_claim(work))
+        return 0;
+    drive_act_claim_again(work, remark);
+    if (work->row.status != STATUS_OK || (!lacked && !work->lacks_claim))
+        return 0;
+    return set_state(work, work->row.state, STATUS_OK, remark);
+}
+
 int drive_work_decide(struct drive_work *work)
 {
     struct drive_decision decision;
@@ -404,6 +418,9 @@ int drive_work_decide(struct drive_work *work)
     decision = decide(work);
     if (decision.act == DRIVE_END)
         return end_drive(work, decision.state);
+    r = decision.act == DRIVE_DO_NOTHING ? keep_claim(work) : 0;
+    if (r < 0)
+        return r;
     if (decision.act == DRIVE_DO_NOTHING && work->has_new_limits)
         return begin_act(work, DRIVE_LIMIT, decision.state);
     if (decision.act == DRIVE_DO_NOTHING && (work->new_bytes = drive_disk_growth(work)) > 0)

@@ -26,6 +26,8 @@ struct hypervisor_drive_call;
  * and first the VMM takes its size, then the guest grows the file system. */
 enum { DRIVE_LIMIT = DRIVE_ACTS, DRIVE_RESIZE, DRIVE_GROW };
 
+enum { DRIVE_REMARK_BYTES = 256 };
+
 enum drive_step {
     DRIVE_IDLE,
     DRIVE_DECIDED, /* in this pass: starts once that is committed */
@@ -42,7 +44,7 @@ struct drive_result {
     struct store_drive_mount_disk disk; /* CLAIM; also what was refused */
     bool is_taken;                      /* somebody who is not known has that */
     char guest_device[STORE_NAME_BYTES];
-    char remark[256];
+    char remark[DRIVE_REMARK_BYTES];
     struct error error;
 };
 
@@ -67,6 +69,7 @@ struct drive_work {
     int disk;                              /* the host's disk, claimed for it; -1 */
     struct store_drive_mount_disk claimed; /* the same */
     bool wants_disk;
+    bool lacks_claim; /* that crustd is to keep, and could not make again */
 
     bool due;          /* to be decided */
     bool lacks_slot;   /* until another act has ended */
@@ -137,6 +140,11 @@ bool drive_has_failed(const struct store_drive_mount *row);
 /* What was decided and committed. */
 void drive_act_start(struct drive_work *work);
 bool drive_act_is_on_vmm(unsigned act);
+/* A VMM that opens the disk by itself makes no claim, so that is crustd's for as long as the VMM
+ * has the drive. After a restart it is made again. */
+bool drive_act_needs_claim(const struct drive_work *work);
+/* work->lacks_claim says whether it failed, and ret_remark why; else that stays as it is. */
+void drive_act_claim_again(struct drive_work *work, char ret_remark[static DRIVE_REMARK_BYTES]);
 /* Ends what the act has started. */
 void drive_act_stop(struct drive_work *work);
 

@@ -95,6 +95,44 @@ static void some_vmms_are_refused(void **state)
     assert_int_equal(number_of(the_store(), "SELECT count(*) FROM drive_mounts"), 0);
 }
 
+static void expect_message(const char *pattern)
+{
+    cleanup(store_drive_mount_done) struct store_drive_mount row = {0};
+
+    assert_int_equal(store_get_drive_mount(the_store(), "data-1", &row), STORE_FOUND);
+    assert_int_equal(row.state, DRIVE_READY);
+    assert_int_equal(row.status, STATUS_OK);
+    if (pattern[0] ? !strstr(row.message, pattern) : row.message[0] != '\0')
+        fail_msg("the message is %s", row.message);
+}
+
+/* Of Cloud Hypervisor: somebody had the disk open when crustd came back. */
+static void a_claim_that_was_lost_is_made_again(void **state)
+{
+    (void)state;
+    world.opens_path = true;
+    bring_in();
+    restart();
+    world.claim = DRIVE_CLAIM_IN_USE;
+    go_on();
+    assert_false(is_claimed());
+    expect_message("nobody is kept from it: the disk cannot be had");
+    drives_sweep(world.drives);
+    go_on();
+    assert_false(is_claimed());
+    expect_message("nobody is kept from it: the disk cannot be had");
+    world.claim = DRIVE_CLAIM_OPEN;
+    drives_sweep(world.drives);
+    go_on();
+    assert_true(is_claimed());
+    expect_message("");
+    world.walked[0] = '\0';
+    detach();
+    go_on();
+    assert_false(is_claimed());
+    expect_told(2, STATUS_OK, "");
+}
+
 static int note_drive(void *userdata, const struct reconciler_drive *drive)
 {
     assert_string_equal(drive->drive_id, "data-1");
@@ -123,8 +161,11 @@ static void drives_are_listed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        DRIVES(limits_are_set_and_recorded), DRIVES(a_disk_that_grows_is_grown_in_the_guest),
-        DRIVES(nothing_grows_unless_it_may), DRIVES(some_vmms_are_refused),
+        DRIVES(limits_are_set_and_recorded),
+        DRIVES(a_disk_that_grows_is_grown_in_the_guest),
+        DRIVES(nothing_grows_unless_it_may),
+        DRIVES(some_vmms_are_refused),
+        DRIVES(a_claim_that_was_lost_is_made_again),
         DRIVES(drives_are_listed),
     };
 
