@@ -154,7 +154,7 @@ class MetricsTest(HttpTest):
                        "/dev/secret")
         node.start()
         _, body = curl(node, "/metrics")
-        self.assertIsNone(re.search(rb"secret|kubernetes", body))
+        self.assertIsNone(re.search(rb"secret|kubernetes\.io|/var/lib/kubelet", body))
 
 
 class OthersTest(HttpTest):
