@@ -29,7 +29,7 @@ struct drive_wait {
     struct drive_wait *next;
     struct drives *drives;
     enum wait_kind kind;
-    int64_t drive_ref; /* 0: there is no such drive */
+    struct drive_work *work; /* stays until its clients were told; NULL: there is no such drive */
     char drive_id[DRIVE_ID_CHARS + 1];
     bool asks_vms;  /* it is not on record, but a VM may have it */
     bool has_asked; /* in a pass */
@@ -181,12 +181,11 @@ static struct drive_wait *find_over(const struct drives *drives, struct drive_wo
                                     enum status_code *ret_code, struct error *error)
 {
     for (struct drive_wait *wait = drives->waits; wait; wait = wait->next) {
-        struct drive_work *work = wait->drive_ref ? drive_work_find(drives, wait->drive_ref) : NULL;
-        int code = work ? judge(wait, work, error) : judge_unknown(wait, error);
+        int code = wait->work ? judge(wait, wait->work, error) : judge_unknown(wait, error);
 
         if (code == STILL_WAITS)
             continue;
-        *ret_work = work;
+        *ret_work = wait->work;
         *ret_code = (enum status_code)code;
         return wait;
     }
@@ -199,7 +198,7 @@ bool drive_waits_are_over(const struct drives *drives)
     enum status_code code;
     struct error error;
 
-    return find_over(drives, &work, &code, &error) != NULL;
+    return drives->has_news && find_over(drives, &work, &code, &error) != NULL;
 }
 
 /* `done` may begin and cancel others. */
@@ -217,9 +216,12 @@ static bool tell_one(struct drives *drives)
 
 void drive_waits_tell(struct drives *drives)
 {
+    if (!drives->has_news)
+        return;
     drives->has_new_waits = false;
     while (tell_one(drives))
         ;
+    drives->has_news = false;
 }
 
 /* ---- ids that are not on record ---- */
@@ -228,15 +230,18 @@ void drive_waits_tell(struct drives *drives)
 static int find_row(struct drive_wait *wait)
 {
     cleanup(store_drive_mount_done) struct store_drive_mount row = {0};
+    int64_t drive_ref = 0;
     int r = store_get_drive_mount(wait->drives->context->store, wait->drive_id, &row);
 
     if (r < 0)
         return r;
     if (r == STORE_FOUND && !drive_state_is_end(row.state) && !row.wanted)
-        wait->drive_ref = row.drive_ref; /* found for another client */
-    else if (drive_strays_have(wait->drives, wait->drive_id))
-        return drive_strays_record(wait->drives, wait->drive_id, &wait->drive_ref);
-    return 0;
+        drive_ref = row.drive_ref; /* found for another client */
+    else
+        r = drive_strays_record(wait->drives, wait->drive_id, &drive_ref);
+    if (drive_ref)
+        wait->work = drive_work_find(wait->drives, drive_ref);
+    return r < 0 ? r : 0;
 }
 
 int drive_waits_record(struct drives *drives)
@@ -249,7 +254,7 @@ int drive_waits_record(struct drives *drives)
 
         if (r < 0)
             return r;
-        wait->asks_vms = wait->asks_vms && !wait->drive_ref;
+        wait->asks_vms = wait->asks_vms && !wait->work;
         ask = ask || wait->asks_vms;
         again = again || (wait->asks_vms && !wait->has_asked);
         wait->has_asked = wait->asks_vms;
@@ -291,7 +296,7 @@ static enum status_code begin_wait(struct drives *drives, enum wait_kind kind,
     if (work)
         drive_work_hurry(work);
     *wait = (struct drive_wait){
-        .drives = drives, .kind = kind, .drive_ref = drive_ref, .done = done, .userdata = userdata};
+        .drives = drives, .kind = kind, .work = work, .done = done, .userdata = userdata};
     (void)snprintf(wait->drive_id, sizeof(wait->drive_id), "%s", request->drive_id);
     while (*last)
         last = &(*last)->next;

@@ -102,6 +102,7 @@ struct drives {
     bool dirty;  /* something was committed that is not synced */
     struct drive_work *works;
     struct drive_wait *waits;
+    bool has_news;                  /* since clients were told, a pass has had to do with drives */
     bool has_new_waits;             /* they may be over already */
     struct drive_listing *listings; /* what VMs have that is not on record */
     bool has_new_lists;             /* clients may wait for them */

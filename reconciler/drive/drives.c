@@ -323,6 +323,7 @@ int drives_record(struct drives *drives)
 
     if (!drives_are_due(drives))
         return 0;
+    drives->has_news = true;
     r = drives->loaded ? 0 : load(drives);
     if (r == 0)
         r = record_finished(drives);

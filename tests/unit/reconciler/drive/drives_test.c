@@ -254,6 +254,19 @@ static void what_is_told_later_is_synced_too(void **state)
     assert_false(the_store()->unsynced);
 }
 
+/* Other passes of the reconciler cost nothing, however many clients wait. */
+static void clients_are_looked_at_only_if_something_happened(void **state)
+{
+    (void)state;
+    bring_in();
+    attach();
+    assert_false(drive_waits_are_over(world.drives));
+    assert_int_equal(drives_go_on(world.drives), 0);
+    assert_int_equal(world.told, 1);
+    go_on();
+    expect_told(2, STATUS_OK, "");
+}
+
 static void what_is_switched_off_can_still_be_detached(void **state)
 {
     struct reconciler_drive_attach asked = attach_of("data-1");
@@ -294,6 +307,7 @@ int main(void)
         DRIVES(another_store_has_no_drives),
         DRIVES(a_client_that_gives_up_changes_nothing),
         DRIVES(what_is_told_later_is_synced_too),
+        DRIVES(clients_are_looked_at_only_if_something_happened),
         DRIVES(what_is_switched_off_can_still_be_detached),
         DRIVES(nothing_is_promised_before_the_node_is_known),
     };
