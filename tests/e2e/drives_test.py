@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """crust.drive.v1: a disk of the node in a running QEMU, from AttachDrive to DetachDrive."""
 
+import signal
 import unittest
 
 from drives import DrivesTest
@@ -114,6 +115,35 @@ class Drives(DrivesTest):
             self.attach(self.host, "data-1", self.disk_1)
         self.detach(self.host, "data-1")
         self.assertTrue(self.is_free(self.disk_1))
+
+    def test_the_database_is_lost(self):
+        """What the VM has is found by asking it, and no detach is OK before that."""
+        serial = self.attach(self.host, "data-1", self.disk_1).serial
+        self.host.kill()
+        for file in (self.host.root / "var/lib/crustd").glob("crustd.db*"):
+            file.unlink()
+        self.host.start()
+        self.wait_alive(self.host)
+        self.host.qemu.agent.busy = "77 (cat)"
+        with self.fails("FAILED_PRECONDITION", "77 (cat)"):
+            self.detach(self.host, "data-1")
+        row = self.row(self.host, "data-1")
+        self.assertEqual((row["state"], row["serial"], row["vm_path"]),
+                         ("unmounting", serial, "unknown:data-1"))
+        with self.fails("UNAVAILABLE", "not on record"):
+            self.attach(self.host, "data-1", self.disk_1)
+        self.host.qemu.agent.busy = None
+        self.detach(self.host, "data-1")
+        self.assertEqual(self.host.qemu.agent.mounted, {})
+        self.assertTrue(self.is_free(self.disk_1))
+        self.assertEqual(self.row(self.host, "data-1")["state"], "removed")
+
+    def test_a_vm_that_cannot_be_asked(self):
+        self.host.qemu.process.send_signal(signal.SIGSTOP)
+        with self.fails("UNAVAILABLE", SANDBOX):
+            self.detach(self.host, "data-1")
+        self.host.qemu.process.send_signal(signal.SIGCONT)
+        self.detach(self.host, "data-1")
 
 
 if __name__ == "__main__":
