@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* drives_scenery.h - a VMM, a guest and a disk that do as they are asked, one act at a time. In
+ * place of hypervisor/drive.c, claim.c, in_use.c and helper/guest.c.
+ *
+ * Each act has an effect on the world and then an answer, so a test can let crustd end between. */
+#pragma once
+
+#include "tests/unit/reconciler/surroundings.h"
+
+#include <poll.h>
+#include <sys/sysmacros.h>
+
+#include "hypervisor/drive.h"
+#include "reconciler/drive/claim.h"
+#include "reconciler/drive/drives.h"
+#include "reconciler/drive/in_use.h"
+#include "reconciler/helper/guest.h"
+
+enum world_call { NO_CALL, VMM_CALL, GUEST_CALL, TRAITS_CALL, SEARCH_CALL };
+
+struct hypervisor_drive_call {
+    hypervisor_drive_done *done;
+    void *userdata;
+    enum hypervisor_drive_act act;
+    bool has_descriptor;
+    struct hypervisor_limits limits;
+};
+
+struct drive_guest_call {
+    drive_guest_done *done;
+    void *userdata;
+    enum drive_guest_act act;
+    uint64_t bytes;
+};
+
+struct drive_in_use_call {
+    drive_in_use_done *done;
+    void *userdata;
+};
+
+struct helper_guest {
+    helper_guest_done *done;
+    void *userdata;
+};
+
+static struct {
+    struct surroundings node;
+    struct drives *drives;
+
+    /* the world */
+    enum hypervisor_drive_state vmm;
+    bool mounted, busy, confidential, searched;
+    enum drive_claim_outcome claim; /* what an open of the disk comes to, if nobody has it */
+    bool searches_for_anybody;      /* who only reads, too */
+    bool other_has_disk;            /* found at the search */
+    bool opens_path;                /* the VMM makes no claim */
+    const char *host_path;          /* by which the disk is known */
+    struct hypervisor_drive_traits traits_of_vmm;
+    uint64_t disk_bytes, vmm_bytes, guest_bytes;
+    struct store_drive_mount_disk disk; /* that the path of the drive leads to */
+    struct observed_device numbered;    /* what the node has by the disk's number; name "" */
+    enum drive_claim_outcome by_name;   /* what an open of that comes to */
+    int claimed;                        /* the other end of crustd's claim, if so; -1 */
+    struct hypervisor_limits limits;
+
+    /* what the next act fails with, once; 0: it works */
+    enum hypervisor_drive_outcome vmm_fails;
+    enum status_code guest_fails;
+
+    /* the calls in progress: at most one of each, because there is one drive */
+    struct hypervisor_drive_call *vmm_call;
+    struct drive_guest_call *guest_call;
+    struct drive_in_use_call *search;
+    struct helper_guest *traits;
+    char walked[512]; /* the acts, in their order */
+
+    unsigned told;
+    enum status_code code;
+    enum drive_state state;
+    char error[ERROR_TEXT_BYTES];
+} world;
+
+static void walk(const char *name)
+{
+    size_t length = strlen(world.walked);
+
+    (void)snprintf(world.walked + length, sizeof(world.walked) - length, "%s ", name);
+}
+
+/* ---- the VMM ---- */
+
+const struct hypervisor_drive_traits *hypervisor_drive_traits(enum hypervisor_kind kind)
+{
+    assert_int_equal(kind, HYPERVISOR_QEMU);
+    world.traits_of_vmm.opens_path = world.opens_path;
+    return &world.traits_of_vmm;
+}
+
+int hypervisor_drive_call_new(struct loop *loop, enum hypervisor_kind kind,
+                              const struct hypervisor_drive_request *request,
+                              hypervisor_drive_done *done, void *userdata,
+                              struct hypervisor_drive_call **ret_call, struct error *error)
+{
+    struct hypervisor_drive_call *call = calloc(1, sizeof(*call));
+
+    (void)loop;
+    (void)error;
+    assert_non_null(call);
+    assert_null(world.vmm_call);
+    assert_int_equal(kind, HYPERVISOR_QEMU);
+    if (request->act != HYPERVISOR_DRIVE_LIST) {
+        assert_non_null(strstr("data-1 data-2", request->drive_id));
+        assert_string_equal(request->path, world.host_path);
+    }
+    *call = (struct hypervisor_drive_call){done, userdata, request->act, request->descriptor >= 0,
+                                           request->limits};
+    *ret_call = world.vmm_call = call;
+    return 0;
+}
+
+struct hypervisor_drive_call *hypervisor_drive_call_free(struct hypervisor_drive_call *call)
+{
+    if (call)
+        world.vmm_call = NULL;
+    free(call);
+    return NULL;
+}
+
+static void vmm_acts(void)
+{
+    static const char *const names[] = {
+        [HYPERVISOR_DRIVE_ATTACH] = "attach", [HYPERVISOR_DRIVE_DETACH] = "remove",
+        [HYPERVISOR_DRIVE_LIMIT] = "limit",   [HYPERVISOR_DRIVE_RESIZE] = "resize",
+        [HYPERVISOR_DRIVE_LOOK] = "look",     [HYPERVISOR_DRIVE_LIST] = "list",
+    };
+    const struct hypervisor_drive_call *call = world.vmm_call;
+
+    walk(names[call->act]);
+    if (world.vmm_fails)
+        return;
+    if (call->act == HYPERVISOR_DRIVE_ATTACH && (call->has_descriptor || world.vmm))
+        world.vmm = HYPERVISOR_DRIVE_PRESENT;
+    if (call->act == HYPERVISOR_DRIVE_RESIZE)
+        world.vmm_bytes = world.disk_bytes;
+    if (call->act == HYPERVISOR_DRIVE_LIMIT)
+        world.limits = call->limits;
+    if (call->act == HYPERVISOR_DRIVE_DETACH) {
+        assert_false(world.mounted); /* nothing in the world protects it */
+        world.vmm = HYPERVISOR_DRIVE_ABSENT;
+    }
+}
+
+static void vmm_answers(void)
+{
+    const struct hypervisor_drive_entry entry = {
+        .drive_id = "data-1",
+        .state = world.vmm,
+        .identified = true,
+        .disk = {.device = makedev(7, 1)},
+    };
+    struct hypervisor_drive_reply reply = {
+        .entries = &entry,
+        .entry_count = world.vmm != HYPERVISOR_DRIVE_ABSENT,
+        .outcome = world.vmm_fails,
+        .state = world.vmm,
+        .has_scsi = world.vmm == HYPERVISOR_DRIVE_PRESENT,
+        .scsi_id = 255,
+        .bytes = world.vmm_bytes,
+    };
+
+    if (!world.vmm_fails && world.vmm_call->act == HYPERVISOR_DRIVE_ATTACH &&
+        world.vmm != HYPERVISOR_DRIVE_PRESENT)
+        reply.outcome = HYPERVISOR_DRIVE_NEEDS_DESCRIPTOR;
+    if (world.vmm_fails && world.vmm_fails <= HYPERVISOR_DRIVE_VERSION) /* nobody was asked */
+        reply.state = HYPERVISOR_DRIVE_UNKNOWN;
+    if (reply.outcome)
+        (void)error_set(&reply.error, 0, "the VMM does not");
+    world.vmm_fails = HYPERVISOR_DRIVE_DONE;
+    world.vmm_call->done(world.vmm_call, &reply, world.vmm_call->userdata);
+    assert_null(world.vmm_call);
+}
+
+/* ---- the guest ---- */
+
+static int guest_call_new(const struct context *context, const struct drive_guest_request *request,
+                          drive_guest_done *done, void *userdata,
+                          struct drive_guest_call **ret_call)
+{
+    struct drive_guest_call *call = calloc(1, sizeof(*call));
+
+    (void)context;
+    assert_non_null(call);
+    assert_null(world.guest_call);
+    assert_int_equal(world.vmm, HYPERVISOR_DRIVE_PRESENT);
+    assert_true(request->has_scsi);
+    assert_int_equal(request->scsi_id, 255);
+    *call = (struct drive_guest_call){done, userdata, request->act, request->bytes};
+    *ret_call = world.guest_call = call;
+    return 0;
+}
+
+static struct drive_guest_call *guest_call_free(struct drive_guest_call *call)
+{
+    if (call)
+        world.guest_call = NULL;
+    free(call);
+    return NULL;
+}
+
+static const struct drive_guest_ops guest_ops = {guest_call_new, guest_call_free};
+
+static void guest_acts(void)
+{
+    static const char *const names[] = {[DRIVE_GUEST_LOOK] = "ask",
+                                        [DRIVE_GUEST_MOUNT] = "mount",
+                                        [DRIVE_GUEST_UNMOUNT] = "unmount",
+                                        [DRIVE_GUEST_GROW] = "grow"};
+    enum drive_guest_act act = world.guest_call->act;
+
+    walk(names[act]);
+    if (world.guest_fails)
+        return;
+    if (act == DRIVE_GUEST_MOUNT)
+        world.mounted = true;
+    if (act == DRIVE_GUEST_GROW)
+        world.guest_bytes = world.guest_call->bytes;
+    if (act == DRIVE_GUEST_UNMOUNT && !world.busy)
+        world.mounted = false;
+}
+
+static void guest_answers(void)
+{
+    struct drive_guest_reply reply = {
+        .status = world.guest_fails,
+        .guest = world.mounted ? DRIVE_IN_GUEST_MOUNTED : DRIVE_IN_GUEST_ABSENT,
+        .device = "sda",
+    };
+
+    if (!reply.status && world.guest_call->act == DRIVE_GUEST_UNMOUNT && world.mounted)
+        reply.status = STATUS_FAILED_PRECONDITION;
+    if (reply.status)
+        (void)error_set(&reply.error, 0, "the guest does not: 77 (cat) has it");
+    if (reply.status == STATUS_UNAVAILABLE ||
+        (reply.status && world.guest_call->act == DRIVE_GUEST_UNMOUNT)) /* not known what is left */
+        reply.guest = DRIVE_IN_GUEST_UNKNOWN;
+    world.guest_fails = STATUS_OK;
+    world.guest_call->done(world.guest_call, &reply, world.guest_call->userdata);
+    assert_null(world.guest_call);
+}
+
+/* ---- the host ---- */
+
+int observe_device_number(int sysfs, uint32_t major, uint32_t minor,
+                          struct observed_device *ret_device)
+{
+    (void)sysfs;
+    if (world.numbered.name[0] && major == world.numbered.major && minor == world.numbered.minor) {
+        *ret_device = world.numbered;
+        return OBSERVED;
+    }
+    *ret_device =
+        (struct observed_device){.size_bytes = world.disk_bytes, .diskseq = world.disk.diskseq};
+    return world.disk_bytes ? OBSERVED : OBSERVED_ABSENT;
+}
+
+int observe_device_path(int root_fd, int sysfs, const char *path,
+                        struct observed_device *ret_device)
+{
+    (void)root_fd;
+    (void)path;
+    return observe_device_number(sysfs, 0, 0, ret_device);
+}
+
+int observe_open_sysfs(int root_fd, const char *path, int *ret_fd)
+{
+    *ret_fd = openat(root_fd, path + 1, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return *ret_fd < 0 ? -errno : 0;
+}
+
+int helper_guest_new(const struct context *context, const struct store_helper_run *sandbox,
+                     helper_guest_done *done, void *userdata, struct helper_guest **ret_guest)
+{
+    (void)context;
+    assert_non_null(strstr("sandbox-1 sandbox-2", sandbox->sandbox_id));
+    *ret_guest = world.traits = calloc(1, sizeof(**ret_guest));
+    assert_non_null(world.traits);
+    *world.traits = (struct helper_guest){done, userdata};
+    return 0;
+}
+
+struct helper_guest *helper_guest_free(struct helper_guest *guest)
+{
+    if (guest)
+        world.traits = NULL;
+    free(guest);
+    return NULL;
+}
+
+/* crustd itself has the disk open. */
+static inline bool is_claimed(void)
+{
+    struct pollfd end = {.fd = world.claimed};
+
+    return world.opens_path && world.claimed >= 0 && poll(&end, 1, 0) == 0;
+}
+
+/* A descriptor of which it can be told whether it is still open. */
+static int claim_by_pipe(void)
+{
+    int ends[2];
+
+    fd_close(world.claimed);
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    world.claimed = ends[0];
+    return ends[1];
+}
+
+static int claim_by_name(const struct drive_claim_request *request, int *ret_fd,
+                         struct store_drive_mount_disk *ret_disk, struct error *error)
+{
+    assert_string_equal(request->host_path, world.numbered.name);
+    *ret_disk = (struct store_drive_mount_disk){.kind = world.numbered.kind,
+                                                .major = world.numbered.major,
+                                                .minor = world.numbered.minor,
+                                                .diskseq = world.numbered.diskseq};
+    if (world.by_name)
+        return error_set(error, (int)world.by_name, "the numbered disk cannot be had");
+    *ret_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    return DRIVE_CLAIM_OPEN;
+}
+
+int drive_claim(const struct drive_claim_request *request, int *ret_fd,
+                struct store_drive_mount_disk *ret_disk, struct error *error)
+{
+    *ret_disk = world.disk;
+    if (strcmp(request->host_path, world.host_path) != 0)
+        return claim_by_name(request, ret_fd, ret_disk, error);
+    if (world.opens_path ? is_claimed() : world.vmm != HYPERVISOR_DRIVE_ABSENT)
+        return error_set(error, DRIVE_CLAIM_IN_USE, "a VM has it");
+    if (world.claim)
+        return error_set(error, (int)world.claim, "the disk cannot be had");
+    *ret_fd = claim_by_pipe();
+    return DRIVE_CLAIM_OPEN;
+}
+
+int drive_in_use_call_new(const struct context *context, const struct drive_in_use_request *request,
+                          drive_in_use_done *done, void *userdata,
+                          struct drive_in_use_call **ret_call)
+{
+    (void)context;
+    assert_string_equal(request->drive_id, "data-1");
+    world.searches_for_anybody = request->writable;
+    *ret_call = world.search = calloc(1, sizeof(**ret_call));
+    assert_non_null(world.search);
+    *world.search = (struct drive_in_use_call){done, userdata};
+    return 0;
+}
+
+struct drive_in_use_call *drive_in_use_call_free(struct drive_in_use_call *call)
+{
+    if (call)
+        world.search = NULL;
+    free(call);
+    return NULL;
+}
+
+static void traits_are_known(void)
+{
+    const struct guest_traits traits = {.is_confidential = world.confidential};
+
+    world.traits->done(&traits, NULL, world.traits->userdata);
+    assert_null(world.traits);
+}
+
+static void search_ends(void)
+{
+    struct drive_in_use_reply reply = {.outcome = world.other_has_disk ? DRIVE_IN_USE_BY_OTHERS
+                                                                       : DRIVE_IN_USE_NOT};
+
+    if (world.other_has_disk)
+        (void)error_set(&reply.error, 0, "sandbox-9 has the disk");
+    world.searched = true;
+    world.search->done(world.search, &reply, world.search->userdata);
+}
