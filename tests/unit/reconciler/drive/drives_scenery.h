@@ -19,6 +19,7 @@
 enum world_call { NO_CALL, VMM_CALL, GUEST_CALL, TRAITS_CALL, SEARCH_CALL };
 
 struct hypervisor_drive_call {
+    struct hypervisor_drive_call *next; /* only lists run beside others */
     hypervisor_drive_done *done;
     void *userdata;
     enum hypervisor_drive_act act;
@@ -101,27 +102,33 @@ int hypervisor_drive_call_new(struct loop *loop, enum hypervisor_kind kind,
                               hypervisor_drive_done *done, void *userdata,
                               struct hypervisor_drive_call **ret_call, struct error *error)
 {
-    struct hypervisor_drive_call *call = calloc(1, sizeof(*call));
+    struct hypervisor_drive_call *call;
 
     (void)loop;
     (void)error;
+    for (call = world.vmm_call; call; call = call->next)
+        assert_true(call->act == HYPERVISOR_DRIVE_LIST || request->act == HYPERVISOR_DRIVE_LIST);
+    call = calloc(1, sizeof(*call));
     assert_non_null(call);
-    assert_null(world.vmm_call);
     assert_int_equal(kind, HYPERVISOR_QEMU);
     if (request->act != HYPERVISOR_DRIVE_LIST) {
         assert_non_null(strstr("data-1 data-2", request->drive_id));
         assert_string_equal(request->path, world.host_path);
     }
-    *call = (struct hypervisor_drive_call){done, userdata, request->act, request->descriptor >= 0,
-                                           request->limits};
+    *call = (struct hypervisor_drive_call){
+        world.vmm_call, done, userdata, request->act, request->descriptor >= 0, request->limits};
     *ret_call = world.vmm_call = call;
     return 0;
 }
 
 struct hypervisor_drive_call *hypervisor_drive_call_free(struct hypervisor_drive_call *call)
 {
+    struct hypervisor_drive_call **link = &world.vmm_call;
+
+    while (call && *link != call)
+        link = &(*link)->next;
     if (call)
-        world.vmm_call = NULL;
+        *link = call->next;
     free(call);
     return NULL;
 }
@@ -152,6 +159,7 @@ static void vmm_acts(void)
 
 static void vmm_answers(void)
 {
+    const struct hypervisor_drive_call *rest = world.vmm_call->next;
     const struct hypervisor_drive_entry entry = {
         .drive_id = "data-1",
         .state = world.vmm,
@@ -177,7 +185,7 @@ static void vmm_answers(void)
         (void)error_set(&reply.error, 0, "the VMM does not");
     world.vmm_fails = HYPERVISOR_DRIVE_DONE;
     world.vmm_call->done(world.vmm_call, &reply, world.vmm_call->userdata);
-    assert_null(world.vmm_call);
+    assert_ptr_equal(world.vmm_call, rest);
 }
 
 /* ---- the guest ---- */

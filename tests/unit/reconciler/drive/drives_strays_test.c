@@ -195,6 +195,87 @@ static void clients_share_a_stray(void **state)
     expect_walked("list look unmount remove ");
 }
 
+static void start_vms(unsigned from, unsigned to)
+{
+    assert_int_equal(store_begin(the_store()), 0);
+    for (unsigned i = from; i < to; i++) {
+        char sandbox_id[] = "another-0";
+        struct store_sandbox sandbox = sandbox_of(sandbox_id, NULL);
+
+        sandbox_id[sizeof(sandbox_id) - 2] = (char)('0' + i);
+        sandbox.vmm_pid += (pid_t)i + 1;
+        (void)put_sandbox(the_store(), &sandbox, true);
+    }
+    assert_int_equal(store_commit(the_store()), 0);
+}
+
+static unsigned count_calls(void)
+{
+    unsigned count = 0;
+
+    for (const struct hypervisor_drive_call *call = world.vmm_call; call; call = call->next)
+        count++;
+    return count;
+}
+
+static void a_few_vms_are_asked_at_once(void **state)
+{
+    (void)state;
+    start_vms(0, 5);
+    detach();
+    pass_while_due();
+    assert_int_equal(count_calls(), 4);
+    for (unsigned i = 0; i < 6; i++) {
+        assert_int_equal(world.told, 0);
+        assert_true(step());
+    }
+    expect_told(1, STATUS_OK, "");
+    expect_walked("list list list list list list ");
+    start_vms(5, 7);
+    detach();
+    go_on();
+    expect_told(2, STATUS_OK, "");
+    expect_walked("list list ");
+}
+
+/* A monitor serves one client at a time. */
+static void a_vm_is_asked_one_thing_at_a_time(void **state)
+{
+    (void)state;
+    attach();
+    pass_while_due();
+    detach_other("data-2");
+    pass_while_due();
+    assert_int_equal(count_calls(), 1);
+    go_on();
+    assert_int_equal(world.told, 2);
+    expect_row(DRIVE_READY, true, STATUS_OK);
+    start_vms(0, 1);
+    restart();
+    detach_other("data-2");
+    pass_while_due(); /* the drive is looked at first */
+    assert_int_equal(count_calls(), 2);
+    go_on();
+    expect_told(3, STATUS_OK, "");
+}
+
+/* One has it, and another one cannot be asked. */
+static void a_stray_that_is_found_needs_no_other_answer(void **state)
+{
+    (void)state;
+    start_vms(0, 1);
+    begin_stray();
+    detach();
+    pass_while_due();
+    assert_int_equal(count_calls(), 2);
+    (void)step();
+    (void)step();
+    world.vmm_fails = HYPERVISOR_DRIVE_UNREACHABLE;
+    go_on();
+    expect_told(1, STATUS_OK, "");
+    expect_walked("list look list unmount remove ");
+}
+
 static void a_vm_that_ended_has_no_stray(void **state)
 {
     (void)state;
@@ -243,6 +324,9 @@ int main(void)
         DRIVES(a_drive_on_record_is_no_stray),
         DRIVES(a_stray_is_found_although_its_id_was_on_record_once),
         DRIVES(clients_share_a_stray),
+        DRIVES(a_few_vms_are_asked_at_once),
+        DRIVES(a_vm_is_asked_one_thing_at_a_time),
+        DRIVES(a_stray_that_is_found_needs_no_other_answer),
         DRIVES(a_vm_that_ended_has_no_stray),
         DRIVES(the_list_ends_with_the_daemon),
     };
