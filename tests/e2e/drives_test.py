@@ -81,6 +81,19 @@ class Drives(DrivesTest):
         self.assertTrue(self.is_free(self.disk_1))
         self.detach(self.host, "data-1")
 
+    def test_the_sandbox_ends_before_its_vmm(self):
+        self.attach(self.host, "data-1", self.disk_1)
+        self.host.end_sandbox(SANDBOX)
+        self.wait_alive(self.host, 0)
+        with self.fails("UNAVAILABLE", f"process {self.host.qemu.pid}"):
+            self.detach(self.host, "data-1")
+        self.assertNotEqual(self.row(self.host, "data-1")["state"], "lost")
+        self.assertTrue(self.host.qemu.has_open(self.disk_1.device))
+        self.host.qemu.stop()
+        self.detach(self.host, "data-1")
+        self.assertEqual(self.row(self.host, "data-1")["state"], "lost")
+        self.assertTrue(self.is_free(self.disk_1))
+
     def test_the_disk_grows(self):
         self.host.qemu.agent.grows = True
         self.attach(self.host, "data-1", self.disk_1)

@@ -46,18 +46,27 @@ static void a_holder_with_a_name_is_not_searched_for(void **state)
     assert_false(world.searched);
 }
 
+/* The VMM has forgotten the descriptor that it was given before a restart of crustd. */
 static void a_disk_that_is_taken_at_an_attach_has_a_holder_too(void **state)
 {
     (void)state;
     attach();
     step_until(VMM_CALL, HYPERVISOR_DRIVE_ATTACH);
+    act(VMM_CALL);
     restart();
-    world.claim = DRIVE_CLAIM_TAKEN;
-    world.other_has_disk = true;
     attach();
+    step_until(VMM_CALL, HYPERVISOR_DRIVE_ATTACH);
+    world.vmm = HYPERVISOR_DRIVE_PARTIAL;
+    world.vmm_fails = HYPERVISOR_DRIVE_NEEDS_DESCRIPTOR;
+    world.claim = DRIVE_CLAIM_TAKEN;
+    finish(VMM_CALL);
+    pass_while_due();
+    assert_non_null(world.search);
+    world.other_has_disk = true;
     go_on();
     expect_failed(STATUS_FAILED_PRECONDITION,
                   "/dev/disk-1 is open exclusively: sandbox-9 has the disk");
+    expect_walked("look attach look remove ");
 }
 
 static void start_second_vm(void)

@@ -344,7 +344,9 @@ int drive_claim(const struct drive_claim_request *request, int *ret_fd,
     if (strcmp(request->host_path, world.host_path) != 0)
         return claim_by_name(request, ret_fd, ret_disk, error);
     if (world.opens_path ? is_claimed() : world.vmm != HYPERVISOR_DRIVE_ABSENT)
-        return error_set(error, DRIVE_CLAIM_IN_USE, "a VM has it");
+        return error_set(error,
+                         world.claim == DRIVE_CLAIM_TAKEN ? DRIVE_CLAIM_TAKEN : DRIVE_CLAIM_IN_USE,
+                         "a VM has it");
     if (world.claim)
         return error_set(error, (int)world.claim, "the disk cannot be had");
     *ret_fd = claim_by_pipe();
