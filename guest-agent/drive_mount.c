@@ -161,6 +161,20 @@ static enum status_code check_disk(int directory, const struct drive_mount_reque
     return STATUS_OK;
 }
 
+/* Whether the mount that was found is what is seen at its path, and no other one over it. */
+static enum status_code check_seen(const struct drive_mount_request *request,
+                                   const struct drive_disk *disk, struct error *error)
+{
+    cleanup(fd_closep) int directory =
+        open(request->vm_path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+    if (directory >= 0 && check_disk(directory, request, disk, error) == STATUS_OK)
+        return STATUS_OK;
+    (void)error_set(error, STATUS_FAILED_PRECONDITION,
+                    "%s is covered: something else is mounted over it", request->vm_path);
+    return STATUS_FAILED_PRECONDITION;
+}
+
 /* ---- the group ---- */
 
 static bool note_walk(const struct drive_walk_count *count, void *userdata)
@@ -338,8 +352,9 @@ enum status_code drive_mount_run(const struct drive_mount_work *work,
         code = drive_find_check(&disk, request->bytes, request->read_only, error);
     if (code == STATUS_OK)
         code = find_mount(request, &disk, &answer.was_mounted, error);
-    if (code == STATUS_OK && !answer.was_mounted)
-        code = check_target(request->vm_path, error);
+    if (code == STATUS_OK)
+        code = answer.was_mounted ? check_seen(request, &disk, error)
+                                  : check_target(request->vm_path, error);
     if (code == STATUS_OK)
         code = check_node(&find, &disk, error);
     if (code != STATUS_OK)

@@ -29,7 +29,8 @@ struct places {
     unsigned count;
     char first[DRIVE_PATH_BYTES]; /* as it is, not escaped */
     char second[DRIVE_PATH_BYTES];
-    dev_t device; /* as mountinfo has it */
+    uint64_t first_id; /* of the first one, as statx(2) has it */
+    dev_t device;      /* as mountinfo has it */
 };
 
 static void note_place(struct places *places, const struct mount_entry *mount)
@@ -38,6 +39,8 @@ static void note_place(struct places *places, const struct mount_entry *mount)
 
     if (places->count < 2)
         (void)snprintf(text, DRIVE_PATH_BYTES, "%s", mount->mount_point);
+    if (!places->count)
+        places->first_id = mount->id;
     places->device = mount->device;
     places->count++;
 }
@@ -62,6 +65,22 @@ static enum status_code find_places(const struct drive_disk *disk, struct places
 }
 
 /* ---- unmounting ---- */
+
+/* umount(2) takes the mount that is seen at a path. Over the drive's, or over a directory above it,
+ * that is somebody else's. */
+static enum status_code check_seen(const struct places *places, struct error *error)
+{
+    struct statx status;
+
+    if (!places->count ||
+        (statx(AT_FDCWD, places->first, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT, STATX_MNT_ID,
+               &status) == 0 &&
+         (status.stx_mask & STATX_MNT_ID) && status.stx_mnt_id == places->first_id))
+        return STATUS_OK;
+    (void)error_set(error, STATUS_FAILED_PRECONDITION,
+                    "%s is covered: something else is mounted over it", places->first);
+    return STATUS_FAILED_PRECONDITION;
+}
 
 static enum status_code refuse_held(const struct drive_holders *holders, const char *path,
                                     struct error *error)
@@ -139,9 +158,11 @@ static enum status_code release(const struct drive_unmount_work *work,
     const uint64_t patient_until = clock_boottime() + PATIENCE_NS;
 
     while (true) {
-        enum status_code code = check_holders(work, disk, places, error);
+        enum status_code code = check_seen(places, error);
         const uint64_t now = clock_boottime();
 
+        if (code == STATUS_OK)
+            code = check_holders(work, disk, places, error);
         if (code == STATUS_OK && places->count)
             code = unmount(work, disk, places, error);
         if (code != STATUS_FAILED_PRECONDITION || now >= patient_until || now >= work->deadline_ns)

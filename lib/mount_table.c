@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/sysmacros.h>
 
@@ -80,6 +81,7 @@ bool mount_table_parse(char *line, struct mount_entry *ret_mount)
     mount_table_unescape(fields[MOUNT_POINT]);
     mount_table_unescape(source);
     *ret_mount = (struct mount_entry){
+        .id = strtoull(fields[ID], NULL, 10),
         .device = makedev(major, minor),
         .read_only = has_option(fields[OPTIONS], "ro") || has_option(super_options, "ro") ||
                      has_option(super_options, "emergency_ro"),

@@ -8,11 +8,13 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "lib/buffer.h"
 
 struct mount_entry {
+    uint64_t id;      /* of the mount, as statx(2) has it */
     dev_t device;     /* of the super block; anonymous (major 0) for btrfs */
     bool read_only;   /* the mount or its file system */
     const char *root; /* which directory of the file system is mounted */

@@ -92,6 +92,24 @@ static void btrfs_is_mounted(void **state)
     check_type("btrfs");
 }
 
+/* The disk is mounted at the path, and whoever looks there finds another file system. */
+static void what_covers_it_is_not_the_drive(void **state)
+{
+    struct drive_mount_request request = ask("ext4");
+    struct drive_mount_answer answer;
+
+    (void)state;
+    attach_disk("ext4");
+    assert_int_equal(mount_now(&request, &answer), STATUS_OK);
+    assert_int_equal(mount("none", target(), "tmpfs", 0, NULL), 0);
+    assert_int_equal(mount_now(&request, &answer), STATUS_FAILED_PRECONDITION);
+    assert_non_null(strstr(error.text, "is covered"));
+    assert_int_equal(umount(target()), 0);
+    assert_int_equal(mount_now(&request, &answer), STATUS_OK);
+    assert_true(answer.was_mounted);
+    assert_int_equal(umount(target()), 0);
+}
+
 /* The kernel has made the node, and not yet the disk that it is of. */
 static void a_node_without_its_disk_is_not_there_yet(void **state)
 {
@@ -282,6 +300,7 @@ int main(void)
         TEST(ext4_is_mounted),
         TEST(xfs_is_mounted),
         TEST(btrfs_is_mounted),
+        TEST(what_covers_it_is_not_the_drive),
         TEST(the_disk_may_come_later),
         TEST(a_node_without_its_disk_is_not_there_yet),
         TEST(another_disk_is_refused),

@@ -237,6 +237,26 @@ static void what_is_mounted_below_keeps_it(void **state)
     assert_int_equal(unmount_now(), STATUS_OK);
 }
 
+/* umount(2) takes the mount that is seen at a path, and that is somebody else's. */
+static void what_covers_it_is_left_alone(void **state)
+{
+    (void)state;
+    mount_disk("ext4");
+    assert_int_equal(mount("none", target(), "tmpfs", 0, NULL), 0);
+    tree_make("/vm/data/theirs");
+    check_refused("is covered");
+    assert_true(run_command("test -d '%s/theirs'", target()));
+    assert_int_equal(umount(target()), 0);
+    assert_int_equal(mount("none", tree_path("/vm"), "tmpfs", 0, NULL), 0);
+    assert_int_equal(unmount_now(), STATUS_FAILED_PRECONDITION);
+    tree_make("/vm/data");
+    assert_int_equal(mount("none", target(), "tmpfs", 0, NULL), 0);
+    check_refused("is covered");
+    assert_int_equal(umount(target()), 0);
+    assert_int_equal(umount(tree_path("/vm")), 0);
+    assert_int_equal(unmount_now(), STATUS_OK);
+}
+
 static void somebody_claims_the_disk(void **state)
 {
     int fd;
@@ -264,6 +284,7 @@ int main(void)
         TEST(a_slave_is_no_holder),
         TEST(two_mounts_are_one_too_many),
         TEST(what_is_mounted_below_keeps_it),
+        TEST(what_covers_it_is_left_alone),
         TEST(somebody_claims_the_disk),
     };
 

@@ -22,6 +22,7 @@ static void lines_are_taken_apart(void **state)
 
     (void)state;
     assert_true(mount_table_next(&cursor, &mount));
+    assert_int_equal(mount.id, 22);
     assert_int_equal(mount.device, makedev(254, 0));
     assert_string_equal(mount.mount_point, "/");
     assert_string_equal(mount.file_system, "ext4");
