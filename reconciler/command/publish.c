@@ -52,16 +52,21 @@ static int note_state(void *userdata, const struct reconciler_drive *drive)
     return 0;
 }
 
-bool publish_is_drive(struct clients *clients, const char *target_path)
+enum status_code publish_find_drive(struct clients *clients, const char *target_path,
+                                    bool *ret_is_drive, struct error *error)
 {
     const struct clients_options *options = &clients->options;
     const struct names names = make_names(target_path);
-    struct error error = {0};
+    struct error why = {0};
     bool is_there = false;
+    enum status_code code =
+        options->core->get_drive(options->userdata, names.drive_id, note_state, &is_there, &why);
 
-    return options->core->get_drive(options->userdata, names.drive_id, note_state, &is_there,
-                                    &error) == STATUS_OK &&
-           is_there;
+    *ret_is_drive = is_there;
+    if (code == STATUS_OK || code == STATUS_NOT_FOUND)
+        return STATUS_OK;
+    *error = why;
+    return code;
 }
 
 static int has_metadata(struct clients *clients, const char *target_path, bool *ret_answer)
@@ -104,14 +109,14 @@ enum status_code publish_find_way(struct clients *clients, const struct reconcil
                                   bool *ret_is_drive, struct error *error)
 {
     bool is_staged = false;
+    enum status_code code;
 
     *ret_is_drive = false;
     if (!stage->sandbox_id || !clients->context->config->drives.enabled)
         return STATUS_OK;
-    if (publish_is_drive(clients, stage->target_path)) {
-        *ret_is_drive = true;
-        return STATUS_OK;
-    }
+    code = publish_find_drive(clients, stage->target_path, ret_is_drive, error);
+    if (code != STATUS_OK || *ret_is_drive)
+        return code;
     if (has_metadata(clients, stage->target_path, &is_staged) < 0)
         return answer_refuse(error, ANSWER_DATABASE, "the database fails: %s",
                              store_error_text(clients->context->store));

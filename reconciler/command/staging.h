@@ -40,8 +40,9 @@ enum status_code unstage_go_on(struct staging *staging, struct error *error);
 
 /* ---- publish.c ---- */
 
-/* Whether the volume is published as a drive now. */
-bool publish_is_drive(struct clients *clients, const char *target_path);
+/* Whether the volume is published as a drive now; OK, or why that is not known. */
+enum status_code publish_find_drive(struct clients *clients, const char *target_path,
+                                    bool *ret_is_drive, struct error *error);
 
 /* Which way a volume is to be published (docs/decisions.md). */
 enum status_code publish_find_way(struct clients *clients, const struct reconciler_stage *stage,

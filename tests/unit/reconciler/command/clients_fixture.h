@@ -33,7 +33,7 @@ static struct {
     struct {
         bool is_there;
         enum drive_state state;
-        enum status_code code;
+        enum status_code code, get_code;
         unsigned attached, detached, cancelled;
         char drive_id[DRIVE_ID_CHARS + 1];
         char vm_path[64], host_path[64], sandbox_id[64];
@@ -148,6 +148,8 @@ static enum status_code get_drive(void *userdata, const char *drive_id,
     const struct reconciler_drive drive = {.drive_id = drive_id, .state = test.drive.state};
 
     (void)userdata;
+    if (test.drive.get_code != STATUS_OK)
+        return (enum status_code)error_set(error, test.drive.get_code, "cannot be read");
     if (!test.drive.is_there)
         return (enum status_code)error_set(error, STATUS_NOT_FOUND, "no such drive");
     (void)callback(callback_userdata, &drive);

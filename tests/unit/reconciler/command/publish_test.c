@@ -216,6 +216,21 @@ static void a_drive_that_is_in_use_stays(void **state)
     assert_int_equal(unpublish(&staging), STATUS_UNAVAILABLE);
 }
 
+/* Nobody is told that a volume is gone while it may be mounted in a guest. */
+static void whether_it_is_a_drive_is_not_known(void **state)
+{
+    struct staging *staging;
+
+    (void)state;
+    add_container("app");
+    test.drive.get_code = STATUS_UNAVAILABLE;
+    assert_int_equal(unpublish(&staging), STATUS_UNAVAILABLE);
+    assert_int_equal(publish(&staging), STATUS_UNAVAILABLE);
+    assert_string_equal(test.error, "cannot be read");
+    assert_int_equal(test.drive.attached + test.drive.detached, 0);
+    assert_false(stagings_wait(test.clients));
+}
+
 static void a_client_that_is_gone_is_not_told(void **state)
 {
     struct staging *staging;
@@ -242,6 +257,7 @@ int main(void)
         DRIVES(what_the_core_refuses_is_refused),
         DRIVES(a_drive_goes_before_the_metadata),
         DRIVES(a_drive_that_is_in_use_stays),
+        DRIVES(whether_it_is_a_drive_is_not_known),
         DRIVES(a_client_that_is_gone_is_not_told),
     };
 
