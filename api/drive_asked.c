@@ -121,7 +121,8 @@ static bool is_absolute(const char *path)
 /* By name only; the guest has the last word, by what is there. */
 static bool is_protected(const char *vm_path)
 {
-    static const char *const places[] = {"/proc", "/sys", "/dev"};
+    static const char *const places[] = {"/proc", "/sys", "/dev", "/run/kata-containers",
+                                         "/var/run/kata-containers"};
 
     for (size_t i = 0; i < array_length(places); i++) {
         const size_t length = strlen(places[i]);
@@ -155,7 +156,8 @@ static enum status_code check_names(const struct reconciler_drive_attach *attach
         return refuse_form(error, "vm_path", attach->vm_path,
                            "an absolute path without empty, \".\" or \"..\" parts");
     if (is_protected(attach->vm_path))
-        return REFUSE(error, "vm_path is protected: it lies in /proc, /sys or /dev");
+        return REFUSE(
+            error, "vm_path is protected: it lies in /proc, /sys, /dev or kata-agent's directory");
     if (attach->has_fs_group && attach->fs_group == UINT32_MAX) /* "no group" to chown(2) */
         return REFUSE(error, "fs_group is no group");
     return STATUS_OK;
@@ -242,7 +244,8 @@ static enum status_code check_container(const struct reconciler_drive_attach *at
     if (!is_absolute(one->path))
         return REFUSE(error, "containers[%u].path is missing, or not an absolute path", i);
     if (is_protected(one->path))
-        return REFUSE(error, "containers[%u].path lies in /proc, /sys or /dev", i);
+        return REFUSE(error,
+                      "containers[%u].path lies in /proc, /sys, /dev or kata-agent's directory", i);
     if (*one->sub_path && (one->sub_path[0] == '/' || !has_plain_parts(one->sub_path)))
         return REFUSE(error, "containers[%u].sub_path is not a path within the drive", i);
     for (unsigned j = 0; j < i; j++)

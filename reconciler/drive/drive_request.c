@@ -3,7 +3,9 @@
  *
  * What only the node or the guest can tell is found out later: which disk the path leads to, which
  * options the guest's file system takes, and where vm_path really leads. The names below /proc,
- * /sys and /dev are refused here only because that answers sooner.
+ * /sys and /dev are refused here only because that answers sooner. Those below kata-agent's
+ * directory are refused here because a helper in a container sees only which file system a bind
+ * leads to, and what the agent shares and mounts there are file systems of their own.
  */
 #include "reconciler/drive/drive_request.h"
 
@@ -67,7 +69,8 @@ static bool is_below(const char *path, const char *directory)
 
 static enum status_code check_vm_path(const char *path, struct error *error)
 {
-    static const char *const protected[] = {"/proc", "/sys", "/dev"};
+    static const char *const protected[] = {"/proc", "/sys", "/dev", "/run/kata-containers",
+                                            "/var/run/kata-containers"};
     enum status_code code = check_path("vm_path", path, error);
 
     if (code != STATUS_OK)

@@ -81,13 +81,21 @@ static void paths_are_absolute_and_have_one_form(void **state)
 
 static void protected_places_are_refused(void **state)
 {
-    static const char *const bad[] = {"/proc", "/proc/1", "/sys", "/sys/fs/x", "/dev", "/dev/shm"};
+    static const char *const bad[] = {"/proc",
+                                      "/proc/1",
+                                      "/sys",
+                                      "/sys/fs/x",
+                                      "/dev",
+                                      "/dev/shm",
+                                      "/run/kata-containers",
+                                      "/var/run/kata-containers/shared/containers/x"};
     cleanup(freep) struct drive_asked *asked = whole();
 
     (void)state;
     for (size_t i = 0; i < array_length(bad); i++)
         EXPECT(asked, vm_path, bad[i], "vm_path is protected");
     EXPECT(asked, vm_path, "/process", NULL);
+    EXPECT(asked, vm_path, "/run/kata-containers-2", NULL);
     EXPECT(asked, vm_path, "/mnt/dev", NULL);
 }
 

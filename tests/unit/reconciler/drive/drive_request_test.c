@@ -81,7 +81,14 @@ static void ids_have_their_form(void **state)
 static void paths_are_absolute_and_clean(void **state)
 {
     const char *const wrong[] = {"", "data", "/", "//data", "/data/", "/a/../b", "/a/./b", NULL};
-    const char *const protected[] = {"/proc", "/proc/1", "/sys/fs", "/dev", "/dev/shm/x"};
+    const char *const protected[] = {"/proc",
+                                     "/proc/1",
+                                     "/sys/fs",
+                                     "/dev",
+                                     "/dev/shm/x",
+                                     "/run/kata-containers",
+                                     "/run/kata-containers/shared/containers/x/y",
+                                     "/var/run/kata-containers/x"};
     char path[DRIVE_PATH_CHARS + 2];
 
     (void)state;
