@@ -151,7 +151,7 @@ static int fill_storage(const struct drive_guest_call *call, struct container_st
         .filesystem_type = mount->filesystem_type,
         .options = texts,
         .mount_point = mount->vm_path,
-        .has_fs_group = mount->has_fs_group,
+        .has_fs_group = mount->has_fs_group && !mount->read_only,
         .fs_group = mount->fs_group,
         .on_root_mismatch = mount->fs_group_policy == DRIVE_GROUP_ON_ROOT_MISMATCH,
     };

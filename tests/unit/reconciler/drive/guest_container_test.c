@@ -320,10 +320,12 @@ static void a_read_only_drive_is_mounted_read_only(void **state)
 {
     (void)state;
     test.drive.request.writable = false;
+    test.drive.request.has_fs_group = true; /* nobody can give it, and the agent would try */
     begin(DRIVE_GUEST_MOUNT);
     assert_non_null(strstr(test.arguments, " 4096 ro "));
     helper_prints("OK", "", "sda", false);
     assert_string_equal(test.options, "nodev nosuid ro");
+    assert_false(test.storage.has_fs_group);
 }
 
 static void the_nearest_directory_that_is_there_is_checked(void **state)
