@@ -3,15 +3,17 @@
  *
  *     MOUNT    [remove what an earlier one left] check… hold
  *     LOOK     look
- *     UNMOUNT  remove, find, prove
+ *     UNMOUNT  remove, find, prove [hold, if somebody has the disk]
  *     GROW     as a volume's helper does
  *
  * `hold` is a container that has the disk among its storages: kata-agent mounts it at vm_path and
  * applies the group before it answers CreateContainer. The container's program is the helper. It
  * makes sure that what was mounted is the drive's disk, has it synced before the call is over, and
  * goes on doing so, because QEMU is killed at the end of a sandbox. Removing the container unmounts
- * the disk. Its name is the drive's serial, and so is that of its directory in the sandbox's share,
- * which is there for as long as the container may be: that is how a later crustd knows the route.
+ * the disk, unless somebody uses it: then kata-agent forgets a mount that stays, and only another
+ * container with the same storage makes it the agent's again. Its name is the drive's serial, and
+ * so is that of its directory in the sandbox's share, which is there for as long as the container
+ * may be: that is how a later crustd knows the route.
  *
  * Everything else is a helper of its own (reconciler/helper/run.h). A guest that is confidential
  * gets none, and its policy may forbid it.
@@ -151,7 +153,7 @@ static int fill_storage(const struct drive_guest_call *call, struct container_st
         .filesystem_type = mount->filesystem_type,
         .options = texts,
         .mount_point = mount->vm_path,
-        .has_fs_group = mount->has_fs_group && !mount->read_only,
+        .has_fs_group = mount->has_fs_group && !mount->read_only && call->act == DRIVE_GUEST_MOUNT,
         .fs_group = mount->fs_group,
         .on_root_mismatch = mount->fs_group_policy == DRIVE_GROUP_ON_ROOT_MISMATCH,
     };
@@ -220,9 +222,10 @@ static void on_removed(struct container_run *run, const struct container_reply *
         return;
     }
     remove_directory(call);
-    if (call->act == DRIVE_GUEST_MOUNT && call->is_undone) {
-        call->reply.guest = DRIVE_IN_GUEST_ABSENT;
-        drive_guest_finish(call); /* status and error say what was wrong */
+    if (call->is_undone) { /* status and error say what was wrong */
+        if (call->act == DRIVE_GUEST_MOUNT)
+            call->reply.guest = DRIVE_IN_GUEST_ABSENT;
+        drive_guest_finish(call);
     } else if (call->act == DRIVE_GUEST_MOUNT) {
         check(call);
     } else {
@@ -247,12 +250,32 @@ static void remove_holder(struct drive_guest_call *call)
         fail_errno(call, r, "cannot have the drive's container removed");
 }
 
-static void undo(struct drive_guest_call *call, enum status_code status, const char *text)
+static void note_refusal(struct drive_guest_call *call, enum status_code status, const char *text)
 {
     call->reply.status = status;
     (void)error_set(&call->reply.error, (int)status, "%s", text);
+}
+
+static void undo(struct drive_guest_call *call, enum status_code status, const char *text)
+{
+    note_refusal(call, status, text);
     call->is_undone = true;
     remove_holder(call);
+}
+
+/* UNMOUNT: the reply already says that somebody has the disk. */
+static void held_again(struct drive_guest_call *call, bool held, bool left, bool is_fine)
+{
+    if (held && !is_fine) {
+        call->is_undone = true;
+        remove_holder(call);
+        return;
+    }
+    if (held)
+        call->reply.guest = DRIVE_IN_GUEST_MOUNTED;
+    else if (!left)
+        remove_directory(call);
+    drive_guest_finish(call);
 }
 
 static void on_held(struct container_run *run, const struct container_reply *reply, void *userdata)
@@ -271,7 +294,9 @@ static void on_held(struct container_run *run, const struct container_reply *rep
         error = line.error;
     }
     call->container = container_run_free(run);
-    if (status == STATUS_OK && held) {
+    if (call->act == DRIVE_GUEST_UNMOUNT) {
+        held_again(call, held, left, status == STATUS_OK);
+    } else if (status == STATUS_OK && held) {
         call->reply.guest = DRIVE_IN_GUEST_MOUNTED;
         (void)snprintf(call->reply.device, sizeof(call->reply.device), "%s", line.device);
         drive_guest_finish(call);
@@ -435,6 +460,16 @@ static void take_look(struct drive_guest_call *call, const struct drive_guest_li
     drive_guest_finish(call);
 }
 
+/* The drive is as it was before the detach, and the next one begins with its container. */
+static void hold_again(struct drive_guest_call *call, const struct drive_guest_line *line)
+{
+    struct error error;
+
+    note_refusal(call, line->status, line->error.text);
+    if (start_holding(call, &error) < 0)
+        drive_guest_finish(call);
+}
+
 /* Without its node nothing can be proved of a disk that is there. */
 static void take_proof(struct drive_guest_call *call, const struct drive_guest_line *line)
 {
@@ -449,6 +484,9 @@ static void take_proof(struct drive_guest_call *call, const struct drive_guest_l
         errand.path[errand.paths++] = errand.node;
         add_argument(&errand, "/vol/0");
         run_errand(call, &errand);
+    } else if (line->status == STATUS_FAILED_PRECONDITION && line->device[0] && call->has_scsi &&
+               call->share >= 0) {
+        hold_again(call, line);
     } else {
         drive_guest_fail(call, line->status, line->error.text);
     }

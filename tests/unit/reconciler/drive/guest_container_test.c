@@ -492,7 +492,8 @@ static void a_mount_that_was_not_answered_is_not_believed(void **state)
 
 static void begin_unmount(void)
 {
-    tree_make(HELD);
+    if (!tree_has(HELD))
+        tree_make(HELD);
     begin(DRIVE_GUEST_UNMOUNT);
     assert_int_equal(test.request.act, CONTAINER_CLEAN_UP);
     assert_true(tree_has(HELD));
@@ -519,12 +520,52 @@ static void a_disk_that_is_not_there_is_nobodys(void **state)
     expect(STATUS_OK, DRIVE_IN_GUEST_ABSENT, "");
 }
 
-static void a_disk_that_somebody_has_is_not_given_back(void **state)
+static void begin_busy_unmount(void)
 {
-    (void)state;
     begin_unmount();
     helper_prints("UNAVAILABLE", "not looked at", "sda", false);
     helper_prints("FAILED_PRECONDITION", "somebody in the guest still has the disk", "sda", false);
+}
+
+/* kata-agent has forgotten the mount, which was busy. */
+static void a_disk_that_somebody_has_is_held_again(void **state)
+{
+    (void)state;
+    test.drive.request.has_fs_group = true;
+    begin_busy_unmount();
+    assert_int_equal(test.ends, 0);
+    assert_int_equal(test.request.act, CONTAINER_HOLD);
+    assert_int_equal(test.storage.scsi_id, 255);
+    assert_false(test.storage.has_fs_group);
+    assert_true(tree_has(HELD "/agent"));
+    container_ends((struct container_reply){.kind = CONTAINER_DONE, .held = true}, LINE("OK", ""));
+    expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_MOUNTED, "still has the disk");
+    assert_true(tree_has(HELD));
+}
+
+static void a_disk_that_cannot_be_held_again(void **state)
+{
+    struct container_reply reply = {.kind = CONTAINER_FAILED, .step = CONTAINER_CREATE};
+
+    (void)state;
+    begin_busy_unmount();
+    container_ends(reply, "");
+    expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_UNKNOWN, "still has the disk");
+    assert_false(tree_has(HELD));
+    begin_busy_unmount();
+    reply.left = true;
+    container_ends(reply, "");
+    expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_UNKNOWN, "still has the disk");
+    assert_true(tree_has(HELD));
+    begin_busy_unmount();
+    container_ends((struct container_reply){.kind = CONTAINER_DONE, .held = true},
+                   LINE("FAILED_PRECONDITION", "another disk than the drive's was mounted"));
+    assert_int_equal(test.request.act, CONTAINER_CLEAN_UP);
+    container_ends((struct container_reply){.kind = CONTAINER_DONE}, "");
+    expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_UNKNOWN, "still has the disk");
+    assert_false(tree_has(HELD));
+    test.has_no_address = true;
+    begin_busy_unmount();
     expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_UNKNOWN, "still has the disk");
 }
 
@@ -602,7 +643,8 @@ int main(void)
         TEST(a_mount_that_was_not_answered_is_not_believed),
         TEST(an_unmount_removes_the_container_and_proves_it),
         TEST(a_disk_that_is_not_there_is_nobodys),
-        TEST(a_disk_that_somebody_has_is_not_given_back),
+        TEST(a_disk_that_somebody_has_is_held_again),
+        TEST(a_disk_that_cannot_be_held_again),
         TEST(a_container_that_cannot_be_removed_is_kept_on_the_share),
         TEST(a_drive_without_a_container_is_proved_free_all_the_same),
         TEST(a_held_drive_grows_by_a_helper),
