@@ -99,6 +99,21 @@ class DrivesStockTest(StockCase):
         self.assert_free(loop)
         self.check_nothing_left()
 
+    def test_busy_disk_stays_as_it_was(self):
+        """kata-agent forgets a mount that is busy when its container is removed; crustd has it remember."""
+        loop = self.disk()
+        self.attached("busy", loop, "/run/busy", "--writable")
+        self.attached("inner", self.disk(), "/run/busy/inner", "--writable")
+        code, _, error = self.ctl("drive", "detach", "busy")
+        self.assertNotEqual(code, 0)
+        self.assertIn("still has the disk", error)
+        self.assertEqual(self.state("busy"), "ready")
+        self.vm.guest_write("/run/busy/pattern", MIB)
+        self.detach("inner")
+        self.detach("busy")
+        self.assert_free(loop)
+        self.check_nothing_left()
+
     def test_written_data_reaches_the_disk_without_a_detach(self):
         """Kata kills QEMU at the end of a sandbox, so the guest syncs a writable drive at a steady pace."""
         loop = self.disk()

@@ -4,6 +4,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <mntent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,6 +92,20 @@ static void apply_group(const struct container_storage *storage)
     (void)chmod(storage->mount.destination, 02775);
 }
 
+/* As the real one: what is mounted there, with this type, is taken for the storage. */
+static bool is_mounted(const char *path, const char *type)
+{
+    FILE *table = setmntent("/proc/self/mounts", "r");
+    const struct mntent *entry;
+    bool found = false;
+
+    while (table && !found && (entry = getmntent(table)))
+        found = strcmp(entry->mnt_dir, path) == 0 && strcmp(entry->mnt_type, type) == 0;
+    if (table)
+        (void)endmntent(table);
+    return found;
+}
+
 bool storage_mount(const struct container_storage *storage, char *ret_text)
 {
     const struct timespec step = {.tv_nsec = WAIT_STEP_NS};
@@ -112,7 +127,8 @@ bool storage_mount(const struct container_storage *storage, char *ret_text)
     }
     container_split_options(&storage->mount, &flags, data, sizeof(data));
     if (make_directories(storage->mount.destination) < 0 ||
-        mount(node, storage->mount.destination, storage->mount.type, flags, data) < 0)
+        (!is_mounted(storage->mount.destination, storage->mount.type) &&
+         mount(node, storage->mount.destination, storage->mount.type, flags, data) < 0))
         number = errno;
     if (number)
         (void)snprintf(ret_text, TEXT_BYTES, "failed to mount %.100s to %.100s, with error: %s",
@@ -122,8 +138,9 @@ bool storage_mount(const struct container_storage *storage, char *ret_text)
     return !number;
 }
 
+/* A busy one stays, and is forgotten, as by the real one. */
 void storage_unmount(const char *mount_point)
 {
     if (mount_point[0])
-        (void)umount2(mount_point, MNT_DETACH);
+        (void)umount2(mount_point, 0);
 }
