@@ -267,6 +267,7 @@ static void wire(struct reconciler *reconciler, const struct reconciler_options 
 static const struct drive_guest_ops drive_guest = {
     .call_new = drive_guest_call_new,
     .call_free = drive_guest_call_free,
+    .call_must_end = drive_guest_call_must_end,
 };
 
 static int make_modules(struct reconciler *reconciler, const char *node)

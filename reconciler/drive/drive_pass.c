@@ -366,15 +366,20 @@ static struct drive_decision decide(const struct drive_work *work)
     return drive_decide(&facts);
 }
 
-/* Nobody answers for a VM that has ended. And a detach does not wait for a mount that takes long:
- * the guest ends it when it is told to unmount. */
+static bool must_end(const struct drive_work *work)
+{
+    return work->guest_call && work->drives->guest->call_must_end(work->guest_call);
+}
+
+/* Nobody answers for a VM that has ended. And a detach does not wait for a mount that takes long,
+ * where the guest ends it when it is told to unmount. */
 static bool is_overtaken(const struct drive_work *work)
 {
     if (work->step != DRIVE_RUNNING)
         return false;
     return !work->row.sandbox_is_alive ||
            (!work->row.wanted && !work->is_held &&
-            (work->act == DRIVE_MOUNT || work->act == DRIVE_LOOK_GUEST));
+            (work->act == DRIVE_MOUNT || work->act == DRIVE_LOOK_GUEST) && !must_end(work));
 }
 
 /* What waited for the VM is over when that ends. */

@@ -21,6 +21,7 @@ struct drive_guest_ops {
     int (*call_new)(const struct context *context, const struct drive_guest_request *request,
                     drive_guest_done *done, void *userdata, struct drive_guest_call **ret_call);
     struct drive_guest_call *(*call_free)(struct drive_guest_call *call);
+    bool (*call_must_end)(const struct drive_guest_call *call);
 };
 
 /* Both are borrowed. NULL: no memory. */

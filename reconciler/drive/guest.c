@@ -133,6 +133,11 @@ int drive_guest_call_new(const struct context *context, const struct drive_guest
     return 0;
 }
 
+bool drive_guest_call_must_end(const struct drive_guest_call *call)
+{
+    return call->helper || call->container;
+}
+
 struct drive_guest_call *drive_guest_call_free(struct drive_guest_call *call)
 {
     if (!call)

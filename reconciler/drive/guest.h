@@ -13,6 +13,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "lib/result.h"
@@ -58,3 +59,8 @@ int drive_guest_call_new(const struct context *context, const struct drive_guest
                          drive_guest_done *done, void *userdata,
                          struct drive_guest_call **ret_call);
 struct drive_guest_call *drive_guest_call_free(struct drive_guest_call *call); /* returns NULL */
+
+/* Whether it should not be freed while its VM lives: a container of crustd's own is being made, run
+ * or removed in the guest. One whose creation is cut off may keep the disk mounted for good, and
+ * one that runs a helper would stay until crustd starts again. */
+bool drive_guest_call_must_end(const struct drive_guest_call *call);

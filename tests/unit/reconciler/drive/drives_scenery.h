@@ -55,6 +55,7 @@ static struct {
     bool searches_for_anybody;      /* who only reads, too */
     bool other_has_disk;            /* found at the search */
     bool opens_path;                /* the VMM makes no claim */
+    bool has_container;             /* the guest has no agent of ours */
     const char *host_path;          /* by which the disk is known */
     struct hypervisor_drive_traits traits_of_vmm;
     uint64_t disk_bytes, vmm_bytes, guest_bytes;
@@ -215,7 +216,14 @@ static struct drive_guest_call *guest_call_free(struct drive_guest_call *call)
     return NULL;
 }
 
-static const struct drive_guest_ops guest_ops = {guest_call_new, guest_call_free};
+static bool guest_call_must_end(const struct drive_guest_call *call)
+{
+    assert_ptr_equal(call, world.guest_call);
+    return world.has_container;
+}
+
+static const struct drive_guest_ops guest_ops = {guest_call_new, guest_call_free,
+                                                 guest_call_must_end};
 
 static void guest_acts(void)
 {

@@ -92,6 +92,23 @@ static void a_detach_overtakes_a_mount(void **state)
     expect_row(DRIVE_REMOVED, false, STATUS_OK);
 }
 
+/* A container whose creation is cut off could keep the disk mounted for good. */
+static void a_detach_waits_for_a_container(void **state)
+{
+    (void)state;
+    world.has_container = true;
+    attach();
+    step_until(GUEST_CALL, DRIVE_GUEST_MOUNT);
+    act(GUEST_CALL);
+    detach();
+    pass_while_due();
+    assert_int_equal(world.guest_call->act, DRIVE_GUEST_MOUNT);
+    finish(GUEST_CALL);
+    go_on();
+    assert_int_equal(world.told, 2);
+    expect_row(DRIVE_REMOVED, false, STATUS_OK);
+}
+
 /* Of Cloud Hypervisor: nobody else keeps others from the disk. */
 static void a_disk_that_the_vmm_opens_stays_claimed(void **state)
 {
@@ -299,6 +316,7 @@ int main(void)
         DRIVES(equal_calls_join_and_others_are_refused),
         DRIVES(what_is_detached_meanwhile_is_not_attached),
         DRIVES(a_detach_overtakes_a_mount),
+        DRIVES(a_detach_waits_for_a_container),
         DRIVES(a_disk_that_the_vmm_opens_stays_claimed),
         DRIVES(a_detach_waits_for_no_other_drives_mount),
         DRIVES(a_drive_whose_act_has_ended_lets_others_go_first),

@@ -617,8 +617,10 @@ static void a_call_may_be_freed_at_any_time(void **state)
 {
     (void)state;
     begin(DRIVE_GUEST_MOUNT);
+    assert_true(drive_guest_call_must_end(test.call)); /* should not, while the VM lives */
     test.call = drive_guest_call_free(test.call);
     pass_check();
+    assert_true(drive_guest_call_must_end(test.call));
     test.call = drive_guest_call_free(test.call);
     assert_true(tree_has(HELD));
 }
