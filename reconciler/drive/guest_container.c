@@ -403,6 +403,10 @@ static void climb(struct drive_guest_call *call, const struct helper_outcome *ou
         drive_guest_fail(call, STATUS_FAILED_PRECONDITION, outcome->error.text);
         return;
     }
+    if (clock_boottime() >= call->ends_at) {
+        drive_guest_fail(call, STATUS_UNAVAILABLE, outcome->error.text);
+        return;
+    }
     cut_to_parent(call->place);
     trim(call->place);
     check(call);

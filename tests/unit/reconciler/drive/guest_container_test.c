@@ -29,7 +29,8 @@ static struct {
     struct store_drive_mount drive;
     struct drive_guest_call *call;
     unsigned ends;
-    bool has_no_address; /* of SCSI */
+    bool has_no_address;  /* of SCSI */
+    uint64_t deadline_ns; /* 0: enough */
     struct drive_guest_reply reply;
     unsigned companions; /* how often crust-guest-agent was looked for */
     struct helper_run *helper;
@@ -214,7 +215,7 @@ static void begin(enum drive_guest_act act)
         .scsi_id = 255,
         .lun = 3,
         .bytes = act == DRIVE_GUEST_GROW ? 8192 : 0,
-        .deadline_ns = 20 * NSEC_PER_SEC,
+        .deadline_ns = test.deadline_ns ? test.deadline_ns : 20 * NSEC_PER_SEC,
     };
 
     test.ends = 0;
@@ -342,6 +343,17 @@ static void the_nearest_directory_that_is_there_is_checked(void **state)
     expect_helper(CHECK, "/ /" COMPARED);
     helper_fails(REASON_HELPER_FAILED, true, "EIO");
     expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_UNKNOWN, "EIO");
+}
+
+/* Each helper has a time of its own, and a guest may use all of it. */
+static void a_guest_that_takes_its_time_does_not_take_all(void **state)
+{
+    (void)state;
+    strcpy(test.drive.request.vm_path, "/run/a/b");
+    test.deadline_ns = 1;
+    begin(DRIVE_GUEST_MOUNT);
+    helper_fails(REASON_HELPER_FAILED, true, "ENOENT");
+    expect(STATUS_UNAVAILABLE, DRIVE_IN_GUEST_UNKNOWN, "ENOENT");
 }
 
 static void what_the_check_refuses_is_not_mounted(void **state)
@@ -633,6 +645,7 @@ int main(void)
         TEST(a_drive_is_checked_then_held),
         TEST(a_read_only_drive_is_mounted_read_only),
         TEST(the_nearest_directory_that_is_there_is_checked),
+        TEST(a_guest_that_takes_its_time_does_not_take_all),
         TEST(what_the_check_refuses_is_not_mounted),
         TEST(a_guest_that_gets_no_helper_is_refused),
         TEST(what_this_route_cannot_do_is_refused_before_anything),
