@@ -534,13 +534,16 @@ static enum status_code status_of_reason(enum volume_reason reason)
     return reason == REASON_AGENT_POLICY_DENIED ? STATUS_PERMISSION_DENIED : reason_code(reason);
 }
 
-/* A place that is not there cannot be bound. */
+/* A place that is not there cannot be bound. But nothing says that this was why, and while the
+ * drive's container is there, its place is. */
 static void take_failure(struct drive_guest_call *call, const struct helper_outcome *outcome)
 {
     struct errand errand;
 
     if (outcome->not_created && call->act == DRIVE_GUEST_MOUNT) {
         climb(call, outcome);
+    } else if (outcome->not_created && call->act == DRIVE_GUEST_LOOK && drive_guest_is_held(call)) {
+        drive_guest_fail(call, STATUS_UNAVAILABLE, outcome->error.text);
     } else if (outcome->not_created && call->act == DRIVE_GUEST_LOOK && !call->climbed++) {
         begin_errand(call, &errand, "look");
         run_errand(call, &errand);

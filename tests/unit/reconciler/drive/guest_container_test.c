@@ -489,6 +489,17 @@ static void a_drive_in_use_is_looked_at(void **state)
     expect(STATUS_UNAVAILABLE, DRIVE_IN_GUEST_UNKNOWN, "no answer");
 }
 
+/* A guest that is short of memory for a moment does not have the drive mounted anew. */
+static void a_drive_that_is_held_is_not_missed(void **state)
+{
+    (void)state;
+    test.drive.state = DRIVE_READY;
+    tree_make(HELD);
+    begin(DRIVE_GUEST_LOOK);
+    helper_fails(REASON_HELPER_FAILED, true, "ENOMEM");
+    expect(STATUS_UNAVAILABLE, DRIVE_IN_GUEST_UNKNOWN, "ENOMEM");
+}
+
 static void a_mount_that_was_not_answered_is_not_believed(void **state)
 {
     (void)state;
@@ -655,6 +666,7 @@ int main(void)
         TEST(what_an_earlier_mount_left_goes_first),
         TEST(a_helper_that_is_not_installed_is_told),
         TEST(a_drive_in_use_is_looked_at),
+        TEST(a_drive_that_is_held_is_not_missed),
         TEST(a_mount_that_was_not_answered_is_not_believed),
         TEST(an_unmount_removes_the_container_and_proves_it),
         TEST(a_disk_that_is_not_there_is_nobodys),
