@@ -135,7 +135,7 @@ class DrivesStockTest(StockCase):
 
     def test_what_is_refused_leaves_nothing(self):
         loop = self.disk()
-        for words, said in ((("/run/kata-containers/x",), "protected place"),
+        for words, said in ((("/run/kata-containers/x",), "protected"),
                             (("/run/fsck", "--writable", "--fsck"), "fsck needs crust-guest-agent"),
                             (("/run/option", "--option", "journal_path=/dev/sdb"), "options"),
                             (("/sbin/kata-agent/below",), "")):

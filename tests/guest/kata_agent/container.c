@@ -171,8 +171,37 @@ static bool check_devices(const char *root, char *ret_text)
     return true;
 }
 
+/* Disks of the guest are let go of, so that the container keeps only what it was given of them. By
+ * system calls, as in give_capabilities(): the lock of glibc's memory may be another thread's. */
+static void leave_disks(const char *root)
+{
+    static char table[64 * 1024];
+    int fd = open("/proc/self/mounts", O_RDONLY | O_CLOEXEC);
+    size_t length = 0;
+    ssize_t part;
+
+    while (fd >= 0 && (part = read(fd, table + length, sizeof(table) - 1 - length)) > 0)
+        length += (size_t)part;
+    if (fd >= 0)
+        close(fd);
+    for (char *line = table, *next; *line; line = next) {
+        char *path = strchr(line, ' ');
+
+        next = line + strcspn(line, "\n");
+        if (*next)
+            *next++ = '\0';
+        if (!path || strncmp(line, "/dev/", 5) != 0)
+            continue;
+        path++;
+        path[strcspn(path, " ")] = '\0';
+        if (strncmp(path, root, strlen(root)) != 0)
+            (void)umount2(path, MNT_DETACH);
+    }
+}
+
 static bool enter_root(const char *root, bool read_only, char *ret_text)
 {
+    leave_disks(root);
     if (chdir(root) < 0 || mount(root, "/", NULL, MS_MOVE, NULL) < 0 || chroot(".") < 0 ||
         chdir("/") < 0)
         return say_errno(ret_text, errno);
