@@ -50,23 +50,27 @@ def disk():
         path = PLACE / f"programs-{key()}"
         if not path.exists():
             for old in (*PLACE.glob("programs-*"), *PLACE.glob("bin-*")):
-                shutil.rmtree(old) if old.is_dir() else old.unlink()
+                if old != directory():  # a test beside this one may be using them
+                    shutil.rmtree(old) if old.is_dir() else old.unlink()
             make(path)
     return path
 
 
+def directory():
+    return PLACE / f"bin-{key()}"
+
+
 def programs():
     with locked():
-        directory = PLACE / f"bin-{key()}"
-        directory.mkdir(exist_ok=True)
+        directory().mkdir(exist_ok=True)
         sources = {name: kubernetes() for name in NAMES}
         sources |= {name: DEBIAN / path for name, path in HERE_TOO.items()}
         for name, source in sources.items():
-            link = directory / name
+            link = directory() / name
             if not link.exists():  # nor where it leads: the checkout may have been moved
                 link.unlink(missing_ok=True)
                 link.symlink_to(source)
-    return directory
+    return directory()
 
 
 @contextlib.contextmanager
