@@ -36,6 +36,14 @@ void drive_guest_fail(struct drive_guest_call *call, enum status_code status, co
     drive_guest_finish(call);
 }
 
+void drive_guest_fail_errno(struct drive_guest_call *call, int r, const char *what)
+{
+    struct error error;
+
+    (void)error_set_errno(&error, r, "%s", what);
+    drive_guest_fail(call, STATUS_UNAVAILABLE, error.text);
+}
+
 static int fill_options(const struct store_drive_mount *drive,
                         char options[static DRIVE_OPTIONS][DRIVE_OPTION_BYTES], size_t *ret_count)
 {

@@ -13,6 +13,7 @@
 
 struct agent_call;
 struct container_run;
+struct drive_guest_line;
 struct helper_run;
 
 struct drive_guest_call {
@@ -50,6 +51,7 @@ uint64_t drive_guest_time(const struct drive_guest_call *call);
 /* These report: nothing may follow, because the owner may free the call there. */
 void drive_guest_finish(struct drive_guest_call *call);
 void drive_guest_fail(struct drive_guest_call *call, enum status_code status, const char *text);
+void drive_guest_fail_errno(struct drive_guest_call *call, int r, const char *what);
 
 /* What the row asks for. 0, -EBADMSG, -ENOMEM. */
 int drive_guest_fill_mount(const struct drive_guest_call *call, struct drive_mount_request *mount);
@@ -67,3 +69,18 @@ bool drive_guest_is_held(struct drive_guest_call *call);
 /* By kata-agent and helpers. */
 void drive_guest_use_container(struct drive_guest_call *call);
 void drive_guest_drop_container(struct drive_guest_call *call);
+/* What follows a check that found nothing wrong, and a proof that failed: the drive is as it was
+ * before the detach. */
+void drive_guest_hold(struct drive_guest_call *call);
+void drive_guest_hold_again(struct drive_guest_call *call, const struct drive_guest_line *line);
+
+/* ---- guest_errands.c ---- */
+
+/* What this route cannot do, and what no route does; NULL: nothing. */
+const char *drive_guest_find_obstacle(struct drive_guest_call *call, enum status_code *ret_status);
+/* Leads to drive_guest_hold(). */
+void drive_guest_check(struct drive_guest_call *call);
+void drive_guest_look(struct drive_guest_call *call);
+/* May lead to drive_guest_hold_again(). */
+void drive_guest_prove(struct drive_guest_call *call);
+void drive_guest_grow(struct drive_guest_call *call);

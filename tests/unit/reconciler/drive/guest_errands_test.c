@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* guest_errands_test.c - a drive in a guest that has only kata-agent: the look, and what proves
+ * that nobody has the disk. The checks before a mount are in guest_container_test.c. */
+#include "tests/unit/reconciler/drive/guest_container_scenery.h"
+
+/* ---- looking ---- */
+
+#define LOOK "--drive look --timeout 4 " SERIAL
+
+static void a_drive_in_use_is_looked_at(void **state)
+{
+    (void)state;
+    test.drive.state = DRIVE_READY;
+    begin(DRIVE_GUEST_LOOK);
+    expect_helper(LOOK " /vol/0", "/run/data");
+    helper_prints("OK", "", "sda", true);
+    expect(STATUS_OK, DRIVE_IN_GUEST_MOUNTED, "");
+    begin(DRIVE_GUEST_LOOK);
+    helper_fails(REASON_HELPER_FAILED, true, "ENOENT");
+    expect_helper(LOOK, "");
+    helper_prints("OK", "", "sda", false);
+    expect(STATUS_OK, DRIVE_IN_GUEST_ABSENT, "");
+    begin(DRIVE_GUEST_LOOK);
+    helper_fails(REASON_AGENT_UNREACHABLE, false, "no answer");
+    expect(STATUS_UNAVAILABLE, DRIVE_IN_GUEST_UNKNOWN, "no answer");
+}
+
+/* A guest that is short of memory for a moment does not have the drive mounted anew. */
+static void a_drive_that_is_held_is_not_missed(void **state)
+{
+    (void)state;
+    test.drive.state = DRIVE_READY;
+    tree_make(HELD);
+    begin(DRIVE_GUEST_LOOK);
+    helper_fails(REASON_HELPER_FAILED, true, "ENOMEM");
+    expect(STATUS_UNAVAILABLE, DRIVE_IN_GUEST_UNKNOWN, "ENOMEM");
+}
+
+static void a_mount_that_was_not_answered_is_not_believed(void **state)
+{
+    (void)state;
+    tree_make(HELD);
+    begin(DRIVE_GUEST_LOOK);
+    assert_null(test.helper);
+    expect(STATUS_OK, DRIVE_IN_GUEST_ABSENT, "");
+}
+
+/* ---- unmounting ---- */
+
+#define PROVE "--drive prove --timeout 4 " SERIAL
+
+static void begin_unmount(void)
+{
+    if (!tree_has(HELD))
+        tree_make(HELD);
+    begin(DRIVE_GUEST_UNMOUNT);
+    assert_int_equal(test.request.act, CONTAINER_CLEAN_UP);
+    assert_true(tree_has(HELD));
+    container_ends((struct container_reply){.kind = CONTAINER_DONE}, "");
+    assert_false(tree_has(HELD));
+    expect_helper(PROVE, "");
+}
+
+static void an_unmount_removes_the_container_and_proves_it(void **state)
+{
+    (void)state;
+    begin_unmount();
+    helper_prints("UNAVAILABLE", "not looked at", "sda", false);
+    expect_helper(PROVE " /vol/0", "/dev/sda");
+    helper_prints("OK", "", "sda", false);
+    expect(STATUS_OK, DRIVE_IN_GUEST_ABSENT, "");
+}
+
+static void a_disk_that_is_not_there_is_nobodys(void **state)
+{
+    (void)state;
+    begin_unmount();
+    helper_prints("OK", "", "", false);
+    expect(STATUS_OK, DRIVE_IN_GUEST_ABSENT, "");
+}
+
+static void begin_busy_unmount(void)
+{
+    begin_unmount();
+    helper_prints("UNAVAILABLE", "not looked at", "sda", false);
+    helper_prints("FAILED_PRECONDITION", "somebody in the guest still has the disk", "sda", false);
+}
+
+/* kata-agent has forgotten the mount, which was busy. */
+static void a_disk_that_somebody_has_is_held_again(void **state)
+{
+    (void)state;
+    test.drive.request.has_fs_group = true;
+    begin_busy_unmount();
+    assert_int_equal(test.ends, 0);
+    assert_int_equal(test.request.act, CONTAINER_HOLD);
+    assert_int_equal(test.storage.scsi_id, 255);
+    assert_false(test.storage.has_fs_group);
+    assert_true(tree_has(HELD "/agent"));
+    container_ends((struct container_reply){.kind = CONTAINER_DONE, .held = true}, LINE("OK", ""));
+    expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_MOUNTED, "still has the disk");
+    assert_true(tree_has(HELD));
+}
+
+static void a_disk_that_cannot_be_held_again(void **state)
+{
+    struct container_reply reply = {.kind = CONTAINER_FAILED, .step = CONTAINER_CREATE};
+
+    (void)state;
+    begin_busy_unmount();
+    container_ends(reply, "");
+    expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_UNKNOWN, "still has the disk");
+    assert_false(tree_has(HELD));
+    begin_busy_unmount();
+    reply.left = true;
+    container_ends(reply, "");
+    expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_UNKNOWN, "still has the disk");
+    assert_true(tree_has(HELD));
+    begin_busy_unmount();
+    container_ends((struct container_reply){.kind = CONTAINER_DONE, .held = true},
+                   LINE("FAILED_PRECONDITION", "another disk than the drive's was mounted"));
+    assert_int_equal(test.request.act, CONTAINER_CLEAN_UP);
+    container_ends((struct container_reply){.kind = CONTAINER_DONE}, "");
+    expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_UNKNOWN, "still has the disk");
+    assert_false(tree_has(HELD));
+    test.has_no_address = true;
+    begin_busy_unmount();
+    expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_UNKNOWN, "still has the disk");
+}
+
+static void a_container_that_cannot_be_removed_is_kept_on_the_share(void **state)
+{
+    struct container_reply reply = {.kind = CONTAINER_TIMED_OUT, .left = true};
+
+    (void)state;
+    (void)error_set(&reply.error, 0, "RemoveContainer: no answer");
+    tree_make(HELD);
+    begin(DRIVE_GUEST_UNMOUNT);
+    container_ends(reply, "");
+    expect(STATUS_UNAVAILABLE, DRIVE_IN_GUEST_UNKNOWN, "no answer");
+    assert_true(tree_has(HELD));
+}
+
+static void a_drive_without_a_container_is_proved_free_all_the_same(void **state)
+{
+    (void)state;
+    begin(DRIVE_GUEST_UNMOUNT);
+    assert_null(test.container);
+    expect_helper(PROVE, "");
+    helper_prints("OK", "", "", false);
+    expect(STATUS_OK, DRIVE_IN_GUEST_ABSENT, "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_drive_in_use_is_looked_at),
+        TEST(a_drive_that_is_held_is_not_missed),
+        TEST(a_mount_that_was_not_answered_is_not_believed),
+        TEST(an_unmount_removes_the_container_and_proves_it),
+        TEST(a_disk_that_is_not_there_is_nobodys),
+        TEST(a_disk_that_somebody_has_is_held_again),
+        TEST(a_disk_that_cannot_be_held_again),
+        TEST(a_container_that_cannot_be_removed_is_kept_on_the_share),
+        TEST(a_drive_without_a_container_is_proved_free_all_the_same),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
