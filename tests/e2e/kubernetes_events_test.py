@@ -103,7 +103,8 @@ class ApiServer:
                 for one in list(self.requests) if one["status"] == 201}
 
 
-class KubernetesEventsTest(SaidTest):
+class EventsCase(SaidTest):
+    """A crustd as in a pod, and a volume whose resize it tells of."""
 
     def setUp(self):
         super().setUp()
@@ -164,6 +165,9 @@ class KubernetesEventsTest(SaidTest):
 
     def lines(self, node, words):
         return [line for line in node.log.read_text().splitlines() if words in line]
+
+
+class KubernetesEventsTest(EventsCase):
 
     # -- delivered
 

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Events of crustd's at a real API server: over TLS, by its own certificate, and validated as it validates them."""
+
+import json
+import unittest
+
+import cluster_disk
+from control_plane import TOKEN, ControlPlane, free_ports
+from kubernetes_events_test import CLAIM, EventsCase
+
+BEGIN = "-----BEGIN CERTIFICATE-----"
+
+
+class EventsTest(EventsCase):
+
+    def setUp(self):
+        super().setUp()
+        self.control_plane = self.enterContext(ControlPlane(cluster_disk.programs(), free_ports(1)[0]))
+        self.control_plane.begin()
+        self.control_plane.start()
+        self.control_plane.kubectl("create", "namespace", "shop")
+        certificates = (self.control_plane.directory / "certificates/apiserver.crt").read_text()
+        (self.account / "ca.crt").write_text(BEGIN + certificates.split(BEGIN)[-1])  # its own is the first
+        self.put_token(TOKEN)
+
+    def test_resize_is_told_to_pod_and_claim(self):
+        node = self.pod(self.control_plane.port)
+        node.start()
+        volume = self.bound(node, metadata=CLAIM)
+        self.grow(node, volume)
+        self.wait_counted(node, "sent", 2)
+        found = json.loads(self.control_plane.kubectl("-n", "shop", "get", "events", "-o", "json"))["items"]
+        self.assertEqual({(one["involvedObject"]["kind"], one["involvedObject"]["name"], one["reason"], one["type"])
+                          for one in found},
+                         {("Pod", "db-0", "FileSystemResizeSuccessful", "Normal"),
+                          ("PersistentVolumeClaim", "data-db-0", "FileSystemResizeSuccessful", "Normal")})
+
+
+if __name__ == "__main__":
+    unittest.main()
