@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 
+import drive_mounts
 import drivers
 import stock_crowd
 import stock_guest
@@ -138,6 +139,22 @@ def helper(scratch):
     for title, moment in (("host growth to CreateContainer", "asked"), ("helper started to its report", "program")):
         _, by_helper, by_hand = each(moment)
         yield Result(f"{title}, real VM", "ms", by_helper, hand, by_hand)
+
+
+def drives(scratch):
+    """A disk into a running VM and out of it, and where the time of that goes."""
+    if drivers.missing():
+        print(f"skipped, needs {drivers.missing()}: drives", file=sys.stderr)
+        return
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(drivers.Calls(scratch))  # makes the stubs
+        ways = drive_mounts.measure(scratch, stack)
+    for title, moment, aim in (
+            ("AttachDrive until mounted", "attached", 1.25), ("AttachDrive to MountDrive in the guest", "asked", None),
+            ("MountDrive in the guest", "mounting", None), ("DetachDrive until free", "detached", None)):
+        by_crustd, by_hand = ([[getattr(times, moment) for times in run] for run in runs] for runs in ways)
+        yield Result(f"{title}, real VM", "ms", by_crustd, "the same steps by hand, already connected", by_hand,
+                     aim, aim and "ratio")
 
 
 def helper_crowd(scratch):
@@ -375,6 +392,7 @@ ALL = {
     "real-vm": real_vm,
     "helper": helper,
     "helper-crowd": helper_crowd,
+    "drives": drives,
     "hung": hung,
     "cold-start": cold_start,
     "memory": memory,
