@@ -24,7 +24,7 @@
 #include "lib/cleanup.h"
 #include "lib/proto.h"
 
-enum { MOUNT_OPTIONS = 5 };
+enum { MOUNT_OPTIONS = 5, ORDINARY_CAPABILITIES = 2 };
 
 static const struct own_mount {
     const char *destination, *type;
@@ -38,7 +38,11 @@ static const struct own_mount {
 
 static const char *const bind_options[] = {"bind", "rw", NULL};
 
-static const char *const capability_names[] = {"CAP_SYS_RESOURCE", "CAP_SYS_ADMIN", NULL};
+/* The first ones are every container's, the others for files_of_others. */
+static const char *const capability_names[] = {
+    "CAP_SYS_RESOURCE", "CAP_SYS_ADMIN",       "CAP_CHOWN", "CAP_FOWNER",
+    "CAP_FSETID",       "CAP_DAC_READ_SEARCH", NULL,
+};
 
 static const char *const namespace_types[] = {"mount", "ipc", "uts", "pid"};
 
@@ -55,7 +59,6 @@ struct mount_parts {
 struct storage_parts {
     Agent__Storage message;
     Agent__Storage *pointer;
-    Agent__FsGroup group;
     char source[sizeof("255:16383")];
     ProtobufCBinaryData options[CONTAINER_STORAGE_OPTIONS];
 };
@@ -130,7 +133,8 @@ static void fill_mounts(struct create_parts *parts, const char *const *volume_pa
 static void fill_process(struct create_parts *parts, const struct container_spec *from,
                          Agent__Process *process, Agent__Capabilities *capabilities)
 {
-    size_t count = borrow_texts(capability_names, parts->capabilities, SIZE_MAX);
+    size_t count = borrow_texts(capability_names, parts->capabilities,
+                                from->files_of_others ? SIZE_MAX : ORDINARY_CAPABILITIES);
 
     (void)snprintf(parts->program, sizeof(parts->program), "/%s", from->program);
     parts->arguments[0] = proto_borrow_text(parts->program);
@@ -158,7 +162,7 @@ static void fill_linux(struct create_parts *parts, const char *container_id, Age
     platform->n_namespaces = array_length(namespace_types);
 }
 
-/* Within bounds. */
+/* Within bounds. Never with a group: the agent's walk follows links to directories. */
 static void fill_storage(struct storage_parts *parts, const struct container_storage *from,
                          Agent__CreateContainerRequest *message)
 {
@@ -172,14 +176,6 @@ static void fill_storage(struct storage_parts *parts, const struct container_sto
     storage->options = parts->options;
     storage->n_options = borrow_texts(from->options, parts->options, CONTAINER_STORAGE_OPTIONS);
     storage->mount_point = proto_borrow_text(from->mount_point);
-    if (from->has_fs_group) {
-        agent__fs_group__init(&parts->group);
-        parts->group.group_id = from->fs_group;
-        parts->group.group_change_policy = from->on_root_mismatch
-                                               ? AGENT__FS_GROUP__CHANGE_POLICY__ON_ROOT_MISMATCH
-                                               : AGENT__FS_GROUP__CHANGE_POLICY__ALWAYS;
-        storage->fs_group = &parts->group;
-    }
     parts->pointer = storage;
     message->storages = &parts->pointer;
     message->n_storages = 1;

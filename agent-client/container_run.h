@@ -7,9 +7,10 @@
  * either of the share that the host also sees, or one that CopyFile fills.
  *
  * The container: the directory is its root, read-only. It has mount, ipc, uts and pid namespaces of
- * its own, CAP_SYS_RESOURCE and CAP_SYS_ADMIN, no_new_privileges, /proc, /sys (read-only), a tmpfs
- * on /dev and on /vol, and volume path N of the guest at /vol/N. The directory must therefore
- * contain `proc`, `sys`, `dev` and `vol`, which are empty, beside the program.
+ * its own, CAP_SYS_RESOURCE and CAP_SYS_ADMIN (and what files_of_others gives), no_new_privileges,
+ * /proc, /sys (read-only), a tmpfs on /dev and on /vol, and volume path N of the guest at /vol/N.
+ * The directory must therefore contain `proc`, `sys`, `dev` and `vol`, which are empty, beside the
+ * program.
  *
  * Once CreateContainer is sent, something may be in the guest. However a run ends, it tries to kill
  * and remove its container (SignalProcess, WaitProcess, RemoveContainer), on a new connection:
@@ -46,9 +47,6 @@ struct container_storage {
     const char *filesystem_type;
     const char *const *options; /* NULL at the end; NULL: none. At most CONTAINER_STORAGE_OPTIONS */
     const char *mount_point;    /* absolute, in the guest; the agent makes it */
-    bool has_fs_group;          /* walks the tree, and follows links to directories */
-    uint32_t fs_group;
-    bool on_root_mismatch; /* no walk if the root has the group and its permissions already */
 };
 
 enum {
@@ -117,6 +115,7 @@ struct container_request {
     const char *const *arguments;            /* NULL at the end: what follows the program's name */
     const char *const *volume_paths;         /* NULL at the end: /vol/0, /vol/1, … */
     const struct container_storage *storage; /* mounted before volume_paths are; NULL: none */
+    bool files_of_others; /* CAP_CHOWN, CAP_FOWNER, CAP_FSETID and CAP_DAC_READ_SEARCH as well */
 
     uint64_t step_ns;    /* for the answer to each call; for kill and remove too */
     uint64_t program_ns; /* for the program, from its start to its end */

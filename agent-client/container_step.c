@@ -54,6 +54,7 @@ static int append_create(const struct container_run *run, struct buffer *payload
         .arguments = request->arguments,
         .volume_paths = request->volume_paths,
         .storage = request->act == CONTAINER_HOLD ? request->storage : NULL,
+        .files_of_others = request->files_of_others,
     };
 
     return container_append_create(payload, &spec);

@@ -15,6 +15,7 @@
 
 #include "guest-agent/drive_find.h"
 #include "guest-agent/drive_place.h"
+#include "guest-agent/ownership.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/json.h"
@@ -30,6 +31,7 @@ struct report {
     bool has_disk;
     struct drive_disk disk;
     bool is_mounted;
+    struct drive_walk_count walk;
 };
 
 static void refuse(struct report *report, enum status_code status, const char *text)
@@ -50,9 +52,13 @@ static int print(const struct report *report, int output)
     if (r == 0)
         r = json_append_member(&line, "device", report->has_disk ? report->disk.name : "");
     if (r == 0)
-        r = buffer_append_format(&line, ",\"bytes\":%" PRIu64 ",\"mounted\":%s}}\n",
+        r = buffer_append_format(&line, ",\"bytes\":%" PRIu64 ",\"mounted\":%s",
                                  report->has_disk ? report->disk.bytes : 0,
                                  report->is_mounted ? "true" : "false");
+    if (r == 0)
+        r = buffer_append_format(
+            &line, ",\"changed\":%" PRIu64 ",\"skipped\":%" PRIu64 ",\"failed\":%" PRIu64 "}}\n",
+            report->walk.changed, report->walk.skipped, report->walk.failed);
     return r == 0 ? path_write(output, line.data, line.length) : r;
 }
 
@@ -167,6 +173,43 @@ static _Noreturn void flush_forever(int directory, uint64_t flush_ns)
     }
 }
 
+/* As a pod's fsGroup. */
+static void apply_group(const struct drive_once_request *request, int directory,
+                        struct report *report)
+{
+    const struct ownership_request ownership = {
+        .directory = directory, .group = request->fs_group, .policy = request->fs_group_policy};
+    struct ownership_result result;
+    int r = ownership_apply(&ownership, &result);
+
+    report->walk = result.count;
+    if (r == OWNERSHIP_APPLIED || r == OWNERSHIP_LEFT_ALONE)
+        return;
+    report->status = STATUS_FAILED_PRECONDITION;
+    if (r < 0)
+        (void)error_set_errno(&report->error, r, "cannot give the file system to the group %u",
+                              request->fs_group);
+    else
+        (void)error_set(&report->error, (int)report->status,
+                        "the group %u was not given to the whole file system: %s",
+                        request->fs_group,
+                        result.error_count ? result.errors[0].text : "it is read-only");
+}
+
+/* What is done before the line is printed. */
+static void prepare(const struct drive_once_request *request, int directory, bool read_only,
+                    struct report *report)
+{
+    if (read_only)
+        return;
+    if (request->has_fs_group)
+        apply_group(request, directory, report);
+    if (report->status == STATUS_OK && syncfs(directory) < 0) {
+        report->status = STATUS_FAILED_PRECONDITION;
+        (void)error_set_errno(&report->error, -errno, "cannot sync the file system");
+    }
+}
+
 static int hold(const struct drive_once_request *request, int output, struct report *report)
 {
     cleanup(fd_closep) int directory = -1;
@@ -184,12 +227,14 @@ static int hold(const struct drive_once_request *request, int output, struct rep
     if (report->status != STATUS_OK)
         return DRIVE_ONCE_DONE;
     directory = open(request->arguments[1], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (directory < 0 || fstatvfs(directory, &status) < 0 ||
-        (!(status.f_flag & ST_RDONLY) && syncfs(directory) < 0)) {
+    if (directory < 0 || fstatvfs(directory, &status) < 0) {
         report->status = STATUS_FAILED_PRECONDITION;
-        (void)error_set_errno(&report->error, -errno, "cannot sync the file system");
+        (void)error_set_errno(&report->error, -errno, "cannot open the file system");
         return DRIVE_ONCE_DONE;
     }
+    prepare(request, directory, status.f_flag & ST_RDONLY, report);
+    if (report->status != STATUS_OK)
+        return DRIVE_ONCE_DONE;
     r = print(report, output);
     if (r < 0)
         return r;

@@ -4,14 +4,17 @@
  *
  *     check SERIAL SIZE ro|rw [PLACE PARENT DEV AGENT [NAME]]   before it is mounted
  *     look SERIAL [PATH]                                        whether it is mounted on PATH
- *     hold SERIAL PATH                                          syncs it, prints, and goes on so
+ *     hold SERIAL PATH                  gives it its group, syncs it, prints, and goes on syncing
  *     prove SERIAL [NODE]                                       nobody has the disk
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
+#include "agent-client/drive_call.h"
 #include "lib/result.h"
 
 struct drive_once_request {
@@ -20,7 +23,10 @@ struct drive_once_request {
     size_t count;
     uint64_t timeout_ns; /* check: for the disk to appear; prove: for others to let go */
     uint64_t flush_ns;   /* hold: 0 syncs only once */
-    const char *sysfs;   /* "/sys" */
+    bool has_fs_group;   /* hold: before its line; a read-only mount keeps its groups */
+    gid_t fs_group;
+    enum drive_group_policy fs_group_policy;
+    const char *sysfs; /* "/sys" */
 };
 
 enum drive_once_outcome {

@@ -37,13 +37,17 @@ struct options {
     uint64_t flush_ns; /* 0: never; FLUSH_DEFAULT: not said */
     bool once;
     const char *drive; /* an act of drive_once.h; NULL */
+    bool has_fs_group, has_policy;
+    gid_t fs_group;
+    enum drive_group_policy fs_group_policy;
     struct oneshot_request request;
 };
 
 static const char help[] =
     "usage: crust-guest-agent [--listen ADDRESS]... [--flush SECONDS] [--auto]\n"
     "       crust-guest-agent --once [--report] [--timeout SECONDS] PATH...|--all\n"
-    "       crust-guest-agent --drive ACT [--timeout SECONDS] [--flush SECONDS] ARGUMENT...\n"
+    "       crust-guest-agent --drive ACT [--timeout SECONDS] [--flush SECONDS]\n"
+    "                         [--fs-group GID [--fs-group-policy POLICY]] ARGUMENT...\n"
     "\n"
     "Grows the file systems of a virtual machine's volumes, mounts and unmounts its drives.\n"
     "\n"
@@ -57,6 +61,9 @@ static const char help[] =
     "  --report           with --once: change nothing, only print\n"
     "  --timeout SECONDS  with --once: report as timed_out what takes longer (1 to 3600)\n"
     "  --drive ACT        for crustd itself: check, look, hold or prove a drive from a container\n"
+    "  --fs-group GID     with --drive hold: give the drive's files to this group first\n"
+    "  --fs-group-policy POLICY\n"
+    "                     with --fs-group: Always (the default) or OnRootMismatch\n"
     "  --all              with --once: every writable ext4, xfs and btrfs, in place of paths\n"
     "  --version          print the version\n"
     "  --help             print this\n"
@@ -82,6 +89,24 @@ static bool parse_seconds(const char *text, unsigned long least, uint64_t *ret_n
     return true;
 }
 
+static bool parse_group(const char *text, struct options *options)
+{
+    char *end;
+    unsigned long long group = strtoull(text, &end, 10);
+
+    options->has_fs_group = true;
+    options->fs_group = (gid_t)group;
+    return text[0] >= '0' && text[0] <= '9' && !*end && group < UINT32_MAX;
+}
+
+static bool parse_policy(const char *text, struct options *options)
+{
+    options->has_policy = true;
+    options->fs_group_policy =
+        strcmp(text, "OnRootMismatch") == 0 ? DRIVE_GROUP_ON_ROOT_MISMATCH : DRIVE_GROUP_ALWAYS;
+    return options->fs_group_policy != DRIVE_GROUP_ALWAYS || strcmp(text, "Always") == 0;
+}
+
 /* Whether the options fit together, and the paths are valid. */
 static bool check_once(const struct options *options)
 {
@@ -101,6 +126,9 @@ static bool check_options(struct options *options)
 {
     const struct oneshot_request *request = &options->request;
 
+    if ((options->has_policy && !options->has_fs_group) ||
+        (options->has_fs_group && (!options->drive || strcmp(options->drive, "hold") != 0)))
+        return false;
     if (options->drive)
         return !options->once && !options->listen_count && !options->automatic &&
                !request->report_only && !request->all;
@@ -118,13 +146,28 @@ static bool check_options(struct options *options)
 
 static int parse_options(int argc, char **argv, struct options *options)
 {
-    enum { LISTEN = 256, AUTO, FLUSH, ONCE, DRIVE, REPORT, TIMEOUT, ALL, VERSION, HELP };
+    enum {
+        LISTEN = 256,
+        AUTO,
+        FLUSH,
+        ONCE,
+        DRIVE,
+        GROUP,
+        POLICY,
+        REPORT,
+        TIMEOUT,
+        ALL,
+        VERSION,
+        HELP
+    };
     static const struct option known[] = {
         {"listen", required_argument, NULL, LISTEN},
         {"auto", no_argument, NULL, AUTO},
         {"flush", required_argument, NULL, FLUSH},
         {"once", no_argument, NULL, ONCE},
         {"drive", required_argument, NULL, DRIVE},
+        {"fs-group", required_argument, NULL, GROUP},
+        {"fs-group-policy", required_argument, NULL, POLICY},
         {"report", no_argument, NULL, REPORT},
         {"timeout", required_argument, NULL, TIMEOUT},
         {"all", no_argument, NULL, ALL},
@@ -153,6 +196,14 @@ static int parse_options(int argc, char **argv, struct options *options)
             break;
         case DRIVE:
             options->drive = optarg;
+            break;
+        case GROUP:
+            if (!parse_group(optarg, options))
+                return OPTIONS_BAD;
+            break;
+        case POLICY:
+            if (!parse_policy(optarg, options))
+                return OPTIONS_BAD;
             break;
         case REPORT:
             options->request.report_only = true;
@@ -237,6 +288,9 @@ static int run_drive(const struct options *options)
         .count = options->request.count,
         .timeout_ns = options->request.timeout_ns,
         .flush_ns = options->flush_ns == FLUSH_DEFAULT ? FLUSH_NS : options->flush_ns,
+        .has_fs_group = options->has_fs_group,
+        .fs_group = options->fs_group,
+        .fs_group_policy = options->fs_group_policy,
         .sysfs = "/sys",
     };
     struct error error = {.text = "no such act or arguments, try --help"};

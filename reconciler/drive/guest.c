@@ -7,6 +7,8 @@
 #include "reconciler/drive/guest.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,6 +44,13 @@ void drive_guest_fail_errno(struct drive_guest_call *call, int r, const char *wh
 
     (void)error_set_errno(&error, r, "%s", what);
     drive_guest_fail(call, STATUS_UNAVAILABLE, error.text);
+}
+
+void drive_guest_remark_walk(struct drive_guest_call *call, const struct drive_walk_count *walk)
+{
+    if (walk->failed)
+        (void)snprintf(call->reply.remark, sizeof(call->reply.remark),
+                       "the group of %" PRIu64 " entries could not be changed", walk->failed);
 }
 
 static int fill_options(const struct store_drive_mount *drive,

@@ -3,10 +3,10 @@
  *
  * Two routes lead there. crust-guest-agent in the guest (`companion`) does everything itself, by
  * crust.guest.v1.Drives. In a guest that has only kata-agent (`container`) a container is created
- * with the disk among its storages and never started: the agent waits for the disk at its SCSI
- * address, mounts it and applies the group before it answers; removing the container unmounts it.
- * What the agent does not do (serial, size and access, fsck, protected paths, sync, the proof that
- * nobody holds the disk) is done by crustd's helper in a container of its own, before and after.
+ * with the disk among its storages: the agent waits for the disk at its SCSI address and mounts it
+ * before it answers; removing the container unmounts it. What the agent does not do is done by
+ * crustd's helper: the group and the sync in that container, the serial, size and access, protected
+ * paths and the proof that nobody holds the disk in others, before and after.
  *
  * Nothing is remembered between calls but the route on record. Each call may be repeated, also
  * after crustd was killed in the middle of one.

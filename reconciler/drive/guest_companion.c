@@ -6,7 +6,6 @@
  * other route is taken; once it was asked for something, it is not.
  */
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,9 +31,7 @@ static void take_mounted(struct drive_guest_call *call, const struct drive_mount
 
     call->reply.guest = DRIVE_IN_GUEST_MOUNTED;
     take_device(call, answer->device);
-    if (answer->walk.failed)
-        (void)snprintf(remark, size, "the group of %" PRIu64 " entries could not be changed",
-                       answer->walk.failed);
+    drive_guest_remark_walk(call, &answer->walk);
     if (answer->fsck == DRIVE_FSCK_REPAIRED)
         (void)snprintf(remark + strlen(remark), size - strlen(remark),
                        "%se2fsck has repaired the file system", remark[0] ? "; " : "");

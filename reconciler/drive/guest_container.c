@@ -6,9 +6,9 @@
  *     UNMOUNT  remove, find, prove [hold, if somebody has the disk]
  *     GROW     as a volume's helper does
  *
- * `hold` is a container that has the disk among its storages: kata-agent mounts it at vm_path and
- * applies the group before it answers CreateContainer. The container's program is the helper. It
- * makes sure that what was mounted is the drive's disk, has it synced before the call is over, and
+ * `hold` is a container that has the disk among its storages: kata-agent mounts it at vm_path
+ * before it answers CreateContainer. The container's program is the helper. It makes sure that what
+ * was mounted is the drive's disk, gives it its group, has it synced before the call is over, and
  * goes on doing so, because QEMU is killed at the end of a sandbox. Removing the container unmounts
  * the disk, unless somebody uses it: then kata-agent forgets a mount that stays, and only another
  * container with the same storage makes it the agent's again. Its name is the drive's serial, and
@@ -31,7 +31,14 @@
 #include "reconciler/helper/run.h"
 #include "reconciler/helper/share.h"
 
-enum { NUMBER_BYTES = 24 };
+enum { NUMBER_BYTES = 24, ARGUMENTS = 10 };
+
+/* The arguments of the program that holds a drive. */
+struct holder {
+    char flush[NUMBER_BYTES], group[NUMBER_BYTES];
+    const char *argument[ARGUMENTS + 1];
+    size_t arguments;
+};
 
 /* ---- the container that holds the drive ---- */
 
@@ -79,11 +86,34 @@ static int fill_storage(const struct drive_guest_call *call, struct container_st
         .filesystem_type = mount->filesystem_type,
         .options = texts,
         .mount_point = mount->vm_path,
-        .has_fs_group = mount->has_fs_group && !mount->read_only && call->act == DRIVE_GUEST_MOUNT,
-        .fs_group = mount->fs_group,
-        .on_root_mismatch = mount->fs_group_policy == DRIVE_GROUP_ON_ROOT_MISMATCH,
     };
     return 0;
+}
+
+static void add_argument(struct holder *holder, const char *argument)
+{
+    holder->argument[holder->arguments++] = argument;
+}
+
+/* A group is given once, by the call that mounts the drive. */
+static void fill_holder(const struct drive_guest_call *call,
+                        const struct drive_mount_request *mount, struct holder *holder)
+{
+    *holder = (struct holder){0};
+    (void)snprintf(holder->flush, NUMBER_BYTES, "%u", call->context->config->drives.flush_seconds);
+    (void)snprintf(holder->group, NUMBER_BYTES, "%u", mount->fs_group);
+    add_argument(holder, "--drive");
+    add_argument(holder, "hold");
+    add_argument(holder, "--flush");
+    add_argument(holder, holder->flush);
+    if (mount->has_fs_group && !mount->read_only && call->act == DRIVE_GUEST_MOUNT) {
+        add_argument(holder, "--fs-group");
+        add_argument(holder, holder->group);
+        add_argument(holder, "--fs-group-policy");
+        add_argument(holder, drive_group_policy_name(mount->fs_group_policy));
+    }
+    add_argument(holder, call->drive.serial);
+    add_argument(holder, "/vol/0");
 }
 
 static struct container_request describe(const struct drive_guest_call *call,
@@ -222,6 +252,7 @@ static void on_held(struct container_run *run, const struct container_reply *rep
     } else if (status == STATUS_OK && held) {
         call->reply.guest = DRIVE_IN_GUEST_MOUNTED;
         (void)snprintf(call->reply.device, sizeof(call->reply.device), "%s", line.device);
+        drive_guest_remark_walk(call, &line.walk);
         drive_guest_finish(call);
     } else if (held) {
         undo(call, status, error.text);
@@ -241,9 +272,8 @@ static int start_holding(struct drive_guest_call *call, struct error *error)
     cleanup(freep) struct drive_mount_request *mount = calloc(1, sizeof(*mount));
     const char *options[CONTAINER_STORAGE_OPTIONS + 1];
     const char *const volume_paths[] = {call->drive.request.vm_path, NULL};
-    char directory[HELPER_GUEST_PATH_BYTES], flush[NUMBER_BYTES];
-    const char *const arguments[] = {"--drive",          "hold",   "--flush", flush,
-                                     call->drive.serial, "/vol/0", NULL};
+    char directory[HELPER_GUEST_PATH_BYTES];
+    struct holder holder;
     struct container_storage storage;
     struct container_request request;
     int r = mount ? drive_guest_fill_mount(call, mount) : -ENOMEM;
@@ -257,10 +287,11 @@ static int start_holding(struct drive_guest_call *call, struct error *error)
         r = helper_share_place(call->share, call->drive.serial, program, error);
     if (r != 0)
         return -EIO;
-    (void)snprintf(flush, sizeof(flush), "%u", call->context->config->drives.flush_seconds);
+    fill_holder(call, mount, &holder);
     helper_share_guest_path(call->sandbox.runtime, call->drive.serial, directory);
     request = describe(call, CONTAINER_HOLD, directory);
-    request.arguments = arguments;
+    request.arguments = holder.argument;
+    request.files_of_others = true; /* also to open a root that only its tenant may read */
     request.volume_paths = volume_paths;
     request.storage = &storage;
     r = container_run_new(call->context->loop, &request, on_held, call, &call->container);

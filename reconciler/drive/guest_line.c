@@ -25,6 +25,13 @@ static enum status_code find_status(const char *name)
     return STATUS_INTERNAL;
 }
 
+static void read_walk(const cJSON *drive, struct drive_walk_count *walk)
+{
+    (void)json_number(drive, "changed", &walk->changed);
+    (void)json_number(drive, "skipped", &walk->skipped);
+    (void)json_number(drive, "failed", &walk->failed);
+}
+
 /* It becomes a part of a path in the guest. */
 static bool is_device(const char *name)
 {
@@ -52,6 +59,7 @@ int drive_guest_line_parse(const char *text, size_t length, struct drive_guest_l
         return error_set(error, -EBADMSG, "the helper's line is not as it should be");
     line.status = find_status(status);
     line.is_mounted = cJSON_IsTrue(json_member(drive, "mounted"));
+    read_walk(drive, &line.walk);
     (void)strcpy(line.device, device);
     if (line.status != STATUS_OK) {
         text_clean(json_text(drive, "text"), strlen(json_text(drive, "text")), shown,

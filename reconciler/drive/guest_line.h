@@ -17,6 +17,7 @@ struct drive_guest_line {
     struct error error;              /* when it is not OK */
     char device[DRIVE_DEVICE_BYTES]; /* a name and no path; "": no disk */
     bool is_mounted;
+    struct drive_walk_count walk; /* what of it is not said is 0 */
 };
 
 /* 0; -EBADMSG: it is no such line, and the error says why. */

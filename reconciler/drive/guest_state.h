@@ -53,6 +53,9 @@ void drive_guest_finish(struct drive_guest_call *call);
 void drive_guest_fail(struct drive_guest_call *call, enum status_code status, const char *text);
 void drive_guest_fail_errno(struct drive_guest_call *call, int r, const char *what);
 
+/* Of a mount: the entries whose group could not be changed. */
+void drive_guest_remark_walk(struct drive_guest_call *call, const struct drive_walk_count *walk);
+
 /* What the row asks for. 0, -EBADMSG, -ENOMEM. */
 int drive_guest_fill_mount(const struct drive_guest_call *call, struct drive_mount_request *mount);
 

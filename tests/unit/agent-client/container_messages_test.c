@@ -190,6 +190,27 @@ static void process_has_its_arguments_and_two_capabilities(void **state)
     buffer_done(&payload);
 }
 
+static void files_of_others_need_more_capabilities(void **state)
+{
+    static const char *const names[] = {"CAP_SYS_RESOURCE", "CAP_SYS_ADMIN", "CAP_CHOWN",
+                                        "CAP_FOWNER",       "CAP_FSETID",    "CAP_DAC_READ_SEARCH"};
+    struct container_spec spec = ordinary;
+    struct buffer payload = BUFFER_INIT(0);
+    struct slice capabilities;
+
+    (void)state;
+    spec.files_of_others = true;
+    assert_int_equal(container_append_create(&payload, &spec), 0);
+    capabilities =
+        part(part(part(whole(&payload), CREATE_SPEC, 0), SPEC_PROCESS, 0), PROCESS_CAPABILITIES, 0);
+    for (unsigned set = 1; set <= 4; set++) {
+        assert_int_equal(count(capabilities, set), array_length(names));
+        for (unsigned i = 0; i < array_length(names); i++)
+            assert_text(capabilities, set, i, names[i]);
+    }
+    buffer_done(&payload);
+}
+
 static void root_is_the_directory_read_only(void **state)
 {
     struct buffer payload = BUFFER_INIT(0);
@@ -313,26 +334,8 @@ static void storage_is_a_disk_at_an_address(void **state)
     assert_text(storage, STORAGE_OPTIONS, 0, "noatime");
     assert_text(storage, STORAGE_OPTIONS, 1, "ro");
     assert_text(storage, STORAGE_MOUNT_POINT, 0, "/run/kata-containers/crust/d1");
-    assert_int_equal(count(storage, STORAGE_FS_GROUP), 0); /* root's group is asked for by 0 */
+    assert_int_equal(count(storage, STORAGE_FS_GROUP), 0); /* its walk follows links */
     buffer_done(&payload);
-}
-
-static void storage_has_its_group_and_policy(void **state)
-{
-    for (unsigned policy = 0; policy < 2; policy++) { /* Always, OnRootMismatch */
-        struct container_storage storage = drive;
-        struct buffer payload = BUFFER_INIT(0);
-        struct slice group;
-
-        storage.has_fs_group = true;
-        storage.fs_group = policy ? 2000 : 0;
-        storage.on_root_mismatch = policy;
-        group = part(create_with(&payload, &storage), STORAGE_FS_GROUP, 0);
-        assert_int_equal(number_of(group, FS_GROUP_ID), policy ? 2000 : 0);
-        assert_int_equal(number_of(group, FS_GROUP_POLICY), policy);
-        buffer_done(&payload);
-    }
-    (void)state;
 }
 
 static void container_without_storage_has_none(void **state)
@@ -472,11 +475,11 @@ int main(void)
         cmocka_unit_test(process_has_its_arguments_and_two_capabilities),
         cmocka_unit_test(root_is_the_directory_read_only),
         cmocka_unit_test(mounts_come_in_order),
+        cmocka_unit_test(files_of_others_need_more_capabilities),
         cmocka_unit_test(namespaces_and_cgroup_are_its_own),
         cmocka_unit_test(container_without_volumes_or_arguments_can_be_made),
         cmocka_unit_test(lists_have_bounds),
         cmocka_unit_test(storage_is_a_disk_at_an_address),
-        cmocka_unit_test(storage_has_its_group_and_policy),
         cmocka_unit_test(container_without_storage_has_none),
         cmocka_unit_test(storage_has_bounds),
         cmocka_unit_test(small_requests_have_these_bytes),

@@ -238,21 +238,24 @@ static void a_holder_refuses_another_disk(void **state)
     expect("another disk than the drive's");
 }
 
-static void a_holder_prints_its_line_and_stays(void **state)
+/* Runs it until its line is there; the line is kept. Whether it stays. */
+static bool hold(const struct drive_once_request *group)
 {
     int ends[2], status;
+    bool stays;
     pid_t pid;
 
-    (void)state;
-    mount_disk();
     assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
     pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
         const char *arguments[] = {SERIAL, target()};
-        struct drive_once_request request = {
-            .act = "hold", .arguments = arguments, .count = 2, .sysfs = tree_path("/sys")};
+        struct drive_once_request request = *group;
 
+        request.act = "hold";
+        request.arguments = arguments;
+        request.count = 2;
+        request.sysfs = tree_path("/sys");
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
         (void)drive_once_run(&request, ends[1], &error);
         _exit(1);
@@ -260,12 +263,59 @@ static void a_holder_prints_its_line_and_stays(void **state)
     fd_close(ends[1]);
     memset(line, 0, sizeof(line));
     assert_true(read(ends[0], line, sizeof(line) - 1) > 0);
+    (void)kill(pid, SIGKILL);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    stays = WIFSIGNALED(status);
+    fd_close(ends[0]);
+    return stays;
+}
+
+static void a_holder_prints_its_line_and_stays(void **state)
+{
+    (void)state;
+    mount_disk();
+    assert_true(hold(&(struct drive_once_request){0}));
     expect("\"status\":\"OK\"");
     expect("\"mounted\":true");
-    assert_int_equal(waitpid(pid, &status, WNOHANG), 0);
-    assert_int_equal(kill(pid, SIGKILL), 0);
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    fd_close(ends[0]);
+    expect("\"changed\":0,\"skipped\":0,\"failed\":0}}");
+}
+
+/* Before its line; and what a tenant's link leads to is not the drive's. */
+static void a_holder_gives_the_group_and_follows_no_link(void **state)
+{
+    const struct drive_once_request group = {
+        .has_fs_group = true, .fs_group = 2000, .fs_group_policy = DRIVE_GROUP_ALWAYS};
+    struct stat status;
+
+    (void)state;
+    mount_disk();
+    tree_make("/guests");
+    assert_int_equal(symlink(tree_path("/guests"), tree_path("/vm/data/link")), 0);
+    assert_true(hold(&group));
+    expect("\"status\":\"OK\"");
+    expect("\"failed\":0}}");
+    assert_int_equal(stat(target(), &status), 0);
+    assert_int_equal(status.st_gid, 2000);
+    assert_int_equal(status.st_mode & 07777, 02775);
+    assert_int_equal(lstat(tree_path("/vm/data/link"), &status), 0);
+    assert_int_equal(status.st_gid, 2000);
+    assert_int_equal(stat(tree_path("/guests"), &status), 0);
+    assert_int_equal(status.st_gid, getegid());
+    assert_true(hold(&group)); /* nothing is left to do */
+    expect("\"changed\":0,");
+}
+
+static void a_read_only_mount_keeps_its_groups(void **state)
+{
+    struct stat status;
+
+    (void)state;
+    mount_disk();
+    assert_int_equal(mount(NULL, target(), NULL, MS_REMOUNT | MS_RDONLY, NULL), 0);
+    assert_true(hold(&(struct drive_once_request){.has_fs_group = true, .fs_group = 2000}));
+    expect("\"status\":\"OK\"");
+    assert_int_equal(stat(target(), &status), 0);
+    assert_int_equal(status.st_gid, 0);
 }
 
 int main(void)
@@ -280,6 +330,8 @@ int main(void)
         TEST(a_disk_is_proved_free_by_its_node),
         TEST(a_holder_refuses_another_disk),
         TEST(a_holder_prints_its_line_and_stays),
+        TEST(a_holder_gives_the_group_and_follows_no_link),
+        TEST(a_read_only_mount_keeps_its_groups),
     };
 
     return cmocka_run_group_tests(tests, private_mounts, NULL);

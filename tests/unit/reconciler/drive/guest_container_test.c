@@ -29,12 +29,13 @@ static void a_drive_is_checked_then_held(void **state)
     assert_non_null(test.container);
     assert_int_equal(test.request.act, CONTAINER_HOLD);
     assert_string_equal(test.directory, "/run/kata-containers/shared/containers/" SERIAL);
-    assert_string_equal(test.container_arguments, "--drive hold --flush 7 " SERIAL " /vol/0");
+    assert_string_equal(test.container_arguments,
+                        "--drive hold --flush 7 --fs-group 2000 --fs-group-policy Always " SERIAL
+                        " /vol/0");
+    assert_true(test.request.files_of_others);
     assert_int_equal(test.storage.scsi_id, 255);
     assert_int_equal(test.storage.lun, 3);
     assert_string_equal(test.options, "nodev nosuid noatime");
-    assert_true(test.storage.has_fs_group);
-    assert_int_equal(test.storage.fs_group, 2000);
     assert_true(tree_has(HELD "/agent"));
     container_ends((struct container_reply){.kind = CONTAINER_DONE, .held = true}, LINE("OK", ""));
     expect(STATUS_OK, DRIVE_IN_GUEST_MOUNTED, "");
@@ -46,12 +47,42 @@ static void a_read_only_drive_is_mounted_read_only(void **state)
 {
     (void)state;
     test.drive.request.writable = false;
-    test.drive.request.has_fs_group = true; /* nobody can give it, and the agent would try */
+    test.drive.request.has_fs_group = true; /* nobody can give it */
     begin(DRIVE_GUEST_MOUNT);
     assert_non_null(strstr(test.arguments, " 4096 ro "));
     helper_prints("OK", "", "sda", false);
     assert_string_equal(test.options, "nodev nosuid ro");
-    assert_false(test.storage.has_fs_group);
+    assert_null(strstr(test.container_arguments, "--fs-group"));
+}
+
+static void entries_that_keep_their_group_are_told(void **state)
+{
+    (void)state;
+    test.drive.request.has_fs_group = true;
+    test.drive.request.fs_group = 0;
+    test.drive.request.fs_group_policy = DRIVE_GROUP_ON_ROOT_MISMATCH;
+    pass_check();
+    assert_non_null(
+        strstr(test.container_arguments, " --fs-group 0 --fs-group-policy OnRootMismatch "));
+    container_ends((struct container_reply){.kind = CONTAINER_DONE, .held = true},
+                   "{\"version\":1,\"drive\":{\"status\":\"OK\",\"text\":\"\",\"device\":\"sda\","
+                   "\"bytes\":4096,\"mounted\":true,\"changed\":1,\"skipped\":2,\"failed\":3}}\n");
+    expect(STATUS_OK, DRIVE_IN_GUEST_MOUNTED, "");
+    assert_string_equal(test.reply.remark, "the group of 3 entries could not be changed");
+}
+
+/* The program is ended and its container removed, which unmounts the disk. */
+static void a_walk_that_takes_too_long_leaves_no_mount(void **state)
+{
+    struct container_reply reply = {.kind = CONTAINER_TIMED_OUT, .step = CONTAINER_READ};
+
+    (void)state;
+    (void)error_set(&reply.error, 0, "ReadStdout: the program has not ended within 20 s");
+    test.drive.request.has_fs_group = true;
+    pass_check();
+    container_ends(reply, "");
+    expect(STATUS_UNAVAILABLE, DRIVE_IN_GUEST_ABSENT, "not ended");
+    assert_false(tree_has(HELD));
 }
 
 static void the_nearest_directory_that_is_there_is_checked(void **state)
@@ -230,6 +261,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_drive_is_checked_then_held),
         TEST(a_read_only_drive_is_mounted_read_only),
+        TEST(entries_that_keep_their_group_are_told),
+        TEST(a_walk_that_takes_too_long_leaves_no_mount),
         TEST(the_nearest_directory_that_is_there_is_checked),
         TEST(a_guest_that_takes_its_time_does_not_take_all),
         TEST(what_the_check_refuses_is_not_mounted),
