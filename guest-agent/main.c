@@ -144,37 +144,25 @@ static bool check_options(struct options *options)
     return true;
 }
 
+enum { LISTEN = 256, AUTO, FLUSH, ONCE, DRIVE, GROUP, POLICY, REPORT, TIMEOUT, ALL, VERSION, HELP };
+static const struct option known[] = {
+    {"listen", required_argument, NULL, LISTEN},
+    {"auto", no_argument, NULL, AUTO},
+    {"flush", required_argument, NULL, FLUSH},
+    {"once", no_argument, NULL, ONCE},
+    {"drive", required_argument, NULL, DRIVE},
+    {"fs-group", required_argument, NULL, GROUP},
+    {"fs-group-policy", required_argument, NULL, POLICY},
+    {"report", no_argument, NULL, REPORT},
+    {"timeout", required_argument, NULL, TIMEOUT},
+    {"all", no_argument, NULL, ALL},
+    {"version", no_argument, NULL, VERSION},
+    {"help", no_argument, NULL, HELP},
+    {0},
+};
+
 static int parse_options(int argc, char **argv, struct options *options)
 {
-    enum {
-        LISTEN = 256,
-        AUTO,
-        FLUSH,
-        ONCE,
-        DRIVE,
-        GROUP,
-        POLICY,
-        REPORT,
-        TIMEOUT,
-        ALL,
-        VERSION,
-        HELP
-    };
-    static const struct option known[] = {
-        {"listen", required_argument, NULL, LISTEN},
-        {"auto", no_argument, NULL, AUTO},
-        {"flush", required_argument, NULL, FLUSH},
-        {"once", no_argument, NULL, ONCE},
-        {"drive", required_argument, NULL, DRIVE},
-        {"fs-group", required_argument, NULL, GROUP},
-        {"fs-group-policy", required_argument, NULL, POLICY},
-        {"report", no_argument, NULL, REPORT},
-        {"timeout", required_argument, NULL, TIMEOUT},
-        {"all", no_argument, NULL, ALL},
-        {"version", no_argument, NULL, VERSION},
-        {"help", no_argument, NULL, HELP},
-        {0},
-    };
     int option;
 
     while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
