@@ -3,13 +3,14 @@
 # check.sh - all that `make check` does, stage by stage, to the end even if one fails.
 #
 # A stage that runs tests ends with "N passed, N failed, N skipped", which is added up; without that
-# line it counts as one failed test. Any other stage is one test. The last line is the sum.
+# line it counts as one failed test. Any other stage is one test. What failed is said once more at
+# the end, briefly, for it is far up by then. The last line is the sum.
 
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
 output=$(mktemp) || exit 1
-trap 'rm -f "$output"' EXIT
+trap 'rm -f "$output" "$output.failures"' EXIT
 trap 'exit 130' INT TERM
 passed=0 failed=0 skipped=0
 summary=
@@ -24,6 +25,15 @@ run() {
     return "$status"
 }
 
+# failures NAME: what $output says of failed tests, unittest's and cmocka's: 30 lines of each at most
+failures() {
+    awk -v stage="$1" '
+        /^(FAIL|ERROR): / { left = 30; print "-- " stage }
+        /^Ran [0-9]+ tests? in / { left = 0 }
+        /^\[ *(ERROR|LINE|FAILED) *\]/ { print "-- " stage ": " substr($0, 1, 300); next }
+        left-- > 0 { print substr($0, 1, 300) }' "$output" >>"$output.failures"
+}
+
 # add NAME PASSED FAILED SKIPPED
 add() {
     passed=$((passed + $2)) failed=$((failed + $3)) skipped=$((skipped + $4))
@@ -36,7 +46,12 @@ stage() {
     name=$1
     shift
     printf '\n==== %s\n' "$name"
-    if run "$@"; then add "$name" 1 0 0; else add "$name" 0 1 0; fi
+    if run "$@"; then
+        add "$name" 1 0 0
+    else
+        add "$name" 0 1 0
+        { echo "-- $name" && tail -n 15 "$output"; } >>"$output.failures"
+    fi
 }
 
 # tests NAME COMMAND...: counts its tests itself
@@ -53,6 +68,7 @@ tests() {
     if [ "$2" -eq 0 ] && { [ "$status" -ne 0 ] || [ $(($1 + $3)) -eq 0 ]; }; then
         set -- "$1" 1 "$3"
     fi
+    [ "$2" -eq 0 ] || failures "$name"
     add "$name" "$1" "$2" "$3"
 }
 
@@ -74,6 +90,7 @@ if [ -n "${SUDO_UID:-}" ] && [ -d build ]; then
     chown -R "$SUDO_UID:${SUDO_GID:-$SUDO_UID}" build
 fi
 
+[ ! -s "$output.failures" ] || { printf '\n==== what failed\n' && cat "$output.failures"; }
 printf '\n%s\n' "$summary"
 printf '%s\n' "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]

@@ -211,10 +211,10 @@ class Node:
         if ready:
             self.wait_ready()
 
-    def stolen_share(self):
-        """The share of the machine's time since the daemon's start that its host took away."""
+    def stolen(self):
+        """What this machine's host took away from it since the daemon's start: seconds, and their share."""
         total, stolen = (now - then for now, then in zip(processor_time(), self.started_at))
-        return stolen / max(total, 1)
+        return stolen / os.sysconf("SC_CLK_TCK"), stolen / max(total, 1)
 
     def wait_ready(self, seconds=60):
         def answers():

@@ -179,11 +179,11 @@ class SaidTest(unittest.TestCase):
     def assert_served(self, node, seconds=0.05):
         """No pass of the daemon's loop has taken longer since its start. Processor time: how busy
         the machine and its disk are beside it is not the daemon's doing. But what a virtual
-        machine's host takes away counts as processor time of whatever ran, so a machine that has
-        lost a tenth of its time shows nothing."""
-        longest = longest_pass(node)
-        if longest < seconds or node.stolen_share() < 0.1:
-            self.assertLess(longest, seconds, node.log_tail())
+        machine's host takes away counts as processor time of whatever ran, and may all have been
+        taken from one pass. A machine that has lost a tenth of its time shows nothing."""
+        stolen, share = node.stolen()
+        if share < 0.1:
+            self.assertLess(longest_pass(node), seconds + min(stolen, 0.25), node.log_tail())
 
     def turns(self, node):
         return node.query("SELECT coalesce(max(seq), 0) AS n FROM audit_journal")[0]["n"]

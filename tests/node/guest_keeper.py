@@ -102,6 +102,10 @@ class Sandbox:
     def do_console(self):
         return self.vm.console()
 
+    def do_ended(self):
+        """What QEMU ended with, if it has."""
+        return self.vm.process.poll()
+
     def do_count(self, directory, prefix):
         return self.vm.guest_count(directory, prefix)
 

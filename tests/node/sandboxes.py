@@ -17,6 +17,7 @@ import dataclasses
 import json
 import pathlib
 import secrets
+import sys
 
 import module_runner
 from channel import NodeError
@@ -95,6 +96,14 @@ class Sandbox:
                 module_runner.ask_for_another_try(f"{self.unit} was reset while it booted")
             raise NodeError(f"{done}\n{journal}")
 
+    def note_reset(self):
+        """A guest that was reset under a test without a panic of its kernel is the emulated KVM's failure."""
+        try:
+            if self.ask("ended") == 0 and "Kernel panic" not in self.ask("console"):
+                module_runner.ask_for_another_try(f"{self.unit} was reset during a test")
+        except NodeError as error:
+            print(f"{self.unit}: {error}", file=sys.stderr)
+
     def ask(self, *request):
         """What guest_keeper.py says."""
         reply = json.loads(self.node.output(["python3", "-c", ASK, self.control,
@@ -122,6 +131,14 @@ class SandboxTest(NodeTest):
         cls.node.put(build_kata_image(BUILD / "guest").initramfs, f"{GUEST}/initramfs-kata")
         cls.node.run("modprobe vhost_vsock")
         cls.sandboxes = []
+
+    def run(self, result=None):
+        before = self._failures(result)
+        super().run(result)
+        if self._failures(result) > before:
+            for sandbox in self.sandboxes:
+                sandbox.note_reset()
+        return result
 
     @classmethod
     def add_sandbox(cls, volumes, **options):
