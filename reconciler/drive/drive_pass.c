@@ -15,6 +15,7 @@
 #include "lib/clock.h"
 #include "lib/log.h"
 #include "reconciler/decide/backoff.h"
+#include "reconciler/drive/drive_strays.h"
 #include "reconciler/drive/drive_work.h"
 
 /* A monitor that another client holds is free again in a moment: clients wait through so many

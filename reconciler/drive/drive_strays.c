@@ -21,7 +21,7 @@
 #include "lib/clock.h"
 #include "lib/log.h"
 #include "observe/observe.h"
-#include "reconciler/drive/drive_work.h"
+#include "reconciler/drive/drive_strays.h"
 #include "reconciler/drive/serial.h"
 
 /* VMs that are asked at once. */
