@@ -36,7 +36,7 @@ int agent_address_parse(const char *text, struct agent_address *ret_address, str
 int agent_address_parse_number(const char *text, size_t length, uint32_t minimum,
                                uint32_t *ret_number);
 
-/* The companion's address on the same transport: the port replaced. false: there is none, for the
- * text is no address, has no port (unix://), or the result does not fit. */
+/* The companion's address on the same transport: the port replaced. false: there is none, because
+ * the text is no address, has no port (unix://), or the result does not fit. */
 bool agent_companion_address(const char *agent_address, uint32_t companion_port, char *ret_address,
                              size_t size);

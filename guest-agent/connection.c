@@ -77,7 +77,7 @@ static bool is_busy(const struct connection *connection)
     return false;
 }
 
-/* A serial line has one connection, for which no other client waits. */
+/* A serial line has one connection, and no other client waits for it. */
 static void note_activity(struct connection *connection)
 {
     connection->active_ns = clock_boottime();

@@ -181,7 +181,7 @@ static int append_folded(struct buffer *folded, uint32_t character)
 static const bool plain[256] = {
     [' '] = true, ['!'] = true, ['#' ... '\\' - 1] = true, ['\\' + 1 ... 0x7F] = true};
 
-/* All plain bytes from here on at once, for nearly every string has no others. */
+/* All plain bytes from here on at once: nearly every string has no others. */
 static int gate_plain(struct gate *gate, struct buffer *folded)
 {
     size_t start = gate->at, at = start, folded_start;

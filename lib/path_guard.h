@@ -8,7 +8,7 @@
  * nothing is looked up there. The mount table says which they are; it is read again once it has
  * changed.
  *
- * Those that a path of the administrator's lies on are entered, for without them there is no
+ * Those that a path of the administrator's lies on are entered, because without them there is no
  * service. The root itself is not judged.
  */
 #pragma once

@@ -6,7 +6,7 @@
  * that is just being created has not been stale for the grace time.
  *
  * A process of root's whose arguments are too long to be read could be any sandbox's, so it is
- * everyone's. Any user's process that names a sandbox keeps its metadata, for a rootless VMM is
+ * everyone's. Any user's process that names a sandbox keeps its metadata, because a rootless VMM is
  * one; but it can keep no more than it names. The same goes for cgroups: Linux before 6.8
  * tells no path longer than PATH_MAX, and a user to whom a part of the tree is delegated can make
  * one.

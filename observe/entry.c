@@ -205,7 +205,7 @@ static int examine_name(int directory, const char *name, struct observed_entry *
         return 0;
     if (strcmp(name, PLUGIN_FILE) != 0)
         return examine_sandbox_file(directory, name, entry, unknown);
-    note_unknown(unknown, name, "refused, for a tenant may have written it");
+    note_unknown(unknown, name, "refused, because a tenant may have written it");
     return 0;
 }
 

@@ -94,7 +94,7 @@ void sql_end(struct sql_rows *rows);
 int64_t sql_take_number(struct sql_rows *rows);
 void sql_take_text(struct sql_rows *rows, char *ret_text, size_t size);
 #define TAKE_TEXT(rows, array) sql_take_text(rows, array, sizeof(array))
-/* A name or an address: what does not fit is empty, for half of it means something else. */
+/* A name or an address: what does not fit is empty, because half of it means something else. */
 void sql_take_name(struct sql_rows *rows, char *ret_text, size_t size);
 #define TAKE_NAME(rows, array) sql_take_name(rows, array, sizeof(array))
 const char *sql_borrow_text(struct sql_rows *rows); /* until the next step; never NULL */

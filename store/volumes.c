@@ -64,8 +64,8 @@ static const char select_claiming_sandboxes[] =
 
 /* A KEP-2857 runtime finds the metadata by a prefix of the mounted path, so mounting a part of the
  * volume does not bypass it there: the runtime leaves its sandbox-id file beside the metadata and
- * attaches the device, and no container has the whole path, for which every runtime would do so. A
- * part that the kubelet binds elsewhere has no such prefix. */
+ * attaches the device, and no container has the whole path (every runtime would attach it for
+ * that). A part that the kubelet binds elsewhere has no such prefix. */
 #define UNSERVED                                                                                   \
     " AND NOT (NOT EXISTS (SELECT 1 FROM sandbox_claims w"                                         \
     "  WHERE w.sandbox_ref = c.sandbox_ref AND w.path = ?1)"                                       \

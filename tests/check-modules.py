@@ -4,7 +4,7 @@
 
 tests/modules.txt assigns every file of the daemon to a module. Two graphs are built over the modules, one of
 #includes, one of symbols: an object of module A that needs a symbol defined in module B makes A depend on B. Neither
-may have a cycle. A callback is no dependency of the module that calls it, for the pointer comes from outside.
+may have a cycle. A callback is no dependency of the module that calls it, because the pointer comes from outside.
 
 A header that the table lists as private is included by its own module only. `cycle` lines allow what is known; one
 that lists more than there is left is a fault too, so that the list only shrinks.

@@ -3,8 +3,8 @@
 # check.sh - all that `make check` does, stage by stage, to the end even if one fails.
 #
 # A stage that runs tests ends with "N passed, N failed, N skipped", which is added up; without that
-# line it counts as one failed test. Any other stage is one test. What failed is said once more at
-# the end, briefly, for it is far up by then. The last line is the sum.
+# line it counts as one failed test. Any other stage is one test. What failed is repeated at the
+# end, briefly, because it is far up by then. The last line is the sum.
 
 set -u
 cd "$(dirname "$0")/.." || exit 1

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # fetch-promtool.sh DESTDIR: DESTDIR/promtool and DESTDIR/prometheus out of Debian's package prometheus, which is
-# unpacked and not installed, for it would start a server.
+# unpacked and not installed, because installing it would start a server.
 #
 # What is there is complete, because each appears by one rename: several of these may run at once.
 set -eu

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # run-unit.sh BINARY... - runs the unit tests, as many at a time as there are processors and one
-# more, for they wait a lot; shows what they print, and adds up their counts.
+# more, because they wait a lot; shows what they print, and adds up their counts.
 #
 # A binary that ends without cmocka's own summary (a crash, a sanitizer's report) counts as one
 # failed test. The last line is "N passed, N failed, N skipped"; the exit status is 1 if any failed.

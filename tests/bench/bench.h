@@ -19,7 +19,7 @@ int socket_connect(const char *path);
 /* Bytes of a block device or regular file. */
 uint64_t file_bytes(const char *path);
 
-/* Sleeps between half and one and a half times so long, for a fixed period could lock step with
- * something else's. */
+/* Sleeps between half and one and a half times so long, because a fixed period could fall into step
+ * with something else's. */
 uint64_t random_around(uint64_t nanoseconds);
 void sleep_ns(uint64_t nanoseconds);

@@ -8,7 +8,7 @@
         churn.wait_settled()
 
 A pod ends as on a real node: its VMM exits, its runtime removes its state, its CSI driver the
-metadata; in whatever order. The first few pods stay, for their devices grow.
+metadata; in whatever order. The first few pods stay, because their devices grow.
 """
 
 import contextlib

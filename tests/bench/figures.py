@@ -364,7 +364,7 @@ def driver_calls(scratch):
 
 def through_crust_qemu(scratch):
     """Between a shim and QEMU; with a program that does nothing in QEMU's place. In a /run of its own,
-    for its directory must have its place, and be root's."""
+    because its directory must be in its place, and root's."""
     program, = BUILD.glob("crust-qemu-system-*")
     for name in ("true", "echo"):
         shutil.copy(f"/bin/{name}", scratch / name)

@@ -2,8 +2,8 @@
 /* monitor.c - see monitor.h.
  *
  * The commands are few and come from crustd or from hand_resize.c, so a line is searched for what
- * it needs and not parsed. Any number of clients is served, for nothing here depends on there being
- * one only.
+ * it needs and not parsed. Any number of clients is served, because nothing here depends on there
+ * being only one.
  */
 #include "tests/bench/monitor.h"
 

@@ -29,7 +29,7 @@ def path_of(name, pod=POD):
 
 class CleanupTest(SaidTest):
     """A node with a kubelet's directories, another pod among them. Sandboxes have ids of their own,
-    for crustd looks for them among all processes of this machine."""
+    because crustd looks for them among all processes of this machine."""
 
     def setUp(self):
         super().setUp()

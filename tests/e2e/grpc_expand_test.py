@@ -76,7 +76,7 @@ class Grows(ExpandTest):
         self.assertEqual(node.volume(hidden)["layout"], "crust")
 
     def test_a_pause_is_cut_short(self):
-        """What waits for its next attempt is tried at once, for somebody asks."""
+        """What waits for its next attempt is tried at once when somebody asks."""
         node, volume = self.scene(behaviour="status:13:resize2fs: bad magic")
         volume.loop.resize(AFTER)
         with self.fails("UNAVAILABLE", "agent_failed", "crustctl explain"):
@@ -285,7 +285,7 @@ class Patience(ExpandTest):
         node.wait_for(volume.path, "in_sync")
 
     def test_those_that_give_up_are_counted(self):
-        """Frames by hand, for only they tell when crustd has the calls: a PING is answered in its
+        """Frames by hand, because only they tell when crustd has the calls: a PING is answered in its
         turn."""
         node, volume = self.scene(behaviour="silent")
         volume.loop.resize(AFTER)

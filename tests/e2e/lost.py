@@ -144,7 +144,7 @@ def errors_of(point):
 
 def failures(found):
     """(point, error) of this run: each point with each of its errors; in an ordinary run every
-    other one with one of them, in turn, for what failed is tried again only after its time."""
+    other one with one of them, in turn, because what failed is tried again only after its time."""
     able = [point for point in found if errors_of(point)]
     for point in sweep(able)[::1 if SWEEP_ALL else 2]:
         errors = errors_of(point)

@@ -3,7 +3,7 @@
 up: at every moment the metadata is in its place, or in the trash with a row that tells of it. Started
 again it comes to the same end, and what was removed is put back byte for byte.
 
-Each point has a node of its own, for a cleanup takes its time to settle; many settle at once.
+Each point has a node of its own, because a cleanup takes its time to settle; many settle at once.
 """
 
 import concurrent.futures

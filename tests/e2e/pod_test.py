@@ -279,7 +279,7 @@ class PodTest(SaidTest):
                 if finding["id"] in ("kata_configuration", "kata_absent")]
 
     def tool(self, pod):
-        """A runtime's tool where kata-deploy puts such; linked statically, for the pod has no
+        """A runtime's tool where kata-deploy puts such; linked statically, because the pod has no
         loader of the node's."""
         needs("cc")
         tool = pod.path("/opt/kata/bin/tool")

@@ -81,7 +81,7 @@ def replace(path, make):
 
 
 def bind_socket(path):
-    """Through its directory's descriptor, for the path is longer than sun_path allows."""
+    """Through its directory's descriptor, because the path is longer than sun_path allows."""
     directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(f"/proc/self/fd/{directory}/{path.name}")
@@ -147,7 +147,7 @@ DIRECTORIES = {
 
 # What is put beside a good mountInfo.json, and what is said about it.
 UNKNOWN_NAMES = {
-    "csiPlugin.json": (sandbox_file("csiPlugin.json"), "csiPlugin.json: refused, for a tenant"),
+    "csiPlugin.json": (sandbox_file("csiPlugin.json"), "csiPlugin.json: refused, because a tenant"),
     "sandbox id with a space": (sandbox_file("a b"), "a b: not a name that belongs here"),
     "sandbox id with a line break": (sandbox_file("a\nb"), r"not a name that belongs here"),
     "sandbox id with an escape": (sandbox_file("\x1b[2J"), r"not a name that belongs here"),

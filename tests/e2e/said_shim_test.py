@@ -407,7 +407,7 @@ class RoutesTest(ShimTest):
 
 class NoHandsTest(ShimTest):
     """VMMs that are recognised, and that nothing can tell of a resize: said, and not tried. Their
-    guests are not asked either, for they cannot have the new size."""
+    guests are not asked either, because they cannot have the new size."""
 
     def check_kind(self, node, volume, kind, error):
         node.wait_for(volume.path, "unknown", "hypervisor_unsupported", next_attempt_at=None)

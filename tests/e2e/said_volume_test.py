@@ -240,8 +240,8 @@ class KindTest(VolumeTest):
 
 
     def test_the_first_volume_of_an_empty_node(self):
-        """Its device is looked at before anything is said of it. On several nodes, for a second look
-        at the directory would hide that it is not."""
+        """Its device is examined before anything is reported of it. On several nodes, because
+        reading the directory a second time would hide that it was not."""
         loop = self.loop()
         for _ in range(8):
             node = self.node({"resize.sweep_seconds": 3600})

@@ -213,7 +213,7 @@ class CloudHypervisorTest(VmmTest):
             self.assertEqual(vmm.sent("PUT"), [])
 
     def test_told_the_exact_size(self):
-        """At first sight, for it cannot be asked, and at each resize; not after a restart."""
+        """At first sight, because it cannot be asked, and at each resize; not after a restart."""
         node = self.node()
         self.agent(node)
         volumes = {version: self.volume(node, f"pv-{version}")

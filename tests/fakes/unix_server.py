@@ -39,7 +39,7 @@ class UnixServer:
     # lifetime
 
     def bind(self):
-        """Below its directory's descriptor, for the path may be longer than sun_path allows."""
+        """Below its directory's descriptor, because the path may be longer than sun_path allows."""
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         directory = os.open(os.path.dirname(self.socket_path) or ".", os.O_PATH | os.O_DIRECTORY)
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All scenarios on one cluster, for its start takes longer than any of them.
+"""All scenarios on one cluster, because its start takes longer than any of them.
 
 CRUST_SCENARIOS: words, of which a scenario's name must contain one; or "core", for one scenario of each
 kind.

@@ -8,7 +8,7 @@
 
 Not in the node: as on any cluster they are elsewhere, and here they run on processors that nobody
 emulates. All listen on 127.0.0.1, at ports that were free, so that several may run at once. Everybody is
-let in, for nobody else is there. The programs end with the process that started them.
+let in, because nobody else is there. The programs end with the process that started them.
 """
 
 import contextlib

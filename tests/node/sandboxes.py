@@ -87,7 +87,7 @@ class Sandbox:
         return f"sandbox-{self.cid}"
 
     def wait_ready(self):
-        """By one command, for each costs an emulated node a second. It does not start what has failed."""
+        """By one command, because each costs an emulated node a second. Does not start what has failed."""
         done = self.node.run(["systemctl", "start", self.unit], check=False, seconds=2 * BOOT_SECONDS)
         if done.status != 0:
             journal = self.node.journal(unit=self.unit)

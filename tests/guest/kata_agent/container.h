@@ -37,7 +37,7 @@ struct container_storage {
     uint32_t group;
 };
 
-/* Capabilities as masks; unknown names are told apart, for the agent never answers them. */
+/* Capabilities as masks; unknown names are told apart, because the agent never answers them. */
 struct container_capabilities {
     bool present, unknown;
     uint64_t bounding, effective, inheritable, permitted, ambient;

@@ -79,7 +79,7 @@ struct started_as {
 };
 
 /* A shell that stops itself; what follows its script means nothing to it. Waits until it has done
- * so, for only then are its arguments in place for certain. */
+ * so, because only then its arguments are in place for certain. */
 static pid_t start_process_as(struct started_as as, const char *directory, const char *program,
                               const char *option, const char *value, const char *more)
 {

@@ -23,7 +23,7 @@ static const char *make(const char *boot_id, const char *sandbox_id, const char 
 }
 
 /* What `printf 'boot\0drive\0sandbox\0' | sha256sum | xxd -r -p | base32` begins with, in lower
- * case: it must be the same for every release, for a drive outlives crustd. */
+ * case: it must be the same in every release, because a drive outlives crustd. */
 static void is_the_hash_in_base32(void **state)
 {
     (void)state;
