@@ -377,7 +377,7 @@ static void stale_replies_in_front_are_dropped(void **state)
     }
 }
 
-static void a_foreign_reply_is_no_answer(void **state)
+static void a_foreign_reply_is_not_an_answer(void **state)
 {
     (void)state;
     script.answer = answer_foreign_only;
@@ -571,7 +571,7 @@ int main(void)
         TEST(stats_are_read_in_any_pieces),
         TEST(an_error_status_is_told_with_its_name),
         TEST(stale_replies_in_front_are_dropped),
-        TEST(a_foreign_reply_is_no_answer),
+        TEST(a_foreign_reply_is_not_an_answer),
         TEST(silence_ends_with_the_deadline),
         TEST(lengths_are_checked_before_they_are_waited_for),
         TEST(bad_messages_are_nonsense),

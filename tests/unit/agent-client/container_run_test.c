@@ -196,7 +196,7 @@ static void agent_that_closes_is_asked_again_to_remove(void **state)
     }
 }
 
-static void nonsense_is_no_answer(void **state)
+static void a_malformed_answer_is_refused(void **state)
 {
     (void)state;
     for (size_t i = 2; i < array_length(calls); i++) {
@@ -333,7 +333,7 @@ static void hypervisor_socket_is_asked_for_the_port(void **state)
     assert_string_equal(agent.log, "|CreateContainer StartContainer " KILLED);
 }
 
-static void nobody_there_leaves_nothing(void **state)
+static void without_an_agent_nothing_is_left(void **state)
 {
     struct container_request request = ordinary();
 
@@ -403,7 +403,7 @@ int main(void)
         AGENT(failure_is_cleaned_up_at_each_call),
         AGENT(hang_is_cleaned_up_at_each_call),
         AGENT(agent_that_closes_is_asked_again_to_remove),
-        AGENT(nonsense_is_no_answer),
+        AGENT(a_malformed_answer_is_refused),
         AGENT(creation_without_an_answer_may_have_left_something),
         AGENT(agents_without_containers_are_told),
         AGENT(guest_without_cgroups_is_told),
@@ -412,7 +412,7 @@ int main(void)
         AGENT(kill_that_fails_does_not_keep_from_removing),
         AGENT(whole_run_has_a_deadline),
         AGENT(hypervisor_socket_is_asked_for_the_port),
-        AGENT(nobody_there_leaves_nothing),
+        AGENT(without_an_agent_nothing_is_left),
         AGENT(port_that_never_answers_leaves_nothing),
         AGENT(run_can_be_given_up_at_any_time),
     };

@@ -67,7 +67,7 @@ static void routes_of(const struct guest_target *target, char ret_routes[static 
     ret_routes[count] = '\0';
 }
 
-static void what_is_known_of_the_guest_decides_which_routes_there_are(void **state)
+static void the_guests_record_decides_its_routes(void **state)
 {
     static const struct {
         struct guest_target target;
@@ -193,7 +193,7 @@ static void a_helper_that_may_come_later_outweighs_what_never_heals(void **state
     assert_int_equal(walk.reason, REASON_AGENT_DENIED);
 }
 
-static void no_route_at_all_is_told(void **state)
+static void a_guest_without_a_route_is_reported(void **state)
 {
     const enum guest_route none[GUEST_ROUTES] = {ROUTE_NONE};
     struct guest_walk walk;
@@ -277,13 +277,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(routes_are_tried_in_the_configured_order),
-        cmocka_unit_test(what_is_known_of_the_guest_decides_which_routes_there_are),
+        cmocka_unit_test(the_guests_record_decides_its_routes),
         cmocka_unit_test(a_route_found_unable_is_passed_over_and_told),
         cmocka_unit_test(the_helper_is_not_tried_where_the_agent_is_silent),
         cmocka_unit_test(time_is_cut_into_parts_for_the_routes_that_are_left),
         cmocka_unit_test(the_most_telling_reason_is_reported),
         cmocka_unit_test(a_helper_that_may_come_later_outweighs_what_never_heals),
-        cmocka_unit_test(no_route_at_all_is_told),
+        cmocka_unit_test(a_guest_without_a_route_is_reported),
         cmocka_unit_test(an_outcome_has_a_reason_and_shows_what_the_route_can_do),
         cmocka_unit_test(the_page_has_every_reason_of_a_route),
     };

@@ -96,7 +96,7 @@ static void grows_and_asks_for_the_size(void **state)
 }
 
 /* Only Rust's shim means something by it. */
-static void nothing_is_an_answer_of_rust(void **state)
+static void only_the_rust_shim_gives_empty_answers(void **state)
 {
     const struct http_script go = {GO_RESIZE, NOTHING}, rust = {RUST_RESIZE, NOTHING};
     struct http_server *server = *state;
@@ -106,7 +106,7 @@ static void nothing_is_an_answer_of_rust(void **state)
     assert_int_equal(converse(server, SHIM_RUST, &rust, 1).outcome, AGENT_UNEXPLAINED);
 }
 
-static void half_an_answer_is_none(void **state)
+static void half_an_answer_is_refused(void **state)
 {
     const struct http_script rust = {RUST_RESIZE,
                                      "HTTP/1.1 200 OK\r\nDate: today\r\nContent-Length: 9\r\n\r\n"};
@@ -201,7 +201,7 @@ static void an_endless_answer_is_cut(void **state)
     assert_string_equal(reply.error.text, "the shim: the answer is too long");
 }
 
-static void nobody_is_there(void **state)
+static void no_shim_listens(void **state)
 {
     struct http_server *server = *state;
     struct shim_request request = request_of(server, SHIM_RUST);
@@ -211,7 +211,7 @@ static void nobody_is_there(void **state)
     assert_int_equal(run(server, &request).outcome, AGENT_UNREACHABLE);
 }
 
-static void what_cannot_be_said_is_not_begun(void **state)
+static void a_request_that_cannot_be_written_is_not_sent(void **state)
 {
     struct http_server *server = *state;
     struct shim_request request = request_of(server, SHIM_GO);
@@ -241,14 +241,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(grows_and_asks_for_the_size),
-        TEST(nothing_is_an_answer_of_rust),
-        TEST(half_an_answer_is_none),
+        TEST(only_the_rust_shim_gives_empty_answers),
+        TEST(half_an_answer_is_refused),
         TEST(a_refusal_ends_it),
         TEST(grown_without_stats_is_grown),
         TEST(the_deadline_is_for_both),
         TEST(an_endless_answer_is_cut),
-        TEST(nobody_is_there),
-        TEST(what_cannot_be_said_is_not_begun),
+        TEST(no_shim_listens),
+        TEST(a_request_that_cannot_be_written_is_not_sent),
         TEST(a_running_call_can_be_freed),
         TEST(stats_alone),
     };

@@ -253,7 +253,7 @@ static void odd_stats_are_read(void **state)
     }
 }
 
-static void what_is_no_stats_is_refused(void **state)
+static void malformed_stats_are_refused(void **state)
 {
     static const struct {
         enum shim_dialect dialect;
@@ -339,7 +339,7 @@ int main(void)
         cmocka_unit_test(a_shim_without_the_call_says_so),
         cmocka_unit_test(stats_are_read_in_both_dialects),
         cmocka_unit_test(odd_stats_are_read),
-        cmocka_unit_test(what_is_no_stats_is_refused),
+        cmocka_unit_test(malformed_stats_are_refused),
         cmocka_unit_test(a_stat_with_a_nul_is_refused),
         cmocka_unit_test(the_agents_url_is_read),
     };

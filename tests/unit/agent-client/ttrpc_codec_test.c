@@ -159,7 +159,7 @@ static void responses_come_back_as_they_were_sent(void **state)
     buffer_done(&payload);
 }
 
-static void names_that_do_not_fit_are_no_names(void **state)
+static void names_that_do_not_fit_are_refused(void **state)
 {
     struct ttrpc_request request = {.method = "\x01"}, parsed;
     struct buffer frames = BUFFER_INIT(0), payload = BUFFER_INIT(0);
@@ -227,7 +227,7 @@ static void the_own_reply_is_found_behind_any_part_of_a_foreign_one(void **state
     buffer_done(&sent);
 }
 
-static void what_only_resembles_the_reply_is_skipped(void **state)
+static void frames_that_only_resemble_the_reply_are_skipped(void **state)
 {
     struct buffer sent = BUFFER_INIT(0);
     struct ttrpc_header header = {.stream = STREAM, .type = TTRPC_DATA};
@@ -304,9 +304,9 @@ int main(void)
         cmocka_unit_test(success_has_three_spellings),
         cmocka_unit_test(an_error_keeps_code_and_message),
         cmocka_unit_test(responses_come_back_as_they_were_sent),
-        cmocka_unit_test(names_that_do_not_fit_are_no_names),
+        cmocka_unit_test(names_that_do_not_fit_are_refused),
         cmocka_unit_test(the_own_reply_is_found_behind_any_part_of_a_foreign_one),
-        cmocka_unit_test(what_only_resembles_the_reply_is_skipped),
+        cmocka_unit_test(frames_that_only_resemble_the_reply_are_skipped),
         cmocka_unit_test(a_reply_beyond_the_limit_is_told_apart),
         cmocka_unit_test(streams_are_odd_and_below_2_31),
         cmocka_unit_test(first_bytes_tell_another_protocol),

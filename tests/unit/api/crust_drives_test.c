@@ -484,7 +484,7 @@ static void one_drive_is_shown(void **state)
 }
 
 /* The client resets its stream: the wait is cancelled, and nothing is answered. */
-static void a_client_that_gives_up_is_no_longer_waited_for(void **state)
+static void a_call_ends_when_its_client_gives_up(void **state)
 {
     struct server *server = *state;
     struct attach_messages all;
@@ -541,7 +541,7 @@ int main(void)
         CALL(drives_are_listed),
         CALL(a_list_that_does_not_fit_is_refused),
         CALL(one_drive_is_shown),
-        CALL(a_client_that_gives_up_is_no_longer_waited_for),
+        CALL(a_call_ends_when_its_client_gives_up),
         CALL(a_deadline_ends_the_wait),
     };
 

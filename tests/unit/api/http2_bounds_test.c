@@ -138,7 +138,7 @@ static void a_flood_of_pings_ends_it(void **state)
     assert_int_equal(talk->received, -EPROTO);
 }
 
-static void who_is_served_may_ping(void **state)
+static void a_client_being_served_may_ping(void **state)
 {
     struct conversation *talk = *state;
 
@@ -185,7 +185,7 @@ static void garbage_ends_it(void **state)
 }
 
 /* It asks for stream after stream, and what refuses them is not fetched. */
-static void who_makes_it_take_too_much_memory_is_ended(void **state)
+static void a_client_that_uses_too_much_memory_is_disconnected(void **state)
 {
     struct conversation *talk = *state;
     static const char begin[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0";
@@ -217,10 +217,10 @@ int main(void)
         TEST(some_room_is_a_sessions_own),
         TEST(there_is_a_bound_on_streams),
         TEST(a_flood_of_pings_ends_it),
-        TEST(who_is_served_may_ping),
+        TEST(a_client_being_served_may_ping),
         TEST(a_flood_of_resets_ends_it),
         TEST(garbage_ends_it),
-        TEST(who_makes_it_take_too_much_memory_is_ended),
+        TEST(a_client_that_uses_too_much_memory_is_disconnected),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -155,7 +155,7 @@ static void a_long_reply_comes_whole_to_a_slow_reader(void **state)
     }
 }
 
-static void what_waits_is_written_at_the_end(void **state)
+static void pending_output_is_written_at_shutdown(void **state)
 {
     struct dialogue *dialogue = *state;
 
@@ -184,7 +184,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         DIALOGUE(a_reply_is_one_write),
         DIALOGUE(a_long_reply_comes_whole_to_a_slow_reader),
-        DIALOGUE(what_waits_is_written_at_the_end),
+        DIALOGUE(pending_output_is_written_at_shutdown),
         DIALOGUE(a_client_that_is_gone_ends_it),
     };
 

@@ -8,7 +8,7 @@
 
 #include "api/http2_memory.h"
 
-static void what_is_given_back_may_be_taken_again(void **state)
+static void returned_memory_can_be_taken_again(void **state)
 {
     struct http2_memory memory = {.limit = 10000};
     nghttp2_mem from = http2_memory_use(&memory);
@@ -87,7 +87,7 @@ static void a_block_grows_and_shrinks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_given_back_may_be_taken_again),
+        cmocka_unit_test(returned_memory_can_be_taken_again),
         cmocka_unit_test(beyond_the_limit_there_is_nothing),
         cmocka_unit_test(many_small_ones_are_bounded),
         cmocka_unit_test(a_block_grows_and_shrinks),

@@ -102,7 +102,7 @@ static void a_reply_that_is_not_taken_is_waited_for_by_nobody(void **state)
     assert_in_range(http2_session_idle_since(talk->server), before, clock_boottime());
 }
 
-static void who_has_just_been_served_is_not_idle(void **state)
+static void a_client_just_served_is_not_idle(void **state)
 {
     struct conversation *talk = *state;
     uint64_t before;
@@ -116,7 +116,7 @@ static void who_has_just_been_served_is_not_idle(void **state)
     assert_in_range(http2_session_idle_since(talk->server), before, clock_boottime());
 }
 
-static void what_is_in_flight_at_the_end_has_its_reply(void **state)
+static void calls_in_flight_at_the_end_are_answered(void **state)
 {
     struct conversation *talk = *state;
 
@@ -141,8 +141,8 @@ int main(void)
         TEST(a_reset_cancels),
         TEST(the_end_cancels),
         TEST(a_reply_that_is_not_taken_is_waited_for_by_nobody),
-        TEST(who_has_just_been_served_is_not_idle),
-        TEST(what_is_in_flight_at_the_end_has_its_reply),
+        TEST(a_client_just_served_is_not_idle),
+        TEST(calls_in_flight_at_the_end_are_answered),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -82,7 +82,7 @@ static void every_member_of_an_attach_is_read(void **state)
     http_asked_done(&asked);
 }
 
-static void what_is_not_said_has_its_default(void **state)
+static void absent_members_have_their_defaults(void **state)
 {
     static const char *const bodies[] = {
         "{" NAMES "}",
@@ -256,7 +256,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_member_of_an_attach_is_read),
-        cmocka_unit_test(what_is_not_said_has_its_default),
+        cmocka_unit_test(absent_members_have_their_defaults),
         cmocka_unit_test(an_attach_that_is_not_understood_is_refused),
         cmocka_unit_test(containers_have_a_bound),
         cmocka_unit_test(a_refusal_shows_nothing_of_an_option),

@@ -41,7 +41,7 @@ static void a_volume_by_its_number(void **state)
     assert_false(asked.resizes);
 }
 
-static void numbers_that_are_none(void **state)
+static void malformed_numbers_are_refused(void **state)
 {
     static const char *const ids[] = {"0", "x", "-1", "1x", "99999999999999999999", "%31"};
     static const char *const bodies[] = {"[]",
@@ -154,7 +154,7 @@ static void the_first_proposal(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_volume_by_its_number), cmocka_unit_test(numbers_that_are_none),
+        cmocka_unit_test(a_volume_by_its_number), cmocka_unit_test(malformed_numbers_are_refused),
         cmocka_unit_test(the_shim_s_stats),       cmocka_unit_test(the_shim_s_resize),
         cmocka_unit_test(the_first_proposal),
     };

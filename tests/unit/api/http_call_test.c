@@ -54,7 +54,7 @@ static void only_on_the_socket(void **state)
     assert_null(asked_expansion);
 }
 
-static void who_waits_is_told_at_the_end(void **state)
+static void waiting_clients_are_answered_at_shutdown(void **state)
 {
     struct fixture *fixture = *state;
     struct client client;
@@ -101,7 +101,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_resize_is_waited_for), TEST(a_refusal_has_gRPC_s_code),
-        TEST(only_on_the_socket),     TEST(who_waits_is_told_at_the_end),
+        TEST(only_on_the_socket),     TEST(waiting_clients_are_answered_at_shutdown),
         TEST(waiting_is_bounded),
     };
 

@@ -155,7 +155,7 @@ static void every_status_has_its_answer(void **state)
     }
 }
 
-static void what_is_malformed_does_not_reach_the_core(void **state)
+static void malformed_requests_do_not_reach_the_core(void **state)
 {
     static const struct {
         const char *path, *body;
@@ -200,7 +200,7 @@ static void a_path_allows_both_of_its_methods(void **state)
 }
 
 /* The server stops: the wait is cancelled, and the client told. */
-static void who_waits_is_told_at_the_end(void **state)
+static void waiting_clients_are_answered_at_shutdown(void **state)
 {
     struct fixture *fixture = *state;
     struct asking asking;
@@ -220,10 +220,10 @@ int main(void)
         DRIVES(an_attach_is_waited_for),
         DRIVES(detach_and_limits_name_the_drive_in_the_path),
         DRIVES(every_status_has_its_answer),
-        DRIVES(what_is_malformed_does_not_reach_the_core),
+        DRIVES(malformed_requests_do_not_reach_the_core),
         DRIVES(listeners_that_only_read_change_nothing),
         DRIVES(a_path_allows_both_of_its_methods),
-        DRIVES(who_waits_is_told_at_the_end),
+        DRIVES(waiting_clients_are_answered_at_shutdown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -73,7 +73,7 @@ static void the_machines_own_name_is_known(void **state)
     assert_true(http_hosts_allow(&hosts, name));
 }
 
-static void what_does_not_fit_names_nothing(void **state)
+static void a_host_that_does_not_fit_matches_nothing(void **state)
 {
     char name[HTTP_HOST_BYTES + 8];
 
@@ -97,7 +97,7 @@ int main(void)
         cmocka_unit_test_setup(addresses_cannot_be_rebound, set_up),
         cmocka_unit_test_setup(names_have_to_be_known, set_up),
         cmocka_unit_test_setup(the_machines_own_name_is_known, set_up),
-        cmocka_unit_test_setup(what_does_not_fit_names_nothing, set_up),
+        cmocka_unit_test_setup(a_host_that_does_not_fit_matches_nothing, set_up),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -91,7 +91,7 @@ static void a_foreign_name_stays(void **state)
     assert_int_equal(stat(path, &status), 0);
 }
 
-static void a_long_path_is_no_obstacle(void **state)
+static void a_long_socket_path_works(void **state)
 {
     struct fixture *fixture = *state;
     struct http_server_options options = options_of(fixture);
@@ -152,7 +152,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(the_socket_is_private_and_goes), TEST(a_group_may_connect),
         TEST(only_a_dead_socket_is_replaced), TEST(a_foreign_name_stays),
-        TEST(a_long_path_is_no_obstacle),     TEST(bad_listen_addresses_are_refused),
+        TEST(a_long_socket_path_works),       TEST(bad_listen_addresses_are_refused),
         TEST(every_address_of_either_family),
     };
 

@@ -77,7 +77,7 @@ static void the_metrics_address_serves_metrics_and_health_only(void **state)
     }
 }
 
-static void what_does_not_exist_is_not_found(void **state)
+static void unknown_paths_are_not_found(void **state)
 {
     static const char *const paths[] = {"/index.html",  "/v1",           "/v1/",
                                         "/v1/volumes/", "/v1/volume",    "/v1/volumes/1/burn",
@@ -266,7 +266,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(every_path_answers),
         TEST(the_metrics_address_serves_metrics_and_health_only),
-        TEST(what_does_not_exist_is_not_found),
+        TEST(unknown_paths_are_not_found),
         TEST(rows_are_the_views),
         TEST(one_volume_is_an_object),
         TEST(bad_arguments_are_refused),

@@ -220,7 +220,7 @@ static void expect_answer(struct fixture *fixture, enum http_listener listener, 
         fail_msg("%s: %s", path, buffer_text(&reply));
 }
 
-static void who_does_not_read_takes_the_others_no_memory(void **state)
+static void a_client_that_does_not_read_takes_no_memory_from_others(void **state)
 {
     struct fixture *fixture = *state;
     struct client clients[8];
@@ -356,7 +356,7 @@ int main(void)
         TEST(waiting_clients_get_a_free_place),
         TEST(clients_may_vanish),
         TEST(unread_answers_are_bounded),
-        TEST(who_does_not_read_takes_the_others_no_memory),
+        TEST(a_client_that_does_not_read_takes_no_memory_from_others),
         TEST(one_costly_answer_is_made_in_a_pass),
         TEST(clients_may_vanish_before_their_turn),
         TEST(the_doctor_is_not_examined_anew_over_tcp),

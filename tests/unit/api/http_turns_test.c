@@ -65,7 +65,7 @@ static void begin(unsigned number, enum http_listener listener)
     ask(&clients[number].turn);
 }
 
-static void one_in_a_pass_and_the_socket_first(void **state)
+static void one_answer_per_pass_and_the_socket_first(void **state)
 {
     (void)state;
     begin(0, HTTP_LISTENER_SOCKET);
@@ -97,7 +97,7 @@ static void tcp_rests_after_an_answer_and_the_socket_does_not(void **state)
                 4 * (uint64_t)cost.tv_nsec - NSEC_PER_MSEC);
 }
 
-static void no_listener_waits_behind_all_of_the_other(void **state)
+static void listeners_take_turns(void **state)
 {
     (void)state;
     for (unsigned i = 0; i < 4; i++)
@@ -108,7 +108,7 @@ static void no_listener_waits_behind_all_of_the_other(void **state)
     assert_memory_equal(order, ((unsigned[]){0, 4, 1, 2, 3}), 5 * sizeof(order[0]));
 }
 
-static void who_gives_up_holds_nobody(void **state)
+static void a_client_that_gives_up_holds_up_nobody(void **state)
 {
     struct http_turn never = {0};
 
@@ -135,12 +135,12 @@ static void who_gives_up_holds_nobody(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(one_in_a_pass_and_the_socket_first, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(one_answer_per_pass_and_the_socket_first, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(tcp_rests_after_an_answer_and_the_socket_does_not, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(no_listener_waits_behind_all_of_the_other, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(who_gives_up_holds_nobody, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(listeners_take_turns, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_client_that_gives_up_holds_up_nobody, set_up, tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

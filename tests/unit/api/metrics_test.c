@@ -42,7 +42,7 @@ static void buckets_add_up(void **state)
     assert_non_null(strstr(buffer_text(&out), "h_count{s=\"t\"} 3\n"));
 }
 
-static void what_does_not_fit_is_told(void **state)
+static void an_answer_that_does_not_fit_is_an_error(void **state)
 {
     cleanup(buffer_done) struct buffer out = BUFFER_INIT(16);
     struct metrics_text text = {.out = &out};
@@ -124,7 +124,7 @@ static void add_abnormal(struct fixture *fixture)
     assert_int_equal(store_commit(store), 0);
 }
 
-static void what_guests_say_is_counted(void **state)
+static void guests_reports_are_counted(void **state)
 {
     struct fixture *fixture = *state;
 
@@ -203,11 +203,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(labels_are_escaped),
         TEST(buckets_add_up),
-        TEST(what_does_not_fit_is_told),
+        TEST(an_answer_that_does_not_fit_is_an_error),
         TEST(volumes_are_counted),
         TEST(stalled_volumes_are_counted_by_reason),
         TEST(the_modes_are_shown),
-        TEST(what_guests_say_is_counted),
+        TEST(guests_reports_are_counted),
         TEST(each_volume_where_it_is_wanted),
         TEST(resizes_are_counted_once_committed),
         TEST(calls_are_counted),

@@ -323,7 +323,7 @@ static void absent_file_is_told_apart(void **state)
     assert_true(config_load("/tmp", &config, &error) < 0);
 }
 
-static void an_unwritten_pipe_is_no_configuration(void **state)
+static void a_pipe_without_a_writer_is_not_a_configuration(void **state)
 {
     char name[SCRATCH_BYTES], fifo[SCRATCH_BYTES + 8];
     struct config config;
@@ -462,7 +462,7 @@ int main(void)
         cmocka_unit_test(lines_and_files_are_bounded),
         cmocka_unit_test(odd_layouts_are_fine),
         cmocka_unit_test(absent_file_is_told_apart),
-        cmocka_unit_test(an_unwritten_pipe_is_no_configuration),
+        cmocka_unit_test(a_pipe_without_a_writer_is_not_a_configuration),
         cmocka_unit_test(reads_the_hosts_file_inside_its_root),
         cmocka_unit_test(knows_what_needs_a_restart),
         cmocka_unit_test(files_give_their_golden_answers),

@@ -44,7 +44,7 @@ static void other_machines_get_none(void **state)
     assert_false(ask(&option, ARGUMENTS("-name", "sandbox-,process=x")));
 }
 
-static void names_that_are_no_file_names_get_none(void **state)
+static void sandbox_names_unfit_for_files_get_no_monitor(void **state)
 {
     struct monitor_option option;
 
@@ -107,7 +107,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_sandbox_gets_a_monitor_of_its_name),
         cmocka_unit_test(other_machines_get_none),
-        cmocka_unit_test(names_that_are_no_file_names_get_none),
+        cmocka_unit_test(sandbox_names_unfit_for_files_get_no_monitor),
         cmocka_unit_test(several_names_get_none),
         cmocka_unit_test(a_path_is_as_long_as_a_socket_may_have),
         cmocka_unit_test(a_socket_is_asked_for_once),

@@ -79,7 +79,7 @@ static void the_nearest_one_is_found(void **state)
     assert_memory_equal(path, places.own, strlen(places.own));
 }
 
-static void what_cannot_be_run_is_passed_over(void **state)
+static void programs_that_cannot_run_are_passed_over(void **state)
 {
     struct places places;
     char path[PATH_MAX], link[1024];
@@ -130,7 +130,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_name_is_without_its_prefix),
         cmocka_unit_test_setup_teardown(the_nearest_one_is_found, scratch_setup, scratch_teardown),
-        cmocka_unit_test_setup_teardown(what_cannot_be_run_is_passed_over, scratch_setup,
+        cmocka_unit_test_setup_teardown(programs_that_cannot_run_are_passed_over, scratch_setup,
                                         scratch_teardown),
         cmocka_unit_test_setup_teardown(a_deleted_program_still_knows_itself, scratch_setup,
                                         scratch_teardown),

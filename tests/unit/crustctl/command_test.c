@@ -283,7 +283,7 @@ static void the_journal_has_lines(void **state)
     assert_int_equal(cJSON_GetArraySize(rows), 2);
 }
 
-static void what_needs_a_daemon_says_so(void **state)
+static void commands_that_need_a_daemon_say_so(void **state)
 {
     expect(*state, "health", EXIT_UNREACHABLE, "");
     expect(*state, "resync", EXIT_UNREACHABLE, "");
@@ -305,7 +305,7 @@ static void output_that_does_not_fit_is_a_failure(void **state)
     buffer_done(&session.out);
 }
 
-static void nothing_at_all_is_unreachable(void **state)
+static void without_daemon_and_database_the_node_is_unreachable(void **state)
 {
     const struct node *node = *state;
     char from[256], to[256];
@@ -351,8 +351,8 @@ int main(void)
         TEST(status_comes_from_the_database_too),
         TEST(doctor_needs_no_daemon),
         TEST(the_journal_has_lines),
-        TEST(what_needs_a_daemon_says_so),
-        TEST(nothing_at_all_is_unreachable),
+        TEST(commands_that_need_a_daemon_say_so),
+        TEST(without_daemon_and_database_the_node_is_unreachable),
         cmocka_unit_test(output_that_does_not_fit_is_a_failure),
         TEST(show),
     };

@@ -14,7 +14,7 @@ static int set_up(void **state)
     return 0;
 }
 
-static void what_a_terminal_obeys_is_escaped(void **state)
+static void terminal_control_characters_are_escaped(void **state)
 {
     static const struct {
         const char *text;
@@ -133,7 +133,7 @@ static void times_lose_what_nobody_reads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_a_terminal_obeys_is_escaped),
+        cmocka_unit_test(terminal_control_characters_are_escaped),
         cmocka_unit_test(widths_are_columns),
         cmocka_unit_test(cells_have_their_width),
         cmocka_unit_test(names_are_shortened_in_the_middle),

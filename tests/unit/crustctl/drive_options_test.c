@@ -114,7 +114,7 @@ static void expect_refused(const struct options *options, const char *text)
         fail_msg("\"%s\" has no \"%s\"", error.text, text);
 }
 
-static void what_is_missing_or_malformed_is_named(void **state)
+static void missing_and_malformed_options_are_named(void **state)
 {
     static const char *const limits[] = {"",     "1Mi",     "1Mi/",  "/100", "0/100", "1Mi/0",
                                          "1M/x", "1/2/3/4", "1/2/x", "-1/1", "1/-1"};
@@ -182,7 +182,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_option_reaches_the_daemon),
         cmocka_unit_test(least_is_read_only),
-        cmocka_unit_test(what_is_missing_or_malformed_is_named),
+        cmocka_unit_test(missing_and_malformed_options_are_named),
         cmocka_unit_test(limits_are_replaced_or_removed),
         cmocka_unit_test(repeated_options_are_bounded),
     };

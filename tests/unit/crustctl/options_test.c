@@ -114,7 +114,7 @@ static void mistakes_are_named(void **state)
     }
 }
 
-static void what_does_not_fit_is_named(void **state)
+static void an_argument_that_does_not_fit_is_named(void **state)
 {
     static const struct {
         const char *words, *text;
@@ -218,7 +218,7 @@ int main(void)
         cmocka_unit_test(defaults_are_the_host),
         cmocka_unit_test(the_environment_stands_for_what_is_not_given),
         cmocka_unit_test(mistakes_are_named),
-        cmocka_unit_test(what_does_not_fit_is_named),
+        cmocka_unit_test(an_argument_that_does_not_fit_is_named),
         cmocka_unit_test(every_option_has_a_name),
         cmocka_unit_test(commands_take_their_own_options),
         cmocka_unit_test(a_command_may_have_two_words),

@@ -33,7 +33,7 @@ static void expect(struct node *node, const char *file, const char *what)
     assert_non_null(json_string(node->written.list->child, "remedy"));
 }
 
-static void nobody_does(void **state)
+static void an_ordinary_node_has_no_users(void **state)
 {
     struct node *node = *state;
 
@@ -68,7 +68,7 @@ static void every_place_is_looked_at(void **state)
     }
 }
 
-static void where_the_engine_says_so_too(void **state)
+static void configurations_named_by_the_engine_count(void **state)
 {
     struct node *node = *state;
 
@@ -84,7 +84,7 @@ static void where_the_engine_says_so_too(void **state)
     expect(node, "/srv/kata/a.toml", "line 2");
 }
 
-static void what_no_parser_understands_counts(void **state)
+static void an_unparsable_file_counts(void **state)
 {
     struct node *node = *state;
 
@@ -103,7 +103,7 @@ static void a_link_to_it_counts(void **state)
     expect(node, "/etc/kata-containers/configuration.toml", "its path leads to crust-qemu");
 }
 
-static void what_cannot_be_read_counts(void **state)
+static void an_unreadable_file_counts(void **state)
 {
     struct node *node = *state;
     char *large = calloc(1, 512 * 1024);
@@ -134,12 +134,12 @@ static void links_in_a_circle_end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        NODE_TEST(nobody_does),
+        NODE_TEST(an_ordinary_node_has_no_users),
         NODE_TEST(every_place_is_looked_at),
-        NODE_TEST(where_the_engine_says_so_too),
-        NODE_TEST(what_no_parser_understands_counts),
+        NODE_TEST(configurations_named_by_the_engine_count),
+        NODE_TEST(an_unparsable_file_counts),
         NODE_TEST(a_link_to_it_counts),
-        NODE_TEST(what_cannot_be_read_counts),
+        NODE_TEST(an_unreadable_file_counts),
         NODE_TEST(links_in_a_circle_end),
     };
 

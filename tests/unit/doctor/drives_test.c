@@ -55,7 +55,7 @@ static void which_right_is_missing_is_said(void **state)
     expect(node, &facts, "not tried", "note");
 }
 
-static void where_disks_lie_is_judged(void **state)
+static void the_directories_of_disks_are_judged(void **state)
 {
     struct drive_facts facts = {.device = "/dev/sda"};
 
@@ -71,7 +71,7 @@ static void where_disks_lie_is_judged(void **state)
     expect(*state, &facts, "No such file or directory", "warning");
 }
 
-static void nothing_is_said_while_drives_are_off(void **state)
+static void no_finding_while_drives_are_off(void **state)
 {
     struct node *node = *state;
 
@@ -103,8 +103,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         NODE_TEST(which_right_is_missing_is_said),
-        NODE_TEST(where_disks_lie_is_judged),
-        NODE_TEST(nothing_is_said_while_drives_are_off),
+        NODE_TEST(the_directories_of_disks_are_judged),
+        NODE_TEST(no_finding_while_drives_are_off),
         NODE_TEST(the_node_itself_is_read),
     };
 

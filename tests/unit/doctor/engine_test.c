@@ -90,7 +90,7 @@ static void expect_fault(const char *text, const char *fault)
     assert_string_equal(error.text, fault);
 }
 
-static void what_cannot_be_taken_is_said(void **state)
+static void unusable_settings_are_reported(void **state)
 {
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(0);
 
@@ -115,7 +115,7 @@ int main(void)
         cmocka_unit_test(containerd_of_both_versions),
         cmocka_unit_test(cri_o),
         cmocka_unit_test(a_later_file_wins),
-        cmocka_unit_test(what_cannot_be_taken_is_said),
+        cmocka_unit_test(unusable_settings_are_reported),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

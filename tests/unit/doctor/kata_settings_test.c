@@ -72,7 +72,7 @@ static void rust_names_its_table(void **state)
     assert_string_equal(table->monitor, "hmp");
 }
 
-static void what_comes_later_wins(void **state)
+static void later_settings_win(void **state)
 {
     struct kata_settings settings = {0};
     const struct kata_table *table;
@@ -145,7 +145,7 @@ static void expect_fault(const char *text, const char *fault)
     assert_string_equal(error.text, fault);
 }
 
-static void what_kata_would_refuse_is_said(void **state)
+static void settings_that_kata_would_refuse_are_reported(void **state)
 {
     cleanup(buffer_done) struct buffer many = BUFFER_INIT(0);
 
@@ -171,11 +171,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(go_has_one_table),
         cmocka_unit_test(rust_names_its_table),
-        cmocka_unit_test(what_comes_later_wins),
+        cmocka_unit_test(later_settings_win),
         cmocka_unit_test(an_older_name_is_known),
         cmocka_unit_test(a_table_that_is_not_named_is_not_guessed),
         cmocka_unit_test(paths_are_the_last_ones),
-        cmocka_unit_test(what_kata_would_refuse_is_said),
+        cmocka_unit_test(settings_that_kata_would_refuse_are_reported),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -42,7 +42,7 @@ static void qemu_needs_a_monitor(void **state)
 }
 
 /* Kata's Rust runtime passes no group on. A label matters where guests enforce SELinux. */
-static void what_is_done_after_the_mount_is_noted(void **state)
+static void work_after_the_mount_is_noted(void **state)
 {
     const struct findings *findings = &((struct node *)*state)->written.findings;
 
@@ -57,7 +57,7 @@ static void what_is_done_after_the_mount_is_noted(void **state)
 }
 
 /* What CRUST's capabilities follow from. */
-static void what_works_is_noted(void **state)
+static void a_working_configuration_is_noted(void **state)
 {
     const struct findings *findings = &((struct node *)*state)->written.findings;
 
@@ -253,7 +253,7 @@ static void a_later_drop_in_is_named(void **state)
     assert_non_null(strstr(remedy, "in /etc/kata-containers/config.d/60-debug.toml. Or better"));
 }
 
-static void what_cannot_be_read_is_not_judged(void **state)
+static void an_unreadable_configuration_is_not_judged(void **state)
 {
     struct node *node = *state;
 
@@ -286,8 +286,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         NODE_TEST(qemu_needs_a_monitor),
-        NODE_TEST(what_is_done_after_the_mount_is_noted),
-        NODE_TEST(what_works_is_noted),
+        NODE_TEST(work_after_the_mount_is_noted),
+        NODE_TEST(a_working_configuration_is_noted),
         NODE_TEST(the_rust_runtime_needs_hmp),
         NODE_TEST(the_remedy_is_crust_qemu),
         NODE_TEST(crust_qemu_is_a_monitor),
@@ -300,7 +300,7 @@ int main(void)
         NODE_TEST(a_runtime_without_a_path_takes_its_default),
         NODE_TEST(drop_ins_stand_beside_the_file_itself),
         NODE_TEST(a_later_drop_in_is_named),
-        NODE_TEST(what_cannot_be_read_is_not_judged),
+        NODE_TEST(an_unreadable_configuration_is_not_judged),
         NODE_TEST(there_is_a_bound_on_drop_ins),
     };
 

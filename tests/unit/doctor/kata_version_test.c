@@ -17,7 +17,7 @@ static void a_version_is_read(void **state)
     assert_true(kata_version_parse("3.2.0-113-gb9aee8b6f\n", &version)); /* git describe */
 }
 
-static void what_is_no_version_is_refused(void **state)
+static void text_without_a_version_is_refused(void **state)
 {
     static const char *const texts[] = {"",       "4",     "4.1",    "v4.1.0",
                                         "4.1.x",  "4..0",  "-4.1.0", "99999999999999999999.1.0",
@@ -42,7 +42,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_version_is_read),
-        cmocka_unit_test(what_is_no_version_is_refused),
+        cmocka_unit_test(text_without_a_version_is_refused),
         cmocka_unit_test(direct_volumes_came_with_2_4),
     };
 

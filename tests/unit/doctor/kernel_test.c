@@ -28,7 +28,7 @@ static void expect(const struct kernel_facts *facts, const char *id, const char 
     written_done(&written);
 }
 
-static void all_is_well(void **state)
+static void a_suitable_kernel_has_no_findings(void **state)
 {
     struct written written;
     const cJSON *finding;
@@ -85,7 +85,7 @@ static void calls_that_are_refused(void **state)
     expect(&facts, "clock", "years behind", "warning");
 }
 
-static void who_asks(void **state)
+static void missing_rights_of_the_examiner_are_reported(void **state)
 {
     struct kernel_facts facts = well;
 
@@ -127,10 +127,10 @@ static void this_kernel_is_read(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_is_well),
+        cmocka_unit_test(a_suitable_kernel_has_no_findings),
         cmocka_unit_test(versions),
         cmocka_unit_test(calls_that_are_refused),
-        cmocka_unit_test(who_asks),
+        cmocka_unit_test(missing_rights_of_the_examiner_are_reported),
         cmocka_unit_test(namespaces),
         cmocka_unit_test(this_kernel_is_read),
     };

@@ -48,14 +48,14 @@ static void a_node(void **state)
     expect(*state, "dev", "", "ok");
 }
 
-static void what_others_may_write(void **state)
+static void paths_writable_by_others_are_reported(void **state)
 {
     node_make(*state, VOLUMES, 0777);
     examine(*state);
     expect(*state, "path", VOLUMES, "warning");
 }
 
-static void what_is_no_directory(void **state)
+static void a_path_that_is_not_a_directory_is_reported(void **state)
 {
     node_write(*state, "/run/crust", "");
     node_write(*state, "/dev", "");
@@ -117,8 +117,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         NODE_TEST(an_empty_root),
         NODE_TEST(a_node),
-        NODE_TEST(what_others_may_write),
-        NODE_TEST(what_is_no_directory),
+        NODE_TEST(paths_writable_by_others_are_reported),
+        NODE_TEST(a_path_that_is_not_a_directory_is_reported),
         NODE_TEST(a_kubelet_without_pods),
         NODE_TEST(trash_matters_only_where_something_is_removed),
         NODE_TEST(a_group_that_is_not_there),

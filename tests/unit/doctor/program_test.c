@@ -63,7 +63,7 @@ static void the_rest_of_the_node_is_looked_at(void **state)
     assert_int_equal(program_examine(((struct node *)*state)->root, "/bin/sh"), PROGRAM_THERE);
 }
 
-static void what_cannot_be_seen_is_not_judged(void **state)
+static void a_program_out_of_sight_is_not_judged(void **state)
 {
     const struct node *node = *state;
 
@@ -191,7 +191,7 @@ static void expect(struct node *node, struct program program, const char *level,
     assert_non_null(json_string(node->written.list->child, "remedy"));
 }
 
-static void what_works_needs_no_words(void **state)
+static void a_working_program_has_no_finding(void **state)
 {
     struct node *node = *state;
 
@@ -203,7 +203,7 @@ static void what_works_needs_no_words(void **state)
     assert_int_equal(cJSON_GetArraySize(node->written.list), 0);
 }
 
-static void what_keeps_pods_from_starting_is_an_error(void **state)
+static void a_problem_that_keeps_pods_from_starting_is_an_error(void **state)
 {
     struct node *node = *state;
     struct program program = well;
@@ -221,7 +221,7 @@ static void what_keeps_pods_from_starting_is_an_error(void **state)
     expect(node, program, "warning", "whether " VM " is there");
 }
 
-static void what_keeps_it_from_adding_a_monitor(void **state)
+static void reports_why_no_monitor_can_be_added(void **state)
 {
     struct program program = well;
 
@@ -252,15 +252,15 @@ int main(void)
     const struct CMUnitTest tests[] = {
         NODE_TEST(a_path_leads_somewhere_or_nowhere),
         NODE_TEST(the_rest_of_the_node_is_looked_at),
-        NODE_TEST(what_cannot_be_seen_is_not_judged),
+        NODE_TEST(a_program_out_of_sight_is_not_judged),
         NODE_TEST(crust_qemu_wants_its_qemu),
         NODE_TEST(a_link_is_what_it_leads_to),
         NODE_TEST(a_link_back_is_no_qemu),
         NODE_TEST(its_directory_must_be_roots_alone),
         NODE_TEST(labels_are_compared_by_their_type),
-        NODE_TEST(what_works_needs_no_words),
-        NODE_TEST(what_keeps_pods_from_starting_is_an_error),
-        NODE_TEST(what_keeps_it_from_adding_a_monitor),
+        NODE_TEST(a_working_program_has_no_finding),
+        NODE_TEST(a_problem_that_keeps_pods_from_starting_is_an_error),
+        NODE_TEST(reports_why_no_monitor_can_be_added),
         NODE_TEST(valid_paths_only_bind_annotations),
     };
 

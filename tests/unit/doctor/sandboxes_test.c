@@ -212,7 +212,7 @@ static void firecracker(void **state)
     expect(node, ROW("\"hypervisor\":\"firecracker\"," ABLE), "error", "no API socket");
 }
 
-static void what_cannot_be_told(void **state)
+static void a_vmm_that_cannot_be_told_is_reported(void **state)
 {
     expect(*state, ROW("\"hypervisor\":\"dragonball\"," ABLE), "error",
            "Dragonball cannot be told of a new size");
@@ -276,7 +276,7 @@ static void a_sandbox_without_volumes_loses_nothing(void **state)
            "note", "0 volumes");
 }
 
-static void none_that_runs(void **state)
+static void no_sandbox_runs(void **state)
 {
     struct node *node = *state;
 
@@ -296,11 +296,11 @@ int main(void)
         NODE_TEST(which_monitor_it_is),
         NODE_TEST(pods_to_restart),
         NODE_TEST(firecracker),
-        NODE_TEST(what_cannot_be_told),
+        NODE_TEST(a_vmm_that_cannot_be_told_is_reported),
         NODE_TEST(guests),
         NODE_TEST(how_the_last_calls_ended),
         NODE_TEST(a_sandbox_without_volumes_loses_nothing),
-        NODE_TEST(none_that_runs),
+        NODE_TEST(no_sandbox_runs),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

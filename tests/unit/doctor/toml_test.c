@@ -89,7 +89,7 @@ static void strings_are_unescaped(void **state)
     expect_fault("a = \"\\ud800\"", "no character");
 }
 
-static void what_is_not_understood_is_said(void **state)
+static void unknown_syntax_is_reported(void **state)
 {
     (void)state;
     expect_fault("a", "line 1: neither");
@@ -133,10 +133,8 @@ static void everything_has_a_bound(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tables_and_keys_make_names),
-        cmocka_unit_test(values_have_kinds),
-        cmocka_unit_test(strings_are_unescaped),
-        cmocka_unit_test(what_is_not_understood_is_said),
+        cmocka_unit_test(tables_and_keys_make_names), cmocka_unit_test(values_have_kinds),
+        cmocka_unit_test(strings_are_unescaped),      cmocka_unit_test(unknown_syntax_is_reported),
         cmocka_unit_test(everything_has_a_bound),
     };
 

@@ -90,7 +90,7 @@ static void two_disks_of_one_serial_are_ambiguous(void **state)
     drive_disks_done(&disks);
 }
 
-static void other_disks_are_no_drives(void **state)
+static void other_disks_are_not_drives(void **state)
 {
     static const char *const serials[] = {
         "",
@@ -256,7 +256,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(both_kinds_of_disks_are_found_by_serial),
         TEST(two_disks_of_one_serial_are_ambiguous),
-        TEST(other_disks_are_no_drives),
+        TEST(other_disks_are_not_drives),
         TEST(a_disk_without_numbers_is_left_out),
         TEST(more_disks_than_fit_are_incomplete),
         TEST(without_sysfs_nothing_is_listed),

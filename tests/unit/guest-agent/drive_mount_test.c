@@ -93,7 +93,7 @@ static void btrfs_is_mounted(void **state)
 }
 
 /* The disk is mounted at the path, and whoever looks there finds another file system. */
-static void what_covers_it_is_not_the_drive(void **state)
+static void a_covering_mount_is_not_taken_for_the_drive(void **state)
 {
     struct drive_mount_request request = ask("ext4");
     struct drive_mount_answer answer;
@@ -199,7 +199,7 @@ static void a_wrong_request_touches_nothing(void **state)
     assert_false(tree_has("/elsewhere/data"));
 }
 
-static void no_file_system_is_the_kernels_word(void **state)
+static void a_disk_without_a_file_system_is_refused(void **state)
 {
     struct drive_mount_request request = ask("ext4");
 
@@ -300,13 +300,13 @@ int main(void)
         TEST(ext4_is_mounted),
         TEST(xfs_is_mounted),
         TEST(btrfs_is_mounted),
-        TEST(what_covers_it_is_not_the_drive),
+        TEST(a_covering_mount_is_not_taken_for_the_drive),
         TEST(the_disk_may_come_later),
         TEST(a_node_without_its_disk_is_not_there_yet),
         TEST(another_disk_is_refused),
         TEST(the_node_is_of_another_disk),
         TEST(a_wrong_request_touches_nothing),
-        TEST(no_file_system_is_the_kernels_word),
+        TEST(a_disk_without_a_file_system_is_refused),
         TEST(a_place_that_is_taken),
         TEST(a_read_only_disk),
         TEST(the_group_is_given_before_anybody_sees_it),

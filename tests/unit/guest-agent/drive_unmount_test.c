@@ -158,7 +158,7 @@ static void leave_with_the_mount(void)
 }
 
 /* Each of them is named, and when it has gone nothing is in the way. */
-static void whoever_holds_it_is_named(void **state)
+static void holders_are_named(void **state)
 {
     void (*const ways[])(void) = {open_a_file, enter_it, open_the_disk, leave_with_the_mount};
     char name[32];
@@ -176,7 +176,7 @@ static void whoever_holds_it_is_named(void **state)
 }
 
 /* As the agent's own sync of the drives. */
-static void who_holds_it_for_a_moment_is_waited_for(void **state)
+static void brief_holders_are_waited_for(void **state)
 {
     pid_t holder, killer;
     int status;
@@ -198,7 +198,7 @@ static void who_holds_it_for_a_moment_is_waited_for(void **state)
 }
 
 /* A namespace that follows this one gives it back together with us. */
-static void a_slave_is_no_holder(void **state)
+static void a_slave_mount_does_not_hold_the_drive(void **state)
 {
     pid_t pid;
 
@@ -226,7 +226,7 @@ static void two_mounts_are_one_too_many(void **state)
     assert_int_equal(unmount_now(), STATUS_OK);
 }
 
-static void what_is_mounted_below_keeps_it(void **state)
+static void a_mount_below_keeps_it(void **state)
 {
     (void)state;
     mount_disk("ext4");
@@ -238,7 +238,7 @@ static void what_is_mounted_below_keeps_it(void **state)
 }
 
 /* umount(2) takes the mount that is seen at a path, and that is somebody else's. */
-static void what_covers_it_is_left_alone(void **state)
+static void a_covering_mount_is_left_alone(void **state)
 {
     (void)state;
     mount_disk("ext4");
@@ -279,12 +279,12 @@ int main(void)
         TEST(btrfs_is_unmounted),
         TEST(a_scsi_disk_is_removed),
         TEST(a_disk_that_is_not_there),
-        TEST(whoever_holds_it_is_named),
-        TEST(who_holds_it_for_a_moment_is_waited_for),
-        TEST(a_slave_is_no_holder),
+        TEST(holders_are_named),
+        TEST(brief_holders_are_waited_for),
+        TEST(a_slave_mount_does_not_hold_the_drive),
         TEST(two_mounts_are_one_too_many),
-        TEST(what_is_mounted_below_keeps_it),
-        TEST(what_covers_it_is_left_alone),
+        TEST(a_mount_below_keeps_it),
+        TEST(a_covering_mount_is_left_alone),
         TEST(somebody_claims_the_disk),
     };
 

@@ -287,7 +287,7 @@ static void more_paths_than_grow_at_once_are_all_served(void **state)
 
 /* ---- what cannot be grown */
 
-static void what_has_no_device_is_not_asked_for_its_size(void **state)
+static void a_mount_without_a_device_is_not_asked_for_its_size(void **state)
 {
     (void)state;
     assert_int_equal(grow("/proc"), ONESHOT_INCOMPLETE);
@@ -508,7 +508,7 @@ int main(void)
         TEST(all_takes_every_writable_volume),
         TEST(each_path_has_an_entry_in_its_place),
         TEST(more_paths_than_grow_at_once_are_all_served),
-        TEST(what_has_no_device_is_not_asked_for_its_size),
+        TEST(a_mount_without_a_device_is_not_asked_for_its_size),
         TEST(a_read_only_mount_is_not_exchanged_for_a_writable_one),
         TEST(another_file_system_is_reported_and_not_grown),
         TEST(a_shut_down_file_system_is_reported_and_not_forced),

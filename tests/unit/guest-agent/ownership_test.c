@@ -65,7 +65,7 @@ static void directories_of_a_read_only_use_get_group_and_mode(void **state)
     check_rules(directory_rules, array_length(directory_rules), true, true);
 }
 
-static void what_is_right_is_not_touched(void **state)
+static void correct_entries_are_not_touched(void **state)
 {
     struct ownership_result result;
     struct stat before, after;
@@ -294,7 +294,7 @@ int main(void)
         TEST(files_of_a_read_only_use_get_group_and_mode),
         TEST(directories_get_group_and_mode),
         TEST(directories_of_a_read_only_use_get_group_and_mode),
-        TEST(what_is_right_is_not_touched),
+        TEST(correct_entries_are_not_touched),
         TEST(on_root_mismatch_asks_the_root_alone),
         TEST(always_walks_below_a_root_that_is_right),
         TEST(a_walk_that_is_cancelled_leaves_the_root),

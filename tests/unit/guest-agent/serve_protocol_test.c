@@ -65,7 +65,7 @@ static void other_calls_for_drives_are_not_implemented(void **state)
     assert_int_equal(await_status(fd, 3).code, STATUS_UNIMPLEMENTED);
 }
 
-static void what_cannot_be_grown_is_told(void **state)
+static void a_failed_resize_is_reported(void **state)
 {
     cleanup(fd_closep) int fd = dial();
     struct ttrpc_status status;
@@ -241,7 +241,7 @@ int main(void)
         TEST(other_calls_are_not_implemented),
         TEST(drives_are_listed),
         TEST(other_calls_for_drives_are_not_implemented),
-        TEST(what_cannot_be_grown_is_told),
+        TEST(a_failed_resize_is_reported),
         TEST(a_request_may_come_byte_by_byte),
         TEST(strange_frames_are_survived),
         TEST(nonsense_ends_a_connection),

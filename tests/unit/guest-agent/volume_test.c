@@ -31,7 +31,7 @@ static void other_forms_are_unknown(void **state)
     }
 }
 
-static void what_is_not_there_is_named(void **state)
+static void missing_objects_are_named(void **state)
 {
     static const char *const absent[] = {
         "/no/such/mount",
@@ -123,7 +123,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(other_forms_are_unknown),
-        cmocka_unit_test(what_is_not_there_is_named),
+        cmocka_unit_test(missing_objects_are_named),
         cmocka_unit_test(a_disk_is_read_from_the_agents_mount_point),
         cmocka_unit_test(a_mount_point_is_taken_to_the_letter),
         cmocka_unit_test(file_systems_are_known_by_name),

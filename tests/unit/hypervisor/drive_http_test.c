@@ -172,7 +172,7 @@ static void an_attach_goes_on_from_what_is_there(void **state)
     expect(&made, HYPERVISOR_DRIVE_NEEDS_DESCRIPTOR, HYPERVISOR_DRIVE_ABSENT, NULL);
 }
 
-static void what_has_the_drives_id_and_is_another_is_a_conflict(void **state)
+static void another_disk_under_the_drives_id_is_a_conflict(void **state)
 {
     struct hypervisor_drive_request request = request_for(*state, HYPERVISOR_DRIVE_ATTACH);
     struct drive_case made;
@@ -506,7 +506,7 @@ int main(void)
         DRIVE(cloud_hypervisor_attaches_a_drive_by_its_path),
         DRIVE(cloud_hypervisor_gets_the_limits_with_the_drive),
         DRIVE(an_attach_goes_on_from_what_is_there),
-        DRIVE(what_has_the_drives_id_and_is_another_is_a_conflict),
+        DRIVE(another_disk_under_the_drives_id_is_a_conflict),
         DRIVE(a_path_that_leads_elsewhere_is_not_opened),
         DRIVE(an_attach_that_is_refused_leaves_nothing),
         DRIVE(an_old_cloud_hypervisor_is_named),

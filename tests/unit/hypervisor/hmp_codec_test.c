@@ -43,7 +43,7 @@ static void takes_replies_off(void **state)
     }
 }
 
-static void refuses_what_is_no_text(void **state)
+static void refuses_binary_data(void **state)
 {
     struct buffer input = BUFFER_INIT(4096), text = BUFFER_INIT(4096);
     struct error error;
@@ -227,7 +227,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_the_version_of_a_greeting),
         cmocka_unit_test(takes_replies_off),
-        cmocka_unit_test(refuses_what_is_no_text),
+        cmocka_unit_test(refuses_binary_data),
         cmocka_unit_test(refuses_an_endless_reply),
         cmocka_unit_test(reads_tables),
         cmocka_unit_test(refuses_tables_that_lie),

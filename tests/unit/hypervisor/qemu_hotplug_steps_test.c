@@ -310,7 +310,7 @@ static void brings_a_controller_along(void **state)
     assert_string_equal(model.log, "+set +file +raw +group limits +throttle +device");
 }
 
-static void what_is_not_its_own_stays(void **state)
+static void foreign_parts_stay(void **state)
 {
     struct model model = model_of(true);
 
@@ -459,7 +459,7 @@ int main(void)
         cmocka_unit_test(takes_the_next_address),
         cmocka_unit_test(gives_up_after_many_addresses),
         cmocka_unit_test(brings_a_controller_along),
-        cmocka_unit_test(what_is_not_its_own_stays),
+        cmocka_unit_test(foreign_parts_stay),
         cmocka_unit_test(needs_a_descriptor_only_at_first),
         cmocka_unit_test(a_guest_may_hold_the_device),
         cmocka_unit_test(a_paused_vm_keeps_the_descriptor),

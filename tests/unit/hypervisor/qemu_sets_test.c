@@ -230,7 +230,7 @@ static void equal_sizes_are_a_tie(void **state)
     CHECK(&sets, &report, QEMU_MATCH_TIED, "", 200);
 }
 
-static void one_that_was_not_read_again_does_not_count(void **state)
+static void a_set_that_was_not_read_again_does_not_count(void **state)
 {
     cleanup(qemu_report_done) struct qemu_report report = {0};
     cleanup(qemu_sets_done) struct qemu_sets sets = {0};
@@ -265,7 +265,7 @@ static void a_device_without_a_drive_counts(void **state)
     CHECK(&sets, &report, QEMU_MATCH_UNIQUE, "a", 100);
 }
 
-static void a_drive_that_is_gone_is_none(void **state)
+static void a_drive_that_is_gone_is_not_reported(void **state)
 {
     cleanup(qemu_report_done) struct qemu_report report = {0};
     cleanup(qemu_sets_done) struct qemu_sets sets = {0};
@@ -297,7 +297,7 @@ static void unreadable_sizes_are_not_conclusive(void **state)
 }
 
 /* The device is not held, or by a path, or the monitor reports its sets: no sizes are compared. */
-static void no_sets_without_need(void **state)
+static void sets_are_asked_for_only_when_needed(void **state)
 {
     cleanup(qemu_report_done) struct qemu_report report = {0};
     cleanup(qemu_sets_done) struct qemu_sets sets = {0};
@@ -404,11 +404,11 @@ int main(void)
         cmocka_unit_test_setup(listed_sizes_count_if_they_are_those_of_the_devices, set_up),
         cmocka_unit_test_setup(outdated_sizes_are_not_conclusive, set_up),
         cmocka_unit_test_setup(equal_sizes_are_a_tie, set_up),
-        cmocka_unit_test_setup(one_that_was_not_read_again_does_not_count, set_up),
+        cmocka_unit_test_setup(a_set_that_was_not_read_again_does_not_count, set_up),
         cmocka_unit_test_setup(a_device_without_a_drive_counts, set_up),
-        cmocka_unit_test_setup(a_drive_that_is_gone_is_none, set_up),
+        cmocka_unit_test_setup(a_drive_that_is_gone_is_not_reported, set_up),
         cmocka_unit_test_setup(unreadable_sizes_are_not_conclusive, set_up),
-        cmocka_unit_test_setup(no_sets_without_need, set_up),
+        cmocka_unit_test_setup(sets_are_asked_for_only_when_needed, set_up),
         cmocka_unit_test_setup(odd_drives_are_left_alone, set_up),
         cmocka_unit_test_setup(a_regular_file_keeps_all_as_they_are, set_up),
         cmocka_unit_test_setup(a_job_is_waited_for, set_up),

@@ -130,7 +130,7 @@ static void a_file_counts_by_how_it_is_open(void **state)
     assert_true(is_listed(fixture, both));
 }
 
-static void memory_is_no_drive(void **state)
+static void memory_is_not_a_drive(void **state)
 {
     struct fixture *fixture = *state;
     cleanup(fd_closep) int memory = memfd_create("memory", MFD_CLOEXEC);
@@ -179,7 +179,7 @@ int main(void)
         files_test(a_lack_of_descriptors_is_noted),
         files_test(a_file_counts_by_how_it_is_open),
         files_test(paths_have_their_time),
-        files_test(memory_is_no_drive),
+        files_test(memory_is_not_a_drive),
         files_test(more_than_there_is_room_for_is_an_error),
         files_test(sizes_are_the_kernels),
     };

@@ -69,7 +69,7 @@ static void refuses_other_spellings(void **state)
 }
 
 /* Each byte in each place of a group: what decodes is what encoding gives. */
-static void what_decodes_is_canonical(void **state)
+static void only_canonical_text_decodes(void **state)
 {
     static const unsigned accepted[] = {64, 64, 64, 65}; /* "AAA=" is a group as well */
 
@@ -131,7 +131,7 @@ int main(void)
         cmocka_unit_test(known_texts),
         cmocka_unit_test(every_length_comes_back),
         cmocka_unit_test(refuses_other_spellings),
-        cmocka_unit_test(what_decodes_is_canonical),
+        cmocka_unit_test(only_canonical_text_decodes),
         cmocka_unit_test(padding_only_at_the_end),
         cmocka_unit_test(keeps_to_its_room),
         cmocka_unit_test(longest_path_is_a_file_name),

@@ -86,7 +86,7 @@ static void run(struct made *made, const char *script)
     run_for(made, script, 60 * NSEC_PER_SEC);
 }
 
-static void what_it_says(void **state)
+static void its_output_is_returned(void **state)
 {
     struct made *made = *state;
 
@@ -103,7 +103,7 @@ static void what_it_says(void **state)
     assert_int_equal(made->status, SIGKILL);
 }
 
-static void what_it_is_given(void **state)
+static void its_environment_and_input_are_empty(void **state)
 {
     struct made *made = *state;
 
@@ -145,13 +145,13 @@ static void its_root(void **state)
     assert_int_equal(child_new(&made->loop, &request, on_done, made, &child), -ENOENT);
 }
 
-static void one_that_does_not_end(void **state)
+static void a_child_that_does_not_end_is_killed(void **state)
 {
     run_for(*state, "trap '' TERM INT HUP; while :; do sleep 1; done", NSEC_PER_MSEC);
     assert_int_equal(((struct made *)*state)->end, CHILD_TIMEOUT);
 }
 
-static void one_that_does_not_stop_talking(void **state)
+static void a_child_that_does_not_stop_writing_is_killed(void **state)
 {
     run(*state, "while :; do echo 0123456789; done");
     assert_int_equal(((struct made *)*state)->end, CHILD_FLOOD);
@@ -163,7 +163,7 @@ static void one_that_does_not_stop_talking(void **state)
 }
 
 /* It holds the pipe open; its end is not waited for. */
-static void one_that_leaves_another_behind(void **state)
+static void a_child_that_leaves_another_behind(void **state)
 {
     struct made *made = *state;
 
@@ -172,7 +172,7 @@ static void one_that_leaves_another_behind(void **state)
     assert_string_equal(buffer_text(&made->output), "here\n");
 }
 
-static void one_that_is_given_up(void **state)
+static void a_child_that_is_given_up(void **state)
 {
     struct made *made = *state;
     struct child *child;
@@ -183,7 +183,7 @@ static void one_that_is_given_up(void **state)
     assert_null(child_free(NULL));
 }
 
-static void one_that_is_not_there(void **state)
+static void a_program_that_does_not_exist(void **state)
 {
     static const char *const missing[] = {"/nonexistent", NULL}, *const plain[] = {"/etc/passwd",
                                                                                    NULL};
@@ -326,15 +326,15 @@ static void a_function_that_is_given_up_is_ended(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(what_it_says),
-        TEST(what_it_is_given),
+        TEST(its_output_is_returned),
+        TEST(its_environment_and_input_are_empty),
         TEST(it_has_no_capabilities),
         TEST(its_root),
-        TEST(one_that_does_not_end),
-        TEST(one_that_does_not_stop_talking),
-        TEST(one_that_leaves_another_behind),
-        TEST(one_that_is_given_up),
-        TEST(one_that_is_not_there),
+        TEST(a_child_that_does_not_end_is_killed),
+        TEST(a_child_that_does_not_stop_writing_is_killed),
+        TEST(a_child_that_leaves_another_behind),
+        TEST(a_child_that_is_given_up),
+        TEST(a_program_that_does_not_exist),
         TEST(a_function_writes_to_its_input),
         TEST(a_function_says_why_it_could_not),
         TEST(a_function_has_its_output_and_nothing_else),

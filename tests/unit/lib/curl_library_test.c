@@ -45,7 +45,7 @@ static void an_exchange_tells_that_it_is_missing(void **state)
     loop_run(&server->loop);
 }
 
-static void it_may_come_later(void **state)
+static void the_library_may_be_installed_later(void **state)
 {
     struct error error;
 
@@ -62,7 +62,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(an_exchange_tells_that_it_is_missing, http_server_set_up,
                                         http_server_tear_down),
-        cmocka_unit_test(it_may_come_later),
+        cmocka_unit_test(the_library_may_be_installed_later),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

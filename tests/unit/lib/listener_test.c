@@ -163,7 +163,7 @@ static void one_that_has_ended_is_believed_if_it_was_the_vmms_users(void **state
     assert_true(is_believed(fixture, "childs", &listener, &error));
 }
 
-static void no_vmm_no_question(void **state)
+static void without_a_vmm_any_listener_is_believed(void **state)
 {
     struct fixture *fixture = *state;
     const struct listener listener = {0};
@@ -233,7 +233,7 @@ int main(void)
         TEST(the_vmm_and_its_parent_are_believed),
         TEST(another_process_is_not),
         TEST(one_that_has_ended_is_believed_if_it_was_the_vmms_users),
-        TEST(no_vmm_no_question),
+        TEST(without_a_vmm_any_listener_is_believed),
         TEST(links_lead_to_the_sandbox_but_not_on),
         TEST(a_directory_of_many_sockets),
         TEST(a_jails_directory_is_the_sandboxs),

@@ -206,7 +206,7 @@ static void is_silent_without_a_manager(void **state)
     assert_int_equal(notify_stopping(&notify), 0);
 }
 
-static void refuses_what_is_no_socket(void **state)
+static void refuses_malformed_addresses(void **state)
 {
     static const char *const names[] = {"relative", "/", "@", "vsock:2:1234", NULL};
     char endless[200];
@@ -246,7 +246,7 @@ int main(void)
         in_scratch(beats_from_the_loop),
         in_scratch(has_no_watchdog_of_others),
         in_scratch(is_silent_without_a_manager),
-        in_scratch(refuses_what_is_no_socket),
+        in_scratch(refuses_malformed_addresses),
         in_scratch(says_that_the_manager_is_gone),
     };
 

@@ -92,7 +92,7 @@ static void start(const char *trusted)
     assert_int_equal(path_guard_start(root, &trusted, trusted ? 1 : 0), 0);
 }
 
-static void nothing_is_looked_up_there(void **state)
+static void nothing_is_looked_up_in_a_guarded_mount(void **state)
 {
     static const char *const paths[] = {
         "/dir/hung",
@@ -122,7 +122,7 @@ static void nothing_is_looked_up_there(void **state)
     assert_false(path_is_no_directory(PATH_MAY_HANG));
 }
 
-static void all_else_is_as_it_was(void **state)
+static void other_paths_are_unaffected(void **state)
 {
     struct stat st;
 
@@ -136,7 +136,7 @@ static void all_else_is_as_it_was(void **state)
     assert_int_equal(path_stat_in_root(root, "/loop", &st), PATH_BEHIND_A_LINK);
 }
 
-static void what_is_trusted_is_entered(void **state)
+static void trusted_mounts_are_entered(void **state)
 {
     (void)state;
     start("/dir/hung/inner");
@@ -217,9 +217,9 @@ static void types_that_may_hang(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_is_looked_up_there),
-        cmocka_unit_test(all_else_is_as_it_was),
-        cmocka_unit_test(what_is_trusted_is_entered),
+        cmocka_unit_test(nothing_is_looked_up_in_a_guarded_mount),
+        cmocka_unit_test(other_paths_are_unaffected),
+        cmocka_unit_test(trusted_mounts_are_entered),
         cmocka_unit_test(mounts_are_noticed),
         cmocka_unit_test(another_process_has_its_own_mounts),
         cmocka_unit_test(types_that_may_hang),

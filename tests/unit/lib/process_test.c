@@ -73,7 +73,7 @@ static void knows_a_process_and_its_start(void **state)
     assert_true(first.start_ns > 0 && first.start_ns <= clock_boottime());
 }
 
-static void knows_that_there_is_none(void **state)
+static void pids_without_a_process_are_missing(void **state)
 {
     struct process process;
     pid_t child = fork();
@@ -200,7 +200,7 @@ int main(void)
         cmocka_unit_test(finds_a_whole_token),
         cmocka_unit_test(finds_no_part_of_a_token),
         cmocka_unit_test(knows_a_process_and_its_start),
-        cmocka_unit_test(knows_that_there_is_none),
+        cmocka_unit_test(pids_without_a_process_are_missing),
         cmocka_unit_test(knows_whether_a_process_has_ended),
         cmocka_unit_test(a_process_without_its_first_thread_has_not_ended),
         cmocka_unit_test(knows_what_a_process_is_linked_to),

@@ -98,7 +98,7 @@ static void fractions_are_taken_where_they_are_exact(void **state)
     expect_error("1.00000000000000000000001", -EDOM);
 }
 
-static void what_no_device_has_is_refused(void **state)
+static void impossible_sizes_are_refused(void **state)
 {
     (void)state;
     expect_error("9223372036854775808", -ERANGE);
@@ -134,7 +134,7 @@ int main(void)
         cmocka_unit_test(decimal_suffixes_are_powers_of_ten),
         cmocka_unit_test(exponents_are_powers_of_ten),
         cmocka_unit_test(fractions_are_taken_where_they_are_exact),
-        cmocka_unit_test(what_no_device_has_is_refused),
+        cmocka_unit_test(impossible_sizes_are_refused),
         cmocka_unit_test(other_texts_are_refused),
     };
 

@@ -88,7 +88,7 @@ static void a_name_that_is_a_link_goes_alone(void **state)
     assert_true(tree_has("/top/sub/file"));
 }
 
-static void what_is_mounted_stays(void **state)
+static void mounts_stay(void **state)
 {
     static const char *const from[] = {"/other", "/other/file"};
     static const char *const to[] = {"/top/sub/deep", "/top/sub/file"};
@@ -163,7 +163,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(files_and_their_directories_go, start, stop),
         cmocka_unit_test_setup_teardown(nothing_goes_where_something_has_to_stay, start, stop),
         cmocka_unit_test_setup_teardown(a_name_that_is_a_link_goes_alone, start, stop),
-        cmocka_unit_test_setup_teardown(what_is_mounted_stays, start, stop),
+        cmocka_unit_test_setup_teardown(mounts_stay, start, stop),
         cmocka_unit_test_setup_teardown(a_name_that_stays_keeps_no_other, start, stop),
         cmocka_unit_test_setup_teardown(a_name_that_cannot_be_found_is_not_looked_for_for_ever,
                                         start, stop),

@@ -306,7 +306,7 @@ static void adopts_only_descriptors(void **state)
 }
 
 /* A terminal or a virtio port is no socket. */
-static void adopts_what_is_no_socket(void **state)
+static void adopts_a_pipe(void **state)
 {
     struct stream stream;
     int ends[2];
@@ -341,7 +341,7 @@ int main(void)
         TEST(writes_on_when_the_peer_reads),
         TEST(handlers_may_free_the_stream),
         TEST(adopts_only_descriptors),
-        TEST(adopts_what_is_no_socket),
+        TEST(adopts_a_pipe),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -63,7 +63,7 @@ static void every_reason_not_to_be_resizable_is_explained(void **state)
     }
 }
 
-static void what_is_not_known_is_not_explained(void **state)
+static void an_unknown_name_has_no_explanation(void **state)
 {
     (void)state;
     assert_int_equal(state_from_name("asleep"), STATES);
@@ -92,7 +92,7 @@ int main(void)
         cmocka_unit_test(every_state_and_reason_has_a_name),
         cmocka_unit_test(every_state_and_reason_is_explained),
         cmocka_unit_test(every_reason_not_to_be_resizable_is_explained),
-        cmocka_unit_test(what_is_not_known_is_not_explained),
+        cmocka_unit_test(an_unknown_name_has_no_explanation),
         cmocka_unit_test(every_name_leads_back),
     };
 

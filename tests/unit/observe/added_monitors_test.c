@@ -69,7 +69,7 @@ static void a_socket_that_no_process_names_is_abandoned(void **state)
     assert_string_equal(find_abandoned("another"), with_id("@.sock "));
 }
 
-static void whoever_names_it_serves_it(void **state)
+static void a_process_that_names_the_socket_serves_it(void **state)
 {
     static const char *const arguments[][2] = {
         {"-qmp", "unix:" ADDED_MONITORS "/@.sock,server=on,wait=off"},
@@ -101,7 +101,7 @@ static void a_zombie_serves_nothing(void **state)
     assert_string_equal(find_abandoned(NULL), with_id("@.sock "));
 }
 
-static void what_is_not_crust_qemus_is_left_alone(void **state)
+static void foreign_files_are_left_alone(void **state)
 {
     (void)state;
     need_root();
@@ -149,9 +149,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_socket_that_no_process_names_is_abandoned),
-        TEST(whoever_names_it_serves_it),
+        TEST(a_process_that_names_the_socket_serves_it),
         TEST(a_zombie_serves_nothing),
-        TEST(what_is_not_crust_qemus_is_left_alone),
+        TEST(foreign_files_are_left_alone),
         TEST(a_trial_is_its_process),
         TEST(the_directory_must_be_roots_alone),
     };

@@ -166,7 +166,7 @@ static void two_may_ask_in_turns(void **state)
 }
 
 /* Each that can't be read is tried once for a question, however often that is asked. */
-static void those_that_never_read_well_end_too(void **state)
+static void unreadable_bundles_do_not_keep_the_search_going(void **state)
 {
     struct fixture *fixture = *state;
     char name[64];
@@ -188,7 +188,7 @@ int main(void)
         bundles_test(many_are_told_after_several_questions),
         bundles_test(more_than_is_kept_is_said),
         bundles_test(two_may_ask_in_turns),
-        bundles_test(those_that_never_read_well_end_too),
+        bundles_test(unreadable_bundles_do_not_keep_the_search_going),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -207,7 +207,7 @@ static void sees_when_the_kubelet_was_started(void **state)
 }
 
 /* A kubelet is root's. */
-static void a_users_kubelet_is_none(void **state)
+static void another_users_kubelet_is_ignored(void **state)
 {
     struct census *census;
     uint64_t before_kubelets;
@@ -304,7 +304,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_cgroup_that_is_not_told_counts_as_roots_only, start,
                                         stop),
         cmocka_unit_test_setup_teardown(sees_when_the_kubelet_was_started, start, stop),
-        cmocka_unit_test_setup_teardown(a_users_kubelet_is_none, start, stop),
+        cmocka_unit_test_setup_teardown(another_users_kubelet_is_ignored, start, stop),
         cmocka_unit_test_setup_teardown(long_arguments_of_a_user_count_for_nobody_else, start,
                                         stop),
         cmocka_unit_test_setup_teardown(another_pid_namespace_is_not_the_host, start, stop),

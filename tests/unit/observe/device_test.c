@@ -47,7 +47,7 @@ static void reads_an_old_kernels_disk(void **state)
     assert_string_equal(device.name, "/dev/block/254:16");
 }
 
-static void refuses_a_size_that_is_none(void **state)
+static void refuses_a_malformed_size(void **state)
 {
     struct observed_device device;
 
@@ -229,7 +229,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(reads_a_disk, start, stop),
         cmocka_unit_test_setup_teardown(reads_a_partition, start, stop),
         cmocka_unit_test_setup_teardown(reads_an_old_kernels_disk, start, stop),
-        cmocka_unit_test_setup_teardown(refuses_a_size_that_is_none, start, stop),
+        cmocka_unit_test_setup_teardown(refuses_a_malformed_size, start, stop),
         cmocka_unit_test_setup_teardown(follows_links_inside_the_root, start, stop),
         cmocka_unit_test_setup_teardown(knows_a_node_without_a_device, start, stop),
         cmocka_unit_test_setup_teardown(knows_files_and_others, start, stop),

@@ -114,7 +114,7 @@ static void reports_an_odd_directory_name(void **state)
     assert_non_null(strstr(entry.problem, "lost+found"));
 }
 
-static void reports_what_is_no_directory(void **state)
+static void reports_an_entry_that_is_not_a_directory(void **state)
 {
     (void)state;
     assert_int_equal(unlinkat(directory, NAME, AT_REMOVEDIR), 0);
@@ -150,7 +150,7 @@ static void reports_writes_in_progress(void **state)
     expect_problem("mountInfo.json", "device: not a string", false);
 }
 
-static void reports_files_that_are_no_files(void **state)
+static void reports_names_that_are_not_regular_files(void **state)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     cleanup(fd_closep) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -331,10 +331,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(knows_absence, start, stop),
         cmocka_unit_test_setup_teardown(reads_a_sha256_entry, start, stop),
         cmocka_unit_test_setup_teardown(reports_an_odd_directory_name, start, stop),
-        cmocka_unit_test_setup_teardown(reports_what_is_no_directory, start, stop),
+        cmocka_unit_test_setup_teardown(reports_an_entry_that_is_not_a_directory, start, stop),
         cmocka_unit_test_setup_teardown(reports_a_directory_of_others, start, stop),
         cmocka_unit_test_setup_teardown(reports_writes_in_progress, start, stop),
-        cmocka_unit_test_setup_teardown(reports_files_that_are_no_files, start, stop),
+        cmocka_unit_test_setup_teardown(reports_names_that_are_not_regular_files, start, stop),
         cmocka_unit_test_setup_teardown(reports_files_of_others, start, stop),
         cmocka_unit_test_setup_teardown(reports_a_file_too_big, start, stop),
         cmocka_unit_test_setup_teardown(names_that_do_not_belong_are_ignored_and_named, start,

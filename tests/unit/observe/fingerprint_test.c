@@ -40,7 +40,7 @@ static void expect(bool same)
     memcpy(before, now, sizeof(before));
 }
 
-static void being_moved_is_no_change(void **state)
+static void a_move_is_not_a_change(void **state)
 {
     char moved[SHA256_HEX_BYTES];
 
@@ -70,7 +70,7 @@ static void every_change_shows(void **state)
     expect(false);
 }
 
-static void what_is_no_metadata_is_unfit(void **state)
+static void foreign_content_makes_a_directory_unfit(void **state)
 {
     char now[SHA256_HEX_BYTES];
 
@@ -109,9 +109,9 @@ static void a_file_is_the_same_where_it_is_moved(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(being_moved_is_no_change, start, tree_stop),
+        cmocka_unit_test_setup_teardown(a_move_is_not_a_change, start, tree_stop),
         cmocka_unit_test_setup_teardown(every_change_shows, start, tree_stop),
-        cmocka_unit_test_setup_teardown(what_is_no_metadata_is_unfit, start, tree_stop),
+        cmocka_unit_test_setup_teardown(foreign_content_makes_a_directory_unfit, start, tree_stop),
         cmocka_unit_test_setup_teardown(a_file_is_the_same_where_it_is_moved, start, tree_stop),
     };
 

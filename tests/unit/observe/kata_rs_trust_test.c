@@ -74,7 +74,7 @@ static void a_vmm_without_a_tie_is_not_believed(void **state)
     assert_non_null(strstr(sandbox.problem, "neither its parent nor its cgroup"));
 }
 
-static void of_two_neither_is_believed(void **state)
+static void of_two_candidates_neither_is_believed(void **state)
 {
     pid_t second;
 
@@ -93,7 +93,7 @@ static void of_two_neither_is_believed(void **state)
 }
 
 /* What the engine runs for a moment, with the shim's own options. */
-static void a_command_of_the_engine_is_no_shim(void **state)
+static void a_command_of_the_engine_is_not_a_shim(void **state)
 {
     (void)state;
     start_qemu(TASKS);
@@ -244,7 +244,7 @@ static void more_arguments_than_a_vmm_has_are_not_read(void **state)
     assert_int_equal(sandbox.vmm_pid, vmm);
 }
 
-static void a_cid_of_this_machine_is_no_guests(void **state)
+static void a_cid_of_this_machine_is_refused(void **state)
 {
     (void)state;
     make_directory(STATE);
@@ -264,14 +264,14 @@ int main(void)
         TEST(another_user_is_not_believed),
         TEST(a_set_user_id_program_is_not_believed),
         TEST(a_vmm_without_a_tie_is_not_believed),
-        TEST(of_two_neither_is_believed),
-        TEST(a_command_of_the_engine_is_no_shim),
+        TEST(of_two_candidates_neither_is_believed),
+        TEST(a_command_of_the_engine_is_not_a_shim),
         TEST(a_rootless_vmm_is_its_shims_child),
         TEST(a_bundle_that_others_can_write_is_not_read),
         TEST(a_configured_bundle_that_others_can_write_is_named),
         TEST(a_shim_that_is_not_believed_is_named),
         TEST(more_arguments_than_a_vmm_has_are_not_read),
-        TEST(a_cid_of_this_machine_is_no_guests),
+        TEST(a_cid_of_this_machine_is_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

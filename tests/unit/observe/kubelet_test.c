@@ -50,7 +50,7 @@ static void each_thing_goes_by_itself(void **state)
     assert_string_equal(look().canary, "uid-2");
 }
 
-static void no_other_pod_is_no_canary(void **state)
+static void without_another_pod_there_is_no_canary(void **state)
 {
     (void)state;
     assert_int_equal(look().device, 0); /* no kubelet at all: nothing is known to be absent */
@@ -66,7 +66,7 @@ static void no_other_pod_is_no_canary(void **state)
     assert_string_equal(look().canary, "");
 }
 
-static void what_is_in_the_way_is_there(void **state)
+static void an_obstructed_path_counts_as_present(void **state)
 {
     (void)state;
     tree_make(PODS "/uid-1/volumes/kubernetes.io~csi");
@@ -86,8 +86,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_published_volume_is_there, tree_start, tree_stop),
         cmocka_unit_test_setup_teardown(each_thing_goes_by_itself, tree_start, tree_stop),
-        cmocka_unit_test_setup_teardown(no_other_pod_is_no_canary, tree_start, tree_stop),
-        cmocka_unit_test_setup_teardown(what_is_in_the_way_is_there, tree_start, tree_stop),
+        cmocka_unit_test_setup_teardown(without_another_pod_there_is_no_canary, tree_start,
+                                        tree_stop),
+        cmocka_unit_test_setup_teardown(an_obstructed_path_counts_as_present, tree_start,
+                                        tree_stop),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

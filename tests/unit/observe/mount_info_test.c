@@ -191,7 +191,7 @@ static void says_what_is_wrong_and_where(void **state)
     }
 }
 
-static void refuses_a_device_that_is_no_path(void **state)
+static void refuses_a_device_that_is_not_a_path(void **state)
 {
     static char text[8192];
     struct mount_info info;
@@ -231,7 +231,7 @@ int main(void)
         cmocka_unit_test(redacts_secret_options),
         cmocka_unit_test(a_wish_can_only_do_less),
         cmocka_unit_test(says_what_is_wrong_and_where),
-        cmocka_unit_test(refuses_a_device_that_is_no_path),
+        cmocka_unit_test(refuses_a_device_that_is_not_a_path),
         cmocka_unit_test(every_prefix_is_cut),
     };
 

@@ -33,7 +33,7 @@ static void names_decode(void **state)
 }
 
 /* What has a meaning of its own is no sandbox's id; the last row is that of all other names. */
-static void files_are_no_sandboxes(void **state)
+static void files_are_not_taken_for_sandboxes(void **state)
 {
     struct reference page;
     unsigned files = 0;
@@ -96,7 +96,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_decode),
-        cmocka_unit_test(files_are_no_sandboxes),
+        cmocka_unit_test(files_are_not_taken_for_sandboxes),
         cmocka_unit_test(the_example_reads),
         cmocka_unit_test(policies_are_as_the_page_has_them),
     };

@@ -370,7 +370,7 @@ static void a_socket_that_the_vmm_does_not_mention_is_not_its_monitor(void **sta
 }
 
 /* Whose number was another process' before. */
-static void another_users_process_is_no_vmm(void **state)
+static void another_users_process_is_not_taken_for_the_vmm(void **state)
 {
     (void)state;
     if (geteuid() != 0)
@@ -508,7 +508,7 @@ int main(void)
         TEST(uses_the_main_monitor_only_when_told),
         TEST(finds_the_monitor_that_crust_qemu_added),
         TEST(a_socket_that_the_vmm_does_not_mention_is_not_its_monitor),
-        TEST(another_users_process_is_no_vmm),
+        TEST(another_users_process_is_not_taken_for_the_vmm),
         TEST(a_pid_file_that_others_can_write_names_no_vmm),
         TEST(says_that_there_are_more_mounts_than_are_read),
         TEST(follows_the_vm_factorys_link),

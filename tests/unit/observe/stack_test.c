@@ -145,7 +145,7 @@ static void pass_over(void *userdata, uint32_t major, uint32_t minor)
     (void)minor;
 }
 
-static void what_is_too_deep_or_too_wide_is_cut(void **state)
+static void a_stack_too_deep_or_too_wide_is_cut(void **state)
 {
     char name[16], above[16];
 
@@ -212,7 +212,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_stack_is_seen_to_its_bottom, start, stop),
         cmocka_unit_test_setup_teardown(kinds_are_told_by_their_uuid, start, stop),
         cmocka_unit_test_setup_teardown(a_pool_is_not_stood_on, start, stop),
-        cmocka_unit_test_setup_teardown(what_is_too_deep_or_too_wide_is_cut, start, stop),
+        cmocka_unit_test_setup_teardown(a_stack_too_deep_or_too_wide_is_cut, start, stop),
         cmocka_unit_test_setup_teardown(numbers_of_lower_devices, start, stop),
         cmocka_unit_test_setup_teardown(the_disk_of_a_scsi_device, start, stop),
     };

@@ -372,7 +372,7 @@ static void failed_allocation_is_said_and_leaves_nothing(void **state)
     }
 }
 
-static void nothing_is_ended_like_something(void **state)
+static void done_accepts_null(void **state)
 {
     (void)state;
     bundle_done(NULL);
@@ -385,7 +385,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(failed_allocation_is_said_and_leaves_nothing),
-        cmocka_unit_test(nothing_is_ended_like_something),
+        cmocka_unit_test(done_accepts_null),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

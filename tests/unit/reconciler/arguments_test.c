@@ -119,7 +119,7 @@ static void the_environment_stands_in_for_options(void **state)
     assert_string_equal(arguments.config, "/etc/pod.conf");
 }
 
-static void an_empty_node_name_is_none(void **state)
+static void an_empty_node_name_counts_as_absent(void **state)
 {
     (void)state;
     assert_int_equal(setenv("NODE_NAME", "", 1), 0);
@@ -159,7 +159,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(without_arguments_all_has_its_default), TEST(every_option_is_taken),
-        TEST(the_environment_stands_in_for_options), TEST(an_empty_node_name_is_none),
+        TEST(the_environment_stands_in_for_options), TEST(an_empty_node_name_counts_as_absent),
         TEST(mistakes_are_told_and_change_nothing),  TEST(version_and_help_end_it),
     };
 

@@ -300,7 +300,7 @@ static void a_removal_is_shown_when_it_is_decided(void **state)
     assert_int_equal(number_of(store, "SELECT count(*) FROM audit_cleanups"), 1);
 }
 
-static void what_never_moved_leaves_no_row(void **state)
+static void a_directory_that_never_moved_leaves_no_row(void **state)
 {
     struct store *store = store_of(state);
     int64_t volume_id = put_bound(store).volume_id, id;
@@ -375,7 +375,7 @@ static void another_directory_is_another_volume(void **state)
     assert_int_equal(get_volume(store, next).status, STORE_REMOVED);
 }
 
-static void what_is_restored_is_marked_until_it_is_bound(void **state)
+static void a_restored_volume_is_marked_until_it_is_bound(void **state)
 {
     struct store *store = store_of(state);
     struct store_entry entry = entry_of("key-1", VOLUME_PATH, 11);
@@ -477,11 +477,11 @@ int main(void)
         MODEL(a_reason_that_stays_is_one_row),
         MODEL(a_file_is_kept_once_for_each_reason),
         MODEL(a_removal_is_shown_when_it_is_decided),
-        MODEL(what_never_moved_leaves_no_row),
+        MODEL(a_directory_that_never_moved_leaves_no_row),
         MODEL(a_directory_that_comes_back_is_the_same_volume),
         MODEL(both_directories_come_back_to_one_volume),
         MODEL(another_directory_is_another_volume),
-        MODEL(what_is_restored_is_marked_until_it_is_bound),
+        MODEL(a_restored_volume_is_marked_until_it_is_bound),
         MODEL(one_file_of_a_directory_leaves_the_volume_there),
         MODEL(the_trash_outlives_its_history),
         FILES(another_boot_knows_no_ages),

@@ -46,7 +46,7 @@ static void expect_refused(struct store *store, const char *drive_id, const char
     assert_int_equal(drive_ref, -1);
 }
 
-static void what_was_asked_for_is_read_back(void **state)
+static void a_request_is_read_back(void **state)
 {
     struct store *store = store_of(state);
     cleanup(store_drive_mount_done) struct store_drive_mount drive = {0};
@@ -208,7 +208,7 @@ static void a_refused_detach_is_taken_back(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        MODEL(what_was_asked_for_is_read_back),
+        MODEL(a_request_is_read_back),
         MODEL(an_id_and_a_place_are_taken_until_the_drive_has_ended),
         MODEL(there_are_so_many_and_no_more),
         MODEL(each_state_is_journaled_once),

@@ -161,7 +161,7 @@ static void ended_sandbox_is_still_known(void **state)
     assert_string_equal(seen.row[0].pod, "pod");
 }
 
-static void what_is_no_json_is_left_out(void **state)
+static void malformed_json_is_left_out(void **state)
 {
     struct store *store = store_of(state);
     struct bound bound = put_with_metadata(store, "no JSON");
@@ -207,7 +207,7 @@ int main(void)
         TEST(same_reason_is_repeated_until_the_size_changes),
         TEST(end_of_a_resize_has_its_state_and_sizes),
         TEST(ended_sandbox_is_still_known),
-        TEST(what_is_no_json_is_left_out),
+        TEST(malformed_json_is_left_out),
         TEST(rows_come_in_pieces_and_only_when_committed),
     };
 

@@ -130,7 +130,7 @@ static void a_new_database_is_recognised(void **state)
     assert_false(is_there(fixture, ".new"));
 }
 
-static void what_was_committed_is_there_again(void **state)
+static void commits_survive_a_restart(void **state)
 {
     struct fixture *fixture = *state;
     struct bound bound;
@@ -257,7 +257,7 @@ static void garbage_is_set_aside_and_two_are_kept(void **state)
 }
 
 /* A power cut in the middle of a checkpoint: the first page is noise, and the log still has it. */
-static void header_that_the_log_still_has_is_no_damage(void **state)
+static void a_header_still_in_the_log_is_not_damage(void **state)
 {
     struct fixture *fixture = *state;
     static const char noise[512] = "noise";
@@ -524,14 +524,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         FILES(a_new_database_is_recognised),
         FILES(a_volume_is_counted_once),
-        FILES(what_was_committed_is_there_again),
+        FILES(commits_survive_a_restart),
         FILES(an_empty_file_and_a_stray_wal_do_no_harm),
         FILES(a_place_that_cannot_hold_a_database_is_an_error),
         FILES(a_foreign_database_is_not_touched),
         FILES(a_newer_database_is_not_touched),
         FILES(a_newer_version_that_only_the_wal_knows),
         FILES(garbage_is_set_aside_and_two_are_kept),
-        FILES(header_that_the_log_still_has_is_no_damage),
+        FILES(a_header_still_in_the_log_is_not_damage),
         FILES(a_truncated_database_is_rebuilt),
         FILES(survives_flipped_bits),
         FILES(an_altered_schema_is_damage),

@@ -83,7 +83,7 @@ static void a_first_reading_is_news_if_it_is_abnormal(void **state)
 }
 
 /* The next guest has not been asked yet. */
-static void what_a_guest_said_ends_with_its_binding(void **state)
+static void a_guests_report_ends_with_its_binding(void **state)
 {
     struct store *store = store_of(state);
     struct bound bound = put_bound(store);
@@ -194,7 +194,7 @@ int main(void)
         MODEL(usage_is_kept_and_not_journaled),
         MODEL(a_condition_is_journaled_when_it_changes),
         MODEL(a_first_reading_is_news_if_it_is_abnormal),
-        MODEL(what_a_guest_said_ends_with_its_binding),
+        MODEL(a_guests_report_ends_with_its_binding),
         MODEL(a_guest_without_the_device_says_nothing_of_the_volume),
         MODEL(silence_is_counted_up_to_a_bound),
         MODEL(usage_is_listed_by_pv),

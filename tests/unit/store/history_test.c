@@ -108,7 +108,7 @@ static void a_clock_that_is_set_ahead_erases_nothing(void **state)
 }
 
 /* A machine whose clock is right a while after its boot only. */
-static void what_was_written_by_a_clock_that_was_behind_stays(void **state)
+static void rows_written_by_a_clock_that_was_behind_stay(void **state)
 {
     struct store *store = store_of(state);
     int64_t before;
@@ -167,7 +167,7 @@ static void a_clock_that_is_set_again_and_again_has_a_bound(void **state)
 }
 
 /* What a correction of seconds leaves is no span of its own. */
-static void a_small_correction_is_none(void **state)
+static void a_small_clock_correction_is_ignored(void **state)
 {
     struct store *store = store_of(state);
 
@@ -298,10 +298,10 @@ int main(void)
         FILES(another_boot_is_history),
         FILES(the_same_boot_is_not),
         MODEL(a_clock_that_is_set_ahead_erases_nothing),
-        MODEL(what_was_written_by_a_clock_that_was_behind_stays),
+        MODEL(rows_written_by_a_clock_that_was_behind_stay),
         MODEL(there_and_back_is_as_if_nothing_had_been),
         MODEL(a_clock_that_is_set_again_and_again_has_a_bound),
-        MODEL(a_small_correction_is_none),
+        MODEL(a_small_clock_correction_is_ignored),
         FILES(another_boot_counts_on),
         MODEL(one_sweep_takes_a_part),
         MODEL(old_history_goes_and_the_live_stays),

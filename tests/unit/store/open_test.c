@@ -58,7 +58,7 @@ static void a_file_left_and_taken_up_at_once_is_the_same(void **state)
     assert_int_equal(lines_of(fixture->store, "history_missing"), 0);
 }
 
-static void what_memory_knew_is_missing_and_said(void **state)
+static void records_lost_with_the_memory_store_are_reported(void **state)
 {
     struct fixture *fixture = *state;
     bool same = true;
@@ -192,7 +192,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         FILE_TEST(a_file_left_and_taken_up_at_once_is_the_same),
-        FILE_TEST(what_memory_knew_is_missing_and_said),
+        FILE_TEST(records_lost_with_the_memory_store_are_reported),
         FILE_TEST(a_word_that_is_none_of_ours_is_damage),
         FILE_TEST(a_file_that_took_its_place_is_another),
         FILE_TEST(an_overwritten_file_is_noticed_and_set_aside),

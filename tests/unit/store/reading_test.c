@@ -62,7 +62,7 @@ static unsigned read_rest(struct store_reading *reading, unsigned *ret_pieces)
     return rows;
 }
 
-static void all_pieces_are_of_one_state(void **state)
+static void all_pieces_come_from_one_snapshot(void **state)
 {
     struct store *store = open_store(state);
     struct store_reading *reading = begin(store, LIMIT);
@@ -124,7 +124,7 @@ static void it_can_be_given_up_at_any_time(void **state)
     add_lines(store, 1);
 }
 
-static void what_does_not_fit_is_refused(void **state)
+static void a_row_that_does_not_fit_is_refused(void **state)
 {
     struct store *store = open_store(state);
     struct store_reading *reading = begin(store, 1000);
@@ -164,9 +164,9 @@ static void our_locks_outlive_a_reader(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        FILES(all_pieces_are_of_one_state),       FILES(a_small_answer_has_one_piece),
-        MODEL(a_store_in_memory_is_read_at_once), FILES(it_can_be_given_up_at_any_time),
-        FILES(what_does_not_fit_is_refused),      FILES(our_locks_outlive_a_reader),
+        FILES(all_pieces_come_from_one_snapshot),  FILES(a_small_answer_has_one_piece),
+        MODEL(a_store_in_memory_is_read_at_once),  FILES(it_can_be_given_up_at_any_time),
+        FILES(a_row_that_does_not_fit_is_refused), FILES(our_locks_outlive_a_reader),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

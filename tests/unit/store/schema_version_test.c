@@ -342,7 +342,7 @@ static void secrets_are_in_no_byte_after_an_upgrade(void **state)
     assert_false(open_fixture(fixture, false).upgraded);
 }
 
-static void what_is_no_secret_is_kept_byte_for_byte(void **state)
+static void ordinary_options_are_kept_byte_for_byte(void **state)
 {
     struct fixture *fixture = *state;
 
@@ -387,7 +387,7 @@ int main(void)
         FILES(only_a_database_of_this_release_is_downgraded),
         FILES(damaged_database_is_not_downgraded),
         OLD(secrets_are_in_no_byte_after_an_upgrade),
-        OLD(what_is_no_secret_is_kept_byte_for_byte),
+        OLD(ordinary_options_are_kept_byte_for_byte),
         OLD(leftovers_are_wiped_at_the_next_opening),
     };
 

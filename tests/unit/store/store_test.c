@@ -7,7 +7,7 @@ static int note(struct store *store)
     return store_journal(store, "noted", 0, NULL, NULL, "{}");
 }
 
-static void what_went_well_is_committed(void **state)
+static void a_successful_pass_is_committed(void **state)
 {
     struct store *store = store_of(state);
 
@@ -17,7 +17,7 @@ static void what_went_well_is_committed(void **state)
     assert_int_equal(lines_of(store, "noted"), 1);
 }
 
-static void what_failed_is_undone(void **state)
+static void a_failed_pass_is_undone(void **state)
 {
     struct store *store = store_of(state);
 
@@ -33,8 +33,8 @@ static void what_failed_is_undone(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        MODEL(what_went_well_is_committed),
-        MODEL(what_failed_is_undone),
+        MODEL(a_successful_pass_is_committed),
+        MODEL(a_failed_pass_is_undone),
     };
 
     return cmocka_run_group_tests_name("store", tests, NULL, NULL);

@@ -70,7 +70,7 @@ static void both_names_of_one_path_are_one_volume_in_any_order(void **state)
     assert_int_equal(number_of(store, "SELECT count(*) FROM audit_volumes"), 1);
 }
 
-static void what_was_known_once_stays_known(void **state)
+static void a_path_once_known_stays_known(void **state)
 {
     struct store *store = store_of(state);
     struct store_entry plain = entry_of("key-1", VOLUME_PATH, 11);
@@ -86,7 +86,7 @@ static void what_was_known_once_stays_known(void **state)
     assert_string_equal(path, VOLUME_PATH);
 }
 
-static void a_name_that_is_no_hash_hides_nothing(void **state)
+static void a_name_that_is_not_a_hash_is_never_unresolved(void **state)
 {
     struct store *store = store_of(state);
     struct store_entry broken = {.key = "key-1", .problem = "the name is not base64url"};
@@ -137,8 +137,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         MODEL(an_unresolved_volume_keeps_its_id_when_its_path_is_found),
         MODEL(both_names_of_one_path_are_one_volume_in_any_order),
-        MODEL(what_was_known_once_stays_known),
-        MODEL(a_name_that_is_no_hash_hides_nothing),
+        MODEL(a_path_once_known_stays_known),
+        MODEL(a_name_that_is_not_a_hash_is_never_unresolved),
         MODEL(claimed_paths_are_told_once_and_by_pages),
         MODEL(a_name_that_comes_after_a_search_for_none_is_found),
     };

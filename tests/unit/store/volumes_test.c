@@ -15,7 +15,7 @@ static void an_unknown_volume_is_not_found(void **state)
 }
 
 /* The beginning of a path leads to somebody else. */
-static void an_address_that_does_not_fit_is_none(void **state)
+static void an_address_that_does_not_fit_is_dropped(void **state)
 {
     struct store *store = store_of(state);
     struct bound bound = put_bound(store);
@@ -165,7 +165,7 @@ static void a_part_that_is_served_goes_round_nothing(void **state)
     assert_true(get_volume(store, volume_id).bypassed);
 }
 
-static void who_bypasses_is_shown(void **state)
+static void the_bypassing_container_is_shown(void **state)
 {
     struct store *store = store_of(state);
     int64_t volume_id = put_unnamed(store, "key-1", VOLUME_PATH);
@@ -515,7 +515,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         MODEL(an_unknown_volume_is_not_found),
-        MODEL(an_address_that_does_not_fit_is_none),
+        MODEL(an_address_that_does_not_fit_is_dropped),
         MODEL(only_live_sandboxes_count),
         MODEL(a_claim_binds_like_a_file),
         MODEL(sources_that_agree_are_one_sandbox_and_others_two),
@@ -528,7 +528,7 @@ int main(void)
         MODEL(waiting_volumes_come_due),
         MODEL(a_part_of_a_volume_is_no_claim_on_it),
         MODEL(a_part_that_is_served_goes_round_nothing),
-        MODEL(who_bypasses_is_shown),
+        MODEL(the_bypassing_container_is_shown),
         MODEL(a_record_of_another_device_contradicts),
         MODEL(two_directories_may_name_two_devices),
         MODEL(the_hot_path_scans_nothing),

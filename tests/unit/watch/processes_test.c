@@ -117,7 +117,7 @@ static void says_what_ended_before_it_was_removed(void **state)
     assert_int_equal(exits, 0);
 }
 
-static void knows_what_is_no_process(void **state)
+static void refuses_pids_without_a_process(void **state)
 {
     pid_t child = start_child();
 
@@ -135,7 +135,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(reports_a_zombie, start, stop),
         cmocka_unit_test_setup_teardown(forgets_what_was_removed_or_replaced, start, stop),
         cmocka_unit_test_setup_teardown(says_what_ended_before_it_was_removed, start, stop),
-        cmocka_unit_test_setup_teardown(knows_what_is_no_process, start, stop),
+        cmocka_unit_test_setup_teardown(refuses_pids_without_a_process, start, stop),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -102,7 +102,7 @@ static void knows_a_synthetic_event(void **state)
     assert_true(event.has_number); /* the last string had no NUL of its own */
 }
 
-static void takes_no_number_that_is_none(void **state)
+static void refuses_malformed_numbers(void **state)
 {
     struct uevent event;
 
@@ -117,7 +117,7 @@ static void takes_no_number_that_is_none(void **state)
     assert_false(event.has_number);
 }
 
-static void refuses_what_is_no_uevent(void **state)
+static void refuses_malformed_uevents(void **state)
 {
     struct uevent event;
 
@@ -139,8 +139,8 @@ int main(void)
         cmocka_unit_test(reads_a_rescanned_disk),
         cmocka_unit_test(reads_a_resumed_dm_device),
         cmocka_unit_test(knows_a_synthetic_event),
-        cmocka_unit_test(takes_no_number_that_is_none),
-        cmocka_unit_test(refuses_what_is_no_uevent),
+        cmocka_unit_test(refuses_malformed_numbers),
+        cmocka_unit_test(refuses_malformed_uevents),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

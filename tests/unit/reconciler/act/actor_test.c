@@ -187,7 +187,7 @@ static void another_volume_of_the_sandbox_waits_for_its_slot(void **state)
     assert_false(actor_take_loss(test.actor));
 }
 
-static void what_is_overruled_or_rolled_back_never_starts(void **state)
+static void overruled_and_rolled_back_actions_never_start(void **state)
 {
     (void)state;
     decide_on(ACTION_QUERY_HYPERVISOR);
@@ -410,7 +410,7 @@ int main(void)
         TEST(a_call_that_cannot_be_made_is_a_failure),
         TEST(a_volume_acts_once_at_a_time),
         TEST(another_volume_of_the_sandbox_waits_for_its_slot),
-        TEST(what_is_overruled_or_rolled_back_never_starts),
+        TEST(overruled_and_rolled_back_actions_never_start),
         TEST(an_act_for_a_binding_that_is_gone_is_cancelled),
         TEST(a_result_for_a_closed_binding_says_nothing),
         TEST(another_volumes_policy_goes_with_the_question),

@@ -102,7 +102,7 @@ static void resting_keeps_the_sandbox_and_frees_a_place(void **state)
     expect_nobody();
 }
 
-static void so_many_may_rest(void **state)
+static void a_bounded_number_may_rest(void **state)
 {
     (void)state;
     begin(1);
@@ -118,7 +118,7 @@ static void so_many_may_rest(void **state)
 
 /* A volume that is handed out and no longer wants to act must not hold up the others of its slot.
  */
-static void who_passes_lets_the_next_one_go(void **state)
+static void a_waiter_that_declines_lets_the_next_one_go(void **state)
 {
     (void)state;
     begin(1);
@@ -133,7 +133,7 @@ static void who_passes_lets_the_next_one_go(void **state)
 }
 
 /* Two that wait behind each other would be handed out in turn for ever. */
-static void what_goes_first_goes_before_what_waits(void **state)
+static void those_that_go_first_go_before_those_that_wait(void **state)
 {
     (void)state;
     begin(4);
@@ -195,9 +195,9 @@ int main(void)
         SLOTS(one_act_per_sandbox),
         SLOTS(the_bound_holds_over_all_slots),
         SLOTS(resting_keeps_the_sandbox_and_frees_a_place),
-        SLOTS(so_many_may_rest),
-        SLOTS(who_passes_lets_the_next_one_go),
-        SLOTS(what_goes_first_goes_before_what_waits),
+        SLOTS(a_bounded_number_may_rest),
+        SLOTS(a_waiter_that_declines_lets_the_next_one_go),
+        SLOTS(those_that_go_first_go_before_those_that_wait),
         SLOTS(slots_take_turns),
         cmocka_unit_test(backoff_doubles_up_to_its_largest),
     };

@@ -50,7 +50,7 @@ static bool is_staged(void)
     return tree_has(path);
 }
 
-static void what_is_live_is_kept(void **state)
+static void live_metadata_is_kept(void **state)
 {
     (void)state;
     config.cleanup.grace_seconds = 0;
@@ -84,7 +84,7 @@ static void every_root_that_vanished_is_named(void **state)
 }
 
 /* What was found is in the trash, and comes back whole. */
-static void what_is_stale_is_removed_and_restored(void **state)
+static void stale_metadata_is_removed_and_restored(void **state)
 {
     const int64_t volume_id = leave_volume();
     enum status_code code;
@@ -336,10 +336,10 @@ static void nothing_is_removed_while_a_watcher_is_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        NODE(what_is_live_is_kept),
+        NODE(live_metadata_is_kept),
         NODE(a_dry_run_moves_nothing),
         NODE(every_root_that_vanished_is_named),
-        NODE(what_is_stale_is_removed_and_restored),
+        NODE(stale_metadata_is_removed_and_restored),
         NODE(a_process_of_the_sandbox_keeps_its_metadata),
         NODE(a_pod_directory_of_the_kubelet_keeps_metadata),
         NODE(nothing_is_removed_where_the_node_is_not_seen),

@@ -95,7 +95,7 @@ static void is_whole_however_little_fits(void **state)
     assert_in_range(before, 10, VERDICTS - 2);
 }
 
-static void a_store_that_fails_is_no_short_report(void **state)
+static void a_failing_store_is_not_taken_for_a_short_report(void **state)
 {
     struct buffer json = BUFFER_INIT(0);
 
@@ -143,7 +143,7 @@ int main(void)
         cmocka_unit_test(only_a_person_frees_what_the_breaker_holds),
         cmocka_unit_test(has_all_that_looks_stale),
         cmocka_unit_test(is_whole_however_little_fits),
-        cmocka_unit_test(a_store_that_fails_is_no_short_report),
+        cmocka_unit_test(a_failing_store_is_not_taken_for_a_short_report),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -164,7 +164,7 @@ static void sockets_of_vms_that_are_gone_are_removed(void **state)
 }
 
 /* A VM whose process is not seen may live. */
-static void where_processes_are_hidden_nothing_is_removed(void **state)
+static void nothing_is_removed_while_processes_are_hidden(void **state)
 {
     (void)state;
     test.sees_all = false;
@@ -182,7 +182,7 @@ static void processes_are_not_gone_through_without_a_doubt(void **state)
     assert_true(is_there());
 }
 
-static void what_cannot_be_read_removes_nothing(void **state)
+static void nothing_is_removed_after_a_failed_read(void **state)
 {
     static const int failures[] = {ADDED_MONITORS_ABSENT, ADDED_MONITORS_EXPOSED, -EIO};
 
@@ -221,9 +221,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(sockets_of_vms_that_are_gone_are_removed),
-        TEST(where_processes_are_hidden_nothing_is_removed),
+        TEST(nothing_is_removed_while_processes_are_hidden),
         TEST(processes_are_not_gone_through_without_a_doubt),
-        TEST(what_cannot_be_read_removes_nothing),
+        TEST(nothing_is_removed_after_a_failed_read),
         TEST(processes_that_cannot_be_read_remove_nothing),
         TEST(a_store_that_fails_removes_nothing),
     };

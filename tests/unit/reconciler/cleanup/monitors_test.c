@@ -85,7 +85,7 @@ static void another_in_its_place_stays_and_is_served(void **state)
     assert_false(is_there(".gone"));
 }
 
-static void what_an_earlier_removal_left_is_no_hindrance(void **state)
+static void leftovers_of_an_earlier_removal_do_not_hinder(void **state)
 {
     cleanup(fd_closep) int fd = listen_at(NAME), left = listen_at(".gone");
     struct added_monitor seen = look();
@@ -121,7 +121,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(the_one_that_was_seen_is_removed),
         TEST(another_in_its_place_stays_and_is_served),
-        TEST(what_an_earlier_removal_left_is_no_hindrance),
+        TEST(leftovers_of_an_earlier_removal_do_not_hinder),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -77,7 +77,7 @@ static void a_directory_goes_and_comes_back_as_it_was(void **state)
     assert_int_equal(quarantine_put_back(&quarantine, &item), QUARANTINE_ABSENT);
 }
 
-static void what_is_not_there_is_absent(void **state)
+static void a_missing_directory_is_absent(void **state)
 {
     (void)state;
     item.key = "other";
@@ -86,7 +86,7 @@ static void what_is_not_there_is_absent(void **state)
     assert_false(look().in_place || look().in_trash);
 }
 
-static void what_changed_is_seen_to_have_changed(void **state)
+static void changes_are_noticed(void **state)
 {
     (void)state;
     assert_int_equal(quarantine_take(&quarantine, &item), QUARANTINE_DONE);
@@ -229,7 +229,7 @@ static void a_trash_on_another_mount_is_refused(void **state)
     child_went_well();
 }
 
-static void what_is_mounted_in_the_trash_stays(void **state)
+static void mounts_in_the_trash_stay(void **state)
 {
     (void)state;
     tree_make("/precious");
@@ -253,8 +253,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_directory_goes_and_comes_back_as_it_was, start, stop),
-        cmocka_unit_test_setup_teardown(what_is_not_there_is_absent, start, stop),
-        cmocka_unit_test_setup_teardown(what_changed_is_seen_to_have_changed, start, stop),
+        cmocka_unit_test_setup_teardown(a_missing_directory_is_absent, start, stop),
+        cmocka_unit_test_setup_teardown(changes_are_noticed, start, stop),
         cmocka_unit_test_setup_teardown(another_directory_is_a_change, start, stop),
         cmocka_unit_test_setup_teardown(a_name_taken_again_is_newer, start, stop),
         cmocka_unit_test_setup_teardown(a_link_in_its_place_is_put_back_unfollowed, start, stop),
@@ -264,7 +264,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_trash_in_a_watched_directory_is_refused, start, stop),
         cmocka_unit_test_setup_teardown(a_trash_of_others_is_refused, start, stop),
         cmocka_unit_test_setup_teardown(a_trash_on_another_mount_is_refused, start, stop),
-        cmocka_unit_test_setup_teardown(what_is_mounted_in_the_trash_stays, start, stop),
+        cmocka_unit_test_setup_teardown(mounts_in_the_trash_stay, start, stop),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

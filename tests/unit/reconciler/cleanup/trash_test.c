@@ -220,7 +220,7 @@ static void one_file_goes_alone(void **state)
 }
 
 /* A daemon that was killed between the two. */
-static void what_was_intended_and_never_moved_is_forgotten(void **state)
+static void an_intent_without_a_move_is_forgotten(void **state)
 {
     (void)state;
     intend(NULL);
@@ -231,7 +231,7 @@ static void what_was_intended_and_never_moved_is_forgotten(void **state)
     assert_int_equal(number_of(the_store(), "SELECT count(*) FROM cleanups"), 0);
 }
 
-static void what_cannot_be_moved_has_failed(void **state)
+static void a_failed_move_is_on_record(void **state)
 {
     struct store_trash row;
     char drawer[256];
@@ -247,7 +247,7 @@ static void what_cannot_be_moved_has_failed(void **state)
     assert_true(tree_has(INFO));
 }
 
-static void what_cannot_be_deleted_is_tried_again(void **state)
+static void a_failed_deletion_is_tried_again(void **state)
 {
     char strange[320];
 
@@ -266,7 +266,7 @@ static void what_cannot_be_deleted_is_tried_again(void **state)
 
 /* ---- back ---- */
 
-static void what_changed_on_its_way_is_put_back(void **state)
+static void a_directory_that_changed_on_its_way_is_put_back(void **state)
 {
     char info[320];
 
@@ -286,7 +286,7 @@ static void what_changed_on_its_way_is_put_back(void **state)
     }
 }
 
-static void what_changed_and_was_staged_again_stays_in_the_trash(void **state)
+static void a_changed_directory_stays_in_the_trash_if_staged_again(void **state)
 {
     char info[320];
 
@@ -303,7 +303,7 @@ static void what_changed_and_was_staged_again_stays_in_the_trash(void **state)
     assert_true(tree_has(INFO) && tree_has(test.moved));
 }
 
-static void what_was_staged_again_is_a_volume_of_its_own(void **state)
+static void a_volume_staged_again_is_a_new_one(void **state)
 {
     (void)state;
     intend(NULL);
@@ -317,7 +317,7 @@ static void what_was_staged_again_is_a_volume_of_its_own(void **state)
     assert_true(tree_has(INFO));
 }
 
-static void what_somebody_moved_back_is_as_if_it_had_never_gone(void **state)
+static void a_directory_moved_back_by_hand_counts_as_never_moved(void **state)
 {
     (void)state;
     intend(NULL);
@@ -330,7 +330,7 @@ static void what_somebody_moved_back_is_as_if_it_had_never_gone(void **state)
     assert_true(volume_is(STORE_PRESENT));
 }
 
-static void what_is_lost_from_the_trash_is_told(void **state)
+static void a_loss_from_the_trash_is_reported(void **state)
 {
     (void)state;
     intend(NULL);
@@ -343,7 +343,7 @@ static void what_is_lost_from_the_trash_is_told(void **state)
 }
 
 /* Whoever wrote it had the file open all the time. */
-static void what_changed_while_it_was_kept_comes_back(void **state)
+static void a_directory_that_changed_in_the_trash_comes_back(void **state)
 {
     char info[320];
 
@@ -358,7 +358,7 @@ static void what_changed_while_it_was_kept_comes_back(void **state)
     assert_decided("restored", "changed");
 }
 
-static void what_was_taken_out_by_hand_is_forgotten(void **state)
+static void a_directory_taken_out_by_hand_is_forgotten(void **state)
 {
     (void)state;
     remove_it();
@@ -378,7 +378,7 @@ static void assert_restore(int outcome, const char *text)
         fail_msg("\"%s\" does not say \"%s\"", test.error.text, text);
 }
 
-static void what_was_removed_is_restored_byte_for_byte(void **state)
+static void a_removed_directory_is_restored_byte_for_byte(void **state)
 {
     char before[SHA256_HEX_BYTES], after[SHA256_HEX_BYTES];
 
@@ -394,7 +394,7 @@ static void what_was_removed_is_restored_byte_for_byte(void **state)
     assert_restore(TRASH_REFUSED, "no longer in the trash");
 }
 
-static void what_was_not_removed_is_not_restored(void **state)
+static void restore_refuses_a_directory_that_was_not_removed(void **state)
 {
     (void)state;
     test.cleanup_id = 99;
@@ -418,7 +418,7 @@ static void bytes_that_are_gone_are_not_restored(void **state)
     assert_step("kept");
 }
 
-static void what_is_newer_stays_in_its_place(void **state)
+static void restore_leaves_a_newer_directory_in_place(void **state)
 {
     (void)state;
     remove_it();
@@ -466,20 +466,20 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(metadata_goes_step_by_step),
         TEST(one_file_goes_alone),
-        TEST(what_was_intended_and_never_moved_is_forgotten),
-        TEST(what_cannot_be_moved_has_failed),
-        TEST(what_cannot_be_deleted_is_tried_again),
-        TEST(what_changed_on_its_way_is_put_back),
-        TEST(what_changed_and_was_staged_again_stays_in_the_trash),
-        TEST(what_was_staged_again_is_a_volume_of_its_own),
-        TEST(what_somebody_moved_back_is_as_if_it_had_never_gone),
-        TEST(what_is_lost_from_the_trash_is_told),
-        TEST(what_changed_while_it_was_kept_comes_back),
-        TEST(what_was_taken_out_by_hand_is_forgotten),
-        TEST(what_was_removed_is_restored_byte_for_byte),
-        TEST(what_was_not_removed_is_not_restored),
+        TEST(an_intent_without_a_move_is_forgotten),
+        TEST(a_failed_move_is_on_record),
+        TEST(a_failed_deletion_is_tried_again),
+        TEST(a_directory_that_changed_on_its_way_is_put_back),
+        TEST(a_changed_directory_stays_in_the_trash_if_staged_again),
+        TEST(a_volume_staged_again_is_a_new_one),
+        TEST(a_directory_moved_back_by_hand_counts_as_never_moved),
+        TEST(a_loss_from_the_trash_is_reported),
+        TEST(a_directory_that_changed_in_the_trash_comes_back),
+        TEST(a_directory_taken_out_by_hand_is_forgotten),
+        TEST(a_removed_directory_is_restored_byte_for_byte),
+        TEST(restore_refuses_a_directory_that_was_not_removed),
         TEST(bytes_that_are_gone_are_not_restored),
-        TEST(what_is_newer_stays_in_its_place),
+        TEST(restore_leaves_a_newer_directory_in_place),
         TEST(a_trash_that_will_not_do_keeps_what_is_in_it),
         TEST(a_database_that_fails_leaves_all_as_it_was),
     };

@@ -48,7 +48,7 @@ static int judge_state(const char *state, const char *reason)
     return judge(&setting);
 }
 
-static void what_no_trying_changes(void **state)
+static void failures_that_retries_cannot_change(void **state)
 {
     struct setting removed = make("unmanaged", "none");
 
@@ -128,7 +128,7 @@ static void a_layer_that_has_not_followed(void **state)
     }
 }
 
-static void what_is_under_way(void **state)
+static void resizes_under_way(void **state)
 {
     struct setting setting = make("in_sync", "none");
 
@@ -196,10 +196,10 @@ static void a_guest_that_could_not(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_no_trying_changes),
+        cmocka_unit_test(failures_that_retries_cannot_change),
         cmocka_unit_test(before_there_is_a_sandbox),
         cmocka_unit_test(sizes),
-        cmocka_unit_test(what_is_under_way),
+        cmocka_unit_test(resizes_under_way),
         cmocka_unit_test(a_layer_that_has_not_followed),
         cmocka_unit_test(attempts),
         cmocka_unit_test(a_guest_that_could_not),

@@ -138,7 +138,7 @@ static void a_volume_that_is_gone_by_then_is_told(void **state)
 /* ---- the device ---- */
 
 /* To a driver that made the header itself, those bytes are the volume's. */
-static void what_a_luks_header_takes_counts_as_the_volumes(void **state)
+static void a_luks_header_counts_towards_the_volumes_size(void **state)
 {
     (void)state;
     set_state(STATE_IN_SYNC);
@@ -194,7 +194,7 @@ static void a_debt_is_not_promised_from_memory(void **state)
     assert_false(told_capacity.is_owed);
 }
 
-static void who_may_only_observe_owes_nothing(void **state)
+static void an_observe_policy_records_no_debt(void **state)
 {
     (void)state;
     outgrow_and_unbind();
@@ -262,7 +262,7 @@ static void a_tool_is_not_asked_for_what_crustd_may_not_do(void **state)
 }
 
 /* It may do what would be owed. */
-static void nothing_is_owed_while_a_tool_runs(void **state)
+static void no_debt_is_recorded_while_a_tool_runs(void **state)
 {
     (void)state;
     leave_tool(0755);
@@ -303,15 +303,15 @@ int main(void)
         CLIENTS(another_database_ends_all_that_wait),
         CLIENTS(a_database_that_fails_keeps_nobody_from_the_next_attempt),
         CLIENTS(a_volume_that_is_gone_by_then_is_told),
-        CLIENTS(what_a_luks_header_takes_counts_as_the_volumes),
+        CLIENTS(a_luks_header_counts_towards_the_volumes_size),
         CLIENTS(before_a_sandbox_a_resize_is_owed_on_record),
         cmocka_unit_test_setup_teardown(a_debt_is_not_promised_from_memory, set_up_in_memory,
                                         tear_down),
-        CLIENTS(who_may_only_observe_owes_nothing),
+        CLIENTS(an_observe_policy_records_no_debt),
         CLIENTS(the_runtimes_own_tool_resizes),
         CLIENTS(a_tool_of_no_help_leaves_crustds_own_ways),
         CLIENTS(a_tool_is_not_asked_for_what_crustd_may_not_do),
-        CLIENTS(nothing_is_owed_while_a_tool_runs),
+        CLIENTS(no_debt_is_recorded_while_a_tool_runs),
         CLIENTS(a_tool_that_anybody_may_write_is_passed_over),
         CLIENTS(a_tool_ends_with_the_client_that_waits_for_it),
     };

@@ -171,7 +171,7 @@ static void without_drives_there_is_metadata_only(void **state)
     assert_int_equal(test.drive.attached, 0);
 }
 
-static void what_the_core_refuses_is_refused(void **state)
+static void refusals_of_the_core_reach_the_client(void **state)
 {
     struct staging *staging;
 
@@ -254,7 +254,7 @@ int main(void)
         DRIVES(a_volume_that_has_metadata_keeps_it),
         DRIVES(a_drive_stays_one),
         DRIVES(without_drives_there_is_metadata_only),
-        DRIVES(what_the_core_refuses_is_refused),
+        DRIVES(refusals_of_the_core_reach_the_client),
         DRIVES(a_drive_goes_before_the_metadata),
         DRIVES(a_drive_that_is_in_use_stays),
         DRIVES(whether_it_is_a_drive_is_not_known),

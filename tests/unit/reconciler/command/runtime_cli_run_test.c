@@ -166,7 +166,7 @@ static void an_answer_is_held_against_the_device_as_it_is_now(void **state)
 
 /* ---- a tool that is of no help ---- */
 
-static void an_end_that_is_no_answer_is_on_record(void **state)
+static void an_exit_without_an_answer_is_on_record(void **state)
 {
     static const struct {
         enum child_end end;
@@ -196,7 +196,7 @@ static void an_end_that_is_no_answer_is_on_record(void **state)
         }
 }
 
-static void an_answer_that_cannot_be_true_is_none(void **state)
+static void an_impossible_answer_is_refused(void **state)
 {
     (void)state;
     assert_int_equal(ask(true, GIB, 0), 0);
@@ -279,8 +279,8 @@ int main(void)
         TEST(katas_own_tool_is_not_asked_for_a_resize),
         TEST(a_resize_is_asked_for_with_its_range),
         TEST(an_answer_is_held_against_the_device_as_it_is_now),
-        TEST(an_end_that_is_no_answer_is_on_record),
-        TEST(an_answer_that_cannot_be_true_is_none),
+        TEST(an_exit_without_an_answer_is_on_record),
+        TEST(an_impossible_answer_is_refused),
         TEST(a_volume_that_is_gone_by_then_has_no_answer),
         TEST(a_tool_that_cannot_be_run_is_on_record),
         TEST(a_tool_that_cannot_be_recorded_is_not_run),

@@ -159,7 +159,7 @@ static void either_name_may_stand_in_either_directory(void **state)
     }
 }
 
-static void without_a_file_there_is_none(void **state)
+static void a_volume_without_the_file_names_no_tool(void **state)
 {
     (void)state;
     assert_outcome(RUNTIME_CLI_NONE, "");
@@ -233,7 +233,7 @@ static void a_program_is_roots_alone(void **state)
     assert_outcome(RUNTIME_CLI_UNSAFE, "/opt/kata: others than root can write it");
 }
 
-static void what_is_no_program_is_told(void **state)
+static void a_path_that_is_not_a_program_is_reported(void **state)
 {
     (void)state;
     name(TOOL);
@@ -293,13 +293,13 @@ int main(void)
         TEST(a_tool_is_found_below_the_root),
         TEST(a_line_may_end_as_editors_end_it),
         TEST(either_name_may_stand_in_either_directory),
-        TEST(without_a_file_there_is_none),
+        TEST(a_volume_without_the_file_names_no_tool),
         TEST(crustctl_would_only_ask_crustd_again),
         TEST(a_file_that_is_none_is_not_believed),
         TEST(only_what_is_configured_is_run),
         TEST(a_name_is_an_absolute_path),
         TEST(a_program_is_roots_alone),
-        TEST(what_is_no_program_is_told),
+        TEST(a_path_that_is_not_a_program_is_reported),
         TEST(a_link_is_followed_to_the_program_itself),
         TEST(in_our_own_root_the_node_must_have_the_same_files),
     };

@@ -117,7 +117,7 @@ static void it_comes_and_goes(void **state)
 }
 
 /* By that its grace time begins anew (observe/fingerprint.h). */
-static void what_is_put_again_is_touched(void **state)
+static void staging_again_touches_the_files(void **state)
 {
     static const struct timespec long_ago[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
     struct fixture *fixture = *state;
@@ -158,7 +158,7 @@ static void an_empty_file_stands_beside(void **state)
     expect_text(fixture, "/run/volumes/b/mountInfo.json", "one");
 }
 
-static void what_is_in_the_way_stays(void **state)
+static void foreign_files_in_the_way_stay(void **state)
 {
     struct fixture *fixture = *state;
 
@@ -184,7 +184,7 @@ static void what_is_in_the_way_stays(void **state)
 }
 
 /* A daemon was killed in the midst of something. */
-static void what_is_left_is_in_nobodys_way(void **state)
+static void leftovers_hinder_nobody(void **state)
 {
     struct fixture *fixture = *state;
 
@@ -210,7 +210,7 @@ static void what_is_left_is_in_nobodys_way(void **state)
 }
 
 /* Several go before any of them is removed. */
-static void what_is_taken_keeps_its_name(void **state)
+static void a_directory_taken_away_keeps_its_name(void **state)
 {
     struct fixture *fixture = *state;
 
@@ -310,7 +310,7 @@ static bool was_synced(const struct fixture *fixture, const char *path)
 }
 
 /* "Unchanged" is a promise like any other: who wrote it may not have synced it. */
-static void what_was_there_already_is_synced(void **state)
+static void files_already_there_are_synced(void **state)
 {
     struct fixture *fixture = *state;
 
@@ -324,7 +324,7 @@ static void what_was_there_already_is_synced(void **state)
     assert_true(was_synced(fixture, "/run/volumes"));
 }
 
-static void what_cannot_be_made_is_an_error(void **state)
+static void a_failed_creation_is_an_error(void **state)
 {
     struct fixture *fixture = *state;
 
@@ -336,16 +336,16 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(it_comes_and_goes),
-        TEST(what_is_put_again_is_touched),
+        TEST(staging_again_touches_the_files),
         TEST(the_rest_of_a_directory_stays),
         TEST(an_empty_file_stands_beside),
-        TEST(what_is_in_the_way_stays),
-        TEST(what_is_left_is_in_nobodys_way),
-        TEST(what_is_taken_keeps_its_name),
+        TEST(foreign_files_in_the_way_stay),
+        TEST(leftovers_hinder_nobody),
+        TEST(a_directory_taken_away_keeps_its_name),
         TEST(a_mount_inside_keeps_all_of_it),
         TEST(a_mount_in_the_workshop_is_not_emptied),
-        TEST(what_was_there_already_is_synced),
-        TEST(what_cannot_be_made_is_an_error),
+        TEST(files_already_there_are_synced),
+        TEST(a_failed_creation_is_an_error),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -101,7 +101,7 @@ static void a_staging_is_answered_once_it_is_on_record(void **state)
     assert_int_equal(lines_of(the_store(), "volume_unstaged"), 1);
 }
 
-static void what_was_staged_and_is_gone_is_told(void **state)
+static void a_staged_directory_that_is_gone_is_reported(void **state)
 {
     struct staging *staging;
     struct error error;
@@ -120,7 +120,7 @@ static void what_was_staged_and_is_gone_is_told(void **state)
     assert_int_equal(test.code, STATUS_RESOURCE_EXHAUSTED);
 }
 
-static void what_the_node_does_not_bear_out_is_refused(void **state)
+static void requests_that_contradict_the_node_are_refused(void **state)
 {
     struct staging *staging;
     struct error error;
@@ -196,7 +196,7 @@ static void a_staging_goes_where_the_configuration_says(void **state)
     }
 }
 
-static void what_is_staged_as_it_was_is_no_line_of_the_journal(void **state)
+static void staging_the_same_again_adds_no_journal_line(void **state)
 {
     struct staging *staging;
     struct error error;
@@ -228,7 +228,7 @@ static void a_sandbox_that_is_named_has_its_file(void **state)
     assert_int_equal(test.code, STATUS_OK);
 }
 
-static void what_stands_in_its_place_is_not_taken_over(void **state)
+static void a_foreign_directory_is_not_taken_over(void **state)
 {
     struct staging *staging;
     struct error error;
@@ -357,15 +357,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CLIENTS(a_staging_is_answered_once_it_is_on_record),
-        CLIENTS(what_was_staged_and_is_gone_is_told),
-        CLIENTS(what_the_node_does_not_bear_out_is_refused),
+        CLIENTS(a_staged_directory_that_is_gone_is_reported),
+        CLIENTS(requests_that_contradict_the_node_are_refused),
         CLIENTS(a_store_that_fails_is_told_to_all_that_wait),
         cmocka_unit_test_setup_teardown(nothing_is_promised_from_memory, set_up_in_memory,
                                         tear_down),
         CLIENTS(a_staging_goes_where_the_configuration_says),
-        CLIENTS(what_is_staged_as_it_was_is_no_line_of_the_journal),
+        CLIENTS(staging_the_same_again_adds_no_journal_line),
         CLIENTS(a_sandbox_that_is_named_has_its_file),
-        CLIENTS(what_stands_in_its_place_is_not_taken_over),
+        CLIENTS(a_foreign_directory_is_not_taken_over),
         CLIENTS(a_directory_with_something_else_in_it_is_told),
         CLIENTS(a_root_that_cannot_be_synced_is_told),
         CLIENTS(calls_that_wait_have_a_bound),

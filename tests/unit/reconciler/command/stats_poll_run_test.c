@@ -49,7 +49,7 @@ static void a_guest_is_polled_and_put_on_record(void **state)
     end_poll();
 }
 
-static void what_a_guest_says_of_its_file_system_is_on_record(void **state)
+static void a_guests_report_on_its_file_system_is_on_record(void **state)
 {
     (void)state;
     begin_poll();
@@ -105,7 +105,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CLIENTS(a_guest_is_polled_and_put_on_record),
-        CLIENTS(what_a_guest_says_of_its_file_system_is_on_record),
+        CLIENTS(a_guests_report_on_its_file_system_is_on_record),
         CLIENTS(a_guest_that_does_not_answer_is_counted),
         CLIENTS(a_volume_that_the_guest_does_not_have_is_not_asked_for),
         CLIENTS(another_database_forgets_what_was_asked),

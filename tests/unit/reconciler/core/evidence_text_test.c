@@ -38,7 +38,7 @@ static void say(char *member, size_t size, const char *text)
 
 #define SAY(member, text) say(volume.member, sizeof(volume.member), text)
 
-static void what_is_not_blocked_needs_no_evidence(void **state)
+static void a_volume_that_is_not_blocked_needs_no_evidence(void **state)
 {
     (void)state;
     volume.record_contradicts = true;
@@ -118,7 +118,7 @@ static void a_vmm_that_was_asked_in_vain_says_why(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(what_is_not_blocked_needs_no_evidence),
+        TEST(a_volume_that_is_not_blocked_needs_no_evidence),
         TEST(a_mismatch_says_who_named_which_device),
         TEST(a_shared_device_says_both_volumes),
         TEST(a_bypassed_volume_says_what_the_container_has),

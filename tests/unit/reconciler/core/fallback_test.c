@@ -303,7 +303,7 @@ static void a_start_in_memory_comes_back_to_the_file(void **state)
 
 /* ---- the place ---- */
 
-static void one_crustd_has_the_place(void **state)
+static void only_one_crustd_has_the_database(void **state)
 {
     struct instance other = INSTANCE_INIT;
     struct error error = {0};
@@ -356,7 +356,7 @@ int main(void)
         TEST(a_file_that_was_removed_is_made_anew),
         TEST(a_file_that_was_overwritten_is_set_aside),
         TEST(a_start_in_memory_comes_back_to_the_file),
-        TEST(one_crustd_has_the_place),
+        TEST(only_one_crustd_has_the_database),
         TEST(a_place_that_cannot_be_made_is_told),
     };
 

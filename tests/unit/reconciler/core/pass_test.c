@@ -136,7 +136,7 @@ static void stage_on_other_disks(void)
     reconciler_queue_directory(reconciler, TREE_KATA_VOLUMES, key_of(OTHER_TARGET));
 }
 
-static void what_is_staged_before_the_first_decisions_is_on_its_device(void **state)
+static void a_volume_staged_before_the_first_decisions_is_on_its_device(void **state)
 {
     (void)state;
     stage(TARGET, DISK, NULL);
@@ -171,7 +171,7 @@ a_layout_that_goes_before_the_first_decisions_leaves_the_device_of_the_other(voi
     assert_is(last_volume(), STATE_UNBOUND, REASON_NONE);
 }
 
-static void what_may_only_be_observed_is_not_acted_on(void **state)
+static void a_volume_that_is_only_observed_is_not_acted_on(void **state)
 {
     int64_t volume_id;
 
@@ -490,9 +490,9 @@ int main(void)
         NODE(two_volumes_of_one_device_block_each_other),
         NODE(two_sandboxes_of_one_volume_block_it),
         NODE(layouts_that_name_two_devices_disagree),
-        NODE(what_is_staged_before_the_first_decisions_is_on_its_device),
+        NODE(a_volume_staged_before_the_first_decisions_is_on_its_device),
         NODE(a_layout_that_goes_before_the_first_decisions_leaves_the_device_of_the_other),
-        NODE(what_may_only_be_observed_is_not_acted_on),
+        NODE(a_volume_that_is_only_observed_is_not_acted_on),
         NODE(a_file_is_observed_only),
         NODE(a_sandbox_that_ends_gives_its_volume_back),
         NODE(a_vmm_that_dies_while_it_is_read_is_gone),

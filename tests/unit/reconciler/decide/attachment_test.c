@@ -57,7 +57,7 @@ static void every_combination_is_decided_as_the_table_says(void **state)
 }
 
 /* A drive that the list has, or that nobody looked for, is no reason for an alarm. */
-static void nothing_is_missing_that_was_not_looked_for(void **state)
+static void a_drive_nobody_looked_for_is_not_missing(void **state)
 {
     int combination[FACTS] = {0};
 
@@ -76,7 +76,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_combination_is_decided_as_the_table_says),
-        cmocka_unit_test(nothing_is_missing_that_was_not_looked_for),
+        cmocka_unit_test(a_drive_nobody_looked_for_is_not_missing),
     };
 
     return cmocka_run_group_tests_name("attachment", tests, read_table, NULL);

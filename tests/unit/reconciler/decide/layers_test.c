@@ -62,7 +62,7 @@ static void luks_follows_in_whole(void **state)
     assert_in_step(layers);
 }
 
-static void resize_that_comes_back_is_none(void **state)
+static void a_layer_back_at_its_old_size_was_not_resized(void **state)
 {
     struct layer layers[2];
 
@@ -93,7 +93,7 @@ static void lvm_follows_as_it_is_told(void **state)
     assert_string_equal(layers[0].remedy, "lvextend --size SIZE /dev/mapper/it");
 }
 
-static void who_is_not_expected_to_follow_is_in_step(void **state)
+static void a_layer_not_expected_to_follow_is_in_step(void **state)
 {
     static const enum observed_layer_kind kinds[] = {LAYER_PARTITION, LAYER_OTHER};
     struct layer layers[2];
@@ -200,9 +200,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_header_is_not_missing_space),
         cmocka_unit_test(luks_follows_in_whole),
-        cmocka_unit_test(resize_that_comes_back_is_none),
+        cmocka_unit_test(a_layer_back_at_its_old_size_was_not_resized),
         cmocka_unit_test(lvm_follows_as_it_is_told),
-        cmocka_unit_test(who_is_not_expected_to_follow_is_in_step),
+        cmocka_unit_test(a_layer_not_expected_to_follow_is_in_step),
         cmocka_unit_test(an_unknown_dm_device_is_named),
         cmocka_unit_test(a_disk_that_announced_a_larger_size_is_stale),
         cmocka_unit_test(resize_comes_up_layer_by_layer),

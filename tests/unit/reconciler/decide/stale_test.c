@@ -92,7 +92,7 @@ static void a_file_is_decided_by_the_rows_without_the_kubelet(void **state)
 }
 
 /* A reason of its own, or one that says the same of what looks stale. */
-static void what_does_not_look_stale_has_a_reason(void **state)
+static void a_directory_that_does_not_look_stale_has_a_reason(void **state)
 {
     int combination[FACTS] = {0};
 
@@ -178,7 +178,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_combination_is_decided_as_the_table_says),
         cmocka_unit_test(a_file_is_decided_by_the_rows_without_the_kubelet),
-        cmocka_unit_test(what_does_not_look_stale_has_a_reason),
+        cmocka_unit_test(a_directory_that_does_not_look_stale_has_a_reason),
         cmocka_unit_test(nothing_is_removed_without_every_piece_of_evidence),
         cmocka_unit_test(the_grace_time_begins_anew),
         cmocka_unit_test(more_than_half_and_at_least_five_break),

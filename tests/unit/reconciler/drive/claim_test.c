@@ -145,7 +145,7 @@ static void a_file_that_others_can_change_is_refused(void **state)
     expect_refused(fixture, path, true, DRIVE_CLAIM_UNSUITABLE, "belongs to a user");
 }
 
-static void what_is_no_disk_is_refused(void **state)
+static void a_path_that_is_not_a_disk_is_refused(void **state)
 {
     struct claim_fixture *fixture = *state;
     char path[128];
@@ -272,7 +272,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CLAIM(a_file_of_roots_is_opened),
         CLAIM(a_file_that_others_can_change_is_refused),
-        CLAIM(what_is_no_disk_is_refused),
+        CLAIM(a_path_that_is_not_a_disk_is_refused),
         CLAIM(nothing_outside_of_the_prefixes_is_opened),
         CLAIM(a_block_device_is_claimed_for_nobody_else),
         CLAIM(a_write_protected_device_is_only_read),

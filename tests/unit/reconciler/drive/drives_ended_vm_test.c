@@ -84,7 +84,7 @@ static void a_drive_is_not_lost_before_its_vmm_has_ended(void **state)
 }
 
 /* Each change of the sandbox would be an attempt otherwise. */
-static void it_is_looked_for_at_a_pace(void **state)
+static void the_process_is_looked_for_at_a_bounded_rate(void **state)
 {
     (void)state;
     bring_in();
@@ -118,7 +118,7 @@ static void an_attach_does_not_fail_before_the_vmm_has_ended(void **state)
     expect_row(DRIVE_FAILED, true, STATUS_NOT_FOUND);
 }
 
-static void what_was_given_nothing_ends_at_once(void **state)
+static void a_drive_whose_vmm_was_given_nothing_ends_at_once(void **state)
 {
     (void)state;
     attach();
@@ -162,9 +162,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         ENDED(a_drive_is_not_lost_before_its_vmm_has_ended),
-        ENDED(it_is_looked_for_at_a_pace),
+        ENDED(the_process_is_looked_for_at_a_bounded_rate),
         ENDED(an_attach_does_not_fail_before_the_vmm_has_ended),
-        ENDED(what_was_given_nothing_ends_at_once),
+        ENDED(a_drive_whose_vmm_was_given_nothing_ends_at_once),
         ENDED(the_claim_is_kept_until_the_vmm_has_ended),
         ENDED(another_process_is_not_the_vmm),
     };

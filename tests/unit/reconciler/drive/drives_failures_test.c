@@ -113,7 +113,7 @@ static void an_attach_that_cannot_be_unmounted_is_answered(void **state)
 }
 
 /* The reason of the attach stays on record, whatever stands in the way of taking it out. */
-static void what_cannot_be_unwound_is_tried_again(void **state)
+static void a_failed_unwinding_is_tried_again(void **state)
 {
     (void)state;
     attach();
@@ -131,7 +131,7 @@ static void what_cannot_be_unwound_is_tried_again(void **state)
     expect_row(DRIVE_FAILED, false, STATUS_FAILED_PRECONDITION);
 }
 
-static void what_may_heal_is_told_and_tried_again(void **state)
+static void a_failure_that_may_heal_is_reported_and_tried_again(void **state)
 {
     (void)state;
     world.vmm_fails = HYPERVISOR_DRIVE_UNREACHABLE;
@@ -164,7 +164,7 @@ static void a_busy_monitor_is_waited_for(void **state)
 }
 
 /* Sandboxes are observed at each sweep. */
-static void news_of_a_sandbox_are_no_reason_to_try_sooner(void **state)
+static void news_of_a_sandbox_do_not_shorten_the_pause(void **state)
 {
     (void)state;
     world.vmm_fails = HYPERVISOR_DRIVE_UNREACHABLE;
@@ -220,10 +220,10 @@ int main(void)
         DRIVES(a_mount_that_fails_is_unwound),
         DRIVES(a_guest_without_an_agent_gives_the_disk_back),
         DRIVES(an_attach_that_cannot_be_unmounted_is_answered),
-        DRIVES(what_cannot_be_unwound_is_tried_again),
-        DRIVES(what_may_heal_is_told_and_tried_again),
+        DRIVES(a_failed_unwinding_is_tried_again),
+        DRIVES(a_failure_that_may_heal_is_reported_and_tried_again),
         DRIVES(a_busy_monitor_is_waited_for),
-        DRIVES(news_of_a_sandbox_are_no_reason_to_try_sooner),
+        DRIVES(news_of_a_sandbox_do_not_shorten_the_pause),
         DRIVES(attempts_become_rarer_though_the_guest_is_looked_at),
         DRIVES(an_attempt_is_due_after_a_while),
     };

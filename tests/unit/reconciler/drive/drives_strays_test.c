@@ -148,7 +148,7 @@ static void nothing_was_attached_without_a_monitor(void **state)
     expect_walked("list ");
 }
 
-static void a_drive_on_record_is_no_stray(void **state)
+static void a_drive_on_record_is_not_a_stray(void **state)
 {
     (void)state;
     bring_in();
@@ -321,7 +321,7 @@ int main(void)
         DRIVES(what_is_left_of_a_stray_is_taken_out),
         DRIVES(a_vm_that_cannot_be_asked_may_have_it),
         DRIVES(nothing_was_attached_without_a_monitor),
-        DRIVES(a_drive_on_record_is_no_stray),
+        DRIVES(a_drive_on_record_is_not_a_stray),
         DRIVES(a_stray_is_found_although_its_id_was_on_record_once),
         DRIVES(clients_share_a_stray),
         DRIVES(a_few_vms_are_asked_at_once),

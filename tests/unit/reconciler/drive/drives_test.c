@@ -61,7 +61,7 @@ static void equal_calls_join_and_others_are_refused(void **state)
     assert_non_null(strstr(world.error, "sandbox-9"));
 }
 
-static void what_is_detached_meanwhile_is_not_attached(void **state)
+static void a_drive_detached_meanwhile_is_not_attached(void **state)
 {
     struct reconciler_drive_attach asked = attach_of("data-1");
 
@@ -252,7 +252,7 @@ static void a_client_that_gives_up_changes_nothing(void **state)
 }
 
 /* What nobody waited for is synced before somebody is told of it. */
-static void what_is_told_later_is_synced_too(void **state)
+static void later_answers_are_synced_too(void **state)
 {
     struct drive_wait *wait;
     struct error error = {0};
@@ -284,7 +284,7 @@ static void clients_are_looked_at_only_if_something_happened(void **state)
     expect_told(2, STATUS_OK, "");
 }
 
-static void what_is_switched_off_can_still_be_detached(void **state)
+static void drives_can_be_detached_while_drives_are_off(void **state)
 {
     struct reconciler_drive_attach asked = attach_of("data-1");
 
@@ -314,7 +314,7 @@ int main(void)
         DRIVES(a_drive_is_mounted_before_its_client_is_told),
         DRIVES(a_drive_is_free_before_its_client_is_told),
         DRIVES(equal_calls_join_and_others_are_refused),
-        DRIVES(what_is_detached_meanwhile_is_not_attached),
+        DRIVES(a_drive_detached_meanwhile_is_not_attached),
         DRIVES(a_detach_overtakes_a_mount),
         DRIVES(a_detach_waits_for_a_container),
         DRIVES(a_disk_that_the_vmm_opens_stays_claimed),
@@ -324,9 +324,9 @@ int main(void)
         DRIVES(a_stop_ends_acts_and_tells_clients),
         DRIVES(another_store_has_no_drives),
         DRIVES(a_client_that_gives_up_changes_nothing),
-        DRIVES(what_is_told_later_is_synced_too),
+        DRIVES(later_answers_are_synced_too),
         DRIVES(clients_are_looked_at_only_if_something_happened),
-        DRIVES(what_is_switched_off_can_still_be_detached),
+        DRIVES(drives_can_be_detached_while_drives_are_off),
         DRIVES(nothing_is_promised_before_the_node_is_known),
     };
 

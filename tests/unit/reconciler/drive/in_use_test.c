@@ -244,7 +244,7 @@ static void a_vmm_that_has_the_file_open_is_named(void **state)
     expect_free(fixture, &request);
 }
 
-static void readers_are_no_obstacle_to_a_reader(void **state)
+static void readers_do_not_hinder_a_reader(void **state)
 {
     struct search_fixture *fixture = *state;
     struct drive_in_use_request request = {.writable = false};
@@ -260,7 +260,7 @@ static void readers_are_no_obstacle_to_a_reader(void **state)
     expect_used(fixture, &request, "cloud-hypervisor", "read-only");
 }
 
-static void of_other_programs_only_writers_count(void **state)
+static void among_other_programs_only_writers_count(void **state)
 {
     struct search_fixture *fixture = *state;
     char path[128];
@@ -447,7 +447,7 @@ static void a_volume_of_a_live_sandbox_has_the_disk(void **state)
     expect_free(fixture, &request);
 }
 
-static void a_volume_that_is_only_read_is_no_obstacle_to_a_reader(void **state)
+static void a_read_only_volume_does_not_hinder_a_reader(void **state)
 {
     struct search_fixture *fixture = *state;
     struct store_drive_mount_disk disk = recorded;
@@ -515,15 +515,15 @@ int main(void)
     const struct CMUnitTest tests[] = {
         SEARCH(a_file_that_nobody_has_is_free),
         SEARCH(a_vmm_that_has_the_file_open_is_named),
-        SEARCH(readers_are_no_obstacle_to_a_reader),
-        SEARCH(of_other_programs_only_writers_count),
+        SEARCH(readers_do_not_hinder_a_reader),
+        SEARCH(among_other_programs_only_writers_count),
         SEARCH(the_vmm_of_a_sandbox_is_named_with_it),
         SEARCH(a_block_device_is_found_by_its_number),
         SEARCH(a_partition_that_is_left_out_may_have_a_user),
         SEARCH(names_that_are_not_read_may_be_partitions),
         SEARCH(a_lower_device_that_is_left_out_may_have_a_user),
         SEARCH(a_volume_of_a_live_sandbox_has_the_disk),
-        SEARCH(a_volume_that_is_only_read_is_no_obstacle_to_a_reader),
+        SEARCH(a_read_only_volume_does_not_hinder_a_reader),
         SEARCH(another_drive_has_the_disk),
         SEARCH(a_search_that_was_freed_says_nothing),
     };

@@ -249,7 +249,7 @@ static void a_sandbox_of_no_use_is_not_asked_to_count(void **state)
     assert_int_equal(test.reply.reason, REASON_HELPER_NO_CGROUPS);
 }
 
-static void who_waits_too_long_is_told(void **state)
+static void a_client_that_waits_too_long_is_told(void **state)
 {
     (void)state;
     (void)call(HELPER_RESIZE, 0);
@@ -283,7 +283,7 @@ static void a_run_that_cannot_begin_is_a_failure(void **state)
     assert_int_equal(test.reply.reason, REASON_HELPER_FAILED);
 }
 
-static void what_is_left_goes_before_the_next_helper(void **state)
+static void leftovers_go_before_the_next_helper(void **state)
 {
     struct helper_outcome left = {.reason = REASON_HELPER_FAILED, .left = true};
 
@@ -300,7 +300,7 @@ static void what_is_left_goes_before_the_next_helper(void **state)
     assert_non_null(strstr(test.reply.error.text, "an earlier helper is still in the guest"));
 }
 
-static void what_an_earlier_daemon_left_is_removed_after_the_start(void **state)
+static void leftovers_of_an_earlier_daemon_are_removed_after_the_start(void **state)
 {
     struct store *store = test.node.context.store;
 
@@ -369,11 +369,11 @@ int main(void)
         TEST(counting_waits_for_its_time_and_the_last_word_serves),
         TEST(a_failure_to_count_is_told_until_it_is_time_again),
         TEST(a_sandbox_of_no_use_is_not_asked_to_count),
-        TEST(who_waits_too_long_is_told),
+        TEST(a_client_that_waits_too_long_is_told),
         TEST(a_configuration_that_changed_bars_the_helper),
         TEST(a_run_that_cannot_begin_is_a_failure),
-        TEST(what_is_left_goes_before_the_next_helper),
-        TEST(what_an_earlier_daemon_left_is_removed_after_the_start),
+        TEST(leftovers_go_before_the_next_helper),
+        TEST(leftovers_of_an_earlier_daemon_are_removed_after_the_start),
         TEST(a_stop_refuses_who_waits_and_leaves_what_runs),
         TEST(another_store_forgets_all),
         TEST(a_call_may_be_given_up),

@@ -30,7 +30,7 @@ static struct helper_verdict judge(const struct helper_volume *volume, unsigned 
     return verdict;
 }
 
-static void one_place_is_the_volumes(void **state)
+static void a_single_place_is_the_volumes(void **state)
 {
     struct helper_volume volume = volume_of(SIZE, HELPER_FAULT_NONE);
     struct helper_verdict verdict = judge(&volume, 1, true);
@@ -73,7 +73,7 @@ static void faults_have_their_reasons(void **state)
     }
 }
 
-static void a_device_that_has_not_grown_is_no_success(void **state)
+static void a_device_that_has_not_grown_is_a_failure(void **state)
 {
     struct helper_volume volume = volume_of(SIZE - 1, HELPER_FAULT_NONE);
 
@@ -84,7 +84,7 @@ static void a_device_that_has_not_grown_is_no_success(void **state)
     assert_int_equal(judge(&volume, 1, true).reason, REASON_GUEST_LAYER_UNSUPPORTED);
 }
 
-static void of_several_places_the_size_tells(void **state)
+static void among_several_places_the_size_decides(void **state)
 {
     struct helper_volume volume[] = {
         volume_of(OTHER, HELPER_FAULT_NONE),
@@ -122,10 +122,10 @@ static void alike_ones_are_grown_and_not_counted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_place_is_the_volumes),
+        cmocka_unit_test(a_single_place_is_the_volumes),
         cmocka_unit_test(faults_have_their_reasons),
-        cmocka_unit_test(a_device_that_has_not_grown_is_no_success),
-        cmocka_unit_test(of_several_places_the_size_tells),
+        cmocka_unit_test(a_device_that_has_not_grown_is_a_failure),
+        cmocka_unit_test(among_several_places_the_size_decides),
         cmocka_unit_test(alike_ones_are_grown_and_not_counted),
     };
 

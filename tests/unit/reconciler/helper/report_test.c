@@ -78,7 +78,7 @@ static void texts_are_fit_to_be_shown(void **state)
     assert_non_null(strstr(report.volume[0].text, "red"));
 }
 
-static void what_is_no_report_is_refused(void **state)
+static void malformed_reports_are_refused(void **state)
 {
     static const char *const texts[] = {
         "",
@@ -129,7 +129,7 @@ int main(void)
         cmocka_unit_test(figures_are_taken),
         cmocka_unit_test(every_code_is_known_and_others_are_failures),
         cmocka_unit_test(texts_are_fit_to_be_shown),
-        cmocka_unit_test(what_is_no_report_is_refused),
+        cmocka_unit_test(malformed_reports_are_refused),
         cmocka_unit_test(sizes_beyond_a_file_systems_are_not_taken),
     };
 

@@ -129,7 +129,7 @@ static void a_volume_without_a_place_in_the_guest_is_not_looked_for(void **state
 
 /* ---- clean-ups ---- */
 
-static void what_an_earlier_run_left_is_removed(void **state)
+static void leftovers_of_an_earlier_run_are_removed(void **state)
 {
     (void)state;
     tree_make(MOUNTS "/" EARLIER "/proc");
@@ -166,7 +166,7 @@ static void a_guest_without_a_share_is_cleaned_up_where_programs_are_copied_to(v
     assert_nothing_is_left();
 }
 
-static void of_a_sandbox_that_ended_only_the_directory_is_left(void **state)
+static void an_ended_sandbox_leaves_only_the_directory(void **state)
 {
     (void)state;
     tree_make(MOUNTS "/" EARLIER "/vol");
@@ -215,10 +215,10 @@ int main(void)
         TEST(a_program_that_cannot_be_placed_leaves_nothing),
         TEST(a_container_that_cannot_be_started_leaves_nothing),
         TEST(a_volume_without_a_place_in_the_guest_is_not_looked_for),
-        TEST(what_an_earlier_run_left_is_removed),
+        TEST(leftovers_of_an_earlier_run_are_removed),
         TEST(a_directory_that_is_gone_is_not_named_to_the_agent),
         TEST(a_guest_without_a_share_is_cleaned_up_where_programs_are_copied_to),
-        TEST(of_a_sandbox_that_ended_only_the_directory_is_left),
+        TEST(an_ended_sandbox_leaves_only_the_directory),
         TEST(a_clean_up_that_cannot_start_is_due_again),
         TEST(a_container_that_will_not_go_stays_on_record),
     };

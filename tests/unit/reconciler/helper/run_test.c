@@ -90,7 +90,7 @@ static void a_guest_of_the_rust_runtime_sees_its_own_directory(void **state)
 
 /* ---- the container's end ---- */
 
-static void what_the_agent_answers_has_its_reason(void **state)
+static void each_answer_of_the_agent_has_its_reason(void **state)
 {
     static const struct {
         enum container_kind kind;
@@ -275,7 +275,7 @@ int main(void)
         TEST(a_helper_that_only_reports_is_not_journaled),
         TEST(the_program_is_copied_into_a_guest_without_a_share),
         TEST(a_guest_of_the_rust_runtime_sees_its_own_directory),
-        TEST(what_the_agent_answers_has_its_reason),
+        TEST(each_answer_of_the_agent_has_its_reason),
         TEST(a_program_that_ends_without_a_report_has_failed),
         TEST(a_program_that_the_guest_cannot_execute_is_told),
         TEST(a_container_that_is_left_keeps_directory_and_record),

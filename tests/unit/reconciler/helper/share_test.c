@@ -86,7 +86,7 @@ static void a_helper_is_placed_whole_and_removed(void **state)
     assert_int_equal(helper_share_remove(fixture->share, NAME), 0); /* there is none */
 }
 
-static void what_is_there_is_never_taken_over(void **state)
+static void existing_files_are_never_taken_over(void **state)
 {
     struct fixture *fixture = *state;
     struct stat st;
@@ -124,7 +124,7 @@ static void links_lead_nowhere(void **state)
     assert_int_equal(fstatat(fixture->share, "victim/agent", &st, 0), -1);
 }
 
-static void a_share_behind_a_link_is_none(void **state)
+static void a_share_behind_a_link_is_refused(void **state)
 {
     struct fixture *fixture = *state;
     struct error error;
@@ -206,7 +206,7 @@ static int note_any(void *userdata, const char *name)
 }
 
 /* What crustd cannot open now is not taken for something that is not there. */
-static void a_lack_of_descriptors_is_no_absence(void **state)
+static void a_lack_of_descriptors_is_not_taken_for_absence(void **state)
 {
     struct fixture *fixture = *state;
     struct store_helper_run sandbox = {
@@ -240,13 +240,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_helper_is_placed_whole_and_removed),
-        TEST(what_is_there_is_never_taken_over),
+        TEST(existing_files_are_never_taken_over),
         TEST(strange_content_is_left),
         TEST(links_lead_nowhere),
-        TEST(a_share_behind_a_link_is_none),
+        TEST(a_share_behind_a_link_is_refused),
         TEST(each_runtime_has_its_place),
         TEST(only_names_of_ours_are_found),
-        TEST(a_lack_of_descriptors_is_no_absence),
+        TEST(a_lack_of_descriptors_is_not_taken_for_absence),
     };
 
     return cmocka_run_group_tests_name("helper_share", tests, NULL, NULL);

@@ -167,7 +167,7 @@ static void a_volume_has_so_many_candidates_and_no_more(void **state)
     assert_int_equal(test.targets.paths, HELPER_CANDIDATES);
 }
 
-static void a_volume_without_a_place_is_no_target(void **state)
+static void a_volume_without_a_place_is_not_a_target(void **state)
 {
     static char longest[STORE_ADDRESS_BYTES + 1];
     const struct store_volume volume = as_rust(put_volume(1, POLICY_GROW, "/known"));
@@ -226,7 +226,7 @@ static void too_many_that_must_not_grow_leave_known_places_only(void **state)
     assert_int_equal(test.targets.targets, 1);
 }
 
-static void others_of_the_sandbox_go_along(void **state)
+static void other_volumes_of_the_sandbox_go_along(void **state)
 {
     struct store_volume bypassed, waiting;
 
@@ -289,10 +289,10 @@ int main(void)
         TEST(a_volume_is_given_once_by_its_place),
         TEST(volumes_that_look_alike_share_their_places),
         TEST(a_volume_has_so_many_candidates_and_no_more),
-        TEST(a_volume_without_a_place_is_no_target),
+        TEST(a_volume_without_a_place_is_not_a_target),
         TEST(the_places_of_volumes_that_must_not_grow_are_withheld),
         TEST(too_many_that_must_not_grow_leave_known_places_only),
-        TEST(others_of_the_sandbox_go_along),
+        TEST(other_volumes_of_the_sandbox_go_along),
         TEST(a_helper_is_given_so_many_volumes_and_no_more),
         TEST(a_helper_is_possible_where_its_place_may_be_known),
     };

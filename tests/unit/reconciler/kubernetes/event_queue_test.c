@@ -137,7 +137,7 @@ static void oldest_gives_way(void **state)
     expect("pod-1", "x", 1, 1000);
 }
 
-static void what_waited_an_hour_is_dropped(void **state)
+static void events_an_hour_old_are_dropped(void **state)
 {
     (void)state;
     add("a", "x", 1, 10);
@@ -156,7 +156,7 @@ int main(void)
         TEST(equal_ones_afterwards_are_counted_until_the_window_ends),
         TEST(after_a_quiet_window_it_is_told_at_once),
         TEST(oldest_gives_way),
-        TEST(what_waited_an_hour_is_dropped),
+        TEST(events_an_hour_old_are_dropped),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

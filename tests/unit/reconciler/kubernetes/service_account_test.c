@@ -59,7 +59,7 @@ static void address_is_the_environments(void **state)
     assert_string_equal(account.address, "fd00::1");
 }
 
-static void what_is_no_address_is_none(void **state)
+static void malformed_addresses_are_refused(void **state)
 {
     static const char *const pairs[][2] = {
         {NULL, NULL},          {"10.0.0.1", NULL}, {NULL, "443"},           {"", "443"},
@@ -109,7 +109,7 @@ static void token_is_read_as_it_is_now(void **state)
 }
 
 /* It goes into a header. */
-static void what_is_no_word_is_no_token(void **state)
+static void malformed_tokens_are_refused(void **state)
 {
     static char longest[SERVICE_ACCOUNT_TOKEN_BYTES + 2];
     const char *const texts[] = {"", " \n", "a b", "a\r\nHost: b", "a\x01", "\xff", longest};
@@ -136,9 +136,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(address_is_the_environments),
-        TEST(what_is_no_address_is_none),
+        TEST(malformed_addresses_are_refused),
         TEST(token_is_read_as_it_is_now),
-        TEST(what_is_no_word_is_no_token),
+        TEST(malformed_tokens_are_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
