@@ -67,7 +67,7 @@ class StatusPageTest(SaidTest):
         self.monitor(node, self.grown, sandbox_id="a" * 64)
         self.agent(node)
         self.volume(node, "pvc-55aa0b1d-cache", size=48 * MIB)
-        self.hostile = self.volume(node, "<script>alert(1)<!--'\"&amp;\u202e")
+        self.escaped = self.volume(node, "<script>alert(1)<!--'\"&amp;\u202e")
         node.start()
         node.wait_for(self.grown.path, "in_sync")
         node.wait_for(self.held.path, "unknown", "monitor_missing")
