@@ -14,6 +14,7 @@ trap 'rm -f "$output" "$output.failures"' EXIT
 trap 'exit 130' INT TERM
 passed=0 failed=0 skipped=0
 summary=
+began=$(date +%s)
 
 closing='^[0-9]* passed, [0-9]* failed, [0-9]* skipped$'
 
@@ -34,11 +35,13 @@ failures() {
         left-- > 0 { print substr($0, 1, 300) }' "$output" >>"$output.failures"
 }
 
-# add NAME PASSED FAILED SKIPPED
+# add NAME PASSED FAILED SKIPPED: a stage that has ended; each begins where the one before ended
 add() {
+    now=$(date +%s)
     passed=$((passed + $2)) failed=$((failed + $3)) skipped=$((skipped + $4))
-    summary="$summary$(printf '%-32s %6d passed %4d failed %4d skipped' "$@")
+    summary="$summary$(printf '%-32s %6d passed %4d failed %4d skipped %6d s' "$@" $((now - began)))
 "
+    began=$now
 }
 
 # stage NAME COMMAND...: is one test
