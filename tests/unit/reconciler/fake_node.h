@@ -34,7 +34,9 @@ struct fake_sandbox {
     pid_t pid;
     int failure; /* -errno: it cannot be read */
     bool try_again;
-    const char *claims; /* the path that a container mounts; NULL */
+    const char *claims;     /* the path that a container mounts; NULL */
+    const char *guest_path; /* where it is in the guest; NULL */
+    const char *problem;
     const char *bundles;
 };
 
@@ -88,13 +90,15 @@ int observe_sandbox(const struct observe_sandbox_paths *paths, const char *sandb
                                              .try_again = fake->try_again,
                                              .control_socket = copy_text("/run/vc/vm/no-monitor"),
                                              .agent_address = copy_text("vsock://3:1024"),
-                                             .bundles = copy_text(fake->bundles)};
+                                             .bundles = copy_text(fake->bundles),
+                                             .problem = copy_text(fake->problem)};
     if (fake->claims) {
         ret_sandbox->claim = calloc(1, sizeof(*ret_sandbox->claim));
         assert_non_null(ret_sandbox->claim);
         ret_sandbox->claims = 1;
         ret_sandbox->claim[0] = (struct observed_claim){.path = copy_text(fake->claims),
                                                         .source = "bundle",
+                                                        .guest_path = copy_text(fake->guest_path),
                                                         .carrier = CARRIER_UNKNOWN,
                                                         .drive = -1};
     }
@@ -103,9 +107,12 @@ int observe_sandbox(const struct observe_sandbox_paths *paths, const char *sandb
 
 void observed_sandbox_done(struct observed_sandbox *sandbox)
 {
-    for (unsigned i = 0; i < sandbox->claims; i++)
+    for (unsigned i = 0; i < sandbox->claims; i++) {
         free(sandbox->claim[i].path);
+        free(sandbox->claim[i].guest_path);
+    }
     free(sandbox->claim);
+    free(sandbox->problem);
     free(sandbox->control_socket);
     free(sandbox->agent_address);
     free(sandbox->bundles);

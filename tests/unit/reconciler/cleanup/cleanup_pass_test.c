@@ -317,6 +317,47 @@ static void cleanup_that_is_off_refuses(void **state)
     buffer_done(&json);
 }
 
+static void gc_before_the_first_scan_is_refused(void **state)
+{
+    struct buffer json = BUFFER_INIT(1024);
+
+    (void)state;
+    make_reconciler(NULL);
+    assert_int_equal(reconciler_gc(reconciler, false, 0, &json, &error), STATUS_UNAVAILABLE);
+    assert_non_null(strstr(error.text, "first scan"));
+    buffer_done(&json);
+}
+
+/* Brakes are overridden for all that is stale, or not at all. */
+static void gc_of_one_volume_is_a_dry_run_only(void **state)
+{
+    struct buffer json = BUFFER_INIT(8192);
+    int64_t volume_id = leave_volume();
+
+    (void)state;
+    assert_int_equal(reconciler_gc(reconciler, false, volume_id, &json, &error),
+                     STATUS_INVALID_ARGUMENT);
+    assert_true(is_staged());
+    assert_int_equal(reconciler_gc(reconciler, true, volume_id, &json, &error), STATUS_OK);
+    assert_non_null(strstr(buffer_text(&json), "\"decision\":\"would_remove\""));
+    assert_true(is_staged());
+    buffer_done(&json);
+}
+
+static void gc_with_a_failing_database_removes_nothing(void **state)
+{
+    struct buffer json = BUFFER_INIT(8192);
+
+    (void)state;
+    (void)leave_volume();
+    assert_int_equal(sqlite3_exec(store->connection.db, "PRAGMA query_only = 1", NULL, NULL, NULL),
+                     SQLITE_OK);
+    assert_int_equal(reconciler_gc(reconciler, false, 0, &json, &error), STATUS_UNAVAILABLE);
+    assert_non_null(strstr(error.text, "nothing was removed"));
+    assert_true(is_staged());
+    buffer_done(&json);
+}
+
 static void a_cleanup_that_is_not_known_is_not_restored(void **state)
 {
     (void)state;
@@ -350,6 +391,9 @@ int main(void)
         NODE(a_sweep_removes_no_more_than_the_rate_allows),
         NODE(a_sweep_leaves_many_whose_ends_were_not_seen_to_a_person),
         NODE(cleanup_that_is_off_refuses),
+        NODE(gc_before_the_first_scan_is_refused),
+        NODE(gc_of_one_volume_is_a_dry_run_only),
+        NODE(gc_with_a_failing_database_removes_nothing),
         NODE(a_cleanup_that_is_not_known_is_not_restored),
         NODE(nothing_is_removed_while_a_watcher_is_down),
     };

@@ -99,13 +99,19 @@ name(const struct claim_fixture *fixture, char ret_path[static 128], const char 
     return ret_path;
 }
 
-static void make_file(const char *path, off_t size)
+/* It belongs to the user of the test. */
+static void make_own_file(const char *path, off_t size)
 {
     int fd = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
 
     assert_true(fd >= 0);
     assert_int_equal(ftruncate(fd, size), 0);
     fd_close(fd);
+}
+
+static void make_file(const char *path, off_t size)
+{
+    make_own_file(path, size);
     if (geteuid() != 0)
         skip(); /* files must be root's */
 }
@@ -140,9 +146,17 @@ static void a_file_that_others_can_change_is_refused(void **state)
     assert_int_equal(chmod(path, 0600), 0);
     assert_int_equal(link(path, name(fixture, second, "again.img")), 0);
     expect_refused(fixture, path, true, DRIVE_CLAIM_UNSUITABLE, "several names");
-    assert_int_equal(unlink(second), 0);
-    assert_int_equal(chown(path, 12345, 0), 0);
+}
+
+static void a_users_file_is_refused(void **state)
+{
+    struct claim_fixture *fixture = *state;
+    char path[128];
+
+    make_own_file(name(fixture, path, "disk.img"), 4096);
+    assert_true(geteuid() != 0 || chown(path, 12345, 0) == 0);
     expect_refused(fixture, path, true, DRIVE_CLAIM_UNSUITABLE, "belongs to a user");
+    expect_refused(fixture, path, false, DRIVE_CLAIM_UNSUITABLE, "belongs to a user");
 }
 
 static void a_path_that_is_not_a_disk_is_refused(void **state)
@@ -156,6 +170,7 @@ static void a_path_that_is_not_a_disk_is_refused(void **state)
     expect_refused(fixture, path, true, DRIVE_CLAIM_UNSUITABLE, "neither a block device");
     assert_int_equal(mkfifo(name(fixture, path, "fifo"), 0600), 0);
     expect_refused(fixture, path, true, DRIVE_CLAIM_UNSUITABLE, "neither a block device");
+    assert_int_equal(claim(fixture, "/dev/null", "/dev", true), DRIVE_CLAIM_UNSUITABLE);
     make_file(name(fixture, path, "empty"), 0);
     expect_refused(fixture, path, true, DRIVE_CLAIM_UNSUITABLE, "is empty");
 }
@@ -167,7 +182,7 @@ static void nothing_outside_of_the_prefixes_is_opened(void **state)
     char path[128], inner[128], link_path[128];
 
     assert_int_equal(mkdir(name(fixture, inner, "allowed"), 0700), 0);
-    make_file(name(fixture, path, "disk.img"), 4096);
+    make_own_file(name(fixture, path, "disk.img"), 4096);
     assert_int_equal(claim(fixture, path, inner, true), DRIVE_CLAIM_OUTSIDE);
     assert_int_equal(claim(fixture, name(fixture, path, "allowed-too/disk.img"), inner, true),
                      DRIVE_CLAIM_OUTSIDE);
@@ -272,6 +287,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CLAIM(a_file_of_roots_is_opened),
         CLAIM(a_file_that_others_can_change_is_refused),
+        CLAIM(a_users_file_is_refused),
         CLAIM(a_path_that_is_not_a_disk_is_refused),
         CLAIM(nothing_outside_of_the_prefixes_is_opened),
         CLAIM(a_block_device_is_claimed_for_nobody_else),
