@@ -152,6 +152,15 @@ int process_read_first_arguments(pid_t pid, size_t bytes, struct buffer *ret_arg
     return r == ENDED_MEANWHILE ? PROCESS_GONE : r;
 }
 
+bool process_still_has_arguments(pid_t pid, const struct buffer *arguments)
+{
+    cleanup(buffer_done) struct buffer now = BUFFER_INIT(arguments->length);
+
+    return process_read_first_arguments(pid, arguments->length, &now) == 0 &&
+           now.length == arguments->length &&
+           memcmp(buffer_text(&now), buffer_text(arguments), now.length) == 0;
+}
+
 static bool may_precede(const char *argument, const char *token)
 {
     static const char prefix[] = "sandbox-";

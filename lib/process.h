@@ -44,6 +44,11 @@ int process_read_arguments(pid_t pid, struct buffer *ret_arguments);
 /* The first `bytes` bytes of the arguments. */
 int process_read_first_arguments(pid_t pid, size_t bytes, struct buffer *ret_arguments);
 
+/* Whether the process still has these arguments, or ones that begin with them. Between reading them
+ * and judging the process (process_trust.h) it may have executed another program, or its number may
+ * have become another process': then the judgement is not about the arguments. */
+bool process_still_has_arguments(pid_t pid, const struct buffer *arguments);
+
 /* Whether one of the arguments contains `token` as a whole token: bounded on either side by the
  * argument's end or one of / , = :, and on the left also by "sandbox-". Firecracker gets only the
  * first 32 characters, as the whole argument of --id. */

@@ -30,7 +30,9 @@
 #include "lib/result.h"
 
 enum { ARGUMENTS_BYTES = 2 * 1024 * 1024, CGROUP_BYTES = 64 * 1024, TOKEN_CHARS = 32 };
-enum { PROCESSES_PER_STEP = 16 };
+/* What one step reads and searches, a few milliseconds at most: each process that any user starts
+ * with long arguments is searched for every sandbox. */
+enum { PROCESSES_PER_STEP = 16, STEP_BYTES = 4 * 1024 * 1024 };
 
 struct asked {
     UT_hash_handle hh;
@@ -42,7 +44,12 @@ struct asked {
 struct census {
     struct asked *asked;
     DIR *proc;
+    /* The process in hand, and the sandbox that it is searched for next; NULL: for all that were.
+     */
+    pid_t pid;
+    bool unread, unread_cgroup;
     struct buffer arguments, cgroup;
+    struct asked *next;
     uint64_t kubelet_start_ns;
 };
 
@@ -114,14 +121,16 @@ static void note_kubelet(struct census *census, pid_t pid)
     const char *program = buffer_text(&census->arguments);
     struct process process;
 
-    if (strcmp(basename(program), "kubelet") == 0 && process_judge(pid, NULL) == PROCESS_ROOTS &&
-        process_read(pid, &process) == 0 && process.start_ns > census->kubelet_start_ns)
+    if (strcmp(basename(program), "kubelet") == 0 && process_read(pid, &process) == 0 &&
+        process_judge(pid, NULL) == PROCESS_ROOTS &&
+        process_still_has_arguments(pid, &census->arguments) &&
+        process.start_ns > census->kubelet_start_ns)
         census->kubelet_start_ns = process.start_ns;
 }
 
-static int check_process(struct census *census, pid_t pid)
+/* Takes the process in hand. One that has ended is none. */
+static int take_process(struct census *census, pid_t pid)
 {
-    bool unread, unread_cgroup;
     int r, s;
 
     buffer_clear(&census->arguments);
@@ -130,48 +139,76 @@ static int check_process(struct census *census, pid_t pid)
     s = r == PROCESS_GONE ? r : process_read_file(pid, "cgroup", &census->cgroup);
     if (r == PROCESS_GONE || s == PROCESS_GONE)
         return 0;
-    unread = r == BUFFER_FULL;
-    if ((r < 0 && !unread) || result_is_shortage(s))
-        return r < 0 && !unread ? r : s;
-    unread_cgroup = s < 0 && process_judge(pid, NULL) == PROCESS_ROOTS;
+    census->unread = r == BUFFER_FULL;
+    if ((r < 0 && !census->unread) || result_is_shortage(s))
+        return r < 0 && !census->unread ? r : s;
+    census->unread_cgroup = s < 0 && process_judge(pid, NULL) == PROCESS_ROOTS;
     note_kubelet(census, pid);
-    for (struct asked *asked = census->asked; asked; asked = asked->hh.next) {
-        bool named = !unread && holds(&census->arguments, asked);
-
-        asked->has_process |= unread || named;
-        if (named && !asked->pid)
-            asked->pid = pid;
-        asked->has_cgroup |= unread_cgroup || holds(&census->cgroup, asked);
-    }
+    census->pid = pid;
+    census->next = census->asked;
     return 0;
+}
+
+/* Searches it for some more sandboxes; *bytes is what may still be searched. */
+static void search_process(struct census *census, size_t *bytes)
+{
+    const size_t each = census->arguments.length + census->cgroup.length;
+
+    for (; census->next && *bytes > 0; census->next = census->next->hh.next) {
+        struct asked *asked = census->next;
+        bool named = !census->unread && holds(&census->arguments, asked);
+
+        asked->has_process |= census->unread || named;
+        if (named && !asked->pid)
+            asked->pid = census->pid;
+        asked->has_cgroup |= census->unread_cgroup || holds(&census->cgroup, asked);
+        *bytes -= each < *bytes ? each : *bytes;
+    }
 }
 
 /* ---- all of them ------------------------------------------------------------------------- */
 
-int census_step(struct census *census)
+/* The next process that is named in /proc, 0: there is none. */
+static int next_pid(struct census *census, pid_t *ret_pid)
 {
     const struct dirent *name;
-    int r = 0;
 
-    if (!census->proc)
-        census->proc = opendir("/proc");
-    if (!census->proc)
-        return -errno;
-    for (unsigned i = 0; r == 0 && i < PROCESSES_PER_STEP;) {
+    *ret_pid = 0;
+    do {
         char *end;
         long pid;
 
         errno = 0;
         name = readdir(census->proc);
-        if (!name)
-            return -errno;
-        pid = strtol(name->d_name, &end, 10);
-        if (pid <= 0 || pid > INT_MAX || *end)
-            continue;
-        r = check_process(census, (pid_t)pid);
-        i++;
+        pid = name ? strtol(name->d_name, &end, 10) : 0;
+        if (pid > 0 && pid <= INT_MAX && !*end)
+            *ret_pid = (pid_t)pid;
+    } while (name && !*ret_pid);
+    return name ? 0 : -errno;
+}
+
+int census_step(struct census *census)
+{
+    size_t bytes = STEP_BYTES;
+
+    if (!census->proc)
+        census->proc = opendir("/proc");
+    if (!census->proc)
+        return -errno;
+    for (unsigned i = 0; i < PROCESSES_PER_STEP && bytes > 0; i++) {
+        if (!census->next) {
+            pid_t pid;
+            int r = next_pid(census, &pid);
+
+            if (r < 0 || !pid)
+                return r;
+            r = take_process(census, pid);
+            if (r < 0)
+                return r;
+        }
+        search_process(census, &bytes);
     }
-    return r < 0 ? r : PROGRESS_MORE;
+    return PROGRESS_MORE;
 }
 
 bool census_has_process(const struct census *census, const char *sandbox_id)

@@ -12,17 +12,33 @@
 
 #define LONG_ID "feedfacefeedfacefeedfacefeedfacecafecafecafecafecafecafecafecafe"
 
-static struct census *count(const char *sandbox_id)
+static struct census *ask(const char *sandbox_id)
 {
     struct census *census = NULL;
-    int r;
 
     assert_int_equal(census_new(&census), 0);
     assert_int_equal(census_ask(census, sandbox_id), 0);
     assert_int_equal(census_ask(census, sandbox_id), 0);
+    return census;
+}
+
+/* Returns in how many steps. */
+static unsigned take_steps(struct census *census)
+{
+    unsigned steps = 1;
+    int r;
+
     while ((r = census_step(census)) > 0)
-        ;
+        steps++;
     assert_int_equal(r, 0);
+    return steps;
+}
+
+static struct census *count(const char *sandbox_id)
+{
+    struct census *census = ask(sandbox_id);
+
+    (void)take_steps(census);
     return census;
 }
 
@@ -271,6 +287,29 @@ static void long_arguments_of_a_user_count_for_nobody_else(void **state)
     census_free(census);
 }
 
+/* One that names all of 4,000 sandboxes would be searched for 500 MiB at once. */
+static void one_process_is_searched_for_many_sandboxes_in_many_steps(void **state)
+{
+    enum { SANDBOXES = 4000, LEAST_STEPS = 100 };
+    struct census *census;
+    char id[40];
+
+    (void)state;
+    if (geteuid() != 0)
+        skip();
+    start_with_long_arguments(NOBODY, "sh-" LONG_ID);
+    census = ask("first");
+    for (unsigned i = 0; i < SANDBOXES; i++) {
+        (void)snprintf(id, sizeof(id), "%032u", i);
+        assert_int_equal(census_ask(census, id), 0);
+    }
+    assert_int_equal(census_ask(census, LONG_ID), 0);
+    assert_true(take_steps(census) > LEAST_STEPS);
+    assert_true(census_has_process(census, LONG_ID));
+    assert_false(census_has_process(census, id));
+    census_free(census);
+}
+
 /* In a namespace of its own a process sees another /proc, or a /proc that has no entry for it. */
 static void another_pid_namespace_is_not_the_host(void **state)
 {
@@ -307,6 +346,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(another_users_kubelet_is_ignored, start, stop),
         cmocka_unit_test_setup_teardown(long_arguments_of_a_user_count_for_nobody_else, start,
                                         stop),
+        cmocka_unit_test_setup_teardown(one_process_is_searched_for_many_sandboxes_in_many_steps,
+                                        start, stop),
         cmocka_unit_test_setup_teardown(another_pid_namespace_is_not_the_host, start, stop),
     };
 
