@@ -127,6 +127,8 @@ int claims_find_bundle(const struct observe_sandbox_paths *paths, const char *sa
 
     if (r < 0)
         return r;
+    if (r == PROCESS_INDEX_UNFINISHED)
+        return OBSERVED_UNFINISHED;
     if ((r == PROCESS_INDEX_FOUND &&
          find_by_process(paths->root, shim.process.pid, sandbox_id, ret_bundle, &refused)) ||
         (vmm_pid && find_by_process(paths->root, vmm_pid, sandbox_id, ret_bundle, &refused)) ||
@@ -423,6 +425,8 @@ int claims_each_place(const struct observe_sandbox_paths *paths, const char *san
         return -ENOMEM;
     mounts->sandbox = &sandbox;
     r = claims_find_bundle(paths, sandbox_id, vmm_pid, &sandbox, bundle);
+    if (r == OBSERVED_UNFINISHED)
+        return -EBUSY;
     if (r < 0 || !bundle[0] || bundles_place_of(bundle, sandbox_id, &place) < 0)
         return r;
     r = bundles_each(paths->cache->bundles, paths->root, &place, sandbox_id, add_container, mounts);
@@ -457,7 +461,10 @@ static int explain_no_bundle(const struct observe_sandbox_paths *paths, const ch
 
     if (r < 0)
         return r;
-    return r == PROCESS_INDEX_FOUND || shim.stale ? OBSERVED_UNFINISHED : OBSERVED_ABSENT;
+    if (r != PROCESS_INDEX_NONE)
+        return OBSERVED_UNFINISHED;
+    /* On a node with so many processes that more than one call reads them, each reading is old. */
+    return shim.stale && !shim.is_new ? OBSERVED_UNFINISHED : OBSERVED_ABSENT;
 }
 
 int claims_count_containers(const struct observe_sandbox_paths *paths, const char *sandbox_id,
@@ -469,7 +476,7 @@ int claims_count_containers(const struct observe_sandbox_paths *paths, const cha
     struct bundles_place place;
     int r = claims_find_bundle(paths, sandbox_id, 0, &sandbox, bundle);
 
-    if (r < 0)
+    if (r != 0)
         return r;
     if (!bundle[0])
         return explain_no_bundle(paths, sandbox_id);

@@ -8,7 +8,7 @@
 
 /* The sandbox's own bundle: its shim's working directory, or its VMM's (vmm_pid 0: not asked), or
  * below one of paths.bundles. "" if there is none; if there is one that is not believed, the
- * sandbox's problem says why. 0 or -errno. */
+ * sandbox's problem says why. 0, OBSERVED_UNFINISHED or -errno. */
 int claims_find_bundle(const struct observe_sandbox_paths *paths, const char *sandbox_id,
                        pid_t vmm_pid, struct observed_sandbox *sandbox,
                        char ret_bundle[static PATH_MAX]);
@@ -20,7 +20,7 @@ int claims_read(const struct observe_sandbox_paths *paths, const char *sandbox_i
 
 /* Calls back with every place in a guest of Kata's Rust runtime that the path may have, where its
  * records do not tell which one it is. callback: 0 continues. 0, -errno (-EOVERFLOW: it
- * has more containers or mounts than are read) or the callback's result. */
+ * has more containers or mounts than are read; -EBUSY: ask again) or the callback's result. */
 typedef int claims_place(void *userdata, const char *guest_path);
 int claims_each_place(const struct observe_sandbox_paths *paths, const char *sandbox_id,
                       pid_t vmm_pid, const char *path, claims_place *callback, void *userdata);

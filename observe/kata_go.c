@@ -406,18 +406,19 @@ static int read_pid_file(const struct traces *traces, const char *directory, con
     return 0;
 }
 
-/* Accepts root's processes, and a rootless VMM that is a child of the shim. 0 or -ENOMEM, and
- * ret_believed. */
+/* Accepts root's processes, and a rootless VMM that is a child of the shim. 0, OBSERVED_UNFINISHED
+ * or -ENOMEM, and ret_believed. */
 static int judge_process(const struct traces *traces, pid_t pid, struct observed_sandbox *sandbox,
                          bool *ret_believed)
 {
-    int trust = process_judge(pid, NULL);
+    int trust = process_judge(pid, NULL), r = PROCESS_INDEX_NONE;
     char text[160];
 
-    *ret_believed = trust == PROCESS_ROOTS ||
-                    (trust == PROCESS_USERS &&
-                     process_index_find_child(traces->paths->cache->processes, traces->sandbox_id,
-                                              pid) == PROCESS_INDEX_FOUND);
+    if (trust == PROCESS_USERS)
+        r = process_index_find_child(traces->paths->cache->processes, traces->sandbox_id, pid);
+    if (r == PROCESS_INDEX_UNFINISHED)
+        return OBSERVED_UNFINISHED;
+    *ret_believed = trust == PROCESS_ROOTS || r == PROCESS_INDEX_FOUND;
     if (*ret_believed || trust < 0)
         return 0;
     (void)snprintf(text, sizeof(text), "process %d has the VMM's number and is not believed: %s",
@@ -427,7 +428,7 @@ static int judge_process(const struct traces *traces, pid_t pid, struct observed
 
 /* Takes the process as the sandbox's VMM if its arguments name the sandbox. The start time is read
  * before and after, to make sure that the arguments are those of the same process. The jailer has
- * the id in its arguments too, but no drive. */
+ * the id in its arguments too, but no drive. 0, OBSERVED_UNFINISHED or -errno. */
 static int try_process(const struct traces *traces, pid_t pid, struct observed_sandbox *sandbox)
 {
     cleanup(buffer_done) struct buffer arguments = BUFFER_INIT(ARGUMENTS_BYTES);
@@ -448,8 +449,12 @@ static int try_process(const struct traces *traces, pid_t pid, struct observed_s
          !process_arguments_name(&arguments, traces->vm_id)))
         return 0;
     r = judge_process(traces, pid, sandbox, &is_believed);
-    if (r < 0 || !is_believed)
+    if (r != 0 || !is_believed)
         return r;
+    if (!process_still_has_arguments(pid, &arguments)) {
+        sandbox->try_again = true;
+        return 0;
+    }
     sandbox->alive = true;
     sandbox->vmm_pid = pid;
     sandbox->vmm_start_ns = after.start_ns;

@@ -113,6 +113,8 @@ static int note_missing_vmm(const struct traces *traces, struct observed_sandbox
     int r = process_index_find(traces->paths->cache->processes, PROCESS_SHIM, traces->sandbox_id,
                                &shim);
 
+    if (r == PROCESS_INDEX_UNFINISHED)
+        return OBSERVED_UNFINISHED;
     sandbox->try_again |= r == PROCESS_INDEX_FOUND;
     return r < 0 ? r : 0;
 }
@@ -140,6 +142,8 @@ static int find_vmm(struct traces *traces, struct observed_sandbox *sandbox)
     struct process_search search;
     int r = process_index_find(processes, role, traces->sandbox_id, &search);
 
+    if (r == PROCESS_INDEX_UNFINISHED)
+        return OBSERVED_UNFINISHED;
     if (r == PROCESS_INDEX_NONE && search.doubt[0])
         r = note_doubt(search.doubt, sandbox) < 0 ? -ENOMEM : r;
     if (r < 0)

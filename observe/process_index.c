@@ -8,9 +8,10 @@
  *
  * The arguments do not prove which program a process runs, so the index may contain other processes
  * of root's; their ids are never looked up. The index is an array sorted by id and is always read
- * as a whole: at most once per SETTLE_NS and for at most a twentieth of the time, however many
- * unsuccessful searches there are. Of the processes that are not believed only a few are kept, for
- * messages.
+ * as a whole, however many unsuccessful searches there are: at most once per SETTLE_NS and for at
+ * most a twentieth of the time. Any user can make that long, so it is read a part per call, and the
+ * last one that is complete serves until then. Of the processes that are not believed only a few
+ * are kept, for messages.
  *
  * The tie of a VMM to its sandbox (is_tied()) can no longer be verified once the shim has ended, so
  * a tie once seen holds for as long as the process lives. For a rootless VMM the only accepted tie
@@ -28,16 +29,21 @@
 #include "lib/clock.h"
 #include "lib/process.h"
 #include "lib/process_trust.h"
+#include "lib/result.h"
 
 /* What of a process' arguments is looked at. Kata's VMMs have a few hundred, of 20 KiB; but anybody
- * can start thousands of processes with as many as the kernel allows, and all are read at once. */
+ * can start thousands of processes with as many as the kernel allows. */
 enum { ARGUMENTS_BYTES = 64 * 1024, SEARCHED = 2048, CGROUP_BYTES = 64 * 1024 };
+
+/* What one call reads: all processes of an ordinary node. */
+enum { CALL_PROCESSES = 4096, CALL_BYTES = 4 * 1024 * 1024 };
 enum { ID_BYTES = 129, PROCESSES = 65536, REFUSED = 32, CGROUP_ID_CHARS = 32, INIT = 1 };
 
 /* Of vsock: 0 is the hypervisor, 1 this machine itself, 2 the host (vsock(7)). */
 enum { FIRST_GUEST_CID = 3 };
 
 static const uint64_t SETTLE_NS = 100 * NSEC_PER_MSEC;
+static const uint64_t ABANDONED_NS = 10 * NSEC_PER_SEC; /* a reading that nobody goes on with */
 
 struct entry {
     char id[ID_BYTES];
@@ -54,13 +60,24 @@ struct refused {
     pid_t pid;
 };
 
-struct process_index {
-    uint64_t read_ns; /* when it was read; 0 never */
-    uint64_t cost_ns; /* how long the reading took */
+struct process_table {
     size_t count, room;
     struct entry *entry;
     unsigned refusals;
     struct refused refused[REFUSED];
+    bool is_doubtful; /* one that started just now may be missing */
+};
+
+struct process_index {
+    struct process_table known;
+    uint64_t read_ns; /* when it was complete; 0 never */
+    uint64_t cost_ns; /* how long the reading took */
+    /* While a new one is read: */
+    DIR *proc;
+    struct process_table next;
+    uint64_t next_cost_ns, next_ns; /* next_ns: when the last part was read */
+    struct buffer arguments;
+    bool is_held;
 };
 
 int process_index_new(struct process_index **ret_index)
@@ -69,14 +86,28 @@ int process_index_new(struct process_index **ret_index)
 
     if (!index)
         return -ENOMEM;
+    buffer_init(&index->arguments, ARGUMENTS_BYTES);
     *ret_index = index;
     return 0;
 }
 
+/* What was read of the new one is dropped. */
+static void stop_reading(struct process_index *index)
+{
+    dir_closep(&index->proc);
+    index->proc = NULL;
+    free(index->next.entry);
+    index->next = (struct process_table){0};
+    index->next_cost_ns = 0;
+}
+
 struct process_index *process_index_free(struct process_index *index)
 {
-    if (index)
-        free(index->entry);
+    if (!index)
+        return NULL;
+    stop_reading(index);
+    free(index->known.entry);
+    buffer_done(&index->arguments);
     free(index);
     return NULL;
 }
@@ -177,14 +208,14 @@ static int compare(const void *a, const void *b)
     return order ? order : (int)left->role - (int)right->role;
 }
 
-static size_t first_of(const struct process_index *index, const struct entry *key)
+static size_t first_of(const struct process_table *table, const struct entry *key)
 {
-    size_t low = 0, high = index->count;
+    size_t low = 0, high = table->count;
 
     while (low < high) {
         size_t middle = low + (high - low) / 2;
 
-        if (compare(&index->entry[middle], key) < 0)
+        if (compare(&table->entry[middle], key) < 0)
             low = middle + 1;
         else
             high = middle;
@@ -199,7 +230,7 @@ static bool is_same(const struct entry *a, const struct entry *b)
 }
 
 /* Whether the previous reading had found it tied. */
-static bool was_tied(const struct process_index *before, const struct entry *entry)
+static bool was_tied(const struct process_table *before, const struct entry *entry)
 {
     for (size_t i = first_of(before, entry);
          i < before->count && compare(&before->entry[i], entry) == 0; i++)
@@ -208,13 +239,13 @@ static bool was_tied(const struct process_index *before, const struct entry *ent
     return false;
 }
 
-static void note_refused(struct process_index *index, const struct entry *entry)
+static void note_refused(struct process_table *table, const struct entry *entry)
 {
-    struct refused *refused = &index->refused[index->refusals];
+    struct refused *refused = &table->refused[table->refusals];
 
-    if (index->refusals == REFUSED)
+    if (table->refusals == REFUSED)
         return;
-    index->refusals++;
+    table->refusals++;
     *refused =
         (struct refused){.role = entry->role, .trust = entry->trust, .pid = entry->process.pid};
     memcpy(refused->id, entry->id, sizeof(refused->id));
@@ -229,7 +260,8 @@ static bool is_shim_of(pid_t pid, const char *id, struct buffer *arguments)
     buffer_clear(arguments);
     return process_read_first_arguments(pid, ARGUMENTS_BYTES, arguments) == 0 &&
            read_arguments(&shim, arguments) && shim.role == PROCESS_SHIM &&
-           strcmp(shim.id, id) == 0 && process_judge_unjailed(pid, NULL) == PROCESS_ROOTS;
+           strcmp(shim.id, id) == 0 && process_judge_unjailed(pid, NULL) == PROCESS_ROOTS &&
+           process_still_has_arguments(pid, arguments);
 }
 
 static bool may_be_kept(const struct entry *entry, pid_t parent, struct buffer *arguments)
@@ -240,23 +272,24 @@ static bool may_be_kept(const struct entry *entry, pid_t parent, struct buffer *
            is_shim_of(parent, entry->id, arguments);
 }
 
-static int add_entry(struct process_index *index, const struct entry *entry)
+static int add_entry(struct process_table *table, const struct entry *entry)
 {
-    if (index->count == index->room) {
-        size_t more = index->room ? 2 * index->room : 64;
-        struct entry *room = reallocarray(index->entry, more, sizeof(*room));
+    if (table->count == table->room) {
+        size_t more = table->room ? 2 * table->room : 64;
+        struct entry *room = reallocarray(table->entry, more, sizeof(*room));
 
         if (!room)
             return -ENOMEM;
-        index->entry = room;
-        index->room = more;
+        table->entry = room;
+        table->room = more;
     }
-    index->entry[index->count++] = *entry;
+    table->entry[table->count++] = *entry;
     return 0;
 }
 
-/* A process that ends meanwhile is skipped. */
-static int add_process(struct process_index *index, const struct process_index *before, pid_t pid,
+/* A process that ends meanwhile is skipped, and one that starts another program: it may not have
+ * been the one that was judged. */
+static int add_process(struct process_table *table, const struct process_table *before, pid_t pid,
                        struct buffer *arguments)
 {
     struct entry entry = {.process = {.pid = pid}};
@@ -274,35 +307,80 @@ static int add_process(struct process_index *index, const struct process_index *
         return 0;
     entry.trust = (enum process_trust)trust;
     entry.tied = was_tied(before, &entry);
+    if (!process_still_has_arguments(pid, arguments)) {
+        table->is_doubtful |= entry.trust == PROCESS_ROOTS;
+        return 0;
+    }
     if (entry.tied || may_be_kept(&entry, process.parent, arguments))
-        return add_entry(index, &entry);
-    note_refused(index, &entry);
+        return add_entry(table, &entry);
+    note_refused(table, &entry);
     return 0;
 }
 
-static int read_all(struct process_index *index)
+/* 0: all were read; PROGRESS_MORE; -errno. */
+static int read_processes(struct process_index *index)
 {
-    cleanup(buffer_done) struct buffer arguments = BUFFER_INIT(ARGUMENTS_BYTES);
-    cleanup(dir_closep) DIR *directory = opendir("/proc");
-    struct process_index before = *index;
     const struct dirent *name;
-    int r = directory ? 0 : -errno;
+    unsigned processes = 0;
+    size_t bytes = 0;
+    int r = 0;
 
-    *index = (struct process_index){.read_ns = clock_boottime()};
-    while (r == 0 && index->count < PROCESSES && (name = readdir(directory))) {
+    while (r == 0 && processes < CALL_PROCESSES && bytes < CALL_BYTES &&
+           index->next.count < PROCESSES) {
         char *end;
-        long pid = strtol(name->d_name, &end, 10);
+        long pid;
 
-        if (pid > 0 && !*end)
-            r = add_process(index, &before, (pid_t)pid, &arguments);
+        name = readdir(index->proc);
+        if (!name)
+            return 0;
+        pid = strtol(name->d_name, &end, 10);
+        if (pid <= 0 || *end)
+            continue;
+        r = add_process(&index->next, &index->known, (pid_t)pid, &index->arguments);
+        processes++;
+        bytes += index->arguments.length;
     }
-    free(before.entry);
-    index->cost_ns = clock_boottime() - index->read_ns;
+    return r == 0 && index->next.count < PROCESSES ? PROGRESS_MORE : r;
+}
+
+static void finish_reading(struct process_index *index, bool is_whole)
+{
+    struct process_table *next = &index->next;
+
+    for (size_t i = 0; i < next->count; i++)
+        next->entry[i].tied |= was_tied(&index->known, &next->entry[i]);
+    if (next->count)
+        qsort(next->entry, next->count, sizeof(*next->entry), compare);
+    next->is_doubtful |= !is_whole; /* others may have started behind the walk */
+    free(index->known.entry);
+    index->known = *next;
+    *next = (struct process_table){0};
+    index->cost_ns = index->next_cost_ns;
+    index->read_ns = clock_boottime();
+    stop_reading(index);
+}
+
+/* Reads on. 0: `known` is new; PROGRESS_MORE; -errno. */
+static int read_on(struct process_index *index)
+{
+    const uint64_t began_ns = clock_boottime();
+    bool is_first;
+    int r;
+
+    if (began_ns - index->next_ns > ABANDONED_NS)
+        stop_reading(index);
+    is_first = !index->proc;
+    if (is_first)
+        index->proc = opendir("/proc");
+    r = index->proc ? read_processes(index) : -errno;
+    index->next_ns = clock_boottime();
+    index->next_cost_ns += index->next_ns - began_ns;
     if (r < 0)
-        index->read_ns = 0;
-    else if (index->count)
-        qsort(index->entry, index->count, sizeof(*index->entry), compare);
-    return r;
+        stop_reading(index);
+    if (r != 0)
+        return r;
+    finish_reading(index, is_first);
+    return 0;
 }
 
 /* ---- what ties a VMM to its sandbox ------------------------------------------------------- */
@@ -351,28 +429,28 @@ static bool is_living(const struct entry *entry, struct process *ret_now)
 }
 
 /* A child that has not called execve(2) yet, or a worker, has the arguments of its parent. */
-static bool is_child_of_another(const struct process_index *index, const struct entry *entry,
+static bool is_child_of_another(const struct process_table *table, const struct entry *entry,
                                 pid_t parent)
 {
-    for (size_t i = first_of(index, entry);
-         i < index->count && compare(&index->entry[i], entry) == 0; i++)
-        if (index->entry[i].process.pid == parent)
+    for (size_t i = first_of(table, entry);
+         i < table->count && compare(&table->entry[i], entry) == 0; i++)
+        if (table->entry[i].process.pid == parent)
             return true;
     return false;
 }
 
 /* Finds the process that is believed. ret_parent may be NULL. */
-static bool find_one(struct process_index *index, const struct entry *key, const struct shim *shim,
+static bool find_one(struct process_table *table, const struct entry *key, const struct shim *shim,
                      struct process_search *search, pid_t *ret_parent)
 {
     const struct entry *found = NULL;
 
-    for (size_t i = first_of(index, key); i < index->count && compare(&index->entry[i], key) == 0;
+    for (size_t i = first_of(table, key); i < table->count && compare(&table->entry[i], key) == 0;
          i++) {
-        struct entry *entry = &index->entry[i];
+        struct entry *entry = &table->entry[i];
         struct process now;
 
-        if (!is_living(entry, &now) || is_child_of_another(index, entry, now.parent))
+        if (!is_living(entry, &now) || is_child_of_another(table, entry, now.parent))
             continue;
         entry->tied =
             entry->tied || entry->role == PROCESS_SHIM || is_tied(entry, now.parent, shim);
@@ -399,33 +477,33 @@ static bool find_one(struct process_index *index, const struct entry *key, const
     return true;
 }
 
-static void find_shim(struct process_index *index, const char *sandbox_id, struct shim *ret_shim)
+static void find_shim(struct process_table *table, const char *sandbox_id, struct shim *ret_shim)
 {
     struct process_search search = {0};
     struct entry key = {0};
 
     *ret_shim = (struct shim){0};
     if (set_id(&key, PROCESS_SHIM, sandbox_id, strlen(sandbox_id)) &&
-        find_one(index, &key, ret_shim, &search, &ret_shim->parent))
+        find_one(table, &key, ret_shim, &search, &ret_shim->parent))
         ret_shim->pid = search.process.pid;
 }
 
-static bool find_believed(struct process_index *index, const struct entry *key,
+static bool find_believed(struct process_table *table, const struct entry *key,
                           struct process_search *search)
 {
     struct shim shim = {0};
 
     if (key->role == PROCESS_VMM)
-        find_shim(index, key->id, &shim);
-    return find_one(index, key, &shim, search, NULL);
+        find_shim(table, key->id, &shim);
+    return find_one(table, key, &shim, search, NULL);
 }
 
 /* Reports a process that is not believed, if there is no other. */
-static void tell_refused(const struct process_index *index, const struct entry *key,
+static void tell_refused(const struct process_table *table, const struct entry *key,
                          struct process_search *search)
 {
-    for (unsigned i = 0; i < index->refusals && !search->doubt[0]; i++) {
-        const struct refused *refused = &index->refused[i];
+    for (unsigned i = 0; i < table->refusals && !search->doubt[0]; i++) {
+        const struct refused *refused = &table->refused[i];
 
         if (refused->role == key->role && strcmp(refused->id, key->id) == 0)
             (void)snprintf(search->doubt, sizeof(search->doubt),
@@ -441,6 +519,16 @@ static bool is_young(const struct process_index *index)
     return index->read_ns && (age < SETTLE_NS || age < 20 * index->cost_ns);
 }
 
+int process_index_refresh(struct process_index *index)
+{
+    return is_young(index) ? 0 : read_on(index);
+}
+
+void process_index_hold(struct process_index *index, bool is_held)
+{
+    index->is_held = is_held;
+}
+
 int process_index_find(struct process_index *index, enum process_role role, const char *sandbox_id,
                        struct process_search *ret_search)
 {
@@ -450,18 +538,20 @@ int process_index_find(struct process_index *index, enum process_role role, cons
     *ret_search = (struct process_search){0};
     if (!set_id(&key, role, sandbox_id, strlen(sandbox_id)))
         return PROCESS_INDEX_NONE;
-    if (find_believed(index, &key, ret_search))
+    if (find_believed(&index->known, &key, ret_search))
         return PROCESS_INDEX_FOUND;
-    ret_search->stale = is_young(index);
+    ret_search->stale = index->is_held || is_young(index);
     if (!ret_search->stale) {
-        r = read_all(index);
-        if (r < 0)
-            return r;
+        r = read_on(index);
+        if (r != 0)
+            return r < 0 ? r : PROCESS_INDEX_UNFINISHED;
+        ret_search->stale = index->known.is_doubtful;
+        ret_search->is_new = true;
         ret_search->doubt[0] = '\0';
-        if (find_believed(index, &key, ret_search))
+        if (find_believed(&index->known, &key, ret_search))
             return PROCESS_INDEX_FOUND;
     }
-    tell_refused(index, &key, ret_search);
+    tell_refused(&index->known, &key, ret_search);
     return PROCESS_INDEX_NONE;
 }
 

@@ -3,7 +3,8 @@
  *
  * One reading of /proc answers many calls. A process that is found is checked against /proc/PID
  * before it is returned. That a process does not exist is taken from a reading if that is young
- * enough; `stale` says that a process started just now may be missing.
+ * enough; `stale` says that a process started just now may be missing. One call reads so many
+ * processes and arguments at most.
  *
  * Only arguments of root's processes are believed (process_trust.h), and a VMM must also be tied to
  * its sandbox by its parent or its cgroup, which the kernel reports. If two believable processes
@@ -33,14 +34,22 @@ struct process_index *process_index_free(struct process_index *index);
 
 enum process_index_outcome {
     PROCESS_INDEX_FOUND,
-    PROCESS_INDEX_NONE, /* there is none, or none is known yet: `stale` */
+    PROCESS_INDEX_NONE,       /* there is none, or none is known yet: `stale` */
+    PROCESS_INDEX_UNFINISHED, /* there are more processes than one call reads: ask again */
 };
+
+/* Reads on until what is known is young. An enum progress_outcome or -errno. */
+int process_index_refresh(struct process_index *index);
+
+/* While it is held, what is known is not read anew, so no answer is UNFINISHED. */
+void process_index_hold(struct process_index *index, bool is_held);
 
 enum { PROCESS_DOUBT_BYTES = 192 };
 
 struct process_search {
     struct indexed_process process; /* if FOUND */
     bool stale;
+    bool is_new;                     /* the reading ended in this call */
     char doubt[PROCESS_DOUBT_BYTES]; /* if NONE: why a claimant is not believed; "" */
 };
 

@@ -38,7 +38,7 @@ static int observe_either(const struct observe_sandbox_paths *paths, const char 
     cleanup(observed_sandbox_done) struct observed_sandbox other = {0};
     int r = observe_go(paths, sandbox_id, sandbox), s;
 
-    if (r < 0 || sandbox->alive)
+    if (r < 0 || r == OBSERVED_UNFINISHED || sandbox->alive)
         return r;
     s = kata_rs_observe(paths, sandbox_id, &other);
     if (s < 0)
@@ -121,6 +121,16 @@ struct observe_cache *observe_cache_free(struct observe_cache *cache)
     bundles_free(cache->bundles);
     free(cache);
     return NULL;
+}
+
+int observe_cache_refresh(struct observe_cache *cache)
+{
+    return process_index_refresh(cache->processes);
+}
+
+void observe_cache_hold(struct observe_cache *cache, bool is_held)
+{
+    process_index_hold(cache->processes, is_held);
 }
 
 int observe_bundle_owner(const struct observe_sandbox_paths *paths, const char *parent,

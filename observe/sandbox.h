@@ -68,6 +68,12 @@ struct observe_cache;
 int observe_cache_new(struct observe_cache **ret_cache);
 struct observe_cache *observe_cache_free(struct observe_cache *cache);
 
+/* Reads processes until all that run now are known. An enum progress_outcome or -errno. */
+int observe_cache_refresh(struct observe_cache *cache);
+/* While it is held, an observation takes the processes as they are known: none is UNFINISHED for
+ * their sake. */
+void observe_cache_hold(struct observe_cache *cache, bool is_held);
+
 struct observe_sandbox_paths {
     int root;
     const char *kata_go_sandboxes, *kata_go_vms, *kata_rs_sandboxes;

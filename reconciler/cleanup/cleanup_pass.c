@@ -22,6 +22,7 @@
 #include "lib/log.h"
 #include "lib/path.h"
 #include "observe/census.h"
+#include "observe/observe.h"
 #include "reconciler/cleanup/brakes.h"
 #include "reconciler/cleanup/cleanup.h"
 #include "reconciler/cleanup/evidence.h"
@@ -145,8 +146,10 @@ int cleanup_pass_prepare(struct cleanup_pass *pass)
         r = examine_next(pass);
         return r < 0 ? r : PROGRESS_MORE;
     }
-    if (!pass->suspects || pass->counted)
+    if (!pass->suspects)
         return 0;
+    if (pass->counted)
+        return observe_cache_refresh(pass->cleanup->context->cache);
     r = census_step(pass->census);
     pass->counted = r == 0;
     return r < 0 ? r : PROGRESS_MORE;

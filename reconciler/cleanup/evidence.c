@@ -181,7 +181,10 @@ static void observe_life(struct cleanup *cleanup, const struct pass_view *view,
     int r;
 
     node_sandbox_paths(cleanup->context, bundles, &paths);
+    /* The pass has read all processes twice already (cleanup_pass_prepare()). */
+    observe_cache_hold(paths.cache, true);
     r = observe_sandbox(&paths, user->sandbox_id, &observed);
+    observe_cache_hold(paths.cache, false);
     *ret_life = (struct life){
         /* A dead sandbox has nothing that would exceed one call, so an unfinished observation means
          * alive. */

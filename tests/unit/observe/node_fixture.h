@@ -22,7 +22,7 @@
 #include "observe/observe.h"
 #include "tests/unit/scratch.h"
 
-enum { PROCESSES = 6, NOBODY = 65534 };
+enum { PROCESSES = 80, NOBODY = 65534 };
 
 static char scratch[SCRATCH_BYTES];
 static struct observe_sandbox_paths paths;

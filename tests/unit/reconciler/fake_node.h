@@ -51,6 +51,8 @@ static bool fake_pin_fails;
 static void (*fake_when_synced)(void); /* what happens between the first scan and what follows it */
 static bool fake_goes_on; /* the loop, although nothing is left to do: somebody else stops it */
 
+static unsigned fake_refreshes;
+
 static struct loop loop;
 static struct store *store;
 static struct config config;
@@ -129,6 +131,22 @@ struct observe_cache *observe_cache_free(struct observe_cache *cache)
 {
     (void)cache;
     return NULL;
+}
+
+/* In two parts. */
+int observe_cache_refresh(struct observe_cache *cache)
+{
+    (void)cache;
+    fake_refreshes++;
+    return fake_refreshes % 2 ? PROGRESS_MORE : PROGRESS_DONE;
+}
+
+/* Nothing is judged by processes of which a part was read. */
+void observe_cache_hold(struct observe_cache *cache, bool is_held)
+{
+    (void)cache;
+    assert_int_equal(fake_refreshes % 2, 0);
+    assert_true(fake_refreshes > 0 || !is_held);
 }
 
 int observe_bundle_owner(const struct observe_sandbox_paths *paths, const char *parent,

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* process_index_test.c - more processes than one call reads, and one that becomes another program
+ * while it is judged. The judge is the test's. */
+#include "tests/unit/observe/node_fixture.h"
+
+#include "lib/process.h"
+#include "lib/process_trust.h"
+#include "observe/process_index.h"
+
+#define ID "1dea5eed0123456789abcdef0123456789abcdef0123456789abcdef01234567"
+
+enum { CROWD = 70, LONG_BYTES = 96 * 1024 };
+
+static struct process_index *processes_index;
+static pid_t woken; /* is let go on when it is judged; 0: nobody */
+
+/* ---- the judge ----------------------------------------------------------------------------- */
+
+static void wait_for_exec(pid_t pid)
+{
+    struct buffer arguments = BUFFER_INIT(LONG_BYTES);
+
+    assert_int_equal(kill(pid, SIGCONT), 0);
+    do {
+        buffer_clear(&arguments);
+        assert_int_equal(process_read_arguments(pid, &arguments), 0);
+    } while (strcmp(buffer_text(&arguments), "sleep") != 0);
+    buffer_done(&arguments);
+}
+
+int process_judge(pid_t pid, uid_t *ret_user)
+{
+    assert_null(ret_user);
+    if (pid == woken) {
+        woken = 0;
+        wait_for_exec(pid);
+    }
+    return PROCESS_ROOTS;
+}
+
+int process_judge_unjailed(pid_t pid, uid_t *ret_user)
+{
+    return process_judge(pid, ret_user);
+}
+
+int process_read_counted_arguments(pid_t pid, struct buffer *ret_arguments)
+{
+    return process_read_arguments(pid, ret_arguments);
+}
+
+const char *process_trust_text(enum process_trust trust)
+{
+    assert_int_not_equal(trust, PROCESS_ROOTS);
+    return "it is not root's";
+}
+
+/* ---- tests --------------------------------------------------------------------------------- */
+
+static int begin(void **state)
+{
+    return start(state) == 0 && process_index_new(&processes_index) == 0 ? 0 : -1;
+}
+
+static int end(void **state)
+{
+    processes_index = process_index_free(processes_index);
+    woken = 0;
+    return stop(state);
+}
+
+static void start_crowd(void)
+{
+    static char word[LONG_BYTES];
+
+    memset(word, 'x', sizeof(word) - 1);
+    for (unsigned i = 0; i < CROWD; i++)
+        (void)start_process("/", "a-users", "-a", "b", word);
+}
+
+/* An enum process_index_outcome. ret_calls: how many it took; at least one. */
+static int find(const char *id, struct process_search *ret_search, unsigned *ret_calls)
+{
+    int r;
+
+    *ret_calls = 0;
+    do {
+        r = process_index_find(processes_index, PROCESS_SHIM, id, ret_search);
+        ++*ret_calls;
+    } while (r == PROCESS_INDEX_UNFINISHED);
+    return r;
+}
+
+static void more_processes_than_one_call_reads(void **state)
+{
+    struct process_search search;
+    unsigned calls;
+    pid_t pid;
+
+    (void)state;
+    start_crowd();
+    pid = start_process("/", "containerd-shim-kata-v2", "-id", ID, NULL);
+    assert_int_equal(find(ID, &search, &calls), PROCESS_INDEX_FOUND);
+    assert_int_equal(search.process.pid, pid);
+    assert_true(calls > 1);
+    assert_int_equal(find(ID, &search, &calls), PROCESS_INDEX_FOUND);
+    assert_int_equal(calls, 1);
+}
+
+/* It may have started behind the walk, but no later reading would show more. */
+static void a_reading_of_many_calls_says_so(void **state)
+{
+    struct process_search search;
+    unsigned calls;
+
+    (void)state;
+    start_crowd();
+    assert_int_equal(find(ID, &search, &calls), PROCESS_INDEX_NONE);
+    assert_true(calls > 1);
+    assert_true(search.stale);
+    assert_true(search.is_new);
+}
+
+/* What was judged to be root's need not be what had the arguments. */
+static void one_that_becomes_another_program_is_not_believed(void **state)
+{
+    struct process_search search;
+    unsigned calls;
+    siginfo_t info;
+    pid_t pid = fork();
+
+    (void)state;
+    if (pid == 0) {
+        execl("/bin/sh", "containerd-shim-kata-v2", "-c", "kill -STOP $$; exec sleep 3600", "-id",
+              ID, (char *)NULL);
+        _exit(127);
+    }
+    process[processes++] = pid;
+    assert_int_equal(waitid(P_PID, (id_t)pid, &info, WSTOPPED | WEXITED | WNOWAIT), 0);
+    woken = pid;
+    assert_int_equal(find(ID, &search, &calls), PROCESS_INDEX_NONE);
+    assert_int_equal(woken, 0);
+    assert_true(search.stale);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(more_processes_than_one_call_reads, begin, end),
+        cmocka_unit_test_setup_teardown(a_reading_of_many_calls_says_so, begin, end),
+        cmocka_unit_test_setup_teardown(one_that_becomes_another_program_is_not_believed, begin,
+                                        end),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
