@@ -14,6 +14,7 @@
 #include "api/http_server.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,8 @@
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/log.h"
+
+enum { RUNS = 4 }; /* of microhttpd, in one pass of the loop */
 
 enum {
     CONNECTIONS = 32,
@@ -52,13 +55,30 @@ static bool is_full(const struct listener *listener)
                ->num_connections >= CONNECTIONS;
 }
 
-/* A full microhttpd stops listening, and resumes only at the start of a run after the one in which
+/* Whether another run has something to do at once. */
+static bool has_more(const struct listener *listener)
+{
+    const union MHD_DaemonInfo *info =
+        MHD_get_daemon_info(listener->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+    struct pollfd waiting = {.fd = info->epoll_fd, .events = POLLIN};
+    MHD_UNSIGNED_LONG_LONG milliseconds = 1;
+
+    return poll(&waiting, 1, 0) > 0 ||
+           (MHD_get_timeout(listener->daemon, &milliseconds) == MHD_YES && milliseconds == 0);
+}
+
+/* One run accepts a connection, the next one reads the request and answers it, another one finds
+ * that the client has gone. Between passes of the loop other work has its turn, so a client would
+ * wait for it several times.
+ *
+ * A full microhttpd stops listening, and resumes only at the start of a run after the one in which
  * a connection ended. Nothing else would cause that run. */
 static void run_listener(struct listener *listener)
 {
     const bool was_full = is_full(listener);
 
-    (void)MHD_run(listener->daemon);
+    for (unsigned run = 0; run < RUNS && (run == 0 || has_more(listener)); run++)
+        (void)MHD_run(listener->daemon);
     if (was_full && !is_full(listener))
         (void)MHD_run(listener->daemon);
     set_timer(listener);

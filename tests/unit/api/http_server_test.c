@@ -137,6 +137,23 @@ static void many_clients_are_served(void **state)
     }
 }
 
+/* In a pass that others have made long, waiting for the next one is what takes the time. */
+static void a_request_that_is_there_is_answered_in_one_pass(void **state)
+{
+    struct fixture *fixture = *state;
+    cleanup(fd_closep) int fd = connect_to(fixture, HTTP_LISTENER_SOCKET);
+    cleanup(buffer_done) struct buffer reply = BUFFER_INIT(4096);
+    char bytes[4096];
+    ssize_t count;
+
+    assert_int_equal(send(fd, status_request, strlen(status_request), 0), strlen(status_request));
+    loop_run_once(&fixture->loop);
+    count = recv(fd, bytes, sizeof(bytes), 0);
+    assert_true(count > 0);
+    assert_int_equal(buffer_append(&reply, bytes, (size_t)count), 0);
+    assert_int_equal(status_of(&reply), 200);
+}
+
 /* 32 connections are the limit; who comes then is served as soon as one of them ends. */
 static void waiting_clients_get_a_free_place(void **state)
 {
@@ -353,6 +370,7 @@ int main(void)
         TEST(long_heads_are_refused),
         TEST(slow_clients_hold_nobody),
         TEST(many_clients_are_served),
+        TEST(a_request_that_is_there_is_answered_in_one_pass),
         TEST(waiting_clients_get_a_free_place),
         TEST(clients_may_vanish),
         TEST(unread_answers_are_bounded),
