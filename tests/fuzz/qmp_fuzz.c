@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* qmp_fuzz.c - a monitor's bytes through the decoder, in two splits that must agree, and what comes
- * out of it through the readers of a report and the search for a drive.
+ * out of it through the readers of a report, the search for a drive and the readers of what crustd
+ * itself attached.
  */
 #include <errno.h>
 #include <stdint.h>
@@ -8,6 +9,7 @@
 #include <string.h>
 
 #include "hypervisor/qemu_drive.h"
+#include "hypervisor/qemu_hotplug_found.h"
 #include "hypervisor/qmp_codec.h"
 #include "lib/cleanup.h"
 
@@ -39,6 +41,32 @@ static size_t list_held(struct vmm_resolver *resolver, struct vmm_identity *ret_
     return 1;
 }
 
+/* One drive's parts and the list of all, whatever answers the question; its numbers keep their
+ * bounds. */
+static void read_attached(const cJSON *value)
+{
+    static const enum qemu_hotplug_command asked[] = {QEMU_ASK_SETS, QEMU_ASK_NODES,
+                                                      QEMU_ASK_OBJECTS, QEMU_ASK_DEVICES};
+    struct qemu_hotplug_list list = {.count = 0};
+    struct qemu_hotplug_found found;
+    struct qemu_hotplug_names names;
+    struct error error;
+
+    qemu_hotplug_names_init(&names, "d1");
+    for (size_t i = 0; i < array_length(asked); i++)
+        (void)qemu_hotplug_read(&found, &names, asked[i], value, &error);
+    if (found.set_count > QEMU_HOTPLUG_SETS || found.bridge_count > QEMU_HOTPLUG_BRIDGES)
+        abort();
+    if (qemu_hotplug_is_absent(&found) != (qemu_hotplug_state(&found) == HYPERVISOR_DRIVE_ABSENT))
+        abort();
+    if (qemu_hotplug_list_sets(&list, value, &error) == 0)
+        (void)qemu_hotplug_list_devices(&list, value, &error);
+    for (size_t i = 0; i < list.count; i++)
+        if (list.fds[i] < 0 || !list.entries[i].drive_id[0])
+            abort();
+    qemu_hotplug_list_done(&list);
+}
+
 static void read_answer(struct qemu_report *report, const cJSON *value)
 {
     struct error error;
@@ -46,6 +74,7 @@ static void read_answer(struct qemu_report *report, const cJSON *value)
     (void)qemu_report_read_frontends(&report->roots, value, &error);
     (void)qemu_report_read_nodes(&report->nodes, value, &error);
     (void)qemu_report_read_sets(report, value, &error);
+    read_attached(value);
 }
 
 /* Whatever was reported: what may be resized is plain in name, writable and over host_device. */
