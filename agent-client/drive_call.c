@@ -12,6 +12,7 @@
 #include "agent-client/agent_messages.h"
 #include "agent-client/crust_drive.pb-c.h"
 #include "lib/cleanup.h"
+#include "lib/path.h"
 #include "lib/proto.h"
 #include "lib/text.h"
 
@@ -21,6 +22,7 @@ typedef Crust__Guest__V1__UnmountDriveRequest UnmountRequest;
 typedef Crust__Guest__V1__UnmountDriveResponse UnmountResponse;
 typedef Crust__Guest__V1__ListDrivesResponse ListResponse;
 typedef Crust__Guest__V1__GuestDrive GuestDrive;
+typedef Crust__Guest__V1__Container Container;
 
 static void proto_freep(ProtobufCMessage **message)
 {
@@ -85,12 +87,73 @@ static bool copy_serial(const ProtobufCBinaryData *from, char *ret_serial)
     return copy_text(from, ret_serial, DRIVE_SERIAL_BYTES) && drive_serial_is_valid(ret_serial);
 }
 
+/* ---- containers ---- */
+
+static void fill_containers(const struct drive_containers *containers,
+                            Container messages[static DRIVE_CONTAINERS],
+                            Container *pointers[static DRIVE_CONTAINERS])
+{
+    for (size_t i = 0; i < containers->count; i++) {
+        const struct drive_container *one = &containers->each[i];
+
+        crust__guest__v1__container__init(&messages[i]);
+        messages[i].container_id = proto_borrow_text(one->container_id);
+        messages[i].path = proto_borrow_text(one->path);
+        messages[i].sub_path = proto_borrow_text(one->sub_path);
+        messages[i].read_only = one->read_only;
+        pointers[i] = &messages[i];
+    }
+}
+
+bool drive_container_id_is_valid(const char *id)
+{
+    size_t length = strspn(id, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-");
+
+    return length > 0 && length <= DRIVE_CONTAINER_ID_CHARS && !id[length] &&
+           strcmp(id, ".") != 0 && strcmp(id, "..") != 0;
+}
+
+/* Relative, and each component a name; or nothing. */
+static bool is_sub_path(const char *path)
+{
+    char whole[DRIVE_PATH_BYTES] = "/";
+
+    return !*path || path_is_clean(strcat(whole, path));
+}
+
+static bool take_container(const Container *message, struct drive_container *one)
+{
+    one->read_only = message->read_only;
+    return copy_text(&message->container_id, one->container_id, sizeof(one->container_id)) &&
+           drive_container_id_is_valid(one->container_id) &&
+           copy_text(&message->path, one->path, sizeof(one->path)) && one->path[0] == '/' &&
+           one->path[1] && path_is_clean(one->path) &&
+           copy_text(&message->sub_path, one->sub_path, sizeof(one->sub_path)) &&
+           is_sub_path(one->sub_path);
+}
+
+static bool take_containers(Container *const *messages, size_t count,
+                            struct drive_containers *containers)
+{
+    if (count > DRIVE_CONTAINERS)
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        if (!take_container(messages[i], &containers->each[i]))
+            return false;
+    }
+    containers->count = count;
+    return true;
+}
+
+/* ---- calls ---- */
+
 int drive_append_mount_request(struct buffer *payload, const struct drive_mount_request *request)
 {
     MountRequest message = CRUST__GUEST__V1__MOUNT_DRIVE_REQUEST__INIT;
     ProtobufCBinaryData options[DRIVE_OPTIONS];
+    Container containers[DRIVE_CONTAINERS], *pointers[DRIVE_CONTAINERS];
 
-    if (request->option_count > DRIVE_OPTIONS)
+    if (request->option_count > DRIVE_OPTIONS || request->containers.count > DRIVE_CONTAINERS)
         return -EMSGSIZE;
     for (size_t i = 0; i < request->option_count; i++)
         options[i] = proto_borrow_text(request->options[i]);
@@ -108,6 +171,9 @@ int drive_append_mount_request(struct buffer *payload, const struct drive_mount_
     message.fs_group_change_policy =
         (Crust__Guest__V1__MountDriveRequest__FsGroupChangePolicy)request->fs_group_policy;
     message.timeout_ms = request->timeout_ms;
+    fill_containers(&request->containers, containers, pointers);
+    message.n_containers = request->containers.count;
+    message.containers = pointers;
     return proto_append(payload, &message.base);
 }
 
@@ -148,6 +214,8 @@ static const char *take_mount_request(const MountRequest *message,
         return "fs_group";
     if ((unsigned)message->fs_group_change_policy > DRIVE_GROUP_ON_ROOT_MISMATCH)
         return "fs_group_change_policy";
+    if (!take_containers(message->containers, message->n_containers, &request->containers))
+        return "containers";
     return NULL;
 }
 
@@ -189,6 +257,8 @@ int drive_append_mount_answer(struct buffer *payload, const struct drive_mount_a
     message.entries_failed = answer->walk.failed;
     message.fsck = (Crust__Guest__V1__MountDriveResponse__FsckResult)answer->fsck;
     message.was_mounted = answer->was_mounted;
+    message.containers = answer->containers;
+    message.container_error = proto_borrow_text(answer->container_error);
     return proto_append(payload, &message.base);
 }
 
@@ -205,6 +275,8 @@ int drive_parse_mount_answer(const void *payload, size_t length,
         return r;
     message = (const MountResponse *)(const void *)unpacked;
     if (!copy_text(&message->device, answer.device, sizeof(answer.device)) ||
+        !copy_text(&message->container_error, answer.container_error,
+                   sizeof(answer.container_error)) ||
         (unsigned)message->fsck > DRIVE_FSCK_REPAIRED)
         return -EBADMSG;
     answer.bytes = message->size;
@@ -213,6 +285,7 @@ int drive_parse_mount_answer(const void *payload, size_t length,
                                             message->entries_failed};
     answer.fsck = (enum drive_fsck_result)message->fsck;
     answer.was_mounted = message->was_mounted;
+    answer.containers = message->containers;
     *ret_answer = answer;
     return 0;
 }
@@ -221,7 +294,13 @@ int drive_append_unmount_request(struct buffer *payload,
                                  const struct drive_unmount_request *request)
 {
     UnmountRequest message = CRUST__GUEST__V1__UNMOUNT_DRIVE_REQUEST__INIT;
+    Container containers[DRIVE_CONTAINERS], *pointers[DRIVE_CONTAINERS];
 
+    if (request->containers.count > DRIVE_CONTAINERS)
+        return -EMSGSIZE;
+    fill_containers(&request->containers, containers, pointers);
+    message.n_containers = request->containers.count;
+    message.containers = pointers;
     message.drive_id = proto_borrow_text(request->drive_id);
     message.serial = proto_borrow_text(request->serial);
     message.timeout_ms = request->timeout_ms;
@@ -245,6 +324,8 @@ int drive_parse_unmount_request(const void *payload, size_t length,
         *ret_wrong = "drive_id";
     else if (!copy_serial(&message->serial, request.serial))
         *ret_wrong = "serial";
+    else if (!take_containers(message->containers, message->n_containers, &request.containers))
+        *ret_wrong = "containers";
     if (*ret_wrong)
         return -EINVAL;
     request.timeout_ms = message->timeout_ms;

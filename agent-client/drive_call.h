@@ -41,11 +41,25 @@ enum {
     DRIVE_TYPE_BYTES = DRIVE_FS_TYPE_CHARS + 1,
     DRIVE_OPTION_BYTES = DRIVE_OPTION_CHARS + 1,
     DRIVE_DEVICE_BYTES = 64, /* "sda", no path */
+    DRIVE_CONTAINER_ERROR_BYTES = 256,
 };
 
 enum { DRIVE_LIST = 256 }; /* drives in one answer */
 
 enum drive_fsck_result { DRIVE_FSCK_NOT_RUN, DRIVE_FSCK_CLEAN, DRIVE_FSCK_REPAIRED };
+
+/* A running container that is to have the drive too. */
+struct drive_container {
+    char container_id[DRIVE_CONTAINER_ID_CHARS + 1];
+    char path[DRIVE_PATH_CHARS + 1];     /* absolute, clean (lib/path.h) */
+    char sub_path[DRIVE_PATH_CHARS + 1]; /* relative and clean; "": all of the drive */
+    bool read_only;
+};
+
+struct drive_containers {
+    size_t count;
+    struct drive_container each[DRIVE_CONTAINERS];
+};
 
 struct drive_mount_request {
     char drive_id[DRIVE_ID_BYTES];
@@ -61,6 +75,7 @@ struct drive_mount_request {
     uint32_t fs_group;
     enum drive_group_policy fs_group_policy;
     uint64_t timeout_ms; /* until the answer; 0 is the agent's default, 10 s */
+    struct drive_containers containers;
 };
 
 /* What the walk for fs_group has done so far, or in all. */
@@ -74,13 +89,17 @@ struct drive_mount_answer {
     uint64_t filesystem_bytes; /* statfs(2)'s total */
     struct drive_walk_count walk;
     enum drive_fsck_result fsck;
-    bool was_mounted; /* before this call, as it asks for */
+    bool was_mounted;    /* before this call, as it asks for */
+    unsigned containers; /* that have it now. Fewer than were asked for, and no text: an agent that
+                            does not know of them */
+    char container_error[DRIVE_CONTAINER_ERROR_BYTES]; /* of the first that has not, "" none */
 };
 
 struct drive_unmount_request {
     char drive_id[DRIVE_ID_BYTES];
     char serial[DRIVE_SERIAL_BYTES];
     uint64_t timeout_ms; /* as above */
+    struct drive_containers containers;
 };
 
 struct drive_unmount_answer {
@@ -118,6 +137,7 @@ void drive_guest_list_done(struct drive_guest_list *list); /* frees, resets */
 /* Whether it has the form of an id, of a serial. */
 bool drive_id_is_valid(const char *id);
 bool drive_serial_is_valid(const char *serial);
+bool drive_container_id_is_valid(const char *id);
 
 /* Append to the buffer. 0, -EMSGSIZE, -ENOMEM. A list is cut to what fits into AGENT_REPLY_BYTES
  * and is then incomplete. */

@@ -80,12 +80,25 @@ static void note_groups(struct search *search, char *text)
     }
 }
 
-static bool keeps_mount(const struct search *search, char *text)
+/* Whether the mount is one of those that are no holders. */
+static bool is_left_out(const struct search *search, ino_t namespace, const char *mount_point)
+{
+    for (size_t i = 0; i < search->held->place_count; i++) {
+        const struct drive_held_place *place = &search->held->places[i];
+
+        if (place->namespace == namespace && strcmp(place->mount_point, mount_point) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool keeps_mount(const struct search *search, ino_t namespace, char *text)
 {
     struct line line;
 
     while (next_line(search, &text, &line)) {
-        if (!is_ours(search, line.shared) && !is_ours(search, line.master))
+        if (!is_ours(search, line.shared) && !is_ours(search, line.master) &&
+            !is_left_out(search, namespace, line.mount.mount_point))
             return true;
     }
     return false;
@@ -109,12 +122,13 @@ static int read_mounts(int process, struct buffer *ret_text)
 }
 
 /* Whether the namespace was not met before. */
-static bool is_new_namespace(struct search *search, int process)
+static bool is_new_namespace(struct search *search, int process, ino_t *ret_namespace)
 {
     struct stat status;
 
     if (fstatat(process, "ns/mnt", &status, 0) < 0)
         return false;
+    *ret_namespace = status.st_ino;
     for (size_t i = 0; i < search->namespace_count; i++) {
         if (search->namespaces[i] == status.st_ino)
             return false;
@@ -128,9 +142,10 @@ static bool is_new_namespace(struct search *search, int process)
 static bool has_mount(struct search *search, int process)
 {
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(MOUNT_TABLE_BYTES);
+    ino_t namespace;
 
-    return is_new_namespace(search, process) && read_mounts(process, &text) == 0 && text.data &&
-           keeps_mount(search, text.data);
+    return is_new_namespace(search, process, &namespace) && read_mounts(process, &text) == 0 &&
+           text.data && keeps_mount(search, namespace, text.data);
 }
 
 /* ---- open files ---- */
@@ -189,6 +204,7 @@ static int begin(struct search *search, const char *proc)
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(MOUNT_TABLE_BYTES);
     cleanup(fd_closep) int self = -1;
     char path[PATH_MAX];
+    ino_t namespace;
     int r;
 
     if (snprintf(path, sizeof(path), "%s/self", proc) >= (int)sizeof(path))
@@ -196,7 +212,7 @@ static int begin(struct search *search, const char *proc)
     self = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (self < 0)
         return -errno;
-    (void)is_new_namespace(search, self);
+    (void)is_new_namespace(search, self, &namespace);
     r = read_mounts(self, &text);
     if (r == 0 && text.data)
         note_groups(search, text.data);

@@ -19,11 +19,19 @@ struct drive_holders {
     char text[DRIVE_HOLDERS_BYTES]; /* "12 (sleep), 14 (sh)": the first ones */
 };
 
-/* What is held. The three differ for btrfs, whose devices are anonymous. */
+/* A mount of the file system that is no holder: where in which mount namespace. */
+struct drive_held_place {
+    ino_t namespace;
+    const char *mount_point;
+};
+
+/* What is held. The three numbers differ for btrfs, whose devices are anonymous. */
 struct drive_held {
     dev_t files;  /* st_dev of what is in the file system; of btrfs, in its first subvolume */
     dev_t mounts; /* as mountinfo has it */
     dev_t disk;
+    size_t place_count;
+    const struct drive_held_place *places;
 };
 
 /* Processes that have a file, a directory or the disk itself open, and those in whose mount

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "agent-client/drive_options.h"
+#include "guest-agent/drive_enter.h"
 #include "guest-agent/drive_find.h"
 #include "guest-agent/drive_fsck.h"
 #include "guest-agent/drive_list.h"
@@ -161,18 +162,31 @@ static enum status_code check_disk(int directory, const struct drive_mount_reque
     return STATUS_OK;
 }
 
-/* Whether the mount that was found is what is seen at its path, and no other one over it. */
-static enum status_code check_seen(const struct drive_mount_request *request,
-                                   const struct drive_disk *disk, struct error *error)
+/* What is seen at the path: the mount that was found or made, and no other one over it. */
+static enum status_code open_seen(const struct drive_mount_request *request,
+                                  const struct drive_disk *disk, int *ret_directory,
+                                  struct error *error)
 {
     cleanup(fd_closep) int directory =
         open(request->vm_path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
-    if (directory >= 0 && check_disk(directory, request, disk, error) == STATUS_OK)
+    if (directory >= 0 && check_disk(directory, request, disk, error) == STATUS_OK) {
+        *ret_directory = take_fd(&directory);
         return STATUS_OK;
+    }
     (void)error_set(error, STATUS_FAILED_PRECONDITION,
                     "%s is covered: something else is mounted over it", request->vm_path);
     return STATUS_FAILED_PRECONDITION;
+}
+
+static enum status_code check_seen(const struct drive_mount_request *request,
+                                   const struct drive_disk *disk, struct error *error)
+{
+    int directory = -1;
+    enum status_code code = open_seen(request, disk, &directory, error);
+
+    fd_close(directory);
+    return code;
 }
 
 /* ---- the group ---- */
@@ -255,6 +269,28 @@ static enum status_code put_in_place(int mount, const char *path, struct error *
         return STATUS_FAILED_PRECONDITION;
     }
     return STATUS_OK;
+}
+
+/* ---- containers ---- */
+
+/* All are tried; the answer has the first one's failure. */
+static void enter_containers(const struct drive_mount_work *work, const struct drive_disk *disk,
+                             struct drive_mount_answer *answer)
+{
+    const struct drive_containers *containers = &work->request->containers;
+    cleanup(fd_closep) int volume = -1;
+    struct error first = {0}, error = {0};
+    enum status_code code =
+        containers->count ? open_seen(work->request, disk, &volume, &first) : STATUS_OK;
+
+    for (size_t i = 0; code == STATUS_OK && i < containers->count; i++) {
+        if (drive_enter(work->proc, volume, &containers->each[i], &error) == STATUS_OK)
+            answer->containers++;
+        else if (!first.text[0])
+            first = error;
+    }
+    text_clean(first.text, strlen(first.text), answer->container_error,
+               sizeof(answer->container_error));
 }
 
 /* ---- all of it ---- */
@@ -365,6 +401,8 @@ enum status_code drive_mount_run(const struct drive_mount_work *work,
         code = mount_disk(work, &options, &disk, &answer, error);
     if (code == STATUS_OK)
         code = measure(request->vm_path, &answer, error);
+    if (code == STATUS_OK)
+        enter_containers(work, &disk, &answer);
     if (code == STATUS_OK)
         *ret_answer = answer;
     return code;

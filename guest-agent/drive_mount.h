@@ -6,6 +6,9 @@
  * its place last. A process that is killed before that leaves nothing behind, because the kernel
  * takes a detached mount back; a mount that is in its place is complete.
  *
+ * Containers get the mount after that, also those of a drive that was mounted before. One that
+ * cannot have it changes nothing about the drive: the answer says why.
+ *
  * Blocks, and is for a process of its own.
  *
  * Source: fsopen(2), fsconfig(2), fsmount(2), move_mount(2); Linux 5.2 or later.
@@ -22,6 +25,7 @@ struct drive_mount_work {
     const char *devices;           /* "/dev" */
     uint64_t deadline_ns;          /* for the disk to appear, on the boottime clock */
     struct drive_walk_count *walk; /* how far the walk for fs_group is, for others to read */
+    const char *proc;              /* "/proc" */
 };
 
 /* A status of drive_call.h's list, with a text unless OK. */

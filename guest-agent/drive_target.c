@@ -86,8 +86,7 @@ static int step_into(int directory, const char *name, int *ret_fd)
     return 0;
 }
 
-/* Whether the directory is where a file system is mounted. 0 or -errno. */
-static int find_mount_root(int fd, bool *ret_is_root)
+int drive_target_find_mount_root(int fd, bool *ret_is_root)
 {
     struct statx status;
 
@@ -102,7 +101,7 @@ static int find_mount_root(int fd, bool *ret_is_root)
 static int check_target(const char *path, int fd, struct error *error)
 {
     bool is_mount_root = false;
-    int r = find_mount_root(fd, &is_mount_root);
+    int r = drive_target_find_mount_root(fd, &is_mount_root);
 
     if (r < 0)
         return error_set_errno(error, r, "cannot tell whether %s is a mount point", path);

@@ -27,3 +27,6 @@ int drive_target_open(const char *path, int *ret_fd, struct error *error);
 /* Whether it lies in a file system that is the kernel's own interface: proc, sysfs, cgroup and the
  * like; also if that cannot be told. */
 bool drive_target_is_kernels(int fd);
+
+/* Whether the directory is where a file system is mounted. 0 or -errno. */
+int drive_target_find_mount_root(int fd, bool *ret_is_root);

@@ -70,6 +70,19 @@ struct drive_waiter {
 
 static struct drive_task *tasks;
 
+static bool is_same_containers(const struct drive_containers *one,
+                               const struct drive_containers *other)
+{
+    for (size_t i = 0; i < one->count && i < other->count; i++) {
+        const struct drive_container *a = &one->each[i], *b = &other->each[i];
+
+        if (strcmp(a->container_id, b->container_id) != 0 || strcmp(a->path, b->path) != 0 ||
+            strcmp(a->sub_path, b->sub_path) != 0 || a->read_only != b->read_only)
+            return false;
+    }
+    return one->count == other->count;
+}
+
 /* What decides is what is asked for, not by when. */
 static bool is_same_mount(const struct drive_mount_request *one,
                           const struct drive_mount_request *other)
@@ -83,7 +96,8 @@ static bool is_same_mount(const struct drive_mount_request *one,
            strcmp(one->filesystem_type, other->filesystem_type) == 0 &&
            one->option_count == other->option_count && one->fsck == other->fsck &&
            one->has_fs_group == other->has_fs_group && one->fs_group == other->fs_group &&
-           one->fs_group_policy == other->fs_group_policy;
+           one->fs_group_policy == other->fs_group_policy &&
+           is_same_containers(&one->containers, &other->containers);
 }
 
 static bool is_same(const struct work *one, const struct work *other)
@@ -190,8 +204,8 @@ static int run(const void *argument)
 
         report.code = drive_unmount_run(&unmount, &report.unmount, &report.error);
     } else {
-        const struct drive_mount_work mount = {&work->mount, "/sys", "/dev", work->deadline_ns,
-                                               work->walk};
+        const struct drive_mount_work mount = {&work->mount,      "/sys",     "/dev",
+                                               work->deadline_ns, work->walk, "/proc"};
 
         report.code = drive_mount_run(&mount, &report.mount, &report.error);
     }

@@ -14,6 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "guest-agent/container_find.h"
+#include "guest-agent/drive_enter.h"
 #include "guest-agent/drive_find.h"
 #include "guest-agent/drive_holders.h"
 #include "guest-agent/drive_list.h"
@@ -90,22 +92,53 @@ static enum status_code refuse_held(const struct drive_holders *holders, const c
     return STATUS_FAILED_PRECONDITION;
 }
 
+/* st_dev of what is in the file system. 0 or -errno. */
+static int find_files(const struct drive_disk *disk, const struct places *places, dev_t *ret_files)
+{
+    struct stat status;
+
+    *ret_files = disk->device;
+    if (!places->count)
+        return 0;
+    if (stat(places->first, &status) < 0)
+        return -errno;
+    *ret_files = status.st_dev;
+    return 0;
+}
+
+/* Where containers have the mount that they were given. One that cannot be found holds it. */
+static size_t find_own_places(const struct drive_unmount_work *work,
+                              struct drive_held_place own[static DRIVE_CONTAINERS])
+{
+    const struct drive_containers *containers = &work->request->containers;
+    size_t count = 0;
+
+    for (size_t i = 0; i < containers->count; i++) {
+        const struct drive_container *one = &containers->each[i];
+        struct container_place place;
+
+        if (container_find(work->proc, one->container_id, &place) != CONTAINER_FOUND)
+            continue;
+        own[count++] = (struct drive_held_place){place.mounts, one->path};
+        fd_close(place.process);
+    }
+    return count;
+}
+
 /* Of the file system that is mounted at places->first; of the disk alone, if it is not mounted. */
 static enum status_code check_holders(const struct drive_unmount_work *work,
                                       const struct drive_disk *disk, const struct places *places,
                                       struct error *error)
 {
     const char *what = places->count ? places->first : disk->name;
-    struct drive_held held = {disk->device, disk->device, disk->device};
+    struct drive_held_place own[DRIVE_CONTAINERS];
+    struct drive_held held = {disk->device, disk->device, disk->device, find_own_places(work, own),
+                              own};
     struct drive_holders holders;
-    struct stat status;
-    int r = 0;
+    int r = find_files(disk, places, &held.files);
 
-    if (places->count) {
-        r = stat(places->first, &status) < 0 ? -errno : 0;
-        held.files = status.st_dev;
+    if (places->count)
         held.mounts = places->device;
-    }
     if (r == 0)
         r = drive_holders_find(work->proc, &held, &holders);
     if (r < 0) {
@@ -148,6 +181,40 @@ static enum status_code unmount(const struct drive_unmount_work *work,
     return STATUS_FAILED_PRECONDITION;
 }
 
+/* ---- containers ---- */
+
+static enum status_code leave_containers(const struct drive_unmount_work *work,
+                                         const struct drive_disk *disk, const struct places *places,
+                                         struct error *error)
+{
+    const struct drive_containers *containers = &work->request->containers;
+    enum status_code code = STATUS_OK;
+    dev_t files;
+    int r = find_files(disk, places, &files);
+
+    if (r < 0) {
+        (void)error_set_errno(error, r, "cannot tell what is in %s", places->first);
+        return STATUS_INTERNAL;
+    }
+    for (size_t i = 0; code == STATUS_OK && i < containers->count; i++)
+        code = drive_leave(work->proc, files, &containers->each[i], error);
+    return code;
+}
+
+/* As far as that can be: the host asks for it again as well. */
+static void enter_again(const struct drive_unmount_work *work, const struct places *places)
+{
+    const struct drive_containers *containers = &work->request->containers;
+    cleanup(fd_closep) int volume = -1;
+    struct error ignored = {0};
+
+    if (!places->count || !containers->count || check_seen(places, &ignored) != STATUS_OK)
+        return;
+    volume = open(places->first, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    for (size_t i = 0; volume >= 0 && i < containers->count; i++)
+        (void)drive_enter(work->proc, volume, &containers->each[i], &ignored);
+}
+
 /* What has it for a moment only is waited for: the agent's own sync of the drives is such a holder.
  */
 static enum status_code release(const struct drive_unmount_work *work,
@@ -160,13 +227,20 @@ static enum status_code release(const struct drive_unmount_work *work,
     while (true) {
         enum status_code code = check_seen(places, error);
         const uint64_t now = clock_boottime();
+        const bool is_last = now >= patient_until || now >= work->deadline_ns;
 
         if (code == STATUS_OK)
             code = check_holders(work, disk, places, error);
+        if (code == STATUS_OK)
+            code = leave_containers(work, disk, places, error);
         if (code == STATUS_OK && places->count)
             code = unmount(work, disk, places, error);
-        if (code != STATUS_FAILED_PRECONDITION || now >= patient_until || now >= work->deadline_ns)
+        if (code == STATUS_OK)
             return code;
+        if (code != STATUS_FAILED_PRECONDITION || is_last) {
+            enter_again(work, places);
+            return code;
+        }
         (void)nanosleep(&pause, NULL);
     }
 }

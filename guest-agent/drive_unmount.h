@@ -5,6 +5,9 @@
  * written is on the disk. The proof is an exclusive open(2) of the disk, which the kernel refuses
  * while anybody has the file system mounted, in whatever namespace.
  *
+ * Of containers the request names those that were given the mount: it is taken from them first, and
+ * does not count as held by them. Where the rest fails they get it back.
+ *
  * Blocks, and is for a process of its own.
  *
  * Source: umount2(2), open(2) (O_EXCL of a block device), Documentation/ABI (the attribute `delete`

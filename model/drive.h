@@ -17,7 +17,9 @@ enum {
     DRIVE_OPTIONS = 32,
     DRIVE_OPTION_CHARS = 255,
     DRIVE_FS_TYPE_CHARS = 31,
-    DRIVE_PATH_CHARS = 1023, /* of host_path and vm_path */
+    DRIVE_PATH_CHARS = 1023,       /* of host_path, vm_path and paths in containers */
+    DRIVE_CONTAINERS = 16,         /* of one drive */
+    DRIVE_CONTAINER_ID_CHARS = 64, /* as in OCI: [A-Za-z0-9._-] */
 };
 
 /* The database keeps the names. REQUESTED to READY are reached on the way in, one after the other;

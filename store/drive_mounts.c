@@ -13,7 +13,13 @@
 void store_drive_mount_done(struct store_drive_mount *drive)
 {
     free(drive->request.options);
-    drive->request.options = NULL;
+    free(drive->request.containers);
+    drive->request.options = drive->request.containers = NULL;
+}
+
+bool store_drive_mount_has_containers(const struct store_drive_mount *drive)
+{
+    return drive->request.containers && strcmp(drive->request.containers, "[]") != 0;
 }
 
 /* ---- rows ----------------------------------------------------------------------------------- */
@@ -26,7 +32,7 @@ void store_drive_mount_done(struct store_drive_mount *drive)
 /* clang-format off */
 #define SELECT_DRIVES \
     "SELECT d.drive_ref, d.sandbox_ref, s.gone_at IS NULL, d.drive_id, s.sandbox_id, d.host_path," \
-    " d.vm_path, d.fs_type, d.options, d.writable, d.fsck, d.fs_group IS NOT NULL, d.fs_group," \
+    " d.vm_path, d.fs_type, d.options, d.containers, d.writable, d.fsck, d.fs_group IS NOT NULL, d.fs_group," \
     " d.fs_group_policy, " LIMITS ", d.serial, d.kind, d.major, d.minor, d.diskseq," \
     " d.file_device, d.inode, d.size_bytes, d.guest_device, d.wanted, d.state, d.status," \
     " d.message, d.requested_at, d.ready_at, d.ended_at" \
@@ -51,6 +57,7 @@ static int take_request(struct sql_rows *rows, struct store_drive_mount_request 
     TAKE_NAME(rows, request->vm_path);
     TAKE_NAME(rows, request->fs_type);
     request->options = strdup(sql_borrow_text(rows));
+    request->containers = strdup(sql_borrow_text(rows));
     request->writable = sql_take_number(rows) != 0;
     request->fsck = drive_fsck_from_name(sql_borrow_text(rows));
     request->has_fs_group = sql_take_number(rows) != 0;
@@ -58,7 +65,7 @@ static int take_request(struct sql_rows *rows, struct store_drive_mount_request 
     request->fs_group_policy = drive_group_policy_from_name(sql_borrow_text(rows));
     request->limits.bandwidth = take_bucket(rows);
     request->limits.operations = take_bucket(rows);
-    return request->options ? 0 : sql_failed(rows->connection, SQLITE_NOMEM);
+    return request->options && request->containers ? 0 : sql_failed(rows->connection, SQLITE_NOMEM);
 }
 
 static void take_disk(struct sql_rows *rows, struct store_drive_mount *drive)
@@ -201,9 +208,9 @@ static int insert_drive(struct store *store, const struct store_drive_mount_requ
     static const char insert[] =
         "INSERT INTO drive_mounts (drive_id, sandbox_ref, host_path, vm_path, fs_type, options, "
         "writable,"
-        " fsck, fs_group, fs_group_policy, " LIMITS ", serial, state, requested_at)"
+        " fsck, fs_group, fs_group_policy, " LIMITS ", serial, state, requested_at, containers)"
         " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,"
-        " 'requested', ?18)";
+        " 'requested', ?18, ?19)";
     const struct drive_limits *limits = &request->limits;
     struct sql_value group = request->has_fs_group ? sql_number(request->fs_group) : sql_text(NULL);
 
@@ -216,7 +223,8 @@ static int insert_drive(struct store *store, const struct store_drive_mount_requ
         sql_known(limits->bandwidth.size), sql_known(limits->bandwidth.refill_ms),
         sql_known(limits->bandwidth.one_time_burst), sql_known(limits->operations.size),
         sql_known(limits->operations.refill_ms), sql_known(limits->operations.one_time_burst),
-        sql_text(serial), sql_number(store->now_ms));
+        sql_text(serial), sql_number(store->now_ms),
+        sql_text(request->containers ? request->containers : "[]"));
 }
 
 int store_add_drive_mount(struct store *store, const struct store_drive_mount_request *request,

@@ -18,7 +18,8 @@ struct store_drive_mount_request {
     char host_path[DRIVE_PATH_CHARS + 1];
     char vm_path[DRIVE_PATH_CHARS + 1];
     char fs_type[DRIVE_FS_TYPE_CHARS + 1];
-    char *options; /* a JSON array of texts; NULL: "[]" */
+    char *options;    /* a JSON array of texts; NULL: "[]" */
+    char *containers; /* a JSON array of {container_id, path, sub_path, read_only}; NULL: "[]" */
     bool writable;
     enum drive_fsck fsck;
     bool has_fs_group;
@@ -52,7 +53,10 @@ struct store_drive_mount {
     int64_t requested_ms, ready_ms, ended_ms; /* 0: not yet */
 };
 
-void store_drive_mount_done(struct store_drive_mount *drive); /* frees the options */
+void store_drive_mount_done(struct store_drive_mount *drive); /* frees its texts */
+
+/* Whether containers are to have it. */
+bool store_drive_mount_has_containers(const struct store_drive_mount *drive);
 
 enum store_drive_mount_added {
     STORE_DRIVE_MOUNT_ADDED,

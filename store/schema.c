@@ -425,7 +425,9 @@ const char *const schema_minors[SCHEMA_MINOR_VERSION] = {
     " WHERE ended_at IS NULL;\n"
     "CREATE INDEX drive_mounts_by_id ON drive_mounts (drive_id);\n"
     "CREATE INDEX drive_mounts_by_sandbox ON drive_mounts (sandbox_ref);\n"
-    "CREATE INDEX drive_mounts_ended ON drive_mounts (ended_at) WHERE ended_at IS NOT NULL;\n",
+    "CREATE INDEX drive_mounts_ended ON drive_mounts (ended_at) WHERE ended_at IS NOT NULL;\n"
+    /* Containers that are to have the drive: an array of objects, as the API has them. */
+    "ALTER TABLE drive_mounts ADD COLUMN containers TEXT NOT NULL DEFAULT '[]';\n",
 };
 
 /* TO ADD A COLUMN TO A VIEW: put it at the view's end. A migration drops all views and makes these.
@@ -527,7 +529,8 @@ const char schema_views[] =
     "  d.bandwidth_size, d.bandwidth_refill_ms, d.bandwidth_burst,\n"
     "  d.operations_size, d.operations_refill_ms, d.operations_burst,\n"
     "  d.wanted, d.state, d.message, " TIME("d.requested_at") " AS requested_at,\n"
-    "  " TIME("d.ready_at") " AS ready_at, " TIME("d.ended_at") " AS ended_at\n"
+    "  " TIME("d.ready_at") " AS ready_at, " TIME("d.ended_at") " AS ended_at,\n"
+    "  d.containers\n"
     "FROM drive_mounts d JOIN sandboxes s ON s.sandbox_ref = d.sandbox_ref;\n"
 
     "CREATE VIEW audit_journal AS\n"

@@ -29,11 +29,6 @@
 
 struct reconciler;
 
-enum {
-    DRIVE_CONTAINERS = 16,        /* of one drive */
-    DRIVE_CONTAINER_ID_CHARS = 64 /* as in OCI: [A-Za-z0-9._-] */
-};
-
 /* A running container that is to have the drive as well. */
 struct reconciler_drive_container {
     const char *container_id;

@@ -359,10 +359,9 @@ static void claim(struct drive_work *work)
 /* ---- the guest ---- */
 
 static const enum drive_guest_act guest_acts[] = {
-    [DRIVE_LOOK_GUEST] = DRIVE_GUEST_LOOK,
-    [DRIVE_MOUNT] = DRIVE_GUEST_MOUNT,
-    [DRIVE_UNMOUNT] = DRIVE_GUEST_UNMOUNT,
-    [DRIVE_GROW] = DRIVE_GUEST_GROW,
+    [DRIVE_LOOK_GUEST] = DRIVE_GUEST_LOOK, [DRIVE_MOUNT] = DRIVE_GUEST_MOUNT,
+    [DRIVE_UNMOUNT] = DRIVE_GUEST_UNMOUNT, [DRIVE_GROW] = DRIVE_GUEST_GROW,
+    [DRIVE_ENTER] = DRIVE_GUEST_MOUNT,
 };
 
 static void on_guest_done(struct drive_guest_call *call, const struct drive_guest_reply *reply,
@@ -372,7 +371,8 @@ static void on_guest_done(struct drive_guest_call *call, const struct drive_gues
     struct error error = reply->error;
     enum status_code status = reply->status;
 
-    work->guest = reply->guest;
+    if (work->act != DRIVE_ENTER || reply->guest == DRIVE_IN_GUEST_MOUNTED)
+        work->guest = reply->guest; /* else it stays as it was, as far as is known */
     (void)snprintf(work->result.guest_device, sizeof(work->result.guest_device), "%s",
                    reply->device);
     (void)snprintf(work->result.remark, sizeof(work->result.remark), "%s", reply->remark);
@@ -428,6 +428,7 @@ void drive_act_start(struct drive_work *work)
     case DRIVE_MOUNT:
     case DRIVE_UNMOUNT:
     case DRIVE_GROW:
+    case DRIVE_ENTER:
         ask_guest(work);
         return;
     default:

@@ -22,6 +22,9 @@
  * attempts. */
 enum { BRIEF_FAILURES = 4 };
 
+/* A mount in a container ends with it, and nothing tells the host that a new one runs. */
+#define ENTER_NS (5 * NSEC_PER_SEC)
+
 static struct store *store_of(const struct drive_work *work)
 {
     return work->drives->context->store;
@@ -89,7 +92,7 @@ static void tell(struct drive_work *work, enum status_code status)
 
 static const char *name_act(unsigned act)
 {
-    static const char *const names[] = {"limit", "resize", "grow"};
+    static const char *const names[] = {"limit", "resize", "grow", "enter"};
 
     return act < DRIVE_ACTS ? drive_act_name((enum drive_act)act) : names[act - DRIVE_ACTS];
 }
@@ -133,6 +136,7 @@ static int record_success(struct drive_work *work)
         r = store_set_drive_mount_disk(store, work->drive_ref, &work->result.disk);
         return r < 0 ? r : set_success(work, work->row.state);
     case DRIVE_MOUNT:
+        work->enter_ns = clock_boottime() + ENTER_NS;
         return set_success(work, DRIVE_MOUNTED);
     case DRIVE_UNMOUNT:
         return set_success(work, DRIVE_UNMOUNTED);
@@ -249,6 +253,29 @@ static int record_failure(struct drive_work *work)
     return give_up_attach(work, work->row.state);
 }
 
+/* What the guest says of a container begins like this; nothing else that is on record does. */
+static bool is_about_containers(const char *message)
+{
+    return strncmp(message, "container", strlen("container")) == 0;
+}
+
+/* Nobody waits for it, and a container that is down for a while is no failure of the drive's. */
+static int record_entered(struct drive_work *work)
+{
+    const struct drive_result *result = &work->result;
+
+    work->enter_ns = clock_boottime() + ENTER_NS;
+    if (!work->row.wanted)
+        return 0;
+    if (result->status == STATUS_OK)
+        return is_about_containers(work->row.message) ? set_success(work, work->row.state) : 0;
+    if (heals(result->status))
+        return 0; /* the guest was not reached */
+    if (strcmp(work->row.message, result->error.text) != 0)
+        log_failure(work);
+    return set_failure(work, result->status);
+}
+
 /* The VM has a device of this name before this drive's disk was ever claimed: it came in under a
  * record that was lost. */
 static bool is_stray(const struct drive_work *work)
@@ -279,6 +306,8 @@ int drive_work_record(struct drive_work *work)
     work->due = true;
     if (r < 0 || drive_state_is_end(work->row.state))
         return r;
+    if (work->act == DRIVE_ENTER)
+        return record_entered(work);
     if (is_stray(work))
         return record_stray(work);
     if (work->is_held)
@@ -353,6 +382,13 @@ static bool was_given_nothing(const struct drive_work *work)
            work->row.state == DRIVE_REQUESTED && drive_has_failed(&work->row);
 }
 
+/* In its place, and whether in the containers is not known: to mount it once more says so. */
+static bool may_lack_containers(const struct drive_work *work)
+{
+    return work->row.state == DRIVE_SEEN && work->guest == DRIVE_IN_GUEST_MOUNTED &&
+           store_drive_mount_has_containers(&work->row);
+}
+
 static struct drive_decision decide(const struct drive_work *work)
 {
     const struct drive_facts facts = {
@@ -361,7 +397,7 @@ static struct drive_decision decide(const struct drive_work *work)
         .is_wanted = work->row.wanted,
         .is_open = work->disk >= 0,
         .vmm = was_given_nothing(work) ? DRIVE_IN_VMM_ABSENT : work->vmm,
-        .guest = work->guest,
+        .guest = may_lack_containers(work) ? DRIVE_IN_GUEST_ABSENT : work->guest,
     };
 
     return drive_decide(&facts);
@@ -380,7 +416,9 @@ static bool is_overtaken(const struct drive_work *work)
         return false;
     return !work->row.sandbox_is_alive ||
            (!work->row.wanted && !work->is_held &&
-            (work->act == DRIVE_MOUNT || work->act == DRIVE_LOOK_GUEST) && !must_end(work));
+            (work->act == DRIVE_MOUNT || work->act == DRIVE_LOOK_GUEST ||
+             work->act == DRIVE_ENTER) &&
+            !must_end(work));
 }
 
 /* What waited for the VM is over when that ends. */
@@ -432,6 +470,9 @@ int drive_work_decide(struct drive_work *work)
     if (decision.act == DRIVE_DO_NOTHING && (work->new_bytes = drive_disk_growth(work)) > 0)
         return begin_act(work, work->vmm_bytes < work->new_bytes ? DRIVE_RESIZE : DRIVE_GROW,
                          decision.state);
+    if (decision.act == DRIVE_DO_NOTHING && !work->enter_ns && work->row.state == DRIVE_READY &&
+        store_drive_mount_has_containers(&work->row))
+        return begin_act(work, DRIVE_ENTER, decision.state);
     if (decision.act == DRIVE_DO_NOTHING || decision.act == DRIVE_ANSWER) {
         work->failures = 0;
         return advance(work, decision.state);

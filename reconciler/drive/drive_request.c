@@ -21,7 +21,11 @@
 #include "lib/secret.h"
 #include "observe/observe.h"
 
-enum { OPTIONS_BYTES = DRIVE_OPTIONS * (6 * DRIVE_OPTION_CHARS + 3) + 3 };
+enum {
+    OPTIONS_BYTES = DRIVE_OPTIONS * (6 * DRIVE_OPTION_CHARS + 3) + 3,
+    CONTAINER_BYTES = 6 * (DRIVE_CONTAINER_ID_CHARS + 2 * DRIVE_PATH_CHARS) + 80,
+    CONTAINERS_BYTES = DRIVE_CONTAINERS * CONTAINER_BYTES + 3,
+};
 
 #define WORD "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 
@@ -151,6 +155,47 @@ static char *options_text(const struct reconciler_drive_attach *attach)
     return buffer_append_text(&text, "]") < 0 ? NULL : strdup(buffer_text(&text));
 }
 
+/* ---- containers ---- */
+
+/* What the guest would find malformed. Where the paths lead is found out there. */
+static enum status_code check_container(const struct reconciler_drive_container *container,
+                                        struct error *error)
+{
+    const char *sub_path = container->sub_path;
+    char whole[DRIVE_PATH_CHARS + 2];
+    enum status_code code = check_path("a container's path", container->path, error);
+
+    if (!is_of(container->container_id, WORD "._-", DRIVE_CONTAINER_ID_CHARS))
+        return refuse(error, "container_id is missing, or is not 1 to %d of A-Z a-z 0-9 . _ -",
+                      DRIVE_CONTAINER_ID_CHARS);
+    if (code != STATUS_OK || !sub_path[0])
+        return code;
+    if (strlen(sub_path) > DRIVE_PATH_CHARS - 1)
+        return refuse(error, "sub_path is longer than %d bytes", DRIVE_PATH_CHARS - 1);
+    (void)snprintf(whole, sizeof(whole), "/%s", sub_path);
+    return check_path("/ and sub_path", whole, error);
+}
+
+static char *containers_text(const struct reconciler_drive_attach *attach)
+{
+    cleanup(buffer_done) struct buffer text = BUFFER_INIT(CONTAINERS_BYTES);
+
+    buffer_append_text(&text, "[");
+    for (unsigned i = 0; i < attach->containers; i++) {
+        const struct reconciler_drive_container *one = &attach->container[i];
+
+        buffer_append_text(&text, i ? ",{\"container_id\":" : "{\"container_id\":");
+        json_append_string(&text, one->container_id);
+        buffer_append_text(&text, ",\"path\":");
+        json_append_string(&text, one->path);
+        buffer_append_text(&text, ",\"sub_path\":");
+        json_append_string(&text, one->sub_path);
+        buffer_append_text(&text,
+                           one->read_only ? ",\"read_only\":true}" : ",\"read_only\":false}");
+    }
+    return buffer_append_text(&text, "]") < 0 ? NULL : strdup(buffer_text(&text));
+}
+
 /* ---- limits ---- */
 
 bool drive_limits_are_equal(const struct drive_limits *a, const struct drive_limits *b)
@@ -213,11 +258,10 @@ static enum status_code check_fields(const struct config *config,
         code = refuse(error, "fs_group is no group");
     if (code == STATUS_OK)
         code = check_host_path(config, attach->host_path, error);
-    if (code == STATUS_OK && attach->containers)
-        code = (enum status_code)error_set(
-            error, STATUS_FAILED_PRECONDITION,
-            "drives are mounted at vm_path in the guest; bringing them into running containers is "
-            "not supported");
+    if (code == STATUS_OK && attach->containers > DRIVE_CONTAINERS)
+        code = refuse(error, "more than %d containers", DRIVE_CONTAINERS);
+    for (unsigned i = 0; code == STATUS_OK && i < attach->containers; i++)
+        code = check_container(&attach->container[i], error);
     return code;
 }
 
@@ -244,8 +288,12 @@ enum status_code drive_request_check(const struct config *config,
     (void)snprintf(request.vm_path, sizeof(request.vm_path), "%s", attach->vm_path);
     (void)snprintf(request.fs_type, sizeof(request.fs_type), "%s", attach->fs_type);
     request.options = options_text(attach);
-    if (!request.options)
+    request.containers = containers_text(attach);
+    if (!request.options || !request.containers) {
+        free(request.options);
+        free(request.containers);
         return (enum status_code)error_set(error, STATUS_UNAVAILABLE, "out of memory");
+    }
     *ret_request = request;
     return STATUS_OK;
 }
@@ -256,7 +304,8 @@ bool drive_request_is_equal(const struct store_drive_mount_request *a,
     return strcmp(a->drive_id, b->drive_id) == 0 && strcmp(a->sandbox_id, b->sandbox_id) == 0 &&
            strcmp(a->host_path, b->host_path) == 0 && strcmp(a->vm_path, b->vm_path) == 0 &&
            strcmp(a->fs_type, b->fs_type) == 0 && strcmp(a->options, b->options) == 0 &&
-           a->writable == b->writable && a->fsck == b->fsck && a->has_fs_group == b->has_fs_group &&
-           a->fs_group == b->fs_group && a->fs_group_policy == b->fs_group_policy &&
+           strcmp(a->containers, b->containers) == 0 && a->writable == b->writable &&
+           a->fsck == b->fsck && a->has_fs_group == b->has_fs_group && a->fs_group == b->fs_group &&
+           a->fs_group_policy == b->fs_group_policy &&
            drive_limits_are_equal(&a->limits, &b->limits);
 }

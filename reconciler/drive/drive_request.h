@@ -11,7 +11,7 @@
 struct config;
 
 /* All that can be told from the request and the configuration. STATUS_OK: ret_request, whose
- * options the caller frees. */
+ * options and containers the caller frees. */
 enum status_code drive_request_check(const struct config *config,
                                      const struct reconciler_drive_attach *attach,
                                      struct store_drive_mount_request *ret_request,

@@ -22,8 +22,9 @@ struct helper_guest;
 struct hypervisor_drive_call;
 
 /* Beside the acts of the table: a client wants other limits; the disk of a ready drive has grown,
- * and first the VMM takes its size, then the guest grows the file system. */
-enum { DRIVE_LIMIT = DRIVE_ACTS, DRIVE_RESIZE, DRIVE_GROW };
+ * and first the VMM takes its size, then the guest grows the file system; containers that were
+ * restarted get a ready drive again. */
+enum { DRIVE_LIMIT = DRIVE_ACTS, DRIVE_RESIZE, DRIVE_GROW, DRIVE_ENTER };
 
 enum { DRIVE_REMARK_BYTES = 256 };
 
@@ -74,6 +75,7 @@ struct drive_work {
     bool lacks_slot;   /* until another act has ended */
     uint32_t failures; /* in a row */
     uint64_t next_ns;  /* CLOCK_BOOTTIME of the next attempt; 0: none waits */
+    uint64_t enter_ns; /* when the guest is asked for its containers again; 0: at once */
 
     enum drive_step step;
     unsigned act; /* enum drive_act, or one of the above */

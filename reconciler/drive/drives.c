@@ -219,14 +219,23 @@ bool drives_are_idle(const struct drives *drives)
     return drive_strays_are_idle(drives);
 }
 
+static void enter_soon(struct drive_work *work)
+{
+    work->enter_ns = 0;
+    work->due = true;
+}
+
 static void on_timer(struct loop_timer *timer)
 {
     struct drives *drives = container_of(timer, struct drives, timer);
     uint64_t now = clock_boottime();
 
-    for (struct drive_work *work = drives->works; work; work = work->next)
+    for (struct drive_work *work = drives->works; work; work = work->next) {
         if (work->next_ns && work->next_ns <= now)
             drive_work_hurry(work);
+        if (work->enter_ns && work->enter_ns <= now)
+            enter_soon(work);
+    }
     drives_arm(drives);
 }
 
@@ -234,9 +243,12 @@ void drives_arm(struct drives *drives)
 {
     uint64_t next = UINT64_MAX, now = clock_boottime();
 
-    for (const struct drive_work *work = drives->works; work; work = work->next)
+    for (const struct drive_work *work = drives->works; work; work = work->next) {
         if (work->next_ns && work->next_ns < next)
             next = work->next_ns;
+        if (work->enter_ns && work->enter_ns < next)
+            next = work->enter_ns;
+    }
     if (next == UINT64_MAX)
         loop_timer_stop(&drives->timer);
     else
@@ -248,7 +260,7 @@ void drives_note_sandbox(struct drives *drives, const char *sandbox_id)
 {
     for (struct drive_work *work = drives->works; work; work = work->next)
         if (strcmp(work->sandbox_id, sandbox_id) == 0)
-            work->due = true;
+            enter_soon(work); /* its containers may be others */
 }
 
 void drives_note_device(struct drives *drives, uint32_t major, uint32_t minor)

@@ -76,9 +76,43 @@ static int fill_options(const struct store_drive_mount *drive,
     return 0;
 }
 
+static bool take_text(const cJSON *object, const char *name, char *ret_text, size_t size)
+{
+    const char *text = json_string(object, name);
+
+    return text && snprintf(ret_text, size, "%s", text) < (int)size;
+}
+
+int drive_guest_fill_containers(const struct drive_guest_call *call,
+                                struct drive_containers *containers)
+{
+    const char *text = call->drive.request.containers ? call->drive.request.containers : "[]";
+    cleanup(json_deletep) cJSON *array = NULL;
+    const cJSON *item;
+    int r = json_parse(text, strlen(text), JSON_LIMITS_PERSIST, &array, NULL);
+
+    if (r < 0)
+        return r;
+    containers->count = 0;
+    cJSON_ArrayForEach(item, array)
+    {
+        struct drive_container *one = &containers->each[containers->count];
+
+        if (containers->count == DRIVE_CONTAINERS ||
+            !take_text(item, "container_id", one->container_id, sizeof(one->container_id)) ||
+            !take_text(item, "path", one->path, sizeof(one->path)) ||
+            !take_text(item, "sub_path", one->sub_path, sizeof(one->sub_path)))
+            return -EBADMSG;
+        one->read_only = cJSON_IsTrue(json_member(item, "read_only"));
+        containers->count++;
+    }
+    return 0;
+}
+
 int drive_guest_fill_mount(const struct drive_guest_call *call, struct drive_mount_request *mount)
 {
     const struct store_drive_mount_request *from = &call->drive.request;
+    int r;
 
     *mount = (struct drive_mount_request){
         .bytes = call->bytes ? call->bytes : call->drive.disk.size_bytes,
@@ -92,18 +126,21 @@ int drive_guest_fill_mount(const struct drive_guest_call *call, struct drive_mou
     (void)strcpy(mount->serial, call->drive.serial);
     (void)strcpy(mount->vm_path, from->vm_path);
     (void)strcpy(mount->filesystem_type, from->fs_type);
-    return fill_options(&call->drive, mount->options, &mount->option_count);
+    r = fill_options(&call->drive, mount->options, &mount->option_count);
+    return r < 0 ? r : drive_guest_fill_containers(call, &mount->containers);
 }
 
 /* ---- life ---- */
 
 static int copy_drive(struct drive_guest_call *call, const struct store_drive_mount *drive)
 {
-    const char *options = drive->request.options;
+    const char *options = drive->request.options, *containers = drive->request.containers;
+    struct store_drive_mount_request *copy = &call->drive.request;
 
     call->drive = *drive;
-    call->drive.request.options = options ? strdup(options) : NULL;
-    return options && !call->drive.request.options ? -ENOMEM : 0;
+    copy->options = options ? strdup(options) : NULL;
+    copy->containers = containers ? strdup(containers) : NULL;
+    return (options && !copy->options) || (containers && !copy->containers) ? -ENOMEM : 0;
 }
 
 static void on_begin(struct loop_timer *timer)

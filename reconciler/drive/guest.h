@@ -8,6 +8,8 @@
  * crustd's helper: the group and the sync in that container, the serial, size and access, protected
  * paths and the proof that nobody holds the disk in others, before and after.
  *
+ * Containers that run are entered by crust-guest-agent alone: from a container nobody can.
+ *
  * Nothing is remembered between calls but the route on record. Each call may be repeated, also
  * after crustd was killed in the middle of one.
  */
@@ -24,8 +26,9 @@
 struct context;
 
 enum drive_guest_act {
-    DRIVE_GUEST_LOOK,    /* changes nothing */
-    DRIVE_GUEST_MOUNT,   /* OK: mounted at vm_path as the row asks for, and synced */
+    DRIVE_GUEST_LOOK,  /* changes nothing */
+    DRIVE_GUEST_MOUNT, /* OK: mounted at vm_path as the row asks for, and synced, and in all of the
+                          containers. Mounted and FAILED_PRECONDITION: not in one of them */
     DRIVE_GUEST_UNMOUNT, /* OK: nobody in the guest has the disk, and all of its data is on it */
     DRIVE_GUEST_GROW,    /* OK: the file system fills the disk's present size */
 };

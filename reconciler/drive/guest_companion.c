@@ -37,6 +37,19 @@ static void take_mounted(struct drive_guest_call *call, const struct drive_mount
                        "%se2fsck has repaired the file system", remark[0] ? "; " : "");
 }
 
+/* The drive is in its place all the same. */
+static void take_containers(struct drive_guest_call *call, const struct drive_mount_answer *answer)
+{
+    if (answer->containers >= call->containers && !answer->container_error[0])
+        return;
+    call->reply.status = STATUS_FAILED_PRECONDITION;
+    (void)error_set(&call->reply.error, (int)call->reply.status, "%s",
+                    answer->container_error[0]
+                        ? answer->container_error
+                        : "containers are not entered by the crust-guest-agent that is in the "
+                          "guest: it is older than crustd");
+}
+
 /* Mounted elsewhere is not mounted there: mounting it says so. */
 static void take_list(struct drive_guest_call *call, const struct drive_guest_list *list)
 {
@@ -85,6 +98,7 @@ static void on_answer(struct drive_client *client, const struct drive_client_rep
             call->reply.guest = DRIVE_IN_GUEST_ABSENT;
     } else if (call->act == DRIVE_GUEST_MOUNT) {
         take_mounted(call, &reply->mount);
+        take_containers(call, &reply->mount);
     } else if (call->act == DRIVE_GUEST_UNMOUNT) {
         call->reply.guest = DRIVE_IN_GUEST_ABSENT;
     } else {
@@ -140,7 +154,7 @@ static void on_grown(struct agent_call *agent, const struct agent_reply *reply, 
 static int ask(struct drive_guest_call *call, const char *address)
 {
     cleanup(freep) struct drive_mount_request *mount = calloc(1, sizeof(*mount));
-    struct drive_unmount_request unmount = {0};
+    cleanup(freep) struct drive_unmount_request *unmount = calloc(1, sizeof(*unmount));
     const struct drive_client_request request = {
         .act = call->act == DRIVE_GUEST_MOUNT     ? DRIVE_CLIENT_MOUNT
                : call->act == DRIVE_GUEST_UNMOUNT ? DRIVE_CLIENT_UNMOUNT
@@ -149,15 +163,17 @@ static int ask(struct drive_guest_call *call, const char *address)
         .address = address,
         .listener = {.vmm = call->sandbox.vmm_pid, .sandbox_id = call->sandbox.sandbox_id},
         .mount = mount,
-        .unmount = &unmount,
+        .unmount = unmount,
         .deadline_ns = drive_guest_time(call),
     };
-    int r = mount ? drive_guest_fill_mount(call, mount) : -ENOMEM;
+    int r = mount && unmount ? drive_guest_fill_mount(call, mount) : -ENOMEM;
 
     if (r < 0)
         return r;
-    (void)strcpy(unmount.drive_id, call->drive.request.drive_id);
-    (void)strcpy(unmount.serial, call->drive.serial);
+    (void)strcpy(unmount->drive_id, call->drive.request.drive_id);
+    (void)strcpy(unmount->serial, call->drive.serial);
+    unmount->containers = mount->containers;
+    call->containers = mount->containers.count;
     return drive_client_new(call->context->loop, &request, on_answer, call, &call->client);
 }
 

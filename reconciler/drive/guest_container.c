@@ -352,7 +352,12 @@ static bool is_believed(const struct drive_guest_call *call)
 void drive_guest_use_container(struct drive_guest_call *call)
 {
     open_share(call);
-    if (!config_brings_helpers(call->context->config)) {
+    if (store_drive_mount_has_containers(&call->drive) &&
+        (call->act == DRIVE_GUEST_LOOK || call->act == DRIVE_GUEST_MOUNT)) {
+        drive_guest_fail(call, STATUS_FAILED_PRECONDITION,
+                         "the guest has no crust-guest-agent, without which nothing can enter "
+                         "containers that run: attach the drive without `containers`");
+    } else if (!config_brings_helpers(call->context->config)) {
         drive_guest_fail(call, STATUS_FAILED_PRECONDITION,
                          "the guest has no crust-guest-agent, and guest.helper is off");
     } else if (!call->has_scsi && call->act != DRIVE_GUEST_UNMOUNT) {

@@ -19,7 +19,7 @@ struct helper_run;
 struct drive_guest_call {
     const struct context *context;
     enum drive_guest_act act;
-    struct store_drive_mount drive; /* its options are owned */
+    struct store_drive_mount drive; /* its texts are owned */
     struct store_helper_run sandbox;
     bool has_scsi;
     unsigned scsi_id, lun;
@@ -33,6 +33,7 @@ struct drive_guest_call {
     /* The companion's route. */
     struct drive_client *client;
     struct agent_call *agent; /* GROW */
+    size_t containers;        /* MOUNT: asked for */
 
     /* The container's. */
     int share;                        /* the sandbox's; -1: not open */
@@ -58,6 +59,9 @@ void drive_guest_remark_walk(struct drive_guest_call *call, const struct drive_w
 
 /* What the row asks for. 0, -EBADMSG, -ENOMEM. */
 int drive_guest_fill_mount(const struct drive_guest_call *call, struct drive_mount_request *mount);
+
+int drive_guest_fill_containers(const struct drive_guest_call *call,
+                                struct drive_containers *containers);
 
 /* ---- guest_companion.c ---- */
 

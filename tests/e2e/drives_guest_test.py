@@ -13,6 +13,7 @@ import threading
 import unittest
 
 from disks import LoopDevice, make_filesystem
+from programs import GuestError
 from resize_case import MIB, ResizeCase
 
 SIZE = 64 * MIB
@@ -144,6 +145,41 @@ class DrivesGuestTest(ResizeCase):
         vm.guest_write("/mnt/busy/inner/pattern", MIB)
         self.detach("inner")
         self.detach("busy")
+
+    def test_containers_that_run_get_the_drive(self):
+        """Attach, the restart of a container, a detach that one of them keeps from happening, detach."""
+        vm, loop = self.sandbox.vm, self.disk()
+        vm.ask("mount", "none", "cgroup2", "/sys/fs/cgroup")
+        pids = [vm.start_container(name) for name in ("c1", "c2")]
+        self.attach("whole", loop, "/mnt/whole", "--writable")
+        vm.guest_write("/mnt/whole/pattern", MIB)
+        self.detach("whole")
+
+        words = ("--writable", "--container", "c1:/mnt/inner", "--container", "c2:/mnt/inner:ro")
+        self.attach("shared", loop, "/mnt/shared", *words)
+        for pid in pids:
+            vm.guest_verify(f"/proc/{pid}/root/mnt/inner/pattern", MIB)
+        vm.guest_write(f"/proc/{pids[0]}/root/mnt/inner/written", MIB)
+        vm.guest_verify("/mnt/shared/written", MIB)
+        with self.assertRaisesRegex(GuestError, "Read-only"):
+            vm.guest_write(f"/proc/{pids[1]}/root/mnt/inner/refused", MIB)
+
+        vm.end_container(pids[0])
+        self.wait_for_message("shared", "container c1: it does not run")
+        pids[0] = vm.start_container("c1")
+        self.wait_for_message("shared", "")
+        vm.guest_verify(f"/proc/{pids[0]}/root/mnt/inner/written", MIB)
+
+        self.detach("shared")
+        with self.assertRaises(GuestError):
+            vm.guest_verify(f"/proc/{pids[0]}/root/mnt/inner/written", MIB)
+        for pid in pids:
+            vm.end_container(pid)
+
+    def wait_for_message(self, drive_id, text):
+        self.node.wait(lambda: text == (self.node.query(
+            f"SELECT message FROM audit_drives WHERE drive_id = '{drive_id}' AND ended_at IS NULL")[0]["message"]
+            or "")[:len(text) or None], 60, f"the message {text}")
 
     def held(self):
         """What QEMU has of drives: descriptors, block nodes, fd sets and devices."""

@@ -323,6 +323,14 @@ class GuestVM:
         """Sends a signal to all agents, e.g. signal.SIGSTOP; returns how many there are."""
         return int(self.ask("signal", int(number))[0])
 
+    def start_container(self, container_id):
+        """A process with namespaces and a cgroup as kata-agent's containers have; its pid in the guest. What it
+        sees is below /proc/PID/root. The guest has the cgroup file system."""
+        return int(self.ask("container", container_id)[0])
+
+    def end_container(self, pid):
+        self.ask("end", pid)
+
     # -- the hypervisor's side, done by the holder of qmp.sock
 
     def block_resize(self, disk, size):

@@ -55,6 +55,7 @@ static void take_mount_request(const struct drive_mount_request *request)
     must(drive_append_mount_request(&again, request) == 0);
     must(drive_parse_mount_request(buffer_text(&again), again.length, &copy, &wrong) == 0);
     must(strcmp(copy.vm_path, request->vm_path) == 0 && copy.option_count == request->option_count);
+    must(memcmp(&copy.containers, &request->containers, sizeof(copy.containers)) == 0);
     buffer_done(&again);
 }
 

@@ -27,6 +27,9 @@
  *   count PATH PREFIX      how many entries of a directory begin so
  *   agent ARGUMENT,...     starts one more; its pid
  *   signal NUMBER          to all agents; how many there are
+ *   container ID           a process in a cgroup of that name, with mount and pid namespaces of its
+ *                          own, as kata-agent's containers have; its pid
+ *   end PID                of a container
  *   ping, poweroff
  *
  * What goes wrong before guest-ready ends the guest with "guest-failed TEXT" on ttyS0. An agent's
@@ -37,7 +40,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <mntent.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -50,6 +55,7 @@
 #include <sys/reboot.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
 #include <termios.h>
@@ -374,6 +380,72 @@ static int command_signal(char *words[], char *reply)
     return 0;
 }
 
+/* As kata-agent does in an initrd: a root of its own in the place of the guest's, whose mounts are
+ * not in the container. */
+static int take_root(void)
+{
+    static const char root[] = "/run/container";
+    char points[MOUNTS_MAX][PATH_MAX];
+    FILE *table = setmntent("/proc/self/mounts", "r");
+    struct mntent *one;
+    size_t count = 0;
+
+    while (table && count < MOUNTS_MAX && (one = getmntent(table)))
+        snprintf(points[count++], PATH_MAX, "%s", one->mnt_dir);
+    if (!table || make_directories(root) < 0 ||
+        mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+        mount("none", root, "tmpfs", 0, NULL) < 0)
+        return -1;
+    while (count > 0) {
+        if (strcmp(points[--count], "/") != 0)
+            umount2(points[count], MNT_DETACH);
+    }
+    return chdir(root) < 0 || mount(root, "/", NULL, MS_MOVE, NULL) < 0 ? -1 : chroot(".");
+}
+
+static _Noreturn void be_container(const char *id, int ready)
+{
+    char path[PATH_MAX];
+    int fd;
+
+    snprintf(path, sizeof(path), "/sys/fs/cgroup/%s/cgroup.procs", id);
+    fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0 || write(fd, "0", 1) != 1 || take_root() < 0)
+        _exit(1);
+    (void)!write(ready, "", 1);
+    for (;;)
+        pause();
+}
+
+static int command_container(char *words[], char *reply)
+{
+    char path[PATH_MAX], byte;
+    int ends[2], result;
+    pid_t pid;
+
+    snprintf(path, sizeof(path), "/sys/fs/cgroup/%s", words[1]);
+    if ((mkdir(path, 0755) < 0 && errno != EEXIST) || pipe2(ends, O_CLOEXEC) < 0)
+        return -errno;
+    pid = (pid_t)syscall(SYS_clone, CLONE_NEWNS | CLONE_NEWPID | SIGCHLD, NULL, NULL, NULL, NULL);
+    if (pid == 0)
+        be_container(words[1], ends[1]);
+    result = pid < 0 ? -errno : 0;
+    close(ends[1]);
+    if (result == 0 && read(ends[0], &byte, 1) != 1)
+        result = -EIO;
+    close(ends[0]);
+    snprintf(reply, REPLY_BYTES, " %d", pid);
+    return result;
+}
+
+static int command_end(char *words[], char *reply)
+{
+    pid_t pid = atoi(words[1]);
+
+    (void)reply;
+    return pid > 1 && kill(pid, SIGKILL) == 0 && waitpid(pid, NULL, 0) == pid ? 0 : -ESRCH;
+}
+
 static const struct command {
     const char *name;
     size_t words_min, words_max;
@@ -385,7 +457,8 @@ static const struct command {
     {"mount", 4, 5, command_mount},   {"umount", 2, 2, command_umount},
     {"agent", 2, 2, command_agent},   {"signal", 2, 2, command_signal},
     {"freeze", 2, 2, command_freeze}, {"thaw", 2, 2, command_thaw},
-    {"count", 3, 3, command_count},
+    {"count", 3, 3, command_count},   {"container", 2, 2, command_container},
+    {"end", 2, 2, command_end},
 };
 
 /* Runs one line and answers it. poweroff is answered before there is nobody left to answer. */

@@ -129,6 +129,72 @@ static void malformed_fields_are_named(void **state)
     assert_string_equal(wrong_field(&request), "fs_group_change_policy");
 }
 
+static const struct drive_containers two_containers = {
+    2, {{"c1", "/data", "", false}, {"A_b.c-2", "/a/b", "x/y", true}}};
+
+static void containers_come_back(void **state)
+{
+    struct drive_mount_request sent = good_request(), parsed;
+    struct drive_unmount_request unmount = {.drive_id = "d"}, its_copy;
+    struct buffer payload = BUFFER_INIT(0);
+    const char *wrong;
+
+    (void)state;
+    sent.containers = two_containers;
+    assert_int_equal(drive_append_mount_request(&payload, &sent), 0);
+    assert_int_equal(drive_parse_mount_request(payload.data, payload.length, &parsed, &wrong), 0);
+    assert_memory_equal(&parsed.containers, &two_containers, sizeof(two_containers));
+    buffer_clear(&payload);
+    strcpy(unmount.serial, serial);
+    unmount.containers = two_containers;
+    assert_int_equal(drive_append_unmount_request(&payload, &unmount), 0);
+    assert_int_equal(drive_parse_unmount_request(payload.data, payload.length, &its_copy, &wrong),
+                     0);
+    assert_memory_equal(&its_copy.containers, &two_containers, sizeof(two_containers));
+    buffer_clear(&payload);
+    strcpy(unmount.containers.each[1].path, "b");
+    assert_int_equal(drive_append_unmount_request(&payload, &unmount), 0);
+    assert_int_equal(drive_parse_unmount_request(payload.data, payload.length, &its_copy, &wrong),
+                     -EINVAL);
+    assert_string_equal(wrong, "containers");
+    unmount.containers.count = DRIVE_CONTAINERS + 1;
+    assert_int_equal(drive_append_unmount_request(&payload, &unmount), -EMSGSIZE);
+    buffer_done(&payload);
+}
+
+static void malformed_containers_are_refused(void **state)
+{
+    static const struct drive_container wrong[] = {
+        {"", "/data", "", false},     {"a/b", "/data", "", false},
+        {"..", "/data", "", false},   {"c1", "", "", false},
+        {"c1", "/", "", false},       {"c1", "data", "", false},
+        {"c1", "/a/../b", "", false}, {"c1", "//a", "", false},
+        {"c1", "/a/", "", false},     {"c1", "/data", "/a", false},
+        {"c1", "/data", "..", false}, {"c1", "/data", "a/../b", false},
+    };
+    struct drive_mount_request request = good_request();
+    struct buffer payload = BUFFER_INIT(0);
+    const char *field = NULL;
+
+    (void)state;
+    request.containers.count = 1;
+    for (size_t i = 0; i < array_length(wrong); i++) {
+        request.containers.each[0] = wrong[i];
+        assert_string_equal(wrong_field(&request), "containers");
+    }
+    request.containers.count = DRIVE_CONTAINERS + 1;
+    assert_int_equal(drive_append_mount_request(&payload, &request), -EMSGSIZE);
+    request.containers.count = DRIVE_CONTAINERS;
+    for (size_t i = 0; i < DRIVE_CONTAINERS; i++)
+        request.containers.each[i] = (struct drive_container){"c1", "/data", "", false};
+    assert_int_equal(drive_append_mount_request(&payload, &request), 0);
+    assert_int_equal(buffer_append(&payload, "\x6a\x00", 2), 0); /* one more container */
+    assert_int_equal(drive_parse_mount_request(payload.data, payload.length, &request, &field),
+                     -EINVAL);
+    assert_string_equal(field, "containers");
+    buffer_done(&payload);
+}
+
 static void too_many_options_are_refused(void **state)
 {
     struct drive_mount_request request = good_request();
@@ -173,7 +239,8 @@ static void a_nul_or_foreign_bytes_are_refused(void **state)
 
 static void answers_come_back(void **state)
 {
-    const struct drive_mount_answer sent = {"sda", 10, 9, {3, 2, 1}, DRIVE_FSCK_REPAIRED, true};
+    const struct drive_mount_answer sent = {
+        "sda", 10, 9, {3, 2, 1}, DRIVE_FSCK_REPAIRED, true, 2, "container c3: it does not run"};
     const struct drive_unmount_answer unmounted = {true, true};
     struct drive_unmount_request request = {.drive_id = "d", .timeout_ms = 7}, its_copy;
     struct drive_unmount_answer unmounted_copy;
@@ -192,6 +259,8 @@ static void answers_come_back(void **state)
     assert_int_equal(copy.walk.failed, 1);
     assert_int_equal(copy.fsck, DRIVE_FSCK_REPAIRED);
     assert_true(copy.was_mounted);
+    assert_int_equal(copy.containers, 2);
+    assert_string_equal(copy.container_error, "container c3: it does not run");
     assert_int_equal(drive_parse_mount_answer("\x38\x09", 2, &copy), -EBADMSG); /* fsck 9 */
 
     buffer_clear(&payload);
@@ -326,6 +395,8 @@ int main(void)
         cmocka_unit_test(a_mount_request_comes_back),
         cmocka_unit_test(identifiers_have_their_form),
         cmocka_unit_test(malformed_fields_are_named),
+        cmocka_unit_test(containers_come_back),
+        cmocka_unit_test(malformed_containers_are_refused),
         cmocka_unit_test(too_many_options_are_refused),
         cmocka_unit_test(a_nul_or_foreign_bytes_are_refused),
         cmocka_unit_test(answers_come_back),

@@ -4,6 +4,7 @@
 
 #include "guest-agent/drive_find.h"
 #include "guest-agent/drive_mount.h"
+#include "tests/unit/guest-agent/container_fixture.h"
 
 static struct drive_walk_count walk;
 static struct error error;
@@ -25,7 +26,8 @@ static enum status_code mount_until(const struct drive_mount_request *request, u
                                           .sysfs = tree_path("/sys"),
                                           .devices = "/dev",
                                           .deadline_ns = clock_boottime() + wait_ns,
-                                          .walk = &walk};
+                                          .walk = &walk,
+                                          .proc = tree_path("/proc")};
 
     error = (struct error){0};
     *answer = (struct drive_mount_answer){0};
@@ -90,6 +92,44 @@ static void btrfs_is_mounted(void **state)
 {
     (void)state;
     check_type("btrfs");
+}
+
+/* The drive is in its place whatever becomes of them, and equal calls bring in what is missing. */
+static void containers_get_it_as_well(void **state)
+{
+    struct drive_mount_request request = ask("ext4");
+    struct drive_container *each = request.containers.each;
+    struct drive_mount_answer answer;
+    pid_t pid;
+
+    (void)state;
+    attach_disk("ext4");
+    show_agent();
+    request.containers.count = 2;
+    strcpy(each[0].container_id, "c0");
+    strcpy(each[1].container_id, "c1");
+    for (size_t i = 0; i < 2; i++)
+        (void)snprintf(each[i].path, sizeof(each[i].path), "%s/inner", scratch);
+    pid = start_container(NULL);
+    show_process(pid, "/c1", FIRST);
+    assert_int_equal(mount_now(&request, &answer), STATUS_OK);
+    assert_true(is_mounted(target()));
+    assert_true(is_mounted(in_container(pid, each[1].path)));
+    assert_int_equal(answer.containers, 1);
+    assert_string_equal(answer.container_error, "container c0: it does not run in this guest");
+    stop_container(pid);
+    hide_process(pid);
+    pid = start_container(NULL);
+    show_process(pid, "/c1", FIRST);
+    request.containers.count = 1;
+    each[0] = each[1];
+    assert_int_equal(mount_now(&request, &answer), STATUS_OK);
+    assert_true(answer.was_mounted);
+    assert_true(is_mounted(in_container(pid, each[0].path)));
+    assert_int_equal(answer.containers, 1);
+    assert_string_equal(answer.container_error, "");
+    stop_container(pid);
+    assert_int_equal(umount(target()), 0);
 }
 
 /* The disk is mounted at the path, and whoever looks there finds another file system. */
@@ -301,6 +341,7 @@ int main(void)
         TEST(xfs_is_mounted),
         TEST(btrfs_is_mounted),
         TEST(a_covering_mount_is_not_taken_for_the_drive),
+        TEST(containers_get_it_as_well),
         TEST(the_disk_may_come_later),
         TEST(a_node_without_its_disk_is_not_there_yet),
         TEST(another_disk_is_refused),

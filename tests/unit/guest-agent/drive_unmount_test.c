@@ -5,7 +5,9 @@
 #include <signal.h>
 #include <sys/prctl.h>
 
+#include "guest-agent/drive_enter.h"
 #include "guest-agent/drive_unmount.h"
+#include "tests/unit/guest-agent/container_fixture.h"
 
 static struct drive_unmount_answer answer;
 static struct error error;
@@ -257,6 +259,79 @@ static void a_covering_mount_is_left_alone(void **state)
     assert_int_equal(unmount_now(), STATUS_OK);
 }
 
+/* As a container's root of its own has none of the guest's. */
+static void leave_all_mounts(void)
+{
+    (void)umount2(target(), MNT_DETACH);
+}
+
+static const struct drive_container *in_c1(void)
+{
+    static struct drive_container container = {.container_id = "c1"};
+
+    (void)snprintf(container.path, sizeof(container.path), "%s/inner", scratch);
+    return &container;
+}
+
+/* With the containers on record, and a /proc that shows them. */
+static enum status_code unmount_with_container(void)
+{
+    struct drive_unmount_request request = {.drive_id = "data", .serial = SERIAL};
+    const struct drive_unmount_work work = {&request, tree_path("/sys"), "/dev", tree_path("/proc"),
+                                            clock_boottime() + NSEC_PER_SEC / 5};
+
+    request.containers = (struct drive_containers){1, {*in_c1()}};
+    error = (struct error){0};
+    answer = (struct drive_unmount_answer){0};
+    return drive_unmount_run(&work, &answer, &error);
+}
+
+static bool is_in_container(pid_t pid)
+{
+    return is_mounted(in_container(pid, tree_path("/inner")));
+}
+
+/* A mount that it was given is taken from it first; one that it uses is not, and it is named. */
+static void a_container_gives_the_drive_back_first(void **state)
+{
+    cleanup(fd_closep) int file = -1;
+    int volume_fd;
+    pid_t pid, other;
+    char name[32];
+
+    (void)state;
+    mount_disk("ext4");
+    tree_make("/inner");
+    show_agent();
+    pid = start_container(leave_all_mounts);
+    show_process(pid, "/c1", FIRST);
+    volume_fd = open(target(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_true(volume_fd >= 0);
+    assert_int_equal(drive_enter(tree_path("/proc"), volume_fd, in_c1(), &error), STATUS_OK);
+    fd_close(volume_fd);
+
+    other = start_holder(enter_it);
+    show_process(other, "/c2", FIRST);
+    (void)snprintf(name, sizeof(name), "%d (drive_unmount_t)", other);
+    assert_int_equal(unmount_with_container(), STATUS_FAILED_PRECONDITION);
+    assert_non_null(strstr(error.text, name));
+    assert_true(is_mounted(target()) && is_in_container(pid));
+    hide_process(other);
+    stop_holder(other);
+
+    /* By a descriptor that the search does not see: it gets back what it gave. */
+    file = open(target(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_true(file >= 0);
+    assert_int_equal(unmount_with_container(), STATUS_FAILED_PRECONDITION);
+    assert_true(is_mounted(target()) && is_in_container(pid));
+    fd_close(file);
+    file = -1;
+
+    assert_int_equal(unmount_with_container(), STATUS_OK);
+    assert_false(is_mounted(target()) || is_in_container(pid));
+    stop_container(pid);
+}
+
 static void somebody_claims_the_disk(void **state)
 {
     int fd;
@@ -285,6 +360,7 @@ int main(void)
         TEST(two_mounts_are_one_too_many),
         TEST(a_mount_below_keeps_it),
         TEST(a_covering_mount_is_left_alone),
+        TEST(a_container_gives_the_drive_back_first),
         TEST(somebody_claims_the_disk),
     };
 

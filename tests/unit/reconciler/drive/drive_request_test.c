@@ -173,9 +173,50 @@ static void choices_and_groups_are_known_ones(void **state)
     attach.has_fs_group = true;
     attach.fs_group = UINT32_MAX;
     expect(&attach, STATUS_INVALID_ARGUMENT, "fs_group");
-    attach = valid();
+}
+
+static void containers_go_on_record(void **state)
+{
+    struct reconciler_drive_container containers[] = {{"c1", "/data", "", false},
+                                                      {"c.2", "/\"x", "a/b", true}};
+    struct reconciler_drive_attach attach = valid();
+    cleanup(store_drive_mount_done) struct store_drive_mount asked = {0}, other = {0};
+    struct error error = {0};
+
+    (void)state;
+    attach.containers = 2;
+    attach.container = containers;
+    assert_int_equal(drive_request_check(&config, &attach, &asked.request, &error), STATUS_OK);
+    assert_string_equal(
+        asked.request.containers,
+        "[{\"container_id\":\"c1\",\"path\":\"/data\",\"sub_path\":\"\",\"read_only\":false},"
+        "{\"container_id\":\"c.2\",\"path\":\"/\\\"x\",\"sub_path\":\"a/b\",\"read_only\":true}]");
+    containers[1].read_only = false;
+    assert_int_equal(drive_request_check(&config, &attach, &other.request, &error), STATUS_OK);
+    assert_true(drive_request_is_equal(&asked.request, &asked.request));
+    assert_false(drive_request_is_equal(&asked.request, &other.request));
+}
+
+static void containers_have_sound_names_and_places(void **state)
+{
+    static const struct {
+        struct reconciler_drive_container container;
+        const char *text;
+    } cases[] = {
+        {{"", "/data", "", false}, "container_id"},   {{"a/b", "/data", "", false}, "container_id"},
+        {{"c1", "data", "", false}, "path"},          {{"c1", "/a/../b", "", false}, "path"},
+        {{"c1", "/data", "../b", false}, "sub_path"}, {{"c1", "/data", "/b", false}, "sub_path"},
+    };
+    struct reconciler_drive_attach attach = valid();
+
+    (void)state;
     attach.containers = 1;
-    expect(&attach, STATUS_FAILED_PRECONDITION, "running containers");
+    for (size_t i = 0; i < array_length(cases); i++) {
+        attach.container = &cases[i].container;
+        expect(&attach, STATUS_INVALID_ARGUMENT, cases[i].text);
+    }
+    attach.containers = DRIVE_CONTAINERS + 1;
+    expect(&attach, STATUS_INVALID_ARGUMENT, "more than");
 }
 
 static void limits_are_those_of_the_vmm(void **state)
@@ -210,6 +251,8 @@ int main(void)
         cmocka_unit_test_setup(a_disk_elsewhere_is_not_permitted, set_up),
         cmocka_unit_test_setup(options_agree_with_the_access_and_hold_no_secret, set_up),
         cmocka_unit_test_setup(choices_and_groups_are_known_ones, set_up),
+        cmocka_unit_test_setup(containers_go_on_record, set_up),
+        cmocka_unit_test_setup(containers_have_sound_names_and_places, set_up),
         cmocka_unit_test_setup(limits_are_those_of_the_vmm, set_up),
     };
 

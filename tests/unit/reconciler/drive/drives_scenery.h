@@ -56,6 +56,7 @@ static struct {
     bool other_has_disk;            /* found at the search */
     bool opens_path;                /* the VMM makes no claim */
     bool has_container;             /* the guest has no agent of ours */
+    bool lacks_container;           /* that is to have the drive, and does not run */
     const char *host_path;          /* by which the disk is known */
     struct hypervisor_drive_traits traits_of_vmm;
     uint64_t disk_bytes, vmm_bytes, guest_bytes;
@@ -254,7 +255,10 @@ static void guest_answers(void)
 
     if (!reply.status && world.guest_call->act == DRIVE_GUEST_UNMOUNT && world.mounted)
         reply.status = STATUS_FAILED_PRECONDITION;
-    if (reply.status)
+    if (!reply.status && world.guest_call->act == DRIVE_GUEST_MOUNT && world.lacks_container)
+        reply.status = (enum status_code)error_set(&reply.error, STATUS_FAILED_PRECONDITION,
+                                                   "container c1: it does not run");
+    else if (reply.status)
         (void)error_set(&reply.error, 0, "the guest does not: 77 (cat) has it");
     if (reply.status == STATUS_UNAVAILABLE ||
         (reply.status && world.guest_call->act == DRIVE_GUEST_UNMOUNT)) /* not known what is left */

@@ -237,6 +237,68 @@ static void what_a_silent_agent_has_done_is_not_known(void **state)
     expect(STATUS_DEADLINE_EXCEEDED, DRIVE_IN_GUEST_UNKNOWN, "goes on");
 }
 
+/* ---- containers ---- */
+
+static char one_container[] = "[{\"container_id\":\"c1\",\"path\":\"/in\",\"sub_path\":\"a\","
+                              "\"read_only\":true}]";
+
+static void containers_are_asked_for_and_answered(void **state)
+{
+    struct drive_client_reply reply = {.mount = {.device = "sda", .containers = 1}};
+    const struct drive_container *one = test.mount.containers.each;
+
+    (void)state;
+    test.drive.request.containers = one_container;
+    begin(DRIVE_GUEST_MOUNT);
+    assert_int_equal(test.mount.containers.count, 1);
+    assert_string_equal(one->container_id, "c1");
+    assert_string_equal(one->path, "/in");
+    assert_string_equal(one->sub_path, "a");
+    assert_true(one->read_only);
+    answers(&reply);
+    expect(STATUS_OK, DRIVE_IN_GUEST_MOUNTED, "");
+    begin(DRIVE_GUEST_MOUNT);
+    reply.mount.containers = 0;
+    strcpy(reply.mount.container_error, "container c1: it does not run in this guest");
+    answers(&reply);
+    expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_MOUNTED, "does not run");
+    begin(DRIVE_GUEST_MOUNT);
+    reply.mount.container_error[0] = '\0';
+    answers(&reply);
+    expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_MOUNTED, "older than crustd");
+    begin(DRIVE_GUEST_UNMOUNT);
+    assert_string_equal(test.unmount.containers.each[0].path, "/in");
+}
+
+/* In a stock guest nothing leads into a container that runs. */
+static void without_the_agent_no_container_is_entered(void **state)
+{
+    static const enum drive_guest_act acts[] = {DRIVE_GUEST_LOOK, DRIVE_GUEST_MOUNT};
+
+    (void)state;
+    test.drive.request.containers = one_container;
+    for (size_t i = 0; i < array_length(acts); i++) {
+        begin(acts[i]);
+        refuses(DRIVE_CLIENT_ABSENT, STATUS_UNAVAILABLE, "nothing listens");
+        expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_UNKNOWN, "no crust-guest-agent");
+        assert_non_null(strstr(test.reply.error.text, "containers"));
+    }
+}
+
+static void containers_that_cannot_be_read_are_refused(void **state)
+{
+    static const char *const texts[] = {"[1]", "[{\"container_id\":\"c1\"}]", "x"};
+    char text[64];
+
+    (void)state;
+    test.drive.request.containers = text;
+    for (size_t i = 0; i < array_length(texts); i++) {
+        strcpy(text, texts[i]);
+        begin(DRIVE_GUEST_MOUNT);
+        expect_unasked(STATUS_UNAVAILABLE, "cannot ask");
+    }
+}
+
 /* ---- looking and unmounting ---- */
 
 static void look(struct drive_guest_list list)
@@ -388,6 +450,9 @@ int main(void)
         TEST(a_read_only_drive_is_mounted_read_only),
         TEST(a_refused_mount_has_mounted_nothing),
         TEST(what_a_silent_agent_has_done_is_not_known),
+        TEST(containers_are_asked_for_and_answered),
+        TEST(without_the_agent_no_container_is_entered),
+        TEST(containers_that_cannot_be_read_are_refused),
         TEST(a_look_finds_the_drive_by_its_serial_and_place),
         TEST(a_list_that_was_cut_proves_no_absence),
         TEST(an_unmount_is_over_when_nobody_has_the_disk),

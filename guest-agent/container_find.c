@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* container_find.c - one pass over /proc. A process that ends meanwhile is left out. */
+#include "guest-agent/container_find.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/cleanup.h"
+#include "lib/directory.h"
+
+enum {
+    TEXT_BYTES = 16 * 1024, /* cgroup and status of a process; what is longer is not read */
+    PATH_CHARS = 64,
+};
+
+struct search {
+    const char *id;
+    int proc;
+    ino_t own_pids, own_mounts; /* namespaces of this process */
+    unsigned own_depth;         /* how many pid namespaces it is in */
+    bool is_first;              /* the one found is the first process of its pid namespace */
+    bool is_ambiguous;
+    struct container_place found; /* process -1: none */
+};
+
+/* ---- what /proc says of a process ---- */
+
+static int read_text(int process, const char *name, char ret_text[static TEXT_BYTES])
+{
+    cleanup(fd_closep) int fd = openat(process, name, O_RDONLY | O_CLOEXEC);
+    size_t length = 0;
+    ssize_t count = 1;
+
+    if (fd < 0)
+        return -errno;
+    while (count > 0 && length < TEXT_BYTES - 1) {
+        count = read(fd, ret_text + length, TEXT_BYTES - 1 - length);
+        length += count > 0 ? (size_t)count : 0;
+    }
+    ret_text[length] = '\0';
+    return count < 0 ? -errno : 0;
+}
+
+static int read_namespace(int process, const char *name, ino_t *ret_inode)
+{
+    struct stat status;
+
+    if (fstatat(process, name, &status, 0) < 0)
+        return -errno;
+    *ret_inode = status.st_ino;
+    return 0;
+}
+
+/* Where the values of a field of `status` begin; "" if there is no such field. The kernel escapes
+ * newlines in a process's name, so no name looks like a field. */
+static const char *find_field(const char *status, const char *name)
+{
+    const char *at = strstr(status, name);
+
+    return at ? at + strlen(name) : "";
+}
+
+/* The numbers of one line: how many there are, and the last one. */
+static unsigned count_numbers(const char *text, unsigned long *ret_last)
+{
+    unsigned count = 0;
+
+    *ret_last = 0;
+    while (*text && *text != '\n') {
+        char *end = NULL;
+        unsigned long number = strtoul(text, &end, 10);
+
+        if (end == text)
+            break;
+        *ret_last = number;
+        count++;
+        text = end + strspn(end, "\t ");
+    }
+    return count;
+}
+
+/* ---- its cgroup ---- */
+
+/* Names that runtimes put before the id in a scope of systemd. */
+static bool is_scope(const char *name, size_t length, const char *id)
+{
+    static const char *const prefixes[] = {"",        "cri-containerd-", "crio-",  "kata_agent-",
+                                           "libpod-", "nerdctl-",        "docker-"};
+    char scope[PATH_CHARS * 2];
+
+    for (size_t i = 0; i < array_length(prefixes); i++) {
+        int written = snprintf(scope, sizeof(scope), "%s%s.scope", prefixes[i], id);
+
+        if (written == (int)length && written < (int)sizeof(scope) &&
+            memcmp(name, scope, length) == 0)
+            return true;
+    }
+    return false;
+}
+
+bool container_has_cgroup(const char *path, size_t length, const char *id)
+{
+    const char *end = path + length;
+
+    while (path < end) {
+        const char *slash = memchr(path, '/', (size_t)(end - path));
+        size_t part = (size_t)((slash ? slash : end) - path);
+
+        if ((part == strlen(id) && memcmp(path, id, part) == 0) || is_scope(path, part, id))
+            return true;
+        path += part + 1;
+    }
+    return false;
+}
+
+/* "HIERARCHY:CONTROLLERS:PATH" in each line. No cgroup's name has a newline. */
+static bool is_in_cgroup(int process, const char *id)
+{
+    char text[TEXT_BYTES];
+
+    if (read_text(process, "cgroup", text) < 0)
+        return false;
+    for (const char *line = text; *line;) {
+        size_t length = strcspn(line, "\n");
+        const char *path = memchr(line, ':', length);
+
+        if (path)
+            path = memchr(path + 1, ':', length - (size_t)(path + 1 - line));
+        if (path && container_has_cgroup(path + 1, length - (size_t)(path + 1 - line), id))
+            return true;
+        line += length + (line[length] == '\n');
+    }
+    return false;
+}
+
+/* ---- whose child it is ---- */
+
+/* The agent's own children have their parent in our pid namespace; a container's have not. */
+static bool is_childs_parent_ours(const struct search *search, const char *status)
+{
+    cleanup(fd_closep) int parent = -1;
+    char name[PATH_CHARS];
+    ino_t pids = 0;
+
+    (void)snprintf(name, sizeof(name), "%lu", strtoul(find_field(status, "\nPPid:\t"), NULL, 10));
+    parent = openat(search->proc, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return parent >= 0 && read_namespace(parent, "ns/pid", &pids) == 0 && pids == search->own_pids;
+}
+
+/* Whether it is one of the agent's own in the container; *ret_is_first: the one that the container
+ * began with, unless its containers share a pid namespace. */
+static bool is_agents_child(const struct search *search, int process, bool *ret_is_first)
+{
+    char status[TEXT_BYTES];
+    unsigned long last;
+    unsigned depth;
+
+    if (read_text(process, "status", status) < 0 || !is_childs_parent_ours(search, status))
+        return false;
+    depth = count_numbers(find_field(status, "\nNSpid:\t"), &last);
+    *ret_is_first = last == 1 && depth == search->own_depth + 1;
+    return true;
+}
+
+/* ---- the search ---- */
+
+static void take(struct search *search, int *process, ino_t mounts, bool is_first)
+{
+    if (search->found.process >= 0 && (search->is_first || !is_first)) {
+        if (search->is_first == is_first && search->found.mounts != mounts)
+            search->is_ambiguous = true;
+        return;
+    }
+    fd_close(search->found.process);
+    search->found = (struct container_place){take_fd(process), mounts};
+    search->is_first = is_first;
+    search->is_ambiguous = false;
+}
+
+static void judge(struct search *search, const char *name)
+{
+    cleanup(fd_closep) int process = openat(search->proc, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    bool is_first = false;
+    ino_t mounts = 0;
+
+    if (process >= 0 && is_in_cgroup(process, search->id) &&
+        read_namespace(process, "ns/mnt", &mounts) == 0 && mounts != search->own_mounts &&
+        is_agents_child(search, process, &is_first))
+        take(search, &process, mounts, is_first);
+}
+
+static int begin(struct search *search)
+{
+    cleanup(fd_closep) int self = openat(search->proc, "self", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    char status[TEXT_BYTES];
+    unsigned long last;
+    int r = self < 0 ? -errno : read_namespace(self, "ns/pid", &search->own_pids);
+
+    if (r == 0)
+        r = read_namespace(self, "ns/mnt", &search->own_mounts);
+    if (r == 0)
+        r = read_text(self, "status", status);
+    if (r == 0)
+        search->own_depth = count_numbers(find_field(status, "\nNSpid:\t"), &last);
+    return r;
+}
+
+int container_find(const char *proc, const char *id, struct container_place *ret_place)
+{
+    cleanup(dir_closep) DIR *names = opendir(proc);
+    struct search search = {.id = id, .found = {.process = -1}};
+    const char *name;
+    int r;
+
+    if (!names)
+        return -errno;
+    search.proc = dirfd(names);
+    r = begin(&search);
+    while (r == 0 && (name = directory_next(names))) {
+        if (isdigit((unsigned char)name[0]))
+            judge(&search, name);
+    }
+    if (r == 0 && search.found.process >= 0 && !search.is_ambiguous) {
+        *ret_place = search.found;
+        return CONTAINER_FOUND;
+    }
+    fd_close(search.found.process);
+    if (r < 0)
+        return r;
+    return search.is_ambiguous ? CONTAINER_AMBIGUOUS : CONTAINER_ABSENT;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* drive_enter.h - a drive that is mounted in the guest, into a running container and out of it.
+ *
+ * The mount is cloned (of sub_path: resolved below the drive's root, without links and other
+ * mounts), made nodev and nosuid, read-only if asked for, and private, and is then attached in the
+ * container's mount namespace. A process of its own enters that, with a bound on its time: a
+ * container may have mounted a file system over the path that never answers. In there nothing is
+ * read from /proc and no link is followed, and the place is checked as vm_path is
+ * (drive_target.h): the container's own kernel file systems and its /dev are refused.
+ *
+ * A mount that is there stays until the container ends, is restarted, or unmounts it, which root in
+ * it can where it has CAP_SYS_ADMIN.
+ *
+ * Blocks, and is for a process of its own.
+ *
+ * Source: open_tree(2), mount_setattr(2), move_mount(2), setns(2), umount2(2); Linux 5.12 or later.
+ */
+#pragma once
+
+#include "agent-client/drive_call.h"
+#include "lib/result.h"
+#include "lib/status.h"
+
+/* volume: the drive's root, as an open directory. OK: the container has it at its path, since now
+ * or before. FAILED_PRECONDITION: it does not run, or its place or sub_path is not as it must be.
+ * INTERNAL; UNAVAILABLE: it did not answer in time. */
+enum status_code drive_enter(const char *proc, int volume, const struct drive_container *container,
+                             struct error *error);
+
+/* files: st_dev of what is in the file system. OK: the container does not run, or has something
+ * else at the path. FAILED_PRECONDITION: it is in use there; the others as above. */
+enum status_code drive_leave(const char *proc, dev_t files, const struct drive_container *container,
+                             struct error *error);

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* drives_containers_test.c - drives that containers have as well: none is ready without them, and
+ * one that is restarted gets it again. */
+#include "tests/unit/reconciler/drive/drives_world.h"
+
+static void attach_with_container(void)
+{
+    static const struct reconciler_drive_container container = {"c1", "/in", "", false};
+    struct reconciler_drive_attach asked = attach_of("data-1");
+
+    asked.containers = 1;
+    asked.container = &container;
+    assert_int_equal(begin_attach(&asked), STATUS_OK);
+}
+
+static void bring_in_with_container(void)
+{
+    attach_with_container();
+    go_on();
+    expect_told(1, STATUS_OK, "");
+    expect_row(DRIVE_READY, true, STATUS_OK);
+    world.walked[0] = '\0';
+}
+
+static void the_sandbox_changes(void)
+{
+    drives_note_sandbox(world.drives, "sandbox-1");
+    go_on();
+}
+
+static void a_container_that_was_restarted_gets_the_drive_again(void **state)
+{
+    (void)state;
+    bring_in_with_container();
+    the_sandbox_changes();
+    expect_walked("mount ");
+    expect_row(DRIVE_READY, true, STATUS_OK);
+    world.lacks_container = true;
+    the_sandbox_changes();
+    expect_row(DRIVE_READY, true, STATUS_FAILED_PRECONDITION);
+    assert_int_equal(number_of(the_store(), "SELECT message LIKE 'container c1:%' FROM"
+                                            " drive_mounts"),
+                     1);
+    world.lacks_container = false;
+    the_sandbox_changes();
+    expect_row(DRIVE_READY, true, STATUS_OK);
+    assert_int_equal(number_of(the_store(), "SELECT coalesce(message, '') = '' FROM drive_mounts"),
+                     1);
+    detach();
+    go_on();
+    expect_told(2, STATUS_OK, "");
+}
+
+/* After a restart of crustd too. */
+static void a_new_daemon_asks_at_once(void **state)
+{
+    (void)state;
+    bring_in_with_container();
+    restart();
+    go_on();
+    expect_walked("look ask mount ");
+    expect_row(DRIVE_READY, true, STATUS_OK);
+}
+
+static void other_drives_are_left_alone(void **state)
+{
+    (void)state;
+    bring_in();
+    world.walked[0] = '\0';
+    the_sandbox_changes();
+    expect_walked("");
+}
+
+static void no_drive_is_ready_without_its_containers(void **state)
+{
+    (void)state;
+    world.lacks_container = true;
+    attach_with_container();
+    go_on();
+    expect_failed(STATUS_FAILED_PRECONDITION, "container c1: it does not run");
+}
+
+/* crustd was killed when the drive was in its place, and perhaps in no container. */
+static void a_mount_that_was_cut_off_is_done_again(void **state)
+{
+    (void)state;
+    attach_with_container();
+    step_until(GUEST_CALL, DRIVE_GUEST_MOUNT);
+    act(GUEST_CALL);
+    assert_true(world.mounted);
+    restart();
+    world.walked[0] = '\0';
+    world.lacks_container = true;
+    go_on();
+    expect_row(DRIVE_FAILED, false, STATUS_FAILED_PRECONDITION);
+    expect_walked("look ask mount unmount remove ");
+}
+
+static void a_guest_that_is_silent_changes_nothing(void **state)
+{
+    (void)state;
+    bring_in_with_container();
+    world.guest_fails = STATUS_UNAVAILABLE;
+    the_sandbox_changes();
+    expect_row(DRIVE_READY, true, STATUS_OK);
+    world.walked[0] = '\0';
+    the_sandbox_changes();
+    expect_walked("mount "); /* it is not looked for: it is known to be there */
+}
+
+static void a_detach_does_not_wait_for_containers(void **state)
+{
+    (void)state;
+    bring_in_with_container();
+    drives_note_sandbox(world.drives, "sandbox-1");
+    pass_while_due();
+    assert_non_null(world.guest_call);
+    assert_int_equal(world.guest_call->act, DRIVE_GUEST_MOUNT);
+    detach();
+    pass_while_due();
+    assert_int_equal(world.guest_call->act, DRIVE_GUEST_UNMOUNT);
+    go_on();
+    expect_told(2, STATUS_OK, "");
+    expect_row(DRIVE_REMOVED, false, STATUS_OK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        DRIVES(a_container_that_was_restarted_gets_the_drive_again),
+        DRIVES(a_new_daemon_asks_at_once),
+        DRIVES(other_drives_are_left_alone),
+        DRIVES(no_drive_is_ready_without_its_containers),
+        DRIVES(a_mount_that_was_cut_off_is_done_again),
+        DRIVES(a_guest_that_is_silent_changes_nothing),
+        DRIVES(a_detach_does_not_wait_for_containers),
+    };
+
+    return cmocka_run_group_tests_name("drives_containers", tests, NULL, NULL);
+}
