@@ -19,6 +19,7 @@
 #include <sys/sysmacros.h>
 
 #include "lib/cleanup.h"
+#include "lib/numbers.h"
 
 enum { ATTRIBUTE_BYTES = 128, SECTOR_BYTES = 512, PCI_LEVELS = 4 };
 
@@ -92,7 +93,7 @@ void device_name(dev_t device, char ret_name[static DEVICE_NAME_BYTES])
 int device_by_name(const char *name, dev_t *ret_device)
 {
     char path[PATH_MAX], text[ATTRIBUTE_BYTES];
-    unsigned major, minor;
+    uint32_t numbers[2];
     int r;
 
     if (!*name || *name == '.' || strchr(name, '/') || strlen(name) >= DEVICE_NAME_BYTES)
@@ -101,9 +102,9 @@ int device_by_name(const char *name, dev_t *ret_device)
     r = read_attribute(path, text);
     if (r < 0)
         return r;
-    if (sscanf(text, "%u:%u", &major, &minor) != 2)
+    if (!numbers_read(text, ":", 10, numbers))
         return -EBADMSG;
-    *ret_device = makedev(major, minor);
+    *ret_device = makedev(numbers[0], numbers[1]);
     return 0;
 }
 
@@ -180,13 +181,11 @@ static int descend(char path[static PATH_MAX], unsigned slot, unsigned function)
     if (!directory)
         return -errno;
     while ((entry = readdir(directory))) {
-        unsigned domain, bus, its_slot, its_function;
+        uint32_t address[4]; /* domain, bus, slot, function */
         size_t length = strlen(path);
-        int used = 0;
+        const char *end = numbers_read(entry->d_name, "::.", 16, address);
 
-        if (sscanf(entry->d_name, "%x:%x:%x.%x%n", &domain, &bus, &its_slot, &its_function,
-                   &used) != 4 ||
-            entry->d_name[used] || its_slot != slot || its_function != function)
+        if (!end || *end || address[2] != slot || address[3] != function)
             continue;
         if (length + strlen(entry->d_name) + 2 > PATH_MAX)
             return -ENAMETOOLONG;
@@ -289,11 +288,11 @@ static bool has_scsi_address(const char *directory, const void *wanted)
     const struct scsi_address *address = wanted;
 
     for (const char *at = strchr(directory, '/'); at; at = strchr(at + 1, '/')) {
-        unsigned host, channel, target, lun;
-        int used = 0;
+        uint32_t numbers[4]; /* host, channel, target, lun */
+        const char *end = numbers_read(at + 1, ":::", 10, numbers);
 
-        if (sscanf(at, "/%u:%u:%u:%u%n", &host, &channel, &target, &lun, &used) == 4 &&
-            (at[used] == '/' || !at[used]) && target == address->target && lun == address->lun)
+        if (end && (*end == '/' || !*end) && numbers[2] == address->target &&
+            numbers[3] == address->lun)
             return true;
     }
     return false;
@@ -301,11 +300,10 @@ static bool has_scsi_address(const char *directory, const void *wanted)
 
 int device_by_scsi_address(const char *address, dev_t *ret_device)
 {
-    struct scsi_address wanted;
-    int used = 0;
+    uint32_t numbers[2];
+    const char *end = numbers_read(address, ":", 10, numbers);
 
-    if (!isdigit((unsigned char)*address) ||
-        sscanf(address, "%5u:%5u%n", &wanted.target, &wanted.lun, &used) != 2 || address[used])
+    if (!end || *end)
         return DEVICE_IMPOSSIBLE;
-    return find_disk(has_scsi_address, &wanted, ret_device);
+    return find_disk(has_scsi_address, &(struct scsi_address){numbers[0], numbers[1]}, ret_device);
 }

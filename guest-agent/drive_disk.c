@@ -12,6 +12,7 @@
 
 #include "lib/cleanup.h"
 #include "lib/directory.h"
+#include "lib/numbers.h"
 
 enum {
     DISKS_LOOKED_AT = 16384, /* of any serial; more than this is no guest of ours */
@@ -88,12 +89,12 @@ static bool read_serial(int disk, char ret_serial[static DRIVE_SERIAL_BYTES])
 static bool read_device(int disk, dev_t *ret_device)
 {
     char text[32];
-    unsigned major, minor;
+    uint32_t numbers[2];
 
     if (read_attribute(disk, "dev", text, sizeof(text)) <= 0 ||
-        sscanf(text, "%u:%u", &major, &minor) != 2)
+        !numbers_read(text, ":", 10, numbers))
         return false;
-    *ret_device = makedev(major, minor);
+    *ret_device = makedev(numbers[0], numbers[1]);
     return true;
 }
 

@@ -27,6 +27,7 @@
 
 #include "guest-agent/device.h"
 #include "lib/cleanup.h"
+#include "lib/numbers.h"
 
 /* The argument is the new number of the file system's own blocks. */
 #define EXT4_IOC_RESIZE_FS _IOW('f', 16, uint64_t)
@@ -263,11 +264,11 @@ static bool in_initial_user_namespace(void)
 {
     cleanup(fd_closep) int fd = open("/proc/self/uid_map", O_RDONLY | O_CLOEXEC);
     char text[64] = "";
-    unsigned long inside, outside, count;
+    uint32_t range[3]; /* the first id inside, the first outside, how many */
 
     return fd < 0 || read(fd, text, sizeof(text) - 1) <= 0 ||
-           (sscanf(text, "%lu %lu %lu", &inside, &outside, &count) == 3 && inside == 0 &&
-            outside == 0 && count == UINT32_MAX);
+           (numbers_read(text + strspn(text, " "), "  ", 10, range) && range[0] == 0 &&
+            range[1] == 0 && range[2] == UINT32_MAX);
 }
 
 static int explain_permission(enum filesystem_kind kind, struct error *error)

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -71,13 +72,49 @@ static char *put_number(char *at, int number, unsigned digits, char after)
     return at + digits + 1;
 }
 
+struct date {
+    int year, month, day; /* month and day from 1 on */
+};
+
+static bool is_leap(int year)
+{
+    return year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+}
+
+/* From 0000-01-01 to the year's first day. The year 0 is a leap year. */
+static int days_before_year(int year)
+{
+    return 365 * year + (year + 3) / 4 - (year + 99) / 100 + (year + 399) / 400;
+}
+
+/* By hand, because gmtime_r(3) brings time zones and their files into a static program. */
+static struct date date_of_day(int day)
+{
+    static const int lengths[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+    struct date date = {.year = day / 366, .month = 1};
+
+    while (day >= days_before_year(date.year + 1))
+        date.year++;
+    day -= days_before_year(date.year);
+    for (;; date.month++) {
+        int length = lengths[date.month - 1] + (date.month == 2 && is_leap(date.year));
+
+        if (day < length)
+            break;
+        day -= length;
+    }
+    date.day = day + 1;
+    return date;
+}
+
 void clock_text(int64_t realtime_ms, char ret_text[static CLOCK_TEXT_BYTES])
 {
+    enum { DAY_SECONDS = 24 * 60 * 60 };
     int64_t seconds = realtime_ms / MSEC_PER_SEC;
     int64_t milliseconds = realtime_ms % MSEC_PER_SEC;
+    struct date date;
     char *at = ret_text;
-    struct tm utc;
-    time_t when;
+    int of_day;
 
     if (milliseconds < 0) {
         milliseconds += MSEC_PER_SEC;
@@ -87,14 +124,15 @@ void clock_text(int64_t realtime_ms, char ret_text[static CLOCK_TEXT_BYTES])
         seconds = FIRST_SECOND;
     if (seconds > LAST_SECOND)
         seconds = LAST_SECOND;
-    when = (time_t)seconds;
-    (void)gmtime_r(&when, &utc);
-    at = put_number(at, utc.tm_year + 1900, 4, '-');
-    at = put_number(at, utc.tm_mon + 1, 2, '-');
-    at = put_number(at, utc.tm_mday, 2, 'T');
-    at = put_number(at, utc.tm_hour, 2, ':');
-    at = put_number(at, utc.tm_min, 2, ':');
-    at = put_number(at, utc.tm_sec, 2, '.');
+    seconds -= FIRST_SECOND;
+    date = date_of_day((int)(seconds / DAY_SECONDS));
+    of_day = (int)(seconds % DAY_SECONDS);
+    at = put_number(at, date.year, 4, '-');
+    at = put_number(at, date.month, 2, '-');
+    at = put_number(at, date.day, 2, 'T');
+    at = put_number(at, of_day / 3600, 2, ':');
+    at = put_number(at, of_day / 60 % 60, 2, ':');
+    at = put_number(at, of_day % 60, 2, '.');
     at = put_number(at, (int)milliseconds, 3, 'Z');
     *at = '\0';
 }

@@ -17,6 +17,7 @@
 #include <sys/sysmacros.h>
 
 #include "lib/cleanup.h"
+#include "lib/numbers.h"
 
 const char *mount_table_path(void)
 {
@@ -64,7 +65,7 @@ bool mount_table_parse(char *line, struct mount_entry *ret_mount)
     enum { ID, PARENT, DEVICE, ROOT, MOUNT_POINT, OPTIONS, FIXED };
     char *fields[FIXED], *field;
     char *file_system, *source, *super_options;
-    unsigned major, minor;
+    uint32_t device[2];
 
     line[strcspn(line, "\n")] = '\0';
     for (int i = 0; i < FIXED; i++)
@@ -75,14 +76,14 @@ bool mount_table_parse(char *line, struct mount_entry *ret_mount)
     file_system = strsep(&line, " ");
     source = strsep(&line, " "); /* may be empty: mount(2) was told so */
     super_options = strsep(&line, " ");
-    if (!super_options || sscanf(fields[DEVICE], "%9u:%9u", &major, &minor) != 2)
+    if (!super_options || !numbers_read(fields[DEVICE], ":", 10, device))
         return false;
     mount_table_unescape(fields[ROOT]);
     mount_table_unescape(fields[MOUNT_POINT]);
     mount_table_unescape(source);
     *ret_mount = (struct mount_entry){
         .id = strtoull(fields[ID], NULL, 10),
-        .device = makedev(major, minor),
+        .device = makedev(device[0], device[1]),
         .read_only = has_option(fields[OPTIONS], "ro") || has_option(super_options, "ro") ||
                      has_option(super_options, "emergency_ro"),
         .root = fields[ROOT],

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "lib/cleanup.h"
+#include "lib/numbers.h"
 #include "lib/path.h"
 
 static int read_attribute(int fd, char *text, size_t size, size_t *ret_length)
@@ -97,15 +98,17 @@ int sysfs_read_number(int sysfs, const char *path, uint64_t *ret_number)
 int sysfs_read_device_number(int sysfs, const char *path, uint32_t *ret_major, uint32_t *ret_minor)
 {
     char text[32];
-    unsigned major, minor;
-    int end = -1, r = sysfs_read_text(sysfs, path, text, sizeof(text));
+    uint32_t numbers[2];
+    const char *end;
+    int r = sysfs_read_text(sysfs, path, text, sizeof(text));
 
     if (r < 0)
         return r;
-    if (sscanf(text, "%9u:%9u%n", &major, &minor, &end) != 2 || text[end])
+    end = numbers_read(text, ":", 10, numbers);
+    if (!end || *end)
         return SYSFS_WRONG;
-    *ret_major = major;
-    *ret_minor = minor;
+    *ret_major = numbers[0];
+    *ret_minor = numbers[1];
     return 0;
 }
 

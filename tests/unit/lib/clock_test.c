@@ -2,7 +2,9 @@
 /* clock_test.c - times as text, at the edges of the calendar. */
 #include "tests/unit/test.h"
 
+#include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "lib/clock.h"
 
@@ -25,6 +27,26 @@ static void writes_utc(void **state)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         clock_text(cases[i].realtime_ms, text);
         assert_string_equal(text, cases[i].text);
+    }
+}
+
+static void agrees_with_libc_on_every_day(void **state)
+{
+    const int64_t day_ms = INT64_C(86400000);
+
+    (void)state;
+    for (time_t day = -135140; day <= 157784; day++) { /* 1600 to 2401: twice all leap years */
+        char text[CLOCK_TEXT_BYTES], expected[64];
+        time_t when = day * 86400 + 86399 - (day & 0xffff);
+        struct tm utc;
+
+        clock_text((int64_t)day * day_ms + (86399 - (day & 0xffff)) * INT64_C(1000) + 7, text);
+        assert_non_null(gmtime_r(&when, &utc));
+        (void)snprintf(expected, sizeof(expected), "%04d-%02d-%02dT%02d:%02d:%02d.007Z",
+                       utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min,
+                       utc.tm_sec);
+        if (strcmp(text, expected) != 0)
+            fail_msg("%s, not %s", text, expected);
     }
 }
 
@@ -63,6 +85,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(writes_utc),
+        cmocka_unit_test(agrees_with_libc_on_every_day),
         cmocka_unit_test(never_writes_more_than_its_room),
         cmocka_unit_test(boottime_does_not_go_back),
         cmocka_unit_test(knows_this_boot),
