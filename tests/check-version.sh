@@ -15,7 +15,7 @@ first=$(grep -n -m 1 '^## ' CHANGELOG.md || :)
     [ "${first#*:## }" = "$version" ] || echo "CHANGELOG.md:${first:-1: no release}"
     # Beside an example driver's own image.
     grep -rnE '\bcrustd:[0-9]+\.[0-9]' README.md docs config --include='*.md' --include='*.yaml' --include=Containerfile |
-        grep -vF "crustd:$version " || :
+        grep -vE "crustd:$version([ \",]|\$)" || :
     grep -rnE '\bcrust-guest-agent:[0-9]' docs config --include='*.md' --include='*.yaml' --include=Containerfile |
         grep -vE "crust-guest-agent:$version([ \",]|\$)" || :
     grep -rnE '^ *(newTag|appVersion|version):' config --include='*.yaml' | grep -vE "[: \"]$version\"?\$" || :

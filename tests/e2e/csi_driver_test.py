@@ -511,6 +511,16 @@ class TheManifests(unittest.TestCase):
             for mount in container["volumeMounts"]:
                 self.assertIn(mount["name"], volumes)
 
+    def test_example_is_in_its_users_namespace(self):
+        """kustomization.yaml puts what it has beside the driver, where kubectl does not look for a claim."""
+        self.assertEqual(self.of_kind("PersistentVolumeClaim") + self.of_kind("Pod"), [])
+        claim, pod = yaml.safe_load_all((SOURCE / "deploy/example.yaml").read_text())
+        storage_class, = self.of_kind("StorageClass")
+        self.assertEqual(claim["spec"]["storageClassName"], storage_class["metadata"]["name"])
+        volume, = pod["spec"]["volumes"]
+        self.assertEqual(volume["persistentVolumeClaim"]["claimName"], claim["metadata"]["name"])
+        self.assertIn("runtimeClassName", pod["spec"])
+
 
 if __name__ == "__main__":
     unittest.main()
