@@ -187,19 +187,23 @@ static bool judge_hypervisor(const struct judgement *judgement, const struct con
     return false;
 }
 
+/* Both obstacles are said at once, so that Kata's configuration is changed once. */
 static void judge_table(const struct judgement *judgement, const struct config *config)
 {
-    if (judgement->table->no_block_devices) {
+    bool tells;
+
+    if (judgement->table->no_block_devices)
         say(judgement, FINDING_ERROR,
             "Set disable_block_device_use = false, unless containers' root file systems are block "
             "devices that the node has mounted: those would be plugged into the VM as well",
             "with disable_block_device_use no volume reaches a guest as a device");
+    tells = judge_hypervisor(judgement, config);
+    if (judgement->table->no_block_devices)
         return;
-    }
     judgement->findings->configurations++;
     judgement->findings->ignores_group |= judgement->settings->is_rust;
     judgement->findings->label_guests += judgement->table->enforces_labels;
-    judgement->findings->tells_hypervisor |= judge_hypervisor(judgement, config);
+    judgement->findings->tells_hypervisor |= tells;
 }
 
 void kata_judge(const struct kata_settings *settings, const struct program *program,

@@ -123,17 +123,19 @@ class TroubleshootingTest(AttachmentTest):
         self.shows("bad-metadata", node, volume)
 
     def kata(self, drop_in=None):
-        """A node with the Go runtime's configuration as kata-deploy leaves it."""
+        """A node with the Go runtime's configuration as kata-deploy leaves it; drop_in: with its last line taken in."""
         node = self.node()
         self.write(node, "etc/containerd/config.toml", CONTAINERD)
-        self.write(node, f"{KATA}/runtimes/qemu/configuration-qemu.toml", QEMU)
+        self.write(node, f"{KATA}/runtimes/qemu/configuration-qemu.toml",
+                   QEMU.replace("[agent.kata]", "disable_block_device_use = true\n[agent.kata]"))
         node.path(f"/{KATA}/configuration-qemu.toml").symlink_to("runtimes/qemu/configuration-qemu.toml")
         for program in ("/opt/kata/bin/qemu-system-x86_64", "/usr/libexec/crustd/crust-qemu-system-x86_64"):
             self.write(node, program, "")
             node.path(program).chmod(0o755)
         if drop_in:
             node.path("/run/crustd/qemu").mkdir(mode=0o700)
-            self.write(node, f"{KATA}/runtimes/qemu/config.d/50-crust-qemu.toml", drop_in.read_text())
+            self.write(node, f"{KATA}/runtimes/qemu/config.d/50-crust-qemu.toml",
+                       drop_in.read_text().replace("# disable_block_device_use", "disable_block_device_use"))
         return node
 
     def write(self, node, name, text):

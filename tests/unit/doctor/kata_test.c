@@ -146,6 +146,15 @@ static void other_hypervisors(void **state)
            "no volume reaches a guest as a device");
 }
 
+static void obstacles_are_said_at_once(void **state)
+{
+    struct node *node = *state;
+
+    judge(node, QEMU("", "true") "disable_block_device_use = true\n");
+    written_expect(&node->written, "kata_configuration", "no volume reaches a guest", "error");
+    written_expect(&node->written, "kata_configuration", "extra_monitor_socket is empty", "error");
+}
+
 static void confidential_guests_are_warned(void **state)
 {
     struct node *node = *state;
@@ -293,6 +302,7 @@ int main(void)
         NODE_TEST(crust_qemu_is_a_monitor),
         NODE_TEST(the_configuration_of_crustd_counts),
         NODE_TEST(other_hypervisors),
+        NODE_TEST(obstacles_are_said_at_once),
         NODE_TEST(confidential_guests_are_warned),
         NODE_TEST(without_kata),
         NODE_TEST(the_engine_names_it),
