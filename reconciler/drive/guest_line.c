@@ -38,6 +38,15 @@ static bool is_device(const char *name)
     return strlen(name) < DRIVE_DEVICE_BYTES && !strchr(name, '/') && name[0] != '.';
 }
 
+static const char *find_reason(const cJSON *drive, const char *status)
+{
+    const char *text = json_text(drive, "text");
+
+    if (*text)
+        return text;
+    return *status ? status : "it does not say why";
+}
+
 int drive_guest_line_parse(const char *text, size_t length, struct drive_guest_line *ret_line,
                            struct error *error)
 {
@@ -62,9 +71,10 @@ int drive_guest_line_parse(const char *text, size_t length, struct drive_guest_l
     read_walk(drive, &line.walk);
     (void)strcpy(line.device, device);
     if (line.status != STATUS_OK) {
-        text_clean(json_text(drive, "text"), strlen(json_text(drive, "text")), shown,
-                   sizeof(shown));
-        (void)error_set(&line.error, (int)line.status, "%s", shown[0] ? shown : status);
+        const char *why = find_reason(drive, status);
+
+        text_clean(why, strlen(why), shown, sizeof(shown));
+        (void)error_set(&line.error, (int)line.status, "%s", shown);
     }
     *ret_line = line;
     return 0;
