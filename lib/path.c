@@ -84,6 +84,12 @@ int path_open_within(int directory, const char *name, int *ret_fd)
     return open_resolved(directory, name, O_PATH, RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS, ret_fd);
 }
 
+int path_open_on_mount(int directory, const char *name, int *ret_fd)
+{
+    return open_resolved(directory, name, O_PATH,
+                         RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV, ret_fd);
+}
+
 int path_open_directory_in_root(int root, const char *path, int *ret_fd)
 {
     return open_in_root(root, path, O_RDONLY | O_DIRECTORY | O_NONBLOCK, ret_fd);

@@ -94,6 +94,9 @@ int path_open_unlinked(int directory, const char *name, int *ret_fd);
 /* Any existing thing below as O_PATH, links followed as long as they stay below. */
 int path_open_within(int directory, const char *name, int *ret_fd);
 
+/* The same; what is on a mount below is PATH_LEADS_OUT. */
+int path_open_on_mount(int directory, const char *name, int *ret_fd);
+
 /* An existing file to be read, at once: only where there are no device nodes, as in sysfs. */
 int path_open_file_in_root(int root, const char *path, int *ret_fd);
 

@@ -27,6 +27,8 @@
 #define BLKGETDISKSEQ _IOR(0x12, 128, uint64_t) /* since Linux 5.15 */
 #endif
 
+#define DEVICES "/dev"
+
 /* ---- the path ------------------------------------------------------------------------------- */
 
 /* What is left of an absolute path below the directory; NULL: it is not below it. */
@@ -54,6 +56,20 @@ static int explain_path(const struct drive_claim_request *request, int r, struct
     return error_set_errno(error, r, "cannot open %s", path);
 }
 
+/* What udev and LVM give a device is a link: /dev/VG/LV leads to ../dm-0. Only root makes names in
+ * devtmpfs, so there such a link may lead out of the allowed directory. */
+static int open_link_of_devices(const struct drive_claim_request *request, int *ret_fd)
+{
+    const char *below = path_below(request->host_path, DEVICES);
+    cleanup(fd_closep) int devices = -1;
+    int r;
+
+    if (!below || !path_is_clean(request->host_path))
+        return PATH_LEADS_OUT;
+    r = path_open_directory_in_root(request->root, DEVICES, &devices);
+    return r < 0 ? r : path_open_on_mount(devices, below, ret_fd);
+}
+
 static int open_path(const struct drive_claim_request *request, int *ret_fd, struct error *error)
 {
     for (unsigned i = 0; i < request->prefix_count; i++) {
@@ -66,6 +82,8 @@ static int open_path(const struct drive_claim_request *request, int *ret_fd, str
         r = path_open_directory_in_root(request->root, request->prefixes[i], &prefix);
         if (r == 0)
             r = path_open_within(prefix, below, ret_fd);
+        if (r == PATH_LEADS_OUT)
+            r = open_link_of_devices(request, ret_fd);
         return r == 0 ? 0 : explain_path(request, r, error);
     }
     return error_set(error, DRIVE_CLAIM_OUTSIDE, "%s is below no directory of drives.host_prefixes",

@@ -199,6 +199,50 @@ static void nothing_outside_of_the_prefixes_is_opened(void **state)
     assert_int_equal(claim(fixture, link_path, inner, true), DRIVE_CLAIM_OPEN);
 }
 
+/* As LVM's /dev/VG/LV, and no other. */
+static void a_link_of_devtmpfs_may_lead_to_another_node_of_it(void **state)
+{
+    struct claim_fixture *fixture = *state;
+    char path[128];
+
+    fd_close(fixture->root);
+    assert_int_equal(path_open_root(fixture->directory, &fixture->root), 0);
+    assert_int_equal(mkdir(name(fixture, path, "dev"), 0755), 0);
+    assert_int_equal(mkdir(name(fixture, path, "dev/vg"), 0755), 0);
+    assert_int_equal(mkdir(name(fixture, path, "images"), 0755), 0);
+    make_own_file(name(fixture, path, "outside"), 4096);
+    make_own_file(name(fixture, path, "dev/dm-0"), 4096);
+    assert_int_equal(symlink("../../outside", name(fixture, path, "dev/vg/out")), 0);
+    assert_int_equal(symlink("../dm-0", name(fixture, path, "dev/vg/one")), 0);
+    assert_int_equal(symlink("../dev/dm-0", name(fixture, path, "images/one")), 0);
+    assert_int_equal(claim(fixture, "/dev/vg/out", "/dev/vg", true), DRIVE_CLAIM_OUTSIDE);
+    assert_int_equal(claim(fixture, "/dev/vg/../dm-0", "/dev/vg", true), DRIVE_CLAIM_OUTSIDE);
+    assert_int_equal(claim(fixture, "/images/one", "/images", true), DRIVE_CLAIM_OUTSIDE);
+    assert_int_equal(claim(fixture, "/dev/vg/none", "/dev/vg", true), DRIVE_CLAIM_MISSING);
+    assert_int_equal(fixture->opened, -1);
+    if (geteuid() != 0)
+        skip();
+    assert_int_equal(claim(fixture, "/dev/vg/one", "/dev/vg", true), DRIVE_CLAIM_OPEN);
+}
+
+/* Users may write to /dev/shm. */
+static void a_link_on_another_mount_below_dev_leads_out(void **state)
+{
+    struct claim_fixture *fixture = *state;
+    char directory[] = "/dev/shm/crust-claim-XXXXXX", path[64];
+    struct stat devices, shared;
+
+    if (stat("/dev", &devices) < 0 || stat("/dev/shm", &shared) < 0 ||
+        devices.st_dev == shared.st_dev)
+        skip();
+    assert_non_null(mkdtemp(directory));
+    (void)snprintf(path, sizeof(path), "%s/link", directory);
+    assert_int_equal(symlink("../../null", path), 0);
+    assert_int_equal(claim(fixture, path, directory, true), DRIVE_CLAIM_OUTSIDE);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(directory), 0);
+}
+
 /* A loop device on an image in the fixture's directory, and a node for it there. */
 static void attach_loop(struct claim_fixture *fixture, char ret_node[static 128])
 {
@@ -290,6 +334,8 @@ int main(void)
         CLAIM(a_users_file_is_refused),
         CLAIM(a_path_that_is_not_a_disk_is_refused),
         CLAIM(nothing_outside_of_the_prefixes_is_opened),
+        CLAIM(a_link_of_devtmpfs_may_lead_to_another_node_of_it),
+        CLAIM(a_link_on_another_mount_below_dev_leads_out),
         CLAIM(a_block_device_is_claimed_for_nobody_else),
         CLAIM(a_write_protected_device_is_only_read),
         CLAIM(a_loop_devices_file_is_in_use),
