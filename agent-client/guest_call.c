@@ -298,7 +298,7 @@ static void on_address(struct http_exchange *exchange, const struct http_exchang
     char shown[64];
 
     if (answer->end != HTTP_EXCHANGE_ANSWERED) {
-        (void)error_set(&error, 0, "no agent address is known, and the shim is of no help: %s",
+        (void)error_set(&error, 0, "no agent address is known, and the shim cannot help: %s",
                         answer->error.text);
     } else if (answer->status != 200 ||
                shim_parse_agent_url(answer->body, answer->length, request->agent_port,

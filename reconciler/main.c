@@ -108,7 +108,7 @@ static void reload(struct daemon *daemon)
     }
     config_needs_restart(&daemon->config, &next, restart, sizeof(restart));
     if (restart[0])
-        log_warning(NULL, "only a restart applies: %s", restart);
+        log_warning(NULL, "changed keys that need a restart: %s", restart);
     reconciler_configure(daemon->reconciler, &next);
     daemon->config = next;
     log_info(NULL, "the configuration was read again");
@@ -267,7 +267,8 @@ static void downgrade(struct daemon *daemon)
     if (r != 0)
         (void)fail(daemon, START_DATABASE, r, &error);
     else
-        log_info(NULL, "%s is as release 0.1.0 makes it, history included: start that release",
+        log_info(NULL,
+                 "%s now has the format of release 0.1.0, with all its history: start that release",
                  daemon->instance.database);
 }
 

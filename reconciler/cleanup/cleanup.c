@@ -56,7 +56,7 @@ static void advance_trash(struct cleanup *cleanup)
     cleanup->settles_ns = UINT64_MAX;
     r = trash_advance(cleanup, &cleanup->settles_ns);
     if (r < 0)
-        log_error(NULL, "what lies in the trash is not on the record: %s", strerror(-r));
+        log_error(NULL, "cannot record what became of the trash: %s", strerror(-r));
     arm(cleanup, &cleanup->step, cleanup->settles_ns, on_step);
 }
 

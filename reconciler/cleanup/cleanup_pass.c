@@ -352,7 +352,7 @@ static int note(struct cleanup_pass *pass, const struct verdict *verdict)
 
     if (stale && !verdict->file[0] && reason != verdict->reason_before)
         log_info(&(struct log_ids){.volume = verdict->volume_id},
-                 "its metadata looks stale, and is kept: %s", stale_reason_name(reason));
+                 "its metadata looks stale but is kept: %s", stale_reason_name(reason));
     if (verdict->file[0])
         return store_note_stale_file(pass->cleanup->context->store, verdict->entry_id,
                                      verdict->file, &stale_row);
@@ -455,7 +455,7 @@ static enum stale_daemon judge_daemon(const struct cleanup_pass *pass, enum volu
          (!pass->person || pass->volume_id)) ||
         is_trash_made_later(pass, layout) || trash_is_usable(cleanup, layout, &error))
         return STALE_DAEMON_FIT;
-    log_warning(NULL, "nothing stale can be removed: %s", error.text);
+    log_warning(NULL, "stale metadata cannot be removed: %s", error.text);
     return STALE_DAEMON_TRASH;
 }
 

@@ -113,7 +113,7 @@ static void go_on(struct monitors *monitors)
     if (r == 0)
         remove_abandoned(pass);
     if (r < 0)
-        log_warning(NULL, "cannot tell whose the sockets in " ADDED_MONITORS " are: %s",
+        log_warning(NULL, "cannot tell which VMs have the sockets in " ADDED_MONITORS ": %s",
                     strerror(-r));
     if (r <= 0)
         end_pass(monitors);

@@ -97,7 +97,7 @@ static int step_init(struct cleanup *cleanup, int64_t cleanup_id, struct step *s
     if (r == QUARANTINE_READY)
         return STEP_READY;
     log_warning(&(struct log_ids){.volume = step->row.volume_id},
-                "what was moved to the trash waits there: %s", error.text);
+                "metadata stays in the trash until its directory can be opened: %s", error.text);
     return STEP_IDLE;
 }
 
@@ -115,8 +115,8 @@ static int finish(struct step *step, enum store_cleanup_decision decision, enum 
     else
         quarantine_tidy(&step->quarantine, &step->item);
     log_info(&(struct log_ids){.volume = step->row.volume_id}, "metadata %s: %s%s%s",
-             decision == STORE_CLEANUP_REMOVED    ? "removed, it lies in the trash"
-             : decision == STORE_CLEANUP_PUT_BACK ? "put back, it had changed"
+             decision == STORE_CLEANUP_REMOVED    ? "moved to the trash"
+             : decision == STORE_CLEANUP_PUT_BACK ? "put back because it had changed"
                                                   : "not removed",
              step->row.key, step->row.file[0] ? "/" : "", step->row.file);
     return store_finish_cleanup(step->cleanup->context->store, step->row.cleanup_id, decision,

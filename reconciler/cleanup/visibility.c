@@ -116,7 +116,7 @@ void visibility_check(struct visibility *visibility)
     else if (!visibility->well_since_ns)
         visibility->well_since_ns = clock_boottime();
     if (strcmp(before, visibility->problem) != 0 && visibility->problem[0])
-        log_warning(NULL, "nothing stale is removed for now: %s", visibility->problem);
+        log_warning(NULL, "no stale metadata is removed for now: %s", visibility->problem);
 }
 
 void visibility_disturb(struct visibility *visibility)

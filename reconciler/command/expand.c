@@ -326,7 +326,7 @@ void expansions_end(struct clients *clients)
 {
     struct error error;
 
-    (void)error_set(&error, 0, "crustd begins anew with another database: call again");
+    (void)error_set(&error, 0, "crustd starts over with another database: call again");
     while (clients->expansions) {
         struct expansion *one = clients->expansions;
 

@@ -34,8 +34,8 @@ struct runtime_cli_run {
 
 void runtime_cli_pass_over(int64_t volume_id, const struct error *error)
 {
-    log_info(&(struct log_ids){.volume = volume_id}, "the volume's runtime-cli is of no help: %s",
-             error->text);
+    log_info(&(struct log_ids){.volume = volume_id},
+             "the volume's runtime-cli gave no usable answer: %s", error->text);
 }
 
 /* ---- the record ---- */
@@ -93,7 +93,7 @@ static void record_result(const struct runtime_cli_run *run,
     r = record(run, "runtime_cli_answered", &detail);
     if (r < 0)
         log_warning(&(struct log_ids){.volume = run->volume_id},
-                    "what the volume's runtime-cli answered is not on record: %s", strerror(-r));
+                    "cannot record the answer of the volume's runtime-cli: %s", strerror(-r));
 }
 
 /* ---- its end ---- */

@@ -377,7 +377,7 @@ static void log_done(const struct staging *staging)
         if (staging->deed[i] != NOTHING_ASKED && !staging->takes_away)
             log_info(&(struct log_ids){.volume = staging->volume_id}, "staged in layout %s%s",
                      layout_name(spots[i].layout),
-                     staging->deed[i] == UNCHANGED ? ", as it was" : "");
+                     staging->deed[i] == UNCHANGED ? ", unchanged" : "");
 }
 
 /* The oldest one. */

@@ -138,7 +138,7 @@ static int leave_file(struct fallback *fallback, int r, const char *text)
     if (clock_boottime() - fallback->back_ns > GOOD_NS)
         fallback->failures = 0;
     if (fallback->failed_passes == 1) {
-        log_warning(NULL, "the database fails, and is opened anew: %s", text);
+        log_warning(NULL, "the database fails and is being reopened: %s", text);
         r = open_file(fallback, &same, &error);
         text = error.text;
     }

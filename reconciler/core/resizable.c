@@ -53,8 +53,7 @@ static int record(const struct context *context, const struct store_volume *volu
     if (strcmp(answer, "no") == 0)
         log_info(&ids, "a resize would not reach its file system: %s", reason_name(reason));
     else if (strcmp(volume->resizable, "no") == 0)
-        log_info(&ids, "what kept a resize from its file system is gone: %s",
-                 reason_name(volume->resizable_reason));
+        log_info(&ids, "an obstacle to resizes is gone: %s", reason_name(volume->resizable_reason));
     return 0;
 }
 

@@ -187,7 +187,7 @@ void scan_want_sweep(struct scan *scan)
 void scan_pass_over(struct scan *scan)
 {
     if (!scan->over_limit)
-        log_warning(NULL, "there are %d volumes already: further directories are passed over",
+        log_warning(NULL, "the limit of %d volumes is reached: further directories are passed over",
                     STORE_VOLUMES);
     scan->over_limit = scan->passed_over = true;
 }

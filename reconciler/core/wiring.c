@@ -19,7 +19,8 @@
 #include "reconciler/kubernetes/kubernetes_events.h"
 #include "store/read.h"
 
-#define TOO_MANY "there are more volumes than crustd takes: further directories are passed over"
+#define TOO_MANY                                                                                   \
+    "there are more volumes than crustd can handle: further directories are passed over"
 
 /* ---- events ---- */
 
@@ -195,7 +196,7 @@ static void begin_anew(void *userdata)
     helpers_reset(reconciler->helpers);
     drives_reset(reconciler->drives);
     expansions_end(reconciler->clients);
-    stagings_fail(reconciler->clients, "crustd begins anew with another one");
+    stagings_fail(reconciler->clients, "crustd starts over with another database");
     cleanup_abandon(&reconciler->cleanup);
     work_queue_forget_volumes(&reconciler->queue);
     scan_done(&reconciler->scan);

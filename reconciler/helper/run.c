@@ -131,7 +131,7 @@ static void record_end(struct helper_run *run)
     if (r == 0 && is_gone && run->cleans_up)
         r = store_note_helper_removed(store, run->sandbox.sandbox_ref, run->sandbox.name);
     if (store_end(store, r) < 0)
-        log_warning(&ids, "the end of helper %s is not on record: %s", run->sandbox.name,
+        log_warning(&ids, "cannot record the end of helper %s: %s", run->sandbox.name,
                     store_error_text(store));
 }
 

@@ -64,7 +64,7 @@ static void on_helper(struct helper_run *run, const struct helper_outcome *outco
 
     (void)run;
     if (outcome->reason != REASON_NONE)
-        log_info(NULL, "a helper came to nothing: %s: %s", reason_name(outcome->reason),
+        log_info(NULL, "a helper failed: %s: %s", reason_name(outcome->reason),
                  outcome->error.text);
     learn(sandbox, outcome);
     end_run(sandbox, outcome);
@@ -298,7 +298,7 @@ static void abandon(struct helper_sandbox *sandbox)
 
     (void)error_set(&error, 0,
                     "crustd is stopping; what the helper left is removed after its start");
-    log_info(NULL, "helper %s is left for the next start", helper_run_name(sandbox->run));
+    log_info(NULL, "helper %s will be removed at the next start", helper_run_name(sandbox->run));
     helper_known_begin(&sandbox->known, REASON_AGENT_UNREACHABLE, &error);
     sandbox->run = helper_run_free(sandbox->run);
     free(take_pointer(&sandbox->targets));

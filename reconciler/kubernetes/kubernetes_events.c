@@ -67,9 +67,9 @@ static void say_trouble(struct kubernetes_events *events, int trouble, const cha
         return;
     events->trouble = trouble;
     if (trouble)
-        log_warning(NULL, "Kubernetes gets no events of crustd: %s", text);
+        log_warning(NULL, "Kubernetes gets no events from crustd: %s", text);
     else
-        log_info(NULL, "Kubernetes gets events of crustd again");
+        log_info(NULL, "Kubernetes gets events from crustd again");
 }
 
 /* With the server's reason, from the Status that it answers. */

@@ -133,7 +133,7 @@ class Full(Degraded):
         self.wait_healed()
 
     def test_restore(self):
-        """What lies in the trash is on record in the file alone."""
+        """Only the file records what is in the trash."""
         self.mount_space()
         self.start()
         self.fill()
@@ -168,7 +168,7 @@ class Full(Degraded):
         self.wait_healed()
 
     def test_once(self):
-        """What there is to do is done, but not on record: that is said."""
+        """Work that is due is done but cannot be recorded, and crustd says so."""
         self.mount_space()
         self.fill()
         self.grown.loop.resize(BEFORE + MIB)
@@ -179,7 +179,7 @@ class Full(Degraded):
         self.assertIn("free space", done.stderr)
 
     def test_with_a_call_in_flight(self):
-        """Its answer belongs to nobody any more; the volume it was for is grown all the same."""
+        """Its answer belongs to nobody any more; its volume is resized all the same."""
         other = self.volume(self.host, "other")
         vmm = self.host.start_vmm("b" * 64)
         self.host.add_sandbox("b" * 64, vmm.pid, agent="unix:///other.sock",
@@ -217,13 +217,13 @@ class Broken(Degraded):
         self.wait_healed()
 
     def test_one_error(self):
-        """The file is opened anew, and nothing is lost."""
+        """The file is reopened, and nothing is lost."""
         self.start()
         with Attached(self.host.process.pid, ["-e", "trace=pwrite64",
                                               "-e", "inject=pwrite64:error=EIO:when=1"]):
             self.grow()
         self.assertEqual(status(self.host)["database"], "file")
-        self.assertIn("opened anew", self.host.log_tail())
+        self.assertIn("is being reopened", self.host.log_tail())
         self.assertEqual(
             self.host.query("SELECT * FROM audit_journal WHERE kind = 'history_missing'"), [])
         self.assertEqual(len(self.host.query("SELECT * FROM audit_resizes")), 1)

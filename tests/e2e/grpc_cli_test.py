@@ -195,10 +195,10 @@ class Useless(CliTest):
                 before = len(self.called())
                 self.own_paths_work()
                 self.assertEqual(len(self.called()), before + 2)
-        self.assertIn("is of no help", self.running.log_tail())
+        self.assertIn("gave no usable answer", self.running.log_tail())
 
     def test_those_that_lie(self):
-        """What cannot be true of this device is not passed on."""
+        """An answer that cannot be true of this device is not passed on."""
         def usage(**changes):
             return json.dumps({"usage": [STATS["usage"][0] | changes, STATS["usage"][1]]})
 

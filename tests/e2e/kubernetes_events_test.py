@@ -238,7 +238,7 @@ class KubernetesEventsTest(EventsCase):
         shutil.copy(server.authority.certificate, self.account / "ca.crt")
         self.wait_counted(node, "sent", 2)
         self.assertEqual(len(self.lines(node, "Kubernetes gets no events")), 1)
-        self.assertEqual(len(self.lines(node, "Kubernetes gets events of crustd again")), 1)
+        self.assertEqual(len(self.lines(node, "Kubernetes gets events from crustd again")), 1)
 
     def test_refusal_is_counted_and_logged_once(self):
         server = self.server()

@@ -21,7 +21,7 @@ class FloodTest(SaidTest):
         node.start()
         health = json.loads(node.crustctl("status", "-o", "json").stdout)
         self.assertTrue(health["degraded"])
-        self.assertIn("more volumes than crustd takes", health["problem"])
+        self.assertIn("more volumes than crustd can handle", health["problem"])
         self.assertEqual(self.present(node), MOST)
 
         for path in paths[:2 * EXTRA]:

@@ -502,7 +502,7 @@ static void a_shim_without_an_address_is_told_if_nothing_else_works(void **state
     address[0] = '\0';
     request.order[2] = ROUTE_NONE; /* not the shim itself */
     assert_int_equal(WALK(&request, {.route = 'u'})->reason, REASON_AGENT_UNREACHABLE);
-    assert_non_null(strstr(test.reply.error.text, "the shim is of no help: no socket"));
+    assert_non_null(strstr(test.reply.error.text, "the shim cannot help: no socket"));
     assert_false(test.reply.address_learned);
     test.url = "nonsense";
     test.url_status = 200;
