@@ -6,7 +6,7 @@
     ...                                          # a client connects, says "CONNECT 1024" and calls
     tap.wait_answer(mark, "RemoveContainer")     # the Call
 
-Connections are served one at a time, and answers are passed on before they are looked at. A port that is not
+Connections are served one at a time, and answers are passed on before they are parsed. A port that is not
 among the targets is refused, as a guest refuses it in which nobody listens there.
 """
 
@@ -64,7 +64,7 @@ class AgentTap:
     # -- what was seen
 
     def mark(self):
-        """Where the calls to come will stand."""
+        """A mark: later calls come after it."""
         with self.changed:
             return len(self.calls)
 

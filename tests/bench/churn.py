@@ -113,7 +113,7 @@ class Churn(Crowd):
     # -- churn
 
     def replace(self, pods, per_second):
-        """So many of the oldest pods go, and as many new ones come."""
+        """Ends so many of the oldest pods, and starts as many new ones."""
         started = time.monotonic()
         following = max(self.pods) + 1
         for number in range(pods):

@@ -45,7 +45,7 @@ def volume_path(number):
 
 
 def sandbox_id(sandbox):
-    """Of nobody else's: of two VMMs with one sandbox's id crustd believes neither."""
+    """An id that nobody else uses: of two VMMs with one sandbox's id crustd believes neither."""
     return hashlib.sha256(f"{os.getpid()} {sandbox}".encode()).hexdigest()
 
 
@@ -103,7 +103,7 @@ def processor_of_its_own(*pids):
 
 
 class Daemon(Node):
-    """A node whose daemon runs as it would in earnest: its log at the default level."""
+    """A node whose daemon runs as in production: its log at the default level."""
 
     def command(self, *arguments):
         return [*self.wrapper, str(BUILD / "crustd"), "--root", str(self.root), *arguments]
@@ -159,7 +159,7 @@ class Crowd:
                 LoopDevice(self.scratch / f"disk-{number}", 16 * MIB)))
 
     def await_host(self):
-        """Until all that the host was told stands."""
+        """Waits until the host has set up everything it was told."""
         self.host.say("serve")
         self.host.expect("ready")
 
@@ -295,7 +295,7 @@ class Crowd:
             file.unlink()
 
     def wait_settled(self):
-        """Until every volume is in sync, or unbound where there is no sandbox."""
+        """Waits until every volume is in sync, or unbound where there is no sandbox."""
         state = "in_sync" if self.bound else "unbound"
 
         def is_settled():

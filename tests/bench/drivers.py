@@ -123,7 +123,7 @@ def bare_stats(agent_socket, guest_path):
 
 @contextlib.contextmanager
 def peak(read, pause=0.02):
-    """The largest of what read() returns meanwhile, in a list."""
+    """The largest value that read() returns meanwhile, in a list."""
     largest, ended = [read()], threading.Event()
 
     def watch():

@@ -94,7 +94,7 @@ def latency(scratch, **options):
 
 
 def shell_loop(scratch):
-    """Beside what is often written in crustd's place: udevadm monitor, blockdev and socat in a loop."""
+    """Compared with what people often write instead: udevadm monitor, blockdev and socat in a loop."""
     missing = [program for program in ("udevadm", "socat") if not shutil.which(program)]
     if missing:
         print(f"skipped, needs {', '.join(missing)}: shell-loop", file=sys.stderr)
@@ -235,7 +235,7 @@ def memory(scratch):
 
 
 def idle(scratch):
-    """Without polls of the guests, as before there were any, and with those of the default."""
+    """Without polls of the guests, and with those of the default."""
     for volumes in SIZES:
         for seconds, words in ((0, ""), (POLL_SECONDS, ", guests polled")):
             with running(scratch, volumes, by_hand=False,
@@ -252,7 +252,7 @@ def idle(scratch):
 
 
 def instructions_since_last(crowd, directory):
-    """Has callgrind write down what it counted, and begin anew."""
+    """Has callgrind write down its counts and start over."""
     before = set(directory.glob("callgrind.*"))
     subprocess.run(["callgrind_control", "-d", str(crowd.pid)], check=True,
                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -369,7 +369,7 @@ def through_crust_qemu(scratch):
     for name in ("true", "echo"):
         shutil.copy(f"/bin/{name}", scratch / name)
         shutil.copy(program, scratch / f"crust-{name}")
-    # Begins with a look whether it adds a monitor here, or what is measured is something else.
+    # First checks that it adds a monitor here; otherwise something else would be measured.
     script = ("mount -t tmpfs -o mode=755 none /run && mkdir /run/crustd && mkdir -m 700 /run/crustd/qemu "
               f'&& {scratch}/crust-echo -name sandbox-a | grep -q -e -qmp && exec "$@"')
     arguments = ["-name", f"sandbox-{64 * 'a'},debug-threads=on", "-m", "2048M"]

@@ -3,7 +3,7 @@
 """stage_server.py STUBS SOCKET DIRECTORY - RuntimeStageVolume's file work, and nothing else.
 
 What a driver's author would write in an afternoon: a directory that is written aside, synced and
-renamed into place, as crustd does it. No request is looked at, and nothing is kept.
+renamed into place, as crustd does it. Requests are not checked, and nothing is kept.
 """
 
 import base64

@@ -12,7 +12,7 @@ system has grown passes the tap before the agents: ResizeVolume's, or the helper
 helper's exchange ends later, with RemoveContainer, and the time until then is told as well.
 
 By hand means the hypervisor's block_resize and the six calls to the agent, one after another, by a small
-Python client: connected to monitor and agent before the clock starts, and nothing looked at or written down.
+Python client: connected to monitor and agent before the clock starts, and nothing is checked or written down.
 The helper is placed in the share within the time and removed after it, as crustd does.
 """
 

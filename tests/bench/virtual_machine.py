@@ -4,7 +4,7 @@
 Two disks, each with an ext4; crustd knows of one. They grow in turn. The clock starts before the
 ioctl(2) that grows the device and stops when the agent's answer to ResizeVolume arrives, which both
 reach through the same relay, the only place where crustd's can be seen. By hand means: connected to the
-monitor and to the agent before the clock starts, nothing looked at, nothing written down.
+monitor and to the agent before the clock starts, nothing checked, nothing written down.
 """
 
 import fcntl

@@ -61,7 +61,7 @@ class AlertsTest(SaidTest):
             self.assertIn("FAILED", done.stdout + done.stderr)
 
     def test_one_dead_node_of_500(self):
-        """It alone is told, and nothing else; when it is back, nobody is told anything."""
+        """Only this alert is sent; when the target is back, nothing is sent."""
         series = []
         for number in range(500):
             labels = f'job="crustd",instance="10.0.{number // 250}.{number % 250}:9825"'

@@ -30,7 +30,7 @@ class BindingTest(SaidTest):
                           f" WHERE v.target_path = '{volume.path}' ORDER BY m.since")
 
     def test_device_moves_between_containers(self):
-        """Unplugged with one container, and plugged again, as another drive, for the next."""
+        """The drive is unplugged with one container and plugged again, as another drive, for the next."""
         node, volume, monitor, agent = self.start()
         first = self.mappings(node, volume)[-1]
         self.assertEqual((first["drive_id"], first["source"]), (volume.drive, "persist"))

@@ -184,7 +184,7 @@ class Witness(CleanupTest):
         self.assertEqual((sandbox["exit_seen"], sandbox["state_directory"]), (True, True))
 
     def test_alive_at_a_restart(self):
-        """It lived on while no daemon ran, and is seen to end by the next one."""
+        """The sandbox lived on while no daemon ran, and the next daemon sees it end."""
         node = self.kubelet_node()
         path = self.publish(node)
         vmm = self.use(node, path)

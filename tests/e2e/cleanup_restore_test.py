@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What lies in the trash: it comes back as it was, stays while nobody touches it, and ends with its time.
+"""Metadata in the trash: it comes back unchanged, stays while nobody touches it, and is deleted when its time is over.
 What changed on its way there is put back, and what was staged anew meanwhile is newer."""
 
 import json
@@ -73,7 +73,7 @@ class AsItWas(TrashTest):
         self.restore(node, path, before)
 
     def test_largest(self):
-        """As long as it may be, to the byte; the record of it has no secret."""
+        """Restores the longest directory byte for byte; the record of it has no secret."""
         node = self.kubelet_node()
         head = '{"volume-type":"block","device":"/dev/none","fstype":"ext4","options":[],' \
                '"metadata":{"password":"xyzzy","filler":"'
@@ -97,7 +97,7 @@ class AsItWas(TrashTest):
         self.restore(node, path, before)
 
     def test_foreign_files(self):
-        """What no runtime writes is reported, and touched by nobody."""
+        """Foreign files are reported and left alone."""
         node = self.kubelet_node()
         path = self.left_behind(node)
         other = self.publish(node, "other", self.other_pod)
@@ -166,7 +166,7 @@ class Kept(TrashTest):
 
 
 class Time(TrashTest):
-    """What is kept for its hours, by the clock that counts from the node's start."""
+    """How long the trash is kept, by the clock that counts from the node's start."""
 
     def setUp(self):
         super().setUp()
@@ -208,7 +208,7 @@ class Time(TrashTest):
         self.assertEqual(self.rows(node, path, "restored")[0]["reason"], "changed")
 
     def test_taken_by_hand(self):
-        """What somebody took out of the trash cannot be restored, and crustd does not say it was."""
+        """A directory that somebody took out of the trash cannot be restored, and crustd does not claim otherwise."""
         node = self.kubelet_node()
         path = self.left_behind(node)
         node.start()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What crustd sees of the node vanishes, or comes back as another: nothing is removed meanwhile, and
+"""Something that crustd watches on the node vanishes, or is replaced: nothing is removed meanwhile, and
 the grace time begins anew."""
 
 import json

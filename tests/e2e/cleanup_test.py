@@ -157,7 +157,7 @@ class Missing(CleanupTest):
         self.wait_removed(node, path)
 
     def test_process_without_records(self):
-        """No state directory tells of the sandbox, and a process does."""
+        """No state directory shows the sandbox, but a process does."""
         node = self.kubelet_node()
         path = self.publish(node)
         vmm = node.start_vmm(self.sandbox_id)

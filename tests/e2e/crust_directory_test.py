@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """The CRUST directory: volumes whose directory's name is a hash, the paths found behind it, and
-what goes round the metadata."""
+what bypasses the metadata."""
 
 import hashlib
 import json
@@ -159,7 +159,7 @@ class CrustDirectoryTest(SaidTest):
         self.assertEqual(self.resize_row(node, path)["to_bytes"], AFTER)
         agent.wait_for_requests(1, method="ResizeVolume")
 
-    # what does not agree, and what goes round
+    # contradictions and bypasses
 
     def test_directories_that_name_two_devices(self):
         node = self.make_node()

@@ -24,7 +24,7 @@ class CrustQemuCase:
         return self.node.path(socket)
 
     def check_life(self, sandbox):
-        """It outlives crustd, and ends with the VM, also where that is killed."""
+        """The monitor outlives crustd and ends with the VM, even if the VM is killed."""
         socket = self.check_monitor(sandbox)
         self.node.kill()
         self.node.start()

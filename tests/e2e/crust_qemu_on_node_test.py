@@ -63,7 +63,7 @@ class OnNodeTest(unittest.TestCase):
         self.assertEqual((self.mode("run/crustd"), self.mode("run/crustd/qemu")), (0o755, 0o700))
 
     def test_the_directory_is_nobody_elses(self):
-        """Whoever made it before: else crust-qemu adds no monitor."""
+        """Whoever made the directory: otherwise crust-qemu adds no monitor."""
         (self.root / "run/crustd/qemu").mkdir(parents=True)
         (self.root / "run/crustd").chmod(0o775)
         (self.root / "run/crustd/qemu").chmod(0o755)

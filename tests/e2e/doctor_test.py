@@ -36,7 +36,7 @@ RUST = '[runtime]\nname = "virt_container"\nhypervisor_name = "qemu"\n'
 
 
 def without_free_space(findings):
-    """For comparison: others write to the disk meanwhile."""
+    """Used for comparison only, because others write to the disk meanwhile."""
     return [{**finding, "what": re.sub(r"[\d.]+ GiB are free", "", finding["what"])}
             for finding in findings]
 

@@ -20,7 +20,7 @@ WITHOUT_A_TRACE = {"brk", "clock_gettime", "getpid"}  # nobody can tell what cam
 
 
 class Killed(DrivesTest):
-    """One node and one QEMU for all points."""
+    """One node and one QEMU for all kill points."""
 
     def setUp(self):
         super().setUp()

@@ -46,7 +46,7 @@ class ForeignListenersTest(SaidTest):
         process.wait()
 
     def foreign_monitor(self, path, volume):
-        """Its log is what it was sent."""
+        """Its log holds what it was sent."""
         log = self.scratch / f"{path.name}.log"
         process = self.program(FAKES / "monitor.py", "--socket", path, "--device",
                                volume.loop.device, "--node", volume.drive, "--log", log)
@@ -54,7 +54,7 @@ class ForeignListenersTest(SaidTest):
         return process, log.read_text
 
     def users_monitor(self, path, _):
-        """One that greets, in a directory that the user may write to."""
+        """A monitor that sends a greeting, in a directory that the user may write to."""
         for directory in (path.parent, *path.parent.parents):
             if directory == self.scratch.parent:
                 break
@@ -125,7 +125,7 @@ class ForeignListenersTest(SaidTest):
         self.assertEqual(other.connections, 0)
 
     def test_a_socket_of_another_process_among_the_added_monitors(self):
-        """What crust-qemu's QEMU would have made."""
+        """The socket that crust-qemu's QEMU would have made."""
         volume = self.volume(self.host)
         self.agent(self.host)
         directory = self.host.root / "run/crustd/qemu"

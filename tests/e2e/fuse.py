@@ -42,7 +42,7 @@ class HangingFile:
         self.close()
 
     def close(self):
-        """Whoever waits has an error."""
+        """Waiting callers get an error."""
         self.ended.set()
         self.thread.join()
         self.libc.umount2(bytes(self.where), 2)

@@ -182,7 +182,7 @@ class Refusals(ExpandTest):
             self.expand(node, volume.path)
 
     def test_before_the_first_scan_is_done(self):
-        """What is not known then may only not be known yet."""
+        """Something unknown at that moment may become known later."""
         if not shutil.which("strace"):
             self.skipTest("needs the program strace")
         node = self.node(wrapper=["strace", "-D", "-qq", "-o", "/dev/null", "-e", "trace=openat2",

@@ -92,7 +92,7 @@ class Hostile(GrpcTest):
         self.addCleanup(self.others.end)
 
     def others_are_served(self, service=b""):
-        """One that has been there, and one that comes now and asks for this."""
+        """A client that was connected before, and one that connects now with this request."""
         self.others.are_served()
         with Http2(socket_of(self.running)) as client:
             client.begin()

@@ -144,7 +144,7 @@ class Staging(StageTest):
         self.nothing_is_left(node)
 
     def test_what_is_mounted_inside_is_not_emptied(self):
-        """Neither is anything else taken away, by whoever is asked."""
+        """Nothing else is taken away either, whichever server is asked."""
         node = self.start()
         self.stage()
         precious = self.scratch / "precious"
@@ -267,7 +267,7 @@ class Staging(StageTest):
         self.nothing_is_left(node)
 
     def test_devices(self):
-        """What is not there may come; a link is what it leads to."""
+        """A missing device may still appear; a link counts as what it leads to."""
         node = self.start()
         loop = self.loop()
         node.add_device(loop.device)

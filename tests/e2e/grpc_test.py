@@ -16,7 +16,7 @@ CONNECTIONS = 64  # at a time
 
 
 class Calls(GrpcTest):
-    """One client and what it is told."""
+    """One client and its answers."""
 
     def setUp(self):
         super().setUp()

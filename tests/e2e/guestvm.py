@@ -309,7 +309,7 @@ class GuestVM:
         return "127.0.0.1", int(re.search(r"HOST_FORWARD\]\s+\S+\s+127\.0\.0\.1\s+(\d+)", network)[1])
 
     def freeze(self, path):
-        """Whoever writes to that file system waits, until thaw()."""
+        """Writers to that file system wait until thaw()."""
         self.ask("freeze", path)
 
     def thaw(self, path):

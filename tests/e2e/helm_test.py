@@ -157,7 +157,7 @@ class HelmTest(unittest.TestCase):
             "checksum/configuration"]
 
     def test_a_changed_configuration_is_another_pod(self):
-        """So that the DaemonSet rolls; what is not configuration is seen in the pod by itself."""
+        """So that the DaemonSet rolls; other changes show in the pod by themselves."""
         first = self.checksum()
         self.assertEqual(first, self.checksum(podAnnotations={"a": "b"}))
         self.assertNotEqual(first, self.checksum(mode="observe"))

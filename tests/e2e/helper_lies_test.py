@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A guest whose helper says what is not so: what is refused, and what is shown of it."""
+"""A guest whose helper lies: what is refused, and what is shown of it."""
 
 import json
 import unittest

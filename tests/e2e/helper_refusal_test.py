@@ -151,7 +151,7 @@ class RefusalTest(HelperCase):
         self.assertEqual(len(self.created(grows)), created[1])
 
     def test_a_program_that_hangs(self):
-        """It is killed when its time is over, and so is its container."""
+        """The helper is killed when its time is over, and so is its container."""
         node, scenes = self.build_all(["hangs"], resize__call_timeout_seconds=4)
         scene = scenes["hangs"]
         scene.agent.hold = hold = threading.Event()
@@ -214,7 +214,7 @@ class PlaceTest(HelperCase):
         self.heals(node, scene)
 
     def test_a_share_behind_a_link(self):
-        """Nothing is written where it leads."""
+        """Nothing is written where the link leads."""
         node, scene = self.build()
         victim = self.scratch / "victim"
         scene.share.rename(victim)

@@ -88,7 +88,7 @@ class ResizeTest(HelperCase):
         self.assertFalse(agent.matching(lambda one: one.method == "CopyFile"))
 
     def test_a_cloud_hypervisor_that_shares_no_directory(self):
-        """It says so itself; the directory on the node is there all the same."""
+        """The guest says so itself; the directory on the node is there all the same."""
         self.grows_by_a_copy(*self.cloud_hypervisor("--no-share", inside=self.own_directory()))
 
     def test_a_firecracker_shares_no_directory(self):
@@ -100,7 +100,7 @@ class ResizeTest(HelperCase):
         self.grows_by_a_copy(*scene)
 
     def test_a_confidential_guest_of_a_cloud_hypervisor(self):
-        """Nothing is brought into it, and what its agent says stands."""
+        """Nothing is brought into the guest, and its agent's answer stands."""
         node, volume, agent, share = self.cloud_hypervisor("--confidential")
         node.wait_for(volume.path, "in_sync", "unverified")
         volume.loop.resize(AFTER)

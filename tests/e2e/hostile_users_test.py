@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """Users of the node who start programs with a sandbox's arguments, in directories of their own:
-crustd believes none of them, whoever comes first, and says so."""
+crustd believes none of them, even the first, and says so."""
 
 import contextlib
 import json
@@ -113,7 +113,7 @@ class HostileUsersTest(SaidTest):
         self.check_two_pods(impostor_first=False)
 
     def test_a_users_process_alone(self):
-        """Nothing runs for the sandbox but what a user has started."""
+        """Nothing runs for the sandbox except processes that a user has started."""
         self.pod(VICTIM).write_state("qemu")
         volume = self.volume(self.host)
         shim, vmm = self.impersonate(VICTIM, volume.path)

@@ -163,7 +163,7 @@ class HostileTest(SaidTest):
         node.wait(refused, 120, f"{name} to be refused")
 
     def test_a_vmm_with_a_file_that_hangs(self):
-        """Its server answers nobody any more; what the VMM has open is looked at all the same."""
+        """The VMM's server answers nobody any more; its open files are examined all the same."""
         try:
             hanging = HangingFile(self.scratch / "hanging")
         except OSError as error:

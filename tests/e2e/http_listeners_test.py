@@ -37,7 +37,7 @@ class ListenersTest(SaidTest):
         return node
 
     def deaf_client(self, path):
-        """One that asks and reads the first bytes of the answer only."""
+        """A client that asks and reads only the first bytes of the answer."""
         client = socket.socket()
         self.addCleanup(client.close)
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32 * 1024)

@@ -158,7 +158,7 @@ class MetricsTest(HttpTest):
 
 
 class OthersTest(HttpTest):
-    """Who may ask, whatever the socket's mode has become."""
+    """Which users may connect, whatever the socket's mode has become."""
 
     hostile = True
 
@@ -171,7 +171,7 @@ class OthersTest(HttpTest):
                 return failure
             with socket.socket(socket.AF_UNIX) as client:
                 client.connect(str(node.path("/run/crustd/http.sock")))
-                client.sendall(self.REQUEST)  # before anybody has looked at who it is
+                client.sendall(self.REQUEST)  # before the peer has been checked
                 try:
                     return b"".join(iter(lambda: client.recv(4096), b""))
                 except ConnectionResetError:

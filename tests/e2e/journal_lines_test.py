@@ -38,7 +38,7 @@ class Reader:
         os.close(self.end)
 
     def lines(self):
-        """Those that are complete."""
+        """The complete lines."""
         return [json.loads(line) for line in self.data.split(b"\n")[:-1]]
 
 
@@ -78,7 +78,7 @@ class JournalLinesTest(SaidTest):
                 re.findall(r'^crustd_journal_lines_total\{result="(\w+)"\} (\d+)$', body, re.M)}
 
     def stalled_volume(self, node):
-        """Its device grows, and its VMM has no monitor to be told by."""
+        """Its device grows, and its VMM has no monitor."""
         volume = self.volume(node, "pvc-7")
         self.sandbox(node, volume)
         node.wait(lambda: (node.volume(volume.path) or {}).get("sandbox_id"), 60, "the volume to be bound")

@@ -97,7 +97,7 @@ class KataAgentCase(unittest.TestCase):
 
 
 class StandInTest(KataAgentCase):
-    """That the container is a container, and the agent's answers are Kata's."""
+    """The container really is a container, and the agent's answers are Kata's."""
 
     def refused(self, method, *arguments):
         with self.assertRaises(AgentError) as refusal:

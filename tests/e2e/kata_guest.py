@@ -34,7 +34,7 @@ OK, INVALID_ARGUMENT, NOT_FOUND, UNIMPLEMENTED, INTERNAL = 0, 3, 5, 12, 13
 
 
 def missing_parts():
-    """What this machine lacks for it; empty if nothing."""
+    """What this machine lacks to run it; empty if nothing."""
     return [] if os.access(VIRTIOFSD, os.X_OK) else [VIRTIOFSD]
 
 

@@ -234,7 +234,7 @@ class Interrupted:
     # -- the world as it was before a point
 
     def keep(self):
-        """What is on record now is what reset() goes back to."""
+        """reset() goes back to what is on record now."""
         self.kept = self.test.scratch / "kept"
         shutil.copytree(self.state, self.kept)
 

@@ -75,7 +75,7 @@ class LeftBehind:
             return []
 
     def in_trash(self):
-        """What the trash has of it: {name: directory}."""
+        """What the trash holds of the volume: {name: directory}."""
         trash = self.node.root / TRASH
         names = os.listdir(trash) if trash.exists() else []
         return {name: trash / name / encode(PATH) for name in names
@@ -243,7 +243,7 @@ class Restore(CleanupPoints):
         return points(file, "/restore")
 
     def finish(self, left):
-        """What was begun is ended, by the next daemon if need be; what was not is asked for again."""
+        """Cleanups that had begun are finished, by the next daemon if need be; the others are asked for again."""
         def is_back():
             steps = [row["step"] for row in left.rows("SELECT step FROM trash")]
             if steps == ["kept"]:

@@ -64,7 +64,7 @@ class Overflow(LostTest):
                     if one["name"] == source)
 
     def change(self):
-        """What nobody tells the daemon of."""
+        """Changes that no event announces to the daemon."""
         self.node.unstage(publish_path("removed"))
         self.node.stage(publish_path("rewritten"), "/dev/absent", options=["after"])
         self.node.stage(publish_path("added"), "/dev/absent", options=["new"])

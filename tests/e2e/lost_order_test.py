@@ -156,7 +156,7 @@ class World:
             self.test.assertGreater(min(sizes, default=BEFORE + 1), BEFORE)
 
     def check_drives(self, found):
-        """Who is in sync really is."""
+        """Volumes that are reported in sync really are."""
         for row in found.values():
             if row["state"] != "in_sync":
                 continue

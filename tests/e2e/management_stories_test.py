@@ -51,7 +51,7 @@ class StoriesTest(ManagementTest):
 
     @contextlib.contextmanager
     def mounted_by_the_driver(self):
-        """What falling back is: the driver mounts the volume on the node. The device."""
+        """The fallback: the driver mounts the volume on the node. Returns the device."""
         loop = self.loop()
         make_filesystem("ext4", loop.device)
         at = self.scratch / f"globalmount{self.loops}"

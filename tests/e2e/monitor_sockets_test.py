@@ -11,7 +11,7 @@ import unittest
 from said import SaidTest
 
 DIRECTORY = "/run/crustd/qemu"
-# No other test has such a process meanwhile: whoever names the sandbox keeps its socket.
+# No other test may run such a process meanwhile: any process that names the sandbox keeps its socket.
 SANDBOX, OTHER = secrets.token_hex(32), secrets.token_hex(32)
 
 

@@ -11,7 +11,7 @@ USER = 47111
 
 
 def open_addresses(node):
-    """Whoever it is may come as far as the sockets."""
+    """Lets any user reach the sockets."""
     directory = node.root / "run/crustd"
     while directory != pathlib.Path(tempfile.gettempdir()):
         directory.chmod(0o711)

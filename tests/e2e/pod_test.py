@@ -198,7 +198,7 @@ class PodTest(SaidTest):
         pod.wait_for(volume.path, "in_sync", "none", device_bytes=AFTER, hypervisor_bytes=AFTER)
 
     def check_confined(self, pod):
-        """It is where the manifest puts it, with the capabilities that it names."""
+        """The program is where the manifest puts it, with the capabilities that the manifest names."""
         for name in ("mnt", "net", "cgroup", "user", "pid"):
             theirs, ours = (os.readlink(f"/proc/{pid}/ns/{name}")
                             for pid in (pod.process.pid, os.getpid()))
@@ -279,7 +279,7 @@ class PodTest(SaidTest):
                 if finding["id"] in ("kata_configuration", "kata_absent")]
 
     def tool(self, pod):
-        """A runtime's tool where kata-deploy puts such; linked statically, because the pod has no
+        """A runtime's tool where kata-deploy puts one; linked statically, because the pod has no
         loader of the node's."""
         needs("cc")
         tool = pod.path("/opt/kata/bin/tool")

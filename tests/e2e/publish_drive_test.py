@@ -116,7 +116,7 @@ class PublishDriveTest(Clients, ResizeCase):
         self.check_on_the_host(volume)
 
     def check_on_the_host(self, volume):
-        """What the guest has written and whose it made it is on the device."""
+        """The guest's data and the owners that it set are on the device."""
         place = self.scratch / "mounted"
         place.mkdir()
         subprocess.run(["mount", "-o", "ro", volume.device, place], check=True)

@@ -16,13 +16,13 @@ HOST_PATHS = re.compile(r'(?<=[":])/run/')
 
 
 def code(title, language):
-    """What stands beneath a heading."""
+    """The text below a heading."""
     section = re.search(rf"^## {title}\n(.*?)(?=^## |\Z)", CHAPTER.read_text(), re.M | re.S)[1]
     return re.search(rf"^```{language}\n(.*?)^```", section, re.M | re.S)[1]
 
 
 def recipe(node, title):
-    """What the Python beneath a heading defines. Its host paths lie below the node's root."""
+    """The definitions of the Python code below a heading. Its host paths lie below the node's root."""
     defined = {}
     text = HOST_PATHS.sub(f"{node.root}/run/", code(title, "python"))
     exec(compile(text, title, "exec"), defined)

@@ -214,7 +214,7 @@ class QemuTest(ResizableTest):
         self.assertEqual(self.counted(node), {})
 
     def test_restart_of_the_daemon(self):
-        """What was seen stays seen, and nobody is asked again."""
+        """Earlier findings stay valid, and nobody is asked again."""
         node = self.node()
         volume = self.volume(node)
         monitor, agent = self.monitor(node, volume), self.agent(node)

@@ -285,7 +285,7 @@ class ResizeCase(unittest.TestCase):
         return resize
 
     def finish(self, resize, reason="none"):
-        """Waits for the end of a resize and looks at everything that it leaves."""
+        """Waits for the end of a resize and checks everything that it leaves behind."""
         row = self.node.wait_for(resize.volume.path, "in_sync", reason, SECONDS,
                                  device_bytes=resize.to_bytes, hypervisor_bytes=resize.to_bytes)
         self.check_guest(resize)
@@ -348,7 +348,7 @@ class ResizeCase(unittest.TestCase):
         self.check_intents(resize.volume)
 
     def check_intents(self, volume):
-        """No answer that was not asked for before, and no state that follows from nowhere."""
+        """Every answer was asked for before, and every state has a cause."""
         intended = state = None
         for line in self.journal(volume):
             kind, detail = line["kind"], json.loads(line["detail"] or "{}")

@@ -70,7 +70,7 @@ class RollbackTest(SaidTest):
         self.assertEqual(self.set_aside(), [])
 
     def test_upgrade_after_a_kill(self):
-        """What the previous release left in its WAL is there."""
+        """The data that the previous release left in its WAL is there."""
         self.start(self.previous)
         self.host.wait_for(FIRST, "unbound")
         self.host.kill()

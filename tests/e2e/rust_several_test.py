@@ -59,7 +59,7 @@ class SeveralCase(RustCase):
 
 
 class SeveralDisksTest(SeveralCase):
-    """What is grown, and what is said of it."""
+    """Which volumes are resized, and what is reported of them."""
 
     def test_different_sizes(self):
         """Each drive is known by its size, at once; one grows, then both."""
@@ -114,7 +114,7 @@ class SeveralDisksTest(SeveralCase):
 
 
 class RefusalTest(SeveralCase):
-    """What could be touched by reading all again keeps everything as it is."""
+    """Reading everything again changes nothing."""
 
     def check_refused(self, volume, *said):
         """Blocked, with the reason in words; nothing was told to the VMM."""
@@ -151,7 +151,7 @@ class RefusalTest(SeveralCase):
         self.check_file(read_only=True)
 
     def test_regular_file_in_a_set_without_a_drive(self):
-        """No node shows it: it is seen among the descriptors only."""
+        """No device node shows it: it is visible only among the descriptors."""
         sandbox, (first, second) = self.start_pod({}, {"size": 96 * MIB})
         path = self.scratch / "spare"
         path.write_bytes(b"x" * 4096)

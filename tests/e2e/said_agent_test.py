@@ -102,7 +102,7 @@ class AgentTest(GuestTest):
         self.finish(node, [scene[name][0] for name in waiting])
 
     def test_once_tries_again(self):
-        """What waits for its next attempt, and what waits for a change."""
+        """Volumes that wait for their next attempt, and volumes that wait for a change."""
         node, scene = self.build(("UNAVAILABLE", "UNIMPLEMENTED"))
         node.stop()
         for name, (volume, agent) in scene.items():

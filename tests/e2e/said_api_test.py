@@ -436,7 +436,7 @@ class CrustctlTest(ApiTest):
             self.assertEqual(self.code(node, *arguments), UNREACHABLE, arguments)
 
     def test_after_a_daemon_that_was_killed(self):
-        """Its socket is still there, and nobody behind it."""
+        """Its socket is still there, but nobody listens."""
         node = self.build()
         node.kill()
         self.assertTrue(node.path("/run/crustd/http.sock").exists())

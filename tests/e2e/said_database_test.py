@@ -131,7 +131,7 @@ class DatabaseTest(SaidTest):
                 self.refused(node, "belongs to another application")
 
     def test_history_beyond_its_bound(self):
-        """One look at it is enough to begin, however much there is."""
+        """The first part of it is enough to begin, however much there is."""
         node = self.filled()
         with contextlib.closing(sqlite3.connect(self.database)) as connection:
             connection.execute("WITH RECURSIVE line(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM line"
@@ -195,7 +195,7 @@ class DatabaseTest(SaidTest):
         node.wait_for(self.path, "unbound")
 
     def test_stops_while_another_writes(self):
-        """What the guest answers meanwhile is found out again by the next daemon."""
+        """The next daemon finds out again what the guest answered meanwhile."""
         node = self.node()
         volume = self.volume(node)
         self.sandbox(node, volume)

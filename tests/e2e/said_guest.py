@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is said of a resize that stops in the guest, and when it is through after all."""
+"""What is reported of a resize that stops in the guest, and of its success later."""
 
 import dataclasses
 

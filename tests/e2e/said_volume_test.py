@@ -310,7 +310,7 @@ class HostTest(VolumeTest):
             self.skipTest("needs the mount namespace of process 1")
 
     def test_claimed_by_fuse(self):
-        """Whoever may mount FUSE names the source of what he mounts."""
+        """Anybody who may mount FUSE chooses the name of the source."""
         node, volume, _ = self.build({"resize.sweep_seconds": 3600})
         node.start()
         node.wait_for(volume.path, "in_sync")
@@ -321,7 +321,7 @@ class HostTest(VolumeTest):
         node.wait_for(volume.path, "blocked", "host_in_use")
 
     def test_partition_mounted(self):
-        """What is mounted is a part of the disk that the VM has."""
+        """A partition of the VM's disk is mounted."""
         node, volume, monitor = self.build()
         loop = volume.loop.device
         with open(loop, "r+b") as disk:  # one primary partition of Linux, 16 MiB from 1 MiB on

@@ -99,7 +99,7 @@ NOT_MENDED = ("no disks", "no drives")  # a fake cannot get its drives back
 
 
 class VmmTest(SaidTest):
-    """What is asked of a VMM that cannot be asked for a drive's size, only told."""
+    """The calls to a VMM that cannot report a drive's size and can only be told."""
 
     change = None  # the method of the request that changes something
 
@@ -118,7 +118,7 @@ class VmmTest(SaidTest):
         self.explains(node, volume.path, "blocked", case.reason, *case.explained)
 
     def run_cases(self, node, cases, make):
-        """Each is synchronised, broken, grown, looked at, and mended."""
+        """Each is synchronised, broken, grown, checked, and mended."""
         self.agent(node)
         scene = {}
         for number, name in enumerate(cases):
@@ -191,7 +191,7 @@ class CloudHypervisorTest(VmmTest):
         self.run_version("v53.0")
 
     def test_faults_of_v51(self):
-        """One that does not answer is said to; once it does, what its version cannot."""
+        """A VMM that does not answer is reported; once it answers, so is what its version cannot do."""
         node = self.node({"resize.call_timeout_seconds": 2})
         scene = []
         for number, case in enumerate(CONNECTIONS.values()):
@@ -340,7 +340,7 @@ class FirecrackerTest(VmmTest):
         return self.node({"resize.firecracker": "on"} | settings)
 
     def check_told(self, vmm, volume):
-        """Nothing but the path that it has, as it is within the jail."""
+        """Only the path that it already has, as the jail sees it."""
         path = "/" + DRIVE if "--jail" in vmm.process.args else volume.loop.device
         for body in vmm.sent("PATCH"):
             self.assertEqual(body, {"drive_id": DRIVE, "path_on_host": path})

@@ -82,7 +82,7 @@ class WalkTest(Clients, ResizeCase):
                              (METADATA, FLAGS))
 
     def check_stats(self, dialect, volume):
-        """What is asked for is what the guest's kernel says at that moment."""
+        """The answer is what the guest's kernel says at that moment."""
         vm, path = volume.sandbox.vm, volume.disk.mount_point
         usage = dialect.stats(volume)
         total, used, available = usage[BYTES]

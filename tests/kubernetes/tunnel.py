@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The API server's way to a kubelet that is behind QEMU's network.
 
-    with Tunnel("/run/tunnel.sock", 40000):     # whoever is asked for, 127.0.0.1:40000 it is
+    with Tunnel("/run/tunnel.sock", 40000):     # whatever the target, it connects to 127.0.0.1:40000
         ...
 
 An HTTP CONNECT proxy on a socket, for an EgressSelectorConfiguration of the API server.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What becomes of a test whose node fails. No node is booted; machine_test.py has one."""
+"""What happens to a test whose node fails. No node is booted; machine_test.py has one."""
 
 import pathlib
 import subprocess
@@ -67,7 +67,7 @@ class ConsoleTest(unittest.TestCase):
                 self.assertEqual(wait(), line)
 
     def test_delay_of_a_node_that_answers(self):
-        """It is asked each time, and the next failure is one."""
+        """The callback is asked each time, so a later failure still counts."""
         asked = threading.Semaphore(0)
 
         def is_alive():
@@ -97,7 +97,7 @@ class HeartbeatTest(unittest.TestCase):
         self.assertIn("does not answer", told[0])
 
     def test_a_node_that_is_gone_by_then(self):
-        """Whoever closes it need not wait for the answer."""
+        """A caller may close it without waiting for the answer."""
         asked, closed, told = threading.Event(), threading.Event(), []
 
         def is_alive():

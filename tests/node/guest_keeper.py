@@ -90,7 +90,7 @@ class Sandbox:
         return [self.vm.guest_blocksize(disk), self.vm.guest_size(disk.mount_point)]
 
     def do_freeze(self, number):
-        """Whoever writes to the file system waits, and so does its resize."""
+        """Writers to the file system wait, and so does its resize."""
         self.vm.freeze(self.disks[number].mount_point)
 
     def do_thaw(self, number):

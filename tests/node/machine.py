@@ -161,7 +161,7 @@ class Machine:
             return False
 
     def _fail(self, line):
-        """Whoever waits for the node is told at once."""
+        """Callers that wait for the node are told at once."""
         self.failure = line
         self.channel.close()
 

@@ -102,7 +102,7 @@ class MachineTest(NodeTest):
         self.node.run("[ ! -s /var/lost ]")
 
     def test_the_kernel_fails(self):
-        """Who waits for the node is told why it will not answer; and so is who comes later."""
+        """A caller that waits for the node is told why it will not answer, and so are later callers."""
         errors = []
 
         def hang():

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A pod specification as arguments of podman: as a kubelet and a container runtime would have it.
 
-What is not known here is refused, so that nothing of a manifest is passed over in silence.
+Unknown members are refused, so that no part of a manifest is ignored silently.
 """
 
 # Of a pod; what has no meaning for one container on one node is only named.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What volumes stand on, on a node: LVM, LUKS, partitions, md, multipath, disks that grow from outside.
+"""The storage below volumes on a node: LVM, LUKS, partitions, md, multipath, disks that grow from outside.
 
 Two guests on KVM have the volumes; each test lets one grow by the commands that an administrator gives.
 """
