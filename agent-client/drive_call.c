@@ -374,7 +374,7 @@ static void fill_entry(GuestDrive *message, const struct drive_guest_entry *entr
 }
 
 enum {
-    ENVELOPE_BYTES = 1024, /* of the frame and of what is not drives */
+    ENVELOPE_BYTES = 1024, /* of the frame and of everything except drives */
     TAG_BYTES = 8,         /* before each drive: its field and its length */
 };
 

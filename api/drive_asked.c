@@ -97,7 +97,7 @@ static bool is_made_of(const char *text, const char *letters, size_t limit)
     return length > 0 && length <= limit && !text[length];
 }
 
-/* Names with one slash before each, but for the first one of a relative path. */
+/* Names with one slash before each, except for the first one of a relative path. */
 static bool has_plain_parts(const char *path)
 {
     while (true) {

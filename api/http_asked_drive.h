@@ -24,6 +24,6 @@
 
 http_asked_read http_asked_drive_attach, http_asked_drive_detach, http_asked_drive_limits;
 
-/* A drive as an object with its fields in crust.drive.v1, but for state and status, which are
+/* A drive as an object with its fields in crust.drive.v1, except for state and status, which are
  * words. 0 or as buffer_append(). */
 int http_append_drive(struct buffer *json, const struct reconciler_drive *drive);

@@ -145,6 +145,6 @@ int command_resync(struct session *session)
     if (result == 0)
         buffer_append_text(&session->out, session->options->json
                                               ? "{}\n"
-                                              : "the daemon looks at everything again\n");
+                                              : "the daemon observes everything again\n");
     return result == 0 ? EXIT_DONE : session_fail(result, &error);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* drive_find.c - sysfs is read again and again. A uevent would come sooner by some milliseconds,
- * and would have to be trusted to come. */
+/* drive_find.c - sysfs is read again and again. A uevent would be some milliseconds quicker, but it
+ * may get lost. */
 #include "guest-agent/drive_find.h"
 
 #include <fcntl.h>
@@ -28,7 +28,8 @@ static void write_attribute(const char *path, const char *text)
         (void)!write(fd, text, strlen(text));
 }
 
-/* Has every SCSI host and the PCI bus look for disks. What is not there, or cannot, is no matter.
+/* Has every SCSI host and the PCI bus look for disks. A bus that is missing or cannot rescan does
+ * not matter.
  */
 static void scan_buses(const char *sysfs)
 {

@@ -85,7 +85,7 @@ static void read_message(int context, char ret_text[static KERNEL_MESSAGE_BYTES]
     text_clean(text, strcspn(text, "\n"), ret_text, KERNEL_MESSAGE_BYTES);
 }
 
-/* The file system refused. What the kernel says about it heals by nobody's waiting. */
+/* The file system refused. Waiting does not heal what the kernel says about it. */
 static enum status_code refused(int context, const char *what, const char *type,
                                 struct error *error)
 {

@@ -5,9 +5,9 @@
  * A container cannot enter the agent's mount namespace. But what the agent binds into it, it binds
  * from its own view, after it has followed every link. So crustd has it bind the place, or the
  * nearest directory above it that is there, and for comparison what is above that, /dev and the
- * agent's own directory. What a bind leads to is judged and not how it is called; mountinfo says
- * which directory of which file system it is (proc(5)). What happens between this look and the
- * agent's mount is not seen.
+ * agent's own directory. The check is about what a bind leads to, not about its name; mountinfo
+ * says which directory of which file system that is (proc(5)). A change between this check and the
+ * agent's mount goes unnoticed.
  */
 #pragma once
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* drive_target.h - the directory that a drive is to be mounted on.
  *
- * The path is walked from "/" without following a link, and a place is refused for what it is
- * and not for how it is called: by the type of its file system, by the super block of /dev and
+ * The path is walked from "/" without following a link, and a place is refused for what it is, not
+ * for its name: by the type of its file system, by the super block of /dev and
  * /dev/shm (which are tmpfs to statfs(2)), and, for the agents' directories, by inode. A bind mount
  * of /proc at another path is /proc.
  */

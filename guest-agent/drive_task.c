@@ -83,7 +83,7 @@ static bool is_same_containers(const struct drive_containers *one,
     return one->count == other->count;
 }
 
-/* What decides is what is asked for, not by when. */
+/* Two requests are equal if they ask for the same, whatever their deadlines. */
 static bool is_same_mount(const struct drive_mount_request *one,
                           const struct drive_mount_request *other)
 {

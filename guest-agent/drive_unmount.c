@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* drive_unmount.c - holders first, because a file system that is unmounted here and not elsewhere
- * is neither there nor gone. */
+/* drive_unmount.c - looks for holders first, because a file system that is unmounted here but not
+ * elsewhere can neither be used nor be given back. */
 #include "guest-agent/drive_unmount.h"
 
 #include <errno.h>

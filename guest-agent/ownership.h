@@ -28,7 +28,7 @@ enum {
 };
 
 enum ownership_outcome {
-    OWNERSHIP_APPLIED,    /* to everything, but for count.failed single entries */
+    OWNERSHIP_APPLIED,    /* to everything except count.failed single entries */
     OWNERSHIP_LEFT_ALONE, /* the root was right, and the policy asks for no more */
     OWNERSHIP_INCOMPLETE, /* directories could not be read, or were moved: the root is not changed
                            */

@@ -173,7 +173,7 @@ static bool is_success(const struct http_exchange_answer *answer)
 
 /* ---- what the VMM's process sees ---- */
 
-/* The process, to be released with vmm_process_done(). false: it cannot be looked at. */
+/* The process, to be released with vmm_process_done(). false: it cannot be examined. */
 static bool open_process(const struct drive_http *http, struct vmm_process *ret_process)
 {
     const struct hypervisor_request request = {.vmm_pid = http->call.request.vmm_pid, .sysfs = -1};

@@ -20,7 +20,7 @@ struct process {
 /* The failures that callers distinguish. */
 enum process_failure {
     PROCESS_GONE = -ENOENT,   /* there is none of that number, or it ended meanwhile */
-    PROCESS_DENIED = -EACCES, /* it may not be looked at */
+    PROCESS_DENIED = -EACCES, /* it may not be examined */
 };
 
 /* Appends the whole of /proc/PID/NAME. 0, PROCESS_GONE, BUFFER_FULL, another -errno. */

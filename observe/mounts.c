@@ -92,8 +92,7 @@ static int add_path(struct observed_mounts *mounts, int root, const char *path, 
     int r = path[0] == '/' ? path_stat_in_root(root, path, &st) : PATH_MISSING;
 
     if (path_leads_nowhere(r) || r == PATH_FORBIDDEN || r == PATH_MAY_HANG)
-        return 0; /* the source is not a path, no longer exists for process 1, or is not looked at
-                   */
+        return 0; /* not a path, gone for process 1, or not looked up */
     if (r < 0)
         return r;
     if (!S_ISBLK(st.st_mode))

@@ -4,7 +4,7 @@
  *
  * mounts.c searches in the other direction (the devices above a disk). The walk goes level by level
  * and ends at OBSERVE_LAYERS layers, which bounds its depth and its width; layers beyond that are
- * not seen, and whoever must know all of them is told so.
+ * not seen, and callers that must know all of them are told so.
  *
  * The uuid of a dm device tells what made it: cryptsetup, LVM and multipathd use the prefixes
  * "CRYPT-", "LVM-" and "mpath-", kpartx "part1-mpath-". An LVM uuid that ends in "-tpool" or

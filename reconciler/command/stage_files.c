@@ -12,7 +12,7 @@
  *
  * Everything is reached through descriptors of the two directories, and nothing follows a link.
  * What is removed is removed by lib/removal.h, and what that would refuse is not taken away either:
- * it stays whole in its place, where whoever mounted something into it finds it.
+ * it stays whole in its place, where the owner of a mount inside it finds it.
  */
 #include "reconciler/command/stage_files.h"
 

@@ -34,8 +34,7 @@ struct stage_content {
 
 /* Puts directory `name` with this content in place. In one that is there already only these files
  * are replaced or made, because others may have put theirs beside them. STAGE_* or -errno. What is
- * in
- * it is on disk when it returns; that it is there, after stage_files_sync(). */
+ * in it is on disk when it returns; that it is there, after stage_files_sync(). */
 int stage_files_put(const struct stage_place *place, const char *name,
                     const struct stage_content *content, struct error *error);
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* drive_end.c - whether a drive may end: whoever attaches its disk elsewhere next relies on it.
- *
- * Of a live VM the VMM has said that it does not have the disk, and an exclusive open of the disk
+ * A live VM's VMM has said that it does not have the disk, and an exclusive open of the disk
  * succeeds. A sandbox that has ended is known by its traces, which a runtime removes also where its
  * VMM was killed and cannot end, because a thread waits for storage: so its process is looked for.
  * The disk itself is not examined then. It is free once that process is gone, and may have a new,

@@ -124,7 +124,7 @@ static int record_success(struct drive_work *work)
     int r = 0;
 
     if (work->act != DRIVE_LOOK_VMM && work->act != DRIVE_LOOK_GUEST)
-        work->failures = 0; /* what follows a look has failed so often */
+        work->failures = 0; /* what follows a query has failed so often */
     work->next_ns = 0;
     work->wants_disk = false;
     if (work->result.guest_device[0])

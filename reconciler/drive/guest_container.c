@@ -155,7 +155,7 @@ static enum status_code status_of(enum container_kind kind)
     }
 }
 
-/* Nothing of the container is left: so nothing of its directory need be. */
+/* The container is gone, so its directory is no longer needed. */
 static void remove_directory(struct drive_guest_call *call)
 {
     if (call->share >= 0)

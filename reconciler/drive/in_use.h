@@ -32,7 +32,7 @@ enum drive_in_use_outcome {
     DRIVE_IN_USE_NOT,
     DRIVE_IN_USE_BY_OTHERS, /* the text names one of them: sandbox, process, volume or drive, and
                                whether it may write */
-    DRIVE_IN_USE_UNKNOWN,   /* the text says what could not be looked at */
+    DRIVE_IN_USE_UNKNOWN,   /* the text says what could not be examined */
 };
 
 struct drive_in_use_request {

@@ -214,7 +214,7 @@ static void health_follows_the_daemon(void **state)
 
     expect(daemon, "health", EXIT_FAILED, "");
     expect(daemon, "health -o json", EXIT_FAILED, "\"reason\":\"not_synced\"");
-    expect(daemon, "resync", EXIT_DONE, "looks at everything again");
+    expect(daemon, "resync", EXIT_DONE, "observes everything again");
     expect(daemon, "health", EXIT_DONE, "ready");
     stop(daemon);
     expect(daemon, "health", EXIT_UNREACHABLE, "");
