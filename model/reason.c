@@ -71,8 +71,8 @@ static const struct {
            "send crustd a SIGHUP.",
            "\"crust.resize\": \"observe\" among the metadata of this volume's mountInfo.json holds "
            "for it alone.",
-           "A regular file as a device is only ever observed (resize.file_backed), for resizing "
-           "one truncates it; put it behind a loop device."}}},
+           "A regular file as a device is only ever observed (resize.file_backed), because "
+           "resizing one truncates it; put it behind a loop device."}}},
         {RESIZABLE,
          {"A setting says that crustd does not resize this volume. Nothing else is known to be in "
           "the way.",
