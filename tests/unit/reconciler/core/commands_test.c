@@ -3,6 +3,7 @@
 #include "tests/unit/reconciler/fake_node.h"
 
 #include "reconciler/command/answers.h"
+#include "reconciler/command/drives.h"
 
 static struct {
     unsigned told;
@@ -183,6 +184,64 @@ static void the_node_is_examined(void **state)
     buffer_done(&json);
 }
 
+/* ---- drives ---- */
+
+static void on_drive(void *userdata, enum status_code code, const struct reconciler_drive *drive,
+                     const struct error *error)
+{
+    (void)userdata;
+    (void)drive;
+    note(code, error);
+}
+
+static int count_drive(void *userdata, const struct reconciler_drive *drive)
+{
+    (void)drive;
+    ++*(unsigned *)userdata;
+    return 0;
+}
+
+static void drives_that_are_off_are_not_attached(void **state)
+{
+    const struct reconciler_drive_attach asked = {.drive_id = "data-1",
+                                                  .sandbox_id = "sandbox-1",
+                                                  .host_path = DISK,
+                                                  .vm_path = "/run/data",
+                                                  .fs_type = "ext4"};
+    struct drive_wait *wait;
+    struct error error;
+
+    (void)state;
+    begin();
+    assert_int_equal(reconciler_attach_drive(reconciler, &asked, on_drive, NULL, &wait, &error),
+                     STATUS_FAILED_PRECONDITION);
+    assert_non_null(strstr(error.text, "drives.enabled"));
+}
+
+/* Nobody has it: a detach is done, everything else finds nothing. */
+static void a_drive_that_nobody_has(void **state)
+{
+    const struct drive_limits limits = {0};
+    struct drive_wait *wait;
+    struct error error;
+    unsigned count = 0;
+
+    (void)state;
+    begin();
+    assert_int_equal(reconciler_get_drive(reconciler, "data-1", count_drive, &count, &error),
+                     STATUS_NOT_FOUND);
+    assert_int_equal(
+        reconciler_limit_drive(reconciler, "data-1", &limits, on_drive, NULL, &wait, &error),
+        STATUS_NOT_FOUND);
+    assert_int_equal(reconciler_each_drive(reconciler, NULL, count_drive, &count, &error),
+                     STATUS_OK);
+    assert_int_equal(count, 0);
+    assert_int_equal(reconciler_detach_drive(reconciler, "data-1", on_drive, NULL, &wait, &error),
+                     STATUS_OK);
+    wait_for_answer(1);
+    assert_int_equal(answer.code, STATUS_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -192,6 +251,8 @@ int main(void)
         NODE(without_a_monitor_a_resize_is_refused),
         NODE(stats_are_asked_of_a_sandbox),
         NODE(the_node_is_examined),
+        NODE(drives_that_are_off_are_not_attached),
+        NODE(a_drive_that_nobody_has),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
