@@ -10,7 +10,8 @@
  * Of a regular file O_EXCL says nothing. It must be root's, have one link, be writable by nobody
  * else, and be no loop device's backing file.
  *
- * This is the only place in crustd that opens a block device. */
+ * This is the only place in crustd that opens a block device. It may block: claim_call.h has it run
+ * in a process of its own. */
 #pragma once
 
 #include "lib/result.h"

@@ -108,23 +108,6 @@ bool drive_act_needs_claim(const struct drive_work *work)
     return work->disk < 0 && work->row.has_disk && traits_of(work)->opens_path;
 }
 
-void drive_act_claim_again(struct drive_work *work, char ret_remark[static DRIVE_REMARK_BYTES])
-{
-    const struct log_ids ids = {.sandbox = work->row.request.sandbox_id,
-                                .device = work->row.request.host_path};
-    struct store_drive_mount_disk disk;
-    struct error error = {0};
-    bool lacked = work->lacks_claim;
-
-    work->lacks_claim = drive_disk_claim(work, &disk, &error) != STATUS_OK;
-    if (!work->lacks_claim)
-        return;
-    (void)error_prefix(&error, "the disk cannot be claimed again, so nobody is kept from it: ");
-    (void)snprintf(ret_remark, DRIVE_REMARK_BYTES, "%s", error.text);
-    if (!lacked)
-        log_warning(&ids, "drive %s: %s", work->row.request.drive_id, ret_remark);
-}
-
 static void on_vmm_done(struct hypervisor_drive_call *call,
                         const struct hypervisor_drive_reply *reply, void *userdata)
 {
@@ -143,10 +126,7 @@ static void on_vmm_done(struct hypervisor_drive_call *call,
     }
     work->result.is_brief = reply->outcome == HYPERVISOR_DRIVE_BUSY;
     work->result.wants_disk = reply->outcome == HYPERVISOR_DRIVE_NEEDS_DESCRIPTOR;
-    if (traits_of(work)->opens_path && reply->state == HYPERVISOR_DRIVE_PRESENT) {
-        if (drive_act_needs_claim(work))
-            drive_act_claim_again(work, work->result.remark);
-    } else if (status == STATUS_OK && work->act == DRIVE_ATTACH)
+    if (status == STATUS_OK && work->act == DRIVE_ATTACH && !traits_of(work)->opens_path)
         drive_work_drop_disk(work); /* the VMM keeps the claim from now on */
     else if (status == STATUS_OK && work->act == DRIVE_REMOVE)
         drive_work_drop_disk(work);
@@ -307,45 +287,51 @@ static void fail_claim(struct drive_work *work, enum status_code status, const s
         finish(work, status, NULL);
 }
 
-static void attach(struct drive_work *work)
+static void on_opened_to_attach(struct drive_work *work, enum status_code status,
+                                const struct error *error)
 {
-    struct error error = {0};
-    enum status_code status = STATUS_OK;
-
-    if (work->disk < 0 && (work->wants_disk || !work->row.has_disk))
-        status = drive_disk_claim(work, &work->result.disk, &error);
-    if (status != STATUS_OK)
-        fail_claim(work, status, &error);
-    else if (work->disk >= 0 || work->row.has_disk) /* others may have come while crustd was down */
+    if (status == STATUS_OK)
         search(work);
     else
-        call_vmm(work);
+        fail_claim(work, status, error);
+}
+
+static void attach(struct drive_work *work)
+{
+    if (work->disk < 0 && (work->wants_disk || !work->row.has_disk))
+        drive_disk_claim(work, on_opened_to_attach);
+    else /* others may have come while crustd was down */
+        search(work);
 }
 
 /* ---- the host's disk ---- */
 
-static void on_traits(const struct guest_traits *traits, const struct error *error, void *userdata)
+static void on_claimed(struct drive_work *work, enum status_code status, const struct error *error)
 {
-    struct drive_work *work = userdata;
-    struct error why = {0};
-    enum status_code status;
-
-    if (error) {
-        why = *error;
-        (void)error_prefix(&why, "whether the guest is confidential is not known: ");
-        status = STATUS_UNAVAILABLE;
-    } else if (traits->is_confidential) {
-        status = (enum status_code)error_set(
-            &why, STATUS_FAILED_PRECONDITION,
-            "the guest is confidential: a disk of the node is not brought into it");
-    } else {
-        status = drive_disk_claim(work, &work->result.disk, &why);
-    }
-    work->traits = helper_guest_free(work->traits);
     if (status == STATUS_OK)
         finish(work, status, NULL);
     else
-        fail_claim(work, status, &why);
+        fail_claim(work, status, error);
+}
+
+static void on_traits(const struct guest_traits *traits, const struct error *error, void *userdata)
+{
+    struct drive_work *work = userdata;
+    bool is_confidential = !error && traits->is_confidential;
+    struct error why = {0};
+
+    if (error)
+        why = *error;
+    work->traits = helper_guest_free(work->traits);
+    if (error) {
+        (void)error_prefix(&why, "whether the guest is confidential is not known: ");
+        finish(work, STATUS_UNAVAILABLE, &why);
+    } else if (is_confidential) {
+        fail(work, STATUS_FAILED_PRECONDITION,
+             "the guest is confidential: a disk of the node is not brought into it");
+    } else {
+        drive_disk_claim(work, on_claimed);
+    }
 }
 
 static void claim(struct drive_work *work)
@@ -419,6 +405,12 @@ void drive_act_start(struct drive_work *work)
     case DRIVE_ATTACH:
         attach(work);
         return;
+    case DRIVE_RECLAIM:
+        drive_disk_claim(work, finish);
+        return;
+    case DRIVE_END:
+        drive_disk_check_free(work, finish);
+        return;
     case DRIVE_REMOVE:
         if (!traits_of(work)->opens_path)
             drive_work_drop_disk(work);
@@ -443,4 +435,5 @@ void drive_act_stop(struct drive_work *work)
         work->guest_call = work->drives->guest->call_free(work->guest_call);
     work->traits = helper_guest_free(work->traits);
     work->search = drive_in_use_call_free(work->search);
+    drive_disk_stop(work);
 }

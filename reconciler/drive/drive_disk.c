@@ -7,13 +7,15 @@
  * next. Where its path leads elsewhere by then, it is found by its number; where the node does not
  * have it any more, nobody can open it. What cannot be seen is not taken for free.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 
 #include "config/config.h"
 #include "lib/cleanup.h"
+#include "lib/clock.h"
 #include "observe/observe.h"
-#include "reconciler/drive/claim.h"
+#include "reconciler/drive/claim_call.h"
 #include "reconciler/drive/drive_work.h"
 
 static const enum status_code codes[] = {
@@ -54,9 +56,39 @@ static void mountsp(struct observed_mounts **mounts)
     (void)observed_mounts_free(*mounts);
 }
 
-static int open_disk(const struct drive_work *work, const char *path,
-                     const struct config_list *prefixes, bool writable, int *ret_fd,
-                     struct store_drive_mount_disk *ret_disk, struct error *error)
+static void finish(struct drive_work *work, enum status_code status, const struct error *error)
+{
+    drive_disk_done *done = work->disk_done;
+
+    work->disk_done = NULL;
+    done(work, status, status == STATUS_OK ? NULL : error);
+}
+
+static void fail(struct drive_work *work, int r, const char *what)
+{
+    struct error error = {0};
+
+    (void)error_set_errno(&error, r, "%s", what);
+    finish(work, STATUS_UNAVAILABLE, &error);
+}
+
+/* One that hangs is not begun a second time. */
+static bool hangs(struct drive_work *work)
+{
+    if (work->claim && drive_claim_call_hangs(work->claim))
+        return true;
+    work->claim = drive_claim_call_free(work->claim);
+    return false;
+}
+
+static void drop_call(struct drive_work *work, const struct drive_claim_reply *reply)
+{
+    if (reply->outcome != DRIVE_CLAIM_HANGS)
+        work->claim = drive_claim_call_free(work->claim);
+}
+
+static void open_disk(struct drive_work *work, const char *path, const struct config_list *prefixes,
+                      bool keep, drive_claim_done *done)
 {
     const struct context *context = work->drives->context;
     cleanup(mountsp) struct observed_mounts *mounts = NULL;
@@ -67,16 +99,27 @@ static int open_disk(const struct drive_work *work, const char *path,
         .host_path = path,
         .prefixes = names,
         .prefix_count = prefixes->count,
-        .writable = writable,
+        .writable = keep && work->row.request.writable,
     };
+    int r;
 
+    if (hangs(work)) {
+        fail(work, -EBUSY,
+             "its storage does not answer: an earlier attempt to open the disk still "
+             "waits in the kernel");
+        return;
+    }
     for (unsigned i = 0; i < prefixes->count; i++)
         names[i] = prefixes->item[i];
     if (observe_mounts(context->sysfs, &mounts) == 0)
         request.mounts = mounts;
     else
         mounts = NULL;
-    return drive_claim(&request, ret_fd, ret_disk, error);
+    r = drive_claim_call_new(context->loop, &request, keep,
+                             context->config->resize.call_timeout_seconds * NSEC_PER_SEC, done,
+                             work, &work->claim);
+    if (r < 0)
+        fail(work, r, "cannot start a process that opens the disk");
 }
 
 /* Past the host's cache, so that what another node wrote to the disk is seen. A file may be on a
@@ -88,33 +131,51 @@ static int set_direct(int fd)
     return flags < 0 || fcntl(fd, F_SETFL, flags | O_DIRECT) < 0 ? -errno : 0;
 }
 
-enum status_code drive_disk_claim(struct drive_work *work, struct store_drive_mount_disk *ret_disk,
-                                  struct error *error)
+static enum status_code judge(struct drive_work *work, struct drive_claim_reply *reply)
 {
     const struct store_drive_mount *row = &work->row;
-    cleanup(fd_closep) int fd = -1;
-    int r = open_disk(work, row->request.host_path,
-                      &work->drives->context->config->drives.host_prefixes, row->request.writable,
-                      &fd, ret_disk, error);
+    struct error *error = &reply->error;
+    int r;
 
-    work->result.is_taken = r == DRIVE_CLAIM_TAKEN;
-    if (r < 0)
+    if (reply->outcome < 0)
         return STATUS_UNAVAILABLE;
-    if (r != DRIVE_CLAIM_OPEN)
-        return codes[r];
-    if (row->has_disk && !is_same(&row->disk, ret_disk))
+    if (reply->outcome != DRIVE_CLAIM_OPEN)
+        return codes[reply->outcome];
+    if (row->has_disk && !is_same(&row->disk, &reply->disk))
         return (enum status_code)error_set(error, STATUS_FAILED_PRECONDITION,
                                            "%s is another disk than the one that was claimed",
                                            row->request.host_path);
-    r = ret_disk->kind == DEVICE_KIND_BLOCK ? set_direct(fd) : 0;
+    r = reply->disk.kind == DEVICE_KIND_BLOCK ? set_direct(reply->fd) : 0;
     if (r < 0) {
         (void)error_set_errno(error, r, "cannot use %s past the cache", row->request.host_path);
         return STATUS_UNAVAILABLE;
     }
-    drive_work_drop_disk(work);
-    work->disk = take_fd(&fd);
-    work->claimed = *ret_disk;
     return STATUS_OK;
+}
+
+static void on_claimed(struct drive_claim_call *call, struct drive_claim_reply *reply,
+                       void *userdata)
+{
+    struct drive_work *work = userdata;
+    enum status_code status = judge(work, reply);
+
+    (void)call;
+    work->result.is_taken = reply->outcome == DRIVE_CLAIM_TAKEN;
+    work->result.disk = reply->disk;
+    if (status == STATUS_OK) {
+        drive_work_drop_disk(work);
+        work->disk = take_fd(&reply->fd);
+        work->claimed = reply->disk;
+    }
+    drop_call(work, reply);
+    finish(work, status, &reply->error);
+}
+
+void drive_disk_claim(struct drive_work *work, drive_disk_done *done)
+{
+    work->disk_done = done;
+    open_disk(work, work->row.request.host_path,
+              &work->drives->context->config->drives.host_prefixes, true, on_claimed);
 }
 
 const struct drive_work *drive_disk_find_claim(const struct drives *drives,
@@ -126,41 +187,84 @@ const struct drive_work *drive_disk_find_claim(const struct drives *drives,
     return NULL;
 }
 
-/* Whether the path leads to the drive's disk; then ret_free says whether nobody has it. */
-static bool try_path(const struct drive_work *work, const char *path, bool *ret_free,
-                     struct error *error)
+void drive_disk_stop(struct drive_work *work)
 {
-    static const struct config_list anywhere = {.count = 1, .item = {"/"}};
-    struct store_drive_mount_disk found = {.kind = DEVICE_KIND_OTHER};
-    cleanup(fd_closep) int fd = -1;
-    int r = open_disk(work, path, &anywhere, false, &fd, &found, error);
+    work->claim = drive_claim_call_free(work->claim);
+    work->disk_done = NULL;
+}
 
-    if (!is_block_device(&found, &work->row.disk))
+/* ---- whether it is free ---- */
+
+static const struct config_list anywhere = {.count = 1, .item = {"/"}};
+
+/* Whether the path leads to the drive's disk: then it is known whether nobody has that. */
+static bool is_answer(struct drive_work *work, struct drive_claim_reply *reply)
+{
+    bool is_its = is_block_device(&reply->disk, &work->row.disk);
+
+    drop_call(work, reply);
+    if (!is_its && reply->outcome != DRIVE_CLAIM_HANGS)
         return false;
-    *ret_free = r == DRIVE_CLAIM_OPEN || r == DRIVE_CLAIM_UNSUITABLE; /* opened, and empty */
+    finish(work,
+           reply->outcome == DRIVE_CLAIM_OPEN ||
+                   reply->outcome == DRIVE_CLAIM_UNSUITABLE /* opened, and empty */
+               ? STATUS_OK
+               : STATUS_UNAVAILABLE,
+           &reply->error);
     return true;
 }
 
-enum status_code drive_disk_check_free(const struct drive_work *work, struct error *error)
+static void say_unseen(struct drive_work *work)
 {
+    struct error error = {0};
+
+    (void)error_set(&error, STATUS_UNAVAILABLE,
+                    "%s does not lead to the disk any more, so whether that "
+                    "(block device %u:%u) is free cannot be seen",
+                    work->row.request.host_path, work->row.disk.major, work->row.disk.minor);
+    finish(work, STATUS_UNAVAILABLE, &error);
+}
+
+static void on_tried_name(struct drive_claim_call *call, struct drive_claim_reply *reply,
+                          void *userdata)
+{
+    struct drive_work *work = userdata;
+
+    (void)call;
+    if (!is_answer(work, reply))
+        say_unseen(work);
+}
+
+static void on_tried_path(struct drive_claim_call *call, struct drive_claim_reply *reply,
+                          void *userdata)
+{
+    struct drive_work *work = userdata;
     const struct store_drive_mount_disk *disk = &work->row.disk;
     struct observed_device device;
-    bool is_free = false;
     int r;
 
-    if (!work->row.has_disk || disk->kind != DEVICE_KIND_BLOCK)
-        return STATUS_OK;
-    if (try_path(work, work->row.request.host_path, &is_free, error))
-        return is_free ? STATUS_OK : STATUS_UNAVAILABLE;
+    (void)call;
+    if (is_answer(work, reply))
+        return;
     r = observe_device_number(work->drives->context->sysfs, disk->major, disk->minor, &device);
     if (r == OBSERVED_ABSENT || (r == OBSERVED && !is_numbered_so(disk, device.diskseq)))
-        return STATUS_OK;
-    if (r == OBSERVED && try_path(work, device.name, &is_free, error))
-        return is_free ? STATUS_OK : STATUS_UNAVAILABLE;
-    return (enum status_code)error_set(error, STATUS_UNAVAILABLE,
-                                       "%s does not lead to the disk any more, so whether that "
-                                       "(block device %u:%u) is free cannot be seen",
-                                       work->row.request.host_path, disk->major, disk->minor);
+        finish(work, STATUS_OK, NULL);
+    else if (r == OBSERVED)
+        open_disk(work, device.name, &anywhere, false, on_tried_name);
+    else
+        say_unseen(work);
+}
+
+bool drive_disk_must_be_free(const struct drive_work *work)
+{
+    return work->row.has_disk && work->row.disk.kind == DEVICE_KIND_BLOCK;
+}
+
+void drive_disk_check_free(struct drive_work *work, drive_disk_done *done)
+{
+    drive_work_drop_disk(work);
+    work->disk_done = done;
+    open_disk(work, work->row.request.host_path, &anywhere, false, on_tried_path);
 }
 
 /* Another disk may have the number by now. */

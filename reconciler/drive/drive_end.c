@@ -15,12 +15,16 @@ static bool was_given(const struct store_drive_mount *row)
     return row->has_disk || drive_phase(row->state) != DRIVE_PLANNED;
 }
 
-static int check_process(const struct drive_work *work, enum status_code *ret_code,
-                         struct error *error)
+int drive_check_process(const struct drive_work *work, enum status_code *ret_code,
+                        struct error *error)
 {
     struct store_helper_run sandbox;
-    int r = store_get_helper_sandbox(work->drives->context->store, work->row.sandbox_ref, &sandbox);
+    int r;
 
+    *ret_code = STATUS_OK;
+    if (work->row.sandbox_is_alive || !was_given(&work->row))
+        return 0;
+    r = store_get_helper_sandbox(work->drives->context->store, work->row.sandbox_ref, &sandbox);
     if (r < 0)
         return r;
     r = process_has_ended(sandbox.vmm_pid, sandbox.vmm_start_ns);
@@ -34,19 +38,5 @@ static int check_process(const struct drive_work *work, enum status_code *ret_co
                         "process %d, the VMM of sandbox %s, has not ended, although the sandbox "
                         "has: it may have the disk open",
                         (int)sandbox.vmm_pid, sandbox.sandbox_id);
-    return 0;
-}
-
-int drive_check_end(struct drive_work *work, enum drive_state state, enum status_code *ret_code,
-                    struct error *error)
-{
-    const struct store_drive_mount *row = &work->row;
-
-    *ret_code = STATUS_OK;
-    if (!row->sandbox_is_alive && was_given(row))
-        return check_process(work, ret_code, error);
-    drive_work_drop_disk(work);
-    if (row->sandbox_is_alive && state != DRIVE_LOST)
-        *ret_code = drive_disk_check_free(work, error);
     return 0;
 }

@@ -92,7 +92,7 @@ static void tell(struct drive_work *work, enum status_code status)
 
 static const char *name_act(unsigned act)
 {
-    static const char *const names[] = {"limit", "resize", "grow", "enter"};
+    static const char *const names[] = {"limit", "resize", "grow", "enter", "claim again"};
 
     return act < DRIVE_ACTS ? drive_act_name((enum drive_act)act) : names[act - DRIVE_ACTS];
 }
@@ -147,6 +147,9 @@ static int record_success(struct drive_work *work)
         return store_set_drive_mount_limits(store, work->drive_ref, &work->new_limits);
     case DRIVE_GROW:
         return record_growth(work);
+    case DRIVE_END:
+        work->has_free_disk = true;
+        return 0;
     default:
         return set_success(work, work->row.state);
     }
@@ -226,10 +229,32 @@ static bool brings_in(unsigned act)
            act == DRIVE_MOUNT || act == DRIVE_RESIZE || act == DRIVE_GROW;
 }
 
+/* A drive goes on without it, and its row says so. */
+static int record_reclaim(struct drive_work *work)
+{
+    char remark[DRIVE_REMARK_BYTES] = "";
+    bool lacked = work->lacks_claim;
+
+    work->lacks_claim = work->result.status != STATUS_OK;
+    work->tried_claim = true;
+    if (work->lacks_claim) {
+        (void)error_prefix(&work->result.error,
+                           "the disk cannot be claimed again, so nobody is kept from it: ");
+        (void)snprintf(remark, sizeof(remark), "%s", work->result.error.text);
+        if (!lacked)
+            log_failure(work);
+    }
+    if (work->row.status != STATUS_OK || (!lacked && !work->lacks_claim))
+        return 0;
+    return set_state(work, work->row.state, STATUS_OK, remark);
+}
+
 static int record_failure(struct drive_work *work)
 {
     enum status_code status = work->result.status;
 
+    if (work->act == DRIVE_END) /* what the client has asked for */
+        work->act = DRIVE_REMOVE;
     log_failure(work);
     if (work->act == DRIVE_LIMIT) {
         work->has_new_limits = false;
@@ -310,6 +335,9 @@ int drive_work_record(struct drive_work *work)
         return record_entered(work);
     if (is_stray(work))
         return record_stray(work);
+    if (work->act == DRIVE_RECLAIM)
+        return record_reclaim(work);
+    work->tried_claim = false;
     if (work->is_held)
         return record_held(work);
     return work->result.status == STATUS_OK ? record_success(work) : record_failure(work);
@@ -326,32 +354,6 @@ static const char *why_lost(const struct store_drive_mount *row)
                : "the VM ended before the guest confirmed that it had unmounted the disk; data "
                  "that "
                  "was not synced is missing on it";
-}
-
-static int end_drive(struct drive_work *work, enum drive_state state)
-{
-    const struct store_drive_mount *row = &work->row;
-    struct error error = {0};
-    enum status_code code;
-    int r = drive_check_end(work, state, &code, &error);
-
-    if (r < 0)
-        return r;
-    if (code != STATUS_OK) {
-        work->result = (struct drive_result){.status = code, .error = error};
-        work->act = row->sandbox_is_alive ? DRIVE_REMOVE : DRIVE_END;
-        log_failure(work);
-        return retry_later(work, code);
-    }
-    drive_work_drop_disk(work);
-    work->next_ns = 0;
-    if (state == DRIVE_LOST)
-        return set_state(work, state, heals(row->status) ? STATUS_OK : row->status, why_lost(row));
-    if (drive_has_failed(row))
-        return set_state(work, DRIVE_FAILED, row->status, row->message);
-    if (state == DRIVE_FAILED)
-        return set_state(work, state, STATUS_NOT_FOUND, "the VM ended before the disk was mounted");
-    return set_state(work, state, STATUS_OK, "");
 }
 
 static int advance(struct drive_work *work, enum drive_state state)
@@ -372,6 +374,40 @@ static int begin_act(struct drive_work *work, unsigned act, enum drive_state sta
     r = store_get_helper_sandbox(store_of(work), work->row.sandbox_ref, &work->sandbox);
     work->step = DRIVE_DECIDED;
     return r < 0 ? r : advance(work, state);
+}
+
+static int keep_for_process(struct drive_work *work, enum status_code code,
+                            const struct error *error)
+{
+    work->result = (struct drive_result){.status = code, .error = *error};
+    work->act = DRIVE_END;
+    log_failure(work);
+    return retry_later(work, code);
+}
+
+static int end_drive(struct drive_work *work, enum drive_state state, bool has_free_disk)
+{
+    const struct store_drive_mount *row = &work->row;
+    struct error error = {0};
+    enum status_code code;
+    int r = drive_check_process(work, &code, &error);
+
+    if (r < 0)
+        return r;
+    if (code != STATUS_OK)
+        return keep_for_process(work, code, &error);
+    if (row->sandbox_is_alive && state != DRIVE_LOST && drive_disk_must_be_free(work) &&
+        !has_free_disk)
+        return begin_act(work, DRIVE_END, row->state);
+    drive_work_drop_disk(work);
+    work->next_ns = 0;
+    if (state == DRIVE_LOST)
+        return set_state(work, state, heals(row->status) ? STATUS_OK : row->status, why_lost(row));
+    if (drive_has_failed(row))
+        return set_state(work, DRIVE_FAILED, row->status, row->message);
+    if (state == DRIVE_FAILED)
+        return set_state(work, state, STATUS_NOT_FOUND, "the VM ended before the disk was mounted");
+    return set_state(work, state, STATUS_OK, "");
 }
 
 /* Its disk was never claimed, so the VMM was given nothing, and need not be asked: one without a
@@ -428,27 +464,22 @@ static bool waits_for_next_attempt(const struct drive_work *work)
            work->next_ns > clock_boottime();
 }
 
-/* Somebody may have had the disk for a moment. The row says so while nobody is kept from it. */
-static int keep_claim(struct drive_work *work)
+/* Somebody may have had the disk for a moment. */
+static bool must_claim_again(const struct drive_work *work, const struct drive_decision *decision)
 {
-    char remark[DRIVE_REMARK_BYTES] = "";
-    bool lacked = work->lacks_claim;
-
-    if (work->row.state != DRIVE_READY || !drive_act_needs_claim(work))
-        return 0;
-    drive_act_claim_again(work, remark);
-    if (work->row.status != STATUS_OK || (!lacked && !work->lacks_claim))
-        return 0;
-    return set_state(work, work->row.state, STATUS_OK, remark);
+    return (work->vmm == DRIVE_IN_VMM_HAS || work->vmm == DRIVE_IN_VMM_PARTLY) &&
+           decision->act != DRIVE_REMOVE && !work->tried_claim && drive_act_needs_claim(work);
 }
 
 int drive_work_decide(struct drive_work *work)
 {
     struct drive_decision decision;
+    bool has_free_disk = work->has_free_disk;
     int r = read_row(work);
 
     if (r < 0)
         return r;
+    work->has_free_disk = false;
     if (is_overtaken(work)) {
         drive_act_stop(work);
         drives_give_slots(work->drives);
@@ -461,10 +492,9 @@ int drive_work_decide(struct drive_work *work)
     work->has_new_limits = work->has_new_limits && work->row.wanted;
     decision = decide(work);
     if (decision.act == DRIVE_END)
-        return end_drive(work, decision.state);
-    r = decision.act == DRIVE_DO_NOTHING ? keep_claim(work) : 0;
-    if (r < 0)
-        return r;
+        return end_drive(work, decision.state, has_free_disk);
+    if (must_claim_again(work, &decision))
+        return begin_act(work, DRIVE_RECLAIM, work->row.state);
     if (decision.act == DRIVE_DO_NOTHING && work->has_new_limits)
         return begin_act(work, DRIVE_LIMIT, decision.state);
     if (decision.act == DRIVE_DO_NOTHING && (work->new_bytes = drive_disk_growth(work)) > 0)

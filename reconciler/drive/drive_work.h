@@ -17,14 +17,20 @@
 #include "reconciler/drive/drives.h"
 #include "store/store.h"
 
+struct drive_claim_call;
 struct drive_in_use_call;
+struct drive_work;
 struct helper_guest;
 struct hypervisor_drive_call;
 
 /* Beside the acts of the table: a client wants other limits; the disk of a ready drive has grown,
  * and first the VMM takes its size, then the guest grows the file system; containers that were
- * restarted get a ready drive again. */
-enum { DRIVE_LIMIT = DRIVE_ACTS, DRIVE_RESIZE, DRIVE_GROW, DRIVE_ENTER };
+ * restarted get a ready drive again; a claim that is crustd's to keep is made again. */
+enum { DRIVE_LIMIT = DRIVE_ACTS, DRIVE_RESIZE, DRIVE_GROW, DRIVE_ENTER, DRIVE_RECLAIM };
+
+/* error: NULL if STATUS_OK. */
+typedef void drive_disk_done(struct drive_work *work, enum status_code status,
+                             const struct error *error);
 
 enum { DRIVE_REMARK_BYTES = 256 };
 
@@ -69,7 +75,9 @@ struct drive_work {
     int disk;                              /* the host's disk, claimed for it; -1 */
     struct store_drive_mount_disk claimed; /* the same */
     bool wants_disk;
-    bool lacks_claim; /* that crustd is to keep, and could not make again */
+    bool lacks_claim;   /* that crustd is to keep, and could not make again */
+    bool tried_claim;   /* since the drive was last due to anything else */
+    bool has_free_disk; /* that was the act before this decision */
 
     bool due;          /* to be decided */
     bool lacks_slot;   /* until another act has ended */
@@ -92,6 +100,8 @@ struct drive_work {
     struct drive_guest_call *guest_call;
     struct helper_guest *traits;
     struct drive_in_use_call *search;
+    struct drive_claim_call *claim; /* also one that an earlier act has left waiting */
+    drive_disk_done *disk_done;
     struct drive_result result;
     struct drive_news news;
 };
@@ -145,8 +155,6 @@ bool drive_act_is_on_vmm(unsigned act);
 /* A VMM that opens the disk by itself makes no claim, so that is crustd's for as long as the VMM
  * has the drive. After a restart it is made again. */
 bool drive_act_needs_claim(const struct drive_work *work);
-/* work->lacks_claim says whether it failed, and ret_remark why; else that stays as it is. */
-void drive_act_claim_again(struct drive_work *work, char ret_remark[static DRIVE_REMARK_BYTES]);
 /* Ends what the act has started. */
 void drive_act_stop(struct drive_work *work);
 
@@ -154,22 +162,26 @@ void drive_act_stop(struct drive_work *work);
 
 /* What the disk of a ready drive has grown to; 0: it has not. */
 uint64_t drive_disk_growth(const struct drive_work *work);
-/* Opens and judges the host's disk. STATUS_OK: work->disk and ret_disk. If somebody has it open
- * exclusively who is not known: work->result.is_taken, and ret_disk. */
-enum status_code drive_disk_claim(struct drive_work *work, struct store_drive_mount_disk *ret_disk,
-                                  struct error *error);
+/* Opens and judges the host's disk, for one act at a time; `done` comes from within only for a
+ * failure. STATUS_OK: work->disk and work->result.disk. If somebody has it open exclusively who is
+ * not known: work->result.is_taken, and the disk. */
+void drive_disk_claim(struct drive_work *work, drive_disk_done *done);
 /* The drive that crustd has this block device open for; NULL. */
 const struct drive_work *drive_disk_find_claim(const struct drives *drives,
                                                const struct store_drive_mount_disk *disk);
-/* Whether nobody has the drive's disk: STATUS_OK, or STATUS_UNAVAILABLE with a text. */
-enum status_code drive_disk_check_free(const struct drive_work *work, struct error *error);
+/* Whether it is to be found free in the end; and whether nobody has it: STATUS_OK, or
+ * STATUS_UNAVAILABLE with a text. */
+bool drive_disk_must_be_free(const struct drive_work *work);
+void drive_disk_check_free(struct drive_work *work, drive_disk_done *done);
+/* Nobody waits for the disk any more. */
+void drive_disk_stop(struct drive_work *work);
 
 /* ---- drive_end.c ---- */
 
-/* Whether nobody has the disk of a drive that is to end in this state. ret_code: STATUS_OK, or
- * STATUS_UNAVAILABLE with a text. 0, or a failure of the store. */
-int drive_check_end(struct drive_work *work, enum drive_state state, enum status_code *ret_code,
-                    struct error *error);
+/* Whether the VMM of a sandbox that has ended is gone, if it may have had the drive's disk.
+ * ret_code: STATUS_OK, or STATUS_UNAVAILABLE with a text. 0, or a failure of the store. */
+int drive_check_process(const struct drive_work *work, enum status_code *ret_code,
+                        struct error *error);
 
 /* ---- drive_wait.c ---- */
 

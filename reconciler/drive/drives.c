@@ -72,13 +72,20 @@ void drive_work_forget(struct drive_work *work)
     work->guest = DRIVE_IN_GUEST_UNKNOWN;
     work->wants_disk = work->is_held = false;
     work->vmm_bytes = 0;
+    work->has_free_disk = false;
     work->news = (struct drive_news){0};
     drive_work_hurry(work);
 }
 
-void drive_work_hurry(struct drive_work *work)
+static void look_again(struct drive_work *work)
 {
     work->due = true;
+    work->tried_claim = false;
+}
+
+void drive_work_hurry(struct drive_work *work)
+{
+    look_again(work);
     work->lacks_slot = false;
     work->next_ns = 0;
 }
@@ -267,13 +274,13 @@ void drives_note_device(struct drives *drives, uint32_t major, uint32_t minor)
 {
     for (struct drive_work *work = drives->works; work; work = work->next)
         if (work->row.has_disk && work->row.disk.major == major && work->row.disk.minor == minor)
-            work->due = true;
+            look_again(work);
 }
 
 void drives_sweep(struct drives *drives)
 {
     for (struct drive_work *work = drives->works; work; work = work->next)
-        work->due = true;
+        look_again(work);
 }
 
 void drives_retry(struct drives *drives)

@@ -26,6 +26,25 @@ static void a_disk_that_cannot_be_had_fails_the_attach(void **state)
     }
 }
 
+/* Network storage that is gone: open(2) does not return. */
+static void an_open_that_hangs_is_begun_once(void **state)
+{
+    (void)state;
+    world.storage_is_dead = true;
+    attach();
+    go_on();
+    expect_told(1, STATUS_UNAVAILABLE, "its storage has not answered");
+    expect_row(DRIVE_REQUESTED, true, STATUS_UNAVAILABLE);
+    attach();
+    go_on();
+    expect_told(2, STATUS_UNAVAILABLE, "an earlier attempt to open the disk still waits");
+    assert_int_equal(world.opens, 1);
+    world.storage_is_dead = false;
+    attach();
+    go_on();
+    expect_told(3, STATUS_OK, "");
+}
+
 static void a_confidential_guest_gets_no_disk(void **state)
 {
     (void)state;
@@ -213,6 +232,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         DRIVES(a_disk_that_cannot_be_had_fails_the_attach),
+        DRIVES(an_open_that_hangs_is_begun_once),
         DRIVES(a_confidential_guest_gets_no_disk),
         DRIVES(a_vm_without_a_monitor_fails_the_attach),
         DRIVES(a_disk_that_another_vm_has_is_not_attached),

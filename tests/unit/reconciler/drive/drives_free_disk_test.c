@@ -49,6 +49,15 @@ static void a_disk_that_may_not_be_opened_is_not_free(void **state)
     expect_free();
 }
 
+static void a_disk_whose_storage_does_not_answer_is_not_free(void **state)
+{
+    (void)state;
+    world.storage_is_dead = true;
+    expect_held("its storage has not answered");
+    world.storage_is_dead = false;
+    expect_free();
+}
+
 static void a_disk_that_became_empty_is_free(void **state)
 {
     (void)state;
@@ -102,6 +111,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         ROW(a_disk_with_another_user_is_not_free),
         ROW(a_disk_that_may_not_be_opened_is_not_free),
+        ROW(a_disk_whose_storage_does_not_answer_is_not_free),
         ROW(a_disk_that_became_empty_is_free),
         ROW(users_of_another_disk_hold_nothing_up),
         ROW(a_number_may_have_another_disk),

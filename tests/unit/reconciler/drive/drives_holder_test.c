@@ -92,6 +92,7 @@ static void crustds_own_claim_has_a_name(void **state)
     while (!world.traits)
         assert_true(step());
     finish(TRAITS_CALL);
+    open_disks();
     world.claim = DRIVE_CLAIM_TAKEN;
     assert_int_equal(begin_attach(&other), STATUS_OK);
     pass_while_due();

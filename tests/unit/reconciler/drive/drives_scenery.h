@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* drives_scenery.h - a VMM, a guest and a disk that do as they are asked, one act at a time. In
- * place of hypervisor/drive.c, claim.c, in_use.c and helper/guest.c.
+ * place of hypervisor/drive.c, claim_call.c, in_use.c and helper/guest.c.
  *
  * Each act has an effect on the world and then an answer, so a test can let crustd end between. */
 #pragma once
@@ -11,7 +11,7 @@
 #include <sys/sysmacros.h>
 
 #include "hypervisor/drive.h"
-#include "reconciler/drive/claim.h"
+#include "reconciler/drive/claim_call.h"
 #include "reconciler/drive/drives.h"
 #include "reconciler/drive/in_use.h"
 #include "reconciler/helper/guest.h"
@@ -44,6 +44,14 @@ struct helper_guest {
     void *userdata;
 };
 
+struct drive_claim_call {
+    struct drive_claim_call *next;
+    drive_claim_done *done;
+    void *userdata;
+    char path[64];
+    bool keep, has_timed_out;
+};
+
 static struct {
     struct surroundings node;
     struct drives *drives;
@@ -63,6 +71,8 @@ static struct {
     struct store_drive_mount_disk disk; /* that the path of the drive leads to */
     struct observed_device numbered;    /* what the node has by the disk's number; name "" */
     enum drive_claim_outcome by_name;   /* what an open of that comes to */
+    bool storage_is_dead;               /* whoever opens the disk waits */
+    unsigned opens;                     /* how many have begun to open it */
     int claimed;                        /* the other end of crustd's claim, if so; -1 */
     struct hypervisor_limits limits;
 
@@ -75,7 +85,8 @@ static struct {
     struct drive_guest_call *guest_call;
     struct drive_in_use_call *search;
     struct helper_guest *traits;
-    char walked[512]; /* the acts, in their order */
+    struct drive_claim_call *claims; /* any number, and they end by themselves */
+    char walked[512];                /* the acts, in their order */
 
     unsigned told;
     enum status_code code;
@@ -335,34 +346,100 @@ static int claim_by_pipe(void)
     return ends[1];
 }
 
-static int claim_by_name(const struct drive_claim_request *request, int *ret_fd,
-                         struct store_drive_mount_disk *ret_disk, struct error *error)
+static void claim_by_name(const struct drive_claim_call *call, struct drive_claim_reply *reply)
 {
-    assert_string_equal(request->host_path, world.numbered.name);
-    *ret_disk = (struct store_drive_mount_disk){.kind = world.numbered.kind,
-                                                .major = world.numbered.major,
-                                                .minor = world.numbered.minor,
-                                                .diskseq = world.numbered.diskseq};
+    assert_string_equal(call->path, world.numbered.name);
+    reply->disk = (struct store_drive_mount_disk){.kind = world.numbered.kind,
+                                                  .major = world.numbered.major,
+                                                  .minor = world.numbered.minor,
+                                                  .diskseq = world.numbered.diskseq};
+    reply->outcome = (int)world.by_name;
     if (world.by_name)
-        return error_set(error, (int)world.by_name, "the numbered disk cannot be had");
-    *ret_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-    return DRIVE_CLAIM_OPEN;
+        (void)error_set(&reply->error, reply->outcome, "the numbered disk cannot be had");
 }
 
-int drive_claim(const struct drive_claim_request *request, int *ret_fd,
-                struct store_drive_mount_disk *ret_disk, struct error *error)
+static void claim_by_path(const struct drive_claim_call *call, struct drive_claim_reply *reply)
 {
-    *ret_disk = world.disk;
-    if (strcmp(request->host_path, world.host_path) != 0)
-        return claim_by_name(request, ret_fd, ret_disk, error);
-    if (world.opens_path ? is_claimed() : world.vmm != HYPERVISOR_DRIVE_ABSENT)
-        return error_set(error,
-                         world.claim == DRIVE_CLAIM_TAKEN ? DRIVE_CLAIM_TAKEN : DRIVE_CLAIM_IN_USE,
-                         "a VM has it");
-    if (world.claim)
-        return error_set(error, (int)world.claim, "the disk cannot be had");
-    *ret_fd = claim_by_pipe();
-    return DRIVE_CLAIM_OPEN;
+    reply->disk = world.disk;
+    reply->outcome = (int)world.claim;
+    if (world.opens_path ? is_claimed() : world.vmm != HYPERVISOR_DRIVE_ABSENT) {
+        reply->outcome = world.claim == DRIVE_CLAIM_TAKEN ? DRIVE_CLAIM_TAKEN : DRIVE_CLAIM_IN_USE;
+        (void)error_set(&reply->error, reply->outcome, "a VM has it");
+    } else if (world.claim) {
+        (void)error_set(&reply->error, reply->outcome, "the disk cannot be had");
+    } else if (call->keep) {
+        reply->fd = claim_by_pipe();
+    }
+}
+
+static void end_claim(struct drive_claim_call *call)
+{
+    struct drive_claim_reply reply = {.fd = -1};
+
+    if (world.storage_is_dead) {
+        call->has_timed_out = true;
+        reply.outcome = error_set(&reply.error, DRIVE_CLAIM_HANGS, "its storage has not answered");
+    } else if (strcmp(call->path, world.host_path) == 0) {
+        claim_by_path(call, &reply);
+    } else {
+        claim_by_name(call, &reply);
+    }
+    call->done(call, &reply, call->userdata);
+    fd_close(reply.fd);
+}
+
+/* The first that began. */
+static struct drive_claim_call *find_claim(void)
+{
+    struct drive_claim_call *first = NULL;
+
+    for (struct drive_claim_call *call = world.claims; call; call = call->next)
+        if (!call->has_timed_out)
+            first = call;
+    return first;
+}
+
+/* All processes that open the disk come to an end, or to the end of crustd's patience. */
+static void open_disks(void)
+{
+    struct drive_claim_call *call;
+
+    while ((call = find_claim()))
+        end_claim(call);
+}
+
+int drive_claim_call_new(struct loop *loop, const struct drive_claim_request *request, bool keep,
+                         uint64_t patience_ns, drive_claim_done *done, void *userdata,
+                         struct drive_claim_call **ret_call)
+{
+    struct drive_claim_call *call = calloc(1, sizeof(*call));
+
+    (void)loop;
+    assert_non_null(call);
+    assert_true(patience_ns > 0);
+    *call = (struct drive_claim_call){
+        .next = world.claims, .done = done, .userdata = userdata, .keep = keep};
+    (void)snprintf(call->path, sizeof(call->path), "%s", request->host_path);
+    world.opens++;
+    *ret_call = world.claims = call;
+    return 0;
+}
+
+bool drive_claim_call_hangs(const struct drive_claim_call *call)
+{
+    return call->has_timed_out && world.storage_is_dead;
+}
+
+struct drive_claim_call *drive_claim_call_free(struct drive_claim_call *call)
+{
+    struct drive_claim_call **link = &world.claims;
+
+    while (call && *link != call)
+        link = &(*link)->next;
+    if (call)
+        *link = call->next;
+    free(call);
+    return NULL;
 }
 
 int drive_in_use_call_new(const struct context *context, const struct drive_in_use_request *request,

@@ -27,11 +27,13 @@ static bool pass(void)
         store_rollback(store);
         drives_roll_back(world.drives, "it is full");
     }
+    open_disks();
     return r == 0;
 }
 
 static void pass_while_due(void)
 {
+    open_disks();
     for (unsigned i = 0; drives_are_due(world.drives); i++) {
         assert_true(i < 100);
         (void)pass();

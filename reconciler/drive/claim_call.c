@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* claim_call.c - see claim_call.h.
+ *
+ * A child has no descriptor of ours but its input, a socket on which the directories wait for it,
+ * and on which it answers. The answer is there when the process has ended.
+ */
+#include "reconciler/drive/claim_call.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "lib/child.h"
+#include "lib/cleanup.h"
+#include "lib/clock.h"
+
+enum { DIRECTORIES = 2 };
+
+/* What the child says. */
+struct answer {
+    int outcome;
+    struct store_drive_mount_disk disk;
+    struct error error;
+};
+
+struct asked {
+    const struct drive_claim_request *request;
+    bool keep;
+};
+
+struct drive_claim_call {
+    struct loop *loop;
+    struct child *child;
+    struct loop_timer patience;
+    int socket; /* our end */
+    bool timed_out;
+    uint64_t patience_ns;
+    char path[DRIVE_PATH_CHARS + 1];
+    drive_claim_done *done;
+    void *userdata;
+};
+
+/* ---- messages with descriptors ---- */
+
+static int send_message(int socket, const void *bytes, size_t length, const int *fds, size_t count)
+{
+    union {
+        char bytes[CMSG_SPACE(sizeof(int) * DIRECTORIES)];
+        struct cmsghdr align;
+    } control = {0};
+    struct iovec data = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = length};
+    struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1};
+    ssize_t sent;
+
+    if (count) {
+        message.msg_control = &control;
+        message.msg_controllen = CMSG_SPACE(sizeof(int) * count);
+        CMSG_FIRSTHDR(&message)->cmsg_level = SOL_SOCKET;
+        CMSG_FIRSTHDR(&message)->cmsg_type = SCM_RIGHTS;
+        CMSG_FIRSTHDR(&message)->cmsg_len = CMSG_LEN(sizeof(int) * count);
+        memcpy(CMSG_DATA(CMSG_FIRSTHDR(&message)), fds, sizeof(int) * count);
+    }
+    sent = sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    return sent < 0 ? -errno : sent == (ssize_t)length ? 0 : -EMSGSIZE;
+}
+
+/* Without waiting. ret_fds: -1 where none came. 0, or -errno; -EBADMSG: of another length. */
+static int receive_message(int socket, void *bytes, size_t length, int *ret_fds, size_t count)
+{
+    union {
+        char bytes[CMSG_SPACE(sizeof(int) * DIRECTORIES)];
+        struct cmsghdr align;
+    } control = {0};
+    struct iovec data = {.iov_base = bytes, .iov_len = length};
+    struct msghdr message = {.msg_iov = &data,
+                             .msg_iovlen = 1,
+                             .msg_control = &control,
+                             .msg_controllen = CMSG_SPACE(sizeof(int) * count)};
+    ssize_t received = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    const struct cmsghdr *header = received < 0 ? NULL : CMSG_FIRSTHDR(&message);
+
+    for (size_t i = 0; i < count; i++)
+        ret_fds[i] = -1;
+    if (received < 0)
+        return -errno;
+    if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS)
+        memcpy(ret_fds, CMSG_DATA(header), header->cmsg_len - CMSG_LEN(0));
+    return received == (ssize_t)length ? 0 : -EBADMSG;
+}
+
+/* ---- in the child ---- */
+
+static int claim_and_answer(const void *argument)
+{
+    const struct asked *asked = argument;
+    struct drive_claim_request request = *asked->request;
+    struct answer answer = {0};
+    int directories[DIRECTORIES], fd = -1;
+    char nothing;
+    int r = receive_message(STDIN_FILENO, &nothing, 1, directories, DIRECTORIES);
+
+    if (r < 0)
+        return -r;
+    request.root = directories[0];
+    request.sysfs = directories[1];
+    answer.outcome = drive_claim(&request, &fd, &answer.disk, &answer.error);
+    if (!asked->keep) {
+        fd_close(fd);
+        fd = -1;
+    }
+    return -send_message(STDIN_FILENO, &answer, sizeof(answer), &fd, fd >= 0);
+}
+
+/* ---- in crustd ---- */
+
+static void on_ended(struct child *child, enum child_end end, int status,
+                     const struct buffer *output, void *userdata)
+{
+    struct drive_claim_call *call = userdata;
+    struct drive_claim_reply reply = {.fd = -1};
+    struct answer answer = {0};
+    int r = end != CHILD_EXITED ? -EIO : -status;
+
+    (void)output;
+    call->child = child_free(child);
+    loop_timer_stop(&call->patience);
+    if (call->timed_out)
+        return; /* whatever waits on the socket is closed with it */
+    if (r == 0)
+        r = receive_message(call->socket, &answer, sizeof(answer), &reply.fd, 1);
+    reply.outcome = answer.outcome;
+    reply.disk = answer.disk;
+    reply.error = answer.error;
+    if (r < 0)
+        reply.outcome = error_set_errno(
+            &reply.error, r, "the process that was to open %s did not answer", call->path);
+    call->done(call, &reply, call->userdata);
+    fd_close(reply.fd);
+}
+
+static void on_impatient(struct loop_timer *timer)
+{
+    struct drive_claim_call *call = container_of(timer, struct drive_claim_call, patience);
+    struct drive_claim_reply reply = {.outcome = DRIVE_CLAIM_HANGS, .fd = -1};
+
+    call->timed_out = true;
+    (void)error_set(&reply.error, DRIVE_CLAIM_HANGS,
+                    "%s cannot be opened: its storage has not answered for %" PRIu64 " s",
+                    call->path, call->patience_ns / NSEC_PER_SEC);
+    call->done(call, &reply, call->userdata);
+}
+
+static int start(struct drive_claim_call *call, const struct drive_claim_request *request,
+                 bool keep)
+{
+    const struct asked asked = {request, keep};
+    cleanup(fd_closep) int childs = -1;
+    struct child_request run = {.function = claim_and_answer, .argument = &asked, .root = -1};
+    int ends[2], r;
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
+        return -errno;
+    call->socket = ends[0];
+    run.input = childs = ends[1];
+    r = send_message(call->socket, "", 1, (int[]){request->root, request->sysfs}, DIRECTORIES);
+    return r < 0 ? r : child_new(call->loop, &run, on_ended, call, &call->child);
+}
+
+int drive_claim_call_new(struct loop *loop, const struct drive_claim_request *request, bool keep,
+                         uint64_t patience_ns, drive_claim_done *done, void *userdata,
+                         struct drive_claim_call **ret_call)
+{
+    struct drive_claim_call *call = calloc(1, sizeof(*call));
+    int r;
+
+    if (!call)
+        return -ENOMEM;
+    call->loop = loop;
+    call->socket = -1;
+    call->patience_ns = patience_ns;
+    call->done = done;
+    call->userdata = userdata;
+    (void)snprintf(call->path, sizeof(call->path), "%s", request->host_path);
+    r = start(call, request, keep);
+    if (r < 0) {
+        (void)drive_claim_call_free(call);
+        return r;
+    }
+    loop_timer_start(loop, &call->patience, patience_ns, on_impatient);
+    *ret_call = call;
+    return 0;
+}
+
+bool drive_claim_call_hangs(const struct drive_claim_call *call)
+{
+    return call->timed_out && call->child;
+}
+
+struct drive_claim_call *drive_claim_call_free(struct drive_claim_call *call)
+{
+    if (!call)
+        return NULL;
+    loop_timer_stop(&call->patience);
+    call->child = child_free(call->child);
+    fd_close(call->socket);
+    free(call);
+    return NULL;
+}

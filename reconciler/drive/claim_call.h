@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* claim_call.h - drive_claim() in a process of its own.
+ *
+ * open(2) of a block device may block for as long as storage does not answer, whatever O_NONBLOCK
+ * says: the kernel waits for the device's mutex, which another open of a dead disk holds; the SCSI
+ * layer waits for its error handling (sd_open() in drivers/scsi/sd.c); and a disk whose partitions
+ * are to be read is read (bdev_open() in block/bdev.c).
+ *
+ * The descriptor comes back over a socket, and the exclusive claim with it.
+ */
+#pragma once
+
+#include <errno.h>
+#include <stdint.h>
+
+#include "lib/loop.h"
+#include "reconciler/drive/claim.h"
+
+enum drive_claim_failure { DRIVE_CLAIM_HANGS = -ETIMEDOUT };
+
+struct drive_claim_reply {
+    int outcome; /* as drive_claim() returns; HANGS: it has not come to an end */
+    int fd;      /* whoever takes it sets -1; -1: none */
+    struct store_drive_mount_disk disk;
+    struct error error; /* for people, unless OPEN */
+};
+
+struct drive_claim_call;
+
+typedef void drive_claim_done(struct drive_claim_call *call, struct drive_claim_reply *reply,
+                              void *userdata);
+
+/* Exactly one `done` from the loop, never from within. After HANGS the process is left to itself
+ * until the call is freed: killing it would not end it, and few such processes are allowed. keep:
+ * the descriptor is wanted; otherwise the disk is closed again before `done`. The request is not
+ * needed afterwards. 0; -EBUSY while the kernel holds several processes that were killed; another
+ * -errno. */
+int drive_claim_call_new(struct loop *loop, const struct drive_claim_request *request, bool keep,
+                         uint64_t patience_ns, drive_claim_done *done, void *userdata,
+                         struct drive_claim_call **ret_call);
+
+/* After HANGS: whether the process still has not come to an end. */
+bool drive_claim_call_hangs(const struct drive_claim_call *call);
+
+struct drive_claim_call *drive_claim_call_free(struct drive_claim_call *call); /* returns NULL */

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* claim_call_test.c - the disk is opened in another process, whatever becomes of that. In place of
+ * claim.c stands an open that does as it is asked. */
+#include "tests/unit/test.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/cleanup.h"
+#include "lib/clock.h"
+#include "reconciler/drive/claim_call.h"
+
+struct made {
+    struct loop loop;
+    struct loop_timer watchdog;
+    int root, sysfs, file;
+    char name[32];
+    unsigned told;
+    struct drive_claim_reply reply;
+};
+
+/* The path says what happens. */
+int drive_claim(const struct drive_claim_request *request, int *ret_fd,
+                struct store_drive_mount_disk *ret_disk, struct error *error)
+{
+    struct stat root, sysfs;
+
+    if (strcmp(request->host_path, "/dev/dead") == 0)
+        for (;;)
+            (void)pause();
+    if (strcmp(request->host_path, "/dev/crash") == 0)
+        abort();
+    if (strcmp(request->host_path, "/dev/taken") == 0) {
+        ret_disk->minor = 9;
+        return error_set(error, DRIVE_CLAIM_TAKEN, "%s is taken", request->host_path);
+    }
+    if (fstat(request->root, &root) < 0 || fstat(request->sysfs, &sysfs) < 0)
+        return error_set_errno(error, -errno, "the directories");
+    *ret_fd = openat(request->root, request->prefixes[0], O_RDONLY | O_CLOEXEC);
+    ret_disk->inode = root.st_ino;
+    ret_disk->file_device = sysfs.st_ino;
+    return DRIVE_CLAIM_OPEN;
+}
+
+static void on_watchdog(struct loop_timer *timer)
+{
+    (void)timer;
+    fail_msg("the loop hangs");
+}
+
+static int set_up(void **state)
+{
+    struct made *made = calloc(1, sizeof(*made));
+
+    assert_non_null(made);
+    assert_int_equal(loop_init(&made->loop), 0);
+    loop_timer_start(&made->loop, &made->watchdog, 60 * NSEC_PER_SEC, on_watchdog);
+    made->root = open("/tmp", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    made->sysfs = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    (void)strcpy(made->name, "/tmp/crust-claim-XXXXXX");
+    made->file = mkostemp(made->name, O_CLOEXEC);
+    assert_true(made->root >= 0 && made->sysfs >= 0 && made->file >= 0);
+    *state = made;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct made *made = *state;
+
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* nobody is left, not even a zombie */
+    (void)unlink(made->name);
+    fd_close(made->root);
+    fd_close(made->sysfs);
+    fd_close(made->file);
+    loop_timer_stop(&made->watchdog);
+    loop_done(&made->loop);
+    free(made);
+    return 0;
+}
+
+static void on_done(struct drive_claim_call *call, struct drive_claim_reply *reply, void *userdata)
+{
+    struct made *made = userdata;
+
+    (void)call;
+    made->told++;
+    made->reply = *reply;
+    reply->fd = -1;
+    loop_stop(&made->loop);
+}
+
+static struct drive_claim_call *begin(struct made *made, const char *path, bool keep,
+                                      uint64_t patience_ns)
+{
+    const char *const prefixes[] = {made->name + strlen("/tmp/")};
+    const struct drive_claim_request request = {.root = made->root,
+                                                .sysfs = made->sysfs,
+                                                .host_path = path,
+                                                .prefixes = prefixes,
+                                                .prefix_count = 1};
+    struct drive_claim_call *call;
+
+    assert_int_equal(
+        drive_claim_call_new(&made->loop, &request, keep, patience_ns, on_done, made, &call), 0);
+    assert_int_equal(made->told, 0);
+    return call;
+}
+
+static struct drive_claim_call *call(struct made *made, const char *path, bool keep)
+{
+    struct drive_claim_call *begun = begin(made, path, keep, 60 * NSEC_PER_SEC);
+
+    loop_run(&made->loop);
+    assert_int_equal(made->told, 1);
+    assert_false(drive_claim_call_hangs(begun));
+    return begun;
+}
+
+static void the_descriptor_comes_back(void **state)
+{
+    struct made *made = *state;
+    struct drive_claim_call *begun = call(made, "/dev/disk", true);
+    struct stat file, opened, directory;
+
+    assert_int_equal(made->reply.outcome, DRIVE_CLAIM_OPEN);
+    assert_int_equal(fstat(made->file, &file), 0);
+    assert_int_equal(fstat(made->reply.fd, &opened), 0);
+    assert_int_equal(opened.st_ino, file.st_ino);
+    assert_int_equal(fcntl(made->reply.fd, F_GETFD), FD_CLOEXEC);
+    assert_int_equal(fstat(made->root, &directory), 0);
+    assert_int_equal(made->reply.disk.inode, directory.st_ino);
+    assert_int_equal(fstat(made->sysfs, &directory), 0);
+    assert_int_equal(made->reply.disk.file_device, directory.st_ino);
+    fd_close(made->reply.fd);
+    assert_null(drive_claim_call_free(begun));
+}
+
+static void a_disk_that_is_only_looked_at_is_closed(void **state)
+{
+    struct made *made = *state;
+    struct drive_claim_call *begun = call(made, "/dev/disk", false);
+
+    assert_int_equal(made->reply.outcome, DRIVE_CLAIM_OPEN);
+    assert_int_equal(made->reply.fd, -1);
+    (void)drive_claim_call_free(begun);
+}
+
+static void a_refusal_comes_with_its_text_and_disk(void **state)
+{
+    struct made *made = *state;
+    struct drive_claim_call *begun = call(made, "/dev/taken", true);
+
+    assert_int_equal(made->reply.outcome, DRIVE_CLAIM_TAKEN);
+    assert_int_equal(made->reply.disk.minor, 9);
+    assert_string_equal(made->reply.error.text, "/dev/taken is taken");
+    assert_int_equal(made->reply.fd, -1);
+    (void)drive_claim_call_free(begun);
+}
+
+static void a_process_that_crashes_is_a_failure(void **state)
+{
+    struct made *made = *state;
+    struct drive_claim_call *begun = call(made, "/dev/crash", true);
+
+    assert_int_equal(made->reply.outcome, -EIO);
+    assert_non_null(strstr(made->reply.error.text, "/dev/crash"));
+    (void)drive_claim_call_free(begun);
+}
+
+/* The loop goes on, or its timer would not end this. */
+static void an_open_that_hangs_is_waited_for_no_longer(void **state)
+{
+    struct made *made = *state;
+    struct drive_claim_call *begun = begin(made, "/dev/dead", true, 50 * NSEC_PER_MSEC);
+
+    assert_false(drive_claim_call_hangs(begun));
+    loop_run(&made->loop);
+    assert_int_equal(made->told, 1);
+    assert_int_equal(made->reply.outcome, DRIVE_CLAIM_HANGS);
+    assert_non_null(strstr(made->reply.error.text, "/dev/dead cannot be opened"));
+    assert_int_equal(made->reply.fd, -1);
+    assert_true(drive_claim_call_hangs(begun));
+    (void)drive_claim_call_free(begun);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(the_descriptor_comes_back, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_disk_that_is_only_looked_at_is_closed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_refusal_comes_with_its_text_and_disk, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_process_that_crashes_is_a_failure, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_open_that_hangs_is_waited_for_no_longer, set_up,
+                                        tear_down),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
