@@ -129,7 +129,7 @@ struct drive_guest_entry {
 struct drive_guest_list {
     size_t count;
     struct drive_guest_entry *entries; /* owned */
-    bool incomplete;                   /* there are more than fit */
+    bool incomplete;                   /* more than fit, or a disk could not be read */
 };
 
 void drive_guest_list_done(struct drive_guest_list *list); /* frees, resets */

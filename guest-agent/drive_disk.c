@@ -36,6 +36,12 @@ static ssize_t read_attribute(int disk, const char *name, char *ret_bytes, size_
     return count;
 }
 
+/* The disk has no such attribute, or no such page (drivers/scsi/scsi_sysfs.c), or has gone. */
+static bool is_missing(int failure)
+{
+    return failure == ENOENT || failure == EINVAL || failure == ENODEV || failure == ENXIO;
+}
+
 static bool read_number(int disk, const char *name, uint64_t *ret_number)
 {
     char text[32], *end;
@@ -60,30 +66,46 @@ static bool take_serial(const char *text, char ret_serial[static DRIVE_SERIAL_BY
     return drive_serial_is_valid(ret_serial);
 }
 
+enum reading {
+    READ,
+    NO_DRIVE, /* or it has gone */
+    UNREADABLE,
+};
+
+static enum reading explain(ssize_t count)
+{
+    return count >= 0 || is_missing((int)-count) ? NO_DRIVE : UNREADABLE;
+}
+
 /* Of a SCSI disk. */
-static bool read_page_serial(int disk, char ret_serial[static DRIVE_SERIAL_BYTES])
+static enum reading read_page_serial(int disk, char ret_serial[static DRIVE_SERIAL_BYTES])
 {
     char page[PAGE_BYTES];
     ssize_t count = read_attribute(disk, "device/vpd_pg80", page, sizeof(page));
     size_t length;
 
     if (count < PAGE_HEADER_BYTES || (unsigned char)page[1] != 0x80)
-        return false;
+        return explain(count);
     length = (size_t)(unsigned char)page[2] << 8 | (unsigned char)page[3];
     if (length > (size_t)count - PAGE_HEADER_BYTES)
-        return false;
+        return NO_DRIVE;
     page[PAGE_HEADER_BYTES + length] = '\0';
     return strlen(page + PAGE_HEADER_BYTES) == length &&
-           take_serial(page + PAGE_HEADER_BYTES, ret_serial);
+                   take_serial(page + PAGE_HEADER_BYTES, ret_serial)
+               ? READ
+               : NO_DRIVE;
 }
 
-static bool read_serial(int disk, char ret_serial[static DRIVE_SERIAL_BYTES])
+static enum reading read_serial(int disk, char ret_serial[static DRIVE_SERIAL_BYTES])
 {
     char text[64];
+    ssize_t count = read_attribute(disk, "serial", text, sizeof(text));
+    enum reading reading;
 
-    if (read_attribute(disk, "serial", text, sizeof(text)) > 0 && take_serial(text, ret_serial))
-        return true;
-    return read_page_serial(disk, ret_serial);
+    if (count > 0 && take_serial(text, ret_serial))
+        return READ;
+    reading = read_page_serial(disk, ret_serial);
+    return reading == NO_DRIVE ? explain(count) : reading;
 }
 
 static bool read_device(int disk, dev_t *ret_device)
@@ -98,25 +120,35 @@ static bool read_device(int disk, dev_t *ret_device)
     return true;
 }
 
-/* False: not a drive, or it has gone. */
-static bool read_disk(const char *sysfs, const char *name, struct drive_disk *ret_disk)
+static bool read_numbers(int disk, struct drive_disk *ret_disk)
+{
+    uint64_t sectors, read_only;
+
+    if (!read_device(disk, &ret_disk->device) || !read_number(disk, "size", &sectors) ||
+        sectors > UINT64_MAX / SECTOR_BYTES || !read_number(disk, "ro", &read_only))
+        return false;
+    ret_disk->bytes = sectors * SECTOR_BYTES;
+    ret_disk->read_only = read_only != 0;
+    return true;
+}
+
+static enum reading read_disk(const char *sysfs, const char *name, struct drive_disk *ret_disk)
 {
     cleanup(fd_closep) int disk = -1;
-    uint64_t sectors, read_only;
+    enum reading reading;
     char path[PATH_MAX];
 
     if (strlen(name) >= sizeof(ret_disk->name) ||
         snprintf(path, sizeof(path), "%s/block/%s", sysfs, name) >= (int)sizeof(path))
-        return false;
-    disk = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (disk < 0 || !read_serial(disk, ret_disk->serial) || !read_device(disk, &ret_disk->device) ||
-        !read_number(disk, "size", &sectors) || sectors > UINT64_MAX / SECTOR_BYTES ||
-        !read_number(disk, "ro", &read_only))
-        return false;
+        return NO_DRIVE;
     strcpy(ret_disk->name, name);
-    ret_disk->bytes = sectors * SECTOR_BYTES;
-    ret_disk->read_only = read_only != 0;
-    return true;
+    disk = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (disk < 0)
+        return explain(-errno);
+    reading = read_serial(disk, ret_disk->serial);
+    if (reading == READ && !read_numbers(disk, ret_disk)) /* has it gone? */
+        return faccessat(disk, "dev", F_OK, 0) == 0 ? UNREADABLE : NO_DRIVE;
+    return reading;
 }
 
 static void names_donep(struct directory_names *names)
@@ -129,10 +161,9 @@ int drive_disks_read(const char *sysfs, struct drive_disks *ret_disks)
     cleanup(names_donep) struct directory_names names = {0};
     cleanup(freep) struct drive_disk *disks = calloc(DRIVE_LIST, sizeof(*disks));
     cleanup(dir_closep) DIR *listing = NULL;
+    struct drive_disks read = {0};
     struct drive_disk disk;
     char path[PATH_MAX];
-    size_t count = 0;
-    bool incomplete;
     int r;
 
     if (!disks)
@@ -145,16 +176,21 @@ int drive_disks_read(const char *sysfs, struct drive_disks *ret_disks)
     r = directory_read_names(listing, DISKS_LOOKED_AT, NULL, &names);
     if (r < 0)
         return r;
-    incomplete = r == DIRECTORY_TOO_MANY;
+    read.incomplete = r == DIRECTORY_TOO_MANY;
     for (unsigned i = 0; i < names.count; i++) {
-        if (!read_disk(sysfs, names.name[i], &disk))
+        enum reading reading = read_disk(sysfs, names.name[i], &disk);
+
+        if (reading == UNREADABLE)
+            strcpy(read.unreadable, disk.name);
+        if (reading != READ)
             continue;
-        if (count < DRIVE_LIST)
-            disks[count++] = disk;
+        if (read.count < DRIVE_LIST)
+            disks[read.count++] = disk;
         else
-            incomplete = true;
+            read.incomplete = true;
     }
-    *ret_disks = (struct drive_disks){count, take_pointer(&disks), incomplete};
+    read.disks = take_pointer(&disks);
+    *ret_disks = read;
     return 0;
 }
 
@@ -179,7 +215,7 @@ enum drive_disk_outcome drive_disks_find(const struct drive_disks *disks, const 
     if (disks->incomplete) /* another one may be among those that were not read */
         return DRIVE_DISK_AMBIGUOUS;
     if (!found)
-        return DRIVE_DISK_ABSENT;
+        return disks->unreadable[0] ? DRIVE_DISK_UNREADABLE : DRIVE_DISK_ABSENT;
     *ret_disk = found;
     return DRIVE_DISK_FOUND;
 }

@@ -28,11 +28,13 @@ struct drive_disk {
 
 struct drive_disks {
     size_t count;
-    struct drive_disk *disks; /* owned; in the order of their names */
-    bool incomplete;          /* there are more than DRIVE_LIST */
+    struct drive_disk *disks;            /* owned; in the order of their names */
+    bool incomplete;                     /* there are more than DRIVE_LIST */
+    char unreadable[DRIVE_DEVICE_BYTES]; /* one that is there and may be any drive; "" none */
 };
 
-/* All disks whose serial has the form of a drive's. A disk that goes away meanwhile is left out.
+/* All disks whose serial has the form of a drive's. A disk that goes away meanwhile is left out;
+ * one whose serial, or a drive's whose numbers cannot be read, is `unreadable`.
  * sysfs: "/sys". 0 or -errno. */
 int drive_disks_read(const char *sysfs, struct drive_disks *ret_disks);
 void drive_disks_done(struct drive_disks *disks); /* frees, resets */
@@ -40,7 +42,8 @@ void drive_disks_done(struct drive_disks *disks); /* frees, resets */
 enum drive_disk_outcome {
     DRIVE_DISK_FOUND,
     DRIVE_DISK_ABSENT,
-    DRIVE_DISK_AMBIGUOUS, /* several disks have the serial, or the disks are incomplete */
+    DRIVE_DISK_UNREADABLE, /* none has the serial, and one that could not be read may have it */
+    DRIVE_DISK_AMBIGUOUS,  /* several disks have the serial, or the disks are incomplete */
 };
 
 /* The one disk with the serial, borrowed from `disks`. */

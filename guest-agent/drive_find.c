@@ -68,6 +68,12 @@ static enum status_code find_once(const struct drive_find_request *request,
                         "several disks have the serial %s, or there are too many disks",
                         request->serial);
         return STATUS_FAILED_PRECONDITION;
+    case DRIVE_DISK_UNREADABLE:
+        (void)error_set(error, STATUS_INTERNAL,
+                        "whether a disk with the serial %s is there cannot be told: %s cannot be "
+                        "read in sysfs",
+                        request->serial, disks.unreadable);
+        return STATUS_INTERNAL;
     case DRIVE_DISK_ABSENT:
     default:
         (void)error_set(error, STATUS_UNAVAILABLE, "no disk with the serial %s is there",
@@ -82,7 +88,8 @@ enum status_code drive_find(const struct drive_find_request *request, struct dri
     uint64_t pause_ns = FIRST_PAUSE_NS, scan_ns = clock_boottime() + SCAN_PAUSE_NS;
     enum status_code code = find_once(request, ret_disk, error);
 
-    while (code == STATUS_UNAVAILABLE && clock_boottime() < request->deadline_ns) {
+    while ((code == STATUS_UNAVAILABLE || code == STATUS_INTERNAL) &&
+           clock_boottime() < request->deadline_ns) {
         const struct timespec pause = {.tv_nsec = (long)pause_ns};
 
         if (clock_boottime() >= scan_ns) {

@@ -22,8 +22,8 @@ struct drive_find_request {
     uint64_t deadline_ns; /* on the boottime clock; 0: it is there now or not at all */
 };
 
-/* STATUS_OK; UNAVAILABLE: no such disk by the deadline; FAILED_PRECONDITION: several; INTERNAL. The
- * error is filled unless OK. */
+/* STATUS_OK; UNAVAILABLE: no such disk by the deadline; FAILED_PRECONDITION: several; INTERNAL: by
+ * then the disks, or one of them, could not be read. The error is filled unless OK. */
 enum status_code drive_find(const struct drive_find_request *request, struct drive_disk *ret_disk,
                             struct error *error);
 

@@ -75,7 +75,8 @@ int drive_list_make(const struct drive_disks *disks, char *mountinfo,
                 note_mount(&entries[i], &mount, &is_whole[i]);
         }
     }
-    *ret_list = (struct drive_guest_list){disks->count, entries, disks->incomplete};
+    *ret_list =
+        (struct drive_guest_list){disks->count, entries, disks->incomplete || disks->unreadable[0]};
     return 0;
 }
 

@@ -71,7 +71,7 @@ static void take_list(struct drive_guest_call *call, const struct drive_guest_li
         return;
     call->reply.status = STATUS_UNAVAILABLE;
     (void)error_set(&call->reply.error, (int)call->reply.status,
-                    "the guest has more drives than its agent can list");
+                    "the guest's agent cannot list all of its drives");
 }
 
 static bool has_mounted_nothing(const struct drive_client_reply *reply)

@@ -113,13 +113,13 @@ class Point:
 
 
 def points(trace, begin=""):
-    """The syscalls in a trace by strace -f -o, from the first line on that contains `begin`."""
+    """The syscalls in a trace by strace -o, with -f or without, from the first line on that contains `begin`."""
     counts = collections.Counter()
     found = []
     begun = False
     for line in trace.read_text(errors="replace").splitlines():
         begun = begun or begin in line
-        if match := re.match(r"\d+ +(\w+)\(", line):
+        if match := re.match(r"(?:\d+ +)?(\w+)\(", line):
             counts[match[1]] += 1
             if begun:
                 found.append(Point(match[1], counts[match[1]], line))
@@ -340,9 +340,9 @@ def files_below(directory):
 class Attached:
     """strace on a running daemon, for as long as a point takes."""
 
-    def __init__(self, pid, options, output="/dev/null"):
+    def __init__(self, pid, options, output="/dev/null", children=True):
         self.process = subprocess.Popen(
-            ["strace", "-f", "-o", str(output), "-p", str(pid), *options],
+            ["strace", *["-f"] * children, "-o", str(output), "-p", str(pid), *options],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         line = self.process.stderr.readline()
         if "attached" not in line:

@@ -126,8 +126,9 @@ static void other_disks_are_not_drives(void **state)
     drive_disks_done(&disks);
 }
 
-static void a_disk_without_numbers_is_left_out(void **state)
+static void a_drive_without_numbers_cannot_be_read(void **state)
 {
+    const struct drive_disk *disk;
     struct drive_disks disks;
 
     (void)state;
@@ -142,6 +143,46 @@ static void a_disk_without_numbers_is_left_out(void **state)
     write_text("vde", "serial", SERIAL_A);
     read_disks(&disks);
     assert_int_equal(disks.count, 0);
+    assert_int_equal(drive_disks_find(&disks, SERIAL_A, &disk), DRIVE_DISK_UNREADABLE);
+    drive_disks_done(&disks);
+}
+
+/* As of a disk whose host answers with an error. A directory cannot be read either. */
+static void make_unreadable(const char *disk, const char *attribute)
+{
+    char path[256];
+
+    make_disk(disk, "253:0\n", "2048\n", "0\n");
+    (void)snprintf(path, sizeof(path), "/block/%s/%s", disk, attribute);
+    tree_make(path);
+}
+
+static void a_disk_without_a_readable_serial_may_be_any(void **state)
+{
+    static const char *const attributes[] = {"serial", "device/vpd_pg80"};
+    struct drive_guest_list list;
+    const struct drive_disk *disk;
+    struct drive_disks disks;
+    char nothing[] = "";
+
+    (void)state;
+    make_disk("sdb", "8:16\n", "4096\n", "1\n");
+    write_page("sdb", SERIAL_B, strlen(SERIAL_B));
+    for (size_t i = 0; i < array_length(attributes); i++) {
+        make_unreadable("vda", attributes[i]);
+        read_disks(&disks);
+        assert_string_equal(disks.unreadable, "vda");
+        assert_int_equal(drive_disks_find(&disks, SERIAL_A, &disk), DRIVE_DISK_UNREADABLE);
+        assert_int_equal(drive_disks_find(&disks, SERIAL_B, &disk), DRIVE_DISK_FOUND);
+        assert_int_equal(drive_list_make(&disks, nothing, &list), 0);
+        assert_true(list.incomplete);
+        free(list.entries);
+        drive_disks_done(&disks);
+        assert_int_equal(rmdir(tree_path(i ? "/block/vda/device/vpd_pg80" : "/block/vda/serial")),
+                         0);
+    }
+    read_disks(&disks); /* a disk of somebody else */
+    assert_int_equal(drive_disks_find(&disks, SERIAL_A, &disk), DRIVE_DISK_ABSENT);
     drive_disks_done(&disks);
 }
 
@@ -182,7 +223,7 @@ static struct drive_guest_list list_with(const char *mountinfo)
         {"sda", SERIAL_A, 0, 4096, true},
         {"vdb", SERIAL_B, 0, 8192, false},
     };
-    const struct drive_disks disks = {array_length(both), both, false};
+    const struct drive_disks disks = {.count = array_length(both), .disks = both};
     struct drive_guest_list list;
     char text[8192];
 
@@ -257,7 +298,8 @@ int main(void)
         TEST(both_kinds_of_disks_are_found_by_serial),
         TEST(two_disks_of_one_serial_are_ambiguous),
         TEST(other_disks_are_not_drives),
-        TEST(a_disk_without_numbers_is_left_out),
+        TEST(a_drive_without_numbers_cannot_be_read),
+        TEST(a_disk_without_a_readable_serial_may_be_any),
         TEST(more_disks_than_fit_are_incomplete),
         TEST(without_sysfs_nothing_is_listed),
         cmocka_unit_test(a_list_says_where_a_disk_is_mounted),

@@ -336,7 +336,7 @@ static void a_list_that_was_cut_proves_no_absence(void **state)
 {
     (void)state;
     look((struct drive_guest_list){.incomplete = true});
-    expect(STATUS_UNAVAILABLE, DRIVE_IN_GUEST_UNKNOWN, "more drives");
+    expect(STATUS_UNAVAILABLE, DRIVE_IN_GUEST_UNKNOWN, "cannot list all of its drives");
 }
 
 static void an_unmount_is_over_when_nobody_has_the_disk(void **state)
