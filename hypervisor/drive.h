@@ -69,7 +69,8 @@ enum hypervisor_drive_outcome {
     HYPERVISOR_DRIVE_NO_ADDRESS,       /* no SCSI bus, or every address on it is taken */
     HYPERVISOR_DRIVE_NOT_ATTACHED,     /* LIMIT, RESIZE: the drive is not attached */
     HYPERVISOR_DRIVE_PENDING,          /* DETACH: the VMM was told, and still has the drive, or the
-                                          disk's descriptor. Repeat the call */
+                                          disk's descriptor. ATTACH: the same of an earlier detach.
+                                          Repeat the call */
     HYPERVISOR_DRIVE_OUTCOMES,
 };
 

@@ -301,7 +301,7 @@ static void add(struct drive_http *http)
     struct error error;
 
     if (find(&http->leaving, http->id)) {
-        finish_text(http, HYPERVISOR_DRIVE_CONFLICT,
+        finish_text(http, HYPERVISOR_DRIVE_PENDING,
                     "the guest has not let go of this drive since it was detached");
     } else if (http->is_added) {
         fail(http, HYPERVISOR_DRIVE_REFUSED, "the VMM accepted the drive, and does not list it");
