@@ -302,19 +302,23 @@ static void tell_all(struct drive_waiter *waiters, const struct ttrpc_status *st
     }
 }
 
-static void log_end(const struct work *work, const struct ttrpc_status *status)
+/* The host asks for a drive that is mounted again and again if containers have it. */
+static void log_end(const struct work *work, const struct ttrpc_status *status, bool was_mounted)
 {
     const char *what = work->unmounts ? "unmounted" : "mounted";
     char number[16];
 
-    if (status->code == STATUS_OK)
+    if (status->code == STATUS_OK && !work->unmounts && was_mounted)
+        log_debug(NULL, "drive %s: is mounted already", id_of(work));
+    else if (status->code == STATUS_OK)
         log_info(NULL, "drive %s: %s", id_of(work), what);
     else
         log_warning(NULL, "drive %s is not %s: %s: %s", id_of(work), what,
                     ttrpc_code_name(status->code, number), status->message);
 }
 
-static void read_report(const struct work *work, enum child_end end, int exit_status,
+/* Whether the drive was mounted before the call. */
+static bool read_report(const struct work *work, enum child_end end, int exit_status,
                         const struct buffer *output, struct ttrpc_status *status,
                         struct buffer *payload)
 {
@@ -323,16 +327,17 @@ static void read_report(const struct work *work, enum child_end end, int exit_st
 
     if (end != CHILD_EXITED || exit_status != EXIT_SUCCESS || output->length != sizeof(report)) {
         set_status(status, STATUS_INTERNAL, "the process that works on the drive has died");
-        return;
+        return false;
     }
     memcpy(&report, output->data, sizeof(report));
     set_status(status, report.code, report.code == STATUS_OK ? "" : report.error.text);
     if (report.code != STATUS_OK)
-        return;
+        return false;
     r = work->unmounts ? drive_append_unmount_answer(payload, &report.unmount)
                        : drive_append_mount_answer(payload, &report.mount);
     if (r < 0)
         set_status(status, STATUS_RESOURCE_EXHAUSTED, "out of memory");
+    return !work->unmounts && report.mount.was_mounted;
 }
 
 static void finish(struct drive_task *task, const struct ttrpc_status *status,
@@ -340,7 +345,6 @@ static void finish(struct drive_task *task, const struct ttrpc_status *status,
 {
     struct drive_waiter *waiters = task->waiters;
 
-    log_end(&task->work, status);
     if (status->code == STATUS_OK && !task->work.unmounts)
         drive_flush_wake();
     task_free(task);
@@ -357,6 +361,7 @@ static void begin_again(struct drive_task *task)
     if (task_start(task) == 0)
         return;
     set_status(&status, STATUS_RESOURCE_EXHAUSTED, "cannot start a process for the drive");
+    log_end(&task->work, &status, false);
     finish(task, &status, NULL);
 }
 
@@ -366,13 +371,15 @@ static void on_end(struct child *child, enum child_end end, int status, const st
     cleanup(buffer_done) struct buffer payload = BUFFER_INIT(ANSWER_BYTES);
     struct drive_task *task = userdata;
     struct ttrpc_status result = {0};
+    bool was_mounted;
 
     (void)child;
     if (task->is_cancelled) {
         begin_again(task);
         return;
     }
-    read_report(&task->work, end, status, output, &result, &payload);
+    was_mounted = read_report(&task->work, end, status, output, &result, &payload);
+    log_end(&task->work, &result, was_mounted);
     finish(task, &result, &payload);
 }
 

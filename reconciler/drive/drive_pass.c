@@ -23,7 +23,8 @@
 enum { BRIEF_FAILURES = 4 };
 
 /* A mount in a container ends with it, and nothing tells the host that a new one runs. */
-#define ENTER_NS (5 * NSEC_PER_SEC)
+#define ENTER_NS       (5 * NSEC_PER_SEC)
+#define ENTER_LATER_NS (60 * NSEC_PER_SEC) /* of a guest that does not answer */
 
 static struct store *store_of(const struct drive_work *work)
 {
@@ -294,8 +295,10 @@ static int record_entered(struct drive_work *work)
         return 0;
     if (result->status == STATUS_OK)
         return is_about_containers(work->row.message) ? set_success(work, work->row.state) : 0;
-    if (heals(result->status))
-        return 0; /* the guest was not reached */
+    if (heals(result->status)) {
+        work->enter_ns = clock_boottime() + ENTER_LATER_NS;
+        return 0;
+    }
     if (strcmp(work->row.message, result->error.text) != 0)
         log_failure(work);
     return set_failure(work, result->status);

@@ -137,6 +137,7 @@ class DrivesStockTest(StockCase):
         loop = self.disk()
         for words, said in ((("/run/kata-containers/x",), "protected"),
                             (("/run/fsck", "--writable", "--fsck"), "fsck needs crust-guest-agent"),
+                            (("/run/inner", "--container", "c1:/data"), "no crust-guest-agent"),
                             (("/run/option", "--option", "journal_path=/dev/sdb"), "options"),
                             (("/sbin/kata-agent/below",), "")):
             with self.subTest(words):
