@@ -215,19 +215,47 @@ static unsigned fill_options(ProtobufCBinaryData options[static DRIVE_OPTIONS], 
     return count;
 }
 
+/* The same of objects. */
+static unsigned fill_containers(Container containers[static DRIVE_CONTAINERS],
+                                Container *pointers[static DRIVE_CONTAINERS], const cJSON *list)
+{
+    const cJSON *one;
+    unsigned count = 0;
+
+    cJSON_ArrayForEach(one, list)
+    {
+        Container *container = &containers[count];
+
+        if (!cJSON_IsObject(one) || count == DRIVE_CONTAINERS)
+            break;
+        crust__drive__v1__container__init(container);
+        container->container_id = proto_borrow_text(json_text(one, "container_id"));
+        container->path = proto_borrow_text(json_text(one, "path"));
+        container->sub_path = proto_borrow_text(json_text(one, "sub_path"));
+        container->read_only = cJSON_IsTrue(json_member(one, "read_only"));
+        pointers[count++] = container;
+    }
+    return count;
+}
+
 int drive_message_append(struct buffer *bytes, const struct reconciler_drive *drive)
 {
     Crust__Drive__V1__ListDrivesResponse response = CRUST__DRIVE__V1__LIST_DRIVES_RESPONSE__INIT;
-    cleanup(json_deletep) cJSON *list = NULL;
+    cleanup(json_deletep) cJSON *list = NULL, *places = NULL;
+    const char *text = drive->containers ? drive->containers : "[]";
     ProtobufCBinaryData options[DRIVE_OPTIONS];
+    Container containers[DRIVE_CONTAINERS], *pointers[DRIVE_CONTAINERS];
     struct limiter_message limiter;
     Drive message, *one = &message;
 
     (void)json_parse(drive->options, strlen(drive->options), JSON_LIMITS_HTTP, &list, NULL);
+    (void)json_parse(text, strlen(text), JSON_LIMITS_PERSIST, &places, NULL);
     fill_drive(&message, drive);
     message.rate_limiter = fill_limiter(&limiter, &drive->limits);
     message.options = options;
     message.n_options = fill_options(options, list);
+    message.containers = pointers;
+    message.n_containers = fill_containers(containers, pointers, places);
     response.n_drives = 1;
     response.drives = &one;
     return proto_append(bytes, &response.base);

@@ -397,6 +397,8 @@ int http_append_drive(struct buffer *json, const struct reconciler_drive *drive)
     json_append_member(json, "filesystem_type", drive->fs_type);
     json_append_name(json, "options");
     buffer_append_text(json, *drive->options ? drive->options : "[]");
+    json_append_name(json, "containers");
+    buffer_append_text(json, drive->containers ? drive->containers : "[]");
     append_flag(json, "is_writable", drive->writable);
     json_append_name(json, "rate_limiter");
     buffer_append_text(json, "{");

@@ -58,6 +58,8 @@ struct reconciler_drive_attach {
 struct reconciler_drive {
     const char *drive_id, *sandbox_id, *host_path, *vm_path, *fs_type;
     const char *options; /* a JSON array of texts */
+    const char
+        *containers; /* a JSON array of {container_id, path, sub_path, read_only}; NULL none */
     bool writable;
     struct drive_limits limits;
     const char *serial;

@@ -51,6 +51,7 @@ static struct reconciler_drive describe(const struct store_drive_mount *row)
         .vm_path = row->request.vm_path,
         .fs_type = row->request.fs_type,
         .options = row->request.options ? row->request.options : "[]",
+        .containers = row->request.containers,
         .writable = row->request.writable,
         .limits = row->request.limits,
         .serial = row->serial,

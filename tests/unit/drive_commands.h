@@ -34,6 +34,8 @@ static inline struct reconciler_drive drive_for_test(void)
                                      .vm_path = "/mnt/data",
                                      .fs_type = "ext4",
                                      .options = "[\"noatime\",\"data=ordered\"]",
+                                     .containers = "[{\"container_id\":\"c1\",\"path\":\"/in\","
+                                                   "\"sub_path\":\"a/b\",\"read_only\":true}]",
                                      .writable = true,
                                      .limits = {.bandwidth = {1048576, 100, 4096}},
                                      .serial = "crust-abcdefghijklmn",

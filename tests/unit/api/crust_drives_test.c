@@ -298,6 +298,11 @@ static void a_drive_is_answered_with_every_field(void **state)
     assert_memory_equal(drive->filesystem_type.data, "ext4", 4);
     assert_int_equal(drive->n_options, 2);
     assert_memory_equal(drive->options[1].data, "data=ordered", 12);
+    assert_int_equal(drive->n_containers, 1);
+    assert_memory_equal(drive->containers[0]->container_id.data, "c1", 2);
+    assert_memory_equal(drive->containers[0]->path.data, "/in", 3);
+    assert_memory_equal(drive->containers[0]->sub_path.data, "a/b", 3);
+    assert_true(drive->containers[0]->read_only);
     assert_true(drive->is_writable && drive->is_wanted);
     assert_int_equal(drive->rate_limiter->bandwidth->one_time_burst, 4096);
     assert_null(drive->rate_limiter->ops);

@@ -232,6 +232,7 @@ static void a_drive_is_an_object(void **state)
                                            .vm_path = "/mnt/data",
                                            .fs_type = "ext4",
                                            .options = "[\"noatime\"]",
+                                           .containers = "[{\"container_id\":\"c1\"}]",
                                            .limits = {.operations = {5, 6, 7}},
                                            .serial = "crust-abcdefghijklmn",
                                            .guest_device = "",
@@ -246,6 +247,7 @@ static void a_drive_is_an_object(void **state)
         buffer_text(&json),
         "{\"drive_id\":\"data-1\",\"sandbox_id\":\"s1\",\"host_path\":\"/dev/\\\"x\\\"\","
         "\"vm_path\":\"/mnt/data\",\"filesystem_type\":\"ext4\",\"options\":[\"noatime\"],"
+        "\"containers\":[{\"container_id\":\"c1\"}],"
         "\"is_writable\":false,\"rate_limiter\":{\"bandwidth\":null,\"ops\":{\"size\":5,"
         "\"refill_time_ms\":6,\"one_time_burst\":7}},\"serial\":\"crust-abcdefghijklmn\","
         "\"guest_device\":null,\"size_bytes\":0,\"is_wanted\":false,\"state\":\"removing\","
