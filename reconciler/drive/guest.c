@@ -17,6 +17,11 @@
 #include "lib/json.h"
 #include "reconciler/drive/guest_state.h"
 
+void drive_guest_begin_time(struct drive_guest_call *call)
+{
+    call->ends_at = clock_boottime() + call->deadline_ns;
+}
+
 uint64_t drive_guest_time(const struct drive_guest_call *call)
 {
     uint64_t now = clock_boottime();
@@ -174,7 +179,8 @@ int drive_guest_call_new(const struct context *context, const struct drive_guest
     call->scsi_id = request->scsi_id;
     call->lun = request->lun;
     call->bytes = request->bytes;
-    call->ends_at = clock_boottime() + request->deadline_ns;
+    call->deadline_ns = request->deadline_ns;
+    drive_guest_begin_time(call);
     call->share = -1;
     call->done = done;
     call->userdata = userdata;

@@ -306,12 +306,14 @@ void drive_guest_hold(struct drive_guest_call *call)
         drive_guest_fail(call, STATUS_FAILED_PRECONDITION, error.text);
 }
 
-/* The drive is as it was before the detach, and the next one begins with its container. */
+/* The drive is as it was before the detach, and the next one begins with its container. What a slow
+ * guest has left of the time is not enough for that. */
 void drive_guest_hold_again(struct drive_guest_call *call, const struct drive_guest_line *line)
 {
     struct error error;
 
     note_refusal(call, line->status, line->error.text);
+    drive_guest_begin_time(call);
     if (start_holding(call, &error) < 0)
         drive_guest_finish(call);
 }

@@ -24,7 +24,8 @@ struct drive_guest_call {
     bool has_scsi;
     unsigned scsi_id, lun;
     uint64_t bytes;
-    uint64_t ends_at; /* on clock_boottime() */
+    uint64_t deadline_ns; /* of the whole call */
+    uint64_t ends_at;     /* on clock_boottime() */
     struct loop_timer beginning;
     struct drive_guest_reply reply;
     drive_guest_done *done;
@@ -45,6 +46,9 @@ struct drive_guest_call {
 };
 
 /* ---- guest.c ---- */
+
+/* Gives the call its whole time, from now on. */
+void drive_guest_begin_time(struct drive_guest_call *call);
 
 /* What is left of the call's time; at least 1. */
 uint64_t drive_guest_time(const struct drive_guest_call *call);

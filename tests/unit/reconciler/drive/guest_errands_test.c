@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* guest_errands_test.c - a drive in a guest that has only kata-agent: the look, and what proves
  * that nobody has the disk. The checks before a mount are in guest_container_test.c. */
+#include "reconciler/drive/guest_state.h"
 #include "tests/unit/reconciler/drive/guest_container_scenery.h"
 
 /* ---- looking ---- */
@@ -102,6 +103,19 @@ static void a_disk_that_somebody_has_is_held_again(void **state)
     assert_true(tree_has(HELD));
 }
 
+static void holding_again_has_a_time_of_its_own(void **state)
+{
+    (void)state;
+    begin_unmount();
+    helper_prints("UNAVAILABLE", "not looked at", "sda", false);
+    test.call->ends_at = 0; /* a slow guest has used all of it */
+    helper_prints("FAILED_PRECONDITION", "somebody in the guest still has the disk", "sda", false);
+    assert_int_equal(test.request.act, CONTAINER_HOLD);
+    assert_true(test.request.total_ns > 1 && test.request.step_ns > 1);
+    container_ends((struct container_reply){.kind = CONTAINER_DONE, .held = true}, LINE("OK", ""));
+    expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_MOUNTED, "still has the disk");
+}
+
 static void a_disk_that_cannot_be_held_again(void **state)
 {
     struct container_reply reply = {.kind = CONTAINER_FAILED, .step = CONTAINER_CREATE};
@@ -160,6 +174,7 @@ int main(void)
         TEST(an_unmount_removes_the_container_and_proves_it),
         TEST(a_disk_that_is_not_there_is_nobodys),
         TEST(a_disk_that_somebody_has_is_held_again),
+        TEST(holding_again_has_a_time_of_its_own),
         TEST(a_disk_that_cannot_be_held_again),
         TEST(a_container_that_cannot_be_removed_is_kept_on_the_share),
         TEST(a_drive_without_a_container_is_proved_free_all_the_same),
