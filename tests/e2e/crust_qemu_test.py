@@ -78,7 +78,7 @@ class CrustQemuTest(ProgramTest):
                                   ".bind(\"/run/crustd/qemu/abc.sock\")'\n")
         self.assertEqual(self.given(leave), ARGUMENTS + MONITOR)
 
-    def test_what_is_unusual_runs_unchanged(self):
+    def test_unusual_arguments_run_unchanged(self):
         unusual = {
             "no directory": "",
             "others may write": MAKE_DIRECTORY + "chmod 770 /run/crustd/qemu\n",
@@ -131,7 +131,7 @@ class CrustQemuTest(ProgramTest):
         self.assertEqual(self.given(MAKE_DIRECTORY, ["-name", f"sandbox-{name}"])[-1],
                          MONITOR[-1].replace("abc", name))
 
-    def test_what_a_killed_one_left_does_not_matter(self):
+    def test_leftovers_of_a_killed_one_do_not_matter(self):
         self.put_qemu("#!/bin/sh\nls -A /run/crustd/qemu\n"
                       "for word; do echo \"$word\"; done\nexit 7\n")
         # exec keeps the process's number, which names the trial.
@@ -181,7 +181,7 @@ class CrustQemuTest(ProgramTest):
         done = subprocess.run([str(odd)], capture_output=True, text=True, timeout=SECONDS)
         self.assertEqual(done.returncode, 127)
 
-    def test_what_the_kernel_refuses_to_run_is_said(self):
+    def test_a_program_that_the_kernel_refuses_is_reported(self):
         self.put_qemu("neither a program nor a script\n")
         done = subprocess.run(self.command(MAKE_DIRECTORY, ARGUMENTS), capture_output=True, text=True,
                               timeout=SECONDS)

@@ -95,7 +95,7 @@ class Holders(CheckTest):
         node.wait_for(volume.path, "unbound")
         self.stage(volume.loop.device)
 
-    def test_what_is_not_there_yet(self):
+    def test_a_device_that_is_not_there_yet(self):
         self.start(self.node())
         self.stage("/dev/later")
 
@@ -105,7 +105,7 @@ class FileSystems(CheckTest):
         return list(self.kubelet.RuntimeGetSupportedFileSystems(
             self.management.RuntimeGetSupportedFileSystemsRequest(), timeout=SECONDS).file_systems)
 
-    def test_one_that_no_guest_mounts(self):
+    def test_a_file_system_that_no_guest_mounts(self):
         node = self.node()
         self.start(node)
         self.assertEqual(self.supported(), ["ext4", "xfs"])
@@ -123,7 +123,7 @@ class FileSystems(CheckTest):
         with self.fails("INVALID_ARGUMENT", "they mount xfs"):
             self.stage("/dev/x")
 
-    def test_one_that_a_guest_has_mounted(self):
+    def test_a_file_system_that_a_guest_has_mounted(self):
         """Somebody wrote its metadata by hand, and a guest told its size."""
         node = self.node()
         volume = self.volume(node, "pv-btrfs")

@@ -93,7 +93,7 @@ class CliTest(GrpcTest):
 
 
 class Helpful(CliTest):
-    def test_one_that_knows_crust(self):
+    def test_a_tool_that_knows_crust(self):
         self.tool(f"case $2 in stats) echo '{json.dumps(STATS)}';; "
                   f"resize) {GROWS};; esac")
         reply = self.stats()
@@ -168,7 +168,7 @@ class Helpful(CliTest):
         real.chmod(0o775)
         self.assertEqual(self.expand(), BEFORE)
 
-    def test_what_crustd_would_not_do_it_has_nobody_do(self):
+    def test_the_tool_is_bound_by_the_same_policy(self):
         self.tool(GROWS)
         with self.fails("OUT_OF_RANGE", "limit_bytes"):
             self.expand(limit=BEFORE - 1)
@@ -185,7 +185,7 @@ class Helpful(CliTest):
 
 
 class Useless(CliTest):
-    def test_those_that_are_run(self):
+    def test_tools_that_fail(self):
         for script in ("exit 3", "echo \"No help topic for 'crust'\"; exit 3", "kill -9 $$",
                        "echo '{'", "echo '[]'", "echo '{\"usage\": 1, \"capacity_bytes\": -1}'",
                        "while :; do sleep 1; done", "while :; do echo 0123456789abcdef; done",
@@ -197,7 +197,7 @@ class Useless(CliTest):
                 self.assertEqual(len(self.called()), before + 2)
         self.assertIn("gave no usable answer", self.running.log_tail())
 
-    def test_those_that_lie(self):
+    def test_tools_that_lie(self):
         """An answer that cannot be true of this device is not passed on."""
         def usage(**changes):
             return json.dumps({"usage": [STATS["usage"][0] | changes, STATS["usage"][1]]})
@@ -218,7 +218,7 @@ class Useless(CliTest):
         self.assertEqual(len(answers), 8)
         self.assertTrue(all("error" in detail for detail in answers), answers)
 
-    def test_those_that_are_not_run(self):
+    def test_tools_that_are_not_run(self):
         elsewhere = "/opt/kata/bin/elsewhere"
         self.tool("true", elsewhere)
         for prepare in (lambda: self.tool("true", elsewhere),
@@ -277,7 +277,7 @@ class Useless(CliTest):
         self.assertEqual(self.stats().usage[0].total, BEFORE)
         self.assertEqual(self.called(), [])
 
-    def test_one_that_is_given_up(self):
+    def test_a_tool_that_is_given_up(self):
         self.tool("echo $$ >/pid; while :; do sleep 1; done")
         request = self.crust.RuntimeGetVolumeStatsRequest(volume_target_path=self.volume_.path)
         call = self.client.RuntimeGetVolumeStats.future(request, timeout=SECONDS)

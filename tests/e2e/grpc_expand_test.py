@@ -101,7 +101,7 @@ class BeforeTheSandbox(ExpandTest):
         return {"sandbox_id": None, "from_bytes": None, "to_bytes": size, "state": "unbound",
                 "open": 1, **more}
 
-    def test_it_is_owed_and_paid(self):
+    def test_a_debt_is_recorded_and_paid(self):
         node = self.node()
         volume = self.volume(node)
         node.start()
@@ -144,7 +144,7 @@ class BeforeTheSandbox(ExpandTest):
             node.stage(path, loop.device)
             self.assertEqual(self.expand(node, path, BEFORE), BEFORE)
 
-    def test_what_is_not_there_is_not_owed(self):
+    def test_a_missing_device_makes_no_debt(self):
         node = self.node()
         node.start()
         node.stage(publish_path("nowhere"), "/dev/nowhere")
@@ -152,7 +152,7 @@ class BeforeTheSandbox(ExpandTest):
             self.expand(node, publish_path("nowhere"))
         self.assertEqual(self.debts(node), [])
 
-    def test_what_may_not_grow_is_not_owed(self):
+    def test_a_volume_that_may_not_grow_makes_no_debt(self):
         node = self.node({"resize.mode": "observe"})
         volume = self.volume(node)
         node.start()
@@ -200,7 +200,7 @@ class Refusals(ExpandTest):
         self.assertIn(("UNAVAILABLE", "the first scan is not done yet"), said)
         self.assertEqual({code for code, _ in said}, {"UNAVAILABLE"})
 
-    def test_what_is_gone(self):
+    def test_a_volume_that_is_gone(self):
         node = self.node()
         volume = self.volume(node)
         node.start()
@@ -284,7 +284,7 @@ class Patience(ExpandTest):
         self.assertEqual(calls[9].result().capacity_bytes, AFTER)
         node.wait_for(volume.path, "in_sync")
 
-    def test_those_that_give_up_are_counted(self):
+    def test_clients_that_give_up_are_counted(self):
         """Frames by hand, because only they tell when crustd has the calls: a PING is answered in its
         turn."""
         node, volume = self.scene(behaviour="silent")

@@ -146,11 +146,11 @@ class Hostile(GrpcTest):
                 self.assertEqual({name: said.get(name) for name in expected}, expected)
             self.others_are_served()
 
-    def test_what_is_no_grpc(self):
+    def test_requests_that_are_not_grpc(self):
         self.requests(request_fields(CHECK, content_type="application/json"), b"{}",
                       {":status": "415", "grpc-status": None})
 
-    def test_what_is_no_message(self):
+    def test_malformed_messages(self):
         self.requests(request_fields(CHECK), message(b"\xff" * 1000),
                       {":status": "200", "grpc-status": "13"})
 

@@ -72,7 +72,7 @@ class StageTest(GrpcTest):
 
 
 class Staging(StageTest):
-    def test_what_a_runtime_reads(self):
+    def test_the_files_that_a_runtime_reads(self):
         node = self.start()
         loop = self.loop()
         node.add_device(loop.device)
@@ -143,7 +143,7 @@ class Staging(StageTest):
         self.assertEqual(node.volume(PATH)["status"], "present")
         self.nothing_is_left(node)
 
-    def test_what_is_mounted_inside_is_not_emptied(self):
+    def test_a_mount_inside_is_not_emptied(self):
         """Nothing else is taken away either, whichever server is asked."""
         node = self.start()
         self.stage()
@@ -285,7 +285,7 @@ class Staging(StageTest):
             with self.subTest(device), self.fails("INVALID_ARGUMENT", "block device"):
                 self.stage(device=device)
 
-    def test_what_is_refused(self):
+    def test_refused_requests(self):
         node = self.start()
         longest = "/" + "x" * 188
         for words, request in (
@@ -332,7 +332,7 @@ class Staging(StageTest):
         self.assertEqual(node.volume(longest)["status"], "present")
         self.assertEqual(self.kinds(node), ["volume_staged"])
 
-    def test_what_is_in_the_way(self):
+    def test_foreign_files_in_the_way(self):
         node = self.start()
         directory = node.directory(PATH)
         directory.symlink_to("/etc")

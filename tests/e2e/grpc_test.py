@@ -80,7 +80,7 @@ class Calls(GrpcTest):
                                 "grpc-message": "there is no such method here"})
         self.assertEqual(body, b"")
 
-    def test_what_is_no_grpc(self):
+    def test_requests_that_are_not_grpc(self):
         for text, status in ((request_fields(CHECK, content_type="application/json"), "415"),
                              (request_fields(CHECK, content_type="application/grpc-web"), "415"),
                              (request_fields(CHECK, method="GET"), "405")):
@@ -144,7 +144,7 @@ class Calls(GrpcTest):
         self.assertEqual(self.running.process.wait(SECONDS), 0)
         self.assertFalse(socket_of(self.running).exists())
 
-    def test_who_makes_room_for_others(self):
+    def test_idle_connections_make_room(self):
         """The one that has been without a call for longest; it is told, so that no call is lost."""
         clients = [Http2(socket_of(self.running)) for _ in range(CONNECTIONS)]
         for client in clients:

@@ -125,7 +125,7 @@ class GuestStatsTest(SaidTest):
         time.sleep(3)
         self.assertEqual(len(agent.requests), seen)
 
-    def test_what_verified_a_resize_is_a_reading(self):
+    def test_the_answer_that_verifies_a_resize_is_a_reading(self):
         node, agent = self.start(guest__stats_seconds=0)
         row = node.volume(self.volumes[0].path)
         self.assertEqual((row["used_bytes"], row["condition"]), (agent.stats.used, "normal"))

@@ -129,7 +129,7 @@ class HostileUsersTest(SaidTest):
             process.wait()
         self.host.wait(lambda: not self.findings(), 30, "the doubt to pass")
 
-    def test_of_two_that_root_has_started_neither_is_believed(self):
+    def test_two_processes_of_root_are_both_refused(self):
         pod, volume = self.pod(VICTIM), self.volume(self.host)
         self.run_pod(pod, volume)
         second = self.start(["qemu-system-x86_64", "-name", f"sandbox-{VICTIM}"], user=0)

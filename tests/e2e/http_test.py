@@ -278,7 +278,7 @@ class CallsTest(VolumeTest):
         self.assertEqual(self.host.crustctl("crust", "resize", path, str(BEFORE), "0").stdout,
                          f'{{"capacity_bytes":{BEFORE}}}\n')
 
-    def test_what_the_host_lacks_is_not_there_yet(self):
+    def test_a_size_that_the_host_lacks_is_unavailable(self):
         for method, path, body in self.resizes(1 << 40):
             with self.subTest(path=path, body=body):
                 code, answer = self.ask(method, path, body)

@@ -65,7 +65,7 @@ class MonitorSocketsTest(SaidTest):
         self.assertTrue(stays.exists())
         self.assertIn(f"of a VM that is gone: {DIRECTORY}/{path.name}", node.log_tail())
 
-    def test_what_was_left_before_the_start_is_removed(self):
+    def test_leftovers_from_before_the_start_are_removed(self):
         stale = self.leave(SANDBOX)
         trial = self.leave("trial").rename(self.directory / ".99999999")
         _, stays = self.start_qemu(OTHER)  # of a sandbox that is not known

@@ -99,7 +99,7 @@ class ResizeTest(ResizeCase):
     def test_all_together(self):
         self.grow(*[volume for sandbox in self.sandboxes.values() for volume in sandbox.volumes])
 
-    def test_what_has_not_changed_is_not_written(self):
+    def test_unchanged_facts_are_not_written(self):
         volumes = [volume for sandbox in self.sandboxes.values() for volume in sandbox.volumes]
         for volume in volumes:
             self.settle(volume)

@@ -340,7 +340,7 @@ class RoutesTest(ShimTest):
         node.wait_for(volumes[0].path, "block_grown", "agent_unsupported", next_attempt_at=None)
         self.assertEqual(shim.requests, [])
 
-    def test_what_it_cannot_is_remembered(self):
+    def test_missing_abilities_are_remembered(self):
         node, volumes, shim = self.build()
         shim.status = (12, "not implemented")
         self.start(node, volumes, "unverified")
@@ -387,7 +387,7 @@ class RoutesTest(ShimTest):
         node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=AFTER)
         self.assertGreaterEqual(len(resizes(shim)), 2)
 
-    def test_one_that_hangs_holds_up_no_other(self):
+    def test_a_hung_shim_holds_up_no_other(self):
         """64 guests grow at once, half of them by each dialect; the others are through while one
         shim still does not answer."""
         node = self.node({"resize.call_timeout_seconds": 600})

@@ -208,7 +208,7 @@ class KindTest(VolumeTest):
         self.check_unsent(node, monitor)
         self.assertEqual(monitor.connections, 0)
 
-    def test_what_is_no_block_device(self):
+    def test_devices_that_are_not_block_devices(self):
         node = self.node()
         loops = {name: self.volume(node, f"pv-{number}", **stage)
                  for number, (name, stage) in enumerate(UNSUITABLE.items())}
@@ -412,7 +412,7 @@ class SandboxTest(VolumeTest):
         vmm.stop()
         node.wait_for(volume.path, "in_sync", sandbox_id=SANDBOX, hypervisor_bytes=AFTER)
 
-    def test_one_device_in_two(self):
+    def test_one_device_in_two_volumes(self):
         node, volume, monitor = self.build()
         path = publish_path("pv-twin")
         node.stage(path, volume.loop.device)

@@ -37,20 +37,20 @@ class JudgeTest(unittest.TestCase):
     def test_a_step_in_the_second_half_is(self):
         self.assertIn("more than", self.judge([5000] * 20 + [5400] * 10))
 
-    def test_one_high_sample_is_none(self):
+    def test_one_high_sample_is_not_a_leak(self):
         self.assertIsNone(self.judge([5000] * 22 + [5300] + [5000] * 7))
 
     def test_few_samples_say_nothing(self):
         self.assertIn("too few", self.judge([5000] * 3))
         self.assertEqual(find_difference([]), "no samples")
 
-    def test_what_must_not_differ(self):
+    def test_figures_that_must_not_differ(self):
         self.assertIsNone(find_difference([7, 7]))
         self.assertEqual(find_difference([7, 8]), "from 7 to 8")
 
 
 class ShortSoakTest(unittest.TestCase):
-    def test_nothing_is_held_that_was_not_before(self):
+    def test_no_new_resources_are_held(self):
         with tempfile.TemporaryDirectory(prefix="crust-soak-") as scratch, \
                 Soak(scratch, PODS, BATCH_PODS) as soak:
             soak.begin()

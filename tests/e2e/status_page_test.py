@@ -77,7 +77,7 @@ class StatusPageTest(SaidTest):
         node.wait_for(self.held.path, "blocked", "monitor_missing")
         return node
 
-    def test_what_it_says(self):
+    def test_the_pages_text(self):
         node = self.build()
         code, body = curl(node, "/")
         self.assertEqual(code, 200)

@@ -295,7 +295,7 @@ class CloudHypervisorTest(VmmTest):
         node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=AFTER)
         self.assertEqual(vmm.sent("PUT"), [{"id": volume.drive, "desired_size": AFTER}])
 
-    def test_one_that_hangs_holds_up_no_other(self):
+    def test_a_hung_vmm_holds_up_no_other(self):
         """64 sandboxes grow at once; the others are through while one still does not answer."""
         node = self.node({"resize.call_timeout_seconds": 600})
         self.agent(node)
