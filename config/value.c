@@ -270,9 +270,9 @@ int config_value_parse(const struct config_key *key, const char *text, struct co
     case KEY_CHOICE:
         return parse_choice(key, text, value, error);
     case KEY_ROUTES:
-        return parse_routes(key, copy, value, error);
+        break;
     }
-    return -EINVAL;
+    return parse_routes(key, copy, value, error);
 }
 
 static int format_list(const struct config_list *list, struct buffer *text)
@@ -310,7 +310,7 @@ int config_value_format(const struct config_key *key, const struct config *confi
     case KEY_CHOICE:
         return buffer_append_text(text, key->choices[*(const int *)value]);
     case KEY_ROUTES:
-        return format_routes(key, value, text);
+        break;
     }
-    return buffer_fail(text, -EINVAL);
+    return format_routes(key, value, text);
 }

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "agent-client/ttrpc_codec.h"
 
@@ -16,6 +17,31 @@ static const struct ttrpc_request resize = {
     .method = "ResizeVolume",
     .timeout_ns = UINT64_C(5000000000),
 };
+
+static bool random_fails;
+
+ssize_t getrandom(void *bytes, size_t size, unsigned flags)
+{
+    assert_int_equal(flags, 0);
+    if (random_fails) {
+        errno = ENOSYS;
+        return -1;
+    }
+    memset(bytes, 0xff, size);
+    return (ssize_t)size;
+}
+
+static void a_stream_has_a_random_odd_number(void **state)
+{
+    uint32_t stream = 0;
+
+    (void)state;
+    assert_int_equal(ttrpc_random_stream(&stream), 0);
+    assert_int_equal(stream, 0x7fffffff);
+    random_fails = true;
+    assert_int_equal(ttrpc_random_stream(&stream), -ENOSYS);
+    random_fails = false;
+}
 
 static void headers_survive_the_round_trip(void **state)
 {
@@ -297,6 +323,7 @@ static void codes_have_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_stream_has_a_random_odd_number),
         cmocka_unit_test(headers_survive_the_round_trip),
         cmocka_unit_test(a_request_has_the_bytes_of_the_protocol),
         cmocka_unit_test(a_frame_is_found_only_when_it_is_complete),

@@ -18,6 +18,7 @@
 
 #include "config/config.h"
 #include "config/keys.h"
+#include "config/value.h"
 #include "lib/buffer.h"
 #include "lib/cleanup.h"
 #include "tests/unit/scratch.h"
@@ -449,9 +450,24 @@ static void files_give_their_golden_answers(void **state)
     globfree(&files);
 }
 
+/* The file's reader has refused such a line before. */
+static void a_value_is_no_longer_than_a_line(void **state)
+{
+    char text[CONFIG_LINE_BYTES + 1];
+    struct config config;
+    struct error error;
+
+    (void)state;
+    memset(text, 'x', sizeof(text) - 1);
+    text[sizeof(text) - 1] = '\0';
+    assert_int_equal(config_value_parse(&config_keys[0], text, &config, &error), -EINVAL);
+    assert_non_null(strstr(error.text, "more than"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_value_is_no_longer_than_a_line),
         cmocka_unit_test(defaults_are_valid),
         cmocka_unit_test(shipped_file_agrees_with_the_table),
         cmocka_unit_test(reports_place_and_reason),

@@ -64,6 +64,24 @@ static void reads_a_sandbox(void **state)
     persist_sandbox_done(&sandbox);
 }
 
+/* A bridge has 32 of them. */
+static void only_so_many_slots_of_a_bridge_are_looked_at(void **state)
+{
+    char text[4096];
+    size_t at;
+
+    (void)state;
+    at = (size_t)snprintf(
+        text, sizeof(text), "%s",
+        "{" DEVICES("\"SCSIAddr\":\"\"") "," DRIVER(
+            "virtio-blk") ","
+                          "\"HypervisorState\":{\"Bridges\":[{\"Addr\":2,\"DeviceAddr\":{");
+    for (unsigned slot = 0; slot < 64; slot++)
+        at += (size_t)snprintf(text + at, sizeof(text) - at, "\"%u\":\"other\",", slot);
+    (void)snprintf(text + at, sizeof(text) - at, "\"64\":\"drive-0123456789abcdef\"}}]}}");
+    expect_guest_path(text, NULL);
+}
+
 static void derives_guest_paths(void **state)
 {
     (void)state;
@@ -164,10 +182,14 @@ static void bounds_the_devices(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_a_sandbox),      cmocka_unit_test(derives_guest_paths),
-        cmocka_unit_test(knows_a_regular_file), cmocka_unit_test(takes_other_types_for_unknown),
-        cmocka_unit_test(every_prefix_is_cut),  cmocka_unit_test(reads_a_container),
+        cmocka_unit_test(reads_a_sandbox),
+        cmocka_unit_test(derives_guest_paths),
+        cmocka_unit_test(knows_a_regular_file),
+        cmocka_unit_test(takes_other_types_for_unknown),
+        cmocka_unit_test(every_prefix_is_cut),
+        cmocka_unit_test(reads_a_container),
         cmocka_unit_test(bounds_the_devices),
+        cmocka_unit_test(only_so_many_slots_of_a_bridge_are_looked_at),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

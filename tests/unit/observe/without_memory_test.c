@@ -2,8 +2,6 @@
 /* without_memory_test.c - parsers whose n-th allocation fails, for each n, over what the fuzz
  * targets begin with: each says so instead of taking a part for the whole, and leaves nothing
  * behind.
- *
- * Needs malloc(3) for itself, so not under AddressSanitizer.
  */
 #include "tests/unit/test.h"
 
@@ -21,118 +19,21 @@
 #include "hypervisor/cloud_hypervisor_report.h"
 #include "hypervisor/firecracker_report.h"
 #include "hypervisor/hmp_codec.h"
+#include "hypervisor/qemu_drive.h"
 #include "hypervisor/qemu_report.h"
+#include "hypervisor/qemu_sets.h"
 #include "hypervisor/qmp_codec.h"
 #include "lib/buffer.h"
 #include "lib/cleanup.h"
 #include "lib/proto.h"
+#include "lib/secret.h"
 #include "observe/bundle.h"
 #include "observe/mount_info.h"
 #include "observe/persist.h"
 #include "reconciler/helper/report.h"
-
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define __SANITIZE_ADDRESS__ 1
-#endif
-#endif
-
-/* ---- memory ---------------------------------------------------------------------------------- */
-
-static long allocations_left = -1; /* the one at 0 fails; below 0: none does */
-static bool has_failed;
-static long live;
-
-#ifndef __SANITIZE_ADDRESS__
-extern void *__libc_malloc(size_t size);
-extern void *__libc_calloc(size_t count, size_t size);
-extern void *__libc_realloc(void *old, size_t size);
-extern void __libc_free(void *old);
-
-static bool may_allocate(void)
-{
-    if (allocations_left < 0)
-        return true;
-    has_failed = has_failed || allocations_left == 0;
-    return allocations_left-- != 0;
-}
-
-static void *counted(void *memory)
-{
-    live += memory != NULL;
-    return memory;
-}
-
-void *malloc(size_t size)
-{
-    return may_allocate() ? counted(__libc_malloc(size)) : NULL;
-}
-
-void *calloc(size_t count, size_t size)
-{
-    return may_allocate() ? counted(__libc_calloc(count, size)) : NULL;
-}
-
-void *realloc(void *old, size_t size)
-{
-    void *memory = may_allocate() ? __libc_realloc(old, size) : NULL;
-
-    live += memory && !old;
-    return memory;
-}
-
-void free(void *old)
-{
-    live -= old != NULL;
-    __libc_free(old);
-}
-
-/* libc's makes two allocations and can do without the second. */
-__attribute__((format(printf, 2, 0))) static int print(char **ret_text, const char *format,
-                                                       va_list list)
-{
-    char text[8192];
-    int length = vsnprintf(text, sizeof(text), format, list);
-
-    assert_in_range(length, 0, sizeof(text) - 1);
-    *ret_text = malloc((size_t)length + 1);
-    if (!*ret_text)
-        return -1;
-    memcpy(*ret_text, text, (size_t)length + 1);
-    return length;
-}
-
-int plain_asprintf(char **ret_text, const char *format, ...) __asm__("asprintf")
-    __attribute__((format(printf, 2, 3)));
-int plain_asprintf(char **ret_text, const char *format, ...)
-{
-    va_list list;
-    int length;
-
-    va_start(list, format);
-    length = print(ret_text, format, list);
-    va_end(list);
-    return length;
-}
-
-int checked_asprintf(char **ret_text, int flag, const char *format, ...) __asm__("__asprintf_chk")
-    __attribute__((format(printf, 3, 4)));
-int checked_asprintf(char **ret_text, int flag, const char *format, ...)
-{
-    va_list list;
-    int length;
-
-    (void)flag;
-    va_start(list, format);
-    length = print(ret_text, format, list);
-    va_end(list);
-    return length;
-}
-#endif
+#include "tests/unit/without_memory.h"
 
 /* ---- parsers --------------------------------------------------------------------------------- */
-
-typedef int parse_function(const char *text, size_t length);
 
 static int parse_bundle(const char *text, size_t length)
 {
@@ -193,6 +94,16 @@ static int parse_firecracker(const char *text, size_t length)
     struct error error;
 
     return firecracker_read_config(text, length, &report, &error);
+}
+
+static int take_hmp(const char *text, size_t length)
+{
+    cleanup(buffer_done) struct buffer input = BUFFER_INIT(HMP_REPLY_BYTES + 4096);
+    cleanup(buffer_done) struct buffer reply = BUFFER_INIT(HMP_REPLY_BYTES);
+    struct error error;
+    int r = buffer_append(&input, text, length);
+
+    return r < 0 ? r : hmp_decode(&input, &reply, &error);
 }
 
 static int parse_helper_report(const char *text, size_t length)
@@ -261,6 +172,136 @@ static int parse_qmp_sets(const char *text, size_t length)
     return parse_qmp_with(text, length, read_sets);
 }
 
+/* ---- searches for a drive ----------------------------------------------------------------------
+ */
+
+/* As a resolver needs memory: every path and descriptor is the device that is looked for. */
+static int identify(struct vmm_resolver *resolver, struct vmm_identity *ret_identity)
+{
+    cleanup(freep) void *needed = malloc(1);
+
+    *ret_identity = (struct vmm_identity){.block_device = true, .device = 1};
+    return needed ? 0 : vmm_resolver_note(resolver, -ENOMEM);
+}
+
+static int resolve_path(struct vmm_resolver *resolver, const char *path,
+                        struct vmm_identity *ret_identity)
+{
+    (void)path;
+    return identify(resolver, ret_identity);
+}
+
+static int resolve_elsewhere(struct vmm_resolver *resolver, const char *path,
+                             struct vmm_identity *ret_identity)
+{
+    int r = resolve_path(resolver, path, ret_identity);
+
+    ret_identity->device++;
+    return r;
+}
+
+static int resolve_descriptor(struct vmm_resolver *resolver, int fd,
+                              struct vmm_identity *ret_identity)
+{
+    (void)fd;
+    return identify(resolver, ret_identity);
+}
+
+static size_t list_held(struct vmm_resolver *resolver, struct vmm_identity *ret_identities,
+                        size_t size)
+{
+    (void)size;
+    resolver->exhausted = identify(resolver, ret_identities) < 0;
+    return resolver->exhausted ? 0 : 1;
+}
+
+static const struct vmm_wanted wanted = {.act = HYPERVISOR_RESIZE,
+                                         .identity = {.block_device = true, .device = 1}};
+
+static struct vmm_resolver new_resolver(void)
+{
+    return (struct vmm_resolver){
+        .path = resolve_path, .descriptor = resolve_descriptor, .held = list_held};
+}
+
+/* One that is found counts also where another could not be examined. */
+static int find_on(const struct drive_report *report)
+{
+    struct vmm_resolver resolver = new_resolver();
+    const struct drive *drive;
+    struct error error;
+
+    enum hypervisor_outcome outcome = drive_report_find(report, &wanted, &resolver, &drive, &error);
+
+    return outcome == HYPERVISOR_DONE ? resolver.shortage : 1;
+}
+
+static int find_cloud_hypervisor(const char *text, size_t length)
+{
+    cleanup(drive_report_done) struct drive_report report = {.count = 0};
+    char word[CLOUD_HYPERVISOR_WORD_BYTES];
+    struct error error;
+    int r = cloud_hypervisor_read_info(text, length, word, &report, &error);
+
+    return r < 0 ? r : find_on(&report);
+}
+
+static int parse_cloud_hypervisor_devices(const char *text, size_t length)
+{
+    cleanup(drive_report_done) struct drive_report report = {.count = 0};
+    struct error error;
+
+    return cloud_hypervisor_read_devices(text, length, "", &report, &error);
+}
+
+/* All answers make one report; what of them is another question's is left out. */
+static int read_all_returns(struct qemu_report *report, const char *text, size_t length)
+{
+    cleanup(buffer_done) struct buffer input = BUFFER_INIT(QMP_MESSAGE_BYTES + 4096);
+    struct qmp_decoder decoder = {0};
+    int r = buffer_append(&input, text, length);
+
+    while (r >= 0) {
+        cleanup(qmp_message_done) struct qmp_message message = {.kind = QMP_OTHER};
+        struct error error;
+
+        r = qmp_decode(&decoder, &input, &message, &error);
+        if (r != QMP_DECODED)
+            return r < 0 ? r : 0;
+        (void)qemu_report_read_frontends(&report->roots, message.value, &error);
+        (void)qemu_report_read_nodes(&report->nodes, message.value, &error);
+        (void)qemu_report_read_sets(report, message.value, &error);
+    }
+    return r;
+}
+
+static struct qemu_report session; /* all answers of one monitor */
+
+/* A drive that is found counts also where there was no memory for another one. */
+static int find_qemu(const char *text, size_t length)
+{
+    struct vmm_resolver resolver = new_resolver();
+    const struct qemu_node *drive;
+    struct error error;
+
+    (void)text;
+    (void)length;
+    (void)qemu_drive_find(&session, &wanted, &resolver, &drive, &error);
+    return has_failed;
+}
+
+static int find_qemu_by_sets(const char *text, size_t length)
+{
+    cleanup(qemu_sets_done) struct qemu_sets sets = {.count = 0};
+    struct vmm_resolver resolver = new_resolver();
+
+    (void)text;
+    (void)length;
+    resolver.path = resolve_elsewhere;
+    (void)qemu_sets_read(&sets, &session, &wanted, &resolver);
+    return has_failed;
+}
+
 /* ---- messages there and back ----------------------------------------------------------------- */
 
 static int pass_response(const char *text, size_t length)
@@ -290,22 +331,16 @@ static int pass_protobuf(const char *text, size_t length)
     return proto_append(&bytes, &message.base);
 }
 
-/* ---- each allocation of each ----------------------------------------------------------------- */
-
-static bool try_once(parse_function *parse, const char *text, size_t length, long allocation)
+static int pass_secret(const char *text, size_t length)
 {
-    long before = live;
-    int r;
+    cleanup(buffer_done) struct buffer json = BUFFER_INIT(1024);
 
-    has_failed = false;
-    allocations_left = allocation;
-    r = parse(text, length);
-    allocations_left = -1;
-    assert_int_equal(live, before);
-    if (has_failed)
-        assert_true(r != 0);
-    return has_failed;
+    (void)text;
+    (void)length;
+    return secret_append_json(&json, "ro,password=hunter2");
 }
+
+/* ---- each allocation of each ----------------------------------------------------------------- */
 
 static size_t read_input(int directory, const char *name, char *ret_text, size_t size)
 {
@@ -325,14 +360,11 @@ static void fail_each(const char *corpus, parse_function *parse)
     assert_non_null(names);
     for (struct dirent *name; (name = readdir(names));) {
         size_t length;
-        long allocation = 0;
 
         if (name->d_name[0] == '.')
             continue;
         length = read_input(dirfd(names), name->d_name, text, sizeof(text));
-        while (try_once(parse, text, length, allocation))
-            allocation++;
-        failures += allocation;
+        failures += fail_all(parse, text, length);
     }
     print_message("%s: %ld allocations failed\n", corpus, failures);
     assert_true(failures > 0);
@@ -354,8 +386,12 @@ static void failed_allocation_is_said_and_leaves_nothing(void **state)
         {"tests/fuzz/corpus/hmp", parse_hmp},
         {"tests/fuzz/corpus/qmp", parse_qmp},
         {"tests/fuzz/corpus/qmp", parse_qmp_sets},
+        {"tests/fuzz/corpus/hmp", take_hmp},
+        {"tests/fuzz/corpus/cloud_hypervisor", parse_cloud_hypervisor_devices},
+        {"tests/fuzz/corpus/cloud_hypervisor", find_cloud_hypervisor},
     };
-    static parse_function *const messages[] = {pass_response, pass_drive_call, pass_protobuf};
+    static parse_function *const messages[] = {pass_response, pass_drive_call, pass_protobuf,
+                                               pass_secret};
 
     (void)state;
 #ifdef __SANITIZE_ADDRESS__
@@ -364,11 +400,7 @@ static void failed_allocation_is_said_and_leaves_nothing(void **state)
     for (size_t i = 0; i < array_length(parsers); i++)
         fail_each(parsers[i].corpus, parsers[i].parse);
     for (size_t i = 0; i < array_length(messages); i++) {
-        long allocation = 0;
-
-        while (try_once(messages[i], "payload", 7, allocation))
-            allocation++;
-        assert_true(allocation > 0);
+        assert_true(fail_all(messages[i], "payload", 7) > 0);
     }
 }
 
@@ -381,10 +413,30 @@ static void done_accepts_null(void **state)
     persist_container_done(NULL);
 }
 
+static void a_search_without_memory_leaves_nothing(void **state)
+{
+    static char text[256 * 1024];
+    cleanup(fd_closep) int corpus = open("tests/fuzz/corpus/qmp", O_PATH | O_CLOEXEC);
+    size_t length = read_input(corpus, "session", text, sizeof(text));
+
+    (void)state;
+#ifdef __SANITIZE_ADDRESS__
+    skip();
+#endif
+    assert_int_equal(read_all_returns(&session, text, length), 0);
+    assert_true(session.roots.count > 0 && session.sets_known);
+    assert_true(fail_all(find_qemu, "", 0) > 0);
+    session.sets_known = false;
+    assert_true(fail_all(find_qemu, "", 0) > 0);
+    assert_true(fail_all(find_qemu_by_sets, "", 0) > 0);
+    qemu_report_done(&session);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(failed_allocation_is_said_and_leaves_nothing),
+        cmocka_unit_test(a_search_without_memory_leaves_nothing),
         cmocka_unit_test(done_accepts_null),
     };
 
