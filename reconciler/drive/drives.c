@@ -20,8 +20,9 @@
 
 /* How many acts run at once; of those that talk to a VMM one per sandbox, because a monitor serves
  * one client at a time. Some are for drives on their way out alone: a guest may walk over a file
- * system for minutes, and no detach waits for other drives' mounts. */
-enum { ACTS = 16, ACTS_OUT = 4 };
+ * system for minutes, and no detach waits for other drives' mounts. One sandbox has at most its
+ * part of either: a guest that answers nothing holds up no other one. */
+enum { ACTS = 16, ACTS_OUT = 4, SANDBOXES = 2 };
 
 /* In one pass, so that the loop is served in between. */
 enum { DECISIONS = 64 };
@@ -180,13 +181,23 @@ bool drives_use_vmm(const struct drives *drives, const char *sandbox_id)
     return false;
 }
 
-bool drives_have_slot(const struct drives *drives, const struct drive_work *work)
+/* Of the sandbox; NULL: of all. */
+static unsigned count_acts(const struct drives *drives, const char *sandbox_id)
 {
-    unsigned most = work->row.wanted ? ACTS - ACTS_OUT : ACTS, count = 0;
+    unsigned count = 0;
 
     for (const struct drive_work *one = drives->works; one; one = one->next)
-        count += one->step == DRIVE_DECIDED || one->step == DRIVE_RUNNING;
-    if (count >= most)
+        count += (one->step == DRIVE_DECIDED || one->step == DRIVE_RUNNING) &&
+                 (!sandbox_id || strcmp(one->sandbox_id, sandbox_id) == 0);
+    return count;
+}
+
+bool drives_have_slot(const struct drives *drives, const struct drive_work *work)
+{
+    unsigned most = work->row.wanted ? ACTS - ACTS_OUT : ACTS;
+
+    if (count_acts(drives, NULL) >= most ||
+        count_acts(drives, work->sandbox_id) >= most / SANDBOXES)
         return false;
     return !drive_act_is_on_vmm(work->act) || (!drives_use_vmm(drives, work->sandbox_id) &&
                                                !drive_strays_use_vmm(drives, work->sandbox_id));

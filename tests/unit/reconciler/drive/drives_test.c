@@ -136,9 +136,9 @@ static void a_disk_that_the_vmm_opens_stays_claimed(void **state)
 
 /* ---- slots ---- */
 
-static struct drive_work *add_other(int64_t drive_ref)
+static struct drive_work *add_other(int64_t drive_ref, const char *sandbox_id)
 {
-    struct drive_work *work = drive_work_add(world.drives, drive_ref, "sandbox-9");
+    struct drive_work *work = drive_work_add(world.drives, drive_ref, sandbox_id);
 
     assert_non_null(work);
     work->due = false;
@@ -148,10 +148,12 @@ static struct drive_work *add_other(int64_t drive_ref)
 }
 
 /* As many as there may be walk over their file systems. */
-static unsigned begin_walks(void)
+static unsigned begin_walks(const char *sandbox_id)
 {
+    static unsigned others;
+
     for (unsigned count = 0;; count++) {
-        struct drive_work *work = add_other(1000 + count);
+        struct drive_work *work = add_other(1000 + others++, sandbox_id);
 
         work->act = DRIVE_MOUNT;
         if (!drives_have_slot(world.drives, work))
@@ -164,7 +166,8 @@ static void a_detach_waits_for_no_other_drives_mount(void **state)
 {
     (void)state;
     bring_in();
-    assert_true(begin_walks() > 1);
+    assert_true(begin_walks("sandbox-8") > 1);
+    assert_true(begin_walks("sandbox-9") > 1);
     detach();
     go_on();
     expect_told(2, STATUS_OK, "");
@@ -178,6 +181,15 @@ static void a_detach_waits_for_no_other_drives_mount(void **state)
     expect_told(3, STATUS_OK, "");
 }
 
+static void one_sandbox_does_not_take_all_slots(void **state)
+{
+    (void)state;
+    assert_true(begin_walks("sandbox-9") > 1);
+    attach();
+    go_on();
+    expect_told(1, STATUS_OK, "");
+}
+
 static void a_drive_whose_act_has_ended_lets_others_go_first(void **state)
 {
     const struct drive_work *work;
@@ -186,7 +198,7 @@ static void a_drive_whose_act_has_ended_lets_others_go_first(void **state)
     attach();
     pass_while_due();
     work = world.drives->works;
-    (void)add_other(1000);
+    (void)add_other(1000, "sandbox-9");
     (void)step();
     assert_ptr_equal(world.drives->works->next, work);
     assert_null(work->next);
@@ -319,6 +331,7 @@ int main(void)
         DRIVES(a_detach_waits_for_a_container),
         DRIVES(a_disk_that_the_vmm_opens_stays_claimed),
         DRIVES(a_detach_waits_for_no_other_drives_mount),
+        DRIVES(one_sandbox_does_not_take_all_slots),
         DRIVES(a_drive_whose_act_has_ended_lets_others_go_first),
         DRIVES(a_pass_that_is_rolled_back_has_not_happened),
         DRIVES(a_stop_ends_acts_and_tells_clients),
