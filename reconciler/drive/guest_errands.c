@@ -205,11 +205,25 @@ static void take_look(struct drive_guest_call *call, const struct drive_guest_li
     drive_guest_finish(call);
 }
 
+/* kata-agent mounts within CreateContainer, and forgets a mount whose call was cut off: by the end
+ * of crustd, for example. */
+static void explain_held(struct drive_guest_line *line)
+{
+    struct error error = line->error;
+
+    (void)error_set(&line->error, error.code,
+                    "%.120s; if crustd was killed while kata-agent mounted the drive, only the end "
+                    "of the sandbox frees it",
+                    error.text);
+}
+
 /* Without its node nothing can be proved of a disk that is there. */
-static void take_proof(struct drive_guest_call *call, const struct drive_guest_line *line)
+static void take_proof(struct drive_guest_call *call, struct drive_guest_line *line)
 {
     struct errand errand;
 
+    if (line->status == STATUS_FAILED_PRECONDITION)
+        explain_held(line);
     if (line->status == STATUS_OK) {
         call->reply.guest = DRIVE_IN_GUEST_ABSENT;
         drive_guest_finish(call);
