@@ -231,10 +231,20 @@ static void held_again(struct drive_guest_call *call, bool held, bool left, bool
     drive_guest_finish(call);
 }
 
+/* The next walk finds done what this one has done, so it is no failure that waits. */
+static enum status_code status_of_hold(const struct drive_guest_call *call,
+                                       const struct container_reply *reply)
+{
+    return reply->kind == CONTAINER_TIMED_OUT && reply->step == CONTAINER_READ &&
+                   call->drive.request.has_fs_group
+               ? STATUS_DEADLINE_EXCEEDED
+               : status_of(reply->kind);
+}
+
 static void on_held(struct container_run *run, const struct container_reply *reply, void *userdata)
 {
     struct drive_guest_call *call = userdata;
-    enum status_code status = status_of(reply->kind);
+    enum status_code status = status_of_hold(call, reply);
     struct error error = reply->error;
     struct drive_guest_line line = {0};
     bool held = reply->held, left = reply->left;

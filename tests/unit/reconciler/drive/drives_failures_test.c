@@ -216,6 +216,20 @@ static void attempts_become_rarer_though_the_guest_is_looked_at(void **state)
     assert_int_equal(work->failures, 0);
 }
 
+static void a_guest_that_takes_its_time_is_asked_again_at_once(void **state)
+{
+    (void)state;
+    attach();
+    step_until(GUEST_CALL, DRIVE_GUEST_MOUNT);
+    world.drives->works->deadline_ns = 1; /* it has used all of it */
+    world.guest_fails = STATUS_DEADLINE_EXCEEDED;
+    (void)step();
+    assert_int_equal(world.told, 0);
+    assert_non_null(world.guest_call);
+    go_on();
+    expect_told(1, STATUS_OK, "");
+}
+
 static void an_attempt_is_due_after_a_while(void **state)
 {
     (void)state;
@@ -245,6 +259,7 @@ int main(void)
         DRIVES(a_busy_monitor_is_waited_for),
         DRIVES(news_of_a_sandbox_do_not_shorten_the_pause),
         DRIVES(attempts_become_rarer_though_the_guest_is_looked_at),
+        DRIVES(a_guest_that_takes_its_time_is_asked_again_at_once),
         DRIVES(an_attempt_is_due_after_a_while),
     };
 

@@ -71,7 +71,8 @@ static void entries_that_keep_their_group_are_told(void **state)
     assert_string_equal(test.reply.remark, "the group of 3 entries could not be changed");
 }
 
-/* The program is ended and its container removed, which unmounts the disk. */
+/* The program is ended and its container removed, which unmounts the disk. The next walk goes on.
+ */
 static void a_walk_that_takes_too_long_leaves_no_mount(void **state)
 {
     struct container_reply reply = {.kind = CONTAINER_TIMED_OUT, .step = CONTAINER_READ};
@@ -81,8 +82,12 @@ static void a_walk_that_takes_too_long_leaves_no_mount(void **state)
     test.drive.request.has_fs_group = true;
     pass_check();
     container_ends(reply, "");
-    expect(STATUS_UNAVAILABLE, DRIVE_IN_GUEST_ABSENT, "not ended");
+    expect(STATUS_DEADLINE_EXCEEDED, DRIVE_IN_GUEST_ABSENT, "not ended");
     assert_false(tree_has(HELD));
+    test.drive.request.has_fs_group = false; /* then it is the guest that does not answer */
+    pass_check();
+    container_ends(reply, "");
+    expect(STATUS_UNAVAILABLE, DRIVE_IN_GUEST_ABSENT, "not ended");
 }
 
 static void the_nearest_directory_that_is_there_is_checked(void **state)
