@@ -474,6 +474,14 @@ static bool must_claim_again(const struct drive_work *work, const struct drive_d
            decision->act != DRIVE_REMOVE && !work->tried_claim && drive_act_needs_claim(work);
 }
 
+/* It has grown since it was claimed. The guest is to see the size that it compares with: the file
+ * system is grown once it is mounted. */
+static bool must_resize_first(struct drive_work *work, const struct drive_decision *decision)
+{
+    return decision->act == DRIVE_MOUNT && (work->new_bytes = drive_disk_growth(work)) > 0 &&
+           work->vmm_bytes < work->new_bytes;
+}
+
 int drive_work_decide(struct drive_work *work)
 {
     struct drive_decision decision;
@@ -498,6 +506,8 @@ int drive_work_decide(struct drive_work *work)
         return end_drive(work, decision.state, has_free_disk);
     if (must_claim_again(work, &decision))
         return begin_act(work, DRIVE_RECLAIM, work->row.state);
+    if (must_resize_first(work, &decision))
+        return begin_act(work, DRIVE_RESIZE, work->row.state);
     if (decision.act == DRIVE_DO_NOTHING && work->has_new_limits)
         return begin_act(work, DRIVE_LIMIT, decision.state);
     if (decision.act == DRIVE_DO_NOTHING && (work->new_bytes = drive_disk_growth(work)) > 0)
@@ -508,6 +518,7 @@ int drive_work_decide(struct drive_work *work)
         return begin_act(work, DRIVE_ENTER, decision.state);
     if (decision.act == DRIVE_DO_NOTHING || decision.act == DRIVE_ANSWER) {
         work->failures = 0;
+        work->due = decision.act == DRIVE_ANSWER && work->vmm_bytes > work->row.disk.size_bytes;
         return advance(work, decision.state);
     }
     if (decision.act == DRIVE_UNMOUNT && work->is_held)

@@ -38,7 +38,7 @@ struct drive_guest_request {
     const struct store_drive_mount *drive; /* copied */
     bool has_scsi;                         /* the VMM has put the disk at a SCSI address: */
     unsigned scsi_id, lun;
-    uint64_t bytes;       /* GROW: the disk's present size */
+    uint64_t bytes; /* GROW: the disk's present size. MOUNT: the same, 0: as it is on record */
     uint64_t deadline_ns; /* from now, for all of it */
 };
 

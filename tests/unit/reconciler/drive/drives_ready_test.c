@@ -72,6 +72,21 @@ static void a_disk_that_grows_is_grown_in_the_guest(void **state)
     expect_told(2, STATUS_OK, "");
 }
 
+static void a_disk_that_grows_before_its_mount_is_mounted_and_grown(void **state)
+{
+    (void)state;
+    attach();
+    step_until(GUEST_CALL, DRIVE_GUEST_LOOK);
+    make_block_device();
+    world.disk_bytes = 2 * GIB;
+    world.walked[0] = '\0';
+    go_on();
+    expect_walked("ask resize mount grow ");
+    assert_int_equal(world.mount_bytes, 2 * GIB);
+    assert_int_equal(world.guest_bytes, 2 * GIB);
+    expect_told(1, STATUS_OK, "");
+}
+
 static void nothing_grows_unless_it_may(void **state)
 {
     (void)state;
@@ -163,6 +178,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         DRIVES(limits_are_set_and_recorded),
         DRIVES(a_disk_that_grows_is_grown_in_the_guest),
+        DRIVES(a_disk_that_grows_before_its_mount_is_mounted_and_grown),
         DRIVES(nothing_grows_unless_it_may),
         DRIVES(some_vmms_are_refused),
         DRIVES(a_claim_that_was_lost_is_made_again),

@@ -67,7 +67,7 @@ static struct {
     bool lacks_container;           /* that is to have the drive, and does not run */
     const char *host_path;          /* by which the disk is known */
     struct hypervisor_drive_traits traits_of_vmm;
-    uint64_t disk_bytes, vmm_bytes, guest_bytes;
+    uint64_t disk_bytes, vmm_bytes, guest_bytes, mount_bytes;
     struct store_drive_mount_disk disk; /* that the path of the drive leads to */
     struct observed_device numbered;    /* what the node has by the disk's number; name "" */
     enum drive_claim_outcome by_name;   /* what an open of that comes to */
@@ -248,8 +248,10 @@ static void guest_acts(void)
     walk(names[act]);
     if (world.guest_fails)
         return;
-    if (act == DRIVE_GUEST_MOUNT)
+    if (act == DRIVE_GUEST_MOUNT) {
         world.mounted = true;
+        world.mount_bytes = world.guest_call->bytes;
+    }
     if (act == DRIVE_GUEST_GROW)
         world.guest_bytes = world.guest_call->bytes;
     if (act == DRIVE_GUEST_UNMOUNT && !world.busy)
