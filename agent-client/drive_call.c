@@ -24,6 +24,8 @@ typedef Crust__Guest__V1__ListDrivesResponse ListResponse;
 typedef Crust__Guest__V1__GuestDrive GuestDrive;
 typedef Crust__Guest__V1__Container Container;
 
+enum { VMM_SERIAL_DIGITS = 3 }; /* at least: three numbers in a row */
+
 static void proto_freep(ProtobufCMessage **message)
 {
     (void)proto_free(*message);
@@ -36,7 +38,14 @@ bool drive_id_is_valid(const char *id)
     return length > 0 && length < DRIVE_ID_BYTES && !id[length];
 }
 
-bool drive_serial_is_valid(const char *serial)
+bool drive_serial_is_of_vmm(const char *serial)
+{
+    size_t length = strspn(serial, "0123456789");
+
+    return length >= VMM_SERIAL_DIGITS && length < DRIVE_SERIAL_BYTES && !serial[length];
+}
+
+static bool serial_is_ours(const char *serial)
 {
     size_t prefix = strlen(DRIVE_SERIAL_PREFIX);
 
@@ -44,6 +53,11 @@ bool drive_serial_is_valid(const char *serial)
            strlen(serial) == DRIVE_SERIAL_BYTES - 1 &&
            strspn(serial + prefix, "abcdefghijklmnopqrstuvwxyz234567") ==
                DRIVE_SERIAL_BYTES - 1 - prefix;
+}
+
+bool drive_serial_is_valid(const char *serial)
+{
+    return serial_is_ours(serial) || drive_serial_is_of_vmm(serial);
 }
 
 /* Whether it fits into `size` bytes with its NUL, has none of its own and is UTF-8. */

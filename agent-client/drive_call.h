@@ -31,7 +31,12 @@
 #define DRIVE_METHOD_UNMOUNT "UnmountDrive"
 #define DRIVE_METHOD_LIST    "ListDrives"
 
-#define DRIVE_SERIAL_PREFIX "crust-" /* then 14 characters of base32, a-z and 2-7 */
+/* A serial is crustd's, this and 14 characters of base32 (a-z, 2-7), or the VMM's own: 3 to 20
+ * digits. Only Firecracker gives its drives one that cannot be chosen. It tells its guest nothing
+ * of a disk that comes or goes, so the guest rescans its PCI bus before it looks for such a serial,
+ * and removes the PCI function when it gives the disk back. Such a serial is not unique by
+ * construction. (firecracker/docs/device-hotplug.md) */
+#define DRIVE_SERIAL_PREFIX "crust-"
 
 /* Of texts, the NUL included. */
 enum {
@@ -104,7 +109,7 @@ struct drive_unmount_request {
 
 struct drive_unmount_answer {
     bool was_mounted;
-    bool disk_removed; /* by the guest (SCSI), or it is not there */
+    bool disk_removed; /* by the guest (SCSI, Firecracker), or it is not there */
 };
 
 enum drive_guest_state {
@@ -137,6 +142,8 @@ void drive_guest_list_done(struct drive_guest_list *list); /* frees, resets */
 /* Whether it has the form of an id, of a serial. */
 bool drive_id_is_valid(const char *id);
 bool drive_serial_is_valid(const char *serial);
+/* Whether it has the form of a VMM's own. */
+bool drive_serial_is_of_vmm(const char *serial);
 bool drive_container_id_is_valid(const char *id);
 
 /* Append to the buffer. 0, -EMSGSIZE, -ENOMEM. A list is cut to what fits into AGENT_REPLY_BYTES

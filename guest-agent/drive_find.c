@@ -28,9 +28,16 @@ static void write_attribute(const char *path, const char *text)
         (void)!write(fd, text, strlen(text));
 }
 
-/* Has every SCSI host and the PCI bus look for disks. A bus that is missing or cannot rescan does
- * not matter.
- */
+/* A bus that is missing or cannot rescan does not matter, here and below. */
+static void scan_pci(const char *sysfs)
+{
+    char path[PATH_MAX];
+
+    if (snprintf(path, sizeof(path), "%s/bus/pci/rescan", sysfs) < (int)sizeof(path))
+        write_attribute(path, "1");
+}
+
+/* Has every SCSI host and the PCI bus look for disks. */
 static void scan_buses(const char *sysfs)
 {
     cleanup(dir_closep) DIR *hosts = NULL;
@@ -44,8 +51,7 @@ static void scan_buses(const char *sysfs)
             (int)sizeof(path))
             write_attribute(path, "- - -");
     }
-    if (snprintf(path, sizeof(path), "%s/bus/pci/rescan", sysfs) < (int)sizeof(path))
-        write_attribute(path, "1");
+    scan_pci(sysfs);
 }
 
 static enum status_code find_once(const struct drive_find_request *request,
@@ -86,8 +92,11 @@ enum status_code drive_find(const struct drive_find_request *request, struct dri
                             struct error *error)
 {
     uint64_t pause_ns = FIRST_PAUSE_NS, scan_ns = clock_boottime() + SCAN_PAUSE_NS;
-    enum status_code code = find_once(request, ret_disk, error);
+    enum status_code code;
 
+    if (request->deadline_ns && drive_serial_is_of_vmm(request->serial))
+        scan_pci(request->sysfs);
+    code = find_once(request, ret_disk, error);
     while ((code == STATUS_UNAVAILABLE || code == STATUS_INTERNAL) &&
            clock_boottime() < request->deadline_ns) {
         const struct timespec pause = {.tv_nsec = (long)pause_ns};

@@ -3,7 +3,8 @@
  *
  * The VMM tells the guest of a new disk, and the disk is there some milliseconds later. Where the
  * notice is lost, or the guest has removed the disk itself, only a scan of the buses finds it: it
- * is asked for once a second.
+ * is asked for once a second. Firecracker gives no notice: for a serial of its form the PCI bus is
+ * scanned before the first look as well, also because another disk may have the same serial.
  *
  * These functions block, and are for a process of their own.
  */

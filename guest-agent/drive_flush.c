@@ -3,6 +3,8 @@
 #include "guest-agent/drive_flush.h"
 
 #include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "guest-agent/drive_list.h"
@@ -15,13 +17,36 @@ static struct {
     uint64_t interval_ns;
     struct loop_timer timer;
     struct child *child;
+    char known[DRIVE_LIST][DRIVE_SERIAL_BYTES]; /* serials of VMMs' own, of drives */
+    size_t known_count;
 } flush;
 
 static void on_time(struct loop_timer *timer);
 
+static bool is_known(const char *serial)
+{
+    for (size_t i = 0; i < flush.known_count; i++)
+        if (strcmp(flush.known[i], serial) == 0)
+            return true;
+    return false;
+}
+
+/* The oldest one makes room: more drives than that are never listed together. */
+static void note(const char *serial)
+{
+    if (!drive_serial_is_of_vmm(serial) || is_known(serial))
+        return;
+    if (flush.known_count == DRIVE_LIST) {
+        memmove(flush.known, flush.known + 1, sizeof(flush.known) - sizeof(*flush.known));
+        flush.known_count--;
+    }
+    (void)snprintf(flush.known[flush.known_count++], DRIVE_SERIAL_BYTES, "%s", serial);
+}
+
 static bool is_writable(const struct drive_guest_entry *entry)
 {
-    return entry->state == DRIVE_GUEST_MOUNTED && !entry->read_only;
+    return entry->state == DRIVE_GUEST_MOUNTED && !entry->read_only &&
+           (!drive_serial_is_of_vmm(entry->serial) || is_known(entry->serial));
 }
 
 static bool sync_mount(const char *path)
@@ -79,17 +104,23 @@ static void on_time(struct loop_timer *timer)
     drive_guest_list_done(&list);
 }
 
-void drive_flush_wake(void)
+static void wake(void)
 {
     if (flush.interval_ns && !flush.child && !loop_timer_is_active(&flush.timer))
         sleep_again();
+}
+
+void drive_flush_wake(const char *serial)
+{
+    note(serial);
+    wake();
 }
 
 void drive_flush_start(struct loop *loop, uint64_t interval_ns)
 {
     flush.loop = loop;
     flush.interval_ns = interval_ns;
-    drive_flush_wake();
+    wake();
 }
 
 void drive_flush_end(void)
@@ -97,4 +128,5 @@ void drive_flush_end(void)
     flush.child = child_free(flush.child);
     loop_timer_stop(&flush.timer);
     flush.interval_ns = 0;
+    flush.known_count = 0;
 }

@@ -346,7 +346,7 @@ static void finish(struct drive_task *task, const struct ttrpc_status *status,
     struct drive_waiter *waiters = task->waiters;
 
     if (status->code == STATUS_OK && !task->work.unmounts)
-        drive_flush_wake();
+        drive_flush_wake(task->work.mount.serial);
     task_free(task);
     tell_all(waiters, status, payload);
 }

@@ -281,18 +281,38 @@ static enum status_code claim(const struct drive_unmount_work *work,
     return STATUS_OK;
 }
 
-/* A SCSI disk is removed by the guest while nobody else can open it. PCI devices have no such
- * attribute here: the VMM asks the guest for them. */
-static bool remove_disk(const struct drive_unmount_work *work, const struct drive_disk *disk)
+/* 0 or -errno. */
+static int press(const struct drive_unmount_work *work, const struct drive_disk *disk,
+                 const char *attribute)
 {
     cleanup(fd_closep) int fd = -1;
     char path[PATH_MAX];
 
-    if (snprintf(path, sizeof(path), "%s/block/%s/device/delete", work->sysfs, disk->name) >=
+    if (snprintf(path, sizeof(path), "%s/block/%s/%s", work->sysfs, disk->name, attribute) >=
         (int)sizeof(path))
-        return false;
+        return -ENAMETOOLONG;
     fd = open(path, O_WRONLY | O_CLOEXEC);
-    return fd >= 0 && write(fd, "1", 1) == 1;
+    return fd < 0 || write(fd, "1", 1) < 0 ? -errno : 0;
+}
+
+/* While nobody else can open it. A SCSI disk is removed by the guest, and so is a PCI function that
+ * its VMM asks nobody for: one that stayed would hide the next drive in its slot. Other VMMs ask
+ * the guest for theirs. */
+static enum status_code remove_disk(const struct drive_unmount_work *work,
+                                    const struct drive_disk *disk, bool *ret_removed,
+                                    struct error *error)
+{
+    int r = 0;
+
+    *ret_removed = press(work, disk, "device/delete") == 0;
+    if (!*ret_removed && drive_serial_is_of_vmm(disk->serial)) {
+        r = press(work, disk, "device/../remove"); /* of the function that the virtio device is */
+        *ret_removed = r == 0;
+    }
+    if (r == 0)
+        return STATUS_OK;
+    (void)error_set_errno(error, r, "cannot remove the PCI function of %s", disk->name);
+    return STATUS_INTERNAL;
 }
 
 enum status_code drive_unmount_run(const struct drive_unmount_work *work,
@@ -316,9 +336,9 @@ enum status_code drive_unmount_run(const struct drive_unmount_work *work,
         code = release(work, &disk, &places, error);
     if (code == STATUS_OK)
         code = claim(work, &find, &disk, answer.was_mounted, &fd, error);
-    if (code != STATUS_OK)
-        return code;
-    answer.disk_removed = remove_disk(work, &disk);
-    *ret_answer = answer;
-    return STATUS_OK;
+    if (code == STATUS_OK)
+        code = remove_disk(work, &disk, &answer.disk_removed, error);
+    if (code == STATUS_OK)
+        *ret_answer = answer;
+    return code;
 }

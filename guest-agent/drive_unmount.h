@@ -11,7 +11,8 @@
  * Blocks, and is for a process of its own.
  *
  * Source: umount2(2), open(2) (O_EXCL of a block device), Documentation/ABI (the attribute `delete`
- * of a SCSI device).
+ * of a SCSI device), Documentation/ABI/testing/sysfs-bus-pci (`rescan` of the bus, `remove` of a
+ * function).
  */
 #pragma once
 

@@ -84,6 +84,14 @@ static void identifiers_have_their_form(void **state)
     assert_false(drive_serial_is_valid("crust-abcdefghijk231"));
     assert_false(drive_serial_is_valid("crust-ABCDEFGHIJK237"));
     assert_false(drive_serial_is_valid("chaff-abcdefghijk237"));
+    assert_false(drive_serial_is_of_vmm(serial));
+    assert_true(drive_serial_is_valid("617951234"));
+    assert_true(drive_serial_is_of_vmm("617951234"));
+    assert_true(drive_serial_is_of_vmm("65024649381234567890"));
+    assert_false(drive_serial_is_valid("650246493812345678901"));
+    assert_false(drive_serial_is_valid("61"));
+    assert_false(drive_serial_is_valid(""));
+    assert_false(drive_serial_is_valid("6179512x4"));
     assert_true(drive_id_is_valid("A-b_9"));
     assert_false(drive_id_is_valid(""));
     assert_false(drive_id_is_valid("a/b"));

@@ -187,6 +187,26 @@ static void the_disk_may_come_later(void **state)
     assert_int_equal(waitpid(pid, &status, 0), pid);
 }
 
+/* Firecracker does not tell its guest of a disk, and another one may have the same serial. */
+static void bus_is_scanned_for_a_vmms_own_serial(void **state)
+{
+    struct drive_mount_request request = ask("ext4");
+    struct drive_mount_answer answer;
+
+    (void)state;
+    attach_disk("ext4");
+    tree_make("/sys/bus/pci");
+    tree_write("/sys/bus/pci/rescan", "");
+    assert_int_equal(mount_until(&request, 60 * NSEC_PER_SEC, &answer), STATUS_OK);
+    assert_true(run_command("test ! -s '%s'", tree_path("/sys/bus/pci/rescan")));
+    assert_int_equal(umount(target()), 0);
+    show_disk("617951234", false);
+    strcpy(request.serial, "617951234");
+    assert_int_equal(mount_until(&request, 60 * NSEC_PER_SEC, &answer), STATUS_OK);
+    assert_true(run_command("grep -qx 1 '%s'", tree_path("/sys/bus/pci/rescan")));
+    assert_true(is_mounted(target()));
+}
+
 static void another_disk_is_refused(void **state)
 {
     struct drive_mount_request request = ask("ext4");
@@ -343,6 +363,7 @@ int main(void)
         TEST(a_covering_mount_is_not_taken_for_the_drive),
         TEST(containers_get_it_as_well),
         TEST(the_disk_may_come_later),
+        TEST(bus_is_scanned_for_a_vmms_own_serial),
         TEST(a_node_without_its_disk_is_not_there_yet),
         TEST(another_disk_is_refused),
         TEST(the_node_is_of_another_disk),

@@ -12,12 +12,15 @@
 static struct drive_unmount_answer answer;
 static struct error error;
 
+static const char *serial = SERIAL;
+
 static enum status_code unmount_within(uint64_t wait_ns)
 {
-    const struct drive_unmount_request request = {.drive_id = "data", .serial = SERIAL};
+    struct drive_unmount_request request = {.drive_id = "data"};
     const struct drive_unmount_work work = {&request, tree_path("/sys"), "/dev", "/proc",
                                             clock_boottime() + wait_ns};
 
+    strcpy(request.serial, serial);
     error = (struct error){0};
     answer = (struct drive_unmount_answer){0};
     return drive_unmount_run(&work, &answer, &error);
@@ -122,6 +125,31 @@ static void a_scsi_disk_is_removed(void **state)
     assert_int_equal(unmount_now(), STATUS_OK);
     assert_true(answer.disk_removed);
     assert_true(run_command("grep -qx 1 '%s%s'", scratch, path));
+}
+
+/* Firecracker asks nobody to let go of the function. */
+static void pci_function_of_a_firecracker_is_removed(void **state)
+{
+    char disk[256];
+
+    (void)state;
+    mount_disk("ext4");
+    tree_make("/sys/devices/0000:00:03.0/virtio1");
+    (void)snprintf(disk, sizeof(disk), "/sys/block/%.32s/device", volume.device + strlen("/dev/"));
+    assert_int_equal(symlink("../../devices/0000:00:03.0/virtio1", tree_path(disk)), 0);
+    tree_write("/sys/devices/0000:00:03.0/remove", "");
+    assert_int_equal(unmount_now(), STATUS_OK); /* another VMM asks for it itself */
+    assert_false(answer.disk_removed);
+    assert_true(run_command("test ! -s '%s'", tree_path("/sys/devices/0000:00:03.0/remove")));
+    show_disk("617951234", false);
+    serial = "617951234";
+    assert_int_equal(unmount_now(), STATUS_OK);
+    assert_true(answer.disk_removed);
+    assert_true(run_command("grep -qx 1 '%s'", tree_path("/sys/devices/0000:00:03.0/remove")));
+    assert_int_equal(unlink(tree_path("/sys/devices/0000:00:03.0/remove")), 0);
+    assert_int_equal(unmount_now(), STATUS_INTERNAL);
+    assert_non_null(strstr(error.text, "PCI function"));
+    serial = SERIAL;
 }
 
 static void a_disk_that_is_not_there(void **state)
@@ -354,6 +382,7 @@ int main(void)
         TEST(btrfs_is_unmounted),
         TEST(a_scsi_disk_is_removed),
         TEST(a_disk_that_is_not_there),
+        TEST(pci_function_of_a_firecracker_is_removed),
         TEST(holders_are_named),
         TEST(brief_holders_are_waited_for),
         TEST(a_slave_mount_does_not_hold_the_drive),

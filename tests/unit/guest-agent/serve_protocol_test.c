@@ -33,7 +33,7 @@ static void post_drives_call(int fd, uint32_t stream, const char *method)
     buffer_done(&frames);
 }
 
-/* The machine that runs the tests has no drives of crustd's. */
+/* The machine that runs the tests has no drives of crustd's, but may be a guest of Firecracker. */
 static void drives_are_listed(void **state)
 {
     cleanup(fd_closep) int fd = dial();
@@ -47,7 +47,8 @@ static void drives_are_listed(void **state)
     if (access("/sys/block", F_OK) == 0) {
         assert_int_equal(status.code, STATUS_OK);
         assert_int_equal(drive_parse_list(buffer_text(&payload), payload.length, &list), 0);
-        assert_int_equal(list.count, 0);
+        for (size_t i = 0; i < list.count; i++)
+            assert_true(drive_serial_is_of_vmm(list.entries[i].serial));
         assert_false(list.incomplete);
         drive_guest_list_done(&list);
     } else {
