@@ -22,9 +22,9 @@
  * Unmount it first.
  *
  * The guest finds the drive by the reply's serial. With QEMU that is also at SCSI target `scsi_id`,
- * unit `lun` (has_scsi); the others have no SCSI address. Firecracker tells its guest nothing
- * (traits.guest_rescans): the guest has to rescan its PCI bus after ATTACH, and to remove the PCI
- * function before DETACH.
+ * unit `lun` (has_scsi); the others have no SCSI address. Firecracker makes the serial itself
+ * (traits.makes_serial), and tells its guest nothing: the guest has to rescan its PCI bus after
+ * ATTACH, and to remove the PCI function before DETACH.
  *
  * The caller starts a call, gets exactly one `done` from the loop (never from within start), and
  * frees the call then or earlier. Freeing a running call ends the conversation and leaves what is
@@ -126,8 +126,8 @@ struct hypervisor_drive_request {
     int descriptor;   /* copied by the call's start; -1: go on with the one that the VMM has */
     const char *path; /* of the disk, for a VMM that opens it: absolute, below the VMM's own root */
     bool read_only;
-    bool direct; /* O_DIRECT: past the host's page cache */
-    const char *serial;
+    bool direct;        /* O_DIRECT: past the host's page cache */
+    const char *serial; /* RESIZE, if the VMM makes serials: the drive's, which must stay */
     struct hypervisor_limits limits; /* ATTACH and LIMIT */
 
     uint64_t removal_ns;  /* how long a guest may take to let go of the device */
@@ -140,6 +140,7 @@ struct hypervisor_drive_entry {
     enum hypervisor_drive_state state;
     bool identified; /* its disk is known */
     struct hypervisor_disk disk;
+    char serial[HYPERVISOR_DRIVE_SERIAL_BYTES]; /* that the VMM has made; "" none, or not known */
 };
 
 struct hypervisor_drive_reply {
@@ -165,8 +166,8 @@ struct hypervisor_drive_call;
 /* What differs between the kinds of VMM. */
 struct hypervisor_drive_traits {
     bool opens_path;      /* the request's path is needed, and the claim stays with the caller */
-    bool guest_rescans;   /* the VMM does not tell its guest of the disk */
-    bool makes_serial;    /* whatever the request says: the reply has it */
+    bool makes_serial;    /* whatever the request says: the reply has it. The guest is not told of
+                             the disk */
     bool has_no_limit;    /* LIMIT is UNSUPPORTED: limits are set by ATTACH only */
     const char *obstacle; /* why no drive can be attached at all, static; NULL: it can */
 };

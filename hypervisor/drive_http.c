@@ -319,6 +319,21 @@ static void add(struct drive_http *http)
     }
 }
 
+static bool makes_serial(const struct drive_http *http)
+{
+    return http->call.ops->traits.makes_serial;
+}
+
+/* Of a VMM that makes serials: whether this drive's is known, and is `wanted` (NULL: any). */
+static bool has_found_serial(const struct drive_http *http, const struct drive *drive,
+                             const char *wanted)
+{
+    char serial[HYPERVISOR_DRIVE_SERIAL_BYTES];
+
+    return !makes_serial(http) || (http->kind->find_serial(http, drive, serial) &&
+                                   (!wanted || strcmp(serial, wanted) == 0));
+}
+
 /* Why what the VMM has under this drive's id is not what is asked for; NULL: it is. */
 static const char *compare(const struct drive_http *http, const struct drive *drive)
 {
@@ -331,7 +346,10 @@ static const char *compare(const struct drive_http *http, const struct drive *dr
         return "the VMM has this drive with another serial";
     if (!leads_to_disk(http, drive->path) || !holds_disk(http))
         return "the VMM has another disk under this drive's id";
-    return NULL;
+    return has_found_serial(http, drive, NULL)
+               ? NULL
+               : "the serial that the guest sees is not known: what the drive's path led to was "
+                 "replaced after the VMM had opened it";
 }
 
 static void go_up(struct drive_http *http)
@@ -380,6 +398,10 @@ static void change(struct drive_http *http)
     else if (resizes && (!leads_to_disk(http, drive->path) || !holds_disk(http)))
         finish_text(http, HYPERVISOR_DRIVE_CONFLICT,
                     "the VMM has another disk under this drive's id");
+    else if (resizes && !has_found_serial(http, drive, http->call.request.serial))
+        finish_text(http, HYPERVISOR_DRIVE_CONFLICT,
+                    "what the drive's path led to was replaced: opened anew, the disk would get "
+                    "another serial");
     else
         ask_for(http, resizes ? DRIVE_HTTP_RESIZE : DRIVE_HTTP_LIMIT, answered_change);
 }
@@ -427,6 +449,8 @@ static void list(struct drive_http *http)
         entry->state = HYPERVISOR_DRIVE_PRESENT;
         if (is_open && i < http->drives.count)
             identify(&process, drive, entry);
+        if (makes_serial(http) && !http->kind->find_serial(http, drive, entry->serial))
+            entry->serial[0] = '\0';
         count++;
     }
     if (is_open)

@@ -28,6 +28,7 @@
 #include "hypervisor/firecracker_report.h"
 #include "hypervisor/vmm_process.h"
 #include "lib/cleanup.h"
+#include "lib/directory.h"
 #include "lib/json.h"
 #include "lib/path.h"
 #include "lib/path_guard.h"
@@ -164,7 +165,24 @@ static enum hypervisor_drive_outcome read_refusal(const char *body, size_t lengt
     return HYPERVISOR_DRIVE_UNSUPPORTED;
 }
 
-/* As Firecracker computes it, of the file that the VMM sees. */
+/* Whether the process has this very node or file open. */
+static bool has_open(const struct vmm_process *process, const struct stat *wanted)
+{
+    cleanup(dir_closep) DIR *names = NULL;
+    const char *name;
+    struct stat st;
+
+    if (directory_list(process->descriptors, &names) < 0)
+        return false;
+    for (unsigned seen = 0; seen < VMM_DESCRIPTORS && (name = directory_next(names)); seen++)
+        if (vmm_process_stat(process, name, &st) == 0 && st.st_dev == wanted->st_dev &&
+            st.st_ino == wanted->st_ino && st.st_rdev == wanted->st_rdev)
+            return true;
+    return false;
+}
+
+/* As Firecracker computes it when it opens the file. A path whose node was replaced since then
+ * would give another one. */
 static bool find_serial(const struct drive_http *http, const struct drive *drive,
                         char ret_serial[static HYPERVISOR_DRIVE_SERIAL_BYTES])
 {
@@ -172,15 +190,14 @@ static bool find_serial(const struct drive_http *http, const struct drive *drive
     struct vmm_process process;
     char serial[80];
     struct stat st;
-    int r;
+    bool is_known;
 
     if (vmm_process_init(&process, &request, NULL) < 0)
         return false;
-    r = path_guard_check_process(process.pid, process.root, drive->path);
-    if (r == 0)
-        r = path_stat_in_root(process.root, drive->path, &st);
+    is_known = path_guard_check_process(process.pid, process.root, drive->path) == 0 &&
+               path_stat_in_root(process.root, drive->path, &st) == 0 && has_open(&process, &st);
     vmm_process_done(&process);
-    if (r < 0)
+    if (!is_known)
         return false;
     (void)snprintf(serial, sizeof(serial), "%" PRIu64 "%" PRIu64 "%" PRIu64, (uint64_t)st.st_dev,
                    (uint64_t)st.st_rdev, (uint64_t)st.st_ino);
@@ -207,7 +224,7 @@ static int start(struct hypervisor_drive_call *call)
 }
 
 const struct hypervisor_drive_ops hypervisor_drive_firecracker_ops = {
-    .traits = {.opens_path = true, .guest_rescans = true, .makes_serial = true},
+    .traits = {.opens_path = true, .makes_serial = true},
     .size = sizeof(struct drive_http),
     .start = start,
     .stop = drive_http_stop,

@@ -298,6 +298,14 @@ int store_set_drive_mount_disk(struct store *store, int64_t drive_ref,
                    sql_known(disk->inode), sql_number((int64_t)disk->size_bytes));
 }
 
+int store_set_drive_mount_serial(struct store *store, int64_t drive_ref, const char *serial)
+{
+    static const char set[] =
+        "UPDATE drive_mounts SET serial = ?2 WHERE drive_ref = ?1 AND serial <> ?2";
+
+    return sql_run(&store->connection, set, NULL, sql_number(drive_ref), sql_text(serial));
+}
+
 int store_set_drive_mount_guest_device(struct store *store, int64_t drive_ref, const char *device)
 {
     static const char set[] =

@@ -99,6 +99,8 @@ int store_want_drive_mount_again(struct store *store, int64_t drive_ref);
 
 int store_set_drive_mount_disk(struct store *store, int64_t drive_ref,
                                const struct store_drive_mount_disk *disk);
+/* By which the guest finds the disk, where the VMM has made it. */
+int store_set_drive_mount_serial(struct store *store, int64_t drive_ref, const char *serial);
 int store_set_drive_mount_guest_device(struct store *store, int64_t drive_ref, const char *device);
 int store_set_drive_mount_limits(struct store *store, int64_t drive_ref,
                                  const struct drive_limits *limits);

@@ -103,6 +103,11 @@ static const struct hypervisor_drive_traits *traits_of(const struct drive_work *
     return hypervisor_drive_traits(work->sandbox.hypervisor);
 }
 
+bool drive_act_makes_serial(const struct drive_work *work)
+{
+    return traits_of(work)->makes_serial;
+}
+
 bool drive_act_needs_claim(const struct drive_work *work)
 {
     return work->disk < 0 && work->row.has_disk && traits_of(work)->opens_path;
@@ -124,6 +129,9 @@ static void on_vmm_done(struct hypervisor_drive_call *call,
         work->scsi_id = reply->scsi_id;
         work->lun = reply->lun;
     }
+    if ((work->act == DRIVE_ATTACH || work->act == DRIVE_LOOK_VMM) && status == STATUS_OK &&
+        drive_act_makes_serial(work))
+        (void)snprintf(work->result.serial, sizeof(work->result.serial), "%s", reply->serial);
     work->result.is_brief = reply->outcome == HYPERVISOR_DRIVE_BUSY;
     work->result.wants_disk = reply->outcome == HYPERVISOR_DRIVE_NEEDS_DESCRIPTOR;
     if (status == STATUS_OK && work->act == DRIVE_ATTACH && !traits_of(work)->opens_path)
@@ -155,14 +163,6 @@ static struct hypervisor_limits limits_of(const struct drive_limits *limits)
     };
 }
 
-/* Firecracker tells its guest nothing of a disk, and gives it a serial of its own. */
-static const char *forbidden(const struct drive_work *work)
-{
-    return traits_of(work)->guest_rescans
-               ? "the guest would have to rescan its PCI bus, which nothing in it does yet"
-               : NULL;
-}
-
 static void call_vmm(struct drive_work *work)
 {
     const struct store_drive_mount *row = &work->row;
@@ -175,7 +175,6 @@ static void call_vmm(struct drive_work *work)
         .vmm_pid = work->sandbox.vmm_pid,
         .sandbox_id = row->request.sandbox_id,
         .drive_id = row->request.drive_id,
-        .forbidden = forbidden(work),
         .descriptor = work->act == DRIVE_ATTACH ? work->disk : -1,
         .path = row->request.host_path,
         .bytes = work->new_bytes,

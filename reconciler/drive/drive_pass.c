@@ -130,6 +130,8 @@ static int record_success(struct drive_work *work)
     work->wants_disk = false;
     if (work->result.guest_device[0])
         r = store_set_drive_mount_guest_device(store, work->drive_ref, work->result.guest_device);
+    if (r == 0 && work->result.serial[0])
+        r = store_set_drive_mount_serial(store, work->drive_ref, work->result.serial);
     if (r < 0)
         return r;
     switch (work->act) {
@@ -312,9 +314,25 @@ static bool is_stray(const struct drive_work *work)
            drive_phase(work->row.state) == DRIVE_PLANNED;
 }
 
-/* The guest may have it mounted, so it is taken out as if it had. */
+/* The guest may have it mounted, so it is taken out as if it had. By another serial the guest would
+ * not find it, and call it unmounted. */
 static int record_stray(struct drive_work *work)
 {
+    if (drive_act_makes_serial(work) && !work->result.serial[0]) {
+        work->vmm = DRIVE_IN_VMM_UNKNOWN; /* to be looked at again */
+        work->result.status = STATUS_UNAVAILABLE;
+        (void)error_set(&work->result.error, (int)STATUS_UNAVAILABLE,
+                        "the VM has a disk of this drive_id that is not on record, and the serial "
+                        "by which its guest finds it is not known");
+        log_failure(work);
+        return retry_later(work, STATUS_UNAVAILABLE);
+    }
+    if (work->result.serial[0]) {
+        int r = store_set_drive_mount_serial(store_of(work), work->drive_ref, work->result.serial);
+
+        if (r < 0)
+            return r;
+    }
     if (work->row.wanted) {
         work->result.status = STATUS_FAILED_PRECONDITION;
         (void)error_set(&work->result.error, (int)STATUS_FAILED_PRECONDITION,

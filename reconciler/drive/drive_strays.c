@@ -243,9 +243,7 @@ static struct drive_listing *find_listing(const struct drives *drives, int64_t s
 /* Nothing was ever attached to a VM that an attach refuses. */
 static bool may_have_strays(const struct store_helper_run *sandbox)
 {
-    const struct hypervisor_drive_traits *traits = hypervisor_drive_traits(sandbox->hypervisor);
-
-    return !traits->obstacle && !traits->makes_serial && !traits->guest_rescans;
+    return !hypervisor_drive_traits(sandbox->hypervisor)->obstacle;
 }
 
 static int visit_sandbox(void *userdata, const struct store_helper_run *sandbox)
@@ -364,27 +362,44 @@ static int describe_row(struct drives *drives, const struct hypervisor_drive_ent
                        STATUS_OK, "the VM has the disk, and it was not on record");
 }
 
+/* By another serial the guest would not find the disk, and call it unmounted. false: it is not
+ * known. */
+static bool find_serial(const struct drive_listing *listing,
+                        const struct hypervisor_drive_entry *stray, bool is_made_by_vmm,
+                        char ret_serial[static DRIVE_SERIAL_CHARS + 1])
+{
+    char boot_id[CLOCK_BOOT_ID_BYTES];
+
+    if (is_made_by_vmm)
+        (void)snprintf(ret_serial, DRIVE_SERIAL_CHARS + 1, "%s", stray->serial);
+    else if (clock_boot_id(boot_id) == 0)
+        drive_serial_make(boot_id, listing->sandbox_id, stray->drive_id, ret_serial);
+    else
+        ret_serial[0] = '\0';
+    return ret_serial[0];
+}
+
 /* 0, or a failure of the store; *ret_drive_ref stays 0 if it cannot be. */
 static int add_row(struct drive_listing *listing, const struct hypervisor_drive_entry *stray,
-                   int64_t *ret_drive_ref)
+                   bool is_made_by_vmm, int64_t *ret_drive_ref)
 {
     struct drives *drives = listing->drives;
-    char boot_id[CLOCK_BOOT_ID_BYTES], serial[DRIVE_SERIAL_CHARS + 1];
+    char serial[DRIVE_SERIAL_CHARS + 1];
     struct store_drive_mount_request request;
     struct error error = {0};
     int64_t drive_ref = 0;
-    int r = clock_boot_id(boot_id) < 0 ? STORE_DRIVE_MOUNT_TOO_MANY : STORE_DRIVE_MOUNT_ADDED;
+    int r = STORE_DRIVE_MOUNT_TOO_MANY;
 
-    if (r == STORE_DRIVE_MOUNT_ADDED) {
+    if (find_serial(listing, stray, is_made_by_vmm, serial)) {
         fill_request(listing, stray, &request);
-        drive_serial_make(boot_id, request.sandbox_id, request.drive_id, serial);
         r = store_add_drive_mount(drives->context->store, &request, serial, &drive_ref);
     }
     if (r < 0)
         return r;
     if (r != STORE_DRIVE_MOUNT_ADDED) {
-        (void)error_set(&error, 0, "it has drive %s, which cannot be put on record",
-                        stray->drive_id);
+        (void)error_set(&error, 0, "it has drive %s, which cannot be put on record%s",
+                        stray->drive_id,
+                        serial[0] ? "" : ": the serial that its guest sees is not known");
         fail_listing(listing, &error);
         return 0;
     }
@@ -407,7 +422,8 @@ int drive_strays_record(struct drives *drives, const char *drive_id, int64_t *re
             continue;
         r = store_get_helper_sandbox(drives->context->store, listing->sandbox_ref, &sandbox);
         if (r == 0 && sandbox.is_alive)
-            r = add_row(listing, stray, ret_drive_ref);
+            r = add_row(listing, stray, hypervisor_drive_traits(sandbox.hypervisor)->makes_serial,
+                        ret_drive_ref);
         if (r < 0)
             return r;
         if (!*ret_drive_ref)

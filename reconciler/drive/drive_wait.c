@@ -351,11 +351,6 @@ static enum status_code check_vmm(struct drives *drives, int64_t drive_ref, stru
     if (traits->obstacle)
         return refuse(error, STATUS_FAILED_PRECONDITION, "sandbox %s: %s", sandbox.sandbox_id,
                       traits->obstacle);
-    if (traits->makes_serial || traits->guest_rescans)
-        return refuse(error, STATUS_FAILED_PRECONDITION,
-                      "sandbox %s: %s tells its guest nothing of a disk: the guest would have to "
-                      "rescan its PCI bus, which nothing in it does yet",
-                      sandbox.sandbox_id, hypervisor_title(sandbox.hypervisor));
     return drive_request_check_limits(sandbox.hypervisor, &row.request.limits, error);
 }
 

@@ -50,6 +50,7 @@ struct drive_result {
     struct store_drive_mount_disk disk; /* CLAIM; also what was refused */
     bool is_taken;                      /* somebody who is not known has that */
     char guest_device[STORE_NAME_BYTES];
+    char serial[DRIVE_SERIAL_CHARS + 1]; /* of a VMM that makes it, and has the drive; "" */
     char remark[DRIVE_REMARK_BYTES];
     struct error error;
 };
@@ -152,6 +153,8 @@ bool drive_has_failed(const struct store_drive_mount *row);
 /* What was decided and committed. */
 void drive_act_start(struct drive_work *work);
 bool drive_act_is_on_vmm(unsigned act);
+/* Whether the drive's VMM gives it a serial of its own. */
+bool drive_act_makes_serial(const struct drive_work *work);
 /* A VMM that opens the disk by itself makes no claim, so that is crustd's for as long as the VMM
  * has the drive. After a restart it is made again. */
 bool drive_act_needs_claim(const struct drive_work *work);

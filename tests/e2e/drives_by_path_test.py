@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """crust.drive.v1 with VMMs that open a disk by its path: the claim is crustd's own."""
 
+import functools
 import os
 import pathlib
+import stat
 import types
 import unittest
 
@@ -107,11 +109,59 @@ class DrivesByPath(DrivesTest):
         node.wait(lambda: self.row(node, "data-1")["state"] == "lost", 60, "the end")
         self.assertTrue(self.is_free(node.disk.device))
 
-    def test_firecracker_is_refused(self):
-        node = self.sandbox(vmm.firecracker, "firecracker")
-        with self.fails("FAILED_PRECONDITION", "rescan its PCI bus"):
+    def firecracker(self, *options, jailed=False):
+        return self.sandbox(functools.partial(vmm.firecracker, jailed=jailed), "firecracker",
+                            *options)
+
+    @staticmethod
+    def made_serial(path):
+        """As Firecracker makes it of the file that it has opened."""
+        status = os.stat(path)
+        return f"{status.st_dev}{status.st_rdev}{status.st_ino}"[:20]
+
+    def test_firecracker_and_the_serial_that_it_makes(self):
+        node = self.firecracker("--version", "1.17.0-dev", "--pci")
+        drive = self.attach(node, "data-1", node.disk)
+        self.assertEqual(drive.state, READY)
+        self.assertEqual(drive.serial, self.made_serial(node.disk.device))
+        self.assertEqual(list(node.agent.mounted), [drive.serial])
+        body = next(body for body in node.vmm.sent("PUT") if "path_on_host" in body)
+        self.assertEqual((body["drive_id"], body["path_on_host"], body["cache_type"]),
+                         ("crust_data_m1", node.disk.device, "Writeback"))
+        self.assertFalse(self.is_free(node.disk.device))
+        node.kill()
+        node.start()
+        self.assertEqual(self.attach(node, "data-1", node.disk), drive)
+        self.detach(node, "data-1")
+        self.assertEqual(node.agent.mounted, {})
+        self.assertEqual(node.vmm.targets("DELETE"), ["/drives/crust_data_m1"])
+        self.assertFalse(self.has_open(node.vmm.pid, node.disk.device))
+        self.assertTrue(self.is_free(node.disk.device))
+        self.assertEqual(self.row(node, "data-1")["state"], "removed")
+
+    def test_firecracker_in_a_jail_needs_a_node_there(self):
+        node = self.firecracker("--version", "1.16.0", "--pci", jailed=True)
+        with self.fails("FAILED_PRECONDITION", "a jail the disk needs a name of its own"):
             self.attach(node, "data-1", node.disk)
         self.assertTrue(self.is_free(node.disk.device))
+        name = vmm.jail_of(node, SANDBOX) / node.disk.device.lstrip("/")
+        name.parent.mkdir(exist_ok=True)
+        os.mknod(name, 0o600 | stat.S_IFBLK, os.stat(node.disk.device).st_rdev)
+        drive = self.attach(node, "data-1", node.disk)
+        self.assertEqual(drive.serial, self.made_serial(name))
+        self.detach(node, "data-1")
+        self.assertTrue(self.is_free(node.disk.device))
+
+    def test_firecracker_that_cannot_is_refused(self):
+        for options, reason in (((), "needs Firecracker 1.16"),
+                                (("--version", "1.17.0-dev"), "--enable-pci")):
+            with self.subTest(reason):
+                node = self.firecracker(*options)
+                with self.fails("FAILED_PRECONDITION", reason):
+                    self.attach(node, "data-1", node.disk)
+                self.assertTrue(self.is_free(node.disk.device))
+                node.stop()
+                node.vmm.stop()
 
 
 if __name__ == "__main__":

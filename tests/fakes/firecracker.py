@@ -7,7 +7,7 @@ is a node of its own in JAIL, and the paths that are reported begin there. It re
 of the real one, 1.12.1.
 
 From 1.16 on, with `pci`, PUT attaches a drive to the running VM and DELETE takes it away at once, as
-in the real one's documentation; the words of those refusals are made up.
+in the real one's documentation; the words of those refusals are in its source, 1.17.0-dev.
 
 In a test, whose process is then the VMM, not jailed:
 
@@ -86,7 +86,7 @@ class FakeFirecracker(MicroHttp):
     def _hot_plug_problem(self):
         if tuple(int(part) for part in self.version.split(".")[:2]) < (1, 16):
             return "The requested operation is not supported after starting the microVM."
-        return None if self.pci else "PCI is not enabled."
+        return None if self.pci else "PCI is not enabled"
 
     def _put(self, drive_id, body):
         request = json.loads(body)
@@ -97,7 +97,7 @@ class FakeFirecracker(MicroHttp):
         if not drive_id.replace("_", "").isalnum():
             return "API Resource IDs can only contain alphanumeric characters and underscores."
         if any(drive.id == drive_id for drive in self.drives):
-            return "The id of the device is in use."
+            return "Device ID in use"
         try:
             drive = Drive(drive_id, request["path_on_host"], request["is_read_only"])
         except OSError as error:

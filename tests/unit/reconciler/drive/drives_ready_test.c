@@ -105,8 +105,6 @@ static void some_vmms_are_refused(void **state)
     world.traits_of_vmm.obstacle = "it cannot be done";
     assert_int_equal(begin_attach(&asked), STATUS_FAILED_PRECONDITION);
     assert_non_null(strstr(world.error, "it cannot be done"));
-    world.traits_of_vmm = (struct hypervisor_drive_traits){.guest_rescans = true};
-    assert_int_equal(begin_attach(&asked), STATUS_FAILED_PRECONDITION);
     assert_int_equal(number_of(the_store(), "SELECT count(*) FROM drive_mounts"), 0);
 }
 
@@ -173,6 +171,33 @@ static void drives_are_listed(void **state)
     assert_int_equal(count, 3);
 }
 
+static const char *recorded_serial(void)
+{
+    static char serial[DRIVE_SERIAL_CHARS + 1];
+    cleanup(store_drive_mount_done) struct store_drive_mount row = {0};
+
+    assert_int_equal(store_get_drive_mount(the_store(), "data-1", &row), STORE_FOUND);
+    strcpy(serial, row.serial);
+    return serial;
+}
+
+/* Of Firecracker: the guest is asked for the serial that the VMM has made, also after a restart. */
+static void a_serial_of_the_vmms_own_is_recorded(void **state)
+{
+    (void)state;
+    world.opens_path = true;
+    world.makes_serial = true;
+    bring_in();
+    assert_string_equal(recorded_serial(), VMM_SERIAL);
+    restart();
+    go_on();
+    assert_string_equal(recorded_serial(), VMM_SERIAL);
+    detach();
+    go_on();
+    expect_told(2, STATUS_OK, "");
+    assert_string_equal(world.asked_serial, VMM_SERIAL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -183,6 +208,7 @@ int main(void)
         DRIVES(some_vmms_are_refused),
         DRIVES(a_claim_that_was_lost_is_made_again),
         DRIVES(drives_are_listed),
+        DRIVES(a_serial_of_the_vmms_own_is_recorded),
     };
 
     return cmocka_run_group_tests_name("drives_ready", tests, NULL, NULL);

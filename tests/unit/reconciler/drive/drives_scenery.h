@@ -16,6 +16,8 @@
 #include "reconciler/drive/in_use.h"
 #include "reconciler/helper/guest.h"
 
+#define VMM_SERIAL "617951234"
+
 enum world_call { NO_CALL, VMM_CALL, GUEST_CALL, TRAITS_CALL, SEARCH_CALL };
 
 struct hypervisor_drive_call {
@@ -63,9 +65,12 @@ static struct {
     bool searches_for_anybody;      /* who only reads, too */
     bool other_has_disk;            /* found at the search */
     bool opens_path;                /* the VMM makes no claim */
-    bool has_container;             /* the guest has no agent of ours */
-    bool lacks_container;           /* that is to have the drive, and does not run */
-    const char *host_path;          /* by which the disk is known */
+    bool makes_serial;              /* the VMM gives the drive VMM_SERIAL */
+    bool hides_serial;              /* and which one is not known */
+    char asked_serial[DRIVE_SERIAL_CHARS + 1]; /* of the last call to the guest */
+    bool has_container;                        /* the guest has no agent of ours */
+    bool lacks_container;                      /* that is to have the drive, and does not run */
+    const char *host_path;                     /* by which the disk is known */
     struct hypervisor_drive_traits traits_of_vmm;
     uint64_t disk_bytes, vmm_bytes, guest_bytes, mount_bytes;
     struct store_drive_mount_disk disk; /* that the path of the drive leads to */
@@ -107,6 +112,7 @@ const struct hypervisor_drive_traits *hypervisor_drive_traits(enum hypervisor_ki
 {
     assert_int_equal(kind, HYPERVISOR_QEMU);
     world.traits_of_vmm.opens_path = world.opens_path;
+    world.traits_of_vmm.makes_serial = world.makes_serial;
     return &world.traits_of_vmm;
 }
 
@@ -173,7 +179,11 @@ static void vmm_acts(void)
 static void vmm_answers(void)
 {
     const struct hypervisor_drive_call *rest = world.vmm_call->next;
-    const struct hypervisor_drive_entry entry = {
+    const char *serial =
+        world.makes_serial && !world.hides_serial && world.vmm == HYPERVISOR_DRIVE_PRESENT
+            ? VMM_SERIAL
+            : "";
+    struct hypervisor_drive_entry entry = {
         .drive_id = "data-1",
         .state = world.vmm,
         .identified = true,
@@ -189,6 +199,8 @@ static void vmm_answers(void)
         .bytes = world.vmm_bytes,
     };
 
+    strcpy(entry.serial, serial);
+    strcpy(reply.serial, serial);
     if (!world.vmm_fails && world.vmm_call->act == HYPERVISOR_DRIVE_ATTACH &&
         world.vmm != HYPERVISOR_DRIVE_PRESENT)
         reply.outcome = HYPERVISOR_DRIVE_NEEDS_DESCRIPTOR;
@@ -215,6 +227,8 @@ static int guest_call_new(const struct context *context, const struct drive_gues
     assert_int_equal(world.vmm, HYPERVISOR_DRIVE_PRESENT);
     assert_true(request->has_scsi);
     assert_int_equal(request->scsi_id, 255);
+    strcpy(world.asked_serial, request->drive->serial);
+    assert_true(!world.makes_serial || strcmp(world.asked_serial, VMM_SERIAL) == 0);
     *call = (struct drive_guest_call){done, userdata, request->act, request->bytes};
     *ret_call = world.guest_call = call;
     return 0;

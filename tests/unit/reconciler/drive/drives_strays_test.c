@@ -60,6 +60,43 @@ static void a_stray_is_unmounted_and_taken_out(void **state)
     assert_int_equal(number_of(the_store(), "SELECT count(*) FROM drive_mounts"), 1);
 }
 
+/* By another serial the guest would not find it, and call it unmounted. */
+static void a_stray_is_taken_out_by_its_vmms_own_serial(void **state)
+{
+    (void)state;
+    begin_stray();
+    world.opens_path = world.makes_serial = world.hides_serial = true;
+    detach();
+    go_on();
+    expect_told(1, STATUS_UNAVAILABLE, "serial");
+    expect_walked("list ");
+    assert_true(world.mounted);
+    world.hides_serial = false;
+    detach();
+    go_on();
+    expect_told(2, STATUS_OK, "");
+    expect_walked("list look unmount remove ");
+    assert_string_equal(world.asked_serial, VMM_SERIAL);
+}
+
+/* The same, where an attach of its id has found it. */
+static void a_stray_in_the_way_keeps_its_vmms_own_serial(void **state)
+{
+    (void)state;
+    begin_stray();
+    world.host_path = "/dev/disk-1";
+    world.opens_path = world.makes_serial = world.hides_serial = true;
+    attach();
+    go_on();
+    expect_told(1, STATUS_UNAVAILABLE, "serial");
+    assert_true(world.mounted);
+    world.hides_serial = false;
+    drives_retry(world.drives);
+    go_on();
+    assert_false(world.mounted);
+    assert_string_equal(world.asked_serial, VMM_SERIAL);
+}
+
 static void crustd_may_end_while_a_stray_is_taken_out(void **state)
 {
     (void)state;
@@ -316,6 +353,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         DRIVES(vms_are_asked_once),
         DRIVES(a_stray_is_unmounted_and_taken_out),
+        DRIVES(a_stray_is_taken_out_by_its_vmms_own_serial),
+        DRIVES(a_stray_in_the_way_keeps_its_vmms_own_serial),
         DRIVES(crustd_may_end_while_a_stray_is_taken_out),
         DRIVES(a_stray_stays_while_it_is_used),
         DRIVES(what_is_left_of_a_stray_is_taken_out),
