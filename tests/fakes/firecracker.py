@@ -7,7 +7,7 @@ is a node of its own in JAIL, and the paths that are reported begin there. It re
 of the real one, 1.12.1.
 
 From 1.16 on, with `pci`, PUT attaches a drive to the running VM and DELETE takes it away at once, as
-in the real one's documentation; the words of those refusals are in its source, 1.17.0-dev.
+in the real one's documentation; the words of those refusals are those of 1.17.0-dev.
 
 In a test, whose process is then the VMM, not jailed:
 
@@ -101,7 +101,8 @@ class FakeFirecracker(MicroHttp):
         try:
             drive = Drive(drive_id, request["path_on_host"], request["is_read_only"])
         except OSError as error:
-            return f"Error manipulating the backing file: {error}"
+            return ("Drive config error: Unable to create the virtio block device: Virtio backend "
+                    f"error: Error manipulating the backing file: {error}")
         drive.limits = request.get("rate_limiter")
         self.drives.append(drive)
         return None
