@@ -279,7 +279,8 @@ class KubernetesEventsTest(EventsCase):
         volume.loop.resize(2 * AFTER)
         node.wait_for(volume.path, "in_sync", device_bytes=2 * AFTER)
         self.assertEqual(self.counted(node)["sent"], 0)
-        self.assertEqual(len(server.requests), 1, "one request at a time")
+        # A slow machine may have given the first one up meanwhile, and tried again with the same Event.
+        self.assertEqual(len({one["event"]["metadata"]["name"] for one in server.requests}), 1, "one Event at a time")
         server.unheld.set()
         self.wait_counted(node, "sent", 4)
 
