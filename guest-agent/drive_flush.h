@@ -17,7 +17,7 @@ void drive_flush_start(struct loop *loop, uint64_t interval_ns);
 
 /* A drive has been mounted. Only so is a disk known for a drive whose serial is its VMM's own: the
  * others of such a guest, its root among them, have serials like it. So an agent that was started
- * again does not sync that drive until it is asked to mount it once more. */
+ * again does not sync that drive, unless it is asked to mount it once more. */
 void drive_flush_wake(const char *serial);
 
 void drive_flush_end(void);
