@@ -140,9 +140,9 @@ class EventsCase(SaidTest):
         bundle["annotations"] |= {"io.kubernetes.cri.sandbox-name": "db-0", "io.kubernetes.cri.sandbox-namespace": "shop"}
         config.write_text(json.dumps(bundle))
 
-    def bound(self, node, able=True, **stage):
-        """A volume that a sandbox uses. able: its VMM and its guest follow when it grows."""
-        volume = self.volume(node, f"pvc-{UID}", **stage)
+    def bound(self, node, able=True, claim=UID, **stage):
+        """A volume that a sandbox uses. able: its VMM and its guest follow when it grows. claim: the uid in its PV's name."""
+        volume = self.volume(node, f"pvc-{claim}", **stage)
         self.bundle(node)
         if able:
             self.monitor(node, volume)

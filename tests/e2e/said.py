@@ -41,10 +41,12 @@ SANDBOX = f"a{secrets.token_hex(31)}a"
 LONGEST_PAUSE = 420  # seconds: the longest between two attempts, and some more
 
 
-def publish_path(name):
+POD_UID = "11111111-2222-3333-4444-555555555555"
+
+
+def publish_path(name, pod=POD_UID):
     """A path as the kubelet gives it to NodePublishVolume."""
-    return ("/var/lib/kubelet/pods/11111111-2222-3333-4444-555555555555/volumes/"
-            f"kubernetes.io~csi/{name}/mount")
+    return f"/var/lib/kubelet/pods/{pod}/volumes/kubernetes.io~csi/{name}/mount"
 
 
 @dataclasses.dataclass
@@ -116,10 +118,10 @@ class SaidTest(unittest.TestCase):
 
     # the parts of a resize
 
-    def volume(self, node, name="pv", size=BEFORE, **stage):
+    def volume(self, node, name="pv", size=BEFORE, pod=POD_UID, **stage):
         loop = self.loop(size)
         node.add_device(loop.device)
-        path = publish_path(name)
+        path = publish_path(name, pod)
         node.stage(path, loop.device, **stage)
         return Volume(path, loop, f"drive-{self.loops:016x}", f"02/{self.loops:02x}")
 

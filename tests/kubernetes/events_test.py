@@ -23,15 +23,29 @@ class EventsTest(EventsCase):
         (self.account / "ca.crt").write_text(BEGIN + certificates.split(BEGIN)[-1])  # its own is the first
         self.put_token(TOKEN)
 
+    def kubectl(self, *arguments, **options):
+        return self.control_plane.kubectl("-n", "shop", *arguments, **options)
+
+    def create(self, kind, name, spec):
+        """Returns the uid, by which kubectl describe finds an object's Events."""
+        given = json.dumps({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}, "spec": spec})
+        return self.kubectl("create", "-f", "-", "-o", "jsonpath={.metadata.uid}", given=given)
+
     def test_resize_is_told_to_pod_and_claim(self):
+        claim = self.create("PersistentVolumeClaim", "data-db-0", {
+            "accessModes": ["ReadWriteOncePod"], "resources": {"requests": {"storage": "64Mi"}}})
+        pod = self.create("Pod", "db-0", {"containers": [{"name": "db", "image": "images.example/db:1"}]})
         node = self.pod(self.control_plane.port)
         node.start()
-        volume = self.bound(node, metadata=CLAIM)
+        volume = self.bound(node, claim=claim, pod=pod, metadata=CLAIM)
         self.grow(node, volume)
         self.wait_counted(node, "sent", 2)
-        found = json.loads(self.control_plane.kubectl("-n", "shop", "get", "events", "-o", "json"))["items"]
+        for described in ("pod/db-0", "pvc/data-db-0"):
+            self.assertRegex(self.kubectl("describe", described),
+                             r"(?s)Events:.*Normal +FileSystemResizeSuccessful .* crustd.* from 32Mi to 64Mi")
+        found = json.loads(self.kubectl("get", "events", "-o", "json"))["items"]
         self.assertEqual({(one["involvedObject"]["kind"], one["involvedObject"]["name"], one["reason"], one["type"])
-                          for one in found},
+                          for one in found if one["source"].get("component") == "crustd"},
                          {("Pod", "db-0", "FileSystemResizeSuccessful", "Normal"),
                           ("PersistentVolumeClaim", "data-db-0", "FileSystemResizeSuccessful", "Normal")})
 
