@@ -17,6 +17,7 @@
 #include "lib/child.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
+#include "lib/path_guard.h"
 
 enum { DIRECTORIES = 2 };
 
@@ -101,7 +102,10 @@ static int claim_and_answer(const void *argument)
     struct answer answer = {0};
     int directories[DIRECTORIES], fd = -1;
     char nothing;
-    int r = receive_message(STDIN_FILENO, &nothing, 1, directories, DIRECTORIES);
+    int r;
+
+    path_guard_stop(); /* its descriptor is closed here, so to it any mount may hang: this may */
+    r = receive_message(STDIN_FILENO, &nothing, 1, directories, DIRECTORIES);
 
     if (r < 0)
         return -r;

@@ -13,6 +13,7 @@
 
 #include "lib/cleanup.h"
 #include "lib/clock.h"
+#include "lib/path_guard.h"
 #include "reconciler/drive/claim_call.h"
 
 struct made {
@@ -39,6 +40,9 @@ int drive_claim(const struct drive_claim_request *request, int *ret_fd,
         ret_disk->minor = 9;
         return error_set(error, DRIVE_CLAIM_TAKEN, "%s is taken", request->host_path);
     }
+    if (strcmp(request->host_path, "/dev/on-a-mount") == 0 &&
+        path_guard_check(request->sysfs, "/proc/self") < 0)
+        return error_set(error, DRIVE_CLAIM_MISSING, "/proc may hang");
     if (fstat(request->root, &root) < 0 || fstat(request->sysfs, &sysfs) < 0)
         return error_set_errno(error, -errno, "the directories");
     *ret_fd = openat(request->root, request->prefixes[0], O_RDONLY | O_CLOEXEC);
@@ -141,6 +145,19 @@ static void the_descriptor_comes_back(void **state)
     assert_null(drive_claim_call_free(begun));
 }
 
+/* The guard's descriptor stays behind in crustd. */
+static void paths_on_a_mount_are_not_refused(void **state)
+{
+    struct made *made = *state;
+    struct drive_claim_call *begun;
+
+    assert_int_equal(path_guard_start(made->sysfs, NULL, 0), 0);
+    begun = call(made, "/dev/on-a-mount", false);
+    path_guard_stop();
+    assert_int_equal(made->reply.outcome, DRIVE_CLAIM_OPEN);
+    (void)drive_claim_call_free(begun);
+}
+
 static void a_disk_that_is_only_looked_at_is_closed(void **state)
 {
     struct made *made = *state;
@@ -193,6 +210,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_descriptor_comes_back, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(paths_on_a_mount_are_not_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_disk_that_is_only_looked_at_is_closed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_refusal_comes_with_its_text_and_disk, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_process_that_crashes_is_a_failure, set_up, tear_down),
