@@ -235,7 +235,7 @@ static void a_guest_that_does_not_let_go_keeps_the_drive(void **state)
     request.removal_ns = 1;
     ask_for(fake, &request, HYPERVISOR_DRIVE_PENDING, PRESENT);
     ask_for(fake, &request, HYPERVISOR_DRIVE_PENDING, PRESENT);
-    ask(fake, HYPERVISOR_DRIVE_ATTACH, HYPERVISOR_DRIVE_CONFLICT, PRESENT);
+    ask(fake, HYPERVISOR_DRIVE_ATTACH, HYPERVISOR_DRIVE_PENDING, PRESENT);
 }
 
 static void many_cycles_leave_nothing_behind(void **state)

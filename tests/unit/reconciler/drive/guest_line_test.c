@@ -53,8 +53,12 @@ static void why_it_failed_is_text(void **state)
     expect_failure("\"status\":\"\"", STATUS_INTERNAL, "it does not say why");
 }
 
+#define LONG_NAME "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+
 static void anything_else_is_no_line(void **state)
 {
+    static const char too_long[] =
+        "{\"version\":1,\"drive\":{\"status\":\"OK\",\"device\":\"" LONG_NAME "\"}}";
     static const char *const texts[] = {
         "",
         "sda",
@@ -65,8 +69,7 @@ static void anything_else_is_no_line(void **state)
         "{\"version\":1,\"drive\":\"OK\"}",
         "{\"version\":1,\"drive\":{\"status\":\"OK\",\"device\":\"../sda\"}}",
         "{\"version\":1,\"drive\":{\"status\":\"OK\",\"device\":\"..\"}}",
-        "{\"version\":1,\"drive\":{\"status\":\"OK\",\"device\":"
-        "\"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\"}}",
+        too_long,
     };
 
     (void)state;
