@@ -68,6 +68,12 @@ struct process_table {
     bool is_doubtful; /* one that started just now may be missing */
 };
 
+/* The arguments of a process, and how much of /proc this part of the reading has read. */
+struct reader {
+    struct buffer arguments;
+    size_t bytes;
+};
+
 struct process_index {
     struct process_table known;
     uint64_t read_ns; /* when it was complete; 0 never */
@@ -76,7 +82,7 @@ struct process_index {
     DIR *proc;
     struct process_table next;
     uint64_t next_cost_ns, next_ns; /* next_ns: when the last part was read */
-    struct buffer arguments;
+    struct reader reader;
     bool is_held;
 };
 
@@ -86,7 +92,7 @@ int process_index_new(struct process_index **ret_index)
 
     if (!index)
         return -ENOMEM;
-    buffer_init(&index->arguments, ARGUMENTS_BYTES);
+    buffer_init(&index->reader.arguments, ARGUMENTS_BYTES);
     *ret_index = index;
     return 0;
 }
@@ -107,7 +113,7 @@ struct process_index *process_index_free(struct process_index *index)
         return NULL;
     stop_reading(index);
     free(index->known.entry);
-    buffer_done(&index->arguments);
+    buffer_done(&index->reader.arguments);
     free(index);
     return NULL;
 }
@@ -251,25 +257,39 @@ static void note_refused(struct process_table *table, const struct entry *entry)
     memcpy(refused->id, entry->id, sizeof(refused->id));
 }
 
+static int read_first_arguments(struct reader *reader, pid_t pid)
+{
+    int r;
+
+    buffer_clear(&reader->arguments);
+    r = process_read_first_arguments(pid, ARGUMENTS_BYTES, &reader->arguments);
+    reader->bytes += reader->arguments.length;
+    return r;
+}
+
+static bool still_has_arguments(struct reader *reader, pid_t pid)
+{
+    reader->bytes += reader->arguments.length;
+    return process_still_has_arguments(pid, &reader->arguments);
+}
+
 /* Whether pid is the shim of sandbox `id`, which must be the parent of a rootless VMM; other users'
  * processes are not kept. */
-static bool is_shim_of(pid_t pid, const char *id, struct buffer *arguments)
+static bool is_shim_of(struct reader *reader, pid_t pid, const char *id)
 {
     struct entry shim = {0};
 
-    buffer_clear(arguments);
-    return process_read_first_arguments(pid, ARGUMENTS_BYTES, arguments) == 0 &&
-           read_arguments(&shim, arguments) && shim.role == PROCESS_SHIM &&
-           strcmp(shim.id, id) == 0 && process_judge_unjailed(pid, NULL) == PROCESS_ROOTS &&
-           process_still_has_arguments(pid, arguments);
+    return read_first_arguments(reader, pid) == 0 && read_arguments(&shim, &reader->arguments) &&
+           shim.role == PROCESS_SHIM && strcmp(shim.id, id) == 0 &&
+           process_judge_unjailed(pid, NULL) == PROCESS_ROOTS && still_has_arguments(reader, pid);
 }
 
-static bool may_be_kept(const struct entry *entry, pid_t parent, struct buffer *arguments)
+static bool may_be_kept(struct reader *reader, const struct entry *entry, pid_t parent)
 {
     if (entry->trust == PROCESS_ROOTS)
         return true;
     return entry->role == PROCESS_VMM && entry->trust == PROCESS_USERS &&
-           is_shim_of(parent, entry->id, arguments);
+           is_shim_of(reader, parent, entry->id);
 }
 
 static int add_entry(struct process_table *table, const struct entry *entry)
@@ -290,15 +310,14 @@ static int add_entry(struct process_table *table, const struct entry *entry)
 /* A process that ends meanwhile is skipped, and one that starts another program: it may not have
  * been the one that was judged. */
 static int add_process(struct process_table *table, const struct process_table *before, pid_t pid,
-                       struct buffer *arguments)
+                       struct reader *reader)
 {
     struct entry entry = {.process = {.pid = pid}};
     struct process process;
     int trust;
 
-    buffer_clear(arguments);
-    if (process_read_first_arguments(pid, ARGUMENTS_BYTES, arguments) < 0 ||
-        !read_arguments(&entry, arguments) || process_read(pid, &process) < 0 || !process.alive)
+    if (read_first_arguments(reader, pid) < 0 || !read_arguments(&entry, &reader->arguments) ||
+        process_read(pid, &process) < 0 || !process.alive)
         return 0;
     entry.process.start_ns = process.start_ns;
     trust =
@@ -307,11 +326,11 @@ static int add_process(struct process_table *table, const struct process_table *
         return 0;
     entry.trust = (enum process_trust)trust;
     entry.tied = was_tied(before, &entry);
-    if (!process_still_has_arguments(pid, arguments)) {
+    if (!still_has_arguments(reader, pid)) {
         table->is_doubtful |= entry.trust == PROCESS_ROOTS;
         return 0;
     }
-    if (entry.tied || may_be_kept(&entry, process.parent, arguments))
+    if (entry.tied || may_be_kept(reader, &entry, process.parent))
         return add_entry(table, &entry);
     note_refused(table, &entry);
     return 0;
@@ -322,10 +341,10 @@ static int read_processes(struct process_index *index)
 {
     const struct dirent *name;
     unsigned processes = 0;
-    size_t bytes = 0;
     int r = 0;
 
-    while (r == 0 && processes < CALL_PROCESSES && bytes < CALL_BYTES &&
+    index->reader.bytes = 0;
+    while (r == 0 && processes < CALL_PROCESSES && index->reader.bytes < CALL_BYTES &&
            index->next.count < PROCESSES) {
         char *end;
         long pid;
@@ -336,9 +355,8 @@ static int read_processes(struct process_index *index)
         pid = strtol(name->d_name, &end, 10);
         if (pid <= 0 || *end)
             continue;
-        r = add_process(&index->next, &index->known, (pid_t)pid, &index->arguments);
+        r = add_process(&index->next, &index->known, (pid_t)pid, &index->reader);
         processes++;
-        bytes += index->arguments.length;
     }
     return r == 0 && index->next.count < PROCESSES ? PROGRESS_MORE : r;
 }

@@ -30,7 +30,7 @@ enum status_code cleanup_gc(struct cleanup *cleanup, bool dry_run, int64_t volum
         return error_set(error, STATUS_UNAVAILABLE, "nothing was removed: %s (%s)",
                          store_error_text(cleanup->context->store), strerror(-r));
     if (!dry_run)
-        log_info(NULL, "removed stale metadata on request (gc)");
+        log_info(NULL, "looked for stale metadata on request (gc)");
     return STATUS_OK;
 }
 

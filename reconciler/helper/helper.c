@@ -126,7 +126,8 @@ void helpers_reset(struct helpers *helpers)
         struct helper_sandbox *sandbox = helpers->sandboxes;
 
         while (sandbox->calls)
-            helper_call_refuse(sandbox->calls, REASON_AGENT_UNREACHABLE, "crustd begins anew");
+            helper_call_refuse(sandbox->calls, REASON_AGENT_UNREACHABLE,
+                               "crustd starts over with another database");
         helper_sandbox_drop(sandbox);
     }
     loop_timer_stop(&helpers->timer);

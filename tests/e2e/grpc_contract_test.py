@@ -89,7 +89,8 @@ MESSAGES = {
             "rate_limiter": (8, "RateLimiter"), "serial": (9, "string"),
             "guest_device": (10, "string"), "size_bytes": (11, "uint64"),
             "is_wanted": (12, "bool"), "state": (13, "Drive.State"), "status": (14, "int32"),
-            "message": (15, "string")},
+            "message": (15, "string"),
+            "containers": (16, "repeated Container")},
     },
     "health": {
         "HealthCheckRequest": {"service": (1, "string")},

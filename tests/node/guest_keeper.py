@@ -128,7 +128,7 @@ def serve(sandbox, path):
             with connection, connection.makefile("rw") as stream:
                 try:
                     answer = {"answer": sandbox.answer(*json.loads(stream.readline()))}
-                except GuestError as error:
+                except (GuestError, OSError) as error:
                     answer = {"error": str(error)}
                 stream.write(json.dumps(answer) + "\n")
 

@@ -99,7 +99,7 @@ static void finds_the_monitor_that_crust_qemu_added(void **state)
 static void is_dead_without_its_vmm(void **state)
 {
     (void)state;
-    assert_int_equal(observe_sandbox(&paths, ID, &sandbox), OBSERVED_ABSENT);
+    assert_int_equal(observe_whole(ID), OBSERVED_ABSENT);
     start_qemu(TASKS);
     stop_processes();
     observe();
@@ -107,7 +107,7 @@ static void is_dead_without_its_vmm(void **state)
     assert_int_equal(sandbox.runtime, RUNTIME_KATA_RS);
     assert_int_equal(sandbox.claims, 0);
     make_directory("/run/kata/firecracker");
-    assert_int_equal(observe_sandbox(&paths, "firecracker", &sandbox), OBSERVED_ABSENT);
+    assert_int_equal(observe_whole("firecracker"), OBSERVED_ABSENT);
 }
 
 /* What /proc was read for before the VMM started does not hide it: a look says that it is to be
@@ -121,8 +121,7 @@ static void finds_a_vmm_that_has_just_started(void **state)
     assert_false(sandbox.alive);
     (void)start_process("/", "qemu-system-x86_64", "-name", "sandbox-" ID, NULL);
     do {
-        observed_sandbox_done(&sandbox);
-        assert_int_equal(observe_sandbox(&paths, ID, &sandbox), OBSERVED);
+        assert_int_equal(observe_whole(ID), OBSERVED);
     } while (!sandbox.alive && sandbox.try_again);
     assert_true(sandbox.alive);
 }
@@ -155,8 +154,7 @@ static void stop_first_process(void)
 /* What was read before stays. */
 static void observe_again(void)
 {
-    observed_sandbox_done(&sandbox);
-    assert_int_equal(observe_sandbox(&paths, ID, &sandbox), OBSERVED);
+    assert_int_equal(observe_whole(ID), OBSERVED);
 }
 
 /* The shim was killed: QEMU has the same working directory, and was the shim's before. */
@@ -249,8 +247,7 @@ static void follows_containers(void **state)
         assert_string_equal(owner, ID);
     assert_int_equal(observe_bundle_owner(&paths, TASKS, OTHER, owner), 0);
     assert_string_equal(owner, ID);
-    observed_sandbox_done(&sandbox);
-    assert_int_equal(observe_sandbox(&paths, ID, &sandbox), OBSERVED);
+    assert_int_equal(observe_whole(ID), OBSERVED);
     assert_int_equal(sandbox.claims, 3);
     assert_int_equal(unlink(in_scratch(TASKS "/" OTHER "/config.json")), 0);
     assert_int_equal(rmdir(in_scratch(TASKS "/" OTHER)), 0);
@@ -258,8 +255,7 @@ static void follows_containers(void **state)
     assert_string_equal(owner, ID);
     assert_int_equal(observe_bundle_owner(&paths, TASKS, OTHER, owner), 1);
     assert_string_equal(owner, "");
-    observed_sandbox_done(&sandbox);
-    assert_int_equal(observe_sandbox(&paths, ID, &sandbox), OBSERVED);
+    assert_int_equal(observe_whole(ID), OBSERVED);
     assert_int_equal(sandbox.claims, 2);
 }
 

@@ -38,6 +38,18 @@ static const char *in_scratch(const char *path)
     return full;
 }
 
+/* All processes: other tests' may be more than one call reads. */
+static inline int observe_whole(const char *sandbox_id)
+{
+    int r;
+
+    do {
+        observed_sandbox_done(&sandbox);
+        r = observe_sandbox(&paths, sandbox_id, &sandbox);
+    } while (r == OBSERVED_UNFINISHED);
+    return r;
+}
+
 static inline void make_directory(const char *path)
 {
     assert_int_equal(path_make_directories(paths.root, path, 0700), 0);

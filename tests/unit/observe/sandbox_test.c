@@ -30,15 +30,14 @@ static void start_vmm(const char *program, const char *option, const char *value
 
 static void observe(void)
 {
-    observed_sandbox_done(&sandbox);
-    assert_int_equal(observe_sandbox(&paths, ID, &sandbox), OBSERVED);
+    assert_int_equal(observe_whole(ID), OBSERVED);
 }
 
 static void knows_absence(void **state)
 {
     (void)state;
-    assert_int_equal(observe_sandbox(&paths, ID, &sandbox), OBSERVED_ABSENT);
-    assert_int_equal(observe_sandbox(&paths, "../vm", &sandbox), OBSERVED_ABSENT);
+    assert_int_equal(observe_whole(ID), OBSERVED_ABSENT);
+    assert_int_equal(observe_whole("../vm"), OBSERVED_ABSENT);
 }
 
 #define PERSIST                                                                                    \
