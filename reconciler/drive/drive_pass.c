@@ -65,8 +65,10 @@ static int set_state(struct drive_work *work, enum drive_state state, enum statu
     work->drives->dirty = true;
     work->row.state = state;
     work->row.status = status;
-    if (message != work->row.message)
+    if (message != work->row.message) {
         (void)snprintf(work->row.message, sizeof(work->row.message), "%s", message);
+        work->failed_to_enter = false;
+    }
     return r;
 }
 
@@ -105,6 +107,37 @@ static void log_failure(const struct drive_work *work)
 
     log_warning(&ids, "drive %s: %s: %s: %s", request->drive_id, name_act(work->act),
                 status_name((int)work->result.status), work->result.error.text);
+}
+
+/* ---- what the table says ---- */
+
+/* Its disk was never claimed, so the VMM was given nothing, and need not be asked: one without a
+ * monitor would never answer. */
+static bool was_given_nothing(const struct drive_work *work)
+{
+    return work->vmm == DRIVE_IN_VMM_UNKNOWN && !work->row.has_disk &&
+           work->row.state == DRIVE_REQUESTED && drive_has_failed(&work->row);
+}
+
+/* In its place, and whether in the containers is not known: to mount it once more says so. */
+static bool may_lack_containers(const struct drive_work *work)
+{
+    return work->row.state == DRIVE_SEEN && work->guest == DRIVE_IN_GUEST_MOUNTED &&
+           store_drive_mount_has_containers(&work->row);
+}
+
+static struct drive_decision decide(const struct drive_work *work)
+{
+    const struct drive_facts facts = {
+        .state = work->row.state,
+        .vm_is_alive = work->row.sandbox_is_alive,
+        .is_wanted = work->row.wanted,
+        .is_open = work->disk >= 0,
+        .vmm = was_given_nothing(work) ? DRIVE_IN_VMM_ABSENT : work->vmm,
+        .guest = may_lack_containers(work) ? DRIVE_IN_GUEST_ABSENT : work->guest,
+    };
+
+    return drive_decide(&facts);
 }
 
 /* ---- results ---- */
@@ -232,14 +265,38 @@ static bool brings_in(unsigned act)
            act == DRIVE_MOUNT || act == DRIVE_RESIZE || act == DRIVE_GROW;
 }
 
-/* A drive goes on without it, and its row says so. */
+static int fail_attach(struct drive_work *work)
+{
+    enum status_code status = work->result.status;
+
+    if (heals(status) || work->row.ready_ms)
+        return retry_later(work, heals(status) ? STATUS_UNAVAILABLE : status);
+    return give_up_attach(work, work->row.state);
+}
+
+/* They make the guest a writer of the disk. */
+static bool is_never_without_claim(unsigned act)
+{
+    return act == DRIVE_ATTACH || act == DRIVE_MOUNT;
+}
+
+/* Somebody else may write to the disk: the guest does not become its second writer. One that has it
+ * mounted already goes on, and the row says so. */
 static int record_reclaim(struct drive_work *work)
 {
     char remark[DRIVE_REMARK_BYTES] = "";
     bool lacked = work->lacks_claim;
+    unsigned next = decide(work).act;
 
     work->lacks_claim = work->result.status != STATUS_OK;
     work->tried_claim = true;
+    if (work->lacks_claim && is_never_without_claim(next)) {
+        (void)error_prefix(&work->result.error,
+                           "the disk cannot be claimed again, so the guest does not get it: ");
+        log_failure(work);
+        work->act = next; /* what clients wait for */
+        return fail_attach(work);
+    }
     if (work->lacks_claim) {
         (void)error_prefix(&work->result.error,
                            "the disk cannot be claimed again, so nobody is kept from it: ");
@@ -276,34 +333,29 @@ static int record_failure(struct drive_work *work)
         return 0; /* overtaken by a detach */
     if (!work->row.wanted)
         return retry_later(work, STATUS_UNAVAILABLE);
-    if (heals(status) || work->row.ready_ms)
-        return retry_later(work, heals(status) ? STATUS_UNAVAILABLE : status);
-    return give_up_attach(work, work->row.state);
-}
-
-/* What the guest says of a container begins like this; nothing else that is on record does. */
-static bool is_about_containers(const char *message)
-{
-    return strncmp(message, "container", strlen("container")) == 0;
+    return fail_attach(work);
 }
 
 /* Nobody waits for it, and a container that is down for a while is no failure of the drive's. */
 static int record_entered(struct drive_work *work)
 {
     const struct drive_result *result = &work->result;
+    int r;
 
     work->enter_ns = clock_boottime() + ENTER_NS;
     if (!work->row.wanted)
         return 0;
     if (result->status == STATUS_OK)
-        return is_about_containers(work->row.message) ? set_success(work, work->row.state) : 0;
+        return work->failed_to_enter ? set_success(work, work->row.state) : 0;
     if (heals(result->status)) {
         work->enter_ns = clock_boottime() + ENTER_LATER_NS;
         return 0;
     }
     if (strcmp(work->row.message, result->error.text) != 0)
         log_failure(work);
-    return set_failure(work, result->status);
+    r = set_failure(work, result->status);
+    work->failed_to_enter = true;
+    return r;
 }
 
 /* The VM has a device of this name before this drive's disk was ever claimed: it came in under a
@@ -431,35 +483,6 @@ static int end_drive(struct drive_work *work, enum drive_state state, bool has_f
     return set_state(work, state, STATUS_OK, "");
 }
 
-/* Its disk was never claimed, so the VMM was given nothing, and need not be asked: one without a
- * monitor would never answer. */
-static bool was_given_nothing(const struct drive_work *work)
-{
-    return work->vmm == DRIVE_IN_VMM_UNKNOWN && !work->row.has_disk &&
-           work->row.state == DRIVE_REQUESTED && drive_has_failed(&work->row);
-}
-
-/* In its place, and whether in the containers is not known: to mount it once more says so. */
-static bool may_lack_containers(const struct drive_work *work)
-{
-    return work->row.state == DRIVE_SEEN && work->guest == DRIVE_IN_GUEST_MOUNTED &&
-           store_drive_mount_has_containers(&work->row);
-}
-
-static struct drive_decision decide(const struct drive_work *work)
-{
-    const struct drive_facts facts = {
-        .state = work->row.state,
-        .vm_is_alive = work->row.sandbox_is_alive,
-        .is_wanted = work->row.wanted,
-        .is_open = work->disk >= 0,
-        .vmm = was_given_nothing(work) ? DRIVE_IN_VMM_ABSENT : work->vmm,
-        .guest = may_lack_containers(work) ? DRIVE_IN_GUEST_ABSENT : work->guest,
-    };
-
-    return drive_decide(&facts);
-}
-
 static bool must_end(const struct drive_work *work)
 {
     return work->guest_call && work->drives->guest->call_must_end(work->guest_call);
@@ -489,7 +512,9 @@ static bool waits_for_next_attempt(const struct drive_work *work)
 static bool must_claim_again(const struct drive_work *work, const struct drive_decision *decision)
 {
     return (work->vmm == DRIVE_IN_VMM_HAS || work->vmm == DRIVE_IN_VMM_PARTLY) &&
-           decision->act != DRIVE_REMOVE && !work->tried_claim && drive_act_needs_claim(work);
+           decision->act != DRIVE_REMOVE &&
+           (!work->tried_claim || is_never_without_claim(decision->act)) &&
+           drive_act_needs_claim(work);
 }
 
 /* It has grown since it was claimed. The guest is to see the size that it compares with: the file
@@ -498,6 +523,13 @@ static bool must_resize_first(struct drive_work *work, const struct drive_decisi
 {
     return decision->act == DRIVE_MOUNT && (work->new_bytes = drive_disk_growth(work)) > 0 &&
            work->vmm_bytes < work->new_bytes;
+}
+
+/* A guest that has lost the drive would mount it then: not without the claim. */
+static bool must_enter(const struct drive_work *work)
+{
+    return !work->enter_ns && work->row.state == DRIVE_READY &&
+           store_drive_mount_has_containers(&work->row) && !drive_act_needs_claim(work);
 }
 
 int drive_work_decide(struct drive_work *work)
@@ -531,8 +563,7 @@ int drive_work_decide(struct drive_work *work)
     if (decision.act == DRIVE_DO_NOTHING && (work->new_bytes = drive_disk_growth(work)) > 0)
         return begin_act(work, work->vmm_bytes < work->new_bytes ? DRIVE_RESIZE : DRIVE_GROW,
                          decision.state);
-    if (decision.act == DRIVE_DO_NOTHING && !work->enter_ns && work->row.state == DRIVE_READY &&
-        store_drive_mount_has_containers(&work->row))
+    if (decision.act == DRIVE_DO_NOTHING && must_enter(work))
         return begin_act(work, DRIVE_ENTER, decision.state);
     if (decision.act == DRIVE_DO_NOTHING || decision.act == DRIVE_ANSWER) {
         work->failures = 0;

@@ -76,9 +76,10 @@ struct drive_work {
     int disk;                              /* the host's disk, claimed for it; -1 */
     struct store_drive_mount_disk claimed; /* the same */
     bool wants_disk;
-    bool lacks_claim;   /* that crustd is to keep, and could not make again */
-    bool tried_claim;   /* since the drive was last due to anything else */
-    bool has_free_disk; /* that was the act before this decision */
+    bool lacks_claim;     /* that crustd is to keep, and could not make again */
+    bool tried_claim;     /* since the drive was last due to anything else */
+    bool failed_to_enter; /* the row's status and message are of that */
+    bool has_free_disk;   /* that was the act before this decision */
 
     bool due;          /* to be decided */
     bool lacks_slot;   /* until another act has ended */

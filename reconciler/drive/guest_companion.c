@@ -81,12 +81,19 @@ static bool has_mounted_nothing(const struct drive_client_reply *reply)
             reply->status == STATUS_FAILED_PRECONDITION);
 }
 
+/* It had an agent that mounted the drive and entered containers: that is away for a while. */
+static bool is_entering(const struct drive_guest_call *call)
+{
+    return call->act == DRIVE_GUEST_MOUNT && drive_phase(call->drive.state) == DRIVE_IN_USE;
+}
+
 static void on_answer(struct drive_client *client, const struct drive_client_reply *reply,
                       void *userdata)
 {
     struct drive_guest_call *call = userdata;
 
-    if (reply->outcome == DRIVE_CLIENT_ABSENT || reply->outcome == DRIVE_CLIENT_UNSUPPORTED) {
+    if ((reply->outcome == DRIVE_CLIENT_ABSENT && !is_entering(call)) ||
+        reply->outcome == DRIVE_CLIENT_UNSUPPORTED) {
         call->client = drive_client_free(client);
         drive_guest_use_container(call);
         return;

@@ -51,6 +51,54 @@ static void a_container_that_was_restarted_gets_the_drive_again(void **state)
     expect_told(2, STATUS_OK, "");
 }
 
+/* Whatever it says. */
+static void a_refusal_is_forgotten_when_the_containers_have_the_drive(void **state)
+{
+    (void)state;
+    bring_in_with_container();
+    world.guest_fails = STATUS_FAILED_PRECONDITION;
+    the_sandbox_changes();
+    expect_row(DRIVE_READY, true, STATUS_FAILED_PRECONDITION);
+    the_sandbox_changes();
+    expect_row(DRIVE_READY, true, STATUS_OK);
+    assert_int_equal(number_of(the_store(), "SELECT coalesce(message, '') = '' FROM drive_mounts"),
+                     1);
+}
+
+/* Of Cloud Hypervisor: to enter them mounts the drive where the guest has lost it. */
+static void no_container_is_entered_without_the_claim(void **state)
+{
+    (void)state;
+    world.opens_path = true;
+    bring_in_with_container();
+    restart();
+    world.claim = DRIVE_CLAIM_IN_USE;
+    go_on();
+    the_sandbox_changes();
+    expect_walked("look ask ");
+    expect_row(DRIVE_READY, true, STATUS_OK);
+    world.claim = DRIVE_CLAIM_OPEN;
+    drives_sweep(world.drives);
+    go_on();
+    expect_walked("mount ");
+}
+
+/* It is in its place already, and perhaps in no container. */
+static void a_mount_that_was_cut_off_is_undone_without_the_claim(void **state)
+{
+    (void)state;
+    world.opens_path = true;
+    attach_with_container();
+    step_until(GUEST_CALL, DRIVE_GUEST_MOUNT);
+    act(GUEST_CALL);
+    restart();
+    world.walked[0] = '\0';
+    world.claim = DRIVE_CLAIM_IN_USE;
+    go_on();
+    expect_walked("look ask unmount remove ");
+    expect_row(DRIVE_FAILED, false, STATUS_FAILED_PRECONDITION);
+}
+
 /* After a restart of crustd too. */
 static void a_new_daemon_asks_at_once(void **state)
 {
@@ -128,6 +176,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         DRIVES(a_container_that_was_restarted_gets_the_drive_again),
+        DRIVES(a_refusal_is_forgotten_when_the_containers_have_the_drive),
+        DRIVES(no_container_is_entered_without_the_claim),
+        DRIVES(a_mount_that_was_cut_off_is_undone_without_the_claim),
         DRIVES(a_new_daemon_asks_at_once),
         DRIVES(other_drives_are_left_alone),
         DRIVES(no_drive_is_ready_without_its_containers),

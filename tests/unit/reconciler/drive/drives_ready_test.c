@@ -146,6 +146,72 @@ static void a_claim_that_was_lost_is_made_again(void **state)
     expect_told(2, STATUS_OK, "");
 }
 
+/* crustd was killed between the attach and its record, and the host has mounted the disk since. */
+static void begin_attach_without_claim(void)
+{
+    world.opens_path = true;
+    attach();
+    step_until(VMM_CALL, HYPERVISOR_DRIVE_ATTACH);
+    act(VMM_CALL);
+    restart();
+    attach();
+    world.walked[0] = '\0';
+}
+
+static void nothing_is_attached_without_its_claim(void **state)
+{
+    (void)state;
+    begin_attach_without_claim();
+    world.claim = DRIVE_CLAIM_IN_USE;
+    go_on();
+    expect_walked("look remove ");
+    expect_failed(STATUS_FAILED_PRECONDITION, "the guest does not get it: the disk cannot be had");
+}
+
+static void an_attach_waits_for_a_claim_that_heals(void **state)
+{
+    (void)state;
+    begin_attach_without_claim();
+    world.storage_is_dead = true;
+    go_on();
+    expect_walked("look ");
+    expect_told(1, STATUS_UNAVAILABLE, "its storage has not answered");
+    expect_row(DRIVE_CLAIMED, true, STATUS_UNAVAILABLE);
+    drives_sweep(world.drives);
+    go_on();
+    expect_walked("");
+    world.storage_is_dead = false;
+    drives_retry(world.drives);
+    go_on();
+    expect_walked("attach ask mount ");
+    expect_row(DRIVE_READY, true, STATUS_OK);
+    assert_true(is_claimed());
+}
+
+/* Its guest has lost it, and somebody else has the disk. */
+static void nothing_is_mounted_again_without_its_claim(void **state)
+{
+    (void)state;
+    world.opens_path = true;
+    bring_in();
+    world.walked[0] = '\0';
+    restart();
+    world.mounted = false;
+    world.claim = DRIVE_CLAIM_IN_USE;
+    go_on();
+    expect_walked("look ask ");
+    expect_row(DRIVE_READY, true, STATUS_FAILED_PRECONDITION);
+    drives_retry(world.drives);
+    go_on();
+    expect_walked("");
+    world.claim = DRIVE_CLAIM_OPEN;
+    drives_retry(world.drives);
+    go_on();
+    expect_walked("mount ");
+    expect_message("");
+    assert_true(is_claimed());
+}
+
 static int note_drive(void *userdata, const struct reconciler_drive *drive)
 {
     assert_string_equal(drive->drive_id, "data-1");
@@ -207,6 +273,9 @@ int main(void)
         DRIVES(nothing_grows_unless_it_may),
         DRIVES(some_vmms_are_refused),
         DRIVES(a_claim_that_was_lost_is_made_again),
+        DRIVES(nothing_is_attached_without_its_claim),
+        DRIVES(an_attach_waits_for_a_claim_that_heals),
+        DRIVES(nothing_is_mounted_again_without_its_claim),
         DRIVES(drives_are_listed),
         DRIVES(a_serial_of_the_vmms_own_is_recorded),
     };

@@ -285,6 +285,17 @@ static void without_the_agent_no_container_is_entered(void **state)
     }
 }
 
+/* It has entered them once, and is started again. */
+static void an_agent_that_is_away_may_enter_containers_later(void **state)
+{
+    (void)state;
+    test.drive.request.containers = one_container;
+    test.drive.state = DRIVE_READY;
+    begin(DRIVE_GUEST_MOUNT);
+    refuses(DRIVE_CLIENT_ABSENT, STATUS_UNAVAILABLE, "nothing listens");
+    expect_unasked(STATUS_UNAVAILABLE, "nothing listens");
+}
+
 static void containers_that_cannot_be_read_are_refused(void **state)
 {
     static const char *const texts[] = {"[1]", "[{\"container_id\":\"c1\"}]", "x"};
@@ -452,6 +463,7 @@ int main(void)
         TEST(what_a_silent_agent_has_done_is_not_known),
         TEST(containers_are_asked_for_and_answered),
         TEST(without_the_agent_no_container_is_entered),
+        TEST(an_agent_that_is_away_may_enter_containers_later),
         TEST(containers_that_cannot_be_read_are_refused),
         TEST(a_look_finds_the_drive_by_its_serial_and_place),
         TEST(a_list_that_was_cut_proves_no_absence),
