@@ -380,9 +380,9 @@ static void ask_guest(struct drive_work *work)
         .has_scsi = work->has_scsi,
         .scsi_id = work->scsi_id,
         .lun = work->lun,
-        .bytes = work->act == DRIVE_GROW    ? work->new_bytes
-                 : work->act == DRIVE_MOUNT ? work->vmm_bytes
-                                            : 0,
+        .bytes = work->act == DRIVE_GROW                      ? work->new_bytes
+                 : guest_acts[work->act] == DRIVE_GUEST_MOUNT ? work->vmm_bytes
+                                                              : 0,
         .deadline_ns = time_left(work),
     };
     int r = work->drives->guest->call_new(work->drives->context, &request, on_guest_done, work,

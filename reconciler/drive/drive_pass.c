@@ -205,6 +205,7 @@ static void wait_longer(struct drive_work *work)
     work->failures++;
     work->next_ns = clock_boottime() + backoff_delay(work->failures, random_number());
     work->due = false;
+    work->waits_to_grow = work->act == DRIVE_RESIZE || work->act == DRIVE_GROW;
 }
 
 static int retry_later(struct drive_work *work, enum status_code status)
@@ -532,10 +533,18 @@ static bool must_enter(const struct drive_work *work)
            store_drive_mount_has_containers(&work->row) && !drive_act_needs_claim(work);
 }
 
+/* A file system that cannot grow keeps no container from the drive. A guest that did not grow it
+ * has not said whether it has it. */
+static bool may_enter_meanwhile(const struct drive_work *work)
+{
+    return work->waits_to_grow && work->row.wanted && work->vmm == DRIVE_IN_VMM_HAS &&
+           work->guest != DRIVE_IN_GUEST_ABSENT && must_enter(work);
+}
+
 int drive_work_decide(struct drive_work *work)
 {
     struct drive_decision decision;
-    bool has_free_disk = work->has_free_disk;
+    bool has_free_disk = work->has_free_disk, grows;
     int r = read_row(work);
 
     if (r < 0)
@@ -548,8 +557,10 @@ int drive_work_decide(struct drive_work *work)
         work->guest = DRIVE_IN_GUEST_UNKNOWN;
     }
     work->due = false;
-    if (work->step != DRIVE_IDLE || waits_for_next_attempt(work))
+    if (work->step != DRIVE_IDLE)
         return 0;
+    if (waits_for_next_attempt(work))
+        return may_enter_meanwhile(work) ? begin_act(work, DRIVE_ENTER, work->row.state) : 0;
     work->has_new_limits = work->has_new_limits && work->row.wanted;
     decision = decide(work);
     if (decision.act == DRIVE_END)
@@ -560,11 +571,13 @@ int drive_work_decide(struct drive_work *work)
         return begin_act(work, DRIVE_RESIZE, work->row.state);
     if (decision.act == DRIVE_DO_NOTHING && work->has_new_limits)
         return begin_act(work, DRIVE_LIMIT, decision.state);
-    if (decision.act == DRIVE_DO_NOTHING && (work->new_bytes = drive_disk_growth(work)) > 0)
-        return begin_act(work, work->vmm_bytes < work->new_bytes ? DRIVE_RESIZE : DRIVE_GROW,
-                         decision.state);
+    grows = decision.act == DRIVE_DO_NOTHING && (work->new_bytes = drive_disk_growth(work)) > 0;
+    if (grows && work->vmm_bytes < work->new_bytes)
+        return begin_act(work, DRIVE_RESIZE, decision.state);
     if (decision.act == DRIVE_DO_NOTHING && must_enter(work))
         return begin_act(work, DRIVE_ENTER, decision.state);
+    if (grows)
+        return begin_act(work, DRIVE_GROW, decision.state);
     if (decision.act == DRIVE_DO_NOTHING || decision.act == DRIVE_ANSWER) {
         work->failures = 0;
         work->due = decision.act == DRIVE_ANSWER && work->vmm_bytes > work->row.disk.size_bytes;

@@ -81,11 +81,11 @@ struct drive_work {
     bool failed_to_enter; /* the row's status and message are of that */
     bool has_free_disk;   /* that was the act before this decision */
 
-    bool due;          /* to be decided */
-    bool lacks_slot;   /* until another act has ended */
-    uint32_t failures; /* in a row */
-    uint64_t next_ns;  /* CLOCK_BOOTTIME of the next attempt; 0: none waits */
-    uint64_t enter_ns; /* when the guest is asked for its containers again; 0: at once */
+    bool due, waits_to_grow; /* to be decided; growth is what has failed */
+    bool lacks_slot;         /* until another act has ended */
+    uint32_t failures;       /* in a row */
+    uint64_t next_ns;        /* CLOCK_BOOTTIME of the next attempt; 0: none waits */
+    uint64_t enter_ns;       /* when the guest is asked for its containers again; 0: at once */
 
     enum drive_step step;
     unsigned act; /* enum drive_act, or one of the above */

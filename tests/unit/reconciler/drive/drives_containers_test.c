@@ -3,6 +3,8 @@
  * one that is restarted gets it again. */
 #include "tests/unit/reconciler/drive/drives_world.h"
 
+#include "reconciler/drive/drive_work.h"
+
 static void attach_with_container(void)
 {
     static const struct reconciler_drive_container container = {"c1", "/in", "", false};
@@ -99,6 +101,32 @@ static void a_mount_that_was_cut_off_is_undone_without_the_claim(void **state)
     expect_row(DRIVE_FAILED, false, STATUS_FAILED_PRECONDITION);
 }
 
+/* What a guest has that did not answer is not known. */
+static void a_growth_that_fails_keeps_no_container_from_the_drive(void **state)
+{
+    (void)state;
+    bring_in_with_container();
+    make_block_device();
+    drives_retry(world.drives);
+    go_on();
+    world.walked[0] = '\0';
+    world.disk_bytes = 2 * GIB;
+    drives_note_device(world.drives, 7, 1);
+    step_until(GUEST_CALL, DRIVE_GUEST_GROW);
+    world.guest_fails = STATUS_UNAVAILABLE;
+    go_on();
+    expect_walked("resize grow ");
+    world.drives->works->next_ns += 3600 * NSEC_PER_SEC;
+    the_sandbox_changes();
+    expect_walked("mount ");
+    assert_int_equal(world.mount_bytes, 2 * GIB);
+    expect_row(DRIVE_READY, true, STATUS_UNAVAILABLE);
+    drives_retry(world.drives);
+    the_sandbox_changes();
+    expect_walked("mount grow ");
+    expect_row(DRIVE_READY, true, STATUS_OK);
+}
+
 /* After a restart of crustd too. */
 static void a_new_daemon_asks_at_once(void **state)
 {
@@ -179,6 +207,7 @@ int main(void)
         DRIVES(a_refusal_is_forgotten_when_the_containers_have_the_drive),
         DRIVES(no_container_is_entered_without_the_claim),
         DRIVES(a_mount_that_was_cut_off_is_undone_without_the_claim),
+        DRIVES(a_growth_that_fails_keeps_no_container_from_the_drive),
         DRIVES(a_new_daemon_asks_at_once),
         DRIVES(other_drives_are_left_alone),
         DRIVES(no_drive_is_ready_without_its_containers),
