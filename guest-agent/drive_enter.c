@@ -40,15 +40,38 @@ struct report {
     struct error error;
 };
 
+/* Until its root is put in the place of the guest's, what is mounted at a path there is lost. */
+static enum status_code check_root(const struct stat *guest, struct error *error)
+{
+    struct stat root;
+
+    if (stat("/", &root) < 0) {
+        (void)error_set_errno(error, -errno, "cannot tell what its root is");
+        return STATUS_INTERNAL;
+    }
+    if (root.st_dev == guest->st_dev && root.st_ino == guest->st_ino)
+        return refuse(error, STATUS_UNAVAILABLE,
+                      "it is still being made: the guest's root is its root");
+    return STATUS_OK;
+}
+
+static enum status_code go_there(int namespace, const struct visit *visit, struct error *error)
+{
+    enum status_code code;
+    struct stat guest;
+
+    if (stat("/", &guest) < 0 || setns(namespace, CLONE_NEWNS) < 0) {
+        (void)error_set_errno(error, -errno, "cannot enter its mount namespace");
+        return STATUS_INTERNAL;
+    }
+    code = check_root(&guest, error);
+    return code == STATUS_OK ? visit->function(visit, error) : code;
+}
+
 static _Noreturn void enter(int namespace, const struct visit *visit, struct report *report)
 {
     (void)alarm(SECONDS); /* a task's process has all signals as they are by default */
-    if (setns(namespace, CLONE_NEWNS) < 0) {
-        (void)error_set_errno(&report->error, -errno, "cannot enter its mount namespace");
-        report->code = STATUS_INTERNAL;
-    } else {
-        report->code = visit->function(visit, &report->error);
-    }
+    report->code = go_there(namespace, visit, &report->error);
     _exit(0);
 }
 

@@ -23,7 +23,8 @@
 
 /* volume: the drive's root, as an open directory. OK: the container has it at its path, since now
  * or before. FAILED_PRECONDITION: it does not run, or its place or sub_path is not as it must be.
- * INTERNAL; UNAVAILABLE: it did not answer in time. */
+ * INTERNAL; UNAVAILABLE: it did not answer in time, or has the guest's root, as one that is still
+ * being made. */
 enum status_code drive_enter(const char *proc, int volume, const struct drive_container *container,
                              struct error *error);
 

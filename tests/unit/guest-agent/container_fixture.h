@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 /* What the made-up /proc says of the process: its cgroup, and what its parent's and its own
@@ -54,8 +55,30 @@ static inline void show_agent(void)
 /* The words of `status` of a container's first process. */
 #define FIRST "1\nNSpid:\t100\t1"
 
-/* A process of its own with its own mounts, which does what `begin` does there and then waits. */
-static inline pid_t start_container(void (*begin)(void))
+/* A root of its own, which has the scratch directory with all that is mounted there, and /proc. */
+static inline int take_root(void)
+{
+    static const char *const shared[] = {"/proc", scratch};
+    char path[SCRATCH_BYTES * 2];
+
+    if ((mkdir(tree_path("/root"), 0700) < 0 && errno != EEXIST) ||
+        mount("none", tree_path("/root"), "tmpfs", 0, NULL) < 0)
+        return -1;
+    for (size_t i = 0; i < array_length(shared); i++) {
+        (void)snprintf(path, sizeof(path), "%s/root%s", scratch, shared[i]);
+        if (!run_command("mkdir -p '%s'", path) ||
+            mount(shared[i], path, NULL, MS_BIND | MS_REC, NULL) < 0)
+            return -1;
+    }
+    return chdir(tree_path("/root")) == 0 && syscall(SYS_pivot_root, ".", ".") == 0 &&
+                   umount2(".", MNT_DETACH) == 0
+               ? chdir("/")
+               : -1;
+}
+
+/* A process of its own with its own mounts, which does what `begin` does there and then waits.
+ * is_made: it has left the guest's root. */
+static inline pid_t start_container_as(bool is_made, void (*begin)(void))
 {
     int ends[2];
     char byte;
@@ -71,14 +94,21 @@ static inline pid_t start_container(void (*begin)(void))
             _exit(1);
         if (begin)
             begin();
+        if (is_made && take_root() < 0)
+            _exit(1);
         (void)!write(ends[1], "", 1);
         for (;;)
             (void)pause();
     }
+    fd_close(ends[1]);
     assert_int_equal(read(ends[0], &byte, 1), 1);
     fd_close(ends[0]);
-    fd_close(ends[1]);
     return pid;
+}
+
+static inline pid_t start_container(void (*begin)(void))
+{
+    return start_container_as(true, begin);
 }
 
 static inline void stop_container(pid_t pid)

@@ -219,6 +219,22 @@ static void a_container_that_was_restarted(void **state)
     assert_true(is_there());
 }
 
+/* kata-agent gives it its cgroup and its mounts before its root. */
+static void a_container_that_is_still_being_made(void **state)
+{
+    struct drive_container container = asked(path_there, "");
+
+    (void)state;
+    if (!has_mounts)
+        skip();
+    pid = start_container_as(false, NULL);
+    show_process(pid, "/pod/c1", FIRST);
+    assert_int_equal(enter(&container), STATUS_UNAVAILABLE);
+    assert_string_equal(error.text,
+                        "container c1: it is still being made: the guest's root is its root");
+    assert_false(is_there());
+}
+
 #define ENTER(name) cmocka_unit_test_setup_teardown(name, start, stop)
 
 int main(void)
@@ -231,6 +247,7 @@ int main(void)
         ENTER(a_containers_own_mount_stays),
         ENTER(a_mount_in_use_is_not_taken_away),
         ENTER(a_container_that_was_restarted),
+        ENTER(a_container_that_is_still_being_made),
     };
 
     return cmocka_run_group_tests(tests, private_mounts, NULL);
