@@ -217,11 +217,29 @@ static void explain_held(struct drive_guest_line *line)
                     error.text);
 }
 
+/* Somebody has a disk that containers were given: a container of kata-agent's would keep it for
+ * good, while crust-guest-agent, which is away, takes it from them. */
+static void await_companion(struct drive_guest_call *call, const struct drive_guest_line *line)
+{
+    struct error error;
+
+    (void)error_set(&error, 0,
+                    "%.120s; containers may have it, and only crust-guest-agent, which does not "
+                    "answer in the guest, can take it from them",
+                    line->error.text);
+    drive_guest_fail(call, STATUS_UNAVAILABLE, error.text);
+}
+
 /* Without its node nothing can be proved of a disk that is there. */
 static void take_proof(struct drive_guest_call *call, struct drive_guest_line *line)
 {
     struct errand errand;
 
+    if (line->status == STATUS_FAILED_PRECONDITION &&
+        store_drive_mount_has_containers(&call->drive)) {
+        await_companion(call, line);
+        return;
+    }
     if (line->status == STATUS_FAILED_PRECONDITION)
         explain_held(line);
     if (line->status == STATUS_OK) {

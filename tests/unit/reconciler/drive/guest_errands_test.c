@@ -165,6 +165,29 @@ static void a_drive_without_a_container_is_proved_free_all_the_same(void **state
     expect(STATUS_OK, DRIVE_IN_GUEST_ABSENT, "");
 }
 
+/* Of a drive that containers have: crust-guest-agent is away for a moment only, and what
+ * kata-agent has mounted as well it could not unmount. */
+static void what_containers_have_is_left_to_the_agent(void **state)
+{
+    char containers[] = "[{\"container_id\":\"c1\",\"path\":\"/in\",\"sub_path\":\"\"}]";
+
+    (void)state;
+    test.drive.request.containers = containers;
+    begin(DRIVE_GUEST_UNMOUNT);
+    helper_prints("UNAVAILABLE", "not looked at", "sda", false);
+    helper_prints("FAILED_PRECONDITION", "somebody in the guest still has the disk", "sda", false);
+    assert_null(test.container);
+    expect(STATUS_UNAVAILABLE, DRIVE_IN_GUEST_UNKNOWN, "only crust-guest-agent");
+    assert_false(tree_has(HELD));
+    begin_busy_unmount(); /* one that kata-agent has got all the same */
+    assert_null(test.container);
+    expect(STATUS_UNAVAILABLE, DRIVE_IN_GUEST_UNKNOWN, "only crust-guest-agent");
+    assert_false(tree_has(HELD));
+    begin(DRIVE_GUEST_UNMOUNT); /* never mounted, in a guest without it */
+    helper_prints("OK", "", "sda", false);
+    expect(STATUS_OK, DRIVE_IN_GUEST_ABSENT, "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -178,6 +201,7 @@ int main(void)
         TEST(a_disk_that_cannot_be_held_again),
         TEST(a_container_that_cannot_be_removed_is_kept_on_the_share),
         TEST(a_drive_without_a_container_is_proved_free_all_the_same),
+        TEST(what_containers_have_is_left_to_the_agent),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
