@@ -17,9 +17,11 @@
 #include "guest-agent/container_find.h"
 #include "guest-agent/drive_target.h"
 #include "lib/cleanup.h"
+#include "lib/clock.h"
+#include "lib/mount_table.h"
 #include "lib/path.h"
 
-enum { SECONDS = 20 };
+enum { SECONDS = 20, LEAST_SECONDS = 5 };
 
 #define refuse(error, code, ...) ((enum status_code)error_set((error), (int)(code), __VA_ARGS__))
 
@@ -29,8 +31,11 @@ enum { SECONDS = 20 };
 struct visit {
     const struct drive_container *container;
     dev_t files;
-    ino_t root; /* ENTER: of sub_path */
-    int tree;   /* ENTER: the clone */
+    ino_t root;   /* in: of sub_path */
+    int tree;     /* in: the clone */
+    dev_t mounts; /* out: as mountinfo has it */
+    int proc;     /* out: of this guest */
+    uint64_t deadline_ns;
     enum status_code (*function)(const struct visit *visit, struct error *error);
 };
 
@@ -55,6 +60,24 @@ static enum status_code check_root(const struct stat *guest, struct error *error
     return STATUS_OK;
 }
 
+/* Whether mountinfo has it at the path. What cannot be read may have it. */
+static bool may_be_there(const struct visit *visit)
+{
+    cleanup(fd_closep) int fd = openat(visit->proc, "self/mountinfo", O_RDONLY | O_CLOEXEC);
+    cleanup(buffer_done) struct buffer text = BUFFER_INIT(MOUNT_TABLE_BYTES);
+    struct mount_entry mount;
+    char *cursor;
+
+    if (fd < 0 || buffer_read_all(&text, fd) < 0)
+        return true;
+    cursor = text.data;
+    while (cursor && mount_table_next(&cursor, &mount)) {
+        if (mount.device == visit->mounts && strcmp(mount.mount_point, visit->container->path) == 0)
+            return true;
+    }
+    return false;
+}
+
 static enum status_code go_there(int namespace, const struct visit *visit, struct error *error)
 {
     enum status_code code;
@@ -64,13 +87,23 @@ static enum status_code go_there(int namespace, const struct visit *visit, struc
         (void)error_set_errno(error, -errno, "cannot enter its mount namespace");
         return STATUS_INTERNAL;
     }
+    if (visit->proc >= 0 && !may_be_there(visit))
+        return STATUS_OK;
     code = check_root(&guest, error);
     return code == STATUS_OK ? visit->function(visit, error) : code;
 }
 
+static unsigned seconds_of(const struct visit *visit)
+{
+    uint64_t now = clock_boottime();
+    uint64_t left = visit->deadline_ns > now ? (visit->deadline_ns - now) / NSEC_PER_SEC : 0;
+
+    return left < LEAST_SECONDS ? LEAST_SECONDS : left > SECONDS ? SECONDS : (unsigned)left;
+}
+
 static _Noreturn void enter(int namespace, const struct visit *visit, struct report *report)
 {
-    (void)alarm(SECONDS); /* a task's process has all signals as they are by default */
+    (void)alarm(seconds_of(visit)); /* a task's process has all signals as they are by default */
     report->code = go_there(namespace, visit, &report->error);
     _exit(0);
 }
@@ -93,8 +126,8 @@ static enum status_code run(int namespace, const struct visit *visit, struct rep
     }
     if (!WIFEXITED(status))
         return refuse(error, STATUS_UNAVAILABLE,
-                      "a file system on the way to %s did not answer within %d s",
-                      visit->container->path, SECONDS);
+                      "a file system on the way to %s did not answer in time",
+                      visit->container->path);
     *error = report->error;
     return report->code;
 }
@@ -208,10 +241,15 @@ static enum status_code clone_part(int part, const struct drive_container *conta
     return STATUS_OK;
 }
 
-static enum status_code mount_part(const struct container_place *place, int volume,
-                                   const struct drive_container *container, struct error *error)
+static enum status_code mount_part(const struct container_place *place, uint64_t deadline_ns,
+                                   int volume, const struct drive_container *container,
+                                   struct error *error)
 {
-    struct visit visit = {.container = container, .tree = -1, .function = mount_there};
+    struct visit visit = {.container = container,
+                          .tree = -1,
+                          .proc = -1,
+                          .deadline_ns = deadline_ns,
+                          .function = mount_there};
     cleanup(fd_closep) int part = -1, tree = -1;
     enum status_code code = open_part(volume, container, &visit, &part, error);
 
@@ -246,17 +284,17 @@ static enum status_code find(const char *proc, const struct drive_container *con
     return STATUS_OK;
 }
 
-enum status_code drive_enter(const char *proc, int volume, const struct drive_container *container,
-                             struct error *error)
+enum status_code drive_enter(const struct drive_visits *visits, int volume,
+                             const struct drive_container *container, struct error *error)
 {
     struct container_place place = {.process = -1};
     bool is_found = false;
-    enum status_code code = find(proc, container, &place, &is_found, error);
+    enum status_code code = find(visits->proc, container, &place, &is_found, error);
 
     if (code == STATUS_OK && !is_found)
         code = refuse(error, STATUS_FAILED_PRECONDITION, "it does not run in this guest");
     if (code == STATUS_OK)
-        code = mount_part(&place, volume, container, error);
+        code = mount_part(&place, visits->deadline_ns, volume, container, error);
     fd_close(place.process);
     return name_container(code, container, error);
 }
@@ -286,14 +324,20 @@ static enum status_code unmount_there(const struct visit *visit, struct error *e
     return is_busy ? STATUS_FAILED_PRECONDITION : STATUS_INTERNAL;
 }
 
-enum status_code drive_leave(const char *proc, dev_t files, const struct drive_container *container,
-                             struct error *error)
+enum status_code drive_leave(const struct drive_visits *visits, dev_t files, dev_t mounts,
+                             const struct drive_container *container, struct error *error)
 {
-    const struct visit visit = {
-        .container = container, .files = files, .tree = -1, .function = unmount_there};
+    cleanup(fd_closep) int proc = open(visits->proc, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    const struct visit visit = {.container = container,
+                                .files = files,
+                                .mounts = mounts,
+                                .tree = -1,
+                                .proc = proc,
+                                .deadline_ns = visits->deadline_ns,
+                                .function = unmount_there};
     struct container_place place = {.process = -1};
     bool is_found = false;
-    enum status_code code = find(proc, container, &place, &is_found, error);
+    enum status_code code = find(visits->proc, container, &place, &is_found, error);
 
     if (code == STATUS_OK && is_found)
         code = run_there(&place, &visit, error);

@@ -5,7 +5,7 @@
  * mounts), made nodev and nosuid, read-only if asked for, and private, and is then attached in the
  * container's mount namespace. A process of its own enters that, with a bound on its time: a
  * container may have mounted a file system over the path that never answers. In there nothing is
- * read from /proc and no link is followed, and the place is checked as vm_path is
+ * read from its /proc and no link is followed, and the place is checked as vm_path is
  * (drive_target.h): the container's own kernel file systems and its /dev are refused.
  *
  * A mount that is there stays until the container ends, is restarted, or unmounts it, which root in
@@ -21,14 +21,20 @@
 #include "lib/result.h"
 #include "lib/status.h"
 
+struct drive_visits {
+    const char *proc;     /* "/proc" */
+    uint64_t deadline_ns; /* on the boottime clock; a visit may take 5 s all the same */
+};
+
 /* volume: the drive's root, as an open directory. OK: the container has it at its path, since now
  * or before. FAILED_PRECONDITION: it does not run, or its place or sub_path is not as it must be.
  * INTERNAL; UNAVAILABLE: it did not answer in time, or has the guest's root, as one that is still
  * being made. */
-enum status_code drive_enter(const char *proc, int volume, const struct drive_container *container,
-                             struct error *error);
+enum status_code drive_enter(const struct drive_visits *visits, int volume,
+                             const struct drive_container *container, struct error *error);
 
-/* files: st_dev of what is in the file system. OK: the container does not run, or has something
- * else at the path. FAILED_PRECONDITION: it is in use there; the others as above. */
-enum status_code drive_leave(const char *proc, dev_t files, const struct drive_container *container,
-                             struct error *error);
+/* files: st_dev of what is in the file system; mounts: as mountinfo has it. OK: the container does
+ * not run, or has something else at the path. FAILED_PRECONDITION: it is in use there; the others
+ * as above. */
+enum status_code drive_leave(const struct drive_visits *visits, dev_t files, dev_t mounts,
+                             const struct drive_container *container, struct error *error);

@@ -284,7 +284,8 @@ static void enter_containers(const struct drive_mount_work *work, const struct d
         containers->count ? open_seen(work->request, disk, &volume, &first) : STATUS_OK;
 
     for (size_t i = 0; code == STATUS_OK && i < containers->count; i++) {
-        if (drive_enter(work->proc, volume, &containers->each[i], &error) == STATUS_OK)
+        if (drive_enter(&(struct drive_visits){work->proc, work->deadline_ns}, volume,
+                        &containers->each[i], &error) == STATUS_OK)
             answer->containers++;
         else if (!first.text[0])
             first = error;

@@ -25,14 +25,17 @@
 
 #define PAUSE_NS    (20 * NSEC_PER_MSEC)
 #define PATIENCE_NS (2 * NSEC_PER_SEC)
+/* For containers, which lose it for each attempt. */
+#define LONG_PAUSE_NS (250 * NSEC_PER_MSEC)
 
 /* The mounts of the disk in our namespace. */
 struct places {
     unsigned count;
     char first[DRIVE_PATH_BYTES]; /* as it is, not escaped */
     char second[DRIVE_PATH_BYTES];
-    uint64_t first_id; /* of the first one, as statx(2) has it */
-    dev_t device;      /* as mountinfo has it */
+    char below[DRIVE_PATH_BYTES]; /* a mount on the first one, not on its root; "": none */
+    uint64_t first_id;            /* of the first one, as statx(2) has it */
+    dev_t device;                 /* as mountinfo has it */
 };
 
 static void note_place(struct places *places, const struct mount_entry *mount)
@@ -59,9 +62,13 @@ static enum status_code find_places(const struct drive_disk *disk, struct places
         (void)error_set_errno(error, r, "cannot read the mounts");
         return STATUS_INTERNAL;
     }
+    *places = (struct places){0};
     while (cursor && mount_table_next(&cursor, &mount)) {
         if (drive_list_device(&mount) == disk->device)
             note_place(places, &mount);
+        else if (places->count && mount.parent == places->first_id &&
+                 strcmp(mount.mount_point, places->first) != 0)
+            (void)snprintf(places->below, sizeof(places->below), "%s", mount.mount_point);
     }
     return STATUS_OK;
 }
@@ -81,6 +88,20 @@ static enum status_code check_seen(const struct places *places, struct error *er
         return STATUS_OK;
     (void)error_set(error, STATUS_FAILED_PRECONDITION,
                     "%s is covered: something else is mounted over it", places->first);
+    return STATUS_FAILED_PRECONDITION;
+}
+
+/* What would keep the kernel from unmounting it, before anything is taken from a container. */
+static enum status_code check_alone(const struct places *places, struct error *error)
+{
+    if (places->count > 1)
+        (void)error_set(error, STATUS_FAILED_PRECONDITION, "the drive is mounted on %s and on %s",
+                        places->first, places->second);
+    else if (places->below[0])
+        (void)error_set(error, STATUS_FAILED_PRECONDITION, "%s is mounted below the drive",
+                        places->below);
+    else
+        return STATUS_OK;
     return STATUS_FAILED_PRECONDITION;
 }
 
@@ -168,11 +189,6 @@ static enum status_code unmount(const struct drive_unmount_work *work,
                                 const struct drive_disk *disk, const struct places *places,
                                 struct error *error)
 {
-    if (places->count > 1) {
-        (void)error_set(error, STATUS_FAILED_PRECONDITION, "the drive is mounted on %s and on %s",
-                        places->first, places->second);
-        return STATUS_FAILED_PRECONDITION;
-    }
     if (umount2(places->first, UMOUNT_NOFOLLOW) == 0)
         return STATUS_OK;
     if (errno == EBUSY)
@@ -188,6 +204,8 @@ static enum status_code leave_containers(const struct drive_unmount_work *work,
                                          struct error *error)
 {
     const struct drive_containers *containers = &work->request->containers;
+    const struct drive_visits visits = {work->proc, work->deadline_ns};
+    const dev_t mounts = places->count ? places->device : disk->device;
     enum status_code code = STATUS_OK;
     dev_t files;
     int r = find_files(disk, places, &files);
@@ -197,7 +215,7 @@ static enum status_code leave_containers(const struct drive_unmount_work *work,
         return STATUS_INTERNAL;
     }
     for (size_t i = 0; code == STATUS_OK && i < containers->count; i++)
-        code = drive_leave(work->proc, files, &containers->each[i], error);
+        code = drive_leave(&visits, files, mounts, &containers->each[i], error);
     return code;
 }
 
@@ -205,6 +223,7 @@ static enum status_code leave_containers(const struct drive_unmount_work *work,
 static void enter_again(const struct drive_unmount_work *work, const struct places *places)
 {
     const struct drive_containers *containers = &work->request->containers;
+    const struct drive_visits visits = {work->proc, work->deadline_ns};
     cleanup(fd_closep) int volume = -1;
     struct error ignored = {0};
 
@@ -212,16 +231,31 @@ static void enter_again(const struct drive_unmount_work *work, const struct plac
         return;
     volume = open(places->first, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     for (size_t i = 0; volume >= 0 && i < containers->count; i++)
-        (void)drive_enter(work->proc, volume, &containers->each[i], &ignored);
+        (void)drive_enter(&visits, volume, &containers->each[i], &ignored);
+}
+
+/* Containers lose it for as long as it takes. */
+static enum status_code take_away(const struct drive_unmount_work *work,
+                                  const struct drive_disk *disk, const struct places *places,
+                                  struct error *error)
+{
+    enum status_code code = leave_containers(work, disk, places, error);
+
+    if (code == STATUS_OK && places->count)
+        code = unmount(work, disk, places, error);
+    if (code != STATUS_OK)
+        enter_again(work, places);
+    return code;
 }
 
 /* What has it for a moment only is waited for: the agent's own sync of the drives is such a holder.
  */
 static enum status_code release(const struct drive_unmount_work *work,
-                                const struct drive_disk *disk, const struct places *places,
+                                const struct drive_disk *disk, struct places *places,
                                 struct error *error)
 {
-    const struct timespec pause = {.tv_nsec = PAUSE_NS};
+    const struct timespec pause = {.tv_nsec =
+                                       work->request->containers.count ? LONG_PAUSE_NS : PAUSE_NS};
     const uint64_t patient_until = clock_boottime() + PATIENCE_NS;
 
     while (true) {
@@ -230,18 +264,17 @@ static enum status_code release(const struct drive_unmount_work *work,
         const bool is_last = now >= patient_until || now >= work->deadline_ns;
 
         if (code == STATUS_OK)
+            code = check_alone(places, error);
+        if (code == STATUS_OK)
             code = check_holders(work, disk, places, error);
         if (code == STATUS_OK)
-            code = leave_containers(work, disk, places, error);
-        if (code == STATUS_OK && places->count)
-            code = unmount(work, disk, places, error);
-        if (code == STATUS_OK)
+            code = take_away(work, disk, places, error);
+        if (code != STATUS_FAILED_PRECONDITION || is_last)
             return code;
-        if (code != STATUS_FAILED_PRECONDITION || is_last) {
-            enter_again(work, places);
-            return code;
-        }
         (void)nanosleep(&pause, NULL);
+        code = find_places(disk, places, error);
+        if (code != STATUS_OK)
+            return code;
     }
 }
 

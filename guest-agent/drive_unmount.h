@@ -6,7 +6,8 @@
  * while anybody has the file system mounted, in whatever namespace.
  *
  * Of containers the request names those that were given the mount: it is taken from them first, and
- * does not count as held by them. Where the rest fails they get it back.
+ * does not count as held by them. Where the rest fails they get it back at once. What can be seen
+ * to be in the way is looked for before.
  *
  * Blocks, and is for a process of its own.
  *
@@ -25,7 +26,8 @@ struct drive_unmount_work {
     const char *sysfs;    /* "/sys" */
     const char *devices;  /* "/dev" */
     const char *proc;     /* "/proc" */
-    uint64_t deadline_ns; /* for the kernel to let go of the disk, on the boottime clock */
+    uint64_t deadline_ns; /* for the kernel to let go of the disk, and for visits to containers; on
+                             the boottime clock */
 };
 
 /* A status of drive_call.h's list, with a text unless OK. */

@@ -83,6 +83,7 @@ bool mount_table_parse(char *line, struct mount_entry *ret_mount)
     mount_table_unescape(source);
     *ret_mount = (struct mount_entry){
         .id = strtoull(fields[ID], NULL, 10),
+        .parent = strtoull(fields[PARENT], NULL, 10),
         .device = makedev(device[0], device[1]),
         .read_only = has_option(fields[OPTIONS], "ro") || has_option(super_options, "ro") ||
                      has_option(super_options, "emergency_ro"),

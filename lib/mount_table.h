@@ -15,6 +15,7 @@
 
 struct mount_entry {
     uint64_t id;      /* of the mount, as statx(2) has it */
+    uint64_t parent;  /* of the mount that it lies on */
     dev_t device;     /* of the super block; anonymous (major 0) for btrfs */
     bool read_only;   /* the mount or its file system */
     const char *root; /* which directory of the file system is mounted */

@@ -262,7 +262,7 @@ static void a_mount_below_keeps_it(void **state)
     mount_disk("ext4");
     tree_make("/vm/data/below");
     assert_int_equal(mount("none", tree_path("/vm/data/below"), "tmpfs", 0, NULL), 0);
-    check_refused("mounted below");
+    check_refused("/vm/data/below is mounted below");
     assert_int_equal(umount(tree_path("/vm/data/below")), 0);
     assert_int_equal(unmount_now(), STATUS_OK);
 }
@@ -319,11 +319,55 @@ static bool is_in_container(pid_t pid)
     return is_mounted(in_container(pid, tree_path("/inner")));
 }
 
+static void give_to_c1(void)
+{
+    const struct drive_visits visits = {tree_path("/proc"), clock_boottime() + 60 * NSEC_PER_SEC};
+    int volume_fd = open(target(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    assert_true(volume_fd >= 0);
+    assert_int_equal(drive_enter(&visits, volume_fd, in_c1(), &error), STATUS_OK);
+    fd_close(volume_fd);
+}
+
+/* What the container has open would show that it was visited. */
+static void what_is_in_the_way_is_found_before_containers_are_visited(void **state)
+{
+    pid_t pid;
+    int file;
+
+    (void)state;
+    mount_disk("ext4");
+    tree_make("/inner");
+    tree_make("/second");
+    tree_make("/vm/data/below");
+    show_agent();
+    pid = start_container(leave_all_mounts);
+    show_process(pid, "/c1", FIRST);
+    give_to_c1();
+    file = open(in_container(pid, tree_path("/inner")), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_true(file >= 0);
+    assert_int_equal(mount("none", tree_path("/vm/data/below"), "tmpfs", 0, NULL), 0);
+    assert_int_equal(unmount_with_container(), STATUS_FAILED_PRECONDITION);
+    assert_non_null(strstr(error.text, "/vm/data/below is mounted below"));
+    assert_int_equal(umount(tree_path("/vm/data/below")), 0);
+    assert_int_equal(mount(target(), tree_path("/second"), NULL, MS_BIND, NULL), 0);
+    assert_int_equal(unmount_with_container(), STATUS_FAILED_PRECONDITION);
+    assert_non_null(strstr(error.text, "/second"));
+    assert_int_equal(umount(tree_path("/second")), 0);
+    assert_true(is_mounted(target()) && is_in_container(pid));
+    assert_int_equal(unmount_with_container(), STATUS_FAILED_PRECONDITION);
+    assert_non_null(strstr(error.text, "container c1"));
+    fd_close(file);
+    assert_int_equal(umount(target()), 0); /* one that is there alone is taken as well */
+    assert_int_equal(unmount_with_container(), STATUS_OK);
+    assert_false(is_in_container(pid));
+    stop_container(pid);
+}
+
 /* A mount that it was given is taken from it first; one that it uses is not, and it is named. */
 static void a_container_gives_the_drive_back_first(void **state)
 {
     cleanup(fd_closep) int file = -1;
-    int volume_fd;
     pid_t pid, other;
     char name[32];
 
@@ -333,10 +377,7 @@ static void a_container_gives_the_drive_back_first(void **state)
     show_agent();
     pid = start_container(leave_all_mounts);
     show_process(pid, "/c1", FIRST);
-    volume_fd = open(target(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    assert_true(volume_fd >= 0);
-    assert_int_equal(drive_enter(tree_path("/proc"), volume_fd, in_c1(), &error), STATUS_OK);
-    fd_close(volume_fd);
+    give_to_c1();
 
     other = start_holder(enter_it);
     show_process(other, "/c2", FIRST);
@@ -389,6 +430,7 @@ int main(void)
         TEST(two_mounts_are_one_too_many),
         TEST(a_mount_below_keeps_it),
         TEST(a_covering_mount_is_left_alone),
+        TEST(what_is_in_the_way_is_found_before_containers_are_visited),
         TEST(a_container_gives_the_drive_back_first),
         TEST(somebody_claims_the_disk),
     };
