@@ -70,6 +70,23 @@ static enum status_code find_mount(const struct drive_mount_request *request,
     return *ret_is_mounted ? judge_mount(&list.entries[0], request, error) : STATUS_OK;
 }
 
+/* A drive that is in its place is found without a scan of the bus: it is asked for again and again
+ * while containers have it. */
+static enum status_code find_disk(const struct drive_find_request *find,
+                                  const struct drive_mount_request *request,
+                                  struct drive_disk *ret_disk, struct error *error)
+{
+    struct drive_find_request now = *find;
+    struct error ignored = {0};
+    bool is_mounted = false;
+
+    now.deadline_ns = 0;
+    if (drive_serial_is_of_vmm(find->serial) && drive_find(&now, ret_disk, &ignored) == STATUS_OK &&
+        find_mount(request, ret_disk, &is_mounted, &ignored) == STATUS_OK && is_mounted)
+        return STATUS_OK;
+    return drive_find(find, ret_disk, error);
+}
+
 /* ---- the file system, detached ---- */
 
 /* The kernel's own words about the last call, without their class ("e "). */
@@ -384,7 +401,7 @@ enum status_code drive_mount_run(const struct drive_mount_work *work,
 
     if (drive_options_take(request, selinux_is_enforced(), &options, error) != DRIVE_OPTIONS_FINE)
         return STATUS_INVALID_ARGUMENT;
-    code = drive_find(&find, &disk, error);
+    code = find_disk(&find, request, &disk, error);
     if (code == STATUS_OK)
         code = drive_find_check(&disk, request->bytes, request->read_only, error);
     if (code == STATUS_OK)

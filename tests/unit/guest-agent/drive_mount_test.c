@@ -205,6 +205,10 @@ static void bus_is_scanned_for_a_vmms_own_serial(void **state)
     assert_int_equal(mount_until(&request, 60 * NSEC_PER_SEC, &answer), STATUS_OK);
     assert_true(run_command("grep -qx 1 '%s'", tree_path("/sys/bus/pci/rescan")));
     assert_true(is_mounted(target()));
+    tree_write("/sys/bus/pci/rescan", ""); /* not for a drive that is there */
+    assert_int_equal(mount_until(&request, 60 * NSEC_PER_SEC, &answer), STATUS_OK);
+    assert_true(answer.was_mounted);
+    assert_true(run_command("test ! -s '%s'", tree_path("/sys/bus/pci/rescan")));
 }
 
 static void another_disk_is_refused(void **state)
