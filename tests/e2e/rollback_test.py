@@ -113,7 +113,7 @@ class RollbackTest(SaidTest):
             connection.commit()
         done = self.ran(BUILD, "--downgrade-database")
         self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
-        self.assertIn("as release 0.1.0 makes it", done.stderr)
+        self.assertIn("has the format of release 0.1.0", done.stderr)
         self.assertEqual(self.minor(), 0)
 
         self.start(self.previous)
