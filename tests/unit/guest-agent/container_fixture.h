@@ -59,7 +59,7 @@ static inline void show_agent(void)
 static inline int take_root(void)
 {
     static const char *const shared[] = {"/proc", scratch};
-    char path[SCRATCH_BYTES * 2];
+    char path[SCRATCH_BYTES * 2 + 8];
 
     if ((mkdir(tree_path("/root"), 0700) < 0 && errno != EEXIST) ||
         mount("none", tree_path("/root"), "tmpfs", 0, NULL) < 0)
