@@ -95,7 +95,7 @@ class ChurnTest(unittest.TestCase):
         self.wait_trimmed()
         with contextlib.suppress(GuestError):
             wait_until(lambda: self.held() == before, 60, "crustd to hold what it did")
-        self.assertEqual(self.held(), before)
+        self.assertEqual(self.settled_held(), before)
         self.assertLess(crowd.status("RssAnon"), 1.1 * halfway_figures[0])
         self.assertLess(crowd.database_bytes, 1.25 * halfway_figures[1])
 
