@@ -115,7 +115,8 @@ static void their_number_is_bounded(void **state)
     }
     assert_int_equal(count(), 256);
     doubts_note(doubts, "one-more", "a claim");
-    assert_null(logged()); /* what is not remembered would be logged again and again */
+    /* Past the limit a doubt is not kept, and would be logged at every pass. */
+    assert_null(logged());
     doubts_note(doubts, "sandbox-0", NULL);
     doubts_note(doubts, "one-more", "a claim");
     assert_non_null(logged());
