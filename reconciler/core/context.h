@@ -6,6 +6,7 @@
 
 struct config;
 struct doubts;
+struct helpers;
 struct loop;
 struct observe_cache;
 struct store;
@@ -22,6 +23,7 @@ struct context {
     struct observe_cache *cache; /* of what the sandboxes' records contain */
     struct doubts *doubts;       /* facts about sandboxes that crustd does not believe */
     struct work_queue *queue;    /* what to observe and decide again */
+    struct helpers *helpers;     /* told of what a helper for a drive has left behind */
     bool synced;                 /* the first scan is complete; no volume is decided before */
     bool stopping;               /* no new action starts */
 };

@@ -279,7 +279,7 @@ static int make_modules(struct reconciler *reconciler, const char *node)
         .userdata = reconciler,
     };
 
-    reconciler->helpers = helpers_new(&reconciler->context);
+    reconciler->helpers = reconciler->context.helpers = helpers_new(&reconciler->context);
     reconciler->actor = reconciler->volume_pass.actor =
         actor_new(&reconciler->context, reconciler->helpers);
     clients.actor = reconciler->actor;

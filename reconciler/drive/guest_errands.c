@@ -14,6 +14,7 @@
 #include "lib/clock.h"
 #include "reconciler/drive/guest_line.h"
 #include "reconciler/drive/guest_state.h"
+#include "reconciler/helper/helper.h"
 #include "reconciler/helper/judge.h"
 #include "reconciler/helper/run.h"
 
@@ -322,6 +323,9 @@ static void on_helper(struct helper_run *run, const struct helper_outcome *outco
 
     if (copy)
         *copy = *outcome;
+    if (outcome->left)
+        helpers_note_leftover(call->context->helpers, call->drive.sandbox_ref, helper_run_name(run),
+                              &outcome->removal_error);
     call->helper = helper_run_free(run);
     if (!copy)
         drive_guest_fail(call, STATUS_UNAVAILABLE, "out of memory");

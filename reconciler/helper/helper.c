@@ -21,13 +21,27 @@ struct search {
     struct store_helper_run run;
 };
 
-static int note_leftover(void *userdata, const struct store_helper_run *run)
+static int put_leftover(struct helpers *helpers, int64_t sandbox_ref, const char *name,
+                        const struct error *error)
 {
-    struct helper_sandbox *sandbox = helper_sandbox_get(userdata, run->sandbox_ref);
+    struct helper_sandbox *sandbox = helper_sandbox_get(helpers, sandbox_ref);
 
     if (sandbox)
-        helper_leftovers_put(&sandbox->leftovers, run->name, NULL);
+        helper_leftovers_put(&sandbox->leftovers, name, error);
     return sandbox ? 0 : -ENOMEM;
+}
+
+/* Without memory the record stays, and the next start finds it. */
+void helpers_note_leftover(struct helpers *helpers, int64_t sandbox_ref, const char *name,
+                           const struct error *error)
+{
+    (void)put_leftover(helpers, sandbox_ref, name, error);
+    helpers_serve_soon(helpers);
+}
+
+static int note_leftover(void *userdata, const struct store_helper_run *run)
+{
+    return put_leftover(userdata, run->sandbox_ref, run->name, NULL);
 }
 
 static int note_name(void *userdata, const char *name)

@@ -43,6 +43,9 @@ struct helpers *helpers_new(const struct context *context); /* borrowed. NULL: n
 struct helpers *helpers_free(struct helpers *helpers);      /* returns NULL */
 /* After the first scan: finds and removes what an earlier daemon left. */
 void helpers_start(struct helpers *helpers);
+/* A helper that another module ran could not be removed: that is tried again until it succeeds. */
+void helpers_note_leftover(struct helpers *helpers, int64_t sandbox_ref, const char *name,
+                           const struct error *error);
 /* At times: forgets old answers. */
 void helpers_sweep(struct helpers *helpers);
 /* crustd is stopping: no further helper begins, and calls that wait for one are ended. A helper

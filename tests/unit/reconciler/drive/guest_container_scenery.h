@@ -9,12 +9,14 @@
 #include "agent-client/container_run.h"
 #include "agent-client/drive_client.h"
 #include "reconciler/drive/guest.h"
+#include "reconciler/helper/helper.h"
 #include "reconciler/helper/program.h"
 #include "reconciler/helper/run.h"
 
 #define SERIAL "crust-abcdefghijk237"
 #define SHARE  "/run/kata-containers/shared/sandboxes/sandbox-1/mounts"
 #define HELD   SHARE "/" SERIAL
+#define HELPER "crust-x123456789abcdef"
 
 struct helper_run {
     helper_run_done *done;
@@ -38,6 +40,7 @@ static struct {
     struct helper_run *helper;
     char arguments[512], paths[512];
     bool grow;
+    unsigned leftovers;
     struct container_run *container;
     struct container_request request;
     struct container_storage storage;
@@ -129,7 +132,17 @@ struct helper_run *helper_run_free(struct helper_run *run)
 const char *helper_run_name(const struct helper_run *run)
 {
     (void)run;
-    return "";
+    return HELPER;
+}
+
+void helpers_note_leftover(struct helpers *helpers, int64_t sandbox_ref, const char *name,
+                           const struct error *error)
+{
+    assert_ptr_equal(helpers, test.node.context.helpers);
+    assert_int_equal(sandbox_ref, test.node.bound.sandbox_ref);
+    assert_string_equal(name, HELPER);
+    assert_string_equal(error->text, "busy");
+    test.leftovers++;
 }
 
 int container_run_new(struct loop *loop, const struct container_request *request,
@@ -175,6 +188,7 @@ static int set_up(void **state)
     memset(&test, 0, sizeof(test));
     surroundings_begin(&test.node, false);
     surroundings_bind(&test.node);
+    test.node.context.helpers = (struct helpers *)&test;
     tree_make(SHARE);
     tree_write("/program", "#!");
     test.node.config.resize.mode = RESIZE_GROW;

@@ -26,6 +26,21 @@ static void a_drive_in_use_is_looked_at(void **state)
     expect(STATUS_UNAVAILABLE, DRIVE_IN_GUEST_UNKNOWN, "no answer");
 }
 
+static void remains_of_a_helper_are_passed_on_once(void **state)
+{
+    struct helper_outcome outcome = {.reason = REASON_HELPER_FAILED, .left = true};
+
+    (void)state;
+    (void)error_set(&outcome.removal_error, 0, "busy");
+    test.drive.state = DRIVE_READY;
+    begin(DRIVE_GUEST_LOOK);
+    helper_ends(&outcome);
+    assert_int_equal(test.leftovers, 1);
+    begin(DRIVE_GUEST_LOOK);
+    helper_prints("OK", "", "sda", true);
+    assert_int_equal(test.leftovers, 1);
+}
+
 /* A guest that is short of memory for a moment does not have the drive mounted anew. */
 static void a_drive_that_is_held_is_not_missed(void **state)
 {
@@ -192,6 +207,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_drive_in_use_is_looked_at),
+        TEST(remains_of_a_helper_are_passed_on_once),
         TEST(a_drive_that_is_held_is_not_missed),
         TEST(a_mount_that_was_not_answered_is_not_believed),
         TEST(an_unmount_removes_the_container_and_proves_it),

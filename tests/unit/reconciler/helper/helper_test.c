@@ -300,6 +300,27 @@ static void leftovers_go_before_the_next_helper(void **state)
     assert_non_null(strstr(test.reply.error.text, "an earlier helper is still in the guest"));
 }
 
+static void leftovers_of_another_modules_helper_are_removed(void **state)
+{
+    struct error error;
+
+    (void)state;
+    (void)error_set(&error, 0, "busy");
+    helpers_note_leftover(test.helpers, test.node.bound.sandbox_ref, "crust-x0000000000000aa",
+                          NULL);
+    run_pass();
+    assert_int_equal(test.runs, 1);
+    assert_true(test.run->cleans_up);
+    assert_string_equal(test.run->name, "crust-x0000000000000aa");
+    run_ends(&(struct helper_outcome){0});
+    helpers_note_leftover(test.helpers, test.node.bound.sandbox_ref, "crust-x0000000000000bb",
+                          &error);
+    (void)call(HELPER_RESIZE, 0);
+    run_pass();
+    assert_int_equal(test.runs, 1); /* its removal is not due yet */
+    assert_non_null(strstr(test.reply.error.text, "an earlier helper is still in the guest: busy"));
+}
+
 static void leftovers_of_an_earlier_daemon_are_removed_after_the_start(void **state)
 {
     struct store *store = test.node.context.store;
@@ -373,6 +394,7 @@ int main(void)
         TEST(a_configuration_that_changed_bars_the_helper),
         TEST(a_run_that_cannot_begin_is_a_failure),
         TEST(leftovers_go_before_the_next_helper),
+        TEST(leftovers_of_another_modules_helper_are_removed),
         TEST(leftovers_of_an_earlier_daemon_are_removed_after_the_start),
         TEST(a_stop_refuses_who_waits_and_leaves_what_runs),
         TEST(another_store_forgets_all),
