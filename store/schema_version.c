@@ -160,13 +160,25 @@ static int record_minor(struct sql_connection *connection)
                            sql_text(digest));
 }
 
+/* Databases of development builds of 0.2.0 are of minor version 1 and may have its column. */
+static int add_second(struct sql_connection *connection)
+{
+    static const char is_there[] = "SELECT 1 FROM pragma_table_info('drive_mounts')"
+                                   " WHERE name = 'containers'";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_first_values(connection, is_there, &rows, NULL, 0);
+
+    sql_end(&rows);
+    return r == 0 ? sql_execute(connection, schema_minors[1]) : r < 0 ? r : 0;
+}
+
 /* Adds what the minor versions after `minor` have, and makes the views anew. */
 static int add_minors(struct sql_connection *connection, int64_t minor)
 {
     int r = schema_drop_views(connection);
 
     for (int64_t next = minor; r == 0 && next < SCHEMA_MINOR_VERSION; next++)
-        r = sql_execute(connection, schema_minors[next]);
+        r = next == 1 ? add_second(connection) : sql_execute(connection, schema_minors[next]);
     if (r == 0)
         r = sql_execute(connection, schema_views);
     return r < 0 ? r : record_minor(connection);

@@ -142,6 +142,39 @@ static void upgraded_database_equals_a_new_one(void **state)
     assert_string_equal(upgraded, made);
 }
 
+/* Which of the statements it has, development builds of 0.2.0 did not tell by the version. */
+static void make_minor_1(struct fixture *fixture, bool has_containers)
+{
+    char digest[SHA256_HEX_BYTES], sql[256];
+    struct sql_connection *connection;
+
+    (void)open_fixture(fixture, false);
+    connection = &fixture->store->connection;
+    assert_int_equal(schema_drop_views(connection), 0);
+    if (!has_containers)
+        assert_int_equal(sql_execute(connection, "ALTER TABLE drive_mounts DROP COLUMN containers"),
+                         0);
+    assert_int_equal(schema_digest(connection, digest), 0);
+    (void)snprintf(sql, sizeof(sql), "UPDATE schema_minor SET version = 1, schema_sha256 = '%s'",
+                   digest);
+    assert_int_equal(sql_execute(connection, sql), 0);
+    close_fixture(fixture);
+}
+
+static void database_of_a_development_build_gets_what_it_lacks(void **state)
+{
+    struct fixture *fixture = *state;
+
+    for (int has_containers = 0; has_containers < 2; has_containers++) {
+        make_minor_1(fixture, has_containers);
+        assert_true(open_fixture(fixture, false).upgraded);
+        assert_minor(fixture->store, SCHEMA_MINOR_VERSION);
+        assert_int_equal(number_of(fixture->store, "SELECT count(containers) FROM audit_drives"),
+                         0);
+        close_fixture(fixture);
+    }
+}
+
 static void altered_database_of_release_0_1_0_is_damage(void **state)
 {
     struct fixture *fixture = *state;
@@ -379,6 +412,7 @@ int main(void)
         OLD(database_of_release_0_1_0_keeps_its_history),
         OLD(older_minor_version_is_not_read),
         OLD(upgraded_database_equals_a_new_one),
+        FILES(database_of_a_development_build_gets_what_it_lacks),
         OLD(altered_database_of_release_0_1_0_is_damage),
         FILES(newer_minor_version_is_used_and_left_as_it_is),
         FILES(altered_newer_minor_version_is_damage),
