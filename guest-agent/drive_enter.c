@@ -173,13 +173,32 @@ static int open_mounted(const struct visit *visit, int directory, const char *na
 
 /* ---- in ---- */
 
+static uint64_t attributes_of(const struct drive_container *container)
+{
+    return MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID | (container->read_only ? MOUNT_ATTR_RDONLY : 0U);
+}
+
+/* Somebody may have mounted it there, or remounted it. */
+static enum status_code restrict_mounted(const struct visit *visit, int mounted,
+                                         struct error *error)
+{
+    struct mount_attr attributes = {.attr_set = attributes_of(visit->container)};
+
+    if (mount_setattr(mounted, "", AT_EMPTY_PATH, &attributes, sizeof(attributes)) == 0)
+        return STATUS_OK;
+    (void)error_set_errno(error, -errno, "the drive is mounted on %s, and cannot be made %s",
+                          visit->container->path,
+                          visit->container->read_only ? "read-only" : "nodev and nosuid");
+    return STATUS_FAILED_PRECONDITION;
+}
+
 static enum status_code mount_there(const struct visit *visit, struct error *error)
 {
     cleanup(fd_closep) int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     cleanup(fd_closep) int target = -1;
 
     if (root >= 0 && open_mounted(visit, root, visit->container->path + 1, true, &target) == 0)
-        return STATUS_OK;
+        return restrict_mounted(visit, target, error);
     switch (drive_target_open(visit->container->path, &target, error)) {
     case DRIVE_TARGET_OPEN:
         break;
@@ -227,8 +246,7 @@ static enum status_code open_part(int volume, const struct drive_container *cont
 static enum status_code clone_part(int part, const struct drive_container *container, int *ret_tree,
                                    struct error *error)
 {
-    struct mount_attr attributes = {.attr_set = MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID |
-                                                (container->read_only ? MOUNT_ATTR_RDONLY : 0U),
+    struct mount_attr attributes = {.attr_set = attributes_of(container),
                                     .propagation = MS_PRIVATE};
     cleanup(fd_closep) int tree =
         open_tree(part, "", AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);

@@ -3,13 +3,19 @@
  *
  * The mount is cloned (of sub_path: resolved below the drive's root, without links and other
  * mounts), made nodev and nosuid, read-only if asked for, and private, and is then attached in the
- * container's mount namespace. A process of its own enters that, with a bound on its time: a
- * container may have mounted a file system over the path that never answers. In there nothing is
- * read from its /proc and no link is followed, and the place is checked as vm_path is
- * (drive_target.h): the container's own kernel file systems and its /dev are refused.
+ * container's mount namespace. Where the mount that the path is in is shared there, the kernel
+ * shows the drive to that one's peers as well, and takes it from them with the container's.
  *
- * A mount that is there stays until the container ends, is restarted, or unmounts it, which root in
- * it can where it has CAP_SYS_ADMIN.
+ * A process of its own enters that namespace, with a bound on its time: a container may have
+ * mounted a file system over the path that never answers. In there nothing is read from its /proc
+ * and no link on the way to the path is followed, and the place is checked as vm_path is
+ * (drive_target.h): the container's own kernel file systems and its /dev are refused. What /dev,
+ * /dev/shm and /run/kata-containers are there is looked at through links, which can only lead to a
+ * refusal.
+ *
+ * A mount that is there already is made nodev, nosuid and, if asked for, read-only; one that is
+ * read-only stays so. It is there until the drive is detached, the container ends or is restarted,
+ * or somebody in it unmounts it, which root can where it has CAP_SYS_ADMIN.
  *
  * Blocks, and is for a process of its own.
  *

@@ -24,9 +24,9 @@ static int start(void **state)
 static int stop(void **state)
 {
     if (one)
-        stop_container(one);
+        stop_process(one);
     if (other)
-        stop_container(other);
+        stop_process(other);
     return tree_stop(state);
 }
 

@@ -76,9 +76,9 @@ static inline int take_root(void)
                : -1;
 }
 
-/* A process of its own with its own mounts, which does what `begin` does there and then waits.
- * is_made: it has left the guest's root. */
-static inline pid_t start_container_as(bool is_made, void (*begin)(void))
+/* A process of its own, which prepares itself and then waits; the caller goes on from there. It
+ * ends when the test does. */
+static inline pid_t start_process(bool (*prepare)(const void *userdata), const void *userdata)
 {
     int ends[2];
     char byte;
@@ -90,11 +90,7 @@ static inline pid_t start_container_as(bool is_made, void (*begin)(void))
     if (pid == 0) {
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
         (void)close_range((unsigned)ends[1] + 1, ~0U, 0);
-        if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
-            _exit(1);
-        if (begin)
-            begin();
-        if (is_made && take_root() < 0)
+        if (!prepare(userdata))
             _exit(1);
         (void)!write(ends[1], "", 1);
         for (;;)
@@ -106,15 +102,40 @@ static inline pid_t start_container_as(bool is_made, void (*begin)(void))
     return pid;
 }
 
-static inline pid_t start_container(void (*begin)(void))
-{
-    return start_container_as(true, begin);
-}
-
-static inline void stop_container(pid_t pid)
+static inline void stop_process(pid_t pid)
 {
     assert_int_equal(kill(pid, SIGKILL), 0);
     assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
+/* is_made: it has left the guest's root. */
+struct container_start {
+    bool is_made;
+    void (*begin)(void);
+};
+
+static inline bool prepare_container(const void *userdata)
+{
+    const struct container_start *start = userdata;
+
+    if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+        return false;
+    if (start->begin)
+        start->begin();
+    return !start->is_made || take_root() == 0;
+}
+
+/* A process with its own mounts, which does what `begin` does there. */
+static inline pid_t start_container_as(bool is_made, void (*begin)(void))
+{
+    const struct container_start start = {is_made, begin};
+
+    return start_process(prepare_container, &start);
+}
+
+static inline pid_t start_container(void (*begin)(void))
+{
+    return start_container_as(true, begin);
 }
 
 /* The same path as the container sees it. */

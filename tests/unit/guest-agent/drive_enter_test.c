@@ -37,7 +37,7 @@ static int start(void **state)
 static int stop(void **state)
 {
     if (pid)
-        stop_container(pid);
+        stop_process(pid);
     fd_close(volume_fd);
     return disk_stop(state);
 }
@@ -134,6 +134,30 @@ static void a_part_of_the_drive_read_only(void **state)
     assert_false(is_there());
 }
 
+/* As somebody has remounted it in the container. */
+static void a_mount_that_is_there_is_made_read_only(void **state)
+{
+    struct drive_container container = asked(path_there, "");
+    char file[1300];
+    int fd;
+
+    (void)state;
+    run_container(NULL);
+    assert_int_equal(enter(&container), STATUS_OK);
+    (void)snprintf(file, sizeof(file), "%s/file", in_container(pid, path_there));
+    fd = open(file, O_WRONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    container.read_only = true;
+    assert_int_equal(enter(&container), STATUS_FAILED_PRECONDITION); /* it is being written to */
+    assert_non_null(strstr(error.text, "cannot be made read-only"));
+    fd_close(fd);
+    assert_int_equal(enter(&container), STATUS_OK);
+    assert_false(run_command("touch '%s/new' 2>/dev/null", in_container(pid, path_there)));
+    container.read_only = false;
+    assert_int_equal(enter(&container), STATUS_OK);
+    assert_false(run_command("touch '%s/new' 2>/dev/null", in_container(pid, path_there)));
+}
+
 static void a_sub_path_stays_in_the_drive(void **state)
 {
     (void)state;
@@ -216,7 +240,7 @@ static void a_container_that_was_restarted(void **state)
     run_container(NULL);
     assert_int_equal(enter(&container), STATUS_OK);
     hide_process(pid);
-    stop_container(pid);
+    stop_process(pid);
     pid = 0;
     assert_int_equal(enter(&container), STATUS_FAILED_PRECONDITION);
     assert_non_null(strstr(error.text, "does not run"));
@@ -251,6 +275,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         ENTER(a_container_gets_the_drive_and_gives_it_back),
         ENTER(a_part_of_the_drive_read_only),
+        ENTER(a_mount_that_is_there_is_made_read_only),
         ENTER(a_sub_path_stays_in_the_drive),
         ENTER(protected_places_of_a_container_are_refused),
         ENTER(a_containers_own_mount_stays),

@@ -117,7 +117,7 @@ static void containers_get_it_as_well(void **state)
     assert_true(is_mounted(in_container(pid, each[1].path)));
     assert_int_equal(answer.containers, 1);
     assert_string_equal(answer.container_error, "container c0: it does not run in this guest");
-    stop_container(pid);
+    stop_process(pid);
     hide_process(pid);
     pid = start_container(NULL);
     show_process(pid, "/c1", FIRST);
@@ -128,7 +128,7 @@ static void containers_get_it_as_well(void **state)
     assert_true(is_mounted(in_container(pid, each[0].path)));
     assert_int_equal(answer.containers, 1);
     assert_string_equal(answer.container_error, "");
-    stop_container(pid);
+    stop_process(pid);
     assert_int_equal(umount(target()), 0);
 }
 

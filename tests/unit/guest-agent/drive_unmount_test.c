@@ -2,9 +2,6 @@
 /* drive_unmount_test.c - a drive is given back by everybody, or it stays where it is. */
 #include "tests/unit/guest-agent/drive_fixture.h"
 
-#include <signal.h>
-#include <sys/prctl.h>
-
 #include "guest-agent/drive_enter.h"
 #include "guest-agent/drive_unmount.h"
 #include "tests/unit/guest-agent/container_fixture.h"
@@ -47,35 +44,19 @@ static void check_refused(const char *text)
     assert_true(is_mounted(target()));
 }
 
-/* A process of its own, which does what `begin` does and then waits. The read end of the pipe says
- * that it has. */
-static pid_t start_holder(void (*begin)(void))
+/* It keeps the disk's loop device from nobody. */
+static bool hold(const void *userdata)
 {
-    int ends[2];
-    char byte;
-    pid_t pid;
+    void (*const *begin)(void) = userdata;
 
-    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
-    pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-        (void)close(volume.loop);
-        begin();
-        (void)!write(ends[1], "", 1);
-        for (;;)
-            (void)pause();
-    }
-    assert_int_equal(read(ends[0], &byte, 1), 1);
-    fd_close(ends[0]);
-    fd_close(ends[1]);
-    return pid;
+    (void)close(volume.loop);
+    (*begin)();
+    return true;
 }
 
-static void stop_holder(pid_t pid)
+static pid_t start_holder(void (*begin)(void))
 {
-    assert_int_equal(kill(pid, SIGKILL), 0);
-    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    return start_process(hold, &begin);
 }
 
 static void check_type(const char *file_system)
@@ -200,7 +181,7 @@ static void holders_are_named(void **state)
 
         (void)snprintf(name, sizeof(name), "%d (drive_unmount_t)", pid);
         check_refused(name);
-        stop_holder(pid);
+        stop_process(pid);
     }
     assert_int_equal(unmount_now(), STATUS_OK);
 }
@@ -241,7 +222,7 @@ static void a_slave_mount_does_not_hold_the_drive(void **state)
     assert_int_equal(mount(volume.device, target(), "ext4", 0, NULL), 0);
     pid = start_holder(leave_with_the_mount);
     assert_int_equal(unmount_now(), STATUS_OK);
-    stop_holder(pid);
+    stop_process(pid);
     assert_int_equal(umount(tree_path("/vm")), 0);
 }
 
@@ -361,7 +342,7 @@ static void what_is_in_the_way_is_found_before_containers_are_visited(void **sta
     assert_int_equal(umount(target()), 0); /* one that is there alone is taken as well */
     assert_int_equal(unmount_with_container(), STATUS_OK);
     assert_false(is_in_container(pid));
-    stop_container(pid);
+    stop_process(pid);
 }
 
 /* A mount that it was given is taken from it first; one that it uses is not, and it is named. */
@@ -386,7 +367,7 @@ static void a_container_gives_the_drive_back_first(void **state)
     assert_non_null(strstr(error.text, name));
     assert_true(is_mounted(target()) && is_in_container(pid));
     hide_process(other);
-    stop_holder(other);
+    stop_process(other);
 
     /* By a descriptor that the search does not see: it gets back what it gave. */
     file = open(target(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -398,7 +379,7 @@ static void a_container_gives_the_drive_back_first(void **state)
 
     assert_int_equal(unmount_with_container(), STATUS_OK);
     assert_false(is_mounted(target()) || is_in_container(pid));
-    stop_container(pid);
+    stop_process(pid);
 }
 
 static void somebody_claims_the_disk(void **state)
