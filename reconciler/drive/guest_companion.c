@@ -82,9 +82,10 @@ static bool has_mounted_nothing(const struct drive_client_reply *reply)
 }
 
 /* It had an agent that mounted the drive and entered containers: that is away for a while. */
-static bool is_entering(const struct drive_guest_call *call)
+static bool had_agent(const struct drive_guest_call *call)
 {
-    return call->act == DRIVE_GUEST_MOUNT && drive_phase(call->drive.state) == DRIVE_IN_USE;
+    return (call->act == DRIVE_GUEST_MOUNT || call->act == DRIVE_GUEST_LOOK) &&
+           drive_guest_was_mounted(call) && store_drive_mount_has_containers(&call->drive);
 }
 
 static void on_answer(struct drive_client *client, const struct drive_client_reply *reply,
@@ -92,7 +93,7 @@ static void on_answer(struct drive_client *client, const struct drive_client_rep
 {
     struct drive_guest_call *call = userdata;
 
-    if ((reply->outcome == DRIVE_CLIENT_ABSENT && !is_entering(call)) ||
+    if ((reply->outcome == DRIVE_CLIENT_ABSENT && !had_agent(call)) ||
         reply->outcome == DRIVE_CLIENT_UNSUPPORTED) {
         call->client = drive_client_free(client);
         drive_guest_use_container(call);

@@ -355,8 +355,7 @@ static void begin_unmount(struct drive_guest_call *call)
         drive_guest_prove(call);
 }
 
-/* A mount that no answer was given for is not believed: it is made anew. */
-static bool is_believed(const struct drive_guest_call *call)
+bool drive_guest_was_mounted(const struct drive_guest_call *call)
 {
     return call->drive.state == DRIVE_MOUNTED || drive_phase(call->drive.state) == DRIVE_IN_USE;
 }
@@ -383,7 +382,7 @@ void drive_guest_use_container(struct drive_guest_call *call)
         begin_unmount(call);
     } else if (call->act == DRIVE_GUEST_GROW) {
         drive_guest_grow(call);
-    } else if (is_believed(call)) {
+    } else if (drive_guest_was_mounted(call)) {
         drive_guest_look(call);
     } else {
         call->reply.guest = DRIVE_IN_GUEST_ABSENT;

@@ -75,6 +75,8 @@ void drive_guest_drop_companion(struct drive_guest_call *call);
 
 /* ---- guest_container.c ---- */
 
+/* On record as mounted. A mount that no answer was given for is not: it is made anew. */
+bool drive_guest_was_mounted(const struct drive_guest_call *call);
 /* Whether a container in the guest has the drive mounted, or may have. */
 bool drive_guest_is_held(struct drive_guest_call *call);
 /* By kata-agent and helpers. */
