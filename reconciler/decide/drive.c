@@ -3,8 +3,10 @@
  *
  * No VMM protects a mounted disk: removal succeeds, and the guest loses data without an error. So
  * the order is what protects it. A disk that the VMM has is taken from it only if no guest was ever
- * asked to mount it, or if the guest has answered that it let go. A drive that somebody else took
- * from the VM is never brought back by itself: it is lost, and its client is told.
+ * asked to mount it, or if the guest has answered that it let go. Where the guest has to remove the
+ * device itself, it is told to directly before each attempt to remove it from the VMM. A drive that
+ * somebody else took from the VM is never brought back by itself: it is lost, and its client is
+ * told.
  */
 #include "reconciler/decide/drive.h"
 
@@ -46,6 +48,9 @@ static bool is_free(const struct drive_facts *facts)
 /* The state does not say that the guest let go of it, unless the guest has said so. */
 static struct drive_decision remove_rest(const struct drive_facts *facts)
 {
+    if (facts->may_return)
+        return (struct drive_decision){DRIVE_UNMOUNT,
+                                       is_free(facts) ? facts->state : DRIVE_UNMOUNTING};
     return (struct drive_decision){DRIVE_REMOVE,
                                    is_free(facts) ? DRIVE_REMOVING : DRIVE_UNMOUNTING};
 }
@@ -67,7 +72,7 @@ static struct drive_decision mount(const struct drive_facts *facts)
     enum drive_phase phase = drive_phase(facts->state);
 
     if (phase == DRIVE_FLUSHED)
-        return (struct drive_decision){DRIVE_REMOVE, DRIVE_REMOVING};
+        return remove_rest(facts);
     if (phase == DRIVE_LEAVING_GUEST)
         return (struct drive_decision){DRIVE_UNMOUNT, DRIVE_UNMOUNTING};
     if (facts->guest == DRIVE_IN_GUEST_UNKNOWN)

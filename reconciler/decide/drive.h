@@ -30,7 +30,9 @@ struct drive_facts {
     enum drive_state state; /* the row's */
     bool vm_is_alive;
     bool is_wanted;
-    bool is_open; /* this daemon has the host's disk open, checked and claimed */
+    bool is_open;    /* this daemon has the host's disk open, checked and claimed */
+    bool may_return; /* the guest removes the device itself, and a scan of its bus may have brought
+                        it back since the last removal was tried */
     enum drive_in_vmm vmm;
     enum drive_in_guest guest;
 };

@@ -109,37 +109,6 @@ static void log_failure(const struct drive_work *work)
                 status_name((int)work->result.status), work->result.error.text);
 }
 
-/* ---- what the table says ---- */
-
-/* Its disk was never claimed, so the VMM was given nothing, and need not be asked: one without a
- * monitor would never answer. */
-static bool was_given_nothing(const struct drive_work *work)
-{
-    return work->vmm == DRIVE_IN_VMM_UNKNOWN && !work->row.has_disk &&
-           work->row.state == DRIVE_REQUESTED && drive_has_failed(&work->row);
-}
-
-/* In its place, and whether in the containers is not known: to mount it once more says so. */
-static bool may_lack_containers(const struct drive_work *work)
-{
-    return work->row.state == DRIVE_SEEN && work->guest == DRIVE_IN_GUEST_MOUNTED &&
-           store_drive_mount_has_containers(&work->row);
-}
-
-static struct drive_decision decide(const struct drive_work *work)
-{
-    const struct drive_facts facts = {
-        .state = work->row.state,
-        .vm_is_alive = work->row.sandbox_is_alive,
-        .is_wanted = work->row.wanted,
-        .is_open = work->disk >= 0,
-        .vmm = was_given_nothing(work) ? DRIVE_IN_VMM_ABSENT : work->vmm,
-        .guest = may_lack_containers(work) ? DRIVE_IN_GUEST_ABSENT : work->guest,
-    };
-
-    return drive_decide(&facts);
-}
-
 /* ---- results ---- */
 
 static int record_growth(struct drive_work *work)
@@ -152,13 +121,20 @@ static int record_growth(struct drive_work *work)
     return r < 0 ? r : set_success(work, work->row.state);
 }
 
+/* What follows it has failed so often. */
+static bool keeps_failures(const struct drive_work *work)
+{
+    return work->act == DRIVE_LOOK_VMM || work->act == DRIVE_LOOK_GUEST ||
+           (work->act == DRIVE_UNMOUNT && drive_state_is_flushed(work->row.state));
+}
+
 static int record_success(struct drive_work *work)
 {
     struct store *store = store_of(work);
     int r = 0;
 
-    if (work->act != DRIVE_LOOK_VMM && work->act != DRIVE_LOOK_GUEST)
-        work->failures = 0; /* what follows a query has failed so often */
+    if (!keeps_failures(work))
+        work->failures = 0;
     work->next_ns = 0;
     work->wants_disk = false;
     if (work->result.guest_device[0])
@@ -175,6 +151,7 @@ static int record_success(struct drive_work *work)
         work->enter_ns = clock_boottime() + ENTER_NS;
         return set_success(work, DRIVE_MOUNTED);
     case DRIVE_UNMOUNT:
+        work->is_out_of_guest = true;
         return set_success(work, DRIVE_UNMOUNTED);
     case DRIVE_LIMIT:
         work->has_new_limits = false;
@@ -229,11 +206,24 @@ static int refuse_detach(struct drive_work *work)
                              STATUS_FAILED_PRECONDITION, work->result.error.text);
 }
 
+/* It was to be unmounted, never having been mounted, and the guest has no agent that lists drives:
+ * so none that scans the bus for them. */
+static bool has_no_agent(const struct drive_work *work)
+{
+    return work->is_held && drive_phase(work->row.state) == DRIVE_PLANNED &&
+           work->result.status == STATUS_FAILED_PRECONDITION;
+}
+
 /* Somebody in the guest has the disk: in its place, or where only a namespace sees it. In the
  * second case the mount is gone already, and the rest follows: the client is told what holds it,
  * but the record is of a failure that heals, since it is no attach that failed. */
 static int record_held(struct drive_work *work)
 {
+    if (has_no_agent(work)) {
+        work->is_out_of_guest = true;
+        work->is_held = false;
+        return 0;
+    }
     if (work->guest == DRIVE_IN_GUEST_UNKNOWN && !work->is_held) {
         work->is_held = true;
         work->held = work->result.error;
@@ -287,7 +277,7 @@ static int record_reclaim(struct drive_work *work)
 {
     char remark[DRIVE_REMARK_BYTES] = "";
     bool lacked = work->lacks_claim;
-    unsigned next = decide(work).act;
+    unsigned next = drive_work_ask_table(work).act;
 
     work->lacks_claim = work->result.status != STATUS_OK;
     work->tried_claim = true;
@@ -412,6 +402,8 @@ int drive_work_record(struct drive_work *work)
     if (work->act == DRIVE_RECLAIM)
         return record_reclaim(work);
     work->tried_claim = false;
+    if (work->act == DRIVE_REMOVE)
+        work->is_out_of_guest = false;
     if (work->is_held)
         return record_held(work);
     return work->result.status == STATUS_OK ? record_success(work) : record_failure(work);
@@ -562,7 +554,7 @@ int drive_work_decide(struct drive_work *work)
     if (waits_for_next_attempt(work))
         return may_enter_meanwhile(work) ? begin_act(work, DRIVE_ENTER, work->row.state) : 0;
     work->has_new_limits = work->has_new_limits && work->row.wanted;
-    decision = decide(work);
+    decision = drive_work_ask_table(work);
     if (decision.act == DRIVE_END)
         return end_drive(work, decision.state, has_free_disk);
     if (must_claim_again(work, &decision))

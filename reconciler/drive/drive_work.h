@@ -1,14 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* drive_work.h - one drive at work: what was last read of it, and the act that runs. Private to
- * reconciler/drive/.
- *
- *   drives.c      the list of drives, and what a reconcile pass does with it
- *   drive_pass.c  one drive: its result recorded, its next act decided
- *   drive_acts.c  one act, carried out
- *   drive_disk.c  the host's disk: claimed, and found free again
- *   drive_end.c   whether a drive may end
- *   drive_wait.c  clients that wait
- */
+ * reconciler/drive/. */
 #pragma once
 
 #include "lib/loop.h"
@@ -80,6 +72,7 @@ struct drive_work {
     bool tried_claim;     /* since the drive was last due to anything else */
     bool failed_to_enter; /* the row's status and message are of that */
     bool has_free_disk;   /* that was the act before this decision */
+    bool is_out_of_guest; /* as it has said since the VMM was last asked to remove the drive */
 
     bool due, waits_to_grow; /* to be decided; growth is what has failed */
     bool lacks_slot;         /* until another act has ended */
@@ -122,7 +115,7 @@ struct drives {
     struct loop_timer timer;        /* the next attempt of any */
 };
 
-/* ---- drives.c ---- */
+/* ---- drives.c: the list of drives ---- */
 
 struct drive_work *drive_work_find(const struct drives *drives, int64_t drive_ref);
 /* Due at once. NULL: no memory. */
@@ -140,7 +133,7 @@ bool drives_use_vmm(const struct drives *drives, const char *sandbox_id);
 void drives_give_slots(struct drives *drives);
 void drives_arm(struct drives *drives);
 
-/* ---- drive_pass.c ---- */
+/* ---- drive_pass.c: its result recorded, its next act decided ---- */
 
 /* Within the pass. 0, or a failure of the store. */
 int drive_work_record(struct drive_work *work);
@@ -149,7 +142,12 @@ int drive_work_decide(struct drive_work *work);
 /* It could not be attached, for a reason that does not heal, and is being taken out again. */
 bool drive_has_failed(const struct store_drive_mount *row);
 
-/* ---- drive_acts.c ---- */
+/* ---- drive_facts.c: what the table is told of it ---- */
+
+/* What the table says that it needs next. */
+struct drive_decision drive_work_ask_table(const struct drive_work *work);
+
+/* ---- drive_acts.c: one act, carried out ---- */
 
 /* What was decided and committed. */
 void drive_act_start(struct drive_work *work);
@@ -162,7 +160,7 @@ bool drive_act_needs_claim(const struct drive_work *work);
 /* Ends what the act has started. */
 void drive_act_stop(struct drive_work *work);
 
-/* ---- drive_disk.c ---- */
+/* ---- drive_disk.c: the host's disk: claimed, and found free again ---- */
 
 /* What the disk of a ready drive has grown to; 0: it has not. */
 uint64_t drive_disk_growth(const struct drive_work *work);
@@ -180,14 +178,14 @@ void drive_disk_check_free(struct drive_work *work, drive_disk_done *done);
 /* Nobody waits for the disk any more. */
 void drive_disk_stop(struct drive_work *work);
 
-/* ---- drive_end.c ---- */
+/* ---- drive_end.c: whether a drive may end ---- */
 
 /* Whether the VMM of a sandbox that has ended is gone, if it may have had the drive's disk.
  * ret_code: STATUS_OK, or STATUS_UNAVAILABLE with a text. 0, or a failure of the store. */
 int drive_check_process(const struct drive_work *work, enum status_code *ret_code,
                         struct error *error);
 
-/* ---- drive_wait.c ---- */
+/* ---- drive_wait.c: clients that wait ---- */
 
 /* Within the pass: detaches of ids that are not on record. 0, or a failure of the store. */
 int drive_waits_record(struct drives *drives);

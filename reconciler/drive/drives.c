@@ -71,7 +71,7 @@ void drive_work_forget(struct drive_work *work)
     work->step = DRIVE_IDLE;
     work->vmm = DRIVE_IN_VMM_UNKNOWN;
     work->guest = DRIVE_IN_GUEST_UNKNOWN;
-    work->wants_disk = work->is_held = false;
+    work->wants_disk = work->is_held = work->is_out_of_guest = false;
     work->vmm_bytes = 0;
     work->has_free_disk = false;
     work->news = (struct drive_news){0};
@@ -172,11 +172,16 @@ void drives_stop(struct drives *drives)
 
 /* ---- slots ---- */
 
+static bool is_at_work(const struct drive_work *work)
+{
+    return work->step == DRIVE_DECIDED || work->step == DRIVE_RUNNING;
+}
+
 bool drives_use_vmm(const struct drives *drives, const char *sandbox_id)
 {
     for (const struct drive_work *work = drives->works; work; work = work->next)
-        if ((work->step == DRIVE_DECIDED || work->step == DRIVE_RUNNING) &&
-            drive_act_is_on_vmm(work->act) && strcmp(work->sandbox_id, sandbox_id) == 0)
+        if (is_at_work(work) && drive_act_is_on_vmm(work->act) &&
+            strcmp(work->sandbox_id, sandbox_id) == 0)
             return true;
     return false;
 }
@@ -187,9 +192,39 @@ static unsigned count_acts(const struct drives *drives, const char *sandbox_id)
     unsigned count = 0;
 
     for (const struct drive_work *one = drives->works; one; one = one->next)
-        count += (one->step == DRIVE_DECIDED || one->step == DRIVE_RUNNING) &&
-                 (!sandbox_id || strcmp(one->sandbox_id, sandbox_id) == 0);
+        count += is_at_work(one) && (!sandbox_id || strcmp(one->sandbox_id, sandbox_id) == 0);
     return count;
+}
+
+static bool mounts(unsigned act)
+{
+    return act == DRIVE_MOUNT || act == DRIVE_ENTER;
+}
+
+static bool takes_out(unsigned act)
+{
+    return act == DRIVE_UNMOUNT || act == DRIVE_REMOVE;
+}
+
+/* Whether what another drive of the same VM does keeps the act from beginning. A guest that removes
+ * devices itself scans its bus when it mounts a drive. One that was removed, and is not out of the
+ * VMM yet, would come back. */
+static bool excludes(const struct drive_work *other, const struct drive_work *work)
+{
+    bool leaves = other->is_out_of_guest || (is_at_work(other) && takes_out(other->act));
+
+    return ((mounts(work->act) && leaves) ||
+            (takes_out(work->act) && is_at_work(other) && mounts(other->act))) &&
+           drive_act_makes_serial(work);
+}
+
+static bool is_excluded(const struct drives *drives, const struct drive_work *work)
+{
+    for (const struct drive_work *other = drives->works; other; other = other->next)
+        if (other != work && strcmp(other->sandbox_id, work->sandbox_id) == 0 &&
+            excludes(other, work))
+            return true;
+    return false;
 }
 
 bool drives_have_slot(const struct drives *drives, const struct drive_work *work)
@@ -197,7 +232,7 @@ bool drives_have_slot(const struct drives *drives, const struct drive_work *work
     unsigned most = work->row.wanted ? ACTS - ACTS_OUT : ACTS;
 
     if (count_acts(drives, NULL) >= most ||
-        count_acts(drives, work->sandbox_id) >= most / SANDBOXES)
+        count_acts(drives, work->sandbox_id) >= most / SANDBOXES || is_excluded(drives, work))
         return false;
     return !drive_act_is_on_vmm(work->act) || (!drives_use_vmm(drives, work->sandbox_id) &&
                                                !drive_strays_use_vmm(drives, work->sandbox_id));

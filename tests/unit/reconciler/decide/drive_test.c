@@ -5,13 +5,14 @@
 
 #include "reconciler/decide/drive.h"
 
-enum { PHASE, VM, WANTED, DISK, VMM, GUEST, FACTS };
+enum { PHASE, VM, WANTED, DISK, RETURNS, VMM, GUEST, FACTS };
 
 static const struct table_fact facts[FACTS] = {
     [PHASE] = {"phase", {"planned", "mounting", "in_use", "leaving", "flushed", "ended"}},
     [VM] = {"vm", {"gone", "alive"}},
     [WANTED] = {"wanted", {"no", "yes"}},
     [DISK] = {"disk", {"closed", "open"}},
+    [RETURNS] = {"returns", {"no", "yes"}},
     [VMM] = {"vmm", {"unknown", "absent", "partly", "has", "leaving"}},
     [GUEST] = {"guest", {"unknown", "absent", "mounted"}},
 };
@@ -37,6 +38,7 @@ static struct drive_facts facts_of(const int *combination, enum drive_state stat
         .vm_is_alive = combination[VM] != 0,
         .is_wanted = combination[WANTED] != 0,
         .is_open = combination[DISK] != 0,
+        .may_return = combination[RETURNS] != 0,
         .vmm = combination[VMM],
         .guest = combination[GUEST],
     };
@@ -90,8 +92,11 @@ static void expect_safe(const struct drive_facts *given)
     if (decision.act == DRIVE_END && decision.state != DRIVE_LOST)
         assert_true(drive_state_is_flushed(given->state) &&
                     (!given->vm_is_alive || given->vmm == DRIVE_IN_VMM_ABSENT));
+    /* Nothing is taken from the VMM that the guest may have found again. */
+    if (decision.act == DRIVE_REMOVE)
+        assert_false(given->may_return);
     /* A guest is asked only about a disk that its VM has. */
-    if (decision.act == DRIVE_MOUNT || decision.act == DRIVE_UNMOUNT)
+    if (decision.act == DRIVE_MOUNT || (decision.act == DRIVE_UNMOUNT && !given->may_return))
         assert_int_equal(given->vmm, DRIVE_IN_VMM_HAS);
     if (decision.act == DRIVE_MOUNT)
         assert_false(drive_state_is_flushed(decision.state));
@@ -136,6 +141,7 @@ static void carry_out(struct drive_facts *drive, const struct drive_decision *de
     case DRIVE_UNMOUNT:
         drive->guest = DRIVE_IN_GUEST_ABSENT;
         drive->state = DRIVE_UNMOUNTED;
+        drive->may_return = false;
         break;
     case DRIVE_REMOVE:
         drive->vmm = DRIVE_IN_VMM_ABSENT;
@@ -174,12 +180,27 @@ static void a_drive_is_brought_in_and_taken_out(void **state)
     assert_int_equal(drive.state, DRIVE_REMOVED);
 }
 
+/* The VMM has refused to remove it. */
+static void a_drive_is_unmounted_again_before_another_removal(void **state)
+{
+    struct drive_facts drive = {.state = DRIVE_REMOVING,
+                                .vm_is_alive = true,
+                                .may_return = true,
+                                .vmm = DRIVE_IN_VMM_LEAVING,
+                                .guest = DRIVE_IN_GUEST_ABSENT};
+
+    (void)state;
+    go_on(&drive, "unmount remove end nothing ");
+    assert_int_equal(drive.state, DRIVE_REMOVED);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_combination_is_decided_as_the_table_says),
         cmocka_unit_test(no_decision_loses_data_or_a_disk),
         cmocka_unit_test(a_drive_is_brought_in_and_taken_out),
+        cmocka_unit_test(a_drive_is_unmounted_again_before_another_removal),
     };
 
     return cmocka_run_group_tests_name("drive", tests, read_table, NULL);

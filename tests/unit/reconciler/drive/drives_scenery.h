@@ -69,6 +69,7 @@ static struct {
     bool hides_serial;              /* and which one is not known */
     char asked_serial[DRIVE_SERIAL_CHARS + 1]; /* of the last call to the guest */
     bool has_container;                        /* the guest has no agent of ours */
+    bool lacks_agent;                          /* nobody in the guest answers for drives */
     bool lacks_container;                      /* that is to have the drive, and does not run */
     const char *host_path;                     /* by which the disk is known */
     struct hypervisor_drive_traits traits_of_vmm;
@@ -260,6 +261,8 @@ static void guest_acts(void)
     enum drive_guest_act act = world.guest_call->act;
 
     walk(names[act]);
+    if (world.lacks_agent)
+        world.guest_fails = STATUS_FAILED_PRECONDITION;
     if (world.guest_fails)
         return;
     if (act == DRIVE_GUEST_MOUNT) {
@@ -287,7 +290,7 @@ static void guest_answers(void)
                                                    "container c1: it does not run");
     else if (reply.status)
         (void)error_set(&reply.error, 0, "the guest does not: 77 (cat) has it");
-    if (reply.status == STATUS_UNAVAILABLE ||
+    if (reply.status == STATUS_UNAVAILABLE || world.lacks_agent ||
         (reply.status && world.guest_call->act == DRIVE_GUEST_UNMOUNT)) /* not known what is left */
         reply.guest = DRIVE_IN_GUEST_UNKNOWN;
     world.guest_fails = STATUS_OK;

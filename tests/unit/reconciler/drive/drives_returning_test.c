@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* drives_returning_test.c - drives of a VMM that tells its guest nothing: the guest removes the
+ * device itself, and a scan of its bus brings it back while the VMM has it. */
+#include "tests/unit/reconciler/drive/drives_world.h"
+
+#include "reconciler/drive/drive_work.h"
+
+static void bring_in_returning(void)
+{
+    world.opens_path = world.makes_serial = true;
+    bring_in();
+    world.walked[0] = '\0';
+}
+
+static void the_guest_removes_it_before_each_attempt(void **state)
+{
+    (void)state;
+    bring_in_returning();
+    detach();
+    step_until(VMM_CALL, HYPERVISOR_DRIVE_DETACH);
+    world.vmm_fails = HYPERVISOR_DRIVE_PENDING;
+    go_on();
+    expect_told(2, STATUS_UNAVAILABLE, "the VMM does not");
+    expect_walked("unmount remove ");
+    detach();
+    go_on();
+    expect_told(3, STATUS_OK, "");
+    expect_walked("unmount remove ");
+    expect_row(DRIVE_REMOVED, false, STATUS_OK);
+}
+
+/* Each attempt waits longer than the last, although the guest obeys each time. */
+static void attempts_become_rarer(void **state)
+{
+    const struct drive_work *work;
+
+    (void)state;
+    bring_in_returning();
+    detach();
+    for (unsigned i = 0; i < 3; i++) {
+        step_until(VMM_CALL, HYPERVISOR_DRIVE_DETACH);
+        world.vmm_fails = HYPERVISOR_DRIVE_PENDING;
+        go_on();
+        drives_retry(world.drives);
+    }
+    work = world.drives->works;
+    assert_int_equal(work->failures, 3);
+}
+
+static void crustd_may_end_after_the_guest_has_removed_it(void **state)
+{
+    (void)state;
+    bring_in_returning();
+    detach();
+    step_until(VMM_CALL, HYPERVISOR_DRIVE_DETACH);
+    restart();
+    go_on();
+    expect_walked("unmount look unmount remove ");
+    expect_row(DRIVE_REMOVED, false, STATUS_OK);
+}
+
+/* Another drive's mount may have brought in one that was never mounted. */
+static void a_drive_that_was_never_mounted_is_removed_by_the_guest_too(void **state)
+{
+    (void)state;
+    world.opens_path = world.makes_serial = true;
+    attach();
+    step_until(GUEST_CALL, DRIVE_GUEST_LOOK);
+    detach();
+    go_on();
+    expect_walked("look attach unmount remove ");
+    expect_row(DRIVE_REMOVED, false, STATUS_OK);
+}
+
+static void a_guest_without_an_agent_has_brought_nothing_back(void **state)
+{
+    (void)state;
+    world.opens_path = world.makes_serial = world.lacks_agent = true;
+    attach();
+    go_on();
+    expect_walked("look attach ask unmount ask remove ");
+    expect_failed(STATUS_FAILED_PRECONDITION, "the guest does not");
+}
+
+/* ---- and other drives of the same VM ---- */
+
+static struct drive_work *add_work(int64_t drive_ref, unsigned act)
+{
+    struct drive_work *work = drive_work_add(world.drives, drive_ref, "sandbox-1");
+
+    assert_non_null(work);
+    work->sandbox.hypervisor = HYPERVISOR_QEMU;
+    work->row.wanted = true;
+    work->act = act;
+    return work;
+}
+
+static void expect_slot(const struct drive_work *work, unsigned act, bool expected)
+{
+    struct drive_work asked = *work;
+
+    asked.act = act;
+    if (drives_have_slot(world.drives, &asked) != expected)
+        fail_msg("act %u %s", act, expected ? "has no slot" : "has a slot");
+}
+
+/* A mount would bring back the first drive. */
+static void no_drive_is_mounted_before_the_vmm_has_let_go_of_another(void **state)
+{
+    struct drive_work *leaving = add_work(1, DRIVE_UNMOUNT);
+    struct drive_work *coming = add_work(2, DRIVE_DO_NOTHING);
+
+    (void)state;
+    world.makes_serial = true;
+    expect_slot(coming, DRIVE_MOUNT, true);
+    leaving->step = DRIVE_RUNNING;
+    expect_slot(coming, DRIVE_MOUNT, false);
+    expect_slot(coming, DRIVE_ENTER, false);
+    expect_slot(coming, DRIVE_UNMOUNT, true);
+    leaving->step = DRIVE_IDLE; /* unmounted; the removal follows */
+    leaving->is_out_of_guest = true;
+    expect_slot(coming, DRIVE_MOUNT, false);
+    (void)strcpy(coming->sandbox_id, "sandbox-2");
+    expect_slot(coming, DRIVE_MOUNT, true);
+}
+
+static void no_drive_is_unmounted_while_another_is_mounted(void **state)
+{
+    struct drive_work *coming = add_work(1, DRIVE_MOUNT);
+    struct drive_work *leaving = add_work(2, DRIVE_DO_NOTHING);
+
+    (void)state;
+    coming->step = DRIVE_RUNNING;
+    expect_slot(leaving, DRIVE_UNMOUNT, true); /* of another VMM */
+    world.makes_serial = true;
+    expect_slot(leaving, DRIVE_UNMOUNT, false);
+    expect_slot(leaving, DRIVE_REMOVE, false);
+    coming->step = DRIVE_FINISHED;
+    expect_slot(leaving, DRIVE_UNMOUNT, true);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        DRIVES(the_guest_removes_it_before_each_attempt),
+        DRIVES(attempts_become_rarer),
+        DRIVES(crustd_may_end_after_the_guest_has_removed_it),
+        DRIVES(a_drive_that_was_never_mounted_is_removed_by_the_guest_too),
+        DRIVES(a_guest_without_an_agent_has_brought_nothing_back),
+        DRIVES(no_drive_is_mounted_before_the_vmm_has_let_go_of_another),
+        DRIVES(no_drive_is_unmounted_while_another_is_mounted),
+    };
+
+    return cmocka_run_group_tests_name("drives that may return", tests, NULL, NULL);
+}
