@@ -108,13 +108,14 @@ static const struct {
            "The access mode ReadWriteOncePod keeps it from happening again."}}}),
     ROW(DEVICE_SHARED, "device_shared", STAYS, STATUS_UNAVAILABLE,
         {IN(BLOCKED) | RESIZABLE,
-         {"Two volumes that are in use lead to the same device, in two live sandboxes or in one. A "
-          "file system that is mounted in two VMs at once is being damaged whatever its size; in "
-          "one VM, one of the two is probably not what its pod wants. crustd does not touch "
-          "either.",
-          "Only one volume that leads to the device.",
-          {"The evidence names both volumes; crustctl mappings shows their sandboxes. End all but "
-           "one pod, or correct the metadata that names the wrong device.",
+         {"Two volumes that are in use, or a volume and a drive, lead to the same device, in two "
+          "live sandboxes or in one. A file system that is mounted in two VMs at once is being "
+          "damaged whatever its size; in one VM, one of the two is probably not what its pod "
+          "wants. crustd does not touch either.",
+          "Only one volume or drive that leads to the device.",
+          {"The evidence names both; crustctl mappings and crustctl drives show their sandboxes. "
+           "End all but one pod, detach the drive, or correct the metadata that names the wrong "
+           "device.",
            "Two volumes on one device are a mistake of the CSI driver or of hand-made volumes."}}}),
     ROW(HOST_IN_USE, "host_in_use", STAYS, STATUS_UNAVAILABLE,
         {IN(BLOCKED) | RESIZABLE,

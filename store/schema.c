@@ -426,9 +426,12 @@ const char *const schema_minors[SCHEMA_MINOR_VERSION] = {
     "CREATE INDEX drive_mounts_by_id ON drive_mounts (drive_id);\n"
     "CREATE INDEX drive_mounts_by_sandbox ON drive_mounts (sandbox_ref);\n"
     "CREATE INDEX drive_mounts_ended ON drive_mounts (ended_at) WHERE ended_at IS NOT NULL;\n",
-    /* Containers that are to have the drive: an array of objects, as the API has them. */
-    "ALTER TABLE drive_mounts ADD COLUMN containers TEXT NOT NULL DEFAULT '[]';\n",
+    "CREATE INDEX drive_mounts_by_disk ON drive_mounts (major, minor) WHERE ended_at IS NULL;\n",
 };
+
+/* Containers that are to have the drive: an array of objects, as the API has them. */
+const char schema_drive_containers[] =
+    "ALTER TABLE drive_mounts ADD COLUMN containers TEXT NOT NULL DEFAULT '[]';\n";
 
 /* TO ADD A COLUMN TO A VIEW: put it at the view's end. A migration drops all views and makes these.
  */

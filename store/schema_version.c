@@ -163,13 +163,12 @@ static int record_minor(struct sql_connection *connection)
 /* Databases of development builds of 0.2.0 are of minor version 1 and may have its column. */
 static int add_second(struct sql_connection *connection)
 {
-    static const char is_there[] = "SELECT 1 FROM pragma_table_info('drive_mounts')"
-                                   " WHERE name = 'containers'";
-    cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_first_values(connection, is_there, &rows, NULL, 0);
+    bool is_there =
+        sqlite3_table_column_metadata(connection->db, NULL, "drive_mounts", "containers", NULL,
+                                      NULL, NULL, NULL, NULL) == SQLITE_OK;
+    int r = is_there ? 0 : sql_execute(connection, schema_drive_containers);
 
-    sql_end(&rows);
-    return r == 0 ? sql_execute(connection, schema_minors[1]) : r < 0 ? r : 0;
+    return r < 0 ? r : sql_execute(connection, schema_minors[1]);
 }
 
 /* Adds what the minor versions after `minor` have, and makes the views anew. */

@@ -36,6 +36,7 @@ struct store_volume {
     unsigned layers_state;  /* the worst of theirs */
     int64_t shared_with; /* another volume with a live sandbox that leads to it too, unless both are
                             read-only; 0 none */
+    int64_t shared_drive; /* a drive mount of it that a VMM may have, likewise; 0 none */
 
     unsigned live_sandboxes; /* alive, named by a file or claiming the volume or a part of it */
     bool bypassed;           /* one of them claims a part of it, and was not given the whole */

@@ -99,6 +99,17 @@ static const char select_shared[] =
     "   WHERE e.volume_id = w.volume_id AND e.gone = 0)"
     "  OR EXISTS (SELECT 1 FROM sandbox_claims c WHERE c.path = w.target_path)) LIMIT 1";
 
+/* Whose disk is claimed only may still be refused for this volume. */
+static const char select_shared_drive[] =
+    "SELECT r.drive_ref FROM devices d JOIN drive_mounts r ON r.ended_at IS NULL"
+    " AND r.kind = d.kind AND r.major = d.major AND r.minor = d.minor"
+    " AND coalesce(r.file_device, 0) = coalesce(d.file_device, 0)"
+    " AND coalesce(r.inode, 0) = coalesce(d.inode, 0)"
+    " AND (r.diskseq IS NULL OR coalesce(d.diskseq, 0) IN (0, r.diskseq))"
+    " JOIN sandboxes s ON s.sandbox_ref = r.sandbox_ref AND s.gone_at IS NULL"
+    " WHERE d.device_id = ?1 AND r.state NOT IN ('requested', 'claimed')"
+    " AND (r.writable OR NOT ?2) LIMIT 1";
+
 static enum store_status status_from_name(const char *name)
 {
     static const char *const names[] = {"present", "invalid", "quarantined", "removed"};
@@ -364,7 +375,7 @@ static int load_drive(struct store *store, struct store_volume *volume)
 
 static int load_shared(struct store *store, struct store_volume *volume)
 {
-    cleanup(sql_end) struct sql_rows rows = {0};
+    cleanup(sql_end) struct sql_rows rows = {0}, drives = {0};
     int r;
 
     if (!volume->device_id)
@@ -373,6 +384,11 @@ static int load_shared(struct store *store, struct store_volume *volume)
                   sql_number(volume->device_id), sql_number(volume->read_only));
     if (r > 0)
         volume->shared_with = sql_take_number(&rows);
+    if (r >= 0)
+        r = sql_first(&store->connection, select_shared_drive, &drives,
+                      sql_number(volume->device_id), sql_number(volume->read_only));
+    if (r > 0)
+        volume->shared_drive = sql_take_number(&drives);
     return r < 0 ? r : 0;
 }
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lib/cleanup.h"
 #include "lib/path.h"
 #include "lib/path_guard.h"
 #include "reconciler/core/context.h"
@@ -37,12 +38,26 @@ static void say_no_device(const struct context *context, const struct store_volu
         snprintf(text, size, "%s leads into a file system that may hang", volume->device_path);
 }
 
+static void say_shared_drive(const struct context *context, const struct store_volume *volume,
+                             char *text, size_t size)
+{
+    cleanup(store_drive_mount_done) struct store_drive_mount drive = {0};
+
+    if (store_get_drive_mount_itself(context->store, volume->shared_drive, &drive) == STORE_FOUND)
+        snprintf(text, size,
+                 "volume %" PRId64 " (%.1000s) and drive %s of sandbox %s both lead to %.200s",
+                 volume->volume_id, volume->target_path, drive.request.drive_id,
+                 drive.request.sandbox_id, volume->device_name);
+}
+
 static void say_shared(const struct context *context, const struct store_volume *volume, char *text,
                        size_t size)
 {
     struct store_volume other = {.volume_id = volume->shared_with};
 
-    if (store_get_volume_itself(context->store, &other) == 0)
+    if (!volume->shared_with)
+        say_shared_drive(context, volume, text, size);
+    else if (store_get_volume_itself(context->store, &other) == 0)
         snprintf(text, size,
                  "volume %" PRId64 " (%.1000s) and volume %" PRId64
                  " (%.1000s) both lead to %.200s",

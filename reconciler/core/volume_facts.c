@@ -130,7 +130,7 @@ enum decide_conflict volume_facts_conflict(struct devices *devices,
         return CONFLICT_ENTRIES_DISAGREE;
     if (mismatch)
         return CONFLICT_IDENTITY_MISMATCH;
-    if (volume->shared_with)
+    if (volume->shared_with || volume->shared_drive)
         return CONFLICT_DEVICE_SHARED;
     if (volume->live_sandboxes == 1 && is_used_by_host(devices, volume))
         return CONFLICT_HOST_IN_USE;

@@ -64,6 +64,17 @@ void drive_work_drop_disk(struct drive_work *work)
     work->disk = -1;
 }
 
+int drive_work_note_volumes(const struct drive_work *work)
+{
+    const struct context *context = work->drives->context;
+    const struct store_drive_mount_disk *disk = &work->row.disk;
+
+    if (!work->row.has_disk || disk->kind != DEVICE_KIND_BLOCK)
+        return 0;
+    return store_each_volume_of_device(context->store, disk->major, disk->minor,
+                                       work_queue_add_volume, context->queue);
+}
+
 void drive_work_forget(struct drive_work *work)
 {
     drive_act_stop(work);

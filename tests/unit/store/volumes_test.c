@@ -321,6 +321,11 @@ static void a_drive_is_found_by_number_then_by_source(void **state)
     assert_string_equal(get_volume(store, bound.volume_id).recorded_drive_id, "");
 }
 
+static void set_drive_state(struct store *store, int64_t drive_ref, enum drive_state drive_state)
+{
+    assert_int_equal(store_set_drive_mount_state(store, drive_ref, drive_state, STATUS_OK, ""), 0);
+}
+
 static void one_device_in_two_sandboxes_is_shared(void **state)
 {
     struct store *store = store_of(state);
@@ -367,6 +372,44 @@ static void readers_share_a_device(void **state)
     (void)put_entry(store, &first, true);
     assert_int_equal(get_volume(store, bound.volume_id).shared_with, 0);
     assert_int_equal(get_volume(store, other_id).shared_with, 0);
+}
+
+/* Once a VMM may have it; before that, the drive is refused if this volume is in use. */
+static void a_device_that_a_drive_has_is_shared(void **state)
+{
+    static const enum drive_state having[] = {DRIVE_ATTACHED, DRIVE_READY, DRIVE_REMOVING};
+    struct store *store = store_of(state);
+    struct bound bound = put_bound(store);
+    struct store_entry entry = entry_of("key-1", VOLUME_PATH, 11);
+    struct store_drive_mount_request request = {.drive_id = "data",
+                                                .sandbox_id = "sandbox-1",
+                                                .host_path = "/dev/loop1",
+                                                .vm_path = "/vm",
+                                                .fs_type = "ext4"};
+    struct store_drive_mount_disk disk = {
+        .kind = DEVICE_KIND_BLOCK, .major = 7, .minor = 1, .diskseq = 4};
+    int64_t drive_ref;
+
+    assert_int_equal(store_add_drive_mount(store, &request, "serial", &drive_ref), 0);
+    set_drive_state(store, drive_ref, DRIVE_READY);
+    assert_int_equal(store_set_drive_mount_disk(store, drive_ref, &disk), 0);
+    assert_int_equal(get_volume(store, bound.volume_id).shared_drive,
+                     0); /* another disk's number */
+    disk.diskseq = 3;
+    assert_int_equal(store_set_drive_mount_disk(store, drive_ref, &disk), 0);
+    set_drive_state(store, drive_ref, DRIVE_CLAIMED);
+    assert_int_equal(get_volume(store, bound.volume_id).shared_drive, 0);
+    for (size_t i = 0; i < array_length(having); i++) {
+        set_drive_state(store, drive_ref, having[i]);
+        assert_int_equal(get_volume(store, bound.volume_id).shared_drive, drive_ref);
+    }
+    entry.read_only = true;
+    (void)put_entry(store, &entry, true);
+    assert_int_equal(get_volume(store, bound.volume_id).shared_drive, 0); /* both read */
+    entry.read_only = false;
+    (void)put_entry(store, &entry, true);
+    set_drive_state(store, drive_ref, DRIVE_REMOVED);
+    assert_int_equal(get_volume(store, bound.volume_id).shared_drive, 0);
 }
 
 /* ---- what is touched ------------------------------------------------------------------------- */
@@ -523,6 +566,7 @@ int main(void)
         MODEL(a_drive_is_found_by_number_then_by_source),
         MODEL(one_device_in_two_sandboxes_is_shared),
         MODEL(readers_share_a_device),
+        MODEL(a_device_that_a_drive_has_is_shared),
         MODEL(each_volume_that_is_touched),
         MODEL(a_sandbox_touches_what_is_bound_to_it_without_a_name),
         MODEL(waiting_volumes_come_due),

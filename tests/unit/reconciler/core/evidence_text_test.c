@@ -76,6 +76,24 @@ static void a_shared_device_says_both_volumes(void **state)
     expect(STATE_BLOCKED, REASON_DEVICE_SHARED, NULL);
 }
 
+static void a_device_that_a_drive_has_says_which(void **state)
+{
+    struct store *store = node.context.store;
+    const struct store_drive_mount_request request = {.drive_id = "data",
+                                                      .sandbox_id = "sandbox-1",
+                                                      .host_path = "/dev/loop1",
+                                                      .vm_path = "/vm",
+                                                      .fs_type = "ext4"};
+
+    (void)state;
+    assert_int_equal(store_begin(store), 0);
+    assert_int_equal(store_add_drive_mount(store, &request, "serial", &volume.shared_drive), 0);
+    assert_int_equal(store_commit(store), 0);
+    expect(STATE_BLOCKED, REASON_DEVICE_SHARED,
+           "volume 1 (" VOLUME_PATH
+           ") and drive data of sandbox sandbox-1 both lead to /dev/loop1");
+}
+
 static void a_bypassed_volume_says_what_the_container_has(void **state)
 {
     (void)state;
@@ -121,6 +139,7 @@ int main(void)
         TEST(a_volume_that_is_not_blocked_needs_no_evidence),
         TEST(a_mismatch_says_who_named_which_device),
         TEST(a_shared_device_says_both_volumes),
+        TEST(a_device_that_a_drive_has_says_which),
         TEST(a_bypassed_volume_says_what_the_container_has),
         TEST(a_vmm_that_was_asked_in_vain_says_why),
     };

@@ -106,6 +106,29 @@ static void two_volumes_of_one_device_block_each_other(void **state)
     assert_is(volume.shared_with, STATE_BLOCKED, REASON_DEVICE_SHARED);
 }
 
+/* Its VMM opens the device without asking anybody. */
+static void a_volume_on_a_drives_device_is_blocked(void **state)
+{
+    const struct store_drive_mount_request request = {.drive_id = "data",
+                                                      .sandbox_id = "sandbox-1",
+                                                      .host_path = DISK,
+                                                      .vm_path = "/vm",
+                                                      .fs_type = "ext4"};
+    const struct store_drive_mount_disk disk = {.kind = DEVICE_KIND_BLOCK, .major = 7, .minor = 1};
+    int64_t volume_id = bind_one(), drive_ref;
+
+    (void)state;
+    assert_int_equal(store_begin(store), 0);
+    assert_int_equal(store_add_drive_mount(store, &request, "serial", &drive_ref), 0);
+    assert_int_equal(store_set_drive_mount_disk(store, drive_ref, &disk), 0);
+    assert_int_equal(store_set_drive_mount_state(store, drive_ref, DRIVE_ATTACHED, STATUS_OK, ""),
+                     0);
+    assert_int_equal(store_commit(store), 0);
+    reconciler_queue_all_volumes(reconciler);
+    settle();
+    assert_is(volume_id, STATE_BLOCKED, REASON_DEVICE_SHARED);
+}
+
 static void two_sandboxes_of_one_volume_block_it(void **state)
 {
     int64_t volume_id = bind_one();
@@ -488,6 +511,7 @@ int main(void)
         NODE(a_device_that_comes_later_is_found),
         NODE(a_disk_behind_the_same_number_is_another_one),
         NODE(two_volumes_of_one_device_block_each_other),
+        NODE(a_volume_on_a_drives_device_is_blocked),
         NODE(two_sandboxes_of_one_volume_block_it),
         NODE(layouts_that_name_two_devices_disagree),
         NODE(a_volume_staged_before_the_first_decisions_is_on_its_device),

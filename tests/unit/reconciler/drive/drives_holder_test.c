@@ -107,6 +107,34 @@ static void crustds_own_claim_has_a_name(void **state)
     expect_row(DRIVE_READY, true, STATUS_OK);
 }
 
+static bool is_volume_queued(void)
+{
+    int64_t volume_id;
+    bool found = false;
+
+    while (work_queue_take_volume(&world.node.queue, &volume_id))
+        found |= volume_id == world.node.bound.volume_id;
+    return found;
+}
+
+/* The volume is blocked while a drive has its device, and no longer. */
+static void a_volume_on_the_disk_is_decided_again(void **state)
+{
+    struct store *store = world.node.context.store;
+
+    (void)state;
+    world.disk = (struct store_drive_mount_disk){
+        .kind = DEVICE_KIND_BLOCK, .major = 7, .minor = 1, .diskseq = 3};
+    (void)is_volume_queued();
+    bring_in();
+    assert_true(is_volume_queued());
+    assert_true(get_volume(store, world.node.bound.volume_id).shared_drive);
+    detach();
+    go_on();
+    assert_true(is_volume_queued());
+    assert_false(get_volume(store, world.node.bound.volume_id).shared_drive);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -115,6 +143,7 @@ int main(void)
         DRIVES(a_holder_with_a_name_is_not_searched_for),
         DRIVES(a_disk_that_is_taken_at_an_attach_has_a_holder_too),
         DRIVES(crustds_own_claim_has_a_name),
+        DRIVES(a_volume_on_the_disk_is_decided_again),
     };
 
     return cmocka_run_group_tests_name("drives and who has their disk", tests, NULL, NULL);
