@@ -20,7 +20,7 @@ static bool may_lack_containers(const struct drive_work *work)
 /* Any drive's mount has such a guest scan its bus. */
 static bool may_return(const struct drive_work *work)
 {
-    return work->vmm > DRIVE_IN_VMM_ABSENT && !work->is_out_of_guest &&
+    return work->vmm > DRIVE_IN_VMM_ABSENT && !work->is_out_of_guest && !work->lacks_agent &&
            drive_act_makes_serial(work);
 }
 

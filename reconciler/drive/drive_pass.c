@@ -208,24 +208,11 @@ static int refuse_detach(struct drive_work *work)
                              STATUS_FAILED_PRECONDITION, work->result.error.text);
 }
 
-/* It was to be unmounted, never having been mounted, and the guest has no agent that lists drives:
- * so none that scans the bus for them. */
-static bool has_no_agent(const struct drive_work *work)
-{
-    return work->is_held && drive_phase(work->row.state) == DRIVE_PLANNED &&
-           work->result.status == STATUS_FAILED_PRECONDITION;
-}
-
 /* Somebody in the guest has the disk: in its place, or where only a namespace sees it. In the
  * second case the mount is gone already, and the rest follows: the client is told what holds it,
  * but the record is of a failure that heals, since it is no attach that failed. */
 static int record_held(struct drive_work *work)
 {
-    if (has_no_agent(work)) {
-        work->is_out_of_guest = true;
-        work->is_held = false;
-        return 0;
-    }
     if (work->guest == DRIVE_IN_GUEST_UNKNOWN && !work->is_held) {
         work->is_held = true;
         work->held = work->result.error;
@@ -389,6 +376,14 @@ static int record_stray(struct drive_work *work)
     return set_state(work, DRIVE_UNMOUNTING, work->row.status, work->row.message);
 }
 
+/* The guest that was to tell whether it has a drive, which is not mounted by its state, has no
+ * agent that lists drives: so none that scans the bus for them. */
+static bool has_no_agent(const struct drive_work *work)
+{
+    return work->act == DRIVE_LOOK_GUEST && work->result.status == STATUS_FAILED_PRECONDITION &&
+           drive_state_is_flushed(work->row.state);
+}
+
 int drive_work_record(struct drive_work *work)
 {
     int r = read_row(work);
@@ -406,7 +401,8 @@ int drive_work_record(struct drive_work *work)
     work->tried_claim = false;
     if (work->act == DRIVE_REMOVE)
         work->is_out_of_guest = false;
-    if (work->is_held)
+    work->lacks_agent = work->lacks_agent || has_no_agent(work);
+    if (work->is_held && !work->lacks_agent)
         return record_held(work);
     return work->result.status == STATUS_OK ? record_success(work) : record_failure(work);
 }

@@ -73,6 +73,7 @@ struct drive_work {
     bool failed_to_enter; /* the row's status and message are of that */
     bool has_free_disk;   /* that was the act before this decision */
     bool is_out_of_guest; /* as it has said since the VMM was last asked to remove the drive */
+    bool lacks_agent;     /* the guest, so nothing in it scans for disks */
 
     bool due, waits_to_grow; /* to be decided; growth is what has failed */
     bool lacks_slot;         /* until another act has ended */

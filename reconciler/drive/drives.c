@@ -82,7 +82,7 @@ void drive_work_forget(struct drive_work *work)
     work->step = DRIVE_IDLE;
     work->vmm = DRIVE_IN_VMM_UNKNOWN;
     work->guest = DRIVE_IN_GUEST_UNKNOWN;
-    work->wants_disk = work->is_held = work->is_out_of_guest = false;
+    work->wants_disk = work->is_held = work->is_out_of_guest = work->lacks_agent = false;
     work->vmm_bytes = 0;
     work->has_free_disk = false;
     work->news = (struct drive_news){0};

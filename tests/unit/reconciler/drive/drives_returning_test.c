@@ -78,8 +78,20 @@ static void a_guest_without_an_agent_has_brought_nothing_back(void **state)
     world.opens_path = world.makes_serial = world.lacks_agent = true;
     attach();
     go_on();
-    expect_walked("look attach ask unmount ask remove ");
+    expect_walked("look attach ask remove ");
     expect_failed(STATUS_FAILED_PRECONDITION, "the guest does not");
+}
+
+static void that_a_guest_has_no_agent_is_found_out_again(void **state)
+{
+    (void)state;
+    world.opens_path = world.makes_serial = world.lacks_agent = true;
+    attach();
+    step_until(VMM_CALL, HYPERVISOR_DRIVE_DETACH);
+    restart();
+    go_on();
+    expect_walked("look attach ask look unmount ask remove ");
+    expect_row(DRIVE_FAILED, false, STATUS_FAILED_PRECONDITION);
 }
 
 /* ---- and other drives of the same VM ---- */
@@ -147,6 +159,7 @@ int main(void)
         DRIVES(crustd_may_end_after_the_guest_has_removed_it),
         DRIVES(a_drive_that_was_never_mounted_is_removed_by_the_guest_too),
         DRIVES(a_guest_without_an_agent_has_brought_nothing_back),
+        DRIVES(that_a_guest_has_no_agent_is_found_out_again),
         DRIVES(no_drive_is_mounted_before_the_vmm_has_let_go_of_another),
         DRIVES(no_drive_is_unmounted_while_another_is_mounted),
     };
