@@ -217,13 +217,20 @@ static bool takes_out(unsigned act)
     return act == DRIVE_UNMOUNT || act == DRIVE_REMOVE;
 }
 
-/* Whether what another drive of the same VM does keeps the act from beginning. A guest that removes
- * devices itself scans its bus when it mounts a drive. One that was removed, and is not out of the
- * VMM yet, would come back. */
+static bool asks_guest(unsigned act)
+{
+    return act == DRIVE_LOOK_GUEST || act == DRIVE_ENTER;
+}
+
+/* Whether what another drive of the same VM does keeps the act from beginning. A guest that answers
+ * nothing is asked about one drive at a time. One that removes devices itself scans its bus when it
+ * mounts a drive: a device that was removed, and is not out of the VMM yet, would come back. */
 static bool excludes(const struct drive_work *other, const struct drive_work *work)
 {
     bool leaves = other->is_out_of_guest || (is_at_work(other) && takes_out(other->act));
 
+    if (asks_guest(work->act) && is_at_work(other) && asks_guest(other->act))
+        return true;
     return ((mounts(work->act) && leaves) ||
             (takes_out(work->act) && is_at_work(other) && mounts(other->act))) &&
            drive_act_makes_serial(work);

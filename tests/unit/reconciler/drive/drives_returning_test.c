@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* drives_returning_test.c - drives of a VMM that tells its guest nothing: the guest removes the
- * device itself, and a scan of its bus brings it back while the VMM has it. */
+ * device itself, and a scan of its bus brings it back while the VMM has it. And which acts of a
+ * VM's drives wait for each other. */
 #include "tests/unit/reconciler/drive/drives_world.h"
 
 #include "reconciler/drive/drive_work.h"
@@ -151,6 +152,20 @@ static void no_drive_is_unmounted_while_another_is_mounted(void **state)
     expect_slot(leaving, DRIVE_UNMOUNT, true);
 }
 
+/* Of any VMM: guests that answer nothing leave slots to others. */
+static void a_guest_is_asked_about_one_drive_at_a_time(void **state)
+{
+    struct drive_work *asked = add_work(1, DRIVE_ENTER), *other = add_work(2, DRIVE_DO_NOTHING);
+
+    (void)state;
+    asked->step = DRIVE_RUNNING;
+    expect_slot(other, DRIVE_ENTER, false);
+    expect_slot(other, DRIVE_LOOK_GUEST, false);
+    expect_slot(other, DRIVE_MOUNT, true);
+    (void)strcpy(other->sandbox_id, "sandbox-2");
+    expect_slot(other, DRIVE_ENTER, true);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -162,6 +177,7 @@ int main(void)
         DRIVES(that_a_guest_has_no_agent_is_found_out_again),
         DRIVES(no_drive_is_mounted_before_the_vmm_has_let_go_of_another),
         DRIVES(no_drive_is_unmounted_while_another_is_mounted),
+        DRIVES(a_guest_is_asked_about_one_drive_at_a_time),
     };
 
     return cmocka_run_group_tests_name("drives that may return", tests, NULL, NULL);
