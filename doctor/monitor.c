@@ -2,13 +2,13 @@
 /* monitor.c - Kata's runtimes name a monitor's socket behind -qmp, -qmp-pretty or -monitor. */
 #include "doctor/monitor.h"
 
-#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "lib/buffer.h"
 #include "lib/cleanup.h"
+#include "lib/process.h"
 
 enum { ARGUMENTS_BYTES = 256 * 1024 };
 
@@ -27,14 +27,10 @@ static bool mentions(const char *argument, const char *socket)
 static void find_option(pid_t pid, const char *socket, char *ret_option, size_t size)
 {
     cleanup(buffer_done) struct buffer arguments = BUFFER_INIT(ARGUMENTS_BYTES);
-    cleanup(fd_closep) int fd = -1;
     const char *argument, *end, *previous = "";
-    char path[64];
 
     (void)snprintf(ret_option, size, "%s", "");
-    (void)snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)pid);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || buffer_read_all(&arguments, fd) < 0)
+    if (process_read_arguments(pid, &arguments) < 0)
         return;
     argument = buffer_text(&arguments);
     end = argument + arguments.length;

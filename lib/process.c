@@ -21,6 +21,7 @@
 
 #include "lib/cleanup.h"
 #include "lib/clock.h"
+#include "lib/process_reader.h"
 
 /* The error of reading a file in /proc once its process has ended. */
 enum { ENDED_MEANWHILE = -ESRCH };
@@ -114,6 +115,7 @@ int process_read(pid_t pid, struct process *ret_process)
     ret_process->parent = (pid_t)strtol(parent, NULL, 10);
     ret_process->threads = (unsigned)strtoul(threads, NULL, 10);
     ticks = strtoull(start, NULL, 10);
+    ret_process->waits = *state == 'D';
     ret_process->alive = *state != 'Z' && *state != 'X' && *state != 'x';
     ret_process->start_ns = ticks * (NSEC_PER_SEC / ticks_per_second);
     return 0;
@@ -129,12 +131,7 @@ int process_has_ended(pid_t pid, uint64_t start_ns)
     return process.start_ns != start_ns || (!process.alive && process.threads <= 1);
 }
 
-int process_read_arguments(pid_t pid, struct buffer *ret_arguments)
-{
-    return process_read_file(pid, "cmdline", ret_arguments);
-}
-
-int process_read_first_arguments(pid_t pid, size_t bytes, struct buffer *ret_arguments)
+static int read_directly(pid_t pid, size_t bytes, struct buffer *ret_arguments)
 {
     cleanup(fd_closep) int fd = -1;
     char part[4096];
@@ -150,6 +147,31 @@ int process_read_first_arguments(pid_t pid, size_t bytes, struct buffer *ret_arg
         bytes -= r == 0 ? (size_t)count : 0;
     }
     return r == ENDED_MEANWHILE ? PROCESS_GONE : r;
+}
+
+int process_read_first_arguments(pid_t pid, size_t bytes, struct buffer *ret_arguments)
+{
+    struct process_reading reading = {.pid = pid};
+    int r;
+
+    if (pid <= 0)
+        return PROCESS_GONE;
+    if (!process_reader_is_used())
+        return read_directly(pid, bytes, ret_arguments);
+    r = process_reader_read(&reading, 1, bytes, ret_arguments);
+    return r < 0 ? r : reading.result;
+}
+
+int process_read_arguments(pid_t pid, struct buffer *ret_arguments)
+{
+    enum { MOST_BYTES = 16 * 1024 * 1024 };
+    const size_t limit = ret_arguments->limit ? ret_arguments->limit : MOST_BYTES;
+    const struct buffer_mark before = buffer_mark(ret_arguments);
+    int r = process_read_first_arguments(pid, limit + 1, ret_arguments);
+
+    if (r < 0)
+        buffer_rewind(ret_arguments, before);
+    return r;
 }
 
 bool process_still_has_arguments(pid_t pid, const struct buffer *arguments)

@@ -12,6 +12,7 @@
 
 struct process {
     bool alive;        /* exists and is not a zombie */
+    bool waits;        /* in the kernel, where only SIGKILL can end it, if anything */
     pid_t parent;      /* at present: the process gets another parent when this one ends */
     unsigned threads;  /* of a zombie: 1, unless it ended before others of its threads */
     uint64_t start_ns; /* CLOCK_BOOTTIME */
@@ -19,8 +20,9 @@ struct process {
 
 /* The failures that callers distinguish. */
 enum process_failure {
-    PROCESS_GONE = -ENOENT,   /* there is none of that number, or it ended meanwhile */
-    PROCESS_DENIED = -EACCES, /* it may not be examined */
+    PROCESS_GONE = -ENOENT,     /* there is none of that number, or it ended meanwhile */
+    PROCESS_DENIED = -EACCES,   /* it may not be examined */
+    PROCESS_HANGS = -ETIMEDOUT, /* its memory stays locked (process_reader.h): ask again later */
 };
 
 /* Appends the whole of /proc/PID/NAME. 0, PROCESS_GONE, BUFFER_FULL, another -errno. */
@@ -38,7 +40,8 @@ int process_read(pid_t pid, struct process *ret_process);
  * that was killed goes on while a thread waits for a disk. 1, 0, or -errno: it cannot be told. */
 int process_has_ended(pid_t pid, uint64_t start_ns);
 
-/* The arguments, each followed by a NUL. Returns as process_read_file(). */
+/* The arguments, each followed by a NUL. Returns as process_read_file(), or PROCESS_HANGS. No other
+ * file of a process' may be read that takes the lock of its memory (environ, maps, mem). */
 int process_read_arguments(pid_t pid, struct buffer *ret_arguments);
 
 /* The first `bytes` bytes of the arguments. */

@@ -113,9 +113,10 @@ int process_judge_unjailed(pid_t pid, uid_t *ret_user)
     return r == PROCESS_ROOTS ? judge_root(pid) : r;
 }
 
-int process_read_counted_arguments(pid_t pid, struct buffer *ret_arguments)
+int process_read_counted_arguments(const struct process_list *list, pid_t pid,
+                                   struct buffer *ret_arguments)
 {
-    int r = process_read_first_arguments(pid, COUNTED_BYTES, ret_arguments);
+    int r = process_list_read_arguments(list, COUNTED_BYTES, ret_arguments);
 
     if (r < 0 || ret_arguments->length < COUNTED_BYTES)
         return r;

@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #include "lib/buffer.h"
+#include "lib/process_list.h"
 
 enum process_trust {
     PROCESS_ROOTS,        /* root's, on the node itself */
@@ -25,10 +26,11 @@ int process_judge(pid_t pid, uid_t *ret_user);
 /* The same for a process that never leaves the node's root directory, such as a shim. */
 int process_judge_unjailed(pid_t pid, uid_t *ret_user);
 
-/* Reads the arguments as far as they can keep something from being removed: root's up to the
- * buffer's limit, other users' only the beginning, so that no user can make them too long to be
- * read. 0, BUFFER_FULL, PROCESS_GONE or another -errno. */
-int process_read_counted_arguments(pid_t pid, struct buffer *ret_arguments);
+/* Reads the arguments of the list's process `pid` as far as they can keep something from being
+ * removed: root's up to the buffer's limit, other users' only the beginning, so that no user can
+ * make them too long to be read. 0, BUFFER_FULL, PROCESS_GONE, PROCESS_HANGS or another -errno. */
+int process_read_counted_arguments(const struct process_list *list, pid_t pid,
+                                   struct buffer *ret_arguments);
 
 /* Why it is not believed, such as "it belongs to another user than root". */
 const char *process_trust_text(enum process_trust trust);

@@ -7,7 +7,6 @@
  */
 #include "observe/added_monitors.h"
 
-#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -23,6 +22,7 @@
 #include "lib/hash.h"
 #include "lib/path.h"
 #include "lib/process.h"
+#include "lib/process_list.h"
 #include "lib/process_trust.h"
 #include "observe/observe.h"
 
@@ -42,7 +42,7 @@ struct added_monitors {
     struct monitor *monitors, *next;
     unsigned count;
     int directory;
-    DIR *proc;
+    struct process_list *processes;
     struct buffer arguments;
 };
 
@@ -154,7 +154,7 @@ struct added_monitors *added_monitors_free(struct added_monitors *monitors)
         HASH_DEL(monitors->monitors, monitor);
         free(monitor);
     }
-    dir_closep(&monitors->proc);
+    process_list_free(monitors->processes);
     buffer_done(&monitors->arguments);
     fd_close(monitors->directory);
     free(monitors);
@@ -207,16 +207,16 @@ static void check_argument(struct added_monitors *monitors, const char *argument
         note_served(monitors, socket, length - end);
 }
 
-static int check_process(struct added_monitors *monitors, const char *pid)
+static int check_process(struct added_monitors *monitors, pid_t pid)
 {
     char trial[32];
     const char *argument, *end;
     int r;
 
-    (void)snprintf(trial, sizeof(trial), ".%.16s", pid);
+    (void)snprintf(trial, sizeof(trial), ".%d", (int)pid);
     note_served(monitors, trial, strlen(trial));
     buffer_clear(&monitors->arguments);
-    r = process_read_counted_arguments((pid_t)atoi(pid), &monitors->arguments);
+    r = process_read_counted_arguments(monitors->processes, pid, &monitors->arguments);
     if (r < 0)
         return r == PROCESS_GONE ? 0 : r;
     argument = buffer_text(&monitors->arguments);
@@ -230,23 +230,18 @@ int added_monitors_step(struct added_monitors *monitors)
 {
     int r = 0;
 
-    if (!monitors->proc)
-        monitors->proc = opendir("/proc");
-    if (!monitors->proc)
-        return -errno;
-    for (unsigned i = 0; r == 0 && i < PROCESSES_PER_STEP;) {
-        const struct dirent *entry;
+    if (!monitors->processes)
+        r = process_list_new(&monitors->processes);
+    for (unsigned i = 0; r == 0 && i < PROCESSES_PER_STEP; i++) {
+        pid_t pid;
 
-        errno = 0;
-        entry = readdir(monitors->proc);
-        if (!entry) {
+        r = process_list_next(monitors->processes, &pid);
+        if (r == 0 && !pid) {
             monitors->next = monitors->monitors;
-            return -errno;
+            return 0;
         }
-        if (!isdigit((unsigned char)entry->d_name[0]))
-            continue;
-        r = check_process(monitors, entry->d_name);
-        i++;
+        if (r == 0)
+            r = check_process(monitors, pid);
     }
     return r < 0 ? r : PROGRESS_MORE;
 }

@@ -5,11 +5,11 @@
  * also leaves state directories and sandbox records, which are checked separately; and a sandbox
  * that is just being created has not been stale for the grace time.
  *
- * A process of root's whose arguments are too long to be read could be any sandbox's, so it is
- * everyone's. Any user's process that names a sandbox keeps its metadata, because a rootless VMM is
- * one; but it can keep no more than it names. The same goes for cgroups: Linux before 6.8
- * tells no path longer than PATH_MAX, and a user to whom a part of the tree is delegated can make
- * one.
+ * A process whose arguments cannot be read could be any sandbox's, so it is everyone's: one of
+ * root's if they are too long, any if its memory stays locked. Any user's process that names a
+ * sandbox keeps its metadata, because a rootless VMM is one; but it can keep no more than it names.
+ * The same goes for cgroups: Linux before 6.8 tells no path longer than PATH_MAX, and a user to
+ * whom a part of the tree is delegated can make one.
  */
 #include "observe/census.h"
 
@@ -26,6 +26,7 @@
 #include "lib/hash.h"
 #include "lib/namespaces.h"
 #include "lib/process.h"
+#include "lib/process_list.h"
 #include "lib/process_trust.h"
 #include "lib/result.h"
 
@@ -43,7 +44,7 @@ struct asked {
 
 struct census {
     struct asked *asked;
-    DIR *proc;
+    struct process_list *processes;
     /* The process in hand, and the sandbox that it is searched for next; NULL: for all that were.
      */
     pid_t pid;
@@ -83,7 +84,7 @@ struct census *census_free(struct census *census)
         HASH_DEL(census->asked, asked);
         free(asked);
     }
-    dir_closep(&census->proc);
+    process_list_free(census->processes);
     buffer_done(&census->arguments);
     buffer_done(&census->cgroup);
     free(census);
@@ -128,25 +129,26 @@ static void note_kubelet(struct census *census, pid_t pid)
         census->kubelet_start_ns = process.start_ns;
 }
 
-/* Takes the process in hand. One that has ended is none. */
+/* Takes the process in hand. One that has ended is none. PROGRESS_MORE: one that hung, which may be
+ * anybody's; a step waits for one of them only. */
 static int take_process(struct census *census, pid_t pid)
 {
     int r, s;
 
     buffer_clear(&census->arguments);
     buffer_clear(&census->cgroup);
-    r = process_read_counted_arguments(pid, &census->arguments);
+    r = process_read_counted_arguments(census->processes, pid, &census->arguments);
     s = r == PROCESS_GONE ? r : process_read_file(pid, "cgroup", &census->cgroup);
     if (r == PROCESS_GONE || s == PROCESS_GONE)
         return 0;
-    census->unread = r == BUFFER_FULL;
+    census->unread = r == BUFFER_FULL || r == PROCESS_HANGS;
     if ((r < 0 && !census->unread) || result_is_shortage(s))
         return r < 0 && !census->unread ? r : s;
     census->unread_cgroup = s < 0 && process_judge(pid, NULL) == PROCESS_ROOTS;
     note_kubelet(census, pid);
     census->pid = pid;
     census->next = census->asked;
-    return 0;
+    return r == PROCESS_HANGS ? PROGRESS_MORE : 0;
 }
 
 /* Searches it for some more sandboxes; *bytes is what may still be searched. */
@@ -168,47 +170,25 @@ static void search_process(struct census *census, size_t *bytes)
 
 /* ---- all of them ------------------------------------------------------------------------- */
 
-/* The next process that is named in /proc, 0: there is none. */
-static int next_pid(struct census *census, pid_t *ret_pid)
-{
-    const struct dirent *name;
-
-    *ret_pid = 0;
-    do {
-        char *end;
-        long pid;
-
-        errno = 0;
-        name = readdir(census->proc);
-        pid = name ? strtol(name->d_name, &end, 10) : 0;
-        if (pid > 0 && pid <= INT_MAX && !*end)
-            *ret_pid = (pid_t)pid;
-    } while (name && !*ret_pid);
-    return name ? 0 : -errno;
-}
-
 int census_step(struct census *census)
 {
     size_t bytes = STEP_BYTES;
+    int r = 0;
 
-    if (!census->proc)
-        census->proc = opendir("/proc");
-    if (!census->proc)
-        return -errno;
-    for (unsigned i = 0; i < PROCESSES_PER_STEP && bytes > 0; i++) {
+    if (!census->processes)
+        r = process_list_new(&census->processes);
+    for (unsigned i = 0; r == 0 && i < PROCESSES_PER_STEP && bytes > 0; i++) {
         if (!census->next) {
             pid_t pid;
-            int r = next_pid(census, &pid);
 
+            r = process_list_next(census->processes, &pid);
             if (r < 0 || !pid)
                 return r;
             r = take_process(census, pid);
-            if (r < 0)
-                return r;
         }
         search_process(census, &bytes);
     }
-    return PROGRESS_MORE;
+    return r < 0 ? r : PROGRESS_MORE;
 }
 
 bool census_has_process(const struct census *census, const char *sandbox_id)

@@ -19,7 +19,6 @@
  */
 #include "observe/process_index.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +27,7 @@
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/process.h"
+#include "lib/process_list.h"
 #include "lib/process_trust.h"
 #include "lib/result.h"
 
@@ -68,10 +68,12 @@ struct process_table {
     bool is_doubtful; /* one that started just now may be missing */
 };
 
-/* The arguments of a process, and how much of /proc this part of the reading has read. */
+/* The arguments of a process, how much of /proc this part of the reading has read, and whether it
+ * met a process that hung. */
 struct reader {
     struct buffer arguments;
     size_t bytes;
+    bool hung;
 };
 
 struct process_index {
@@ -79,7 +81,7 @@ struct process_index {
     uint64_t read_ns; /* when it was complete; 0 never */
     uint64_t cost_ns; /* how long the reading took */
     /* While a new one is read: */
-    DIR *proc;
+    struct process_list *processes;
     struct process_table next;
     uint64_t next_cost_ns, next_ns; /* next_ns: when the last part was read */
     struct reader reader;
@@ -100,8 +102,7 @@ int process_index_new(struct process_index **ret_index)
 /* What was read of the new one is dropped. */
 static void stop_reading(struct process_index *index)
 {
-    dir_closep(&index->proc);
-    index->proc = NULL;
+    index->processes = process_list_free(index->processes);
     free(index->next.entry);
     index->next = (struct process_table){0};
     index->next_cost_ns = 0;
@@ -257,20 +258,18 @@ static void note_refused(struct process_table *table, const struct entry *entry)
     memcpy(refused->id, entry->id, sizeof(refused->id));
 }
 
-static int read_first_arguments(struct reader *reader, pid_t pid)
+/* processes: the list that pid was taken from; NULL: none. */
+static int read_first_arguments(struct reader *reader, const struct process_list *processes,
+                                pid_t pid)
 {
     int r;
 
     buffer_clear(&reader->arguments);
-    r = process_read_first_arguments(pid, ARGUMENTS_BYTES, &reader->arguments);
+    r = processes ? process_list_read_arguments(processes, ARGUMENTS_BYTES, &reader->arguments)
+                  : process_read_first_arguments(pid, ARGUMENTS_BYTES, &reader->arguments);
     reader->bytes += reader->arguments.length;
+    reader->hung |= r == PROCESS_HANGS;
     return r;
-}
-
-static bool still_has_arguments(struct reader *reader, pid_t pid)
-{
-    reader->bytes += reader->arguments.length;
-    return process_still_has_arguments(pid, &reader->arguments);
 }
 
 /* Whether pid is the shim of sandbox `id`, which must be the parent of a rootless VMM; other users'
@@ -279,9 +278,10 @@ static bool is_shim_of(struct reader *reader, pid_t pid, const char *id)
 {
     struct entry shim = {0};
 
-    return read_first_arguments(reader, pid) == 0 && read_arguments(&shim, &reader->arguments) &&
-           shim.role == PROCESS_SHIM && strcmp(shim.id, id) == 0 &&
-           process_judge_unjailed(pid, NULL) == PROCESS_ROOTS && still_has_arguments(reader, pid);
+    return read_first_arguments(reader, NULL, pid) == 0 &&
+           read_arguments(&shim, &reader->arguments) && shim.role == PROCESS_SHIM &&
+           strcmp(shim.id, id) == 0 && process_judge_unjailed(pid, NULL) == PROCESS_ROOTS &&
+           process_still_has_arguments(pid, &reader->arguments);
 }
 
 static bool may_be_kept(struct reader *reader, const struct entry *entry, pid_t parent)
@@ -307,17 +307,32 @@ static int add_entry(struct process_table *table, const struct entry *entry)
     return 0;
 }
 
-/* A process that ends meanwhile is skipped, and one that starts another program: it may not have
- * been the one that was judged. */
-static int add_process(struct process_table *table, const struct process_table *before, pid_t pid,
-                       struct reader *reader)
+/* One that hangs is what it was, if anything. */
+static int keep_unread(struct process_table *table, const struct process_table *before, pid_t pid)
 {
+    int r = 0;
+
+    table->is_doubtful |= process_judge(pid, NULL) == PROCESS_ROOTS;
+    for (size_t i = 0; r == 0 && i < before->count; i++)
+        if (before->entry[i].process.pid == pid)
+            r = add_entry(table, &before->entry[i]);
+    return r;
+}
+
+/* Skipped are processes that end meanwhile or start another program, which was not judged. */
+static int add_process(struct process_index *index, pid_t pid)
+{
+    const struct process_table *before = &index->known;
+    struct process_table *table = &index->next;
+    struct reader *reader = &index->reader;
     struct entry entry = {.process = {.pid = pid}};
     struct process process;
-    int trust;
+    int trust, r = read_first_arguments(reader, index->processes, pid);
 
-    if (read_first_arguments(reader, pid) < 0 || !read_arguments(&entry, &reader->arguments) ||
-        process_read(pid, &process) < 0 || !process.alive)
+    if (r == PROCESS_HANGS)
+        return keep_unread(table, before, pid);
+    if (r < 0 || !read_arguments(&entry, &reader->arguments) || process_read(pid, &process) < 0 ||
+        !process.alive)
         return 0;
     entry.process.start_ns = process.start_ns;
     trust =
@@ -326,7 +341,7 @@ static int add_process(struct process_table *table, const struct process_table *
         return 0;
     entry.trust = (enum process_trust)trust;
     entry.tied = was_tied(before, &entry);
-    if (!still_has_arguments(reader, pid)) {
+    if (!process_still_has_arguments(pid, &reader->arguments)) {
         table->is_doubtful |= entry.trust == PROCESS_ROOTS;
         return 0;
     }
@@ -339,24 +354,20 @@ static int add_process(struct process_table *table, const struct process_table *
 /* 0: all were read; PROGRESS_MORE; -errno. */
 static int read_processes(struct process_index *index)
 {
-    const struct dirent *name;
-    unsigned processes = 0;
     int r = 0;
 
     index->reader.bytes = 0;
-    while (r == 0 && processes < CALL_PROCESSES && index->reader.bytes < CALL_BYTES &&
-           index->next.count < PROCESSES) {
-        char *end;
-        long pid;
+    index->reader.hung = false;
+    for (unsigned i = 0; r == 0 && i < CALL_PROCESSES && index->reader.bytes < CALL_BYTES &&
+                         !index->reader.hung && index->next.count < PROCESSES;
+         i++) {
+        pid_t pid;
 
-        name = readdir(index->proc);
-        if (!name)
+        r = process_list_next(index->processes, &pid);
+        if (r == 0 && !pid)
             return 0;
-        pid = strtol(name->d_name, &end, 10);
-        if (pid <= 0 || *end)
-            continue;
-        r = add_process(&index->next, &index->known, (pid_t)pid, &index->reader);
-        processes++;
+        if (r == 0)
+            r = add_process(index, pid);
     }
     return r == 0 && index->next.count < PROCESSES ? PROGRESS_MORE : r;
 }
@@ -383,14 +394,15 @@ static int read_on(struct process_index *index)
 {
     const uint64_t began_ns = clock_boottime();
     bool is_first;
-    int r;
+    int r = 0;
 
     if (began_ns - index->next_ns > ABANDONED_NS)
         stop_reading(index);
-    is_first = !index->proc;
+    is_first = !index->processes;
     if (is_first)
-        index->proc = opendir("/proc");
-    r = index->proc ? read_processes(index) : -errno;
+        r = process_list_new(&index->processes);
+    if (r == 0)
+        r = read_processes(index);
     index->next_ns = clock_boottime();
     index->next_cost_ns += index->next_ns - began_ns;
     if (r < 0)

@@ -23,6 +23,7 @@
 #include "lib/notify.h"
 #include "lib/path.h"
 #include "lib/path_guard.h"
+#include "lib/process_reader.h"
 #include "reconciler/arguments.h"
 #include "reconciler/core/instance.h"
 #include "reconciler/core/reconciler.h"
@@ -382,9 +383,11 @@ static int start(struct daemon *daemon)
     struct error error = {0};
     int r;
 
-    r = loop_init(&daemon->loop);
+    r = process_reader_start();
+    if (r == 0)
+        r = loop_init(&daemon->loop);
     if (r < 0) {
-        error_set_errno(&error, r, "cannot make the event loop");
+        error_set_errno(&error, r, "cannot make the event loop and its reader of processes");
         return fail(daemon, START_OTHER, r, &error);
     }
     r = start_guard(daemon);

@@ -10,6 +10,7 @@ import pathlib
 import secrets
 import shutil
 import subprocess
+import sys
 import unittest
 
 from rust_runtime import RustPod, RustShim, guest_name
@@ -18,6 +19,23 @@ from said import SaidTest
 NOBODY = 65534
 # No other test has such processes meanwhile.
 VICTIM, OTHER = secrets.token_hex(32), secrets.token_hex(32)
+# A user's: changes the protection of much memory that is one page of zeros, for ever.
+KEEP_LOCKED = """
+import ctypes, mmap, os
+os.setresgid(65534, 65534, 65534)
+os.setresuid(65534, 65534, 65534)
+size = 2 << 30
+memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000)
+memory.madvise(15)
+for at in range(0, size, 4096):
+    memory[at]
+address = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(memory)))
+change = ctypes.CDLL(None).mprotect
+print("locked", flush=True)
+while True:
+    change(address, ctypes.c_size_t(size), 1)
+    change(address, ctypes.c_size_t(size), 3)
+"""
 
 
 class Pod(RustPod):
@@ -160,6 +178,24 @@ class HostileUsersTest(SaidTest):
             with contextlib.suppress(FileNotFoundError):
                 count += file.read_text().count("inotify wd:")
         return count
+
+    def test_a_user_who_keeps_memory_locked(self):
+        """Who reads the arguments of such a process waits for it; crustd names it, and goes on."""
+        holder = subprocess.Popen(  # pylint: disable=consider-using-with
+            [sys.executable, "-c", KEEP_LOCKED], stdout=subprocess.PIPE, text=True)
+        self.addCleanup(holder.stdout.close)
+        self.addCleanup(holder.wait)
+        self.addCleanup(holder.kill)
+        self.assertEqual(holder.stdout.readline(), "locked\n")
+        pod, volume = self.pod(VICTIM), self.volume(self.host)
+        self.host.start()
+        self.run_pod(pod, volume)
+        said = f"the arguments of process {holder.pid} cannot be read"
+        self.host.wait(lambda: self.sandboxes() == {VICTIM: pod.vmm.pid}, 30, "the pod")
+        self.host.wait(lambda: self.host.crustctl("resync") and said in self.host.log.read_text(),
+                       60, "the process to be named")
+        self.assertEqual(self.host.volume(volume.path)["sandbox_id"], VICTIM)
+        self.assert_served(self.host)
 
     def test_users_take_no_watches(self):
         pods = [self.pod(secrets.token_hex(32)) for _ in range(6)]

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* census_test.c - real processes with a sandbox's id among their arguments, or none. */
+#include "tests/unit/observe/hanging_reader.h"
 #include "tests/unit/observe/node_fixture.h"
 
 #include <sched.h>
@@ -68,6 +69,30 @@ static void finds_whoever_names_the_sandbox(void **state)
     stop_processes();
     (void)start_process("/", "firecracker", "--id", "feedfacefeedfacefeedfacefeedface", NULL);
     assert_true(has_process(LONG_ID));
+}
+
+/* It may be the sandbox's, and the others are examined all the same. */
+static void one_that_hangs_is_everybodys(void **state)
+{
+    struct census *census;
+    pid_t pid;
+
+    (void)state;
+    hung = start_process_as((struct started_as){geteuid() ? geteuid() : NOBODY, "/bin/sh"}, "/",
+                            "sleep", "-", "-", NULL);
+    pid = start_process("/", "virtiofsd", "--fd", LONG_ID, NULL);
+    census = ask("another");
+    assert_int_equal(census_ask(census, LONG_ID), 0);
+    (void)take_steps(census);
+    assert_true(census_has_process(census, "another"));
+    assert_int_equal(census_get_process(census, "another"), 0);
+    assert_int_equal(census_get_process(census, LONG_ID), pid);
+    census_free(census);
+    hung = 0;
+    census = ask("another");
+    (void)take_steps(census);
+    assert_false(census_has_process(census, "another"));
+    census_free(census);
 }
 
 static void knows_nothing_of_whom_it_was_not_asked(void **state)
@@ -338,6 +363,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(finds_whoever_names_the_sandbox, start, stop),
+        cmocka_unit_test_setup_teardown(one_that_hangs_is_everybodys, start, stop),
         cmocka_unit_test_setup_teardown(knows_nothing_of_whom_it_was_not_asked, start, stop),
         cmocka_unit_test_setup_teardown(finds_the_cgroup_of_a_process, start, stop),
         cmocka_unit_test_setup_teardown(a_cgroup_that_is_not_told_counts_as_roots_only, start,

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* process_index_test.c - more processes than one call reads, and one that becomes another program
- * while it is judged. The judge is the test's. */
+/* process_index_test.c - more processes than one call reads, one that hangs, and one that becomes
+ * another program while it is judged. The judge is the test's. */
+#include "tests/unit/observe/hanging_reader.h"
 #include "tests/unit/observe/node_fixture.h"
 
 #include "lib/process.h"
 #include "lib/process_trust.h"
 #include "observe/process_index.h"
 
-#define ID "1dea5eed0123456789abcdef0123456789abcdef0123456789abcdef01234567"
+#define OTHER_ID "0ther1d50123456789abcdef0123456789abcdef0123456789abcdef01234567"
+#define ID       "1dea5eed0123456789abcdef0123456789abcdef0123456789abcdef01234567"
 
 enum { CROWD = 70, LONG_BYTES = 96 * 1024 };
 
@@ -44,8 +46,10 @@ int process_judge_unjailed(pid_t pid, uid_t *ret_user)
     return process_judge(pid, ret_user);
 }
 
-int process_read_counted_arguments(pid_t pid, struct buffer *ret_arguments)
+int process_read_counted_arguments(const struct process_list *list, pid_t pid,
+                                   struct buffer *ret_arguments)
 {
+    (void)list;
     return process_read_arguments(pid, ret_arguments);
 }
 
@@ -66,7 +70,7 @@ static int begin(void **state)
 static int end(void **state)
 {
     processes_index = process_index_free(processes_index);
-    woken = 0;
+    woken = hung = 0;
     return stop(state);
 }
 
@@ -135,6 +139,43 @@ static void a_reading_of_many_calls_says_so(void **state)
     assert_true(search.is_new);
 }
 
+static void read_anew(struct process_search *ret_search, unsigned *ret_calls)
+{
+    do
+        assert_int_equal(find(OTHER_ID, ret_search, ret_calls), PROCESS_INDEX_NONE);
+    while (!ret_search->is_new);
+}
+
+static void one_that_hangs_is_what_it_was(void **state)
+{
+    struct process_search search;
+    unsigned calls;
+    pid_t pid = start_process("/", "containerd-shim-kata-v2", "-id", ID, NULL);
+
+    (void)state;
+    assert_int_equal(find(ID, &search, &calls), PROCESS_INDEX_FOUND);
+    hung = pid;
+    read_anew(&search, &calls);
+    assert_true(calls > 1); /* a call waits for one that hangs, and no longer */
+    assert_int_equal(find(ID, &search, &calls), PROCESS_INDEX_FOUND);
+    assert_int_equal(search.process.pid, pid);
+}
+
+static void one_that_hangs_at_first_is_in_doubt(void **state)
+{
+    struct process_search search;
+    unsigned calls;
+
+    (void)state;
+    hung = start_process("/", "containerd-shim-kata-v2", "-id", ID, NULL);
+    read_anew(&search, &calls);
+    assert_int_equal(find(ID, &search, &calls), PROCESS_INDEX_NONE);
+    assert_true(search.stale);
+    hung = 0;
+    read_anew(&search, &calls);
+    assert_int_equal(find(ID, &search, &calls), PROCESS_INDEX_FOUND);
+}
+
 /* What was judged to be root's need not be what had the arguments. */
 static void one_that_becomes_another_program_is_not_believed(void **state)
 {
@@ -163,6 +204,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(more_processes_than_one_call_reads, begin, end),
         cmocka_unit_test_setup_teardown(vmms_of_users_are_read_a_part_per_call, begin, end),
         cmocka_unit_test_setup_teardown(a_reading_of_many_calls_says_so, begin, end),
+        cmocka_unit_test_setup_teardown(one_that_hangs_is_what_it_was, begin, end),
+        cmocka_unit_test_setup_teardown(one_that_hangs_at_first_is_in_doubt, begin, end),
         cmocka_unit_test_setup_teardown(one_that_becomes_another_program_is_not_believed, begin,
                                         end),
     };
