@@ -367,6 +367,7 @@ lint: $(DAEMON_LIBRARY) $(OUT)/reconciler/main.o ## layout, licence lines, layer
 	@tests/check-version-test.sh
 	@tests/check-outcomes.sh
 	@tests/check-outcomes-test.sh
+	@tests/run-unit-test.sh
 	@if command -v cppcheck >/dev/null; then cppcheck --quiet --std=c11 -I. -j2 --inline-suppr \
 	  --enable=warning,performance,portability --error-exitcode=1 $(CPPCHECK_BLIND) $(FOLDERS); fi
 

@@ -4,10 +4,12 @@
 # more, because they wait a lot; shows what they print, and adds up their counts.
 #
 # A binary that ends without cmocka's own summary (a crash, a sanitizer's report) counts as one
-# failed test. The last line is "N passed, N failed, N skipped"; the exit status is 1 if any failed.
+# failed test, and so does one that does not end: it is killed after $UNIT_SECONDS, 300 by default.
+# The last line is "N passed, N failed, N skipped"; the exit status is 1 if any failed.
 
 set -u
 
+export UNIT_SECONDS="${UNIT_SECONDS:-300}"
 outputs=$(mktemp -d) || exit 1
 trap 'rm -rf "$outputs"' EXIT
 trap 'exit 130' INT TERM
@@ -25,7 +27,7 @@ sum() {
 
 for binary in "$@"; do
     printf '%s\n%s\n' "$binary" "$outputs/$(name_of "$binary")"
-done | xargs -n 2 -P "$(($(nproc) + 1))" sh -c '"$1" >"$2" 2>&1; echo $? >"$2.status"' run
+done | xargs -n 2 -P "$(($(nproc) + 1))" sh -c 'timeout -k 5 "$UNIT_SECONDS" "$1" >"$2" 2>&1; echo $? >"$2.status"' run
 
 for binary in "$@"; do
     output=$outputs/$(name_of "$binary")
@@ -33,7 +35,10 @@ for binary in "$@"; do
     cat "$output"
     read -r status <"$output.status"
     binary_failed=$(sum "$output" FAILED)
-    if [ "$status" -ne 0 ] && [ "$binary_failed" -eq 0 ]; then
+    if [ "$status" -eq 124 ]; then
+        printf '%s\n' "$binary: had not ended after $UNIT_SECONDS seconds"
+        binary_failed=$((binary_failed + 1))
+    elif [ "$status" -ne 0 ] && [ "$binary_failed" -eq 0 ]; then
         printf '%s\n' "$binary: ended with status $status"
         binary_failed=1
     fi
