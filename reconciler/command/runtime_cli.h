@@ -62,7 +62,7 @@ int runtime_cli_ask(const struct context *context, const struct runtime_cli_ques
 /* Kills a running program, which is recorded too. Returns NULL. */
 struct runtime_cli_run *runtime_cli_free(struct runtime_cli_run *run);
 
-/* The log says why it was of no help. */
+/* The log says why it was not run. */
 void runtime_cli_pass_over(int64_t volume_id, const struct error *error);
 
 /* ---- understanding it (runtime_cli_answer.c) ---- */

@@ -251,6 +251,8 @@ class Useless(CliTest):
             self.running.path(directory).chmod(0o755)
         self.assertEqual(self.called(), [])
         self.assertEqual(self.record(), [])
+        self.assertIn("runtime-cli was not run", self.running.log_tail())
+        self.assertNotIn("no usable answer", self.running.log.read_text())
 
     def test_files_that_others_may_have_written(self):
         self.tool("true")
