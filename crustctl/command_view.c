@@ -100,6 +100,7 @@ static const struct column drive_columns[] = {
     {.title = "SANDBOX", .key = "sandbox_id", .minimum = 12, .expendable = 3},
     {.title = "HOST PATH", .key = "host_path", .minimum = 10},
     {.title = "VM PATH", .key = "vm_path", .minimum = 10},
+    {.title = "CONTAINERS", .format = row_containers, .minimum = 12, .expendable = 5},
     {.title = "SIZE", .key = "size_bytes", .kind = COLUMN_SIZE, .expendable = 2},
     {.title = "ACCESS", .format = row_access, .expendable = 4},
     {.title = "STATE", .key = "state"},

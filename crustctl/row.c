@@ -81,6 +81,32 @@ int row_access(const cJSON *row, struct buffer *ret_text)
     return buffer_append_text(ret_text, row_number(row, "writable", NULL) ? "rw" : "ro");
 }
 
+static int append_container(const cJSON *container, struct buffer *ret_text)
+{
+    const char *sub_path = row_text(container, "sub_path");
+
+    buffer_append_format(ret_text, "%s:%s", row_text(container, "container_id"),
+                         row_text(container, "path"));
+    if (*sub_path)
+        buffer_append_format(ret_text, ":%s", sub_path);
+    return buffer_append_text(ret_text,
+                              cJSON_IsTrue(json_member(container, "read_only")) ? ":ro" : "");
+}
+
+int row_containers(const cJSON *row, struct buffer *ret_text)
+{
+    const cJSON *containers = json_member(row, "containers"), *container;
+    int r = 0;
+
+    cJSON_ArrayForEach(container, containers)
+    {
+        if (container != containers->child)
+            buffer_append_text(ret_text, ", ");
+        r = append_container(container, ret_text);
+    }
+    return r;
+}
+
 int row_device_number(const cJSON *row, struct buffer *ret_text)
 {
     bool known;

@@ -22,8 +22,9 @@ int row_volume_name(const cJSON *row, struct buffer *ret_text);
 int row_path_or_key(const cJSON *row, struct buffer *ret_text);
 int row_state(const cJSON *row, struct buffer *ret_text);
 int row_pod(const cJSON *row, struct buffer *ret_text);
-int row_resizable(const cJSON *row, struct buffer *ret_text); /* "yes", "no/monitor_missing" */
-int row_access(const cJSON *row, struct buffer *ret_text);    /* "rw", "ro" */
+int row_resizable(const cJSON *row, struct buffer *ret_text);  /* "yes", "no/monitor_missing" */
+int row_access(const cJSON *row, struct buffer *ret_text);     /* "rw", "ro" */
+int row_containers(const cJSON *row, struct buffer *ret_text); /* as --container has them */
 int row_device_number(const cJSON *row, struct buffer *ret_text);
 
 /* One line of the journal: when, what, about what, details; these in lines of their own, indented,

@@ -60,7 +60,7 @@ const char *store_view_name(enum store_view view)
 
 static bool is_json_column(const char *name)
 {
-    static const char *const names[] = {"options", "metadata", "detail", "evidence"};
+    static const char *const names[] = {"options", "metadata", "detail", "evidence", "containers"};
 
     for (size_t i = 0; i < array_length(names); i++)
         if (strcmp(name, names[i]) == 0)

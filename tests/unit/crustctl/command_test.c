@@ -222,6 +222,30 @@ static void a_program_gets_whole_columns(void **state)
     expect_wide(node, "sandboxes", "/run/vc/vm/a1b2/extra-monitor.sock");
 }
 
+/* Their paths come from clients. */
+static void a_drive_shows_its_containers(void **state)
+{
+    static char containers[] =
+        "[{\"container_id\":\"c1\",\"path\":\"/in\",\"sub_path\":\"db\",\"read_only\":true},"
+        "{\"container_id\":\"c2\",\"path\":\"/\\u001b[2J\",\"sub_path\":\"\",\"read_only\":false}]";
+    const struct node *node = *state;
+    const struct store_drive_mount_request request = {.drive_id = "data",
+                                                      .sandbox_id =
+                                                          "a1b2c3d4e5f60718293a4b5c6d7e8f90",
+                                                      .host_path = "/dev/loop7",
+                                                      .vm_path = "/vm",
+                                                      .fs_type = "ext4",
+                                                      .containers = containers};
+    int64_t drive_ref;
+
+    expect(node, "drives", EXIT_DONE, "no drives");
+    assert_int_equal(store_begin(node->store), 0);
+    assert_int_equal(store_add_drive_mount(node->store, &request, "serial", &drive_ref), 0);
+    assert_int_equal(store_commit(node->store), 0);
+    expect_wide(node, "drives", "c1:/in:db:ro, c2:/\\u001b[2J ");
+    expect(node, "drives", EXIT_DONE, "requested"); /* where it does not fit, it goes */
+}
+
 static void explain_says_what_to_do(void **state)
 {
     expect(*state, "explain pvc-ledger", EXIT_DONE, "extra_monitor_socket");
@@ -346,6 +370,7 @@ int main(void)
         TEST(a_volume_may_be_named_by_its_handle),
         TEST(every_list_that_shows_a_volume_has_its_pv),
         TEST(a_program_gets_whole_columns),
+        TEST(a_drive_shows_its_containers),
         TEST(explain_says_what_to_do),
         TEST(explain_in_json_has_the_same),
         TEST(status_comes_from_the_database_too),
