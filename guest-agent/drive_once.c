@@ -99,27 +99,6 @@ static void check_place(const char *const *arguments, size_t count, struct repor
     }
 }
 
-static int check(const struct drive_once_request *request, struct report *report)
-{
-    const char *const *arguments = request->arguments;
-    bool read_only = request->count > 2 && strcmp(arguments[2], "ro") == 0;
-    uint64_t bytes;
-    char *end;
-
-    if ((request->count != 3 && request->count != 7 && request->count != 8) ||
-        (!read_only && strcmp(arguments[2], "rw") != 0) || arguments[1][0] < '1' ||
-        arguments[1][0] > '9')
-        return DRIVE_ONCE_USAGE;
-    bytes = strtoull(arguments[1], &end, 10);
-    if (*end)
-        return DRIVE_ONCE_USAGE;
-    if (find(request, request->timeout_ns, report))
-        report->status = drive_find_check(&report->disk, bytes, read_only, &report->error);
-    if (report->status == STATUS_OK && request->count > 3)
-        check_place(arguments + 3, request->count - 3, report);
-    return DRIVE_ONCE_DONE;
-}
-
 /* btrfs has a device of its own making; then the source says which disk it is on. */
 static bool is_on(const struct mount_entry *entry, const struct drive_disk *disk)
 {
@@ -146,6 +125,39 @@ static int find_mount(const char *path, struct report *report)
             report->is_mounted = is_on(&entry, &report->disk);
     }
     return 0;
+}
+
+/* kata-agent has mounted the disk there, and whoever had asked for it was killed before the answer.
+ * It mounts nothing a second time. */
+static void excuse_own_mount(const char *place, struct report *report)
+{
+    if (find_mount(place, report) == 0 && report->is_mounted) {
+        report->status = STATUS_OK;
+        report->error = (struct error){0};
+    }
+}
+
+static int check(const struct drive_once_request *request, struct report *report)
+{
+    const char *const *arguments = request->arguments;
+    bool read_only = request->count > 2 && strcmp(arguments[2], "ro") == 0;
+    uint64_t bytes;
+    char *end;
+
+    if ((request->count != 3 && request->count != 7 && request->count != 8) ||
+        (!read_only && strcmp(arguments[2], "rw") != 0) || arguments[1][0] < '1' ||
+        arguments[1][0] > '9')
+        return DRIVE_ONCE_USAGE;
+    bytes = strtoull(arguments[1], &end, 10);
+    if (*end)
+        return DRIVE_ONCE_USAGE;
+    if (find(request, request->timeout_ns, report))
+        report->status = drive_find_check(&report->disk, bytes, read_only, &report->error);
+    if (report->status == STATUS_OK && request->count > 3)
+        check_place(arguments + 3, request->count - 3, report);
+    if (report->status == STATUS_ALREADY_EXISTS)
+        excuse_own_mount(arguments[3], report);
+    return DRIVE_ONCE_DONE;
 }
 
 static int look(const struct drive_once_request *request, struct report *report)

@@ -213,6 +213,20 @@ static void a_look_says_whether_the_disk_is_mounted_there(void **state)
     expect("\"device\":\"\"");
 }
 
+static void a_place_that_has_the_disk_already_is_fine(void **state)
+{
+    (void)state;
+    mount_disk();
+    tree_make("/run/kata-containers");
+    assert_int_equal(check_place(target(), in_guest("/vm"), "data"), DRIVE_ONCE_DONE);
+    expect("\"status\":\"OK\"");
+    if (mount("none", target(), "tmpfs", 0, NULL) < 0)
+        fail();
+    assert_int_equal(check_place(target(), in_guest("/vm"), "data"), DRIVE_ONCE_REFUSED);
+    expect("\"status\":\"ALREADY_EXISTS\"");
+    assert_int_equal(umount2(target(), 0), 0);
+}
+
 static void a_disk_is_proved_free_by_its_node(void **state)
 {
     (void)state;
@@ -327,6 +341,7 @@ int main(void)
         TEST(protected_places_are_refused_for_what_they_are),
         TEST(links_and_mount_points_are_refused),
         TEST(a_look_says_whether_the_disk_is_mounted_there),
+        TEST(a_place_that_has_the_disk_already_is_fine),
         TEST(a_disk_is_proved_free_by_its_node),
         TEST(a_holder_refuses_another_disk),
         TEST(a_holder_prints_its_line_and_stays),
