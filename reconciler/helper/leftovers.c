@@ -106,7 +106,5 @@ int helper_leftovers_search(int root, const struct store_helper_run *sandbox,
 
     int r = helper_share_open(root, sandbox->runtime, sandbox->sandbox_id, &share, NULL);
 
-    if (r == HELPER_SHARE_ABSENT)
-        return 0;
-    return r < 0 ? r : helper_share_each(share, callback, userdata);
+    return r == HELPER_SHARE_OK ? helper_share_each(share, callback, userdata) : r < 0 ? r : 0;
 }

@@ -219,7 +219,7 @@ static int open_share(struct helper_run *run)
 
     if (r == HELPER_SHARE_OK)
         return 0;
-    return refuse(run, r == HELPER_SHARE_ABSENT ? REASON_HELPER_NO_SHARE : REASON_HELPER_FAILED);
+    return refuse(run, r > 0 ? REASON_HELPER_NO_SHARE : REASON_HELPER_FAILED);
 }
 
 static int begin_record(struct helper_run *run)

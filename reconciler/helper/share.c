@@ -36,12 +36,22 @@ static bool is_absence(int r)
            r == PATH_NOT_PERMITTED;
 }
 
+/* The sandbox shares a directory, in which the one for containers is still missing. */
+static bool comes_later(int sandboxes, enum kata_runtime runtime, const char *sandbox_id)
+{
+    cleanup(fd_closep) int fd = -1;
+    char below[NAME_MAX + 32];
+
+    (void)snprintf(below, sizeof(below), "%s/rw", sandbox_id);
+    return is_rust(runtime) && path_open_directory_below(sandboxes, below, &fd) == 0;
+}
+
 int helper_share_open(int root, enum kata_runtime runtime, const char *sandbox_id, int *ret_fd,
                       struct error *error)
 {
     cleanup(fd_closep) int sandboxes = -1;
     char below[NAME_MAX + 32];
-    int r = path_open_directory_in_root(root, HOST_SANDBOXES, &sandboxes);
+    int r = path_open_directory_in_root(root, HOST_SANDBOXES, &sandboxes), outcome;
 
     (void)snprintf(below, sizeof(below), "%s/%s", sandbox_id,
                    is_rust(runtime) ? "rw/passthrough" : "mounts");
@@ -49,8 +59,10 @@ int helper_share_open(int root, enum kata_runtime runtime, const char *sandbox_i
         r = path_open_directory_below(sandboxes, below, ret_fd);
     if (r == 0)
         return HELPER_SHARE_OK;
-    return error_set(error, is_absence(r) ? HELPER_SHARE_ABSENT : r, HOST_SANDBOXES "/%s: %s",
-                     below, strerror(-r));
+    outcome = is_absence(r) ? HELPER_SHARE_ABSENT : r;
+    if (path_is_missing(r) && comes_later(sandboxes, runtime, sandbox_id))
+        outcome = HELPER_SHARE_LATER;
+    return error_set(error, outcome, HOST_SANDBOXES "/%s: %s", below, strerror(-r));
 }
 
 void helper_share_guest_path(enum kata_runtime runtime, const char *name,

@@ -30,6 +30,7 @@ enum { HELPER_NAME_BYTES = 32, HELPER_GUEST_PATH_BYTES = 128 };
 enum {
     HELPER_SHARE_OK,
     HELPER_SHARE_ABSENT, /* the sandbox has none, or it is not a plain directory of its own */
+    HELPER_SHARE_LATER,  /* the Rust runtime makes it with the sandbox's first container */
 };
 
 /* Opens the directory, for reading names and making directories in it. The error says what is

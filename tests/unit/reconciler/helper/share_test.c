@@ -162,6 +162,23 @@ static void each_runtime_has_its_place(void **state)
     (void)close(fd);
 }
 
+/* Before the sandbox's first container. */
+static void a_share_of_the_rust_runtime_may_come_later(void **state)
+{
+    struct fixture *fixture = *state;
+    struct error error;
+    int fd = -1;
+
+    make(fixture, "/run/kata-containers/shared/sandboxes/early/rw");
+    assert_int_equal(helper_share_open(fixture->root, RUNTIME_KATA_RS, "early", &fd, &error),
+                     HELPER_SHARE_LATER);
+    assert_int_equal(helper_share_open(fixture->root, RUNTIME_KATA_GO, "early", &fd, &error),
+                     HELPER_SHARE_ABSENT);
+    assert_int_equal(helper_share_open(fixture->root, RUNTIME_KATA_RS, "none", &fd, &error),
+                     HELPER_SHARE_ABSENT);
+    assert_int_equal(fd, -1);
+}
+
 static int note(void *userdata, const char *name)
 {
     (void)snprintf(userdata, HELPER_NAME_BYTES, "%s", name);
@@ -245,6 +262,7 @@ int main(void)
         TEST(links_lead_nowhere),
         TEST(a_share_behind_a_link_is_refused),
         TEST(each_runtime_has_its_place),
+        TEST(a_share_of_the_rust_runtime_may_come_later),
         TEST(only_names_of_ours_are_found),
         TEST(a_lack_of_descriptors_is_not_taken_for_absence),
     };
