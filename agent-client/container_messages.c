@@ -59,7 +59,6 @@ struct mount_parts {
 struct storage_parts {
     Agent__Storage message;
     Agent__Storage *pointer;
-    char source[sizeof("255:16383")];
     ProtobufCBinaryData options[CONTAINER_STORAGE_OPTIONS];
 };
 
@@ -162,16 +161,31 @@ static void fill_linux(struct create_parts *parts, const char *container_id, Age
     platform->n_namespaces = array_length(namespace_types);
 }
 
+/* The agent's words for an address (Kata: src/libs/kata-types/src/device.rs). NULL: it has none. */
+static const char *read_address(const char *address, const char **ret_driver)
+{
+    static const struct {
+        const char *prefix, *driver;
+    } kinds[] = {{"scsi:", "scsi"}, {"pci:", "blk"}};
+
+    for (size_t i = 0; i < array_length(kinds); i++)
+        if (strncmp(address, kinds[i].prefix, strlen(kinds[i].prefix)) == 0) {
+            *ret_driver = kinds[i].driver;
+            return address + strlen(kinds[i].prefix);
+        }
+    return NULL;
+}
+
 /* Within bounds. Never with a group: the agent's walk follows links to directories. */
 static void fill_storage(struct storage_parts *parts, const struct container_storage *from,
                          Agent__CreateContainerRequest *message)
 {
     Agent__Storage *storage = &parts->message;
+    const char *driver;
 
     agent__storage__init(storage);
-    (void)snprintf(parts->source, sizeof(parts->source), "%u:%u", from->scsi_id, from->lun);
-    storage->driver = proto_borrow_text("scsi");
-    storage->source = proto_borrow_text(parts->source);
+    storage->source = proto_borrow_text(read_address(from->address, &driver));
+    storage->driver = proto_borrow_text(driver);
     storage->fstype = proto_borrow_text(from->filesystem_type);
     storage->options = parts->options;
     storage->n_options = borrow_texts(from->options, parts->options, CONTAINER_STORAGE_OPTIONS);
@@ -183,7 +197,9 @@ static void fill_storage(struct storage_parts *parts, const struct container_sto
 
 static bool storage_fits(const struct container_storage *storage)
 {
-    return storage->scsi_id < CONTAINER_SCSI_IDS && storage->lun < CONTAINER_SCSI_LUNS &&
+    const char *driver;
+
+    return read_address(storage->address, &driver) &&
            container_count_texts(storage->options) <= CONTAINER_STORAGE_OPTIONS;
 }
 

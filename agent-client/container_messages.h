@@ -48,7 +48,7 @@ struct container_copy {
 /* Of a list that ends with NULL; NULL: none. */
 size_t container_count_texts(const char *const *texts);
 
-/* Append to the buffer. 0, -EMSGSIZE (also for a SCSI address out of bounds), -ENOMEM. */
+/* Append to the buffer. 0, -EMSGSIZE (also for an address of another kind), -ENOMEM. */
 int container_append_create(struct buffer *payload, const struct container_spec *spec);
 int container_append_start(struct buffer *payload, const char *container_id);
 int container_append_remove(struct buffer *payload, const char *container_id);

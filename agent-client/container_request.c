@@ -42,9 +42,11 @@ static void copy_storage(struct container_order *order, const struct container_s
                          bool *failed)
 {
     order->storage = *storage;
+    order->storage_address = copy_text(storage->address, failed);
     order->storage_type = copy_text(storage->filesystem_type, failed);
     order->mount_point = copy_text(storage->mount_point, failed);
     order->storage_options = copy_texts(storage->options, failed);
+    order->storage.address = order->storage_address;
     order->storage.filesystem_type = order->storage_type;
     order->storage.mount_point = order->mount_point;
     order->storage.options = (const char *const *)order->storage_options;
@@ -83,6 +85,7 @@ void container_order_done(struct container_order *order)
     free(order->program);
     free_texts(order->arguments);
     free_texts(order->volume_paths);
+    free(order->storage_address);
     free(order->storage_type);
     free(order->mount_point);
     free_texts(order->storage_options);

@@ -9,7 +9,7 @@ struct container_order {
     char *address, *container_id, *directory, *program;
     char **arguments, **volume_paths; /* never NULL */
     struct container_storage storage; /* if the request has one */
-    char *storage_type, *mount_point;
+    char *storage_address, *storage_type, *mount_point;
     char **storage_options;
 };
 

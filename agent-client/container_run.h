@@ -39,21 +39,17 @@ enum {
     CONTAINER_PROGRAM_BYTES = 64 * 1024 * 1024, /* the largest program that is copied */
 };
 
-/* A SCSI disk that the agent mounts in its own mount namespace before it answers CreateContainer;
+/* A disk that the agent mounts in its own mount namespace before it answers CreateContainer;
  * it waits for the disk to appear. RemoveContainer unmounts it, also of a container that was never
  * started. The agent checks neither which disk is there nor where the mount point leads. */
 struct container_storage {
-    unsigned scsi_id, lun; /* below 256; below 16384, as the guest's kernel scans them */
+    const char *address; /* in the guest, as VMMs give it: scsi:255:0, pci:03 */
     const char *filesystem_type;
     const char *const *options; /* NULL at the end; NULL: none. At most CONTAINER_STORAGE_OPTIONS */
     const char *mount_point;    /* absolute, in the guest; the agent makes it */
 };
 
-enum {
-    CONTAINER_STORAGE_OPTIONS = 32,
-    CONTAINER_SCSI_IDS = 256,
-    CONTAINER_SCSI_LUNS = 16384,
-};
+enum { CONTAINER_STORAGE_OPTIONS = 32 };
 
 enum container_act {
     CONTAINER_RUN,

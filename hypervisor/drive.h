@@ -21,10 +21,9 @@
  * DETACH takes the disk away whether or not the guest has it mounted: the VMM does not protect it.
  * Unmount it first.
  *
- * The guest finds the drive by the reply's serial. With QEMU that is also at SCSI target `scsi_id`,
- * unit `lun` (has_scsi); the others have no SCSI address. Firecracker makes the serial itself
- * (traits.makes_serial), and tells its guest nothing: the guest has to rescan its PCI bus after
- * ATTACH, and to remove the PCI function before DETACH.
+ * The guest finds the drive by the reply's serial, and kata-agent by its address. Firecracker makes
+ * the serial itself (traits.makes_serial), and tells its guest nothing: the guest has to rescan its
+ * PCI bus after ATTACH, and to remove the PCI function before DETACH.
  *
  * The caller starts a call, gets exactly one `done` from the loop (never from within start), and
  * frees the call then or earlier. Freeing a running call ends the conversation and leaves what is
@@ -149,10 +148,7 @@ struct hypervisor_drive_reply {
      * PRESENT; it goes with DETACH. */
     enum hypervisor_drive_state state;
     /* ATTACH that is DONE; LOOK of a PRESENT drive. */
-    bool has_scsi;
-    unsigned scsi_id, lun;
-    char address[HYPERVISOR_DRIVE_ADDRESS_BYTES]; /* without SCSI: in the guest, pci:03; "" unknown
-                                                   */
+    char address[HYPERVISOR_DRIVE_ADDRESS_BYTES]; /* in the guest: pci:03, scsi:255:0; "" unknown */
     char serial[HYPERVISOR_DRIVE_SERIAL_BYTES];   /* in the guest; "" unknown */
 
     uint64_t bytes; /* RESIZE that is DONE: the size that the VMM has, at least the request's */

@@ -58,9 +58,8 @@ static void finish(struct hotplug *hotplug, enum hypervisor_drive_outcome outcom
     if (outcome != HYPERVISOR_DRIVE_DONE)
         reply.error = *error;
     if (hotplug->has_address) {
-        reply.has_scsi = true;
-        reply.scsi_id = hotplug->plan.values.scsi_id;
-        reply.lun = hotplug->plan.values.lun;
+        (void)snprintf(reply.address, sizeof(reply.address), "scsi:%u:%u",
+                       hotplug->plan.values.scsi_id, hotplug->plan.values.lun);
         memcpy(reply.serial, hotplug->serial, sizeof(reply.serial));
     }
     if (outcome == HYPERVISOR_DRIVE_DONE) {

@@ -124,11 +124,8 @@ static void on_vmm_done(struct hypervisor_drive_call *call,
         work->vmm = in_vmm(work, reply);
     if (work->act == DRIVE_RESIZE && status == STATUS_OK)
         work->vmm_bytes = reply->bytes;
-    if (reply->has_scsi) {
-        work->has_scsi = true;
-        work->scsi_id = reply->scsi_id;
-        work->lun = reply->lun;
-    }
+    if (reply->address[0])
+        memcpy(work->address, reply->address, sizeof(work->address));
     if ((work->act == DRIVE_ATTACH || work->act == DRIVE_LOOK_VMM) && status == STATUS_OK &&
         drive_act_makes_serial(work))
         (void)snprintf(work->result.serial, sizeof(work->result.serial), "%s", reply->serial);
@@ -377,9 +374,7 @@ static void ask_guest(struct drive_work *work)
     struct drive_guest_request request = {
         .act = guest_acts[work->act],
         .drive = &work->row,
-        .has_scsi = work->has_scsi,
-        .scsi_id = work->scsi_id,
-        .lun = work->lun,
+        .address = work->address,
         .bytes = work->act == DRIVE_GROW                      ? work->new_bytes
                  : guest_acts[work->act] == DRIVE_GUEST_MOUNT ? work->vmm_bytes
                                                               : 0,

@@ -3,6 +3,7 @@
  * reconciler/drive/. */
 #pragma once
 
+#include "hypervisor/drive.h"
 #include "lib/loop.h"
 #include "reconciler/core/context.h"
 #include "reconciler/decide/drive.h"
@@ -63,10 +64,9 @@ struct drive_work {
 
     enum drive_in_vmm vmm;
     enum drive_in_guest guest;
-    bool has_scsi;
-    unsigned scsi_id, lun;                 /* where the VMM has it */
-    int disk;                              /* the host's disk, claimed for it; -1 */
-    struct store_drive_mount_disk claimed; /* the same */
+    char address[HYPERVISOR_DRIVE_ADDRESS_BYTES]; /* where the guest has it; "" unknown */
+    int disk;                                     /* the host's disk, claimed for it; -1 */
+    struct store_drive_mount_disk claimed;        /* the same */
     bool wants_disk;
     bool lacks_claim;     /* that crustd is to keep, and could not make again */
     bool tried_claim;     /* since the drive was last due to anything else */

@@ -175,9 +175,7 @@ int drive_guest_call_new(const struct context *context, const struct drive_guest
         return -ENOMEM;
     call->context = context;
     call->act = request->act;
-    call->has_scsi = request->has_scsi;
-    call->scsi_id = request->scsi_id;
-    call->lun = request->lun;
+    (void)snprintf(call->address, sizeof(call->address), "%s", request->address);
     call->bytes = request->bytes;
     call->deadline_ns = request->deadline_ns;
     drive_guest_begin_time(call);

@@ -3,7 +3,7 @@
  *
  * Two routes lead there. crust-guest-agent in the guest (`companion`) does everything itself, by
  * crust.guest.v1.Drives. In a guest that has only kata-agent (`container`) a container is created
- * with the disk among its storages: the agent waits for the disk at its SCSI address and mounts it
+ * with the disk among its storages: the agent waits for the disk at its address and mounts it
  * before it answers; removing the container unmounts it. What the agent does not do is done by
  * crustd's helper: the group and the sync in that container, the serial, size and access, protected
  * paths and the proof that nobody holds the disk in others, before and after.
@@ -36,8 +36,7 @@ enum drive_guest_act {
 struct drive_guest_request {
     enum drive_guest_act act;
     const struct store_drive_mount *drive; /* copied */
-    bool has_scsi;                         /* the VMM has put the disk at a SCSI address: */
-    unsigned scsi_id, lun;
+    const char *address;                   /* of the disk in the guest, copied; "" unknown */
     uint64_t bytes; /* GROW: the disk's present size. MOUNT: the same, 0: as it is on record */
     uint64_t deadline_ns; /* from now, for all of it */
 };

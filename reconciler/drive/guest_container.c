@@ -45,10 +45,14 @@ struct holder {
 static void open_share(struct drive_guest_call *call)
 {
     struct error ignored;
+    int r;
 
-    if (call->share < 0 &&
-        helper_share_open(call->context->root, call->sandbox.runtime, call->sandbox.sandbox_id,
-                          &call->share, &ignored) != HELPER_SHARE_OK)
+    if (call->share >= 0)
+        return;
+    r = helper_share_open(call->context->root, call->sandbox.runtime, call->sandbox.sandbox_id,
+                          &call->share, &ignored);
+    call->share_comes = r == HELPER_SHARE_LATER;
+    if (r != HELPER_SHARE_OK)
         call->share = -1;
 }
 
@@ -81,8 +85,7 @@ static int fill_storage(const struct drive_guest_call *call, struct container_st
     }
     texts[count] = NULL;
     *storage = (struct container_storage){
-        .scsi_id = call->scsi_id,
-        .lun = call->lun,
+        .address = call->address,
         .filesystem_type = mount->filesystem_type,
         .options = texts,
         .mount_point = mount->vm_path,
@@ -241,6 +244,15 @@ static enum status_code status_of_hold(const struct drive_guest_call *call,
                : status_of(reply->kind);
 }
 
+/* What comes while the guest boots, nobody hears. */
+static void explain_unseen(const struct container_reply *reply, struct error *error)
+{
+    if (reply->step == CONTAINER_CREATE && strstr(reply->error.text, "waiting for uevent"))
+        (void)error_set(error, 0,
+                        "kata-agent has not seen the disk come, as when it was attached before the "
+                        "agent ran: attach it again");
+}
+
 static void on_held(struct container_run *run, const struct container_reply *reply, void *userdata)
 {
     struct drive_guest_call *call = userdata;
@@ -256,6 +268,7 @@ static void on_held(struct container_run *run, const struct container_reply *rep
         status = line.status;
         error = line.error;
     }
+    explain_unseen(reply, &error);
     call->container = container_run_free(run);
     if (call->act == DRIVE_GUEST_UNMOUNT) {
         held_again(call, held, left, status == STATUS_OK);
@@ -371,11 +384,10 @@ void drive_guest_use_container(struct drive_guest_call *call)
     } else if (!config_brings_helpers(call->context->config)) {
         drive_guest_fail(call, STATUS_FAILED_PRECONDITION,
                          "the guest has no crust-guest-agent, and guest.helper is off");
-    } else if (!call->has_scsi && call->act != DRIVE_GUEST_UNMOUNT) {
-        drive_guest_fail(
-            call, STATUS_FAILED_PRECONDITION,
-            "the guest has no crust-guest-agent, and kata-agent finds only disks with a "
-            "SCSI address, which this VMM does not give");
+    } else if (!call->address[0] && call->act != DRIVE_GUEST_UNMOUNT) {
+        drive_guest_fail(call, STATUS_FAILED_PRECONDITION,
+                         "the guest has no crust-guest-agent, and kata-agent finds a disk by its "
+                         "address, which this VMM does not give");
     } else if (call->act == DRIVE_GUEST_MOUNT) {
         begin_mount(call);
     } else if (call->act == DRIVE_GUEST_UNMOUNT) {

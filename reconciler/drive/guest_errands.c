@@ -147,6 +147,11 @@ const char *drive_guest_find_obstacle(struct drive_guest_call *call, enum status
 
     (void)snprintf(call->place, sizeof(call->place), "%s", call->drive.request.vm_path);
     trim(call->place);
+    *ret_status = STATUS_UNAVAILABLE;
+    if (call->share_comes)
+        return "the guest has no crust-guest-agent, and the runtime has not yet made the directory "
+               "in "
+               "which crustd places its helper";
     *ret_status = STATUS_FAILED_PRECONDITION;
     if (call->share < 0)
         return "the guest has no crust-guest-agent, and shares no directory in which crustd could "
@@ -252,7 +257,7 @@ static void take_proof(struct drive_guest_call *call, struct drive_guest_line *l
         errand.path[errand.paths++] = errand.node;
         add_argument(&errand, "/vol/0");
         run_errand(call, &errand);
-    } else if (line->status == STATUS_FAILED_PRECONDITION && line->device[0] && call->has_scsi &&
+    } else if (line->status == STATUS_FAILED_PRECONDITION && line->device[0] && call->address[0] &&
                call->share >= 0) {
         drive_guest_hold_again(call, line);
     } else {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "agent-client/drive_client.h"
+#include "hypervisor/drive.h"
 #include "lib/loop.h"
 #include "reconciler/core/context.h"
 #include "reconciler/drive/guest.h"
@@ -21,8 +22,7 @@ struct drive_guest_call {
     enum drive_guest_act act;
     struct store_drive_mount drive; /* its texts are owned */
     struct store_helper_run sandbox;
-    bool has_scsi;
-    unsigned scsi_id, lun;
+    char address[HYPERVISOR_DRIVE_ADDRESS_BYTES];
     uint64_t bytes;
     uint64_t deadline_ns; /* of the whole call */
     uint64_t ends_at;     /* on clock_boottime() */
@@ -38,6 +38,7 @@ struct drive_guest_call {
 
     /* The container's. */
     int share;                        /* the sandbox's; -1: not open */
+    bool share_comes;                 /* with the sandbox's first container */
     char place[DRIVE_PATH_CHARS + 1]; /* MOUNT: vm_path, or the directory above it */
     unsigned climbed;                 /* how often another path was tried */
     bool is_undone;                   /* the reply says why */

@@ -4,8 +4,7 @@
 
 static const char *const options[] = {"noatime", NULL};
 static const struct container_storage storage = {
-    .scsi_id = 255,
-    .lun = 7,
+    .address = "scsi:255:7",
     .filesystem_type = "ext4",
     .options = options,
     .mount_point = "/run/data",

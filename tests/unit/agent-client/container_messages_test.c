@@ -302,8 +302,7 @@ static void lists_have_bounds(void **state)
 }
 
 static const struct container_storage drive = {
-    .scsi_id = 255,
-    .lun = 16383,
+    .address = "scsi:255:16383",
     .filesystem_type = "ext4",
     .options = (const char *const[]){"noatime", "ro", NULL},
     .mount_point = "/run/kata-containers/crust/d1",
@@ -338,6 +337,20 @@ static void storage_is_a_disk_at_an_address(void **state)
     buffer_done(&payload);
 }
 
+static void storage_may_be_at_a_pci_address(void **state)
+{
+    struct container_storage at_pci = drive;
+    struct buffer payload = BUFFER_INIT(0);
+    struct slice storage;
+
+    (void)state;
+    at_pci.address = "pci:06";
+    storage = create_with(&payload, &at_pci);
+    assert_text(storage, STORAGE_DRIVER, 0, "blk");
+    assert_text(storage, STORAGE_SOURCE, 0, "06");
+    buffer_done(&payload);
+}
+
 static void container_without_storage_has_none(void **state)
 {
     struct buffer payload = BUFFER_INIT(0);
@@ -356,8 +369,8 @@ static void storage_has_bounds(void **state)
     (void)state;
     for (size_t i = 0; i <= CONTAINER_STORAGE_OPTIONS; i++)
         options[i] = "noatime";
-    wrong[0].scsi_id = CONTAINER_SCSI_IDS;
-    wrong[1].lun = CONTAINER_SCSI_LUNS;
+    wrong[0].address = "";
+    wrong[1].address = "ccw:0.0.0001";
     wrong[2].options = options;
     for (size_t i = 0; i < 3; i++) {
         struct container_spec spec = ordinary;
@@ -480,6 +493,7 @@ int main(void)
         cmocka_unit_test(container_without_volumes_or_arguments_can_be_made),
         cmocka_unit_test(lists_have_bounds),
         cmocka_unit_test(storage_is_a_disk_at_an_address),
+        cmocka_unit_test(storage_may_be_at_a_pci_address),
         cmocka_unit_test(container_without_storage_has_none),
         cmocka_unit_test(storage_has_bounds),
         cmocka_unit_test(small_requests_have_these_bytes),

@@ -138,7 +138,6 @@ static void cloud_hypervisor_attaches_a_drive_by_its_path(void **state)
     expect(&made, HYPERVISOR_DRIVE_DONE, HYPERVISOR_DRIVE_PRESENT, NULL);
     assert_string_equal(made.reply.address, "pci:05");
     assert_string_equal(made.reply.serial, "crust-abc");
-    assert_false(made.reply.has_scsi);
 }
 
 static void cloud_hypervisor_gets_the_limits_with_the_drive(void **state)

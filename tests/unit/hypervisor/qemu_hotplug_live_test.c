@@ -346,13 +346,11 @@ static void a_disk_is_claimed_while_attached(void **state)
     if (!live.qemu)
         skip();
     attach("one");
-    assert_true(live.reply.has_scsi);
-    assert_int_equal(live.reply.scsi_id, 255);
-    assert_int_equal(live.reply.lun, 0);
+    assert_string_equal(live.reply.address, "scsi:255:0");
     assert_string_equal(live.reply.serial, "crust-abcdefghijklmn");
     assert_claimed();
     ask(&request, HYPERVISOR_DRIVE_DONE, HYPERVISOR_DRIVE_PRESENT);
-    assert_int_equal(live.reply.scsi_id, 255);
+    assert_string_equal(live.reply.address, "scsi:255:0");
     detach("one");
     assert_free();
     ask(&request, HYPERVISOR_DRIVE_DONE, HYPERVISOR_DRIVE_ABSENT);
@@ -389,8 +387,7 @@ static void many_cycles_leave_nothing(void **state)
 
         (void)snprintf(id, sizeof(id), "cycle-%u", i);
         attach(id);
-        assert_int_equal(live.reply.scsi_id, 255);
-        assert_int_equal(live.reply.lun, 0);
+        assert_string_equal(live.reply.address, "scsi:255:0");
         detach(id);
         if (i == 0)
             before = count_descriptors();

@@ -195,13 +195,13 @@ static void vmm_answers(void)
         .entry_count = world.vmm != HYPERVISOR_DRIVE_ABSENT,
         .outcome = world.vmm_fails,
         .state = world.vmm,
-        .has_scsi = world.vmm == HYPERVISOR_DRIVE_PRESENT,
-        .scsi_id = 255,
         .bytes = world.vmm_bytes,
     };
 
     strcpy(entry.serial, serial);
     strcpy(reply.serial, serial);
+    if (world.vmm == HYPERVISOR_DRIVE_PRESENT)
+        strcpy(reply.address, "scsi:255:0");
     if (!world.vmm_fails && world.vmm_call->act == HYPERVISOR_DRIVE_ATTACH &&
         world.vmm != HYPERVISOR_DRIVE_PRESENT)
         reply.outcome = HYPERVISOR_DRIVE_NEEDS_DESCRIPTOR;
@@ -226,8 +226,7 @@ static int guest_call_new(const struct context *context, const struct drive_gues
     assert_non_null(call);
     assert_null(world.guest_call);
     assert_int_equal(world.vmm, HYPERVISOR_DRIVE_PRESENT);
-    assert_true(request->has_scsi);
-    assert_int_equal(request->scsi_id, 255);
+    assert_string_equal(request->address, "scsi:255:0");
     strcpy(world.asked_serial, request->drive->serial);
     assert_true(!world.makes_serial || strcmp(world.asked_serial, VMM_SERIAL) == 0);
     *call = (struct drive_guest_call){done, userdata, request->act, request->bytes};

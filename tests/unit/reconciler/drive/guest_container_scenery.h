@@ -33,7 +33,7 @@ static struct {
     struct store_drive_mount drive;
     struct drive_guest_call *call;
     unsigned ends;
-    bool has_no_address;  /* of SCSI */
+    const char *at;       /* the disk's address */
     uint64_t deadline_ns; /* 0: enough */
     struct drive_guest_reply reply;
     unsigned companions; /* how often crust-guest-agent was looked for */
@@ -227,9 +227,7 @@ static void begin(enum drive_guest_act act)
     struct drive_guest_request request = {
         .act = act,
         .drive = &test.drive,
-        .has_scsi = !test.has_no_address,
-        .scsi_id = 255,
-        .lun = 3,
+        .address = test.at ? test.at : "scsi:255:3",
         .bytes = act == DRIVE_GUEST_GROW ? 8192 : 0,
         .deadline_ns = test.deadline_ns ? test.deadline_ns : 20 * NSEC_PER_SEC,
     };

@@ -33,8 +33,7 @@ static void a_drive_is_checked_then_held(void **state)
                         "--drive hold --flush 7 --fs-group 2000 --fs-group-policy Always " SERIAL
                         " /vol/0");
     assert_true(test.request.files_of_others);
-    assert_int_equal(test.storage.scsi_id, 255);
-    assert_int_equal(test.storage.lun, 3);
+    assert_string_equal(test.storage.address, "scsi:255:3");
     assert_string_equal(test.options, "nodev nosuid noatime");
     assert_true(tree_has(HELD "/agent"));
     container_ends((struct container_reply){.kind = CONTAINER_DONE, .held = true}, LINE("OK", ""));
@@ -136,9 +135,9 @@ static void a_guest_that_gets_no_helper_is_refused(void **state)
     begin(DRIVE_GUEST_MOUNT);
     helper_fails(REASON_AGENT_POLICY_DENIED, false, "policy");
     expect(STATUS_PERMISSION_DENIED, DRIVE_IN_GUEST_UNKNOWN, "policy");
-    test.has_no_address = true; /* another disk may have the one that is sent instead */
+    test.at = ""; /* another disk may have the one that is sent instead */
     begin(DRIVE_GUEST_MOUNT);
-    expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_UNKNOWN, "SCSI address");
+    expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_UNKNOWN, "by its address");
     test.node.config.guest.helper = false;
     begin(DRIVE_GUEST_MOUNT);
     expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_UNKNOWN, "guest.helper is off");
@@ -169,6 +168,39 @@ static void what_this_route_cannot_do_is_refused_before_anything(void **state)
     expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_ABSENT, "shares no directory");
 }
 
+/* A sandbox of runtime-rs whose first container is not yet created. */
+static void a_share_that_comes_later_is_waited_for(void **state)
+{
+    struct store_sandbox sandbox = sandbox_of("sandbox-1", &fixture_drive);
+    struct store *store = test.node.context.store;
+
+    (void)state;
+    sandbox.runtime = RUNTIME_KATA_RS;
+    assert_int_equal(store_begin(store), 0);
+    (void)put_sandbox(store, &sandbox, true);
+    assert_int_equal(store_commit(store), 0);
+    tree_make("/run/kata-containers/shared/sandboxes/sandbox-1/rw");
+    begin(DRIVE_GUEST_MOUNT);
+    expect(STATUS_UNAVAILABLE, DRIVE_IN_GUEST_ABSENT, "not yet made");
+    tree_make("/run/kata-containers/shared/sandboxes/sandbox-1/rw/passthrough");
+    pass_check();
+    assert_string_equal(test.directory,
+                        "/run/kata-containers/shared/containers/passthrough/" SERIAL);
+    container_ends((struct container_reply){.kind = CONTAINER_DONE, .held = true}, LINE("OK", ""));
+    expect(STATUS_OK, DRIVE_IN_GUEST_MOUNTED, "");
+}
+
+/* As Cloud Hypervisor gives it. */
+static void a_disk_may_have_a_pci_address(void **state)
+{
+    (void)state;
+    test.at = "pci:06";
+    pass_check();
+    assert_string_equal(test.storage.address, "pci:06");
+    container_ends((struct container_reply){.kind = CONTAINER_DONE, .held = true}, LINE("OK", ""));
+    expect(STATUS_OK, DRIVE_IN_GUEST_MOUNTED, "");
+}
+
 static void a_mount_that_the_agent_refuses_leaves_nothing(void **state)
 {
     struct container_reply reply = {.kind = CONTAINER_FAILED, .step = CONTAINER_CREATE};
@@ -184,6 +216,20 @@ static void a_mount_that_the_agent_refuses_leaves_nothing(void **state)
     container_ends(reply, "");
     expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_UNKNOWN, "EROFS");
     assert_true(tree_has(HELD));
+}
+
+static void a_disk_that_came_before_the_agent_is_explained(void **state)
+{
+    struct container_reply reply = {.kind = CONTAINER_FAILED, .step = CONTAINER_CREATE};
+
+    (void)state;
+    test.at = "pci:06";
+    (void)error_set(&reply.error, 0,
+                    "CreateContainer: INTERNAL: Timeout after 3s waiting for uevent "
+                    "VirtioBlkPciMatcher { rex: Regex(\"^/devices\") }");
+    pass_check();
+    container_ends(reply, "");
+    expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_ABSENT, "attach it again");
 }
 
 static void another_disk_is_unmounted_at_once(void **state)
@@ -273,7 +319,10 @@ int main(void)
         TEST(what_the_check_refuses_is_not_mounted),
         TEST(a_guest_that_gets_no_helper_is_refused),
         TEST(what_this_route_cannot_do_is_refused_before_anything),
+        TEST(a_share_that_comes_later_is_waited_for),
+        TEST(a_disk_may_have_a_pci_address),
         TEST(a_mount_that_the_agent_refuses_leaves_nothing),
+        TEST(a_disk_that_came_before_the_agent_is_explained),
         TEST(another_disk_is_unmounted_at_once),
         TEST(a_holder_that_prints_nonsense_is_removed),
         TEST(what_an_earlier_mount_left_goes_first),

@@ -110,7 +110,7 @@ static void a_disk_that_somebody_has_is_held_again(void **state)
     begin_busy_unmount();
     assert_int_equal(test.ends, 0);
     assert_int_equal(test.request.act, CONTAINER_HOLD);
-    assert_int_equal(test.storage.scsi_id, 255);
+    assert_string_equal(test.storage.address, "scsi:255:3");
     assert_null(strstr(test.container_arguments, "--fs-group")); /* it has been given */
     assert_true(tree_has(HELD "/agent"));
     container_ends((struct container_reply){.kind = CONTAINER_DONE, .held = true}, LINE("OK", ""));
@@ -152,7 +152,7 @@ static void a_disk_that_cannot_be_held_again(void **state)
     container_ends((struct container_reply){.kind = CONTAINER_DONE}, "");
     expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_UNKNOWN, "still has the disk");
     assert_false(tree_has(HELD));
-    test.has_no_address = true;
+    test.at = "";
     begin_busy_unmount();
     expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_UNKNOWN, "still has the disk");
 }

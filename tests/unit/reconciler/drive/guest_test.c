@@ -131,8 +131,7 @@ static void begin(enum drive_guest_act act)
     struct drive_guest_request request = {
         .act = act,
         .drive = &test.drive,
-        .has_scsi = true,
-        .scsi_id = 255,
+        .address = "scsi:255:0",
         .bytes = act == DRIVE_GUEST_GROW ? 8192 : 0,
         .deadline_ns = 20 * NSEC_PER_SEC,
     };
