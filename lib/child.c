@@ -10,7 +10,8 @@
  *
  * A killed process is reaped as soon as its pidfd says that it is dead. One in a system call that
  * does not end is not waited for longer than REAP_MILLISECONDS: it is left behind, and reaped when
- * a later child is started. While too many are left behind, none is started.
+ * a later child is started. One disk that does not answer has one such process: no other is begun
+ * for the same subject. And there are bounds on all of them, and on those that have no subject.
  */
 #include "lib/child.h"
 
@@ -20,6 +21,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -29,11 +31,12 @@
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 
-enum { READ_BYTES = 16 * 1024, REAP_MILLISECONDS = 100, LEFT_BEHIND = 4 };
+enum { READ_BYTES = 16 * 1024, REAP_MILLISECONDS = 100, LEFT_BEHIND = 32, NAMELESS = 4 };
 
 struct child {
     struct loop *loop;
     pid_t pid; /* 0: reaped, or left behind */
+    uint64_t subject;
     int pidfd;
     int pipe;
     struct loop_io ended, said;
@@ -104,31 +107,70 @@ void child_kill(struct child *child)
 
 /* ---- its end ---- */
 
-static pid_t left_behind[LEFT_BEHIND]; /* killed, and not dead yet; 0: free */
+static struct {
+    pid_t pid; /* killed, and not dead yet; 0: the place is free */
+    uint64_t subject;
+} left_behind[LEFT_BEHIND];
 
-/* A free place for one more; NULL: too many are left behind. */
-static pid_t *find_place(void)
+/* Reaps those that are dead by now. */
+static int find_room(uint64_t subject)
 {
-    pid_t *place = NULL;
+    unsigned taken = 0, same = 0;
 
     for (unsigned i = 0; i < LEFT_BEHIND; i++) {
-        if (left_behind[i] && waitpid(left_behind[i], NULL, WNOHANG) != 0)
-            left_behind[i] = 0;
-        if (!left_behind[i])
-            place = &left_behind[i];
+        if (left_behind[i].pid && waitpid(left_behind[i].pid, NULL, WNOHANG) != 0)
+            left_behind[i].pid = 0;
+        if (!left_behind[i].pid)
+            continue;
+        taken++;
+        same += left_behind[i].subject == subject;
     }
-    return place;
+    if (subject && same)
+        return CHILD_STILL_HANGS;
+    return taken == LEFT_BEHIND || same == NAMELESS ? CHILD_TOO_MANY_HANG : 0;
+}
+
+static void leave_behind(const struct child *child)
+{
+    for (unsigned i = 0; i < LEFT_BEHIND; i++)
+        if (!left_behind[i].pid) {
+            left_behind[i].pid = child->pid;
+            left_behind[i].subject = child->subject;
+            return;
+        }
+}
+
+const char *child_explain(int failure)
+{
+    switch (failure) {
+    case CHILD_STILL_HANGS:
+        return "an earlier process for it still waits in the kernel: its storage does not answer";
+    case CHILD_TOO_MANY_HANG:
+        return "no process is started for it: too many that were killed still wait in the kernel, "
+               "for storage that does not answer";
+    default:
+        return strerror(-failure);
+    }
+}
+
+/* FNV-1a. The highest bit tells it from a device's number. */
+uint64_t child_subject(const char *name)
+{
+    uint64_t hash = 0xcbf29ce484222325;
+
+    for (; *name; name++)
+        hash = (hash ^ (unsigned char)*name) * 0x100000001b3;
+    return hash | UINT64_C(1) << 63;
 }
 
 /* The group's number stays taken while its leader is not reaped, so it is killed before that. */
 static int reap(struct child *child)
 {
     int status = 0;
-    pid_t *place;
 
     kill_group(child);
-    if (waitpid(child->pid, &status, WNOHANG) == 0 && (place = find_place()))
-        *place = child->pid;
+    if (waitpid(child->pid, &status, WNOHANG) == 0)
+        leave_behind(child);
     child->pid = 0;
     return status;
 }
@@ -334,14 +376,15 @@ int child_new(struct loop *loop, const struct child_request *request, child_done
               void *userdata, struct child **ret_child)
 {
     struct child *child;
-    int r;
+    int r = find_room(request->subject);
 
-    if (!find_place())
-        return -EBUSY;
+    if (r < 0)
+        return r;
     child = calloc(1, sizeof(*child));
     if (!child)
         return -ENOMEM;
     child->loop = loop;
+    child->subject = request->subject;
     child->pidfd = child->pipe = -1;
     child->done = done;
     child->userdata = userdata;

@@ -36,6 +36,9 @@ struct child_request {
     int (*function)(const void *argument); /* returns its exit code, 0 to 255; NULL: a program */
     const void *argument;                  /* the new process has a copy */
     int input; /* a function's standard input, which may be written to; -1: none */
+
+    uint64_t subject; /* the disk, or whatever else it may wait for without end: a device number, or
+                         child_subject(); 0: nothing in particular */
 };
 
 struct child;
@@ -44,13 +47,23 @@ struct child;
 typedef void child_done(struct child *child, enum child_end end, int status,
                         const struct buffer *output, void *userdata);
 
-enum child_failure { CHILD_NOT_PERMITTED = -EPERM };
+enum child_failure {
+    CHILD_NOT_PERMITTED = -EPERM,
+    CHILD_STILL_HANGS = -EALREADY, /* the kernel holds one of this subject that was killed */
+    CHILD_TOO_MANY_HANG = -EUSERS, /* it holds as many as are allowed */
+};
 
 /* Exactly one `done` from the loop, never from within this call. 0; -ENOENT, -EACCES, -ENOEXEC … if
  * the program cannot be run; NOT_PERMITTED if its root could not be changed or its capabilities
- * could not be dropped; -EBUSY while the kernel still holds several that were killed. */
+ * could not be dropped; STILL_HANGS, TOO_MANY_HANG. */
 int child_new(struct loop *loop, const struct child_request *request, child_done *done,
               void *userdata, struct child **ret_child);
+
+/* What follows the subject's name and a colon. */
+const char *child_explain(int failure);
+
+/* A subject that has a name and no number. */
+uint64_t child_subject(const char *name);
 
 /* Ends it as if its time were over: `done` comes soon. */
 void child_kill(struct child *child);

@@ -12,6 +12,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "lib/cleanup.h"
@@ -91,7 +92,8 @@ static int act_rescan_start(struct act *act)
     const struct store_disk *disk = &act->disk.disk;
     struct observed_device device;
     cleanup(fd_closep) int fd = -1;
-    struct child_request request = {.function = write_rescan, .argument = "1"};
+    struct child_request request = {
+        .function = write_rescan, .argument = "1", .subject = makedev(disk->major, disk->minor)};
     int r = observe_device_number(context->sysfs, disk->major, disk->minor, &device);
 
     if (r < 0)

@@ -10,6 +10,7 @@
 #include <sys/random.h>
 
 #include "config/config.h"
+#include "lib/child.h"
 #include "lib/clock.h"
 #include "lib/log.h"
 #include "reconciler/act/act.h"
@@ -203,7 +204,7 @@ static void act_start(struct act *act)
     r = ops->start(act);
     if (r == 0)
         return;
-    (void)error_set_errno(&error, r, "%s", ops->problem);
+    (void)error_set(&error, r, "%s: %s", ops->problem, child_explain(r));
     act_finish(act, ops->unstarted, &error);
 }
 

@@ -190,7 +190,7 @@ static int refuse(struct runtime_cli_run *run, int r, const struct runtime_cli *
     const bool wants_capability = r == CHILD_NOT_PERMITTED && cli->root >= 0;
     struct error error;
 
-    (void)error_set(&error, r, "%s: it can't be run: %s%s", cli->program, strerror(-r),
+    (void)error_set(&error, r, "%s: it can't be run: %s%s", cli->program, child_explain(r),
                     wants_capability ? " (below --root that takes CAP_SYS_CHROOT)" : "");
     record_result(run, NULL, error.text);
     runtime_cli_pass_over(run->volume_id, &error);

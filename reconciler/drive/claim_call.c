@@ -12,11 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "lib/child.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
+#include "lib/path.h"
 #include "lib/path_guard.h"
 
 enum { DIRECTORIES = 2 };
@@ -36,9 +38,7 @@ struct asked {
 struct drive_claim_call {
     struct loop *loop;
     struct child *child;
-    struct loop_timer patience;
     int socket; /* our end */
-    bool timed_out;
     uint64_t patience_ns;
     char path[DRIVE_PATH_CHARS + 1];
     drive_claim_done *done;
@@ -69,7 +69,10 @@ static int send_message(int socket, const void *bytes, size_t length, const int 
     return sent < 0 ? -errno : sent == (ssize_t)length ? 0 : -EMSGSIZE;
 }
 
-/* Without waiting. ret_fds: -1 where none came. 0, or -errno; -EBADMSG: of another length. */
+enum message_failure { MESSAGE_CUT = -EMFILE };
+
+/* Without waiting. ret_fds: -1 where none came. 0, or -errno; -EBADMSG: of another length; CUT: a
+ * descriptor came, and this process may have no more. */
 static int receive_message(int socket, void *bytes, size_t length, int *ret_fds, size_t count)
 {
     union {
@@ -90,6 +93,8 @@ static int receive_message(int socket, void *bytes, size_t length, int *ret_fds,
         return -errno;
     if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS)
         memcpy(ret_fds, CMSG_DATA(header), header->cmsg_len - CMSG_LEN(0));
+    if (message.msg_flags & MSG_CTRUNC)
+        return MESSAGE_CUT;
     return received == (ssize_t)length ? 0 : -EBADMSG;
 }
 
@@ -121,41 +126,53 @@ static int claim_and_answer(const void *argument)
 
 /* ---- in crustd ---- */
 
+static void explain(struct drive_claim_call *call, int r, struct drive_claim_reply *reply)
+{
+    reply->outcome = r;
+    if (r == DRIVE_CLAIM_HANGS)
+        (void)error_set(&reply->error, r,
+                        "%s cannot be opened: its storage has not answered for %" PRIu64 " s",
+                        call->path, call->patience_ns / NSEC_PER_SEC);
+    else if (r == MESSAGE_CUT)
+        (void)error_set_errno(&reply->error, r, "%s was opened, and crustd cannot take it",
+                              call->path);
+    else
+        (void)error_set_errno(&reply->error, r, "the process that was to open %s did not answer",
+                              call->path);
+}
+
 static void on_ended(struct child *child, enum child_end end, int status,
                      const struct buffer *output, void *userdata)
 {
     struct drive_claim_call *call = userdata;
     struct drive_claim_reply reply = {.fd = -1};
     struct answer answer = {0};
-    int r = end != CHILD_EXITED ? -EIO : -status;
+    int r = end == CHILD_EXITED ? -status : end == CHILD_TIMEOUT ? DRIVE_CLAIM_HANGS : -EIO;
 
     (void)output;
     call->child = child_free(child);
-    loop_timer_stop(&call->patience);
-    if (call->timed_out)
-        return; /* whatever waits on the socket is closed with it */
     if (r == 0)
         r = receive_message(call->socket, &answer, sizeof(answer), &reply.fd, 1);
+    fd_close(call->socket); /* with a descriptor that came too late: it would keep the claim */
+    call->socket = -1;
     reply.outcome = answer.outcome;
     reply.disk = answer.disk;
     reply.error = answer.error;
     if (r < 0)
-        reply.outcome = error_set_errno(
-            &reply.error, r, "the process that was to open %s did not answer", call->path);
+        explain(call, r, &reply);
     call->done(call, &reply, call->userdata);
     fd_close(reply.fd);
 }
 
-static void on_impatient(struct loop_timer *timer)
+/* By whatever name, if that can be told without waiting for storage. */
+static uint64_t identify(const struct drive_claim_request *request)
 {
-    struct drive_claim_call *call = container_of(timer, struct drive_claim_call, patience);
-    struct drive_claim_reply reply = {.outcome = DRIVE_CLAIM_HANGS, .fd = -1};
+    struct stat status;
 
-    call->timed_out = true;
-    (void)error_set(&reply.error, DRIVE_CLAIM_HANGS,
-                    "%s cannot be opened: its storage has not answered for %" PRIu64 " s",
-                    call->path, call->patience_ns / NSEC_PER_SEC);
-    call->done(call, &reply, call->userdata);
+    if (path_stat_in_root(request->root, request->host_path, &status) == 0 &&
+        S_ISBLK(status.st_mode))
+        return status.st_rdev;
+    return child_subject(request->host_path);
 }
 
 static int start(struct drive_claim_call *call, const struct drive_claim_request *request,
@@ -163,7 +180,13 @@ static int start(struct drive_claim_call *call, const struct drive_claim_request
 {
     const struct asked asked = {request, keep};
     cleanup(fd_closep) int childs = -1;
-    struct child_request run = {.function = claim_and_answer, .argument = &asked, .root = -1};
+    struct child_request run = {
+        .function = claim_and_answer,
+        .argument = &asked,
+        .root = -1,
+        .deadline_ns = call->patience_ns,
+        .subject = identify(request),
+    };
     int ends[2], r;
 
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
@@ -194,21 +217,14 @@ int drive_claim_call_new(struct loop *loop, const struct drive_claim_request *re
         (void)drive_claim_call_free(call);
         return r;
     }
-    loop_timer_start(loop, &call->patience, patience_ns, on_impatient);
     *ret_call = call;
     return 0;
-}
-
-bool drive_claim_call_hangs(const struct drive_claim_call *call)
-{
-    return call->timed_out && call->child;
 }
 
 struct drive_claim_call *drive_claim_call_free(struct drive_claim_call *call)
 {
     if (!call)
         return NULL;
-    loop_timer_stop(&call->patience);
     call->child = child_free(call->child);
     fd_close(call->socket);
     free(call);

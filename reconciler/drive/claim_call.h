@@ -19,7 +19,7 @@
 enum drive_claim_failure { DRIVE_CLAIM_HANGS = -ETIMEDOUT };
 
 struct drive_claim_reply {
-    int outcome; /* as drive_claim() returns; HANGS: it has not come to an end */
+    int outcome; /* as drive_claim() returns; HANGS: it has not come to an end in time */
     int fd;      /* whoever takes it sets -1; -1: none */
     struct store_drive_mount_disk disk;
     struct error error; /* for people, unless OPEN */
@@ -30,16 +30,14 @@ struct drive_claim_call;
 typedef void drive_claim_done(struct drive_claim_call *call, struct drive_claim_reply *reply,
                               void *userdata);
 
-/* Exactly one `done` from the loop, never from within. After HANGS the process is left to itself
- * until the call is freed: killing it would not end it, and few such processes are allowed. keep:
- * the descriptor is wanted; otherwise the disk is closed again before `done`. The request is not
- * needed afterwards. 0; -EBUSY while the kernel holds several processes that were killed; another
- * -errno. */
+/* Exactly one `done` from the loop, never from within. keep: the descriptor is wanted; otherwise
+ * the disk is closed again before `done`. The request is not needed afterwards. After HANGS nothing
+ * is claimed, also if the disk answers then: the process is killed, which ends it once the kernel
+ * lets go of it, and is the only one for this disk until then. 0; as child_new() fails; another
+ * -errno.
+ */
 int drive_claim_call_new(struct loop *loop, const struct drive_claim_request *request, bool keep,
                          uint64_t patience_ns, drive_claim_done *done, void *userdata,
                          struct drive_claim_call **ret_call);
-
-/* After HANGS: whether the process still has not come to an end. */
-bool drive_claim_call_hangs(const struct drive_claim_call *call);
 
 struct drive_claim_call *drive_claim_call_free(struct drive_claim_call *call); /* returns NULL */

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "config/config.h"
+#include "lib/child.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "observe/observe.h"
@@ -64,27 +65,12 @@ static void finish(struct drive_work *work, enum status_code status, const struc
     done(work, status, status == STATUS_OK ? NULL : error);
 }
 
-static void fail(struct drive_work *work, int r, const char *what)
+static void fail_start(struct drive_work *work, const char *path, int r)
 {
     struct error error = {0};
 
-    (void)error_set_errno(&error, r, "%s", what);
+    (void)error_set(&error, r, "%s cannot be opened: %s", path, child_explain(r));
     finish(work, STATUS_UNAVAILABLE, &error);
-}
-
-/* One that hangs is not begun a second time. */
-static bool hangs(struct drive_work *work)
-{
-    if (work->claim && drive_claim_call_hangs(work->claim))
-        return true;
-    work->claim = drive_claim_call_free(work->claim);
-    return false;
-}
-
-static void drop_call(struct drive_work *work, const struct drive_claim_reply *reply)
-{
-    if (reply->outcome != DRIVE_CLAIM_HANGS)
-        work->claim = drive_claim_call_free(work->claim);
 }
 
 static void open_disk(struct drive_work *work, const char *path, const struct config_list *prefixes,
@@ -103,12 +89,6 @@ static void open_disk(struct drive_work *work, const char *path, const struct co
     };
     int r;
 
-    if (hangs(work)) {
-        fail(work, -EBUSY,
-             "its storage does not answer: an earlier attempt to open the disk still "
-             "waits in the kernel");
-        return;
-    }
     for (unsigned i = 0; i < prefixes->count; i++)
         names[i] = prefixes->item[i];
     if (observe_mounts(context->sysfs, &mounts) == 0)
@@ -119,7 +99,7 @@ static void open_disk(struct drive_work *work, const char *path, const struct co
                              context->config->resize.call_timeout_seconds * NSEC_PER_SEC, done,
                              work, &work->claim);
     if (r < 0)
-        fail(work, r, "cannot start a process that opens the disk");
+        fail_start(work, path, r);
 }
 
 /* Past the host's cache, so that what another node wrote to the disk is seen. A file may be on a
@@ -159,7 +139,7 @@ static void on_claimed(struct drive_claim_call *call, struct drive_claim_reply *
     struct drive_work *work = userdata;
     enum status_code status = judge(work, reply);
 
-    (void)call;
+    work->claim = drive_claim_call_free(call);
     work->result.is_taken = reply->outcome == DRIVE_CLAIM_TAKEN;
     work->result.disk = reply->disk;
     if (status == STATUS_OK) {
@@ -167,7 +147,6 @@ static void on_claimed(struct drive_claim_call *call, struct drive_claim_reply *
         work->disk = take_fd(&reply->fd);
         work->claimed = reply->disk;
     }
-    drop_call(work, reply);
     finish(work, status, &reply->error);
 }
 
@@ -202,7 +181,6 @@ static bool is_answer(struct drive_work *work, struct drive_claim_reply *reply)
 {
     bool is_its = is_block_device(&reply->disk, &work->row.disk);
 
-    drop_call(work, reply);
     if (!is_its && reply->outcome != DRIVE_CLAIM_HANGS)
         return false;
     finish(work,
@@ -214,14 +192,16 @@ static bool is_answer(struct drive_work *work, struct drive_claim_reply *reply)
     return true;
 }
 
-static void say_unseen(struct drive_work *work)
+/* why: what came of the last attempt to open it. */
+static void say_unseen(struct drive_work *work, const struct error *why)
 {
     struct error error = {0};
 
     (void)error_set(&error, STATUS_UNAVAILABLE,
                     "%s does not lead to the disk any more, so whether that "
-                    "(block device %u:%u) is free cannot be seen",
-                    work->row.request.host_path, work->row.disk.major, work->row.disk.minor);
+                    "(block device %u:%u) is free cannot be seen%s%s",
+                    work->row.request.host_path, work->row.disk.major, work->row.disk.minor,
+                    why->text[0] ? ": " : "", why->text);
     finish(work, STATUS_UNAVAILABLE, &error);
 }
 
@@ -230,9 +210,9 @@ static void on_tried_name(struct drive_claim_call *call, struct drive_claim_repl
 {
     struct drive_work *work = userdata;
 
-    (void)call;
+    work->claim = drive_claim_call_free(call);
     if (!is_answer(work, reply))
-        say_unseen(work);
+        say_unseen(work, &reply->error);
 }
 
 static void on_tried_path(struct drive_claim_call *call, struct drive_claim_reply *reply,
@@ -243,7 +223,7 @@ static void on_tried_path(struct drive_claim_call *call, struct drive_claim_repl
     struct observed_device device;
     int r;
 
-    (void)call;
+    work->claim = drive_claim_call_free(call);
     if (is_answer(work, reply))
         return;
     r = observe_device_number(work->drives->context->sysfs, disk->major, disk->minor, &device);
@@ -252,7 +232,7 @@ static void on_tried_path(struct drive_claim_call *call, struct drive_claim_repl
     else if (r == OBSERVED)
         open_disk(work, device.name, &anywhere, false, on_tried_name);
     else
-        say_unseen(work);
+        say_unseen(work, &reply->error);
 }
 
 bool drive_disk_must_be_free(const struct drive_work *work)

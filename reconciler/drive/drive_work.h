@@ -96,7 +96,7 @@ struct drive_work {
     struct drive_guest_call *guest_call;
     struct helper_guest *traits;
     struct drive_in_use_call *search;
-    struct drive_claim_call *claim; /* also one that an earlier act has left waiting */
+    struct drive_claim_call *claim;
     drive_disk_done *disk_done;
     struct drive_result result;
     struct drive_news news;

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,6 +24,22 @@ struct made {
     int status;
     struct buffer output;
 };
+
+/* While it is deaf, the kernel holds every process that is killed. */
+static bool deaf;
+static pid_t held[256];
+static unsigned held_count;
+
+/* In place of the C library's. */
+int kill(pid_t pid, int number)
+{
+    if (!deaf)
+        return (int)syscall(SYS_kill, pid, number);
+    assert_true(held_count < array_length(held));
+    if (held_count == 0 || held[held_count - 1] != -pid)
+        held[held_count++] = -pid;
+    return 0;
+}
 
 static void on_done(struct child *child, enum child_end end, int status,
                     const struct buffer *output, void *userdata)
@@ -65,7 +82,7 @@ static int begin(struct made *made, const char *script, uint64_t deadline_ns,
                  struct child **ret_child)
 {
     const char *const arguments[] = {"/bin/sh", "-c", script, "sh", "an $argument", NULL};
-    struct child_request request = {arguments, 1000, deadline_ns, -1, NULL, NULL, -1};
+    struct child_request request = {arguments, 1000, deadline_ns, -1, NULL, NULL, -1, 0};
 
     return child_new(&made->loop, &request, on_done, made, ret_child);
 }
@@ -130,7 +147,7 @@ static void its_root(void **state)
     cleanup(fd_closep) int ours = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     cleanup(fd_closep) int empty = -1;
     struct made *made = *state;
-    struct child_request request = {arguments, 1000, 60 * NSEC_PER_SEC, ours, NULL, NULL, -1};
+    struct child_request request = {arguments, 1000, 60 * NSEC_PER_SEC, ours, NULL, NULL, -1, 0};
     struct child *child = NULL;
 
     if (geteuid() != 0)
@@ -188,7 +205,7 @@ static void a_program_that_does_not_exist(void **state)
     static const char *const missing[] = {"/nonexistent", NULL}, *const plain[] = {"/etc/passwd",
                                                                                    NULL};
     struct made *made = *state;
-    struct child_request request = {missing, 1000, NSEC_PER_SEC, -1, NULL, NULL, -1};
+    struct child_request request = {missing, 1000, NSEC_PER_SEC, -1, NULL, NULL, -1, 0};
     struct child *child = NULL;
 
     assert_int_equal(child_new(&made->loop, &request, on_done, made, &child), -ENOENT);
@@ -323,6 +340,86 @@ static void a_function_that_is_given_up_is_ended(void **state)
     fd_close(ends[0]);
 }
 
+/* ---- processes that cannot be killed ---- */
+
+static int wait_for_ever(const void *argument)
+{
+    (void)argument;
+    while (pause() < 0)
+        ;
+    return 0;
+}
+
+static int begin_hanging(struct made *made, uint64_t subject)
+{
+    const struct child_request request = {
+        .deadline_ns = 1, .function = wait_for_ever, .input = -1, .subject = subject};
+    struct child *child;
+    int r = child_new(&made->loop, &request, on_done, made, &child);
+
+    if (r == 0) {
+        loop_run(&made->loop);
+        assert_int_equal(made->end, CHILD_TIMEOUT);
+    }
+    return r;
+}
+
+/* The kernel lets go of them. */
+static void end_held(void)
+{
+    deaf = false;
+    for (; held_count; held_count--) {
+        (void)kill(held[held_count - 1], SIGKILL);
+        (void)waitpid(held[held_count - 1], NULL, 0);
+    }
+}
+
+static void one_subject_has_one_process_that_hangs(void **state)
+{
+    struct made *made = *state;
+
+    deaf = true;
+    assert_int_equal(begin_hanging(made, 1), 0);
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(begin_hanging(made, 1), CHILD_STILL_HANGS);
+    assert_int_equal(begin_hanging(made, 2), 0);
+    assert_int_equal(begin_hanging(made, 0), 0);
+    assert_int_equal(begin_hanging(made, 2), CHILD_STILL_HANGS);
+    end_held();
+    assert_int_equal(begin_hanging(made, 1), 0);
+    assert_int_equal(begin_hanging(made, 1), 0); /* that one could be killed */
+}
+
+/* They leave places to those with a subject. */
+static void few_without_a_subject_may_hang(void **state)
+{
+    struct made *made = *state;
+
+    deaf = true;
+    for (unsigned i = 0; i < 4; i++)
+        assert_int_equal(begin_hanging(made, 0), 0);
+    assert_int_equal(begin_hanging(made, 0), CHILD_TOO_MANY_HANG);
+    assert_int_equal(begin_hanging(made, 1), 0);
+    end_held();
+}
+
+static void all_that_hang_are_bounded(void **state)
+{
+    struct made *made = *state;
+    unsigned hanging = 0;
+
+    deaf = true;
+    while (hanging < 100 && begin_hanging(made, hanging + 1) == 0)
+        hanging++;
+    assert_int_equal(hanging, 32);
+    assert_int_equal(begin_hanging(made, 0), CHILD_TOO_MANY_HANG);
+    end_held();
+    assert_non_null(strstr(child_explain(CHILD_TOO_MANY_HANG), "too many"));
+    assert_non_null(strstr(child_explain(CHILD_STILL_HANGS), "an earlier process"));
+    assert_string_equal(child_explain(-ENOENT), strerror(ENOENT));
+    assert_true(child_subject("/dev/a") != child_subject("/dev/b"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -340,6 +437,9 @@ int main(void)
         TEST(a_function_has_its_output_and_nothing_else),
         TEST(a_function_that_hangs_is_ended),
         TEST(a_function_that_is_given_up_is_ended),
+        TEST(one_subject_has_one_process_that_hangs),
+        TEST(few_without_a_subject_may_hang),
+        TEST(all_that_hang_are_bounded),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

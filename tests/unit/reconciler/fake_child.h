@@ -44,6 +44,11 @@ int child_new(struct loop *loop, const struct child_request *request, child_done
     return 0;
 }
 
+const char *child_explain(int failure)
+{
+    return strerror(-failure);
+}
+
 struct child *child_free(struct child *child)
 {
     if (child)

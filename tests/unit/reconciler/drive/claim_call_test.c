@@ -4,13 +4,19 @@
 #include "tests/unit/test.h"
 
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "lib/child.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/path_guard.h"
@@ -25,13 +31,37 @@ struct made {
     struct drive_claim_reply reply;
 };
 
+/* While it is deaf, the kernel holds every process that is killed. */
+static bool deaf;
+static pid_t held;
+
+/* In place of the C library's. */
+int kill(pid_t pid, int number)
+{
+    if (!deaf)
+        return (int)syscall(SYS_kill, pid, number);
+    held = -pid;
+    return 0;
+}
+
+/* A writer of the FIFO, once the file is there no more. */
+static int claim_late(const struct drive_claim_request *request)
+{
+    char fifo[64];
+
+    (void)snprintf(fifo, sizeof(fifo), "%s.fifo", request->prefixes[0]);
+    while (faccessat(request->root, request->prefixes[0], F_OK, 0) == 0)
+        (void)usleep(1000);
+    return openat(request->root, fifo, O_WRONLY | O_CLOEXEC);
+}
+
 /* The path says what happens. */
 int drive_claim(const struct drive_claim_request *request, int *ret_fd,
                 struct store_drive_mount_disk *ret_disk, struct error *error)
 {
     struct stat root, sysfs;
 
-    if (strcmp(request->host_path, "/dev/dead") == 0)
+    if (strstr(request->host_path, "dead"))
         for (;;)
             (void)pause();
     if (strcmp(request->host_path, "/dev/crash") == 0)
@@ -45,6 +75,10 @@ int drive_claim(const struct drive_claim_request *request, int *ret_fd,
         return error_set(error, DRIVE_CLAIM_MISSING, "/proc may hang");
     if (fstat(request->root, &root) < 0 || fstat(request->sysfs, &sysfs) < 0)
         return error_set_errno(error, -errno, "the directories");
+    if (strcmp(request->host_path, "/dev/late") == 0) {
+        *ret_fd = claim_late(request);
+        return DRIVE_CLAIM_OPEN;
+    }
     *ret_fd = openat(request->root, request->prefixes[0], O_RDONLY | O_CLOEXEC);
     ret_disk->inode = root.st_ino;
     ret_disk->file_device = sysfs.st_ino;
@@ -122,7 +156,6 @@ static struct drive_claim_call *call(struct made *made, const char *path, bool k
 
     loop_run(&made->loop);
     assert_int_equal(made->told, 1);
-    assert_false(drive_claim_call_hangs(begun));
     return begun;
 }
 
@@ -196,13 +229,117 @@ static void an_open_that_hangs_is_waited_for_no_longer(void **state)
     struct made *made = *state;
     struct drive_claim_call *begun = begin(made, "/dev/dead", true, 50 * NSEC_PER_MSEC);
 
-    assert_false(drive_claim_call_hangs(begun));
     loop_run(&made->loop);
     assert_int_equal(made->told, 1);
     assert_int_equal(made->reply.outcome, DRIVE_CLAIM_HANGS);
     assert_non_null(strstr(made->reply.error.text, "/dev/dead cannot be opened"));
     assert_int_equal(made->reply.fd, -1);
-    assert_true(drive_claim_call_hangs(begun));
+    (void)drive_claim_call_free(begun);
+}
+
+/* It has hung for too long, and then the storage answers. */
+static void a_claim_that_succeeds_too_late_is_given_up(void **state)
+{
+    struct made *made = *state;
+    struct drive_claim_call *begun;
+    struct pollfd fifo = {.events = POLLIN};
+    char name[64];
+
+    (void)snprintf(name, sizeof(name), "%s.fifo", made->name);
+    assert_int_equal(mkfifo(name, 0600), 0);
+    fifo.fd = open(name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    assert_true(fifo.fd >= 0);
+    deaf = true;
+    begun = begin(made, "/dev/late", true, 50 * NSEC_PER_MSEC);
+    loop_run(&made->loop);
+    assert_int_equal(made->reply.outcome, DRIVE_CLAIM_HANGS);
+    deaf = false;
+    (void)unlink(made->name);
+    assert_int_equal(waitpid(held, NULL, 0), held); /* it has opened it, and is over */
+    assert_int_equal(poll(&fifo, 1, 0), 1);
+    assert_int_equal(fifo.revents, POLLHUP); /* there was a writer, and there is none */
+    (void)drive_claim_call_free(begun);
+    fd_close(fifo.fd);
+    (void)unlink(name);
+}
+
+static int try_to_begin(struct made *made, const char *path, struct drive_claim_call **ret_call)
+{
+    const struct drive_claim_request request = {
+        .root = made->root, .sysfs = made->sysfs, .host_path = path};
+
+    return drive_claim_call_new(&made->loop, &request, true, 50 * NSEC_PER_MSEC, on_done, made,
+                                ret_call);
+}
+
+static void let_it_hang(struct made *made, const char *path)
+{
+    struct drive_claim_call *begun;
+
+    deaf = true;
+    assert_int_equal(try_to_begin(made, path, &begun), 0);
+    loop_run(&made->loop);
+    deaf = false;
+    assert_int_equal(made->reply.outcome, DRIVE_CLAIM_HANGS);
+    (void)drive_claim_call_free(begun);
+}
+
+static void end_held(void)
+{
+    assert_int_equal(syscall(SYS_kill, held, SIGKILL), 0);
+    assert_int_equal(waitpid(held, NULL, 0), held);
+}
+
+/* The next attempt is answered at once; one for another disk begins. */
+static void a_disk_is_not_opened_while_another_open_of_it_hangs(void **state)
+{
+    struct made *made = *state;
+    struct drive_claim_call *second;
+
+    let_it_hang(made, "/dev/dead");
+    assert_int_equal(try_to_begin(made, "/dev/dead", &second), CHILD_STILL_HANGS);
+    assert_int_equal(try_to_begin(made, "/dev/crash", &second), 0);
+    loop_run(&made->loop);
+    (void)drive_claim_call_free(second);
+    end_held();
+}
+
+/* Two nodes of one device. */
+static void a_disk_that_hangs_is_known_by_its_number(void **state)
+{
+    struct made *made = *state;
+    struct drive_claim_call *second = NULL;
+    char one[64], other[64];
+    int r;
+
+    (void)snprintf(one, sizeof(one), "%s.dead", made->name);
+    (void)snprintf(other, sizeof(other), "%s.other", made->name);
+    if (mknod(one, S_IFBLK | 0600, makedev(7, 4095)) < 0 ||
+        mknod(other, S_IFBLK | 0600, makedev(7, 4095)) < 0)
+        skip(); /* not root */
+    let_it_hang(made, one + strlen("/tmp"));
+    r = try_to_begin(made, other + strlen("/tmp"), &second);
+    (void)unlink(one);
+    (void)unlink(other);
+    end_held();
+    assert_int_equal(r, CHILD_STILL_HANGS);
+}
+
+/* crustd has as many files open as it may. */
+static void a_descriptor_that_cannot_be_taken_is_a_failure(void **state)
+{
+    struct made *made = *state;
+    struct drive_claim_call *begun = begin(made, "/dev/disk", true, 60 * NSEC_PER_SEC);
+    struct rlimit before, none;
+
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = (struct rlimit){.rlim_cur = 0, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    loop_run(&made->loop);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(made->reply.outcome, -EMFILE);
+    assert_int_equal(made->reply.fd, -1);
+    assert_non_null(strstr(made->reply.error.text, "crustd cannot take it"));
     (void)drive_claim_call_free(begun);
 }
 
@@ -215,6 +352,14 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_refusal_comes_with_its_text_and_disk, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_process_that_crashes_is_a_failure, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_open_that_hangs_is_waited_for_no_longer, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_claim_that_succeeds_too_late_is_given_up, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_disk_is_not_opened_while_another_open_of_it_hangs, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_disk_that_hangs_is_known_by_its_number, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_descriptor_that_cannot_be_taken_is_a_failure, set_up,
                                         tear_down),
     };
 

@@ -37,7 +37,9 @@ static void an_open_that_hangs_is_begun_once(void **state)
     expect_row(DRIVE_REQUESTED, true, STATUS_UNAVAILABLE);
     attach();
     go_on();
-    expect_told(2, STATUS_UNAVAILABLE, "an earlier attempt to open the disk still waits");
+    expect_told(
+        2, STATUS_UNAVAILABLE,
+        "/dev/disk-1 cannot be opened: an earlier process for it still waits in the kernel");
     assert_int_equal(world.opens, 1);
     world.storage_is_dead = false;
     attach();

@@ -99,7 +99,8 @@ static void a_disk_that_no_path_leads_to_is_not_free(void **state)
     (void)state;
     world.disk.minor = 2;
     world.numbered.kind = DEVICE_KIND_OTHER;
-    expect_held("7:1) is free cannot be seen");
+    world.by_name = DRIVE_CLAIM_MISSING;
+    expect_held("7:1) is free cannot be seen: the numbered disk cannot be had");
     world.numbered.name[0] = '\0'; /* the node does not have it any more */
     expect_free();
 }

@@ -11,6 +11,7 @@
 #include <sys/sysmacros.h>
 
 #include "hypervisor/drive.h"
+#include "lib/child.h"
 #include "reconciler/drive/claim_call.h"
 #include "reconciler/drive/drives.h"
 #include "reconciler/drive/in_use.h"
@@ -51,7 +52,7 @@ struct drive_claim_call {
     drive_claim_done *done;
     void *userdata;
     char path[64];
-    bool keep, has_timed_out;
+    bool keep;
 };
 
 static struct {
@@ -78,6 +79,7 @@ static struct {
     struct observed_device numbered;    /* what the node has by the disk's number; name "" */
     enum drive_claim_outcome by_name;   /* what an open of that comes to */
     bool storage_is_dead;               /* whoever opens the disk waits */
+    bool hangs;                         /* somebody does */
     unsigned opens;                     /* how many have begun to open it */
     int claimed;                        /* the other end of crustd's claim, if so; -1 */
     struct hypervisor_limits limits;
@@ -394,8 +396,8 @@ static void end_claim(struct drive_claim_call *call)
 {
     struct drive_claim_reply reply = {.fd = -1};
 
+    world.hangs = world.storage_is_dead;
     if (world.storage_is_dead) {
-        call->has_timed_out = true;
         reply.outcome = error_set(&reply.error, DRIVE_CLAIM_HANGS, "its storage has not answered");
     } else if (strcmp(call->path, world.host_path) == 0) {
         claim_by_path(call, &reply);
@@ -412,8 +414,7 @@ static struct drive_claim_call *find_claim(void)
     struct drive_claim_call *first = NULL;
 
     for (struct drive_claim_call *call = world.claims; call; call = call->next)
-        if (!call->has_timed_out)
-            first = call;
+        first = call;
     return first;
 }
 
@@ -430,22 +431,20 @@ int drive_claim_call_new(struct loop *loop, const struct drive_claim_request *re
                          uint64_t patience_ns, drive_claim_done *done, void *userdata,
                          struct drive_claim_call **ret_call)
 {
-    struct drive_claim_call *call = calloc(1, sizeof(*call));
+    struct drive_claim_call *call;
 
     (void)loop;
-    assert_non_null(call);
     assert_true(patience_ns > 0);
+    if (world.hangs && world.storage_is_dead)
+        return CHILD_STILL_HANGS;
+    call = calloc(1, sizeof(*call));
+    assert_non_null(call);
     *call = (struct drive_claim_call){
         .next = world.claims, .done = done, .userdata = userdata, .keep = keep};
     (void)snprintf(call->path, sizeof(call->path), "%s", request->host_path);
     world.opens++;
     *ret_call = world.claims = call;
     return 0;
-}
-
-bool drive_claim_call_hangs(const struct drive_claim_call *call)
-{
-    return call->has_timed_out && world.storage_is_dead;
 }
 
 struct drive_claim_call *drive_claim_call_free(struct drive_claim_call *call)
