@@ -3,10 +3,12 @@
  * Private to observe/. */
 #pragma once
 
+#include "observe/absences.h"
 #include "observe/bundles.h"
 #include "observe/process_index.h"
 
 struct observe_cache {
     struct process_index *processes;
+    struct absences *absences;
     struct bundles *bundles;
 };

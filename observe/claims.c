@@ -453,20 +453,6 @@ static int count_container(void *userdata, const char *container_id, struct bund
     return 0;
 }
 
-/* The shim may have started after the processes were read. */
-static int explain_no_bundle(const struct observe_sandbox_paths *paths, const char *sandbox_id)
-{
-    struct process_search shim;
-    int r = process_index_find(paths->cache->processes, PROCESS_SHIM, sandbox_id, &shim);
-
-    if (r < 0)
-        return r;
-    if (r != PROCESS_INDEX_NONE)
-        return OBSERVED_UNFINISHED;
-    /* On a node with so many processes that more than one call reads them, each reading is old. */
-    return shim.stale && !shim.is_new ? OBSERVED_UNFINISHED : OBSERVED_ABSENT;
-}
-
 int claims_count_containers(const struct observe_sandbox_paths *paths, const char *sandbox_id,
                             unsigned *ret_count)
 {
@@ -474,12 +460,14 @@ int claims_count_containers(const struct observe_sandbox_paths *paths, const cha
     struct count count = {.sandbox_id = sandbox_id};
     char bundle[PATH_MAX];
     struct bundles_place place;
-    int r = claims_find_bundle(paths, sandbox_id, 0, &sandbox, bundle);
+    int r;
 
+    absences_ask(paths->cache->absences, sandbox_id);
+    r = claims_find_bundle(paths, sandbox_id, 0, &sandbox, bundle);
     if (r != 0)
         return r;
     if (!bundle[0])
-        return explain_no_bundle(paths, sandbox_id);
+        return absences_find(paths->cache->absences, paths->cache->processes, sandbox_id);
     if (bundles_place_of(bundle, sandbox_id, &place) < 0)
         return OBSERVED_ABSENT;
     r = bundles_each(paths->cache->bundles, paths->root, &place, sandbox_id, count_container,

@@ -406,6 +406,21 @@ static int read_pid_file(const struct traces *traces, const char *directory, con
     return 0;
 }
 
+/* Whether the process is a child of the sandbox's shim. An enum process_index_outcome or -errno. */
+static int find_child(const struct traces *traces, pid_t pid)
+{
+    struct process_search shim;
+    struct process process;
+    int r = process_index_find(traces->paths->cache->processes, PROCESS_SHIM, traces->sandbox_id,
+                               &shim);
+
+    if (r != PROCESS_INDEX_FOUND)
+        return r;
+    return process_read(pid, &process) == 0 && process.parent == shim.process.pid
+               ? PROCESS_INDEX_FOUND
+               : PROCESS_INDEX_NONE;
+}
+
 /* Accepts root's processes, and a rootless VMM that is a child of the shim. 0, OBSERVED_UNFINISHED
  * or -ENOMEM, and ret_believed. */
 static int judge_process(const struct traces *traces, pid_t pid, struct observed_sandbox *sandbox,
@@ -415,7 +430,7 @@ static int judge_process(const struct traces *traces, pid_t pid, struct observed
     char text[160];
 
     if (trust == PROCESS_USERS)
-        r = process_index_find_child(traces->paths->cache->processes, traces->sandbox_id, pid);
+        r = find_child(traces, pid);
     if (r == PROCESS_INDEX_UNFINISHED)
         return OBSERVED_UNFINISHED;
     *ret_believed = trust == PROCESS_ROOTS || r == PROCESS_INDEX_FOUND;

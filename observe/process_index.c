@@ -65,7 +65,9 @@ struct process_table {
     struct entry *entry;
     unsigned refusals;
     struct refused refused[REFUSED];
-    bool is_doubtful; /* one that started just now may be missing */
+    bool has_missed;   /* one of root's that started before the reading may be missing */
+    bool is_doubtful;  /* that, or one that started during the reading */
+    uint64_t began_ns; /* the reading */
 };
 
 /* The arguments of a process, how much of /proc this part of the reading has read, and whether it
@@ -312,7 +314,7 @@ static int keep_unread(struct process_table *table, const struct process_table *
 {
     int r = 0;
 
-    table->is_doubtful |= process_judge(pid, NULL) == PROCESS_ROOTS;
+    table->has_missed |= process_judge(pid, NULL) == PROCESS_ROOTS;
     for (size_t i = 0; r == 0 && i < before->count; i++)
         if (before->entry[i].process.pid == pid)
             r = add_entry(table, &before->entry[i]);
@@ -342,7 +344,7 @@ static int add_process(struct process_index *index, pid_t pid)
     entry.trust = (enum process_trust)trust;
     entry.tied = was_tied(before, &entry);
     if (!process_still_has_arguments(pid, &reader->arguments)) {
-        table->is_doubtful |= entry.trust == PROCESS_ROOTS;
+        table->has_missed |= entry.trust == PROCESS_ROOTS;
         return 0;
     }
     if (entry.tied || may_be_kept(reader, &entry, process.parent))
@@ -380,7 +382,7 @@ static void finish_reading(struct process_index *index, bool is_whole)
         next->entry[i].tied |= was_tied(&index->known, &next->entry[i]);
     if (next->count)
         qsort(next->entry, next->count, sizeof(*next->entry), compare);
-    next->is_doubtful |= !is_whole; /* others may have started behind the walk */
+    next->is_doubtful = next->has_missed || !is_whole;
     free(index->known.entry);
     index->known = *next;
     *next = (struct process_table){0};
@@ -399,8 +401,10 @@ static int read_on(struct process_index *index)
     if (began_ns - index->next_ns > ABANDONED_NS)
         stop_reading(index);
     is_first = !index->processes;
-    if (is_first)
+    if (is_first) {
+        index->next.began_ns = began_ns;
         r = process_list_new(&index->processes);
+    }
     if (r == 0)
         r = read_processes(index);
     index->next_ns = clock_boottime();
@@ -554,6 +558,11 @@ int process_index_refresh(struct process_index *index)
     return is_young(index) ? 0 : read_on(index);
 }
 
+int process_index_read_on(struct process_index *index)
+{
+    return index->processes && !index->is_held ? read_on(index) : 0;
+}
+
 void process_index_hold(struct process_index *index, bool is_held)
 {
     index->is_held = is_held;
@@ -576,24 +585,11 @@ int process_index_find(struct process_index *index, enum process_role role, cons
         if (r != 0)
             return r < 0 ? r : PROCESS_INDEX_UNFINISHED;
         ret_search->stale = index->known.is_doubtful;
-        ret_search->is_new = true;
         ret_search->doubt[0] = '\0';
         if (find_believed(&index->known, &key, ret_search))
             return PROCESS_INDEX_FOUND;
     }
+    ret_search->sure_since_ns = index->known.has_missed ? 0 : index->known.began_ns;
     tell_refused(&index->known, &key, ret_search);
     return PROCESS_INDEX_NONE;
-}
-
-int process_index_find_child(struct process_index *index, const char *sandbox_id, pid_t pid)
-{
-    struct process_search shim;
-    struct process process;
-    int r = process_index_find(index, PROCESS_SHIM, sandbox_id, &shim);
-
-    if (r != PROCESS_INDEX_FOUND)
-        return r;
-    return process_read(pid, &process) == 0 && process.parent == shim.process.pid
-               ? PROCESS_INDEX_FOUND
-               : PROCESS_INDEX_NONE;
 }

@@ -41,6 +41,9 @@ enum process_index_outcome {
 /* Reads on until what is known is young. An enum progress_outcome or -errno. */
 int process_index_refresh(struct process_index *index);
 
+/* Goes on with a reading that has begun. An enum progress_outcome or -errno. */
+int process_index_read_on(struct process_index *index);
+
 /* While it is held, what is known is not read anew, so no answer is UNFINISHED. */
 void process_index_hold(struct process_index *index, bool is_held);
 
@@ -49,14 +52,10 @@ enum { PROCESS_DOUBT_BYTES = 192 };
 struct process_search {
     struct indexed_process process; /* if FOUND */
     bool stale;
-    bool is_new;                     /* the reading ended in this call */
+    uint64_t sure_since_ns;          /* what had started by then is known; 0: not surely */
     char doubt[PROCESS_DOUBT_BYTES]; /* if NONE: why a claimant is not believed; "" */
 };
 
 /* An enum process_index_outcome or -errno. */
 int process_index_find(struct process_index *index, enum process_role role, const char *sandbox_id,
                        struct process_search *ret_search);
-
-/* Whether the parent of this process is the sandbox's shim. An enum process_index_outcome or
- * -errno. */
-int process_index_find_child(struct process_index *index, const char *sandbox_id, pid_t pid);

@@ -105,6 +105,8 @@ int observe_cache_new(struct observe_cache **ret_cache)
         return -ENOMEM;
     r = process_index_new(&cache->processes);
     if (r == 0)
+        r = absences_new(&cache->absences);
+    if (r == 0)
         r = bundles_new(&cache->bundles);
     if (r == 0)
         *ret_cache = cache;
@@ -118,6 +120,7 @@ struct observe_cache *observe_cache_free(struct observe_cache *cache)
     if (!cache)
         return NULL;
     process_index_free(cache->processes);
+    absences_free(cache->absences);
     bundles_free(cache->bundles);
     free(cache);
     return NULL;
@@ -126,6 +129,11 @@ struct observe_cache *observe_cache_free(struct observe_cache *cache)
 int observe_cache_refresh(struct observe_cache *cache)
 {
     return process_index_refresh(cache->processes);
+}
+
+int observe_cache_read_on(struct observe_cache *cache)
+{
+    return process_index_read_on(cache->processes);
 }
 
 void observe_cache_hold(struct observe_cache *cache, bool is_held)

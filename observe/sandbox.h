@@ -70,6 +70,8 @@ struct observe_cache *observe_cache_free(struct observe_cache *cache);
 
 /* Reads processes until all that run now are known. An enum progress_outcome or -errno. */
 int observe_cache_refresh(struct observe_cache *cache);
+/* Goes on with a reading of processes that has begun. An enum progress_outcome or -errno. */
+int observe_cache_read_on(struct observe_cache *cache);
 /* While it is held, an observation takes the processes as they are known: none is UNFINISHED for
  * their sake. */
 void observe_cache_hold(struct observe_cache *cache, bool is_held);

@@ -181,7 +181,10 @@ static void observe_life(struct cleanup *cleanup, const struct pass_view *view,
     int r;
 
     node_sandbox_paths(cleanup->context, bundles, &paths);
-    /* The pass has read all processes twice already (cleanup_pass_prepare()). */
+    /* The pass has read all processes for the census, and then again for the index that this looks
+     * into (cleanup_pass_prepare()). One whose arguments cannot be read is everybody's by the
+     * census.
+     */
     observe_cache_hold(paths.cache, true);
     r = observe_sandbox(&paths, user->sandbox_id, &observed);
     observe_cache_hold(paths.cache, false);

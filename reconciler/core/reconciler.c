@@ -14,6 +14,7 @@
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/log.h"
+#include "observe/observe.h"
 #include "reconciler/act/actor.h"
 #include "reconciler/command/clients.h"
 #include "reconciler/command/stats_poll.h"
@@ -395,6 +396,13 @@ static void clean_up(struct reconciler *reconciler)
         work_queue_wake(&reconciler->queue, 0);
 }
 
+/* A client asks for all processes, is told to ask again, and may come back much later. */
+static void read_on(struct reconciler *reconciler)
+{
+    if (!has_work(reconciler) && observe_cache_read_on(reconciler->context.cache) == PROGRESS_MORE)
+        work_queue_wake(&reconciler->queue, 0);
+}
+
 /* Keys were dropped for want of memory: everything is observed instead. */
 static void recover_lost_keys(struct reconciler *reconciler)
 {
@@ -415,6 +423,7 @@ void reconciler_on_prepare(struct loop_prepare *prepare)
     if (has_work(reconciler))
         after_pass(reconciler, run_pass(reconciler));
     clean_up(reconciler);
+    read_on(reconciler);
     journal_lines_follow(&reconciler->journal_lines);
     kubernetes_events_follow(reconciler->kubernetes_events);
     if (reconciler->settled && is_settled(reconciler))

@@ -52,6 +52,7 @@ static void (*fake_when_synced)(void); /* what happens between the first scan an
 static bool fake_goes_on; /* the loop, although nothing is left to do: somebody else stops it */
 
 static unsigned fake_refreshes;
+static unsigned fake_unread; /* parts of a reading of the processes that has begun */
 
 static struct loop loop;
 static struct store *store;
@@ -139,6 +140,13 @@ int observe_cache_refresh(struct observe_cache *cache)
     (void)cache;
     fake_refreshes++;
     return fake_refreshes % 2 ? PROGRESS_MORE : PROGRESS_DONE;
+}
+
+int observe_cache_read_on(struct observe_cache *cache)
+{
+    (void)cache;
+    fake_unread -= fake_unread > 0;
+    return fake_unread ? PROGRESS_MORE : PROGRESS_DONE;
 }
 
 /* Nothing is judged by processes of which a part was read. */

@@ -23,6 +23,18 @@ static void an_empty_node_settles(void **state)
     assert_non_null(reconciler_reader(reconciler));
 }
 
+static void a_reading_of_the_processes_goes_on_by_itself(void **state)
+{
+    (void)state;
+    run_node();
+    fake_unread = 3;
+    reconciler_queue_all_volumes(reconciler);
+    settle();
+    for (unsigned i = 0; fake_unread && i < 3; i++)
+        loop_run_once(&loop);
+    assert_int_equal(fake_unread, 0);
+}
+
 static void a_volume_without_a_sandbox_waits_for_one(void **state)
 {
     (void)state;
@@ -506,6 +518,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         NODE(an_empty_node_settles),
+        NODE(a_reading_of_the_processes_goes_on_by_itself),
         NODE(a_volume_without_a_sandbox_waits_for_one),
         NODE(a_resize_is_on_record_although_the_vmm_is_silent),
         NODE(a_device_that_comes_later_is_found),
