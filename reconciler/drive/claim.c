@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/fs.h>
 #include <linux/loop.h>
 #include <stdio.h>
@@ -16,6 +17,7 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include "lib/cleanup.h"
 #include "lib/directory.h"
@@ -56,9 +58,60 @@ static int explain_path(const struct drive_claim_request *request, int r, struct
     return error_set_errno(error, r, "cannot open %s", path);
 }
 
-/* What udev and LVM give a device is a link: /dev/VG/LV leads to ../dm-0. Only root makes names in
- * devtmpfs, so there such a link may lead out of the allowed directory. */
-static int open_link_of_devices(const struct drive_claim_request *request, int *ret_fd)
+/* Whether only root can have made what has this name. */
+static int require_roots(const struct drive_claim_request *request, const char *path,
+                         struct error *error)
+{
+    char directory[PATH_MAX];
+    struct error why = {0};
+    int r;
+
+    (void)snprintf(directory, sizeof(directory), "%.*s", (int)(strrchr(path, '/') - path), path);
+    r = path_require_roots(request->root, directory, &why);
+    if (r == PATH_OK || r < 0)
+        return r;
+    return error_set(error, DRIVE_CLAIM_OUTSIDE, "%s is an absolute link, and not only root's: %s",
+                     request->host_path, why.text);
+}
+
+/* Of the last name alone: those above it are directories. */
+static int read_absolute_link(int devices, const char *below, char ret_target[static PATH_MAX])
+{
+    cleanup(fd_closep) int link = -1;
+    int r = path_open_below(devices, below, &link);
+    ssize_t length = r < 0 ? -1 : readlinkat(link, "", ret_target, PATH_MAX - 1);
+
+    if (length <= 0 || ret_target[0] != '/')
+        return PATH_LEADS_OUT;
+    ret_target[length] = '\0';
+    return 0;
+}
+
+/* One link, to a name below /dev without others that are absolute. */
+static int open_absolute_link(const struct drive_claim_request *request, int devices,
+                              const char *below, int *ret_fd, struct error *error)
+{
+    char target[PATH_MAX];
+    const char *rest;
+    int r = read_absolute_link(devices, below, target);
+
+    if (r < 0)
+        return r;
+    rest = path_below(target, DEVICES);
+    if (!rest || !path_is_clean(target))
+        return error_set(error, DRIVE_CLAIM_OUTSIDE, "%s is a link to %s, which is not below /dev",
+                         request->host_path, target);
+    r = require_roots(request, request->host_path, error);
+    if (r == PATH_OK)
+        r = require_roots(request, target, error);
+    return r == PATH_OK ? path_open_on_mount(devices, rest, ret_fd) : r;
+}
+
+/* What udev and LVM give a device is a link: /dev/VG/LV leads to ../dm-0, or, where LVM does
+ * without udev, to /dev/mapper/VG-LV. Only root makes names in devtmpfs, so there such a link may
+ * lead out of the allowed directory. */
+static int open_link_of_devices(const struct drive_claim_request *request, int *ret_fd,
+                                struct error *error)
 {
     const char *below = path_below(request->host_path, DEVICES);
     cleanup(fd_closep) int devices = -1;
@@ -67,7 +120,9 @@ static int open_link_of_devices(const struct drive_claim_request *request, int *
     if (!below || !path_is_clean(request->host_path))
         return PATH_LEADS_OUT;
     r = path_open_directory_in_root(request->root, DEVICES, &devices);
-    return r < 0 ? r : path_open_on_mount(devices, below, ret_fd);
+    if (r == 0)
+        r = path_open_on_mount(devices, below, ret_fd);
+    return r == PATH_LEADS_OUT ? open_absolute_link(request, devices, below, ret_fd, error) : r;
 }
 
 static int open_path(const struct drive_claim_request *request, int *ret_fd, struct error *error)
@@ -83,8 +138,8 @@ static int open_path(const struct drive_claim_request *request, int *ret_fd, str
         if (r == 0)
             r = path_open_within(prefix, below, ret_fd);
         if (r == PATH_LEADS_OUT)
-            r = open_link_of_devices(request, ret_fd);
-        return r == 0 ? 0 : explain_path(request, r, error);
+            r = open_link_of_devices(request, ret_fd, error);
+        return r < 0 ? explain_path(request, r, error) : r;
     }
     return error_set(error, DRIVE_CLAIM_OUTSIDE, "%s is below no directory of drives.host_prefixes",
                      request->host_path);

@@ -225,6 +225,51 @@ static void a_link_of_devtmpfs_may_lead_to_another_node_of_it(void **state)
     assert_int_equal(claim(fixture, "/dev/vg/one", "/dev/vg", true), DRIVE_CLAIM_OPEN);
 }
 
+static void link_to(const struct claim_fixture *fixture, const char *target, const char *link_name)
+{
+    char path[128];
+
+    assert_int_equal(symlink(target, name(fixture, path, "%s", link_name)), 0);
+}
+
+/* As LVM makes them where it does without udev. */
+static void an_absolute_link_of_devtmpfs_stays_below_dev(void **state)
+{
+    struct claim_fixture *fixture = *state;
+    char path[128];
+
+    fd_close(fixture->root);
+    assert_int_equal(path_open_root(fixture->directory, &fixture->root), 0);
+    assert_int_equal(mkdir(name(fixture, path, "dev"), 0755), 0);
+    assert_int_equal(mkdir(name(fixture, path, "dev/vg"), 0755), 0);
+    assert_int_equal(mkdir(name(fixture, path, "dev/mapper"), 0755), 0);
+    make_own_file(name(fixture, path, "outside"), 4096);
+    make_own_file(name(fixture, path, "dev/dm-0"), 4096);
+    link_to(fixture, "/dev/mapper/vg-one", "dev/vg/one");
+    link_to(fixture, "../dm-0", "dev/mapper/vg-one");
+    link_to(fixture, "/outside", "dev/vg/out");
+    link_to(fixture, "/dev/mapper/../../outside", "dev/vg/unclean");
+    link_to(fixture, "/dev/mapper/out", "dev/vg/twice");
+    link_to(fixture, "/outside", "dev/mapper/out");
+    link_to(fixture, "/dev/mapper/none", "dev/vg/none");
+    assert_int_equal(claim(fixture, "/dev/vg/out", "/dev/vg", true), DRIVE_CLAIM_OUTSIDE);
+    assert_non_null(strstr(fixture->error.text, "is a link to /outside, which is not below /dev"));
+    assert_int_equal(claim(fixture, "/dev/vg/unclean", "/dev/vg", true), DRIVE_CLAIM_OUTSIDE);
+    assert_int_equal(claim(fixture, "/dev/vg/twice", "/dev/vg", true), DRIVE_CLAIM_OUTSIDE);
+    assert_int_equal(claim(fixture, "/dev/vg/none", "/dev/vg", true), DRIVE_CLAIM_MISSING);
+    assert_int_equal(fixture->opened, -1);
+    if (geteuid() != 0)
+        skip();
+    assert_int_equal(claim(fixture, "/dev/vg/one", "/dev/vg", true), DRIVE_CLAIM_OPEN);
+    for (unsigned i = 0; i < 2; i++) {
+        (void)name(fixture, path, i ? "dev/mapper" : "dev/vg");
+        assert_int_equal(chmod(path, 0777), 0);
+        assert_int_equal(claim(fixture, "/dev/vg/one", "/dev/vg", true), DRIVE_CLAIM_OUTSIDE);
+        assert_non_null(strstr(fixture->error.text, "not only root's"));
+        assert_int_equal(chmod(path, 0755), 0);
+    }
+}
+
 /* Users may write to /dev/shm. */
 static void a_link_on_another_mount_below_dev_leads_out(void **state)
 {
@@ -335,6 +380,7 @@ int main(void)
         CLAIM(a_path_that_is_not_a_disk_is_refused),
         CLAIM(nothing_outside_of_the_prefixes_is_opened),
         CLAIM(a_link_of_devtmpfs_may_lead_to_another_node_of_it),
+        CLAIM(an_absolute_link_of_devtmpfs_stays_below_dev),
         CLAIM(a_link_on_another_mount_below_dev_leads_out),
         CLAIM(a_block_device_is_claimed_for_nobody_else),
         CLAIM(a_write_protected_device_is_only_read),
