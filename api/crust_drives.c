@@ -10,6 +10,7 @@
 #include "api/drive_message.h"
 #include "lib/cleanup.h"
 #include "reconciler/command/answers.h"
+#include "reconciler/command/drive_form.h"
 
 enum {
     DRIVE_BYTES = 16 * 1024,    /* more than the longest drive */
@@ -170,7 +171,7 @@ static void list(struct grpc_call *call, const ProtobufCMessage *message)
     const Crust__Drive__V1__ListDrivesRequest *request =
         (const Crust__Drive__V1__ListDrivesRequest *)(const void *)message;
     cleanup(buffer_done) struct buffer packed = BUFFER_INIT(DRIVES_BYTES);
-    char sandbox_id[DRIVE_ASKED_SANDBOX_CHARS + 1];
+    char sandbox_id[DRIVE_FORM_SANDBOX_CHARS + 1];
     struct error error = {0};
     enum status_code code =
         crust_take_text(&request->sandbox_id, "sandbox_id", sandbox_id, sizeof(sandbox_id), &error);

@@ -16,7 +16,6 @@
 #include "reconciler/command/drives.h"
 
 enum {
-    DRIVE_ASKED_SANDBOX_CHARS = 128,
     DRIVE_ASKED_NAME_BYTES = 48, /* "containers[15].container_id" */
     /* A request has at most that, and each of its texts takes more there than here. */
     DRIVE_ASKED_BYTES = 64 * 1024,

@@ -8,6 +8,7 @@
 #include "lib/json.h"
 #include "lib/proto.h"
 #include "reconciler/command/answers.h"
+#include "reconciler/command/drive_form.h"
 
 typedef Crust__Drive__V1__AttachDriveRequest AttachRequest;
 typedef Crust__Drive__V1__Container Container;
@@ -125,7 +126,7 @@ enum status_code drive_message_take_attach(const AttachRequest *request, struct 
     struct reconciler_drive_attach *attach = &asked->attach;
     const struct member members[] = {
         {"drive_id", &request->drive_id, DRIVE_ID_CHARS, &attach->drive_id},
-        {"sandbox_id", &request->sandbox_id, DRIVE_ASKED_SANDBOX_CHARS, &attach->sandbox_id},
+        {"sandbox_id", &request->sandbox_id, DRIVE_FORM_SANDBOX_CHARS, &attach->sandbox_id},
         {"host_path", &request->host_path, DRIVE_PATH_CHARS, &attach->host_path},
         {"vm_path", &request->vm_path, DRIVE_PATH_CHARS, &attach->vm_path},
         {"filesystem_type", &request->filesystem_type, DRIVE_FS_TYPE_CHARS, &attach->fs_type},

@@ -13,6 +13,7 @@
 #include "lib/json.h"
 #include "lib/quantity.h"
 #include "reconciler/command/answers.h"
+#include "reconciler/command/drive_form.h"
 
 #define REFUSE(error, ...) answer_refuse((error), ANSWER_BAD_REQUEST, __VA_ARGS__)
 
@@ -290,7 +291,7 @@ static enum status_code take_attach(const cJSON *body, struct drive_asked *asked
     struct reconciler_drive_attach *attach = &asked->attach;
     const struct member texts[] = {
         {names[0], DRIVE_ID_CHARS, &attach->drive_id},
-        {names[1], DRIVE_ASKED_SANDBOX_CHARS, &attach->sandbox_id},
+        {names[1], DRIVE_FORM_SANDBOX_CHARS, &attach->sandbox_id},
         {names[2], DRIVE_PATH_CHARS, &attach->host_path},
         {names[3], DRIVE_PATH_CHARS, &attach->vm_path},
         {names[4], DRIVE_FS_TYPE_CHARS, &attach->fs_type},

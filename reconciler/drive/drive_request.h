@@ -16,7 +16,6 @@ enum status_code drive_request_check(const struct config *config,
                                      const struct reconciler_drive_attach *attach,
                                      struct store_drive_mount_request *ret_request,
                                      struct error *error);
-enum status_code drive_request_check_id(const char *drive_id, struct error *error);
 
 /* What VMMs of this kind cannot keep of the limits. */
 enum status_code drive_request_check_limits(enum hypervisor_kind kind,

@@ -14,6 +14,7 @@
 #include "hypervisor/drive.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
+#include "reconciler/command/drive_form.h"
 #include "reconciler/command/promise.h"
 #include "reconciler/core/work_queue.h"
 #include "reconciler/drive/drive_request.h"
@@ -460,7 +461,7 @@ static int unwant(struct drives *drives, const struct store_drive_mount *row)
 static enum status_code find(struct drives *drives, const char *drive_id,
                              struct store_drive_mount *ret_row, struct error *error)
 {
-    enum status_code code = drive_request_check_id(drive_id, error);
+    enum status_code code = drive_form_check_id(drive_id, error);
 
     if (code == STATUS_OK && store_get_drive_mount(drives->context->store, drive_id, ret_row) < 0)
         code = explain_store(drives, error);
@@ -473,7 +474,7 @@ enum status_code drives_detach(struct drives *drives, const char *drive_id,
 {
     cleanup(store_drive_mount_done) struct store_drive_mount row = {0};
     struct store_drive_mount_request request = {0};
-    enum status_code code = drive_request_check_id(drive_id, error);
+    enum status_code code = drive_form_check_id(drive_id, error);
 
     if (code == STATUS_OK)
         code = check_daemon(drives, error);

@@ -11,6 +11,7 @@
 #include "api/http_asked_drive.h"
 #include "lib/proto.h"
 #include "lib/secret.h"
+#include "reconciler/command/drive_form.h"
 
 enum { PATH_BYTES = 64 };
 
@@ -37,7 +38,7 @@ static void check_path(const char *path)
 
 static void check_attach(const struct reconciler_drive_attach *attach)
 {
-    must(*attach->sandbox_id && strlen(attach->sandbox_id) <= DRIVE_ASKED_SANDBOX_CHARS);
+    must(*attach->sandbox_id && strlen(attach->sandbox_id) <= DRIVE_FORM_SANDBOX_CHARS);
     must(*attach->fs_type && strlen(attach->fs_type) <= DRIVE_FS_TYPE_CHARS);
     check_path(attach->host_path);
     check_path(attach->vm_path);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lib/cleanup.h"
+#include "reconciler/command/drive_form.h"
 #include "tests/unit/test.h"
 
 static struct drive_asked *whole(void)
@@ -42,7 +43,7 @@ static void expect(struct drive_asked *asked, const char *text)
 static void names_have_their_letters_and_lengths(void **state)
 {
     cleanup(freep) struct drive_asked *asked = whole();
-    char longest[DRIVE_ASKED_SANDBOX_CHARS + 2] = "";
+    char longest[DRIVE_FORM_SANDBOX_CHARS + 2] = "";
 
     (void)state;
     expect(asked, NULL);

@@ -75,7 +75,7 @@ static void ids_have_their_form(void **state)
     expect(&attach, STATUS_INVALID_ARGUMENT, "sandbox_id");
     attach = valid();
     attach.fs_type = "ext4,ro";
-    expect(&attach, STATUS_INVALID_ARGUMENT, "file system type");
+    expect(&attach, STATUS_INVALID_ARGUMENT, "filesystem_type");
 }
 
 static void paths_are_absolute_and_clean(void **state)
@@ -146,15 +146,15 @@ static void options_agree_with_the_access_and_hold_no_secret(void **state)
 
     (void)state;
     expect_option("ro", true, "contradicts");
-    expect_option("rw", false, "contradicts");
+    expect_option("rw", false, "needs is_writable");
     expect_option("ro", false, "");
     expect_option("rw", true, "");
     expect_option("", true, "empty");
-    expect_option("a,b", true, "comma");
-    expect_option("a,b=c", true, "comma");
+    expect_option("a,b", true, "single option");
+    expect_option("a,b=c", true, "single option");
     expect_option("context=\"u:o:t:s0:c1,c2\"", true, "");
     expect_option("\xff", true, "UTF-8");
-    expect_option("password=hunter2", true, "option password carries a secret");
+    expect_option("password=hunter2", true, "options[0] carries a secret");
     attach.options = DRIVE_OPTIONS + 1;
     expect(&attach, STATUS_INVALID_ARGUMENT, "more than");
 }
@@ -203,9 +203,13 @@ static void containers_have_sound_names_and_places(void **state)
         struct reconciler_drive_container container;
         const char *text;
     } cases[] = {
-        {{"", "/data", "", false}, "container_id"},   {{"a/b", "/data", "", false}, "container_id"},
-        {{"c1", "data", "", false}, "path"},          {{"c1", "/a/../b", "", false}, "path"},
-        {{"c1", "/data", "../b", false}, "sub_path"}, {{"c1", "/data", "/b", false}, "sub_path"},
+        {{"", "/data", "", false}, "container_id"},
+        {{"a/b", "/data", "", false}, "container_id"},
+        {{"c1", "data", "", false}, "path"},
+        {{"c1", "/a/../b", "", false}, "path"},
+        {{"c1", "/data", "../b", false}, "sub_path"},
+        {{"c1", "/data", "/b", false}, "sub_path"},
+        {{"c1", "/proc/1", "", false}, "kata-agent's directory"},
     };
     struct reconciler_drive_attach attach = valid();
 
@@ -230,7 +234,7 @@ static void limits_are_those_of_the_vmm(void **state)
     assert_non_null(strstr(error.text, "refill"));
     limits.bandwidth.refill_ms = 100;
     assert_int_equal(drive_request_check_limits(HYPERVISOR_QEMU, &limits, &error), STATUS_OK);
-    limits.operations.one_time_burst = 1;
+    limits.operations = (struct drive_bucket){1, 1, 1};
     assert_int_equal(drive_request_check_limits(HYPERVISOR_QEMU, &limits, &error),
                      STATUS_INVALID_ARGUMENT);
     assert_non_null(strstr(error.text, "QEMU has no one-time burst"));
