@@ -83,9 +83,5 @@ int engine_runtimes_read(struct engine_runtimes *runtimes, const char *file, con
     struct reading reading = {runtimes, error, 0};
     int r = toml_read(text, length, on_item, &reading, &syntax);
 
-    if (reading.result == 0 && r < 0)
-        reading.result = error_set(error, r, "%s", syntax.text);
-    if (reading.result < 0)
-        (void)error_prefix(error, "%s: ", file);
-    return reading.result;
+    return toml_conclude(file, reading.result, r, &syntax, error);
 }

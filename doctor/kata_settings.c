@@ -130,11 +130,7 @@ int kata_settings_read(struct kata_settings *settings, const char *file, const c
     struct reading reading = {settings, file, error, 0};
     int r = toml_read(text, length, on_item, &reading, &syntax);
 
-    if (reading.result == 0 && r < 0)
-        reading.result = error_set(error, r, "%s", syntax.text);
-    if (reading.result < 0)
-        (void)error_prefix(error, "%s: ", file);
-    return reading.result;
+    return toml_conclude(file, reading.result, r, &syntax, error);
 }
 
 const struct kata_table *kata_settings_table(const struct kata_settings *settings)

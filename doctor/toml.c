@@ -446,3 +446,13 @@ int toml_read(const char *text, size_t length, toml_callback *callback, void *us
     }
     return r;
 }
+
+int toml_conclude(const char *file, int callback_result, int read_result,
+                  const struct error *syntax, struct error *error)
+{
+    if (callback_result == 0 && read_result < 0)
+        callback_result = error_set(error, read_result, "%s", syntax->text);
+    if (callback_result < 0)
+        (void)error_prefix(error, "%s: ", file);
+    return callback_result;
+}

@@ -37,3 +37,8 @@ typedef void toml_callback(void *userdata, const struct toml_item *item);
 /* 0, or -EBADMSG with "line N: what"; what came before has been called back then. */
 int toml_read(const char *text, size_t length, toml_callback *callback, void *userdata,
               struct error *error);
+
+/* What a file's reading comes to: the failure of its callback, which has filled error, else what
+ * toml_read() returned with `syntax`. Either error then begins with the file's name. */
+int toml_conclude(const char *file, int callback_result, int read_result,
+                  const struct error *syntax, struct error *error);
