@@ -70,6 +70,21 @@ class Liar(KataAgent):
         return status, output.encode(errors="surrogateescape"), b""
 
 
+class Swapper(KataAgent):
+    """Says of each of two volumes what is so of the other one."""
+    swaps = False
+
+    def report(self, container):
+        status, output, errors = super().report(container)
+        if self.swaps and status == 0:
+            said = json.loads(output)
+            one, other = said["volumes"]
+            one["path"], other["path"] = other["path"], one["path"]
+            said["volumes"] = [other, one]
+            output = json.dumps(said).encode() + b"\n"
+        return status, output, errors
+
+
 class LiesTest(HelperCase):
     hostile = in_memory = True
 
@@ -118,6 +133,25 @@ class LiesTest(HelperCase):
                 for column in ("guest_bytes", "used_bytes", "available_bytes"):
                     self.assertIn(row[column], (None, BEFORE, 4096, BEFORE - 4096))
                 self.nothing_left(node, scene)
+
+    def test_another_volumes_size(self):
+        """What is so of another volume of the sandbox does not count as the resize of this one, and is not
+        recorded for the one that was only taken along."""
+        node = self.helper_node()
+        scene = self.scene(node, volumes=2, agent_class=Swapper)
+        node.start()
+        self.in_sync(node, scene, BEFORE)
+        scene.agent.swaps = True
+        grown, other = scene.volumes
+        grown.loop.resize(AFTER)
+        node.wait_for(grown.path, "block_grown", "agent_failed", 120)
+        self.assertIn(f"not yet {AFTER}", self.resize_row(node, grown.path)["error"])
+        self.assertEqual(node.volume(grown.path)["guest_bytes"], BEFORE)
+        self.assertEqual(node.volume(other.path)["guest_bytes"], BEFORE)
+        scene.agent.swaps = False
+        node.crustctl("resync")
+        node.wait_for(grown.path, "in_sync", "none", LONGEST_PAUSE, guest_bytes=AFTER)
+        node.wait_for(other.path, "in_sync", "none", 60, guest_bytes=BEFORE)
 
 
 if __name__ == "__main__":

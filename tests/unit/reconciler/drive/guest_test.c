@@ -345,6 +345,10 @@ static void a_look_finds_the_drive_by_its_serial_and_place(void **state)
     look((struct drive_guest_list){.count = 1, .entries = entries});
     expect(STATUS_OK, DRIVE_IN_GUEST_ABSENT, "");
     assert_string_equal(test.reply.device, "");
+    strcpy(entries[0].vm_path, "/data"); /* another drive in this one's place */
+    look((struct drive_guest_list){.count = 1, .entries = entries});
+    expect(STATUS_OK, DRIVE_IN_GUEST_ABSENT, "");
+    assert_string_equal(test.reply.device, "");
 }
 
 static void a_list_that_was_cut_proves_no_absence(void **state)
