@@ -96,8 +96,11 @@ class StockDriveTest(KataAgentCase):
         self.vm.guest_write("/run/data/pattern", PATTERN_BYTES)
         status, found = self.drive("look", "/vol/0", volumes=["/run/data"])
         self.assertEqual((status, found["mounted"]), (0, True))
-        self.assert_refused(self.check_place("/run/data", "/run", "data"), "ALREADY_EXISTS",
-                            "mount point already")
+        self.assertEqual(self.check_place("/run/data", "/run", "data")[1]["status"], "OK")  # it is the drive's own
+        other = self.plug(OTHER, "255:1")
+        taken = self.drive("check", str(other.size), "rw", *PLACE, "data", serial=OTHER,
+                           volumes=("/run/data", "/run", *COMPARED))
+        self.assert_refused(taken, "ALREADY_EXISTS", "mount point already")
         node = f"/dev/{device}"
         self.assert_refused(self.drive("prove", "/vol/0", volumes=[node], seconds=1),
                             "FAILED_PRECONDITION", "still has the disk")
