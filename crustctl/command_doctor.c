@@ -82,6 +82,19 @@ static int read_findings(const struct buffer *json, cJSON **ret_findings, struct
                       ret_findings, error);
 }
 
+/* What was asked for, as JSON printed if that is wanted. An exit code. */
+static int take_findings(struct session *session, int result, const struct buffer *json,
+                         struct error *error, cJSON **ret_findings)
+{
+    if (result == 0)
+        result = read_findings(json, ret_findings, error);
+    if (result != 0)
+        return session_fail(result, error);
+    if (session->options->json)
+        row_print_json(*ret_findings, &session->out);
+    return EXIT_DONE;
+}
+
 int command_doctor(struct session *session)
 {
     cleanup(buffer_done) struct buffer json = BUFFER_INIT(ANSWER_BYTES);
@@ -89,14 +102,11 @@ int command_doctor(struct session *session)
     struct error error = {0};
     bool by_daemon = false;
     int result = source_findings(session->source, &by_daemon, &json, &error);
+    int code = take_findings(session, result, &json, &error, &findings);
 
-    if (result == 0)
-        result = read_findings(&json, &findings, &error);
-    if (result != 0)
-        return session_fail(result, &error);
-    if (session->options->json)
-        row_print_json(findings, &session->out);
-    else
+    if (code != EXIT_DONE)
+        return code;
+    if (!session->options->json)
         print_text(findings, by_daemon, session->width, &session->out);
     return count_level(findings, "error") > 0 ? EXIT_BLOCKED : EXIT_DONE;
 }
@@ -124,14 +134,11 @@ int command_crust_qemu(struct session *session)
     cleanup(json_deletep) cJSON *findings = NULL;
     struct error error = {0};
     int result = source_crust_users(session->source, &json, &error);
+    int code = take_findings(session, result, &json, &error, &findings);
 
-    if (result == 0)
-        result = read_findings(&json, &findings, &error);
-    if (result != 0)
-        return session_fail(result, &error);
-    if (session->options->json)
-        row_print_json(findings, &session->out);
-    else
+    if (code != EXIT_DONE)
+        return code;
+    if (!session->options->json)
         print_users(findings, session->width, &session->out);
     return cJSON_GetArraySize(findings) > 0 ? EXIT_BLOCKED : EXIT_DONE;
 }
