@@ -22,10 +22,11 @@
 #include "agent-client/agent_messages.h"
 #include "agent-client/drive_call.h"
 #include "agent-client/ttrpc_codec.h"
-#include "guest-agent/drive_list.h"
+#include "guest-agent/drive_listing.h"
 #include "guest-agent/drive_task.h"
 #include "guest-agent/resize.h"
 #include "guest-agent/stats.h"
+#include "lib/child.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/log.h"
@@ -40,12 +41,13 @@ enum {
 
 #define SILENCE_NS (1 * NSEC_PER_SEC)
 
-/* In progress; a free slot has neither a resize nor a drive. */
+/* In progress; a free slot has none of the three. */
 struct request {
     struct connection *connection;
     uint32_t stream_id;
     struct resize *resize;
     struct drive_waiter *drive;
+    struct drive_listing *listing;
     char path[AGENT_PATH_BYTES];
 };
 
@@ -65,7 +67,7 @@ struct connection {
 
 static bool is_free(const struct request *request)
 {
-    return !request->resize && !request->drive;
+    return !request->resize && !request->drive && !request->listing;
 }
 
 static bool is_busy(const struct connection *connection)
@@ -121,7 +123,8 @@ static void refuse(struct connection *connection, uint32_t stream_id, enum statu
 {
     struct ttrpc_status status = {.code = (int)code};
 
-    strncpy(status.message, text, sizeof(status.message) - 1);
+    (void)snprintf(status.message, sizeof(status.message), "%.*s", (int)sizeof(status.message) - 1,
+                   text);
     answer(connection, stream_id, &status, NULL);
 }
 
@@ -191,27 +194,40 @@ static void answer_stats(struct connection *connection, uint32_t stream_id,
     buffer_done(&reply);
 }
 
-static void answer_drives(struct connection *connection, uint32_t stream_id)
+static void answer_drives(struct request *request, struct drive_guest_list *list)
 {
     struct buffer reply = BUFFER_INIT(OUTPUT_BYTES);
     struct ttrpc_status status = {0};
-    struct drive_guest_list list = {0};
-    int r = drive_list_read(&list);
+
+    if (drive_tasks_note(list) < 0 || drive_append_list(&reply, list) < 0)
+        refuse(request->connection, request->stream_id, STATUS_RESOURCE_EXHAUSTED, "out of memory");
+    else
+        answer(request->connection, request->stream_id, &status, &reply);
+    buffer_done(&reply);
+}
+
+static void on_listed(struct drive_listing *listing, int r, struct drive_guest_list *list,
+                      const struct error *error, void *userdata)
+{
+    struct request *request = userdata;
+
+    request->listing = drive_listing_free(listing);
+    note_activity(request->connection);
+    if (r < 0)
+        refuse(request->connection, request->stream_id, STATUS_UNAVAILABLE, error->text);
+    else
+        answer_drives(request, list);
+}
+
+static void start_list(struct request *slot, uint64_t timeout_ns)
+{
+    struct error error;
+    int r = drive_listing_new(slot->connection->loop, timeout_ns, on_listed, slot, &slot->listing);
 
     if (r == 0)
-        r = drive_tasks_note(&list);
-    if (r < 0) {
-        status.code = STATUS_INTERNAL;
-        (void)snprintf(status.message, sizeof(status.message), "cannot list the drives: %s",
-                       strerror(-r));
-        answer(connection, stream_id, &status, NULL);
-    } else if (drive_append_list(&reply, &list) < 0) {
-        refuse(connection, stream_id, STATUS_RESOURCE_EXHAUSTED, "out of memory");
-    } else {
-        answer(connection, stream_id, &status, &reply);
-    }
-    drive_guest_list_done(&list);
-    buffer_done(&reply);
+        return;
+    (void)error_set(&error, r, "cannot list the drives: %s", child_explain(r));
+    refuse(slot->connection, slot->stream_id, STATUS_UNAVAILABLE, error.text);
 }
 
 static void on_drive_done(struct drive_waiter *waiter, const struct ttrpc_status *status,
@@ -260,13 +276,10 @@ static void dispatch_drives(struct connection *connection, uint32_t stream_id,
                             const struct ttrpc_request *request, const struct buffer *payload)
 {
     bool mounts = strcmp(request->method, DRIVE_METHOD_MOUNT) == 0;
+    bool lists = strcmp(request->method, DRIVE_METHOD_LIST) == 0;
     struct request *slot;
 
-    if (strcmp(request->method, DRIVE_METHOD_LIST) == 0) {
-        answer_drives(connection, stream_id);
-        return;
-    }
-    if (!mounts && strcmp(request->method, DRIVE_METHOD_UNMOUNT) != 0) {
+    if (!mounts && !lists && strcmp(request->method, DRIVE_METHOD_UNMOUNT) != 0) {
         refuse(connection, stream_id, STATUS_UNIMPLEMENTED, "not a method of " DRIVE_SERVICE);
         return;
     }
@@ -277,7 +290,9 @@ static void dispatch_drives(struct connection *connection, uint32_t stream_id,
     }
     slot->connection = connection;
     slot->stream_id = stream_id;
-    if (mounts)
+    if (lists)
+        start_list(slot, request->timeout_ns);
+    else if (mounts)
         start_mount(slot, payload, request->timeout_ns);
     else
         start_unmount(slot, payload, request->timeout_ns);
@@ -444,6 +459,8 @@ struct connection *connection_free(struct connection *connection)
         (void)resize_free(connection->requests[i].resize);
     for (size_t i = 0; i < REQUESTS; i++)
         (void)drive_waiter_free(connection->requests[i].drive);
+    for (size_t i = 0; i < REQUESTS; i++)
+        (void)drive_listing_free(connection->requests[i].listing);
     loop_timer_stop(&connection->silence);
     stream_done(&connection->stream);
     buffer_done(&connection->held);

@@ -17,6 +17,7 @@ static struct {
     uint64_t interval_ns;
     struct loop_timer timer;
     struct child *child;
+    bool is_woken;                              /* since it began */
     char known[DRIVE_LIST][DRIVE_SERIAL_BYTES]; /* serials of VMMs' own, of drives */
     size_t known_count;
 } flush;
@@ -56,15 +57,26 @@ static bool sync_mount(const char *path)
     return fd >= 0 && syncfs(fd) == 0;
 }
 
-/* In the child. Returns the number of those that could not be synced. */
+enum { NONE_WRITABLE = UINT8_MAX, UNKNOWN = UINT8_MAX - 1 };
+
+/* In the child, because a disk may not even say which serial it has. Returns the number of those
+ * that could not be synced, or one of the above. */
 static int sync_all(const void *argument)
 {
-    const struct drive_guest_list *list = argument;
-    int failed = 0;
+    struct drive_guest_list list = {0};
+    int failed = 0, writable = 0;
 
-    for (size_t i = 0; i < list->count; i++)
-        failed += is_writable(&list->entries[i]) && !sync_mount(list->entries[i].vm_path);
-    return failed < UINT8_MAX ? failed : UINT8_MAX;
+    (void)argument;
+    if (drive_list_read(&list) < 0)
+        return UNKNOWN;
+    for (size_t i = 0; i < list.count; i++) {
+        if (!is_writable(&list.entries[i]))
+            continue;
+        writable++;
+        failed += !sync_mount(list.entries[i].vm_path);
+    }
+    drive_guest_list_done(&list);
+    return !writable ? NONE_WRITABLE : failed < UNKNOWN ? failed : UNKNOWN - 1;
 }
 
 static void sleep_again(void)
@@ -79,33 +91,26 @@ static void on_end(struct child *child, enum child_end end, int status, const st
     (void)userdata;
     if (end != CHILD_EXITED)
         log_warning(NULL, "the process that syncs the drives has died");
-    else if (status)
+    else if (status && status < UNKNOWN)
         log_warning(NULL, "%d of the drives cannot be synced", status);
     flush.child = child_free(child);
-    sleep_again();
+    if (end != CHILD_EXITED || status != NONE_WRITABLE || flush.is_woken)
+        sleep_again();
 }
 
 static void on_time(struct loop_timer *timer)
 {
-    struct drive_guest_list list = {0};
-    const struct child_request request = {
-        .function = sync_all, .argument = &list, .input = -1, .root = -1};
-    size_t writable = 0;
+    const struct child_request request = {.function = sync_all, .input = -1, .root = -1};
 
     (void)timer;
-    if (drive_list_read(&list) < 0) {
+    flush.is_woken = false;
+    if (child_new(flush.loop, &request, on_end, NULL, &flush.child) < 0)
         sleep_again();
-        return;
-    }
-    for (size_t i = 0; i < list.count; i++)
-        writable += is_writable(&list.entries[i]);
-    if (writable && child_new(flush.loop, &request, on_end, NULL, &flush.child) < 0)
-        sleep_again();
-    drive_guest_list_done(&list);
 }
 
 static void wake(void)
 {
+    flush.is_woken = true;
     if (flush.interval_ns && !flush.child && !loop_timer_is_active(&flush.timer))
         sleep_again();
 }

@@ -3,7 +3,9 @@
  * connection to the whole agent. */
 #include "tests/unit/guest-agent/drive_fixture.h"
 
+#include <limits.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 
 #include "agent-client/ttrpc_codec.h"
 #include "guest-agent/connection.h"
@@ -16,6 +18,19 @@ static struct connection *connection;
 static int client = -1;
 static struct buffer received;
 static bool out_of_patience;
+
+static bool serials_hang;
+
+/* In place of the C library's: a disk whose device does not answer. */
+ssize_t read(int fd, void *bytes, size_t size)
+{
+    char link[32], path[PATH_MAX] = "";
+
+    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    while (serials_hang && readlink(link, path, sizeof(path) - 1) > 0 && strstr(path, "/serial"))
+        (void)pause();
+    return syscall(SYS_read, fd, bytes, size);
+}
 
 static void on_ended(struct connection *one, void *userdata)
 {
@@ -308,6 +323,27 @@ static void malformed_requests_name_the_field(void **state)
     check_status(5, STATUS_UNIMPLEMENTED, "not a method of " DRIVE_SERVICE);
 }
 
+static void a_disk_that_hangs_does_not_stop_the_agent(void **state)
+{
+    const struct ttrpc_request request = {
+        .service = DRIVE_SERVICE, .method = DRIVE_METHOD_LIST, .timeout_ns = NSEC_PER_SEC / 5};
+    struct buffer frame = BUFFER_INIT(0), none = BUFFER_INIT(0);
+
+    (void)state;
+    if (!has_mounts)
+        skip();
+    tree_make("/sys/block/vda");
+    tree_write("/sys/block/vda/serial", SERIAL);
+    serials_hang = true;
+    assert_int_equal(ttrpc_append_request(&frame, 1, &request, NULL, 0), 0);
+    assert_int_equal(write(client, frame.data, frame.length), (ssize_t)frame.length);
+    buffer_done(&frame);
+    post(3, "FormatDrive", &none);
+    check_status(3, STATUS_UNIMPLEMENTED, "not a method of " DRIVE_SERVICE);
+    check_status(1, STATUS_UNAVAILABLE, "a disk of the guest does not say which serial it has");
+    serials_hang = false;
+}
+
 /* What is written is on the disk soon, with nobody having asked for it. */
 static void writes_reach_the_disk(void **state)
 {
@@ -336,9 +372,13 @@ static void writes_reach_the_disk(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(mounted_listed_and_unmounted), TEST(calls_meet_while_the_disk_is_missing),
-        TEST(an_unmount_cancels_the_mount), TEST(a_disk_that_never_comes),
-        TEST(a_crowd_is_bounded),           TEST(malformed_requests_name_the_field),
+        TEST(mounted_listed_and_unmounted),
+        TEST(calls_meet_while_the_disk_is_missing),
+        TEST(an_unmount_cancels_the_mount),
+        TEST(a_disk_that_never_comes),
+        TEST(a_crowd_is_bounded),
+        TEST(malformed_requests_name_the_field),
+        TEST(a_disk_that_hangs_does_not_stop_the_agent),
         TEST(writes_reach_the_disk),
     };
 
