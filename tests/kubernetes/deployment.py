@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """crustd as the shipped manifests deploy it."""
 
+import functools
+
 from claims import GROWN, ClaimTest
 from api_server_test import rendered
 from cluster import BIN, NODE, START_SECONDS
@@ -15,13 +17,19 @@ LABEL = "katacontainers.io/kata-runtime"
 class Deployment(ClaimTest):
     def replace_service(self):
         """A node that is to have crustd's pod instead of its service."""
-        make_crustd(self.node.exchange / "crustd.tar", IMAGE)
-        self.import_image("/exchange/crustd.tar")
-        (self.node.exchange / "crustd.tar").unlink()
+        self.give_image()
         self.node.run("systemctl stop crustd")
         self.addCleanup(self.node.start_crustd)
         self.kubectl("label", "node", NODE, f"{LABEL}=true")
         self.addCleanup(self.kubectl, "label", "node", NODE, f"{LABEL}-")
+
+    @classmethod
+    @functools.cache
+    def give_image(cls):
+        """Once: an emulated node takes a minute for it."""
+        make_crustd(cls.node.exchange / "crustd.tar", IMAGE)
+        cls.import_image("/exchange/crustd.tar")
+        (cls.node.exchange / "crustd.tar").unlink()
 
     def test_helm_chart(self):
         """Its pod becomes ready, a changed value is another pod with that configuration, and nothing is left of it."""
