@@ -10,8 +10,7 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 
 output=$(mktemp) || exit 1
-parts=
-trap 'rm -f "$output" "$output.failures"; [ -z "$parts" ] || kill "$parts" 2>/dev/null' EXIT
+trap 'rm -f "$output" "$output.failures"' EXIT
 trap 'exit 130' INT TERM
 passed=0 failed=0 skipped=0
 summary=
@@ -80,9 +79,8 @@ jobs=-j$(nproc 2>/dev/null || echo 2)
 
 stage "dependencies" make deps
 # What nodes are made of takes minutes to make, mostly of one processor. It is made beside all that follows, by
-# what that leaves; who comes to need it before it is done waits for it.
-nice -n 19 tests/kubernetes/parts.py >/dev/null 2>&1 </dev/null &
-parts=$!
+# what that leaves; who comes to need it before it is done waits for it. It ends with this script.
+setpriv --pdeathsig TERM nice -n 19 tests/kubernetes/parts.py >/dev/null 2>&1 </dev/null &
 stage "build with gcc" make "$jobs" CC=gcc WERROR=1 tests
 stage "build with clang" make "$jobs" CC=clang WERROR=1 BUILD=build/clang tests
 stage "lint" make lint
