@@ -33,7 +33,8 @@
 enum { ARGUMENTS_BYTES = 2 * 1024 * 1024, CGROUP_BYTES = 64 * 1024, TOKEN_CHARS = 32 };
 /* What one step reads and searches, a few milliseconds at most: each process that any user starts
  * with long arguments is searched for every sandbox. */
-enum { PROCESSES_PER_STEP = 16, STEP_BYTES = 4 * 1024 * 1024 };
+/* ATTEMPTS: a process that starts or forks locks its memory for a moment, too. */
+enum { ATTEMPTS = 50, PROCESSES_PER_STEP = 16, STEP_BYTES = 4 * 1024 * 1024 };
 
 struct asked {
     UT_hash_handle hh;
@@ -49,6 +50,8 @@ struct census {
      */
     pid_t pid;
     bool unread, unread_cgroup;
+    pid_t again; /* the process in hand hung: it is read again in the next step; 0: none */
+    unsigned attempts;
     struct buffer arguments, cgroup;
     struct asked *next;
     uint64_t kubelet_start_ns;
@@ -141,6 +144,12 @@ static int take_process(struct census *census, pid_t pid)
     s = r == PROCESS_GONE ? r : process_read_file(pid, "cgroup", &census->cgroup);
     if (r == PROCESS_GONE || s == PROCESS_GONE)
         return 0;
+    if (r == PROCESS_HANGS && census->attempts < ATTEMPTS) {
+        census->attempts++;
+        census->again = pid;
+        return PROGRESS_MORE;
+    }
+    census->attempts = 0;
     census->unread = r == BUFFER_FULL || r == PROCESS_HANGS;
     if ((r < 0 && !census->unread) || result_is_shortage(s))
         return r < 0 && !census->unread ? r : s;
@@ -181,7 +190,10 @@ int census_step(struct census *census)
         if (!census->next) {
             pid_t pid;
 
-            r = process_list_next(census->processes, &pid);
+            pid = census->again;
+            census->again = 0;
+            if (!pid)
+                r = process_list_next(census->processes, &pid);
             if (r < 0 || !pid)
                 return r;
             r = take_process(census, pid);
