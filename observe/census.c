@@ -33,8 +33,9 @@
 enum { ARGUMENTS_BYTES = 2 * 1024 * 1024, CGROUP_BYTES = 64 * 1024, TOKEN_CHARS = 32 };
 /* What one step reads and searches, a few milliseconds at most: each process that any user starts
  * with long arguments is searched for every sandbox. */
-/* ATTEMPTS: a process that starts or forks locks its memory for a moment, too. */
-enum { ATTEMPTS = 50, PROCESSES_PER_STEP = 16, STEP_BYTES = 4 * 1024 * 1024 };
+enum { PROCESSES_PER_STEP = 16, STEP_BYTES = 4 * 1024 * 1024 };
+/* Of a process whose memory is locked: one that starts or forks locks it for a moment, too. */
+enum { ATTEMPTS = 50 };
 
 struct asked {
     UT_hash_handle hh;
