@@ -30,11 +30,14 @@
 #include "lib/log.h"
 #include "lib/process.h"
 
-/* PATIENCE: of a reader that waits for another process; STARVED: of any. */
-enum { PATIENCE_MILLISECONDS = 5, STARVED_MILLISECONDS = 1000, LEFT_BEHIND = 8 };
+/* For one answer. PATIENCE: with a reader that waits for another process, long enough for most that
+ * start or fork on a busy node. */
+enum { PATIENCE_MILLISECONDS = 15, LEFT_BEHIND = 8 };
 enum { PIECES_BYTES = 16 * 1024, MOST_AT_ONCE = 64 };
 
-static const uint64_t TELL_NS = 10 * NSEC_PER_SEC;
+static const uint64_t PATIENCE_NS = PATIENCE_MILLISECONDS * NSEC_PER_MSEC;
+static const uint64_t STARVED_NS = NSEC_PER_SEC; /* with any reader */
+static const uint64_t LASTING_NS = NSEC_PER_SEC, TELL_NS = 10 * NSEC_PER_SEC;
 
 struct request {
     uint64_t bytes;
@@ -47,11 +50,13 @@ struct piece {
 };
 
 static struct {
-    bool is_used;
-    pid_t pid; /* 0: none runs */
+    pid_t owner; /* the process that uses it, and none that it forks; 0: none */
+    pid_t pid;   /* 0: none runs */
     int socket;
-    pid_t left_behind[LEFT_BEHIND]; /* killed, and not yet known to be dead; 0: free */
-    uint64_t told_ns;
+    pid_t left_behind[LEFT_BEHIND];      /* killed, and not yet known to be dead; 0: free */
+    uint64_t waited_ns;                  /* for the answer to the present request */
+    pid_t hung;                          /* a process that hangs again and again, or did, */
+    uint64_t first_ns, last_ns, told_ns; /* first, last, and when it was logged */
 } reader;
 
 /* What came of an answer and is not used yet. */
@@ -224,13 +229,13 @@ static void end_reader(void)
 
 int process_reader_start(void)
 {
-    reader.is_used = true;
+    reader.owner = getpid();
     return start_reader();
 }
 
 bool process_reader_is_used(void)
 {
-    return reader.is_used;
+    return reader.owner && reader.owner == getpid();
 }
 
 /* ---- asking it ----------------------------------------------------------------------------- */
@@ -246,13 +251,16 @@ static bool is_waiting(void)
 static int await(void)
 {
     struct pollfd answer = {.fd = reader.socket, .events = POLLIN};
-    int milliseconds = 0, count;
+    int count;
 
     do {
+        const uint64_t began_ns = clock_boottime();
+
+        if (reader.waited_ns >= PATIENCE_NS && is_waiting())
+            return PROCESS_HANGS;
         count = poll(&answer, 1, PATIENCE_MILLISECONDS);
-        if (count == 0)
-            milliseconds += PATIENCE_MILLISECONDS;
-        if (count == 0 && (milliseconds >= STARVED_MILLISECONDS || is_waiting()))
+        reader.waited_ns += clock_boottime() - began_ns;
+        if (count == 0 && reader.waited_ns >= STARVED_NS)
             return PROCESS_HANGS;
     } while (count == 0 || (count < 0 && errno == EINTR));
     return count < 0 ? -errno : 0;
@@ -323,6 +331,7 @@ static int ask(struct process_reading *readings, unsigned count, size_t bytes, s
     const size_t length = sizeof(message.request) + count * sizeof(message.pid[0]);
     int r = 0;
 
+    reader.waited_ns = 0;
     for (unsigned i = 0; i < count; i++)
         message.pid[i] = readings[i].pid;
     if (send(reader.socket, &message, length, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)length)
@@ -332,11 +341,20 @@ static int ask(struct process_reading *readings, unsigned count, size_t bytes, s
     return r;
 }
 
+/* Not of one that hung for a moment: it starts or forks. Of many that hang one is named. */
 static void tell(const struct process_reading *readings, unsigned count)
 {
     const uint64_t now = clock_boottime();
+    const bool is_first = !reader.last_ns || now - reader.last_ns >= TELL_NS;
 
-    if (count > 1 || (reader.told_ns && now - reader.told_ns < TELL_NS))
+    if (count > 1 || (!is_first && readings[0].pid != reader.hung))
+        return;
+    if (is_first) {
+        reader.hung = readings[0].pid;
+        reader.first_ns = now;
+    }
+    reader.last_ns = now;
+    if (now - reader.first_ns < LASTING_NS || (reader.told_ns && now - reader.told_ns < TELL_NS))
         return;
     reader.told_ns = now;
     log_warning(NULL,

@@ -444,7 +444,8 @@ int main(int argc, char **argv)
     struct error error = {0};
     int r;
 
-    (void)signal(SIGHUP, SIG_IGN); /* until there is something to read again */
+    (void)signal(SIGHUP, SIG_IGN);  /* until there is something to read again */
+    (void)signal(SIGCHLD, SIG_DFL); /* ignored, it would free the numbers of ended children */
     r = arguments_parse(argc, argv, &daemon.arguments);
     if (r >= 0)
         return r;
