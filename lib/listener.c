@@ -140,7 +140,7 @@ static bool is_shim(pid_t pid, const char *sandbox_id)
 
     return sandbox_id && *sandbox_id && process_read_arguments(pid, &arguments) == 0 &&
            has_id(&arguments, sandbox_id) && process_judge_unjailed(pid, NULL) == PROCESS_ROOTS &&
-           process_still_has_arguments(pid, &arguments);
+           process_still_has_arguments(pid, &arguments) == 1;
 }
 
 static bool is_roots_or(uid_t uid, pid_t vmm)

@@ -174,12 +174,14 @@ int process_read_arguments(pid_t pid, struct buffer *ret_arguments)
     return r;
 }
 
-bool process_still_has_arguments(pid_t pid, const struct buffer *arguments)
+int process_still_has_arguments(pid_t pid, const struct buffer *arguments)
 {
     cleanup(buffer_done) struct buffer now = BUFFER_INIT(arguments->length);
+    int r = process_read_first_arguments(pid, arguments->length, &now);
 
-    return process_read_first_arguments(pid, arguments->length, &now) == 0 &&
-           now.length == arguments->length &&
+    if (r < 0)
+        return r == PROCESS_GONE ? 0 : r;
+    return now.length == arguments->length &&
            memcmp(buffer_text(&now), buffer_text(arguments), now.length) == 0;
 }
 

@@ -41,7 +41,7 @@ int process_read(pid_t pid, struct process *ret_process);
 int process_has_ended(pid_t pid, uint64_t start_ns);
 
 /* The arguments, each followed by a NUL. Returns as process_read_file(), or PROCESS_HANGS. No other
- * file of a process' may be read that takes the lock of its memory (environ, maps, mem). */
+ * file of a process' should be read that takes the lock of its memory (environ, maps, mem). */
 int process_read_arguments(pid_t pid, struct buffer *ret_arguments);
 
 /* The first `bytes` bytes of the arguments. */
@@ -49,8 +49,9 @@ int process_read_first_arguments(pid_t pid, size_t bytes, struct buffer *ret_arg
 
 /* Whether the process still has these arguments, or ones that begin with them. Between reading them
  * and judging the process (process_trust.h) it may have executed another program, or its number may
- * have become another process': then the judgement is not about the arguments. */
-bool process_still_has_arguments(pid_t pid, const struct buffer *arguments);
+ * have become another process': then the judgement is not about the arguments. 1, 0, or
+ * PROCESS_HANGS or another -errno: it cannot be told. */
+int process_still_has_arguments(pid_t pid, const struct buffer *arguments);
 
 /* Whether one of the arguments contains `token` as a whole token: bounded on either side by the
  * argument's end or one of / , = :, and on the left also by "sandbox-". Firecracker gets only the

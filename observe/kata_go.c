@@ -466,7 +466,10 @@ static int try_process(const struct traces *traces, pid_t pid, struct observed_s
     r = judge_process(traces, pid, sandbox, &is_believed);
     if (r != 0 || !is_believed)
         return r;
-    if (!process_still_has_arguments(pid, &arguments)) {
+    r = process_still_has_arguments(pid, &arguments);
+    if (r < 0)
+        return r;
+    if (r == 0) {
         sandbox->try_again = true;
         return 0;
     }

@@ -42,7 +42,7 @@ enum { ID_BYTES = 129, PROCESSES = 65536, REFUSED = 32, CGROUP_ID_CHARS = 32, IN
 /* Of vsock: 0 is the hypervisor, 1 this machine itself, 2 the host (vsock(7)). */
 enum { FIRST_GUEST_CID = 3 };
 
-static const uint64_t SETTLE_NS = 100 * NSEC_PER_MSEC;
+static const uint64_t SETTLE_NS = 100 * NSEC_PER_MSEC, REST_NS = 5 * NSEC_PER_SEC;
 static const uint64_t ABANDONED_NS = 10 * NSEC_PER_SEC; /* a reading that nobody goes on with */
 
 struct entry {
@@ -274,6 +274,15 @@ static int read_first_arguments(struct reader *reader, const struct process_list
     return r;
 }
 
+/* As process_still_has_arguments(). */
+static int still_has_arguments(struct reader *reader, pid_t pid)
+{
+    int r = process_still_has_arguments(pid, &reader->arguments);
+
+    reader->hung |= r == PROCESS_HANGS;
+    return r;
+}
+
 /* Whether pid is the shim of sandbox `id`, which must be the parent of a rootless VMM; other users'
  * processes are not kept. */
 static bool is_shim_of(struct reader *reader, pid_t pid, const char *id)
@@ -283,7 +292,7 @@ static bool is_shim_of(struct reader *reader, pid_t pid, const char *id)
     return read_first_arguments(reader, NULL, pid) == 0 &&
            read_arguments(&shim, &reader->arguments) && shim.role == PROCESS_SHIM &&
            strcmp(shim.id, id) == 0 && process_judge_unjailed(pid, NULL) == PROCESS_ROOTS &&
-           process_still_has_arguments(pid, &reader->arguments);
+           still_has_arguments(reader, pid) == 1;
 }
 
 static bool may_be_kept(struct reader *reader, const struct entry *entry, pid_t parent)
@@ -333,6 +342,9 @@ static int add_process(struct process_index *index, pid_t pid)
 
     if (r == PROCESS_HANGS)
         return keep_unread(table, before, pid);
+    /* Not read is not ended. */
+    if (r < 0 && r != PROCESS_GONE && r != PROCESS_DENIED)
+        return r;
     if (r < 0 || !read_arguments(&entry, &reader->arguments) || process_read(pid, &process) < 0 ||
         !process.alive)
         return 0;
@@ -343,12 +355,17 @@ static int add_process(struct process_index *index, pid_t pid)
         return 0;
     entry.trust = (enum process_trust)trust;
     entry.tied = was_tied(before, &entry);
-    if (!process_still_has_arguments(pid, &reader->arguments)) {
+    r = still_has_arguments(reader, pid);
+    if (r == PROCESS_HANGS)
+        return keep_unread(table, before, pid);
+    if (r != 1) {
         table->has_missed |= entry.trust == PROCESS_ROOTS;
         return 0;
     }
     if (entry.tied || may_be_kept(reader, &entry, process.parent))
         return add_entry(table, &entry);
+    if (reader->hung) /* its parent, which may be its shim */
+        return keep_unread(table, before, pid);
     note_refused(table, &entry);
     return 0;
 }
@@ -549,8 +566,9 @@ static void tell_refused(const struct process_table *table, const struct entry *
 static bool is_young(const struct process_index *index)
 {
     uint64_t age = clock_boottime() - index->read_ns;
+    uint64_t rest = 20 * index->cost_ns < REST_NS ? 20 * index->cost_ns : REST_NS;
 
-    return index->read_ns && (age < SETTLE_NS || age < 20 * index->cost_ns);
+    return index->read_ns && (age < SETTLE_NS || age < rest);
 }
 
 int process_index_refresh(struct process_index *index)

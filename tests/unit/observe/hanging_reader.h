@@ -13,7 +13,9 @@
 #include "lib/process.h"
 #include "lib/process_reader.h"
 
-static pid_t hung; /* 0: none */
+static pid_t hung;               /* 0: none */
+static unsigned readings_before; /* of that one, which do not hang yet */
+static int reader_failure;       /* -errno: there is no reader */
 
 bool process_reader_is_used(void)
 {
@@ -40,10 +42,12 @@ static void read_fake(struct process_reading *reading, size_t bytes, struct buff
 int process_reader_read(struct process_reading *readings, unsigned count, size_t bytes,
                         struct buffer *ret_text)
 {
-    for (unsigned i = 0; i < count; i++) {
-        if (hung && readings[i].pid == hung)
+    for (unsigned i = 0; reader_failure == 0 && i < count; i++) {
+        if (hung && readings[i].pid == hung && readings_before-- == 0) {
+            readings_before = 0;
             return PROCESS_HANGS;
+        }
         read_fake(&readings[i], bytes, ret_text);
     }
-    return 0;
+    return reader_failure;
 }

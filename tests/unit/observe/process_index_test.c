@@ -73,6 +73,8 @@ static int end(void **state)
 {
     processes_index = process_index_free(processes_index);
     woken = hung = 0;
+    reader_failure = 0;
+    readings_before = 0;
     return stop(state);
 }
 
@@ -168,6 +170,42 @@ static void one_that_hangs_is_what_it_was(void **state)
     assert_int_equal(search.process.pid, pid);
 }
 
+/* Its arguments were read, and whether they still are its own is not known. */
+static void one_that_hangs_while_it_is_judged_is_what_it_was(void **state)
+{
+    struct process_search search;
+    unsigned calls;
+    pid_t pid = start_process("/", "containerd-shim-kata-v2", "-id", ID, NULL);
+
+    (void)state;
+    assert_int_equal(find(ID, &search, &calls), PROCESS_INDEX_FOUND);
+    hung = pid;
+    readings_before = 1;
+    read_with_one_that_hangs();
+    assert_int_equal(readings_before, 0);
+    assert_int_equal(find(ID, &search, &calls), PROCESS_INDEX_FOUND);
+    assert_int_equal(search.process.pid, pid);
+}
+
+/* That nothing can be read does not mean that nothing runs. */
+static void without_a_reader_all_are_what_they_were(void **state)
+{
+    struct process_search search;
+    unsigned calls;
+    pid_t pid = start_process("/", "containerd-shim-kata-v2", "-id", ID, NULL);
+    int r;
+
+    (void)state;
+    assert_int_equal(find(ID, &search, &calls), PROCESS_INDEX_FOUND);
+    reader_failure = -EAGAIN;
+    while ((r = process_index_refresh(processes_index)) == 0)
+        (void)poll(NULL, 0, 10); /* the last reading is young */
+    assert_int_equal(r, -EAGAIN);
+    assert_int_equal(find(ID, &search, &calls), PROCESS_INDEX_FOUND);
+    assert_int_equal(search.process.pid, pid);
+    assert_int_equal(find("another", &search, &calls), -EAGAIN);
+}
+
 static void one_that_hangs_at_first_is_in_doubt(void **state)
 {
     struct process_search search;
@@ -226,6 +264,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(vmms_of_users_are_read_a_part_per_call, begin, end),
         cmocka_unit_test_setup_teardown(a_reading_of_many_calls_says_so, begin, end),
         cmocka_unit_test_setup_teardown(one_that_hangs_is_what_it_was, begin, end),
+        cmocka_unit_test_setup_teardown(one_that_hangs_while_it_is_judged_is_what_it_was, begin,
+                                        end),
+        cmocka_unit_test_setup_teardown(without_a_reader_all_are_what_they_were, begin, end),
         cmocka_unit_test_setup_teardown(one_that_hangs_at_first_is_in_doubt, begin, end),
         cmocka_unit_test_setup_teardown(one_that_hangs_and_is_not_roots_is_no_doubt, begin, end),
         cmocka_unit_test_setup_teardown(one_that_becomes_another_program_is_not_believed, begin,
