@@ -27,6 +27,9 @@
 #include "observe/observe.h"
 
 enum { ARGUMENTS_BYTES = 2 * 1024 * 1024, MONITORS = 16384, PROCESSES_PER_STEP = 16 };
+/* In all, to read processes that hang: one that starts or forks locks its memory for a moment, too.
+ */
+enum { ATTEMPTS = 20 };
 
 static const char suffix[] = ".sock";
 
@@ -43,6 +46,8 @@ struct added_monitors {
     unsigned count;
     int directory;
     struct process_list *processes;
+    pid_t again; /* hung: it is read again in the next step; 0: none */
+    unsigned attempts;
     struct buffer arguments;
 };
 
@@ -217,6 +222,11 @@ static int check_process(struct added_monitors *monitors, pid_t pid)
     note_served(monitors, trial, strlen(trial));
     buffer_clear(&monitors->arguments);
     r = process_read_counted_arguments(monitors->processes, pid, &monitors->arguments);
+    if (r == PROCESS_HANGS && monitors->attempts < ATTEMPTS) {
+        monitors->attempts++;
+        monitors->again = pid;
+        return PROGRESS_MORE;
+    }
     if (r < 0)
         return r == PROCESS_GONE ? 0 : r;
     argument = buffer_text(&monitors->arguments);
@@ -233,9 +243,11 @@ int added_monitors_step(struct added_monitors *monitors)
     if (!monitors->processes)
         r = process_list_new(&monitors->processes);
     for (unsigned i = 0; r == 0 && i < PROCESSES_PER_STEP; i++) {
-        pid_t pid;
+        pid_t pid = monitors->again;
 
-        r = process_list_next(monitors->processes, &pid);
+        monitors->again = 0;
+        if (!pid)
+            r = process_list_next(monitors->processes, &pid);
         if (r == 0 && !pid) {
             monitors->next = monitors->monitors;
             return 0;

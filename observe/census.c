@@ -23,6 +23,7 @@
 
 #include "lib/buffer.h"
 #include "lib/cleanup.h"
+#include "lib/clock.h"
 #include "lib/hash.h"
 #include "lib/namespaces.h"
 #include "lib/process.h"
@@ -34,8 +35,9 @@ enum { ARGUMENTS_BYTES = 2 * 1024 * 1024, CGROUP_BYTES = 64 * 1024, TOKEN_CHARS 
 /* What one step reads and searches, a few milliseconds at most: each process that any user starts
  * with long arguments is searched for every sandbox. */
 enum { PROCESSES_PER_STEP = 16, STEP_BYTES = 4 * 1024 * 1024 };
-/* Of a process whose memory is locked: one that starts or forks locks it for a moment, too. */
-enum { ATTEMPTS = 50 };
+/* In all, to read processes that hang: one that starts or forks locks its memory for a moment, too.
+ */
+enum { ATTEMPTS = 20 };
 
 struct asked {
     UT_hash_handle hh;
@@ -53,6 +55,7 @@ struct census {
     bool unread, unread_cgroup;
     pid_t again; /* the process in hand hung: it is read again in the next step; 0: none */
     unsigned attempts;
+    bool is_over; /* the rest could not change the answer */
     struct buffer arguments, cgroup;
     struct asked *next;
     uint64_t kubelet_start_ns;
@@ -128,13 +131,23 @@ static void note_kubelet(struct census *census, pid_t pid)
 
     if (strcmp(basename(program), "kubelet") == 0 && process_read(pid, &process) == 0 &&
         process_judge(pid, NULL) == PROCESS_ROOTS &&
-        process_still_has_arguments(pid, &census->arguments) &&
+        process_still_has_arguments(pid, &census->arguments) != 0 && /* a later start only delays */
         process.start_ns > census->kubelet_start_ns)
         census->kubelet_start_ns = process.start_ns;
 }
 
-/* Takes the process in hand. One that has ended is none. PROGRESS_MORE: one that hung, which may be
- * anybody's; a step waits for one of them only. */
+/* A process that cannot be read may belong to any sandbox, and be a kubelet that was just started.
+ */
+static void keep_all(struct census *census)
+{
+    for (struct asked *asked = census->asked; asked; asked = asked->hh.next)
+        asked->has_process = asked->has_cgroup = true;
+    census->kubelet_start_ns = clock_boottime();
+    census->is_over = true;
+}
+
+/* Takes the process in hand. One that has ended is none. PROGRESS_MORE: one that hung; a step waits
+ * for one of them only. */
 static int take_process(struct census *census, pid_t pid)
 {
     int r, s;
@@ -150,15 +163,18 @@ static int take_process(struct census *census, pid_t pid)
         census->again = pid;
         return PROGRESS_MORE;
     }
-    census->attempts = 0;
-    census->unread = r == BUFFER_FULL || r == PROCESS_HANGS;
+    if (r == PROCESS_HANGS) {
+        keep_all(census);
+        return PROGRESS_MORE;
+    }
+    census->unread = r == BUFFER_FULL;
     if ((r < 0 && !census->unread) || result_is_shortage(s))
         return r < 0 && !census->unread ? r : s;
     census->unread_cgroup = s < 0 && process_judge(pid, NULL) == PROCESS_ROOTS;
     note_kubelet(census, pid);
     census->pid = pid;
     census->next = census->asked;
-    return r == PROCESS_HANGS ? PROGRESS_MORE : 0;
+    return 0;
 }
 
 /* Searches it for some more sandboxes; *bytes is what may still be searched. */
@@ -185,6 +201,8 @@ int census_step(struct census *census)
     size_t bytes = STEP_BYTES;
     int r = 0;
 
+    if (census->is_over)
+        return 0;
     if (!census->processes)
         r = process_list_new(&census->processes);
     for (unsigned i = 0; r == 0 && i < PROCESSES_PER_STEP && bytes > 0; i++) {
