@@ -252,14 +252,14 @@ static bool is_crustd(pid_t pid)
     return pid == getpid() || (process_read(pid, &process) == 0 && process.parent == getpid());
 }
 
-static void read_program(pid_t pid, char ret_program[static PROGRAM_BYTES])
+static int read_program(pid_t pid, char ret_program[static PROGRAM_BYTES])
 {
     cleanup(buffer_done) struct buffer arguments = BUFFER_INIT(2 * ARGUMENTS_BYTES);
-    const char *program;
+    int r = process_read_first_arguments(pid, ARGUMENTS_BYTES, &arguments);
+    const char *program = process_arguments_program(&arguments);
 
-    (void)process_read_first_arguments(pid, ARGUMENTS_BYTES, &arguments);
-    program = process_arguments_program(&arguments);
     text_clean(program, strlen(program), ret_program, PROGRAM_BYTES);
+    return r;
 }
 
 /* PROGRESS_DONE: this process is an obstacle. */
@@ -270,16 +270,21 @@ static int judge_holder(struct drive_in_use_call *call, enum relation relation, 
         relation == THE_DISK ? "the disk" : "a device that shares data with the disk";
     const char *access;
     bool writable;
+    int r;
 
     if (!read_access(call->pid, fd, &writable) || (!writable && !call->writable) ||
         is_crustd(call->pid))
         return PROGRESS_MORE;
     access = writable ? "writable" : "read-only";
-    read_program(call->pid, program);
+    r = read_program(call->pid, program);
     if (find_sandbox(call, call->pid, sandbox_id))
         return say(call, DRIVE_IN_USE_BY_OTHERS,
                    "process %d (%s), the VMM of sandbox %s, has %s open, %s", (int)call->pid,
                    program, sandbox_id, what, access);
+    if (r < 0 && r != PROCESS_GONE && !(writable && relation == THE_DISK)) /* perhaps a VMM */
+        return say(call, DRIVE_IN_USE_UNKNOWN,
+                   "process %d has %s open, %s, and its arguments cannot be read: %s",
+                   (int)call->pid, what, access, strerror(-r));
     if (hypervisor_kind_from_program(program) == HYPERVISOR_UNKNOWN &&
         !(writable && relation == THE_DISK))
         return PROGRESS_MORE;

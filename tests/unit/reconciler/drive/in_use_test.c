@@ -15,6 +15,7 @@
 #include "observe/observe.h"
 #include "reconciler/core/context.h"
 #include "tests/unit/guest-agent/loop_volume.h"
+#include "tests/unit/observe/hanging_reader.h"
 #include "tests/unit/store/fixture.h"
 
 struct search_fixture {
@@ -279,6 +280,24 @@ static void among_other_programs_only_writers_count(void **state)
     expect_used(fixture, &request, "(qemu-storage-daemon", "writable");
 }
 
+/* It may be a VMM. */
+static void a_reader_whose_arguments_cannot_be_read_is_a_doubt(void **state)
+{
+    struct search_fixture *fixture = *state;
+    char path[128];
+    struct store_drive_mount_disk disk;
+    struct drive_in_use_request request = {.disk = &disk, .writable = true};
+
+    make_file(fixture, path);
+    disk = disk_of(path);
+    start_holder(fixture, "blkid", path, O_RDONLY);
+    hung = fixture->holder;
+    search(fixture, &request);
+    hung = 0;
+    assert_int_equal(fixture->reply.outcome, DRIVE_IN_USE_UNKNOWN);
+    assert_non_null(strstr(fixture->reply.error.text, "arguments cannot be read"));
+}
+
 static void the_vmm_of_a_sandbox_is_named_with_it(void **state)
 {
     struct search_fixture *fixture = *state;
@@ -517,6 +536,7 @@ int main(void)
         SEARCH(a_vmm_that_has_the_file_open_is_named),
         SEARCH(readers_do_not_hinder_a_reader),
         SEARCH(among_other_programs_only_writers_count),
+        SEARCH(a_reader_whose_arguments_cannot_be_read_is_a_doubt),
         SEARCH(the_vmm_of_a_sandbox_is_named_with_it),
         SEARCH(a_block_device_is_found_by_its_number),
         SEARCH(a_partition_that_is_left_out_may_have_a_user),
