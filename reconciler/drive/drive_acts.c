@@ -54,6 +54,11 @@ bool drive_act_is_on_vmm(unsigned act)
            act == DRIVE_LIMIT || act == DRIVE_RESIZE;
 }
 
+bool drive_act_takes_out(unsigned act)
+{
+    return act == DRIVE_UNMOUNT || act == DRIVE_REMOVE;
+}
+
 static const enum status_code vmm_codes[HYPERVISOR_DRIVE_OUTCOMES] = {
     [HYPERVISOR_DRIVE_DONE] = STATUS_OK,
     [HYPERVISOR_DRIVE_MONITOR_MISSING] = STATUS_FAILED_PRECONDITION,

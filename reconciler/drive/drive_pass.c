@@ -433,6 +433,7 @@ static int begin_act(struct drive_work *work, unsigned act, enum drive_state sta
     work->act = act;
     if (!drives_have_slot(work->drives, work)) {
         work->due = work->lacks_slot = true;
+        work->waits_to_leave = drive_act_takes_out(act);
         return 0;
     }
     r = store_get_helper_sandbox(store_of(work), work->row.sandbox_ref, &work->sandbox);
@@ -531,7 +532,7 @@ static bool may_enter_meanwhile(const struct drive_work *work)
            work->guest != DRIVE_IN_GUEST_ABSENT && must_enter(work);
 }
 
-int drive_work_decide(struct drive_work *work)
+static int decide(struct drive_work *work)
 {
     struct drive_decision decision;
     bool has_free_disk = work->has_free_disk, grows;
@@ -577,4 +578,16 @@ int drive_work_decide(struct drive_work *work)
         return begin_act(work, DRIVE_LOOK_GUEST, decision.state);
     work->is_held = false;
     return begin_act(work, decision.act, decision.state);
+}
+
+int drive_work_decide(struct drive_work *work)
+{
+    bool waited = work->waits_to_leave;
+    int r;
+
+    work->waits_to_leave = false;
+    r = decide(work);
+    if (waited && !work->waits_to_leave)
+        drives_give_slots(work->drives); /* to those that let it go first */
+    return r;
 }

@@ -77,6 +77,7 @@ struct drive_work {
 
     bool due, waits_to_grow; /* to be decided; growth is what has failed */
     bool lacks_slot;         /* until another act has ended */
+    bool waits_to_leave;     /* it lacks one to be taken out */
     uint32_t failures;       /* in a row */
     uint64_t next_ns;        /* CLOCK_BOOTTIME of the next attempt; 0: none waits */
     uint64_t enter_ns;       /* when the guest is asked for its containers again; 0: at once */
@@ -156,6 +157,7 @@ struct drive_decision drive_work_ask_table(const struct drive_work *work);
 /* What was decided and committed. */
 void drive_act_start(struct drive_work *work);
 bool drive_act_is_on_vmm(unsigned act);
+bool drive_act_takes_out(unsigned act);
 /* Whether the drive's VMM gives it a serial of its own. */
 bool drive_act_makes_serial(const struct drive_work *work);
 /* A VMM that opens the disk by itself makes no claim, so that is crustd's for as long as the VMM

@@ -20,8 +20,9 @@
 
 /* How many acts run at once; of those that talk to a VMM one per sandbox, because a monitor serves
  * one client at a time. Some are for drives on their way out alone: a guest may walk over a file
- * system for minutes, and no detach waits for other drives' mounts. One sandbox has at most its
- * part of either: a guest that answers nothing holds up no other one. */
+ * system for minutes, and no detach waits for other drives' mounts, except in a Firecracker VM, see
+ * excludes(). One sandbox has at most its part of either: a guest that answers nothing holds up no
+ * other one. */
 enum { ACTS = 16, ACTS_OUT = 4, SANDBOXES = 2 };
 
 /* In one pass, so that the loop is served in between. */
@@ -83,6 +84,7 @@ void drive_work_forget(struct drive_work *work)
     work->vmm = DRIVE_IN_VMM_UNKNOWN;
     work->guest = DRIVE_IN_GUEST_UNKNOWN;
     work->wants_disk = work->is_held = work->is_out_of_guest = work->lacks_agent = false;
+    work->waits_to_leave = false;
     work->vmm_bytes = 0;
     work->has_free_disk = false;
     work->news = (struct drive_news){0};
@@ -212,11 +214,6 @@ static bool mounts(unsigned act)
     return act == DRIVE_MOUNT || act == DRIVE_ENTER;
 }
 
-static bool takes_out(unsigned act)
-{
-    return act == DRIVE_UNMOUNT || act == DRIVE_REMOVE;
-}
-
 static bool asks_guest(unsigned act)
 {
     return act == DRIVE_LOOK_GUEST || act == DRIVE_ENTER;
@@ -224,15 +221,17 @@ static bool asks_guest(unsigned act)
 
 /* Whether what another drive of the same VM does keeps the act from beginning. A guest that answers
  * nothing is asked about one drive at a time. One that removes devices itself scans its bus when it
- * mounts a drive: a device that was removed, and is not out of the VMM yet, would come back. */
+ * mounts a drive: a device that was removed, and is not out of the VMM yet, would come back. A
+ * removal that waits for a mount is next: other mounts could take turns for ever. */
 static bool excludes(const struct drive_work *other, const struct drive_work *work)
 {
-    bool leaves = other->is_out_of_guest || (is_at_work(other) && takes_out(other->act));
+    bool leaves = other->is_out_of_guest || other->waits_to_leave ||
+                  (is_at_work(other) && drive_act_takes_out(other->act));
 
     if (asks_guest(work->act) && is_at_work(other) && asks_guest(other->act))
         return true;
     return ((mounts(work->act) && leaves) ||
-            (takes_out(work->act) && is_at_work(other) && mounts(other->act))) &&
+            (drive_act_takes_out(work->act) && is_at_work(other) && mounts(other->act))) &&
            drive_act_makes_serial(work);
 }
 

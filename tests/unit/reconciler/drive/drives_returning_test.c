@@ -152,6 +152,53 @@ static void no_drive_is_unmounted_while_another_is_mounted(void **state)
     expect_slot(leaving, DRIVE_UNMOUNT, true);
 }
 
+/* Drives 7 and 8: the first is being mounted, the second is to be. And the real one is to leave. */
+static struct drive_work *let_it_wait_for_a_mount(struct drive_work **ret_next)
+{
+    struct drive_work *mounting;
+
+    bring_in_returning();
+    mounting = add_work(7, DRIVE_MOUNT);
+    *ret_next = add_work(8, DRIVE_DO_NOTHING);
+    mounting->due = (*ret_next)->due = false;
+    mounting->step = DRIVE_RUNNING;
+    detach();
+    go_on();
+    expect_walked("");
+    return mounting;
+}
+
+/* Mounts that begin before others have ended would keep it in for ever. */
+static void a_removal_that_waits_is_before_other_mounts(void **state)
+{
+    struct drive_work *next, *mounting = let_it_wait_for_a_mount(&next);
+
+    (void)state;
+    expect_slot(next, DRIVE_MOUNT, false);
+    expect_slot(next, DRIVE_ENTER, false);
+    mounting->step = DRIVE_IDLE;
+    drives_give_slots(world.drives);
+    go_on();
+    expect_walked("unmount remove ");
+    expect_slot(next, DRIVE_MOUNT, true);
+}
+
+/* Somebody else took it from the VM. */
+static void a_removal_that_is_not_needed_lets_the_others_go_on(void **state)
+{
+    struct drive_work *next, *mounting = let_it_wait_for_a_mount(&next);
+
+    (void)state;
+    next->lacks_slot = true;
+    assert_int_equal(mounting->step, DRIVE_RUNNING);
+    world.vmm = HYPERVISOR_DRIVE_ABSENT;
+    world.drives->works->vmm = DRIVE_IN_VMM_ABSENT;
+    drive_work_hurry(world.drives->works);
+    go_on();
+    assert_false(next->lacks_slot);
+    expect_slot(next, DRIVE_MOUNT, true);
+}
+
 /* Of any VMM: guests that answer nothing leave slots to others. */
 static void a_guest_is_asked_about_one_drive_at_a_time(void **state)
 {
@@ -177,6 +224,8 @@ int main(void)
         DRIVES(that_a_guest_has_no_agent_is_found_out_again),
         DRIVES(no_drive_is_mounted_before_the_vmm_has_let_go_of_another),
         DRIVES(no_drive_is_unmounted_while_another_is_mounted),
+        DRIVES(a_removal_that_waits_is_before_other_mounts),
+        DRIVES(a_removal_that_is_not_needed_lets_the_others_go_on),
         DRIVES(a_guest_is_asked_about_one_drive_at_a_time),
     };
 
