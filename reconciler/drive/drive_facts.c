@@ -2,6 +2,9 @@
 /* drive_facts.c - what the table in decide/drive.h is told of a drive. */
 #include "reconciler/drive/drive_work.h"
 
+/* So often in a row is a guest asked to let go of a drive that it does not have mounted. */
+enum { SILENCES = 5 };
+
 /* Its disk was never claimed, so the VMM was given nothing, and need not be asked: one without a
  * monitor would never answer. */
 static bool was_given_nothing(const struct drive_work *work)
@@ -17,11 +20,30 @@ static bool may_lack_containers(const struct drive_work *work)
            store_drive_mount_has_containers(&work->row);
 }
 
+void drive_work_count_silence(struct drive_work *work)
+{
+    enum status_code status = work->result.status;
+
+    if (work->act != DRIVE_UNMOUNT)
+        return;
+    if (status == STATUS_UNAVAILABLE || status == STATUS_DEADLINE_EXCEEDED)
+        work->silences++;
+    else
+        work->silences = 0;
+}
+
+/* The guest is hung for all that is known, and has nothing to write to the disk. */
+static bool is_left_to_the_vmm(const struct drive_work *work)
+{
+    return work->silences >= SILENCES && drive_state_is_flushed(work->row.state) &&
+           work->guest != DRIVE_IN_GUEST_MOUNTED;
+}
+
 /* Any drive's mount has such a guest scan its bus. */
 static bool may_return(const struct drive_work *work)
 {
     return work->vmm > DRIVE_IN_VMM_ABSENT && !work->is_out_of_guest && !work->lacks_agent &&
-           drive_act_makes_serial(work);
+           !is_left_to_the_vmm(work) && drive_act_makes_serial(work);
 }
 
 struct drive_decision drive_work_ask_table(const struct drive_work *work)

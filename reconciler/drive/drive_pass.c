@@ -399,6 +399,7 @@ int drive_work_record(struct drive_work *work)
     if (work->act == DRIVE_RECLAIM)
         return record_reclaim(work);
     work->tried_claim = false;
+    drive_work_count_silence(work);
     if (work->act == DRIVE_REMOVE)
         work->is_out_of_guest = false;
     work->lacks_agent = work->lacks_agent || has_no_agent(work);

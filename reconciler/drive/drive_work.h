@@ -74,6 +74,7 @@ struct drive_work {
     bool has_free_disk;   /* that was the act before this decision */
     bool is_out_of_guest; /* as it has said since the VMM was last asked to remove the drive */
     bool lacks_agent;     /* the guest, so nothing in it scans for disks */
+    uint32_t silences;    /* of the guest in a row, when it was told to unmount the drive */
 
     bool due, waits_to_grow; /* to be decided; growth is what has failed */
     bool lacks_slot;         /* until another act has ended */
@@ -149,6 +150,8 @@ bool drive_has_failed(const struct store_drive_mount *row);
 
 /* ---- drive_facts.c: what the table is told of it ---- */
 
+/* An act has ended. */
+void drive_work_count_silence(struct drive_work *work);
 /* What the table says that it needs next. */
 struct drive_decision drive_work_ask_table(const struct drive_work *work);
 

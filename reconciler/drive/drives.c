@@ -85,6 +85,7 @@ void drive_work_forget(struct drive_work *work)
     work->guest = DRIVE_IN_GUEST_UNKNOWN;
     work->wants_disk = work->is_held = work->is_out_of_guest = work->lacks_agent = false;
     work->waits_to_leave = false;
+    work->silences = 0;
     work->vmm_bytes = 0;
     work->has_free_disk = false;
     work->news = (struct drive_news){0};

@@ -95,6 +95,50 @@ static void that_a_guest_has_no_agent_is_found_out_again(void **state)
     expect_row(DRIVE_FAILED, false, STATUS_FAILED_PRECONDITION);
 }
 
+/* ---- a guest that does not answer ---- */
+
+static void be_silent(unsigned times)
+{
+    for (unsigned i = 0; i < times; i++) {
+        step_until(GUEST_CALL, DRIVE_GUEST_UNMOUNT);
+        world.guest_fails = i % 2 ? STATUS_DEADLINE_EXCEEDED : STATUS_UNAVAILABLE;
+        go_on();
+        drives_retry(world.drives);
+    }
+}
+
+/* Nor would it ever let go of the host's disk. */
+static void a_silent_guest_keeps_no_drive_that_it_does_not_have_mounted(void **state)
+{
+    (void)state;
+    world.opens_path = world.makes_serial = true;
+    attach();
+    step_until(GUEST_CALL, DRIVE_GUEST_LOOK);
+    detach();
+    be_silent(4);
+    step_until(GUEST_CALL, DRIVE_GUEST_UNMOUNT);
+    expect_walked("look attach unmount unmount unmount unmount ");
+    world.guest_fails = STATUS_FAILED_PRECONDITION; /* it answers */
+    go_on();
+    drives_retry(world.drives);
+    be_silent(5);
+    go_on();
+    expect_walked("unmount ask unmount unmount unmount unmount unmount remove ");
+    expect_row(DRIVE_REMOVED, false, STATUS_OK);
+}
+
+static void a_silent_guest_keeps_what_it_has_mounted(void **state)
+{
+    (void)state;
+    bring_in_returning();
+    detach();
+    be_silent(6);
+    expect_walked("unmount unmount unmount unmount unmount unmount ");
+    assert_true(world.mounted);
+    go_on();
+    expect_walked("unmount remove ");
+}
+
 /* ---- and other drives of the same VM ---- */
 
 static struct drive_work *add_work(int64_t drive_ref, unsigned act)
@@ -222,6 +266,8 @@ int main(void)
         DRIVES(a_drive_that_was_never_mounted_is_removed_by_the_guest_too),
         DRIVES(a_guest_without_an_agent_has_brought_nothing_back),
         DRIVES(that_a_guest_has_no_agent_is_found_out_again),
+        DRIVES(a_silent_guest_keeps_no_drive_that_it_does_not_have_mounted),
+        DRIVES(a_silent_guest_keeps_what_it_has_mounted),
         DRIVES(no_drive_is_mounted_before_the_vmm_has_let_go_of_another),
         DRIVES(no_drive_is_unmounted_while_another_is_mounted),
         DRIVES(a_removal_that_waits_is_before_other_mounts),
