@@ -118,6 +118,12 @@ bool drive_act_needs_claim(const struct drive_work *work)
     return work->disk < 0 && work->row.has_disk && traits_of(work)->opens_path;
 }
 
+/* What it has the VMM say is all that the VMM knows of the drive. */
+static bool looks(unsigned act)
+{
+    return act == DRIVE_ATTACH || act == DRIVE_LOOK_VMM;
+}
+
 static void on_vmm_done(struct hypervisor_drive_call *call,
                         const struct hypervisor_drive_reply *reply, void *userdata)
 {
@@ -129,10 +135,9 @@ static void on_vmm_done(struct hypervisor_drive_call *call,
         work->vmm = in_vmm(work, reply);
     if (work->act == DRIVE_RESIZE && status == STATUS_OK)
         work->vmm_bytes = reply->bytes;
-    if (reply->address[0])
+    if (reply->address[0] || (status == STATUS_OK && looks(work->act)))
         memcpy(work->address, reply->address, sizeof(work->address));
-    if ((work->act == DRIVE_ATTACH || work->act == DRIVE_LOOK_VMM) && status == STATUS_OK &&
-        drive_act_makes_serial(work))
+    if (status == STATUS_OK && looks(work->act) && drive_act_makes_serial(work))
         (void)snprintf(work->result.serial, sizeof(work->result.serial), "%s", reply->serial);
     work->result.is_brief = reply->outcome == HYPERVISOR_DRIVE_BUSY;
     work->result.wants_disk = reply->outcome == HYPERVISOR_DRIVE_NEEDS_DESCRIPTOR;

@@ -60,6 +60,21 @@ static void crustd_may_end_after_the_guest_has_removed_it(void **state)
     expect_row(DRIVE_REMOVED, false, STATUS_OK);
 }
 
+/* kata-agent would look for it where another disk may be by now. */
+static void an_address_that_is_not_known_any_more_is_forgotten(void **state)
+{
+    (void)state;
+    bring_in_returning();
+    detach();
+    step_until(VMM_CALL, HYPERVISOR_DRIVE_DETACH);
+    world.vmm_fails = HYPERVISOR_DRIVE_UNREACHABLE;
+    go_on();
+    world.hides_address = true;
+    drives_retry(world.drives);
+    go_on();
+    expect_walked("unmount remove look unmount remove ");
+}
+
 /* Another drive's mount may have brought in one that was never mounted. */
 static void a_drive_that_was_never_mounted_is_removed_by_the_guest_too(void **state)
 {
@@ -263,6 +278,7 @@ int main(void)
         DRIVES(the_guest_removes_it_before_each_attempt),
         DRIVES(attempts_become_rarer),
         DRIVES(crustd_may_end_after_the_guest_has_removed_it),
+        DRIVES(an_address_that_is_not_known_any_more_is_forgotten),
         DRIVES(a_drive_that_was_never_mounted_is_removed_by_the_guest_too),
         DRIVES(a_guest_without_an_agent_has_brought_nothing_back),
         DRIVES(that_a_guest_has_no_agent_is_found_out_again),

@@ -68,6 +68,7 @@ static struct {
     bool opens_path;                /* the VMM makes no claim */
     bool makes_serial;              /* the VMM gives the drive VMM_SERIAL */
     bool hides_serial;              /* and which one is not known */
+    bool hides_address;             /* nor where the guest has it */
     char asked_serial[DRIVE_SERIAL_CHARS + 1]; /* of the last call to the guest */
     bool has_container;                        /* the guest has no agent of ours */
     bool lacks_agent;                          /* nobody in the guest answers for drives */
@@ -179,6 +180,11 @@ static void vmm_acts(void)
     }
 }
 
+static const char *address_of_drive(void)
+{
+    return world.hides_address ? "" : "scsi:255:0";
+}
+
 static void vmm_answers(void)
 {
     const struct hypervisor_drive_call *rest = world.vmm_call->next;
@@ -203,7 +209,7 @@ static void vmm_answers(void)
     strcpy(entry.serial, serial);
     strcpy(reply.serial, serial);
     if (world.vmm == HYPERVISOR_DRIVE_PRESENT)
-        strcpy(reply.address, "scsi:255:0");
+        strcpy(reply.address, address_of_drive());
     if (!world.vmm_fails && world.vmm_call->act == HYPERVISOR_DRIVE_ATTACH &&
         world.vmm != HYPERVISOR_DRIVE_PRESENT)
         reply.outcome = HYPERVISOR_DRIVE_NEEDS_DESCRIPTOR;
@@ -228,7 +234,7 @@ static int guest_call_new(const struct context *context, const struct drive_gues
     assert_non_null(call);
     assert_null(world.guest_call);
     assert_int_equal(world.vmm, HYPERVISOR_DRIVE_PRESENT);
-    assert_string_equal(request->address, "scsi:255:0");
+    assert_string_equal(request->address, address_of_drive());
     strcpy(world.asked_serial, request->drive->serial);
     assert_true(!world.makes_serial || strcmp(world.asked_serial, VMM_SERIAL) == 0);
     *call = (struct drive_guest_call){done, userdata, request->act, request->bytes};
