@@ -401,7 +401,7 @@ int drive_work_record(struct drive_work *work)
     work->tried_claim = false;
     drive_work_count_silence(work);
     if (work->act == DRIVE_REMOVE)
-        work->is_out_of_guest = false;
+        work->is_out_of_guest = work->lacks_agent = false;
     work->lacks_agent = work->lacks_agent || has_no_agent(work);
     if (work->is_held && !work->lacks_agent)
         return record_held(work);

@@ -73,7 +73,7 @@ struct drive_work {
     bool failed_to_enter; /* the row's status and message are of that */
     bool has_free_disk;   /* that was the act before this decision */
     bool is_out_of_guest; /* as it has said since the VMM was last asked to remove the drive */
-    bool lacks_agent;     /* the guest, so nothing in it scans for disks */
+    bool lacks_agent;     /* the guest, as far as is known since then: nothing scans for disks */
     uint32_t silences;    /* of the guest in a row, when it was told to unmount the drive */
 
     bool due, waits_to_grow; /* to be decided; growth is what has failed */

@@ -110,6 +110,22 @@ static void that_a_guest_has_no_agent_is_found_out_again(void **state)
     expect_row(DRIVE_FAILED, false, STATUS_FAILED_PRECONDITION);
 }
 
+/* Its agent had not begun to answer, or could not list a disk for a moment. */
+static void each_removal_has_the_agent_asked_for_again(void **state)
+{
+    (void)state;
+    world.opens_path = world.makes_serial = world.lacks_agent = true;
+    attach();
+    step_until(VMM_CALL, HYPERVISOR_DRIVE_DETACH);
+    world.vmm_fails = HYPERVISOR_DRIVE_PENDING;
+    go_on();
+    expect_walked("look attach ask remove ");
+    world.lacks_agent = false;
+    drives_retry(world.drives);
+    go_on();
+    expect_walked("unmount remove ");
+}
+
 /* ---- a guest that does not answer ---- */
 
 static void be_silent(unsigned times)
@@ -282,6 +298,7 @@ int main(void)
         DRIVES(a_drive_that_was_never_mounted_is_removed_by_the_guest_too),
         DRIVES(a_guest_without_an_agent_has_brought_nothing_back),
         DRIVES(that_a_guest_has_no_agent_is_found_out_again),
+        DRIVES(each_removal_has_the_agent_asked_for_again),
         DRIVES(a_silent_guest_keeps_no_drive_that_it_does_not_have_mounted),
         DRIVES(a_silent_guest_keeps_what_it_has_mounted),
         DRIVES(no_drive_is_mounted_before_the_vmm_has_let_go_of_another),
