@@ -11,7 +11,8 @@
  * A killed process is reaped as soon as its pidfd says that it is dead. One in a system call that
  * does not end is not waited for longer than REAP_MILLISECONDS: it is left behind, and reaped when
  * a later child is started. One disk that does not answer has one such process: no other is begun
- * for the same subject. And there are bounds on all of them, and on those that have no subject.
+ * for the same subject. And there are bounds on those that have one, and on those that have none:
+ * either may hang without keeping the other from beginning.
  */
 #include "lib/child.h"
 
@@ -31,12 +32,23 @@
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 
-enum { READ_BYTES = 16 * 1024, REAP_MILLISECONDS = 100, LEFT_BEHIND = 32, NAMELESS = 4 };
+enum { READ_BYTES = 16 * 1024, REAP_MILLISECONDS = 100 };
+
+/* No other is begun where so many with a subject, or without, are left behind. More may be that
+ * were begun at once. */
+enum { NAMED = 28, NAMELESS = 4 };
+
+/* A process that was killed and is not dead yet. */
+struct left {
+    struct left *next;
+    pid_t pid;
+    uint64_t subject;
+};
 
 struct child {
     struct loop *loop;
-    pid_t pid; /* 0: reaped, or left behind */
-    uint64_t subject;
+    pid_t pid;         /* 0: reaped, or left behind */
+    struct left *left; /* for the case that it is left behind; NULL: it was */
     int pidfd;
     int pipe;
     struct loop_io ended, said;
@@ -107,37 +119,44 @@ void child_kill(struct child *child)
 
 /* ---- its end ---- */
 
-static struct {
-    pid_t pid; /* killed, and not dead yet; 0: the place is free */
-    uint64_t subject;
-} left_behind[LEFT_BEHIND];
+static struct left *left_behind;
 
-/* Reaps those that are dead by now. */
-static int find_room(uint64_t subject)
+static void reap_dead(void)
 {
-    unsigned taken = 0, same = 0;
+    struct left **link = &left_behind;
 
-    for (unsigned i = 0; i < LEFT_BEHIND; i++) {
-        if (left_behind[i].pid && waitpid(left_behind[i].pid, NULL, WNOHANG) != 0)
-            left_behind[i].pid = 0;
-        if (!left_behind[i].pid)
-            continue;
-        taken++;
-        same += left_behind[i].subject == subject;
+    while (*link) {
+        struct left *left = *link;
+
+        if (waitpid(left->pid, NULL, WNOHANG) != 0) {
+            *link = left->next;
+            free(left);
+        } else {
+            link = &left->next;
+        }
     }
-    if (subject && same)
-        return CHILD_STILL_HANGS;
-    return taken == LEFT_BEHIND || same == NAMELESS ? CHILD_TOO_MANY_HANG : 0;
 }
 
-static void leave_behind(const struct child *child)
+static int find_room(uint64_t subject)
 {
-    for (unsigned i = 0; i < LEFT_BEHIND; i++)
-        if (!left_behind[i].pid) {
-            left_behind[i].pid = child->pid;
-            left_behind[i].subject = child->subject;
-            return;
-        }
+    unsigned named = 0, nameless = 0;
+
+    reap_dead();
+    for (const struct left *left = left_behind; left; left = left->next) {
+        if (subject && left->subject == subject)
+            return CHILD_STILL_HANGS;
+        named += left->subject != 0;
+        nameless += left->subject == 0;
+    }
+    return (subject ? named >= NAMED : nameless >= NAMELESS) ? CHILD_TOO_MANY_HANG : 0;
+}
+
+static void leave_behind(struct child *child)
+{
+    child->left->pid = child->pid;
+    child->left->next = left_behind;
+    left_behind = child->left;
+    child->left = NULL;
 }
 
 const char *child_explain(int failure)
@@ -383,8 +402,13 @@ int child_new(struct loop *loop, const struct child_request *request, child_done
     child = calloc(1, sizeof(*child));
     if (!child)
         return -ENOMEM;
+    child->left = calloc(1, sizeof(*child->left));
+    if (!child->left) {
+        free(child);
+        return -ENOMEM;
+    }
+    child->left->subject = request->subject;
     child->loop = loop;
-    child->subject = request->subject;
     child->pidfd = child->pipe = -1;
     child->done = done;
     child->userdata = userdata;
@@ -417,6 +441,7 @@ struct child *child_free(struct child *child)
     fd_close(child->pidfd);
     fd_close(child->pipe);
     buffer_done(&child->output);
+    free(child->left);
     free(child);
     return NULL;
 }
