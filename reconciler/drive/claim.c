@@ -68,6 +68,9 @@ static int require_roots(const struct drive_claim_request *request, const char *
 
     (void)snprintf(directory, sizeof(directory), "%.*s", (int)(strrchr(path, '/') - path), path);
     r = path_require_roots(request->root, directory, &why);
+    if (r == PATH_ABSENT)
+        return error_set(error, DRIVE_CLAIM_MISSING, "%s does not exist on the host: %s",
+                         request->host_path, why.text);
     if (r == PATH_OK || r < 0)
         return r;
     return error_set(error, DRIVE_CLAIM_OUTSIDE, "%s is an absolute link, and not only root's: %s",

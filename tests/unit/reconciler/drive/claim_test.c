@@ -252,11 +252,13 @@ static void an_absolute_link_of_devtmpfs_stays_below_dev(void **state)
     link_to(fixture, "/dev/mapper/out", "dev/vg/twice");
     link_to(fixture, "/outside", "dev/mapper/out");
     link_to(fixture, "/dev/mapper/none", "dev/vg/none");
+    link_to(fixture, "/dev/removed/one", "dev/vg/removed");
     assert_int_equal(claim(fixture, "/dev/vg/out", "/dev/vg", true), DRIVE_CLAIM_OUTSIDE);
     assert_non_null(strstr(fixture->error.text, "is a link to /outside, which is not below /dev"));
     assert_int_equal(claim(fixture, "/dev/vg/unclean", "/dev/vg", true), DRIVE_CLAIM_OUTSIDE);
     assert_int_equal(claim(fixture, "/dev/vg/twice", "/dev/vg", true), DRIVE_CLAIM_OUTSIDE);
     assert_int_equal(claim(fixture, "/dev/vg/none", "/dev/vg", true), DRIVE_CLAIM_MISSING);
+    assert_int_equal(claim(fixture, "/dev/vg/removed", "/dev/vg", true), DRIVE_CLAIM_MISSING);
     assert_int_equal(fixture->opened, -1);
     if (geteuid() != 0)
         skip();
