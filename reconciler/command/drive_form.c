@@ -199,6 +199,8 @@ static enum status_code check_container(const struct reconciler_drive_attach *at
     if (is_protected(one->path))
         return REFUSE(error,
                       "containers[%u].path lies in /proc, /sys, /dev or kata-agent's directory", i);
+    if (!one->sub_path)
+        return REFUSE(error, "containers[%u].sub_path is missing", i);
     if (*one->sub_path &&
         (!has_plain_parts(one->sub_path) || !is_text(one->sub_path, DRIVE_PATH_CHARS - 1)))
         return REFUSE(error, "containers[%u].sub_path is not a path within the drive", i);

@@ -209,6 +209,7 @@ static void containers_have_sound_names_and_places(void **state)
         {{"c1", "/a/../b", "", false}, "path"},
         {{"c1", "/data", "../b", false}, "sub_path"},
         {{"c1", "/data", "/b", false}, "sub_path"},
+        {{"c1", "/data", NULL, false}, "sub_path is missing"},
         {{"c1", "/proc/1", "", false}, "kata-agent's directory"},
     };
     struct reconciler_drive_attach attach = valid();
