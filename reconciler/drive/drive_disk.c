@@ -4,8 +4,9 @@
  * A disk that was claimed once is the drive's for good: after a restart of crustd the path must
  * lead to the same disk. The last check, before a drive counts as removed, is that an exclusive
  * open of that very disk succeeds: that is what a driver relies on that attaches the disk elsewhere
- * next. Where its path leads elsewhere by then, it is found by its number; where the node does not
- * have it any more, nobody can open it. What cannot be seen is not taken for free.
+ * next. Where the node does not have it any more, nobody can open it, and what its path leads to by
+ * then may be somebody's dead disk; where the path leads elsewhere, it is found by its number. What
+ * cannot be seen is not taken for free.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -215,19 +216,28 @@ static void on_tried_name(struct drive_claim_call *call, struct drive_claim_repl
         say_unseen(work, &reply->error);
 }
 
+/* OBSERVED, OBSERVED_ABSENT also if another disk has its number, or why it cannot be told. */
+static int find_by_number(const struct drive_work *work, struct observed_device *ret_device)
+{
+    const struct store_drive_mount_disk *disk = &work->row.disk;
+    int r =
+        observe_device_number(work->drives->context->sysfs, disk->major, disk->minor, ret_device);
+
+    return r == OBSERVED && !is_numbered_so(disk, ret_device->diskseq) ? OBSERVED_ABSENT : r;
+}
+
 static void on_tried_path(struct drive_claim_call *call, struct drive_claim_reply *reply,
                           void *userdata)
 {
     struct drive_work *work = userdata;
-    const struct store_drive_mount_disk *disk = &work->row.disk;
     struct observed_device device;
     int r;
 
     work->claim = drive_claim_call_free(call);
     if (is_answer(work, reply))
         return;
-    r = observe_device_number(work->drives->context->sysfs, disk->major, disk->minor, &device);
-    if (r == OBSERVED_ABSENT || (r == OBSERVED && !is_numbered_so(disk, device.diskseq)))
+    r = find_by_number(work, &device);
+    if (r == OBSERVED_ABSENT)
         finish(work, STATUS_OK, NULL);
     else if (r == OBSERVED)
         open_disk(work, device.name, &anywhere, false, on_tried_name);
@@ -242,9 +252,14 @@ bool drive_disk_must_be_free(const struct drive_work *work)
 
 void drive_disk_check_free(struct drive_work *work, drive_disk_done *done)
 {
+    struct observed_device device;
+
     drive_work_drop_disk(work);
     work->disk_done = done;
-    open_disk(work, work->row.request.host_path, &anywhere, false, on_tried_path);
+    if (find_by_number(work, &device) == OBSERVED_ABSENT)
+        finish(work, STATUS_OK, NULL);
+    else
+        open_disk(work, work->row.request.host_path, &anywhere, false, on_tried_path);
 }
 
 /* Another disk may have the number by now. */

@@ -83,6 +83,16 @@ static void a_number_may_have_another_disk(void **state)
     expect_free();
 }
 
+/* The path leads to somebody else's, which does not answer. */
+static void a_disk_that_is_gone_waits_for_no_other(void **state)
+{
+    (void)state;
+    world.disk.minor = 2;
+    world.storage_is_dead = true;
+    world.numbered.name[0] = '\0';
+    expect_free();
+}
+
 static void a_disk_is_found_by_its_number(void **state)
 {
     (void)state;
@@ -116,6 +126,7 @@ int main(void)
         ROW(a_disk_that_became_empty_is_free),
         ROW(users_of_another_disk_hold_nothing_up),
         ROW(a_number_may_have_another_disk),
+        ROW(a_disk_that_is_gone_waits_for_no_other),
         ROW(a_disk_is_found_by_its_number),
         ROW(a_disk_that_no_path_leads_to_is_not_free),
     };

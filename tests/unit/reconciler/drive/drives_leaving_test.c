@@ -71,6 +71,7 @@ static void a_disk_that_is_not_free_is_not_removed(void **state)
     world.node.config.drives.host_prefixes.count = 2;
     bring_in();
     make_block_device();
+    world.disk_bytes = GIB; /* the node has it */
     detach();
     world.claim = DRIVE_CLAIM_IN_USE;
     go_on();
