@@ -219,7 +219,7 @@ static enum status_code take_group(const cJSON *body, struct reconciler_drive_at
     const enum status_code code = take_number(body, "", "fs_group", false, &group, error);
 
     if (code == STATUS_OK && group > UINT32_MAX)
-        return REFUSE(error, "fs_group is no group");
+        return REFUSE(error, "fs_group must be less than 4294967295");
     attach->has_fs_group = find(body, "fs_group");
     attach->fs_group = (uint32_t)group;
     return code;

@@ -123,7 +123,7 @@ static enum status_code check_choices(const struct reconciler_drive_attach *atta
     if (attach->fsck >= DRIVE_FSCKS || attach->fs_group_policy >= DRIVE_GROUP_POLICIES)
         return REFUSE(error, "fsck or the group's policy has no such value");
     if (attach->has_fs_group && attach->fs_group == UINT32_MAX) /* "no group" to chown(2) */
-        return REFUSE(error, "fs_group is no group");
+        return REFUSE(error, "fs_group must be less than 4294967295");
     return STATUS_OK;
 }
 

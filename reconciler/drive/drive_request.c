@@ -118,7 +118,7 @@ static enum status_code check_fields(const struct config *config,
     enum status_code code = drive_form_check(attach, error);
 
     if (code == STATUS_OK && !observe_is_sandbox_id(attach->sandbox_id))
-        code = answer_refuse(error, ANSWER_BAD_REQUEST, "sandbox_id is none");
+        code = answer_refuse(error, ANSWER_BAD_REQUEST, "sandbox_id is not the id of a sandbox");
     return code == STATUS_OK ? check_host_path(config, attach->host_path, error) : code;
 }
 

@@ -248,9 +248,10 @@ static enum status_code status_of_hold(const struct drive_guest_call *call,
 static void explain_unseen(const struct container_reply *reply, struct error *error)
 {
     if (reply->step == CONTAINER_CREATE && strstr(reply->error.text, "waiting for uevent"))
-        (void)error_set(error, 0,
-                        "kata-agent has not seen the disk come, as when it was attached before the "
-                        "agent ran: attach it again");
+        (void)error_set(
+            error, 0,
+            "kata-agent did not see the disk arrive, for example because it was attached "
+            "before the agent started: attach it again");
 }
 
 static void on_held(struct container_run *run, const struct container_reply *reply, void *userdata)

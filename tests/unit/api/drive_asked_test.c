@@ -60,7 +60,7 @@ static void names_have_their_letters_and_lengths(void **state)
     EXPECT(asked, fs_type, "ext4,xfs", "filesystem_type is not");
     EXPECT(asked, has_fs_group, true, NULL);
     asked->attach.has_fs_group = true;
-    EXPECT(asked, fs_group, UINT32_MAX, "fs_group is no group");
+    EXPECT(asked, fs_group, UINT32_MAX, "fs_group must be less than 4294967295");
 }
 
 static void paths_are_absolute_and_have_one_form(void **state)

@@ -73,6 +73,8 @@ static void ids_have_their_form(void **state)
     attach = valid();
     attach.sandbox_id = "../x";
     expect(&attach, STATUS_INVALID_ARGUMENT, "sandbox_id");
+    attach.sandbox_id = "..";
+    expect(&attach, STATUS_INVALID_ARGUMENT, "sandbox_id is not the id of a sandbox");
     attach = valid();
     attach.fs_type = "ext4,ro";
     expect(&attach, STATUS_INVALID_ARGUMENT, "filesystem_type");
