@@ -4,10 +4,11 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "guest-agent/drive_list.h"
+#include "guest-agent/drive_listing.h"
 #include "lib/child.h"
 #include "lib/cleanup.h"
 #include "lib/log.h"
@@ -16,8 +17,11 @@ static struct {
     struct loop *loop;
     uint64_t interval_ns;
     struct loop_timer timer;
+    struct drive_listing *listing;
     struct child *child;
     bool is_woken;                              /* since it began */
+    struct drive_guest_list last;               /* the writable ones, when all were last listed */
+    bool is_blind;                              /* since then they could not be */
     char known[DRIVE_LIST][DRIVE_SERIAL_BYTES]; /* serials of VMMs' own, of drives */
     size_t known_count;
 } flush;
@@ -57,26 +61,15 @@ static bool sync_mount(const char *path)
     return fd >= 0 && syncfs(fd) == 0;
 }
 
-enum { NONE_WRITABLE = UINT8_MAX, UNKNOWN = UINT8_MAX - 1 };
-
-/* In the child, because a disk may not even say which serial it has. Returns the number of those
- * that could not be synced, or one of the above. */
+/* In the child. Returns the number of those that could not be synced. */
 static int sync_all(const void *argument)
 {
-    struct drive_guest_list list = {0};
-    int failed = 0, writable = 0;
+    const struct drive_guest_list *list = argument;
+    int failed = 0;
 
-    (void)argument;
-    if (drive_list_read(&list) < 0)
-        return UNKNOWN;
-    for (size_t i = 0; i < list.count; i++) {
-        if (!is_writable(&list.entries[i]))
-            continue;
-        writable++;
-        failed += !sync_mount(list.entries[i].vm_path);
-    }
-    drive_guest_list_done(&list);
-    return !writable ? NONE_WRITABLE : failed < UNKNOWN ? failed : UNKNOWN - 1;
+    for (size_t i = 0; i < list->count; i++)
+        failed += !sync_mount(list->entries[i].vm_path);
+    return failed < UINT8_MAX ? failed : UINT8_MAX;
 }
 
 static void sleep_again(void)
@@ -84,34 +77,87 @@ static void sleep_again(void)
     loop_timer_start(flush.loop, &flush.timer, flush.interval_ns, on_time);
 }
 
-static void on_end(struct child *child, enum child_end end, int status, const struct buffer *output,
-                   void *userdata)
+static void on_synced(struct child *child, enum child_end end, int status,
+                      const struct buffer *output, void *userdata)
 {
     (void)output;
     (void)userdata;
     if (end != CHILD_EXITED)
         log_warning(NULL, "the process that syncs the drives has died");
-    else if (status && status < UNKNOWN)
+    else if (status)
         log_warning(NULL, "%d of the drives cannot be synced", status);
     flush.child = child_free(child);
-    if (end != CHILD_EXITED || status != NONE_WRITABLE || flush.is_woken)
+    sleep_again();
+}
+
+static void sync_last(void)
+{
+    const struct child_request request = {
+        .function = sync_all, .argument = &flush.last, .input = -1, .root = -1};
+
+    if (!flush.last.count || child_new(flush.loop, &request, on_synced, NULL, &flush.child) < 0)
         sleep_again();
+}
+
+/* One disk that does not answer keeps no other from being synced. */
+static void sync_blindly(const char *why)
+{
+    if (!flush.is_blind)
+        log_warning(NULL, "the drives that were last listed are synced, and no others: %s", why);
+    flush.is_blind = true;
+    sync_last();
+}
+
+/* 0 or -ENOMEM. */
+static int remember(const struct drive_guest_list *list)
+{
+    struct drive_guest_list writable = {0};
+
+    for (size_t i = 0; i < list->count; i++)
+        writable.count += is_writable(&list->entries[i]);
+    writable.entries = calloc(writable.count + 1, sizeof(*writable.entries));
+    if (!writable.entries)
+        return -ENOMEM;
+    writable.count = 0;
+    for (size_t i = 0; i < list->count; i++)
+        if (is_writable(&list->entries[i]))
+            writable.entries[writable.count++] = list->entries[i];
+    drive_guest_list_done(&flush.last);
+    flush.last = writable;
+    return 0;
+}
+
+static void on_listed(struct drive_listing *listing, int r, struct drive_guest_list *list,
+                      const struct error *error, void *userdata)
+{
+    (void)userdata;
+    flush.listing = drive_listing_free(listing);
+    if (r < 0) {
+        sync_blindly(error->text);
+    } else if (remember(list) < 0) {
+        sync_blindly("out of memory");
+    } else {
+        flush.is_blind = false;
+        if (flush.last.count || flush.is_woken)
+            sync_last();
+    }
 }
 
 static void on_time(struct loop_timer *timer)
 {
-    const struct child_request request = {.function = sync_all, .input = -1, .root = -1};
+    int r;
 
     (void)timer;
     flush.is_woken = false;
-    if (child_new(flush.loop, &request, on_end, NULL, &flush.child) < 0)
-        sleep_again();
+    r = drive_listing_new(flush.loop, 2 * flush.interval_ns, on_listed, NULL, &flush.listing);
+    if (r < 0)
+        sync_blindly(child_explain(r));
 }
 
 static void wake(void)
 {
     flush.is_woken = true;
-    if (flush.interval_ns && !flush.child && !loop_timer_is_active(&flush.timer))
+    if (flush.interval_ns && !flush.listing && !flush.child && !loop_timer_is_active(&flush.timer))
         sleep_again();
 }
 
@@ -130,8 +176,11 @@ void drive_flush_start(struct loop *loop, uint64_t interval_ns)
 
 void drive_flush_end(void)
 {
+    flush.listing = drive_listing_free(flush.listing);
     flush.child = child_free(flush.child);
     loop_timer_stop(&flush.timer);
+    drive_guest_list_done(&flush.last);
+    flush.is_blind = false;
     flush.interval_ns = 0;
     flush.known_count = 0;
 }

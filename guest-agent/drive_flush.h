@@ -3,8 +3,9 @@
  *
  * A VM may end without notice (Kata kills QEMU when a sandbox ends), and takes with it what its
  * guest had not yet written. While a writable drive is mounted, the file systems of all of them are
- * synced at a steady pace, in a process of its own: a disk that hangs delays the next round and
- * nothing else.
+ * synced at a steady pace, in a process of its own: one that hangs delays the next round and
+ * nothing else. While a disk does not say which serial it has, those that were listed before are
+ * synced.
  *
  * Source: syncfs(2).
  */
