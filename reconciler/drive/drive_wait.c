@@ -19,6 +19,7 @@
 #include "reconciler/core/work_queue.h"
 #include "reconciler/drive/drive_request.h"
 #include "reconciler/drive/drive_strays.h"
+#include "reconciler/drive/drive_wait.h"
 #include "reconciler/drive/drive_work.h"
 #include "reconciler/drive/serial.h"
 

@@ -14,7 +14,6 @@ struct drive_claim_call;
 struct drive_in_use_call;
 struct drive_work;
 struct helper_guest;
-struct hypervisor_drive_call;
 
 /* Beside the acts of the table: a client wants other limits; the disk of a ready drive has grown,
  * and first the VMM takes its size, then the guest grows the file system; containers that were
@@ -193,14 +192,3 @@ void drive_disk_stop(struct drive_work *work);
  * ret_code: STATUS_OK, or STATUS_UNAVAILABLE with a text. 0, or a failure of the store. */
 int drive_check_process(const struct drive_work *work, enum status_code *ret_code,
                         struct error *error);
-
-/* ---- drive_wait.c: clients that wait ---- */
-
-/* Within the pass: detaches of ids that are not on record. 0, or a failure of the store. */
-int drive_waits_record(struct drives *drives);
-/* After the commit: whether any client is to be told something; and, when that is synced, tells
- * them. */
-bool drive_waits_are_over(const struct drives *drives);
-void drive_waits_tell(struct drives *drives);
-void drive_waits_fail(struct drives *drives, enum status_code code, const char *why);
-void drive_waits_done(struct drives *drives);

@@ -16,6 +16,7 @@
 #include "lib/log.h"
 #include "reconciler/core/work_queue.h"
 #include "reconciler/drive/drive_strays.h"
+#include "reconciler/drive/drive_wait.h"
 #include "reconciler/drive/drive_work.h"
 
 /* How many acts run at once; of those that talk to a VMM one per sandbox, because a monitor serves

@@ -3,6 +3,7 @@
  * clients are told, and what the store and the daemon do meanwhile. */
 #include "tests/unit/reconciler/drive/drives_world.h"
 
+#include "reconciler/drive/drive_wait.h"
 #include "reconciler/drive/drive_work.h"
 
 static void a_drive_is_mounted_before_its_client_is_told(void **state)
