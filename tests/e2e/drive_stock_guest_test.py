@@ -45,12 +45,22 @@ class StockDriveTest(KataAgentCase):
     def check(self, *arguments, volumes=(), size=None, access="rw"):
         return self.drive("check", str(size or self.loop.size), access, *arguments, volumes=volumes)
 
+    def create_holder(self, mount_point, storage, serial):
+        """The first open of a SCSI disk that has just come may fail (ENXIO); crustd asks again as well."""
+        for is_last in (False, True):
+            container = self.container("--drive", "hold", "--flush", "1", serial, "/vol/0",
+                                       volumes=[mount_point], storage=storage)
+            try:
+                self.client.create(container)
+                break
+            except AgentError as error:
+                if is_last or "No such device or address" not in error.text:
+                    raise
+        return container
+
     def hold(self, mount_point, storage=None, serial=SERIAL):
         """A container that holds the disk, and what it says of it."""
-        container = self.container(
-            "--drive", "hold", "--flush", "1", serial, "/vol/0", volumes=[mount_point],
-            storage=storage or Storage("255:0", mount_point, group=2000))
-        self.client.create(container)
+        container = self.create_holder(mount_point, storage or Storage("255:0", mount_point, group=2000), serial)
         self.client.start(container.id)
         return container, json.loads(self.client.read(container.id))["drive"]
 
