@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* absences.h - that a sandbox has no shim, to a caller who asks until it is certain.
+/* absences.h - decides when it is certain that a sandbox has no shim.
  *
- * The shim runs before the first question. So a reading of the processes that began after it, was
- * completed, whoever went on with it, and has missed nothing shows the shim, if there is one. When
- * that question came is remembered for the latest sandboxes that were asked about.
+ * A shim is running before the first question about its sandbox comes. So a reading of all
+ * processes that began after that question and missed none of root's shows the shim, if there is
+ * one. The time of the first question is remembered for the sandboxes that were asked about last.
  */
 #pragma once
 
