@@ -13,14 +13,16 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
 #include "hypervisor/vmm_process.h"
 #include "lib/cleanup.h"
 #include "lib/directory.h"
+#include "lib/process.h"
 
-enum { MAPS_LINES = 8192 };
+enum { MAPS_BYTES = 1024 * 1024 };
 
 static void close_filep(FILE **file)
 {
@@ -69,21 +71,18 @@ static bool read_shared(const char *line, struct vmm_identity *ret_identity)
     return shared == 's';
 }
 
-/* Takes the files out that are mapped shared. */
+/* Takes the files out that are mapped shared. A line that is not whole does not count. */
 static int remove_memory(pid_t pid, struct vmm_file *files, size_t *count)
 {
-    cleanup(close_filep) FILE *maps = open_of_process(pid, "maps");
-    cleanup(freep) char *line = NULL;
-    size_t size = 0;
+    cleanup(buffer_done) struct buffer maps = BUFFER_INIT(MAPS_BYTES);
+    int r = *count ? process_read_maps(pid, MAPS_BYTES, &maps) : 0;
+    const char *next;
 
-    if (!maps)
-        return -errno;
-    for (unsigned lines = 0; *count && getline(&line, &size, maps) > 0; lines++) {
+    for (const char *line = buffer_text(&maps); r == 0 && (next = strchr(line, '\n'));
+         line = next + 1) {
         struct vmm_identity identity;
         size_t kept = 0;
 
-        if (lines == MAPS_LINES)
-            break;
         if (!read_shared(line, &identity))
             continue;
         for (size_t i = 0; i < *count; i++)
@@ -91,7 +90,7 @@ static int remove_memory(pid_t pid, struct vmm_file *files, size_t *count)
                 files[kept++] = files[i];
         *count = kept;
     }
-    return 0;
+    return r == PROCESS_HANGS ? -ETIME : r;
 }
 
 static int add_file(struct vmm_process *process, const char *name, struct vmm_file *files,

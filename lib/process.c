@@ -131,19 +131,19 @@ int process_has_ended(pid_t pid, uint64_t start_ns)
     return process.start_ns != start_ns || (!process.alive && process.threads <= 1);
 }
 
-static int read_directly(pid_t pid, size_t bytes, struct buffer *ret_arguments)
+static int read_directly(pid_t pid, const char *name, size_t bytes, struct buffer *ret_text)
 {
     cleanup(fd_closep) int fd = -1;
     char part[4096];
     ssize_t count = 1;
-    int r = open_file(pid, "cmdline", &fd);
+    int r = open_file(pid, name, &fd);
 
     while (r == 0 && count > 0 && bytes > 0) {
         count = read(fd, part, bytes < sizeof(part) ? bytes : sizeof(part));
         if (count < 0)
             r = -errno;
         else
-            r = buffer_append(ret_arguments, part, (size_t)count);
+            r = buffer_append(ret_text, part, (size_t)count);
         bytes -= r == 0 ? (size_t)count : 0;
     }
     return r == ENDED_MEANWHILE ? PROCESS_GONE : r;
@@ -157,8 +157,21 @@ int process_read_first_arguments(pid_t pid, size_t bytes, struct buffer *ret_arg
     if (pid <= 0)
         return PROCESS_GONE;
     if (!process_reader_is_used())
-        return read_directly(pid, bytes, ret_arguments);
+        return read_directly(pid, "cmdline", bytes, ret_arguments);
     r = process_reader_read(&reading, 1, bytes, ret_arguments);
+    return r < 0 ? r : reading.result;
+}
+
+int process_read_maps(pid_t pid, size_t bytes, struct buffer *ret_text)
+{
+    struct process_reading reading = {.pid = pid};
+    int r;
+
+    if (pid <= 0)
+        return PROCESS_GONE;
+    if (!process_reader_is_used())
+        return read_directly(pid, "maps", bytes, ret_text);
+    r = process_reader_read_maps(&reading, bytes, ret_text);
     return r < 0 ? r : reading.result;
 }
 

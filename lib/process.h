@@ -41,11 +41,16 @@ int process_read(pid_t pid, struct process *ret_process);
 int process_has_ended(pid_t pid, uint64_t start_ns);
 
 /* The arguments, each followed by a NUL. Returns as process_read_file(), or PROCESS_HANGS. No other
- * file of a process' should be read that takes the lock of its memory (environ, maps, mem). */
+ * file of a process' should be read that takes the lock of its memory (environ, mem), but for its
+ * maps by process_read_maps(). */
 int process_read_arguments(pid_t pid, struct buffer *ret_arguments);
 
 /* The first `bytes` bytes of the arguments. */
 int process_read_first_arguments(pid_t pid, size_t bytes, struct buffer *ret_arguments);
+
+/* The first `bytes` bytes of /proc/PID/maps: the last line may be incomplete. 0, PROCESS_GONE,
+ * PROCESS_HANGS or another -errno. */
+int process_read_maps(pid_t pid, size_t bytes, struct buffer *ret_text);
 
 /* Whether the process still has these arguments, or ones that begin with them. Between reading them
  * and judging the process (process_trust.h) it may have executed another program, or its number may

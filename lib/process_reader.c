@@ -39,9 +39,22 @@ static const uint64_t PATIENCE_NS = PATIENCE_MILLISECONDS * NSEC_PER_MSEC;
 static const uint64_t STARVED_NS = NSEC_PER_SEC; /* with any reader */
 static const uint64_t LASTING_NS = NSEC_PER_SEC, TELL_NS = 10 * NSEC_PER_SEC;
 
+enum text {
+    ARGUMENTS,
+    MAPPINGS,
+};
+
+static const struct {
+    const char *file, *name;
+} texts[] = {
+    [ARGUMENTS] = {"cmdline", "arguments"},
+    [MAPPINGS] = {"maps", "mappings"},
+};
+
 struct request {
     uint64_t bytes;
     uint32_t count;
+    enum text text;
 };
 
 struct piece {
@@ -98,15 +111,15 @@ static void end_piece(int32_t result, size_t length)
     said.length += sizeof(piece) + length;
 }
 
-/* Says the beginning of one process' arguments. */
-static bool say_arguments(int socket, pid_t pid, size_t bytes)
+/* Says the beginning of one process' text. */
+static bool say_text(int socket, pid_t pid, enum text text, size_t bytes)
 {
     cleanup(fd_closep) int fd = -1;
     ssize_t count = 0;
     char path[32];
     int r = 0;
 
-    (void)snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)pid);
+    (void)snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, texts[text].file);
     fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         count = -1;
@@ -140,7 +153,7 @@ static _Noreturn void serve(int socket)
     while (receive_whole(socket, &request, sizeof(request)) && request.count <= MOST_AT_ONCE &&
            receive_whole(socket, pid, request.count * sizeof(pid[0]))) {
         for (uint32_t i = 0; i < request.count; i++)
-            if (!say_arguments(socket, pid[i], request.bytes))
+            if (!say_text(socket, pid[i], request.text, request.bytes))
                 _exit(1);
         if (!flush(socket))
             break;
@@ -322,12 +335,13 @@ static int take_answer(struct process_reading *reading, struct buffer *text)
     return 0;
 }
 
-static int ask(struct process_reading *readings, unsigned count, size_t bytes, struct buffer *text)
+static int ask(struct process_reading *readings, unsigned count, struct request request,
+               struct buffer *text)
 {
     struct {
         struct request request;
         pid_t pid[MOST_AT_ONCE];
-    } message = {.request = {.bytes = bytes, .count = count}};
+    } message = {.request = request};
     const size_t length = sizeof(message.request) + count * sizeof(message.pid[0]);
     int r = 0;
 
@@ -342,7 +356,7 @@ static int ask(struct process_reading *readings, unsigned count, size_t bytes, s
 }
 
 /* Not of one that hung for a moment: it starts or forks. Of many that hang one is named. */
-static void tell(const struct process_reading *readings, unsigned count)
+static void tell(const struct process_reading *readings, unsigned count, enum text text)
 {
     const uint64_t now = clock_boottime();
     const bool is_first = !reader.last_ns || now - reader.last_ns >= TELL_NS;
@@ -358,14 +372,15 @@ static void tell(const struct process_reading *readings, unsigned count)
         return;
     reader.told_ns = now;
     log_warning(NULL,
-                "the arguments of process %d cannot be read, because it keeps its memory locked: "
-                "nothing is concluded from it; if this goes on, find out what it does, and end it",
-                (int)readings[0].pid);
+                "the %s of process %d cannot be read, because it keeps its memory locked: nothing "
+                "is concluded from it; if this goes on, find out what it does, and end it",
+                texts[text].name, (int)readings[0].pid);
 }
 
-int process_reader_read(struct process_reading *readings, unsigned count, size_t bytes,
-                        struct buffer *ret_text)
+static int read_texts(struct process_reading *readings, unsigned count, enum text text,
+                      size_t bytes, struct buffer *ret_text)
 {
+    const struct request request = {.bytes = bytes, .count = count, .text = text};
     const struct buffer_mark mark = buffer_mark(ret_text);
     int r = -EPIPE;
 
@@ -376,11 +391,22 @@ int process_reader_read(struct process_reading *readings, unsigned count, size_t
         buffer_rewind(ret_text, mark);
         r = start_reader();
         if (r == 0)
-            r = ask(readings, count, bytes, ret_text);
+            r = ask(readings, count, request, ret_text);
         if (r < 0 && reader.pid)
             end_reader();
     }
     if (r == PROCESS_HANGS)
-        tell(readings, count);
+        tell(readings, count, text);
     return r;
+}
+
+int process_reader_read(struct process_reading *readings, unsigned count, size_t bytes,
+                        struct buffer *ret_text)
+{
+    return read_texts(readings, count, ARGUMENTS, bytes, ret_text);
+}
+
+int process_reader_read_maps(struct process_reading *reading, size_t bytes, struct buffer *ret_text)
+{
+    return read_texts(reading, 1, MAPPINGS, bytes, ret_text);
 }

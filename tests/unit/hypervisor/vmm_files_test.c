@@ -2,9 +2,12 @@
 /* vmm_files_test.c - which of a process' files could be behind a drive; the process is this one. */
 #include "tests/unit/test.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -15,6 +18,8 @@
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/path.h"
+#include "lib/process.h"
+#include "lib/process_reader.h"
 #include "tests/unit/scratch.h"
 
 enum { MOST = 64 };
@@ -47,6 +52,26 @@ static int tear_down(void **state)
     vmm_process_done(&fixture->process);
     fd_close(fixture->sysfs);
     return scratch_directory_remove(fixture->directory);
+}
+
+static pid_t find_child(const char *wanted)
+{
+    DIR *proc = opendir("/proc");
+    const struct dirent *entry;
+    pid_t found = 0;
+
+    while (proc && !found && (entry = readdir(proc))) {
+        pid_t pid = (pid_t)atoi(entry->d_name);
+        struct buffer name = BUFFER_INIT(64);
+        struct process process;
+
+        if (pid > 0 && process_read(pid, &process) == 0 && process.parent == getpid() &&
+            process_read_file(pid, "comm", &name) == 0 && strcmp(buffer_text(&name), wanted) == 0)
+            found = pid;
+        buffer_done(&name);
+    }
+    (void)closedir(proc);
+    return found;
 }
 
 static bool is_listed(struct fixture *fixture, int fd)
@@ -148,6 +173,26 @@ static void memory_is_not_a_drive(void **state)
     assert_int_equal(munmap(mapped, 4096), 0);
 }
 
+/* A process with its own mappings, whose reading is not waited for. */
+static void a_vmm_that_keeps_its_memory_locked_is_not_waited_for(void **state)
+{
+    struct fixture *fixture = *state;
+    struct vmm_resolver *resolver = &fixture->process.resolver;
+    cleanup(fd_closep) int file = open(fixture->path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    struct vmm_file files[MOST];
+    size_t count;
+    pid_t reader;
+
+    assert_true(file >= 0);
+    assert_int_equal(process_reader_start(), 0);
+    assert_true(is_listed(fixture, file));
+    reader = find_child("crustd-reader\n");
+    assert_true(reader > 0);
+    assert_int_equal(kill(reader, SIGSTOP), 0); /* as if it waited for the lock */
+    assert_int_equal(resolver->files(resolver, files, MOST, &count), -ETIME);
+    assert_true(is_listed(fixture, file));
+}
+
 static void more_than_there_is_room_for_is_an_error(void **state)
 {
     struct fixture *fixture = *state;
@@ -180,6 +225,7 @@ int main(void)
         files_test(a_file_counts_by_how_it_is_open),
         files_test(paths_have_their_time),
         files_test(memory_is_not_a_drive),
+        files_test(a_vmm_that_keeps_its_memory_locked_is_not_waited_for),
         files_test(more_than_there_is_room_for_is_an_error),
         files_test(sizes_are_the_kernels),
     };
