@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* process_index.c - VMMs and shims by the sandbox in their arguments.
  *
- *   QEMU               -name sandbox-ID[,debug-threads=on], -device vhost-vsock-…,guest-cid=N
- *   Cloud Hypervisor   --api-socket …/ID/ch-api.sock
- *   Firecracker        --id ID, or --api-sock …/ID/run/fc.sock
- *   a shim             -id ID (containerd's shim API, which CRI-O speaks as well)
- *
  * The arguments do not prove which program a process runs, so the index may contain other processes
  * of root's; their ids are never looked up. The index is an array sorted by id and is always read
  * as a whole, however many unsuccessful searches there are: at most once per SETTLE_NS and for at
@@ -30,23 +25,21 @@
 #include "lib/process_list.h"
 #include "lib/process_trust.h"
 #include "lib/result.h"
+#include "observe/sandbox_arguments.h"
 
-/* What of a process' arguments is looked at. Kata's VMMs have a few hundred, of 20 KiB; but anybody
- * can start thousands of processes with as many as the kernel allows. */
-enum { ARGUMENTS_BYTES = 64 * 1024, SEARCHED = 2048, CGROUP_BYTES = 64 * 1024 };
+/* How much of a process' arguments is read. Those of Kata's VMMs are about 20 KiB; any user can
+ * start thousands of processes with as many as the kernel allows. */
+enum { ARGUMENTS_BYTES = 64 * 1024, CGROUP_BYTES = 64 * 1024 };
 
 /* What one call reads: all processes of an ordinary node. */
 enum { CALL_PROCESSES = 4096, CALL_BYTES = 4 * 1024 * 1024 };
-enum { ID_BYTES = 129, PROCESSES = 65536, REFUSED = 32, CGROUP_ID_CHARS = 32, INIT = 1 };
-
-/* Of vsock: 0 is the hypervisor, 1 this machine itself, 2 the host (vsock(7)). */
-enum { FIRST_GUEST_CID = 3 };
+enum { PROCESSES = 65536, REFUSED = 32, CGROUP_ID_CHARS = 32, INIT = 1 };
 
 static const uint64_t SETTLE_NS = 100 * NSEC_PER_MSEC, REST_NS = 5 * NSEC_PER_SEC;
 static const uint64_t ABANDONED_NS = 10 * NSEC_PER_SEC; /* a reading that nobody goes on with */
 
 struct entry {
-    char id[ID_BYTES];
+    char id[SANDBOX_ARGUMENTS_ID_BYTES];
     enum process_role role;
     enum process_trust trust; /* PROCESS_ROOTS; for a VMM also PROCESS_USERS */
     bool tied;                /* to its sandbox */
@@ -54,7 +47,7 @@ struct entry {
 };
 
 struct refused {
-    char id[ID_BYTES];
+    char id[SANDBOX_ARGUMENTS_ID_BYTES];
     enum process_role role;
     enum process_trust trust;
     pid_t pid;
@@ -121,90 +114,30 @@ struct process_index *process_index_free(struct process_index *index)
     return NULL;
 }
 
-/* ---- one process' arguments -------------------------------------------------------------- */
+/* ---- entries ----------------------------------------------------------------------------- */
 
-static bool set_id(struct entry *entry, enum process_role role, const char *id, size_t length)
+static bool set_key(struct entry *entry, enum process_role role, const char *id)
 {
+    const size_t length = strlen(id);
+
     if (!length || length >= sizeof(entry->id))
         return false;
-    memcpy(entry->id, id, length);
-    entry->id[length] = '\0';
+    memcpy(entry->id, id, length + 1);
     entry->role = role;
     return true;
 }
 
-/* The id is the last directory of the socket's path, not counting run/ and root/. */
-static bool set_id_of_socket(struct entry *entry, const char *path)
-{
-    const char *end = strrchr(path, '/');
-
-    while (end && end > path) {
-        const char *name = end;
-
-        while (name > path && name[-1] != '/')
-            name--;
-        if (strncmp(name, "run/", 4) != 0 && strncmp(name, "root/", 5) != 0)
-            return set_id(entry, PROCESS_VMM, name, (size_t)(end - name));
-        end = name > path ? name - 1 : NULL;
-    }
-    return false;
-}
-
-static bool read_option(struct entry *entry, const char *option, const char *value)
-{
-    static const char prefix[] = "sandbox-";
-
-    if (option[0] != '-')
-        return false;
-    if (strcmp(option, "-name") == 0 && strncmp(value, prefix, strlen(prefix)) == 0)
-        return set_id(entry, PROCESS_VMM, value + strlen(prefix),
-                      strcspn(value + strlen(prefix), ","));
-    if (strcmp(option, "--api-socket") == 0 || strcmp(option, "--api-sock") == 0)
-        return set_id_of_socket(entry, value);
-    if (strcmp(option, "--id") == 0)
-        return set_id(entry, PROCESS_VMM, value, strlen(value));
-    if (strcmp(option, "-id") == 0)
-        return set_id(entry, PROCESS_SHIM, value, strlen(value));
-    return false;
-}
-
-static uint32_t read_cid(const char *argument)
-{
-    static const char name[] = "guest-cid=";
-    const char *at = strstr(argument, name);
-    char *end;
-    unsigned long cid;
-
-    if (!at || (at > argument && at[-1] != ','))
-        return 0;
-    cid = strtoul(at + strlen(name), &end, 10);
-    return (*end == ',' || !*end) && cid >= FIRST_GUEST_CID && cid < UINT32_MAX ? (uint32_t)cid : 0;
-}
-
-/* The engine also runs the shim's program with the shim's options to start the shim, and to clean
- * up after it. */
-static bool is_command(const char *last)
-{
-    return last && (strcmp(last, "start") == 0 || strcmp(last, "delete") == 0);
-}
-
 static bool read_arguments(struct entry *entry, const struct buffer *arguments)
 {
-    const char *argument = buffer_text(arguments), *end = argument + arguments->length;
-    const char *previous = NULL;
-    bool found = false;
+    struct sandbox_arguments named;
 
-    for (unsigned i = 0; argument < end && i < SEARCHED; i++) {
-        if (previous && !found)
-            found = read_option(entry, previous, argument);
-        if (!entry->process.guest_cid)
-            entry->process.guest_cid = read_cid(argument);
-        previous = argument;
-        argument += strlen(argument) + 1;
-    }
-    entry->process.hypervisor = hypervisor_kind_from_program(process_arguments_program(arguments));
-    return found && !(entry->role == PROCESS_SHIM ? is_command(previous)
-                                                  : process_arguments_are_jailers(arguments));
+    if (!sandbox_arguments_read(arguments, &named))
+        return false;
+    memcpy(entry->id, named.id, sizeof(entry->id));
+    entry->role = named.role;
+    entry->process.hypervisor = named.hypervisor;
+    entry->process.guest_cid = named.guest_cid;
+    return true;
 }
 
 /* ---- all of them ------------------------------------------------------------------------- */
@@ -534,7 +467,7 @@ static void find_shim(struct process_table *table, const char *sandbox_id, struc
     struct entry key = {0};
 
     *ret_shim = (struct shim){0};
-    if (set_id(&key, PROCESS_SHIM, sandbox_id, strlen(sandbox_id)) &&
+    if (set_key(&key, PROCESS_SHIM, sandbox_id) &&
         find_one(table, &key, ret_shim, &search, &ret_shim->parent))
         ret_shim->pid = search.process.pid;
 }
@@ -593,7 +526,7 @@ int process_index_find(struct process_index *index, enum process_role role, cons
     int r;
 
     *ret_search = (struct process_search){0};
-    if (!set_id(&key, role, sandbox_id, strlen(sandbox_id)))
+    if (!set_key(&key, role, sandbox_id))
         return PROCESS_INDEX_NONE;
     if (find_believed(&index->known, &key, ret_search))
         return PROCESS_INDEX_FOUND;

@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* arguments_fuzz.c - arguments of a process, each followed by a NUL, as anybody may have chosen
- * them, through all that reads them: which sandbox they make a VMM or a shim of, what kind of VMM
- * and of guest, and whether crust-qemu adds a monitor.
+/* arguments_fuzz.c - arguments of a process, each followed by a NUL, as any user may choose them,
+ * through everything that reads them: which sandbox they name, as a VMM or as a shim, which kind of
+ * VMM and of guest, and whether crust-qemu adds a monitor.
  *
- * These readers must agree: whose sandbox the index takes a process for, and whom crust-qemu names
- * a socket after, is named by the arguments.
+ * These readers must agree: the sandbox in the index, and the one after which crust-qemu names a
+ * socket, is named by the arguments.
  */
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "crust-qemu/monitor_option.c"
+#include "lib/cleanup.h"
+#include "lib/process.h"
 #include "observe/guest_traits.h"
-#include "observe/process_index.c" /* its reader is nobody else's */
+#include "observe/sandbox_arguments.h"
 
 enum { ARGUMENTS = 64, INPUT_BYTES = 64 * 1024 };
 
@@ -24,15 +27,15 @@ static void must(bool condition)
         abort();
 }
 
-static void check_index(const struct buffer *arguments)
+static void check_sandbox(const struct buffer *arguments)
 {
-    struct entry entry = {.id = ""};
+    struct sandbox_arguments named;
 
-    if (!read_arguments(&entry, arguments))
+    if (!sandbox_arguments_read(arguments, &named))
         return;
-    must(entry.id[0] && strlen(entry.id) < sizeof(entry.id));
-    must(process_arguments_name(arguments, entry.id));
-    must(entry.process.guest_cid != UINT32_MAX);
+    must(named.id[0] && strlen(named.id) < sizeof(named.id));
+    must(process_arguments_name(arguments, named.id));
+    must(named.guest_cid != UINT32_MAX);
 }
 
 /* What the guest may be must not depend on where in the arguments it stands. */
@@ -74,7 +77,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (size == 0 || buffer_append(&arguments, data, size) < 0)
         return 0;
-    check_index(&arguments);
+    check_sandbox(&arguments);
     check_traits(&arguments);
     check_monitor(&arguments);
     (void)hypervisor_kind_from_program(process_arguments_program(&arguments));
