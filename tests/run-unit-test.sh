@@ -19,10 +19,14 @@ binary passes 'echo "[  PASSED  ] 2 test(s)."'
 binary fails 'echo "[  PASSED  ] 1 test(s)."; echo "[  FAILED  ] 1 test(s), listed below:"; exit 1'
 binary crashes 'kill -SEGV $$'
 binary hangs 'sleep 1000'
+binary is-killed 'kill -KILL $$'
+binary stays "trap '' TERM; while :; do sleep 1; done"
 
 said=$(UNIT_SECONDS=2 timeout 60 "$run" "$tree"/tests/unit/*) && { echo "it did not fail"; exit 1; }
 for line in "$tree/tests/unit/hangs: had not ended after 2 seconds" \
-    "$tree/tests/unit/crashes: ended with status 139" "3 passed, 3 failed, 0 skipped"; do
+    "$tree/tests/unit/crashes: ended with status 139" \
+    "$tree/tests/unit/stays: had not ended after 2 seconds" \
+    "$tree/tests/unit/is-killed: ended with status 137" "3 passed, 5 failed, 0 skipped"; do
     printf '%s\n' "$said" | grep -qxF "$line" || { printf 'not said: %s\n%s\n' "$line" "$said"; exit 1; }
 done
 [ "$("$run" "$tree/tests/unit/passes" | tail -1)" = "2 passed, 0 failed, 0 skipped" ]

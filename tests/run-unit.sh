@@ -4,7 +4,8 @@
 # more, because they wait a lot; shows what they print, and adds up their counts.
 #
 # A binary that ends without cmocka's own summary (a crash, a sanitizer's report) counts as one
-# failed test, and so does one that does not end: it is killed after $UNIT_SECONDS, 300 by default.
+# failed test, and so does one that does not end: it is killed after $UNIT_SECONDS, 300 by default,
+# and 5 seconds later once more, if it has not ended by then.
 # The last line is "N passed, N failed, N skipped"; the exit status is 1 if any failed.
 
 set -u
@@ -27,15 +28,18 @@ sum() {
 
 for binary in "$@"; do
     printf '%s\n%s\n' "$binary" "$outputs/$(name_of "$binary")"
-done | xargs -n 2 -P "$(($(nproc) + 1))" sh -c 'timeout -k 5 "$UNIT_SECONDS" "$1" >"$2" 2>&1; echo $? >"$2.status"' run
+done | xargs -n 2 -P "$(($(nproc) + 1))" sh -c 'began=$(date +%s)
+    timeout -k 5 "$UNIT_SECONDS" "$1" >"$2" 2>&1
+    echo "$? $(($(date +%s) - began))" >"$2.status"' run
 
 for binary in "$@"; do
     output=$outputs/$(name_of "$binary")
     printf '%s\n' "== ${binary##*/tests/unit/}"
     cat "$output"
-    read -r status <"$output.status"
+    read -r status seconds <"$output.status"
     binary_failed=$(sum "$output" FAILED)
-    if [ "$status" -eq 124 ]; then
+    # timeout's status, or that of a SIGKILL, which need not be its own
+    if [ "$status" -eq 124 ] || { [ "$status" -eq 137 ] && [ "$seconds" -ge "$UNIT_SECONDS" ]; }; then
         printf '%s\n' "$binary: had not ended after $UNIT_SECONDS seconds"
         binary_failed=$((binary_failed + 1))
     elif [ "$status" -ne 0 ] && [ "$binary_failed" -eq 0 ]; then
