@@ -133,14 +133,30 @@ static bool has_id(const struct buffer *arguments, const char *sandbox_id)
     return found;
 }
 
-/* Not any process of root's that names the sandbox: a virtiofsd does, and a guest may have it. */
-static bool is_shim(pid_t pid, const char *sandbox_id)
+/* Not any process of root's that names the sandbox: a virtiofsd does, and a guest may have it. 1,
+ * 0, or PROCESS_HANGS: it cannot be told. */
+static int is_shim(pid_t pid, const char *sandbox_id)
 {
     cleanup(buffer_done) struct buffer arguments = BUFFER_INIT(ARGUMENTS_BYTES);
+    int r;
 
-    return sandbox_id && *sandbox_id && process_read_arguments(pid, &arguments) == 0 &&
-           has_id(&arguments, sandbox_id) && process_judge_unjailed(pid, NULL) == PROCESS_ROOTS &&
-           process_still_has_arguments(pid, &arguments) == 1;
+    if (!sandbox_id || !*sandbox_id)
+        return 0;
+    r = process_read_arguments(pid, &arguments);
+    if (r == 0 && has_id(&arguments, sandbox_id) &&
+        process_judge_unjailed(pid, NULL) == PROCESS_ROOTS)
+        r = process_still_has_arguments(pid, &arguments);
+    else
+        r = r == PROCESS_HANGS ? r : 0;
+    return r == 1 || r == PROCESS_HANGS ? r : 0;
+}
+
+/* As is_shim(). */
+static int is_of_sandbox(pid_t pid, const struct listener *listener)
+{
+    if (pid == listener->vmm || is_parent(pid, listener->vmm))
+        return 1;
+    return is_shim(pid, listener->sandbox_id);
 }
 
 static bool is_roots_or(uid_t uid, pid_t vmm)
@@ -158,6 +174,19 @@ static void name_process(pid_t pid, char ret_name[static NAME_BYTES])
     const char *text = process_read_file(pid, "comm", &name) == 0 ? buffer_text(&name) : "?";
 
     text_clean(text, strcspn(text, "\n"), ret_name, NAME_BYTES);
+}
+
+static bool refuse_unread(const struct ucred *peer, const char *path, struct error *error)
+{
+    char name[NAME_BYTES];
+
+    name_process(peer->pid, name);
+    (void)error_set(error, 0,
+                    "process %d (%s) of user %u listens on %s, and its arguments cannot be read at "
+                    "present, because it keeps its memory locked: whether it is the sandbox's shim "
+                    "is not known",
+                    (int)peer->pid, name, (unsigned)peer->uid, path);
+    return false;
 }
 
 static bool refuse(const struct ucred *peer, const char *path, bool is_there, struct error *error)
@@ -179,6 +208,7 @@ bool listener_is_believed(int fd, const char *path, const struct listener *liste
     struct ucred peer;
     socklen_t size = sizeof(peer);
     bool is_there;
+    int r;
 
     if (!listener->vmm)
         return true;
@@ -187,9 +217,10 @@ bool listener_is_believed(int fd, const char *path, const struct listener *liste
         return false;
     }
     is_there = peer.pid > 0 && !has_ended(fd, peer.pid);
-    if (is_there ? peer.pid == listener->vmm || is_parent(peer.pid, listener->vmm) ||
-                       is_shim(peer.pid, listener->sandbox_id)
-                 : is_roots_or(peer.uid, listener->vmm))
+    r = is_there ? is_of_sandbox(peer.pid, listener) : is_roots_or(peer.uid, listener->vmm);
+    if (r == 1)
         return true;
+    if (r == PROCESS_HANGS)
+        return refuse_unread(&peer, path, error);
     return refuse(&peer, path, is_there, error);
 }

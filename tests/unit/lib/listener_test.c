@@ -17,6 +17,7 @@
 #include "lib/cleanup.h"
 #include "lib/listener.h"
 #include "lib/path.h"
+#include "tests/unit/observe/hanging_reader.h"
 
 #define ID "0123456789abcdef0123456789abcdef01234567"
 
@@ -152,6 +153,21 @@ static void another_process_is_not(void **state)
     assert_non_null(strstr(error.text, "listens on childs"));
 }
 
+/* It may be the shim. */
+static void one_that_cannot_be_read_is_not_called_a_stranger(void **state)
+{
+    struct fixture *fixture = *state;
+    const struct listener listener = {.vmm = getpid(), .sandbox_id = ID};
+    struct error error = {0};
+
+    listen_in_child(fixture, "childs", false);
+    hung = fixture->child;
+    assert_false(is_believed(fixture, "childs", &listener, &error));
+    hung = 0;
+    assert_non_null(strstr(error.text, "listens on childs, and its arguments cannot be read"));
+    assert_null(strstr(error.text, "neither"));
+}
+
 /* It is this user's, who is the VMM's as well: the socket was handed on. */
 static void one_that_has_ended_is_believed_if_it_was_the_vmms_users(void **state)
 {
@@ -232,6 +248,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(the_vmm_and_its_parent_are_believed),
         TEST(another_process_is_not),
+        TEST(one_that_cannot_be_read_is_not_called_a_stranger),
         TEST(one_that_has_ended_is_believed_if_it_was_the_vmms_users),
         TEST(without_a_vmm_any_listener_is_believed),
         TEST(links_lead_to_the_sandbox_but_not_on),
