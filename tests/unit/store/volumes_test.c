@@ -389,6 +389,7 @@ static void a_device_that_a_drive_has_is_shared(void **state)
     struct store_drive_mount_disk disk = {
         .kind = DEVICE_KIND_BLOCK, .major = 7, .minor = 1, .diskseq = 4};
     int64_t drive_ref;
+    bool changed;
 
     assert_int_equal(store_add_drive_mount(store, &request, "serial", &drive_ref), 0);
     set_drive_state(store, drive_ref, DRIVE_READY);
@@ -408,7 +409,9 @@ static void a_device_that_a_drive_has_is_shared(void **state)
     assert_int_equal(get_volume(store, bound.volume_id).shared_drive, 0); /* both read */
     entry.read_only = false;
     (void)put_entry(store, &entry, true);
-    set_drive_state(store, drive_ref, DRIVE_REMOVED);
+    assert_int_equal(store_end_sandbox(store, "sandbox-1", &changed), 0);
+    assert_int_equal(get_volume(store, bound.volume_id).shared_drive, drive_ref);
+    set_drive_state(store, drive_ref, DRIVE_LOST);
     assert_int_equal(get_volume(store, bound.volume_id).shared_drive, 0);
 }
 

@@ -156,6 +156,25 @@ static void another_process_is_not_the_vmm(void **state)
     expect_row(DRIVE_LOST, true, STATUS_OK);
 }
 
+/* Its process may still write to the disk. */
+static void a_volume_on_the_disk_is_blocked_until_the_vmm_has_ended(void **state)
+{
+    int64_t volume_id = world.node.bound.volume_id;
+
+    (void)state;
+    world.disk = (struct store_drive_mount_disk){
+        .kind = DEVICE_KIND_BLOCK, .major = 7, .minor = 1, .diskseq = 3};
+    bring_in();
+    end_sandbox_alone();
+    go_on();
+    assert_true(get_volume(the_store(), volume_id).shared_drive);
+    end_vmm();
+    drives_retry(world.drives);
+    go_on();
+    expect_row(DRIVE_LOST, true, STATUS_OK);
+    assert_false(get_volume(the_store(), volume_id).shared_drive);
+}
+
 #define ENDED(test) cmocka_unit_test_setup_teardown(test, set_up_vmm, tear_down_vmm)
 
 int main(void)
@@ -167,6 +186,7 @@ int main(void)
         ENDED(a_drive_whose_vmm_was_given_nothing_ends_at_once),
         ENDED(the_claim_is_kept_until_the_vmm_has_ended),
         ENDED(another_process_is_not_the_vmm),
+        ENDED(a_volume_on_the_disk_is_blocked_until_the_vmm_has_ended),
     };
 
     return cmocka_run_group_tests_name("drives of a VM that has ended", tests, NULL, NULL);
