@@ -62,8 +62,8 @@ static int set_state(struct drive_work *work, enum drive_state state, enum statu
 {
     int r = store_set_drive_mount_state(store_of(work), work->drive_ref, state, status, message);
 
-    if (r == 0 && state != work->row.state)
-        r = drive_work_note_volumes(work);
+    if (r == 0 && state != work->row.state && work->row.has_disk)
+        r = drives_note_volumes(work->drives, &work->row.disk);
     work->drives->dirty = true;
     work->row.state = state;
     work->row.status = status;

@@ -354,6 +354,8 @@ static int describe_row(struct drives *drives, const struct hypervisor_drive_ent
     if (r == 0 && stray->identified) {
         fill_disk(drives->context, stray, &disk);
         r = store_set_drive_mount_disk(store, drive_ref, &disk);
+        if (r == 0)
+            r = drives_note_volumes(drives, &disk);
     }
     return r < 0 ? r
                  : store_set_drive_mount_state(

@@ -66,12 +66,11 @@ void drive_work_drop_disk(struct drive_work *work)
     work->disk = -1;
 }
 
-int drive_work_note_volumes(const struct drive_work *work)
+int drives_note_volumes(const struct drives *drives, const struct store_drive_mount_disk *disk)
 {
-    const struct context *context = work->drives->context;
-    const struct store_drive_mount_disk *disk = &work->row.disk;
+    const struct context *context = drives->context;
 
-    if (!work->row.has_disk || disk->kind != DEVICE_KIND_BLOCK)
+    if (disk->kind != DEVICE_KIND_BLOCK)
         return 0;
     return store_each_volume_of_device(context->store, disk->major, disk->minor,
                                        work_queue_add_volume, context->queue);

@@ -107,16 +107,6 @@ static void crustds_own_claim_has_a_name(void **state)
     expect_row(DRIVE_READY, true, STATUS_OK);
 }
 
-static bool is_volume_queued(void)
-{
-    int64_t volume_id;
-    bool found = false;
-
-    while (work_queue_take_volume(&world.node.queue, &volume_id))
-        found |= volume_id == world.node.bound.volume_id;
-    return found;
-}
-
 /* The volume is blocked while a drive has its device, and no longer. */
 static void a_volume_on_the_disk_is_decided_again(void **state)
 {
@@ -125,13 +115,13 @@ static void a_volume_on_the_disk_is_decided_again(void **state)
     (void)state;
     world.disk = (struct store_drive_mount_disk){
         .kind = DEVICE_KIND_BLOCK, .major = 7, .minor = 1, .diskseq = 3};
-    (void)is_volume_queued();
+    (void)take_queued_volume();
     bring_in();
-    assert_true(is_volume_queued());
+    assert_true(take_queued_volume());
     assert_true(get_volume(store, world.node.bound.volume_id).shared_drive);
     detach();
     go_on();
-    assert_true(is_volume_queued());
+    assert_true(take_queued_volume());
     assert_false(get_volume(store, world.node.bound.volume_id).shared_drive);
 }
 

@@ -60,6 +60,26 @@ static void a_stray_is_unmounted_and_taken_out(void **state)
     assert_int_equal(number_of(the_store(), "SELECT count(*) FROM drive_mounts"), 1);
 }
 
+/* It may share the disk with the drive from the moment that this is on record. */
+static void a_volume_on_the_disk_of_a_stray_is_decided_again(void **state)
+{
+    (void)state;
+    begin_stray();
+    world.disk.diskseq = 3;
+    world.disk_bytes = GIB; /* observed */
+    detach();
+    pass_while_due();
+    (void)take_queued_volume();
+    act(VMM_CALL);
+    finish(VMM_CALL);
+    assert_true(pass());
+    assert_true(take_queued_volume());
+    assert_true(get_volume(the_store(), world.node.bound.volume_id).shared_drive);
+    go_on();
+    assert_true(take_queued_volume());
+    assert_false(get_volume(the_store(), world.node.bound.volume_id).shared_drive);
+}
+
 /* By another serial the guest would not find it, and call it unmounted. */
 static void a_stray_is_taken_out_by_its_vmms_own_serial(void **state)
 {
@@ -353,6 +373,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         DRIVES(vms_are_asked_once),
         DRIVES(a_stray_is_unmounted_and_taken_out),
+        DRIVES(a_volume_on_the_disk_of_a_stray_is_decided_again),
         DRIVES(a_stray_is_taken_out_by_its_vmms_own_serial),
         DRIVES(a_stray_in_the_way_keeps_its_vmms_own_serial),
         DRIVES(crustd_may_end_while_a_stray_is_taken_out),

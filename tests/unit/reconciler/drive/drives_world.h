@@ -97,6 +97,17 @@ static inline void restart(void)
     assert_non_null(world.drives);
 }
 
+/* The volume that is bound is to be decided again; it is not queued any more then. */
+static inline bool take_queued_volume(void)
+{
+    int64_t volume_id;
+    bool found = false;
+
+    while (work_queue_take_volume(&world.node.queue, &volume_id))
+        found |= volume_id == world.node.bound.volume_id;
+    return found;
+}
+
 /* ---- a client ---- */
 
 static void on_told(void *userdata, enum status_code code, const struct reconciler_drive *drive,
