@@ -195,13 +195,17 @@ static int retry_later(struct drive_work *work, enum status_code status)
     return set_failure(work, status);
 }
 
-/* The guest uses the disk: it stays as it was. */
+/* The guest uses the disk: it stays as it was. Where its removal from the VMM has begun, that
+ * cannot be taken back, and the guest is told to unmount it again: but not at once. */
 static int refuse_detach(struct drive_work *work)
 {
     int r = store_want_drive_mount_again(store_of(work), work->drive_ref);
 
     work->row.wanted = true;
-    work->failures = 0;
+    if (work->vmm == DRIVE_IN_VMM_HAS)
+        work->failures = 0;
+    else
+        wait_longer(work);
     tell(work, STATUS_FAILED_PRECONDITION);
     return r < 0 ? r
                  : set_state(work, work->row.ready_ms ? DRIVE_READY : DRIVE_MOUNTED,

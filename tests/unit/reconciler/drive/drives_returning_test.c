@@ -48,6 +48,29 @@ static void attempts_become_rarer(void **state)
     assert_int_equal(work->failures, 3);
 }
 
+/* The VMM has begun to remove it, and the guest has mounted it once more. */
+static void a_refusal_after_the_removal_has_begun_is_no_hurry(void **state)
+{
+    (void)state;
+    bring_in_returning();
+    detach();
+    step_until(VMM_CALL, HYPERVISOR_DRIVE_DETACH);
+    world.vmm_fails = HYPERVISOR_DRIVE_PENDING;
+    go_on();
+    world.mounted = world.busy = true;
+    world.walked[0] = '\0';
+    detach();
+    go_on();
+    expect_told(3, STATUS_FAILED_PRECONDITION, "77 (cat)");
+    expect_row(DRIVE_READY, true, STATUS_FAILED_PRECONDITION);
+    expect_walked("unmount ask ");
+    world.busy = false;
+    drives_retry(world.drives);
+    go_on();
+    expect_walked("unmount remove ");
+    expect_row(DRIVE_LOST, true, STATUS_OK);
+}
+
 static void crustd_may_end_after_the_guest_has_removed_it(void **state)
 {
     (void)state;
@@ -293,6 +316,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         DRIVES(the_guest_removes_it_before_each_attempt),
         DRIVES(attempts_become_rarer),
+        DRIVES(a_refusal_after_the_removal_has_begun_is_no_hurry),
         DRIVES(crustd_may_end_after_the_guest_has_removed_it),
         DRIVES(an_address_that_is_not_known_any_more_is_forgotten),
         DRIVES(a_drive_that_was_never_mounted_is_removed_by_the_guest_too),
