@@ -60,6 +60,11 @@ static uint64_t rate_of(const struct hypervisor_bucket *bucket)
     return rate ? (uint64_t)rate : 1;
 }
 
+bool qemu_hotplug_is_limited(const struct hypervisor_limits *limits)
+{
+    return rate_of(&limits->bandwidth) || rate_of(&limits->operations);
+}
+
 /* Appends the keys of one bucket: NAME-total with its burst, and no limit on reads and writes
  * alone. QEMU keeps the value of a key that is left out, so all are given. */
 static void append_bucket(struct buffer *text, const char *name,

@@ -105,6 +105,9 @@ struct qemu_hotplug_values {
 
 const char *qemu_hotplug_command_name(enum qemu_hotplug_command command);
 
+/* Whether QEMU is to hold the drive back at all. */
+bool qemu_hotplug_is_limited(const struct hypervisor_limits *limits);
+
 /* The command's arguments as a JSON object; "": none. 0, -EMSGSIZE. */
 int qemu_hotplug_arguments(enum qemu_hotplug_command command,
                            const struct qemu_hotplug_values *values,

@@ -217,6 +217,8 @@ struct qemu_hotplug_step qemu_hotplug_step_done(struct qemu_hotplug_plan *plan,
     if (done >= QEMU_REMOVE_SET && done <= QEMU_REMOVE_DEVICE)
         return removed(plan, done);
     plan->duplicate = false;
+    if (done == QEMU_ADD_GROUP && !qemu_hotplug_is_limited(&plan->values.request->limits))
+        plan->limits_set = true; /* a new group has none */
     if (done == QEMU_ADD_CONTROLLER)
         plan->found.has_own_controller = true;
     else

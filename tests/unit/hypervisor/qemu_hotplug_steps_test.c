@@ -186,7 +186,7 @@ static void goes_up_and_down(void **state)
 
     (void)state;
     expect(&model, ATTACH, DONE, PRESENT);
-    assert_string_equal(model.log, "+set +file +raw +group limits +throttle +device");
+    assert_string_equal(model.log, "+set +file +raw +group +throttle +device");
     assert_string_equal(plan.values.bus, "scsi0.0");
     expect(&model, ATTACH, DONE, PRESENT);
     assert_string_equal(model.log, "limits");
@@ -303,11 +303,11 @@ static void brings_a_controller_along(void **state)
     expect(&model, ATTACH, HYPERVISOR_DRIVE_NO_ADDRESS, ABSENT);
     model.refusals = 1;
     expect(&model, ATTACH, DONE, PRESENT);
-    assert_string_equal(model.log, "+set +file +raw +group limits +throttle +controller +device");
+    assert_string_equal(model.log, "+set +file +raw +group +throttle +controller +device");
     assert_string_equal(plan.values.bus, "crust-scsi.0");
     expect(&model, DETACH, DONE, ABSENT); /* the controller stays */
     expect(&model, ATTACH, DONE, PRESENT);
-    assert_string_equal(model.log, "+set +file +raw +group limits +throttle +device");
+    assert_string_equal(model.log, "+set +file +raw +group +throttle +device");
 }
 
 static void foreign_parts_stay(void **state)
@@ -415,6 +415,28 @@ static void removes_every_set(void **state)
     assert_string_equal(model.log, "-device -throttle -group -raw -file -set -set");
 }
 
+/* A new group has no limits. What an earlier call left may have any. */
+static void a_new_group_is_told_only_limits_that_there_are(void **state)
+{
+    struct model model = model_of(true);
+
+    (void)state;
+    request.limits.operations = (struct hypervisor_bucket){.size = 5}; /* without a time: none */
+    expect(&model, ATTACH, DONE, PRESENT);
+    assert_string_equal(model.log, "+set +file +raw +group +throttle +device");
+    model = model_of(true);
+    request.limits.operations = (struct hypervisor_bucket){.size = 5, .refill_ms = 1000};
+    expect(&model, ATTACH, DONE, PRESENT);
+    assert_string_equal(model.log, "+set +file +raw +group limits +throttle +device");
+    model = model_of(true);
+    model.refused = QEMU_ADD_GROUP; /* added by a call whose answer was lost */
+    model.refusals = 1;
+    model.applied = true;
+    model.text = "attempt to add duplicate property 'crust-g' to object (type 'container')";
+    expect(&model, ATTACH, DONE, PRESENT);
+    assert_string_equal(model.log, "+set +file +raw +group limits +throttle +device");
+}
+
 static void limits_only_what_is_there(void **state)
 {
     struct model model = model_of(true);
@@ -465,6 +487,7 @@ int main(void)
         cmocka_unit_test(a_paused_vm_keeps_the_descriptor),
         cmocka_unit_test(removals_may_be_refused),
         cmocka_unit_test(removes_every_set),
+        cmocka_unit_test(a_new_group_is_told_only_limits_that_there_are),
         cmocka_unit_test(limits_only_what_is_there),
         cmocka_unit_test(resizes_only_the_disk_that_was_asked_for),
     };
