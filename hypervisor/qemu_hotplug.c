@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* qemu_hotplug.c - a drive's conversation with QEMU, over QMP: HMP cannot pass a descriptor.
  *
- * Carries out what qemu_hotplug_steps.h says: four questions together, one command at a time, or a
+ * Carries out what qemu_hotplug_steps.h says: questions together, one command at a time, or a
  * while of waiting. While a removal is waited for, an event of QEMU's is a reason to look again,
  * because DEVICE_DELETED is one of them; but not each of a flood.
  *
  * Every path ends in finish(), after which nothing here uses the call, because its owner may have
  * freed it.
  */
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -180,6 +181,9 @@ static void follow(struct hotplug *hotplug, struct qemu_hotplug_step step)
     case QEMU_HOTPLUG_ADDRESS:
         ask(hotplug, QEMU_ASK_SCSI_ID, QEMU_ASK_SERIAL);
         return;
+    case QEMU_HOTPLUG_SERIAL:
+        ask(hotplug, QEMU_ASK_SERIAL, QEMU_ASK_SERIAL);
+        return;
     case QEMU_HOTPLUG_WAIT:
         wait_a_little(hotplug);
         return;
@@ -269,6 +273,20 @@ static void answered_question(struct hotplug *hotplug, const struct qmp_message 
     }
 }
 
+static bool read_new_set(struct qemu_hotplug_plan *plan, const cJSON *value)
+{
+    struct qemu_hotplug_set *set = &plan->found.sets[0];
+    uint64_t fd;
+
+    if (json_number(value, "fdset-id", &set->number) != JSON_NUMBER ||
+        json_number(value, "fd", &fd) != JSON_NUMBER || fd > INT_MAX)
+        return false;
+    set->fd = (int)fd;
+    plan->found.set_count = 1;
+    plan->values.set = set->number;
+    return true;
+}
+
 static void answered(struct qmp_conversation *conversation, const struct qmp_message *message)
 {
     struct hotplug *hotplug = hotplug_of(conversation);
@@ -281,9 +299,8 @@ static void answered(struct qmp_conversation *conversation, const struct qmp_mes
     } else if (message->kind == QMP_ERROR) {
         follow(hotplug,
                qemu_hotplug_step_refused(plan, command, message->error_class, message->error_text));
-    } else if (command == QEMU_ADD_SET &&
-               json_number(message->value, "fdset-id", &plan->values.set) != JSON_NUMBER) {
-        (void)error_set(&error, 0, "add-fd: the answer has no set");
+    } else if (command == QEMU_ADD_SET && !read_new_set(plan, message->value)) {
+        (void)error_set(&error, 0, "add-fd: the answer has no set or no descriptor");
         finish_unreachable(hotplug, &error);
     } else {
         follow(hotplug, qemu_hotplug_step_done(plan, command));

@@ -133,6 +133,7 @@ static struct qemu_hotplug_step found_up(struct qemu_hotplug_plan *plan)
 {
     const struct qemu_hotplug_found *found = &plan->found;
 
+    plan->is_new = qemu_hotplug_is_absent(found);
     if (plan->failure != HYPERVISOR_DRIVE_DONE)
         return found_down(plan);
     if (qemu_hotplug_has_gap(found))
@@ -188,6 +189,14 @@ struct qemu_hotplug_step qemu_hotplug_step_found(struct qemu_hotplug_plan *plan)
     return has[QEMU_PART_DEVICE] ? step(QEMU_HOTPLUG_ADDRESS) : end(HYPERVISOR_DRIVE_DONE);
 }
 
+/* All is there. Anything that is not as it should be is judged by what QEMU says of all parts. */
+static struct qemu_hotplug_step added_device(struct qemu_hotplug_plan *plan)
+{
+    bool is_sure = plan->is_new && plan->is_disk(plan, plan->userdata);
+
+    return step(is_sure ? QEMU_HOTPLUG_SERIAL : QEMU_HOTPLUG_READ);
+}
+
 static struct qemu_hotplug_step removed(struct qemu_hotplug_plan *plan,
                                         enum qemu_hotplug_command done)
 {
@@ -223,7 +232,7 @@ struct qemu_hotplug_step qemu_hotplug_step_done(struct qemu_hotplug_plan *plan,
         plan->found.has_own_controller = true;
     else
         plan->found.has[done - QEMU_ADD_SET] = true;
-    return done == QEMU_ADD_DEVICE ? step(QEMU_HOTPLUG_READ) : go_up(plan);
+    return done == QEMU_ADD_DEVICE ? added_device(plan) : go_up(plan);
 }
 
 /* ---- refusals ---- */

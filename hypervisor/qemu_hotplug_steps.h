@@ -6,6 +6,8 @@
  *                         └─▶ refused ─▶ the next address, READ, WAIT, or backwards
  *
  * A success is believed until all is read again, which comes before each END that claims something.
+ * Of a drive whose every part this call has added, the device alone is read again, by its serial:
+ * it keeps QEMU from giving up a part below it.
  * An attach that fails goes backwards until nothing of the drive is left.
  */
 #pragma once
@@ -17,6 +19,7 @@ enum qemu_hotplug_next {
     QEMU_HOTPLUG_READ,    /* ask the four questions, then call qemu_hotplug_step_found() */
     QEMU_HOTPLUG_COMMAND, /* then qemu_hotplug_step_done() or _refused() */
     QEMU_HOTPLUG_ADDRESS, /* ask the device's target, unit and serial, then END or _address() */
+    QEMU_HOTPLUG_SERIAL,  /* the same without target and unit, which this call has chosen */
     QEMU_HOTPLUG_WAIT,    /* a little, then READ; too long: qemu_hotplug_step_late() */
     QEMU_HOTPLUG_END,
 };
@@ -30,11 +33,13 @@ struct qemu_hotplug_step {
 struct qemu_hotplug_plan {
     struct qemu_hotplug_values values;
     struct qemu_hotplug_found found;
-    /* Whether the set's descriptor is the request's disk; asked for in step_found(). */
+    /* Whether the set's descriptor is the request's disk; asked for in step_found() and in
+     * step_done(). */
     bool (*is_disk)(const struct qemu_hotplug_plan *plan, void *userdata);
     void *userdata;
     enum hypervisor_drive_outcome failure; /* of an attach that goes backwards; DONE: none */
     struct error error;
+    bool is_new; /* QEMU had nothing of the drive when all was read last */
     bool limits_set;
     bool duplicate;              /* a part was said to be there already */
     bool told;                   /* the device's removal was accepted */
@@ -47,7 +52,7 @@ void qemu_hotplug_plan_init(struct qemu_hotplug_plan *plan,
 
 /* plan->found is complete. */
 struct qemu_hotplug_step qemu_hotplug_step_found(struct qemu_hotplug_plan *plan);
-/* The command succeeded; ADD_SET: plan->values.set has the new set's number. */
+/* The command succeeded; ADD_SET: plan->values.set and found.sets[0] are the new set. */
 struct qemu_hotplug_step qemu_hotplug_step_done(struct qemu_hotplug_plan *plan,
                                                 enum qemu_hotplug_command command);
 struct qemu_hotplug_step qemu_hotplug_step_refused(struct qemu_hotplug_plan *plan,

@@ -14,6 +14,7 @@ struct model {
     struct qemu_hotplug_found found;
     bool other_disk;
     const char *serial;
+    bool keeps_serial; /* whatever it is told */
     /* One command is refused, so often. */
     enum qemu_hotplug_command refused;
     unsigned refusals;
@@ -22,7 +23,7 @@ struct model {
     bool guest_holds; /* a device stays after its removal was accepted */
     bool keeps_set;   /* a set stays after it was removed, as of a paused VM */
     char log[1024];   /* the commands that were carried out */
-    unsigned waits;
+    unsigned waits, reads, addresses;
 };
 
 static struct hypervisor_drive_request request;
@@ -77,7 +78,8 @@ static void add_part(struct model *model, enum qemu_part part)
     }
     if (part == QEMU_PART_DEVICE) {
         assert_true(found->has_kata_controller || found->has_own_controller);
-        model->serial = request.serial;
+        if (!model->keeps_serial)
+            model->serial = request.serial;
     }
     found->has[part] = true;
 }
@@ -131,15 +133,17 @@ static struct qemu_hotplug_step carry_out(struct model *model, unsigned steps)
     plan.is_disk = is_disk;
     plan.userdata = model;
     model->log[0] = '\0';
-    model->waits = 0;
+    model->waits = model->reads = model->addresses = 0;
     for (unsigned i = 0; i < steps && step.next != QEMU_HOTPLUG_END; i++) {
         if (step.next == QEMU_HOTPLUG_WAIT && ++model->waits == WAITS_MAX)
             step = qemu_hotplug_step_late(&plan);
         else if (step.next == QEMU_HOTPLUG_COMMAND)
             step = run_command(model, step.command);
-        else if (step.next == QEMU_HOTPLUG_ADDRESS)
+        else if (step.next == QEMU_HOTPLUG_ADDRESS || step.next == QEMU_HOTPLUG_SERIAL) {
+            model->addresses += step.next == QEMU_HOTPLUG_ADDRESS;
             step = qemu_hotplug_step_address(&plan, model->serial);
-        else {
+        } else {
+            model->reads++;
             plan.found = model->found;
             step = qemu_hotplug_step_found(&plan);
         }
@@ -415,6 +419,42 @@ static void removes_every_set(void **state)
     assert_string_equal(model.log, "-device -throttle -group -raw -file -set -set");
 }
 
+/* The call knows where it has put a device that it has added on its own parts. */
+static void reads_all_again_unless_the_parts_are_new(void **state)
+{
+    struct model model = model_of(true);
+
+    (void)state;
+    expect(&model, ATTACH, DONE, PRESENT);
+    assert_int_equal(model.reads, 1);
+    assert_int_equal(model.addresses, 0);
+    expect(&model, ATTACH, DONE, PRESENT);
+    assert_int_equal(model.addresses, 1);
+    for (enum qemu_part part = QEMU_PART_SET; part < QEMU_PART_DEVICE; part++) {
+        model = model_of(true);
+        for (enum qemu_part there = QEMU_PART_SET; there <= part; there++)
+            add_part(&model, there);
+        expect(&model, ATTACH, DONE, PRESENT);
+        assert_int_equal(model.reads, 2);
+        assert_int_equal(model.addresses, 1);
+    }
+}
+
+/* What QEMU then says of the new device is not what it was told. */
+static void a_new_device_that_is_another_is_a_conflict(void **state)
+{
+    struct model model = model_of(true);
+
+    (void)state;
+    model.other_disk = true;
+    expect(&model, ATTACH, HYPERVISOR_DRIVE_CONFLICT, PRESENT);
+    assert_int_equal(model.reads, 2);
+    model = model_of(true);
+    model.keeps_serial = true;
+    expect(&model, ATTACH, HYPERVISOR_DRIVE_CONFLICT, PRESENT);
+    assert_int_equal(model.reads, 1);
+}
+
 /* A new group has no limits. What an earlier call left may have any. */
 static void a_new_group_is_told_only_limits_that_there_are(void **state)
 {
@@ -487,6 +527,8 @@ int main(void)
         cmocka_unit_test(a_paused_vm_keeps_the_descriptor),
         cmocka_unit_test(removals_may_be_refused),
         cmocka_unit_test(removes_every_set),
+        cmocka_unit_test(reads_all_again_unless_the_parts_are_new),
+        cmocka_unit_test(a_new_device_that_is_another_is_a_conflict),
         cmocka_unit_test(a_new_group_is_told_only_limits_that_there_are),
         cmocka_unit_test(limits_only_what_is_there),
         cmocka_unit_test(resizes_only_the_disk_that_was_asked_for),
