@@ -16,8 +16,8 @@
 enum { CROWD = 70, LONG_BYTES = 96 * 1024 };
 
 static struct process_index *processes_index;
-static pid_t woken;               /* is let go on when it is judged; 0: nobody */
-static enum process_trust judged; /* what every process is */
+static pid_t woken;               /* continued when it is judged; 0: none */
+static enum process_trust judged; /* the verdict on every process */
 
 /* ---- the judge ----------------------------------------------------------------------------- */
 
@@ -100,7 +100,25 @@ static int find(const char *id, struct process_search *ret_search, unsigned *ret
     return r;
 }
 
-static void more_processes_than_one_call_reads(void **state)
+static void expect_shim(pid_t pid)
+{
+    struct process_search search;
+    unsigned calls;
+
+    assert_int_equal(find(ID, &search, &calls), PROCESS_INDEX_FOUND);
+    assert_int_equal(search.process.pid, pid);
+}
+
+/* A shim that a reading has found. */
+static pid_t start_known_shim(void)
+{
+    pid_t pid = start_process("/", "containerd-shim-kata-v2", "-id", ID, NULL);
+
+    expect_shim(pid);
+    return pid;
+}
+
+static void many_processes_are_read_over_several_calls(void **state)
 {
     struct process_search search;
     unsigned calls;
@@ -129,8 +147,8 @@ static void vmms_of_users_are_read_a_part_per_call(void **state)
     assert_true(calls > 1);
 }
 
-/* It may have started behind the walk, but no later reading would show more. */
-static void a_reading_of_many_calls_says_so(void **state)
+/* A shim may have started behind the walk, but no later reading would show more. */
+static void an_absence_after_a_reading_of_many_calls_is_stale(void **state)
 {
     struct process_search search;
     unsigned calls;
@@ -156,57 +174,47 @@ static void read_with_one_that_hangs(void)
     assert_int_equal(r, 0);
 }
 
-static void one_that_hangs_is_what_it_was(void **state)
+static void a_process_that_hangs_keeps_its_entry(void **state)
 {
-    struct process_search search;
-    unsigned calls;
-    pid_t pid = start_process("/", "containerd-shim-kata-v2", "-id", ID, NULL);
+    pid_t pid = start_known_shim();
 
     (void)state;
-    assert_int_equal(find(ID, &search, &calls), PROCESS_INDEX_FOUND);
     hung = pid;
     read_with_one_that_hangs();
-    assert_int_equal(find(ID, &search, &calls), PROCESS_INDEX_FOUND);
-    assert_int_equal(search.process.pid, pid);
+    expect_shim(pid);
 }
 
-/* Its arguments were read, and whether they still are its own is not known. */
-static void one_that_hangs_while_it_is_judged_is_what_it_was(void **state)
+/* Its arguments were read, but whether they are still its own is unknown. */
+static void a_process_that_hangs_while_it_is_judged_keeps_its_entry(void **state)
 {
-    struct process_search search;
-    unsigned calls;
-    pid_t pid = start_process("/", "containerd-shim-kata-v2", "-id", ID, NULL);
+    pid_t pid = start_known_shim();
 
     (void)state;
-    assert_int_equal(find(ID, &search, &calls), PROCESS_INDEX_FOUND);
     hung = pid;
     readings_before = 1;
     read_with_one_that_hangs();
     assert_int_equal(readings_before, 0);
-    assert_int_equal(find(ID, &search, &calls), PROCESS_INDEX_FOUND);
-    assert_int_equal(search.process.pid, pid);
+    expect_shim(pid);
 }
 
 /* That nothing can be read does not mean that nothing runs. */
-static void without_a_reader_all_are_what_they_were(void **state)
+static void without_a_reader_the_index_keeps_its_entries(void **state)
 {
     struct process_search search;
     unsigned calls;
-    pid_t pid = start_process("/", "containerd-shim-kata-v2", "-id", ID, NULL);
+    pid_t pid = start_known_shim();
     int r;
 
     (void)state;
-    assert_int_equal(find(ID, &search, &calls), PROCESS_INDEX_FOUND);
     reader_failure = -EAGAIN;
     while ((r = process_index_refresh(processes_index)) == 0)
         (void)poll(NULL, 0, 10); /* the last reading is young */
     assert_int_equal(r, -EAGAIN);
-    assert_int_equal(find(ID, &search, &calls), PROCESS_INDEX_FOUND);
-    assert_int_equal(search.process.pid, pid);
+    expect_shim(pid);
     assert_int_equal(find("another", &search, &calls), -EAGAIN);
 }
 
-static void one_that_hangs_at_first_is_in_doubt(void **state)
+static void an_unread_process_of_root_leaves_an_absence_unsure(void **state)
 {
     struct process_search search;
     unsigned calls;
@@ -222,7 +230,7 @@ static void one_that_hangs_at_first_is_in_doubt(void **state)
         (void)poll(NULL, 0, 10);
 }
 
-static void one_that_hangs_and_is_not_roots_is_no_doubt(void **state)
+static void an_unread_process_of_a_user_leaves_an_absence_sure(void **state)
 {
     struct process_search search;
     unsigned calls;
@@ -235,8 +243,8 @@ static void one_that_hangs_and_is_not_roots_is_no_doubt(void **state)
     assert_true(search.sure_since_ns > 0);
 }
 
-/* What was judged to be root's need not be what had the arguments. */
-static void one_that_becomes_another_program_is_not_believed(void **state)
+/* The judged program need not be the one whose arguments were read. */
+static void a_process_that_becomes_another_program_is_not_believed(void **state)
 {
     struct process_search search;
     unsigned calls;
@@ -260,17 +268,20 @@ static void one_that_becomes_another_program_is_not_believed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(more_processes_than_one_call_reads, begin, end),
+        cmocka_unit_test_setup_teardown(many_processes_are_read_over_several_calls, begin, end),
         cmocka_unit_test_setup_teardown(vmms_of_users_are_read_a_part_per_call, begin, end),
-        cmocka_unit_test_setup_teardown(a_reading_of_many_calls_says_so, begin, end),
-        cmocka_unit_test_setup_teardown(one_that_hangs_is_what_it_was, begin, end),
-        cmocka_unit_test_setup_teardown(one_that_hangs_while_it_is_judged_is_what_it_was, begin,
+        cmocka_unit_test_setup_teardown(an_absence_after_a_reading_of_many_calls_is_stale, begin,
                                         end),
-        cmocka_unit_test_setup_teardown(without_a_reader_all_are_what_they_were, begin, end),
-        cmocka_unit_test_setup_teardown(one_that_hangs_at_first_is_in_doubt, begin, end),
-        cmocka_unit_test_setup_teardown(one_that_hangs_and_is_not_roots_is_no_doubt, begin, end),
-        cmocka_unit_test_setup_teardown(one_that_becomes_another_program_is_not_believed, begin,
+        cmocka_unit_test_setup_teardown(a_process_that_hangs_keeps_its_entry, begin, end),
+        cmocka_unit_test_setup_teardown(a_process_that_hangs_while_it_is_judged_keeps_its_entry,
+                                        begin, end),
+        cmocka_unit_test_setup_teardown(without_a_reader_the_index_keeps_its_entries, begin, end),
+        cmocka_unit_test_setup_teardown(an_unread_process_of_root_leaves_an_absence_unsure, begin,
                                         end),
+        cmocka_unit_test_setup_teardown(an_unread_process_of_a_user_leaves_an_absence_sure, begin,
+                                        end),
+        cmocka_unit_test_setup_teardown(a_process_that_becomes_another_program_is_not_believed,
+                                        begin, end),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

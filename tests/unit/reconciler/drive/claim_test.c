@@ -199,22 +199,42 @@ static void nothing_outside_of_the_prefixes_is_opened(void **state)
     assert_int_equal(claim(fixture, link_path, inner, true), DRIVE_CLAIM_OPEN);
 }
 
+static void link_to(const struct claim_fixture *fixture, const char *target, const char *link_name)
+{
+    char path[128];
+
+    assert_int_equal(symlink(target, name(fixture, path, "%s", link_name)), 0);
+}
+
+static void make_directory(const struct claim_fixture *fixture, const char *directory)
+{
+    char path[128];
+
+    assert_int_equal(mkdir(name(fixture, path, "%s", directory), 0755), 0);
+}
+
+/* Makes the fixture's directory the root, with a /dev that has one volume group. */
+static void enter_root_with_dev(struct claim_fixture *fixture)
+{
+    fd_close(fixture->root);
+    assert_int_equal(path_open_root(fixture->directory, &fixture->root), 0);
+    make_directory(fixture, "dev");
+    make_directory(fixture, "dev/vg");
+}
+
 /* As LVM's /dev/VG/LV, and no other. */
 static void a_link_of_devtmpfs_may_lead_to_another_node_of_it(void **state)
 {
     struct claim_fixture *fixture = *state;
     char path[128];
 
-    fd_close(fixture->root);
-    assert_int_equal(path_open_root(fixture->directory, &fixture->root), 0);
-    assert_int_equal(mkdir(name(fixture, path, "dev"), 0755), 0);
-    assert_int_equal(mkdir(name(fixture, path, "dev/vg"), 0755), 0);
-    assert_int_equal(mkdir(name(fixture, path, "images"), 0755), 0);
+    enter_root_with_dev(fixture);
+    make_directory(fixture, "images");
     make_own_file(name(fixture, path, "outside"), 4096);
     make_own_file(name(fixture, path, "dev/dm-0"), 4096);
-    assert_int_equal(symlink("../../outside", name(fixture, path, "dev/vg/out")), 0);
-    assert_int_equal(symlink("../dm-0", name(fixture, path, "dev/vg/one")), 0);
-    assert_int_equal(symlink("../dev/dm-0", name(fixture, path, "images/one")), 0);
+    link_to(fixture, "../../outside", "dev/vg/out");
+    link_to(fixture, "../dm-0", "dev/vg/one");
+    link_to(fixture, "../dev/dm-0", "images/one");
     assert_int_equal(claim(fixture, "/dev/vg/out", "/dev/vg", true), DRIVE_CLAIM_OUTSIDE);
     assert_int_equal(claim(fixture, "/dev/vg/../dm-0", "/dev/vg", true), DRIVE_CLAIM_OUTSIDE);
     assert_int_equal(claim(fixture, "/images/one", "/images", true), DRIVE_CLAIM_OUTSIDE);
@@ -225,24 +245,14 @@ static void a_link_of_devtmpfs_may_lead_to_another_node_of_it(void **state)
     assert_int_equal(claim(fixture, "/dev/vg/one", "/dev/vg", true), DRIVE_CLAIM_OPEN);
 }
 
-static void link_to(const struct claim_fixture *fixture, const char *target, const char *link_name)
-{
-    char path[128];
-
-    assert_int_equal(symlink(target, name(fixture, path, "%s", link_name)), 0);
-}
-
 /* As LVM makes them where it does without udev. */
 static void an_absolute_link_of_devtmpfs_stays_below_dev(void **state)
 {
     struct claim_fixture *fixture = *state;
     char path[128];
 
-    fd_close(fixture->root);
-    assert_int_equal(path_open_root(fixture->directory, &fixture->root), 0);
-    assert_int_equal(mkdir(name(fixture, path, "dev"), 0755), 0);
-    assert_int_equal(mkdir(name(fixture, path, "dev/vg"), 0755), 0);
-    assert_int_equal(mkdir(name(fixture, path, "dev/mapper"), 0755), 0);
+    enter_root_with_dev(fixture);
+    make_directory(fixture, "dev/mapper");
     make_own_file(name(fixture, path, "outside"), 4096);
     make_own_file(name(fixture, path, "dev/dm-0"), 4096);
     link_to(fixture, "/dev/mapper/vg-one", "dev/vg/one");

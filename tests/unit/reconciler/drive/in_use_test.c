@@ -105,6 +105,13 @@ static struct store_drive_mount_disk disk_of(const char *path)
     return disk;
 }
 
+static struct store_drive_mount_disk make_disk(struct search_fixture *fixture,
+                                               char ret_path[static 128])
+{
+    make_file(fixture, ret_path);
+    return disk_of(ret_path);
+}
+
 static void loop_device(struct search_fixture *fixture)
 {
     char path[128];
@@ -215,8 +222,7 @@ static void a_file_that_nobody_has_is_free(void **state)
     struct store_drive_mount_disk disk;
     int own;
 
-    make_file(fixture, path);
-    disk = disk_of(path);
+    disk = make_disk(fixture, path);
     own = open(path, O_RDWR | O_CLOEXEC); /* crustd's own claim */
     assert_true(own >= 0);
     expect_free(fixture, &(struct drive_in_use_request){.disk = &disk, .writable = true});
@@ -230,8 +236,7 @@ static void a_vmm_that_has_the_file_open_is_named(void **state)
     char path[128], name[64];
     struct store_drive_mount_disk disk;
 
-    make_file(fixture, path);
-    disk = disk_of(path);
+    disk = make_disk(fixture, path);
     request.disk = &disk;
     start_holder(fixture, "qemu-system-x86_64", path, O_RDWR);
     (void)snprintf(name, sizeof(name), "process %d (qemu-system-x86_64)", (int)fixture->holder);
@@ -252,8 +257,7 @@ static void readers_do_not_hinder_a_reader(void **state)
     char path[128];
     struct store_drive_mount_disk disk;
 
-    make_file(fixture, path);
-    disk = disk_of(path);
+    disk = make_disk(fixture, path);
     request.disk = &disk;
     start_holder(fixture, "/usr/bin/cloud-hypervisor", path, O_RDONLY);
     expect_free(fixture, &request);
@@ -268,8 +272,7 @@ static void among_other_programs_only_writers_count(void **state)
     struct store_drive_mount_disk disk;
     struct drive_in_use_request request = {.disk = &disk, .writable = true};
 
-    make_file(fixture, path);
-    disk = disk_of(path);
+    disk = make_disk(fixture, path);
     start_holder(fixture, "blkid", path, O_RDONLY);
     expect_free(fixture, &request);
     end_holder(fixture);
@@ -288,8 +291,7 @@ static void a_reader_whose_arguments_cannot_be_read_is_a_doubt(void **state)
     struct store_drive_mount_disk disk;
     struct drive_in_use_request request = {.disk = &disk, .writable = true};
 
-    make_file(fixture, path);
-    disk = disk_of(path);
+    disk = make_disk(fixture, path);
     start_holder(fixture, "blkid", path, O_RDONLY);
     hung = fixture->holder;
     search(fixture, &request);
@@ -305,8 +307,7 @@ static void the_vmm_of_a_sandbox_is_named_with_it(void **state)
     char path[128];
     struct store_drive_mount_disk disk;
 
-    make_file(fixture, path);
-    disk = disk_of(path);
+    disk = make_disk(fixture, path);
     start_holder(fixture, "anything", path, O_RDONLY);
     sandbox.vmm_pid = fixture->holder;
     (void)put_sandbox(fixture->context.store, &sandbox, true);
