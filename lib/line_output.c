@@ -2,9 +2,10 @@
 /* line_output.c - see line_output.h.
  *
  * O_NONBLOCK belongs to the open file and not to the descriptor, so setting it would change the
- * descriptors of everybody who shares it: a shell's terminal, the log on stderr. Therefore a pipe,
- * a terminal or a file is opened anew through /proc/self/fd. Where that is not allowed, poll(2)
- * says whether a pipe has room for PIPE_BUF bytes, which is the most that is written at once.
+ * descriptors of all processes that share it: a shell's terminal, the log on stderr. Therefore a
+ * pipe, a terminal or a file is opened anew through /proc/self/fd. Where that is not allowed,
+ * poll(2) says whether a pipe has room for PIPE_BUF bytes, which is the most that is written at
+ * once.
  */
 #include "lib/line_output.h"
 

@@ -18,7 +18,7 @@
 #include "lib/result.h"
 
 struct listener {
-    pid_t vmm;              /* 0: anybody is believed, and links are followed */
+    pid_t vmm;              /* 0: every listener is believed, and links are followed */
     const char *sandbox_id; /* the shim is a process of root's that names it; NULL: no shim */
 };
 

@@ -69,7 +69,7 @@ static int list_some(struct process_list *list)
     return name || list->count ? 0 : -errno;
 }
 
-/* Without a text each process is asked for by itself, and so the one that hung is found. */
+/* If this fails, each process is read by itself, which finds the one that hangs. */
 static void read_ahead(struct process_list *list)
 {
     buffer_clear(&list->text);

@@ -2,9 +2,9 @@
 /* process_reader.h - reads the arguments and the mappings of processes without waiting for what one
  * of them does.
  *
- * Reading /proc/PID/cmdline or maps waits for the lock of that process' memory, and whoever runs
- * the process can hold it: by one munmap(2) of much memory, by many in turn, by a fork(2). So a
- * process of ours, the reader, does the waiting. It is killed if it waits for too long; SIGKILL
+ * Reading /proc/PID/cmdline or maps waits for the lock of that process' memory, and the user who
+ * runs the process can hold it: by one munmap(2) of much memory, by many in turn, by a fork(2). So
+ * a process of ours, the reader, does the waiting. It is killed if it waits for too long; SIGKILL
  * ends that wait. Whatever else crustd reads of a process takes no such lock: stat, status, cgroup,
  * comm, the links.
  */

@@ -21,8 +21,8 @@
 
 /* Why connect(2) failed; others are another -errno, and path_is_missing() is told of a path. */
 enum stream_refusal {
-    STREAM_BACKLOG_FULL = -EAGAIN, /* of a unix socket: whoever listens accepts none for now */
-    STREAM_FOREIGN = -EPERM,       /* who listens there is not believed */
+    STREAM_BACKLOG_FULL = -EAGAIN, /* of a unix socket: the listener accepts none for now */
+    STREAM_FOREIGN = -EPERM,       /* the listener there is not believed */
 };
 
 enum stream_end {

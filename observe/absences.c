@@ -35,7 +35,7 @@ struct absences *absences_free(struct absences *absences)
     return NULL;
 }
 
-/* The question about this sandbox, in place of the one that was asked least lately. */
+/* The question about this sandbox; a new one replaces the least recently asked. */
 static struct question *remember(struct absences *absences, const char *sandbox_id)
 {
     const uint64_t now = clock_boottime();

@@ -5,7 +5,7 @@
  * away in steps, each committed before or after what it says has happened on disk:
  *
  *   store_intend_cleanup() intended committed durably, then it is moved to the trash
- *   store_set_trash_step() moved it is there; whoever was still writing shows within seconds
+ *   store_set_trash_step() moved it is there; a late writer shows within seconds
  *   store_finish_cleanup() kept       decided as `removed`: stored, the bytes stay for keep_hours
  *                            no row     decided as `put-back` or `failed`
  *   store_set_trash_step()   restoring  a person wants it back

@@ -182,8 +182,8 @@ static void observe_life(struct cleanup *cleanup, const struct pass_view *view,
 
     node_sandbox_paths(cleanup->context, bundles, &paths);
     /* The pass has read all processes for the census, and then again for the index that this looks
-     * into (cleanup_pass_prepare()). One whose arguments cannot be read is everybody's by the
-     * census.
+     * into (cleanup_pass_prepare()). The census counts a process whose arguments cannot be read
+     * for every sandbox.
      */
     observe_cache_hold(paths.cache, true);
     r = observe_sandbox(&paths, user->sandbox_id, &observed);

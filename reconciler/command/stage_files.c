@@ -163,9 +163,9 @@ static int sync_file(int directory, const char *name)
     return fd < 0 || fsync(fd) < 0 ? -errno : 0;
 }
 
-/* A repeated request renews the directory's times, because staleness also depends on its age. And
- * whoever put it there may have synced neither the file nor its name: a driver need not, and a
- * daemon may have been killed before. */
+/* A repeated request renews the directory's times, because staleness also depends on its age. The
+ * file and its name may not be synced yet: a driver need not sync them, and a daemon may have been
+ * killed before it did. */
 static int confirm(int directory)
 {
     int r = sync_file(directory, MOUNT_INFO);

@@ -180,7 +180,7 @@ static int queue_above(void *userdata, int64_t volume_id)
     return work_queue_add_volume(above->queue, volume_id);
 }
 
-/* A disk under no volume is ignored: whoever attaches it will rescan it. */
+/* A disk under no volume is ignored: the program that attaches it rescans it. */
 int lower_devices_note_announcement(const struct context *context, uint32_t major, uint32_t minor)
 {
     struct above above = {.queue = context->queue};
