@@ -232,6 +232,17 @@ int store_end_sandbox(struct store *store, const char *sandbox_id, bool *ret_cha
     return r;
 }
 
+int store_find_vmm(struct store *store, const char *sandbox_id, pid_t *ret_pid,
+                   uint64_t *ret_start_ns)
+{
+    struct known_sandbox known;
+    int r = find_alive(store, sandbox_id, &known);
+
+    *ret_pid = known.vmm_pid;
+    *ret_start_ns = known.vmm_start_ns;
+    return r;
+}
+
 /* One at a time, because ending a sandbox changes the rows that are searched. As sql_next(). */
 static int next_of_other_boots(struct store *store, int64_t *ret_ref, char *ret_id, size_t size)
 {

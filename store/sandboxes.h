@@ -56,6 +56,10 @@ int store_put_sandbox(struct store *store, const struct store_sandbox *sandbox,
 /* No process of it is left. Closes its mappings. ret_changed false if it was not alive. */
 int store_end_sandbox(struct store *store, const char *sandbox_id, bool *ret_changed);
 
+/* The recorded VMM of a live sandbox; pid 0: there is no such sandbox. */
+int store_find_vmm(struct store *store, const char *sandbox_id, pid_t *ret_pid,
+                   uint64_t *ret_start_ns);
+
 int store_each_live_sandbox(struct store *store,
                             int (*callback)(void *userdata, const char *sandbox_id, pid_t vmm_pid),
                             void *userdata);

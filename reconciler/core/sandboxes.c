@@ -6,6 +6,7 @@
 
 #include "lib/cleanup.h"
 #include "lib/log.h"
+#include "lib/process.h"
 #include "observe/observe.h"
 #include "reconciler/cleanup/monitors.h"
 #include "reconciler/core/context.h"
@@ -171,6 +172,31 @@ int observer_observe_bundle(const struct observer *observer, enum reconciler_tre
     return 0;
 }
 
+/* Whether a VMM that was not found is the recorded one, which lives and cannot be read at present:
+ * its end will be an event, or seen by the sweep. 1, 0, or -errno of the store. */
+static int keep_unread(const struct observer *observer, const char *sandbox_id)
+{
+    const struct reconciler_watchers *watchers = observer->watchers;
+    uint64_t start_ns;
+    pid_t pid;
+    int r = store_find_vmm(observer->context->store, sandbox_id, &pid, &start_ns);
+
+    if (r < 0 || pid == 0 || process_has_ended(pid, start_ns) == 1 ||
+        watchers->pin(watchers->userdata, sandbox_id, pid) == 1)
+        return r;
+    return process_has_ended(pid, start_ns) != 1;
+}
+
+static int end_unless_unread(const struct observer *observer, const char *sandbox_id,
+                             bool is_unread)
+{
+    int r = is_unread ? keep_unread(observer, sandbox_id) : 0;
+
+    if (r < 0)
+        return r;
+    return r == 1 ? 0 : end_sandbox(observer, sandbox_id);
+}
+
 static void arm(const struct observer *observer, const char *sandbox_id)
 {
     static const enum reconciler_tree trees[] = {TREE_GO_SANDBOXES, TREE_GO_VMS, TREE_RS_SANDBOXES};
@@ -207,7 +233,7 @@ int observer_observe_sandbox(const struct observer *observer, const char *sandbo
         work_queue_forget_retry(context->queue, TREE_GO_SANDBOXES, sandbox_id);
     doubts_note(context->doubts, sandbox_id, observed.problem);
     if (r == OBSERVED_ABSENT || !observed.alive)
-        return end_sandbox(observer, sandbox_id);
+        return end_unless_unread(observer, sandbox_id, observed.vmm_unread);
     /* 1: the VMM exited after it was observed. */
     if (watchers->pin(watchers->userdata, sandbox_id, observed.vmm_pid) == 1)
         return end_sandbox(observer, sandbox_id);

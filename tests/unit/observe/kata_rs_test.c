@@ -5,6 +5,7 @@
 #include "tests/unit/observe/kata_rs_fixture.h"
 
 #include "lib/process.h"
+#include "tests/unit/observe/hanging_reader.h"
 
 #define OTHER  "deadbeef0123456789abcdef0123456789abcdef0123456789abcdef01234567"
 #define SHARED "/run/kata-containers/shared/sandboxes/" ID "/rw/passthrough"
@@ -311,6 +312,22 @@ static void reads_bundles_of_the_go_runtime_too(void **state)
     assert_int_equal(sandbox.claims, 0);
 }
 
+/* Nobody has seen it before: crustd was started again. */
+static void tells_a_vmm_that_cannot_be_read_from_none(void **state)
+{
+    (void)state;
+    start_qemu(TASKS);
+    hung = process[processes - 1];
+    observe();
+    hung = 0;
+    assert_false(sandbox.alive);
+    assert_true(sandbox.vmm_unread);
+    stop_processes();
+    observe();
+    assert_false(sandbox.alive);
+    assert_false(sandbox.vmm_unread);
+}
+
 static void survives_a_bad_state(void **state)
 {
     (void)state;
@@ -341,6 +358,7 @@ int main(void)
         TEST(follows_containers),
         TEST(reads_the_other_vmms),
         TEST(reads_bundles_of_the_go_runtime_too),
+        TEST(tells_a_vmm_that_cannot_be_read_from_none),
         TEST(survives_a_bad_state),
     };
 

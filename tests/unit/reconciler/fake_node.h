@@ -32,8 +32,9 @@ struct fake_sandbox {
     const char *id;
     bool is_there, ended; /* its directory; no VMM */
     pid_t pid;
-    int failure; /* -errno: it cannot be read */
-    bool try_again;
+    uint64_t start_ns; /* of the VMM; 0: any */
+    int failure;       /* -errno: it cannot be read */
+    bool try_again, unread;
     const char *claims;     /* the path that a container mounts; NULL */
     const char *guest_path; /* where it is in the guest; NULL */
     const char *problem;
@@ -89,7 +90,8 @@ int observe_sandbox(const struct observe_sandbox_paths *paths, const char *sandb
                                              .runtime = RUNTIME_KATA_GO,
                                              .hypervisor = HYPERVISOR_QEMU,
                                              .vmm_pid = fake->pid,
-                                             .vmm_start_ns = 5,
+                                             .vmm_start_ns = fake->start_ns ? fake->start_ns : 5,
+                                             .vmm_unread = fake->unread,
                                              .try_again = fake->try_again,
                                              .control_socket = copy_text("/run/vc/vm/no-monitor"),
                                              .agent_address = copy_text("vsock://3:1024"),

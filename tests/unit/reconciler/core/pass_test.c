@@ -3,6 +3,7 @@
 #include "reconciler/core/internal.h"
 #include "tests/unit/reconciler/fake_node.h"
 
+#include "lib/process.h"
 #include "lib/sha256.h"
 
 static void an_empty_node_settles(void **state)
@@ -491,6 +492,44 @@ static void mounts_that_change_queue_their_devices(void **state)
     assert_true(volume_of(volume_id).binding_id != 0);
 }
 
+/* It may be the process that could not be read. */
+static void a_vmm_that_lives_and_cannot_be_read_has_not_ended(void **state)
+{
+    struct process process;
+    int64_t volume_id;
+
+    (void)state;
+    assert_int_equal(process_read(getpid(), &process), 0);
+    stage(TARGET, DISK, "sandbox-1");
+    put_disk(0, DISK, 1, GIB);
+    start_sandbox(0, "sandbox-1");
+    fake_sandbox[0].pid = getpid();
+    fake_sandbox[0].start_ns = process.start_ns;
+    run_node();
+    volume_id = last_volume();
+    fake_sandbox[0].ended = fake_sandbox[0].unread = true;
+    reconciler_queue_directory(reconciler, TREE_GO_SANDBOXES, "sandbox-1");
+    settle();
+    assert_true(volume_of(volume_id).sandbox_ref != 0);
+    fake_sandbox[0].unread = false;
+    reconciler_queue_directory(reconciler, TREE_GO_SANDBOXES, "sandbox-1");
+    settle();
+    assert_int_equal(volume_of(volume_id).sandbox_ref, 0);
+}
+
+/* The recorded process is gone, whatever else cannot be read. */
+static void a_vmm_that_is_gone_has_ended(void **state)
+{
+    int64_t volume_id = bind_one();
+
+    (void)state;
+    assert_true(volume_of(volume_id).sandbox_ref != 0);
+    fake_sandbox[0].ended = fake_sandbox[0].unread = true;
+    reconciler_queue_directory(reconciler, TREE_GO_SANDBOXES, "sandbox-1");
+    settle();
+    assert_int_equal(volume_of(volume_id).sandbox_ref, 0);
+}
+
 static void a_stop_waits_for_nothing_that_is_not_running(void **state)
 {
     (void)state;
@@ -545,6 +584,8 @@ int main(void)
         NODE(a_publish_path_resolves_a_hash_too),
         NODE(a_capacity_change_of_a_disk_is_recorded),
         NODE(mounts_that_change_queue_their_devices),
+        NODE(a_vmm_that_lives_and_cannot_be_read_has_not_ended),
+        NODE(a_vmm_that_is_gone_has_ended),
         NODE(a_stop_waits_for_nothing_that_is_not_running),
         NODE(a_device_that_still_grows_is_waited_for),
     };
