@@ -22,7 +22,7 @@
 #include "lib/directory.h"
 #include "lib/process.h"
 
-enum { MAPS_BYTES = 1024 * 1024 };
+enum { MAPS_BYTES = 1024 * 1024, LINE_BYTES = 128 /* all before the path */ };
 
 static void close_filep(FILE **file)
 {
@@ -71,6 +71,15 @@ static bool read_shared(const char *line, struct vmm_identity *ret_identity)
     return shared == 's';
 }
 
+/* Each line is parsed by itself, because sscanf(3) measures all the text that it is given. */
+static void cut_line(const char *text, size_t length, char ret_line[static LINE_BYTES])
+{
+    size_t kept = length < LINE_BYTES ? length : LINE_BYTES - 1;
+
+    memcpy(ret_line, text, kept);
+    ret_line[kept] = '\0';
+}
+
 /* Takes the files out that are mapped shared. A line that is not whole does not count. */
 static int remove_memory(pid_t pid, struct vmm_file *files, size_t *count)
 {
@@ -78,11 +87,13 @@ static int remove_memory(pid_t pid, struct vmm_file *files, size_t *count)
     int r = *count ? process_read_maps(pid, MAPS_BYTES, &maps) : 0;
     const char *next;
 
-    for (const char *line = buffer_text(&maps); r == 0 && (next = strchr(line, '\n'));
-         line = next + 1) {
+    for (const char *text = buffer_text(&maps); r == 0 && (next = strchr(text, '\n'));
+         text = next + 1) {
         struct vmm_identity identity;
+        char line[LINE_BYTES];
         size_t kept = 0;
 
+        cut_line(text, (size_t)(next - text), line);
         if (!read_shared(line, &identity))
             continue;
         for (size_t i = 0; i < *count; i++)
