@@ -58,6 +58,7 @@ struct process_table {
     struct entry *entry;
     unsigned refusals;
     struct refused refused[REFUSED];
+    bool has_unread;   /* one that hung */
     bool has_missed;   /* one of root's that started before the reading may be missing */
     bool is_doubtful;  /* that, or one that started during the reading */
     uint64_t began_ns; /* the reading */
@@ -256,6 +257,7 @@ static int keep_unread(struct process_table *table, const struct process_table *
 {
     int r = 0;
 
+    table->has_unread = true;
     table->has_missed |= process_judge(pid, NULL) == PROCESS_ROOTS;
     for (size_t i = 0; r == 0 && i < before->count; i++)
         if (before->entry[i].process.pid == pid)
@@ -541,6 +543,7 @@ int process_index_find(struct process_index *index, enum process_role role, cons
             return PROCESS_INDEX_FOUND;
     }
     ret_search->sure_since_ns = index->known.has_missed ? 0 : index->known.began_ns;
+    ret_search->has_unread = index->known.has_unread;
     tell_refused(&index->known, &key, ret_search);
     return PROCESS_INDEX_NONE;
 }

@@ -53,6 +53,7 @@ struct process_search {
     struct indexed_process process; /* if FOUND */
     bool stale;
     uint64_t sure_since_ns;          /* what had started by then is known; 0: not surely */
+    bool has_unread;                 /* if NONE: a process could not be read, whoever's it is */
     char doubt[PROCESS_DOUBT_BYTES]; /* if NONE: why a claimant is not believed; "" */
 };
 

@@ -53,7 +53,7 @@ struct observed_sandbox {
     char *agent_address;   /* as written in persist.json; NULL unknown */
     char *problem;         /* a fault in one of its files; NULL: none */
     bool try_again;
-    bool vmm_unread; /* no VMM was found, but a process of root's could not be read: it may be it */
+    bool vmm_unread; /* no VMM was found, but a process could not be read: it may be it */
     unsigned drives;
     struct observed_drive *drive;
     unsigned claims;

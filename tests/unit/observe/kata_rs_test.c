@@ -312,7 +312,7 @@ static void reads_bundles_of_the_go_runtime_too(void **state)
     assert_int_equal(sandbox.claims, 0);
 }
 
-/* Nobody has seen it before: crustd was started again. */
+/* It was never seen before: crustd was started again. */
 static void tells_a_vmm_that_cannot_be_read_from_none(void **state)
 {
     (void)state;
