@@ -100,13 +100,15 @@ static const char select_shared[] =
     "  OR EXISTS (SELECT 1 FROM sandbox_claims c WHERE c.path = w.target_path)) LIMIT 1";
 
 /* Whose disk is claimed only may still be refused for this volume. A drive whose sandbox has ended
- * counts until its row ends, because until then its VMM's process may have the disk. */
+ * counts until its row ends, because until then its VMM's process may have the disk; but not one of
+ * an earlier boot, whose number another disk may have now. */
 static const char select_shared_drive[] =
     "SELECT r.drive_ref FROM devices d JOIN drive_mounts r ON r.ended_at IS NULL"
     " AND r.kind = d.kind AND r.major = d.major AND r.minor = d.minor"
     " AND coalesce(r.file_device, 0) = coalesce(d.file_device, 0)"
     " AND coalesce(r.inode, 0) = coalesce(d.inode, 0)"
     " AND (r.diskseq IS NULL OR coalesce(d.diskseq, 0) IN (0, r.diskseq))"
+    " JOIN sandboxes s ON s.sandbox_ref = r.sandbox_ref AND s.boot_id = d.boot_id"
     " WHERE d.device_id = ?1 AND r.state NOT IN ('requested', 'claimed')"
     " AND (r.writable OR NOT ?2) LIMIT 1";
 

@@ -411,6 +411,9 @@ static void a_device_that_a_drive_has_is_shared(void **state)
     (void)put_entry(store, &entry, true);
     assert_int_equal(store_end_sandbox(store, "sandbox-1", &changed), 0);
     assert_int_equal(get_volume(store, bound.volume_id).shared_drive, drive_ref);
+    assert_int_equal(sql_execute(&store->connection, "UPDATE sandboxes SET boot_id = 'boot-0'"), 0);
+    assert_int_equal(get_volume(store, bound.volume_id).shared_drive, 0);
+    assert_int_equal(sql_execute(&store->connection, "UPDATE sandboxes SET boot_id = 'boot-1'"), 0);
     set_drive_state(store, drive_ref, DRIVE_LOST);
     assert_int_equal(get_volume(store, bound.volume_id).shared_drive, 0);
 }
