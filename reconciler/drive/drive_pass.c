@@ -450,6 +450,8 @@ static int keep_for_process(struct drive_work *work, enum status_code code,
                             const struct error *error)
 {
     work->result = (struct drive_result){.status = code, .error = *error};
+    if (work->act != DRIVE_END)
+        work->failures = 0; /* those of earlier acts say nothing of how soon a process ends */
     work->act = DRIVE_END;
     log_failure(work);
     return retry_later(work, code);

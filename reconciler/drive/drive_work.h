@@ -128,7 +128,8 @@ void drive_work_hurry(struct drive_work *work);
 void drive_work_forget(struct drive_work *work);
 void drive_work_drop_disk(struct drive_work *work);
 /* The state of a drive on this disk is another one: volumes on the disk may share it with the drive
- * now, or not any more, so they are decided again. 0, or a failure of the store. */
+ * now, or not any more, so they are decided again; those on a regular file with the next sweep. 0,
+ * or a failure of the store. */
 int drives_note_volumes(const struct drives *drives, const struct store_drive_mount_disk *disk);
 /* Whether an act that talks to the VMM, or one that does not, may start. */
 bool drives_have_slot(const struct drives *drives, const struct drive_work *work);

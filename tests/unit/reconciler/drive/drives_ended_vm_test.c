@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 
 #include "lib/process.h"
+#include "reconciler/drive/drive_work.h"
 
 static pid_t vmm;
 
@@ -100,6 +101,21 @@ static void the_process_is_looked_for_at_a_bounded_rate(void **state)
     expect_row(DRIVE_LOST, true, STATUS_OK);
 }
 
+/* How long a guest did not answer says nothing of how soon a process ends. */
+static void the_process_is_looked_for_soon_after_other_failures(void **state)
+{
+    struct drive_work *work;
+
+    (void)state;
+    bring_in();
+    work = world.drives->works;
+    work->failures = 20;
+    end_sandbox_alone();
+    go_on();
+    expect_row(DRIVE_READY, true, STATUS_UNAVAILABLE);
+    assert_int_equal(work->failures, 1);
+}
+
 /* It may have been given the disk, although nobody has heard so. */
 static void an_attach_does_not_fail_before_the_vmm_has_ended(void **state)
 {
@@ -182,6 +198,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         ENDED(a_drive_is_not_lost_before_its_vmm_has_ended),
         ENDED(the_process_is_looked_for_at_a_bounded_rate),
+        ENDED(the_process_is_looked_for_soon_after_other_failures),
         ENDED(an_attach_does_not_fail_before_the_vmm_has_ended),
         ENDED(a_drive_whose_vmm_was_given_nothing_ends_at_once),
         ENDED(the_claim_is_kept_until_the_vmm_has_ended),
