@@ -13,14 +13,19 @@ static void bring_in_returning(void)
     world.walked[0] = '\0';
 }
 
+static void let_the_removal_begin(void)
+{
+    step_until(VMM_CALL, HYPERVISOR_DRIVE_DETACH);
+    world.vmm_fails = HYPERVISOR_DRIVE_PENDING;
+    go_on();
+}
+
 static void the_guest_removes_it_before_each_attempt(void **state)
 {
     (void)state;
     bring_in_returning();
     detach();
-    step_until(VMM_CALL, HYPERVISOR_DRIVE_DETACH);
-    world.vmm_fails = HYPERVISOR_DRIVE_PENDING;
-    go_on();
+    let_the_removal_begin();
     expect_told(2, STATUS_UNAVAILABLE, "the VMM does not");
     expect_walked("unmount remove ");
     detach();
@@ -39,9 +44,7 @@ static void attempts_become_rarer(void **state)
     bring_in_returning();
     detach();
     for (unsigned i = 0; i < 3; i++) {
-        step_until(VMM_CALL, HYPERVISOR_DRIVE_DETACH);
-        world.vmm_fails = HYPERVISOR_DRIVE_PENDING;
-        go_on();
+        let_the_removal_begin();
         drives_retry(world.drives);
     }
     work = world.drives->works;
@@ -54,9 +57,7 @@ static void a_refusal_after_the_removal_has_begun_is_no_hurry(void **state)
     (void)state;
     bring_in_returning();
     detach();
-    step_until(VMM_CALL, HYPERVISOR_DRIVE_DETACH);
-    world.vmm_fails = HYPERVISOR_DRIVE_PENDING;
-    go_on();
+    let_the_removal_begin();
     world.mounted = world.busy = true;
     world.walked[0] = '\0';
     detach();
