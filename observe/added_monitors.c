@@ -18,6 +18,7 @@
 
 #include "lib/buffer.h"
 #include "lib/cleanup.h"
+#include "lib/clock.h"
 #include "lib/directory.h"
 #include "lib/hash.h"
 #include "lib/path.h"
@@ -27,6 +28,8 @@
 #include "observe/observe.h"
 
 enum { ARGUMENTS_BYTES = 2 * 1024 * 1024, MONITORS = 16384, PROCESSES_PER_STEP = 16 };
+/* Each may be waited for almost as long as one that hangs. */
+static const uint64_t STEP_NS = 10 * NSEC_PER_MSEC;
 /* In all, to read processes that hang: one that starts or forks locks its memory for a moment, too.
  */
 enum { ATTEMPTS = 20 };
@@ -238,11 +241,13 @@ static int check_process(struct added_monitors *monitors, pid_t pid)
 
 int added_monitors_step(struct added_monitors *monitors)
 {
+    const uint64_t until_ns = clock_boottime() + STEP_NS;
     int r = 0;
 
     if (!monitors->processes)
         r = process_list_new(&monitors->processes);
-    for (unsigned i = 0; r == 0 && i < PROCESSES_PER_STEP; i++) {
+    for (unsigned i = 0;
+         r == 0 && i < PROCESSES_PER_STEP && (i == 0 || clock_boottime() < until_ns); i++) {
         pid_t pid = monitors->again;
 
         monitors->again = 0;

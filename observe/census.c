@@ -35,6 +35,8 @@ enum { ARGUMENTS_BYTES = 2 * 1024 * 1024, CGROUP_BYTES = 64 * 1024, TOKEN_CHARS 
 /* What one step reads and searches, a few milliseconds at most: each process that any user starts
  * with long arguments is searched for every sandbox. */
 enum { PROCESSES_PER_STEP = 16, STEP_BYTES = 4 * 1024 * 1024 };
+/* Each may be waited for almost as long as one that hangs. */
+static const uint64_t STEP_NS = 10 * NSEC_PER_MSEC;
 /* In all, to read processes that hang: one that starts or forks locks its memory for a moment, too.
  */
 enum { ATTEMPTS = 20 };
@@ -198,6 +200,7 @@ static void search_process(struct census *census, size_t *bytes)
 
 int census_step(struct census *census)
 {
+    const uint64_t until_ns = clock_boottime() + STEP_NS;
     size_t bytes = STEP_BYTES;
     int r = 0;
 
@@ -205,7 +208,9 @@ int census_step(struct census *census)
         return 0;
     if (!census->processes)
         r = process_list_new(&census->processes);
-    for (unsigned i = 0; r == 0 && i < PROCESSES_PER_STEP && bytes > 0; i++) {
+    for (unsigned i = 0;
+         r == 0 && i < PROCESSES_PER_STEP && bytes > 0 && (i == 0 || clock_boottime() < until_ns);
+         i++) {
         if (!census->next) {
             pid_t pid;
 

@@ -31,8 +31,11 @@
  * start thousands of processes with as many as the kernel allows. */
 enum { ARGUMENTS_BYTES = 64 * 1024, CGROUP_BYTES = 64 * 1024 };
 
-/* What one call reads: all processes of an ordinary node. */
-enum { CALL_PROCESSES = 4096, CALL_BYTES = 4 * 1024 * 1024 };
+/* What one call reads: all processes of an ordinary node, two steps for each. It may wait for each
+ * of them for almost as long as for one that hangs (process_reader.h), so its time is bounded, too.
+ */
+enum { CALL_STEPS = 2 * 4096, CALL_BYTES = 4 * 1024 * 1024 };
+static const uint64_t CALL_NS = 15 * NSEC_PER_MSEC;
 enum { PROCESSES = 65536, REFUSED = 32, CGROUP_ID_CHARS = 32, INIT = 1 };
 
 static const uint64_t SETTLE_NS = 100 * NSEC_PER_MSEC, REST_NS = 5 * NSEC_PER_SEC;
@@ -64,12 +67,13 @@ struct process_table {
     uint64_t began_ns; /* the reading */
 };
 
-/* The arguments of a process, how much of /proc this part of the reading has read, and whether it
- * met a process that hung. */
+/* The arguments of a process, and of this call: when its time is up, how much of /proc it has read,
+ * and whether it met a process that hung. */
 struct reader {
     struct buffer arguments;
+    uint64_t until_ns;
     size_t bytes;
-    bool hung;
+    bool hung, is_first; /* is_first: nothing was read before the process in hand */
 };
 
 struct process_index {
@@ -78,6 +82,7 @@ struct process_index {
     uint64_t cost_ns; /* how long the reading took */
     /* While a new one is read: */
     struct process_list *processes;
+    pid_t listed; /* the process that was listed and is not added yet; 0: none */
     struct process_table next;
     uint64_t next_cost_ns, next_ns; /* next_ns: when the last part was read */
     struct reader reader;
@@ -99,6 +104,7 @@ int process_index_new(struct process_index **ret_index)
 static void stop_reading(struct process_index *index)
 {
     index->processes = process_list_free(index->processes);
+    index->listed = 0;
     free(index->next.entry);
     index->next = (struct process_table){0};
     index->next_cost_ns = 0;
@@ -217,6 +223,11 @@ static int still_has_arguments(struct reader *reader, pid_t pid)
     return r;
 }
 
+static bool is_late(const struct reader *reader)
+{
+    return clock_boottime() >= reader->until_ns;
+}
+
 /* Whether pid is the shim of sandbox `id`, which must be the parent of a rootless VMM; other users'
  * processes are not kept. */
 static bool is_shim_of(struct reader *reader, pid_t pid, const char *id)
@@ -229,12 +240,15 @@ static bool is_shim_of(struct reader *reader, pid_t pid, const char *id)
            still_has_arguments(reader, pid) == 1;
 }
 
+static bool may_be_rootless_vmm(const struct entry *entry)
+{
+    return entry->role == PROCESS_VMM && entry->trust == PROCESS_USERS;
+}
+
 static bool may_be_kept(struct reader *reader, const struct entry *entry, pid_t parent)
 {
-    if (entry->trust == PROCESS_ROOTS)
-        return true;
-    return entry->role == PROCESS_VMM && entry->trust == PROCESS_USERS &&
-           is_shim_of(reader, parent, entry->id);
+    return entry->trust == PROCESS_ROOTS ||
+           (may_be_rootless_vmm(entry) && is_shim_of(reader, parent, entry->id));
 }
 
 static int add_entry(struct process_table *table, const struct entry *entry)
@@ -263,6 +277,16 @@ static int keep_unread(struct process_table *table, const struct process_table *
         if (before->entry[i].process.pid == pid)
             r = add_entry(table, &before->entry[i]);
     return r;
+}
+
+/* The call's time is up. Added in the next call, unless this call has read nothing else: then it
+ * counts as one that hangs. */
+static int put_off(struct process_index *index, pid_t pid)
+{
+    if (index->reader.is_first)
+        return keep_unread(&index->next, &index->known, pid);
+    index->listed = pid;
+    return 0;
 }
 
 /* Skipped are processes that end meanwhile or start another program, which was not judged. */
@@ -297,6 +321,8 @@ static int add_process(struct process_index *index, pid_t pid)
         table->has_missed |= entry.trust == PROCESS_ROOTS;
         return 0;
     }
+    if (!entry.tied && may_be_rootless_vmm(&entry) && is_late(reader))
+        return put_off(index, pid);
     if (entry.tied || may_be_kept(reader, &entry, process.parent))
         return add_entry(table, &entry);
     if (reader->hung) /* its parent, which may be its shim */
@@ -305,25 +331,45 @@ static int add_process(struct process_index *index, pid_t pid)
     return 0;
 }
 
+/* Lists one more process, or adds the one that was listed: either may wait. *ret_is_last: there is
+ * none left. */
+static int read_next(struct process_index *index, bool *ret_is_last)
+{
+    const pid_t pid = index->listed;
+    int r;
+
+    *ret_is_last = false;
+    if (pid) {
+        index->listed = 0;
+        return add_process(index, pid);
+    }
+    r = process_list_next(index->processes, &index->listed);
+    *ret_is_last = r == 0 && !index->listed;
+    return r;
+}
+
+static bool has_room(const struct process_index *index)
+{
+    return index->next.count < PROCESSES;
+}
+
 /* 0: all were read; PROGRESS_MORE; -errno. */
 static int read_processes(struct process_index *index)
 {
-    int r = 0;
+    struct reader *reader = &index->reader;
+    bool is_last = false;
+    unsigned steps = 0;
+    int r;
 
-    index->reader.bytes = 0;
-    index->reader.hung = false;
-    for (unsigned i = 0; r == 0 && i < CALL_PROCESSES && index->reader.bytes < CALL_BYTES &&
-                         !index->reader.hung && index->next.count < PROCESSES;
-         i++) {
-        pid_t pid;
-
-        r = process_list_next(index->processes, &pid);
-        if (r == 0 && !pid)
-            return 0;
-        if (r == 0)
-            r = add_process(index, pid);
-    }
-    return r == 0 && index->next.count < PROCESSES ? PROGRESS_MORE : r;
+    reader->until_ns = clock_boottime() + CALL_NS;
+    reader->bytes = 0;
+    reader->hung = false;
+    do {
+        reader->is_first = steps == 0;
+        r = read_next(index, &is_last);
+    } while (r == 0 && !is_last && has_room(index) && !reader->hung && !is_late(reader) &&
+             reader->bytes < CALL_BYTES && ++steps < CALL_STEPS);
+    return r == 0 && !is_last && has_room(index) ? PROGRESS_MORE : r;
 }
 
 static void finish_reading(struct process_index *index, bool is_whole)

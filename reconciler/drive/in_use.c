@@ -330,7 +330,10 @@ static int look_at_descriptors(struct drive_in_use_call *call, unsigned *budget)
                   &status) < 0)
             continue;
         relation = compare(call, &status);
-        r = relation == UNRELATED ? PROGRESS_MORE : judge_holder(call, relation, name);
+        if (relation == UNRELATED)
+            continue;
+        *budget = 0; /* the arguments of its process may take as long as a slice may */
+        r = judge_holder(call, relation, name);
         if (r == PROGRESS_DONE)
             return r;
     }

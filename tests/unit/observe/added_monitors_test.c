@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* added_monitors_test.c - real processes that name a socket, or none. */
+#include "tests/unit/observe/hanging_reader.h"
 #include "tests/unit/observe/node_fixture.h"
 
 #include "observe/added_monitors.h"
@@ -127,6 +128,26 @@ static void a_trial_is_its_process(void **state)
     assert_string_equal(find_abandoned(NULL), ".99999999 ");
 }
 
+static void a_step_waits_for_one_slow_answer(void **state)
+{
+    struct added_monitors *monitors = NULL;
+    int r;
+
+    (void)state;
+    need_root();
+    assert_int_equal(added_monitors_read(paths.root, &monitors), 0);
+    hung = getpid(); /* the rest of what is asked for together is read one by one */
+    slow = -1;
+    do {
+        slow_answers = 0;
+        r = added_monitors_step(monitors);
+        assert_true(slow_answers <= 2); /* together, then alone */
+    } while (r > 0);
+    slow = hung = 0;
+    assert_int_equal(r, PROCESS_HANGS);
+    added_monitors_free(monitors);
+}
+
 static void the_directory_must_be_roots_alone(void **state)
 {
     struct added_monitors *monitors = NULL;
@@ -153,6 +174,7 @@ int main(void)
         TEST(a_zombie_serves_nothing),
         TEST(foreign_files_are_left_alone),
         TEST(a_trial_is_its_process),
+        TEST(a_step_waits_for_one_slow_answer),
         TEST(the_directory_must_be_roots_alone),
     };
 

@@ -96,6 +96,24 @@ static void one_that_hangs_is_everybodys(void **state)
     census_free(census);
 }
 
+static void a_step_waits_for_one_slow_answer(void **state)
+{
+    struct census *census = ask("another");
+    int r;
+
+    (void)state;
+    hung = getpid(); /* the rest of what is asked for together is read one by one */
+    slow = -1;
+    do {
+        slow_answers = 0;
+        r = census_step(census);
+        assert_true(slow_answers <= 2); /* together, then alone */
+    } while (r == PROGRESS_MORE);
+    slow = hung = 0;
+    assert_int_equal(r, 0);
+    census_free(census);
+}
+
 static void without_a_reader_there_is_no_census(void **state)
 {
     struct census *census = ask("another");
@@ -380,6 +398,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(finds_whoever_names_the_sandbox, start, stop),
         cmocka_unit_test_setup_teardown(one_that_hangs_is_everybodys, start, stop),
+        cmocka_unit_test_setup_teardown(a_step_waits_for_one_slow_answer, start, stop),
         cmocka_unit_test_setup_teardown(without_a_reader_there_is_no_census, start, stop),
         cmocka_unit_test_setup_teardown(knows_nothing_of_whom_it_was_not_asked, start, stop),
         cmocka_unit_test_setup_teardown(finds_the_cgroup_of_a_process, start, stop),

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hanging_reader.h - in place of lib/process_reader.c: the test says which process keeps its memory
- * locked. */
+ * locked, and which answers are slow, but come. */
 #pragma once
 
 #include "tests/unit/test.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -16,6 +17,8 @@
 static pid_t hung;               /* 0: none */
 static unsigned readings_before; /* of that one, which do not hang yet */
 static int reader_failure;       /* -errno: there is no reader */
+static pid_t slow;               /* the answers about this process alone; -1: all; 0: none */
+static unsigned slow_answers;    /* since the test set it to 0 */
 
 bool process_reader_is_used(void)
 {
@@ -42,6 +45,10 @@ static void read_fake(struct process_reading *reading, size_t bytes, struct buff
 int process_reader_read(struct process_reading *readings, unsigned count, size_t bytes,
                         struct buffer *ret_text)
 {
+    if (slow == -1 || (count == 1 && readings[0].pid == slow)) {
+        (void)poll(NULL, 0, 20);
+        slow_answers++;
+    }
     for (unsigned i = 0; reader_failure == 0 && i < count; i++) {
         if (hung && readings[i].pid == hung && readings_before-- == 0) {
             readings_before = 0;

@@ -75,6 +75,7 @@ static int end(void **state)
     woken = hung = 0;
     reader_failure = 0;
     readings_before = 0;
+    slow = 0;
     return stop(state);
 }
 
@@ -184,6 +185,72 @@ static void a_process_that_hangs_keeps_its_entry(void **state)
     expect_shim(pid);
 }
 
+/* A call waits for one slow answer. */
+static int find_slowly(const char *id, enum process_role role, struct process_search *ret_search)
+{
+    int r;
+
+    do {
+        slow_answers = 0;
+        r = process_index_find(processes_index, role, id, ret_search);
+        assert_true(slow_answers <= 1);
+    } while (r == PROCESS_INDEX_UNFINISHED);
+    return r;
+}
+
+static void slow_answers_are_taken_over_several_calls(void **state)
+{
+    struct process_search search;
+    pid_t pid;
+
+    (void)state;
+    start_crowd("-a", "b");
+    pid = start_process("/", "containerd-shim-kata-v2", "-id", ID, NULL);
+    hung = process[0]; /* the rest of what was asked for together is read one by one */
+    slow = -1;
+    assert_int_equal(find_slowly(ID, PROCESS_SHIM, &search), PROCESS_INDEX_FOUND);
+    assert_int_equal(search.process.pid, pid);
+    assert_int_equal(find_slowly("another", PROCESS_SHIM, &search), PROCESS_INDEX_NONE);
+    assert_true(search.stale && search.has_unread);
+}
+
+/* Its parent is read in the next call, and if it is too slow for that as well, in none. */
+static void a_slow_vmm_of_a_user_is_put_off_once(void **state)
+{
+    struct process_search search;
+
+    (void)state;
+    judged = PROCESS_USERS;
+    slow = start_process("/", "qemu-system-x86_64", "-name", "sandbox-" ID, NULL);
+    do {
+        slow_answers = 0;
+        assert_int_equal(process_index_find(processes_index, PROCESS_VMM, ID, &search),
+                         PROCESS_INDEX_UNFINISHED);
+    } while (!slow_answers);
+    assert_int_equal(slow_answers, 1);
+    assert_int_equal(find_slowly(ID, PROCESS_VMM, &search), PROCESS_INDEX_NONE);
+    assert_true(search.has_unread);
+    assert_string_equal(search.doubt, "");
+}
+
+static void a_vmm_of_a_user_that_was_put_off_is_judged_by_its_parent(void **state)
+{
+    struct process_search search;
+
+    (void)state;
+    judged = PROCESS_USERS;
+    slow = start_process("/", "qemu-system-x86_64", "-name", "sandbox-" ID, NULL);
+    do {
+        slow_answers = 0;
+        assert_int_equal(process_index_find(processes_index, PROCESS_VMM, ID, &search),
+                         PROCESS_INDEX_UNFINISHED);
+    } while (!slow_answers);
+    slow = 0;
+    assert_int_equal(find_slowly(ID, PROCESS_VMM, &search), PROCESS_INDEX_NONE);
+    assert_false(search.has_unread);
+    assert_string_not_equal(search.doubt, "");
+}
+
 /* Its arguments were read, but whether they are still its own is unknown. */
 static void a_process_that_hangs_while_it_is_judged_keeps_its_entry(void **state)
 {
@@ -274,6 +341,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_absence_after_a_reading_of_many_calls_is_stale, begin,
                                         end),
         cmocka_unit_test_setup_teardown(a_process_that_hangs_keeps_its_entry, begin, end),
+        cmocka_unit_test_setup_teardown(slow_answers_are_taken_over_several_calls, begin, end),
+        cmocka_unit_test_setup_teardown(a_slow_vmm_of_a_user_is_put_off_once, begin, end),
+        cmocka_unit_test_setup_teardown(a_vmm_of_a_user_that_was_put_off_is_judged_by_its_parent,
+                                        begin, end),
         cmocka_unit_test_setup_teardown(a_process_that_hangs_while_it_is_judged_keeps_its_entry,
                                         begin, end),
         cmocka_unit_test_setup_teardown(without_a_reader_the_index_keeps_its_entries, begin, end),

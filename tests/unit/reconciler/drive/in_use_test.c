@@ -300,6 +300,37 @@ static void a_reader_whose_arguments_cannot_be_read_is_a_doubt(void **state)
     assert_non_null(strstr(fixture->reply.error.text, "arguments cannot be read"));
 }
 
+static void on_prepare(struct loop_prepare *prepare)
+{
+    (void)prepare;
+    assert_true(slow_answers <= 1);
+    slow_answers = 0;
+}
+
+/* Anybody who may read a disk's file can have it open many times. */
+static void a_pass_waits_for_one_slow_answer(void **state)
+{
+    struct search_fixture *fixture = *state;
+    char path[128];
+    struct store_drive_mount_disk disk;
+    struct drive_in_use_request request = {.disk = &disk, .writable = true};
+    struct loop_prepare prepare = {0};
+    int own;
+
+    disk = make_disk(fixture, path);
+    own = open(path, O_RDONLY); /* the holder inherits it */
+    assert_true(own >= 0);
+    start_holder(fixture, "blkid", path, O_RDONLY);
+    loop_prepare_start(&fixture->loop, &prepare, on_prepare);
+    slow = fixture->holder;
+    slow_answers = 0;
+    expect_free(fixture, &request);
+    on_prepare(&prepare);
+    slow = 0;
+    loop_prepare_stop(&prepare);
+    fd_close(own);
+}
+
 static void the_vmm_of_a_sandbox_is_named_with_it(void **state)
 {
     struct search_fixture *fixture = *state;
@@ -538,6 +569,7 @@ int main(void)
         SEARCH(readers_do_not_hinder_a_reader),
         SEARCH(among_other_programs_only_writers_count),
         SEARCH(a_reader_whose_arguments_cannot_be_read_is_a_doubt),
+        SEARCH(a_pass_waits_for_one_slow_answer),
         SEARCH(the_vmm_of_a_sandbox_is_named_with_it),
         SEARCH(a_block_device_is_found_by_its_number),
         SEARCH(a_partition_that_is_left_out_may_have_a_user),
