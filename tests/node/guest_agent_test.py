@@ -5,7 +5,7 @@ import unittest
 
 from node_test_case import BUILD, NodeTest
 
-PROGRAMS = {"serve_test": "ext4_grows_or_says_what_it_lacks",
+PROGRAMS = {"serve_test": "ext4_grows_or_names_the_missing_right",
             "serve_protocol_test": "only_the_host_is_served_on_vsock",
             "oneshot_test": "ext4_grows_or_its_capability_is_named"}
 

@@ -347,7 +347,7 @@ static void stats_are_read_in_any_pieces(void **state)
     }
 }
 
-static void an_error_status_is_told_with_its_name(void **state)
+static void error_text_begins_with_the_status_name(void **state)
 {
     (void)state;
     script.answer = answer_refusal;
@@ -461,7 +461,7 @@ static void a_handshake_may_end_in_a_close(void **state)
     assert_unreachable("nothing listens on that port");
 }
 
-static void a_closed_door_is_told(void **state)
+static void failed_connection_is_unreachable(void **state)
 {
     (void)state;
     script.close_at_once = true;
@@ -569,7 +569,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_resize_is_sent_and_answered),
         TEST(stats_are_read_in_any_pieces),
-        TEST(an_error_status_is_told_with_its_name),
+        TEST(error_text_begins_with_the_status_name),
         TEST(stale_replies_in_front_are_dropped),
         TEST(a_foreign_reply_is_not_an_answer),
         TEST(silence_ends_with_the_deadline),
@@ -580,7 +580,7 @@ int main(void)
         TEST(another_protocol_behind_a_handshake_is_found_at_once),
         TEST(a_wrong_handshake_is_refused),
         TEST(a_handshake_may_end_in_a_close),
-        TEST(a_closed_door_is_told),
+        TEST(failed_connection_is_unreachable),
         TEST(an_endless_path_is_not_sent),
         TEST(a_call_can_be_given_up),
         cmocka_unit_test(statuses_have_outcomes),

@@ -72,7 +72,7 @@ static void clean_up_removes_whatever_killing_comes_to(void **state)
     }
 }
 
-static void clean_up_without_an_agent_is_told(void **state)
+static void clean_up_without_an_agent_is_unreachable(void **state)
 {
     struct container_request request = ordinary();
 
@@ -118,7 +118,7 @@ int main(void)
         AGENT(half_a_container_is_created_again_to_be_removed),
         AGENT(old_agents_have_another_word_for_absent),
         AGENT(clean_up_removes_whatever_killing_comes_to),
-        AGENT(clean_up_without_an_agent_is_told),
+        AGENT(clean_up_without_an_agent_is_unreachable),
         AGENT(clean_up_that_fails_leaves_it_to_the_next),
     };
 

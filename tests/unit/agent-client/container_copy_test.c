@@ -115,7 +115,7 @@ static void copy_that_fails_creates_nothing(void **state)
     fd_close(fd);
 }
 
-static void program_that_cannot_be_copied_is_told(void **state)
+static void program_that_cannot_be_copied_is_reported(void **state)
 {
     int fd = make_program(1);
     struct container_request request = copying(fd);
@@ -221,7 +221,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         AGENT(program_is_copied_and_emptied),
         AGENT(copy_that_fails_creates_nothing),
-        AGENT(program_that_cannot_be_copied_is_told),
+        AGENT(program_that_cannot_be_copied_is_reported),
         AGENT(leftovers_of_a_copy_are_swept),
         AGENT(copy_that_is_cut_off_leaves_no_temporary_file),
         AGENT(program_that_becomes_shorter_is_not_run),

@@ -53,7 +53,7 @@ static void hidden_output_is_empty(void **state)
     assert_clean();
 }
 
-static void program_of_another_architecture_is_told(void **state)
+static void program_of_another_architecture_is_reported(void **state)
 {
     static const int statuses[] = {ENOEXEC, ENOENT, EACCES};
 
@@ -140,7 +140,7 @@ static void stale_replies_to_one_call_are_not_held_against_the_next(void **state
     assert_null(strstr(seen.reply.removal_error.text, "no reply to this call"));
 }
 
-static void denial_is_told_at_each_call(void **state)
+static void denial_is_reported_for_each_call(void **state)
 {
     (void)state;
     for (size_t i = 0; i < array_length(calls); i++) {
@@ -220,7 +220,7 @@ static void creation_without_an_answer_may_have_left_something(void **state)
     assert_clean();
 }
 
-static void agents_without_containers_are_told(void **state)
+static void agent_without_containers_is_unsupported(void **state)
 {
     (void)state;
     refuse("CreateContainer", STATUS_UNIMPLEMENTED, "");
@@ -237,7 +237,7 @@ static void agents_without_containers_are_told(void **state)
     assert_clean();
 }
 
-static void guest_without_cgroups_is_told(void **state)
+static void guest_without_cgroups_is_reported(void **state)
 {
     (void)state;
     refuse("CreateContainer", STATUS_INTERNAL,
@@ -250,7 +250,7 @@ static void guest_without_cgroups_is_told(void **state)
     assert_kind(CONTAINER_FAILED, CONTAINER_WAIT, "cgroup");
 }
 
-static void removal_that_fails_is_told_beside_the_result(void **state)
+static void failed_removal_is_reported_beside_the_result(void **state)
 {
     (void)state;
     refuse("RemoveContainer", STATUS_INTERNAL, "destroy cgroups");
@@ -394,20 +394,20 @@ int main(void)
         AGENT(output_comes_in_any_pieces),
         AGENT(old_agents_end_output_with_an_error),
         AGENT(hidden_output_is_empty),
-        AGENT(program_of_another_architecture_is_told),
+        AGENT(program_of_another_architecture_is_reported),
         AGENT(output_has_a_bound),
         AGENT(standard_error_is_cut),
         AGENT(stale_replies_are_dropped_at_each_call),
         AGENT(stale_replies_to_one_call_are_not_held_against_the_next),
-        AGENT(denial_is_told_at_each_call),
+        AGENT(denial_is_reported_for_each_call),
         AGENT(failure_is_cleaned_up_at_each_call),
         AGENT(hang_is_cleaned_up_at_each_call),
         AGENT(agent_that_closes_is_asked_again_to_remove),
         AGENT(a_malformed_answer_is_refused),
         AGENT(creation_without_an_answer_may_have_left_something),
-        AGENT(agents_without_containers_are_told),
-        AGENT(guest_without_cgroups_is_told),
-        AGENT(removal_that_fails_is_told_beside_the_result),
+        AGENT(agent_without_containers_is_unsupported),
+        AGENT(guest_without_cgroups_is_reported),
+        AGENT(failed_removal_is_reported_beside_the_result),
         AGENT(removal_is_tried_on_a_second_connection),
         AGENT(kill_that_fails_does_not_keep_from_removing),
         AGENT(whole_run_has_a_deadline),

@@ -23,7 +23,7 @@ static int pass_list(const char *text, size_t length)
     return r;
 }
 
-static void failed_allocation_is_said_and_leaves_nothing(void **state)
+static void failed_allocation_is_reported_and_leaks_nothing(void **state)
 {
     (void)state;
 #ifdef __SANITIZE_ADDRESS__
@@ -35,7 +35,7 @@ static void failed_allocation_is_said_and_leaves_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(failed_allocation_is_said_and_leaves_nothing),
+        cmocka_unit_test(failed_allocation_is_reported_and_leaks_nothing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -339,7 +339,7 @@ static void a_list_comes_back(void **state)
 }
 
 /* What the reader would refuse as a whole is cut by the writer, which says so. */
-static void a_long_list_is_cut_and_says_so(void **state)
+static void long_list_is_cut_and_marked(void **state)
 {
     struct drive_guest_list sent = {0}, received = {0};
     struct buffer payload = BUFFER_INIT(0);
@@ -409,7 +409,7 @@ int main(void)
         cmocka_unit_test(a_nul_or_foreign_bytes_are_refused),
         cmocka_unit_test(answers_come_back),
         cmocka_unit_test(a_list_comes_back),
-        cmocka_unit_test(a_long_list_is_cut_and_says_so),
+        cmocka_unit_test(long_list_is_cut_and_marked),
         cmocka_unit_test(too_long_a_list_is_refused),
         cmocka_unit_test(messages_are_flat),
     };

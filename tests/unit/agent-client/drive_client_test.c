@@ -251,7 +251,7 @@ static void a_status_that_no_agent_of_ours_gives_is_internal(void **state)
     expect(DRIVE_CLIENT_ANSWERED, STATUS_INTERNAL, "OUT_OF_RANGE");
 }
 
-static void an_agent_without_the_service_is_told_apart(void **state)
+static void agent_without_the_drive_service_is_unsupported(void **state)
 {
     static const struct ttrpc_status answers[] = {
         {STATUS_UNIMPLEMENTED, ""},
@@ -282,7 +282,7 @@ static void nonsense_and_a_closed_connection_are_unreachable(void **state)
     expect(DRIVE_CLIENT_UNREACHABLE, STATUS_UNAVAILABLE, "closed the connection");
 }
 
-static void a_silent_agent_is_told_apart_from_an_absent_one(void **state)
+static void silent_agent_differs_from_an_absent_one(void **state)
 {
     (void)state;
     script.silent = true;
@@ -325,12 +325,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_refusal_keeps_its_status_and_text, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_status_that_no_agent_of_ours_gives_is_internal, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(an_agent_without_the_service_is_told_apart, set_up,
+        cmocka_unit_test_setup_teardown(agent_without_the_drive_service_is_unsupported, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(nonsense_and_a_closed_connection_are_unreachable, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(a_silent_agent_is_told_apart_from_an_absent_one, set_up,
-                                        tear_down),
+        cmocka_unit_test_setup_teardown(silent_agent_differs_from_an_absent_one, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_bad_address_is_reported_from_the_loop, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_running_call_may_be_freed, set_up, tear_down),
     };

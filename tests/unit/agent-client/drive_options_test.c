@@ -41,7 +41,7 @@ static void a_drive_is_always_nodev_and_nosuid(void **state)
     assert_int_equal(take_one("ext4", false, "suid"), DRIVE_OPTIONS_REFUSED);
 }
 
-static void attributes_and_parameters_are_told_apart(void **state)
+static void mount_attributes_are_separated_from_parameters(void **state)
 {
     static const char *const list[] = {"noatime", "data=journal", "noexec", "rw", "discard"};
 
@@ -149,7 +149,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_label_is_for_guests_that_enforce_it),
         cmocka_unit_test(a_drive_is_always_nodev_and_nosuid),
-        cmocka_unit_test(attributes_and_parameters_are_told_apart),
+        cmocka_unit_test(mount_attributes_are_separated_from_parameters),
         cmocka_unit_test(contradictions_are_refused),
         cmocka_unit_test(a_journal_is_skipped_on_read_only_drives_alone),
         cmocka_unit_test(other_options_are_refused_without_their_text),

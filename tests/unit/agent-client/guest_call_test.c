@@ -422,7 +422,7 @@ static void a_count_on_any_route_is_the_answer(void **state)
     assert_false(test.reply.stats.has_bytes);
 }
 
-static void a_helper_grows_or_says_why_not(void **state)
+static void helper_resizes_or_reports_a_reason(void **state)
 {
     struct guest_request request = request_of(true);
 
@@ -477,7 +477,7 @@ static void no_route_is_reported_from_the_loop(void **state)
     assert_int_equal(walk(&request, NULL, 0)->reason, REASON_GUEST_PATH_UNKNOWN);
 }
 
-static void the_shim_tells_where_the_agent_listens(void **state)
+static void agent_address_is_learned_from_the_shim(void **state)
 {
     struct guest_request request = request_of(true);
 
@@ -492,7 +492,7 @@ static void the_shim_tells_where_the_agent_listens(void **state)
     assert_string_equal(address, "vsock://3:1024");
 }
 
-static void a_shim_without_an_address_is_told_if_nothing_else_works(void **state)
+static void shim_without_an_address_is_reported_if_no_route_is_left(void **state)
 {
     struct guest_request request = request_of(true);
 
@@ -556,12 +556,12 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_failure_without_a_word_leads_on, set_up, tear_down),
         cmocka_unit_test_setup_teardown(counting_asks_on_whatever_fails, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_count_on_any_route_is_the_answer, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_helper_grows_or_says_why_not, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(helper_resizes_or_reports_a_reason, set_up, tear_down),
         cmocka_unit_test_setup_teardown(time_is_left_for_the_routes_after_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_call_that_cannot_be_made_leads_on, set_up, tear_down),
         cmocka_unit_test_setup_teardown(no_route_is_reported_from_the_loop, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(the_shim_tells_where_the_agent_listens, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_shim_without_an_address_is_told_if_nothing_else_works,
+        cmocka_unit_test_setup_teardown(agent_address_is_learned_from_the_shim, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(shim_without_an_address_is_reported_if_no_route_is_left,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_walk_may_be_ended_at_any_step, set_up, tear_down),
     };

@@ -95,7 +95,7 @@ static void the_guests_record_decides_its_routes(void **state)
     }
 }
 
-static void a_route_found_unable_is_passed_over_and_told(void **state)
+static void unable_route_is_skipped_and_its_reason_kept(void **state)
 {
     const enum volume_reason inability[GUEST_ROUTES] = {
         [ROUTE_COMPANION] = REASON_AGENT_UNSUPPORTED,
@@ -278,7 +278,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(routes_are_tried_in_the_configured_order),
         cmocka_unit_test(the_guests_record_decides_its_routes),
-        cmocka_unit_test(a_route_found_unable_is_passed_over_and_told),
+        cmocka_unit_test(unable_route_is_skipped_and_its_reason_kept),
         cmocka_unit_test(the_helper_is_not_tried_where_the_agent_is_silent),
         cmocka_unit_test(time_is_cut_into_parts_for_the_routes_that_are_left),
         cmocka_unit_test(the_most_telling_reason_is_reported),

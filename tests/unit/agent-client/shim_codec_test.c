@@ -166,7 +166,7 @@ static void the_shims_word_is_not_the_agents(void **state)
     check_outcome(400, "a\x1b[2J\n", AGENT_UNREACHABLE, "the shim answers 400: a\\u001b[2J");
 }
 
-static void a_shim_without_the_call_says_so(void **state)
+static void shim_without_the_call_is_reported_unsupported(void **state)
 {
     (void)state;
     check_outcome(404, "URL NOT FOUND", AGENT_UNSUPPORTED, "the shim answers 404: URL NOT FOUND");
@@ -336,7 +336,7 @@ int main(void)
         cmocka_unit_test(the_longest_path_goes_and_no_longer_one),
         cmocka_unit_test(the_agents_word_comes_through),
         cmocka_unit_test(the_shims_word_is_not_the_agents),
-        cmocka_unit_test(a_shim_without_the_call_says_so),
+        cmocka_unit_test(shim_without_the_call_is_reported_unsupported),
         cmocka_unit_test(stats_are_read_in_both_dialects),
         cmocka_unit_test(odd_stats_are_read),
         cmocka_unit_test(malformed_stats_are_refused),

@@ -271,7 +271,7 @@ static void frames_that_only_resemble_the_reply_are_skipped(void **state)
     buffer_done(&sent);
 }
 
-static void a_reply_beyond_the_limit_is_told_apart(void **state)
+static void oversized_reply_is_recognised(void **state)
 {
     struct ttrpc_header header = {.length = LIMIT + 1, .stream = STREAM, .type = TTRPC_RESPONSE};
     uint8_t bytes[TTRPC_HEADER_BYTES];
@@ -299,7 +299,7 @@ static void streams_are_odd_and_below_2_31(void **state)
     assert_int_equal(all, 0x7fffffff);
 }
 
-static void first_bytes_tell_another_protocol(void **state)
+static void another_protocol_is_recognised_by_its_first_bytes(void **state)
 {
     (void)state;
     assert_true(ttrpc_looks_like_header("", 0));
@@ -334,9 +334,9 @@ int main(void)
         cmocka_unit_test(names_that_do_not_fit_are_refused),
         cmocka_unit_test(the_own_reply_is_found_behind_any_part_of_a_foreign_one),
         cmocka_unit_test(frames_that_only_resemble_the_reply_are_skipped),
-        cmocka_unit_test(a_reply_beyond_the_limit_is_told_apart),
+        cmocka_unit_test(oversized_reply_is_recognised),
         cmocka_unit_test(streams_are_odd_and_below_2_31),
-        cmocka_unit_test(first_bytes_tell_another_protocol),
+        cmocka_unit_test(another_protocol_is_recognised_by_its_first_bytes),
         cmocka_unit_test(codes_have_names),
     };
 

@@ -206,7 +206,7 @@ static void a_detach_names_its_drive_in_the_path(void **state)
                    "drive_id is longer than 36 bytes");
 }
 
-static void limits_have_to_be_said(void **state)
+static void limits_call_requires_a_rate_limiter(void **state)
 {
     static const char path[] = "/v1/drives/data-1/limits";
     struct http_asked asked;
@@ -263,7 +263,7 @@ int main(void)
         cmocka_unit_test(containers_have_a_bound),
         cmocka_unit_test(a_refusal_shows_nothing_of_an_option),
         cmocka_unit_test(a_detach_names_its_drive_in_the_path),
-        cmocka_unit_test(limits_have_to_be_said),
+        cmocka_unit_test(limits_call_requires_a_rate_limiter),
         cmocka_unit_test(a_drive_is_an_object),
     };
 

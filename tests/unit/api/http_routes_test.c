@@ -169,7 +169,7 @@ static void a_path_ends_where_it_was_written_to_end(void **state)
     expect_status(fixture, "GET", "/v1/%76olumes", 200);
 }
 
-static void status_tells_health(void **state)
+static void status_includes_health(void **state)
 {
     struct fixture *fixture = *state;
     cleanup(buffer_done) struct buffer reply = {0};
@@ -271,7 +271,7 @@ int main(void)
         TEST(one_volume_is_an_object),
         TEST(bad_arguments_are_refused),
         TEST(a_path_ends_where_it_was_written_to_end),
-        TEST(status_tells_health),
+        TEST(status_includes_health),
         TEST(resync_is_for_the_socket_only),
         TEST(gc_is_for_the_socket_only),
         TEST(a_cleanup_is_restored_by_its_number),

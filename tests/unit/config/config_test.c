@@ -313,7 +313,7 @@ static void odd_layouts_are_fine(void **state)
     assert_int_equal(config.resize.mode, RESIZE_GROW);
 }
 
-static void absent_file_is_told_apart(void **state)
+static void missing_file_returns_enoent(void **state)
 {
     struct config config;
     struct error error;
@@ -477,7 +477,7 @@ int main(void)
         cmocka_unit_test(listen_is_host_and_port),
         cmocka_unit_test(lines_and_files_are_bounded),
         cmocka_unit_test(odd_layouts_are_fine),
-        cmocka_unit_test(absent_file_is_told_apart),
+        cmocka_unit_test(missing_file_returns_enoent),
         cmocka_unit_test(a_pipe_without_a_writer_is_not_a_configuration),
         cmocka_unit_test(reads_the_hosts_file_inside_its_root),
         cmocka_unit_test(knows_what_needs_a_restart),

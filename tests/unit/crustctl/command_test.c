@@ -246,7 +246,7 @@ static void a_drive_shows_its_containers(void **state)
     expect(node, "drives", EXIT_DONE, "requested"); /* where it does not fit, it goes */
 }
 
-static void explain_says_what_to_do(void **state)
+static void explain_prints_the_remedy(void **state)
 {
     expect(*state, "explain pvc-ledger", EXIT_DONE, "extra_monitor_socket");
     expect(*state, "explain pvc-ledger", EXIT_DONE, "64 MiB less than the device");
@@ -307,7 +307,7 @@ static void the_journal_has_lines(void **state)
     assert_int_equal(cJSON_GetArraySize(rows), 2);
 }
 
-static void commands_that_need_a_daemon_say_so(void **state)
+static void commands_that_need_a_daemon_fail_without_one(void **state)
 {
     expect(*state, "health", EXIT_UNREACHABLE, "");
     expect(*state, "resync", EXIT_UNREACHABLE, "");
@@ -371,12 +371,12 @@ int main(void)
         TEST(every_list_that_shows_a_volume_has_its_pv),
         TEST(a_program_gets_whole_columns),
         TEST(a_drive_shows_its_containers),
-        TEST(explain_says_what_to_do),
+        TEST(explain_prints_the_remedy),
         TEST(explain_in_json_has_the_same),
         TEST(status_comes_from_the_database_too),
         TEST(doctor_needs_no_daemon),
         TEST(the_journal_has_lines),
-        TEST(commands_that_need_a_daemon_say_so),
+        TEST(commands_that_need_a_daemon_fail_without_one),
         TEST(without_daemon_and_database_the_node_is_unreachable),
         cmocka_unit_test(output_that_does_not_fit_is_a_failure),
         TEST(show),

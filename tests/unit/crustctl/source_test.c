@@ -251,7 +251,7 @@ static void stale_metadata_is_a_table_with_reasons(void **state)
     expect(daemon, "gc", EXIT_UNREACHABLE, "");
 }
 
-static void restoring_ends_as_the_daemon_says(void **state)
+static void restore_exits_with_the_daemons_result(void **state)
 {
     expect(*state, "restore 0", EXIT_DONE, "restored\n");
     expect(*state, "restore 1", EXIT_NOT_FOUND, "");
@@ -271,10 +271,13 @@ static void the_journal_comes_from_the_daemon(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(the_daemon_is_asked_first),         TEST(names_are_encoded),
-        TEST(health_follows_the_daemon),         TEST(waiting_ends_as_the_volume_is),
-        TEST(the_journal_comes_from_the_daemon), TEST(stale_metadata_is_a_table_with_reasons),
-        TEST(restoring_ends_as_the_daemon_says),
+        TEST(the_daemon_is_asked_first),
+        TEST(names_are_encoded),
+        TEST(health_follows_the_daemon),
+        TEST(waiting_ends_as_the_volume_is),
+        TEST(the_journal_comes_from_the_daemon),
+        TEST(stale_metadata_is_a_table_with_reasons),
+        TEST(restore_exits_with_the_daemons_result),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -39,7 +39,7 @@ static void name_prefixes(struct node *node, const char *first, const char *seco
     (void)snprintf(prefixes->item[1], CONFIG_PATH_BYTES, "%s", second);
 }
 
-static void which_right_is_missing_is_said(void **state)
+static void missing_device_right_is_named(void **state)
 {
     struct drive_facts facts = {.device = "/dev/sda"};
     struct node *node = *state;
@@ -102,7 +102,7 @@ static void the_node_itself_is_read(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        NODE_TEST(which_right_is_missing_is_said),
+        NODE_TEST(missing_device_right_is_named),
         NODE_TEST(the_directories_of_disks_are_judged),
         NODE_TEST(no_finding_while_drives_are_off),
         NODE_TEST(the_node_itself_is_read),

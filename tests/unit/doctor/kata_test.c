@@ -146,7 +146,7 @@ static void other_hypervisors(void **state)
            "no volume reaches a guest as a device");
 }
 
-static void obstacles_are_said_at_once(void **state)
+static void each_obstacle_is_reported(void **state)
 {
     struct node *node = *state;
 
@@ -302,7 +302,7 @@ int main(void)
         NODE_TEST(crust_qemu_is_a_monitor),
         NODE_TEST(the_configuration_of_crustd_counts),
         NODE_TEST(other_hypervisors),
-        NODE_TEST(obstacles_are_said_at_once),
+        NODE_TEST(each_obstacle_is_reported),
         NODE_TEST(confidential_guests_are_warned),
         NODE_TEST(without_kata),
         NODE_TEST(the_engine_names_it),

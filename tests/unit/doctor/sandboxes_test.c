@@ -212,7 +212,7 @@ static void firecracker(void **state)
     expect(node, ROW("\"hypervisor\":\"firecracker\"," ABLE), "error", "no API socket");
 }
 
-static void a_vmm_that_cannot_be_told_is_reported(void **state)
+static void vmm_that_cannot_resize_drives_is_an_error(void **state)
 {
     expect(*state, ROW("\"hypervisor\":\"dragonball\"," ABLE), "error",
            "Dragonball cannot be told of a new size");
@@ -296,7 +296,7 @@ int main(void)
         NODE_TEST(which_monitor_it_is),
         NODE_TEST(pods_to_restart),
         NODE_TEST(firecracker),
-        NODE_TEST(a_vmm_that_cannot_be_told_is_reported),
+        NODE_TEST(vmm_that_cannot_resize_drives_is_an_error),
         NODE_TEST(guests),
         NODE_TEST(how_the_last_calls_ended),
         NODE_TEST(a_sandbox_without_volumes_loses_nothing),

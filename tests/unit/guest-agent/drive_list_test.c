@@ -237,7 +237,7 @@ static struct drive_guest_list list_with(const char *mountinfo)
     return list;
 }
 
-static void a_list_says_where_a_disk_is_mounted(void **state)
+static void list_includes_mount_points(void **state)
 {
     struct drive_guest_list list =
         list_with("22 1 254:0 / / rw - ext4 /dev/vda rw\n"
@@ -302,7 +302,7 @@ int main(void)
         TEST(a_disk_without_a_readable_serial_may_be_any),
         TEST(more_disks_than_fit_are_incomplete),
         TEST(without_sysfs_nothing_is_listed),
-        cmocka_unit_test(a_list_says_where_a_disk_is_mounted),
+        cmocka_unit_test(list_includes_mount_points),
         cmocka_unit_test(the_first_mount_of_the_whole_file_system_counts),
         cmocka_unit_test(a_strange_mount_point_does_not_spoil_the_list),
     };

@@ -199,7 +199,7 @@ static void mount_disk(void)
         skip();
 }
 
-static void a_look_says_whether_the_disk_is_mounted_there(void **state)
+static void check_reports_whether_the_disk_is_mounted_there(void **state)
 {
     (void)state;
     mount_disk();
@@ -340,7 +340,7 @@ int main(void)
         TEST(an_ordinary_place_is_fine),
         TEST(protected_places_are_refused_for_what_they_are),
         TEST(links_and_mount_points_are_refused),
-        TEST(a_look_says_whether_the_disk_is_mounted_there),
+        TEST(check_reports_whether_the_disk_is_mounted_there),
         TEST(a_place_that_has_the_disk_already_is_fine),
         TEST(a_disk_is_proved_free_by_its_node),
         TEST(a_holder_refuses_another_disk),

@@ -182,7 +182,7 @@ static int walk_as_nobody(void)
     return 0;
 }
 
-static void single_errors_are_counted_and_the_first_told(void **state)
+static void errors_are_counted_and_the_first_is_kept(void **state)
 {
     char name[32];
     pid_t process;
@@ -298,7 +298,7 @@ int main(void)
         TEST(on_root_mismatch_asks_the_root_alone),
         TEST(always_walks_below_a_root_that_is_right),
         TEST(a_walk_that_is_cancelled_leaves_the_root),
-        TEST(single_errors_are_counted_and_the_first_told),
+        TEST(errors_are_counted_and_the_first_is_kept),
         TEST(other_file_systems_are_not_entered),
         TEST(a_read_only_file_system_is_not_walked),
         TEST(a_detached_mount_is_walked),

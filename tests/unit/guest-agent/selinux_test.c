@@ -7,7 +7,7 @@
 
 #include "guest-agent/selinux.h"
 
-static void it_is_enforced_where_the_kernel_says_so(void **state)
+static void enforcement_is_read_from_the_kernel(void **state)
 {
     struct statfs status;
     unsigned long type;
@@ -28,8 +28,7 @@ static void it_is_enforced_where_the_kernel_says_so(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(it_is_enforced_where_the_kernel_says_so, tree_start,
-                                        tree_stop),
+        cmocka_unit_test_setup_teardown(enforcement_is_read_from_the_kernel, tree_start, tree_stop),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

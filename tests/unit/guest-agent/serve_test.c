@@ -39,7 +39,7 @@ static void btrfs_grows(void **state)
     grows("btrfs");
 }
 
-static void ext4_grows_or_says_what_it_lacks(void **state)
+static void ext4_grows_or_names_the_missing_right(void **state)
 {
     cleanup(fd_closep) int fd = dial();
     struct ttrpc_status status;
@@ -180,7 +180,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(xfs_grows),
         TEST(btrfs_grows),
-        TEST(ext4_grows_or_says_what_it_lacks),
+        TEST(ext4_grows_or_names_the_missing_right),
         TEST(the_device_names_the_volume_too),
         TEST(the_agents_mount_point_names_the_disk_where_it_is_not_mounted),
         TEST(a_request_waits_for_its_device_and_nobody_waits_for_it),

@@ -120,7 +120,7 @@ static void knows_a_disks_place(void **state)
     }
 }
 
-static void tells_what_guest_it_runs(void **state)
+static void guest_traits_are_read_from_vm_info(void **state)
 {
     static const struct {
         const char *body;
@@ -174,7 +174,7 @@ static void refuses_what_contradicts_itself(void **state)
     }
 }
 
-static void says_why_it_was_refused(void **state)
+static void refusal_text_is_extracted(void **state)
 {
     static const struct {
         const char *body, *text;
@@ -245,9 +245,9 @@ int main(void)
         cmocka_unit_test(reads_a_ping),
         cmocka_unit_test(reads_disks),
         cmocka_unit_test(knows_a_disks_place),
-        cmocka_unit_test(tells_what_guest_it_runs),
+        cmocka_unit_test(guest_traits_are_read_from_vm_info),
         cmocka_unit_test(refuses_what_contradicts_itself),
-        cmocka_unit_test(says_why_it_was_refused),
+        cmocka_unit_test(refusal_text_is_extracted),
         cmocka_unit_test(a_crowded_tree_is_not_searched),
         cmocka_unit_test(refuses_more_values_than_a_vm_has),
     };

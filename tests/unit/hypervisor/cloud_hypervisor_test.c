@@ -273,7 +273,7 @@ static void wants_whole_sectors(void **state)
                      HYPERVISOR_UNSUPPORTED);
 }
 
-static void tells_how_the_connection_failed(void **state)
+static void connection_failures_have_their_outcomes(void **state)
 {
     const struct http_script script[] = {PING("v52.0"), INFO("Running", DISKS)};
     struct http_server *server = *state;
@@ -331,7 +331,7 @@ int main(void)
         HTTP_CALL_TEST(never_resizes_a_file),
         HTTP_CALL_TEST(wants_the_device_held),
         HTTP_CALL_TEST(wants_whole_sectors),
-        HTTP_CALL_TEST(tells_how_the_connection_failed),
+        HTTP_CALL_TEST(connection_failures_have_their_outcomes),
         HTTP_CALL_TEST(is_silent_once_freed),
     };
 

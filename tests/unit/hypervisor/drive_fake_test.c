@@ -288,7 +288,7 @@ static void firecracker_has_the_disk_until_it_is_detached(void **state)
     ask(fake, HYPERVISOR_DRIVE_LIMIT, HYPERVISOR_DRIVE_NOT_ATTACHED, ABSENT);
 }
 
-static void firecracker_without_pci_says_so(void **state)
+static void firecracker_without_pci_is_reported(void **state)
 {
     struct fake *fake = *state;
 
@@ -315,7 +315,7 @@ int main(void)
         FAKE(many_cycles_leave_nothing_behind),
         FAKE(a_path_of_another_disk_is_not_attached),
         FAKE(firecracker_has_the_disk_until_it_is_detached),
-        FAKE(firecracker_without_pci_says_so),
+        FAKE(firecracker_without_pci_is_reported),
         FAKE(the_firecracker_that_kata_ships_is_too_old),
     };
 

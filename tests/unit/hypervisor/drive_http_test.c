@@ -257,7 +257,7 @@ static void a_detach_waits_until_the_guest_has_let_go(void **state)
     expect(&made, HYPERVISOR_DRIVE_PENDING, HYPERVISOR_DRIVE_ABSENT, "has not closed");
 }
 
-static void a_removal_that_is_refused_is_said(void **state)
+static void refused_removal_is_reported(void **state)
 {
     struct hypervisor_drive_request request = request_for(*state, HYPERVISOR_DRIVE_DETACH);
     struct drive_case made;
@@ -529,7 +529,7 @@ int main(void)
         DRIVE(an_attach_that_is_refused_leaves_nothing),
         DRIVE(an_old_cloud_hypervisor_is_named),
         DRIVE(a_detach_waits_until_the_guest_has_let_go),
-        DRIVE(a_removal_that_is_refused_is_said),
+        DRIVE(refused_removal_is_reported),
         DRIVE(cloud_hypervisor_lists_what_crustd_attached),
         DRIVE(cloud_hypervisor_takes_the_new_size),
         DRIVE(a_vm_that_does_not_run_is_not_touched),

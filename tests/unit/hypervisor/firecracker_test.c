@@ -57,7 +57,7 @@ static void cannot_learn_the_size(void **state)
     assert_int_equal(reply.bytes, 0);
 }
 
-static void is_not_told_what_the_configuration_forbids(void **state)
+static void forbidden_resize_sends_no_request(void **state)
 {
     struct http_server *server = *state;
     struct hypervisor_request request = http_call_request(server, HYPERVISOR_RESIZE);
@@ -106,7 +106,7 @@ static void leaves_alone_what_must_not_be_opened_again(void **state)
                          cases[i].outcome);
 }
 
-static void tells_the_recorded_drive_from_another_device(void **state)
+static void recorded_drive_on_another_device_is_a_mismatch(void **state)
 {
     const struct http_script script[] = {CONFIG(DRIVE("drive_1", "/dev/null", "\"Sync\""))};
     struct http_server *server = *state;
@@ -125,10 +125,10 @@ int main(void)
         HTTP_CALL_TEST(patches_with_the_path_it_has),
         HTTP_CALL_TEST(names_the_drive_in_the_url),
         HTTP_CALL_TEST(cannot_learn_the_size),
-        HTTP_CALL_TEST(is_not_told_what_the_configuration_forbids),
+        HTTP_CALL_TEST(forbidden_resize_sends_no_request),
         HTTP_CALL_TEST(passes_on_refusals),
         HTTP_CALL_TEST(leaves_alone_what_must_not_be_opened_again),
-        HTTP_CALL_TEST(tells_the_recorded_drive_from_another_device),
+        HTTP_CALL_TEST(recorded_drive_on_another_device_is_a_mismatch),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

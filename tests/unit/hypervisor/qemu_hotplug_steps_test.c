@@ -456,7 +456,7 @@ static void a_new_device_that_is_another_is_a_conflict(void **state)
 }
 
 /* A new group has no limits. What an earlier call left may have any. */
-static void a_new_group_is_told_only_limits_that_there_are(void **state)
+static void new_throttle_group_gets_only_limits_that_are_set(void **state)
 {
     struct model model = model_of(true);
 
@@ -529,7 +529,7 @@ int main(void)
         cmocka_unit_test(removes_every_set),
         cmocka_unit_test(reads_all_again_unless_the_parts_are_new),
         cmocka_unit_test(a_new_device_that_is_another_is_a_conflict),
-        cmocka_unit_test(a_new_group_is_told_only_limits_that_there_are),
+        cmocka_unit_test(new_throttle_group_gets_only_limits_that_are_set),
         cmocka_unit_test(limits_only_what_is_there),
         cmocka_unit_test(resizes_only_the_disk_that_was_asked_for),
     };

@@ -409,7 +409,7 @@ static void assert_address(const char *monitor, enum disk disk, const char *addr
     assert_string_equal(live.reply.address, "");
 }
 
-static void tells_where_the_guest_sees_a_drive(void **state)
+static void guest_address_of_a_drive_is_reported(void **state)
 {
     const char *const monitors[] = {live.qmp, live.hmp};
 
@@ -519,7 +519,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(grows_over_qmp),
         cmocka_unit_test(grows_over_hmp),
-        cmocka_unit_test(tells_where_the_guest_sees_a_drive),
+        cmocka_unit_test(guest_address_of_a_drive_is_reported),
         cmocka_unit_test(refuses_over_either),
         cmocka_unit_test(a_race_is_refused),
         cmocka_unit_test(never_truncates_a_file),

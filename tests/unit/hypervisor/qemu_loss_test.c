@@ -126,7 +126,7 @@ static void a_flood_of_events_is_unreachable(void **state)
     }
 }
 
-static void tells_why_nothing_connects(void **state)
+static void connect_errors_have_their_outcomes(void **state)
 {
     struct monitor *monitor = *state;
     struct hypervisor_request request = request_for(monitor, HYPERVISOR_QUERY);
@@ -188,10 +188,14 @@ static void can_be_freed_at_any_time(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        scripted(nonsense_is_unreachable),         scripted(other_listeners_are_unreachable),
-        scripted(hanging_up_is_unreachable),       scripted(silence_ends_with_the_deadline),
-        scripted(endless_replies_are_unreachable), scripted(a_flood_of_events_is_unreachable),
-        scripted(tells_why_nothing_connects),      scripted(a_vmm_that_is_gone_is_unreachable),
+        scripted(nonsense_is_unreachable),
+        scripted(other_listeners_are_unreachable),
+        scripted(hanging_up_is_unreachable),
+        scripted(silence_ends_with_the_deadline),
+        scripted(endless_replies_are_unreachable),
+        scripted(a_flood_of_events_is_unreachable),
+        scripted(connect_errors_have_their_outcomes),
+        scripted(a_vmm_that_is_gone_is_unreachable),
         scripted(can_be_freed_at_any_time),
     };
 

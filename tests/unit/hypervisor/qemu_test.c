@@ -166,7 +166,7 @@ static void a_drive_over_a_file(void **state)
 }
 
 /* How each refusal of block_resize ends, and what the person reads. */
-static void tells_refusals_apart(void **state)
+static void each_refusal_has_its_outcome(void **state)
 {
     static const struct {
         const char *answer;
@@ -255,7 +255,7 @@ int main(void)
         scripted(resizes_over_qmp),         scripted(resizes_over_hmp),
         scripted(queries_without_resizing), scripted(the_tree_of_devices_ends_nothing),
         scripted(never_asks_for_less),      scripted(skips_what_is_not_for_it),
-        scripted(a_drive_over_a_file),      scripted(tells_refusals_apart),
+        scripted(a_drive_over_a_file),      scripted(each_refusal_has_its_outcome),
         scripted(hmp_words_are_refusals),   scripted(checks_the_answer),
     };
 

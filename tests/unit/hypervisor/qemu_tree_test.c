@@ -50,7 +50,7 @@ static void finds_disks_on_either_bus(void **state)
     assert_address(recorded, "drive-2", "scsi:0:1");
 }
 
-static void says_nothing_where_nothing_is_certain(void **state)
+static void uncertain_tree_gives_no_address(void **state)
 {
     (void)state;
     assert_address(recorded, "drive-3", NULL);
@@ -113,7 +113,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(finds_disks_on_either_bus),
-        cmocka_unit_test(says_nothing_where_nothing_is_certain),
+        cmocka_unit_test(uncertain_tree_gives_no_address),
         cmocka_unit_test(has_bounds),
         cmocka_unit_test(many_lines_cost_no_more),
     };

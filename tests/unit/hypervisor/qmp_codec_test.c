@@ -50,7 +50,7 @@ static void check_message(const struct qmp_message *message, size_t i)
         assert_non_null(message->value);
 }
 
-static void tells_kinds_apart(void **state)
+static void each_kind_of_message_is_recognised(void **state)
 {
     (void)state;
     for (size_t i = 0; i < array_length(messages); i++) {
@@ -246,7 +246,7 @@ static void reads_the_version_of_a_greeting(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tells_kinds_apart),
+        cmocka_unit_test(each_kind_of_message_is_recognised),
         cmocka_unit_test(takes_any_split),
         cmocka_unit_test(refuses_nonsense),
         cmocka_unit_test(refuses_an_endless_message),

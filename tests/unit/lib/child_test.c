@@ -257,7 +257,7 @@ static void a_function_writes_to_its_input(void **state)
     fd_close(ends[0]);
 }
 
-static void a_function_says_why_it_could_not(void **state)
+static void failed_write_returns_its_errno(void **state)
 {
     cleanup(fd_closep) int full = open("/dev/full", O_WRONLY | O_CLOEXEC);
     cleanup(fd_closep) int closed = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -459,7 +459,7 @@ int main(void)
         TEST(a_child_that_is_given_up),
         TEST(a_program_that_does_not_exist),
         TEST(a_function_writes_to_its_input),
-        TEST(a_function_says_why_it_could_not),
+        TEST(failed_write_returns_its_errno),
         TEST(a_function_has_its_output_and_nothing_else),
         TEST(a_function_that_hangs_is_ended),
         TEST(a_function_that_is_given_up_is_ended),

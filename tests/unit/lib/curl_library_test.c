@@ -29,7 +29,7 @@ static void on_failed(struct http_exchange *exchange, const struct http_exchange
     loop_stop(&server->loop);
 }
 
-static void an_exchange_tells_that_it_is_missing(void **state)
+static void exchange_without_libcurl_fails(void **state)
 {
     struct http_server *server = *state;
     struct http_exchange_request request = {.directory = server->root,
@@ -60,7 +60,7 @@ static void the_library_may_be_installed_later(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(an_exchange_tells_that_it_is_missing, http_server_set_up,
+        cmocka_unit_test_setup_teardown(exchange_without_libcurl_fails, http_server_set_up,
                                         http_server_tear_down),
         cmocka_unit_test(the_library_may_be_installed_later),
     };

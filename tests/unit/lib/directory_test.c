@@ -138,7 +138,7 @@ static void a_reader_gives_each_name_once(void **state)
     assert_null(directory_read_next(&reader));
 }
 
-static void a_reader_of_no_directory_says_why(void **state)
+static void unreadable_directory_sets_errno(void **state)
 {
     struct fixture *fixture = *state;
     struct directory_reader reader = {.fd = fixture->fd}; /* O_PATH: not to be read */
@@ -180,7 +180,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(names_are_sorted_and_without_dots), TEST(only_wanted_names_count),
         TEST(more_than_the_limit_is_an_outcome), TEST(a_listing_is_its_own),
-        TEST(a_reader_gives_each_name_once),     TEST(a_reader_of_no_directory_says_why),
+        TEST(a_reader_gives_each_name_once),     TEST(unreadable_directory_sets_errno),
         TEST(unlistable_directories_fail),       TEST(a_file_is_written_as_a_whole),
     };
 

@@ -163,7 +163,7 @@ static void any_status_is_an_answer(void **state)
     assert_int_equal(result.status, 503);
 }
 
-static void says_what_is_not_there(void **state)
+static void absence_of_a_listener_is_reported(void **state)
 {
     struct http_server *server = *state;
     struct http_exchange_request request = get(server);
@@ -187,7 +187,7 @@ static void talks_to_no_other_process(void **state)
     assert_int_equal(server->input.length, 0);
 }
 
-static void tells_a_hang_up(void **state)
+static void hang_up_is_reported(void **state)
 {
     const struct http_script script = {"GET", "HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n"
                                               "01234567890123456789012345678901234567890123456789"};
@@ -325,9 +325,9 @@ int main(void)
         TEST(follows_no_redirect),
         TEST(reads_until_the_end_and_chunks),
         TEST(any_status_is_an_answer),
-        TEST(says_what_is_not_there),
+        TEST(absence_of_a_listener_is_reported),
         TEST(talks_to_no_other_process),
-        TEST(tells_a_hang_up),
+        TEST(hang_up_is_reported),
         TEST(sends_a_whole_url_where_it_is_given_one),
         TEST(keeps_its_deadline),
         TEST(bounds_the_answer),

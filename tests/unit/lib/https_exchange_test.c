@@ -197,7 +197,7 @@ static void believes_nobody_without_a_ca(void **state)
     assert_int_equal(run(server, "/dev/null"), HTTP_EXCHANGE_UNTRUSTED);
 }
 
-static void says_that_nobody_listens(void **state)
+static void refused_connection_is_reported(void **state)
 {
     struct server *server = *state;
 
@@ -215,7 +215,7 @@ int main(void)
         TEST(believes_no_other_ca),
         TEST(believes_no_other_address),
         TEST(believes_nobody_without_a_ca),
-        TEST(says_that_nobody_listens),
+        TEST(refused_connection_is_reported),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

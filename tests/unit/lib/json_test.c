@@ -140,7 +140,7 @@ static void refuses_a_raw_nul(void **state)
 }
 
 /* The text is delimited by its length alone: what follows is not looked at. */
-static void reads_no_further_than_told(void **state)
+static void parser_reads_only_the_given_length(void **state)
 {
     cJSON *value = NULL;
 
@@ -333,7 +333,7 @@ int main(void)
         cmocka_unit_test(refuses_with_a_reason),
         cmocka_unit_test(refuses_a_key_twice),
         cmocka_unit_test(refuses_a_raw_nul),
-        cmocka_unit_test(reads_no_further_than_told),
+        cmocka_unit_test(parser_reads_only_the_given_length),
         cmocka_unit_test(refuses_long_numbers),
         cmocka_unit_test(keeps_to_its_size),
         cmocka_unit_test(survives_any_depth),

@@ -80,7 +80,7 @@ static void another_mount_namespace_has_the_same_files_or_others(void **state)
 }
 
 /* What one child says, others in the same namespaces say too. */
-static void the_same_namespaces_say_the_same(void **state)
+static void same_namespaces_give_the_same_result(void **state)
 {
     (void)state;
     assert_int_equal(ask_within(0, namespaces_user_is_first), namespaces_user_is_first());
@@ -94,7 +94,7 @@ int main(void)
         cmocka_unit_test(another_pid_namespace_shows_not_all),
         cmocka_unit_test(another_user_namespace_is_not_the_first),
         cmocka_unit_test(another_mount_namespace_has_the_same_files_or_others),
-        cmocka_unit_test(the_same_namespaces_say_the_same),
+        cmocka_unit_test(same_namespaces_give_the_same_result),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -89,7 +89,7 @@ static void assert_silent(void)
     assert_int_equal(errno, EAGAIN);
 }
 
-static void tells_a_life(void **state)
+static void states_of_a_life_are_notified(void **state)
 {
     (void)state;
     listen_in_scratch();
@@ -105,7 +105,7 @@ static void tells_a_life(void **state)
     assert_silent();
 }
 
-static void tells_an_abstract_name(void **state)
+static void abstract_socket_name_is_supported(void **state)
 {
     char name[80];
 
@@ -117,7 +117,7 @@ static void tells_an_abstract_name(void **state)
     assert_told("READY=1");
 }
 
-static void tells_when_a_reload_began(void **state)
+static void reload_notification_has_its_start_time(void **state)
 {
     struct timespec now;
     uint64_t before, told;
@@ -224,7 +224,7 @@ static void refuses_malformed_addresses(void **state)
     assert_int_equal(notify_init(&notify, &loop, &error), -EINVAL);
 }
 
-static void says_that_the_manager_is_gone(void **state)
+static void vanished_manager_is_reported(void **state)
 {
     (void)state;
     listen_in_scratch();
@@ -239,15 +239,15 @@ static void says_that_the_manager_is_gone(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        in_scratch(tells_a_life),
-        in_scratch(tells_an_abstract_name),
-        in_scratch(tells_when_a_reload_began),
+        in_scratch(states_of_a_life_are_notified),
+        in_scratch(abstract_socket_name_is_supported),
+        in_scratch(reload_notification_has_its_start_time),
         in_scratch(cuts_a_long_status),
         in_scratch(beats_from_the_loop),
         in_scratch(has_no_watchdog_of_others),
         in_scratch(is_silent_without_a_manager),
         in_scratch(refuses_malformed_addresses),
-        in_scratch(says_that_the_manager_is_gone),
+        in_scratch(vanished_manager_is_reported),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -73,7 +73,7 @@ static void reads_a_file(void **state)
     buffer_done(&text);
 }
 
-static void says_what_is_wrong(void **state)
+static void refused_files_are_reported_with_the_reason(void **state)
 {
     struct error error;
 
@@ -286,7 +286,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(reads_a_file),
-        TEST(says_what_is_wrong),
+        TEST(refused_files_are_reported_with_the_reason),
         TEST(refuses_a_socket),
         TEST(refuses_a_foreign_owner),
         TEST(refuses_another_mount),

@@ -7,7 +7,7 @@
 #include "lib/cleanup.h"
 #include "lib/vmm_version.h"
 
-static void says_which_release_it_is(void **state)
+static void text_names_the_release(void **state)
 {
     static const char *const cases[][2] = {
         {"51.1.0", "this is 51.1, the one that Kata 4.1.0 ships)"},
@@ -41,7 +41,7 @@ static void says_which_release_it_is(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(says_which_release_it_is),
+        cmocka_unit_test(text_names_the_release),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -66,7 +66,7 @@ static void takes_the_unexpected_for_unknown(void **state)
     assert_null(bundle.sandbox_id);
 }
 
-static void tells_the_wrong_from_the_cut(void **state)
+static void invalid_json_differs_from_truncated_json(void **state)
 {
     (void)state;
     assert_int_equal(parse(""), FILE_CUT);
@@ -89,7 +89,7 @@ int main(void)
         cmocka_unit_test_teardown(reads_what_containerd_writes, stop),
         cmocka_unit_test_teardown(reads_what_cri_o_writes, stop),
         cmocka_unit_test_teardown(takes_the_unexpected_for_unknown, stop),
-        cmocka_unit_test_teardown(tells_the_wrong_from_the_cut, stop),
+        cmocka_unit_test_teardown(invalid_json_differs_from_truncated_json, stop),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -106,7 +106,7 @@ static unsigned ask_on(struct fixture *fixture, const char *sandbox_id, unsigned
     return 0;
 }
 
-static void a_few_are_told_at_once(void **state)
+static void few_bundles_are_answered_at_once(void **state)
 {
     struct fixture *fixture = *state;
 
@@ -118,7 +118,7 @@ static void a_few_are_told_at_once(void **state)
     assert_int_equal(ask_on(fixture, "c", 0), 1);
 }
 
-static void many_are_told_after_several_questions(void **state)
+static void many_bundles_take_several_calls(void **state)
 {
     struct fixture *fixture = *state;
 
@@ -129,7 +129,7 @@ static void many_are_told_after_several_questions(void **state)
 }
 
 /* 200 of 60 kB are more than is kept between the questions. */
-static void more_than_is_kept_is_said(void **state)
+static void result_is_cut_beyond_the_memory_limit(void **state)
 {
     struct fixture *fixture = *state;
     unsigned count = 0, questions = 0;
@@ -184,9 +184,9 @@ static void unreadable_bundles_do_not_keep_the_search_going(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        bundles_test(a_few_are_told_at_once),
-        bundles_test(many_are_told_after_several_questions),
-        bundles_test(more_than_is_kept_is_said),
+        bundles_test(few_bundles_are_answered_at_once),
+        bundles_test(many_bundles_take_several_calls),
+        bundles_test(result_is_cut_beyond_the_memory_limit),
         bundles_test(two_may_ask_in_turns),
         bundles_test(unreadable_bundles_do_not_keep_the_search_going),
     };

@@ -237,7 +237,7 @@ static bool is_told(pid_t pid)
 
 /* Since Linux 6.8 it is cut instead. The walk goes on, and it is nobody's; root's could be
  * anybody's. */
-static void a_cgroup_that_is_not_told_counts_as_roots_only(void **state)
+static void unreadable_cgroup_counts_only_for_roots_processes(void **state)
 {
     int levels[LEVELS + 1];
     char name[256];
@@ -402,7 +402,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(without_a_reader_there_is_no_census, start, stop),
         cmocka_unit_test_setup_teardown(knows_nothing_of_whom_it_was_not_asked, start, stop),
         cmocka_unit_test_setup_teardown(finds_the_cgroup_of_a_process, start, stop),
-        cmocka_unit_test_setup_teardown(a_cgroup_that_is_not_told_counts_as_roots_only, start,
+        cmocka_unit_test_setup_teardown(unreadable_cgroup_counts_only_for_roots_processes, start,
                                         stop),
         cmocka_unit_test_setup_teardown(sees_when_the_kubelet_was_started, start, stop),
         cmocka_unit_test_setup_teardown(another_users_kubelet_is_ignored, start, stop),

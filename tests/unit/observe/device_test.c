@@ -205,7 +205,7 @@ static void gives_up_safely(void **state)
 }
 
 /* The one that is left out may be in use. */
-static void more_holders_than_are_looked_at_are_not_said_to_be_unused(void **state)
+static void device_with_too_many_holders_is_not_reported_unused(void **state)
 {
     struct observed_mounts *mounts;
     char holder[32];
@@ -236,8 +236,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(falls_back_to_the_real_sysfs, start, stop),
         cmocka_unit_test_setup_teardown(finds_what_the_host_uses, start, stop),
         cmocka_unit_test_setup_teardown(gives_up_safely, start, stop),
-        cmocka_unit_test_setup_teardown(more_holders_than_are_looked_at_are_not_said_to_be_unused,
-                                        start, stop),
+        cmocka_unit_test_setup_teardown(device_with_too_many_holders_is_not_reported_unused, start,
+                                        stop),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -53,7 +53,7 @@ static int observe(enum hypervisor_kind kind, struct guest_traits *ret_traits)
 }
 
 /* A kind that is new is untold until somebody says what tells of its guests. */
-static void a_kind_that_tells_nothing_leaves_its_guest_unknown(void **state)
+static void guest_traits_are_unknown_for_other_kinds(void **state)
 {
     struct guest_traits traits;
 
@@ -79,7 +79,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(confidential_guests_are_known),
         cmocka_unit_test(a_shared_directory_is_a_device),
-        cmocka_unit_test(a_kind_that_tells_nothing_leaves_its_guest_unknown),
+        cmocka_unit_test(guest_traits_are_unknown_for_other_kinds),
     };
 
     return cmocka_run_group_tests_name("guest_traits", tests, NULL, NULL);

@@ -128,7 +128,7 @@ static void finds_a_vmm_that_has_just_started(void **state)
 }
 
 /* Under the container's own id it is a directory of the node. */
-static void tells_a_device_from_a_shared_directory(void **state)
+static void device_differs_from_a_shared_directory(void **state)
 {
     (void)state;
     start_qemu(TASKS);
@@ -313,7 +313,7 @@ static void reads_bundles_of_the_go_runtime_too(void **state)
 }
 
 /* It was never seen before: crustd was started again. */
-static void tells_a_vmm_that_cannot_be_read_from_none(void **state)
+static void unreadable_vmm_differs_from_no_vmm(void **state)
 {
     (void)state;
     start_qemu(TASKS);
@@ -351,14 +351,14 @@ int main(void)
         TEST(is_dead_without_its_vmm),
         TEST(finds_a_vmm_that_has_just_started),
         TEST(finds_the_bundle_by_qemu),
-        TEST(tells_a_device_from_a_shared_directory),
+        TEST(device_differs_from_a_shared_directory),
         TEST(finds_bundles_in_other_engines),
         TEST(knows_a_guest_path_only_where_it_is_plain),
         TEST(mistrusts_a_destination_that_ends_alike),
         TEST(follows_containers),
         TEST(reads_the_other_vmms),
         TEST(reads_bundles_of_the_go_runtime_too),
-        TEST(tells_a_vmm_that_cannot_be_read_from_none),
+        TEST(unreadable_vmm_differs_from_no_vmm),
         TEST(survives_a_bad_state),
     };
 

@@ -157,7 +157,7 @@ static void a_wish_can_only_do_less(void **state)
     assert_int_equal(policy_of(""), POLICY_OBSERVE);
 }
 
-static void says_what_is_wrong_and_where(void **state)
+static void error_names_the_problem_and_its_place(void **state)
 {
     static const struct {
         const char *text, *says;
@@ -230,7 +230,7 @@ int main(void)
         cmocka_unit_test(last_of_ro_and_rw_counts),
         cmocka_unit_test(redacts_secret_options),
         cmocka_unit_test(a_wish_can_only_do_less),
-        cmocka_unit_test(says_what_is_wrong_and_where),
+        cmocka_unit_test(error_names_the_problem_and_its_place),
         cmocka_unit_test(refuses_a_device_that_is_not_a_path),
         cmocka_unit_test(every_prefix_is_cut),
     };

@@ -80,7 +80,7 @@ static void needs_no_volume_data(void **state)
     assert_string_equal(path.volume_handle, "v");
 }
 
-static void tells_where_parts_of_it_are_bound(void **state)
+static void subpath_directory_of_a_volume_is_found(void **state)
 {
     (void)state;
     observe(CSI "/mount");
@@ -89,7 +89,7 @@ static void tells_where_parts_of_it_are_bound(void **state)
     assert_string_equal(path.subpaths, "");
 }
 
-static void tells_whether_the_mount_is_deferred(void **state)
+static void defer_fs_mount_is_read_in_both_spellings(void **state)
 {
     static const struct {
         const char *text;
@@ -163,8 +163,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(takes_a_publish_path_apart, start, stop),
         cmocka_unit_test_setup_teardown(needs_no_volume_data, start, stop),
-        cmocka_unit_test_setup_teardown(tells_where_parts_of_it_are_bound, start, stop),
-        cmocka_unit_test_setup_teardown(tells_whether_the_mount_is_deferred, start, stop),
+        cmocka_unit_test_setup_teardown(subpath_directory_of_a_volume_is_found, start, stop),
+        cmocka_unit_test_setup_teardown(defer_fs_mount_is_read_in_both_spellings, start, stop),
         cmocka_unit_test_setup_teardown(sees_a_plugin_file_and_follows_none, start, stop),
         cmocka_unit_test_setup_teardown(knows_an_empty_dir, start, stop),
         cmocka_unit_test_setup_teardown(takes_nothing_else_for_one, start, stop),

@@ -87,7 +87,7 @@ static void walks_every_pod_of_every_kubelet(void **state)
     assert_null(walk);
 }
 
-static void passes_over_links_and_tells_paths_longer_than_a_base64_name_holds(void **state)
+static void links_are_skipped_and_paths_too_long_for_base64_are_reported(void **state)
 {
     char name[200], path[300];
     struct publish_walk *walk;
@@ -108,7 +108,7 @@ static void passes_over_links_and_tells_paths_longer_than_a_base64_name_holds(vo
     (void)publish_walk_free(walk);
 }
 
-static void ends_with_what_the_callback_said(void **state)
+static void walk_returns_the_error_of_its_callback(void **state)
 {
     struct publish_walk *walk;
     int r;
@@ -126,8 +126,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(walks_every_pod_of_every_kubelet, start, stop),
         cmocka_unit_test_setup_teardown(
-            passes_over_links_and_tells_paths_longer_than_a_base64_name_holds, start, stop),
-        cmocka_unit_test_setup_teardown(ends_with_what_the_callback_said, start, stop),
+            links_are_skipped_and_paths_too_long_for_base64_are_reported, start, stop),
+        cmocka_unit_test_setup_teardown(walk_returns_the_error_of_its_callback, start, stop),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -122,7 +122,7 @@ static void write_container(const char *state, const char *mount)
 }
 
 /* The bundle says what is mounted, persist.json what by; they meet at the destination. */
-static void tells_by_what_a_volume_is_mounted(void **state)
+static void carrier_of_a_volume_comes_from_persist_json(void **state)
 {
     static const char bundle[] =
         "{\"mounts\":[{\"type\":\"bind\",\"source\":\"" VOLUME "\",\"destination\":\"/data\"}],"
@@ -311,7 +311,7 @@ static void takes_a_zombie_for_dead(void **state)
     expect_dead();
 }
 
-static void uses_the_main_monitor_only_when_told(void **state)
+static void main_monitor_is_used_only_if_configured(void **state)
 {
     (void)state;
     make_directory("/run/vc/vm/" ID);
@@ -412,7 +412,7 @@ static void write_mounts(const char *file, unsigned count)
     write_file(file, buffer_text(&text));
 }
 
-static void says_that_there_are_more_mounts_than_are_read(void **state)
+static void mounts_beyond_the_limit_are_reported(void **state)
 {
     enum { MOUNTS = 1024 };
 
@@ -497,19 +497,19 @@ int main(void)
         TEST(knows_absence),
         TEST(reads_a_living_sandbox),
         TEST(takes_the_pid_from_persist),
-        TEST(tells_by_what_a_volume_is_mounted),
+        TEST(carrier_of_a_volume_comes_from_persist_json),
         TEST(finds_cloud_hypervisors_api),
         TEST(finds_firecrackers_api),
         TEST(finds_a_jailed_firecracker),
         TEST(takes_no_jailer_for_a_vmm),
         TEST(takes_no_other_process_for_it),
         TEST(takes_a_zombie_for_dead),
-        TEST(uses_the_main_monitor_only_when_told),
+        TEST(main_monitor_is_used_only_if_configured),
         TEST(finds_the_monitor_that_crust_qemu_added),
         TEST(a_socket_that_the_vmm_does_not_mention_is_not_its_monitor),
         TEST(another_users_process_is_not_taken_for_the_vmm),
         TEST(a_pid_file_that_others_can_write_names_no_vmm),
-        TEST(says_that_there_are_more_mounts_than_are_read),
+        TEST(mounts_beyond_the_limit_are_reported),
         TEST(follows_the_vm_factorys_link),
         TEST(keeps_what_a_cut_file_leaves),
         TEST(reports_a_bad_pid_file),

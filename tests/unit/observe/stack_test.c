@@ -97,7 +97,7 @@ static void a_stack_is_seen_to_its_bottom(void **state)
     assert_int_equal(layer[4].above, 2);
 }
 
-static void kinds_are_told_by_their_uuid(void **state)
+static void dm_uuid_determines_the_layer_kind(void **state)
 {
     static const struct {
         const char *uuid;
@@ -210,7 +210,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_disk_stands_on_nothing, start, stop),
         cmocka_unit_test_setup_teardown(a_partition_stands_on_its_disk, start, stop),
         cmocka_unit_test_setup_teardown(a_stack_is_seen_to_its_bottom, start, stop),
-        cmocka_unit_test_setup_teardown(kinds_are_told_by_their_uuid, start, stop),
+        cmocka_unit_test_setup_teardown(dm_uuid_determines_the_layer_kind, start, stop),
         cmocka_unit_test_setup_teardown(a_pool_is_not_stood_on, start, stop),
         cmocka_unit_test_setup_teardown(a_stack_too_deep_or_too_wide_is_cut, start, stop),
         cmocka_unit_test_setup_teardown(numbers_of_lower_devices, start, stop),

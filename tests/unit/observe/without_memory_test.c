@@ -370,7 +370,7 @@ static void fail_each(const char *corpus, parse_function *parse)
     assert_true(failures > 0);
 }
 
-static void failed_allocation_is_said_and_leaves_nothing(void **state)
+static void failed_allocation_is_reported_and_leaks_nothing(void **state)
 {
     static const struct {
         const char *corpus;
@@ -435,7 +435,7 @@ static void a_search_without_memory_leaves_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(failed_allocation_is_said_and_leaves_nothing),
+        cmocka_unit_test(failed_allocation_is_reported_and_leaks_nothing),
         cmocka_unit_test(a_search_without_memory_leaves_nothing),
         cmocka_unit_test(done_accepts_null),
     };

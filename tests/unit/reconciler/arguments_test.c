@@ -127,7 +127,7 @@ static void an_empty_node_name_counts_as_absent(void **state)
     assert_string_not_equal(arguments.node, "");
 }
 
-static void mistakes_are_told_and_change_nothing(void **state)
+static void usage_errors_are_printed_and_change_nothing(void **state)
 {
     (void)state;
     assert_int_equal(PARSE("--log-level", "loud"), EXIT_USAGE);
@@ -158,9 +158,12 @@ static void version_and_help_end_it(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(without_arguments_all_has_its_default), TEST(every_option_is_taken),
-        TEST(the_environment_stands_in_for_options), TEST(an_empty_node_name_counts_as_absent),
-        TEST(mistakes_are_told_and_change_nothing),  TEST(version_and_help_end_it),
+        TEST(without_arguments_all_has_its_default),
+        TEST(every_option_is_taken),
+        TEST(the_environment_stands_in_for_options),
+        TEST(an_empty_node_name_counts_as_absent),
+        TEST(usage_errors_are_printed_and_change_nothing),
+        TEST(version_and_help_end_it),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

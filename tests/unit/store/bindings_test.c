@@ -48,7 +48,7 @@ static void a_binding_is_described_and_replaced(void **state)
     assert_int_equal(written(store), before);
 }
 
-static void a_drive_that_the_vmm_named_says_so(void **state)
+static void drive_named_by_the_vmm_sets_the_binding_source(void **state)
 {
     struct store *store = store_of(state);
     struct bound bound = put_bound(store);
@@ -81,7 +81,7 @@ static void equal_states_and_results_write_nothing(void **state)
     assert_int_equal(written(store), before);
 }
 
-static void a_failed_guest_keeps_what_it_said_before(void **state)
+static void failed_guest_call_keeps_the_last_sizes(void **state)
 {
     struct store *store = store_of(state);
     int64_t volume_id = put_bound(store).volume_id;
@@ -115,7 +115,7 @@ static void a_failed_guest_keeps_what_it_said_before(void **state)
     assert_true(get_volume(store, volume_id).guest_proven);
 }
 
-static void a_path_says_more_than_an_address(void **state)
+static void guest_path_takes_precedence_over_an_address(void **state)
 {
     struct store *store = store_of(state);
     struct bound bound = put_bound(store);
@@ -288,7 +288,7 @@ static void a_file_system_that_fills_its_device_is_known_to(void **state)
 }
 
 /* The VMM has the drive among others, and which it is, is not known. */
-static void a_doubt_is_on_record_until_the_list_tells(void **state)
+static void doubt_is_recorded_until_a_list_settles_it(void **state)
 {
     struct store *store = store_of(state);
     struct bound bound = put_bound(store);
@@ -389,13 +389,13 @@ int main(void)
         MODEL(a_list_is_of_its_records),
         MODEL(a_file_system_that_fills_its_device_is_known_to),
         MODEL(a_binding_is_described_and_replaced),
-        MODEL(a_drive_that_the_vmm_named_says_so),
+        MODEL(drive_named_by_the_vmm_sets_the_binding_source),
         MODEL(equal_states_and_results_write_nothing),
-        MODEL(a_path_says_more_than_an_address),
-        MODEL(a_doubt_is_on_record_until_the_list_tells),
+        MODEL(guest_path_takes_precedence_over_an_address),
+        MODEL(doubt_is_recorded_until_a_list_settles_it),
         MODEL(a_failure_is_on_record_in_words),
         MODEL(a_volume_that_forbids_is_found),
-        MODEL(a_failed_guest_keeps_what_it_said_before),
+        MODEL(failed_guest_call_keeps_the_last_sizes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

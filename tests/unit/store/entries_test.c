@@ -325,7 +325,7 @@ static void an_equal_entry_on_its_device_writes_nothing(void **state)
 }
 
 /* Whatever is different about the device is for store_put_device() and its callers. */
-static void a_device_that_differs_is_told(void **state)
+static void different_device_is_recognised(void **state)
 {
     struct store *store = store_of(state);
     struct store_device device = device_of(1, GIB), other = device_of(2, GIB);
@@ -390,7 +390,7 @@ int main(void)
         MODEL(each_entry_of_a_layout),
         MODEL(a_volume_made_at_once_is_as_one_made_in_steps),
         MODEL(an_equal_entry_on_its_device_writes_nothing),
-        MODEL(a_device_that_differs_is_told),
+        MODEL(different_device_is_recognised),
         MODEL(a_device_that_another_volume_has_is_left_to_its_callers),
     };
 

@@ -494,7 +494,7 @@ static void a_stuck_reader_does_not_make_idling_busy(void **state)
     assert_int_equal(sqlite3_close_v2(other), SQLITE_OK);
 }
 
-static void a_full_disk_is_said_and_survived(void **state)
+static void full_disk_is_reported_and_survived(void **state)
 {
     struct fixture *fixture = *state;
     struct store *store;
@@ -542,7 +542,7 @@ int main(void)
         FILES(a_daemon_that_never_idles_is_bounded),
         FILES(answers_are_not_waited_for_without_end),
         FILES(a_stuck_reader_does_not_make_idling_busy),
-        FILES(a_full_disk_is_said_and_survived),
+        FILES(full_disk_is_reported_and_survived),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

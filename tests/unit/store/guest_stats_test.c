@@ -101,7 +101,7 @@ static void a_guests_report_ends_with_its_binding(void **state)
 }
 
 /* The agent counts whatever is mounted at that path. */
-static void a_guest_without_the_device_says_nothing_of_the_volume(void **state)
+static void guest_without_the_device_reports_no_condition(void **state)
 {
     static const struct {
         enum volume_state state;
@@ -195,7 +195,7 @@ int main(void)
         MODEL(a_condition_is_journaled_when_it_changes),
         MODEL(a_first_reading_is_news_if_it_is_abnormal),
         MODEL(a_guests_report_ends_with_its_binding),
-        MODEL(a_guest_without_the_device_says_nothing_of_the_volume),
+        MODEL(guest_without_the_device_reports_no_condition),
         MODEL(silence_is_counted_up_to_a_bound),
         MODEL(usage_is_listed_by_pv),
     };

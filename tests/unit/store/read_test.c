@@ -45,7 +45,7 @@ static void views_have_their_columns(void **state)
         array_length(views));
 }
 
-static void views_tell_time_as_the_clock_does(void **state)
+static void views_and_clock_format_time_alike(void **state)
 {
     for (int64_t ms = 1767323045000; ms < 1767323047000; ms++) {
         char expected[CLOCK_TEXT_BYTES], sql[128];
@@ -531,7 +531,7 @@ int main(void)
         MODEL(resizable_is_counted_where_it_should_be),
         MODEL(a_removed_volume_is_not_resizable_or_not),
         MODEL(a_resize_is_pending_since_its_binding),
-        MODEL(views_tell_time_as_the_clock_does),
+        MODEL(views_and_clock_format_time_alike),
         MODEL(views_have_names),
         MODEL(a_row_is_an_object_with_the_views_columns),
         MODEL(every_view_reads),

@@ -101,7 +101,7 @@ static int add_length(void *userdata, const char *path)
     return 0;
 }
 
-static void claimed_paths_are_told_once_and_by_pages(void **state)
+static void claimed_paths_are_listed_once_and_in_pages(void **state)
 {
     struct store *store = store_of(state);
     struct store_claim claim = {.path = VOLUME_PATH, .source = "bundle"};
@@ -139,7 +139,7 @@ int main(void)
         MODEL(both_names_of_one_path_are_one_volume_in_any_order),
         MODEL(a_path_once_known_stays_known),
         MODEL(a_name_that_is_not_a_hash_is_never_unresolved),
-        MODEL(claimed_paths_are_told_once_and_by_pages),
+        MODEL(claimed_paths_are_listed_once_and_in_pages),
         MODEL(a_name_that_comes_after_a_search_for_none_is_found),
     };
 

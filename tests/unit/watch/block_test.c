@@ -159,7 +159,7 @@ static void ignores_forgeries(void **state)
     assert_int_equal(queued_forged, 0);
 }
 
-static void says_that_messages_were_lost_and_goes_on(void **state)
+static void lost_messages_are_reported_and_reading_continues(void **state)
 {
     cleanup(fd_closep) int fd = open_uevent_file();
 
@@ -215,7 +215,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(hears_the_kernel, start, stop),
         cmocka_unit_test_setup_teardown(ignores_forgeries, start, stop),
-        cmocka_unit_test_setup_teardown(says_that_messages_were_lost_and_goes_on, start_tiny, stop),
+        cmocka_unit_test_setup_teardown(lost_messages_are_reported_and_reading_continues,
+                                        start_tiny, stop),
         cmocka_unit_test_setup_teardown(has_its_default_size, start, stop),
         cmocka_unit_test(begins_to_listen_when_it_can),
     };

@@ -140,7 +140,7 @@ static void run_out_of_watches(void)
     _exit(stop(NULL) != 0);
 }
 
-static void says_when_there_are_no_more_watches(void **state)
+static void running_out_of_watches_is_reported(void **state)
 {
     pid_t child = fork();
     int status;
@@ -162,7 +162,7 @@ int main(void)
         TEST(follows_a_renamed_child),
         TEST(hears_of_a_child_that_replaces_another),
         TEST(hears_of_removal),
-        cmocka_unit_test(says_when_there_are_no_more_watches),
+        cmocka_unit_test(running_out_of_watches_is_reported),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

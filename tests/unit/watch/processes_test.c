@@ -106,7 +106,7 @@ static void forgets_what_was_removed_or_replaced(void **state)
 }
 
 /* A look at the sandbox may be faster than the event. */
-static void says_what_ended_before_it_was_removed(void **state)
+static void exit_before_removal_is_reported(void **state)
 {
     pid_t child = start_child();
 
@@ -134,7 +134,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(reports_an_exit_once, start, stop),
         cmocka_unit_test_setup_teardown(reports_a_zombie, start, stop),
         cmocka_unit_test_setup_teardown(forgets_what_was_removed_or_replaced, start, stop),
-        cmocka_unit_test_setup_teardown(says_what_ended_before_it_was_removed, start, stop),
+        cmocka_unit_test_setup_teardown(exit_before_removal_is_reported, start, stop),
         cmocka_unit_test_setup_teardown(refuses_pids_without_a_process, start, stop),
     };
 

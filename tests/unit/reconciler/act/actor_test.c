@@ -217,7 +217,7 @@ static void an_act_for_a_binding_that_is_gone_is_cancelled(void **state)
     assert_int_equal(actor_count_running(test.actor), 0);
 }
 
-static void a_result_for_a_closed_binding_says_nothing(void **state)
+static void result_for_a_closed_binding_is_ignored(void **state)
 {
     (void)state;
     begin(ACTION_QUERY_HYPERVISOR);
@@ -343,7 +343,7 @@ static void a_guest_that_failed_has_not_grown(void **state)
     assert_int_equal(the_volume().attempts, 1);
 }
 
-static void an_address_that_the_shim_told_is_kept(void **state)
+static void agent_address_from_the_shim_is_recorded(void **state)
 {
     (void)state;
     begin(ACTION_RESIZE_GUEST);
@@ -412,13 +412,13 @@ int main(void)
         TEST(another_volume_of_the_sandbox_waits_for_its_slot),
         TEST(overruled_and_rolled_back_actions_never_start),
         TEST(an_act_for_a_binding_that_is_gone_is_cancelled),
-        TEST(a_result_for_a_closed_binding_says_nothing),
+        TEST(result_for_a_closed_binding_is_ignored),
         TEST(another_volumes_policy_goes_with_the_question),
         TEST(an_answer_is_outdated_if_another_volume_forbids_meanwhile),
         TEST(other_drives_that_were_refreshed_are_decided_again),
         TEST(a_guest_that_has_grown_is_on_record),
         TEST(a_guest_that_failed_has_not_grown),
-        TEST(an_address_that_the_shim_told_is_kept),
+        TEST(agent_address_from_the_shim_is_recorded),
         TEST(an_act_that_waits_for_a_helper_rests),
         TEST(all_is_forgotten_at_once),
         TEST(a_disk_that_announced_nothing_is_not_rescanned),

@@ -167,7 +167,7 @@ static void without_a_route_to_guests_there_is_no_capability(void **state)
     assert_string_equal(capabilities(), "");
 }
 
-static void configured_capabilities_are_said_once(void **state)
+static void configured_capabilities_are_listed_once(void **state)
 {
     struct config_list *words = &test.node.config.crust.capabilities;
 
@@ -199,7 +199,7 @@ static void file_systems_are_those_that_guests_were_seen_to_mount(void **state)
     assert_string_equal(file_systems(), "ext4 xfs btrfs");
 }
 
-static void configured_file_systems_are_said_once(void **state)
+static void configured_file_systems_are_listed_once(void **state)
 {
     struct config_list *words = &test.node.config.crust.file_systems;
 
@@ -219,10 +219,10 @@ int main(void)
         TEST(without_the_record_nothing_is_examined),
         TEST(capabilities_are_what_was_found),
         TEST(without_a_route_to_guests_there_is_no_capability),
-        TEST(configured_capabilities_are_said_once),
+        TEST(configured_capabilities_are_listed_once),
         TEST(an_examination_that_fails_has_no_capabilities),
         TEST(file_systems_are_those_that_guests_were_seen_to_mount),
-        TEST(configured_file_systems_are_said_once),
+        TEST(configured_file_systems_are_listed_once),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -57,7 +57,7 @@ static void set_state(enum volume_state volume_state)
     assert_int_equal(store_commit(the_store()), 0);
 }
 
-static void a_client_is_told_once_the_volume_is_in_sync(void **state)
+static void client_is_answered_once_the_volume_is_in_sync(void **state)
 {
     (void)state;
     (void)expand(GIB, 0, STATUS_OK);
@@ -125,7 +125,7 @@ static void a_database_that_fails_keeps_nobody_from_the_next_attempt(void **stat
     assert_int_equal(queued_volumes(), 1);
 }
 
-static void a_volume_that_is_gone_by_then_is_told(void **state)
+static void volume_removed_while_waiting_is_reported(void **state)
 {
     (void)state;
     (void)expand(0, 0, STATUS_OK);
@@ -296,13 +296,13 @@ static void a_tool_ends_with_the_client_that_waits_for_it(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CLIENTS(a_client_is_told_once_the_volume_is_in_sync),
+        CLIENTS(client_is_answered_once_the_volume_is_in_sync),
         CLIENTS(a_range_that_cannot_be_is_refused),
         CLIENTS(a_pass_that_was_rolled_back_decided_nothing),
         CLIENTS(a_client_waits_no_longer_than_crustd),
         CLIENTS(another_database_ends_all_that_wait),
         CLIENTS(a_database_that_fails_keeps_nobody_from_the_next_attempt),
-        CLIENTS(a_volume_that_is_gone_by_then_is_told),
+        CLIENTS(volume_removed_while_waiting_is_reported),
         CLIENTS(a_luks_header_counts_towards_the_volumes_size),
         CLIENTS(before_a_sandbox_a_resize_is_owed_on_record),
         cmocka_unit_test_setup_teardown(a_debt_is_not_promised_from_memory, set_up_in_memory,

@@ -231,7 +231,7 @@ static void whether_it_is_a_drive_is_not_known(void **state)
     assert_false(stagings_wait(test.clients));
 }
 
-static void a_client_that_is_gone_is_not_told(void **state)
+static void cancelled_client_gets_no_answer(void **state)
 {
     struct staging *staging;
 
@@ -258,7 +258,7 @@ int main(void)
         DRIVES(a_drive_goes_before_the_metadata),
         DRIVES(a_drive_that_is_in_use_stays),
         DRIVES(whether_it_is_a_drive_is_not_known),
-        DRIVES(a_client_that_is_gone_is_not_told),
+        DRIVES(cancelled_client_gets_no_answer),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -135,7 +135,7 @@ static void requests_that_contradict_the_node_are_refused(void **state)
     assert_int_equal(stage("ext4", NULL, &staging, &error), STATUS_UNAVAILABLE);
 }
 
-static void a_store_that_fails_is_told_to_all_that_wait(void **state)
+static void store_failure_is_reported_to_all_waiting_clients(void **state)
 {
     struct staging *staging;
     struct error error;
@@ -165,7 +165,7 @@ static void nothing_is_promised_from_memory(void **state)
 
 /* ---- where and what ---- */
 
-static void a_staging_goes_where_the_configuration_says(void **state)
+static void staging_uses_the_configured_directory(void **state)
 {
     static const struct {
         enum config_stage_layout layout;
@@ -239,7 +239,7 @@ static void a_foreign_directory_is_not_taken_over(void **state)
     assert_false(stagings_wait(test.clients));
 }
 
-static void a_directory_with_something_else_in_it_is_told(void **state)
+static void directory_with_foreign_files_is_refused(void **state)
 {
     struct staging *staging;
     struct error error;
@@ -254,7 +254,7 @@ static void a_directory_with_something_else_in_it_is_told(void **state)
 }
 
 /* A name that may be lost with the power is no promise. */
-static void a_root_that_cannot_be_synced_is_told(void **state)
+static void failed_sync_of_the_root_is_reported(void **state)
 {
     struct staging *staging;
     struct error error;
@@ -359,15 +359,15 @@ int main(void)
         CLIENTS(a_staging_is_answered_once_it_is_on_record),
         CLIENTS(a_staged_directory_that_is_gone_is_reported),
         CLIENTS(requests_that_contradict_the_node_are_refused),
-        CLIENTS(a_store_that_fails_is_told_to_all_that_wait),
+        CLIENTS(store_failure_is_reported_to_all_waiting_clients),
         cmocka_unit_test_setup_teardown(nothing_is_promised_from_memory, set_up_in_memory,
                                         tear_down),
-        CLIENTS(a_staging_goes_where_the_configuration_says),
+        CLIENTS(staging_uses_the_configured_directory),
         CLIENTS(staging_the_same_again_adds_no_journal_line),
         CLIENTS(a_sandbox_that_is_named_has_its_file),
         CLIENTS(a_foreign_directory_is_not_taken_over),
-        CLIENTS(a_directory_with_something_else_in_it_is_told),
-        CLIENTS(a_root_that_cannot_be_synced_is_told),
+        CLIENTS(directory_with_foreign_files_is_refused),
+        CLIENTS(failed_sync_of_the_root_is_reported),
         CLIENTS(calls_that_wait_have_a_bound),
         CLIENTS(a_device_that_the_host_has_mounted_is_held),
         CLIENTS(a_device_that_another_stands_on_is_held),

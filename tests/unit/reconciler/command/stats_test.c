@@ -41,7 +41,7 @@ static void a_guest_counts_for_a_client(void **state)
     assert_non_null(strstr(stats_told.condition, "the guest was read 3 s ago"));
 }
 
-static void why_a_guest_did_not_count_is_told(void **state)
+static void stats_error_includes_the_reason(void **state)
 {
     struct guest_reply reply = {.reason = REASON_AGENT_DENIED};
     struct stats_call *call;
@@ -123,7 +123,7 @@ static void a_volume_is_found_by_its_path_or_its_device(void **state)
 /* ---- calls that do not reach the guest ---- */
 
 /* Its guest has another directory in the volume's place, and would count that. */
-static void a_bypassed_volume_is_told_without_its_guest(void **state)
+static void bypassed_volume_is_answered_without_its_guest(void **state)
 {
     (void)state;
     change("UPDATE volumes SET state = 'blocked', reason = 'bypassed'");
@@ -162,7 +162,7 @@ static void a_volume_of_two_sandboxes_has_no_one_guest(void **state)
     assert_non_null(strstr(test.error, "more than one live sandbox"));
 }
 
-static void a_guest_says_that_its_file_system_is_abnormal(void **state)
+static void abnormal_file_system_is_reported(void **state)
 {
     (void)state;
     (void)ask_by_path(STATUS_OK);
@@ -238,7 +238,7 @@ static void a_tool_is_not_asked_of_what_is_not_the_volume(void **state)
     assert_int_equal(test.told, 1);
 }
 
-static void after_a_tool_of_no_help_the_refusal_is_told(void **state)
+static void failed_runtime_tool_leaves_the_refusal(void **state)
 {
     (void)state;
     leave_tool(0755);
@@ -273,20 +273,20 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CLIENTS(a_guest_counts_for_a_client),
-        CLIENTS(why_a_guest_did_not_count_is_told),
+        CLIENTS(stats_error_includes_the_reason),
         CLIENTS(an_unknown_volume_has_no_stats),
         CLIENTS(calls_of_one_sandbox_have_a_bound),
         CLIENTS(a_volume_is_found_by_its_path_or_its_device),
-        CLIENTS(a_bypassed_volume_is_told_without_its_guest),
+        CLIENTS(bypassed_volume_is_answered_without_its_guest),
         CLIENTS(a_volume_without_a_sandbox_has_nobody_to_count_it),
         CLIENTS(a_volume_of_two_sandboxes_has_no_one_guest),
-        CLIENTS(a_guest_says_that_its_file_system_is_abnormal),
+        CLIENTS(abnormal_file_system_is_reported),
         CLIENTS(a_helper_counts_where_nobody_in_the_guest_does),
         CLIENTS(the_runtimes_own_tool_is_asked_before_the_guest),
         CLIENTS(a_tool_of_no_help_leaves_the_guest),
         CLIENTS(a_tool_that_anybody_may_write_is_not_run),
         CLIENTS(a_tool_is_not_asked_of_what_is_not_the_volume),
-        CLIENTS(after_a_tool_of_no_help_the_refusal_is_told),
+        CLIENTS(failed_runtime_tool_leaves_the_refusal),
         CLIENTS(all_calls_together_have_a_bound),
     };
 

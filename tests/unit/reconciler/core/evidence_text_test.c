@@ -46,7 +46,7 @@ static void a_volume_that_is_not_blocked_needs_no_evidence(void **state)
     expect(STATE_BLOCKED, REASON_READ_ONLY, NULL);
 }
 
-static void a_mismatch_says_who_named_which_device(void **state)
+static void mismatch_text_names_source_and_device(void **state)
 {
     (void)state;
     expect(STATE_BLOCKED, REASON_IDENTITY_MISMATCH,
@@ -62,7 +62,7 @@ static void a_mismatch_says_who_named_which_device(void **state)
     expect(STATE_DETACHED, REASON_IDENTITY_MISMATCH, NULL); /* it is not blocked */
 }
 
-static void a_shared_device_says_both_volumes(void **state)
+static void shared_device_text_names_both_volumes(void **state)
 {
     struct store_entry other = entry_of("key-2", "/other", 12);
 
@@ -76,7 +76,7 @@ static void a_shared_device_says_both_volumes(void **state)
     expect(STATE_BLOCKED, REASON_DEVICE_SHARED, NULL);
 }
 
-static void a_device_that_a_drive_has_says_which(void **state)
+static void text_names_the_drive_that_has_the_device(void **state)
 {
     struct store *store = node.context.store;
     const struct store_drive_mount_request request = {.drive_id = "data",
@@ -94,7 +94,7 @@ static void a_device_that_a_drive_has_says_which(void **state)
            ") and drive data of sandbox sandbox-1 both lead to /dev/loop1");
 }
 
-static void a_bypassed_volume_says_what_the_container_has(void **state)
+static void bypassed_volume_text_names_what_the_container_has(void **state)
 {
     (void)state;
     volume.carrier = STORE_CARRIER_DIRECTORY;
@@ -118,7 +118,7 @@ static void a_bypassed_volume_says_what_the_container_has(void **state)
 }
 
 /* Not because its pod is just starting. */
-static void a_vmm_that_was_asked_in_vain_says_why(void **state)
+static void text_includes_the_error_of_the_vmm(void **state)
 {
     (void)state;
     SAY(hypervisor_error, "connection refused");
@@ -137,11 +137,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_volume_that_is_not_blocked_needs_no_evidence),
-        TEST(a_mismatch_says_who_named_which_device),
-        TEST(a_shared_device_says_both_volumes),
-        TEST(a_device_that_a_drive_has_says_which),
-        TEST(a_bypassed_volume_says_what_the_container_has),
-        TEST(a_vmm_that_was_asked_in_vain_says_why),
+        TEST(mismatch_text_names_source_and_device),
+        TEST(shared_device_text_names_both_volumes),
+        TEST(text_names_the_drive_that_has_the_device),
+        TEST(bypassed_volume_text_names_what_the_container_has),
+        TEST(text_includes_the_error_of_the_vmm),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -318,7 +318,7 @@ static void only_one_crustd_has_the_database(void **state)
     instance_done(&other);
 }
 
-static void a_place_that_cannot_be_made_is_told(void **state)
+static void failure_to_create_the_directory_is_reported(void **state)
 {
     struct instance other = INSTANCE_INIT;
     struct error error = {0};
@@ -357,7 +357,7 @@ int main(void)
         TEST(a_file_that_was_overwritten_is_set_aside),
         TEST(a_start_in_memory_comes_back_to_the_file),
         TEST(only_one_crustd_has_the_database),
-        TEST(a_place_that_cannot_be_made_is_told),
+        TEST(failure_to_create_the_directory_is_reported),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -119,7 +119,7 @@ static void volumes_wait_for_the_first_scan(void **state)
     assert_false(work_queue_take_volume(&queue, &volume_id));
 }
 
-static void a_lost_key_is_told_once(void **state)
+static void lost_keys_are_reported_once(void **state)
 {
     (void)state;
     assert_false(work_queue_recover(&queue));
@@ -169,7 +169,7 @@ int main(void)
         QUEUE(facts_come_before_what_builds_upon_them),
         QUEUE(an_announcement_outlives_a_rollback),
         QUEUE(volumes_wait_for_the_first_scan),
-        QUEUE(a_lost_key_is_told_once),
+        QUEUE(lost_keys_are_reported_once),
         QUEUE(a_reading_is_repeated_three_times),
         QUEUE(a_scan_finds_no_room_behind_many_names),
     };

@@ -37,7 +37,7 @@ static struct attachment_facts facts_of(const int *combination)
     };
 }
 
-static void every_combination_is_decided_as_the_table_says(void **state)
+static void every_combination_is_decided_by_the_table(void **state)
 {
     int combination[FACTS] = {0};
 
@@ -75,7 +75,7 @@ static void a_drive_nobody_looked_for_is_not_missing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_combination_is_decided_as_the_table_says),
+        cmocka_unit_test(every_combination_is_decided_by_the_table),
         cmocka_unit_test(a_drive_nobody_looked_for_is_not_missing),
     };
 

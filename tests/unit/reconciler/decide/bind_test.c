@@ -41,7 +41,7 @@ static struct bind_facts facts_of(const int *combination)
     };
 }
 
-static void every_combination_is_bound_as_the_table_says(void **state)
+static void every_combination_is_bound_by_the_table(void **state)
 {
     int combination[FACTS] = {0};
 
@@ -90,7 +90,7 @@ static void never_maps_what_is_not_certain(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_combination_is_bound_as_the_table_says),
+        cmocka_unit_test(every_combination_is_bound_by_the_table),
         cmocka_unit_test(never_maps_what_is_not_certain),
     };
 

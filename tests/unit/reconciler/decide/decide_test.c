@@ -163,7 +163,7 @@ static void check(const int *combination)
     }
 }
 
-static void every_combination_is_decided_as_the_table_says(void **state)
+static void every_combination_is_decided_by_the_table(void **state)
 {
     int combination[FACTS] = {0};
 
@@ -281,7 +281,7 @@ static void states_have_the_reasons_that_are_decided(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_combination_is_decided_as_the_table_says),
+        cmocka_unit_test(every_combination_is_decided_by_the_table),
         cmocka_unit_test(states_have_the_reasons_that_are_decided),
         cmocka_unit_test(never_touches_what_it_must_not),
         cmocka_unit_test(in_sync_claims_only_what_was_seen),

@@ -62,7 +62,7 @@ static void expect_row(const int *combination, enum drive_state state)
 }
 
 /* Another version's state too. */
-static void every_combination_is_decided_as_the_table_says(void **state)
+static void every_combination_is_decided_by_the_table(void **state)
 {
     int combination[FACTS] = {0};
 
@@ -197,7 +197,7 @@ static void a_drive_is_unmounted_again_before_another_removal(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_combination_is_decided_as_the_table_says),
+        cmocka_unit_test(every_combination_is_decided_by_the_table),
         cmocka_unit_test(no_decision_loses_data_or_a_disk),
         cmocka_unit_test(a_drive_is_brought_in_and_taken_out),
         cmocka_unit_test(a_drive_is_unmounted_again_before_another_removal),

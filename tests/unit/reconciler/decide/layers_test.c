@@ -74,7 +74,7 @@ static void a_layer_back_at_its_old_size_was_not_resized(void **state)
     assert_in_step(layers);
 }
 
-static void lvm_follows_as_it_is_told(void **state)
+static void lvm_reports_the_command_that_is_left(void **state)
 {
     struct layer layers[2];
 
@@ -201,7 +201,7 @@ int main(void)
         cmocka_unit_test(a_header_is_not_missing_space),
         cmocka_unit_test(luks_follows_in_whole),
         cmocka_unit_test(a_layer_back_at_its_old_size_was_not_resized),
-        cmocka_unit_test(lvm_follows_as_it_is_told),
+        cmocka_unit_test(lvm_reports_the_command_that_is_left),
         cmocka_unit_test(a_layer_not_expected_to_follow_is_in_step),
         cmocka_unit_test(an_unknown_dm_device_is_named),
         cmocka_unit_test(a_disk_that_announced_a_larger_size_is_stale),

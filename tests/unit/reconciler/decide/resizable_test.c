@@ -105,7 +105,7 @@ static const char *shown(enum resizable_answer answer)
     return name ? name : "none";
 }
 
-static void every_combination_is_decided_as_the_table_says(void **state)
+static void every_combination_is_decided_by_the_table(void **state)
 {
     int combination[FACTS] = {0};
 
@@ -170,7 +170,7 @@ static void every_answer_but_yes_has_a_reason(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_combination_is_decided_as_the_table_says),
+        cmocka_unit_test(every_combination_is_decided_by_the_table),
         cmocka_unit_test(yes_claims_only_what_was_seen),
         cmocka_unit_test(every_answer_but_yes_has_a_reason),
     };

@@ -60,7 +60,7 @@ static void check(const int *combination, const struct table_row *row,
              row->outcome[1], verdicts[decision.verdict], stale_reason_name(decision.reason));
 }
 
-static void every_combination_is_decided_as_the_table_says(void **state)
+static void every_combination_is_decided_by_the_table(void **state)
 {
     int combination[FACTS] = {0};
 
@@ -176,7 +176,7 @@ static void more_than_half_and_at_least_five_break(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_combination_is_decided_as_the_table_says),
+        cmocka_unit_test(every_combination_is_decided_by_the_table),
         cmocka_unit_test(a_file_is_decided_by_the_rows_without_the_kubelet),
         cmocka_unit_test(a_directory_that_does_not_look_stale_has_a_reason),
         cmocka_unit_test(nothing_is_removed_without_every_piece_of_evidence),

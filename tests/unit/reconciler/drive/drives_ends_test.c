@@ -104,7 +104,7 @@ static void a_drive_that_waits_for_its_turn_ends_with_its_vm(void **state)
     expect_told(2, STATUS_NOT_FOUND, "the VM ended");
 }
 
-static void a_lost_drive_says_whether_it_was_unmounted(void **state)
+static void lost_drive_records_whether_it_was_unmounted(void **state)
 {
     (void)state;
     bring_in();
@@ -174,7 +174,7 @@ int main(void)
         DRIVES(crustd_may_end_anywhere_in_a_detach),
         DRIVES(a_vm_may_end_anywhere),
         DRIVES(a_drive_that_waits_for_its_turn_ends_with_its_vm),
-        DRIVES(a_lost_drive_says_whether_it_was_unmounted),
+        DRIVES(lost_drive_records_whether_it_was_unmounted),
         DRIVES(what_somebody_left_of_a_disk_was_not_unmounted),
         DRIVES(a_disk_that_somebody_took_from_the_vm_is_lost),
     };

@@ -6,7 +6,7 @@
 #include "reconciler/drive/drive_wait.h"
 #include "reconciler/drive/drive_work.h"
 
-static void a_drive_is_mounted_before_its_client_is_told(void **state)
+static void attach_is_answered_once_the_drive_is_mounted(void **state)
 {
     (void)state;
     attach();
@@ -21,7 +21,7 @@ static void a_drive_is_mounted_before_its_client_is_told(void **state)
     expect_row(DRIVE_READY, true, STATUS_OK);
 }
 
-static void a_drive_is_free_before_its_client_is_told(void **state)
+static void detach_is_answered_once_the_disk_is_free(void **state)
 {
     (void)state;
     bring_in();
@@ -226,7 +226,7 @@ static void a_pass_that_is_rolled_back_has_not_happened(void **state)
     expect_walked("look attach ask mount look ask ");
 }
 
-static void a_stop_ends_acts_and_tells_clients(void **state)
+static void stop_ends_acts_and_answers_clients(void **state)
 {
     (void)state;
     attach();
@@ -324,8 +324,8 @@ static void nothing_is_promised_before_the_node_is_known(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        DRIVES(a_drive_is_mounted_before_its_client_is_told),
-        DRIVES(a_drive_is_free_before_its_client_is_told),
+        DRIVES(attach_is_answered_once_the_drive_is_mounted),
+        DRIVES(detach_is_answered_once_the_disk_is_free),
         DRIVES(equal_calls_join_and_others_are_refused),
         DRIVES(a_drive_detached_meanwhile_is_not_attached),
         DRIVES(a_detach_overtakes_a_mount),
@@ -335,7 +335,7 @@ int main(void)
         DRIVES(one_sandbox_does_not_take_all_slots),
         DRIVES(a_drive_whose_act_has_ended_lets_others_go_first),
         DRIVES(a_pass_that_is_rolled_back_has_not_happened),
-        DRIVES(a_stop_ends_acts_and_tells_clients),
+        DRIVES(stop_ends_acts_and_answers_clients),
         DRIVES(another_store_has_no_drives),
         DRIVES(a_client_that_gives_up_changes_nothing),
         DRIVES(later_answers_are_synced_too),

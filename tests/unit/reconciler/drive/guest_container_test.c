@@ -54,7 +54,7 @@ static void a_read_only_drive_is_mounted_read_only(void **state)
     assert_null(strstr(test.container_arguments, "--fs-group"));
 }
 
-static void entries_that_keep_their_group_are_told(void **state)
+static void entries_whose_group_was_not_changed_are_reported(void **state)
 {
     (void)state;
     test.drive.request.has_fs_group = true;
@@ -266,7 +266,7 @@ static void what_an_earlier_mount_left_goes_first(void **state)
     expect_helper(CHECK " data", "/run/data /run" COMPARED);
 }
 
-static void a_helper_that_is_not_installed_is_told(void **state)
+static void missing_helper_program_is_reported(void **state)
 {
     (void)state;
     test.program_result = HELPER_PROGRAM_MISSING;
@@ -312,7 +312,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_drive_is_checked_then_held),
         TEST(a_read_only_drive_is_mounted_read_only),
-        TEST(entries_that_keep_their_group_are_told),
+        TEST(entries_whose_group_was_not_changed_are_reported),
         TEST(a_walk_that_takes_too_long_leaves_no_mount),
         TEST(the_nearest_directory_that_is_there_is_checked),
         TEST(a_guest_that_takes_its_time_does_not_take_all),
@@ -326,7 +326,7 @@ int main(void)
         TEST(another_disk_is_unmounted_at_once),
         TEST(a_holder_that_prints_nonsense_is_removed),
         TEST(what_an_earlier_mount_left_goes_first),
-        TEST(a_helper_that_is_not_installed_is_told),
+        TEST(missing_helper_program_is_reported),
         TEST(a_held_drive_grows_by_a_helper),
         TEST(a_call_may_be_freed_at_any_time),
     };

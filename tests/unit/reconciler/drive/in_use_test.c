@@ -542,7 +542,7 @@ static void another_drive_has_the_disk(void **state)
                              .disk = &disk, .drive_id = "data-1", .writable = true});
 }
 
-static void a_search_that_was_freed_says_nothing(void **state)
+static void freed_search_calls_nobody_back(void **state)
 {
     struct search_fixture *fixture = *state;
     struct drive_in_use_call *call;
@@ -578,7 +578,7 @@ int main(void)
         SEARCH(a_volume_of_a_live_sandbox_has_the_disk),
         SEARCH(a_read_only_volume_does_not_hinder_a_reader),
         SEARCH(another_drive_has_the_disk),
-        SEARCH(a_search_that_was_freed_says_nothing),
+        SEARCH(freed_search_calls_nobody_back),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -76,7 +76,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void arguments_tell_of_every_vmm_but_cloud_hypervisor(void **state)
+static void guest_traits_come_from_arguments_except_with_cloud_hypervisor(void **state)
 {
     static const enum hypervisor_kind kinds[] = {HYPERVISOR_QEMU, HYPERVISOR_FIRECRACKER};
 
@@ -94,7 +94,7 @@ static void arguments_tell_of_every_vmm_but_cloud_hypervisor(void **state)
     }
 }
 
-static void a_vmm_that_is_gone_tells_nothing(void **state)
+static void guest_of_a_vanished_vmm_is_unknown(void **state)
 {
     (void)state;
     test.unobservable = -ENOENT;
@@ -104,7 +104,7 @@ static void a_vmm_that_is_gone_tells_nothing(void **state)
     assert_non_null(strstr(test.error, "arguments of its process"));
 }
 
-static void a_vmm_that_does_not_tell_leaves_its_guest_unknown(void **state)
+static void guest_is_unknown_if_its_vmm_does_not_report_traits(void **state)
 {
     (void)state;
     test.unobservable = -EOPNOTSUPP;
@@ -176,9 +176,9 @@ static void a_call_that_cannot_be_made_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(arguments_tell_of_every_vmm_but_cloud_hypervisor),
-        TEST(a_vmm_that_is_gone_tells_nothing),
-        TEST(a_vmm_that_does_not_tell_leaves_its_guest_unknown),
+        TEST(guest_traits_come_from_arguments_except_with_cloud_hypervisor),
+        TEST(guest_of_a_vanished_vmm_is_unknown),
+        TEST(guest_is_unknown_if_its_vmm_does_not_report_traits),
         TEST(cloud_hypervisor_is_asked_itself),
         TEST(cloud_hypervisor_without_a_socket_is_known_to_have_none),
         TEST(a_vmm_that_does_not_answer_leaves_its_guest_unknown),

@@ -216,7 +216,7 @@ static void counting_waits_for_its_time_and_the_last_word_serves(void **state)
     assert_int_equal(test.reply.reason, REASON_NONE);
 }
 
-static void a_failure_to_count_is_told_until_it_is_time_again(void **state)
+static void failed_stats_are_answered_from_memory_until_the_next_run(void **state)
 {
     struct helper_outcome outcome = {.reason = REASON_AGENT_POLICY_DENIED};
 
@@ -249,7 +249,7 @@ static void a_sandbox_of_no_use_is_not_asked_to_count(void **state)
     assert_int_equal(test.reply.reason, REASON_HELPER_NO_CGROUPS);
 }
 
-static void a_client_that_waits_too_long_is_told(void **state)
+static void client_past_its_deadline_is_answered(void **state)
 {
     (void)state;
     (void)call(HELPER_RESIZE, 0);
@@ -388,9 +388,9 @@ int main(void)
         TEST(a_helper_is_possible_where_configuration_policy_and_record_allow_it),
         TEST(a_helper_grows_who_waits_for_it),
         TEST(counting_waits_for_its_time_and_the_last_word_serves),
-        TEST(a_failure_to_count_is_told_until_it_is_time_again),
+        TEST(failed_stats_are_answered_from_memory_until_the_next_run),
         TEST(a_sandbox_of_no_use_is_not_asked_to_count),
-        TEST(a_client_that_waits_too_long_is_told),
+        TEST(client_past_its_deadline_is_answered),
         TEST(a_configuration_that_changed_bars_the_helper),
         TEST(a_run_that_cannot_begin_is_a_failure),
         TEST(leftovers_go_before_the_next_helper),

@@ -28,7 +28,7 @@ static void a_guest_that_is_unknown_may_be_confidential(void **state)
 }
 
 /* Nothing will ever tell, so asking again is of no use: the guest needs an agent of its own. */
-static void a_guest_that_nothing_tells_of_is_not_asked_again(void **state)
+static void guest_of_unknown_traits_is_not_tried_again(void **state)
 {
     (void)state;
     test.unobservable = GUEST_TRAITS_NO_SOURCE;
@@ -39,7 +39,7 @@ static void a_guest_that_nothing_tells_of_is_not_asked_again(void **state)
     assert_nothing_is_left();
 }
 
-static void a_program_that_is_of_no_use_is_told(void **state)
+static void unusable_program_is_reported(void **state)
 {
     static const struct {
         int result;
@@ -60,7 +60,7 @@ static void a_program_that_is_of_no_use_is_told(void **state)
     }
 }
 
-static void a_sandbox_without_a_share_is_told(void **state)
+static void sandbox_without_a_share_is_reported(void **state)
 {
     (void)state;
     tree_remove(MOUNTS);
@@ -70,7 +70,7 @@ static void a_sandbox_without_a_share_is_told(void **state)
     assert_int_equal(lines_of(test.node.context.store, "helper_intended"), 0);
 }
 
-static void a_lack_of_descriptors_says_nothing_of_the_share(void **state)
+static void lack_of_descriptors_is_no_verdict_on_the_share(void **state)
 {
     (void)state;
     test.exhausts_descriptors = true;
@@ -207,10 +207,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(nothing_is_brought_into_a_confidential_guest),
         TEST(a_guest_that_is_unknown_may_be_confidential),
-        TEST(a_guest_that_nothing_tells_of_is_not_asked_again),
-        TEST(a_program_that_is_of_no_use_is_told),
-        TEST(a_sandbox_without_a_share_is_told),
-        TEST(a_lack_of_descriptors_says_nothing_of_the_share),
+        TEST(guest_of_unknown_traits_is_not_tried_again),
+        TEST(unusable_program_is_reported),
+        TEST(sandbox_without_a_share_is_reported),
+        TEST(lack_of_descriptors_is_no_verdict_on_the_share),
         TEST(a_helper_that_cannot_be_recorded_is_not_placed),
         TEST(a_program_that_cannot_be_placed_leaves_nothing),
         TEST(a_container_that_cannot_be_started_leaves_nothing),

@@ -144,7 +144,7 @@ static void a_program_that_ends_without_a_report_has_failed(void **state)
     }
 }
 
-static void a_program_that_the_guest_cannot_execute_is_told(void **state)
+static void program_that_the_guest_cannot_execute_is_reported(void **state)
 {
     (void)state;
     grow();
@@ -254,7 +254,7 @@ static void a_line_has_a_bound(void **state)
     assert_ended(REASON_HELPER_FAILED, "printed too much");
 }
 
-static void a_container_that_was_not_created_is_told(void **state)
+static void container_that_was_not_created_is_reported(void **state)
 {
     (void)state;
     look_at_drive();
@@ -277,14 +277,14 @@ int main(void)
         TEST(a_guest_of_the_rust_runtime_sees_its_own_directory),
         TEST(each_answer_of_the_agent_has_its_reason),
         TEST(a_program_that_ends_without_a_report_has_failed),
-        TEST(a_program_that_the_guest_cannot_execute_is_told),
+        TEST(program_that_the_guest_cannot_execute_is_reported),
         TEST(a_container_that_is_left_keeps_directory_and_record),
         TEST(a_directory_with_something_else_in_it_stays_on_record),
         TEST(an_end_that_cannot_be_recorded_stays_on_record),
         TEST(a_run_that_is_given_up_stays_on_record),
         TEST(a_drives_helper_has_its_own_arguments_and_line),
         TEST(a_line_has_a_bound),
-        TEST(a_container_that_was_not_created_is_told),
+        TEST(container_that_was_not_created_is_reported),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

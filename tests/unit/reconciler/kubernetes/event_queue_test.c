@@ -107,7 +107,7 @@ static void equal_ones_afterwards_are_counted_until_the_window_ends(void **state
     expect("a", "x", 1, 10 + 2 * WINDOW_NS);
 }
 
-static void after_a_quiet_window_it_is_told_at_once(void **state)
+static void event_after_a_quiet_window_is_sent_at_once(void **state)
 {
     (void)state;
     add("a", "x", 1, 10);
@@ -154,7 +154,7 @@ int main(void)
         TEST(events_come_in_order),
         TEST(equal_ones_that_wait_become_one),
         TEST(equal_ones_afterwards_are_counted_until_the_window_ends),
-        TEST(after_a_quiet_window_it_is_told_at_once),
+        TEST(event_after_a_quiet_window_is_sent_at_once),
         TEST(oldest_gives_way),
         TEST(events_an_hour_old_are_dropped),
     };

@@ -108,7 +108,7 @@ static void object_without_a_proper_name_hears_nothing(void **state)
     assert_int_equal(event_from_row(&row, events), 0);
 }
 
-static void stalled_is_told_once_with_a_remedy(void **state)
+static void stalled_resize_makes_one_event_with_a_remedy(void **state)
 {
     struct store_event_row row = stalled_row();
     struct event events[EVENTS_OF_ROW];
@@ -132,7 +132,7 @@ static void stalled_is_told_once_with_a_remedy(void **state)
     assert_int_equal(event_from_row(&row, events), 2);
 }
 
-static void guest_says_how_its_volume_is(void **state)
+static void guest_condition_makes_events(void **state)
 {
     struct store_event_row row = row_of("guest_condition_changed", "abnormal");
     struct event events[EVENTS_OF_ROW];
@@ -151,7 +151,7 @@ static void guest_says_how_its_volume_is(void **state)
     assert_int_equal(event_from_row(&row, events), 0);
 }
 
-static void removed_metadata_is_told_with_its_reason(void **state)
+static void removed_metadata_makes_events_with_the_reason(void **state)
 {
     struct store_event_row row = row_of("cleanup_removed", "");
     struct event events[EVENTS_OF_ROW];
@@ -163,7 +163,7 @@ static void removed_metadata_is_told_with_its_reason(void **state)
     assert_non_null(strstr(events[0].message, "Its sandbox was seen to end"));
 }
 
-static void resize_that_ended_with_its_volume_is_not_told(void **state)
+static void resize_that_ended_with_its_volume_makes_no_event(void **state)
 {
     const struct store_event_row row = row_of("resize_finished", "unmanaged");
     const struct store_event_row other = row_of("volume_added", "");
@@ -230,7 +230,7 @@ static void json_is_an_event_of_core_v1(void **state)
 }
 
 /* Sending it twice makes one; another time, object or message is another. */
-static void name_tells_events_apart(void **state)
+static void different_events_have_different_names(void **state)
 {
     const struct store_event_row row = stalled_row();
     struct event events[EVENTS_OF_ROW];
@@ -284,13 +284,13 @@ int main(void)
         cmocka_unit_test(pod_and_pv_hear_of_a_resize),
         cmocka_unit_test(named_claim_hears_in_the_place_of_the_pv),
         cmocka_unit_test(object_without_a_proper_name_hears_nothing),
-        cmocka_unit_test(stalled_is_told_once_with_a_remedy),
-        cmocka_unit_test(guest_says_how_its_volume_is),
-        cmocka_unit_test(removed_metadata_is_told_with_its_reason),
-        cmocka_unit_test(resize_that_ended_with_its_volume_is_not_told),
+        cmocka_unit_test(stalled_resize_makes_one_event_with_a_remedy),
+        cmocka_unit_test(guest_condition_makes_events),
+        cmocka_unit_test(removed_metadata_makes_events_with_the_reason),
+        cmocka_unit_test(resize_that_ended_with_its_volume_makes_no_event),
         cmocka_unit_test(message_is_cut),
         cmocka_unit_test(json_is_an_event_of_core_v1),
-        cmocka_unit_test(name_tells_events_apart),
+        cmocka_unit_test(different_events_have_different_names),
         cmocka_unit_test(long_name_is_cut_to_a_proper_one),
         cmocka_unit_test(reasons_are_those_of_the_page),
     };
