@@ -86,7 +86,7 @@ void stagings_sweep(const struct clients *clients);
 /* ---- stats (stats.c) ---- */
 
 enum status_code stats_begin(struct clients *clients, const struct reconciler_target *target,
-                             reconciler_stats_told *done, void *userdata,
+                             reconciler_stats_done *done, void *userdata,
                              struct stats_call **ret_call, struct error *error);
 
 /* ---- the node (examine.c, abilities.c) ---- */

@@ -178,12 +178,12 @@ struct reconciler_stats {
 struct stats_call;
 
 /* stats: with STATUS_OK. */
-typedef void reconciler_stats_told(void *userdata, enum status_code code,
+typedef void reconciler_stats_done(void *userdata, enum status_code code,
                                    const struct reconciler_stats *stats, const struct error *error);
 
 /* Asks the guest, by the first route that answers. As reconciler_expand(). */
 enum status_code reconciler_ask_stats(struct reconciler *reconciler,
                                       const struct reconciler_target *target,
-                                      reconciler_stats_told *done, void *userdata,
+                                      reconciler_stats_done *done, void *userdata,
                                       struct stats_call **ret_call, struct error *error);
 struct stats_call *reconciler_stats_cancel(struct stats_call *call); /* returns NULL */

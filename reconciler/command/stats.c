@@ -35,7 +35,7 @@ struct stats_call {
     struct guest_call *guest;
     struct runtime_cli_run *cli;
     struct loop_timer deferred; /* an answer that needs nobody else */
-    reconciler_stats_told *done;
+    reconciler_stats_done *done;
     void *userdata;
 };
 
@@ -269,7 +269,7 @@ static enum status_code check_room(const struct stats_call *call, struct error *
 }
 
 enum status_code stats_begin(struct clients *clients, const struct reconciler_target *target,
-                             reconciler_stats_told *done, void *userdata,
+                             reconciler_stats_done *done, void *userdata,
                              struct stats_call **ret_call, struct error *error)
 {
     struct stats_call *call;

@@ -90,7 +90,7 @@ enum status_code reconciler_unstage(struct reconciler *reconciler, const char *t
 
 enum status_code reconciler_ask_stats(struct reconciler *reconciler,
                                       const struct reconciler_target *target,
-                                      reconciler_stats_told *done, void *userdata,
+                                      reconciler_stats_done *done, void *userdata,
                                       struct stats_call **ret_call, struct error *error)
 {
     return stats_begin(reconciler->clients, target, done, userdata, ret_call, error);

@@ -10,7 +10,7 @@ import subprocess
 import unittest
 
 from node import REPOSITORY
-from said import SaidTest, curl
+from scratch_node import ScratchNodeTest, curl
 
 RULES = REPOSITORY / "config/deploy/alerts/crustd-rules.yaml"
 TESTS = REPOSITORY / "tests/alerts/crustd-rules-test.yaml"
@@ -30,7 +30,7 @@ def promtool(*arguments):
                           timeout=300)
 
 
-class AlertsTest(SaidTest):
+class AlertsTest(ScratchNodeTest):
 
     def setUp(self):
         super().setUp()
@@ -86,7 +86,7 @@ class AlertsTest(SaidTest):
                 {"expr": fires, "eval_time": "45m", "exp_samples": []}]}]}))
         self.check(promtool("test", "rules", self.scratch / "fleet.yaml"))
 
-    def test_each_alert_says_what_to_do(self):
+    def test_each_alert_has_a_command_and_a_runbook(self):
         text = (REPOSITORY / "docs/operations.md").read_text()
         for alert in self.alerts:
             with self.subTest(alert=alert["alert"]):

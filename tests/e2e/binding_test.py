@@ -9,10 +9,10 @@ import os
 import unittest
 
 from containers import Containers
-from said import AFTER, BEFORE, MIB, SANDBOX, SaidTest, fake_monitor
+from scratch_node import AFTER, BEFORE, MIB, SANDBOX, ScratchNodeTest, fake_monitor
 
 
-class BindingTest(SaidTest):
+class BindingTest(ScratchNodeTest):
     """A sandbox of Kata's Go runtime, its monitor and its agent."""
 
     def start(self):

@@ -10,7 +10,7 @@ import unittest
 
 from cleanups import CleanupTest
 from lost import Attached, LostTest, Point
-from said import curl
+from scratch_node import curl
 
 TRASH = "run/kata-containers/shared/.crust-trash"
 MOUNT_INFO_BYTES = 64 * 1024

@@ -10,7 +10,7 @@ import unittest
 
 from cleanups import CANARY, CleanupTest
 from programs import run
-from said import status
+from scratch_node import status
 
 GRACE = 3600
 SANDBOXES, EACH = 50, 10

@@ -9,7 +9,7 @@ import shutil
 import unittest
 
 from cleanups import CANARY, CleanupTest
-from said import curl
+from scratch_node import curl
 
 
 class Story5(CleanupTest):

@@ -15,7 +15,7 @@ import json
 import secrets
 import shutil
 
-from said import SaidTest
+from scratch_node import ScratchNodeTest
 
 POD = "11111111-2222-3333-4444-555555555555"
 CANARY = "99999999-0000-0000-0000-000000000000"
@@ -27,7 +27,7 @@ def path_of(name, pod=POD):
     return f"/var/lib/kubelet/pods/{pod}/volumes/kubernetes.io~csi/{name}/mount"
 
 
-class CleanupTest(SaidTest):
+class CleanupTest(ScratchNodeTest):
     """A node with a kubelet's directories, another pod among them. Sandboxes have ids of their own,
     because crustd looks for them among all processes of this machine."""
 

@@ -5,7 +5,7 @@ import shutil
 import sqlite3
 import subprocess
 
-from said import SaidTest, free_port, publish_path
+from scratch_node import ScratchNodeTest, free_port, publish_path
 
 AHEAD = r"""
 #define _GNU_SOURCE
@@ -29,7 +29,7 @@ int clock_gettime(clockid_t clock, struct timespec *now)
 KEPT = 1000  # rows, the least that may be configured
 
 
-class ClockTest(SaidTest):
+class ClockTest(ScratchNodeTest):
     hostile = True
 
     def setUp(self):

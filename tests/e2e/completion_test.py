@@ -12,7 +12,7 @@ import time
 import unittest
 
 from node import BUILD, REPOSITORY
-from said import SaidTest, publish_path
+from scratch_node import ScratchNodeTest, publish_path
 
 COMPLETIONS = {"bash": "share/bash-completion/completions/crustctl", "zsh": "share/zsh/site-functions/_crustctl",
                "fish": "share/fish/vendor_completions.d/crustctl.fish"}
@@ -49,7 +49,7 @@ def type_into(command, environment, setup, words, expected):
         os.close(terminal)
 
 
-class CompletionTest(SaidTest):
+class CompletionTest(ScratchNodeTest):
 
     def setUp(self):
         super().setUp()

@@ -10,10 +10,10 @@ import shutil
 import unittest
 
 from containers import Containers
-from said import AFTER, SANDBOX, SaidTest, Volume, publish_path
+from scratch_node import AFTER, SANDBOX, ScratchNodeTest, Volume, publish_path
 
 
-class CrustDirectoryTest(SaidTest):
+class CrustDirectoryTest(ScratchNodeTest):
     """Each test has a node of its own, with a volumes directory of the KEP's layout."""
 
     def make_node(self, **settings):

@@ -199,7 +199,7 @@ class CrustQemuTest(ProgramTest):
                                   env={**os.environ, "KATA": "yes"}, timeout=SECONDS)
         self.assertEqual(done.stdout, "passed\nyes\n")
 
-    def test_without_qemu_it_says_where_it_looked(self):
+    def test_missing_qemu_is_reported_with_its_place(self):
         (self.scratch / QEMU).unlink()
         odd = self.scratch / "crust-no-such-vmm"
         self.program.rename(odd)
@@ -207,7 +207,7 @@ class CrustQemuTest(ProgramTest):
         self.assertEqual(done.returncode, 127)
         self.assertIn("no no-such-vmm beside", done.stderr)
 
-    def test_under_a_name_of_its_own_it_says_how_to_call_it(self):
+    def test_wrong_program_name_is_reported(self):
         odd = self.scratch / "qemu"
         self.program.rename(odd)
         done = subprocess.run([str(odd)], capture_output=True, text=True, timeout=SECONDS)

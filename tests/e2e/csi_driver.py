@@ -23,7 +23,7 @@ from csi_client import SIZE, Client
 from go_programs import build, module_directory
 from grpc_client import SECONDS, Clients, grpc
 from node import REPOSITORY
-from said import SaidTest, fake_agent, fake_monitor
+from scratch_node import ScratchNodeTest, fake_agent, fake_monitor
 
 SOURCE = REPOSITORY / "docs/examples/csi-driver"
 SPECIFICATION = "github.com/container-storage-interface/spec"
@@ -92,7 +92,7 @@ class Driver:
             subprocess.run(["losetup", "--detach", device], timeout=SECONDS)
 
 
-class CsiTest(Clients, SaidTest):
+class CsiTest(Clients, ScratchNodeTest):
     """A test with drivers and CSI clients."""
 
     @classmethod

@@ -303,7 +303,7 @@ class InAGuest(DriverTest):
         client.unpublish(volume, target)
         self.nothing_is_published(target)
 
-    def test_what_the_guest_is_told(self):
+    def test_mount_info_has_filtered_options_and_group(self):
         client = self.begin()
         capability = client.capability(
             mount_flags=["noatime,_netdev", "x-systemd.automount", "nofail", "discard"],

@@ -8,14 +8,14 @@ import subprocess
 import unittest
 
 from lost import Attached
-from said import BEFORE, MIB, SaidTest, publish_path, status
+from scratch_node import BEFORE, MIB, ScratchNodeTest, publish_path, status
 
 SECONDS = 60
 VOLUMES = 12
 PLENTY = 10_000
 
 
-class Limits(SaidTest):
+class Limits(ScratchNodeTest):
     """The daemon has a user namespace of its own, in which these limits are its own too."""
 
     def limited(self, name, value):
@@ -77,7 +77,7 @@ class Limits(SaidTest):
         self.recovers(node)
 
 
-class Failures(SaidTest):
+class Failures(ScratchNodeTest):
 
     def setUp(self):
         super().setUp()

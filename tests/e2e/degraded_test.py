@@ -14,7 +14,7 @@ import unittest
 
 from lost import Attached
 from node import NodeError
-from said import BEFORE, MIB, SANDBOX, SaidTest, publish_path, status
+from scratch_node import BEFORE, MIB, SANDBOX, ScratchNodeTest, publish_path, status
 
 SECONDS = 90  # some more than the longest pause between two attempts
 FAILED, NOT_NOW = 1, 6
@@ -25,7 +25,7 @@ def run(*command):
     return subprocess.run(command, check=True, capture_output=True, text=True)
 
 
-class Degraded(SaidTest):
+class Degraded(ScratchNodeTest):
 
     def setUp(self):
         super().setUp()

@@ -10,7 +10,7 @@ import unittest
 
 from node import BUILD, REPOSITORY
 from pod_test import NEVER, Pod, load
-from said import SANDBOX, SaidTest, curl
+from scratch_node import SANDBOX, ScratchNodeTest, curl
 from service_test import needs
 
 ABSENT = {"path"}  # what may be absent on a node that is well
@@ -41,7 +41,7 @@ def without_free_space(findings):
             for finding in findings]
 
 
-class DoctorTest(SaidTest):
+class DoctorTest(ScratchNodeTest):
 
     def well(self, settings=None):
         """A node as crustd wishes it: Kata with the drop-in that it needs."""

@@ -75,7 +75,7 @@ class StockDriveTest(KataAgentCase):
         self.assertEqual(found[1]["status"], status)
         self.assertRegex(found[1]["text"], text)
 
-    def test_disk_is_told_by_serial_size_and_access(self):
+    def test_disk_is_checked_by_serial_size_and_access(self):
         status, found = self.check()
         self.assertEqual((status, found["status"], found["bytes"]), (0, "OK", self.loop.size))
         self.assertEqual(found["device"], self.vm.guest_device(self.loop.disk))

@@ -18,7 +18,7 @@ import unittest
 
 from grpc_client import SECONDS, GrpcTest
 from programs import wait_until
-from said import BEFORE, SANDBOX
+from scratch_node import BEFORE, SANDBOX
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "fakes"))
 

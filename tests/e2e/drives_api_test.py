@@ -12,7 +12,7 @@ import unittest
 
 from grpc_client import SECONDS, GrpcTest
 from node import REPOSITORY
-from said import SANDBOX, curl, rss_anon
+from scratch_node import SANDBOX, curl, rss_anon
 
 SECRET = "hunter2-of-the-test"
 WHOLE = {"drive_id": "data-1", "sandbox_id": "nobody", "host_path": "/dev/crust-no-such-disk", "vm_path": "/mnt/data",

@@ -11,7 +11,7 @@ import unittest
 import vmm
 from drives import DrivesTest
 from grpc_client import GrpcTest
-from said import BEFORE, SANDBOX
+from scratch_node import BEFORE, SANDBOX
 
 import drive_agent  # of tests/fakes, which drives.py has put on the path
 

@@ -5,7 +5,7 @@ import signal
 import unittest
 
 from drives import DrivesTest
-from said import AFTER, SANDBOX
+from scratch_node import AFTER, SANDBOX
 
 OTHER = f"b{SANDBOX[1:]}"
 READY = 6

@@ -17,7 +17,7 @@ import urllib.request
 
 from node import REPOSITORY
 from programs import wait_until
-from said import SaidTest, curl
+from scratch_node import ScratchNodeTest, curl
 
 PAGE = REPOSITORY / "docs/fleet.md"
 DASHBOARDS = REPOSITORY / "config/dashboards"
@@ -85,7 +85,7 @@ def free_port():
         return one.getsockname()[1]
 
 
-class FleetTest(SaidTest):
+class FleetTest(ScratchNodeTest):
 
     def setUp(self):
         super().setUp()

@@ -8,7 +8,7 @@ import pathlib
 import subprocess
 import unittest
 
-from said import AFTER, LONGEST_PAUSE, SaidTest, SANDBOX
+from scratch_node import AFTER, LONGEST_PAUSE, ScratchNodeTest, SANDBOX
 
 FAKES = pathlib.Path(__file__).resolve().parent.parent / "fakes"
 NOBODY = 65534
@@ -25,7 +25,7 @@ while True:
 """
 
 
-class ForeignListenersTest(SaidTest):
+class ForeignListenersTest(ScratchNodeTest):
     hostile = True
 
     def setUp(self):

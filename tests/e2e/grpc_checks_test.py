@@ -10,7 +10,7 @@ import unittest
 from lower_devices import Sysfs
 from disks import make_filesystem
 from grpc_client import SECONDS, GrpcTest
-from said import AFTER, BEFORE, SANDBOX, publish_path
+from scratch_node import AFTER, BEFORE, SANDBOX, publish_path
 
 PATH = publish_path("pv-checked")
 OTHER = "b" * 64

@@ -9,7 +9,7 @@ import subprocess
 import unittest
 
 from grpc_client import SECONDS, GrpcTest
-from said import AFTER, BEFORE, status
+from scratch_node import AFTER, BEFORE, status
 
 TOOL = "/opt/kata/bin/runtime-tool"
 KATA = "/opt/kata/bin/kata-runtime"

@@ -21,7 +21,7 @@ import unittest
 
 from http2_client import SETTINGS, Http2
 from node import REPOSITORY
-from said import SaidTest
+from scratch_node import ScratchNodeTest
 
 try:
     import grpc
@@ -100,8 +100,8 @@ class Clients:
         self.assertEqual(reply.status, health.HealthCheckResponse.SERVING)
 
 
-class GrpcTest(Clients, SaidTest):
-    """A SaidTest with clients."""
+class GrpcTest(Clients, ScratchNodeTest):
+    """A ScratchNodeTest with clients."""
 
     def setUp(self):
         super().setUp()

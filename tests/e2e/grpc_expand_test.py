@@ -8,7 +8,7 @@ import unittest
 from lower_devices import HEADER, stack
 from grpc_client import SECONDS, GrpcTest, grpc, socket_of
 from http2_client import ACK, CANCEL, PING, RST_STREAM, Http2, frame, message
-from said import AFTER, BEFORE, MIB, SANDBOX, curl, publish_path, status
+from scratch_node import AFTER, BEFORE, MIB, SANDBOX, curl, publish_path, status
 
 
 class ExpandTest(GrpcTest):

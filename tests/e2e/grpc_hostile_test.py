@@ -18,7 +18,7 @@ from http2_client import (ACK, CANCEL, DATA, END_HEADERS, END_STREAM, ENHANCE_YO
                           REFUSED_STREAM, RST_STREAM, SETTINGS, Http2, frame, message,
                           request_fields)
 from node import REPOSITORY
-from said import fake_agent
+from scratch_node import fake_agent
 
 CHECK = "/grpc.health.v1.Health/Check"
 NO_WINDOW = struct.pack(">HI", 4, 0)  # SETTINGS_INITIAL_WINDOW_SIZE
@@ -109,7 +109,7 @@ class Hostile(GrpcTest):
             self.client()
         self.others_are_served()
 
-    def test_clients_that_say_half_of_it(self):
+    def test_clients_that_send_half_a_preface(self):
         halves = [self.client() for _ in range(CONNECTIONS)]
         for number, client in enumerate(halves):
             client.send((PREFACE + frame(SETTINGS, 0, 0))[:number])

@@ -13,7 +13,7 @@ import unittest
 
 from grpc_client import PROTO, SECONDS, socket_of
 from node import BUILD, REPOSITORY
-from said import AFTER, BEFORE, SaidTest, publish_path, status
+from scratch_node import AFTER, BEFORE, ScratchNodeTest, publish_path, status
 
 PACKAGES = {"@grpc/grpc-js": "1.13.4", "@grpc/proto-loader": "0.7.15"}
 HEALTH, RUNTIME = "grpc.health.v1.Health", "crust.v1.Runtime"
@@ -38,7 +38,7 @@ def install():
     return place
 
 
-class JavaScript(SaidTest):
+class JavaScript(ScratchNodeTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()

@@ -8,7 +8,7 @@ import unittest
 
 from grpc_client import SECONDS, GrpcTest, grpc, has_ended
 from lost import Attached, LostTest, points, report, sweep
-from said import SANDBOX, publish_path
+from scratch_node import SANDBOX, publish_path
 
 PATH = publish_path("pv-killed")
 DEVICE = "/dev/some-device"

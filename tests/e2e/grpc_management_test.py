@@ -6,7 +6,7 @@ import unittest
 
 from containers import Containers
 from grpc_client import SECONDS, GrpcTest
-from said import AFTER, BEFORE, SANDBOX, publish_path, status
+from scratch_node import AFTER, BEFORE, SANDBOX, publish_path, status
 
 PATH = publish_path("pv-published")
 OTHER = "b" * 64

@@ -16,7 +16,7 @@ import unittest
 from grpc_client import SECONDS, GrpcTest
 from node import VOLUMES, encode
 from rust_runtime import RustPod, RustShim, guest_name
-from said import SANDBOX, publish_path, status
+from scratch_node import SANDBOX, publish_path, status
 
 DEVICE = "/dev/some-device"
 PATH = publish_path("pv-staged")
@@ -373,7 +373,7 @@ class Staging(StageTest):
         self.assertEqual(self.read(node), self.read(node, "crust"))
         self.assertEqual(stat.S_IMODE((node.root / "run/crust").stat().st_mode), 0o700)
 
-    def test_explain_tells_who_minds_the_group(self):
+    def test_explain_names_the_runtime_that_ignores_the_group(self):
         node = self.start()
         self.stage(volume_supplemental_group="4059", policy="ALWAYS")
         self.explains(node, PATH, "group 4059 (fsGroup, Always)", "Rust runtime ignores")
@@ -382,7 +382,7 @@ class Staging(StageTest):
         node.wait_for(PATH, "blocked", "no_device")
         self.assertNotIn("ignores", self.explains(node, PATH, "group 4059"))
 
-    def test_explain_tells_of_a_group_that_the_runtime_ignores(self):
+    def test_explain_reports_a_group_that_the_runtime_ignores(self):
         node = self.start()
         self.stage(volume_supplemental_group="4059")
         pod = Pod(node, SANDBOX)

@@ -4,7 +4,7 @@
 import unittest
 
 from grpc_client import SECONDS, GrpcTest
-from said import AFTER, BEFORE, MIB, SANDBOX, fake_agent, publish_path, status
+from scratch_node import AFTER, BEFORE, MIB, SANDBOX, fake_agent, publish_path, status
 from shim import FakeShim
 
 BYTES, INODES = 1, 2
@@ -48,7 +48,7 @@ class Answers(StatsTest):
         self.assertFalse(reply.volume_condition.abnormal)
         self.assertEqual(reply.volume_condition.message, "in_sync, none")
 
-    def test_numbers_that_csi_cannot_say(self):
+    def test_numbers_beyond_int64_are_capped(self):
         node, volume = self.scene(total=(1 << 64) - 1, used=0)
         total, used, available = self.usage(self.stats(node, volume.path))[BYTES]
         self.assertEqual((total, used, available), ((1 << 63) - 1, 0, (1 << 63) - 1))

@@ -134,7 +134,7 @@ class Calls(GrpcTest):
             said, _ = self.answer(request_fields(CHECK, ("grpc-timeout", timeout)), message(b""))
             self.assertEqual(said["grpc-status"], "0", timeout)
 
-    def test_at_stop_clients_are_told(self):
+    def test_stop_sends_goaway(self):
         with Http2(socket_of(self.running)) as client:
             client.begin()
             self.assertTrue(client.wait_for(SETTINGS))

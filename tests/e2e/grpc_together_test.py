@@ -11,7 +11,7 @@ from grpc_client import SECONDS, GrpcTest, has_ended, socket_of
 from http2_client import SETTINGS, Http2, message
 from lost import Attached, LostTest, Point, points, report, sweep, wait
 from node import VOLUMES
-from said import publish_path
+from scratch_node import publish_path
 
 SERVICE = "/crust.v1.Runtime/"
 WORKSHOP = "run/kata-containers/shared/.crust-stage"

@@ -107,7 +107,7 @@ class GuestAgentDeliveryTest(unittest.TestCase):
             self.skipTest("needs python3-yaml")
         return list(yaml.safe_load_all((DELIVERY / name).read_text()))
 
-    def test_objects_are_what_they_say(self):
+    def test_objects_decode_strictly_as_their_kinds(self):
         """Read strictly, as their kinds."""
         renderer = go_programs.build(REPOSITORY / "tests/helm", ".", "render-chart")
         done = self.run_it(renderer, "--decode", DELIVERY / "sidecar.yaml", DELIVERY / "admission.yaml")

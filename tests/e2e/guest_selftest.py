@@ -165,7 +165,7 @@ class GuestTest(unittest.TestCase):
         vm.process.wait(30)
         self.assertIn("exit 7", vm.console())
 
-    def test_failed_boot_is_told(self):
+    def test_failed_boot_is_reported(self):
         loop = self.enterContext(LoopDevice(f"{self.scratch}/empty", 32 * MIB))
         vm = self.enterContext(GuestVM(self.scratch, self.image,
                                        [Disk(loop.device, filesystem="ext4")]))

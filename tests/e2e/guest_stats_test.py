@@ -5,14 +5,14 @@ import signal
 import time
 import unittest
 
-from said import SaidTest, curl
-from said_attachment_test import AttachmentTest
+from scratch_node import ScratchNodeTest, curl
+from report_attachment_test import AttachmentTest
 
 STATS = "GetVolumeStats"
 GIB = 1 << 30
 
 
-class GuestStatsTest(SaidTest):
+class GuestStatsTest(ScratchNodeTest):
 
     def start(self, volumes=1, **settings):
         """A node that polls each second, with volumes in sync in one sandbox; its agent."""
@@ -48,7 +48,7 @@ class GuestStatsTest(SaidTest):
         self.assertEqual(self.lines(node), lines, "usage is no history")
         self.assertIn("53.0 KiB of it in use", self.explains(node, path))
 
-    def test_abnormal_is_told_once(self):
+    def test_abnormal_condition_is_journaled_once(self):
         node, agent = self.start()
         path = self.volumes[0].path
         node.wait_for(path, "in_sync", condition="normal")

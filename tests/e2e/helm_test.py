@@ -78,7 +78,7 @@ class HelmTest(unittest.TestCase):
     def operations(self, component):
         return yaml.safe_load(load(f"{component}/kustomization.yaml")["patches"][0]["patch"])
 
-    def test_default_is_what_the_manifest_says(self):
+    def test_default_chart_equals_the_manifest(self):
         mine, theirs = self.render()["DaemonSet", "crustd"], self.manifest()
         for key in ("labels", "name"):
             self.assertEqual(mine["metadata"][key], theirs["metadata"][key])
@@ -239,7 +239,7 @@ class HelmTest(unittest.TestCase):
         values = yaml.safe_load((CHART / "values.yaml").read_text())
         self.assertEqual(sorted(named), sorted(self.leaves(values)))
 
-    def test_what_is_said_after_an_install(self):
+    def test_install_notes_contain_the_warning(self):
         """The engine renders the notes too; here, that the warning stands in them."""
         notes = (CHART / "templates/NOTES.txt").read_text()
         for word in ("ROOT ON THEIR NODES", "hostPID", "SYS_PTRACE", "/run"):

@@ -14,7 +14,7 @@ import pathlib
 import shutil
 import sys
 
-from said import AFTER, BEFORE, SANDBOX, SaidTest
+from scratch_node import AFTER, BEFORE, SANDBOX, ScratchNodeTest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "fakes"))
 
@@ -46,7 +46,7 @@ def guest_path_of(volume):
     return KATA_STORAGE + base64.urlsafe_b64encode(volume.address.encode()).decode()
 
 
-class HelperCase(SaidTest):
+class HelperCase(ScratchNodeTest):
     MIB = 1 << 20
 
     def helper_node(self, **settings):

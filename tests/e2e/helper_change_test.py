@@ -8,7 +8,7 @@ import time
 import unittest
 
 from helper_case import HelperCase
-from said import AFTER, BEFORE
+from scratch_node import AFTER, BEFORE
 
 
 class ChangeTest(HelperCase):

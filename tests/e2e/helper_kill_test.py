@@ -7,7 +7,7 @@ import unittest
 
 from helper_case import HelperCase
 from kata_agent import KataAgent
-from said import AFTER, BEFORE
+from scratch_node import AFTER, BEFORE
 
 CALLS = ("CreateContainer", "StartContainer", "ReadStdout", "ReadStderr", "WaitProcess",
          "RemoveContainer")

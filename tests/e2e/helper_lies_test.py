@@ -6,7 +6,7 @@ import unittest
 
 from helper_case import HelperCase
 from kata_agent import KataAgent
-from said import AFTER, BEFORE, LONGEST_PAUSE
+from scratch_node import AFTER, BEFORE, LONGEST_PAUSE
 
 HUGE = 2 ** 63
 

@@ -9,7 +9,7 @@ import unittest
 
 from helper_case import HOST_SANDBOXES, HelperCase, OURS
 from kata_agent import POLICY
-from said import AFTER, BEFORE, LONGEST_PAUSE
+from scratch_node import AFTER, BEFORE, LONGEST_PAUSE
 
 CALLS = ("CreateContainer", "StartContainer", "ReadStdout", "ReadStderr", "WaitProcess",
          "RemoveContainer")

@@ -8,7 +8,7 @@ import unittest
 from helper_case import HelperCase
 from kata_agent import KataAgent
 from rust_runtime import GUEST_MOUNTS, RustPod, RustShim, guest_name
-from said import AFTER, BEFORE, fake_monitor
+from scratch_node import AFTER, BEFORE, fake_monitor
 
 
 class Pod(RustPod):
@@ -48,7 +48,7 @@ class RustHelperTest(HelperCase):
             agent.mount(f"{GUEST_MOUNTS}/{name}", volume.loop)
         return node, pod, agent, volumes
 
-    def test_two_that_are_called_alike_are_told_apart_by_their_sizes(self):
+    def test_volumes_of_one_name_are_distinguished_by_size(self):
         node, pod, agent, volumes = self.build()
         node.start()
         for volume in volumes:

@@ -4,7 +4,7 @@
 import unittest
 
 from helper_case import HelperCase
-from said import BEFORE
+from scratch_node import BEFORE
 
 
 class StatsTest(HelperCase):

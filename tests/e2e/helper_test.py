@@ -9,7 +9,7 @@ import unittest
 from disks import KATA_STORAGE, make_filesystem
 from helper_case import GUEST_SHARE, HelperCase, OURS, guest_path_of
 from kata_agent import KataAgent
-from said import AFTER, BEFORE, MIB, SANDBOX
+from scratch_node import AFTER, BEFORE, MIB, SANDBOX
 from vmm import DRIVE, cloud_hypervisor, firecracker, record
 
 CALLS = ("CreateContainer", "StartContainer", "ReadStdout", "ReadStderr", "WaitProcess",

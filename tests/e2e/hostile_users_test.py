@@ -14,7 +14,7 @@ import sys
 import unittest
 
 from rust_runtime import RustPod, RustShim, guest_name
-from said import SaidTest
+from scratch_node import ScratchNodeTest
 
 NOBODY = 65534
 # No other test has such processes meanwhile.
@@ -43,7 +43,7 @@ class Pod(RustPod):
         self.node, self.id = node, sandbox_id
 
 
-class HostileUsersTest(SaidTest):
+class HostileUsersTest(ScratchNodeTest):
     hostile = True
 
     def setUp(self):

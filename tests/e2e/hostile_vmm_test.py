@@ -10,10 +10,10 @@ import threading
 import time
 import unittest
 
-import said
+import scratch_node
 import vmm as fake_vmm
 from fuse import HangingFile
-from said import AFTER, MIB, SaidTest, curl, fake_monitor, longest_pass, rss_anon, status
+from scratch_node import AFTER, MIB, ScratchNodeTest, curl, fake_monitor, longest_pass, rss_anon, status
 
 MOST_MEMORY = 64 * MIB
 LINKS = 39  # the kernel follows 40
@@ -89,7 +89,7 @@ def ask_health(node):
         return b"".join(iter(lambda: client.recv(4096), b""))
 
 
-class HostileTest(SaidTest):
+class HostileTest(ScratchNodeTest):
     hostile = True
 
     def setUp(self):
@@ -172,7 +172,7 @@ class HostileTest(SaidTest):
     def wait_refused(self, node, name):
         """None of what they say is believed."""
         def refused():
-            row = node.volume(said.publish_path(name)) or {}
+            row = node.volume(scratch_node.publish_path(name)) or {}
             return row.get("reason") in ("hypervisor_unreachable", "hypervisor_busy")
 
         node.wait(refused, 120, f"{name} to be refused")
@@ -189,14 +189,14 @@ class HostileTest(SaidTest):
         node = self.node()
         volume = self.volume(node)
         held = subprocess.Popen(["sh", "-c", "read _", "qemu-system-x86_64", "-name",
-                                 f"sandbox-{said.SANDBOX},debug-threads=on"],
+                                 f"sandbox-{scratch_node.SANDBOX},debug-threads=on"],
                                 stdin=subprocess.PIPE, pass_fds=[file])
         self.addCleanup(held.wait)
         self.addCleanup(held.kill)
         self.addCleanup(held.stdin.close)
-        node.add_sandbox(said.SANDBOX, held.pid, agent="unix:///agent.sock",
+        node.add_sandbox(scratch_node.SANDBOX, held.pid, agent="unix:///agent.sock",
                          drives=[volume.record()])
-        node.record(volume.path, said.SANDBOX)
+        node.record(volume.path, scratch_node.SANDBOX)
         monitor = self.monitor(node, volume, mode="hmp")
         self.agent(node)
         hanging.silent.set()
@@ -206,7 +206,7 @@ class HostileTest(SaidTest):
         self.assertEqual(curl(node, "/healthz")[0], 200)
 
     def bundle(self, node, container_id, sandbox_id, clutter):
-        directory = node.path(f"{said_tasks()}/{container_id}")
+        directory = node.path(f"{tasks_directory()}/{container_id}")
         directory.mkdir(parents=True, mode=0o700)
         annotations = {"io.kubernetes.cri.sandbox-id": sandbox_id}
         text = json.dumps({"annotations": annotations, "mounts": [], "clutter": []})
@@ -222,10 +222,10 @@ class HostileTest(SaidTest):
         self.sandbox(node, volume)
         self.monitor(node, volume)
         self.agent(node)
-        self.bundle(node, said.SANDBOX, said.SANDBOX, '"clutter": []')
+        self.bundle(node, scratch_node.SANDBOX, scratch_node.SANDBOX, '"clutter": []')
         for number in range(BUNDLES):
-            self.bundle(node, f"c{number}", said.SANDBOX, clutters[number % 2])
-        node.configure(paths__bundles=said_tasks())
+            self.bundle(node, f"c{number}", scratch_node.SANDBOX, clutters[number % 2])
+        node.configure(paths__bundles=tasks_directory())
         node.start(ready=False)
         node.wait(lambda: node.path("/run/crustd/http.sock").exists(), 60, "the socket")
         self.watch(node)
@@ -245,7 +245,7 @@ class HostileTest(SaidTest):
         self.assert_served(node)
 
 
-def said_tasks():
+def tasks_directory():
     return "/run/containerd/io.containerd.runtime.v2.task/k8s.io"
 
 

@@ -6,7 +6,7 @@ import socket
 import sqlite3
 import threading
 
-from said import AFTER, SaidTest, curl, free_port
+from scratch_node import AFTER, ScratchNodeTest, curl, free_port
 
 ROWS = 10000  # in one answer
 DETAIL = 1200  # so that an answer is larger than what the kernel takes of it
@@ -23,7 +23,7 @@ def ask(port, path, host=None):
         connection.close()
 
 
-class ListenersTest(SaidTest):
+class ListenersTest(ScratchNodeTest):
     hostile = True
 
     def setUp(self):

@@ -15,7 +15,7 @@ import threading
 
 from node import BUILD, REPOSITORY, VOLUMES, encode
 from other_users import GROUP, USER, ask_as, open_addresses
-from said import AFTER, BEFORE, SANDBOX, SaidTest, curl, fake_agent, free_port, publish_path
+from scratch_node import AFTER, BEFORE, SANDBOX, ScratchNodeTest, curl, fake_agent, free_port, publish_path
 
 
 class HeldAgent(fake_agent.FakeAgent):
@@ -36,7 +36,7 @@ class HeldAgent(fake_agent.FakeAgent):
         return super()._succeed(request, explicit)
 
 
-class HttpTest(SaidTest):
+class HttpTest(ScratchNodeTest):
 
     def setUp(self):
         super().setUp()
@@ -118,7 +118,7 @@ class MetricsTest(HttpTest):
         self.assertGreater(float(metrics["crustd_oldest_pending_seconds"]), 0)
         self.assertIn(b"<b>2</b> stalled", curl(node, "/")[1])
 
-    def test_promtool_has_nothing_to_say(self):
+    def test_promtool_finds_nothing(self):
         promtool = shutil.which("promtool", path=f"{REPOSITORY}/build/tools:{os.environ['PATH']}")
         if not promtool:
             self.skipTest("needs the program promtool, which make deps unpacks")

@@ -11,13 +11,13 @@ import socket
 import unittest
 
 from fuse import HangingFile
-from said import AFTER, SANDBOX, SaidTest, publish_path
+from scratch_node import AFTER, SANDBOX, ScratchNodeTest, publish_path
 
 OTHER = secrets.token_hex(32)
 LEADS = "leads into a file system that may hang"
 
 
-class HungMountsTest(SaidTest):
+class HungMountsTest(ScratchNodeTest):
     hostile = True
 
     def setUp(self):

@@ -13,7 +13,7 @@ import threading
 import unittest
 
 from node import REPOSITORY
-from said import AFTER, SANDBOX, SaidTest, curl, publish_path
+from scratch_node import AFTER, SANDBOX, ScratchNodeTest, curl, publish_path
 
 PAGE = REPOSITORY / "docs/reference/journal.md"
 FLEET, VIEWS = REPOSITORY / "docs/fleet.md", REPOSITORY / "docs/reference/audit-views.md"
@@ -42,7 +42,7 @@ class Reader:
         return [json.loads(line) for line in self.data.split(b"\n")[:-1]]
 
 
-class JournalLinesTest(SaidTest):
+class JournalLinesTest(ScratchNodeTest):
 
     def start(self, node, read=True):
         """A crustd that writes into a pipe; with read, somebody reads it."""

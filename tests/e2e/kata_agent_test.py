@@ -349,7 +349,7 @@ class NoShareTest(KataAgentCase):
 class NoSysfsTest(KataAgentCase):
     guest_options = {"agent_options": ("without-sysfs",)}
 
-    def test_helper_says_what_it_needs(self):
+    def test_helper_reports_what_it_needs(self):
         self.resize("ext4")
         status, output, errors = self.client.run(
             self.container("--once", "/vol/0", volumes=self.mount_points("ext4")))

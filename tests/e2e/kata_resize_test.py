@@ -150,7 +150,7 @@ class NoSysfsSandbox(StockSandbox):
 class NoSysfsTest(StockCase):
     sandbox_class = NoSysfsSandbox
 
-    def test_helper_says_why(self):
+    def test_reason_of_the_helper_is_journaled(self):
         self.wait_refused(self.volumes["ext4"], "helper_failed")
         volume = self.volumes["ext4"]
         self.assertTrue(self.journal(volume, "detail LIKE '%/sys is not mounted%'"),

@@ -12,7 +12,7 @@ import subprocess
 import threading
 
 from containers import Containers
-from said import AFTER, SANDBOX, SaidTest, curl, publish_path
+from scratch_node import AFTER, SANDBOX, ScratchNodeTest, curl, publish_path
 
 UID = "01234567-89ab-cdef-0123-456789abcdef"
 CLAIM = {"csi.storage.k8s.io/pvc/name": "data-db-0", "csi.storage.k8s.io/pvc/namespace": "shop"}
@@ -103,7 +103,7 @@ class ApiServer:
                 for one in list(self.requests) if one["status"] == 201}
 
 
-class EventsCase(SaidTest):
+class EventsCase(ScratchNodeTest):
     """A crustd as in a pod, and a volume whose resize it tells of."""
 
     def setUp(self):
@@ -194,7 +194,7 @@ class KubernetesEventsTest(EventsCase):
         self.assertEqual(self.counted(node), {"sent": 2, "merged": 0, "refused": 0, "dropped": 0})
         self.assertNotIn("first-token", node.log.read_text())
 
-    def test_stalled_is_told_once_and_a_claim_without_a_name_by_its_pv(self):
+    def test_stalled_makes_one_event_and_an_unknown_claim_is_named_by_its_pv(self):
         server = self.server()
         node = self.pod(server.port)
         node.start()

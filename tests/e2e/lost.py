@@ -28,7 +28,7 @@ import subprocess
 import time
 
 from node import VOLUMES, encode
-from said import BEFORE, MIB, SANDBOX, SaidTest
+from scratch_node import BEFORE, MIB, SANDBOX, ScratchNodeTest
 
 SECONDS = 60  # long enough for any machine; nothing here waits that long where all is well
 SWEEP_ALL = os.environ.get("CRUST_SWEEP") == "all"
@@ -160,7 +160,7 @@ def rows(database, sql):
         return [dict(row) for row in connection.execute(sql)]
 
 
-class LostTest(SaidTest):
+class LostTest(ScratchNodeTest):
     """A test that nothing is lost."""
 
     def need_strace(self):
@@ -290,7 +290,7 @@ class Interrupted:
         test.assertEqual(self.monitor.drives[0].size, self.end_bytes)
         test.assertEqual(self.agent.stats.total, self.end_bytes)
         self.check_record(expected)
-        self.check_told()
+        self.check_resized()
         self.check_files()
 
     def check_record(self, expected):
@@ -309,7 +309,7 @@ class Interrupted:
             test.assertEqual(len(rows(self.database, f"SELECT * FROM {view}")), 1, view)
         test.check_intents(rows(self.database, "SELECT * FROM audit_journal ORDER BY seq"))
 
-    def check_told(self):
+    def check_resized(self):
         """Nobody was told anything but the new size, nor without an intent on record."""
         test = self.test
         resizes, calls = self.monitor.sent("block_resize"), [

@@ -10,7 +10,7 @@ import unittest
 
 from lost import (SECONDS, STATUSES, Attached, Interrupted, LostTest, errors_of, failures, report,
                   wait)
-from said import AFTER
+from scratch_node import AFTER
 
 
 class Failed(LostTest):

@@ -13,7 +13,7 @@ import unittest
 
 from lost import SECONDS, Interrupted, LostTest, rows, wait
 from node import VOLUMES, encode
-from said import AFTER, publish_path, status
+from scratch_node import AFTER, publish_path, status
 
 MOST_EVENTS = 2_000_000  # a storm that has lost nothing by then never will
 DIRECTORIES = 2000
@@ -79,7 +79,7 @@ class Overflow(LostTest):
         self.node.wait_for(self.scene.volume.path, "in_sync", "none", hypervisor_bytes=AFTER,
                            guest_bytes=AFTER)
         self.scene.check_record(expected=1)
-        self.scene.check_told()
+        self.scene.check_resized()
 
     @contextlib.contextmanager
     def stopped(self):

@@ -6,7 +6,7 @@ import subprocess
 import unittest
 
 from lost import Attached, Interrupted, LostTest, report, sweep, wait
-from said import AFTER
+from scratch_node import AFTER
 
 
 class Killed(LostTest):

@@ -15,7 +15,7 @@ import time
 import unittest
 
 from lost import SECONDS, LostTest, rows, wait
-from said import BEFORE, MIB, fake_monitor, publish_path, status
+from scratch_node import BEFORE, MIB, fake_monitor, publish_path, status
 
 DEVICES, VOLUMES, SANDBOXES = 4, 6, 3
 SCENARIOS, ACTS, KILLS = 6, 80, 50
@@ -37,7 +37,7 @@ class World:
         self.alive = {}  # id: (vmm, monitor)
         self.agent = test.agent(self.node)
         self.history = []
-        self.sizes_told = []
+        self.sizes_sent = []
 
     def act(self):
         act = self.random.choice([self.stage, self.stage, self.move_in, self.write_half,
@@ -133,7 +133,7 @@ class World:
         monitor.stop()
         if tidies_up == "after":
             self.node.end_sandbox(sandbox_id)
-        self.note_told(monitor)
+        self.note_sizes(monitor)
 
     def pause(self):
         """So that the daemon gets to some of it, and not to all at once."""
@@ -141,17 +141,17 @@ class World:
 
     # -- what must hold
 
-    def note_told(self, monitor):
+    def note_sizes(self, monitor):
         for drive in monitor.drives:
-            self.sizes_told.append([command.arguments["size"]
+            self.sizes_sent.append([command.arguments["size"]
                                     for command in monitor.sent("block_resize")
                                     if command.arguments["node-name"] == drive.node])
 
-    def check_told(self):
+    def check_resized(self):
         """No drive was ever told a smaller size."""
         for _, monitor in self.alive.values():
-            self.note_told(monitor)
-        for sizes in self.sizes_told:
+            self.note_sizes(monitor)
+        for sizes in self.sizes_sent:
             self.test.assertEqual(sizes, sorted(sizes))
             self.test.assertGreater(min(sizes, default=BEFORE + 1), BEFORE)
 
@@ -209,7 +209,7 @@ class Order(LostTest):
         node.wait(lambda: status(node)["acts_in_flight"] == 0, SECONDS, "acts in flight to end")
         self.assertEqual(rows(database, "PRAGMA integrity_check"), [{"integrity_check": "ok"}])
         world.check_drives(afresh)
-        world.check_told()
+        world.check_resized()
 
     def test_any_order_is_as_a_rescan(self):
         for seed in self.seeds():

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Volumes whose device stands on others, in a sysfs of the node's own."""
 
-from said import BEFORE, MIB, Volume, publish_path
+from scratch_node import BEFORE, MIB, Volume, publish_path
 
 HEADER = 16 * MIB
 

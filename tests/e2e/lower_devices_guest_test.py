@@ -11,7 +11,7 @@ import unittest
 
 from node import BUILD, encode
 from programs import wait_until
-from said import publish_path
+from scratch_node import publish_path
 from scsi_node import PROGRAMS, SECONDS, ScsiNode, build_node_image
 
 MIB = 1 << 20

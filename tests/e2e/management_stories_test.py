@@ -12,7 +12,7 @@ import unittest
 from disks import make_filesystem
 from grpc_client import SECONDS
 from grpc_management_test import PATH, ManagementTest
-from said import AFTER, BEFORE, SANDBOX, publish_path
+from scratch_node import AFTER, BEFORE, SANDBOX, publish_path
 
 KATA = "opt/kata/share/defaults/kata-containers/configuration.toml"
 GO = '[hypervisor.qemu]\nenable_debug = true\nextra_monitor_socket = "qmp"\n'

@@ -8,14 +8,14 @@ import socket
 import subprocess
 import unittest
 
-from said import SaidTest
+from scratch_node import ScratchNodeTest
 
 DIRECTORY = "/run/crustd/qemu"
 # No other test may run such a process meanwhile: any process that names the sandbox keeps its socket.
 SANDBOX, OTHER = secrets.token_hex(32), secrets.token_hex(32)
 
 
-class MonitorSocketsTest(SaidTest):
+class MonitorSocketsTest(ScratchNodeTest):
 
     def setUp(self):
         super().setUp()

@@ -6,13 +6,13 @@ import os
 import subprocess
 
 from node import BUILD, REPOSITORY
-from said import AFTER, SaidTest
+from scratch_node import AFTER, ScratchNodeTest
 
 FOLDER = REPOSITORY / "config/deploy/node-problem-detector"
 OK, PROBLEM, UNKNOWN = 0, 1, 2
 
 
-class NodeProblemDetectorTest(SaidTest):
+class NodeProblemDetectorTest(ScratchNodeTest):
 
     def setUp(self):
         super().setUp()

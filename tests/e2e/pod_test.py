@@ -20,7 +20,7 @@ import tomllib
 import unittest
 
 from node import BUILD, REPOSITORY, Node
-from said import AFTER, SANDBOX, SaidTest
+from scratch_node import AFTER, SANDBOX, ScratchNodeTest
 from service_test import needs, with_capabilities
 
 try:
@@ -173,7 +173,7 @@ def run_as_first_process(test):
     test.assertEqual(done.returncode, 0, done.stderr)
 
 
-class PodTest(SaidTest):
+class PodTest(ScratchNodeTest):
 
     def setUp(self):
         super().setUp()

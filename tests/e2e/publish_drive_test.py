@@ -14,7 +14,7 @@ from containers import Containers
 from grpc_client import Clients
 from grpc_management_test import ask_again
 from resize_case import PATTERN_BYTES, SECONDS, ResizeCase
-from said_guest import HybridVsock
+from report_guest import HybridVsock
 
 COMPANION_PORT, AGENT_PORT = 1030, 1024
 

@@ -4,7 +4,7 @@
 import unittest
 
 from grpc_client import SECONDS, GrpcTest
-from said import AFTER, SANDBOX, Volume, publish_path
+from scratch_node import AFTER, SANDBOX, Volume, publish_path
 
 OTHER = "b" * 64
 

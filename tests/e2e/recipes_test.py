@@ -9,7 +9,7 @@ import unittest
 
 from grpc_client import Clients
 from node import BUILD, REPOSITORY
-from said import AFTER, BEFORE, SANDBOX, SaidTest, Volume, publish_path
+from scratch_node import AFTER, BEFORE, SANDBOX, ScratchNodeTest, Volume, publish_path
 
 CHAPTER = REPOSITORY / "docs/csi-drivers.md"
 HOST_PATHS = re.compile(r'(?<=[":])/run/')
@@ -29,7 +29,7 @@ def recipe(node, title):
     return defined
 
 
-class RecipeTest(SaidTest):
+class RecipeTest(ScratchNodeTest):
     def scene(self):
         """A running crustd, and a device for a volume that nobody has staged."""
         node = self.node()

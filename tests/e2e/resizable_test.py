@@ -5,15 +5,15 @@ import json
 import unittest
 
 from helper_case import HelperCase
-from said import AFTER, BEFORE, SANDBOX, SaidTest, curl, fake_monitor
-from said_attachment_test import AttachmentTest
+from scratch_node import AFTER, BEFORE, SANDBOX, ScratchNodeTest, curl, fake_monitor
+from report_attachment_test import AttachmentTest
 from vmm import cloud_hypervisor, firecracker, record
 
 OTHER = "b" * 64
 UNSUPPORTED = "status:12:resize_volume is not implemented"
 
 
-class ResizableTest(SaidTest):
+class ResizableTest(ScratchNodeTest):
 
     def wait(self, node, volume, answer, reason=None):
         """The volume's row, once it has this answer."""

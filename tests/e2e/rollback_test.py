@@ -10,13 +10,13 @@ import unittest
 
 import previous_release
 from node import BUILD, REPOSITORY
-from said import SANDBOX, SaidTest, publish_path
+from scratch_node import SANDBOX, ScratchNodeTest, publish_path
 
 FIRST, SECOND = publish_path("pv-first"), publish_path("pv-second")
 LOCKED, USAGE, REFUSED = 3, 2, 4
 
 
-class RollbackTest(SaidTest):
+class RollbackTest(ScratchNodeTest):
 
     def setUp(self):
         super().setUp()

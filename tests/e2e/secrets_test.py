@@ -10,7 +10,7 @@ import unittest
 
 from cleanups import CleanupTest
 from node import REPOSITORY
-from said import SaidTest, curl
+from scratch_node import ScratchNodeTest, curl
 
 SECRET = "hunter2"
 OPTIONS = ["rw", f"username=joe,password={SECRET}", f"pass={SECRET}", f"credentials=/etc/{SECRET}",
@@ -27,7 +27,7 @@ def files_of_database(node):
 class Observed(CleanupTest):
     """Metadata that a driver wrote as a file, through its life until it is cleaned up."""
 
-    def assert_not_said(self, node, path):
+    def assert_not_disclosed(self, node, path):
         for arguments in (("volumes",), ("volume", path), ("explain", path), ("journal",),
                           ("cleanups",), ("status",)):
             for form in ((), ("-o", "json")):
@@ -51,7 +51,7 @@ class Observed(CleanupTest):
         self.assertEqual(json.loads(row["metadata"]),
                          {"S3-Password": "[redacted]", "mountOptions": "ro,pass=[redacted]",
                           "size": "1"})
-        self.assert_not_said(node, path)
+        self.assert_not_disclosed(node, path)
 
         vmm = self.use(node, path)
         node.wait(lambda: node.query("SELECT * FROM audit_sandboxes WHERE status = 'alive'"), 60,
@@ -60,12 +60,12 @@ class Observed(CleanupTest):
         self.unpublish(node)
         removed = self.wait_removed(node, path)
         self.assertEqual(json.loads(removed["mount_info"])["options"], SHOWN)
-        self.assert_not_said(node, path)
+        self.assert_not_disclosed(node, path)
         node.crustctl("restore", str(removed["cleanup_id"]))  # the driver's own bytes
         self.assertIn(SECRET.encode(), self.bytes_of(node, path)["mountInfo.json"])
 
 
-class Stored(SaidTest):
+class Stored(ScratchNodeTest):
     """The database of release 0.1.0."""
 
     def test_is_scrubbed_by_an_upgrade(self):

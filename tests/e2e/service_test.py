@@ -16,7 +16,7 @@ import tempfile
 import unittest
 
 from node import BUILD, REPOSITORY
-from said import AFTER, SaidTest
+from scratch_node import AFTER, ScratchNodeTest
 
 UNIT = REPOSITORY / "config/deploy/crustd.service"
 EXPOSURE = "30"  # tenths, by systemd-analyze; "OK" ends at 50
@@ -42,7 +42,7 @@ def needs(*programs):
             raise unittest.SkipTest(f"needs the program {program}")
 
 
-class ManagerTest(SaidTest):
+class ManagerTest(ScratchNodeTest):
     """A service manager's socket, and what comes out of it."""
 
     def setUp(self):
@@ -94,7 +94,7 @@ class ManagerTest(SaidTest):
             self.manager.recv(4096)
 
 
-class UnitTest(SaidTest):
+class UnitTest(ScratchNodeTest):
 
     def grow(self, wrapper):
         """A resize, seen by the kernel's event alone."""

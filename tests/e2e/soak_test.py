@@ -40,7 +40,7 @@ class JudgeTest(unittest.TestCase):
     def test_one_high_sample_is_not_a_leak(self):
         self.assertIsNone(self.judge([5000] * 22 + [5300] + [5000] * 7))
 
-    def test_few_samples_say_nothing(self):
+    def test_few_samples_allow_no_verdict(self):
         self.assertIn("too few", self.judge([5000] * 3))
         self.assertEqual(find_difference([]), "no samples")
 

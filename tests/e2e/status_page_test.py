@@ -13,7 +13,7 @@ import time
 import unittest
 
 from node import REPOSITORY
-from said import AFTER, BEFORE, MIB, SaidTest, curl, free_port
+from scratch_node import AFTER, BEFORE, MIB, ScratchNodeTest, curl, free_port
 
 VOID = {"meta", "link"}
 
@@ -48,7 +48,7 @@ class Page(html.parser.HTMLParser):
         return " ".join(" ".join(self.texts).split())
 
 
-class StatusPageTest(SaidTest):
+class StatusPageTest(ScratchNodeTest):
 
     def setUp(self):
         super().setUp()

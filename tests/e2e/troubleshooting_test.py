@@ -8,8 +8,8 @@ import unittest
 
 from doctor_test import CONTAINERD, KATA, QEMU
 from node import REPOSITORY
-from said import AFTER, BEFORE, SANDBOX
-from said_attachment_test import AttachmentTest
+from scratch_node import AFTER, BEFORE, SANDBOX
+from report_attachment_test import AttachmentTest
 from vmm import cloud_hypervisor, record
 
 PAGES = (REPOSITORY / "docs/troubleshooting.md", REPOSITORY / "docs/getting-started.md")

@@ -11,7 +11,7 @@ import re
 import stat
 import unittest
 
-from said import AFTER, BEFORE, LONGEST_PAUSE, MIB, SaidTest, status
+from scratch_node import AFTER, BEFORE, LONGEST_PAUSE, MIB, ScratchNodeTest, status
 from vmm import DRIVE, cloud_hypervisor, firecracker, jail_of, record
 
 ERROR = ["Error from API", "The disk could not be resized", "Error from device manager"]
@@ -98,12 +98,12 @@ FIRECRACKER = CONNECTIONS | of_change("PATCH") | {
 NOT_MENDED = ("no disks", "no drives")  # a fake cannot get its drives back
 
 
-class VmmTest(SaidTest):
+class VmmTest(ScratchNodeTest):
     """The calls to a VMM that cannot report a drive's size and can only be told."""
 
     change = None  # the method of the request that changes something
 
-    def check_blocked(self, node, vmm, volume, case, told_before):
+    def check_blocked(self, node, vmm, volume, case, sent_before):
         row = node.wait_for(volume.path, "blocked", case.reason)
         resize = self.resize_row(node, volume.path)
         self.assertEqual((row["device_bytes"], row["hypervisor_bytes"]), (AFTER, BEFORE))
@@ -112,7 +112,7 @@ class VmmTest(SaidTest):
         self.assertIsNone(resize["hypervisor_at"])
         self.assertIsNone(resize["finished_at"])
         self.assertRegex(resize["error"], case.error)
-        self.assertEqual(len(vmm.sent(self.change)) > told_before, case.told)
+        self.assertEqual(len(vmm.sent(self.change)) > sent_before, case.told)
         node.wait(lambda: self.resize_row(node, volume.path)["attempts"] >= 2, 60,
                   f"{case} to be tried again")
         self.explains(node, volume.path, "blocked", case.reason, *case.explained)
@@ -147,9 +147,9 @@ class VmmTest(SaidTest):
                 node.wait_for(volume.path, "in_sync", "none", LONGEST_PAUSE,
                               hypervisor_bytes=AFTER, next_attempt_at=None)
                 self.assertEqual(self.resize_row(node, volume.path)["state"], "in_sync")
-                self.check_told(vmm, volume)
+                self.check_resized(vmm, volume)
 
-    def check_told(self, vmm, volume):
+    def check_resized(self, vmm, volume):
         raise NotImplementedError
 
     def waits(self, node, volume, reason, error, *explained):
@@ -173,7 +173,7 @@ class CloudHypervisorTest(VmmTest):
         record(node, vmm, volume)
         return vmm
 
-    def check_told(self, vmm, volume):
+    def check_resized(self, vmm, volume):
         """Never a size but the device's own."""
         self.assertEqual(vmm.sent("PUT")[-1], {"id": volume.drive, "desired_size": AFTER})
         self.assertEqual({body["desired_size"] for body in vmm.sent("PUT")}, {BEFORE, AFTER})
@@ -212,7 +212,7 @@ class CloudHypervisorTest(VmmTest):
                           next_attempt_at=None)
             self.assertEqual(vmm.sent("PUT"), [])
 
-    def test_told_the_exact_size(self):
+    def test_resize_sends_the_exact_size(self):
         """At first sight, because it cannot be asked, and at each resize; not after a restart."""
         node = self.node()
         self.agent(node)
@@ -235,7 +235,7 @@ class CloudHypervisorTest(VmmTest):
             volume.loop.resize(AFTER)
         for version, volume in volumes.items():
             node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=AFTER)
-            self.check_told(vmms[version], volume)
+            self.check_resized(vmms[version], volume)
         node.stop()
         node.start()
         self.settle(node)
@@ -339,7 +339,7 @@ class FirecrackerTest(VmmTest):
     def on(self, **settings):
         return self.node({"resize.firecracker": "on"} | settings)
 
-    def check_told(self, vmm, volume):
+    def check_resized(self, vmm, volume):
         """Only the path that it already has, as the jail sees it."""
         path = "/" + DRIVE if "--jail" in vmm.process.args else volume.loop.device
         for body in vmm.sent("PATCH"):
@@ -367,7 +367,7 @@ class FirecrackerTest(VmmTest):
         node.crustctl("resync")
         for vmm, volume in zip(vmms, volumes):
             node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=AFTER)
-            self.check_told(vmm, volume)
+            self.check_resized(vmm, volume)
 
     def test_on(self):
         node = self.on()
@@ -391,7 +391,7 @@ class FirecrackerTest(VmmTest):
             volume.loop.resize(AFTER)
         for number, volume in enumerate(volumes):
             node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=AFTER)
-            self.check_told(vmms[number], volume)
+            self.check_resized(vmms[number], volume)
             self.assertEqual(len(vmms[number].sent("PATCH")), 2)
 
     def test_faults(self):

@@ -18,7 +18,7 @@ from containers import Containers
 from grpc_client import Clients
 from resize_case import SECONDS, ResizeCase
 from node import encode
-from said import curl
+from scratch_node import curl
 
 GROUP, POLICY = "100", "OnRootMismatch"
 METADATA = {"fsGroup": GROUP, "fsGroupChangePolicy": POLICY}

@@ -101,7 +101,7 @@ struct expansion *reconciler_expand_cancel(struct expansion *expansion)
 
 enum status_code reconciler_ask_stats(struct reconciler *reconciler,
                                       const struct reconciler_target *target,
-                                      reconciler_stats_told *done, void *userdata,
+                                      reconciler_stats_done *done, void *userdata,
                                       struct stats_call **ret_call, struct error *error)
 {
     (void)reconciler;

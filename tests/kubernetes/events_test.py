@@ -31,7 +31,7 @@ class EventsTest(EventsCase):
         given = json.dumps({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}, "spec": spec})
         return self.kubectl("create", "-f", "-", "-o", "jsonpath={.metadata.uid}", given=given)
 
-    def test_resize_is_told_to_pod_and_claim(self):
+    def test_resize_makes_events_for_pod_and_claim(self):
         claim = self.create("PersistentVolumeClaim", "data-db-0", {
             "accessModes": ["ReadWriteOncePod"], "resources": {"requests": {"storage": "64Mi"}}})
         pod = self.create("Pod", "db-0", {"containers": [{"name": "db", "image": "images.example/db:1"}]})

@@ -120,7 +120,7 @@ with open(directory + "/mountInfo.json", "w", opener=lambda *a: os.open(*a, 0o60
         self.assertEqual(self.set_aside(), ["crustd.db.corrupt-1"])
         self.assertEqual(self.files_with("hunter2"), [])
 
-    def test_service_that_cannot_start_says_why_once(self):
+    def test_failed_start_is_logged_once(self):
         self.addCleanup(self.node.run, "systemctl reset-failed crustd")
         self.addCleanup(self.forget)
         self.upgrade()

@@ -53,7 +53,7 @@ class ServiceTest(NodeTest):
         result = self.node.run(["systemd-analyze", "verify", "--man=no", UNIT])
         self.assertEqual((result.stdout, result.stderr), ("", ""))
 
-    def test_is_ready_and_says_so(self):
+    def test_service_becomes_ready(self):
         self.assertEqual(self.node.property("ActiveState"), "active")
         self.assertEqual(self.node.property("SubState"), "running")
         self.node.wait(lambda: self.node.property("StatusText") == "up", 10, "the status text")
@@ -159,11 +159,11 @@ class ServiceTest(NodeTest):
         for word in words:
             self.assertIn(word, said[0])
 
-    def test_a_bad_configuration_is_told_in_one_line(self):
+    def test_bad_configuration_is_reported_in_one_line(self):
         self.set_configuration("[resize]\nnonsense = 3\n")
         self.refuses_to_start("/etc/crustd/crustd.conf:2", "resize.nonsense", "correct it")
 
-    def test_a_group_that_is_not_there_is_told_in_one_line(self):
+    def test_missing_group_is_reported_in_one_line(self):
         self.set_configuration("[paths]\nsocket_group = nobodys\n")
         self.refuses_to_start("paths.socket_group", "nobodys", "create what it names")
 
@@ -233,7 +233,7 @@ class DriveRightsTest(NodeTest):
                 self.assertFalse(self.opens(device, shipped))
                 self.assertTrue(self.opens(device, shipped + more))
 
-    def test_the_doctor_says_which_right_is_missing(self):
+    def test_doctor_names_the_missing_right(self):
         self.node.run("cp /etc/crustd/crustd.conf /run/crustd.conf.kept; systemctl stop crustd")
         self.addCleanup(self.node.run, f"rm -f {self.DROP_IN}; systemctl daemon-reload; systemctl stop crustd;"
                                        " mv /run/crustd.conf.kept /etc/crustd/crustd.conf")

@@ -73,12 +73,12 @@ static void receive(char ret_text[static 256])
     ret_text[length] = '\0';
 }
 
-static void assert_told(const char *text)
+static void assert_notified(const char *text)
 {
-    char told[256];
+    char received[256];
 
-    receive(told);
-    assert_string_equal(told, text);
+    receive(received);
+    assert_string_equal(received, text);
 }
 
 static void assert_silent(void)
@@ -99,9 +99,9 @@ static void states_of_a_life_are_notified(void **state)
     assert_int_equal(notify_status(&notify, "scanning"), 0);
     assert_int_equal(notify_ready(&notify), 0);
     assert_int_equal(notify_stopping(&notify), 0);
-    assert_told("STATUS=scanning");
-    assert_told("READY=1");
-    assert_told("STOPPING=1");
+    assert_notified("STATUS=scanning");
+    assert_notified("READY=1");
+    assert_notified("STOPPING=1");
     assert_silent();
 }
 
@@ -114,13 +114,13 @@ static void abstract_socket_name_is_supported(void **state)
     listen_at(name);
     assert_int_equal(notify_init(&notify, &loop, &error), 0);
     assert_int_equal(notify_ready(&notify), 0);
-    assert_told("READY=1");
+    assert_notified("READY=1");
 }
 
 static void reload_notification_has_its_start_time(void **state)
 {
     struct timespec now;
-    uint64_t before, told;
+    uint64_t before, began;
     char text[256];
 
     (void)state;
@@ -130,13 +130,13 @@ static void reload_notification_has_its_start_time(void **state)
     before = (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
     assert_int_equal(notify_reloading(&notify), 0);
     receive(text);
-    assert_int_equal(sscanf(text, "RELOADING=1\nMONOTONIC_USEC=%" SCNu64, &told), 1);
-    assert_true(told >= before);
+    assert_int_equal(sscanf(text, "RELOADING=1\nMONOTONIC_USEC=%" SCNu64, &began), 1);
+    assert_true(began >= before);
 }
 
 static void cuts_a_long_status(void **state)
 {
-    char text[NOTIFY_STATUS_BYTES * 2], told[256];
+    char text[NOTIFY_STATUS_BYTES * 2], received[256];
 
     (void)state;
     memset(text, 'x', sizeof(text));
@@ -144,8 +144,8 @@ static void cuts_a_long_status(void **state)
     listen_in_scratch();
     assert_int_equal(notify_init(&notify, &loop, &error), 0);
     assert_int_equal(notify_status(&notify, text), 0);
-    receive(told);
-    assert_int_equal(strlen(told), strlen("STATUS=") + NOTIFY_STATUS_BYTES - 1);
+    receive(received);
+    assert_int_equal(strlen(received), strlen("STATUS=") + NOTIFY_STATUS_BYTES - 1);
 }
 
 static void beats_from_the_loop(void **state)
@@ -164,7 +164,7 @@ static void beats_from_the_loop(void **state)
     assert_silent();
     for (int i = 0; i < 3; i++) {
         loop_run_once(&loop);
-        assert_told("WATCHDOG=1");
+        assert_notified("WATCHDOG=1");
     }
 }
 

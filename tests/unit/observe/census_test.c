@@ -228,7 +228,7 @@ static bool enter_deepest(const int *levels, unsigned count, pid_t pid)
     return fd >= 0 && dprintf(fd, "%d", (int)pid) > 0;
 }
 
-static bool is_told(pid_t pid)
+static bool is_readable(pid_t pid)
 {
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(0);
 
@@ -241,7 +241,7 @@ static void unreadable_cgroup_counts_only_for_roots_processes(void **state)
 {
     int levels[LEVELS + 1];
     char name[256];
-    bool told, users, roots;
+    bool readable, users, roots;
     struct census *census;
     unsigned depth;
     pid_t pid;
@@ -253,7 +253,7 @@ static void unreadable_cgroup_counts_only_for_roots_processes(void **state)
         skip();
     pid =
         start_process_as((struct started_as){NOBODY, "/bin/sh"}, "/", "some-vmm", "-x", "y", NULL);
-    told = !enter_deepest(levels, depth, pid) || is_told(pid);
+    readable = !enter_deepest(levels, depth, pid) || is_readable(pid);
     census = count(LONG_ID);
     users = census_has_cgroup(census, LONG_ID);
     census_free(census);
@@ -264,7 +264,7 @@ static void unreadable_cgroup_counts_only_for_roots_processes(void **state)
     stop_processes();
     remove_deep_cgroup(name, levels, depth);
     assert_false(users);
-    assert_int_equal(roots, !told);
+    assert_int_equal(roots, !readable);
 }
 
 static void sees_when_the_kubelet_was_started(void **state)

@@ -27,7 +27,7 @@ static struct {
     bool full, vanishes; /* so the core finds what was staged */
     const char *problem;
     const char *host_use, *host_use_anew;
-    unsigned told;
+    unsigned answers;
     enum status_code code;
     char error[ERROR_TEXT_BYTES];
     struct {
@@ -264,7 +264,7 @@ static inline void run_pass(void)
 
 static inline void note(enum status_code code, const struct error *error)
 {
-    test.told++;
+    test.answers++;
     test.code = code;
     (void)snprintf(test.error, sizeof(test.error), "%s", error ? error->text : "");
 }

@@ -6,14 +6,14 @@
 #include "reconciler/command/answers.h"
 #include "tests/unit/volume_rows.h"
 
-static struct reconciler_capacity told_capacity;
+static struct reconciler_capacity answered_capacity;
 
 static void on_expanded(void *userdata, enum status_code code,
                         const struct reconciler_capacity *capacity, const struct error *error)
 {
     (void)userdata;
     note(code, error);
-    told_capacity = *capacity;
+    answered_capacity = *capacity;
 }
 
 static struct expansion *expand_by_path(uint64_t required, uint64_t limit)
@@ -63,16 +63,16 @@ static void client_is_answered_once_the_volume_is_in_sync(void **state)
     (void)expand(GIB, 0, STATUS_OK);
     assert_int_equal(queued_volumes(), 1);
     expansions_answer(test.clients);
-    assert_int_equal(test.told, 0); /* nothing was decided since it asked */
+    assert_int_equal(test.answers, 0); /* nothing was decided since it asked */
     set_state(STATE_HOST_GROWN);
     pass();
-    assert_int_equal(test.told, 0);
+    assert_int_equal(test.answers, 0);
     set_state(STATE_IN_SYNC);
     pass();
-    assert_int_equal(test.told, 1);
+    assert_int_equal(test.answers, 1);
     assert_int_equal(test.code, STATUS_OK);
-    assert_int_equal(told_capacity.bytes, GIB);
-    assert_false(told_capacity.is_owed);
+    assert_int_equal(answered_capacity.bytes, GIB);
+    assert_false(answered_capacity.is_owed);
 }
 
 static void a_range_that_cannot_be_is_refused(void **state)
@@ -89,7 +89,7 @@ static void a_pass_that_was_rolled_back_decided_nothing(void **state)
     assert_int_equal(expansions_note(test.clients, test.node.bound.volume_id), 0);
     expansions_forget(test.clients);
     expansions_answer(test.clients);
-    assert_int_equal(test.told, 0);
+    assert_int_equal(test.answers, 0);
 }
 
 static void a_client_waits_no_longer_than_crustd(void **state)
@@ -108,7 +108,7 @@ static void another_database_ends_all_that_wait(void **state)
     (void)expand(GIB, 0, STATUS_OK);
     assert_null(reconciler_expand_cancel(expand(GIB, 0, STATUS_OK)));
     expansions_end(test.clients);
-    assert_int_equal(test.told, 1);
+    assert_int_equal(test.answers, 1);
     assert_int_equal(test.code, STATUS_UNAVAILABLE);
 }
 
@@ -155,7 +155,7 @@ static void a_luks_header_counts_towards_the_volumes_size(void **state)
     (void)expand(GIB + (16 << 20), 0, STATUS_OK);
     pass();
     assert_int_equal(test.code, STATUS_OK);
-    assert_int_equal(told_capacity.bytes, GIB);
+    assert_int_equal(answered_capacity.bytes, GIB);
 }
 
 /* ---- debts ---- */
@@ -174,10 +174,10 @@ static void before_a_sandbox_a_resize_is_owed_on_record(void **state)
     (void)expand(2 * GIB, 0, STATUS_OK);
     (void)expand(2 * GIB, 0, STATUS_OK);
     pass();
-    assert_int_equal(test.told, 2);
+    assert_int_equal(test.answers, 2);
     assert_int_equal(test.code, STATUS_OK);
-    assert_int_equal(told_capacity.bytes, 2 * GIB);
-    assert_true(told_capacity.is_owed);
+    assert_int_equal(answered_capacity.bytes, 2 * GIB);
+    assert_true(answered_capacity.is_owed);
     assert_int_equal(number_of(the_store(), "SELECT count(*) FROM resizes"), 1);
     assert_int_equal(number_of(the_store(), "SELECT from_bytes FROM resizes"), GIB);
     assert_int_equal(number_of(the_store(), "SELECT to_bytes FROM resizes"), 2 * GIB);
@@ -191,7 +191,7 @@ static void a_debt_is_not_promised_from_memory(void **state)
     pass();
     assert_int_equal(test.code, STATUS_UNAVAILABLE);
     assert_non_null(strstr(test.error, "not on disk"));
-    assert_false(told_capacity.is_owed);
+    assert_false(answered_capacity.is_owed);
 }
 
 static void an_observe_policy_records_no_debt(void **state)
@@ -216,11 +216,11 @@ static void the_runtimes_own_tool_resizes(void **state)
     assert_int_equal(queued_volumes(), 0); /* crustd's own ways wait */
     set_state(STATE_IN_SYNC);
     pass();
-    assert_int_equal(test.told, 0);
+    assert_int_equal(test.answers, 0);
     child_says("{\"capacity_bytes\": 1000000}");
-    assert_int_equal(test.told, 1);
+    assert_int_equal(test.answers, 1);
     assert_int_equal(test.code, STATUS_OK);
-    assert_int_equal(told_capacity.bytes, 1000000);
+    assert_int_equal(answered_capacity.bytes, 1000000);
     assert_int_equal(queued_volumes(), 1); /* what it did is observed */
 }
 
@@ -230,12 +230,12 @@ static void a_tool_of_no_help_leaves_crustds_own_ways(void **state)
     leave_tool(0755);
     (void)expand_by_path(0, 0);
     child_ends(CHILD_EXITED, 3, "");
-    assert_int_equal(test.told, 0);
+    assert_int_equal(test.answers, 0);
     assert_int_equal(queued_volumes(), 1);
     set_state(STATE_IN_SYNC);
     pass();
-    assert_int_equal(test.told, 1);
-    assert_int_equal(told_capacity.bytes, GIB);
+    assert_int_equal(test.answers, 1);
+    assert_int_equal(answered_capacity.bytes, GIB);
 }
 
 /* What crustd would not do for this client it has nobody do. */
@@ -271,7 +271,7 @@ static void no_debt_is_recorded_while_a_tool_runs(void **state)
     assert_non_null(fake_child);
     pass();
     assert_int_equal(number_of(the_store(), "SELECT count(*) FROM resizes"), 0);
-    assert_int_equal(test.told, 0);
+    assert_int_equal(test.answers, 0);
 }
 
 static void a_tool_that_anybody_may_write_is_passed_over(void **state)

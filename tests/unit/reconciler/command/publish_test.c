@@ -103,9 +103,9 @@ static void a_sandbox_with_containers_gets_a_drive(void **state)
     assert_true(test.drive.writable && test.drive.has_fs_group);
     assert_int_equal(test.drive.fs_group, 4059);
     assert_int_equal(test.drive.policy, DRIVE_GROUP_ON_ROOT_MISMATCH);
-    assert_int_equal(test.told, 0);
+    assert_int_equal(test.answers, 0);
     answer(STATUS_OK);
-    assert_int_equal(test.told, 1);
+    assert_int_equal(test.answers, 1);
     assert_int_equal(test.code, STATUS_OK);
     base64url_encode(OTHER, strlen(OTHER), name);
     assert_false(tree_has(directory_of(LAYOUT_KATA, name)));
@@ -180,7 +180,7 @@ static void refusals_of_the_core_reach_the_client(void **state)
     test.drive.code = STATUS_PERMISSION_DENIED;
     assert_int_equal(publish(&staging), STATUS_PERMISSION_DENIED);
     assert_string_equal(test.error, "no drive");
-    assert_int_equal(test.told, 0);
+    assert_int_equal(test.answers, 0);
 }
 
 static void a_drive_goes_before_the_metadata(void **state)
@@ -197,7 +197,7 @@ static void a_drive_goes_before_the_metadata(void **state)
     assert_int_equal(test.drive.detached, 1);
     assert_false(stagings_wait(test.clients));
     answer(STATUS_OK);
-    assert_int_equal(test.told, 1); /* the publication; its end waits for the record */
+    assert_int_equal(test.answers, 1); /* the publication; its end waits for the record */
     assert_true(stagings_wait(test.clients));
 }
 
@@ -240,7 +240,7 @@ static void cancelled_client_gets_no_answer(void **state)
     assert_int_equal(publish(&staging), STATUS_OK);
     assert_null(reconciler_stage_cancel(staging));
     assert_int_equal(test.drive.cancelled, 1);
-    assert_int_equal(test.told, 0);
+    assert_int_equal(test.answers, 0);
 }
 
 #define DRIVES(test) cmocka_unit_test_setup_teardown(test, set_up_drives, tear_down)

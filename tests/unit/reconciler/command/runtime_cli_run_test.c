@@ -19,7 +19,7 @@ static struct {
     struct runtime_cli cli;
     int64_t intended; /* lines, when it was started */
     struct runtime_cli_run *run;
-    unsigned told;
+    unsigned answers;
     bool is_answered;
     struct runtime_cli_answer answer;
 } test;
@@ -32,7 +32,7 @@ static void count_intents(void)
 static void on_done(const struct runtime_cli_answer *answer, void *userdata)
 {
     assert_ptr_equal(userdata, &test);
-    test.told++;
+    test.answers++;
     test.is_answered = answer;
     if (answer)
         test.answer = *answer;
@@ -50,7 +50,7 @@ static int ask(bool resizes, uint64_t required_bytes, uint64_t limit_bytes)
         .limit_bytes = limit_bytes,
     };
 
-    test.told = 0;
+    test.answers = 0;
     return runtime_cli_ask(&test.node.context, &question, on_done, &test, &test.run);
 }
 
@@ -101,9 +101,9 @@ static void a_tool_that_knows_crust_counts(void **state)
                      15 * NSEC_PER_SEC); /* the half is crustd's own */
     assert_int_equal(test.intended, 1);  /* before it ran */
     assert_detail("{\"command\":\"stats\",\"program\":\"" TOOL "\"}");
-    assert_int_equal(test.told, 0);
+    assert_int_equal(test.answers, 0);
     child_says(STATS);
-    assert_int_equal(test.told, 1);
+    assert_int_equal(test.answers, 1);
     assert_true(test.is_answered);
     assert_int_equal(test.answer.stats.total, 11);
     assert_int_equal(test.answer.stats.used_inodes, 20);
@@ -188,7 +188,7 @@ static void an_exit_without_an_answer_is_on_record(void **state)
 
             assert_int_equal(ask(resizes, 0, 0), 0);
             child_ends(table[i].end, table[i].status, table[i].output);
-            assert_int_equal(test.told, 1);
+            assert_int_equal(test.answers, 1);
             assert_false(test.is_answered);
             (void)snprintf(detail, sizeof(detail), "{\"command\":\"%s\",\"error\":\"%s\"}",
                            resizes ? "resize" : "stats", table[i].detail);
@@ -219,7 +219,7 @@ static void a_volume_that_is_gone_by_then_has_no_answer(void **state)
                                   "PRAGMA foreign_keys = 0; DELETE FROM volumes", NULL, NULL, NULL),
                      SQLITE_OK);
     child_says(STATS);
-    assert_int_equal(test.told, 1);
+    assert_int_equal(test.answers, 1);
     assert_false(test.is_answered);
 }
 
@@ -228,7 +228,7 @@ static void a_tool_that_cannot_be_run_is_on_record(void **state)
     (void)state;
     fake_child_refused = -ENOEXEC;
     assert_int_equal(ask(false, 0, 0), -ENOEXEC);
-    assert_int_equal(test.told, 0);
+    assert_int_equal(test.answers, 0);
     assert_detail("{\"command\":\"stats\",\"error\":\"" TOOL
                   ": it can't be run: Exec format error\"}");
     fake_child_refused = -EPERM;
@@ -264,7 +264,7 @@ static void a_tool_that_nobody_waits_for_is_killed_on_record(void **state)
     assert_int_equal(ask(true, 0, 0), 0);
     test.run = runtime_cli_free(test.run);
     assert_null(fake_child);
-    assert_int_equal(test.told, 0);
+    assert_int_equal(test.answers, 0);
     assert_detail("{\"command\":\"resize\",\"error\":\"nobody waited for it any more\"}");
     assert_int_equal(answered(), 1);
 }

@@ -82,10 +82,10 @@ static void a_staging_is_answered_once_it_is_on_record(void **state)
     assert_false(stagings_are_due(test.clients));
     run_pass();
     assert_true(stagings_are_due(test.clients));
-    assert_int_equal(test.told, 0);
+    assert_int_equal(test.answers, 0);
     announce_staged();
     pass();
-    assert_int_equal(test.told, 1);
+    assert_int_equal(test.answers, 1);
     assert_int_equal(test.code, STATUS_OK);
     assert_true(key_queue_is_empty(&test.node.queue.directories[TREE_KATA_VOLUMES]));
     assert_int_equal(lines_of(the_store(), "volume_staged"), 1);
@@ -97,7 +97,7 @@ static void a_staging_is_answered_once_it_is_on_record(void **state)
     assert_int_equal(stage("ext4", NULL, &staging, &error), STATUS_UNAVAILABLE); /* not done yet */
     run_pass();
     pass();
-    assert_int_equal(test.told, 2);
+    assert_int_equal(test.answers, 2);
     assert_int_equal(lines_of(the_store(), "volume_unstaged"), 1);
 }
 
@@ -146,7 +146,7 @@ static void store_failure_is_reported_to_all_waiting_clients(void **state)
         reconciler_stage_cancel(staging)); /* its client has gone; it is done all the same */
     assert_int_equal(stage("ext4", NULL, &staging, &error), STATUS_OK);
     stagings_fail(test.clients, "disk full");
-    assert_int_equal(test.told, 1);
+    assert_int_equal(test.answers, 1);
     assert_int_equal(test.code, STATUS_UNAVAILABLE);
     assert_non_null(strstr(test.error, "disk full"));
     assert_false(stagings_wait(test.clients));
@@ -207,7 +207,7 @@ static void staging_the_same_again_adds_no_journal_line(void **state)
         run_pass();
         pass();
     }
-    assert_int_equal(test.told, 2);
+    assert_int_equal(test.answers, 2);
     assert_int_equal(test.code, STATUS_OK);
     assert_int_equal(lines_of(the_store(), "volume_staged"), 1);
 }
@@ -290,10 +290,10 @@ static void calls_that_wait_have_a_bound(void **state)
     run_pass();
     pass(); /* so many at a time */
     assert_true(stagings_are_due(test.clients));
-    assert_in_range(test.told, 1, 2047);
+    assert_in_range(test.answers, 1, 2047);
     while (stagings_are_due(test.clients))
         pass();
-    assert_int_equal(test.told, 2048);
+    assert_int_equal(test.answers, 2048);
 }
 
 /* ---- who else has the device ---- */

@@ -4,7 +4,7 @@
 
 #include "reconciler/command/answers.h"
 
-static struct reconciler_stats stats_told;
+static struct reconciler_stats stats_answer;
 
 static void on_stats(void *userdata, enum status_code code, const struct reconciler_stats *stats,
                      const struct error *error)
@@ -12,7 +12,7 @@ static void on_stats(void *userdata, enum status_code code, const struct reconci
     (void)userdata;
     note(code, error);
     if (stats)
-        stats_told = *stats;
+        stats_answer = *stats;
 }
 
 static enum status_code ask(int64_t volume_id, struct stats_call **ret_call, struct error *error)
@@ -34,11 +34,11 @@ static void a_guest_counts_for_a_client(void **state)
     assert_int_equal(fake_guest->request.inability[ROUTE_AGENT], REASON_NONE);
     guest_answers(&(struct guest_reply){.stats = {.has_bytes = true, .total = 7},
                                         .age_ns = 3 * NSEC_PER_SEC});
-    assert_int_equal(test.told, 1);
+    assert_int_equal(test.answers, 1);
     assert_int_equal(test.code, STATUS_OK);
-    assert_int_equal(stats_told.total, 7);
-    assert_int_equal(stats_told.age_ms, 3000);
-    assert_non_null(strstr(stats_told.condition, "the guest was read 3 s ago"));
+    assert_int_equal(stats_answer.total, 7);
+    assert_int_equal(stats_answer.age_ms, 3000);
+    assert_non_null(strstr(stats_answer.condition, "the guest was read 3 s ago"));
 }
 
 static void stats_error_includes_the_reason(void **state)
@@ -129,13 +129,13 @@ static void bypassed_volume_is_answered_without_its_guest(void **state)
     change("UPDATE volumes SET state = 'blocked', reason = 'bypassed'");
     (void)ask_by_path(STATUS_OK);
     assert_null(fake_guest);
-    assert_int_equal(test.told, 0); /* never from within */
+    assert_int_equal(test.answers, 0); /* never from within */
     run_pass();
-    assert_int_equal(test.told, 1);
+    assert_int_equal(test.answers, 1);
     assert_int_equal(test.code, STATUS_OK);
-    assert_false(stats_told.has_bytes);
-    assert_true(stats_told.abnormal);
-    assert_string_equal(stats_told.condition, "blocked, bypassed");
+    assert_false(stats_answer.has_bytes);
+    assert_true(stats_answer.abnormal);
+    assert_string_equal(stats_answer.condition, "blocked, bypassed");
 }
 
 static void a_volume_without_a_sandbox_has_nobody_to_count_it(void **state)
@@ -168,10 +168,10 @@ static void abnormal_file_system_is_reported(void **state)
     (void)ask_by_path(STATUS_OK);
     guest_answers(&(struct guest_reply){
         .stats = {.has_bytes = true, .total = 7, .abnormal = true, .condition = "errors"}});
-    assert_true(stats_told.abnormal);
-    assert_true(stats_told.guest_abnormal);
-    assert_string_equal(stats_told.guest_condition, "errors");
-    assert_string_equal(stats_told.condition, "the guest says: errors");
+    assert_true(stats_answer.abnormal);
+    assert_true(stats_answer.guest_abnormal);
+    assert_string_equal(stats_answer.guest_condition, "errors");
+    assert_string_equal(stats_answer.condition, "the guest says: errors");
 }
 
 static void a_helper_counts_where_nobody_in_the_guest_does(void **state)
@@ -199,9 +199,9 @@ static void the_runtimes_own_tool_is_asked_before_the_guest(void **state)
     assert_null(fake_guest);
     assert_string_equal(fake_child_arguments, TOOL " crust stats " VOLUME_PATH " ");
     child_says(COUNTED);
-    assert_int_equal(test.told, 1);
+    assert_int_equal(test.answers, 1);
     assert_int_equal(test.code, STATUS_OK);
-    assert_int_equal(stats_told.total, 11);
+    assert_int_equal(stats_answer.total, 11);
     assert_null(fake_guest);
 }
 
@@ -211,10 +211,10 @@ static void a_tool_of_no_help_leaves_the_guest(void **state)
     leave_tool(0755);
     (void)ask_by_path(STATUS_OK);
     child_ends(CHILD_EXITED, 3, "");
-    assert_int_equal(test.told, 0);
+    assert_int_equal(test.answers, 0);
     guest_answers(&(struct guest_reply){.stats = {.has_bytes = true, .total = 7}});
-    assert_int_equal(test.told, 1);
-    assert_int_equal(stats_told.total, 7);
+    assert_int_equal(test.answers, 1);
+    assert_int_equal(stats_answer.total, 7);
 }
 
 static void a_tool_that_anybody_may_write_is_not_run(void **state)
@@ -224,7 +224,7 @@ static void a_tool_that_anybody_may_write_is_not_run(void **state)
     (void)ask_by_path(STATUS_OK);
     assert_null(fake_child);
     guest_answers(&(struct guest_reply){.stats = {.has_bytes = true, .total = 7}});
-    assert_int_equal(stats_told.total, 7);
+    assert_int_equal(stats_answer.total, 7);
 }
 
 static void a_tool_is_not_asked_of_what_is_not_the_volume(void **state)
@@ -235,7 +235,7 @@ static void a_tool_is_not_asked_of_what_is_not_the_volume(void **state)
     (void)ask_by_path(STATUS_OK);
     assert_null(fake_child);
     run_pass();
-    assert_int_equal(test.told, 1);
+    assert_int_equal(test.answers, 1);
 }
 
 static void failed_runtime_tool_leaves_the_refusal(void **state)
@@ -245,7 +245,7 @@ static void failed_runtime_tool_leaves_the_refusal(void **state)
     unbind();
     (void)ask_by_path(STATUS_OK);
     child_ends(CHILD_TIMEOUT, 0, "");
-    assert_int_equal(test.told, 1);
+    assert_int_equal(test.answers, 1);
     assert_int_equal(test.code, answer_code(ANSWER_NO_SANDBOX));
 }
 

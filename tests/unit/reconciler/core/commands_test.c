@@ -6,7 +6,7 @@
 #include "reconciler/command/drives.h"
 
 static struct {
-    unsigned told;
+    unsigned answers;
     enum status_code code;
     char error[ERROR_TEXT_BYTES];
     struct reconciler_capacity capacity;
@@ -14,7 +14,7 @@ static struct {
 
 static void note(enum status_code code, const struct error *error)
 {
-    answer.told++;
+    answer.answers++;
     answer.code = code;
     (void)snprintf(answer.error, sizeof(answer.error), "%s", error ? error->text : "");
     loop_stop(&loop);
@@ -45,10 +45,10 @@ static void on_stats(void *userdata, enum status_code code, const struct reconci
 static void wait_for_answer(unsigned number)
 {
     fake_goes_on = true;
-    while (answer.told < number)
+    while (answer.answers < number)
         loop_run(&loop);
     fake_goes_on = false;
-    assert_int_equal(answer.told, number);
+    assert_int_equal(answer.answers, number);
 }
 
 static void begin(void)
@@ -109,7 +109,7 @@ static void a_device_that_a_sandbox_has_is_not_staged_again(void **state)
     start_sandbox(0, "sandbox-1");
     begin();
     stage_by_call(DISK, answer_code(ANSWER_DEVICE_HELD));
-    assert_int_equal(answer.told, 0);
+    assert_int_equal(answer.answers, 0);
 }
 
 static void before_a_sandbox_a_resize_is_promised(void **state)
@@ -163,7 +163,7 @@ static void stats_are_asked_of_a_sandbox(void **state)
     begin();
     assert_int_equal(reconciler_ask_stats(reconciler, &target, on_stats, NULL, &call, &error),
                      answer_code(ANSWER_NO_SANDBOX));
-    assert_int_equal(answer.told, 0);
+    assert_int_equal(answer.answers, 0);
 }
 
 static void the_node_is_examined(void **state)

@@ -27,7 +27,7 @@ struct made {
     struct loop_timer watchdog;
     int root, sysfs, file;
     char name[32];
-    unsigned told;
+    unsigned answers;
     struct drive_claim_reply reply;
 };
 
@@ -127,7 +127,7 @@ static void on_done(struct drive_claim_call *call, struct drive_claim_reply *rep
     struct made *made = userdata;
 
     (void)call;
-    made->told++;
+    made->answers++;
     made->reply = *reply;
     reply->fd = -1;
     loop_stop(&made->loop);
@@ -146,7 +146,7 @@ static struct drive_claim_call *begin(struct made *made, const char *path, bool 
 
     assert_int_equal(
         drive_claim_call_new(&made->loop, &request, keep, patience_ns, on_done, made, &call), 0);
-    assert_int_equal(made->told, 0);
+    assert_int_equal(made->answers, 0);
     return call;
 }
 
@@ -155,7 +155,7 @@ static struct drive_claim_call *call(struct made *made, const char *path, bool k
     struct drive_claim_call *begun = begin(made, path, keep, 60 * NSEC_PER_SEC);
 
     loop_run(&made->loop);
-    assert_int_equal(made->told, 1);
+    assert_int_equal(made->answers, 1);
     return begun;
 }
 
@@ -230,7 +230,7 @@ static void an_open_that_hangs_is_waited_for_no_longer(void **state)
     struct drive_claim_call *begun = begin(made, "/dev/dead", true, 50 * NSEC_PER_MSEC);
 
     loop_run(&made->loop);
-    assert_int_equal(made->told, 1);
+    assert_int_equal(made->answers, 1);
     assert_int_equal(made->reply.outcome, DRIVE_CLAIM_HANGS);
     assert_non_null(strstr(made->reply.error.text, "/dev/dead cannot be opened"));
     assert_int_equal(made->reply.fd, -1);

@@ -19,7 +19,7 @@ static void bring_in_with_container(void)
 {
     attach_with_container();
     go_on();
-    expect_told(1, STATUS_OK, "");
+    expect_answer(1, STATUS_OK, "");
     expect_row(DRIVE_READY, true, STATUS_OK);
     world.walked[0] = '\0';
 }
@@ -50,7 +50,7 @@ static void a_container_that_was_restarted_gets_the_drive_again(void **state)
                      1);
     detach();
     go_on();
-    expect_told(2, STATUS_OK, "");
+    expect_answer(2, STATUS_OK, "");
 }
 
 /* Whatever it says. */
@@ -196,7 +196,7 @@ static void a_detach_does_not_wait_for_containers(void **state)
     pass_while_due();
     assert_int_equal(world.guest_call->act, DRIVE_GUEST_UNMOUNT);
     go_on();
-    expect_told(2, STATUS_OK, "");
+    expect_answer(2, STATUS_OK, "");
     expect_row(DRIVE_REMOVED, false, STATUS_OK);
 }
 

@@ -72,7 +72,7 @@ static void a_drive_is_not_lost_before_its_vmm_has_ended(void **state)
     expect_row(DRIVE_READY, true, STATUS_UNAVAILABLE);
     detach();
     go_on();
-    expect_told(2, STATUS_UNAVAILABLE, text);
+    expect_answer(2, STATUS_UNAVAILABLE, text);
     expect_row(DRIVE_READY, false, STATUS_UNAVAILABLE);
     end_vmm();
     drives_retry(world.drives);
@@ -80,7 +80,7 @@ static void a_drive_is_not_lost_before_its_vmm_has_ended(void **state)
     expect_row(DRIVE_LOST, false, STATUS_OK);
     detach();
     go_on();
-    expect_told(3, STATUS_OK, "");
+    expect_answer(3, STATUS_OK, "");
     expect_walked("look attach ask mount ");
 }
 
@@ -126,7 +126,7 @@ static void an_attach_does_not_fail_before_the_vmm_has_ended(void **state)
     act(VMM_CALL);
     end_sandbox_alone();
     go_on();
-    expect_told(1, STATUS_UNAVAILABLE, "has not ended");
+    expect_answer(1, STATUS_UNAVAILABLE, "has not ended");
     expect_row(DRIVE_CLAIMED, true, STATUS_UNAVAILABLE);
     end_vmm();
     drives_retry(world.drives);
@@ -141,7 +141,7 @@ static void a_drive_whose_vmm_was_given_nothing_ends_at_once(void **state)
     pass_while_due();
     end_sandbox_alone();
     go_on();
-    expect_told(1, STATUS_NOT_FOUND, "the VM ended");
+    expect_answer(1, STATUS_NOT_FOUND, "the VM ended");
     expect_row(DRIVE_FAILED, true, STATUS_NOT_FOUND);
 }
 

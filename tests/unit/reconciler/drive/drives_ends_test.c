@@ -101,7 +101,7 @@ static void a_drive_that_waits_for_its_turn_ends_with_its_vm(void **state)
     end_vm();
     pass_while_due();
     assert_int_equal(running_call(), NO_CALL);
-    expect_told(2, STATUS_NOT_FOUND, "the VM ended");
+    expect_answer(2, STATUS_NOT_FOUND, "the VM ended");
 }
 
 static void lost_drive_records_whether_it_was_unmounted(void **state)
@@ -119,7 +119,7 @@ static void lost_drive_records_whether_it_was_unmounted(void **state)
     step_until(VMM_CALL, HYPERVISOR_DRIVE_DETACH);
     end_vm();
     go_on();
-    expect_told(3, STATUS_OK, "");
+    expect_answer(3, STATUS_OK, "");
     assert_int_equal(world.state, DRIVE_LOST);
     assert_text_of(the_store(),
                    "SELECT message LIKE '%had confirmed%' FROM drive_mounts"

@@ -19,7 +19,7 @@ static void a_disk_that_cannot_be_had_fails_the_attach(void **state)
     (void)state;
     for (enum drive_claim_outcome i = DRIVE_CLAIM_OUTSIDE; i < array_length(codes); i++) {
         world.claim = i;
-        world.told = 0;
+        world.answers = 0;
         attach();
         go_on();
         expect_failed(codes[i], "the disk cannot be had");
@@ -33,18 +33,18 @@ static void an_open_that_hangs_is_begun_once(void **state)
     world.storage_is_dead = true;
     attach();
     go_on();
-    expect_told(1, STATUS_UNAVAILABLE, "its storage has not answered");
+    expect_answer(1, STATUS_UNAVAILABLE, "its storage has not answered");
     expect_row(DRIVE_REQUESTED, true, STATUS_UNAVAILABLE);
     attach();
     go_on();
-    expect_told(
+    expect_answer(
         2, STATUS_UNAVAILABLE,
         "/dev/disk-1 cannot be opened: an earlier process for it still waits in the kernel");
     assert_int_equal(world.opens, 1);
     world.storage_is_dead = false;
     attach();
     go_on();
-    expect_told(3, STATUS_OK, "");
+    expect_answer(3, STATUS_OK, "");
 }
 
 static void a_confidential_guest_gets_no_disk(void **state)
@@ -129,7 +129,7 @@ static void an_attach_that_cannot_be_unmounted_is_answered(void **state)
     step_until(GUEST_CALL, DRIVE_GUEST_UNMOUNT);
     world.guest_fails = STATUS_UNAVAILABLE;
     go_on();
-    expect_told(1, STATUS_UNAVAILABLE, "the guest does not");
+    expect_answer(1, STATUS_UNAVAILABLE, "the guest does not");
     expect_row(DRIVE_UNMOUNTING, false, STATUS_FAILED_PRECONDITION);
 }
 
@@ -144,11 +144,11 @@ static void a_failed_unwinding_is_tried_again(void **state)
     step_until(VMM_CALL, HYPERVISOR_DRIVE_DETACH);
     world.vmm_fails = HYPERVISOR_DRIVE_PENDING;
     go_on();
-    expect_told(1, STATUS_UNAVAILABLE, "the VMM does not");
+    expect_answer(1, STATUS_UNAVAILABLE, "the VMM does not");
     expect_row(DRIVE_REMOVING, false, STATUS_FAILED_PRECONDITION);
     attach(); /* the same: it joins, and hears what the attach came to */
     go_on();
-    expect_told(2, STATUS_FAILED_PRECONDITION, "the guest does not");
+    expect_answer(2, STATUS_FAILED_PRECONDITION, "the guest does not");
     expect_row(DRIVE_FAILED, false, STATUS_FAILED_PRECONDITION);
 }
 
@@ -158,14 +158,14 @@ static void a_failure_that_may_heal_is_reported_and_tried_again(void **state)
     world.vmm_fails = HYPERVISOR_DRIVE_UNREACHABLE;
     attach();
     go_on();
-    expect_told(1, STATUS_UNAVAILABLE, "the VMM does not");
+    expect_answer(1, STATUS_UNAVAILABLE, "the VMM does not");
     expect_row(DRIVE_REQUESTED, true, STATUS_UNAVAILABLE);
     drives_retry(world.drives);
     go_on();
     expect_row(DRIVE_READY, true, STATUS_OK);
     attach();
     go_on();
-    expect_told(2, STATUS_OK, "");
+    expect_answer(2, STATUS_OK, "");
 }
 
 /* Another client of the monitor is soon done. */
@@ -176,12 +176,12 @@ static void a_busy_monitor_is_waited_for(void **state)
     for (unsigned i = 0; i < 4; i++) {
         world.vmm_fails = HYPERVISOR_DRIVE_BUSY;
         go_on();
-        assert_int_equal(world.told, 0);
+        assert_int_equal(world.answers, 0);
         drives_retry(world.drives);
     }
     world.vmm_fails = HYPERVISOR_DRIVE_BUSY;
     go_on();
-    expect_told(1, STATUS_UNAVAILABLE, "the VMM does not");
+    expect_answer(1, STATUS_UNAVAILABLE, "the VMM does not");
 }
 
 /* Sandboxes are observed at each sweep. */
@@ -226,10 +226,10 @@ static void a_guest_that_takes_its_time_is_asked_again_at_once(void **state)
     world.drives->works->deadline_ns = 1; /* it has used all of it */
     world.guest_fails = STATUS_DEADLINE_EXCEEDED;
     (void)step();
-    assert_int_equal(world.told, 0);
+    assert_int_equal(world.answers, 0);
     assert_non_null(world.guest_call);
     go_on();
-    expect_told(1, STATUS_OK, "");
+    expect_answer(1, STATUS_OK, "");
 }
 
 static void an_attempt_is_due_after_a_while(void **state)
@@ -241,7 +241,7 @@ static void an_attempt_is_due_after_a_while(void **state)
     while (!drives_are_due(world.drives))
         loop_run_once(&world.node.loop);
     go_on();
-    expect_told(1, STATUS_OK, "");
+    expect_answer(1, STATUS_OK, "");
 }
 
 int main(void)

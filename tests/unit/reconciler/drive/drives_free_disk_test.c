@@ -19,7 +19,7 @@ static int set_up_row(void **state)
 static void expect_held(const char *text)
 {
     go_on();
-    expect_told(2, STATUS_UNAVAILABLE, text);
+    expect_answer(2, STATUS_UNAVAILABLE, text);
     expect_row(DRIVE_REMOVING, false, STATUS_UNAVAILABLE);
 }
 

@@ -97,13 +97,14 @@ static void crustds_own_claim_has_a_name(void **state)
     assert_int_equal(begin_attach(&other), STATUS_OK);
     pass_while_due();
     assert_non_null(world.search); /* of the first drive */
-    while (!world.told)
+    while (!world.answers)
         assert_true(step());
-    expect_told(1, STATUS_FAILED_PRECONDITION,
-                "/dev/disk-1 is open exclusively: sandbox sandbox-1 has the disk as drive data-1, "
-                "writable");
+    expect_answer(
+        1, STATUS_FAILED_PRECONDITION,
+        "/dev/disk-1 is open exclusively: sandbox sandbox-1 has the disk as drive data-1, "
+        "writable");
     go_on();
-    expect_told(2, STATUS_OK, "");
+    expect_answer(2, STATUS_OK, "");
     expect_row(DRIVE_READY, true, STATUS_OK);
 }
 

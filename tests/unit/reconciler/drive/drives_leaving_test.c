@@ -11,7 +11,7 @@ static void a_disk_in_use_in_the_guest_stays(void **state)
     world.walked[0] = '\0';
     detach();
     go_on();
-    expect_told(2, STATUS_FAILED_PRECONDITION, "77 (cat)");
+    expect_answer(2, STATUS_FAILED_PRECONDITION, "77 (cat)");
     expect_walked("unmount ask ");
     expect_row(DRIVE_READY, true, STATUS_FAILED_PRECONDITION);
     assert_true(world.mounted);
@@ -36,11 +36,11 @@ static void a_disk_that_only_a_namespace_has_goes_on_its_way_out(void **state)
     world.guest_fails = STATUS_FAILED_PRECONDITION;
     world.mounted = false;
     go_on();
-    expect_told(2, STATUS_FAILED_PRECONDITION, "77 (cat)");
+    expect_answer(2, STATUS_FAILED_PRECONDITION, "77 (cat)");
     expect_row(DRIVE_UNMOUNTING, false, STATUS_UNAVAILABLE);
     detach();
     go_on();
-    expect_told(3, STATUS_OK, "");
+    expect_answer(3, STATUS_OK, "");
     expect_walked("unmount ask unmount remove ");
 }
 
@@ -61,7 +61,7 @@ static void a_drive_that_a_namespace_had_ends_as_removed(void **state)
     assert_int_equal(begin_attach(&asked), STATUS_UNAVAILABLE);
     detach();
     go_on();
-    expect_told(3, STATUS_OK, "");
+    expect_answer(3, STATUS_OK, "");
     expect_row(DRIVE_REMOVED, false, STATUS_OK);
 }
 
@@ -75,12 +75,12 @@ static void a_disk_that_is_not_free_is_not_removed(void **state)
     detach();
     world.claim = DRIVE_CLAIM_IN_USE;
     go_on();
-    expect_told(2, STATUS_UNAVAILABLE, "the disk cannot be had");
+    expect_answer(2, STATUS_UNAVAILABLE, "the disk cannot be had");
     expect_row(DRIVE_REMOVING, false, STATUS_UNAVAILABLE);
     world.claim = DRIVE_CLAIM_OPEN;
     detach();
     go_on();
-    expect_told(3, STATUS_OK, "");
+    expect_answer(3, STATUS_OK, "");
     expect_row(DRIVE_REMOVED, false, STATUS_OK);
 }
 
@@ -91,7 +91,7 @@ static void a_disk_that_is_not_on_record_is_unmounted_first(void **state)
     for (unsigned detached = 0; detached < 2; detached++) {
         world.vmm = HYPERVISOR_DRIVE_PRESENT;
         world.mounted = true;
-        world.told = 0;
+        world.answers = 0;
         attach();
         pass_while_due();
         if (detached)
@@ -104,10 +104,10 @@ static void a_disk_that_is_not_on_record_is_unmounted_first(void **state)
         else
             expect_row(DRIVE_REMOVED, false, STATUS_OK);
     }
-    world.told = 0;
+    world.answers = 0;
     attach();
     go_on();
-    expect_told(1, STATUS_OK, "");
+    expect_answer(1, STATUS_OK, "");
 }
 
 static void a_disk_that_is_not_on_record_stays_while_it_is_used(void **state)
@@ -118,7 +118,7 @@ static void a_disk_that_is_not_on_record_stays_while_it_is_used(void **state)
     attach();
     go_on();
     expect_walked("look unmount ask ");
-    expect_told(1, STATUS_FAILED_PRECONDITION, "77 (cat) has it");
+    expect_answer(1, STATUS_FAILED_PRECONDITION, "77 (cat) has it");
     expect_row(DRIVE_UNMOUNTING, false, STATUS_FAILED_PRECONDITION);
     restart();
     go_on();

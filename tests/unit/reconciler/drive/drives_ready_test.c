@@ -11,25 +11,25 @@ static void limits_are_set_and_recorded(void **state)
     cleanup(store_drive_mount_done) struct store_drive_mount row = {0};
 
     (void)state;
-    assert_int_equal(drives_limit(world.drives, "data-1", &limits, on_told, NULL, &wait, &error),
+    assert_int_equal(drives_limit(world.drives, "data-1", &limits, on_answer, NULL, &wait, &error),
                      STATUS_NOT_FOUND);
     bring_in();
-    assert_int_equal(drives_limit(world.drives, "data-1", &limits, on_told, NULL, &wait, &error),
+    assert_int_equal(drives_limit(world.drives, "data-1", &limits, on_answer, NULL, &wait, &error),
                      STATUS_OK);
     go_on();
-    expect_told(2, STATUS_OK, "");
+    expect_answer(2, STATUS_OK, "");
     assert_false(the_store()->unsynced);
     assert_int_equal(world.limits.bandwidth.size, 1000);
     assert_int_equal(store_get_drive_mount(the_store(), "data-1", &row), STORE_FOUND);
     assert_memory_equal(&row.request.limits, &limits, sizeof(limits));
     world.vmm_fails = HYPERVISOR_DRIVE_REFUSED;
-    assert_int_equal(drives_limit(world.drives, "data-1", &limits, on_told, NULL, &wait, &error),
+    assert_int_equal(drives_limit(world.drives, "data-1", &limits, on_answer, NULL, &wait, &error),
                      STATUS_OK);
     go_on();
-    expect_told(3, STATUS_FAILED_PRECONDITION, "the VMM does not");
+    expect_answer(3, STATUS_FAILED_PRECONDITION, "the VMM does not");
     expect_row(DRIVE_READY, true, STATUS_OK);
     limits.operations.one_time_burst = 5;
-    assert_int_equal(drives_limit(world.drives, "data-1", &limits, on_told, NULL, &wait, &error),
+    assert_int_equal(drives_limit(world.drives, "data-1", &limits, on_answer, NULL, &wait, &error),
                      STATUS_INVALID_ARGUMENT);
 }
 
@@ -69,7 +69,7 @@ static void a_disk_that_grows_is_grown_in_the_guest(void **state)
     pass_while_due();
     detach(); /* a drive that is to go is not grown */
     go_on();
-    expect_told(2, STATUS_OK, "");
+    expect_answer(2, STATUS_OK, "");
 }
 
 static void a_disk_that_grows_before_its_mount_is_mounted_and_grown(void **state)
@@ -84,7 +84,7 @@ static void a_disk_that_grows_before_its_mount_is_mounted_and_grown(void **state
     expect_walked("ask resize mount grow ");
     assert_int_equal(world.mount_bytes, 2 * GIB);
     assert_int_equal(world.guest_bytes, 2 * GIB);
-    expect_told(1, STATUS_OK, "");
+    expect_answer(1, STATUS_OK, "");
 }
 
 static void nothing_grows_unless_it_may(void **state)
@@ -143,7 +143,7 @@ static void a_claim_that_was_lost_is_made_again(void **state)
     detach();
     go_on();
     assert_false(is_claimed());
-    expect_told(2, STATUS_OK, "");
+    expect_answer(2, STATUS_OK, "");
 }
 
 /* crustd was killed between the attach and its record, and the host has mounted the disk since. */
@@ -175,7 +175,7 @@ static void an_attach_waits_for_a_claim_that_heals(void **state)
     world.storage_is_dead = true;
     go_on();
     expect_walked("look ");
-    expect_told(1, STATUS_UNAVAILABLE, "its storage has not answered");
+    expect_answer(1, STATUS_UNAVAILABLE, "its storage has not answered");
     expect_row(DRIVE_CLAIMED, true, STATUS_UNAVAILABLE);
     drives_sweep(world.drives);
     go_on();
@@ -260,7 +260,7 @@ static void a_serial_of_the_vmms_own_is_recorded(void **state)
     assert_string_equal(recorded_serial(), VMM_SERIAL);
     detach();
     go_on();
-    expect_told(2, STATUS_OK, "");
+    expect_answer(2, STATUS_OK, "");
     assert_string_equal(world.asked_serial, VMM_SERIAL);
 }
 

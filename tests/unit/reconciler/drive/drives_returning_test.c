@@ -26,11 +26,11 @@ static void the_guest_removes_it_before_each_attempt(void **state)
     bring_in_returning();
     detach();
     let_the_removal_begin();
-    expect_told(2, STATUS_UNAVAILABLE, "the VMM does not");
+    expect_answer(2, STATUS_UNAVAILABLE, "the VMM does not");
     expect_walked("unmount remove ");
     detach();
     go_on();
-    expect_told(3, STATUS_OK, "");
+    expect_answer(3, STATUS_OK, "");
     expect_walked("unmount remove ");
     expect_row(DRIVE_REMOVED, false, STATUS_OK);
 }
@@ -62,7 +62,7 @@ static void a_refusal_after_the_removal_has_begun_is_no_hurry(void **state)
     world.walked[0] = '\0';
     detach();
     go_on();
-    expect_told(3, STATUS_FAILED_PRECONDITION, "77 (cat)");
+    expect_answer(3, STATUS_FAILED_PRECONDITION, "77 (cat)");
     expect_row(DRIVE_READY, true, STATUS_FAILED_PRECONDITION);
     expect_walked("unmount ask ");
     world.busy = false;

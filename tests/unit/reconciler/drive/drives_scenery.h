@@ -97,7 +97,7 @@ static struct {
     struct drive_claim_call *claims; /* any number, and they end by themselves */
     char walked[512];                /* the acts, in their order */
 
-    unsigned told;
+    unsigned answers;
     enum status_code code;
     enum drive_state state;
     char error[ERROR_TEXT_BYTES];

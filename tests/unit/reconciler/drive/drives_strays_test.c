@@ -17,7 +17,7 @@ static void detach_other(const char *drive_id)
     struct drive_wait *wait;
     struct error error = {0};
 
-    assert_int_equal(drives_detach(world.drives, drive_id, on_told, NULL, &wait, &error),
+    assert_int_equal(drives_detach(world.drives, drive_id, on_answer, NULL, &wait, &error),
                      STATUS_OK);
 }
 
@@ -26,20 +26,20 @@ static void vms_are_asked_once(void **state)
     (void)state;
     detach();
     pass_while_due();
-    assert_int_equal(world.told, 0);
+    assert_int_equal(world.answers, 0);
     assert_false(drives_are_idle(world.drives));
     go_on();
-    expect_told(1, STATUS_OK, "");
+    expect_answer(1, STATUS_OK, "");
     assert_int_equal(world.state, DRIVE_REMOVED);
     expect_walked("list ");
     detach_other("data-2");
     go_on();
-    expect_told(2, STATUS_OK, "");
+    expect_answer(2, STATUS_OK, "");
     expect_walked("");
     drives_reset(world.drives); /* another database */
     detach();
     go_on();
-    expect_told(3, STATUS_OK, "");
+    expect_answer(3, STATUS_OK, "");
     expect_walked("list ");
 }
 
@@ -49,13 +49,13 @@ static void a_stray_is_unmounted_and_taken_out(void **state)
     begin_stray();
     detach();
     go_on();
-    expect_told(1, STATUS_OK, "");
+    expect_answer(1, STATUS_OK, "");
     expect_walked("list look unmount remove ");
     expect_row(DRIVE_REMOVED, false, STATUS_OK);
     assert_int_equal(world.vmm, HYPERVISOR_DRIVE_ABSENT);
     detach();
     go_on();
-    expect_told(2, STATUS_OK, "");
+    expect_answer(2, STATUS_OK, "");
     expect_walked("");
     assert_int_equal(number_of(the_store(), "SELECT count(*) FROM drive_mounts"), 1);
 }
@@ -88,13 +88,13 @@ static void a_stray_is_taken_out_by_its_vmms_own_serial(void **state)
     world.opens_path = world.makes_serial = world.hides_serial = true;
     detach();
     go_on();
-    expect_told(1, STATUS_UNAVAILABLE, "serial");
+    expect_answer(1, STATUS_UNAVAILABLE, "serial");
     expect_walked("list ");
     assert_true(world.mounted);
     world.hides_serial = false;
     detach();
     go_on();
-    expect_told(2, STATUS_OK, "");
+    expect_answer(2, STATUS_OK, "");
     expect_walked("list look unmount remove ");
     assert_string_equal(world.asked_serial, VMM_SERIAL);
 }
@@ -108,7 +108,7 @@ static void a_stray_in_the_way_keeps_its_vmms_own_serial(void **state)
     world.opens_path = world.makes_serial = world.hides_serial = true;
     attach();
     go_on();
-    expect_told(1, STATUS_UNAVAILABLE, "serial");
+    expect_answer(1, STATUS_UNAVAILABLE, "serial");
     assert_true(world.mounted);
     world.hides_serial = false;
     drives_retry(world.drives);
@@ -130,7 +130,7 @@ static void crustd_may_end_while_a_stray_is_taken_out(void **state)
         restart();
         detach();
         go_on();
-        expect_told(world.told, STATUS_OK, "");
+        expect_answer(world.answers, STATUS_OK, "");
         expect_row(DRIVE_REMOVED, false, STATUS_OK);
         assert_int_equal(world.vmm, HYPERVISOR_DRIVE_ABSENT);
         execute_sql(the_store(), "DELETE FROM drive_mounts");
@@ -147,7 +147,7 @@ static void a_stray_stays_while_it_is_used(void **state)
     world.busy = true;
     detach();
     go_on();
-    expect_told(1, STATUS_FAILED_PRECONDITION, "77 (cat) has it");
+    expect_answer(1, STATUS_FAILED_PRECONDITION, "77 (cat) has it");
     expect_row(DRIVE_UNMOUNTING, false, STATUS_UNAVAILABLE);
     assert_true(world.mounted);
     assert_int_equal(begin_attach(&asked), STATUS_UNAVAILABLE);
@@ -155,7 +155,7 @@ static void a_stray_stays_while_it_is_used(void **state)
     world.busy = false;
     detach();
     go_on();
-    expect_told(2, STATUS_OK, "");
+    expect_answer(2, STATUS_OK, "");
     expect_row(DRIVE_REMOVED, false, STATUS_OK);
 }
 
@@ -167,7 +167,7 @@ static void what_is_left_of_a_stray_is_taken_out(void **state)
     world.mounted = false;
     detach();
     go_on();
-    expect_told(1, STATUS_OK, "");
+    expect_answer(1, STATUS_OK, "");
     expect_walked("list look remove ");
     expect_row(DRIVE_REMOVED, false, STATUS_OK);
 }
@@ -182,11 +182,11 @@ static void a_vm_that_cannot_be_asked_may_have_it(void **state)
         world.vmm_fails = outcomes[i];
         detach();
         go_on();
-        expect_told(i + 1, STATUS_UNAVAILABLE, "sandbox sandbox-1 has it is not known: the VMM");
+        expect_answer(i + 1, STATUS_UNAVAILABLE, "sandbox sandbox-1 has it is not known: the VMM");
     }
     detach();
     go_on();
-    expect_told(3, STATUS_OK, "");
+    expect_answer(3, STATUS_OK, "");
     expect_walked("list list list ");
 }
 
@@ -196,12 +196,12 @@ static void nothing_was_attached_without_a_monitor(void **state)
     world.vmm_fails = HYPERVISOR_DRIVE_MONITOR_MISSING;
     detach();
     go_on();
-    expect_told(1, STATUS_OK, "");
+    expect_answer(1, STATUS_OK, "");
     world.traits_of_vmm.obstacle = "it cannot be done";
     restart();
     detach();
     go_on();
-    expect_told(2, STATUS_OK, "");
+    expect_answer(2, STATUS_OK, "");
     expect_walked("list ");
 }
 
@@ -211,14 +211,14 @@ static void a_drive_on_record_is_not_a_stray(void **state)
     bring_in();
     detach_other("data-2");
     go_on();
-    expect_told(2, STATUS_OK, "");
+    expect_answer(2, STATUS_OK, "");
     expect_row(DRIVE_READY, true, STATUS_OK);
     detach();
     go_on();
     expect_walked("look attach ask mount list unmount remove ");
     detach();
     go_on();
-    expect_told(4, STATUS_OK, "");
+    expect_answer(4, STATUS_OK, "");
     expect_walked("");
 }
 
@@ -235,7 +235,7 @@ static void a_stray_is_found_although_its_id_was_on_record_once(void **state)
     world.walked[0] = '\0';
     detach();
     go_on();
-    expect_told(4, STATUS_OK, "");
+    expect_answer(4, STATUS_OK, "");
     expect_walked("look unmount remove ");
     assert_int_equal(world.vmm, HYPERVISOR_DRIVE_ABSENT);
 }
@@ -247,8 +247,8 @@ static void clients_share_a_stray(void **state)
     detach();
     detach();
     go_on();
-    assert_int_equal(world.told, 2);
-    expect_told(2, STATUS_OK, "");
+    assert_int_equal(world.answers, 2);
+    expect_answer(2, STATUS_OK, "");
     expect_walked("list look unmount remove ");
 }
 
@@ -283,15 +283,15 @@ static void a_few_vms_are_asked_at_once(void **state)
     pass_while_due();
     assert_int_equal(count_calls(), 4);
     for (unsigned i = 0; i < 6; i++) {
-        assert_int_equal(world.told, 0);
+        assert_int_equal(world.answers, 0);
         assert_true(step());
     }
-    expect_told(1, STATUS_OK, "");
+    expect_answer(1, STATUS_OK, "");
     expect_walked("list list list list list list ");
     start_vms(5, 7);
     detach();
     go_on();
-    expect_told(2, STATUS_OK, "");
+    expect_answer(2, STATUS_OK, "");
     expect_walked("list list ");
 }
 
@@ -305,7 +305,7 @@ static void a_vm_is_asked_one_thing_at_a_time(void **state)
     pass_while_due();
     assert_int_equal(count_calls(), 1);
     go_on();
-    assert_int_equal(world.told, 2);
+    assert_int_equal(world.answers, 2);
     expect_row(DRIVE_READY, true, STATUS_OK);
     start_vms(0, 1);
     restart();
@@ -313,7 +313,7 @@ static void a_vm_is_asked_one_thing_at_a_time(void **state)
     pass_while_due(); /* the drive is looked at first */
     assert_int_equal(count_calls(), 2);
     go_on();
-    expect_told(3, STATUS_OK, "");
+    expect_answer(3, STATUS_OK, "");
 }
 
 /* One has it, and another one cannot be asked. */
@@ -329,7 +329,7 @@ static void a_stray_that_is_found_needs_no_other_answer(void **state)
     (void)step();
     world.vmm_fails = HYPERVISOR_DRIVE_UNREACHABLE;
     go_on();
-    expect_told(1, STATUS_OK, "");
+    expect_answer(1, STATUS_OK, "");
     expect_walked("list look list unmount remove ");
 }
 
@@ -342,7 +342,7 @@ static void a_vm_that_ended_has_no_stray(void **state)
     end_vm();
     detach();
     go_on();
-    expect_told(2, STATUS_OK, "");
+    expect_answer(2, STATUS_OK, "");
     expect_walked("list ");
     assert_int_equal(number_of(the_store(), "SELECT count(*) FROM drive_mounts"), 0);
 }
@@ -353,7 +353,7 @@ static void the_list_ends_with_the_daemon(void **state)
     struct error error = {0};
 
     (void)state;
-    assert_int_equal(drives_detach(world.drives, "data-1", on_told, NULL, &wait, &error),
+    assert_int_equal(drives_detach(world.drives, "data-1", on_answer, NULL, &wait, &error),
                      STATUS_OK);
     pass_while_due();
     assert_int_equal(running_call(), VMM_CALL);
@@ -365,7 +365,7 @@ static void the_list_ends_with_the_daemon(void **state)
     drives_stop(world.drives);
     assert_int_equal(running_call(), NO_CALL);
     assert_true(drives_are_idle(world.drives));
-    expect_told(1, STATUS_UNAVAILABLE, "being stopped");
+    expect_answer(1, STATUS_UNAVAILABLE, "being stopped");
 }
 
 int main(void)

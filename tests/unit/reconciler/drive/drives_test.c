@@ -11,11 +11,11 @@ static void attach_is_answered_once_the_drive_is_mounted(void **state)
     (void)state;
     attach();
     for (unsigned i = 0; i < 20 && !world.mounted; i++) {
-        assert_int_equal(world.told, 0);
+        assert_int_equal(world.answers, 0);
         assert_true(step());
     }
     go_on();
-    expect_told(1, STATUS_OK, "");
+    expect_answer(1, STATUS_OK, "");
     expect_walked("look attach ask mount ");
     assert_true(world.searched);
     expect_row(DRIVE_READY, true, STATUS_OK);
@@ -28,13 +28,13 @@ static void detach_is_answered_once_the_disk_is_free(void **state)
     world.walked[0] = '\0';
     detach();
     go_on();
-    expect_told(2, STATUS_OK, "");
+    expect_answer(2, STATUS_OK, "");
     assert_int_equal(world.state, DRIVE_REMOVED);
     expect_walked("unmount remove ");
     expect_row(DRIVE_REMOVED, false, STATUS_OK);
     detach(); /* again: it is not there */
     go_on();
-    expect_told(3, STATUS_OK, "");
+    expect_answer(3, STATUS_OK, "");
     expect_walked("");
     bring_in(); /* a new life */
 }
@@ -48,10 +48,10 @@ static void equal_calls_join_and_others_are_refused(void **state)
     attach();
     attach();
     go_on();
-    expect_told(2, STATUS_OK, "");
+    expect_answer(2, STATUS_OK, "");
     attach();
     go_on();
-    expect_told(3, STATUS_OK, "");
+    expect_answer(3, STATUS_OK, "");
     expect_walked("look attach ask mount ");
     other.writable = false;
     other.options = 0;
@@ -72,7 +72,7 @@ static void a_drive_detached_meanwhile_is_not_attached(void **state)
     detach();
     assert_int_equal(begin_attach(&asked), STATUS_UNAVAILABLE);
     go_on();
-    assert_int_equal(world.told, 2);
+    assert_int_equal(world.answers, 2);
     expect_row(DRIVE_REMOVED, false, STATUS_OK);
     assert_int_equal(world.vmm, HYPERVISOR_DRIVE_ABSENT);
 }
@@ -89,7 +89,7 @@ static void a_detach_overtakes_a_mount(void **state)
     pass_while_due();
     assert_int_equal(world.guest_call->act, DRIVE_GUEST_UNMOUNT);
     go_on();
-    assert_int_equal(world.told, 2);
+    assert_int_equal(world.answers, 2);
     expect_row(DRIVE_REMOVED, false, STATUS_OK);
 }
 
@@ -106,7 +106,7 @@ static void a_detach_waits_for_a_container(void **state)
     assert_int_equal(world.guest_call->act, DRIVE_GUEST_MOUNT);
     finish(GUEST_CALL);
     go_on();
-    assert_int_equal(world.told, 2);
+    assert_int_equal(world.answers, 2);
     expect_row(DRIVE_REMOVED, false, STATUS_OK);
 }
 
@@ -171,15 +171,15 @@ static void a_detach_waits_for_no_other_drives_mount(void **state)
     assert_true(begin_walks("sandbox-9") > 1);
     detach();
     go_on();
-    expect_told(2, STATUS_OK, "");
+    expect_answer(2, STATUS_OK, "");
     expect_row(DRIVE_REMOVED, false, STATUS_OK);
     attach();
     go_on();
-    assert_int_equal(world.told, 2);
+    assert_int_equal(world.answers, 2);
     world.drives->works->step = DRIVE_IDLE; /* one of the walks is over */
     drives_give_slots(world.drives);
     go_on();
-    expect_told(3, STATUS_OK, "");
+    expect_answer(3, STATUS_OK, "");
 }
 
 static void one_sandbox_does_not_take_all_slots(void **state)
@@ -188,7 +188,7 @@ static void one_sandbox_does_not_take_all_slots(void **state)
     assert_true(begin_walks("sandbox-9") > 1);
     attach();
     go_on();
-    expect_told(1, STATUS_OK, "");
+    expect_answer(1, STATUS_OK, "");
 }
 
 static void a_drive_whose_act_has_ended_lets_others_go_first(void **state)
@@ -204,7 +204,7 @@ static void a_drive_whose_act_has_ended_lets_others_go_first(void **state)
     assert_ptr_equal(world.drives->works->next, work);
     assert_null(work->next);
     go_on();
-    expect_told(1, STATUS_OK, "");
+    expect_answer(1, STATUS_OK, "");
 }
 
 /* ---- the store, the daemon ---- */
@@ -218,7 +218,7 @@ static void a_pass_that_is_rolled_back_has_not_happened(void **state)
     execute_sql(the_store(), "PRAGMA query_only = 1");
     finish(GUEST_CALL);
     assert_false(pass());
-    expect_told(1, STATUS_UNAVAILABLE, "it is full");
+    expect_answer(1, STATUS_UNAVAILABLE, "it is full");
     expect_row(DRIVE_SEEN, true, STATUS_OK);
     execute_sql(the_store(), "PRAGMA query_only = 0");
     go_on();
@@ -234,7 +234,7 @@ static void stop_ends_acts_and_answers_clients(void **state)
     assert_false(drives_are_idle(world.drives));
     world.node.context.stopping = true;
     drives_stop(world.drives);
-    expect_told(1, STATUS_UNAVAILABLE, "being stopped");
+    expect_answer(1, STATUS_UNAVAILABLE, "being stopped");
     assert_true(drives_are_idle(world.drives));
     assert_false(drives_are_due(world.drives));
 }
@@ -245,7 +245,7 @@ static void another_store_has_no_drives(void **state)
     attach();
     (void)step();
     drives_reset(world.drives);
-    expect_told(1, STATUS_UNAVAILABLE, "another");
+    expect_answer(1, STATUS_UNAVAILABLE, "another");
     go_on();
     expect_row(DRIVE_READY, true, STATUS_OK);
 }
@@ -257,10 +257,11 @@ static void a_client_that_gives_up_changes_nothing(void **state)
     struct error error = {0};
 
     (void)state;
-    assert_int_equal(drives_attach(world.drives, &asked, on_told, NULL, &wait, &error), STATUS_OK);
+    assert_int_equal(drives_attach(world.drives, &asked, on_answer, NULL, &wait, &error),
+                     STATUS_OK);
     assert_null(reconciler_drive_cancel(wait));
     go_on();
-    assert_int_equal(world.told, 0);
+    assert_int_equal(world.answers, 0);
     expect_row(DRIVE_READY, true, STATUS_OK);
 }
 
@@ -272,7 +273,7 @@ static void later_answers_are_synced_too(void **state)
 
     (void)state;
     bring_in();
-    assert_int_equal(drives_detach(world.drives, "data-1", on_told, NULL, &wait, &error),
+    assert_int_equal(drives_detach(world.drives, "data-1", on_answer, NULL, &wait, &error),
                      STATUS_OK);
     assert_null(reconciler_drive_cancel(wait));
     go_on();
@@ -280,7 +281,7 @@ static void later_answers_are_synced_too(void **state)
     assert_true(the_store()->unsynced);
     detach();
     go_on();
-    expect_told(2, STATUS_OK, "");
+    expect_answer(2, STATUS_OK, "");
     assert_false(the_store()->unsynced);
 }
 
@@ -292,9 +293,9 @@ static void clients_are_looked_at_only_if_something_happened(void **state)
     attach();
     assert_false(drive_waits_are_over(world.drives));
     assert_int_equal(drives_go_on(world.drives), 0);
-    assert_int_equal(world.told, 1);
+    assert_int_equal(world.answers, 1);
     go_on();
-    expect_told(2, STATUS_OK, "");
+    expect_answer(2, STATUS_OK, "");
 }
 
 static void drives_can_be_detached_while_drives_are_off(void **state)
@@ -308,7 +309,7 @@ static void drives_can_be_detached_while_drives_are_off(void **state)
     assert_non_null(strstr(world.error, "drives.enabled"));
     detach();
     go_on();
-    expect_told(2, STATUS_OK, "");
+    expect_answer(2, STATUS_OK, "");
 }
 
 static void nothing_is_promised_before_the_node_is_known(void **state)

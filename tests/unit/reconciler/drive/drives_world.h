@@ -110,11 +110,11 @@ static inline bool take_queued_volume(void)
 
 /* ---- a client ---- */
 
-static void on_told(void *userdata, enum status_code code, const struct reconciler_drive *drive,
-                    const struct error *error)
+static void on_answer(void *userdata, enum status_code code, const struct reconciler_drive *drive,
+                      const struct error *error)
 {
     (void)userdata;
-    world.told++;
+    world.answers++;
     world.code = code;
     world.state = drive ? drive->state : DRIVE_STATES;
     (void)snprintf(world.error, sizeof(world.error), "%s", error->text);
@@ -141,7 +141,7 @@ static enum status_code begin_attach(const struct reconciler_drive_attach *attac
 {
     struct drive_wait *wait;
     struct error error = {0};
-    enum status_code code = drives_attach(world.drives, attach, on_told, NULL, &wait, &error);
+    enum status_code code = drives_attach(world.drives, attach, on_answer, NULL, &wait, &error);
 
     (void)snprintf(world.error, sizeof(world.error), "%s", error.text);
     return code;
@@ -159,14 +159,14 @@ static inline void detach(void)
     struct drive_wait *wait;
     struct error error = {0};
 
-    assert_int_equal(drives_detach(world.drives, "data-1", on_told, NULL, &wait, &error),
+    assert_int_equal(drives_detach(world.drives, "data-1", on_answer, NULL, &wait, &error),
                      STATUS_OK);
 }
 
-static inline void expect_told(unsigned told, enum status_code code, const char *text)
+static inline void expect_answer(unsigned answers, enum status_code code, const char *text)
 {
-    if (world.told != told || world.code != code || !strstr(world.error, text))
-        fail_msg("told %u times, the last time %s \"%s\"; walked %s", world.told,
+    if (world.answers != answers || world.code != code || !strstr(world.error, text))
+        fail_msg("answered %u times, last with %s \"%s\"; walked %s", world.answers,
                  status_name((int)world.code), world.error, world.walked);
 }
 
@@ -203,7 +203,7 @@ static inline void bring_in(void)
 {
     attach();
     go_on();
-    expect_told(world.told, STATUS_OK, "");
+    expect_answer(world.answers, STATUS_OK, "");
     assert_int_equal(world.state, DRIVE_READY);
     assert_true(world.mounted);
 }
@@ -234,7 +234,7 @@ static inline void step_until(enum world_call call, int kind)
 /* The first client's attach, and nothing is left of it. */
 static inline void expect_failed(enum status_code code, const char *text)
 {
-    expect_told(1, code, text);
+    expect_answer(1, code, text);
     expect_row(DRIVE_FAILED, false, code);
     assert_int_equal(world.vmm, HYPERVISOR_DRIVE_ABSENT);
     assert_false(world.mounted);

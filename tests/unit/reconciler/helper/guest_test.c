@@ -13,8 +13,8 @@ static struct {
     int unobservable;
     unsigned observed;
     struct helper_guest *guest;
-    unsigned told;
-    struct guest_traits told_traits;
+    unsigned answers;
+    struct guest_traits answered_traits;
     bool is_known;
     char error[ERROR_TEXT_BYTES];
 } test;
@@ -34,8 +34,8 @@ int guest_traits_observe(const struct observe_sandbox_paths *paths, enum hypervi
 static void on_guest(const struct guest_traits *traits, const struct error *error, void *userdata)
 {
     assert_ptr_equal(userdata, &test);
-    test.told++;
-    test.told_traits = *traits;
+    test.answers++;
+    test.answered_traits = *traits;
     test.is_known = !error;
     (void)snprintf(test.error, sizeof(test.error), "%s", error ? error->text : "");
     test.guest = helper_guest_free(test.guest);
@@ -53,7 +53,7 @@ static int look_at(enum hypervisor_kind kind, const char *control_socket)
     sandbox.hypervisor = test.kind = kind;
     (void)snprintf(sandbox.control_socket, sizeof(sandbox.control_socket), "%s", control_socket);
     r = helper_guest_new(&test.node.context, &sandbox, on_guest, &test, &test.guest);
-    assert_int_equal(test.told, 0); /* never from within */
+    assert_int_equal(test.answers, 0); /* never from within */
     return r;
 }
 
@@ -83,14 +83,14 @@ static void guest_traits_come_from_arguments_except_with_cloud_hypervisor(void *
     (void)state;
     test.traits = (struct guest_traits){.is_confidential = true, .share = GUEST_SHARE_NONE};
     for (size_t i = 0; i < array_length(kinds); i++) {
-        test.told = 0;
+        test.answers = 0;
         assert_int_equal(look_at(kinds[i], "/run/monitor.sock"), 0);
         loop_run(&test.node.loop);
-        assert_int_equal(test.told, 1);
+        assert_int_equal(test.answers, 1);
         assert_int_equal(test.observed, i + 1);
         assert_true(test.is_known);
-        assert_true(test.told_traits.is_confidential);
-        assert_int_equal(test.told_traits.share, GUEST_SHARE_NONE);
+        assert_true(test.answered_traits.is_confidential);
+        assert_int_equal(test.answered_traits.share, GUEST_SHARE_NONE);
     }
 }
 
@@ -128,7 +128,7 @@ static void cloud_hypervisor_is_asked_itself(void **state)
     (void)state;
     test.node.config.resize.call_timeout_seconds = 7;
     for (size_t i = 0; i < array_length(table); i++) {
-        test.told = 0;
+        test.answers = 0;
         assert_int_equal(look_at(HYPERVISOR_CLOUD_HYPERVISOR, "/run/clh-api.sock"), 0);
         assert_int_equal(fake_vmm->kind, HYPERVISOR_CLOUD_HYPERVISOR);
         assert_int_equal(fake_vmm->request.act, HYPERVISOR_DESCRIBE);
@@ -136,10 +136,10 @@ static void cloud_hypervisor_is_asked_itself(void **state)
         assert_int_equal(fake_vmm->request.vmm_pid, 100);
         assert_int_equal(fake_vmm->request.deadline_ns, 7 * NSEC_PER_SEC);
         vmm_answers(&(struct hypervisor_reply){.guest = table[i].said});
-        assert_int_equal(test.told, 1);
+        assert_int_equal(test.answers, 1);
         assert_true(test.is_known);
-        assert_int_equal(test.told_traits.is_confidential, table[i].said.is_confidential);
-        assert_int_equal(test.told_traits.share, table[i].share);
+        assert_int_equal(test.answered_traits.is_confidential, table[i].said.is_confidential);
+        assert_int_equal(test.answered_traits.share, table[i].share);
     }
     assert_int_equal(test.observed, 0);
 }

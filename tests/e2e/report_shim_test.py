@@ -9,8 +9,8 @@ import secrets
 import unittest
 
 from rust_runtime import GUEST_MOUNTS, RustPod, RustShim, guest_name
-from said import AFTER, BEFORE, MIB, SANDBOX, SaidTest, Volume, fake_monitor, status
-from said_guest import POLICY, Case, GuestTest, HybridVsock
+from scratch_node import AFTER, BEFORE, MIB, SANDBOX, ScratchNodeTest, Volume, fake_monitor, status
+from report_guest import POLICY, Case, GuestTest, HybridVsock
 
 from shim import RESIZE, FakeShim
 
@@ -366,7 +366,7 @@ class RoutesTest(ShimTest):
         for volume in volumes:
             node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=AFTER)
 
-    def test_agents_word_tells_more_than_a_closed_connection(self):
+    def test_status_of_the_agent_outweighs_a_closed_connection(self):
         node = self.node()
         volume, shim = self.rust(node)
         shim.status = (12, "no")

@@ -3,7 +3,7 @@
 
 import dataclasses
 
-from said import AFTER, BEFORE, LONGEST_PAUSE, SaidTest, fake_agent
+from scratch_node import AFTER, BEFORE, LONGEST_PAUSE, ScratchNodeTest, fake_agent
 
 POLICY = ("ResizeVolumeRequest: internal error policy check: unexpected eval_query result len 0, "
           "expected 1")
@@ -38,7 +38,7 @@ class HybridVsock(fake_agent.UnixServer):
             self.agents[port]._talk(client)
 
 
-class GuestTest(SaidTest):
+class GuestTest(ScratchNodeTest):
 
     def check(self, case, node, volume):
         row = node.wait_for(volume.path, "block_grown", case.reason)

@@ -3,8 +3,8 @@
 in words, the last good facts stay, nobody else is touched, and it heals.
 
 The classes are those of the threat model: T1 links and mounts, T2 what is no regular file, T3 hard
-links and owners, T4 size, T5 JSON, T7 sandbox-id names. T6 is in said_metadata_names_test.py, T9 in
-said_metadata_roots_test.py.
+links and owners, T4 size, T5 JSON, T7 sandbox-id names. T6 is in report_metadata_names_test.py, T9 in
+report_metadata_roots_test.py.
 """
 
 import json
@@ -16,7 +16,7 @@ import unittest
 
 from mount_info import GOOD, text, write_content
 from node import private
-from said import SaidTest, publish_path
+from scratch_node import ScratchNodeTest, publish_path
 
 NOBODY = 65534
 
@@ -187,7 +187,7 @@ def facts(row):
                                          "device", "fs_type", "options", "metadata", "first_seen")}
 
 
-class InvalidMetadata(SaidTest):
+class InvalidMetadata(ScratchNodeTest):
     """Good, then broken, then good again; and broken from the start."""
 
     def cases(self):

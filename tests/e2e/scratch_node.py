@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the said_*_test.py modules share: a test with a node, loop devices, and ways to ask what
-crustd says.
+"""A test case with a scratch node and loop devices, and ways to ask what crustd reports.
 
-    class Something(SaidTest):
+    class Something(ScratchNodeTest):
         def test_it(self):
             loop = self.loop()
             node = self.node()
@@ -63,7 +62,7 @@ class Volume:
         return {"device": self.loop.device, "id": self.drive, "address": self.address} | changes
 
 
-class SaidTest(unittest.TestCase):
+class ScratchNodeTest(unittest.TestCase):
     """A test with a scratch directory, whose nodes and devices end with it."""
 
     maxDiff = None
@@ -83,7 +82,7 @@ class SaidTest(unittest.TestCase):
             raise NodeError(f"there is no crustd in {BUILD} (make, or CRUST_BUILD=DIR)")
 
     def setUp(self):
-        self.scratch = pathlib.Path(tempfile.mkdtemp(prefix="crust-said-", dir=self.in_memory and memory() or None))
+        self.scratch = pathlib.Path(tempfile.mkdtemp(prefix="crust-e2e-", dir=self.in_memory and memory() or None))
         self.addCleanup(shutil.rmtree, self.scratch, ignore_errors=True)
         self.nodes = 0
         self.loops = 0

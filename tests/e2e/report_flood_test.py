@@ -4,13 +4,13 @@
 import json
 import unittest
 
-from said import SaidTest
+from scratch_node import ScratchNodeTest
 
 MOST = 16384  # STORE_VOLUMES
 EXTRA = 40
 
 
-class FloodTest(SaidTest):
+class FloodTest(ScratchNodeTest):
     hostile = True
 
     def test_further_directories_are_passed_over(self):

@@ -8,10 +8,10 @@ import unittest
 
 from mount_info import kata, text
 from node import encode
-from said import SaidTest, publish_path
+from scratch_node import ScratchNodeTest, publish_path
 
 
-class Roots(SaidTest):
+class Roots(ScratchNodeTest):
     """The watched directory itself comes, goes and is covered."""
 
     def test_missing_at_start(self):

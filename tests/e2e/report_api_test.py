@@ -15,14 +15,14 @@ import unittest
 import unittest.mock
 
 from node import BUILD
-from said import AFTER, SANDBOX, SaidTest, curl, publish_path, status
+from scratch_node import AFTER, SANDBOX, ScratchNodeTest, curl, publish_path, status
 
 OK, FAILED, USAGE, NOT_FOUND, UNREACHABLE, REFUSED, NOT_NOW = range(7)
 VIEWS = ("volumes", "sandboxes", "devices", "layers", "mappings", "resizes", "cleanups",
          "journal")
 
 
-class ApiTest(SaidTest):
+class ApiTest(ScratchNodeTest):
 
     def build(self):
         """A volume that is blocked for want of a monitor."""
@@ -92,7 +92,7 @@ class HttpTest(ApiTest):
                     self.assertEqual(got, code)
                     self.assertEqual(set(json.loads(body)), {"code", "reason", "message"})
 
-    def test_a_wrong_method_is_told_the_right_one(self):
+    def test_wrong_method_is_answered_with_the_allowed_ones(self):
         node = self.build()
         for path, method, allowed in (("/v1/resync", "GET", "POST"), ("/v1/volumes", "PATCH", "GET, HEAD"),
                                       ("/v1/volumes/1", "DELETE", "GET, HEAD"),
@@ -218,7 +218,7 @@ class GuestAgentTest(unittest.TestCase):
         self.assertEqual([volume["error"] for volume in volumes],
                          ["not_mounted"] * 63 + ["not_a_block_device"])
 
-    def test_once_says_that_nobody_can_hear_it(self):
+    def test_once_reports_an_unwritable_stdout(self):
         with open("/dev/full", "wb") as full:
             done = subprocess.run([BUILD / "crust-guest-agent", "--once", "/proc"], stdout=full,
                                   stderr=subprocess.PIPE, text=True, timeout=60)

@@ -14,7 +14,7 @@ import unittest
 
 from disks import LoopDevice
 from programs import run
-from said import AFTER, BEFORE, SANDBOX, SaidTest, Volume, fake_monitor, publish_path
+from scratch_node import AFTER, BEFORE, SANDBOX, ScratchNodeTest, Volume, fake_monitor, publish_path
 
 OTHER = "b" * 64
 UNSUITABLE = {
@@ -58,7 +58,7 @@ class OwnLoop(LoopDevice):
             os.unlink(self.device)
 
 
-class VolumeTest(SaidTest):
+class VolumeTest(ScratchNodeTest):
 
     def build(self, settings=None, **stage):
         node = self.node(settings)
@@ -118,7 +118,7 @@ class PolicyTest(VolumeTest):
         node.process.send_signal(1)
         node.wait_for(volume.path, "in_sync", hypervisor_bytes=AFTER)
 
-    def test_the_volume_says_never(self):
+    def test_volume_policy_never(self):
         node, volume, monitor = self.build(metadata={"crust.resize": "never"})
         node.start()
         node.wait_for(volume.path, "unmanaged", "policy")
@@ -129,7 +129,7 @@ class PolicyTest(VolumeTest):
         node.stage(volume.path, volume.loop.device)
         node.wait_for(volume.path, "in_sync", hypervisor_bytes=AFTER)
 
-    def test_the_volume_says_observe_or_nonsense(self):
+    def test_volume_policy_observe_or_unknown(self):
         for wish in ("observe", "grow!", ""):
             with self.subTest(wish):
                 node, volume, monitor = self.build(metadata={"crust.resize": wish})
@@ -487,7 +487,7 @@ class DeviceTest(VolumeTest):
         node.wait_for(volume.path, "shrunk", "none")
         self.check_unsent(node, monitor)
 
-    def test_grown_and_shrunk_again_before_it_could_be_told(self):
+    def test_grown_and_shrunk_again_before_the_vmm_was_resized(self):
         node, volume, monitor = self.build()
         node.start()
         node.wait_for(volume.path, "in_sync")

@@ -7,8 +7,8 @@ One daemon serves all cases of a test at once, each in a sandbox of its own.
 
 import unittest
 
-from said import AFTER, BEFORE, LONGEST_PAUSE, SANDBOX, SaidTest
-from said_guest import POLICY, Case, GuestTest, HybridVsock
+from scratch_node import AFTER, BEFORE, LONGEST_PAUSE, SANDBOX, ScratchNodeTest
+from report_guest import POLICY, Case, GuestTest, HybridVsock
 
 COMPANION_PORT, AGENT_PORT = 1030, 1024
 
@@ -163,7 +163,7 @@ class AgentTest(GuestTest):
         self.assertEqual((row["from_bytes"], row["to_bytes"]), (BEFORE, 2 * AFTER))
 
 
-class UnknownTest(SaidTest):
+class UnknownTest(ScratchNodeTest):
     """What persist.json does not tell, and tells later."""
 
     def build(self, **changes):
@@ -224,7 +224,7 @@ class UnknownTest(SaidTest):
         node.wait_for(volume.path, "in_sync", "none", guest_bytes=AFTER)
 
 
-class RoutesTest(SaidTest):
+class RoutesTest(ScratchNodeTest):
     """Two ways into one guest, on one hybrid vsock; what they cannot do is remembered."""
 
     def build(self, companion=None, kata_agent=None, routes=None, seconds=60):
@@ -304,7 +304,7 @@ class RoutesTest(SaidTest):
         self.assertEqual(len(self.asked(agents[COMPANION_PORT])), 1)
         self.assertEqual(len(self.asked(agents[AGENT_PORT])), 4)
 
-    def test_the_most_telling_reason(self):
+    def test_most_specific_reason_is_kept(self):
         node, (volume, _), _ = self.build(companion="status:7:no", kata_agent="status:12:no")
         volume.loop.resize(AFTER)
         node.wait_for(volume.path, "block_grown", "agent_denied")

@@ -11,7 +11,7 @@ import socket
 import typing
 import unittest
 
-from said import AFTER, BEFORE, LONGEST_PAUSE, MIB, SANDBOX, SaidTest, fake_monitor
+from scratch_node import AFTER, BEFORE, LONGEST_PAUSE, MIB, SANDBOX, ScratchNodeTest, fake_monitor
 
 PERMISSION_CONFLICT = (
     "Permission conflict on node 'n0': permissions 'resize' are both required by an unnamed block "
@@ -135,7 +135,7 @@ REFUSALS = {
 }
 
 
-class HypervisorTest(SaidTest):
+class HypervisorTest(ScratchNodeTest):
 
     def build(self, cases, **settings):
         node = self.node({"resize.call_timeout_seconds": 2} | settings)
@@ -223,7 +223,7 @@ class HypervisorTest(SaidTest):
         self.run_cases(REFUSALS)
 
 
-class MonitorTest(SaidTest):
+class MonitorTest(ScratchNodeTest):
     """Which socket is used, if any."""
 
     def grow(self, node, volume, reason):

@@ -4,13 +4,13 @@
 import signal
 import unittest
 
-from said import AFTER, BEFORE, MIB, SaidTest
+from scratch_node import AFTER, BEFORE, MIB, ScratchNodeTest
 
 FURTHER = AFTER + 32 * MIB
 LONGER_THAN_ANY_TEST = 60_000
 
 
-class SettleTest(SaidTest):
+class SettleTest(ScratchNodeTest):
 
     def build(self, settle_ms):
         node = self.node({"resize.settle_ms": settle_ms})

@@ -16,13 +16,13 @@ import sqlite3
 import unittest
 
 from lower_devices import HEADER, stack
-from said import AFTER, BEFORE, MIB, SaidTest, Volume, publish_path
+from scratch_node import AFTER, BEFORE, MIB, ScratchNodeTest, Volume, publish_path
 
 FURTHER = AFTER + 32 * MIB
 NEVER = 3600  # seconds: no sweep in this test
 
 
-class LowerDevicesTest(SaidTest):
+class LowerDevicesTest(ScratchNodeTest):
 
     def build(self, slaves, header=HEADER, **dm):
         """A volume on a dm device over so many disks."""
@@ -100,7 +100,7 @@ class LowerDevicesTest(SaidTest):
         self.assertNotEqual(monitor.sent("block_resize"), [])
 
 
-class RescanTest(SaidTest):
+class RescanTest(ScratchNodeTest):
 
     def build(self, **settings):
         """A volume on LUKS on a disk that announced a new size; returns the disk's rescan attribute."""
@@ -123,7 +123,7 @@ class RescanTest(SaidTest):
         return [json.loads(row["detail"]) for row in node.query(
             f"SELECT detail FROM audit_journal WHERE kind = '{kind}' AND device = '/dev/sda'")]
 
-    def test_the_command_is_said_until_the_size_changes(self):
+    def test_rescan_command_is_shown_until_the_size_changes(self):
         node, sysfs, rescan = self.build()
         rescan.touch()
         node.start()
@@ -165,7 +165,7 @@ class RescanTest(SaidTest):
         self.settle(node)
         self.assertEqual(len(self.lines(node, "rescan_disk_intended")), 1)
 
-    def test_a_rescan_that_fails_is_said_and_not_repeated_at_once(self):
+    def test_failed_rescan_is_recorded_and_not_repeated_at_once(self):
         node, _, rescan = self.build(**{"resize.scsi_rescan": "on"})
         rescan.mkdir()
         node.start()

@@ -15,7 +15,7 @@ import threading
 import unittest
 
 from node import NodeError
-from said import AFTER, SaidTest, publish_path
+from scratch_node import AFTER, ScratchNodeTest, publish_path
 
 APPLICATION_ID = 0x43525354
 FAILED, USAGE, LOCKED, REFUSED = 1, 2, 3, 4
@@ -26,7 +26,7 @@ def digests(directory):
             for path in directory.iterdir() if path.is_file()}
 
 
-class DatabaseTest(SaidTest):
+class DatabaseTest(ScratchNodeTest):
 
     def build(self):
         node = self.node()
@@ -298,7 +298,7 @@ CONFIGURATIONS = {
 }
 
 
-class ConfigurationTest(SaidTest):
+class ConfigurationTest(ScratchNodeTest):
 
     def check_config(self, node, *arguments):
         return subprocess.run(node.command("--check-config", *arguments), capture_output=True,

@@ -10,12 +10,12 @@ import unittest
 from containers import Containers
 from node import encode
 from rust_runtime import RustPod, RustShim, guest_name
-from said import AFTER, BEFORE, MIB, SANDBOX, SaidTest, curl, fake_monitor
+from scratch_node import AFTER, BEFORE, MIB, SANDBOX, ScratchNodeTest, curl, fake_monitor
 
 OTHER = "b" * 64
 
 
-class AttachmentTest(SaidTest):
+class AttachmentTest(ScratchNodeTest):
     """A sandbox of the Go runtime with one app container."""
 
     def scene(self, monitor=True, attached=True, names=("pv",)):
@@ -107,7 +107,7 @@ class BypassedTest(AttachmentTest):
         self.check_bypassed(node, volume, "monitor_missing")
         self.assertEqual(self.attached(node), ["unknown"])
 
-    def test_driver_is_told(self):
+    def test_driver_gets_an_abnormal_condition(self):
         node, (volume,) = self.scene(attached=False)
         self.run_container(node, volume, attached=False)
         node.start()
@@ -348,7 +348,7 @@ class SeenTest(AttachmentTest):
         self.assertEqual(second.sent("block_resize"), [])
 
 
-class GuestPathTest(SaidTest):
+class GuestPathTest(ScratchNodeTest):
 
     def test_directory_that_was_not_there_at_first(self):
         """runtime-rs makes it when the container exists, long after its bundle."""

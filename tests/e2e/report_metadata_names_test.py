@@ -10,7 +10,7 @@ import unittest
 
 from mount_info import kata, text, write_content
 from node import encode
-from said import SaidTest, curl, publish_path
+from scratch_node import ScratchNodeTest, curl, publish_path
 
 NAMES = {
     "no padding": encode("/a").rstrip("=").encode(),
@@ -32,7 +32,7 @@ NAMES = {
 }
 
 
-class Names(SaidTest):
+class Names(ScratchNodeTest):
     """Directory names of both layouts, in both roots."""
 
     def roots(self, node):
