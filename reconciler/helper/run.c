@@ -511,25 +511,37 @@ static int find_directory(const struct helper_run *run,
     return r < 0 ? r : 0;
 }
 
+static void leave_and_finish(struct helper_run *run, const struct error *why)
+{
+    leave(run, why);
+    finish(run);
+}
+
+/* A guest that cannot be described now may have the copied program; only one whose share has the
+ * directory does not. */
 static void on_guest_to_clean(const struct guest_traits *traits, const struct error *unknown,
                               void *userdata)
 {
     struct helper_run *run = userdata;
     char path[HELPER_GUEST_PATH_BYTES];
     const char *directory;
-    struct error error;
+    struct error error = unknown ? *unknown : (struct error){0};
     int r;
 
     run->copied = !unknown && traits->share == GUEST_SHARE_NONE;
     run->guest = helper_guest_free(run->guest);
     r = find_directory(run, path, &directory);
+    if (r == 0 && unknown && !directory) {
+        (void)error_prefix(&error, "whether the program was copied into the guest is not known: ");
+        leave_and_finish(run, &error);
+        return;
+    }
     if (r == 0)
         r = run_container(run, directory);
     if (r == 0)
         return;
     (void)error_set_errno(&error, r, "the clean-up cannot be started");
-    leave(run, &error);
-    finish(run);
+    leave_and_finish(run, &error);
 }
 
 /* If the sandbox is gone, only the directory can be left. */

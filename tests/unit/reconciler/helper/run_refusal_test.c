@@ -166,6 +166,32 @@ static void a_guest_without_a_share_is_cleaned_up_where_programs_are_copied_to(v
     assert_nothing_is_left();
 }
 
+/* The VMM may tell later whether the program was copied. */
+static void a_guest_that_is_unknown_may_have_the_program(void **state)
+{
+    (void)state;
+    test.unobservable = -ETIMEDOUT;
+    clean_up(true);
+    assert_int_equal(test.containers, 0);
+    assert_ended(REASON_HELPER_FAILED, "whether the program was copied into the guest");
+    assert_non_null(strstr(test.outcome.removal_error.text, "arguments of its process"));
+    assert_true(test.outcome.left);
+    assert_int_equal(records(), 1);
+}
+
+/* Where the share has the directory, the program was not copied. */
+static void a_directory_of_an_unknown_guest_is_removed(void **state)
+{
+    (void)state;
+    test.unobservable = -ETIMEDOUT;
+    tree_make(MOUNTS "/" EARLIER "/proc");
+    clean_up(true);
+    assert_false(test.container->request.copied);
+    assert_string_equal(test.container->directory, IN_GUEST EARLIER);
+    container_ends(&(struct container_reply){.kind = CONTAINER_DONE});
+    assert_nothing_is_left();
+}
+
 static void an_ended_sandbox_leaves_only_the_directory(void **state)
 {
     (void)state;
@@ -218,6 +244,8 @@ int main(void)
         TEST(leftovers_of_an_earlier_run_are_removed),
         TEST(a_directory_that_is_gone_is_not_named_to_the_agent),
         TEST(a_guest_without_a_share_is_cleaned_up_where_programs_are_copied_to),
+        TEST(a_guest_that_is_unknown_may_have_the_program),
+        TEST(a_directory_of_an_unknown_guest_is_removed),
         TEST(an_ended_sandbox_leaves_only_the_directory),
         TEST(a_clean_up_that_cannot_start_is_due_again),
         TEST(a_container_that_will_not_go_stays_on_record),
