@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* drive_acts.c - one act on a drive, carried out: a conversation with its VMM or its guest, or the
+/* drive_acts.c - carries out one act on a drive: a conversation with its VMM or its guest, or the
  * opening of its disk.
  *
- * What an answer says about the VMM or the guest is noted in the drive at once, because it is true
- * whatever becomes of the pass that records it. The result waits for the next pass.
+ * What an answer says about the VMM or the guest goes into struct drive_work at once, because it is
+ * true even if the pass that records the result fails. The result waits for the next pass.
  */
 #include <stdio.h>
 #include <string.h>
@@ -96,7 +96,8 @@ static enum drive_in_vmm in_vmm(const struct drive_work *work,
     }
     if (work->act == DRIVE_REMOVE)
         return DRIVE_IN_VMM_LEAVING;
-    /* Found after a crash, between the attach and its record: an attach checks what is there. */
+    /* Found after a crash between the attach and its record: the next attach checks what is
+     * there. */
     if (work->act == DRIVE_LOOK_VMM && work->row.has_disk &&
         drive_phase(work->row.state) == DRIVE_PLANNED)
         return DRIVE_IN_VMM_PARTLY;
@@ -118,7 +119,7 @@ bool drive_act_needs_claim(const struct drive_work *work)
     return work->disk < 0 && work->row.has_disk && traits_of(work)->opens_path;
 }
 
-/* What it has the VMM say is all that the VMM knows of the drive. */
+/* Whether the VMM's reply to this act describes the drive in full. */
 static bool looks(unsigned act)
 {
     return act == DRIVE_ATTACH || act == DRIVE_LOOK_VMM;
@@ -142,7 +143,7 @@ static void on_vmm_done(struct hypervisor_drive_call *call,
     work->result.is_brief = reply->outcome == HYPERVISOR_DRIVE_BUSY;
     work->result.wants_disk = reply->outcome == HYPERVISOR_DRIVE_NEEDS_DESCRIPTOR;
     if (status == STATUS_OK && work->act == DRIVE_ATTACH && !traits_of(work)->opens_path)
-        drive_work_drop_disk(work); /* the VMM keeps the claim from now on */
+        drive_work_drop_disk(work); /* from now on the VMM's descriptor keeps the claim */
     else if (status == STATUS_OK && work->act == DRIVE_REMOVE)
         drive_work_drop_disk(work);
     work->vmm_call = hypervisor_drive_call_free(call);
@@ -222,7 +223,8 @@ static void on_searched(struct drive_in_use_call *call, const struct drive_in_us
         finish(work, status, &error);
 }
 
-/* The claim is on record, so that of two drives that come at once at least one finds the other. */
+/* The claim is on record before the search, so of two drives attached at the same time at least one
+ * finds the other. */
 static void search(struct drive_work *work)
 {
     struct drive_in_use_request request = {
@@ -258,7 +260,7 @@ static void on_holder_searched(struct drive_in_use_call *call,
     finish(work, STATUS_FAILED_PRECONDITION, NULL);
 }
 
-/* Anybody counts who has the disk, whatever this drive is to be. */
+/* Any user of the disk is reported, so the search is for a writable drive. */
 static void search_holder(struct drive_work *work)
 {
     struct drive_in_use_request request = {
@@ -272,8 +274,8 @@ static void search_holder(struct drive_work *work)
         finish(work, STATUS_FAILED_PRECONDITION, NULL);
 }
 
-/* The kernel says only that somebody has the disk. The client is told who, if that can be found
- * out. */
+/* The kernel reports only that the disk is in use. The message names the user if it can be
+ * found. */
 static void fail_claim(struct drive_work *work, enum status_code status, const struct error *error)
 {
     const struct drive_work *holder;
@@ -281,7 +283,7 @@ static void fail_claim(struct drive_work *work, enum status_code status, const s
 
     work->result.error = *error;
     holder = work->result.is_taken ? drive_disk_find_claim(work->drives, &work->result.disk) : NULL;
-    if (holder) { /* this may not be on record yet */
+    if (holder) { /* it may not be on record yet, so the search might miss it */
         (void)snprintf(text, sizeof(text), "sandbox %s has the disk as drive %s, %s",
                        holder->sandbox_id, holder->row.request.drive_id,
                        holder->row.request.writable ? "writable" : "read-only");
@@ -306,7 +308,7 @@ static void attach(struct drive_work *work)
 {
     if (work->disk < 0 && (work->wants_disk || !work->row.has_disk))
         drive_disk_claim(work, on_opened_to_attach);
-    else /* others may have come while crustd was down */
+    else /* somebody may have opened the disk while crustd was down */
         search(work);
 }
 
@@ -364,12 +366,12 @@ static void on_guest_done(struct drive_guest_call *call, const struct drive_gues
     enum status_code status = reply->status;
 
     if (work->act != DRIVE_ENTER || reply->guest == DRIVE_IN_GUEST_MOUNTED)
-        work->guest = reply->guest; /* else it stays as it was, as far as is known */
+        work->guest = reply->guest; /* a failed ENTER does not change whether it is mounted */
     (void)snprintf(work->result.guest_device, sizeof(work->result.guest_device), "%s",
                    reply->device);
     (void)snprintf(work->result.remark, sizeof(work->result.remark), "%s", reply->remark);
     if (status == STATUS_UNIMPLEMENTED)
-        status = STATUS_FAILED_PRECONDITION; /* no agent that is able to */
+        status = STATUS_FAILED_PRECONDITION; /* no agent can do it */
     work->result.takes_its_time =
         status == STATUS_DEADLINE_EXCEEDED && time_left(work) < act_time(work) / 2;
     if (work->act == DRIVE_LOOK_GUEST && status == STATUS_OK &&

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* drive_end.c - whether a drive may end: whoever attaches its disk elsewhere next relies on it.
- * A live VM's VMM has said that it does not have the disk, and an exclusive open of the disk
- * succeeds. A sandbox that has ended is known by its traces, which a runtime removes also where its
- * VMM was killed and cannot end, because a thread waits for storage: so its process is looked for.
- * The disk itself is not examined then. It is free once that process is gone, and may have a new,
- * rightful user already.
+/* drive_end.c - whether a drive may end. Whoever attaches its disk elsewhere next relies on this
+ * answer. While the VM runs, the VMM must report that it does not have the disk, and an exclusive
+ * open of the disk must succeed. A sandbox counts as ended when its runtime has removed its files,
+ * but a VMM that was killed may still live, because a thread waits for storage. So its process is
+ * looked for. The disk is not examined then: it is free once that process is gone, and may have a
+ * new, rightful user already.
  */
 #include "lib/process.h"
 #include "reconciler/drive/drive_work.h"
 
-/* A VMM was given its disk, or may have been. */
+/* Whether a VMM got the disk, or may have got it. */
 static bool was_given(const struct store_drive_mount *row)
 {
     return row->has_disk || drive_phase(row->state) != DRIVE_PLANNED;

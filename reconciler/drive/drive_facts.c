@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* drive_facts.c - what the table in decide/drive.h is told of a drive. */
+/* drive_facts.c - a drive's facts for the table in decide/drive.h. */
 #include "reconciler/drive/drive_work.h"
 
-/* So often in a row is a guest asked to let go of a drive that it does not have mounted. */
+/* How often in a row a guest is asked to unmount a drive that it does not have mounted. */
 enum { SILENCES = 5 };
 
-/* Its disk was never claimed, so the VMM was given nothing, and need not be asked: one without a
- * monitor would never answer. */
+/* The disk was never claimed, so the VMM got nothing and need not be asked. A VMM without a monitor
+ * would never answer. */
 static bool was_given_nothing(const struct drive_work *work)
 {
     return work->vmm == DRIVE_IN_VMM_UNKNOWN && !work->row.has_disk &&
            work->row.state == DRIVE_REQUESTED && drive_has_failed(&work->row);
 }
 
-/* In its place, and whether in the containers is not known: to mount it once more says so. */
+/* Mounted, but perhaps not in all containers: another mount call tells. */
 static bool may_lack_containers(const struct drive_work *work)
 {
     return work->row.state == DRIVE_SEEN && work->guest == DRIVE_IN_GUEST_MOUNTED &&
@@ -32,14 +32,14 @@ void drive_work_count_silence(struct drive_work *work)
         work->silences = 0;
 }
 
-/* The guest is hung for all that is known, and has nothing to write to the disk. */
+/* The guest probably hangs, and it has nothing to write to the disk. */
 static bool is_left_to_the_vmm(const struct drive_work *work)
 {
     return work->silences >= SILENCES && drive_state_is_flushed(work->row.state) &&
            work->guest != DRIVE_IN_GUEST_MOUNTED;
 }
 
-/* Any drive's mount has such a guest scan its bus. */
+/* Such a guest scans its bus at the mount of any drive. */
 static bool may_return(const struct drive_work *work)
 {
     return work->vmm > DRIVE_IN_VMM_ABSENT && !work->is_out_of_guest && !work->lacks_agent &&

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* drive_pass.c - one drive in a reconcile pass: what its act came to is recorded, and the next one
- * decided, by the table in decide/drive.h.
+/* drive_pass.c - one drive in a reconcile pass: records the result of its last act and decides the
+ * next one by the table in decide/drive.h.
  *
- * A failure that may heal is tried again. One that does not ends an attach: the drive is not wanted
- * any more, keeps the reason on record, and is taken out as by a detach, whose own failures do not
- * replace that reason. A drive that was ready once is never taken out for a failure. A detach that
- * the guest refuses, because it uses the disk, changes nothing: the drive is wanted again.
+ * An act that failed is tried again if the failure may heal. A failure that does not heal ends an
+ * attach: the drive is no longer wanted, its row keeps the reason, and it is removed as by a
+ * detach. Failures of that removal do not replace the reason. A drive that was ready once is never
+ * removed because of a failure. A detach that the guest refuses because it uses the disk changes
+ * nothing: the drive is wanted again.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,13 +19,14 @@
 #include "reconciler/drive/drive_strays.h"
 #include "reconciler/drive/drive_work.h"
 
-/* A monitor that another client holds is free again in a moment: clients wait through so many
- * attempts. */
+/* Clients are not answered before so many attempts have failed because another client holds the
+ * monitor, which usually lasts a moment. */
 enum { BRIEF_FAILURES = 4 };
 
-/* A mount in a container ends with it, and nothing tells the host that a new one runs. */
+/* A mount in a container ends with the container, and no event tells the host that a new one runs:
+ * so the guest is asked again and again. */
 #define ENTER_NS       (5 * NSEC_PER_SEC)
-#define ENTER_LATER_NS (60 * NSEC_PER_SEC) /* of a guest that does not answer */
+#define ENTER_LATER_NS (60 * NSEC_PER_SEC) /* if the guest does not answer */
 
 static struct store *store_of(const struct drive_work *work)
 {
@@ -50,7 +52,7 @@ static int read_row(struct drive_work *work)
 
     store_drive_mount_done(&work->row);
     r = store_get_drive_mount_itself(store_of(work), work->drive_ref, &work->row);
-    if (r == STORE_NOT_FOUND) { /* with its sandbox, by the bounds of history */
+    if (r == STORE_NOT_FOUND) { /* deleted with its sandbox when the history was trimmed */
         work->row.drive_ref = work->drive_ref;
         work->row.state = DRIVE_LOST;
     }
@@ -74,7 +76,7 @@ static int set_state(struct drive_work *work, enum drive_state state, enum statu
     return r;
 }
 
-/* What is said of a drive whose attach failed stays. */
+/* A drive whose attach failed keeps its status and message. */
 static int set_success(struct drive_work *work, enum drive_state state)
 {
     if (drive_has_failed(&work->row))
@@ -123,7 +125,7 @@ static int record_growth(struct drive_work *work)
     return r < 0 ? r : set_success(work, work->row.state);
 }
 
-/* What follows it has failed so often. */
+/* `failures` counts what follows this act, so its success does not reset the counter. */
 static bool keeps_failures(const struct drive_work *work)
 {
     return work->act == DRIVE_LOOK_VMM || work->act == DRIVE_LOOK_GUEST ||
@@ -195,8 +197,8 @@ static int retry_later(struct drive_work *work, enum status_code status)
     return set_failure(work, status);
 }
 
-/* The guest uses the disk: it stays as it was. Where its removal from the VMM has begun, that
- * cannot be taken back, and the guest is told to unmount it again: but not at once. */
+/* The guest uses the disk, so the drive stays as it was. If its removal from the VMM has begun,
+ * that cannot be undone: the guest is asked to unmount it again, after a pause. */
 static int refuse_detach(struct drive_work *work)
 {
     int r = store_want_drive_mount_again(store_of(work), work->drive_ref);
@@ -212,9 +214,9 @@ static int refuse_detach(struct drive_work *work)
                              STATUS_FAILED_PRECONDITION, work->result.error.text);
 }
 
-/* Somebody in the guest has the disk: in its place, or where only a namespace sees it. In the
- * second case the mount is gone already, and the rest follows: the client is told what holds it,
- * but the record is of a failure that heals, since it is no attach that failed. */
+/* A process in the guest uses the disk: either the drive is still mounted, or it is unmounted and
+ * only another mount namespace still has it. In the second case the removal continues: the client
+ * is told what holds the disk, but the row gets a status that heals, because no attach failed. */
 static int record_held(struct drive_work *work)
 {
     if (work->guest == DRIVE_IN_GUEST_UNKNOWN && !work->is_held) {
@@ -258,14 +260,14 @@ static int fail_attach(struct drive_work *work)
     return give_up_attach(work, work->row.state);
 }
 
-/* They make the guest a writer of the disk. */
+/* After these acts the guest may write to the disk. */
 static bool is_never_without_claim(unsigned act)
 {
     return act == DRIVE_ATTACH || act == DRIVE_MOUNT;
 }
 
-/* Somebody else may write to the disk: the guest does not become its second writer. One that has it
- * mounted already goes on, and the row says so. */
+/* Without the claim, somebody else may write to the disk, so the guest must not become a second
+ * writer. If the guest has the disk mounted already, it keeps it, and the row says so. */
 static int record_reclaim(struct drive_work *work)
 {
     char remark[DRIVE_REMARK_BYTES] = "";
@@ -278,7 +280,7 @@ static int record_reclaim(struct drive_work *work)
         (void)error_prefix(&work->result.error,
                            "the disk cannot be claimed again, so the guest does not get it: ");
         log_failure(work);
-        work->act = next; /* what clients wait for */
+        work->act = next; /* the act that clients wait for */
         return fail_attach(work);
     }
     if (work->lacks_claim) {
@@ -297,7 +299,7 @@ static int record_failure(struct drive_work *work)
 {
     enum status_code status = work->result.status;
 
-    if (work->act == DRIVE_END) /* what the client has asked for */
+    if (work->act == DRIVE_END) /* the client asked for a removal */
         work->act = DRIVE_REMOVE;
     log_failure(work);
     if (work->act == DRIVE_LIMIT) {
@@ -314,13 +316,14 @@ static int record_failure(struct drive_work *work)
     if (work->act == DRIVE_UNMOUNT && status == STATUS_FAILED_PRECONDITION)
         return record_held(work);
     if (!work->row.wanted && brings_in(work->act))
-        return 0; /* overtaken by a detach */
+        return 0; /* a detach came meanwhile */
     if (!work->row.wanted)
         return retry_later(work, STATUS_UNAVAILABLE);
     return fail_attach(work);
 }
 
-/* Nobody waits for it, and a container that is down for a while is no failure of the drive's. */
+/* No client waits for this, and a container that is down for a while is not a failure of the
+ * drive. */
 static int record_entered(struct drive_work *work)
 {
     const struct drive_result *result = &work->result;
@@ -342,20 +345,20 @@ static int record_entered(struct drive_work *work)
     return r;
 }
 
-/* The VM has a device of this name before this drive's disk was ever claimed: it came in under a
- * record that was lost. */
+/* The VM has a device of this name although this drive's disk was never claimed: it was attached
+ * under a row that was lost. */
 static bool is_stray(const struct drive_work *work)
 {
     return work->act == DRIVE_LOOK_VMM && work->vmm == DRIVE_IN_VMM_HAS && !work->row.has_disk &&
            drive_phase(work->row.state) == DRIVE_PLANNED;
 }
 
-/* The guest may have it mounted, so it is taken out as if it had. By another serial the guest would
- * not find it, and call it unmounted. */
+/* The guest may have it mounted, so the removal starts with an unmount. With a wrong serial the
+ * guest would not find the disk and would report it as unmounted. */
 static int record_stray(struct drive_work *work)
 {
     if (drive_act_makes_serial(work) && !work->result.serial[0]) {
-        work->vmm = DRIVE_IN_VMM_UNKNOWN; /* to be looked at again */
+        work->vmm = DRIVE_IN_VMM_UNKNOWN; /* to be read again */
         work->result.status = STATUS_UNAVAILABLE;
         (void)error_set(&work->result.error, (int)STATUS_UNAVAILABLE,
                         "the VM has a disk of this drive_id that is not on record, and the serial "
@@ -380,8 +383,8 @@ static int record_stray(struct drive_work *work)
     return set_state(work, DRIVE_UNMOUNTING, work->row.status, work->row.message);
 }
 
-/* The guest that was to tell whether it has a drive, which is not mounted by its state, has no
- * agent that lists drives: so none that scans the bus for them. */
+/* The guest was asked whether it has a drive that by its state is not mounted, and has no agent
+ * that lists drives. So it has none that scans the bus for them. */
 static bool has_no_agent(const struct drive_work *work)
 {
     return work->act == DRIVE_LOOK_GUEST && work->result.status == STATUS_FAILED_PRECONDITION &&
@@ -451,7 +454,7 @@ static int keep_for_process(struct drive_work *work, enum status_code code,
 {
     work->result = (struct drive_result){.status = code, .error = *error};
     if (work->act != DRIVE_END)
-        work->failures = 0; /* those of earlier acts say nothing of how soon a process ends */
+        work->failures = 0; /* earlier failures do not predict how soon a process ends */
     work->act = DRIVE_END;
     log_failure(work);
     return retry_later(work, code);
@@ -487,8 +490,8 @@ static bool must_end(const struct drive_work *work)
     return work->guest_call && work->drives->guest->call_must_end(work->guest_call);
 }
 
-/* Nobody answers for a VM that has ended. And a detach does not wait for a mount that takes long,
- * where the guest ends it when it is told to unmount. */
+/* A VM that has ended does not answer. And a detach does not wait for a long mount if the guest
+ * cancels that mount when asked to unmount. */
 static bool is_overtaken(const struct drive_work *work)
 {
     if (work->step != DRIVE_RUNNING)
@@ -500,14 +503,14 @@ static bool is_overtaken(const struct drive_work *work)
             !must_end(work));
 }
 
-/* What waited for the VM is over when that ends. */
+/* The pause applies to a VM that runs; once it has ended, only DRIVE_END waits. */
 static bool waits_for_next_attempt(const struct drive_work *work)
 {
     return (work->row.sandbox_is_alive || work->act == DRIVE_END) &&
            work->next_ns > clock_boottime();
 }
 
-/* Somebody may have had the disk for a moment. */
+/* Without a claim, somebody may have opened the disk meanwhile. */
 static bool must_claim_again(const struct drive_work *work, const struct drive_decision *decision)
 {
     return (work->vmm == DRIVE_IN_VMM_HAS || work->vmm == DRIVE_IN_VMM_PARTLY) &&
@@ -516,23 +519,25 @@ static bool must_claim_again(const struct drive_work *work, const struct drive_d
            drive_act_needs_claim(work);
 }
 
-/* It has grown since it was claimed. The guest is to see the size that it compares with: the file
- * system is grown once it is mounted. */
+/* The disk has grown since it was claimed. The VMM takes the new size before the mount, because the
+ * guest compares the size of the disk with the one in the request. The file system is grown after
+ * the mount. */
 static bool must_resize_first(struct drive_work *work, const struct drive_decision *decision)
 {
     return decision->act == DRIVE_MOUNT && (work->new_bytes = drive_disk_growth(work)) > 0 &&
            work->vmm_bytes < work->new_bytes;
 }
 
-/* A guest that has lost the drive would mount it then: not without the claim. */
+/* If the guest has lost the drive, this call mounts it, so the claim is needed. */
 static bool must_enter(const struct drive_work *work)
 {
     return !work->enter_ns && work->row.state == DRIVE_READY &&
            store_drive_mount_has_containers(&work->row) && !drive_act_needs_claim(work);
 }
 
-/* A file system that cannot grow keeps no container from the drive. A guest that did not grow it
- * has not said whether it has it. */
+/* A file system that cannot be grown does not keep containers from getting the drive. After a
+ * failed growth it is unknown whether the guest still has the drive, so DRIVE_IN_GUEST_UNKNOWN is
+ * accepted. */
 static bool may_enter_meanwhile(const struct drive_work *work)
 {
     return work->waits_to_grow && work->row.wanted && work->vmm == DRIVE_IN_VMM_HAS &&
@@ -595,6 +600,6 @@ int drive_work_decide(struct drive_work *work)
     work->waits_to_leave = false;
     r = decide(work);
     if (waited && !work->waits_to_leave)
-        drives_give_slots(work->drives); /* to those that let it go first */
+        drives_give_slots(work->drives); /* for the drives that let it go first */
     return r;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* drive_request.c - what a client asks for, before anything is done.
+/* drive_request.c - checks a client's request.
  *
- * What only the node or the guest can tell is found out later: which disk the path leads to, which
- * options the guest's file system takes, and where vm_path really leads.
+ * What depends on the node or the guest is checked later: which disk the path leads to, which
+ * options the guest's file system accepts, and where vm_path really leads.
  */
 #include "reconciler/drive/drive_request.h"
 
@@ -24,7 +24,7 @@ enum {
     CONTAINERS_BYTES = DRIVE_CONTAINERS * CONTAINER_BYTES + 3,
 };
 
-/* ---- where the disk may be ---- */
+/* ---- where the disk may lie ---- */
 
 static bool is_below(const char *path, const char *directory)
 {
@@ -48,7 +48,7 @@ static enum status_code check_host_path(const struct config *config, const char 
                                        path);
 }
 
-/* ---- as it goes on record ---- */
+/* ---- texts for the record ---- */
 
 static char *options_text(const struct reconciler_drive_attach *attach)
 {
@@ -109,7 +109,7 @@ enum status_code drive_request_check_limits(enum hypervisor_kind kind,
     return code;
 }
 
-/* ---- all of it ---- */
+/* ---- the whole request ---- */
 
 static enum status_code check_fields(const struct config *config,
                                      const struct reconciler_drive_attach *attach,

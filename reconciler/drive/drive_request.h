@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* drive_request.h - what a client asks for: checked, as it goes on record, and compared. Private to
+/* drive_request.h - a client's request: checked, prepared for the record, and compared. Private to
  * reconciler/drive/. */
 #pragma once
 
@@ -10,14 +10,14 @@
 
 struct config;
 
-/* All that can be told from the request and the configuration. STATUS_OK: ret_request, whose
- * options and containers the caller frees. */
+/* Checks the request against the configuration. STATUS_OK: ret_request, whose options and
+ * containers the caller frees. */
 enum status_code drive_request_check(const struct config *config,
                                      const struct reconciler_drive_attach *attach,
                                      struct store_drive_mount_request *ret_request,
                                      struct error *error);
 
-/* What VMMs of this kind cannot keep of the limits. */
+/* Checks whether VMMs of this kind can enforce the limits. */
 enum status_code drive_request_check_limits(enum hypervisor_kind kind,
                                             const struct drive_limits *limits, struct error *error);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* drive_wait.c - the calls of clients: on record at once, answered when the drive is where they
- * want it, or when an attempt has failed.
+/* drive_wait.c - the calls of clients: recorded at once, answered when the drive is in the state
+ * that they want, or when an attempt has failed.
  *
- * A client waits for a row, not for an act: any number of them may wait for one drive, and one that
- * gives up changes nothing. Of a failure that may heal they are told UNAVAILABLE while crustd goes
- * on, so the pace of their repetitions is theirs.
+ * A client waits for a row, not for an act: any number of clients may wait for one drive, and a
+ * client that gives up changes nothing. A failure that may heal is answered with UNAVAILABLE while
+ * crustd goes on trying, so clients choose how often they repeat the call.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@
 #include "reconciler/drive/drive_work.h"
 #include "reconciler/drive/serial.h"
 
-/* As many calls may wait as clients can have in progress. */
+/* As many as clients can have calls in progress. */
 enum { WAITING = 2048 };
 
 enum wait_kind { WAIT_ATTACH, WAIT_DETACH, WAIT_LIMIT };
@@ -32,9 +32,9 @@ struct drive_wait {
     struct drive_wait *next;
     struct drives *drives;
     enum wait_kind kind;
-    struct drive_work *work; /* stays until its clients were told; NULL: there is no such drive */
+    struct drive_work *work; /* outlives the wait; NULL: there is no such drive */
     char drive_id[DRIVE_ID_CHARS + 1];
-    bool asks_vms;  /* it is not on record, but a VM may have it */
+    bool asks_vms;  /* the id is not on record, but a VM may have it */
     bool has_asked; /* in a pass */
     reconciler_drive_done *done;
     void *userdata;
@@ -42,7 +42,7 @@ struct drive_wait {
 
 #define refuse(error, code, ...) ((enum status_code)error_set((error), (int)(code), __VA_ARGS__))
 
-/* ---- what is told ---- */
+/* ---- the answer ---- */
 
 static struct reconciler_drive describe(const struct store_drive_mount *row)
 {
@@ -111,7 +111,7 @@ void drive_waits_done(struct drives *drives)
         (void)reconciler_drive_cancel(drives->waits);
 }
 
-/* ---- when it is told ---- */
+/* ---- when a call is answered ---- */
 
 enum { STILL_WAITS = -1 }; /* no status */
 
@@ -129,7 +129,7 @@ static int judge_ended(const struct drive_wait *wait, const struct store_drive_m
     return error_set(error, STATUS_FAILED_PRECONDITION, "the drive was detached meanwhile");
 }
 
-/* Whether what happened is what this client waits for. */
+/* Whether this client waits for what happened. */
 static bool concerns(const struct drive_work *work, const struct drive_wait *wait)
 {
     const struct drive_news *news = &work->news;
@@ -168,7 +168,7 @@ static int judge(const struct drive_wait *wait, const struct drive_work *work, s
     return STILL_WAITS;
 }
 
-/* Of a detach of an id that is not on record. */
+/* Judges the detach of an id that is not on record. */
 static int judge_unknown(const struct drive_wait *wait, struct error *error)
 {
     int known = DRIVE_STRAYS_KNOWN;
@@ -180,7 +180,7 @@ static int judge_unknown(const struct drive_wait *wait, struct error *error)
     return known == DRIVE_STRAYS_UNKNOWN ? (int)STATUS_UNAVAILABLE : (int)STATUS_OK;
 }
 
-/* One of those that are over, with what it is told; NULL: none is. */
+/* A wait that is over, with its answer; NULL: none is. */
 static struct drive_wait *find_over(const struct drives *drives, struct drive_work **ret_work,
                                     enum status_code *ret_code, struct error *error)
 {
@@ -205,7 +205,7 @@ bool drive_waits_are_over(const struct drives *drives)
     return drives->has_news && find_over(drives, &work, &code, &error) != NULL;
 }
 
-/* `done` may begin and cancel others. */
+/* `done` may begin and cancel other waits. */
 static bool tell_one(struct drives *drives)
 {
     struct drive_work *work = NULL;
@@ -230,7 +230,7 @@ void drive_waits_tell(struct drives *drives)
 
 /* ---- ids that are not on record ---- */
 
-/* A VM may have answered that it has the drive: then its row is what this client waits for. */
+/* If a VM has answered that it has the drive, this client waits for the row made for it. */
 static int find_row(struct drive_wait *wait)
 {
     cleanup(store_drive_mount_done) struct store_drive_mount row = {0};
@@ -240,7 +240,7 @@ static int find_row(struct drive_wait *wait)
     if (r < 0)
         return r;
     if (r == STORE_FOUND && !drive_state_is_end(row.state) && !row.wanted)
-        drive_ref = row.drive_ref; /* found for another client */
+        drive_ref = row.drive_ref; /* the row was made for another client */
     else
         r = drive_strays_record(wait->drives, wait->drive_id, &drive_ref);
     if (drive_ref)
@@ -268,7 +268,7 @@ int drive_waits_record(struct drives *drives)
 
 /* ---- a call begins ---- */
 
-/* Nothing may be promised before it is known which VMs live, nor while nothing is kept. */
+/* No call is accepted before it is known which VMs run, or while the store cannot keep it. */
 static enum status_code check_daemon(const struct drives *drives, struct error *error)
 {
     unsigned count = 0;
@@ -336,7 +336,7 @@ static enum status_code explain_added(int added, const struct store_drive_mount_
     }
 }
 
-/* Of the VM that the new row is for. */
+/* Checks the VM of the new row. */
 static enum status_code check_vmm(struct drives *drives, int64_t drive_ref, struct error *error)
 {
     struct store *store = drives->context->store;
@@ -373,7 +373,7 @@ static enum status_code add_drive(struct drives *drives,
                                         : explain_added(r, request, error);
 }
 
-/* The drive of this id that has not ended is joined, if it is what is asked for. */
+/* Joins the drive of this id that has not ended, if it has the requested parameters. */
 static enum status_code join_drive(const struct store_drive_mount *row,
                                    const struct store_drive_mount_request *request,
                                    int64_t *ret_drive_ref, struct error *error)
@@ -443,7 +443,8 @@ enum status_code drives_attach(struct drives *drives, const struct reconciler_dr
 
 /* ---- detach ---- */
 
-/* What is on record of an attach that has not succeeded yet says nothing about the detach. */
+/* The status of an attach that has not succeeded yet is cleared, because it would be taken for that
+ * of the detach. */
 static int unwant(struct drives *drives, const struct store_drive_mount *row)
 {
     struct store *store = drives->context->store;
@@ -458,7 +459,7 @@ static int unwant(struct drives *drives, const struct store_drive_mount *row)
     return store_end(store, r);
 }
 
-/* ret_row: the drive of this id, whatever its state; its drive_ref is 0 if there is none. */
+/* Finds the drive of this id, whatever its state: *ret_row; its drive_ref is 0 if there is none. */
 static enum status_code find(struct drives *drives, const char *drive_id,
                              struct store_drive_mount *ret_row, struct error *error)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* drive_work.h - one drive at work: what was last read of it, and the act that runs. Private to
- * reconciler/drive/. */
+/* drive_work.h - a drive in memory: what was last read from its VMM and guest, and the act that
+ * runs. Private to reconciler/drive/. */
 #pragma once
 
 #include "hypervisor/drive.h"
@@ -15,9 +15,10 @@ struct drive_in_use_call;
 struct drive_work;
 struct helper_guest;
 
-/* Beside the acts of the table: a client wants other limits; the disk of a ready drive has grown,
- * and first the VMM takes its size, then the guest grows the file system; containers that were
- * restarted get a ready drive again; a claim that is crustd's to keep is made again. */
+/* Acts beside those of the table: LIMIT sets the limits that a client asked for. If the disk of a
+ * ready drive has grown, RESIZE has the VMM take the new size, then GROW has the guest grow the
+ * file system. ENTER mounts a ready drive into restarted containers. RECLAIM makes a claim that
+ * crustd has to keep again. */
 enum { DRIVE_LIMIT = DRIVE_ACTS, DRIVE_RESIZE, DRIVE_GROW, DRIVE_ENTER, DRIVE_RECLAIM };
 
 /* error: NULL if STATUS_OK. */
@@ -33,24 +34,25 @@ enum drive_step {
     DRIVE_FINISHED, /* the next pass records the result */
 };
 
-/* What an act came to. Facts are noted at once in the drive itself. */
+/* The result of an act. Facts about the VMM and the guest go into struct drive_work at once. */
 struct drive_result {
     enum status_code status;
-    bool is_brief;       /* of a failure: another client has the monitor for a moment */
-    bool wants_disk;     /* the VMM needs the descriptor of the disk first */
-    bool takes_its_time; /* the guest goes on with it: to be asked again at once */
-    struct store_drive_mount_disk disk; /* CLAIM; also what was refused */
-    bool is_taken;                      /* somebody who is not known has that */
+    bool is_brief;       /* the act failed because another client has the monitor for a moment */
+    bool wants_disk;     /* the act failed because the VMM needs a descriptor of the disk */
+    bool takes_its_time; /* the guest is still at work: ask again at once */
+    struct store_drive_mount_disk disk; /* CLAIM; also filled if the claim was refused */
+    bool is_taken;                      /* somebody unknown has the disk open exclusively */
     char guest_device[STORE_NAME_BYTES];
-    char serial[DRIVE_SERIAL_CHARS + 1]; /* of a VMM that makes it, and has the drive; "" */
+    char serial[DRIVE_SERIAL_CHARS + 1]; /* if the VMM chose it and has the drive, else "" */
     char remark[DRIVE_REMARK_BYTES];
     struct error error;
 };
 
-/* What clients of a drive are told after the commit, unless its row says that they are done. */
+/* What the clients of a drive are answered after the commit, unless its row already says that they
+ * are done. */
 struct drive_news {
     bool is_any;
-    unsigned act; /* that they are about */
+    unsigned act; /* the act that they report */
     enum status_code status;
     struct error error;
 };
@@ -63,36 +65,36 @@ struct drive_work {
 
     enum drive_in_vmm vmm;
     enum drive_in_guest guest;
-    char address[HYPERVISOR_DRIVE_ADDRESS_BYTES]; /* where the guest has it; "" unknown */
-    int disk;                                     /* the host's disk, claimed for it; -1 */
-    struct store_drive_mount_disk claimed;        /* the same */
+    char address[HYPERVISOR_DRIVE_ADDRESS_BYTES]; /* in the guest; "" unknown */
+    int disk;                                     /* the claimed disk of the host; -1: none */
+    struct store_drive_mount_disk claimed;        /* its identity */
     bool wants_disk;
-    bool lacks_claim;     /* that crustd is to keep, and could not make again */
-    bool tried_claim;     /* since the drive was last due to anything else */
-    bool failed_to_enter; /* the row's status and message are of that */
-    bool has_free_disk;   /* that was the act before this decision */
-    bool is_out_of_guest; /* as it has said since the VMM was last asked to remove the drive */
-    bool lacks_agent;     /* the guest, as far as is known since then: nothing scans for disks */
-    uint32_t silences;    /* of the guest in a row, when it was told to unmount the drive */
+    bool lacks_claim;     /* a claim that crustd has to keep could not be made again */
+    bool tried_claim;     /* since the last act other than RECLAIM */
+    bool failed_to_enter; /* the row's status and message report this */
+    bool has_free_disk;   /* the last act found the disk free */
+    bool is_out_of_guest; /* the guest said so after the last removal was asked of the VMM */
+    bool lacks_agent;  /* since then no agent was found in the guest, which could scan for disks */
+    uint32_t silences; /* unmounts in a row that the guest did not answer */
 
-    bool due, waits_to_grow; /* to be decided; growth is what has failed */
-    bool lacks_slot;         /* until another act has ended */
-    bool waits_to_leave;     /* it lacks one to be taken out */
+    bool due, waits_to_grow; /* due: to be decided; waits_to_grow: a growth has failed */
+    bool lacks_slot;         /* waits until another act has ended */
+    bool waits_to_leave;     /* and the act that waits is an unmount or a removal */
     uint32_t failures;       /* in a row */
     uint64_t next_ns;        /* CLOCK_BOOTTIME of the next attempt; 0: none waits */
-    uint64_t enter_ns;       /* when the guest is asked for its containers again; 0: at once */
+    uint64_t enter_ns;       /* when DRIVE_ENTER is due again; 0: at once */
 
     enum drive_step step;
     unsigned act; /* enum drive_act, or one of the above */
     uint64_t deadline_ns;
-    struct store_drive_mount row; /* when it was last decided; its options are owned */
+    struct store_drive_mount row; /* as of the last decision; its options are owned */
     struct store_helper_run sandbox;
     uint64_t new_bytes; /* the disk has grown to this */
     uint64_t vmm_bytes; /* the VMM has taken this size; 0: not known */
-    bool is_held; /* the guest has refused to unmount it, and is asked whether it still has it */
-    struct error held; /* by whom */
+    bool is_held; /* the guest refused to unmount it and is asked whether it is still mounted */
+    struct error held; /* what holds it */
     bool has_new_limits;
-    struct drive_limits new_limits; /* that a client waits for */
+    struct drive_limits new_limits; /* a client waits for these */
     struct hypervisor_drive_call *vmm_call;
     struct drive_guest_call *guest_call;
     struct helper_guest *traits;
@@ -110,9 +112,9 @@ struct drives {
     bool dirty;  /* something was committed that is not synced */
     struct drive_work *works;
     struct drive_wait *waits;
-    bool has_news;                  /* since clients were told, a pass has had to do with drives */
-    bool has_new_waits;             /* they may be over already */
-    struct drive_listing *listings; /* what VMs have that is not on record */
+    bool has_news;                  /* a pass has handled drives since clients were last answered */
+    bool has_new_waits;             /* whose answer may be known already */
+    struct drive_listing *listings; /* drives that VMs have and the database does not */
     bool has_new_lists;             /* clients may wait for them */
     struct loop_timer timer;        /* the next attempt of any */
 };
@@ -124,67 +126,67 @@ struct drive_work *drive_work_find(const struct drives *drives, int64_t drive_re
 struct drive_work *drive_work_add(struct drives *drives, int64_t drive_ref, const char *sandbox_id);
 /* To be decided in the next pass, whatever waits. */
 void drive_work_hurry(struct drive_work *work);
-/* Ends its act where it is, and forgets what was read. */
+/* Cancels its act and forgets what was read from the VMM and the guest. */
 void drive_work_forget(struct drive_work *work);
 void drive_work_drop_disk(struct drive_work *work);
-/* The state of a drive on this disk is another one: volumes on the disk may share it with the drive
- * now, or not any more, so they are decided again; those on a regular file with the next sweep. 0,
- * or a failure of the store. */
+/* To be called when the state of a drive on this disk has changed: volumes on the disk may share it
+ * with the drive now, or no longer, so they are decided again; those on a regular file at the next
+ * sweep. 0, or a failure of the store. */
 int drives_note_volumes(const struct drives *drives, const struct store_drive_mount_disk *disk);
 /* Whether an act that talks to the VMM, or one that does not, may start. */
 bool drives_have_slot(const struct drives *drives, const struct drive_work *work);
-/* An act talks to this sandbox's VMM. */
+/* Whether an act is talking to this sandbox's VMM. */
 bool drives_use_vmm(const struct drives *drives, const char *sandbox_id);
 /* An act has ended, so drives that wait for a slot may have one. */
 void drives_give_slots(struct drives *drives);
 void drives_arm(struct drives *drives);
 
-/* ---- drive_pass.c: its result recorded, its next act decided ---- */
+/* ---- drive_pass.c: records the result of an act, decides the next one ---- */
 
 /* Within the pass. 0, or a failure of the store. */
 int drive_work_record(struct drive_work *work);
 int drive_work_decide(struct drive_work *work);
 
-/* It could not be attached, for a reason that does not heal, and is being taken out again. */
+/* The attach failed for a reason that does not heal, and the drive is being removed. */
 bool drive_has_failed(const struct store_drive_mount *row);
 
-/* ---- drive_facts.c: what the table is told of it ---- */
+/* ---- drive_facts.c: the facts for the decision table ---- */
 
-/* An act has ended. */
+/* To be called when an act has ended. */
 void drive_work_count_silence(struct drive_work *work);
-/* What the table says that it needs next. */
+/* The table's decision. */
 struct drive_decision drive_work_ask_table(const struct drive_work *work);
 
-/* ---- drive_acts.c: one act, carried out ---- */
+/* ---- drive_acts.c: carries out one act ---- */
 
-/* What was decided and committed. */
+/* Starts the act that was decided and committed. */
 void drive_act_start(struct drive_work *work);
 bool drive_act_is_on_vmm(unsigned act);
 bool drive_act_takes_out(unsigned act);
 /* Whether the drive's VMM gives it a serial of its own. */
 bool drive_act_makes_serial(const struct drive_work *work);
-/* A VMM that opens the disk by itself makes no claim, so that is crustd's for as long as the VMM
- * has the drive. After a restart it is made again. */
+/* A VMM that opens the disk itself makes no claim, so crustd keeps the claim for as long as the VMM
+ * has the drive, and makes it again after a restart. */
 bool drive_act_needs_claim(const struct drive_work *work);
-/* Ends what the act has started. */
+/* Cancels the act. */
 void drive_act_stop(struct drive_work *work);
 
-/* ---- drive_disk.c: the host's disk: claimed, and found free again ---- */
+/* ---- drive_disk.c: claims the host's disk, and checks that it is free in the end ---- */
 
-/* What the disk of a ready drive has grown to; 0: it has not. */
+/* The new size of a ready drive's disk; 0: it has not grown. */
 uint64_t drive_disk_growth(const struct drive_work *work);
-/* Opens and judges the host's disk, for one act at a time; `done` comes from within only for a
- * failure. STATUS_OK: work->disk and work->result.disk. If somebody has it open exclusively who is
- * not known: work->result.is_taken, and the disk. */
+/* Opens and checks the host's disk, for one act at a time; `done` is called from within only for a
+ * failure. STATUS_OK: work->disk and work->result.disk. If somebody unknown has it open
+ * exclusively: work->result.is_taken, and the disk. */
 void drive_disk_claim(struct drive_work *work, drive_disk_done *done);
 /* The drive that crustd has this block device open for; NULL. */
 const struct drive_work *drive_disk_find_claim(const struct drives *drives,
                                                const struct store_drive_mount_disk *disk);
-/* Whether it is to be found free in the end; and whether nobody has it: STATUS_OK, or
- * STATUS_UNAVAILABLE with a text. */
+/* must_be_free: whether the disk has to be free before the drive counts as removed. check_free:
+ * STATUS_OK if nobody has it open, else STATUS_UNAVAILABLE with a text. */
 bool drive_disk_must_be_free(const struct drive_work *work);
 void drive_disk_check_free(struct drive_work *work, drive_disk_done *done);
-/* Nobody waits for the disk any more. */
+/* Cancels a claim or check in progress. */
 void drive_disk_stop(struct drive_work *work);
 
 /* ---- drive_end.c: whether a drive may end ---- */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* drives.c - all drives at work, and what a reconcile pass does with them.
+/* drives.c - the list of drives, and their part of a reconcile pass.
  *
- * The list holds the drives that have not ended, one entry each. It is read from the store once the
- * first scan is complete, because only then it is known which VMs live. An entry leaves the list
- * when its row has ended and its clients were told.
+ * The list has one entry for each drive that has not ended. It is read from the store once the
+ * first scan is complete, because only then is it known which VMs run. An entry leaves the list
+ * when its row has ended and its clients were answered.
  */
 #include "reconciler/drive/drives.h"
 
@@ -19,14 +19,14 @@
 #include "reconciler/drive/drive_wait.h"
 #include "reconciler/drive/drive_work.h"
 
-/* How many acts run at once; of those that talk to a VMM one per sandbox, because a monitor serves
- * one client at a time. Some are for drives on their way out alone: a guest may walk over a file
- * system for minutes, and no detach waits for other drives' mounts, except in a Firecracker VM, see
- * excludes(). One sandbox has at most its part of either: a guest that answers nothing holds up no
- * other one. */
+/* ACTS is how many acts run at once. Of those that talk to a VMM one runs per sandbox, because a
+ * monitor serves one client at a time. ACTS_OUT of them are reserved for drives that are being
+ * removed: a mount may walk over a file system for minutes, and no detach waits for the mounts of
+ * other drives, except in a Firecracker VM (see excludes()). One sandbox gets at most the
+ * SANDBOXESth part, so a guest that does not answer cannot delay other sandboxes. */
 enum { ACTS = 16, ACTS_OUT = 4, SANDBOXES = 2 };
 
-/* In one pass, so that the loop is served in between. */
+/* How many drives one pass decides, so that the loop is served in between. */
 enum { DECISIONS = 64 };
 
 /* ---- one entry ---- */
@@ -200,7 +200,7 @@ bool drives_use_vmm(const struct drives *drives, const char *sandbox_id)
     return false;
 }
 
-/* Of the sandbox; NULL: of all. */
+/* Counts the acts of the sandbox; NULL: of all. */
 static unsigned count_acts(const struct drives *drives, const char *sandbox_id)
 {
     unsigned count = 0;
@@ -220,10 +220,10 @@ static bool asks_guest(unsigned act)
     return act == DRIVE_LOOK_GUEST || act == DRIVE_ENTER;
 }
 
-/* Whether what another drive of the same VM does keeps the act from beginning. A guest that answers
- * nothing is asked about one drive at a time. One that removes devices itself scans its bus when it
- * mounts a drive: a device that was removed, and is not out of the VMM yet, would come back. A
- * removal that waits for a mount is next: other mounts could take turns for ever. */
+/* Whether another drive of the same VM keeps the act from beginning. A guest is asked about one
+ * drive at a time, because it may not answer. A guest that removes devices itself scans its bus
+ * when it mounts a drive, and so would bring back a device that it removed and that is still in the
+ * VMM. A removal that waits for a mount is next, or other mounts could delay it for ever. */
 static bool excludes(const struct drive_work *other, const struct drive_work *work)
 {
     bool leaves = other->is_out_of_guest || other->waits_to_leave ||
@@ -331,7 +331,7 @@ void drives_note_sandbox(struct drives *drives, const char *sandbox_id)
 {
     for (struct drive_work *work = drives->works; work; work = work->next)
         if (strcmp(work->sandbox_id, sandbox_id) == 0)
-            enter_soon(work); /* its containers may be others */
+            enter_soon(work); /* it may have other containers now */
 }
 
 void drives_note_device(struct drives *drives, uint32_t major, uint32_t minor)
@@ -366,11 +366,11 @@ static int load(struct drives *drives)
     int r = store_each_drive_mount(drives->context->store, load_one, drives);
 
     drives->loaded = r == 0;
-    drives->dirty = true; /* by an earlier daemon, perhaps */
+    drives->dirty = true; /* an earlier daemon may have committed without a sync */
     return r;
 }
 
-/* Its act has ended: the next slot is another drive's. */
+/* Its act has ended, so other drives come first for the next slot. */
 static void put_last(struct drives *drives, struct drive_work *work)
 {
     struct drive_work **link = &drives->works;
@@ -444,7 +444,8 @@ int drives_go_on(struct drives *drives)
     return 0;
 }
 
-/* The claim of a disk that a VMM has opened by itself is on record, and nobody else holds it. */
+/* Forgets everything but a claim that crustd has to keep: that of a disk that the VMM opened
+ * itself, which nobody else holds. */
 static void read_again(struct drive_work *work)
 {
     bool is_kept = work->vmm == DRIVE_IN_VMM_HAS || work->vmm == DRIVE_IN_VMM_LEAVING;
@@ -456,7 +457,7 @@ static void read_again(struct drive_work *work)
     work->disk = disk;
 }
 
-/* Acts that run were decided by an earlier pass, which is on record. */
+/* Running acts stay: an earlier pass decided and committed them. */
 void drives_roll_back(struct drives *drives, const char *why)
 {
     char text[ERROR_TEXT_BYTES];

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* drives.h - drive mounts: brought in, kept, and taken out again, one act at a time.
+/* drives.h - attaches, keeps and detaches drive mounts, one act at a time.
  *
- * The rows of the store are the model. What this module has beside them is what this daemon last
- * read of the VMMs and the guests, which is unknown after a start, the acts that run, and the
- * clients that wait. A reconcile pass records what acts came to and decides what is next; the acts
- * start once that is committed, and clients are told once it is synced to disk.
+ * The rows of the store are the model. Beside them this module keeps what was last read from the
+ * VMMs and the guests (unknown after a start), the running acts and the waiting clients. A
+ * reconcile pass records the results of acts and decides the next ones; the acts start once that is
+ * committed, and clients are answered once it is synced to disk.
  *
- * Calls of clients: reconciler/command/drives.h, which describes them.
+ * The calls of clients are described in reconciler/command/drives.h.
  */
 #pragma once
 
@@ -16,7 +16,7 @@
 struct context;
 struct drives;
 
-/* The guest's side, as guest.h describes it; tests have their own. */
+/* The calls to the guest (guest.h); tests replace them. */
 struct drive_guest_ops {
     int (*call_new)(const struct context *context, const struct drive_guest_request *request,
                     drive_guest_done *done, void *userdata, struct drive_guest_call **ret_call);
@@ -26,36 +26,37 @@ struct drive_guest_ops {
 
 /* Both are borrowed. NULL: no memory. */
 struct drives *drives_new(const struct context *context, const struct drive_guest_ops *guest);
-struct drives *drives_free(struct drives *drives); /* nobody is told anything more */
+struct drives *drives_free(struct drives *drives); /* no client is answered any more */
 
 /* ---- a reconcile pass ---- */
 
-/* Whether a pass has anything to record or to decide. */
+/* Whether a pass has anything to record or decide. */
 bool drives_are_due(const struct drives *drives);
 /* Within the pass. 0, or a failure of the store. */
 int drives_record(struct drives *drives);
-/* After the commit: syncs what clients are to be told, tells them, and starts what was decided. 0,
- * or a failure of the store. */
+/* After the commit: syncs the store if clients have to be answered, answers them, and starts what
+ * was decided. 0, or a failure of the store. */
 int drives_go_on(struct drives *drives);
-/* The store refused the pass: all that was read is read again. */
+/* The store refused the pass: everything is read again. */
 void drives_roll_back(struct drives *drives, const char *why);
 
-/* No act runs. */
+/* Whether no act runs. */
 bool drives_are_idle(const struct drives *drives);
 
 /* ---- events ---- */
 
-/* Something about the sandbox changed: it may have ended. */
+/* The sandbox changed and may have ended. */
 void drives_note_sandbox(struct drives *drives, const char *sandbox_id);
-/* The device changed in some way: it may have grown. */
+/* The device changed and may have grown. */
 void drives_note_device(struct drives *drives, uint32_t major, uint32_t minor);
-/* Devices that have grown without an event are looked for. */
+/* Checks for devices that have grown without an event. */
 void drives_sweep(struct drives *drives);
-/* Failed acts are tried at once. */
+/* Tries failed acts again at once. */
 void drives_retry(struct drives *drives);
-/* Acts end where they are, and clients are told so. A later start finds what they came to. */
+/* Cancels the acts and answers clients that crustd is stopping. The next start finds out how far
+ * the acts came. */
 void drives_stop(struct drives *drives);
-/* The store is another one: everything that holds ids of the old one is dropped. */
+/* The store was replaced: drops everything that holds ids of the old one. */
 void drives_reset(struct drives *drives);
 
 /* ---- clients ---- */
