@@ -2,11 +2,11 @@
 /* drive.c - the decision table for drive mounts.
  *
  * No VMM protects a mounted disk: removal succeeds, and the guest loses data without an error. So
- * the order is what protects it. A disk that the VMM has is taken from it only if no guest was ever
- * asked to mount it, or if the guest has answered that it let go. Where the guest has to remove the
- * device itself, it is told to directly before each attempt to remove it from the VMM. A drive that
- * somebody else took from the VM is never brought back by itself: it is lost, and its client is
- * told.
+ * the order of the acts has to protect it. A disk is removed from the VMM only if the guest was
+ * never asked to mount it, or has answered that it unmounted it. A guest that has to remove the
+ * device itself is asked to directly before each attempt to remove it from the VMM. A drive that
+ * another client removed from the VM is not attached again automatically: it is lost, and its
+ * client is told.
  */
 #include "reconciler/decide/drive.h"
 
@@ -25,7 +25,7 @@ enum drive_phase drive_phase(enum drive_state state)
         [DRIVE_REMOVED] = DRIVE_ENDED,
         [DRIVE_FAILED] = DRIVE_ENDED,
         [DRIVE_LOST] = DRIVE_ENDED,
-        [DRIVE_STATES] = DRIVE_LEAVING_GUEST, /* another version's: as if it were mounted */
+        [DRIVE_STATES] = DRIVE_LEAVING_GUEST, /* of another version: treated as mounted */
     };
 
     return phases[state];
@@ -36,7 +36,7 @@ static struct drive_decision decide_without_vm(enum drive_phase phase)
     return (struct drive_decision){DRIVE_END, phase == DRIVE_PLANNED ? DRIVE_FAILED : DRIVE_LOST};
 }
 
-/* No guest has it mounted, as far as it was asked. */
+/* The guest does not have it mounted, or was never asked to mount it. */
 static bool is_free(const struct drive_facts *facts)
 {
     enum drive_phase phase = drive_phase(facts->state);
@@ -45,7 +45,7 @@ static bool is_free(const struct drive_facts *facts)
            phase == DRIVE_FLUSHED;
 }
 
-/* The state does not say that the guest let go of it, unless the guest has said so. */
+/* The state stays DRIVE_UNMOUNTING until the guest has answered that it unmounted the drive. */
 static struct drive_decision remove_rest(const struct drive_facts *facts)
 {
     if (facts->may_return)
@@ -55,7 +55,7 @@ static struct drive_decision remove_rest(const struct drive_facts *facts)
                                    is_free(facts) ? DRIVE_REMOVING : DRIVE_UNMOUNTING};
 }
 
-/* The VMM does not have all of the device. */
+/* The VMM does not have the complete device. */
 static struct drive_decision bring_in(const struct drive_facts *facts)
 {
     if (drive_phase(facts->state) != DRIVE_PLANNED)

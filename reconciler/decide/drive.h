@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* drive.h - what a drive mount needs next. Pure.
  *
- * The facts are what was last read from the VMM and the guest, never what was meant: after a crash
- * they are unknown, and are read again before anything else is done. docs/states.md has the table.
+ * The facts are what was last read from the VMM and the guest, never what crustd intended: after a
+ * crash they are unknown, and are read before anything else is done. docs/states.md has the table.
  */
 #pragma once
 
@@ -13,9 +13,9 @@
 enum drive_in_vmm {
     DRIVE_IN_VMM_UNKNOWN,
     DRIVE_IN_VMM_ABSENT,
-    DRIVE_IN_VMM_PARTLY, /* a descriptor or nodes of it, and no device */
+    DRIVE_IN_VMM_PARTLY, /* a descriptor or block nodes of it, but no device */
     DRIVE_IN_VMM_HAS,
-    DRIVE_IN_VMM_LEAVING, /* its removal was asked for, and the guest has not let go */
+    DRIVE_IN_VMM_LEAVING, /* its removal was requested, and the guest has not released it */
     DRIVE_IN_VMMS,
 };
 
@@ -27,12 +27,12 @@ enum drive_in_guest {
 };
 
 struct drive_facts {
-    enum drive_state state; /* the row's */
+    enum drive_state state; /* of the row */
     bool vm_is_alive;
     bool is_wanted;
-    bool is_open;    /* this daemon has the host's disk open, checked and claimed */
-    bool may_return; /* the guest removes the device itself, and a scan of its bus may have brought
-                        it back since the last removal was tried */
+    bool is_open;    /* crustd has the host's disk open, checked and claimed */
+    bool may_return; /* the guest removes the device itself, and a bus scan may have brought it back
+                        since the last removal was tried */
     enum drive_in_vmm vmm;
     enum drive_in_guest guest;
 };
@@ -44,7 +44,7 @@ enum drive_act {
     DRIVE_ATTACH,
     DRIVE_LOOK_GUEST,
     DRIVE_MOUNT,
-    DRIVE_ANSWER, /* all is there: sync the row, then tell the client */
+    DRIVE_ANSWER, /* the drive is ready: sync the row, then answer the client */
     DRIVE_UNMOUNT,
     DRIVE_REMOVE,
     DRIVE_END,
@@ -60,13 +60,13 @@ struct drive_decision drive_decide(const struct drive_facts *facts);
 
 const char *drive_act_name(enum drive_act act);
 
-/* The phases of states that the table distinguishes. */
+/* The phases that the table distinguishes. */
 enum drive_phase {
     DRIVE_PLANNED,  /* no guest was asked to mount it */
     DRIVE_MOUNTING, /* a guest may have it mounted */
     DRIVE_IN_USE,
     DRIVE_LEAVING_GUEST,
-    DRIVE_FLUSHED, /* the guest has let go */
+    DRIVE_FLUSHED, /* the guest has unmounted it */
     DRIVE_ENDED,
     DRIVE_PHASES,
 };

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* claim.c - the host's disk of a drive mount, opened once and for good.
+/* claim.c - opens the host's disk of a drive mount.
  *
- * What was judged is what is opened: the path is resolved once, to an O_PATH descriptor below one
- * of the allowed directories, and reopened through /proc/self/fd. What the kernel says about the
- * opened device (its number, size and write protection) counts, not the name.
+ * The path is resolved once, to an O_PATH descriptor below one of the allowed directories, and that
+ * descriptor is checked and then reopened through /proc/self/fd, so a path that changes meanwhile
+ * cannot lead elsewhere. The properties of the opened device (its number, size and write
+ * protection) count, not its name.
  */
 #include "reconciler/drive/claim.h"
 
@@ -33,7 +34,7 @@
 
 /* ---- the path ------------------------------------------------------------------------------- */
 
-/* What is left of an absolute path below the directory; NULL: it is not below it. */
+/* The rest of an absolute path below the directory; NULL: the path is not below it. */
 static const char *path_below(const char *path, const char *directory)
 {
     size_t length = strlen(directory);
@@ -58,7 +59,7 @@ static int explain_path(const struct drive_claim_request *request, int r, struct
     return error_set_errno(error, r, "cannot open %s", path);
 }
 
-/* Whether only root can have made what has this name. */
+/* Refuses a link that a user other than root may have made. */
 static int require_roots(const struct drive_claim_request *request, const char *path,
                          struct error *error)
 {
@@ -77,7 +78,7 @@ static int require_roots(const struct drive_claim_request *request, const char *
                      request->host_path, why.text);
 }
 
-/* Of the last name alone: those above it are directories. */
+/* Only the last component can be such a link; those before it are directories. */
 static int read_absolute_link(int devices, const char *below, char ret_target[static PATH_MAX])
 {
     cleanup(fd_closep) int link = -1;
@@ -90,7 +91,7 @@ static int read_absolute_link(int devices, const char *below, char ret_target[st
     return 0;
 }
 
-/* One link, to a name below /dev without others that are absolute. */
+/* Follows one link, to a path below /dev that has no other absolute link. */
 static int open_absolute_link(const struct drive_claim_request *request, int devices,
                               const char *below, int *ret_fd, struct error *error)
 {
@@ -110,9 +111,9 @@ static int open_absolute_link(const struct drive_claim_request *request, int dev
     return r == PATH_OK ? path_open_on_mount(devices, rest, ret_fd) : r;
 }
 
-/* What udev and LVM give a device is a link: /dev/VG/LV leads to ../dm-0, or, where LVM does
- * without udev, to /dev/mapper/VG-LV. Only root makes names in devtmpfs, so there such a link may
- * lead out of the allowed directory. */
+/* udev and LVM make links: /dev/VG/LV leads to ../dm-0, or, if LVM runs without udev, to
+ * /dev/mapper/VG-LV. Only root makes names in devtmpfs, so there such a link may lead out of the
+ * allowed directory. */
 static int open_link_of_devices(const struct drive_claim_request *request, int *ret_fd,
                                 struct error *error)
 {
@@ -148,7 +149,8 @@ static int open_path(const struct drive_claim_request *request, int *ret_fd, str
                      request->host_path);
 }
 
-/* ---- who uses it ---------------------------------------------------------------------------- */
+/* ---- who uses the disk
+ * ---------------------------------------------------------------------------- */
 
 static int say_in_use(const struct drive_claim_request *request, const struct stat *status,
                       struct error *error)
@@ -173,8 +175,8 @@ static int say_in_use(const struct drive_claim_request *request, const struct st
                      request->host_path);
 }
 
-/* Whether this loop device stands on the file. One that cannot be asked has no file, or is being
- * taken down. */
+/* Whether the file backs this loop device. A loop device that cannot be asked has no file or is
+ * being removed. */
 static bool is_backed_by(const struct drive_claim_request *request, const char *loop,
                          const struct stat *file)
 {
@@ -216,7 +218,8 @@ static int refuse_loop_file(const struct drive_claim_request *request, const str
                  : DRIVE_CLAIM_OPEN;
 }
 
-/* ---- what it is ----------------------------------------------------------------------------- */
+/* ---- checking the disk
+ * ----------------------------------------------------------------------------- */
 
 static int judge_file(const struct drive_claim_request *request, const struct stat *status,
                       struct error *error)
@@ -247,7 +250,7 @@ static int judge(const struct drive_claim_request *request, const struct stat *s
 
 /* ---- opening -------------------------------------------------------------------------------- */
 
-/* The kernel refuses to open a write-protected device for writing with EACCES, as a device cgroup
+/* The kernel refuses to open a write-protected device for writing with EACCES; a device cgroup
  * refuses with EPERM. */
 static bool is_write_protected(const struct drive_claim_request *request, const struct stat *status)
 {
@@ -315,7 +318,7 @@ static int read_file(int fd, struct store_drive_mount_disk *disk)
     return 0;
 }
 
-/* What the opened descriptor itself says. */
+/* Checks the opened descriptor. */
 static int check_opened(const struct drive_claim_request *request, int fd, bool is_block,
                         struct store_drive_mount_disk *disk, struct error *error)
 {
@@ -332,7 +335,7 @@ static int check_opened(const struct drive_claim_request *request, int fd, bool 
     return DRIVE_CLAIM_OPEN;
 }
 
-/* The very thing that was judged. */
+/* Opens what was checked. */
 static int reopen(int fd, bool is_block, bool writable)
 {
     char path[64];
@@ -342,7 +345,7 @@ static int reopen(int fd, bool is_block, bool writable)
                           O_NOCTTY | O_CLOEXEC);
 }
 
-/* Which block device it is, before it is opened. */
+/* Identifies a block device before it is opened. */
 static struct store_drive_mount_disk identify(const struct drive_claim_request *request,
                                               const struct stat *status)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* claim_call.c - see claim_call.h.
  *
- * A child has no descriptor of ours but its input, a socket on which the directories wait for it,
- * and on which it answers. The answer is there when the process has ended.
+ * The child inherits no descriptor but its input: a socket from which it reads the directories and
+ * to which it writes its answer. The answer is complete when the process has ended.
  */
 #include "reconciler/drive/claim_call.h"
 
@@ -23,7 +23,7 @@
 
 enum { DIRECTORIES = 2 };
 
-/* What the child says. */
+/* The child's answer. */
 struct answer {
     int outcome;
     struct store_drive_mount_disk disk;
@@ -38,7 +38,7 @@ struct asked {
 struct drive_claim_call {
     struct loop *loop;
     struct child *child;
-    int socket; /* our end */
+    int socket; /* crustd's end */
     uint64_t patience_ns;
     char path[DRIVE_PATH_CHARS + 1];
     drive_claim_done *done;
@@ -71,8 +71,8 @@ static int send_message(int socket, const void *bytes, size_t length, const int 
 
 enum message_failure { MESSAGE_CUT = -EMFILE };
 
-/* Without waiting. ret_fds: -1 where none came. 0, or -errno; -EBADMSG: of another length; CUT: a
- * descriptor came, and this process may have no more. */
+/* Does not wait. ret_fds: -1 for each that did not come. 0 or -errno; -EBADMSG: wrong length; CUT:
+ * a descriptor came, and this process has reached its limit of open files. */
 static int receive_message(int socket, void *bytes, size_t length, int *ret_fds, size_t count)
 {
     union {
@@ -109,7 +109,8 @@ static int claim_and_answer(const void *argument)
     char nothing;
     int r;
 
-    path_guard_stop(); /* its descriptor is closed here, so to it any mount may hang: this may */
+    path_guard_stop(); /* its descriptor is closed here, so it would refuse every path; this process
+                          may block */
     r = receive_message(STDIN_FILENO, &nothing, 1, directories, DIRECTORIES);
 
     if (r < 0)
@@ -153,7 +154,8 @@ static void on_ended(struct child *child, enum child_end end, int status,
     call->child = child_free(child);
     if (r == 0)
         r = receive_message(call->socket, &answer, sizeof(answer), &reply.fd, 1);
-    fd_close(call->socket); /* with a descriptor that came too late: it would keep the claim */
+    fd_close(
+        call->socket); /* and with it a descriptor that came too late and would keep the claim */
     call->socket = -1;
     reply.outcome = answer.outcome;
     reply.disk = answer.disk;
@@ -164,7 +166,7 @@ static void on_ended(struct child *child, enum child_end end, int status,
     fd_close(reply.fd);
 }
 
-/* By whatever name, if that can be told without waiting for storage. */
+/* Identifies the disk whatever path leads to it, if that needs no waiting for storage. */
 static uint64_t identify(const struct drive_claim_request *request)
 {
     struct stat status;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* claim_call.h - drive_claim() in a process of its own.
+/* claim_call.h - runs drive_claim() in a process of its own.
  *
- * open(2) of a block device may block for as long as storage does not answer, whatever O_NONBLOCK
- * says: the kernel waits for the device's mutex, which another open of a dead disk holds; the SCSI
- * layer waits for its error handling (sd_open() in drivers/scsi/sd.c); and a disk whose partitions
- * are to be read is read (bdev_open() in block/bdev.c).
+ * open(2) of a block device may block for as long as storage does not answer, even with O_NONBLOCK:
+ * the kernel waits for the device's mutex, which another open of a dead disk holds; the SCSI layer
+ * waits for its error handling (sd_open() in drivers/scsi/sd.c); and the kernel may read the
+ * partition table (bdev_open() in block/bdev.c).
  *
- * The descriptor comes back over a socket, and the exclusive claim with it.
+ * The process returns the descriptor over a socket, and with it the exclusive claim.
  */
 #pragma once
 
@@ -19,8 +19,8 @@
 enum drive_claim_failure { DRIVE_CLAIM_HANGS = -ETIMEDOUT };
 
 struct drive_claim_reply {
-    int outcome; /* as drive_claim() returns; HANGS: it has not come to an end in time */
-    int fd;      /* whoever takes it sets -1; -1: none */
+    int outcome; /* as drive_claim() returns; HANGS: not finished in time */
+    int fd;      /* set it to -1 to keep it; -1: none */
     struct store_drive_mount_disk disk;
     struct error error; /* for people, unless OPEN */
 };
@@ -32,8 +32,8 @@ typedef void drive_claim_done(struct drive_claim_call *call, struct drive_claim_
 
 /* Exactly one `done` from the loop, never from within. keep: the descriptor is wanted; otherwise
  * the disk is closed again before `done`. The request is not needed afterwards. After HANGS nothing
- * is claimed, also if the disk answers then: the process is killed, which ends it once the kernel
- * lets go of it, and is the only one for this disk until then. 0; as child_new() fails; another
+ * is claimed, even if the disk answers later: the process is killed and ends once the kernel lets
+ * it. Until then no other process is started for this disk. 0; the errors of child_new(); another
  * -errno.
  */
 int drive_claim_call_new(struct loop *loop, const struct drive_claim_request *request, bool keep,

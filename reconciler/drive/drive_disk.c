@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* drive_disk.c - the host's disk of a drive: claimed for it, and in the end found to be free.
+/* drive_disk.c - claims the host's disk of a drive, and checks at the end that it is free.
  *
- * A disk that was claimed once is the drive's for good: after a restart of crustd the path must
- * lead to the same disk. The last check, before a drive counts as removed, is that an exclusive
- * open of that very disk succeeds: that is what a driver relies on that attaches the disk elsewhere
- * next. Where the node does not have it any more, nobody can open it, and what its path leads to by
- * then may be somebody's dead disk; where the path leads elsewhere, it is found by its number. What
- * cannot be seen is not taken for free.
+ * A disk that was claimed once belongs to the drive for good: after a restart of crustd the path
+ * must lead to the same disk. Before a drive counts as removed, an exclusive open of that disk must
+ * succeed, because a driver that attaches the disk elsewhere next relies on it. If the node no
+ * longer has the disk, nobody can open it, and the path is not opened, since it may lead to a dead
+ * disk of somebody else. If the path leads elsewhere, the disk is found by its number. A disk that
+ * cannot be found is not reported as free.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -40,7 +40,7 @@ static bool is_same(const struct store_drive_mount_disk *a, const struct store_d
                : a->file_device == b->file_device && a->inode == b->inode;
 }
 
-/* A kernel before 5.15 numbers no disks. */
+/* Kernels before 5.15 have no diskseq. */
 static bool is_numbered_so(const struct store_drive_mount_disk *disk, uint64_t diskseq)
 {
     return disk->diskseq == 0 || diskseq == 0 || disk->diskseq == diskseq;
@@ -103,8 +103,8 @@ static void open_disk(struct drive_work *work, const char *path, const struct co
         fail_start(work, path, r);
 }
 
-/* Past the host's cache, so that what another node wrote to the disk is seen. A file may be on a
- * file system without it. */
+/* O_DIRECT bypasses the host's cache, so that data that another node wrote to the disk is read. The
+ * file system of a regular file may not support it. */
 static int set_direct(int fd)
 {
     int flags = fcntl(fd, F_GETFL);
@@ -177,7 +177,7 @@ void drive_disk_stop(struct drive_work *work)
 
 static const struct config_list anywhere = {.count = 1, .item = {"/"}};
 
-/* Whether the path leads to the drive's disk: then it is known whether nobody has that. */
+/* Whether the path leads to the drive's disk, so that the reply tells whether the disk is free. */
 static bool is_answer(struct drive_work *work, struct drive_claim_reply *reply)
 {
     bool is_its = is_block_device(&reply->disk, &work->row.disk);
@@ -193,7 +193,7 @@ static bool is_answer(struct drive_work *work, struct drive_claim_reply *reply)
     return true;
 }
 
-/* why: what came of the last attempt to open it. */
+/* why: the error of the last attempt to open it. */
 static void say_unseen(struct drive_work *work, const struct error *why)
 {
     struct error error = {0};
@@ -216,7 +216,8 @@ static void on_tried_name(struct drive_claim_call *call, struct drive_claim_repl
         say_unseen(work, &reply->error);
 }
 
-/* OBSERVED, OBSERVED_ABSENT also if another disk has its number, or why it cannot be told. */
+/* OBSERVED; OBSERVED_ABSENT, also if another disk has its number; or the reason why it is
+ * unknown. */
 static int find_by_number(const struct drive_work *work, struct observed_device *ret_device)
 {
     const struct store_drive_mount_disk *disk = &work->row.disk;
@@ -262,7 +263,7 @@ void drive_disk_check_free(struct drive_work *work, drive_disk_done *done)
         open_disk(work, work->row.request.host_path, &anywhere, false, on_tried_path);
 }
 
-/* Another disk may have the number by now. */
+/* The number may belong to another disk by now. */
 uint64_t drive_disk_growth(const struct drive_work *work)
 {
     const struct context *context = work->drives->context;

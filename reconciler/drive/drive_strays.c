@@ -2,11 +2,11 @@
 /* drive_strays.c - strays: drives that a VM has and the database does not, because it was lost or
  * replaced by an older one.
  *
- * A drive_id without a row is no proof that no VM has the disk. So the first detach of such an id
- * has each VM asked once for its list. Whatever is attached later has a row, so a list stays true
- * until the database is left for another one. A stray that a client wants detached gets a row, as
- * if it had been on its way out already: the guest is asked to unmount it first. One that nobody
- * asks for is left alone, because its pod may be using it.
+ * A drive_id without a row does not prove that no VM has the disk. So the first detach of such an
+ * id asks each VM once for its list. Drives attached later have a row, so a list stays true until
+ * the database is replaced. A stray that a client wants to detach gets a row in a state in which it
+ * is being removed: the guest is asked to unmount it first. A stray that no client asks for is left
+ * alone, because its pod may be using it.
  *
  * A VMM without a monitor has no strays: nothing could be attached to it.
  */
@@ -24,12 +24,12 @@
 #include "reconciler/drive/drive_strays.h"
 #include "reconciler/drive/serial.h"
 
-/* VMs that are asked at once. */
+/* How many VMs are asked at the same time. */
 enum { LISTINGS = 4 };
 
 enum listing_step { LISTING_DUE, LISTING_RUNNING, LISTING_FAILED, LISTING_DONE };
 
-/* What one VM has. */
+/* The strays of one VM. */
 struct drive_listing {
     struct drive_listing *next;
     struct drives *drives;
@@ -40,7 +40,7 @@ struct drive_listing {
     struct hypervisor_drive_call *call;
     struct hypervisor_drive_entry *strays; /* owned */
     size_t stray_count;
-    struct error error; /* why it failed */
+    struct error error; /* why the listing failed */
 };
 
 /* ---- the lists ---- */
@@ -128,7 +128,7 @@ int drive_strays_known(const struct drives *drives, struct error *error)
                      failed->sandbox_id, failed->error.text);
 }
 
-/* ---- a VM is asked ---- */
+/* ---- asking a VM ---- */
 
 static void fail_listing(struct drive_listing *listing, const struct error *error)
 {
@@ -136,7 +136,7 @@ static void fail_listing(struct drive_listing *listing, const struct error *erro
     listing->error = *error;
 }
 
-/* A row that has not ended looks after its drive itself. */
+/* Whether a row that has not ended exists for the drive. */
 static bool is_on_record(const struct drive_listing *listing, const char *drive_id)
 {
     cleanup(store_drive_mount_done) struct store_drive_mount row = {0};
@@ -229,7 +229,7 @@ void drive_strays_go_on(struct drives *drives)
         }
 }
 
-/* ---- which VMs ---- */
+/* ---- choosing VMs ---- */
 
 static struct drive_listing *find_listing(const struct drives *drives, int64_t sandbox_ref)
 {
@@ -240,7 +240,7 @@ static struct drive_listing *find_listing(const struct drives *drives, int64_t s
     return listing;
 }
 
-/* Nothing was ever attached to a VM that an attach refuses. */
+/* A VM to which crustd refuses to attach drives has none. */
 static bool may_have_strays(const struct store_helper_run *sandbox)
 {
     return !hypervisor_drive_traits(sandbox->hypervisor)->obstacle;
@@ -298,7 +298,7 @@ int drive_strays_ask(struct drives *drives, bool again)
     return r;
 }
 
-/* ---- a stray is put on record ---- */
+/* ---- making a row for a stray ---- */
 
 static void fill_disk(const struct context *context, const struct hypervisor_drive_entry *stray,
                       struct store_drive_mount_disk *ret_disk)
@@ -322,7 +322,7 @@ static void fill_disk(const struct context *context, const struct hypervisor_dri
     ret_disk->size_bytes = device.size_bytes;
 }
 
-/* Nobody knows any more where it was mounted, nor under which name its disk came. */
+/* Its mount point and the path of its disk are no longer known. */
 static void fill_request(const struct drive_listing *listing,
                          const struct hypervisor_drive_entry *stray,
                          struct store_drive_mount_request *ret_request)
@@ -364,8 +364,8 @@ static int describe_row(struct drives *drives, const struct hypervisor_drive_ent
                        STATUS_OK, "the VM has the disk, and it was not on record");
 }
 
-/* By another serial the guest would not find the disk, and call it unmounted. false: it is not
- * known. */
+/* With a wrong serial the guest would not find the disk and would report it as unmounted. false:
+ * the serial is not known. */
 static bool find_serial(const struct drive_listing *listing,
                         const struct hypervisor_drive_entry *stray, bool is_made_by_vmm,
                         char ret_serial[static DRIVE_SERIAL_CHARS + 1])
@@ -381,7 +381,7 @@ static bool find_serial(const struct drive_listing *listing,
     return ret_serial[0];
 }
 
-/* 0, or a failure of the store; *ret_drive_ref stays 0 if it cannot be. */
+/* 0, or a failure of the store; *ret_drive_ref stays 0 if no row can be made. */
 static int add_row(struct drive_listing *listing, const struct hypervisor_drive_entry *stray,
                    bool is_made_by_vmm, int64_t *ret_drive_ref)
 {

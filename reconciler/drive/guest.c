@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* guest.c - see guest.h.
  *
- * Everything happens from the loop. drive_guest_finish() is the last thing that touches a call: its
- * owner may free it there. crust-guest-agent is asked first, unless a container has the drive.
+ * Everything runs on the loop. drive_guest_finish() is the last use of a call, because its owner
+ * may free it there. crust-guest-agent is asked first, unless a container has the drive.
  */
 #include "reconciler/drive/guest.h"
 

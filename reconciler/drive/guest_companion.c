@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* guest_companion.c - a drive by crust-guest-agent in the guest, which does all of it itself.
+/* guest_companion.c - mounts and unmounts a drive by crust-guest-agent in the guest.
  *
- * The agent mounts in its place last, so a MountDrive that it refuses has mounted nothing. What an
- * UnmountDrive that it refuses has left is not known. Where it does not run, or is too old, the
- * other route is taken; once it was asked for something, it is not.
+ * Moving the mount to its place is the agent's last step, so a MountDrive that it refuses has
+ * mounted nothing. After an UnmountDrive that it refuses, it is unknown whether the drive is
+ * mounted. If the agent does not run or is too old, the other route is taken, but not once the
+ * agent was asked for something.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -17,7 +18,7 @@
 #include "lib/clock.h"
 #include "reconciler/drive/guest_state.h"
 
-/* ---- what it answers ---- */
+/* ---- answers ---- */
 
 static void take_device(struct drive_guest_call *call, const char *device)
 {
@@ -37,7 +38,7 @@ static void take_mounted(struct drive_guest_call *call, const struct drive_mount
                        "%se2fsck has repaired the file system", remark[0] ? "; " : "");
 }
 
-/* The drive is in its place all the same. */
+/* The drive is mounted even if containers lack it. */
 static void take_containers(struct drive_guest_call *call, const struct drive_mount_answer *answer)
 {
     if (answer->containers >= call->containers && !answer->container_error[0])
@@ -50,7 +51,7 @@ static void take_containers(struct drive_guest_call *call, const struct drive_mo
                           "guest: it is older than crustd");
 }
 
-/* Mounted elsewhere is not mounted there: mounting it says so. */
+/* A drive that is mounted elsewhere does not count as mounted: MountDrive then reports it. */
 static void take_list(struct drive_guest_call *call, const struct drive_guest_list *list)
 {
     const struct store_drive_mount *drive = &call->drive;
@@ -81,7 +82,8 @@ static bool has_mounted_nothing(const struct drive_client_reply *reply)
             reply->status == STATUS_FAILED_PRECONDITION);
 }
 
-/* It had an agent that mounted the drive and entered containers: that is away for a while. */
+/* Whether the guest had an agent that mounted the drive and entered containers: it should come
+ * back. */
 static bool had_agent(const struct drive_guest_call *call)
 {
     return (call->act == DRIVE_GUEST_MOUNT || call->act == DRIVE_GUEST_LOOK) &&
@@ -157,7 +159,7 @@ static void on_grown(struct agent_call *agent, const struct agent_reply *reply, 
     drive_guest_finish(call);
 }
 
-/* ---- what it is asked ---- */
+/* ---- requests ---- */
 
 static int ask(struct drive_guest_call *call, const char *address)
 {

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* guest_container.c - a drive in a guest that has only kata-agent.
+/* guest_container.c - mounts and unmounts a drive in a guest that has only kata-agent.
  *
  *     MOUNT    [remove what an earlier one left] check… hold
  *     LOOK     look
  *     UNMOUNT  remove, find, prove [hold, if somebody has the disk]
  *     GROW     as a volume's helper does
  *
- * `hold` is a container that has the disk among its storages: kata-agent mounts it at vm_path
- * before it answers CreateContainer. The container's program is the helper. It makes sure that what
- * was mounted is the drive's disk, gives it its group, has it synced before the call is over, and
- * goes on doing so, because QEMU is killed at the end of a sandbox. Removing the container unmounts
- * the disk, unless somebody uses it: then kata-agent forgets a mount that stays, and only another
- * container with the same storage makes it the agent's again. Its name is the drive's serial, and
- * so is that of its directory in the sandbox's share, which is there for as long as the container
- * may be: that is how a later crustd knows the route.
+ * `hold` creates a container that has the disk among its storages: kata-agent mounts it at vm_path
+ * before it answers CreateContainer. The container's program is the helper. It verifies that the
+ * mounted disk is the drive's, sets the group, syncs the file system before the call is over, and
+ * goes on syncing it, because QEMU is killed at the end of a sandbox. Removing the container
+ * unmounts the disk, unless somebody uses it: then the mount stays but kata-agent forgets it, and
+ * only another container with the same storage hands it back to the agent. The container is named
+ * by the drive's serial, and so is its directory in the sandbox's share. That directory exists for
+ * as long as the container may exist, which tells a later crustd the route.
  *
- * Everything else is an errand (guest_errands.c).
+ * The other steps are errands (guest_errands.c).
  */
 #include <errno.h>
 #include <stdio.h>
@@ -33,7 +33,7 @@
 
 enum { NUMBER_BYTES = 24, ARGUMENTS = 10 };
 
-/* The arguments of the program that holds a drive. */
+/* The arguments of the helper in the container. */
 struct holder {
     char flush[NUMBER_BYTES], group[NUMBER_BYTES];
     const char *argument[ARGUMENTS + 1];
@@ -98,7 +98,7 @@ static void add_argument(struct holder *holder, const char *argument)
     holder->argument[holder->arguments++] = argument;
 }
 
-/* A group is given once, by the call that mounts the drive. */
+/* The group is set once, by the call that mounts the drive. */
 static void fill_holder(const struct drive_guest_call *call,
                         const struct drive_mount_request *mount, struct holder *holder)
 {
@@ -181,7 +181,7 @@ static void on_removed(struct container_run *run, const struct container_reply *
         return;
     }
     remove_directory(call);
-    if (call->is_undone) { /* status and error say what was wrong */
+    if (call->is_undone) { /* the reply has status and error already */
         if (call->act == DRIVE_GUEST_MOUNT)
             call->reply.guest = DRIVE_IN_GUEST_ABSENT;
         drive_guest_finish(call);
@@ -192,7 +192,7 @@ static void on_removed(struct container_run *run, const struct container_reply *
     }
 }
 
-/* Removes the container, if there may be one, and goes on from there. */
+/* Removes the container, if one may exist; the next step follows. */
 static void remove_holder(struct drive_guest_call *call)
 {
     char directory[HELPER_GUEST_PATH_BYTES];
@@ -219,7 +219,7 @@ static void undo(struct drive_guest_call *call, enum status_code status, const c
     remove_holder(call);
 }
 
-/* UNMOUNT: the reply already says that somebody has the disk. */
+/* UNMOUNT: the reply already reports that somebody has the disk. */
 static void held_again(struct drive_guest_call *call, bool held, bool left, bool is_fine)
 {
     if (held && !is_fine) {
@@ -234,7 +234,8 @@ static void held_again(struct drive_guest_call *call, bool held, bool left, bool
     drive_guest_finish(call);
 }
 
-/* The next walk finds done what this one has done, so it is no failure that waits. */
+/* A group walk that ran out of time is to be repeated at once: the next one skips what this one has
+ * changed. */
 static enum status_code status_of_hold(const struct drive_guest_call *call,
                                        const struct container_reply *reply)
 {
@@ -244,7 +245,7 @@ static enum status_code status_of_hold(const struct drive_guest_call *call,
                : status_of(reply->kind);
 }
 
-/* What comes while the guest boots, nobody hears. */
+/* The uevent of a disk that arrives while the guest boots is lost. */
 static void explain_unseen(const struct container_reply *reply, struct error *error)
 {
     if (reply->step == CONTAINER_CREATE && strstr(reply->error.text, "waiting for uevent"))
@@ -315,7 +316,8 @@ static int start_holding(struct drive_guest_call *call, struct error *error)
     helper_share_guest_path(call->sandbox.runtime, call->drive.serial, directory);
     request = describe(call, CONTAINER_HOLD, directory);
     request.arguments = holder.argument;
-    request.files_of_others = true; /* also to open a root that only its tenant may read */
+    request.files_of_others =
+        true; /* also to open a root directory that only its tenant may read */
     request.volume_paths = volume_paths;
     request.storage = &storage;
     r = container_run_new(call->context->loop, &request, on_held, call, &call->container);
@@ -330,8 +332,8 @@ void drive_guest_hold(struct drive_guest_call *call)
         drive_guest_fail(call, STATUS_FAILED_PRECONDITION, error.text);
 }
 
-/* The drive is as it was before the detach, and the next one begins with its container. What a slow
- * guest has left of the time is not enough for that. */
+/* The drive has to be as it was before the detach, so that the next detach begins with its
+ * container. A slow guest may have used up the call's time, so it is restarted. */
 void drive_guest_hold_again(struct drive_guest_call *call, const struct drive_guest_line *line)
 {
     struct error error;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* guest_errands.c - what kata-agent does not do about a drive: the checks before it is mounted, the
- * look, the proof that nobody has the disk, its growth. Each is a helper of its own
- * (reconciler/helper/run.h), in a container that ends. A guest that is confidential gets none, and
- * its policy may forbid it.
+/* guest_errands.c - what kata-agent does not do about a drive: the checks checks before the mount,
+ * the query whether it is mounted, the proof that nobody has the disk, and its growth. Each is one
+ * run of a helper (reconciler/helper/run.h) in a container of its own. A confidential guest gets no
+ * helper, and the agent's policy may forbid it.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -24,11 +24,11 @@
 enum {
     NUMBER_BYTES = 24,
     ARGUMENTS = 16,
-    CLIMB = 32,       /* directories above vm_path that are looked for */
-    SHARE_OF_TIME = 4 /* of the call's, for a disk to appear or to become free */
+    CLIMB = 32,       /* directories above vm_path that are tried */
+    SHARE_OF_TIME = 4 /* a disk has this part of the call's time to appear or to become free */
 };
 
-/* The arguments of one helper, and what is bound into its container. */
+/* The arguments of one helper, and the paths bound into its container. */
 struct errand {
     const char *argument[ARGUMENTS + 1];
     unsigned arguments;
@@ -45,7 +45,7 @@ static void add_argument(struct errand *errand, const char *argument)
     errand->argument[errand->arguments++] = argument;
 }
 
-/* A part of the time, in whole seconds. */
+/* Adds a part of the call's time as an argument, in whole seconds. */
 static void begin_errand(const struct drive_guest_call *call, struct errand *errand,
                          const char *act)
 {
@@ -80,7 +80,7 @@ static void run_errand(struct drive_guest_call *call, const struct errand *erran
 
 /* ---- before it is mounted ---- */
 
-/* The directory that a path is in; "/" of "/" and of "/name". */
+/* Cuts the path to its parent directory: "/" for "/" and for "/name". */
 static void cut_to_parent(char *path)
 {
     char *slash = strrchr(path, '/');
@@ -96,7 +96,7 @@ static void trim(char *path)
         path[--length] = '\0';
 }
 
-/* Binds the place, or the directory above it that was not tried yet. */
+/* Binds vm_path, or the next directory above it. */
 void drive_guest_check(struct drive_guest_call *call)
 {
     struct errand errand;
@@ -138,7 +138,7 @@ static void climb(struct drive_guest_call *call, const struct helper_outcome *ou
     drive_guest_check(call);
 }
 
-/* What this route cannot do, and what no route does. */
+/* See guest_state.h. */
 const char *drive_guest_find_obstacle(struct drive_guest_call *call, enum status_code *ret_status)
 {
     const struct store_drive_mount_request *request = &call->drive.request;
@@ -168,7 +168,7 @@ const char *drive_guest_find_obstacle(struct drive_guest_call *call, enum status
     return NULL;
 }
 
-/* ---- the others ---- */
+/* ---- look, prove, grow ---- */
 
 void drive_guest_look(struct drive_guest_call *call)
 {
@@ -202,7 +202,7 @@ void drive_guest_grow(struct drive_guest_call *call)
         drive_guest_fail_errno(call, r, "cannot bring a helper into the guest");
 }
 
-/* ---- what helpers say ---- */
+/* ---- the helpers' results ---- */
 
 static void take_look(struct drive_guest_call *call, const struct drive_guest_line *line)
 {
@@ -211,8 +211,8 @@ static void take_look(struct drive_guest_call *call, const struct drive_guest_li
     drive_guest_finish(call);
 }
 
-/* kata-agent mounts within CreateContainer, and forgets a mount whose call was cut off: by the end
- * of crustd, for example. */
+/* kata-agent mounts within CreateContainer, and forgets the mount if that call is interrupted, for
+ * example because crustd ends. */
 static void explain_held(struct drive_guest_line *line)
 {
     struct error error = line->error;
@@ -223,8 +223,8 @@ static void explain_held(struct drive_guest_line *line)
                     error.text);
 }
 
-/* Somebody has a disk that containers were given: a container of kata-agent's would keep it for
- * good, while crust-guest-agent, which is away, takes it from them. */
+/* Somebody has a disk that running containers were given. crust-guest-agent, which does not answer
+ * now, can take it from them; a container made by kata-agent would keep the disk for good. */
 static void await_companion(struct drive_guest_call *call, const struct drive_guest_line *line)
 {
     struct error error;
@@ -236,7 +236,7 @@ static void await_companion(struct drive_guest_call *call, const struct drive_gu
     drive_guest_fail(call, STATUS_UNAVAILABLE, error.text);
 }
 
-/* Without its node nothing can be proved of a disk that is there. */
+/* Without its device node nothing can be proved about a disk that exists. */
 static void take_proof(struct drive_guest_call *call, struct drive_guest_line *line)
 {
     struct errand errand;
@@ -303,8 +303,8 @@ static enum status_code status_of_reason(enum volume_reason reason)
     return reason == REASON_AGENT_POLICY_DENIED ? STATUS_PERMISSION_DENIED : reason_code(reason);
 }
 
-/* A place that is not there cannot be bound. But nothing says that this was why, and while the
- * drive's container is there, its place is. */
+/* A directory that does not exist cannot be bound, but kata-agent does not report that as the
+ * cause. While the drive's container exists, so does the directory. */
 static void take_failure(struct drive_guest_call *call, const struct helper_outcome *outcome)
 {
     struct errand errand;

@@ -32,7 +32,7 @@ static void read_walk(const cJSON *drive, struct drive_walk_count *walk)
     (void)json_number(drive, "failed", &walk->failed);
 }
 
-/* It becomes a part of a path in the guest. */
+/* The name becomes a part of a path in the guest, so it must not contain one. */
 static bool is_device(const char *name)
 {
     return strlen(name) < DRIVE_DEVICE_BYTES && !strchr(name, '/') && name[0] != '.';

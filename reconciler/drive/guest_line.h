@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* guest_line.h - what `crust-guest-agent --drive` prints in a guest (docs/guest-helper.md).
  *
- * It comes out of a guest: everything is bounded and checked, and texts are fit to be shown. */
+ * The guest is not trusted: everything is bounded and checked, and texts are safe to print. */
 #pragma once
 
 #include <stdbool.h>
@@ -13,13 +13,13 @@
 #include "lib/status.h"
 
 struct drive_guest_line {
-    enum status_code status;         /* INTERNAL: one that no helper of ours gives */
-    struct error error;              /* when it is not OK */
-    char device[DRIVE_DEVICE_BYTES]; /* a name and no path; "": no disk */
+    enum status_code status;         /* INTERNAL: unknown to crustd's helper */
+    struct error error;              /* unless OK */
+    char device[DRIVE_DEVICE_BYTES]; /* a name without a path; "": no disk */
     bool is_mounted;
-    struct drive_walk_count walk; /* what of it is not said is 0 */
+    struct drive_walk_count walk; /* missing members are 0 */
 };
 
-/* 0; -EBADMSG: it is no such line, and the error says why. */
+/* 0; -EBADMSG: not such a line, with the reason. */
 int drive_guest_line_parse(const char *text, size_t length, struct drive_guest_line *ret_line,
                            struct error *error);

@@ -20,49 +20,49 @@ struct helper_run;
 struct drive_guest_call {
     const struct context *context;
     enum drive_guest_act act;
-    struct store_drive_mount drive; /* its texts are owned */
+    struct store_drive_mount drive; /* its strings are owned */
     struct store_helper_run sandbox;
     char address[HYPERVISOR_DRIVE_ADDRESS_BYTES];
     uint64_t bytes;
-    uint64_t deadline_ns; /* of the whole call */
+    uint64_t deadline_ns; /* for the whole call */
     uint64_t ends_at;     /* on clock_boottime() */
     struct loop_timer beginning;
     struct drive_guest_reply reply;
     drive_guest_done *done;
     void *userdata;
 
-    /* The companion's route. */
+    /* For the route by crust-guest-agent. */
     struct drive_client *client;
     struct agent_call *agent; /* GROW */
     size_t containers;        /* MOUNT: asked for */
 
-    /* The container's. */
-    int share;                        /* the sandbox's; -1: not open */
-    bool share_comes;                 /* with the sandbox's first container */
+    /* For the route by a container. */
+    int share;        /* the sandbox's shared directory; -1: not open */
+    bool share_comes; /* the runtime makes the share with the sandbox's first container */
     char place[DRIVE_PATH_CHARS + 1]; /* MOUNT: vm_path, or the directory above it */
-    unsigned climbed;                 /* how often another path was tried */
-    bool is_undone;                   /* the reply says why */
+    unsigned climbed;                 /* how many directories above vm_path were tried */
+    bool is_undone;                   /* the container is removed again; the reply has the reason */
     struct helper_run *helper;
     struct container_run *container;
 };
 
 /* ---- guest.c ---- */
 
-/* Gives the call its whole time, from now on. */
+/* Restarts the call's deadline. */
 void drive_guest_begin_time(struct drive_guest_call *call);
 
-/* What is left of the call's time; at least 1. */
+/* The time that is left to the call; at least 1. */
 uint64_t drive_guest_time(const struct drive_guest_call *call);
 
-/* These report: nothing may follow, because the owner may free the call there. */
+/* These report to the owner, who may free the call: nothing may follow them. */
 void drive_guest_finish(struct drive_guest_call *call);
 void drive_guest_fail(struct drive_guest_call *call, enum status_code status, const char *text);
 void drive_guest_fail_errno(struct drive_guest_call *call, int r, const char *what);
 
-/* Of a mount: the entries whose group could not be changed. */
+/* Adds a remark about the entries whose group a mount could not change. */
 void drive_guest_remark_walk(struct drive_guest_call *call, const struct drive_walk_count *walk);
 
-/* What the row asks for. 0, -EBADMSG, -ENOMEM. */
+/* Fills in what the row asks for. 0, -EBADMSG, -ENOMEM. */
 int drive_guest_fill_mount(const struct drive_guest_call *call, struct drive_mount_request *mount);
 
 int drive_guest_fill_containers(const struct drive_guest_call *call,
@@ -70,27 +70,28 @@ int drive_guest_fill_containers(const struct drive_guest_call *call,
 
 /* ---- guest_companion.c ---- */
 
-/* By crust-guest-agent in the guest. */
+/* Makes the call by crust-guest-agent in the guest. */
 void drive_guest_ask_companion(struct drive_guest_call *call);
 void drive_guest_drop_companion(struct drive_guest_call *call);
 
 /* ---- guest_container.c ---- */
 
-/* On record as mounted. A mount that no answer was given for is not: it is made anew. */
+/* Whether the drive is recorded as mounted. A mount that was not answered is not recorded, and is
+ * repeated. */
 bool drive_guest_was_mounted(const struct drive_guest_call *call);
 /* Whether a container in the guest has the drive mounted, or may have. */
 bool drive_guest_is_held(struct drive_guest_call *call);
-/* By kata-agent and helpers. */
+/* Makes the call by kata-agent and helpers. */
 void drive_guest_use_container(struct drive_guest_call *call);
 void drive_guest_drop_container(struct drive_guest_call *call);
-/* What follows a check that found nothing wrong, and a proof that failed: the drive is as it was
- * before the detach. */
+/* hold: creates the container, after the check has succeeded. hold_again: after a proof that
+ * failed, so that the drive is as it was before the detach. */
 void drive_guest_hold(struct drive_guest_call *call);
 void drive_guest_hold_again(struct drive_guest_call *call, const struct drive_guest_line *line);
 
 /* ---- guest_errands.c ---- */
 
-/* What this route cannot do, and what no route does; NULL: nothing. */
+/* Why this route, or any, cannot make the call; NULL: it can. */
 const char *drive_guest_find_obstacle(struct drive_guest_call *call, enum status_code *ret_status);
 /* Leads to drive_guest_hold(). */
 void drive_guest_check(struct drive_guest_call *call);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* in_use.c - one search for the users of a disk: first the record, then every process.
+/* in_use.c - searches for the users of a disk: first in the store, then among all processes.
  *
- * A slice looks at a bounded number of processes and descriptors and is followed by a pass of the
+ * A slice examines a bounded number of processes and descriptors and is followed by a pass of the
  * loop. The search stops at the first user that is an obstacle.
  *
- * Of each process at most DESCRIPTORS are looked at. If a sandbox's VMM has more, or may not be
- * looked at, the answer is unknown; other processes can hide theirs behind a great number, for
- * otherwise anybody could keep every drive from being attached.
+ * At most DESCRIPTORS of each process are examined. If the VMM of a sandbox has more, or may not be
+ * examined, the answer is UNKNOWN. Descriptors beyond the limit of other processes are ignored, or
+ * any process could keep every drive from being attached.
  *
- * A process that starts behind the search is missed. The VMM of a new sandbox gets a disk that is
- * not on record yet only if somebody hands out the same disk twice at the same moment.
+ * A process that starts after the search has passed it is missed. That is a VMM with this disk only
+ * if somebody hands out the same disk twice at the same moment.
  */
 #include "reconciler/drive/in_use.h"
 
@@ -40,7 +40,7 @@
 enum { PROCESSES_PER_SLICE = 64, DESCRIPTORS_PER_SLICE = 512, DESCRIPTORS = 4096 };
 enum {
     RELATIVES = 320,  /* a disk has at most 256 partitions */
-    DISK_NAMES = 512, /* of a disk in sysfs: its partitions, and some attributes */
+    DISK_NAMES = 512, /* in a disk's directory in sysfs: its partitions, and some attributes */
     FDINFO_BYTES = 4096,
     ARGUMENTS_BYTES = 1024,
     PROGRAM_BYTES = 48
@@ -59,9 +59,9 @@ struct drive_in_use_call {
     unsigned relative_count;
     bool is_relative_left_out;
     DIR *proc;
-    pid_t pid; /* whose descriptors are being looked at */
+    pid_t pid; /* whose descriptors are being examined */
     DIR *descriptors;
-    unsigned seen; /* of them */
+    unsigned seen; /* examined descriptors of it */
     struct drive_in_use_reply reply;
 };
 
@@ -83,9 +83,9 @@ static int say(struct drive_in_use_call *call, enum drive_in_use_outcome outcome
     return PROGRESS_DONE;
 }
 
-/* ---- the record ---------------------------------------------------------------------------- */
+/* ---- the store ---------------------------------------------------------------------------- */
 
-/* 1 ends the walk. */
+/* Returns 1 to end the walk. */
 static int note_user(void *userdata, const struct store_disk_user *user)
 {
     struct drive_in_use_call *call = userdata;
@@ -150,7 +150,7 @@ static void add_relative(void *userdata, uint32_t major, uint32_t minor)
         call->is_relative_left_out = true;
 }
 
-/* It may be no partition; one that vanishes has no users. */
+/* The name may be that of an attribute. A partition that vanishes has no users. */
 static void add_partition(struct drive_in_use_call *call, const char *disk, const char *name)
 {
     char path[SYSFS_PATH_BYTES + NAME_MAX];
@@ -165,7 +165,7 @@ static void add_partition(struct drive_in_use_call *call, const char *disk, cons
         add_relative(call, major, minor);
 }
 
-/* Whether these are all. */
+/* Whether all were added. */
 static bool add_partitions(struct drive_in_use_call *call)
 {
     char disk[64];
@@ -186,7 +186,7 @@ static bool add_partitions(struct drive_in_use_call *call)
     return directory_next(names) == NULL;
 }
 
-/* Who has one that is left out would not be found. */
+/* A user of a device that is left out would not be found. */
 static int find_relatives(struct drive_in_use_call *call)
 {
     bool is_all = true;
@@ -226,7 +226,7 @@ static enum relation compare(const struct drive_in_use_call *call, const struct 
     return UNRELATED;
 }
 
-/* false: it is only a path, or closed by now. */
+/* false: opened with O_PATH, or closed by now. */
 static bool read_access(pid_t pid, const char *fd, bool *ret_writable)
 {
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(FDINFO_BYTES);
@@ -244,7 +244,7 @@ static bool read_access(pid_t pid, const char *fd, bool *ret_writable)
     return true;
 }
 
-/* A child that crustd has forked for a moment has copies of its descriptors. */
+/* Whether this is crustd, or a child of it, which briefly has copies of its descriptors. */
 static bool is_crustd(pid_t pid)
 {
     struct process process;
@@ -281,7 +281,7 @@ static int judge_holder(struct drive_in_use_call *call, enum relation relation, 
         return say(call, DRIVE_IN_USE_BY_OTHERS,
                    "process %d (%s), the VMM of sandbox %s, has %s open, %s", (int)call->pid,
                    program, sandbox_id, what, access);
-    if (r < 0 && r != PROCESS_GONE && !(writable && relation == THE_DISK)) /* perhaps a VMM */
+    if (r < 0 && r != PROCESS_GONE && !(writable && relation == THE_DISK)) /* it may be a VMM */
         return say(call, DRIVE_IN_USE_UNKNOWN,
                    "process %d has %s open, %s, and its arguments cannot be read: %s",
                    (int)call->pid, what, access, strerror(-r));
@@ -332,7 +332,7 @@ static int look_at_descriptors(struct drive_in_use_call *call, unsigned *budget)
         relation = compare(call, &status);
         if (relation == UNRELATED)
             continue;
-        *budget = 0; /* the arguments of its process may take as long as a slice may */
+        *budget = 0; /* reading the arguments of its process may take a whole slice */
         r = judge_holder(call, relation, name);
         if (r == PROGRESS_DONE)
             return r;

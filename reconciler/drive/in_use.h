@@ -1,23 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* in_use.h - who on this node has a disk already.
+/* in_use.h - finds out who on this node uses a disk.
  *
- * O_EXCL (claim.h) answers for mounts, swap, device mapper and other claims. It does not answer for
- * a VMM that opened the device without it, nor for a regular file. So this searches by identity:
+ * O_EXCL (claim.h) detects mounts, swap, device mapper and other claims. It does not detect a VMM
+ * that opened the device without it, or the users of a regular file. So this searches by identity:
  *
  *   - the record: volumes on the disk that live sandboxes have, and other drive mounts of it;
  *   - the open descriptors of all processes of the node, by the device's number or by file system
  *     and inode. A VMM that has the disk open counts, and so does any other process that may write
  *     to it. Readers that are no VMMs (udev, blkid) do not count.
  *
- * A VMM also counts if it has the disk that a partition is a part of, a lower device of an LVM or
- * dm-crypt volume, or a partition of the disk.
+ * A VMM also counts if it has a related device: the disk that a partition belongs to, a lower
+ * device of an LVM or dm-crypt volume, or a partition of the disk.
  *
- * Users that only read are no obstacle to a read-only drive, and anybody is one to a writable one.
+ * A read-only drive tolerates users that only read; a writable drive tolerates none.
  *
- * The answer is about the moment of the search. To be sure that nobody comes in between: claim the
- * disk, put it on record (store_set_drive_mount_disk()), and search then, before the VMM gets it.
- * Of two drives that do so at the same time at least one finds the other. crustd's own descriptors
- * do not count.
+ * The answer holds for the moment of the search. To exclude a race, claim the disk, record it
+ * (store_set_drive_mount_disk()), and only then search, before the VMM gets it. Of two drives that
+ * do so at the same time at least one finds the other. crustd's own descriptors do not count.
  */
 #pragma once
 
@@ -30,16 +29,16 @@ struct context;
 
 enum drive_in_use_outcome {
     DRIVE_IN_USE_NOT,
-    DRIVE_IN_USE_BY_OTHERS, /* the text names one of them: sandbox, process, volume or drive, and
+    DRIVE_IN_USE_BY_OTHERS, /* the text names one user: sandbox, process, volume or drive, and
                                whether it may write */
-    DRIVE_IN_USE_UNKNOWN,   /* the text says what could not be examined */
+    DRIVE_IN_USE_UNKNOWN,   /* the text names what could not be examined */
 };
 
 struct drive_in_use_request {
     const struct store_drive_mount_disk *disk; /* copied */
-    const char *drive_id; /* this drive's own row does not count; copied. NULL: none */
-    pid_t own_vmm; /* a VMM that was given the disk for this drive earlier, so that its descriptors
-                      do not count; 0: none was */
+    const char *drive_id;                      /* its own row does not count; copied; NULL: none */
+    pid_t own_vmm; /* a VMM that got the disk for this drive earlier: its descriptors do not count;
+                      0: none */
     bool writable;
 };
 

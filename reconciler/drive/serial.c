@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* serial.c - see serial.h. Each part ends with its NUL, so that no two sets of parts read alike. */
+/* serial.c - see serial.h. Each part is hashed with its NUL, so different parts never give the same
+ * input. */
 #include "reconciler/drive/serial.h"
 
 #include <stdint.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* serial.h - the serial by which a guest finds the disk of a drive mount. Pure.
  *
- * "crust-" and 14 characters of base32: 70 bits of a SHA-256 over boot, sandbox and drive, so a
- * drive has the same serial after a restart of crustd, and two drives of a node never share one by
- * anything but chance. 20 characters are what virtio-blk has room for.
+ * "crust-" and 14 characters of base32: 70 bits of a SHA-256 over boot, sandbox and drive. So a
+ * drive has the same serial after a restart of crustd, and two drives of a node share one only by
+ * an unlikely collision. virtio-blk has room for 20 characters.
  */
 #pragma once
 
