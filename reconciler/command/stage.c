@@ -464,7 +464,7 @@ void stagings_fail(struct clients *clients, const char *why)
 
     while (waiting->first) {
         waiting->first->code = answer_refuse(&waiting->first->error, ANSWER_DATABASE,
-                                             "the database does not take it: %s", why);
+                                             "the database cannot be written: %s", why);
         tell(clients);
     }
     waiting->due = false;

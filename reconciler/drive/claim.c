@@ -145,8 +145,8 @@ static int open_path(const struct drive_claim_request *request, int *ret_fd, str
             r = open_link_of_devices(request, ret_fd, error);
         return r < 0 ? explain_path(request, r, error) : r;
     }
-    return error_set(error, DRIVE_CLAIM_OUTSIDE, "%s is below no directory of drives.host_prefixes",
-                     request->host_path);
+    return error_set(error, DRIVE_CLAIM_OUTSIDE,
+                     "%s is outside the directories of drives.host_prefixes", request->host_path);
 }
 
 /* ---- who uses the disk
@@ -212,7 +212,7 @@ static int refuse_loop_file(const struct drive_claim_request *request, const str
         return error_set_errno(error, r, "cannot list the block devices");
     while ((name = directory_next(names)))
         if (is_loop_with_a_file(request, name) && is_backed_by(request, name, file))
-            return error_set(error, DRIVE_CLAIM_IN_USE, "%s is the file of /dev/%s on the host",
+            return error_set(error, DRIVE_CLAIM_IN_USE, "%s backs /dev/%s on the host",
                              request->host_path, name);
     return errno ? error_set_errno(error, -errno, "cannot list the block devices")
                  : DRIVE_CLAIM_OPEN;
@@ -227,11 +227,11 @@ static int judge_file(const struct drive_claim_request *request, const struct st
     const char *what = NULL;
 
     if (status->st_uid != 0)
-        what = "belongs to a user";
+        what = "does not belong to root";
     else if (status->st_mode & 022)
-        what = "can be written by others than root";
+        what = "can be written by users other than root";
     else if (status->st_nlink != 1)
-        what = "has several names";
+        what = "has several hard links";
     if (what)
         return error_set(error, DRIVE_CLAIM_UNSUITABLE, "%s %s", request->host_path, what);
     return refuse_loop_file(request, status, error);
@@ -282,7 +282,7 @@ static int explain_open(const struct drive_claim_request *request, const struct 
     case ENXIO:
     case ENODEV:
     case ENOMEDIUM:
-        return error_set(error, DRIVE_CLAIM_MISSING, "%s has no device behind it", path);
+        return error_set(error, DRIVE_CLAIM_MISSING, "%s is a device node without a device", path);
     default:
         return error_set_errno(error, -failure, "cannot open %s", path);
     }

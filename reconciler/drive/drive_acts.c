@@ -332,11 +332,11 @@ static void on_traits(const struct guest_traits *traits, const struct error *err
         why = *error;
     work->traits = helper_guest_free(work->traits);
     if (error) {
-        (void)error_prefix(&why, "whether the guest is confidential is not known: ");
+        (void)error_prefix(&why, "cannot tell whether the guest is confidential: ");
         finish(work, STATUS_UNAVAILABLE, &why);
     } else if (is_confidential) {
         fail(work, STATUS_FAILED_PRECONDITION,
-             "the guest is confidential: a disk of the node is not brought into it");
+             "the guest is confidential: disks of the node are not attached to it");
     } else {
         drive_disk_claim(work, on_claimed);
     }

@@ -124,11 +124,12 @@ static enum status_code judge(struct drive_work *work, struct drive_claim_reply 
         return codes[reply->outcome];
     if (row->has_disk && !is_same(&row->disk, &reply->disk))
         return (enum status_code)error_set(error, STATUS_FAILED_PRECONDITION,
-                                           "%s is another disk than the one that was claimed",
+                                           "%s is not the disk that was claimed",
                                            row->request.host_path);
     r = reply->disk.kind == DEVICE_KIND_BLOCK ? set_direct(reply->fd) : 0;
     if (r < 0) {
-        (void)error_set_errno(error, r, "cannot use %s past the cache", row->request.host_path);
+        (void)error_set_errno(error, r, "cannot read %s without the page cache",
+                              row->request.host_path);
         return STATUS_UNAVAILABLE;
     }
     return STATUS_OK;

@@ -285,7 +285,7 @@ static int record_reclaim(struct drive_work *work)
     }
     if (work->lacks_claim) {
         (void)error_prefix(&work->result.error,
-                           "the disk cannot be claimed again, so nobody is kept from it: ");
+                           "the disk cannot be claimed again, so others can open it: ");
         (void)snprintf(remark, sizeof(remark), "%s", work->result.error.text);
         if (!lacked)
             log_failure(work);
@@ -376,7 +376,7 @@ static int record_stray(struct drive_work *work)
         work->result.status = STATUS_FAILED_PRECONDITION;
         (void)error_set(&work->result.error, (int)STATUS_FAILED_PRECONDITION,
                         "the VM has a disk of this drive_id that is not on record: it is unmounted "
-                        "and taken out first");
+                        "and removed first");
         log_failure(work);
         return give_up_attach(work, DRIVE_UNMOUNTING);
     }
@@ -420,7 +420,8 @@ int drive_work_record(struct drive_work *work)
 static const char *why_lost(const struct store_drive_mount *row)
 {
     if (row->sandbox_is_alive)
-        return "somebody else took the disk from the VM; data that was not synced is missing on it";
+        return "another client removed the disk from the VM; data that was not synced is missing "
+               "on it";
     return drive_state_is_flushed(row->state)
                ? "the VM ended; the guest had confirmed that it had unmounted the disk"
                : "the VM ended before the guest confirmed that it had unmounted the disk; data "

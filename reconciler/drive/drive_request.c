@@ -43,9 +43,9 @@ static enum status_code check_host_path(const struct config *config, const char 
     for (unsigned i = 0; i < prefixes->count; i++)
         if (is_below(path, prefixes->item[i]))
             return STATUS_OK;
-    return (enum status_code)error_set(error, STATUS_PERMISSION_DENIED,
-                                       "host_path %s is below no directory of drives.host_prefixes",
-                                       path);
+    return (enum status_code)error_set(
+        error, STATUS_PERMISSION_DENIED,
+        "host_path %s is outside the directories of drives.host_prefixes", path);
 }
 
 /* ---- texts for the record ---- */

@@ -276,7 +276,8 @@ static enum status_code check_daemon(const struct drives *drives, struct error *
     if (drives->context->stopping)
         return refuse(error, STATUS_UNAVAILABLE, "crustd is being stopped");
     if (!drives->context->synced)
-        return refuse(error, STATUS_UNAVAILABLE, "crustd has not seen the whole node yet");
+        return refuse(error, STATUS_UNAVAILABLE,
+                      "crustd has not completed its first scan of the node");
     for (const struct drive_wait *wait = drives->waits; wait; wait = wait->next)
         count++;
     if (count >= WAITING)
@@ -313,7 +314,7 @@ static enum status_code begin_wait(struct drives *drives, enum wait_kind kind,
 
 static enum status_code explain_store(const struct drives *drives, struct error *error)
 {
-    return refuse(error, STATUS_UNAVAILABLE, "the database does not take it: %s",
+    return refuse(error, STATUS_UNAVAILABLE, "the database cannot be written: %s",
                   store_error_text(drives->context->store));
 }
 
@@ -327,7 +328,7 @@ static enum status_code explain_added(int added, const struct store_drive_mount_
         return refuse(error, STATUS_ALREADY_EXISTS, "another drive has %s in sandbox %s",
                       request->vm_path, request->sandbox_id);
     case STORE_DRIVE_MOUNT_NO_SANDBOX:
-        return refuse(error, STATUS_NOT_FOUND, "no VM of sandbox %s lives", request->sandbox_id);
+        return refuse(error, STATUS_NOT_FOUND, "sandbox %s has no running VM", request->sandbox_id);
     case STORE_DRIVE_MOUNT_TOO_MANY:
         return refuse(error, STATUS_RESOURCE_EXHAUSTED, "this node has %d drives",
                       STORE_DRIVE_MOUNTS);
@@ -384,8 +385,8 @@ static enum status_code join_drive(const struct store_drive_mount *row,
                       "first",
                       row->request.sandbox_id, request->drive_id);
     if (!drive_request_is_equal(&row->request, request))
-        return refuse(error, STATUS_ALREADY_EXISTS,
-                      "drive_id %s was asked for with other parameters", request->drive_id);
+        return refuse(error, STATUS_ALREADY_EXISTS, "drive_id %s exists with other parameters",
+                      request->drive_id);
     if (!row->wanted && !drive_has_failed(row))
         return refuse(error, STATUS_UNAVAILABLE, "drive %s is being detached", request->drive_id);
     *ret_drive_ref = row->drive_ref;
@@ -429,8 +430,7 @@ enum status_code drives_attach(struct drives *drives, const struct reconciler_dr
     enum status_code code;
 
     if (!config->drives.enabled)
-        return refuse(error, STATUS_FAILED_PRECONDITION,
-                      "drives are off on this node: drives.enabled");
+        return refuse(error, STATUS_FAILED_PRECONDITION, "drives.enabled is off on this node");
     code = drive_request_check(config, attach, &asked.request, error);
     if (code == STATUS_OK)
         code = check_daemon(drives, error);

@@ -159,8 +159,7 @@ static void drop_all(struct drives *drives)
 
 void drives_reset(struct drives *drives)
 {
-    drive_waits_fail(drives, STATUS_UNAVAILABLE,
-                     "the database was left for another one: ask again");
+    drive_waits_fail(drives, STATUS_UNAVAILABLE, "the database was replaced: repeat the call");
     drop_all(drives);
 }
 
@@ -181,7 +180,7 @@ void drives_stop(struct drives *drives)
     drive_strays_done(drives);
     loop_timer_stop(&drives->timer);
     drive_waits_fail(drives, STATUS_UNAVAILABLE,
-                     "crustd is being stopped; it goes on when it starts again");
+                     "crustd is being stopped; it continues when it starts again");
 }
 
 /* ---- slots ---- */
@@ -462,7 +461,7 @@ void drives_roll_back(struct drives *drives, const char *why)
 {
     char text[ERROR_TEXT_BYTES];
 
-    (void)snprintf(text, sizeof(text), "the database does not take it: %s", why);
+    (void)snprintf(text, sizeof(text), "the database cannot be written: %s", why);
     for (struct drive_work *work = drives->works; work; work = work->next)
         if (work->step != DRIVE_RUNNING)
             read_again(work);

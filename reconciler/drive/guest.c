@@ -159,7 +159,7 @@ static void on_begin(struct loop_timer *timer)
         drive_guest_fail(call, STATUS_UNAVAILABLE, "the sandbox has ended");
     else if (!call->sandbox.agent_address[0])
         drive_guest_fail(call, STATUS_UNAVAILABLE,
-                         "nothing says yet where the guest's agent listens");
+                         "the address of the guest's agent is not known yet");
     else if (drive_guest_is_held(call))
         drive_guest_use_container(call);
     else

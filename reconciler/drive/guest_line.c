@@ -44,7 +44,7 @@ static const char *find_reason(const cJSON *drive, const char *status)
 
     if (*text)
         return text;
-    return *status ? status : "it does not say why";
+    return *status ? status : "without a reason";
 }
 
 int drive_guest_line_parse(const char *text, size_t length, struct drive_guest_line *ret_line,
@@ -65,7 +65,7 @@ int drive_guest_line_parse(const char *text, size_t length, struct drive_guest_l
     device = json_text(drive, "device");
     if (json_number(object, "version", &version) != JSON_NUMBER || version != VERSION || !status ||
         !is_device(device))
-        return error_set(error, -EBADMSG, "the helper's line is not as it should be");
+        return error_set(error, -EBADMSG, "the helper's line is malformed");
     line.status = find_status(status);
     line.is_mounted = cJSON_IsTrue(json_member(drive, "mounted"));
     read_walk(drive, &line.walk);

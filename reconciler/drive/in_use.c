@@ -324,7 +324,7 @@ static int look_at_descriptors(struct drive_in_use_call *call, unsigned *budget)
             return PROGRESS_MORE;
         }
         if (call->seen++ == DESCRIPTORS)
-            return doubt_process(call, "has too many files open to look at each");
+            return doubt_process(call, "has more open files than crustd examines");
         (*budget)--;
         if (statx(dirfd(call->descriptors), name, AT_STATX_DONT_SYNC, STATX_TYPE | STATX_INO,
                   &status) < 0)
@@ -354,9 +354,9 @@ static int begin_process(struct drive_in_use_call *call)
         return PROGRESS_MORE;
     r = -errno;
     if (result_is_shortage(r))
-        return say(call, DRIVE_IN_USE_UNKNOWN, "process %d cannot be looked at: %s", (int)call->pid,
+        return say(call, DRIVE_IN_USE_UNKNOWN, "process %d cannot be examined: %s", (int)call->pid,
                    strerror(-r));
-    return path_is_missing(r) ? PROGRESS_MORE : doubt_process(call, "may not be looked at");
+    return path_is_missing(r) ? PROGRESS_MORE : doubt_process(call, "may not be examined");
 }
 
 /* PROGRESS_DONE: no process is left, or the search is over. */

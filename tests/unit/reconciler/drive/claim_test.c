@@ -142,10 +142,10 @@ static void a_file_that_others_can_change_is_refused(void **state)
 
     make_file(name(fixture, path, "disk.img"), 4096);
     assert_int_equal(chmod(path, 0620), 0);
-    expect_refused(fixture, path, true, DRIVE_CLAIM_UNSUITABLE, "written by others");
+    expect_refused(fixture, path, true, DRIVE_CLAIM_UNSUITABLE, "users other than root");
     assert_int_equal(chmod(path, 0600), 0);
     assert_int_equal(link(path, name(fixture, second, "again.img")), 0);
-    expect_refused(fixture, path, true, DRIVE_CLAIM_UNSUITABLE, "several names");
+    expect_refused(fixture, path, true, DRIVE_CLAIM_UNSUITABLE, "several hard links");
 }
 
 static void a_users_file_is_refused(void **state)
@@ -155,8 +155,8 @@ static void a_users_file_is_refused(void **state)
 
     make_own_file(name(fixture, path, "disk.img"), 4096);
     assert_true(geteuid() != 0 || chown(path, 12345, 0) == 0);
-    expect_refused(fixture, path, true, DRIVE_CLAIM_UNSUITABLE, "belongs to a user");
-    expect_refused(fixture, path, false, DRIVE_CLAIM_UNSUITABLE, "belongs to a user");
+    expect_refused(fixture, path, true, DRIVE_CLAIM_UNSUITABLE, "does not belong to root");
+    expect_refused(fixture, path, false, DRIVE_CLAIM_UNSUITABLE, "does not belong to root");
 }
 
 static void a_path_that_is_not_a_disk_is_refused(void **state)
@@ -378,7 +378,7 @@ static void a_device_without_a_file_is_missing(void **state)
         skip();
     /* blkext, with a minor that nobody has */
     assert_int_equal(mknod(name(fixture, node, "node"), S_IFBLK | 0600, makedev(259, 1048575)), 0);
-    expect_refused(fixture, node, true, DRIVE_CLAIM_MISSING, "no device");
+    expect_refused(fixture, node, true, DRIVE_CLAIM_MISSING, "without a device");
 }
 
 #define CLAIM(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)

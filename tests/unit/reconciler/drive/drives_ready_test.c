@@ -129,11 +129,11 @@ static void a_claim_that_was_lost_is_made_again(void **state)
     world.claim = DRIVE_CLAIM_IN_USE;
     go_on();
     assert_false(is_claimed());
-    expect_message("nobody is kept from it: the disk cannot be had");
+    expect_message("others can open it: the disk cannot be had");
     drives_sweep(world.drives);
     go_on();
     assert_false(is_claimed());
-    expect_message("nobody is kept from it: the disk cannot be had");
+    expect_message("others can open it: the disk cannot be had");
     world.claim = DRIVE_CLAIM_OPEN;
     drives_sweep(world.drives);
     go_on();

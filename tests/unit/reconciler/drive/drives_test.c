@@ -245,7 +245,7 @@ static void another_store_has_no_drives(void **state)
     attach();
     (void)step();
     drives_reset(world.drives);
-    expect_answer(1, STATUS_UNAVAILABLE, "another");
+    expect_answer(1, STATUS_UNAVAILABLE, "database was replaced");
     go_on();
     expect_row(DRIVE_READY, true, STATUS_OK);
 }

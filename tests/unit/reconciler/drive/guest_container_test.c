@@ -251,7 +251,7 @@ static void a_holder_that_prints_nonsense_is_removed(void **state)
     pass_check();
     container_ends((struct container_reply){.kind = CONTAINER_DONE, .held = true}, "{}\n");
     container_ends((struct container_reply){.kind = CONTAINER_DONE}, "");
-    expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_ABSENT, "not as it should be");
+    expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_ABSENT, "malformed");
 }
 
 static void what_an_earlier_mount_left_goes_first(void **state)

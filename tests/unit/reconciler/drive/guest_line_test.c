@@ -50,7 +50,7 @@ static void why_it_failed_is_text(void **state)
                    "not\\nyet");
     expect_failure("\"status\":\"ALREADY_EXISTS\"", STATUS_ALREADY_EXISTS, "ALREADY_EXISTS");
     expect_failure("\"status\":\"\\u001b[1mOK\\n\"", STATUS_INTERNAL, "\\u001b[1mOK\\n");
-    expect_failure("\"status\":\"\"", STATUS_INTERNAL, "it does not say why");
+    expect_failure("\"status\":\"\"", STATUS_INTERNAL, "without a reason");
 }
 
 #define LONG_NAME "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
