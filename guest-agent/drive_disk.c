@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* drive_disk.c - reads /sys/block. */
+/* drive_disk.c - finds disks in /sys/block. */
 #include "guest-agent/drive_disk.h"
 
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 #include "lib/numbers.h"
 
 enum {
-    DISKS_LOOKED_AT = 16384, /* of any serial; more than this is no guest of ours */
+    DISKS_LOOKED_AT = 16384, /* of any serial; no Kata guest has more */
     PAGE_BYTES = 256,        /* of VPD page 0x80: header and text */
     PAGE_HEADER_BYTES = 4,
     SECTOR_BYTES = 512,
@@ -36,7 +36,7 @@ static ssize_t read_attribute(int disk, const char *name, char *ret_bytes, size_
     return count;
 }
 
-/* The disk has no such attribute, or no such page (drivers/scsi/scsi_sysfs.c), or has gone. */
+/* The disk has no such attribute or page (drivers/scsi/scsi_sysfs.c), or was removed. */
 static bool is_missing(int failure)
 {
     return failure == ENOENT || failure == EINVAL || failure == ENODEV || failure == ENXIO;
@@ -53,7 +53,7 @@ static bool read_number(int disk, const char *name, uint64_t *ret_number)
     return errno == 0 && (*end == '\n' || *end == '\0');
 }
 
-/* Without the blanks and the newline around it: SCSI serials may be padded. */
+/* Strips the blanks and the newline: SCSI serials may be padded. */
 static bool take_serial(const char *text, char ret_serial[static DRIVE_SERIAL_BYTES])
 {
     const char *start = text + strspn(text, " ");
@@ -68,7 +68,7 @@ static bool take_serial(const char *text, char ret_serial[static DRIVE_SERIAL_BY
 
 enum reading {
     READ,
-    NO_DRIVE, /* or it has gone */
+    NO_DRIVE, /* or it was removed */
     UNREADABLE,
 };
 
@@ -77,7 +77,7 @@ static enum reading explain(ssize_t count)
     return count >= 0 || is_missing((int)-count) ? NO_DRIVE : UNREADABLE;
 }
 
-/* Of a SCSI disk. */
+/* Reads the serial of a SCSI disk. */
 static enum reading read_page_serial(int disk, char ret_serial[static DRIVE_SERIAL_BYTES])
 {
     char page[PAGE_BYTES];
@@ -146,7 +146,7 @@ static enum reading read_disk(const char *sysfs, const char *name, struct drive_
     if (disk < 0)
         return explain(-errno);
     reading = read_serial(disk, ret_disk->serial);
-    if (reading == READ && !read_numbers(disk, ret_disk)) /* has it gone? */
+    if (reading == READ && !read_numbers(disk, ret_disk)) /* was it removed? */
         return faccessat(disk, "dev", F_OK, 0) == 0 ? UNREADABLE : NO_DRIVE;
     return reading;
 }
@@ -212,7 +212,7 @@ enum drive_disk_outcome drive_disks_find(const struct drive_disks *disks, const 
             return DRIVE_DISK_AMBIGUOUS;
         found = &disks->disks[i];
     }
-    if (disks->incomplete) /* another one may be among those that were not read */
+    if (disks->incomplete) /* another disk may have the same serial */
         return DRIVE_DISK_AMBIGUOUS;
     if (!found)
         return disks->unreadable[0] ? DRIVE_DISK_UNREADABLE : DRIVE_DISK_ABSENT;

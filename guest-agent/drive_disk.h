@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* drive_disk.h - the disks that crustd has attached to this guest, found by their serials.
  *
- * Neither the kernel's name of a disk nor the order in which disks appear says which one it is. A
- * serial is read from sysfs at each call and nothing is remembered.
+ * Neither the kernel's name of a disk nor the order in which disks appear identifies it. So the
+ * serials are read from sysfs at each call, and nothing is cached.
  *
  * Sources: Documentation/ABI/testing/sysfs-block (serial, of virtio-blk; size in sectors of 512
  * bytes), SPC-4 section 7.7 (VPD page 0x80, of SCSI disks: four bytes of header, the last two of
@@ -29,20 +29,20 @@ struct drive_disk {
 struct drive_disks {
     size_t count;
     struct drive_disk *disks;            /* owned; in the order of their names */
-    bool incomplete;                     /* there are more than DRIVE_LIST */
-    char unreadable[DRIVE_DEVICE_BYTES]; /* one that is there and may be any drive; "" none */
+    bool incomplete;                     /* there are more than DRIVE_LIST disks */
+    char unreadable[DRIVE_DEVICE_BYTES]; /* a disk that exists and may be any drive; "" none */
 };
 
-/* All disks whose serial has the form of a drive's. A disk that goes away meanwhile is left out;
- * one whose serial, or a drive's whose numbers cannot be read, is `unreadable`.
- * sysfs: "/sys". 0 or -errno. */
+/* Reads all disks whose serial has the form of a drive's. A disk that is removed meanwhile is left
+ * out. A disk whose serial cannot be read, or a drive whose numbers cannot be read, is
+ * `unreadable`. sysfs: "/sys". 0 or -errno. */
 int drive_disks_read(const char *sysfs, struct drive_disks *ret_disks);
 void drive_disks_done(struct drive_disks *disks); /* frees, resets */
 
 enum drive_disk_outcome {
     DRIVE_DISK_FOUND,
     DRIVE_DISK_ABSENT,
-    DRIVE_DISK_UNREADABLE, /* none has the serial, and one that could not be read may have it */
+    DRIVE_DISK_UNREADABLE, /* no disk has the serial, but one that could not be read may have it */
     DRIVE_DISK_AMBIGUOUS,  /* several disks have the serial, or the disks are incomplete */
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* drive_enter.c - what is needed of our own namespace is opened before the container's is entered.
- */
+/* drive_enter.c - opens what is needed of its own mount namespace, then enters the
+ * contamountinger's. */
 #include "guest-agent/drive_enter.h"
 
 #include <errno.h>
@@ -27,25 +27,26 @@ enum { SECONDS = 20, LEAST_SECONDS = 5 };
 
 /* ---- the container's mount namespace ---- */
 
-/* What is done there, and what it needs. */
+/* What to do there, and what that needs. */
 struct visit {
     const struct drive_container *container;
     dev_t files;
-    ino_t root;   /* in: of sub_path */
+    ino_t root;   /* in: the inode of sub_path */
     int tree;     /* in: the clone */
-    dev_t mounts; /* out: as mountinfo has it */
-    int proc;     /* out: of this guest */
+    dev_t mounts; /* unmounting: as mountinfo has it */
+    int proc;     /* out: /proc of this guest */
     uint64_t deadline_ns;
     enum status_code (*function)(const struct visit *visit, struct error *error);
 };
 
-/* Shared with the process that enters. */
+/* Shared with the process that enters the namespace. */
 struct report {
     enum status_code code;
     struct error error;
 };
 
-/* Until its root is put in the place of the guest's, what is mounted at a path there is lost. */
+/* A container that is being created has the guest's root until its own replaces that, and would
+ * lose the mount. */
 static enum status_code check_root(const struct stat *guest, struct error *error)
 {
     struct stat root;
@@ -60,7 +61,7 @@ static enum status_code check_root(const struct stat *guest, struct error *error
     return STATUS_OK;
 }
 
-/* Whether mountinfo has it at the path. What cannot be read may have it. */
+/* Whether the drive may be mounted at the path: mountinfo has it, or cannot be read. */
 static bool may_be_there(const struct visit *visit)
 {
     cleanup(fd_closep) int fd = openat(visit->proc, "self/mountinfo", O_RDONLY | O_CLOEXEC);
@@ -103,7 +104,7 @@ static unsigned seconds_of(const struct visit *visit)
 
 static _Noreturn void enter(int namespace, const struct visit *visit, struct report *report)
 {
-    (void)alarm(seconds_of(visit)); /* a task's process has all signals as they are by default */
+    (void)alarm(seconds_of(visit)); /* this process has the default action for all signals */
     report->code = go_there(namespace, visit, &report->error);
     _exit(0);
 }
@@ -139,7 +140,7 @@ static enum status_code run_there(const struct container_place *place, const str
     void *shared;
     enum status_code code;
 
-    if (namespace < 0) /* it has ended since */
+    if (namespace < 0) /* the process has ended */
         return refuse(error, STATUS_FAILED_PRECONDITION, "it has just ended");
     shared = mmap(NULL, sizeof(struct report), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
                   -1, 0);
@@ -150,7 +151,7 @@ static enum status_code run_there(const struct container_place *place, const str
     return code;
 }
 
-/* Whether exactly this is mounted at the path: 0 and the directory, or -errno. */
+/* Opens the directory if exactly this is mounted at the path. 0 or -errno. */
 static int open_mounted(const struct visit *visit, int directory, const char *name, bool is_exact,
                         int *ret_fd)
 {
@@ -178,7 +179,7 @@ static uint64_t attributes_of(const struct drive_container *container)
     return MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID | (container->read_only ? MOUNT_ATTR_RDONLY : 0U);
 }
 
-/* Somebody may have mounted it there, or remounted it. */
+/* A process in the container may have made or remounted this mount. */
 static enum status_code restrict_mounted(const struct visit *visit, int mounted,
                                          struct error *error)
 {
@@ -216,7 +217,7 @@ static enum status_code mount_there(const struct visit *visit, struct error *err
     return STATUS_FAILED_PRECONDITION;
 }
 
-/* The directory of the drive that the container gets. */
+/* Opens the directory of the drive that the container gets. */
 static enum status_code open_part(int volume, const struct drive_container *container,
                                   struct visit *visit, int *ret_part, struct error *error)
 {
@@ -319,8 +320,8 @@ enum status_code drive_enter(const struct drive_visits *visits, int volume,
 
 /* ---- out ---- */
 
-/* By its name in a directory that is held, so that nobody can swap what is unmounted: a mount point
- * cannot be renamed. */
+/* Unmounts by name in a directory that is open, so nobody can replace what is unmounted: a mount
+ * point cannot be renamed. */
 static enum status_code unmount_there(const struct visit *visit, struct error *error)
 {
     const char *path = visit->container->path + 1, *name = strrchr(visit->container->path, '/') + 1;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* drive_find.c - sysfs is read again and again. A uevent would be some milliseconds quicker, but it
- * may get lost. */
+/* drive_find.c - polls sysfs. A uevent would be some milliseconds faster, but may get lost. */
 #include "guest-agent/drive_find.h"
 
 #include <fcntl.h>
@@ -28,7 +27,7 @@ static void write_attribute(const char *path, const char *text)
         (void)!write(fd, text, strlen(text));
 }
 
-/* A bus that is missing or cannot rescan does not matter, here and below. */
+/* Errors are ignored, here and below: the bus may be missing or unable to rescan. */
 static void scan_pci(const char *sysfs)
 {
     char path[PATH_MAX];
@@ -37,7 +36,7 @@ static void scan_pci(const char *sysfs)
         write_attribute(path, "1");
 }
 
-/* Has every SCSI host and the PCI bus look for disks. */
+/* Has every SCSI host and the PCI bus scan for disks. */
 static void scan_buses(const char *sysfs)
 {
     cleanup(dir_closep) DIR *hosts = NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* drive_flush.c - a timer that rests while no writable drive is mounted. */
+/* drive_flush.c - a timer that is stopped while no writable drive is mounted. */
 #include "guest-agent/drive_flush.h"
 
 #include <fcntl.h>
@@ -19,10 +19,10 @@ static struct {
     struct loop_timer timer;
     struct drive_listing *listing;
     struct child *child;
-    bool is_woken;                              /* since it began */
-    struct drive_guest_list last;               /* the writable ones, when all were last listed */
-    bool is_blind;                              /* since then they could not be */
-    char known[DRIVE_LIST][DRIVE_SERIAL_BYTES]; /* serials of VMMs' own, of drives */
+    bool is_woken;                              /* since the round began */
+    struct drive_guest_list last;               /* the writable drives of the last complete list */
+    bool is_blind;                              /* the drives could not be listed since then */
+    char known[DRIVE_LIST][DRIVE_SERIAL_BYTES]; /* drives' serials that were chosen by the VMM */
     size_t known_count;
 } flush;
 
@@ -36,7 +36,7 @@ static bool is_known(const char *serial)
     return false;
 }
 
-/* The oldest one makes room: more drives than that are never listed together. */
+/* The oldest serial makes room: a list never has more drives than that. */
 static void note(const char *serial)
 {
     if (!drive_serial_is_of_vmm(serial) || is_known(serial))
@@ -61,7 +61,7 @@ static bool sync_mount(const char *path)
     return fd >= 0 && syncfs(fd) == 0;
 }
 
-/* In the child. Returns the number of those that could not be synced. */
+/* In the child. Returns the number of drives that could not be synced. */
 static int sync_all(const void *argument)
 {
     const struct drive_guest_list *list = argument;
@@ -99,7 +99,7 @@ static void sync_last(void)
         sleep_again();
 }
 
-/* One disk that does not answer keeps no other from being synced. */
+/* A disk that does not answer must not keep the others from being synced. */
 static void sync_blindly(const char *why)
 {
     if (!flush.is_blind)

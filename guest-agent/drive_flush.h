@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* drive_flush.h - what was written to a drive reaches its disk within seconds.
+/* drive_flush.h - syncs the mounted drives every few seconds.
  *
- * A VM may end without notice (Kata kills QEMU when a sandbox ends), and takes with it what its
- * guest had not yet written. While a writable drive is mounted, the file systems of all of them are
- * synced at a steady pace, in a process of its own: one that hangs delays the next round and
- * nothing else. While a disk does not say which serial it has, those that were listed before are
- * synced.
+ * A VM may end without notice (Kata kills QEMU when a sandbox ends), and data that its guest has
+ * not written to the disk is lost. While a writable drive is mounted, the file systems of all such
+ * drives are synced at a steady pace, in a process of its own: if that hangs, only the next round
+ * is delayed. While the serial of a disk cannot be read, the drives of the last list are synced.
  *
  * Source: syncfs(2).
  */
@@ -13,12 +12,13 @@
 
 #include "lib/loop.h"
 
-/* Begins with the drives that are mounted already. 0: never syncs. */
+/* Includes drives that are mounted already. interval_ns 0: never syncs. */
 void drive_flush_start(struct loop *loop, uint64_t interval_ns);
 
-/* A drive has been mounted. Only so is a disk known for a drive whose serial is its VMM's own: the
- * others of such a guest, its root among them, have serials like it. So an agent that was started
- * again does not sync that drive, unless it is asked to mount it once more. */
+/* To be called when a drive has been mounted. A disk whose serial was chosen by the VMM is only
+ * known as a drive by this call, because all disks of such a guest, its root included, have such
+ * serials. So an agent that was restarted does not sync that drive until it is asked to mount it
+ * again. */
 void drive_flush_wake(const char *serial);
 
 void drive_flush_end(void);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* drive_fsck.c - e2fsck -p repairs what is safe; -n for a disk that cannot be written to. */
+/* drive_fsck.c - e2fsck -p repairs what is safe to repair; -n only checks, for a read-only disk. */
 #include "guest-agent/drive_fsck.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 
 #include "lib/cleanup.h"
 
-/* e2fsck(8), exit code: a sum of these. */
+/* Exit codes of e2fsck(8), which may be added up. */
 enum { E2FSCK_REPAIRED = 1, E2FSCK_RESTART = 2, NOT_STARTED = 127 };
 
 static const char *find_program(void)
@@ -25,7 +25,7 @@ static const char *find_program(void)
     return NULL;
 }
 
-/* In the new process. Its input and output are nobody's. */
+/* In the child, whose input and output are /dev/null. */
 static _Noreturn void become(const char *program, const char *device, bool read_only)
 {
     char name[] = "e2fsck", repair[] = "-p", check[] = "-n", *path = strdup(device);

@@ -22,15 +22,15 @@ enum { NAMESPACES = 1024, PEER_GROUPS = 64 };
 struct search {
     const struct drive_held *held;
     struct drive_holders *holders;
-    ino_t namespaces[NAMESPACES]; /* read already; the first is ours */
+    ino_t namespaces[NAMESPACES]; /* read already; the first is that of this process */
     size_t namespace_count;
-    unsigned groups[PEER_GROUPS]; /* of our own mounts of the file system */
+    unsigned groups[PEER_GROUPS]; /* of this process's mounts of the file system */
     size_t group_count;
 };
 
 /* ---- mounts ---- */
 
-/* The number after "shared:" or "master:" among a line's optional fields; 0: it has none. */
+/* The number after "shared:" or "master:" in a line's optional fields; 0: none. */
 static unsigned find_group(const char *line, const char *tag)
 {
     const char *end = strstr(line, " - "), *at = strstr(line, tag);
@@ -52,7 +52,7 @@ struct line {
     struct mount_entry mount;
 };
 
-/* The next mount of the file system. False at the end. */
+/* Reads the next mount of the file system. false at the end. */
 static bool next_line(const struct search *search, char **cursor, struct line *ret_line)
 {
     while (**cursor) {
@@ -80,7 +80,7 @@ static void note_groups(struct search *search, char *text)
     }
 }
 
-/* Whether the mount is one of those that are no holders. */
+/* Whether the caller named the mount as no holder. */
 static bool is_left_out(const struct search *search, ino_t namespace, const char *mount_point)
 {
     for (size_t i = 0; i < search->held->place_count; i++) {
@@ -121,7 +121,7 @@ static int read_mounts(int process, struct buffer *ret_text)
     return length < 0 ? -errno : 0;
 }
 
-/* Whether the namespace was not met before. */
+/* Whether the namespace has not been read yet. */
 static bool is_new_namespace(struct search *search, int process, ino_t *ret_namespace)
 {
     struct stat status;
@@ -138,7 +138,7 @@ static bool is_new_namespace(struct search *search, int process, ino_t *ret_name
     return true;
 }
 
-/* Of a namespace the first process that is met counts for all of its processes. */
+/* The first process found in a namespace stands for all of its processes. */
 static bool has_mount(struct search *search, int process)
 {
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(MOUNT_TABLE_BYTES);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* drive_list.c - one entry for each disk; two disks of one serial are two entries. */
+/* drive_list.c - one entry per disk: two disks with the same serial make two entries. */
 #include "guest-agent/drive_list.h"
 
 #include <stdlib.h>
@@ -22,8 +22,8 @@ dev_t drive_list_device(const struct mount_entry *mount)
     return mount->device;
 }
 
-/* Anybody in the guest may mount the disk at a path that is not UTF-8. It is escaped, because the
- * list as a whole would be refused otherwise. */
+/* A process in the guest may mount the disk at a path that is not UTF-8. The path is escaped, or
+ * crustd would refuse the whole list. */
 static void copy_text(const char *from, char *ret_text, size_t size)
 {
     size_t length = strlen(from);
@@ -34,8 +34,8 @@ static void copy_text(const char *from, char *ret_text, size_t size)
         text_clean(from, length, ret_text, size);
 }
 
-/* Of several mounts the first one of the whole file system counts; a bind mount of one of its
- * directories counts while there is no other. */
+/* Of several mounts the first one of the whole file system counts, or else a bind mount of one of
+ * its directories. */
 static void note_mount(struct drive_guest_entry *entry, const struct mount_entry *mount,
                        bool *is_whole)
 {

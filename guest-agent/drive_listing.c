@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* drive_listing.c - the process writes a head and the entries as they are in memory. */
+/* drive_listing.c - the process writes a header and the entries as they are in memory. */
 #include "guest-agent/drive_listing.h"
 
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 #define LONGEST_NS (5 * NSEC_PER_SEC)
 
 struct head {
-    int result; /* of drive_list_read() */
+    int result; /* the result of drive_list_read() */
     bool incomplete;
     size_t count;
 };

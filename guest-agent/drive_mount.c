@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* drive_mount.c - one step after the other; each returns a status and fills the error. */
+/* drive_mount.c - the steps of MountDrive; each returns a status and fills the error. */
 #include "guest-agent/drive_mount.h"
 
 #include <errno.h>
@@ -35,9 +35,9 @@ static enum status_code refuse(struct error *error, enum status_code code, const
     return code;
 }
 
-/* ---- is it there already? ---- */
+/* ---- an existing mount ---- */
 
-/* Whether the disk is mounted; if so, whether it is as the request has it. */
+/* Whether the disk is mounted, and if so, whether as requested. */
 static enum status_code judge_mount(const struct drive_guest_entry *entry,
                                     const struct drive_mount_request *request, struct error *error)
 {
@@ -70,8 +70,8 @@ static enum status_code find_mount(const struct drive_mount_request *request,
     return *ret_is_mounted ? judge_mount(&list.entries[0], request, error) : STATUS_OK;
 }
 
-/* A drive that is in its place is found without a scan of the bus: it is asked for again and again
- * while containers have it. */
+/* A mounted drive is found without a scan of the bus, because the call is repeated regularly while
+ * containers have the drive. */
 static enum status_code find_disk(const struct drive_find_request *find,
                                   const struct drive_mount_request *request,
                                   struct drive_disk *ret_disk, struct error *error)
@@ -87,9 +87,9 @@ static enum status_code find_disk(const struct drive_find_request *find,
     return drive_find(find, ret_disk, error);
 }
 
-/* ---- the file system, detached ---- */
+/* ---- a detached mount of the file system ---- */
 
-/* The kernel's own words about the last call, without their class ("e "). */
+/* Reads the kernel's message about the last call, without its class ("e "). */
 static void read_message(int context, char ret_text[static KERNEL_MESSAGE_BYTES])
 {
     char bytes[KERNEL_MESSAGE_BYTES];
@@ -102,7 +102,7 @@ static void read_message(int context, char ret_text[static KERNEL_MESSAGE_BYTES]
     text_clean(text, strcspn(text, "\n"), ret_text, KERNEL_MESSAGE_BYTES);
 }
 
-/* The file system refused. Waiting does not heal what the kernel says about it. */
+/* The kernel refused the mount, which does not heal. */
 static enum status_code refused(int context, const char *what, const char *type,
                                 struct error *error)
 {
@@ -115,7 +115,7 @@ static enum status_code refused(int context, const char *what, const char *type,
     return code == ENOMEM ? STATUS_RESOURCE_EXHAUSTED : STATUS_FAILED_PRECONDITION;
 }
 
-/* 0, or the call's -1. */
+/* 0, or -1 as the call returned. */
 static int configure(int context, const struct drive_mount_request *request,
                      const struct drive_options *options, const char *source)
 {
@@ -155,8 +155,8 @@ static enum status_code mount_detached(const struct drive_mount_request *request
     return STATUS_OK;
 }
 
-/* The kernel was given a name. Whoever can change what a name in /dev leads to has not done so if
- * the file system is on the disk that was checked, and on no other. */
+/* The kernel was given a name in /dev, which somebody may have redirected. So this checks that the
+ * file system lies on the expected disk and on no other. */
 static enum status_code check_disk(int directory, const struct drive_mount_request *request,
                                    const struct drive_disk *disk, struct error *error)
 {
@@ -179,7 +179,8 @@ static enum status_code check_disk(int directory, const struct drive_mount_reque
     return STATUS_OK;
 }
 
-/* What is seen at the path: the mount that was found or made, and no other one over it. */
+/* Opens what is visible at the path, which must be the mount that was found or made, and not one
+ * over it. */
 static enum status_code open_seen(const struct drive_mount_request *request,
                                   const struct drive_disk *disk, int *ret_directory,
                                   struct error *error)
@@ -216,7 +217,7 @@ static bool note_walk(const struct drive_walk_count *count, void *userdata)
     return true;
 }
 
-/* A disk that cannot be written to keeps the groups it has, as with the kubelet. */
+/* Groups on a read-only disk stay unchanged, as with the kubelet. */
 static enum status_code apply_group(const struct drive_mount_work *work, int directory,
                                     struct drive_mount_answer *answer, struct error *error)
 {
@@ -246,7 +247,7 @@ static enum status_code apply_group(const struct drive_mount_work *work, int dir
     return STATUS_FAILED_PRECONDITION;
 }
 
-/* ---- its place ---- */
+/* ---- the mount point ---- */
 
 static enum status_code open_target(const char *path, int *ret_fd, struct error *error)
 {
@@ -264,7 +265,7 @@ static enum status_code open_target(const char *path, int *ret_fd, struct error 
     }
 }
 
-/* Before anything else is done to the disk. */
+/* Checks the mount point before anything is done to the disk. */
 static enum status_code check_target(const char *path, struct error *error)
 {
     int fd = -1;
@@ -290,7 +291,7 @@ static enum status_code put_in_place(int mount, const char *path, struct error *
 
 /* ---- containers ---- */
 
-/* All are tried; the answer has the first one's failure. */
+/* Tries all of them; the answer has the first failure. */
 static void enter_containers(const struct drive_mount_work *work, const struct drive_disk *disk,
                              struct drive_mount_answer *answer)
 {
@@ -311,7 +312,7 @@ static void enter_containers(const struct drive_mount_work *work, const struct d
                sizeof(answer->container_error));
 }
 
-/* ---- all of it ---- */
+/* ---- all steps ---- */
 
 static enum status_code measure(const char *path, struct drive_mount_answer *answer,
                                 struct error *error)
@@ -326,7 +327,7 @@ static enum status_code measure(const char *path, struct drive_mount_answer *ans
     return STATUS_OK;
 }
 
-/* What is done to the file system while only this process has it. */
+/* Prepares the file system while only this process can see it. */
 static enum status_code prepare(const struct drive_mount_work *work, const struct drive_disk *disk,
                                 int mount, struct drive_mount_answer *answer, struct error *error)
 {
@@ -369,8 +370,8 @@ static enum status_code mount_disk(const struct drive_mount_work *work,
     return code == STATUS_OK ? put_in_place(mount, request->vm_path, error) : code;
 }
 
-/* The node of a disk comes a little after its attributes, and until the kernel has made the disk
- * known, opening the node is ENXIO; so would be the mount. */
+/* The node of a disk appears a little after its attributes, and until the kernel has registered the
+ * disk, opening the node fails with ENXIO, as would the mount. */
 static enum status_code check_node(const struct drive_find_request *find,
                                    const struct drive_disk *disk, struct error *error)
 {

@@ -24,7 +24,7 @@
 
 enum { LINE_BYTES = 2048, VERSION = 1, PROVE_PAUSE_NS = 20 * NSEC_PER_MSEC };
 
-/* What is printed. */
+/* The content of the printed line. */
 struct report {
     enum status_code status;
     struct error error;
@@ -64,7 +64,7 @@ static int print(const struct report *report, int output)
 
 /* ---- the acts ---- */
 
-/* The disk; within its time, if it is not there yet. */
+/* Finds the disk, and waits for it if there is time. */
 static bool find(const struct drive_once_request *request, uint64_t timeout_ns,
                  struct report *report)
 {
@@ -99,7 +99,7 @@ static void check_place(const char *const *arguments, size_t count, struct repor
     }
 }
 
-/* btrfs has a device of its own making; then the source says which disk it is on. */
+/* btrfs has an anonymous device, so its source tells the disk. */
 static bool is_on(const struct mount_entry *entry, const struct drive_disk *disk)
 {
     const char *slash = strrchr(entry->source, '/');
@@ -109,7 +109,7 @@ static bool is_on(const struct mount_entry *entry, const struct drive_disk *disk
     return mount_table_source_is_device(entry) && slash && strcmp(slash + 1, disk->name) == 0;
 }
 
-/* Whether what is mounted on the path, last, is on the disk. */
+/* Whether the topmost mount on the path is of the disk. */
 static int find_mount(const char *path, struct report *report)
 {
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(MOUNT_TABLE_BYTES);
@@ -127,8 +127,8 @@ static int find_mount(const char *path, struct report *report)
     return 0;
 }
 
-/* kata-agent has mounted the disk there, and whoever had asked for it was killed before the answer.
- * It mounts nothing a second time. */
+/* kata-agent may have mounted the disk there for an earlier crustd that was killed before the
+ * answer. It does not mount a second time. */
 static void excuse_own_mount(const char *place, struct report *report)
 {
     if (find_mount(place, report) == 0 && report->is_mounted) {
@@ -167,12 +167,12 @@ static int look(const struct drive_once_request *request, struct report *report)
     if (find(request, 0, report) && request->count == 2 &&
         find_mount(request->arguments[1], report) < 0)
         report->status = STATUS_INTERNAL;
-    if (report->status == STATUS_UNAVAILABLE) /* a disk that is not there is not mounted */
+    if (report->status == STATUS_UNAVAILABLE) /* a disk that does not exist is not mounted */
         *report = (struct report){0};
     return DRIVE_ONCE_DONE;
 }
 
-/* Syncs the file system again and again; returns only if it was told to do so once. */
+/* Syncs the file system at the interval, forever; 0: only waits. */
 static _Noreturn void flush_forever(int directory, uint64_t flush_ns)
 {
     const struct timespec pause_time = {.tv_sec = (time_t)(flush_ns / NSEC_PER_SEC)};
@@ -185,7 +185,7 @@ static _Noreturn void flush_forever(int directory, uint64_t flush_ns)
     }
 }
 
-/* As a pod's fsGroup. */
+/* Applies the group as the kubelet applies a pod's fsGroup. */
 static void apply_group(const struct drive_once_request *request, int directory,
                         struct report *report)
 {
@@ -208,7 +208,7 @@ static void apply_group(const struct drive_once_request *request, int directory,
                         result.error_count ? result.errors[0].text : "it is read-only");
 }
 
-/* What is done before the line is printed. */
+/* What `hold` does before it prints its line. */
 static void prepare(const struct drive_once_request *request, int directory, bool read_only,
                     struct report *report)
 {
@@ -253,8 +253,8 @@ static int hold(const struct drive_once_request *request, int output, struct rep
     flush_forever(directory, status.f_flag & ST_RDONLY ? 0 : request->flush_ns);
 }
 
-/* The kernel gives an exclusive descriptor once no mount, in whichever namespace, has the disk;
- * the last of them may take a moment to go. */
+/* The kernel allows an exclusive open once no mount in any namespace has the disk, which may be a
+ * moment after the last unmount. */
 static int open_exclusively(const struct drive_once_request *request, const struct drive_disk *disk,
                             int *ret_fd)
 {
@@ -277,7 +277,7 @@ static int prove(const struct drive_once_request *request, struct report *report
     if (request->count != 1 && request->count != 2)
         return DRIVE_ONCE_USAGE;
     if (!find(request, 0, report)) {
-        if (report->status == STATUS_UNAVAILABLE) /* nobody has a disk that is not there */
+        if (report->status == STATUS_UNAVAILABLE) /* nobody has a disk that does not exist */
             *report = (struct report){0};
         return DRIVE_ONCE_DONE;
     }

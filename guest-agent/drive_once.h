@@ -21,9 +21,9 @@ struct drive_once_request {
     const char *act;
     const char *const *arguments;
     size_t count;
-    uint64_t timeout_ns; /* check: for the disk to appear; prove: for others to let go */
-    uint64_t flush_ns;   /* hold: 0 syncs only once */
-    bool has_fs_group;   /* hold: before its line; a read-only mount keeps its groups */
+    uint64_t timeout_ns; /* check: for the disk to appear; prove: for others to release it */
+    uint64_t flush_ns;   /* hold: the interval; 0 syncs once */
+    bool has_fs_group;   /* hold: set before the line; a read-only mount keeps its groups */
     gid_t fs_group;
     enum drive_group_policy fs_group_policy;
     const char *sysfs; /* "/sys" */
@@ -31,10 +31,10 @@ struct drive_once_request {
 
 enum drive_once_outcome {
     DRIVE_ONCE_DONE,
-    DRIVE_ONCE_REFUSED, /* the line says why */
-    DRIVE_ONCE_USAGE,   /* no such act or arguments: nothing was printed */
+    DRIVE_ONCE_REFUSED, /* the line has the reason */
+    DRIVE_ONCE_USAGE,   /* bad arguments: nothing was printed */
 };
 
 /* Writes the line to `output`. hold returns only if it is refused. An outcome, or -errno with a
- * text: there is no line then. */
+ * text if no line could be written. */
 int drive_once_run(const struct drive_once_request *request, int output, struct error *error);

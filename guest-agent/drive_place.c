@@ -13,7 +13,7 @@
 #include "lib/cleanup.h"
 #include "lib/mount_table.h"
 
-/* A bind: which directory of which file system. */
+/* A bind mount: a directory of a file system. */
 struct bound {
     bool is_mounted;
     dev_t device;
@@ -29,7 +29,7 @@ static void note_mount(const struct mount_entry *entry, const char *path, struct
     (void)strcpy(bound->root, entry->root);
 }
 
-/* Of several mounts on one path the last one is seen. */
+/* Of several mounts on one path the last one is visible. */
 static int read_bounds(const struct drive_place *place, struct bound *ret_place,
                        struct bound *ret_parent, struct bound *ret_agents, struct error *error)
 {
@@ -65,7 +65,7 @@ static bool is_agents(const struct bound *bound, const struct bound *agents)
     return bound->device == agents->device && is_below(bound->root, agents->root);
 }
 
-/* /dev may have no file system of its own; then only /dev itself is known. */
+/* /dev may not be a file system of its own; then only /dev itself is recognised. */
 static int find_protected(const struct drive_place *place, const char *path, bool *ret_protected,
                           struct error *error)
 {
@@ -80,7 +80,7 @@ static int find_protected(const struct drive_place *place, const char *path, boo
     return 0;
 }
 
-/* The vm_path is there: a directory, no link to one, and nothing is mounted on it. */
+/* vm_path exists: it must be a directory, not a link, and not a mount point. */
 static int check_itself(const struct drive_place *place, const struct bound *bound,
                         const struct bound *parent, struct error *error)
 {

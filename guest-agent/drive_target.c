@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* drive_target.c - every directory on the way is checked before anything is made in it. */
+/* drive_target.c - checks every directory on the way before it creates anything in it. */
 #include "guest-agent/drive_target.h"
 
 #include <errno.h>
@@ -28,7 +28,7 @@ bool drive_target_is_kernels(int fd)
     struct statfs status;
 
     if (fstatfs(fd, &status) < 0)
-        return true; /* what it is cannot be told */
+        return true; /* unknown: treated as protected */
     for (size_t i = 0; i < array_length(kinds); i++) {
         if ((unsigned long)status.f_type == kinds[i])
             return true;
@@ -36,7 +36,7 @@ bool drive_target_is_kernels(int fd)
     return false;
 }
 
-/* Where /dev has no file system of its own, the walk still meets its inode. */
+/* If /dev is not a file system of its own, it is recognised by its inode. */
 static bool is_protected(int fd)
 {
     static const struct {
@@ -64,7 +64,7 @@ static int refuse_protected(const char *path, struct error *error)
     return error_set(error, DRIVE_TARGET_PROTECTED, "%s is or lies in a protected place", path);
 }
 
-/* Opens the next directory, and makes it if it is not there. 0 or -errno. */
+/* Opens the next directory, and creates it if it is missing. 0 or -errno. */
 static int step_into(int directory, const char *name, int *ret_fd)
 {
     cleanup(fd_closep) int fd = -1;

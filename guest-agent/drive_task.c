@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* drive_task.c - the work of each drive, and the calls that wait for it.
+/* drive_task.c - the task of each drive, and the calls the calls that wait for it.
  *
- * A task begins with its first call. A call that cannot join the work in progress is answered from
- * the loop, like every other. An unmount that finds a mount in progress takes its place: the
- * mount's process is killed, its calls are told, and the unmount begins when that process has
- * ended.
+ * A task begins with its first call. A call that cannot join the task in progress is refused, from
+ * the loop like every answer. An unmount replaces a mount in progress: the mount's process is
+ * killed, its calls are answered, and the unmount begins when that process has ended.
  */
 #include "guest-agent/drive_task.h"
 
@@ -25,11 +24,11 @@
 
 #define DEFAULT_TIMEOUT_NS (10 * NSEC_PER_SEC)
 #define LONGEST_TIMEOUT_NS (600 * NSEC_PER_SEC)
-#define MARGIN_NS          (200 * NSEC_PER_MSEC) /* to answer before the caller gives up */
+#define MARGIN_NS          (200 * NSEC_PER_MSEC) /* so that the answer comes before the caller gives up */
 
 enum { ANSWER_BYTES = 1024 };
 
-/* What the process writes. */
+/* The output of the process. */
 struct report {
     enum status_code code;
     struct error error;
@@ -39,7 +38,7 @@ struct report {
     };
 };
 
-/* What the process works on: a copy of its own, but for the walk's memory, which is shared. */
+/* The input of the process, which gets a copy; only the memory of the walk is shared. */
 struct work {
     bool unmounts;
     union {
@@ -83,7 +82,7 @@ static bool is_same_containers(const struct drive_containers *one,
     return one->count == other->count;
 }
 
-/* Two requests are equal if they ask for the same, whatever their deadlines. */
+/* Whether two requests ask for the same, apart from their deadlines. */
 static bool is_same_mount(const struct drive_mount_request *one,
                           const struct drive_mount_request *other)
 {
@@ -148,7 +147,7 @@ static void set_status(struct ttrpc_status *status, enum status_code code, const
                    (int)sizeof(status->message) - 1, text);
 }
 
-/* The waiter may be freed by the time its owner reads the status. */
+/* The owner may free the waiter before it reads the status, so that is copied. */
 static void answer_refusal(struct drive_waiter *waiter)
 {
     const struct ttrpc_status refusal = waiter->refusal;
@@ -288,7 +287,7 @@ static int task_new(struct loop *loop, const struct work *work, struct drive_tas
     return 0;
 }
 
-/* The owners of calls may begin others in here, which then find no task. */
+/* Owners may begin new calls in here: by then the task must not be found any more. */
 static void tell_all(struct drive_waiter *waiters, const struct ttrpc_status *status,
                      const struct buffer *payload)
 {
@@ -302,7 +301,8 @@ static void tell_all(struct drive_waiter *waiters, const struct ttrpc_status *st
     }
 }
 
-/* The host asks for a drive that is mounted again and again if containers have it. */
+/* While containers have a drive, the host repeats its MountDrive regularly, which is not worth a
+ * line. */
 static void log_end(const struct work *work, const struct ttrpc_status *status, bool was_mounted)
 {
     const char *what = work->unmounts ? "unmounted" : "mounted";
@@ -351,7 +351,7 @@ static void finish(struct drive_task *task, const struct ttrpc_status *status,
     tell_all(waiters, status, payload);
 }
 
-/* The unmount that has taken the mount's place begins now. */
+/* Begins the unmount that has replaced the mount. */
 static void begin_again(struct drive_task *task)
 {
     struct ttrpc_status status = {0};
@@ -383,7 +383,7 @@ static void on_end(struct child *child, enum child_end end, int status, const st
     finish(task, &result, &payload);
 }
 
-/* ---- a call meets a task ---- */
+/* ---- joining a task ---- */
 
 static void cancel(struct drive_task *task, const struct work *work)
 {
@@ -401,7 +401,7 @@ static void cancel(struct drive_task *task, const struct work *work)
     tell_all(waiters, &status, NULL);
 }
 
-/* The task that the call waits for; NULL: it was refused. */
+/* The task that the call waits for; NULL: the call was refused. */
 static struct drive_task *find_or_begin(struct drive_waiter *waiter, struct loop *loop,
                                         const struct work *work)
 {
@@ -478,7 +478,7 @@ int drive_task_unmount(struct loop *loop, const struct drive_unmount_request *re
                       ret_waiter);
 }
 
-/* ---- for ListDrives, and the end ---- */
+/* ---- ListDrives, and the end of the process ---- */
 
 static struct drive_guest_entry *find_entry(struct drive_guest_list *list, const char *serial)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* drive_unmount.c - looks for holders first, because a file system that is unmounted here but not
- * elsewhere can neither be used nor be given back. */
+/* drive_unmount.c - looks for holders first, because a file system that is unmounted here but held
+ * elsewhere can neither be used nor be detached. */
 #include "guest-agent/drive_unmount.h"
 
 #include <errno.h>
@@ -25,17 +25,17 @@
 
 #define PAUSE_NS    (20 * NSEC_PER_MSEC)
 #define PATIENCE_NS (2 * NSEC_PER_SEC)
-/* For containers, which lose it for each attempt. */
+/* The pause if containers lose the mount at each attempt. */
 #define LONG_PAUSE_NS (250 * NSEC_PER_MSEC)
 
-/* The mounts of the disk in our namespace. */
+/* The mounts of the disk in this process's namespace. */
 struct places {
     unsigned count;
-    char first[DRIVE_PATH_BYTES]; /* as it is, not escaped */
+    char first[DRIVE_PATH_BYTES]; /* unescaped */
     char second[DRIVE_PATH_BYTES];
-    char below[DRIVE_PATH_BYTES]; /* a mount on the first one, not on its root; "": none */
-    uint64_t first_id;            /* of the first one, as statx(2) has it */
-    dev_t device;                 /* as mountinfo has it */
+    char below[DRIVE_PATH_BYTES]; /* a mount below the first one, not on its root; "": none */
+    uint64_t first_id;            /* the first one's mount id by statx(2) */
+    dev_t device;                 /* the device in mountinfo */
 };
 
 static void note_place(struct places *places, const struct mount_entry *mount)
@@ -75,8 +75,8 @@ static enum status_code find_places(const struct drive_disk *disk, struct places
 
 /* ---- unmounting ---- */
 
-/* umount(2) takes the mount that is seen at a path. Over the drive's, or over a directory above it,
- * that is somebody else's. */
+/* umount(2) unmounts the topmost mount at a path. If something is mounted over the drive, or over a
+ * directory above it, that would be another mount. */
 static enum status_code check_seen(const struct places *places, struct error *error)
 {
     struct statx status;
@@ -91,7 +91,8 @@ static enum status_code check_seen(const struct places *places, struct error *er
     return STATUS_FAILED_PRECONDITION;
 }
 
-/* What would keep the kernel from unmounting it, before anything is taken from a container. */
+/* Checks what would keep the kernel from unmounting the drive, before it is taken from any
+ * container. */
 static enum status_code check_alone(const struct places *places, struct error *error)
 {
     if (places->count > 1)
@@ -113,7 +114,7 @@ static enum status_code refuse_held(const struct drive_holders *holders, const c
     return STATUS_FAILED_PRECONDITION;
 }
 
-/* st_dev of what is in the file system. 0 or -errno. */
+/* Finds st_dev of the files in the file system. 0 or -errno. */
 static int find_files(const struct drive_disk *disk, const struct places *places, dev_t *ret_files)
 {
     struct stat status;
@@ -127,7 +128,8 @@ static int find_files(const struct drive_disk *disk, const struct places *places
     return 0;
 }
 
-/* Where containers have the mount that they were given. One that cannot be found holds it. */
+/* Finds the mounts that containers were given. A container that cannot be found counts as a
+ * holder. */
 static size_t find_own_places(const struct drive_unmount_work *work,
                               struct drive_held_place own[static DRIVE_CONTAINERS])
 {
@@ -146,7 +148,8 @@ static size_t find_own_places(const struct drive_unmount_work *work,
     return count;
 }
 
-/* Of the file system that is mounted at places->first; of the disk alone, if it is not mounted. */
+/* Looks for holders of the file system mounted at places->first or, if the disk is not mounted, of
+ * the disk alone. */
 static enum status_code check_holders(const struct drive_unmount_work *work,
                                       const struct drive_disk *disk, const struct places *places,
                                       struct error *error)
@@ -169,7 +172,8 @@ static enum status_code check_holders(const struct drive_unmount_work *work,
     return holders.count ? refuse_held(&holders, what, error) : STATUS_OK;
 }
 
-/* Busy although no process was found: it came in between, or the kernel itself holds it. */
+/* Busy although no process was found: a process came after the search, or the kernel itself holds
+ * the file system. */
 static enum status_code refuse_busy(const struct drive_unmount_work *work,
                                     const struct drive_disk *disk, const struct places *places,
                                     struct error *error)
@@ -219,7 +223,7 @@ static enum status_code leave_containers(const struct drive_unmount_work *work,
     return code;
 }
 
-/* As far as that can be: the host asks for it again as well. */
+/* Failures are ignored, because the host repeats the mount as well. */
 static void enter_again(const struct drive_unmount_work *work, const struct places *places)
 {
     const struct drive_containers *containers = &work->request->containers;
@@ -234,7 +238,7 @@ static void enter_again(const struct drive_unmount_work *work, const struct plac
         (void)drive_enter(&visits, volume, &containers->each[i], &ignored);
 }
 
-/* Containers lose it for as long as it takes. */
+/* Takes the drive from the containers and unmounts it; on failure they get it back. */
 static enum status_code take_away(const struct drive_unmount_work *work,
                                   const struct drive_disk *disk, const struct places *places,
                                   struct error *error)
@@ -248,8 +252,7 @@ static enum status_code take_away(const struct drive_unmount_work *work,
     return code;
 }
 
-/* What has it for a moment only is waited for: the agent's own sync of the drives is such a holder.
- */
+/* Waits for brief holders, such as the agent's own sync of the drives. */
 static enum status_code release(const struct drive_unmount_work *work,
                                 const struct drive_disk *disk, struct places *places,
                                 struct error *error)
@@ -289,7 +292,7 @@ static enum status_code refuse_claimed(const struct drive_disk *disk, bool was_m
     return STATUS_FAILED_PRECONDITION;
 }
 
-/* The kernel may let go of a file system a little after it was unmounted. */
+/* The kernel may release a file system a little after the unmount. */
 static enum status_code claim(const struct drive_unmount_work *work,
                               const struct drive_find_request *find, const struct drive_disk *disk,
                               bool was_mounted, int *ret_fd, struct error *error)
@@ -328,9 +331,9 @@ static int press(const struct drive_unmount_work *work, const struct drive_disk 
     return fd < 0 || write(fd, "1", 1) < 0 ? -errno : 0;
 }
 
-/* While nobody else can open it. A SCSI disk is removed by the guest, and so is a PCI function that
- * its VMM asks nobody for: one that stayed would hide the next drive in its slot. Other VMMs ask
- * the guest for theirs. */
+/* Removes the disk while nobody else can open it. The guest has to remove a SCSI disk, and the PCI
+ * function of a VMM that does not ask for its release: if it stayed, it would hide the next drive
+ * in its slot. Other VMMs ask the guest to release the device. */
 static enum status_code remove_disk(const struct drive_unmount_work *work,
                                     const struct drive_disk *disk, bool *ret_removed,
                                     struct error *error)
@@ -339,7 +342,7 @@ static enum status_code remove_disk(const struct drive_unmount_work *work,
 
     *ret_removed = press(work, disk, "device/delete") == 0;
     if (!*ret_removed && drive_serial_is_of_vmm(disk->serial)) {
-        r = press(work, disk, "device/../remove"); /* of the function that the virtio device is */
+        r = press(work, disk, "device/../remove"); /* the PCI function of the virtio device */
         *ret_removed = r == 0;
     }
     if (r == 0)
@@ -358,7 +361,7 @@ enum status_code drive_unmount_run(const struct drive_unmount_work *work,
     struct drive_disk disk;
     enum status_code code = drive_find(&find, &disk, error);
 
-    if (code == STATUS_UNAVAILABLE) { /* no such disk */
+    if (code == STATUS_UNAVAILABLE) { /* the disk does not exist */
         *ret_answer = (struct drive_unmount_answer){.disk_removed = true};
         return STATUS_OK;
     }

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* drive_unmount.h - takes a drive away from the guest, or changes nothing and says who holds it.
+/* drive_unmount.h - unmounts a drive for good, or changes nothing and names its holders.
  *
- * Done means: nobody in the guest has the file system or the disk open, and everything that was
- * written is on the disk. The proof is an exclusive open(2) of the disk, which the kernel refuses
- * while anybody has the file system mounted, in whatever namespace.
+ * OK means that nobody in the guest has the file system or the disk open, and that all data is on
+ * the disk. The proof is an exclusive open(2) of the disk, which the kernel refuses while the file
+ * system is mounted in any namespace.
  *
- * Of containers the request names those that were given the mount: it is taken from them first, and
- * does not count as held by them. Where the rest fails they get it back at once. What can be seen
- * to be in the way is looked for before.
+ * The request names the containers that were given the mount: it is taken from them first, and does
+ * not count as held by them. If the unmount then fails, they get it back at once. Obstacles that
+ * can be seen are looked for before.
  *
- * Blocks, and is for a process of its own.
+ * Blocks: to be called in a process of its own.
  *
  * Source: umount2(2), open(2) (O_EXCL of a block device), Documentation/ABI (the attribute `delete`
  * of a SCSI device), Documentation/ABI/testing/sysfs-bus-pci (`rescan` of the bus, `remove` of a
@@ -26,10 +26,10 @@ struct drive_unmount_work {
     const char *sysfs;    /* "/sys" */
     const char *devices;  /* "/dev" */
     const char *proc;     /* "/proc" */
-    uint64_t deadline_ns; /* for the kernel to let go of the disk, and for visits to containers; on
-                             the boottime clock */
+    uint64_t deadline_ns; /* on the boottime clock: for the kernel to release the disk, and for
+                             visits to containers */
 };
 
-/* A status of drive_call.h's list, with a text unless OK. */
+/* Returns a status listed in drive_call.h, with a text unless OK. */
 enum status_code drive_unmount_run(const struct drive_unmount_work *work,
                                    struct drive_unmount_answer *ret_answer, struct error *error);
