@@ -7,6 +7,7 @@
 #include "agent-client/guest_call.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -189,14 +190,6 @@ static void learn(struct guest_call *call, enum agent_outcome outcome)
         call->reply.ability[call->walk.route] = ability;
 }
 
-static void take_success(struct guest_call *call, const struct agent_reply *reply)
-{
-    if (call->request.resizes)
-        finish_resized(call, reply->stats_outcome == AGENT_DONE, &reply->stats, &reply->error);
-    else
-        finish_counted(call, &reply->stats);
-}
-
 /* A failure of an agent that implements the call ends a resize; a question for stats tries the next
  * route. */
 static void take_failure(struct guest_call *call, enum volume_reason reason, bool is_told,
@@ -210,11 +203,35 @@ static void take_failure(struct guest_call *call, enum volume_reason reason, boo
     try_next(call);
 }
 
+static bool is_impossible(const struct guest_call *call, const struct agent_stats *stats)
+{
+    return stats->has_bytes && call->request.most_bytes && stats->total > call->request.most_bytes;
+}
+
+/* What an agent answered that has done what it was asked for. `came`: with the stats. */
+static void take_stats(struct guest_call *call, bool came, const struct agent_stats *stats,
+                       const struct error *why_not)
+{
+    struct error error;
+
+    if (is_impossible(call, stats)) {
+        (void)error_set(&error, 0,
+                        "the guest says that the file system has %" PRIu64
+                        " bytes, and its device has %" PRIu64,
+                        stats->total, call->request.most_bytes);
+        take_failure(call, REASON_AGENT_FAILED, true, &error);
+    } else if (call->request.resizes) {
+        finish_resized(call, came, stats, why_not);
+    } else {
+        finish_counted(call, stats);
+    }
+}
+
 static void take_reply(struct guest_call *call, const struct agent_reply *reply)
 {
     learn(call, reply->outcome);
     if (reply->outcome == AGENT_DONE)
-        take_success(call, reply);
+        take_stats(call, reply->stats_outcome == AGENT_DONE, &reply->stats, &reply->error);
     else
         take_failure(call, guest_route_reason(reply->outcome), reply->outcome != AGENT_UNEXPLAINED,
                      &reply->error);
@@ -226,7 +243,7 @@ static void on_size(struct agent_call *agent, const struct agent_reply *reply, v
     struct agent_reply copy = *reply;
 
     call->agent = agent_call_free(agent);
-    finish_resized(call, copy.outcome == AGENT_DONE, &copy.stats, &copy.error);
+    take_stats(call, copy.outcome == AGENT_DONE, &copy.stats, &copy.error);
 }
 
 /* Some servers take one request per connection. */
@@ -270,10 +287,8 @@ static void on_helper(const struct guest_helper_reply *reply, void *userdata)
     call->reply.age_ns = reply->age_ns;
     if (reply->reason != REASON_NONE)
         take_failure(call, reply->reason, true, &reply->error);
-    else if (call->request.resizes)
-        finish_resized(call, true, &reply->stats, &reply->error);
     else
-        finish_counted(call, &reply->stats);
+        take_stats(call, true, &reply->stats, &reply->error);
 }
 
 /* ---- where the agent listens ---- */

@@ -3,7 +3,8 @@
  * works.
  *
  * Walks the routes of guest_route.h. After a resize the file system's size is asked for on the same
- * route: an answer verifies the resize, none leaves it unverified.
+ * route: an answer verifies the resize, none leaves it unverified. A size that the file system
+ * cannot have is a failure of the agent: it is broken, hostile, or speaks of another file system.
  *
  * The records of a sandbox usually tell where its agent listens. If they do not, its shim is asked:
  * GET /agent-url on its management socket, which both of Kata's runtimes have.
@@ -57,8 +58,9 @@ struct guest_request {
     const struct guest_helper_ops *helper;
     void *owner;
 
-    uint64_t bytes;   /* of a resize: the device's size */
-    uint64_t ends_at; /* clock_boottime(), for all routes together */
+    uint64_t bytes;      /* of a resize: the device's size */
+    uint64_t most_bytes; /* that the file system can have; 0: not known */
+    uint64_t ends_at;    /* clock_boottime(), for all routes together */
 };
 
 struct guest_reply {

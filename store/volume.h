@@ -24,6 +24,7 @@ struct store_volume {
     char key[STORE_KEY_BYTES];
     char pv[STORE_KEY_BYTES]; /* the PV's name; "" */
     char volume_type[STORE_NAME_BYTES];
+    bool is_btrfs; /* which may have several devices */
 
     int64_t device_id; /* 0: missing */
     enum device_kind device_kind;

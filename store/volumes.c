@@ -30,7 +30,8 @@ static const char select_volume[] =
     " m.obstacle, m.guest_proven, m.list_doubt, m.hypervisor_error,"
     " v.filled_device_id, v.filled_bytes,"
     " r.resize_id, r.from_bytes, r.to_bytes,"
-    " e.subpaths, v.evidence IS NOT NULL, v.observed, v.resizable, v.resizable_reason"
+    " e.subpaths, v.evidence IS NOT NULL, v.observed, v.resizable, v.resizable_reason,"
+    " e.fs_type = 'btrfs'"
     " FROM volumes v"
     " LEFT JOIN entries e ON e.entry_id = v.entry_id"
     " LEFT JOIN devices d ON d.device_id = v.device_id"
@@ -226,6 +227,7 @@ static int load_volume(struct store *store, struct store_volume *volume,
     volume->observed = sql_take_number(&rows) != 0;
     TAKE_TEXT(&rows, volume->resizable);
     volume->resizable_reason = reason_from_name(sql_borrow_text(&rows));
+    volume->is_btrfs = sql_take_number(&rows) != 0;
     return 0;
 }
 

@@ -13,6 +13,18 @@
 #include "reconciler/core/context.h"
 #include "store/store.h"
 
+/* The record of the device may be older than what the VMM has told its guest. */
+static uint64_t largest_possible(const struct store_volume *volume)
+{
+    uint64_t bytes = volume->device_bytes;
+
+    if (!bytes || volume->is_btrfs)
+        return 0;
+    if (volume->largest_bytes > bytes)
+        bytes = volume->largest_bytes;
+    return volume->hypervisor_bytes > bytes ? volume->hypervisor_bytes : bytes;
+}
+
 void guest_routes_describe(const struct context *context, struct store_volume *volume,
                            char shim_socket[static GUEST_ADDRESS_BYTES],
                            struct guest_request *ret_request)
@@ -34,6 +46,7 @@ void guest_routes_describe(const struct context *context, struct store_volume *v
         .shim_socket = shim_socket,
         .shim_dialect = is_rust ? SHIM_RUST : SHIM_GO,
         .shim_volume = is_rust ? volume->guest_path : volume->device_path,
+        .most_bytes = largest_possible(volume),
     };
     memcpy(ret_request->order, config->agent.routes, sizeof(ret_request->order));
 }

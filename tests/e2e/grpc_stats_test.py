@@ -16,9 +16,9 @@ class StatsTest(GrpcTest):
         super().setUp()
         self.crust = self.messages("crust_runtime")
 
-    def scene(self, agent=True, address="unix:///agent.sock", **stats):
+    def scene(self, agent=True, address="unix:///agent.sock", fstype="ext4", **stats):
         node = self.node({"resize.call_timeout_seconds": 3})
-        volume = self.volume(node)
+        volume = self.volume(node, fstype=fstype)
         self.monitor(node, volume)
         if agent:
             self.fake_agent = self.agent(node)
@@ -49,9 +49,15 @@ class Answers(StatsTest):
         self.assertEqual(reply.volume_condition.message, "in_sync, none")
 
     def test_numbers_beyond_int64_are_capped(self):
-        node, volume = self.scene(total=(1 << 64) - 1, used=0)
+        # Only a btrfs may be larger than its device.
+        node, volume = self.scene(fstype="btrfs", total=(1 << 64) - 1, used=0)
         total, used, available = self.usage(self.stats(node, volume.path))[BYTES]
         self.assertEqual((total, used, available), ((1 << 63) - 1, 0, (1 << 63) - 1))
+
+    def test_a_file_system_that_is_larger_than_its_device(self):
+        node, volume = self.scene(total=BEFORE + 1)
+        with self.fails("UNAVAILABLE", f"has {BEFORE + 1} bytes, and its device has {BEFORE}"):
+            self.stats(node, volume.path)
 
     def test_conditions(self):
         node, volume = self.scene(abnormal=True, condition="read-only after errors")

@@ -5,11 +5,10 @@ import signal
 import time
 import unittest
 
-from scratch_node import ScratchNodeTest, curl
+from scratch_node import BEFORE, ScratchNodeTest, curl
 from report_attachment_test import AttachmentTest
 
 STATS = "GetVolumeStats"
-GIB = 1 << 30
 
 
 class GuestStatsTest(ScratchNodeTest):
@@ -37,9 +36,9 @@ class GuestStatsTest(ScratchNodeTest):
     def test_usage_is_on_record(self):
         node, agent = self.start()
         path = self.volumes[0].path
-        agent.stats.total, agent.stats.used = GIB, 12345
-        node.wait_for(path, "in_sync", used_bytes=12345, available_bytes=GIB - 12345,
-                      condition="normal", guest_bytes=GIB)
+        agent.stats.total, agent.stats.used = BEFORE, 12345
+        node.wait_for(path, "in_sync", used_bytes=12345, available_bytes=BEFORE - 12345,
+                      condition="normal", guest_bytes=BEFORE)
         first = node.volume(path)["stats_at"]
         lines = self.lines(node)
         agent.stats.used = 54321

@@ -126,6 +126,17 @@ class AgentTest(GuestTest):
             self.assertEqual([one.method for one in agent.requests][-2:],
                              ["ResizeVolume", "GetVolumeStats"])
 
+    def test_a_file_system_that_is_larger_than_its_device(self):
+        node, scene = self.build(("ok",))
+        volume, agent = scene["ok"]
+        agent.stats.total = AFTER + 1
+        volume.loop.resize(AFTER)
+        node.wait_for(volume.path, "block_grown", "agent_failed", guest_bytes=BEFORE)
+        self.assertIn(f"has {AFTER + 1} bytes, and its device has {AFTER}",
+                      self.resize_row(node, volume.path)["error"])
+        agent.stats.total = AFTER
+        node.wait_for(volume.path, "in_sync", "none", LONGEST_PAUSE, guest_bytes=AFTER)
+
     def test_grows_but_refuses_stats(self):
         answers = ("status:12:no", f"status:13:{POLICY}", "status:5:no", "close", "silent",
                    "garbage")

@@ -292,7 +292,7 @@ class SeenTest(AttachmentTest):
         node.start()
         node.wait_for(volume.path, "unbound")  # the device is seen before the VMM starts
         self.sandbox(node, volume)
-        row = node.wait_for(volume.path, "in_sync", "unverified", guest_bytes=self.guest.stats.total)
+        row = node.wait_for(volume.path, "in_sync", "unverified", guest_bytes=BEFORE)
         self.assertIsNone(row["hypervisor_bytes"])
         self.assertEqual(self.grown(), [BEFORE])
         self.explains(node, volume.path, "crustd could not check everything")

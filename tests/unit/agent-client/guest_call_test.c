@@ -368,6 +368,45 @@ static void a_connection_for_one_request_is_followed_by_another(void **state)
     assert_string_equal(test.reply.ability[ROUTE_COMPANION], "able");
 }
 
+static void a_file_system_is_no_larger_than_its_device(void **state)
+{
+    struct guest_request request = request_of(true);
+
+    (void)state;
+    request.most_bytes = 7;
+    assert_int_equal(WALK(&request, {.route = 'c', .has_bytes = true})->reason, REASON_NONE);
+    request.most_bytes = 6;
+    assert_int_equal(WALK(&request, {.route = 'c', .has_bytes = true})->reason,
+                     REASON_AGENT_FAILED);
+    assert_string_equal(test.reply.error.text,
+                        "the guest says that the file system has 7 bytes, and its device has 6");
+    assert_false(test.reply.stats.has_bytes);
+    assert_int_equal(WALK(&request, {.route = 'c', .stats_outcome = AGENT_UNREACHABLE},
+                          {.route = 'c', .has_bytes = true})
+                         ->reason,
+                     REASON_AGENT_FAILED);
+    assert_int_equal(WALK(&request, {.route = 'c', .outcome = AGENT_UNSUPPORTED},
+                          {.route = 'a', .outcome = AGENT_UNSUPPORTED},
+                          {.route = 's', .outcome = AGENT_UNSUPPORTED},
+                          {.route = 'h', .has_bytes = true})
+                         ->reason,
+                     REASON_AGENT_FAILED);
+}
+
+static void a_count_that_is_larger_than_the_device_leads_on(void **state)
+{
+    struct guest_request request = request_of(false);
+
+    (void)state;
+    request.most_bytes = 6;
+    assert_int_equal(WALK(&request, {.route = 'c', .has_bytes = true},
+                          {.route = 'a', .has_bytes = true}, {.route = 's', .has_bytes = true},
+                          {.route = 'h', .has_bytes = true})
+                         ->reason,
+                     REASON_AGENT_FAILED);
+    assert_false(test.reply.stats.has_bytes);
+}
+
 static void an_agent_that_can_and_fails_ends_a_resize(void **state)
 {
     const struct guest_request request = request_of(true);
@@ -550,6 +589,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_first_route_that_grows_ends_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_resize_without_a_size_is_unverified, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_connection_for_one_request_is_followed_by_another, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_file_system_is_no_larger_than_its_device, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_count_that_is_larger_than_the_device_leads_on, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(an_agent_that_can_and_fails_ends_a_resize, set_up,
                                         tear_down),
