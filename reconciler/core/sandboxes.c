@@ -197,6 +197,18 @@ static int end_unless_unread(const struct observer *observer, const char *sandbo
     return r == 1 ? 0 : end_sandbox(observer, sandbox_id);
 }
 
+/* Another process that has got the recorded VMM's number may keep its memory locked for ever. */
+static int end_if_vmm_has_ended(const struct observer *observer, const char *sandbox_id)
+{
+    uint64_t start_ns;
+    pid_t pid;
+    int r = store_find_vmm(observer->context->store, sandbox_id, &pid, &start_ns);
+
+    if (r < 0 || pid == 0 || process_has_ended(pid, start_ns) != 1)
+        return r;
+    return end_sandbox(observer, sandbox_id);
+}
+
 static void arm(const struct observer *observer, const char *sandbox_id)
 {
     static const enum reconciler_tree trees[] = {TREE_GO_SANDBOXES, TREE_GO_VMS, TREE_RS_SANDBOXES};
@@ -221,7 +233,7 @@ int observer_observe_sandbox(const struct observer *observer, const char *sandbo
         log_warning(&(struct log_ids){.sandbox = sandbox_id}, "cannot observe the sandbox: %s",
                     strerror(-r));
         (void)work_queue_retry(context->queue, TREE_GO_SANDBOXES, sandbox_id);
-        return 0;
+        return end_if_vmm_has_ended(observer, sandbox_id);
     }
     if (r == OBSERVED_UNFINISHED) {
         work_queue_add_sandbox(context->queue, sandbox_id);

@@ -530,6 +530,35 @@ static void a_vmm_that_is_gone_has_ended(void **state)
     assert_int_equal(volume_of(volume_id).sandbox_ref, 0);
 }
 
+/* Its number is this process', which started at another time. */
+static void a_vmm_whose_number_another_process_has_got_has_ended(void **state)
+{
+    struct process process;
+    int64_t volume_id;
+
+    (void)state;
+    assert_int_equal(process_read(getpid(), &process), 0);
+    stage(TARGET, DISK, "sandbox-1");
+    put_disk(0, DISK, 1, GIB);
+    start_sandbox(0, "sandbox-1");
+    fake_sandbox[0].pid = getpid();
+    fake_sandbox[0].start_ns = process.start_ns;
+    run_node();
+    volume_id = last_volume();
+    fake_sandbox[0].failure = PROCESS_HANGS;
+    reconciler_queue_directory(reconciler, TREE_GO_SANDBOXES, "sandbox-1");
+    settle();
+    assert_true(volume_of(volume_id).sandbox_ref != 0);
+    fake_sandbox[0].failure = 0;
+    fake_sandbox[0].start_ns = process.start_ns - NSEC_PER_SEC;
+    reconciler_queue_directory(reconciler, TREE_GO_SANDBOXES, "sandbox-1");
+    settle();
+    fake_sandbox[0].failure = PROCESS_HANGS;
+    reconciler_queue_directory(reconciler, TREE_GO_SANDBOXES, "sandbox-1");
+    settle();
+    assert_int_equal(volume_of(volume_id).sandbox_ref, 0);
+}
+
 static void a_stop_waits_for_nothing_that_is_not_running(void **state)
 {
     (void)state;
@@ -586,6 +615,7 @@ int main(void)
         NODE(mounts_that_change_queue_their_devices),
         NODE(a_vmm_that_lives_and_cannot_be_read_has_not_ended),
         NODE(a_vmm_that_is_gone_has_ended),
+        NODE(a_vmm_whose_number_another_process_has_got_has_ended),
         NODE(a_stop_waits_for_nothing_that_is_not_running),
         NODE(a_device_that_still_grows_is_waited_for),
     };
