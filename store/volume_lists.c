@@ -32,6 +32,18 @@ int store_each_volume_of_device(struct store *store, uint32_t major, uint32_t mi
                        sql_text(store->boot_id));
 }
 
+int store_each_volume_of_file(struct store *store, uint64_t file_device, uint64_t inode,
+                              store_volume_callback *callback, void *userdata)
+{
+    static const char text[] =
+        "SELECT v.volume_id FROM devices d JOIN volumes v ON v.device_id = d.device_id"
+        " WHERE d.kind <> 'block' AND d.inode = ?1 AND d.file_device = ?2 AND d.boot_id = ?3"
+        " AND v.removed_at IS NULL";
+
+    return EACH_VOLUME(store, text, callback, userdata, sql_number((int64_t)inode),
+                       sql_number((int64_t)file_device), sql_text(store->boot_id));
+}
+
 int store_each_volume_of_device_id(struct store *store, int64_t device_id,
                                    store_volume_callback *callback, void *userdata)
 {

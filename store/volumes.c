@@ -100,9 +100,10 @@ static const char select_shared[] =
     "   WHERE e.volume_id = w.volume_id AND e.gone = 0)"
     "  OR EXISTS (SELECT 1 FROM sandbox_claims c WHERE c.path = w.target_path)) LIMIT 1";
 
-/* Whose disk is claimed only may still be refused for this volume. A drive whose sandbox has ended
- * counts until its row ends, because until then its VMM's process may have the disk; but not one of
- * an earlier boot, whose number another disk may have now. */
+/* A drive whose disk is claimed only is refused if the volume was bound before; if it was bound
+ * since, the VMM may be given the disk at this moment. A drive whose sandbox has ended counts until
+ * its row ends, because until then its VMM's process may have the disk; but not one of an earlier
+ * boot, whose number another disk may have now. */
 static const char select_shared_drive[] =
     "SELECT r.drive_ref FROM devices d JOIN drive_mounts r ON r.ended_at IS NULL"
     " AND r.kind = d.kind AND r.major = d.major AND r.minor = d.minor"
@@ -110,7 +111,9 @@ static const char select_shared_drive[] =
     " AND coalesce(r.inode, 0) = coalesce(d.inode, 0)"
     " AND (r.diskseq IS NULL OR coalesce(d.diskseq, 0) IN (0, r.diskseq))"
     " JOIN sandboxes s ON s.sandbox_ref = r.sandbox_ref AND s.boot_id = d.boot_id"
-    " WHERE d.device_id = ?1 AND r.state NOT IN ('requested', 'claimed')"
+    " WHERE d.device_id = ?1 AND r.state <> 'requested'"
+    " AND (r.state <> 'claimed' OR NOT EXISTS (SELECT 1 FROM mappings m"
+    "  WHERE m.volume_id = ?3 AND m.until IS NULL AND m.since <= r.requested_at))"
     " AND (r.writable OR NOT ?2) LIMIT 1";
 
 static enum store_status status_from_name(const char *name)
@@ -390,7 +393,8 @@ static int load_shared(struct store *store, struct store_volume *volume)
         volume->shared_with = sql_take_number(&rows);
     if (r >= 0)
         r = sql_first(&store->connection, select_shared_drive, &drives,
-                      sql_number(volume->device_id), sql_number(volume->read_only));
+                      sql_number(volume->device_id), sql_number(volume->read_only),
+                      sql_number(volume->volume_id));
     if (r > 0)
         volume->shared_drive = sql_take_number(&drives);
     return r < 0 ? r : 0;

@@ -71,7 +71,8 @@ int drives_note_volumes(const struct drives *drives, const struct store_drive_mo
     const struct context *context = drives->context;
 
     if (disk->kind != DEVICE_KIND_BLOCK)
-        return 0;
+        return store_each_volume_of_file(context->store, disk->file_device, disk->inode,
+                                         work_queue_add_volume, context->queue);
     return store_each_volume_of_device(context->store, disk->major, disk->minor,
                                        work_queue_add_volume, context->queue);
 }

@@ -374,7 +374,12 @@ static void readers_share_a_device(void **state)
     assert_int_equal(get_volume(store, other_id).shared_with, 0);
 }
 
-/* Once a VMM may have it; before that, the drive is refused if this volume is in use. */
+static void move_binding(struct store *store, const char *change)
+{
+    assert_int_equal(sql_execute(&store->connection, change), 0);
+}
+
+/* Once a VMM may have it; before that, the drive is refused if this volume was in use before. */
 static void a_device_that_a_drive_has_is_shared(void **state)
 {
     static const enum drive_state having[] = {DRIVE_ATTACHED, DRIVE_READY, DRIVE_REMOVING};
@@ -400,6 +405,11 @@ static void a_device_that_a_drive_has_is_shared(void **state)
     assert_int_equal(store_set_drive_mount_disk(store, drive_ref, &disk), 0);
     set_drive_state(store, drive_ref, DRIVE_CLAIMED);
     assert_int_equal(get_volume(store, bound.volume_id).shared_drive, 0);
+    move_binding(store, "UPDATE mappings SET since = since + 1000000");
+    assert_int_equal(get_volume(store, bound.volume_id).shared_drive, drive_ref);
+    set_drive_state(store, drive_ref, DRIVE_REQUESTED);
+    assert_int_equal(get_volume(store, bound.volume_id).shared_drive, 0);
+    move_binding(store, "UPDATE mappings SET since = since - 1000000");
     for (size_t i = 0; i < array_length(having); i++) {
         set_drive_state(store, drive_ref, having[i]);
         assert_int_equal(get_volume(store, bound.volume_id).shared_drive, drive_ref);

@@ -126,6 +126,23 @@ static void a_volume_on_the_disk_is_decided_again(void **state)
     assert_false(get_volume(store, world.node.bound.volume_id).shared_drive);
 }
 
+static void a_volume_on_the_file_is_decided_again(void **state)
+{
+    struct store *store = world.node.context.store;
+
+    (void)state;
+    execute_sql(store, "UPDATE devices SET kind = 'file', major = 0, minor = 0, diskseq = 0,"
+                       " file_device = 3, inode = 9");
+    (void)take_queued_volume();
+    bring_in();
+    assert_true(take_queued_volume());
+    assert_true(get_volume(store, world.node.bound.volume_id).shared_drive);
+    detach();
+    go_on();
+    assert_true(take_queued_volume());
+    assert_false(get_volume(store, world.node.bound.volume_id).shared_drive);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -135,6 +152,7 @@ int main(void)
         DRIVES(a_disk_that_is_taken_at_an_attach_has_a_holder_too),
         DRIVES(crustds_own_claim_has_a_name),
         DRIVES(a_volume_on_the_disk_is_decided_again),
+        DRIVES(a_volume_on_the_file_is_decided_again),
     };
 
     return cmocka_run_group_tests_name("drives and who has their disk", tests, NULL, NULL);
