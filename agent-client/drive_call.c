@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* drive_call.c - from plain structures to protobuf and back.
+/* drive_call.c - converts plain structures to protobuf and back.
  *
- * A field that does not fit makes the whole message malformed: nothing is cut, because a path or a
- * serial that was cut would be another one. */
+ * A field that does not fit makes the whole message malformed. Nothing is truncated, because a
+ * truncated path or serial would be a different one. */
 #include "agent-client/drive_call.h"
 
 #include <errno.h>
@@ -24,7 +24,7 @@ typedef Crust__Guest__V1__ListDrivesResponse ListResponse;
 typedef Crust__Guest__V1__GuestDrive GuestDrive;
 typedef Crust__Guest__V1__Container Container;
 
-enum { VMM_SERIAL_DIGITS = 3 }; /* at least: three numbers in a row */
+enum { VMM_SERIAL_DIGITS = 3 }; /* at least */
 
 static void proto_freep(ProtobufCMessage **message)
 {
@@ -60,7 +60,7 @@ bool drive_serial_is_valid(const char *serial)
     return serial_is_ours(serial) || drive_serial_is_of_vmm(serial);
 }
 
-/* Whether it fits into `size` bytes with its NUL, has none of its own and is UTF-8. */
+/* Whether the text fits into `size` bytes with a NUL, contains none, and is UTF-8. */
 static bool copy_text(const ProtobufCBinaryData *from, char *ret_text, size_t size)
 {
     const char *text = (const char *)from->data;
@@ -74,7 +74,7 @@ static bool copy_text(const ProtobufCBinaryData *from, char *ret_text, size_t si
     return true;
 }
 
-/* Absolute, and each component a name. */
+/* Whether the path is absolute and each component a name. */
 static bool is_path(const char *path)
 {
     if (path[0] != '/')
@@ -127,7 +127,7 @@ bool drive_container_id_is_valid(const char *id)
            strcmp(id, ".") != 0 && strcmp(id, "..") != 0;
 }
 
-/* Relative, and each component a name; or nothing. */
+/* Whether the path is empty, or relative with a name as each component. */
 static bool is_sub_path(const char *path)
 {
     char whole[DRIVE_PATH_BYTES] = "/";
@@ -204,7 +204,7 @@ static bool copy_options(const MountRequest *message, struct drive_mount_request
     return true;
 }
 
-/* NULL: all is well; else the field that is malformed. */
+/* NULL, or the name of a malformed field. */
 static const char *take_mount_request(const MountRequest *message,
                                       struct drive_mount_request *request)
 {
@@ -224,7 +224,8 @@ static const char *take_mount_request(const MountRequest *message,
         return "options";
     if ((unsigned)message->fsck > DRIVE_FSCK_PREEN)
         return "fsck";
-    if (message->has_fs_group && message->fs_group == UINT32_MAX) /* chown(2) takes it for none */
+    if (message->has_fs_group &&
+        message->fs_group == UINT32_MAX) /* chown(2) takes it for "no group" */
         return "fs_group";
     if ((unsigned)message->fs_group_change_policy > DRIVE_GROUP_ON_ROOT_MISMATCH)
         return "fs_group_change_policy";
@@ -388,7 +389,7 @@ static void fill_entry(GuestDrive *message, const struct drive_guest_entry *entr
 }
 
 enum {
-    ENVELOPE_BYTES = 1024, /* of the frame and of everything except drives */
+    ENVELOPE_BYTES = 1024, /* the frame and everything except the drives */
     TAG_BYTES = 8,         /* before each drive: its field and its length */
 };
 

@@ -2,8 +2,9 @@
 /* drive_call.h - the calls of crust.guest.v1.Drives in plain structures: crustd asks, and
  * crust-guest-agent answers. crust_drive.proto says what each call does.
  *
- * Either side is hostile to the other: texts are bounded and hold no NUL, identifiers have their
- * form, numbers of options and drives are bounded, and an enum has one of its values.
+ * Neither side trusts the other: texts are bounded and contain no NUL, identifiers are checked for
+ * their form, the numbers of options and drives are bounded, and enums are checked for their
+ * values.
  *
  * Statuses of a call that failed (lib/status.h), with a message for people:
  *   INVALID_ARGUMENT     a field is malformed, an option is refused, vm_path is protected
@@ -31,21 +32,21 @@
 #define DRIVE_METHOD_UNMOUNT "UnmountDrive"
 #define DRIVE_METHOD_LIST    "ListDrives"
 
-/* A serial is crustd's, this and 14 characters of base32 (a-z, 2-7), or the VMM's own: 3 to 20
- * digits. Only Firecracker gives its drives one that cannot be chosen. It tells its guest nothing
- * of a disk that comes or goes, so the guest rescans its PCI bus before it looks for such a serial,
- * and removes the PCI function when it gives the disk back. Such a serial is not unique by
- * construction. (firecracker/docs/device-hotplug.md) */
+/* A serial is either chosen by crustd: this prefix and 14 characters of base32 (a-z, 2-7); or by
+ * the VMM: 3 to 20 digits. Only Firecracker chooses the serial itself. It does not notify its guest
+ * when a disk is attached or detached, so the guest rescans its PCI bus before it looks for such a
+ * serial, and removes the PCI function when it releases the disk. Such a serial is not guaranteed
+ * to be unique. (firecracker/docs/device-hotplug.md) */
 #define DRIVE_SERIAL_PREFIX "crust-"
 
-/* Of texts, the NUL included. */
+/* Sizes of texts, including the NUL. */
 enum {
     DRIVE_ID_BYTES = DRIVE_ID_CHARS + 1,
     DRIVE_SERIAL_BYTES = DRIVE_SERIAL_CHARS + 1,
-    DRIVE_PATH_BYTES = 4096, /* somebody may have mounted a drive where no drive's path leads */
+    DRIVE_PATH_BYTES = 4096, /* a drive may be mounted elsewhere than on a valid vm_path */
     DRIVE_TYPE_BYTES = DRIVE_FS_TYPE_CHARS + 1,
     DRIVE_OPTION_BYTES = DRIVE_OPTION_CHARS + 1,
-    DRIVE_DEVICE_BYTES = 64, /* "sda", no path */
+    DRIVE_DEVICE_BYTES = 64, /* a name such as "sda", not a path */
     DRIVE_CONTAINER_ERROR_BYTES = 256,
 };
 
@@ -57,7 +58,7 @@ enum drive_fsck_result { DRIVE_FSCK_NOT_RUN, DRIVE_FSCK_CLEAN, DRIVE_FSCK_REPAIR
 struct drive_container {
     char container_id[DRIVE_CONTAINER_ID_CHARS + 1];
     char path[DRIVE_PATH_CHARS + 1];     /* absolute, clean (lib/path.h) */
-    char sub_path[DRIVE_PATH_CHARS + 1]; /* relative and clean; "": all of the drive */
+    char sub_path[DRIVE_PATH_CHARS + 1]; /* relative and clean; "": the whole drive */
     bool read_only;
 };
 
@@ -71,7 +72,7 @@ struct drive_mount_request {
     char serial[DRIVE_SERIAL_BYTES];
     uint64_t bytes; /* the disk's size; 0 is refused */
     bool read_only;
-    char vm_path[DRIVE_PATH_BYTES]; /* absolute, no "." and no ".." */
+    char vm_path[DRIVE_PATH_BYTES]; /* absolute, without "." and ".." */
     char filesystem_type[DRIVE_TYPE_BYTES];
     size_t option_count;
     char options[DRIVE_OPTIONS][DRIVE_OPTION_BYTES];
@@ -79,11 +80,11 @@ struct drive_mount_request {
     bool has_fs_group;
     uint32_t fs_group;
     enum drive_group_policy fs_group_policy;
-    uint64_t timeout_ms; /* until the answer; 0 is the agent's default, 10 s */
+    uint64_t timeout_ms; /* until the answer; 0: the agent's default, 10 s */
     struct drive_containers containers;
 };
 
-/* What the walk for fs_group has done so far, or in all. */
+/* The progress of the walk for fs_group, or its total. */
 struct drive_walk_count {
     uint64_t changed, skipped, failed;
 };
@@ -94,10 +95,10 @@ struct drive_mount_answer {
     uint64_t filesystem_bytes; /* statfs(2)'s total */
     struct drive_walk_count walk;
     enum drive_fsck_result fsck;
-    bool was_mounted;    /* before this call, as it asks for */
-    unsigned containers; /* that have it now. Fewer than were asked for, and no text: an agent that
-                            does not know of them */
-    char container_error[DRIVE_CONTAINER_ERROR_BYTES]; /* of the first that has not, "" none */
+    bool was_mounted;    /* as requested, already before this call */
+    unsigned containers; /* that have the drive now; fewer than requested without a text: the agent
+                            is too old to know of containers */
+    char container_error[DRIVE_CONTAINER_ERROR_BYTES]; /* of the first that failed; "" none */
 };
 
 struct drive_unmount_request {
@@ -109,11 +110,11 @@ struct drive_unmount_request {
 
 struct drive_unmount_answer {
     bool was_mounted;
-    bool disk_removed; /* by the guest (SCSI, Firecracker), or it is not there */
+    bool disk_removed; /* the guest removed it (SCSI, Firecracker), or it does not exist */
 };
 
 enum drive_guest_state {
-    DRIVE_GUEST_PRESENT, /* the disk is there, not mounted */
+    DRIVE_GUEST_PRESENT, /* the disk exists and is not mounted */
     DRIVE_GUEST_MOUNTING,
     DRIVE_GUEST_MOUNTED,
     DRIVE_GUEST_UNMOUNTING,
@@ -123,7 +124,7 @@ struct drive_guest_entry {
     char serial[DRIVE_SERIAL_BYTES];
     char drive_id[DRIVE_ID_BYTES]; /* while a call is in progress, else "" */
     enum drive_guest_state state;
-    char device[DRIVE_DEVICE_BYTES]; /* "": the disk is not there */
+    char device[DRIVE_DEVICE_BYTES]; /* "": the disk does not exist */
     uint64_t bytes;
     bool read_only;
     char vm_path[DRIVE_PATH_BYTES]; /* "": not mounted */
@@ -134,20 +135,20 @@ struct drive_guest_entry {
 struct drive_guest_list {
     size_t count;
     struct drive_guest_entry *entries; /* owned */
-    bool incomplete;                   /* more than fit, or a disk could not be read */
+    bool incomplete;                   /* there are more than fit, or a disk could not be read */
 };
 
 void drive_guest_list_done(struct drive_guest_list *list); /* frees, resets */
 
-/* Whether it has the form of an id, of a serial. */
+/* Whether the text has the form of an id or of a serial. */
 bool drive_id_is_valid(const char *id);
 bool drive_serial_is_valid(const char *serial);
-/* Whether it has the form of a VMM's own. */
+/* Whether it has the form of a serial that the VMM chose. */
 bool drive_serial_is_of_vmm(const char *serial);
 bool drive_container_id_is_valid(const char *id);
 
-/* Append to the buffer. 0, -EMSGSIZE, -ENOMEM. A list is cut to what fits into AGENT_REPLY_BYTES
- * and is then incomplete. */
+/* Append to the buffer. 0, -EMSGSIZE, -ENOMEM. A list is cut to AGENT_REPLY_BYTES and then marked
+ * incomplete. */
 int drive_append_mount_request(struct buffer *payload, const struct drive_mount_request *request);
 int drive_append_mount_answer(struct buffer *payload, const struct drive_mount_answer *answer);
 int drive_append_unmount_request(struct buffer *payload,
@@ -155,15 +156,15 @@ int drive_append_unmount_request(struct buffer *payload,
 int drive_append_unmount_answer(struct buffer *payload, const struct drive_unmount_answer *answer);
 int drive_append_list(struct buffer *payload, const struct drive_guest_list *list);
 
-/* Of a request. 0; -EBADMSG: not such a message; -EINVAL: *ret_wrong names the field that is
- * malformed (static). */
+/* Parse a request. 0; -EBADMSG: not such a message; -EINVAL: *ret_wrong names the malformed field
+ * (static). */
 int drive_parse_mount_request(const void *payload, size_t length,
                               struct drive_mount_request *ret_request, const char **ret_wrong);
 int drive_parse_unmount_request(const void *payload, size_t length,
                                 struct drive_unmount_request *ret_request, const char **ret_wrong);
 
-/* Of an answer. 0; -EBADMSG: not such a message, or one with a malformed field; -ENOMEM. The
- * caller's list is done with drive_guest_list_done(). */
+/* Parse an answer. 0; -EBADMSG: not such a message, or a malformed field; -ENOMEM. The caller frees
+ * a list with drive_guest_list_done(). */
 int drive_parse_mount_answer(const void *payload, size_t length,
                              struct drive_mount_answer *ret_answer);
 int drive_parse_unmount_answer(const void *payload, size_t length,

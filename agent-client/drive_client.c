@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* drive_client.c - connect, one request, one answer, close.
  *
- * client_report() ends the session before it calls `done`, where the owner may free the client. A
- * failure before anything was started is reported in the loop's next iteration, so that the owner
+ * client_report() ends the session before it calls `done`, in which the owner may free the client.
+ * A failure before the session began is reported in the loop's next iteration, when the owner
  * already has the client.
  */
 #include "agent-client/drive_client.h"
@@ -21,13 +21,13 @@ enum { REQUEST_BYTES = AGENT_REPLY_BYTES };
 struct drive_client {
     struct agent_session session;
     enum drive_client_act act;
-    struct loop_timer deferred; /* reports what failed before there was a session */
+    struct loop_timer deferred; /* reports a failure before the session began */
     struct drive_client_reply reply;
     drive_client_done *done;
     void *userdata;
 };
 
-/* The owner may free the client in here: nothing follows it. */
+/* The owner may free the client in here, so nothing follows it. */
 static void client_report(struct drive_client *client)
 {
     struct drive_client_reply reply = client->reply;
@@ -46,7 +46,7 @@ static void set_reply(struct drive_client *client, enum drive_client_outcome out
 
 /* ---- the answer ---- */
 
-/* What an agent may answer; any other status says nothing about the drive. */
+/* The statuses that an agent may answer; any other one is reported as INTERNAL. */
 static enum status_code known_status(int code)
 {
     switch (code) {
@@ -63,7 +63,7 @@ static enum status_code known_status(int code)
     }
 }
 
-/* The agent has refused, or does not know what is asked for. */
+/* The agent has refused the call or does not know it. */
 static void take_refusal(struct drive_client *client, const struct ttrpc_status *status)
 {
     bool unsupported =

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* drive_client.h - one call of crust.guest.v1.Drives to crust-guest-agent in a guest.
  *
- * One call is one ttrpc request on one connection, by the addresses of agent_address.h. The agent
- * is told how long it has, so that it answers before the time is over; what it has begun goes on
+ * One call is one ttrpc request on one connection, to an address of agent_address.h. The request
+ * contains its timeout, so that the agent answers in time; work that the agent has begun continues
  * without a client.
  */
 #pragma once
@@ -16,10 +16,10 @@
 enum drive_client_act { DRIVE_CLIENT_MOUNT, DRIVE_CLIENT_UNMOUNT, DRIVE_CLIENT_LIST };
 
 enum drive_client_outcome {
-    DRIVE_CLIENT_ANSWERED,    /* `status` is the agent's own */
-    DRIVE_CLIENT_UNSUPPORTED, /* it does not know the call: FAILED_PRECONDITION */
-    DRIVE_CLIENT_ABSENT,      /* nobody listens there, so nothing was sent: UNAVAILABLE */
-    DRIVE_CLIENT_UNREACHABLE, /* no connection in time, closed, or nonsense: UNAVAILABLE */
+    DRIVE_CLIENT_ANSWERED,    /* `status` is that of the agent */
+    DRIVE_CLIENT_UNSUPPORTED, /* the agent does not know the call: FAILED_PRECONDITION */
+    DRIVE_CLIENT_ABSENT,      /* nothing listens there, so nothing was sent: UNAVAILABLE */
+    DRIVE_CLIENT_UNREACHABLE, /* no connection in time, closed, or an invalid answer: UNAVAILABLE */
     DRIVE_CLIENT_SILENT,      /* no answer in time: UNAVAILABLE */
 };
 
@@ -27,11 +27,11 @@ struct drive_client_request {
     enum drive_client_act act;
     int root;                 /* O_PATH of --root; borrowed until done */
     const char *address;      /* copied */
-    struct listener listener; /* who may listen on a unix socket of that address */
-    /* Of MOUNT and of UNMOUNT; copied, and their timeout_ms does not count. */
+    struct listener listener; /* who may listen on a unix socket at the address */
+    /* For MOUNT and UNMOUNT; copied; their timeout_ms is ignored. */
     const struct drive_mount_request *mount;
     const struct drive_unmount_request *unmount;
-    uint64_t deadline_ns; /* from now, for everything */
+    uint64_t deadline_ns; /* from now, for the whole call */
 };
 
 struct drive_client_reply {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* drive_options.c - two tables: attributes of a mount, parameters of a file system. */
+/* drive_options.c - two tables: attributes of mounts, and parameters of file systems. */
 #include "agent-client/drive_options.h"
 
 #include <linux/mount.h>
@@ -90,7 +90,7 @@ static bool is_word(const char *value, const char *words)
     return false;
 }
 
-/* The kernel resolves it inside the file system. */
+/* The kernel resolves the path inside the file system. */
 static bool is_subvolume(const char *value)
 {
     return *value && !strchr(value, ',') && !strstr(value, "..");
@@ -136,7 +136,7 @@ static const struct parameter *find_parameter(unsigned type, const char *name, s
     return NULL;
 }
 
-/* The three ways to keep access times are one field, in which relatime is 0. */
+/* The three modes of access times are one field of the attributes, in which relatime is 0. */
 static bool take_attribute(const char *option, struct drive_options *options, bool *has_atime)
 {
     for (size_t i = 0; i < array_length(attributes); i++) {
@@ -163,7 +163,7 @@ static bool is_attribute(const char *option)
     return false;
 }
 
-/* mount(2) takes the quotes off a label, fsconfig(2) does not. */
+/* mount(2) removes the quotes of a label; fsconfig(2) does not. */
 static void copy_value(const char *value, bool is_label, char *ret_value)
 {
     size_t quotes = is_label && value[0] == '"', length = strlen(value) - 2 * quotes;
@@ -172,7 +172,7 @@ static void copy_value(const char *value, bool is_label, char *ret_value)
     ret_value[length] = '\0';
 }
 
-/* NULL, or what is wrong with the option. */
+/* Takes the option. NULL, or what is wrong with it. */
 static const char *take_parameter(const char *option, unsigned type, bool enforces_labels,
                                   bool read_only, struct drive_options *options)
 {

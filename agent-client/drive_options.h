@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* drive_options.h - which mount options a drive may have, and to which call each one belongs.
  *
- * Only listed options pass. The rest of a file system's options can open other devices (ext4's
- * journal_path, xfs's logdev, btrfs's device) or name what must not get into a log. A drive is
- * always mounted nodev and nosuid.
+ * Only listed options are allowed. Other options of a file system can open further devices (ext4's
+ * journal_path, xfs's logdev, btrfs's device) or contain what must not be logged. A drive is always
+ * mounted nodev and nosuid.
  *
- * Source: fsconfig(2) refuses noatime and its like, which are attributes of the mount, fsmount(2).
+ * Source: fsconfig(2) refuses options such as noatime, which are attributes of the mount:
+ * fsmount(2).
  */
 #pragma once
 
@@ -29,12 +30,12 @@ struct drive_options {
 
 enum drive_options_outcome {
     DRIVE_OPTIONS_FINE,
-    DRIVE_OPTIONS_REFUSED, /* the error has an option's position and no part of its text */
+    DRIVE_OPTIONS_REFUSED, /* the error has the option's position, but no part of its text */
 };
 
-/* Of the request's file system type, options and read_only. enforces_labels: the guest enforces
- * SELinux (selinux.h), so that the option context= means something; elsewhere the kernel refuses to
- * mount with it. The error is filled if REFUSED. */
+/* Uses the request's file system type, options and read_only. enforces_labels: the guest enforces
+ * SELinux (selinux.h), so context= is allowed; elsewhere the kernel refuses to mount with it. The
+ * error is filled if REFUSED. */
 enum drive_options_outcome drive_options_take(const struct drive_mount_request *request,
                                               bool enforces_labels,
                                               struct drive_options *ret_options,

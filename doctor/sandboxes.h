@@ -11,5 +11,5 @@
 void sandboxes_judge(const cJSON *sandboxes, const char *boot_id, const struct config *config,
                      struct findings *findings);
 
-/* {sandbox id: which of its processes or records is not believed, and why}. */
+/* {sandbox id: which of its processes or records is not trusted, and why}. */
 void sandboxes_judge_doubts(const cJSON *doubts, struct findings *findings);

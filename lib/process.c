@@ -23,7 +23,7 @@
 #include "lib/clock.h"
 #include "lib/process_reader.h"
 
-/* The error of reading a file in /proc once its process has ended. */
+/* The error of read(2) on a file in /proc whose process has ended. */
 enum { ENDED_MEANWHILE = -ESRCH };
 
 enum {
@@ -84,8 +84,7 @@ int process_stat(pid_t pid, const char *name, struct stat *ret_stat)
     return 0;
 }
 
-/* Field `number` (from 1) of /proc/PID/stat, counted from behind the name, which may hold anything.
- */
+/* Field `number` (from 1) of /proc/PID/stat, counted after the name, which may contain anything. */
 static const char *stat_field(const char *text, int number)
 {
     const char *field = strrchr(text, ')');

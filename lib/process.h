@@ -12,50 +12,50 @@
 
 struct process {
     bool alive;        /* exists and is not a zombie */
-    bool waits;        /* in the kernel, where only SIGKILL can end it, if anything */
-    pid_t parent;      /* at present: the process gets another parent when this one ends */
-    unsigned threads;  /* of a zombie: 1, unless it ended before others of its threads */
+    bool waits;        /* in the kernel, where at most SIGKILL can end it */
+    pid_t parent;      /* the current one: it changes when the parent ends */
+    unsigned threads;  /* of a zombie: 1, unless other threads have not ended */
     uint64_t start_ns; /* CLOCK_BOOTTIME */
 };
 
 /* The failures that callers distinguish. */
 enum process_failure {
-    PROCESS_GONE = -ENOENT,     /* there is none of that number, or it ended meanwhile */
-    PROCESS_DENIED = -EACCES,   /* it may not be examined */
+    PROCESS_GONE = -ENOENT,     /* no such process, or it ended meanwhile */
+    PROCESS_DENIED = -EACCES,   /* the process may not be examined */
     PROCESS_HANGS = -ETIMEDOUT, /* its memory stays locked (process_reader.h): ask again later */
 };
 
 /* Appends the whole of /proc/PID/NAME. 0, PROCESS_GONE, BUFFER_FULL, another -errno. */
 int process_read_file(pid_t pid, const char *name, struct buffer *ret_text);
 
-/* What /proc/PID/NAME, a link, leads to: type, mode, device and inode, as the kernel knows them
- * without asking the file system, which may hang (FUSE, NFS). 0, an enum
- * process_failure, another -errno. */
+/* Examines what the link /proc/PID/NAME leads to: type, mode, device and inode as cached by the
+ * kernel, without asking the file system, which may hang (FUSE, NFS). 0, an enum process_failure,
+ * another -errno. */
 int process_stat(pid_t pid, const char *name, struct stat *ret_stat);
 
 /* 0, PROCESS_GONE, another -errno. */
 int process_read(pid_t pid, struct process *ret_process);
 
-/* Whether this very process is over: no thread of it is left, so its descriptors are closed. One
- * that was killed goes on while a thread waits for a disk. 1, 0, or -errno: it cannot be told. */
+/* Whether this process has ended: no thread is left, so its descriptors are closed. A killed
+ * process lives on while a thread waits for a disk. 1, 0, or -errno: unknown. */
 int process_has_ended(pid_t pid, uint64_t start_ns);
 
-/* The arguments, each followed by a NUL. Returns as process_read_file(), or PROCESS_HANGS. No other
- * file of a process' should be read that takes the lock of its memory (environ, mem), but for its
+/* Reads the arguments, each followed by a NUL. Returns as process_read_file(), or PROCESS_HANGS.
+ * Other files that take the lock of the process's memory (environ, mem) should not be read, except
  * maps by process_read_maps(). */
 int process_read_arguments(pid_t pid, struct buffer *ret_arguments);
 
-/* The first `bytes` bytes of the arguments. */
+/* Reads the first `bytes` bytes of the arguments. */
 int process_read_first_arguments(pid_t pid, size_t bytes, struct buffer *ret_arguments);
 
-/* The first `bytes` bytes of /proc/PID/maps: the last line may be incomplete. 0, PROCESS_GONE,
- * PROCESS_HANGS or another -errno. */
+/* Reads the first `bytes` bytes of /proc/PID/maps, so the last line may be incomplete. 0,
+ * PROCESS_GONE, PROCESS_HANGS or another -errno. */
 int process_read_maps(pid_t pid, size_t bytes, struct buffer *ret_text);
 
 /* Whether the process still has these arguments, or ones that begin with them. Between reading them
- * and judging the process (process_trust.h) it may have executed another program, or its number may
- * have become another process': then the judgement is not about the arguments. 1, 0, or
- * PROCESS_HANGS or another -errno: it cannot be told. */
+ * and judging the process (process_trust.h) it may have executed another program, or its pid may
+ * have been reused: then the judgement does not apply to the arguments. 1, 0, or PROCESS_HANGS or
+ * another -errno: unknown. */
 int process_still_has_arguments(pid_t pid, const struct buffer *arguments);
 
 /* Whether one of the arguments contains `token` as a whole token: bounded on either side by the
@@ -63,8 +63,8 @@ int process_still_has_arguments(pid_t pid, const struct buffer *arguments);
  * first 32 characters, as the whole argument of --id. */
 bool process_arguments_name(const struct buffer *arguments, const char *token);
 
-/* Whether argv[0] is Firecracker's jailer, which becomes the VMM or starts it. */
+/* Whether argv[0] is Firecracker's jailer, which executes or starts the VMM. */
 bool process_arguments_are_jailers(const struct buffer *arguments);
 
-/* argv[0] without its directories; "" if there is none. */
+/* The last component of argv[0]; "" if there is none. */
 const char *process_arguments_program(const struct buffer *arguments);

@@ -11,15 +11,16 @@
 #include "lib/process.h"
 #include "lib/process_reader.h"
 
-/* PART_BYTES: what is asked for ahead. Kata's shims have 200 bytes, its QEMUs some thousands. */
+/* PART_BYTES: the bytes requested ahead for each process. Kata's shims have 200, its QEMUs some
+ * thousands. */
 enum { AHEAD = 32, PART_BYTES = 8 * 1024 };
 
 struct process_list {
     DIR *proc;
     unsigned count, next;
     struct process_reading process[AHEAD];
-    struct buffer text; /* of all of them, one behind the other */
-    size_t at;          /* where the text of the one in hand begins */
+    struct buffer text; /* of all of them, concatenated */
+    size_t at;          /* where the text of the current process begins */
 };
 
 int process_list_new(struct process_list **ret_list)
@@ -50,7 +51,7 @@ struct process_list *process_list_free(struct process_list *list)
     return NULL;
 }
 
-/* The ids of some more processes. 0 or -errno. */
+/* Lists some more processes. 0 or -errno. */
 static int list_some(struct process_list *list)
 {
     const struct dirent *name;
@@ -69,7 +70,7 @@ static int list_some(struct process_list *list)
     return name || list->count ? 0 : -errno;
 }
 
-/* If this fails, each process is read by itself, which finds the one that hangs. */
+/* If this fails, each process is read separately, which finds the one that hangs. */
 static void read_ahead(struct process_list *list)
 {
     buffer_clear(&list->text);

@@ -7,8 +7,8 @@
  *   answer    for each id: struct piece with bytes, any number of them, and one without, which has
  *             the result
  *
- * A reader that has not answered is only given up if the kernel says that it waits: one that is
- * runnable merely has no processor.
+ * A reader that has not answered is killed only if the kernel reports that it waits: a runnable one
+ * merely lacks a processor.
  */
 #include "lib/process_reader.h"
 
@@ -30,13 +30,13 @@
 #include "lib/log.h"
 #include "lib/process.h"
 
-/* For one answer. PATIENCE: with a reader that waits for another process, long enough for most that
+/* PATIENCE: how long a reader may wait for another process, which is enough for most processes that
  * start or fork on a busy node. */
 enum { PATIENCE_MILLISECONDS = 15, LEFT_BEHIND = 8 };
 enum { PIECES_BYTES = 16 * 1024, MOST_AT_ONCE = 64 };
 
 static const uint64_t PATIENCE_NS = PATIENCE_MILLISECONDS * NSEC_PER_MSEC;
-static const uint64_t STARVED_NS = NSEC_PER_SEC; /* with any reader */
+static const uint64_t STARVED_NS = NSEC_PER_SEC; /* how long any reader may take */
 static const uint64_t LASTING_NS = NSEC_PER_SEC, TELL_NS = 10 * NSEC_PER_SEC;
 
 enum text {
@@ -63,16 +63,16 @@ struct piece {
 };
 
 static struct {
-    pid_t owner; /* the process that uses it, and none that it forks; 0: none */
+    pid_t owner; /* the process that uses it, but not its children; 0: none */
     pid_t pid;   /* 0: none runs */
     int socket;
-    pid_t left_behind[LEFT_BEHIND];      /* killed, and not yet known to be dead; 0: free */
-    uint64_t waited_ns;                  /* for the answer to the present request */
-    pid_t hung;                          /* a process that hangs again and again, or did, */
-    uint64_t first_ns, last_ns, told_ns; /* first, last, and when it was logged */
+    pid_t left_behind[LEFT_BEHIND];      /* killed and perhaps not dead yet; 0: free */
+    uint64_t waited_ns;                  /* for the answer to the current request */
+    pid_t hung;                          /* a process that hangs or hung repeatedly, */
+    uint64_t first_ns, last_ns, told_ns; /* the first and last time, and when it was logged */
 } reader;
 
-/* What came of an answer and is not used yet. */
+/* The received part of an answer that is not consumed yet. */
 static struct {
     char bytes[PIECES_BYTES];
     size_t at, length;
@@ -111,7 +111,7 @@ static void end_piece(int32_t result, size_t length)
     said.length += sizeof(piece) + length;
 }
 
-/* Says the beginning of one process' text. */
+/* Sends the first bytes of one process's text. */
 static bool say_text(int socket, pid_t pid, enum text text, size_t bytes)
 {
     cleanup(fd_closep) int fd = -1;
@@ -140,7 +140,7 @@ static bool say_text(int socket, pid_t pid, enum text text, size_t bytes)
         bytes -= (size_t)count;
     }
     if (count < 0)
-        r = errno == ESRCH ? PROCESS_GONE : -errno; /* it ended meanwhile */
+        r = errno == ESRCH ? PROCESS_GONE : -errno; /* the process ended meanwhile */
     end_piece(r, 0);
     return true;
 }
@@ -161,7 +161,8 @@ static _Noreturn void serve(int socket)
     _exit(0);
 }
 
-/* It ends when its socket is closed, or its program was killed: not by a signal to both. */
+/* The reader ends when its socket is closed or its parent was killed, but not by a signal sent to
+ * both. */
 static _Noreturn void become_reader(int socket, pid_t parent)
 {
     enum { ONLY = 3 };
@@ -175,7 +176,7 @@ static _Noreturn void become_reader(int socket, pid_t parent)
     serve(ONLY);
 }
 
-/* ---- its beginning and its end ------------------------------------------------------------- */
+/* ---- starting and ending it ------------------------------------------------------------- */
 
 /* All signals stay blocked in the reader, so that no handler of the program runs there. */
 static pid_t fork_reader(int socket)
@@ -192,7 +193,7 @@ static pid_t fork_reader(int socket)
     return pid < 0 ? -errno : pid;
 }
 
-/* A free place for one that is killed; NULL: too many are not dead yet. */
+/* A free place for a killed reader; NULL: too many are not dead yet. */
 static pid_t *find_place(void)
 {
     pid_t *place = NULL;
@@ -251,7 +252,7 @@ bool process_reader_is_used(void)
     return reader.owner && reader.owner == getpid();
 }
 
-/* ---- asking it ----------------------------------------------------------------------------- */
+/* ---- requests ----------------------------------------------------------------------------- */
 
 static bool is_waiting(void)
 {
@@ -260,7 +261,7 @@ static bool is_waiting(void)
     return process_read(reader.pid, &process) == 0 && process.waits;
 }
 
-/* 0, PROCESS_HANGS, or another -errno: it has ended. */
+/* 0, PROCESS_HANGS, or another -errno: the reader has ended. */
 static int await(void)
 {
     struct pollfd answer = {.fd = reader.socket, .events = POLLIN};
@@ -296,8 +297,8 @@ static int receive_more(void)
     return r;
 }
 
-/* Into ret_data, or behind the text; a failure of the text ends nothing, as the rest must be taken.
- */
+/* Receives into ret_data, or appends to the text. If the text is full, the rest is still received
+ * and dropped. */
 static int take(size_t length, char *ret_data, struct buffer *ret_text)
 {
     int r = 0;
@@ -355,7 +356,8 @@ static int ask(struct process_reading *readings, unsigned count, struct request 
     return r;
 }
 
-/* Not of one that hung for a moment: it starts or forks. Of many that hang one is named. */
+/* Logs a process that hangs, unless only for a moment, as at its start or fork. Of many, one is
+ * named. */
 static void tell(const struct process_reading *readings, unsigned count, enum text text)
 {
     const uint64_t now = clock_boottime();
@@ -386,7 +388,7 @@ static int read_texts(struct process_reading *readings, unsigned count, enum tex
 
     if (count > MOST_AT_ONCE)
         return -EINVAL;
-    /* Somebody may have killed it: then it is started once more. */
+    /* The reader may have been killed: then it is started once more. */
     for (unsigned i = 0; i < 2 && r < 0 && r != PROCESS_HANGS; i++) {
         buffer_rewind(ret_text, mark);
         r = start_reader();

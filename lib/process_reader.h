@@ -2,11 +2,10 @@
 /* process_reader.h - reads the arguments and the mappings of processes without waiting for what one
  * of them does.
  *
- * Reading /proc/PID/cmdline or maps waits for the lock of that process' memory, and the user who
- * runs the process can hold it: by one munmap(2) of much memory, by many in turn, by a fork(2). So
- * a process of ours, the reader, does the waiting. It is killed if it waits for too long; SIGKILL
- * ends that wait. Whatever else crustd reads of a process takes no such lock: stat, status, cgroup,
- * comm, the links.
+ * Reading /proc/PID/cmdline or maps waits for the lock of that process's memory, and the user who
+ * runs the process can hold it: by a large munmap(2), many in a row, or a fork(2). So a child
+ * process, the reader, does the waiting. It is killed if it waits too long; SIGKILL ends that wait.
+ * The other files that crustd reads need no such lock: stat, status, cgroup, comm, the links.
  */
 #pragma once
 
@@ -15,9 +14,9 @@
 
 #include "lib/buffer.h"
 
-/* Starts the reader. Once this was called, both are read by it only, and it is started again when
- * it has ended; before, and in programs that never call this, they are read directly. To be called
- * early, because the reader keeps the memory that the program has now. 0 or -errno. */
+/* Starts the reader. From then on only the reader reads the two files, and it is restarted if it
+ * ends; before, and in programs that never call this, they are read directly. To be called early,
+ * because the reader keeps a copy of the program's memory. 0 or -errno. */
 int process_reader_start(void);
 
 bool process_reader_is_used(void);
@@ -28,11 +27,12 @@ struct process_reading {
     size_t length; /* appended for this process */
 };
 
-/* Reads the first `bytes` bytes of each one's arguments, one behind the other. 0, or the reason why
- * none of the results counts: PROCESS_HANGS if one of these processes hung, or another -errno. */
+/* Reads the first `bytes` bytes of each process's arguments and concatenates them. 0, or the
+ * reason why none of the results is valid: PROCESS_HANGS if one of the processes hung, or
+ * another -errno. */
 int process_reader_read(struct process_reading *readings, unsigned count, size_t bytes,
                         struct buffer *ret_text);
 
-/* Reads the first `bytes` bytes of one process' mappings. Returns as process_reader_read(). */
+/* Reads the first `bytes` bytes of one process's mappings. Returns as process_reader_read(). */
 int process_reader_read_maps(struct process_reading *reading, size_t bytes,
                              struct buffer *ret_text);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* process_trust.c - see process_trust.h.
  *
- * A user who is root in a container without a user namespace has uid 0 on the node as well, so the
- * pid namespace counts too: NSpid in /proc/PID/status lists the process' number in the namespace of
- * /proc and in each one below it. Once a set-user-id program has called setuid(2), all its ids are
- * 0, but its arguments are its caller's; only the mode of its file reveals that.
+ * Root in a container without a user namespace has uid 0 on the node as well, so the pid namespace
+ * counts too: NSpid in /proc/PID/status lists the pid in the namespace of /proc and in each one
+ * below it. After a set-user-id program has called setuid(2), all its ids are 0 although its caller
+ * chose the arguments; only the mode of its file reveals that.
  */
 #include "lib/process_trust.h"
 
@@ -20,7 +20,7 @@
 #include "lib/cleanup.h"
 #include "lib/process.h"
 
-/* USER_IDS: the real, effective and saved one, and that of file systems. */
+/* USER_IDS: real, effective, saved, and file system uid. */
 enum {
     STATUS_BYTES = 16 * 1024,
     USER_IDS = 4,
@@ -62,9 +62,9 @@ static bool is_roots(const struct numbers *users)
     return users->count == USER_IDS && (users->number[0] == 0 || users->number[0] == geteuid());
 }
 
-/* PROCESS_DENIED is for want of CAP_SYS_PTRACE. Without it nothing else of the process can be seen
- * either, which is said for the volume (hypervisor_unreachable); it is the administrator's to give.
- */
+/* PROCESS_DENIED means that CAP_SYS_PTRACE is missing. Without it nothing else of the process can
+ * be read either, which the volume reports as hypervisor_unreachable; the administrator has to
+ * grant it. */
 static int judge_program(pid_t pid)
 {
     struct stat program;
@@ -92,7 +92,7 @@ int process_judge(pid_t pid, uid_t *ret_user)
     return pids.count > 1 ? PROCESS_CONTAINED : judge_program(pid);
 }
 
-/* If the first process' root directory cannot be examined, the process counts as root's. */
+/* If the first process's root directory cannot be examined, the process counts as root's. */
 static int judge_root(pid_t pid)
 {
     struct stat own, first;

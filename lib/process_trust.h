@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* process_trust.h - whether the arguments of a process can be believed.
+/* process_trust.h - whether the arguments of a process can be trusted.
  *
- * Any user may start a program with any arguments, in any directory. So they are believed only if
- * root of the node started the process with them.
+ * Any user may start a program with any arguments, in any directory. So they are trusted only if
+ * root of the node started the process.
  */
 #pragma once
 
@@ -14,9 +14,9 @@
 enum process_trust {
     PROCESS_ROOTS,        /* root's, on the node itself */
     PROCESS_USERS,        /* not root's, or with different user ids */
-    PROCESS_CONTAINED,    /* in a pid namespace of its own: a container's */
-    PROCESS_PRIVILEGED,   /* a set-user-id program: who started it chose arguments and directory */
-    PROCESS_ROOTED_APART, /* in another root directory than the node's first process */
+    PROCESS_CONTAINED,    /* in a container: a pid namespace of its own */
+    PROCESS_PRIVILEGED,   /* a set-user-id program, whose caller chose arguments and directory */
+    PROCESS_ROOTED_APART, /* with another root directory than the node's first process */
 };
 
 /* An enum process_trust, PROCESS_GONE or another -errno. The daemon's own user counts as root: it
@@ -26,11 +26,11 @@ int process_judge(pid_t pid, uid_t *ret_user);
 /* The same for a process that never leaves the node's root directory, such as a shim. */
 int process_judge_unjailed(pid_t pid, uid_t *ret_user);
 
-/* Reads the arguments of the list's process `pid` as far as they can keep something from being
- * removed: root's up to the buffer's limit, other users' only the beginning, so that no user can
- * make them too long to be read. 0, BUFFER_FULL, PROCESS_GONE, PROCESS_HANGS or another -errno. */
+/* Reads the part of the arguments of `pid`, the list's process, that can prevent a removal: root's
+ * up to the buffer's limit, other users' only the beginning, so that no user can make them too long
+ * to read. 0, BUFFER_FULL, PROCESS_GONE, PROCESS_HANGS or another -errno. */
 int process_read_counted_arguments(const struct process_list *list, pid_t pid,
                                    struct buffer *ret_arguments);
 
-/* Why it is not believed, such as "it belongs to another user than root". */
+/* Why it is not trusted, such as "it belongs to another user than root". */
 const char *process_trust_text(enum process_trust trust);

@@ -436,8 +436,9 @@ static int judge_process(const struct traces *traces, pid_t pid, struct observed
     *ret_believed = trust == PROCESS_ROOTS || r == PROCESS_INDEX_FOUND;
     if (*ret_believed || trust < 0)
         return 0;
-    (void)snprintf(text, sizeof(text), "process %d has the VMM's number and is not believed: %s",
-                   (int)pid, process_trust_text((enum process_trust)trust));
+    (void)snprintf(text, sizeof(text),
+                   "process %d has the VMM's recorded pid but is not trusted: %s", (int)pid,
+                   process_trust_text((enum process_trust)trust));
     return kata_set_problem(sandbox, false, "", text);
 }
 

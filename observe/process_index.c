@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* process_index.c - VMMs and shims by the sandbox in their arguments.
+/* process_index.c - an index of VMMs and shims by the sandbox id in their arguments.
  *
  * The arguments do not prove which program a process runs, so the index may contain other processes
- * of root's; their ids are never looked up. The index is an array sorted by id and is always read
- * as a whole, however many unsuccessful searches there are: at most once per SETTLE_NS and for at
- * most a twentieth of the time. Any user can make that long, so it is read a part per call, and the
- * last one that is complete serves until then. Of the processes that are not believed only a few
- * are kept, for messages.
+ * of root; their ids are never looked up. The index is an array sorted by id. It is always read as
+ * a whole, at most once per SETTLE_NS and for at most a twentieth of the time, however many
+ * searches fail. Any user can make a reading take long, so each call reads a part, and the last
+ * complete index serves meanwhile. A few of the processes that are not trusted are kept for
+ * messages.
  *
- * The tie of a VMM to its sandbox (is_tied()) can no longer be verified once the shim has ended, so
- * a tie once seen holds for as long as the process lives. For a rootless VMM the only accepted tie
- * is that it is its shim's child.
+ * The tie of a VMM to its sandbox (is_tied()) cannot be verified once the shim has ended, so a tie
+ * that was seen once holds for as long as the process lives. The only tie accepted for a rootless
+ * VMM is to be its shim's child.
  */
 #include "observe/process_index.h"
 
@@ -27,19 +27,19 @@
 #include "lib/result.h"
 #include "observe/sandbox_arguments.h"
 
-/* How much of a process' arguments is read. Those of Kata's VMMs are about 20 KiB; any user can
- * start thousands of processes with as many as the kernel allows. */
+/* The part of a process's arguments that is read. Kata's VMMs have about 20 KiB; any user can start
+ * thousands of processes with as many as the kernel allows. */
 enum { ARGUMENTS_BYTES = 64 * 1024, CGROUP_BYTES = 64 * 1024 };
 
-/* What one call reads: all processes of an ordinary node, two steps for each. It may wait for each
- * of them for almost as long as for one that hangs (process_reader.h), so its time is bounded, too.
- */
+/* What one call reads: all processes of an ordinary node, two steps for each. Each of them may take
+ * almost as long as a process that hangs (process_reader.h), so the time is bounded, too. */
 enum { CALL_STEPS = 2 * 4096, CALL_BYTES = 4 * 1024 * 1024 };
 static const uint64_t CALL_NS = 15 * NSEC_PER_MSEC;
 enum { PROCESSES = 65536, REFUSED = 32, CGROUP_ID_CHARS = 32, INIT = 1 };
 
 static const uint64_t SETTLE_NS = 100 * NSEC_PER_MSEC, REST_NS = 5 * NSEC_PER_SEC;
-static const uint64_t ABANDONED_NS = 10 * NSEC_PER_SEC; /* a reading that nobody goes on with */
+static const uint64_t ABANDONED_NS =
+    10 * NSEC_PER_SEC; /* then a reading that was not continued is dropped */
 
 struct entry {
     char id[SANDBOX_ARGUMENTS_ID_BYTES];
@@ -61,28 +61,28 @@ struct process_table {
     struct entry *entry;
     unsigned refusals;
     struct refused refused[REFUSED];
-    bool has_unread;   /* one that hung */
-    bool has_missed;   /* one of root's that started before the reading may be missing */
+    bool has_unread;   /* a process hung */
+    bool has_missed;   /* a process of root that started before the reading may be missing */
     bool is_doubtful;  /* that, or one that started during the reading */
     uint64_t began_ns; /* the reading */
 };
 
-/* The arguments of a process, and of this call: when its time is up, how much of /proc it has read,
- * and whether it met a process that hung. */
+/* The arguments of a process; and of the current call its deadline, the bytes it has read, and
+ * whether it met a process that hung. */
 struct reader {
     struct buffer arguments;
     uint64_t until_ns;
     size_t bytes;
-    bool hung, is_first; /* is_first: nothing was read before the process in hand */
+    bool hung, is_first; /* is_first: this process is the first of the call */
 };
 
 struct process_index {
     struct process_table known;
-    uint64_t read_ns; /* when it was complete; 0 never */
+    uint64_t read_ns; /* when it was completed; 0: never */
     uint64_t cost_ns; /* how long the reading took */
-    /* While a new one is read: */
+    /* The reading in progress: */
     struct process_list *processes;
-    pid_t listed; /* the process that was listed and is not added yet; 0: none */
+    pid_t listed; /* a process that is listed but not added yet; 0: none */
     struct process_table next;
     uint64_t next_cost_ns, next_ns; /* next_ns: when the last part was read */
     struct reader reader;
@@ -100,7 +100,7 @@ int process_index_new(struct process_index **ret_index)
     return 0;
 }
 
-/* What was read of the new one is dropped. */
+/* Drops the reading in progress. */
 static void stop_reading(struct process_index *index)
 {
     index->processes = process_list_free(index->processes);
@@ -147,7 +147,7 @@ static bool read_arguments(struct entry *entry, const struct buffer *arguments)
     return true;
 }
 
-/* ---- all of them ------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------- */
 
 static int compare(const void *a, const void *b)
 {
@@ -178,7 +178,7 @@ static bool is_same(const struct entry *a, const struct entry *b)
            a->process.start_ns == b->process.start_ns;
 }
 
-/* Whether the previous reading had found it tied. */
+/* Whether the previous reading found it tied. */
 static bool was_tied(const struct process_table *before, const struct entry *entry)
 {
     for (size_t i = first_of(before, entry);
@@ -200,7 +200,7 @@ static void note_refused(struct process_table *table, const struct entry *entry)
     memcpy(refused->id, entry->id, sizeof(refused->id));
 }
 
-/* processes: the list that pid was taken from; NULL: none. */
+/* processes: the list that pid came from; NULL: none. */
 static int read_first_arguments(struct reader *reader, const struct process_list *processes,
                                 pid_t pid)
 {
@@ -228,8 +228,8 @@ static bool is_late(const struct reader *reader)
     return clock_boottime() >= reader->until_ns;
 }
 
-/* Whether pid is the shim of sandbox `id`, which must be the parent of a rootless VMM; other users'
- * processes are not kept. */
+/* Whether pid is the shim of sandbox `id`. Processes of other users are only kept if their parent
+ * is. */
 static bool is_shim_of(struct reader *reader, pid_t pid, const char *id)
 {
     struct entry shim = {0};
@@ -266,7 +266,7 @@ static int add_entry(struct process_table *table, const struct entry *entry)
     return 0;
 }
 
-/* One that hangs is what it was, if anything. */
+/* A process that hangs keeps its entries of the previous index. */
 static int keep_unread(struct process_table *table, const struct process_table *before, pid_t pid)
 {
     int r = 0;
@@ -279,8 +279,8 @@ static int keep_unread(struct process_table *table, const struct process_table *
     return r;
 }
 
-/* The call's time is up. Added in the next call, unless this call has read nothing else: then it
- * counts as one that hangs. */
+/* The call's time is up: the process is added in the next call. If this call has read nothing else,
+ * the process counts as one that hangs, so that the reading makes progress. */
 static int put_off(struct process_index *index, pid_t pid)
 {
     if (index->reader.is_first)
@@ -289,7 +289,7 @@ static int put_off(struct process_index *index, pid_t pid)
     return 0;
 }
 
-/* Skipped are processes that end meanwhile or start another program, which was not judged. */
+/* Skips processes that end meanwhile or execute another program, which was not judged. */
 static int add_process(struct process_index *index, pid_t pid)
 {
     const struct process_table *before = &index->known;
@@ -301,7 +301,7 @@ static int add_process(struct process_index *index, pid_t pid)
 
     if (r == PROCESS_HANGS)
         return keep_unread(table, before, pid);
-    /* Not read is not ended. */
+    /* A failure to read does not mean that the process has ended. */
     if (r < 0 && r != PROCESS_GONE && r != PROCESS_DENIED)
         return r;
     if (r < 0 || !read_arguments(&entry, &reader->arguments) || process_read(pid, &process) < 0 ||
@@ -325,14 +325,14 @@ static int add_process(struct process_index *index, pid_t pid)
         return put_off(index, pid);
     if (entry.tied || may_be_kept(reader, &entry, process.parent))
         return add_entry(table, &entry);
-    if (reader->hung) /* its parent, which may be its shim */
+    if (reader->hung) /* its parent hung, and may be its shim */
         return keep_unread(table, before, pid);
     note_refused(table, &entry);
     return 0;
 }
 
-/* Lists one more process, or adds the one that was listed: either may wait. *ret_is_last: there is
- * none left. */
+/* Lists one more process, or adds the one that was listed; each may wait. *ret_is_last: none is
+ * left. */
 static int read_next(struct process_index *index, bool *ret_is_last)
 {
     const pid_t pid = index->listed;
@@ -353,7 +353,7 @@ static bool has_room(const struct process_index *index)
     return index->next.count < PROCESSES;
 }
 
-/* 0: all were read; PROGRESS_MORE; -errno. */
+/* 0: all processes were read; PROGRESS_MORE; -errno. */
 static int read_processes(struct process_index *index)
 {
     struct reader *reader = &index->reader;
@@ -389,7 +389,7 @@ static void finish_reading(struct process_index *index, bool is_whole)
     stop_reading(index);
 }
 
-/* Reads on. 0: `known` is new; PROGRESS_MORE; -errno. */
+/* Reads the next part. 0: `known` was replaced; PROGRESS_MORE; -errno. */
 static int read_on(struct process_index *index)
 {
     const uint64_t began_ns = clock_boottime();
@@ -471,7 +471,7 @@ static bool is_child_of_another(const struct process_table *table, const struct 
     return false;
 }
 
-/* Finds the process that is believed. ret_parent may be NULL. */
+/* Finds the one process that is trusted. ret_parent may be NULL. */
 static bool find_one(struct process_table *table, const struct entry *key, const struct shim *shim,
                      struct process_search *search, pid_t *ret_parent)
 {
@@ -488,12 +488,12 @@ static bool find_one(struct process_table *table, const struct entry *key, const
             entry->tied || entry->role == PROCESS_SHIM || is_tied(entry, now.parent, shim);
         if (!entry->tied) {
             (void)snprintf(search->doubt, sizeof(search->doubt),
-                           "process %d says so, but neither its parent nor its cgroup is the "
-                           "sandbox's",
+                           "process %d names the sandbox, but neither its parent nor its cgroup "
+                           "is the sandbox's",
                            (int)entry->process.pid);
         } else if (found) {
             (void)snprintf(search->doubt, sizeof(search->doubt),
-                           "processes %d and %d both say so, and neither is believed",
+                           "processes %d and %d both name the sandbox, so neither is trusted",
                            (int)found->process.pid, (int)entry->process.pid);
             return false;
         } else {
@@ -530,7 +530,7 @@ static bool find_believed(struct process_table *table, const struct entry *key,
     return find_one(table, key, &shim, search, NULL);
 }
 
-/* Reports a process that is not believed, if there is no other. */
+/* Reports a process that is not trusted, if none is. */
 static void tell_refused(const struct process_table *table, const struct entry *key,
                          struct process_search *search)
 {
@@ -539,7 +539,7 @@ static void tell_refused(const struct process_table *table, const struct entry *
 
         if (refused->role == key->role && strcmp(refused->id, key->id) == 0)
             (void)snprintf(search->doubt, sizeof(search->doubt),
-                           "process %d says so and is not believed: %s", (int)refused->pid,
+                           "process %d names the sandbox but is not trusted: %s", (int)refused->pid,
                            process_trust_text(refused->trust));
     }
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* process_index.h - which process runs which sandbox.
+/* process_index.h - finds the VMM or shim of a sandbox.
  *
- * One reading of /proc answers many calls. A process that is found is checked against /proc/PID
- * before it is returned. That a process does not exist is taken from a reading if that is young
- * enough; `stale` says that a process started just now may be missing. One call reads so many
- * processes and arguments at most.
+ * One reading of /proc serves many searches. A process that was found is checked against /proc/PID
+ * before it is returned. A process that is not in a recent reading counts as missing; `stale` means
+ * that one started just now may be missing. Each call reads a bounded number of processes and
+ * arguments.
  *
  * Only arguments of root's processes are believed (process_trust.h), and a VMM must also be tied to
  * its sandbox by its parent or its cgroup, which the kernel reports. If two believable processes
@@ -34,17 +34,17 @@ struct process_index *process_index_free(struct process_index *index);
 
 enum process_index_outcome {
     PROCESS_INDEX_FOUND,
-    PROCESS_INDEX_NONE,       /* there is none, or none is known yet: `stale` */
-    PROCESS_INDEX_UNFINISHED, /* there are more processes than one call reads: ask again */
+    PROCESS_INDEX_NONE,       /* there is none, or (`stale`) none is known yet */
+    PROCESS_INDEX_UNFINISHED, /* not all processes are read yet: call again */
 };
 
-/* Reads on until what is known is young. An enum progress_outcome or -errno. */
+/* Makes the index recent, in several calls. An enum progress_outcome or -errno. */
 int process_index_refresh(struct process_index *index);
 
-/* Goes on with a reading that has begun. An enum progress_outcome or -errno. */
+/* Continues a reading that has begun. An enum progress_outcome or -errno. */
 int process_index_read_on(struct process_index *index);
 
-/* While it is held, what is known is not read anew, so no answer is UNFINISHED. */
+/* While the index is held, it is not read again, so no search is UNFINISHED. */
 void process_index_hold(struct process_index *index, bool is_held);
 
 enum { PROCESS_DOUBT_BYTES = 192 };
@@ -52,9 +52,10 @@ enum { PROCESS_DOUBT_BYTES = 192 };
 struct process_search {
     struct indexed_process process; /* if FOUND */
     bool stale;
-    uint64_t sure_since_ns;          /* what had started by then is known; 0: not surely */
-    bool has_unread;                 /* if NONE: a process could not be read, whoever's it is */
-    char doubt[PROCESS_DOUBT_BYTES]; /* if NONE: why a claimant is not believed; "" */
+    uint64_t sure_since_ns;          /* every process started by then is known; 0: unknown */
+    bool has_unread;                 /* if NONE: some process could not be read */
+    char doubt[PROCESS_DOUBT_BYTES]; /* if NONE: why a process that names the sandbox is not
+                                        trusted; "" */
 };
 
 /* An enum process_index_outcome or -errno. */

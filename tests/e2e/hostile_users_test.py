@@ -139,7 +139,7 @@ class HostileUsersTest(ScratchNodeTest):
         self.host.wait(self.findings, 30, "the doctor to say so")
         self.assertEqual(self.sandboxes(), {})
         self.assertEqual(self.host.volume(volume.path)["state"], "unbound")
-        self.assertIn(f"process {vmm.pid} says so and is not believed: it belongs to another user",
+        self.assertIn(f"process {vmm.pid} names the sandbox but is not trusted: it belongs to another user",
                       self.findings()[0])
         self.assertIn("it belongs to another user", self.host.log_tail())
         for process in (shim, vmm):
@@ -154,7 +154,7 @@ class HostileUsersTest(ScratchNodeTest):
         self.host.start()
         self.host.wait(self.findings, 30, "the doctor to say so")
         self.assertEqual(self.sandboxes(), {})
-        self.assertIn("both say so", self.findings()[0])
+        self.assertIn("both name the sandbox", self.findings()[0])
         second.kill()
         second.wait()
         self.host.wait(lambda: self.sandboxes() == {VICTIM: pod.vmm.pid}, 30, "the real one")

@@ -64,7 +64,8 @@ static void a_process_is_ended_because_of_a_process_only(void **state)
     struct node *node = *state;
     cleanup(json_deletep) cJSON *doubts = cJSON_CreateObject();
 
-    assert_non_null(cJSON_AddStringToObject(doubts, "5a", "process 7 says so and is not believed"));
+    assert_non_null(
+        cJSON_AddStringToObject(doubts, "5a", "process 7 names the sandbox but is not trusted"));
     assert_non_null(cJSON_AddStringToObject(doubts, "5b", "more containers than are read"));
     written_done(&node->written);
     written_begin(&node->written);

@@ -84,7 +84,7 @@ static void of_two_candidates_neither_is_believed(void **state)
     observe();
     assert_false(sandbox.alive);
     assert_true(sandbox.try_again);
-    assert_non_null(strstr(sandbox.problem, "both say so"));
+    assert_non_null(strstr(sandbox.problem, "both name the sandbox"));
     assert_int_equal(process[--processes], second);
     (void)kill(second, SIGKILL);
     (void)waitpid(second, NULL, 0);
