@@ -4,7 +4,8 @@
  * No VMM protects a mounted disk: removal succeeds, and the guest loses data without an error. So
  * the order of the acts has to protect it. A disk is removed from the VMM only if the guest was
  * never asked to mount it, or has answered that it unmounted it. A guest that has to remove the
- * device itself is asked to directly before each attempt to remove it from the VMM. A drive that
+ * device itself is asked to directly before each attempt to remove it from the VMM. Whether the
+ * guest can mount a disk is found out before the VM gets it. A drive that
  * another client removed from the VM is not attached again automatically: it is lost, and its
  * client is told.
  */
@@ -63,6 +64,8 @@ static struct drive_decision bring_in(const struct drive_facts *facts)
                                                  : remove_rest(facts);
     if (facts->vmm == DRIVE_IN_VMM_ABSENT && !facts->is_open)
         return (struct drive_decision){DRIVE_CLAIM, DRIVE_REQUESTED};
+    if (facts->vmm == DRIVE_IN_VMM_ABSENT && facts->guest == DRIVE_IN_GUEST_UNKNOWN)
+        return (struct drive_decision){DRIVE_LOOK_GUEST, facts->state};
     return (struct drive_decision){DRIVE_ATTACH, DRIVE_CLAIMED};
 }
 

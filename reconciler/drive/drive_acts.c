@@ -125,12 +125,23 @@ static bool looks(unsigned act)
     return act == DRIVE_ATTACH || act == DRIVE_LOOK_VMM;
 }
 
+/* The guest did not have it mounted before, and was not asked to mount it since. Whatever else was
+ * found is asked again. */
+static enum drive_in_guest in_guest_once_attached(const struct drive_work *work,
+                                                  enum drive_in_vmm before)
+{
+    return before == DRIVE_IN_VMM_ABSENT && work->guest == DRIVE_IN_GUEST_ABSENT && work->address[0]
+               ? DRIVE_IN_GUEST_ABSENT
+               : DRIVE_IN_GUEST_UNKNOWN;
+}
+
 static void on_vmm_done(struct hypervisor_drive_call *call,
                         const struct hypervisor_drive_reply *reply, void *userdata)
 {
     struct drive_work *work = userdata;
     struct error error = reply->error;
     enum status_code status = vmm_codes[reply->outcome];
+    enum drive_in_vmm before = work->vmm;
 
     if (work->act != DRIVE_LIMIT && work->act != DRIVE_RESIZE)
         work->vmm = in_vmm(work, reply);
@@ -140,6 +151,8 @@ static void on_vmm_done(struct hypervisor_drive_call *call,
         memcpy(work->address, reply->address, sizeof(work->address));
     if (status == STATUS_OK && looks(work->act) && drive_act_makes_serial(work))
         (void)snprintf(work->result.serial, sizeof(work->result.serial), "%s", reply->serial);
+    if (status == STATUS_OK && work->act == DRIVE_ATTACH)
+        work->guest = in_guest_once_attached(work, before);
     work->result.is_brief = reply->outcome == HYPERVISOR_DRIVE_BUSY;
     work->result.wants_disk = reply->outcome == HYPERVISOR_DRIVE_NEEDS_DESCRIPTOR;
     if (status == STATUS_OK && work->act == DRIVE_ATTACH && !traits_of(work)->opens_path)
@@ -352,11 +365,25 @@ static void claim(struct drive_work *work)
 
 /* ---- the guest ---- */
 
+static bool asks_guest(unsigned act)
+{
+    return act == DRIVE_LOOK_GUEST || act == DRIVE_MOUNT || act == DRIVE_UNMOUNT ||
+           act == DRIVE_GROW || act == DRIVE_ENTER;
+}
+
 static const enum drive_guest_act guest_acts[] = {
     [DRIVE_LOOK_GUEST] = DRIVE_GUEST_LOOK, [DRIVE_MOUNT] = DRIVE_GUEST_MOUNT,
     [DRIVE_UNMOUNT] = DRIVE_GUEST_UNMOUNT, [DRIVE_GROW] = DRIVE_GUEST_GROW,
     [DRIVE_ENTER] = DRIVE_GUEST_MOUNT,
 };
+
+/* It was asked ahead, and this act has not come to its turn. A failure is left to that. */
+static void note_early_answer(struct drive_work *work, const struct drive_guest_reply *reply)
+{
+    if (reply->status == STATUS_OK)
+        work->guest = reply->guest;
+    work->guest_call = work->drives->guest->call_free(work->guest_call);
+}
 
 static void on_guest_done(struct drive_guest_call *call, const struct drive_guest_reply *reply,
                           void *userdata)
@@ -365,6 +392,10 @@ static void on_guest_done(struct drive_guest_call *call, const struct drive_gues
     struct error error = reply->error;
     enum status_code status = reply->status;
 
+    if (work->step != DRIVE_RUNNING || !asks_guest(work->act)) {
+        note_early_answer(work, reply);
+        return;
+    }
     if (work->act != DRIVE_ENTER || reply->guest == DRIVE_IN_GUEST_MOUNTED)
         work->guest = reply->guest; /* a failed ENTER does not change whether it is mounted */
     (void)snprintf(work->result.guest_device, sizeof(work->result.guest_device), "%s",
@@ -381,22 +412,39 @@ static void on_guest_done(struct drive_guest_call *call, const struct drive_gues
     finish(work, status, &error);
 }
 
-static void ask_guest(struct drive_work *work)
+static int call_guest(struct drive_work *work, enum drive_guest_act act)
 {
     struct drive_guest_request request = {
-        .act = guest_acts[work->act],
+        .act = act,
         .drive = &work->row,
         .address = work->address,
-        .bytes = work->act == DRIVE_GROW                      ? work->new_bytes
-                 : guest_acts[work->act] == DRIVE_GUEST_MOUNT ? work->vmm_bytes
-                                                              : 0,
+        .bytes = act == DRIVE_GUEST_GROW    ? work->new_bytes
+                 : act == DRIVE_GUEST_MOUNT ? work->vmm_bytes
+                                            : 0,
         .deadline_ns = time_left(work),
     };
-    int r = work->drives->guest->call_new(work->drives->context, &request, on_guest_done, work,
-                                          &work->guest_call);
 
-    if (r < 0)
+    return work->drives->guest->call_new(work->drives->context, &request, on_guest_done, work,
+                                         &work->guest_call);
+}
+
+static void ask_guest(struct drive_work *work)
+{
+    if (work->guest_call && work->act == DRIVE_LOOK_GUEST)
+        return; /* it was asked ahead */
+    if (work->guest_call)
+        work->guest_call = work->drives->guest->call_free(work->guest_call);
+    if (call_guest(work, guest_acts[work->act]) < 0)
         fail(work, STATUS_UNAVAILABLE, "out of memory");
+}
+
+/* A new drive's guest needs neither the VMM nor the disk to say whether it can mount it, and takes
+ * longer than both: it is asked meanwhile. */
+static void ask_guest_ahead(struct drive_work *work)
+{
+    if (work->row.wanted && !work->row.has_disk && work->row.state == DRIVE_REQUESTED &&
+        work->guest == DRIVE_IN_GUEST_UNKNOWN && !work->guest_call)
+        (void)call_guest(work, DRIVE_GUEST_LOOK);
 }
 
 /* ---- any ---- */
@@ -430,6 +478,10 @@ void drive_act_start(struct drive_work *work)
     case DRIVE_GROW:
     case DRIVE_ENTER:
         ask_guest(work);
+        return;
+    case DRIVE_LOOK_VMM:
+        ask_guest_ahead(work);
+        call_vmm(work);
         return;
     default:
         call_vmm(work);

@@ -96,7 +96,7 @@ struct drive_work {
     bool has_new_limits;
     struct drive_limits new_limits; /* a client waits for these */
     struct hypervisor_drive_call *vmm_call;
-    struct drive_guest_call *guest_call;
+    struct drive_guest_call *guest_call; /* of the act, or ahead of it, for LOOK_GUEST */
     struct helper_guest *traits;
     struct drive_in_use_call *search;
     struct drive_claim_call *claim;

@@ -346,20 +346,39 @@ void drive_guest_hold_again(struct drive_guest_call *call, const struct drive_gu
 
 /* ---- all of it ---- */
 
-static void begin_mount(struct drive_guest_call *call)
+/* Whether this route cannot mount it; the call is over then. Nothing is mounted so far. */
+static bool fail_at_obstacle(struct drive_guest_call *call)
 {
     enum status_code status;
     const char *obstacle = drive_guest_find_obstacle(call, &status);
     struct error error;
 
-    if (obstacle) {
-        (void)error_set(&error, 0, "%s", obstacle);
-        call->reply.guest = DRIVE_IN_GUEST_ABSENT;
-        drive_guest_fail(call, status, error.text);
-    } else if (drive_guest_is_held(call)) {
+    if (!obstacle)
+        return false;
+    (void)error_set(&error, 0, "%s", obstacle);
+    call->reply.guest = DRIVE_IN_GUEST_ABSENT;
+    drive_guest_fail(call, status, error.text);
+    return true;
+}
+
+static void begin_mount(struct drive_guest_call *call)
+{
+    if (fail_at_obstacle(call))
+        return;
+    if (drive_guest_is_held(call))
         remove_holder(call);
-    } else {
+    else
         drive_guest_check(call);
+}
+
+/* What this route cannot mount is refused before the VM has the disk. */
+static void begin_look(struct drive_guest_call *call)
+{
+    if (drive_guest_was_mounted(call)) {
+        drive_guest_look(call);
+    } else if (!fail_at_obstacle(call)) {
+        call->reply.guest = DRIVE_IN_GUEST_ABSENT;
+        drive_guest_finish(call);
     }
 }
 
@@ -376,6 +395,13 @@ bool drive_guest_was_mounted(const struct drive_guest_call *call)
     return call->drive.state == DRIVE_MOUNTED || drive_phase(call->drive.state) == DRIVE_IN_USE;
 }
 
+/* The VM does not have the disk yet: only whether this route could mount it is to be found out. */
+static bool looks_ahead(const struct drive_guest_call *call)
+{
+    return call->act == DRIVE_GUEST_LOOK &&
+           (call->drive.state == DRIVE_REQUESTED || call->drive.state == DRIVE_CLAIMED);
+}
+
 void drive_guest_use_container(struct drive_guest_call *call)
 {
     open_share(call);
@@ -387,7 +413,7 @@ void drive_guest_use_container(struct drive_guest_call *call)
     } else if (!config_brings_helpers(call->context->config)) {
         drive_guest_fail(call, STATUS_FAILED_PRECONDITION,
                          "the guest has no crust-guest-agent, and guest.helper is off");
-    } else if (!call->address[0] && call->act != DRIVE_GUEST_UNMOUNT) {
+    } else if (!call->address[0] && call->act != DRIVE_GUEST_UNMOUNT && !looks_ahead(call)) {
         drive_guest_fail(call, STATUS_FAILED_PRECONDITION,
                          "the guest has no crust-guest-agent, and kata-agent finds a disk by its "
                          "address, which this VMM does not give");
@@ -397,11 +423,8 @@ void drive_guest_use_container(struct drive_guest_call *call)
         begin_unmount(call);
     } else if (call->act == DRIVE_GUEST_GROW) {
         drive_guest_grow(call);
-    } else if (drive_guest_was_mounted(call)) {
-        drive_guest_look(call);
     } else {
-        call->reply.guest = DRIVE_IN_GUEST_ABSENT;
-        drive_guest_finish(call);
+        begin_look(call);
     }
 }
 

@@ -173,7 +173,7 @@ static void a_drive_is_brought_in_and_taken_out(void **state)
     struct drive_facts drive = {.state = DRIVE_REQUESTED, .vm_is_alive = true, .is_wanted = true};
 
     (void)state;
-    go_on(&drive, "look_vmm claim attach look_guest mount answer nothing ");
+    go_on(&drive, "look_vmm claim look_guest attach mount answer nothing ");
     assert_int_equal(drive.state, DRIVE_READY);
     drive.is_wanted = false;
     go_on(&drive, "unmount remove end nothing ");

@@ -81,7 +81,7 @@ static void a_drive_is_not_lost_before_its_vmm_has_ended(void **state)
     detach();
     go_on();
     expect_answer(3, STATUS_OK, "");
-    expect_walked("look attach ask mount ");
+    expect_walked("look ask attach mount ");
 }
 
 /* Each change of the sandbox would be an attempt otherwise. */

@@ -54,7 +54,7 @@ static void a_confidential_guest_gets_no_disk(void **state)
     attach();
     go_on();
     expect_failed(STATUS_FAILED_PRECONDITION, "confidential");
-    expect_walked("look ");
+    expect_walked("look ask ");
 }
 
 /* Nothing was brought into it, and nobody can ask it whether that is so. */
@@ -79,7 +79,7 @@ static void a_disk_that_another_vm_has_is_not_attached(void **state)
     attach();
     go_on();
     expect_failed(STATUS_FAILED_PRECONDITION, "sandbox-9 has the disk");
-    expect_walked("look ");
+    expect_walked("look ask ");
 }
 
 static void a_disk_that_another_vm_took_while_crustd_was_down_is_given_back(void **state)
@@ -93,7 +93,7 @@ static void a_disk_that_another_vm_took_while_crustd_was_down_is_given_back(void
     attach();
     go_on();
     expect_failed(STATUS_FAILED_PRECONDITION, "sandbox-9 has the disk");
-    expect_walked("look attach look remove ");
+    expect_walked("look ask attach look remove ");
 }
 
 static void a_mount_that_fails_is_unwound(void **state)
@@ -104,19 +104,81 @@ static void a_mount_that_fails_is_unwound(void **state)
     world.guest_fails = STATUS_INVALID_ARGUMENT;
     go_on();
     expect_failed(STATUS_INVALID_ARGUMENT, "the guest does not");
-    expect_walked("look attach ask mount unmount remove ");
+    expect_walked("look ask attach mount unmount remove ");
 }
 
-/* Nobody was asked to mount it, so it can be taken back although nobody answers. */
-static void a_guest_without_an_agent_gives_the_disk_back(void **state)
+static void a_vm_whose_guest_has_no_agent_is_not_given_the_disk(void **state)
+{
+    (void)state;
+    world.lacks_agent = true;
+    attach();
+    go_on();
+    expect_failed(STATUS_FAILED_PRECONDITION, "the guest does not");
+    expect_walked("look ask ask ");
+}
+
+static void a_vm_whose_guest_does_not_answer_is_not_given_the_disk(void **state)
 {
     (void)state;
     attach();
+    for (unsigned i = 0; i < 2; i++) {
+        step_until(GUEST_CALL, DRIVE_GUEST_LOOK);
+        world.guest_fails = STATUS_UNAVAILABLE;
+        act(GUEST_CALL);
+        finish(GUEST_CALL);
+    }
+    go_on();
+    expect_answer(1, STATUS_UNAVAILABLE, "the guest does not");
+    expect_row(DRIVE_REQUESTED, true, STATUS_UNAVAILABLE);
+    expect_walked("ask look ask ");
+    drives_retry(world.drives);
+    go_on();
+    expect_walked("ask attach mount ");
+    expect_row(DRIVE_READY, true, STATUS_OK);
+}
+
+/* It is asked before the disk is claimed, and not a second time. */
+static void a_guest_that_answers_late_is_waited_for(void **state)
+{
+    (void)state;
+    attach();
+    step_until(VMM_CALL, HYPERVISOR_DRIVE_LOOK);
+    assert_non_null(world.guest_call);
+    act(VMM_CALL);
+    finish(VMM_CALL);
+    pass_while_due();
+    finish(TRAITS_CALL);
+    pass_while_due();
+    assert_null(world.vmm_call);
+    assert_null(world.search);
+    go_on();
+    expect_answer(1, STATUS_OK, "");
+    expect_walked("look ask attach mount ");
+}
+
+/* Nobody was asked to mount it, so it can be taken back although nobody answers. */
+static void a_guest_that_has_lost_its_agent_gives_the_disk_back(void **state)
+{
+    (void)state;
+    attach_without_address();
     step_until(GUEST_CALL, DRIVE_GUEST_LOOK);
     world.guest_fails = STATUS_UNIMPLEMENTED;
     go_on();
     expect_failed(STATUS_FAILED_PRECONDITION, "the guest does not");
-    expect_walked("look attach ask remove ");
+    expect_walked("look ask attach ask remove ");
+}
+
+/* What it has under the drive's serial is not the disk that has just come. */
+static void a_mount_from_before_the_attach_does_not_count(void **state)
+{
+    (void)state;
+    world.mounted = true;
+    attach();
+    step_until(VMM_CALL, HYPERVISOR_DRIVE_ATTACH);
+    world.mounted = false;
+    go_on();
+    expect_answer(1, STATUS_OK, "");
+    expect_walked("look ask attach ask mount ");
 }
 
 static void an_attach_that_cannot_be_unmounted_is_answered(void **state)
@@ -193,7 +255,7 @@ static void news_of_a_sandbox_do_not_shorten_the_pause(void **state)
     go_on();
     drives_note_sandbox(world.drives, "sandbox-1");
     go_on();
-    expect_walked("look ");
+    expect_walked("look ask ");
     end_vm();
     go_on();
     expect_row(DRIVE_FAILED, true, STATUS_NOT_FOUND);
@@ -254,7 +316,11 @@ int main(void)
         DRIVES(a_disk_that_another_vm_has_is_not_attached),
         DRIVES(a_disk_that_another_vm_took_while_crustd_was_down_is_given_back),
         DRIVES(a_mount_that_fails_is_unwound),
-        DRIVES(a_guest_without_an_agent_gives_the_disk_back),
+        DRIVES(a_vm_whose_guest_has_no_agent_is_not_given_the_disk),
+        DRIVES(a_vm_whose_guest_does_not_answer_is_not_given_the_disk),
+        DRIVES(a_guest_that_answers_late_is_waited_for),
+        DRIVES(a_guest_that_has_lost_its_agent_gives_the_disk_back),
+        DRIVES(a_mount_from_before_the_attach_does_not_count),
         DRIVES(an_attach_that_cannot_be_unmounted_is_answered),
         DRIVES(a_failed_unwinding_is_tried_again),
         DRIVES(a_failure_that_may_heal_is_reported_and_tried_again),

@@ -76,12 +76,12 @@ static void a_disk_that_grows_before_its_mount_is_mounted_and_grown(void **state
 {
     (void)state;
     attach();
-    step_until(GUEST_CALL, DRIVE_GUEST_LOOK);
+    step_until(VMM_CALL, HYPERVISOR_DRIVE_ATTACH);
     make_block_device();
     world.disk_bytes = 2 * GIB;
     world.walked[0] = '\0';
     go_on();
-    expect_walked("ask resize mount grow ");
+    expect_walked("attach resize mount grow ");
     assert_int_equal(world.mount_bytes, 2 * GIB);
     assert_int_equal(world.guest_bytes, 2 * GIB);
     expect_answer(1, STATUS_OK, "");

@@ -104,33 +104,35 @@ static void a_drive_that_was_never_mounted_is_removed_by_the_guest_too(void **st
 {
     (void)state;
     world.opens_path = world.makes_serial = true;
-    attach();
+    attach_without_address();
     step_until(GUEST_CALL, DRIVE_GUEST_LOOK);
     detach();
     go_on();
-    expect_walked("look attach unmount remove ");
+    expect_walked("look ask attach unmount remove ");
     expect_row(DRIVE_REMOVED, false, STATUS_OK);
 }
 
 static void a_guest_without_an_agent_has_brought_nothing_back(void **state)
 {
     (void)state;
-    world.opens_path = world.makes_serial = world.lacks_agent = true;
-    attach();
+    world.opens_path = world.makes_serial = true;
+    attach_without_address();
+    world.lacks_agent = true;
     go_on();
-    expect_walked("look attach ask remove ");
+    expect_walked("look ask attach ask remove ");
     expect_failed(STATUS_FAILED_PRECONDITION, "the guest does not");
 }
 
 static void that_a_guest_has_no_agent_is_found_out_again(void **state)
 {
     (void)state;
-    world.opens_path = world.makes_serial = world.lacks_agent = true;
-    attach();
+    world.opens_path = world.makes_serial = true;
+    attach_without_address();
+    world.lacks_agent = true;
     step_until(VMM_CALL, HYPERVISOR_DRIVE_DETACH);
     restart();
     go_on();
-    expect_walked("look attach ask look unmount ask remove ");
+    expect_walked("look ask attach ask look unmount ask remove ");
     expect_row(DRIVE_FAILED, false, STATUS_FAILED_PRECONDITION);
 }
 
@@ -138,12 +140,13 @@ static void that_a_guest_has_no_agent_is_found_out_again(void **state)
 static void each_removal_has_the_agent_asked_for_again(void **state)
 {
     (void)state;
-    world.opens_path = world.makes_serial = world.lacks_agent = true;
-    attach();
+    world.opens_path = world.makes_serial = true;
+    attach_without_address();
+    world.lacks_agent = true;
     step_until(VMM_CALL, HYPERVISOR_DRIVE_DETACH);
     world.vmm_fails = HYPERVISOR_DRIVE_PENDING;
     go_on();
-    expect_walked("look attach ask remove ");
+    expect_walked("look ask attach ask remove ");
     world.lacks_agent = false;
     drives_retry(world.drives);
     go_on();
@@ -167,12 +170,12 @@ static void a_silent_guest_keeps_no_drive_that_it_does_not_have_mounted(void **s
 {
     (void)state;
     world.opens_path = world.makes_serial = true;
-    attach();
+    attach_without_address();
     step_until(GUEST_CALL, DRIVE_GUEST_LOOK);
     detach();
     be_silent(4);
     step_until(GUEST_CALL, DRIVE_GUEST_UNMOUNT);
-    expect_walked("look attach unmount unmount unmount unmount ");
+    expect_walked("look ask attach unmount unmount unmount unmount ");
     world.guest_fails = STATUS_FAILED_PRECONDITION; /* it answers */
     go_on();
     drives_retry(world.drives);

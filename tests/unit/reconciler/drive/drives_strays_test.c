@@ -215,7 +215,7 @@ static void a_drive_on_record_is_not_a_stray(void **state)
     expect_row(DRIVE_READY, true, STATUS_OK);
     detach();
     go_on();
-    expect_walked("look attach ask mount list unmount remove ");
+    expect_walked("look ask attach mount list unmount remove ");
     detach();
     go_on();
     expect_answer(4, STATUS_OK, "");

@@ -16,7 +16,7 @@ static void attach_is_answered_once_the_drive_is_mounted(void **state)
     }
     go_on();
     expect_answer(1, STATUS_OK, "");
-    expect_walked("look attach ask mount ");
+    expect_walked("look ask attach mount ");
     assert_true(world.searched);
     expect_row(DRIVE_READY, true, STATUS_OK);
 }
@@ -52,7 +52,7 @@ static void equal_calls_join_and_others_are_refused(void **state)
     attach();
     go_on();
     expect_answer(3, STATUS_OK, "");
-    expect_walked("look attach ask mount ");
+    expect_walked("look ask attach mount ");
     other.writable = false;
     other.options = 0;
     assert_int_equal(begin_attach(&other), STATUS_ALREADY_EXISTS);
@@ -223,7 +223,7 @@ static void a_pass_that_is_rolled_back_has_not_happened(void **state)
     execute_sql(the_store(), "PRAGMA query_only = 0");
     go_on();
     expect_row(DRIVE_READY, true, STATUS_OK);
-    expect_walked("look attach ask mount look ask ");
+    expect_walked("look ask attach mount look ask ");
 }
 
 static void stop_ends_acts_and_answers_clients(void **state)

@@ -231,6 +231,15 @@ static inline void step_until(enum world_call call, int kind)
     fail_msg("no such act; walked %s", world.walked);
 }
 
+/* The guest is asked again once the VM has the disk, because its address is not known: the attach
+ * has begun. */
+static inline void attach_without_address(void)
+{
+    world.hides_address = true;
+    attach();
+    step_until(VMM_CALL, HYPERVISOR_DRIVE_ATTACH);
+}
+
 /* The first client's attach, and nothing is left of it. */
 static inline void expect_failed(enum status_code code, const char *text)
 {
