@@ -142,13 +142,12 @@ static int encode_qmp(struct qemu_call *qemu, enum step step, struct buffer *out
 
     (void)snprintf(id, sizeof(id), "crustd-%u", ++qemu->asked);
     if (step == STEP_NODES)
-        (void)snprintf(arguments, sizeof(arguments), "{\"flat\": true}");
+        (void)snprintf(arguments, sizeof(arguments), "{\"flat\":true}");
     if (step == STEP_TREE)
-        (void)snprintf(arguments, sizeof(arguments), "{\"command-line\": \"info qtree\"}");
+        (void)snprintf(arguments, sizeof(arguments), "{\"command-line\":\"info qtree\"}");
     if (step == STEP_RESIZE)
-        (void)snprintf(arguments, sizeof(arguments),
-                       "{\"node-name\": \"%s\", \"size\": %" PRIu64 "}", search->drive,
-                       bytes > search->drive_bytes ? bytes : search->drive_bytes);
+        (void)snprintf(arguments, sizeof(arguments), "{\"node-name\":\"%s\",\"size\":%" PRIu64 "}",
+                       search->drive, bytes > search->drive_bytes ? bytes : search->drive_bytes);
     return qmp_encode(output, commands[step], arguments[0] ? arguments : NULL, id);
 }
 

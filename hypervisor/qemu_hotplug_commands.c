@@ -74,13 +74,11 @@ static void append_bucket(struct buffer *text, const char *name,
     uint64_t rate = rate_of(bucket);
     uint64_t burst = rate && bucket->size > rate ? bucket->size : rate;
 
-    (void)buffer_append_format(text,
-                               "\"%s-total\": %" PRIu64 ", \"%s-total-max\": %" PRIu64
-                               ", \"%s-total-max-length\": 1, ",
-                               name, rate, name, burst < rate_max ? burst : rate_max, name);
+    (void)buffer_append_format(
+        text, "\"%s-total\":%" PRIu64 ",\"%s-total-max\":%" PRIu64 ",\"%s-total-max-length\":1, ",
+        name, rate, name, burst < rate_max ? burst : rate_max, name);
     for (unsigned i = 0; i < 2; i++)
-        (void)buffer_append_format(text,
-                                   "\"%s-%s\": 0, \"%s-%s-max\": 0, \"%s-%s-max-length\": 1, ",
+        (void)buffer_append_format(text, "\"%s-%s\":0,\"%s-%s-max\":0,\"%s-%s-max-length\":1, ",
                                    name, kinds[i], name, kinds[i], name, kinds[i]);
 }
 
@@ -89,18 +87,18 @@ static void write_limits(struct buffer *text, const struct qemu_hotplug_values *
     const struct hypervisor_limits *limits = &values->request->limits;
 
     (void)buffer_append_format(text,
-                               "{\"path\": \"/objects/%s\", \"property\": \"limits\", "
-                               "\"value\": {",
+                               "{\"path\":\"/objects/%s\",\"property\":\"limits\","
+                               "\"value\":{",
                                values->names.part[QEMU_PART_GROUP]);
     append_bucket(text, "bps", &limits->bandwidth);
     append_bucket(text, "iops", &limits->operations);
-    (void)buffer_append_text(text, "\"iops-size\": 0}}");
+    (void)buffer_append_text(text, "\"iops-size\":0}}");
 }
 
 /* Over host_device a size up to the real one means "read the size again". */
 static void write_resize(struct buffer *text, const struct qemu_hotplug_values *values)
 {
-    (void)buffer_append_format(text, "{\"node-name\": \"%s\", \"size\": %" PRIu64 "}",
+    (void)buffer_append_format(text, "{\"node-name\":\"%s\",\"size\":%" PRIu64 "}",
                                values->names.part[QEMU_PART_THROTTLE], values->request->bytes);
 }
 
@@ -109,25 +107,25 @@ static void write_resize(struct buffer *text, const struct qemu_hotplug_values *
 static void write_flat(struct buffer *text, const struct qemu_hotplug_values *values)
 {
     (void)values;
-    (void)buffer_append_text(text, "{\"flat\": true}");
+    (void)buffer_append_text(text, "{\"flat\":true}");
 }
 
 static void write_objects(struct buffer *text, const struct qemu_hotplug_values *values)
 {
     (void)values;
-    (void)buffer_append_text(text, "{\"path\": \"/objects\"}");
+    (void)buffer_append_text(text, "{\"path\":\"/objects\"}");
 }
 
 static void write_devices(struct buffer *text, const struct qemu_hotplug_values *values)
 {
     (void)values;
-    (void)buffer_append_text(text, "{\"path\": \"/machine/peripheral\"}");
+    (void)buffer_append_text(text, "{\"path\":\"/machine/peripheral\"}");
 }
 
 static void write_property(struct buffer *text, const struct qemu_hotplug_values *values,
                            const char *property)
 {
-    (void)buffer_append_format(text, "{\"path\": \"/machine/peripheral/%s\", \"property\": \"%s\"}",
+    (void)buffer_append_format(text, "{\"path\":\"/machine/peripheral/%s\",\"property\":\"%s\"}",
                                values->names.part[QEMU_PART_DEVICE], property);
 }
 
@@ -155,7 +153,7 @@ static const char *boolean(bool value)
 
 static void write_opaque(struct buffer *text, const struct qemu_hotplug_values *values)
 {
-    (void)buffer_append_format(text, "{\"opaque\": \"%s\"}", values->names.opaque);
+    (void)buffer_append_format(text, "{\"opaque\":\"%s\"}", values->names.opaque);
 }
 
 /* A node that passes all on to the one below. */
@@ -165,8 +163,8 @@ static void write_node(struct buffer *text, const struct qemu_hotplug_values *va
     const struct hypervisor_drive_request *request = values->request;
 
     (void)buffer_append_format(text,
-                               "{\"driver\": \"%s\", \"node-name\": \"%s\", \"read-only\": %s, "
-                               "\"cache\": {\"direct\": %s, \"no-flush\": false}, ",
+                               "{\"driver\":\"%s\",\"node-name\":\"%s\",\"read-only\":%s,"
+                               "\"cache\":{\"direct\":%s},",
                                driver, values->names.part[part], boolean(request->read_only),
                                boolean(request->direct));
 }
@@ -176,25 +174,25 @@ static void write_file(struct buffer *text, const struct qemu_hotplug_values *va
 {
     write_node(text, values, QEMU_PART_FILE,
                values->request->disk.regular_file ? "file" : "host_device");
-    (void)buffer_append_format(text, "\"filename\": \"/dev/fdset/%" PRIu64 "\"}", values->set);
+    (void)buffer_append_format(text, "\"filename\":\"/dev/fdset/%" PRIu64 "\"}", values->set);
 }
 
 static void write_raw(struct buffer *text, const struct qemu_hotplug_values *values)
 {
     write_node(text, values, QEMU_PART_RAW, "raw");
-    (void)buffer_append_format(text, "\"file\": \"%s\"}", values->names.part[QEMU_PART_FILE]);
+    (void)buffer_append_format(text, "\"file\":\"%s\"}", values->names.part[QEMU_PART_FILE]);
 }
 
 static void write_group(struct buffer *text, const struct qemu_hotplug_values *values)
 {
-    (void)buffer_append_format(text, "{\"qom-type\": \"throttle-group\", \"id\": \"%s\"}",
+    (void)buffer_append_format(text, "{\"qom-type\":\"throttle-group\",\"id\":\"%s\"}",
                                values->names.part[QEMU_PART_GROUP]);
 }
 
 static void write_throttle(struct buffer *text, const struct qemu_hotplug_values *values)
 {
     write_node(text, values, QEMU_PART_THROTTLE, "throttle");
-    (void)buffer_append_format(text, "\"throttle-group\": \"%s\", \"file\": \"%s\"}",
+    (void)buffer_append_format(text, "\"throttle-group\":\"%s\",\"file\":\"%s\"}",
                                values->names.part[QEMU_PART_GROUP],
                                values->names.part[QEMU_PART_RAW]);
 }
@@ -206,32 +204,31 @@ static void write_device(struct buffer *text, const struct qemu_hotplug_values *
 
     (void)buffer_append_format(
         text,
-        "{\"driver\": \"scsi-hd\", \"id\": \"%s\", \"bus\": \"%s\", \"drive\": \"%s\", "
-        "\"channel\": 0, \"scsi-id\": %u, \"lun\": %u, \"serial\": \"%s\", \"device_id\": \"%s\", "
-        "\"share-rw\": false}",
+        "{\"driver\":\"scsi-hd\",\"id\":\"%s\",\"bus\":\"%s\",\"drive\":\"%s\","
+        "\"channel\":0,\"scsi-id\":%u,\"lun\":%u,\"serial\":\"%s\",\"device_id\":\"%s\","
+        "\"share-rw\":false}",
         values->names.part[QEMU_PART_DEVICE], values->bus, values->names.part[QEMU_PART_THROTTLE],
         values->scsi_id, values->lun, serial, serial);
 }
 
 static void write_controller(struct buffer *text, const struct qemu_hotplug_values *values)
 {
-    (void)buffer_append_format(
-        text,
-        "{\"driver\": \"virtio-scsi-pci\", \"id\": \"" QEMU_HOTPLUG_CONTROLLER
-        "\", \"bus\": \"%s\", \"addr\": \"1f\"}",
-        values->bus);
+    (void)buffer_append_format(text,
+                               "{\"driver\":\"virtio-scsi-pci\",\"id\":\"" QEMU_HOTPLUG_CONTROLLER
+                               "\",\"bus\":\"%s\",\"addr\":\"1f\"}",
+                               values->bus);
 }
 
 /* ---- removals ---- */
 
 static void write_set(struct buffer *text, const struct qemu_hotplug_values *values)
 {
-    (void)buffer_append_format(text, "{\"fdset-id\": %" PRIu64 "}", values->set);
+    (void)buffer_append_format(text, "{\"fdset-id\":%" PRIu64 "}", values->set);
 }
 
 static void write_name(struct buffer *text, const char *key, const char *name)
 {
-    (void)buffer_append_format(text, "{\"%s\": \"%s\"}", key, name);
+    (void)buffer_append_format(text, "{\"%s\":\"%s\"}", key, name);
 }
 
 static void write_file_name(struct buffer *text, const struct qemu_hotplug_values *values)

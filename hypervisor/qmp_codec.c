@@ -193,7 +193,6 @@ void qmp_message_done(struct qmp_message *message)
 
 int qmp_encode(struct buffer *output, const char *command, const char *arguments, const char *id)
 {
-    return buffer_append_format(output, "{\"execute\": \"%s\"%s%s, \"id\": \"%s\"}\r\n", command,
-                                arguments ? ", \"arguments\": " : "", arguments ? arguments : "",
-                                id);
+    return buffer_append_format(output, "{\"execute\":\"%s\"%s%s,\"id\":\"%s\"}\n", command,
+                                arguments ? ",\"arguments\":" : "", arguments ? arguments : "", id);
 }

@@ -105,12 +105,12 @@ static inline void append_expanded(struct monitor *monitor, const char *answer, 
 
 static inline void answer(struct monitor *monitor, const char *command)
 {
-    const char *start = strstr(command, "\"id\": \"");
+    const char *start = strstr(command, "\"id\":\"");
     char id[32] = "";
     const struct exchange *exchange = &monitor->script[monitor->position];
 
     if (start)
-        (void)snprintf(id, sizeof(id), "%.*s", (int)strcspn(start + 7, "\""), start + 7);
+        (void)snprintf(id, sizeof(id), "%.*s", (int)strcspn(start + 6, "\""), start + 6);
     if (monitor->position == monitor->close_at) {
         hang_up(monitor);
         return;
@@ -296,9 +296,9 @@ static const struct exchange qmp_resize[] = {
     {"", GREETING},
     {"\"qmp_capabilities\"", OK},
     {"\"query-block\"", FRONTENDS("1024")},
-    {"\"query-named-block-nodes\", \"arguments\": {\"flat\": true}", NODES("1024")},
+    {"\"query-named-block-nodes\",\"arguments\":{\"flat\":true}", NODES("1024")},
     {"\"query-fdsets\"", LIST("")},
-    {"\"block_resize\", \"arguments\": {\"node-name\": \"drive-1\", \"size\": 2048}", OK},
+    {"\"block_resize\",\"arguments\":{\"node-name\":\"drive-1\",\"size\":2048}", OK},
     {"\"query-block\"", FRONTENDS("2048")},
 };
 

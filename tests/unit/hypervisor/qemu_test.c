@@ -63,7 +63,7 @@ static void queries_without_resizing(void **state)
 static void the_tree_of_devices_ends_nothing(void **state)
 {
     static const struct exchange trees[] = {
-        {"\"human-monitor-command\", \"arguments\": {\"command-line\": \"info qtree\"}",
+        {"\"human-monitor-command\",\"arguments\":{\"command-line\":\"info qtree\"}",
          "{\"return\": \"dev: d\\r\\n  addr = 03.0\\r\\n  drive = \\\"drive-1\\\"\\r\\n\", \"id\": "
          "\"$ID\"}\r\n"},
         {"info qtree", "{\"return\": \"nonsense\", \"id\": \"$ID\"}\r\n"},
@@ -100,7 +100,7 @@ static void never_asks_for_less(void **state)
         {"\"query-block\"", FRONTENDS("4096")},
         {"\"query-named-block-nodes\"", NODES("4096")},
         {"\"query-fdsets\"", LIST("")},
-        {"\"size\": 4096", "{\"return\": {}, \"id\": \"$ID\"}\r\n"},
+        {"\"size\":4096", "{\"return\": {}, \"id\": \"$ID\"}\r\n"},
         {"\"query-block\"", FRONTENDS("4096")},
     };
     struct monitor *monitor = *state;

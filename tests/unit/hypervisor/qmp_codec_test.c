@@ -206,11 +206,11 @@ static void writes_commands(void **state)
 
     (void)state;
     assert_int_equal(qmp_encode(&output, "query-block", NULL, "a"), 0);
-    assert_int_equal(qmp_encode(&output, "block_resize", "{\"size\": 1}", "b"), 0);
+    assert_int_equal(qmp_encode(&output, "block_resize", "{\"size\":1}", "b"), 0);
     assert_string_equal(buffer_text(&output),
-                        "{\"execute\": \"query-block\", \"id\": \"a\"}\r\n"
-                        "{\"execute\": \"block_resize\", \"arguments\": {\"size\": 1}, "
-                        "\"id\": \"b\"}\r\n");
+                        "{\"execute\":\"query-block\",\"id\":\"a\"}\n"
+                        "{\"execute\":\"block_resize\",\"arguments\":{\"size\":1},"
+                        "\"id\":\"b\"}\n");
     buffer_done(&output);
 }
 
