@@ -5,9 +5,8 @@
  * the order of the acts has to protect it. A disk is removed from the VMM only if the guest was
  * never asked to mount it, or has answered that it unmounted it. A guest that has to remove the
  * device itself is asked to directly before each attempt to remove it from the VMM. Whether the
- * guest can mount a disk is found out before the VM gets it. A drive that
- * another client removed from the VM is not attached again automatically: it is lost, and its
- * client is told.
+ * guest can mount a disk is found out before the VM gets it. A drive that another client removed
+ * from the VM is not attached again automatically: it is lost, and its client is told.
  */
 #include "reconciler/decide/drive.h"
 
