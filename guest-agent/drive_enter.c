@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* drive_enter.c - opens what is needed of its own mount namespace, then enters the
- * contamountinger's. */
+/* drive_enter.c - opens what is needed of its own mount namespace, then enters the container's.
+ */
 #include "guest-agent/drive_enter.h"
 
 #include <errno.h>
@@ -33,7 +33,7 @@ struct visit {
     dev_t files;
     ino_t root;   /* in: the inode of sub_path */
     int tree;     /* in: the clone */
-    dev_t mounts; /* unmounting: as mountinfo has it */
+    dev_t mounts; /* out: its device in mountinfo */
     int proc;     /* out: /proc of this guest */
     uint64_t deadline_ns;
     enum status_code (*function)(const struct visit *visit, struct error *error);
@@ -172,7 +172,7 @@ static int open_mounted(const struct visit *visit, int directory, const char *na
     return 0;
 }
 
-/* ---- in ---- */
+/* ---- mounting ---- */
 
 static uint64_t attributes_of(const struct drive_container *container)
 {
@@ -318,7 +318,7 @@ enum status_code drive_enter(const struct drive_visits *visits, int volume,
     return name_container(code, container, error);
 }
 
-/* ---- out ---- */
+/* ---- unmounting ---- */
 
 /* Unmounts by name in a directory that is open, so nobody can replace what is unmounted: a mount
  * point cannot be renamed. */

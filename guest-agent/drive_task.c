@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* drive_task.c - the task of each drive, and the calls the calls that wait for it.
+/* drive_task.c - the task of each drive, and the calls that wait for it.
  *
  * A task begins with its first call. A call that cannot join the task in progress is refused, from
  * the loop like every answer. An unmount replaces a mount in progress: the mount's process is
@@ -55,7 +55,7 @@ struct drive_task {
     struct work work;
     struct child *child;
     bool is_cancelled;            /* its process was killed for an unmount */
-    struct drive_waiter *waiters; /* that wait for it */
+    struct drive_waiter *waiters; /* the calls that wait for it */
 };
 
 struct drive_waiter {

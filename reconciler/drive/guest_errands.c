@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* guest_errands.c - what kata-agent does not do about a drive: the checks checks before the mount,
+/* guest_errands.c - what kata-agent does not do about a drive: the checks before it is mounted,
  * the query whether it is mounted, the proof that nobody has the disk, and its growth. Each is one
  * run of a helper (reconciler/helper/run.h) in a container of its own. A confidential guest gets no
  * helper, and the agent's policy may forbid it.
@@ -78,7 +78,7 @@ static void run_errand(struct drive_guest_call *call, const struct errand *erran
         drive_guest_fail_errno(call, r, "cannot bring a helper into the guest");
 }
 
-/* ---- before it is mounted ---- */
+/* ---- checks before the mount ---- */
 
 /* Cuts the path to its parent directory: "/" for "/" and for "/name". */
 static void cut_to_parent(char *path)
