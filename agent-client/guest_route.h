@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* guest_route.h - the the routes to a volume's guest: which exist, which is tried next, and what an
+/* guest_route.h - the routes to a volume's guest: which exist, which is tried next, and what an
  * answer on one of them means for the others. Pure.
  *
  * Routes are tried in the order of agent.routes:

@@ -17,12 +17,10 @@ int store_close_binding(struct store *store, int64_t volume_id)
     static const char is_open[] = "SELECT 1 FROM mappings WHERE volume_id = ?1 AND until IS NULL";
     static const char close[] =
         "UPDATE mappings SET until = ?2 WHERE volume_id = ?1 AND until IS NULL";
-    cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_first(&store->connection, is_open, &rows, sql_number(volume_id));
+    int r = sql_find(&store->connection, is_open, NULL, sql_number(volume_id));
 
     if (r <= 0)
         return r;
-    sql_end(&rows);
     /* The journal's line comes first: it takes the sandbox from the binding while that is open. */
     r = journal_write(store,
                       &(struct journal_line){.kind = "mapping_closed", .volume_id = volume_id});
@@ -37,12 +35,8 @@ static int next_of_sandbox(struct store *store, int64_t sandbox_ref, int64_t *re
 {
     static const char next[] =
         "SELECT volume_id FROM mappings WHERE sandbox_ref = ?1 AND until IS NULL LIMIT 1";
-    cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_first(&store->connection, next, &rows, sql_number(sandbox_ref));
 
-    if (r > 0)
-        *ret_volume_id = sql_take_number(&rows);
-    return r;
+    return sql_find(&store->connection, next, ret_volume_id, sql_number(sandbox_ref));
 }
 
 int bindings_close_of_sandbox(struct store *store, int64_t sandbox_ref)
@@ -99,13 +93,10 @@ int store_open_binding(struct store *store, const struct store_binding *binding)
 int store_is_binding_open(struct store *store, int64_t binding_id, bool *ret_open)
 {
     static const char find[] = "SELECT 1 FROM mappings WHERE mapping_id = ?1 AND until IS NULL";
-    cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_first(&store->connection, find, &rows, sql_number(binding_id));
+    int r = sql_find(&store->connection, find, NULL, sql_number(binding_id));
 
-    if (r < 0)
-        return r;
     *ret_open = r > 0;
-    return 0;
+    return r < 0 ? r : 0;
 }
 
 int store_describe_binding(struct store *store, int64_t volume_id, const char *drive_id,

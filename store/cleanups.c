@@ -139,13 +139,11 @@ int store_note_exit(struct store *store, const char *sandbox_id, pid_t vmm_pid)
 int store_count_volumes(struct store *store, uint64_t *ret_count)
 {
     static const char count[] = "SELECT live_volumes FROM meta";
-    cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_first_values(&store->connection, count, &rows, NULL, 0);
+    int64_t volumes;
+    int r = sql_find_values(&store->connection, count, &volumes, NULL, 0);
 
-    if (r < 0)
-        return r;
-    *ret_count = r > 0 ? (uint64_t)sql_take_number(&rows) : 0;
-    return 0;
+    *ret_count = (uint64_t)volumes;
+    return r < 0 ? r : 0;
 }
 
 /* ---- rows ---------------------------------------------------------------------------------- */
@@ -219,11 +217,9 @@ int store_note_stale(struct store *store, int64_t entry_id, const struct store_s
         "?5)";
     static const char changed[] = "SELECT 1 FROM entries WHERE entry_id = ?1"
                                   " AND gone = 0 AND ?2 IS NOT NULL AND stale_reason IS NOT ?2";
-    cleanup(sql_end) struct sql_rows rows = {0};
     struct sql_value id = sql_number(entry_id), reason = sql_stale_reason(stale->reason);
-    int r = sql_first(&store->connection, changed, &rows, id, reason);
+    int r = sql_find(&store->connection, changed, NULL, id, reason);
 
-    sql_end(&rows);
     if (r > 0)
         r = add_kept(store, entry_id, stale->reason, stale->evidence);
     return r < 0 ? r
@@ -239,11 +235,9 @@ static int note_file(struct store *store, int64_t entry_id, const char *file,
         "  FROM cleanups l WHERE l.volume_id = e.volume_id AND l.key = e.key"
         "  AND json_extract(l.evidence, '$.file') = ?2)"
         " WHERE e.entry_id = ?1 AND c.decision = 'kept' AND c.reason = ?3";
-    cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_first(&store->connection, newest, &rows, sql_number(entry_id), sql_text(file),
-                      sql_stale_reason(stale->reason));
+    int r = sql_find(&store->connection, newest, NULL, sql_number(entry_id), sql_text(file),
+                     sql_stale_reason(stale->reason));
 
-    sql_end(&rows);
     if (r != 0)
         return r < 0 ? r : 0;
     return add_kept(store, entry_id, stale->reason, stale->evidence);
@@ -305,13 +299,11 @@ int store_oldest_trash(struct store *store, uint64_t *ret_since_ns)
 {
     static const char oldest[] =
         "SELECT since_ns FROM trash WHERE step = 'kept' ORDER BY since_ns LIMIT 1";
-    cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_first_values(&store->connection, oldest, &rows, NULL, 0);
+    int64_t since_ns;
+    int r = sql_find_values(&store->connection, oldest, &since_ns, NULL, 0);
 
-    if (r < 0)
-        return r;
-    *ret_since_ns = r > 0 ? (uint64_t)sql_take_number(&rows) : UINT64_MAX;
-    return 0;
+    *ret_since_ns = r > 0 ? (uint64_t)since_ns : UINT64_MAX;
+    return r < 0 ? r : 0;
 }
 
 int store_each_trash(struct store *store, int64_t kept_before_ns,

@@ -92,12 +92,11 @@ static int begin_counting(struct store *store)
 {
     static const char newest[] =
         "SELECT at FROM journal WHERE seq = (SELECT max(seq) FROM journal)";
-    cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_first_values(&store->connection, newest, &rows, NULL, 0);
-    int64_t wall_ms = r > 0 ? sql_take_number(&rows) : store->now_ms;
+    int64_t wall_ms;
+    int r = sql_find_values(&store->connection, newest, &wall_ms, NULL, 0);
+    bool is_older = r > 0 && wall_ms < store->now_ms;
 
-    sql_end(&rows);
-    return r < 0 ? r : begin_span(store, 0, wall_ms < store->now_ms ? wall_ms : store->now_ms);
+    return r < 0 ? r : begin_span(store, 0, is_older ? wall_ms : store->now_ms);
 }
 
 static int find_span(struct store *store)
@@ -137,14 +136,10 @@ int counted_time_find_limit(struct store *store, int64_t *ret_limit_ms)
         "  FROM clock_spans WHERE counted_from <= ?1)"
         " SELECT min(CASE WHEN span_id = id THEN wall_from + (?1 - counted_from) ELSE wall_from"
         "  END) FROM clock_spans, first WHERE span_id >= id";
-    cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_first(&store->connection, limit, &rows,
-                      sql_number(counted_now(store) - store->keep_ms));
+    int r = sql_find(&store->connection, limit, ret_limit_ms,
+                     sql_number(counted_now(store) - store->keep_ms));
 
-    if (r <= 0)
-        return r < 0 ? r : STORE_DAMAGED;
-    *ret_limit_ms = sql_take_number(&rows);
-    return 0;
+    return r > 0 ? 0 : r < 0 ? r : STORE_DAMAGED;
 }
 
 int counted_time_keep(struct store *store)

@@ -31,17 +31,15 @@ static int open_reference(struct sql_connection *reference)
 static int is_in(struct sql_connection *reference, const char *type, const char *name)
 {
     static const char find[] = "SELECT 1 FROM sqlite_schema WHERE type = ?1 AND name = ?2";
-    cleanup(sql_end) struct sql_rows rows = {0};
 
-    return sql_first(reference, find, &rows, sql_text(type), sql_text(name));
+    return sql_find(reference, find, NULL, sql_text(type), sql_text(name));
 }
 
 static int has_column(struct sql_connection *reference, const char *table, const char *column)
 {
     static const char find[] = "SELECT 1 FROM pragma_table_info(?1) WHERE name = ?2";
-    cleanup(sql_end) struct sql_rows rows = {0};
 
-    return sql_first(reference, find, &rows, sql_text(table), sql_text(column));
+    return sql_find(reference, find, NULL, sql_text(table), sql_text(column));
 }
 
 /* Indices first: a column in one cannot be dropped. */

@@ -32,10 +32,9 @@ static int has_other_entries(struct store *store, const struct known_entry *entr
 {
     static const char others[] =
         "SELECT 1 FROM entries WHERE volume_id = ?1 AND gone = 0 AND entry_id <> ?2";
-    cleanup(sql_end) struct sql_rows rows = {0};
 
-    return sql_first(&store->connection, others, &rows, sql_number(entry->volume_id),
-                     sql_number(entry->entry_id));
+    return sql_find(&store->connection, others, NULL, sql_number(entry->volume_id),
+                    sql_number(entry->entry_id));
 }
 
 /* A volume's last entry stays as the record of the removed volume; any other one is deleted. */
@@ -193,14 +192,14 @@ static int is_unknown(struct store *store, const struct store_entry *entry,
     static const char find[] =
         "SELECT NOT EXISTS (SELECT 1 FROM trash WHERE key = ?1) AND NOT EXISTS"
         " (SELECT 1 FROM volumes WHERE target_path = ?2 AND removed_at IS NULL)";
-    cleanup(sql_end) struct sql_rows rows = {0};
+    int64_t is_new;
     int r;
 
     if (known->entry_id || entry->problem || !entry->target_path)
         return SQL_END;
-    r = sql_first(&store->connection, find, &rows, sql_text(entry->key),
-                  sql_text(entry->target_path));
-    return r <= 0 ? r : sql_take_number(&rows) ? SQL_ROW : SQL_END;
+    r = sql_find(&store->connection, find, &is_new, sql_text(entry->key),
+                 sql_text(entry->target_path));
+    return r <= 0 ? r : is_new ? SQL_ROW : SQL_END;
 }
 
 /* Its device, if that is new as well; else the volume is put on it as any other one is. */

@@ -19,8 +19,7 @@ static int find_binding(struct store *store, int64_t binding_id, bool *ret_found
         "SELECT 1 FROM mappings m JOIN volumes v ON v.volume_id = m.volume_id"
         " WHERE m.mapping_id = ?1 AND m.until IS NULL"
         " AND v.state <> 'detached' AND v.reason <> 'bypassed'";
-    cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_first(&store->connection, find, &rows, sql_number(binding_id));
+    int r = sql_find(&store->connection, find, NULL, sql_number(binding_id));
 
     *ret_found = r > 0;
     return r < 0 ? r : 0;

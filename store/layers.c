@@ -38,13 +38,11 @@ int store_note_capacity_change(struct store *store, int64_t device_id, uint64_t 
 int store_is_announced(struct store *store, int64_t device_id, bool *ret_announced)
 {
     static const char find[] = "SELECT announced FROM devices WHERE device_id = ?1";
-    cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_first(&store->connection, find, &rows, sql_number(device_id));
+    int64_t announced;
+    int r = sql_find(&store->connection, find, &announced, sql_number(device_id));
 
-    if (r < 0)
-        return r;
-    *ret_announced = r > 0 && sql_take_number(&rows) != 0;
-    return 0;
+    *ret_announced = announced != 0;
+    return r < 0 ? r : 0;
 }
 
 int store_forget_announcements(struct store *store)

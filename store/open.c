@@ -268,8 +268,7 @@ static int begin_boot(struct store *store, bool rebuilt)
         "UPDATE entry_sandboxes SET stale_since_ns = NULL";
     struct sql_connection *connection = &store->connection;
     struct sql_value boot = sql_text(store->boot_id);
-    cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_first(connection, known_boot, &rows, boot);
+    int r = sql_find(connection, known_boot, NULL, boot);
 
     if (r < 0)
         return r;

@@ -86,13 +86,11 @@ int store_get_reached_size(struct store *store, int64_t volume_id, uint64_t *ret
     static const char find[] =
         "SELECT m.guest_synced_bytes FROM mappings m JOIN volumes v ON v.volume_id = m.volume_id"
         " AND v.device_id = m.device_id WHERE m.volume_id = ?1 ORDER BY m.mapping_id DESC LIMIT 1";
-    cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_first(&store->connection, find, &rows, sql_number(volume_id));
+    int64_t bytes;
+    int r = sql_find(&store->connection, find, &bytes, sql_number(volume_id));
 
-    if (r < 0)
-        return r;
-    *ret_bytes = r > 0 ? (uint64_t)sql_take_number(&rows) : 0;
-    return 0;
+    *ret_bytes = (uint64_t)bytes;
+    return r < 0 ? r : 0;
 }
 
 int store_intend(struct store *store, const struct store_volume *volume, const char *act)

@@ -268,6 +268,17 @@ int sql_first_values(struct sql_connection *connection, const char *text, struct
     return r < 0 ? r : sql_next(rows);
 }
 
+int sql_find_values(struct sql_connection *connection, const char *text, int64_t *ret_number,
+                    const struct sql_value *values, size_t count)
+{
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_first_values(connection, text, &rows, values, count);
+
+    if (ret_number)
+        *ret_number = r > 0 ? sql_take_number(&rows) : 0;
+    return r;
+}
+
 int sql_run_values(struct sql_connection *connection, const char *text, int *ret_changes,
                    const struct sql_value *values, size_t count)
 {

@@ -105,6 +105,13 @@ const char *sql_borrow_text(struct sql_rows *rows); /* until the next step; neve
 int sql_first_values(struct sql_connection *connection, const char *text, struct sql_rows *rows,
                      const struct sql_value *values, size_t count);
 
+/* The first column of the first row; 0 if there is no row. ret_number may be NULL. Returns what
+ * sql_next() returns. */
+#define sql_find(connection, text, ret_number, ...)                                                \
+    sql_find_values(connection, text, ret_number, SQL_VALUES(__VA_ARGS__))
+int sql_find_values(struct sql_connection *connection, const char *text, int64_t *ret_number,
+                    const struct sql_value *values, size_t count);
+
 /* Runs a statement that writes; ret_changes (may be NULL) is the number of rows it touched. */
 #define sql_run(connection, text, ret_changes, ...)                                                \
     sql_run_values(connection, text, ret_changes, SQL_VALUES(__VA_ARGS__))

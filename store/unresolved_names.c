@@ -35,13 +35,10 @@ int store_has_unresolved(struct store *store, bool *ret_has)
         "SELECT 1 FROM volumes v JOIN entries e ON e.volume_id = v.volume_id AND e.gone = 0"
         " WHERE v.target_path IS NULL AND v.removed_at IS NULL"
         " AND length(e.key) = 64 AND e.key NOT GLOB '*[^0-9a-f]*' LIMIT 1";
-    cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_first_values(&store->connection, find, &rows, NULL, 0);
+    int r = sql_find_values(&store->connection, find, NULL, NULL, 0);
 
-    if (r < 0)
-        return r;
     *ret_has = r > 0;
-    return 0;
+    return r < 0 ? r : 0;
 }
 
 int store_path_of_hash(struct store *store, const char *hash,
@@ -64,13 +61,9 @@ int unresolved_find(struct store *store, const char *key, int64_t *ret_volume_id
     static const char find[] =
         "SELECT e.volume_id FROM entries e JOIN volumes v ON v.volume_id = e.volume_id"
         " WHERE e.key = ?1 AND e.gone = 0 AND v.target_path IS NULL AND v.removed_at IS NULL";
-    cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_first(&store->connection, find, &rows, sql_text(key));
+    int r = sql_find(&store->connection, find, ret_volume_id, sql_text(key));
 
-    if (r < 0)
-        return r;
-    *ret_volume_id = r > 0 ? sql_take_number(&rows) : 0;
-    return 0;
+    return r < 0 ? r : 0;
 }
 
 /* Nearly always there is none, and each path that appears asks. */
@@ -78,12 +71,11 @@ static int has_unnamed(struct store *store)
 {
     static const char find[] =
         "SELECT 1 FROM volumes WHERE target_path IS NULL AND removed_at IS NULL LIMIT 1";
-    cleanup(sql_end) struct sql_rows rows = {0};
     int r;
 
     if (store->has_no_unnamed)
         return SQL_END;
-    r = sql_first_values(&store->connection, find, &rows, NULL, 0);
+    r = sql_find_values(&store->connection, find, NULL, NULL, 0);
     store->has_no_unnamed = r == SQL_END;
     return r;
 }

@@ -6,13 +6,9 @@ int store_find_volume(struct store *store, const char *target_path, int64_t *ret
 {
     static const char by_path[] =
         "SELECT volume_id FROM volumes WHERE target_path = ?1 AND removed_at IS NULL";
-    cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_first(&store->connection, by_path, &rows, sql_text(target_path));
+    int r = sql_find(&store->connection, by_path, ret_volume_id, sql_text(target_path));
 
-    if (r < 0)
-        return r;
-    *ret_volume_id = r > 0 ? sql_take_number(&rows) : 0;
-    return 0;
+    return r < 0 ? r : 0;
 }
 
 int volume_find(struct store *store, const char *target_path, const char *key,

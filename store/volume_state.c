@@ -174,15 +174,11 @@ int store_next_attempt(struct store *store, uint64_t after_ns, uint64_t *ret_ns)
 {
     static const char next[] =
         "SELECT min(next_attempt_ns) FROM volumes WHERE next_attempt_ns > ?1";
-    cleanup(sql_end) struct sql_rows rows = {0};
-    uint64_t next_ns;
-    int r = sql_first(&store->connection, next, &rows, sql_number((int64_t)after_ns));
+    int64_t next_ns;
+    int r = sql_find(&store->connection, next, &next_ns, sql_number((int64_t)after_ns));
 
-    if (r < 0)
-        return r;
-    next_ns = (uint64_t)sql_take_number(&rows);
-    *ret_ns = next_ns ? next_ns : UINT64_MAX;
-    return 0;
+    *ret_ns = next_ns ? (uint64_t)next_ns : UINT64_MAX;
+    return r < 0 ? r : 0;
 }
 
 bool store_awaits_stillness(struct store *store)
