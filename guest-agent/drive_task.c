@@ -3,7 +3,8 @@
  *
  * A task begins with its first call. A call that cannot join the task in progress is refused, from
  * the loop like every answer. An unmount replaces a mount in progress: the mount's process is
- * killed, its calls are answered, and the unmount begins when that process has ended.
+ * killed, its calls are answered, and the unmount begins when that process has ended. One that the
+ * kernel does not let end may still mount the drive, so nothing else is begun for it meanwhile.
  */
 #include "guest-agent/drive_task.h"
 
@@ -221,9 +222,24 @@ static int task_start(struct drive_task *task)
                                           .function = run,
                                           .argument = &task->work,
                                           .input = -1,
-                                          .root = -1};
+                                          .root = -1,
+                                          .subject = child_subject(serial_of(&task->work))};
 
     return child_new(task->loop, &request, on_end, task, &task->child);
+}
+
+/* Why it could not be started. */
+static enum status_code code_of_start(int failure)
+{
+    return failure == CHILD_STILL_HANGS || failure == CHILD_TOO_MANY_HANG
+               ? STATUS_UNAVAILABLE
+               : STATUS_RESOURCE_EXHAUSTED;
+}
+
+static const char *text_of_start(int failure)
+{
+    return code_of_start(failure) == STATUS_UNAVAILABLE ? child_explain(failure)
+                                                        : "cannot start a process for the drive";
 }
 
 /* ---- tasks ---- */
@@ -355,12 +371,14 @@ static void finish(struct drive_task *task, const struct ttrpc_status *status,
 static void begin_again(struct drive_task *task)
 {
     struct ttrpc_status status = {0};
+    int r;
 
     task->is_cancelled = false;
     task->child = child_free(task->child);
-    if (task_start(task) == 0)
+    r = task_start(task);
+    if (r == 0)
         return;
-    set_status(&status, STATUS_RESOURCE_EXHAUSTED, "cannot start a process for the drive");
+    set_status(&status, code_of_start(r), text_of_start(r));
     log_end(&task->work, &status, false);
     finish(task, &status, NULL);
 }
@@ -406,6 +424,7 @@ static struct drive_task *find_or_begin(struct drive_waiter *waiter, struct loop
                                         const struct work *work)
 {
     struct drive_task *task = task_find(serial_of(work));
+    int r;
 
     if (task && work->unmounts && !task->work.unmounts)
         cancel(task, work);
@@ -419,8 +438,8 @@ static struct drive_task *find_or_begin(struct drive_waiter *waiter, struct loop
     else if (count_tasks() >= DRIVE_TASK_LIMIT)
         refuse(waiter, loop, STATUS_RESOURCE_EXHAUSTED,
                "too many drives are being mounted at once");
-    else if (task_new(loop, work, &task) < 0)
-        refuse(waiter, loop, STATUS_RESOURCE_EXHAUSTED, "cannot start a process for the drive");
+    else if ((r = task_new(loop, work, &task)) < 0)
+        refuse(waiter, loop, code_of_start(r), text_of_start(r));
     else
         return task;
     return NULL;
