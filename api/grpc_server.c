@@ -17,6 +17,7 @@
 #include "api/unix_socket.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
+#include "lib/list.h"
 #include "lib/log.h"
 
 enum { CONNECTIONS = 64, ACCEPTS = 8, ROOM_BYTES = 4 * 1024 * 1024 };
@@ -58,11 +59,7 @@ static void on_cancelled(struct http2_request *request, void *userdata)
 
 static void remove_client(struct client *client)
 {
-    struct client **link = &client->server->clients;
-
-    while (*link != client)
-        link = &(*link)->next;
-    *link = client->next;
+    LL_DELETE(client->server->clients, client);
     if (client->leaving)
         client->server->leaving--;
     else

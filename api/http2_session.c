@@ -30,6 +30,7 @@
 #include "api/http2_memory.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
+#include "lib/list.h"
 
 enum {
     FIELD_BYTES = 32, /* what RFC 9113 adds for each field */
@@ -90,11 +91,8 @@ static void free_body(struct http2_request *request)
 static void free_request(struct http2_request *request)
 {
     struct http2_session *session = request->session;
-    struct http2_request **link = &session->requests;
 
-    while (*link != request)
-        link = &(*link)->next;
-    *link = request->next;
+    LL_DELETE(session->requests, request);
     if (request->given && !request->replied)
         session->handler->cancelled(request, session->userdata);
     session->idle_since_ns = clock_boottime();

@@ -24,6 +24,7 @@
 
 #include "api/http_rows.h"
 #include "lib/cleanup.h"
+#include "lib/list.h"
 
 enum {
     WAITING = 16, /* of a listener's connections, for answers of the reconciler */
@@ -169,11 +170,7 @@ static size_t answer_limit(const struct listener *listener)
 
 static void stop_waiting(struct exchange *exchange)
 {
-    struct exchange **link = &exchange->listener->waiting;
-
-    while (*link != exchange)
-        link = &(*link)->next;
-    *link = exchange->next;
+    LL_DELETE(exchange->listener->waiting, exchange);
     exchange->listener->waiting_count--;
     exchange->call = NULL;
 }

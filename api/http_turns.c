@@ -4,6 +4,7 @@
 
 #include "lib/cleanup.h"
 #include "lib/clock.h"
+#include "lib/list.h"
 
 enum { REST_FACTOR = 3 };
 
@@ -78,12 +79,7 @@ static void on_timer(struct loop_timer *timer)
 
 static void wait_for_turn(struct http_turns *turns, struct http_turn *turn)
 {
-    struct http_turn **link = &turns->waiting[turn->listener];
-
-    while (*link)
-        link = &(*link)->next;
-    *link = turn;
-    turn->next = NULL;
+    LL_APPEND(turns->waiting[turn->listener], turn);
     turn->state = TURN_WAITS;
     if (!turns->taken)
         arm(turns);
@@ -104,15 +100,6 @@ bool http_turn_take(struct http_turns *turns, struct http_turn *turn, enum http_
     }
     give(turns, turn);
     return true;
-}
-
-static void stop_waiting(struct http_turns *turns, struct http_turn *turn)
-{
-    struct http_turn **link = &turns->waiting[turn->listener];
-
-    while (*link != turn)
-        link = &(*link)->next;
-    *link = turn->next;
 }
 
 /* Clients over TCP rest for a while after each of their turns. */
@@ -138,7 +125,7 @@ void http_turn_pause(struct http_turns *turns, struct http_turn *turn,
 void http_turn_end(struct http_turns *turns, struct http_turn *turn)
 {
     if (turn->state == TURN_WAITS)
-        stop_waiting(turns, turn);
+        LL_DELETE(turns->waiting[turn->listener], turn);
     if (turn->state == TURN_GIVEN)
         end_turn(turns, turn);
     turn->state = TURN_NONE;

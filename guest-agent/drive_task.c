@@ -21,6 +21,7 @@
 #include "lib/child.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
+#include "lib/list.h"
 #include "lib/log.h"
 
 #define DEFAULT_TIMEOUT_NS (10 * NSEC_PER_SEC)
@@ -122,12 +123,8 @@ static const char *id_of(const struct work *work)
 
 static void leave(struct drive_waiter *waiter)
 {
-    struct drive_waiter **at = waiter->task ? &waiter->task->waiters : NULL;
-
-    while (at && *at && *at != waiter)
-        at = &(*at)->next;
-    if (at && *at)
-        *at = waiter->next;
+    if (waiter->task && waiter->task->waiters)
+        LL_DELETE(waiter->task->waiters, waiter);
     waiter->task = NULL;
 }
 
@@ -264,12 +261,8 @@ static unsigned count_tasks(void)
 
 static void task_free(struct drive_task *task)
 {
-    struct drive_task **at = &tasks;
-
-    while (*at && *at != task)
-        at = &(*at)->next;
-    if (*at)
-        *at = task->next;
+    if (tasks)
+        LL_DELETE(tasks, task);
     (void)child_free(task->child);
     if (task->work.walk)
         (void)munmap(task->work.walk, sizeof(*task->work.walk));

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 
 #include "lib/clock.h"
+#include "lib/list.h"
 #include "store/internal.h"
 #include "store/row_cursor.h"
 
@@ -87,17 +88,12 @@ int store_reading_new(struct store_reader *reader, const struct store_query *que
 /* No statement and no transaction of it is open any more. */
 static void leave(struct store_reading *reading)
 {
-    struct store_reading **link;
-
     row_cursor_done(&reading->cursor);
     store_reader_free(reading->reader);
     reading->reader = NULL;
     if (!reading->store)
         return;
-    link = &reading->store->readings;
-    while (*link != reading)
-        link = &(*link)->next;
-    *link = reading->next;
+    LL_DELETE(reading->store->readings, reading);
     reading->store = NULL;
 }
 

@@ -12,6 +12,7 @@
 #include "config/config.h"
 #include "lib/child.h"
 #include "lib/clock.h"
+#include "lib/list.h"
 #include "lib/log.h"
 #include "reconciler/act/act.h"
 #include "reconciler/act/slots.h"
@@ -223,13 +224,9 @@ void actor_start(struct actor *actor)
 
 void act_finish(struct act *act, enum volume_reason reason, const struct error *error)
 {
-    struct act **link = &act->actor->running;
-
     act->reason = reason;
     act->error = *error;
-    while (*link != act)
-        link = &(*link)->next;
-    (void)pop(link);
+    LL_DELETE(act->actor->running, act);
     push(&act->actor->finished, act);
 }
 

@@ -16,6 +16,7 @@
 
 #include "config/config.h"
 #include "lib/cleanup.h"
+#include "lib/list.h"
 #include "observe/observe.h"
 #include "reconciler/act/actor.h"
 #include "reconciler/command/clients_state.h"
@@ -79,7 +80,6 @@ static void on_cli(const struct runtime_cli_answer *answer, void *userdata)
 {
     struct expansion *expansion = userdata;
     struct clients *clients = expansion->clients;
-    struct expansion **link = &clients->expansions;
 
     expansion->cli = runtime_cli_free(expansion->cli);
     if (!answer) {
@@ -87,9 +87,7 @@ static void on_cli(const struct runtime_cli_answer *answer, void *userdata)
         return;
     }
     work_queue_add_urgent_volume(clients->options.context->queue, expansion->volume_id);
-    while (*link != expansion)
-        link = &(*link)->next;
-    *link = expansion->next;
+    LL_DELETE(clients->expansions, expansion);
     tell(expansion, STATUS_OK, answer->capacity_bytes, NULL);
 }
 
@@ -163,14 +161,9 @@ enum status_code expand_begin(struct clients *clients, const struct reconciler_e
 
 struct expansion *reconciler_expand_cancel(struct expansion *expansion)
 {
-    struct expansion **link;
-
     if (!expansion)
         return NULL;
-    link = &expansion->clients->expansions;
-    while (*link != expansion)
-        link = &(*link)->next;
-    *link = expansion->next;
+    LL_DELETE(expansion->clients->expansions, expansion);
     (void)runtime_cli_free(expansion->cli);
     free(expansion);
     return NULL;

@@ -18,6 +18,7 @@
 #include "config/config.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
+#include "lib/list.h"
 #include "reconciler/command/clients_state.h"
 #include "reconciler/command/expand_answer.h"
 #include "reconciler/command/runtime_cli.h"
@@ -43,14 +44,9 @@ struct stats_call {
 
 struct stats_call *reconciler_stats_cancel(struct stats_call *call)
 {
-    struct stats_call **link;
-
     if (!call)
         return NULL;
-    link = &call->clients->stats;
-    while (*link != call)
-        link = &(*link)->next;
-    *link = call->next;
+    LL_DELETE(call->clients->stats, call);
     (void)guest_call_free(call->guest);
     (void)runtime_cli_free(call->cli);
     loop_timer_stop(&call->deferred);

@@ -14,6 +14,7 @@
 #include "config/config.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
+#include "lib/list.h"
 #include "lib/log.h"
 #include "lib/loop.h"
 #include "model/reason.h"
@@ -100,11 +101,8 @@ static void begin_all(struct stats_poll *poll);
 static void end_question(struct stats_question *question)
 {
     struct stats_poll *poll = question->poll;
-    struct stats_question **link = &poll->asked;
 
-    while (*link != question)
-        link = &(*link)->next;
-    *link = question->next;
+    LL_DELETE(poll->asked, question);
     question->call = NULL;
     question->next = poll->answered;
     poll->answered = question;

@@ -14,6 +14,7 @@
 #include "hypervisor/drive.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
+#include "lib/list.h"
 #include "reconciler/command/drive_form.h"
 #include "reconciler/command/promise.h"
 #include "reconciler/core/work_queue.h"
@@ -66,16 +67,6 @@ static struct reconciler_drive describe(const struct store_drive_mount *row)
     };
 }
 
-static struct drive_wait *unlink_wait(struct drive_wait *wait)
-{
-    struct drive_wait **link = &wait->drives->waits;
-
-    while (*link != wait)
-        link = &(*link)->next;
-    *link = wait->next;
-    return wait;
-}
-
 static void answer(struct drive_wait *wait, enum status_code code,
                    const struct store_drive_mount *row, const struct error *error)
 {
@@ -84,15 +75,17 @@ static void answer(struct drive_wait *wait, enum status_code code,
 
     (void)snprintf(none.request.drive_id, sizeof(none.request.drive_id), "%s", wait->drive_id);
     drive = describe(row ? row : &none);
-    (void)unlink_wait(wait);
+    LL_DELETE(wait->drives->waits, wait);
     wait->done(wait->userdata, code, code == STATUS_OK ? &drive : NULL, error);
     free(wait);
 }
 
 struct drive_wait *reconciler_drive_cancel(struct drive_wait *wait)
 {
-    if (wait)
-        free(unlink_wait(wait));
+    if (wait) {
+        LL_DELETE(wait->drives->waits, wait);
+        free(wait);
+    }
     return NULL;
 }
 
@@ -290,7 +283,7 @@ static enum status_code begin_wait(struct drives *drives, enum wait_kind kind,
                                    int64_t drive_ref, reconciler_drive_done *done, void *userdata,
                                    struct drive_wait **ret_wait, struct error *error)
 {
-    struct drive_wait *wait = calloc(1, sizeof(*wait)), **last = &drives->waits;
+    struct drive_wait *wait = calloc(1, sizeof(*wait));
     struct drive_work *work =
         drive_ref ? drive_work_add(drives, drive_ref, request->sandbox_id) : NULL;
 
@@ -303,9 +296,7 @@ static enum status_code begin_wait(struct drives *drives, enum wait_kind kind,
     *wait = (struct drive_wait){
         .drives = drives, .kind = kind, .work = work, .done = done, .userdata = userdata};
     (void)snprintf(wait->drive_id, sizeof(wait->drive_id), "%s", request->drive_id);
-    while (*last)
-        last = &(*last)->next;
-    *last = wait;
+    LL_APPEND(drives->waits, wait);
     drives->has_new_waits = true;
     work_queue_wake(drives->context->queue, 0);
     *ret_wait = wait;

@@ -13,6 +13,7 @@
 
 #include "lib/cleanup.h"
 #include "lib/clock.h"
+#include "lib/list.h"
 #include "lib/log.h"
 #include "reconciler/core/work_queue.h"
 #include "reconciler/drive/drive_strays.h"
@@ -42,7 +43,7 @@ struct drive_work *drive_work_find(const struct drives *drives, int64_t drive_re
 
 struct drive_work *drive_work_add(struct drives *drives, int64_t drive_ref, const char *sandbox_id)
 {
-    struct drive_work *work = drive_work_find(drives, drive_ref), **last = &drives->works;
+    struct drive_work *work = drive_work_find(drives, drive_ref);
 
     if (work)
         return work;
@@ -54,9 +55,7 @@ struct drive_work *drive_work_add(struct drives *drives, int64_t drive_ref, cons
     work->disk = -1;
     work->due = true;
     (void)snprintf(work->sandbox_id, sizeof(work->sandbox_id), "%s", sandbox_id);
-    while (*last)
-        last = &(*last)->next;
-    *last = work;
+    LL_APPEND(drives->works, work);
     return work;
 }
 
@@ -370,20 +369,6 @@ static int load(struct drives *drives)
     return r;
 }
 
-/* Its act has ended, so other drives come first for the next slot. */
-static void put_last(struct drives *drives, struct drive_work *work)
-{
-    struct drive_work **link = &drives->works;
-
-    while (*link != work)
-        link = &(*link)->next;
-    *link = work->next;
-    work->next = NULL;
-    while (*link)
-        link = &(*link)->next;
-    *link = work;
-}
-
 static int record_finished(struct drives *drives)
 {
     struct drive_work *next;
@@ -395,7 +380,8 @@ static int record_finished(struct drives *drives)
             continue;
         drives_give_slots(drives);
         r = drive_work_record(work);
-        put_last(drives, work);
+        LL_DELETE(drives->works, work); /* other drives come first for the next slot */
+        LL_APPEND(drives->works, work);
     }
     return r;
 }

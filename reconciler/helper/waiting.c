@@ -8,6 +8,7 @@
 
 #include "config/config.h"
 #include "lib/cleanup.h"
+#include "lib/list.h"
 #include "lib/log.h"
 #include "reconciler/core/context.h"
 #include "reconciler/helper/waiting.h"
@@ -56,12 +57,9 @@ void helper_sandbox_drop(struct helper_sandbox *sandbox)
 static void unlink_call(struct helper_call *call)
 {
     struct helper_sandbox *sandbox = find_sandbox(call->helpers, call->sandbox_ref);
-    struct helper_call **link = sandbox ? &sandbox->calls : NULL;
 
-    while (link && *link && *link != call)
-        link = &(*link)->next;
-    if (link && *link)
-        *link = call->next;
+    if (sandbox && sandbox->calls)
+        LL_DELETE(sandbox->calls, call);
 }
 
 struct helper_call *helper_call_free(struct helper_call *call)
