@@ -227,24 +227,10 @@ static enum status_code apply_group(const struct drive_mount_work *work, int dir
                                                 .policy = request->fs_group_policy,
                                                 .report = note_walk,
                                                 .userdata = work->walk};
-    struct ownership_result result;
-    int r;
 
     if (!request->has_fs_group || request->read_only)
         return STATUS_OK;
-    r = ownership_apply(&ownership, &result);
-    if (r < 0) {
-        (void)error_set_errno(error, r, "cannot give the file system to the group %u",
-                              request->fs_group);
-        return STATUS_INTERNAL;
-    }
-    answer->walk = result.count;
-    if (r == OWNERSHIP_APPLIED || r == OWNERSHIP_LEFT_ALONE)
-        return STATUS_OK;
-    (void)error_set(error, STATUS_FAILED_PRECONDITION,
-                    "the group %u was not given to the whole file system: %s", request->fs_group,
-                    result.error_count ? result.errors[0].text : "it is read-only");
-    return STATUS_FAILED_PRECONDITION;
+    return ownership_set_group(&ownership, &answer->walk, error);
 }
 
 /* ---- the mount point ---- */

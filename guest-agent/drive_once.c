@@ -191,21 +191,9 @@ static void apply_group(const struct drive_once_request *request, int directory,
 {
     const struct ownership_request ownership = {
         .directory = directory, .group = request->fs_group, .policy = request->fs_group_policy};
-    struct ownership_result result;
-    int r = ownership_apply(&ownership, &result);
 
-    report->walk = result.count;
-    if (r == OWNERSHIP_APPLIED || r == OWNERSHIP_LEFT_ALONE)
-        return;
-    report->status = STATUS_FAILED_PRECONDITION;
-    if (r < 0)
-        (void)error_set_errno(&report->error, r, "cannot give the file system to the group %u",
-                              request->fs_group);
-    else
-        (void)error_set(&report->error, (int)report->status,
-                        "the group %u was not given to the whole file system: %s",
-                        request->fs_group,
-                        result.error_count ? result.errors[0].text : "it is read-only");
+    if (ownership_set_group(&ownership, &report->walk, &report->error) != STATUS_OK)
+        report->status = STATUS_FAILED_PRECONDITION;
 }
 
 /* What `hold` does before it prints its line. */

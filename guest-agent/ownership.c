@@ -344,3 +344,23 @@ int ownership_apply(const struct ownership_request *request, struct ownership_re
     walk_done(&walk);
     return r;
 }
+
+enum status_code ownership_set_group(const struct ownership_request *request,
+                                     struct drive_walk_count *ret_count, struct error *error)
+{
+    struct ownership_result result;
+    int r = ownership_apply(request, &result);
+
+    *ret_count = result.count;
+    if (r == OWNERSHIP_APPLIED || r == OWNERSHIP_LEFT_ALONE)
+        return STATUS_OK;
+    if (r < 0) {
+        (void)error_set_errno(error, r, "cannot set the group %u on the file system",
+                              request->group);
+        return STATUS_INTERNAL;
+    }
+    (void)error_set(error, STATUS_FAILED_PRECONDITION,
+                    "the group %u was not set on the whole file system: %s", request->group,
+                    result.error_count ? result.errors[0].text : "it is read-only");
+    return STATUS_FAILED_PRECONDITION;
+}

@@ -21,6 +21,7 @@
 
 #include "agent-client/drive_call.h"
 #include "lib/result.h"
+#include "lib/status.h"
 
 enum {
     OWNERSHIP_ERRORS = 8,    /* texts that are kept */
@@ -61,3 +62,8 @@ struct ownership_result {
 /* An outcome; or -errno, with ret_result empty, if the root itself cannot be read or memory is
  * short before the walk. ret_result is filled with every outcome. */
 int ownership_apply(const struct ownership_request *request, struct ownership_result *ret_result);
+
+/* The same with a status: OK, FAILED_PRECONDITION if an entry kept its group, or INTERNAL; with a
+ * text unless OK. */
+enum status_code ownership_set_group(const struct ownership_request *request,
+                                     struct drive_walk_count *ret_count, struct error *error);

@@ -148,7 +148,7 @@ static int read_directly(pid_t pid, const char *name, size_t bytes, struct buffe
     return r == ENDED_MEANWHILE ? PROCESS_GONE : r;
 }
 
-int process_read_first_arguments(pid_t pid, size_t bytes, struct buffer *ret_arguments)
+static int read_part(pid_t pid, bool of_maps, size_t bytes, struct buffer *ret_text)
 {
     struct process_reading reading = {.pid = pid};
     int r;
@@ -156,22 +156,20 @@ int process_read_first_arguments(pid_t pid, size_t bytes, struct buffer *ret_arg
     if (pid <= 0)
         return PROCESS_GONE;
     if (!process_reader_is_used())
-        return read_directly(pid, "cmdline", bytes, ret_arguments);
-    r = process_reader_read(&reading, 1, bytes, ret_arguments);
+        return read_directly(pid, of_maps ? "maps" : "cmdline", bytes, ret_text);
+    r = of_maps ? process_reader_read_maps(&reading, bytes, ret_text)
+                : process_reader_read(&reading, 1, bytes, ret_text);
     return r < 0 ? r : reading.result;
+}
+
+int process_read_first_arguments(pid_t pid, size_t bytes, struct buffer *ret_arguments)
+{
+    return read_part(pid, false, bytes, ret_arguments);
 }
 
 int process_read_maps(pid_t pid, size_t bytes, struct buffer *ret_text)
 {
-    struct process_reading reading = {.pid = pid};
-    int r;
-
-    if (pid <= 0)
-        return PROCESS_GONE;
-    if (!process_reader_is_used())
-        return read_directly(pid, "maps", bytes, ret_text);
-    r = process_reader_read_maps(&reading, bytes, ret_text);
-    return r < 0 ? r : reading.result;
+    return read_part(pid, true, bytes, ret_text);
 }
 
 int process_read_arguments(pid_t pid, struct buffer *ret_arguments)
