@@ -12,45 +12,16 @@ whose agent is scripted; and clients of crust.drive.v1.
 import os
 import pathlib
 import shutil
-import subprocess
 import sys
 import unittest
 
+from bare_qemu import QEMU, Qemu
 from grpc_client import SECONDS, GrpcTest
-from programs import wait_until
 from scratch_node import BEFORE, SANDBOX
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "fakes"))
 
 import drive_agent  # noqa: E402
-
-QEMU = "qemu-system-x86_64"
-
-
-class Qemu:
-    """A machine without a disk, whose firmware finds nothing to boot."""
-
-    def __init__(self, monitor, sandbox_id):
-        self.process = subprocess.Popen(
-            [QEMU, "-name", f"sandbox-{sandbox_id},debug-threads=on", "-machine", "pc,accel=tcg",
-             "-nodefaults", "-display", "none", "-m", "16", "-device", "virtio-scsi-pci,id=scsi0",
-             "-qmp", f"unix:{monitor.name},server=on,wait=off"],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            cwd=monitor.parent)  # the whole path is too long for a socket
-        self.pid = self.process.pid
-        wait_until(lambda: monitor.exists() or self.process.poll() is not None, SECONDS,
-                   "QEMU's monitor")
-
-    def stop(self):
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-
-    def has_open(self, device):
-        """Whether QEMU has the device open, by whatever name."""
-        number = os.stat(device).st_rdev
-        return any(os.stat(link).st_rdev == number
-                   for link in pathlib.Path(f"/proc/{self.pid}/fd").iterdir())
 
 
 class DrivesTest(GrpcTest):

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """What the soak is judged by, and a short one: after restarts and kills, dead VMMs and metadata that
-was left behind, crustd has as many descriptors and watches as before."""
+was left behind, and drives, crustd has as many descriptors and watches as before."""
 
 import pathlib
 import random
@@ -58,7 +58,9 @@ class ShortSoakTest(unittest.TestCase):
             self.assertGreater(soak.counts["killed"], 0, soak.counts)
             self.assertGreater(soak.counts["left_behind"], 0, soak.counts)
             self.assertGreater(soak.counts["vmm_deaths"], 0, soak.counts)
-            for name in ("descriptors", "watches"):
+            if soak.drives:
+                self.assertGreater(soak.counts["drives"], 0, soak.counts)
+            for name in ("descriptors", "watches", "vmm_descriptors"):
                 self.assertIsNone(find_difference([sample[name] for sample in soak.samples]), name)
 
 

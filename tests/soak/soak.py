@@ -13,7 +13,8 @@ as many begin: 4,200 pods and 16,800 volumes in 56 batches of three hours. Of th
     one in ten     by the death of the VMM; what the runtime and the driver do about it comes later
     two in ten     with a driver that leaves the metadata behind, which crustd has to clean up
 
-In each batch the devices of four pods that stay are resized twice: 448 resizes a week. In the first
+In each batch the devices of four pods that stay are resized twice: 448 resizes a week. Where there
+is a QEMU, a disk stays in one more VM, and twelve come and go in each batch: 672 a week. In the first
 three days of seven crustd is restarted after each batch, in turn by SIGTERM and by SIGKILL, and pods
 end and begin while it is down: 24 restarts. In the other four days it is one process, whose memory,
 descriptors, watches and database are judged. Samples are taken when all volumes of a batch are as
@@ -31,6 +32,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "bench"))
 sys.path.insert(0, str(HERE.parent / "e2e"))
 
+import drive_churn  # noqa: E402
+from bare_qemu import QEMU  # noqa: E402
 from churn import Churn  # noqa: E402
 from crowd import PER_SANDBOX, VOLUMES, numbers_of, volume_path  # noqa: E402
 from judge import find_difference, find_growth  # noqa: E402
@@ -42,6 +45,7 @@ BATCH_PODS, BATCH_HOURS, PODS_PER_SECOND = 75, 3, 10
 BATCHES_PER_WEEK = 7 * 24 // BATCH_HOURS
 RESTARTED = 3 / 7  # of the batches
 PODS_WHILE_DOWN = 5
+DRIVE_ROUNDS = 4
 WARM_UP = 2  # samples of the one process that are not judged
 SETTLE_SECONDS, HELD_SECONDS = 300, 30
 # Memory differs by some hundred kB from sample to sample: what is just answered is in it.
@@ -49,7 +53,7 @@ MEMORY_BOUND = {"share": 0.10, "least": 512}
 DATABASE_BOUND = {"share": 0.05, "least": 256 * 1024}
 SETTINGS = {"resize.sweep_seconds": 2, "guest.stats_seconds": 60, "guest.helper": "off",
             "history.max_rows": 3000, "cleanup.grace_seconds": 1, "cleanup.unbound_grace_seconds": 1,
-            "cleanup.max_per_minute": 6000, "cleanup.keep_hours": 0}
+            "cleanup.max_per_minute": 6000, "cleanup.keep_hours": 0} | drive_churn.SETTINGS
 CANARY = "99999999-0000-0000-0000-000000000000"
 
 
@@ -57,12 +61,16 @@ class Soak(Churn):
     def __init__(self, scratch, pods=PODS, batch_pods=BATCH_PODS):
         self.dying = []  # pods whose VMM has died, and nobody has cleaned up
         self.batch_pods = batch_pods
-        self.counts = dict.fromkeys(("pods", "vmm_deaths", "left_behind", "resizes", "terminated",
-                                     "killed"), 0)
+        self.counts = dict.fromkeys(("pods", "vmm_deaths", "left_behind", "resizes", "drives",
+                                     "terminated", "killed"), 0)
         self.samples = []  # of all lives: dictionaries
         self.life = 0
         super().__init__(scratch, pods * PER_SANDBOX, growing=GROWING, settings=SETTINGS)
         (self.kubelet_pods / CANARY).mkdir(parents=True)
+        self.drives = None
+        if shutil.which(QEMU):
+            self.drives = drive_churn.DriveChurn(self.node, scratch)
+            self.stack.callback(self.drives.close)
 
     # -- the kubelet's side
 
@@ -129,7 +137,8 @@ class Soak(Churn):
                    "the trash to be empty")
 
     def _held(self):
-        return {"descriptors": self.descriptors, "watches": self.watches}
+        return {"descriptors": self.descriptors, "watches": self.watches,
+                "vmm_descriptors": self.drives.descriptors if self.drives else 0}
 
     def _wait_held(self):
         """Descriptors of calls come and go: what the first sample had is waited for, for a while."""
@@ -154,6 +163,8 @@ class Soak(Churn):
 
     def begin(self):
         self.start()
+        if self.drives:
+            self.drives.begin()
         self.wait_settled()
 
     def _restart(self, number):
@@ -172,6 +183,8 @@ class Soak(Churn):
             self._replace(min(PODS_PER_SECOND, self.batch_pods - begun))
             time.sleep(max(0.0, until - time.monotonic()))
         self._bury()
+        if self.drives:
+            self.counts["drives"] += self.drives.turn(DRIVE_ROUNDS)
         self.grow(rounds=2)
         self.counts["resizes"] += 2 * GROWING
         self.wait_settled()
@@ -199,6 +212,8 @@ class Soak(Churn):
         found = {
             "descriptors": find_difference([sample["descriptors"] for sample in self.samples]),
             "watches": find_difference([sample["watches"] for sample in self.samples]),
+            "descriptors of a VMM": find_difference([sample["vmm_descriptors"]
+                                                     for sample in self.samples]),
             "RssAnon of one process, kB": find_growth(self._of_last_life("rss_anon_kb")[WARM_UP:],
                                                       **MEMORY_BOUND),
             "RssAnon after restarts, kB": find_growth(restarts, **MEMORY_BOUND),
