@@ -2,16 +2,12 @@
 /* journal_lines.c - see journal_lines.h.
  *
  * A line has the row's own columns, and what is known now of the volume and the sandbox that it is
- * about. Every value is escaped, and detail is embedded only if it is JSON without control
- * characters, so that nothing on record can begin another line.
+ * about.
  */
 #include "store/journal_lines.h"
 
-#include <inttypes.h>
-
-#include "lib/clock.h"
-#include "lib/json.h"
 #include "store/internal.h"
+#include "store/journal_text.h"
 #include "store/row_cursor.h"
 #include "store/schema.h"
 
@@ -43,129 +39,6 @@ int store_opening_journal_row(struct store *store, int64_t *ret_seq)
     return read_seq(store, opening, ret_seq);
 }
 
-/* ---- one line ------------------------------------------------------------------------------ */
-
-/* In the order of the query's columns. Borrowed; "" where unknown. */
-struct line {
-    int64_t seq, at, volume_id;
-    const char *kind, *sandbox_id, *device, *detail;
-    const char *pv, *pod_uid, *target_path, *state, *reason;
-    int64_t state_since, stalled;
-    const char *pod_namespace, *pod_name;
-};
-
-/* What a line is shortened to until it fits. */
-enum shape { SHAPE_WHOLE, SHAPE_WITHOUT_DETAIL, SHAPE_BARE, SHAPES };
-
-static void take_line(struct sql_rows *rows, struct line *line)
-{
-    line->seq = sql_take_number(rows);
-    line->at = sql_take_number(rows);
-    line->volume_id = sql_take_number(rows);
-    line->kind = sql_borrow_text(rows);
-    line->sandbox_id = sql_borrow_text(rows);
-    line->device = sql_borrow_text(rows);
-    line->detail = sql_borrow_text(rows);
-    line->pv = sql_borrow_text(rows);
-    line->pod_uid = sql_borrow_text(rows);
-    line->target_path = sql_borrow_text(rows);
-    line->state = sql_borrow_text(rows);
-    line->reason = sql_borrow_text(rows);
-    line->state_since = sql_take_number(rows);
-    line->stalled = sql_take_number(rows);
-    line->pod_namespace = sql_borrow_text(rows);
-    line->pod_name = sql_borrow_text(rows);
-}
-
-static void put_text(struct buffer *text, const char *name, const char *value)
-{
-    if (value && *value)
-        json_append_member(text, name, value);
-}
-
-static void put_time(struct buffer *text, const char *name, int64_t ms)
-{
-    char time[CLOCK_TEXT_BYTES];
-
-    clock_text(ms, time);
-    json_append_member(text, name, time);
-}
-
-static void put_subject(struct buffer *text, const struct line *line)
-{
-    put_text(text, "pv", line->pv);
-    put_text(text, "namespace", line->pod_namespace);
-    put_text(text, "pod", line->pod_name);
-    put_text(text, "pod_uid", line->pod_uid);
-    put_text(text, "sandbox_id", line->sandbox_id);
-    if (!*line->state)
-        return;
-    put_text(text, "state", line->state);
-    put_text(text, "reason", line->reason);
-    put_time(text, "state_since", line->state_since);
-    json_append_name(text, "stalled");
-    buffer_append_text(text, line->stalled ? "true" : "false");
-}
-
-/* JSON that stands on one line. */
-static bool is_plain_json(const char *text)
-{
-    for (const char *at = text; *at; at++)
-        if ((unsigned char)*at < ' ' || *at == 0x7f)
-            return false;
-    return is_json_text(text);
-}
-
-static void put_detail(struct buffer *text, const char *detail)
-{
-    if (!*detail)
-        return;
-    json_append_name(text, "detail");
-    if (is_plain_json(detail))
-        buffer_append_text(text, detail);
-    else
-        json_append_string(text, detail);
-}
-
-static void put_line(struct buffer *text, const char *node, const struct line *line,
-                     enum shape shape)
-{
-    buffer_append_text(text, "{\"log\":\"journal\"");
-    put_time(text, "at", line->at);
-    buffer_append_format(text, ",\"seq\":%" PRId64, line->seq);
-    put_text(text, "kind", line->kind);
-    put_text(text, "node", node);
-    if (line->volume_id)
-        buffer_append_format(text, ",\"volume_id\":%" PRId64, line->volume_id);
-    if (shape < SHAPE_BARE)
-        put_subject(text, line);
-    if (shape == SHAPE_WHOLE) {
-        put_text(text, "device", line->device);
-        put_text(text, "target_path", line->target_path);
-        put_detail(text, line->detail);
-    } else {
-        buffer_append_text(text, ",\"cut\":true");
-    }
-    buffer_append_text(text, "}\n");
-}
-
-/* BUFFER_FULL: nothing of the line was appended. */
-static int append_line(struct buffer *text, const struct store_journal_lines *lines,
-                       const struct line *line)
-{
-    const struct buffer_mark before = buffer_mark(text);
-    int r = 0;
-
-    for (enum shape shape = SHAPE_WHOLE; shape < SHAPES; shape++) {
-        put_line(text, lines->node, line, shape);
-        r = buffer_error(text);
-        if (r == 0 && text->length - before.length <= lines->line_bytes)
-            return 0;
-        buffer_rewind(text, before);
-    }
-    return r < 0 ? r : BUFFER_FULL;
-}
-
 /* ---- lines --------------------------------------------------------------------------------- */
 
 /* Without state where the volume's row is gone: history is trimmed. */
@@ -179,11 +52,32 @@ static const char after[] =
     "  (SELECT max(x.sandbox_ref) FROM sandboxes x WHERE x.sandbox_id = j.sandbox_id)"
     " WHERE j.seq > ?1 ORDER BY j.seq LIMIT ?2";
 
+/* In the order of the query's columns. */
+static void take_row(struct sql_rows *rows, struct journal_row *row)
+{
+    row->seq = sql_take_number(rows);
+    row->at = sql_take_number(rows);
+    row->volume_id = sql_take_number(rows);
+    row->kind = sql_borrow_text(rows);
+    row->sandbox_id = sql_borrow_text(rows);
+    row->device = sql_borrow_text(rows);
+    row->detail = sql_borrow_text(rows);
+    row->pv = sql_borrow_text(rows);
+    row->pod_uid = sql_borrow_text(rows);
+    row->target_path = sql_borrow_text(rows);
+    row->state = sql_borrow_text(rows);
+    row->reason = sql_borrow_text(rows);
+    row->state_since = sql_take_number(rows);
+    row->stalled = sql_take_number(rows);
+    row->pod_namespace = sql_borrow_text(rows);
+    row->pod_name = sql_borrow_text(rows);
+}
+
 int store_read_journal_lines(struct store *store, struct store_journal_lines *lines,
                              struct buffer *ret_text)
 {
     cleanup(sql_end) struct sql_rows rows = {0};
-    struct line line;
+    struct journal_row row;
     int read = 0, r;
 
     if (!sqlite3_get_autocommit(store->connection.db))
@@ -191,14 +85,14 @@ int store_read_journal_lines(struct store *store, struct store_journal_lines *li
     r = sql_query(&store->connection, after, &rows, sql_number(lines->seq),
                   sql_number(lines->most));
     while (r == 0 && (r = sql_next(&rows)) == SQL_ROW) {
-        take_line(&rows, &line);
-        r = append_line(ret_text, lines, &line);
+        take_row(&rows, &row);
+        r = journal_text_append(ret_text, &row, lines->node, lines->line_bytes);
         if (r == BUFFER_FULL)
             return read;
         if (r < 0)
             return STORE_NO_MEMORY;
-        lines->gone += (uint64_t)(line.seq - lines->seq - 1);
-        lines->seq = line.seq;
+        lines->gone += (uint64_t)(row.seq - lines->seq - 1);
+        lines->seq = row.seq;
         read++;
     }
     return r < 0 ? r : read;

@@ -4,7 +4,7 @@
  * Three bounds keep a node from burdening the API server: equal events are one (event_queue.c),
  * after a burst there is one every few seconds, and an attempt that failed is repeated after twice
  * as long each time. An answer of the server that will stay the same ends the event; everything
- * else (nobody there, not believed, too busy, a token that has expired) is tried again.
+ * else is tried again (api_answer.h).
  */
 #include "reconciler/kubernetes/kubernetes_events.h"
 
@@ -17,9 +17,9 @@
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/http_exchange.h"
-#include "lib/json.h"
 #include "lib/log.h"
 #include "reconciler/core/context.h"
+#include "reconciler/kubernetes/api_answer.h"
 #include "reconciler/kubernetes/event_queue.h"
 #include "reconciler/kubernetes/service_account.h"
 #include "store/event_rows.h"
@@ -72,18 +72,17 @@ static void say_trouble(struct kubernetes_events *events, int trouble, const cha
         log_info(NULL, "Kubernetes gets events from crustd again");
 }
 
-/* With the server's reason, from the Status that it answers. */
-static void say_refused(struct kubernetes_events *events, const struct http_exchange_answer *answer)
+static void say_answer(struct kubernetes_events *events, const struct http_exchange_answer *answer)
 {
-    cleanup(json_deletep) cJSON *status = NULL;
-    const char *message = NULL;
+    const bool is_answered = answer->end == HTTP_EXCHANGE_ANSWERED;
     struct error error;
 
-    if (json_parse(answer->body, answer->length, JSON_LIMITS_HTTP, &status, &error) == 0)
-        message = json_string(status, "message");
-    (void)error_set(&error, (int)answer->status, "its API server answers %u%s%s", answer->status,
-                    message ? ": " : "", message ? message : "");
-    say_trouble(events, (int)answer->status, error.text);
+    if (api_answer_judge(answer) == API_SENT) {
+        say_trouble(events, 0, NULL);
+        return;
+    }
+    api_answer_explain(answer, &error);
+    say_trouble(events, is_answered ? (int)answer->status : -1 - (int)answer->end, error.text);
 }
 
 /* ---- pace ---------------------------------------------------------------------------------- */
@@ -144,42 +143,21 @@ static void try_again(struct kubernetes_events *events)
     wake_at(events, now + next_backoff(events, now));
 }
 
-enum verdict { VERDICT_SENT, VERDICT_REFUSED, VERDICT_AGAIN };
-
-/* 409: an attempt whose answer was lost had created it. 401: the token is replaced, sooner or
- * later. */
-static enum verdict judge(const struct http_exchange_answer *answer)
-{
-    if (answer->end != HTTP_EXCHANGE_ANSWERED)
-        return VERDICT_AGAIN;
-    if ((answer->status >= 200 && answer->status < 300) || answer->status == 409)
-        return VERDICT_SENT;
-    if (answer->status >= 500 || answer->status == 401 || answer->status == 408 ||
-        answer->status == 429)
-        return VERDICT_AGAIN;
-    return VERDICT_REFUSED;
-}
-
 static void on_answer(struct http_exchange *exchange, const struct http_exchange_answer *answer,
                       void *userdata)
 {
     struct kubernetes_events *events = userdata;
-    enum verdict verdict = judge(answer);
+    const enum api_verdict verdict = api_answer_judge(answer);
 
-    if (answer->end != HTTP_EXCHANGE_ANSWERED)
-        say_trouble(events, -1 - (int)answer->end, answer->error.text);
-    else if (verdict == VERDICT_SENT)
-        say_trouble(events, 0, NULL);
-    else
-        say_refused(events, answer);
+    say_answer(events, answer);
     events->exchange = http_exchange_free(exchange);
-    if (verdict == VERDICT_AGAIN) {
+    if (verdict == API_AGAIN) {
         try_again(events);
         return;
     }
     events->failures = 0;
-    events->sent += verdict == VERDICT_SENT;
-    events->refused += verdict == VERDICT_REFUSED;
+    events->sent += verdict == API_SENT;
+    events->refused += verdict == API_REFUSED;
     end_current(events);
 }
 
