@@ -491,7 +491,7 @@ static int find_process(const struct traces *traces, struct observed_sandbox *sa
 
     if (r == 0 && pid)
         r = try_process(traces, pid, sandbox);
-    if (r == 0 && !sandbox->alive && traces->persist.pid)
+    if (r == 0 && !sandbox->alive && traces->persist.pid && traces->persist.pid != pid)
         r = try_process(traces, traces->persist.pid, sandbox);
     if (r == 0 && !sandbox->alive) {
         r = read_pid_file(traces, traces->jail, JAILS ".pid", sandbox, &jailed_pid);

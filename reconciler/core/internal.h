@@ -54,6 +54,7 @@ struct reconciler {
     bool tells_kubernetes; /* the configuration decides; false: it is not asked */
 
     struct loop_prepare pass;
+    uint64_t pass_began_ns;
     struct loop_timer attempt; /* when the next attempt of any volume is due */
     struct loop_timer sweep;
     unsigned sweeps_put_off; /* since the last one */

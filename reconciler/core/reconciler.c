@@ -31,6 +31,9 @@ static const uint64_t PASS_NS = 500 * 1000;
 
 enum { SWEEPS_PUT_OFF = 8 };
 static const uint64_t FIRST_PASSES_NS = 20 * NSEC_PER_MSEC;
+/* What else is done without being asked for waits for the next pass, if this one has taken so long.
+ */
+static const uint64_t FULL_NS = 10 * NSEC_PER_MSEC;
 static const uint64_t STORE_RETRY_NS = 1 * NSEC_PER_SEC;
 static const uint64_t IDLE_NS = 2 * NSEC_PER_SEC;
 static const uint64_t TRIM_PAUSE_NS = 20 * NSEC_PER_MSEC;
@@ -380,6 +383,11 @@ static void after_pass(struct reconciler *reconciler, bool worked)
     arm_attempt(reconciler);
 }
 
+static bool is_full(const struct reconciler *reconciler)
+{
+    return clock_boottime() - reconciler->pass_began_ns >= FULL_NS;
+}
+
 /* Only when no other work is left, because cleanup draws conclusions from the record. */
 static void clean_up(struct reconciler *reconciler)
 {
@@ -391,7 +399,8 @@ static void clean_up(struct reconciler *reconciler)
         return;
     loop_announce(reconciler->context.loop, "looking for stale metadata", NULL);
     more = cleanup_work(&reconciler->cleanup);
-    more |= monitors_work(&reconciler->monitors);
+    more |= is_full(reconciler) ? monitors_are_busy(&reconciler->monitors)
+                                : monitors_work(&reconciler->monitors);
     if (more || has_work(reconciler))
         work_queue_wake(&reconciler->queue, 0);
 }
@@ -399,7 +408,11 @@ static void clean_up(struct reconciler *reconciler)
 /* A client asks for all processes, is told to ask again, and may come back much later. */
 static void read_on(struct reconciler *reconciler)
 {
-    if (!has_work(reconciler) && observe_cache_read_on(reconciler->context.cache) == PROGRESS_MORE)
+    bool more =
+        is_full(reconciler) || (!has_work(reconciler) &&
+                                observe_cache_read_on(reconciler->context.cache) == PROGRESS_MORE);
+
+    if (more && !work_queue_is_waking(&reconciler->queue))
         work_queue_wake(&reconciler->queue, 0);
 }
 
@@ -416,13 +429,15 @@ void reconciler_on_prepare(struct loop_prepare *prepare)
 {
     struct reconciler *reconciler = container_of(prepare, struct reconciler, pass);
 
+    reconciler->pass_began_ns = clock_boottime();
     recover_lost_keys(reconciler);
     /* After a failure of the store the next pass waits until it is due. */
     if (fallback_is_waiting(&reconciler->fallback) && work_queue_is_waking(&reconciler->queue))
         return;
     if (has_work(reconciler))
         after_pass(reconciler, run_pass(reconciler));
-    clean_up(reconciler);
+    if (!is_full(reconciler))
+        clean_up(reconciler);
     read_on(reconciler);
     journal_lines_follow(&reconciler->journal_lines);
     kubernetes_events_follow(reconciler->kubernetes_events);

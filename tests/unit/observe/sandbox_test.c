@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sandbox_test.c - what is read of a sandbox of the Go runtime: /run/vc and the VMM's process. */
+#include "tests/unit/observe/hanging_reader.h"
 #include "tests/unit/observe/node_fixture.h"
 
 #include <sys/stat.h>
@@ -294,6 +295,22 @@ static void takes_no_other_process_for_it(void **state)
     expect_dead();
 }
 
+/* Each reading may be as slow as its process likes. */
+static void a_process_on_record_twice_is_read_once(void **state)
+{
+    (void)state;
+    make_directory("/run/vc/vm/" ID);
+    make_directory("/run/vc/sbs/" ID);
+    start_vmm("qemu", "-name", "sandbox-x" ID);
+    write_pid("/run/vc/vm/" ID "/pid", vmm);
+    write_persist(vmm);
+    slow = vmm;
+    slow_answers = 0;
+    expect_dead();
+    slow = 0;
+    assert_int_equal(slow_answers, 1);
+}
+
 static void takes_a_zombie_for_dead(void **state)
 {
     siginfo_t info;
@@ -503,6 +520,7 @@ int main(void)
         TEST(finds_a_jailed_firecracker),
         TEST(takes_no_jailer_for_a_vmm),
         TEST(takes_no_other_process_for_it),
+        TEST(a_process_on_record_twice_is_read_once),
         TEST(takes_a_zombie_for_dead),
         TEST(main_monitor_is_used_only_if_configured),
         TEST(finds_the_monitor_that_crust_qemu_added),

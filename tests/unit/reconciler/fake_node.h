@@ -10,6 +10,8 @@
 #include "tests/unit/reconciler/fake_devices.h"
 #include "tests/unit/tree.h"
 
+#include <poll.h>
+
 #include "lib/base64url.h"
 #include "lib/clock.h"
 #include "lib/loop.h"
@@ -32,11 +34,11 @@ struct fake_sandbox {
     const char *id;
     bool is_there, ended; /* its directory; no VMM */
     pid_t pid;
-    uint64_t start_ns; /* of the VMM; 0: any */
-    int failure;       /* -errno: it cannot be read */
-    bool try_again, unread;
-    const char *claims;     /* the path that a container mounts; NULL */
-    const char *guest_path; /* where it is in the guest; NULL */
+    uint64_t start_ns;               /* of the VMM; 0: any */
+    int failure;                     /* -errno: it cannot be read */
+    bool try_again, unread, is_slow; /* is_slow: to be read */
+    const char *claims;              /* the path that a container mounts; NULL */
+    const char *guest_path;          /* where it is in the guest; NULL */
     const char *problem;
     const char *bundles;
 };
@@ -52,6 +54,7 @@ static bool fake_pin_fails;
 static void (*fake_when_synced)(void); /* what happens between the first scan and what follows it */
 static bool fake_goes_on; /* the loop, although nothing is left to do: somebody else stops it */
 
+static unsigned fake_slow; /* observations */
 static unsigned fake_refreshes;
 static unsigned fake_unread; /* parts of a reading of the processes that has begun */
 
@@ -84,6 +87,10 @@ int observe_sandbox(const struct observe_sandbox_paths *paths, const char *sandb
     (void)paths;
     if (!fake || !fake->is_there)
         return OBSERVED_ABSENT;
+    if (fake->is_slow) {
+        (void)poll(NULL, 0, 20);
+        fake_slow++;
+    }
     if (fake->failure)
         return fake->failure;
     *ret_sandbox = (struct observed_sandbox){.alive = !fake->ended,
@@ -361,7 +368,7 @@ static int node_start(void **state)
     fake_sees_host = true;
     fake_when_synced = NULL;
     fake_unpinned = 0;
-    fake_settled = fake_synced = fake_checks = 0;
+    fake_settled = fake_synced = fake_checks = fake_slow = 0;
     instance = (struct instance)INSTANCE_INIT;
     if (tree_start(state) < 0 || loop_init(&loop) < 0)
         return -1;

@@ -36,6 +36,25 @@ static void a_reading_of_the_processes_goes_on_by_itself(void **state)
     assert_int_equal(fake_unread, 0);
 }
 
+/* Each may take as long as one pass may. */
+static void what_is_read_unasked_waits_after_a_slow_pass(void **state)
+{
+    (void)state;
+    stage(TARGET, DISK, "sandbox-1");
+    put_disk(0, DISK, 1, GIB);
+    start_sandbox(0, "sandbox-1");
+    run_node();
+    fake_unread = 3;
+    fake_sandbox[0].is_slow = true;
+    reconciler_queue_directory(reconciler, TREE_GO_SANDBOXES, "sandbox-1");
+    while (fake_slow == 0)
+        loop_run_once(&loop);
+    assert_int_equal(fake_unread, 3);
+    for (unsigned i = 0; fake_unread && i < 10; i++)
+        loop_run_once(&loop);
+    assert_int_equal(fake_unread, 0);
+}
+
 static void a_volume_without_a_sandbox_waits_for_one(void **state)
 {
     (void)state;
@@ -587,6 +606,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         NODE(an_empty_node_settles),
         NODE(a_reading_of_the_processes_goes_on_by_itself),
+        NODE(what_is_read_unasked_waits_after_a_slow_pass),
         NODE(a_volume_without_a_sandbox_waits_for_one),
         NODE(a_resize_is_on_record_although_the_vmm_is_silent),
         NODE(a_device_that_comes_later_is_found),
