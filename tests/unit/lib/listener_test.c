@@ -18,11 +18,12 @@
 #include "lib/listener.h"
 #include "lib/path.h"
 #include "tests/unit/observe/hanging_reader.h"
+#include "tests/unit/scratch.h"
 
 #define ID "0123456789abcdef0123456789abcdef01234567"
 
 struct fixture {
-    char directory[64];
+    char directory[SCRATCH_BYTES];
     int root;
     pid_t child;
 };
@@ -32,8 +33,7 @@ static int setup(void **state)
     struct fixture *fixture = calloc(1, sizeof(*fixture));
 
     assert_non_null(fixture);
-    (void)snprintf(fixture->directory, sizeof(fixture->directory), "/tmp/listener-XXXXXX");
-    assert_non_null(mkdtemp(fixture->directory));
+    assert_int_equal(scratch_directory_make(fixture->directory), 0);
     assert_int_equal(path_open_root(fixture->directory, &fixture->root), 0);
     *state = fixture;
     return 0;
@@ -42,15 +42,13 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     struct fixture *fixture = *state;
-    char command[96];
 
     if (fixture->child) {
         (void)kill(fixture->child, SIGKILL);
         (void)waitpid(fixture->child, NULL, 0);
     }
     fd_close(fixture->root);
-    (void)snprintf(command, sizeof(command), "rm -rf %s", fixture->directory);
-    assert_int_equal(system(command), 0);
+    assert_int_equal(scratch_directory_remove(fixture->directory), 0);
     free(fixture);
     return 0;
 }

@@ -19,10 +19,11 @@
 #include "lib/cleanup.h"
 #include "lib/path.h"
 #include "lib/path_guard.h"
+#include "tests/unit/scratch.h"
 
 enum { SECONDS = 60 };
 
-static char directory[64];
+static char directory[SCRATCH_BYTES];
 static int root = -1, fuse = -1;
 
 static bool mount_hung(const char *path)
@@ -49,8 +50,7 @@ static int set_up(void **state)
     (void)state;
     if (unshare(CLONE_NEWNS) < 0 || mount("", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
         return 0;
-    (void)snprintf(directory, sizeof(directory), "/tmp/path-guard-XXXXXX");
-    assert_non_null(mkdtemp(directory));
+    assert_int_equal(scratch_directory_make(directory), 0);
     assert_int_equal(path_open_root(directory, &root), 0);
     make("dir");
     make("dir/hung");
@@ -71,17 +71,16 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    char command[128];
+    char path[128];
 
     (void)state;
     path_guard_stop();
-    (void)snprintf(command, sizeof(command), "%s/dir/hung", directory);
-    (void)umount2(command, MNT_DETACH);
+    (void)snprintf(path, sizeof(path), "%s/dir/hung", directory);
+    (void)umount2(path, MNT_DETACH);
     fd_close(take_fd(&fuse));
-    (void)snprintf(command, sizeof(command), "%s/dir/fine", directory);
-    (void)umount2(command, MNT_DETACH);
-    (void)snprintf(command, sizeof(command), "rm -rf %s", directory);
-    return directory[0] ? system(command) : 0;
+    (void)snprintf(path, sizeof(path), "%s/dir/fine", directory);
+    (void)umount2(path, MNT_DETACH);
+    return directory[0] ? scratch_directory_remove(directory) : 0;
 }
 
 static void start(const char *trusted)

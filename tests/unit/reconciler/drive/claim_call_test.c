@@ -21,12 +21,13 @@
 #include "lib/clock.h"
 #include "lib/path_guard.h"
 #include "reconciler/drive/claim_call.h"
+#include "tests/unit/scratch.h"
 
 struct made {
     struct loop loop;
     struct loop_timer watchdog;
     int root, sysfs, file;
-    char name[32];
+    char directory[SCRATCH_BYTES], name[SCRATCH_BYTES + 8];
     unsigned answers;
     struct drive_claim_reply reply;
 };
@@ -98,10 +99,11 @@ static int set_up(void **state)
     assert_non_null(made);
     assert_int_equal(loop_init(&made->loop), 0);
     loop_timer_start(&made->loop, &made->watchdog, 60 * NSEC_PER_SEC, on_watchdog);
-    made->root = open("/tmp", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    assert_int_equal(scratch_directory_make(made->directory), 0);
+    made->root = open(made->directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
     made->sysfs = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    (void)strcpy(made->name, "/tmp/crust-claim-XXXXXX");
-    made->file = mkostemp(made->name, O_CLOEXEC);
+    (void)snprintf(made->name, sizeof(made->name), "%s/disk", made->directory);
+    made->file = open(made->name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     assert_true(made->root >= 0 && made->sysfs >= 0 && made->file >= 0);
     *state = made;
     return 0;
@@ -112,7 +114,7 @@ static int tear_down(void **state)
     struct made *made = *state;
 
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* nobody is left, not even a zombie */
-    (void)unlink(made->name);
+    assert_int_equal(scratch_directory_remove(made->directory), 0);
     fd_close(made->root);
     fd_close(made->sysfs);
     fd_close(made->file);
@@ -136,7 +138,7 @@ static void on_done(struct drive_claim_call *call, struct drive_claim_reply *rep
 static struct drive_claim_call *begin(struct made *made, const char *path, bool keep,
                                       uint64_t patience_ns)
 {
-    const char *const prefixes[] = {made->name + strlen("/tmp/")};
+    const char *const prefixes[] = {"disk"};
     const struct drive_claim_request request = {.root = made->root,
                                                 .sysfs = made->sysfs,
                                                 .host_path = path,
@@ -243,7 +245,7 @@ static void a_claim_that_succeeds_too_late_is_given_up(void **state)
     struct made *made = *state;
     struct drive_claim_call *begun;
     struct pollfd fifo = {.events = POLLIN};
-    char name[64];
+    char name[SCRATCH_BYTES + 16];
 
     (void)snprintf(name, sizeof(name), "%s.fifo", made->name);
     assert_int_equal(mkfifo(name, 0600), 0);
@@ -309,7 +311,7 @@ static void a_disk_that_hangs_is_known_by_its_number(void **state)
 {
     struct made *made = *state;
     struct drive_claim_call *second = NULL;
-    char one[64], other[64];
+    char one[SCRATCH_BYTES + 16], other[SCRATCH_BYTES + 16];
     int r;
 
     (void)snprintf(one, sizeof(one), "%s.dead", made->name);
@@ -317,10 +319,8 @@ static void a_disk_that_hangs_is_known_by_its_number(void **state)
     if (mknod(one, S_IFBLK | 0600, makedev(7, 4095)) < 0 ||
         mknod(other, S_IFBLK | 0600, makedev(7, 4095)) < 0)
         skip(); /* not root */
-    let_it_hang(made, one + strlen("/tmp"));
-    r = try_to_begin(made, other + strlen("/tmp"), &second);
-    (void)unlink(one);
-    (void)unlink(other);
+    let_it_hang(made, one + strlen(made->directory));
+    r = try_to_begin(made, other + strlen(made->directory), &second);
     end_held();
     assert_int_equal(r, CHILD_STILL_HANGS);
 }
