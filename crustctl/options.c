@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,42 +71,59 @@ static const struct option long_options[] = {
     {0},
 };
 
+#define TEXT(member) offsetof(struct options, member)
+
+/* What is noted of each option; take_option() does the rest. */
+static const struct {
+    int option;
+    unsigned given;
+    const char *name;
+    size_t text; /* the member that gets its value; 0: none */
+} noted[] = {
+    {LONG_CONFIG, 0, "--config", TEXT(config_file)},
+    {LONG_BLOCKED, OPTION_BLOCKED, "--blocked", 0},
+    {LONG_STALLED, OPTION_STALLED, "--stalled", 0},
+    {LONG_NOT_RESIZABLE, OPTION_NOT_RESIZABLE, "--not-resizable", 0},
+    {'a', OPTION_ALL, "--all", 0},
+    {'n', OPTION_LINES, "-n", 0},
+    {'f', OPTION_FOLLOW, "-f", 0},
+    {LONG_FOR, OPTION_FOR, "--for", TEXT(wanted_state)},
+    {LONG_TIMEOUT, OPTION_TIMEOUT, "--timeout", 0},
+    {LONG_DRY_RUN, OPTION_DRY_RUN, "--dry-run", 0},
+    {LONG_VOLUME_PATH, OPTION_VOLUME_PATH, "--volume-path", TEXT(volume_path)},
+    {LONG_MOUNT_INFO, OPTION_MOUNT_INFO, "--mount-info", TEXT(mount_info)},
+    {LONG_SIZE, OPTION_SIZE, "--size", TEXT(size)},
+    {LONG_SANDBOX, OPTION_SANDBOX, "--sandbox", TEXT(drive.sandbox)},
+    {LONG_HOST_PATH, OPTION_HOST_PATH, "--host-path", TEXT(drive.host_path)},
+    {LONG_VM_PATH, OPTION_VM_PATH, "--vm-path", TEXT(drive.vm_path)},
+    {LONG_TYPE, OPTION_TYPE, "--type", TEXT(drive.fs_type)},
+    {LONG_OPTION, OPTION_OPTION, "--option", 0},
+    {LONG_WRITABLE, OPTION_WRITABLE, "--writable", 0},
+    {LONG_FSCK, OPTION_FSCK, "--fsck", 0},
+    {LONG_FS_GROUP, OPTION_FS_GROUP, "--fs-group", TEXT(drive.fs_group)},
+    {LONG_FS_GROUP_POLICY, OPTION_FS_GROUP_POLICY, "--fs-group-policy",
+     TEXT(drive.fs_group_policy)},
+    {LONG_BANDWIDTH, OPTION_BANDWIDTH, "--bandwidth", TEXT(drive.bandwidth)},
+    {LONG_OPERATIONS, OPTION_OPERATIONS, "--operations", TEXT(drive.operations)},
+    {LONG_CONTAINER, OPTION_CONTAINER, "--container", 0},
+};
+
 const char *options_name(unsigned given)
 {
-    static const struct {
-        unsigned option;
-        const char *name;
-    } names[] = {
-        {OPTION_BLOCKED, "--blocked"},
-        {OPTION_STALLED, "--stalled"},
-        {OPTION_NOT_RESIZABLE, "--not-resizable"},
-        {OPTION_ALL, "--all"},
-        {OPTION_LINES, "-n"},
-        {OPTION_FOLLOW, "-f"},
-        {OPTION_FOR, "--for"},
-        {OPTION_TIMEOUT, "--timeout"},
-        {OPTION_DRY_RUN, "--dry-run"},
-        {OPTION_VOLUME_PATH, "--volume-path"},
-        {OPTION_MOUNT_INFO, "--mount-info"},
-        {OPTION_SIZE, "--size"},
-        {OPTION_SANDBOX, "--sandbox"},
-        {OPTION_HOST_PATH, "--host-path"},
-        {OPTION_VM_PATH, "--vm-path"},
-        {OPTION_TYPE, "--type"},
-        {OPTION_OPTION, "--option"},
-        {OPTION_WRITABLE, "--writable"},
-        {OPTION_FSCK, "--fsck"},
-        {OPTION_FS_GROUP, "--fs-group"},
-        {OPTION_FS_GROUP_POLICY, "--fs-group-policy"},
-        {OPTION_BANDWIDTH, "--bandwidth"},
-        {OPTION_OPERATIONS, "--operations"},
-        {OPTION_CONTAINER, "--container"},
-    };
-
-    for (size_t i = 0; i < array_length(names); i++)
-        if (given & names[i].option)
-            return names[i].name;
+    for (size_t i = 0; i < array_length(noted); i++)
+        if (given & noted[i].given)
+            return noted[i].name;
     return "one of these options";
+}
+
+static void note_option(int option, struct options *options)
+{
+    for (size_t i = 0; i < array_length(noted); i++)
+        if (noted[i].option == option) {
+            options->given |= noted[i].given;
+            if (noted[i].text)
+                *(const char **)(void *)((char *)options + noted[i].text) = optarg;
+        }
 }
 
 static int take_number(const char *name, const char *text, int64_t *ret_number, struct error *error)
@@ -129,32 +147,6 @@ static int take_format(const char *text, bool *ret_json, struct error *error)
     return 0;
 }
 
-/* Options of `crustctl drive` that are a text. NULL: the option is another. */
-static const char **find_drive_text(int option, struct drive_options *drive, unsigned *ret_given)
-{
-    const struct {
-        int option;
-        unsigned given;
-        const char **text;
-    } texts[] = {
-        {LONG_SANDBOX, OPTION_SANDBOX, &drive->sandbox},
-        {LONG_HOST_PATH, OPTION_HOST_PATH, &drive->host_path},
-        {LONG_VM_PATH, OPTION_VM_PATH, &drive->vm_path},
-        {LONG_TYPE, OPTION_TYPE, &drive->fs_type},
-        {LONG_FS_GROUP, OPTION_FS_GROUP, &drive->fs_group},
-        {LONG_FS_GROUP_POLICY, OPTION_FS_GROUP_POLICY, &drive->fs_group_policy},
-        {LONG_BANDWIDTH, OPTION_BANDWIDTH, &drive->bandwidth},
-        {LONG_OPERATIONS, OPTION_OPERATIONS, &drive->operations},
-    };
-
-    for (size_t i = 0; i < array_length(texts); i++)
-        if (texts[i].option == option) {
-            *ret_given |= texts[i].given;
-            return texts[i].text;
-        }
-    return NULL;
-}
-
 /* One more of an option that may be repeated. */
 static int add_text(const char *name, const char **list, unsigned *count, unsigned most,
                     struct error *error)
@@ -165,88 +157,27 @@ static int add_text(const char *name, const char **list, unsigned *count, unsign
     return 0;
 }
 
-static int take_drive_option(int option, struct options *options, struct error *error)
-{
-    struct drive_options *drive = &options->drive;
-    const char **text = find_drive_text(option, drive, &options->given);
-
-    if (text) {
-        *text = optarg;
-        return 0;
-    }
-    switch (option) {
-    case LONG_WRITABLE:
-        options->given |= OPTION_WRITABLE;
-        drive->writable = true;
-        return 0;
-    case LONG_FSCK:
-        options->given |= OPTION_FSCK;
-        drive->fsck = true;
-        return 0;
-    case LONG_OPTION:
-        options->given |= OPTION_OPTION;
-        return add_text("--option", drive->option, &drive->options, array_length(drive->option),
-                        error);
-    case LONG_CONTAINER:
-        options->given |= OPTION_CONTAINER;
-        return add_text("--container", drive->container, &drive->containers,
-                        array_length(drive->container), error);
-    default:
-        return error_set(error, -EINVAL, "bad option");
-    }
-}
-
 static int take_option(int option, struct options *options, struct error *error)
 {
+    struct drive_options *drive = &options->drive;
+
+    note_option(option, options);
     switch (option) {
     case LONG_ROOT:
         options->root = optarg;
         return *optarg ? 0 : error_set(error, -EINVAL, "--root wants a directory");
-    case LONG_CONFIG:
-        options->config_file = optarg;
-        return 0;
     case 'o':
         return take_format(optarg, &options->json, error);
-    case LONG_BLOCKED:
-        options->given |= OPTION_BLOCKED;
-        return 0;
-    case LONG_STALLED:
-        options->given |= OPTION_STALLED;
-        return 0;
-    case LONG_NOT_RESIZABLE:
-        options->given |= OPTION_NOT_RESIZABLE;
-        return 0;
-    case 'a':
-        options->given |= OPTION_ALL;
-        return 0;
     case 'n':
-        options->given |= OPTION_LINES;
         return take_number("-n", optarg, &options->lines, error);
-    case 'f':
-        options->given |= OPTION_FOLLOW;
-        return 0;
-    case LONG_FOR:
-        options->given |= OPTION_FOR;
-        options->wanted_state = optarg;
-        return 0;
     case LONG_TIMEOUT:
-        options->given |= OPTION_TIMEOUT;
         return take_number("--timeout", optarg, &options->timeout_seconds, error);
-    case LONG_DRY_RUN:
-        options->given |= OPTION_DRY_RUN;
-        return 0;
-    case LONG_VOLUME_PATH:
-        options->given |= OPTION_VOLUME_PATH;
-        options->volume_path = optarg;
-        return 0;
-    case LONG_MOUNT_INFO:
-        options->given |= OPTION_MOUNT_INFO;
-        options->mount_info = optarg;
-        return 0;
-    case LONG_SIZE:
-        options->given |= OPTION_SIZE;
-        options->size = optarg;
-        return 0;
+    case LONG_OPTION:
+        return add_text("--option", drive->option, &drive->options, array_length(drive->option),
+                        error);
+    case LONG_CONTAINER:
+        return add_text("--container", drive->container, &drive->containers,
+                        array_length(drive->container), error);
     case LONG_VERSION:
         options->version = true;
         return 0;
@@ -254,11 +185,11 @@ static int take_option(int option, struct options *options, struct error *error)
         options->help = true;
         return 0;
     default:
-        return take_drive_option(option, options, error);
+        return 0;
     }
 }
 
-/* getopt's own words, but without printing: optind is already past a long option. */
+/* getopt's own message, but not printed. optind is already past a long option. */
 static int refuse_option(int option, int argc, char *argv[], struct error *error)
 {
     const char *word = optind > 0 && optind <= argc ? argv[optind - 1] : "";
@@ -297,6 +228,8 @@ int options_parse(int argc, char *argv[], struct options *ret_options, struct er
             return error_set(error, -EINVAL, "too many arguments, from \"%s\" on", argv[optind]);
         options.operand[options.operands++] = argv[optind];
     }
+    options.drive.writable = options.given & OPTION_WRITABLE;
+    options.drive.fsck = options.given & OPTION_FSCK;
     *ret_options = options;
     return 0;
 }
