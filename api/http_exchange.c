@@ -282,6 +282,23 @@ static int read_rows(struct exchange *exchange, struct http_reply *reply)
     return HTTP_ROUTES_ROWS;
 }
 
+/* asked: if the result is HTTP_ROUTES_ASKED. */
+static enum MHD_Result finish_answer(struct exchange *exchange, int result,
+                                     struct http_asked *asked, struct http_reply *reply)
+{
+    if (result == HTTP_ROUTES_ASKED) {
+        const enum MHD_Result called = call_reconciler(exchange, asked, reply);
+
+        http_asked_done(asked);
+        return called;
+    }
+    if (result < 0) {
+        buffer_done(&reply->body);
+        return MHD_NO;
+    }
+    return send_reply(exchange->listener, exchange->connection, reply);
+}
+
 static enum MHD_Result answer_request(struct listener *listener, struct MHD_Connection *connection,
                                       const char *path, const char *method,
                                       struct exchange *exchange)
@@ -317,17 +334,7 @@ static enum MHD_Result answer_request(struct listener *listener, struct MHD_Conn
     if (result == HTTP_ROUTES_ROWS)
         return MHD_YES;
     http_turn_end(&listener->server->turns, &exchange->turn);
-    if (result == HTTP_ROUTES_ASKED) {
-        const enum MHD_Result called = call_reconciler(exchange, &asked, &reply);
-
-        http_asked_done(&asked);
-        return called;
-    }
-    if (result < 0) {
-        buffer_done(&reply.body);
-        return MHD_NO;
-    }
-    return send_reply(listener, connection, &reply);
+    return finish_answer(exchange, result, &asked, &reply);
 }
 
 static bool announces_large_body(struct MHD_Connection *connection)

@@ -161,56 +161,62 @@ static const struct option known[] = {
     {0},
 };
 
+/* OPTIONS_RUN: go on. */
+static int take_option(int option, struct options *options)
+{
+    bool is_good = true;
+
+    switch (option) {
+    case LISTEN:
+        is_good = options->listen_count < LISTENERS;
+        if (is_good)
+            options->listen[options->listen_count++] = optarg;
+        break;
+    case AUTO:
+        options->automatic = true;
+        break;
+    case FLUSH:
+        is_good = parse_seconds(optarg, 0, &options->flush_ns);
+        break;
+    case ONCE:
+        options->once = true;
+        break;
+    case DRIVE:
+        options->drive = optarg;
+        break;
+    case GROUP:
+        is_good = parse_group(optarg, options);
+        break;
+    case POLICY:
+        is_good = parse_policy(optarg, options);
+        break;
+    case REPORT:
+        options->request.report_only = true;
+        break;
+    case TIMEOUT:
+        is_good = parse_seconds(optarg, 1, &options->request.timeout_ns);
+        break;
+    case ALL:
+        options->request.all = true;
+        break;
+    case VERSION:
+        return puts("crust-guest-agent " CRUST_VERSION) < 0 ? OPTIONS_BAD : OPTIONS_SHOWN;
+    case HELP:
+        return fputs(help, stdout) < 0 ? OPTIONS_BAD : OPTIONS_SHOWN;
+    default:
+        return OPTIONS_BAD;
+    }
+    return is_good ? OPTIONS_RUN : OPTIONS_BAD;
+}
+
 static int parse_options(int argc, char **argv, struct options *options)
 {
-    int option;
+    int option, r = OPTIONS_RUN;
 
-    while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
-        switch (option) {
-        case LISTEN:
-            if (options->listen_count == LISTENERS)
-                return OPTIONS_BAD;
-            options->listen[options->listen_count++] = optarg;
-            break;
-        case AUTO:
-            options->automatic = true;
-            break;
-        case FLUSH:
-            if (!parse_seconds(optarg, 0, &options->flush_ns))
-                return OPTIONS_BAD;
-            break;
-        case ONCE:
-            options->once = true;
-            break;
-        case DRIVE:
-            options->drive = optarg;
-            break;
-        case GROUP:
-            if (!parse_group(optarg, options))
-                return OPTIONS_BAD;
-            break;
-        case POLICY:
-            if (!parse_policy(optarg, options))
-                return OPTIONS_BAD;
-            break;
-        case REPORT:
-            options->request.report_only = true;
-            break;
-        case TIMEOUT:
-            if (!parse_seconds(optarg, 1, &options->request.timeout_ns))
-                return OPTIONS_BAD;
-            break;
-        case ALL:
-            options->request.all = true;
-            break;
-        case VERSION:
-            return puts("crust-guest-agent " CRUST_VERSION) < 0 ? OPTIONS_BAD : OPTIONS_SHOWN;
-        case HELP:
-            return fputs(help, stdout) < 0 ? OPTIONS_BAD : OPTIONS_SHOWN;
-        default:
-            return OPTIONS_BAD;
-        }
-    }
+    while (r == OPTIONS_RUN && (option = getopt_long(argc, argv, "", known, NULL)) != -1)
+        r = take_option(option, options);
+    if (r != OPTIONS_RUN)
+        return r;
     options->request.paths = (const char *const *)&argv[optind];
     options->request.count = (size_t)(argc - optind);
     return check_options(options) ? OPTIONS_RUN : OPTIONS_BAD;

@@ -48,20 +48,62 @@ static int bad_value(const char *option, const char *value)
     return EXIT_USAGE;
 }
 
+static const struct option options[] = {
+    {"config", required_argument, NULL, 'c'},
+    {"root", required_argument, NULL, 'r'},
+    {"check-config", no_argument, NULL, 'k'},
+    {"once", no_argument, NULL, 'o'},
+    {"downgrade-database", no_argument, NULL, 'd'},
+    {"log-level", required_argument, NULL, 'l'},
+    {"log-format", required_argument, NULL, 'f'},
+    {"version", no_argument, NULL, 'v'},
+    {"help", no_argument, NULL, 'h'},
+    {NULL, 0, NULL, 0},
+};
+
+enum { GO_ON = -1 };
+
+/* GO_ON, or the exit code of a program that has nothing more to do. */
+static int take_option(int option, struct arguments *arguments)
+{
+    switch (option) {
+    case 'c':
+        arguments->config = optarg;
+        return GO_ON;
+    case 'r':
+        arguments->root = optarg;
+        return GO_ON;
+    case 'k':
+        arguments->check_config = true;
+        return GO_ON;
+    case 'o':
+        arguments->once = true;
+        return GO_ON;
+    case 'd':
+        arguments->downgrade_database = true;
+        return GO_ON;
+    case 'l':
+        return log_level_from_name(optarg, &arguments->log_level) < 0
+                   ? bad_value("log-level", optarg)
+                   : GO_ON;
+    case 'f':
+        return log_format_from_name(optarg, &arguments->log_format) < 0
+                   ? bad_value("log-format", optarg)
+                   : GO_ON;
+    case 'v':
+        printf("crustd %s\n", CRUST_VERSION);
+        return 0;
+    case 'h':
+        fputs(usage, stdout);
+        return 0;
+    default:
+        fputs("Try 'crustd --help'.\n", stderr);
+        return EXIT_USAGE;
+    }
+}
+
 int arguments_parse(int argc, char **argv, struct arguments *ret_arguments)
 {
-    static const struct option options[] = {
-        {"config", required_argument, NULL, 'c'},
-        {"root", required_argument, NULL, 'r'},
-        {"check-config", no_argument, NULL, 'k'},
-        {"once", no_argument, NULL, 'o'},
-        {"downgrade-database", no_argument, NULL, 'd'},
-        {"log-level", required_argument, NULL, 'l'},
-        {"log-format", required_argument, NULL, 'f'},
-        {"version", no_argument, NULL, 'v'},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0},
-    };
     struct arguments arguments = {
         .root = config_root_of_environment(),
         .config = config_file_of_environment(),
@@ -69,47 +111,16 @@ int arguments_parse(int argc, char **argv, struct arguments *ret_arguments)
         .log_level = LOG_INFO,
         .log_format = LOG_LOGFMT,
     };
-    int option;
+    int option, code = GO_ON;
 
-    while ((option = getopt_long(argc, argv, "", options, NULL)) != -1)
-        switch (option) {
-        case 'c':
-            arguments.config = optarg;
-            break;
-        case 'r':
-            arguments.root = optarg;
-            break;
-        case 'k':
-            arguments.check_config = true;
-            break;
-        case 'o':
-            arguments.once = true;
-            break;
-        case 'd':
-            arguments.downgrade_database = true;
-            break;
-        case 'l':
-            if (log_level_from_name(optarg, &arguments.log_level) < 0)
-                return bad_value("log-level", optarg);
-            break;
-        case 'f':
-            if (log_format_from_name(optarg, &arguments.log_format) < 0)
-                return bad_value("log-format", optarg);
-            break;
-        case 'v':
-            printf("crustd %s\n", CRUST_VERSION);
-            return 0;
-        case 'h':
-            fputs(usage, stdout);
-            return 0;
-        default:
-            fputs("Try 'crustd --help'.\n", stderr);
-            return EXIT_USAGE;
-        }
+    while (code == GO_ON && (option = getopt_long(argc, argv, "", options, NULL)) != -1)
+        code = take_option(option, &arguments);
+    if (code != GO_ON)
+        return code;
     if (optind < argc) {
         fprintf(stderr, "crustd: unexpected argument %s\n", argv[optind]);
         return EXIT_USAGE;
     }
     *ret_arguments = arguments;
-    return -1;
+    return GO_ON;
 }

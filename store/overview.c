@@ -140,6 +140,28 @@ int store_oldest_pending(struct store_reader *reader, int64_t *ret_ms, struct er
     " WHEN state IN ('host_grown', 'block_grown', 'unknown') THEN 3"                               \
     " WHEN state = 'in_sync' THEN 4 ELSE 5 END"
 
+static void take_volume_line(struct sql_rows *rows, struct store_volume_line *line)
+{
+    line->volume_id = sql_take_number(rows);
+    line->name = sql_borrow_text(rows);
+    line->path = sql_borrow_text(rows);
+    line->device = sql_borrow_text(rows);
+    line->pod = sql_borrow_text(rows);
+    line->hypervisor = sql_borrow_text(rows);
+    line->state = sql_borrow_text(rows);
+    line->reason = sql_borrow_text(rows);
+    line->error = sql_borrow_text(rows);
+    line->device_bytes = (uint64_t)sql_take_number(rows);
+    line->hypervisor_bytes = (uint64_t)sql_take_number(rows);
+    line->guest_bytes = (uint64_t)sql_take_number(rows);
+    line->since_ms = sql_take_number(rows);
+    line->next_attempt_ms = sql_take_number(rows);
+    line->stalled = sql_take_number(rows) != 0;
+    line->abnormal = sql_take_number(rows) != 0;
+    line->guest_words = sql_borrow_text(rows);
+    line->not_resizable = sql_borrow_text(rows);
+}
+
 /* Only the volumes that are shown are joined with the rest. */
 int store_list_volumes(struct store_reader *reader, unsigned most,
                        store_volume_line_callback *callback, void *userdata, struct error *error)
@@ -165,24 +187,7 @@ int store_list_volumes(struct store_reader *reader, unsigned most,
     while (r == 0 && (r = sql_next(&rows)) > 0) {
         struct store_volume_line line;
 
-        line.volume_id = sql_take_number(&rows);
-        line.name = sql_borrow_text(&rows);
-        line.path = sql_borrow_text(&rows);
-        line.device = sql_borrow_text(&rows);
-        line.pod = sql_borrow_text(&rows);
-        line.hypervisor = sql_borrow_text(&rows);
-        line.state = sql_borrow_text(&rows);
-        line.reason = sql_borrow_text(&rows);
-        line.error = sql_borrow_text(&rows);
-        line.device_bytes = (uint64_t)sql_take_number(&rows);
-        line.hypervisor_bytes = (uint64_t)sql_take_number(&rows);
-        line.guest_bytes = (uint64_t)sql_take_number(&rows);
-        line.since_ms = sql_take_number(&rows);
-        line.next_attempt_ms = sql_take_number(&rows);
-        line.stalled = sql_take_number(&rows) != 0;
-        line.abnormal = sql_take_number(&rows) != 0;
-        line.guest_words = sql_borrow_text(&rows);
-        line.not_resizable = sql_borrow_text(&rows);
+        take_volume_line(&rows, &line);
         r = callback(userdata, &line);
     }
     return finish(reader, r, error);

@@ -109,12 +109,10 @@ static int refresh_device(const struct context *context, int64_t volume_id)
                : devices_refresh_volume(context, volume_id);
 }
 
-static int put_entry(const struct observer *observer, enum reconciler_tree tree, const char *name,
-                     const struct observed_entry *observed)
+/* What the metadata itself says. */
+static struct store_entry describe(enum reconciler_tree tree, const char *name,
+                                   const struct observed_entry *observed)
 {
-    const struct context *context = observer->context;
-    char learned[STORE_TARGET_BYTES], remark[2 * STORE_TEXT_BYTES];
-    struct observed_publish_path publish;
     struct store_entry entry = {
         .layout = tree_layout(tree),
         .key = name,
@@ -133,6 +131,29 @@ static int put_entry(const struct observer *observer, enum reconciler_tree tree,
         .read_only = observed->read_only,
         .sandboxes = observed->sandboxes,
     };
+
+    for (unsigned i = 0; i < observed->sandboxes; i++)
+        entry.sandbox[i] = observed->sandbox[i];
+    return entry;
+}
+
+static void add_publish_path(struct store_entry *entry, const struct observed_publish_path *publish)
+{
+    entry->pv = known(publish->pv);
+    entry->pod_uid = known(publish->pod_uid);
+    entry->driver = known(publish->driver);
+    entry->volume_handle = known(publish->volume_handle);
+    entry->defer_fs_mount = flags[publish->defer_fs_mount];
+    entry->subpaths = known(publish->subpaths);
+}
+
+static int put_entry(const struct observer *observer, enum reconciler_tree tree, const char *name,
+                     const struct observed_entry *observed)
+{
+    const struct context *context = observer->context;
+    char learned[STORE_TARGET_BYTES], remark[2 * STORE_TEXT_BYTES];
+    struct observed_publish_path publish;
+    struct store_entry entry = describe(tree, name, observed);
     struct observed_device on;
     struct store_device device;
     struct store_entry_put put;
@@ -142,16 +163,8 @@ static int put_entry(const struct observer *observer, enum reconciler_tree tree,
     if (r < 0)
         return r;
     read_publish_path(context, entry.target_path, &publish);
-    entry.pv = known(publish.pv);
-    entry.pod_uid = known(publish.pod_uid);
-    entry.driver = known(publish.driver);
-    entry.volume_handle = known(publish.volume_handle);
-    entry.defer_fs_mount = flags[publish.defer_fs_mount];
-    entry.subpaths = known(publish.subpaths);
+    add_publish_path(&entry, &publish);
     entry.remark = compose_remark(observed, publish.has_plugin_file, remark);
-    for (unsigned i = 0; i < observed->sandboxes; i++)
-        entry.sandbox[i] = observed->sandbox[i];
-
     /* After the first scan, the pass over the volume does this. */
     if (!context->synced && entry.device && devices_observe_plain(context, entry.device, &on)) {
         device = device_to_record(&on);

@@ -545,10 +545,26 @@ static bool may_enter_meanwhile(const struct drive_work *work)
            work->guest != DRIVE_IN_GUEST_ABSENT && must_enter(work);
 }
 
+/* The table asks for nothing: what else a ready drive may need. */
+static int decide_ready(struct drive_work *work, enum drive_state state)
+{
+    if (work->has_new_limits)
+        return begin_act(work, DRIVE_LIMIT, state);
+    work->new_bytes = drive_disk_growth(work);
+    if (work->vmm_bytes < work->new_bytes)
+        return begin_act(work, DRIVE_RESIZE, state);
+    if (must_enter(work))
+        return begin_act(work, DRIVE_ENTER, state);
+    if (work->new_bytes > 0)
+        return begin_act(work, DRIVE_GROW, state);
+    work->failures = 0;
+    return advance(work, state);
+}
+
 static int decide(struct drive_work *work)
 {
     struct drive_decision decision;
-    bool has_free_disk = work->has_free_disk, grows;
+    bool has_free_disk = work->has_free_disk;
     int r = read_row(work);
 
     if (r < 0)
@@ -573,18 +589,11 @@ static int decide(struct drive_work *work)
         return begin_act(work, DRIVE_RECLAIM, work->row.state);
     if (must_resize_first(work, &decision))
         return begin_act(work, DRIVE_RESIZE, work->row.state);
-    if (decision.act == DRIVE_DO_NOTHING && work->has_new_limits)
-        return begin_act(work, DRIVE_LIMIT, decision.state);
-    grows = decision.act == DRIVE_DO_NOTHING && (work->new_bytes = drive_disk_growth(work)) > 0;
-    if (grows && work->vmm_bytes < work->new_bytes)
-        return begin_act(work, DRIVE_RESIZE, decision.state);
-    if (decision.act == DRIVE_DO_NOTHING && must_enter(work))
-        return begin_act(work, DRIVE_ENTER, decision.state);
-    if (grows)
-        return begin_act(work, DRIVE_GROW, decision.state);
-    if (decision.act == DRIVE_DO_NOTHING || decision.act == DRIVE_ANSWER) {
+    if (decision.act == DRIVE_DO_NOTHING)
+        return decide_ready(work, decision.state);
+    if (decision.act == DRIVE_ANSWER) {
         work->failures = 0;
-        work->due = decision.act == DRIVE_ANSWER && work->vmm_bytes > work->row.disk.size_bytes;
+        work->due = work->vmm_bytes > work->row.disk.size_bytes;
         return advance(work, decision.state);
     }
     if (decision.act == DRIVE_UNMOUNT && work->is_held)
