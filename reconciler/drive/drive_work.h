@@ -141,14 +141,27 @@ bool drives_use_vmm(const struct drives *drives, const char *sandbox_id);
 void drives_give_slots(struct drives *drives);
 void drives_arm(struct drives *drives);
 
-/* ---- drive_pass.c: records the result of an act, decides the next one ---- */
+/* ---- drive_record.c: records the result of an act ---- */
 
 /* Within the pass. 0, or a failure of the store. */
 int drive_work_record(struct drive_work *work);
-int drive_work_decide(struct drive_work *work);
+int drive_work_read(struct drive_work *work); /* its row */
+int drive_work_set_state(struct drive_work *work, enum drive_state state, enum status_code status,
+                         const char *message);
+/* Records the failure in work->result, and answers clients with the status. */
+int drive_work_retry_later(struct drive_work *work, enum status_code status);
+void drive_work_log_failure(const struct drive_work *work);
 
 /* The attach failed for a reason that does not heal, and the drive is being removed. */
 bool drive_has_failed(const struct store_drive_mount *row);
+bool drive_status_heals(enum status_code status);
+/* Whether the guest may write to the disk after the act, so that it needs the claim. */
+bool drive_act_makes_writer(unsigned act);
+
+/* ---- drive_pass.c: decides the next act ---- */
+
+/* Within the pass. 0, or a failure of the store. */
+int drive_work_decide(struct drive_work *work);
 
 /* ---- drive_facts.c: the facts for the decision table ---- */
 
