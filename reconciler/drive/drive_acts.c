@@ -216,41 +216,12 @@ static void call_vmm(struct drive_work *work)
                &error);
 }
 
-static const enum status_code search_codes[] = {
-    [DRIVE_IN_USE_NOT] = STATUS_OK,
-    [DRIVE_IN_USE_BY_OTHERS] = STATUS_FAILED_PRECONDITION,
-    [DRIVE_IN_USE_UNKNOWN] = STATUS_UNAVAILABLE,
-};
-
-static void on_searched(struct drive_in_use_call *call, const struct drive_in_use_reply *reply,
-                        void *userdata)
+static void on_searched(struct drive_work *work, enum status_code status, const struct error *error)
 {
-    struct drive_work *work = userdata;
-    struct error error = reply->error;
-    enum status_code status = search_codes[reply->outcome];
-
-    work->search = drive_in_use_call_free(call);
     if (status == STATUS_OK)
         call_vmm(work);
     else
-        finish(work, status, &error);
-}
-
-/* The claim is on record before the search, so of two drives attached at the same time at least one
- * finds the other. */
-static void search(struct drive_work *work)
-{
-    struct drive_in_use_request request = {
-        .disk = &work->row.disk,
-        .drive_id = work->row.request.drive_id,
-        .own_vmm = work->vmm == DRIVE_IN_VMM_PARTLY ? work->sandbox.vmm_pid : 0,
-        .writable = work->row.request.writable,
-    };
-    int r =
-        drive_in_use_call_new(work->drives->context, &request, on_searched, work, &work->search);
-
-    if (r < 0)
-        fail(work, STATUS_UNAVAILABLE, "out of memory");
+        finish(work, status, error);
 }
 
 /* ---- who has the disk ---- */
@@ -282,6 +253,7 @@ static void search_holder(struct drive_work *work)
         .writable = true,
     };
 
+    drive_search_stop(work);
     if (drive_in_use_call_new(work->drives->context, &request, on_holder_searched, work,
                               &work->search) < 0)
         finish(work, STATUS_FAILED_PRECONDITION, NULL);
@@ -312,7 +284,7 @@ static void on_opened_to_attach(struct drive_work *work, enum status_code status
                                 const struct error *error)
 {
     if (status == STATUS_OK)
-        search(work);
+        drive_search(work, on_searched);
     else
         fail_claim(work, status, error);
 }
@@ -322,7 +294,7 @@ static void attach(struct drive_work *work)
     if (work->disk < 0 && (work->wants_disk || !work->row.has_disk))
         drive_disk_claim(work, on_opened_to_attach);
     else /* somebody may have opened the disk while crustd was down */
-        search(work);
+        drive_search(work, on_searched);
 }
 
 /* ---- the host's disk ---- */
@@ -473,6 +445,9 @@ void drive_act_start(struct drive_work *work)
         call_vmm(work);
         return;
     case DRIVE_LOOK_GUEST:
+        drive_search_ahead(work);
+        ask_guest(work);
+        return;
     case DRIVE_MOUNT:
     case DRIVE_UNMOUNT:
     case DRIVE_GROW:
@@ -494,6 +469,6 @@ void drive_act_stop(struct drive_work *work)
     if (work->guest_call)
         work->guest_call = work->drives->guest->call_free(work->guest_call);
     work->traits = helper_guest_free(work->traits);
-    work->search = drive_in_use_call_free(work->search);
+    drive_search_stop(work);
     drive_disk_stop(work);
 }

@@ -99,6 +99,8 @@ struct drive_work {
     struct drive_guest_call *guest_call; /* of the act, or ahead of it, for LOOK_GUEST */
     struct helper_guest *traits;
     struct drive_in_use_call *search;
+    drive_disk_done *search_done; /* NULL: it was begun ahead, and nobody waits for it yet */
+    uint64_t searched_ns;         /* ahead, and nobody had the disk then; 0: it was not */
     struct drive_claim_call *claim;
     drive_disk_done *disk_done;
     struct drive_result result;
@@ -201,6 +203,15 @@ bool drive_disk_must_be_free(const struct drive_work *work);
 void drive_disk_check_free(struct drive_work *work, drive_disk_done *done);
 /* Cancels a claim or check in progress. */
 void drive_disk_stop(struct drive_work *work);
+
+/* ---- drive_search.c: the search for other users of the disk ---- */
+
+/* For an attach that may follow: only a success counts, and not for long. */
+void drive_search_ahead(struct drive_work *work);
+/* Whether nobody else has the disk; or what a search ahead has found. `done` may come from within:
+ * STATUS_OK; FAILED_PRECONDITION, UNAVAILABLE with a text. */
+void drive_search(struct drive_work *work, drive_disk_done *done);
+void drive_search_stop(struct drive_work *work);
 
 /* ---- drive_end.c: whether a drive may end ---- */
 

@@ -150,10 +150,73 @@ static void a_guest_that_answers_late_is_waited_for(void **state)
     finish(TRAITS_CALL);
     pass_while_due();
     assert_null(world.vmm_call);
-    assert_null(world.search);
     go_on();
     expect_answer(1, STATUS_OK, "");
     expect_walked("look ask attach mount ");
+}
+
+/* Up to the search for other users of the disk, which begins while the guest is waited for. */
+static void begin_search_ahead(void)
+{
+    attach();
+    step_until(VMM_CALL, HYPERVISOR_DRIVE_LOOK);
+    act(VMM_CALL);
+    finish(VMM_CALL);
+    pass_while_due();
+    finish(TRAITS_CALL);
+    pass_while_due();
+    assert_non_null(world.search);
+    assert_non_null(world.guest_call);
+}
+
+static void the_disk_is_searched_for_once_while_the_guest_is_waited_for(void **state)
+{
+    (void)state;
+    begin_search_ahead();
+    finish(SEARCH_CALL);
+    world.searched = false;
+    go_on();
+    expect_answer(1, STATUS_OK, "");
+    assert_false(world.searched);
+}
+
+static void a_search_that_takes_longer_than_the_guest_is_waited_for(void **state)
+{
+    (void)state;
+    begin_search_ahead();
+    act(GUEST_CALL);
+    finish(GUEST_CALL);
+    pass_while_due();
+    assert_null(world.vmm_call);
+    world.other_has_disk = true;
+    go_on();
+    expect_failed(STATUS_FAILED_PRECONDITION, "sandbox-9 has the disk");
+}
+
+static void a_disk_that_was_found_in_use_is_searched_for_again(void **state)
+{
+    (void)state;
+    begin_search_ahead();
+    world.other_has_disk = true;
+    finish(SEARCH_CALL);
+    world.searched = false;
+    go_on();
+    assert_true(world.searched);
+    expect_failed(STATUS_FAILED_PRECONDITION, "sandbox-9 has the disk");
+}
+
+/* Somebody may have it since. */
+static void an_old_search_does_not_count(void **state)
+{
+    (void)state;
+    begin_search_ahead();
+    finish(SEARCH_CALL);
+    drive_work_find(world.drives, 1)->searched_ns -= 2 * NSEC_PER_SEC;
+    world.searched = false;
+    world.other_has_disk = true;
+    go_on();
+    assert_true(world.searched);
+    expect_failed(STATUS_FAILED_PRECONDITION, "sandbox-9 has the disk");
 }
 
 /* Nobody was asked to mount it, so it can be taken back although nobody answers. */
@@ -319,6 +382,10 @@ int main(void)
         DRIVES(a_vm_whose_guest_has_no_agent_is_not_given_the_disk),
         DRIVES(a_vm_whose_guest_does_not_answer_is_not_given_the_disk),
         DRIVES(a_guest_that_answers_late_is_waited_for),
+        DRIVES(the_disk_is_searched_for_once_while_the_guest_is_waited_for),
+        DRIVES(a_search_that_takes_longer_than_the_guest_is_waited_for),
+        DRIVES(a_disk_that_was_found_in_use_is_searched_for_again),
+        DRIVES(an_old_search_does_not_count),
         DRIVES(a_guest_that_has_lost_its_agent_gives_the_disk_back),
         DRIVES(a_mount_from_before_the_attach_does_not_count),
         DRIVES(an_attach_that_cannot_be_unmounted_is_answered),
