@@ -25,6 +25,7 @@
 #include "agent-client/container_run.h"
 #include "config/config.h"
 #include "lib/cleanup.h"
+#include "lib/clock.h"
 #include "reconciler/drive/guest_line.h"
 #include "reconciler/drive/guest_state.h"
 #include "reconciler/helper/program.h"
@@ -32,6 +33,10 @@
 #include "reconciler/helper/share.h"
 
 enum { NUMBER_BYTES = 24, ARGUMENTS = 10 };
+
+/* By virtiofsd's leave (cache=auto) a guest takes a directory for the one that had its name until a
+ * second ago. */
+static const uint64_t settling_ns = NSEC_PER_SEC + 100 * NSEC_PER_MSEC;
 
 /* The arguments of the helper in the container. */
 struct holder {
@@ -163,6 +168,7 @@ static void remove_directory(struct drive_guest_call *call)
 {
     if (call->share >= 0)
         (void)helper_share_remove(call->share, call->drive.serial);
+    call->settled_at = clock_boottime() + settling_ns;
 }
 
 static void on_removed(struct container_run *run, const struct container_reply *reply,
@@ -324,12 +330,23 @@ static int start_holding(struct drive_guest_call *call, struct error *error)
     return r < 0 ? error_set_errno(error, r, "cannot have a container created") : 0;
 }
 
-void drive_guest_hold(struct drive_guest_call *call)
+static void on_settled(struct loop_timer *timer)
 {
+    struct drive_guest_call *call = container_of(timer, struct drive_guest_call, settling);
     struct error error;
 
     if (start_holding(call, &error) < 0)
         drive_guest_fail(call, STATUS_FAILED_PRECONDITION, error.text);
+}
+
+void drive_guest_hold(struct drive_guest_call *call)
+{
+    uint64_t now = clock_boottime();
+
+    if (call->settled_at > now)
+        loop_timer_start(call->context->loop, &call->settling, call->settled_at - now, on_settled);
+    else
+        on_settled(&call->settling);
 }
 
 /* The drive has to be as it was before the detach, so that the next detach begins with its
@@ -430,6 +447,7 @@ void drive_guest_use_container(struct drive_guest_call *call)
 
 void drive_guest_drop_container(struct drive_guest_call *call)
 {
+    loop_timer_stop(&call->settling);
     call->helper = helper_run_free(call->helper);
     call->container = container_run_free(call->container);
     fd_close(call->share);

@@ -264,6 +264,12 @@ static void what_an_earlier_mount_left_goes_first(void **state)
     container_ends((struct container_reply){.kind = CONTAINER_DONE}, "");
     assert_false(tree_has(HELD));
     expect_helper(CHECK " data", "/run/data /run" COMPARED);
+    helper_prints("OK", "", "sda", true);
+    assert_null(test.container); /* the guest may take the new directory for the old one */
+    while (!test.container)
+        loop_run_once(&test.node.loop);
+    assert_int_equal(test.request.act, CONTAINER_HOLD);
+    assert_true(tree_has(HELD "/agent"));
 }
 
 static void missing_helper_program_is_reported(void **state)
