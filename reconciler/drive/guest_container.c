@@ -21,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "agent-client/container_run.h"
 #include "config/config.h"
@@ -32,7 +33,7 @@
 #include "reconciler/helper/run.h"
 #include "reconciler/helper/share.h"
 
-enum { NUMBER_BYTES = 24, ARGUMENTS = 10 };
+enum { NUMBER_BYTES = 24, ARGUMENTS = 10, SPELLINGS = 64 };
 
 /* By virtiofsd's leave (cache=auto) a guest takes a directory for the one that had its name until a
  * second ago. */
@@ -68,9 +69,29 @@ bool drive_guest_is_held(struct drive_guest_call *call)
            helper_share_has(call->share, call->drive.serial) == HELPER_SHARE_HAS;
 }
 
+/* vm_path with slashes at its end. kata-agent counts the users of a mount point by its spelling,
+ * and never forgets those of a CreateContainer that was cut off: a mount point spelled like theirs
+ * is not mounted again, and not unmounted. What is mounted already it takes over only where the
+ * spelling is the kernel's. */
+static void spell_mount_point(const struct drive_guest_call *call,
+                              char ret_path[static DRIVE_PATH_CHARS + SPELLINGS + 1])
+{
+    const char *vm_path = call->drive.request.vm_path;
+    size_t length = strlen(vm_path), slashes = 0;
+    uint8_t number = 0;
+
+    if (call->act == DRIVE_GUEST_MOUNT && !call->is_there) {
+        (void)!getrandom(&number, sizeof(number), GRND_NONBLOCK);
+        slashes = 1 + number % SPELLINGS;
+    }
+    memcpy(ret_path, vm_path, length);
+    memset(ret_path + length, '/', slashes);
+    ret_path[length + slashes] = '\0';
+}
+
 static int fill_storage(const struct drive_guest_call *call, struct container_storage *storage,
                         const char *texts[static CONTAINER_STORAGE_OPTIONS + 1],
-                        const struct drive_mount_request *mount)
+                        const struct drive_mount_request *mount, const char *mount_point)
 {
     size_t count = 0;
 
@@ -93,7 +114,7 @@ static int fill_storage(const struct drive_guest_call *call, struct container_st
         .address = call->address,
         .filesystem_type = mount->filesystem_type,
         .options = texts,
-        .mount_point = mount->vm_path,
+        .mount_point = mount_point,
     };
     return 0;
 }
@@ -303,14 +324,16 @@ static int start_holding(struct drive_guest_call *call, struct error *error)
     cleanup(freep) struct drive_mount_request *mount = calloc(1, sizeof(*mount));
     const char *options[CONTAINER_STORAGE_OPTIONS + 1];
     const char *const volume_paths[] = {call->drive.request.vm_path, NULL};
-    char directory[HELPER_GUEST_PATH_BYTES];
+    char directory[HELPER_GUEST_PATH_BYTES], mount_point[DRIVE_PATH_CHARS + SPELLINGS + 1];
     struct holder holder;
     struct container_storage storage;
     struct container_request request;
     int r = mount ? drive_guest_fill_mount(call, mount) : -ENOMEM;
 
-    if (r == 0)
-        r = fill_storage(call, &storage, options, mount);
+    if (r == 0) {
+        spell_mount_point(call, mount_point);
+        r = fill_storage(call, &storage, options, mount, mount_point);
+    }
     if (r < 0)
         return error_set_errno(error, r, "the mount cannot be described");
     r = helper_program_open(call->context->config, &program, error);

@@ -218,8 +218,8 @@ static void explain_held(struct drive_guest_line *line)
     struct error error = line->error;
 
     (void)error_set(&line->error, error.code,
-                    "%.120s; if crustd was killed while kata-agent mounted the drive, only the end "
-                    "of the sandbox frees it",
+                    "%.120s; if crustd was killed while kata-agent mounted the drive, the next "
+                    "detach frees it",
                     error.text);
 }
 
@@ -292,6 +292,7 @@ static void take_line(struct drive_guest_call *call, const struct helper_outcome
             call->reply.guest = DRIVE_IN_GUEST_ABSENT;
         drive_guest_fail(call, line.status, line.error.text);
     } else if (call->act == DRIVE_GUEST_MOUNT) {
+        call->is_there = line.is_mounted;
         drive_guest_hold(call);
     } else {
         take_look(call, &line);

@@ -41,6 +41,7 @@ struct drive_guest_call {
     bool share_comes; /* the runtime makes the share with the sandbox's first container */
     char place[DRIVE_PATH_CHARS + 1]; /* MOUNT: vm_path, or the directory above it */
     unsigned climbed;                 /* how many directories above vm_path were tried */
+    bool is_there;                    /* MOUNT: a call that was cut off left the disk mounted */
     bool is_undone;                   /* the container is removed again; the reply has the reason */
     uint64_t settled_at; /* when the guest knows that the container's directory was removed; 0 */
     struct loop_timer settling;

@@ -6,17 +6,18 @@ really mounts and runs containers, and nothing of crustd's in the guest.
 import json
 import os
 import signal
+import threading
 import unittest
 
 from disks import LoopDevice, make_filesystem
-from kata_resize_test import StockCase
-from programs import run
+from kata_resize_test import StockCase, StockSandbox
+from programs import GuestError, run
 from resize_case import MIB, SECONDS
 
 SIZE = 64 * MIB
 
 
-class DrivesStockTest(StockCase):
+class DrivesStockCase(StockCase):
     file_systems = ()
     settings = StockCase.settings | {"drives.enabled": "on", "drives.host_prefixes": "/dev",
                                      "drives.flush_seconds": 1, "resize.mode": "grow"}
@@ -63,6 +64,17 @@ class DrivesStockTest(StockCase):
     def assert_free(self, loop):
         os.close(os.open(loop.device, os.O_RDWR | os.O_EXCL))
 
+    def kill(self):
+        self.node.process.send_signal(signal.SIGKILL)
+        self.node.process.wait()
+
+    def start_again(self):
+        self.node.start()
+        self.wait_for_sandbox()
+
+
+class DrivesStockTest(DrivesStockCase):
+
     def test_attach_write_detach(self):
         loop = self.disk()
         words = ("--writable", "--option", "noatime", "--fs-group", "2000")
@@ -89,10 +101,8 @@ class DrivesStockTest(StockCase):
         loop = self.disk()
         self.attached("kept", loop, "/run/kept", "--writable")
         self.vm.guest_write("/run/kept/pattern", MIB)
-        self.node.process.send_signal(signal.SIGKILL)
-        self.node.process.wait()
-        self.node.start()
-        self.wait_for_sandbox()
+        self.kill()
+        self.start_again()
         self.assertEqual(self.attached("kept", loop, "/run/kept", "--writable")["state"], "ready")
         self.vm.guest_verify("/run/kept/pattern", MIB)
         self.detach("kept")
@@ -146,6 +156,49 @@ class DrivesStockTest(StockCase):
                 self.assertIn(said, error)
                 self.ctl("drive", "detach", "bad")
                 self.assert_free(loop)
+        self.check_nothing_left()
+
+
+class SlowSandbox(StockSandbox):
+    guest_options = {"agent_options": ("slow-mounts",)}
+
+
+class CutOffTest(DrivesStockCase):
+    sandbox_class = SlowSandbox
+
+    def is_mounted(self, path):
+        try:
+            return self.vm.guest_count(path, "lost+found") == 1
+        except GuestError:  # the directory is not there yet
+            return False
+
+    def cut_off(self, loop, vm_path):
+        """crustd is killed while kata-agent creates the container that holds the drive, and started again."""
+        attach = threading.Thread(target=self.attach, args=("cut", loop, vm_path, "--writable"))
+        attach.start()
+        self.wait(lambda: self.is_mounted(vm_path), "the mount")
+        self.kill()
+        attach.join()
+        self.start_again()
+        self.assertIn("CreateContainer never answered", self.vm.console())
+
+    def test_what_a_killed_crustd_had_mounted_is_unmounted(self):
+        """kata-agent forgets the container of a CreateContainer that is cut off, but neither its mount nor that
+        somebody uses it."""
+        loop = self.disk()
+        self.cut_off(loop, "/run/cut")
+        for name in ("cut", "next"):
+            self.attached(name, loop, "/run/cut", "--writable")
+            self.vm.guest_write("/run/cut/pattern", MIB)
+            self.detach(name)
+            self.assert_free(loop)
+        self.check_nothing_left()
+
+    def test_what_a_killed_crustd_had_mounted_is_detached(self):
+        loop = self.disk()
+        self.cut_off(loop, "/run/dropped")
+        self.detach("cut")
+        self.assert_free(loop)
         self.check_nothing_left()
 
 

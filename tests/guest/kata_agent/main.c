@@ -8,6 +8,7 @@
  *   vsock:PORT        where it listens; on a KVM guest, where the real one does (1024)
  *   tcp:PORT          the same for an emulated guest, on eth0 with the address 10.0.2.15
  *   without-sysfs     leaves out a container's sysfs, as if the guest's kernel had none
+ *   slow-mounts       takes a second to create a container with a disk
  *   without-cgroups   refuses to create containers, as after its source the agent does if the
  *                     guest's kernel has no cgroups
  *
@@ -18,7 +19,8 @@
  * ResizeVolume and allows the rest. Each call is printed on standard output, with how it ended.
  *
  * One thread for each connection and each call. A call that waits ends with its connection; the
- * containers live on. Fields and answers: Kata's agent.proto, src/agent/src/rpc.rs.
+ * containers live on. A CreateContainer that ends so leaves its disk mounted, which belongs to no
+ * container any more. Fields and answers: Kata's agent.proto, src/agent/src/rpc.rs.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -45,6 +47,7 @@ enum {
     FRAME_BYTES = 4 * 1024 * 1024,
     READ_BYTES = 65536,
     ANSWER_BYTES = READ_BYTES + 1024,
+    SLOW_MS = 1000,
     REQUEST = 1,
     RESPONSE = 2,
 };
@@ -76,6 +79,7 @@ struct answer {
 };
 
 static struct container_options options;
+static bool slow_mounts;
 static struct container *containers[CONTAINERS];
 static pthread_mutex_t containers_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -142,10 +146,31 @@ static struct container *find_process(const struct process_request *request, str
     return NULL;
 }
 
+/* False once the other side has gone. fd -1: after a time. */
+static bool wait_readable(const struct call *call, int fd, int milliseconds)
+{
+    struct pollfd polled[] = {{fd, POLLIN, 0}, {call->connection->gone, POLLIN, 0}};
+
+    while (poll(polled, 2, milliseconds) < 0 && errno == EINTR)
+        ;
+    return !polled[1].revents;
+}
+
+/* False: nobody waits for it any more. */
+static bool finish_slowly(struct call *call, struct container *container)
+{
+    if (!slow_mounts || !container->storage[0] || wait_readable(call, -1, SLOW_MS))
+        return true;
+    container->storage[0] = '\0';
+    container_remove(container);
+    return false;
+}
+
 static void create_container(struct call *call, struct answer *answer)
 {
     struct container_spec *spec = container_parse(call->payload);
     struct container *container = calloc(1, sizeof(*container));
+    bool is_dropped = false;
     int slot = 0;
 
     if (!container)
@@ -160,9 +185,11 @@ static void create_container(struct call *call, struct answer *answer)
         refuse(answer, INTERNAL, "the stand-in has no room for another container");
     else if (!answer->none && !container_create(spec, &options, container, answer->text))
         answer->code = INTERNAL;
-    else if (!answer->none)
+    else if (!answer->none && finish_slowly(call, container))
         containers[slot] = container;
-    if (answer->none || answer->code)
+    else if (!answer->none)
+        answer->none = is_dropped = true; /* not freed: its reaper may still be at work */
+    if (!is_dropped && (answer->none || answer->code))
         free(container);
     pthread_mutex_unlock(&containers_lock);
     container_spec_free(spec);
@@ -181,16 +208,6 @@ static void start_container(struct call *call, struct answer *answer)
         refuse(answer, INTERNAL, "Invalid container id\n\nStack backtrace:\n   0: <unknown>\n");
 }
 
-/* False once the other side has gone. */
-static bool wait_readable(const struct call *call, int fd)
-{
-    struct pollfd polled[] = {{fd, POLLIN, 0}, {call->connection->gone, POLLIN, 0}};
-
-    while (poll(polled, 2, -1) < 0 && errno == EINTR)
-        ;
-    return !polled[1].revents;
-}
-
 static void read_stream(struct call *call, struct answer *answer, int which)
 {
     struct process_request request = parse_process_request(call->payload);
@@ -200,7 +217,7 @@ static void read_stream(struct call *call, struct answer *answer, int which)
 
     if (!container)
         return;
-    if (!wait_readable(call, container->outputs[which])) {
+    if (!wait_readable(call, container->outputs[which], -1)) {
         answer->none = true;
         return;
     }
@@ -230,7 +247,7 @@ static void wait_process(struct call *call, struct answer *answer)
 
     if (!container)
         return;
-    if (!wait_readable(call, container->ended)) {
+    if (!wait_readable(call, container->ended, -1)) {
         answer->none = true;
         return;
     }
@@ -499,10 +516,12 @@ int main(int argc, char **argv)
     must(argc > 1, "where to listen");
     for (int i = 2; i < argc; i++) {
         bool sysfs = strcmp(argv[i], "without-sysfs") == 0;
+        bool slow = strcmp(argv[i], "slow-mounts") == 0;
 
-        must(sysfs || strcmp(argv[i], "without-cgroups") == 0, argv[i]);
+        must(sysfs || slow || strcmp(argv[i], "without-cgroups") == 0, argv[i]);
         options.without_sysfs |= sysfs;
-        options.without_cgroups |= !sysfs;
+        options.without_cgroups |= !sysfs && !slow;
+        slow_mounts |= slow;
     }
     listener = listen_on(argv[1]);
     printf("kata-agent: listening on %s\n", argv[1]);

@@ -17,7 +17,28 @@
 
 #define DISKS "/sys/bus/scsi/devices"
 
-enum { WAIT_STEPS = 500, WAIT_STEP_NS = 10 * 1000 * 1000 };
+enum { WAIT_STEPS = 500, WAIT_STEP_NS = 10 * 1000 * 1000, MOUNT_POINTS = 64 };
+
+/* As in the real one, which goes by the spelling: a mount point with users is not mounted again,
+ * and is unmounted with the last of them. */
+static struct mount_point {
+    char path[PATH_BYTES];
+    unsigned users;
+} mount_points[MOUNT_POINTS];
+
+/* The one that is spelled so, or one without users; NULL: there is none. */
+static struct mount_point *find_mount_point(const char *path)
+{
+    struct mount_point *unused = NULL;
+
+    for (int i = 0; i < MOUNT_POINTS; i++) {
+        if (!mount_points[i].users)
+            unused = &mount_points[i];
+        else if (strcmp(mount_points[i].path, path) == 0)
+            return &mount_points[i];
+    }
+    return unused;
+}
 
 static void parse_group(struct bytes message, struct container_storage *storage)
 {
@@ -106,7 +127,7 @@ static bool is_mounted(const char *path, const char *type)
     return found;
 }
 
-bool storage_mount(const struct container_storage *storage, char *ret_text)
+static bool mount_disk(const struct container_storage *storage, char *ret_text)
 {
     const struct timespec step = {.tv_nsec = WAIT_STEP_NS};
     char node[512], data[PATH_BYTES];
@@ -138,9 +159,27 @@ bool storage_mount(const struct container_storage *storage, char *ret_text)
     return !number;
 }
 
-/* A busy one stays, and is forgotten, as by the real one. */
-void storage_unmount(const char *mount_point)
+bool storage_mount(const struct container_storage *storage, char *ret_text)
 {
-    if (mount_point[0])
-        (void)umount2(mount_point, 0);
+    const char *path = storage->mount.destination;
+    struct mount_point *point = find_mount_point(path);
+
+    if (!point) {
+        (void)snprintf(ret_text, TEXT_BYTES, "the stand-in has no room for another mount point");
+        return false;
+    }
+    if (!point->users && !mount_disk(storage, ret_text))
+        return false;
+    strcpy(point->path, path);
+    point->users++;
+    return true;
+}
+
+/* A busy one stays, and is forgotten, as by the real one. */
+void storage_unmount(const char *path)
+{
+    struct mount_point *point = path[0] ? find_mount_point(path) : NULL;
+
+    if (point && point->users && --point->users == 0)
+        (void)umount2(path, 0);
 }

@@ -8,7 +8,8 @@
 /* Field 5 of a CreateContainerRequest. */
 void storage_parse(struct bytes message, struct container_storage *storage);
 
-/* Waits for the disk at the storage's address, mounts it and applies the group to its root. True,
- * or false with the text of the answer, of TEXT_BYTES; nothing is mounted then. */
+/* Waits for the disk at the storage's address, mounts it and applies the group to its root, unless
+ * the mount point has users already. True, or false with the text of the answer, of TEXT_BYTES;
+ * nothing is mounted then. One thread at a time. */
 bool storage_mount(const struct container_storage *storage, char *ret_text);
-void storage_unmount(const char *mount_point); /* "": there is none */
+void storage_unmount(const char *path); /* spelled as for storage_mount(); "": there is none */

@@ -44,7 +44,7 @@ static struct {
     struct container_run *container;
     struct container_request request;
     struct container_storage storage;
-    char container_arguments[256], options[256], directory[128];
+    char container_arguments[256], options[256], directory[128], mount_point[128];
     int program_result;
 } test;
 
@@ -156,6 +156,8 @@ int container_run_new(struct loop *loop, const struct container_request *request
     if (request->storage) {
         test.storage = *request->storage;
         join(request->storage->options, test.options, sizeof(test.options));
+        (void)snprintf(test.mount_point, sizeof(test.mount_point), "%s",
+                       request->storage->mount_point);
     }
     *ret_run = test.container = calloc(1, sizeof(**ret_run));
     assert_non_null(test.container);

@@ -42,6 +42,38 @@ static void a_drive_is_checked_then_held(void **state)
     assert_true(tree_has(HELD));
 }
 
+/* kata-agent neither mounts nor unmounts at a mount point that is spelled as in a call that was cut
+ * off. */
+static void each_mount_point_is_spelled_anew(void **state)
+{
+    bool seen[128] = {false};
+    unsigned spellings = 0;
+
+    (void)state;
+    for (unsigned i = 0; i < 64; i++) {
+        size_t slashes;
+
+        pass_check();
+        assert_int_equal(strncmp(test.mount_point, "/run/data/", strlen("/run/data/")), 0);
+        slashes = strspn(test.mount_point + strlen("/run/data"), "/");
+        assert_int_equal(strlen(test.mount_point), strlen("/run/data") + slashes);
+        spellings += !seen[slashes];
+        seen[slashes] = true;
+        container_ends((struct container_reply){.kind = CONTAINER_FAILED}, "");
+    }
+    assert_true(spellings > 8);
+}
+
+/* Only that spelling has kata-agent take over what is mounted, and unmount it later. */
+static void a_mount_that_was_left_is_taken_over(void **state)
+{
+    (void)state;
+    begin(DRIVE_GUEST_MOUNT);
+    helper_prints("OK", "", "sda", true);
+    assert_int_equal(test.request.act, CONTAINER_HOLD);
+    assert_string_equal(test.mount_point, "/run/data");
+}
+
 static void a_read_only_drive_is_mounted_read_only(void **state)
 {
     (void)state;
@@ -317,6 +349,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_drive_is_checked_then_held),
+        TEST(each_mount_point_is_spelled_anew),
+        TEST(a_mount_that_was_left_is_taken_over),
         TEST(a_read_only_drive_is_mounted_read_only),
         TEST(entries_whose_group_was_not_changed_are_reported),
         TEST(a_walk_that_takes_too_long_leaves_no_mount),

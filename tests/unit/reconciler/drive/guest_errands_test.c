@@ -111,6 +111,7 @@ static void a_disk_that_somebody_has_is_held_again(void **state)
     assert_int_equal(test.ends, 0);
     assert_int_equal(test.request.act, CONTAINER_HOLD);
     assert_string_equal(test.storage.address, "scsi:255:3");
+    assert_string_equal(test.mount_point, "/run/data"); /* kata-agent takes over the mount */
     assert_null(strstr(test.container_arguments, "--fs-group")); /* it has been given */
     assert_true(tree_has(HELD "/agent"));
     container_ends((struct container_reply){.kind = CONTAINER_DONE, .held = true}, LINE("OK", ""));
