@@ -405,7 +405,7 @@ class RoutesTest(ShimTest):
         node.wait_for(hung.path, "block_grown", "none", hypervisor_bytes=AFTER)
 
 
-class NoHandsTest(ShimTest):
+class UnsupportedVmmTest(ShimTest):
     """VMMs that are recognised, and that nothing can tell of a resize: said, and not tried. Their
     guests are not asked either, because they cannot have the new size."""
 

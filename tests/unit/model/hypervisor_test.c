@@ -21,6 +21,8 @@ static void every_name_leads_back(void **state)
 
     (void)state;
     for (unsigned kind = 0; kind < HYPERVISOR_KINDS; kind++) {
+        if (!hypervisor_name(kind) || !names[kind])
+            fail_msg("kind %u lacks a row in model/hypervisor.c or here", kind);
         assert_string_equal(hypervisor_name(kind), names[kind]);
         assert_int_equal(hypervisor_kind_from_name(names[kind]), kind);
         assert_non_null(hypervisor_title(kind));
