@@ -24,9 +24,8 @@
 
 enum { SECTOR_BYTES = 512 };
 
-/* Of processor time. A VMM may name a path that costs 4 ms: 40 links, each as long as a path can
- * be. What else is asked costs the same for every VMM, however slow the processor is, and is
- * counted. */
+/* Processor time for resolving paths. A VMM may report a path that costs 4 ms: 40 links, each as
+ * long as a path can be. Other lookups have a fixed cost, and are counted instead. */
 static const uint64_t PATHS_NS = 15 * NSEC_PER_MSEC;
 
 static struct vmm_identity identity_of(const struct stat *st)

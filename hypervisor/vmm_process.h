@@ -11,7 +11,7 @@
 
 #include "hypervisor/vmm_resolver.h"
 
-/* At most so many of a process are listed. */
+/* How many descriptors of a process are listed at most. */
 enum { VMM_DESCRIPTORS = 4096 };
 
 struct vmm_process {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* path_guard.c - see path_guard.h.
  *
- * Every step of a walk is an openat2(2) that must stay on its mount. A name that something is
- * mounted on fails with EXDEV before the mounted file system is asked anything, and is then looked
- * up in the list of mounts that may hang, by the name that the kernel has for its directory. Links
- * are read and followed here. "." and ".." need no lookup: what was walked has no links in it.
+ * Every step of a walk is an openat2(2) that must stay on its mount. For a mount point it fails
+ * with EXDEV before the mounted file system is asked anything; its name, as the kernel has it, is
+ * then looked up in the list of mounts that may hang. Links are read and followed here. "." and
+ * ".." need no lookup, because the walked path has no links.
  *
- * A mount that is made between the reading of the table and the walk is not seen; poll(2) says
- * before each walk whether there is one.
+ * poll(2) tells before each walk whether the table has changed. A mount that is made during the
+ * walk is not seen.
  */
 #include "lib/path_guard.h"
 
@@ -96,7 +96,7 @@ static bool is_trusted(const char *point)
     return false;
 }
 
-/* Of several on one point the last is on top, but the others may come to light again. */
+/* Of several mounts on one point the last is on top, but the others may become visible again. */
 static void mounts_read(struct mounts *mounts, struct buffer *table)
 {
     struct mount_entry mount;
@@ -221,7 +221,7 @@ static enum step walk_into(struct walk *walk, const char *name, int *ret_fd)
     return r < 0 ? STEP_END : STEP_ON;
 }
 
-/* The link's target comes before the rest; what is too long leads nowhere. */
+/* Puts the link's target before the rest; a path that is too long leads nowhere. */
 static enum step follow(struct walk *walk, const char *target)
 {
     char rest[sizeof(walk->rest)];
@@ -331,7 +331,7 @@ int path_guard_check_process(pid_t pid, int root, const char *path)
 
 /* ---- life ---------------------------------------------------------------------------------- */
 
-/* Its name and, where links lead elsewhere, that place's; but not where they lead into what may
+/* Trusts the name and, if links lead elsewhere, the place that they lead to, unless that may
  * hang. */
 static bool trust(int root, const char *path)
 {
@@ -366,7 +366,8 @@ static int trust_all(int root, const char *const *trusted, size_t count)
     return read_table(guard.mountinfo, &guard.mounts);
 }
 
-/* Guards at once, so that nothing is entered by looking where the trusted paths lead. */
+/* Guards at once, because resolving the trusted paths must not enter a file system that may
+ * hang. */
 int path_guard_start(int root, const char *const *trusted, size_t count)
 {
     int r;

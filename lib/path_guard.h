@@ -8,8 +8,8 @@
  * nothing is looked up there. The mount table says which they are; it is read again once it has
  * changed.
  *
- * Those that a path of the administrator's lies on are entered, because without them there is no
- * service. The root itself is not judged.
+ * File systems that a path of the administrator's lies on are entered, because crustd cannot work
+ * without them. The root itself is not checked.
  */
 #pragma once
 
@@ -17,17 +17,16 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* Starts guarding. trusted: paths below `root`; what they lie on by their names is entered. 0 or
- * -errno. */
+/* Starts guarding. trusted: paths below `root` whose file systems may be entered. 0 or -errno. */
 int path_guard_start(int root, const char *const *trusted, size_t count);
 void path_guard_stop(void);
 
 /* 0, also for a path that leads nowhere, or PATH_MAY_HANG. */
 int path_guard_check(int root, const char *path);
 
-/* The same for a root that is another process', and its mounts: it may have a mount namespace of
- * its own. Reads them each time. */
+/* The same for the root of another process, which may have a mount namespace of its own, whose
+ * mounts are read each time. */
 int path_guard_check_process(pid_t pid, int root, const char *path);
 
-/* Whether looking up names there may take for ever. */
+/* Whether a lookup in such a file system may take for ever. */
 bool path_guard_may_hang(const char *file_system);

@@ -11,7 +11,7 @@
 
 enum { QUESTIONS = 64 };
 
-/* The kubelet's pauses between its attempts are two minutes at most. */
+/* The kubelet pauses at most two minutes between its attempts. */
 static const uint64_t FORGOTTEN_NS = 300 * NSEC_PER_SEC;
 
 struct question {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* absences.h - decides when it is certain that a sandbox has no shim.
  *
- * A shim is running before the first question about its sandbox comes. So a reading of all
- * processes that began after that question and missed none of root's shows the shim, if there is
- * one. The time of the first question is remembered for the sandboxes that were asked about last.
+ * A shim runs before the first question about its sandbox can come. So a reading of all processes
+ * that began after that question and missed none of root's finds the shim if it exists. The time of
+ * the first question is kept for the sandboxes that were asked about last.
  */
 #pragma once
 
@@ -14,10 +14,11 @@ struct absences;
 int absences_new(struct absences **ret_absences);
 struct absences *absences_free(struct absences *absences);
 
-/* A question about the sandbox begins or goes on. To be called before its processes are looked for.
- */
+/* Begins or continues a question about the sandbox. To be called before the search for its
+ * processes. */
 void absences_ask(struct absences *absences, const char *sandbox_id);
 
-/* OBSERVED_ABSENT: it has none; OBSERVED_UNFINISHED: not certain, ask again; -errno. */
+/* OBSERVED_ABSENT: the sandbox has no shim; OBSERVED_UNFINISHED: not certain yet, ask again;
+ * -errno. */
 int absences_find(struct absences *absences, struct process_index *processes,
                   const char *sandbox_id);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* added_monitors.c - one reading of the directory, then one walk through /proc.
+/* added_monitors.c - reads the directory, then walks through /proc once.
  *
- * The walk begins after the directory was read, and it sees every process that lives during all of
- * it. If the arguments of a root's process cannot be read, it could serve any of the sockets, so
- * the result is unknown.
+ * The walk begins after the directory was read, and it sees every process that lives throughout the
+ * walk. A process of root whose arguments cannot be read could serve any of the sockets, so the
+ * result is then unknown.
  */
 #include "observe/added_monitors.h"
 
@@ -28,10 +28,10 @@
 #include "observe/observe.h"
 
 enum { ARGUMENTS_BYTES = 2 * 1024 * 1024, MONITORS = 16384, PROCESSES_PER_STEP = 16 };
-/* Each may be waited for almost as long as one that hangs. */
+/* Each process may take almost as long as one that hangs. */
 static const uint64_t STEP_NS = 10 * NSEC_PER_MSEC;
-/* In all, to read processes that hang: one that starts or forks locks its memory for a moment, too.
- */
+/* Attempts in total to read processes that hang: one that starts or forks locks its memory for a
+ * moment, too. */
 enum { ATTEMPTS = 20 };
 
 static const char suffix[] = ".sock";
@@ -49,7 +49,7 @@ struct added_monitors {
     unsigned count;
     int directory;
     struct process_list *processes;
-    pid_t again; /* hung: it is read again in the next step; 0: none */
+    pid_t again; /* a process that hung, to be read again in the next step; 0: none */
     unsigned attempts;
     struct buffer arguments;
 };

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* census.c - one walk through /proc for all sandboxes that were asked for.
+/* census.c - walks through /proc once for all requested sandboxes.
  *
- * Missing a process that ends during the walk does no harm. A process that starts behind the walk
- * also leaves state directories and sandbox records, which are checked separately; and a sandbox
- * that is just being created has not been stale for the grace time.
+ * Missing a process that ends during the walk does no harm. A process that starts after the walk
+ * has passed it also leaves state directories and sandbox records, which are checked separately;
+ * and a sandbox that is being created has not been stale for the grace time.
  *
- * A process whose arguments cannot be read could be any sandbox's, so it is everyone's: one of
- * root's if they are too long, any if its memory stays locked. Any user's process that names a
- * sandbox keeps its metadata, because a rootless VMM is one; but it can keep no more than it names.
- * The same goes for cgroups: Linux before 6.8 tells no path longer than PATH_MAX, and a user to
- * whom a part of the tree is delegated can make one.
+ * A process whose arguments cannot be read counts for every sandbox: a process of root if they are
+ * too long, any process if its memory stays locked. A process of any user that names a sandbox
+ * keeps that sandbox's metadata, because a rootless VMM runs as such a user; it cannot keep more
+ * than it names. The same applies to cgroups: Linux before 6.8 reports no path longer than
+ * PATH_MAX, and a user to whom a part of the tree is delegated can make one.
  */
 #include "observe/census.h"
 
@@ -32,13 +32,14 @@
 #include "lib/result.h"
 
 enum { ARGUMENTS_BYTES = 2 * 1024 * 1024, CGROUP_BYTES = 64 * 1024, TOKEN_CHARS = 32 };
-/* What one step reads and searches, a few milliseconds at most: each process that any user starts
- * with long arguments is searched for every sandbox. */
+/* What one step reads and searches, which takes a few milliseconds at most. The limits matter
+ * because any user can start processes with long arguments, which are searched for every
+ * sandbox. */
 enum { PROCESSES_PER_STEP = 16, STEP_BYTES = 4 * 1024 * 1024 };
-/* Each may be waited for almost as long as one that hangs. */
+/* Each process may take almost as long as one that hangs. */
 static const uint64_t STEP_NS = 10 * NSEC_PER_MSEC;
-/* In all, to read processes that hang: one that starts or forks locks its memory for a moment, too.
- */
+/* Attempts in total to read processes that hang: one that starts or forks locks its memory for a
+ * moment, too. */
 enum { ATTEMPTS = 20 };
 
 struct asked {
@@ -51,13 +52,13 @@ struct asked {
 struct census {
     struct asked *asked;
     struct process_list *processes;
-    /* The process in hand, and the sandbox that it is searched for next; NULL: for all that were.
-     */
+    /* The current process, and the sandbox that it is searched for next; NULL: it was searched for
+     * all. */
     pid_t pid;
     bool unread, unread_cgroup;
-    pid_t again; /* the process in hand hung: it is read again in the next step; 0: none */
+    pid_t again; /* the current process hung and is read again in the next step; 0: none */
     unsigned attempts;
-    bool is_over; /* the rest could not change the answer */
+    bool is_over; /* further processes cannot change the answer */
     struct buffer arguments, cgroup;
     struct asked *next;
     uint64_t kubelet_start_ns;
@@ -138,7 +139,7 @@ static void note_kubelet(struct census *census, pid_t pid)
         census->kubelet_start_ns = process.start_ns;
 }
 
-/* A process that cannot be read may belong to any sandbox, and be a kubelet that was just started.
+/* A process that cannot be read may belong to any sandbox, or be a kubelet that was just started.
  */
 static void keep_all(struct census *census)
 {
@@ -148,8 +149,8 @@ static void keep_all(struct census *census)
     census->is_over = true;
 }
 
-/* Takes the process in hand. One that has ended is none. PROGRESS_MORE: one that hung; a step waits
- * for one of them only. */
+/* Reads the current process; one that has ended is skipped. PROGRESS_MORE: it hung; a step waits
+ * for only one such process. */
 static int take_process(struct census *census, pid_t pid)
 {
     int r, s;
@@ -179,7 +180,7 @@ static int take_process(struct census *census, pid_t pid)
     return 0;
 }
 
-/* Searches it for some more sandboxes; *bytes is what may still be searched. */
+/* Searches it for some more sandboxes; *bytes is how much may still be searched. */
 static void search_process(struct census *census, size_t *bytes)
 {
     const size_t each = census->arguments.length + census->cgroup.length;

@@ -72,7 +72,8 @@ static bool find_by_process(int root, pid_t pid, const char *sandbox_id, char *r
     return true;
 }
 
-/* Links on the way to what is configured are the administrator's, where they can be followed. */
+/* Links on the way to the configured directories were made by the administrator, and are
+ * followed. */
 static bool is_roots_bundle(int root, const char *bundle, struct error *refused)
 {
     char real[PATH_MAX], path[PATH_MAX + 16];
@@ -104,7 +105,7 @@ static bool find_by_path(const struct observe_sandbox_paths *paths, const char *
     return false;
 }
 
-/* Without its bundle a sandbox has no volumes, so it is told what looks like one. */
+/* Without its bundle a sandbox has no volumes, so what looks like a bundle is reported. */
 static int note_refused(const struct error *refused, const char *doubt,
                         struct observed_sandbox *sandbox)
 {
@@ -152,7 +153,7 @@ struct mount {
 struct mounts {
     struct observed_sandbox *sandbox;
     unsigned containers, mounts;
-    bool is_cut;                                     /* it has more */
+    bool is_cut;                                     /* there are more */
     char container[CONTAINERS][CONTAINER_CHARS + 1]; /* the beginnings of their ids */
     struct mount mount[MOUNTS];
 };
@@ -433,7 +434,7 @@ int claims_each_place(const struct observe_sandbox_paths *paths, const char *san
     if (r == BUNDLES_UNFINISHED)
         return -EBUSY;
     if (r == BUNDLES_CUT || (r == 0 && mounts->is_cut))
-        return -EOVERFLOW; /* the caller has to know all of them */
+        return -EOVERFLOW; /* the caller needs all of them */
     if (r == 0)
         r = passthrough_read(paths->root, sandbox_id, &names);
     return r == 0 ? offer_places(mounts, &names, path, callback, userdata) : r;

@@ -10,7 +10,7 @@
 /* Kata's VMMs have a few hundred arguments; any user can start processes with far more. */
 enum { SEARCHED = 2048 };
 
-/* Of vsock: 0 is the hypervisor, 1 this machine itself, 2 the host (vsock(7)). */
+/* Reserved ids of vsock: 0 is the hypervisor, 1 the local machine, 2 the host (vsock(7)). */
 enum { FIRST_GUEST_CID = 3 };
 
 static bool set_id(struct sandbox_arguments *named, enum process_role role, const char *id,
