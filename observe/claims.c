@@ -15,10 +15,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "lib/cleanup.h"
-#include "lib/process.h"
+#include "observe/bundle_find.h"
 #include "observe/bundles.h"
 #include "observe/cache.h"
 #include "observe/kata.h"
@@ -26,118 +25,6 @@
 #include "observe/records.h"
 
 enum { MOUNTS = 1024, CONTAINERS = 128, CONTAINER_CHARS = 10 };
-
-/* ---- the sandbox's bundle ---------------------------------------------------------------- */
-
-/* Turns a path as seen from "/" into one below root. */
-static const char *below_root(int root, const char *path)
-{
-    char link[32], top[PATH_MAX];
-    ssize_t length;
-
-    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", root);
-    length = readlink(link, top, sizeof(top) - 1);
-    if (length > 1 && strncmp(path, top, (size_t)length) == 0 && path[length] == '/')
-        return path + length;
-    return path;
-}
-
-/* The working directory, if it is the one that its path leads to from here (mount namespaces), and
- * if only root can have put anything there. False with a text in `refused`: others can. */
-static bool find_by_process(int root, pid_t pid, const char *sandbox_id, char *ret_bundle,
-                            struct error *refused)
-{
-    struct bundles_place place;
-    struct stat there, here;
-    char link[48], path[PATH_MAX];
-    const char *bundle;
-    ssize_t length;
-    int r;
-
-    (void)snprintf(link, sizeof(link), "/proc/%d/cwd", (int)pid);
-    length = readlink(link, path, sizeof(path) - 1);
-    if (length <= 0)
-        return false;
-    path[length] = '\0';
-    bundle = below_root(root, path);
-    if (bundles_place_of(bundle, sandbox_id, &place) < 0 || process_stat(pid, "cwd", &there) < 0)
-        return false;
-    r = path_stat_in_root(root, bundle, &here);
-    if (r == PATH_MAY_HANG)
-        (void)error_set(refused, r, "%s lies in a file system that may hang", bundle);
-    if (r < 0 || there.st_dev != here.st_dev || there.st_ino != here.st_ino ||
-        path_require_roots(root, bundle, refused) != PATH_OK)
-        return false;
-    memcpy(ret_bundle, bundle, strlen(bundle) + 1);
-    return true;
-}
-
-/* Links on the way to the configured directories were made by the administrator, and are
- * followed. */
-static bool is_roots_bundle(int root, const char *bundle, struct error *refused)
-{
-    char real[PATH_MAX], path[PATH_MAX + 16];
-    struct stat st;
-    int r;
-
-    (void)snprintf(path, sizeof(path), "%s/config.json", bundle);
-    if (path_stat_in_root(root, path, &st) < 0)
-        return false;
-    r = path_real_in_root(root, bundle, real);
-    if (r < 0 && r != PATH_LEADS_OUT)
-        return false;
-    return path_require_roots(root, r == 0 ? real : bundle, refused) == PATH_OK;
-}
-
-static bool find_by_path(const struct observe_sandbox_paths *paths, const char *sandbox_id,
-                         char *ret_bundle, struct error *refused)
-{
-    static const char *const rests[] = {"", "/userdata"};
-
-    for (unsigned i = 0; i < paths->bundle_directories; i++)
-        for (size_t j = 0; j < array_length(rests); j++) {
-            if (snprintf(ret_bundle, PATH_MAX, "%s/%s%s", paths->bundles[i], sandbox_id,
-                         rests[j]) >= PATH_MAX)
-                continue;
-            if (is_roots_bundle(paths->root, ret_bundle, refused))
-                return true;
-        }
-    return false;
-}
-
-/* Without its bundle a sandbox has no volumes, so what looks like a bundle is reported. */
-static int note_refused(const struct error *refused, const char *doubt,
-                        struct observed_sandbox *sandbox)
-{
-    char text[ERROR_TEXT_BYTES + PROCESS_DOUBT_BYTES];
-
-    if (!refused->text[0] && !doubt[0])
-        return 0;
-    (void)snprintf(text, sizeof(text), "which volumes it has is not known: %s %s",
-                   refused->text[0] ? "bundle" : "shim:", refused->text[0] ? refused->text : doubt);
-    return kata_set_problem(sandbox, !refused->text[0], "", text);
-}
-
-int claims_find_bundle(const struct observe_sandbox_paths *paths, const char *sandbox_id,
-                       pid_t vmm_pid, struct observed_sandbox *sandbox,
-                       char ret_bundle[static PATH_MAX])
-{
-    struct process_search shim;
-    struct error refused = {0};
-    int r = process_index_find(paths->cache->processes, PROCESS_SHIM, sandbox_id, &shim);
-
-    if (r < 0)
-        return r;
-    if (r == PROCESS_INDEX_UNFINISHED)
-        return OBSERVED_UNFINISHED;
-    if ((r == PROCESS_INDEX_FOUND &&
-         find_by_process(paths->root, shim.process.pid, sandbox_id, ret_bundle, &refused)) ||
-        (vmm_pid && find_by_process(paths->root, vmm_pid, sandbox_id, ret_bundle, &refused)) ||
-        find_by_path(paths, sandbox_id, ret_bundle, &refused))
-        return 0;
-    ret_bundle[0] = '\0';
-    return note_refused(&refused, shim.doubt, sandbox);
-}
 
 /* ---- what its containers mount ----------------------------------------------------------- */
 
@@ -425,7 +312,7 @@ int claims_each_place(const struct observe_sandbox_paths *paths, const char *san
     if (!mounts)
         return -ENOMEM;
     mounts->sandbox = &sandbox;
-    r = claims_find_bundle(paths, sandbox_id, vmm_pid, &sandbox, bundle);
+    r = bundle_find(paths, sandbox_id, vmm_pid, &sandbox, bundle);
     if (r == OBSERVED_UNFINISHED)
         return -EBUSY;
     if (r < 0 || !bundle[0] || bundles_place_of(bundle, sandbox_id, &place) < 0)
@@ -464,7 +351,7 @@ int claims_count_containers(const struct observe_sandbox_paths *paths, const cha
     int r;
 
     absences_ask(paths->cache->absences, sandbox_id);
-    r = claims_find_bundle(paths, sandbox_id, 0, &sandbox, bundle);
+    r = bundle_find(paths, sandbox_id, 0, &sandbox, bundle);
     if (r != 0)
         return r;
     if (!bundle[0])

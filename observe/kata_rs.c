@@ -25,6 +25,7 @@
 #include "lib/cleanup.h"
 #include "lib/json.h"
 #include "lib/path.h"
+#include "observe/bundle_find.h"
 #include "observe/cache.h"
 #include "observe/claims.h"
 #include "observe/kata.h"
@@ -205,8 +206,8 @@ static int find_agent(const struct traces *traces, struct observed_sandbox *sand
 
 static int observe_living(struct traces *traces, struct observed_sandbox *sandbox)
 {
-    int r = claims_find_bundle(traces->paths, traces->sandbox_id, sandbox->vmm_pid, sandbox,
-                               traces->bundle);
+    int r =
+        bundle_find(traces->paths, traces->sandbox_id, sandbox->vmm_pid, sandbox, traces->bundle);
 
     if (r == 0)
         r = find_control_socket(traces, sandbox);

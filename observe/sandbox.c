@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "lib/cleanup.h"
+#include "observe/bundle_find.h"
 #include "observe/cache.h"
 #include "observe/claims.h"
 #include "observe/kata_go.h"
@@ -25,7 +26,7 @@ static int observe_go(const struct observe_sandbox_paths *paths, const char *san
 
     if (r != OBSERVED || !sandbox->alive)
         return r;
-    r = claims_find_bundle(paths, sandbox_id, 0, sandbox, bundle);
+    r = bundle_find(paths, sandbox_id, 0, sandbox, bundle);
     if (r == 0)
         r = bundle[0] ? claims_read(paths, sandbox_id, bundle, false, sandbox)
                       : claims_from_records(sandbox);
