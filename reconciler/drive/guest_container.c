@@ -36,7 +36,7 @@
 enum { NUMBER_BYTES = 24, ARGUMENTS = 10, SPELLINGS = 64 };
 
 /* By virtiofsd's leave (cache=auto) a guest takes a directory for the one that had its name until a
- * second ago. */
+ * second ago. In that one, which was removed, kata-agent cannot make the mount point of /proc. */
 static const uint64_t settling_ns = NSEC_PER_SEC + 100 * NSEC_PER_MSEC;
 
 /* The arguments of the helper in the container. */
@@ -189,7 +189,6 @@ static void remove_directory(struct drive_guest_call *call)
 {
     if (call->share >= 0)
         (void)helper_share_remove(call->share, call->drive.serial);
-    call->settled_at = clock_boottime() + settling_ns;
 }
 
 static void on_removed(struct container_run *run, const struct container_reply *reply,
@@ -273,13 +272,37 @@ static enum status_code status_of_hold(const struct drive_guest_call *call,
 }
 
 /* The uevent of a disk that arrives while the guest boots is lost. */
+static bool was_unseen(const struct container_reply *reply)
+{
+    return reply->step == CONTAINER_CREATE && strstr(reply->error.text, "waiting for uevent");
+}
+
 static void explain_unseen(const struct container_reply *reply, struct error *error)
 {
-    if (reply->step == CONTAINER_CREATE && strstr(reply->error.text, "waiting for uevent"))
+    if (was_unseen(reply))
         (void)error_set(
             error, 0,
             "kata-agent did not see the disk arrive, for example because it was attached "
             "before the agent started: attach it again");
+}
+
+static bool was_refused_at_first(const struct drive_guest_call *call,
+                                 const struct container_reply *reply)
+{
+    return call->act == DRIVE_GUEST_MOUNT && !call->is_second && !reply->left &&
+           reply->kind == CONTAINER_FAILED && reply->step == CONTAINER_CREATE &&
+           !was_unseen(reply) && drive_guest_time(call) > settling_ns;
+}
+
+static void on_settled(struct loop_timer *timer)
+{
+    drive_guest_hold(container_of(timer, struct drive_guest_call, settling));
+}
+
+static void hold_when_settled(struct drive_guest_call *call)
+{
+    call->is_second = true;
+    loop_timer_start(call->context->loop, &call->settling, settling_ns, on_settled);
 }
 
 static void on_held(struct container_run *run, const struct container_reply *reply, void *userdata)
@@ -288,7 +311,7 @@ static void on_held(struct container_run *run, const struct container_reply *rep
     enum status_code status = status_of_hold(call, reply);
     struct error error = reply->error;
     struct drive_guest_line line = {0};
-    bool held = reply->held, left = reply->left;
+    bool held = reply->held, left = reply->left, is_refused = was_refused_at_first(call, reply);
 
     if (status == STATUS_OK &&
         drive_guest_line_parse(reply->output, reply->output_length, &line, &error) < 0)
@@ -313,8 +336,11 @@ static void on_held(struct container_run *run, const struct container_reply *rep
             remove_directory(call);
             call->reply.guest = DRIVE_IN_GUEST_ABSENT;
         }
-        drive_guest_fail(call, status == STATUS_OK ? STATUS_FAILED_PRECONDITION : status,
-                         error.text[0] ? error.text : "the drive's container has ended");
+        if (is_refused)
+            hold_when_settled(call);
+        else
+            drive_guest_fail(call, status == STATUS_OK ? STATUS_FAILED_PRECONDITION : status,
+                             error.text[0] ? error.text : "the drive's container has ended");
     }
 }
 
@@ -353,23 +379,12 @@ static int start_holding(struct drive_guest_call *call, struct error *error)
     return r < 0 ? error_set_errno(error, r, "cannot have a container created") : 0;
 }
 
-static void on_settled(struct loop_timer *timer)
+void drive_guest_hold(struct drive_guest_call *call)
 {
-    struct drive_guest_call *call = container_of(timer, struct drive_guest_call, settling);
     struct error error;
 
     if (start_holding(call, &error) < 0)
         drive_guest_fail(call, STATUS_FAILED_PRECONDITION, error.text);
-}
-
-void drive_guest_hold(struct drive_guest_call *call)
-{
-    uint64_t now = clock_boottime();
-
-    if (call->settled_at > now)
-        loop_timer_start(call->context->loop, &call->settling, call->settled_at - now, on_settled);
-    else
-        on_settled(&call->settling);
 }
 
 /* The drive has to be as it was before the detach, so that the next detach begins with its

@@ -43,8 +43,8 @@ struct drive_guest_call {
     unsigned climbed;                 /* how many directories above vm_path were tried */
     bool is_there;                    /* MOUNT: a call that was cut off left the disk mounted */
     bool is_undone;                   /* the container is removed again; the reply has the reason */
-    uint64_t settled_at; /* when the guest knows that the container's directory was removed; 0 */
-    struct loop_timer settling;
+    bool is_second;                   /* MOUNT: the container could not be created before */
+    struct loop_timer settling;       /* until it is created again */
     struct helper_run *helper;
     struct container_run *container;
 };

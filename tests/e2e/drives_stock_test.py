@@ -96,6 +96,15 @@ class DrivesStockTest(DrivesStockCase):
         self.vm.guest_verify("/run/data-2/pattern", MIB)
         self.detach("data-2")
 
+    def test_attached_again_at_once(self):
+        """For a second the guest takes the container's directory for the one that was removed."""
+        loop = self.disk()
+        for _ in range(4):
+            self.attached("again", loop, "/run/again", "--writable")
+            self.detach("again")
+        self.assert_free(loop)
+        self.check_nothing_left()
+
     def test_killed_in_between(self):
         """The next crustd finds the drive by its container's directory, and takes it out."""
         loop = self.disk()

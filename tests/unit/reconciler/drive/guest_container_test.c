@@ -233,6 +233,30 @@ static void a_disk_may_have_a_pci_address(void **state)
     expect(STATUS_OK, DRIVE_IN_GUEST_MOUNTED, "");
 }
 
+/* In another directory, because the guest may have taken the first one for an older one. */
+static void refuse_first(struct container_reply reply)
+{
+    container_ends(reply, "");
+    assert_int_equal(test.ends, 0);
+    assert_false(tree_has(HELD));
+    while (!test.container)
+        loop_run_once(&test.node.loop);
+    assert_int_equal(test.request.act, CONTAINER_HOLD);
+    assert_true(tree_has(HELD "/agent"));
+}
+
+static void a_container_that_is_refused_is_created_once_more(void **state)
+{
+    struct container_reply reply = {.kind = CONTAINER_FAILED, .step = CONTAINER_CREATE};
+
+    (void)state;
+    (void)error_set(&reply.error, 0, "CreateContainer: EROFS");
+    pass_check();
+    refuse_first(reply);
+    container_ends((struct container_reply){.kind = CONTAINER_DONE, .held = true}, LINE("OK", ""));
+    expect(STATUS_OK, DRIVE_IN_GUEST_MOUNTED, "");
+}
+
 static void a_mount_that_the_agent_refuses_leaves_nothing(void **state)
 {
     struct container_reply reply = {.kind = CONTAINER_FAILED, .step = CONTAINER_CREATE};
@@ -240,9 +264,16 @@ static void a_mount_that_the_agent_refuses_leaves_nothing(void **state)
     (void)state;
     (void)error_set(&reply.error, 0, "CreateContainer: EROFS");
     pass_check();
+    refuse_first(reply);
     container_ends(reply, "");
     expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_ABSENT, "EROFS");
     assert_false(tree_has(HELD));
+    test.deadline_ns = NSEC_PER_SEC; /* not enough for another one */
+    begin(DRIVE_GUEST_MOUNT);
+    helper_prints("OK", "", "sda", false);
+    container_ends(reply, "");
+    expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_ABSENT, "EROFS");
+    test.deadline_ns = 0;
     pass_check();
     reply.left = true;
     container_ends(reply, "");
@@ -296,12 +327,6 @@ static void what_an_earlier_mount_left_goes_first(void **state)
     container_ends((struct container_reply){.kind = CONTAINER_DONE}, "");
     assert_false(tree_has(HELD));
     expect_helper(CHECK " data", "/run/data /run" COMPARED);
-    helper_prints("OK", "", "sda", true);
-    assert_null(test.container); /* the guest may take the new directory for the old one */
-    while (!test.container)
-        loop_run_once(&test.node.loop);
-    assert_int_equal(test.request.act, CONTAINER_HOLD);
-    assert_true(tree_has(HELD "/agent"));
 }
 
 static void missing_helper_program_is_reported(void **state)
@@ -361,6 +386,7 @@ int main(void)
         TEST(what_this_route_cannot_do_is_refused_before_anything),
         TEST(a_share_that_comes_later_is_waited_for),
         TEST(a_disk_may_have_a_pci_address),
+        TEST(a_container_that_is_refused_is_created_once_more),
         TEST(a_mount_that_the_agent_refuses_leaves_nothing),
         TEST(a_disk_that_came_before_the_agent_is_explained),
         TEST(another_disk_is_unmounted_at_once),
