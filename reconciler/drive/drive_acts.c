@@ -402,8 +402,8 @@ static int call_guest(struct drive_work *work, enum drive_guest_act act)
 
 static void ask_guest(struct drive_work *work)
 {
-    if (work->guest_call && work->act == DRIVE_LOOK_GUEST)
-        return; /* it was asked ahead */
+    if (work->guest_call && work->act == DRIVE_LOOK_GUEST && work->vmm == DRIVE_IN_VMM_ABSENT)
+        return; /* it was asked ahead, and the VMM still has nothing */
     if (work->guest_call)
         work->guest_call = work->drives->guest->call_free(work->guest_call);
     if (call_guest(work, guest_acts[work->act]) < 0)

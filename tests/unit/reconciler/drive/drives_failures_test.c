@@ -244,6 +244,28 @@ static void a_mount_from_before_the_attach_does_not_count(void **state)
     expect_walked("look ask attach ask mount ");
 }
 
+/* It was asked before the VM had the disk, and did not speak of that. */
+static void a_guest_that_answers_after_the_attach_is_asked_again(void **state)
+{
+    (void)state;
+    world.opens_path = true;
+    world.vmm = HYPERVISOR_DRIVE_PARTIAL;
+    attach();
+    step_until(VMM_CALL, HYPERVISOR_DRIVE_LOOK);
+    act(VMM_CALL);
+    finish(VMM_CALL);
+    pass_while_due();
+    finish(SEARCH_CALL);
+    act(VMM_CALL);
+    finish(VMM_CALL);
+    assert_string_equal(world.asked_address, "");
+    pass_while_due();
+    assert_string_equal(world.asked_address, address_of_drive());
+    go_on();
+    expect_answer(1, STATUS_OK, "");
+    expect_walked("look attach ask mount ");
+}
+
 static void an_attach_that_cannot_be_unmounted_is_answered(void **state)
 {
     (void)state;
@@ -388,6 +410,7 @@ int main(void)
         DRIVES(an_old_search_does_not_count),
         DRIVES(a_guest_that_has_lost_its_agent_gives_the_disk_back),
         DRIVES(a_mount_from_before_the_attach_does_not_count),
+        DRIVES(a_guest_that_answers_after_the_attach_is_asked_again),
         DRIVES(an_attach_that_cannot_be_unmounted_is_answered),
         DRIVES(a_failed_unwinding_is_tried_again),
         DRIVES(a_failure_that_may_heal_is_reported_and_tried_again),

@@ -70,10 +70,11 @@ static struct {
     bool hides_serial;              /* and which one is not known */
     bool hides_address;             /* nor where the guest has it */
     char asked_serial[DRIVE_SERIAL_CHARS + 1]; /* of the last call to the guest */
-    bool has_container;                        /* the guest has no agent of ours */
-    bool lacks_agent;                          /* nobody in the guest answers for drives */
-    bool lacks_container;                      /* that is to have the drive, and does not run */
-    const char *host_path;                     /* by which the disk is known */
+    char asked_address[HYPERVISOR_DRIVE_ADDRESS_BYTES];
+    bool has_container;    /* the guest has no agent of ours */
+    bool lacks_agent;      /* nobody in the guest answers for drives */
+    bool lacks_container;  /* that is to have the drive, and does not run */
+    const char *host_path; /* by which the disk is known */
     struct hypervisor_drive_traits traits_of_vmm;
     uint64_t disk_bytes, vmm_bytes, guest_bytes, mount_bytes;
     struct store_drive_mount_disk disk; /* that the path of the drive leads to */
@@ -239,6 +240,7 @@ static int guest_call_new(const struct context *context, const struct drive_gues
         assert_true(!world.makes_serial || strcmp(request->drive->serial, VMM_SERIAL) == 0);
     }
     strcpy(world.asked_serial, request->drive->serial);
+    strcpy(world.asked_address, request->address);
     *call = (struct drive_guest_call){done, userdata, request->act, request->bytes};
     *ret_call = world.guest_call = call;
     return 0;
