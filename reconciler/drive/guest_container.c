@@ -289,9 +289,9 @@ static void explain_unseen(const struct container_reply *reply, struct error *er
 static bool was_refused_at_first(const struct drive_guest_call *call,
                                  const struct container_reply *reply)
 {
-    return call->act == DRIVE_GUEST_MOUNT && !call->is_second && !reply->left &&
-           reply->kind == CONTAINER_FAILED && reply->step == CONTAINER_CREATE &&
-           !was_unseen(reply) && drive_guest_time(call) > settling_ns;
+    return !call->is_second && !reply->left && reply->kind == CONTAINER_FAILED &&
+           reply->step == CONTAINER_CREATE && !was_unseen(reply) &&
+           drive_guest_time(call) > settling_ns;
 }
 
 static void on_settled(struct loop_timer *timer)
@@ -322,7 +322,10 @@ static void on_held(struct container_run *run, const struct container_reply *rep
     }
     explain_unseen(reply, &error);
     call->container = container_run_free(run);
-    if (call->act == DRIVE_GUEST_UNMOUNT) {
+    if (is_refused) {
+        remove_directory(call);
+        hold_when_settled(call);
+    } else if (call->act == DRIVE_GUEST_UNMOUNT) {
         held_again(call, held, left, status == STATUS_OK);
     } else if (status == STATUS_OK && held) {
         call->reply.guest = DRIVE_IN_GUEST_MOUNTED;
@@ -336,11 +339,8 @@ static void on_held(struct container_run *run, const struct container_reply *rep
             remove_directory(call);
             call->reply.guest = DRIVE_IN_GUEST_ABSENT;
         }
-        if (is_refused)
-            hold_when_settled(call);
-        else
-            drive_guest_fail(call, status == STATUS_OK ? STATUS_FAILED_PRECONDITION : status,
-                             error.text[0] ? error.text : "the drive's container has ended");
+        drive_guest_fail(call, status == STATUS_OK ? STATUS_FAILED_PRECONDITION : status,
+                         error.text[0] ? error.text : "the drive's container has ended");
     }
 }
 
@@ -383,7 +383,11 @@ void drive_guest_hold(struct drive_guest_call *call)
 {
     struct error error;
 
-    if (start_holding(call, &error) < 0)
+    if (start_holding(call, &error) == 0)
+        return;
+    if (call->act == DRIVE_GUEST_UNMOUNT)
+        drive_guest_finish(call); /* the reply already reports that somebody has the disk */
+    else
         drive_guest_fail(call, STATUS_FAILED_PRECONDITION, error.text);
 }
 
@@ -391,12 +395,9 @@ void drive_guest_hold(struct drive_guest_call *call)
  * container. A slow guest may have used up the call's time, so it is restarted. */
 void drive_guest_hold_again(struct drive_guest_call *call, const struct drive_guest_line *line)
 {
-    struct error error;
-
     note_refusal(call, line->status, line->error.text);
     drive_guest_begin_time(call);
-    if (start_holding(call, &error) < 0)
-        drive_guest_finish(call);
+    drive_guest_hold(call);
 }
 
 /* ---- all of it ---- */

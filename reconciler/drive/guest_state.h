@@ -43,7 +43,7 @@ struct drive_guest_call {
     unsigned climbed;                 /* how many directories above vm_path were tried */
     bool is_there;                    /* MOUNT: a call that was cut off left the disk mounted */
     bool is_undone;                   /* the container is removed again; the reply has the reason */
-    bool is_second;                   /* MOUNT: the container could not be created before */
+    bool is_second;                   /* the container could not be created before */
     struct loop_timer settling;       /* until it is created again */
     struct helper_run *helper;
     struct container_run *container;

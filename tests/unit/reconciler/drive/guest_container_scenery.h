@@ -290,6 +290,17 @@ static void container_ends(struct container_reply reply, const char *output)
     test.container->done(test.container, &reply, test.container->userdata);
 }
 
+/* The first was refused. */
+static inline void wait_for_second_container(void)
+{
+    assert_int_equal(test.ends, 0);
+    assert_false(tree_has(HELD));
+    while (!test.container)
+        loop_run_once(&test.node.loop);
+    assert_int_equal(test.request.act, CONTAINER_HOLD);
+    assert_true(tree_has(HELD "/agent"));
+}
+
 #define LINE(status, text)                                                                         \
     "{\"version\":1,\"drive\":{\"status\":\"" status "\",\"text\":\"" text                         \
     "\",\"device\":\"sda\",\"bytes\":4096,\"mounted\":true}}\n"

@@ -119,6 +119,20 @@ static void a_disk_that_somebody_has_is_held_again(void **state)
     assert_true(tree_has(HELD));
 }
 
+/* The guest may have taken its directory for the one that was just removed. */
+static void a_refused_container_holds_the_disk_at_its_second_try(void **state)
+{
+    (void)state;
+    begin_busy_unmount();
+    container_ends((struct container_reply){.kind = CONTAINER_FAILED, .step = CONTAINER_CREATE},
+                   "");
+    wait_for_second_container();
+    assert_string_equal(test.mount_point, "/run/data");
+    container_ends((struct container_reply){.kind = CONTAINER_DONE, .held = true}, LINE("OK", ""));
+    expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_MOUNTED, "still has the disk");
+    assert_true(tree_has(HELD));
+}
+
 static void holding_again_has_a_time_of_its_own(void **state)
 {
     (void)state;
@@ -139,8 +153,17 @@ static void a_disk_that_cannot_be_held_again(void **state)
     (void)state;
     begin_busy_unmount();
     container_ends(reply, "");
+    wait_for_second_container();
+    container_ends(reply, "");
     expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_UNKNOWN, "still has the disk");
     assert_false(tree_has(HELD));
+    begin_busy_unmount();
+    container_ends(reply, "");
+    test.program_result = HELPER_PROGRAM_MISSING;
+    while (!test.ends)
+        loop_run_once(&test.node.loop);
+    expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_UNKNOWN, "still has the disk");
+    test.program_result = HELPER_PROGRAM_OK;
     begin_busy_unmount();
     reply.left = true;
     container_ends(reply, "");
@@ -214,6 +237,7 @@ int main(void)
         TEST(an_unmount_removes_the_container_and_proves_it),
         TEST(a_disk_that_is_not_there_is_nobodys),
         TEST(a_disk_that_somebody_has_is_held_again),
+        TEST(a_refused_container_holds_the_disk_at_its_second_try),
         TEST(holding_again_has_a_time_of_its_own),
         TEST(a_disk_that_cannot_be_held_again),
         TEST(a_container_that_cannot_be_removed_is_kept_on_the_share),
