@@ -291,7 +291,7 @@ static void on_opened_to_attach(struct drive_work *work, enum status_code status
 
 static void attach(struct drive_work *work)
 {
-    if (work->disk < 0 && (work->wants_disk || !work->row.has_disk))
+    if (work->disk < 0 && work->wants_disk)
         drive_disk_claim(work, on_opened_to_attach);
     else /* somebody may have opened the disk while crustd was down */
         drive_search(work, on_searched);

@@ -112,6 +112,13 @@ static bool must_claim_again(const struct drive_work *work, const struct drive_d
            drive_act_needs_claim(work);
 }
 
+/* The VM has parts of a device of this name, which were left under a row that was lost: this
+ * drive's disk is not known yet. */
+static bool must_claim_first(const struct drive_work *work, const struct drive_decision *decision)
+{
+    return decision->act == DRIVE_ATTACH && !work->row.has_disk;
+}
+
 /* The disk has grown since it was claimed. The VMM takes the new size before the mount, because the
  * guest compares the size of the disk with the one in the request. The file system is grown after
  * the mount. */
@@ -177,6 +184,8 @@ static int decide(struct drive_work *work)
     decision = drive_work_ask_table(work);
     if (decision.act == DRIVE_END)
         return end_drive(work, decision.state, has_free_disk);
+    if (must_claim_first(work, &decision))
+        return begin_act(work, DRIVE_CLAIM, work->row.state);
     if (must_claim_again(work, &decision))
         return begin_act(work, DRIVE_RECLAIM, work->row.state);
     if (must_resize_first(work, &decision))

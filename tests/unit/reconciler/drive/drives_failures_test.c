@@ -57,6 +57,19 @@ static void a_confidential_guest_gets_no_disk(void **state)
     expect_walked("look ask ");
 }
 
+/* Parts that were left under a row that was lost are no reason to ask less. */
+static void a_disk_is_claimed_though_the_vmm_has_parts_of_it(void **state)
+{
+    (void)state;
+    world.opens_path = true;
+    world.vmm = HYPERVISOR_DRIVE_PARTIAL;
+    world.confidential = true;
+    attach();
+    go_on();
+    expect_failed(STATUS_FAILED_PRECONDITION, "confidential");
+    expect_walked("look ask remove ");
+}
+
 /* Nothing was brought into it, and nobody can ask it whether that is so. */
 static void a_vm_without_a_monitor_fails_the_attach(void **state)
 {
@@ -255,6 +268,8 @@ static void a_guest_that_answers_after_the_attach_is_asked_again(void **state)
     act(VMM_CALL);
     finish(VMM_CALL);
     pass_while_due();
+    finish(TRAITS_CALL);
+    pass_while_due();
     finish(SEARCH_CALL);
     act(VMM_CALL);
     finish(VMM_CALL);
@@ -397,6 +412,7 @@ int main(void)
         DRIVES(a_disk_that_cannot_be_had_fails_the_attach),
         DRIVES(an_open_that_hangs_is_begun_once),
         DRIVES(a_confidential_guest_gets_no_disk),
+        DRIVES(a_disk_is_claimed_though_the_vmm_has_parts_of_it),
         DRIVES(a_vm_without_a_monitor_fails_the_attach),
         DRIVES(a_disk_that_another_vm_has_is_not_attached),
         DRIVES(a_disk_that_another_vm_took_while_crustd_was_down_is_given_back),

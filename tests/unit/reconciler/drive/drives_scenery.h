@@ -475,6 +475,8 @@ int drive_in_use_call_new(const struct context *context, const struct drive_in_u
 {
     (void)context;
     assert_string_equal(request->drive_id, "data-1");
+    assert_int_equal(request->disk->kind, world.disk.kind);
+    assert_int_equal(request->disk->inode, world.disk.inode);
     world.searches_for_anybody = request->writable;
     *ret_call = world.search = calloc(1, sizeof(**ret_call));
     assert_non_null(world.search);
