@@ -36,6 +36,7 @@ class World:
         self.ids = [f"{number:064x}" for number in range(1, SANDBOXES + 1)]
         self.alive = {}  # id: (vmm, monitor)
         self.agent = test.agent(self.node)
+        self.agent.each = True
         self.history = []
         self.sizes_sent = []
 

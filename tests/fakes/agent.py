@@ -25,7 +25,8 @@ A behaviour is a text: words separated by commas, the last one says how the call
     split                the answer one byte at a time
     stale                before the answer, half a reply and a whole one to somebody who died
 
-With agent.grows, a ResizeVolume that ends well raises the total of agent.stats to the size asked for.
+With agent.grows, a ResizeVolume that ends well raises the total of agent.stats to the size asked for;
+with agent.each as well, that of its path alone.
 As a program it prints each request as a line of JSON: agent.py [--hybrid-vsock PORT] [--behave
 METHOD=TEXT]... PATH.
 """
@@ -223,7 +224,8 @@ class FakeAgent(UnixServer):
         super().__init__(path, log)
         self.hybrid_vsock = hybrid_vsock  # the only port that answers OK
         self.stats = Stats()
-        self.grows = False
+        self.grows = self.each = False
+        self.totals = {}  # path: bytes
         self._behaviours = {}
         self.start()
 
@@ -268,8 +270,12 @@ class FakeAgent(UnixServer):
         if request.service != SERVICE or request.method not in ("ResizeVolume", "GetVolumeStats"):
             return encode_response(request.stream, code=12, message=f"method {request.method}")
         if request.method == "GetVolumeStats":
-            return encode_response(request.stream, self.stats.encode(), explicit=explicit)
-        if self.grows:
+            stats = dataclasses.replace(
+                self.stats, total=self.totals.get(request.path, self.stats.total))
+            return encode_response(request.stream, stats.encode(), explicit=explicit)
+        if self.grows and self.each:
+            self.totals[request.path] = request.size
+        elif self.grows:
             self.stats.total = max(self.stats.total, request.size)
         return encode_response(request.stream, explicit=explicit)
 
