@@ -20,6 +20,20 @@ static bool may_lack_containers(const struct drive_work *work)
            store_drive_mount_has_containers(&work->row);
 }
 
+/* The guest was asked before the VM had the disk. What it has under this drive's serial is then of
+ * an earlier one. */
+static bool is_of_earlier_drive(const struct drive_work *work)
+{
+    return work->vmm == DRIVE_IN_VMM_ABSENT && work->guest == DRIVE_IN_GUEST_MOUNTED &&
+           (work->row.state == DRIVE_REQUESTED || work->row.state == DRIVE_CLAIMED);
+}
+
+static enum drive_in_guest in_guest(const struct drive_work *work)
+{
+    return may_lack_containers(work) || is_of_earlier_drive(work) ? DRIVE_IN_GUEST_ABSENT
+                                                                  : work->guest;
+}
+
 void drive_work_count_silence(struct drive_work *work)
 {
     enum status_code status = work->result.status;
@@ -55,7 +69,7 @@ struct drive_decision drive_work_ask_table(const struct drive_work *work)
         .is_open = work->disk >= 0,
         .may_return = may_return(work),
         .vmm = was_given_nothing(work) ? DRIVE_IN_VMM_ABSENT : work->vmm,
-        .guest = may_lack_containers(work) ? DRIVE_IN_GUEST_ABSENT : work->guest,
+        .guest = in_guest(work),
     };
 
     return drive_decide(&facts);

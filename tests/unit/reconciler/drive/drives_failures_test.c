@@ -257,6 +257,27 @@ static void a_mount_from_before_the_attach_does_not_count(void **state)
     expect_walked("look ask attach ask mount ");
 }
 
+static void a_mount_from_before_the_attach_is_not_lost_with_it(void **state)
+{
+    (void)state;
+    world.mounted = true;
+    world.claim = DRIVE_CLAIM_IN_USE;
+    attach();
+    step_until(VMM_CALL, HYPERVISOR_DRIVE_LOOK);
+    act(GUEST_CALL);
+    finish(GUEST_CALL);
+    go_on();
+    expect_row(DRIVE_FAILED, false, STATUS_FAILED_PRECONDITION);
+    expect_walked("ask look ");
+    world.claim = DRIVE_CLAIM_OPEN;
+    attach();
+    step_until(VMM_CALL, HYPERVISOR_DRIVE_ATTACH);
+    world.vmm_fails = HYPERVISOR_DRIVE_REFUSED;
+    go_on();
+    expect_row(DRIVE_FAILED, false, STATUS_FAILED_PRECONDITION);
+    expect_walked("look ask attach ");
+}
+
 /* It was asked before the VM had the disk, and did not speak of that. */
 static void a_guest_that_answers_after_the_attach_is_asked_again(void **state)
 {
@@ -426,6 +447,7 @@ int main(void)
         DRIVES(an_old_search_does_not_count),
         DRIVES(a_guest_that_has_lost_its_agent_gives_the_disk_back),
         DRIVES(a_mount_from_before_the_attach_does_not_count),
+        DRIVES(a_mount_from_before_the_attach_is_not_lost_with_it),
         DRIVES(a_guest_that_answers_after_the_attach_is_asked_again),
         DRIVES(an_attach_that_cannot_be_unmounted_is_answered),
         DRIVES(a_failed_unwinding_is_tried_again),
