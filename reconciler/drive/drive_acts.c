@@ -280,6 +280,12 @@ static void fail_claim(struct drive_work *work, enum status_code status, const s
         finish(work, status, NULL);
 }
 
+static void drop_guest_call(struct drive_work *work)
+{
+    if (work->guest_call)
+        work->guest_call = work->drives->guest->call_free(work->guest_call);
+}
+
 static void on_opened_to_attach(struct drive_work *work, enum status_code status,
                                 const struct error *error)
 {
@@ -291,6 +297,7 @@ static void on_opened_to_attach(struct drive_work *work, enum status_code status
 
 static void attach(struct drive_work *work)
 {
+    drop_guest_call(work); /* it was asked ahead, and would not speak of what the VM is given now */
     if (work->disk < 0 && work->wants_disk)
         drive_disk_claim(work, on_opened_to_attach);
     else /* somebody may have opened the disk while crustd was down */
@@ -402,10 +409,9 @@ static int call_guest(struct drive_work *work, enum drive_guest_act act)
 
 static void ask_guest(struct drive_work *work)
 {
-    if (work->guest_call && work->act == DRIVE_LOOK_GUEST && work->vmm == DRIVE_IN_VMM_ABSENT)
-        return; /* it was asked ahead, and the VMM still has nothing */
-    if (work->guest_call)
-        work->guest_call = work->drives->guest->call_free(work->guest_call);
+    if (work->guest_call && work->act == DRIVE_LOOK_GUEST)
+        return; /* it was asked ahead */
+    drop_guest_call(work);
     if (call_guest(work, guest_acts[work->act]) < 0)
         fail(work, STATUS_UNAVAILABLE, "out of memory");
 }
@@ -466,8 +472,7 @@ void drive_act_start(struct drive_work *work)
 void drive_act_stop(struct drive_work *work)
 {
     work->vmm_call = hypervisor_drive_call_free(work->vmm_call);
-    if (work->guest_call)
-        work->guest_call = work->drives->guest->call_free(work->guest_call);
+    drop_guest_call(work);
     work->traits = helper_guest_free(work->traits);
     drive_search_stop(work);
     drive_disk_stop(work);

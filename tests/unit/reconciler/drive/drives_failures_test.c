@@ -279,7 +279,7 @@ static void a_mount_from_before_the_attach_is_not_lost_with_it(void **state)
 }
 
 /* It was asked before the VM had the disk, and did not speak of that. */
-static void a_guest_that_answers_after_the_attach_is_asked_again(void **state)
+static void a_guest_that_has_not_answered_before_the_attach_is_asked_again(void **state)
 {
     (void)state;
     world.opens_path = true;
@@ -292,9 +292,9 @@ static void a_guest_that_answers_after_the_attach_is_asked_again(void **state)
     finish(TRAITS_CALL);
     pass_while_due();
     finish(SEARCH_CALL);
+    assert_null(world.guest_call); /* it could answer before the next pass */
     act(VMM_CALL);
     finish(VMM_CALL);
-    assert_string_equal(world.asked_address, "");
     pass_while_due();
     assert_string_equal(world.asked_address, address_of_drive());
     go_on();
@@ -448,7 +448,7 @@ int main(void)
         DRIVES(a_guest_that_has_lost_its_agent_gives_the_disk_back),
         DRIVES(a_mount_from_before_the_attach_does_not_count),
         DRIVES(a_mount_from_before_the_attach_is_not_lost_with_it),
-        DRIVES(a_guest_that_answers_after_the_attach_is_asked_again),
+        DRIVES(a_guest_that_has_not_answered_before_the_attach_is_asked_again),
         DRIVES(an_attach_that_cannot_be_unmounted_is_answered),
         DRIVES(a_failed_unwinding_is_tried_again),
         DRIVES(a_failure_that_may_heal_is_reported_and_tried_again),
