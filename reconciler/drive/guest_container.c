@@ -33,7 +33,7 @@
 #include "reconciler/helper/run.h"
 #include "reconciler/helper/share.h"
 
-enum { NUMBER_BYTES = 24, ARGUMENTS = 10, SPELLINGS = 64 };
+enum { NUMBER_BYTES = 24, ARGUMENTS = 10, SPELLINGS = 16 };
 
 /* By virtiofsd's leave (cache=auto) a guest takes a directory for the one that had its name until a
  * second ago. In that one, which was removed, kata-agent cannot make the mount point of /proc. */
@@ -87,6 +87,20 @@ static void spell_mount_point(const struct drive_guest_call *call,
     memcpy(ret_path, vm_path, length);
     memset(ret_path + length, '/', slashes);
     ret_path[length + slashes] = '\0';
+}
+
+/* kata-agent's answer names the mount point; people know vm_path. */
+static void spell_vm_path(const struct drive_guest_call *call, struct error *error)
+{
+    const char *vm_path = call->drive.request.vm_path;
+    char *end = strstr(error->text, vm_path), *rest;
+
+    if (!end)
+        return;
+    end += strlen(vm_path);
+    rest = end + strspn(end, "/");
+    if (!*rest || strchr(" ,:;\"'", *rest)) /* a path that goes on is another one */
+        memmove(end, rest, strlen(rest) + 1);
 }
 
 static int fill_storage(const struct drive_guest_call *call, struct container_storage *storage,
@@ -321,6 +335,7 @@ static void on_held(struct container_run *run, const struct container_reply *rep
         error = line.error;
     }
     explain_unseen(reply, &error);
+    spell_vm_path(call, &error);
     call->container = container_run_free(run);
     if (is_refused) {
         remove_directory(call);
