@@ -10,10 +10,8 @@
 typedef int store_volume_callback(void *userdata, int64_t volume_id);
 
 /* Volumes whose path leads to a device with this number or to one that stands on it, or to this
- * regular file, or whose
- * directory names this sandbox (or is bound to it, or is claimed by it), or all that are not
- * removed, or whose next attempt is due.
- */
+ * regular file, or whose directory names this sandbox (or is bound to it, or is claimed by it), or
+ * all that are not removed, or whose next attempt is due. */
 int store_each_volume_of_device(struct store *store, uint32_t major, uint32_t minor,
                                 store_volume_callback *callback, void *userdata);
 int store_each_volume_of_file(struct store *store, uint64_t file_device, uint64_t inode,
