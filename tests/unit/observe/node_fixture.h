@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "tests/unit/one_at_a_time.h"
 #include "tests/unit/test.h"
 
 #include <fcntl.h>
