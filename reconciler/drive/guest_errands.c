@@ -219,7 +219,7 @@ static void explain_held(struct drive_guest_line *line)
 
     (void)error_set(&line->error, error.code,
                     "%.120s; if crustd was killed while kata-agent mounted the drive, the next "
-                    "detach frees it",
+                    "detach or the end of the sandbox frees it",
                     error.text);
 }
 
