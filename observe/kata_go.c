@@ -416,25 +416,30 @@ static int find_child(const struct traces *traces, pid_t pid)
 
     if (r != PROCESS_INDEX_FOUND)
         return r;
-    return process_read(pid, &process) == 0 && process.parent == shim.process.pid
-               ? PROCESS_INDEX_FOUND
-               : PROCESS_INDEX_NONE;
+    r = process_read(pid, &process);
+    if (r < 0 && r != PROCESS_GONE)
+        return r;
+    return r == 0 && process.parent == shim.process.pid ? PROCESS_INDEX_FOUND : PROCESS_INDEX_NONE;
 }
 
-/* Accepts root's processes, and a rootless VMM that is a child of the shim. 0, OBSERVED_UNFINISHED
- * or -ENOMEM, and ret_believed. */
+/* Accepts root's processes, and a rootless VMM that is a child of the shim. 0 and ret_believed;
+ * OBSERVED_UNFINISHED or -errno: a process that could not be judged may be the VMM. */
 static int judge_process(const struct traces *traces, pid_t pid, struct observed_sandbox *sandbox,
                          bool *ret_believed)
 {
     int trust = process_judge(pid, NULL), r = PROCESS_INDEX_NONE;
     char text[160];
 
+    if (trust < 0)
+        return trust == PROCESS_GONE ? 0 : trust;
     if (trust == PROCESS_USERS)
         r = find_child(traces, pid);
+    if (r < 0)
+        return r;
     if (r == PROCESS_INDEX_UNFINISHED)
         return OBSERVED_UNFINISHED;
     *ret_believed = trust == PROCESS_ROOTS || r == PROCESS_INDEX_FOUND;
-    if (*ret_believed || trust < 0)
+    if (*ret_believed)
         return 0;
     (void)snprintf(text, sizeof(text),
                    "process %d has the VMM's recorded pid but is not trusted: %s", (int)pid,

@@ -289,6 +289,14 @@ static int put_off(struct process_index *index, pid_t pid)
     return 0;
 }
 
+/* A process that has a sandbox's id and could not be examined. */
+static int skip(struct process_table *table, int failure)
+{
+    table->has_missed |=
+        failure != PROCESS_GONE && failure != PROCESS_DENIED && failure != BUFFER_FULL;
+    return 0;
+}
+
 /* Skips processes that end meanwhile or execute another program, which was not judged. */
 static int add_process(struct process_index *index, pid_t pid)
 {
@@ -304,14 +312,18 @@ static int add_process(struct process_index *index, pid_t pid)
     /* A failure to read does not mean that the process has ended. */
     if (r < 0 && r != PROCESS_GONE && r != PROCESS_DENIED)
         return r;
-    if (r < 0 || !read_arguments(&entry, &reader->arguments) || process_read(pid, &process) < 0 ||
-        !process.alive)
+    if (r < 0 || !read_arguments(&entry, &reader->arguments))
+        return 0;
+    r = process_read(pid, &process);
+    if (r < 0)
+        return skip(table, r);
+    if (!process.alive)
         return 0;
     entry.process.start_ns = process.start_ns;
     trust =
         entry.role == PROCESS_SHIM ? process_judge_unjailed(pid, NULL) : process_judge(pid, NULL);
     if (trust < 0)
-        return 0;
+        return skip(table, trust);
     entry.trust = (enum process_trust)trust;
     entry.tied = was_tied(before, &entry);
     r = still_has_arguments(reader, pid);

@@ -16,8 +16,8 @@
 enum { CROWD = 70, LONG_BYTES = 96 * 1024 };
 
 static struct process_index *processes_index;
-static pid_t woken;               /* continued when it is judged; 0: none */
-static enum process_trust judged; /* the verdict on every process */
+static pid_t woken; /* continued when it is judged; 0: none */
+static int judged;  /* the verdict on every process: an enum process_trust, or -errno */
 
 /* ---- the judge ----------------------------------------------------------------------------- */
 
@@ -40,7 +40,7 @@ int process_judge(pid_t pid, uid_t *ret_user)
         woken = 0;
         wait_for_exec(pid);
     }
-    return (int)judged;
+    return judged;
 }
 
 int process_judge_unjailed(pid_t pid, uid_t *ret_user)
@@ -117,6 +117,25 @@ static pid_t start_known_shim(void)
 
     expect_shim(pid);
     return pid;
+}
+
+/* It may be the one that is looked for, unless it has ended. */
+static void an_absence_is_unsure_if_a_process_cannot_be_judged(void **state)
+{
+    static const int failures[] = {PROCESS_GONE, -EINTR};
+
+    (void)state;
+    (void)start_process("/", "containerd-shim-kata-v2", "-id", ID, NULL);
+    for (unsigned i = 0; i < array_length(failures); i++) {
+        struct process_search search;
+        unsigned calls;
+
+        judged = failures[i];
+        assert_int_equal(find(ID, &search, &calls), PROCESS_INDEX_NONE);
+        assert_int_equal(search.sure_since_ns == 0, judged != PROCESS_GONE);
+        processes_index = process_index_free(processes_index);
+        assert_int_equal(process_index_new(&processes_index), 0);
+    }
 }
 
 static void many_processes_are_read_over_several_calls(void **state)
@@ -338,6 +357,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(many_processes_are_read_over_several_calls, begin, end),
+        cmocka_unit_test_setup_teardown(an_absence_is_unsure_if_a_process_cannot_be_judged, begin,
+                                        end),
         cmocka_unit_test_setup_teardown(vmms_of_users_are_read_a_part_per_call, begin, end),
         cmocka_unit_test_setup_teardown(an_absence_after_a_reading_of_many_calls_is_stale, begin,
                                         end),
