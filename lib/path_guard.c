@@ -221,7 +221,8 @@ static enum step walk_into(struct walk *walk, const char *name, int *ret_fd)
     return r < 0 ? STEP_END : STEP_ON;
 }
 
-/* Puts the link's target before the rest; a path that is too long leads nowhere. */
+/* Continues with the link's target, followed by the rest of the path. A path that is longer than
+ * the kernel takes cannot be opened, so there is nothing to guard. */
 static enum step follow(struct walk *walk, const char *target)
 {
     char rest[sizeof(walk->rest)];

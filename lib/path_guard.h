@@ -21,7 +21,7 @@
 int path_guard_start(int root, const char *const *trusted, size_t count);
 void path_guard_stop(void);
 
-/* 0, also for a path that leads nowhere, or PATH_MAY_HANG. */
+/* 0, also for a path that does not exist, or PATH_MAY_HANG. */
 int path_guard_check(int root, const char *path);
 
 /* The same for the root of another process, which may have a mount namespace of its own, whose

@@ -234,12 +234,11 @@ static void slow_answers_are_taken_over_several_calls(void **state)
     assert_true(search.stale && search.has_unread);
 }
 
-/* Its parent is read in the next call, and if it is too slow for that as well, in none. */
-static void a_slow_vmm_of_a_user_is_put_off_once(void **state)
+/* Up to the call that has read a user's VMM, slowly, and not its parent. */
+static void begin_with_slow_vmm(void)
 {
     struct process_search search;
 
-    (void)state;
     judged = PROCESS_USERS;
     slow = start_process("/", "qemu-system-x86_64", "-name", "sandbox-" ID, NULL);
     do {
@@ -247,6 +246,15 @@ static void a_slow_vmm_of_a_user_is_put_off_once(void **state)
         assert_int_equal(process_index_find(processes_index, PROCESS_VMM, ID, &search),
                          PROCESS_INDEX_UNFINISHED);
     } while (!slow_answers);
+}
+
+/* Its parent is read in the next call, and if it is too slow for that as well, in none. */
+static void a_slow_vmm_of_a_user_is_put_off_once(void **state)
+{
+    struct process_search search;
+
+    (void)state;
+    begin_with_slow_vmm();
     assert_int_equal(slow_answers, 1);
     assert_int_equal(find_slowly(ID, PROCESS_VMM, &search), PROCESS_INDEX_NONE);
     assert_true(search.has_unread);
@@ -258,13 +266,7 @@ static void a_vmm_of_a_user_that_was_put_off_is_judged_by_its_parent(void **stat
     struct process_search search;
 
     (void)state;
-    judged = PROCESS_USERS;
-    slow = start_process("/", "qemu-system-x86_64", "-name", "sandbox-" ID, NULL);
-    do {
-        slow_answers = 0;
-        assert_int_equal(process_index_find(processes_index, PROCESS_VMM, ID, &search),
-                         PROCESS_INDEX_UNFINISHED);
-    } while (!slow_answers);
+    begin_with_slow_vmm();
     slow = 0;
     assert_int_equal(find_slowly(ID, PROCESS_VMM, &search), PROCESS_INDEX_NONE);
     assert_false(search.has_unread);
