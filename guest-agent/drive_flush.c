@@ -13,12 +13,20 @@
 #include "lib/cleanup.h"
 #include "lib/log.h"
 
+/* A process that syncs one drive. */
+struct drive_sync {
+    struct drive_sync *next;
+    struct child *child;
+    bool is_late; /* it is logged */
+    char vm_path[DRIVE_PATH_BYTES];
+};
+
 static struct {
     struct loop *loop;
     uint64_t interval_ns;
     struct loop_timer timer;
     struct drive_listing *listing;
-    struct child *child;
+    struct drive_sync *syncs;
     bool is_woken;                              /* since the round began */
     struct drive_guest_list last;               /* the writable drives of the last complete list */
     bool is_blind;                              /* the drives could not be listed since then */
@@ -54,49 +62,89 @@ static bool is_writable(const struct drive_guest_entry *entry)
            (!drive_serial_is_of_vmm(entry->serial) || is_known(entry->serial));
 }
 
-static bool sync_mount(const char *path)
+/* In the child. */
+static int sync_mount(const void *argument)
 {
-    cleanup(fd_closep) int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const char *vm_path = argument;
+    cleanup(fd_closep) int fd = open(vm_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-    return fd >= 0 && syncfs(fd) == 0;
+    return fd >= 0 && syncfs(fd) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
-/* In the child. Returns the number of drives that could not be synced. */
-static int sync_all(const void *argument)
+static void free_sync(struct drive_sync *sync)
 {
-    const struct drive_guest_list *list = argument;
-    int failed = 0;
-
-    for (size_t i = 0; i < list->count; i++)
-        failed += !sync_mount(list->entries[i].vm_path);
-    return failed < UINT8_MAX ? failed : UINT8_MAX;
-}
-
-static void sleep_again(void)
-{
-    loop_timer_start(flush.loop, &flush.timer, flush.interval_ns, on_time);
+    (void)child_free(sync->child);
+    free(sync);
 }
 
 static void on_synced(struct child *child, enum child_end end, int status,
                       const struct buffer *output, void *userdata)
 {
+    struct drive_sync *sync = userdata, **link = &flush.syncs;
+
+    (void)child;
     (void)output;
-    (void)userdata;
     if (end != CHILD_EXITED)
-        log_warning(NULL, "the process that syncs the drives has died");
-    else if (status)
-        log_warning(NULL, "%d of the drives cannot be synced", status);
-    flush.child = child_free(child);
-    sleep_again();
+        log_warning(NULL, "the process that syncs the drive at %s has died", sync->vm_path);
+    else if (status != EXIT_SUCCESS)
+        log_warning(NULL, "the drive at %s cannot be synced", sync->vm_path);
+    while (*link != sync)
+        link = &(*link)->next;
+    *link = sync->next;
+    free_sync(sync);
+}
+
+static struct drive_sync *find_sync(const char *vm_path)
+{
+    for (struct drive_sync *sync = flush.syncs; sync; sync = sync->next)
+        if (strcmp(sync->vm_path, vm_path) == 0)
+            return sync;
+    return NULL;
+}
+
+/* 0, or as child_new(). */
+static int start_sync(const struct drive_guest_entry *entry)
+{
+    const struct child_request request = {.function = sync_mount,
+                                          .argument = entry->vm_path,
+                                          .input = -1,
+                                          .root = -1,
+                                          .subject = child_subject(entry->vm_path)};
+    struct drive_sync *sync = calloc(1, sizeof(*sync));
+    int r;
+
+    if (!sync)
+        return -ENOMEM;
+    strcpy(sync->vm_path, entry->vm_path);
+    r = child_new(flush.loop, &request, on_synced, sync, &sync->child);
+    if (r < 0) {
+        free(sync);
+        return r;
+    }
+    sync->next = flush.syncs;
+    flush.syncs = sync;
+    return 0;
+}
+
+static void sync_drive(const struct drive_guest_entry *entry)
+{
+    struct drive_sync *sync = find_sync(entry->vm_path);
+    int r = sync ? 0 : start_sync(entry);
+
+    if (r < 0)
+        log_warning(NULL, "the drive at %s cannot be synced: %s", entry->vm_path, child_explain(r));
+    else if (sync && !sync->is_late) {
+        log_warning(NULL, "the drive at %s does not finish its sync: its disk is slow or hangs",
+                    entry->vm_path);
+        sync->is_late = true;
+    }
 }
 
 static void sync_last(void)
 {
-    const struct child_request request = {
-        .function = sync_all, .argument = &flush.last, .input = -1, .root = -1};
-
-    if (!flush.last.count || child_new(flush.loop, &request, on_synced, NULL, &flush.child) < 0)
-        sleep_again();
+    for (size_t i = 0; i < flush.last.count; i++)
+        sync_drive(&flush.last.entries[i]);
+    loop_timer_start(flush.loop, &flush.timer, flush.interval_ns, on_time);
 }
 
 /* A disk that does not answer must not keep the others from being synced. */
@@ -157,8 +205,8 @@ static void on_time(struct loop_timer *timer)
 static void wake(void)
 {
     flush.is_woken = true;
-    if (flush.interval_ns && !flush.listing && !flush.child && !loop_timer_is_active(&flush.timer))
-        sleep_again();
+    if (flush.interval_ns && !flush.listing && !loop_timer_is_active(&flush.timer))
+        loop_timer_start(flush.loop, &flush.timer, flush.interval_ns, on_time);
 }
 
 void drive_flush_wake(const char *serial)
@@ -177,7 +225,12 @@ void drive_flush_start(struct loop *loop, uint64_t interval_ns)
 void drive_flush_end(void)
 {
     flush.listing = drive_listing_free(flush.listing);
-    flush.child = child_free(flush.child);
+    while (flush.syncs) {
+        struct drive_sync *sync = flush.syncs;
+
+        flush.syncs = sync->next;
+        free_sync(sync);
+    }
     loop_timer_stop(&flush.timer);
     drive_guest_list_done(&flush.last);
     flush.is_blind = false;

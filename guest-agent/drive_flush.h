@@ -3,8 +3,9 @@
  *
  * A VM may end without notice (Kata kills QEMU when a sandbox ends), and data that its guest has
  * not written to the disk is lost. While a writable drive is mounted, the file systems of all such
- * drives are synced at a steady pace, in a process of its own: if that hangs, only the next round
- * is delayed. While the serial of a disk cannot be read, the drives of the last list are synced.
+ * drives are synced at a steady pace, each in a process of its own: a disk that hangs delays only
+ * its own next sync. While the serial of a disk cannot be read, the drives of the last list are
+ * synced.
  *
  * Source: syncfs(2).
  */
