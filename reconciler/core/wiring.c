@@ -193,8 +193,8 @@ static void begin_anew(void *userdata)
 
     actor_reset(reconciler->actor);
     stats_poll_reset(reconciler->stats_poll);
+    drives_reset(reconciler->drives); /* it passes helpers that run on to the next */
     helpers_reset(reconciler->helpers);
-    drives_reset(reconciler->drives);
     expansions_end(reconciler->clients);
     stagings_fail(reconciler->clients, "crustd starts over with another database");
     cleanup_abandon(&reconciler->cleanup);

@@ -29,6 +29,7 @@
 #include "lib/clock.h"
 #include "reconciler/drive/guest_line.h"
 #include "reconciler/drive/guest_state.h"
+#include "reconciler/helper/helper.h"
 #include "reconciler/helper/program.h"
 #include "reconciler/helper/run.h"
 #include "reconciler/helper/share.h"
@@ -499,9 +500,21 @@ void drive_guest_use_container(struct drive_guest_call *call)
     }
 }
 
+/* The call ends before its helper has, for example because the VM has ended. Its record goes once
+ * nothing of it is left, as that of one that could not be removed. */
+static void pass_on_helper(struct drive_guest_call *call)
+{
+    const char *name = helper_run_name(call->helper);
+
+    if (name[0])
+        helpers_note_leftover(call->context->helpers, call->drive.sandbox_ref, name, NULL);
+}
+
 void drive_guest_drop_container(struct drive_guest_call *call)
 {
     loop_timer_stop(&call->settling);
+    if (call->helper)
+        pass_on_helper(call);
     call->helper = helper_run_free(call->helper);
     call->container = container_run_free(call->container);
     fd_close(call->share);

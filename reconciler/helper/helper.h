@@ -43,7 +43,8 @@ struct helpers *helpers_new(const struct context *context); /* borrowed. NULL: n
 struct helpers *helpers_free(struct helpers *helpers);      /* returns NULL */
 /* After the first scan: finds and removes what an earlier daemon left. */
 void helpers_start(struct helpers *helpers);
-/* A helper that another module ran could not be removed: that is tried again until it succeeds. */
+/* A helper that another module ran could not be removed: that is tried again until it succeeds.
+ * NULL: it was not tried yet. */
 void helpers_note_leftover(struct helpers *helpers, int64_t sandbox_ref, const char *name,
                            const struct error *error);
 /* At times: forgets old answers. */

@@ -10,7 +10,9 @@ import threading
 import unittest
 
 from disks import LoopDevice, make_filesystem
+from guest_image import build_program
 from kata_resize_test import StockCase, StockSandbox
+from node import BUILD
 from programs import GuestError, run
 from resize_case import MIB, SECONDS
 
@@ -166,6 +168,24 @@ class DrivesStockTest(DrivesStockCase):
                 self.ctl("drive", "detach", "bad")
                 self.assert_free(loop)
         self.check_nothing_left()
+
+
+class EndedVmTest(DrivesStockCase):
+
+    def test_vm_ends_while_a_helper_runs_for_a_drive(self):
+        loop = self.disk()
+        self.attached("data-1", loop, "/run/data-1", "--writable")
+        created = self.sandbox.containers()
+        self.node.stop()
+        self.node.configure(guest__helper_file=build_program(BUILD / "guest", "hang"))
+        self.start_again()
+        self.wait(lambda: self.sandbox.containers() > created, "the question whether it is mounted")
+        self.assertTrue(self.node.query("SELECT name FROM helper_runs"))
+        self.vm.stop()
+        self.wait(lambda: self.state("data-1") == "lost", "the end of the drive")
+        self.wait(lambda: not self.node.query("SELECT name FROM helper_runs"), "the end of the record")
+        self.assert_free(loop)
+        self.assertNotIn("may still be in the guest", self.node.log_tail())
 
 
 class SlowSandbox(StockSandbox):

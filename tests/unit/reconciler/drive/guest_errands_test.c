@@ -41,6 +41,20 @@ static void remains_of_a_helper_are_passed_on_once(void **state)
     assert_int_equal(test.leftovers, 1);
 }
 
+/* The VM has ended, or crustd has another database. */
+static void a_helper_that_runs_on_is_passed_on_with_its_record(void **state)
+{
+    (void)state;
+    test.drive.state = DRIVE_READY;
+    begin(DRIVE_GUEST_LOOK);
+    test.call = drive_guest_call_free(test.call);
+    assert_int_equal(test.passed_on, 1);
+    test.helper_name = ""; /* it is not on record yet */
+    begin(DRIVE_GUEST_LOOK);
+    test.call = drive_guest_call_free(test.call);
+    assert_int_equal(test.leftovers, 1);
+}
+
 /* A guest that is short of memory for a moment does not have the drive mounted anew. */
 static void a_drive_that_is_held_is_not_missed(void **state)
 {
@@ -232,6 +246,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_drive_in_use_is_looked_at),
         TEST(remains_of_a_helper_are_passed_on_once),
+        TEST(a_helper_that_runs_on_is_passed_on_with_its_record),
         TEST(a_drive_that_is_held_is_not_missed),
         TEST(a_mount_that_was_not_answered_is_not_believed),
         TEST(an_unmount_removes_the_container_and_proves_it),
