@@ -36,6 +36,7 @@ PROCESSORS = {
     "tcg": ["-accel", "tcg", "-cpu", "qemu64"],
     "kvm": ["-accel", "kvm", "-cpu", "host"],
 }
+FIRST_BUSES = {"q35": "pcie.0", "pc": "pci.0"}
 VIRTIOFSD = "/usr/lib/qemu/virtiofsd"
 KATA_SHARED = "/run/kata-containers/shared/containers"
 SERIAL_AGENT = ("--listen", "serial:///dev/virtio-ports/crust")
@@ -62,19 +63,20 @@ class GuestVM:
                    over virtio-fs; None: it has none
     tcp_port       a port of the guest's to be reached by tcp_address(); None: it has no network
     cgroups        whether the guest mounts the cgroup file system
+    machine        "q35", or "pc", whose first PCI bus takes disks while the guest runs
     program        the words that start QEMU: another program than QEMU itself may
     """
 
     def __init__(self, scratch, image, disks=(), *, sandbox_id=None, vm_dir=None, layout="go",
                  extra_monitor=None, agents=(SERIAL_AGENT,), kernel_parameters="", hold_qmp=True,
                  accelerator="tcg", vsock_cid=None, share=None, tcp_port=None, cgroups=False,
-                 program=("qemu-system-x86_64",)):
+                 machine="q35", program=("qemu-system-x86_64",)):
         assert layout in ("go", "rust") and extra_monitor in (None, "qmp", "hmp")
         self.sandbox_id = sandbox_id or secrets.token_hex(32)
         self.image, self.layout, self.agents = image, layout, agents
         self.accelerator, self.vsock_cid = accelerator, vsock_cid
         self.share, self.tcp_port, self.cgroups = share, tcp_port, cgroups
-        self.program = program
+        self.machine, self.program = machine, program
         self.work_dir = pathlib.Path(scratch).resolve() / f"guest-{self.sandbox_id[:12]}"
         self.work_dir.mkdir()
         self.vm_dir = pathlib.Path(vm_dir or self.work_dir / "vm").resolve()
@@ -125,12 +127,12 @@ class GuestVM:
         pid_file = ["-pidfile", str(self.vm_dir / "pid")] if self.layout == "go" else []
         return [
             *self.program, "-name", f"sandbox-{self.sandbox_id},debug-threads=on", *pid_file,
-            "-machine", "q35", *PROCESSORS[self.accelerator], "-smp", "1", "-m", "256",
+            "-machine", self.machine, *PROCESSORS[self.accelerator], "-smp", "1", "-m", "256",
             "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
             "-kernel", str(self.image.kernel), "-initrd", str(self.image.initramfs),
             # Firmware gives an empty bridge no windows: the reserves are for disks that come later.
-            "-device", "pci-bridge,bus=pcie.0,id=pci-bridge-0,chassis_nr=1,shpc=off,addr=2,"
-                       "io-reserve=4k,mem-reserve=1m,pref64-reserve=1m",
+            "-device", f"pci-bridge,bus={FIRST_BUSES[self.machine]},id=pci-bridge-0,chassis_nr=1,shpc=off,"
+                       "addr=2,io-reserve=4k,mem-reserve=1m,pref64-reserve=1m",
             "-device", "virtio-scsi-pci,id=scsi0",
             "-device", "virtio-serial-pci,id=serial0",
             "-serial", f"file:{self.console_log}",

@@ -55,7 +55,11 @@ class Relay:
                 client, _ = self.listener.accept()
             except OSError:
                 return
-            guest = socket.create_connection(self.target)
+            try:
+                guest = socket.create_connection(self.target)
+            except OSError:  # the VM has ended
+                client.close()
+                continue
             self.sockets += [client, guest]
             for source, sink in ((client, guest), (guest, client)):
                 threading.Thread(target=self._carry, args=(source, sink), daemon=True).start()

@@ -23,13 +23,17 @@ As a program, until it is terminated:
 
     cloud_hypervisor.py --api-socket P --device /dev/loop0 [--id _disk0] [--version v52.0]
                         [--read-only] [--delay S] [--split N] [--full] [--silent-at N] [--log F]
-                        [--obey] [--no-share] [--confidential] [--eject-after N]
+                        [--obey] [--no-share] [--confidential] [--eject-after N] [--guest QMP]
+
+With --guest the disks that are added come to the guest of a QEMU of machine type pc, in the slots that
+they have here, and a removed one has left once that guest has let go of it.
 """
 
 import argparse
 import json
 import os
 import re
+import socket
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -40,7 +44,48 @@ API = "/api/v1/"
 RESIZE = ["Error from API", "The disk could not be resized", "Error from device manager"]
 
 
+class QemuGuest:
+    """Plugs disks into a QEMU, by its monitor."""
+
+    def __init__(self, path):
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.connect(path)
+        self.lines = self.socket.makefile("rb")
+        self._execute("qmp_capabilities")
+
+    def _execute(self, command, **arguments):
+        """The answer, an error as well."""
+        self.socket.sendall(json.dumps({"execute": command, "arguments": arguments}).encode() + b"\n")
+        while True:
+            answer = json.loads(self.lines.readline())
+            if "return" in answer or "error" in answer:
+                return answer
+
+    def plug(self, disk):
+        node = f"node-{disk.slot}"
+        answers = [self._execute("blockdev-add", **{
+            "driver": "raw", "node-name": node, "read-only": disk.read_only,
+            "file": {"driver": "host_device", "filename": disk.path}})]
+        answers.append(self._execute("device_add", driver="virtio-blk-pci", id=f"disk-{disk.slot}", drive=node,
+                                     bus="pci.0", addr=f"{disk.slot:x}", serial=disk.serial))
+        return next((answer["error"]["desc"] for answer in answers if "error" in answer), None)
+
+    def resize(self, disk, size):
+        self._execute("block_resize", **{"node-name": f"node-{disk.slot}", "size": size})
+
+    def unplug(self, disk):
+        self._execute("device_del", id=f"disk-{disk.slot}")
+
+    def has_let_go(self, disk):
+        if "return" in self._execute("qom-list", path=f"/machine/peripheral/disk-{disk.slot}"):
+            return False
+        return "return" in self._execute("blockdev-del", **{"node-name": f"node-{disk.slot}"})
+
+
 class FakeCloudHypervisor(MicroHttp):
+    guest = None  # a QemuGuest
+    first_slot = 3  # on the PCI bus, for disks that are added
+
     def __init__(self, socket_path, version="v52.0", disks=(), log=None):
         super().__init__(socket_path, log)
         self.version = version
@@ -108,6 +153,8 @@ class FakeCloudHypervisor(MicroHttp):
         return placed + [(disk.slot, disk) for disk, _ in self.leaving]
 
     def _let_go(self):
+        if self.guest:
+            self.leaving = [(disk, 0 if self.guest.has_let_go(disk) else None) for disk, _ in self.leaving]
         for disk, left in self.leaving:
             if left == 0:
                 disk.close()
@@ -131,7 +178,11 @@ class FakeCloudHypervisor(MicroHttp):
                          f"{error.strerror} (os error {error.errno})"]
         disk.limits = request.get("rate_limiter_config")
         used = {slot for slot, _ in self._slots()}
-        disk.slot = next(slot for slot in range(3, 32) if slot not in used)
+        disk.slot = next(slot for slot in range(self.first_slot, 32) if slot not in used)
+        problem = self.guest and self.guest.plug(disk)
+        if problem:
+            disk.close()
+            return 500, ["Error from API", problem]
         self.disks.append(disk)
         return 200, {"id": disk_id, "bdf": f"0000:00:{disk.slot:02x}.0"}
 
@@ -144,6 +195,8 @@ class FakeCloudHypervisor(MicroHttp):
             return (404 if self.major() >= 53 else 500), ["Error from API", "Missing device"]
         disk.slot = next(slot for slot, other in self._slots() if other is disk)
         self.disks.remove(disk)
+        if self.guest:
+            self.guest.unplug(disk)
         self.leaving.append((disk, self.eject_after))
         return 204, None
 
@@ -174,6 +227,8 @@ class FakeCloudHypervisor(MicroHttp):
             return ["Disk resize failed", "Resize failed",
                     f"Block device size {disk.real_size()} does not match requested size {size}"]
         disk.size = size
+        if self.guest and disk.slot:
+            self.guest.resize(disk, size)
         return None
 
 
@@ -185,6 +240,7 @@ def main():
     parser.add_argument("--no-share", action="store_true")
     parser.add_argument("--confidential", action="store_true")
     parser.add_argument("--eject-after", type=int, default=1)
+    parser.add_argument("--guest", type=QemuGuest)
     add_arguments(parser)
     arguments = parser.parse_args()
 
@@ -192,6 +248,8 @@ def main():
     vmm = FakeCloudHypervisor(arguments.api_socket, arguments.version, [disk], arguments.log)
     vmm.has_share, vmm.is_confidential = not arguments.no_share, arguments.confidential
     vmm.eject_after = arguments.eject_after
+    if arguments.guest:
+        vmm.guest, vmm.first_slot = arguments.guest, 16
     run(vmm, arguments)
 
 

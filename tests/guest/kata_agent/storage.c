@@ -4,6 +4,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <glob.h>
 #include <mntent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@
 #include "files.h"
 
 #define DISKS "/sys/bus/scsi/devices"
+#define SLOTS "/sys/devices/pci0000:00/0000:00:%s.0/virtio*/block/*"
 
 enum { WAIT_STEPS = 500, WAIT_STEP_NS = 10 * 1000 * 1000, MOUNT_POINTS = 64 };
 
@@ -92,8 +94,23 @@ static bool find_name(const char *directory, const char *end, char *ret_name, si
     return found;
 }
 
+/* Of the disk in a slot of the first PCI bus. */
+static bool find_slot_node(const char *slot, char *ret_node, size_t size)
+{
+    char pattern[256];
+    glob_t found = {0};
+    bool is_found;
+
+    (void)snprintf(pattern, sizeof(pattern), SLOTS, slot);
+    is_found = glob(pattern, 0, NULL, &found) == 0 && found.gl_pathc == 1;
+    if (is_found)
+        (void)snprintf(ret_node, size, "/dev/%s", strrchr(found.gl_pathv[0], '/') + 1);
+    globfree(&found);
+    return is_found && access(ret_node, F_OK) == 0;
+}
+
 /* Of the disk at "ID:LUN". */
-static bool find_node(const char *address, char *ret_node, size_t size)
+static bool find_scsi_node(const char *address, char *ret_node, size_t size)
 {
     char end[64], device[256], path[512], name[256];
 
@@ -127,6 +144,12 @@ static bool is_mounted(const char *path, const char *type)
     return found;
 }
 
+static bool find_node(const struct container_storage *storage, char *ret_node, size_t size)
+{
+    return strcmp(storage->driver, "blk") == 0 ? find_slot_node(storage->source, ret_node, size)
+                                               : find_scsi_node(storage->source, ret_node, size);
+}
+
 static bool mount_disk(const struct container_storage *storage, char *ret_text)
 {
     const struct timespec step = {.tv_nsec = WAIT_STEP_NS};
@@ -134,12 +157,12 @@ static bool mount_disk(const struct container_storage *storage, char *ret_text)
     unsigned long flags;
     int number = 0;
 
-    if (strcmp(storage->driver, "scsi") != 0) {
+    if (strcmp(storage->driver, "scsi") != 0 && strcmp(storage->driver, "blk") != 0) {
         (void)snprintf(ret_text, TEXT_BYTES, "Failed to find the storage handler %s",
                        storage->driver);
         return false;
     }
-    for (int i = 0; !find_node(storage->source, node, sizeof(node)); i++) {
+    for (int i = 0; !find_node(storage, node, sizeof(node)); i++) {
         if (i == WAIT_STEPS) {
             (void)snprintf(ret_text, TEXT_BYTES, "Timeout after 5s waiting for uevent");
             return false;

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A disk of the node into a stock guest of Cloud Hypervisor, by crustctl. Its API is a stand-in that plugs the disk into
+the guest of a real QEMU, at the PCI address that it names; the stand-in for kata-agent mounts it by that address.
+"""
+
+import types
+import unittest
+
+import vmm
+from disks import LoopDevice
+from drives_stock_test import SIZE, DrivesStockCase
+from guest_image import build_kata_image
+from kata_guest import KataGuest
+from kata_resize_test import SANDBOXES, StockSandbox
+from node import BUILD
+from programs import run
+from resize_case import MIB
+
+
+class CloudHypervisorSandbox(StockSandbox):
+
+    def boot(self):
+        self.share = self.node.root / SANDBOXES / self.id / "mounts"
+        self.share.mkdir(parents=True)
+        (self.share / "resolv.conf").write_text("nameserver 192.0.2.1\n")
+        guest = self.case.enterClassContext(KataGuest(
+            self.node.root, build_kata_image(BUILD / "guest"), self.share, machine="pc", extra_monitor="qmp"))
+        self.vm, self.relay = guest.vm, guest.relay
+        boot = self.case.enterClassContext(LoopDevice(self.case.scratch / "boot", SIZE))
+        test = types.SimpleNamespace(scratch=self.case.scratch, addCleanup=self.case.addClassCleanup)
+        self.vmm = vmm.cloud_hypervisor(test, self.node, self.id, types.SimpleNamespace(loop=boot, drive="_disk0"),
+                                        "v54.0", "--guest", self.vm.extra_socket)
+        self.vmm.set()  # its socket is there
+
+    def write_persist(self):
+        agent = str(self.relay.socket_path).removeprefix(str(self.node.root))
+        self.node.add_sandbox(self.id, self.vmm.pid, agent=f"unix://{agent}", hypervisor="clh")
+
+
+class DrivesStockCloudHypervisorTest(DrivesStockCase):
+    sandbox_class = CloudHypervisorSandbox
+
+    def test_attach_write_detach(self):
+        loop = self.disk()
+        drive = self.attached("data-1", loop, "/run/data-1", "--writable", "--fs-group", "2000")
+        self.assertEqual((drive["state"], drive["size_bytes"]), ("ready", SIZE))
+        self.assertEqual(self.vm.guest_blocksize("pci:10"), SIZE)
+        self.assertEqual(self.vm.guest_device("pci:10"), drive["guest_device"])
+        self.vm.guest_write("/run/data-1/pattern", MIB)
+        self.detach("data-1")
+        self.assertEqual(self.state("data-1"), "removed")
+        self.assert_free(loop)
+        self.check_nothing_left()
+        listing = run("debugfs", "-R", "ls -l /", loop.device)
+        self.assertRegex(listing, rf" {MIB} .* pattern")
+        self.assertRegex(listing, r"42775 .* 0 +2000 .* \.\n")
+
+    def test_busy_disk_stays_as_it_was(self):
+        loop = self.disk()
+        self.attached("busy", loop, "/run/busy", "--writable")
+        self.attached("inner", self.disk(), "/run/busy/inner", "--writable")
+        code, _, error = self.ctl("drive", "detach", "busy")
+        self.assertNotEqual(code, 0)
+        self.assertIn("still has the disk", error)
+        self.assertEqual(self.state("busy"), "ready")
+        self.vm.guest_write("/run/busy/pattern", MIB)
+        self.detach("inner")
+        self.detach("busy")
+        self.assert_free(loop)
+        self.check_nothing_left()
+
+    def test_disk_that_grows(self):
+        loop = self.disk()
+        self.attached("grown", loop, "/run/grown", "--writable")
+        before = self.vm.guest_size("/run/grown")
+        loop.resize(2 * SIZE)
+        self.wait(lambda: self.vm.guest_size("/run/grown") > before + SIZE // 2, "the guest's file system")
+        self.detach("grown")
+        self.assert_free(loop)
+        self.check_nothing_left()
+
+    def test_killed_in_between(self):
+        loop = self.disk()
+        self.attached("kept", loop, "/run/kept", "--writable")
+        self.vm.guest_write("/run/kept/pattern", MIB)
+        self.kill()
+        self.start_again()
+        self.assertEqual(self.attached("kept", loop, "/run/kept", "--writable")["state"], "ready")
+        self.vm.guest_verify("/run/kept/pattern", MIB)
+        self.detach("kept")
+        self.assert_free(loop)
+        self.check_nothing_left()
+
+
+if __name__ == "__main__":
+    unittest.main()
