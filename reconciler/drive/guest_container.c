@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* guest_container.c - mounts and unmounts a drive in a guest that has only kata-agent.
- *
- *     MOUNT    [remove what an earlier one left] check… hold
- *     LOOK     look
- *     UNMOUNT  remove, find, prove [hold, if somebody has the disk]
- *     GROW     as a volume's helper does
+/* guest_container.c - the container that holds a drive in a guest that has only kata-agent.
  *
  * `hold` creates a container that has the disk among its storages: kata-agent mounts it at vm_path
  * before it answers CreateContainer. The container's program is the helper. It verifies that the
@@ -15,7 +10,7 @@
  * by the drive's serial, and so is its directory in the sandbox's share. That directory exists for
  * as long as the container may exist, which tells a later crustd the route.
  *
- * The other steps are errands (guest_errands.c).
+ * What comes when is in guest_stock.c, and the other steps are errands (guest_errands.c).
  */
 #include <errno.h>
 #include <stdio.h>
@@ -29,9 +24,7 @@
 #include "lib/clock.h"
 #include "reconciler/drive/guest_line.h"
 #include "reconciler/drive/guest_state.h"
-#include "reconciler/helper/helper.h"
 #include "reconciler/helper/program.h"
-#include "reconciler/helper/run.h"
 #include "reconciler/helper/share.h"
 
 enum { NUMBER_BYTES = 24, ARGUMENTS = 10, SPELLINGS = 16 };
@@ -49,7 +42,7 @@ struct holder {
 
 /* ---- the container that holds the drive ---- */
 
-static void open_share(struct drive_guest_call *call)
+void drive_guest_open_share(struct drive_guest_call *call)
 {
     struct error ignored;
     int r;
@@ -65,7 +58,7 @@ static void open_share(struct drive_guest_call *call)
 
 bool drive_guest_is_held(struct drive_guest_call *call)
 {
-    open_share(call);
+    drive_guest_open_share(call);
     return call->share >= 0 &&
            helper_share_has(call->share, call->drive.serial) == HELPER_SHARE_HAS;
 }
@@ -234,7 +227,7 @@ static void on_removed(struct container_run *run, const struct container_reply *
 }
 
 /* Removes the container, if one may exist; the next step follows. */
-static void remove_holder(struct drive_guest_call *call)
+void drive_guest_remove_holder(struct drive_guest_call *call)
 {
     char directory[HELPER_GUEST_PATH_BYTES];
     struct container_request request;
@@ -257,7 +250,7 @@ static void undo(struct drive_guest_call *call, enum status_code status, const c
 {
     note_refusal(call, status, text);
     call->is_undone = true;
-    remove_holder(call);
+    drive_guest_remove_holder(call);
 }
 
 /* UNMOUNT: the reply already reports that somebody has the disk. */
@@ -265,7 +258,7 @@ static void held_again(struct drive_guest_call *call, bool held, bool left, bool
 {
     if (held && !is_fine) {
         call->is_undone = true;
-        remove_holder(call);
+        drive_guest_remove_holder(call);
         return;
     }
     if (held)
@@ -414,109 +407,4 @@ void drive_guest_hold_again(struct drive_guest_call *call, const struct drive_gu
     note_refusal(call, line->status, line->error.text);
     drive_guest_begin_time(call);
     drive_guest_hold(call);
-}
-
-/* ---- all of it ---- */
-
-/* Whether this route cannot mount it; the call is over then. Nothing is mounted so far. */
-static bool fail_at_obstacle(struct drive_guest_call *call)
-{
-    enum status_code status;
-    const char *obstacle = drive_guest_find_obstacle(call, &status);
-    struct error error;
-
-    if (!obstacle)
-        return false;
-    (void)error_set(&error, 0, "%s", obstacle);
-    call->reply.guest = DRIVE_IN_GUEST_ABSENT;
-    drive_guest_fail(call, status, error.text);
-    return true;
-}
-
-static void begin_mount(struct drive_guest_call *call)
-{
-    if (fail_at_obstacle(call))
-        return;
-    if (drive_guest_is_held(call))
-        remove_holder(call);
-    else
-        drive_guest_check(call);
-}
-
-/* What this route cannot mount is refused before the VM has the disk. */
-static void begin_look(struct drive_guest_call *call)
-{
-    if (drive_guest_was_mounted(call)) {
-        drive_guest_look(call);
-    } else if (!fail_at_obstacle(call)) {
-        call->reply.guest = DRIVE_IN_GUEST_ABSENT;
-        drive_guest_finish(call);
-    }
-}
-
-static void begin_unmount(struct drive_guest_call *call)
-{
-    if (drive_guest_is_held(call))
-        remove_holder(call);
-    else
-        drive_guest_prove(call);
-}
-
-bool drive_guest_was_mounted(const struct drive_guest_call *call)
-{
-    return call->drive.state == DRIVE_MOUNTED || drive_phase(call->drive.state) == DRIVE_IN_USE;
-}
-
-/* The VM does not have the disk yet: only whether this route could mount it is to be found out. */
-static bool looks_ahead(const struct drive_guest_call *call)
-{
-    return call->act == DRIVE_GUEST_LOOK &&
-           (call->drive.state == DRIVE_REQUESTED || call->drive.state == DRIVE_CLAIMED);
-}
-
-void drive_guest_use_container(struct drive_guest_call *call)
-{
-    open_share(call);
-    if (store_drive_mount_has_containers(&call->drive) &&
-        (call->act == DRIVE_GUEST_LOOK || call->act == DRIVE_GUEST_MOUNT)) {
-        drive_guest_fail(call, STATUS_FAILED_PRECONDITION,
-                         "the guest has no crust-guest-agent, without which nothing can enter "
-                         "containers that run: attach the drive without `containers`");
-    } else if (!config_brings_helpers(call->context->config)) {
-        drive_guest_fail(call, STATUS_FAILED_PRECONDITION,
-                         "the guest has no crust-guest-agent, and guest.helper is off");
-    } else if (!call->address[0] && call->act != DRIVE_GUEST_UNMOUNT && !looks_ahead(call)) {
-        drive_guest_fail(call, STATUS_FAILED_PRECONDITION,
-                         "the guest has no crust-guest-agent, and kata-agent finds a disk by its "
-                         "address, which this VMM does not give");
-    } else if (call->act == DRIVE_GUEST_MOUNT) {
-        begin_mount(call);
-    } else if (call->act == DRIVE_GUEST_UNMOUNT) {
-        begin_unmount(call);
-    } else if (call->act == DRIVE_GUEST_GROW) {
-        drive_guest_grow(call);
-    } else {
-        begin_look(call);
-    }
-}
-
-/* The call ends before its helper has, for example because the VM has ended. Its record goes once
- * nothing of it is left, as that of one that could not be removed. */
-static void pass_on_helper(struct drive_guest_call *call)
-{
-    const char *name = helper_run_name(call->helper);
-
-    if (name[0])
-        helpers_note_leftover(call->context->helpers, call->drive.sandbox_ref, name, NULL);
-}
-
-void drive_guest_drop_container(struct drive_guest_call *call)
-{
-    loop_timer_stop(&call->settling);
-    if (call->helper)
-        pass_on_helper(call);
-    call->helper = helper_run_free(call->helper);
-    call->container = container_run_free(call->container);
-    fd_close(call->share);
-    call->share = -1;
 }

@@ -157,7 +157,7 @@ const char *drive_guest_find_obstacle(struct drive_guest_call *call, enum status
         return "the guest has no crust-guest-agent, and shares no directory in which crustd could "
                "place its helper";
     if (request->fsck != DRIVE_FSCK_NONE && strcmp(request->fs_type, "ext4") == 0)
-        return "fsck needs crust-guest-agent in the guest";
+        return "fsck needs crust-guest-agent in the guest: attach the drive without `fsck`";
     *ret_status = STATUS_INVALID_ARGUMENT;
     if (!mount || !options || drive_guest_fill_mount(call, mount) < 0)
         return "the options cannot be read";

@@ -15,6 +15,7 @@
 struct agent_call;
 struct container_run;
 struct drive_guest_line;
+struct helper_guest;
 struct helper_run;
 
 struct drive_guest_call {
@@ -37,7 +38,8 @@ struct drive_guest_call {
     size_t containers;        /* MOUNT: asked for */
 
     /* For the route by a container. */
-    int share;        /* the sandbox's shared directory; -1: not open */
+    int share;                   /* the sandbox's shared directory; -1: not open */
+    struct helper_guest *traits; /* asked whether the guest has the share */
     bool share_comes; /* the runtime makes the share with the sandbox's first container */
     char place[DRIVE_PATH_CHARS + 1]; /* MOUNT: vm_path, or the directory above it */
     unsigned climbed;                 /* how many directories above vm_path were tried */
@@ -77,16 +79,23 @@ int drive_guest_fill_containers(const struct drive_guest_call *call,
 void drive_guest_ask_companion(struct drive_guest_call *call);
 void drive_guest_drop_companion(struct drive_guest_call *call);
 
-/* ---- guest_container.c ---- */
+/* ---- guest_stock.c ---- */
 
 /* Whether the drive is recorded as mounted. A mount that was not answered is not recorded, and is
  * repeated. */
 bool drive_guest_was_mounted(const struct drive_guest_call *call);
-/* Whether a container in the guest has the drive mounted, or may have. */
-bool drive_guest_is_held(struct drive_guest_call *call);
 /* Makes the call by kata-agent and helpers. */
 void drive_guest_use_container(struct drive_guest_call *call);
 void drive_guest_drop_container(struct drive_guest_call *call);
+
+/* ---- guest_container.c ---- */
+
+/* Opens the sandbox's share, if it has one: sets share and share_comes. */
+void drive_guest_open_share(struct drive_guest_call *call);
+/* Whether a container in the guest has the drive mounted, or may have. */
+bool drive_guest_is_held(struct drive_guest_call *call);
+/* Removes the container, if one may exist; check or prove follows. */
+void drive_guest_remove_holder(struct drive_guest_call *call);
 /* hold: creates the container, after the check has succeeded. hold_again: after a proof that
  * failed, so that the drive is as it was before the detach. */
 void drive_guest_hold(struct drive_guest_call *call);

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A disk of the node into a stock guest of Cloud Hypervisor, by crustctl. Its API is a stand-in that plugs the disk into
-the guest of a real QEMU, at the PCI address that it names; the stand-in for kata-agent mounts it by that address.
+"""A disk of the node into a stock guest of Cloud Hypervisor, by crustctl. Its API is a stand-in that plugs the disk
+into the guest of a real QEMU, at the PCI address that it names; the stand-in for kata-agent mounts it by that address.
 """
 
 import types
@@ -18,6 +18,7 @@ from resize_case import MIB
 
 
 class CloudHypervisorSandbox(StockSandbox):
+    vmm_options = ()
 
     def boot(self):
         self.share = self.node.root / SANDBOXES / self.id / "mounts"
@@ -29,7 +30,7 @@ class CloudHypervisorSandbox(StockSandbox):
         boot = self.case.enterClassContext(LoopDevice(self.case.scratch / "boot", SIZE))
         test = types.SimpleNamespace(scratch=self.case.scratch, addCleanup=self.case.addClassCleanup)
         self.vmm = vmm.cloud_hypervisor(test, self.node, self.id, types.SimpleNamespace(loop=boot, drive="_disk0"),
-                                        "v54.0", "--guest", self.vm.extra_socket)
+                                        "v54.0", "--guest", self.vm.extra_socket, *self.vmm_options)
         self.vmm.set()  # its socket is there
 
     def write_persist(self):
@@ -88,6 +89,25 @@ class DrivesStockCloudHypervisorTest(DrivesStockCase):
         self.assertEqual(self.attached("kept", loop, "/run/kept", "--writable")["state"], "ready")
         self.vm.guest_verify("/run/kept/pattern", MIB)
         self.detach("kept")
+        self.assert_free(loop)
+        self.check_nothing_left()
+
+
+class NoShareSandbox(CloudHypervisorSandbox):
+    vmm_options = ("--no-share",)
+
+
+class NoShareTest(DrivesStockCase):
+    sandbox_class = NoShareSandbox
+
+    def test_guest_that_shares_no_directory_is_refused(self):
+        """The directory on the node is there all the same, as under Kata's Go runtime."""
+        loop = self.disk()
+        code, _, error = self.attach("data-1", loop, "/run/data-1")
+        self.assertEqual(code, 5, error)
+        self.assertIn("shares no directory", error)
+        self.assertEqual(self.sandbox.vmm.sent("PUT"), [])
+        self.assertEqual(self.sandbox.containers(), 0)
         self.assert_free(loop)
         self.check_nothing_left()
 

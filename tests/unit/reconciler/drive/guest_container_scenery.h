@@ -9,6 +9,7 @@
 #include "agent-client/container_run.h"
 #include "agent-client/drive_client.h"
 #include "reconciler/drive/guest.h"
+#include "reconciler/helper/guest.h"
 #include "reconciler/helper/helper.h"
 #include "reconciler/helper/program.h"
 #include "reconciler/helper/run.h"
@@ -28,6 +29,12 @@ struct container_run {
     void *userdata;
 };
 
+struct helper_guest {
+    helper_guest_done *done;
+    void *userdata;
+    struct loop_timer timer;
+};
+
 static struct {
     struct surroundings node;
     struct store_drive_mount drive;
@@ -36,6 +43,8 @@ static struct {
     const char *at;       /* the disk's address */
     uint64_t deadline_ns; /* 0: enough */
     struct drive_guest_reply reply;
+    enum guest_share guest_share;
+    bool is_unknown;     /* the guest, to its VMM */
     unsigned companions; /* how often crust-guest-agent was looked for */
     struct helper_run *helper;
     char arguments[512], paths[512];
@@ -86,6 +95,35 @@ struct drive_client *drive_client_free(struct drive_client *client)
     if (client)
         loop_timer_stop(&client->timer);
     free(client);
+    return NULL;
+}
+
+static void on_described(struct loop_timer *timer)
+{
+    struct helper_guest *guest = container_of(timer, struct helper_guest, timer);
+    const struct guest_traits traits = {.share = test.guest_share};
+    const struct error error = {.text = "no answer"};
+
+    guest->done(&traits, test.is_unknown ? &error : NULL, guest->userdata);
+}
+
+int helper_guest_new(const struct context *context, const struct store_helper_run *sandbox,
+                     helper_guest_done *done, void *userdata, struct helper_guest **ret_guest)
+{
+    assert_ptr_equal(context, &test.node.context);
+    assert_string_equal(sandbox->sandbox_id, "sandbox-1");
+    *ret_guest = calloc(1, sizeof(**ret_guest));
+    assert_non_null(*ret_guest);
+    **ret_guest = (struct helper_guest){.done = done, .userdata = userdata};
+    loop_timer_start(context->loop, &(*ret_guest)->timer, 0, on_described);
+    return 0;
+}
+
+struct helper_guest *helper_guest_free(struct helper_guest *guest)
+{
+    if (guest)
+        loop_timer_stop(&guest->timer);
+    free(guest);
     return NULL;
 }
 
@@ -193,6 +231,7 @@ static int set_up(void **state)
 {
     (void)state;
     memset(&test, 0, sizeof(test));
+    test.guest_share = GUEST_SHARE_DIRECTORY;
     surroundings_begin(&test.node, false);
     surroundings_bind(&test.node);
     test.node.context.helpers = (struct helpers *)&test;

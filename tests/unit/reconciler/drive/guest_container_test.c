@@ -200,6 +200,22 @@ static void what_this_route_cannot_do_is_refused_before_anything(void **state)
     expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_ABSENT, "shares no directory");
 }
 
+/* Kata's Go runtime makes the directory all the same. */
+static void a_guest_without_the_share_is_refused_before_it_has_the_disk(void **state)
+{
+    (void)state;
+    test.guest_share = GUEST_SHARE_NONE;
+    test.drive.state = DRIVE_REQUESTED;
+    begin(DRIVE_GUEST_LOOK);
+    expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_ABSENT, "shares no directory");
+    test.drive.state = DRIVE_ATTACHED;
+    begin(DRIVE_GUEST_MOUNT);
+    expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_ABSENT, "shares no directory");
+    test.is_unknown = true;
+    begin(DRIVE_GUEST_MOUNT);
+    assert_non_null(test.helper); /* it is told why it cannot run, or runs */
+}
+
 /* A sandbox of runtime-rs whose first container is not yet created. */
 static void a_share_that_comes_later_is_waited_for(void **state)
 {
@@ -393,6 +409,7 @@ int main(void)
         TEST(what_the_check_refuses_is_not_mounted),
         TEST(a_guest_that_gets_no_helper_is_refused),
         TEST(what_this_route_cannot_do_is_refused_before_anything),
+        TEST(a_guest_without_the_share_is_refused_before_it_has_the_disk),
         TEST(a_share_that_comes_later_is_waited_for),
         TEST(a_disk_may_have_a_pci_address),
         TEST(a_container_that_is_refused_is_created_once_more),
