@@ -18,6 +18,7 @@
 #include "lib/listener.h"
 #include "lib/path.h"
 #include "tests/unit/observe/hanging_reader.h"
+#include "tests/unit/own_processes.h"
 #include "tests/unit/scratch.h"
 
 #define ID "0123456789abcdef0123456789abcdef01234567"
@@ -91,8 +92,33 @@ static bool is_believed(const struct fixture *fixture, const char *name,
     return listener_is_believed(fd, name, listener, error);
 }
 
+/* This program's own first argument: a child writes others over it, as any process may. */
+static char *arguments;
+
+/* What a child becomes before it listens. */
+struct guise {
+    const char *arguments; /* NULL: those of this program */
+    size_t length;
+    uid_t user;
+    const char *root; /* NULL: that of this process */
+};
+
+static void put_on(const struct guise *guise)
+{
+    if (guise->arguments) {
+        if (guise->length > strlen(arguments))
+            _exit(1);
+        memset(arguments, 0, strlen(arguments));
+        memcpy(arguments, guise->arguments, guise->length);
+    }
+    if ((guise->root && (chroot(guise->root) < 0 || chdir("/") < 0)) ||
+        (guise->user && setresuid(guise->user, guise->user, guise->user) < 0))
+        _exit(1);
+}
+
 /* A process that listens, and then waits; `ends`: it ends, and the socket stays this process'. */
-static void listen_in_child(struct fixture *fixture, const char *name, bool ends)
+static void listen_in_guise(struct fixture *fixture, const char *name, bool ends,
+                            const struct guise *guise)
 {
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), pipe_of[2];
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -104,6 +130,7 @@ static void listen_in_child(struct fixture *fixture, const char *name, bool ends
     fixture->child = fork();
     assert_true(fixture->child >= 0);
     if (fixture->child == 0) {
+        put_on(guise);
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
         (void)listen(fd, 4);
         (void)!write(pipe_of[1], "x", 1);
@@ -122,6 +149,11 @@ static void listen_in_child(struct fixture *fixture, const char *name, bool ends
     }
 }
 
+static void listen_in_child(struct fixture *fixture, const char *name, bool ends)
+{
+    listen_in_guise(fixture, name, ends, &(struct guise){0});
+}
+
 static void the_vmm_and_its_parent_are_believed(void **state)
 {
     struct fixture *fixture = *state;
@@ -135,6 +167,46 @@ static void the_vmm_and_its_parent_are_believed(void **state)
     listener.vmm = fixture->child;
     assert_true(is_believed(fixture, "childs", &listener, &error));
     assert_true(is_believed(fixture, "own", &listener, &error));
+}
+
+#define SHORT_ID "5a4db0"
+#define SHIM     .arguments = "-id\0" SHORT_ID, .length = sizeof("-id\0" SHORT_ID)
+enum { INIT = 1, NOBODY = 65534 };
+
+/* The sandbox's VMM is another process than the one that listens. */
+static bool is_believed_as(struct fixture *fixture, const char *name, const struct guise *guise,
+                           struct error *error)
+{
+    const struct listener listener = {.vmm = INIT, .sandbox_id = SHORT_ID};
+    bool believed;
+
+    listen_in_guise(fixture, name, false, guise);
+    believed = is_believed(fixture, name, &listener, error);
+    (void)kill(fixture->child, SIGKILL);
+    (void)waitpid(fixture->child, NULL, 0);
+    fixture->child = 0;
+    return believed;
+}
+
+/* A shim is believed by its arguments. They can be anybody's: so it has to be root's, and where the
+ * node's first process is. A virtiofsd, which a guest may have taken over, names the sandbox in a
+ * path and has a root directory of its own. */
+static void a_shim_is_roots_and_not_in_a_jail(void **state)
+{
+    static const char path[] = "-x\0/" SHORT_ID "/s";
+    struct fixture *fixture = *state;
+    struct error error = {0};
+
+    if (geteuid() != 0)
+        skip();
+    assert_true(is_believed_as(fixture, "shim", &(struct guise){SHIM}, &error));
+    assert_false(is_believed_as(
+        fixture, "path", &(struct guise){.arguments = path, .length = sizeof(path)}, &error));
+    assert_non_null(strstr(error.text, "neither the sandbox's VMM nor its shim"));
+    assert_false(is_believed_as(fixture, "user", &(struct guise){SHIM, .user = NOBODY}, &error));
+    if (first_process_can_be_examined())
+        assert_false(
+            is_believed_as(fixture, "jail", &(struct guise){SHIM, .root = "/proc"}, &error));
 }
 
 static void another_process_is_not(void **state)
@@ -241,10 +313,11 @@ static void a_jails_directory_is_the_sandboxs(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
-int main(void)
+static int all_tests(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(the_vmm_and_its_parent_are_believed),
+        TEST(a_shim_is_roots_and_not_in_a_jail),
         TEST(another_process_is_not),
         TEST(one_that_cannot_be_read_is_not_called_a_stranger),
         TEST(one_that_has_ended_is_believed_if_it_was_the_vmms_users),
@@ -255,4 +328,12 @@ int main(void)
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(int count, char **values)
+{
+    if (count < 1)
+        return 1;
+    arguments = values[0];
+    return own_processes_run(all_tests);
 }

@@ -117,6 +117,31 @@ static void start_rootless_vmm(void)
     _exit(127);
 }
 
+static pid_t start_shim_of_rootless_vmm(uid_t user, const char *sandbox_id)
+{
+    pid_t shim = fork();
+
+    if (shim == 0) {
+        start_rootless_vmm();
+        if (setresuid(user, user, user) == 0)
+            execl("/bin/sh", "containerd-shim-kata-v2", "-c", "kill -STOP $$", "-id", sandbox_id,
+                  (char *)NULL);
+        _exit(127);
+    }
+    process[processes++] = shim;
+    assert_int_equal(waitid(P_PID, (id_t)shim, &(siginfo_t){0}, WSTOPPED | WEXITED | WNOWAIT), 0);
+    return shim;
+}
+
+static void expect_no_rootless_vmm(uid_t user, const char *sandbox_id)
+{
+    (void)start_shim_of_rootless_vmm(user, sandbox_id);
+    observe();
+    assert_false(sandbox.alive);
+    assert_non_null(strstr(sandbox.problem, "belongs to another user than root"));
+    stop_processes();
+}
+
 /* The shim has started it, and is root's. */
 static void a_rootless_vmm_is_its_shims_child(void **state)
 {
@@ -126,14 +151,9 @@ static void a_rootless_vmm_is_its_shims_child(void **state)
     if (geteuid() != 0)
         skip();
     make_directory(STATE);
-    shim = fork();
-    if (shim == 0) {
-        start_rootless_vmm();
-        execl("/bin/sh", "containerd-shim-kata-v2", "-c", "kill -STOP $$", "-id", ID, (char *)NULL);
-        _exit(127);
-    }
-    process[processes++] = shim;
-    assert_int_equal(waitid(P_PID, (id_t)shim, &(siginfo_t){0}, WSTOPPED | WEXITED | WNOWAIT), 0);
+    expect_no_rootless_vmm(NOBODY, ID);
+    expect_no_rootless_vmm(0, CONTAINER);
+    shim = start_shim_of_rootless_vmm(0, ID);
     observe();
     assert_true(sandbox.alive);
     assert_int_not_equal(sandbox.vmm_pid, shim);
@@ -159,6 +179,24 @@ static void a_bundle_that_others_can_write_is_not_read(void **state)
     assert_int_equal(chmod(in_scratch(TASKS "/" CONTAINER "/config.json"), 0666), 0);
     observe();
     assert_int_equal(sandbox.claims, 0);
+}
+
+/* Who owns a directory can write to it, and put another one in the bundle's place. */
+static void a_bundle_below_a_users_directory_is_not_read(void **state)
+{
+    (void)state;
+    if (geteuid() != 0)
+        skip();
+    start_qemu(TASKS);
+    assert_int_equal(chown(in_scratch(TASKS), NOBODY, NOBODY), 0);
+    observe();
+    assert_true(sandbox.alive);
+    assert_int_equal(sandbox.claims, 0);
+    assert_null(sandbox.bundles);
+    assert_non_null(strstr(sandbox.problem, TASKS ": belongs to uid 65534"));
+    assert_int_equal(chown(in_scratch(TASKS), 0, 0), 0);
+    observe();
+    assert_int_equal(sandbox.claims, 2);
 }
 
 /* Where the administrator says that bundles are. */
@@ -268,6 +306,7 @@ int main(void)
         TEST(a_command_of_the_engine_is_not_a_shim),
         TEST(a_rootless_vmm_is_its_shims_child),
         TEST(a_bundle_that_others_can_write_is_not_read),
+        TEST(a_bundle_below_a_users_directory_is_not_read),
         TEST(a_configured_bundle_that_others_can_write_is_named),
         TEST(a_shim_that_is_not_believed_is_named),
         TEST(more_arguments_than_a_vmm_has_are_not_read),
