@@ -2,6 +2,8 @@
 /* serve_protocol_test.c - calls, connections and addresses that the agent has to bear. */
 #include "tests/unit/guest-agent/serve_fixture.h"
 
+#include <sys/syscall.h>
+
 #include "agent-client/drive_call.h"
 
 /* ---- the protocol */
@@ -182,6 +184,41 @@ static void an_idle_connection_ends(void **state)
     await_end(slow);
 }
 
+/* Whom accept4() names as the peer; 0: whoever it is. */
+static unsigned peer_cid;
+
+/* The server's accept4(): this machine may have no vsock. */
+int accept4(int fd, struct sockaddr *address, socklen_t *size, int flags)
+{
+    const struct sockaddr_vm peer = {.svm_family = AF_VSOCK, .svm_cid = peer_cid};
+    int accepted = (int)syscall(SYS_accept4, fd, address, size, flags);
+
+    if (accepted >= 0 && peer_cid) {
+        memcpy(address, &peer, sizeof(peer));
+        *size = sizeof(peer);
+    }
+    return accepted;
+}
+
+/* Another guest, a process of this one and the hypervisor are not the host. */
+static void only_the_host_is_served(void **state)
+{
+    static const unsigned others[] = {VMADDR_CID_LOCAL, 3, VMADDR_CID_ANY};
+    cleanup(fd_closep) int host = -1;
+
+    (void)state;
+    for (size_t i = 0; i < array_length(others); i++) {
+        cleanup(fd_closep) int other = dial();
+
+        peer_cid = others[i];
+        await_end(other);
+    }
+    peer_cid = VMADDR_CID_HOST;
+    host = dial();
+    assert_int_equal(ask_resize(host, "/nope", 1).code, STATUS_INVALID_ARGUMENT);
+    peer_cid = 0;
+}
+
 /* Run where there is a vsock: tests/node has it run in a node. */
 static void only_the_host_is_served_on_vsock(void **state)
 {
@@ -249,6 +286,7 @@ int main(void)
         TEST(the_idlest_connection_gives_way),
         TEST(a_connection_with_a_request_in_progress_stays),
         cmocka_unit_test_setup_teardown(an_idle_connection_ends, set_up_impatient, tear_down),
+        TEST(only_the_host_is_served),
         TEST(only_the_host_is_served_on_vsock),
         TEST(requests_in_progress_are_bounded_and_end_with_their_connection),
         TEST(addresses_are_checked),

@@ -126,6 +126,33 @@ static void a_flood_of_events_is_unreachable(void **state)
     }
 }
 
+/* Few events, each as large as an answer may be. */
+static void large_events_have_a_bound_together(void **state)
+{
+    enum { EVENT_BYTES = 1024 * 1024, EVENTS = 10 };
+    cleanup(buffer_done) struct buffer flood = BUFFER_INIT(2 * EVENTS * EVENT_BYTES);
+    struct monitor *monitor = *state;
+    struct hypervisor_request request = request_for(monitor, HYPERVISOR_QUERY);
+
+    for (unsigned i = 0; i < EVENTS; i++)
+        assert_int_equal(buffer_append_format(&flood, "{\"event\": \"%*s\"}\r\n", EVENT_BYTES, "x"),
+                         0);
+    assert_int_equal(buffer_append_text(&flood, OK), 0);
+    {
+        const struct exchange script[] = {
+            {"", GREETING},
+            {"\"qmp_capabilities\"", buffer_text(&flood)},
+            {"query-block", LIST("")},
+            {"query-named-block-nodes", LIST("")},
+            {"query-fdsets", LIST("")},
+        };
+
+        serve(monitor, script, array_length(script));
+        assert_int_equal(call(monitor, &request)->outcome, HYPERVISOR_UNREACHABLE);
+        assert_non_null(strstr(monitor->reply.error.text, "more than it was asked for"));
+    }
+}
+
 static void connect_errors_have_their_outcomes(void **state)
 {
     struct monitor *monitor = *state;
@@ -194,6 +221,7 @@ int main(void)
         scripted(silence_ends_with_the_deadline),
         scripted(endless_replies_are_unreachable),
         scripted(a_flood_of_events_is_unreachable),
+        scripted(large_events_have_a_bound_together),
         scripted(connect_errors_have_their_outcomes),
         scripted(a_vmm_that_is_gone_is_unreachable),
         scripted(can_be_freed_at_any_time),

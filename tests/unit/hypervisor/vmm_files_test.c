@@ -137,6 +137,37 @@ static void paths_have_their_time(void **state)
     assert_non_null(strstr(error.text, "than crustd examines"));
 }
 
+/* What is not a file costs a look, too. */
+static void descriptors_are_counted(void **state)
+{
+    struct vmm_resolver *resolver = &((struct fixture *)*state)->process.resolver;
+    static int open_ones[VMM_DESCRIPTORS + 1];
+    struct vmm_identity held[MOST];
+    struct rlimit limit, more;
+    struct error error;
+    int pipe_of[2];
+
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    more = (struct rlimit){VMM_DESCRIPTORS + 256, VMM_DESCRIPTORS + 256};
+    if (limit.rlim_max > more.rlim_max)
+        more.rlim_max = limit.rlim_max;
+    if (setrlimit(RLIMIT_NOFILE, &more) < 0)
+        skip();
+    assert_int_equal(pipe(pipe_of), 0);
+    (void)resolver->held(resolver, held, MOST);
+    assert_int_equal(vmm_resolver_doubt(resolver, true, &error), 0);
+    for (size_t i = 0; i < array_length(open_ones); i++)
+        open_ones[i] = dup(pipe_of[0]);
+    (void)resolver->held(resolver, held, MOST);
+    for (size_t i = 0; i < array_length(open_ones); i++)
+        fd_close(open_ones[i]);
+    fd_close(pipe_of[0]);
+    fd_close(pipe_of[1]);
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
+    assert_true(vmm_resolver_doubt(resolver, true, &error) < 0);
+    assert_non_null(strstr(error.text, "than crustd examines"));
+}
+
 static void a_file_counts_by_how_it_is_open(void **state)
 {
     struct fixture *fixture = *state;
@@ -224,6 +255,7 @@ int main(void)
         files_test(a_lack_of_descriptors_is_noted),
         files_test(a_file_counts_by_how_it_is_open),
         files_test(paths_have_their_time),
+        files_test(descriptors_are_counted),
         files_test(memory_is_not_a_drive),
         files_test(a_vmm_that_keeps_its_memory_locked_is_not_waited_for),
         files_test(more_than_there_is_room_for_is_an_error),

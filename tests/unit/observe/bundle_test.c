@@ -2,6 +2,7 @@
 /* bundle_test.c - config.json as containerd and CRI-O write it. */
 #include "tests/unit/test.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "observe/bundle.h"
@@ -76,6 +77,27 @@ static void invalid_json_differs_from_truncated_json(void **state)
     assert_true(error.text[0]);
 }
 
+/* A large pod's has some thousand values and 200 KiB. */
+static void more_than_a_container_has_is_not_read(void **state)
+{
+    enum { BYTES = 1024 * 1024, VALUES = 32768 };
+    static char text[BYTES + 64];
+    size_t length;
+
+    (void)state;
+    (void)snprintf(text, sizeof(text), "{}%*s", BYTES - 2, "");
+    assert_int_equal(parse(text), FILE_READ);
+    (void)snprintf(text, sizeof(text), "{}%*s", BYTES - 1, "");
+    assert_int_equal(parse(text), FILE_WRONG);
+    assert_non_null(strstr(error.text, "more than 1048576"));
+    length = (size_t)snprintf(text, sizeof(text), "{\"x\":[");
+    for (unsigned i = 0; i < VALUES; i++, length += 2)
+        memcpy(text + length, "0,", 2);
+    memcpy(text + length, "0]}", sizeof("0]}"));
+    assert_int_equal(parse(text), FILE_WRONG);
+    assert_non_null(strstr(error.text, "more values than are read"));
+}
+
 static int stop(void **state)
 {
     (void)state;
@@ -90,6 +112,7 @@ int main(void)
         cmocka_unit_test_teardown(reads_what_cri_o_writes, stop),
         cmocka_unit_test_teardown(takes_the_unexpected_for_unknown, stop),
         cmocka_unit_test_teardown(invalid_json_differs_from_truncated_json, stop),
+        cmocka_unit_test_teardown(more_than_a_container_has_is_not_read, stop),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,12 +10,22 @@
 
 #include "lib/buffer.h"
 #include "lib/cleanup.h"
+#include "lib/clock.h"
 #include "lib/path.h"
 #include "observe/bundles.h"
 #include "tests/unit/scratch.h"
 
 /* More than twice of what one question reads, and less than four times. */
 enum { MANY = 200, QUESTIONS_AT_MOST = 64 };
+
+/* How far the time goes on with each look at it. */
+static uint64_t processor_ns, processor_step_ns;
+
+/* In place of lib/clock.c. The time stands still unless a test has it go on. */
+uint64_t clock_processor(void)
+{
+    return processor_ns += processor_step_ns;
+}
 
 struct fixture {
     char directory[SCRATCH_BYTES];
@@ -128,6 +138,30 @@ static void many_bundles_take_several_calls(void **state)
     assert_true(ask_on(fixture, "a", MANY) > 2); /* they are read again, as they may have changed */
 }
 
+/* Fewer files than one question reads. */
+static void large_bundles_take_several_calls(void **state)
+{
+    enum { FEW = 60, PADDING = 60000, BYTES = 2 * 1024 * 1024 };
+    struct fixture *fixture = *state;
+
+    for (unsigned i = 0; i < FEW; i++)
+        put_long_bundle(fixture, "c", i, "a", PADDING);
+    assert_int_equal(ask_on(fixture, "a", FEW), 1 + FEW * PADDING / BYTES);
+}
+
+/* Few and small, and each takes a third of the time that one question has. */
+static void slow_bundles_take_several_calls(void **state)
+{
+    enum { FEW = 12 };
+    struct fixture *fixture = *state;
+
+    for (unsigned i = 0; i < FEW; i++)
+        put_bundle(fixture, "c", i, "a");
+    processor_step_ns = 3 * NSEC_PER_MSEC;
+    assert_true(ask_on(fixture, "a", FEW) > 3);
+    processor_step_ns = 0;
+}
+
 /* 200 of 60 kB are more than is kept between the questions. */
 static void result_is_cut_beyond_the_memory_limit(void **state)
 {
@@ -186,6 +220,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         bundles_test(few_bundles_are_answered_at_once),
         bundles_test(many_bundles_take_several_calls),
+        bundles_test(large_bundles_take_several_calls),
+        bundles_test(slow_bundles_take_several_calls),
         bundles_test(result_is_cut_beyond_the_memory_limit),
         bundles_test(two_may_ask_in_turns),
         bundles_test(unreadable_bundles_do_not_keep_the_search_going),

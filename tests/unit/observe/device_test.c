@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "tests/unit/observe/sysfs_fixture.h"
+#include "tests/unit/own_processes.h"
 
 static void reads_a_disk(void **state)
 {
@@ -184,6 +185,27 @@ static void finds_what_the_host_uses(void **state)
     observed_mounts_free(mounts);
 }
 
+/* A source is a device's path where the file system is one on devices; a tmpfs may be given any. */
+static void a_source_of_another_file_system_is_not_a_device(void **state)
+{
+    struct observed_mounts *mounts;
+    char device[SCRATCH_BYTES + 16], place[SCRATCH_BYTES + 16];
+
+    (void)state;
+    if (!first_process_can_be_examined() || geteuid() != 0)
+        skip();
+    (void)snprintf(device, sizeof(device), "%s/device", scratch);
+    (void)snprintf(place, sizeof(place), "%s/place", scratch);
+    make_disk("claimed", "4003:1", "8\n", "1\n", "");
+    assert_int_equal(mknod(device, S_IFBLK | 0600, makedev(4003, 1)), 0);
+    assert_int_equal(mkdir(place, 0700), 0);
+    assert_int_equal(mount(device, place, "tmpfs", 0, NULL), 0);
+    assert_int_equal(observe_mounts(sysfs, &mounts), 0);
+    assert_int_equal(umount(place), 0);
+    assert_null(observed_mounts_find(mounts, sysfs, 4003, 1));
+    observed_mounts_free(mounts);
+}
+
 /* A stack deeper than any real one is not said to be free. */
 static void gives_up_safely(void **state)
 {
@@ -223,7 +245,7 @@ static void device_with_too_many_holders_is_not_reported_unused(void **state)
     observed_mounts_free(mounts);
 }
 
-int main(void)
+static int all_tests(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(reads_a_disk, start, stop),
@@ -235,10 +257,17 @@ int main(void)
         cmocka_unit_test_setup_teardown(knows_files_and_others, start, stop),
         cmocka_unit_test_setup_teardown(falls_back_to_the_real_sysfs, start, stop),
         cmocka_unit_test_setup_teardown(finds_what_the_host_uses, start, stop),
+        cmocka_unit_test_setup_teardown(a_source_of_another_file_system_is_not_a_device, start,
+                                        stop),
         cmocka_unit_test_setup_teardown(gives_up_safely, start, stop),
         cmocka_unit_test_setup_teardown(device_with_too_many_holders_is_not_reported_unused, start,
                                         stop),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(void)
+{
+    return own_processes_run(all_tests);
 }

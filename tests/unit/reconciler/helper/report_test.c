@@ -123,6 +123,31 @@ static void sizes_beyond_a_file_systems_are_not_taken(void **state)
     assert_false(report.volume[0].stats.has_bytes);
 }
 
+/* A guest may print what it likes: it is refused before anything is made of it. */
+static void reports_have_bounds(void **state)
+{
+    static char values[32 * 1024], text[HELPER_REPORT_BYTES + 1024];
+    struct helper_report report;
+    struct error error;
+    size_t length;
+
+    (void)state;
+    assert_int_equal(parse(REPORT(VOLUME("/vol/0", "\"x\":[[[[[]]]]]," DONE)), 1, &report, &error),
+                     -EBADMSG);
+    assert_non_null(strstr(error.text, "nested too deeply"));
+    for (length = 0; length + 2 < 2 * 4096; length += 2)
+        memcpy(values + length, "0,", 2);
+    memcpy(values + length, "0", 2);
+    (void)snprintf(text, sizeof(text),
+                   "{\"version\":1,\"x\":[%s],\"volumes\":[" VOLUME("/vol/0", DONE) "]}\n", values);
+    assert_int_equal(parse(text, 1, &report, &error), -EBADMSG);
+    assert_non_null(strstr(error.text, "more values"));
+    (void)snprintf(text, sizeof(text), "%*s" REPORT(VOLUME("/vol/0", DONE)), HELPER_REPORT_BYTES,
+                   "");
+    assert_int_equal(parse(text, 1, &report, &error), -EBADMSG);
+    assert_non_null(strstr(error.text, "bytes of JSON"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -130,6 +155,7 @@ int main(void)
         cmocka_unit_test(every_code_is_known_and_others_are_failures),
         cmocka_unit_test(texts_are_fit_to_be_shown),
         cmocka_unit_test(malformed_reports_are_refused),
+        cmocka_unit_test(reports_have_bounds),
         cmocka_unit_test(sizes_beyond_a_file_systems_are_not_taken),
     };
 
