@@ -126,17 +126,41 @@ int sql_execute(struct sql_connection *connection, const char *text)
     return code == SQLITE_OK ? 0 : sql_failed(connection, code);
 }
 
+/* One row, of a statement that is not kept. */
+static int pragma_row(struct sql_connection *connection, const char *text,
+                      sqlite3_stmt **ret_statement)
+{
+    int code = sqlite3_prepare_v2(connection->db, text, -1, ret_statement, NULL);
+
+    if (code == SQLITE_OK)
+        code = sqlite3_step(*ret_statement);
+    return code == SQLITE_ROW ? 0 : sql_failed(connection, code);
+}
+
 int sql_pragma_number(struct sql_connection *connection, const char *text, int64_t *ret_number)
 {
     sqlite3_stmt *statement = NULL;
-    int code = sqlite3_prepare_v2(connection->db, text, -1, &statement, NULL);
+    int r = pragma_row(connection, text, &statement);
 
-    if (code == SQLITE_OK)
-        code = sqlite3_step(statement);
-    if (code == SQLITE_ROW)
+    if (r == 0)
         *ret_number = sqlite3_column_int64(statement, 0);
     (void)sqlite3_finalize(statement);
-    return code == SQLITE_ROW ? 0 : sql_failed(connection, code);
+    return r;
+}
+
+int sql_pragma_text(struct sql_connection *connection, const char *text, char *ret_text,
+                    size_t size)
+{
+    sqlite3_stmt *statement = NULL;
+    int r = pragma_row(connection, text, &statement);
+
+    if (r == 0) {
+        const unsigned char *value = sqlite3_column_text(statement, 0);
+
+        (void)snprintf(ret_text, size, "%s", value ? (const char *)value : "");
+    }
+    (void)sqlite3_finalize(statement);
+    return r;
 }
 
 /* The statement's slot: its own or the first free one. NULL: the table is full. */

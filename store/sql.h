@@ -37,8 +37,10 @@ void sql_close(struct sql_connection *connection);
 
 /* Statements without values or rows, run from their text: pragmas and DDL. */
 int sql_execute(struct sql_connection *connection, const char *text);
-/* A one-number pragma. */
+/* A pragma of one number, and one of one text, which is cut to `size`. */
 int sql_pragma_number(struct sql_connection *connection, const char *text, int64_t *ret_number);
+int sql_pragma_text(struct sql_connection *connection, const char *text, char *ret_text,
+                    size_t size);
 
 /* Prepares a statement ahead, for use when memory is short. */
 int sql_prepare(struct sql_connection *connection, const char *text);

@@ -186,6 +186,20 @@ static void memory_is_bounded(void **state)
     assert_int_equal(store_rows_kept(fixture->store), 20000);
 }
 
+/* Its program takes more memory than any other statement's, and it runs once. */
+static void the_check_of_the_file_is_not_kept(void **state)
+{
+    struct fixture *fixture = *state;
+    sqlite3_stmt *statement = NULL;
+    unsigned kept = 0;
+
+    while ((statement = sqlite3_next_stmt(fixture->store->connection.db, statement))) {
+        assert_null(strstr(sqlite3_sql(statement), "quick_check"));
+        kept++;
+    }
+    assert_true(kept > 0);
+}
+
 #define FILE_TEST(function) cmocka_unit_test_setup_teardown(function, open_and_put, fixture_done)
 
 int main(void)
@@ -199,6 +213,7 @@ int main(void)
         FILE_TEST(a_damaged_file_is_kept_as_it_was_found),
         FILE_TEST(memory_survives_a_failed_return),
         FILE_TEST(memory_is_bounded),
+        FILE_TEST(the_check_of_the_file_is_not_kept),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
