@@ -54,14 +54,14 @@ struct kept {
 };
 
 struct parent {
-    struct bundles_place place; /* parent[0] '\0': slot unused */
+    struct bundles_place place;
     struct container *containers;
     bool is_cut; /* there are more containers than are remembered */
     uint64_t round;
 };
 
 struct bundles {
-    struct parent parent[BUNDLES_PARENTS];
+    struct parent *parent[BUNDLES_PARENTS]; /* NULL after the last */
     size_t kept_bytes;
 };
 
@@ -109,10 +109,11 @@ struct bundles *bundles_free(struct bundles *bundles)
 
     if (!bundles)
         return NULL;
-    for (unsigned i = 0; i < BUNDLES_PARENTS; i++)
-        HASH_ITER (hh, bundles->parent[i].containers, container, next) {
-            forget(bundles, &bundles->parent[i], container);
-        }
+    for (unsigned i = 0; i < BUNDLES_PARENTS && bundles->parent[i]; i++) {
+        HASH_ITER (hh, bundles->parent[i]->containers, container, next)
+            forget(bundles, bundles->parent[i], container);
+        free(bundles->parent[i]);
+    }
     free(bundles);
     return NULL;
 }
@@ -138,21 +139,34 @@ int bundles_place_of(const char *bundle, const char *id, struct bundles_place *r
 
 /* ---- what is remembered ------------------------------------------------------------------ */
 
-/* NULL: all slots are taken by other directories of bundles. */
-static struct parent *parent_at(struct bundles *bundles, const struct bundles_place *place)
+static struct parent *parent_new(const struct bundles_place *place)
+{
+    struct parent *parent = calloc(1, sizeof(*parent));
+
+    if (!parent)
+        return NULL;
+    parent->place = *place;
+    parent->round = 1;
+    return parent;
+}
+
+/* 0, BUNDLES_CUT if all slots are taken by other directories of bundles, or -ENOMEM. */
+static int parent_at(struct bundles *bundles, const struct bundles_place *place,
+                     struct parent **ret_parent)
 {
     for (unsigned i = 0; i < BUNDLES_PARENTS; i++) {
-        struct parent *parent = &bundles->parent[i];
+        struct parent **parent = &bundles->parent[i];
 
-        if (!parent->place.parent[0]) {
-            parent->place = *place;
-            parent->round = 1;
-        }
-        if (strcmp(parent->place.parent, place->parent) == 0 &&
-            strcmp(parent->place.rest, place->rest) == 0)
-            return parent;
+        if (!*parent)
+            *parent = parent_new(place);
+        if (!*parent)
+            return -ENOMEM;
+        *ret_parent = *parent;
+        if (strcmp((*parent)->place.parent, place->parent) == 0 &&
+            strcmp((*parent)->place.rest, place->rest) == 0)
+            return 0;
     }
-    return NULL;
+    return BUNDLES_CUT;
 }
 
 static bool is_full(const struct parent *parent)
@@ -386,14 +400,13 @@ int bundles_each(struct bundles *bundles, int root, const struct bundles_place *
     struct reading reading = {
         .root = root,
         .bundles = bundles,
-        .parent = parent_at(bundles, place),
         .sandbox_id = sandbox_id,
         .until_ns = clock_processor() + READING_NS,
     };
-    int r;
+    int r = parent_at(bundles, place, &reading.parent);
 
-    if (!reading.parent)
-        return BUNDLES_CUT;
+    if (r != 0)
+        return r;
     r = list(&reading);
     if (r == 0)
         r = read_awaited(&reading);
@@ -436,8 +449,8 @@ int bundles_owner(struct bundles *bundles, int root, const char *parent_path,
     ret_sandbox_id[0] = '\0';
     if (!observe_is_sandbox_id(container_id))
         return 0;
-    for (unsigned i = 0; i < BUNDLES_PARENTS; i++) {
-        struct parent *parent = &bundles->parent[i];
+    for (unsigned i = 0; i < BUNDLES_PARENTS && bundles->parent[i]; i++) {
+        struct parent *parent = bundles->parent[i];
         struct container *container;
         int r;
 

@@ -213,6 +213,26 @@ static void unreadable_bundles_do_not_keep_the_search_going(void **state)
     assert_true(ask_on(fixture, "a", 1) > 2);
 }
 
+static void directories_beyond_the_limit_are_left_out(void **state)
+{
+    struct fixture *fixture = *state;
+    unsigned count = 0;
+
+    put_bundle(fixture, "c", 0, "a");
+    assert_int_equal(ask_on(fixture, "a", 1), 1);
+    for (unsigned i = 1; i <= BUNDLES_PARENTS; i++) {
+        char name[32];
+
+        (void)snprintf(name, sizeof(name), "/tasks%u", i);
+        assert_int_equal(mkdirat(fixture->root, name + 1, 0755), 0);
+        memcpy(fixture->place.parent, name, sizeof(name));
+        assert_int_equal(ask(fixture, "a", &count),
+                         i < BUNDLES_PARENTS ? BUNDLES_ALL : BUNDLES_CUT);
+    }
+    memcpy(fixture->place.parent, "/tasks", sizeof("/tasks"));
+    assert_int_equal(ask_on(fixture, "a", 1), 1); /* as before */
+}
+
 #define bundles_test(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
@@ -225,6 +245,7 @@ int main(void)
         bundles_test(result_is_cut_beyond_the_memory_limit),
         bundles_test(two_may_ask_in_turns),
         bundles_test(unreadable_bundles_do_not_keep_the_search_going),
+        bundles_test(directories_beyond_the_limit_are_left_out),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
