@@ -38,6 +38,27 @@ struct reading {
     struct config config;
 };
 
+const char *config_list_item(const struct config_list *list, unsigned number)
+{
+    const char *item = list->text;
+
+    while (number--)
+        item += strlen(item) + 1;
+    return item;
+}
+
+bool config_list_add(struct config_list *list, const char *item)
+{
+    size_t used = (size_t)(config_list_item(list, list->count) - list->text);
+    size_t size = strlen(item) + 1;
+
+    if (list->count == CONFIG_LIST_ITEMS || size > sizeof(list->text) - used)
+        return false;
+    memcpy(list->text + used, item, size);
+    list->count++;
+    return true;
+}
+
 void config_defaults(struct config *ret_config)
 {
     memset(ret_config, 0, sizeof(*ret_config));

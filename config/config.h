@@ -38,10 +38,11 @@ enum config_qemu_monitor { QEMU_MONITOR_OFF, QEMU_MONITOR_EXTRA, QEMU_MONITOR_MA
 enum config_cleanup_mode { CLEANUP_OFF, CLEANUP_REPORT, CLEANUP_DELETE };
 enum config_stage_layout { STAGE_KATA, STAGE_CRUST, STAGE_BOTH };
 
-/* Absolute paths, or words; none twice. */
+/* Absolute paths, or words; none twice. They come from one line of the file, so that whatever it
+ * may hold fits. */
 struct config_list {
     unsigned count;
-    char item[CONFIG_LIST_ITEMS][CONFIG_PATH_BYTES];
+    char text[CONFIG_LINE_BYTES]; /* one after the other, each with its NUL */
 };
 
 struct config {
@@ -121,6 +122,11 @@ struct config {
         char service_account[CONFIG_PATH_BYTES]; /* as crustd itself sees it, not below --root */
     } kubernetes;
 };
+
+/* The item, borrowed; number < list->count. */
+const char *config_list_item(const struct config_list *list, unsigned number);
+/* false: it has CONFIG_LIST_ITEMS already, or no room. */
+bool config_list_add(struct config_list *list, const char *item);
 
 void config_defaults(struct config *ret_config);
 

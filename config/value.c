@@ -92,7 +92,7 @@ static bool has_control_characters(const char *text)
     return false;
 }
 
-static int parse_path(const char *text, char value[static CONFIG_PATH_BYTES], struct error *error)
+static int check_path(const char *text, struct error *error)
 {
     size_t length = strlen(text);
 
@@ -105,8 +105,16 @@ static int parse_path(const char *text, char value[static CONFIG_PATH_BYTES], st
         return error_set(error, -EINVAL, "a path with control characters or invalid UTF-8");
     if (strstr(text, " #"))
         return error_set(error, -EINVAL, "a comment after a value starts with ';', not with '#'");
-    memcpy(value, text, length + 1);
     return 0;
+}
+
+static int parse_path(const char *text, char value[static CONFIG_PATH_BYTES], struct error *error)
+{
+    int r = check_path(text, error);
+
+    if (r == 0)
+        memcpy(value, text, strlen(text) + 1);
+    return r;
 }
 
 /* The next item of a comma-separated list, without the white space around it, cut out of the text
@@ -125,8 +133,7 @@ static char *next_item(char **cursor)
     return item;
 }
 
-static int parse_word(const struct config_key *key, const char *item,
-                      char value[static CONFIG_WORD_BYTES], struct error *error)
+static int check_word(const struct config_key *key, const char *item, struct error *error)
 {
     static const char letters[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
@@ -136,7 +143,6 @@ static int parse_word(const struct config_key *key, const char *item,
         return refuse_choice(key->choices, error);
     if (length == 0 || length >= CONFIG_WORD_BYTES || strspn(item, letters) != length)
         return error_set(error, -EINVAL, "\"%.64s\" is no name", item);
-    memcpy(value, item, length + 1);
     return 0;
 }
 
@@ -144,20 +150,16 @@ static int append_item(const struct config_key *key, struct config_list *list, c
                        struct error *error)
 {
     const bool is_path = key->type == KEY_PATHS;
-    char *value;
-    int r;
+    int r = is_path ? check_path(item, error) : check_word(key, item, error);
 
-    if (list->count == CONFIG_LIST_ITEMS)
-        return error_set(error, -EINVAL, "more than %d %s", CONFIG_LIST_ITEMS,
-                         is_path ? "paths" : "names");
-    value = list->item[list->count];
-    r = is_path ? parse_path(item, value, error) : parse_word(key, item, value, error);
     if (r < 0)
         return r;
     for (unsigned i = 0; i < list->count; i++)
-        if (strcmp(list->item[i], item) == 0)
+        if (strcmp(config_list_item(list, i), item) == 0)
             return error_set(error, -EINVAL, "%s is listed twice", item);
-    list->count++;
+    if (!config_list_add(list, item))
+        return error_set(error, -EINVAL, "more than %d %s", CONFIG_LIST_ITEMS,
+                         is_path ? "paths" : "names");
     return 0;
 }
 
@@ -278,7 +280,7 @@ int config_value_parse(const struct config_key *key, const char *text, struct co
 static int format_list(const struct config_list *list, struct buffer *text)
 {
     for (unsigned i = 0; i < list->count; i++)
-        buffer_append_format(text, "%s%s", i ? ", " : "", list->item[i]);
+        buffer_append_format(text, "%s%s", i ? ", " : "", config_list_item(list, i));
     return buffer_error(text);
 }
 

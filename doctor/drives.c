@@ -84,7 +84,7 @@ void drives_read(int root, const struct config *config, struct drive_facts *ret_
     *ret_facts = (struct drive_facts){.prefixes = prefixes->count};
     find_device(root, ret_facts);
     for (unsigned i = 0; i < prefixes->count; i++)
-        ret_facts->prefix[i] = read_prefix(root, prefixes->item[i]);
+        ret_facts->prefix[i] = read_prefix(root, config_list_item(prefixes, i));
 }
 
 /* ---- judging ------------------------------------------------------------------------------- */

@@ -234,7 +234,7 @@ void paths_examine(int root, const struct config *config, struct findings *findi
         examine_trash(root, config->paths.crust_volumes, config->paths.crust_trash, findings);
     }
     for (unsigned i = 0; i < config->paths.kubelet.count; i++)
-        examine_kubelet(root, config->paths.kubelet.item[i], findings);
+        examine_kubelet(root, config_list_item(&config->paths.kubelet, i), findings);
     examine_sysfs(root, config->paths.sysfs, findings);
     examine_dev(root, findings);
     examine_database(root, config->paths.database, findings);

@@ -320,7 +320,7 @@ static int start_servers(struct daemon *daemon, struct error *error)
     if (daemon->arguments.once)
         return 0;
     for (unsigned i = 0; i < hosts->count; i++)
-        http_hosts_add(&http.hosts, hosts->item[i]);
+        http_hosts_add(&http.hosts, config_list_item(hosts, i));
     r = http_server_new(&daemon->loop, daemon->reconciler, &http, &daemon->http, error);
     if (r == 0)
         r = grpc_server_new(&daemon->loop, daemon->reconciler, &grpc, &daemon->grpc, error);
@@ -372,9 +372,9 @@ static int start_guard(const struct daemon *daemon)
     size_t count = 11;
 
     for (unsigned i = 0; i < config->paths.bundles.count; i++)
-        paths[count++] = config->paths.bundles.item[i];
+        paths[count++] = config_list_item(&config->paths.bundles, i);
     for (unsigned i = 0; i < config->paths.kubelet.count; i++)
-        paths[count++] = config->paths.kubelet.item[i];
+        paths[count++] = config_list_item(&config->paths.kubelet, i);
     return path_guard_start(daemon->root, paths, count);
 }
 

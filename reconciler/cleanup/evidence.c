@@ -48,7 +48,7 @@ static void take_path(const struct cleanup *cleanup, const struct store_suspect 
     const char *kubelet[CONFIG_LIST_ITEMS];
 
     for (unsigned i = 0; i < list->count; i++)
-        kubelet[i] = list->item[i];
+        kubelet[i] = config_list_item(list, i);
     *ret_path = (struct observed_publish_path){0};
     *ret_kind = STALE_PATH_OTHER;
     if (strcmp(suspect->volume_type, "blk") == 0)
@@ -87,8 +87,8 @@ static enum stale_kubelet check_kubelet(const struct cleanup *cleanup,
     *ret_kubelet = (struct observed_kubelet){.pod = true, .leaf = true, .volume_data = true};
     if (!path->is_publish_path ||
         observe_kubelet(cleanup->context->root,
-                        cleanup->context->config->paths.kubelet.item[path->kubelet], path->pod_uid,
-                        path->pv, ret_kubelet) < 0)
+                        config_list_item(&cleanup->context->config->paths.kubelet, path->kubelet),
+                        path->pod_uid, path->pv, ret_kubelet) < 0)
         return STALE_KUBELET_UNSEEN;
     return judge_kubelet(&cleanup->visibility, path->kubelet, ret_kubelet);
 }

@@ -87,7 +87,7 @@ static bool check_watchers(struct visibility *visibility)
  * whether the root was seen. */
 static void check_kubelet(struct visibility *visibility, unsigned number)
 {
-    const char *path = visibility->context->config->paths.kubelet.item[number];
+    const char *path = config_list_item(&visibility->context->config->paths.kubelet, number);
     struct observed_kubelet kubelet;
     bool seen = observe_kubelet(visibility->context->root, path, "", "", &kubelet) == 0 &&
                 kubelet.canary[0];

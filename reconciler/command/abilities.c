@@ -66,10 +66,10 @@ int find_capabilities(const struct context *context, struct reconciler_names *re
 
     ret_names->count = 0;
     for (unsigned i = 0; r == 0 && i < words->count; i++)
-        if (strcmp(words->item[i], "auto") == 0)
+        if (strcmp(config_list_item(words, i), "auto") == 0)
             r = find_works(context, ret_names, error);
         else
-            add(ret_names, words->item[i]);
+            add(ret_names, config_list_item(words, i));
     return r;
 }
 
@@ -97,9 +97,9 @@ int find_file_systems(const struct context *context, struct reconciler_names *re
 
     ret_names->count = 0;
     for (unsigned i = 0; r == 0 && i < words->count; i++)
-        if (strcmp(words->item[i], "auto") == 0)
+        if (strcmp(config_list_item(words, i), "auto") == 0)
             r = find_mounted(context, ret_names);
         else
-            add(ret_names, words->item[i]);
+            add(ret_names, config_list_item(words, i));
     return r;
 }

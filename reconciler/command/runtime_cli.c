@@ -92,7 +92,7 @@ static bool is_allowed(const struct context *context, const char *path)
     const struct config_list *list = &context->config->crust.runtime_cli_allow;
 
     for (unsigned i = 0; i < list->count; i++)
-        if (strcmp(list->item[i], path) == 0)
+        if (strcmp(config_list_item(list, i), path) == 0)
             return true;
     return false;
 }

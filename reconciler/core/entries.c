@@ -40,7 +40,7 @@ static void read_publish_path(const struct context *context, const char *target_
 
     *ret_path = (struct observed_publish_path){0};
     for (unsigned i = 0; i < list->count; i++)
-        kubelet[i] = list->item[i];
+        kubelet[i] = config_list_item(list, i);
     if (target_path)
         (void)observe_publish_path(context->root, kubelet, list->count, target_path, ret_path);
 }

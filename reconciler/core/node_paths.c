@@ -11,7 +11,7 @@ void node_sandbox_paths(const struct context *context, const char *bundles[CONFI
     const struct config *config = context->config;
 
     for (unsigned i = 0; i < config->paths.bundles.count; i++)
-        bundles[i] = config->paths.bundles.item[i];
+        bundles[i] = config_list_item(&config->paths.bundles, i);
     *ret_paths = (struct observe_sandbox_paths){
         .root = context->root,
         .kata_go_sandboxes = config->paths.kata_go_sandboxes,

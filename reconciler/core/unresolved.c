@@ -126,7 +126,7 @@ static int begin(struct unresolved *unresolved)
     const struct config_list *list = &unresolved->context->config->paths.kubelet;
 
     for (unsigned i = 0; i < list->count; i++)
-        unresolved->kubelet[i] = list->item[i];
+        unresolved->kubelet[i] = config_list_item(list, i);
     unresolved->after[0] = '\0';
     return publish_walk_new(unresolved->context->root, unresolved->kubelet, list->count,
                             &unresolved->walk);

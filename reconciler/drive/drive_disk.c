@@ -91,7 +91,7 @@ static void open_disk(struct drive_work *work, const char *path, const struct co
     int r;
 
     for (unsigned i = 0; i < prefixes->count; i++)
-        names[i] = prefixes->item[i];
+        names[i] = config_list_item(prefixes, i);
     if (observe_mounts(context->sysfs, &mounts) == 0)
         request.mounts = mounts;
     else
@@ -176,7 +176,7 @@ void drive_disk_stop(struct drive_work *work)
 
 /* ---- whether it is free ---- */
 
-static const struct config_list anywhere = {.count = 1, .item = {"/"}};
+static const struct config_list anywhere = {.count = 1, .text = "/"};
 
 /* Whether the path leads to the drive's disk, so that the reply tells whether the disk is free. */
 static bool is_answer(struct drive_work *work, struct drive_claim_reply *reply)

@@ -41,7 +41,7 @@ static enum status_code check_host_path(const struct config *config, const char 
     const struct config_list *prefixes = &config->drives.host_prefixes;
 
     for (unsigned i = 0; i < prefixes->count; i++)
-        if (is_below(path, prefixes->item[i]))
+        if (is_below(path, config_list_item(prefixes, i)))
             return STATUS_OK;
     return (enum status_code)error_set(
         error, STATUS_PERMISSION_DENIED,

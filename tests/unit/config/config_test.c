@@ -228,7 +228,7 @@ static void lists_have_no_repeats_and_an_end(void **state)
         assert_int_equal(buffer_append_format(&text, ",/%d", i), 0);
     assert_int_equal(read_text(buffer_text(&text), &config, NULL), 0);
     assert_int_equal(config.paths.bundles.count, CONFIG_LIST_ITEMS);
-    assert_string_equal(config.paths.bundles.item[15], "/15");
+    assert_string_equal(config_list_item(&config.paths.bundles, 15), "/15");
     assert_int_equal(buffer_append_text(&text, ", /16"), 0);
     expect_error(buffer_text(&text), "x.conf:2: paths.bundles: more than 16 paths");
     buffer_done(&text);
@@ -244,6 +244,25 @@ static void lists_have_no_repeats_and_an_end(void **state)
     assert_int_equal(read_text("[agent]\nroutes = shim\n", &config, NULL), 0);
     assert_int_equal(config.agent.routes[0], ROUTE_SHIM);
     assert_int_equal(config.agent.routes[1], ROUTE_NONE);
+}
+
+static void a_list_has_room_for_a_whole_line(void **state)
+{
+    struct config_list list = {0};
+    char line[CONFIG_LINE_BYTES];
+
+    (void)state;
+    memset(line, 'a', sizeof(line) - 1);
+    line[sizeof(line) - 1] = '\0';
+    assert_true(config_list_add(&list, line));
+    assert_string_equal(config_list_item(&list, 0), line);
+    assert_false(config_list_add(&list, ""));
+
+    list = (struct config_list){0};
+    for (unsigned i = 0; i < CONFIG_LIST_ITEMS; i++)
+        assert_true(config_list_add(&list, i % 2 ? "odd" : "even"));
+    assert_false(config_list_add(&list, "odd"));
+    assert_string_equal(config_list_item(&list, CONFIG_LIST_ITEMS - 1), "odd");
 }
 
 static void listen_is_host_and_port(void **state)
@@ -474,6 +493,7 @@ int main(void)
         cmocka_unit_test(numbers_are_strict),
         cmocka_unit_test(paths_are_absolute_and_bounded),
         cmocka_unit_test(lists_have_no_repeats_and_an_end),
+        cmocka_unit_test(a_list_has_room_for_a_whole_line),
         cmocka_unit_test(listen_is_host_and_port),
         cmocka_unit_test(lines_and_files_are_bounded),
         cmocka_unit_test(odd_layouts_are_fine),

@@ -34,9 +34,9 @@ static void name_prefixes(struct node *node, const char *first, const char *seco
     struct config_list *prefixes = &node->config.drives.host_prefixes;
 
     node->config.drives.enabled = true;
-    prefixes->count = 2;
-    (void)snprintf(prefixes->item[0], CONFIG_PATH_BYTES, "%s", first);
-    (void)snprintf(prefixes->item[1], CONFIG_PATH_BYTES, "%s", second);
+    prefixes->count = 0;
+    assert_true(config_list_add(prefixes, first));
+    assert_true(config_list_add(prefixes, second));
 }
 
 static void missing_device_right_is_named(void **state)

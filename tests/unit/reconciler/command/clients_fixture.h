@@ -275,7 +275,7 @@ static inline void leave_tool(mode_t mode)
     struct config_list *list = &test.node.config.crust.runtime_cli_allow;
     char hash[SHA256_HEX_BYTES], path[600];
 
-    (void)snprintf(list->item[list->count++], sizeof(list->item[0]), TOOL);
+    assert_true(config_list_add(list, TOOL));
     tree_make("/opt/kata/bin");
     tree_write(TOOL, "");
     assert_int_equal(chmod(tree_path(TOOL), mode), 0);

@@ -67,9 +67,9 @@ static int tear_down(void **state)
 
 static void configure(struct config_list *words, const char *first, const char *second)
 {
-    *words = (struct config_list){.count = second ? 2 : 1};
-    (void)snprintf(words->item[0], sizeof(words->item[0]), "%s", first);
-    (void)snprintf(words->item[1], sizeof(words->item[1]), "%s", second ? second : "");
+    *words = (struct config_list){0};
+    assert_true(config_list_add(words, first));
+    assert_true(!second || config_list_add(words, second));
 }
 
 static const char *said(void)

@@ -54,7 +54,7 @@ static int set_up_drives(void **state)
 {
     (void)set_up(state);
     test.node.config.drives.enabled = true;
-    test.node.config.paths.bundles = (struct config_list){.count = 1, .item = {BUNDLES}};
+    test.node.config.paths.bundles = (struct config_list){.count = 1, .text = BUNDLES};
     add_container(SANDBOX);
     asked = (struct reconciler_stage){.target_path = OTHER,
                                       .device = "/dev/none",

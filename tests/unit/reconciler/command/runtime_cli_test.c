@@ -43,7 +43,7 @@ static void allow(const char *program)
 {
     struct config_list *list = &config.crust.runtime_cli_allow;
 
-    (void)snprintf(list->item[list->count++], sizeof(list->item[0]), "%s", program);
+    assert_true(config_list_add(list, program));
 }
 
 static void put_program(const char *path, mode_t mode)

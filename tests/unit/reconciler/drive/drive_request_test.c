@@ -26,7 +26,7 @@ static int set_up(void **state)
 {
     (void)state;
     config_defaults(&config);
-    config.drives.host_prefixes = (struct config_list){.count = 1, .item = {"/dev/mapper/"}};
+    config.drives.host_prefixes = (struct config_list){.count = 1, .text = "/dev/mapper/"};
     return 0;
 }
 

@@ -264,7 +264,7 @@ static int set_up(void **state)
     surroundings_bind(&world.node);
     world.node.config.drives.enabled = true;
     world.node.config.drives.host_prefixes =
-        (struct config_list){.count = 2, .item = {"/srv/disks", "/dev"}};
+        (struct config_list){.count = 2, .text = "/srv/disks\0/dev"};
     world.drives = drives_new(&world.node.context, &guest_ops);
     assert_non_null(world.drives);
     return 0;
