@@ -67,7 +67,7 @@ struct create_parts {
     struct storage_parts storage;
     struct mount_parts mounts[MOUNTS];
     Agent__Mount *mount_pointers[MOUNTS];
-    char program[AGENT_PATH_BYTES];
+    char program[2 * AGENT_PATH_BYTES];
     char cgroup[CONTAINER_ID_BYTES + 1];
     ProtobufCBinaryData arguments[CONTAINER_ARGUMENTS + 1];
     ProtobufCBinaryData capabilities[array_length(capability_names)];
@@ -107,6 +107,7 @@ static void fill_mount(struct mount_parts *parts, const char *destination, const
     parts->message.n_options = borrow_texts(options, parts->options, MOUNT_OPTIONS);
 }
 
+/* Without a mount namespace, kata-agent makes none of a container's mounts. */
 static void fill_mounts(struct create_parts *parts, const char *const *volume_paths,
                         Agent__Spec *spec)
 {
@@ -135,7 +136,8 @@ static void fill_process(struct create_parts *parts, const struct container_spec
     size_t count = borrow_texts(capability_names, parts->capabilities,
                                 from->files_of_others ? SIZE_MAX : ORDINARY_CAPABILITIES);
 
-    (void)snprintf(parts->program, sizeof(parts->program), "/%s", from->program);
+    (void)snprintf(parts->program, sizeof(parts->program), "%s/%s",
+                   from->in_mounts_of_agent ? from->directory : "", from->program);
     parts->arguments[0] = proto_borrow_text(parts->program);
     process->args = parts->arguments;
     process->n_args = 1 + borrow_texts(from->arguments, parts->arguments + 1, CONTAINER_ARGUMENTS);
@@ -148,17 +150,21 @@ static void fill_process(struct create_parts *parts, const struct container_spec
     capabilities->n_inheritable = capabilities->n_permitted = count;
 }
 
-static void fill_linux(struct create_parts *parts, const char *container_id, Agent__Linux *platform)
+static void fill_linux(struct create_parts *parts, const struct container_spec *from,
+                       Agent__Linux *platform)
 {
-    (void)snprintf(parts->cgroup, sizeof(parts->cgroup), "/%s", container_id);
+    size_t first = from->in_mounts_of_agent ? 1 : 0; /* the mount namespace is the first */
+    size_t count = array_length(namespace_types) - first;
+
+    (void)snprintf(parts->cgroup, sizeof(parts->cgroup), "/%s", from->container_id);
     platform->cgroups_path = proto_borrow_text(parts->cgroup);
-    for (size_t i = 0; i < array_length(namespace_types); i++) {
+    for (size_t i = 0; i < count; i++) {
         agent__namespace__init(&parts->namespaces[i]);
-        parts->namespaces[i].type = proto_borrow_text(namespace_types[i]);
+        parts->namespaces[i].type = proto_borrow_text(namespace_types[first + i]);
         parts->namespace_pointers[i] = &parts->namespaces[i];
     }
     platform->namespaces = parts->namespace_pointers;
-    platform->n_namespaces = array_length(namespace_types);
+    platform->n_namespaces = count;
 }
 
 /* The agent's words for an address (Kata: src/libs/kata-types/src/device.rs). NULL: it has none. */
@@ -224,8 +230,9 @@ int container_append_create(struct buffer *payload, const struct container_spec 
     process.user = &user;
     root.path = proto_borrow_text(from->directory);
     root.readonly = true;
-    fill_linux(parts, from->container_id, &platform);
-    fill_mounts(parts, from->volume_paths, &spec);
+    fill_linux(parts, from, &platform);
+    if (!from->in_mounts_of_agent)
+        fill_mounts(parts, from->volume_paths, &spec);
     spec.version = proto_borrow_text("1.0.2");
     spec.process = &process;
     spec.root = &root;

@@ -31,6 +31,7 @@ struct container_spec {
     const char *const *volume_paths; /* NULL at the end; NULL: none. At most CONTAINER_VOLUMES */
     const struct container_storage *storage; /* NULL: none */
     bool files_of_others;
+    bool in_mounts_of_agent;
 };
 
 enum { CONTAINER_PIECE_BYTES = 256 * 1024 }; /* the agent takes up to 4 MiB in one request */

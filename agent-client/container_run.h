@@ -112,6 +112,10 @@ struct container_request {
     const char *const *volume_paths;         /* NULL at the end: /vol/0, /vol/1, … */
     const struct container_storage *storage; /* mounted before volume_paths are; NULL: none */
     bool files_of_others; /* CAP_CHOWN, CAP_FOWNER, CAP_FSETID and CAP_DAC_READ_SEARCH as well */
+    /* In the agent's own mount namespace, whose mounts it sees and can change; without any of
+     * volume_paths. An agent that makes a mount namespace all the same does not find the program.
+     */
+    bool in_mounts_of_agent;
 
     uint64_t step_ns;    /* for the answer to each call; for kill and remove too */
     uint64_t program_ns; /* for the program, from its start to its end */

@@ -55,6 +55,7 @@ static int append_create(const struct container_run *run, struct buffer *payload
         .volume_paths = request->volume_paths,
         .storage = request->act == CONTAINER_HOLD ? request->storage : NULL,
         .files_of_others = request->files_of_others,
+        .in_mounts_of_agent = request->in_mounts_of_agent,
     };
 
     return container_append_create(payload, &spec);

@@ -6,8 +6,10 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/statvfs.h>
 #include <sys/sysmacros.h>
 #include <time.h>
@@ -22,7 +24,7 @@
 #include "lib/mount_table.h"
 #include "lib/path.h"
 
-enum { LINE_BYTES = 2048, VERSION = 1, PROVE_PAUSE_NS = 20 * NSEC_PER_MSEC };
+enum { LINE_BYTES = 2048, VERSION = 1, PROVE_PAUSE_NS = 20 * NSEC_PER_MSEC, STACKED = 16 };
 
 /* The content of the printed line. */
 struct report {
@@ -243,25 +245,35 @@ static int hold(const struct drive_once_request *request, int output, struct rep
 
 /* The kernel allows an exclusive open once no mount in any namespace has the disk, which may be a
  * moment after the last unmount. */
-static int open_exclusively(const struct drive_once_request *request, const struct drive_disk *disk,
+static int open_exclusively(const char *node, uint64_t timeout_ns, const struct drive_disk *disk,
                             int *ret_fd)
 {
     const struct timespec pause_time = {.tv_nsec = PROVE_PAUSE_NS};
-    uint64_t ends_at = clock_boottime() + request->timeout_ns;
-    int r = drive_find_open_node(request->arguments[1], disk, O_RDONLY | O_EXCL, ret_fd);
+    uint64_t ends_at = clock_boottime() + timeout_ns;
+    int r = drive_find_open_node(node, disk, O_RDONLY | O_EXCL, ret_fd);
 
     while (r == DRIVE_FIND_IN_USE && clock_boottime() < ends_at) {
         (void)nanosleep(&pause_time, NULL);
-        r = drive_find_open_node(request->arguments[1], disk, O_RDONLY | O_EXCL, ret_fd);
+        r = drive_find_open_node(node, disk, O_RDONLY | O_EXCL, ret_fd);
     }
     return r;
 }
 
-static int prove(const struct drive_once_request *request, struct report *report)
+static void prove_by(const char *node, uint64_t timeout_ns, struct report *report)
 {
     cleanup(fd_closep) int fd = -1;
-    int r;
+    int r = open_exclusively(node, timeout_ns, &report->disk, &fd);
 
+    if (r == DRIVE_FIND_IN_USE)
+        refuse(report, STATUS_FAILED_PRECONDITION, "somebody in the guest still has the disk");
+    else if (r < 0 || fsync(fd) < 0) {
+        report->status = STATUS_INTERNAL;
+        (void)error_set_errno(&report->error, r < 0 ? r : -errno, "cannot open the disk");
+    }
+}
+
+static int prove(const struct drive_once_request *request, struct report *report)
+{
     if (request->count != 1 && request->count != 2)
         return DRIVE_ONCE_USAGE;
     if (!find(request, 0, report)) {
@@ -269,17 +281,44 @@ static int prove(const struct drive_once_request *request, struct report *report
             *report = (struct report){0};
         return DRIVE_ONCE_DONE;
     }
-    if (request->count == 1) {
+    if (request->count == 1)
         refuse(report, STATUS_UNAVAILABLE, "whether somebody has the disk was not looked at");
+    else
+        prove_by(request->arguments[1], request->timeout_ns, report);
+    return DRIVE_ONCE_DONE;
+}
+
+/* A disk that is busy stays mounted. What is mounted over it, or is of another disk, is not
+ * touched. How many mounts there were, or -errno. */
+static int unmount_all(const char *path, struct report *report)
+{
+    int r = find_mount(path, report), count = 0;
+
+    while (r == 0 && report->is_mounted && count < STACKED && umount2(path, UMOUNT_NOFOLLOW) == 0) {
+        count++;
+        report->is_mounted = false;
+        r = find_mount(path, report);
+    }
+    return r < 0 ? r : count;
+}
+
+/* The proof also shows whether this container has the agent's mounts, and not a copy of them. */
+static int release(const struct drive_once_request *request, struct report *report)
+{
+    char node[sizeof("/dev/") + sizeof(report->disk.name)];
+    int count;
+
+    if (request->count != 2)
+        return DRIVE_ONCE_USAGE;
+    if (!find(request, 0, report))
+        return DRIVE_ONCE_DONE;
+    count = unmount_all(request->arguments[1], report);
+    if (count < 0) {
+        report->status = STATUS_INTERNAL;
         return DRIVE_ONCE_DONE;
     }
-    r = open_exclusively(request, &report->disk, &fd);
-    if (r == DRIVE_FIND_IN_USE)
-        refuse(report, STATUS_FAILED_PRECONDITION, "somebody in the guest still has the disk");
-    else if (r < 0 || fsync(fd) < 0) {
-        report->status = STATUS_INTERNAL;
-        (void)error_set_errno(&report->error, r < 0 ? r : -errno, "cannot open the disk");
-    }
+    (void)snprintf(node, sizeof(node), "/dev/%s", report->disk.name);
+    prove_by(node, count ? request->timeout_ns : 0, report);
     return DRIVE_ONCE_DONE;
 }
 
@@ -298,6 +337,8 @@ int drive_once_run(const struct drive_once_request *request, int output, struct 
         r = hold(request, output, &report);
     else if (strcmp(request->act, "prove") == 0)
         r = prove(request, &report);
+    else if (strcmp(request->act, "release") == 0)
+        r = release(request, &report);
     if (r == DRIVE_ONCE_DONE)
         r = print(&report, output);
     if (r < 0)

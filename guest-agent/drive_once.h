@@ -6,6 +6,8 @@
  *     look SERIAL [PATH]                                        whether it is mounted on PATH
  *     hold SERIAL PATH                  gives it its group, syncs it, prints, and goes on syncing
  *     prove SERIAL [NODE]                                       nobody has the disk
+ *     release SERIAL PATH               unmounts it there, in the agent's own mount namespace, and
+ *                                       proves that nobody has the disk
  */
 #pragma once
 
@@ -21,7 +23,8 @@ struct drive_once_request {
     const char *act;
     const char *const *arguments;
     size_t count;
-    uint64_t timeout_ns; /* check: for the disk to appear; prove: for others to release it */
+    uint64_t timeout_ns; /* check: for the disk to appear; prove, release: for others to release
+                            it */
     uint64_t flush_ns;   /* hold: the interval; 0 syncs once */
     bool has_fs_group;   /* hold: set before the line; a read-only mount keeps its groups */
     gid_t fs_group;

@@ -60,7 +60,7 @@ static const char help[] =
     "                     their devices, print one line of JSON, exit\n"
     "  --report           with --once: change nothing, only print\n"
     "  --timeout SECONDS  with --once: report as timed_out what takes longer (1 to 3600)\n"
-    "  --drive ACT        for crustd itself: check, look, hold or prove a drive from a container\n"
+    "  --drive ACT        for crustd itself: check, look, hold, prove or release a drive\n"
     "  --fs-group GID     with --drive hold: give the drive's files to this group first\n"
     "  --fs-group-policy POLICY\n"
     "                     with --fs-group: Always (the default) or OnRootMismatch\n"

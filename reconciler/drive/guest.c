@@ -36,10 +36,16 @@ void drive_guest_finish(struct drive_guest_call *call)
     call->done(call, &reply, call->userdata);
 }
 
-void drive_guest_fail(struct drive_guest_call *call, enum status_code status, const char *text)
+void drive_guest_note_refusal(struct drive_guest_call *call, enum status_code status,
+                              const char *text)
 {
     call->reply.status = status;
     (void)error_set(&call->reply.error, (int)status, "%s", text);
+}
+
+void drive_guest_fail(struct drive_guest_call *call, enum status_code status, const char *text)
+{
+    drive_guest_note_refusal(call, status, text);
     drive_guest_finish(call);
 }
 

@@ -240,15 +240,9 @@ void drive_guest_remove_holder(struct drive_guest_call *call)
         drive_guest_fail_errno(call, r, "cannot have the drive's container removed");
 }
 
-static void note_refusal(struct drive_guest_call *call, enum status_code status, const char *text)
-{
-    call->reply.status = status;
-    (void)error_set(&call->reply.error, (int)status, "%s", text);
-}
-
 static void undo(struct drive_guest_call *call, enum status_code status, const char *text)
 {
-    note_refusal(call, status, text);
+    drive_guest_note_refusal(call, status, text);
     call->is_undone = true;
     drive_guest_remove_holder(call);
 }
@@ -402,9 +396,8 @@ void drive_guest_hold(struct drive_guest_call *call)
 
 /* The drive has to be as it was before the detach, so that the next detach begins with its
  * container. A slow guest may have used up the call's time, so it is restarted. */
-void drive_guest_hold_again(struct drive_guest_call *call, const struct drive_guest_line *line)
+void drive_guest_hold_again(struct drive_guest_call *call)
 {
-    note_refusal(call, line->status, line->error.text);
     drive_guest_begin_time(call);
     drive_guest_hold(call);
 }

@@ -69,6 +69,7 @@ static void run_errand(struct drive_guest_call *call, const struct errand *erran
         .sandbox = call->sandbox,
         .arguments = errand->argument,
         .paths = errand->paths,
+        .in_mounts_of_agent = call->is_releasing,
     };
     int r;
 
@@ -236,6 +237,22 @@ static void await_companion(struct drive_guest_call *call, const struct drive_gu
     drive_guest_fail(call, STATUS_UNAVAILABLE, error.text);
 }
 
+/* kata-agent may have the disk mounted without knowing it: it forgets the mount of a container that
+ * crustd's end has cut off, and does not unmount it again. A helper in the agent's own mount
+ * namespace can. */
+static void release(struct drive_guest_call *call, const struct drive_guest_line *line)
+{
+    struct errand errand;
+
+    drive_guest_note_refusal(call, line->status, line->error.text);
+    call->is_releasing = true;
+    (void)snprintf(call->place, sizeof(call->place), "%s", call->drive.request.vm_path);
+    trim(call->place);
+    begin_errand(call, &errand, "release");
+    add_argument(&errand, call->place);
+    run_errand(call, &errand);
+}
+
 /* Without its device node nothing can be proved about a disk that exists. */
 static void take_proof(struct drive_guest_call *call, struct drive_guest_line *line)
 {
@@ -259,10 +276,26 @@ static void take_proof(struct drive_guest_call *call, struct drive_guest_line *l
         run_errand(call, &errand);
     } else if (line->status == STATUS_FAILED_PRECONDITION && line->device[0] && call->address[0] &&
                call->share >= 0) {
-        drive_guest_hold_again(call, line);
+        release(call, line);
     } else {
         drive_guest_fail(call, line->status, line->error.text);
     }
+}
+
+/* Only what the release itself has proved counts; everything else leaves the drive as it was. */
+static void take_release(struct drive_guest_call *call, const struct helper_outcome *outcome)
+{
+    struct drive_guest_line line;
+    struct error ignored;
+
+    if (outcome->reason != REASON_NONE ||
+        drive_guest_line_parse(outcome->line, strlen(outcome->line), &line, &ignored) < 0 ||
+        line.status != STATUS_OK) {
+        drive_guest_hold_again(call);
+        return;
+    }
+    call->reply = (struct drive_guest_reply){.guest = DRIVE_IN_GUEST_ABSENT};
+    drive_guest_finish(call);
 }
 
 static void take_growth(struct drive_guest_call *call, const struct helper_report *report)
@@ -335,6 +368,8 @@ static void on_helper(struct helper_run *run, const struct helper_outcome *outco
     call->helper = helper_run_free(run);
     if (!copy)
         drive_guest_fail(call, STATUS_UNAVAILABLE, "out of memory");
+    else if (call->is_releasing)
+        take_release(call, copy);
     else if (copy->reason != REASON_NONE)
         take_failure(call, copy);
     else if (call->act == DRIVE_GUEST_GROW)

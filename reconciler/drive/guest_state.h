@@ -44,6 +44,7 @@ struct drive_guest_call {
     char place[DRIVE_PATH_CHARS + 1]; /* MOUNT: vm_path, or the directory above it */
     unsigned climbed;                 /* how many directories above vm_path were tried */
     bool is_there;                    /* MOUNT: a call that was cut off left the disk mounted */
+    bool is_releasing;                /* UNMOUNT: the disk is busy; the reply has the reason */
     bool is_undone;                   /* the container is removed again; the reply has the reason */
     bool is_second;                   /* the container could not be created before */
     struct loop_timer settling;       /* until it is created again */
@@ -63,6 +64,10 @@ uint64_t drive_guest_time(const struct drive_guest_call *call);
 void drive_guest_finish(struct drive_guest_call *call);
 void drive_guest_fail(struct drive_guest_call *call, enum status_code status, const char *text);
 void drive_guest_fail_errno(struct drive_guest_call *call, int r, const char *what);
+
+/* Fills in the reply, which is given later. */
+void drive_guest_note_refusal(struct drive_guest_call *call, enum status_code status,
+                              const char *text);
 
 /* Adds a remark about the entries whose group a mount could not change. */
 void drive_guest_remark_walk(struct drive_guest_call *call, const struct drive_walk_count *walk);
@@ -99,7 +104,7 @@ void drive_guest_remove_holder(struct drive_guest_call *call);
 /* hold: creates the container, after the check has succeeded. hold_again: after a proof that
  * failed, so that the drive is as it was before the detach. */
 void drive_guest_hold(struct drive_guest_call *call);
-void drive_guest_hold_again(struct drive_guest_call *call, const struct drive_guest_line *line);
+void drive_guest_hold_again(struct drive_guest_call *call);
 
 /* ---- guest_errands.c ---- */
 

@@ -40,7 +40,7 @@ enum { TOTAL_CALLS = 2, ARGUMENTS = 4, NUMBER_BYTES = 16, PATH_BYTES = 16, SHOWN
 struct helper_run {
     const struct context *context;
     struct store_helper_run sandbox;
-    bool cleans_up, grow;
+    bool cleans_up, grow, in_mounts_of_agent;
     bool recorded;
     bool copied; /* the guest has no shared directory */
     unsigned paths;
@@ -116,7 +116,8 @@ static const char *ability_of(enum volume_reason reason)
 static void record_end(struct helper_run *run)
 {
     struct store *store = run->context->store;
-    const char *ability = run->cleans_up ? NULL : ability_of(run->outcome.reason);
+    bool is_usual = !run->cleans_up && !run->in_mounts_of_agent;
+    const char *ability = is_usual ? ability_of(run->outcome.reason) : NULL;
     bool is_gone = run->recorded && !run->outcome.left;
     struct log_ids ids = ids_of(run);
     int r;
@@ -353,6 +354,7 @@ static int run_container(struct helper_run *run, const char *directory)
         .program_file = run->program,
         .arguments = arguments,
         .volume_paths = (const char *const *)run->path,
+        .in_mounts_of_agent = run->in_mounts_of_agent,
         .step_ns = time,
         .program_ns = time,
         .total_ns = time * TOTAL_CALLS,
@@ -473,6 +475,7 @@ int helper_run_new(const struct context *context, const struct helper_task *task
     if (r < 0)
         return r;
     run->grow = task->grow;
+    run->in_mounts_of_agent = task->in_mounts_of_agent;
     r = copy_paths(run, task);
     if (r == 0)
         r = copy_arguments(run, task);

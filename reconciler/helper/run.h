@@ -27,6 +27,7 @@ struct helper_task {
     const char *path[HELPER_VOLUMES + 1]; /* in the guest; copied; ended by NULL */
     /* The program's, in place of those for volumes; copied; ended by NULL. NULL: for volumes. */
     const char *const *arguments;
+    bool in_mounts_of_agent; /* as in container_run.h */
 };
 
 struct helper_outcome {

@@ -7,11 +7,12 @@ import json
 import os
 import signal
 import threading
+import time
 import unittest
 
 from disks import LoopDevice, make_filesystem
 from guest_image import build_program
-from kata_resize_test import StockCase, StockSandbox
+from kata_resize_test import OURS, StockCase, StockSandbox
 from node import BUILD
 from programs import GuestError, run
 from resize_case import MIB, SECONDS
@@ -201,11 +202,15 @@ class CutOffTest(DrivesStockCase):
         except GuestError:  # the directory is not there yet
             return False
 
+    def cut_offs(self):
+        return self.vm.console().count("CreateContainer never answered")
+
     def cut_off(self, loop, vm_path):
         """crustd is killed while kata-agent creates the container that holds the drive, and started again."""
         attach = threading.Thread(target=self.attach, args=("cut", loop, vm_path, "--writable"))
         attach.start()
         self.wait(lambda: self.is_mounted(vm_path), "the mount")
+        self.created = self.sandbox.containers()
         self.kill()
         attach.join()
         self.start_again()
@@ -221,6 +226,35 @@ class CutOffTest(DrivesStockCase):
             self.vm.guest_write("/run/cut/pattern", MIB)
             self.detach(name)
             self.assert_free(loop)
+        self.check_nothing_left()
+
+    def has_holder_again(self):
+        """The container that holds the drive is being created, after a clean-up and a check."""
+        return self.sandbox.containers() >= self.created + 2 and any(
+            name[len(OURS)] != "x" for name in self.sandbox.left() if name.startswith(OURS))
+
+    def test_what_two_killed_crustds_had_mounted_is_unmounted(self):
+        """The second is killed within the CreateContainer by which it takes over what the first has left."""
+        loop = self.disk()
+        before = self.cut_offs()
+        self.cut_off(loop, "/run/twice")
+        self.wait(lambda: self.has_holder_again() and not time.sleep(0.3) and self.has_holder_again(),
+                  "the second holder")  # a first one may be refused at once, and its directory be gone
+        self.kill()
+        self.start_again()
+        self.assertEqual(self.cut_offs(), before + 2)
+        self.attached("cut", loop, "/run/twice", "--writable")
+        self.vm.guest_write("/run/twice/pattern", MIB)
+        self.attached("inner", self.disk(), "/run/twice/inner", "--writable")
+        self.assertIn("still has the disk", self.ctl("drive", "detach", "cut")[2])
+        self.assertEqual(self.state("cut"), "ready")
+        self.detach("inner")
+        for _ in range(2):
+            self.detach("cut")
+            self.assert_free(loop)
+            self.attached("cut", loop, "/run/twice", "--writable")
+            self.vm.guest_verify("/run/twice/pattern", MIB)
+        self.detach("cut")
         self.check_nothing_left()
 
     def test_what_a_killed_crustd_had_mounted_is_detached(self):

@@ -266,6 +266,25 @@ static void namespaces_and_cgroup_are_its_own(void **state)
     buffer_done(&payload);
 }
 
+static void container_in_the_mounts_of_the_agent_has_none_of_its_own(void **state)
+{
+    struct container_spec spec = ordinary;
+    struct buffer payload = BUFFER_INIT(0);
+    struct slice whole_spec, linux_part;
+
+    (void)state;
+    spec.in_mounts_of_agent = true;
+    assert_int_equal(container_append_create(&payload, &spec), 0);
+    whole_spec = part(whole(&payload), CREATE_SPEC, 0);
+    linux_part = part(whole_spec, SPEC_LINUX, 0);
+    assert_int_equal(count(whole_spec, SPEC_MOUNTS), 0);
+    assert_int_equal(count(linux_part, LINUX_NAMESPACES), 3);
+    assert_text(part(linux_part, LINUX_NAMESPACES, 0), NAMESPACE_TYPE, 0, "ipc");
+    assert_text(part(whole_spec, SPEC_PROCESS, 0), PROCESS_ARGS, 0,
+                "/run/kata-containers/shared/containers/crust-1/agent");
+    buffer_done(&payload);
+}
+
 static void container_without_volumes_or_arguments_can_be_made(void **state)
 {
     struct container_spec spec = ordinary;
@@ -490,6 +509,7 @@ int main(void)
         cmocka_unit_test(mounts_come_in_order),
         cmocka_unit_test(files_of_others_need_more_capabilities),
         cmocka_unit_test(namespaces_and_cgroup_are_its_own),
+        cmocka_unit_test(container_in_the_mounts_of_the_agent_has_none_of_its_own),
         cmocka_unit_test(container_without_volumes_or_arguments_can_be_made),
         cmocka_unit_test(lists_have_bounds),
         cmocka_unit_test(storage_is_a_disk_at_an_address),

@@ -243,6 +243,65 @@ static void a_disk_is_proved_free_by_its_node(void **state)
     assert_int_equal(RUN("prove", "crust-aaaaaaaaaaaaaa"), DRIVE_ONCE_DONE);
 }
 
+#define RELEASE() RUN("release", SERIAL, "/vm/data")
+
+static void expect_not_released(void)
+{
+    assert_int_equal(RELEASE(), DRIVE_ONCE_REFUSED);
+    expect("\"status\":\"FAILED_PRECONDITION\"");
+    expect("somebody in the guest still has the disk");
+}
+
+static void a_disk_is_released_where_it_was_mounted(void **state)
+{
+    (void)state;
+    mount_disk();
+    assert_int_equal(RUN("release", SERIAL, "/vm"), DRIVE_ONCE_REFUSED);
+    assert_true(is_mounted(target()));
+    assert_int_equal(RUN("release", SERIAL), DRIVE_ONCE_USAGE);
+    assert_int_equal(RELEASE(), DRIVE_ONCE_DONE);
+    expect("\"status\":\"OK\"");
+    assert_false(is_mounted(target()));
+    assert_int_equal(RELEASE(), DRIVE_ONCE_DONE);
+}
+
+static void a_disk_in_use_is_not_released(void **state)
+{
+    int user;
+
+    (void)state;
+    mount_disk();
+    user = open(target(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_true(user >= 0);
+    expect_not_released();
+    assert_true(is_mounted(target()));
+    fd_close(user);
+    assert_int_equal(mount("none", target(), "tmpfs", 0, NULL), 0);
+    expect_not_released();
+    assert_int_equal(umount2(target(), 0), 0); /* what lies over it is not the drive's */
+    assert_true(is_mounted(target()));
+    assert_int_equal(RELEASE(), DRIVE_ONCE_DONE);
+}
+
+/* An agent that makes a mount namespace all the same. */
+static void a_release_in_a_copy_of_the_mounts_is_none(void **state)
+{
+    pid_t child;
+    int status;
+
+    (void)state;
+    mount_disk();
+    child = fork();
+    if (child == 0) {
+        bool is_refused = unshare(CLONE_NEWNS) == 0 && RELEASE() == DRIVE_ONCE_REFUSED;
+
+        _exit(is_refused && !is_mounted(target()) ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_true(is_mounted(target()));
+}
+
 static void a_holder_refuses_another_disk(void **state)
 {
     (void)state;
@@ -343,6 +402,9 @@ int main(void)
         TEST(check_reports_whether_the_disk_is_mounted_there),
         TEST(a_place_that_has_the_disk_already_is_fine),
         TEST(a_disk_is_proved_free_by_its_node),
+        TEST(a_disk_is_released_where_it_was_mounted),
+        TEST(a_disk_in_use_is_not_released),
+        TEST(a_release_in_a_copy_of_the_mounts_is_none),
         TEST(a_holder_refuses_another_disk),
         TEST(a_holder_prints_its_line_and_stays),
         TEST(a_holder_gives_the_group_and_follows_no_link),

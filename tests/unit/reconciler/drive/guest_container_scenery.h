@@ -48,7 +48,7 @@ static struct {
     unsigned companions; /* how often crust-guest-agent was looked for */
     struct helper_run *helper;
     char arguments[512], paths[512];
-    bool grow;
+    bool grow, in_mounts_of_agent;
     const char *helper_name; /* NULL: it has its usual one */
     unsigned leftovers;      /* of helpers, all and those that were not tried to remove */
     unsigned passed_on;
@@ -143,6 +143,7 @@ int helper_run_new(const struct context *context, const struct helper_task *task
     join(task->arguments, test.arguments, sizeof(test.arguments));
     join(task->path, test.paths, sizeof(test.paths));
     test.grow = task->grow;
+    test.in_mounts_of_agent = task->in_mounts_of_agent;
     *ret_run = test.helper = calloc(1, sizeof(**ret_run));
     assert_non_null(test.helper);
     *test.helper = (struct helper_run){done, userdata};

@@ -109,11 +109,58 @@ static void a_disk_that_is_not_there_is_nobodys(void **state)
     expect(STATUS_OK, DRIVE_IN_GUEST_ABSENT, "");
 }
 
+static void prove_that_it_is_busy(void)
+{
+    helper_prints("UNAVAILABLE", "not looked at", "sda", false);
+    helper_prints("FAILED_PRECONDITION", "somebody in the guest still has the disk", "sda", false);
+}
+
+static void expect_release(void)
+{
+    expect_helper("--drive release --timeout 4 " SERIAL " /run/data", "");
+    assert_true(test.in_mounts_of_agent);
+}
+
+/* What is mounted does not have to be known to kata-agent, but here it is in use. */
 static void begin_busy_unmount(void)
 {
     begin_unmount();
-    helper_prints("UNAVAILABLE", "not looked at", "sda", false);
-    helper_prints("FAILED_PRECONDITION", "somebody in the guest still has the disk", "sda", false);
+    prove_that_it_is_busy();
+    if (!test.helper)
+        return;
+    expect_release();
+    helper_prints("FAILED_PRECONDITION", "somebody in the guest has the disk", "sda", true);
+}
+
+static void a_mount_that_the_agent_has_forgotten_is_released(void **state)
+{
+    (void)state;
+    begin_unmount();
+    assert_false(test.in_mounts_of_agent);
+    prove_that_it_is_busy();
+    expect_release();
+    helper_prints("OK", "", "sda", false);
+    expect(STATUS_OK, DRIVE_IN_GUEST_ABSENT, "");
+    assert_null(test.container);
+}
+
+static void a_release_that_cannot_be_leaves_the_drive_as_it_was(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        begin_unmount();
+        prove_that_it_is_busy();
+        if (i == 0)
+            helper_fails(REASON_AGENT_POLICY_DENIED, true, "denied");
+        else if (i == 1)
+            helper_fails(REASON_HELPER_WRONG_ARCHITECTURE, false, "cannot be executed");
+        else
+            helper_ends(&(struct helper_outcome){.line = "nonsense"});
+        assert_int_equal(test.request.act, CONTAINER_HOLD);
+        container_ends((struct container_reply){.kind = CONTAINER_DONE, .held = true},
+                       LINE("OK", ""));
+        expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_MOUNTED, "still has the disk; if");
+    }
 }
 
 /* kata-agent has forgotten the mount, which was busy. */
@@ -154,6 +201,7 @@ static void holding_again_has_a_time_of_its_own(void **state)
     helper_prints("UNAVAILABLE", "not looked at", "sda", false);
     test.call->ends_at = 0; /* a slow guest has used all of it */
     helper_prints("FAILED_PRECONDITION", "somebody in the guest still has the disk", "sda", false);
+    helper_prints("FAILED_PRECONDITION", "somebody in the guest still has the disk", "sda", true);
     assert_int_equal(test.request.act, CONTAINER_HOLD);
     assert_true(test.request.total_ns > 1 && test.request.step_ns > 1);
     container_ends((struct container_reply){.kind = CONTAINER_DONE, .held = true}, LINE("OK", ""));
@@ -251,6 +299,8 @@ int main(void)
         TEST(a_mount_that_was_not_answered_is_not_believed),
         TEST(an_unmount_removes_the_container_and_proves_it),
         TEST(a_disk_that_is_not_there_is_nobodys),
+        TEST(a_mount_that_the_agent_has_forgotten_is_released),
+        TEST(a_release_that_cannot_be_leaves_the_drive_as_it_was),
         TEST(a_disk_that_somebody_has_is_held_again),
         TEST(a_refused_container_holds_the_disk_at_its_second_try),
         TEST(holding_again_has_a_time_of_its_own),
