@@ -208,9 +208,9 @@ class HostileUsersTest(ScratchNodeTest):
         before = self.watches()
         for number, pod in enumerate(pods):
             self.impersonate(pod.id, "/data", home=f"home{number}")
-        self.host.wait(lambda: self.host.crustctl("resync") and len(self.findings()) == len(pods),
-                       60, "all to be doubted")
-        self.assertEqual(self.watches(), before)
+        self.host.wait(lambda: self.host.crustctl("resync") and
+                       len(self.findings()) + len(self.sandboxes()) == len(pods), 60, "all to be observed")
+        self.assertEqual((self.sandboxes(), self.watches()), ({}, before))
 
     def test_directories_are_watched_for_as_long_as_a_pod_needs_them(self):
         volume = self.volume(self.host)

@@ -8,13 +8,27 @@ import http.client
 import json
 import secrets
 import socket
+import subprocess
 import unittest
 
 from fuse import HangingFile
-from scratch_node import AFTER, SANDBOX, ScratchNodeTest, publish_path
+from scratch_node import AFTER, SANDBOX, ScratchNodeTest, fake_monitor, publish_path
 
 OTHER = secrets.token_hex(32)
 LEADS = "leads into a file system that may hang"
+
+
+class Naming(fake_monitor.FakeMonitor):
+    """Its one drive has this file, it says."""
+
+    file = ""
+
+    def _qmp_query_block(self, _):
+        return [{"device": "", "qdev": "d", "inserted": {
+            "node-name": "d", "drv": "raw", "ro": False, "file": self.file, "image": {"virtual-size": 1}}}]
+
+    def _qmp_query_named_block_nodes(self, _):
+        return []
 
 
 class HungMountsTest(ScratchNodeTest):
@@ -100,6 +114,33 @@ class HungMountsTest(ScratchNodeTest):
         self.host.stage(path, "/mnt/hung/./other")
         self.host.wait(lambda: self.host.volume(path)["device_bytes"] == 4096, 60,
                        "the file to be seen again")
+
+    def start_vmm_that_keeps(self, mount):
+        """A VMM in a mount namespace of its own, where the mount stays when it is gone here."""
+        vmm = subprocess.Popen(  # pylint: disable=consider-using-with
+            ["unshare", "-m", "--propagation", "private", "sh", "-c", "echo; read _", "qemu-system-x86_64",
+             "-name", f"sandbox-{OTHER}"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        for undo in (vmm.stdin.close, vmm.stdout.close, vmm.wait, vmm.kill):
+            self.addCleanup(undo)
+        vmm.stdout.readline()
+        subprocess.run(["umount", "-l", mount], check=True)
+        return vmm
+
+    def test_a_drive_of_a_vmm(self):
+        """A VMM names a file as its drive's, which is in such a mount of its own."""
+        self.hang()
+        vmm = self.start_vmm_that_keeps(self.host.root / "mnt/hung")
+        volume = self.volume(self.host, "named")
+        self.host.add_sandbox(OTHER, vmm.pid, agent="unix:///agent.sock", drives=[volume.record()])
+        self.host.record(volume.path, OTHER)
+        monitor = Naming(self.host.vm_dir(OTHER) / "extra-monitor.sock", "qmp", [])
+        monitor.file = str(self.host.root / "mnt/hung/file")
+        self.addCleanup(monitor.stop)
+        monitor.start()
+        self.host.start(ready=False)
+        self.host.wait(lambda: monitor.sent("query-block"), 60, "the VMM to be asked")
+        self.check_served()
+        self.assertNotEqual(self.host.volume(volume.path)["state"], "in_sync")
 
     def test_requests(self):
         """A device that a client names."""

@@ -184,12 +184,16 @@ static void on_done(struct agent_call *call, const struct agent_reply *reply, vo
     loop_stop(&loop);
 }
 
+/* The sandbox's VMM; 0: anybody may listen. */
+static pid_t vmm;
+
 static void call_with(const char *address, enum agent_act act, uint64_t deadline_ns)
 {
     struct agent_request request = {
         .act = act,
         .root = root,
         .address = address,
+        .listener = {.vmm = vmm},
         .volume_path = "/mnt/volume",
         .bytes = 4096,
         .deadline_ns = deadline_ns,
@@ -461,6 +465,23 @@ static void a_handshake_may_end_in_a_close(void **state)
     assert_unreachable("nothing listens on that port");
 }
 
+/* Who listens is this process, and not the VMM: it gets neither request nor handshake. */
+static void another_process_is_not_asked(void **state)
+{
+    (void)state;
+    vmm = getppid();
+    script.close_at_once = true;
+    call(AGENT_RESIZE);
+    assert_unreachable("neither the sandbox's VMM nor its shim");
+    seen.calls = 0;
+    script.handshake = "OK 1073741824\n";
+    call(AGENT_RESIZE);
+    assert_unreachable("neither the sandbox's VMM nor its shim");
+    assert_false(server.shaken);
+    assert_int_equal(server.requests, 0);
+    vmm = 0;
+}
+
 static void failed_connection_is_unreachable(void **state)
 {
     (void)state;
@@ -580,6 +601,7 @@ int main(void)
         TEST(another_protocol_behind_a_handshake_is_found_at_once),
         TEST(a_wrong_handshake_is_refused),
         TEST(a_handshake_may_end_in_a_close),
+        TEST(another_process_is_not_asked),
         TEST(failed_connection_is_unreachable),
         TEST(an_endless_path_is_not_sent),
         TEST(a_call_can_be_given_up),

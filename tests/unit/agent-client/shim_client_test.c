@@ -201,6 +201,22 @@ static void an_endless_answer_is_cut(void **state)
     assert_string_equal(reply.error.text, "the shim: the answer is too long");
 }
 
+/* Who listens is this process, and neither the VMM nor its shim. */
+static void another_process_is_not_asked(void **state)
+{
+    const struct http_script none = {"", ""};
+    struct http_server *server = *state;
+    struct shim_request request = request_of(server, SHIM_RUST);
+    struct agent_reply reply;
+
+    http_server_listen(server, &none, 0);
+    request.listener.vmm = getppid();
+    reply = run(server, &request);
+    assert_int_equal(reply.outcome, AGENT_UNREACHABLE);
+    assert_non_null(strstr(reply.error.text, "neither the sandbox's VMM nor its shim"));
+    assert_int_equal(server->input.length, 0);
+}
+
 static void no_shim_listens(void **state)
 {
     struct http_server *server = *state;
@@ -247,6 +263,7 @@ int main(void)
         TEST(grown_without_stats_is_grown),
         TEST(the_deadline_is_for_both),
         TEST(an_endless_answer_is_cut),
+        TEST(another_process_is_not_asked),
         TEST(no_shim_listens),
         TEST(a_request_that_cannot_be_written_is_not_sent),
         TEST(a_running_call_can_be_freed),

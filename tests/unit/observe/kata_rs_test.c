@@ -19,6 +19,26 @@ static void share(const char *name)
     make_directory(path);
 }
 
+/* Any name may be there, because VMM and virtiofsd write to this directory. */
+static void a_crowded_share_tells_of_no_guest_path(void **state)
+{
+    char name[64];
+
+    (void)state;
+    start_qemu(TASKS);
+    share("0123456789-89abcdef-data");
+    for (unsigned i = 0; i < 2048; i++) {
+        (void)snprintf(name, sizeof(name), "%010x-89abcdef-other", i);
+        share(name);
+        if (i == 2046) {
+            observe();
+            assert_string_equal(sandbox.claim[1].guest_path, GUEST "0123456789-89abcdef-data");
+        }
+    }
+    observe();
+    assert_null(sandbox.claim[1].guest_path);
+}
+
 static void reads_a_living_qemu(void **state)
 {
     struct process vmm_process;
@@ -345,6 +365,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(reads_a_living_qemu),
+        TEST(a_crowded_share_tells_of_no_guest_path),
         TEST(a_container_without_cri_is_its_own_sandbox),
         TEST(uses_a_monitor_only_where_it_may),
         TEST(finds_the_monitor_that_crust_qemu_added),
