@@ -83,7 +83,7 @@ static void bounds_the_number_of_nodes(void **state)
     int r = 0;
 
     (void)state;
-    for (unsigned i = 0; r == 0; i++) {
+    for (unsigned i = 0; r == 0 && i <= QEMU_REPORT_ENTRIES; i++) {
         (void)snprintf(node.name, sizeof(node.name), "n%u", i);
         r = qemu_nodes_add(&nodes, &node, "/x", &error);
     }
