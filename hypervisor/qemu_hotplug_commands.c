@@ -29,7 +29,7 @@ void qemu_hotplug_names_init(struct qemu_hotplug_names *names, const char *drive
     *names = (struct qemu_hotplug_names){.opaque = ""};
     sha256_hex(drive_id, strlen(drive_id), digits);
     (void)snprintf(names->opaque, sizeof(names->opaque), QEMU_OPAQUE_PREFIX "%s", drive_id);
-    for (enum qemu_part part = QEMU_PART_FILE; part < QEMU_PARTS; part++)
+    for (enum qemu_part part = QEMU_PART_GROUP; part < QEMU_PARTS; part++)
         (void)snprintf(names->part[part], sizeof(names->part[part]), "crust-%.*s%s", STEM_DIGITS,
                        digits, suffixes[part]);
 }
@@ -156,59 +156,46 @@ static void write_opaque(struct buffer *text, const struct qemu_hotplug_values *
     (void)buffer_append_format(text, "{\"opaque\":\"%s\"}", values->names.opaque);
 }
 
-/* A node that passes all on to the one below. */
-static void write_node(struct buffer *text, const struct qemu_hotplug_values *values,
-                       enum qemu_part part, const char *driver)
-{
-    const struct hypervisor_drive_request *request = values->request;
-
-    (void)buffer_append_format(text,
-                               "{\"driver\":\"%s\",\"node-name\":\"%s\",\"read-only\":%s,"
-                               "\"cache\":{\"direct\":%s},",
-                               driver, values->names.part[part], boolean(request->read_only),
-                               boolean(request->direct));
-}
-
-/* The driver is named, never probed: a guest can write another format's header. */
-static void write_file(struct buffer *text, const struct qemu_hotplug_values *values)
-{
-    write_node(text, values, QEMU_PART_FILE,
-               values->request->disk.regular_file ? "file" : "host_device");
-    (void)buffer_append_format(text, "\"filename\":\"/dev/fdset/%" PRIu64 "\"}", values->set);
-}
-
-static void write_raw(struct buffer *text, const struct qemu_hotplug_values *values)
-{
-    write_node(text, values, QEMU_PART_RAW, "raw");
-    (void)buffer_append_format(text, "\"file\":\"%s\"}", values->names.part[QEMU_PART_FILE]);
-}
-
 static void write_group(struct buffer *text, const struct qemu_hotplug_values *values)
 {
     (void)buffer_append_format(text, "{\"qom-type\":\"throttle-group\",\"id\":\"%s\"}",
                                values->names.part[QEMU_PART_GROUP]);
 }
 
-static void write_throttle(struct buffer *text, const struct qemu_hotplug_values *values)
+static void write_node(struct buffer *text, const struct qemu_hotplug_values *values,
+                       enum qemu_part part, const char *driver)
 {
-    write_node(text, values, QEMU_PART_THROTTLE, "throttle");
-    (void)buffer_append_format(text, "\"throttle-group\":\"%s\",\"file\":\"%s\"}",
-                               values->names.part[QEMU_PART_GROUP],
-                               values->names.part[QEMU_PART_RAW]);
+    (void)buffer_append_format(text, "{\"driver\":\"%s\",\"node-name\":\"%s\",", driver,
+                               values->names.part[part]);
 }
 
-/* share-rw is off: QEMU's image locks then refuse a second writer on the same device node. */
+/* The three nodes. The lower ones take "read-only" and "cache" from the throttle node. The drivers
+ * are named, never probed: a guest can write another format's header. */
+static void write_nodes(struct buffer *text, const struct qemu_hotplug_values *values)
+{
+    const struct hypervisor_drive_request *request = values->request;
+
+    write_node(text, values, QEMU_PART_THROTTLE, "throttle");
+    (void)buffer_append_format(text, "\"throttle-group\":\"%s\",",
+                               values->names.part[QEMU_PART_GROUP]);
+    (void)buffer_append_format(text, "\"read-only\":%s,\"cache\":{\"direct\":%s},\"file\":",
+                               boolean(request->read_only), boolean(request->direct));
+    write_node(text, values, QEMU_PART_RAW, "raw");
+    (void)buffer_append_text(text, "\"file\":");
+    write_node(text, values, QEMU_PART_FILE, request->disk.regular_file ? "file" : "host_device");
+    (void)buffer_append_format(text, "\"filename\":\"/dev/fdset/%" PRIu64 "\"}}}", values->set);
+}
+
+/* QEMU makes the device's id from the serial. share-rw is off by default: QEMU's image locks then
+ * refuse a second writer on the same device node. */
 static void write_device(struct buffer *text, const struct qemu_hotplug_values *values)
 {
-    const char *serial = values->request->serial;
-
     (void)buffer_append_format(
         text,
         "{\"driver\":\"scsi-hd\",\"id\":\"%s\",\"bus\":\"%s\",\"drive\":\"%s\","
-        "\"channel\":0,\"scsi-id\":%u,\"lun\":%u,\"serial\":\"%s\",\"device_id\":\"%s\","
-        "\"share-rw\":false}",
+        "\"scsi-id\":%u,\"lun\":%u,\"serial\":\"%s\"}",
         values->names.part[QEMU_PART_DEVICE], values->bus, values->names.part[QEMU_PART_THROTTLE],
-        values->scsi_id, values->lun, serial, serial);
+        values->scsi_id, values->lun, values->request->serial);
 }
 
 static void write_controller(struct buffer *text, const struct qemu_hotplug_values *values)
@@ -270,10 +257,8 @@ static const struct {
     [QEMU_ASK_LUN] = {"qom-get", write_lun},
     [QEMU_ASK_SERIAL] = {"qom-get", write_serial},
     [QEMU_ADD_SET] = {"add-fd", write_opaque},
-    [QEMU_ADD_FILE] = {"blockdev-add", write_file},
-    [QEMU_ADD_RAW] = {"blockdev-add", write_raw},
     [QEMU_ADD_GROUP] = {"object-add", write_group},
-    [QEMU_ADD_THROTTLE] = {"blockdev-add", write_throttle},
+    [QEMU_ADD_NODES] = {"blockdev-add", write_nodes},
     [QEMU_ADD_DEVICE] = {"device_add", write_device},
     [QEMU_REMOVE_SET] = {"remove-fd", write_set},
     [QEMU_REMOVE_FILE] = {"blockdev-del", write_file_name},

@@ -20,12 +20,13 @@
 #include "lib/buffer.h"
 
 /* In the order in which they are added: each needs those before it. The set is first, so that
- * whatever there is of a drive can be found by its id. */
+ * whatever there is of a drive can be found by its id. The three nodes come with one command, and
+ * the lower two go with the throttle node. */
 enum qemu_part {
     QEMU_PART_SET,
+    QEMU_PART_GROUP,
     QEMU_PART_FILE,
     QEMU_PART_RAW,
-    QEMU_PART_GROUP,
     QEMU_PART_THROTTLE,
     QEMU_PART_DEVICE,
     QEMU_PARTS,
@@ -66,16 +67,14 @@ enum qemu_hotplug_command {
     QEMU_ASK_SCSI_ID, /* of the drive's device; then its unit and its serial */
     QEMU_ASK_LUN,
     QEMU_ASK_SERIAL,
-    QEMU_ADD_SET, /* in the order of enum qemu_part */
-    QEMU_ADD_FILE,
-    QEMU_ADD_RAW,
+    QEMU_ADD_SET,
     QEMU_ADD_GROUP,
-    QEMU_ADD_THROTTLE,
+    QEMU_ADD_NODES,
     QEMU_ADD_DEVICE,
-    QEMU_REMOVE_SET, /* likewise */
+    QEMU_REMOVE_SET, /* in the order of enum qemu_part */
+    QEMU_REMOVE_GROUP,
     QEMU_REMOVE_FILE,
     QEMU_REMOVE_RAW,
-    QEMU_REMOVE_GROUP,
     QEMU_REMOVE_THROTTLE,
     QEMU_REMOVE_DEVICE,
     QEMU_ADD_CONTROLLER,
@@ -83,11 +82,6 @@ enum qemu_hotplug_command {
     QEMU_RESIZE, /* the node that the device has: only then its guest is told */
     QEMU_HOTPLUG_COMMANDS,
 };
-
-static inline enum qemu_hotplug_command qemu_add_of(enum qemu_part part)
-{
-    return (enum qemu_hotplug_command)(QEMU_ADD_SET + (int)part);
-}
 
 static inline enum qemu_hotplug_command qemu_remove_of(enum qemu_part part)
 {

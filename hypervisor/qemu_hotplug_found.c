@@ -177,7 +177,7 @@ bool qemu_hotplug_has_gap(const struct qemu_hotplug_found *found)
             return true;
         missing |= !found->has[part];
     }
-    return found->has[QEMU_PART_FILE] && !found->is_on_set;
+    return found->has[QEMU_PART_FILE] && (!found->has[QEMU_PART_THROTTLE] || !found->is_on_set);
 }
 
 enum hypervisor_drive_state qemu_hotplug_state(const struct qemu_hotplug_found *found)

@@ -32,7 +32,8 @@ struct qemu_hotplug_found {
 int qemu_hotplug_read(struct qemu_hotplug_found *found, const struct qemu_hotplug_names *names,
                       enum qemu_hotplug_command command, const cJSON *value, struct error *error);
 
-/* Whether nothing is there, and whether a part is there without one that it needs. */
+/* Whether nothing is there, and whether a part is there without one that it needs, or some of the
+ * nodes without the others. */
 bool qemu_hotplug_is_absent(const struct qemu_hotplug_found *found);
 bool qemu_hotplug_has_gap(const struct qemu_hotplug_found *found);
 enum hypervisor_drive_state qemu_hotplug_state(const struct qemu_hotplug_found *found);

@@ -124,9 +124,11 @@ static struct qemu_hotplug_step go_up(struct qemu_hotplug_plan *plan)
         (void)error_set(&plan->error, 0, "QEMU does not have the disk: it has to be opened");
         return end(HYPERVISOR_DRIVE_NEEDS_DESCRIPTOR);
     }
-    if (part == QEMU_PART_DEVICE)
-        return add_device(plan);
-    return command(qemu_add_of(part));
+    if (part == QEMU_PART_SET)
+        return command(QEMU_ADD_SET);
+    if (part == QEMU_PART_GROUP)
+        return command(QEMU_ADD_GROUP);
+    return part == QEMU_PART_DEVICE ? add_device(plan) : command(QEMU_ADD_NODES);
 }
 
 static struct qemu_hotplug_step found_up(struct qemu_hotplug_plan *plan)
@@ -137,7 +139,7 @@ static struct qemu_hotplug_step found_up(struct qemu_hotplug_plan *plan)
     if (plan->failure != HYPERVISOR_DRIVE_DONE)
         return found_down(plan);
     if (qemu_hotplug_has_gap(found))
-        return conflict(plan, "QEMU has parts of this drive without those below them");
+        return conflict(plan, "QEMU has only some of this drive's parts");
     if (found->has[QEMU_PART_SET]) {
         plan->values.set = found->sets[0].number;
         if (!plan->is_disk(plan, plan->userdata))
@@ -197,6 +199,12 @@ static struct qemu_hotplug_step added_device(struct qemu_hotplug_plan *plan)
     return step(is_sure ? QEMU_HOTPLUG_SERIAL : QEMU_HOTPLUG_READ);
 }
 
+static void set_nodes(struct qemu_hotplug_found *found, bool are_there)
+{
+    for (enum qemu_part part = QEMU_PART_FILE; part <= QEMU_PART_THROTTLE; part++)
+        found->has[part] = are_there;
+}
+
 static struct qemu_hotplug_step removed(struct qemu_hotplug_plan *plan,
                                         enum qemu_hotplug_command done)
 {
@@ -210,7 +218,32 @@ static struct qemu_hotplug_step removed(struct qemu_hotplug_plan *plan,
         found->sets[0] = found->sets[--found->set_count];
     else
         found->has[done - QEMU_REMOVE_SET] = false;
+    if (done == QEMU_REMOVE_THROTTLE)
+        set_nodes(found, false);
     return go_down(plan);
+}
+
+static struct qemu_hotplug_step added(struct qemu_hotplug_plan *plan,
+                                      enum qemu_hotplug_command done)
+{
+    struct qemu_hotplug_found *found = &plan->found;
+
+    plan->duplicate = false;
+    if (done == QEMU_ADD_SET)
+        found->has[QEMU_PART_SET] = true;
+    if (done == QEMU_ADD_GROUP) {
+        found->has[QEMU_PART_GROUP] = true;
+        /* A new group has no limits. */
+        plan->limits_set = !qemu_hotplug_is_limited(&plan->values.request->limits);
+    }
+    if (done == QEMU_ADD_NODES)
+        set_nodes(found, true);
+    if (done == QEMU_ADD_CONTROLLER)
+        found->has_own_controller = true;
+    if (done != QEMU_ADD_DEVICE)
+        return go_up(plan);
+    found->has[QEMU_PART_DEVICE] = true;
+    return added_device(plan);
 }
 
 struct qemu_hotplug_step qemu_hotplug_step_done(struct qemu_hotplug_plan *plan,
@@ -225,14 +258,7 @@ struct qemu_hotplug_step qemu_hotplug_step_done(struct qemu_hotplug_plan *plan,
         return end(HYPERVISOR_DRIVE_DONE);
     if (done >= QEMU_REMOVE_SET && done <= QEMU_REMOVE_DEVICE)
         return removed(plan, done);
-    plan->duplicate = false;
-    if (done == QEMU_ADD_GROUP && !qemu_hotplug_is_limited(&plan->values.request->limits))
-        plan->limits_set = true; /* a new group has none */
-    if (done == QEMU_ADD_CONTROLLER)
-        plan->found.has_own_controller = true;
-    else
-        plan->found.has[done - QEMU_ADD_SET] = true;
-    return done == QEMU_ADD_DEVICE ? added_device(plan) : go_up(plan);
+    return added(plan, done);
 }
 
 /* ---- refusals ---- */

@@ -43,7 +43,7 @@ int qmp_conversation_ask(struct qmp_conversation *conversation, const char *comm
     char id[24];
     int r;
 
-    (void)snprintf(id, sizeof(id), "crustd-%u", ++conversation->asked);
+    (void)snprintf(id, sizeof(id), "%u", ++conversation->asked);
     r = qmp_encode(&output, command, arguments, id);
     if (r < 0)
         return r;
@@ -53,8 +53,9 @@ int qmp_conversation_ask(struct qmp_conversation *conversation, const char *comm
     return stream_send(&conversation->stream, output.data, output.length);
 }
 
-/* The greeting has arrived: from now on the caller's deadline counts. */
-static bool received_greeting(struct qmp_conversation *conversation)
+/* The greeting has arrived: from now on the caller's deadline counts. The caller's first commands
+ * go with the negotiation, which the monitor reads before them. */
+static void received_greeting(struct qmp_conversation *conversation)
 {
     uint64_t deadline_ns = conversation->deadline_ns;
     uint64_t elapsed_ns = clock_boottime() - conversation->started_ns;
@@ -65,10 +66,12 @@ static bool received_greeting(struct qmp_conversation *conversation)
     stream_set_deadline(&conversation->stream,
                         deadline_ns > elapsed_ns ? deadline_ns - elapsed_ns : 0);
     r = qmp_conversation_ask(conversation, "qmp_capabilities", NULL, -1);
-    if (r == 0)
-        return true;
+    if (r == 0) {
+        conversation->handler->ready(conversation);
+        return;
+    }
     (void)error_set_errno(&error, r, "cannot ask the monitor");
-    return fail(conversation, QMP_MONITOR_BROKEN, &error);
+    (void)fail(conversation, QMP_MONITOR_BROKEN, &error);
 }
 
 static bool is_answer(const struct qmp_conversation *conversation,
@@ -76,23 +79,21 @@ static bool is_answer(const struct qmp_conversation *conversation,
 {
     char id[24];
 
-    (void)snprintf(id, sizeof(id), "crustd-%u", conversation->answers + 1);
+    (void)snprintf(id, sizeof(id), "%u", conversation->answers + 1);
     return (message->kind == QMP_RETURN || message->kind == QMP_ERROR) && message->id &&
            strcmp(message->id, id) == 0;
 }
 
-static bool received_negotiation(struct qmp_conversation *conversation,
+static void received_negotiation(struct qmp_conversation *conversation,
                                  const struct qmp_message *message)
 {
     struct error error;
 
-    if (message->kind == QMP_ERROR) {
-        (void)error_set(&error, 0, "qmp_capabilities: %s", message->error_text);
-        return fail(conversation, QMP_MONITOR_BROKEN, &error);
-    }
-    conversation->negotiated = true;
-    conversation->handler->ready(conversation);
-    return true;
+    conversation->negotiated = message->kind != QMP_ERROR;
+    if (conversation->negotiated)
+        return;
+    (void)error_set(&error, 0, "qmp_capabilities: %s", message->error_text);
+    (void)fail(conversation, QMP_MONITOR_BROKEN, &error);
 }
 
 /* Hands the message on. The handler may free the conversation. */
@@ -102,7 +103,7 @@ static void received_message(struct qmp_conversation *conversation,
     struct error error;
 
     if (!conversation->greeted && message->kind == QMP_GREETING) {
-        (void)received_greeting(conversation);
+        received_greeting(conversation);
     } else if (!conversation->greeted) {
         (void)error_set(&error, 0, "the monitor did not greet");
         (void)fail(conversation, QMP_MONITOR_BROKEN, &error);
@@ -111,7 +112,7 @@ static void received_message(struct qmp_conversation *conversation,
         if (conversation->negotiated)
             conversation->handler->answered(conversation, message);
         else
-            (void)received_negotiation(conversation, message);
+            received_negotiation(conversation, message);
     } else if (message->kind == QMP_EVENT && conversation->negotiated) {
         conversation->handler->event(conversation);
     }

@@ -26,7 +26,7 @@ struct qmp_conversation;
 
 /* Each may end the conversation and free its owner. */
 struct qmp_conversation_handler {
-    void (*ready)(struct qmp_conversation *conversation);
+    void (*ready)(struct qmp_conversation *conversation); /* for the first commands */
     /* The answer to the oldest command without one: QMP_RETURN or QMP_ERROR, borrowed. */
     void (*answered)(struct qmp_conversation *conversation, const struct qmp_message *message);
     void (*event)(struct qmp_conversation *conversation); /* of any kind */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "hypervisor/qemu_hotplug_steps.h"
+#include "lib/cleanup.h"
 
 enum { STEPS_MAX = 64, WAITS_MAX = 5 };
 
@@ -22,6 +23,7 @@ struct model {
     bool applied;     /* the refused command was carried out all the same */
     bool guest_holds; /* a device stays after its removal was accepted */
     bool keeps_set;   /* a set stays after it was removed, as of a paused VM */
+    bool keeps_nodes; /* the lower nodes were added one by one, and do not go with the highest */
     char log[1024];   /* the commands that were carried out */
     unsigned waits, reads, addresses;
 };
@@ -31,10 +33,8 @@ static struct qemu_hotplug_plan plan;
 
 static const char *const words[QEMU_HOTPLUG_COMMANDS] = {
     [QEMU_ADD_SET] = "+set",
-    [QEMU_ADD_FILE] = "+file",
-    [QEMU_ADD_RAW] = "+raw",
     [QEMU_ADD_GROUP] = "+group",
-    [QEMU_ADD_THROTTLE] = "+throttle",
+    [QEMU_ADD_NODES] = "+nodes",
     [QEMU_ADD_DEVICE] = "+device",
     [QEMU_REMOVE_SET] = "-set",
     [QEMU_REMOVE_FILE] = "-file",
@@ -84,10 +84,16 @@ static void add_part(struct model *model, enum qemu_part part)
     found->has[part] = true;
 }
 
+static void add_nodes(struct model *model)
+{
+    for (enum qemu_part part = QEMU_PART_FILE; part <= QEMU_PART_THROTTLE; part++)
+        add_part(model, part);
+}
+
 static void remove_part(struct model *model, enum qemu_part part)
 {
     for (unsigned above = part + 1; above < QEMU_PARTS; above++)
-        assert_false(model->found.has[above]);
+        assert_true(!model->found.has[above] || (model->keeps_nodes && above < QEMU_PART_THROTTLE));
     if (part == QEMU_PART_SET) {
         assert_int_equal(plan.values.set, model->found.sets[0].number);
         if (model->keeps_set)
@@ -97,13 +103,21 @@ static void remove_part(struct model *model, enum qemu_part part)
     } else if (part != QEMU_PART_DEVICE || !model->guest_holds) {
         model->found.has[part] = false;
     }
+    if (part == QEMU_PART_THROTTLE && !model->keeps_nodes)
+        model->found.has[QEMU_PART_FILE] = model->found.has[QEMU_PART_RAW] = false;
 }
 
 static void apply(struct model *model, enum qemu_hotplug_command command)
 {
     note(model, command);
-    if (command >= QEMU_ADD_SET && command <= QEMU_ADD_DEVICE)
-        add_part(model, (enum qemu_part)(command - QEMU_ADD_SET));
+    if (command == QEMU_ADD_SET)
+        add_part(model, QEMU_PART_SET);
+    else if (command == QEMU_ADD_GROUP)
+        add_part(model, QEMU_PART_GROUP);
+    else if (command == QEMU_ADD_NODES)
+        add_nodes(model);
+    else if (command == QEMU_ADD_DEVICE)
+        add_part(model, QEMU_PART_DEVICE);
     else if (command >= QEMU_REMOVE_SET && command <= QEMU_REMOVE_DEVICE)
         remove_part(model, (enum qemu_part)(command - QEMU_REMOVE_SET));
     else if (command == QEMU_ADD_CONTROLLER)
@@ -190,12 +204,12 @@ static void goes_up_and_down(void **state)
 
     (void)state;
     expect(&model, ATTACH, DONE, PRESENT);
-    assert_string_equal(model.log, "+set +file +raw +group +throttle +device");
+    assert_string_equal(model.log, "+set +group +nodes +device");
     assert_string_equal(plan.values.bus, "scsi0.0");
     expect(&model, ATTACH, DONE, PRESENT);
     assert_string_equal(model.log, "limits");
     expect(&model, DETACH, DONE, ABSENT);
-    assert_string_equal(model.log, "-device -throttle -group -raw -file -set");
+    assert_string_equal(model.log, "-device -throttle -group -set");
     expect(&model, DETACH, DONE, ABSENT);
     assert_string_equal(model.log, "");
 }
@@ -223,10 +237,10 @@ static void goes_on_from_anywhere(void **state)
 static void a_failed_attach_leaves_nothing(void **state)
 {
     (void)state;
-    for (enum qemu_part part = QEMU_PART_SET; part < QEMU_PARTS; part++) {
+    for (enum qemu_hotplug_command add = QEMU_ADD_SET; add <= QEMU_ADD_DEVICE; add++) {
         struct model model = model_of(true);
 
-        model.refused = qemu_add_of(part);
+        model.refused = add;
         model.refusals = 1;
         model.text = "Failed to get \"write\" lock\nIs another process using the image?";
         expect(&model, ATTACH, HYPERVISOR_DRIVE_REFUSED, ABSENT);
@@ -241,16 +255,16 @@ static void a_failed_attach_leaves_nothing(void **state)
 static void a_duplicate_is_looked_at(void **state)
 {
     (void)state;
-    for (enum qemu_part part = QEMU_PART_FILE; part < QEMU_PARTS; part++) {
+    for (enum qemu_hotplug_command add = QEMU_ADD_GROUP; add <= QEMU_ADD_DEVICE; add++) {
         struct model model = model_of(true);
 
-        model.refused = qemu_add_of(part);
+        model.refused = add;
         model.refusals = 1;
         model.applied = true;
         model.text = "Duplicate device ID";
         expect(&model, ATTACH, DONE, PRESENT);
         model = model_of(true);
-        model.refused = qemu_add_of(part);
+        model.refused = add;
         model.refusals = 100; /* and yet it never shows */
         model.text = "Duplicate nodes with node-name";
         expect(&model, ATTACH, HYPERVISOR_DRIVE_REFUSED, ABSENT);
@@ -307,11 +321,11 @@ static void brings_a_controller_along(void **state)
     expect(&model, ATTACH, HYPERVISOR_DRIVE_NO_ADDRESS, ABSENT);
     model.refusals = 1;
     expect(&model, ATTACH, DONE, PRESENT);
-    assert_string_equal(model.log, "+set +file +raw +group +throttle +controller +device");
+    assert_string_equal(model.log, "+set +group +nodes +controller +device");
     assert_string_equal(plan.values.bus, "crust-scsi.0");
     expect(&model, DETACH, DONE, ABSENT); /* the controller stays */
     expect(&model, ATTACH, DONE, PRESENT);
-    assert_string_equal(model.log, "+set +file +raw +group +throttle +device");
+    assert_string_equal(model.log, "+set +group +nodes +device");
 }
 
 static void foreign_parts_stay(void **state)
@@ -384,8 +398,12 @@ static void a_paused_vm_keeps_the_descriptor(void **state)
 /* It was gone before the command came, or is in use for a moment longer, or is refused. */
 static void removals_may_be_refused(void **state)
 {
+    static const enum qemu_part parts[] = {QEMU_PART_SET, QEMU_PART_GROUP, QEMU_PART_THROTTLE,
+                                           QEMU_PART_DEVICE};
+
     (void)state;
-    for (enum qemu_part part = QEMU_PART_SET; part < QEMU_PARTS; part++) {
+    for (unsigned i = 0; i < array_length(parts); i++) {
+        const enum qemu_part part = parts[i];
         struct model model = model_of(true);
 
         expect(&model, ATTACH, DONE, PRESENT);
@@ -416,7 +434,24 @@ static void removes_every_set(void **state)
     expect(&model, ATTACH, DONE, PRESENT);
     model.found.sets[model.found.set_count++].number = 9;
     expect(&model, DETACH, DONE, ABSENT);
-    assert_string_equal(model.log, "-device -throttle -group -raw -file -set -set");
+    assert_string_equal(model.log, "-device -throttle -group -set -set");
+}
+
+/* Nothing adds nodes one by one, but what has is as easily removed. */
+static void nodes_that_stay_are_removed_one_by_one(void **state)
+{
+    struct model model = model_of(true);
+
+    (void)state;
+    expect(&model, ATTACH, DONE, PRESENT);
+    model.keeps_nodes = true;
+    expect(&model, DETACH, DONE, ABSENT);
+    assert_string_equal(model.log, "-device -throttle -group -set -raw -file");
+    add_part(&model, QEMU_PART_SET);
+    add_part(&model, QEMU_PART_GROUP);
+    add_part(&model, QEMU_PART_FILE);
+    expect(&model, ATTACH, HYPERVISOR_DRIVE_CONFLICT, PARTIAL);
+    expect(&model, DETACH, DONE, ABSENT);
 }
 
 /* The call knows where it has put a device that it has added on its own parts. */
@@ -430,10 +465,10 @@ static void reads_all_again_unless_the_parts_are_new(void **state)
     assert_int_equal(model.addresses, 0);
     expect(&model, ATTACH, DONE, PRESENT);
     assert_int_equal(model.addresses, 1);
-    for (enum qemu_part part = QEMU_PART_SET; part < QEMU_PART_DEVICE; part++) {
+    for (enum qemu_hotplug_command last = QEMU_ADD_SET; last < QEMU_ADD_DEVICE; last++) {
         model = model_of(true);
-        for (enum qemu_part there = QEMU_PART_SET; there <= part; there++)
-            add_part(&model, there);
+        for (enum qemu_hotplug_command add = QEMU_ADD_SET; add <= last; add++)
+            apply(&model, add);
         expect(&model, ATTACH, DONE, PRESENT);
         assert_int_equal(model.reads, 2);
         assert_int_equal(model.addresses, 1);
@@ -463,18 +498,18 @@ static void new_throttle_group_gets_only_limits_that_are_set(void **state)
     (void)state;
     request.limits.operations = (struct hypervisor_bucket){.size = 5}; /* without a time: none */
     expect(&model, ATTACH, DONE, PRESENT);
-    assert_string_equal(model.log, "+set +file +raw +group +throttle +device");
+    assert_string_equal(model.log, "+set +group +nodes +device");
     model = model_of(true);
     request.limits.operations = (struct hypervisor_bucket){.size = 5, .refill_ms = 1000};
     expect(&model, ATTACH, DONE, PRESENT);
-    assert_string_equal(model.log, "+set +file +raw +group limits +throttle +device");
+    assert_string_equal(model.log, "+set +group limits +nodes +device");
     model = model_of(true);
     model.refused = QEMU_ADD_GROUP; /* added by a call whose answer was lost */
     model.refusals = 1;
     model.applied = true;
     model.text = "attempt to add duplicate property 'crust-g' to object (type 'container')";
     expect(&model, ATTACH, DONE, PRESENT);
-    assert_string_equal(model.log, "+set +file +raw +group limits +throttle +device");
+    assert_string_equal(model.log, "+set +group limits +nodes +device");
 }
 
 static void limits_only_what_is_there(void **state)
@@ -527,6 +562,7 @@ int main(void)
         cmocka_unit_test(a_paused_vm_keeps_the_descriptor),
         cmocka_unit_test(removals_may_be_refused),
         cmocka_unit_test(removes_every_set),
+        cmocka_unit_test(nodes_that_stay_are_removed_one_by_one),
         cmocka_unit_test(reads_all_again_unless_the_parts_are_new),
         cmocka_unit_test(a_new_device_that_is_another_is_a_conflict),
         cmocka_unit_test(new_throttle_group_gets_only_limits_that_are_set),
