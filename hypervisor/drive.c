@@ -39,6 +39,7 @@ static void stop_call(struct hypervisor_drive_call *call)
     if (call->stopped)
         return;
     call->stopped = true;
+    loop_timer_stop(&call->deferred);
     if (call->ops)
         call->ops->stop(call);
 }
@@ -48,9 +49,22 @@ void hypervisor_drive_complete(struct hypervisor_drive_call *call,
 {
     struct hypervisor_drive_reply copy = *reply; /* `done` may free the call that holds the reply */
 
-    stop_call(call);
+    call->stays = call->request.stays && call->ops && call->ops->stay &&
+                  copy.outcome == HYPERVISOR_DRIVE_DONE && copy.state == HYPERVISOR_DRIVE_ABSENT;
+    if (call->stays)
+        call->ops->stay(call);
+    else
+        stop_call(call);
     copy.error.code = (int)copy.outcome;
     call->done(call, &copy, call->userdata);
+}
+
+void hypervisor_drive_leave(struct hypervisor_drive_call *call)
+{
+    if (!call->stays)
+        return;
+    call->stays = false;
+    stop_call(call);
 }
 
 static void on_deferred(struct loop_timer *timer)
@@ -130,12 +144,24 @@ static int copy_descriptor(const struct hypervisor_drive_request *request, int *
     return *ret_copy < 0 ? -errno : 0;
 }
 
+static void release_request(struct hypervisor_drive_request *request)
+{
+    fd_close(request->descriptor);
+    free((void *)(uintptr_t)request->control_socket);
+    free((void *)(uintptr_t)request->drive_id);
+    free((void *)(uintptr_t)request->serial);
+    free((void *)(uintptr_t)request->sandbox_id);
+    free((void *)(uintptr_t)request->path);
+    *request = (struct hypervisor_drive_request){.descriptor = -1};
+}
+
 /* Takes over what the request borrows. */
 static int copy_request(struct hypervisor_drive_call *call,
                         const struct hypervisor_drive_request *request)
 {
     int r, s, t, u, v, w;
 
+    release_request(&call->request);
     call->request = *request;
     call->request.descriptor = -1;
     r = copy_text(request->control_socket, &call->request.control_socket);
@@ -206,6 +232,7 @@ int hypervisor_drive_call_new(struct loop *loop, enum hypervisor_kind kind,
     call->loop = loop;
     call->done = done;
     call->userdata = userdata;
+    call->request.descriptor = -1;
     r = copy_request(call, request);
     if (r < 0) {
         (void)hypervisor_drive_call_free(call);
@@ -217,6 +244,34 @@ int hypervisor_drive_call_new(struct loop *loop, enum hypervisor_kind kind,
     return 0;
 }
 
+static void on_go_on(struct loop_timer *timer)
+{
+    struct hypervisor_drive_call *call =
+        container_of(timer, struct hypervisor_drive_call, deferred);
+
+    call->ops->go_on(call);
+}
+
+int hypervisor_drive_call_go_on(struct hypervisor_drive_call *call,
+                                const struct hypervisor_drive_request *attach, struct error *error)
+{
+    int r;
+
+    if (!call->stays || attach->forbidden)
+        return error_set(error, -ENOTCONN, "the conversation with the VMM has ended");
+    r = check_request(attach, call->ops->traits.opens_path, error);
+    if (r < 0)
+        return r;
+    r = copy_request(call, attach);
+    if (r < 0) {
+        hypervisor_drive_leave(call);
+        return error_set_errno(error, r, "cannot call the VMM");
+    }
+    call->stays = false;
+    loop_timer_start(call->loop, &call->deferred, 0, on_go_on);
+    return 0;
+}
+
 struct hypervisor_drive_call *hypervisor_drive_call_free(struct hypervisor_drive_call *call)
 {
     if (!call)
@@ -225,12 +280,7 @@ struct hypervisor_drive_call *hypervisor_drive_call_free(struct hypervisor_drive
     if (call->ops)
         call->ops->done(call);
     loop_timer_stop(&call->deferred);
-    fd_close(call->request.descriptor);
-    free((void *)(uintptr_t)call->request.control_socket);
-    free((void *)(uintptr_t)call->request.drive_id);
-    free((void *)(uintptr_t)call->request.serial);
-    free((void *)(uintptr_t)call->request.sandbox_id);
-    free((void *)(uintptr_t)call->request.path);
+    release_request(&call->request);
     free(call);
     return NULL;
 }

@@ -21,6 +21,9 @@
 
 static const uint64_t pause_min_ns = 10 * NSEC_PER_MSEC, pause_max_ns = 500 * NSEC_PER_MSEC;
 
+/* Others wait for the monitor meanwhile. */
+static const uint64_t stay_ns = 250 * NSEC_PER_MSEC;
+
 enum { EVENTS_HEEDED = 32 };
 
 struct hotplug {
@@ -58,11 +61,10 @@ static void finish(struct hotplug *hotplug, enum hypervisor_drive_outcome outcom
 
     if (outcome != HYPERVISOR_DRIVE_DONE)
         reply.error = *error;
-    if (hotplug->has_address) {
+    if (hotplug->has_address)
         (void)snprintf(reply.address, sizeof(reply.address), "scsi:%u:%u",
                        hotplug->plan.values.scsi_id, hotplug->plan.values.lun);
-        memcpy(reply.serial, hotplug->serial, sizeof(reply.serial));
-    }
+    (void)snprintf(reply.serial, sizeof(reply.serial), "%s", hotplug->serial);
     if (outcome == HYPERVISOR_DRIVE_DONE) {
         if (hotplug->call.request.act == HYPERVISOR_DRIVE_RESIZE)
             reply.bytes = hotplug->call.request.bytes;
@@ -140,6 +142,12 @@ static void ask(struct hotplug *hotplug, enum qemu_hotplug_command first,
 static void read_all(struct hotplug *hotplug)
 {
     hotplug->complete = false;
+    ask(hotplug, QEMU_ASK_SETS, QEMU_ASK_OBJECTS);
+}
+
+/* Whether there is anything of the drive: its set is the first part to come, and the last to go. */
+static void read_little(struct hotplug *hotplug)
+{
     ask(hotplug, QEMU_ASK_SETS, QEMU_ASK_DEVICES);
 }
 
@@ -169,6 +177,14 @@ static void wait_a_little(struct hotplug *hotplug)
     loop_timer_start(hotplug->call.loop, &hotplug->waiting, hotplug->pause_ns, on_waited);
 }
 
+/* The device's target and unit are known. */
+static void note_address(struct hotplug *hotplug, const char *serial)
+{
+    hotplug->has_address = true;
+    if (strlen(serial) < sizeof(hotplug->serial))
+        strcpy(hotplug->serial, serial);
+}
+
 static void follow(struct hotplug *hotplug, struct qemu_hotplug_step step)
 {
     switch (step.next) {
@@ -181,15 +197,15 @@ static void follow(struct hotplug *hotplug, struct qemu_hotplug_step step)
     case QEMU_HOTPLUG_ADDRESS:
         ask(hotplug, QEMU_ASK_SCSI_ID, QEMU_ASK_SERIAL);
         return;
-    case QEMU_HOTPLUG_SERIAL:
-        ask(hotplug, QEMU_ASK_SERIAL, QEMU_ASK_SERIAL);
-        return;
     case QEMU_HOTPLUG_WAIT:
         wait_a_little(hotplug);
         return;
     case QEMU_HOTPLUG_END:
         break;
     }
+    if (step.outcome == HYPERVISOR_DRIVE_DONE &&
+        hotplug->call.request.act == HYPERVISOR_DRIVE_ATTACH && !hotplug->has_address)
+        note_address(hotplug, hotplug->call.request.serial);
     finish(hotplug, step.outcome, &hotplug->plan.error);
 }
 
@@ -244,12 +260,12 @@ static int read_answer(struct hotplug *hotplug, const cJSON *value, struct error
 static void answered_all(struct hotplug *hotplug, const cJSON *value)
 {
     if (hotplug->last == QEMU_ASK_SERIAL) {
-        hotplug->has_address = true;
-        if (strlen(value->valuestring) < sizeof(hotplug->serial))
-            strcpy(hotplug->serial, value->valuestring);
+        note_address(hotplug, value->valuestring);
         follow(hotplug, qemu_hotplug_step_address(&hotplug->plan, value->valuestring));
     } else if (hotplug->call.request.act == HYPERVISOR_DRIVE_LIST) {
         finish(hotplug, HYPERVISOR_DRIVE_DONE, NULL);
+    } else if (hotplug->last == QEMU_ASK_DEVICES && !qemu_hotplug_is_absent(&hotplug->plan.found)) {
+        ask(hotplug, QEMU_ASK_NODES, QEMU_ASK_OBJECTS);
     } else {
         hotplug->complete = true;
         follow(hotplug, qemu_hotplug_step_found(&hotplug->plan));
@@ -309,14 +325,20 @@ static void answered(struct qmp_conversation *conversation, const struct qmp_mes
 
 static void on_ready(struct qmp_conversation *conversation)
 {
-    read_all(hotplug_of(conversation));
+    struct hotplug *hotplug = hotplug_of(conversation);
+
+    if (hotplug->call.request.stays || hotplug->call.request.act == HYPERVISOR_DRIVE_LIST)
+        read_little(hotplug);
+    else
+        read_all(hotplug);
 }
 
 static void on_event(struct qmp_conversation *conversation)
 {
     struct hotplug *hotplug = hotplug_of(conversation);
 
-    if (loop_timer_is_active(&hotplug->waiting) && hotplug->events++ < EVENTS_HEEDED)
+    if (!hotplug->call.stays && loop_timer_is_active(&hotplug->waiting) &&
+        hotplug->events++ < EVENTS_HEEDED)
         look_again(hotplug);
 }
 
@@ -331,12 +353,22 @@ static void on_failed(struct qmp_conversation *conversation, enum qmp_failure fa
     };
     struct hotplug *hotplug = hotplug_of(conversation);
 
+    if (hotplug->call.stays) {
+        hypervisor_drive_leave(&hotplug->call);
+        return;
+    }
     hotplug->complete = false;
     finish(hotplug, outcomes[failure], error);
 }
 
 static const struct qmp_conversation_handler conversation_handler = {
     .ready = on_ready, .answered = answered, .event = on_event, .failed = on_failed};
+
+static void plan(struct hotplug *hotplug)
+{
+    qemu_hotplug_plan_init(&hotplug->plan, &hotplug->call.request);
+    hotplug->plan.is_disk = is_disk;
+}
 
 static int hotplug_start(struct hypervisor_drive_call *call)
 {
@@ -348,8 +380,7 @@ static int hotplug_start(struct hypervisor_drive_call *call)
         .listener = {.vmm = call->request.vmm_pid, .sandbox_id = call->request.sandbox_id},
     };
 
-    qemu_hotplug_plan_init(&hotplug->plan, &call->request);
-    hotplug->plan.is_disk = is_disk;
+    plan(hotplug);
     return qmp_conversation_start(&hotplug->conversation, call->loop, &address,
                                   call->request.deadline_ns, &conversation_handler);
 }
@@ -362,6 +393,31 @@ static void hotplug_stop(struct hypervisor_drive_call *call)
     qmp_conversation_done(&hotplug->conversation);
 }
 
+static void on_stayed(struct loop_timer *timer)
+{
+    hypervisor_drive_leave(&container_of(timer, struct hotplug, waiting)->call);
+}
+
+static void hotplug_stay(struct hypervisor_drive_call *call)
+{
+    struct hotplug *hotplug = container_of(call, struct hotplug, call);
+
+    loop_timer_start(call->loop, &hotplug->waiting, stay_ns, on_stayed);
+}
+
+/* The reading that found nothing of the drive still counts: the monitor had no other client. */
+static void hotplug_go_on(struct hypervisor_drive_call *call)
+{
+    struct hotplug *hotplug = container_of(call, struct hotplug, call);
+    const struct qemu_hotplug_found found = hotplug->plan.found;
+
+    loop_timer_stop(&hotplug->waiting);
+    qmp_conversation_set_deadline(&hotplug->conversation, call->request.deadline_ns);
+    plan(hotplug);
+    hotplug->plan.found = found;
+    follow(hotplug, qemu_hotplug_step_found(&hotplug->plan));
+}
+
 static void hotplug_done(struct hypervisor_drive_call *call)
 {
     qemu_hotplug_list_done(&container_of(call, struct hotplug, call)->list);
@@ -372,4 +428,6 @@ const struct hypervisor_drive_ops hypervisor_drive_qemu_ops = {
     .start = hotplug_start,
     .stop = hotplug_stop,
     .done = hotplug_done,
+    .stay = hotplug_stay,
+    .go_on = hotplug_go_on,
 };

@@ -196,7 +196,7 @@ static struct qemu_hotplug_step added_device(struct qemu_hotplug_plan *plan)
 {
     bool is_sure = plan->is_new && plan->is_disk(plan, plan->userdata);
 
-    return step(is_sure ? QEMU_HOTPLUG_SERIAL : QEMU_HOTPLUG_READ);
+    return is_sure ? end(HYPERVISOR_DRIVE_DONE) : step(QEMU_HOTPLUG_READ);
 }
 
 static void set_nodes(struct qemu_hotplug_found *found, bool are_there)

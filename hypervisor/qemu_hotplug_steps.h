@@ -5,9 +5,9 @@
  *     READ ─▶ found ─▶ COMMAND ─▶ done ─▶ COMMAND … READ ─▶ found ─▶ END
  *                         └─▶ refused ─▶ the next address, READ, WAIT, or backwards
  *
- * A success is believed until all is read again, which comes before each END that claims something.
- * Of a drive whose every part this call has added, the device alone is read again, by its serial:
- * it keeps QEMU from giving up a part below it.
+ * A success is believed until all is read again, which comes before each END that claims something,
+ * but for an attach that has added every part itself and was refused none. Its guest then compares
+ * serial, size and access with what was asked for, whatever QEMU says.
  * An attach that fails goes backwards until nothing of the drive is left.
  */
 #pragma once
@@ -19,7 +19,6 @@ enum qemu_hotplug_next {
     QEMU_HOTPLUG_READ,    /* ask the four questions, then call qemu_hotplug_step_found() */
     QEMU_HOTPLUG_COMMAND, /* then qemu_hotplug_step_done() or _refused() */
     QEMU_HOTPLUG_ADDRESS, /* ask the device's target, unit and serial, then END or _address() */
-    QEMU_HOTPLUG_SERIAL,  /* the same without target and unit, which this call has chosen */
     QEMU_HOTPLUG_WAIT,    /* a little, then READ; too long: qemu_hotplug_step_late() */
     QEMU_HOTPLUG_END,
 };

@@ -135,6 +135,24 @@ static enum drive_in_guest in_guest_once_attached(const struct drive_work *work,
                : DRIVE_IN_GUEST_UNKNOWN;
 }
 
+/* The drive's first act, which finds out what an attach can go on from. */
+static bool is_new(const struct drive_work *work)
+{
+    return work->act == DRIVE_LOOK_VMM && work->row.wanted && !work->row.has_disk &&
+           work->row.state == DRIVE_REQUESTED;
+}
+
+/* The disk was claimed before it was known whether an attach follows. */
+static void drop_claim_ahead(struct drive_work *work)
+{
+    work->traits = helper_guest_free(work->traits);
+    drive_disk_stop(work);
+    if (work->has_claimed_ahead) {
+        drive_search_stop(work);
+        drive_work_drop_disk(work);
+    }
+}
+
 static void on_vmm_done(struct hypervisor_drive_call *call,
                         const struct hypervisor_drive_reply *reply, void *userdata)
 {
@@ -159,7 +177,13 @@ static void on_vmm_done(struct hypervisor_drive_call *call,
         drive_work_drop_disk(work); /* from now on the VMM's descriptor keeps the claim */
     else if (status == STATUS_OK && work->act == DRIVE_REMOVE)
         drive_work_drop_disk(work);
-    work->vmm_call = hypervisor_drive_call_free(call);
+    if (work->act == DRIVE_LOOK_VMM && status != STATUS_OK)
+        drop_claim_ahead(work);
+    work->vmm_call = NULL;
+    if (is_new(work) && work->vmm == DRIVE_IN_VMM_ABSENT)
+        work->kept_call = call;
+    else
+        (void)hypervisor_drive_call_free(call);
     finish(work, status, &error);
 }
 
@@ -184,6 +208,26 @@ static struct hypervisor_limits limits_of(const struct drive_limits *limits)
     };
 }
 
+/* A monitor serves one client at a time: other drives of the VM do not keep theirs. */
+static void leave_monitor(const struct drive_work *work)
+{
+    for (struct drive_work *other = work->drives->works; other; other = other->next)
+        if (other != work && strcmp(other->sandbox_id, work->sandbox_id) == 0)
+            other->kept_call = hypervisor_drive_call_free(other->kept_call);
+}
+
+/* Attaches in the conversation in which the VMM was looked at, if that is still open. */
+static bool go_on(struct drive_work *work, const struct hypervisor_drive_request *request)
+{
+    struct error error;
+
+    if (!work->kept_call || hypervisor_drive_call_go_on(work->kept_call, request, &error) < 0)
+        return false;
+    work->vmm_call = work->kept_call;
+    work->kept_call = NULL;
+    return true;
+}
+
 static void call_vmm(struct drive_work *work)
 {
     const struct store_drive_mount *row = &work->row;
@@ -204,13 +248,19 @@ static void call_vmm(struct drive_work *work)
         .direct = row->disk.kind == DEVICE_KIND_BLOCK,
         .serial = row->serial,
         .limits = limits_of(work->act == DRIVE_LIMIT ? &work->new_limits : &row->request.limits),
+        .stays = is_new(work),
         .removal_ns = left - left / 3,
         .deadline_ns = left,
     };
     struct error error = {0};
-    int r = hypervisor_drive_call_new(context->loop, work->sandbox.hypervisor, &request,
-                                      on_vmm_done, work, &work->vmm_call, &error);
+    int r;
 
+    leave_monitor(work);
+    if (work->act == DRIVE_ATTACH && go_on(work, &request))
+        return;
+    work->kept_call = hypervisor_drive_call_free(work->kept_call);
+    r = hypervisor_drive_call_new(context->loop, work->sandbox.hypervisor, &request, on_vmm_done,
+                                  work, &work->vmm_call, &error);
     if (r < 0)
         finish(work, result_is_shortage(r) ? STATUS_UNAVAILABLE : STATUS_FAILED_PRECONDITION,
                &error);
@@ -306,12 +356,22 @@ static void attach(struct drive_work *work)
 
 /* ---- the host's disk ---- */
 
+/* A failure is left to the act itself. */
+static bool is_claim_ahead(const struct drive_work *work)
+{
+    return work->act != DRIVE_CLAIM || work->step != DRIVE_RUNNING;
+}
+
 static void on_claimed(struct drive_work *work, enum status_code status, const struct error *error)
 {
-    if (status == STATUS_OK)
+    if (is_claim_ahead(work)) {
+        work->has_claimed_ahead = status == STATUS_OK;
+        drive_search_ahead(work);
+    } else if (status == STATUS_OK) {
         finish(work, status, NULL);
-    else
+    } else {
         fail_claim(work, status, error);
+    }
 }
 
 static void on_traits(const struct guest_traits *traits, const struct error *error, void *userdata)
@@ -323,6 +383,8 @@ static void on_traits(const struct guest_traits *traits, const struct error *err
     if (error)
         why = *error;
     work->traits = helper_guest_free(work->traits);
+    if (is_claim_ahead(work) && (error || is_confidential))
+        return;
     if (error) {
         (void)error_prefix(&why, "cannot tell whether the guest is confidential: ");
         finish(work, STATUS_UNAVAILABLE, &why);
@@ -334,12 +396,27 @@ static void on_traits(const struct guest_traits *traits, const struct error *err
     }
 }
 
+static int begin_claim(struct drive_work *work)
+{
+    return helper_guest_new(work->drives->context, &work->sandbox, on_traits, work, &work->traits);
+}
+
 static void claim(struct drive_work *work)
 {
-    int r = helper_guest_new(work->drives->context, &work->sandbox, on_traits, work, &work->traits);
-
-    if (r < 0)
+    if (work->has_claimed_ahead) {
+        work->has_claimed_ahead = false;
+        work->result.disk = work->claimed;
+        finish(work, STATUS_OK, NULL);
+    } else if (!work->traits && !work->claim && begin_claim(work) < 0) {
         fail(work, STATUS_UNAVAILABLE, "out of memory");
+    }
+}
+
+/* The claim of a new drive's disk needs no answer of the VMM's. */
+static void claim_ahead(struct drive_work *work)
+{
+    if (is_new(work) && work->disk < 0 && !work->traits && !work->claim)
+        (void)begin_claim(work);
 }
 
 /* ---- the guest ---- */
@@ -420,8 +497,7 @@ static void ask_guest(struct drive_work *work)
  * longer than both: it is asked meanwhile. */
 static void ask_guest_ahead(struct drive_work *work)
 {
-    if (work->row.wanted && !work->row.has_disk && work->row.state == DRIVE_REQUESTED &&
-        work->guest == DRIVE_IN_GUEST_UNKNOWN && !work->guest_call)
+    if (is_new(work) && work->guest == DRIVE_IN_GUEST_UNKNOWN && !work->guest_call)
         (void)call_guest(work, DRIVE_GUEST_LOOK);
 }
 
@@ -432,6 +508,8 @@ void drive_act_start(struct drive_work *work)
     work->step = DRIVE_RUNNING;
     work->result = (struct drive_result){0};
     work->deadline_ns = clock_boottime() + act_time(work);
+    if (work->act != DRIVE_LOOK_VMM && work->act != DRIVE_CLAIM)
+        drop_claim_ahead(work);
     switch (work->act) {
     case DRIVE_CLAIM:
         claim(work);
@@ -462,6 +540,7 @@ void drive_act_start(struct drive_work *work)
         return;
     case DRIVE_LOOK_VMM:
         ask_guest_ahead(work);
+        claim_ahead(work);
         call_vmm(work);
         return;
     default:
@@ -472,6 +551,7 @@ void drive_act_start(struct drive_work *work)
 void drive_act_stop(struct drive_work *work)
 {
     work->vmm_call = hypervisor_drive_call_free(work->vmm_call);
+    work->kept_call = hypervisor_drive_call_free(work->kept_call);
     drop_guest_call(work);
     work->traits = helper_guest_free(work->traits);
     drive_search_stop(work);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* drive_search.c - the search for other users of a drive's disk, before its VM gets it.
  *
- * The claim is on record before the search, so of two drives attached at the same time at least one
- * finds the other. It takes a while where many processes run, so it is begun while the guest is
- * waited for.
+ * The processes are searched once the disk is claimed: that takes a while where many run, and the
+ * VMM and the guest are waited for anyway. The record is searched last, when this claim is on it:
+ * so of two drives attached at the same time at least one finds the other.
  */
 #include "lib/clock.h"
 #include "reconciler/drive/drive_work.h"
@@ -18,58 +18,86 @@ static const enum status_code codes[] = {
     [DRIVE_IN_USE_UNKNOWN] = STATUS_UNAVAILABLE,
 };
 
-static void on_searched(struct drive_in_use_call *call, const struct drive_in_use_reply *reply,
-                        void *userdata)
+static struct drive_in_use_request request_of(const struct drive_work *work)
 {
-    struct drive_work *work = userdata;
-    drive_disk_done *done = work->search_done;
-    struct error error = reply->error;
-    enum status_code status = codes[reply->outcome];
-
-    work->search = drive_in_use_call_free(call);
-    work->search_done = NULL;
-    if (done)
-        done(work, status, status == STATUS_OK ? NULL : &error);
-    else if (status == STATUS_OK)
-        work->searched_ns = clock_boottime();
-}
-
-static int begin(struct drive_work *work)
-{
-    struct drive_in_use_request request = {
-        .disk = &work->row.disk,
+    return (struct drive_in_use_request){
+        .disk = work->has_claimed_ahead ? &work->claimed : &work->row.disk,
         .drive_id = work->row.request.drive_id,
         .own_vmm = work->vmm == DRIVE_IN_VMM_PARTLY ? work->sandbox.vmm_pid : 0,
         .writable = work->row.request.writable,
     };
+}
+
+static void finish(struct drive_work *work, const struct drive_in_use_reply *reply)
+{
+    drive_disk_done *done = work->search_done;
+    enum status_code status = codes[reply->outcome];
+
+    work->search_done = NULL;
+    done(work, status, status == STATUS_OK ? NULL : &reply->error);
+}
+
+/* No process has the disk. */
+static void search_record(struct drive_work *work)
+{
+    const struct drive_in_use_request request = request_of(work);
+    const struct drive_in_use_reply reply =
+        drive_in_use_search_record(work->drives->context, &request);
+
+    finish(work, &reply);
+}
+
+static void on_searched(struct drive_in_use_call *call, const struct drive_in_use_reply *reply,
+                        void *userdata)
+{
+    struct drive_work *work = userdata;
+    const struct drive_in_use_reply copy = *reply;
+
+    work->search = drive_in_use_call_free(call);
+    if (!work->search_done)
+        work->searched_ns = copy.outcome == DRIVE_IN_USE_NOT ? clock_boottime() : 0;
+    else if (copy.outcome == DRIVE_IN_USE_NOT)
+        search_record(work);
+    else
+        finish(work, &copy);
+}
+
+static int begin(struct drive_work *work)
+{
+    const struct drive_in_use_request request = request_of(work);
 
     return drive_in_use_call_new(work->drives->context, &request, on_searched, work, &work->search);
 }
 
+static bool has_searched(const struct drive_work *work)
+{
+    return work->searched_ns && clock_boottime() - work->searched_ns < VALID_NS;
+}
+
+/* What the VMM may have of the drive is not left out of this search. */
 void drive_search_ahead(struct drive_work *work)
 {
-    if (work->vmm != DRIVE_IN_VMM_ABSENT || work->disk < 0)
-        return;
-    drive_search_stop(work);
-    (void)begin(work);
+    if (work->vmm != DRIVE_IN_VMM_PARTLY && work->disk >= 0 && !work->search && !has_searched(work))
+        (void)begin(work);
 }
 
 void drive_search(struct drive_work *work, drive_disk_done *done)
 {
-    bool is_done = work->searched_ns && clock_boottime() - work->searched_ns < VALID_NS;
-    struct error error;
+    struct drive_in_use_reply reply = {.outcome = DRIVE_IN_USE_UNKNOWN};
+    bool is_done = has_searched(work);
 
     work->searched_ns = 0;
-    if (is_done) {
-        done(work, STATUS_OK, NULL);
-        return;
+    if (work->vmm != DRIVE_IN_VMM_ABSENT) {
+        drive_search_stop(work);
+        is_done = false;
     }
     work->search_done = done;
-    if (work->search || begin(work) == 0)
-        return;
-    work->search_done = NULL;
-    (void)error_set(&error, STATUS_UNAVAILABLE, "out of memory");
-    done(work, STATUS_UNAVAILABLE, &error);
+    if (is_done) {
+        search_record(work);
+    } else if (!work->search && begin(work) < 0) {
+        (void)error_set(&reply.error, STATUS_UNAVAILABLE, "out of memory");
+        finish(work, &reply);
+    }
 }
 
 void drive_search_stop(struct drive_work *work)

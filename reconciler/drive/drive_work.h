@@ -68,6 +68,7 @@ struct drive_work {
     char address[HYPERVISOR_DRIVE_ADDRESS_BYTES]; /* in the guest; "" unknown */
     int disk;                                     /* the claimed disk of the host; -1: none */
     struct store_drive_mount_disk claimed;        /* its identity */
+    bool has_claimed_ahead;                       /* before CLAIM began, which has not yet */
     bool wants_disk;
     bool lacks_claim;     /* a claim that crustd has to keep could not be made again */
     bool tried_claim;     /* since the last act other than RECLAIM */
@@ -96,7 +97,8 @@ struct drive_work {
     bool has_new_limits;
     struct drive_limits new_limits; /* a client waits for these */
     struct hypervisor_drive_call *vmm_call;
-    struct drive_guest_call *guest_call; /* of the act, or ahead of it, for LOOK_GUEST */
+    struct hypervisor_drive_call *kept_call; /* of LOOK_VMM, for ATTACH to go on from */
+    struct drive_guest_call *guest_call;     /* of the act, or ahead of it, for LOOK_GUEST */
     struct helper_guest *traits;
     struct drive_in_use_call *search;
     drive_disk_done *search_done; /* NULL: it was begun ahead, and nobody waits for it yet */

@@ -63,6 +63,7 @@ void drive_work_drop_disk(struct drive_work *work)
 {
     fd_close(work->disk);
     work->disk = -1;
+    work->has_claimed_ahead = false;
 }
 
 int drives_note_volumes(const struct drives *drives, const struct store_drive_mount_disk *disk)

@@ -15,7 +15,6 @@ struct model {
     struct qemu_hotplug_found found;
     bool other_disk;
     const char *serial;
-    bool keeps_serial; /* whatever it is told */
     /* One command is refused, so often. */
     enum qemu_hotplug_command refused;
     unsigned refusals;
@@ -78,8 +77,7 @@ static void add_part(struct model *model, enum qemu_part part)
     }
     if (part == QEMU_PART_DEVICE) {
         assert_true(found->has_kata_controller || found->has_own_controller);
-        if (!model->keeps_serial)
-            model->serial = request.serial;
+        model->serial = request.serial;
     }
     found->has[part] = true;
 }
@@ -153,8 +151,8 @@ static struct qemu_hotplug_step carry_out(struct model *model, unsigned steps)
             step = qemu_hotplug_step_late(&plan);
         else if (step.next == QEMU_HOTPLUG_COMMAND)
             step = run_command(model, step.command);
-        else if (step.next == QEMU_HOTPLUG_ADDRESS || step.next == QEMU_HOTPLUG_SERIAL) {
-            model->addresses += step.next == QEMU_HOTPLUG_ADDRESS;
+        else if (step.next == QEMU_HOTPLUG_ADDRESS) {
+            model->addresses++;
             step = qemu_hotplug_step_address(&plan, model->serial);
         } else {
             model->reads++;
@@ -484,10 +482,6 @@ static void a_new_device_that_is_another_is_a_conflict(void **state)
     model.other_disk = true;
     expect(&model, ATTACH, HYPERVISOR_DRIVE_CONFLICT, PRESENT);
     assert_int_equal(model.reads, 2);
-    model = model_of(true);
-    model.keeps_serial = true;
-    expect(&model, ATTACH, HYPERVISOR_DRIVE_CONFLICT, PRESENT);
-    assert_int_equal(model.reads, 1);
 }
 
 /* A new group has no limits. What an earlier call left may have any. */
