@@ -2,10 +2,11 @@
 """VMMs that say as much as they can, and bundles that are as many and as large as they can be: others
 are served all the while, and crustd's memory stays bounded."""
 
+import contextlib
 import json
 import os
-import socket
 import subprocess
+import sys
 import threading
 import time
 import unittest
@@ -80,13 +81,23 @@ class Chains(fake_monitor.FakeMonitor):
         return []
 
 
-def ask_health(node):
-    """The whole answer of /healthz. OSError: there was none."""
-    with socket.socket(socket.AF_UNIX) as client:
-        client.settimeout(60)
-        client.connect(str(node.path("/run/crustd/http.sock")))
-        client.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-        return b"".join(iter(lambda: client.recv(4096), b""))
+# Asks /healthz until it is ended, in a process of its own, where the VMMs' threads do not take its time: a
+# line with the seconds and the status line of each answer.
+ASK = """
+import socket, sys, time
+while True:
+    began = time.monotonic()
+    try:
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(60)
+            client.connect(sys.argv[1])
+            client.sendall(b"GET /healthz HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\n\\r\\n")
+            answer = b"".join(iter(lambda: client.recv(4096), b"")).decode().partition("\\r")[0]
+    except OSError as error:
+        answer = repr(error)
+    print(time.monotonic() - began, answer, flush=True)
+    time.sleep(0.002)
+"""
 
 
 class HostileTest(ScratchNodeTest):
@@ -94,27 +105,34 @@ class HostileTest(ScratchNodeTest):
 
     def setUp(self):
         super().setUp()
-        self.answers, self.unanswered, self.largest = [], [], 0
+        self.largest, self.asker = 0, None
         self.watching = threading.Event()
 
     def watch(self, node):
         """Until the end of the test: how long /healthz takes, and how much memory there is."""
         def look():
             while not self.watching.wait(0.02):
-                began = time.monotonic()
-                try:
-                    answer = ask_health(node)
+                with contextlib.suppress(OSError):
                     self.largest = max(self.largest, rss_anon(node))
-                except OSError as error:
-                    answer = repr(error).encode()
-                self.answers.append(time.monotonic() - began)
-                if not answer.startswith(b"HTTP/1.1 200 "):
-                    self.unanswered.append(answer)
 
         thread = threading.Thread(target=look)
         thread.start()
         self.addCleanup(thread.join)
         self.addCleanup(self.watching.set)
+        with open(self.scratch / "answers", "w") as answers:
+            self.asker = subprocess.Popen(  # pylint: disable=consider-using-with
+                [sys.executable, "-c", ASK, node.path("/run/crustd/http.sock")], stdout=answers)
+        self.addCleanup(self.asker.wait)
+        self.addCleanup(self.asker.kill)
+
+    def answers(self):
+        """Seconds, in order; all that were asked for were given."""
+        self.asker.kill()
+        self.asker.wait()
+        text = (self.scratch / "answers").read_text()
+        lines = [line.split(" ", 1) for line in text[:text.rfind("\n")].split("\n")]
+        self.assertEqual({answer for _, answer in lines}, {"HTTP/1.1 200 OK"})
+        return sorted(float(seconds) for seconds, _ in lines)
 
     def hostile(self, node, number, kind):
         """A sandbox whose monitor is of this kind."""
@@ -234,12 +252,14 @@ class HostileTest(ScratchNodeTest):
         self.conclude(node)
 
     def conclude(self, node):
-        answers = sorted(self.answers)
-        self.assertTrue(answers)
+        answers = self.answers()
         print(f"{len(answers)} answers of /healthz, p50 {answers[len(answers) // 2] * 1000:.2f} ms, "
               f"p99 {answers[len(answers) * 99 // 100] * 1000:.2f} ms, "
               f"slowest {answers[-1] * 1000:.1f} ms, memory {self.largest / MIB:.0f} MiB", flush=True)
-        self.assertEqual(self.unanswered, [])
+        # It is 50 ms of processor time that no pass may take, see below. A pass that waits takes none of it, and
+        # a machine with other work adds to what clients wait for: so a second.
+        if node.stolen()[1] < 0.1:
+            self.assertLess(answers[-1], 1)
         self.assertLess(self.largest, MOST_MEMORY)
         print(f"longest pass {longest_pass(node):.3f} s", flush=True)
         self.assert_served(node)
