@@ -2,6 +2,12 @@
 /* firecracker_test.c - whole conversations with a scripted Firecracker. */
 #include "tests/unit/hypervisor/http_call.h"
 
+#include <errno.h>
+
+#include "hypervisor/firecracker_report.h"
+#include "lib/cleanup.h"
+#include "lib/json.h"
+
 #define DRIVE(id, path, engine)                                                                    \
     "{\"drive_id\":\"" id "\",\"partuuid\":null,\"is_root_device\":false,\"is_read_only\":false,"  \
     "\"path_on_host\":\"" path "\",\"io_engine\":" engine ",\"socket\":null}"
@@ -119,9 +125,27 @@ static void recorded_drive_on_another_device_is_a_mismatch(void **state)
                      HYPERVISOR_MISMATCH);
 }
 
+/* Two bytes each, a hundred of memory. */
+static void more_values_than_a_vm_has_are_refused(void **state)
+{
+    cleanup(buffer_done) struct buffer body = BUFFER_INIT(JSON_LIMITS_VMM_HTTP.bytes);
+    struct drive_report report = {0};
+    struct error error;
+
+    (void)state;
+    assert_int_equal(buffer_append_text(&body, "{\"drives\":[],\"x\":[0"), 0);
+    for (unsigned i = 0; i < 16384; i++)
+        assert_int_equal(buffer_append_text(&body, ",0"), 0);
+    assert_int_equal(buffer_append_text(&body, "]}"), 0);
+    assert_int_equal(firecracker_read_config(buffer_text(&body), body.length, &report, &error),
+                     -EBADMSG);
+    assert_non_null(strstr(error.text, "more values than are read"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(more_values_than_a_vm_has_are_refused),
         HTTP_CALL_TEST(patches_with_the_path_it_has),
         HTTP_CALL_TEST(names_the_drive_in_the_url),
         HTTP_CALL_TEST(cannot_learn_the_size),
