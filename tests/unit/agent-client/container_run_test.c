@@ -349,6 +349,19 @@ static void without_an_agent_nothing_is_left(void **state)
     assert_clean();
 }
 
+/* Who listens is this process, and not the VMM. */
+static void another_process_is_not_asked(void **state)
+{
+    struct container_request request;
+
+    (void)state;
+    request = ordinary();
+    request.listener.vmm = getppid();
+    run_with(&request);
+    assert_kind(CONTAINER_UNREACHABLE, CONTAINER_CONNECT, "neither the sandbox's VMM nor its shim");
+    assert_clean();
+}
+
 static void port_that_never_answers_leaves_nothing(void **state)
 {
     struct container_request request;
@@ -413,6 +426,7 @@ int main(void)
         AGENT(whole_run_has_a_deadline),
         AGENT(hypervisor_socket_is_asked_for_the_port),
         AGENT(without_an_agent_nothing_is_left),
+        AGENT(another_process_is_not_asked),
         AGENT(port_that_never_answers_leaves_nothing),
         AGENT(run_can_be_given_up_at_any_time),
     };

@@ -143,6 +143,9 @@ static void on_done(struct drive_client *client, const struct drive_client_reply
     loop_stop(&loop);
 }
 
+/* The sandbox's VMM; 0: anybody may listen. */
+static pid_t vmm;
+
 static void call_at(const char *address, enum drive_client_act act, uint64_t deadline_ns)
 {
     struct drive_mount_request mount = {
@@ -156,6 +159,7 @@ static void call_at(const char *address, enum drive_client_act act, uint64_t dea
         .act = act,
         .root = root,
         .address = address,
+        .listener = {.vmm = vmm},
         .mount = &mount,
         .unmount = &unmount,
         .deadline_ns = deadline_ns,
@@ -269,6 +273,17 @@ static void agent_without_the_drive_service_is_unsupported(void **state)
     }
 }
 
+/* Who listens is this process, and not the VMM. */
+static void another_process_is_not_asked(void **state)
+{
+    (void)state;
+    script.closes = true;
+    vmm = getppid();
+    call(DRIVE_CLIENT_MOUNT);
+    vmm = 0;
+    expect(DRIVE_CLIENT_ABSENT, STATUS_UNAVAILABLE, "neither the sandbox's VMM nor its shim");
+}
+
 static void nonsense_and_a_closed_connection_are_unreachable(void **state)
 {
     (void)state;
@@ -321,6 +336,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_mount_is_asked_for_and_answered, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_unmount_is_asked_for_and_answered, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(another_process_is_not_asked, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_list_is_lent_to_the_callback, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_refusal_keeps_its_status_and_text, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_status_that_no_agent_of_ours_gives_is_internal, set_up,

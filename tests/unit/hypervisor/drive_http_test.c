@@ -517,11 +517,30 @@ static void a_call_may_be_freed_at_any_time(void **state)
 
 #define DRIVE(name) cmocka_unit_test_setup_teardown(name, http_server_set_up, http_server_tear_down)
 
+/* Who listens is this process, and neither the VMM nor its shim. */
+static void another_process_is_not_asked(void **state)
+{
+    static const enum hypervisor_kind kinds[] = {CH, FC};
+    static const struct http_script none = {"", ""};
+    struct http_server *server = *state;
+
+    for (size_t i = 0; i < array_length(kinds); i++) {
+        struct hypervisor_drive_request request = request_for(server, HYPERVISOR_DRIVE_LIST);
+        struct drive_case made;
+
+        request.vmm_pid = getppid();
+        made = run(server, kinds[i], &request, &none, 0);
+        assert_non_null(strstr(made.reply.error.text, "neither the sandbox's VMM nor its shim"));
+        assert_int_equal(server->input.length, 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         DRIVE(cloud_hypervisor_attaches_a_drive_by_its_path),
         DRIVE(cloud_hypervisor_gets_the_limits_with_the_drive),
+        DRIVE(another_process_is_not_asked),
         DRIVE(an_attach_goes_on_from_what_is_there),
         DRIVE(another_disk_under_the_drives_id_is_a_conflict),
         DRIVE(an_attach_waits_for_a_guest_that_has_not_let_go),

@@ -38,11 +38,26 @@ static void what_is_not_known_bounds_nothing(void **state)
     assert_int_equal(most_bytes_of((struct store_volume){.device_bytes = 10, .is_btrfs = true}), 0);
 }
 
+static void the_sandboxs_sockets_are_its_vmms(void **state)
+{
+    static struct config config;
+    const struct context context = {.config = &config};
+    struct store_volume volume = {.vmm_pid = 100, .sandbox_id = "s1"};
+    char shim_socket[GUEST_ADDRESS_BYTES];
+    struct guest_request request;
+
+    (void)state;
+    guest_routes_describe(&context, &volume, shim_socket, &request);
+    assert_int_equal(request.listener.vmm, 100);
+    assert_string_equal(request.listener.sandbox_id, "s1");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_file_system_is_as_large_as_its_device_was_at_most),
         cmocka_unit_test(what_is_not_known_bounds_nothing),
+        cmocka_unit_test(the_sandboxs_sockets_are_its_vmms),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
