@@ -27,7 +27,7 @@
 #include "reconciler/helper/program.h"
 #include "reconciler/helper/share.h"
 
-enum { NUMBER_BYTES = 24, ARGUMENTS = 10, SPELLINGS = 16 };
+enum { NUMBER_BYTES = 24, ARGUMENTS = 10, SPELLINGS = 64 };
 
 /* By virtiofsd's leave (cache=auto) a guest takes a directory for the one that had its name until a
  * second ago. In that one, which was removed, kata-agent cannot make the mount point of /proc. */
@@ -307,6 +307,15 @@ static void hold_when_settled(struct drive_guest_call *call)
     loop_timer_start(call->context->loop, &call->settling, settling_ns, on_settled);
 }
 
+/* The mount point may be spelled as in a call that was cut off, and then kata-agent mounts nothing.
+ * Another disk that is mounted there is still there at the second try. */
+static bool has_old_spelling(const struct drive_guest_call *call,
+                             const struct drive_guest_line *line)
+{
+    return call->act == DRIVE_GUEST_MOUNT && !call->is_second &&
+           line->status == STATUS_FAILED_PRECONDITION && !line->is_mounted;
+}
+
 static void on_held(struct container_run *run, const struct container_reply *reply, void *userdata)
 {
     struct drive_guest_call *call = userdata;
@@ -335,6 +344,9 @@ static void on_held(struct container_run *run, const struct container_reply *rep
         (void)snprintf(call->reply.device, sizeof(call->reply.device), "%s", line.device);
         drive_guest_remark_walk(call, &line.walk);
         drive_guest_finish(call);
+    } else if (held && has_old_spelling(call, &line)) {
+        call->is_second = true;
+        drive_guest_remove_holder(call);
     } else if (held) {
         undo(call, status, error.text);
     } else {

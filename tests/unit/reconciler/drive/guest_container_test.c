@@ -8,11 +8,16 @@
 #define CHECK    "--drive check --timeout 4 " SERIAL " 4096 rw /vol/0 /vol/1 /vol/2 /vol/3"
 #define COMPARED " /dev /run/kata-containers"
 
+static void find_checked(void)
+{
+    expect_helper(CHECK " data", "/run/data /run" COMPARED);
+    helper_prints("OK", "", "sda", false);
+}
+
 static void pass_check(void)
 {
     begin(DRIVE_GUEST_MOUNT);
-    expect_helper(CHECK " data", "/run/data /run" COMPARED);
-    helper_prints("OK", "", "sda", false);
+    find_checked();
 }
 
 static void a_drive_is_checked_then_held(void **state)
@@ -62,6 +67,36 @@ static void each_mount_point_is_spelled_anew(void **state)
         container_ends((struct container_reply){.kind = CONTAINER_FAILED}, "");
     }
     assert_true(spellings > 4);
+}
+
+#define NOT_MOUNTED                                                                                \
+    "{\"version\":1,\"drive\":{\"status\":\"FAILED_PRECONDITION\",\"text\":\"another disk\","      \
+    "\"device\":\"sda\",\"bytes\":4096,\"mounted\":false}}\n"
+
+static void hold_without_a_mount(void)
+{
+    container_ends((struct container_reply){.kind = CONTAINER_DONE, .held = true}, NOT_MOUNTED);
+    assert_int_equal(test.request.act, CONTAINER_CLEAN_UP);
+    container_ends((struct container_reply){.kind = CONTAINER_DONE}, "");
+}
+
+/* By chance it was spelled so before. */
+static void a_mount_point_with_an_old_spelling_is_spelled_once_more(void **state)
+{
+    (void)state;
+    pass_check();
+    hold_without_a_mount();
+    find_checked();
+    container_ends((struct container_reply){.kind = CONTAINER_DONE, .held = true}, LINE("OK", ""));
+    expect(STATUS_OK, DRIVE_IN_GUEST_MOUNTED, "");
+
+    begin(DRIVE_GUEST_MOUNT);
+    container_ends((struct container_reply){.kind = CONTAINER_DONE}, ""); /* that of before */
+    find_checked();
+    hold_without_a_mount();
+    find_checked();
+    hold_without_a_mount();
+    expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_ABSENT, "another disk");
 }
 
 /* Only that spelling has kata-agent take over what is mounted, and unmount it later. */
@@ -400,6 +435,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_drive_is_checked_then_held),
         TEST(each_mount_point_is_spelled_anew),
+        TEST(a_mount_point_with_an_old_spelling_is_spelled_once_more),
         TEST(a_mount_that_was_left_is_taken_over),
         TEST(a_read_only_drive_is_mounted_read_only),
         TEST(entries_whose_group_was_not_changed_are_reported),
