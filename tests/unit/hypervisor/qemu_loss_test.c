@@ -2,6 +2,8 @@
 /* qemu_loss_test.c - monitors that are none, say nothing, hang up or never end. */
 #include "tests/unit/hypervisor/qemu_monitor.h"
 
+#include "hypervisor/drive.h"
+
 static void nonsense_is_unreachable(void **state)
 {
     static const char *const answers[] = {
@@ -45,6 +47,47 @@ static void other_listeners_are_unreachable(void **state)
         serve(monitor, script, array_length(script));
         assert_int_equal(call(monitor, &request)->outcome, HYPERVISOR_UNREACHABLE);
     }
+}
+
+static void on_drive_done(struct hypervisor_drive_call *made,
+                          const struct hypervisor_drive_reply *reply, void *userdata)
+{
+    struct monitor *monitor = userdata;
+
+    monitor->done++;
+    monitor->reply.error = reply->error;
+    (void)hypervisor_drive_call_free(made);
+    loop_stop(&monitor->loop);
+}
+
+/* Who listens is this process, and neither the VMM nor its shim. */
+static void another_process_is_not_asked(void **state)
+{
+    static const struct exchange script[] = {{"", GREETING}};
+    static const char refusal[] = "neither the sandbox's VMM nor its shim";
+    struct monitor *monitor = *state;
+    struct hypervisor_request request = request_for(monitor, HYPERVISOR_QUERY);
+    struct hypervisor_drive_request drive = {.act = HYPERVISOR_DRIVE_LIST,
+                                             .root = monitor->root,
+                                             .control_socket = monitor->path,
+                                             .vmm_pid = getppid(),
+                                             .descriptor = -1,
+                                             .deadline_ns = NSEC_PER_SEC};
+    struct hypervisor_drive_call *made;
+    struct error error;
+
+    serve(monitor, script, array_length(script));
+    monitor->close_at = 0;
+    request.vmm_pid = getppid();
+    assert_int_equal(call(monitor, &request)->outcome, HYPERVISOR_UNREACHABLE);
+    assert_non_null(strstr(monitor->reply.error.text, refusal));
+    monitor->done = 0;
+    assert_int_equal(hypervisor_drive_call_new(&monitor->loop, HYPERVISOR_QEMU, &drive,
+                                               on_drive_done, monitor, &made, &error),
+                     0);
+    loop_run(&monitor->loop);
+    assert_int_equal(monitor->done, 1);
+    assert_non_null(strstr(monitor->reply.error.text, refusal));
 }
 
 static void hanging_up_is_unreachable(void **state)
@@ -217,6 +260,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         scripted(nonsense_is_unreachable),
         scripted(other_listeners_are_unreachable),
+        scripted(another_process_is_not_asked),
         scripted(hanging_up_is_unreachable),
         scripted(silence_ends_with_the_deadline),
         scripted(endless_replies_are_unreachable),
