@@ -20,6 +20,7 @@ typedef Crust__Guest__V1__MountDriveRequest MountRequest;
 typedef Crust__Guest__V1__MountDriveResponse MountResponse;
 typedef Crust__Guest__V1__UnmountDriveRequest UnmountRequest;
 typedef Crust__Guest__V1__UnmountDriveResponse UnmountResponse;
+typedef Crust__Guest__V1__ListDrivesRequest ListRequest;
 typedef Crust__Guest__V1__ListDrivesResponse ListResponse;
 typedef Crust__Guest__V1__GuestDrive GuestDrive;
 typedef Crust__Guest__V1__Container Container;
@@ -386,6 +387,25 @@ static void fill_entry(GuestDrive *message, const struct drive_guest_entry *entr
     message->entries_changed = entry->walk.changed;
     message->entries_skipped = entry->walk.skipped;
     message->entries_failed = entry->walk.failed;
+}
+
+int drive_append_list_request(struct buffer *payload, bool without_disks)
+{
+    ListRequest message = CRUST__GUEST__V1__LIST_DRIVES_REQUEST__INIT;
+
+    message.without_disks = without_disks;
+    return proto_append(payload, &message.base);
+}
+
+int drive_parse_list_request(const void *payload, size_t length, bool *ret_without_disks)
+{
+    cleanup(proto_freep) ProtobufCMessage *unpacked = NULL;
+    int r = proto_unpack(&crust__guest__v1__list_drives_request__descriptor, payload, length,
+                         &unpacked);
+
+    if (r == 0)
+        *ret_without_disks = ((const ListRequest *)(const void *)unpacked)->without_disks;
+    return r;
 }
 
 enum {

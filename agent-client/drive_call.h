@@ -154,6 +154,7 @@ int drive_append_mount_answer(struct buffer *payload, const struct drive_mount_a
 int drive_append_unmount_request(struct buffer *payload,
                                  const struct drive_unmount_request *request);
 int drive_append_unmount_answer(struct buffer *payload, const struct drive_unmount_answer *answer);
+int drive_append_list_request(struct buffer *payload, bool without_disks);
 int drive_append_list(struct buffer *payload, const struct drive_guest_list *list);
 
 /* Parse a request. 0; -EBADMSG: not such a message; -EINVAL: *ret_wrong names the malformed field
@@ -162,6 +163,7 @@ int drive_parse_mount_request(const void *payload, size_t length,
                               struct drive_mount_request *ret_request, const char **ret_wrong);
 int drive_parse_unmount_request(const void *payload, size_t length,
                                 struct drive_unmount_request *ret_request, const char **ret_wrong);
+int drive_parse_list_request(const void *payload, size_t length, bool *ret_without_disks);
 
 /* Parse an answer. 0; -EBADMSG: not such a message, or a malformed field; -ENOMEM. The caller frees
  * a list with drive_guest_list_done(). */

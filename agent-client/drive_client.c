@@ -154,7 +154,7 @@ static int append_request(struct buffer *payload, const struct drive_client_requ
     case DRIVE_CLIENT_LIST:
     default:
         *ret_method = DRIVE_METHOD_LIST;
-        return 0;
+        return drive_append_list_request(payload, request->without_disks);
     }
 }
 

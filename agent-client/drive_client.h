@@ -31,6 +31,7 @@ struct drive_client_request {
     /* For MOUNT and UNMOUNT; copied; their timeout_ms is ignored. */
     const struct drive_mount_request *mount;
     const struct drive_unmount_request *unmount;
+    bool without_disks;   /* LIST: only what the agent is mounting or unmounting, at once */
     uint64_t deadline_ns; /* from now, for the whole call */
 };
 

@@ -219,11 +219,31 @@ static void on_listed(struct drive_listing *listing, int r, struct drive_guest_l
         answer_drives(request, list);
 }
 
-static void start_list(struct request *slot, uint64_t timeout_ns)
+static void refuse_malformed(struct connection *connection, uint32_t stream_id, const char *wrong)
 {
-    struct error error;
-    int r = drive_listing_new(slot->connection->loop, timeout_ns, on_listed, slot, &slot->listing);
+    char text[96];
 
+    (void)snprintf(text, sizeof(text), "%s is malformed", wrong ? wrong : "the request");
+    refuse(connection, stream_id, STATUS_INVALID_ARGUMENT, text);
+}
+
+static void start_list(struct request *slot, const struct buffer *payload, uint64_t timeout_ns)
+{
+    struct drive_guest_list none = {0};
+    struct error error;
+    bool without_disks;
+    int r;
+
+    if (drive_parse_list_request(buffer_text(payload), payload->length, &without_disks) < 0) {
+        refuse_malformed(slot->connection, slot->stream_id, NULL);
+        return;
+    }
+    if (without_disks) {
+        answer_drives(slot, &none);
+        drive_guest_list_done(&none);
+        return;
+    }
+    r = drive_listing_new(slot->connection->loop, timeout_ns, on_listed, slot, &slot->listing);
     if (r == 0)
         return;
     (void)error_set(&error, r, "cannot list the drives: %s", child_explain(r));
@@ -238,14 +258,6 @@ static void on_drive_done(struct drive_waiter *waiter, const struct ttrpc_status
     request->drive = drive_waiter_free(waiter);
     note_activity(request->connection);
     answer(request->connection, request->stream_id, status, payload);
-}
-
-static void refuse_malformed(struct connection *connection, uint32_t stream_id, const char *wrong)
-{
-    char text[96];
-
-    (void)snprintf(text, sizeof(text), "%s is malformed", wrong ? wrong : "the request");
-    refuse(connection, stream_id, STATUS_INVALID_ARGUMENT, text);
 }
 
 static void start_mount(struct request *slot, const struct buffer *payload, uint64_t timeout_ns)
@@ -291,7 +303,7 @@ static void dispatch_drives(struct connection *connection, uint32_t stream_id,
     slot->connection = connection;
     slot->stream_id = stream_id;
     if (lists)
-        start_list(slot, request->timeout_ns);
+        start_list(slot, payload, request->timeout_ns);
     else if (mounts)
         start_mount(slot, payload, request->timeout_ns);
     else

@@ -161,6 +161,13 @@ static void on_grown(struct agent_call *agent, const struct agent_reply *reply, 
 
 /* ---- requests ---- */
 
+/* The VM cannot have the disk yet: it is only asked whether its agent mounts drives. */
+static bool is_without_disk(const struct drive_guest_call *call)
+{
+    return call->act == DRIVE_GUEST_LOOK && call->drive.state == DRIVE_REQUESTED &&
+           !call->drive.has_disk;
+}
+
 static int ask(struct drive_guest_call *call, const char *address)
 {
     cleanup(freep) struct drive_mount_request *mount = calloc(1, sizeof(*mount));
@@ -174,6 +181,7 @@ static int ask(struct drive_guest_call *call, const char *address)
         .listener = {.vmm = call->sandbox.vmm_pid, .sandbox_id = call->sandbox.sandbox_id},
         .mount = mount,
         .unmount = unmount,
+        .without_disks = is_without_disk(call),
         .deadline_ns = drive_guest_time(call),
     };
     int r = mount && unmount ? drive_guest_fill_mount(call, mount) : -ENOMEM;

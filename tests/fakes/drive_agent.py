@@ -59,6 +59,8 @@ class DriveAgent(FakeAgent):
         return encode_response(request.stream, field(1, int(was_mounted)))
 
     def _ListDrives(self, request):
+        if request.payload.get(2):  # without_disks
+            return encode_response(request.stream, b"")
         drives = (field(1, serial) + field(3, MOUNTED) + field(4, "sda") + field(5, size)
                   + field(7, vm_path) + field(8, "ext4")
                   for serial, (_, vm_path, size) in self.mounted.items())

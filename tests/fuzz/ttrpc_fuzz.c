@@ -67,7 +67,9 @@ static void take_drive_payload(const struct buffer *payload)
     struct drive_mount_answer answer;
     struct drive_unmount_answer unmounted;
     struct drive_guest_list list;
+    bool without_disks;
 
+    (void)drive_parse_list_request(bytes, payload->length, &without_disks);
     if (drive_parse_mount_request(bytes, payload->length, &request, &wrong) == 0)
         take_mount_request(&request);
     (void)drive_parse_unmount_request(bytes, payload->length, &unmount, &wrong);

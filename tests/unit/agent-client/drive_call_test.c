@@ -315,6 +315,22 @@ static void fill_list(struct drive_guest_list *list, size_t count, size_t path_l
     }
 }
 
+static void the_question_for_a_list_comes_back(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 2; i++) {
+        struct buffer payload = BUFFER_INIT(0);
+        bool without_disks = i == 0;
+
+        assert_int_equal(drive_append_list_request(&payload, i == 1), 0);
+        assert_int_equal(
+            drive_parse_list_request(buffer_text(&payload), payload.length, &without_disks), 0);
+        assert_int_equal(without_disks, i == 1);
+        assert_int_equal(payload.length > 0, i == 1); /* as before there was such a field */
+        buffer_done(&payload);
+    }
+}
+
 static void a_list_comes_back(void **state)
 {
     struct drive_guest_list sent = {0}, received = {0};
@@ -408,6 +424,7 @@ int main(void)
         cmocka_unit_test(too_many_options_are_refused),
         cmocka_unit_test(a_nul_or_foreign_bytes_are_refused),
         cmocka_unit_test(answers_come_back),
+        cmocka_unit_test(the_question_for_a_list_comes_back),
         cmocka_unit_test(a_list_comes_back),
         cmocka_unit_test(long_list_is_cut_and_marked),
         cmocka_unit_test(too_long_a_list_is_refused),

@@ -194,6 +194,25 @@ static struct drive_mount_answer await_mounted(uint32_t stream)
     return answer;
 }
 
+/* How many drives the agent has in hand; no disk is read. */
+static size_t ask_tasks(uint32_t stream)
+{
+    struct buffer question = BUFFER_INIT(0), payload = BUFFER_INIT(0);
+    struct drive_guest_list list = {0};
+    size_t count;
+
+    assert_int_equal(drive_append_list_request(&question, true), 0);
+    post(stream, DRIVE_METHOD_LIST, &question);
+    assert_int_equal(await(stream, &payload).code, STATUS_OK);
+    assert_int_equal(drive_parse_list(buffer_text(&payload), payload.length, &list), 0);
+    assert_false(list.incomplete);
+    count = list.count;
+    drive_guest_list_done(&list);
+    buffer_done(&payload);
+    buffer_done(&question);
+    return count;
+}
+
 static struct drive_guest_entry ask_entry(uint32_t stream)
 {
     struct buffer payload = BUFFER_INIT(0);
@@ -226,6 +245,7 @@ static void mounted_listed_and_unmounted(void **state)
     assert_string_equal(answer.device, volume.device + strlen("/dev/"));
     assert_true(is_mounted(target()));
     assert_int_equal(ask_entry(3).state, DRIVE_GUEST_MOUNTED);
+    assert_int_equal(ask_tasks(13), 0);
     post_mount(5, &request);
     assert_true(await_mounted(5).was_mounted);
     /* The test has the disk open itself. */
@@ -251,6 +271,7 @@ static void calls_meet_while_the_disk_is_missing(void **state)
     tree_make("/vm/data");
     post_mount(1, &request);
     post_mount(3, &request);
+    assert_int_equal(ask_tasks(9), 1);
     entry = ask_entry(5);
     assert_int_equal(entry.state, DRIVE_GUEST_MOUNTING);
     assert_string_equal(entry.drive_id, "data");
