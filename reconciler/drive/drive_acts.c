@@ -15,10 +15,9 @@
 #include "lib/log.h"
 #include "reconciler/core/permit.h"
 #include "reconciler/drive/drive_work.h"
-#include "reconciler/drive/in_use.h"
 #include "reconciler/helper/guest.h"
 
-static void finish(struct drive_work *work, enum status_code status, const struct error *error)
+void drive_act_finish(struct drive_work *work, enum status_code status, const struct error *error)
 {
     work->result.status = status;
     if (error)
@@ -26,12 +25,12 @@ static void finish(struct drive_work *work, enum status_code status, const struc
     work->step = DRIVE_FINISHED;
 }
 
-static void fail(struct drive_work *work, enum status_code status, const char *text)
+void drive_act_fail(struct drive_work *work, enum status_code status, const char *text)
 {
     struct error error = {0};
 
     (void)error_set(&error, (int)status, "%s", text);
-    finish(work, status, &error);
+    drive_act_finish(work, status, &error);
 }
 
 static uint64_t act_time(const struct drive_work *work)
@@ -142,17 +141,6 @@ static bool is_new(const struct drive_work *work)
            work->row.state == DRIVE_REQUESTED;
 }
 
-/* The disk was claimed before it was known whether an attach follows. */
-static void drop_claim_ahead(struct drive_work *work)
-{
-    work->traits = helper_guest_free(work->traits);
-    drive_disk_stop(work);
-    if (work->has_claimed_ahead) {
-        drive_search_stop(work);
-        drive_work_drop_disk(work);
-    }
-}
-
 static void on_vmm_done(struct hypervisor_drive_call *call,
                         const struct hypervisor_drive_reply *reply, void *userdata)
 {
@@ -178,13 +166,13 @@ static void on_vmm_done(struct hypervisor_drive_call *call,
     else if (status == STATUS_OK && work->act == DRIVE_REMOVE)
         drive_work_drop_disk(work);
     if (work->act == DRIVE_LOOK_VMM && status != STATUS_OK)
-        drop_claim_ahead(work);
+        drive_claim_drop_ahead(work);
     work->vmm_call = NULL;
     if (is_new(work) && work->vmm == DRIVE_IN_VMM_ABSENT)
         work->kept_call = call;
     else
         (void)hypervisor_drive_call_free(call);
-    finish(work, status, &error);
+    drive_act_finish(work, status, &error);
 }
 
 static struct hypervisor_disk disk_of(const struct store_drive_mount_disk *disk)
@@ -262,8 +250,8 @@ static void call_vmm(struct drive_work *work)
     r = hypervisor_drive_call_new(context->loop, work->sandbox.hypervisor, &request, on_vmm_done,
                                   work, &work->vmm_call, &error);
     if (r < 0)
-        finish(work, result_is_shortage(r) ? STATUS_UNAVAILABLE : STATUS_FAILED_PRECONDITION,
-               &error);
+        drive_act_finish(
+            work, result_is_shortage(r) ? STATUS_UNAVAILABLE : STATUS_FAILED_PRECONDITION, &error);
 }
 
 static void on_searched(struct drive_work *work, enum status_code status, const struct error *error)
@@ -271,64 +259,10 @@ static void on_searched(struct drive_work *work, enum status_code status, const 
     if (status == STATUS_OK)
         call_vmm(work);
     else
-        finish(work, status, error);
+        drive_act_finish(work, status, error);
 }
 
-/* ---- who has the disk ---- */
-
-static void name_holder(struct drive_work *work, const char *holder)
-{
-    (void)error_set(&work->result.error, STATUS_FAILED_PRECONDITION, "%s is open exclusively: %s",
-                    work->row.request.host_path, holder);
-}
-
-static void on_holder_searched(struct drive_in_use_call *call,
-                               const struct drive_in_use_reply *reply, void *userdata)
-{
-    struct drive_work *work = userdata;
-    struct error error = reply->error;
-
-    if (reply->outcome == DRIVE_IN_USE_BY_OTHERS)
-        name_holder(work, error.text);
-    work->search = drive_in_use_call_free(call);
-    finish(work, STATUS_FAILED_PRECONDITION, NULL);
-}
-
-/* Any user of the disk is reported, so the search is for a writable drive. */
-static void search_holder(struct drive_work *work)
-{
-    struct drive_in_use_request request = {
-        .disk = &work->result.disk,
-        .drive_id = work->row.request.drive_id,
-        .writable = true,
-    };
-
-    drive_search_stop(work);
-    if (drive_in_use_call_new(work->drives->context, &request, on_holder_searched, work,
-                              &work->search) < 0)
-        finish(work, STATUS_FAILED_PRECONDITION, NULL);
-}
-
-/* The kernel reports only that the disk is in use. The message names the user if it can be
- * found. */
-static void fail_claim(struct drive_work *work, enum status_code status, const struct error *error)
-{
-    const struct drive_work *holder;
-    char text[ERROR_TEXT_BYTES];
-
-    work->result.error = *error;
-    holder = work->result.is_taken ? drive_disk_find_claim(work->drives, &work->result.disk) : NULL;
-    if (holder) { /* it may not be on record yet, so the search might miss it */
-        (void)snprintf(text, sizeof(text), "sandbox %s has the disk as drive %s, %s",
-                       holder->sandbox_id, holder->row.request.drive_id,
-                       holder->row.request.writable ? "writable" : "read-only");
-        name_holder(work, text);
-    }
-    if (work->result.is_taken && !holder)
-        search_holder(work);
-    else
-        finish(work, status, NULL);
-}
+/* ---- the attach ---- */
 
 static void drop_guest_call(struct drive_work *work)
 {
@@ -342,7 +276,7 @@ static void on_opened_to_attach(struct drive_work *work, enum status_code status
     if (status == STATUS_OK)
         drive_search(work, on_searched);
     else
-        fail_claim(work, status, error);
+        drive_claim_fail(work, status, error);
 }
 
 static void attach(struct drive_work *work)
@@ -352,71 +286,6 @@ static void attach(struct drive_work *work)
         drive_disk_claim(work, on_opened_to_attach);
     else /* somebody may have opened the disk while crustd was down */
         drive_search(work, on_searched);
-}
-
-/* ---- the host's disk ---- */
-
-/* A failure is left to the act itself. */
-static bool is_claim_ahead(const struct drive_work *work)
-{
-    return work->act != DRIVE_CLAIM || work->step != DRIVE_RUNNING;
-}
-
-static void on_claimed(struct drive_work *work, enum status_code status, const struct error *error)
-{
-    if (is_claim_ahead(work)) {
-        work->has_claimed_ahead = status == STATUS_OK;
-        drive_search_ahead(work);
-    } else if (status == STATUS_OK) {
-        finish(work, status, NULL);
-    } else {
-        fail_claim(work, status, error);
-    }
-}
-
-static void on_traits(const struct guest_traits *traits, const struct error *error, void *userdata)
-{
-    struct drive_work *work = userdata;
-    bool is_confidential = !error && traits->is_confidential;
-    struct error why = {0};
-
-    if (error)
-        why = *error;
-    work->traits = helper_guest_free(work->traits);
-    if (is_claim_ahead(work) && (error || is_confidential))
-        return;
-    if (error) {
-        (void)error_prefix(&why, "cannot tell whether the guest is confidential: ");
-        finish(work, STATUS_UNAVAILABLE, &why);
-    } else if (is_confidential) {
-        fail(work, STATUS_FAILED_PRECONDITION,
-             "the guest is confidential: disks of the node are not attached to it");
-    } else {
-        drive_disk_claim(work, on_claimed);
-    }
-}
-
-static int begin_claim(struct drive_work *work)
-{
-    return helper_guest_new(work->drives->context, &work->sandbox, on_traits, work, &work->traits);
-}
-
-static void claim(struct drive_work *work)
-{
-    if (work->has_claimed_ahead) {
-        work->has_claimed_ahead = false;
-        work->result.disk = work->claimed;
-        finish(work, STATUS_OK, NULL);
-    } else if (!work->traits && !work->claim && begin_claim(work) < 0) {
-        fail(work, STATUS_UNAVAILABLE, "out of memory");
-    }
-}
-
-/* The claim of a new drive's disk needs no answer of the VMM's. */
-static void claim_ahead(struct drive_work *work)
-{
-    if (is_new(work) && work->disk < 0 && !work->traits && !work->claim)
-        (void)begin_claim(work);
 }
 
 /* ---- the guest ---- */
@@ -465,7 +334,7 @@ static void on_guest_done(struct drive_guest_call *call, const struct drive_gues
         work->guest == DRIVE_IN_GUEST_UNKNOWN)
         status = STATUS_UNAVAILABLE;
     work->guest_call = work->drives->guest->call_free(call);
-    finish(work, status, &error);
+    drive_act_finish(work, status, &error);
 }
 
 static int call_guest(struct drive_work *work, enum drive_guest_act act)
@@ -490,7 +359,7 @@ static void ask_guest(struct drive_work *work)
         return; /* it was asked ahead */
     drop_guest_call(work);
     if (call_guest(work, guest_acts[work->act]) < 0)
-        fail(work, STATUS_UNAVAILABLE, "out of memory");
+        drive_act_fail(work, STATUS_UNAVAILABLE, "out of memory");
 }
 
 /* A new drive's guest needs neither the VMM nor the disk to say whether it can mount it, and takes
@@ -509,19 +378,19 @@ void drive_act_start(struct drive_work *work)
     work->result = (struct drive_result){0};
     work->deadline_ns = clock_boottime() + act_time(work);
     if (work->act != DRIVE_LOOK_VMM && work->act != DRIVE_CLAIM)
-        drop_claim_ahead(work);
+        drive_claim_drop_ahead(work);
     switch (work->act) {
     case DRIVE_CLAIM:
-        claim(work);
+        drive_claim_begin(work);
         return;
     case DRIVE_ATTACH:
         attach(work);
         return;
     case DRIVE_RECLAIM:
-        drive_disk_claim(work, finish);
+        drive_disk_claim(work, drive_act_finish);
         return;
     case DRIVE_END:
-        drive_disk_check_free(work, finish);
+        drive_disk_check_free(work, drive_act_finish);
         return;
     case DRIVE_REMOVE:
         if (!traits_of(work)->opens_path)
@@ -540,7 +409,8 @@ void drive_act_start(struct drive_work *work)
         return;
     case DRIVE_LOOK_VMM:
         ask_guest_ahead(work);
-        claim_ahead(work);
+        if (is_new(work))
+            drive_claim_begin_ahead(work);
         call_vmm(work);
         return;
     default:

@@ -187,6 +187,20 @@ bool drive_act_makes_serial(const struct drive_work *work);
 bool drive_act_needs_claim(const struct drive_work *work);
 /* Cancels the act. */
 void drive_act_stop(struct drive_work *work);
+/* The act has ended; error: NULL if there is none. */
+void drive_act_finish(struct drive_work *work, enum status_code status, const struct error *error);
+void drive_act_fail(struct drive_work *work, enum status_code status, const char *text);
+
+/* ---- drive_claim.c: the claim as an act, or ahead of it ---- */
+
+/* The act CLAIM. */
+void drive_claim_begin(struct drive_work *work);
+/* Begins the claim for a CLAIM that may follow. */
+void drive_claim_begin_ahead(struct drive_work *work);
+/* No CLAIM follows: drops a claim ahead, begun or made. */
+void drive_claim_drop_ahead(struct drive_work *work);
+/* Ends the act because the disk cannot be claimed, and names who has it if that can be found. */
+void drive_claim_fail(struct drive_work *work, enum status_code status, const struct error *error);
 
 /* ---- drive_disk.c: claims the host's disk, and checks that it is free in the end ---- */
 
