@@ -79,6 +79,8 @@ static bool is_answer(const struct qmp_conversation *conversation,
 {
     char id[24];
 
+    if (conversation->answers == conversation->asked)
+        return false; /* the next id can be guessed */
     (void)snprintf(id, sizeof(id), "%u", conversation->answers + 1);
     return (message->kind == QMP_RETURN || message->kind == QMP_ERROR) && message->id &&
            strcmp(message->id, id) == 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* qemu_loss_test.c - monitors that are none, say nothing, hang up or never end. */
+#include "hypervisor/drive.h"
 #include "tests/unit/hypervisor/qemu_monitor.h"
 
 #include "hypervisor/drive.h"
@@ -255,9 +256,63 @@ static void can_be_freed_at_any_time(void **state)
     assert_int_equal(monitor->done, 0);
 }
 
+/* A look at a drive, whose conversation stays. */
+static void on_looked(struct hypervisor_drive_call *call,
+                      const struct hypervisor_drive_reply *reply, void *userdata)
+{
+    struct monitor *monitor = userdata;
+
+    (void)call;
+    monitor->done++;
+    assert_int_equal(reply->outcome, HYPERVISOR_DRIVE_DONE);
+    assert_int_equal(reply->state, HYPERVISOR_DRIVE_ABSENT);
+    loop_stop(&monitor->loop);
+}
+
+static void stop(struct loop_timer *timer)
+{
+    loop_stop(&container_of(timer, struct monitor, writer)->loop);
+}
+
+/* The ids of commands can be guessed. */
+static void an_answer_to_a_command_that_was_not_sent_is_ignored(void **state)
+{
+    static const struct exchange script[] = {
+        {"", GREETING},
+        {"\"qmp_capabilities\"", OK},
+        {"\"query-fdsets\"", LIST("")},
+        {"\"qom-list\"", LIST("") "{\"id\": \"4\", \"return\": []}\r\n"},
+    };
+    struct monitor *monitor = *state;
+    const struct hypervisor_drive_request request = {
+        .act = HYPERVISOR_DRIVE_LOOK,
+        .root = monitor->root,
+        .control_socket = monitor->path,
+        .vmm_pid = getpid(),
+        .drive_id = "data-1",
+        .descriptor = -1,
+        .stays = true,
+        .removal_ns = NSEC_PER_SEC,
+        .deadline_ns = 60 * NSEC_PER_SEC,
+    };
+    struct hypervisor_drive_call *look;
+    struct error error;
+
+    serve(monitor, script, array_length(script));
+    assert_int_equal(hypervisor_drive_call_new(&monitor->loop, HYPERVISOR_QEMU, &request, on_looked,
+                                               monitor, &look, &error),
+                     0);
+    loop_run(&monitor->loop);
+    loop_timer_start(&monitor->loop, &monitor->writer, 20 * NSEC_PER_MSEC, stop);
+    loop_run(&monitor->loop);
+    assert_int_equal(monitor->done, 1);
+    (void)hypervisor_drive_call_free(look);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        scripted(an_answer_to_a_command_that_was_not_sent_is_ignored),
         scripted(nonsense_is_unreachable),
         scripted(other_listeners_are_unreachable),
         scripted(another_process_is_not_asked),
