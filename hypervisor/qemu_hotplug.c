@@ -337,7 +337,8 @@ static void on_event(struct qmp_conversation *conversation)
 {
     struct hotplug *hotplug = hotplug_of(conversation);
 
-    if (!hotplug->call.stays && loop_timer_is_active(&hotplug->waiting) &&
+    /* The timer also ends a conversation that stays, and runs until its attach begins. */
+    if (hotplug->waiting_since_ns && loop_timer_is_active(&hotplug->waiting) &&
         hotplug->events++ < EVENTS_HEEDED)
         look_again(hotplug);
 }

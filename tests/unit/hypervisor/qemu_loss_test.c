@@ -309,9 +309,70 @@ static void an_answer_to_a_command_that_was_not_sent_is_ignored(void **state)
     (void)hypervisor_drive_call_free(look);
 }
 
+/* An attach goes on at once; its call ends as unreachable. */
+static void on_looked_or_attached(struct hypervisor_drive_call *call,
+                                  const struct hypervisor_drive_reply *reply, void *userdata)
+{
+    struct monitor *monitor = userdata;
+    const struct hypervisor_drive_request attach = {
+        .act = HYPERVISOR_DRIVE_ATTACH,
+        .root = monitor->root,
+        .control_socket = monitor->path,
+        .vmm_pid = getpid(),
+        .drive_id = "data-1",
+        .serial = "crust-abcdefghijklmn",
+        .descriptor = monitor->listener,
+        .disk = {.regular_file = true},
+        .removal_ns = NSEC_PER_SEC,
+        .deadline_ns = 60 * NSEC_PER_SEC,
+    };
+    struct error error;
+
+    if (monitor->done++ == 0) {
+        assert_int_equal(hypervisor_drive_call_go_on(call, &attach, &error), 0);
+        return;
+    }
+    assert_int_equal(reply->outcome, HYPERVISOR_DRIVE_UNREACHABLE);
+    loop_stop(&monitor->loop);
+}
+
+static void an_event_before_an_attach_goes_on_is_no_reason_to_look_again(void **state)
+{
+    static const struct exchange script[] = {
+        {"", GREETING},
+        {"\"qmp_capabilities\"", OK},
+        {"\"query-fdsets\"", LIST("")},
+        {"\"qom-list\"", LIST("") "{\"event\": \"RESUME\"}\r\n"},
+        {"\"add-fd\"", OK},
+    };
+    struct monitor *monitor = *state;
+    const struct hypervisor_drive_request request = {
+        .act = HYPERVISOR_DRIVE_LOOK,
+        .root = monitor->root,
+        .control_socket = monitor->path,
+        .vmm_pid = getpid(),
+        .drive_id = "data-1",
+        .descriptor = -1,
+        .stays = true,
+        .removal_ns = NSEC_PER_SEC,
+        .deadline_ns = 60 * NSEC_PER_SEC,
+    };
+    struct hypervisor_drive_call *look;
+    struct error error;
+
+    serve(monitor, script, array_length(script));
+    assert_int_equal(hypervisor_drive_call_new(&monitor->loop, HYPERVISOR_QEMU, &request,
+                                               on_looked_or_attached, monitor, &look, &error),
+                     0);
+    loop_run(&monitor->loop);
+    assert_int_equal(monitor->done, 2);
+    (void)hypervisor_drive_call_free(look);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        scripted(an_event_before_an_attach_goes_on_is_no_reason_to_look_again),
         scripted(an_answer_to_a_command_that_was_not_sent_is_ignored),
         scripted(nonsense_is_unreachable),
         scripted(other_listeners_are_unreachable),
