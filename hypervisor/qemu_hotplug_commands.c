@@ -13,7 +13,8 @@
 
 #include "lib/sha256.h"
 
-enum { STEM_DIGITS = 20 };
+/* Of the hash of a drive's id: enough for the drives of one VM, and QEMU reads byte by byte. */
+enum { STEM_DIGITS = 12 };
 
 /* QEMU: THROTTLE_VALUE_MAX in include/qemu/throttle.h */
 static const uint64_t rate_max = UINT64_C(1000000000000000);
@@ -178,8 +179,9 @@ static void write_nodes(struct buffer *text, const struct qemu_hotplug_values *v
     write_node(text, values, QEMU_PART_THROTTLE, "throttle");
     (void)buffer_append_format(text, "\"throttle-group\":\"%s\",",
                                values->names.part[QEMU_PART_GROUP]);
-    (void)buffer_append_format(text, "\"read-only\":%s,\"cache\":{\"direct\":%s},\"file\":",
-                               boolean(request->read_only), boolean(request->direct));
+    (void)buffer_append_format(text, "%s\"cache\":{\"direct\":%s},\"file\":",
+                               request->read_only ? "\"read-only\":true," : "",
+                               boolean(request->direct));
     write_node(text, values, QEMU_PART_RAW, "raw");
     (void)buffer_append_text(text, "\"file\":");
     write_node(text, values, QEMU_PART_FILE, request->disk.regular_file ? "file" : "host_device");
