@@ -130,7 +130,7 @@ struct hypervisor_drive_request {
     struct hypervisor_limits limits; /* ATTACH and LIMIT */
 
     bool stays; /* LOOK: the conversation stays for hypervisor_drive_call_go_on(). ABSENT then means
-                   that the VMM has neither the disk's descriptor nor the device */
+                   that the VMM has nothing that uses the disk */
 
     uint64_t removal_ns;  /* how long a guest may take to let go of the device */
     uint64_t deadline_ns; /* for the whole conversation, from now; more than removal_ns */

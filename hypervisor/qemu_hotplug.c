@@ -145,12 +145,6 @@ static void read_all(struct hotplug *hotplug)
     ask(hotplug, QEMU_ASK_SETS, QEMU_ASK_OBJECTS);
 }
 
-/* Whether there is anything of the drive: its set is the first part to come, and the last to go. */
-static void read_little(struct hotplug *hotplug)
-{
-    ask(hotplug, QEMU_ASK_SETS, QEMU_ASK_DEVICES);
-}
-
 static void follow(struct hotplug *hotplug, struct qemu_hotplug_step step);
 
 static void look_again(struct hotplug *hotplug)
@@ -264,8 +258,8 @@ static void answered_all(struct hotplug *hotplug, const cJSON *value)
         follow(hotplug, qemu_hotplug_step_address(&hotplug->plan, value->valuestring));
     } else if (hotplug->call.request.act == HYPERVISOR_DRIVE_LIST) {
         finish(hotplug, HYPERVISOR_DRIVE_DONE, NULL);
-    } else if (hotplug->last == QEMU_ASK_DEVICES && !qemu_hotplug_is_absent(&hotplug->plan.found)) {
-        ask(hotplug, QEMU_ASK_NODES, QEMU_ASK_OBJECTS);
+    } else if (hotplug->last == QEMU_ASK_NODES && !qemu_hotplug_is_absent(&hotplug->plan.found)) {
+        ask(hotplug, QEMU_ASK_OBJECTS, QEMU_ASK_OBJECTS);
     } else {
         hotplug->complete = true;
         follow(hotplug, qemu_hotplug_step_found(&hotplug->plan));
@@ -327,8 +321,10 @@ static void on_ready(struct qmp_conversation *conversation)
 {
     struct hotplug *hotplug = hotplug_of(conversation);
 
-    if (hotplug->call.request.stays || hotplug->call.request.act == HYPERVISOR_DRIVE_LIST)
-        read_little(hotplug);
+    if (hotplug->call.request.act == HYPERVISOR_DRIVE_LIST)
+        ask(hotplug, QEMU_ASK_SETS, QEMU_ASK_DEVICES);
+    else if (hotplug->call.request.stays)
+        ask(hotplug, QEMU_ASK_SETS, QEMU_ASK_NODES);
     else
         read_all(hotplug);
 }
@@ -365,7 +361,7 @@ static void on_failed(struct qmp_conversation *conversation, enum qmp_failure fa
 static const struct qmp_conversation_handler conversation_handler = {
     .ready = on_ready, .answered = answered, .event = on_event, .failed = on_failed};
 
-static void plan(struct hotplug *hotplug)
+static void start_plan(struct hotplug *hotplug)
 {
     qemu_hotplug_plan_init(&hotplug->plan, &hotplug->call.request);
     hotplug->plan.is_disk = is_disk;
@@ -381,7 +377,7 @@ static int hotplug_start(struct hypervisor_drive_call *call)
         .listener = {.vmm = call->request.vmm_pid, .sandbox_id = call->request.sandbox_id},
     };
 
-    plan(hotplug);
+    start_plan(hotplug);
     return qmp_conversation_start(&hotplug->conversation, call->loop, &address,
                                   call->request.deadline_ns, &conversation_handler);
 }
@@ -414,7 +410,7 @@ static void hotplug_go_on(struct hypervisor_drive_call *call)
 
     loop_timer_stop(&hotplug->waiting);
     qmp_conversation_set_deadline(&hotplug->conversation, call->request.deadline_ns);
-    plan(hotplug);
+    start_plan(hotplug);
     hotplug->plan.found = found;
     follow(hotplug, qemu_hotplug_step_found(&hotplug->plan));
 }

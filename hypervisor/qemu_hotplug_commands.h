@@ -61,8 +61,8 @@ const char *qemu_hotplug_id_of(const char *opaque);
 
 enum qemu_hotplug_command {
     QEMU_ASK_SETS,
-    QEMU_ASK_DEVICES, /* up to here, what shows whether there is anything of a drive */
-    QEMU_ASK_NODES,
+    QEMU_ASK_DEVICES, /* up to here, what shows all drives */
+    QEMU_ASK_NODES,   /* up to here, what shows whether the disk of a drive may be in use */
     QEMU_ASK_OBJECTS, /* up to here, what shows all parts */
     QEMU_ASK_SCSI_ID, /* of the drive's device; then its unit and its serial */
     QEMU_ASK_LUN,

@@ -128,7 +128,9 @@ void drive_claim_begin(struct drive_work *work)
 
 void drive_claim_begin_ahead(struct drive_work *work)
 {
-    if (work->disk < 0 && !work->traits && !work->claim)
+    /* The claim hinders others, so it is not made again and again for a VMM that does not answer.
+     */
+    if (work->disk < 0 && !work->failures && !work->traits && !work->claim)
         (void)begin_claim(work);
 }
 

@@ -435,7 +435,8 @@ int drives_go_on(struct drives *drives)
  * itself, which nobody else holds. */
 static void read_again(struct drive_work *work)
 {
-    bool is_kept = work->vmm == DRIVE_IN_VMM_HAS || work->vmm == DRIVE_IN_VMM_LEAVING;
+    bool is_kept = !work->has_claimed_ahead &&
+                   (work->vmm == DRIVE_IN_VMM_HAS || work->vmm == DRIVE_IN_VMM_LEAVING);
     int disk = is_kept ? take_fd(&work->disk) : -1;
 
     store_drive_mount_done(&work->row);

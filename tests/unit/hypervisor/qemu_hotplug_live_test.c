@@ -25,6 +25,7 @@
 #include <unistd.h>
 
 #include "hypervisor/drive.h"
+#include "hypervisor/qemu_hotplug_commands.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/path.h"
@@ -434,6 +435,27 @@ static void an_attach_goes_on_where_nothing_was_found(void **state)
     assert_nothing_left();
 }
 
+/* A node that was left keeps its disk open. */
+static void a_node_alone_is_not_nothing(void **state)
+{
+    struct qemu_hotplug_names names;
+    char command[256];
+
+    (void)state;
+    if (!live.qemu)
+        skip();
+    qemu_hotplug_names_init(&names, "new");
+    (void)snprintf(command, sizeof(command),
+                   "\"execute\": \"blockdev-add\", \"arguments\": {\"driver\": \"null-co\", "
+                   "\"node-name\": \"%s\"}",
+                   names.part[QEMU_PART_FILE]);
+    assert_non_null(strstr(by_hand(command), "return"));
+    (void)hypervisor_drive_call_free(look_and_stay());
+    assert_int_equal(live.reply.state, HYPERVISOR_DRIVE_PARTIAL);
+    detach("new");
+    assert_nothing_left();
+}
+
 /* Another client gets the monitor, which serves one at a time. */
 static void a_conversation_does_not_stay_for_long(void **state)
 {
@@ -634,6 +656,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_disk_is_claimed_while_attached),
         cmocka_unit_test(an_attach_goes_on_where_nothing_was_found),
+        cmocka_unit_test(a_node_alone_is_not_nothing),
         cmocka_unit_test(a_conversation_does_not_stay_for_long),
         cmocka_unit_test(a_conversation_ends_with_qemu),
         cmocka_unit_test(many_cycles_leave_nothing),

@@ -281,7 +281,8 @@ static void an_answer_to_a_command_that_was_not_sent_is_ignored(void **state)
         {"", GREETING},
         {"\"qmp_capabilities\"", OK},
         {"\"query-fdsets\"", LIST("")},
-        {"\"qom-list\"", LIST("") "{\"id\": \"4\", \"return\": []}\r\n"},
+        {"\"qom-list\"", LIST("")},
+        {"\"query-named-block-nodes\"", LIST("") "{\"id\": \"5\", \"return\": []}\r\n"},
     };
     struct monitor *monitor = *state;
     const struct hypervisor_drive_request request = {
@@ -342,7 +343,8 @@ static void an_event_before_an_attach_goes_on_is_no_reason_to_look_again(void **
         {"", GREETING},
         {"\"qmp_capabilities\"", OK},
         {"\"query-fdsets\"", LIST("")},
-        {"\"qom-list\"", LIST("") "{\"event\": \"RESUME\"}\r\n"},
+        {"\"qom-list\"", LIST("")},
+        {"\"query-named-block-nodes\"", LIST("") "{\"event\": \"RESUME\"}\r\n"},
         {"\"add-fd\"", OK},
     };
     struct monitor *monitor = *state;

@@ -146,6 +146,9 @@ static void a_vmm_that_does_not_answer_costs_the_claim(void **state)
     assert_null(world.search);
     pass_while_due();
     drives_retry(world.drives);
+    pass_while_due();
+    assert_non_null(world.vmm_call);
+    assert_null(world.traits); /* the claim would hinder others again and again */
     go_on();
     expect_row(DRIVE_READY, true, STATUS_OK);
 }
@@ -160,6 +163,17 @@ static void a_stray_costs_the_claim(void **state)
     expect_failed(STATUS_FAILED_PRECONDITION, "not on record");
     assert_false(has_disk_open());
     assert_int_equal(world.went_on, 0);
+}
+
+static void a_stray_costs_the_claim_if_the_pass_fails_too(void **state)
+{
+    (void)state;
+    claim_ahead();
+    world.vmm = HYPERVISOR_DRIVE_PRESENT;
+    vmm_is_looked_at();
+    assert_true(has_disk_open());
+    drives_roll_back(world.drives, "it is full");
+    assert_false(has_disk_open());
 }
 
 static void a_detach_ends_what_was_begun_ahead(void **state)
@@ -196,6 +210,7 @@ int main(void)
         DRIVES(a_confidential_guest_is_refused),
         DRIVES(a_vmm_that_does_not_answer_costs_the_claim),
         DRIVES(a_stray_costs_the_claim),
+        DRIVES(a_stray_costs_the_claim_if_the_pass_fails_too),
         DRIVES(a_detach_ends_what_was_begun_ahead),
         DRIVES(the_end_of_the_vm_ends_what_was_begun_ahead),
     };
