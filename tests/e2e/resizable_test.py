@@ -115,10 +115,12 @@ class QemuTest(ResizableTest):
         node = self.node({"agent.routes": "agent"})
         volume = self.volume(node)
         self.monitor(node, volume)
-        self.agent(node).behave("ResizeVolume", "status:13:no CAP_SYS_RESOURCE", "ok")
+        agent = self.agent(node)
+        agent.behave("ResizeVolume", "status:13:no CAP_SYS_RESOURCE")
         self.sandbox(node, volume)
         node.start()
         self.wait(node, volume, "no", "agent_failed")
+        agent.behave("ResizeVolume", "ok")
         self.wait(node, volume, "yes")
         changes = self.journal(node)
         self.assertEqual(changes, [("unknown/guest_not_asked", "no/agent_failed"),

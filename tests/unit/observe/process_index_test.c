@@ -13,7 +13,7 @@
 #define OTHER_ID "0ther1d50123456789abcdef0123456789abcdef0123456789abcdef01234567"
 #define ID       "1dea5eed0123456789abcdef0123456789abcdef0123456789abcdef01234567"
 
-enum { CROWD = 70, LONG_BYTES = 96 * 1024 };
+enum { CROWD = 70, LONG_BYTES = 96 * 1024, TRIES = 20 };
 
 static struct process_index *processes_index;
 static pid_t woken; /* continued when it is judged; 0: none */
@@ -265,10 +265,14 @@ static void a_vmm_of_a_user_that_was_put_off_is_judged_by_its_parent(void **stat
 {
     struct process_search search;
 
-    (void)state;
-    begin_with_slow_vmm();
-    slow = 0;
-    assert_int_equal(find_slowly(ID, PROCESS_VMM, &search), PROCESS_INDEX_NONE);
+    search.doubt[0] = '\0';
+    for (unsigned i = 0; i < TRIES && !search.doubt[0]; i++) { /* on a busy machine all is slow */
+        if (i > 0)
+            assert_true(end(state) == 0 && begin(state) == 0);
+        begin_with_slow_vmm();
+        slow = 0;
+        assert_int_equal(find_slowly(ID, PROCESS_VMM, &search), PROCESS_INDEX_NONE);
+    }
     assert_false(search.has_unread);
     assert_string_not_equal(search.doubt, "");
 }
