@@ -274,6 +274,22 @@ static void stop(struct loop_timer *timer)
     loop_stop(&container_of(timer, struct monitor, writer)->loop);
 }
 
+/* The question whether QEMU has anything of a drive, for an attach to go on from. */
+static struct hypervisor_drive_request look_that_stays(const struct monitor *monitor)
+{
+    return (struct hypervisor_drive_request){
+        .act = HYPERVISOR_DRIVE_LOOK,
+        .root = monitor->root,
+        .control_socket = monitor->path,
+        .vmm_pid = getpid(),
+        .drive_id = "data-1",
+        .descriptor = -1,
+        .stays = true,
+        .removal_ns = NSEC_PER_SEC,
+        .deadline_ns = 60 * NSEC_PER_SEC,
+    };
+}
+
 /* The ids of commands can be guessed. */
 static void an_answer_to_a_command_that_was_not_sent_is_ignored(void **state)
 {
@@ -285,17 +301,7 @@ static void an_answer_to_a_command_that_was_not_sent_is_ignored(void **state)
         {"\"query-named-block-nodes\"", LIST("") "{\"id\": \"5\", \"return\": []}\r\n"},
     };
     struct monitor *monitor = *state;
-    const struct hypervisor_drive_request request = {
-        .act = HYPERVISOR_DRIVE_LOOK,
-        .root = monitor->root,
-        .control_socket = monitor->path,
-        .vmm_pid = getpid(),
-        .drive_id = "data-1",
-        .descriptor = -1,
-        .stays = true,
-        .removal_ns = NSEC_PER_SEC,
-        .deadline_ns = 60 * NSEC_PER_SEC,
-    };
+    const struct hypervisor_drive_request request = look_that_stays(monitor);
     struct hypervisor_drive_call *look;
     struct error error;
 
@@ -348,17 +354,7 @@ static void an_event_before_an_attach_goes_on_is_no_reason_to_look_again(void **
         {"\"add-fd\"", OK},
     };
     struct monitor *monitor = *state;
-    const struct hypervisor_drive_request request = {
-        .act = HYPERVISOR_DRIVE_LOOK,
-        .root = monitor->root,
-        .control_socket = monitor->path,
-        .vmm_pid = getpid(),
-        .drive_id = "data-1",
-        .descriptor = -1,
-        .stays = true,
-        .removal_ns = NSEC_PER_SEC,
-        .deadline_ns = 60 * NSEC_PER_SEC,
-    };
+    const struct hypervisor_drive_request request = look_that_stays(monitor);
     struct hypervisor_drive_call *look;
     struct error error;
 

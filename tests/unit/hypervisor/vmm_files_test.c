@@ -137,7 +137,7 @@ static void paths_have_their_time(void **state)
     assert_non_null(strstr(error.text, "than crustd examines"));
 }
 
-/* What is not a file costs a look, too. */
+/* Descriptors that are no files count towards the bound as well. */
 static void descriptors_are_counted(void **state)
 {
     struct vmm_resolver *resolver = &((struct fixture *)*state)->process.resolver;
