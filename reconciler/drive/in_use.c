@@ -46,6 +46,8 @@ enum {
     PROGRAM_BYTES = 48
 };
 
+#define NOT_EXAMINED "may not be examined"
+
 struct drive_in_use_call {
     const struct context *context;
     drive_in_use_done *done;
@@ -53,14 +55,15 @@ struct drive_in_use_call {
     struct loop_timer timer;
     struct store_drive_mount_disk disk;
     char drive_id[DRIVE_ID_CHARS + 1];
-    pid_t own_vmm;
+    pid_t own_pid, own_vmm;
     bool writable;
     dev_t relatives[RELATIVES]; /* devices that share sectors with the disk */
     unsigned relative_count;
     bool is_relative_left_out;
     DIR *proc;
     pid_t pid; /* whose descriptors are being examined */
-    DIR *descriptors;
+    bool is_in_process;
+    struct directory_reader descriptors;
     unsigned seen; /* examined descriptors of it */
     struct drive_in_use_reply reply;
 };
@@ -292,71 +295,91 @@ static int judge_holder(struct drive_in_use_call *call, enum relation relation, 
                program, what, access);
 }
 
-static void close_listing(DIR **names)
-{
-    dir_closep(names);
-    *names = NULL;
-}
-
 /* ---- all processes ------------------------------------------------------------------------- */
+
+static void leave_process(struct drive_in_use_call *call)
+{
+    if (call->is_in_process)
+        fd_close(call->descriptors.fd);
+    call->is_in_process = false;
+}
 
 static int doubt_process(struct drive_in_use_call *call, const char *why)
 {
     char sandbox_id[STORE_SANDBOX_ID_BYTES];
 
-    close_listing(&call->descriptors);
+    leave_process(call);
     if (!find_sandbox(call, call->pid, sandbox_id))
         return PROGRESS_MORE;
     return say(call, DRIVE_IN_USE_UNKNOWN, "process %d, the VMM of sandbox %s, %s", (int)call->pid,
                sandbox_id, why);
 }
 
+/* PROGRESS_DONE: this process is an obstacle. */
+static int look_at_descriptor(struct drive_in_use_call *call, const char *name, unsigned *budget)
+{
+    enum relation relation;
+    struct statx status;
+
+    (*budget)--;
+    if (statx(call->descriptors.fd, name, AT_STATX_DONT_SYNC, STATX_TYPE | STATX_INO, &status) < 0)
+        return errno == EACCES || errno == EPERM ? doubt_process(call, NOT_EXAMINED)
+                                                 : PROGRESS_MORE;
+    relation = compare(call, &status);
+    if (relation == UNRELATED)
+        return PROGRESS_MORE;
+    *budget = 0; /* reading the arguments of its process may take a whole slice */
+    return judge_holder(call, relation, name);
+}
+
 static int look_at_descriptors(struct drive_in_use_call *call, unsigned *budget)
 {
-    while (*budget > 0) {
-        const char *name = directory_next(call->descriptors);
-        enum relation relation;
-        struct statx status;
-        int r;
+    int r = PROGRESS_MORE;
+
+    while (r == PROGRESS_MORE && call->is_in_process && *budget > 0) {
+        const char *name = directory_read_next(&call->descriptors);
 
         if (!name) {
-            close_listing(&call->descriptors);
+            leave_process(call);
             return PROGRESS_MORE;
         }
         if (call->seen++ == DESCRIPTORS)
             return doubt_process(call, "has more open files than crustd examines");
-        (*budget)--;
-        if (statx(dirfd(call->descriptors), name, AT_STATX_DONT_SYNC, STATX_TYPE | STATX_INO,
-                  &status) < 0)
-            continue;
-        relation = compare(call, &status);
-        if (relation == UNRELATED)
-            continue;
-        *budget = 0; /* reading the arguments of its process may take a whole slice */
-        r = judge_holder(call, relation, name);
-        if (r == PROGRESS_DONE)
-            return r;
+        r = look_at_descriptor(call, name, budget);
     }
-    return PROGRESS_MORE;
+    return r;
 }
 
-static int begin_process(struct drive_in_use_call *call)
+/* Most processes are: they execute no program and have no open files. A process that ends looks the
+ * same once it has given back its memory, directly before it closes its files. */
+static bool is_kernel_thread(const struct drive_in_use_call *call, const char *pid)
 {
-    char path[48];
-    int r;
+    char path[32], program[1];
 
-    if (call->pid == call->own_vmm || call->pid == getpid())
+    (void)snprintf(path, sizeof(path), "%s/exe", pid);
+    return readlinkat(dirfd(call->proc), path, program, sizeof(program)) < 0 && errno == ENOENT;
+}
+
+static int begin_process(struct drive_in_use_call *call, const char *pid)
+{
+    char path[32];
+    int fd, r;
+
+    if (call->pid == call->own_vmm || call->pid == call->own_pid || is_kernel_thread(call, pid))
         return PROGRESS_MORE;
-    (void)snprintf(path, sizeof(path), "/proc/%d/fd", (int)call->pid);
-    call->descriptors = opendir(path);
-    call->seen = 0;
-    if (call->descriptors)
+    (void)snprintf(path, sizeof(path), "%s/fd", pid);
+    fd = openat(dirfd(call->proc), path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0) {
+        call->is_in_process = true;
+        call->descriptors = (struct directory_reader){.fd = fd};
+        call->seen = 0;
         return PROGRESS_MORE;
+    }
     r = -errno;
     if (result_is_shortage(r))
         return say(call, DRIVE_IN_USE_UNKNOWN, "process %d cannot be examined: %s", (int)call->pid,
                    strerror(-r));
-    return path_is_missing(r) ? PROGRESS_MORE : doubt_process(call, "may not be examined");
+    return path_is_missing(r) ? PROGRESS_MORE : doubt_process(call, NOT_EXAMINED);
 }
 
 /* PROGRESS_DONE: no process is left, or the search is over. */
@@ -374,7 +397,7 @@ static int next_process(struct drive_in_use_call *call)
     if (!isdigit((unsigned char)name[0]) || *end || pid > INT_MAX)
         return PROGRESS_MORE;
     call->pid = (pid_t)pid;
-    return begin_process(call);
+    return begin_process(call, name);
 }
 
 static int search_processes(struct drive_in_use_call *call)
@@ -383,7 +406,7 @@ static int search_processes(struct drive_in_use_call *call)
     int r = PROGRESS_MORE;
 
     while (r == PROGRESS_MORE && descriptors > 0) {
-        if (call->descriptors)
+        if (call->is_in_process)
             r = look_at_descriptors(call, &descriptors);
         else if (processes-- > 0)
             r = next_process(call);
@@ -435,6 +458,7 @@ static void init(struct drive_in_use_call *call, const struct context *context,
 {
     call->context = context;
     call->disk = *request->disk;
+    call->own_pid = getpid();
     call->own_vmm = request->own_vmm;
     call->writable = request->writable;
     (void)snprintf(call->drive_id, sizeof(call->drive_id), "%s",
@@ -472,7 +496,7 @@ struct drive_in_use_call *drive_in_use_call_free(struct drive_in_use_call *call)
     if (!call)
         return NULL;
     loop_timer_stop(&call->timer);
-    dir_closep(&call->descriptors);
+    leave_process(call);
     dir_closep(&call->proc);
     free(call);
     return NULL;

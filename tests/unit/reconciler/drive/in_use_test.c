@@ -3,9 +3,11 @@
 #include "reconciler/drive/in_use.h"
 
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
 
@@ -346,6 +348,42 @@ static void the_vmm_of_a_sandbox_is_named_with_it(void **state)
                 "the VMM of sandbox sandbox-9", "read-only");
 }
 
+/* Gives up the right to examine processes with more capabilities, or takes it back. */
+static void set_may_examine(bool may)
+{
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3];
+
+    assert_int_equal(syscall(SYS_capget, &header, sets), 0);
+    if (may)
+        sets[0].effective |= 1U << CAP_SYS_PTRACE;
+    else
+        sets[0].effective &= ~(1U << CAP_SYS_PTRACE);
+    assert_int_equal(syscall(SYS_capset, &header, sets), 0);
+}
+
+/* Its open files are listed, and what they are is not said. */
+static void a_vmm_that_may_not_be_examined_is_a_doubt(void **state)
+{
+    struct search_fixture *fixture = *state;
+    struct store_sandbox sandbox = sandbox_of("sandbox-9", NULL);
+    char path[128];
+    struct store_drive_mount_disk disk;
+    struct drive_in_use_request request = {.disk = &disk, .writable = true};
+
+    disk = make_disk(fixture, path);
+    start_holder(fixture, "anything", path, O_RDWR);
+    set_may_examine(false);
+    search(fixture, &request);
+    assert_int_equal(fixture->reply.outcome, DRIVE_IN_USE_NOT);
+    sandbox.vmm_pid = fixture->holder;
+    (void)put_sandbox(fixture->context.store, &sandbox, true);
+    search(fixture, &request);
+    set_may_examine(true);
+    assert_int_equal(fixture->reply.outcome, DRIVE_IN_USE_UNKNOWN);
+    assert_non_null(strstr(fixture->reply.error.text, "sandbox-9, may not be examined"));
+}
+
 static void a_block_device_is_found_by_its_number(void **state)
 {
     struct search_fixture *fixture = *state;
@@ -571,6 +609,7 @@ int main(void)
         SEARCH(a_reader_whose_arguments_cannot_be_read_is_a_doubt),
         SEARCH(a_pass_waits_for_one_slow_answer),
         SEARCH(the_vmm_of_a_sandbox_is_named_with_it),
+        SEARCH(a_vmm_that_may_not_be_examined_is_a_doubt),
         SEARCH(a_block_device_is_found_by_its_number),
         SEARCH(a_partition_that_is_left_out_may_have_a_user),
         SEARCH(names_that_are_not_read_may_be_partitions),
