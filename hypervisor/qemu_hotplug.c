@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* qemu_hotplug.c - a drive's conversation with QEMU, over QMP: HMP cannot pass a descriptor.
  *
- * Carries out what qemu_hotplug_steps.h says: questions together, one command at a time, or a
- * while of waiting. While a removal is waited for, an event of QEMU's is a reason to look again,
+ * Carries out what qemu_hotplug_steps.h says: questions or commands together, or a while of
+ * waiting. While a removal is waited for, an event of QEMU's is a reason to look again,
  * because DEVICE_DELETED is one of them; but not each of a flood.
  *
  * Every path ends in finish(), after which nothing here uses the call, because its owner may have
@@ -186,7 +186,9 @@ static void follow(struct hotplug *hotplug, struct qemu_hotplug_step step)
         read_all(hotplug);
         return;
     case QEMU_HOTPLUG_COMMAND:
-        ask(hotplug, step.command, step.command);
+        ask(hotplug, step.command, step.last);
+        return;
+    case QEMU_HOTPLUG_ANSWER:
         return;
     case QEMU_HOTPLUG_ADDRESS:
         ask(hotplug, QEMU_ASK_SCSI_ID, QEMU_ASK_SERIAL);
@@ -297,16 +299,14 @@ static bool read_new_set(struct qemu_hotplug_plan *plan, const cJSON *value)
     return true;
 }
 
-static void answered(struct qmp_conversation *conversation, const struct qmp_message *message)
+static void answered_command(struct hotplug *hotplug, const struct qmp_message *message)
 {
-    struct hotplug *hotplug = hotplug_of(conversation);
     struct qemu_hotplug_plan *plan = &hotplug->plan;
     enum qemu_hotplug_command command = hotplug->asked;
     struct error error;
 
-    if (command <= QEMU_ASK_SERIAL) {
-        answered_question(hotplug, message);
-    } else if (message->kind == QMP_ERROR) {
+    hotplug->asked++;
+    if (message->kind == QMP_ERROR) {
         follow(hotplug,
                qemu_hotplug_step_refused(plan, command, message->error_class, message->error_text));
     } else if (command == QEMU_ADD_SET && !read_new_set(plan, message->value)) {
@@ -315,6 +315,16 @@ static void answered(struct qmp_conversation *conversation, const struct qmp_mes
     } else {
         follow(hotplug, qemu_hotplug_step_done(plan, command));
     }
+}
+
+static void answered(struct qmp_conversation *conversation, const struct qmp_message *message)
+{
+    struct hotplug *hotplug = hotplug_of(conversation);
+
+    if (hotplug->asked <= QEMU_ASK_SERIAL)
+        answered_question(hotplug, message);
+    else
+        answered_command(hotplug, message);
 }
 
 static void on_ready(struct qmp_conversation *conversation)

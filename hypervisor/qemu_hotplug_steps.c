@@ -18,9 +18,15 @@ static struct qemu_hotplug_step step(enum qemu_hotplug_next next)
     return (struct qemu_hotplug_step){.next = next};
 }
 
+static struct qemu_hotplug_step commands(enum qemu_hotplug_command first,
+                                         enum qemu_hotplug_command last)
+{
+    return (struct qemu_hotplug_step){.next = QEMU_HOTPLUG_COMMAND, .command = first, .last = last};
+}
+
 static struct qemu_hotplug_step command(enum qemu_hotplug_command command)
 {
-    return (struct qemu_hotplug_step){.next = QEMU_HOTPLUG_COMMAND, .command = command};
+    return commands(command, command);
 }
 
 static struct qemu_hotplug_step end(enum hypervisor_drive_outcome outcome)
@@ -90,16 +96,25 @@ static struct qemu_hotplug_step conflict(struct qemu_hotplug_plan *plan, const c
     return end(HYPERVISOR_DRIVE_CONFLICT);
 }
 
-/* The device's bus; without one a controller is added first. */
+/* false: the VM has no controller. */
+static bool choose_bus(struct qemu_hotplug_plan *plan)
+{
+    const struct qemu_hotplug_found *found = &plan->found;
+
+    if (found->has_kata_controller)
+        strcpy(plan->values.bus, QEMU_KATA_CONTROLLER ".0");
+    else if (found->has_own_controller)
+        strcpy(plan->values.bus, QEMU_HOTPLUG_CONTROLLER ".0");
+    return found->has_kata_controller || found->has_own_controller;
+}
+
+/* Without a bus a controller is added first. */
 static struct qemu_hotplug_step add_device(struct qemu_hotplug_plan *plan)
 {
     const struct qemu_hotplug_found *found = &plan->found;
 
-    if (found->has_kata_controller || found->has_own_controller) {
-        strcpy(plan->values.bus, found->has_kata_controller ? QEMU_KATA_CONTROLLER ".0"
-                                                            : QEMU_HOTPLUG_CONTROLLER ".0");
+    if (choose_bus(plan))
         return command(QEMU_ADD_DEVICE);
-    }
     if (plan->bridges < found->bridge_count) {
         strcpy(plan->values.bus, found->bridges[plan->bridges]);
         return command(QEMU_ADD_CONTROLLER);
@@ -125,10 +140,12 @@ static struct qemu_hotplug_step go_up(struct qemu_hotplug_plan *plan)
         return end(HYPERVISOR_DRIVE_NEEDS_DESCRIPTOR);
     }
     if (part == QEMU_PART_SET)
-        return command(QEMU_ADD_SET);
+        return commands(QEMU_ADD_SET, QEMU_ADD_GROUP);
     if (part == QEMU_PART_GROUP)
         return command(QEMU_ADD_GROUP);
-    return part == QEMU_PART_DEVICE ? add_device(plan) : command(QEMU_ADD_NODES);
+    if (part == QEMU_PART_DEVICE)
+        return add_device(plan);
+    return commands(QEMU_ADD_NODES, choose_bus(plan) ? QEMU_ADD_DEVICE : QEMU_ADD_NODES);
 }
 
 static struct qemu_hotplug_step found_up(struct qemu_hotplug_plan *plan)
@@ -168,7 +185,7 @@ static struct qemu_hotplug_step resize(struct qemu_hotplug_plan *plan)
 
 /* ---- the steps ---- */
 
-struct qemu_hotplug_step qemu_hotplug_step_found(struct qemu_hotplug_plan *plan)
+static struct qemu_hotplug_step found_all(struct qemu_hotplug_plan *plan)
 {
     const bool *has = plan->found.has;
 
@@ -189,6 +206,14 @@ struct qemu_hotplug_step qemu_hotplug_step_found(struct qemu_hotplug_plan *plan)
         break;
     }
     return has[QEMU_PART_DEVICE] ? step(QEMU_HOTPLUG_ADDRESS) : end(HYPERVISOR_DRIVE_DONE);
+}
+
+struct qemu_hotplug_step qemu_hotplug_step_found(struct qemu_hotplug_plan *plan)
+{
+    struct qemu_hotplug_step next = found_all(plan);
+
+    plan->last = next.last;
+    return next;
 }
 
 /* All is there. Anything that is not as it should be is judged by what QEMU says of all parts. */
@@ -246,8 +271,8 @@ static struct qemu_hotplug_step added(struct qemu_hotplug_plan *plan,
     return added_device(plan);
 }
 
-struct qemu_hotplug_step qemu_hotplug_step_done(struct qemu_hotplug_plan *plan,
-                                                enum qemu_hotplug_command done)
+static struct qemu_hotplug_step done_alone(struct qemu_hotplug_plan *plan,
+                                           enum qemu_hotplug_command done)
 {
     if (done == QEMU_SET_LIMITS) {
         plan->limits_set = true;
@@ -259,6 +284,26 @@ struct qemu_hotplug_step qemu_hotplug_step_done(struct qemu_hotplug_plan *plan,
     if (done >= QEMU_REMOVE_SET && done <= QEMU_REMOVE_DEVICE)
         return removed(plan, done);
     return added(plan, done);
+}
+
+/* What is next once all have been answered. */
+static struct qemu_hotplug_step answered(struct qemu_hotplug_plan *plan,
+                                         enum qemu_hotplug_command command,
+                                         struct qemu_hotplug_step next)
+{
+    if (command != plan->last)
+        return step(QEMU_HOTPLUG_ANSWER);
+    if (plan->is_refused)
+        next = plan->refusal;
+    plan->is_refused = false;
+    plan->last = next.last;
+    return next;
+}
+
+struct qemu_hotplug_step qemu_hotplug_step_done(struct qemu_hotplug_plan *plan,
+                                                enum qemu_hotplug_command done)
+{
+    return answered(plan, done, done_alone(plan, done));
 }
 
 /* ---- refusals ---- */
@@ -331,9 +376,9 @@ static struct qemu_hotplug_step refused_down(struct qemu_hotplug_plan *plan,
     return end(plan->failure); /* the first reason counts */
 }
 
-struct qemu_hotplug_step qemu_hotplug_step_refused(struct qemu_hotplug_plan *plan,
-                                                   enum qemu_hotplug_command refused,
-                                                   const char *error_class, const char *text)
+static struct qemu_hotplug_step refused_alone(struct qemu_hotplug_plan *plan,
+                                              enum qemu_hotplug_command refused,
+                                              const char *error_class, const char *text)
 {
     char line[ERROR_TEXT_BYTES];
     size_t length = strcspn(text, "\r\n");
@@ -349,6 +394,18 @@ struct qemu_hotplug_step qemu_hotplug_step_refused(struct qemu_hotplug_plan *pla
     (void)error_set(&plan->error, 0, "%s", line);
     return end(strcmp(error_class, "CommandNotFound") == 0 ? HYPERVISOR_DRIVE_VERSION
                                                            : HYPERVISOR_DRIVE_REFUSED);
+}
+
+/* Each command needs those before it, so QEMU refuses those after one that it has refused: only the
+ * first refusal counts. */
+struct qemu_hotplug_step qemu_hotplug_step_refused(struct qemu_hotplug_plan *plan,
+                                                   enum qemu_hotplug_command refused,
+                                                   const char *error_class, const char *text)
+{
+    if (!plan->is_refused)
+        plan->refusal = refused_alone(plan, refused, error_class, text);
+    plan->is_refused = true;
+    return answered(plan, refused, plan->refusal);
 }
 
 struct qemu_hotplug_step qemu_hotplug_step_address(struct qemu_hotplug_plan *plan,

@@ -5,6 +5,9 @@
  *     READ ─▶ found ─▶ COMMAND ─▶ done ─▶ COMMAND … READ ─▶ found ─▶ END
  *                         └─▶ refused ─▶ the next address, READ, WAIT, or backwards
  *
+ * Commands that need nothing of each other's answers are given together: each answer is a way to
+ * QEMU and back.
+ *
  * A success is believed until all is read again, which comes before each END that claims something,
  * but for an attach that has added every part itself and was refused none. Its guest then compares
  * serial, size and access with what was asked for, whatever QEMU says.
@@ -17,7 +20,8 @@
 
 enum qemu_hotplug_next {
     QEMU_HOTPLUG_READ,    /* ask the four questions, then call qemu_hotplug_step_found() */
-    QEMU_HOTPLUG_COMMAND, /* then qemu_hotplug_step_done() or _refused() */
+    QEMU_HOTPLUG_COMMAND, /* then qemu_hotplug_step_done() or _refused() for each */
+    QEMU_HOTPLUG_ANSWER,  /* the one to the next of these commands, then the same */
     QEMU_HOTPLUG_ADDRESS, /* ask the device's target, unit and serial, then END or _address() */
     QEMU_HOTPLUG_WAIT,    /* a little, then READ; too long: qemu_hotplug_step_late() */
     QEMU_HOTPLUG_END,
@@ -25,8 +29,8 @@ enum qemu_hotplug_next {
 
 struct qemu_hotplug_step {
     enum qemu_hotplug_next next;
-    enum qemu_hotplug_command command;     /* COMMAND */
-    enum hypervisor_drive_outcome outcome; /* END; its text is plan->error */
+    enum qemu_hotplug_command command, last; /* COMMAND: from one to the other, together */
+    enum hypervisor_drive_outcome outcome;   /* END; its text is plan->error */
 };
 
 struct qemu_hotplug_plan {
@@ -38,6 +42,9 @@ struct qemu_hotplug_plan {
     void *userdata;
     enum hypervisor_drive_outcome failure; /* of an attach that goes backwards; DONE: none */
     struct error error;
+    enum qemu_hotplug_command last; /* of those that were given together */
+    bool is_refused;                /* one of them was; then this comes next: */
+    struct qemu_hotplug_step refusal;
     bool is_new; /* QEMU had nothing of the drive when all was read last */
     bool limits_set;
     bool duplicate;              /* a part was said to be there already */

@@ -68,7 +68,7 @@ static void add_part(struct model *model, enum qemu_part part)
 
     assert_false(found->has[part]);
     for (unsigned below = 0; below < part; below++)
-        assert_true(found->has[below]);
+        assert_true(found->has[below] || part == QEMU_PART_GROUP);
     if (part == QEMU_PART_SET)
         found->sets[found->set_count++].number = plan.values.set = 7;
     if (part == QEMU_PART_FILE) {
@@ -124,8 +124,25 @@ static void apply(struct model *model, enum qemu_hotplug_command command)
         assert_true(model->found.has[QEMU_PART_GROUP]);
 }
 
+/* QEMU refuses a command that needs what is not there. */
+static bool can_apply(const struct model *model, enum qemu_hotplug_command command)
+{
+    const bool *has = model->found.has;
+
+    switch ((int)command) {
+    case QEMU_ADD_NODES:
+        return has[QEMU_PART_SET] && has[QEMU_PART_GROUP];
+    case QEMU_ADD_DEVICE:
+        return has[QEMU_PART_THROTTLE];
+    default:
+        return true;
+    }
+}
+
 static struct qemu_hotplug_step run_command(struct model *model, enum qemu_hotplug_command command)
 {
+    if (!can_apply(model, command))
+        return qemu_hotplug_step_refused(&plan, command, "GenericError", "Cannot find it");
     if (model->refusals && command == model->refused) {
         model->refusals--;
         if (model->applied)
@@ -140,6 +157,7 @@ static struct qemu_hotplug_step run_command(struct model *model, enum qemu_hotpl
 static struct qemu_hotplug_step carry_out(struct model *model, unsigned steps)
 {
     struct qemu_hotplug_step step = {.next = QEMU_HOTPLUG_READ};
+    enum qemu_hotplug_command command = QEMU_HOTPLUG_COMMANDS;
 
     qemu_hotplug_plan_init(&plan, &request);
     plan.is_disk = is_disk;
@@ -150,7 +168,9 @@ static struct qemu_hotplug_step carry_out(struct model *model, unsigned steps)
         if (step.next == QEMU_HOTPLUG_WAIT && ++model->waits == WAITS_MAX)
             step = qemu_hotplug_step_late(&plan);
         else if (step.next == QEMU_HOTPLUG_COMMAND)
-            step = run_command(model, step.command);
+            step = run_command(model, command = step.command);
+        else if (step.next == QEMU_HOTPLUG_ANSWER)
+            step = run_command(model, ++command);
         else if (step.next == QEMU_HOTPLUG_ADDRESS) {
             model->addresses++;
             step = qemu_hotplug_step_address(&plan, model->serial);
@@ -210,6 +230,29 @@ static void goes_up_and_down(void **state)
     assert_string_equal(model.log, "-device -throttle -group -set");
     expect(&model, DETACH, DONE, ABSENT);
     assert_string_equal(model.log, "");
+}
+
+static void expect_commands(struct qemu_hotplug_step step, enum qemu_hotplug_command first,
+                            enum qemu_hotplug_command last)
+{
+    assert_int_equal(step.next, QEMU_HOTPLUG_COMMAND);
+    assert_int_equal(step.command, first);
+    assert_int_equal(step.last, last);
+}
+
+static void gives_commands_together(void **state)
+{
+    struct model model = model_of(true);
+
+    (void)state;
+    request.act = ATTACH;
+    expect_commands(carry_out(&model, 1), QEMU_ADD_SET, QEMU_ADD_GROUP);
+    expect_commands(carry_out(&model, 3), QEMU_ADD_NODES, QEMU_ADD_DEVICE);
+    model = model_of(false);
+    strcpy(model.found.bridges[0], "pci-bridge-0");
+    model.found.bridge_count = 1;
+    expect_commands(carry_out(&model, 3), QEMU_ADD_NODES, QEMU_ADD_NODES);
+    expect_commands(carry_out(&model, 3), QEMU_ADD_CONTROLLER, QEMU_ADD_CONTROLLER);
 }
 
 /* Interrupted after any number of steps, in either direction; then any call does its own. */
@@ -292,6 +335,7 @@ static void gives_up_after_many_addresses(void **state)
     (void)model_of(true);
     request.act = ATTACH;
     qemu_hotplug_plan_init(&plan, &request);
+    plan.last = QEMU_ADD_DEVICE;
     do {
         step = qemu_hotplug_step_refused(&plan, QEMU_ADD_DEVICE, "GenericError",
                                          "lun already used by 'x'");
@@ -544,6 +588,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(goes_up_and_down),
+        cmocka_unit_test(gives_commands_together),
         cmocka_unit_test(goes_on_from_anywhere),
         cmocka_unit_test(a_failed_attach_leaves_nothing),
         cmocka_unit_test(a_duplicate_is_looked_at),
