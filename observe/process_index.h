@@ -17,10 +17,9 @@
 #include <sys/types.h>
 
 #include "model/hypervisor.h"
+#include "observe/sandbox_arguments.h"
 
 struct process_index;
-
-enum process_role { PROCESS_VMM, PROCESS_SHIM };
 
 struct indexed_process {
     pid_t pid;

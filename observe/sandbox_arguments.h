@@ -14,9 +14,11 @@
 #include <stdint.h>
 
 #include "lib/buffer.h"
-#include "observe/process_index.h"
+#include "model/hypervisor.h"
 
 enum { SANDBOX_ARGUMENTS_ID_BYTES = 129 };
+
+enum process_role { PROCESS_VMM, PROCESS_SHIM };
 
 struct sandbox_arguments {
     char id[SANDBOX_ARGUMENTS_ID_BYTES];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* process_index_steps_test.c - a node with more processes than one call reads, whatever they cost:
+/* process_table_steps_test.c - a node with more processes than one call reads, whatever they cost:
  * these have no arguments and take no time. */
 #include "tests/unit/test.h"
 
@@ -8,7 +8,7 @@
 
 #include "lib/process.h"
 #include "lib/process_list.h"
-#include "observe/process_index.h"
+#include "observe/process_table.h"
 
 enum { MANY = 10000, MOST_AT_ONCE = 4096, CALLS_AT_MOST = 8 };
 
@@ -49,21 +49,21 @@ int process_list_read_arguments(const struct process_list *list, size_t bytes,
 
 static void a_call_reads_so_many_processes_and_the_next_goes_on(void **state)
 {
-    struct process_index *index;
+    struct process_table *table;
     unsigned calls = 0, all = 0;
     int r;
 
     (void)state;
-    assert_int_equal(process_index_new(&index), 0);
+    assert_int_equal(process_table_new(&table), 0);
     do {
         read_in_call = 0;
-        r = process_index_refresh(index);
+        r = process_table_read_on(table);
         assert_true(read_in_call <= MOST_AT_ONCE);
         all += read_in_call;
     } while (r > 0 && ++calls < CALLS_AT_MOST);
     assert_int_equal(r, 0);
     assert_int_equal(all, MANY);
-    process_index_free(index);
+    process_table_free(table);
 }
 
 int main(void)
