@@ -8,12 +8,11 @@ import unittest
 
 import vmm
 from disks import LoopDevice
-from drives_stock_test import SIZE, DrivesStockCase
+from drives_stock_case import SIZE, DrivesStockCase, DrivesStockTests
 from guest_image import build_kata_image
 from kata_guest import KataGuest
 from kata_resize_test import SANDBOXES, StockSandbox
 from node import BUILD
-from programs import run
 from resize_case import MIB
 
 
@@ -38,7 +37,7 @@ class CloudHypervisorSandbox(StockSandbox):
         self.node.add_sandbox(self.id, self.vmm.pid, agent=f"unix://{agent}", hypervisor="clh")
 
 
-class DrivesStockCloudHypervisorTest(DrivesStockCase):
+class DrivesStockCloudHypervisorTest(DrivesStockTests, DrivesStockCase):
     sandbox_class = CloudHypervisorSandbox
 
     def test_attach_write_detach(self):
@@ -48,49 +47,7 @@ class DrivesStockCloudHypervisorTest(DrivesStockCase):
         self.assertEqual(self.vm.guest_blocksize("pci:10"), SIZE)
         self.assertEqual(self.vm.guest_device("pci:10"), drive["guest_device"])
         self.vm.guest_write("/run/data-1/pattern", MIB)
-        self.detach("data-1")
-        self.assertEqual(self.state("data-1"), "removed")
-        self.assert_free(loop)
-        self.check_nothing_left()
-        listing = run("debugfs", "-R", "ls -l /", loop.device)
-        self.assertRegex(listing, rf" {MIB} .* pattern")
-        self.assertRegex(listing, r"42775 .* 0 +2000 .* \.\n")
-
-    def test_busy_disk_stays_as_it_was(self):
-        loop = self.disk()
-        self.attached("busy", loop, "/run/busy", "--writable")
-        self.attached("inner", self.disk(), "/run/busy/inner", "--writable")
-        code, _, error = self.ctl("drive", "detach", "busy")
-        self.assertNotEqual(code, 0)
-        self.assertIn("still has the disk", error)
-        self.assertEqual(self.state("busy"), "ready")
-        self.vm.guest_write("/run/busy/pattern", MIB)
-        self.detach("inner")
-        self.detach("busy")
-        self.assert_free(loop)
-        self.check_nothing_left()
-
-    def test_disk_that_grows(self):
-        loop = self.disk()
-        self.attached("grown", loop, "/run/grown", "--writable")
-        before = self.vm.guest_size("/run/grown")
-        loop.resize(2 * SIZE)
-        self.wait(lambda: self.vm.guest_size("/run/grown") > before + SIZE // 2, "the guest's file system")
-        self.detach("grown")
-        self.assert_free(loop)
-        self.check_nothing_left()
-
-    def test_killed_in_between(self):
-        loop = self.disk()
-        self.attached("kept", loop, "/run/kept", "--writable")
-        self.vm.guest_write("/run/kept/pattern", MIB)
-        self.kill()
-        self.start_again()
-        self.assertEqual(self.attached("kept", loop, "/run/kept", "--writable")["state"], "ready")
-        self.vm.guest_verify("/run/kept/pattern", MIB)
-        self.detach("kept")
-        self.assert_free(loop)
-        self.check_nothing_left()
+        self.detach_written("data-1", loop)
 
 
 class NoShareSandbox(CloudHypervisorSandbox):

@@ -3,80 +3,19 @@
 really mounts and runs containers, and nothing of crustd's in the guest.
 """
 
-import json
-import os
-import signal
 import threading
 import time
 import unittest
 
-from disks import LoopDevice, make_filesystem
+from drives_stock_case import SIZE, DrivesStockCase, DrivesStockTests
 from guest_image import build_program
-from kata_resize_test import OURS, StockCase, StockSandbox
+from kata_resize_test import OURS, StockSandbox
 from node import BUILD
 from programs import GuestError, run
-from resize_case import MIB, SECONDS
-
-SIZE = 64 * MIB
+from resize_case import MIB
 
 
-class DrivesStockCase(StockCase):
-    file_systems = ()
-    settings = StockCase.settings | {"drives.enabled": "on", "drives.host_prefixes": "/dev",
-                                     "drives.flush_seconds": 1, "resize.mode": "grow"}
-
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.vm = cls.sandbox.vm
-        cls.node.start()
-        cls.wait_for_sandbox()
-
-    @classmethod
-    def wait_for_sandbox(cls):
-        cls.node.wait(lambda: cls.node.query("SELECT 1 FROM audit_sandboxes WHERE status = 'alive'"),
-                      SECONDS, "the sandbox")
-
-    def disk(self):
-        loop = LoopDevice(self.scratch / f"drive-{next(self.numbers)}", SIZE)
-        self.addCleanup(loop.close)
-        make_filesystem("ext4", loop.device)
-        self.node.add_device(loop.device)
-        return loop
-
-    def ctl(self, *words):
-        done = self.node.crustctl(*words, check=False)
-        return done.returncode, done.stdout, done.stderr
-
-    def attach(self, name, loop, vm_path, *words):
-        return self.ctl("-o", "json", "drive", "attach", name, "--sandbox", self.sandbox.id, "--host-path",
-                        loop.device, "--vm-path", vm_path, "--type", "ext4", *words)
-
-    def attached(self, *arguments):
-        code, text, error = self.attach(*arguments)
-        self.assertEqual(code, 0, error + self.node.log_tail())
-        return json.loads(text)
-
-    def detach(self, name):
-        code, text, error = self.ctl("drive", "detach", name)
-        self.assertEqual((code, text), (0, f"{name}: detached\n"), error + self.node.log_tail())
-
-    def state(self, name):
-        return self.node.query(f"SELECT state FROM audit_drives WHERE drive_id = '{name}'")[-1]["state"]
-
-    def assert_free(self, loop):
-        os.close(os.open(loop.device, os.O_RDWR | os.O_EXCL))
-
-    def kill(self):
-        self.node.process.send_signal(signal.SIGKILL)
-        self.node.process.wait()
-
-    def start_again(self):
-        self.node.start()
-        self.wait_for_sandbox()
-
-
-class DrivesStockTest(DrivesStockCase):
+class DrivesStockTest(DrivesStockTests, DrivesStockCase):
 
     def test_attach_write_detach(self):
         loop = self.disk()
@@ -87,13 +26,7 @@ class DrivesStockTest(DrivesStockCase):
         self.assertEqual(self.sandbox.left()[0], drive["serial"])
         self.vm.guest_write("/run/data-1/pattern", MIB)
         self.assertEqual(self.attached("data-1", loop, "/run/data-1", *words), drive)
-        self.detach("data-1")
-        self.assertEqual(self.state("data-1"), "removed")
-        self.assert_free(loop)
-        self.check_nothing_left()
-        listing = run("debugfs", "-R", "ls -l /", loop.device)
-        self.assertRegex(listing, rf" {MIB} .* pattern")
-        self.assertRegex(listing, r"42775 .* 0 +2000 .* \.\n")
+        self.detach_written("data-1", loop)
         drive = self.attached("data-2", loop, "/run/data-2")
         self.assertFalse(drive["is_writable"])
         self.vm.guest_verify("/run/data-2/pattern", MIB)
@@ -108,34 +41,6 @@ class DrivesStockTest(DrivesStockCase):
         self.assert_free(loop)
         self.check_nothing_left()
 
-    def test_killed_in_between(self):
-        """The next crustd finds the drive by its container's directory, and takes it out."""
-        loop = self.disk()
-        self.attached("kept", loop, "/run/kept", "--writable")
-        self.vm.guest_write("/run/kept/pattern", MIB)
-        self.kill()
-        self.start_again()
-        self.assertEqual(self.attached("kept", loop, "/run/kept", "--writable")["state"], "ready")
-        self.vm.guest_verify("/run/kept/pattern", MIB)
-        self.detach("kept")
-        self.assert_free(loop)
-        self.check_nothing_left()
-
-    def test_busy_disk_stays_as_it_was(self):
-        """kata-agent forgets a mount that is busy when its container is removed; crustd has it remember."""
-        loop = self.disk()
-        self.attached("busy", loop, "/run/busy", "--writable")
-        self.attached("inner", self.disk(), "/run/busy/inner", "--writable")
-        code, _, error = self.ctl("drive", "detach", "busy")
-        self.assertNotEqual(code, 0)
-        self.assertIn("still has the disk", error)
-        self.assertEqual(self.state("busy"), "ready")
-        self.vm.guest_write("/run/busy/pattern", MIB)
-        self.detach("inner")
-        self.detach("busy")
-        self.assert_free(loop)
-        self.check_nothing_left()
-
     def test_written_data_reaches_the_disk_without_a_detach(self):
         """Kata kills QEMU at the end of a sandbox, so the guest syncs a writable drive at a steady pace."""
         loop = self.disk()
@@ -144,16 +49,6 @@ class DrivesStockTest(DrivesStockCase):
         self.wait(lambda: "pattern" in run("debugfs", "-R", "ls -l /", loop.device),
                   "the file on the node's disk")
         self.detach("flushed")
-
-    def test_disk_that_grows(self):
-        loop = self.disk()
-        self.attached("grown", loop, "/run/grown", "--writable")
-        before = self.vm.guest_size("/run/grown")
-        loop.resize(2 * SIZE)
-        self.wait(lambda: self.vm.guest_size("/run/grown") > before + SIZE // 2, "the guest's file system")
-        self.detach("grown")
-        self.assert_free(loop)
-        self.check_nothing_left()
 
     def test_what_is_refused_leaves_nothing(self):
         loop = self.disk()
