@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* drive_client.c - connect, one request, one answer, close.
+/* drive_client.c - connect, one request, one answer, close; or, if it stays, the next request.
  *
- * client_report() ends the session before it calls `done`, in which the owner may free the client.
+ * client_report() is the last use of a client, because `done` may free it. While a client only
+ * stays nothing is reported: whatever then comes from the guest was not asked for, and ends the
+ * session.
  * A failure before the session began is reported in the loop's next iteration, when the owner
  * already has the client.
  */
@@ -23,16 +25,20 @@ struct drive_client {
     enum drive_client_act act;
     struct loop_timer deferred; /* reports a failure before the session began */
     struct drive_client_reply reply;
+    bool stays;
+    bool is_idle; /* no call is in progress, and the connection is open */
     drive_client_done *done;
     void *userdata;
 };
 
-/* The owner may free the client in here, so nothing follows it. */
 static void client_report(struct drive_client *client)
 {
     struct drive_client_reply reply = client->reply;
 
-    agent_session_done(&client->session);
+    client->is_idle =
+        client->stays && reply.outcome == DRIVE_CLIENT_ANSWERED && reply.status == STATUS_OK;
+    if (!client->is_idle)
+        agent_session_done(&client->session);
     client->done(client, &reply, client->userdata);
     drive_guest_list_done(&reply.list);
 }
@@ -42,6 +48,12 @@ static void set_reply(struct drive_client *client, enum drive_client_outcome out
 {
     client->reply = (struct drive_client_reply){.outcome = outcome, .status = status};
     (void)error_set(&client->reply.error, (int)status, "%s", text);
+}
+
+static void leave(struct drive_client *client)
+{
+    agent_session_done(&client->session);
+    client->is_idle = false;
 }
 
 /* ---- the answer ---- */
@@ -99,6 +111,10 @@ static void on_answered(struct agent_session *session, const struct ttrpc_status
 {
     struct drive_client *client = container_of(session, struct drive_client, session);
 
+    if (client->is_idle) {
+        leave(client);
+        return;
+    }
     client->reply = (struct drive_client_reply){.outcome = DRIVE_CLIENT_ANSWERED};
     if (status->code != STATUS_OK)
         take_refusal(client, status);
@@ -114,6 +130,10 @@ static void on_ended(struct agent_session *session, enum agent_session_end end,
     struct drive_client *client = container_of(session, struct drive_client, session);
     enum drive_client_outcome outcome = DRIVE_CLIENT_UNREACHABLE;
 
+    if (client->is_idle) {
+        leave(client);
+        return;
+    }
     if (end == AGENT_SESSION_LATE && session->ready)
         outcome = DRIVE_CLIENT_SILENT;
     else if (end == AGENT_SESSION_BROKEN && !session->ready)
@@ -158,8 +178,9 @@ static int append_request(struct buffer *payload, const struct drive_client_requ
     }
 }
 
-static int client_start(struct drive_client *client, struct loop *loop,
-                        const struct drive_client_request *request, struct error *error)
+/* loop: the session is begun, too. */
+static int client_call(struct drive_client *client, struct loop *loop,
+                       const struct drive_client_request *request, struct error *error)
 {
     const struct agent_session_options options = {
         .root = request->root,
@@ -173,7 +194,9 @@ static int client_start(struct drive_client *client, struct loop *loop,
     const char *method;
     int r = append_request(&payload, request, &method);
 
-    if (r == 0)
+    client->act = request->act;
+    client->stays = request->stays;
+    if (r == 0 && loop)
         r = agent_session_start(&client->session, loop, &options, &handler, error);
     if (r < 0)
         return r;
@@ -195,10 +218,9 @@ int drive_client_new(struct loop *loop, const struct drive_client_request *reque
 
     if (!client)
         return -ENOMEM;
-    client->act = request->act;
     client->done = done;
     client->userdata = userdata;
-    r = client_start(client, loop, request, &error);
+    r = client_call(client, loop, request, &error);
     if (r < 0) {
         if (!error.text[0])
             (void)error_set_errno(&error, r, "cannot start the call");
@@ -208,6 +230,28 @@ int drive_client_new(struct loop *loop, const struct drive_client_request *reque
     }
     *ret_client = client;
     return 0;
+}
+
+bool drive_client_stays(const struct drive_client *client)
+{
+    return client->is_idle;
+}
+
+int drive_client_go_on(struct drive_client *client, const struct drive_client_request *request,
+                       drive_client_done *done, void *userdata)
+{
+    struct error error;
+    int r;
+
+    if (!client->is_idle)
+        return -EPIPE;
+    client->is_idle = false;
+    client->done = done;
+    client->userdata = userdata;
+    r = client_call(client, NULL, request, &error);
+    if (r < 0)
+        agent_session_done(&client->session);
+    return r;
 }
 
 struct drive_client *drive_client_free(struct drive_client *client)

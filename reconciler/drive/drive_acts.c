@@ -302,12 +302,29 @@ static const enum drive_guest_act guest_acts[] = {
     [DRIVE_ENTER] = DRIVE_GUEST_MOUNT,
 };
 
+static void drop_looked(struct drive_work *work)
+{
+    if (work->looked)
+        work->looked = work->drives->guest->call_free(work->looked);
+}
+
+/* A new drive is mounted on the connection on which its guest was looked at. */
+static void end_guest_call(struct drive_work *work, bool is_connected)
+{
+    drop_looked(work);
+    if (is_connected)
+        work->looked = work->guest_call;
+    else
+        (void)work->drives->guest->call_free(work->guest_call);
+    work->guest_call = NULL;
+}
+
 /* It was asked ahead, and this act has not come to its turn. A failure is left to that. */
 static void note_early_answer(struct drive_work *work, const struct drive_guest_reply *reply)
 {
     if (reply->status == STATUS_OK)
         work->guest = reply->guest;
-    work->guest_call = work->drives->guest->call_free(work->guest_call);
+    end_guest_call(work, reply->is_connected);
 }
 
 static void on_guest_done(struct drive_guest_call *call, const struct drive_guest_reply *reply,
@@ -317,6 +334,7 @@ static void on_guest_done(struct drive_guest_call *call, const struct drive_gues
     struct error error = reply->error;
     enum status_code status = reply->status;
 
+    (void)call;
     if (work->step != DRIVE_RUNNING || !asks_guest(work->act)) {
         note_early_answer(work, reply);
         return;
@@ -333,10 +351,11 @@ static void on_guest_done(struct drive_guest_call *call, const struct drive_gues
     if (work->act == DRIVE_LOOK_GUEST && status == STATUS_OK &&
         work->guest == DRIVE_IN_GUEST_UNKNOWN)
         status = STATUS_UNAVAILABLE;
-    work->guest_call = work->drives->guest->call_free(call);
+    end_guest_call(work, reply->is_connected);
     drive_act_finish(work, status, &error);
 }
 
+/* The connection of an earlier call is this call's now. */
 static int call_guest(struct drive_work *work, enum drive_guest_act act)
 {
     struct drive_guest_request request = {
@@ -347,10 +366,13 @@ static int call_guest(struct drive_work *work, enum drive_guest_act act)
                  : act == DRIVE_GUEST_MOUNT ? work->vmm_bytes
                                             : 0,
         .deadline_ns = time_left(work),
+        .earlier = work->looked,
     };
+    int r = work->drives->guest->call_new(work->drives->context, &request, on_guest_done, work,
+                                          &work->guest_call);
 
-    return work->drives->guest->call_new(work->drives->context, &request, on_guest_done, work,
-                                         &work->guest_call);
+    drop_looked(work);
+    return r;
 }
 
 static void ask_guest(struct drive_work *work)
@@ -423,6 +445,7 @@ void drive_act_stop(struct drive_work *work)
     work->vmm_call = hypervisor_drive_call_free(work->vmm_call);
     work->kept_call = hypervisor_drive_call_free(work->kept_call);
     drop_guest_call(work);
+    drop_looked(work);
     work->traits = helper_guest_free(work->traits);
     drive_search_stop(work);
     drive_disk_stop(work);

@@ -192,6 +192,8 @@ int drive_guest_call_new(const struct context *context, const struct drive_guest
         (void)drive_guest_call_free(call);
         return -ENOMEM;
     }
+    if (request->earlier)
+        drive_guest_take_over(call, request->earlier);
     loop_timer_start(context->loop, &call->beginning, 0, on_begin);
     *ret_call = call;
     return 0;

@@ -41,6 +41,8 @@ struct drive_guest_request {
     const char *address;                   /* the disk's in the guest, copied; "" unknown */
     uint64_t bytes;       /* GROW: the disk's present size. MOUNT: the same; 0: the recorded size */
     uint64_t deadline_ns; /* from now, for the whole call */
+    struct drive_guest_call *earlier; /* one that is done and connected: its connection is taken
+                                         over, if it leads to the same agent; NULL: none */
 };
 
 struct drive_guest_reply {
@@ -49,6 +51,7 @@ struct drive_guest_reply {
     char device[STORE_NAME_BYTES]; /* the guest's name of the disk; "" not known */
     char remark[256];   /* if OK: entries whose group could not be changed, what fsck repaired; ""
                            none */
+    bool is_connected;  /* the call has a connection that another one can take over */
     struct error error; /* for people, when not OK */
 };
 

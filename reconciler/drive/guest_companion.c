@@ -20,6 +20,14 @@
 
 /* ---- answers ---- */
 
+/* The VM cannot have the disk yet: it is only asked whether its agent mounts drives. Then
+ * the disk is mounted on the same connection. */
+static bool is_without_disk(const struct drive_guest_call *call)
+{
+    return call->act == DRIVE_GUEST_LOOK && call->drive.state == DRIVE_REQUESTED &&
+           !call->drive.has_disk;
+}
+
 static void take_device(struct drive_guest_call *call, const char *device)
 {
     (void)snprintf(call->reply.device, sizeof(call->reply.device), "%s", device);
@@ -113,8 +121,10 @@ static void on_answer(struct drive_client *client, const struct drive_client_rep
         call->reply.guest = DRIVE_IN_GUEST_ABSENT;
     } else {
         take_list(call, &reply->list);
+        call->reply.is_connected = is_without_disk(call);
     }
-    call->client = drive_client_free(client);
+    if (!call->reply.is_connected)
+        call->client = drive_client_free(client);
     drive_guest_finish(call);
 }
 
@@ -161,11 +171,20 @@ static void on_grown(struct agent_call *agent, const struct agent_reply *reply, 
 
 /* ---- requests ---- */
 
-/* The VM cannot have the disk yet: it is only asked whether its agent mounts drives. */
-static bool is_without_disk(const struct drive_guest_call *call)
+/* On the connection of an earlier call, if that has led to the same place. */
+static int call_agent(struct drive_guest_call *call, const struct drive_client_request *request)
 {
-    return call->act == DRIVE_GUEST_LOOK && call->drive.state == DRIVE_REQUESTED &&
-           !call->drive.has_disk;
+    bool is_same = call->earlier && strcmp(call->companion, request->address) == 0 &&
+                   call->companion_vmm == call->sandbox.vmm_pid;
+
+    call->client = call->earlier;
+    call->earlier = NULL;
+    if (is_same && drive_client_go_on(call->client, request, on_answer, call) == 0)
+        return 0;
+    call->client = drive_client_free(call->client);
+    (void)snprintf(call->companion, sizeof(call->companion), "%s", request->address);
+    call->companion_vmm = call->sandbox.vmm_pid;
+    return drive_client_new(call->context->loop, request, on_answer, call, &call->client);
 }
 
 static int ask(struct drive_guest_call *call, const char *address)
@@ -182,6 +201,7 @@ static int ask(struct drive_guest_call *call, const char *address)
         .mount = mount,
         .unmount = unmount,
         .without_disks = is_without_disk(call),
+        .stays = is_without_disk(call),
         .deadline_ns = drive_guest_time(call),
     };
     int r = mount && unmount ? drive_guest_fill_mount(call, mount) : -ENOMEM;
@@ -192,7 +212,7 @@ static int ask(struct drive_guest_call *call, const char *address)
     (void)strcpy(unmount->serial, call->drive.serial);
     unmount->containers = mount->containers;
     call->containers = mount->containers.count;
-    return drive_client_new(call->context->loop, &request, on_answer, call, &call->client);
+    return call_agent(call, &request);
 }
 
 static int ask_to_grow(struct drive_guest_call *call, const char *address)
@@ -232,5 +252,14 @@ void drive_guest_ask_companion(struct drive_guest_call *call)
 void drive_guest_drop_companion(struct drive_guest_call *call)
 {
     call->client = drive_client_free(call->client);
+    call->earlier = drive_client_free(call->earlier);
     call->agent = agent_call_free(call->agent);
+}
+
+void drive_guest_take_over(struct drive_guest_call *call, struct drive_guest_call *earlier)
+{
+    call->earlier = earlier->client;
+    earlier->client = NULL;
+    (void)strcpy(call->companion, earlier->companion);
+    call->companion_vmm = earlier->companion_vmm;
 }

@@ -31,11 +31,34 @@ static struct {
     struct drive_mount_request mount;
     struct drive_unmount_request unmount;
     char address[128];
+    unsigned connections; /* so far */
+    bool is_gone;         /* the connection that stayed */
+    bool keeps;           /* the next call that is done */
+    struct drive_guest_call *earlier;
     struct agent_call *agent;
     struct agent_request grow;
     char grow_path[128];
     bool has_no_memory;
 } test;
+
+static void note_request(struct drive_client *client, const struct drive_client_request *request)
+{
+    test.client = client;
+    test.asked = *request;
+    test.mount = *request->mount;
+    test.unmount = *request->unmount;
+    (void)snprintf(test.address, sizeof(test.address), "%s", request->address);
+}
+
+int drive_client_go_on(struct drive_client *client, const struct drive_client_request *request,
+                       drive_client_done *done, void *userdata)
+{
+    if (test.is_gone)
+        return -EPIPE;
+    *client = (struct drive_client){done, userdata};
+    note_request(client, request);
+    return 0;
+}
 
 int drive_client_new(struct loop *loop, const struct drive_client_request *request,
                      drive_client_done *done, void *userdata, struct drive_client **ret_client)
@@ -43,13 +66,11 @@ int drive_client_new(struct loop *loop, const struct drive_client_request *reque
     assert_ptr_equal(loop, &test.node.loop);
     if (test.has_no_memory)
         return -ENOMEM;
-    test.asked = *request;
-    test.mount = *request->mount;
-    test.unmount = *request->unmount;
-    (void)snprintf(test.address, sizeof(test.address), "%s", request->address);
-    *ret_client = test.client = calloc(1, sizeof(**ret_client));
-    assert_non_null(test.client);
-    *test.client = (struct drive_client){done, userdata};
+    test.connections++;
+    *ret_client = calloc(1, sizeof(**ret_client));
+    assert_non_null(*ret_client);
+    **ret_client = (struct drive_client){done, userdata};
+    note_request(*ret_client, request);
     return 0;
 }
 
@@ -110,6 +131,7 @@ static int tear_down(void **state)
 {
     (void)state;
     test.call = drive_guest_call_free(test.call);
+    test.earlier = drive_guest_call_free(test.earlier);
     assert_null(test.client);
     assert_null(test.agent);
     surroundings_end(&test.node);
@@ -123,7 +145,11 @@ static void on_done(struct drive_guest_call *call, const struct drive_guest_repl
     assert_ptr_equal(call, test.call);
     test.ends++;
     test.reply = *reply;
-    test.call = drive_guest_call_free(call);
+    if (test.keeps)
+        test.earlier = call;
+    else
+        (void)drive_guest_call_free(call);
+    test.call = NULL;
 }
 
 static void begin(enum drive_guest_act act)
@@ -134,11 +160,13 @@ static void begin(enum drive_guest_act act)
         .address = "scsi:255:0",
         .bytes = act == DRIVE_GUEST_GROW ? 8192 : 0,
         .deadline_ns = 20 * NSEC_PER_SEC,
+        .earlier = test.earlier,
     };
 
     test.ends = 0;
     assert_int_equal(drive_guest_call_new(&test.node.context, &request, on_done, &test, &test.call),
                      0);
+    test.earlier = drive_guest_call_free(test.earlier);
     assert_int_equal(test.ends, 0);
     while (!test.client && !test.agent && !test.ends)
         loop_run_once(&test.node.loop);
@@ -419,6 +447,70 @@ static void a_drive_grows_by_its_mount_point(void **state)
     expect(STATUS_INTERNAL, DRIVE_IN_GUEST_UNKNOWN, "ioctl");
 }
 
+/* ---- one connection for two calls ---- */
+
+static void look_and_keep(void)
+{
+    struct drive_client_reply reply = {.outcome = DRIVE_CLIENT_ANSWERED};
+
+    test.keeps = true;
+    begin(DRIVE_GUEST_LOOK);
+    assert_true(test.asked.stays);
+    answers(&reply);
+    expect(STATUS_OK, DRIVE_IN_GUEST_ABSENT, "");
+    assert_true(test.reply.is_connected);
+    test.keeps = false;
+    test.client = NULL; /* no call is in progress */
+    test.drive.has_disk = true;
+}
+
+static void a_mount_goes_on_where_the_guest_was_looked_at(void **state)
+{
+    struct drive_client_reply reply = {.mount = {.device = "sda"}};
+
+    (void)state;
+    look_and_keep();
+    begin(DRIVE_GUEST_MOUNT);
+    assert_int_equal(test.connections, 1);
+    assert_int_equal(test.asked.act, DRIVE_CLIENT_MOUNT);
+    assert_false(test.asked.stays);
+    answers(&reply);
+    expect(STATUS_OK, DRIVE_IN_GUEST_MOUNTED, "");
+    assert_false(test.reply.is_connected);
+}
+
+static void a_connection_that_is_gone_is_made_again(void **state)
+{
+    (void)state;
+    look_and_keep();
+    test.is_gone = true;
+    begin(DRIVE_GUEST_MOUNT);
+    assert_int_equal(test.connections, 2);
+    assert_int_equal(test.asked.act, DRIVE_CLIENT_MOUNT);
+}
+
+static void a_connection_to_another_address_is_not_used(void **state)
+{
+    (void)state;
+    look_and_keep();
+    test.node.config.agent.companion_port = 1031;
+    begin(DRIVE_GUEST_MOUNT);
+    assert_int_equal(test.connections, 2);
+    assert_string_equal(test.address, "vsock://3:1031");
+}
+
+static void a_look_at_a_drive_with_a_disk_keeps_no_connection(void **state)
+{
+    struct drive_client_reply reply = {.outcome = DRIVE_CLIENT_ANSWERED};
+
+    (void)state;
+    test.drive.has_disk = true;
+    begin(DRIVE_GUEST_LOOK);
+    assert_false(test.asked.stays);
+    answers(&reply);
+    assert_false(test.reply.is_connected);
+}
+
 /* ---- before anything is asked ---- */
 
 static void a_sandbox_that_has_ended_is_not_asked(void **state)
@@ -478,6 +570,10 @@ int main(void)
         TEST(an_unmount_is_over_when_nobody_has_the_disk),
         TEST(without_the_agent_the_other_route_is_taken),
         TEST(a_drive_grows_by_its_mount_point),
+        TEST(a_mount_goes_on_where_the_guest_was_looked_at),
+        TEST(a_connection_that_is_gone_is_made_again),
+        TEST(a_connection_to_another_address_is_not_used),
+        TEST(a_look_at_a_drive_with_a_disk_keeps_no_connection),
         TEST(a_sandbox_that_has_ended_is_not_asked),
         TEST(options_that_are_no_texts_are_refused),
         TEST(a_call_without_memory_is_reported),
