@@ -6,14 +6,19 @@
 # A binary that ends without cmocka's own summary (a crash, a sanitizer's report) counts as one
 # failed test, and so does one that does not end: it is killed after $UNIT_SECONDS, 300 by default,
 # and 5 seconds later once more, if it has not ended by then.
+# What the tests leave in their scratch directories (scratch.h) is gone at the end, also that of
+# a test that was killed: TMPDIR and UNIT_MEMORY are this run's own.
 # The last line is "N passed, N failed, N skipped"; the exit status is 1 if any failed.
 
 set -u
 
 export UNIT_SECONDS="${UNIT_SECONDS:-300}"
 outputs=$(mktemp -d) || exit 1
-trap 'rm -rf "$outputs"' EXIT
+UNIT_MEMORY=$(mktemp -d /dev/shm/crust-unit-XXXXXX 2>/dev/null) # "" without that tmpfs
+trap 'rm -rf --one-file-system "$outputs" ${UNIT_MEMORY:+"$UNIT_MEMORY"}' EXIT
 trap 'exit 130' INT TERM
+chmod 711 "$outputs" ${UNIT_MEMORY:+"$UNIT_MEMORY"} # a test may become another user
+export UNIT_MEMORY TMPDIR="$outputs"
 passed=0 failed=0 skipped=0
 
 # name_of BINARY: of its files in $outputs

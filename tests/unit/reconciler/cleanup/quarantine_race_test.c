@@ -271,8 +271,8 @@ static int start(void **state)
 
     writer = -1;
     quarantine = (struct quarantine)QUARANTINE_INIT;
-    if (access("/dev/shm", R_OK | W_OK | X_OK) == 0)
-        (void)setenv("TMPDIR", "/dev/shm", 0); /* a tmpfs, as /run is */
+    if (access(scratch_memory(), R_OK | W_OK | X_OK) == 0)
+        (void)setenv("TMPDIR", scratch_memory(), 1); /* a tmpfs, as /run is */
     shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED || tree_start(state) < 0)
         return -1;
