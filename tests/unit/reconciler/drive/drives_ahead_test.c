@@ -24,7 +24,7 @@ static bool has_disk_open(void)
 {
     struct pollfd end = {.fd = world.claimed};
 
-    return poll(&end, 1, 0) == 0;
+    return world.claimed >= 0 && poll(&end, 1, 0) == 0;
 }
 
 static bool has_disk_on_record(void)
@@ -33,6 +33,21 @@ static bool has_disk_on_record(void)
 
     assert_int_equal(store_get_drive_mount(the_store(), "data-1", &row), STORE_FOUND);
     return row.has_disk;
+}
+
+/* What was begun ahead has ended. */
+static void expect_nothing_ahead(void)
+{
+    assert_false(has_disk_open());
+    assert_null(world.search);
+    assert_int_equal(world.kept_calls, 0);
+}
+
+static void attach_is_refused(const char *text)
+{
+    go_on();
+    expect_failed(STATUS_FAILED_PRECONDITION, text);
+    expect_nothing_ahead();
 }
 
 static void the_disk_is_claimed_and_searched_for_meanwhile(void **state)
@@ -105,9 +120,7 @@ static void a_disk_that_others_have_is_refused_by_the_attach(void **state)
     claim_ahead();
     finish(SEARCH_CALL);
     assert_int_equal(world.answers, 0);
-    go_on();
-    expect_failed(STATUS_FAILED_PRECONDITION, "sandbox-9");
-    assert_false(has_disk_open());
+    attach_is_refused("sandbox-9");
 }
 
 /* Of two drives that are attached at the same time, one finds the other on record, although
@@ -118,10 +131,7 @@ static void the_record_is_searched_last(void **state)
     claim_ahead();
     finish(SEARCH_CALL);
     world.other_has_record = true;
-    go_on();
-    expect_failed(STATUS_FAILED_PRECONDITION, "sandbox-8");
-    assert_int_equal(world.kept_calls, 0);
-    assert_false(has_disk_open());
+    attach_is_refused("sandbox-8");
 }
 
 static void a_confidential_guest_is_refused(void **state)
@@ -131,8 +141,7 @@ static void a_confidential_guest_is_refused(void **state)
     claim_ahead();
     assert_int_equal(world.opens, 0);
     assert_int_equal(world.answers, 0);
-    go_on();
-    expect_failed(STATUS_FAILED_PRECONDITION, "confidential");
+    attach_is_refused("confidential");
 }
 
 static void a_vmm_that_does_not_answer_costs_the_claim(void **state)
@@ -142,8 +151,7 @@ static void a_vmm_that_does_not_answer_costs_the_claim(void **state)
     assert_true(has_disk_open());
     world.vmm_fails = HYPERVISOR_DRIVE_UNREACHABLE;
     vmm_is_looked_at();
-    assert_false(has_disk_open());
-    assert_null(world.search);
+    expect_nothing_ahead();
     pass_while_due();
     drives_retry(world.drives);
     pass_while_due();
@@ -159,9 +167,7 @@ static void a_stray_costs_the_claim(void **state)
     (void)state;
     claim_ahead();
     world.vmm = HYPERVISOR_DRIVE_PRESENT;
-    go_on();
-    expect_failed(STATUS_FAILED_PRECONDITION, "not on record");
-    assert_false(has_disk_open());
+    attach_is_refused("not on record");
     assert_int_equal(world.went_on, 0);
 }
 
@@ -173,7 +179,7 @@ static void a_stray_costs_the_claim_if_the_pass_fails_too(void **state)
     vmm_is_looked_at();
     assert_true(has_disk_open());
     drives_roll_back(world.drives, "it is full");
-    assert_false(has_disk_open());
+    expect_nothing_ahead();
 }
 
 static void a_detach_ends_what_was_begun_ahead(void **state)
@@ -183,8 +189,7 @@ static void a_detach_ends_what_was_begun_ahead(void **state)
     detach();
     go_on();
     expect_row(DRIVE_REMOVED, false, STATUS_OK);
-    assert_false(has_disk_open());
-    assert_int_equal(world.kept_calls, 0);
+    expect_nothing_ahead();
 }
 
 static void the_end_of_the_vm_ends_what_was_begun_ahead(void **state)
@@ -194,8 +199,7 @@ static void the_end_of_the_vm_ends_what_was_begun_ahead(void **state)
     end_vm();
     go_on();
     expect_row(DRIVE_FAILED, true, STATUS_NOT_FOUND);
-    assert_false(has_disk_open());
-    assert_null(world.search);
+    expect_nothing_ahead();
 }
 
 int main(void)
