@@ -352,6 +352,7 @@ static void an_event_before_an_attach_goes_on_is_no_reason_to_look_again(void **
         {"\"qom-list\"", LIST("")},
         {"\"query-named-block-nodes\"", LIST("") "{\"event\": \"RESUME\"}\r\n"},
         {"\"add-fd\"", OK},
+        {"\"object-add\"", OK},
     };
     struct monitor *monitor = *state;
     const struct hypervisor_drive_request request = look_that_stays(monitor);
