@@ -61,8 +61,10 @@ struct drive_in_use_call {
     unsigned relative_count;
     bool is_relative_left_out;
     DIR *proc;
-    pid_t pid; /* whose descriptors are being examined */
+    bool has_counts; /* the kernel says how many descriptors a process has (since Linux 6.2) */
+    pid_t pid;       /* whose descriptors are being examined */
     bool is_in_process;
+    bool is_doubted; /* one of its descriptors may not be examined */
     struct directory_reader descriptors;
     unsigned seen; /* examined descriptors of it */
     struct drive_in_use_reply reply;
@@ -308,11 +310,19 @@ static int doubt_process(struct drive_in_use_call *call, const char *why)
 {
     char sandbox_id[STORE_SANDBOX_ID_BYTES];
 
-    leave_process(call);
     if (!find_sandbox(call, call->pid, sandbox_id))
         return PROGRESS_MORE;
     return say(call, DRIVE_IN_USE_UNKNOWN, "process %d, the VMM of sandbox %s, %s", (int)call->pid,
                sandbox_id, why);
+}
+
+/* Either the process may not be examined or, by FUSE, one file: there may be others. */
+static int doubt_descriptor(struct drive_in_use_call *call)
+{
+    bool is_known = call->is_doubted;
+
+    call->is_doubted = true;
+    return is_known ? PROGRESS_MORE : doubt_process(call, NOT_EXAMINED);
 }
 
 /* PROGRESS_DONE: this process is an obstacle. */
@@ -323,8 +333,7 @@ static int look_at_descriptor(struct drive_in_use_call *call, const char *name, 
 
     (*budget)--;
     if (statx(call->descriptors.fd, name, AT_STATX_DONT_SYNC, STATX_TYPE | STATX_INO, &status) < 0)
-        return errno == EACCES || errno == EPERM ? doubt_process(call, NOT_EXAMINED)
-                                                 : PROGRESS_MORE;
+        return errno == EACCES || errno == EPERM ? doubt_descriptor(call) : PROGRESS_MORE;
     relation = compare(call, &status);
     if (relation == UNRELATED)
         return PROGRESS_MORE;
@@ -343,21 +352,34 @@ static int look_at_descriptors(struct drive_in_use_call *call, unsigned *budget)
             leave_process(call);
             return PROGRESS_MORE;
         }
-        if (call->seen++ == DESCRIPTORS)
+        if (call->seen++ == DESCRIPTORS) {
+            leave_process(call);
             return doubt_process(call, "has more open files than crustd examines");
+        }
         r = look_at_descriptor(call, name, budget);
     }
     return r;
 }
 
-/* Most processes are: they execute no program and have no open files. A process that ends looks the
- * same once it has given back its memory, directly before it closes its files. */
-static bool is_kernel_thread(const struct drive_in_use_call *call, const char *pid)
+static bool read_descriptor_count(const struct drive_in_use_call *call, const char *path,
+                                  uint64_t *ret_count)
 {
-    char path[32], program[1];
+    struct statx status;
 
-    (void)snprintf(path, sizeof(path), "%s/exe", pid);
-    return readlinkat(dirfd(call->proc), path, program, sizeof(program)) < 0 && errno == ENOENT;
+    if (statx(dirfd(call->proc), path, AT_STATX_DONT_SYNC, STATX_SIZE, &status) < 0)
+        return false;
+    *ret_count = status.stx_size;
+    return true;
+}
+
+/* Kernel threads, which most processes are, have none. That a process has no program does not say
+ * so: one that ends has none either while its last writes go to the disk and its memory is freed,
+ * and closes its files after that. */
+static bool has_no_descriptors(const struct drive_in_use_call *call, const char *path)
+{
+    uint64_t count;
+
+    return call->has_counts && read_descriptor_count(call, path, &count) && count == 0;
 }
 
 static int begin_process(struct drive_in_use_call *call, const char *pid)
@@ -365,12 +387,13 @@ static int begin_process(struct drive_in_use_call *call, const char *pid)
     char path[32];
     int fd, r;
 
-    if (call->pid == call->own_vmm || call->pid == call->own_pid || is_kernel_thread(call, pid))
-        return PROGRESS_MORE;
     (void)snprintf(path, sizeof(path), "%s/fd", pid);
+    if (call->pid == call->own_vmm || call->pid == call->own_pid || has_no_descriptors(call, path))
+        return PROGRESS_MORE;
     fd = openat(dirfd(call->proc), path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd >= 0) {
         call->is_in_process = true;
+        call->is_doubted = false;
         call->descriptors = (struct directory_reader){.fd = fd};
         call->seen = 0;
         return PROGRESS_MORE;
@@ -418,6 +441,7 @@ static int search_processes(struct drive_in_use_call *call)
 
 static int begin_search(struct drive_in_use_call *call)
 {
+    uint64_t count;
     int r = search_record(call);
 
     if (r == PROGRESS_DONE)
@@ -430,9 +454,10 @@ static int begin_search(struct drive_in_use_call *call)
     if (r == PROGRESS_DONE)
         return r;
     call->proc = opendir("/proc");
-    return call->proc
-               ? PROGRESS_MORE
-               : say(call, DRIVE_IN_USE_UNKNOWN, "/proc cannot be listed: %s", strerror(errno));
+    if (!call->proc)
+        return say(call, DRIVE_IN_USE_UNKNOWN, "/proc cannot be listed: %s", strerror(errno));
+    call->has_counts = read_descriptor_count(call, "self/fd", &count) && count > 0;
+    return PROGRESS_MORE;
 }
 
 /* ---- the call ------------------------------------------------------------------------------ */

@@ -6,6 +6,8 @@
 #include <linux/capability.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
@@ -125,13 +127,30 @@ static void loop_device(struct search_fixture *fixture)
         skip(); /* this machine has no loop devices */
 }
 
-/* Becomes `program`, with the file open; never returns. */
-static void hold(char *program, const char *path, int flags)
+/* Waits to be killed, with so many pages that the kernel takes a while to free them. All are the
+ * page of zeros, so they take 16 MiB. */
+static _Noreturn void wait_with_many_pages(int ready)
+{
+    const size_t bytes = (size_t)8 << 30;
+    char *pages = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    if (pages == MAP_FAILED || madvise(pages, bytes, MADV_NOHUGEPAGE) < 0 ||
+        madvise(pages, bytes, MADV_POPULATE_READ) < 0)
+        _exit(1);
+    fd_close(ready);
+    for (;;)
+        (void)pause();
+}
+
+/* Becomes `program`, with the file open; "": as wait_with_many_pages(). Never returns. */
+static void hold(char *program, const char *path, int flags, int ready)
 {
     char duration[] = "600", *arguments[] = {program, duration, NULL};
 
     if (open(path, flags) < 0)
         _exit(1);
+    if (!program[0])
+        wait_with_many_pages(ready);
     (void)execv("/bin/sleep", arguments);
     _exit(1);
 }
@@ -152,7 +171,7 @@ static void start_holder(struct search_fixture *fixture, const char *program, co
 
         (void)snprintf(name, sizeof(name), "%s", program);
         if (holder == 0)
-            hold(name, path, flags);
+            hold(name, path, flags, ready[1]);
         _exit(write(ready[1], &holder, sizeof(holder)) == sizeof(holder) ? 0 : 1);
     }
     fd_close(ready[1]);
@@ -384,6 +403,65 @@ static void a_vmm_that_may_not_be_examined_is_a_doubt(void **state)
     assert_non_null(strstr(fixture->reply.error.text, "sandbox-9, may not be examined"));
 }
 
+/* A user's FUSE file system, which tells nobody else about its files, root included. */
+static int open_private_file_system(const struct search_fixture *fixture)
+{
+    int device = open("/dev/fuse", O_RDWR | O_CLOEXEC), file = -1;
+    char place[96], options[96];
+
+    (void)snprintf(place, sizeof(place), "%s/private", fixture->directory);
+    (void)snprintf(options, sizeof(options), "fd=%d,rootmode=40000,user_id=12345,group_id=12345",
+                   device);
+    assert_int_equal(mkdir(place, 0700), 0);
+    if (device >= 0 && mount("private", place, "fuse", MS_NODEV | MS_NOSUID, options) == 0) {
+        file = open(place, O_PATH); /* for the holder */
+        assert_int_equal(umount2(place, MNT_DETACH), 0);
+    }
+    fd_close(device);
+    return file;
+}
+
+static void a_file_that_may_not_be_examined_does_not_hide_those_after_it(void **state)
+{
+    struct search_fixture *fixture = *state;
+    struct statx status;
+    char path[128];
+    struct store_drive_mount_disk disk = make_disk(fixture, path);
+    int file = open_private_file_system(fixture);
+
+    if (file < 0 || statx(file, "", AT_EMPTY_PATH, STATX_INO, &status) == 0 || errno != EACCES) {
+        fd_close(file);
+        skip(); /* there is no FUSE here */
+    }
+    start_holder(fixture, "dd", path, O_WRONLY);
+    fd_close(file);
+    expect_used(fixture, &(struct drive_in_use_request){.disk = &disk}, "(dd)", "writable");
+}
+
+/* Its memory is gone first. What it has written may not have reached the disk. */
+static void a_process_has_the_disk_until_it_has_ended(void **state)
+{
+    struct search_fixture *fixture = *state;
+    struct store_sandbox sandbox = sandbox_of("sandbox-9", NULL);
+    char path[128], program[32], files[32], text[1];
+    struct store_drive_mount_disk disk = make_disk(fixture, path);
+
+    start_holder(fixture, "", path, O_RDWR);
+    sandbox.vmm_pid = fixture->holder;
+    (void)put_sandbox(fixture->context.store, &sandbox, true);
+    (void)snprintf(program, sizeof(program), "/proc/%d/exe", (int)fixture->holder);
+    (void)snprintf(files, sizeof(files), "/proc/%d/fd/0", (int)fixture->holder);
+    assert_int_equal(kill(fixture->holder, SIGKILL), 0);
+    fixture->holder = 0;
+    while (readlink(program, text, sizeof(text)) > 0)
+        (void)sched_yield();
+    search(fixture, &(struct drive_in_use_request){.disk = &disk});
+    if (fixture->reply.outcome == DRIVE_IN_USE_NOT && access(files, F_OK) < 0)
+        skip(); /* it has ended meanwhile */
+    assert_int_equal(fixture->reply.outcome, DRIVE_IN_USE_BY_OTHERS);
+    assert_non_null(strstr(fixture->reply.error.text, "sandbox-9"));
+}
+
 static void a_block_device_is_found_by_its_number(void **state)
 {
     struct search_fixture *fixture = *state;
@@ -610,6 +688,8 @@ int main(void)
         SEARCH(a_pass_waits_for_one_slow_answer),
         SEARCH(the_vmm_of_a_sandbox_is_named_with_it),
         SEARCH(a_vmm_that_may_not_be_examined_is_a_doubt),
+        SEARCH(a_file_that_may_not_be_examined_does_not_hide_those_after_it),
+        SEARCH(a_process_has_the_disk_until_it_has_ended),
         SEARCH(a_block_device_is_found_by_its_number),
         SEARCH(a_partition_that_is_left_out_may_have_a_user),
         SEARCH(names_that_are_not_read_may_be_partitions),
