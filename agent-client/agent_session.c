@@ -217,7 +217,11 @@ int agent_session_start(struct agent_session *session, struct loop *loop,
     };
     r = stream_connect(&session->stream, loop, &address, STREAM_NO_DEADLINE, INPUT_BYTES,
                        options->request_bytes + HYBRID_VSOCK_LINE_BYTES, &handler);
-    return r < 0 ? r : ask_for_port(session);
+    if (r == 0)
+        r = ask_for_port(session);
+    if (r < 0)
+        agent_session_done(session);
+    return r;
 }
 
 void agent_session_allow(struct agent_session *session, uint64_t nanoseconds)

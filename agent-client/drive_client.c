@@ -2,8 +2,8 @@
 /* drive_client.c - connect, one request, one answer, close; or, if it stays, the next request.
  *
  * client_report() is the last use of a client, because `done` may free it. While a client only
- * stays nothing is reported: whatever then comes from the guest was not asked for, and ends the
- * session.
+ * stays nothing is reported. Whatever comes from the guest before the next call was not asked for:
+ * an answer ends the session, and after anything else there is no other call on it.
  * A failure before the session began is reported in the loop's next iteration, when the owner
  * already has the client.
  */
@@ -234,7 +234,7 @@ int drive_client_new(struct loop *loop, const struct drive_client_request *reque
 
 bool drive_client_stays(const struct drive_client *client)
 {
-    return client->is_idle;
+    return client->is_idle && client->session.stream.input.length == 0;
 }
 
 int drive_client_go_on(struct drive_client *client, const struct drive_client_request *request,
@@ -243,7 +243,7 @@ int drive_client_go_on(struct drive_client *client, const struct drive_client_re
     struct error error;
     int r;
 
-    if (!client->is_idle)
+    if (!drive_client_stays(client))
         return -EPIPE;
     client->is_idle = false;
     client->done = done;

@@ -396,8 +396,9 @@ static struct qemu_hotplug_step refused_alone(struct qemu_hotplug_plan *plan,
                                                            : HYPERVISOR_DRIVE_REFUSED);
 }
 
-/* Each command needs those before it, so QEMU refuses those after one that it has refused: only the
- * first refusal counts. */
+/* Only the first refusal counts. A group is added even if its set was refused; all is read again
+ * then, and the group is taken back. The nodes and the device need what comes before them, so QEMU
+ * refuses them, too. */
 struct qemu_hotplug_step qemu_hotplug_step_refused(struct qemu_hotplug_plan *plan,
                                                    enum qemu_hotplug_command refused,
                                                    const char *error_class, const char *text)

@@ -30,6 +30,7 @@ static struct {
     struct ttrpc_status status;
     struct buffer answer;
     bool silent, closes;
+    bool is_ahead; /* the next call is answered with this one */
 } script;
 
 static struct {
@@ -88,6 +89,8 @@ static void on_receive(struct loop_io *io, int events)
     agent.stream = frame.header.stream;
     if (!script.silent)
         answer(agent.stream);
+    if (script.is_ahead)
+        answer(agent.stream + 2);
     buffer_consume(&agent.input, frame.size);
 }
 
@@ -404,6 +407,16 @@ static void an_answer_to_no_call_ends_the_connection(void **state)
     expect_gone();
 }
 
+/* Nobody has read it yet. */
+static void an_answer_that_came_with_the_last_one_is_to_no_call(void **state)
+{
+    (void)state;
+    script.is_ahead = true;
+    make_it_stay(LONG_TIME);
+    assert_false(drive_client_stays(seen.client));
+    expect_gone();
+}
+
 static void after_a_refusal_the_connection_does_not_stay(void **state)
 {
     (void)state;
@@ -436,6 +449,7 @@ int main(void)
         STAYING(a_connection_that_the_agent_closes_is_gone),
         STAYING(a_connection_stays_until_its_deadline),
         STAYING(an_answer_to_no_call_ends_the_connection),
+        STAYING(an_answer_that_came_with_the_last_one_is_to_no_call),
         STAYING(after_a_refusal_the_connection_does_not_stay),
     };
 
