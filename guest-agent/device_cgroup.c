@@ -14,11 +14,9 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "lib/buffer.h"
 #include "lib/cleanup.h"
-#include "lib/process.h"
 
-enum { CGROUPS_BYTES = 64 * 1024, RULE_BYTES = 48 };
+enum { RULE_BYTES = 48 };
 
 /* The path in one line of /proc/PID/cgroup, "N:CONTROLLER,…:/PATH". NULL: of other controllers. */
 static char *path_of(char *line)
@@ -36,28 +34,26 @@ static char *path_of(char *line)
     return NULL;
 }
 
-/* Relative to the root of the hierarchy. */
+/* Relative to the root of the hierarchy. By /proc/self, because /proc may be that of another pid
+ * namespace. */
 static int find_own(char ret_path[static PATH_MAX])
 {
-    cleanup(buffer_done) struct buffer text = BUFFER_INIT(CGROUPS_BYTES);
-    cleanup(freep) char *copy = NULL;
-    char *rest, *line;
-    int r = process_read_file(getpid(), "cgroup", &text);
+    cleanup(freep) char *line = NULL;
+    FILE *file = fopen("/proc/self/cgroup", "re");
+    const char *path = NULL;
+    size_t size = 0;
+    int length = -1;
 
-    if (r < 0)
-        return r;
-    copy = strdup(buffer_text(&text));
-    if (!copy)
-        return -ENOMEM;
-    for (line = strtok_r(copy, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
-        const char *path = path_of(line);
-
-        if (path)
-            return snprintf(ret_path, PATH_MAX, ".%s/devices.allow", path) < PATH_MAX
-                       ? 0
-                       : -ENAMETOOLONG;
+    if (!file)
+        return -errno;
+    while (!path && getline(&line, &size, file) > 0) {
+        line[strcspn(line, "\n")] = '\0';
+        path = path_of(line);
     }
-    return -ENOENT;
+    if (path)
+        length = snprintf(ret_path, PATH_MAX, ".%s/devices.allow", path);
+    (void)fclose(file);
+    return length < 0 ? -ENOENT : length < PATH_MAX ? 0 : -ENAMETOOLONG;
 }
 
 static int open_hierarchy(int *ret_fd)

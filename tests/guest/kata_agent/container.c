@@ -6,6 +6,7 @@
  * agent's own reaper.
  */
 #include "container.h"
+#include "device_cgroup.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -30,6 +31,8 @@
 
 #define BUNDLES "/run/kata-containers"
 #define CGROUPS "/sys/fs/cgroup"
+
+static int device_cgroups = -1; /* the hierarchy */
 
 static const struct {
     const char *name;
@@ -358,6 +361,9 @@ static bool start_child(const struct container_spec *spec, const struct containe
         return say_errno(ret_text, errno);
     length = read(ready, ret_text, TEXT_BYTES - 1);
     close(ready);
+    if (length <= 0 && device_cgroups >= 0 &&
+        device_cgroup_move(device_cgroups, spec->id, container->process) < 0)
+        abort(); /* it would test nothing */
     if (length <= 0)
         return pthread_create(&reaper, NULL, reap, container) == 0 && pthread_detach(reaper) == 0;
     ret_text[length] = '\0';
@@ -402,8 +408,7 @@ bool container_has_cgroups(void)
     return access(CGROUPS "/cgroup.procs", F_OK) == 0;
 }
 
-/* Without resources in the request, which the helper's has not, the agent makes the cgroup and
- * leaves the process where it is. */
+/* Of cgroup v2, in which the agent leaves the process where it is. */
 static bool make_cgroup(const struct container_spec *spec, const struct container_options *options,
                         struct container *container, char *ret_text)
 {
@@ -450,11 +455,16 @@ bool container_create(const struct container_spec *spec, const struct container_
         storage_unmount(container->storage);
         return false;
     }
+    if (device_cgroups < 0)
+        device_cgroups = device_cgroup_open();
+    if (device_cgroups >= 0 && device_cgroup_make(device_cgroups, spec->id) < 0)
+        abort();
     if (make_cgroup(spec, options, container, ret_text) &&
         start_child(spec, options, root, container, ret_text))
         return true;
     if (container->cgroup[0])
         (void)rmdir(container->cgroup);
+    device_cgroup_remove(device_cgroups, spec->id);
     remove_bundle(spec->id);
     storage_unmount(container->storage);
     return false;
@@ -469,6 +479,7 @@ void container_remove(struct container *container)
 {
     (void)kill(container->process, SIGKILL);
     (void)rmdir(container->cgroup);
+    device_cgroup_remove(device_cgroups, container->id);
     remove_bundle(container->id);
     storage_unmount(container->storage);
     close_all(container);
