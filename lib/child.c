@@ -287,14 +287,15 @@ static int prepare_program(const struct child_request *request, int output)
     return r < 0 ? r : drop_capabilities();
 }
 
-static _Noreturn void call(const struct child_request *request)
+/* Closing `report` says that the function runs. */
+static _Noreturn void call(const struct child_request *request, int report)
 {
+    fd_close(report);
     (void)close_range(STDERR_FILENO, ~0U, 0);
     _exit(request->function(request->argument));
 }
 
-/* Nothing writes to the arguments. report: where the reason for a failure is written; -1 for a
- * function, which is not waited for. */
+/* Nothing writes to the arguments. report: where the reason for a failure is written. */
 static _Noreturn void become(const struct child_request *request, int output, int report)
 {
     char *environment[] = {NULL};
@@ -310,18 +311,16 @@ static _Noreturn void become(const struct child_request *request, int output, in
         r = request->function ? keep_files(request->input, output)
                               : prepare_program(request, output);
     if (r == 0 && request->function)
-        call(request);
+        call(request, report);
     if (r == 0) {
         (void)execve(request->arguments[0], arguments.plain, environment);
         r = -errno;
     }
-    if (report >= 0)
-        (void)!write(report, &r, sizeof(r));
+    (void)!write(report, &r, sizeof(r));
     _exit(127);
 }
 
-/* All signals are blocked meanwhile, so that no handler of the daemon runs in the child. Both make
- * its process group, because the parent may want to kill that before the child has begun. */
+/* All signals are blocked meanwhile, so that no handler of the daemon runs in the child. */
 static pid_t fork_quietly(const struct child_request *request, int output, int report)
 {
     sigset_t all, before;
@@ -332,10 +331,6 @@ static pid_t fork_quietly(const struct child_request *request, int output, int r
     pid = fork();
     if (pid == 0)
         become(request, output, report);
-    if (pid < 0)
-        pid = -errno;
-    else
-        (void)setpgid(pid, pid);
     (void)sigprocmask(SIG_SETMASK, &before, NULL);
     return pid;
 }
@@ -352,7 +347,7 @@ static int await_program(int report)
     return length == (ssize_t)sizeof(r) ? r : 0;
 }
 
-static int spawn_program(const struct child_request *request, int output, pid_t *ret_pid)
+static int spawn(const struct child_request *request, int output, pid_t *ret_pid)
 {
     cleanup(fd_closep) int heard = -1;
     cleanup(fd_closep) int report = -1;
@@ -365,7 +360,7 @@ static int spawn_program(const struct child_request *request, int output, pid_t 
     report = ends[1];
     pid = fork_quietly(request, output, report);
     if (pid < 0)
-        return pid;
+        return -errno;
     fd_close(report);
     report = -1;
     r = await_program(heard);
@@ -374,19 +369,6 @@ static int spawn_program(const struct child_request *request, int output, pid_t 
     else
         *ret_pid = pid;
     return r;
-}
-
-static int spawn(const struct child_request *request, int output, pid_t *ret_pid)
-{
-    pid_t pid;
-
-    if (!request->function)
-        return spawn_program(request, output, ret_pid);
-    pid = fork_quietly(request, output, -1);
-    if (pid < 0)
-        return pid;
-    *ret_pid = pid;
-    return 0;
 }
 
 static int start(struct child *child, const struct child_request *request)

@@ -9,8 +9,7 @@
  *   a function  of ours, for a system call that may block for minutes: there are no threads here,
  *               and O_NONBLOCK means nothing to an attribute of sysfs that works while it is
  *               written to, nor to an ioctl that grows a file system. It has no descriptors but its
- *               input and its output. It is not waited for until it runs, and cannot fail to but
- *               for faults of ours: 127 then.
+ *               input and its output.
  */
 #pragma once
 

@@ -224,7 +224,7 @@ static void say_opening(const struct daemon *daemon, const struct store_opening 
 static int open_file(struct daemon *daemon, struct error *error)
 {
     struct store_opening opening = {0};
-    int r = instance_take_place(&daemon->instance, error);
+    int r = instance_await_place(&daemon->instance, error);
 
     if (r != INSTANCE_ALONE)
         return r;
@@ -262,7 +262,7 @@ static void downgrade(struct daemon *daemon)
     int r;
 
     instance_init(&daemon->instance, daemon->root, daemon->arguments.root, &daemon->config);
-    r = instance_take_place(&daemon->instance, &error);
+    r = instance_await_place(&daemon->instance, &error);
     if (r == INSTANCE_ALONE)
         r = store_downgrade(daemon->instance.database, &error);
     if (r != 0)

@@ -15,11 +15,14 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/path.h"
 #include "store/store.h"
+
+enum { PAUSES = 50, PAUSE_NS = 10 * NSEC_PER_MSEC };
 
 void instance_init(struct instance *instance, int root, const char *root_name,
                    const struct config *config)
@@ -85,6 +88,18 @@ int instance_take_place(struct instance *instance, struct error *error)
         return store_failure_of(
             error_set_errno(error, r, "cannot find the directory of %s", instance->name));
     return store_failure_of(take_lock(instance, error));
+}
+
+int instance_await_place(struct instance *instance, struct error *error)
+{
+    const struct timespec pause_time = {.tv_nsec = PAUSE_NS};
+    int r = instance_take_place(instance, error);
+
+    for (unsigned i = 0; i < PAUSES && r == INSTANCE_LOCKED; i++) {
+        (void)nanosleep(&pause_time, NULL);
+        r = instance_take_place(instance, error);
+    }
+    return r;
 }
 
 void instance_done(struct instance *instance)

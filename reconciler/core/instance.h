@@ -40,6 +40,10 @@ void instance_done(struct instance *instance);
  * INSTANCE_ALONE. */
 int instance_take_place(struct instance *instance, struct error *error);
 
+/* The same for a start, which may wait: a process that a killed crustd had just begun has copies of
+ * its descriptors, and so the lock, until it runs. */
+int instance_await_place(struct instance *instance, struct error *error);
+
 enum instance_store { INSTANCE_STORE_FILE, INSTANCE_STORE_MEMORY };
 
 /* Opens the database for this boot; outcomes as store_open(). */

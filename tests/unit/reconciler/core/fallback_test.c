@@ -3,6 +3,9 @@
  * memory, and how it comes back. */
 #include "tests/unit/tree.h"
 
+#include <sys/wait.h>
+#include <time.h>
+
 #include "config/config.h"
 #include "lib/clock.h"
 #include "lib/loop.h"
@@ -318,6 +321,36 @@ static void only_one_crustd_has_the_database(void **state)
     instance_done(&other);
 }
 
+/* Holds the lock a little longer than the crustd that it is a copy of. */
+static pid_t start_late_child(void)
+{
+    const struct timespec while_it_begins = {.tv_nsec = 100 * NSEC_PER_MSEC};
+    pid_t child = fork();
+
+    assert_true(child >= 0);
+    if (child > 0)
+        return child;
+    (void)nanosleep(&while_it_begins, NULL);
+    _exit(0);
+}
+
+static void a_start_waits_for_a_child_of_the_killed_crustd(void **state)
+{
+    struct instance other = INSTANCE_INIT;
+    struct error error = {0};
+    pid_t child;
+
+    (void)state;
+    instance_init(&other, root, scratch, &test.config);
+    assert_int_equal(instance_await_place(&other, &error), INSTANCE_LOCKED);
+    child = start_late_child();
+    instance_done(&test.instance);
+    assert_int_equal(instance_take_place(&other, &error), INSTANCE_LOCKED);
+    assert_int_equal(instance_await_place(&other, &error), INSTANCE_ALONE);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    instance_done(&other);
+}
+
 static void failure_to_create_the_directory_is_reported(void **state)
 {
     struct instance other = INSTANCE_INIT;
@@ -357,6 +390,7 @@ int main(void)
         TEST(a_file_that_was_overwritten_is_set_aside),
         TEST(a_start_in_memory_comes_back_to_the_file),
         TEST(only_one_crustd_has_the_database),
+        TEST(a_start_waits_for_a_child_of_the_killed_crustd),
         TEST(failure_to_create_the_directory_is_reported),
     };
 
