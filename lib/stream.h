@@ -48,8 +48,8 @@ struct stream {
     struct loop *loop;
     const struct stream_handler *handler;
     int fd;
-    bool connecting; /* `connected` has not been called */
-    bool takes_output;
+    bool connecting;   /* `connected` has not been called */
+    bool takes_output; /* what is sent may be written now */
     bool ended;
     bool *freed;          /* set while a handler runs, so that it may free the stream */
     struct error refusal; /* why connecting failed, until the loop reports it */

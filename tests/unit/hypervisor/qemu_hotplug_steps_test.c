@@ -124,7 +124,8 @@ static void apply(struct model *model, enum qemu_hotplug_command command)
         assert_true(model->found.has[QEMU_PART_GROUP]);
 }
 
-/* QEMU refuses a command that needs what is not there. */
+/* Nodes refer to the set and the group, a device to its nodes: QEMU refuses one without the other.
+ */
 static bool can_apply(const struct model *model, enum qemu_hotplug_command command)
 {
     const bool *has = model->found.has;
