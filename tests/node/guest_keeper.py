@@ -109,6 +109,12 @@ class Sandbox:
     def do_count(self, directory, prefix):
         return self.vm.guest_count(directory, prefix)
 
+    def do_write(self, path, size):
+        self.vm.guest_write(path, size)
+
+    def do_file_system_bytes(self, path):
+        return self.vm.guest_size(path)
+
     def do_verify(self, number):
         self.vm.guest_verify(f"{self.disks[number].mount_point}/pattern", PATTERN_BYTES)
 
