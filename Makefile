@@ -354,7 +354,7 @@ format: ## lay out all C files by .clang-format
 # It sees neither uthash's macros nor what cleanup() frees: leaks and such are the sanitizers' to find.
 CPPCHECK_BLIND := $(addprefix --suppress=,unknownMacro internalAstError uninitvar memleak)
 
-lint: $(DAEMON_LIBRARY) $(OUT)/reconciler/main.o ## layout, licence lines, layering, modules, references of the docs, versions, and cppcheck
+lint: $(DAEMON_LIBRARY) $(OUT)/reconciler/main.o ## layout, licence lines, layering, modules, references of the docs, versions, cppcheck and pyflakes
 	@clang-format --dry-run -Werror $(C_FILES)
 	@! grep -L 'SPDX-License-Identifier: Apache-2.0' $(LICENSED) | grep . || { echo "these lack their SPDX line"; exit 1; }
 	@tests/check-layers.sh
@@ -368,6 +368,7 @@ lint: $(DAEMON_LIBRARY) $(OUT)/reconciler/main.o ## layout, licence lines, layer
 	@tests/check-outcomes.sh
 	@tests/check-outcomes-test.sh
 	@tests/run-unit-test.sh
+	@pyflakes3 $(filter %.py,$(LICENSED)) tests/node/image/root/usr/local/sbin/node-agent
 	@if command -v cppcheck >/dev/null; then cppcheck --quiet --std=c11 -I. -j2 --inline-suppr \
 	  --enable=warning,performance,portability --error-exitcode=1 $(CPPCHECK_BLIND) $(FOLDERS); fi
 

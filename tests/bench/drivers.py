@@ -19,7 +19,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / name) for name in ("e2e", "fakes")]
 
 import agent  # noqa: E402
-from grpc_client import SECONDS, grpc, make_stubs, missing  # noqa: E402
+from grpc_client import SECONDS, grpc, make_stubs  # noqa: E402
 
 
 class Calls:

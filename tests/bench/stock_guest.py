@@ -17,7 +17,6 @@ The helper is placed in the share within the time and removed after it, as crust
 """
 
 import dataclasses
-import os
 import pathlib
 import secrets
 import shutil
@@ -33,9 +32,9 @@ from crowd import Daemon  # noqa: E402
 from disks import Disk, LoopDevice, make_filesystem  # noqa: E402
 from guest_image import build_kata_image  # noqa: E402
 from guestvm import KATA_SHARED, SERIAL_AGENT  # noqa: E402
-from kata_guest import AGENT_PORT, Client, Container, KataGuest, missing_parts, place  # noqa: E402
+from kata_guest import AGENT_PORT, Client, Container, KataGuest, place  # noqa: E402
 from node import BUILD  # noqa: E402
-from virtual_machine import BEFORE, MIB, PAUSE, STEP, VOLUME, grow_device  # noqa: E402
+from virtual_machine import BEFORE, PAUSE, STEP, VOLUME, grow_device  # noqa: E402
 
 PROGRAM = BUILD / "stripped/crust-guest-agent"  # as it is installed
 COMPANION_PORT = 1030

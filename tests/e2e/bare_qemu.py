@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real QEMU without a guest, for disks that are brought into a running VM."""
 
-import os
-import pathlib
 import subprocess
 
+from disks import has_open
 from programs import wait_until
 
 QEMU = "qemu-system-x86_64"
@@ -32,6 +31,4 @@ class Qemu:
 
     def has_open(self, device):
         """Whether QEMU has the device open, by whatever name."""
-        number = os.stat(device).st_rdev
-        return any(os.stat(link).st_rdev == number
-                   for link in pathlib.Path(f"/proc/{self.pid}/fd").iterdir())
+        return has_open(self.pid, device)

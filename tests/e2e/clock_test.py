@@ -5,7 +5,7 @@ import shutil
 import sqlite3
 import subprocess
 
-from scratch_node import ScratchNodeTest, free_port, publish_path
+from scratch_node import ScratchNodeTest, publish_path
 
 AHEAD = r"""
 #define _GNU_SOURCE

@@ -14,7 +14,7 @@ import unittest
 
 from lost import Attached
 from node import NodeError
-from scratch_node import BEFORE, MIB, SANDBOX, ScratchNodeTest, publish_path, status
+from scratch_node import BEFORE, MIB, ScratchNodeTest, publish_path, status
 
 SECONDS = 90  # some more than the longest pause between two attempts
 FAILED, NOT_NOW = 1, 6

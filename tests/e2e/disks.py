@@ -46,6 +46,22 @@ class LoopDevice:
         self.close()
 
 
+def has_open(pid, device):
+    """Whether a process has the device open, by whatever name."""
+    number = os.stat(device).st_rdev
+    return any(os.stat(link).st_rdev == number
+               for link in pathlib.Path(f"/proc/{pid}/fd").iterdir() if link.exists())
+
+
+def is_free(device):
+    """Whether the node can have the disk for itself."""
+    try:
+        os.close(os.open(device, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True
+
+
 def make_filesystem(filesystem, device):
     """mkfs of an ext4, xfs or btrfs on a device or file, without mounting it."""
     options = {

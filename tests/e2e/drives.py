@@ -9,7 +9,6 @@ whose agent is scripted; and clients of crust.drive.v1.
             self.attach(node, "data-1", loop)
 """
 
-import os
 import pathlib
 import shutil
 import sys
@@ -71,14 +70,6 @@ class DrivesTest(GrpcTest):
     def detach(self, node, drive_id, seconds=SECONDS):
         self.stub_of(node).DetachDrive(self.drive.DetachDriveRequest(drive_id=drive_id),
                                        timeout=seconds)
-
-    def is_free(self, loop):
-        """Whether the host can have the disk for itself."""
-        try:
-            os.close(os.open(loop.device, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
-        except OSError:
-            return False
-        return True
 
     def wait_alive(self, node, count=1):
         node.wait(lambda: len(node.query(

@@ -9,6 +9,7 @@ import types
 import unittest
 
 import vmm
+from disks import has_open, is_free
 from drives import DrivesTest
 from grpc_client import GrpcTest
 from scratch_node import BEFORE, SANDBOX
@@ -42,46 +43,31 @@ class DrivesByPath(DrivesTest):
     def cloud_hypervisor(self, *options):
         return self.sandbox(vmm.cloud_hypervisor, "clh", "v54.0", *options)
 
-    @staticmethod
-    def has_open(pid, device):
-        number = os.stat(device).st_rdev
-        return any(os.stat(link).st_rdev == number
-                   for link in pathlib.Path(f"/proc/{pid}/fd").iterdir() if link.exists())
-
-    @staticmethod
-    def is_free(device):
-        """Whether the host can have the disk for itself."""
-        try:
-            os.close(os.open(device, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
-        except OSError:
-            return False
-        return True
-
     def test_attach_and_detach(self):
         node = self.cloud_hypervisor("--eject-after", "3")
         drive = self.attach(node, "data-1", node.disk)
         self.assertEqual((drive.state, drive.guest_device), (READY, "sda"))
         self.assertEqual(list(node.agent.mounted), [drive.serial])
-        self.assertTrue(self.has_open(node.vmm.pid, node.disk.device))
-        self.assertFalse(self.is_free(node.disk.device))
+        self.assertTrue(has_open(node.vmm.pid, node.disk.device))
+        self.assertFalse(is_free(node.disk.device))
         body = next(body for body in node.vmm.sent("PUT") if "path" in body)
         self.assertEqual((body["path"], body["serial"], body["image_type"]),
                          (node.disk.device, drive.serial, "Raw"))
         self.detach(node, "data-1")
-        self.assertFalse(self.has_open(node.vmm.pid, node.disk.device))
-        self.assertTrue(self.is_free(node.disk.device))
+        self.assertFalse(has_open(node.vmm.pid, node.disk.device))
+        self.assertTrue(is_free(node.disk.device))
         self.assertEqual(self.row(node, "data-1")["state"], "removed")
 
     def test_the_claim_is_made_again_after_a_restart(self):
         node = self.cloud_hypervisor()
         drive = self.attach(node, "data-1", node.disk)
         node.kill()
-        self.assertTrue(self.is_free(node.disk.device))
+        self.assertTrue(is_free(node.disk.device))
         node.start()
         self.assertEqual(self.attach(node, "data-1", node.disk), drive)
-        node.wait(lambda: not self.is_free(node.disk.device), 60, "the claim")
+        node.wait(lambda: not is_free(node.disk.device), 60, "the claim")
         self.detach(node, "data-1")
-        self.assertTrue(self.is_free(node.disk.device))
+        self.assertTrue(is_free(node.disk.device))
 
     def test_a_disk_that_the_vmm_has_already_is_refused(self):
         node = self.cloud_hypervisor()
@@ -91,23 +77,23 @@ class DrivesByPath(DrivesTest):
             if body.startswith("/dev/loop")))
         with self.fails("FAILED_PRECONDITION", SANDBOX):
             self.attach(node, "data-1", boot)
-        self.assertTrue(self.is_free(boot.device))
+        self.assertTrue(is_free(boot.device))
 
     def test_an_old_cloud_hypervisor_is_refused(self):
         node = self.sandbox(vmm.cloud_hypervisor, "clh", "v51.1")
         with self.fails("FAILED_PRECONDITION", "needs Cloud Hypervisor 52"):
             self.attach(node, "data-1", node.disk)
-        self.assertTrue(self.is_free(node.disk.device))
+        self.assertTrue(is_free(node.disk.device))
 
     def test_a_guest_that_does_not_let_go_keeps_the_disk(self):
         node = self.cloud_hypervisor("--eject-after", "1000")
         self.attach(node, "data-1", node.disk)
         with self.fails("UNAVAILABLE", "let go"):
             self.detach(node, "data-1")
-        self.assertFalse(self.is_free(node.disk.device))
+        self.assertFalse(is_free(node.disk.device))
         node.vmm.stop()
         node.wait(lambda: self.row(node, "data-1")["state"] == "lost", 60, "the end")
-        self.assertTrue(self.is_free(node.disk.device))
+        self.assertTrue(is_free(node.disk.device))
 
     def firecracker(self, *options, jailed=False):
         return self.sandbox(functools.partial(vmm.firecracker, jailed=jailed), "firecracker",
@@ -128,29 +114,29 @@ class DrivesByPath(DrivesTest):
         body = next(body for body in node.vmm.sent("PUT") if "path_on_host" in body)
         self.assertEqual((body["drive_id"], body["path_on_host"], body["cache_type"]),
                          ("crust_data_m1", node.disk.device, "Writeback"))
-        self.assertFalse(self.is_free(node.disk.device))
+        self.assertFalse(is_free(node.disk.device))
         node.kill()
         node.start()
         self.assertEqual(self.attach(node, "data-1", node.disk), drive)
         self.detach(node, "data-1")
         self.assertEqual(node.agent.mounted, {})
         self.assertEqual(node.vmm.targets("DELETE"), ["/drives/crust_data_m1"])
-        self.assertFalse(self.has_open(node.vmm.pid, node.disk.device))
-        self.assertTrue(self.is_free(node.disk.device))
+        self.assertFalse(has_open(node.vmm.pid, node.disk.device))
+        self.assertTrue(is_free(node.disk.device))
         self.assertEqual(self.row(node, "data-1")["state"], "removed")
 
     def test_firecracker_in_a_jail_needs_a_node_there(self):
         node = self.firecracker("--version", "1.16.0", "--pci", jailed=True)
         with self.fails("FAILED_PRECONDITION", "a jail the disk needs a name of its own"):
             self.attach(node, "data-1", node.disk)
-        self.assertTrue(self.is_free(node.disk.device))
+        self.assertTrue(is_free(node.disk.device))
         name = vmm.jail_of(node, SANDBOX) / node.disk.device.lstrip("/")
         name.parent.mkdir(exist_ok=True)
         os.mknod(name, 0o600 | stat.S_IFBLK, os.stat(node.disk.device).st_rdev)
         drive = self.attach(node, "data-1", node.disk)
         self.assertEqual(drive.serial, self.made_serial(name))
         self.detach(node, "data-1")
-        self.assertTrue(self.is_free(node.disk.device))
+        self.assertTrue(is_free(node.disk.device))
 
     def test_firecracker_that_cannot_is_refused(self):
         for options, reason in (((), "needs Firecracker 1.16"),
@@ -159,7 +145,7 @@ class DrivesByPath(DrivesTest):
                 node = self.firecracker(*options)
                 with self.fails("FAILED_PRECONDITION", reason):
                     self.attach(node, "data-1", node.disk)
-                self.assertTrue(self.is_free(node.disk.device))
+                self.assertTrue(is_free(node.disk.device))
                 node.stop()
                 node.vmm.stop()
 

@@ -12,11 +12,11 @@ import socket
 import threading
 import unittest
 
-from disks import LoopDevice, make_filesystem
+from disks import is_free
+from drive_commands import SIZE, DriveCommands
 from programs import GuestError
 from resize_case import MIB, ResizeCase
 
-SIZE = 64 * MIB
 CYCLES = int(os.environ.get("CRUST_CYCLES", 20))
 PORT = 1030
 
@@ -64,7 +64,7 @@ class HybridVsock:
                     other[one].sendall(data)
 
 
-class DrivesGuestTest(ResizeCase):
+class DrivesGuestTest(DriveCommands, ResizeCase):
     settings = {**ResizeCase.settings, "drives.enabled": "on", "drives.host_prefixes": "/dev"}
 
     @classmethod
@@ -79,54 +79,28 @@ class DrivesGuestTest(ResizeCase):
         cls.node.start()
         cls.node.wait(lambda: cls.node.query("SELECT 1 FROM audit_sandboxes WHERE status = 'alive'"), 60, "the sandbox")
 
-    def disk(self):
-        loop = LoopDevice(self.scratch / f"drive-{next(self.numbers)}", SIZE)
-        self.addCleanup(loop.close)
-        make_filesystem("ext4", loop.device)
-        self.node.add_device(loop.device)
-        return loop
-
-    def ctl(self, *words):
-        done = self.node.crustctl(*words, check=False)
-        return done.returncode, done.stdout, done.stderr
-
-    def attach(self, name, loop, vm_path, *words):
-        for _ in range(5):
-            code, text, error = self.ctl("-o", "json", "drive", "attach", name, "--sandbox", self.sandbox.id,
-                                         "--host-path", loop.device, "--vm-path", vm_path, "--type", "ext4", *words)
-            if "(losetup)" not in error:  # a test beside this one tries each device that may be free
-                break
-        self.assertEqual(code, 0, error + self.node.log_tail())
-        return json.loads(text)
-
-    def detach(self, name):
-        code, text, error = self.ctl("drive", "detach", name)
-        self.assertEqual((code, text), (0, f"{name}: detached\n"), error + self.node.log_tail())
-
     def test_attach_write_detach(self):
         loop, vm = self.disk(), self.sandbox.vm
         words = ("--writable", "--option", "noatime")
-        drive = self.attach("data-1", loop, "/mnt/data-1", *words)
+        drive = self.attached("data-1", loop, "/mnt/data-1", *words)
         self.assertEqual((drive["state"], drive["size_bytes"], drive["is_writable"]), ("ready", SIZE, True))
         self.assertEqual(vm.guest_blocksize(drive["guest_device"]), SIZE)
         vm.guest_write("/mnt/data-1/pattern", MIB)
-        self.assertEqual(self.attach("data-1", loop, "/mnt/data-1", *words), drive)
+        self.assertEqual(self.attached("data-1", loop, "/mnt/data-1", *words), drive)
         self.assertIn("data-1", self.ctl("drives")[1])
-        with self.assertRaises(OSError):  # the VMM has it
-            os.close(os.open(loop.device, os.O_RDWR | os.O_EXCL))
+        self.assertFalse(is_free(loop.device))  # the VMM has it
         self.detach("data-1")
         self.detach("data-1")
-        self.assertEqual(self.node.query("SELECT state FROM audit_drives WHERE drive_id = 'data-1'"),
-                         [{"state": "removed"}])
-        os.close(os.open(loop.device, os.O_RDWR | os.O_EXCL))  # nobody has it
-        drive = self.attach("data-2", loop, "/mnt/data-2")
+        self.assertEqual(self.state("data-1"), "removed")
+        self.assert_free(loop)
+        drive = self.attached("data-2", loop, "/mnt/data-2")
         self.assertFalse(drive["is_writable"])
         vm.guest_verify("/mnt/data-2/pattern", MIB)
         self.detach("data-2")
 
     def test_limits(self):
         loop = self.disk()
-        self.attach("slow", loop, "/mnt/slow", "--bandwidth", "1Mi/1000")
+        self.attached("slow", loop, "/mnt/slow", "--bandwidth", "1Mi/1000")
         code, text, error = self.ctl("-o", "json", "drive", "limits", "slow", "--operations", "500/1000")
         self.assertEqual(code, 0, error)
         self.assertEqual(json.loads(text)["rate_limiter"],
@@ -139,8 +113,8 @@ class DrivesGuestTest(ResizeCase):
     def test_a_detach_that_finds_the_disk_in_use(self):
         """A mount on top of it: the drive stays mounted, and goes once that is gone."""
         loop, vm = self.disk(), self.sandbox.vm
-        self.attach("busy", loop, "/mnt/busy", "--writable")
-        inner = self.attach("inner", self.disk(), "/mnt/busy/inner", "--writable")
+        self.attached("busy", loop, "/mnt/busy", "--writable")
+        inner = self.attached("inner", self.disk(), "/mnt/busy/inner", "--writable")
         code, _, error = self.ctl("drive", "detach", "busy")
         self.assertEqual(code, 5, error + self.node.log_tail())
         self.assertEqual(inner["state"], "ready")
@@ -154,12 +128,12 @@ class DrivesGuestTest(ResizeCase):
         vm, loop = self.sandbox.vm, self.disk()
         vm.ask("mount", "none", "cgroup2", "/sys/fs/cgroup")
         pids = [vm.start_container(name) for name in ("c1", "c2")]
-        self.attach("whole", loop, "/mnt/whole", "--writable")
+        self.attached("whole", loop, "/mnt/whole", "--writable")
         vm.guest_write("/mnt/whole/pattern", MIB)
         self.detach("whole")
 
         words = ("--writable", "--container", "c1:/mnt/inner", "--container", "c2:/mnt/inner:ro")
-        self.attach("shared", loop, "/mnt/shared", *words)
+        self.attached("shared", loop, "/mnt/shared", *words)
         for pid in pids:
             vm.guest_verify(f"/proc/{pid}/root/mnt/inner/pattern", MIB)
         vm.guest_write(f"/proc/{pids[0]}/root/mnt/inner/written", MIB)
@@ -193,18 +167,18 @@ class DrivesGuestTest(ResizeCase):
     def test_cycles_leave_nothing(self):
         """CRUST_CYCLES: how many (20)."""
         loop = self.disk()
-        self.attach("cycle", loop, "/mnt/cycle", "--writable")
+        self.attached("cycle", loop, "/mnt/cycle", "--writable")
         self.detach("cycle")
         before = self.held()
         for _ in range(CYCLES):
-            self.attach("cycle", loop, "/mnt/cycle", "--writable")
+            self.attached("cycle", loop, "/mnt/cycle", "--writable")
             self.detach("cycle")
         self.assertEqual(self.held(), before)
-        os.close(os.open(loop.device, os.O_RDWR | os.O_EXCL))
+        self.assert_free(loop)
 
     def test_refusals_change_nothing(self):
         one, other = self.disk(), self.disk()
-        self.attach("one", one, "/mnt/one", "--writable")
+        self.attached("one", one, "/mnt/one", "--writable")
         options = ("--sandbox", self.sandbox.id, "--type", "ext4", "--host-path")
         for words, said in (
                 (("one", *options, other.device, "--vm-path", "/mnt/one", "--writable"), "other parameters"),

@@ -12,6 +12,7 @@ end means is claim_call_test.c's.
 import re
 import unittest
 
+from disks import is_free
 from drives import DrivesTest
 from grpc_client import grpc
 from lost import SWEEP_ALL, Attached, LostTest, points, report, sweep
@@ -72,12 +73,12 @@ class Killed(DrivesTest):
 
     def check_there(self):
         self.assertTrue(self.host.qemu.has_open(self.loop_1.device))
-        self.assertFalse(self.is_free(self.loop_1))
+        self.assertFalse(is_free(self.loop_1.device))
         self.assertEqual(len(self.host.qemu.agent.mounted), 1)
 
     def check_gone(self):
         self.assertFalse(self.host.qemu.has_open(self.loop_1.device))
-        self.assertTrue(self.is_free(self.loop_1))
+        self.assertTrue(is_free(self.loop_1.device))
         self.assertEqual(self.host.qemu.agent.mounted, {})
 
     def kill_at_each(self, title, traced, action, check):

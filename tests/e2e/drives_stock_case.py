@@ -5,19 +5,15 @@
         sandbox_class = SomeSandbox
 """
 
-import json
-import os
 import signal
 
-from disks import LoopDevice, make_filesystem
+from drive_commands import SIZE, DriveCommands
 from kata_resize_test import StockCase
 from programs import run
 from resize_case import MIB, SECONDS
 
-SIZE = 64 * MIB
 
-
-class DrivesStockCase(StockCase):
+class DrivesStockCase(DriveCommands, StockCase):
     file_systems = ()
     settings = StockCase.settings | {"drives.enabled": "on", "drives.host_prefixes": "/dev",
                                      "drives.flush_seconds": 1, "resize.mode": "grow"}
@@ -34,30 +30,6 @@ class DrivesStockCase(StockCase):
         cls.node.wait(lambda: cls.node.query("SELECT 1 FROM audit_sandboxes WHERE status = 'alive'"),
                       SECONDS, "the sandbox")
 
-    def disk(self):
-        loop = LoopDevice(self.scratch / f"drive-{next(self.numbers)}", SIZE)
-        self.addCleanup(loop.close)
-        make_filesystem("ext4", loop.device)
-        self.node.add_device(loop.device)
-        return loop
-
-    def ctl(self, *words):
-        done = self.node.crustctl(*words, check=False)
-        return done.returncode, done.stdout, done.stderr
-
-    def attach(self, name, loop, vm_path, *words):
-        return self.ctl("-o", "json", "drive", "attach", name, "--sandbox", self.sandbox.id, "--host-path",
-                        loop.device, "--vm-path", vm_path, "--type", "ext4", *words)
-
-    def attached(self, *arguments):
-        code, text, error = self.attach(*arguments)
-        self.assertEqual(code, 0, error + self.node.log_tail())
-        return json.loads(text)
-
-    def detach(self, name):
-        code, text, error = self.ctl("drive", "detach", name)
-        self.assertEqual((code, text), (0, f"{name}: detached\n"), error + self.node.log_tail())
-
     def detach_written(self, name, loop):
         """A disk of group 2000, on which the guest has written the file `pattern`."""
         self.detach(name)
@@ -67,12 +39,6 @@ class DrivesStockCase(StockCase):
         listing = run("debugfs", "-R", "ls -l /", loop.device)
         self.assertRegex(listing, rf" {MIB} .* pattern")
         self.assertRegex(listing, r"42775 .* 0 +2000 .* \.\n")
-
-    def state(self, name):
-        return self.node.query(f"SELECT state FROM audit_drives WHERE drive_id = '{name}'")[-1]["state"]
-
-    def assert_free(self, loop):
-        os.close(os.open(loop.device, os.O_RDWR | os.O_EXCL))
 
     def kill(self):
         self.node.process.send_signal(signal.SIGKILL)

@@ -8,7 +8,8 @@ import unittest
 
 import vmm
 from disks import LoopDevice
-from drives_stock_case import SIZE, DrivesStockCase, DrivesStockTests
+from drive_commands import SIZE
+from drives_stock_case import DrivesStockCase, DrivesStockTests
 from guest_image import build_kata_image
 from kata_guest import KataGuest
 from kata_resize_test import SANDBOXES, StockSandbox

@@ -7,7 +7,8 @@ import threading
 import time
 import unittest
 
-from drives_stock_case import SIZE, DrivesStockCase, DrivesStockTests
+from drive_commands import SIZE
+from drives_stock_case import DrivesStockCase, DrivesStockTests
 from guest_image import build_program
 from kata_resize_test import OURS, StockSandbox
 from node import BUILD

@@ -4,6 +4,7 @@
 import signal
 import unittest
 
+from disks import is_free
 from drives import DrivesTest
 from scratch_node import AFTER, SANDBOX
 
@@ -25,7 +26,7 @@ class Drives(DrivesTest):
                          (READY, "sda", 32 << 20))
         self.assertEqual(self.host.qemu.agent.mounted,
                          {drive.serial: ("data-1", "/data-1", 32 << 20)})
-        self.assertFalse(self.is_free(self.disk_1))
+        self.assertFalse(is_free(self.disk_1.device))
         row = self.row(self.host, "data-1")
         self.assertEqual((row["state"], row["message"] or ""), ("ready", ""))
         again = self.attach(self.host, "data-1", self.disk_1)
@@ -33,7 +34,7 @@ class Drives(DrivesTest):
         with self.fails("ALREADY_EXISTS", "data-1"):
             self.attach(self.host, "data-1", self.disk_1, filesystem_type="xfs")
         self.detach(self.host, "data-1")
-        self.assertTrue(self.is_free(self.disk_1))
+        self.assertTrue(is_free(self.disk_1.device))
         self.assertEqual(self.host.qemu.agent.mounted, {})
         self.assertFalse(self.host.qemu.has_open(self.disk_1.device))
         self.assertEqual(self.row(self.host, "data-1")["state"], "removed")
@@ -44,7 +45,7 @@ class Drives(DrivesTest):
         with self.fails("INVALID_ARGUMENT", "ro"):
             self.attach(self.host, "data-2", self.disk_1, options=["ro"])
         self.detach(self.host, "data-1")
-        self.assertTrue(self.is_free(self.disk_1))
+        self.assertTrue(is_free(self.disk_1.device))
 
     def test_two_clients_and_one_disk(self):
         second = self.add_vm(self.host, OTHER)
@@ -78,7 +79,7 @@ class Drives(DrivesTest):
         self.host.qemu.stop()
         self.host.wait(lambda: self.row(self.host, "data-1")["state"] == "lost", 60, "the end")
         self.assertIn("before the guest confirmed", self.row(self.host, "data-1")["message"])
-        self.assertTrue(self.is_free(self.disk_1))
+        self.assertTrue(is_free(self.disk_1.device))
         self.detach(self.host, "data-1")
 
     def test_the_sandbox_ends_before_its_vmm(self):
@@ -92,7 +93,7 @@ class Drives(DrivesTest):
         self.host.qemu.stop()
         self.detach(self.host, "data-1")
         self.assertEqual(self.row(self.host, "data-1")["state"], "lost")
-        self.assertTrue(self.is_free(self.disk_1))
+        self.assertTrue(is_free(self.disk_1.device))
 
     def test_the_disk_grows(self):
         self.host.qemu.agent.grows = True
@@ -127,7 +128,7 @@ class Drives(DrivesTest):
         with self.fails("FAILED_PRECONDITION", "drives.enabled"):
             self.attach(self.host, "data-1", self.disk_1)
         self.detach(self.host, "data-1")
-        self.assertTrue(self.is_free(self.disk_1))
+        self.assertTrue(is_free(self.disk_1.device))
 
     def test_the_database_is_lost(self):
         """What the VM has is found by asking it, and no detach is OK before that."""
@@ -148,7 +149,7 @@ class Drives(DrivesTest):
         self.host.qemu.agent.busy = None
         self.detach(self.host, "data-1")
         self.assertEqual(self.host.qemu.agent.mounted, {})
-        self.assertTrue(self.is_free(self.disk_1))
+        self.assertTrue(is_free(self.disk_1.device))
         self.assertEqual(self.row(self.host, "data-1")["state"], "removed")
 
     def test_a_vm_that_cannot_be_asked(self):

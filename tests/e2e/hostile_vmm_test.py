@@ -134,7 +134,7 @@ class HostileTest(ScratchNodeTest):
         self.assertEqual({answer for _, answer in lines}, {"HTTP/1.1 200 OK"})
         return sorted(float(seconds) for seconds, _ in lines)
 
-    def hostile(self, node, number, kind):
+    def hostile_sandbox(self, node, number, kind):
         """A sandbox whose monitor is of this kind."""
         volume = self.volume(node, f"hostile{number}")
         sandbox_id = f"{number:x}" * 64
@@ -166,7 +166,7 @@ class HostileTest(ScratchNodeTest):
     def test_six_hostile_vmms(self):
         node = self.node()
         Chains.file = self.chain()
-        monitors = [self.hostile(node, number, kind)
+        monitors = [self.hostile_sandbox(node, number, kind)
                     for number, kind in enumerate((Values, Members, Events, Endless, Chains), 1)]
         vmm = self.cluttered(node, 6)
         honest = self.volume(node, "honest")

@@ -6,7 +6,7 @@ containers and denies the rest, nothing of crustd's in the guest. Only the devic
 import os
 import unittest
 
-from resize_case import MIB, SECONDS, ResizeCase, Sandbox
+from resize_case import SECONDS, ResizeCase, Sandbox
 from guest_image import build_kata_image, build_program
 from kata_agent_test import BUNDLES, CGROUPS
 from kata_guest import KataGuest, missing_parts

@@ -6,13 +6,12 @@ import http.server
 import json
 import re
 import shutil
-import socket
 import ssl
 import subprocess
 import threading
 
 from containers import Containers
-from scratch_node import AFTER, SANDBOX, ScratchNodeTest, curl, publish_path
+from scratch_node import AFTER, SANDBOX, ScratchNodeTest, curl
 
 UID = "01234567-89ab-cdef-0123-456789abcdef"
 CLAIM = {"csi.storage.k8s.io/pvc/name": "data-db-0", "csi.storage.k8s.io/pvc/namespace": "shop"}

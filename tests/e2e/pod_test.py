@@ -20,7 +20,7 @@ import tomllib
 import unittest
 
 from node import BUILD, REPOSITORY, Node
-from scratch_node import AFTER, SANDBOX, ScratchNodeTest
+from scratch_node import AFTER, ScratchNodeTest
 from service_test import needs, with_capabilities
 
 try:

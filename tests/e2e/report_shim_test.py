@@ -9,7 +9,7 @@ import secrets
 import unittest
 
 from rust_runtime import GUEST_MOUNTS, RustPod, RustShim, guest_name
-from scratch_node import AFTER, BEFORE, MIB, SANDBOX, ScratchNodeTest, Volume, fake_monitor, status
+from scratch_node import AFTER, BEFORE, MIB, SANDBOX, fake_monitor, status
 from report_guest import POLICY, Case, GuestTest, HybridVsock
 
 from shim import RESIZE, FakeShim

@@ -5,7 +5,7 @@ import json
 import unittest
 
 from helper_case import HelperCase
-from scratch_node import AFTER, BEFORE, SANDBOX, ScratchNodeTest, curl, fake_monitor
+from scratch_node import AFTER, SANDBOX, ScratchNodeTest, curl, fake_monitor
 from report_attachment_test import AttachmentTest
 from vmm import cloud_hypervisor, firecracker, record
 
@@ -232,9 +232,6 @@ class QemuTest(ResizableTest):
 
 class UnpluggedTest(AttachmentTest, ResizableTest):
     """Kata unplugs drives when containers end; somebody may unplug one from a running container."""
-
-    def asked(self):
-        return AttachmentTest.asked(self)
 
     def test_container_ends_and_is_restarted(self):
         node, (volume,) = self.scene()

@@ -7,7 +7,6 @@ read again when one has grown, unless that could touch something else, and the s
 which."""
 
 import os
-import pathlib
 import unittest
 
 from disks import Disk

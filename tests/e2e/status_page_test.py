@@ -6,14 +6,11 @@ import html.parser
 import os
 import re
 import shutil
-import socket
 import struct
 import subprocess
-import time
-import unittest
 
 from node import REPOSITORY
-from scratch_node import AFTER, BEFORE, MIB, ScratchNodeTest, curl, free_port
+from scratch_node import AFTER, MIB, ScratchNodeTest, curl, free_port
 
 VOID = {"meta", "link"}
 

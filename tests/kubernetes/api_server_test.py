@@ -3,7 +3,6 @@
 and not changed by another apply; the policy of config/deploy/guest-agent adds the sidecar to the pods that need it."""
 
 import json
-import pathlib
 import subprocess
 import tempfile
 import unittest

@@ -12,7 +12,6 @@ with the object; scratch/exchange is /exchange inside. QEMU dies with the proces
 
 import fcntl
 import json
-import os
 import pathlib
 import shlex
 import shutil
