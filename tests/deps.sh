@@ -22,7 +22,7 @@ packages="
     btrfs-progs cpio curl e2fsprogs jq mount procps python3 qemu-system-x86 sqlite3 util-linux xfsprogs
 "
 [ -n "$demo" ] || packages="$packages
-    clang clang-format cppcheck gcovr pyflakes3 libclang-rt-14-dev libcmocka-dev llvm strace valgrind
+    clang clang-format cppcheck gcovr libclang-rt-14-dev libcmocka-dev llvm pyflakes3 strace valgrind
     debhelper fish lintian man-db zsh
 
     busybox chromium cmark-gfm dmsetup libprotobuf-dev mmdebstrap protobuf-compiler protobuf-compiler-grpc python3-grpcio
