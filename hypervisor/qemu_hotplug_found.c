@@ -173,7 +173,7 @@ bool qemu_hotplug_has_gap(const struct qemu_hotplug_found *found)
     bool missing = false;
 
     for (enum qemu_part part = QEMU_PART_SET; part < QEMU_PARTS; part++) {
-        if (found->has[part] && missing)
+        if (found->has[part] && missing && part != QEMU_PART_GROUP)
             return true;
         missing |= !found->has[part];
     }

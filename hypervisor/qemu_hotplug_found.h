@@ -33,7 +33,8 @@ int qemu_hotplug_read(struct qemu_hotplug_found *found, const struct qemu_hotplu
                       enum qemu_hotplug_command command, const cJSON *value, struct error *error);
 
 /* Whether nothing is there, and whether a part is there without one that it needs, or some of the
- * nodes without the others. */
+ * nodes without the others. A group needs nothing, and is there alone once QEMU's last monitor
+ * client has gone: QEMU then closes the sets that no node is on (7.2, monitor/misc.c). */
 bool qemu_hotplug_is_absent(const struct qemu_hotplug_found *found);
 bool qemu_hotplug_has_gap(const struct qemu_hotplug_found *found);
 enum hypervisor_drive_state qemu_hotplug_state(const struct qemu_hotplug_found *found);

@@ -140,7 +140,7 @@ static struct qemu_hotplug_step go_up(struct qemu_hotplug_plan *plan)
         return end(HYPERVISOR_DRIVE_NEEDS_DESCRIPTOR);
     }
     if (part == QEMU_PART_SET)
-        return commands(QEMU_ADD_SET, QEMU_ADD_GROUP);
+        return commands(QEMU_ADD_SET, has[QEMU_PART_GROUP] ? QEMU_ADD_SET : QEMU_ADD_GROUP);
     if (part == QEMU_PART_GROUP)
         return command(QEMU_ADD_GROUP);
     if (part == QEMU_PART_DEVICE)

@@ -14,7 +14,7 @@ import unittest
 
 from disks import is_free
 from drives import DrivesTest
-from grpc_client import grpc
+from grpc_client import SECONDS, grpc
 from lost import SWEEP_ALL, Attached, LostTest, points, report, sweep
 
 MOST = 40  # points of an ordinary run
@@ -120,6 +120,20 @@ class Killed(DrivesTest):
             self.check_there()
 
         self.kill_at_each("killed, drive detached", found, self.take_out, check)
+
+    def test_before_the_nodes(self):
+        """QEMU's last monitor client goes with crustd, and QEMU then closes the descriptor that no node is on."""
+        found, _ = self.trace(self.bring_in)
+        self.take_out()
+        point = next(point for point in found if "blockdev-add" in point.line)
+        self.assertEqual(self.kill_at(point, self.bring_in), "point")
+        killed = self.row(self.host, "data-1")
+        self.start()
+        self.host.wait(lambda: self.row(self.host, "data-1")["state"] == "ready", SECONDS, "the drive to be ready")
+        self.assertEqual(self.row(self.host, "data-1")["requested_at"], killed["requested_at"])
+        self.check_there()
+        self.take_out()
+        self.check_gone()
 
 
 if __name__ == "__main__":

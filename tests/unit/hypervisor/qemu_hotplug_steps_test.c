@@ -256,12 +256,21 @@ static void gives_commands_together(void **state)
     expect_commands(carry_out(&model, 3), QEMU_ADD_CONTROLLER, QEMU_ADD_CONTROLLER);
 }
 
+/* QEMU does so when its last monitor client goes. */
+static void close_unused_set(struct model *model)
+{
+    if (model->found.has[QEMU_PART_FILE])
+        return;
+    model->found.has[QEMU_PART_SET] = false;
+    model->found.set_count = 0;
+}
+
 /* Interrupted after any number of steps, in either direction; then any call does its own. */
 static void goes_on_from_anywhere(void **state)
 {
     (void)state;
     for (unsigned steps = 0; steps < 16; steps++) {
-        for (unsigned way = 0; way < 4; way++) {
+        for (unsigned way = 0; way < 8; way++) {
             struct model model = model_of(true);
 
             request.act = ATTACH;
@@ -270,9 +279,26 @@ static void goes_on_from_anywhere(void **state)
                 request.act = DETACH;
                 (void)carry_out(&model, steps);
             }
+            if (way & 4)
+                close_unused_set(&model);
             expect(&model, way & 2 ? DETACH : ATTACH, DONE, way & 2 ? ABSENT : PRESENT);
         }
     }
+}
+
+static void goes_on_from_a_group_without_its_set(void **state)
+{
+    struct model model = model_of(true);
+
+    (void)state;
+    request.act = ATTACH;
+    (void)carry_out(&model, 3);
+    close_unused_set(&model);
+    request.descriptor = -1;
+    expect(&model, ATTACH, HYPERVISOR_DRIVE_NEEDS_DESCRIPTOR, PARTIAL);
+    request.descriptor = 3;
+    expect(&model, ATTACH, DONE, PRESENT);
+    assert_string_equal(model.log, "limits +set +nodes +device");
 }
 
 /* Whatever is refused, once or always: nothing is left of an attach that fails. */
@@ -591,6 +617,7 @@ int main(void)
         cmocka_unit_test(goes_up_and_down),
         cmocka_unit_test(gives_commands_together),
         cmocka_unit_test(goes_on_from_anywhere),
+        cmocka_unit_test(goes_on_from_a_group_without_its_set),
         cmocka_unit_test(a_failed_attach_leaves_nothing),
         cmocka_unit_test(a_duplicate_is_looked_at),
         cmocka_unit_test(takes_the_next_address),
