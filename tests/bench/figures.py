@@ -18,6 +18,10 @@ import virtual_machine
 from churn import Churn
 from crowd import BUILD, PER_SANDBOX, PROGRAMS, VOLUMES, Crowd, volume_path
 
+# Of tests/e2e, which drivers has put on the path.
+from grpc_client import missing
+from kata_guest import missing_parts
+
 SIZES = (128, 4000)
 RUNS = 3
 ROUNDS = 50  # of growths per run; eight devices grow in each
@@ -121,8 +125,8 @@ def real_vm(scratch):
 
 def helper(scratch):
     """The same, in a guest that has nothing of ours: there a helper grows the file system."""
-    if stock_guest.missing_parts():
-        print(f"skipped, needs {', '.join(stock_guest.missing_parts())}: helper", file=sys.stderr)
+    if missing_parts():
+        print(f"skipped, needs {', '.join(missing_parts())}: helper", file=sys.stderr)
         return
     with contextlib.ExitStack() as stack:
         ways = stock_guest.measure(scratch, stack)
@@ -143,8 +147,8 @@ def helper(scratch):
 
 def drives(scratch):
     """A disk into a running VM and out of it, and where the time of that goes."""
-    if drivers.missing():
-        print(f"skipped, needs {drivers.missing()}: drives", file=sys.stderr)
+    if missing():
+        print(f"skipped, needs {missing()}: drives", file=sys.stderr)
         return
     with contextlib.ExitStack() as stack:
         stack.enter_context(drivers.Calls(scratch))  # makes the stubs
@@ -352,8 +356,8 @@ def stats_calls(scratch, calls):
 
 
 def driver_calls(scratch):
-    if drivers.missing():
-        print(f"skipped, needs {drivers.missing()}: driver-calls", file=sys.stderr)
+    if missing():
+        print(f"skipped, needs {missing()}: driver-calls", file=sys.stderr)
         return
     with drivers.Calls(scratch) as calls:
         yield from stage_calls(scratch, calls)
