@@ -71,9 +71,13 @@ static void call_report(struct agent_call *call, const struct agent_reply *reply
     call->done(call, reply, call->userdata);
 }
 
-static void call_unreachable(struct agent_call *call, const char *text)
+static void call_unreachable(struct agent_call *call, bool is_foreign, const char *text)
 {
-    struct agent_reply reply = {.outcome = AGENT_UNREACHABLE, .stats_outcome = AGENT_UNREACHABLE};
+    struct agent_reply reply = {
+        .outcome = AGENT_UNREACHABLE,
+        .stats_outcome = AGENT_UNREACHABLE,
+        .is_foreign = is_foreign,
+    };
 
     if (call->resized)
         reply.outcome = AGENT_DONE;
@@ -125,7 +129,7 @@ static void call_ask_stats(struct agent_call *call)
 
     call->resized = true;
     if (call_send(call, &error) < 0)
-        call_unreachable(call, error.text);
+        call_unreachable(call, false, error.text);
 }
 
 static void on_answered(struct agent_session *session, const struct ttrpc_status *status,
@@ -135,7 +139,7 @@ static void on_answered(struct agent_session *session, const struct ttrpc_status
     struct agent_reply reply = {0};
 
     if (parse_reply(asks_stats(call), status, payload, &reply) < 0) {
-        call_unreachable(call, "the agent's reply cannot be understood");
+        call_unreachable(call, false, "the agent's reply cannot be understood");
     } else if (call->act == AGENT_RESIZE_AND_STATS && reply.outcome == AGENT_DONE &&
                !call->resized) {
         call_ask_stats(call);
@@ -150,8 +154,8 @@ static void on_answered(struct agent_session *session, const struct ttrpc_status
 static void on_ended(struct agent_session *session, enum agent_session_end end,
                      const struct error *error)
 {
-    (void)end;
-    call_unreachable(container_of(session, struct agent_call, session), error->text);
+    call_unreachable(container_of(session, struct agent_call, session),
+                     end == AGENT_SESSION_FOREIGN, error->text);
 }
 
 static const struct agent_session_handler handler = {.answered = on_answered, .ended = on_ended};

@@ -28,7 +28,8 @@ enum agent_act {
 
 enum agent_outcome {
     AGENT_DONE,
-    AGENT_UNREACHABLE,  /* no connection, no handshake, closed, no answer in time, nonsense */
+    AGENT_UNREACHABLE,  /* no connection, no handshake, closed, no answer in time, nonsense, a
+                           listener that is not believed */
     AGENT_UNSUPPORTED,  /* the call does not exist there: UNIMPLEMENTED, NOT_FOUND, or
                            INVALID_ARGUMENT saying "does not exist" */
     AGENT_DENIED,       /* its policy forbids: PERMISSION_DENIED, or INTERNAL naming the policy
@@ -52,6 +53,7 @@ struct agent_request {
 
 struct agent_reply {
     enum agent_outcome outcome;
+    bool is_foreign;          /* UNREACHABLE: the listener is not believed (listener.h) */
     int status;               /* the gRPC status code it answered with; 0 */
     struct error error;       /* for a person, when not DONE */
     struct agent_stats stats; /* STATS and DONE; GROW and stats_outcome DONE */

@@ -13,6 +13,7 @@
 #include "agent-client/hybrid_vsock.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
+#include "lib/path.h"
 
 enum {
     INPUT_BYTES = TTRPC_HEADER_BYTES + AGENT_REPLY_BYTES + 1, /* never full with one reply in it */
@@ -145,6 +146,12 @@ static void on_received(struct stream *stream)
         session_look_for_reply(session);
 }
 
+static enum agent_session_end end_of_refusal(int code)
+{
+    return code == STREAM_FOREIGN || code == PATH_BEHIND_A_LINK ? AGENT_SESSION_FOREIGN
+                                                                : AGENT_SESSION_BROKEN;
+}
+
 static void on_ended(struct stream *stream, enum stream_end end, const struct error *error)
 {
     struct agent_session *session = container_of(stream, struct agent_session, stream);
@@ -163,6 +170,9 @@ static void on_ended(struct stream *stream, enum stream_end end, const struct er
                                    : "the agent closed the connection without an answer");
         return;
     case STREAM_REFUSED:
+        reason = *error;
+        session_end(session, end_of_refusal(reason.code), reason.text);
+        return;
     case STREAM_OVERFLOW:
     case STREAM_FAILED:
     default:

@@ -24,8 +24,10 @@
 
 /* Why there is no answer. */
 enum agent_session_end {
-    AGENT_SESSION_BROKEN, /* no connection, no handshake, closed, nonsense */
-    AGENT_SESSION_LATE,   /* the time allowed has passed */
+    AGENT_SESSION_BROKEN,  /* no connection, no handshake, closed, nonsense */
+    AGENT_SESSION_LATE,    /* the time allowed has passed */
+    AGENT_SESSION_FOREIGN, /* the listener is not believed, or a link leads to it: nothing is sent
+                            */
 };
 
 struct agent_session;

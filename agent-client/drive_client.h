@@ -19,8 +19,10 @@ enum drive_client_outcome {
     DRIVE_CLIENT_ANSWERED,    /* `status` is that of the agent */
     DRIVE_CLIENT_UNSUPPORTED, /* the agent does not know the call: FAILED_PRECONDITION */
     DRIVE_CLIENT_ABSENT,      /* nothing listens there, so nothing was sent: UNAVAILABLE */
-    DRIVE_CLIENT_UNREACHABLE, /* no connection in time, closed, or an invalid answer: UNAVAILABLE */
-    DRIVE_CLIENT_SILENT,      /* no answer in time: UNAVAILABLE */
+    /* No connection in time, closed, an invalid answer, or a listener that is not believed
+     * (listener.h), to which nothing was sent: UNAVAILABLE */
+    DRIVE_CLIENT_UNREACHABLE,
+    DRIVE_CLIENT_SILENT, /* no answer in time: UNAVAILABLE */
 };
 
 struct drive_client_request {

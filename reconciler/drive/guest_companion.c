@@ -4,7 +4,8 @@
  * Moving the mount to its place is the agent's last step, so a MountDrive that it refuses has
  * mounted nothing. After an UnmountDrive that it refuses, it is unknown whether the drive is
  * mounted. If the agent does not run or is too old, the other route is taken, but not once the
- * agent was asked for something.
+ * agent was asked for something. A socket on which somebody else listens says nothing about the
+ * agent: the call fails and names that process, and no other route hides it.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -155,7 +156,8 @@ static void on_grown(struct agent_call *agent, const struct agent_reply *reply, 
 {
     struct drive_guest_call *call = userdata;
 
-    if (reply->outcome == AGENT_UNREACHABLE || reply->outcome == AGENT_UNSUPPORTED) {
+    if ((reply->outcome == AGENT_UNREACHABLE && !reply->is_foreign) ||
+        reply->outcome == AGENT_UNSUPPORTED) {
         call->agent = agent_call_free(agent);
         drive_guest_use_container(call);
         return;

@@ -8,6 +8,7 @@ import pathlib
 import subprocess
 import unittest
 
+from drives import DrivesTest
 from scratch_node import AFTER, LONGEST_PAUSE, ScratchNodeTest, SANDBOX
 
 FAKES = pathlib.Path(__file__).resolve().parent.parent / "fakes"
@@ -25,6 +26,20 @@ while True:
 """
 
 
+def start_program(test, *arguments, user=0):
+    """A fake in a process that is neither the VMM, nor its parent, nor a shim."""
+    # pylint: disable-next=consider-using-with
+    process = subprocess.Popen(["/usr/bin/python3", "-B", *map(str, arguments)], user=user,
+                               extra_groups=[], stdout=subprocess.DEVNULL)
+    test.addCleanup(finish, process)
+    return process
+
+
+def finish(process):
+    process.kill()
+    process.wait()
+
+
 class ForeignListenersTest(ScratchNodeTest):
     hostile = True
 
@@ -32,24 +47,11 @@ class ForeignListenersTest(ScratchNodeTest):
         super().setUp()
         self.host = self.node()
 
-    def program(self, *arguments, user=0):
-        """A fake in a process that is neither the VMM, nor its parent, nor a shim."""
-        # pylint: disable-next=consider-using-with
-        process = subprocess.Popen(["/usr/bin/python3", "-B", *map(str, arguments)], user=user,
-                                   extra_groups=[], stdout=subprocess.DEVNULL)
-        self.addCleanup(self.finish, process)
-        return process
-
-    @staticmethod
-    def finish(process):
-        process.kill()
-        process.wait()
-
     def foreign_monitor(self, path, volume):
         """Its log holds what it was sent."""
         log = self.scratch / f"{path.name}.log"
-        process = self.program(FAKES / "monitor.py", "--socket", path, "--device",
-                               volume.loop.device, "--node", volume.drive, "--log", log)
+        process = start_program(self, FAKES / "monitor.py", "--socket", path, "--device",
+                                volume.loop.device, "--node", volume.drive, "--log", log)
         self.host.wait(path.exists, 60, "the foreign monitor")
         return process, log.read_text
 
@@ -60,7 +62,7 @@ class ForeignListenersTest(ScratchNodeTest):
                 break
             directory.chmod(0o711)
         os.chown(path.parent, NOBODY, NOBODY)
-        process = self.program("-c", GREETS, path, user=NOBODY)
+        process = start_program(self, "-c", GREETS, path, user=NOBODY)
         self.host.wait(path.exists, 60, "the user's monitor")
         return process, str
 
@@ -97,7 +99,7 @@ class ForeignListenersTest(ScratchNodeTest):
                      "neither the sandbox's VMM nor its shim")
         self.assertEqual(sent(), "")
 
-        self.finish(process)
+        finish(process)
         path.unlink()
         own = self.monitor(self.host, volume)
         self.host.wait_for(volume.path, "in_sync", "none", LONGEST_PAUSE, hypervisor_bytes=AFTER)
@@ -148,17 +150,36 @@ class ForeignListenersTest(ScratchNodeTest):
         self.monitor(self.host, volume)
         self.sandbox(self.host, volume)
         path = self.host.root / "agent.sock"
-        process = self.program(FAKES / "agent.py", "--grows", path)
+        process = start_program(self, FAKES / "agent.py", "--grows", path)
         self.host.wait(path.exists, 60, "the foreign agent")
         self.host.start()
         volume.loop.resize(AFTER)
         row = self.refused(volume, "agent_unreachable", f"process {process.pid} (")
         self.assertEqual(row["hypervisor_bytes"], AFTER)
 
-        self.finish(process)
+        finish(process)
         path.unlink()
         self.agent(self.host)
         self.host.wait_for(volume.path, "in_sync", "none", LONGEST_PAUSE)
+
+
+class ForeignDriveAgentTest(DrivesTest):
+    hostile = True
+
+    def test_an_agent_of_another_process_is_not_a_guest_without_one(self):
+        host = self.drive_node()
+        disk = self.disk(host)
+        path = host.root / f"agent-{SANDBOX[:8]}.sock"
+        host.qemu.agent.close()
+        path.unlink(missing_ok=True)
+        process = start_program(self, FAKES / "agent.py", "--hybrid-vsock", 1030, path)
+        host.wait(path.exists, 60, "the foreign agent")
+        host.start()
+        self.wait_alive(host)
+        with self.fails("UNAVAILABLE", f"process {process.pid} ("):
+            self.attach(host, "data-1", disk)
+        self.assertIn("neither the sandbox's VMM nor its shim", self.row(host, "data-1")["message"])
+        self.assertFalse(host.qemu.has_open(disk.device))
 
 
 if __name__ == "__main__":

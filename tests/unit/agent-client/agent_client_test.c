@@ -463,6 +463,7 @@ static void a_handshake_may_end_in_a_close(void **state)
     script.close = true;
     call(AGENT_STATS);
     assert_unreachable("nothing listens on that port");
+    assert_false(seen.reply.is_foreign);
 }
 
 /* Who listens is this process, and not the VMM: it gets neither request nor handshake. */
@@ -473,6 +474,7 @@ static void another_process_is_not_asked(void **state)
     script.close_at_once = true;
     call(AGENT_RESIZE);
     assert_unreachable("neither the sandbox's VMM nor its shim");
+    assert_true(seen.reply.is_foreign);
     seen.calls = 0;
     script.handshake = "OK 1073741824\n";
     call(AGENT_RESIZE);

@@ -300,7 +300,19 @@ static void another_process_is_not_asked(void **state)
     vmm = getppid();
     call(DRIVE_CLIENT_MOUNT);
     vmm = 0;
-    expect(DRIVE_CLIENT_ABSENT, STATUS_UNAVAILABLE, "neither the sandbox's VMM nor its shim");
+    expect(DRIVE_CLIENT_UNREACHABLE, STATUS_UNAVAILABLE, "neither the sandbox's VMM nor its shim");
+    assert_int_equal(agent.payload.length, 0);
+}
+
+static void socket_behind_a_link_is_not_taken_for_an_absent_agent(void **state)
+{
+    (void)state;
+    assert_int_equal(symlinkat("agent.sock", root, "linked.sock"), 0);
+    vmm = getpid();
+    call_at("unix:///linked.sock", DRIVE_CLIENT_MOUNT, LONG_TIME);
+    vmm = 0;
+    expect(DRIVE_CLIENT_UNREACHABLE, STATUS_UNAVAILABLE, "a link is on the way");
+    assert_int_equal(agent.connections, 0);
 }
 
 static void nonsense_and_a_closed_connection_are_unreachable(void **state)
@@ -434,6 +446,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_mount_is_asked_for_and_answered, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_unmount_is_asked_for_and_answered, set_up, tear_down),
         cmocka_unit_test_setup_teardown(another_process_is_not_asked, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(socket_behind_a_link_is_not_taken_for_an_absent_agent,
+                                        set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_list_is_lent_to_the_callback, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_refusal_keeps_its_status_and_text, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_status_that_no_agent_of_ours_gives_is_internal, set_up,

@@ -421,17 +421,20 @@ static void without_the_agent_the_other_route_is_taken(void **state)
 
 /* ---- growing ---- */
 
-static void grow(enum agent_outcome outcome, int status, const char *text)
+static void grow_by(struct agent_reply reply, const char *text)
 {
-    struct agent_reply reply = {.outcome = outcome, .status = status};
-
-    (void)error_set(&reply.error, (int)outcome, "%s", text);
+    (void)error_set(&reply.error, (int)reply.outcome, "%s", text);
     begin(DRIVE_GUEST_GROW);
     assert_int_equal(test.grow.act, AGENT_RESIZE);
     assert_int_equal(test.grow.bytes, 8192);
     assert_string_equal(test.grow_path, "/data");
     assert_string_equal(test.address, "vsock://3:1030");
     test.agent->done(test.agent, &reply, test.agent->userdata);
+}
+
+static void grow(enum agent_outcome outcome, int status, const char *text)
+{
+    grow_by((struct agent_reply){.outcome = outcome, .status = status}, text);
 }
 
 static void a_drive_grows_by_its_mount_point(void **state)
@@ -445,6 +448,17 @@ static void a_drive_grows_by_its_mount_point(void **state)
     expect(STATUS_DEADLINE_EXCEEDED, DRIVE_IN_GUEST_UNKNOWN, "still growing");
     grow(AGENT_FAILED, STATUS_INTERNAL, "ioctl");
     expect(STATUS_INTERNAL, DRIVE_IN_GUEST_UNKNOWN, "ioctl");
+}
+
+static void growth_takes_no_other_route_around_a_foreign_listener(void **state)
+{
+    (void)state;
+    test.node.config.guest.helper = false;
+    grow_by((struct agent_reply){.outcome = AGENT_UNREACHABLE, .is_foreign = true},
+            "process 7 (x) of user 0 listens on /vm.sock");
+    expect(STATUS_UNAVAILABLE, DRIVE_IN_GUEST_UNKNOWN, "process 7 (x)");
+    grow(AGENT_UNREACHABLE, STATUS_OK, "nothing listens");
+    expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_UNKNOWN, "guest.helper is off");
 }
 
 /* ---- one connection for two calls ---- */
@@ -570,6 +584,7 @@ int main(void)
         TEST(an_unmount_is_over_when_nobody_has_the_disk),
         TEST(without_the_agent_the_other_route_is_taken),
         TEST(a_drive_grows_by_its_mount_point),
+        TEST(growth_takes_no_other_route_around_a_foreign_listener),
         TEST(a_mount_goes_on_where_the_guest_was_looked_at),
         TEST(a_connection_that_is_gone_is_made_again),
         TEST(a_connection_to_another_address_is_not_used),
