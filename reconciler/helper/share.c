@@ -119,19 +119,15 @@ int helper_share_each(int share, int (*callback)(void *userdata, const char *nam
 
 /* ---- placing ----------------------------------------------------------------------------- */
 
-/* Sets the mode regardless of the umask, because the guest's root may be another user on the
- * host. */
+/* Makes it with its mode, because the guest's root may be another user on the host. fchmod(2) after
+ * mkdirat(2) would change another directory if the sandbox's processes exchange the two. */
 static int make_directory(int parent, const char *name)
 {
-    cleanup(fd_closep) int fd = -1;
-    int r;
+    mode_t mask = umask(0);
+    int r = mkdirat(parent, name, 0755) < 0 ? -errno : 0;
 
-    if (mkdirat(parent, name, 0755) < 0)
-        return -errno;
-    r = path_open_directory_below(parent, name, &fd);
-    if (r < 0)
-        return r;
-    return fchmod(fd, 0755) < 0 ? -errno : 0;
+    (void)umask(mask);
+    return r;
 }
 
 static int write_whole(int fd, const char *data, size_t length)
