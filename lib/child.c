@@ -57,6 +57,7 @@ struct child {
     enum child_end end; /* why it was killed; EXITED: it was not */
     child_done *done;
     void *userdata;
+    struct child *next; /* of those that were released */
 };
 
 /* ---- its output ---- */
@@ -424,6 +425,31 @@ int child_new(struct loop *loop, const struct child_request *request, child_done
         loop_timer_start(loop, &child->deadline, request->deadline_ns, on_deadline);
     *ret_child = child;
     return 0;
+}
+
+/* Nobody else knows them. */
+static struct child *released;
+
+static void on_released_ended(struct child *child, enum child_end end, int status,
+                              const struct buffer *output, void *userdata)
+{
+    struct child **link = &released;
+
+    (void)end, (void)status, (void)output, (void)userdata;
+    while (*link != child)
+        link = &(*link)->next;
+    *link = child->next;
+    (void)child_free(child);
+}
+
+struct child *child_release(struct child *child)
+{
+    if (!child)
+        return NULL;
+    child->done = on_released_ended;
+    child->next = released;
+    released = child;
+    return NULL;
 }
 
 struct child *child_free(struct child *child)

@@ -2,7 +2,8 @@
 /* claim_call.c - see claim_call.h.
  *
  * The child inherits no descriptor but its input: a socket from which it reads the directories and
- * to which it writes its answer. The answer is complete when the process has ended.
+ * to which it writes its answer. It closes that when it has nothing of the disk any more, and its
+ * end, which may take a millisecond longer, is waited for only if there is no answer.
  */
 #include "reconciler/drive/claim_call.h"
 
@@ -39,6 +40,11 @@ struct drive_claim_call {
     struct loop *loop;
     struct child *child;
     int socket; /* crustd's end */
+    struct loop_io said;
+    bool has_heard;
+    int heard; /* 0: the answer, or -errno */
+    struct answer answer;
+    int fd; /* that came with it; -1 */
     uint64_t patience_ns;
     char path[DRIVE_PATH_CHARS + 1];
     drive_claim_done *done;
@@ -122,7 +128,10 @@ static int claim_and_answer(const void *argument)
         fd_close(fd);
         fd = -1;
     }
-    return -send_message(STDIN_FILENO, &answer, sizeof(answer), &fd, fd >= 0);
+    r = send_message(STDIN_FILENO, &answer, sizeof(answer), &fd, fd >= 0);
+    fd_close(fd);
+    (void)close(STDIN_FILENO); /* says that the disk is closed */
+    return -r;
 }
 
 /* ---- in crustd ---- */
@@ -142,28 +151,65 @@ static void explain(struct drive_claim_call *call, int r, struct drive_claim_rep
                               call->path);
 }
 
-static void on_ended(struct child *child, enum child_end end, int status,
-                     const struct buffer *output, void *userdata)
+static void finish(struct drive_claim_call *call, int r)
 {
-    struct drive_claim_call *call = userdata;
-    struct drive_claim_reply reply = {.fd = -1};
-    struct answer answer = {0};
-    int r = end == CHILD_EXITED ? -status : end == CHILD_TIMEOUT ? DRIVE_CLAIM_HANGS : -EIO;
+    struct drive_claim_reply reply = {
+        .outcome = call->answer.outcome,
+        .fd = r < 0 ? -1 : take_fd(&call->fd),
+        .disk = call->answer.disk,
+        .error = call->answer.error,
+    };
 
-    (void)output;
-    call->child = child_free(child);
-    if (r == 0)
-        r = receive_message(call->socket, &answer, sizeof(answer), &reply.fd, 1);
-    fd_close(
-        call->socket); /* and with it a descriptor that came too late and would keep the claim */
-    call->socket = -1;
-    reply.outcome = answer.outcome;
-    reply.disk = answer.disk;
-    reply.error = answer.error;
+    loop_io_stop(&call->said);
+    fd_close(call->fd);
+    /* With this, a descriptor is closed that came too late and would keep the claim. */
+    fd_close(call->socket);
+    call->fd = call->socket = -1;
     if (r < 0)
         explain(call, r, &reply);
     call->done(call, &reply, call->userdata);
     fd_close(reply.fd);
+}
+
+static int hear(struct drive_claim_call *call)
+{
+    if (!call->has_heard)
+        call->heard =
+            receive_message(call->socket, &call->answer, sizeof(call->answer), &call->fd, 1);
+    call->has_heard = true;
+    return call->heard;
+}
+
+static bool is_closed(int socket)
+{
+    char nothing;
+
+    return recv(socket, &nothing, 1, MSG_DONTWAIT | MSG_PEEK) == 0;
+}
+
+/* Without an answer, the end of the process says what became of it. */
+static void on_said(struct loop_io *io, int events)
+{
+    struct drive_claim_call *call = container_of(io, struct drive_claim_call, said);
+
+    (void)events;
+    if (hear(call) < 0) {
+        loop_io_stop(io);
+    } else if (is_closed(call->socket)) {
+        call->child = child_release(call->child);
+        finish(call, 0);
+    }
+}
+
+static void on_ended(struct child *child, enum child_end end, int status,
+                     const struct buffer *output, void *userdata)
+{
+    struct drive_claim_call *call = userdata;
+    int r = end == CHILD_EXITED ? -status : end == CHILD_TIMEOUT ? DRIVE_CLAIM_HANGS : -EIO;
+
+    (void)output;
+    call->child = child_free(child);
+    finish(call, r < 0 ? r : hear(call));
 }
 
 /* Identifies the disk whatever path leads to it, if that needs no waiting for storage. */
@@ -196,7 +242,11 @@ static int start(struct drive_claim_call *call, const struct drive_claim_request
     call->socket = ends[0];
     run.input = childs = ends[1];
     r = send_message(call->socket, "", 1, (int[]){request->root, request->sysfs}, DIRECTORIES);
-    return r < 0 ? r : child_new(call->loop, &run, on_ended, call, &call->child);
+    if (r == 0)
+        r = child_new(call->loop, &run, on_ended, call, &call->child);
+    if (r == 0)
+        loop_io_start(call->loop, &call->said, call->socket, LOOP_READ, on_said);
+    return r;
 }
 
 int drive_claim_call_new(struct loop *loop, const struct drive_claim_request *request, bool keep,
@@ -209,7 +259,7 @@ int drive_claim_call_new(struct loop *loop, const struct drive_claim_request *re
     if (!call)
         return -ENOMEM;
     call->loop = loop;
-    call->socket = -1;
+    call->socket = call->fd = -1;
     call->patience_ns = patience_ns;
     call->done = done;
     call->userdata = userdata;
@@ -227,7 +277,9 @@ struct drive_claim_call *drive_claim_call_free(struct drive_claim_call *call)
 {
     if (!call)
         return NULL;
+    loop_io_stop(&call->said);
     call->child = child_free(call->child);
+    fd_close(call->fd);
     fd_close(call->socket);
     free(call);
     return NULL;
