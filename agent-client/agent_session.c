@@ -56,10 +56,14 @@ static int session_send(struct agent_session *session)
     return r;
 }
 
-/* False if the session has ended, and may be gone. */
+/* False if the session may have ended, and be gone. */
 static bool session_is_ready(struct agent_session *session)
 {
     session->ready = true;
+    if (!session->method[0] && session->handler->ready) {
+        session->handler->ready(session);
+        return false;
+    }
     if (!session->method[0] || session_send(session) == 0)
         return true;
     session_break(session, "cannot send the request");

@@ -101,6 +101,7 @@ static int parse_answer(struct drive_client *client, const struct buffer *payloa
     case DRIVE_CLIENT_UNMOUNT:
         return drive_parse_unmount_answer(bytes, payload->length, &reply->unmount);
     case DRIVE_CLIENT_LIST:
+    case DRIVE_CLIENT_CONNECT:
     default:
         return drive_parse_list(bytes, payload->length, &reply->list);
     }
@@ -142,7 +143,16 @@ static void on_ended(struct agent_session *session, enum agent_session_end end,
     client_report(client);
 }
 
-static const struct agent_session_handler handler = {.answered = on_answered, .ended = on_ended};
+static void on_ready(struct agent_session *session)
+{
+    struct drive_client *client = container_of(session, struct drive_client, session);
+
+    client->reply = (struct drive_client_reply){.outcome = DRIVE_CLIENT_ANSWERED};
+    client_report(client);
+}
+
+static const struct agent_session_handler handler = {
+    .ready = on_ready, .answered = on_answered, .ended = on_ended};
 
 /* ---- the request ---- */
 
@@ -171,6 +181,8 @@ static int append_request(struct buffer *payload, const struct drive_client_requ
         unmount = *request->unmount;
         unmount.timeout_ms = request->deadline_ns / NSEC_PER_MSEC;
         return drive_append_unmount_request(payload, &unmount);
+    case DRIVE_CLIENT_CONNECT:
+        return 0;
     case DRIVE_CLIENT_LIST:
     default:
         *ret_method = DRIVE_METHOD_LIST;
@@ -191,7 +203,7 @@ static int client_call(struct drive_client *client, struct loop *loop,
         .tells_time = true,
     };
     cleanup(buffer_done) struct buffer payload = BUFFER_INIT(REQUEST_BYTES);
-    const char *method;
+    const char *method = NULL;
     int r = append_request(&payload, request, &method);
 
     client->act = request->act;
@@ -201,7 +213,7 @@ static int client_call(struct drive_client *client, struct loop *loop,
     if (r < 0)
         return r;
     agent_session_allow(&client->session, request->deadline_ns);
-    return agent_session_call(&client->session, method, payload.data, payload.length);
+    return method ? agent_session_call(&client->session, method, payload.data, payload.length) : 0;
 }
 
 static void on_deferred(struct loop_timer *timer)

@@ -13,7 +13,12 @@
 #include "lib/result.h"
 #include "lib/status.h"
 
-enum drive_client_act { DRIVE_CLIENT_MOUNT, DRIVE_CLIENT_UNMOUNT, DRIVE_CLIENT_LIST };
+enum drive_client_act {
+    DRIVE_CLIENT_MOUNT,
+    DRIVE_CLIENT_UNMOUNT,
+    DRIVE_CLIENT_LIST,
+    DRIVE_CLIENT_CONNECT, /* nothing is asked; for one that stays */
+};
 
 enum drive_client_outcome {
     DRIVE_CLIENT_ANSWERED,    /* `status` is that of the agent */

@@ -335,6 +335,7 @@ static void on_guest_done(struct drive_guest_call *call, const struct drive_gues
     enum status_code status = reply->status;
 
     (void)call;
+    drive_agents_note(work, reply);
     if (work->step != DRIVE_RUNNING || !asks_guest(work->act)) {
         note_early_answer(work, reply);
         return;
@@ -366,6 +367,7 @@ static int call_guest(struct drive_work *work, enum drive_guest_act act)
                  : act == DRIVE_GUEST_MOUNT ? work->vmm_bytes
                                             : 0,
         .deadline_ns = time_left(work),
+        .agent_mounts = drive_agents_know(work->drives, work->row.sandbox_ref),
         .earlier = work->looked,
     };
     int r = work->drives->guest->call_new(work->drives->context, &request, on_guest_done, work,
@@ -430,10 +432,10 @@ void drive_act_start(struct drive_work *work)
         ask_guest(work);
         return;
     case DRIVE_LOOK_VMM:
-        ask_guest_ahead(work);
-        if (is_new(work))
+        if (is_new(work)) /* first: the search, which takes longest, follows it */
             drive_claim_begin_ahead(work);
         call_vmm(work);
+        ask_guest_ahead(work);
         return;
     default:
         call_vmm(work);

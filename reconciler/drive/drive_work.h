@@ -110,6 +110,8 @@ struct drive_work {
     struct drive_news news;
 };
 
+enum { DRIVE_AGENTS = 64 };
+
 struct drives {
     const struct context *context;
     const struct drive_guest_ops *guest;
@@ -122,6 +124,8 @@ struct drives {
     struct drive_listing *listings; /* drives that VMs have and the database does not */
     bool has_new_lists;             /* clients may wait for them */
     struct loop_timer timer;        /* the next attempt of any */
+    int64_t mounting_agents[DRIVE_AGENTS]; /* their sandboxes; 0: none */
+    unsigned next_agent;                   /* which of them gives way */
 };
 
 /* ---- drives.c: the list of drives ---- */
@@ -191,6 +195,11 @@ void drive_act_stop(struct drive_work *work);
 /* The act has ended; error: NULL if there is none. */
 void drive_act_finish(struct drive_work *work, enum status_code status, const struct error *error);
 void drive_act_fail(struct drive_work *work, enum status_code status, const char *text);
+
+/* ---- drive_agents.c: which guests have an agent that mounts drives ---- */
+
+bool drive_agents_know(const struct drives *drives, int64_t sandbox_ref);
+void drive_agents_note(struct drive_work *work, const struct drive_guest_reply *reply);
 
 /* ---- drive_claim.c: the claim as an act, or ahead of it ---- */
 

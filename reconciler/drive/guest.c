@@ -183,6 +183,7 @@ int drive_guest_call_new(const struct context *context, const struct drive_guest
     call->act = request->act;
     (void)snprintf(call->address, sizeof(call->address), "%s", request->address);
     call->bytes = request->bytes;
+    call->agent_mounts = request->agent_mounts;
     call->deadline_ns = request->deadline_ns;
     drive_guest_begin_time(call);
     call->share = -1;

@@ -29,6 +29,13 @@ static bool is_without_disk(const struct drive_guest_call *call)
            !call->drive.has_disk;
 }
 
+/* Then it is only connected to: that it answers is found out before the VM has the disk, and what
+ * it can do is known. */
+static bool is_known_to_mount(const struct drive_guest_call *call)
+{
+    return call->agent_mounts && is_without_disk(call);
+}
+
 static void take_device(struct drive_guest_call *call, const char *device)
 {
     (void)snprintf(call->reply.device, sizeof(call->reply.device), "%s", device);
@@ -77,6 +84,7 @@ static void take_list(struct drive_guest_call *call, const struct drive_guest_li
                                 : DRIVE_IN_GUEST_ABSENT;
         take_device(call, entry->device);
     }
+    call->reply.agent_mounts = true;
     if (call->reply.guest != DRIVE_IN_GUEST_UNKNOWN)
         return;
     call->reply.status = STATUS_UNAVAILABLE;
@@ -196,6 +204,7 @@ static int ask(struct drive_guest_call *call, const char *address)
     const struct drive_client_request request = {
         .act = call->act == DRIVE_GUEST_MOUNT     ? DRIVE_CLIENT_MOUNT
                : call->act == DRIVE_GUEST_UNMOUNT ? DRIVE_CLIENT_UNMOUNT
+               : is_known_to_mount(call)          ? DRIVE_CLIENT_CONNECT
                                                   : DRIVE_CLIENT_LIST,
         .root = call->context->root,
         .address = address,

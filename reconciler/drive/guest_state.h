@@ -25,6 +25,7 @@ struct drive_guest_call {
     struct store_helper_run sandbox;
     char address[HYPERVISOR_DRIVE_ADDRESS_BYTES];
     uint64_t bytes;
+    bool agent_mounts;
     uint64_t deadline_ns; /* for the whole call */
     uint64_t ends_at;     /* on clock_boottime() */
     struct loop_timer beginning;

@@ -395,6 +395,31 @@ static void the_next_call_goes_on_the_same_connection(void **state)
     assert_int_equal(agent.connections, 1);
 }
 
+static void a_connection_is_made_without_a_call(void **state)
+{
+    (void)state;
+    stays = true;
+    call(DRIVE_CLIENT_CONNECT);
+    expect(DRIVE_CLIENT_ANSWERED, STATUS_OK, "");
+    assert_string_equal(agent.request.method, "");
+    seen.calls = 0;
+    stays = false;
+    call(DRIVE_CLIENT_MOUNT);
+    seen.client = NULL;
+    expect(DRIVE_CLIENT_ANSWERED, STATUS_OK, "");
+    assert_string_equal(agent.request.method, "MountDrive");
+    assert_int_equal(agent.connections, 1);
+}
+
+static void a_connection_that_cannot_be_made_does_not_stay(void **state)
+{
+    (void)state;
+    stays = true;
+    call_at("unix:///nothing.sock", DRIVE_CLIENT_CONNECT, LONG_TIME);
+    expect(DRIVE_CLIENT_ABSENT, STATUS_UNAVAILABLE, "");
+    expect_gone();
+}
+
 static void a_connection_that_the_agent_closes_is_gone(void **state)
 {
     (void)state;
@@ -461,6 +486,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_running_call_may_be_freed, set_up, tear_down),
         STAYING(the_next_call_goes_on_the_same_connection),
         STAYING(a_connection_that_the_agent_closes_is_gone),
+        STAYING(a_connection_is_made_without_a_call),
+        STAYING(a_connection_that_cannot_be_made_does_not_stay),
         STAYING(a_connection_stays_until_its_deadline),
         STAYING(an_answer_to_no_call_ends_the_connection),
         STAYING(an_answer_that_came_with_the_last_one_is_to_no_call),

@@ -202,6 +202,42 @@ static void the_end_of_the_vm_ends_what_was_begun_ahead(void **state)
     expect_nothing_ahead();
 }
 
+static void attach_until_the_guest_is_looked_at(void)
+{
+    attach();
+    while (!world.guest_call)
+        pass_while_due();
+}
+
+/* The next drive of its VM only connects to it. */
+static void an_agent_that_mounts_drives_is_known_from_then_on(void **state)
+{
+    (void)state;
+    attach_until_the_guest_is_looked_at();
+    assert_false(world.asked_known_agent);
+    go_on();
+    detach();
+    go_on();
+    attach_until_the_guest_is_looked_at();
+    assert_true(world.asked_known_agent);
+    go_on();
+}
+
+static void an_agent_that_fails_is_asked_again(void **state)
+{
+    (void)state;
+    attach();
+    go_on();
+    world.guest_fails = STATUS_UNAVAILABLE;
+    detach();
+    go_on();
+    detach();
+    go_on();
+    attach_until_the_guest_is_looked_at();
+    assert_false(world.asked_known_agent);
+    go_on();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -217,6 +253,8 @@ int main(void)
         DRIVES(a_stray_costs_the_claim_if_the_pass_fails_too),
         DRIVES(a_detach_ends_what_was_begun_ahead),
         DRIVES(the_end_of_the_vm_ends_what_was_begun_ahead),
+        DRIVES(an_agent_that_mounts_drives_is_known_from_then_on),
+        DRIVES(an_agent_that_fails_is_asked_again),
     };
 
     return cmocka_run_group_tests_name("drives ahead", tests, NULL, NULL);

@@ -32,6 +32,7 @@ static struct {
     struct drive_unmount_request unmount;
     char address[128];
     unsigned connections; /* so far */
+    bool agent_mounts;    /* the next call is told so */
     bool is_gone;         /* the connection that stayed */
     bool keeps;           /* the next call that is done */
     struct drive_guest_call *earlier;
@@ -160,6 +161,7 @@ static void begin(enum drive_guest_act act)
         .address = "scsi:255:0",
         .bytes = act == DRIVE_GUEST_GROW ? 8192 : 0,
         .deadline_ns = 20 * NSEC_PER_SEC,
+        .agent_mounts = test.agent_mounts,
         .earlier = test.earlier,
     };
 
@@ -493,6 +495,45 @@ static void a_mount_goes_on_where_the_guest_was_looked_at(void **state)
     assert_false(test.reply.is_connected);
 }
 
+/* Whether it knows drives was asked once. */
+static void an_agent_that_is_known_to_mount_is_only_connected_to(void **state)
+{
+    (void)state;
+    look_and_keep();
+    assert_int_equal(test.asked.act, DRIVE_CLIENT_LIST);
+    assert_true(test.reply.agent_mounts);
+    test.earlier = drive_guest_call_free(test.earlier);
+    test.drive.has_disk = false;
+    test.agent_mounts = true;
+    look_and_keep();
+    assert_int_equal(test.asked.act, DRIVE_CLIENT_CONNECT);
+    assert_true(test.reply.agent_mounts);
+}
+
+/* Whether the drive is mounted has to be asked. */
+static void a_known_agent_is_asked_for_a_drive_with_a_disk(void **state)
+{
+    struct drive_client_reply reply = {.outcome = DRIVE_CLIENT_ANSWERED};
+
+    (void)state;
+    test.agent_mounts = test.drive.has_disk = true;
+    begin(DRIVE_GUEST_LOOK);
+    assert_int_equal(test.asked.act, DRIVE_CLIENT_LIST);
+    answers(&reply);
+}
+
+static void a_guest_without_an_agent_is_asked_each_time(void **state)
+{
+    (void)state;
+    test.node.config.guest.helper = false;
+    test.agent_mounts = true;
+    begin(DRIVE_GUEST_LOOK);
+    answers(
+        &(struct drive_client_reply){.outcome = DRIVE_CLIENT_ABSENT, .status = STATUS_UNAVAILABLE});
+    expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_UNKNOWN, "guest.helper is off");
+    assert_false(test.reply.agent_mounts);
+}
+
 static void a_connection_that_is_gone_is_made_again(void **state)
 {
     (void)state;
@@ -586,6 +627,9 @@ int main(void)
         TEST(a_drive_grows_by_its_mount_point),
         TEST(growth_takes_no_other_route_around_a_foreign_listener),
         TEST(a_mount_goes_on_where_the_guest_was_looked_at),
+        TEST(an_agent_that_is_known_to_mount_is_only_connected_to),
+        TEST(a_known_agent_is_asked_for_a_drive_with_a_disk),
+        TEST(a_guest_without_an_agent_is_asked_each_time),
         TEST(a_connection_that_is_gone_is_made_again),
         TEST(a_connection_to_another_address_is_not_used),
         TEST(a_look_at_a_drive_with_a_disk_keeps_no_connection),
