@@ -36,6 +36,7 @@ enum status_code drive_find_check(const struct drive_disk *disk, uint64_t bytes,
 
 enum drive_find_failure {
     DRIVE_FIND_IN_USE = -EBUSY,  /* with O_EXCL */
+    DRIVE_FIND_DENIED = -EPERM,  /* by the device cgroup */
     DRIVE_FIND_ABSENT = -ENOENT, /* no node, that of another disk, or one without a disk */
 };
 

@@ -253,7 +253,7 @@ static int open_exclusively(const char *node, uint64_t timeout_ns, const struct 
     uint64_t ends_at = clock_boottime() + timeout_ns;
     int r = drive_find_open_node(node, disk, O_RDONLY | O_EXCL, ret_fd);
 
-    if (r == -EPERM && device_cgroup_allow(disk->device) == 0)
+    if (r == DRIVE_FIND_DENIED && device_cgroup_allow(disk->device) == 0)
         r = drive_find_open_node(node, disk, O_RDONLY | O_EXCL, ret_fd);
     while (r == DRIVE_FIND_IN_USE && clock_boottime() < ends_at) {
         (void)nanosleep(&pause_time, NULL);
