@@ -54,6 +54,9 @@ struct store {
 /* Before the file is closed: SQLite would leave the log's end to the last connection. */
 void readings_leave(struct store *store);
 
+/* Before the file is closed: what is left of the WAL is small, and only its own commit is in it. */
+void store_leave_wal(struct store *store);
+
 /* NULL for none. */
 static inline struct sql_value sql_reason(enum volume_reason reason)
 {

@@ -393,6 +393,7 @@ void store_close(struct store *store)
     if (!store)
         return;
     readings_leave(store);
+    store_leave_wal(store);
     sql_close(&store->connection);
     buffer_done(&store->detail);
     free(store->path);

@@ -13,6 +13,10 @@
  * grown by WAL_MOST_PAGES and no act waits for an answer, or by twice as much. Only a reader that
  * never ends its transaction can make it larger; when that reader is gone, the next checkpoint cuts
  * the file.
+ *
+ * At the end SQLite moves the WAL into the database and cuts its file to nothing, without a flush.
+ * If only some of that lasts, an old beginning of the WAL would be taken for the newest state of
+ * its pages. So store_leave_wal() has a new one begun before, whose header is flushed.
  */
 #include "lib/clock.h"
 #include "store/internal.h"
@@ -125,9 +129,16 @@ int store_end(struct store *store, int r)
     return r;
 }
 
-int store_idle(struct store *store)
+/* After a complete checkpoint: SQLite flushes the header of a new WAL before it writes this. */
+static int restart_wal(struct store *store)
 {
     static const char restart[] = "UPDATE meta SET checkpoints = checkpoints + 1";
+
+    return sql_run_values(&store->connection, restart, NULL, NULL, 0);
+}
+
+int store_idle(struct store *store)
+{
     /* TRUNCATE would wait for our own reader, which goes on only after this. */
     int mode = store->wal_pages > WAL_MOST_PAGES && !store->readings ? SQLITE_CHECKPOINT_TRUNCATE
                                                                      : SQLITE_CHECKPOINT_PASSIVE;
@@ -137,9 +148,22 @@ int store_idle(struct store *store)
     if (!wal_has_grown_by(store, WAL_IDLE_PAGES))
         return 0;
     r = checkpoint(store, mode, &complete);
-    if (r < 0 || !complete)
-        return r;
-    return sql_run_values(&store->connection, restart, NULL, NULL, 0);
+    return r < 0 || !complete ? r : restart_wal(store);
+}
+
+void store_leave_wal(struct store *store)
+{
+    sqlite3 *db = store->connection.db;
+    int keeps_wal = 0, in_wal = 0, moved = 0;
+
+    if (!db || !store->path)
+        return;
+    (void)sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, -1, &keeps_wal);
+    if (!keeps_wal && sqlite3_get_autocommit(db) &&
+        sqlite3_wal_checkpoint_v2(db, "main", SQLITE_CHECKPOINT_PASSIVE, &in_wal, &moved) ==
+            SQLITE_OK &&
+        in_wal > 0 && in_wal == moved)
+        (void)restart_wal(store);
 }
 
 int store_contain(struct store *store, bool at_leisure)

@@ -102,6 +102,19 @@ static void note_commit(struct run *run)
     assert_int_equal(workload_read_content(&run->store->connection, 0, &commit->content), 0);
 }
 
+/* Closing commits, too. */
+static void note_end(struct run *run)
+{
+    struct workload *workload = run->workload;
+    struct workload_commit *commit = &workload->commit[workload->commits++];
+    struct sql_connection connection = {0};
+
+    commit->operations = disk_operations();
+    assert_int_equal(sql_open(&connection, run->path, SQLITE_OPEN_READONLY), 0);
+    assert_int_equal(workload_read_content(&connection, 0, &commit->content), 0);
+    sql_close(&connection);
+}
+
 static void note_promise(struct run *run)
 {
     struct workload *workload = run->workload;
@@ -172,6 +185,7 @@ static void end_daemon(struct run *run)
 {
     store_close(run->store);
     run->store = NULL;
+    note_end(run);
 }
 
 /* ---- one volume ------------------------------------------------------------------------------ */
