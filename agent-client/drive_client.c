@@ -257,6 +257,8 @@ int drive_client_go_on(struct drive_client *client, const struct drive_client_re
 
     if (!drive_client_stays(client))
         return -EPIPE;
+    if (request->act == DRIVE_CLIENT_CONNECT)
+        return -EINVAL;
     client->is_idle = false;
     client->done = done;
     client->userdata = userdata;

@@ -17,7 +17,7 @@ enum drive_client_act {
     DRIVE_CLIENT_MOUNT,
     DRIVE_CLIENT_UNMOUNT,
     DRIVE_CLIENT_LIST,
-    DRIVE_CLIENT_CONNECT, /* nothing is asked; for one that stays */
+    DRIVE_CLIENT_CONNECT, /* nothing is asked; for a new client that stays */
 };
 
 enum drive_client_outcome {
@@ -66,7 +66,8 @@ int drive_client_new(struct loop *loop, const struct drive_client_request *reque
 bool drive_client_stays(const struct drive_client *client);
 
 /* Another call, on the connection of one that stays; `root`, `address` and `listener` do not
- * matter. As drive_client_new(); -EPIPE: the connection is gone, and there is no `done`. */
+ * matter. As drive_client_new(); -EPIPE: the connection is gone, and -EINVAL: CONNECT; then there
+ * is no `done`. */
 int drive_client_go_on(struct drive_client *client, const struct drive_client_request *request,
                        drive_client_done *done, void *userdata);
 

@@ -156,7 +156,7 @@ void store_leave_wal(struct store *store)
     sqlite3 *db = store->connection.db;
     int keeps_wal = 0, in_wal = 0, moved = 0;
 
-    if (!db || !store->path)
+    if (!db || !store->path || store_check_file(store) != 0)
         return;
     (void)sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, -1, &keeps_wal);
     if (!keeps_wal && sqlite3_get_autocommit(db) &&

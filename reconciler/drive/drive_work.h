@@ -200,6 +200,8 @@ void drive_act_fail(struct drive_work *work, enum status_code status, const char
 
 bool drive_agents_know(const struct drives *drives, int64_t sandbox_ref);
 void drive_agents_note(struct drive_work *work, const struct drive_guest_reply *reply);
+/* The database is another one, and numbers its sandboxes anew. */
+void drive_agents_forget(struct drives *drives);
 
 /* ---- drive_claim.c: the claim as an act, or ahead of it ---- */
 

@@ -52,6 +52,7 @@ struct drive_guest_reply {
     char device[STORE_NAME_BYTES]; /* the guest's name of the disk; "" not known */
     char remark[256];   /* if OK: entries whose group could not be changed, what fsck repaired; ""
                            none */
+    bool lacks_agent;   /* it was not there, or did not know drives: a container was used */
     bool agent_mounts;  /* crust-guest-agent is in the guest, and knows drives */
     bool is_connected;  /* the call has a connection that another one can take over */
     struct error error; /* for people, when not OK */

@@ -29,7 +29,7 @@ static bool is_without_disk(const struct drive_guest_call *call)
            !call->drive.has_disk;
 }
 
-/* Then it is only connected to: that it answers is found out before the VM has the disk, and what
+/* Then it is only connected to: that it listens is found out before the VM has the disk, and what
  * it can do is known. */
 static bool is_known_to_mount(const struct drive_guest_call *call)
 {
@@ -115,6 +115,7 @@ static void on_answer(struct drive_client *client, const struct drive_client_rep
     if ((reply->outcome == DRIVE_CLIENT_ABSENT && !had_agent(call)) ||
         reply->outcome == DRIVE_CLIENT_UNSUPPORTED) {
         call->client = drive_client_free(client);
+        call->reply.lacks_agent = true;
         drive_guest_use_container(call);
         return;
     }
@@ -130,7 +131,7 @@ static void on_answer(struct drive_client *client, const struct drive_client_rep
         call->reply.guest = DRIVE_IN_GUEST_ABSENT;
     } else {
         take_list(call, &reply->list);
-        call->reply.is_connected = is_without_disk(call);
+        call->reply.is_connected = call->reply.status == STATUS_OK && is_without_disk(call);
     }
     if (!call->reply.is_connected)
         call->client = drive_client_free(client);

@@ -411,6 +411,15 @@ static void a_connection_is_made_without_a_call(void **state)
     assert_int_equal(agent.connections, 1);
 }
 
+static void a_connection_that_is_there_is_not_made(void **state)
+{
+    const struct drive_client_request request = {.act = DRIVE_CLIENT_CONNECT};
+
+    (void)state;
+    make_it_stay(LONG_TIME);
+    assert_int_equal(drive_client_go_on(seen.client, &request, on_done, &seen), -EINVAL);
+}
+
 static void a_connection_that_cannot_be_made_does_not_stay(void **state)
 {
     (void)state;
@@ -487,6 +496,7 @@ int main(void)
         STAYING(the_next_call_goes_on_the_same_connection),
         STAYING(a_connection_that_the_agent_closes_is_gone),
         STAYING(a_connection_is_made_without_a_call),
+        STAYING(a_connection_that_is_there_is_not_made),
         STAYING(a_connection_that_cannot_be_made_does_not_stay),
         STAYING(a_connection_stays_until_its_deadline),
         STAYING(an_answer_to_no_call_ends_the_connection),

@@ -238,6 +238,33 @@ static void an_agent_that_fails_is_asked_again(void **state)
     go_on();
 }
 
+static void an_agent_that_has_gone_is_asked_again(void **state)
+{
+    (void)state;
+    attach();
+    go_on();
+    world.uses_container = true;
+    detach();
+    go_on();
+    world.uses_container = false;
+    attach_until_the_guest_is_looked_at();
+    assert_false(world.asked_known_agent);
+    go_on();
+}
+
+static void another_database_has_no_known_agents(void **state)
+{
+    (void)state;
+    attach();
+    go_on();
+    detach();
+    go_on();
+    drives_reset(world.drives);
+    attach_until_the_guest_is_looked_at();
+    assert_false(world.asked_known_agent);
+    go_on();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -255,6 +282,8 @@ int main(void)
         DRIVES(the_end_of_the_vm_ends_what_was_begun_ahead),
         DRIVES(an_agent_that_mounts_drives_is_known_from_then_on),
         DRIVES(an_agent_that_fails_is_asked_again),
+        DRIVES(an_agent_that_has_gone_is_asked_again),
+        DRIVES(another_database_has_no_known_agents),
     };
 
     return cmocka_run_group_tests_name("drives ahead", tests, NULL, NULL);

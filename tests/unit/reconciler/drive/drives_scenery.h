@@ -71,6 +71,7 @@ static struct {
     bool makes_serial;              /* the VMM gives the drive VMM_SERIAL */
     bool hides_serial;              /* and which one is not known */
     bool hides_address;             /* nor where the guest has it */
+    bool uses_container;            /* because the agent is not there any more */
     bool asked_known_agent;         /* by the last call to the guest, and */
     char asked_serial[DRIVE_SERIAL_CHARS + 1]; /* of the last call to the guest */
     char asked_address[HYPERVISOR_DRIVE_ADDRESS_BYTES];
@@ -327,7 +328,8 @@ static void guest_answers(void)
         .status = world.guest_fails,
         .guest = world.mounted ? DRIVE_IN_GUEST_MOUNTED : DRIVE_IN_GUEST_ABSENT,
         .device = "sda",
-        .agent_mounts = world.guest_call->act == DRIVE_GUEST_LOOK && !world.guest_fails,
+        .agent_mounts = world.guest_call->act == DRIVE_GUEST_LOOK,
+        .lacks_agent = world.uses_container,
     };
 
     if (!reply.status && world.guest_call->act == DRIVE_GUEST_UNMOUNT && world.mounted)

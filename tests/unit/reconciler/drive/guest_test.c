@@ -532,6 +532,18 @@ static void a_guest_without_an_agent_is_asked_each_time(void **state)
         &(struct drive_client_reply){.outcome = DRIVE_CLIENT_ABSENT, .status = STATUS_UNAVAILABLE});
     expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_UNKNOWN, "guest.helper is off");
     assert_false(test.reply.agent_mounts);
+    assert_true(test.reply.lacks_agent);
+}
+
+static void an_agent_that_cannot_list_its_drives_keeps_no_connection(void **state)
+{
+    struct drive_client_reply reply = {.outcome = DRIVE_CLIENT_ANSWERED, .list.incomplete = true};
+
+    (void)state;
+    begin(DRIVE_GUEST_LOOK);
+    answers(&reply);
+    expect(STATUS_UNAVAILABLE, DRIVE_IN_GUEST_UNKNOWN, "cannot list");
+    assert_false(test.reply.is_connected);
 }
 
 static void a_connection_that_is_gone_is_made_again(void **state)
@@ -630,6 +642,7 @@ int main(void)
         TEST(an_agent_that_is_known_to_mount_is_only_connected_to),
         TEST(a_known_agent_is_asked_for_a_drive_with_a_disk),
         TEST(a_guest_without_an_agent_is_asked_each_time),
+        TEST(an_agent_that_cannot_list_its_drives_keeps_no_connection),
         TEST(a_connection_that_is_gone_is_made_again),
         TEST(a_connection_to_another_address_is_not_used),
         TEST(a_look_at_a_drive_with_a_disk_keeps_no_connection),
