@@ -12,6 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/text.h"
+
+enum { RELEASE_BYTES = 41 };
+
 static const char *skip_v(const char *version)
 {
     return version + (version[0] == 'v');
@@ -42,9 +46,11 @@ void cloud_hypervisor_say_need(const char *version, char ret_text[static VMM_VER
     int length = release_length(number);
     bool is_shipped =
         strlen(shipped) == (size_t)length && strncmp(number, shipped, strlen(shipped)) == 0;
+    char release[RELEASE_BYTES];
 
+    text_clean(number, (size_t)length, release, sizeof(release)); /* cuts between characters */
     (void)snprintf(ret_text, VMM_VERSION_TEXT_BYTES,
-                   "needs Cloud Hypervisor %d or later (this is %.*s%s)",
-                   CLOUD_HYPERVISOR_BLOCK_DEVICES, length < 40 ? length : 40, number,
+                   "needs Cloud Hypervisor %d or later (this is %s%s)",
+                   CLOUD_HYPERVISOR_BLOCK_DEVICES, release,
                    is_shipped ? ", the one that Kata 4.1.0 ships" : "");
 }
