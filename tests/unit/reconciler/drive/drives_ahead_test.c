@@ -202,67 +202,63 @@ static void the_end_of_the_vm_ends_what_was_begun_ahead(void **state)
     expect_nothing_ahead();
 }
 
-static void attach_until_the_guest_is_looked_at(void)
+static void attach_and_go_on(void)
+{
+    attach();
+    go_on();
+}
+
+static void detach_and_go_on(void)
+{
+    detach();
+    go_on();
+}
+
+static void expect_next_drive_finds_agent_known(bool known)
 {
     attach();
     while (!world.guest_call)
         pass_while_due();
+    assert_int_equal(world.asked_known_agent, known);
+    go_on();
 }
 
 /* The next drive of its VM only connects to it. */
 static void an_agent_that_mounts_drives_is_known_from_then_on(void **state)
 {
     (void)state;
-    attach_until_the_guest_is_looked_at();
-    assert_false(world.asked_known_agent);
-    go_on();
-    detach();
-    go_on();
-    attach_until_the_guest_is_looked_at();
-    assert_true(world.asked_known_agent);
-    go_on();
+    expect_next_drive_finds_agent_known(false);
+    detach_and_go_on();
+    expect_next_drive_finds_agent_known(true);
 }
 
 static void an_agent_that_fails_is_asked_again(void **state)
 {
     (void)state;
-    attach();
-    go_on();
+    attach_and_go_on();
     world.guest_fails = STATUS_UNAVAILABLE;
-    detach();
-    go_on();
-    detach();
-    go_on();
-    attach_until_the_guest_is_looked_at();
-    assert_false(world.asked_known_agent);
-    go_on();
+    detach_and_go_on();
+    detach_and_go_on();
+    expect_next_drive_finds_agent_known(false);
 }
 
 static void an_agent_that_has_gone_is_asked_again(void **state)
 {
     (void)state;
-    attach();
-    go_on();
+    attach_and_go_on();
     world.uses_container = true;
-    detach();
-    go_on();
+    detach_and_go_on();
     world.uses_container = false;
-    attach_until_the_guest_is_looked_at();
-    assert_false(world.asked_known_agent);
-    go_on();
+    expect_next_drive_finds_agent_known(false);
 }
 
 static void another_database_has_no_known_agents(void **state)
 {
     (void)state;
-    attach();
-    go_on();
-    detach();
-    go_on();
+    attach_and_go_on();
+    detach_and_go_on();
     drives_reset(world.drives);
-    attach_until_the_guest_is_looked_at();
-    assert_false(world.asked_known_agent);
-    go_on();
+    expect_next_drive_finds_agent_known(false);
 }
 
 int main(void)

@@ -373,6 +373,14 @@ static void rename_for_file(void)
     write_file(NAME);
 }
 
+/* In the place of what an exchange has left. */
+static void put_it_back(void)
+{
+    assert_int_equal(unlinkat(test.share, "away", AT_REMOVEDIR), 0);
+    assert_int_equal(unlinkat(test.share, NAME, 0), 0);
+    assert_int_equal(place(), 0);
+}
+
 /* The directory that was opened is emptied, wherever it is now; what has its name stays, unless
  * that is an empty directory. */
 static void what_takes_the_name_meanwhile_is_left(void **state)
@@ -384,17 +392,13 @@ static void what_takes_the_name_meanwhile_is_left(void **state)
     assert_int_equal(helper_share_remove(test.share, NAME), -ENOTDIR);
     assert_victim_is_untouched("victim");
     assert_int_equal(mode_of(NAME) & S_IFMT, S_IFLNK);
-    assert_int_equal(unlinkat(test.share, "away", AT_REMOVEDIR), 0);
-    assert_int_equal(unlinkat(test.share, NAME, 0), 0);
+    put_it_back();
 
-    assert_int_equal(place(), 0);
     before_removing("agent", rename_for_file);
     assert_int_equal(helper_share_remove(test.share, NAME), -ENOTDIR);
     assert_untouched_file(NAME);
-    assert_int_equal(unlinkat(test.share, "away", AT_REMOVEDIR), 0);
-    assert_int_equal(unlinkat(test.share, NAME, 0), 0);
+    put_it_back();
 
-    assert_int_equal(place(), 0);
     before_removing("agent", rename_for_victim);
     assert_int_equal(helper_share_remove(test.share, NAME), -ENOTEMPTY);
     assert_victim_is_untouched(NAME);
