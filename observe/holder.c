@@ -14,8 +14,6 @@
 #include "observe/observe.h"
 #include "observe/sysfs.h"
 
-enum { NAMES = 512 };
-
 /* For example "dm-3 (vg-data)" or "md0". */
 static void describe(int sysfs, const char *directory, const char *name, char *ret_text,
                      size_t size)
@@ -44,28 +42,38 @@ static int find_in(int sysfs, const char *directory, char *ret_text, size_t size
     return OBSERVED;
 }
 
-int observe_holder(int sysfs, uint32_t major, uint32_t minor, char *ret_text, size_t size)
+struct search {
+    int sysfs;
+    char *ret_text;
+    size_t size;
+};
+
+/* ABSENT, for which the walk goes on, has to be 0 here. */
+enum { GO_ON = 0, FOUND = 1 };
+
+static int find_on_partition(void *userdata, const char *directory, uint32_t major, uint32_t minor)
 {
-    char disk[SYSFS_PATH_BYTES / 4], path[SYSFS_PATH_BYTES + NAME_MAX];
-    cleanup(dir_closep) DIR *names = NULL;
-    const char *name;
-    uint64_t number;
+    const struct search *search = userdata;
+    char path[SYSFS_PATH_BYTES + NAME_MAX + sizeof("/holders")];
     int r;
 
-    (void)snprintf(disk, sizeof(disk), "dev/block/%u:%u", major, minor);
-    (void)snprintf(path, sizeof(path), "%s/holders", disk);
+    (void)major;
+    (void)minor;
+    (void)snprintf(path, sizeof(path), "%s/holders", directory);
+    r = find_in(search->sysfs, path, search->ret_text, search->size);
+    return r == OBSERVED ? FOUND : r == OBSERVED_ABSENT ? GO_ON : r;
+}
+
+int observe_holder(int sysfs, uint32_t major, uint32_t minor, char *ret_text, size_t size)
+{
+    struct search search = {.sysfs = sysfs, .ret_text = ret_text, .size = size};
+    char path[SYSFS_PATH_BYTES];
+    int r;
+
+    (void)snprintf(path, sizeof(path), "dev/block/%u:%u/holders", major, minor);
     r = find_in(sysfs, path, ret_text, size);
-    if (r == OBSERVED_ABSENT)
-        (void)directory_list_in_root(sysfs, disk, &names);
-    for (unsigned i = 0; names && r == OBSERVED_ABSENT && i < NAMES; i++) {
-        name = directory_next(names);
-        if (!name)
-            break;
-        (void)snprintf(path, sizeof(path), "%s/%s/partition", disk, name);
-        if (sysfs_read_number(sysfs, path, &number) < 0)
-            continue;
-        (void)snprintf(path, sizeof(path), "%s/%s/holders", disk, name);
-        r = find_in(sysfs, path, ret_text, size);
-    }
-    return r;
+    if (r != OBSERVED_ABSENT)
+        return r;
+    r = observe_each_partition(sysfs, major, minor, find_on_partition, &search);
+    return r == FOUND ? OBSERVED : r == GO_ON ? OBSERVED_ABSENT : r;
 }

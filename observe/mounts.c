@@ -272,71 +272,53 @@ struct search {
     const struct observed_mounts *mounts;
     int sysfs;
     unsigned depth, visits;
-    bool partitions;                      /* only partitions count among the names visited */
-    char disk[NAME_MAX + 1];              /* the disk of the partitions; "" if unknown */
-    char directory[SYSFS_PATH_BYTES / 2]; /* the directory whose names are visited */
+    char holders[SYSFS_PATH_BYTES / 2]; /* the directory whose names are visited */
     const char *found;
 };
 
 static void search_device(struct search *search, uint32_t major, uint32_t minor);
 
-/* A disk's directory has other entries with device numbers, such as an NVMe disk's controller. Most
- * names are ruled out without a read, because the kernel names a partition after its disk, followed
- * by a number (block/partitions/core.c). */
-static bool is_partition(const struct search *search, const char *name)
+/* 1 ends the walk. */
+static int search_above(struct search *search, uint32_t major, uint32_t minor)
 {
-    char path[SYSFS_PATH_BYTES + NAME_MAX];
-    uint64_t number;
+    struct search above = *search;
 
-    if (strncmp(name, search->disk, strlen(search->disk)) != 0)
-        return false;
-    (void)snprintf(path, sizeof(path), "%s/%s/partition", search->directory, name);
-    return sysfs_read_number(search->sysfs, path, &number) == 0;
-}
-
-static int search_name(void *userdata, const char *name)
-{
-    struct search *search = userdata, below = *search;
-    char path[SYSFS_PATH_BYTES + NAME_MAX];
-    uint32_t major, minor;
-
-    if (search->partitions && !is_partition(search, name))
-        return 0;
-    (void)snprintf(path, sizeof(path), "%s/%s/dev", search->directory, name);
-    if (sysfs_read_device_number(search->sysfs, path, &major, &minor) < 0)
-        return 0;
-    search_device(&below, major, minor);
-    search->visits = below.visits;
-    search->found = below.found;
+    search_device(&above, major, minor);
+    search->visits = above.visits;
+    search->found = above.found;
     return search->found ? 1 : 0;
 }
 
-/* dev/block/MAJOR:MINOR is a link to the disk's own directory. */
-static void find_disk_name(struct search *search)
+static int search_holder(void *userdata, const char *name)
 {
-    char target[PATH_MAX];
-    ssize_t length = readlinkat(search->sysfs, search->directory, target, sizeof(target) - 1);
-    const char *name;
+    struct search *search = userdata;
+    char path[SYSFS_PATH_BYTES + NAME_MAX];
+    uint32_t major, minor;
 
-    search->disk[0] = '\0';
-    if (length <= 0)
-        return;
-    target[length] = '\0';
-    name = strrchr(target, '/');
-    (void)snprintf(search->disk, sizeof(search->disk), "%.*s", NAME_MAX, name ? name + 1 : target);
+    (void)snprintf(path, sizeof(path), "%s/%s/dev", search->holders, name);
+    if (sysfs_read_device_number(search->sysfs, path, &major, &minor) < 0)
+        return 0;
+    return search_above(search, major, minor);
 }
 
-static void search_names(struct search *search, uint32_t major, uint32_t minor, const char *below,
-                         bool partitions)
+static int search_partition(void *userdata, const char *directory, uint32_t major, uint32_t minor)
 {
-    if (search->found)
-        return;
-    search->partitions = partitions;
-    (void)snprintf(search->directory, sizeof(search->directory), "dev/block/%u:%u%s", major, minor,
-                   below);
-    if (partitions)
-        find_disk_name(search);
-    if (for_each_name(search->sysfs, search->directory, STACK_NAMES, search_name, search) < 0)
+    (void)directory;
+    return search_above(userdata, major, minor);
+}
+
+static void search_holders(struct search *search, uint32_t major, uint32_t minor)
+{
+    (void)snprintf(search->holders, sizeof(search->holders), "dev/block/%u:%u/holders", major,
+                   minor);
+    if (for_each_name(search->sysfs, search->holders, STACK_NAMES, search_holder, search) < 0)
+        search->found = CANNOT_TELL;
+}
+
+static void search_partitions(struct search *search, uint32_t major, uint32_t minor)
+{
+    if (!search->found &&
+        observe_each_partition(search->sysfs, major, minor, search_partition, search) < 0)
         search->found = CANNOT_TELL;
 }
 
@@ -356,8 +338,8 @@ static void search_device(struct search *search, uint32_t major, uint32_t minor)
         return;
     search->depth++;
     search->visits++;
-    search_names(search, major, minor, "/holders", false);
-    search_names(search, major, minor, "", true);
+    search_holders(search, major, minor);
+    search_partitions(search, major, minor);
 }
 
 const char *observed_mounts_find(const struct observed_mounts *mounts, int sysfs, uint32_t major,

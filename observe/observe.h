@@ -95,6 +95,15 @@ int observe_holder(int sysfs, uint32_t major, uint32_t minor, char *ret_text, si
 
 typedef void observe_device_callback(void *userdata, uint32_t major, uint32_t minor);
 
+/* directory: of the partition, below sysfs. Other than 0 ends the walk and is its result. */
+typedef int observe_partition_callback(void *userdata, const char *directory, uint32_t major,
+                                       uint32_t minor);
+
+/* Calls back with each partition of a disk. A disk that does not exist has none. -E2BIG: it has
+ * more names than are looked at; another -errno. */
+int observe_each_partition(int sysfs, uint32_t major, uint32_t minor,
+                           observe_partition_callback *visit, void *userdata);
+
 /* Calls back with each number that is in use in only one of the two snapshots. */
 void observed_mounts_each_change(const struct observed_mounts *before,
                                  const struct observed_mounts *after,

@@ -39,8 +39,7 @@
 
 enum { PROCESSES_PER_SLICE = 64, DESCRIPTORS_PER_SLICE = 512, DESCRIPTORS = 4096 };
 enum {
-    RELATIVES = 320,  /* a disk has at most 256 partitions */
-    DISK_NAMES = 512, /* in a disk's directory in sysfs: its partitions, and some attributes */
+    RELATIVES = 320, /* a disk has at most 256 partitions */
     FDINFO_BYTES = 4096,
     ARGUMENTS_BYTES = 1024,
     PROGRAM_BYTES = 48
@@ -155,40 +154,11 @@ static void add_relative(void *userdata, uint32_t major, uint32_t minor)
         call->is_relative_left_out = true;
 }
 
-/* The name may be that of an attribute. A partition that vanishes has no users. */
-static void add_partition(struct drive_in_use_call *call, const char *disk, const char *name)
+static int add_partition(void *userdata, const char *directory, uint32_t major, uint32_t minor)
 {
-    char path[SYSFS_PATH_BYTES + NAME_MAX];
-    uint32_t major, minor;
-    uint64_t number;
-
-    (void)snprintf(path, sizeof(path), "%s/%s/partition", disk, name);
-    if (sysfs_read_number(call->context->sysfs, path, &number) < 0)
-        return;
-    (void)snprintf(path, sizeof(path), "%s/%s/dev", disk, name);
-    if (sysfs_read_device_number(call->context->sysfs, path, &major, &minor) == 0)
-        add_relative(call, major, minor);
-}
-
-/* Whether all were added. */
-static bool add_partitions(struct drive_in_use_call *call)
-{
-    char disk[64];
-    cleanup(dir_closep) DIR *names = NULL;
-    const char *name;
-    int r;
-
-    (void)snprintf(disk, sizeof(disk), "dev/block/%u:%u", call->disk.major, call->disk.minor);
-    r = directory_list_in_root(call->context->sysfs, disk, &names);
-    if (r < 0)
-        return path_is_missing(r);
-    for (unsigned i = 0; i < DISK_NAMES; i++) {
-        name = directory_next(names);
-        if (!name)
-            return errno == 0;
-        add_partition(call, disk, name);
-    }
-    return directory_next(names) == NULL;
+    (void)directory;
+    add_relative(userdata, major, minor);
+    return 0;
 }
 
 /* A user of a device that is left out would not be found. */
@@ -199,7 +169,9 @@ static int find_relatives(struct drive_in_use_call *call)
     if (call->disk.kind == DEVICE_KIND_BLOCK)
         is_all = observe_each_lower_device(call->context->sysfs, call->disk.major, call->disk.minor,
                                            add_relative, call) &&
-                 add_partitions(call) && !call->is_relative_left_out;
+                 observe_each_partition(call->context->sysfs, call->disk.major, call->disk.minor,
+                                        add_partition, call) == 0 &&
+                 !call->is_relative_left_out;
     return is_all ? PROGRESS_MORE
                   : say(call, DRIVE_IN_USE_UNKNOWN,
                         "the disk has more partitions or lower devices than are compared, so who "

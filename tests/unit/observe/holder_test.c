@@ -65,6 +65,7 @@ static void a_partition_holds_its_disk(void **state)
     make_dm("dm-0", "luks-1\n");
     make_directory("/sys/devices/block/loop3/loop3p1");
     write_file("sys/devices/block/loop3/loop3p1/partition", "1\n");
+    write_file("sys/devices/block/loop3/loop3p1/dev", "259:0\n");
     assert_int_equal(find(), OBSERVED_ABSENT);
     hold("loop3/loop3p1", "dm-0");
     assert_int_equal(find(), OBSERVED);
