@@ -4,10 +4,11 @@
 Two loop devices, each with an ext4; crustd is asked for one of them, the other is attached by hand, in turn.
 The clock starts before the client's AttachDrive and stops when that is answered: the guest has mounted the
 disk, and what the mount wrote is on it. DetachDrive likewise. By hand means what crustd does to the VM, one
-step after another, by a small Python client: the device opened for nobody else, add-fd, blockdev-add twice,
-device_add, MountDrive of the same agent in the guest, which syncs; then UnmountDrive, device_del until
-DEVICE_DELETED, blockdev-del twice, remove-fd. It is connected to monitor and agent before the clock starts,
-looks for no other user of the disk, and writes nothing down.
+step after another, by a small Python client: the device opened for nobody else, add-fd, object-add of the
+throttle group by which limits can be set later, blockdev-add three times, device_add, MountDrive of the same
+agent in the guest, which syncs; then UnmountDrive, device_del until DEVICE_DELETED, blockdev-del three times,
+object-del, remove-fd. It is connected to monitor and agent before the clock starts, looks for no other user of
+the disk, and writes nothing down.
 
 The agent has a serial port, which takes one client after another and needs a moment in between. So one
 connection to it stays, and the tap in front lets crustd and the client by hand use it in turn, as if they
@@ -93,7 +94,7 @@ class KeptLine:
 class ByHand:
     """The steps on the VM, without anything around them."""
 
-    NAMES = FILE, RAW, DEVICE = "bench-file", "bench-raw", "bench"
+    FILE, RAW, GROUP, THROTTLE, DEVICE = "bench-file", "bench-raw", "bench-group", "bench-throttle", "bench"
     CACHE = {"direct": True, "no-flush": False}
     VM_PATH = "/mnt/by-hand"
 
@@ -122,17 +123,21 @@ class ByHand:
         with open(self.loop.device, "r+b", buffering=0, opener=exclusively) as file:
             self.vm.qmp_client.send_descriptor(file)
             self.set = self.vm.qmp("add-fd", opaque="bench")["fdset-id"]
+        self.vm.qmp("object-add", qom_type="throttle-group", id=self.GROUP)
         self.vm.qmp("blockdev-add", driver="host_device", node_name=self.FILE, cache=self.CACHE,
                     filename=f"/dev/fdset/{self.set}")
         self.vm.qmp("blockdev-add", driver="raw", node_name=self.RAW, cache=self.CACHE, file=self.FILE)
-        self.vm.qmp("device_add", driver="scsi-hd", id=self.DEVICE, bus="scsi0.0", drive=self.RAW,
+        self.vm.qmp("blockdev-add", driver="throttle", node_name=self.THROTTLE, throttle_group=self.GROUP,
+                    cache=self.CACHE, file=self.RAW)
+        self.vm.qmp("device_add", driver="scsi-hd", id=self.DEVICE, bus="scsi0.0", drive=self.THROTTLE,
                     serial=self.serial)
 
     def _unplug(self):
         self.vm.qmp("device_del", id=self.DEVICE)
         self.vm.qmp_client.wait_event("DEVICE_DELETED", device=self.DEVICE)
-        for node in (self.RAW, self.FILE):
+        for node in (self.THROTTLE, self.RAW, self.FILE):
             self.vm.qmp("blockdev-del", node_name=node)
+        self.vm.qmp("object-del", id=self.GROUP)
         self.vm.qmp("remove-fd", fdset_id=self.set)
 
     def _agent(self):
