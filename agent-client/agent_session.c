@@ -152,8 +152,11 @@ static void on_received(struct stream *stream)
 
 static enum agent_session_end end_of_refusal(int code)
 {
-    return code == STREAM_FOREIGN || code == PATH_BEHIND_A_LINK ? AGENT_SESSION_FOREIGN
-                                                                : AGENT_SESSION_BROKEN;
+    if (code == STREAM_FOREIGN || code == PATH_BEHIND_A_LINK)
+        return AGENT_SESSION_FOREIGN;
+    if (result_is_shortage(code) || code == STREAM_BACKLOG_FULL || code == PATH_MAY_HANG)
+        return AGENT_SESSION_HINDERED;
+    return AGENT_SESSION_BROKEN;
 }
 
 static void on_ended(struct stream *stream, enum stream_end end, const struct error *error)

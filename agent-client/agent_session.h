@@ -24,10 +24,12 @@
 
 /* Why there is no answer. */
 enum agent_session_end {
-    AGENT_SESSION_BROKEN,  /* no connection, no handshake, closed, nonsense */
-    AGENT_SESSION_LATE,    /* the time allowed has passed */
-    AGENT_SESSION_FOREIGN, /* the listener is not believed, or a link leads to it: nothing is sent
-                            */
+    AGENT_SESSION_BROKEN,   /* no connection, no handshake, closed, nonsense */
+    AGENT_SESSION_LATE,     /* the time allowed has passed */
+    AGENT_SESSION_FOREIGN,  /* the listener is not believed, or a link leads to it: nothing is sent
+                             */
+    AGENT_SESSION_HINDERED, /* whether anything listens was not found out: no descriptor or memory
+                               is left, the listener is busy, or its path may hang */
 };
 
 struct agent_session;

@@ -236,7 +236,8 @@ int drive_client_new(struct loop *loop, const struct drive_client_request *reque
     if (r < 0) {
         if (!error.text[0])
             (void)error_set_errno(&error, r, "cannot start the call");
-        set_reply(client, DRIVE_CLIENT_ABSENT, STATUS_UNAVAILABLE, error.text);
+        set_reply(client, result_is_shortage(r) ? DRIVE_CLIENT_UNREACHABLE : DRIVE_CLIENT_ABSENT,
+                  STATUS_UNAVAILABLE, error.text);
         agent_session_done(&client->session);
         loop_timer_start(loop, &client->deferred, 0, on_deferred);
     }

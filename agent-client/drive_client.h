@@ -24,8 +24,8 @@ enum drive_client_outcome {
     DRIVE_CLIENT_ANSWERED,    /* `status` is that of the agent */
     DRIVE_CLIENT_UNSUPPORTED, /* the agent does not know the call: FAILED_PRECONDITION */
     DRIVE_CLIENT_ABSENT,      /* nothing listens there, so nothing was sent: UNAVAILABLE */
-    /* No connection in time, closed, an invalid answer, or a listener that is not believed
-     * (listener.h), to which nothing was sent: UNAVAILABLE */
+    /* No connection in time, or none that could be tried; closed, an invalid answer, or a listener
+     * that is not believed (listener.h), to which nothing was sent: UNAVAILABLE */
     DRIVE_CLIENT_UNREACHABLE,
     DRIVE_CLIENT_SILENT, /* no answer in time: UNAVAILABLE */
 };

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -339,6 +340,40 @@ static void silent_agent_differs_from_an_absent_one(void **state)
     expect(DRIVE_CLIENT_ABSENT, STATUS_UNAVAILABLE, "cannot connect");
 }
 
+/* Its queue is full: it may well be the agent. */
+static void busy_agent_is_not_taken_for_an_absent_one(void **state)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    int waiting[8];
+    unsigned count = 0;
+
+    (void)state;
+    loop_io_stop(&agent.accepting);
+    (void)snprintf(name.sun_path, sizeof(name.sun_path), "%s/agent.sock", scratch);
+    for (int r = 0; r == 0; count++) {
+        assert_true(count < array_length(waiting));
+        waiting[count] = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        r = connect(waiting[count], (struct sockaddr *)&name, sizeof(name));
+    }
+    call(DRIVE_CLIENT_LIST);
+    expect(DRIVE_CLIENT_UNREACHABLE, STATUS_UNAVAILABLE, "cannot connect");
+    while (count)
+        fd_close(waiting[--count]);
+}
+
+static void without_descriptors_no_agent_is_taken_for_absent(void **state)
+{
+    struct rlimit before, none = {0};
+
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none.rlim_max = before.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    call(DRIVE_CLIENT_LIST);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    expect(DRIVE_CLIENT_UNREACHABLE, STATUS_UNAVAILABLE, "Too many open files");
+}
+
 static void a_bad_address_is_reported_from_the_loop(void **state)
 {
     (void)state;
@@ -491,6 +526,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(nonsense_and_a_closed_connection_are_unreachable, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(silent_agent_differs_from_an_absent_one, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(busy_agent_is_not_taken_for_an_absent_one, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(without_descriptors_no_agent_is_taken_for_absent, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(a_bad_address_is_reported_from_the_loop, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_running_call_may_be_freed, set_up, tear_down),
         STAYING(the_next_call_goes_on_the_same_connection),
