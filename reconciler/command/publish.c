@@ -44,6 +44,14 @@ static struct names make_names(const char *target_path)
     return names;
 }
 
+void publish_drive_id(const char *target_path, char ret_id[static DRIVE_ID_CHARS + 1])
+{
+    const struct names names = make_names(target_path);
+
+    _Static_assert(sizeof(names.drive_id) <= DRIVE_ID_CHARS + 1, "as long as an id may be");
+    memcpy(ret_id, names.drive_id, sizeof(names.drive_id));
+}
+
 /* ---- which way ---- */
 
 static int note_state(void *userdata, const struct reconciler_drive *drive)

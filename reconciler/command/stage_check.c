@@ -13,8 +13,11 @@
 #include "config/config.h"
 #include "observe/observe.h"
 #include "reconciler/command/clients_state.h"
+#include "reconciler/command/stage_request.h"
+#include "reconciler/command/staging.h"
 #include "reconciler/core/context.h"
 #include "reconciler/core/work_queue.h"
+#include "store/disk_users.h"
 #include "store/store.h"
 
 /* ---- the host ---- */
@@ -91,19 +94,62 @@ static int compare(void *userdata, int64_t volume_id)
     return 1;
 }
 
-static enum status_code check_volumes(struct clients *clients, const struct reconciler_stage *stage,
-                                      const struct observed_device *device, struct error *error)
+static int search_volumes(struct search *search)
 {
-    struct search search = {clients, stage, device, false, error, STATUS_OK};
-    int r;
+    const struct observed_device *device = search->device;
+    struct store *store = search->clients->context->store;
 
-    for (unsigned i = 0; i < stage->options; i++)
-        search.read_only = observe_read_only(search.read_only, stage->option[i]);
-    r = device->kind == DEVICE_KIND_BLOCK
-            ? store_each_volume_of_device(clients->context->store, device->major, device->minor,
-                                          compare, &search)
-            : store_each_bound_volume(clients->context->store, compare, &search);
+    return device->kind == DEVICE_KIND_BLOCK
+               ? store_each_volume_of_device(store, device->major, device->minor, compare, search)
+               : store_each_bound_volume(store, compare, search);
+}
 
+/* ---- drives ---- */
+
+/* 1: this one has it. */
+static int compare_drive(void *userdata, const struct store_disk_user *user)
+{
+    struct search *search = userdata;
+
+    if (!user->is_drive || (!user->writable && search->read_only))
+        return 0;
+    search->code =
+        answer_refuse(search->error, ANSWER_DEVICE_HELD, "%s is in sandbox %s as drive %s",
+                      search->stage->device, user->sandbox_id, user->name);
+    return 1;
+}
+
+/* What is published into a sandbox may be this volume's own drive already; what is only staged is
+ * for a container that would get the disk a second time. */
+static int search_drives(struct search *search)
+{
+    const struct observed_device *device = search->device;
+    const bool is_file = device->kind == DEVICE_KIND_FILE;
+    const struct store_drive_mount_disk disk = {
+        .kind = device->kind,
+        .major = device->major,
+        .minor = device->minor,
+        .diskseq = device->diskseq,
+        .file_device = is_file ? device->file_device : 0,
+        .inode = is_file ? device->inode : 0,
+    };
+    char own[DRIVE_ID_CHARS + 1];
+
+    publish_drive_id(search->stage->target_path, own);
+    return store_each_disk_user(search->clients->context->store, &disk,
+                                search->stage->sandbox_id ? own : NULL, compare_drive, search);
+}
+
+static enum status_code check_other_users(struct clients *clients,
+                                          const struct reconciler_stage *stage,
+                                          const struct observed_device *device, struct error *error)
+{
+    struct search search = {clients, stage,    device, stage_request_is_read_only(stage),
+                            error,   STATUS_OK};
+    int r = search_volumes(&search);
+
+    if (r == 0)
+        r = search_drives(&search);
     return r < 0 ? answer_refuse(error, ANSWER_DATABASE, "the database fails: %s",
                                  store_error_text(clients->context->store))
                  : search.code;
@@ -178,5 +224,5 @@ enum status_code stage_check(struct clients *clients, const struct reconciler_st
         return code; /* a device may appear after staging; it is checked then */
     if (device.kind == DEVICE_KIND_BLOCK)
         code = check_host(clients, stage->device, &device, error);
-    return code == STATUS_OK ? check_volumes(clients, stage, &device, error) : code;
+    return code == STATUS_OK ? check_other_users(clients, stage, &device, error) : code;
 }

@@ -40,6 +40,9 @@ enum status_code unstage_go_on(struct staging *staging, struct error *error);
 
 /* ---- publish.c ---- */
 
+/* The id of the drive that the volume of this path becomes. */
+void publish_drive_id(const char *target_path, char ret_id[static DRIVE_ID_CHARS + 1]);
+
 /* Whether the volume is published as a drive now; OK, or why that is not known. */
 enum status_code publish_find_drive(struct clients *clients, const char *target_path,
                                     bool *ret_is_drive, struct error *error);

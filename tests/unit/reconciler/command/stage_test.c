@@ -353,6 +353,39 @@ static void a_disk_image_of_a_live_sandbox_is_held(void **state)
     assert_int_equal(check_on("/srv/a.img", NULL), answer_code(ANSWER_DEVICE_HELD));
 }
 
+static void begin_drive(bool writable)
+{
+    const struct store_drive_mount_request request = {.drive_id = "data",
+                                                      .sandbox_id = "sandbox-1",
+                                                      .host_path = "/dev/sdb",
+                                                      .vm_path = "/vm",
+                                                      .fs_type = "ext4",
+                                                      .writable = writable};
+    const struct store_drive_mount_disk disk = {.kind = DEVICE_KIND_BLOCK, .major = 7, .minor = 5};
+    int64_t drive_ref = 0;
+
+    put_disk(0, "/dev/sdb", 5, GIB);
+    assert_int_equal(store_add_drive_mount(the_store(), &request, "serial", &drive_ref),
+                     STORE_DRIVE_MOUNT_ADDED);
+    assert_int_equal(store_set_drive_mount_disk(the_store(), drive_ref, &disk), 0);
+}
+
+static void a_disk_of_a_drive_is_held(void **state)
+{
+    (void)state;
+    begin_drive(true);
+    assert_int_equal(check_on("/dev/sdb", "ro"), answer_code(ANSWER_DEVICE_HELD));
+    assert_non_null(strstr(test.error, "/dev/sdb is in sandbox sandbox-1 as drive data"));
+}
+
+static void readers_may_share_the_disk_of_a_drive(void **state)
+{
+    (void)state;
+    begin_drive(false);
+    assert_int_equal(check_on("/dev/sdb", NULL), answer_code(ANSWER_DEVICE_HELD));
+    assert_int_equal(check_on("/dev/sdb", "ro"), STATUS_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -374,6 +407,8 @@ int main(void)
         CLIENTS(a_device_of_a_live_sandbox_is_held),
         CLIENTS(readers_may_share_a_device),
         CLIENTS(a_disk_image_of_a_live_sandbox_is_held),
+        CLIENTS(a_disk_of_a_drive_is_held),
+        CLIENTS(readers_may_share_the_disk_of_a_drive),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
