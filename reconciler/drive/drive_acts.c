@@ -228,6 +228,9 @@ static void call_vmm(struct drive_work *work)
         .vmm_pid = work->sandbox.vmm_pid,
         .sandbox_id = row->request.sandbox_id,
         .drive_id = row->request.drive_id,
+        .forbidden = work->act == DRIVE_RESIZE
+                         ? permit_find_forbidding(context->config, work->sandbox.hypervisor)
+                         : NULL,
         .descriptor = work->act == DRIVE_ATTACH ? work->disk : -1,
         .path = row->request.host_path,
         .bytes = work->new_bytes,

@@ -140,6 +140,17 @@ static enum status_code put_on_record(struct drives *drives,
     return store_end(store, 0) < 0 ? explain_store(drives, error) : STATUS_OK;
 }
 
+/* Whether it is ready was read last when it became so, and a guest may have been rebooted since. */
+static void look_again(struct drives *drives, int64_t drive_ref)
+{
+    struct drive_work *work = drive_work_find(drives, drive_ref);
+
+    if (work && work->step == DRIVE_IDLE && work->row.state == DRIVE_READY) {
+        work->vmm = DRIVE_IN_VMM_UNKNOWN;
+        work->guest = DRIVE_IN_GUEST_UNKNOWN;
+    }
+}
+
 enum status_code drives_attach(struct drives *drives, const struct reconciler_drive_attach *attach,
                                reconciler_drive_done *done, void *userdata,
                                struct drive_wait **ret_wait, struct error *error)
@@ -156,9 +167,11 @@ enum status_code drives_attach(struct drives *drives, const struct reconciler_dr
         code = check_daemon(drives, error);
     if (code == STATUS_OK)
         code = put_on_record(drives, &asked.request, &drive_ref, error);
-    return code != STATUS_OK ? code
-                             : drive_wait_begin(drives, WAIT_ATTACH, &asked.request, drive_ref,
-                                                done, userdata, ret_wait, error);
+    if (code != STATUS_OK)
+        return code;
+    look_again(drives, drive_ref);
+    return drive_wait_begin(drives, WAIT_ATTACH, &asked.request, drive_ref, done, userdata,
+                            ret_wait, error);
 }
 
 /* ---- detach ---- */

@@ -17,6 +17,7 @@
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "observe/observe.h"
+#include "reconciler/core/permit.h"
 #include "reconciler/drive/claim_call.h"
 #include "reconciler/drive/drive_work.h"
 
@@ -272,6 +273,7 @@ uint64_t drive_disk_growth(const struct drive_work *work)
     struct observed_device device;
 
     if (context->config->resize.mode != RESIZE_GROW || disk->kind != DEVICE_KIND_BLOCK ||
+        permit_find_forbidding(context->config, work->sandbox.hypervisor) ||
         observe_device_number(context->sysfs, disk->major, disk->minor, &device) != OBSERVED ||
         device.diskseq != disk->diskseq)
         return 0;

@@ -163,6 +163,5 @@ bool drive_request_is_equal(const struct store_drive_mount_request *a,
            strcmp(a->fs_type, b->fs_type) == 0 && strcmp(a->options, b->options) == 0 &&
            strcmp(a->containers, b->containers) == 0 && a->writable == b->writable &&
            a->fsck == b->fsck && a->has_fs_group == b->has_fs_group && a->fs_group == b->fs_group &&
-           a->fs_group_policy == b->fs_group_policy &&
-           drive_limits_are_equal(&a->limits, &b->limits);
+           a->fs_group_policy == b->fs_group_policy;
 }

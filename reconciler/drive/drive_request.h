@@ -21,6 +21,7 @@ enum status_code drive_request_check(const struct config *config,
 enum status_code drive_request_check_limits(enum hypervisor_kind kind,
                                             const struct drive_limits *limits, struct error *error);
 
+/* But for the limits, which may have been changed since they were asked for. */
 bool drive_request_is_equal(const struct store_drive_mount_request *a,
                             const struct store_drive_mount_request *b);
 bool drive_limits_are_equal(const struct drive_limits *a, const struct drive_limits *b);

@@ -57,6 +57,8 @@ static void a_sound_request_goes_on_record(void **state)
     assert_int_equal(drive_request_check(&config, &attach, &again.request, NULL), STATUS_OK);
     assert_true(drive_request_is_equal(&asked.request, &again.request));
     again.request.limits.operations.size = 1;
+    assert_true(drive_request_is_equal(&asked.request, &again.request));
+    again.request.fsck = !again.request.fsck;
     assert_false(drive_request_is_equal(&asked.request, &again.request));
 }
 

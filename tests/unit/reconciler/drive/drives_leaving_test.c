@@ -16,7 +16,7 @@ static void a_disk_in_use_in_the_guest_stays(void **state)
     expect_row(DRIVE_READY, true, STATUS_FAILED_PRECONDITION);
     assert_true(world.mounted);
     bring_in(); /* it is there still */
-    expect_walked("");
+    expect_walked("look ask ");
     restart();
     bring_in();
     world.busy = false;

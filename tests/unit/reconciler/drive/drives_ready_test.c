@@ -97,6 +97,58 @@ static void nothing_grows_unless_it_may(void **state)
     expect_walked("");
 }
 
+static void no_vmm_is_told_of_growth_against_the_configuration(void **state)
+{
+    (void)state;
+    world.kind = HYPERVISOR_FIRECRACKER;
+    execute_sql(the_store(), "UPDATE sandboxes SET hypervisor = 'firecracker'");
+    bring_in();
+    grow_disk(2 * GIB);
+    go_on();
+    expect_walked("");
+    world.node.config.resize.firecracker = true;
+    drives_sweep(world.drives);
+    go_on();
+    expect_walked("resize grow ");
+}
+
+static void limits_that_were_changed_do_not_make_it_another_drive(void **state)
+{
+    const struct drive_limits limits = {.bandwidth = {.size = 1000, .refill_ms = 100}};
+    struct drive_wait *wait;
+    struct error error = {0};
+
+    (void)state;
+    bring_in();
+    assert_int_equal(drives_limit(world.drives, "data-1", &limits, on_answer, NULL, &wait, &error),
+                     STATUS_OK);
+    go_on();
+    attach();
+    go_on();
+    expect_answer(3, STATUS_OK, "");
+    assert_int_equal(world.limits.bandwidth.size, 1000);
+}
+
+/* Somebody has unmounted it in the guest, or taken it out of the VM. */
+static void a_drive_that_is_asked_for_again_is_looked_at(void **state)
+{
+    (void)state;
+    bring_in();
+    world.walked[0] = '\0';
+    world.mounted = false;
+    attach();
+    go_on();
+    expect_answer(2, STATUS_OK, "");
+    expect_walked("look ask mount ");
+    assert_true(world.mounted);
+    world.mounted = false;
+    world.vmm = HYPERVISOR_DRIVE_ABSENT;
+    attach();
+    go_on();
+    expect_answer(3, STATUS_FAILED_PRECONDITION, "another client removed the disk");
+    expect_row(DRIVE_LOST, true, STATUS_OK);
+}
+
 static void some_vmms_are_refused(void **state)
 {
     struct reconciler_drive_attach asked = attach_of("data-1");
@@ -271,6 +323,9 @@ int main(void)
         DRIVES(a_disk_that_grows_is_grown_in_the_guest),
         DRIVES(a_disk_that_grows_before_its_mount_is_mounted_and_grown),
         DRIVES(nothing_grows_unless_it_may),
+        DRIVES(no_vmm_is_told_of_growth_against_the_configuration),
+        DRIVES(limits_that_were_changed_do_not_make_it_another_drive),
+        DRIVES(a_drive_that_is_asked_for_again_is_looked_at),
         DRIVES(some_vmms_are_refused),
         DRIVES(a_claim_that_was_lost_is_made_again),
         DRIVES(nothing_is_attached_without_its_claim),

@@ -62,6 +62,7 @@ static struct {
     struct drives *drives;
 
     /* the world */
+    enum hypervisor_kind kind;
     enum hypervisor_drive_state vmm;
     bool mounted, busy, confidential, searched;
     enum drive_claim_outcome claim; /* what an open of the disk comes to, if nobody has it */
@@ -123,7 +124,7 @@ static void walk(const char *name)
 
 const struct hypervisor_drive_traits *hypervisor_drive_traits(enum hypervisor_kind kind)
 {
-    assert_int_equal(kind, HYPERVISOR_QEMU);
+    assert_int_equal(kind, world.kind);
     world.traits_of_vmm.opens_path = world.opens_path;
     world.traits_of_vmm.makes_serial = world.makes_serial;
     return &world.traits_of_vmm;
@@ -142,7 +143,8 @@ int hypervisor_drive_call_new(struct loop *loop, enum hypervisor_kind kind,
         assert_true(call->act == HYPERVISOR_DRIVE_LIST || request->act == HYPERVISOR_DRIVE_LIST);
     call = calloc(1, sizeof(*call));
     assert_non_null(call);
-    assert_int_equal(kind, HYPERVISOR_QEMU);
+    assert_int_equal(kind, world.kind);
+    assert_null(request->forbidden);
     if (request->act != HYPERVISOR_DRIVE_LIST) {
         assert_non_null(strstr("data-1 data-2", request->drive_id));
         assert_string_equal(request->path, world.host_path);

@@ -52,7 +52,7 @@ static void equal_calls_join_and_others_are_refused(void **state)
     attach();
     go_on();
     expect_answer(3, STATUS_OK, "");
-    expect_walked("look ask attach mount ");
+    expect_walked("look ask attach mount look ask ");
     other.writable = false;
     other.options = 0;
     assert_int_equal(begin_attach(&other), STATUS_ALREADY_EXISTS);

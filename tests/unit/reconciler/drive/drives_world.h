@@ -256,6 +256,7 @@ static int set_up(void **state)
     (void)state;
     memset(&world, 0, sizeof(world));
     world.claimed = -1;
+    world.kind = HYPERVISOR_QEMU;
     world.disk = (struct store_drive_mount_disk){
         .kind = DEVICE_KIND_FILE, .file_device = 3, .inode = 9, .size_bytes = GIB};
     world.host_path = "/dev/disk-1";
