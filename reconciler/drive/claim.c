@@ -25,6 +25,7 @@
 #include "lib/path.h"
 #include "observe/observe.h"
 #include "observe/sysfs.h"
+#include "reconciler/drive/relatives.h"
 
 #ifndef BLKGETDISKSEQ
 #define BLKGETDISKSEQ _IOR(0x12, 128, uint64_t) /* since Linux 5.15 */
@@ -175,47 +176,119 @@ static int say_in_use(const struct drive_claim_request *request, const struct st
                      request->host_path);
 }
 
-/* Whether the file backs this loop device. A loop device that cannot be asked has no file or is
- * being removed. */
-static bool is_backed_by(const struct drive_claim_request *request, const char *loop,
-                         const struct stat *file)
+/* A loop device takes no exclusive claim of the block device that it stands on, and the kernel, not
+ * a process, has that or the file open. So the loop devices are asked. */
+struct loop_search {
+    const struct drive_claim_request *request;
+    const struct stat *disk;
+    struct drive_relatives relatives; /* of a block device */
+    char name[256];                   /* /dev/NAME, by the kernel's name */
+};
+
+static const char *last_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
+/* A loop device waits for its file's storage before it answers, so those on a file system are not
+ * asked about a block device: one dead one would keep every disk from being opened. What sysfs has
+ * is the file's path, in a container without the mount point that the container does not have. */
+static bool may_stand_on(const struct loop_search *search, const char *loop)
+{
+    char path[64], file[PATH_MAX];
+
+    (void)snprintf(path, sizeof(path), "block/%s/loop/backing_file", loop);
+    if (sysfs_read_text(search->request->sysfs, path, file, sizeof(file)) < 0)
+        return false; /* it has none */
+    return !S_ISBLK(search->disk->st_mode) || strncmp(file, DEVICES "/", sizeof(DEVICES)) == 0 ||
+           strcmp(last_name(file), last_name(search->name)) == 0;
+}
+
+static bool stands_on(const struct loop_search *search, const struct loop_info64 *info)
+{
+    const struct stat *disk = search->disk;
+
+    if (!S_ISBLK(disk->st_mode))
+        return info->lo_device == disk->st_dev && info->lo_inode == disk->st_ino;
+    return info->lo_rdevice == disk->st_rdev ||
+           drive_relatives_include(&search->relatives, info->lo_rdevice);
+}
+
+static int explain_loop(const struct loop_search *search, const char *loop, int r,
+                        struct error *error)
+{
+    if (r == -EPERM || r == -EACCES)
+        return error_set(error, DRIVE_CLAIM_FORBIDDEN,
+                         "crustd may not ask /dev/%s whether it stands on %s: drives need the "
+                         "drop-in or overlay that allows block devices",
+                         loop, search->request->host_path);
+    return error_set_errno(error, r, "cannot ask /dev/%s whether it stands on %s", loop,
+                           search->request->host_path);
+}
+
+/* A loop device that has no node, or no file any more, stands on nothing. */
+static int ask_loop(const struct loop_search *search, const char *loop, struct error *error)
 {
     struct loop_info64 info = {0};
     cleanup(fd_closep) int fd = -1;
     char path[64];
+    int r;
 
     (void)snprintf(path, sizeof(path), "dev/%s", loop);
-    return path_open_file_in_root(request->root, path, &fd) == 0 &&
-           ioctl(fd, LOOP_GET_STATUS64, &info) == 0 && info.lo_device == file->st_dev &&
-           info.lo_inode == file->st_ino;
+    r = path_open_file_in_root(search->request->root, path, &fd);
+    if (r == 0 && ioctl(fd, LOOP_GET_STATUS64, &info) < 0)
+        r = -errno;
+    if (path_is_missing(r) || r == -ENXIO)
+        return DRIVE_CLAIM_OPEN;
+    if (r < 0)
+        return explain_loop(search, loop, r, error);
+    return stands_on(search, &info)
+               ? error_set(error, DRIVE_CLAIM_IN_USE, "%s backs /dev/%s on the host",
+                           search->request->host_path, loop)
+               : DRIVE_CLAIM_OPEN;
 }
 
-static bool is_loop_with_a_file(const struct drive_claim_request *request, const char *name)
+static bool is_loop(const char *name)
 {
-    char path[64];
-    cleanup(fd_closep) int fd = -1;
-
-    if (strncmp(name, "loop", 4) != 0 || strlen(name) > 16)
-        return false;
-    (void)snprintf(path, sizeof(path), "block/%s/loop", name);
-    return path_open_directory_in_root(request->sysfs, path, &fd) == 0;
+    return strncmp(name, "loop", 4) == 0 && strlen(name) <= 16;
 }
 
-static int refuse_loop_file(const struct drive_claim_request *request, const struct stat *file,
-                            struct error *error)
+static int find_loop(const struct loop_search *search, struct error *error)
 {
     cleanup(dir_closep) DIR *names = NULL;
     const char *name;
-    int r = directory_list_in_root(request->sysfs, "block", &names);
+    int r = directory_list_in_root(search->request->sysfs, "block", &names);
 
     if (r < 0)
         return error_set_errno(error, r, "cannot list the block devices");
-    while ((name = directory_next(names)))
-        if (is_loop_with_a_file(request, name) && is_backed_by(request, name, file))
-            return error_set(error, DRIVE_CLAIM_IN_USE, "%s backs /dev/%s on the host",
-                             request->host_path, name);
+    while ((name = directory_next(names))) {
+        r = is_loop(name) && may_stand_on(search, name) ? ask_loop(search, name, error)
+                                                        : DRIVE_CLAIM_OPEN;
+        if (r != DRIVE_CLAIM_OPEN)
+            return r;
+    }
     return errno ? error_set_errno(error, -errno, "cannot list the block devices")
                  : DRIVE_CLAIM_OPEN;
+}
+
+static int refuse_under_loop(const struct drive_claim_request *request, const struct stat *disk,
+                             struct error *error)
+{
+    const uint32_t major = major(disk->st_rdev), minor = minor(disk->st_rdev);
+    struct loop_search search = {.request = request, .disk = disk};
+    struct observed_device device = {0};
+
+    if (!S_ISBLK(disk->st_mode))
+        return find_loop(&search, error);
+    (void)observe_device_number(request->sysfs, major, minor, &device);
+    (void)snprintf(search.name, sizeof(search.name), "%s", device.name);
+    if (!drive_relatives_find(request->sysfs, major, minor, &search.relatives))
+        return error_set(error, -EOVERFLOW,
+                         "%s has more partitions or lower devices than are compared",
+                         request->host_path);
+    return find_loop(&search, error);
 }
 
 /* ---- checking the disk
@@ -234,18 +307,20 @@ static int judge_file(const struct drive_claim_request *request, const struct st
         what = "has several hard links";
     if (what)
         return error_set(error, DRIVE_CLAIM_UNSUITABLE, "%s %s", request->host_path, what);
-    return refuse_loop_file(request, status, error);
+    return DRIVE_CLAIM_OPEN;
 }
 
 static int judge(const struct drive_claim_request *request, const struct stat *status,
                  struct error *error)
 {
-    if (S_ISBLK(status->st_mode))
-        return DRIVE_CLAIM_OPEN;
+    int r = DRIVE_CLAIM_OPEN;
+
     if (S_ISREG(status->st_mode))
-        return judge_file(request, status, error);
-    return error_set(error, DRIVE_CLAIM_UNSUITABLE, "%s is neither a block device nor a file",
-                     request->host_path);
+        r = judge_file(request, status, error);
+    else if (!S_ISBLK(status->st_mode))
+        r = error_set(error, DRIVE_CLAIM_UNSUITABLE, "%s is neither a block device nor a file",
+                      request->host_path);
+    return r == DRIVE_CLAIM_OPEN ? refuse_under_loop(request, status, error) : r;
 }
 
 /* ---- opening -------------------------------------------------------------------------------- */
@@ -373,11 +448,11 @@ int drive_claim(const struct drive_claim_request *request, int *ret_fd,
         return r;
     if (fstat(found, &status) < 0)
         return error_set_errno(error, -errno, "cannot examine %s", request->host_path);
+    if (S_ISBLK(status.st_mode))
+        *ret_disk = identify(request, &status);
     r = judge(request, &status, error);
     if (r != DRIVE_CLAIM_OPEN)
         return r;
-    if (S_ISBLK(status.st_mode))
-        *ret_disk = identify(request, &status);
     opened = reopen(found, S_ISBLK(status.st_mode), request->writable);
     if (opened < 0)
         return explain_open(request, &status, errno, error);

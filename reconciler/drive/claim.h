@@ -5,7 +5,8 @@
  * of the disk that it is a part of: mounts, swap, device mapper, md, another claim. A VMM that gets
  * the descriptor keeps the claim for as long as it holds a copy, and the claim ends with the VMM
  * (open(2), block/bdev.c; tried with QEMU 7.2). This does not detect a VMM that opened the device
- * itself: in_use.h searches for it by number.
+ * itself: in_use.h searches for it by number. Nor a loop device that stands on it (losetup, mount
+ * -o loop), so those are asked.
  *
  * O_EXCL has no effect on a regular file. The file must belong to root, have one link, be writable
  * by root only, and must not back a loop device.

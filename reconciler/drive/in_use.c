@@ -34,6 +34,7 @@
 #include "observe/observe.h"
 #include "observe/sysfs.h"
 #include "reconciler/core/context.h"
+#include "reconciler/drive/relatives.h"
 #include "store/disk_users.h"
 #include "store/sandboxes.h"
 
@@ -56,9 +57,7 @@ struct drive_in_use_call {
     char drive_id[DRIVE_ID_CHARS + 1];
     pid_t own_pid, own_vmm;
     bool writable;
-    dev_t relatives[RELATIVES]; /* devices that share sectors with the disk */
-    unsigned relative_count;
-    bool is_relative_left_out;
+    struct drive_relatives relatives;
     DIR *proc;
     bool has_counts; /* the kernel says how many descriptors a process has (since Linux 6.2) */
     pid_t pid;       /* whose descriptors are being examined */
@@ -141,37 +140,13 @@ static bool find_sandbox(const struct drive_in_use_call *call, pid_t pid,
 
 /* ---- related devices ----------------------------------------------------------------------- */
 
-static void add_relative(void *userdata, uint32_t major, uint32_t minor)
-{
-    struct drive_in_use_call *call = userdata;
-    bool is_disk = major == call->disk.major && minor == call->disk.minor;
-
-    if (is_disk)
-        return;
-    if (call->relative_count < RELATIVES)
-        call->relatives[call->relative_count++] = makedev(major, minor);
-    else
-        call->is_relative_left_out = true;
-}
-
-static int add_partition(void *userdata, const char *directory, uint32_t major, uint32_t minor)
-{
-    (void)directory;
-    add_relative(userdata, major, minor);
-    return 0;
-}
-
 /* A user of a device that is left out would not be found. */
 static int find_relatives(struct drive_in_use_call *call)
 {
-    bool is_all = true;
+    bool is_all = call->disk.kind != DEVICE_KIND_BLOCK ||
+                  drive_relatives_find(call->context->sysfs, call->disk.major, call->disk.minor,
+                                       &call->relatives);
 
-    if (call->disk.kind == DEVICE_KIND_BLOCK)
-        is_all = observe_each_lower_device(call->context->sysfs, call->disk.major, call->disk.minor,
-                                           add_relative, call) &&
-                 observe_each_partition(call->context->sysfs, call->disk.major, call->disk.minor,
-                                        add_partition, call) == 0 &&
-                 !call->is_relative_left_out;
     return is_all ? PROGRESS_MORE
                   : say(call, DRIVE_IN_USE_UNKNOWN,
                         "the disk has more partitions or lower devices than are compared, so who "
@@ -197,10 +172,7 @@ static enum relation compare(const struct drive_in_use_call *call, const struct 
     number = makedev(status->stx_rdev_major, status->stx_rdev_minor);
     if (number == makedev(call->disk.major, call->disk.minor))
         return THE_DISK;
-    for (unsigned i = 0; i < call->relative_count; i++)
-        if (number == call->relatives[i])
-            return A_RELATIVE;
-    return UNRELATED;
+    return drive_relatives_include(&call->relatives, number) ? A_RELATIVE : UNRELATED;
 }
 
 /* false: opened with O_PATH, or closed by now. */

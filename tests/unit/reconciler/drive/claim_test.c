@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <stdarg.h>
+#include <sys/fsuid.h>
 #include <sys/sysmacros.h>
 
 #include "lib/path.h"
@@ -370,6 +371,39 @@ static void a_loop_devices_file_is_in_use(void **state)
     assert_int_equal(claim(fixture, image, fixture->directory, true), DRIVE_CLAIM_OPEN);
 }
 
+/* A loop device takes no claim of a block device that it stands on. */
+static void a_block_device_under_a_loop_device_is_in_use(void **state)
+{
+    struct claim_fixture *fixture = *state;
+    struct loop_volume above = {.loop = -1};
+    char node[128];
+
+    attach_loop(fixture, node);
+    (void)snprintf(above.image, sizeof(above.image), "%s", fixture->volume.device);
+    loop_volume_attach(&above);
+    expect_refused(fixture, node, true, DRIVE_CLAIM_IN_USE, above.device);
+    assert_int_equal(fixture->disk.kind, DEVICE_KIND_BLOCK);
+    assert_int_equal(ioctl(above.loop, LOOP_CLR_FD), 0);
+    fd_close(above.loop);
+    assert_int_equal(claim(fixture, node, fixture->directory, true), DRIVE_CLAIM_OPEN);
+}
+
+/* Without the right to open block devices a file's loop devices cannot be asked. */
+static void a_file_is_refused_where_loop_devices_may_not_be_asked(void **state)
+{
+    struct claim_fixture *fixture = *state;
+    char node[128], image[128];
+    int r;
+
+    attach_loop(fixture, node);
+    assert_int_equal(chmod(fixture->directory, 0755), 0);
+    assert_int_equal(setfsuid(12345), 0);
+    r = claim(fixture, name(fixture, image, "disk.img"), fixture->directory, false);
+    (void)setfsuid(0);
+    assert_int_equal(r, DRIVE_CLAIM_FORBIDDEN);
+    assert_non_null(strstr(fixture->error.text, "may not ask /dev/loop"));
+}
+
 static void a_device_without_a_file_is_missing(void **state)
 {
     struct claim_fixture *fixture = *state;
@@ -398,6 +432,8 @@ int main(void)
         CLAIM(a_block_device_is_claimed_for_nobody_else),
         CLAIM(a_write_protected_device_is_only_read),
         CLAIM(a_loop_devices_file_is_in_use),
+        CLAIM(a_block_device_under_a_loop_device_is_in_use),
+        CLAIM(a_file_is_refused_where_loop_devices_may_not_be_asked),
         CLAIM(a_device_without_a_file_is_missing),
     };
 
