@@ -60,8 +60,9 @@ static int note_state(void *userdata, const struct reconciler_drive *drive)
     return 0;
 }
 
-enum status_code publish_find_drive(struct clients *clients, const char *target_path,
-                                    bool *ret_is_drive, struct error *error)
+/* Whether the volume is published as a drive now; OK, or why that is not known. */
+static enum status_code find_drive(struct clients *clients, const char *target_path,
+                                   bool *ret_is_drive, struct error *error)
 {
     const struct clients_options *options = &clients->options;
     const struct names names = make_names(target_path);
@@ -89,6 +90,22 @@ static int has_metadata(struct clients *clients, const char *target_path, bool *
     r = store_get_volume(clients->context->store, volume_id, &volume);
     *ret_answer = r == 0 && volume.status == STORE_PRESENT;
     return r;
+}
+
+enum status_code publish_must_detach(struct clients *clients, const char *target_path,
+                                     bool *ret_must, struct error *error)
+{
+    bool is_drive = false, has_its_own = false;
+    enum status_code code = find_drive(clients, target_path, &is_drive, error);
+
+    *ret_must = is_drive;
+    if (code != STATUS_OK || is_drive || !clients->context->config->drives.enabled)
+        return code;
+    if (has_metadata(clients, target_path, &has_its_own) < 0)
+        return answer_refuse(error, ANSWER_DATABASE, "the database fails: %s",
+                             store_error_text(clients->context->store));
+    *ret_must = !has_its_own;
+    return STATUS_OK;
 }
 
 static enum status_code find_containers(struct clients *clients, const char *sandbox_id,
@@ -122,7 +139,7 @@ enum status_code publish_find_way(struct clients *clients, const struct reconcil
     *ret_is_drive = false;
     if (!stage->sandbox_id || !clients->context->config->drives.enabled)
         return STATUS_OK;
-    code = publish_find_drive(clients, stage->target_path, ret_is_drive, error);
+    code = find_drive(clients, stage->target_path, ret_is_drive, error);
     if (code != STATUS_OK || *ret_is_drive)
         return code;
     if (has_metadata(clients, stage->target_path, &is_staged) < 0)

@@ -247,18 +247,18 @@ enum status_code unstage_begin(struct clients *clients, const char *target_path,
                                struct staging **ret_staging, struct error *error)
 {
     struct staging *staging = NULL;
-    bool is_drive = false;
+    bool must_detach = false;
     enum status_code code = check_target_path(target_path, error);
 
     if (code == STATUS_OK)
-        code = publish_find_drive(clients, target_path, &is_drive, error);
+        code = publish_must_detach(clients, target_path, &must_detach, error);
     if (code == STATUS_OK)
         code = staging_begin(clients, target_path, true, &staging, error);
     if (code != STATUS_OK)
         return code;
     staging->done = done;
     staging->userdata = userdata;
-    code = is_drive ? publish_detach(staging, error) : unstage_go_on(staging, error);
+    code = must_detach ? publish_detach(staging, error) : unstage_go_on(staging, error);
     if (code == STATUS_OK)
         *ret_staging = staging;
     return code;

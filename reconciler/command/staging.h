@@ -43,9 +43,11 @@ enum status_code unstage_go_on(struct staging *staging, struct error *error);
 /* The id of the drive that the volume of this path becomes. */
 void publish_drive_id(const char *target_path, char ret_id[static DRIVE_ID_CHARS + 1]);
 
-/* Whether the volume is published as a drive now; OK, or why that is not known. */
-enum status_code publish_find_drive(struct clients *clients, const char *target_path,
-                                    bool *ret_is_drive, struct error *error);
+/* Whether a drive has to be detached before the volume counts as unpublished: it is one on record,
+ * or nothing of the volume is on record, so that a VM may have it since before the database was
+ * lost. */
+enum status_code publish_must_detach(struct clients *clients, const char *target_path,
+                                     bool *ret_must, struct error *error);
 
 /* Which way a volume is to be published (docs/decisions.md). */
 enum status_code publish_find_way(struct clients *clients, const struct reconciler_stage *stage,

@@ -233,6 +233,21 @@ static void whether_it_is_a_drive_is_not_known(void **state)
     assert_false(stagings_wait(test.clients));
 }
 
+/* The database may be another one than that in which it was published. */
+static void what_is_not_on_record_is_asked_of_the_vms(void **state)
+{
+    struct staging *staging;
+
+    (void)state;
+    assert_int_equal(unpublish(&staging), STATUS_OK);
+    assert_int_equal(test.drive.detached, 1);
+    answer(STATUS_UNAVAILABLE);
+    assert_int_equal(test.code, STATUS_UNAVAILABLE);
+    test.node.config.drives.enabled = false;
+    assert_int_equal(unpublish(&staging), STATUS_OK);
+    assert_int_equal(test.drive.detached, 1);
+}
+
 static void cancelled_client_gets_no_answer(void **state)
 {
     struct staging *staging;
@@ -260,6 +275,7 @@ int main(void)
         DRIVES(a_drive_goes_before_the_metadata),
         DRIVES(a_drive_that_is_in_use_stays),
         DRIVES(whether_it_is_a_drive_is_not_known),
+        DRIVES(what_is_not_on_record_is_asked_of_the_vms),
         DRIVES(cancelled_client_gets_no_answer),
     };
 
