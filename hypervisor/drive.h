@@ -193,4 +193,8 @@ int hypervisor_drive_call_new(struct loop *loop, enum hypervisor_kind kind,
 int hypervisor_drive_call_go_on(struct hypervisor_drive_call *call,
                                 const struct hypervisor_drive_request *attach, struct error *error);
 
+/* Whether the VMM's process has the disk open, whatever its monitor says; also if that cannot be
+ * told. */
+bool hypervisor_drive_may_be_held(pid_t vmm_pid, const struct hypervisor_disk *disk);
+
 struct hypervisor_drive_call *hypervisor_drive_call_free(struct hypervisor_drive_call *call);

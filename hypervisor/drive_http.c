@@ -206,15 +206,7 @@ static bool leads_to_disk(const struct drive_http *http, const char *path)
 /* Whether the VMM has it open, or may have. */
 static bool holds_disk(const struct drive_http *http)
 {
-    struct vmm_identity wanted = identity_of(&http->call.request.disk);
-    struct vmm_process process;
-    bool holds;
-
-    if (!open_process(http, &process))
-        return true;
-    holds = vmm_may_hold(&process.resolver, &wanted);
-    vmm_process_done(&process);
-    return holds;
+    return hypervisor_drive_may_be_held(http->call.request.vmm_pid, &http->call.request.disk);
 }
 
 /* ---- down ---- */

@@ -7,7 +7,6 @@
  */
 #include <stdio.h>
 #include <string.h>
-#include <sys/sysmacros.h>
 
 #include "config/config.h"
 #include "hypervisor/drive.h"
@@ -175,17 +174,6 @@ static void on_vmm_done(struct hypervisor_drive_call *call,
     drive_act_finish(work, status, &error);
 }
 
-static struct hypervisor_disk disk_of(const struct store_drive_mount_disk *disk)
-{
-    bool is_file = disk->kind == DEVICE_KIND_FILE;
-
-    return (struct hypervisor_disk){
-        .regular_file = is_file,
-        .device = is_file ? (dev_t)disk->file_device : makedev(disk->major, disk->minor),
-        .inode = is_file ? (ino_t)disk->inode : 0,
-    };
-}
-
 static struct hypervisor_limits limits_of(const struct drive_limits *limits)
 {
     return (struct hypervisor_limits){
@@ -234,7 +222,7 @@ static void call_vmm(struct drive_work *work)
         .descriptor = work->act == DRIVE_ATTACH ? work->disk : -1,
         .path = row->request.host_path,
         .bytes = work->new_bytes,
-        .disk = disk_of(&row->disk),
+        .disk = drive_disk_identity(&row->disk),
         .read_only = !row->request.writable,
         .direct = row->disk.kind == DEVICE_KIND_BLOCK,
         .serial = row->serial,

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/sysmacros.h>
 
 #include "config/config.h"
 #include "lib/child.h"
@@ -52,6 +53,17 @@ static bool is_block_device(const struct store_drive_mount_disk *a,
 {
     return a->kind == DEVICE_KIND_BLOCK && b->kind == DEVICE_KIND_BLOCK && a->major == b->major &&
            a->minor == b->minor && is_numbered_so(a, b->diskseq);
+}
+
+struct hypervisor_disk drive_disk_identity(const struct store_drive_mount_disk *disk)
+{
+    bool is_file = disk->kind == DEVICE_KIND_FILE;
+
+    return (struct hypervisor_disk){
+        .regular_file = is_file,
+        .device = is_file ? (dev_t)disk->file_device : makedev(disk->major, disk->minor),
+        .inode = is_file ? (ino_t)disk->inode : 0,
+    };
 }
 
 static void mountsp(struct observed_mounts **mounts)

@@ -222,6 +222,7 @@ uint64_t drive_disk_growth(const struct drive_work *work);
  * failure. STATUS_OK: work->disk and work->result.disk. If somebody unknown has it open
  * exclusively: work->result.is_taken, and the disk. */
 void drive_disk_claim(struct drive_work *work, drive_disk_done *done);
+struct hypervisor_disk drive_disk_identity(const struct store_drive_mount_disk *disk);
 /* The drive that crustd has this block device open for; NULL. */
 const struct drive_work *drive_disk_find_claim(const struct drives *drives,
                                                const struct store_drive_mount_disk *disk);
@@ -243,7 +244,8 @@ void drive_search_stop(struct drive_work *work);
 
 /* ---- drive_end.c: whether a drive may end ---- */
 
-/* Whether the VMM of a sandbox that has ended is gone, if it may have had the drive's disk.
- * ret_code: STATUS_OK, or STATUS_UNAVAILABLE with a text. 0, or a failure of the store. */
+/* Whether the VMM is gone with a sandbox that has ended, or has closed the disk in one that has
+ * not, if it may have had the drive's disk. ret_code: STATUS_OK, or STATUS_UNAVAILABLE with a text.
+ * 0, or a failure of the store. */
 int drive_check_process(const struct drive_work *work, enum status_code *ret_code,
                         struct error *error);

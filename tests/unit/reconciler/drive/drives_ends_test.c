@@ -167,6 +167,26 @@ static void a_disk_that_somebody_took_from_the_vm_is_lost(void **state)
     expect_row(DRIVE_LOST, true, STATUS_OK);
 }
 
+/* It says that it does not have the drive. */
+static void a_disk_that_the_vmm_keeps_open_is_not_given_away(void **state)
+{
+    (void)state;
+    bring_in();
+    world.vmm = HYPERVISOR_DRIVE_ABSENT;
+    world.mounted = false;
+    world.vmm_holds_disk = true;
+    restart();
+    go_on();
+    expect_row(DRIVE_READY, true, STATUS_UNAVAILABLE);
+    detach();
+    go_on();
+    expect_answer(2, STATUS_UNAVAILABLE, "may have the disk open");
+    world.vmm_holds_disk = false;
+    drives_retry(world.drives);
+    go_on();
+    expect_row(DRIVE_LOST, false, STATUS_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -177,6 +197,7 @@ int main(void)
         DRIVES(lost_drive_records_whether_it_was_unmounted),
         DRIVES(what_somebody_left_of_a_disk_was_not_unmounted),
         DRIVES(a_disk_that_somebody_took_from_the_vm_is_lost),
+        DRIVES(a_disk_that_the_vmm_keeps_open_is_not_given_away),
     };
 
     return cmocka_run_group_tests_name("drives_ends", tests, NULL, NULL);

@@ -68,6 +68,7 @@ static struct {
     enum drive_claim_outcome claim; /* what an open of the disk comes to, if nobody has it */
     bool searches_for_anybody;      /* who only reads, too */
     bool other_has_disk;            /* found at the search */
+    bool vmm_holds_disk;            /* whatever it says */
     bool opens_path;                /* the VMM makes no claim */
     bool makes_serial;              /* the VMM gives the drive VMM_SERIAL */
     bool hides_serial;              /* and which one is not known */
@@ -128,6 +129,13 @@ const struct hypervisor_drive_traits *hypervisor_drive_traits(enum hypervisor_ki
     world.traits_of_vmm.opens_path = world.opens_path;
     world.traits_of_vmm.makes_serial = world.makes_serial;
     return &world.traits_of_vmm;
+}
+
+bool hypervisor_drive_may_be_held(pid_t vmm_pid, const struct hypervisor_disk *disk)
+{
+    (void)vmm_pid;
+    assert_int_equal(disk->inode, world.disk.inode);
+    return world.vmm_holds_disk;
 }
 
 int hypervisor_drive_call_new(struct loop *loop, enum hypervisor_kind kind,
