@@ -62,14 +62,13 @@ void guest_traits_from_arguments(const char *arguments, size_t length, struct gu
 static int read_persist(const struct observe_sandbox_paths *paths, const char *sandbox_id,
                         struct buffer *text)
 {
-    char path[PATH_MAX];
-    int r;
+    char directory[PATH_MAX];
 
-    if (snprintf(path, sizeof(path), "%s/%s/persist.json", paths->kata_go_sandboxes, sandbox_id) >=
+    if (snprintf(directory, sizeof(directory), "%s/%s", paths->kata_go_sandboxes, sandbox_id) >=
         PATH_MAX)
         return -ENAMETOOLONG;
-    r = path_read_in_root(paths->root, path, text, NULL);
-    return r == PATH_OK ? 0 : -ENOENT;
+    return kata_read_file(paths->root, directory, "persist.json", text, NULL) == PATH_OK ? 0
+                                                                                         : -ENOENT;
 }
 
 /* Asks persist.json where the arguments do not tell. */

@@ -40,6 +40,17 @@ int kata_set_problem(struct observed_sandbox *sandbox, bool try_again, const cha
                : 0;
 }
 
+int kata_read_file(int root, const char *directory, const char *name, struct buffer *ret_text,
+                   struct error *error)
+{
+    cleanup(fd_closep) int fd = -1;
+    int r = path_open_directory_in_root(root, directory, &fd);
+
+    if (r < 0)
+        return kata_is_absent(r) ? PATH_ABSENT : r;
+    return path_read_below(fd, name, ret_text, NULL, error);
+}
+
 int kata_try_socket(int root, const char *directory, const char *name, char **ret_path)
 {
     char path[PATH_MAX];

@@ -14,6 +14,12 @@ int kata_copy(const char *text, char **ret_copy);
 int kata_set_problem(struct observed_sandbox *sandbox, bool try_again, const char *directory,
                      const char *text);
 
+/* Reads a file of root's in a directory that others may be able to write to. Links may lead to the
+ * directory, but the file must not be one. Returns as path_read_below(), and PATH_ABSENT also if
+ * there is no such directory. */
+int kata_read_file(int root, const char *directory, const char *name, struct buffer *ret_text,
+                   struct error *error);
+
 /* Sets ret_path to DIRECTORY/name if that is a socket; otherwise leaves it NULL. */
 int kata_try_socket(int root, const char *directory, const char *name, char **ret_path);
 

@@ -380,7 +380,6 @@ static int read_pid_file(const struct traces *traces, const char *directory, con
                          struct observed_sandbox *sandbox, pid_t *ret_pid)
 {
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(32);
-    cleanup(fd_closep) int open_directory = -1;
     struct error error;
     char *end;
     long pid;
@@ -389,10 +388,7 @@ static int read_pid_file(const struct traces *traces, const char *directory, con
     *ret_pid = 0;
     if (!directory[0])
         return 0;
-    r = path_open_directory_in_root(traces->paths->root, directory, &open_directory);
-    if (r < 0)
-        return kata_is_absent(r) ? 0 : r;
-    r = path_read_below(open_directory, name, &text, NULL, &error);
+    r = kata_read_file(traces->paths->root, directory, name, &text, &error);
     if (r == PATH_UNSAFE)
         return kata_set_problem(sandbox, false, "", error.text);
     if (r != PATH_OK)

@@ -88,21 +88,18 @@ static int parse_state(const struct buffer *text, struct observed_sandbox *sandb
 }
 
 /* The file is written once, after the VMM has started; until then the VMM's arguments tell its
- * kind. */
+ * kind. A jailed VMM may write to the directory, and could put a link in the file's place. */
 static int read_state(const struct traces *traces, struct observed_sandbox *sandbox)
 {
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(JSON_LIMITS_PERSIST.bytes);
-    char path[PATH_MAX + 16];
     struct error error;
-    int r;
+    int r = kata_read_file(traces->paths->root, traces->directory, STATE, &text, &error);
 
-    (void)snprintf(path, sizeof(path), "%s/" STATE, traces->directory);
-    r = path_read_in_root(traces->paths->root, path, &text, &error);
     if (r == PATH_OK)
         return parse_state(&text, sandbox);
-    if (r == PATH_UNSAFE || r == PATH_TOO_BIG)
-        return kata_set_problem(sandbox, false, "", error.text);
-    return r < 0 && !kata_is_absent(r) ? r : 0;
+    if (r == PATH_ABSENT || r < 0)
+        return r < 0 ? r : 0;
+    return kata_set_problem(sandbox, r == PATH_CHANGING, "", error.text);
 }
 
 /* ---- the VMM ----------------------------------------------------------------------------- */

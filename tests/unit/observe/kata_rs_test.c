@@ -359,6 +359,38 @@ static void survives_a_bad_state(void **state)
     assert_non_null(sandbox.problem);
 }
 
+/* A jailed VMM may write to its root directory, and crustd may read every file of the node. */
+static void state_that_the_vmm_could_have_made_is_not_read(void **state)
+{
+    static const char *const jail = "/run/kata/firecracker/" ID "/root";
+    static const char text[] = "{\"hypervisor\":{\"hypervisor_type\":\"qemu\"}}";
+    char path[128], link[128];
+
+    (void)state;
+    (void)snprintf(path, sizeof(path), "%s/state.json", jail);
+    (void)snprintf(link, sizeof(link), "%s/elsewhere.json", jail);
+    make_directory(jail);
+    write_file("/elsewhere.json", text);
+    assert_int_equal(symlink("/elsewhere.json", in_scratch(path)), 0);
+    observe();
+    assert_int_equal(sandbox.hypervisor, HYPERVISOR_UNKNOWN);
+    assert_string_equal(sandbox.problem, "state.json: is or lies behind a symbolic link");
+    assert_int_equal(unlink(in_scratch(path)), 0);
+    write_file(path, text);
+    observe();
+    assert_int_equal(sandbox.hypervisor, HYPERVISOR_QEMU);
+    assert_null(sandbox.problem);
+    assert_int_equal(chmod(in_scratch(path), 0606), 0);
+    observe();
+    assert_int_equal(sandbox.hypervisor, HYPERVISOR_UNKNOWN);
+    assert_string_equal(sandbox.problem, "state.json: is writable by others than its owner");
+    assert_int_equal(chmod(in_scratch(path), 0600), 0);
+    assert_int_equal(linkat(paths.root, path + 1, paths.root, link + 1, 0), 0);
+    observe();
+    assert_int_equal(sandbox.hypervisor, HYPERVISOR_UNKNOWN);
+    assert_string_equal(sandbox.problem, "state.json: has several hard links");
+}
+
 #define TEST(test) cmocka_unit_test_setup_teardown(test, start, stop)
 
 int main(void)
@@ -381,6 +413,7 @@ int main(void)
         TEST(reads_bundles_of_the_go_runtime_too),
         TEST(unreadable_vmm_differs_from_no_vmm),
         TEST(survives_a_bad_state),
+        TEST(state_that_the_vmm_could_have_made_is_not_read),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
