@@ -5,11 +5,17 @@
  * has passed it also leaves state directories and sandbox records, which are checked separately;
  * and a sandbox that is being created has not been stale for the grace time.
  *
- * A process whose arguments cannot be read counts for every sandbox: a process of root if they are
- * too long, any process if its memory stays locked. A process of any user that names a sandbox
- * keeps that sandbox's metadata, because a rootless VMM runs as such a user; it cannot keep more
- * than it names. The same applies to cgroups: Linux before 6.8 reports no path longer than
- * PATH_MAX, and a user to whom a part of the tree is delegated can make one.
+ * A process of any user that names a sandbox keeps that sandbox's metadata, because a rootless VMM
+ * runs as such a user. It must not keep more than it names, or any user could prevent every
+ * removal. So if the arguments of a process cannot be read, because they are too long or its memory
+ * stays locked, it counts for every sandbox only if it is root's. The same applies to cgroups:
+ * Linux before 6.8 reports no path longer than PATH_MAX, and a user to whom a part of the tree is
+ * delegated can make one.
+ *
+ * The metadata of a rootless VMM that keeps its memory locked stays nevertheless, by what needs
+ * none of its memory: its shim is root's and names the sandbox, and after a shim was killed, the
+ * VMM's cgroup, which the shim made, still has the sandbox's id. Besides, a sandbox counts as alive
+ * while the process that the store has as its VMM exists (evidence.c).
  */
 #include "observe/census.h"
 
@@ -39,7 +45,7 @@ enum { PROCESSES_PER_STEP = 16, STEP_BYTES = 4 * 1024 * 1024 };
 /* Each process may take almost as long as one that hangs. */
 static const uint64_t STEP_NS = 10 * NSEC_PER_MSEC;
 /* Attempts in total to read processes that hang: one that starts or forks locks its memory for a
- * moment, too. */
+ * moment, too. Users' processes have as many of their own, so that they leave root's theirs. */
 enum { ATTEMPTS = 20 };
 
 struct asked {
@@ -56,8 +62,9 @@ struct census {
      * all. */
     pid_t pid;
     bool unread, unread_cgroup;
+    bool has_locked_arguments; /* it is a user's, and hangs */
     pid_t again; /* the current process hung and is read again in the next step; 0: none */
-    unsigned attempts;
+    unsigned roots_attempts, users_attempts;
     bool is_over; /* further processes cannot change the answer */
     struct buffer arguments, cgroup;
     struct asked *next;
@@ -139,8 +146,8 @@ static void note_kubelet(struct census *census, pid_t pid)
         census->kubelet_start_ns = process.start_ns;
 }
 
-/* A process that cannot be read may belong to any sandbox, or be a kubelet that was just started.
- */
+/* A process of root that cannot be read may belong to any sandbox, or be a kubelet that was just
+ * started. */
 static void keep_all(struct census *census)
 {
     for (struct asked *asked = census->asked; asked; asked = asked->hh.next)
@@ -149,34 +156,58 @@ static void keep_all(struct census *census)
     census->is_over = true;
 }
 
-/* Reads the current process; one that has ended is skipped. PROGRESS_MORE: it hung; a step waits
- * for only one such process. */
+static void begin_search(struct census *census, pid_t pid)
+{
+    census->pid = pid;
+    census->next = census->asked;
+}
+
+/* The process hung. Returns PROGRESS_MORE, because a step waits for only one such process; 0: it
+ * has ended; -errno. */
+static int take_hanging(struct census *census, pid_t pid, int cgroup_outcome)
+{
+    const int trust = process_judge(pid, NULL);
+    const bool is_roots = trust == PROCESS_ROOTS;
+    unsigned *attempts = is_roots ? &census->roots_attempts : &census->users_attempts;
+
+    if (trust < 0)
+        return trust == PROCESS_GONE ? 0 : trust;
+    if (*attempts < ATTEMPTS) {
+        (*attempts)++;
+        census->again = pid;
+    } else if (is_roots) {
+        keep_all(census);
+    } else if (result_is_shortage(cgroup_outcome)) {
+        return cgroup_outcome;
+    } else {
+        buffer_clear(&census->arguments);
+        census->has_locked_arguments = true;
+        begin_search(census, pid);
+    }
+    return PROGRESS_MORE;
+}
+
+/* Reads the current process; one that has ended is skipped. Returns as take_hanging() if it hung.
+ */
 static int take_process(struct census *census, pid_t pid)
 {
     int r, s;
 
     buffer_clear(&census->arguments);
     buffer_clear(&census->cgroup);
+    census->unread = census->unread_cgroup = census->has_locked_arguments = false;
     r = process_read_counted_arguments(census->processes, pid, &census->arguments);
     s = r == PROCESS_GONE ? r : process_read_file(pid, "cgroup", &census->cgroup);
     if (r == PROCESS_GONE || s == PROCESS_GONE)
         return 0;
-    if (r == PROCESS_HANGS && census->attempts < ATTEMPTS) {
-        census->attempts++;
-        census->again = pid;
-        return PROGRESS_MORE;
-    }
-    if (r == PROCESS_HANGS) {
-        keep_all(census);
-        return PROGRESS_MORE;
-    }
+    if (r == PROCESS_HANGS)
+        return take_hanging(census, pid, s);
     census->unread = r == BUFFER_FULL;
     if ((r < 0 && !census->unread) || result_is_shortage(s))
         return r < 0 && !census->unread ? r : s;
     census->unread_cgroup = s < 0 && process_judge(pid, NULL) == PROCESS_ROOTS;
     note_kubelet(census, pid);
-    census->pid = pid;
-    census->next = census->asked;
+    begin_search(census, pid);
     return 0;
 }
 
@@ -188,11 +219,13 @@ static void search_process(struct census *census, size_t *bytes)
     for (; census->next && *bytes > 0; census->next = census->next->hh.next) {
         struct asked *asked = census->next;
         bool named = !census->unread && holds(&census->arguments, asked);
+        bool is_in_cgroup = holds(&census->cgroup, asked);
 
-        asked->has_process |= census->unread || named;
+        asked->has_process |=
+            census->unread || named || (census->has_locked_arguments && is_in_cgroup);
         if (named && !asked->pid)
             asked->pid = census->pid;
-        asked->has_cgroup |= census->unread_cgroup || holds(&census->cgroup, asked);
+        asked->has_cgroup |= census->unread_cgroup || is_in_cgroup;
         *bytes -= each < *bytes ? each : *bytes;
     }
 }

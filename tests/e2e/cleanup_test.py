@@ -9,6 +9,7 @@ import shutil
 import unittest
 
 from cleanups import CANARY, CleanupTest
+from locked_memory import start_locked_process
 from scratch_node import curl
 
 
@@ -57,6 +58,15 @@ class Story5(CleanupTest):
         self.assertEqual(self.rows(node, path)[-1]["decision"], "kept")
         os.utime(node.directory(path) / self.sandbox_id)
         node.wait(lambda: len(self.rows(node, path, "removed")) == 2, 60, "it to be removed again")
+
+    def test_a_user_who_keeps_memory_locked(self):
+        """The arguments of such a process cannot be read. It is a user's, so it delays nothing."""
+        holder = start_locked_process(self)
+        node = self.kubelet_node()
+        path = self.publish(node)
+        node.start()
+        self.walk(node, path)
+        self.assertIsNone(holder.poll())
 
     def test_restored_twice(self):
         node = self.kubelet_node()

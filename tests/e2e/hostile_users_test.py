@@ -10,32 +10,15 @@ import pathlib
 import secrets
 import shutil
 import subprocess
-import sys
 import unittest
 
+from locked_memory import start_locked_process
 from rust_runtime import RustPod, RustShim, guest_name
 from scratch_node import ScratchNodeTest
 
 NOBODY = 65534
 # No other test has such processes meanwhile.
 VICTIM, OTHER = secrets.token_hex(32), secrets.token_hex(32)
-# A user's: changes the protection of much memory that is one page of zeros, for ever. A change
-# takes many times the time that crustd waits.
-KEEP_LOCKED = """
-import ctypes, mmap, os
-os.setresgid(65534, 65534, 65534)
-os.setresuid(65534, 65534, 65534)
-size = 8 << 30
-memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000)
-memory.madvise(15)
-memory.madvise(22)
-address = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(memory)))
-change = ctypes.CDLL(None).mprotect
-print("locked", flush=True)
-while True:
-    change(address, ctypes.c_size_t(size), 1)
-    change(address, ctypes.c_size_t(size), 3)
-"""
 
 
 class Pod(RustPod):
@@ -181,12 +164,7 @@ class HostileUsersTest(ScratchNodeTest):
 
     def test_a_user_who_keeps_memory_locked(self):
         """Who reads the arguments of such a process waits for it; crustd names it, and goes on."""
-        holder = subprocess.Popen(  # pylint: disable=consider-using-with
-            [sys.executable, "-c", KEEP_LOCKED], stdout=subprocess.PIPE, text=True)
-        self.addCleanup(holder.stdout.close)
-        self.addCleanup(holder.wait)
-        self.addCleanup(holder.kill)
-        self.assertEqual(holder.stdout.readline(), "locked\n")
+        holder = start_locked_process(self)
         pod, volume = self.pod(VICTIM), self.volume(self.host)
         self.host.start()
         self.run_pod(pod, volume)

@@ -72,14 +72,13 @@ static void finds_whoever_names_the_sandbox(void **state)
 }
 
 /* It may be any sandbox's, and a kubelet that was just started. */
-static void one_that_hangs_is_everybodys(void **state)
+static void one_of_root_that_hangs_is_everybodys(void **state)
 {
     const uint64_t before = clock_boottime();
     struct census *census;
 
     (void)state;
-    hung = start_process_as((struct started_as){geteuid() ? geteuid() : NOBODY, "/bin/sh"}, "/",
-                            "sleep", "-", "-", NULL);
+    hung = start_process("/", "sleep", "-", "-", NULL);
     census = ask("another");
     assert_int_equal(census_ask(census, LONG_ID), 0);
     (void)take_steps(census);
@@ -176,6 +175,39 @@ static void finds_the_cgroup_of_a_process(void **state)
     assert_int_equal(rmdir(path), 0);
     assert_true(census_has_cgroup(census, LONG_ID));
     assert_false(census_has_process(census, LONG_ID));
+    census_free(census);
+}
+
+/* Otherwise any user could prevent every removal, and make the kubelet look new. */
+static void one_of_a_user_that_hangs_counts_for_nobody_else(void **state)
+{
+    struct census *census;
+    uint64_t before_kubelets;
+    bool is_in_cgroup;
+    char path[128];
+
+    (void)state;
+    if (geteuid() != 0)
+        skip();
+    census = count("another");
+    before_kubelets = census_kubelet_start(census);
+    census_free(census);
+    hung = start_process_as((struct started_as){NOBODY, "/bin/sh"}, "/", "kubelet", "-", LONG_ID,
+                            NULL);
+    is_in_cgroup = enter_cgroup(hung, path, sizeof(path));
+    census = ask("another");
+    assert_int_equal(census_ask(census, LONG_ID), 0);
+    (void)take_steps(census);
+    hung = 0;
+    stop_processes();
+    if (is_in_cgroup)
+        assert_int_equal(rmdir(path), 0);
+    assert_false(census_has_process(census, "another"));
+    assert_false(census_has_cgroup(census, "another"));
+    assert_int_equal(census_kubelet_start(census), before_kubelets);
+    /* A rootless VMM is in the cgroup that its shim made. */
+    assert_int_equal(census_has_process(census, LONG_ID), is_in_cgroup);
+    assert_int_equal(census_has_cgroup(census, LONG_ID), is_in_cgroup);
     census_free(census);
 }
 
@@ -397,7 +429,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(finds_whoever_names_the_sandbox, start, stop),
-        cmocka_unit_test_setup_teardown(one_that_hangs_is_everybodys, start, stop),
+        cmocka_unit_test_setup_teardown(one_of_root_that_hangs_is_everybodys, start, stop),
+        cmocka_unit_test_setup_teardown(one_of_a_user_that_hangs_counts_for_nobody_else, start,
+                                        stop),
         cmocka_unit_test_setup_teardown(a_step_waits_for_one_slow_answer, start, stop),
         cmocka_unit_test_setup_teardown(without_a_reader_there_is_no_census, start, stop),
         cmocka_unit_test_setup_teardown(knows_nothing_of_whom_it_was_not_asked, start, stop),
