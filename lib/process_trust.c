@@ -20,9 +20,11 @@
 #include "lib/cleanup.h"
 #include "lib/process.h"
 
-/* USER_IDS: real, effective, saved, and file system uid. */
+/* STATUS_BYTES: the status lists up to 65,536 groups of eleven bytes, before NSpid. Root of a
+ * container, or of a user namespace of any user, may have so many; otherwise a kibibyte suffices.
+ * USER_IDS: real, effective, saved, and file system uid. */
 enum {
-    STATUS_BYTES = 16 * 1024,
+    STATUS_BYTES = 1024 * 1024,
     USER_IDS = 4,
     NUMBERS = 8,
     COUNTED_BYTES = 128 * 1024,

@@ -5,6 +5,7 @@
 #include "tests/unit/test.h"
 
 #include <errno.h>
+#include <grp.h>
 #include <linux/sched.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -24,11 +25,23 @@ struct kind {
     uint64_t namespaces;
     uid_t real, effective, saved;
     const char *root;
+    bool has_most_groups; /* so that they fill its status */
 };
+
+static int take_most_groups(void)
+{
+    enum { MOST_GROUPS = 65536 };
+    static gid_t groups[MOST_GROUPS];
+
+    for (unsigned i = 0; i < MOST_GROUPS; i++)
+        groups[i] = 4000000000U + i;
+    return setgroups(MOST_GROUPS, groups);
+}
 
 static void stop_as(const struct kind *kind)
 {
-    if ((kind->root && (chroot(kind->root) < 0 || chdir("/") < 0)) ||
+    if ((kind->has_most_groups && take_most_groups() < 0) ||
+        (kind->root && (chroot(kind->root) < 0 || chdir("/") < 0)) ||
         setresuid(kind->real, kind->effective, kind->saved) < 0)
         _exit(127);
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -104,6 +117,18 @@ static void root_in_a_container_is_not(void **state)
     expect(&(struct kind){.namespaces = CLONE_NEWPID}, PROCESS_CONTAINED, PROCESS_CONTAINED);
 }
 
+/* A process that cannot be judged may be root's, so nobody may be able to prevent the judgement. */
+static void groups_hide_nothing(void **state)
+{
+    (void)state;
+    expect(
+        &(struct kind){
+            .real = NOBODY, .effective = NOBODY, .saved = NOBODY, .has_most_groups = true},
+        PROCESS_USERS, PROCESS_USERS);
+    expect(&(struct kind){.namespaces = CLONE_NEWPID, .has_most_groups = true}, PROCESS_CONTAINED,
+           PROCESS_CONTAINED);
+}
+
 /* A jailed VMM has a root directory of its own, a shim never has. */
 static void a_shim_with_another_root_directory_is_not(void **state)
 {
@@ -131,6 +156,7 @@ static int all_tests(void)
         cmocka_unit_test(a_process_of_roots_is_trusted),
         cmocka_unit_test(a_process_with_a_users_id_is_not),
         cmocka_unit_test(root_in_a_container_is_not),
+        cmocka_unit_test(groups_hide_nothing),
         cmocka_unit_test(a_shim_with_another_root_directory_is_not),
         cmocka_unit_test(a_process_that_has_ended_is_gone),
     };
