@@ -4,9 +4,10 @@
  * A slice examines a bounded number of processes and descriptors and is followed by a pass of the
  * loop. The search stops at the first user that is an obstacle.
  *
- * At most DESCRIPTORS of each process are examined. If the VMM of a sandbox has more, or may not be
- * examined, the answer is UNKNOWN. Descriptors beyond the limit of other processes are ignored, or
- * any process could keep every drive from being attached.
+ * Of a VMM of a sandbox on record all descriptors are examined: it may have as many as the kernel
+ * allows, and every slice is bounded nevertheless, so that costs time and keeps no drive from being
+ * attached. Of other processes at most DESCRIPTORS are examined, and more are ignored, because any
+ * user can have many such processes. If a VMM may not be examined, the answer is UNKNOWN.
  *
  * A process that starts after the search has passed it is missed. That is a VMM with this disk only
  * if somebody hands out the same disk twice at the same moment.
@@ -45,8 +46,6 @@ enum {
     ARGUMENTS_BYTES = 1024,
     PROGRAM_BYTES = 48
 };
-
-#define NOT_EXAMINED "may not be examined"
 
 struct drive_in_use_call {
     const struct context *context;
@@ -212,7 +211,8 @@ static int read_program(pid_t pid, char ret_program[static PROGRAM_BYTES])
 }
 
 /* PROGRESS_DONE: this process is an obstacle. */
-static int judge_holder(struct drive_in_use_call *call, enum relation relation, const char *fd)
+static int judge_holder(struct drive_in_use_call *call, enum relation relation, const char *fd,
+                        unsigned *budget)
 {
     char sandbox_id[STORE_SANDBOX_ID_BYTES], program[PROGRAM_BYTES];
     const char *what =
@@ -225,6 +225,7 @@ static int judge_holder(struct drive_in_use_call *call, enum relation relation, 
         is_crustd(call->pid))
         return PROGRESS_MORE;
     access = writable ? "writable" : "read-only";
+    *budget = 0; /* reading the arguments may take a whole slice */
     r = read_program(call->pid, program);
     if (find_sandbox(call, call->pid, sandbox_id))
         return say(call, DRIVE_IN_USE_BY_OTHERS,
@@ -250,14 +251,21 @@ static void leave_process(struct drive_in_use_call *call)
     call->is_in_process = false;
 }
 
-static int doubt_process(struct drive_in_use_call *call, const char *why)
+static bool is_vmm(const struct drive_in_use_call *call)
+{
+    char sandbox_id[STORE_SANDBOX_ID_BYTES];
+
+    return find_sandbox(call, call->pid, sandbox_id);
+}
+
+static int doubt_process(struct drive_in_use_call *call)
 {
     char sandbox_id[STORE_SANDBOX_ID_BYTES];
 
     if (!find_sandbox(call, call->pid, sandbox_id))
         return PROGRESS_MORE;
-    return say(call, DRIVE_IN_USE_UNKNOWN, "process %d, the VMM of sandbox %s, %s", (int)call->pid,
-               sandbox_id, why);
+    return say(call, DRIVE_IN_USE_UNKNOWN, "process %d, the VMM of sandbox %s, may not be examined",
+               (int)call->pid, sandbox_id);
 }
 
 /* Either the process may not be examined or, by FUSE, one file: there may be others. */
@@ -266,7 +274,7 @@ static int doubt_descriptor(struct drive_in_use_call *call)
     bool is_known = call->is_doubted;
 
     call->is_doubted = true;
-    return is_known ? PROGRESS_MORE : doubt_process(call, NOT_EXAMINED);
+    return is_known ? PROGRESS_MORE : doubt_process(call);
 }
 
 /* PROGRESS_DONE: this process is an obstacle. */
@@ -281,8 +289,7 @@ static int look_at_descriptor(struct drive_in_use_call *call, const char *name, 
     relation = compare(call, &status);
     if (relation == UNRELATED)
         return PROGRESS_MORE;
-    *budget = 0; /* reading the arguments of its process may take a whole slice */
-    return judge_holder(call, relation, name);
+    return judge_holder(call, relation, name, budget);
 }
 
 static int look_at_descriptors(struct drive_in_use_call *call, unsigned *budget)
@@ -296,9 +303,9 @@ static int look_at_descriptors(struct drive_in_use_call *call, unsigned *budget)
             leave_process(call);
             return PROGRESS_MORE;
         }
-        if (call->seen++ == DESCRIPTORS) {
+        if (call->seen++ == DESCRIPTORS && !is_vmm(call)) {
             leave_process(call);
-            return doubt_process(call, "has more open files than crustd examines");
+            return PROGRESS_MORE;
         }
         r = look_at_descriptor(call, name, budget);
     }
@@ -346,7 +353,7 @@ static int begin_process(struct drive_in_use_call *call, const char *pid)
     if (result_is_shortage(r))
         return say(call, DRIVE_IN_USE_UNKNOWN, "process %d cannot be examined: %s", (int)call->pid,
                    strerror(-r));
-    return path_is_missing(r) ? PROGRESS_MORE : doubt_process(call, NOT_EXAMINED);
+    return path_is_missing(r) ? PROGRESS_MORE : doubt_process(call);
 }
 
 /* PROGRESS_DONE: no process is left, or the search is over. */

@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
@@ -76,11 +77,22 @@ static _Noreturn void wait_with_many_pages(int ready)
         (void)pause();
 }
 
+/* How many more descriptors a holder has, all before that of the disk. */
+static unsigned more_descriptors;
+
+static void open_more(void)
+{
+    for (unsigned i = 0; i < more_descriptors; i++)
+        if (dup(STDERR_FILENO) < 0)
+            _exit(1);
+}
+
 /* Becomes `program`, with the file open; "": as wait_with_many_pages(). Never returns. */
 static void hold(char *program, const char *path, int flags, int ready)
 {
     char duration[] = "600", *arguments[] = {program, duration, NULL};
 
+    open_more();
     if (open(path, flags) < 0)
         _exit(1);
     if (!program[0])
@@ -261,6 +273,40 @@ static void the_vmm_of_a_sandbox_is_named_with_it(void **state)
                 "the VMM of sandbox sandbox-9", "read-only");
 }
 
+/* More than are examined of a process that is no sandbox's VMM. */
+enum { MANY_DESCRIPTORS = 5000 };
+
+static void a_vmm_with_many_descriptors_is_examined_whole(void **state)
+{
+    struct search_fixture *fixture = *state;
+    struct store_sandbox sandbox = sandbox_of("sandbox-9", NULL);
+    char path[128], other[128];
+    struct store_drive_mount_disk disk, others_disk;
+    struct rlimit limit, more;
+
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    more = (struct rlimit){MANY_DESCRIPTORS + 64, limit.rlim_max};
+    if (more.rlim_max < more.rlim_cur)
+        more.rlim_max = more.rlim_cur;
+    if (setrlimit(RLIMIT_NOFILE, &more) < 0)
+        skip();
+    disk = make_disk(fixture, path);
+    (void)snprintf(other, sizeof(other), "%s/other.img", fixture->directory);
+    assert_int_equal(rename(path, other), 0);
+    others_disk = disk;
+    disk = make_disk(fixture, path);
+    more_descriptors = MANY_DESCRIPTORS;
+    start_holder(fixture, "anything", other, O_RDWR);
+    more_descriptors = 0;
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
+    expect_free(fixture, &(struct drive_in_use_request){.disk = &others_disk, .writable = true});
+    sandbox.vmm_pid = fixture->holder;
+    (void)put_sandbox(fixture->context.store, &sandbox, true);
+    expect_free(fixture, &(struct drive_in_use_request){.disk = &disk, .writable = true});
+    expect_used(fixture, &(struct drive_in_use_request){.disk = &others_disk, .writable = true},
+                "the VMM of sandbox sandbox-9", "writable");
+}
+
 /* Gives up the right to examine processes with more capabilities, or takes it back. */
 static void set_may_examine(bool may)
 {
@@ -385,6 +431,7 @@ int main(void)
         SEARCH(a_reader_whose_arguments_cannot_be_read_is_a_doubt),
         SEARCH(a_pass_waits_for_one_slow_answer),
         SEARCH(the_vmm_of_a_sandbox_is_named_with_it),
+        SEARCH(a_vmm_with_many_descriptors_is_examined_whole),
         SEARCH(a_vmm_that_may_not_be_examined_is_a_doubt),
         SEARCH(a_file_that_may_not_be_examined_does_not_hide_those_after_it),
         SEARCH(a_process_has_the_disk_until_it_has_ended),
