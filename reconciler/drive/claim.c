@@ -216,10 +216,17 @@ static bool stands_on(const struct loop_search *search, const struct loop_info64
            drive_relatives_include(&search->relatives, info->lo_rdevice);
 }
 
+/* Why a loop device does not say what it stands on. */
+enum loop_failure {
+    LOOP_EMPTY = -ENXIO,
+    LOOP_NOT_PERMITTED = -EPERM, /* by the device cgroup */
+    LOOP_DENIED = -EACCES,       /* by the node's mode */
+};
+
 static int explain_loop(const struct loop_search *search, const char *loop, int r,
                         struct error *error)
 {
-    if (r == -EPERM || r == -EACCES)
+    if (r == LOOP_NOT_PERMITTED || r == LOOP_DENIED)
         return error_set(error, DRIVE_CLAIM_FORBIDDEN,
                          "crustd may not ask /dev/%s whether it stands on %s: drives need the "
                          "drop-in or overlay that allows block devices",
@@ -240,7 +247,7 @@ static int ask_loop(const struct loop_search *search, const char *loop, struct e
     r = path_open_file_in_root(search->request->root, path, &fd);
     if (r == 0 && ioctl(fd, LOOP_GET_STATUS64, &info) < 0)
         r = -errno;
-    if (path_is_missing(r) || r == -ENXIO)
+    if (path_is_missing(r) || r == LOOP_EMPTY)
         return DRIVE_CLAIM_OPEN;
     if (r < 0)
         return explain_loop(search, loop, r, error);
