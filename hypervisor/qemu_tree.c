@@ -9,7 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { DEPTH = 32, LINE_BYTES = 256 };
+/* Twice the lines that a real tree has if it is as long as a monitor's answer may be. */
+enum { DEPTH = 32, LINES = 128 * 1024 };
 
 struct device {
     size_t indent;
@@ -21,7 +22,8 @@ struct tree {
     const char *drive;
     unsigned depth; /* of `device` */
     struct device device[DEPTH];
-    unsigned found;
+    unsigned named; /* devices that have the drive */
+    unsigned found; /* those with an address */
     char address[QEMU_ADDRESS_BYTES];
 };
 
@@ -82,21 +84,50 @@ static bool names_drive(const struct tree *tree, const char *line)
            line[sizeof(before) - 1 + length] == '"';
 }
 
+static bool skip(const char **text, const char *prefix)
+{
+    size_t length = strlen(prefix);
+
+    if (strncmp(*text, prefix, length) != 0)
+        return false;
+    *text += length;
+    return true;
+}
+
+/* Reads at most `most` digits; false: there is none. By hand, because most lines of a hostile tree
+ * may be numbers, and sscanf(3) takes 20 times as long. */
+static bool read_number(const char **text, unsigned base, unsigned most, unsigned *ret_number)
+{
+    static const char digits[] = "0123456789abcdef";
+    const char *start = *text, *digit;
+
+    *ret_number = 0;
+    while (**text && *text < start + most && (digit = strchr(digits, **text)) &&
+           digit < digits + base) {
+        *ret_number = *ret_number * base + (unsigned)(digit - digits);
+        ++*text;
+    }
+    return *text > start;
+}
+
 static void read_property(struct tree *tree, const char *line)
 {
     struct device *device = &tree->device[tree->depth - 1];
 
-    if (names_drive(tree, line))
+    if (names_drive(tree, line)) {
+        tree->named += !device->is_wanted;
         device->is_wanted = true;
-    else if (sscanf(line, "addr = %2x.%1x", &device->slot, &device->function) == 2)
-        device->has_slot = true;
-    else if (sscanf(line, "scsi-id = %5u", &device->target) == 1)
-        device->has_target = true;
-    else if (sscanf(line, "lun = %5u", &device->lun) == 1)
-        device->has_lun = true;
+    } else if (skip(&line, "addr = ")) {
+        device->has_slot |= read_number(&line, 16, 2, &device->slot) && skip(&line, ".") &&
+                            read_number(&line, 16, 1, &device->function);
+    } else if (skip(&line, "scsi-id = ")) {
+        device->has_target |= read_number(&line, 10, 5, &device->target);
+    } else if (skip(&line, "lun = ")) {
+        device->has_lun |= read_number(&line, 10, 5, &device->lun);
+    }
 }
 
-/* false: deeper than any real machine. */
+/* false: deeper than any real machine, or the drive is there twice. */
 static bool read_line(struct tree *tree, const char *line)
 {
     size_t indent = strspn(line, " ");
@@ -112,25 +143,18 @@ static bool read_line(struct tree *tree, const char *line)
     } else if (tree->depth) {
         read_property(tree, line);
     }
-    return true;
+    return tree->named <= 1;
 }
 
-/* Each line is parsed by itself, because sscanf(3) measures all the text that it is given. The part
- * that is cut off a longer line has no meaning here. */
 bool qemu_tree_find(const char *text, const char *drive,
                     char ret_address[static QEMU_ADDRESS_BYTES])
 {
     struct tree tree = {.drive = drive};
     bool going = true;
 
-    while (going && *text) {
-        size_t length = strcspn(text, "\n"), kept = length < LINE_BYTES ? length : LINE_BYTES - 1;
-        char line[LINE_BYTES];
-
-        memcpy(line, text, kept);
-        line[kept] = '\0';
-        going = read_line(&tree, line);
-        text += length;
+    for (unsigned lines = 0; going && *text; lines++) {
+        going = lines < LINES && read_line(&tree, text);
+        text = strchrnul(text, '\n');
         text += *text == '\n';
     }
     end_devices(&tree, 0);

@@ -63,6 +63,11 @@ static void uncertain_tree_gives_no_address(void **state)
     assert_address("dev: b, id \"\"\n  addr = 01.0\n  drive = \"a\"\n"
                    "dev: c, id \"\"\n  addr = 02.0\n  drive = \"a\"\n",
                    "a", NULL);
+    assert_address("dev: b, id \"\"\n  drive = \"a\"\n"
+                   "dev: c, id \"\"\n  addr = 02.0\n  drive = \"a\"\n",
+                   "a", NULL);
+    assert_address("dev: b, id \"\"\n  addr = xx.0\n  drive = \"a\"\n", "a", NULL);
+    assert_address("dev: b, id \"\"\n  addr = 02\n  drive = \"a\"\n", "a", NULL);
     assert_address("dev: scsi-hd, id \"\"\n  drive = \"a\"\n  lun = 1 (0x1)\n", "a", NULL);
 }
 
@@ -109,6 +114,23 @@ static void many_lines_cost_no_more(void **state)
     assert_true(clock_processor() - began < NSEC_PER_SEC);
 }
 
+/* A monitor's answer has room for a million lines. */
+static void lines_are_bounded(void **state)
+{
+    cleanup(buffer_done) struct buffer text = BUFFER_INIT(0);
+
+    (void)state;
+    for (unsigned i = 0; i < 100 * 1000; i++)
+        assert_int_equal(buffer_append_text(&text, "\n"), 0);
+    assert_int_equal(buffer_append_text(&text, recorded), 0);
+    assert_address(buffer_text(&text), "drive-1", "pci:02/1f.3");
+    buffer_clear(&text);
+    for (unsigned i = 0; i < 200 * 1000; i++)
+        assert_int_equal(buffer_append_text(&text, "\n"), 0);
+    assert_int_equal(buffer_append_text(&text, recorded), 0);
+    assert_address(buffer_text(&text), "drive-1", NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -116,6 +138,7 @@ int main(void)
         cmocka_unit_test(uncertain_tree_gives_no_address),
         cmocka_unit_test(has_bounds),
         cmocka_unit_test(many_lines_cost_no_more),
+        cmocka_unit_test(lines_are_bounded),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
