@@ -16,6 +16,7 @@ void qemu_nodes_done(struct qemu_nodes *nodes)
     for (size_t i = 0; i < nodes->count; i++)
         free(nodes->entries[i].file);
     free(nodes->entries);
+    qemu_protocols_done(&nodes->protocols);
     *nodes = (struct qemu_nodes){0};
 }
 
@@ -70,8 +71,10 @@ int qemu_nodes_add(struct qemu_nodes *nodes, const struct qemu_node *node, const
         return r;
     nodes->entries = entries;
     copy = strdup(file);
-    if (!copy)
+    if (!copy || qemu_protocols_add(&nodes->protocols, node->driver, copy) < 0) {
+        free(copy);
         return error_set_errno(error, -ENOMEM, "cannot keep the VMM's report");
+    }
     nodes->entries[nodes->count] = *node;
     nodes->entries[nodes->count++].file = copy;
     return 0;

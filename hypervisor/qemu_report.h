@@ -16,6 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "hypervisor/qemu_protocols.h"
 #include "lib/json.h"
 #include "lib/result.h"
 
@@ -42,6 +43,7 @@ struct qemu_descriptor {
 struct qemu_nodes {
     struct qemu_node *entries; /* owned */
     size_t count;
+    struct qemu_protocols protocols; /* of these nodes */
 };
 
 struct qemu_report {

@@ -17,13 +17,6 @@
 
 enum { CHAIN_DEPTH = 8, CHAIN_VALUES = 256 };
 
-/* Whether a layer has the size of the layer below it. */
-static bool driver_passes_size(const char *driver)
-{
-    return strcmp(driver, "raw") == 0 || strcmp(driver, "throttle") == 0 ||
-           strcmp(driver, "copy-on-read") == 0;
-}
-
 static bool driver_is_protocol(const char *driver)
 {
     return strcmp(driver, "host_device") == 0 || strcmp(driver, "file") == 0;
@@ -58,7 +51,7 @@ static bool read_chain(struct qemu_source *source, const cJSON *layer)
             strcpy(source->file, file);
             return true;
         }
-        source->layered |= !driver_passes_size(driver);
+        source->layered |= !qemu_driver_passes_size(driver);
         source->fixed |= json_member(layer, "offset") || json_member(layer, "size");
         layer = inner;
     }
@@ -70,20 +63,10 @@ static bool read_chain(struct qemu_source *source, const cJSON *layer)
 static void read_plain(struct qemu_source *source, const struct qemu_node *root,
                        const struct qemu_nodes *nodes)
 {
-    bool found = false, foreign = false;
+    const struct qemu_protocol *protocol = qemu_protocols_find(&nodes->protocols, root->file);
 
-    for (size_t i = 0; i < nodes->count; i++) {
-        const struct qemu_node *node = &nodes->entries[i];
-
-        if (driver_passes_size(node->driver) || strcmp(node->file, root->file) != 0)
-            continue;
-        if (strcmp(node->driver, "host_device") == 0)
-            found = true;
-        else
-            foreign = true;
-    }
-    source->layered = !driver_passes_size(root->driver) && !driver_is_protocol(root->driver);
-    source->host_device = found && !foreign;
+    source->layered = !qemu_driver_passes_size(root->driver) && !driver_is_protocol(root->driver);
+    source->host_device = protocol && protocol->host_device && !protocol->other;
     strcpy(source->file, root->file);
 }
 

@@ -14,6 +14,7 @@ struct qemu_source {
     char file[QEMU_FILE_BYTES]; /* the innermost file name; large, and not cleared */
 };
 
-/* Reads the layers of a root node; `nodes` are all of QEMU's. false if its file is invalid. */
+/* Reads the layers of a root node; `nodes` are all of QEMU's, none of which has been changed since
+ * it was added. false if its file is invalid. */
 bool qemu_source_read(struct qemu_source *source, const struct qemu_node *root,
                       const struct qemu_nodes *nodes);

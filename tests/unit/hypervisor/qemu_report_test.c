@@ -92,6 +92,35 @@ static void bounds_the_number_of_nodes(void **state)
     qemu_nodes_done(&nodes);
 }
 
+/* Otherwise each of a thousand drives would be compared with each of a thousand nodes. */
+static void file_of_many_nodes_is_kept_once(void **state)
+{
+    static const char *const files[] = {"/b", "/c", "/a", "/e", "/d"};
+    struct qemu_nodes nodes = {0};
+    struct error error;
+
+    (void)state;
+    for (unsigned i = 0; i < 100; i++) {
+        struct qemu_node node = {.driver = "file"};
+
+        (void)snprintf(node.name, sizeof(node.name), "n%u", i);
+        if (i % 5 < 3)
+            (void)snprintf(node.driver, sizeof(node.driver), "host_device");
+        if (i % 5 == 4)
+            (void)snprintf(node.driver, sizeof(node.driver), "throttle");
+        assert_int_equal(qemu_nodes_add(&nodes, &node, files[i % 5], &error), 0);
+    }
+    assert_int_equal(nodes.protocols.count, 4);
+    assert_true(qemu_protocols_find(&nodes.protocols, "/a")->host_device);
+    assert_false(qemu_protocols_find(&nodes.protocols, "/a")->other);
+    assert_true(qemu_protocols_find(&nodes.protocols, "/e")->other);
+    assert_false(qemu_protocols_find(&nodes.protocols, "/e")->host_device);
+    assert_null(qemu_protocols_find(&nodes.protocols, "/d"));
+    assert_null(qemu_protocols_find(&nodes.protocols, "/0"));
+    qemu_nodes_done(&nodes);
+    assert_null(qemu_protocols_find(&nodes.protocols, "/a"));
+}
+
 static void bounds_file_names(void **state)
 {
     char file[QEMU_FILE_BYTES + 1];
@@ -134,6 +163,7 @@ int main(void)
         cmocka_unit_test(reads_frontends),
         cmocka_unit_test(refuses_broken_nodes),
         cmocka_unit_test(bounds_the_number_of_nodes),
+        cmocka_unit_test(file_of_many_nodes_is_kept_once),
         cmocka_unit_test(bounds_file_names),
         cmocka_unit_test(reads_sets),
     };
