@@ -21,7 +21,7 @@ size_t qemu_held_unnamed(const struct qemu_report *report, struct vmm_resolver *
     struct vmm_identity identity;
     struct qemu_source source;
 
-    for (size_t i = 0; i < report->nodes.count && !resolver->exhausted; i++)
+    for (size_t i = 0; i < report->nodes.count && !vmm_resolver_is_exhausted(resolver); i++)
         if (qemu_source_read(&source, &report->nodes.entries[i], &report->nodes) &&
             !source.is_set && resolver->path(resolver, source.file, &identity) == 0)
             count = remove_equal(held, count, &identity);

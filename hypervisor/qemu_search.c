@@ -87,6 +87,8 @@ static struct qemu_search_result compare_drives(struct qemu_search *search,
         qemu_sets_match(&search->sets, &search->report, &wanted, resolver, &match);
     struct error error;
 
+    if (vmm_resolver_doubt(resolver, true, &error) < 0)
+        return end(HYPERVISOR_UNREACHABLE, &error);
     if (search->request->act == HYPERVISOR_RESIZE)
         return result != QEMU_MATCH_UNCLEAR && match.bytes >= search->request->bytes
                    ? found_among(search, &match)
@@ -115,12 +117,16 @@ static struct qemu_search_result check_drives(struct qemu_search *search)
     struct vmm_process process;
     struct error error;
     enum qemu_match_result result;
+    int r;
 
     if (vmm_process_init(&process, search->request, &error) < 0)
         return end(HYPERVISOR_UNREACHABLE, &error);
     qemu_sets_update(&search->sets, &search->report.roots);
     result = qemu_sets_match(&search->sets, &search->report, &wanted, &process.resolver, &match);
+    r = vmm_resolver_doubt(&process.resolver, true, &error);
     vmm_process_done(&process);
+    if (r < 0)
+        return end(HYPERVISOR_UNREACHABLE, &error);
     if (result == QEMU_MATCH_UNCLEAR)
         return end_unclear(search, &match);
     if (match.bytes >= search->request->bytes)
@@ -144,10 +150,12 @@ static enum hypervisor_outcome foresee_resize(const struct qemu_search *search,
 {
     struct vmm_wanted wanted = vmm_wanted_of(search->request);
     const struct qemu_node *drive = NULL;
+    enum hypervisor_outcome outcome;
     struct error error;
 
     wanted.act = HYPERVISOR_RESIZE;
-    return qemu_drive_find(&search->report, &wanted, resolver, &drive, &error);
+    outcome = qemu_drive_find(&search->report, &wanted, resolver, &drive, &error);
+    return resolver->exhausted ? HYPERVISOR_UNREACHABLE : outcome;
 }
 
 static struct qemu_search_result find_in(struct qemu_search *search, struct vmm_resolver *resolver)

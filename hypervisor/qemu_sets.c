@@ -77,7 +77,8 @@ static bool is_of_set(const struct qemu_node *root, const struct qemu_nodes *nod
            source.is_set && source.host_device && !source.layered && !source.fixed;
 }
 
-static int list_drives(struct qemu_sets *sets, const struct qemu_report *report)
+static int list_drives(struct qemu_sets *sets, const struct qemu_report *report,
+                       struct vmm_resolver *resolver)
 {
     sets->drives = calloc(report->roots.count + 1, sizeof(*sets->drives));
     if (!sets->drives)
@@ -86,6 +87,8 @@ static int list_drives(struct qemu_sets *sets, const struct qemu_report *report)
         const struct qemu_node *root = &report->roots.entries[i];
         struct qemu_set_drive *drive = &sets->drives[sets->count];
 
+        if (vmm_resolver_is_exhausted(resolver))
+            return -ETIME;
         if (!is_of_set(root, &report->nodes))
             continue;
         memcpy(drive->name, root->name, sizeof(drive->name));
@@ -105,7 +108,7 @@ int qemu_sets_read(struct qemu_sets *sets, const struct qemu_report *report,
     *sets = (struct qemu_sets){.count = 0};
     if (r < 0 || report->sets_known || !has_device(&devices, &wanted->identity))
         return r;
-    return list_drives(sets, report);
+    return list_drives(sets, report, resolver);
 }
 
 /* ---- comparing sizes ---- */
@@ -117,11 +120,13 @@ static int compare_sizes(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* Reads the sizes of all devices; -errno if one cannot be read. */
+/* Reads the sizes of all devices; -errno if one cannot be read, or the time is over. */
 static int read_sizes(const struct devices *devices, struct vmm_resolver *resolver, uint64_t *sizes)
 {
     for (size_t i = 0; i < devices->count; i++) {
-        int r = resolver->bytes(resolver, &devices->entries[i], &sizes[i]);
+        int r = vmm_resolver_is_exhausted(resolver)
+                    ? -ETIME
+                    : resolver->bytes(resolver, &devices->entries[i], &sizes[i]);
 
         if (r < 0)
             return r;
@@ -248,14 +253,16 @@ static bool has_job(const struct qemu_nodes *nodes, struct error *error)
 
 /* Whether every node over a set is reported to be host_device, or to lie over it and nothing
  * else. */
-static bool all_are_devices(const struct qemu_report *report, struct error *error)
+static bool all_are_devices(const struct qemu_report *report, struct vmm_resolver *resolver,
+                            struct error *error)
 {
     const struct qemu_nodes *nodes = &report->nodes;
     struct qemu_source source;
 
     for (size_t i = 0; i < nodes->count; i++) {
         const struct qemu_node *node = &nodes->entries[i];
-        bool is_read = qemu_source_read(&source, node, nodes);
+        bool is_read =
+            !vmm_resolver_is_exhausted(resolver) && qemu_source_read(&source, node, nodes);
 
         if (is_read && (!source.is_set || source.host_device))
             continue;
@@ -268,46 +275,64 @@ static bool all_are_devices(const struct qemu_report *report, struct error *erro
     return true;
 }
 
-/* Removes the files that nodes name. */
-static size_t remove_named(const struct qemu_report *report, struct vmm_resolver *resolver,
-                           struct vmm_file *files, size_t count)
+/* The first file that no node names, or NULL. 0 or -ENOMEM. All files are compared in one go,
+ * because that reads and resolves the file of every node. */
+static int find_unnamed(const struct qemu_report *report, struct vmm_resolver *resolver,
+                        const struct vmm_file *files, size_t count,
+                        const struct vmm_file **ret_file)
 {
-    size_t kept = 0;
+    cleanup(freep) struct vmm_identity *unnamed = calloc(count + 1, sizeof(*unnamed));
+    const struct vmm_file *file = files;
 
-    for (size_t i = 0; i < count; i++) {
-        struct vmm_identity identity = files[i].identity;
-
-        if (qemu_held_unnamed(report, resolver, &identity, 1))
-            files[kept++] = files[i];
-    }
-    return kept;
+    *ret_file = NULL;
+    if (!unnamed)
+        return -ENOMEM;
+    for (size_t i = 0; i < count; i++)
+        unnamed[i] = files[i].identity;
+    if (!count || !qemu_held_unnamed(report, resolver, unnamed, count))
+        return 0;
+    while (!vmm_identity_equal(&file->identity, &unnamed[0]))
+        file++;
+    *ret_file = file;
+    return 0;
 }
 
-enum hypervisor_outcome qemu_sets_may_refresh(const struct qemu_report *report,
-                                              struct vmm_resolver *resolver, struct error *error)
+static enum hypervisor_outcome judge_files(const struct qemu_report *report,
+                                           struct vmm_resolver *resolver, struct error *error)
 {
     cleanup(freep) struct vmm_file *files = calloc(QEMU_HELD_ENTRIES, sizeof(*files));
+    const struct vmm_file *file = NULL;
     size_t count = 0;
     int r = files ? resolver->files(resolver, files, QEMU_HELD_ENTRIES, &count) : -ENOMEM;
 
-    if (has_job(&report->nodes, error))
-        return HYPERVISOR_BUSY;
-    if (!all_are_devices(report, error))
-        return HYPERVISOR_DRIVE_NOT_FOUND;
+    if (r == 0)
+        r = find_unnamed(report, resolver, files, count, &file);
     if (r < 0) {
         (void)error_set_errno(error, r,
                               "QEMU's drives cannot be read again together: what it has "
                               "open cannot be listed");
         return HYPERVISOR_DRIVE_NOT_FOUND;
     }
-    count = remove_named(report, resolver, files, count);
-    if (count == 0)
+    if (!file)
         return HYPERVISOR_DONE;
     (void)error_set(error, 0,
                     "QEMU's drives cannot be read again together: its descriptor %d is a regular "
                     "file, which that would cut if it is a drive's",
-                    files[0].fd);
+                    file->fd);
     return HYPERVISOR_DRIVE_NOT_FOUND;
+}
+
+enum hypervisor_outcome qemu_sets_may_refresh(const struct qemu_report *report,
+                                              struct vmm_resolver *resolver, struct error *error)
+{
+    enum hypervisor_outcome outcome = HYPERVISOR_DRIVE_NOT_FOUND;
+
+    if (has_job(&report->nodes, error))
+        return HYPERVISOR_BUSY;
+    if (all_are_devices(report, resolver, error))
+        outcome = judge_files(report, resolver, error);
+    /* What was not examined in time is not known to be in the way either. */
+    return vmm_resolver_doubt(resolver, true, error) < 0 ? HYPERVISOR_UNREACHABLE : outcome;
 }
 
 struct qemu_set_drive *qemu_sets_next(struct qemu_sets *sets)

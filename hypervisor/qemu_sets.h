@@ -53,18 +53,21 @@ struct qemu_match {
 void qemu_sets_done(struct qemu_sets *sets);
 
 /* Lists the raw drives over host_device and a set, if the device may be one of them: the process
- * has it open, and no reported path leads to it. Otherwise count is 0. 0 or -ENOMEM. */
+ * has it open, and no reported path leads to it. Otherwise count is 0. 0, -ENOMEM, or -ETIME: the
+ * resolver is exhausted. */
 int qemu_sets_read(struct qemu_sets *sets, const struct qemu_report *report,
                    const struct vmm_wanted *wanted, struct vmm_resolver *resolver);
 
-/* Compares the drives' sizes with those of the devices on the host. */
+/* Compares the drives' sizes with those of the devices on the host. If the resolver is exhausted,
+ * the result tells nothing. */
 enum qemu_match_result qemu_sets_match(const struct qemu_sets *sets,
                                        const struct qemu_report *report,
                                        const struct vmm_wanted *wanted,
                                        struct vmm_resolver *resolver, struct qemu_match *ret_match);
 
 /* Whether any of the drives may safely re-read its size now: DONE, or BUSY (a block job works on a
- * drive), or DRIVE_NOT_FOUND; `error` has the reason. */
+ * drive), or DRIVE_NOT_FOUND, or UNREACHABLE (the resolver is exhausted); `error` has the reason.
+ */
 enum hypervisor_outcome qemu_sets_may_refresh(const struct qemu_report *report,
                                               struct vmm_resolver *resolver, struct error *error);
 

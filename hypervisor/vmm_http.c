@@ -127,12 +127,14 @@ static enum hypervisor_outcome foresee_resize(const struct vmm_http *vmm,
 {
     struct vmm_wanted wanted = vmm_wanted_of(&vmm->call.request);
     const struct drive *drive = NULL;
+    enum hypervisor_outcome outcome;
     struct error error;
 
     if (vmm->resize != HYPERVISOR_DONE)
         return vmm->resize;
     wanted.act = HYPERVISOR_RESIZE;
-    return drive_report_find(&vmm->report, &wanted, resolver, &drive, &error);
+    outcome = drive_report_find(&vmm->report, &wanted, resolver, &drive, &error);
+    return resolver->exhausted ? HYPERVISOR_UNREACHABLE : outcome;
 }
 
 static void note_drive(struct vmm_http *vmm, const struct drive *drive)

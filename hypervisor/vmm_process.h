@@ -17,13 +17,13 @@ enum { VMM_DESCRIPTORS = 4096 };
 struct vmm_process {
     struct vmm_resolver resolver; /* callers pass its address; valid until vmm_process_done() */
     pid_t pid;
-    uint64_t paths_ns; /* processor time that resolving paths took so far */
-    int root;          /* /proc/PID/root */
-    int descriptors;   /* /proc/PID/fd */
-    int sysfs;         /* borrowed; below it, devices' sizes are found */
+    int root;        /* /proc/PID/root */
+    int descriptors; /* /proc/PID/fd */
+    int sysfs;       /* borrowed; below it, devices' sizes are found */
 };
 
-/* For the request's VMM. 0, or -errno: the process is gone or may not be examined. */
+/* For the request's VMM, whose answer is searched from now on, in one go: the time for that begins.
+ * 0, or -errno: the process is gone or may not be examined. */
 int vmm_process_init(struct vmm_process *process, const struct hypervisor_request *request,
                      struct error *error);
 void vmm_process_done(struct vmm_process *process);
@@ -31,6 +31,10 @@ void vmm_process_done(struct vmm_process *process);
 /* What the process has open as descriptor `name`: type, device and inode as the kernel knows them,
  * without a request to the file system, which may hang (FUSE, NFS). 0 or -errno. */
 int vmm_process_stat(const struct vmm_process *process, const char *name, struct stat *ret_stat);
+
+/* Whether descriptor `name` can be read from. 0 or -errno. */
+int vmm_process_is_readable(const struct vmm_process *process, const char *name,
+                            bool *ret_readable);
 
 /* vmm_files.c: resolver.files. */
 int vmm_files_list(struct vmm_resolver *resolver, struct vmm_file *ret_files, size_t size,

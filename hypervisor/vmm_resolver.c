@@ -6,9 +6,17 @@
 #include <stdlib.h>
 
 #include "lib/cleanup.h"
+#include "lib/clock.h"
 #include "lib/result.h"
 
 enum { HELD_ENTRIES = 1024 };
+
+bool vmm_resolver_is_exhausted(struct vmm_resolver *resolver)
+{
+    if (!resolver->exhausted && resolver->until_ns)
+        resolver->exhausted = clock_processor() >= resolver->until_ns;
+    return resolver->exhausted;
+}
 
 int vmm_resolver_note(struct vmm_resolver *resolver, int r)
 {

@@ -33,6 +33,8 @@ struct vmm_file {
 struct vmm_resolver {
     /* A bound was reached; what was not found or accounted for tells nothing. */
     bool exhausted;
+    uint64_t
+        until_ns; /* of clock_processor(): when that bound is reached at the latest; 0: never */
     int shortage; /* -EMFILE and the like, once a file could not be examined for want of a resource:
                      what was not found may exist all the same; 0: none */
     int (*path)(struct vmm_resolver *resolver, const char *path, struct vmm_identity *ret_identity);
@@ -48,6 +50,10 @@ struct vmm_resolver {
     int (*bytes)(struct vmm_resolver *resolver, const struct vmm_identity *identity,
                  uint64_t *ret_bytes);
 };
+
+/* Whether a bound was reached; to be asked before each step of a search, because the VMM chooses
+ * how many steps there are. */
+bool vmm_resolver_is_exhausted(struct vmm_resolver *resolver);
 
 /* Records r if it is a lack of descriptors or memory, and returns it. */
 int vmm_resolver_note(struct vmm_resolver *resolver, int r);

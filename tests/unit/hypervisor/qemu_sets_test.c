@@ -22,6 +22,7 @@ static struct process {
     struct vmm_file file[MOST];
     size_t files;
     int files_result, bytes_result;
+    unsigned paths, sizes; /* how many were asked for */
 } process;
 
 static struct vmm_identity loop_device(int number)
@@ -35,6 +36,7 @@ static int fake_path(struct vmm_resolver *resolver, const char *path,
     int number;
 
     (void)resolver;
+    process.paths++;
     if (sscanf(path, "/dev/loop%d", &number) == 1)
         *ret_identity = loop_device(number);
     else if (sscanf(path, "/file%d", &number) == 1)
@@ -74,6 +76,7 @@ static int fake_bytes(struct vmm_resolver *resolver, const struct vmm_identity *
                       uint64_t *ret_bytes)
 {
     (void)resolver;
+    process.sizes++;
     for (size_t i = 0; i < process.devices; i++)
         if (identity->device == makedev(7, (unsigned)process.device[i])) {
             *ret_bytes = process.bytes[i];
@@ -366,6 +369,44 @@ static void a_regular_file_keeps_all_as_they_are(void **state)
     may(&report, "cannot be listed");
 }
 
+/* However many files there are, each node's path is resolved once. */
+static void files_are_compared_in_one_go(void **state)
+{
+    cleanup(qemu_report_done) struct qemu_report report = {0};
+
+    (void)state;
+    for (int i = 0; i < MOST; i++)
+        open_file(i, 16 + i);
+    add_node(&report.nodes, "a", "file", "/file0", 100, false);
+    add_node(&report.nodes, "b", "file", "/file2", 100, false);
+    may(&report, "its descriptor 17 is a regular file");
+    assert_int_equal(process.paths, 2);
+    process.files = 1;
+    may(&report, NULL);
+}
+
+static void nothing_is_read_again_without_time_to_examine_it(void **state)
+{
+    cleanup(qemu_report_done) struct qemu_report report = {0};
+    cleanup(qemu_sets_done) struct qemu_sets sets = {0};
+    struct vmm_wanted wanted = {.identity = loop_device(MINE)};
+    struct qemu_match match;
+    struct error error;
+
+    (void)state;
+    add_set(&report, "a", 100);
+    add_node(&report.nodes, "b", "file", "/file0", 100, false);
+    hold(MINE, 100);
+    process.resolver.until_ns = 1;
+    assert_int_equal(qemu_sets_may_refresh(&report, &process.resolver, &error),
+                     HYPERVISOR_UNREACHABLE);
+    assert_non_null(strstr(error.text, "than crustd examines"));
+    assert_int_equal(qemu_sets_read(&sets, &report, &wanted, &process.resolver), -ETIME);
+    assert_int_equal(qemu_sets_match(&sets, &report, &wanted, &process.resolver, &match),
+                     QEMU_MATCH_UNCLEAR);
+    assert_int_equal(process.paths + process.sizes, 0);
+}
+
 static void a_node_that_may_be_a_file_keeps_all_as_they_are(void **state)
 {
     static const char *const odd[][2] = {
@@ -412,6 +453,8 @@ int main(void)
         cmocka_unit_test_setup(odd_drives_are_left_alone, set_up),
         cmocka_unit_test_setup(a_regular_file_keeps_all_as_they_are, set_up),
         cmocka_unit_test_setup(a_job_is_waited_for, set_up),
+        cmocka_unit_test_setup(files_are_compared_in_one_go, set_up),
+        cmocka_unit_test_setup(nothing_is_read_again_without_time_to_examine_it, set_up),
         cmocka_unit_test_setup(a_node_that_may_be_a_file_keeps_all_as_they_are, set_up),
     };
 

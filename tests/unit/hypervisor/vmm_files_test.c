@@ -113,24 +113,28 @@ static void a_lack_of_descriptors_is_noted(void **state)
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
 }
 
-/* A VMM chooses how long its paths are, and others wait meanwhile. */
-static void paths_have_their_time(void **state)
+/* A VMM chooses how many files it has and how long its paths are, and others wait meanwhile. */
+static void one_time_bounds_all_that_is_examined(void **state)
 {
-    struct vmm_process *process = &((struct fixture *)*state)->process;
-    struct vmm_resolver *resolver = &process->resolver;
+    struct vmm_resolver *resolver = &((struct fixture *)*state)->process.resolver;
     const struct vmm_identity none = {.block_device = true};
     struct vmm_identity identity;
     struct vmm_file files[MOST];
     struct error error;
     size_t count;
 
+    assert_true(resolver->until_ns > clock_processor());
+    assert_true(resolver->until_ns < clock_processor() + 50 * NSEC_PER_MSEC);
     assert_int_equal(resolver->path(resolver, "/dev/null", &identity), 0);
-    assert_true(process->paths_ns > 0 && process->paths_ns < 10 * NSEC_PER_MSEC);
     assert_int_equal(vmm_resolver_doubt(resolver, false, &error), 0);
     assert_false(vmm_may_hold(resolver, &none));
-    process->paths_ns = NSEC_PER_SEC;
+    resolver->until_ns = 1;
     assert_int_equal(resolver->path(resolver, "/dev/null", &identity), -ETIME);
+    resolver->exhausted = false;
     assert_int_equal(resolver->descriptor(resolver, 0, &identity), -ETIME);
+    resolver->exhausted = false;
+    assert_int_equal(resolver->held(resolver, &identity, 1), 0);
+    resolver->exhausted = false;
     assert_int_equal(resolver->files(resolver, files, MOST, &count), -ETIME);
     assert_true(vmm_may_hold(resolver, &none));
     assert_true(vmm_resolver_doubt(resolver, true, &error) < 0);
@@ -254,7 +258,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         files_test(a_lack_of_descriptors_is_noted),
         files_test(a_file_counts_by_how_it_is_open),
-        files_test(paths_have_their_time),
+        files_test(one_time_bounds_all_that_is_examined),
         files_test(descriptors_are_counted),
         files_test(memory_is_not_a_drive),
         files_test(a_vmm_that_keeps_its_memory_locked_is_not_waited_for),
