@@ -121,26 +121,42 @@ static enum hypervisor_outcome explain_absence(const struct drive_report *report
     return HYPERVISOR_DRIVE_NOT_FOUND;
 }
 
+/* The recorded drive if it leads to the device, or else the first that does; *ret_count: how many
+ * do. The recorded one is examined first, because a VMM may have more drives than can be examined.
+ */
+static const struct drive *find_leading(const struct drive_report *report,
+                                        const struct vmm_wanted *wanted,
+                                        struct vmm_resolver *resolver, size_t *ret_count)
+{
+    const struct drive *recorded = find_id(report, wanted->recorded_drive), *found = NULL;
+
+    *ret_count = 1;
+    if (recorded && leads_to(recorded, &wanted->identity, resolver))
+        return recorded;
+    *ret_count = 0;
+    for (size_t i = 0; i < report->count && !vmm_resolver_is_exhausted(resolver); i++) {
+        const struct drive *drive = &report->entries[i];
+
+        if (drive == recorded || !leads_to(drive, &wanted->identity, resolver))
+            continue;
+        ++*ret_count;
+        if (!found)
+            found = drive;
+    }
+    return found;
+}
+
 enum hypervisor_outcome drive_report_find(const struct drive_report *report,
                                           const struct vmm_wanted *wanted,
                                           struct vmm_resolver *resolver,
                                           const struct drive **ret_drive, struct error *error)
 {
-    const struct drive *recorded = find_id(report, wanted->recorded_drive), *found = NULL;
-    size_t count = 0;
+    size_t count;
+    const struct drive *found = find_leading(report, wanted, resolver, &count);
 
-    for (size_t i = 0; i < report->count; i++) {
-        const struct drive *drive = &report->entries[i];
-
-        if (!leads_to(drive, &wanted->identity, resolver))
-            continue;
-        count++;
-        if (!found || drive == recorded)
-            found = drive;
-    }
     if (!found)
         return explain_absence(report, wanted, resolver, error);
-    if (count > 1 && found != recorded) {
+    if (count > 1) {
         (void)error_set(error, 0, "%zu of the VMM's drives lead to the device", count);
         return HYPERVISOR_DRIVE_NOT_FOUND;
     }

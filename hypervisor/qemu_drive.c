@@ -29,18 +29,40 @@
 #include "lib/cleanup.h"
 
 /* Whether the process has the device open without a reported path that accounts for it. */
-enum holding { HELD_NOT, HELD_ALONE, HELD_AMONG_OTHERS };
+enum holding { HELD_UNKNOWN, HELD_NOT, HELD_ALONE, HELD_AMONG_OTHERS };
+
+/* What a set's descriptors are. */
+struct set {
+    uint64_t number;
+    int result;
+    struct vmm_identity identity;
+};
 
 struct search {
     const struct qemu_report *report;
     const struct vmm_wanted *wanted;
     struct vmm_resolver *resolver;
-    enum holding holding; /* of the wanted device; used only if sets are unknown */
+    enum holding holding; /* of the wanted device; see read_holding() */
+    struct set *sets;     /* those that were resolved, because many drives may be over one; owned */
+    size_t set_count;
 };
+
+/* The drive that is found, and what may be done to it. */
+struct choice {
+    const struct qemu_node *drive; /* NULL: none yet */
+    enum hypervisor_outcome outcome;
+    struct error reason;
+};
+
+static void search_done(struct search *search)
+{
+    free(search->sets);
+}
 
 /* All descriptors of a set must be the same file: it may contain one for reading and one for
  * writing. */
-static int resolve_set(const struct search *search, uint64_t set, struct vmm_identity *ret_identity)
+static int resolve_members(const struct search *search, uint64_t set,
+                           struct vmm_identity *ret_identity)
 {
     const struct qemu_report *report = search->report;
     struct vmm_identity first = {0}, next;
@@ -65,7 +87,38 @@ static int resolve_set(const struct search *search, uint64_t set, struct vmm_ide
     return 0;
 }
 
-static int resolve(const struct search *search, const struct qemu_source *source,
+static const struct set *add_set(struct search *search, uint64_t number)
+{
+    struct set *set, *sets = reallocarray(search->sets, search->set_count + 1, sizeof(*sets));
+
+    if (!sets) {
+        (void)vmm_resolver_note(search->resolver, -ENOMEM);
+        return NULL;
+    }
+    search->sets = sets;
+    set = &sets[search->set_count++];
+    set->number = number;
+    set->result = resolve_members(search, number, &set->identity);
+    return set;
+}
+
+static int resolve_set(struct search *search, uint64_t number, struct vmm_identity *ret_identity)
+{
+    const struct set *set = NULL;
+
+    for (size_t i = 0; !set && i < search->set_count; i++)
+        if (search->sets[i].number == number)
+            set = &search->sets[i];
+    if (!set)
+        set = add_set(search, number);
+    if (!set)
+        return -ENOMEM;
+    if (set->result == 0)
+        *ret_identity = set->identity;
+    return set->result;
+}
+
+static int resolve(struct search *search, const struct qemu_source *source,
                    struct vmm_identity *ret_identity)
 {
     if (!source->is_set)
@@ -100,6 +153,14 @@ static enum holding look_for_descriptors(const struct search *search)
     return others ? HELD_AMONG_OTHERS : HELD_ALONE;
 }
 
+/* Reads it when it is first needed, because that resolves the path of every node. */
+static enum holding read_holding(struct search *search)
+{
+    if (search->holding == HELD_UNKNOWN)
+        search->holding = search->report->sets_known ? HELD_NOT : look_for_descriptors(search);
+    return search->holding;
+}
+
 static bool is_recorded(const struct search *search, const struct qemu_node *root)
 {
     const char *recorded = search->wanted->recorded_drive;
@@ -107,14 +168,14 @@ static bool is_recorded(const struct search *search, const struct qemu_node *roo
     return recorded && strcmp(root->name, recorded) == 0;
 }
 
-static bool is_wanted(const struct search *search, const struct qemu_node *root,
+static bool is_wanted(struct search *search, const struct qemu_node *root,
                       const struct qemu_source *source)
 {
     struct vmm_identity identity;
 
     if (source->is_set && !search->report->sets_known)
-        return search->holding == HELD_ALONE ||
-               (search->holding == HELD_AMONG_OTHERS && is_recorded(search, root));
+        return read_holding(search) == HELD_ALONE ||
+               (read_holding(search) == HELD_AMONG_OTHERS && is_recorded(search, root));
     return resolve(search, source, &identity) == 0 &&
            vmm_identity_equal(&identity, &search->wanted->identity);
 }
@@ -145,12 +206,10 @@ static enum hypervisor_outcome judge(const struct search *search, const struct q
     return HYPERVISOR_DONE;
 }
 
-/* Nothing matched: reports whether the recorded drive exists, as another device. */
-static enum hypervisor_outcome explain_absence(const struct search *search, struct error *error)
+/* Nothing matched: reports whether the recorded drive (NULL: none) exists, as another device. */
+static enum hypervisor_outcome explain_absence(struct search *search, const struct qemu_node *root,
+                                               struct error *error)
 {
-    const struct qemu_nodes *roots = &search->report->roots;
-    const char *recorded = search->wanted->recorded_drive;
-    const struct qemu_node *root = recorded ? qemu_nodes_find(roots, recorded) : NULL;
     struct vmm_identity identity;
     struct qemu_source source;
 
@@ -159,24 +218,44 @@ static enum hypervisor_outcome explain_absence(const struct search *search, stru
         (void)error_set(error, 0, "%s is %.150s, another device", root->name, source.file);
         return HYPERVISOR_MISMATCH;
     }
-    if (search->holding == HELD_AMONG_OTHERS)
+    if (read_holding(search) == HELD_AMONG_OTHERS)
         (void)error_set(error, 0,
                         "the VMM has the device open, but this monitor does not tell "
                         "which drive it is");
     else
-        (void)error_set(error, 0, "none of the VMM's %zu drives is the device", roots->count);
+        (void)error_set(error, 0, "none of the VMM's %zu drives is the device",
+                        search->report->roots.count);
     return HYPERVISOR_DRIVE_NOT_FOUND;
 }
 
-/* Of several drives on the device: the recorded one, else the first that `act` may be done to. */
-static bool is_better(const struct search *search, const struct qemu_node *root,
-                      enum hypervisor_outcome outcome, const struct qemu_node *best,
-                      enum hypervisor_outcome best_outcome)
+/* Of several drives on the device, the first that `act` may be done to is chosen. */
+static void consider(struct search *search, const struct qemu_node *root, struct choice *choice)
 {
-    if (!best || is_recorded(search, root))
-        return true;
-    return !is_recorded(search, best) && best_outcome != HYPERVISOR_DONE &&
-           outcome == HYPERVISOR_DONE;
+    struct error reason = {.text = ""};
+    enum hypervisor_outcome outcome;
+    struct qemu_source source;
+
+    if (!qemu_source_read(&source, root, &search->report->nodes) ||
+        !is_wanted(search, root, &source))
+        return;
+    outcome = judge(search, root, &source, &reason);
+    if (!choice->drive || (choice->outcome != HYPERVISOR_DONE && outcome == HYPERVISOR_DONE))
+        *choice = (struct choice){root, outcome, reason};
+}
+
+/* The recorded drive is preferred to all others. It is examined first, because a VMM may have more
+ * drives than can be examined. */
+static void choose(struct search *search, const struct qemu_node *recorded, struct choice *choice)
+{
+    const struct qemu_nodes *roots = &search->report->roots;
+
+    if (recorded)
+        consider(search, recorded, choice);
+    if (choice->drive)
+        return;
+    for (size_t i = 0; i < roots->count && !vmm_resolver_is_exhausted(search->resolver); i++)
+        if (&roots->entries[i] != recorded)
+            consider(search, &roots->entries[i], choice);
 }
 
 enum hypervisor_outcome qemu_drive_find(const struct qemu_report *report,
@@ -184,34 +263,19 @@ enum hypervisor_outcome qemu_drive_find(const struct qemu_report *report,
                                         struct vmm_resolver *resolver,
                                         const struct qemu_node **ret_drive, struct error *error)
 {
-    struct search search = {.report = report, .wanted = wanted, .resolver = resolver};
-    enum hypervisor_outcome best_outcome = HYPERVISOR_DRIVE_NOT_FOUND;
-    const struct qemu_node *best = NULL;
-    struct error best_error = {.text = ""};
+    cleanup(search_done) struct search search = {
+        .report = report, .wanted = wanted, .resolver = resolver};
+    const struct qemu_node *recorded =
+        wanted->recorded_drive ? qemu_nodes_find(&report->roots, wanted->recorded_drive) : NULL;
+    struct choice choice = {.drive = NULL};
 
-    if (!report->sets_known)
-        search.holding = look_for_descriptors(&search);
-    for (size_t i = 0; i < report->roots.count && !resolver->exhausted; i++) {
-        const struct qemu_node *root = &report->roots.entries[i];
-        struct error reason = {.text = ""};
-        enum hypervisor_outcome outcome;
-        struct qemu_source source;
-
-        if (!qemu_source_read(&source, root, &report->nodes) || !is_wanted(&search, root, &source))
-            continue;
-        outcome = judge(&search, root, &source, &reason);
-        if (!is_better(&search, root, outcome, best, best_outcome))
-            continue;
-        best = root;
-        best_outcome = outcome;
-        best_error = reason;
-    }
-    if (!best)
-        return explain_absence(&search, error);
-    *ret_drive = best;
-    if (error && best_outcome != HYPERVISOR_DONE)
-        *error = best_error;
-    return best_outcome;
+    choose(&search, recorded, &choice);
+    if (!choice.drive)
+        return explain_absence(&search, recorded, error);
+    *ret_drive = choice.drive;
+    if (error && choice.outcome != HYPERVISOR_DONE)
+        *error = choice.reason;
+    return choice.outcome;
 }
 
 enum hypervisor_outcome qemu_refusal(const char *error_class, const char *text)

@@ -86,6 +86,64 @@ static void reads_disks(void **state)
     assert_int_equal(report.count, 0);
 }
 
+static unsigned resolved;
+
+/* All paths lead to the device, and the process has it open. */
+static int lead_to_device(struct vmm_resolver *resolver, const char *path,
+                          struct vmm_identity *ret_identity)
+{
+    (void)resolver;
+    (void)path;
+    resolved++;
+    *ret_identity = (struct vmm_identity){.block_device = true, .device = 1};
+    return 0;
+}
+
+static size_t list_device(struct vmm_resolver *resolver, struct vmm_identity *ret_identities,
+                          size_t size)
+{
+    (void)size;
+    (void)lead_to_device(resolver, "", ret_identities);
+    return 1;
+}
+
+static enum hypervisor_outcome find_recorded(const struct drive_report *report,
+                                             const char *recorded, uint64_t until_ns)
+{
+    struct vmm_resolver resolver = {
+        .path = lead_to_device, .held = list_device, .until_ns = until_ns};
+    const struct vmm_wanted wanted = {
+        .act = HYPERVISOR_RESIZE,
+        .identity = {.block_device = true, .device = 1},
+        .recorded_drive = recorded,
+    };
+    const struct drive *drive = NULL;
+    struct error error;
+
+    resolved = 0;
+    return drive_report_find(report, &wanted, &resolver, &drive, &error);
+}
+
+static void recorded_disk_is_examined_first(void **state)
+{
+    struct drive_report report;
+
+    (void)state;
+    assert_int_equal(read_info("{\"state\":\"Running\",\"config\":{\"disks\":["
+                               "{\"id\":\"_disk0\",\"path\":\"/a\"},"
+                               "{\"id\":\"_disk1\",\"path\":\"/b\"},"
+                               "{\"id\":\"_disk2\",\"path\":\"/c\"}]}}",
+                               &report),
+                     0);
+    assert_int_equal(find_recorded(&report, "_disk2", 0), HYPERVISOR_DONE);
+    assert_int_equal(resolved, 2); /* and what is open */
+    assert_int_equal(find_recorded(&report, NULL, 0), HYPERVISOR_DRIVE_NOT_FOUND);
+    assert_int_equal(resolved, 3); /* which of them is unknown */
+    assert_int_equal(find_recorded(&report, NULL, 1), HYPERVISOR_DRIVE_NOT_FOUND);
+    assert_int_equal(resolved, 0); /* the time is over */
+    drive_report_done(&report);
+}
+
 /* As Cloud Hypervisor shows it: the disk's parent in the tree has the address. */
 #define PLACED(parent, bdf)                                                                        \
     "{\"state\":\"Running\",\"config\":{\"disks\":[{\"id\":\"_disk2\",\"path\":\"/dev/dm-0\"}]},"  \
@@ -244,6 +302,7 @@ int main(void)
         cmocka_unit_test(knows_versions),
         cmocka_unit_test(reads_a_ping),
         cmocka_unit_test(reads_disks),
+        cmocka_unit_test(recorded_disk_is_examined_first),
         cmocka_unit_test(knows_a_disks_place),
         cmocka_unit_test(guest_traits_are_read_from_vm_info),
         cmocka_unit_test(refuses_what_contradicts_itself),

@@ -29,7 +29,7 @@
     "json:{\"driver\": \"throttle\", \"file\": {\"driver\": \"host_device\", \"filename\": "       \
     "\"/dev/fdset/2\"}}"
 
-enum { MOST = 4 };
+enum { MOST = 4, MANY = 1000 };
 
 struct node {
     const char *name, *driver, *file;
@@ -231,6 +231,8 @@ static struct vmm_identity loop_device(char digit)
     return (struct vmm_identity){.block_device = true, .device = makedev(7, digit - '0')};
 }
 
+static unsigned resolved; /* paths and descriptors */
+
 /* "/dev/loopN" and "/linkN" are devices, "/fileN" are files, all else does not exist. */
 static int fake_path(struct vmm_resolver *resolver, const char *path,
                      struct vmm_identity *ret_identity)
@@ -238,6 +240,7 @@ static int fake_path(struct vmm_resolver *resolver, const char *path,
     char digit;
 
     (void)resolver;
+    resolved++;
     if (sscanf(path, "/dev/loop%c", &digit) == 1 || sscanf(path, "/link%c", &digit) == 1)
         *ret_identity = loop_device(digit);
     else if (sscanf(path, "/file%c", &digit) == 1)
@@ -251,6 +254,7 @@ static int fake_path(struct vmm_resolver *resolver, const char *path,
 static int fake_descriptor(struct vmm_resolver *resolver, int fd, struct vmm_identity *ret_identity)
 {
     (void)resolver;
+    resolved++;
     if (fd > 7)
         fd = 7;
     *ret_identity = loop_device((char)('0' + fd));
@@ -326,6 +330,81 @@ static void finds_by_identity(void **state)
     }
 }
 
+static void add_many(struct qemu_report *report, const char *file)
+{
+    struct qemu_node node = {.driver = "host_device"};
+
+    for (unsigned i = 0; i < MANY; i++) {
+        (void)snprintf(node.name, sizeof(node.name), "drive-%u", i);
+        assert_int_equal(qemu_nodes_add(&report->roots, &node, file, NULL), 0);
+        assert_int_equal(qemu_nodes_add(&report->nodes, &node, file, NULL), 0);
+    }
+}
+
+static enum hypervisor_outcome find_among_many(const struct qemu_report *report, char loop,
+                                               const char *recorded, struct vmm_resolver *resolver)
+{
+    struct vmm_wanted wanted = {.identity = loop_device(loop), .recorded_drive = recorded};
+    const struct qemu_node *drive = NULL;
+    struct error error;
+
+    resolver->path = fake_path;
+    resolver->descriptor = fake_descriptor;
+    resolver->held = fake_held;
+    resolved = 0;
+    return qemu_drive_find(report, &wanted, resolver, &drive, &error);
+}
+
+static void set_of_many_drives_is_resolved_once(void **state)
+{
+    static struct qemu_descriptor descriptors[MANY];
+    struct qemu_report report = {
+        .descriptors = descriptors, .descriptor_count = MANY, .sets_known = true};
+    struct vmm_resolver resolver = {.exhausted = false};
+
+    (void)state;
+    add_many(&report, "/dev/fdset/1");
+    for (unsigned i = 0; i < MANY; i++)
+        descriptors[i] = (struct qemu_descriptor){.set = 1, .fd = 7};
+    assert_int_equal(find_among_many(&report, '7', NULL, &resolver), HYPERVISOR_DONE);
+    assert_int_equal(resolved, MANY);
+    assert_int_equal(find_among_many(&report, '6', NULL, &resolver), HYPERVISOR_DRIVE_NOT_FOUND);
+    assert_int_equal(resolved, MANY);
+    qemu_nodes_done(&report.roots);
+    qemu_nodes_done(&report.nodes);
+}
+
+static void recorded_drive_is_examined_first(void **state)
+{
+    struct qemu_report report = {.sets_known = true};
+    struct vmm_resolver resolver = {.exhausted = false};
+
+    (void)state;
+    add_many(&report, "/dev/loop7");
+    assert_int_equal(find_among_many(&report, '7', "drive-999", &resolver), HYPERVISOR_DONE);
+    assert_int_equal(resolved, 1);
+    qemu_nodes_done(&report.roots);
+    qemu_nodes_done(&report.nodes);
+}
+
+/* Neither chains are parsed nor files resolved after that. */
+static void search_ends_when_its_time_is_over(void **state)
+{
+    struct qemu_report report = {.sets_known = true};
+    struct vmm_resolver resolver = {.until_ns = 1};
+
+    (void)state;
+    add_many(&report, "/dev/loop7");
+    fake_held_devices = "7";
+    assert_int_equal(find_among_many(&report, '7', NULL, &resolver), HYPERVISOR_DRIVE_NOT_FOUND);
+    report.sets_known = false;
+    assert_int_equal(find_among_many(&report, '7', NULL, &resolver), HYPERVISOR_DRIVE_NOT_FOUND);
+    assert_int_equal(resolved, 0);
+    assert_true(resolver.exhausted);
+    qemu_nodes_done(&report.roots);
+    qemu_nodes_done(&report.nodes);
+}
+
 static void understands_refusals(void **state)
 {
     static const struct {
@@ -365,6 +444,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(finds_by_identity),
+        cmocka_unit_test(set_of_many_drives_is_resolved_once),
+        cmocka_unit_test(recorded_drive_is_examined_first),
+        cmocka_unit_test(search_ends_when_its_time_is_over),
         cmocka_unit_test(understands_refusals),
     };
 
