@@ -19,6 +19,9 @@ from scratch_node import AFTER, MIB, ScratchNodeTest, curl, fake_monitor, longes
 MOST_MEMORY = 64 * MIB
 LINKS = 39  # the kernel follows 40
 BUNDLES = 300
+MANY = 1000
+FIRST = 3000
+HOLDER = "8" * 64
 
 
 class Values(fake_monitor.FakeMonitor):
@@ -79,6 +82,51 @@ class Chains(fake_monitor.FakeMonitor):
 
     def _qmp_query_named_block_nodes(self, _):
         return []
+
+
+class Descriptors(fake_monitor.FakeMonitor):
+    """A thousand drives over one set of a thousand descriptors."""
+
+    def _qmp_query_block(self, _):
+        return [{"device": "", "qdev": f"d{number}",
+                 "inserted": {"node-name": f"d{number}", "drv": "raw", "ro": False,
+                              "file": "/dev/fdset/1", "image": {"virtual-size": 1}}}
+                for number in range(MANY)]
+
+    def _qmp_query_named_block_nodes(self, _):
+        return []
+
+    def _qmp_query_fdsets(self, _):
+        return [{"fdset-id": 1, "fds": [{"fd": FIRST + number} for number in range(MANY)]}]
+
+
+class Sets(fake_monitor.FakeMonitor):
+    """Two drives and a thousand nodes over sets, of which HMP does not say what they are."""
+
+    def _hmp(self, line):
+        def block(number, attached):
+            return (f"n{number}: /dev/fdset/{number} (host_device)\n{attached}    Cache mode:       writeback\n\n"
+                    f"Images:\nimage: /dev/fdset/{number}\nfile format: host_device\n"
+                    f"virtual size: 32 MiB ({scratch_node.BEFORE} bytes)\ndisk size: 0 B\n")
+
+        if line == "info block -v":
+            return "\n".join(block(number, "    Attached to:      /x\n") for number in (1, 2))
+        if line == "info block -n -v":
+            return "\n".join(block(number, "") for number in range(1, MANY + 1))
+        return super()._hmp(line)
+
+
+# A VMM with these files open, from descriptor FIRST on.
+HOLD = """
+import os, resource, signal, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
+for number, name in enumerate(sys.stdin.read().split(), int(sys.argv[1])):
+    fd = os.open(name, os.O_RDONLY | os.O_CREAT, 0o600)
+    os.dup2(fd, number)
+    os.close(fd)
+print(flush=True)
+signal.pause()
+"""
 
 
 # Asks /healthz until it is ended, in a process of its own, where the VMMs' threads do not take its time: a
@@ -222,6 +270,52 @@ class HostileTest(ScratchNodeTest):
         monitor.wait_for("info block")
         node.wait_for(volume.path, "in_sync")
         self.assertEqual(curl(node, "/healthz")[0], 200)
+
+    def holding_vmm(self, node, volume, files):
+        """A QEMU that has these files open, from descriptor FIRST on."""
+        vmm = subprocess.Popen(  # pylint: disable=consider-using-with
+            [sys.executable, "-c", HOLD, str(FIRST), "qemu-system-x86_64", "-name",
+             f"sandbox-{HOLDER},debug-threads=on"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.addCleanup(vmm.stdout.close)
+        self.addCleanup(vmm.wait)
+        self.addCleanup(vmm.kill)
+        vmm.stdin.write("\n".join(map(str, files)))
+        vmm.stdin.close()
+        self.assertEqual(vmm.stdout.readline(), "\n")
+        node.add_sandbox(HOLDER, vmm.pid, agent="unix:///agent.sock",
+                         drives=[volume.record()])
+        node.record(volume.path, HOLDER)
+
+    def examine(self, node, volume, monitor, last):
+        """What this VMM says and has open is examined in a pass as short as any other."""
+        self.addCleanup(monitor.stop)
+        monitor.start()
+        node.start(ready=False)
+        monitor.wait_for(last)
+        node.wait(lambda: (node.volume(volume.path) or {}).get("reason", "none") != "none", 60,
+                  "it to be judged")
+        node.wait(lambda: status(node)["acts_in_flight"] == 0, 60, "acts in flight to end")
+        row = node.volume(volume.path)
+        print(row["state"], row["reason"], f"longest pass {longest_pass(node):.3f} s", flush=True)
+        self.assert_served(node)
+
+    def test_a_set_of_a_thousand_descriptors(self):
+        """Each of a thousand drives is over that set."""
+        node = self.node()
+        volume = self.volume(node)
+        self.holding_vmm(node, volume, [self.scratch / "file"] * MANY)
+        monitor = Descriptors(node.vm_dir(HOLDER) / "extra-monitor.sock", "qmp")
+        self.examine(node, volume, monitor, "query-fdsets")
+
+    def test_a_thousand_files_and_a_thousand_nodes(self):
+        """Each open file may belong to each node."""
+        node = self.node()
+        volume, other = self.volume(node), self.loop()
+        files = [self.scratch / f"file{number}" for number in range(MANY)]
+        self.holding_vmm(node, volume, [volume.loop.device, other.device, *files])
+        monitor = Sets(node.vm_dir(HOLDER) / "extra-monitor.sock", "hmp")
+        self.examine(node, volume, monitor, "info block -n")
 
     def bundle(self, node, container_id, sandbox_id, clutter):
         directory = node.path(f"{tasks_directory()}/{container_id}")
