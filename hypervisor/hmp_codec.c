@@ -177,15 +177,18 @@ static int read_size(struct block *block, const char *line, struct error *error)
     return 0;
 }
 
-/* The block is complete: adds its node. */
-static int close_block(struct block *block, bool repeated, struct qemu_nodes *nodes,
-                       struct error *error)
+/* The block is complete: adds its node. Repeated ones count as well, because each is searched for.
+ */
+static int close_block(struct block *block, unsigned *count, bool repeated,
+                       struct qemu_nodes *nodes, struct error *error)
 {
     if (!block->open)
         return 0;
     block->open = false;
     if (!block->sized)
         return error_set(error, -EBADMSG, "info block: no size for \"%s\"", block->node.name);
+    if ((*count)++ == QEMU_REPORT_ENTRIES)
+        return qemu_report_refuse_size(error);
     if (repeated && qemu_nodes_find(nodes, block->node.name))
         return 0;
     return qemu_nodes_add(nodes, &block->node, block->file, error);
@@ -210,6 +213,7 @@ int hmp_read_blocks(const char *text, bool repeated, struct qemu_nodes *nodes, s
     struct block block = {.open = false};
     bool first = true; /* after a blank line: a header or "Images:" */
     char *cursor = copy, *line;
+    unsigned count = 0;
     int r;
 
     if (!copy)
@@ -220,7 +224,7 @@ int hmp_read_blocks(const char *text, bool repeated, struct qemu_nodes *nodes, s
             continue;
         }
         if (first && strcmp(line, "Images:") != 0) {
-            r = close_block(&block, repeated, nodes, error);
+            r = close_block(&block, &count, repeated, nodes, error);
             if (r < 0)
                 return r;
         }
@@ -229,7 +233,7 @@ int hmp_read_blocks(const char *text, bool repeated, struct qemu_nodes *nodes, s
             return r;
         first = false;
     }
-    return close_block(&block, repeated, nodes, error);
+    return close_block(&block, &count, repeated, nodes, error);
 }
 
 int hmp_encode_truncate(struct buffer *output, const char *node, uint64_t bytes)

@@ -218,9 +218,18 @@ static void list_add(struct qemu_hotplug_list *list, const char *drive_id, int f
     list->fds[list->count++] = fd;
 }
 
+/* A drive may have more than one set for a while. Each is searched for among the drives. */
+static int count_name(unsigned *count, struct error *error)
+{
+    if (++*count <= 2 * QEMU_HOTPLUG_ENTRIES)
+        return 0;
+    return error_set(error, -EMSGSIZE, "the VMM reports more than %d drives", QEMU_HOTPLUG_ENTRIES);
+}
+
 int qemu_hotplug_list_sets(struct qemu_hotplug_list *list, const cJSON *value, struct error *error)
 {
     const cJSON *object;
+    unsigned seen = 0;
     uint64_t number;
     int fd;
 
@@ -236,7 +245,11 @@ int qemu_hotplug_list_sets(struct qemu_hotplug_list *list, const cJSON *value, s
     {
         const char *id = id_of_set(object, &number, &fd);
 
-        if (!id || list_has(list, id))
+        if (!id)
+            continue;
+        if (count_name(&seen, error) < 0)
+            return -EMSGSIZE;
+        if (list_has(list, id))
             continue;
         if (list->count == QEMU_HOTPLUG_ENTRIES)
             return error_set(error, -EMSGSIZE, "the VMM reports more than %d drives",
@@ -250,6 +263,7 @@ int qemu_hotplug_list_devices(struct qemu_hotplug_list *list, const cJSON *value
                               struct error *error)
 {
     const cJSON *object;
+    unsigned seen = 0;
 
     if (!cJSON_IsArray(value))
         return error_set(error, -EBADMSG, "qom-list: the answer is no list");
@@ -259,6 +273,8 @@ int qemu_hotplug_list_devices(struct qemu_hotplug_list *list, const cJSON *value
 
         if (strncmp(name, "crust-", 6) != 0)
             continue;
+        if (count_name(&seen, error) < 0)
+            return -EMSGSIZE;
         for (size_t i = 0; i < list->count; i++) {
             if (strcmp(list->devices[i], name) == 0)
                 list->entries[i].state = HYPERVISOR_DRIVE_PRESENT;

@@ -37,6 +37,12 @@ const struct qemu_node *qemu_nodes_find(const struct qemu_nodes *nodes, const ch
     return NULL;
 }
 
+int qemu_report_refuse_size(struct error *error)
+{
+    return error_set(error, -EMSGSIZE, "the VMM reports more than %d block nodes",
+                     QEMU_REPORT_ENTRIES);
+}
+
 /* Makes room for one more entry of `size` bytes. Capacities are powers of two, so they need not be
  * stored. */
 static int reserve(void **entries, size_t count, size_t size, struct error *error)
@@ -44,8 +50,7 @@ static int reserve(void **entries, size_t count, size_t size, struct error *erro
     void *grown;
 
     if (count >= QEMU_REPORT_ENTRIES)
-        return error_set(error, -EMSGSIZE, "the VMM reports more than %d block nodes",
-                         QEMU_REPORT_ENTRIES);
+        return qemu_report_refuse_size(error);
     if (count & (count - 1) || (count && count < 8))
         return 0;
     grown = realloc(*entries, (count ? 2 * count : 8) * size);
@@ -106,6 +111,7 @@ static int read_node(struct qemu_nodes *nodes, const cJSON *object, struct error
 int qemu_report_read_frontends(struct qemu_nodes *roots, const cJSON *value, struct error *error)
 {
     const cJSON *frontend;
+    unsigned count = 0;
 
     if (!cJSON_IsArray(value))
         return error_set(error, -EBADMSG, "query-block: the answer is no list");
@@ -115,7 +121,11 @@ int qemu_report_read_frontends(struct qemu_nodes *roots, const cJSON *value, str
         const char *name = json_string(inserted, "node-name");
         int r;
 
-        if (!inserted || (name && qemu_nodes_find(roots, name)))
+        if (!inserted)
+            continue;
+        if (count++ == QEMU_REPORT_ENTRIES) /* also of one node */
+            return qemu_report_refuse_size(error);
+        if (name && qemu_nodes_find(roots, name))
             continue;
         r = read_node(roots, inserted, error);
         if (r < 0)

@@ -62,6 +62,10 @@ void qemu_nodes_done(struct qemu_nodes *nodes);
  * must not be acted upon. -EMSGSIZE if there are too many nodes, -ENOMEM. */
 int qemu_nodes_add(struct qemu_nodes *nodes, const struct qemu_node *node, const char *file,
                    struct error *error);
+
+/* -EMSGSIZE, with the reason in `error`. */
+int qemu_report_refuse_size(struct error *error);
+
 const struct qemu_node *qemu_nodes_find(const struct qemu_nodes *nodes, const char *name);
 
 /* Parse the "return" of query-block, query-named-block-nodes and query-fdsets. 0, -EBADMSG,

@@ -172,6 +172,21 @@ static void refuses_tables_that_lie(void **state)
     }
 }
 
+static void bounds_the_number_of_blocks(void **state)
+{
+    cleanup(buffer_done) struct buffer text = BUFFER_INIT(HMP_REPLY_BYTES);
+    cleanup(qemu_nodes_done) struct qemu_nodes nodes = {0}, more = {0};
+    struct error error;
+
+    (void)state;
+    for (unsigned i = 0; i < QEMU_REPORT_ENTRIES; i++)
+        assert_int_equal(buffer_append_text(&text, "a: /x (raw)\n" SIZE("1") "\n"), 0);
+    assert_int_equal(hmp_read_blocks(buffer_text(&text), true, &nodes, &error), 0);
+    assert_int_equal(nodes.count, 1);
+    assert_int_equal(buffer_append_text(&text, "a: /x (raw)\n" SIZE("1") "\n"), 0);
+    assert_int_equal(hmp_read_blocks(buffer_text(&text), true, &more, &error), -EMSGSIZE);
+}
+
 static void writes_only_plain_names(void **state)
 {
     static const char *const refused[] = {
@@ -231,6 +246,7 @@ int main(void)
         cmocka_unit_test(refuses_an_endless_reply),
         cmocka_unit_test(reads_tables),
         cmocka_unit_test(refuses_tables_that_lie),
+        cmocka_unit_test(bounds_the_number_of_blocks),
         cmocka_unit_test(writes_only_plain_names),
     };
 

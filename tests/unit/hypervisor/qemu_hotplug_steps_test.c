@@ -434,6 +434,34 @@ static void needs_a_descriptor_only_at_first(void **state)
     assert_int_equal(plan.values.set, 7);
 }
 
+/* Each name in QEMU's lists is searched for among the drives, and a message has room for 20,000. */
+static void bounds_the_lists_of_drives(void **state)
+{
+    static const char set[] = "{\"fdset-id\": 1, \"fds\": [{\"fd\": 3, \"opaque\": \"%s\"}]}";
+    cleanup(json_deletep) cJSON *sets = cJSON_CreateArray(), *devices = cJSON_CreateArray();
+    cleanup(qemu_hotplug_list_done) struct qemu_hotplug_list list = {.count = 0};
+    struct qemu_hotplug_names names;
+    struct error error;
+    char text[256];
+
+    (void)state;
+    qemu_hotplug_names_init(&names, "0123456789abcdef0123456789abcdef");
+    (void)snprintf(text, sizeof(text), set, names.opaque);
+    for (unsigned i = 0; i < QEMU_HOTPLUG_ENTRIES; i++)
+        assert_true(cJSON_AddItemToArray(sets, cJSON_Parse(text)));
+    assert_int_equal(qemu_hotplug_list_sets(&list, sets, &error), 0);
+    assert_int_equal(list.count, 1);
+    for (unsigned i = 0; i < 3 * QEMU_HOTPLUG_ENTRIES; i++) {
+        cJSON *device = cJSON_CreateObject();
+
+        assert_non_null(cJSON_AddStringToObject(device, "name", names.part[QEMU_PART_DEVICE]));
+        assert_true(cJSON_AddItemToArray(devices, device));
+        assert_true(cJSON_AddItemToArray(sets, cJSON_Parse(text)));
+    }
+    assert_int_equal(qemu_hotplug_list_devices(&list, devices, &error), -EMSGSIZE);
+    assert_int_equal(qemu_hotplug_list_sets(&list, sets, &error), -EMSGSIZE);
+}
+
 static void a_guest_may_hold_the_device(void **state)
 {
     struct model model = model_of(true);
@@ -626,6 +654,7 @@ int main(void)
         cmocka_unit_test(foreign_parts_stay),
         cmocka_unit_test(needs_a_descriptor_only_at_first),
         cmocka_unit_test(a_guest_may_hold_the_device),
+        cmocka_unit_test(bounds_the_lists_of_drives),
         cmocka_unit_test(a_paused_vm_keeps_the_descriptor),
         cmocka_unit_test(removals_may_be_refused),
         cmocka_unit_test(removes_every_set),

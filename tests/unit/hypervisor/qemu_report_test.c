@@ -121,6 +121,22 @@ static void file_of_many_nodes_is_kept_once(void **state)
     assert_null(qemu_protocols_find(&nodes.protocols, "/a"));
 }
 
+/* Frontends of a node that is listed already count as well: each is searched for. */
+static void bounds_the_number_of_frontends(void **state)
+{
+    cleanup(qemu_nodes_done) struct qemu_nodes roots = {0}, more = {0};
+    cleanup(json_deletep) cJSON *value = cJSON_CreateArray();
+    struct error error;
+
+    (void)state;
+    for (unsigned i = 0; i < QEMU_REPORT_ENTRIES; i++)
+        assert_true(cJSON_AddItemToArray(value, parse("{\"inserted\": " DRIVE_2 "}")));
+    assert_int_equal(qemu_report_read_frontends(&roots, value, &error), 0);
+    assert_int_equal(roots.count, 1);
+    assert_true(cJSON_AddItemToArray(value, parse("{\"inserted\": " DRIVE_2 "}")));
+    assert_int_equal(qemu_report_read_frontends(&more, value, &error), -EMSGSIZE);
+}
+
 static void bounds_file_names(void **state)
 {
     char file[QEMU_FILE_BYTES + 1];
@@ -164,6 +180,7 @@ int main(void)
         cmocka_unit_test(refuses_broken_nodes),
         cmocka_unit_test(bounds_the_number_of_nodes),
         cmocka_unit_test(file_of_many_nodes_is_kept_once),
+        cmocka_unit_test(bounds_the_number_of_frontends),
         cmocka_unit_test(bounds_file_names),
         cmocka_unit_test(reads_sets),
     };
