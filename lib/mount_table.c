@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include "lib/cleanup.h"
 #include "lib/numbers.h"
@@ -33,12 +34,19 @@ int mount_table_read(struct buffer *ret_text)
     return fd < 0 ? -errno : buffer_read_all(ret_text, fd);
 }
 
+static bool is_octal(char digit)
+{
+    return digit >= '0' && digit <= '7';
+}
+
 void mount_table_unescape(char *text)
 {
-    char *to = text;
+    char *to;
 
-    for (; *text; text++) {
-        if (text[0] == '\\' && text[1] <= '3' && strspn(text + 1, "01234567") >= 3) {
+    text = strchrnul(text, '\\');
+    for (to = text; *text; text++) {
+        if (text[0] == '\\' && is_octal(text[1]) && text[1] <= '3' && is_octal(text[2]) &&
+            is_octal(text[3])) {
             *to++ = (char)((text[1] - '0') << 6 | (text[2] - '0') << 3 | (text[3] - '0'));
             text += 3;
         } else {
@@ -60,7 +68,7 @@ static bool has_option(const char *options, const char *name)
     return false;
 }
 
-bool mount_table_parse(char *line, struct mount_entry *ret_mount)
+bool mount_table_split(char *line, struct mount_entry *ret_mount)
 {
     enum { ID, PARENT, DEVICE, ROOT, MOUNT_POINT, OPTIONS, FIXED };
     char *fields[FIXED], *field;
@@ -78,21 +86,30 @@ bool mount_table_parse(char *line, struct mount_entry *ret_mount)
     super_options = strsep(&line, " ");
     if (!super_options || !numbers_read(fields[DEVICE], ":", 10, device))
         return false;
-    mount_table_unescape(fields[ROOT]);
-    mount_table_unescape(fields[MOUNT_POINT]);
-    mount_table_unescape(source);
     *ret_mount = (struct mount_entry){
         .id = strtoull(fields[ID], NULL, 10),
         .parent = strtoull(fields[PARENT], NULL, 10),
         .device = makedev(device[0], device[1]),
-        .read_only = has_option(fields[OPTIONS], "ro") || has_option(super_options, "ro") ||
-                     has_option(super_options, "emergency_ro"),
         .root = fields[ROOT],
         .mount_point = fields[MOUNT_POINT],
+        .options = fields[OPTIONS],
         .file_system = file_system,
         .source = source,
         .super_options = super_options,
     };
+    return true;
+}
+
+bool mount_table_parse(char *line, struct mount_entry *ret_mount)
+{
+    if (!mount_table_split(line, ret_mount))
+        return false;
+    mount_table_unescape(ret_mount->root);
+    mount_table_unescape(ret_mount->mount_point);
+    mount_table_unescape(ret_mount->source);
+    ret_mount->read_only = has_option(ret_mount->options, "ro") ||
+                           has_option(ret_mount->super_options, "ro") ||
+                           has_option(ret_mount->super_options, "emergency_ro");
     return true;
 }
 
@@ -120,4 +137,109 @@ bool mount_table_next(char **cursor, struct mount_entry *ret_mount)
             return true;
     }
     return false;
+}
+
+/* ---- a table of any size --------------------------------------------------------------------- */
+
+enum {
+    CHUNK_BYTES = 64 * 1024,
+    /* The fields up to the super options, of which four may be as long as a field is kept. */
+    LINE_BYTES = 6 * MOUNT_TABLE_FIELD_BYTES,
+};
+
+struct lines {
+    int (*visit)(void *userdata, char *line);
+    void *userdata;
+    size_t length, field; /* bytes of the line so far, and of its last field */
+    char line[LINE_BYTES], chunk[CHUNK_BYTES];
+};
+
+static void keep(struct lines *lines, const char *text, size_t length, size_t most)
+{
+    size_t room = sizeof(lines->line) - 1 - lines->length;
+
+    if (length > most)
+        length = most;
+    if (length > room)
+        length = room;
+    memcpy(lines->line + lines->length, text, length);
+    lines->length += length;
+    lines->field += length;
+}
+
+static void keep_fields(struct lines *lines, const char *text, size_t length)
+{
+    for (const char *end = text + length; text < end;) {
+        const char *blank = memchr(text, ' ', (size_t)(end - text));
+        const char *to = blank ? blank : end;
+
+        keep(lines, text, (size_t)(to - text), MOUNT_TABLE_FIELD_BYTES - lines->field);
+        if (blank) {
+            keep(lines, blank, 1, 1);
+            lines->field = 0;
+        }
+        text = blank ? blank + 1 : end;
+    }
+}
+
+static int end_line(struct lines *lines)
+{
+    lines->line[lines->length] = '\0';
+    lines->length = lines->field = 0;
+    return lines->visit(lines->userdata, lines->line);
+}
+
+static int take_chunk(struct lines *lines, const char *chunk, size_t length)
+{
+    int r = 0;
+
+    while (r == 0 && length > 0) {
+        const char *newline = memchr(chunk, '\n', length);
+        size_t part = newline ? (size_t)(newline - chunk) : length;
+
+        keep_fields(lines, chunk, part);
+        if (newline) {
+            r = end_line(lines);
+            part++;
+        }
+        chunk += part;
+        length -= part;
+    }
+    return r;
+}
+
+static int read_lines(struct lines *lines, int fd, size_t most)
+{
+    int r = 0;
+
+    while (r == 0) {
+        ssize_t length = read(fd, lines->chunk, sizeof(lines->chunk));
+
+        if (length < 0 && errno == EINTR)
+            continue;
+        if (length < 0)
+            return -errno;
+        if (length == 0)
+            return lines->length ? end_line(lines) : 0;
+        if ((size_t)length > most)
+            return BUFFER_FULL;
+        most -= (size_t)length;
+        r = take_chunk(lines, lines->chunk, (size_t)length);
+    }
+    return r;
+}
+
+int mount_table_each_line(int fd, size_t most, int (*visit)(void *userdata, char *line),
+                          void *userdata)
+{
+    cleanup(freep) struct lines *lines = malloc(sizeof(*lines));
+
+    if (!lines)
+        return -ENOMEM;
+    if (lseek(fd, 0, SEEK_SET) < 0)
+        return -errno;
+    lines->visit = visit;
+    lines->userdata = userdata;
+    lines->length = lines->field = 0;
+    return read_lines(lines, fd, most);
 }

@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -14,18 +15,24 @@
 #include "lib/buffer.h"
 
 struct mount_entry {
-    uint64_t id;      /* of the mount, as statx(2) has it */
-    uint64_t parent;  /* of the mount that it lies on */
-    dev_t device;     /* of the super block; anonymous (major 0) for btrfs */
-    bool read_only;   /* the mount or its file system */
-    const char *root; /* which directory of the file system is mounted */
-    const char *mount_point;
+    uint64_t id;     /* of the mount, as statx(2) has it */
+    uint64_t parent; /* of the mount that it lies on */
+    dev_t device;    /* of the super block; anonymous (major 0) for btrfs */
+    bool read_only;  /* the mount or its file system */
+    char *root;      /* which directory of the file system is mounted */
+    char *mount_point;
+    const char *options;     /* of the mount: "rw,noatime" */
     const char *file_system; /* "ext4" */
-    const char *source;      /* "/dev/vda", or whatever mount(2) was told */
+    char *source;            /* "/dev/vda", or whatever mount(2) was told */
     const char *super_options;
 };
 
-enum { MOUNT_TABLE_BYTES = 4 * 1024 * 1024 };
+enum {
+    MOUNT_TABLE_BYTES = 4 * 1024 * 1024,
+    /* Of a longer field than this, a line has the beginning only. It is more than any path that can
+     * be looked up has, each of its bytes escaped. */
+    MOUNT_TABLE_FIELD_BYTES = 4 * (PATH_MAX + NAME_MAX + 2),
+};
 
 /* The node's own mounts: /proc/1/mountinfo, where it may not be read /proc/self/mountinfo. */
 const char *mount_table_path(void);
@@ -39,6 +46,16 @@ bool mount_table_next(char **cursor, struct mount_entry *ret_mount);
 
 /* The same for a single line. False: it is malformed. */
 bool mount_table_parse(char *line, struct mount_entry *ret_mount);
+
+/* The same, but root, mount point and source stay escaped, and read_only is not set. Users can make
+ * a table of megabytes, most of which is backslashes: unescaping costs more than all else. */
+bool mount_table_split(char *line, struct mount_entry *ret_mount);
+
+/* Reads a table of any size from its start, with memory for one line, and calls back with each
+ * line, without its newline. /proc/swaps has such lines too. 0, -errno, BUFFER_FULL if there are
+ * more than `most` bytes, or what the callback returned, which ends the reading if it is not 0. */
+int mount_table_each_line(int fd, size_t most, int (*visit)(void *userdata, char *line),
+                          void *userdata);
 
 /* Whether the source of a file system whose device is anonymous says which device it lies on. Most
  * have no device, and their source is any word that mount(2) was told; a FUSE file system's is its

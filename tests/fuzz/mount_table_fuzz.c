@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mount_table_fuzz.c - mountinfo, whose paths and options users choose, read as the host reads it,
- * line by line, and as the guest does, as one text: both find the same. */
+ * line by line, and as the guest does, as one text: both find the same, unless a field is longer
+ * than the host keeps. */
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "lib/cleanup.h"
 #include "lib/mount_table.h"
@@ -17,15 +19,6 @@ static void must(bool condition)
         abort();
 }
 
-/* The next line that makes sense, as getline(3) brings it. */
-static bool read_line(FILE *file, char **line, size_t *size, struct mount_entry *ret_mount)
-{
-    while (getline(line, size, file) > 0)
-        if (mount_table_parse(*line, ret_mount))
-            return true;
-    return false;
-}
-
 static void expect_same(const struct mount_entry *a, const struct mount_entry *b)
 {
     must(a->device == b->device && a->read_only == b->read_only);
@@ -34,17 +27,28 @@ static void expect_same(const struct mount_entry *a, const struct mount_entry *b
     must(!strpbrk(a->file_system, " \n"));
 }
 
-static void compare(char *text, FILE *file)
+/* The line's entry is the next one of the text. */
+static int compare_line(void *userdata, char *line)
 {
-    cleanup(freep) char *line = NULL;
+    char **text = userdata;
     struct mount_entry one, other;
-    size_t size = 0;
 
-    while (mount_table_next(&text, &one)) {
-        must(read_line(file, &line, &size, &other));
-        expect_same(&one, &other);
-    }
-    must(!read_line(file, &line, &size, &other));
+    if (!mount_table_parse(line, &other))
+        return 0;
+    must(mount_table_next(text, &one));
+    expect_same(&one, &other);
+    return 0;
+}
+
+static void compare(char *text, const char *copy, size_t length)
+{
+    cleanup(fd_closep) int fd = memfd_create("table", MFD_CLOEXEC);
+    struct mount_entry rest;
+
+    if (fd < 0 || write(fd, copy, length) != (ssize_t)length)
+        return;
+    must(mount_table_each_line(fd, length, compare_line, &text) == 0);
+    must(!mount_table_next(&text, &rest));
 }
 
 /* Only shortens, and what has no backslash stays. */
@@ -62,16 +66,12 @@ static void check_unescape(const char *text)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     cleanup(freep) char *text = strndup((const char *)data, size), *copy = NULL;
-    FILE *file;
 
-    if (!text || !*text)
+    if (!text || !*text || size > MOUNT_TABLE_FIELD_BYTES)
         return 0;
     check_unescape(text);
     copy = strdup(text);
-    file = copy ? fmemopen(copy, strlen(copy), "r") : NULL;
-    if (!file)
-        return 0;
-    compare(text, file);
-    (void)fclose(file);
+    if (copy)
+        compare(text, copy, strlen(copy));
     return 0;
 }

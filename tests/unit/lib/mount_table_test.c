@@ -2,9 +2,13 @@
 /* mount_table_test.c - mountinfo as the kernel writes it, and lines that it would never write. */
 #include "tests/unit/test.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include "lib/cleanup.h"
 #include "lib/mount_table.h"
@@ -117,6 +121,67 @@ static void the_real_file_is_read(void **state)
     buffer_done(&text);
 }
 
+struct seen {
+    unsigned count, hung;
+    size_t point;
+    int result;
+};
+
+static int see_line(void *userdata, char *line)
+{
+    struct seen *seen = userdata;
+    struct mount_entry mount;
+
+    seen->count++;
+    if (mount_table_split(line, &mount) && strcmp(mount.file_system, "fuse") == 0) {
+        seen->hung++;
+        seen->point = strlen(mount.mount_point);
+        assert_string_equal(mount.source, "source");
+    }
+    return seen->result;
+}
+
+static int make_table(const char *text, size_t length)
+{
+    int fd = memfd_create("table", MFD_CLOEXEC);
+
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text, length), length);
+    return fd;
+}
+
+/* Of a field, no more than a path that can be looked up is needed; what follows it is. */
+static void lines_of_any_length_are_read(void **state)
+{
+    enum { LONG = 1 << 20 };
+    cleanup(freep) char *text = malloc(2 * LONG + 256);
+    struct seen seen = {0};
+    size_t length;
+    int fd;
+
+    (void)state;
+    assert_non_null(text);
+    length = (size_t)sprintf(text, "1 0 0:1 / /\\040 rw - tmpfs source rw\n2 1 0:2 /");
+    memset(text + length, 'x', LONG);
+    length += LONG;
+    length += (size_t)sprintf(text + length, " /short rw shared:1 - fuse source rw\n\n3 1 0:3 / /");
+    memset(text + length, 'x', LONG);
+    length += LONG;
+    length += (size_t)sprintf(text + length, " rw - fuse source rw");
+    fd = make_table(text, length);
+    seen.result = 0;
+    assert_int_equal(mount_table_each_line(fd, length, see_line, &seen), 0);
+    assert_int_equal(seen.count, 4);
+    assert_int_equal(seen.hung, 2);
+    assert_int_equal(seen.point, MOUNT_TABLE_FIELD_BYTES);
+    seen = (struct seen){.result = -EIO};
+    assert_int_equal(mount_table_each_line(fd, length, see_line, &seen), -EIO);
+    assert_int_equal(seen.count, 1);
+    seen = (struct seen){0};
+    assert_int_equal(mount_table_each_line(fd, length - 1, see_line, &seen), BUFFER_FULL);
+    fd_close(fd);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -124,6 +189,7 @@ int main(void)
         cmocka_unit_test(nonsense_is_skipped),
         cmocka_unit_test(a_source_is_not_everybodys_to_name),
         cmocka_unit_test(the_real_file_is_read),
+        cmocka_unit_test(lines_of_any_length_are_read),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
