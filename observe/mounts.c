@@ -100,50 +100,56 @@ static int add_path(struct observed_mounts *mounts, int root, const char *path, 
     return add_used(mounts, major(st.st_rdev), minor(st.st_rdev), where);
 }
 
-static int add_mount_line(struct observed_mounts *mounts, int root, char *line)
-{
-    struct mount_entry mount;
+struct table {
+    struct observed_mounts *mounts;
+    int root;
+};
 
-    if (!mount_table_parse(line, &mount))
+/* Most lines of a table that is large are of no device, or of one that is listed already. Nothing
+ * of those is unescaped or copied. */
+static int add_mount_line(void *userdata, char *line)
+{
+    const struct table *table = userdata;
+    struct mount_entry mount;
+    bool has_device;
+
+    if (!mount_table_split(line, &mount))
         return 0;
-    if (major(mount.device) != 0)
-        return add_used(mounts, major(mount.device), minor(mount.device), mount.mount_point);
-    return mount_table_source_is_device(&mount)
-               ? add_path(mounts, root, mount.source, mount.mount_point)
-               : 0;
+    has_device = major(mount.device) != 0;
+    if (has_device ? find_unsorted(table->mounts, major(mount.device), minor(mount.device)) != NULL
+                   : !mount_table_source_is_device(&mount))
+        return 0;
+    mount_table_unescape(mount.mount_point);
+    if (has_device)
+        return add_used(table->mounts, major(mount.device), minor(mount.device), mount.mount_point);
+    mount_table_unescape(mount.source);
+    return add_path(table->mounts, table->root, mount.source, mount.mount_point);
 }
 
 /* For example "/dev/sda2 partition 1000 0 -2", after a line of headings. */
-static int add_swap_line(struct observed_mounts *mounts, int root, char *line)
+static int add_swap_line(void *userdata, char *line)
 {
-    line[strcspn(line, " \t\n")] = '\0';
+    const struct table *table = userdata;
+
+    line[strcspn(line, " \t")] = '\0';
     mount_table_unescape(line);
-    return add_path(mounts, root, line, "swap");
+    return add_path(table->mounts, table->root, line, "swap");
 }
 
-static int read_lines(const char *path, struct observed_mounts *mounts, int root,
-                      int (*add_line)(struct observed_mounts *mounts, int root, char *line))
+/* All of it, however large: a disk whose line is left out would count as unused. */
+static int read_table(const char *path, struct observed_mounts *mounts, int root,
+                      int (*add_line)(void *userdata, char *line))
 {
-    FILE *file = fopen(path, "re");
-    char *line = NULL;
-    size_t size = 0;
-    int r = 0;
+    struct table table = {.mounts = mounts, .root = root};
+    cleanup(fd_closep) int fd = open(path, O_RDONLY | O_CLOEXEC);
 
-    if (!file)
-        return -errno;
-    while (r == 0 && (errno = 0, getline(&line, &size, file)) >= 0)
-        r = add_line(mounts, root, line);
-    if (r == 0 && errno)
-        r = -errno;
-    free(line);
-    (void)fclose(file);
-    return r;
+    return fd < 0 ? -errno : mount_table_each_line(fd, SIZE_MAX, add_line, &table);
 }
 
 /* A kernel without swap support has no such table. */
 static int read_swaps(struct observed_mounts *mounts, int root)
 {
-    int r = read_lines("/proc/swaps", mounts, root, add_swap_line);
+    int r = read_table("/proc/swaps", mounts, root, add_swap_line);
 
     return r == PATH_MISSING ? 0 : r;
 }
@@ -218,7 +224,7 @@ int observe_mounts(int sysfs, struct observed_mounts **ret_mounts)
         return -ENOMEM;
     r = open_root_of_process_one(&root);
     if (r == 0)
-        r = read_lines(mount_table_path(), mounts, root, add_mount_line);
+        r = read_table(mount_table_path(), mounts, root, add_mount_line);
     if (r == 0)
         r = read_swaps(mounts, root);
     if (r == 0)
