@@ -7,7 +7,8 @@
  * ".." need no lookup, because the walked path has no links.
  *
  * poll(2) tells before each walk whether the table has changed. A mount that is made during the
- * walk is not seen.
+ * walk is not seen. No walk goes by a table that has changed, and of one that could not be read to
+ * its end every mount point is refused: a mount that may hang could be on any of them.
  */
 #include "lib/path_guard.h"
 
@@ -20,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -29,20 +31,33 @@
 #include "lib/mount_table.h"
 #include "lib/path.h"
 
-enum { LINKS = 40 /* as the kernel's */, MOUNTS = 4096 };
+enum {
+    LINKS = 40,  /* as the kernel's */
+    POINTS = 128 * 1024, /* more than a mount namespace may have: sysctl fs.mount-max is 100,000 */
+    TRUSTED = 4096,
+    OWN_TABLE_BYTES = 16 * 1024 * 1024, /* takes some 40 ms to read */
+};
 
-/* Mount points, as this process' kernel names them. */
+/* Mount points, as this process' kernel names them, each as its hash. One that does not hang and
+ * has the same hash as one that may is refused; nobody who lacks the key can bring that about. */
 struct mounts {
-    char **point;
+    uint64_t *points;
+    size_t count, capacity;
+    bool unknown; /* the table could not be read to its end: any mount may hang */
+};
+
+/* Names of the administrator's directories and files. */
+struct trusted {
+    char **names;
     size_t count;
-    bool unknown; /* the table could not be read: any mount may hang */
 };
 
 static struct {
     int mountinfo; /* open while guarding */
     bool started;
+    uint64_t key[2];
     struct mounts mounts;
-    struct mounts trusted; /* names of the administrator's directories and files */
+    struct trusted trusted;
 } guard = {.mountinfo = -1};
 
 /* ---- which mounts -------------------------------------------------------------------------- */
@@ -62,23 +77,61 @@ bool path_guard_may_hang(const char *file_system)
 
 static void mounts_done(struct mounts *mounts)
 {
-    for (size_t i = 0; i < mounts->count; i++)
-        free(mounts->point[i]);
-    free(mounts->point);
+    free(mounts->points);
     *mounts = (struct mounts){0};
 }
 
-static bool mounts_add(struct mounts *mounts, const char *point)
+static bool mounts_add(struct mounts *mounts, uint64_t point)
 {
-    char **longer = mounts->count == MOUNTS
+    if (mounts->count == mounts->capacity) {
+        size_t capacity = mounts->capacity ? mounts->capacity * 2 : 16;
+        uint64_t *points =
+            capacity > POINTS ? NULL : reallocarray(mounts->points, capacity, sizeof(*points));
+
+        if (!points)
+            return false;
+        mounts->points = points;
+        mounts->capacity = capacity;
+    }
+    mounts->points[mounts->count++] = point;
+    return true;
+}
+
+static bool trusted_add(struct trusted *trusted, const char *name)
+{
+    char **longer = trusted->count == TRUSTED
                         ? NULL
-                        : realloc(mounts->point, (mounts->count + 1) * sizeof(*longer));
+                        : reallocarray(trusted->names, trusted->count + 1, sizeof(*longer));
 
     if (!longer)
         return false;
-    mounts->point = longer;
-    longer[mounts->count] = strdup(point);
-    return longer[mounts->count] && ++mounts->count;
+    trusted->names = longer;
+    longer[trusted->count] = strdup(name);
+    return longer[trusted->count] && ++trusted->count;
+}
+
+static void trusted_done(struct trusted *trusted)
+{
+    for (size_t i = 0; i < trusted->count; i++)
+        free(trusted->names[i]);
+    free(trusted->names);
+    *trusted = (struct trusted){0};
+}
+
+/* A polynomial in the key modulo 2^61 - 1, whose coefficients are the name, four bytes each, and
+ * its length: two names have the same in one of 2^50 keys. */
+static uint64_t hash_point(const char *name, size_t length)
+{
+    const uint64_t prime = (UINT64_C(1) << 61) - 1;
+    uint64_t hash = guard.key[0] % prime, key = guard.key[1] % prime;
+
+    for (size_t at = 0; at <= length; at += sizeof(uint32_t)) {
+        uint32_t word = 0;
+
+        memcpy(&word, name + at, length - at < sizeof(word) ? length - at : sizeof(word));
+        hash = (uint64_t)((__extension__(unsigned __int128)(hash + word) * key) % prime);
+    }
+    return (hash + length) % prime;
 }
 
 static bool lies_below(const char *path, const char *directory)
@@ -91,41 +144,43 @@ static bool lies_below(const char *path, const char *directory)
 static bool is_trusted(const char *point)
 {
     for (size_t i = 0; i < guard.trusted.count; i++)
-        if (lies_below(guard.trusted.point[i], point))
+        if (lies_below(guard.trusted.names[i], point))
             return true;
     return false;
 }
 
 /* Of several mounts on one point the last is on top, but the others may become visible again. */
-static void mounts_read(struct mounts *mounts, struct buffer *table)
+static int read_line(void *userdata, char *line)
 {
+    struct mounts *mounts = userdata;
     struct mount_entry mount;
-    char *cursor = table->length ? (char *)table->data : NULL;
 
-    while (cursor && mount_table_next(&cursor, &mount))
-        if (path_guard_may_hang(mount.file_system) && !is_trusted(mount.mount_point) &&
-            !mounts_add(mounts, mount.mount_point))
-            mounts->unknown = true;
+    if (!mount_table_split(line, &mount) || !path_guard_may_hang(mount.file_system))
+        return 0;
+    mount_table_unescape(mount.mount_point);
+    if (is_trusted(mount.mount_point) ||
+        mounts_add(mounts, hash_point(mount.mount_point, strlen(mount.mount_point))))
+        return 0;
+    return -ENOMEM;
 }
 
 static bool mounts_have(const struct mounts *mounts, const char *point)
 {
+    uint64_t hash = hash_point(point, strlen(point));
+
     for (size_t i = 0; i < mounts->count; i++)
-        if (strcmp(mounts->point[i], point) == 0)
+        if (mounts->points[i] == hash)
             return true;
     return mounts->unknown;
 }
 
-static int read_table(int fd, struct mounts *ret_mounts)
+static int read_table(int fd, size_t most, struct mounts *ret_mounts)
 {
-    cleanup(buffer_done) struct buffer table = BUFFER_INIT(MOUNT_TABLE_BYTES);
-    int r = lseek(fd, 0, SEEK_SET) < 0 ? -errno : buffer_read_all(&table, fd);
+    int r;
 
     mounts_done(ret_mounts);
-    if (r == 0)
-        mounts_read(ret_mounts, &table);
-    else
-        ret_mounts->unknown = true;
+    r = mount_table_each_line(fd, most, read_line, ret_mounts);
+    ret_mounts->unknown = r < 0;
     return r;
 }
 
@@ -134,7 +189,7 @@ static void refresh(void)
     struct pollfd changed = {.fd = guard.mountinfo, .events = POLLPRI};
 
     if (poll(&changed, 1, 0) > 0)
-        (void)read_table(guard.mountinfo, &guard.mounts);
+        (void)read_table(guard.mountinfo, OWN_TABLE_BYTES, &guard.mounts);
 }
 
 /* ---- a walk -------------------------------------------------------------------------------- */
@@ -326,7 +381,7 @@ int path_guard_check_process(pid_t pid, int root, const char *path)
     fd = open(name, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return -errno;
-    (void)read_table(fd, &mounts);
+    (void)read_table(fd, MOUNT_TABLE_BYTES, &mounts);
     return check(&mounts, root, path);
 }
 
@@ -347,7 +402,7 @@ static bool trust(int root, const char *path)
     top[length] = '\0';
     (void)snprintf(name, sizeof(name), "%s/%s", strcmp(top, "/") == 0 ? "" : top,
                    path + strspn(path, "/"));
-    if (!mounts_add(&guard.trusted, name))
+    if (!trusted_add(&guard.trusted, name))
         return false;
     if (path_open_in_root(root, path, &fd) < 0)
         return true;
@@ -356,7 +411,7 @@ static bool trust(int root, const char *path)
     if (length < 0)
         return false;
     name[length] = '\0';
-    return mounts_add(&guard.trusted, name);
+    return trusted_add(&guard.trusted, name);
 }
 
 static int trust_all(int root, const char *const *trusted, size_t count)
@@ -364,7 +419,8 @@ static int trust_all(int root, const char *const *trusted, size_t count)
     for (size_t i = 0; i < count; i++)
         if (!trust(root, trusted[i]))
             return -ENOMEM;
-    return read_table(guard.mountinfo, &guard.mounts);
+    (void)read_table(guard.mountinfo, OWN_TABLE_BYTES, &guard.mounts);
+    return 0;
 }
 
 /* Guards at once, because resolving the trusted paths must not enter a file system that may
@@ -374,10 +430,11 @@ int path_guard_start(int root, const char *const *trusted, size_t count)
     int r;
 
     guard.mountinfo = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
-    r = guard.mountinfo < 0 ? -errno : read_table(guard.mountinfo, &guard.mounts);
-    guard.started = r == 0;
-    if (r == 0)
-        r = trust_all(root, trusted, count);
+    if (guard.mountinfo < 0)
+        return -errno;
+    guard.started = getrandom(guard.key, sizeof(guard.key), 0) == sizeof(guard.key);
+    (void)read_table(guard.mountinfo, OWN_TABLE_BYTES, &guard.mounts);
+    r = guard.started ? trust_all(root, trusted, count) : -EIO;
     if (r < 0)
         path_guard_stop();
     return r;
@@ -386,7 +443,7 @@ int path_guard_start(int root, const char *const *trusted, size_t count)
 void path_guard_stop(void)
 {
     mounts_done(&guard.mounts);
-    mounts_done(&guard.trusted);
+    trusted_done(&guard.trusted);
     fd_close(take_fd(&guard.mountinfo));
     guard.started = false;
 }

@@ -6,7 +6,8 @@
  * path_guard_start() and path_guard_stop(), every path that path.h resolves inside a root is walked
  * first, name by name, and is refused with PATH_MAY_HANG where it would enter such a file system;
  * nothing is looked up there. The mount table says which they are; it is read again once it has
- * changed.
+ * changed. A path that takes too many steps to walk is refused as well: nobody knows where it
+ * leads.
  *
  * File systems that a path of the administrator's lies on are entered, because crustd cannot work
  * without them. The root itself is not checked.
@@ -25,7 +26,8 @@ void path_guard_stop(void);
 int path_guard_check(int root, const char *path);
 
 /* The same for the root of another process, which may have a mount namespace of its own, whose
- * mounts are read each time. */
+ * mounts are read each time. If its table has more than MOUNT_TABLE_BYTES, every mount of its may
+ * hang. */
 int path_guard_check_process(pid_t pid, int root, const char *path);
 
 /* Whether a lookup in such a file system may take for ever. */

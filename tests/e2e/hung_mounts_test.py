@@ -4,15 +4,17 @@
 whose device it is, and goes on serving all others."""
 
 import contextlib
+import ctypes
 import http.client
 import json
+import os
 import secrets
 import socket
 import subprocess
 import unittest
 
 from fuse import HangingFile
-from scratch_node import AFTER, SANDBOX, ScratchNodeTest, fake_monitor, publish_path
+from scratch_node import AFTER, SANDBOX, ScratchNodeTest, fake_monitor, longest_pass, publish_path
 
 OTHER = secrets.token_hex(32)
 LEADS = "leads into a file system that may hang"
@@ -86,6 +88,7 @@ class HungMountsTest(ScratchNodeTest):
         volume.loop.resize(AFTER)
         self.host.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=AFTER)
         self.assertEqual(self.host.crustctl("status").returncode, 0)
+        return volume
 
     def test_devices(self):
         self.hang()
@@ -141,6 +144,40 @@ class HungMountsTest(ScratchNodeTest):
         self.host.wait(lambda: monitor.sent("query-block"), 60, "the VMM to be asked")
         self.check_served()
         self.assertNotEqual(self.host.volume(volume.path)["state"], "in_sync")
+
+    def fill_table(self, directory, count):
+        """Mounts whose lines in the mount table have 14 KiB each: a blank is four bytes there."""
+        directory.mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "fill", directory], check=True)
+        self.addCleanup(subprocess.run, ["umount", "-l", directory], check=True)
+        deep = os.open(directory, os.O_PATH)
+        for _ in range(14):
+            os.mkdir(" " * 250, dir_fd=deep)
+            above, deep = deep, os.open(" " * 250, os.O_PATH, dir_fd=deep)
+            os.close(above)
+        libc = ctypes.CDLL(None, use_errno=True)
+        for _ in range(count):
+            self.assertEqual(libc.mount(b"fill", f"/proc/self/fd/{deep}".encode(), b"tmpfs", 0, None), 0)
+        os.close(deep)
+
+    def test_a_large_mount_table(self):
+        """Others' mounts with long names: what the volume's device lies on is found in the table all the same."""
+        dev = self.host.root / "dev"
+        dev.mkdir(exist_ok=True)
+        subprocess.run(["mount", "-t", "tmpfs", "dev", dev], check=True)
+        self.addCleanup(subprocess.run, ["umount", "-l", dev], check=True)
+        self.hang()
+        path, = self.blocked("/mnt/hung/disk")
+        self.host.configure(resize__sweep_seconds=5)
+        self.host.start()
+        volume = self.check_served()
+        self.fill_table(self.host.root / "mnt/many", 300)
+        volume.loop.resize(2 * AFTER)
+        self.host.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=2 * AFTER)
+        self.host.stage(path, "/mnt/hung/other")
+        row = self.host.wait_for(path, "blocked", "no_device", device="/mnt/hung/other")
+        self.assertIn(LEADS, row["evidence"])
+        print(f"longest pass {longest_pass(self.host):.3f} s", flush=True)
 
     def test_requests(self):
         """A device that a client names."""

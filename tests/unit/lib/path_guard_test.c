@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "lib/cleanup.h"
+#include "lib/mount_table.h"
 #include "lib/path.h"
 #include "lib/path_guard.h"
 #include "tests/unit/scratch.h"
@@ -200,6 +201,78 @@ static void another_process_has_its_own_mounts(void **state)
     assert_int_equal(waitpid(child, NULL, 0), child);
 }
 
+/* Descends into directories below `name` until the path is longer than `length`. */
+static int descend(const char *name, size_t length)
+{
+    char blanks[] = "                                                                           "
+                    "                                                                           ";
+    int fd = openat(root, name, O_PATH | O_CLOEXEC), next;
+
+    for (size_t at = 0; at < length; at += sizeof(blanks)) {
+        (void)mkdirat(fd, blanks, 0755);
+        next = openat(fd, blanks, O_PATH | O_CLOEXEC);
+        assert_true(next >= 0);
+        fd_close(fd);
+        fd = next;
+    }
+    return fd;
+}
+
+/* Mounts on the directory as often as it takes to have so many bytes more in the table, in which a
+ * blank is four. */
+static void fill_table(int fd, size_t bytes)
+{
+    char here[32];
+
+    (void)snprintf(here, sizeof(here), "/proc/self/fd/%d", fd);
+    for (size_t at = 0; at < bytes; at += (size_t)4 * 3800)
+        assert_int_equal(mount("fill", here, "tmpfs", 0, NULL), 0);
+}
+
+/* Users who may mount can make it that large, with names that are long. */
+static void large_tables_are_read(void **state)
+{
+    char path[128];
+    int fd;
+
+    (void)state;
+    start(NULL);
+    make("big");
+    (void)snprintf(path, sizeof(path), "%s/big", directory);
+    assert_int_equal(mount("big", path, "tmpfs", 0, NULL), 0);
+    fd = descend("big", 3800);
+    fill_table(fd, 6 << 20);
+    assert_int_equal(path_guard_check(root, "/dir/fine"), 0);
+    assert_int_equal(path_guard_check(root, "/dir/hung"), PATH_MAY_HANG);
+    start(NULL);
+    assert_int_equal(path_guard_check(root, "/dir/fine"), 0);
+    assert_int_equal(path_guard_check(root, "/dir/hung"), PATH_MAY_HANG);
+    fd_close(fd);
+    assert_int_equal(umount2(path, MNT_DETACH), 0);
+}
+
+/* Such a name is in no list, because no path can be that long. */
+static void mount_with_a_name_too_long_for_a_path_is_not_entered(void **state)
+{
+    char path[128], here[48];
+    int fd;
+
+    (void)state;
+    make("deep");
+    start(NULL);
+    (void)snprintf(path, sizeof(path), "%s/deep", directory);
+    assert_int_equal(mount("deep", path, "tmpfs", 0, NULL), 0);
+    fd = descend("deep", 3 * MOUNT_TABLE_FIELD_BYTES);
+    assert_int_equal(mkdirat(fd, "x", 0755), 0);
+    (void)snprintf(here, sizeof(here), "/proc/self/fd/%d/x", fd);
+    fd_close(take_fd(&fuse));
+    assert_true(mount_hung(here));
+    assert_int_equal(path_guard_check(fd, "x/y"), PATH_MAY_HANG);
+    assert_int_equal(path_guard_check(root, "/dir/fine"), 0);
+    fd_close(fd);
+    assert_int_equal(umount2(path, MNT_DETACH), 0);
+}
+
 static void types_that_may_hang(void **state)
 {
     (void)state;
@@ -221,6 +294,8 @@ int main(void)
         cmocka_unit_test(trusted_mounts_are_entered),
         cmocka_unit_test(mounts_are_noticed),
         cmocka_unit_test(another_process_has_its_own_mounts),
+        cmocka_unit_test(large_tables_are_read),
+        cmocka_unit_test(mount_with_a_name_too_long_for_a_path_is_not_entered),
         cmocka_unit_test(types_that_may_hang),
     };
 
