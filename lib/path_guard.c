@@ -33,6 +33,8 @@
 
 enum {
     LINKS = 40,  /* as the kernel's */
+    STEPS = 512, /* of one walk: less than 2 ms of processor time */
+    CROSSING_STEPS = 8,
     POINTS = 128 * 1024, /* more than a mount namespace may have: sysctl fs.mount-max is 100,000 */
     TRUSTED = 4096,
     OWN_TABLE_BYTES = 16 * 1024 * 1024, /* takes some 40 ms to read */
@@ -200,7 +202,7 @@ struct walk {
     int directory;     /* where the walk is: `root` itself, or owned */
     char at[PATH_MAX]; /* its name below the root, without links */
     char rest[2 * PATH_MAX];
-    unsigned links;
+    unsigned links, steps;
 };
 
 enum step { STEP_ON, STEP_END, STEP_MAY_HANG };
@@ -232,17 +234,33 @@ static void walk_to_root(struct walk *walk)
     walk->at[0] = '\0';
 }
 
+static unsigned count_names(const char *path)
+{
+    unsigned count = 0;
+
+    for (; *path; path++)
+        count += *path == '/';
+    return count;
+}
+
+/* Only at the root of a mount the directory above it has to be looked up by its name. Each name of
+ * that counts as a step, so that a long name does not make the walk a long one. */
 static enum step walk_up(struct walk *walk)
 {
     char *last = strrchr(walk->at, '/');
-    int fd = -1;
+    int fd = -1, r;
 
     if (!last || last == walk->at) {
         walk_to_root(walk);
         return STEP_ON;
     }
     *last = '\0';
-    if (open_on(walk->root, walk->at + 1, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS, &fd) < 0)
+    r = open_on(walk->directory, "..", RESOLVE_NO_XDEV, &fd);
+    if (r == PATH_LEADS_OUT) {
+        walk->steps += count_names(walk->at);
+        r = open_on(walk->root, walk->at + 1, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS, &fd);
+    }
+    if (r < 0)
         return STEP_END;
     walk_to(walk, fd);
     return STEP_ON;
@@ -269,6 +287,7 @@ static enum step walk_into(struct walk *walk, const char *name, int *ret_fd)
     int r = open_on(walk->directory, name, RESOLVE_NO_XDEV, ret_fd);
 
     if (r == PATH_LEADS_OUT) {
+        walk->steps += CROSSING_STEPS;
         if (is_guarded(walk, name))
             return STEP_MAY_HANG;
         r = open_on(walk->directory, name, 0, ret_fd);
@@ -344,7 +363,7 @@ static int check(const struct mounts *mounts, int root, const char *path)
         return 0;
     (void)snprintf(walk.rest, sizeof(walk.rest), "%s", path);
     while (step == STEP_ON && next_name(&walk, name))
-        step = take_step(&walk, name);
+        step = walk.steps++ < STEPS ? take_step(&walk, name) : STEP_MAY_HANG;
     walk_to_root(&walk);
     return step == STEP_MAY_HANG ? PATH_MAY_HANG : 0;
 }

@@ -212,7 +212,20 @@ class HostileTest(ScratchNodeTest):
         return vmm
 
     def test_six_hostile_vmms(self):
+        self.check_six_hostile_vmms(self.node())
+
+    def test_six_hostile_vmms_where_a_mount_may_hang(self):
+        """Then each path is walked before it is opened."""
         node = self.node()
+        try:
+            hanging = HangingFile(node.root / "hung")
+        except OSError as error:
+            self.skipTest(f"needs FUSE: {error}")
+        self.addCleanup(hanging.close)
+        hanging.silent.set()
+        self.check_six_hostile_vmms(node)
+
+    def check_six_hostile_vmms(self, node):
         Chains.file = self.chain()
         monitors = [self.hostile_sandbox(node, number, kind)
                     for number, kind in enumerate((Values, Members, Events, Endless, Chains), 1)]

@@ -17,12 +17,13 @@
 #include <unistd.h>
 
 #include "lib/cleanup.h"
+#include "lib/clock.h"
 #include "lib/mount_table.h"
 #include "lib/path.h"
 #include "lib/path_guard.h"
 #include "tests/unit/scratch.h"
 
-enum { SECONDS = 60 };
+enum { SECONDS = 60, LINKS = 38 };
 
 static char directory[SCRATCH_BYTES];
 static int root = -1, fuse = -1;
@@ -201,6 +202,38 @@ static void another_process_has_its_own_mounts(void **state)
     assert_int_equal(waitpid(child, NULL, 0), child);
 }
 
+/* Links as many as the kernel follows, each as long as it may be. */
+static void walks_end_after_a_number_of_steps(void **state)
+{
+    char name[16], target[PATH_MAX];
+    uint64_t began_ns;
+
+    (void)state;
+    start(NULL);
+    make("links");
+    for (unsigned i = 0; i < LINKS; i++) {
+        size_t length = 0;
+
+        while (length < 4000)
+            length +=
+                (size_t)snprintf(target + length, sizeof(target) - length, "../dir/../links/");
+        (void)snprintf(target + length, sizeof(target) - length, "%u", i + 1);
+        (void)snprintf(name, sizeof(name), "links/%u", i);
+        assert_int_equal(symlinkat(target, root, name), 0);
+    }
+    began_ns = clock_processor();
+    assert_int_equal(path_guard_check(root, "/links/0"), PATH_MAY_HANG);
+    assert_true(clock_processor() - began_ns <
+                20 * NSEC_PER_MSEC); /* 1.2 ms; more in a sanitizer */
+    (void)snprintf(name, sizeof(name), "/links/%u", LINKS - 1);
+    assert_int_equal(path_guard_check(root, name), PATH_MAY_HANG);
+    memset(target, '/', sizeof(target) - 1);
+    memcpy(target, "/dir/plain/../../dir/fine/../plain",
+           strlen("/dir/plain/../../dir/fine/../plain"));
+    target[sizeof(target) - 1] = '\0';
+    assert_int_equal(path_guard_check(root, target), 0);
+}
+
 /* Descends into directories below `name` until the path is longer than `length`. */
 static int descend(const char *name, size_t length)
 {
@@ -294,6 +327,7 @@ int main(void)
         cmocka_unit_test(trusted_mounts_are_entered),
         cmocka_unit_test(mounts_are_noticed),
         cmocka_unit_test(another_process_has_its_own_mounts),
+        cmocka_unit_test(walks_end_after_a_number_of_steps),
         cmocka_unit_test(large_tables_are_read),
         cmocka_unit_test(mount_with_a_name_too_long_for_a_path_is_not_entered),
         cmocka_unit_test(types_that_may_hang),
