@@ -3,8 +3,8 @@
  *
  * Every step of a walk is an openat2(2) that must stay on its mount. For a mount point it fails
  * with EXDEV before the mounted file system is asked anything; its name, as the kernel has it, is
- * then looked up in the list of mounts that may hang. Links are read and followed here. "." and
- * ".." need no lookup, because the walked path has no links.
+ * then looked up in the list of mounts that may hang. Links are read and followed here. ".." leads
+ * to the directory that the walk came from, because the walked path has no links.
  *
  * poll(2) tells before each walk whether the table has changed. A mount that is made during the
  * walk is not seen. No walk goes by a table that has changed, and of one that could not be read to
@@ -198,6 +198,7 @@ static void refresh(void)
 
 struct walk {
     const struct mounts *mounts;
+    const char *top; /* the name of the root that the mount points are named from; "" is "/" */
     int root;
     int directory;     /* where the walk is: `root` itself, or owned */
     char at[PATH_MAX]; /* its name below the root, without links */
@@ -266,20 +267,35 @@ static enum step walk_up(struct walk *walk)
     return STEP_ON;
 }
 
+/* The name that a link of /proc has for a directory, "" for "/". False: it has none, or one that is
+ * too long for a path. */
+static bool read_name(const char *link, char ret_name[static PATH_MAX])
+{
+    ssize_t length = readlink(link, ret_name, PATH_MAX);
+
+    if (length <= 0 || length == PATH_MAX)
+        return false;
+    ret_name[length - (ret_name[length - 1] == '/')] = '\0';
+    return true;
+}
+
+static bool name_of_fd(int fd, char ret_name[static PATH_MAX])
+{
+    char link[32];
+
+    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    return read_name(link, ret_name);
+}
+
 /* Whether what is mounted on the name may hang. */
 static bool is_guarded(const struct walk *walk, const char *name)
 {
-    char link[32], point[PATH_MAX + NAME_MAX + 2];
-    ssize_t length;
+    char directory[PATH_MAX], point[PATH_MAX + NAME_MAX + 2];
 
-    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", walk->directory);
-    length = readlink(link, point, PATH_MAX);
-    if (length <= 0 || length == PATH_MAX)
+    if (!name_of_fd(walk->directory, directory))
         return true;
-    if (point[length - 1] == '/')
-        length--;
-    (void)snprintf(point + length, sizeof(point) - (size_t)length, "/%s", name);
-    return mounts_have(walk->mounts, point);
+    (void)snprintf(point, sizeof(point), "%s/%s", directory, name);
+    return !lies_below(point, walk->top) || mounts_have(walk->mounts, point + strlen(walk->top));
 }
 
 static enum step walk_into(struct walk *walk, const char *name, int *ret_fd)
@@ -353,9 +369,9 @@ static bool next_name(struct walk *walk, char ret_name[static NAME_MAX + 1])
     return true;
 }
 
-static int check(const struct mounts *mounts, int root, const char *path)
+static int check(const struct mounts *mounts, const char *top, int root, const char *path)
 {
-    struct walk walk = {.mounts = mounts, .root = root, .directory = root};
+    struct walk walk = {.mounts = mounts, .top = top, .root = root, .directory = root};
     enum step step = STEP_ON;
     char name[NAME_MAX + 1];
 
@@ -373,7 +389,7 @@ int path_guard_check(int root, const char *path)
     if (!guard.started)
         return 0;
     refresh();
-    return check(&guard.mounts, root, path);
+    return check(&guard.mounts, "", root, path);
 }
 
 /* ---- other processes ----------------------------------------------------------------------- */
@@ -388,11 +404,12 @@ static bool has_own_mounts(pid_t pid)
            own.st_ino != other.st_ino || own.st_dev != other.st_dev;
 }
 
+/* Its table names mount points from its own root, which may be another than its namespace's. */
 int path_guard_check_process(pid_t pid, int root, const char *path)
 {
     cleanup(mounts_done) struct mounts mounts = {0};
     cleanup(fd_closep) int fd = -1;
-    char name[48];
+    char name[48], top[PATH_MAX];
 
     if (!guard.started || !has_own_mounts(pid))
         return 0; /* path.h checks it */
@@ -400,8 +417,11 @@ int path_guard_check_process(pid_t pid, int root, const char *path)
     fd = open(name, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return -errno;
+    (void)snprintf(name, sizeof(name), "/proc/%d/root", (int)pid);
+    if (!read_name(name, top))
+        return PATH_MAY_HANG;
     (void)read_table(fd, MOUNT_TABLE_BYTES, &mounts);
-    return check(&mounts, root, path);
+    return check(&mounts, top, root, path);
 }
 
 /* ---- life ---------------------------------------------------------------------------------- */
@@ -411,26 +431,16 @@ int path_guard_check_process(pid_t pid, int root, const char *path)
 static bool trust(int root, const char *path)
 {
     cleanup(fd_closep) int fd = -1;
-    char link[32], name[2 * PATH_MAX], top[PATH_MAX];
-    ssize_t length;
+    char name[2 * PATH_MAX], place[PATH_MAX];
 
-    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", root);
-    length = readlink(link, top, sizeof(top) - 1);
-    if (length < 0)
+    if (!name_of_fd(root, place))
         return false;
-    top[length] = '\0';
-    (void)snprintf(name, sizeof(name), "%s/%s", strcmp(top, "/") == 0 ? "" : top,
-                   path + strspn(path, "/"));
+    (void)snprintf(name, sizeof(name), "%s/%s", place, path + strspn(path, "/"));
     if (!trusted_add(&guard.trusted, name))
         return false;
     if (path_open_in_root(root, path, &fd) < 0)
         return true;
-    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-    length = readlink(link, name, sizeof(name) - 1);
-    if (length < 0)
-        return false;
-    name[length] = '\0';
-    return trusted_add(&guard.trusted, name);
+    return name_of_fd(fd, place) && trusted_add(&guard.trusted, place);
 }
 
 static int trust_all(int root, const char *const *trusted, size_t count)

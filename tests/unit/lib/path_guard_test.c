@@ -166,22 +166,19 @@ static void mounts_are_noticed(void **state)
     assert_int_equal(path_guard_check(root, "/dir/plain/x"), 0);
 }
 
-/* Its mounts are not this process': the child has one more. */
-static void another_process_has_its_own_mounts(void **state)
+/* A process that has one mount more in a mount namespace of its own. */
+static pid_t start_process(const char *path, const char *its_root)
 {
-    int pipe_of[2], process = -1;
-    char byte, name[128], path[128];
+    int pipe_of[2];
     pid_t child;
+    char byte;
 
-    (void)state;
-    start(NULL);
-    (void)snprintf(path, sizeof(path), "%s/dir/plain", directory);
     assert_int_equal(pipe(pipe_of), 0);
     child = fork();
     assert_true(child >= 0);
     if (child == 0) {
         fuse = -1;
-        if (unshare(CLONE_NEWNS) < 0 || !mount_hung(path))
+        if (unshare(CLONE_NEWNS) < 0 || !mount_hung(path) || chroot(its_root) < 0)
             _exit(1);
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
         (void)!write(pipe_of[1], "x", 1);
@@ -191,7 +188,18 @@ static void another_process_has_its_own_mounts(void **state)
     fd_close(pipe_of[1]);
     assert_int_equal(read(pipe_of[0], &byte, 1), 1);
     fd_close(pipe_of[0]);
-    (void)snprintf(name, sizeof(name), "/proc/%d/root%s", (int)child, directory);
+    return child;
+}
+
+static void expect_own_mounts(const char *its_root, const char *below_root)
+{
+    char name[128], path[128];
+    int process;
+    pid_t child;
+
+    (void)snprintf(path, sizeof(path), "%s/dir/plain", directory);
+    child = start_process(path, its_root);
+    (void)snprintf(name, sizeof(name), "/proc/%d/root%s", (int)child, below_root);
     process = open(name, O_PATH | O_CLOEXEC);
     assert_true(process >= 0);
     assert_int_equal(path_guard_check_process(child, process, "/dir/plain/x"), PATH_MAY_HANG);
@@ -200,6 +208,21 @@ static void another_process_has_its_own_mounts(void **state)
     fd_close(process);
     (void)kill(child, SIGKILL);
     assert_int_equal(waitpid(child, NULL, 0), child);
+}
+
+static void another_process_has_its_own_mounts(void **state)
+{
+    (void)state;
+    start(NULL);
+    expect_own_mounts("/", directory);
+}
+
+/* Its table names mount points as it sees them. */
+static void another_process_may_have_another_root(void **state)
+{
+    (void)state;
+    start(NULL);
+    expect_own_mounts(directory, "");
 }
 
 /* Links as many as the kernel follows, each as long as it may be. */
@@ -327,6 +350,7 @@ int main(void)
         cmocka_unit_test(trusted_mounts_are_entered),
         cmocka_unit_test(mounts_are_noticed),
         cmocka_unit_test(another_process_has_its_own_mounts),
+        cmocka_unit_test(another_process_may_have_another_root),
         cmocka_unit_test(walks_end_after_a_number_of_steps),
         cmocka_unit_test(large_tables_are_read),
         cmocka_unit_test(mount_with_a_name_too_long_for_a_path_is_not_entered),
