@@ -28,6 +28,7 @@
 
 #include "lib/buffer.h"
 #include "lib/cleanup.h"
+#include "lib/mount_list.h"
 #include "lib/mount_table.h"
 #include "lib/path.h"
 
@@ -37,7 +38,10 @@ enum {
     CROSSING_STEPS = 8,
     POINTS = 128 * 1024, /* more than a mount namespace may have: sysctl fs.mount-max is 100,000 */
     TRUSTED = 4096,
-    OWN_TABLE_BYTES = 16 * 1024 * 1024, /* takes some 40 ms to read */
+    /* A table that is larger is listed instead, which is cheaper then. Where the kernel does not
+     * offer that, a larger one still is read, which takes it 2 ms a megabyte. */
+    SMALL_TABLE_BYTES = 1024 * 1024,
+    OWN_TABLE_BYTES = 16 * 1024 * 1024,
 };
 
 /* Mount points, as this process' kernel names them, each as its hash. One that does not hang and
@@ -120,20 +124,29 @@ static void trusted_done(struct trusted *trusted)
     *trusted = (struct trusted){0};
 }
 
+/* Modulo 2^61 - 1, or that and a few more. */
+static uint64_t multiply(uint64_t a, uint64_t b)
+{
+    const uint64_t prime = (UINT64_C(1) << 61) - 1;
+    __extension__ unsigned __int128 product = (unsigned __int128)a * b;
+    uint64_t sum = (uint64_t)(product & prime) + (uint64_t)(product >> 61);
+
+    return (sum & prime) + (sum >> 61);
+}
+
 /* A polynomial in the key modulo 2^61 - 1, whose coefficients are the name, four bytes each, and
  * its length: two names have the same in one of 2^50 keys. */
 static uint64_t hash_point(const char *name, size_t length)
 {
-    const uint64_t prime = (UINT64_C(1) << 61) - 1;
-    uint64_t hash = guard.key[0] % prime, key = guard.key[1] % prime;
+    uint64_t hash = guard.key[0] >> 3, key = guard.key[1] >> 3;
 
     for (size_t at = 0; at <= length; at += sizeof(uint32_t)) {
         uint32_t word = 0;
 
         memcpy(&word, name + at, length - at < sizeof(word) ? length - at : sizeof(word));
-        hash = (uint64_t)((__extension__(unsigned __int128)(hash + word) * key) % prime);
+        hash = multiply(hash + word, key);
     }
-    return (hash + length) % prime;
+    return hash + length;
 }
 
 static bool lies_below(const char *path, const char *directory)
@@ -152,18 +165,21 @@ static bool is_trusted(const char *point)
 }
 
 /* Of several mounts on one point the last is on top, but the others may become visible again. */
+static int add_point(void *userdata, const char *point)
+{
+    if (is_trusted(point) || mounts_add(userdata, hash_point(point, strlen(point))))
+        return 0;
+    return -ENOMEM;
+}
+
 static int read_line(void *userdata, char *line)
 {
-    struct mounts *mounts = userdata;
     struct mount_entry mount;
 
     if (!mount_table_split(line, &mount) || !path_guard_may_hang(mount.file_system))
         return 0;
     mount_table_unescape(mount.mount_point);
-    if (is_trusted(mount.mount_point) ||
-        mounts_add(mounts, hash_point(mount.mount_point, strlen(mount.mount_point))))
-        return 0;
-    return -ENOMEM;
+    return add_point(userdata, mount.mount_point);
 }
 
 static bool mounts_have(const struct mounts *mounts, const char *point)
@@ -186,12 +202,32 @@ static int read_table(int fd, size_t most, struct mounts *ret_mounts)
     return r;
 }
 
+static int list_mounts(struct mounts *ret_mounts)
+{
+    int r;
+
+    mounts_done(ret_mounts);
+    r = mount_list_each(path_guard_may_hang, add_point, ret_mounts);
+    ret_mounts->unknown = r < 0;
+    return r;
+}
+
+static void read_own_mounts(void)
+{
+    int r = read_table(guard.mountinfo, SMALL_TABLE_BYTES, &guard.mounts);
+
+    if (r == BUFFER_FULL)
+        r = list_mounts(&guard.mounts);
+    if (r == -ENOSYS || r == -EPERM)
+        (void)read_table(guard.mountinfo, OWN_TABLE_BYTES, &guard.mounts);
+}
+
 static void refresh(void)
 {
     struct pollfd changed = {.fd = guard.mountinfo, .events = POLLPRI};
 
     if (poll(&changed, 1, 0) > 0)
-        (void)read_table(guard.mountinfo, OWN_TABLE_BYTES, &guard.mounts);
+        read_own_mounts();
 }
 
 /* ---- a walk -------------------------------------------------------------------------------- */
@@ -448,7 +484,7 @@ static int trust_all(int root, const char *const *trusted, size_t count)
     for (size_t i = 0; i < count; i++)
         if (!trust(root, trusted[i]))
             return -ENOMEM;
-    (void)read_table(guard.mountinfo, OWN_TABLE_BYTES, &guard.mounts);
+    read_own_mounts();
     return 0;
 }
 
@@ -462,7 +498,7 @@ int path_guard_start(int root, const char *const *trusted, size_t count)
     if (guard.mountinfo < 0)
         return -errno;
     guard.started = getrandom(guard.key, sizeof(guard.key), 0) == sizeof(guard.key);
-    (void)read_table(guard.mountinfo, OWN_TABLE_BYTES, &guard.mounts);
+    read_own_mounts();
     r = guard.started ? trust_all(root, trusted, count) : -EIO;
     if (r < 0)
         path_guard_stop();

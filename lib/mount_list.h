@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mount_list.h - this process' mounts by statmount(2), which Linux has since 6.8.
+ *
+ * It costs 2 us for a mount whose name is not wanted, however long that is. mountinfo costs as much
+ * for each KiB, and users can give a mount a line of any length.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+/* Calls back with the mount points of all mounts of a wanted file system, except those that are too
+ * long for any path. `file_system` has no subtype: it is "fuse" for "fuse.sshfs". 0, -errno
+ * (-ENOSYS or -EPERM: the kernel, or a filter of system calls, does not offer it), BUFFER_FULL if
+ * there are more than 128 Ki mounts, -ETIME after 100 ms of processor time, or what the callback
+ * returned, which ends the listing if it is not 0. */
+int mount_list_each(bool (*wanted)(const char *file_system),
+                    int (*visit)(void *userdata, const char *mount_point), void *userdata);
