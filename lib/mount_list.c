@@ -22,6 +22,7 @@
 #endif
 
 #define ROOT      UINT64_MAX     /* LSMT_ROOT */
+#define OF_MOUNT  UINT64_C(0x2)  /* STATMOUNT_MNT_BASIC */
 #define OF_POINT  UINT64_C(0x10) /* STATMOUNT_MNT_POINT */
 #define OF_SYSTEM UINT64_C(0x20) /* STATMOUNT_FS_TYPE */
 
@@ -42,7 +43,9 @@ struct status {
     uint32_t super_block[2];
     uint64_t magic;
     uint32_t flags, file_system;
-    uint64_t numbers[8];
+    uint64_t unique_id, unique_parent;
+    uint32_t id, parent; /* as mountinfo has them */
+    uint64_t attributes[5];
     uint32_t root, point;
     uint64_t spare[50];
     char text[PATH_MAX + NAME_MAX + 64];
@@ -52,7 +55,7 @@ _Static_assert(offsetof(struct status, text) == 512, "struct statmount of the ke
 
 struct listing {
     bool (*wanted)(const char *file_system);
-    int (*visit)(void *userdata, const char *mount_point);
+    int (*visit)(void *userdata, uint64_t id, const char *mount_point);
     void *userdata;
     uint64_t began_ns;
     struct status status;
@@ -78,7 +81,8 @@ static int list_mount(struct listing *listing, uint64_t mount)
 {
     const struct status *status = &listing->status;
     const char *point;
-    int r = read_status(listing, mount, OF_SYSTEM);
+    uint64_t id;
+    int r = read_status(listing, mount, OF_MOUNT | OF_SYSTEM);
 
     if (r < 0)
         return r == -ENOENT ? 0 : r;
@@ -86,17 +90,19 @@ static int list_mount(struct listing *listing, uint64_t mount)
         return 0;
     if (clock_processor() - listing->began_ns > MOST_NS)
         return -ETIME;
+    id = status->id;
     r = read_status(listing, mount, OF_POINT);
-    if (r == -ENOENT || r == -EOVERFLOW || r == -EAGAIN)
-        return 0; /* the last two: its name is too long */
+    if (r == -EOVERFLOW || r == -EAGAIN)
+        return listing->visit(listing->userdata, id, NULL);
     if (r < 0)
-        return r;
+        return r == -ENOENT ? 0 : r;
     point = text_of(status, OF_POINT, status->point);
-    return point[0] ? listing->visit(listing->userdata, point) : 0;
+    return point[0] ? listing->visit(listing->userdata, id, point) : 0;
 }
 
 int mount_list_each(bool (*wanted)(const char *file_system),
-                    int (*visit)(void *userdata, const char *mount_point), void *userdata)
+                    int (*visit)(void *userdata, uint64_t id, const char *mount_point),
+                    void *userdata)
 {
     struct listing listing = {
         .wanted = wanted, .visit = visit, .userdata = userdata, .began_ns = clock_processor()};

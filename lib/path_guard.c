@@ -2,9 +2,9 @@
 /* path_guard.c - see path_guard.h.
  *
  * Every step of a walk is an openat2(2) that must stay on its mount. For a mount point it fails
- * with EXDEV before the mounted file system is asked anything; its name, as the kernel has it, is
- * then looked up in the list of mounts that may hang. Links are read and followed here. ".." leads
- * to the directory that the walk came from, because the walked path has no links.
+ * with EXDEV before the mounted file system is asked anything; its name, as the kernel has it, and
+ * then its number are looked up in the list of mounts that may hang. Links are read and followed
+ * here. ".." leads to the directory that the walk came from, because the walked path has no links.
  *
  * poll(2) tells before each walk whether the table has changed. A mount that is made during the
  * walk is not seen. No walk goes by a table that has changed, and of one that could not be read to
@@ -36,7 +36,7 @@ enum {
     LINKS = 40,  /* as the kernel's */
     STEPS = 512, /* of one walk: less than 2 ms of processor time */
     CROSSING_STEPS = 8,
-    POINTS = 128 * 1024, /* more than a mount namespace may have: sysctl fs.mount-max is 100,000 */
+    MOUNTS = 128 * 1024, /* more than a mount namespace may have: sysctl fs.mount-max is 100,000 */
     TRUSTED = 4096,
     /* A table that is larger is listed instead, which is cheaper then. Where the kernel does not
      * offer that, a larger one still is read, which takes it 2 ms a megabyte. */
@@ -44,10 +44,15 @@ enum {
     OWN_TABLE_BYTES = 16 * 1024 * 1024,
 };
 
-/* Mount points, as this process' kernel names them, each as its hash. One that does not hang and
- * has the same hash as one that may is refused; nobody who lacks the key can bring that about. */
+/* A mount that may hang. Its point is the hash of what this process' kernel calls it. A point that
+ * is none of them and has the same hash is refused; nobody who lacks the key can bring that about.
+ */
+struct mounted {
+    uint64_t id, point;
+};
+
 struct mounts {
-    uint64_t *points;
+    struct mounted *list;
     size_t count, capacity;
     bool unknown; /* the table could not be read to its end: any mount may hang */
 };
@@ -83,23 +88,23 @@ bool path_guard_may_hang(const char *file_system)
 
 static void mounts_done(struct mounts *mounts)
 {
-    free(mounts->points);
+    free(mounts->list);
     *mounts = (struct mounts){0};
 }
 
-static bool mounts_add(struct mounts *mounts, uint64_t point)
+static bool mounts_add(struct mounts *mounts, struct mounted mounted)
 {
     if (mounts->count == mounts->capacity) {
         size_t capacity = mounts->capacity ? mounts->capacity * 2 : 16;
-        uint64_t *points =
-            capacity > POINTS ? NULL : reallocarray(mounts->points, capacity, sizeof(*points));
+        struct mounted *list =
+            capacity > MOUNTS ? NULL : reallocarray(mounts->list, capacity, sizeof(*list));
 
-        if (!points)
+        if (!list)
             return false;
-        mounts->points = points;
+        mounts->list = list;
         mounts->capacity = capacity;
     }
-    mounts->points[mounts->count++] = point;
+    mounts->list[mounts->count++] = mounted;
     return true;
 }
 
@@ -165,11 +170,11 @@ static bool is_trusted(const char *point)
 }
 
 /* Of several mounts on one point the last is on top, but the others may become visible again. */
-static int add_point(void *userdata, const char *point)
+static int add_mount(void *userdata, uint64_t id, const char *point)
 {
-    if (is_trusted(point) || mounts_add(userdata, hash_point(point, strlen(point))))
-        return 0;
-    return -ENOMEM;
+    struct mounted mounted = {.id = id, .point = point ? hash_point(point, strlen(point)) : 0};
+
+    return (point && is_trusted(point)) || mounts_add(userdata, mounted) ? 0 : -ENOMEM;
 }
 
 static int read_line(void *userdata, char *line)
@@ -179,17 +184,25 @@ static int read_line(void *userdata, char *line)
     if (!mount_table_split(line, &mount) || !path_guard_may_hang(mount.file_system))
         return 0;
     mount_table_unescape(mount.mount_point);
-    return add_point(userdata, mount.mount_point);
+    return add_mount(userdata, mount.id, mount.mount_point);
 }
 
-static bool mounts_have(const struct mounts *mounts, const char *point)
+static bool mounts_have_point(const struct mounts *mounts, const char *point)
 {
     uint64_t hash = hash_point(point, strlen(point));
 
     for (size_t i = 0; i < mounts->count; i++)
-        if (mounts->points[i] == hash)
+        if (mounts->list[i].point == hash)
             return true;
     return mounts->unknown;
+}
+
+static bool mounts_have_id(const struct mounts *mounts, uint64_t id)
+{
+    for (size_t i = 0; i < mounts->count; i++)
+        if (mounts->list[i].id == id)
+            return true;
+    return false;
 }
 
 static int read_table(int fd, size_t most, struct mounts *ret_mounts)
@@ -207,7 +220,7 @@ static int list_mounts(struct mounts *ret_mounts)
     int r;
 
     mounts_done(ret_mounts);
-    r = mount_list_each(path_guard_may_hang, add_point, ret_mounts);
+    r = mount_list_each(path_guard_may_hang, add_mount, ret_mounts);
     ret_mounts->unknown = r < 0;
     return r;
 }
@@ -331,19 +344,47 @@ static bool is_guarded(const struct walk *walk, const char *name)
     if (!name_of_fd(walk->directory, directory))
         return true;
     (void)snprintf(point, sizeof(point), "%s/%s", directory, name);
-    return !lies_below(point, walk->top) || mounts_have(walk->mounts, point + strlen(walk->top));
+    return !lies_below(point, walk->top) ||
+           mounts_have_point(walk->mounts, point + strlen(walk->top));
+}
+
+/* Whether a descriptor of a mount's root is of a mount that may hang. The names in the list are
+ * those of when a mount was last made or removed, but a directory above a mount may be renamed by
+ * its owner, and no event tells of that. To open the root of FUSE or autofs with O_PATH asks
+ * nobody, and neither does this statx(2). NFS may ask its server; but only root mounts that, in a
+ * directory which others had better not rename. Linux before 5.8 does not tell the number. */
+static bool is_guarded_root(const struct walk *walk, int fd)
+{
+    struct statx x;
+
+    if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_MNT_ID, &x) < 0)
+        return true;
+    return (x.stx_mask & STATX_MNT_ID) && mounts_have_id(walk->mounts, x.stx_mnt_id);
+}
+
+static enum step cross(struct walk *walk, const char *name, int *ret_fd)
+{
+    int fd = -1;
+
+    walk->steps += CROSSING_STEPS;
+    if (is_guarded(walk, name))
+        return STEP_MAY_HANG;
+    if (open_on(walk->directory, name, 0, &fd) < 0)
+        return STEP_END;
+    if (is_guarded_root(walk, fd)) {
+        fd_close(fd);
+        return STEP_MAY_HANG;
+    }
+    *ret_fd = fd;
+    return STEP_ON;
 }
 
 static enum step walk_into(struct walk *walk, const char *name, int *ret_fd)
 {
     int r = open_on(walk->directory, name, RESOLVE_NO_XDEV, ret_fd);
 
-    if (r == PATH_LEADS_OUT) {
-        walk->steps += CROSSING_STEPS;
-        if (is_guarded(walk, name))
-            return STEP_MAY_HANG;
-        r = open_on(walk->directory, name, 0, ret_fd);
-    }
+    if (r == PATH_LEADS_OUT)
+        return cross(walk, name, ret_fd);
     return r < 0 ? STEP_END : STEP_ON;
 }
 

@@ -3,6 +3,10 @@
 #include "tests/unit/test.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "lib/cleanup.h"
@@ -23,9 +27,12 @@ static void add(struct points *points, const char *name)
     assert_non_null(points->name[points->count++]);
 }
 
-static int add_listed(void *userdata, const char *mount_point)
+static int add_listed(void *userdata, uint64_t id, const char *mount_point)
 {
-    add(userdata, mount_point);
+    char name[PATH_MAX + 32];
+
+    (void)snprintf(name, sizeof(name), "%s %" PRIu64, mount_point, id);
+    add(userdata, name);
     return 0;
 }
 
@@ -45,8 +52,9 @@ static bool is_proc(const char *file_system)
     return strcmp(file_system, "proc") == 0 || strcmp(file_system, "tmpfs") == 0;
 }
 
-static int stop(void *userdata, const char *mount_point)
+static int stop(void *userdata, uint64_t id, const char *mount_point)
 {
+    (void)id;
     (void)mount_point;
     ++*(unsigned *)userdata;
     return -E2BIG;
@@ -69,7 +77,7 @@ static void the_list_is_that_of_the_table(void **state)
     cursor = text.data;
     while (mount_table_next(&cursor, &mount))
         if (is_proc(mount.file_system))
-            add(&read, mount.mount_point);
+            (void)add_listed(&read, mount.id, mount.mount_point);
     assert_true(read.count > 0);
     assert_int_equal(listed.count, read.count);
     qsort(listed.name, listed.count, sizeof(listed.name[0]), compare);

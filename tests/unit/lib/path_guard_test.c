@@ -167,6 +167,30 @@ static void mounts_are_noticed(void **state)
     assert_int_equal(path_guard_check(root, "/dir/plain/x"), 0);
 }
 
+/* No event tells of it: the names that the table gave are those of before. */
+static void mounts_are_recognised_behind_a_renamed_directory(void **state)
+{
+    char path[128];
+
+    (void)state;
+    make("before");
+    make("before/mount");
+    make("before/tmpfs");
+    (void)snprintf(path, sizeof(path), "%s/before/tmpfs", directory);
+    assert_int_equal(mount("tmpfs", path, "tmpfs", 0, NULL), 0);
+    (void)snprintf(path, sizeof(path), "%s/before/mount", directory);
+    fd_close(take_fd(&fuse));
+    assert_true(mount_hung(path));
+    start(NULL);
+    assert_int_equal(renameat(root, "before", root, "after"), 0);
+    assert_int_equal(path_guard_check(root, "/after/mount/x"), PATH_MAY_HANG);
+    assert_int_equal(path_guard_check(root, "/after/tmpfs"), 0);
+    (void)snprintf(path, sizeof(path), "%s/after/mount", directory);
+    assert_int_equal(umount2(path, MNT_DETACH), 0);
+    (void)snprintf(path, sizeof(path), "%s/after/tmpfs", directory);
+    assert_int_equal(umount2(path, MNT_DETACH), 0);
+}
+
 /* A process that has one mount more in a mount namespace of its own. */
 static pid_t start_process(const char *path, const char *its_root)
 {
@@ -364,6 +388,7 @@ int main(void)
         cmocka_unit_test(other_paths_are_unaffected),
         cmocka_unit_test(trusted_mounts_are_entered),
         cmocka_unit_test(mounts_are_noticed),
+        cmocka_unit_test(mounts_are_recognised_behind_a_renamed_directory),
         cmocka_unit_test(another_process_has_its_own_mounts),
         cmocka_unit_test(another_process_may_have_another_root),
         cmocka_unit_test(walks_end_after_a_number_of_steps),
