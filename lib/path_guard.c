@@ -38,8 +38,8 @@ enum {
     CROSSING_STEPS = 8,
     MOUNTS = 128 * 1024, /* more than a mount namespace may have: sysctl fs.mount-max is 100,000 */
     TRUSTED = 4096,
-    /* A table that is larger is listed instead, which is cheaper then. Where the kernel does not
-     * offer that, a larger one still is read, which takes it 2 ms a megabyte. */
+    /* Once the table was larger, the mounts are listed instead, which is cheaper then. Where the
+     * kernel does not offer that, a larger one still is read, which takes it 2 ms a megabyte. */
     SMALL_TABLE_BYTES = 1024 * 1024,
     OWN_TABLE_BYTES = 16 * 1024 * 1024,
 };
@@ -65,7 +65,7 @@ struct trusted {
 
 static struct {
     int mountinfo; /* open while guarding */
-    bool started;
+    bool started, lists;
     uint64_t key[2];
     struct mounts mounts;
     struct trusted trusted;
@@ -227,9 +227,11 @@ static int list_mounts(struct mounts *ret_mounts)
 
 static void read_own_mounts(void)
 {
-    int r = read_table(guard.mountinfo, SMALL_TABLE_BYTES, &guard.mounts);
+    int r = 0;
 
-    if (r == BUFFER_FULL)
+    if (!guard.lists)
+        guard.lists = read_table(guard.mountinfo, SMALL_TABLE_BYTES, &guard.mounts) == BUFFER_FULL;
+    if (guard.lists)
         r = list_mounts(&guard.mounts);
     if (r == -ENOSYS || r == -EPERM)
         (void)read_table(guard.mountinfo, OWN_TABLE_BYTES, &guard.mounts);
@@ -551,5 +553,5 @@ void path_guard_stop(void)
     mounts_done(&guard.mounts);
     trusted_done(&guard.trusted);
     fd_close(take_fd(&guard.mountinfo));
-    guard.started = false;
+    guard.started = guard.lists = false;
 }
