@@ -54,7 +54,7 @@ struct status {
 _Static_assert(offsetof(struct status, text) == 512, "struct statmount of the kernel");
 
 struct listing {
-    bool (*wanted)(const char *file_system);
+    enum mount_list_want (*want)(const char *file_system);
     int (*visit)(void *userdata, uint64_t id, const char *mount_point);
     void *userdata;
     uint64_t began_ns;
@@ -76,36 +76,49 @@ static int read_status(struct listing *listing, uint64_t mount, uint64_t what)
                : 0;
 }
 
-/* A mount may be gone by now; one that the table would not list has no name. */
-static int list_mount(struct listing *listing, uint64_t mount)
+/* One that the table would not list has no name. */
+static int list_name(struct listing *listing, uint64_t mount, uint64_t id)
 {
-    const struct status *status = &listing->status;
     const char *point;
-    uint64_t id;
-    int r = read_status(listing, mount, OF_MOUNT | OF_SYSTEM);
+    int r;
 
-    if (r < 0)
-        return r == -ENOENT ? 0 : r;
-    if (!listing->wanted(text_of(status, OF_SYSTEM, status->file_system)))
-        return 0;
     if (clock_processor() - listing->began_ns > MOST_NS)
         return -ETIME;
-    id = status->id;
     r = read_status(listing, mount, OF_POINT);
     if (r == -EOVERFLOW || r == -EAGAIN)
         return listing->visit(listing->userdata, id, NULL);
     if (r < 0)
-        return r == -ENOENT ? 0 : r;
-    point = text_of(status, OF_POINT, status->point);
+        return r;
+    point = text_of(&listing->status, OF_POINT, listing->status.point);
     return point[0] ? listing->visit(listing->userdata, id, point) : 0;
 }
 
-int mount_list_each(bool (*wanted)(const char *file_system),
+/* A mount may be gone by now. */
+static int list_mount(struct listing *listing, uint64_t mount)
+{
+    const struct status *status = &listing->status;
+    int r = read_status(listing, mount, OF_MOUNT | OF_SYSTEM);
+
+    if (r < 0)
+        return r == -ENOENT ? 0 : r;
+    switch (listing->want(text_of(status, OF_SYSTEM, status->file_system))) {
+    case MOUNT_LIST_NOTHING:
+        return 0;
+    case MOUNT_LIST_ID:
+        return listing->visit(listing->userdata, status->id, NULL);
+    case MOUNT_LIST_NAME:
+        break;
+    }
+    r = list_name(listing, mount, status->id);
+    return r == -ENOENT ? 0 : r;
+}
+
+int mount_list_each(enum mount_list_want (*want)(const char *file_system),
                     int (*visit)(void *userdata, uint64_t id, const char *mount_point),
                     void *userdata)
 {
     struct listing listing = {
-        .wanted = wanted, .visit = visit, .userdata = userdata, .began_ns = clock_processor()};
+        .want = want, .visit = visit, .userdata = userdata, .began_ns = clock_processor()};
     struct request request = {.size = sizeof(request), .mount = ROOT};
     uint64_t mounts[BATCH];
     int r = 0;

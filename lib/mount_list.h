@@ -6,14 +6,19 @@
  */
 #pragma once
 
-#include <stdbool.h>
 #include <stdint.h>
 
-/* Calls back for all mounts of a wanted file system. `file_system` has no subtype: it is "fuse" for
- * "fuse.sshfs". `id` is that of mountinfo; `mount_point` is NULL if it is too long for any path. 0,
- * -errno (-ENOSYS or -EPERM: the kernel, or a filter of system calls, does not offer it),
- * BUFFER_FULL if there are more than 128 Ki mounts, -ETIME after 100 ms of processor time, or what
- * the callback returned, which ends the listing if it is not 0. */
-int mount_list_each(bool (*wanted)(const char *file_system),
+enum mount_list_want {
+    MOUNT_LIST_NOTHING,
+    MOUNT_LIST_ID,
+    MOUNT_LIST_NAME, /* and the id */
+};
+
+/* Calls back for all mounts of which something is wanted. `file_system` has no subtype: it is
+ * "fuse" for "fuse.sshfs". `id` is that of mountinfo; `mount_point` is NULL if it is not wanted, or
+ * too long for any path. 0, -errno (-ENOSYS or -EPERM: the kernel, or a filter of system calls,
+ * does not offer it), BUFFER_FULL if there are more than 128 Ki mounts, -ETIME after 100 ms of
+ * processor time, or what the callback returned, which ends the listing if it is not 0. */
+int mount_list_each(enum mount_list_want (*want)(const char *file_system),
                     int (*visit)(void *userdata, uint64_t id, const char *mount_point),
                     void *userdata);

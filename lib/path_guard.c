@@ -54,7 +54,8 @@ struct mounted {
 struct mounts {
     struct mounted *list;
     size_t count, capacity;
-    bool unknown; /* the table could not be read to its end: any mount may hang */
+    bool distrusted; /* on trusted names too: other processes may mount there in their namespace */
+    bool unknown;    /* the table could not be read to its end: any mount may hang */
 };
 
 /* Names of the administrator's directories and files. */
@@ -89,7 +90,7 @@ bool path_guard_may_hang(const char *file_system)
 static void mounts_done(struct mounts *mounts)
 {
     free(mounts->list);
-    *mounts = (struct mounts){0};
+    *mounts = (struct mounts){.distrusted = mounts->distrusted};
 }
 
 static bool mounts_add(struct mounts *mounts, struct mounted mounted)
@@ -161,20 +162,27 @@ static bool lies_below(const char *path, const char *directory)
     return strncmp(path, directory, length) == 0 && (!path[length] || path[length] == '/');
 }
 
-static bool is_trusted(const char *point)
+static bool is_trusted(const struct mounts *mounts, const char *point)
 {
-    for (size_t i = 0; i < guard.trusted.count; i++)
+    for (size_t i = 0; !mounts->distrusted && i < guard.trusted.count; i++)
         if (lies_below(guard.trusted.names[i], point))
             return true;
     return false;
 }
 
 /* Of several mounts on one point the last is on top, but the others may become visible again. */
+static enum mount_list_want want_mount(const char *file_system)
+{
+    if (!path_guard_may_hang(file_system))
+        return MOUNT_LIST_NOTHING;
+    return strncmp(file_system, "fuse", strlen("fuse")) == 0 ? MOUNT_LIST_ID : MOUNT_LIST_NAME;
+}
+
 static int add_mount(void *userdata, uint64_t id, const char *point)
 {
     struct mounted mounted = {.id = id, .point = point ? hash_point(point, strlen(point)) : 0};
 
-    return (point && is_trusted(point)) || mounts_add(userdata, mounted) ? 0 : -ENOMEM;
+    return (point && is_trusted(userdata, point)) || mounts_add(userdata, mounted) ? 0 : -ENOMEM;
 }
 
 static int read_line(void *userdata, char *line)
@@ -220,7 +228,7 @@ static int list_mounts(struct mounts *ret_mounts)
     int r;
 
     mounts_done(ret_mounts);
-    r = mount_list_each(path_guard_may_hang, add_mount, ret_mounts);
+    r = mount_list_each(want_mount, add_mount, ret_mounts);
     ret_mounts->unknown = r < 0;
     return r;
 }
@@ -338,24 +346,27 @@ static bool name_of_fd(int fd, char ret_name[static PATH_MAX])
     return read_name(link, ret_name);
 }
 
-/* Whether what is mounted on the name may hang. */
-static bool is_guarded(const struct walk *walk, const char *name)
-{
-    char directory[PATH_MAX], point[PATH_MAX + NAME_MAX + 2];
+enum { POINT_BYTES = PATH_MAX + NAME_MAX + 2 };
 
-    if (!name_of_fd(walk->directory, directory))
-        return true;
-    (void)snprintf(point, sizeof(point), "%s/%s", directory, name);
-    return !lies_below(point, walk->top) ||
-           mounts_have_point(walk->mounts, point + strlen(walk->top));
+/* What the list calls the mount point. False: that cannot be told. */
+static bool name_point(const struct walk *walk, const char *name,
+                       char ret_point[static POINT_BYTES])
+{
+    char directory[PATH_MAX];
+
+    if (!name_of_fd(walk->directory, directory) || !lies_below(directory, walk->top))
+        return false;
+    (void)snprintf(ret_point, POINT_BYTES, "%s/%s", directory + strlen(walk->top), name);
+    return true;
 }
 
 /* Whether a descriptor of a mount's root is of a mount that may hang. The names in the list are
  * those of when a mount was last made or removed, but a directory above a mount may be renamed by
- * its owner, and no event tells of that. To open the root of FUSE or autofs with O_PATH asks
- * nobody, and neither does this statx(2). NFS may ask its server; but only root mounts that, in a
- * directory which others had better not rename. Linux before 5.8 does not tell the number. */
-static bool is_guarded_root(const struct walk *walk, int fd)
+ * its owner, and no event tells of that. To open the root of FUSE with O_PATH asks nobody, and
+ * neither does this statx(2), so that FUSE, which users may mount, needs no name at all. Others may
+ * be asked; but only root mounts them, in a directory which nobody else had better rename. Linux
+ * before 5.8 does not tell the number; it does not list mounts without their names either. */
+static bool is_root_guarded(const struct walk *walk, int fd)
 {
     struct statx x;
 
@@ -366,18 +377,21 @@ static bool is_guarded_root(const struct walk *walk, int fd)
 
 static enum step cross(struct walk *walk, const char *name, int *ret_fd)
 {
-    int fd = -1;
+    cleanup(fd_closep) int fd = -1;
+    char point[POINT_BYTES];
+    bool trusted;
 
     walk->steps += CROSSING_STEPS;
-    if (is_guarded(walk, name))
+    if (!name_point(walk, name, point))
+        return STEP_MAY_HANG;
+    trusted = is_trusted(walk->mounts, point);
+    if (!trusted && mounts_have_point(walk->mounts, point))
         return STEP_MAY_HANG;
     if (open_on(walk->directory, name, 0, &fd) < 0)
         return STEP_END;
-    if (is_guarded_root(walk, fd)) {
-        fd_close(fd);
+    if (!trusted && is_root_guarded(walk, fd))
         return STEP_MAY_HANG;
-    }
-    *ret_fd = fd;
+    *ret_fd = take_fd(&fd);
     return STEP_ON;
 }
 
@@ -486,7 +500,7 @@ static bool has_own_mounts(pid_t pid)
 /* Its table names mount points from its own root, which may be another than its namespace's. */
 int path_guard_check_process(pid_t pid, int root, const char *path)
 {
-    cleanup(mounts_done) struct mounts mounts = {0};
+    cleanup(mounts_done) struct mounts mounts = {.distrusted = true};
     cleanup(fd_closep) int fd = -1;
     char name[48], top[PATH_MAX];
 
@@ -527,12 +541,13 @@ static int trust_all(int root, const char *const *trusted, size_t count)
     for (size_t i = 0; i < count; i++)
         if (!trust(root, trusted[i]))
             return -ENOMEM;
+    guard.mounts.distrusted = false;
     read_own_mounts();
     return 0;
 }
 
-/* Guards at once, because resolving the trusted paths must not enter a file system that may
- * hang. */
+/* Guards at once and trusts no name until all are resolved, because resolving them must not enter a
+ * file system that may hang. */
 int path_guard_start(int root, const char *const *trusted, size_t count)
 {
     int r;
@@ -540,6 +555,7 @@ int path_guard_start(int root, const char *const *trusted, size_t count)
     guard.mountinfo = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
     if (guard.mountinfo < 0)
         return -errno;
+    guard.mounts.distrusted = true;
     guard.started = getrandom(guard.key, sizeof(guard.key), 0) == sizeof(guard.key);
     read_own_mounts();
     r = guard.started ? trust_all(root, trusted, count) : -EIO;

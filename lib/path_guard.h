@@ -10,7 +10,7 @@
  * leads.
  *
  * File systems that a path of the administrator's lies on are entered, because crustd cannot work
- * without them. The root itself is not checked.
+ * without them, but not in the mount namespace of another process. The root itself is not checked.
  */
 #pragma once
 
