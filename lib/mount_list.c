@@ -28,6 +28,13 @@
 
 enum { BATCH = 256, MOST = 128 * 1024 };
 
+/* What statmount(2) fails with. */
+enum status_failure {
+    STATUS_GONE = -ENOENT,
+    STATUS_TOO_LONG = -EOVERFLOW,      /* for `text` */
+    STATUS_TOO_LONG_FOR_ALL = -EAGAIN, /* for the kernel's own buffer */
+};
+
 /* Processor time. A name of 3.5 KiB takes 40 us; others' mounts are renamed to any length. */
 static const uint64_t MOST_NS = 100 * NSEC_PER_MSEC;
 
@@ -85,7 +92,7 @@ static int list_name(struct listing *listing, uint64_t mount, uint64_t id)
     if (clock_processor() - listing->began_ns > MOST_NS)
         return -ETIME;
     r = read_status(listing, mount, OF_POINT);
-    if (r == -EOVERFLOW || r == -EAGAIN)
+    if (r == STATUS_TOO_LONG || r == STATUS_TOO_LONG_FOR_ALL)
         return listing->visit(listing->userdata, id, NULL);
     if (r < 0)
         return r;
@@ -100,7 +107,7 @@ static int list_mount(struct listing *listing, uint64_t mount)
     int r = read_status(listing, mount, OF_MOUNT | OF_SYSTEM);
 
     if (r < 0)
-        return r == -ENOENT ? 0 : r;
+        return r == STATUS_GONE ? 0 : r;
     switch (listing->want(text_of(status, OF_SYSTEM, status->file_system))) {
     case MOUNT_LIST_NOTHING:
         return 0;
@@ -110,7 +117,7 @@ static int list_mount(struct listing *listing, uint64_t mount)
         break;
     }
     r = list_name(listing, mount, status->id);
-    return r == -ENOENT ? 0 : r;
+    return r == STATUS_GONE ? 0 : r;
 }
 
 int mount_list_each(enum mount_list_want (*want)(const char *file_system),

@@ -6,7 +6,14 @@
  */
 #pragma once
 
+#include <errno.h>
 #include <stdint.h>
+
+/* The kernel does not offer it, or a filter of system calls. */
+enum mount_list_failure {
+    MOUNT_LIST_UNKNOWN = -ENOSYS,
+    MOUNT_LIST_FORBIDDEN = -EPERM,
+};
 
 enum mount_list_want {
     MOUNT_LIST_NOTHING,
@@ -15,10 +22,10 @@ enum mount_list_want {
 };
 
 /* Calls back for all mounts of which something is wanted. `file_system` has no subtype: it is
- * "fuse" for "fuse.sshfs". `id` is that of mountinfo; `mount_point` is NULL if it is not wanted, or
- * too long for any path. 0, -errno (-ENOSYS or -EPERM: the kernel, or a filter of system calls,
- * does not offer it), BUFFER_FULL if there are more than 128 Ki mounts, -ETIME after 100 ms of
- * processor time, or what the callback returned, which ends the listing if it is not 0. */
+ * "fuse" for "fuse.sshfs". `id` is that of mountinfo; `mount_point` is NULL if it is not wanted,
+ * or too long for any path. 0, enum mount_list_failure or another -errno, BUFFER_FULL if there are
+ * more than 128 Ki mounts, -ETIME after 100 ms of processor time, or what the callback returned,
+ * which ends the listing if it is not 0. */
 int mount_list_each(enum mount_list_want (*want)(const char *file_system),
                     int (*visit)(void *userdata, uint64_t id, const char *mount_point),
                     void *userdata);

@@ -232,12 +232,13 @@ static int read_lines(struct lines *lines, int fd, size_t most)
 int mount_table_each_line(int fd, size_t most, int (*visit)(void *userdata, char *line),
                           void *userdata)
 {
-    cleanup(freep) struct lines *lines = malloc(sizeof(*lines));
+    cleanup(freep) struct lines *lines = NULL;
 
-    if (!lines)
-        return -ENOMEM;
     if (lseek(fd, 0, SEEK_SET) < 0)
         return -errno;
+    lines = malloc(sizeof(*lines));
+    if (!lines)
+        return -ENOMEM;
     lines->visit = visit;
     lines->userdata = userdata;
     lines->length = lines->field = 0;

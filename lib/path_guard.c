@@ -241,7 +241,7 @@ static void read_own_mounts(void)
         guard.lists = read_table(guard.mountinfo, SMALL_TABLE_BYTES, &guard.mounts) == BUFFER_FULL;
     if (guard.lists)
         r = list_mounts(&guard.mounts);
-    if (r == -ENOSYS || r == -EPERM)
+    if (r == MOUNT_LIST_UNKNOWN || r == MOUNT_LIST_FORBIDDEN)
         (void)read_table(guard.mountinfo, OWN_TABLE_BYTES, &guard.mounts);
 }
 

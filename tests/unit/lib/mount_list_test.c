@@ -80,7 +80,7 @@ static void the_list_is_that_of_the_table(void **state)
     int r = mount_list_each(want_names, add_listed, &listed);
 
     (void)state;
-    if (r == -ENOSYS || r == -EPERM)
+    if (r == MOUNT_LIST_UNKNOWN || r == MOUNT_LIST_FORBIDDEN)
         skip();
     assert_int_equal(r, 0);
     assert_int_equal(mount_table_read(&text), 0);
