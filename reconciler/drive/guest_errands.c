@@ -218,10 +218,11 @@ static void explain_held(struct drive_guest_line *line)
 {
     struct error error = line->error;
 
-    (void)error_set(&line->error, error.code,
-                    "%.120s; if crustd was killed while kata-agent mounted the drive, the next "
-                    "detach or the end of the sandbox frees it",
-                    error.text);
+    (void)error_set(
+        &line->error, error.code,
+        "%.120s: end what uses it there, and detach again; that also frees a mount that "
+        "kata-agent has forgotten because crustd was killed meanwhile",
+        error.text);
 }
 
 /* Somebody has a disk that running containers were given. crust-guest-agent, which does not answer

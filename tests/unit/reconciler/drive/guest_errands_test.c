@@ -159,7 +159,7 @@ static void a_release_that_cannot_be_leaves_the_drive_as_it_was(void **state)
         assert_int_equal(test.request.act, CONTAINER_HOLD);
         container_ends((struct container_reply){.kind = CONTAINER_DONE, .held = true},
                        LINE("OK", ""));
-        expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_MOUNTED, "still has the disk; if");
+        expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_MOUNTED, "still has the disk: end");
     }
 }
 
@@ -176,7 +176,7 @@ static void a_disk_that_somebody_has_is_held_again(void **state)
     assert_null(strstr(test.container_arguments, "--fs-group")); /* it has been given */
     assert_true(tree_has(HELD "/agent"));
     container_ends((struct container_reply){.kind = CONTAINER_DONE, .held = true}, LINE("OK", ""));
-    expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_MOUNTED, "still has the disk; if crustd was");
+    expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_MOUNTED, "still has the disk: end what uses it");
     assert_true(tree_has(HELD));
 }
 
