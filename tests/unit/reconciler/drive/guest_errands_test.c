@@ -176,7 +176,8 @@ static void a_disk_that_somebody_has_is_held_again(void **state)
     assert_null(strstr(test.container_arguments, "--fs-group")); /* it has been given */
     assert_true(tree_has(HELD "/agent"));
     container_ends((struct container_reply){.kind = CONTAINER_DONE, .held = true}, LINE("OK", ""));
-    expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_MOUNTED, "still has the disk: end what uses it");
+    expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_MOUNTED,
+           "still has the disk: end what uses it");
     assert_true(tree_has(HELD));
 }
 
