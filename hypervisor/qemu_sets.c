@@ -77,8 +77,7 @@ static bool is_of_set(const struct qemu_node *root, const struct qemu_nodes *nod
            source.is_set && source.host_device && !source.layered && !source.fixed;
 }
 
-static int list_drives(struct qemu_sets *sets, const struct qemu_report *report,
-                       struct vmm_resolver *resolver)
+static int list_drives(struct qemu_sets *sets, const struct qemu_report *report)
 {
     sets->drives = calloc(report->roots.count + 1, sizeof(*sets->drives));
     if (!sets->drives)
@@ -87,8 +86,6 @@ static int list_drives(struct qemu_sets *sets, const struct qemu_report *report,
         const struct qemu_node *root = &report->roots.entries[i];
         struct qemu_set_drive *drive = &sets->drives[sets->count];
 
-        if (vmm_resolver_is_exhausted(resolver))
-            return -ETIME;
         if (!is_of_set(root, &report->nodes))
             continue;
         memcpy(drive->name, root->name, sizeof(drive->name));
@@ -108,7 +105,7 @@ int qemu_sets_read(struct qemu_sets *sets, const struct qemu_report *report,
     *sets = (struct qemu_sets){.count = 0};
     if (r < 0 || report->sets_known || !has_device(&devices, &wanted->identity))
         return r;
-    return list_drives(sets, report, resolver);
+    return list_drives(sets, report);
 }
 
 /* ---- comparing sizes ---- */

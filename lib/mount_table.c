@@ -215,8 +215,6 @@ static int read_lines(struct lines *lines, int fd, size_t most)
     while (r == 0) {
         ssize_t length = read(fd, lines->chunk, sizeof(lines->chunk));
 
-        if (length < 0 && errno == EINTR)
-            continue;
         if (length < 0)
             return -errno;
         if (length == 0)

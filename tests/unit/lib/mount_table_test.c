@@ -3,6 +3,7 @@
 #include "tests/unit/test.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -182,6 +183,35 @@ static void lines_of_any_length_are_read(void **state)
     fd_close(fd);
 }
 
+/* Neither a table nor its line fits: what is no table, and more fields than the kernel writes. */
+static void what_is_no_table_is_reported(void **state)
+{
+    enum { FIELDS = 8 };
+    cleanup(freep) char *text = malloc((FIELDS + 1) * (MOUNT_TABLE_FIELD_BYTES + 2));
+    struct seen seen = {0};
+    int ends[2], fd;
+    size_t length = 0;
+
+    (void)state;
+    assert_non_null(text);
+    for (unsigned i = 0; i < FIELDS; i++) {
+        memset(text + length, 'x', MOUNT_TABLE_FIELD_BYTES);
+        length += MOUNT_TABLE_FIELD_BYTES;
+        text[length++] = ' ';
+    }
+    fd = make_table(text, length);
+    assert_int_equal(mount_table_each_line(fd, length, see_line, &seen), 0);
+    assert_int_equal(seen.hung, 0);
+    fd_close(fd);
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    assert_int_equal(mount_table_each_line(ends[0], 1, see_line, &seen), -ESPIPE);
+    fd_close(ends[0]);
+    fd_close(ends[1]);
+    fd = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_int_equal(mount_table_each_line(fd, 1, see_line, &seen), -EISDIR);
+    fd_close(fd);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -190,6 +220,7 @@ int main(void)
         cmocka_unit_test(a_source_is_not_everybodys_to_name),
         cmocka_unit_test(the_real_file_is_read),
         cmocka_unit_test(lines_of_any_length_are_read),
+        cmocka_unit_test(what_is_no_table_is_reported),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "agent-client/agent.pb-c.h"
@@ -25,6 +26,7 @@
 #include "hypervisor/qmp_codec.h"
 #include "lib/buffer.h"
 #include "lib/cleanup.h"
+#include "lib/mount_table.h"
 #include "lib/proto.h"
 #include "lib/secret.h"
 #include "observe/bundle.h"
@@ -294,11 +296,13 @@ static int find_qemu_by_sets(const char *text, size_t length)
 {
     cleanup(qemu_sets_done) struct qemu_sets sets = {.count = 0};
     struct vmm_resolver resolver = new_resolver();
+    struct error error;
 
     (void)text;
     (void)length;
     resolver.path = resolve_elsewhere;
     (void)qemu_sets_read(&sets, &session, &wanted, &resolver);
+    (void)qemu_sets_may_refresh(&session, &resolver, &error);
     return has_failed;
 }
 
@@ -319,6 +323,22 @@ static int pass_drive_call(const char *text, size_t length)
     (void)text;
     (void)length;
     return asked ? 0 : -ENOMEM;
+}
+
+static int pass_by(void *userdata, char *line)
+{
+    (void)userdata;
+    (void)line;
+    return 0;
+}
+
+static int read_mount_table(const char *text, size_t length)
+{
+    cleanup(fd_closep) int fd = memfd_create("mountinfo", MFD_CLOEXEC);
+
+    if (fd < 0 || write(fd, text, length) != (ssize_t)length)
+        return 0;
+    return mount_table_each_line(fd, length, pass_by, NULL);
 }
 
 static int pass_protobuf(const char *text, size_t length)
@@ -389,6 +409,7 @@ static void failed_allocation_is_reported_and_leaks_nothing(void **state)
         {"tests/fuzz/corpus/hmp", take_hmp},
         {"tests/fuzz/corpus/cloud_hypervisor", parse_cloud_hypervisor_devices},
         {"tests/fuzz/corpus/cloud_hypervisor", find_cloud_hypervisor},
+        {"tests/fuzz/corpus/mount_table", read_mount_table},
     };
     static parse_function *const messages[] = {pass_response, pass_drive_call, pass_protobuf,
                                                pass_secret};
