@@ -272,44 +272,40 @@ static bool all_are_devices(const struct qemu_report *report, struct vmm_resolve
     return true;
 }
 
-/* The first file that no node names, or NULL. 0 or -ENOMEM. All files are compared in one go,
- * because that reads and resolves the file of every node. */
-static int find_unnamed(const struct qemu_report *report, struct vmm_resolver *resolver,
-                        const struct vmm_file *files, size_t count,
-                        const struct vmm_file **ret_file)
+/* The first file that no node names, or NULL. All files are compared in one go, because that reads
+ * and resolves the file of every node. room: for as many identities. */
+static const struct vmm_file *find_unnamed(const struct qemu_report *report,
+                                           struct vmm_resolver *resolver,
+                                           const struct vmm_file *files, size_t count,
+                                           struct vmm_identity *room)
 {
-    cleanup(freep) struct vmm_identity *unnamed = calloc(count + 1, sizeof(*unnamed));
     const struct vmm_file *file = files;
 
-    *ret_file = NULL;
-    if (!unnamed)
-        return -ENOMEM;
     for (size_t i = 0; i < count; i++)
-        unnamed[i] = files[i].identity;
-    if (!count || !qemu_held_unnamed(report, resolver, unnamed, count))
-        return 0;
-    while (!vmm_identity_equal(&file->identity, &unnamed[0]))
+        room[i] = files[i].identity;
+    if (!count || !qemu_held_unnamed(report, resolver, room, count))
+        return NULL;
+    while (!vmm_identity_equal(&file->identity, &room[0]))
         file++;
-    *ret_file = file;
-    return 0;
+    return file;
 }
 
 static enum hypervisor_outcome judge_files(const struct qemu_report *report,
                                            struct vmm_resolver *resolver, struct error *error)
 {
     cleanup(freep) struct vmm_file *files = calloc(QEMU_HELD_ENTRIES, sizeof(*files));
-    const struct vmm_file *file = NULL;
+    cleanup(freep) struct vmm_identity *room = calloc(QEMU_HELD_ENTRIES, sizeof(*room));
+    const struct vmm_file *file;
     size_t count = 0;
-    int r = files ? resolver->files(resolver, files, QEMU_HELD_ENTRIES, &count) : -ENOMEM;
+    int r = files && room ? resolver->files(resolver, files, QEMU_HELD_ENTRIES, &count) : -ENOMEM;
 
-    if (r == 0)
-        r = find_unnamed(report, resolver, files, count, &file);
     if (r < 0) {
         (void)error_set_errno(error, r,
                               "QEMU's drives cannot be read again together: what it has "
                               "open cannot be listed");
         return HYPERVISOR_DRIVE_NOT_FOUND;
     }
+    file = find_unnamed(report, resolver, files, count, room);
     if (!file)
         return HYPERVISOR_DONE;
     (void)error_set(error, 0,
