@@ -46,7 +46,8 @@ enum path_failure {
     PATH_IS_TAKEN = -EEXIST,
     PATH_IS_RACING = -EAGAIN, /* with renames elsewhere */
     PATH_UNREADABLE = -EIO,
-    PATH_MAY_HANG = -EREMOTE, /* it leads into a file system that may hang (path_guard.h) */
+    PATH_MAY_HANG = -EREMOTE, /* it leads into a file system that may hang, or too far to tell
+                                 (path_guard.h) */
 };
 
 /* Every function …_in_root() can fail with PATH_MAY_HANG: that says nothing about whether there is

@@ -35,7 +35,9 @@ static void say_no_device(const struct context *context, const struct store_volu
                           char *text, size_t size)
 {
     if (path_guard_check(context->root, volume->device_path) == PATH_MAY_HANG)
-        snprintf(text, size, "%s leads into a file system that may hang", volume->device_path);
+        snprintf(text, size,
+                 "%s leads into a file system that may hang, or over too many names and links",
+                 volume->device_path);
 }
 
 static void say_shared_drive(const struct context *context, const struct store_volume *volume,
