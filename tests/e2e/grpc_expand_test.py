@@ -27,7 +27,7 @@ class ExpandTest(GrpcTest):
             self.fake_agent.stats.total = BEFORE
         self.sandbox(node, volume)
         node.start()
-        node.wait(lambda: node.volume(volume.path)["sandbox_id"], SECONDS, "the binding")
+        node.wait_bound(volume.path)
         node.wait(lambda: self.rests(node), SECONDS, "rest")
         if behaviour:
             self.fake_agent.behave("ResizeVolume", behaviour)

@@ -26,7 +26,7 @@ class StatsTest(GrpcTest):
                 **{"total": BEFORE, "used": 5 * MIB, "total_inodes": 100, "used_inodes": 7} | stats)
         self.sandbox(node, volume, agent=address)
         node.start()
-        node.wait(lambda: (node.volume(volume.path) or {}).get("sandbox_id"), SECONDS, "a binding")
+        node.wait_bound(volume.path)
         node.wait(lambda: status(node)["acts_in_flight"] == 0, SECONDS, "rest")
         return node, volume
 

@@ -81,7 +81,7 @@ class JournalLinesTest(ScratchNodeTest):
         """Its device grows, and its VMM has no monitor."""
         volume = self.volume(node, "pvc-7")
         self.sandbox(node, volume)
-        node.wait(lambda: (node.volume(volume.path) or {}).get("sandbox_id"), 60, "the volume to be bound")
+        node.wait_bound(volume.path)
         volume.loop.resize(AFTER)
         node.wait_for(volume.path, "blocked")
         return volume

@@ -147,7 +147,7 @@ class EventsCase(ScratchNodeTest):
             self.monitor(node, volume)
             self.agent(node)
         self.sandbox(node, volume)
-        node.wait(lambda: (node.volume(volume.path) or {}).get("sandbox_id"), 60, "the volume to be bound")
+        node.wait_bound(volume.path)
         return volume
 
     def grow(self, node, volume):

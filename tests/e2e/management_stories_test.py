@@ -167,7 +167,7 @@ class Stories(StoriesTest):
         self.assertIn("VOLUME_STATS", claimed)
         self.assertNotIn("VOLUME_RESIZE", claimed)
         self.publish(loop.device)
-        node.wait(lambda: (node.volume(PATH) or {}).get("sandbox_id") == SANDBOX, SECONDS, "the volume in its sandbox")
+        node.wait_bound(PATH)
         loop.resize(AFTER)
         with self.fails("FAILED_PRECONDITION", "policy"):
             self.expand(loop.device, required=AFTER)

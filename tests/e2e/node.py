@@ -300,6 +300,13 @@ class Node:
         except NodeError as error:
             raise NodeError(f"{error}\nlast row: {last}") from None
 
+    def wait_bound(self, volume_path, seconds=60):
+        """Waits until a sandbox is on record as the volume's user, with the size that the device had then. The row names the
+        sandbox before that."""
+        quoted = volume_path.replace("'", "''")
+        self.wait(lambda: self.query(f"SELECT 1 FROM audit_mappings WHERE target_path = '{quoted}' AND until IS NULL"),
+                  seconds, f"{volume_path}: bound")
+
     # -- the end
 
     def close(self):

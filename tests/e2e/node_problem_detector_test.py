@@ -44,7 +44,7 @@ class NodeProblemDetectorTest(ScratchNodeTest):
         self.assertEqual([code for code, _ in said.values()], [OK, OK], said)
         volume = self.volume(node, "pvc-7")
         self.sandbox(node, volume)
-        node.wait(lambda: (node.volume(volume.path) or {}).get("sandbox_id"), 60, "the volume to be bound")
+        node.wait_bound(volume.path)
         volume.loop.resize(AFTER)
         node.wait_for(volume.path, "blocked")
         code, message = self.check(crustctl)["CrustdVolumesStalled"]
