@@ -53,7 +53,6 @@ static void resize(struct vmm_http *vmm, const struct drive *drive)
 static void received_info(struct vmm_http *vmm, const char *body, size_t length)
 {
     char state[CLOUD_HYPERVISOR_WORD_BYTES];
-    const struct drive *drive;
     struct error error;
 
     if (cloud_hypervisor_read_info(body, length, state, &vmm->report, &error) < 0) {
@@ -65,9 +64,7 @@ static void received_info(struct vmm_http *vmm, const char *body, size_t length)
         vmm_http_finish(vmm, HYPERVISOR_BUSY, 0, &error);
         return;
     }
-    drive = vmm_http_find(vmm);
-    if (drive)
-        resize(vmm, drive);
+    vmm_http_find(vmm, resize);
 }
 
 static void received_description(struct vmm_http *vmm, const char *body, size_t length)

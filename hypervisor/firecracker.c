@@ -44,16 +44,13 @@ static void patch(struct vmm_http *vmm, const struct drive *drive)
 
 static void received_config(struct vmm_http *vmm, const char *body, size_t length)
 {
-    const struct drive *drive;
     struct error error;
 
     if (firecracker_read_config(body, length, &vmm->report, &error) < 0) {
         vmm_http_finish(vmm, HYPERVISOR_UNREACHABLE, 0, &error);
         return;
     }
-    drive = vmm_http_find(vmm);
-    if (drive)
-        patch(vmm, drive);
+    vmm_http_find(vmm, patch);
 }
 
 static int start(struct hypervisor_call *call)

@@ -28,7 +28,8 @@
  * device is, all of them are re-read, one after the other (qemu_sets.h).
  *
  * Every path ends in finish(), after which nothing here uses the call, because its owner may have
- * freed it. Functions that may have finished return false, and their callers return at once.
+ * freed it. Functions that may have finished, or that wait for the search to go on, return false, and
+ * their callers return at once.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -40,6 +41,7 @@
 #include "hypervisor/qemu_search.h"
 #include "hypervisor/qemu_tree.h"
 #include "hypervisor/qmp_codec.h"
+#include "hypervisor/vmm_process.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/path.h"
@@ -78,6 +80,7 @@ struct qemu_call {
     size_t taken_bytes; /* of the received bytes */
     unsigned taken_messages;
     struct qemu_search search;
+    struct loop_timer again; /* active: the search goes on then, and nothing is read before */
     char version[HYPERVISOR_VERSION_BYTES];
     char address[QEMU_ADDRESS_BYTES];
 };
@@ -223,6 +226,8 @@ static bool read_tree(struct qemu_call *qemu, const struct answer *answer)
 
 /* ---- the search (qemu_search.h) ---- */
 
+static void on_again(struct loop_timer *timer);
+
 /* Goes on with what the search asks for. */
 static bool follow(struct qemu_call *qemu, const struct qemu_search_result *result)
 {
@@ -236,10 +241,21 @@ static bool follow(struct qemu_call *qemu, const struct qemu_search_result *resu
     case QEMU_SEARCH_FOUND:
         return wants_address ? ask(qemu, STEP_TREE, STEP_TREE)
                              : finish(qemu, HYPERVISOR_DONE, NULL);
+    case QEMU_SEARCH_AGAIN:
+        loop_timer_start(qemu->call.loop, &qemu->again, VMM_SEARCH_PAUSE_NS, on_again);
+        return false;
     case QEMU_SEARCH_END:
         break;
     }
     return finish(qemu, result->outcome, &result->error);
+}
+
+static void on_again(struct loop_timer *timer)
+{
+    struct qemu_call *qemu = container_of(timer, struct qemu_call, again);
+    struct qemu_search_result result = qemu_search_again(&qemu->search);
+
+    (void)follow(qemu, &result);
 }
 
 static bool refused(struct qemu_call *qemu, const struct answer *answer)
@@ -421,6 +437,8 @@ static void on_received(struct stream *stream)
     struct qemu_call *qemu = container_of(stream, struct qemu_call, stream);
     struct error error;
 
+    if (loop_timer_is_active(&qemu->again))
+        return;
     if (qemu->dialect == DIALECT_UNKNOWN) {
         if (stream->input.data[0] == '{')
             qemu->dialect = DIALECT_QMP;
@@ -476,7 +494,7 @@ static int qemu_start(struct hypervisor_call *call)
         .listener = {.vmm = request->vmm_pid, .sandbox_id = request->sandbox_id},
     };
 
-    qemu_search_init(&qemu->search, request);
+    qemu_search_init(&qemu->search, call->loop, request);
     qemu->started_ns = clock_boottime();
     return stream_connect(&qemu->stream, call->loop, &address,
                           request->deadline_ns < greeting_ns ? request->deadline_ns : greeting_ns,
@@ -487,6 +505,7 @@ static void qemu_stop(struct hypervisor_call *call)
 {
     struct qemu_call *qemu = qemu_call_of(call);
 
+    loop_timer_stop(&qemu->again);
     stream_done(&qemu->stream);
     qemu_search_done(&qemu->search);
 }

@@ -23,15 +23,40 @@ static struct qemu_search_result end(enum hypervisor_outcome outcome, const stru
     return result;
 }
 
-void qemu_search_init(struct qemu_search *search, const struct hypervisor_request *request)
+void qemu_search_init(struct qemu_search *search, const struct loop *loop,
+                      const struct hypervisor_request *request)
 {
-    *search = (struct qemu_search){.request = request};
+    *search = (struct qemu_search){.loop = loop, .request = request};
 }
 
 void qemu_search_done(struct qemu_search *search)
 {
     qemu_report_done(&search->report);
     qemu_sets_done(&search->sets);
+    vmm_memory_done(&search->memory);
+}
+
+/* Takes a step, as far as it gets in the time that it has. */
+static struct qemu_search_result take(struct qemu_search *search, qemu_search_step *step)
+{
+    struct qemu_search_result result;
+    struct vmm_process process;
+    struct error error;
+    bool again;
+
+    search->step = step;
+    if (!vmm_search_may_begin(search->loop))
+        return go_on(QEMU_SEARCH_AGAIN);
+    if (vmm_process_init(&process, search->request, &error) < 0)
+        return end(HYPERVISOR_UNREACHABLE, &error);
+    vmm_process_use_memory(&process, &search->memory);
+    result = step(search, &process.resolver);
+    again = vmm_process_is_to_go_on(&process);
+    vmm_process_done(&process);
+    if (again)
+        return go_on(QEMU_SEARCH_AGAIN);
+    vmm_memory_done(&search->memory);
+    return result;
 }
 
 /* ---- several drives over fd sets ---- */
@@ -60,21 +85,27 @@ static enum hypervisor_outcome may_refresh(const struct qemu_search *search,
     return HYPERVISOR_DRIVE_NOT_FOUND;
 }
 
+static struct qemu_search_result try_refresh(struct qemu_search *search,
+                                             struct vmm_resolver *resolver)
+{
+    struct error error;
+    enum hypervisor_outcome outcome = may_refresh(search, resolver, &error);
+
+    return outcome == HYPERVISOR_DONE ? go_on(QEMU_SEARCH_RESIZE) : end(outcome, &error);
+}
+
+static struct qemu_search_result refresh_first(struct qemu_search *search,
+                                               struct vmm_resolver *resolver)
+{
+    search->refreshing = qemu_sets_next(&search->sets);
+    return search->refreshing ? try_refresh(search, resolver) : go_on(QEMU_SEARCH_CHECK);
+}
+
 /* Makes the next drive re-read its size; after the last one, asks for all sizes. */
 static struct qemu_search_result refresh_next(struct qemu_search *search)
 {
-    struct vmm_process process;
-    struct error error;
-    enum hypervisor_outcome outcome;
-
     search->refreshing = qemu_sets_next(&search->sets);
-    if (!search->refreshing)
-        return go_on(QEMU_SEARCH_CHECK);
-    if (vmm_process_init(&process, search->request, &error) < 0)
-        return end(HYPERVISOR_UNREACHABLE, &error);
-    outcome = may_refresh(search, &process.resolver, &error);
-    vmm_process_done(&process);
-    return outcome == HYPERVISOR_DONE ? go_on(QEMU_SEARCH_RESIZE) : end(outcome, &error);
+    return search->refreshing ? take(search, try_refresh) : go_on(QEMU_SEARCH_CHECK);
 }
 
 /* Ends the search if the listed sizes are conclusive, and otherwise re-reads all drives. */
@@ -92,7 +123,7 @@ static struct qemu_search_result compare_drives(struct qemu_search *search,
     if (search->request->act == HYPERVISOR_RESIZE)
         return result != QEMU_MATCH_UNCLEAR && match.bytes >= search->request->bytes
                    ? found_among(search, &match)
-                   : refresh_next(search);
+                   : refresh_first(search, resolver);
     search->resize = match.drive && !match.drive->writable ? HYPERVISOR_READ_ONLY
                                                            : may_refresh(search, resolver, &error);
     return found_among(search, &match); /* UNCLEAR: without a size */
@@ -110,22 +141,17 @@ static struct qemu_search_result end_unclear(struct qemu_search *search,
     return end(HYPERVISOR_DRIVE_NOT_FOUND, &error);
 }
 
-static struct qemu_search_result check_drives(struct qemu_search *search)
+static struct qemu_search_result check_drives(struct qemu_search *search,
+                                              struct vmm_resolver *resolver)
 {
     struct vmm_wanted wanted = vmm_wanted_of(search->request);
     struct qemu_match match;
-    struct vmm_process process;
     struct error error;
     enum qemu_match_result result;
-    int r;
 
-    if (vmm_process_init(&process, search->request, &error) < 0)
-        return end(HYPERVISOR_UNREACHABLE, &error);
     qemu_sets_update(&search->sets, &search->report.roots);
-    result = qemu_sets_match(&search->sets, &search->report, &wanted, &process.resolver, &match);
-    r = vmm_resolver_doubt(&process.resolver, true, &error);
-    vmm_process_done(&process);
-    if (r < 0)
+    result = qemu_sets_match(&search->sets, &search->report, &wanted, resolver, &match);
+    if (vmm_resolver_doubt(resolver, true, &error) < 0)
         return end(HYPERVISOR_UNREACHABLE, &error);
     if (result == QEMU_MATCH_UNCLEAR)
         return end_unclear(search, &match);
@@ -158,7 +184,7 @@ static enum hypervisor_outcome foresee_resize(const struct qemu_search *search,
     return resolver->exhausted ? HYPERVISOR_UNREACHABLE : outcome;
 }
 
-static struct qemu_search_result find_in(struct qemu_search *search, struct vmm_resolver *resolver)
+static struct qemu_search_result find(struct qemu_search *search, struct vmm_resolver *resolver)
 {
     bool query = search->request->act == HYPERVISOR_QUERY;
     struct vmm_wanted wanted = vmm_wanted_of(search->request);
@@ -167,6 +193,10 @@ static struct qemu_search_result find_in(struct qemu_search *search, struct vmm_
     struct error error;
     int r = 0;
 
+    qemu_sets_done(&search->sets); /* of an earlier attempt, as is what follows */
+    search->refreshing = NULL;
+    search->drive[0] = '\0';
+    search->drive_bytes = 0;
     outcome = qemu_drive_find(&search->report, &wanted, resolver, &drive, &error);
     if (outcome == HYPERVISOR_DRIVE_NOT_FOUND)
         r = qemu_sets_read(&search->sets, &search->report, &wanted, resolver);
@@ -212,15 +242,12 @@ static struct qemu_search_result check_drive(struct qemu_search *search)
 
 struct qemu_search_result qemu_search_find(struct qemu_search *search)
 {
-    struct qemu_search_result result;
-    struct vmm_process process;
-    struct error error;
+    return take(search, find);
+}
 
-    if (vmm_process_init(&process, search->request, &error) < 0)
-        return end(HYPERVISOR_UNREACHABLE, &error);
-    result = find_in(search, &process.resolver);
-    vmm_process_done(&process);
-    return result;
+struct qemu_search_result qemu_search_again(struct qemu_search *search)
+{
+    return take(search, search->step);
 }
 
 struct qemu_search_result qemu_search_resized(struct qemu_search *search)
@@ -249,5 +276,5 @@ struct qemu_search_result qemu_search_refused(struct qemu_search *search,
 
 struct qemu_search_result qemu_search_check(struct qemu_search *search)
 {
-    return search->sets.count ? check_drives(search) : check_drive(search);
+    return search->sets.count ? take(search, check_drives) : check_drive(search);
 }

@@ -9,15 +9,24 @@
  *           └─▶ RESIZE ─▶ resized or refused ─▶ RESIZE … CHECK ─▶ check ─▶ FOUND
  *                                                              several drives over fd sets
  *
- * Each of them may also return END, with the reason.
+ * Each of them may also return END, with the reason, or AGAIN: it is to be called again, as
+ * qemu_search_again(), in a later pass of the loop.
  */
 #pragma once
 
 #include "hypervisor/hypervisor.h"
 #include "hypervisor/qemu_report.h"
 #include "hypervisor/qemu_sets.h"
+#include "hypervisor/vmm_memory.h"
+
+struct qemu_search;
+
+/* A step that examines the VMM's files. */
+typedef struct qemu_search_result qemu_search_step(struct qemu_search *search,
+                                                   struct vmm_resolver *resolver);
 
 struct qemu_search {
+    const struct loop *loop;                  /* in whose passes it runs; borrowed */
     const struct hypervisor_request *request; /* borrowed */
     struct qemu_report report;                /* of QEMU's answers */
     char drive[QEMU_NAME_BYTES];              /* found or refused; "" */
@@ -29,6 +38,8 @@ struct qemu_search {
     struct error doubt;                /* about which of them it is; "" */
     enum hypervisor_outcome refusal;   /* of the last one that was refused; DONE: none */
     struct error refusal_text;
+    qemu_search_step *step;   /* of AGAIN */
+    struct vmm_memory memory; /* of what it has examined */
 };
 
 enum qemu_search_next {
@@ -36,6 +47,7 @@ enum qemu_search_next {
     QEMU_SEARCH_FOUND,  /* the call succeeded: the drive is identified and has the required size */
     QEMU_SEARCH_RESIZE, /* make QEMU re-read a drive's size */
     QEMU_SEARCH_CHECK,  /* read all drives with their sizes into report.roots */
+    QEMU_SEARCH_AGAIN,  /* nothing is known yet, and this pass has no more time for it */
 };
 
 struct qemu_search_result {
@@ -44,11 +56,15 @@ struct qemu_search_result {
     struct error error;              /* END: as readable text */
 };
 
-void qemu_search_init(struct qemu_search *search, const struct hypervisor_request *request);
+void qemu_search_init(struct qemu_search *search, const struct loop *loop,
+                      const struct hypervisor_request *request);
 void qemu_search_done(struct qemu_search *search);
 
 /* The report is complete. */
 struct qemu_search_result qemu_search_find(struct qemu_search *search);
+
+/* Goes on after AGAIN. */
+struct qemu_search_result qemu_search_again(struct qemu_search *search);
 
 /* RESIZE was executed, or QEMU refused it with the first `length` bytes of `words` as the reason.
  */

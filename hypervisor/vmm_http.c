@@ -143,38 +143,84 @@ static void note_drive(struct vmm_http *vmm, const struct drive *drive)
     memcpy(vmm->address, drive->address, sizeof(vmm->address));
 }
 
-const struct drive *vmm_http_find(struct vmm_http *vmm)
-{
-    const struct hypervisor_request *request = &vmm->call.request;
-    struct vmm_wanted wanted = vmm_wanted_of(request);
-    const struct drive *drive = NULL;
-    enum hypervisor_outcome outcome;
-    struct vmm_process process;
-    struct error error;
+static void on_again(struct loop_timer *timer);
 
-    if (vmm_process_init(&process, request, &error) < 0) {
-        vmm_http_finish(vmm, HYPERVISOR_UNREACHABLE, 0, &error);
-        return NULL;
-    }
-    outcome = drive_report_find(&vmm->report, &wanted, &process.resolver, &drive, &error);
-    vmm->list = vmm_search_list(&process.resolver, &wanted, drive, &outcome, &error);
+static void find_again(struct vmm_http *vmm)
+{
+    loop_timer_start(vmm->call.loop, &vmm->again, VMM_SEARCH_PAUSE_NS, on_again);
+}
+
+/* Looks for the drive in the time that it has; *ret_again: that was not enough. NULL: there is no
+ * such drive, or it cannot be used, for the reason in `error`. */
+static const struct drive *look_for(struct vmm_http *vmm, struct vmm_process *process,
+                                    enum hypervisor_outcome *ret_outcome, bool *ret_again,
+                                    struct error *error)
+{
+    struct vmm_wanted wanted = vmm_wanted_of(&vmm->call.request);
+    const struct drive *drive = NULL;
+
+    vmm_process_use_memory(process, &vmm->memory);
+    *ret_outcome = drive_report_find(&vmm->report, &wanted, &process->resolver, &drive, error);
+    vmm->list = vmm_search_list(&process->resolver, &wanted, drive, ret_outcome, error);
     if (vmm->list != HYPERVISOR_LIST_HAS)
         drive = NULL;
-    if (drive && request->act == HYPERVISOR_QUERY)
-        vmm->resize = foresee_resize(vmm, &process.resolver);
+    if (drive && vmm->call.request.act == HYPERVISOR_QUERY)
+        vmm->resize = foresee_resize(vmm, &process->resolver);
+    *ret_again = vmm_process_is_to_go_on(process);
+    return drive;
+}
+
+static void find(struct vmm_http *vmm)
+{
+    enum hypervisor_outcome outcome;
+    const struct drive *drive;
+    struct vmm_process process;
+    struct error error;
+    bool again;
+
+    if (vmm_process_init(&process, &vmm->call.request, &error) < 0) {
+        vmm_http_finish(vmm, HYPERVISOR_UNREACHABLE, 0, &error);
+        return;
+    }
+    drive = look_for(vmm, &process, &outcome, &again, &error);
     vmm_process_done(&process);
+    if (again && clock_boottime() < vmm->until_ns) {
+        find_again(vmm);
+        return;
+    }
     if (drive)
         note_drive(vmm, drive);
-    if (outcome == HYPERVISOR_DONE && request->act == HYPERVISOR_RESIZE)
-        return drive;
-    vmm_http_finish(vmm, outcome, 0, &error);
-    return NULL;
+    if (outcome == HYPERVISOR_DONE && vmm->call.request.act == HYPERVISOR_RESIZE)
+        vmm->found(vmm, drive);
+    else
+        vmm_http_finish(vmm, outcome, 0, &error);
+}
+
+static void on_again(struct loop_timer *timer)
+{
+    struct vmm_http *vmm = container_of(timer, struct vmm_http, again);
+
+    if (vmm_search_may_begin(vmm->call.loop))
+        find(vmm);
+    else
+        find_again(vmm);
+}
+
+void vmm_http_find(struct vmm_http *vmm, vmm_http_found *found)
+{
+    vmm->found = found;
+    if (vmm_search_may_begin(vmm->call.loop))
+        find(vmm);
+    else
+        find_again(vmm);
 }
 
 void vmm_http_stop(struct hypervisor_call *call)
 {
     struct vmm_http *vmm = container_of(call, struct vmm_http, call);
 
+    loop_timer_stop(&vmm->again);
     vmm->exchange = http_exchange_free(vmm->exchange);
+    vmm_memory_done(&vmm->memory);
     drive_report_done(&vmm->report);
 }

@@ -13,10 +13,12 @@
 
 #include "hypervisor/drive_report.h"
 #include "hypervisor/hypervisor_ops.h"
+#include "hypervisor/vmm_memory.h"
 #include "lib/http_exchange.h"
 
 struct vmm_http;
 
+typedef void vmm_http_found(struct vmm_http *vmm, const struct drive *drive);
 typedef void vmm_http_answered(struct vmm_http *vmm, const char *body, size_t length);
 
 struct vmm_http {
@@ -27,6 +29,9 @@ struct vmm_http {
     /* The outcome for a refusal's body; `error` gets a text for people. */
     enum hypervisor_outcome (*refusal)(const char *body, size_t length, struct error *error);
     struct drive_report report;
+    vmm_http_found *found;
+    struct vmm_memory memory; /* of what was examined for the report */
+    struct loop_timer again;  /* active: the search for the drive goes on then */
     char version[HYPERVISOR_VERSION_BYTES]; /* as the VMM reported; "" */
     char drive[DRIVE_ID_BYTES];             /* found or refused; "" */
     char address[DRIVE_ADDRESS_BYTES];      /* of that drive in the guest; "": unknown */
@@ -52,9 +57,10 @@ void vmm_http_finish(struct vmm_http *vmm, enum hypervisor_outcome outcome, uint
 /* The same, because of a local error: -errno. */
 void vmm_http_fail(struct vmm_http *vmm, int code);
 
-/* Finds the drive in the report, as the VMM's process sees it. NULL: the call is finished, because
- * the drive cannot be used, or because the call only had to find it. */
-const struct drive *vmm_http_find(struct vmm_http *vmm);
+/* Finds the drive in the report, as the VMM's process sees it, in this pass of the loop or a later
+ * one, and gives it to `found`. Otherwise the call finishes: the drive cannot be used, or it only
+ * had to be found. Must be the last use of the call. */
+void vmm_http_find(struct vmm_http *vmm, vmm_http_found *found);
 
 /* hypervisor_ops.stop. */
 void vmm_http_stop(struct hypervisor_call *call);

@@ -21,13 +21,17 @@
 #include "lib/directory.h"
 #include "lib/path.h"
 #include "lib/path_guard.h"
+#include "lib/result.h"
 
 enum { SECTOR_BYTES = 512 };
 
-/* Processor time for all that is examined because of one answer: paths, descriptors and files, and
- * the comparisons between them. The VMM chooses how many there are, and a path alone may cost 4 ms:
- * 40 links, each as long as a path can be. */
+/* Processor time for what is examined in one pass because of an answer: paths, descriptors and
+ * files, and the comparisons between them. The VMM chooses how many there are, and a path alone may
+ * cost 4 ms: 40 links, each as long as a path can be. */
 static const uint64_t SEARCH_NS = 20 * NSEC_PER_MSEC;
+
+/* A pass that has taken longer has no room for a search. */
+static const uint64_t ROOM_NS = 5 * NSEC_PER_MSEC;
 
 static struct vmm_identity identity_of(const struct stat *st)
 {
@@ -36,25 +40,42 @@ static struct vmm_identity identity_of(const struct stat *st)
     return (struct vmm_identity){.device = st->st_dev, .inode = st->st_ino};
 }
 
+static bool recall(const struct vmm_process *process, const char *name, int *ret_result,
+                   struct vmm_identity *ret_identity)
+{
+    return process->memory && vmm_memory_find(process->memory, name, ret_result, ret_identity);
+}
+
+/* A lack of descriptors or memory may be over the next time. */
+static int learn(struct vmm_process *process, const char *name, int r, const struct stat *st,
+                 struct vmm_identity *ret_identity)
+{
+    const struct vmm_identity identity = identity_of(st);
+
+    if (process->memory && !result_is_shortage(r))
+        vmm_memory_add(process->memory, name, r, &identity);
+    if (r == 0)
+        *ret_identity = identity;
+    return vmm_resolver_note(&process->resolver, r);
+}
+
 static int resolve_path(struct vmm_resolver *resolver, const char *path,
                         struct vmm_identity *ret_identity)
 {
     struct vmm_process *process = container_of(resolver, struct vmm_process, resolver);
-    struct stat st;
+    struct stat st = {0};
     int r;
 
     if (path[0] != '/')
         return -EINVAL;
+    if (recall(process, path, &r, ret_identity))
+        return r;
     if (vmm_resolver_is_exhausted(resolver))
         return -ETIME;
     r = path_guard_check_process(process->pid, process->root, path);
     if (r == 0)
         r = path_stat_in_root(process->root, path, &st);
-    r = vmm_resolver_note(resolver, r);
-    if (r < 0)
-        return r;
-    *ret_identity = identity_of(&st);
-    return 0;
+    return learn(process, path, r, &st, ret_identity);
 }
 
 int vmm_process_stat(const struct vmm_process *process, const char *name, struct stat *ret_stat)
@@ -87,15 +108,17 @@ int vmm_process_is_readable(const struct vmm_process *process, const char *name,
 static int resolve_name(struct vmm_process *process, const char *name,
                         struct vmm_identity *ret_identity)
 {
-    struct stat st;
-    int r = vmm_process_stat(process, name, &st);
+    struct stat st = {0};
+    int r;
 
-    if (r < 0)
-        return vmm_resolver_note(&process->resolver, r);
-    if (!S_ISBLK(st.st_mode) && !S_ISREG(st.st_mode))
-        return -ENODEV;
-    *ret_identity = identity_of(&st);
-    return 0;
+    if (recall(process, name, &r, ret_identity))
+        return r;
+    if (vmm_resolver_is_exhausted(&process->resolver))
+        return -ETIME;
+    r = vmm_process_stat(process, name, &st);
+    if (r == 0 && !S_ISBLK(st.st_mode) && !S_ISREG(st.st_mode))
+        r = -ENODEV;
+    return learn(process, name, r, &st, ret_identity);
 }
 
 static int resolve_descriptor(struct vmm_resolver *resolver, int fd,
@@ -103,8 +126,6 @@ static int resolve_descriptor(struct vmm_resolver *resolver, int fd,
 {
     char name[16];
 
-    if (vmm_resolver_is_exhausted(resolver))
-        return -ETIME;
     (void)snprintf(name, sizeof(name), "%d", fd);
     return resolve_name(container_of(resolver, struct vmm_process, resolver), name, ret_identity);
 }
@@ -203,6 +224,22 @@ void vmm_process_done(struct vmm_process *process)
 {
     fd_close(take_fd(&process->root));
     fd_close(take_fd(&process->descriptors));
+}
+
+void vmm_process_use_memory(struct vmm_process *process, struct vmm_memory *memory)
+{
+    process->memory = memory;
+    process->remembered = memory->count;
+}
+
+bool vmm_process_is_to_go_on(const struct vmm_process *process)
+{
+    return process->resolver.exhausted && process->memory->count > process->remembered;
+}
+
+bool vmm_search_may_begin(const struct loop *loop)
+{
+    return loop_pass_elapsed(&loop->pass) < ROOM_NS;
 }
 
 struct vmm_wanted vmm_wanted_of(const struct hypervisor_request *request)

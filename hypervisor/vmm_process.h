@@ -9,7 +9,10 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
+#include "hypervisor/vmm_memory.h"
 #include "hypervisor/vmm_resolver.h"
+#include "lib/clock.h"
+#include "lib/loop.h"
 
 /* How many descriptors of a process are listed at most. */
 enum { VMM_DESCRIPTORS = 4096 };
@@ -20,6 +23,8 @@ struct vmm_process {
     int root;        /* /proc/PID/root */
     int descriptors; /* /proc/PID/fd */
     int sysfs;       /* borrowed; below it, devices' sizes are found */
+    struct vmm_memory *memory; /* borrowed; NULL: what is examined is not remembered */
+    size_t remembered;         /* in it, when this search began */
 };
 
 /* For the request's VMM, whose answer is searched from now on, in one go: the time for that begins.
@@ -27,6 +32,20 @@ struct vmm_process {
 int vmm_process_init(struct vmm_process *process, const struct hypervisor_request *request,
                      struct error *error);
 void vmm_process_done(struct vmm_process *process);
+
+/* What was examined for this answer before takes no time again, and what is examined now is
+ * remembered, too. */
+void vmm_process_use_memory(struct vmm_process *process, struct vmm_memory *memory);
+
+/* Whether the time was not enough, and a search that is begun anew gets further than this one. */
+bool vmm_process_is_to_go_on(const struct vmm_process *process);
+
+/* When it is to be begun: others have their turn meanwhile. */
+static const uint64_t VMM_SEARCH_PAUSE_NS = 10 * NSEC_PER_MSEC;
+
+/* Whether this pass of the loop has room for a search. Otherwise it is to be begun after a pause,
+ * too: several VMMs may answer in one pass. */
+bool vmm_search_may_begin(const struct loop *loop);
 
 /* What the process has open as descriptor `name`: type, device and inode as the kernel knows them,
  * without a request to the file system, which may hang (FUSE, NFS). 0 or -errno. */

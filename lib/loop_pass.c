@@ -45,6 +45,11 @@ void loop_pass_begin(struct loop_pass *pass)
     pass->longest_work.elapsed_ns = 0;
 }
 
+uint64_t loop_pass_elapsed(const struct loop_pass *pass)
+{
+    return pass->began_ns ? clock_monotonic() - pass->began_ns : 0;
+}
+
 void loop_pass_end(struct loop_pass *pass)
 {
     uint64_t now_ns, processor_ns, elapsed_ns;

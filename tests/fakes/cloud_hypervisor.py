@@ -93,6 +93,7 @@ class FakeCloudHypervisor(MicroHttp):
         self.state = "Running"
         self.has_share, self.is_confidential = True, False
         self.clutter = 0  # members of vm.info that mean nothing
+        self.more_paths = []  # of disks that are told of before the others
         self.leaving = []  # removed disks that the guest has not let go of, each with a countdown
         self.eject_after = 1  # None: never
 
@@ -131,8 +132,9 @@ class FakeCloudHypervisor(MicroHttp):
                   "direct": False, "num_queues": 1, "queue_size": 128, "vhost_user": False,
                   "image_type": "Raw"} | ({"serial": disk.serial} if disk.serial else {})
                  for disk in self.disks]
+        more = [{"id": f"more{number}", "pci_segment": 0, "path": path} for number, path in enumerate(self.more_paths)]
         share = [{"tag": "kataShared", "socket": "/virtiofsd.sock", "num_queues": 1, "id": "_fs1"}]
-        return {"config": {"cpus": {"boot_vcpus": 1, "max_vcpus": 1}, "disks": disks,
+        return {"config": {"cpus": {"boot_vcpus": 1, "max_vcpus": 1}, "disks": more + disks,
                            "platform": {"num_pci_segments": 1, "tdx": self.is_confidential},
                            "fs": share if self.has_share else None},
                 "state": self.state, "memory_actual_size": 1 << 29,

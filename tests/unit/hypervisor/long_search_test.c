@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* long_search_test.c - a VMM with more drives, behind longer paths, than are examined in one pass of
+ * the loop. */
+#include "tests/unit/hypervisor/http_call.h"
+
+#include "hypervisor/vmm_process.h"
+
+enum { LINKS = 39, DETOURS = 800, DRIVES = 400, LINK_BYTES = DETOURS * 5 + 16 };
+
+/* Where link0 is the first of as many links as there may be, each as long as it may be. */
+static void make_links(const struct http_server *server)
+{
+    char text[LINK_BYTES], path[SCRATCH_BYTES + 16];
+    size_t length = 0;
+
+    (void)snprintf(path, sizeof(path), "%s/a", server->directory);
+    assert_int_equal(mkdir(path, 0700), 0);
+    for (unsigned i = 0; i < DETOURS; i++)
+        length += (size_t)snprintf(text + length, sizeof(text) - length, "a/../");
+    for (unsigned i = 0; i < LINKS; i++) {
+        (void)snprintf(text + length, sizeof(text) - length, "link%u", i + 1);
+        (void)snprintf(path, sizeof(path), "%s/link%u", server->directory, i);
+        assert_int_equal(symlink(text, path), 0);
+    }
+    (void)snprintf(path, sizeof(path), "%s/link%u", server->directory, LINKS);
+    assert_int_equal(mkdir(path, 0700), 0);
+}
+
+/* A path of its own for each number. */
+static void append_detour(struct buffer *body, unsigned number)
+{
+    for (; number; number /= 2)
+        buffer_append_text(body, number % 2 ? "/" : "./");
+}
+
+/* The answer to vm.info: the device is the last one. */
+static int append_disks(const struct http_server *server, struct buffer *body)
+{
+    buffer_append_text(body, "HTTP/1.1 200 \r\nConnection: close\r\n\r\n{\"config\":{\"disks\":[");
+    for (unsigned i = 0; i < DRIVES; i++) {
+        buffer_append_format(body, "{\"id\":\"more%u\",\"path\":\"%s/", i, server->directory);
+        append_detour(body, i);
+        buffer_append_text(body, "link0\"},");
+    }
+    return buffer_append_text(
+        body, "{\"id\":\"last\",\"path\":\"$DEVICE\"}]},\"state\":\"Running\",\"device_tree\":{}}");
+}
+
+static void remove_links(const struct http_server *server)
+{
+    char path[SCRATCH_BYTES + 16];
+
+    for (unsigned i = 0; i < LINKS; i++) {
+        (void)snprintf(path, sizeof(path), "%s/link%u", server->directory, i);
+        assert_int_equal(unlink(path), 0);
+    }
+    (void)snprintf(path, sizeof(path), "%s/link%u", server->directory, LINKS);
+    assert_int_equal(rmdir(path), 0);
+    (void)snprintf(path, sizeof(path), "%s/a", server->directory);
+    assert_int_equal(rmdir(path), 0);
+}
+
+static void write_script(const struct http_server *server, struct http_script *script,
+                         struct buffer *body)
+{
+    make_links(server);
+    assert_int_equal(append_disks(server, body), 0);
+    script[0] = (struct http_script){"vmm.ping", HTTP_JSON("200", "{\"version\":\"52.0\"}")};
+    script[1] = (struct http_script){"vm.info", buffer_text(body)};
+}
+
+static void finds_the_last_of_them(void **state)
+{
+    cleanup(buffer_done) struct buffer body = BUFFER_INIT(0);
+    struct http_server *server = *state;
+    struct hypervisor_reply reply;
+    struct http_script script[2];
+
+    http_call_need_device(server);
+    write_script(server, script, &body);
+    reply = http_call_converse(server, HYPERVISOR_CLOUD_HYPERVISOR, HYPERVISOR_QUERY, script, 2);
+    assert_int_equal(reply.outcome, HYPERVISOR_DONE);
+    assert_string_equal(reply.drive_id, "last");
+    remove_links(server);
+}
+
+static void gives_up_at_the_deadline(void **state)
+{
+    cleanup(buffer_done) struct buffer body = BUFFER_INIT(0);
+    struct http_server *server = *state;
+    struct hypervisor_request request = http_call_request(server, HYPERVISOR_QUERY);
+    struct hypervisor_reply reply;
+    struct http_script script[2];
+
+    request.deadline_ns = 30 * NSEC_PER_MSEC;
+    write_script(server, script, &body);
+    http_server_listen(server, script, 2);
+    reply = http_call_run(server, HYPERVISOR_CLOUD_HYPERVISOR, &request);
+    assert_int_equal(reply.outcome, HYPERVISOR_UNREACHABLE);
+    assert_int_equal(reply.list, HYPERVISOR_LIST_UNREAD);
+    remove_links(server);
+}
+
+static void may_be_freed_meanwhile(void **state)
+{
+    cleanup(buffer_done) struct buffer body = BUFFER_INIT(0);
+    struct http_server *server = *state;
+    struct hypervisor_request request = http_call_request(server, HYPERVISOR_QUERY);
+    struct http_call never = {.server = server};
+    struct hypervisor_call *call;
+    struct http_script script[2];
+
+    write_script(server, script, &body);
+    http_server_listen(server, script, 2);
+    assert_int_equal(hypervisor_call_new(&server->loop, HYPERVISOR_CLOUD_HYPERVISOR, &request,
+                                         http_call_on_done, &never, &call),
+                     0);
+    while (server->position < 2 || server->output.length)
+        loop_run_once(&server->loop);
+    loop_run_once(&server->loop);
+    assert_null(hypervisor_call_free(call));
+    assert_int_equal(never.count, 0);
+    remove_links(server);
+}
+
+/* ---- the memory of a search ---- */
+
+static struct vmm_process open_process(struct vmm_memory *memory)
+{
+    const struct hypervisor_request request = {.vmm_pid = getpid(), .sysfs = -1};
+    struct vmm_process process;
+
+    assert_int_equal(vmm_process_init(&process, &request, NULL), 0);
+    vmm_process_use_memory(&process, memory);
+    return process;
+}
+
+static int examine(struct vmm_process *process, const char *path)
+{
+    struct vmm_identity identity;
+
+    return process->resolver.path(&process->resolver, path, &identity);
+}
+
+enum { TIME_IS_OVER = -ETIME };
+
+static void goes_on_with_what_it_remembers(void **state)
+{
+    struct vmm_memory memory = {.count = 0};
+    struct vmm_process process = open_process(&memory);
+
+    (void)state;
+    assert_int_equal(examine(&process, "/"), 0);
+    assert_true(path_is_missing(examine(&process, "/nonexistent")));
+    assert_false(vmm_process_is_to_go_on(&process)); /* there was time enough */
+    process.resolver.until_ns = 1;
+    assert_int_equal(examine(&process, "/proc"), TIME_IS_OVER);
+    assert_true(vmm_process_is_to_go_on(&process));
+    vmm_process_done(&process);
+
+    process = open_process(&memory);
+    process.resolver.until_ns = 1;
+    assert_int_equal(examine(&process, "/"), 0);
+    assert_true(path_is_missing(examine(&process, "/nonexistent")));
+    assert_int_equal(examine(&process, "/proc"), TIME_IS_OVER);
+    assert_false(vmm_process_is_to_go_on(&process)); /* it would get no further */
+    vmm_process_done(&process);
+    vmm_memory_done(&memory);
+    assert_int_equal(memory.count, 0);
+}
+
+static void remembers_descriptors_too(void **state)
+{
+    struct vmm_memory memory = {.count = 0};
+    struct vmm_process process = open_process(&memory);
+    struct vmm_identity first, second;
+    int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+
+    (void)state;
+    assert_int_equal(process.resolver.descriptor(&process.resolver, fd, &first), 0);
+    process.resolver.until_ns = 1;
+    assert_int_equal(process.resolver.descriptor(&process.resolver, fd, &second), 0);
+    assert_true(vmm_identity_equal(&first, &second));
+    vmm_process_done(&process);
+    vmm_memory_done(&memory);
+    fd_close(fd);
+}
+
+static void waits_for_a_pass_with_room(void **state)
+{
+    struct loop loop = {.pass.began_ns = 0};
+
+    (void)state;
+    assert_true(vmm_search_may_begin(&loop)); /* it polls */
+    loop.pass.began_ns = clock_monotonic();
+    assert_true(vmm_search_may_begin(&loop));
+    loop.pass.began_ns -= NSEC_PER_SEC;
+    assert_false(vmm_search_may_begin(&loop));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        HTTP_CALL_TEST(finds_the_last_of_them),
+        HTTP_CALL_TEST(gives_up_at_the_deadline),
+        HTTP_CALL_TEST(may_be_freed_meanwhile),
+        cmocka_unit_test(goes_on_with_what_it_remembers),
+        cmocka_unit_test(remembers_descriptors_too),
+        cmocka_unit_test(waits_for_a_pass_with_room),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
