@@ -14,19 +14,28 @@
             row, "inode") " = ?6"                                                                  \
                           " AND (?4 = 0 OR " KNOWN(row, "diskseq") " IN (0, ?4))"
 
-/* ?7: the drive that does not count. */
-static const char find_users[] =
-    "SELECT 0, v.target_path, s.sandbox_id,"
-    " NOT EXISTS (SELECT 1 FROM json_each(coalesce(e.options, '[]')) WHERE value = 'ro')"
+/* Whether volume v, with the entry e, is writable. */
+#define IS_WRITABLE                                                                                \
+    " NOT EXISTS (SELECT 1 FROM json_each(coalesce(e.options, '[]')) WHERE value = 'ro')"          \
     " OR EXISTS (SELECT 1 FROM json_each(e.options) WHERE value = 'rw')"
-    " FROM devices d JOIN mappings m ON m.device_id = d.device_id AND m.until IS NULL"
-    " JOIN sandboxes s ON s.sandbox_ref = m.sandbox_ref AND s.gone_at IS NULL"
-    " JOIN volumes v ON v.volume_id = m.volume_id"
-    " LEFT JOIN entries e ON e.entry_id = v.entry_id"
+#define IS_HELD                                                                                    \
+    "m.until IS NULL AND s.sandbox_ref = m.sandbox_ref AND s.gone_at IS NULL"
+
+/* Each begins with its enum store_disk_user_kind. ?7: the drive that does not count. */
+static const char find_users[] =
+    "SELECT 0, v.target_path, s.sandbox_id," IS_WRITABLE " FROM devices d"
+    " JOIN mappings m ON m.device_id = d.device_id JOIN sandboxes s ON " IS_HELD
+    " JOIN volumes v ON v.volume_id = m.volume_id LEFT JOIN entries e ON e.entry_id = v.entry_id"
     " WHERE d.boot_id = (SELECT boot_id FROM meta) AND " IS_DISK(
-        "d") " UNION ALL SELECT 1, r.drive_id, s.sandbox_id, r.writable"
-             " FROM drive_mounts r JOIN sandboxes s ON s.sandbox_ref = r.sandbox_ref"
-             " WHERE r.ended_at IS NULL AND r.drive_id IS NOT ?7 AND " IS_DISK("r");
+        "d") " UNION ALL SELECT 1, v.target_path, ''," IS_WRITABLE " FROM devices d"
+             " JOIN volumes v ON v.device_id = d.device_id AND v.status = 'present'"
+             " JOIN entries e ON e.entry_id = v.entry_id AND e.gone = 0"
+             " WHERE d.boot_id = (SELECT boot_id FROM meta) AND " IS_DISK(
+                 "d") " AND NOT EXISTS (SELECT 1 FROM mappings m JOIN sandboxes s ON " IS_HELD
+                      " WHERE m.volume_id = v.volume_id)"
+                      " UNION ALL SELECT 2, r.drive_id, s.sandbox_id, r.writable"
+                      " FROM drive_mounts r JOIN sandboxes s ON s.sandbox_ref = r.sandbox_ref"
+                      " WHERE r.ended_at IS NULL AND r.drive_id IS NOT ?7 AND " IS_DISK("r");
 
 int store_each_disk_user(struct store *store, const struct store_drive_mount_disk *disk,
                          const char *drive_id, store_disk_user_callback *callback, void *userdata)
@@ -40,7 +49,7 @@ int store_each_disk_user(struct store *store, const struct store_drive_mount_dis
     while (r == 0 && (r = sql_next(&rows)) > 0) {
         struct store_disk_user user;
 
-        user.is_drive = sql_take_number(&rows) != 0;
+        user.kind = (enum store_disk_user_kind)sql_take_number(&rows);
         TAKE_NAME(&rows, user.name);
         TAKE_NAME(&rows, user.sandbox_id);
         user.writable = sql_take_number(&rows) != 0;

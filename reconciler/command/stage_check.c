@@ -111,7 +111,7 @@ static int compare_drive(void *userdata, const struct store_disk_user *user)
 {
     struct search *search = userdata;
 
-    if (!user->is_drive || (!user->writable && search->read_only))
+    if (user->kind != STORE_DISK_USER_DRIVE || (!user->writable && search->read_only))
         return 0;
     search->code =
         answer_refuse(search->error, ANSWER_DEVICE_HELD, "%s is in sandbox %s as drive %s",

@@ -94,8 +94,15 @@ static int note_user(void *userdata, const struct store_disk_user *user)
 
     if (!call->writable && !user->writable)
         return 0;
+    if (user->kind == STORE_DISK_USER_STAGED) {
+        (void)say(call, DRIVE_IN_USE_BY_OTHERS,
+                  "the disk is staged as volume %s, %s, for containers to come",
+                  user->name[0] ? user->name : "of an unknown path",
+                  user->writable ? "writable" : "read-only");
+        return 1;
+    }
     (void)say(call, DRIVE_IN_USE_BY_OTHERS, "sandbox %s has the disk as %s %s, %s",
-              user->sandbox_id, user->is_drive ? "drive" : "volume",
+              user->sandbox_id, user->kind == STORE_DISK_USER_DRIVE ? "drive" : "volume",
               user->name[0] ? user->name : "of an unknown path",
               user->writable ? "writable" : "read-only");
     return 1;

@@ -6,7 +6,7 @@ import unittest
 
 from disks import is_free
 from drives import DrivesTest
-from scratch_node import AFTER, SANDBOX
+from scratch_node import AFTER, SANDBOX, publish_path
 
 OTHER = f"b{SANDBOX[1:]}"
 READY = 6
@@ -73,6 +73,19 @@ class Drives(DrivesTest):
             self.attach(self.host, "data-3", self.disk_1, sandbox_id=other)
         holders = [self.host.qemu.has_open(self.disk_1.device), second.has_open(self.disk_1.device)]
         self.assertEqual(sorted(holders), [False, True])
+
+    def test_a_disk_that_is_staged_for_a_container_to_come(self):
+        """The runtime would bring it into a VM a second time, and asks nobody."""
+        path = publish_path("pv-1")
+        self.host.stage(path, self.disk_1.device)
+        self.host.wait_for(path, "unbound")
+        with self.fails("FAILED_PRECONDITION", f"staged as volume {path}"):
+            self.attach(self.host, "data-1", self.disk_1)
+        self.assertTrue(is_free(self.disk_1.device))
+        self.host.unstage(path)
+        self.host.wait(lambda: (self.host.volume(path) or {}).get("status") != "present", 60, "the metadata to be gone")
+        self.attach(self.host, "data-2", self.disk_1)
+        self.detach(self.host, "data-2")
 
     def test_a_disk_that_the_guest_uses_stays(self):
         self.attach(self.host, "data-1", self.disk_1)

@@ -152,6 +152,33 @@ static void a_read_only_volume_does_not_hinder_a_reader(void **state)
                 "read-only");
 }
 
+/* The runtime brings it into a VM as soon as a container uses it, and asks nobody. */
+static void a_staged_volume_has_the_disk(void **state)
+{
+    struct search_fixture *fixture = *state;
+    struct store *store = fixture->context.store;
+    struct drive_in_use_request request = {.disk = &recorded, .writable = false};
+    struct store_device device = device_of(1, GIB);
+    struct store_entry entry = entry_of("key-1", VOLUME_PATH, 11);
+    bool changed;
+    int64_t volume_id;
+
+    device.major = recorded.major;
+    assert_int_equal(store_put_entry(store, &entry, &volume_id, &changed), 0);
+    expect_free(fixture, &request);
+    assert_int_equal(
+        store_set_volume_device(store, volume_id, put_device(store, &device, true), &changed), 0);
+    expect_used(fixture, &request, "staged as volume " VOLUME_PATH, "writable");
+    entry.options = "[\"ro\"]";
+    entry.mount_info_sha256 = "bb";
+    assert_int_equal(store_put_entry(store, &entry, &volume_id, &changed), 0);
+    expect_free(fixture, &request);
+    request.writable = true;
+    expect_used(fixture, &request, "staged as volume " VOLUME_PATH, "read-only");
+    assert_int_equal(store_remove_entry(store, entry.layout, entry.key, &volume_id), 0);
+    expect_free(fixture, &request);
+}
+
 static void another_drive_has_the_disk(void **state)
 {
     struct search_fixture *fixture = *state;
@@ -204,6 +231,7 @@ int main(void)
         SEARCH(a_lower_device_that_is_left_out_may_have_a_user),
         SEARCH(a_volume_of_a_live_sandbox_has_the_disk),
         SEARCH(a_read_only_volume_does_not_hinder_a_reader),
+        SEARCH(a_staged_volume_has_the_disk),
         SEARCH(another_drive_has_the_disk),
         SEARCH(freed_search_calls_nobody_back),
     };
