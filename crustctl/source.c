@@ -30,6 +30,7 @@ enum {
     ANSWER_BYTES = 64 * 1024 * 1024,
     ANSWER_DEPTH = 12,
     STATUS_BYTES = 1024 * 1024,
+    LOCKED_MSEC = 5000, /* a daemon that starts keeps its database locked for a moment */
 };
 
 struct source {
@@ -124,7 +125,7 @@ static int open_database(struct source *source, struct error *error)
     if (result < 0)
         (void)error_set_errno(&why, result, "%s", name);
     else
-        result = store_reader_open(path, &source->reader, &why);
+        result = store_reader_open(path, LOCKED_MSEC, &source->reader, &why);
     if (result == 0) {
         (void)fprintf(stderr, "crustctl: no daemon answers on %s; read from the database\n",
                       source->config.paths.http_socket);
@@ -133,6 +134,8 @@ static int open_database(struct source *source, struct error *error)
     if (result == STORE_MISSING)
         return error_set(error, SOURCE_UNREACHABLE, "no daemon answers on %s, and there is no %s",
                          source->config.paths.http_socket, source->config.paths.database);
+    if (result == STORE_LOCKED) /* the daemon is about to answer */
+        result = SOURCE_UNREACHABLE;
     return error_set(error, result, "no daemon answers on %s, and its database cannot be read: %s",
                      source->config.paths.http_socket, why.text);
 }
@@ -258,7 +261,7 @@ static cJSON *recorded_sandboxes(const struct source *source)
     char path[PATH_MAX];
 
     if (path_resolve(source->root, source->root_name, source->config.paths.database, path) < 0 ||
-        store_reader_open(path, &reader, NULL) < 0)
+        store_reader_open(path, LOCKED_MSEC, &reader, NULL) < 0)
         return NULL;
     if (store_read_abilities(reader, &json, NULL) == 0)
         (void)json_parse(buffer_text(&json), json.length,

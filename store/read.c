@@ -16,12 +16,15 @@
 
 /* ---- readers ------------------------------------------------------------------------------- */
 
-static int open_readonly(struct store_reader *reader, const char *path, struct error *error)
+static int open_readonly(struct store_reader *reader, const char *path, unsigned wait_msec,
+                         struct error *error)
 {
     struct sql_connection *connection = &reader->own;
     int64_t application = 0, version = 0, minor = 0;
     int r = sql_open(connection, path, SQLITE_OPEN_READONLY);
 
+    if (r == 0)
+        (void)sqlite3_busy_timeout(connection->db, (int)wait_msec);
     if (r == 0)
         r = sql_pragma_number(connection, "PRAGMA application_id", &application);
     if (r == 0)
@@ -42,7 +45,8 @@ static int open_readonly(struct store_reader *reader, const char *path, struct e
     return 0;
 }
 
-int store_reader_open(const char *path, struct store_reader **ret_reader, struct error *error)
+int store_reader_open(const char *path, unsigned wait_msec, struct store_reader **ret_reader,
+                      struct error *error)
 {
     struct store_reader *reader = calloc(1, sizeof(*reader));
     int r;
@@ -50,12 +54,11 @@ int store_reader_open(const char *path, struct store_reader **ret_reader, struct
     if (!reader)
         return error_set_errno(error, -ENOMEM, "%s", path);
     reader->connection = &reader->own;
-    r = open_readonly(reader, path, error);
+    r = open_readonly(reader, path, wait_msec, error);
     if (r < 0) {
         store_reader_free(reader);
         return r;
     }
-    (void)sqlite3_busy_timeout(reader->own.db, 1000);
     *ret_reader = reader;
     return 0;
 }

@@ -46,9 +46,12 @@ struct store_query {
                            drives: not ended */
 };
 
-/* Opens an existing database read-only. STORE_MISSING if there is none, STORE_FAULT if it is not
+/* Opens an existing database read-only. It may be locked for a moment: a daemon that starts reads
+ * the log that the last one left. What is asked waits for that this long at most; then, and at once
+ * with 0, it fails with STORE_LOCKED. STORE_MISSING if there is none, STORE_FAULT if it is not
  * crustd's. */
-int store_reader_open(const char *path, struct store_reader **ret_reader, struct error *error);
+int store_reader_open(const char *path, unsigned wait_msec, struct store_reader **ret_reader,
+                      struct error *error);
 void store_reader_free(struct store_reader *reader);
 
 /* The daemon's own connection as a reader. It lives as long as the store. */

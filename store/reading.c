@@ -48,13 +48,14 @@ static int open_reader(const struct store *store, struct store_reader **ret_read
     cleanup(close_reader) struct store_reader *reader = NULL;
     struct error error;
     int r =
-        is_at_its_place(store) ? store_reader_open(store->path, &reader, &error) : STORE_MISSING;
+        is_at_its_place(store)
+            ? store_reader_open(store->path, 0 /* it would wait for this very process */, &reader,
+                                &error)
+            : STORE_MISSING;
 
-    if (r == 0) {
-        (void)sqlite3_busy_timeout(reader->own.db, 0); /* it would wait for this very process */
+    if (r == 0)
         r = sql_execute(&reader->own, "PRAGMA mmap_size = 0; PRAGMA cache_size = -512;"
                                       "PRAGMA temp_store = MEMORY; BEGIN; SELECT 1 FROM meta;");
-    }
     if (r == 0 && !is_at_its_place(store))
         r = STORE_REPLACED;
     if (r == 0)

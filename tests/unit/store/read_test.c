@@ -2,6 +2,9 @@
 /* read_test.c - what auditors see: the views' columns, and their rows as JSON. */
 #include "tests/unit/store/fixture.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "lib/clock.h"
 #include "lib/json.h"
 #include "store/overview.h"
@@ -492,9 +495,9 @@ static void a_reader_sees_commits_and_never_waits(void **state)
     struct store_reader *reader = NULL;
     struct error error;
 
-    assert_int_equal(store_reader_open(fixture->path, &reader, &error), -ENOENT);
+    assert_int_equal(store_reader_open(fixture->path, 0, &reader, &error), -ENOENT);
     fixture->store = fixture_open(fixture->path, "boot-1");
-    assert_int_equal(store_reader_open(fixture->path, &reader, &error), 0);
+    assert_int_equal(store_reader_open(fixture->path, 0, &reader, &error), 0);
     assert_int_equal(store_begin(fixture->store), 0);
     (void)put_bound(fixture->store);
     assert_int_equal(count_rows(reader, &query), 0);
@@ -503,6 +506,44 @@ static void a_reader_sees_commits_and_never_waits(void **state)
     assert_int_equal(count_rows(reader, &query), 1);
     store_reader_free(reader);
     store_reader_free(NULL);
+}
+
+/* As a daemon does that starts after a kill, while it reads the log of the one before. */
+static void lock_for_a_moment(const char *path, int told)
+{
+    static const char lock[] = "PRAGMA locking_mode = EXCLUSIVE; UPDATE meta SET boot_id = 'x'";
+    sqlite3 *db;
+
+    if (sqlite3_open(path, &db) != SQLITE_OK ||
+        sqlite3_exec(db, lock, NULL, NULL, NULL) != SQLITE_OK || write(told, "", 1) != 1)
+        _exit(1);
+    usleep(300 * 1000);
+    _exit(sqlite3_close(db) == SQLITE_OK ? 0 : 1);
+}
+
+static void a_reader_waits_for_a_locked_database(void **state)
+{
+    struct fixture *fixture = *state;
+    struct store_reader *reader = NULL;
+    struct error error;
+    int ends[2], status;
+    char byte;
+    pid_t pid;
+
+    store_close(fixture_open(fixture->path, "boot-1"));
+    assert_int_equal(pipe(ends), 0);
+    pid = fork();
+    if (pid == 0)
+        lock_for_a_moment(fixture->path, ends[1]);
+    assert_true(pid > 0);
+    assert_int_equal(read(ends[0], &byte, 1), 1);
+    assert_int_equal(store_reader_open(fixture->path, 0, &reader, &error), STORE_LOCKED);
+    assert_int_equal(store_reader_open(fixture->path, 60000, &reader, &error), 0);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    store_reader_free(reader);
+    fd_close(ends[0]);
+    fd_close(ends[1]);
 }
 
 static void a_reader_refuses_what_is_not_crustds(void **state)
@@ -516,10 +557,10 @@ static void a_reader_refuses_what_is_not_crustds(void **state)
     for (int i = 0; i < 1000; i++)
         (void)fputs("not a database ", file);
     (void)fclose(file);
-    assert_int_equal(store_reader_open(fixture->path, &reader, &error), -EINVAL);
+    assert_int_equal(store_reader_open(fixture->path, 0, &reader, &error), -EINVAL);
     assert_non_null(strstr(error.text, fixture->path));
     assert_int_equal(truncate(fixture->path, 0), 0);
-    assert_int_equal(store_reader_open(fixture->path, &reader, &error), -EINVAL);
+    assert_int_equal(store_reader_open(fixture->path, 0, &reader, &error), -EINVAL);
     assert_null(reader);
 }
 
@@ -543,6 +584,7 @@ int main(void)
         MODEL(the_summary_counts),
         MODEL(abilities_are_those_of_live_sandboxes),
         FILES(a_reader_sees_commits_and_never_waits),
+        FILES(a_reader_waits_for_a_locked_database),
         FILES(a_reader_refuses_what_is_not_crustds),
     };
 

@@ -120,11 +120,11 @@ static void older_minor_version_is_not_read(void **state)
     struct store_reader *reader = NULL;
     struct error error = {0};
 
-    assert_int_equal(store_reader_open(fixture->path, &reader, &error), -EINVAL);
+    assert_int_equal(store_reader_open(fixture->path, 0, &reader, &error), -EINVAL);
     assert_non_null(strstr(error.text, "start this one, which upgrades it"));
     (void)open_fixture(fixture, false);
     close_fixture(fixture);
-    assert_int_equal(store_reader_open(fixture->path, &reader, &error), 0);
+    assert_int_equal(store_reader_open(fixture->path, 0, &reader, &error), 0);
     store_reader_free(reader);
 }
 
