@@ -28,8 +28,8 @@
  * device is, all of them are re-read, one after the other (qemu_sets.h).
  *
  * Every path ends in finish(), after which nothing here uses the call, because its owner may have
- * freed it. Functions that may have finished, or that wait for the search to go on, return false, and
- * their callers return at once.
+ * freed it. Functions that may have finished, or that wait for the search to go on, return false,
+ * and their callers return at once.
  */
 #include <inttypes.h>
 #include <stdio.h>

@@ -30,8 +30,8 @@ struct vmm_http {
     enum hypervisor_outcome (*refusal)(const char *body, size_t length, struct error *error);
     struct drive_report report;
     vmm_http_found *found;
-    struct vmm_memory memory; /* of what was examined for the report */
-    struct loop_timer again;  /* active: the search for the drive goes on then */
+    struct vmm_memory memory;               /* of what was examined for the report */
+    struct loop_timer again;                /* active: the search for the drive goes on then */
     char version[HYPERVISOR_VERSION_BYTES]; /* as the VMM reported; "" */
     char drive[DRIVE_ID_BYTES];             /* found or refused; "" */
     char address[DRIVE_ADDRESS_BYTES];      /* of that drive in the guest; "": unknown */

@@ -20,9 +20,9 @@ enum { VMM_DESCRIPTORS = 4096 };
 struct vmm_process {
     struct vmm_resolver resolver; /* callers pass its address; valid until vmm_process_done() */
     pid_t pid;
-    int root;        /* /proc/PID/root */
-    int descriptors; /* /proc/PID/fd */
-    int sysfs;       /* borrowed; below it, devices' sizes are found */
+    int root;                  /* /proc/PID/root */
+    int descriptors;           /* /proc/PID/fd */
+    int sysfs;                 /* borrowed; below it, devices' sizes are found */
     struct vmm_memory *memory; /* borrowed; NULL: what is examined is not remembered */
     size_t remembered;         /* in it, when this search began */
 };

@@ -18,8 +18,7 @@
 #define IS_WRITABLE                                                                                \
     " NOT EXISTS (SELECT 1 FROM json_each(coalesce(e.options, '[]')) WHERE value = 'ro')"          \
     " OR EXISTS (SELECT 1 FROM json_each(e.options) WHERE value = 'rw')"
-#define IS_HELD                                                                                    \
-    "m.until IS NULL AND s.sandbox_ref = m.sandbox_ref AND s.gone_at IS NULL"
+#define IS_HELD "m.until IS NULL AND s.sandbox_ref = m.sandbox_ref AND s.gone_at IS NULL"
 
 /* Each begins with its enum store_disk_user_kind. ?7: the drive that does not count. */
 static const char find_users[] =

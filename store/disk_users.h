@@ -13,7 +13,7 @@ enum store_disk_user_kind {
 
 struct store_disk_user {
     enum store_disk_user_kind kind;
-    char name[STORE_TARGET_BYTES]; /* the drive's id, the volume's path; "" not known */
+    char name[STORE_TARGET_BYTES];           /* the drive's id, the volume's path; "" not known */
     char sandbox_id[STORE_SANDBOX_ID_BYTES]; /* "" of STAGED */
     bool writable;
 };
@@ -22,6 +22,7 @@ struct store_disk_user {
 typedef int store_disk_user_callback(void *userdata, const struct store_disk_user *user);
 
 /* Volumes on this disk whose metadata is there or that a live sandbox has, and drive mounts of it
- * that have not ended, except the one of this id (NULL: none). A diskseq of 0 says nothing: then the number alone counts. */
+ * that have not ended, except the one of this id (NULL: none). A diskseq of 0 says nothing: then
+ * the number alone counts. */
 int store_each_disk_user(struct store *store, const struct store_drive_mount_disk *disk,
                          const char *drive_id, store_disk_user_callback *callback, void *userdata);

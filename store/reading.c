@@ -47,11 +47,10 @@ static int open_reader(const struct store *store, struct store_reader **ret_read
 {
     cleanup(close_reader) struct store_reader *reader = NULL;
     struct error error;
-    int r =
-        is_at_its_place(store)
-            ? store_reader_open(store->path, 0 /* it would wait for this very process */, &reader,
-                                &error)
-            : STORE_MISSING;
+    int r = is_at_its_place(store)
+                ? store_reader_open(store->path, 0 /* it would wait for this very process */,
+                                    &reader, &error)
+                : STORE_MISSING;
 
     if (r == 0)
         r = sql_execute(&reader->own, "PRAGMA mmap_size = 0; PRAGMA cache_size = -512;"

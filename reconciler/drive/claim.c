@@ -13,6 +13,7 @@
 #include <limits.h>
 #include <linux/fs.h>
 #include <linux/loop.h>
+#include <linux/major.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -291,7 +292,7 @@ static int refuse_under_loop(const struct drive_claim_request *request, const st
         return find_loop(&search, error);
     (void)observe_device_number(request->sysfs, major, minor, &device);
     (void)snprintf(search.name, sizeof(search.name), "%s", device.name);
-    if (!drive_relatives_find(request->sysfs, major, minor, &search.relatives))
+    if (!drive_relatives_add(request->sysfs, major, minor, &search.relatives))
         return error_set(error, -EOVERFLOW,
                          "%s has more partitions or lower devices than are compared",
                          request->host_path);
@@ -400,6 +401,34 @@ static int read_file(int fd, struct store_drive_mount_disk *disk)
     return 0;
 }
 
+/* A loop device whose file is gone from every directory has it all the same. */
+static int read_backing(const struct drive_claim_request *request, int fd,
+                        struct store_drive_mount_disk *ret_backing, struct error *error)
+{
+    struct loop_info64 info = {0};
+    const char *mount;
+
+    if (ioctl(fd, LOOP_GET_STATUS64, &info) < 0)
+        return error_set_errno(error, -errno, "cannot ask %s what it stands on",
+                               request->host_path);
+    if (!info.lo_rdevice) {
+        ret_backing->kind = DEVICE_KIND_FILE;
+        ret_backing->file_device = info.lo_device;
+        ret_backing->inode = info.lo_inode;
+        return DRIVE_CLAIM_OPEN;
+    }
+    ret_backing->kind = DEVICE_KIND_BLOCK;
+    ret_backing->major = major(info.lo_rdevice);
+    ret_backing->minor = minor(info.lo_rdevice);
+    mount = request->mounts ? observed_mounts_find(request->mounts, request->sysfs,
+                                                   ret_backing->major, ret_backing->minor)
+                            : NULL;
+    return mount ? error_set(error, DRIVE_CLAIM_IN_USE,
+                             "%s stands on block device %u:%u, which the host uses: %s",
+                             request->host_path, ret_backing->major, ret_backing->minor, mount)
+                 : DRIVE_CLAIM_OPEN;
+}
+
 /* Checks the opened descriptor. */
 static int check_opened(const struct drive_claim_request *request, int fd, bool is_block,
                         struct store_drive_mount_disk *disk, struct error *error)
@@ -444,13 +473,15 @@ static struct store_drive_mount_disk identify(const struct drive_claim_request *
 }
 
 int drive_claim(const struct drive_claim_request *request, int *ret_fd,
-                struct store_drive_mount_disk *ret_disk, struct error *error)
+                struct store_drive_mount_disk *ret_disk, struct store_drive_mount_disk *ret_backing,
+                struct error *error)
 {
     struct store_drive_mount_disk disk = {0};
     cleanup(fd_closep) int found = -1, opened = -1;
     struct stat status;
     int r = open_path(request, &found, error);
 
+    *ret_backing = (struct store_drive_mount_disk){.kind = DEVICE_KIND_OTHER};
     if (r != 0)
         return r;
     if (fstat(found, &status) < 0)
@@ -466,6 +497,8 @@ int drive_claim(const struct drive_claim_request *request, int *ret_fd,
     r = check_opened(request, opened, S_ISBLK(status.st_mode), &disk, error);
     if (r == DRIVE_CLAIM_OPEN || S_ISBLK(status.st_mode))
         *ret_disk = disk;
+    if (r == DRIVE_CLAIM_OPEN && disk.kind == DEVICE_KIND_BLOCK && disk.major == LOOP_MAJOR)
+        r = read_backing(request, opened, ret_backing, error);
     if (r != DRIVE_CLAIM_OPEN)
         return r;
     *ret_fd = opened;

@@ -43,6 +43,9 @@ struct drive_claim_request {
 
 /* Returns an enum drive_claim_outcome, or -errno of a failure unrelated to the disk. `error` has
  * the path and the reason. The caller owns *ret_fd: O_CLOEXEC, and read-only unless `writable`.
- * *ret_disk also identifies a block device that was refused; its size is 0 unless it was opened. */
+ * *ret_disk also identifies a block device that was refused; its size is 0 unless it was opened.
+ * *ret_backing is what a loop device stands on, without its size, and of DEVICE_KIND_OTHER for all
+ * other disks: it holds no claim of that, so in_use.h searches for its users as well. */
 int drive_claim(const struct drive_claim_request *request, int *ret_fd,
-                struct store_drive_mount_disk *ret_disk, struct error *error);
+                struct store_drive_mount_disk *ret_disk, struct store_drive_mount_disk *ret_backing,
+                struct error *error);

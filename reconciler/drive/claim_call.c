@@ -27,7 +27,7 @@ enum { DIRECTORIES = 2 };
 /* The child's answer. */
 struct answer {
     int outcome;
-    struct store_drive_mount_disk disk;
+    struct store_drive_mount_disk disk, backing;
     struct error error;
 };
 
@@ -123,7 +123,7 @@ static int claim_and_answer(const void *argument)
         return -r;
     request.root = directories[0];
     request.sysfs = directories[1];
-    answer.outcome = drive_claim(&request, &fd, &answer.disk, &answer.error);
+    answer.outcome = drive_claim(&request, &fd, &answer.disk, &answer.backing, &answer.error);
     if (!asked->keep) {
         fd_close(fd);
         fd = -1;
@@ -157,6 +157,7 @@ static void finish(struct drive_claim_call *call, int r)
         .outcome = call->answer.outcome,
         .fd = r < 0 ? -1 : take_fd(&call->fd),
         .disk = call->answer.disk,
+        .backing = call->answer.backing,
         .error = call->answer.error,
     };
 

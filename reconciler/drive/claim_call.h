@@ -22,7 +22,8 @@ struct drive_claim_reply {
     int outcome; /* as drive_claim() returns; HANGS: not finished in time */
     int fd;      /* set it to -1 to keep it; -1: none */
     struct store_drive_mount_disk disk;
-    struct error error; /* for people, unless OPEN */
+    struct store_drive_mount_disk backing; /* of a loop device; DEVICE_KIND_OTHER: it is none */
+    struct error error;                    /* for people, unless OPEN */
 };
 
 struct drive_claim_call;

@@ -68,6 +68,7 @@ struct drive_work {
     char address[HYPERVISOR_DRIVE_ADDRESS_BYTES]; /* in the guest; "" unknown */
     int disk;                                     /* the claimed disk of the host; -1: none */
     struct store_drive_mount_disk claimed;        /* its identity */
+    struct store_drive_mount_disk backing;        /* what it stands on, if it is a loop device */
     bool has_claimed_ahead;                       /* before CLAIM began, which has not yet */
     bool wants_disk;
     bool lacks_claim;     /* a claim that crustd has to keep could not be made again */

@@ -52,7 +52,7 @@ struct drive_in_use_call {
     drive_in_use_done *done;
     void *userdata;
     struct loop_timer timer;
-    struct store_drive_mount_disk disk;
+    struct store_drive_mount_disk disk, backing;
     char drive_id[DRIVE_ID_CHARS + 1];
     pid_t own_pid, own_vmm;
     bool writable;
@@ -108,11 +108,18 @@ static int note_user(void *userdata, const struct store_disk_user *user)
     return 1;
 }
 
+static bool has_backing(const struct drive_in_use_call *call)
+{
+    return call->backing.kind != DEVICE_KIND_OTHER;
+}
+
 static int search_record(struct drive_in_use_call *call)
 {
-    int r = store_each_disk_user(call->context->store, &call->disk,
-                                 call->drive_id[0] ? call->drive_id : NULL, note_user, call);
+    const char *own = call->drive_id[0] ? call->drive_id : NULL;
+    int r = store_each_disk_user(call->context->store, &call->disk, own, note_user, call);
 
+    if (r == 0 && has_backing(call))
+        r = store_each_disk_user(call->context->store, &call->backing, own, note_user, call);
     if (r < 0)
         return say(call, DRIVE_IN_USE_UNKNOWN, "the record of volumes and drives cannot be read");
     return r > 0 ? PROGRESS_DONE : PROGRESS_MORE;
@@ -149,9 +156,14 @@ static bool find_sandbox(const struct drive_in_use_call *call, pid_t pid,
 /* A user of a device that is left out would not be found. */
 static int find_relatives(struct drive_in_use_call *call)
 {
-    bool is_all = call->disk.kind != DEVICE_KIND_BLOCK ||
-                  drive_relatives_find(call->context->sysfs, call->disk.major, call->disk.minor,
-                                       &call->relatives);
+    const int sysfs = call->context->sysfs;
+    const struct store_drive_mount_disk *disk = &call->disk, *backing = &call->backing;
+    bool is_all = true;
+
+    if (disk->kind == DEVICE_KIND_BLOCK)
+        is_all = drive_relatives_add(sysfs, disk->major, disk->minor, &call->relatives);
+    if (backing->kind == DEVICE_KIND_BLOCK)
+        is_all &= drive_relatives_add(sysfs, backing->major, backing->minor, &call->relatives);
 
     return is_all ? PROGRESS_MORE
                   : say(call, DRIVE_IN_USE_UNKNOWN,
@@ -163,22 +175,30 @@ static int find_relatives(struct drive_in_use_call *call)
 
 enum relation { UNRELATED, THE_DISK, A_RELATIVE };
 
+static bool is_disk(const struct store_drive_mount_disk *disk, const struct statx *status)
+{
+    switch (disk->kind) {
+    case DEVICE_KIND_BLOCK:
+        return S_ISBLK(status->stx_mode) && status->stx_rdev_major == disk->major &&
+               status->stx_rdev_minor == disk->minor;
+    case DEVICE_KIND_FILE:
+        return S_ISREG(status->stx_mode) && status->stx_ino == disk->inode &&
+               makedev(status->stx_dev_major, status->stx_dev_minor) == disk->file_device;
+    case DEVICE_KIND_OTHER:
+        break;
+    }
+    return false;
+}
+
 static enum relation compare(const struct drive_in_use_call *call, const struct statx *status)
 {
-    dev_t number;
-
-    if (call->disk.kind != DEVICE_KIND_BLOCK)
-        return S_ISREG(status->stx_mode) && status->stx_ino == call->disk.inode &&
-                       makedev(status->stx_dev_major, status->stx_dev_minor) ==
-                           call->disk.file_device
-                   ? THE_DISK
-                   : UNRELATED;
-    if (!S_ISBLK(status->stx_mode))
-        return UNRELATED;
-    number = makedev(status->stx_rdev_major, status->stx_rdev_minor);
-    if (number == makedev(call->disk.major, call->disk.minor))
+    if (is_disk(&call->disk, status) || is_disk(&call->backing, status))
         return THE_DISK;
-    return drive_relatives_include(&call->relatives, number) ? A_RELATIVE : UNRELATED;
+    return S_ISBLK(status->stx_mode) &&
+                   drive_relatives_include(&call->relatives,
+                                           makedev(status->stx_rdev_major, status->stx_rdev_minor))
+               ? A_RELATIVE
+               : UNRELATED;
 }
 
 /* false: opened with O_PATH, or closed by now. */
@@ -441,6 +461,8 @@ static void init(struct drive_in_use_call *call, const struct context *context,
 {
     call->context = context;
     call->disk = *request->disk;
+    call->backing = request->backing ? *request->backing
+                                     : (struct store_drive_mount_disk){.kind = DEVICE_KIND_OTHER};
     call->own_pid = getpid();
     call->own_vmm = request->own_vmm;
     call->writable = request->writable;

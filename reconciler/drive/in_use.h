@@ -10,7 +10,8 @@
  *     to it. Readers that are no VMMs (udev, blkid) do not count.
  *
  * A VMM also counts if it has a related device: the disk that a partition belongs to, a lower
- * device of an LVM or dm-crypt volume, or a partition of the disk.
+ * device of an LVM or dm-crypt volume, or a partition of the disk. What a loop device stands on
+ * counts as the disk itself.
  *
  * A read-only drive tolerates users that only read; a writable drive tolerates none.
  *
@@ -36,8 +37,10 @@ enum drive_in_use_outcome {
 };
 
 struct drive_in_use_request {
-    const struct store_drive_mount_disk *disk; /* copied */
-    const char *drive_id;                      /* its own row does not count; copied; NULL: none */
+    const struct store_drive_mount_disk *disk;    /* copied */
+    const struct store_drive_mount_disk *backing; /* what a loop device stands on; copied; NULL or
+                                                     of DEVICE_KIND_OTHER: nothing */
+    const char *drive_id; /* its own row does not count; copied; NULL: none */
     pid_t own_vmm; /* a VMM that got the disk for this drive earlier: its descriptors do not count;
                       0: none */
     bool writable;

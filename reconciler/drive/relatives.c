@@ -33,12 +33,11 @@ static int add_partition(void *userdata, const char *directory, uint32_t major, 
     return 0;
 }
 
-bool drive_relatives_find(int sysfs, uint32_t major, uint32_t minor,
-                          struct drive_relatives *ret_relatives)
+bool drive_relatives_add(int sysfs, uint32_t major, uint32_t minor,
+                         struct drive_relatives *relatives)
 {
-    struct finding finding = {.disk = makedev(major, minor), .relatives = ret_relatives};
+    struct finding finding = {.disk = makedev(major, minor), .relatives = relatives};
 
-    ret_relatives->count = 0;
     return observe_each_lower_device(sysfs, major, minor, add, &finding) &&
            observe_each_partition(sysfs, major, minor, add_partition, &finding) == 0 &&
            !finding.is_cut;

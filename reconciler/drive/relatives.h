@@ -15,8 +15,8 @@ struct drive_relatives {
     unsigned count;
 };
 
-/* Without the disk itself. false: there may be more of them. */
-bool drive_relatives_find(int sysfs, uint32_t major, uint32_t minor,
-                          struct drive_relatives *ret_relatives);
+/* Adds those of one disk, without that itself. false: there may be more of them. */
+bool drive_relatives_add(int sysfs, uint32_t major, uint32_t minor,
+                         struct drive_relatives *relatives);
 
 bool drive_relatives_include(const struct drive_relatives *relatives, dev_t device);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* long_search_test.c - a VMM with more drives, behind longer paths, than are examined in one pass of
- * the loop. */
+/* long_search_test.c - a VMM with more drives, behind longer paths, than are examined in one pass
+ * of the loop. */
 #include "tests/unit/hypervisor/http_call.h"
 
 #include "hypervisor/vmm_process.h"

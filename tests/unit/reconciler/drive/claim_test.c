@@ -19,7 +19,7 @@ struct claim_fixture {
     int root, sysfs;
     int opened; /* by the last claim; -1 */
     struct loop_volume volume;
-    struct store_drive_mount_disk disk;
+    struct store_drive_mount_disk disk, backing;
     struct error error;
 };
 
@@ -78,7 +78,8 @@ static int claim(struct claim_fixture *fixture, const char *path, const char *pr
     fixture->error = (struct error){0};
     fd_close(fixture->opened);
     fixture->opened = -1;
-    return drive_claim(&request, &fixture->opened, &fixture->disk, &fixture->error);
+    return drive_claim(&request, &fixture->opened, &fixture->disk, &fixture->backing,
+                       &fixture->error);
 }
 
 static void expect_refused(struct claim_fixture *fixture, const char *path, bool writable,
@@ -332,6 +333,11 @@ static void a_block_device_is_claimed_for_nobody_else(void **state)
     assert_int_equal(fixture->disk.kind, DEVICE_KIND_BLOCK);
     assert_int_equal(makedev(fixture->disk.major, fixture->disk.minor), status.st_rdev);
     assert_int_equal(fixture->disk.size_bytes, 1 << 20);
+    assert_int_equal(stat(fixture->volume.image, &status), 0);
+    assert_int_equal(fixture->backing.kind, DEVICE_KIND_FILE);
+    assert_int_equal(fixture->backing.file_device, status.st_dev);
+    assert_int_equal(fixture->backing.inode, status.st_ino);
+    assert_int_equal(fstat(fixture->volume.loop, &status), 0);
     diskseq = fixture->disk.diskseq;
     other = open(node, O_RDONLY | O_EXCL | O_CLOEXEC);
     assert_true(other < 0 && errno == EBUSY);
@@ -388,6 +394,26 @@ static void a_block_device_under_a_loop_device_is_in_use(void **state)
     assert_int_equal(claim(fixture, node, fixture->directory, true), DRIVE_CLAIM_OPEN);
 }
 
+static void a_loop_device_says_on_which_block_device_it_stands(void **state)
+{
+    struct claim_fixture *fixture = *state;
+    struct loop_volume above = {.loop = -1};
+    char node[128];
+    struct stat status, below;
+
+    attach_loop(fixture, node);
+    assert_int_equal(fstat(fixture->volume.loop, &below), 0);
+    (void)snprintf(above.image, sizeof(above.image), "%s", fixture->volume.device);
+    loop_volume_attach(&above);
+    assert_int_equal(fstat(above.loop, &status), 0);
+    assert_int_equal(mknod(name(fixture, node, "above"), S_IFBLK | 0600, status.st_rdev), 0);
+    assert_int_equal(claim(fixture, node, fixture->directory, true), DRIVE_CLAIM_OPEN);
+    assert_int_equal(fixture->backing.kind, DEVICE_KIND_BLOCK);
+    assert_int_equal(makedev(fixture->backing.major, fixture->backing.minor), below.st_rdev);
+    assert_int_equal(ioctl(above.loop, LOOP_CLR_FD), 0);
+    fd_close(above.loop);
+}
+
 /* Without the right to open block devices a file's loop devices cannot be asked. */
 static void a_file_is_refused_where_loop_devices_may_not_be_asked(void **state)
 {
@@ -432,6 +458,7 @@ int main(void)
         CLAIM(a_block_device_is_claimed_for_nobody_else),
         CLAIM(a_write_protected_device_is_only_read),
         CLAIM(a_loop_devices_file_is_in_use),
+        CLAIM(a_loop_device_says_on_which_block_device_it_stands),
         CLAIM(a_block_device_under_a_loop_device_is_in_use),
         CLAIM(a_file_is_refused_where_loop_devices_may_not_be_asked),
         CLAIM(a_device_without_a_file_is_missing),

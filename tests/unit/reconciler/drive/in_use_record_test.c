@@ -204,6 +204,10 @@ static void another_drive_has_the_disk(void **state)
         "sandbox-1 has the disk as drive data-1", "writable");
     expect_free(fixture, &(struct drive_in_use_request){
                              .disk = &disk, .drive_id = "data-1", .writable = true});
+    expect_used(fixture,
+                &(struct drive_in_use_request){
+                    .disk = &recorded, .backing = &disk, .drive_id = "data-2", .writable = true},
+                "sandbox-1 has the disk as drive data-1", "writable");
 }
 
 static void freed_search_calls_nobody_back(void **state)

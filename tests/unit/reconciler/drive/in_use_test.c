@@ -421,6 +421,29 @@ static void a_block_device_is_found_by_its_number(void **state)
                 "(firecracker)", "writable");
 }
 
+static void what_a_loop_device_stands_on_counts_as_the_disk(void **state)
+{
+    struct search_fixture *fixture = *state;
+    /* No process has this one. */
+    const struct store_drive_mount_disk loop = {
+        .kind = DEVICE_KIND_BLOCK, .major = 7, .minor = 4001};
+    struct store_drive_mount_disk backing;
+    struct drive_in_use_request request = {.disk = &loop, .backing = &backing, .writable = true};
+    char path[128];
+
+    backing = make_disk(fixture, path);
+    expect_free(fixture, &request);
+    start_holder(fixture, "qemu-system-x86_64", path, O_RDWR);
+    expect_used(fixture, &request, "(qemu-system-x86_64) has the disk open", "writable");
+    end_holder(fixture);
+    loop_device(fixture);
+    backing = disk_of(fixture->volume.device);
+    expect_free(fixture, &request);
+    start_holder(fixture, "qemu-system-x86_64", fixture->volume.device, O_RDWR);
+    expect_used(fixture, &request, "(qemu-system-x86_64) has the disk open", "writable");
+    end_holder(fixture);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -436,6 +459,7 @@ int main(void)
         SEARCH(a_file_that_may_not_be_examined_does_not_hide_those_after_it),
         SEARCH(a_process_has_the_disk_until_it_has_ended),
         SEARCH(a_block_device_is_found_by_its_number),
+        SEARCH(what_a_loop_device_stands_on_counts_as_the_disk),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
