@@ -20,13 +20,14 @@ enum {
     ANSWER_BYTES = 64 * 1024,
     BODY_BYTES = 64 * 1024,
     TARGET_BYTES = 512,
+    SAID_BYTES = 4096,
     DEADLINE_SECONDS = 130
 };
 
 struct progress {
     struct session *session;
     const char *drive_id;
-    char said[64];
+    struct buffer said; /* last; owned */
 };
 
 static const cJSON *find_drive(const cJSON *rows, const char *drive_id)
@@ -41,28 +42,41 @@ static const cJSON *find_drive(const cJSON *rows, const char *drive_id)
     return NULL;
 }
 
+static void append_progress(const cJSON *row, struct buffer *text)
+{
+    const char *message = row_text(row, "message"); /* why the last attempt failed */
+
+    display_append(text, row_text(row, "state"));
+    if (*message)
+        buffer_append_text(text, ": ");
+    display_append(text, message);
+}
+
 static void show_progress(void *userdata)
 {
     const struct store_query query = {.view = STORE_VIEW_DRIVES, .live = true};
     struct progress *progress = userdata;
+    cleanup(buffer_done) struct buffer text = BUFFER_INIT(SAID_BYTES);
     cleanup(json_deletep) cJSON *rows = NULL;
-    const char *state;
     struct error error;
 
     if (source_rows(progress->session->source, &query, &rows, &error) != 0)
         return;
-    state = row_text(find_drive(rows, progress->drive_id), "state");
-    if (!*state || strcmp(state, progress->said) == 0)
+    append_progress(find_drive(rows, progress->drive_id), &text);
+    if (!text.length || strcmp(buffer_text(&text), buffer_text(&progress->said)) == 0)
         return;
-    (void)snprintf(progress->said, sizeof(progress->said), "%s", state);
-    (void)fprintf(stderr, "waiting: %s\n", state);
+    (void)fprintf(stderr, "waiting: %s\n", buffer_text(&text));
+    buffer_clear(&progress->said);
+    buffer_append_text(&progress->said, buffer_text(&text));
 }
 
 /* The daemon's answer, as it came and parsed; an exit code. */
 static int ask(struct session *session, const char *target, const char *body,
                struct buffer *ret_text, cJSON **ret_answer)
 {
-    struct progress progress = {.session = session, .drive_id = session->options->operand[0]};
+    struct progress progress = {.session = session,
+                                .drive_id = session->options->operand[0],
+                                .said = BUFFER_INIT(SAID_BYTES)};
     const struct call_request request = {.method = "POST",
                                          .target = target,
                                          .body = body,
@@ -75,6 +89,7 @@ static int ask(struct session *session, const char *target, const char *body,
 
     source_want_daemon(session->source);
     result = call_daemon(session->source, &request, &status, ret_text, &error);
+    buffer_done(&progress.said);
     if (result == 0)
         result = json_parse(buffer_text(ret_text), ret_text->length, JSON_LIMITS_HTTP, ret_answer,
                             &error);

@@ -8,6 +8,7 @@ import re
 import socketserver
 import sqlite3
 import threading
+import time
 import unittest
 
 from grpc_client import SECONDS, GrpcTest
@@ -94,8 +95,15 @@ def stand_in(node):
         def do_POST(self):
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             asked.append((self.path, json.loads(body) if body else None))
-            answer = json.dumps(server.answer).encode() + b"\n"
-            self.send_response(server.status)
+            time.sleep(server.delay)
+            self.answer(server.status, server.answer)
+
+        def do_GET(self):
+            self.answer(200, server.rows if self.path.startswith("/v1/drives") else {})
+
+        def answer(self, status, value):
+            answer = json.dumps(value).encode() + b"\n"
+            self.send_response(status)
             self.send_header("Content-Length", str(len(answer)))
             self.end_headers()
             self.wfile.write(answer)
@@ -108,8 +116,8 @@ def stand_in(node):
 
     path = node.path("/run/crustd/http.sock")
     path.parent.mkdir(parents=True, exist_ok=True)
-    server = socketserver.UnixStreamServer(str(path), Handler)
-    server.asked, server.status, server.answer = asked, 200, ANSWER
+    server = socketserver.ThreadingUnixStreamServer(str(path), Handler)
+    server.asked, server.status, server.answer, server.rows, server.delay = asked, 200, ANSWER, [], 0
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
@@ -342,6 +350,18 @@ class DrivesApiTest(GrpcTest):
             self.assertEqual(self.ctl("drive", "detach", "data-1")[:2], (0, "data-1: detached\n"))
             self.assertEqual(self.ctl("-o", "json", "drive", "detach", "data-1")[:2], (0, "{}\n"))
             self.assertEqual(daemon.asked.pop()[0], "/v1/drives/data-1/detach")
+
+    def test_crustctl_says_what_it_waits_for(self):
+        """Also why that is tried again, once for each reason."""
+        self.host = self.node()
+        with stand_in(self.host) as daemon:
+            daemon.delay = 1.8
+            daemon.rows = [{"drive_id": "other", "state": "ready"},
+                           {"drive_id": "data-1", "state": "attached", "message": "the guest is\u001b[2J slow"}]
+            code, _, said = self.ctl("drive", "attach", "data-1", *OPTIONS)
+            self.assertEqual((code, said), (0, "waiting: attached: the guest is\\u001b[2J slow\n"))
+            daemon.rows[1]["message"] = None
+            self.assertEqual(self.ctl("drive", "detach", "data-1")[2], "waiting: attached\n")
 
     def test_crustctl_has_an_exit_code_for_each_status(self):
         self.host = self.node()
