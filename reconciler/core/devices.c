@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/log.h"
 #include "observe/observe.h"
@@ -11,6 +12,8 @@
 #include "reconciler/core/device_record.h"
 #include "reconciler/core/work_queue.h"
 #include "store/store.h"
+
+enum { RESTS = 9 };
 
 /* ---- neighbours ---- */
 
@@ -129,6 +132,8 @@ static int read_mounts(const struct context *context, struct observed_mounts **r
 
 const char *devices_host_use(struct devices *devices, uint32_t major, uint32_t minor)
 {
+    if (devices->is_outdated)
+        devices_compare_mounts(devices);
     if (!devices->mounts && read_mounts(devices->context, &devices->mounts) < 0)
         return "(cannot tell)";
     return observed_mounts_find(devices->mounts, devices->context->sysfs, major, minor);
@@ -147,9 +152,21 @@ static void queue_lower_devices(void *userdata, uint32_t major, uint32_t minor)
     (void)observe_each_lower_device(context->sysfs, major, minor, queue_device, context->queue);
 }
 
+/* A user may change the mounts without end, and make their table a large one: then a tenth of the
+ * time goes into it. What is decided upon meanwhile reads it first. */
+static void rest(struct devices *devices, uint64_t began_ns)
+{
+    const uint64_t now_ns = clock_monotonic();
+
+    devices->is_outdated = false;
+    devices->rests_until_ns = now_ns + RESTS * (now_ns - began_ns);
+    loop_timer_stop(&devices->rest);
+}
+
 void devices_compare_mounts(struct devices *devices)
 {
     const struct context *context = devices->context;
+    const uint64_t began_ns = clock_monotonic();
     struct observed_mounts *now;
 
     (void)read_mounts(context, &now);
@@ -159,6 +176,26 @@ void devices_compare_mounts(struct devices *devices)
         (void)store_each_bound_volume(context->store, work_queue_add_volume, context->queue);
     devices_forget_mounts(devices);
     devices->mounts = now;
+    rest(devices, began_ns);
+}
+
+static void on_rested(struct loop_timer *timer)
+{
+    devices_compare_mounts(container_of(timer, struct devices, rest));
+}
+
+void devices_note_mounts(struct devices *devices)
+{
+    const uint64_t now_ns = clock_monotonic();
+
+    if (now_ns >= devices->rests_until_ns) {
+        devices_compare_mounts(devices);
+        return;
+    }
+    devices->is_outdated = true;
+    if (!loop_timer_is_active(&devices->rest))
+        loop_timer_start(devices->context->loop, &devices->rest, devices->rests_until_ns - now_ns,
+                         on_rested);
 }
 
 void devices_forget_mounts(struct devices *devices)
@@ -168,5 +205,6 @@ void devices_forget_mounts(struct devices *devices)
 
 void devices_done(struct devices *devices)
 {
+    loop_timer_stop(&devices->rest);
     devices_forget_mounts(devices);
 }

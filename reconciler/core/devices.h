@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "lib/loop.h"
+
 struct context;
 struct observed_device;
 struct observed_mounts;
@@ -18,6 +20,9 @@ struct store_volume;
 struct devices {
     const struct context *context;
     struct observed_mounts *mounts; /* NULL: must be read before the next use */
+    bool is_outdated;               /* as must these */
+    uint64_t rests_until_ns;        /* clock_monotonic() */
+    struct loop_timer rest;
 };
 
 void devices_done(struct devices *devices);
@@ -62,4 +67,7 @@ const char *devices_host_use(struct devices *devices, uint32_t major, uint32_t m
 
 /* Queues only devices whose use changed, because mounts come and go with every pod. */
 void devices_compare_mounts(struct devices *devices);
+
+/* The mounts have changed: compares them, in a while if they were compared just now. */
+void devices_note_mounts(struct devices *devices);
 void devices_forget_mounts(struct devices *devices);

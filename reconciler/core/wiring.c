@@ -62,7 +62,7 @@ void reconciler_queue_everything(struct reconciler *reconciler)
 
 void reconciler_queue_mounts(struct reconciler *reconciler)
 {
-    devices_compare_mounts(&reconciler->devices);
+    devices_note_mounts(&reconciler->devices);
 }
 
 void reconciler_queue_exit(struct reconciler *reconciler, const char *sandbox_id, pid_t pid)
