@@ -45,10 +45,10 @@ static int take_refusal(const struct call *call, const struct http_exchange_answ
 
     if (json_parse(answer->body, answer->length, JSON_LIMITS_HTTP, &reply, NULL) == 0)
         message = json_string(reply, "message");
-    return message ? error_set(call->error, SOURCE_REFUSED, "%s", message)
-                   : error_set(call->error, SOURCE_REFUSED,
-                               "the daemon refused without a word (HTTP status %u)",
-                               answer->status);
+    return message
+               ? error_set(call->error, SOURCE_REFUSED, "%s", message)
+               : error_set(call->error, SOURCE_REFUSED,
+                           "the daemon refused without a word (HTTP status %u)", answer->status);
 }
 
 static void on_answer(struct http_exchange *exchange, const struct http_exchange_answer *answer,
