@@ -36,24 +36,32 @@ void qemu_search_done(struct qemu_search *search)
     vmm_memory_done(&search->memory);
 }
 
+/* Takes the step on the process, which is released. false: it is to be taken again. */
+static bool try(struct qemu_search *search, struct vmm_process *process,
+                struct qemu_search_result *ret_result)
+{
+    bool again;
+
+    vmm_process_use_memory(process, &search->memory);
+    *ret_result = search->step(search, &process->resolver);
+    again = vmm_process_is_to_go_on(process);
+    vmm_process_done(process);
+    return !again;
+}
+
 /* Takes a step, as far as it gets in the time that it has. */
 static struct qemu_search_result take(struct qemu_search *search, qemu_search_step *step)
 {
     struct qemu_search_result result;
     struct vmm_process process;
     struct error error;
-    bool again;
 
     search->step = step;
     if (!vmm_search_may_begin(search->loop))
         return go_on(QEMU_SEARCH_AGAIN);
     if (vmm_process_init(&process, search->request, &error) < 0)
         return end(HYPERVISOR_UNREACHABLE, &error);
-    vmm_process_use_memory(&process, &search->memory);
-    result = step(search, &process.resolver);
-    again = vmm_process_is_to_go_on(&process);
-    vmm_process_done(&process);
-    if (again)
+    if (!try(search, &process, &result))
         return go_on(QEMU_SEARCH_AGAIN);
     vmm_memory_done(&search->memory);
     return result;
