@@ -24,6 +24,8 @@
 #include "lib/json.h"
 #include "lib/text.h"
 
+#define VM_INFO "/api/v1/vm.info"
+
 enum { SECTOR_BYTES = 512, REQUEST_BYTES = 4096 };
 
 static int encode_resize(const struct drive *drive, uint64_t bytes, struct buffer *body)
@@ -64,7 +66,7 @@ static void received_info(struct vmm_http *vmm, const char *body, size_t length)
         vmm_http_finish(vmm, HYPERVISOR_BUSY, 0, &error);
         return;
     }
-    vmm_http_find(vmm, resize);
+    vmm_http_find(vmm, VM_INFO, resize);
 }
 
 static void received_description(struct vmm_http *vmm, const char *body, size_t length)
@@ -92,7 +94,7 @@ static void received_ping(struct vmm_http *vmm, const char *body, size_t length)
         outcome = HYPERVISOR_DONE; /* its drives can be read nevertheless */
     }
     if (outcome == HYPERVISOR_DONE)
-        vmm_http_ask(vmm, "GET", "/api/v1/vm.info", NULL, received_info);
+        vmm_http_ask(vmm, "GET", VM_INFO, NULL, received_info);
     else
         vmm_http_finish(vmm, outcome, 0, &error);
 }
@@ -103,7 +105,7 @@ static int start(struct hypervisor_call *call)
 
     vmm->refusal = cloud_hypervisor_refusal;
     if (call->request.act == HYPERVISOR_DESCRIBE)
-        return vmm_http_start(vmm, "GET", "/api/v1/vm.info", NULL, received_description);
+        return vmm_http_start(vmm, "GET", VM_INFO, NULL, received_description);
     return vmm_http_start(vmm, "GET", "/api/v1/vmm.ping", NULL, received_ping);
 }
 

@@ -17,6 +17,8 @@
 #include "lib/cleanup.h"
 #include "lib/json.h"
 
+#define CONFIGURATION "/vm/config"
+
 enum { REQUEST_BYTES = 32 * 1024 };
 
 static int encode_patch(const struct drive *drive, struct buffer *target, struct buffer *body)
@@ -50,7 +52,7 @@ static void received_config(struct vmm_http *vmm, const char *body, size_t lengt
         vmm_http_finish(vmm, HYPERVISOR_UNREACHABLE, 0, &error);
         return;
     }
-    vmm_http_find(vmm, patch);
+    vmm_http_find(vmm, CONFIGURATION, patch);
 }
 
 static int start(struct hypervisor_call *call)
@@ -58,7 +60,7 @@ static int start(struct hypervisor_call *call)
     struct vmm_http *vmm = container_of(call, struct vmm_http, call);
 
     vmm->refusal = firecracker_refusal;
-    return vmm_http_start(vmm, "GET", "/vm/config", NULL, received_config);
+    return vmm_http_start(vmm, "GET", CONFIGURATION, NULL, received_config);
 }
 
 const struct hypervisor_ops hypervisor_firecracker_ops = {

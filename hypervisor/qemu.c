@@ -242,8 +242,10 @@ static bool follow(struct qemu_call *qemu, const struct qemu_search_result *resu
         return wants_address ? ask(qemu, STEP_TREE, STEP_TREE)
                              : finish(qemu, HYPERVISOR_DONE, NULL);
     case QEMU_SEARCH_AGAIN:
-        loop_timer_start(qemu->call.loop, &qemu->again, VMM_SEARCH_PAUSE_NS, on_again);
+        loop_timer_start(qemu->call.loop, &qemu->again, result->pause_ns, on_again);
         return false;
+    case QEMU_SEARCH_ANEW:
+        return ask(qemu, STEP_FRONTENDS, STEP_SETS);
     case QEMU_SEARCH_END:
         break;
     }
@@ -476,6 +478,8 @@ static void on_ended(struct stream *stream, enum stream_end end, const struct er
 
     if (outcome == HYPERVISOR_BUSY)
         (void)error_set(&text, 0, "the monitor gives no greeting: another client holds it");
+    else if (end == STREAM_TIMEOUT && loop_timer_is_active(&qemu->again))
+        (void)vmm_resolver_refuse(&text);
     else
         (void)error_prefix(&text, "the monitor: ");
     (void)finish(qemu, outcome, &text);

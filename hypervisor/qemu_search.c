@@ -36,6 +36,12 @@ void qemu_search_done(struct qemu_search *search)
     vmm_memory_done(&search->memory);
 }
 
+static struct qemu_search_result go_on_after(struct qemu_search *search, uint64_t pause_ns)
+{
+    search->is_long |= pause_ns > 0;
+    return (struct qemu_search_result){.next = QEMU_SEARCH_AGAIN, .pause_ns = pause_ns};
+}
+
 /* Takes the step on the process, which is released. false: it is to be taken again. */
 static bool try(struct qemu_search *search, struct vmm_process *process,
                 struct qemu_search_result *ret_result)
@@ -44,9 +50,20 @@ static bool try(struct qemu_search *search, struct vmm_process *process,
 
     vmm_process_use_memory(process, &search->memory);
     *ret_result = search->step(search, &process->resolver);
-    again = vmm_process_is_to_go_on(process);
+    again = vmm_process_is_to_go_on(process) && !search->is_last;
     vmm_process_done(process);
     return !again;
+}
+
+/* The report, and what was examined because of it, may be as old as the call. */
+static struct qemu_search_result expect(struct qemu_search *search)
+{
+    memcpy(search->expected, search->drive, sizeof(search->expected));
+    qemu_report_done(&search->report);
+    search->report = (struct qemu_report){.descriptor_count = 0};
+    search->is_long = false;
+    search->is_last = true;
+    return go_on(QEMU_SEARCH_ANEW);
 }
 
 /* Takes a step, as far as it gets in the time that it has. */
@@ -58,13 +75,13 @@ static struct qemu_search_result take(struct qemu_search *search, qemu_search_st
 
     search->step = step;
     if (!vmm_search_may_begin(search->loop))
-        return go_on(QEMU_SEARCH_AGAIN);
+        return go_on_after(search, 0);
     if (vmm_process_init(&process, search->request, &error) < 0)
         return end(HYPERVISOR_UNREACHABLE, &error);
     if (!try(search, &process, &result))
-        return go_on(QEMU_SEARCH_AGAIN);
+        return go_on_after(search, VMM_SEARCH_PAUSE_NS);
     vmm_memory_done(&search->memory);
-    return result;
+    return result.next == QEMU_SEARCH_RESIZE && search->is_long ? expect(search) : result;
 }
 
 /* ---- several drives over fd sets ---- */
@@ -192,6 +209,13 @@ static enum hypervisor_outcome foresee_resize(const struct qemu_search *search,
     return resolver->exhausted ? HYPERVISOR_UNREACHABLE : outcome;
 }
 
+/* Another drive has the name of the one that was found. */
+static struct qemu_search_result end_changed(struct error *error)
+{
+    (void)error_prefix(error, "the VMM's drives have changed while they were examined: ");
+    return end(HYPERVISOR_UNREACHABLE, error);
+}
+
 static struct qemu_search_result find(struct qemu_search *search, struct vmm_resolver *resolver)
 {
     bool query = search->request->act == HYPERVISOR_QUERY;
@@ -201,11 +225,15 @@ static struct qemu_search_result find(struct qemu_search *search, struct vmm_res
     struct error error;
     int r = 0;
 
+    if (search->expected[0])
+        wanted.recorded_drive = search->expected;
     qemu_sets_done(&search->sets); /* of an earlier attempt, as is what follows */
     search->refreshing = NULL;
     search->drive[0] = '\0';
     search->drive_bytes = 0;
     outcome = qemu_drive_find(&search->report, &wanted, resolver, &drive, &error);
+    if (outcome == HYPERVISOR_MISMATCH && search->expected[0])
+        return end_changed(&error);
     if (outcome == HYPERVISOR_DRIVE_NOT_FOUND)
         r = qemu_sets_read(&search->sets, &search->report, &wanted, resolver);
     if (r < 0 && !resolver->exhausted) {

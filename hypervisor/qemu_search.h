@@ -10,7 +10,8 @@
  *                                                              several drives over fd sets
  *
  * Each of them may also return END, with the reason, or AGAIN: it is to be called again, as
- * qemu_search_again(), in a later pass of the loop.
+ * qemu_search_again(), in a later pass of the loop. What was found in several passes may have
+ * changed since it was examined, so nothing is resized by it: ANEW instead of the first RESIZE.
  */
 #pragma once
 
@@ -38,8 +39,11 @@ struct qemu_search {
     struct error doubt;                /* about which of them it is; "" */
     enum hypervisor_outcome refusal;   /* of the last one that was refused; DONE: none */
     struct error refusal_text;
-    qemu_search_step *step;   /* of AGAIN */
-    struct vmm_memory memory; /* of what it has examined */
+    qemu_search_step *step;         /* of AGAIN */
+    struct vmm_memory memory;       /* of what it has examined */
+    bool is_long;                   /* one step has taken more than one pass */
+    bool is_last;                   /* the next one may not */
+    char expected[QEMU_NAME_BYTES]; /* the drive of ANEW; "" */
 };
 
 enum qemu_search_next {
@@ -48,12 +52,16 @@ enum qemu_search_next {
     QEMU_SEARCH_RESIZE, /* make QEMU re-read a drive's size */
     QEMU_SEARCH_CHECK,  /* read all drives with their sizes into report.roots */
     QEMU_SEARCH_AGAIN,  /* nothing is known yet, and this pass has no more time for it */
+    /* The drive is identified, but that took a while: read the whole report anew. It is looked for
+     * first then, and found in one pass or not at all. */
+    QEMU_SEARCH_ANEW,
 };
 
 struct qemu_search_result {
     enum qemu_search_next next;
     enum hypervisor_outcome outcome; /* END */
     struct error error;              /* END: as readable text */
+    uint64_t pause_ns;               /* AGAIN: until then */
 };
 
 void qemu_search_init(struct qemu_search *search, const struct loop *loop,

@@ -143,11 +143,14 @@ static void note_drive(struct vmm_http *vmm, const struct drive *drive)
     memcpy(vmm->address, drive->address, sizeof(vmm->address));
 }
 
-static void on_again(struct loop_timer *timer);
-
-static void find_again(struct vmm_http *vmm)
+/* The one that was found earlier is looked for first. */
+static struct vmm_wanted wanted_of(const struct vmm_http *vmm)
 {
-    loop_timer_start(vmm->call.loop, &vmm->again, VMM_SEARCH_PAUSE_NS, on_again);
+    struct vmm_wanted wanted = vmm_wanted_of(&vmm->call.request);
+
+    if (vmm->is_last)
+        wanted.recorded_drive = vmm->drive;
+    return wanted;
 }
 
 /* Looks for the drive in the time that it has; *ret_again: that was not enough. NULL: there is no
@@ -156,7 +159,8 @@ static const struct drive *look_for(struct vmm_http *vmm, struct vmm_process *pr
                                     enum hypervisor_outcome *ret_outcome, bool *ret_again,
                                     struct error *error)
 {
-    struct vmm_wanted wanted = vmm_wanted_of(&vmm->call.request);
+    const struct vmm_wanted wanted = wanted_of(vmm);
+    enum hypervisor_outcome resize = vmm->resize;
     const struct drive *drive = NULL;
 
     vmm_process_use_memory(process, &vmm->memory);
@@ -165,12 +169,43 @@ static const struct drive *look_for(struct vmm_http *vmm, struct vmm_process *pr
     if (vmm->list != HYPERVISOR_LIST_HAS)
         drive = NULL;
     if (drive && vmm->call.request.act == HYPERVISOR_QUERY)
-        vmm->resize = foresee_resize(vmm, &process->resolver);
-    *ret_again = vmm_process_is_to_go_on(process);
+        resize = foresee_resize(vmm, &process->resolver);
+    *ret_again = vmm_process_is_to_go_on(process) && !vmm->is_last;
+    if (!*ret_again)
+        vmm->resize = resize;
     return drive;
 }
 
-static void find(struct vmm_http *vmm)
+/* The report, and what was examined because of it, may be as old as the call. */
+static void read_anew(struct vmm_http *vmm)
+{
+    drive_report_done(&vmm->report);
+    vmm_memory_done(&vmm->memory);
+    vmm->is_long = false;
+    vmm->is_last = true;
+    vmm_http_ask(vmm, "GET", vmm->listing, NULL, vmm->answered);
+}
+
+static void conclude(struct vmm_http *vmm, enum hypervisor_outcome outcome,
+                     const struct drive *drive, struct error *error)
+{
+    if (outcome == HYPERVISOR_MISMATCH && vmm->is_last) {
+        (void)error_prefix(error, "the VMM's drives have changed while they were examined: ");
+        outcome = HYPERVISOR_UNREACHABLE;
+    }
+    if (drive)
+        note_drive(vmm, drive);
+    if (outcome != HYPERVISOR_DONE || vmm->call.request.act != HYPERVISOR_RESIZE)
+        vmm_http_finish(vmm, outcome, 0, error);
+    else if (vmm->is_long)
+        read_anew(vmm);
+    else
+        vmm->found(vmm, drive);
+}
+
+static void on_again(struct loop_timer *timer);
+
+static void search(struct vmm_http *vmm)
 {
     enum hypervisor_outcome outcome;
     const struct drive *drive;
@@ -184,35 +219,38 @@ static void find(struct vmm_http *vmm)
     }
     drive = look_for(vmm, &process, &outcome, &again, &error);
     vmm_process_done(&process);
-    if (again && clock_boottime() < vmm->until_ns) {
-        find_again(vmm);
+    if (!again) {
+        conclude(vmm, outcome, drive, &error);
         return;
     }
-    if (drive)
-        note_drive(vmm, drive);
-    if (outcome == HYPERVISOR_DONE && vmm->call.request.act == HYPERVISOR_RESIZE)
-        vmm->found(vmm, drive);
-    else
-        vmm_http_finish(vmm, outcome, 0, &error);
+    vmm->is_long = true;
+    loop_timer_start(vmm->call.loop, &vmm->again, VMM_SEARCH_PAUSE_NS, on_again);
+}
+
+static void search_in_time(struct vmm_http *vmm)
+{
+    struct error error;
+
+    if (clock_boottime() >= vmm->until_ns) {
+        (void)vmm_resolver_refuse(&error);
+        vmm_http_finish(vmm, HYPERVISOR_UNREACHABLE, 0, &error);
+    } else if (vmm_search_may_begin(vmm->call.loop)) {
+        search(vmm);
+    } else {
+        loop_timer_start(vmm->call.loop, &vmm->again, 0, on_again);
+    }
 }
 
 static void on_again(struct loop_timer *timer)
 {
-    struct vmm_http *vmm = container_of(timer, struct vmm_http, again);
-
-    if (vmm_search_may_begin(vmm->call.loop))
-        find(vmm);
-    else
-        find_again(vmm);
+    search_in_time(container_of(timer, struct vmm_http, again));
 }
 
-void vmm_http_find(struct vmm_http *vmm, vmm_http_found *found)
+void vmm_http_find(struct vmm_http *vmm, const char *listing, vmm_http_found *found)
 {
+    vmm->listing = listing;
     vmm->found = found;
-    if (vmm_search_may_begin(vmm->call.loop))
-        find(vmm);
-    else
-        find_again(vmm);
+    search_in_time(vmm);
 }
 
 void vmm_http_stop(struct hypervisor_call *call)

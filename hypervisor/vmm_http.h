@@ -29,7 +29,10 @@ struct vmm_http {
     /* The outcome for a refusal's body; `error` gets a text for people. */
     enum hypervisor_outcome (*refusal)(const char *body, size_t length, struct error *error);
     struct drive_report report;
+    const char *listing; /* static: the target whose answer is the report */
     vmm_http_found *found;
+    bool is_long;                           /* the search has taken more than one pass */
+    bool is_last;                           /* the next one may not */
     struct vmm_memory memory;               /* of what was examined for the report */
     struct loop_timer again;                /* active: the search for the drive goes on then */
     char version[HYPERVISOR_VERSION_BYTES]; /* as the VMM reported; "" */
@@ -57,10 +60,14 @@ void vmm_http_finish(struct vmm_http *vmm, enum hypervisor_outcome outcome, uint
 /* The same, because of a local error: -errno. */
 void vmm_http_fail(struct vmm_http *vmm, int code);
 
-/* Finds the drive in the report, as the VMM's process sees it, in this pass of the loop or a later
- * one, and gives it to `found`. Otherwise the call finishes: the drive cannot be used, or it only
- * had to be found. Must be the last use of the call. */
-void vmm_http_find(struct vmm_http *vmm, vmm_http_found *found);
+/* Finds the drive in the report, the answer to GET `listing`, as the VMM's process sees it, in this
+ * pass of the loop or a later one, and gives it to `found`. Otherwise the call finishes: the drive
+ * cannot be used, or it only had to be found. Must be the last use of the call.
+ *
+ * What was found in several passes may have changed since it was examined. Before it is resized,
+ * the listing is read once more, and passed here again; the drive is then looked for first, and
+ * found in one pass or not at all. */
+void vmm_http_find(struct vmm_http *vmm, const char *listing, vmm_http_found *found);
 
 /* hypervisor_ops.stop. */
 void vmm_http_stop(struct hypervisor_call *call);

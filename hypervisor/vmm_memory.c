@@ -30,7 +30,8 @@ bool vmm_memory_find(const struct vmm_memory *memory, const char *name, int *ret
 void vmm_memory_add(struct vmm_memory *memory, const char *name, int result,
                     const struct vmm_identity *identity)
 {
-    struct vmm_memory_entry *entry = calloc(1, sizeof(*entry) + strlen(name) + 1);
+    struct vmm_memory_entry *entry =
+        memory->count < VMM_MEMORY_ENTRIES ? calloc(1, sizeof(*entry) + strlen(name) + 1) : NULL;
 
     if (!entry)
         return;

@@ -9,6 +9,9 @@
 
 #include "hypervisor/vmm_resolver.h"
 
+/* As many as a report names and a process' descriptors are: beyond that a VMM makes names up. */
+enum { VMM_MEMORY_ENTRIES = 8192 };
+
 struct vmm_memory {
     struct vmm_memory_entry *entries; /* by name; owned */
     size_t count;
@@ -19,7 +22,7 @@ struct vmm_memory {
 bool vmm_memory_find(const struct vmm_memory *memory, const char *name, int *ret_result,
                      struct vmm_identity *ret_identity);
 
-/* What cannot be remembered for want of memory is examined again. */
+/* What cannot be remembered, for want of memory or beyond the bound, is examined again. */
 void vmm_memory_add(struct vmm_memory *memory, const char *name, int result,
                     const struct vmm_identity *identity);
 

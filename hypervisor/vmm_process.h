@@ -43,8 +43,8 @@ bool vmm_process_is_to_go_on(const struct vmm_process *process);
 /* When it is to be begun: others have their turn meanwhile. */
 static const uint64_t VMM_SEARCH_PAUSE_NS = 10 * NSEC_PER_MSEC;
 
-/* Whether this pass of the loop has room for a search. Otherwise it is to be begun after a pause,
- * too: several VMMs may answer in one pass. */
+/* Whether this pass of the loop has room for a search: several VMMs may answer in one. Otherwise it
+ * is begun in the next pass, without a pause, before those that have had their turn. */
 bool vmm_search_may_begin(const struct loop *loop);
 
 /* What the process has open as descriptor `name`: type, device and inode as the kernel knows them,

@@ -25,12 +25,17 @@ int vmm_resolver_note(struct vmm_resolver *resolver, int r)
     return r;
 }
 
+int vmm_resolver_refuse(struct error *error)
+{
+    return error_set(error, -ETIME,
+                     "the VMM has more drives and files, or longer paths to them, than crustd "
+                     "examines");
+}
+
 int vmm_resolver_doubt(const struct vmm_resolver *resolver, bool found, struct error *error)
 {
     if (resolver->exhausted)
-        return error_set(error, -ETIME,
-                         "the VMM has more drives and files, or longer paths to them, than "
-                         "crustd examines");
+        return vmm_resolver_refuse(error);
     if (resolver->shortage && !found)
         return error_set_errno(error, resolver->shortage, "cannot read all of the VMM's files");
     return 0;

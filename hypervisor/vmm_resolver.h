@@ -58,6 +58,9 @@ bool vmm_resolver_is_exhausted(struct vmm_resolver *resolver);
 /* Records r if it is a lack of descriptors or memory, and returns it. */
 int vmm_resolver_note(struct vmm_resolver *resolver, int r);
 
+/* -ETIME, with the reason in `error`: there is more than was examined in time. */
+int vmm_resolver_refuse(struct error *error);
+
 /* 0, or, with the reason in `error`, a negative number: nothing may be concluded from what the
  * resolver answered. */
 int vmm_resolver_doubt(const struct vmm_resolver *resolver, bool found, struct error *error);

@@ -3,6 +3,7 @@
  * of the loop. */
 #include "tests/unit/hypervisor/http_call.h"
 
+#include "hypervisor/vmm_http.h"
 #include "hypervisor/vmm_process.h"
 
 enum { LINKS = 39, DETOURS = 800, DRIVES = 400, LINK_BYTES = DETOURS * 5 + 16 };
@@ -82,6 +83,128 @@ static void finds_the_last_of_them(void **state)
     assert_int_equal(reply.outcome, HYPERVISOR_DONE);
     assert_string_equal(reply.drive_id, "last");
     remove_links(server);
+}
+
+#define PATH_OF_LAST(path)                                                                         \
+    {                                                                                              \
+        "vm.info", HTTP_JSON("200", "{\"config\":{\"disks\":[{\"id\":\"last\",\"path\":\"" path    \
+                                    "\"}]},\"state\":\"Running\",\"device_tree\":{}}")             \
+    }
+
+static void reads_the_drives_anew_before_it_resizes_one(void **state)
+{
+    cleanup(buffer_done) struct buffer body = BUFFER_INIT(0);
+    struct http_server *server = *state;
+    struct hypervisor_reply reply;
+    struct http_script script[4] = {
+        [2] = PATH_OF_LAST("$DEVICE"),
+        {"PUT /api/v1/vm.resize-disk", HTTP_NO_CONTENT},
+    };
+
+    http_call_need_device(server);
+    write_script(server, script, &body);
+    reply = http_call_converse(server, HYPERVISOR_CLOUD_HYPERVISOR, HYPERVISOR_RESIZE, script, 4);
+    assert_int_equal(reply.outcome, HYPERVISOR_DONE);
+    assert_string_equal(reply.drive_id, "last");
+    remove_links(server);
+}
+
+static void does_not_resize_what_has_changed_meanwhile(void **state)
+{
+    cleanup(buffer_done) struct buffer body = BUFFER_INIT(0);
+    struct http_server *server = *state;
+    struct hypervisor_reply reply;
+    struct http_script script[3] = {[2] = PATH_OF_LAST("/dev/null")};
+
+    http_call_need_device(server);
+    write_script(server, script, &body);
+    reply = http_call_converse(server, HYPERVISOR_CLOUD_HYPERVISOR, HYPERVISOR_RESIZE, script, 3);
+    assert_int_equal(reply.outcome, HYPERVISOR_UNREACHABLE);
+    assert_non_null(strstr(reply.error.text, "have changed while they were examined"));
+    remove_links(server);
+}
+
+/* ---- two VMMs ---- */
+
+struct pair {
+    struct http_server *server;
+    struct vmm_http vmm[2];
+    struct loop_timer timer;
+    unsigned order[2], ended; /* which of them ended first */
+};
+
+static void on_one_done(struct hypervisor_call *call, const struct hypervisor_reply *reply,
+                        void *userdata)
+{
+    struct pair *pair = userdata;
+
+    (void)reply;
+    pair->order[pair->ended++] = (unsigned)(container_of(call, struct vmm_http, call) - pair->vmm);
+    if (pair->ended == 2)
+        loop_stop(&pair->server->loop);
+}
+
+static void on_found(struct vmm_http *vmm, const struct drive *drive)
+{
+    (void)vmm;
+    (void)drive;
+    fail_msg("a query resizes nothing");
+}
+
+/* Both answer in one pass. */
+static void on_both(struct loop_timer *timer)
+{
+    struct pair *pair = container_of(timer, struct pair, timer);
+
+    for (unsigned i = 0; i < 2; i++)
+        vmm_http_find(&pair->vmm[i], "", on_found);
+}
+
+static void prepare(struct pair *pair, struct vmm_http *vmm)
+{
+    vmm->call = (struct hypervisor_call){
+        .loop = &pair->server->loop,
+        .ops = &hypervisor_cloud_hypervisor_ops,
+        .request = http_call_request(pair->server, HYPERVISOR_QUERY),
+        .done = on_one_done,
+        .userdata = pair,
+    };
+    vmm->call.request.sysfs = -1;
+    vmm->until_ns = UINT64_MAX;
+}
+
+static void add_drives(struct pair *pair)
+{
+    struct drive drive = {.id = "0"};
+    struct buffer path = BUFFER_INIT(0);
+
+    for (unsigned i = 0; i < DRIVES; i++) {
+        (void)snprintf(drive.id, sizeof(drive.id), "%u", i);
+        buffer_clear(&path);
+        buffer_append_format(&path, "%s/", pair->server->directory);
+        append_detour(&path, i);
+        buffer_append_text(&path, "link0");
+        assert_int_equal(drive_report_add(&pair->vmm[0].report, &drive, buffer_text(&path), NULL),
+                         0);
+    }
+    assert_int_equal(drive_report_add(&pair->vmm[1].report, &drive, "/etc/passwd", NULL), 0);
+    buffer_done(&path);
+}
+
+static void one_with_a_long_search_leaves_the_others_their_turn(void **state)
+{
+    struct pair pair = {.server = *state};
+
+    make_links(pair.server);
+    prepare(&pair, &pair.vmm[0]);
+    prepare(&pair, &pair.vmm[1]);
+    add_drives(&pair);
+    loop_timer_start(&pair.server->loop, &pair.timer, 0, on_both);
+    loop_run(&pair.server->loop);
+    assert_int_equal(pair.order[0], 1);
+    assert_int_equal(pair.order[1], 0);
+    loop_timer_stop(&pair.timer);
+    remove_links(pair.server);
 }
 
 static void gives_up_at_the_deadline(void **state)
@@ -186,6 +309,21 @@ static void remembers_descriptors_too(void **state)
     fd_close(fd);
 }
 
+static void has_a_bound_for_what_it_remembers(void **state)
+{
+    const struct vmm_identity identity = {.inode = 1};
+    struct vmm_memory memory = {.count = 0};
+    char name[16];
+
+    (void)state;
+    for (unsigned i = 0; i < VMM_MEMORY_ENTRIES + 100; i++) {
+        (void)snprintf(name, sizeof(name), "%u", i);
+        vmm_memory_add(&memory, name, 0, &identity);
+    }
+    assert_int_equal(memory.count, VMM_MEMORY_ENTRIES);
+    vmm_memory_done(&memory);
+}
+
 static void waits_for_a_pass_with_room(void **state)
 {
     struct loop loop = {.pass.began_ns = 0};
@@ -202,10 +340,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         HTTP_CALL_TEST(finds_the_last_of_them),
+        HTTP_CALL_TEST(reads_the_drives_anew_before_it_resizes_one),
+        HTTP_CALL_TEST(does_not_resize_what_has_changed_meanwhile),
+        HTTP_CALL_TEST(one_with_a_long_search_leaves_the_others_their_turn),
         HTTP_CALL_TEST(gives_up_at_the_deadline),
         HTTP_CALL_TEST(may_be_freed_meanwhile),
         cmocka_unit_test(goes_on_with_what_it_remembers),
         cmocka_unit_test(remembers_descriptors_too),
+        cmocka_unit_test(has_a_bound_for_what_it_remembers),
         cmocka_unit_test(waits_for_a_pass_with_room),
     };
 
