@@ -31,7 +31,8 @@ static const char find_users[] =
              " JOIN entries e ON e.entry_id = v.entry_id AND e.gone = 0"
              " WHERE d.boot_id = (SELECT boot_id FROM meta) AND " IS_DISK(
                  "d") " AND NOT EXISTS (SELECT 1 FROM mappings m JOIN sandboxes s ON " IS_HELD
-                      " WHERE m.volume_id = v.volume_id)"
+                      " WHERE m.volume_id = v.volume_id"
+                      " AND m.device_id = d.device_id)"
                       " UNION ALL SELECT 2, r.drive_id, s.sandbox_id, r.writable"
                       " FROM drive_mounts r JOIN sandboxes s ON s.sandbox_ref = r.sandbox_ref"
                       " WHERE r.ended_at IS NULL AND r.drive_id IS NOT ?7 AND " IS_DISK("r");

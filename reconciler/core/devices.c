@@ -14,6 +14,7 @@
 #include "store/store.h"
 
 enum { RESTS = 9 };
+static const uint64_t MOST_REST_NS = 5 * NSEC_PER_SEC;
 
 /* ---- neighbours ---- */
 
@@ -153,20 +154,20 @@ static void queue_lower_devices(void *userdata, uint32_t major, uint32_t minor)
 }
 
 /* A user may change the mounts without end, and make their table a large one: then a tenth of the
- * time goes into it. What is decided upon meanwhile reads it first. */
-static void rest(struct devices *devices, uint64_t began_ns)
+ * time goes into comparing them. What is decided upon meanwhile reads it first. */
+static void rest(struct devices *devices, uint64_t taken_ns)
 {
-    const uint64_t now_ns = clock_monotonic();
+    const uint64_t rest_ns = RESTS * taken_ns;
 
     devices->is_outdated = false;
-    devices->rests_until_ns = now_ns + RESTS * (now_ns - began_ns);
+    devices->rests_until_ns = clock_monotonic() + (rest_ns < MOST_REST_NS ? rest_ns : MOST_REST_NS);
     loop_timer_stop(&devices->rest);
 }
 
 void devices_compare_mounts(struct devices *devices)
 {
     const struct context *context = devices->context;
-    const uint64_t began_ns = clock_monotonic();
+    const uint64_t began_ns = clock_processor();
     struct observed_mounts *now;
 
     (void)read_mounts(context, &now);
@@ -176,7 +177,7 @@ void devices_compare_mounts(struct devices *devices)
         (void)store_each_bound_volume(context->store, work_queue_add_volume, context->queue);
     devices_forget_mounts(devices);
     devices->mounts = now;
-    rest(devices, began_ns);
+    rest(devices, clock_processor() - began_ns);
 }
 
 static void on_rested(struct loop_timer *timer)

@@ -182,8 +182,9 @@ static int say_in_use(const struct drive_claim_request *request, const struct st
 struct loop_search {
     const struct drive_claim_request *request;
     const struct stat *disk;
-    struct drive_relatives relatives; /* of a block device */
-    char name[256];                   /* /dev/NAME, by the kernel's name */
+    const struct store_drive_mount_disk *spared; /* a loop device that may stand on it; NULL */
+    struct drive_relatives relatives;            /* of a block device */
+    char name[256];                              /* /dev/NAME, by the kernel's name */
 };
 
 static const char *last_name(const char *path)
@@ -236,6 +237,15 @@ static int explain_loop(const struct loop_search *search, const char *loop, int 
                            search->request->host_path);
 }
 
+static bool is_spared(const struct loop_search *search, int fd)
+{
+    const struct store_drive_mount_disk *spared = search->spared;
+    struct stat status;
+
+    return spared && fstat(fd, &status) == 0 &&
+           status.st_rdev == makedev(spared->major, spared->minor);
+}
+
 /* A loop device that has no node, or no file any more, stands on nothing. */
 static int ask_loop(const struct loop_search *search, const char *loop, struct error *error)
 {
@@ -252,10 +262,12 @@ static int ask_loop(const struct loop_search *search, const char *loop, struct e
         return DRIVE_CLAIM_OPEN;
     if (r < 0)
         return explain_loop(search, loop, r, error);
-    return stands_on(search, &info)
-               ? error_set(error, DRIVE_CLAIM_IN_USE, "%s backs /dev/%s on the host",
-                           search->request->host_path, loop)
-               : DRIVE_CLAIM_OPEN;
+    if (!stands_on(search, &info) || is_spared(search, fd))
+        return DRIVE_CLAIM_OPEN;
+    return error_set(error, DRIVE_CLAIM_IN_USE,
+                     search->spared ? "what %s stands on backs /dev/%s as well"
+                                    : "%s backs /dev/%s on the host",
+                     search->request->host_path, loop);
 }
 
 static bool is_loop(const char *name)
@@ -281,11 +293,12 @@ static int find_loop(const struct loop_search *search, struct error *error)
                  : DRIVE_CLAIM_OPEN;
 }
 
+/* spared: a loop device that may stand on it; NULL: none may. */
 static int refuse_under_loop(const struct drive_claim_request *request, const struct stat *disk,
-                             struct error *error)
+                             const struct store_drive_mount_disk *spared, struct error *error)
 {
     const uint32_t major = major(disk->st_rdev), minor = minor(disk->st_rdev);
-    struct loop_search search = {.request = request, .disk = disk};
+    struct loop_search search = {.request = request, .disk = disk, .spared = spared};
     struct observed_device device = {0};
 
     if (!S_ISBLK(disk->st_mode))
@@ -328,7 +341,7 @@ static int judge(const struct drive_claim_request *request, const struct stat *s
     else if (!S_ISBLK(status->st_mode))
         r = error_set(error, DRIVE_CLAIM_UNSUITABLE, "%s is neither a block device nor a file",
                       request->host_path);
-    return r == DRIVE_CLAIM_OPEN ? refuse_under_loop(request, status, error) : r;
+    return r == DRIVE_CLAIM_OPEN ? refuse_under_loop(request, status, NULL, error) : r;
 }
 
 /* ---- opening -------------------------------------------------------------------------------- */
@@ -401,32 +414,69 @@ static int read_file(int fd, struct store_drive_mount_disk *disk)
     return 0;
 }
 
-/* A loop device whose file is gone from every directory has it all the same. */
 static int read_backing(const struct drive_claim_request *request, int fd,
-                        struct store_drive_mount_disk *ret_backing, struct error *error)
+                        struct loop_info64 *ret_info, struct store_drive_mount_disk *ret_backing,
+                        struct error *error)
 {
-    struct loop_info64 info = {0};
-    const char *mount;
-
-    if (ioctl(fd, LOOP_GET_STATUS64, &info) < 0)
+    if (ioctl(fd, LOOP_GET_STATUS64, ret_info) < 0)
         return error_set_errno(error, -errno, "cannot ask %s what it stands on",
                                request->host_path);
-    if (!info.lo_rdevice) {
+    if (ret_info->lo_rdevice) {
+        ret_backing->kind = DEVICE_KIND_BLOCK;
+        ret_backing->major = major(ret_info->lo_rdevice);
+        ret_backing->minor = minor(ret_info->lo_rdevice);
+    } else {
         ret_backing->kind = DEVICE_KIND_FILE;
-        ret_backing->file_device = info.lo_device;
-        ret_backing->inode = info.lo_inode;
-        return DRIVE_CLAIM_OPEN;
+        ret_backing->file_device = ret_info->lo_device;
+        ret_backing->inode = ret_info->lo_inode;
     }
-    ret_backing->kind = DEVICE_KIND_BLOCK;
-    ret_backing->major = major(info.lo_rdevice);
-    ret_backing->minor = minor(info.lo_rdevice);
-    mount = request->mounts ? observed_mounts_find(request->mounts, request->sysfs,
-                                                   ret_backing->major, ret_backing->minor)
-                            : NULL;
-    return mount ? error_set(error, DRIVE_CLAIM_IN_USE,
-                             "%s stands on block device %u:%u, which the host uses: %s",
-                             request->host_path, ret_backing->major, ret_backing->minor, mount)
-                 : DRIVE_CLAIM_OPEN;
+    return DRIVE_CLAIM_OPEN;
+}
+
+/* What O_EXCL would say of a block device, if the loop device had opened it so. */
+static int refuse_used_backing(const struct drive_claim_request *request,
+                               const struct store_drive_mount_disk *backing, struct error *error)
+{
+    struct observed_device device = {.name = "a block device"};
+    const char *mount = request->mounts ? observed_mounts_find(request->mounts, request->sysfs,
+                                                               backing->major, backing->minor)
+                                        : NULL;
+    char holder[128];
+
+    if (!mount && observe_holder(request->sysfs, backing->major, backing->minor, holder,
+                                 sizeof(holder)) != OBSERVED)
+        return DRIVE_CLAIM_OPEN;
+    (void)observe_device_number(request->sysfs, backing->major, backing->minor, &device);
+    return error_set(error, DRIVE_CLAIM_IN_USE, "%s stands on %s, which the host uses: %s",
+                     request->host_path, device.name, mount ? mount : holder);
+}
+
+/* Another loop device on the same file or block device. */
+static int refuse_shared_backing(const struct drive_claim_request *request,
+                                 const struct store_drive_mount_disk *loop,
+                                 const struct loop_info64 *info, struct error *error)
+{
+    const struct stat below = {.st_mode = info->lo_rdevice ? S_IFBLK : S_IFREG,
+                               .st_dev = info->lo_device,
+                               .st_ino = info->lo_inode,
+                               .st_rdev = info->lo_rdevice};
+
+    return refuse_under_loop(request, &below, loop, error);
+}
+
+/* A loop device claims nothing of what it stands on. */
+static int examine_backing(const struct drive_claim_request *request, int fd,
+                           const struct store_drive_mount_disk *loop,
+                           struct store_drive_mount_disk *ret_backing, struct error *error)
+{
+    struct loop_info64 info = {0};
+    int r = read_backing(request, fd, &info, ret_backing, error);
+
+    if (r == DRIVE_CLAIM_OPEN && request->is_new && ret_backing->kind == DEVICE_KIND_BLOCK)
+        r = refuse_used_backing(request, ret_backing, error);
+    if (r == DRIVE_CLAIM_OPEN && request->is_new)
+        r = refuse_shared_backing(request, loop, &info, error);
+    return r;
 }
 
 /* Checks the opened descriptor. */
@@ -472,6 +522,11 @@ static struct store_drive_mount_disk identify(const struct drive_claim_request *
     };
 }
 
+static bool is_loop_device(const struct store_drive_mount_disk *disk)
+{
+    return disk->kind == DEVICE_KIND_BLOCK && disk->major == LOOP_MAJOR;
+}
+
 int drive_claim(const struct drive_claim_request *request, int *ret_fd,
                 struct store_drive_mount_disk *ret_disk, struct store_drive_mount_disk *ret_backing,
                 struct error *error)
@@ -481,7 +536,8 @@ int drive_claim(const struct drive_claim_request *request, int *ret_fd,
     struct stat status;
     int r = open_path(request, &found, error);
 
-    *ret_backing = (struct store_drive_mount_disk){.kind = DEVICE_KIND_OTHER};
+    if (ret_backing)
+        *ret_backing = (struct store_drive_mount_disk){.kind = DEVICE_KIND_OTHER};
     if (r != 0)
         return r;
     if (fstat(found, &status) < 0)
@@ -497,8 +553,8 @@ int drive_claim(const struct drive_claim_request *request, int *ret_fd,
     r = check_opened(request, opened, S_ISBLK(status.st_mode), &disk, error);
     if (r == DRIVE_CLAIM_OPEN || S_ISBLK(status.st_mode))
         *ret_disk = disk;
-    if (r == DRIVE_CLAIM_OPEN && disk.kind == DEVICE_KIND_BLOCK && disk.major == LOOP_MAJOR)
-        r = read_backing(request, opened, ret_backing, error);
+    if (r == DRIVE_CLAIM_OPEN && ret_backing && is_loop_device(&disk))
+        r = examine_backing(request, opened, &disk, ret_backing, error);
     if (r != DRIVE_CLAIM_OPEN)
         return r;
     *ret_fd = opened;

@@ -39,13 +39,15 @@ struct drive_claim_request {
     const char *const *prefixes; /* directories, absolute */
     unsigned prefix_count;
     bool writable;
+    bool is_new; /* no VM has it, so what a loop device stands on must have no other user */
 };
 
 /* Returns an enum drive_claim_outcome, or -errno of a failure unrelated to the disk. `error` has
  * the path and the reason. The caller owns *ret_fd: O_CLOEXEC, and read-only unless `writable`.
  * *ret_disk also identifies a block device that was refused; its size is 0 unless it was opened.
- * *ret_backing is what a loop device stands on, without its size, and of DEVICE_KIND_OTHER for all
- * other disks: it holds no claim of that, so in_use.h searches for its users as well. */
+ * *ret_backing (NULL: not asked for, which takes an answer of its storage) is what a loop device
+ * stands on, without its size, and of DEVICE_KIND_OTHER for all other disks: it holds no claim of
+ * that, so in_use.h searches for its users as well. */
 int drive_claim(const struct drive_claim_request *request, int *ret_fd,
                 struct store_drive_mount_disk *ret_disk, struct store_drive_mount_disk *ret_backing,
                 struct error *error);

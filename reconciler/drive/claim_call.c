@@ -123,7 +123,8 @@ static int claim_and_answer(const void *argument)
         return -r;
     request.root = directories[0];
     request.sysfs = directories[1];
-    answer.outcome = drive_claim(&request, &fd, &answer.disk, &answer.backing, &answer.error);
+    answer.outcome = drive_claim(&request, &fd, &answer.disk, asked->keep ? &answer.backing : NULL,
+                                 &answer.error);
     if (!asked->keep) {
         fd_close(fd);
         fd = -1;

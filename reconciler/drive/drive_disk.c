@@ -100,6 +100,7 @@ static void open_disk(struct drive_work *work, const char *path, const struct co
         .prefixes = names,
         .prefix_count = prefixes->count,
         .writable = keep && work->row.request.writable,
+        .is_new = !work->row.has_disk,
     };
     int r;
 

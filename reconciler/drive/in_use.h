@@ -4,7 +4,8 @@
  * O_EXCL (claim.h) detects mounts, swap, device mapper and other claims. It does not detect a VMM
  * that opened the device without it, or the users of a regular file. So this searches by identity:
  *
- *   - the record: volumes on the disk that live sandboxes have, and other drive mounts of it;
+ *   - the record: volumes on the disk that live sandboxes have, or that are staged for containers
+ *     to come, and other drive mounts of it;
  *   - the open descriptors of all processes of the node, by the device's number or by file system
  *     and inode. A VMM that has the disk open counts, and so does any other process that may write
  *     to it. Readers that are no VMMs (udev, blkid) do not count.

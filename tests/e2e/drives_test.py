@@ -2,9 +2,10 @@
 """crust.drive.v1: a disk of the node in a running QEMU, from AttachDrive to DetachDrive."""
 
 import signal
+import subprocess
 import unittest
 
-from disks import is_free
+from disks import LoopDevice, is_free
 from drives import DrivesTest
 from scratch_node import AFTER, SANDBOX, publish_path
 
@@ -86,6 +87,22 @@ class Drives(DrivesTest):
         self.host.wait(lambda: (self.host.volume(path) or {}).get("status") != "present", 60, "the metadata to be gone")
         self.attach(self.host, "data-2", self.disk_1)
         self.detach(self.host, "data-2")
+
+    def test_the_host_mounts_what_a_loop_device_stands_on(self):
+        """That is no reason not to let go of it."""
+        with LoopDevice(self.scratch / "unused", 1 << 20) as above:
+            subprocess.run(["losetup", "--detach", above.device], check=True)
+            subprocess.run(["losetup", above.device, self.disk_1.device], check=True)
+            self.host.add_device(above.device)
+            self.attach(self.host, "data-1", above)
+            subprocess.run(["mkfs.ext4", "-q", self.disk_1.device], check=True)
+            (self.scratch / "mounted").mkdir()
+            subprocess.run(["mount", self.disk_1.device, self.scratch / "mounted"], check=True)
+            self.addCleanup(subprocess.run, ["umount", self.scratch / "mounted"], check=True)
+            self.detach(self.host, "data-1")
+            self.assertEqual(self.row(self.host, "data-1")["state"], "removed")
+            with self.fails("FAILED_PRECONDITION", f"stands on {self.disk_1.device}, which the host uses"):
+                self.attach(self.host, "data-2", above)
 
     def test_a_disk_that_the_guest_uses_stays(self):
         self.attach(self.host, "data-1", self.disk_1)

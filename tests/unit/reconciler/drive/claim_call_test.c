@@ -84,7 +84,8 @@ int drive_claim(const struct drive_claim_request *request, int *ret_fd,
     *ret_fd = openat(request->root, request->prefixes[0], O_RDONLY | O_CLOEXEC);
     ret_disk->inode = root.st_ino;
     ret_disk->file_device = sysfs.st_ino;
-    ret_backing->inode = root.st_ino + 1;
+    if (ret_backing)
+        ret_backing->inode = root.st_ino + 1;
     return DRIVE_CLAIM_OPEN;
 }
 

@@ -20,6 +20,7 @@ struct claim_fixture {
     int opened; /* by the last claim; -1 */
     struct loop_volume volume;
     struct store_drive_mount_disk disk, backing;
+    bool is_known; /* a VM has it */
     struct error error;
 };
 
@@ -73,6 +74,7 @@ static int claim(struct claim_fixture *fixture, const char *path, const char *pr
         .prefixes = (const char *const[]){"/nowhere", prefix},
         .prefix_count = 2,
         .writable = writable,
+        .is_new = !fixture->is_known,
     };
 
     fixture->error = (struct error){0};
@@ -414,6 +416,25 @@ static void a_loop_device_says_on_which_block_device_it_stands(void **state)
     fd_close(above.loop);
 }
 
+/* Whoever has the disk already keeps it. */
+static void a_loop_device_shares_its_file_with_no_other(void **state)
+{
+    struct claim_fixture *fixture = *state;
+    struct loop_volume other = {.loop = -1};
+    char node[128];
+
+    attach_loop(fixture, node);
+    memcpy(other.image, fixture->volume.image, sizeof(other.image));
+    loop_volume_attach(&other);
+    expect_refused(fixture, node, true, DRIVE_CLAIM_IN_USE, other.device);
+    fixture->is_known = true;
+    assert_int_equal(claim(fixture, node, fixture->directory, true), DRIVE_CLAIM_OPEN);
+    fixture->is_known = false;
+    assert_int_equal(ioctl(other.loop, LOOP_CLR_FD), 0);
+    fd_close(other.loop);
+    assert_int_equal(claim(fixture, node, fixture->directory, true), DRIVE_CLAIM_OPEN);
+}
+
 /* Without the right to open block devices a file's loop devices cannot be asked. */
 static void a_file_is_refused_where_loop_devices_may_not_be_asked(void **state)
 {
@@ -459,6 +480,7 @@ int main(void)
         CLAIM(a_write_protected_device_is_only_read),
         CLAIM(a_loop_devices_file_is_in_use),
         CLAIM(a_loop_device_says_on_which_block_device_it_stands),
+        CLAIM(a_loop_device_shares_its_file_with_no_other),
         CLAIM(a_block_device_under_a_loop_device_is_in_use),
         CLAIM(a_file_is_refused_where_loop_devices_may_not_be_asked),
         CLAIM(a_device_without_a_file_is_missing),

@@ -101,7 +101,8 @@ static void a_lower_device_that_is_left_out_may_have_a_user(void **state)
 
 /* ---- on record ------------------------------------------------------------------------------ */
 
-static void bind_volume(struct store *store)
+/* Returns its volume_id. */
+static int64_t bind_volume(struct store *store)
 {
     struct store_device device = device_of(1, GIB);
     struct bound bound = put_bound(store);
@@ -115,6 +116,7 @@ static void bind_volume(struct store *store)
                                                    .source = "persist",
                                                    .record = 1}),
         0);
+    return bound.volume_id;
 }
 
 static void a_volume_of_a_live_sandbox_has_the_disk(void **state)
@@ -124,7 +126,7 @@ static void a_volume_of_a_live_sandbox_has_the_disk(void **state)
     struct drive_in_use_request request = {.disk = &disk, .writable = false};
     bool changed;
 
-    bind_volume(fixture->context.store);
+    (void)bind_volume(fixture->context.store);
     expect_used(fixture, &request, "sandbox-1 has the disk as volume " VOLUME_PATH, "writable");
     disk.diskseq = 0; /* not known */
     expect_used(fixture, &request, "sandbox-1", "writable");
@@ -143,7 +145,7 @@ static void a_read_only_volume_does_not_hinder_a_reader(void **state)
     bool changed;
     int64_t volume_id;
 
-    bind_volume(fixture->context.store);
+    (void)bind_volume(fixture->context.store);
     entry.options = "[\"ro\",\"noatime\"]";
     entry.mount_info_sha256 = "bb";
     assert_int_equal(store_put_entry(fixture->context.store, &entry, &volume_id, &changed), 0);
@@ -177,6 +179,28 @@ static void a_staged_volume_has_the_disk(void **state)
     expect_used(fixture, &request, "staged as volume " VOLUME_PATH, "read-only");
     assert_int_equal(store_remove_entry(store, entry.layout, entry.key, &volume_id), 0);
     expect_free(fixture, &request);
+}
+
+/* Its sandbox has another disk, and keeps that. */
+static void a_volume_that_is_staged_anew_has_its_new_disk_as_well(void **state)
+{
+    struct search_fixture *fixture = *state;
+    struct store *store = fixture->context.store;
+    struct store_drive_mount_disk disk = recorded;
+    struct drive_in_use_request request = {.disk = &disk, .writable = true};
+    struct store_device device = device_of(2, GIB);
+    int64_t volume_id = bind_volume(store), device_id;
+    bool changed;
+
+    device.major = recorded.major;
+    device_id = put_device(store, &device, true);
+    disk.minor = device.minor;
+    disk.diskseq = device.diskseq;
+    expect_free(fixture, &request);
+    assert_int_equal(store_set_volume_device(store, volume_id, device_id, &changed), 0);
+    expect_used(fixture, &request, "staged as volume", "writable");
+    disk = recorded;
+    expect_used(fixture, &request, "sandbox-1", "writable");
 }
 
 static void another_drive_has_the_disk(void **state)
@@ -236,6 +260,7 @@ int main(void)
         SEARCH(a_volume_of_a_live_sandbox_has_the_disk),
         SEARCH(a_read_only_volume_does_not_hinder_a_reader),
         SEARCH(a_staged_volume_has_the_disk),
+        SEARCH(a_volume_that_is_staged_anew_has_its_new_disk_as_well),
         SEARCH(another_drive_has_the_disk),
         SEARCH(freed_search_calls_nobody_back),
     };
