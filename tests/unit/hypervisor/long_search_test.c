@@ -3,6 +3,9 @@
  * of the loop. */
 #include "tests/unit/hypervisor/http_call.h"
 
+#include <sys/resource.h>
+
+#include "hypervisor/qemu_search.h"
 #include "hypervisor/vmm_http.h"
 #include "hypervisor/vmm_process.h"
 
@@ -324,6 +327,65 @@ static void has_a_bound_for_what_it_remembers(void **state)
     vmm_memory_done(&memory);
 }
 
+static void examines_a_path_again_after_a_shortage(void **state)
+{
+    struct vmm_memory memory = {.count = 0};
+    struct vmm_process process = open_process(&memory);
+    struct rlimit limit, none;
+    int r;
+
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    none = (struct rlimit){.rlim_max = limit.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    r = examine(&process, "/");
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_true(result_is_shortage(r));
+    assert_int_equal(examine(&process, "/"), 0);
+    vmm_process_done(&process);
+    vmm_memory_done(&memory);
+}
+
+static void add_drive(struct qemu_report *report, const char *file)
+{
+    const struct qemu_node root = {.name = "drive-1", .driver = "raw"};
+    const struct qemu_node protocol = {.name = "protocol", .driver = "file"};
+
+    assert_int_equal(qemu_nodes_add(&report->roots, &root, file, NULL), 0);
+    assert_int_equal(qemu_nodes_add(&report->nodes, &root, file, NULL), 0);
+    assert_int_equal(qemu_nodes_add(&report->nodes, &protocol, file, NULL), 0);
+}
+
+/* QEMU was asked something between the steps, and its files may be others now. */
+static void a_later_step_examines_all_again(void **state)
+{
+    static const struct loop loop;
+    const struct http_server *server = *state;
+    struct hypervisor_request request = {
+        .act = HYPERVISOR_QUERY, .vmm_pid = getpid(), .sysfs = -1, .regular_file = true};
+    struct qemu_search search;
+    char file[SCRATCH_BYTES + 16], link[SCRATCH_BYTES + 16];
+    struct stat status;
+
+    (void)snprintf(file, sizeof(file), "%s/file", server->directory);
+    (void)snprintf(link, sizeof(link), "%s/link", server->directory);
+    assert_int_equal(mknod(file, S_IFREG | 0600, 0), 0);
+    assert_int_equal(stat(file, &status), 0);
+    request.file_device = status.st_dev;
+    request.inode = status.st_ino;
+    qemu_search_init(&search, &loop, &request);
+    add_drive(&search.report, link);
+    assert_int_equal(symlink(file, link), 0);
+    assert_int_equal(qemu_search_find(&search).next, QEMU_SEARCH_FOUND);
+
+    assert_int_equal(unlink(link), 0);
+    assert_int_equal(symlink("/", link), 0);
+    assert_int_equal(qemu_search_find(&search).next, QEMU_SEARCH_END);
+    qemu_search_done(&search);
+    assert_int_equal(unlink(link), 0);
+    assert_int_equal(unlink(file), 0);
+}
+
 static void waits_for_a_pass_with_room(void **state)
 {
     struct loop loop = {.pass.began_ns = 0};
@@ -348,6 +410,8 @@ int main(void)
         cmocka_unit_test(goes_on_with_what_it_remembers),
         cmocka_unit_test(remembers_descriptors_too),
         cmocka_unit_test(has_a_bound_for_what_it_remembers),
+        cmocka_unit_test(examines_a_path_again_after_a_shortage),
+        HTTP_CALL_TEST(a_later_step_examines_all_again),
         cmocka_unit_test(waits_for_a_pass_with_room),
     };
 
