@@ -57,7 +57,7 @@ class HangingFile:
         while not self.ended.is_set():
             if self.silent.is_set():
                 self.ended.wait()
-            elif select.select([self.device], [], [], 0.05)[0]:
+            elif select.select([self.device], [], [], 0.05)[0] and not self.silent.is_set():
                 self.answer(os.read(self.device, 1 << 17))
 
     def answer(self, request):

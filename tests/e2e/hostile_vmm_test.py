@@ -270,20 +270,26 @@ class HostileTest(ScratchNodeTest):
         except OSError as error:
             self.skipTest(f"needs FUSE: {error}")
         self.addCleanup(hanging.close)
-        file = hanging.open()
-        self.addCleanup(os.close, file)
         node = self.node()
         volume = self.volume(node)
+        files = [hanging.open(), os.open(volume.loop.device, os.O_RDONLY | os.O_CLOEXEC)]
+        for file in files:
+            self.addCleanup(os.close, file)
         held = subprocess.Popen(["sh", "-c", "read _", "qemu-system-x86_64", "-name",
                                  f"sandbox-{scratch_node.SANDBOX},debug-threads=on"],
-                                stdin=subprocess.PIPE, pass_fds=[file])
+                                stdin=subprocess.PIPE, pass_fds=files)
         self.addCleanup(held.wait)
         self.addCleanup(held.kill)
         self.addCleanup(held.stdin.close)
         node.add_sandbox(scratch_node.SANDBOX, held.pid, agent="unix:///agent.sock",
                          drives=[volume.record()])
         node.record(volume.path, scratch_node.SANDBOX)
-        monitor = self.monitor(node, volume, mode="hmp")
+        # HMP does not tell what is in a set, so what the VMM has open is asked for.
+        monitor = fake_monitor.FakeMonitor(
+            node.vm_dir(scratch_node.SANDBOX) / "extra-monitor.sock", "hmp",
+            [fake_monitor.Drive(volume.drive, "/dev/fdset/1", path=volume.loop.device)])
+        self.addCleanup(monitor.stop)
+        monitor.start()
         self.agent(node)
         hanging.silent.set()
         node.start()

@@ -108,6 +108,7 @@ static void nothing_is_looked_up_in_a_guarded_mount(void **state)
         "/../../dir/hung/x/",
         "/around/../hung/one",
     };
+    struct error error;
     struct stat st;
     int fd = -1;
 
@@ -118,6 +119,7 @@ static void nothing_is_looked_up_in_a_guarded_mount(void **state)
         assert_int_equal(path_stat_in_root(root, paths[i], &st), PATH_MAY_HANG);
         assert_int_equal(path_open_in_root(root, paths[i], &fd), PATH_MAY_HANG);
         assert_int_equal(path_open_directory_in_root(root, paths[i], &fd), PATH_MAY_HANG);
+        assert_int_equal(path_require_roots(root, paths[i], &error), PATH_MAY_HANG);
     }
     assert_false(path_is_missing(PATH_MAY_HANG));
     assert_false(path_leads_nowhere(PATH_MAY_HANG));
@@ -356,6 +358,54 @@ static void large_tables_are_read(void **state)
     assert_int_equal(umount2(path, MNT_DETACH), 0);
 }
 
+/* A process with so many mounts in a mount namespace of its own, none of which may hang. */
+static pid_t start_with_large_table(const char *path)
+{
+    int pipe_of[2];
+    pid_t child;
+    char byte;
+
+    assert_int_equal(pipe(pipe_of), 0);
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        if (unshare(CLONE_NEWNS) < 0 || path_open_root(directory, &root) < 0 ||
+            mount("large", path, "tmpfs", 0, NULL) < 0)
+            _exit(1);
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        fill_table(descend("large", 3800), MOUNT_TABLE_BYTES);
+        (void)!write(pipe_of[1], "x", 1);
+        for (;;)
+            pause();
+    }
+    fd_close(pipe_of[1]);
+    assert_int_equal(read(pipe_of[0], &byte, 1), 1);
+    fd_close(pipe_of[0]);
+    return child;
+}
+
+/* What is beyond the part that is read may be a mount that hangs. */
+static void large_table_of_another_process_hides_no_mount(void **state)
+{
+    char path[128], name[128];
+    int process;
+    pid_t child;
+
+    (void)state;
+    start(NULL);
+    make("large");
+    (void)snprintf(path, sizeof(path), "%s/large", directory);
+    child = start_with_large_table(path);
+    (void)snprintf(name, sizeof(name), "/proc/%d/root%s", (int)child, directory);
+    process = open(name, O_PATH | O_CLOEXEC);
+    assert_true(process >= 0);
+    assert_int_equal(path_guard_check_process(child, process, "/dir/plain/x"), 0);
+    assert_int_equal(path_guard_check_process(child, process, "/dir/fine"), PATH_MAY_HANG);
+    fd_close(process);
+    (void)kill(child, SIGKILL);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+}
+
 /* Such a name is in no list, because no path can be that long. */
 static void mount_with_a_name_too_long_for_a_path_is_not_entered(void **state)
 {
@@ -404,6 +454,7 @@ int main(void)
         cmocka_unit_test(mounts_of_another_process_are_not_trusted),
         cmocka_unit_test(walks_end_after_a_number_of_steps),
         cmocka_unit_test(large_tables_are_read),
+        cmocka_unit_test(large_table_of_another_process_hides_no_mount),
         cmocka_unit_test(mount_with_a_name_too_long_for_a_path_is_not_entered),
         cmocka_unit_test(types_that_may_hang),
     };
