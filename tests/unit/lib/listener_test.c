@@ -249,6 +249,19 @@ static void one_that_has_ended_is_believed_if_it_was_the_vmms_users(void **state
     assert_true(is_believed(fixture, "childs", &listener, &error));
 }
 
+static void one_that_has_ended_is_not_believed_if_it_was_another_users(void **state)
+{
+    struct fixture *fixture = *state;
+    const struct listener listener = {.vmm = getpid(), .sandbox_id = ID};
+    struct error error = {0};
+
+    if (geteuid() != 0)
+        skip();
+    listen_in_guise(fixture, "childs", true, &(struct guise){.user = NOBODY});
+    assert_false(is_believed(fixture, "childs", &listener, &error));
+    assert_non_null(strstr(error.text, "(one that has ended) of user 65534 listens on childs"));
+}
+
 static void without_a_vmm_any_listener_is_believed(void **state)
 {
     struct fixture *fixture = *state;
@@ -321,6 +334,7 @@ static int all_tests(void)
         TEST(another_process_is_not),
         TEST(one_that_cannot_be_read_is_not_called_a_stranger),
         TEST(one_that_has_ended_is_believed_if_it_was_the_vmms_users),
+        TEST(one_that_has_ended_is_not_believed_if_it_was_another_users),
         TEST(without_a_vmm_any_listener_is_believed),
         TEST(links_lead_to_the_sandbox_but_not_on),
         TEST(a_directory_of_many_sockets),
