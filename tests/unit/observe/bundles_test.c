@@ -39,7 +39,7 @@ static int set_up(void **state)
     static struct fixture fixture;
 
     fixture = (struct fixture){.place = {.parent = "/tasks"}};
-    assert_int_equal(scratch_directory_make(fixture.directory), 0);
+    assert_int_equal(scratch_directory_make_below(scratch_memory(), fixture.directory), 0);
     assert_int_equal(path_open_root(fixture.directory, &fixture.root), 0);
     assert_int_equal(mkdirat(fixture.root, "tasks", 0755), 0);
     assert_int_equal(bundles_new(&fixture.bundles), 0);
@@ -213,6 +213,28 @@ static void unreadable_bundles_do_not_keep_the_search_going(void **state)
     assert_true(ask_on(fixture, "a", 1) > 2);
 }
 
+/* Whoever can make names there decides how many there are, not how much is kept of them. */
+static void containers_beyond_the_limit_are_not_remembered(void **state)
+{
+    enum { CONTAINERS = 65536 };
+    struct fixture *fixture = *state;
+    char name[64], owner[BUNDLES_ID_BYTES];
+    unsigned count = 0;
+
+    for (unsigned i = 1; i < CONTAINERS; i++) {
+        (void)snprintf(name, sizeof(name), "tasks/c%u", i);
+        assert_int_equal(mknodat(fixture->root, name, S_IFREG | 0600, 0), 0);
+    }
+    assert_int_equal(ask(fixture, "a", &count), BUNDLES_UNFINISHED);
+    put_bundle(fixture, "last", 0, "a");
+    put_bundle(fixture, "beyond", 0, "a");
+    assert_int_equal(bundles_owner(fixture->bundles, fixture->root, "/tasks", "last0", owner),
+                     BUNDLES_OWNER_MAY_CHANGE);
+    assert_string_equal(owner, "a");
+    assert_true(bundles_owner(fixture->bundles, fixture->root, "/tasks", "beyond0", owner) < 0);
+    assert_string_equal(owner, "");
+}
+
 static void directories_beyond_the_limit_are_left_out(void **state)
 {
     struct fixture *fixture = *state;
@@ -245,6 +267,7 @@ int main(void)
         bundles_test(result_is_cut_beyond_the_memory_limit),
         bundles_test(two_may_ask_in_turns),
         bundles_test(unreadable_bundles_do_not_keep_the_search_going),
+        bundles_test(containers_beyond_the_limit_are_not_remembered),
         bundles_test(directories_beyond_the_limit_are_left_out),
     };
 
