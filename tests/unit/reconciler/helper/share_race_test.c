@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -29,7 +30,8 @@ static struct {
 
 static struct {
     void (*act)(void);
-    const char *after_making, *before_removing; /* the name in the system call; NULL: neither */
+    /* The name in the system call; NULL: another one. */
+    const char *after_making, *after_creating, *before_removing;
 } writer;
 
 static void act_once(void)
@@ -46,6 +48,12 @@ static void after_making(const char *name, void (*act)(void))
     writer.after_making = name;
 }
 
+static void after_creating(const char *name, void (*act)(void))
+{
+    writer.act = act;
+    writer.after_creating = name;
+}
+
 static void before_removing(const char *name, void (*act)(void))
 {
     writer.act = act;
@@ -58,6 +66,21 @@ int mkdirat(int directory, const char *name, mode_t mode)
     int r = (int)syscall(SYS_mkdirat, directory, name, mode);
 
     if (r == 0 && writer.after_making && strcmp(name, writer.after_making) == 0)
+        act_once();
+    return r;
+}
+
+int openat(int directory, const char *name, int flags, ...)
+{
+    va_list arguments;
+    mode_t mode;
+    int r;
+
+    va_start(arguments, flags);
+    mode = flags & O_CREAT ? va_arg(arguments, mode_t) : 0;
+    va_end(arguments);
+    r = (int)syscall(SYS_openat, directory, name, flags, mode);
+    if (r >= 0 && writer.after_creating && strcmp(name, writer.after_creating) == 0)
         act_once();
     return r;
 }
@@ -277,6 +300,35 @@ static void existing_program_is_not_written_to(void **state)
     }
 }
 
+static void exchange_program_for_hard_link(void)
+{
+    move(NAME "/agent", "away");
+    add_hard_link();
+}
+
+static void exchange_program_for_link(void)
+{
+    move(NAME "/agent", "away");
+    add_link();
+}
+
+/* The file that was made goes on being filled, and gets its mode. */
+static void file_that_takes_the_programs_name_is_left(void **state)
+{
+    static void (*const acts[])(void) = {exchange_program_for_hard_link, exchange_program_for_link};
+
+    (void)state;
+    write_file("file");
+    for (size_t i = 0; i < array_length(acts); i++) {
+        after_creating("agent", acts[i]);
+        assert_int_equal(place(), 0);
+        assert_untouched_file("file");
+        assert_int_equal(mode_of("away"), S_IFREG | 0555);
+        assert_int_equal(unlinkat(test.share, NAME "/agent", 0), 0);
+        assert_int_equal(helper_share_remove(test.share, NAME), 0);
+    }
+}
+
 static void add_file_in_mount_point(void)
 {
     make_directory(NAME "/vol", 0700);
@@ -472,6 +524,7 @@ int main(void)
         TEST(mode_of_an_exchanged_mount_point_is_left),
         TEST(directory_that_takes_the_name_is_not_filled),
         TEST(existing_program_is_not_written_to),
+        TEST(file_that_takes_the_programs_name_is_left),
         TEST(failed_placing_leaves_only_what_others_made),
         TEST(failed_copy_leaves_nothing),
         TEST(modes_do_not_depend_on_the_umask),
