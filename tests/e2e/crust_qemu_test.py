@@ -110,7 +110,8 @@ class CrustQemuTest(ProgramTest):
     def test_unusual_names_run_unchanged(self):
         unusual = {
             "too long for a socket": ["-name", "sandbox-" + 87 * "a"],
-            "a path": ["-name", "sandbox-../abc"],
+            "a path upwards": ["-name", "sandbox-../abc"],
+            "a path downwards": ["-name", "sandbox-a/../abc"],
             "a space": ["-name", "sandbox-a b"],
             "a line": ["-name", "sandbox-a\nb"],
             "not ASCII": ["-name", "sandbox-\u00e4"],

@@ -50,6 +50,8 @@ static void sandbox_names_unfit_for_files_get_no_monitor(void **state)
 
     (void)state;
     assert_false(ask(&option, ARGUMENTS("-name", "sandbox-../../etc/x")));
+    assert_false(ask(&option, ARGUMENTS("-name", "sandbox-a/../../../etc/x")));
+    assert_false(ask(&option, ARGUMENTS("-name", "sandbox-a/b")));
     assert_false(ask(&option, ARGUMENTS("-name", "sandbox-..")));
     assert_false(ask(&option, ARGUMENTS("-name", "sandbox-.hidden")));
     assert_false(ask(&option, ARGUMENTS("-name", "sandbox-a b")));
