@@ -398,6 +398,62 @@ static void waits_for_a_pass_with_room(void **state)
     assert_false(vmm_search_may_begin(&loop));
 }
 
+static void qemus_search_waits_for_such_a_pass(void **state)
+{
+    struct loop loop = {.pass.began_ns = clock_monotonic() - NSEC_PER_SEC};
+    const struct hypervisor_request request = {
+        .act = HYPERVISOR_QUERY, .vmm_pid = getpid(), .sysfs = -1};
+    struct qemu_search search;
+
+    (void)state;
+    qemu_search_init(&search, &loop, &request);
+    add_drive(&search.report, "/nonexistent");
+    assert_int_equal(qemu_search_find(&search).next, QEMU_SEARCH_AGAIN);
+    assert_int_equal(qemu_search_again(&search).next, QEMU_SEARCH_AGAIN);
+    loop.pass.began_ns = 0;
+    assert_int_equal(qemu_search_again(&search).next, QEMU_SEARCH_END);
+    qemu_search_done(&search);
+}
+
+/* Comes first in so many passes of the loop, and leaves no room for a search in them. */
+struct work {
+    ev_check check;
+    unsigned passes;
+};
+
+static void on_pass(struct ev_loop *ev, ev_check *check, int events)
+{
+    const uint64_t until_ns = clock_monotonic() + 6 * NSEC_PER_MSEC;
+    struct work *work = container_of(check, struct work, check);
+
+    (void)events;
+    while (clock_monotonic() < until_ns)
+        ;
+    if (--work->passes == 0)
+        ev_check_stop(ev, check);
+}
+
+static void a_search_over_http_waits_for_such_a_pass(void **state)
+{
+    static const struct http_script script[] = {
+        {"vmm.ping", HTTP_JSON("200", "{\"version\":\"52.0\"}")},
+        {"vm.info",
+         HTTP_JSON("200", "{\"config\":{\"disks\":[{\"id\":\"one\",\"path\":\"$DEVICE\"}]},"
+                          "\"state\":\"Running\",\"device_tree\":{}}")},
+    };
+    struct http_server *server = *state;
+    struct work work = {.passes = 40};
+    struct hypervisor_reply reply;
+
+    http_call_need_device(server);
+    ev_check_init(&work.check, on_pass);
+    ev_set_priority(&work.check, EV_MAXPRI);
+    ev_check_start(server->loop.ev, &work.check);
+    reply = http_call_converse(server, HYPERVISOR_CLOUD_HYPERVISOR, HYPERVISOR_QUERY, script, 2);
+    assert_int_equal(reply.outcome, HYPERVISOR_DONE);
+    assert_int_equal(work.passes, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -413,6 +469,8 @@ int main(void)
         cmocka_unit_test(examines_a_path_again_after_a_shortage),
         HTTP_CALL_TEST(a_later_step_examines_all_again),
         cmocka_unit_test(waits_for_a_pass_with_room),
+        cmocka_unit_test(qemus_search_waits_for_such_a_pass),
+        HTTP_CALL_TEST(a_search_over_http_waits_for_such_a_pass),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
