@@ -290,6 +290,59 @@ static struct hypervisor_drive_request look_that_stays(const struct monitor *mon
     };
 }
 
+static void on_flooded(struct hypervisor_drive_call *call,
+                       const struct hypervisor_drive_reply *reply, void *userdata)
+{
+    struct monitor *monitor = userdata;
+
+    (void)call;
+    monitor->done++;
+    assert_int_equal(reply->outcome, HYPERVISOR_DRIVE_UNREACHABLE);
+    assert_non_null(strstr(reply->error.text, "more than it was asked for"));
+    loop_stop(&monitor->loop);
+}
+
+/* So many events in front of the first answer. */
+static void flood_a_look(struct monitor *monitor, unsigned events, int bytes)
+{
+    cleanup(buffer_done) struct buffer flood = BUFFER_INIT(0);
+    const struct hypervisor_drive_request request = look_that_stays(monitor);
+    struct hypervisor_drive_call *look;
+    struct error error;
+
+    for (unsigned i = 0; i < events; i++)
+        assert_int_equal(buffer_append_format(&flood, "{\"event\": \"%*s\"}\r\n", bytes, "x"), 0);
+    assert_int_equal(buffer_append_text(&flood, LIST("")), 0);
+    {
+        const struct exchange script[] = {
+            {"", GREETING},
+            {"\"qmp_capabilities\"", OK},
+            {"\"query-fdsets\"", buffer_text(&flood)},
+            {"\"qom-list\"", LIST("")},
+            {"\"query-named-block-nodes\"", LIST("")},
+        };
+
+        serve(monitor, script, array_length(script));
+        monitor->done = 0;
+        assert_int_equal(hypervisor_drive_call_new(&monitor->loop, HYPERVISOR_QEMU, &request,
+                                                   on_flooded, monitor, &look, &error),
+                         0);
+        loop_run(&monitor->loop);
+        assert_int_equal(monitor->done, 1);
+        (void)hypervisor_drive_call_free(look);
+    }
+}
+
+static void a_flood_ends_a_look_for_a_drive(void **state)
+{
+    flood_a_look(*state, 5000, 8);
+}
+
+static void large_events_end_a_look_for_a_drive(void **state)
+{
+    flood_a_look(*state, 10, 1024 * 1024);
+}
+
 /* The ids of commands can be guessed. */
 static void an_answer_to_a_command_that_was_not_sent_is_ignored(void **state)
 {
@@ -381,6 +434,8 @@ int main(void)
         scripted(endless_replies_are_unreachable),
         scripted(a_flood_of_events_is_unreachable),
         scripted(large_events_have_a_bound_together),
+        scripted(a_flood_ends_a_look_for_a_drive),
+        scripted(large_events_end_a_look_for_a_drive),
         scripted(connect_errors_have_their_outcomes),
         scripted(a_vmm_that_is_gone_is_unreachable),
         scripted(can_be_freed_at_any_time),
