@@ -21,6 +21,10 @@
 #include "tests/unit/own_processes.h"
 #include "tests/unit/scratch.h"
 
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77
+#endif
+
 #define ID "0123456789abcdef0123456789abcdef01234567"
 
 struct fixture {
@@ -116,7 +120,8 @@ static void put_on(const struct guise *guise)
         _exit(1);
 }
 
-/* A process that listens, and then waits; `ends`: it ends, and the socket stays this process'. */
+/* A process that listens, and then waits; `ends`: it ends, and the socket stays this process',
+ * which has yet to wait for it. */
 static void listen_in_guise(struct fixture *fixture, const char *name, bool ends,
                             const struct guise *guise)
 {
@@ -142,11 +147,16 @@ static void listen_in_guise(struct fixture *fixture, const char *name, bool ends
     (void)close(pipe_of[0]);
     (void)close(pipe_of[1]);
     if (ends) {
-        assert_int_equal(waitpid(fixture->child, NULL, 0), fixture->child);
-        fixture->child = 0;
+        assert_int_equal(waitid(P_PID, (id_t)fixture->child, NULL, WEXITED | WNOWAIT), 0);
     } else {
         fd_close(fd);
     }
+}
+
+static void wait_for_child(struct fixture *fixture)
+{
+    assert_int_equal(waitpid(fixture->child, NULL, 0), fixture->child);
+    fixture->child = 0;
 }
 
 static void listen_in_child(struct fixture *fixture, const char *name, bool ends)
@@ -238,6 +248,22 @@ static void one_that_cannot_be_read_is_not_called_a_stranger(void **state)
     assert_null(strstr(error.text, "neither"));
 }
 
+/* Linux since 6.5. */
+static bool tells_peers_pidfd(void)
+{
+    int pair[2], process = -1;
+    socklen_t size = sizeof(process);
+    bool tells;
+
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+    tells = getsockopt(pair[0], SOL_SOCKET, SO_PEERPIDFD, &process, &size) == 0;
+    if (tells)
+        fd_close(process);
+    fd_close(pair[0]);
+    fd_close(pair[1]);
+    return tells;
+}
+
 /* It is this user's, who is the VMM's as well: the socket was handed on. */
 static void one_that_has_ended_is_believed_if_it_was_the_vmms_users(void **state)
 {
@@ -246,6 +272,21 @@ static void one_that_has_ended_is_believed_if_it_was_the_vmms_users(void **state
     struct error error = {0};
 
     listen_in_child(fixture, "childs", true);
+    wait_for_child(fixture);
+    assert_true(is_believed(fixture, "childs", &listener, &error));
+}
+
+/* There still is a process of its number, as if another one had got it. */
+static void one_that_has_ended_is_not_taken_for_who_has_its_number(void **state)
+{
+    struct fixture *fixture = *state;
+    const struct listener listener = {.vmm = getpid(), .sandbox_id = ID};
+    struct error error = {0};
+
+    if (!tells_peers_pidfd())
+        skip();
+    listen_in_child(fixture, "childs", true);
+    assert_int_equal(kill(fixture->child, 0), 0);
     assert_true(is_believed(fixture, "childs", &listener, &error));
 }
 
@@ -258,6 +299,7 @@ static void one_that_has_ended_is_not_believed_if_it_was_another_users(void **st
     if (geteuid() != 0)
         skip();
     listen_in_guise(fixture, "childs", true, &(struct guise){.user = NOBODY});
+    wait_for_child(fixture);
     assert_false(is_believed(fixture, "childs", &listener, &error));
     assert_non_null(strstr(error.text, "(one that has ended) of user 65534 listens on childs"));
 }
@@ -335,6 +377,7 @@ static int all_tests(void)
         TEST(one_that_cannot_be_read_is_not_called_a_stranger),
         TEST(one_that_has_ended_is_believed_if_it_was_the_vmms_users),
         TEST(one_that_has_ended_is_not_believed_if_it_was_another_users),
+        TEST(one_that_has_ended_is_not_taken_for_who_has_its_number),
         TEST(without_a_vmm_any_listener_is_believed),
         TEST(links_lead_to_the_sandbox_but_not_on),
         TEST(a_directory_of_many_sockets),
