@@ -151,12 +151,35 @@ static void the_first_proposal(void **state)
                      STATUS_INVALID_ARGUMENT);
 }
 
+/* A path that is cut could be another volume's. */
+static void paths_that_do_not_fit_are_refused(void **state)
+{
+    static struct http_asked asked;
+    static char path[sizeof(asked.path) + 1], body[sizeof(asked.path) + 64];
+
+    (void)state;
+    memset(path, 'x', sizeof(path) - 1);
+    path[0] = '/';
+    for (size_t shorter = 0; shorter < 2; shorter++) {
+        const enum status_code code = shorter ? STATUS_OK : STATUS_INVALID_ARGUMENT;
+
+        path[sizeof(path) - 1 - shorter] = '\0';
+        assert_int_equal(read_with(http_asked_shim_stats, "/direct-volume/stats", path, "", &asked),
+                         code);
+        (void)snprintf(body, sizeof(body), "{\"block-device\":\"%s\"}", path);
+        assert_int_equal(read_with(http_asked_fs_stats, "/fs-stats", NULL, body, &asked), code);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_volume_by_its_number), cmocka_unit_test(malformed_numbers_are_refused),
-        cmocka_unit_test(the_shim_s_stats),       cmocka_unit_test(the_shim_s_resize),
+        cmocka_unit_test(a_volume_by_its_number),
+        cmocka_unit_test(malformed_numbers_are_refused),
+        cmocka_unit_test(the_shim_s_stats),
+        cmocka_unit_test(the_shim_s_resize),
         cmocka_unit_test(the_first_proposal),
+        cmocka_unit_test(paths_that_do_not_fit_are_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

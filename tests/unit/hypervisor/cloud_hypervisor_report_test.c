@@ -3,6 +3,7 @@
 #include "tests/unit/test.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "hypervisor/cloud_hypervisor_report.h"
@@ -283,6 +284,26 @@ static void a_crowded_tree_is_not_searched(void **state)
     drive_report_done(&report);
 }
 
+/* A disk whose name is cut could be another one. */
+static void refuses_ids_and_paths_that_do_not_fit(void **state)
+{
+    static const char disk[] =
+        "{\"state\":\"Running\",\"config\":{\"disks\":[{\"id\":\"%0*d\",\"path\":\"/%0*d\"}]}}";
+    char body[2 * DRIVE_PATH_BYTES];
+    struct drive_report report;
+
+    (void)state;
+    (void)snprintf(body, sizeof(body), disk, DRIVE_ID_BYTES - 1, 1, DRIVE_PATH_BYTES - 2, 1);
+    assert_int_equal(read_info(body, &report), 0);
+    drive_report_done(&report);
+    (void)snprintf(body, sizeof(body), disk, DRIVE_ID_BYTES, 1, 1, 1);
+    assert_int_equal(read_info(body, &report), -EBADMSG);
+    drive_report_done(&report);
+    (void)snprintf(body, sizeof(body), disk, 1, 1, DRIVE_PATH_BYTES - 1, 1);
+    assert_int_equal(read_info(body, &report), -EBADMSG);
+    drive_report_done(&report);
+}
+
 static void refuses_more_values_than_a_vm_has(void **state)
 {
     cleanup(buffer_done) struct buffer body = BUFFER_INIT(JSON_LIMITS_VMM_HTTP.bytes);
@@ -308,6 +329,7 @@ int main(void)
         cmocka_unit_test(refuses_what_contradicts_itself),
         cmocka_unit_test(refusal_text_is_extracted),
         cmocka_unit_test(a_crowded_tree_is_not_searched),
+        cmocka_unit_test(refuses_ids_and_paths_that_do_not_fit),
         cmocka_unit_test(refuses_more_values_than_a_vm_has),
     };
 

@@ -125,6 +125,23 @@ static void recorded_drive_on_another_device_is_a_mismatch(void **state)
                      HYPERVISOR_MISMATCH);
 }
 
+static void an_id_that_does_not_fit_is_refused(void **state)
+{
+    char body[2 * DRIVE_ID_BYTES];
+    struct drive_report report = {0};
+    struct error error;
+
+    (void)state;
+    for (int longer = 0; longer < 2; longer++) {
+        (void)snprintf(body, sizeof(body),
+                       "{\"drives\":[{\"drive_id\":\"%0*d\",\"path_on_host\":\"/x\"}]}",
+                       DRIVE_ID_BYTES - 1 + longer, 1);
+        assert_int_equal(firecracker_read_config(body, strlen(body), &report, &error),
+                         longer ? -EBADMSG : 0);
+        drive_report_done(&report);
+    }
+}
+
 /* Two bytes each, a hundred of memory. */
 static void more_values_than_a_vm_has_are_refused(void **state)
 {
@@ -145,6 +162,7 @@ static void more_values_than_a_vm_has_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_id_that_does_not_fit_is_refused),
         cmocka_unit_test(more_values_than_a_vm_has_are_refused),
         HTTP_CALL_TEST(patches_with_the_path_it_has),
         HTTP_CALL_TEST(names_the_drive_in_the_url),

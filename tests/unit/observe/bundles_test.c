@@ -116,6 +116,28 @@ static unsigned ask_on(struct fixture *fixture, const char *sandbox_id, unsigned
     return 0;
 }
 
+/* A place that is cut could be another bundle's. */
+static void places_that_do_not_fit_are_refused(void **state)
+{
+    static char bundle[2 * PATH_MAX];
+    struct bundles_place place;
+
+    (void)state;
+    memset(bundle, 'x', sizeof(bundle) - 1);
+    bundle[0] = '/';
+    memcpy(bundle + PATH_MAX - 1, "/id", strlen("/id") + 1);
+    assert_int_equal(bundles_place_of(bundle, "id", &place), 0);
+    memcpy(bundle + PATH_MAX - 1, "x/id", strlen("x/id") + 1);
+    assert_true(bundles_place_of(bundle, "id", &place) < 0);
+    memset(bundle, 'x', sizeof(bundle) - 1);
+    memcpy(bundle, "/x/id/", strlen("/x/id/"));
+    bundle[strlen("/x/id") + PATH_MAX - 1] = '\0';
+    assert_int_equal(bundles_place_of(bundle, "id", &place), 0);
+    bundle[strlen("/x/id") + PATH_MAX - 1] = 'x';
+    bundle[strlen("/x/id") + PATH_MAX] = '\0';
+    assert_true(bundles_place_of(bundle, "id", &place) < 0);
+}
+
 static void few_bundles_are_answered_at_once(void **state)
 {
     struct fixture *fixture = *state;
@@ -260,6 +282,7 @@ static void directories_beyond_the_limit_are_left_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        bundles_test(places_that_do_not_fit_are_refused),
         bundles_test(few_bundles_are_answered_at_once),
         bundles_test(many_bundles_take_several_calls),
         bundles_test(large_bundles_take_several_calls),

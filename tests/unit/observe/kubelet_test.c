@@ -30,6 +30,16 @@ static void a_published_volume_is_there(void **state)
     assert_int_not_equal(observed.device, 0);
 }
 
+static void a_path_that_does_not_fit_is_refused(void **state)
+{
+    static char kubelet[PATH_MAX];
+    struct observed_kubelet observed;
+
+    (void)state;
+    memset(kubelet, '/', sizeof(kubelet) - 1);
+    assert_true(observe_kubelet(root, kubelet, "uid-1", "pv-1", &observed) < 0);
+}
+
 static void each_thing_goes_by_itself(void **state)
 {
     (void)state;
@@ -85,6 +95,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_published_volume_is_there, tree_start, tree_stop),
+        cmocka_unit_test_setup_teardown(a_path_that_does_not_fit_is_refused, tree_start, tree_stop),
         cmocka_unit_test_setup_teardown(each_thing_goes_by_itself, tree_start, tree_stop),
         cmocka_unit_test_setup_teardown(without_another_pod_there_is_no_canary, tree_start,
                                         tree_stop),

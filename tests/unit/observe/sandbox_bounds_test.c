@@ -52,6 +52,32 @@ static void files_of_containers_are_bounded_together(void **state)
     assert_int_equal(sandbox.records, 2);
 }
 
+static void containers_are_bounded(void **state)
+{
+    (void)state;
+    start_with_containers(128, 1, 0);
+    assert_int_equal(observe_whole(ID), OBSERVED);
+    assert_null(sandbox.problem);
+    write_long_container(128, 1, 0);
+    assert_int_equal(observe_whole(ID), OBSERVED);
+    assert_non_null(strstr(sandbox.problem, "more containers than are read"));
+}
+
+/* Of files, which are no containers. */
+static void names_are_bounded(void **state)
+{
+    char file[160];
+
+    (void)state;
+    start_with_containers(1, 1, 0);
+    for (unsigned i = 0; i < 512; i++) {
+        (void)snprintf(file, sizeof(file), "/run/vc/sbs/" ID "/file%u", i);
+        write_file(file, "");
+    }
+    assert_int_equal(observe_whole(ID), OBSERVED);
+    assert_non_null(strstr(sandbox.problem, "more containers than are read"));
+}
+
 static void mounts_of_containers_are_bounded_together(void **state)
 {
     (void)state;
@@ -69,6 +95,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(files_of_containers_are_bounded_together),
+        TEST(containers_are_bounded),
+        TEST(names_are_bounded),
         TEST(mounts_of_containers_are_bounded_together),
     };
 
