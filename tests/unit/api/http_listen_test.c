@@ -105,6 +105,18 @@ static void a_long_socket_path_works(void **state)
     fixture->server = http_server_free(fixture->server);
 }
 
+/* A directory's length does not matter, that of the name in it does. */
+static void a_socket_name_that_does_not_fit_is_not_cut(void **state)
+{
+    struct fixture *fixture = *state;
+    struct http_server_options options = options_of(fixture);
+    char path[256];
+
+    (void)snprintf(path, sizeof(path), "/run/%0100d.sock", 1);
+    options.socket_path = path;
+    assert_int_equal(start_again(fixture, &options), -ENAMETOOLONG);
+}
+
 static void bad_listen_addresses_are_refused(void **state)
 {
     static const char *const addresses[] = {"9824", "localhost:http", "256.0.0.1:1",
@@ -150,9 +162,13 @@ static void every_address_of_either_family(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(the_socket_is_private_and_goes), TEST(a_group_may_connect),
-        TEST(only_a_dead_socket_is_replaced), TEST(a_foreign_name_stays),
-        TEST(a_long_socket_path_works),       TEST(bad_listen_addresses_are_refused),
+        TEST(the_socket_is_private_and_goes),
+        TEST(a_group_may_connect),
+        TEST(only_a_dead_socket_is_replaced),
+        TEST(a_foreign_name_stays),
+        TEST(a_socket_name_that_does_not_fit_is_not_cut),
+        TEST(a_long_socket_path_works),
+        TEST(bad_listen_addresses_are_refused),
         TEST(every_address_of_either_family),
     };
 

@@ -4,6 +4,9 @@
 
 #include <sys/resource.h>
 
+#include "lib/cleanup.h"
+#include "lib/json.h"
+
 #define PING(version)                                                                              \
     {                                                                                              \
         "GET /api/v1/vmm.ping HTTP/1.1\r\n",                                                       \
@@ -297,6 +300,22 @@ static void connection_failures_have_their_outcomes(void **state)
                      HYPERVISOR_MONITOR_MISSING);
 }
 
+/* It is not even kept until its end. */
+static void an_answer_beyond_the_limit_is_refused(void **state)
+{
+    cleanup(buffer_done) struct buffer body = BUFFER_INIT(0);
+    struct http_script script[] = {PING("v52.0"), {"vm.info", NULL}};
+    struct hypervisor_reply reply;
+
+    assert_int_equal(buffer_append_format(&body, HTTP_JSON("200", "%*s"),
+                                          (int)JSON_LIMITS_VMM_HTTP.bytes + 1, "{}"),
+                     0);
+    script[1].answer = buffer_text(&body);
+    reply = run(*state, HYPERVISOR_QUERY, script, 2);
+    assert_int_equal(reply.outcome, HYPERVISOR_UNREACHABLE);
+    assert_string_equal(reply.error.text, "the control socket: the answer is too long");
+}
+
 static void is_silent_once_freed(void **state)
 {
     const struct http_script script[] = {PING("v52.0"), INFO("Running", DISKS)};
@@ -332,6 +351,7 @@ int main(void)
         HTTP_CALL_TEST(wants_the_device_held),
         HTTP_CALL_TEST(wants_whole_sectors),
         HTTP_CALL_TEST(connection_failures_have_their_outcomes),
+        HTTP_CALL_TEST(an_answer_beyond_the_limit_is_refused),
         HTTP_CALL_TEST(is_silent_once_freed),
     };
 

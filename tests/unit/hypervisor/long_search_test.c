@@ -356,6 +356,21 @@ static void add_drive(struct qemu_report *report, const char *file)
     assert_int_equal(qemu_nodes_add(&report->nodes, &protocol, file, NULL), 0);
 }
 
+static void add_drives_behind_links(const struct http_server *server, struct qemu_report *report)
+{
+    for (unsigned i = 0; i < DRIVES; i++) {
+        cleanup(buffer_done) struct buffer file = BUFFER_INIT(0);
+        struct qemu_node root = {.driver = "raw"};
+
+        (void)snprintf(root.name, sizeof(root.name), "more-%u", i);
+        buffer_append_format(&file, "%s/", server->directory);
+        append_detour(&file, i);
+        assert_int_equal(buffer_append_text(&file, "link0"), 0);
+        assert_int_equal(qemu_nodes_add(&report->roots, &root, buffer_text(&file), NULL), 0);
+        assert_int_equal(qemu_nodes_add(&report->nodes, &root, buffer_text(&file), NULL), 0);
+    }
+}
+
 /* QEMU was asked something between the steps, and its files may be others now. */
 static void a_later_step_examines_all_again(void **state)
 {
@@ -415,6 +430,38 @@ static void qemus_search_waits_for_such_a_pass(void **state)
     qemu_search_done(&search);
 }
 
+/* The file is the last drive's, and the others' paths take longer than one step has. */
+static void qemus_search_goes_on_until_it_has_found_the_drive(void **state)
+{
+    static const struct loop loop;
+    const struct http_server *server = *state;
+    struct hypervisor_request request = {
+        .act = HYPERVISOR_QUERY, .vmm_pid = getpid(), .sysfs = -1, .regular_file = true};
+    struct qemu_search search;
+    struct qemu_search_result result;
+    unsigned steps = 1;
+    char file[SCRATCH_BYTES + 16];
+    struct stat status;
+
+    make_links(server);
+    (void)snprintf(file, sizeof(file), "%s/file", server->directory);
+    assert_int_equal(mknod(file, S_IFREG | 0600, 0), 0);
+    assert_int_equal(stat(file, &status), 0);
+    request.file_device = status.st_dev;
+    request.inode = status.st_ino;
+    qemu_search_init(&search, &loop, &request);
+    add_drives_behind_links(server, &search.report);
+    add_drive(&search.report, file);
+    for (result = qemu_search_find(&search); result.next == QEMU_SEARCH_AGAIN; steps++)
+        result = qemu_search_again(&search);
+    assert_int_equal(result.next, QEMU_SEARCH_FOUND);
+    assert_string_equal(search.drive, "drive-1");
+    assert_true(steps > 2);
+    qemu_search_done(&search);
+    assert_int_equal(unlink(file), 0);
+    remove_links(server);
+}
+
 /* Comes first in so many passes of the loop, and leaves no room for a search in them. */
 struct work {
     ev_check check;
@@ -471,6 +518,7 @@ int main(void)
         cmocka_unit_test(waits_for_a_pass_with_room),
         cmocka_unit_test(qemus_search_waits_for_such_a_pass),
         HTTP_CALL_TEST(a_search_over_http_waits_for_such_a_pass),
+        HTTP_CALL_TEST(qemus_search_goes_on_until_it_has_found_the_drive),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

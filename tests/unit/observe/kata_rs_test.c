@@ -39,6 +39,27 @@ static void a_crowded_share_tells_of_no_guest_path(void **state)
     assert_null(sandbox.claim[1].guest_path);
 }
 
+static void paths_that_do_not_fit_are_not_cut(void **state)
+{
+    static char sandboxes[PATH_MAX], text[PATH_MAX + 512];
+    struct observed_sandbox other = {0};
+
+    (void)state;
+    start_qemu(TASKS);
+    (void)snprintf(text, sizeof(text),
+                   "{\"mounts\":[{\"source\":\"/%0*d\",\"destination\":\"/a\"}," MOUNT(
+                       VOLUME, "/b") "],\"annotations\":{\"io.kubernetes.cri.sandbox-id\":\"" ID
+                                     "\"}}",
+                   PATH_MAX - 1, 1);
+    write_file(TASKS "/" CONTAINER "/config.json", text);
+    observe();
+    assert_int_equal(sandbox.claims, 1);
+    assert_string_equal(sandbox.claim[0].path, VOLUME);
+    memset(sandboxes, '/', sizeof(sandboxes) - 1);
+    paths.kata_rs_sandboxes = sandboxes;
+    assert_true(observe_sandbox(&paths, ID, &other) < 0);
+}
+
 static void reads_a_living_qemu(void **state)
 {
     struct process vmm_process;
@@ -396,6 +417,7 @@ static void state_that_the_vmm_could_have_made_is_not_read(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(paths_that_do_not_fit_are_not_cut),
         TEST(reads_a_living_qemu),
         TEST(a_crowded_share_tells_of_no_guest_path),
         TEST(a_container_without_cri_is_its_own_sandbox),

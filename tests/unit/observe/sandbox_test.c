@@ -491,6 +491,20 @@ static void keeps_what_a_cut_file_leaves(void **state)
     assert_non_null(strstr(sandbox.problem, "persist.json: "));
 }
 
+static void directories_whose_paths_do_not_fit_are_not_cut(void **state)
+{
+    static char longest[PATH_MAX];
+    struct observed_sandbox other = {0};
+
+    (void)state;
+    memset(longest, '/', sizeof(longest) - 1);
+    paths.kata_go_sandboxes = longest;
+    assert_true(observe_sandbox(&paths, ID, &other) < 0);
+    paths.kata_go_sandboxes = "/run/vc/sbs";
+    paths.kata_go_vms = longest;
+    assert_true(observe_sandbox(&paths, ID, &other) < 0);
+}
+
 static void reports_a_bad_pid_file(void **state)
 {
     (void)state;
@@ -530,6 +544,7 @@ int main(void)
         TEST(mounts_beyond_the_limit_are_reported),
         TEST(follows_the_vm_factorys_link),
         TEST(keeps_what_a_cut_file_leaves),
+        TEST(directories_whose_paths_do_not_fit_are_not_cut),
         TEST(reports_a_bad_pid_file),
     };
 
