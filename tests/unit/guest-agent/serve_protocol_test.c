@@ -242,6 +242,15 @@ static void only_the_host_is_served_on_vsock(void **state)
     (void)server_free(on_vsock);
 }
 
+static void only_root_may_connect(void **state)
+{
+    struct stat status;
+
+    (void)state;
+    assert_int_equal(stat(socket_path, &status), 0);
+    assert_int_equal(status.st_mode & 07777, 0600);
+}
+
 static void requests_in_progress_are_bounded_and_end_with_their_connection(void **state)
 {
     cleanup(fd_closep) int fd = dial();
@@ -288,6 +297,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_idle_connection_ends, set_up_impatient, tear_down),
         TEST(only_the_host_is_served),
         TEST(only_the_host_is_served_on_vsock),
+        TEST(only_root_may_connect),
         TEST(requests_in_progress_are_bounded_and_end_with_their_connection),
         TEST(addresses_are_checked),
     };

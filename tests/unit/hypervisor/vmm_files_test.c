@@ -157,6 +157,7 @@ static void descriptors_are_counted(void **state)
         more.rlim_max = limit.rlim_max;
     if (setrlimit(RLIMIT_NOFILE, &more) < 0)
         skip();
+    resolver->until_ns = 0; /* their number is the bound, however fast they are examined */
     assert_int_equal(pipe(pipe_of), 0);
     (void)resolver->held(resolver, held, MOST);
     assert_int_equal(vmm_resolver_doubt(resolver, true, &error), 0);

@@ -364,6 +364,10 @@ static void a_jails_directory_is_the_sandboxs(void **state)
     assert_int_equal(open_socket(fixture, "/0123456789abcdef0123456789abcdef/root/s", getpid()), 0);
     assert_int_equal(open_socket(fixture, "/0123456789abcdef0123456789abcdef/way/s", getpid()),
                      PATH_BEHIND_A_LINK);
+    assert_int_equal(symlinkat(".", fixture->root, "0123456789abcdef0123456789abcdef/0123"), 0);
+    assert_int_equal(
+        open_socket(fixture, "/0123456789abcdef0123456789abcdef/0123/root/s", getpid()),
+        PATH_BEHIND_A_LINK); /* a part of the id names nothing */
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
