@@ -209,6 +209,28 @@ static void memory_is_not_a_drive(void **state)
     assert_int_equal(munmap(mapped, 4096), 0);
 }
 
+/* A VMM may have 65,530. The kernel lists them by address, so the memory comes behind the others.
+ */
+static void only_so_many_mappings_are_read(void **state)
+{
+    enum { LINE = 48, LINES = 1024 * 1024 / LINE + 1000 };
+    struct fixture *fixture = *state;
+    cleanup(fd_closep) int memory = memfd_create("memory", MFD_CLOEXEC);
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *region = mmap(NULL, (LINES + 1) * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    assert_true(region != MAP_FAILED);
+    fixture->process.resolver.until_ns = 0; /* the time is another bound */
+    assert_int_equal(ftruncate(memory, (off_t)page), 0);
+    assert_true(mmap(region + LINES * page, page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+                     memory, 0) != MAP_FAILED);
+    assert_false(is_listed(fixture, memory));
+    for (size_t i = 0; i < LINES; i += 2)
+        assert_int_equal(mprotect(region + i * page, page, PROT_READ), 0);
+    assert_true(is_listed(fixture, memory));
+    assert_int_equal(munmap(region, (LINES + 1) * page), 0);
+}
+
 /* A process with its own mappings, whose reading is not waited for. */
 static void a_vmm_that_keeps_its_memory_locked_is_not_waited_for(void **state)
 {
@@ -262,6 +284,7 @@ int main(void)
         files_test(one_time_bounds_all_that_is_examined),
         files_test(descriptors_are_counted),
         files_test(memory_is_not_a_drive),
+        files_test(only_so_many_mappings_are_read),
         files_test(a_vmm_that_keeps_its_memory_locked_is_not_waited_for),
         files_test(more_than_there_is_room_for_is_an_error),
         files_test(sizes_are_the_kernels),

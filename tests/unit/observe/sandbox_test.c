@@ -465,6 +465,25 @@ static void follows_the_vm_factorys_link(void **state)
     assert_string_equal(sandbox.control_socket, "/run/vc/vm/factory-vm/extra-monitor.sock");
 }
 
+/* The link's target leaves room for a part of the socket's name, which is another socket's. */
+static void a_sockets_path_that_does_not_fit_is_not_cut(void **state)
+{
+    char target[PATH_MAX - (sizeof("/extra") - 1)];
+
+    (void)state;
+    memset(target, '/', sizeof(target));
+    memcpy(target + sizeof(target) - sizeof("/run/vc/vm/factory-vm"), "/run/vc/vm/factory-vm",
+           sizeof("/run/vc/vm/factory-vm"));
+    make_directory("/run/vc/vm/factory-vm");
+    assert_int_equal(symlink(target, in_scratch("/run/vc/vm/" ID)), 0);
+    start_vmm("qemu", "-name", "sandbox-factory-vm");
+    write_pid("/run/vc/vm/factory-vm/pid", vmm);
+    make_socket("/run/vc/vm/factory-vm", "extra");
+    observe();
+    assert_true(sandbox.alive);
+    assert_null(sandbox.control_socket);
+}
+
 static void keeps_what_a_cut_file_leaves(void **state)
 {
     (void)state;
@@ -543,6 +562,7 @@ int main(void)
         TEST(a_pid_file_that_others_can_write_names_no_vmm),
         TEST(mounts_beyond_the_limit_are_reported),
         TEST(follows_the_vm_factorys_link),
+        TEST(a_sockets_path_that_does_not_fit_is_not_cut),
         TEST(keeps_what_a_cut_file_leaves),
         TEST(directories_whose_paths_do_not_fit_are_not_cut),
         TEST(reports_a_bad_pid_file),
