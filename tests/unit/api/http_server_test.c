@@ -157,16 +157,20 @@ static void a_request_that_is_there_is_answered_in_one_pass(void **state)
 /* 32 connections are the limit; who comes then is served as soon as one of them ends. */
 static void waiting_clients_get_a_free_place(void **state)
 {
-    cleanup(buffer_done) struct buffer tcp = {0};
     struct client idle[32], waiting;
 
     for (size_t i = 0; i < array_length(idle); i++) {
         client_start(*state, &idle[i], HTTP_LISTENER_SOCKET, status_request, 10);
         client_send_all(&idle[i]);
     }
-    tcp = ask_listener(*state, HTTP_LISTENER_PAGES, "GET", "/healthz");
-    assert_int_equal(status_of(&tcp), 200);
     client_start(*state, &waiting, HTTP_LISTENER_SOCKET, status_request, strlen(status_request));
+    for (unsigned i = 0; i < 3; i++) {
+        cleanup(buffer_done) struct buffer tcp =
+            ask_listener(*state, HTTP_LISTENER_PAGES, "GET", "/healthz");
+
+        assert_int_equal(status_of(&tcp), 200);
+    }
+    assert_int_equal(waiting.reply.length, 0);
     client_done(&idle[7]);
     client_finish(&waiting);
     assert_int_equal(status_of(&waiting.reply), 200);

@@ -304,6 +304,20 @@ static void refuses_ids_and_paths_that_do_not_fit(void **state)
     drive_report_done(&report);
 }
 
+static void refuses_more_disks_than_are_kept(void **state)
+{
+    cleanup(buffer_done) struct buffer body = BUFFER_INIT(JSON_LIMITS_VMM_HTTP.bytes);
+    struct drive_report report;
+
+    (void)state;
+    buffer_append_text(&body, "{\"state\":\"Running\",\"config\":{\"disks\":[");
+    for (unsigned i = 0; i <= DRIVE_REPORT_ENTRIES; i++)
+        buffer_append_format(&body, "%s{\"id\":\"%u\",\"path\":\"/x\"}", i ? "," : "", i);
+    assert_int_equal(buffer_append_text(&body, "]}}"), 0);
+    assert_int_equal(read_info(buffer_text(&body), &report), -EMSGSIZE);
+    drive_report_done(&report);
+}
+
 static void refuses_more_values_than_a_vm_has(void **state)
 {
     cleanup(buffer_done) struct buffer body = BUFFER_INIT(JSON_LIMITS_VMM_HTTP.bytes);
@@ -330,6 +344,7 @@ int main(void)
         cmocka_unit_test(refusal_text_is_extracted),
         cmocka_unit_test(a_crowded_tree_is_not_searched),
         cmocka_unit_test(refuses_ids_and_paths_that_do_not_fit),
+        cmocka_unit_test(refuses_more_disks_than_are_kept),
         cmocka_unit_test(refuses_more_values_than_a_vm_has),
     };
 

@@ -179,6 +179,21 @@ static void bounds_the_devices(void **state)
     assert_int_equal(parse(text), FILE_WRONG);
 }
 
+static void bounds_the_values(void **state)
+{
+    enum { VALUES = 65536 };
+    static char text[2 * VALUES + 64];
+    size_t length = (size_t)snprintf(text, sizeof(text), "{\"x\":[0");
+
+    (void)state;
+    for (unsigned i = 0; i < VALUES - 3; i++)
+        length += (size_t)snprintf(text + length, sizeof(text) - length, ",0");
+    memcpy(text + length, "]}", 3);
+    assert_int_equal(parse(text), FILE_READ);
+    memcpy(text + length, ",0]}", 5);
+    assert_int_equal(parse(text), FILE_WRONG);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -189,6 +204,7 @@ int main(void)
         cmocka_unit_test(every_prefix_is_cut),
         cmocka_unit_test(reads_a_container),
         cmocka_unit_test(bounds_the_devices),
+        cmocka_unit_test(bounds_the_values),
         cmocka_unit_test(only_so_many_slots_of_a_bridge_are_looked_at),
     };
 

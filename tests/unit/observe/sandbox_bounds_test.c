@@ -52,6 +52,16 @@ static void files_of_containers_are_bounded_together(void **state)
     assert_int_equal(sandbox.records, 2);
 }
 
+static void a_file_is_bounded(void **state)
+{
+    (void)state;
+    start_with_containers(1, 1, 0);
+    write_long_container(0, 1, 1024 * 1024);
+    assert_int_equal(observe_whole(ID), OBSERVED);
+    assert_non_null(sandbox.problem);
+    assert_non_null(strstr(sandbox.problem, "more than 1048576 bytes"));
+}
+
 static void containers_are_bounded(void **state)
 {
     (void)state;
@@ -95,6 +105,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(files_of_containers_are_bounded_together),
+        TEST(a_file_is_bounded),
         TEST(containers_are_bounded),
         TEST(names_are_bounded),
         TEST(mounts_of_containers_are_bounded_together),
