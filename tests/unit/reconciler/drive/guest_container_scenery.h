@@ -204,6 +204,8 @@ int container_run_new(struct loop *loop, const struct container_request *request
 {
     assert_ptr_equal(loop, &test.node.loop);
     test.request = *request;
+    assert_int_equal(request->listener.vmm, 100); /* no other process is taken for the agent */
+    assert_string_equal(request->listener.sandbox_id, "sandbox-1");
     assert_string_equal(request->container_id, SERIAL);
     join(request->arguments, test.container_arguments, sizeof(test.container_arguments));
     (void)snprintf(test.directory, sizeof(test.directory), "%s", request->directory);

@@ -113,6 +113,9 @@ int container_run_new(struct loop *loop, const struct container_request *request
     run->request = *request;
     run->done = done;
     run->userdata = userdata;
+    /* No other process is taken for the agent, whether it is to run something or to clean up. */
+    assert_int_equal(request->listener.vmm, 100);
+    assert_string_equal(request->listener.sandbox_id, "sandbox-1");
     (void)snprintf(run->id, sizeof(run->id), "%s", request->container_id);
     (void)snprintf(run->directory, sizeof(run->directory), "%s",
                    request->directory ? request->directory : "none");
