@@ -117,6 +117,9 @@ static void answer_agent(struct loop_timer *timer)
     call->done(call, &reply, test.userdata);
 }
 
+/* Whoever is asked has to be this sandbox's. */
+enum { VMM = 100 };
+
 int agent_call_new(struct loop *loop, const struct agent_request *request, agent_done *done,
                    void *userdata, struct agent_call **ret_call)
 {
@@ -124,6 +127,7 @@ int agent_call_new(struct loop *loop, const struct agent_request *request, agent
 
     assert_ptr_equal(loop, &test.loop);
     assert_true(is_companion || strcmp(request->address, "vsock://3:1024") == 0);
+    assert_int_equal(request->listener.vmm, VMM);
     CALL_NEW(ret_call, done);
     test.act = request->act;
     test.deadline_ns = request->deadline_ns;
@@ -156,6 +160,7 @@ int shim_call_new(struct loop *loop, const struct shim_request *request, shim_do
 {
     (void)loop;
     assert_string_equal(request->volume, "/dev/sdx");
+    assert_int_equal(request->listener.vmm, VMM);
     CALL_NEW(ret_call, done);
     test.act = request->act;
     return begin('s', answer_shim, (void **)ret_call, userdata);
@@ -186,6 +191,7 @@ int http_exchange_new(struct loop *loop, const struct http_exchange_request *req
 {
     (void)loop;
     assert_string_equal(request->target, "/agent-url");
+    assert_int_equal(request->listener.vmm, VMM);
     CALL_NEW(ret_exchange, done);
     return begin('u', answer_url, (void **)ret_exchange, userdata);
 }
@@ -257,6 +263,7 @@ static struct guest_request request_of(bool resizes)
     return (struct guest_request){
         .resizes = resizes,
         .root = test.root,
+        .listener = {.vmm = VMM, .sandbox_id = "sandbox-1"},
         .order = {ROUTE_COMPANION, ROUTE_AGENT, ROUTE_SHIM, ROUTE_HELPER},
         .agent_address = address,
         .agent_address_size = sizeof(address),
