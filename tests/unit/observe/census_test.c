@@ -211,6 +211,37 @@ static void one_of_a_user_that_hangs_counts_for_nobody_else(void **state)
     census_free(census);
 }
 
+static void step_until_it_has_hung(struct census *census, pid_t pid, unsigned times)
+{
+    hung = pid;
+    hangs = 0;
+    while (hangs < times)
+        assert_int_equal(census_step(census), PROGRESS_MORE);
+    hung = 0;
+}
+
+/* A user who keeps memory locked uses up the attempts for users' processes alone. */
+static void users_that_hang_leave_root_its_attempts(void **state)
+{
+    enum { ATTEMPTS = 20 };
+    pid_t users, roots;
+    struct census *census;
+
+    (void)state;
+    if (geteuid() != 0)
+        skip();
+    users = start_process_as((struct started_as){NOBODY, "/bin/sh"}, "/", "sleep", "-", "-", NULL);
+    roots = start_process("/", "sleep", "-", "-", NULL);
+    if (roots < users)
+        skip(); /* the numbers have begun anew, and root's comes first */
+    census = ask("another");
+    step_until_it_has_hung(census, users, ATTEMPTS + 1);
+    step_until_it_has_hung(census, roots, 1);
+    (void)take_steps(census);
+    assert_false(census_has_process(census, "another"));
+    census_free(census);
+}
+
 /* Of 200 characters each, which is more than PATH_MAX. */
 enum { LEVELS = 24 };
 
@@ -432,6 +463,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(one_of_root_that_hangs_is_everybodys, start, stop),
         cmocka_unit_test_setup_teardown(one_of_a_user_that_hangs_counts_for_nobody_else, start,
                                         stop),
+        cmocka_unit_test_setup_teardown(users_that_hang_leave_root_its_attempts, start, stop),
         cmocka_unit_test_setup_teardown(a_step_waits_for_one_slow_answer, start, stop),
         cmocka_unit_test_setup_teardown(without_a_reader_there_is_no_census, start, stop),
         cmocka_unit_test_setup_teardown(knows_nothing_of_whom_it_was_not_asked, start, stop),

@@ -16,6 +16,7 @@
 
 static pid_t hung;               /* 0: none */
 static unsigned readings_before; /* of that one, which do not hang yet */
+static unsigned hangs;           /* since the test set it to 0 */
 static int reader_failure;       /* -errno: there is no reader */
 static pid_t slow;               /* the answers about this process alone; -1: all; 0: none */
 static unsigned slow_answers;    /* since the test set it to 0 */
@@ -52,6 +53,7 @@ int process_reader_read(struct process_reading *readings, unsigned count, size_t
     for (unsigned i = 0; reader_failure == 0 && i < count; i++) {
         if (hung && readings[i].pid == hung && readings_before-- == 0) {
             readings_before = 0;
+            hangs++;
             return PROCESS_HANGS;
         }
         read_fake(&readings[i], bytes, ret_text);
