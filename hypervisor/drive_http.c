@@ -28,6 +28,7 @@
 
 enum { STATUS_FULL = 503, STATUS_MISSING = 404, REQUEST_BYTES = 32 * 1024, HELD = 1024 };
 
+static const char cannot_tell[] = "which disk the VMM has opened cannot be told now";
 static const uint64_t pause_min_ns = 10 * NSEC_PER_MSEC, pause_max_ns = 500 * NSEC_PER_MSEC;
 
 static const struct drive *find(const struct drive_report *report, const char *id)
@@ -188,25 +189,39 @@ static struct vmm_identity identity_of(const struct hypervisor_disk *disk)
                                  .inode = disk->regular_file ? disk->inode : 0};
 }
 
-/* What the path leads to, as the VMM sees it. */
-static bool leads_to_disk(const struct drive_http *http, const char *path)
+enum lead { LEADS_ELSEWHERE, LEADS_TO_DISK, LEAD_UNKNOWN };
+
+/* Where the path leads, as the VMM sees it. Unknown: the process cannot be examined, or not in the
+ * time that there is, of which a machine whose own host is busy has less. */
+static enum lead follow(const struct drive_http *http, const char *path)
 {
-    struct vmm_identity wanted = identity_of(&http->call.request.disk), found;
+    const struct vmm_identity wanted = identity_of(&http->call.request.disk);
+    struct vmm_identity found;
     struct vmm_process process;
-    bool leads;
+    enum lead lead = LEADS_ELSEWHERE;
 
     if (!open_process(http, &process))
-        return false;
-    leads = process.resolver.path(&process.resolver, path, &found) == 0 &&
-            vmm_identity_equal(&found, &wanted);
+        return LEAD_UNKNOWN;
+    if (process.resolver.path(&process.resolver, path, &found) == 0)
+        lead = vmm_identity_equal(&found, &wanted) ? LEADS_TO_DISK : LEADS_ELSEWHERE;
+    else if (process.resolver.exhausted || process.resolver.shortage)
+        lead = LEAD_UNKNOWN;
     vmm_process_done(&process);
-    return leads;
+    return lead;
 }
 
 /* Whether the VMM has it open, or may have. */
 static bool holds_disk(const struct drive_http *http)
 {
     return hypervisor_drive_may_be_held(http->call.request.vmm_pid, &http->call.request.disk);
+}
+
+/* follow(), for a path whose file the VMM has open. */
+static enum lead follow_open(const struct drive_http *http, const char *path)
+{
+    enum lead lead = follow(http, path);
+
+    return lead == LEADS_TO_DISK && !holds_disk(http) ? LEADS_ELSEWHERE : lead;
 }
 
 /* ---- down ---- */
@@ -291,6 +306,7 @@ static void add(struct drive_http *http)
 {
     const struct hypervisor_drive_request *request = &http->call.request;
     struct error error;
+    enum lead lead;
 
     if (find(&http->leaving, http->id)) {
         finish_text(http, HYPERVISOR_DRIVE_PENDING,
@@ -300,7 +316,9 @@ static void add(struct drive_http *http)
     } else if (request->descriptor < 0) {
         finish_text(http, HYPERVISOR_DRIVE_NEEDS_DESCRIPTOR,
                     "the VMM does not have the disk: it has to be opened");
-    } else if (!leads_to_disk(http, request->path)) {
+    } else if ((lead = follow(http, request->path)) == LEAD_UNKNOWN) {
+        finish_text(http, HYPERVISOR_DRIVE_UNREACHABLE, cannot_tell);
+    } else if (lead == LEADS_ELSEWHERE) {
         (void)error_set(&error, 0,
                         "%s does not lead to the disk as the VMM sees it: in another mount "
                         "namespace or a jail the disk needs a name of its own",
@@ -336,8 +354,14 @@ static const char *compare(const struct drive_http *http, const struct drive *dr
                                 : "the VMM has this drive as a writable one";
     if (drive->serial[0] && strcmp(drive->serial, request->serial) != 0)
         return "the VMM has this drive with another serial";
-    if (!leads_to_disk(http, drive->path) || !holds_disk(http))
+    switch (follow_open(http, drive->path)) {
+    case LEADS_ELSEWHERE:
         return "the VMM has another disk under this drive's id";
+    case LEAD_UNKNOWN:
+        return cannot_tell;
+    case LEADS_TO_DISK:
+        break;
+    }
     return has_found_serial(http, drive, NULL)
                ? NULL
                : "the serial that the guest sees is not known: what the drive's path led to was "
@@ -348,18 +372,22 @@ static void go_up(struct drive_http *http)
 {
     const struct drive *drive = find(&http->drives, http->id);
     const char *difference;
+    bool is_unknown;
 
     if (!drive) {
         add(http);
         return;
     }
     difference = compare(http, drive);
+    is_unknown = difference == cannot_tell;
     if (!difference)
         finish_attached(http, drive);
     else if (http->is_added)
-        fail(http, HYPERVISOR_DRIVE_REFUSED, difference);
+        fail(http, is_unknown ? HYPERVISOR_DRIVE_UNREACHABLE : HYPERVISOR_DRIVE_REFUSED,
+             difference);
     else
-        finish_text(http, HYPERVISOR_DRIVE_CONFLICT, difference);
+        finish_text(http, is_unknown ? HYPERVISOR_DRIVE_UNREACHABLE : HYPERVISOR_DRIVE_CONFLICT,
+                    difference);
 }
 
 /* ---- the other acts ---- */
@@ -384,10 +412,13 @@ static void change(struct drive_http *http)
 {
     const struct drive *drive = find(&http->drives, http->id);
     bool resizes = http->call.request.act == HYPERVISOR_DRIVE_RESIZE;
+    enum lead lead = drive && resizes ? follow_open(http, drive->path) : LEADS_TO_DISK;
 
     if (!drive)
         finish_text(http, HYPERVISOR_DRIVE_NOT_ATTACHED, "the VMM does not have this drive");
-    else if (resizes && (!leads_to_disk(http, drive->path) || !holds_disk(http)))
+    else if (lead == LEAD_UNKNOWN)
+        finish_text(http, HYPERVISOR_DRIVE_UNREACHABLE, cannot_tell);
+    else if (lead == LEADS_ELSEWHERE)
         finish_text(http, HYPERVISOR_DRIVE_CONFLICT,
                     "the VMM has another disk under this drive's id");
     else if (resizes && !has_found_serial(http, drive, http->call.request.serial))

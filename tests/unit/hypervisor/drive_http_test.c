@@ -4,6 +4,7 @@
 #include "tests/unit/http_server.h"
 
 #include <inttypes.h>
+#include <sys/resource.h>
 
 #include "hypervisor/drive.h"
 #include "lib/clock.h"
@@ -169,6 +170,54 @@ static void an_attach_goes_on_from_what_is_there(void **state)
     expect(&made, HYPERVISOR_DRIVE_DONE, HYPERVISOR_DRIVE_PRESENT, NULL);
     made = RUN(CH, &request, PING("52.0.0"), INFO(OTHERS, ""));
     expect(&made, HYPERVISOR_DRIVE_NEEDS_DESCRIPTOR, HYPERVISOR_DRIVE_ABSENT, NULL);
+}
+
+/* Leaves just so many descriptors free; the limit before is to be set again. */
+static struct rlimit leave_free(int *fillers, int number)
+{
+    struct rlimit limit, few;
+
+    for (int i = 0; i < number; i++)
+        fillers[i] = dup(STDERR_FILENO);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    few = limit;
+    few.rlim_cur = (rlim_t)fillers[number - 1] + 1;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    for (int i = 0; i < number; i++)
+        assert_int_equal(close(fillers[i]), 0);
+    return limit;
+}
+
+/* What cannot be looked at is not another disk. */
+static void a_lack_of_descriptors_is_no_conflict(void **state)
+{
+    const struct http_script script[] = {
+        PING("53.0"), INFO(OTHERS "," OURS, TREE), {"vm.resize-disk", HTTP_EMPTY}};
+    struct http_server *server = *state;
+    struct hypervisor_drive_request request = request_for(server, HYPERVISOR_DRIVE_RESIZE);
+    unsigned unknown = 0;
+    enum { LEAST = 4, MOST = 12 };
+
+    if (!server->device[0])
+        skip();
+    for (int number = LEAST; number < MOST; number++) {
+        struct drive_case made = {.server = server};
+        struct hypervisor_drive_call *call;
+        struct rlimit limit;
+        struct error error;
+        int fillers[MOST];
+
+        http_server_listen(server, script, 3);
+        limit = leave_free(fillers, number);
+        if (hypervisor_drive_call_new(&server->loop, CH, &request, on_done, &made, &call, &error) ==
+            0)
+            loop_run(&server->loop);
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+        http_server_hang_up(server);
+        assert_int_not_equal(made.reply.outcome, HYPERVISOR_DRIVE_CONFLICT);
+        unknown += strstr(made.reply.error.text, "cannot be told now") != NULL;
+    }
+    assert_true(unknown > 0);
 }
 
 static void another_disk_under_the_drives_id_is_a_conflict(void **state)
@@ -542,6 +591,7 @@ int main(void)
         DRIVE(cloud_hypervisor_gets_the_limits_with_the_drive),
         DRIVE(another_process_is_not_asked),
         DRIVE(an_attach_goes_on_from_what_is_there),
+        DRIVE(a_lack_of_descriptors_is_no_conflict),
         DRIVE(another_disk_under_the_drives_id_is_a_conflict),
         DRIVE(an_attach_waits_for_a_guest_that_has_not_let_go),
         DRIVE(a_path_that_leads_elsewhere_is_not_opened),
