@@ -75,12 +75,16 @@ int drive_work_set_state(struct drive_work *work, enum drive_state state, enum s
     return r;
 }
 
-/* A drive whose attach failed keeps its status and message. */
+/* A drive whose attach failed keeps its status and message, and one whose claim is lacking what that
+ * means. */
 static int set_success(struct drive_work *work, enum drive_state state)
 {
+    const bool is_lacking = work->lacks_claim && !work->result.remark[0];
+
     if (drive_has_failed(&work->row))
         return drive_work_set_state(work, state, work->row.status, work->row.message);
-    return drive_work_set_state(work, state, STATUS_OK, work->result.remark);
+    return drive_work_set_state(work, state, STATUS_OK,
+                                is_lacking ? work->row.message : work->result.remark);
 }
 
 static int set_failure(struct drive_work *work, enum status_code status)

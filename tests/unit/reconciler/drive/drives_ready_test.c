@@ -186,6 +186,11 @@ static void a_claim_that_was_lost_is_made_again(void **state)
     go_on();
     assert_false(is_claimed());
     expect_message("others can open it: the disk cannot be had");
+    attach(); /* the client is told so, too */
+    go_on();
+    expect_answer(2, STATUS_OK, "");
+    assert_non_null(strstr(world.message, "others can open it"));
+    expect_message("others can open it: the disk cannot be had");
     world.claim = DRIVE_CLAIM_OPEN;
     drives_sweep(world.drives);
     go_on();
@@ -195,7 +200,7 @@ static void a_claim_that_was_lost_is_made_again(void **state)
     detach();
     go_on();
     assert_false(is_claimed());
-    expect_answer(2, STATUS_OK, "");
+    expect_answer(3, STATUS_OK, "");
 }
 
 /* crustd was killed between the attach and its record, and the host has mounted the disk since. */

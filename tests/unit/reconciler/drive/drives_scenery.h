@@ -112,6 +112,7 @@ static struct {
     enum status_code code;
     enum drive_state state;
     char error[ERROR_TEXT_BYTES];
+    char message[ERROR_TEXT_BYTES]; /* of the last answer */
 } world;
 
 static void walk(const char *name)

@@ -117,6 +117,7 @@ static void on_answer(void *userdata, enum status_code code, const struct reconc
     world.answers++;
     world.code = code;
     world.state = drive ? drive->state : DRIVE_STATES;
+    (void)snprintf(world.message, sizeof(world.message), "%s", drive ? drive->message : "");
     (void)snprintf(world.error, sizeof(world.error), "%s", error->text);
     assert_int_equal(code == STATUS_OK, drive != NULL);
 }
