@@ -74,14 +74,26 @@ static pid_t find_child(const char *wanted)
     return found;
 }
 
+enum { TIME_IS_OVER = -ETIME };
+
+/* The process that reads the mappings may be late on a busy machine. */
+static int list(struct vmm_resolver *resolver, struct vmm_file files[static MOST],
+                size_t *ret_count)
+{
+    int r = TIME_IS_OVER;
+
+    for (unsigned i = 0; r == TIME_IS_OVER && !resolver->exhausted && i < 500; i++)
+        r = resolver->files(resolver, files, MOST, ret_count);
+    return r;
+}
+
 static bool is_listed(struct fixture *fixture, int fd)
 {
-    struct vmm_resolver *resolver = &fixture->process.resolver;
     struct vmm_file files[MOST];
     size_t count;
     struct stat st;
 
-    assert_int_equal(resolver->files(resolver, files, MOST, &count), 0);
+    assert_int_equal(list(&fixture->process.resolver, files, &count), 0);
     assert_int_equal(fstat(fd, &st), 0);
     for (size_t i = 0; i < count; i++)
         if (files[i].fd == fd) {
@@ -242,6 +254,7 @@ static void a_vmm_that_keeps_its_memory_locked_is_not_waited_for(void **state)
     pid_t reader;
 
     assert_true(file >= 0);
+    resolver->until_ns = 0; /* the time is another bound */
     assert_int_equal(process_reader_start(), 0);
     assert_true(is_listed(fixture, file));
     reader = find_child("crustd-reader\n");
