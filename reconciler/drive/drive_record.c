@@ -75,8 +75,8 @@ int drive_work_set_state(struct drive_work *work, enum drive_state state, enum s
     return r;
 }
 
-/* A drive whose attach failed keeps its status and message, and one whose claim is lacking what that
- * means. */
+/* A drive whose attach failed keeps its status and message, and one whose claim is lacking what
+ * that means. */
 static int set_success(struct drive_work *work, enum drive_state state)
 {
     const bool is_lacking = work->lacks_claim && !work->result.remark[0];

@@ -159,7 +159,7 @@ class HostileTest(ScratchNodeTest):
 
     def setUp(self):
         super().setUp()
-        self.largest, self.asker = 0, None
+        self.largest, self.asker, self.volumes = 0, None, {}
         self.watching = threading.Event()
 
     def watch(self, node):
@@ -190,7 +190,7 @@ class HostileTest(ScratchNodeTest):
 
     def hostile_sandbox(self, node, number, kind):
         """A sandbox whose monitor is of this kind."""
-        volume = self.volume(node, f"hostile{number}")
+        volume = self.volumes[number] = self.volume(node, f"hostile{number}")
         sandbox_id = f"{number:x}" * 64
         monitor = kind(node.vm_dir(sandbox_id) / "extra-monitor.sock",
                        drives=[fake_monitor.Drive(volume.drive, volume.loop.device)])
@@ -249,7 +249,10 @@ class HostileTest(ScratchNodeTest):
         node.wait(lambda: vmm.sent("GET"), 60, "Cloud Hypervisor to be asked")
         for number in (1, 2, 3, 4, 6):
             self.wait_refused(node, f"hostile{number}")
-        node.wait_for(scratch_node.publish_path("hostile5"), "in_sync")
+        slow = self.volumes[5]  # examined in many passes, and read anew before it is resized
+        node.wait_for(slow.path, "in_sync")
+        slow.loop.resize(AFTER)
+        node.wait_for(slow.path, "in_sync", hypervisor_bytes=AFTER)
         honest.loop.resize(AFTER)
         node.wait_for(honest.path, "in_sync", hypervisor_bytes=AFTER)
         node.wait(lambda: status(node)["acts_in_flight"] == 0, 60, "acts in flight to end")
