@@ -12,7 +12,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/fs.h>
-#include <linux/loop.h>
 #include <linux/major.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,11 +21,10 @@
 #include <unistd.h>
 
 #include "lib/cleanup.h"
-#include "lib/directory.h"
 #include "lib/path.h"
 #include "observe/observe.h"
 #include "observe/sysfs.h"
-#include "reconciler/drive/relatives.h"
+#include "reconciler/drive/loops.h"
 
 #ifndef BLKGETDISKSEQ
 #define BLKGETDISKSEQ _IOR(0x12, 128, uint64_t) /* since Linux 5.15 */
@@ -151,8 +149,7 @@ static int open_path(const struct drive_claim_request *request, int *ret_fd, str
                      "%s is outside the directories of drives.host_prefixes", request->host_path);
 }
 
-/* ---- who uses the disk
- * ---------------------------------------------------------------------------- */
+/* ---- who uses the disk ---------------------------------------------------------------------- */
 
 static int say_in_use(const struct drive_claim_request *request, const struct stat *status,
                       struct error *error)
@@ -177,143 +174,7 @@ static int say_in_use(const struct drive_claim_request *request, const struct st
                      request->host_path);
 }
 
-/* A loop device takes no exclusive claim of the block device that it stands on, and the kernel, not
- * a process, has that or the file open. So the loop devices are asked. */
-struct loop_search {
-    const struct drive_claim_request *request;
-    const struct stat *disk;
-    const struct store_drive_mount_disk *spared; /* a loop device that may stand on it; NULL */
-    struct drive_relatives relatives;            /* of a block device */
-    char name[256];                              /* /dev/NAME, by the kernel's name */
-};
-
-static const char *last_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return slash ? slash + 1 : path;
-}
-
-/* A loop device waits for its file's storage before it answers, so those on a file system are not
- * asked about a block device: one dead one would keep every disk from being opened. What sysfs has
- * is the file's path, in a container without the mount point that the container does not have. */
-static bool may_stand_on(const struct loop_search *search, const char *loop)
-{
-    char path[64], file[PATH_MAX];
-
-    (void)snprintf(path, sizeof(path), "block/%s/loop/backing_file", loop);
-    if (sysfs_read_text(search->request->sysfs, path, file, sizeof(file)) < 0)
-        return false; /* it has none */
-    return !S_ISBLK(search->disk->st_mode) || strncmp(file, DEVICES "/", sizeof(DEVICES)) == 0 ||
-           strcmp(last_name(file), last_name(search->name)) == 0;
-}
-
-static bool stands_on(const struct loop_search *search, const struct loop_info64 *info)
-{
-    const struct stat *disk = search->disk;
-
-    if (!S_ISBLK(disk->st_mode))
-        return info->lo_device == disk->st_dev && info->lo_inode == disk->st_ino;
-    return info->lo_rdevice == disk->st_rdev ||
-           drive_relatives_include(&search->relatives, info->lo_rdevice);
-}
-
-/* Why a loop device does not say what it stands on. */
-enum loop_failure {
-    LOOP_EMPTY = -ENXIO,
-    LOOP_NOT_PERMITTED = -EPERM, /* by the device cgroup */
-    LOOP_DENIED = -EACCES,       /* by the node's mode */
-};
-
-static int explain_loop(const struct loop_search *search, const char *loop, int r,
-                        struct error *error)
-{
-    if (r == LOOP_NOT_PERMITTED || r == LOOP_DENIED)
-        return error_set(error, DRIVE_CLAIM_FORBIDDEN,
-                         "crustd may not ask /dev/%s whether it stands on %s: drives need the "
-                         "drop-in or overlay that allows block devices",
-                         loop, search->request->host_path);
-    return error_set_errno(error, r, "cannot ask /dev/%s whether it stands on %s", loop,
-                           search->request->host_path);
-}
-
-static bool is_spared(const struct loop_search *search, int fd)
-{
-    const struct store_drive_mount_disk *spared = search->spared;
-    struct stat status;
-
-    return spared && fstat(fd, &status) == 0 &&
-           status.st_rdev == makedev(spared->major, spared->minor);
-}
-
-/* A loop device that has no node, or no file any more, stands on nothing. */
-static int ask_loop(const struct loop_search *search, const char *loop, struct error *error)
-{
-    struct loop_info64 info = {0};
-    cleanup(fd_closep) int fd = -1;
-    char path[64];
-    int r;
-
-    (void)snprintf(path, sizeof(path), "dev/%s", loop);
-    r = path_open_file_in_root(search->request->root, path, &fd);
-    if (r == 0 && ioctl(fd, LOOP_GET_STATUS64, &info) < 0)
-        r = -errno;
-    if (path_is_missing(r) || r == LOOP_EMPTY)
-        return DRIVE_CLAIM_OPEN;
-    if (r < 0)
-        return explain_loop(search, loop, r, error);
-    if (!stands_on(search, &info) || is_spared(search, fd))
-        return DRIVE_CLAIM_OPEN;
-    return error_set(error, DRIVE_CLAIM_IN_USE,
-                     search->spared ? "what %s stands on backs /dev/%s as well"
-                                    : "%s backs /dev/%s on the host",
-                     search->request->host_path, loop);
-}
-
-static bool is_loop(const char *name)
-{
-    return strncmp(name, "loop", 4) == 0 && strlen(name) <= 16;
-}
-
-static int find_loop(const struct loop_search *search, struct error *error)
-{
-    cleanup(dir_closep) DIR *names = NULL;
-    const char *name;
-    int r = directory_list_in_root(search->request->sysfs, "block", &names);
-
-    if (r < 0)
-        return error_set_errno(error, r, "cannot list the block devices");
-    while ((name = directory_next(names))) {
-        r = is_loop(name) && may_stand_on(search, name) ? ask_loop(search, name, error)
-                                                        : DRIVE_CLAIM_OPEN;
-        if (r != DRIVE_CLAIM_OPEN)
-            return r;
-    }
-    return errno ? error_set_errno(error, -errno, "cannot list the block devices")
-                 : DRIVE_CLAIM_OPEN;
-}
-
-/* spared: a loop device that may stand on it; NULL: none may. */
-static int refuse_under_loop(const struct drive_claim_request *request, const struct stat *disk,
-                             const struct store_drive_mount_disk *spared, struct error *error)
-{
-    const uint32_t major = major(disk->st_rdev), minor = minor(disk->st_rdev);
-    struct loop_search search = {.request = request, .disk = disk, .spared = spared};
-    struct observed_device device = {0};
-
-    if (!S_ISBLK(disk->st_mode))
-        return find_loop(&search, error);
-    (void)observe_device_number(request->sysfs, major, minor, &device);
-    (void)snprintf(search.name, sizeof(search.name), "%s", device.name);
-    if (!drive_relatives_add(request->sysfs, major, minor, &search.relatives))
-        return error_set(error, -EOVERFLOW,
-                         "%s has more partitions or lower devices than are compared",
-                         request->host_path);
-    return find_loop(&search, error);
-}
-
-/* ---- checking the disk
- * ----------------------------------------------------------------------------- */
+/* ---- checking the disk ---------------------------------------------------------------------- */
 
 static int judge_file(const struct drive_claim_request *request, const struct stat *status,
                       struct error *error)
@@ -341,7 +202,7 @@ static int judge(const struct drive_claim_request *request, const struct stat *s
     else if (!S_ISBLK(status->st_mode))
         r = error_set(error, DRIVE_CLAIM_UNSUITABLE, "%s is neither a block device nor a file",
                       request->host_path);
-    return r == DRIVE_CLAIM_OPEN ? refuse_under_loop(request, status, NULL, error) : r;
+    return r == DRIVE_CLAIM_OPEN ? drive_loops_refuse(request, status, error) : r;
 }
 
 /* ---- opening -------------------------------------------------------------------------------- */
@@ -414,71 +275,6 @@ static int read_file(int fd, struct store_drive_mount_disk *disk)
     return 0;
 }
 
-static int read_backing(const struct drive_claim_request *request, int fd,
-                        struct loop_info64 *ret_info, struct store_drive_mount_disk *ret_backing,
-                        struct error *error)
-{
-    if (ioctl(fd, LOOP_GET_STATUS64, ret_info) < 0)
-        return error_set_errno(error, -errno, "cannot ask %s what it stands on",
-                               request->host_path);
-    if (ret_info->lo_rdevice) {
-        ret_backing->kind = DEVICE_KIND_BLOCK;
-        ret_backing->major = major(ret_info->lo_rdevice);
-        ret_backing->minor = minor(ret_info->lo_rdevice);
-    } else {
-        ret_backing->kind = DEVICE_KIND_FILE;
-        ret_backing->file_device = ret_info->lo_device;
-        ret_backing->inode = ret_info->lo_inode;
-    }
-    return DRIVE_CLAIM_OPEN;
-}
-
-/* What O_EXCL would say of a block device, if the loop device had opened it so. */
-static int refuse_used_backing(const struct drive_claim_request *request,
-                               const struct store_drive_mount_disk *backing, struct error *error)
-{
-    struct observed_device device = {.name = "a block device"};
-    const char *mount = request->mounts ? observed_mounts_find(request->mounts, request->sysfs,
-                                                               backing->major, backing->minor)
-                                        : NULL;
-    char holder[128];
-
-    if (!mount && observe_holder(request->sysfs, backing->major, backing->minor, holder,
-                                 sizeof(holder)) != OBSERVED)
-        return DRIVE_CLAIM_OPEN;
-    (void)observe_device_number(request->sysfs, backing->major, backing->minor, &device);
-    return error_set(error, DRIVE_CLAIM_IN_USE, "%s stands on %s, which the host uses: %s",
-                     request->host_path, device.name, mount ? mount : holder);
-}
-
-/* Another loop device on the same file or block device. */
-static int refuse_shared_backing(const struct drive_claim_request *request,
-                                 const struct store_drive_mount_disk *loop,
-                                 const struct loop_info64 *info, struct error *error)
-{
-    const struct stat below = {.st_mode = info->lo_rdevice ? S_IFBLK : S_IFREG,
-                               .st_dev = info->lo_device,
-                               .st_ino = info->lo_inode,
-                               .st_rdev = info->lo_rdevice};
-
-    return refuse_under_loop(request, &below, loop, error);
-}
-
-/* A loop device claims nothing of what it stands on. */
-static int examine_backing(const struct drive_claim_request *request, int fd,
-                           const struct store_drive_mount_disk *loop,
-                           struct store_drive_mount_disk *ret_backing, struct error *error)
-{
-    struct loop_info64 info = {0};
-    int r = read_backing(request, fd, &info, ret_backing, error);
-
-    if (r == DRIVE_CLAIM_OPEN && request->is_new && ret_backing->kind == DEVICE_KIND_BLOCK)
-        r = refuse_used_backing(request, ret_backing, error);
-    if (r == DRIVE_CLAIM_OPEN && request->is_new)
-        r = refuse_shared_backing(request, loop, &info, error);
-    return r;
-}
-
 /* Checks the opened descriptor. */
 static int check_opened(const struct drive_claim_request *request, int fd, bool is_block,
                         struct store_drive_mount_disk *disk, struct error *error)
@@ -522,11 +318,6 @@ static struct store_drive_mount_disk identify(const struct drive_claim_request *
     };
 }
 
-static bool is_loop_device(const struct store_drive_mount_disk *disk)
-{
-    return disk->kind == DEVICE_KIND_BLOCK && disk->major == LOOP_MAJOR;
-}
-
 int drive_claim(const struct drive_claim_request *request, int *ret_fd,
                 struct store_drive_mount_disk *ret_disk, struct store_drive_mount_disk *ret_backing,
                 struct error *error)
@@ -553,8 +344,9 @@ int drive_claim(const struct drive_claim_request *request, int *ret_fd,
     r = check_opened(request, opened, S_ISBLK(status.st_mode), &disk, error);
     if (r == DRIVE_CLAIM_OPEN || S_ISBLK(status.st_mode))
         *ret_disk = disk;
-    if (r == DRIVE_CLAIM_OPEN && ret_backing && is_loop_device(&disk))
-        r = examine_backing(request, opened, &disk, ret_backing, error);
+    if (r == DRIVE_CLAIM_OPEN && ret_backing && disk.kind == DEVICE_KIND_BLOCK &&
+        disk.major == LOOP_MAJOR)
+        r = drive_loops_examine(request, opened, &disk, ret_backing, error);
     if (r != DRIVE_CLAIM_OPEN)
         return r;
     *ret_fd = opened;

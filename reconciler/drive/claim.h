@@ -11,8 +11,8 @@
  * O_EXCL has no effect on a regular file. The file must belong to root, have one link, be writable
  * by root only, and must not back a loop device.
  *
- * This is the only place in crustd that opens a block device. It may block, so claim_call.h runs it
- * in a process of its own. */
+ * This is the only place in crustd that opens a block device, with loops.h, which opens the loop
+ * devices that are asked. It may block, so claim_call.h runs it in a process of its own. */
 #pragma once
 
 #include "lib/result.h"
