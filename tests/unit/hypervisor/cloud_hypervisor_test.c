@@ -2,10 +2,9 @@
 /* cloud_hypervisor_test.c - whole conversations with a scripted Cloud Hypervisor. */
 #include "tests/unit/hypervisor/http_call.h"
 
-#include <sys/resource.h>
-
 #include "lib/cleanup.h"
 #include "lib/json.h"
+#include "tests/unit/few_descriptors.h"
 
 #define PING(version)                                                                              \
     {                                                                                              \
@@ -50,22 +49,6 @@ static void resizes(void **state)
         assert_string_equal(reply.drive_id, "_disk1");
         assert_int_equal(reply.bytes, 2048);
     }
-}
-
-/* Leaves just so many descriptors free; the limit before is to be set again. */
-static struct rlimit leave_free(int *fillers, int number)
-{
-    struct rlimit limit, few;
-
-    for (int i = 0; i < number; i++)
-        fillers[i] = dup(STDERR_FILENO);
-    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
-    few = limit;
-    few.rlim_cur = (rlim_t)fillers[number - 1] + 1;
-    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
-    for (int i = 0; i < number; i++)
-        assert_int_equal(close(fillers[i]), 0);
-    return limit;
 }
 
 /* What cannot be looked at is not missing. */

@@ -4,11 +4,11 @@
 #include "tests/unit/http_server.h"
 
 #include <inttypes.h>
-#include <sys/resource.h>
 
 #include "hypervisor/drive.h"
 #include "lib/clock.h"
 #include "lib/text.h"
+#include "tests/unit/few_descriptors.h"
 
 #define HTTP_JSON(status, body) "HTTP/1.1 " status " \r\nConnection: close\r\n\r\n" body
 #define HTTP_EMPTY              "HTTP/1.1 204 \r\nConnection: close\r\n\r\n"
@@ -170,22 +170,6 @@ static void an_attach_goes_on_from_what_is_there(void **state)
     expect(&made, HYPERVISOR_DRIVE_DONE, HYPERVISOR_DRIVE_PRESENT, NULL);
     made = RUN(CH, &request, PING("52.0.0"), INFO(OTHERS, ""));
     expect(&made, HYPERVISOR_DRIVE_NEEDS_DESCRIPTOR, HYPERVISOR_DRIVE_ABSENT, NULL);
-}
-
-/* Leaves just so many descriptors free; the limit before is to be set again. */
-static struct rlimit leave_free(int *fillers, int number)
-{
-    struct rlimit limit, few;
-
-    for (int i = 0; i < number; i++)
-        fillers[i] = dup(STDERR_FILENO);
-    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
-    few = limit;
-    few.rlim_cur = (rlim_t)fillers[number - 1] + 1;
-    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
-    for (int i = 0; i < number; i++)
-        assert_int_equal(close(fillers[i]), 0);
-    return limit;
 }
 
 /* What cannot be looked at is not another disk. */
