@@ -34,21 +34,36 @@ int guest_stats_forget(struct store *store, int64_t volume_id)
     return sql_run(&store->connection, forget, NULL, sql_number(volume_id));
 }
 
-struct known_condition {
-    char name[16]; /* "" unknown */
+struct known_answer {
+    char condition[16]; /* "" unknown */
+    int64_t read_ms;    /* 0 never */
 };
 
-static int find_condition(struct store *store, int64_t binding_id,
-                          struct known_condition *ret_known)
+static int find_answer(struct store *store, int64_t binding_id, struct known_answer *ret_known)
 {
-    static const char find[] = "SELECT condition FROM guest_stats WHERE mapping_id = ?1";
+    static const char find[] = "SELECT condition, read_at FROM guest_stats WHERE mapping_id = ?1";
     cleanup(sql_end) struct sql_rows rows = {0};
     int r = sql_first(&store->connection, find, &rows, sql_number(binding_id));
 
-    ret_known->name[0] = '\0';
-    if (r > 0)
-        TAKE_TEXT(&rows, ret_known->name);
+    *ret_known = (struct known_answer){0};
+    if (r > 0) {
+        TAKE_TEXT(&rows, ret_known->condition);
+        ret_known->read_ms = sql_take_number(&rows);
+    }
     return r < 0 ? r : 0;
+}
+
+static int64_t read_ms_of(const struct store *store, const struct store_guest_stats *stats)
+{
+    return store->now_ms - stats->age_ms;
+}
+
+/* A poll and a resize are asked on connections of their own: what was counted before the growth can
+ * arrive after its result. A moment in the future is a clock's that was set back since. */
+static bool is_outdated(const struct store *store, const struct store_guest_stats *stats,
+                        const struct known_answer *known)
+{
+    return known->read_ms <= store->now_ms && read_ms_of(store, stats) < known->read_ms;
 }
 
 static const char *condition_of(const struct store_guest_stats *stats)
@@ -69,7 +84,7 @@ static int write_stats(struct store *store, const struct store_guest_stats *stat
                    stats->has_bytes ? sql_number((int64_t)stats->used) : unknown,
                    stats->has_bytes ? sql_number((int64_t)stats->available) : unknown,
                    sql_text(condition_of(stats)), sql_text(stats->message),
-                   sql_number(store->now_ms - stats->age_ms));
+                   sql_number(read_ms_of(store, stats)));
 }
 
 /* The file system's total, which the binding has too. */
@@ -84,14 +99,13 @@ static int write_total(struct store *store, const struct store_guest_stats *stat
                : 0;
 }
 
-static int journal_condition(struct store *store, int64_t volume_id,
-                             const struct known_condition *old,
+static int journal_condition(struct store *store, int64_t volume_id, const struct known_answer *old,
                              const struct store_guest_stats *stats)
 {
     return journal_write(store,
                          &(struct journal_line){.kind = "guest_condition_changed",
                                                 .volume_id = volume_id,
-                                                .detail = {{"from", sql_text(old->name)},
+                                                .detail = {{"from", sql_text(old->condition)},
                                                            {"to", sql_text(condition_of(stats))},
                                                            {"message", sql_text(stats->message)}}});
 }
@@ -99,21 +113,23 @@ static int journal_condition(struct store *store, int64_t volume_id,
 int store_put_guest_stats(struct store *store, int64_t volume_id,
                           const struct store_guest_stats *stats, bool *ret_changed)
 {
-    struct known_condition old;
+    struct known_answer old;
     bool found = false;
     int r = find_binding(store, stats->binding_id, &found);
 
     *ret_changed = false;
     if (r < 0 || !found)
         return r;
-    r = find_condition(store, stats->binding_id, &old);
-    if (r == 0)
-        r = write_stats(store, stats);
+    r = find_answer(store, stats->binding_id, &old);
+    if (r < 0 || is_outdated(store, stats, &old))
+        return r;
+    r = write_stats(store, stats);
     if (r == 0)
         r = write_total(store, stats);
     if (r < 0)
         return r;
-    *ret_changed = old.name[0] ? strcmp(old.name, condition_of(stats)) != 0 : stats->abnormal;
+    *ret_changed =
+        old.condition[0] ? strcmp(old.condition, condition_of(stats)) != 0 : stats->abnormal;
     return *ret_changed ? journal_condition(store, volume_id, &old, stats) : 0;
 }
 

@@ -15,7 +15,8 @@ struct store_guest_stats {
     uint64_t total, used, available;
     bool abnormal;
     const char *message; /* of the condition; NULL or "" none */
-    int64_t age_ms;      /* since the guest was read */
+    /* Since the guest was read, at the most; what is older than the last answer is dropped. */
+    int64_t age_ms;
 };
 /* ret_changed: the condition did, and the change is journaled. */
 int store_put_guest_stats(struct store *store, int64_t volume_id,

@@ -45,6 +45,7 @@ struct stats_question {
     struct stats_poll *poll;
     int64_t volume_id, sandbox_ref;
     struct stats_call *call; /* NULL: it has ended */
+    uint64_t read_ns;        /* the guest was read then or later */
     bool answered;           /* by the guest */
     struct reconciler_stats stats;
     char sandbox_id[STORE_SANDBOX_ID_BYTES];
@@ -109,6 +110,16 @@ static void end_question(struct stats_question *question)
     slots_leave(&poll->slots, question->sandbox_ref);
 }
 
+/* An answer that somebody else was given before is older than the question. */
+static void keep_answer(struct stats_question *question, const struct reconciler_stats *stats)
+{
+    const uint64_t read_ns = clock_boottime() - stats->age_ms * NSEC_PER_MSEC;
+
+    question->stats = *stats;
+    if (read_ns < question->read_ns)
+        question->read_ns = read_ns;
+}
+
 static void on_counted(void *userdata, enum status_code code, const struct reconciler_stats *stats,
                        const struct error *error)
 {
@@ -117,7 +128,7 @@ static void on_counted(void *userdata, enum status_code code, const struct recon
 
     question->answered = code == STATUS_OK;
     if (question->answered)
-        question->stats = *stats;
+        keep_answer(question, stats);
     else
         log_debug(&(struct log_ids){.volume = question->volume_id, .sandbox = question->sandbox_id},
                   "the guest was not read: %s", error->text);
@@ -139,6 +150,7 @@ static void ask(struct stats_poll *poll, const struct store_volume *volume)
     question->volume_id = volume->volume_id;
     question->sandbox_ref = volume->sandbox_ref;
     memcpy(question->sandbox_id, volume->sandbox_id, sizeof(question->sandbox_id));
+    question->read_ns = clock_boottime();
     question->next = poll->asked;
     poll->asked = question;
     if (stats_begin(poll->clients, &target, on_counted, question, &question->call, &error) ==
@@ -217,7 +229,7 @@ static int record_one(struct store *store, const struct stats_question *question
         .available = stats->available,
         .abnormal = stats->guest_abnormal,
         .message = stats->guest_condition,
-        .age_ms = (int64_t)stats->age_ms,
+        .age_ms = (int64_t)((clock_boottime() - question->read_ns) / NSEC_PER_MSEC),
     };
     bool changed = false;
     int r;

@@ -51,6 +51,28 @@ static void usage_is_kept_and_not_journaled(void **state)
     assert_int_equal(number_of(store, "SELECT count(*) FROM journal"), lines);
 }
 
+/* What a poll counted before the volume grew, and what a clock that was set back makes of that. */
+static void an_older_answer_is_dropped(void **state)
+{
+    struct store *store = store_of(state);
+    int64_t volume_id = put_bound(store).volume_id;
+    struct store_guest_stats grown = stats_of(store, volume_id), before = grown;
+
+    grown.total = 2 * GIB;
+    before.abnormal = true;
+    before.age_ms = 1;
+    assert_false(put(store, volume_id, &grown));
+    assert_false(put(store, volume_id, &before));
+    assert_int_equal(number_of(store, "SELECT guest_bytes FROM audit_volumes"), 2 * GIB);
+    assert_text_of(store, "SELECT condition FROM audit_volumes", "normal");
+    assert_int_equal(lines_of(store, "guest_condition_changed"), 0);
+    assert_int_equal(
+        sql_execute(&store->connection, "UPDATE guest_stats SET read_at = read_at + 2"), 0);
+    assert_true(put(store, volume_id, &before));
+    assert_int_equal(number_of(store, "SELECT guest_bytes FROM audit_volumes"),
+                     (int64_t)before.total);
+}
+
 static void a_condition_is_journaled_when_it_changes(void **state)
 {
     struct store *store = store_of(state);
@@ -192,6 +214,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         MODEL(usage_is_kept_and_not_journaled),
+        MODEL(an_older_answer_is_dropped),
         MODEL(a_condition_is_journaled_when_it_changes),
         MODEL(a_first_reading_is_news_if_it_is_abnormal),
         MODEL(a_guests_report_ends_with_its_binding),

@@ -2,6 +2,8 @@
 /* stats_poll_run_test.c - guests that are polled, and what is on record of them then. */
 #include "tests/unit/reconciler/command/clients_fixture.h"
 
+#include <unistd.h>
+
 #include "reconciler/command/stats_poll.h"
 
 static struct stats_poll *poll;
@@ -80,6 +82,26 @@ static void a_guest_that_does_not_answer_is_counted(void **state)
     end_poll();
 }
 
+/* The guest had counted before the volume grew, and the growth has been recorded first. */
+static void an_answer_from_before_a_growth_is_dropped(void **state)
+{
+    struct store_guest_stats grown = {.has_bytes = true, .total = 154};
+    bool changed = false;
+
+    (void)state;
+    begin_poll();
+    assert_true(guest_is_asked());
+    (void)usleep(2000);
+    grown.binding_id = number_of(the_store(), "SELECT max(mapping_id) FROM mappings");
+    assert_int_equal(store_begin(the_store()), 0);
+    assert_int_equal(store_put_guest_stats(the_store(), 1, &grown, &changed), 0);
+    assert_int_equal(store_commit(the_store()), 0);
+    guest_answers(&(struct guest_reply){.stats = {.has_bytes = true, .total = 77}});
+    record_answers();
+    assert_int_equal(number_of(the_store(), "SELECT guest_bytes FROM mappings"), 154);
+    end_poll();
+}
+
 /* A guest without the device would speak of another file system. */
 static void a_volume_that_the_guest_does_not_have_is_not_asked_for(void **state)
 {
@@ -107,6 +129,7 @@ int main(void)
         CLIENTS(a_guest_is_polled_and_put_on_record),
         CLIENTS(a_guests_report_on_its_file_system_is_on_record),
         CLIENTS(a_guest_that_does_not_answer_is_counted),
+        CLIENTS(an_answer_from_before_a_growth_is_dropped),
         CLIENTS(a_volume_that_the_guest_does_not_have_is_not_asked_for),
         CLIENTS(another_database_forgets_what_was_asked),
     };
