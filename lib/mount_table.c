@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "lib/cleanup.h"
+#include "lib/clock.h"
 #include "lib/numbers.h"
 
 const char *mount_table_path(void)
@@ -147,14 +148,16 @@ enum {
     LINE_BYTES = 6 * MOUNT_TABLE_FIELD_BYTES,
 };
 
-struct lines {
+struct mount_lines {
+    int fd;
     int (*visit)(void *userdata, char *line);
     void *userdata;
     size_t length, field; /* bytes of the line so far, and of its last field */
+    size_t read;
     char line[LINE_BYTES], chunk[CHUNK_BYTES];
 };
 
-static void keep(struct lines *lines, const char *text, size_t length, size_t most)
+static void keep(struct mount_lines *lines, const char *text, size_t length, size_t most)
 {
     size_t room = sizeof(lines->line) - 1 - lines->length;
 
@@ -167,7 +170,7 @@ static void keep(struct lines *lines, const char *text, size_t length, size_t mo
     lines->field += length;
 }
 
-static void keep_fields(struct lines *lines, const char *text, size_t length)
+static void keep_fields(struct mount_lines *lines, const char *text, size_t length)
 {
     for (const char *end = text + length; text < end;) {
         const char *blank = memchr(text, ' ', (size_t)(end - text));
@@ -182,14 +185,14 @@ static void keep_fields(struct lines *lines, const char *text, size_t length)
     }
 }
 
-static int end_line(struct lines *lines)
+static int end_line(struct mount_lines *lines)
 {
     lines->line[lines->length] = '\0';
     lines->length = lines->field = 0;
     return lines->visit(lines->userdata, lines->line);
 }
 
-static int take_chunk(struct lines *lines, const char *chunk, size_t length)
+static int take_chunk(struct mount_lines *lines, const char *chunk, size_t length)
 {
     int r = 0;
 
@@ -208,37 +211,56 @@ static int take_chunk(struct lines *lines, const char *chunk, size_t length)
     return r;
 }
 
-static int read_lines(struct lines *lines, int fd, size_t most)
+int mount_lines_read(struct mount_lines *lines, size_t most, uint64_t until_ns)
 {
     int r = 0;
 
     while (r == 0) {
-        ssize_t length = read(fd, lines->chunk, sizeof(lines->chunk));
+        ssize_t length = read(lines->fd, lines->chunk, sizeof(lines->chunk));
 
         if (length < 0)
             return -errno;
         if (length == 0)
-            return lines->length ? end_line(lines) : 0;
-        if ((size_t)length > most)
+            return lines->length ? end_line(lines) : PROGRESS_DONE;
+        lines->read += (size_t)length;
+        if (lines->read > most)
             return BUFFER_FULL;
-        most -= (size_t)length;
         r = take_chunk(lines, lines->chunk, (size_t)length);
+        if (r == 0 && clock_processor() >= until_ns)
+            return PROGRESS_MORE;
     }
     return r;
 }
 
-int mount_table_each_line(int fd, size_t most, int (*visit)(void *userdata, char *line),
-                          void *userdata)
+int mount_lines_new(int fd, int (*visit)(void *userdata, char *line), void *userdata,
+                    struct mount_lines **ret_lines)
 {
-    cleanup(freep) struct lines *lines = NULL;
+    struct mount_lines *lines;
 
     if (lseek(fd, 0, SEEK_SET) < 0)
         return -errno;
     lines = malloc(sizeof(*lines));
     if (!lines)
         return -ENOMEM;
+    lines->fd = fd;
     lines->visit = visit;
     lines->userdata = userdata;
-    lines->length = lines->field = 0;
-    return read_lines(lines, fd, most);
+    lines->length = lines->field = lines->read = 0;
+    *ret_lines = lines;
+    return 0;
+}
+
+struct mount_lines *mount_lines_free(struct mount_lines *lines)
+{
+    free(lines);
+    return NULL;
+}
+
+int mount_table_each_line(int fd, size_t most, int (*visit)(void *userdata, char *line),
+                          void *userdata)
+{
+    cleanup(freep) struct mount_lines *lines = NULL;
+    int r = mount_lines_new(fd, visit, userdata, &lines);
+
+    return r < 0 ? r : mount_lines_read(lines, most, UINT64_MAX);
 }

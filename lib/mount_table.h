@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 #include "lib/buffer.h"
+#include "lib/result.h"
 
 struct mount_entry {
     uint64_t id;     /* of the mount, as statx(2) has it */
@@ -51,9 +52,22 @@ bool mount_table_parse(char *line, struct mount_entry *ret_mount);
  * a table of megabytes, most of which is backslashes: unescaping costs more than all else. */
 bool mount_table_split(char *line, struct mount_entry *ret_mount);
 
-/* Reads a table of any size from its start, with memory for one line, and calls back with each
- * line, without its newline. /proc/swaps has such lines too. 0, -errno, BUFFER_FULL if there are
- * more than `most` bytes, or what the callback returned, which ends the reading if it is not 0. */
+/* A table of any size is read line by line, with memory for one line, which is handed over without
+ * its newline. /proc/swaps has such lines too. The kernel takes 4 us for each KiB, and users can
+ * give a mount a line of any length, so a table can be read in parts: every mount that is there
+ * from the beginning to the end is in it. */
+struct mount_lines;
+
+/* fd stays the caller's. The callback returns 0, or -errno, which ends the reading. */
+int mount_lines_new(int fd, int (*visit)(void *userdata, char *line), void *userdata,
+                    struct mount_lines **ret_lines);
+struct mount_lines *mount_lines_free(struct mount_lines *lines); /* returns NULL */
+
+/* Reads on until clock_processor() is `until_ns`. Returns an enum progress_outcome, -errno, or
+ * BUFFER_FULL if there are more than `most` bytes. */
+int mount_lines_read(struct mount_lines *lines, size_t most, uint64_t until_ns);
+
+/* All of it in one go: 0, -errno or BUFFER_FULL. */
 int mount_table_each_line(int fd, size_t most, int (*visit)(void *userdata, char *line),
                           void *userdata);
 

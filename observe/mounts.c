@@ -100,58 +100,55 @@ static int add_path(struct observed_mounts *mounts, int root, const char *path, 
     return add_used(mounts, major(st.st_rdev), minor(st.st_rdev), where);
 }
 
-struct table {
+struct mounts_reading {
     struct observed_mounts *mounts;
-    int root;
+    int sysfs;
+    int root; /* of process 1 */
+    int fd;   /* its mount table */
+    struct mount_lines *lines;
 };
 
 /* Most lines of a table that is large are of no device, or of one that is listed already. Nothing
  * of those is unescaped or copied. */
 static int add_mount_line(void *userdata, char *line)
 {
-    const struct table *table = userdata;
+    const struct mounts_reading *reading = userdata;
     struct mount_entry mount;
     bool has_device;
 
     if (!mount_table_split(line, &mount))
         return 0;
     has_device = major(mount.device) != 0;
-    if (has_device ? find_unsorted(table->mounts, major(mount.device), minor(mount.device)) != NULL
-                   : !mount_table_source_is_device(&mount))
+    if (has_device
+            ? find_unsorted(reading->mounts, major(mount.device), minor(mount.device)) != NULL
+            : !mount_table_source_is_device(&mount))
         return 0;
     mount_table_unescape(mount.mount_point);
     if (has_device)
-        return add_used(table->mounts, major(mount.device), minor(mount.device), mount.mount_point);
+        return add_used(reading->mounts, major(mount.device), minor(mount.device),
+                        mount.mount_point);
     mount_table_unescape(mount.source);
-    return add_path(table->mounts, table->root, mount.source, mount.mount_point);
+    return add_path(reading->mounts, reading->root, mount.source, mount.mount_point);
 }
 
 /* For example "/dev/sda2 partition 1000 0 -2", after a line of headings. */
 static int add_swap_line(void *userdata, char *line)
 {
-    const struct table *table = userdata;
+    const struct mounts_reading *reading = userdata;
 
     line[strcspn(line, " \t")] = '\0';
     mount_table_unescape(line);
-    return add_path(table->mounts, table->root, line, "swap");
-}
-
-/* All of it, however large: a disk whose line is left out would count as unused. */
-static int read_table(const char *path, struct observed_mounts *mounts, int root,
-                      int (*add_line)(void *userdata, char *line))
-{
-    struct table table = {.mounts = mounts, .root = root};
-    cleanup(fd_closep) int fd = open(path, O_RDONLY | O_CLOEXEC);
-
-    return fd < 0 ? -errno : mount_table_each_line(fd, SIZE_MAX, add_line, &table);
+    return add_path(reading->mounts, reading->root, line, "swap");
 }
 
 /* A kernel without swap support has no such table. */
-static int read_swaps(struct observed_mounts *mounts, int root)
+static int read_swaps(struct mounts_reading *reading)
 {
-    int r = read_table("/proc/swaps", mounts, root, add_swap_line);
+    cleanup(fd_closep) int fd = open("/proc/swaps", O_RDONLY | O_CLOEXEC);
 
-    return r == PATH_MISSING ? 0 : r;
+    if (fd < 0)
+        return errno == ENOENT ? 0 : -errno;
+    return mount_table_each_line(fd, SIZE_MAX, add_swap_line, reading);
 }
 
 static int open_root_of_process_one(int *ret_fd)
@@ -213,30 +210,81 @@ static int add_btrfs(void *userdata, const char *uuid)
                          add_btrfs_device, file_system);
 }
 
-int observe_mounts(int sysfs, struct observed_mounts **ret_mounts)
+/* ---- the whole, in parts ------------------------------------------------------------------- */
+
+static int begin(struct mounts_reading *reading)
 {
-    struct observed_mounts *mounts = calloc(1, sizeof(*mounts));
-    struct file_system btrfs = {.mounts = mounts, .sysfs = sysfs};
-    cleanup(fd_closep) int root = -1;
+    int r = open_root_of_process_one(&reading->root);
+
+    if (r < 0)
+        return r;
+    reading->fd = open(mount_table_path(), O_RDONLY | O_CLOEXEC);
+    return reading->fd < 0 ? -errno
+                           : mount_lines_new(reading->fd, add_mount_line, reading, &reading->lines);
+}
+
+int mounts_reading_new(int sysfs, struct mounts_reading **ret_reading)
+{
+    struct mounts_reading *reading = calloc(1, sizeof(*reading));
     int r;
 
-    if (!mounts)
+    if (!reading)
         return -ENOMEM;
-    r = open_root_of_process_one(&root);
+    reading->sysfs = sysfs;
+    reading->root = reading->fd = -1;
+    reading->mounts = calloc(1, sizeof(*reading->mounts));
+    r = reading->mounts ? begin(reading) : -ENOMEM;
+    if (r < 0)
+        (void)mounts_reading_free(reading);
+    else
+        *ret_reading = reading;
+    return r;
+}
+
+struct mounts_reading *mounts_reading_free(struct mounts_reading *reading)
+{
+    if (!reading)
+        return NULL;
+    (void)mount_lines_free(reading->lines);
+    (void)observed_mounts_free(reading->mounts);
+    fd_close(reading->fd);
+    fd_close(reading->root);
+    free(reading);
+    return NULL;
+}
+
+/* All of the table, however large: a disk whose line is left out would count as unused. */
+int mounts_reading_go_on(struct mounts_reading *reading, uint64_t until_ns,
+                         struct observed_mounts **ret_mounts)
+{
+    struct observed_mounts *mounts = reading->mounts;
+    struct file_system btrfs = {.mounts = mounts, .sysfs = reading->sysfs};
+    int r = mount_lines_read(reading->lines, SIZE_MAX, until_ns);
+
+    if (r == PROGRESS_MORE)
+        return PROGRESS_MORE;
     if (r == 0)
-        r = read_table(mount_table_path(), mounts, root, add_mount_line);
+        r = read_swaps(reading);
     if (r == 0)
-        r = read_swaps(mounts, root);
-    if (r == 0)
-        r = for_each_name(sysfs, "fs/btrfs", DEVICES_OF_FILE_SYSTEM, add_btrfs, &btrfs);
-    if (r < 0) {
-        observed_mounts_free(mounts);
+        r = for_each_name(reading->sysfs, "fs/btrfs", DEVICES_OF_FILE_SYSTEM, add_btrfs, &btrfs);
+    if (r < 0)
         return r;
-    }
     if (mounts->count)
         qsort(mounts->used, mounts->count, sizeof(mounts->used[0]), compare_used);
     *ret_mounts = mounts;
-    return 0;
+    reading->mounts = NULL;
+    return PROGRESS_DONE;
+}
+
+int observe_mounts(int sysfs, struct observed_mounts **ret_mounts)
+{
+    struct mounts_reading *reading = NULL;
+    int r = mounts_reading_new(sysfs, &reading);
+
+    if (r == 0)
+        r = mounts_reading_go_on(reading, UINT64_MAX, ret_mounts);
+    (void)mounts_reading_free(reading);
+    return r;
 }
 
 struct observed_mounts *observed_mounts_free(struct observed_mounts *mounts)

@@ -84,6 +84,18 @@ int observe_open_sysfs(int root, const char *path, int *ret_fd);
  * taken anew when the watcher reports a change. */
 struct observed_mounts;
 int observe_mounts(int sysfs, struct observed_mounts **ret_mounts);
+
+/* The same in parts, because users can make the table as large as they like. sysfs stays the
+ * caller's. */
+struct mounts_reading;
+int mounts_reading_new(int sysfs, struct mounts_reading **ret_reading);
+struct mounts_reading *mounts_reading_free(struct mounts_reading *reading); /* returns NULL */
+
+/* Reads until clock_processor() is `until_ns`. Returns an enum progress_outcome or -errno. DONE:
+ * *ret_mounts has every mount that was there from the beginning to now, and is the caller's. */
+int mounts_reading_go_on(struct mounts_reading *reading, uint64_t until_ns,
+                         struct observed_mounts **ret_mounts);
+
 struct observed_mounts *observed_mounts_free(struct observed_mounts *mounts);
 /* Where it is mounted ("swap" for swap space), or NULL. */
 const char *observed_mounts_find(const struct observed_mounts *mounts, int sysfs, uint32_t major,

@@ -27,7 +27,7 @@ struct clients_core {
     int (*resolve_path)(void *userdata, const char *target_path);
     /* Where the host has mounted the device, or what stands on it; NULL nowhere. `anew`: the mounts
      * are read again before. */
-    const char *(*find_host_use)(void *userdata, uint32_t major, uint32_t minor, bool anew);
+    const char *(*find_host_use)(void *userdata, uint32_t major, uint32_t minor);
     /* drives.h, of this core. */
     enum status_code (*attach_drive)(void *userdata, const struct reconciler_drive_attach *attach,
                                      reconciler_drive_done *done, void *done_userdata,

@@ -22,20 +22,12 @@
 
 /* ---- the host ---- */
 
-/* The snapshot of the mounts may be a moment old. */
-static const char *find_host_use(struct clients *clients, const struct observed_device *device)
-{
-    const struct clients_options *options = &clients->options;
-
-    if (!options->core->find_host_use(options->userdata, device->major, device->minor, false))
-        return NULL;
-    return options->core->find_host_use(options->userdata, device->major, device->minor, true);
-}
-
 static enum status_code check_host(struct clients *clients, const char *path,
                                    const struct observed_device *device, struct error *error)
 {
-    const char *where = find_host_use(clients, device);
+    const struct clients_options *options = &clients->options;
+    const char *where =
+        options->core->find_host_use(options->userdata, device->major, device->minor);
     char holder[192];
     int r;
 

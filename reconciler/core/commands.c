@@ -23,13 +23,9 @@ static int resolve_path(void *userdata, const char *target_path)
     return unresolved_offer_asked(&((const struct reconciler *)userdata)->context, target_path);
 }
 
-static const char *find_host_use(void *userdata, uint32_t major, uint32_t minor, bool anew)
+static const char *find_host_use(void *userdata, uint32_t major, uint32_t minor)
 {
-    struct reconciler *reconciler = userdata;
-
-    if (anew)
-        devices_compare_mounts(&reconciler->devices);
-    return devices_host_use(&reconciler->devices, major, minor);
+    return devices_host_use_for_client(&((struct reconciler *)userdata)->devices, major, minor);
 }
 
 static enum status_code attach_drive(void *userdata, const struct reconciler_drive_attach *attach,

@@ -16,6 +16,11 @@
 enum { RESTS = 9 };
 static const uint64_t MOST_REST_NS = 5 * NSEC_PER_SEC;
 
+/* Of a table that takes longer, this much processor time in each pass; others' work goes on. */
+static const uint64_t PART_NS = 5 * NSEC_PER_MSEC;
+/* Longer than a client waits that is told to ask again. */
+static const uint64_t LEAST_REST_OF_LARGE_NS = 2 * NSEC_PER_SEC;
+
 /* ---- neighbours ---- */
 
 struct neighbours {
@@ -119,25 +124,24 @@ int devices_note_event(const struct context *context, uint32_t major, uint32_t m
 
 /* ---- what the host uses ---- */
 
-static int read_mounts(const struct context *context, struct observed_mounts **ret_mounts)
+const char *devices_host_use(const struct devices *devices, uint32_t major, uint32_t minor)
 {
-    int r = observe_mounts(context->sysfs, ret_mounts);
-
-    if (r < 0)
-        log_warning(&(struct log_ids){.source = "mounts"}, "cannot read the host's mounts: %s",
-                    strerror(-r));
-    if (r < 0)
-        *ret_mounts = NULL;
-    return r;
+    return devices->mounts
+               ? observed_mounts_find(devices->mounts, devices->context->sysfs, major, minor)
+               : "(cannot tell)";
 }
 
-const char *devices_host_use(struct devices *devices, uint32_t major, uint32_t minor)
+const char *devices_host_use_for_client(struct devices *devices, uint32_t major, uint32_t minor)
 {
-    if (devices->is_outdated)
-        devices_compare_mounts(devices);
-    if (!devices->mounts && read_mounts(devices->context, &devices->mounts) < 0)
-        return "(cannot tell)";
-    return observed_mounts_find(devices->mounts, devices->context->sysfs, major, minor);
+    const char *use;
+
+    if (!devices_know_mounts(devices))
+        return "(the host's mounts are being read)";
+    use = devices_host_use(devices, major, minor);
+    if (!use || devices->is_large)
+        return use;
+    devices->is_outdated = true; /* the event may be a moment late */
+    return devices_know_mounts(devices) ? devices_host_use(devices, major, minor) : use;
 }
 
 static void queue_device(void *userdata, uint32_t major, uint32_t minor)
@@ -153,55 +157,129 @@ static void queue_lower_devices(void *userdata, uint32_t major, uint32_t minor)
     (void)observe_each_lower_device(context->sysfs, major, minor, queue_device, context->queue);
 }
 
-/* A user may change the mounts without end, and make their table a large one: then a tenth of the
- * time goes into comparing them. What is decided upon meanwhile reads it first. */
-static void rest(struct devices *devices, uint64_t taken_ns)
-{
-    const uint64_t rest_ns = RESTS * taken_ns;
-
-    devices->is_outdated = false;
-    devices->rests_until_ns = clock_monotonic() + (rest_ns < MOST_REST_NS ? rest_ns : MOST_REST_NS);
-    loop_timer_stop(&devices->rest);
-}
-
-void devices_compare_mounts(struct devices *devices)
-{
-    const struct context *context = devices->context;
-    const uint64_t began_ns = clock_processor();
-    struct observed_mounts *now;
-
-    (void)read_mounts(context, &now);
-    if (now && devices->mounts)
-        observed_mounts_each_change(devices->mounts, now, queue_lower_devices, devices);
-    else
-        (void)store_each_bound_volume(context->store, work_queue_add_volume, context->queue);
-    devices_forget_mounts(devices);
-    devices->mounts = now;
-    rest(devices, clock_processor() - began_ns);
-}
-
 static void on_rested(struct loop_timer *timer)
 {
     devices_compare_mounts(container_of(timer, struct devices, rest));
 }
 
-void devices_note_mounts(struct devices *devices)
+static void wait_for_rest(struct devices *devices)
 {
     const uint64_t now_ns = clock_monotonic();
 
-    if (now_ns >= devices->rests_until_ns) {
+    if (!loop_timer_is_active(&devices->rest))
+        loop_timer_start(devices->context->loop, &devices->rest,
+                         devices->rests_until_ns > now_ns ? devices->rests_until_ns - now_ns : 0,
+                         on_rested);
+}
+
+/* A user may change the mounts without end, and make their table a large one: then a tenth of the
+ * time goes into comparing them. */
+static void rest(struct devices *devices)
+{
+    uint64_t rest_ns = RESTS * devices->reading_ns;
+
+    if (devices->is_large && rest_ns < LEAST_REST_OF_LARGE_NS)
+        rest_ns = LEAST_REST_OF_LARGE_NS;
+    if (rest_ns > MOST_REST_NS)
+        rest_ns = MOST_REST_NS;
+    devices->rests_until_ns = clock_monotonic() + rest_ns;
+    loop_timer_stop(&devices->rest);
+    if (devices->is_outdated) /* by a change during the reading */
+        wait_for_rest(devices);
+}
+
+/* now: owned; NULL: the table cannot be read. */
+static void take_mounts(struct devices *devices, struct observed_mounts *now)
+{
+    const struct context *context = devices->context;
+
+    if (now && devices->mounts)
+        observed_mounts_each_change(devices->mounts, now, queue_lower_devices, devices);
+    else
+        (void)store_each_bound_volume(context->store, work_queue_add_volume, context->queue);
+    (void)observed_mounts_free(devices->mounts);
+    devices->mounts = now;
+}
+
+static int begin_reading(struct devices *devices)
+{
+    devices->is_outdated = false;
+    devices->reading_ns = 0;
+    devices->parts = 0;
+    return mounts_reading_new(devices->context->sysfs, &devices->reading);
+}
+
+/* Whether the reading has ended. */
+static bool read_part(struct devices *devices)
+{
+    const uint64_t began_ns = clock_processor();
+    struct observed_mounts *now = NULL;
+    int r = devices->reading ? 0 : begin_reading(devices);
+
+    if (r == 0)
+        r = mounts_reading_go_on(devices->reading, began_ns + devices->part_ns, &now);
+    devices->reading_ns += clock_processor() - began_ns;
+    devices->parts++;
+    if (r == PROGRESS_MORE)
+        return false;
+    if (r < 0)
+        log_warning(&(struct log_ids){.source = "mounts"}, "cannot read the host's mounts: %s",
+                    strerror(-r));
+    devices->reading = mounts_reading_free(devices->reading);
+    devices->is_large = devices->parts > 1;
+    take_mounts(devices, now);
+    rest(devices);
+    return true;
+}
+
+/* What is decided upon reads a table first that has changed, but a large one only if it has not
+ * been read just now: otherwise a user who changes it without end would hold up all decisions. */
+static bool is_current(const struct devices *devices)
+{
+    if (devices->reading || !devices->mounts)
+        return false;
+    return !devices->is_outdated ||
+           (devices->is_large && clock_monotonic() < devices->rests_until_ns);
+}
+
+bool devices_know_mounts(struct devices *devices)
+{
+    return is_current(devices) || read_part(devices);
+}
+
+bool devices_are_reading(const struct devices *devices)
+{
+    return devices->reading != NULL;
+}
+
+void devices_compare_mounts(struct devices *devices)
+{
+    if (devices->reading)
+        devices->is_outdated = true;
+    else
+        (void)read_part(devices);
+}
+
+void devices_note_mounts(struct devices *devices)
+{
+    if (!devices->reading && clock_monotonic() >= devices->rests_until_ns) {
         devices_compare_mounts(devices);
         return;
     }
     devices->is_outdated = true;
-    if (!loop_timer_is_active(&devices->rest))
-        loop_timer_start(devices->context->loop, &devices->rest, devices->rests_until_ns - now_ns,
-                         on_rested);
+    if (!devices->reading)
+        wait_for_rest(devices);
 }
 
 void devices_forget_mounts(struct devices *devices)
 {
+    devices->reading = mounts_reading_free(devices->reading);
     devices->mounts = observed_mounts_free(devices->mounts);
+}
+
+void devices_init(struct devices *devices, const struct context *context)
+{
+    *devices = (struct devices){.context = context, .part_ns = PART_NS};
 }
 
 void devices_done(struct devices *devices)

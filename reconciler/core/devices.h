@@ -21,10 +21,16 @@ struct devices {
     const struct context *context;
     struct observed_mounts *mounts; /* NULL: must be read before the next use */
     bool is_outdated;               /* as must these */
+    struct mounts_reading *reading; /* under way */
+    uint64_t part_ns;               /* the processor time of one part */
+    uint64_t reading_ns;            /* of this or the last reading */
+    unsigned parts;                 /* of it */
+    bool is_large;                  /* the last one took several */
     uint64_t rests_until_ns;        /* clock_monotonic() */
     struct loop_timer rest;
 };
 
+void devices_init(struct devices *devices, const struct context *context);
 void devices_done(struct devices *devices);
 
 /* All that return int: 0 or -errno of the store. */
@@ -61,9 +67,18 @@ int lower_devices_note_announcement(const struct context *context, uint32_t majo
 
 /* ---- what the host uses ---- */
 
+/* Whether volumes can be decided upon. If not, a part of a large mount table was read, and the next
+ * call reads the next part. */
+bool devices_know_mounts(struct devices *devices);
+/* Whether that is to be called though no volume waits. */
+bool devices_are_reading(const struct devices *devices);
+
 /* Where the host has mounted the device, or which device of the host uses it; NULL if the host does
- * not use it. */
-const char *devices_host_use(struct devices *devices, uint32_t major, uint32_t minor);
+ * not use it. Of the mounts that are known. */
+const char *devices_host_use(const struct devices *devices, uint32_t major, uint32_t minor);
+/* The same at any time. Also not NULL while the mounts are not known; then the client asks again.
+ */
+const char *devices_host_use_for_client(struct devices *devices, uint32_t major, uint32_t minor);
 
 /* Queues only devices whose use changed, because mounts come and go with every pod. */
 void devices_compare_mounts(struct devices *devices);

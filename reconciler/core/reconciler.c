@@ -45,7 +45,7 @@ static bool has_work(const struct reconciler *reconciler)
     return !work_queue_is_empty(&reconciler->queue) || !scan_is_done(&reconciler->scan) ||
            !unresolved_is_idle(&reconciler->unresolved) || actor_has_results(reconciler->actor) ||
            stagings_are_due(reconciler->clients) || stats_poll_is_due(reconciler->stats_poll) ||
-           drives_are_due(reconciler->drives) ||
+           drives_are_due(reconciler->drives) || devices_are_reading(&reconciler->devices) ||
            (!reconciler->context.stopping && actor_has_next_volume(reconciler->actor));
 }
 
@@ -118,6 +118,13 @@ static int observe_next(struct reconciler *reconciler)
     return r < 0 ? r : PROGRESS_MORE;
 }
 
+/* Nothing is left to observe. */
+static bool needs_mounts(const struct reconciler *reconciler)
+{
+    return !work_queue_is_empty(&reconciler->queue) || devices_are_reading(&reconciler->devices) ||
+           (!reconciler->context.stopping && actor_has_next_volume(reconciler->actor));
+}
+
 /* Volumes are decided only after the first scan, when their devices and sandboxes are known.
  * Returns an enum progress_outcome. */
 static int decide_next(struct reconciler *reconciler)
@@ -126,6 +133,8 @@ static int decide_next(struct reconciler *reconciler)
     int r;
 
     if (!reconciler->context.synced)
+        return 0;
+    if (needs_mounts(reconciler) && !devices_know_mounts(&reconciler->devices))
         return 0;
     if (work_queue_take_all_volumes(&reconciler->queue)) {
         r = store_each_volume(reconciler->context.store, work_queue_add_volume, &reconciler->queue);

@@ -62,7 +62,7 @@ static bool entries_disagree(const struct context *context, const struct store_v
                : other.file_device != volume->file_device || other.inode != volume->inode;
 }
 
-static bool is_used_by_host(struct devices *devices, const struct store_volume *volume)
+static bool is_used_by_host(const struct devices *devices, const struct store_volume *volume)
 {
     return volume->device_id && volume->device_kind == DEVICE_KIND_BLOCK &&
            devices_host_use(devices, volume->major, volume->minor);

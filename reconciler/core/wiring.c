@@ -218,7 +218,7 @@ static void wire_observing(struct reconciler *reconciler,
                                      .trees = &reconciler->trees,
                                      .visibility = &reconciler->cleanup.visibility};
     reconciler->unresolved.context = context;
-    reconciler->devices.context = context;
+    devices_init(&reconciler->devices, context);
     reconciler->monitors.context = context;
     reconciler->observer = (struct observer){.context = context,
                                              .watchers = watchers,

@@ -21,6 +21,7 @@
 #include "lib/clock.h"
 #include "lib/path.h"
 #include "lib/path_guard.h"
+#include "observe/observe.h"
 
 enum { DIRECTORIES = 2 };
 
@@ -110,6 +111,7 @@ static int claim_and_answer(const void *argument)
 {
     const struct asked *asked = argument;
     struct drive_claim_request request = *asked->request;
+    struct observed_mounts *mounts = NULL;
     struct answer answer = {0};
     int directories[DIRECTORIES], fd = -1;
     char nothing;
@@ -123,8 +125,11 @@ static int claim_and_answer(const void *argument)
         return -r;
     request.root = directories[0];
     request.sysfs = directories[1];
+    if (observe_mounts(request.sysfs, &mounts) == 0)
+        request.mounts = mounts;
     answer.outcome = drive_claim(&request, &fd, &answer.disk, asked->keep ? &answer.backing : NULL,
                                  &answer.error);
+    (void)observed_mounts_free(mounts);
     if (!asked->keep) {
         fd_close(fd);
         fd = -1;

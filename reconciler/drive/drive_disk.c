@@ -66,11 +66,6 @@ struct hypervisor_disk drive_disk_identity(const struct store_drive_mount_disk *
     };
 }
 
-static void mountsp(struct observed_mounts **mounts)
-{
-    (void)observed_mounts_free(*mounts);
-}
-
 static void finish(struct drive_work *work, enum status_code status, const struct error *error)
 {
     drive_disk_done *done = work->disk_done;
@@ -91,7 +86,6 @@ static void open_disk(struct drive_work *work, const char *path, const struct co
                       bool keep, drive_claim_done *done)
 {
     const struct context *context = work->drives->context;
-    cleanup(mountsp) struct observed_mounts *mounts = NULL;
     const char *names[CONFIG_LIST_ITEMS];
     struct drive_claim_request request = {
         .root = context->root,
@@ -106,10 +100,6 @@ static void open_disk(struct drive_work *work, const char *path, const struct co
 
     for (unsigned i = 0; i < prefixes->count; i++)
         names[i] = config_list_item(prefixes, i);
-    if (observe_mounts(context->sysfs, &mounts) == 0)
-        request.mounts = mounts;
-    else
-        mounts = NULL;
     r = drive_claim_call_new(context->loop, &request, keep,
                              context->config->resize.call_timeout_seconds * NSEC_PER_SEC, done,
                              work, &work->claim);

@@ -493,3 +493,14 @@ static inline void assert_is(int64_t volume_id, enum volume_state state, enum vo
         fail_msg("%s/%s, not %s/%s", state_name(volume.state), reason_name(volume.reason),
                  state_name(state), reason_name(reason));
 }
+
+/* A volume in a sandbox. */
+static inline int64_t bind_one(void)
+{
+    stage(TARGET, DISK, "sandbox-1");
+    put_disk(0, DISK, 1, GIB);
+    start_sandbox(0, "sandbox-1");
+    run_node();
+    assert_true(volume_of(last_volume()).binding_id != 0);
+    return last_volume();
+}

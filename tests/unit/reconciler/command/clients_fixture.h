@@ -26,7 +26,7 @@ static struct {
     struct clients *clients;
     bool full, vanishes; /* so the core finds what was staged */
     const char *problem;
-    const char *host_use, *host_use_anew;
+    const char *host_use;
     unsigned answers;
     enum status_code code;
     char error[ERROR_TEXT_BYTES];
@@ -88,12 +88,12 @@ static int resolve_path(void *userdata, const char *target_path)
     return 0;
 }
 
-static const char *find_host_use(void *userdata, uint32_t major, uint32_t minor, bool anew)
+static const char *find_host_use(void *userdata, uint32_t major, uint32_t minor)
 {
     (void)userdata;
     (void)major;
     (void)minor;
-    return anew ? test.host_use_anew : test.host_use;
+    return test.host_use;
 }
 
 /* ---- its drives ---- */

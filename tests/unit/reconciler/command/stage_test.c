@@ -298,14 +298,12 @@ static void calls_that_wait_have_a_bound(void **state)
 
 /* ---- who else has the device ---- */
 
-/* The snapshot of the mounts may be a moment old. */
 static void a_device_that_the_host_has_mounted_is_held(void **state)
 {
     (void)state;
     put_disk(0, "/dev/sdb", 5, GIB);
-    test.host_use = "/mnt";
     assert_int_equal(check_on("/dev/sdb", NULL), STATUS_OK);
-    test.host_use_anew = "/mnt";
+    test.host_use = "/mnt";
     assert_int_equal(check_on("/dev/sdb", NULL), answer_code(ANSWER_DEVICE_HELD));
     assert_non_null(strstr(test.error, "/dev/sdb is in use on the host: /mnt"));
 }

@@ -65,16 +65,6 @@ static void a_volume_without_a_sandbox_waits_for_one(void **state)
     assert_int_equal(volume_of(last_volume()).device_bytes, GIB);
 }
 
-static int64_t bind_one(void)
-{
-    stage(TARGET, DISK, "sandbox-1");
-    put_disk(0, DISK, 1, GIB);
-    start_sandbox(0, "sandbox-1");
-    run_node();
-    assert_true(volume_of(last_volume()).binding_id != 0);
-    return last_volume();
-}
-
 static void a_resize_is_on_record_although_the_vmm_is_silent(void **state)
 {
     struct store_volume volume;
@@ -500,51 +490,6 @@ static void a_capacity_change_of_a_disk_is_recorded(void **state)
     settle();
 }
 
-static void mounts_that_change_queue_their_devices(void **state)
-{
-    int64_t volume_id = bind_one();
-
-    (void)state;
-    reconciler_queue_mounts(reconciler);
-    reconciler_queue_mounts(reconciler);
-    settle();
-    assert_true(volume_of(volume_id).binding_id != 0);
-}
-
-/* A settled node would stop the loop before the timer is due. */
-static void run_until_compared(const struct devices *devices)
-{
-    typeof(reconciler->settled) settled = reconciler->settled;
-
-    reconciler->settled = NULL;
-    while (devices->is_outdated)
-        loop_run_once(&loop);
-    reconciler->settled = settled;
-}
-
-/* Users can change the mounts as often as they like. */
-static void mounts_are_compared_once_in_a_while(void **state)
-{
-    struct devices *devices;
-    int64_t volume_id = bind_one();
-
-    (void)state;
-    devices = &reconciler->devices;
-    devices_compare_mounts(devices);
-    devices->rests_until_ns = UINT64_MAX / 2;
-    reconciler_queue_mounts(reconciler);
-    assert_true(devices->is_outdated);
-    (void)devices_host_use(devices, 7, 1); /* what is asked about is never out of date */
-    assert_false(devices->is_outdated);
-    devices->rests_until_ns = clock_monotonic() + 20 * NSEC_PER_MSEC;
-    reconciler_queue_mounts(reconciler);
-    reconciler_queue_mounts(reconciler);
-    assert_true(devices->is_outdated);
-    run_until_compared(devices);
-    settle();
-    assert_true(volume_of(volume_id).binding_id != 0);
-}
-
 /* It may be the process that could not be read. */
 static void a_vmm_that_lives_and_cannot_be_read_has_not_ended(void **state)
 {
@@ -666,8 +611,6 @@ int main(void)
         NODE(a_name_that_is_a_hash_is_resolved),
         NODE(a_publish_path_resolves_a_hash_too),
         NODE(a_capacity_change_of_a_disk_is_recorded),
-        NODE(mounts_that_change_queue_their_devices),
-        NODE(mounts_are_compared_once_in_a_while),
         NODE(a_vmm_that_lives_and_cannot_be_read_has_not_ended),
         NODE(a_vmm_that_is_gone_has_ended),
         NODE(a_vmm_whose_number_another_process_has_got_has_ended),

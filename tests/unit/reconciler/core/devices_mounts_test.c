@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* devices_mounts_test.c - when the host's mounts are read, and how much of them at once. */
+#include "reconciler/core/internal.h"
+#include "tests/unit/reconciler/fake_node.h"
+
+static void mounts_that_change_queue_their_devices(void **state)
+{
+    int64_t volume_id = bind_one();
+
+    (void)state;
+    reconciler_queue_mounts(reconciler);
+    reconciler_queue_mounts(reconciler);
+    settle();
+    assert_true(volume_of(volume_id).binding_id != 0);
+}
+
+/* A settled node would stop the loop before the timer is due. */
+static void run_until_compared(const struct devices *devices)
+{
+    typeof(reconciler->settled) settled = reconciler->settled;
+
+    reconciler->settled = NULL;
+    while (devices->is_outdated)
+        loop_run_once(&loop);
+    reconciler->settled = settled;
+}
+
+/* Users can change the mounts as often as they like. */
+static void mounts_are_compared_once_in_a_while(void **state)
+{
+    struct devices *devices;
+    int64_t volume_id = bind_one();
+
+    (void)state;
+    devices = &reconciler->devices;
+    devices_compare_mounts(devices);
+    devices->rests_until_ns = UINT64_MAX / 2;
+    reconciler_queue_mounts(reconciler);
+    assert_true(devices->is_outdated);
+    assert_true(devices_know_mounts(devices)); /* what is asked about is never out of date */
+    assert_false(devices->is_outdated);
+    devices->rests_until_ns = clock_monotonic() + 20 * NSEC_PER_MSEC;
+    reconciler_queue_mounts(reconciler);
+    reconciler_queue_mounts(reconciler);
+    assert_true(devices->is_outdated);
+    run_until_compared(devices);
+    settle();
+    assert_true(volume_of(volume_id).binding_id != 0);
+}
+
+/* Others' work goes on between the parts; a user who changes the table without end holds up
+ * nothing, and what changes during the reading is read after it. */
+static void a_large_table_is_read_in_parts(void **state)
+{
+    struct devices *devices;
+    int64_t volume_id = bind_one();
+
+    (void)state;
+    devices = &reconciler->devices;
+    devices->part_ns = 0;
+    devices_forget_mounts(devices);
+    assert_false(devices_know_mounts(devices));
+    assert_string_equal(devices_host_use(devices, 7, 1), "(cannot tell)");
+    devices_forget_mounts(devices);
+    assert_string_equal(devices_host_use_for_client(devices, 7, 1),
+                        "(the host's mounts are being read)");
+    assert_true(devices_are_reading(devices));
+    reconciler_queue_mounts(reconciler);
+    assert_true(devices->is_outdated);
+    put_disk(0, DISK, 1, 2 * GIB);
+    reconciler_queue_all_volumes(reconciler);
+    settle();
+    assert_int_equal(volume_of(volume_id).device_bytes, 2 * GIB);
+    assert_true(devices->is_outdated && devices->is_large);
+    assert_true(devices_know_mounts(devices)); /* as they were a moment ago */
+    devices->rests_until_ns = 0;
+    assert_false(devices_know_mounts(devices));
+    settle();
+    assert_false(devices_are_reading(devices));
+    assert_false(devices->is_outdated);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        NODE(mounts_that_change_queue_their_devices),
+        NODE(mounts_are_compared_once_in_a_while),
+        NODE(a_large_table_is_read_in_parts),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
