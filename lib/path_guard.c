@@ -7,8 +7,10 @@
  * here. ".." leads to the directory that the walk came from, because the walked path has no links.
  *
  * poll(2) tells before each walk whether the table has changed. A mount that is made during the
- * walk is not seen. No walk goes by a table that has changed, and of one that could not be read to
- * its end every mount point is refused: a mount that may hang could be on any of them.
+ * walk is not seen. A table that has changed is read when a walk comes to a mount point that is not
+ * on the way to a trusted name: users could change it without end, and few walks do. Of one that
+ * could not be read to its end every mount point is refused: a mount that may hang could be on any
+ * of them.
  */
 #include "lib/path_guard.h"
 
@@ -69,6 +71,7 @@ static struct {
     bool started, lists;
     uint64_t key[2];
     struct mounts mounts;
+    bool is_outdated; /* they have changed */
     struct trusted trusted;
 } guard = {.mountinfo = -1};
 
@@ -237,6 +240,7 @@ static void read_own_mounts(void)
 {
     int r = 0;
 
+    guard.is_outdated = false;
     if (!guard.lists)
         guard.lists = read_table(guard.mountinfo, SMALL_TABLE_BYTES, &guard.mounts) == BUFFER_FULL;
     if (guard.lists)
@@ -245,18 +249,20 @@ static void read_own_mounts(void)
         (void)read_table(guard.mountinfo, OWN_TABLE_BYTES, &guard.mounts);
 }
 
-static void refresh(void)
+/* The kernel tells of a change once. */
+static void note_change(void)
 {
     struct pollfd changed = {.fd = guard.mountinfo, .events = POLLPRI};
 
     if (poll(&changed, 1, 0) > 0)
-        read_own_mounts();
+        guard.is_outdated = true;
 }
 
 /* ---- a walk -------------------------------------------------------------------------------- */
 
 struct walk {
     const struct mounts *mounts;
+    bool is_own;     /* these are this process' own */
     const char *top; /* the name of the root that the mount points are named from; "" is "/" */
     int root;
     int directory;     /* where the walk is: `root` itself, or owned */
@@ -385,6 +391,8 @@ static enum step cross(struct walk *walk, const char *name, int *ret_fd)
     if (!name_point(walk, name, point))
         return STEP_MAY_HANG;
     trusted = is_trusted(walk->mounts, point);
+    if (!trusted && walk->is_own && guard.is_outdated)
+        read_own_mounts();
     if (!trusted && mounts_have_point(walk->mounts, point))
         return STEP_MAY_HANG;
     if (open_on(walk->directory, name, 0, &fd) < 0)
@@ -462,27 +470,34 @@ static bool next_name(struct walk *walk, char ret_name[static NAME_MAX + 1])
     return true;
 }
 
-static int check(const struct mounts *mounts, const char *top, int root, const char *path)
+static int take_walk(struct walk *walk, const char *path)
 {
-    struct walk walk = {.mounts = mounts, .top = top, .root = root, .directory = root};
     enum step step = STEP_ON;
     char name[NAME_MAX + 1];
 
-    if ((!mounts->count && !mounts->unknown) || strlen(path) >= PATH_MAX)
+    if (strlen(path) >= PATH_MAX)
         return 0;
-    (void)snprintf(walk.rest, sizeof(walk.rest), "%s", path);
-    while (step == STEP_ON && next_name(&walk, name))
-        step = walk.steps++ < STEPS ? take_step(&walk, name) : STEP_MAY_HANG;
-    walk_to_root(&walk);
+    (void)snprintf(walk->rest, sizeof(walk->rest), "%s", path);
+    while (step == STEP_ON && next_name(walk, name))
+        step = walk->steps++ < STEPS ? take_step(walk, name) : STEP_MAY_HANG;
+    walk_to_root(walk);
     return step == STEP_MAY_HANG ? PATH_MAY_HANG : 0;
+}
+
+static bool may_any_hang(const struct mounts *mounts)
+{
+    return mounts->count || mounts->unknown;
 }
 
 int path_guard_check(int root, const char *path)
 {
+    struct walk walk = {
+        .mounts = &guard.mounts, .is_own = true, .top = "", .root = root, .directory = root};
+
     if (!guard.started)
         return 0;
-    refresh();
-    return check(&guard.mounts, "", root, path);
+    note_change();
+    return may_any_hang(&guard.mounts) || guard.is_outdated ? take_walk(&walk, path) : 0;
 }
 
 /* ---- other processes ----------------------------------------------------------------------- */
@@ -503,6 +518,7 @@ int path_guard_check_process(pid_t pid, int root, const char *path)
     cleanup(mounts_done) struct mounts mounts = {.distrusted = true};
     cleanup(fd_closep) int fd = -1;
     char name[48], top[PATH_MAX];
+    struct walk walk = {.mounts = &mounts, .top = top, .root = root, .directory = root};
 
     if (!guard.started || !has_own_mounts(pid))
         return 0; /* path.h checks it */
@@ -514,7 +530,7 @@ int path_guard_check_process(pid_t pid, int root, const char *path)
     if (!read_name(name, top))
         return PATH_MAY_HANG;
     (void)read_table(fd, MOUNT_TABLE_BYTES, &mounts);
-    return check(&mounts, top, root, path);
+    return may_any_hang(&mounts) ? take_walk(&walk, path) : 0;
 }
 
 /* ---- life ---------------------------------------------------------------------------------- */
@@ -569,5 +585,5 @@ void path_guard_stop(void)
     mounts_done(&guard.mounts);
     trusted_done(&guard.trusted);
     fd_close(take_fd(&guard.mountinfo));
-    guard.started = guard.lists = false;
+    guard.started = guard.lists = guard.is_outdated = false;
 }

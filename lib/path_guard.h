@@ -6,8 +6,8 @@
  * path_guard_start() and path_guard_stop(), every path that path.h resolves inside a root is walked
  * first, name by name, and is refused with PATH_MAY_HANG where it would enter such a file system;
  * nothing is looked up there. The mount table says which they are; it is read again once it has
- * changed. A path that takes too many steps to walk is refused as well: nobody knows where it
- * leads.
+ * changed and a path needs it. A path that takes too many steps to walk is refused as well: nobody
+ * knows where it leads.
  *
  * File systems that a path of the administrator's lies on are entered, because crustd cannot work
  * without them, but not in the mount namespace of another process. The root itself is not checked.

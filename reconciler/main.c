@@ -357,19 +357,25 @@ static void take_signals(struct daemon *daemon)
     loop_signal_start(&daemon->loop, &daemon->hangup, SIGHUP, on_hangup);
 }
 
-/* What the administrator named is entered wherever it lies. */
+/* What the administrator named is entered wherever it lies, and so is the directory of devices. */
 static int start_guard(const struct daemon *daemon)
 {
     const struct config *config = &daemon->config;
     const char *paths[12 + 2 * CONFIG_LIST_ITEMS] = {
-        config->paths.kata_volumes,      config->paths.crust_volumes,
-        config->paths.kata_go_sandboxes, config->paths.kata_go_vms,
-        config->paths.kata_rs_sandboxes, config->paths.sysfs,
-        config->paths.database,          config->paths.grpc_socket,
-        config->paths.http_socket,       config->paths.kata_trash,
+        "/dev",
+        config->paths.kata_volumes,
+        config->paths.crust_volumes,
+        config->paths.kata_go_sandboxes,
+        config->paths.kata_go_vms,
+        config->paths.kata_rs_sandboxes,
+        config->paths.sysfs,
+        config->paths.database,
+        config->paths.grpc_socket,
+        config->paths.http_socket,
+        config->paths.kata_trash,
         config->paths.crust_trash,
     };
-    size_t count = 11;
+    size_t count = 12;
 
     for (unsigned i = 0; i < config->paths.bundles.count; i++)
         paths[count++] = config_list_item(&config->paths.bundles, i);
