@@ -11,7 +11,7 @@ import sys
 import unittest
 
 from grpc_client import SECONDS, GrpcTest, grpc
-from scratch_node import AFTER
+from scratch_node import AFTER, longest_pass
 
 MOUNTS, DEPTH = 1000, 13
 NAME = "\\" * 250  # each of these is four bytes in the table
@@ -80,6 +80,7 @@ class LargeMountTableTest(GrpcTest):
     def stop(self):
         """In good order, and none of its passes was long."""
         self.assert_served(self.host)
+        print(f"longest pass {longest_pass(self.host):.3f} s", flush=True)
         self.assertEqual(self.host.stop(), 0, self.host.log_tail())
 
     def test_a_volume_grows(self):
