@@ -188,14 +188,15 @@ static void rest(struct devices *devices)
         wait_for_rest(devices);
 }
 
-/* now: owned; NULL: the table cannot be read. */
+/* now: owned; NULL: the table cannot be read. While that lasts nothing is queued: every decision
+ * tries again, and would bring about the next. */
 static void take_mounts(struct devices *devices, struct observed_mounts *now)
 {
     const struct context *context = devices->context;
 
     if (now && devices->mounts)
         observed_mounts_each_change(devices->mounts, now, queue_lower_devices, devices);
-    else
+    else if (now || devices->mounts)
         (void)store_each_bound_volume(context->store, work_queue_add_volume, context->queue);
     (void)observed_mounts_free(devices->mounts);
     devices->mounts = now;

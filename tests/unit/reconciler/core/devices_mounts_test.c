@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* devices_mounts_test.c - when the host's mounts are read, and how much of them at once. */
 #include "reconciler/core/internal.h"
+#include "tests/unit/few_descriptors.h"
 #include "tests/unit/reconciler/fake_node.h"
 
 static void mounts_that_change_queue_their_devices(void **state)
@@ -80,12 +81,35 @@ static void a_large_table_is_read_in_parts(void **state)
     assert_false(devices->is_outdated);
 }
 
+/* Each decision tries again. If that queued volumes, there would always be one to decide upon. */
+static void a_table_that_cannot_be_read_queues_volumes_once(void **state)
+{
+    struct devices *devices;
+    struct rlimit limit;
+    int64_t taken, volume_id = bind_one();
+    int filler;
+
+    (void)state;
+    devices = &reconciler->devices;
+    limit = leave_free(&filler, 1);
+    devices_compare_mounts(devices);
+    assert_true(work_queue_take_volume(&reconciler->queue, &taken) && taken == volume_id);
+    assert_true(devices_know_mounts(devices));
+    assert_string_equal(devices_host_use(devices, 7, 1), "(cannot tell)");
+    assert_true(work_queue_is_empty(&reconciler->queue));
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_true(devices_know_mounts(devices));
+    assert_true(work_queue_take_volume(&reconciler->queue, &taken) && taken == volume_id);
+    assert_null(devices_host_use(devices, 7, 1));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         NODE(mounts_that_change_queue_their_devices),
         NODE(mounts_are_compared_once_in_a_while),
         NODE(a_large_table_is_read_in_parts),
+        NODE(a_table_that_cannot_be_read_queues_volumes_once),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
