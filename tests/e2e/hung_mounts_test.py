@@ -13,6 +13,7 @@ import socket
 import subprocess
 import unittest
 
+from drives import DrivesTest
 from fuse import HangingFile
 from scratch_node import AFTER, SANDBOX, ScratchNodeTest, fake_monitor, longest_pass, publish_path
 
@@ -186,6 +187,26 @@ class HungMountsTest(ScratchNodeTest):
         status, text = self.put("/fs-stats", {"block-device": "/mnt/hung/disk", "pod-id": SANDBOX})
         self.assertEqual(status, 404, text)
         self.check_served()
+
+
+class HungMountsAndDrivesTest(DrivesTest):
+    def test_another_mount_s_source(self):
+        """Root's FUSE file system says that its source is a file in the one that hangs. Disks lie elsewhere."""
+        host = self.drive_node()
+        disk = self.disk(host)
+        hanging = HangingFile(self.scratch / "hung")
+        self.addCleanup(hanging.close)
+        hanging.silent.set()
+        (self.scratch / "over").mkdir()
+        libc = ctypes.CDLL(None, use_errno=True)
+        options = f"fd={hanging.device},rootmode=40000,user_id=0,group_id=0"
+        self.assertEqual(libc.mount(bytes(self.scratch / "hung/file"), bytes(self.scratch / "over"), b"fuse.over", 0,
+                                    options.encode()), 0)
+        self.addCleanup(libc.umount2, bytes(self.scratch / "over"), 2)
+        host.start()
+        self.wait_alive(host)
+        self.attach(host, "data-1", disk)
+        self.detach(host, "data-1")
 
 
 if __name__ == "__main__":
