@@ -169,6 +169,22 @@ static void mounts_are_noticed(void **state)
     assert_int_equal(path_guard_check(root, "/dir/plain/x"), 0);
 }
 
+/* On a node that has had none, unless others have made one on this machine. */
+static void the_first_mount_is_noticed(void **state)
+{
+    char path[128];
+
+    (void)state;
+    start(NULL);
+    (void)snprintf(path, sizeof(path), "%s/dir/hung", directory);
+    assert_int_equal(umount2(path, MNT_DETACH), 0);
+    fd_close(take_fd(&fuse));
+    start(NULL);
+    assert_int_equal(path_guard_check(root, "/dir/hung/inner"), 0);
+    assert_true(mount_hung(path));
+    assert_int_equal(path_guard_check(root, "/dir/hung/inner"), PATH_MAY_HANG);
+}
+
 /* No event tells of it: the names that the table gave are those of before. */
 static void mounts_are_recognised_behind_a_renamed_directory(void **state)
 {
@@ -448,6 +464,7 @@ int main(void)
         cmocka_unit_test(other_paths_are_unaffected),
         cmocka_unit_test(trusted_mounts_are_entered),
         cmocka_unit_test(mounts_are_noticed),
+        cmocka_unit_test(the_first_mount_is_noticed),
         cmocka_unit_test(mounts_are_recognised_behind_a_renamed_directory),
         cmocka_unit_test(another_process_has_its_own_mounts),
         cmocka_unit_test(another_process_may_have_another_root),
