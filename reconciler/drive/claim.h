@@ -34,7 +34,7 @@ enum drive_claim_outcome {
 struct drive_claim_request {
     int root;                             /* the host's root, as in path.h */
     int sysfs;                            /* an open directory */
-    const struct observed_mounts *mounts; /* to name the user of the disk; may be NULL */
+    const struct observed_mounts *mounts; /* NULL: they could not be read */
     const char *host_path;
     const char *const *prefixes; /* directories, absolute */
     unsigned prefix_count;

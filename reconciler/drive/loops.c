@@ -190,7 +190,7 @@ static int refuse_used_backing(const struct drive_claim_request *request,
     struct observed_device device = {.name = "a block device"};
     const char *mount = request->mounts ? observed_mounts_find(request->mounts, request->sysfs,
                                                                backing->major, backing->minor)
-                                        : NULL;
+                                        : "(cannot tell)";
     char holder[128];
 
     if (!mount && observe_holder(request->sysfs, backing->major, backing->minor, holder,

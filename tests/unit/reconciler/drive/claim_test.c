@@ -17,7 +17,8 @@ struct claim_fixture {
     char directory[SCRATCH_BYTES];
     char shared[SCRATCH_BYTES]; /* on /dev/shm; "" none */
     int root, sysfs;
-    int opened; /* by the last claim; -1 */
+    struct observed_mounts *mounts; /* NULL: they could not be read */
+    int opened;                     /* by the last claim; -1 */
     struct loop_volume volume;
     struct store_drive_mount_disk disk, backing;
     bool is_known; /* a VM has it */
@@ -58,6 +59,7 @@ static int tear_down(void **state)
     detach_loop(fixture);
     fd_close(fixture->root);
     fd_close(fixture->sysfs);
+    (void)observed_mounts_free(fixture->mounts);
     r = scratch_directory_remove(fixture->directory);
     if (fixture->shared[0] && scratch_directory_remove(fixture->shared) < 0)
         r = -1;
@@ -73,6 +75,7 @@ static int claim(struct claim_fixture *fixture, const char *path, const char *pr
         .host_path = path,
         .prefixes = (const char *const[]){"/nowhere", prefix},
         .prefix_count = 2,
+        .mounts = fixture->mounts,
         .writable = writable,
         .is_new = !fixture->is_known,
     };
@@ -409,6 +412,8 @@ static void a_loop_device_says_on_which_block_device_it_stands(void **state)
     loop_volume_attach(&above);
     assert_int_equal(fstat(above.loop, &status), 0);
     assert_int_equal(mknod(name(fixture, node, "above"), S_IFBLK | 0600, status.st_rdev), 0);
+    expect_refused(fixture, node, true, DRIVE_CLAIM_IN_USE, "(cannot tell)");
+    assert_int_equal(observe_mounts(fixture->sysfs, &fixture->mounts), 0);
     assert_int_equal(claim(fixture, node, fixture->directory, true), DRIVE_CLAIM_OPEN);
     assert_int_equal(fixture->backing.kind, DEVICE_KIND_BLOCK);
     assert_int_equal(makedev(fixture->backing.major, fixture->backing.minor), below.st_rdev);
