@@ -25,8 +25,8 @@ struct clients_core {
      * hash is recognised. 0 or -errno of the store. */
     int (*observe_entry)(void *userdata, enum volume_layout layout, const char *name);
     int (*resolve_path)(void *userdata, const char *target_path);
-    /* Where the host has mounted the device, or what stands on it; NULL nowhere. `anew`: the mounts
-     * are read again before. */
+    /* Where the host has mounted the device, or what stands on it; NULL nowhere. Not NULL, either,
+     * while that cannot be told. */
     const char *(*find_host_use)(void *userdata, uint32_t major, uint32_t minor);
     /* drives.h, of this core. */
     enum status_code (*attach_drive)(void *userdata, const struct reconciler_drive_attach *attach,
