@@ -8,9 +8,10 @@
  *
  * poll(2) tells before each walk whether the table has changed. A mount that is made during the
  * walk is not seen. A table that has changed is read when a walk comes to a mount point that is not
- * on the way to a trusted name: users could change it without end, and few walks do. Of one that
- * could not be read to its end every mount point is refused: a mount that may hang could be on any
- * of them.
+ * on the way to a trusted name: users could change it without end, and few walks do. It is also
+ * read where no mount was known and many walks would have been spared, unless it is large. Of one
+ * that could not be read to its end every mount point is refused: a mount that may hang could be on
+ * any of them.
  */
 #include "lib/path_guard.h"
 
@@ -40,6 +41,7 @@ enum {
     CROSSING_STEPS = 8,
     MOUNTS = 128 * 1024, /* more than a mount namespace may have: sysctl fs.mount-max is 100,000 */
     TRUSTED = 4096,
+    WALKS = 32, /* take as long as reading most tables */
     /* Once the table was larger, the mounts are listed instead, which is cheaper then. Where the
      * kernel does not offer that, a larger one still is read, which takes it 2 ms a megabyte. */
     SMALL_TABLE_BYTES = 1024 * 1024,
@@ -72,6 +74,7 @@ static struct {
     uint64_t key[2];
     struct mounts mounts;
     bool is_outdated; /* they have changed */
+    unsigned walks;   /* since then, that only a current list could have spared */
     struct trusted trusted;
 } guard = {.mountinfo = -1};
 
@@ -241,6 +244,7 @@ static void read_own_mounts(void)
     int r = 0;
 
     guard.is_outdated = false;
+    guard.walks = 0;
     if (!guard.lists)
         guard.lists = read_table(guard.mountinfo, SMALL_TABLE_BYTES, &guard.mounts) == BUFFER_FULL;
     if (guard.lists)
@@ -497,6 +501,8 @@ int path_guard_check(int root, const char *path)
     if (!guard.started)
         return 0;
     note_change();
+    if (guard.is_outdated && !may_any_hang(&guard.mounts) && !guard.lists && ++guard.walks > WALKS)
+        read_own_mounts();
     return may_any_hang(&guard.mounts) || guard.is_outdated ? take_walk(&walk, path) : 0;
 }
 
