@@ -73,6 +73,7 @@ static void a_large_table_is_read_in_parts(void **state)
     settle();
     assert_int_equal(volume_of(volume_id).device_bytes, 2 * GIB);
     assert_true(devices->is_outdated && devices->is_large);
+    assert_true(loop_timer_is_active(&devices->rest)); /* so that it is compared */
     assert_true(devices_know_mounts(devices)); /* as they were a moment ago */
     devices->rests_until_ns = 0;
     assert_false(devices_know_mounts(devices));
