@@ -45,7 +45,7 @@ struct stats_question {
     struct stats_poll *poll;
     int64_t volume_id, sandbox_ref;
     struct stats_call *call; /* NULL: it has ended */
-    uint64_t read_ns;        /* the guest was read then or later */
+    uint64_t read_ns;        /* the guest was not read earlier */
     bool answered;           /* by the guest */
     struct reconciler_stats stats;
     char sandbox_id[STORE_SANDBOX_ID_BYTES];

@@ -20,7 +20,7 @@ struct store_volume;
 struct devices {
     const struct context *context;
     struct observed_mounts *mounts; /* NULL: must be read before the next use */
-    bool is_outdated;               /* as must these */
+    bool is_outdated;               /* so must these, but for a large table that rests */
     struct mounts_reading *reading; /* under way */
     uint64_t part_ns;               /* the processor time of one part */
     uint64_t reading_ns;            /* of this or the last reading */

@@ -36,9 +36,9 @@ class DrivesTest(GrpcTest):
         super().setUp()
         self.drive = self.messages("crust_drive_v1")
 
-    def drive_node(self, settings=None, sandbox_id=SANDBOX):
+    def drive_node(self, settings=None, sandbox_id=SANDBOX, wrapper=()):
         node = self.node({"drives.enabled": "on", "drives.host_prefixes": "/dev",
-                          "resize.call_timeout_seconds": 10} | (settings or {}))
+                          "resize.call_timeout_seconds": 10} | (settings or {}), wrapper)
         node.qemu = self.add_vm(node, sandbox_id)
         return node
 

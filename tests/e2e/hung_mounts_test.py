@@ -8,16 +8,25 @@ import ctypes
 import http.client
 import json
 import os
+import pathlib
 import secrets
+import shlex
 import socket
 import subprocess
 import unittest
 
 from drives import DrivesTest
 from fuse import HangingFile
+from own_mounts import in_own_mounts
 from scratch_node import AFTER, SANDBOX, ScratchNodeTest, fake_monitor, longest_pass, publish_path
 
 OTHER = secrets.token_hex(32)
+# Nobody serves it, but it is there.
+MOUNT_FUSE = """
+import ctypes, os, sys
+options = f"fd={os.open('/dev/fuse', os.O_RDWR)},rootmode=40000,user_id=0,group_id=0"
+sys.exit(ctypes.CDLL(None).mount(sys.argv[1].encode(), sys.argv[2].encode(), b"fuse.over", 0, options.encode()))
+"""
 LEADS = "leads into a file system that may hang"
 
 
@@ -190,20 +199,18 @@ class HungMountsTest(ScratchNodeTest):
 
 
 class HungMountsAndDrivesTest(DrivesTest):
-    def test_another_mount_s_source(self):
+    def test_another_mounts_source(self):
         """Root's FUSE file system says that its source is a file in the one that hangs. Disks lie elsewhere."""
-        host = self.drive_node()
-        disk = self.disk(host)
         hanging = HangingFile(self.scratch / "hung")
         self.addCleanup(hanging.close)
         hanging.silent.set()
         (self.scratch / "over").mkdir()
-        libc = ctypes.CDLL(None, use_errno=True)
-        options = f"fd={hanging.device},rootmode=40000,user_id=0,group_id=0"
-        self.assertEqual(libc.mount(bytes(self.scratch / "hung/file"), bytes(self.scratch / "over"), b"fuse.over", 0,
-                                    options.encode()), 0)
-        self.addCleanup(libc.umount2, bytes(self.scratch / "over"), 2)
+        host = self.drive_node(wrapper=in_own_mounts(shlex.join(
+            ["python3", "-c", MOUNT_FUSE, str(self.scratch / "hung/file"), str(self.scratch / "over")])))
+        disk = self.disk(host)
         host.start()
+        self.assertIn(str(self.scratch / "hung/file"),
+                      pathlib.Path(f"/proc/{host.process.pid}/mountinfo").read_text())
         self.wait_alive(host)
         self.attach(host, "data-1", disk)
         self.detach(host, "data-1")

@@ -102,6 +102,20 @@ static void an_answer_from_before_a_growth_is_dropped(void **state)
     end_poll();
 }
 
+/* What the guest has told another client is as old as it was for that one. */
+static void an_answer_is_recorded_with_its_age(void **state)
+{
+    (void)state;
+    begin_poll();
+    assert_true(guest_is_asked());
+    guest_answers(&(struct guest_reply){.stats = {.has_bytes = true, .total = 77},
+                                        .age_ns = 3600 * NSEC_PER_SEC});
+    record_answers();
+    assert_true(clock_realtime_ms() - number_of(the_store(), "SELECT read_at FROM guest_stats") >=
+                3600 * 1000);
+    end_poll();
+}
+
 /* A guest without the device would speak of another file system. */
 static void a_volume_that_the_guest_does_not_have_is_not_asked_for(void **state)
 {
@@ -130,6 +144,7 @@ int main(void)
         CLIENTS(a_guests_report_on_its_file_system_is_on_record),
         CLIENTS(a_guest_that_does_not_answer_is_counted),
         CLIENTS(an_answer_from_before_a_growth_is_dropped),
+        CLIENTS(an_answer_is_recorded_with_its_age),
         CLIENTS(a_volume_that_the_guest_does_not_have_is_not_asked_for),
         CLIENTS(another_database_forgets_what_was_asked),
     };

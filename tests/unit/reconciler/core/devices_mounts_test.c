@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* devices_mounts_test.c - when the host's mounts are read, and how much of them at once. */
+#include <sys/sysmacros.h>
+
+#include "lib/buffer.h"
+#include "lib/mount_table.h"
 #include "reconciler/core/internal.h"
 #include "tests/unit/few_descriptors.h"
 #include "tests/unit/reconciler/fake_node.h"
@@ -74,7 +78,7 @@ static void a_large_table_is_read_in_parts(void **state)
     assert_int_equal(volume_of(volume_id).device_bytes, 2 * GIB);
     assert_true(devices->is_outdated && devices->is_large);
     assert_true(loop_timer_is_active(&devices->rest)); /* so that it is compared */
-    assert_true(devices_know_mounts(devices)); /* as they were a moment ago */
+    assert_true(devices_know_mounts(devices));         /* as they were a moment ago */
     devices->rests_until_ns = 0;
     assert_false(devices_know_mounts(devices));
     settle();
@@ -104,12 +108,55 @@ static void a_table_that_cannot_be_read_queues_volumes_once(void **state)
     assert_null(devices_host_use(devices, 7, 1));
 }
 
+/* Any that the machine has mounted. */
+static bool find_used(const struct devices *devices, uint32_t *ret_major, uint32_t *ret_minor)
+{
+    cleanup(buffer_done) struct buffer table = BUFFER_INIT(MOUNT_TABLE_BYTES);
+    struct mount_entry mount;
+    bool found = false;
+    char *cursor;
+
+    assert_int_equal(mount_table_read(&table), 0);
+    cursor = table.data;
+    while (!found && mount_table_next(&cursor, &mount)) {
+        *ret_major = major(mount.device);
+        *ret_minor = minor(mount.device);
+        found = major(mount.device) && devices_host_use(devices, *ret_major, *ret_minor);
+    }
+    return found;
+}
+
+/* The event of its end may be a moment late, and the client who has ended it has not waited. */
+static void an_obstacle_is_looked_for_again(void **state)
+{
+    const struct observed_mounts *mounts;
+    struct devices *devices;
+    uint32_t major = 0, minor = 0;
+
+    (void)state;
+    (void)bind_one();
+    devices = &reconciler->devices;
+    assert_true(devices_know_mounts(devices));
+    if (!find_used(devices, &major, &minor))
+        skip();
+    mounts = devices->mounts;
+    assert_null(devices_host_use_for_client(devices, 7, 1));
+    assert_ptr_equal(devices->mounts, mounts);
+    assert_non_null(devices_host_use_for_client(devices, major, minor));
+    assert_ptr_not_equal(devices->mounts, mounts);
+    devices->is_large = true;
+    mounts = devices->mounts;
+    assert_non_null(devices_host_use_for_client(devices, major, minor));
+    assert_ptr_equal(devices->mounts, mounts);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         NODE(mounts_that_change_queue_their_devices),
         NODE(mounts_are_compared_once_in_a_while),
         NODE(a_large_table_is_read_in_parts),
+        NODE(an_obstacle_is_looked_for_again),
         NODE(a_table_that_cannot_be_read_queues_volumes_once),
     };
 
