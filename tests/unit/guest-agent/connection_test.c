@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* connection_test.c - a serial line whose clients come on each other's heels.
+/* connection_test.c - a serial line whose clients come on each other's heels, and clients that do
+ * not read.
  *
  * Socket pairs stand for the line: one that is full takes nothing, as a virtio-serial port without
  * a peer does, and one that its peer has shut down reads end-of-file.
@@ -18,6 +19,8 @@
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/log.h"
+
+enum { REPLY_BYTES = 64 * 1024 }; /* that are kept for a client that does not read */
 
 static struct loop loop;
 static struct connection *connection;
@@ -44,13 +47,17 @@ static int new_line(void)
     return ends[1];
 }
 
-static void fill(int fd)
+/* Returns how many bytes it took. */
+static size_t fill(int fd)
 {
     char bytes[4096] = {0};
+    size_t length = 0;
+    ssize_t count;
 
-    while (write(fd, bytes, sizeof(bytes)) > 0)
-        ;
+    while ((count = write(fd, bytes, sizeof(bytes))) > 0)
+        length += (size_t)count;
     assert_int_equal(errno, EAGAIN);
+    return length;
 }
 
 static void ask(uint32_t stream)
@@ -113,6 +120,46 @@ static void expect_reply(uint32_t stream)
     loop_timer_stop(&patience);
 }
 
+static void on_turn(struct loop_timer *timer)
+{
+    (void)timer;
+}
+
+/* Lets the agent say all that it has to say; returns how many bytes the client read. */
+static size_t read_all(void)
+{
+    struct loop_timer turn = {0};
+    char bytes[65536];
+    size_t length = 0;
+    ssize_t count;
+
+    do {
+        while ((count = read(line, bytes, sizeof(bytes))) > 0)
+            length += (size_t)count;
+        loop_timer_start(&loop, &turn, 0, on_turn);
+        loop_run_once(&loop);
+        count = read(line, bytes, sizeof(bytes));
+        length += count > 0 ? (size_t)count : 0;
+    } while (count > 0);
+    loop_timer_stop(&turn);
+    return length;
+}
+
+/* Asks more than there is room for answers to, on a line that takes nothing. */
+static void ask_without_reading(int port)
+{
+    enum { ASKED = 4 * REPLY_BYTES / TTRPC_HEADER_BYTES };
+    const size_t filled = fill(port);
+
+    for (uint32_t i = 0; i < ASKED; i++) {
+        ask(2 * i + 1);
+        loop_run_once(&loop);
+    }
+    assert_in_range(read_all() - filled, REPLY_BYTES / 2, REPLY_BYTES);
+    ask(2 * ASKED + 1);
+    expect_reply(2 * ASKED + 1);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -154,12 +201,38 @@ static void a_reply_that_the_line_did_not_take_reaches_the_next_peer(void **stat
     expect_reply(11); /* and nothing is said twice */
 }
 
+static void replies_that_nobody_fetches_are_bounded(void **state)
+{
+    int port = new_line();
+
+    (void)state;
+    assert_int_equal(
+        connection_new(&loop, port, false, 60 * NSEC_PER_SEC, on_ended, NULL, &connection), 0);
+    ask_without_reading(port);
+}
+
+static void they_are_bounded_for_every_client_of_a_line(void **state)
+{
+    int port = new_line();
+
+    (void)state;
+    assert_int_equal(connection_new(&loop, port, true, NSEC_PER_SEC, on_ended, NULL, &connection),
+                     0);
+    ask_without_reading(port);
+    leave();
+    port = new_line();
+    assert_int_equal(connection_resume(connection, port), 0);
+    ask_without_reading(port);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_reply_that_the_line_did_not_take_reaches_the_next_peer),
+        TEST(replies_that_nobody_fetches_are_bounded),
+        TEST(they_are_bounded_for_every_client_of_a_line),
     };
     int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
 
