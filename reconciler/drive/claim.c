@@ -12,7 +12,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/fs.h>
-#include <linux/major.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -319,7 +318,7 @@ static struct store_drive_mount_disk identify(const struct drive_claim_request *
 }
 
 int drive_claim(const struct drive_claim_request *request, int *ret_fd,
-                struct store_drive_mount_disk *ret_disk, struct store_drive_mount_disk *ret_backing,
+                struct store_drive_mount_disk *ret_disk, struct drive_backings *ret_backings,
                 struct error *error)
 {
     struct store_drive_mount_disk disk = {0};
@@ -327,8 +326,8 @@ int drive_claim(const struct drive_claim_request *request, int *ret_fd,
     struct stat status;
     int r = open_path(request, &found, error);
 
-    if (ret_backing)
-        *ret_backing = (struct store_drive_mount_disk){.kind = DEVICE_KIND_OTHER};
+    if (ret_backings)
+        ret_backings->count = 0;
     if (r != 0)
         return r;
     if (fstat(found, &status) < 0)
@@ -344,9 +343,8 @@ int drive_claim(const struct drive_claim_request *request, int *ret_fd,
     r = check_opened(request, opened, S_ISBLK(status.st_mode), &disk, error);
     if (r == DRIVE_CLAIM_OPEN || S_ISBLK(status.st_mode))
         *ret_disk = disk;
-    if (r == DRIVE_CLAIM_OPEN && ret_backing && disk.kind == DEVICE_KIND_BLOCK &&
-        disk.major == LOOP_MAJOR)
-        r = drive_loops_examine(request, opened, &disk, ret_backing, error);
+    if (r == DRIVE_CLAIM_OPEN && ret_backings && drive_loops_is_one(&disk))
+        r = drive_loops_examine(request, opened, &disk, ret_backings, error);
     if (r != DRIVE_CLAIM_OPEN)
         return r;
     *ret_fd = opened;

@@ -28,7 +28,8 @@ enum { DIRECTORIES = 2 };
 /* The child's answer. */
 struct answer {
     int outcome;
-    struct store_drive_mount_disk disk, backing;
+    struct store_drive_mount_disk disk;
+    struct drive_backings backings;
     struct error error;
 };
 
@@ -138,7 +139,7 @@ static int claim_and_answer(const void *argument)
     request.sysfs = directories[1];
     request.mounts = mounts = read_mounts(request.sysfs);
     /* Unguarded from here: this process may block. */
-    answer.outcome = drive_claim(&request, &fd, &answer.disk, asked->keep ? &answer.backing : NULL,
+    answer.outcome = drive_claim(&request, &fd, &answer.disk, asked->keep ? &answer.backings : NULL,
                                  &answer.error);
     (void)observed_mounts_free(mounts);
     if (!asked->keep) {
@@ -174,7 +175,7 @@ static void finish(struct drive_claim_call *call, int r)
         .outcome = call->answer.outcome,
         .fd = r < 0 ? -1 : take_fd(&call->fd),
         .disk = call->answer.disk,
-        .backing = call->answer.backing,
+        .backings = call->answer.backings,
         .error = call->answer.error,
     };
 

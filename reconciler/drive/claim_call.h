@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "lib/loop.h"
+#include "reconciler/drive/backings.h"
 #include "reconciler/drive/claim.h"
 
 enum drive_claim_failure { DRIVE_CLAIM_HANGS = -ETIMEDOUT };
@@ -22,8 +23,8 @@ struct drive_claim_reply {
     int outcome; /* as drive_claim() returns; HANGS: not finished in time */
     int fd;      /* set it to -1 to keep it; -1: none */
     struct store_drive_mount_disk disk;
-    struct store_drive_mount_disk backing; /* of a loop device; DEVICE_KIND_OTHER: it is none */
-    struct error error;                    /* for people, unless OPEN */
+    struct drive_backings backings;
+    struct error error; /* for people, unless OPEN */
 };
 
 struct drive_claim_call;

@@ -35,6 +35,7 @@
 #include "observe/observe.h"
 #include "observe/sysfs.h"
 #include "reconciler/core/context.h"
+#include "reconciler/drive/backings.h"
 #include "reconciler/drive/relatives.h"
 #include "store/disk_users.h"
 #include "store/sandboxes.h"
@@ -52,7 +53,8 @@ struct drive_in_use_call {
     drive_in_use_done *done;
     void *userdata;
     struct loop_timer timer;
-    struct store_drive_mount_disk disk, backing;
+    struct store_drive_mount_disk disk;
+    struct drive_backings backings;
     char drive_id[DRIVE_ID_CHARS + 1];
     pid_t own_pid, own_vmm;
     bool writable;
@@ -108,18 +110,14 @@ static int note_user(void *userdata, const struct store_disk_user *user)
     return 1;
 }
 
-static bool has_backing(const struct drive_in_use_call *call)
-{
-    return call->backing.kind != DEVICE_KIND_OTHER;
-}
-
 static int search_record(struct drive_in_use_call *call)
 {
     const char *own = call->drive_id[0] ? call->drive_id : NULL;
     int r = store_each_disk_user(call->context->store, &call->disk, own, note_user, call);
 
-    if (r == 0 && has_backing(call))
-        r = store_each_disk_user(call->context->store, &call->backing, own, note_user, call);
+    for (unsigned i = 0; r == 0 && i < call->backings.count; i++)
+        r = store_each_disk_user(call->context->store, &call->backings.backing[i], own, note_user,
+                                 call);
     if (r < 0)
         return say(call, DRIVE_IN_USE_UNKNOWN, "the record of volumes and drives cannot be read");
     return r > 0 ? PROGRESS_DONE : PROGRESS_MORE;
@@ -153,18 +151,19 @@ static bool find_sandbox(const struct drive_in_use_call *call, pid_t pid,
 
 /* ---- related devices ----------------------------------------------------------------------- */
 
+static bool add_relatives(struct drive_in_use_call *call, const struct store_drive_mount_disk *disk)
+{
+    return disk->kind != DEVICE_KIND_BLOCK ||
+           drive_relatives_add(call->context->sysfs, disk->major, disk->minor, &call->relatives);
+}
+
 /* A user of a device that is left out would not be found. */
 static int find_relatives(struct drive_in_use_call *call)
 {
-    const int sysfs = call->context->sysfs;
-    const struct store_drive_mount_disk *disk = &call->disk, *backing = &call->backing;
-    bool is_all = true;
+    bool is_all = add_relatives(call, &call->disk);
 
-    if (disk->kind == DEVICE_KIND_BLOCK)
-        is_all = drive_relatives_add(sysfs, disk->major, disk->minor, &call->relatives);
-    if (backing->kind == DEVICE_KIND_BLOCK)
-        is_all &= drive_relatives_add(sysfs, backing->major, backing->minor, &call->relatives);
-
+    for (unsigned i = 0; i < call->backings.count; i++)
+        is_all &= add_relatives(call, &call->backings.backing[i]);
     return is_all ? PROGRESS_MORE
                   : say(call, DRIVE_IN_USE_UNKNOWN,
                         "the disk has more partitions or lower devices than are compared, so who "
@@ -192,8 +191,11 @@ static bool is_disk(const struct store_drive_mount_disk *disk, const struct stat
 
 static enum relation compare(const struct drive_in_use_call *call, const struct statx *status)
 {
-    if (is_disk(&call->disk, status) || is_disk(&call->backing, status))
+    if (is_disk(&call->disk, status))
         return THE_DISK;
+    for (unsigned i = 0; i < call->backings.count; i++)
+        if (is_disk(&call->backings.backing[i], status))
+            return THE_DISK;
     return S_ISBLK(status->stx_mode) &&
                    drive_relatives_include(&call->relatives,
                                            makedev(status->stx_rdev_major, status->stx_rdev_minor))
@@ -461,8 +463,8 @@ static void init(struct drive_in_use_call *call, const struct context *context,
 {
     call->context = context;
     call->disk = *request->disk;
-    call->backing = request->backing ? *request->backing
-                                     : (struct store_drive_mount_disk){.kind = DEVICE_KIND_OTHER};
+    if (request->backings)
+        call->backings = *request->backings;
     call->own_pid = getpid();
     call->own_vmm = request->own_vmm;
     call->writable = request->writable;

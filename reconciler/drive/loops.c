@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/loop.h>
+#include <linux/major.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -20,6 +21,11 @@
 #include "reconciler/drive/relatives.h"
 
 #define DEVICES "/dev"
+
+bool drive_loops_is_one(const struct store_drive_mount_disk *disk)
+{
+    return disk->kind == DEVICE_KIND_BLOCK && disk->major == LOOP_MAJOR;
+}
 
 /* ---- what stands on a disk ------------------------------------------------------------------- */
 
@@ -214,9 +220,10 @@ static int refuse_shared_backing(const struct drive_claim_request *request,
     return refuse_under_loop(request, &below, loop, error);
 }
 
-int drive_loops_examine(const struct drive_claim_request *request, int fd,
-                        const struct store_drive_mount_disk *loop,
-                        struct store_drive_mount_disk *ret_backing, struct error *error)
+/* One loop device, open as fd, and what is directly below it. */
+static int examine(const struct drive_claim_request *request, int fd,
+                   const struct store_drive_mount_disk *loop,
+                   struct store_drive_mount_disk *ret_backing, struct error *error)
 {
     struct loop_info64 info = {0};
     int r = read_backing(request, fd, &info, ret_backing, error);
@@ -225,5 +232,64 @@ int drive_loops_examine(const struct drive_claim_request *request, int fd,
         r = refuse_used_backing(request, ret_backing, error);
     if (r == DRIVE_CLAIM_OPEN && request->is_new)
         r = refuse_shared_backing(request, loop, &info, error);
+    return r;
+}
+
+/* With loop.max_part, a partition has its loop device's major number and gives its answers. */
+static bool is_partition(const struct drive_claim_request *request,
+                         const struct store_drive_mount_disk *disk)
+{
+    uint64_t number;
+    char path[64];
+
+    (void)snprintf(path, sizeof(path), "dev/block/%u:%u/partition", disk->major, disk->minor);
+    return sysfs_read_number(request->sysfs, path, &number) == 0;
+}
+
+static int examine_lower(const struct drive_claim_request *request,
+                         const struct store_drive_mount_disk *loop,
+                         struct store_drive_mount_disk *ret_backing, struct error *error)
+{
+    struct observed_device device = {.name = "a loop device"};
+    cleanup(fd_closep) int fd = -1;
+    int r = observe_device_number(request->sysfs, loop->major, loop->minor, &device);
+
+    if (r == OBSERVED)
+        r = path_open_file_in_root(request->root, device.name, &fd);
+    else if (r == OBSERVED_ABSENT)
+        r = -ENODEV;
+    if (r < 0)
+        return error_set_errno(error, r, "cannot ask %s, on which %s stands, what it stands on",
+                               device.name, request->host_path);
+    return examine(request, fd, loop, ret_backing, error);
+}
+
+/* A VM that has the disk already keeps it. */
+static int stop_examining(const struct drive_claim_request *request, struct error *error)
+{
+    if (!request->is_new)
+        return DRIVE_CLAIM_OPEN;
+    return error_set(error, DRIVE_CLAIM_UNSUITABLE,
+                     "%s is the uppermost of more than %d loop devices that stand on each other, "
+                     "and what is below them is not examined",
+                     request->host_path, DRIVE_BACKINGS);
+}
+
+int drive_loops_examine(const struct drive_claim_request *request, int fd,
+                        const struct store_drive_mount_disk *loop,
+                        struct drive_backings *ret_backings, struct error *error)
+{
+    struct store_drive_mount_disk *backing = &ret_backings->backing[0];
+    int r = examine(request, fd, loop, backing, error);
+
+    ret_backings->count = 1;
+    while (r == DRIVE_CLAIM_OPEN && drive_loops_is_one(backing) &&
+           !is_partition(request, backing)) {
+        if (ret_backings->count == DRIVE_BACKINGS)
+            return stop_examining(request, error);
+        loop = backing++;
+        ret_backings->count++;
+        r = examine_lower(request, loop, backing, error);
+    }
     return r;
 }
