@@ -150,19 +150,34 @@ static int open_path(const struct drive_claim_request *request, int *ret_fd, str
 
 /* ---- who uses the disk ---------------------------------------------------------------------- */
 
+int drive_claim_find_mount(const struct drive_claim_request *request, uint32_t major,
+                           uint32_t minor, char *ret_where, size_t size)
+{
+    struct observed_mounts *mounts = NULL;
+    const char *where;
+    int r = request->read_mounts(request->sysfs, &mounts);
+
+    if (r < 0)
+        return r;
+    where = observed_mounts_find(mounts, request->sysfs, major, minor);
+    if (where)
+        (void)snprintf(ret_where, size, "%s", where);
+    (void)observed_mounts_free(mounts);
+    return where ? OBSERVED : OBSERVED_ABSENT;
+}
+
 static int say_in_use(const struct drive_claim_request *request, const struct stat *status,
                       struct error *error)
 {
     uint32_t major = major(status->st_rdev), minor = minor(status->st_rdev);
-    const char *mount = request->mounts
-                            ? observed_mounts_find(request->mounts, request->sysfs, major, minor)
-                            : NULL;
-    char holder[128];
+    char mount[ERROR_TEXT_BYTES], holder[128];
+    bool is_mounted =
+        drive_claim_find_mount(request, major, minor, mount, sizeof(mount)) == OBSERVED;
 
-    if (mount && strcmp(mount, "swap") == 0)
+    if (is_mounted && strcmp(mount, "swap") == 0)
         return error_set(error, DRIVE_CLAIM_IN_USE, "%s is in use on the host as swap space",
                          request->host_path);
-    if (mount)
+    if (is_mounted)
         return error_set(error, DRIVE_CLAIM_IN_USE, "%s is mounted on the host at %s",
                          request->host_path, mount);
     if (observe_holder(request->sysfs, major, minor, holder, sizeof(holder)) == OBSERVED)

@@ -34,9 +34,9 @@ enum drive_claim_outcome {
 };
 
 struct drive_claim_request {
-    int root;                             /* the host's root, as in path.h */
-    int sysfs;                            /* an open directory */
-    const struct observed_mounts *mounts; /* NULL: they could not be read */
+    int root;  /* the host's root, as in path.h */
+    int sysfs; /* an open directory */
+    int (*read_mounts)(int sysfs, struct observed_mounts **ret_mounts); /* as observe_mounts() */
     const char *host_path;
     const char *const *prefixes; /* directories, absolute */
     unsigned prefix_count;
@@ -52,3 +52,8 @@ struct drive_claim_request {
 int drive_claim(const struct drive_claim_request *request, int *ret_fd,
                 struct store_drive_mount_disk *ret_disk, struct drive_backings *ret_backings,
                 struct error *error);
+
+/* Where the host has mounted the block device, or "swap"; cut if it does not fit. For loops.h.
+ * OBSERVED, OBSERVED_ABSENT: nowhere, or -errno: the mounts cannot be read. */
+int drive_claim_find_mount(const struct drive_claim_request *request, uint32_t major,
+                           uint32_t minor, char *ret_where, size_t size);

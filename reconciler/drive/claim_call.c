@@ -109,39 +109,37 @@ static int receive_message(int socket, void *bytes, size_t length, int *ret_fds,
 /* ---- in the child ---- */
 
 /* The sources of mounts are looked up, too. Where one of them lies in a file system that hangs,
- * this must not: the disk lies elsewhere. */
-static struct observed_mounts *read_mounts(int sysfs)
+ * this must not: the disk lies elsewhere. So there is a guard for as long. */
+static int read_mounts(int sysfs, struct observed_mounts **ret_mounts)
 {
-    struct observed_mounts *mounts = NULL;
+    int r = path_guard_start(-1, NULL, 0);
 
-    if (path_guard_start(-1, NULL, 0) == 0)
-        (void)observe_mounts(sysfs, &mounts);
+    if (r == 0)
+        r = observe_mounts(sysfs, ret_mounts);
     path_guard_stop();
-    return mounts;
+    return r;
 }
 
 static int claim_and_answer(const void *argument)
 {
     const struct asked *asked = argument;
     struct drive_claim_request request = *asked->request;
-    struct observed_mounts *mounts;
     struct answer answer = {0};
     int directories[DIRECTORIES], fd = -1;
     char nothing;
     int r;
 
-    path_guard_stop(); /* its descriptor is closed here, so it would refuse every path */
+    path_guard_stop(); /* its descriptor is closed here, so it would refuse every path; this process
+                          may block */
     r = receive_message(STDIN_FILENO, &nothing, 1, directories, DIRECTORIES);
 
     if (r < 0)
         return -r;
     request.root = directories[0];
     request.sysfs = directories[1];
-    request.mounts = mounts = read_mounts(request.sysfs);
-    /* Unguarded from here: this process may block. */
+    request.read_mounts = read_mounts;
     answer.outcome = drive_claim(&request, &fd, &answer.disk, asked->keep ? &answer.backings : NULL,
                                  &answer.error);
-    (void)observed_mounts_free(mounts);
     if (!asked->keep) {
         fd_close(fd);
         fd = -1;

@@ -194,17 +194,15 @@ static int refuse_used_backing(const struct drive_claim_request *request,
                                const struct store_drive_mount_disk *backing, struct error *error)
 {
     struct observed_device device = {.name = "a block device"};
-    const char *mount = request->mounts ? observed_mounts_find(request->mounts, request->sysfs,
-                                                               backing->major, backing->minor)
-                                        : "(cannot tell)";
-    char holder[128];
+    char use[ERROR_TEXT_BYTES] = "(cannot tell)";
+    int r = drive_claim_find_mount(request, backing->major, backing->minor, use, sizeof(use));
 
-    if (!mount && observe_holder(request->sysfs, backing->major, backing->minor, holder,
-                                 sizeof(holder)) != OBSERVED)
+    if (r == OBSERVED_ABSENT && observe_holder(request->sysfs, backing->major, backing->minor, use,
+                                               sizeof(use)) != OBSERVED)
         return DRIVE_CLAIM_OPEN;
     (void)observe_device_number(request->sysfs, backing->major, backing->minor, &device);
     return error_set(error, DRIVE_CLAIM_IN_USE, "%s stands on %s, which the host uses: %s",
-                     request->host_path, device.name, mount ? mount : holder);
+                     request->host_path, device.name, use);
 }
 
 /* Another loop device on the same file or block device. */

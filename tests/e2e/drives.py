@@ -12,10 +12,12 @@ whose agent is scripted; and clients of crust.drive.v1.
 import pathlib
 import shutil
 import sys
+import types
 import unittest
 
 from bare_qemu import QEMU, Qemu
 from grpc_client import SECONDS, GrpcTest
+from programs import run
 from scratch_node import BEFORE, SANDBOX
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "fakes"))
@@ -55,6 +57,13 @@ class DrivesTest(GrpcTest):
         loop = self.loop(size)
         node.add_device(loop.device)
         return loop
+
+    def loop_on(self, node, lower):
+        """A loop device on another."""
+        device = run("losetup", "--find", "--show", lower.device)
+        self.addCleanup(run, "losetup", "--detach", device)
+        node.add_device(device)
+        return types.SimpleNamespace(device=device)
 
     def stub_of(self, node):
         return self.stub(node, "crust_drive_v1", "Drives")

@@ -3,12 +3,10 @@
 
 import signal
 import subprocess
-import types
 import unittest
 
 from disks import is_free
 from drives import DrivesTest
-from programs import run
 from scratch_node import AFTER, SANDBOX, publish_path
 
 OTHER = f"b{SANDBOX[1:]}"
@@ -22,12 +20,6 @@ class Drives(DrivesTest):
         self.disk_1 = self.disk(self.host)
         self.host.start()
         self.wait_alive(self.host)
-
-    def loop_on(self, lower):
-        device = run("losetup", "--find", "--show", lower.device)
-        self.addCleanup(run, "losetup", "--detach", device)
-        self.host.add_device(device)
-        return types.SimpleNamespace(device=device)
 
     def test_attach_and_detach(self):
         drive = self.attach(self.host, "data-1", self.disk_1)
@@ -98,7 +90,7 @@ class Drives(DrivesTest):
 
     def test_the_host_mounts_what_a_loop_device_stands_on(self):
         """Also through another one. That is no reason not to let go of it."""
-        above = self.loop_on(self.loop_on(self.disk_1))
+        above = self.loop_on(self.host, self.loop_on(self.host, self.disk_1))
         self.attach(self.host, "data-1", above)
         subprocess.run(["mkfs.ext4", "-q", self.disk_1.device], check=True)
         (self.scratch / "mounted").mkdir()
@@ -106,7 +98,7 @@ class Drives(DrivesTest):
         self.addCleanup(subprocess.run, ["umount", self.scratch / "mounted"], check=True)
         self.detach(self.host, "data-1")
         self.assertEqual(self.row(self.host, "data-1")["state"], "removed")
-        for drive_id, loop in ("data-2", above), ("data-3", self.loop_on(self.disk_1)):
+        for drive_id, loop in ("data-2", above), ("data-3", self.loop_on(self.host, self.disk_1)):
             with self.fails("FAILED_PRECONDITION", f"stands on {self.disk_1.device}, which the host uses"):
                 self.attach(self.host, drive_id, loop)
 

@@ -200,14 +200,15 @@ class HungMountsTest(ScratchNodeTest):
 
 class HungMountsAndDrivesTest(DrivesTest):
     def test_another_mounts_source(self):
-        """Root's FUSE file system says that its source is a file in the one that hangs. Disks lie elsewhere."""
+        """Root's FUSE file system says that its source is a file in the one that hangs. Disks lie elsewhere, also
+        one for which the mounts are read: it may not be used below the loop device that it is."""
         hanging = HangingFile(self.scratch / "hung")
         self.addCleanup(hanging.close)
         hanging.silent.set()
         (self.scratch / "over").mkdir()
         host = self.drive_node(wrapper=in_own_mounts(shlex.join(
             ["python3", "-c", MOUNT_FUSE, str(self.scratch / "hung/file"), str(self.scratch / "over")])))
-        disk = self.disk(host)
+        disk = self.loop_on(host, self.disk(host))
         host.start()
         self.assertIn(str(self.scratch / "hung/file"),
                       pathlib.Path(f"/proc/{host.process.pid}/mountinfo").read_text())

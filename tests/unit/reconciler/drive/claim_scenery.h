@@ -20,8 +20,8 @@ struct claim_fixture {
     char directory[SCRATCH_BYTES];
     char shared[SCRATCH_BYTES]; /* on /dev/shm; "" none */
     int root, sysfs;
-    struct observed_mounts *mounts; /* NULL: they could not be read */
-    int opened;                     /* by the last claim; -1 */
+    int (*read_mounts)(int sysfs, struct observed_mounts **ret_mounts);
+    int opened; /* by the last claim; -1 */
     struct loop_volume volume, other;
     struct loop_volume above[DRIVE_BACKINGS]; /* on the volume, and each on the one before */
     unsigned above_count;
@@ -40,7 +40,7 @@ static inline int set_up(void **state)
     assert_int_equal(scratch_directory_make(fixture->directory), 0);
     assert_int_equal(path_open_root("/", &fixture->root), 0);
     assert_int_equal(observe_open_sysfs(fixture->root, "/sys", &fixture->sysfs), 0);
-    assert_int_equal(observe_mounts(fixture->sysfs, &fixture->mounts), 0);
+    fixture->read_mounts = observe_mounts;
     *state = fixture;
     return 0;
 }
@@ -84,7 +84,6 @@ static inline int tear_down(void **state)
     detach_loop(&fixture->volume);
     fd_close(fixture->root);
     fd_close(fixture->sysfs);
-    (void)observed_mounts_free(fixture->mounts);
     r = scratch_directory_remove(fixture->directory);
     if (fixture->shared[0] && scratch_directory_remove(fixture->shared) < 0)
         r = -1;
@@ -101,7 +100,7 @@ static inline int claim(struct claim_fixture *fixture, const char *path, const c
         .host_path = path,
         .prefixes = (const char *const[]){"/nowhere", prefix},
         .prefix_count = 2,
-        .mounts = fixture->mounts,
+        .read_mounts = fixture->read_mounts,
         .writable = writable,
         .is_new = !fixture->is_known,
     };
