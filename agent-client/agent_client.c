@@ -56,7 +56,11 @@ enum agent_outcome agent_outcome_from_status(int status, const char *message)
         return contains(message, "policy check") || contains(message, "Request: internal error ")
                    ? AGENT_DENIED
                    : AGENT_FAILED;
+    case STATUS_UNAVAILABLE:
+        return begins(message, AGENT_READ_ONLY_TEXT) ? AGENT_READ_ONLY : AGENT_FAILED;
     case STATUS_FAILED_PRECONDITION:
+        if (begins(message, AGENT_NOT_GROWABLE_TEXT AGENT_SHUT_DOWN_TEXT))
+            return AGENT_SHUT_DOWN;
         return begins(message, AGENT_NOT_GROWABLE_TEXT) ? AGENT_NOT_GROWABLE : AGENT_LAYER;
     default:
         return AGENT_FAILED;

@@ -105,7 +105,7 @@ void agent_stats_take(struct agent_stats *stats, const struct agent_usage *usage
         stats->total = usage->total;
         stats->used = usage->used;
         stats->available = usage->available;
-    } else if (usage->unit == AGENT_UNIT_INODES && !stats->has_inodes) {
+    } else if (usage->unit == AGENT_UNIT_INODES && !stats->has_inodes && usage->total) {
         stats->has_inodes = true;
         stats->total_inodes = usage->total;
         stats->used_inodes = usage->used;

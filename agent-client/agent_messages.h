@@ -21,6 +21,10 @@
 /* How crust-guest-agent begins a FAILED_PRECONDITION that is about the file system itself. Its
  * others are about a layer below the file system. */
 #define AGENT_NOT_GROWABLE_TEXT "the file system cannot be grown: "
+/* What then follows if an error has stopped it; and how an UNAVAILABLE begins if the mount is
+ * read-only by request. */
+#define AGENT_SHUT_DOWN_TEXT "the file system was shut down"
+#define AGENT_READ_ONLY_TEXT "the file system is mounted read-only"
 
 enum {
     AGENT_PATH_BYTES = 4096,       /* of volume_guest_path, its NUL included */
@@ -42,7 +46,8 @@ struct agent_usage {
     uint64_t available, total, used, unit;
 };
 
-/* The first usage of each unit counts; others and unknown units are skipped. */
+/* The first usage of each unit counts; others, unknown units, and inodes of a file system that has
+ * none (btrfs: 0 in all) are skipped. */
 void agent_stats_take(struct agent_stats *stats, const struct agent_usage *usage);
 
 /* Append to the buffer. 0, -EMSGSIZE, -ENOMEM. */

@@ -35,6 +35,8 @@ enum container_kind container_kind_of(enum container_step step, const struct ttr
     case AGENT_UNREACHABLE:
     case AGENT_LAYER:
     case AGENT_NOT_GROWABLE:
+    case AGENT_READ_ONLY:
+    case AGENT_SHUT_DOWN:
     case AGENT_FAILED:
     case AGENT_UNEXPLAINED:
     case AGENT_OUTCOMES:

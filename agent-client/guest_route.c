@@ -123,7 +123,8 @@ void guest_walk_note(struct guest_walk *walk, enum volume_reason reason, const s
 /* Another route's permanent reason must not keep the helper from its next attempt. */
 void guest_walk_conclude(struct guest_walk *walk)
 {
-    if (walk->helper_reason != REASON_NONE && reason_heals(walk->helper_reason)) {
+    if (walk->helper_reason != REASON_NONE &&
+        reason_heals(walk->helper_reason, STATE_BLOCK_GROWN)) {
         walk->reason = walk->helper_reason;
         walk->error = walk->helper_error;
     }
@@ -144,6 +145,8 @@ enum volume_reason guest_route_reason(enum agent_outcome outcome)
         [AGENT_DENIED] = REASON_AGENT_DENIED,
         [AGENT_LAYER] = REASON_GUEST_LAYER_UNSUPPORTED,
         [AGENT_NOT_GROWABLE] = REASON_FILE_SYSTEM_NOT_GROWABLE,
+        [AGENT_READ_ONLY] = REASON_READ_ONLY,
+        [AGENT_SHUT_DOWN] = REASON_FILE_SYSTEM_SHUT_DOWN,
         [AGENT_FAILED] = REASON_AGENT_FAILED,
         [AGENT_UNEXPLAINED] = REASON_AGENT_FAILED,
     };
@@ -161,6 +164,8 @@ const char *guest_route_ability(enum agent_outcome outcome)
     case AGENT_DONE:
     case AGENT_LAYER:
     case AGENT_NOT_GROWABLE:
+    case AGENT_READ_ONLY:
+    case AGENT_SHUT_DOWN:
     case AGENT_FAILED:
         return ROUTE_ABLE;
     case AGENT_UNREACHABLE:
@@ -175,5 +180,6 @@ const char *guest_route_ability(enum agent_outcome outcome)
 bool guest_route_ends_resize(enum volume_reason reason)
 {
     return reason == REASON_AGENT_FAILED || reason == REASON_FILE_SYSTEM_NOT_GROWABLE ||
+           reason == REASON_READ_ONLY || reason == REASON_FILE_SYSTEM_SHUT_DOWN ||
            reason == REASON_GUEST_LAYER_UNSUPPORTED || reason == REASON_GUEST_PATH_UNKNOWN;
 }

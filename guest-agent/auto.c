@@ -40,6 +40,7 @@ struct known {
     uint64_t trying_bytes; /* the same, when the task now running began */
     struct grow_task *task;
     bool seen; /* in this scan */
+    bool shut_down;
     char mount_point[256];
 };
 
@@ -106,6 +107,9 @@ static void check_volume(const struct volume *volume, void *userdata)
     struct automatic *automatic = userdata;
     struct known *known = find_known(automatic, volume->device);
     uint64_t bytes = total_bytes(volume);
+    int outcome = FILESYSTEM_GROWN;
+    const char *trouble = volume_trouble(volume, &outcome);
+    bool shut_down = outcome == FILESYSTEM_SHUT_DOWN;
 
     if (!known)
         known = find_known(automatic, 0);
@@ -114,7 +118,10 @@ static void check_volume(const struct volume *volume, void *userdata)
     known->automatic = automatic;
     known->device = volume->device;
     known->seen = true;
-    if (known->task || bytes <= known->filled_bytes)
+    if (shut_down && !known->shut_down)
+        log_warning(NULL, "%s does not grow: %s", volume->mount_point, trouble);
+    known->shut_down = shut_down;
+    if (shut_down || known->task || bytes <= known->filled_bytes)
         return;
     known->trying_bytes = bytes;
     (void)snprintf(known->mount_point, sizeof(known->mount_point), "%.*s",

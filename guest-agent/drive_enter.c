@@ -16,6 +16,7 @@
 
 #include "guest-agent/container_find.h"
 #include "guest-agent/drive_target.h"
+#include "guest-agent/volume.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/mount_table.h"
@@ -329,10 +330,13 @@ static enum status_code unmount_there(const struct visit *visit, struct error *e
     cleanup(fd_closep) int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     cleanup(fd_closep) int directory = -1, mounted = -1;
     bool is_busy;
+    int r;
 
     (void)snprintf(parent, sizeof(parent), "%.*s", (int)(name - path), path);
-    if (root < 0 || path_open_unlinked(root, parent[0] ? parent : ".", &directory) < 0 ||
-        open_mounted(visit, directory, name, false, &mounted) < 0)
+    if (root < 0 || path_open_unlinked(root, parent[0] ? parent : ".", &directory) < 0)
+        return STATUS_OK;
+    r = open_mounted(visit, directory, name, false, &mounted);
+    if (r < 0 && !volume_fails_as_shut_down(-r)) /* of that, mountinfo has to do */
         return STATUS_OK;
     fd_close(mounted); /* it would keep the mount busy */
     mounted = -1;

@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent-client/agent_messages.h"
 #include "agent-client/drive_options.h"
 #include "guest-agent/drive_enter.h"
 #include "guest-agent/drive_find.h"
@@ -22,6 +23,7 @@
 #include "guest-agent/filesystem.h"
 #include "guest-agent/ownership.h"
 #include "guest-agent/selinux.h"
+#include "guest-agent/volume.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/mount_table.h"
@@ -193,7 +195,10 @@ static enum status_code open_seen(const struct drive_mount_request *request,
         return STATUS_OK;
     }
     (void)error_set(error, STATUS_FAILED_PRECONDITION,
-                    "%s is covered: something else is mounted over it", request->vm_path);
+                    directory < 0 && volume_fails_as_shut_down(errno)
+                        ? "%s: " AGENT_SHUT_DOWN_TEXT " after an error; detach the drive"
+                        : "%s is covered: something else is mounted over it",
+                    request->vm_path);
     return STATUS_FAILED_PRECONDITION;
 }
 

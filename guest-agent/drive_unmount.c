@@ -19,6 +19,7 @@
 #include "guest-agent/drive_find.h"
 #include "guest-agent/drive_holders.h"
 #include "guest-agent/drive_list.h"
+#include "guest-agent/volume.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/mount_table.h"
@@ -75,16 +76,27 @@ static enum status_code find_places(const struct drive_disk *disk, struct places
 
 /* ---- unmounting ---- */
 
+/* Whether the first mount is the topmost one at its path. A file system that was shut down has no
+ * attributes, but its mount has an id all the same. */
+static bool is_topmost(const struct places *places)
+{
+    struct file_handle handle = {0};
+    struct statx status;
+    int id;
+
+    if (statx(AT_FDCWD, places->first, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT, STATX_MNT_ID,
+              &status) == 0)
+        return (status.stx_mask & STATX_MNT_ID) && status.stx_mnt_id == places->first_id;
+    return volume_fails_as_shut_down(errno) &&
+           name_to_handle_at(AT_FDCWD, places->first, &handle, &id, 0) < 0 && errno == EOVERFLOW &&
+           (uint64_t)id == places->first_id;
+}
+
 /* umount(2) unmounts the topmost mount at a path. If something is mounted over the drive, or over a
  * directory above it, that would be another mount. */
 static enum status_code check_seen(const struct places *places, struct error *error)
 {
-    struct statx status;
-
-    if (!places->count ||
-        (statx(AT_FDCWD, places->first, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT, STATX_MNT_ID,
-               &status) == 0 &&
-         (status.stx_mask & STATX_MNT_ID) && status.stx_mnt_id == places->first_id))
+    if (!places->count || is_topmost(places))
         return STATUS_OK;
     (void)error_set(error, STATUS_FAILED_PRECONDITION,
                     "%s is covered: something else is mounted over it", places->first);
@@ -122,9 +134,10 @@ static int find_files(const struct drive_disk *disk, const struct places *places
     *ret_files = disk->device;
     if (!places->count)
         return 0;
-    if (stat(places->first, &status) < 0)
+    if (stat(places->first, &status) == 0)
+        *ret_files = status.st_dev;
+    else if (!volume_fails_as_shut_down(errno)) /* that is of xfs, whose files have its device */
         return -errno;
-    *ret_files = status.st_dev;
     return 0;
 }
 

@@ -25,6 +25,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "agent-client/agent_messages.h"
 #include "guest-agent/device.h"
 #include "lib/cleanup.h"
 #include "lib/numbers.h"
@@ -296,7 +297,7 @@ static int explain(enum filesystem_kind kind, int code, struct error *error)
     case EINPROGRESS:
         return error_set(error, FILESYSTEM_BUSY, "the file system is being resized by another");
     case EROFS:
-        return error_set(error, FILESYSTEM_READ_ONLY, "the file system is mounted read-only");
+        return error_set(error, FILESYSTEM_READ_ONLY, AGENT_READ_ONLY_TEXT);
     case EPERM:
         return explain_permission(kind, error);
     case ENOTTY:

@@ -48,6 +48,7 @@ enum {
     FILESYSTEM_UNSUPPORTED, /* this kind of file system, or this kernel, cannot grow it mounted */
     FILESYSTEM_REFUSED,     /* it refuses the size of its device */
     FILESYSTEM_ERRORS,      /* it has recorded errors; nothing but fsck helps */
+    FILESYSTEM_SHUT_DOWN,   /* after an error; volume_trouble() finds that out */
 };
 
 /* Grows the file system to the present size of its devices. Never shrinks. Blocks for as long as

@@ -55,6 +55,12 @@ int grow_task_run(const struct volume *volume, struct error *error)
         (void)nanosleep(&pause, NULL);
         outcome = grow_once(volume, error);
     }
+    if (outcome < 0 || outcome == FILESYSTEM_READ_ONLY) {
+        const char *trouble = volume_trouble(volume, &outcome);
+
+        if (trouble)
+            (void)error_set(error, outcome, "%s", trouble);
+    }
     return outcome;
 }
 

@@ -50,14 +50,9 @@ static void finish(struct job *job)
 static void on_grown(struct grow_task *task, int outcome, const struct error *error, void *userdata)
 {
     struct job *job = userdata;
-    const char *trouble = NULL;
 
     job->task = grow_task_free(task);
-    if (outcome < 0)
-        trouble = volume_trouble(&job->volume);
-    if (trouble)
-        report_fail(&job->report, REPORT_ERRORS, trouble);
-    else if (outcome != FILESYSTEM_GROWN)
+    if (outcome != FILESYSTEM_GROWN)
         report_fail(&job->report, report_error_from_outcome(outcome), error->text);
     finish(job);
     start_tasks(job->oneshot);
@@ -172,6 +167,7 @@ static void examine(struct job *job)
     struct report_volume *report = &job->report;
     const char *trouble;
     char text[ERROR_TEXT_BYTES];
+    int outcome;
 
     if (!volume_has_device(&job->volume)) {
         (void)snprintf(text, sizeof(text), "%s is not on a block device", job->volume.file_system);
@@ -179,15 +175,15 @@ static void examine(struct job *job)
     }
     if (job->oneshot->request->report_only || report->error != REPORT_DONE)
         return;
-    trouble = volume_trouble(&job->volume);
+    trouble = volume_trouble(&job->volume, &outcome);
     if (job->volume.kind == FILESYSTEM_OTHER) {
         (void)snprintf(text, sizeof(text), "%s is a file system that cannot be grown here",
                        job->volume.file_system);
         report_fail(report, REPORT_UNSUPPORTED, text);
     } else if (trouble) {
-        report_fail(report, REPORT_ERRORS, trouble);
+        report_fail(report, report_error_from_outcome(outcome), trouble);
     } else if (job->volume.read_only) {
-        report_fail(report, REPORT_READ_ONLY, "the file system is mounted read-only");
+        report_fail(report, REPORT_READ_ONLY, AGENT_READ_ONLY_TEXT);
     }
 }
 

@@ -25,6 +25,7 @@ static const char *const error_names[REPORT_ERROR_COUNT] = {
     [REPORT_REFUSED] = "refused",
     [REPORT_READ_ONLY] = "read_only",
     [REPORT_ERRORS] = "errors",
+    [REPORT_SHUT_DOWN] = "shut_down",
     [REPORT_NO_CAPABILITY] = "no_capability",
     [REPORT_BUSY] = "busy",
     [REPORT_TIMED_OUT] = "timed_out",
@@ -48,6 +49,8 @@ enum report_error report_error_from_outcome(int outcome)
         return REPORT_REFUSED;
     case FILESYSTEM_ERRORS:
         return REPORT_ERRORS;
+    case FILESYSTEM_SHUT_DOWN:
+        return REPORT_SHUT_DOWN;
     default:
         return REPORT_FAILED;
     }

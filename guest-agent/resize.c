@@ -71,6 +71,7 @@ static enum status_code code_from_outcome(int outcome)
     case FILESYSTEM_UNSUPPORTED:
     case FILESYSTEM_REFUSED:
     case FILESYSTEM_ERRORS:
+    case FILESYSTEM_SHUT_DOWN:
         return STATUS_FAILED_PRECONDITION;
     default:
         return STATUS_INTERNAL;
@@ -169,7 +170,8 @@ static void on_start(struct loop_timer *timer)
     cleanup(fd_closep) int directory = -1;
     struct error error = {0};
     char text[ERROR_TEXT_BYTES];
-    int r = volume_find(resize->path, &resize->volume, &error);
+    const char *trouble;
+    int outcome, r = volume_find(resize->path, &resize->volume, &error);
 
     if (r != VOLUME_FOUND) {
         resize_report(resize, r < 0 ? STATUS_INTERNAL : STATUS_INVALID_ARGUMENT, error.text);
@@ -182,13 +184,13 @@ static void on_start(struct loop_timer *timer)
         return;
     }
     volume_prefer_writable(&resize->volume);
-    r = volume_open(&resize->volume, &resize->filesystem, &directory);
-    if (r < 0) {
-        (void)error_set_errno(&error, r, "cannot inspect the file system");
-        resize_report(resize, STATUS_INTERNAL, error.text);
-        return;
-    }
-    resize_check(resize);
+    trouble = volume_trouble(&resize->volume, &outcome);
+    if (trouble && outcome == FILESYSTEM_SHUT_DOWN)
+        resize_refuse(resize, trouble);
+    else if (volume_open(&resize->volume, &resize->filesystem, &directory) < 0)
+        resize_grow(resize); /* fails, too, and says why */
+    else
+        resize_check(resize);
 }
 
 int resize_new(struct loop *loop, const char *volume_path, uint64_t bytes, uint64_t timeout_ns,

@@ -18,9 +18,9 @@ static void fill(struct agent_stats *stats, const struct statfs *statistics)
 
     stats->has_bytes = true;
     stats->total = statistics->f_blocks * unit;
-    stats->available = statistics->f_bfree * unit;
-    stats->used = stats->total - stats->available;
-    stats->has_inodes = true;
+    stats->available = statistics->f_bavail * unit;
+    stats->used = (statistics->f_blocks - statistics->f_bfree) * unit;
+    stats->has_inodes = statistics->f_files > 0; /* btrfs has no number of them */
     stats->total_inodes = statistics->f_files;
     stats->available_inodes = statistics->f_ffree;
     stats->used_inodes = stats->total_inodes - stats->available_inodes;
@@ -29,8 +29,9 @@ static void fill(struct agent_stats *stats, const struct statfs *statistics)
 void stats_of(const struct volume *volume, struct agent_stats *ret_stats)
 {
     struct agent_stats stats = {.condition = "OK"};
-    const char *trouble = volume_trouble(volume);
     struct statfs statistics;
+    int outcome;
+    const char *trouble = volume_trouble(volume, &outcome);
 
     if (statfs(volume->mount_point, &statistics) == 0) {
         fill(&stats, &statistics);

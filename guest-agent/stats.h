@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* stats.h - how full a volume is, in bytes and inodes.
  *
- * As kata-agent counts: free space includes what is reserved for root. A file system that has
- * recorded errors or answers none is reported as abnormal.
+ * As the kubelet counts: available is what a user who is not root can write. A file system that has
+ * recorded errors, was shut down or does not answer is reported as abnormal.
  */
 #pragma once
 

@@ -8,11 +8,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/btrfs.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "agent-client/agent_messages.h"
 #include "guest-agent/device.h"
 #include "lib/base64url.h"
 #include "lib/cleanup.h"
@@ -32,6 +35,8 @@ static bool to_volume(const struct mount_entry *mount, struct volume *ret_volume
     ret_volume->kind = filesystem_kind_from_name(mount->file_system);
     ret_volume->device = mount->device;
     ret_volume->read_only = mount->read_only;
+    ret_volume->file_system_read_only = mount->file_system_read_only;
+    ret_volume->shut_down = mount->shut_down;
     return true;
 }
 
@@ -67,34 +72,54 @@ static bool has_recorded_errors(const struct volume *volume)
     return fd >= 0 && read(fd, text, sizeof(text) - 1) > 0 && text[0] != '0';
 }
 
-/* After an error that it cannot live with, xfs and newer ext4 fail every open. */
-static bool is_shut_down(const struct volume *volume)
+bool volume_fails_as_shut_down(int error_number)
+{
+    return error_number == EIO || error_number == EUCLEAN || error_number == ESHUTDOWN;
+}
+
+/* After an error that it cannot live with, xfs fails every open; ext4 and btrfs become read-only.
+ * Recorded errors tell such an ext4 from one that is read-only by request, and btrfs then refuses
+ * every transaction. */
+static bool is_shut_down(const struct volume *volume, bool has_errors)
 {
     cleanup(fd_closep) int fd = -1;
+    uint64_t transaction = 0;
 
     if (volume->kind == FILESYSTEM_OTHER)
         return false;
+    if (volume->shut_down || (has_errors && volume->file_system_read_only))
+        return true;
     fd = open(volume->mount_point, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    return fd < 0 && (errno == EIO || errno == EUCLEAN || errno == ESHUTDOWN);
+    if (fd < 0)
+        return volume_fails_as_shut_down(errno);
+    return volume->kind == FILESYSTEM_BTRFS && volume->file_system_read_only &&
+           ioctl(fd, BTRFS_IOC_START_SYNC, &transaction) < 0 && errno == EROFS;
 }
 
-const char *volume_trouble(const struct volume *volume)
+const char *volume_trouble(const struct volume *volume, int *ret_outcome)
 {
-    if (has_recorded_errors(volume))
-        return "the file system has recorded errors; it needs fsck";
-    if (is_shut_down(volume))
-        return "the file system was shut down after an error; unmount it, it needs fsck";
-    return NULL;
+    bool has_errors = has_recorded_errors(volume);
+
+    if (is_shut_down(volume, has_errors)) {
+        *ret_outcome = FILESYSTEM_SHUT_DOWN;
+        return AGENT_SHUT_DOWN_TEXT " after an error; unmount it, it needs fsck";
+    }
+    if (!has_errors)
+        return NULL;
+    *ret_outcome = FILESYSTEM_ERRORS;
+    return "the file system has recorded errors; it needs fsck";
 }
 
-/* Whether the volume can be reached and, unless disk is 0, stands on that disk. */
+/* Whether the volume can be reached and, unless disk is 0, stands on that disk. One that was shut
+ * down cannot be opened; nor can what lies under it, which is then taken for shut down, too. */
 static bool stands_on(const struct volume *volume, dev_t disk)
 {
     cleanup(fd_closep) int fd = -1;
     struct filesystem filesystem;
+    int r = volume_open(volume, &filesystem, &fd);
 
-    if (volume_open(volume, &filesystem, &fd) < 0)
-        return false;
+    if (r < 0)
+        return volume_fails_as_shut_down(-r) && (!disk || volume->device == disk);
     for (unsigned i = 0; disk && i < filesystem.device_count; i++) {
         if (filesystem.devices[i].device == disk)
             return true;
@@ -218,8 +243,8 @@ int volume_find(const char *path, struct volume *ret_volume, struct error *error
     return r;
 }
 
-/* Visits the mounts of growable file systems that can be reached and written, one for each device
- * (or each one of `only`), until the visitor has enough. */
+/* Visits the mounts of growable file systems that can be reached and written, or were shut down,
+ * one for each device (or each one of `only`), until the visitor has enough. */
 static int walk_writable(dev_t only, bool (*visit)(const struct volume *volume, void *userdata),
                          void *userdata)
 {
@@ -234,8 +259,9 @@ static int walk_writable(dev_t only, bool (*visit)(const struct volume *volume, 
         struct volume volume;
         size_t i = 0;
 
-        if (!to_volume(&mount, &volume) || volume.kind == FILESYSTEM_OTHER || volume.read_only ||
-            (only && volume.device != only))
+        if (!to_volume(&mount, &volume) || volume.kind == FILESYSTEM_OTHER ||
+            (only && volume.device != only) ||
+            (volume.read_only && !is_shut_down(&volume, has_recorded_errors(&volume))))
             continue;
         while (i < count && seen[i] != volume.device)
             i++;

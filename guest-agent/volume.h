@@ -23,8 +23,10 @@ struct volume {
     char mount_point[PATH_MAX];
     char file_system[32]; /* "ext4" */
     enum filesystem_kind kind;
-    dev_t device; /* as in mountinfo */
-    bool read_only;
+    dev_t device;               /* as in mountinfo */
+    bool read_only;             /* the mount or its file system */
+    bool file_system_read_only; /* by request, or after an error */
+    bool shut_down;             /* its mount options say so */
 };
 
 /* Outcomes. */
@@ -42,8 +44,12 @@ int volume_find_mount(const char *path, struct volume *ret_volume, struct error 
 /* A file system without a device of its own (tmpfs, virtiofs, overlay) has an anonymous number. */
 bool volume_has_device(const struct volume *volume);
 
-/* A known problem of the file system, as one sentence; NULL if there is none. */
-const char *volume_trouble(const struct volume *volume);
+/* A known problem of the file system, as one sentence, and the outcome of filesystem_grow() that it
+ * stands for; NULL if there is none. */
+const char *volume_trouble(const struct volume *volume, int *ret_outcome);
+
+/* Whether it is by this errno that open(2) and stat(2) fail on a file system that was shut down. */
+bool volume_fails_as_shut_down(int error_number);
 
 /* For growing: if the mount is read-only, another writable mount of the same file system, if there
  * is any. */
@@ -52,5 +58,6 @@ void volume_prefer_writable(struct volume *volume);
 /* Opens the volume's root directory and checks that it still is that file system. 0 or -errno. */
 int volume_open(const struct volume *volume, struct filesystem *ret_filesystem, int *ret_fd);
 
-/* Calls `visit` for one writable mount of each file system that can be grown. 0 or -errno. */
+/* Calls `visit` for one mount of each file system of a kind that can be grown, if it is writable or
+ * was shut down. 0 or -errno. */
 int volume_for_each(void (*visit)(const struct volume *volume, void *userdata), void *userdata);

@@ -3,7 +3,7 @@
  *
  *     36 35 98:0 /sub /mnt/volume rw,noatime shared:1 master:2 - ext4 /dev/vda rw,errors=continue
  *
- * emergency_ro is what ext4 of Linux 6.15 and later says after an error in place of ro.
+ * After an error, ext4 of Linux 6.15 and later says emergency_ro or shutdown in place of ro.
  * Any number of optional fields stands before the lone dash. Unescaping only shortens, so it can be
  * done where the text lies.
  */
@@ -108,9 +108,11 @@ bool mount_table_parse(char *line, struct mount_entry *ret_mount)
     mount_table_unescape(ret_mount->root);
     mount_table_unescape(ret_mount->mount_point);
     mount_table_unescape(ret_mount->source);
-    ret_mount->read_only = has_option(ret_mount->options, "ro") ||
-                           has_option(ret_mount->super_options, "ro") ||
-                           has_option(ret_mount->super_options, "emergency_ro");
+    ret_mount->shut_down = has_option(ret_mount->super_options, "emergency_ro") ||
+                           has_option(ret_mount->super_options, "shutdown");
+    ret_mount->file_system_read_only =
+        ret_mount->shut_down || has_option(ret_mount->super_options, "ro");
+    ret_mount->read_only = ret_mount->file_system_read_only || has_option(ret_mount->options, "ro");
     return true;
 }
 

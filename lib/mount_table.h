@@ -16,11 +16,13 @@
 #include "lib/result.h"
 
 struct mount_entry {
-    uint64_t id;     /* of the mount, as statx(2) has it */
-    uint64_t parent; /* of the mount that it lies on */
-    dev_t device;    /* of the super block; anonymous (major 0) for btrfs */
-    bool read_only;  /* the mount or its file system */
-    char *root;      /* which directory of the file system is mounted */
+    uint64_t id;                /* of the mount, as statx(2) has it */
+    uint64_t parent;            /* of the mount that it lies on */
+    dev_t device;               /* of the super block; anonymous (major 0) for btrfs */
+    bool read_only;             /* the mount or its file system */
+    bool file_system_read_only; /* all of its mounts: by request, or after an error */
+    bool shut_down;             /* after an error, as ext4 of Linux 6.15 and later says */
+    char *root;                 /* which directory of the file system is mounted */
     char *mount_point;
     const char *options;     /* of the mount: "rw,noatime" */
     const char *file_system; /* "ext4" */

@@ -35,6 +35,7 @@ static const struct {
     struct {
         unsigned about;
         struct explanation explanation;
+        bool heals; /* here, although elsewhere it stays; the status is UNAVAILABLE then */
     } text[REASON_TEXTS];
 } reasons[REASONS] = {
     ROW(NONE, "none", HEALS, STATUS_UNAVAILABLE,
@@ -244,13 +245,45 @@ static const struct {
            "sandbox that may write.",
            "Else remove \"ro\" from the options of its mountInfo.json, which the CSI driver writes "
            "from the pod's readOnly and the claim's access modes."}}},
-        {HYPERVISOR,
+        {IN(BLOCKED) | IN(UNKNOWN),
          {"The VM has the drive read-only, so nothing in it can be grown, and no VMM resizes it.",
           "Write access, if the volume is meant to be written.",
           {"If it is meant to be read-only, nothing is wrong: a pod that starts anew sees the new "
            "size.",
            "Else look for readOnly in the pod's volume and \"ro\" among mountInfo.json's "
-           "options."}}}),
+           "options."}}},
+        {IN(BLOCK_GROWN),
+         {
+             "The guest has mounted the file system read-only, by request and not after an error, "
+             "and "
+             "only a writable one can be grown. The block device has the new size already.",
+             "A writable mount of it in the guest.",
+             {"In the guest: mount -o remount,rw MOUNTPOINT. crustd tries again with growing "
+              "pauses; "
+              "crustctl resync has it try now.",
+              "If it is meant to be read-only, put \"ro\" among the options of mountInfo.json: "
+              "then "
+              "crustd does not try to grow it."},
+         },
+         HEALS},
+        {RESIZABLE,
+         {"The volume's mount options, its drive in the VM, or its mount in the guest is "
+          "read-only, "
+          "so nobody can grow its file system.",
+          "Write access, if the volume is meant to be written.",
+          {"Look for readOnly in the pod's volume, for \"ro\" among mountInfo.json's options, and "
+           "for a read-only mount in the guest."}}}),
+    /* Heals: the runtime may mount it anew for a container that starts again in the sandbox. */
+    ROW(FILE_SYSTEM_SHUT_DOWN, "file_system_shut_down", HEALS, STATUS_UNAVAILABLE,
+        {GUEST,
+         {"After an error, of the disk or of its own, the guest's kernel has shut the file system "
+          "down or made it read-only. Nothing more is written to it, and it cannot be grown.",
+          "A file system without errors that is mounted anew.",
+          {"The kernel log of the guest has the error. Look at the volume's storage first: the "
+           "error may come from there.",
+           "End the pod, check the file system (e2fsck, xfs_repair, btrfs check) and start the pod "
+           "again. Remounting is not enough.",
+           "crustd tries again with growing pauses; crustctl resync has it try now."}}}),
     ROW(AGENT_UNREACHABLE, "agent_unreachable", HEALS, STATUS_UNAVAILABLE,
         {GUEST,
          {"No agent in the guest could be reached, neither crust-guest-agent nor Kata's own, nor "
@@ -464,14 +497,22 @@ enum volume_reason reason_from_name(const char *name)
     return name_table_find(&reasons[0].name, sizeof(reasons[0]), REASONS, name, REASON_NONE);
 }
 
-bool reason_heals(enum volume_reason reason)
+static bool heals_here(enum volume_reason reason, enum volume_state state)
 {
-    return reasons[reason].heals;
+    for (unsigned i = 0; i < REASON_TEXTS; i++)
+        if (reasons[reason].text[i].heals && (reasons[reason].text[i].about & 1U << state))
+            return true;
+    return false;
 }
 
-enum status_code reason_code(enum volume_reason reason)
+bool reason_heals(enum volume_reason reason, enum volume_state state)
 {
-    return reasons[reason].code;
+    return reasons[reason].heals || heals_here(reason, state);
+}
+
+enum status_code reason_code(enum volume_reason reason, enum volume_state state)
+{
+    return heals_here(reason, state) ? STATUS_UNAVAILABLE : reasons[reason].code;
 }
 
 /* The explanation that applies, NULL if none does. */

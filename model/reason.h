@@ -28,8 +28,10 @@ enum volume_reason {
     REASON_HYPERVISOR_VERSION,
     REASON_HYPERVISOR_REFUSED,
     REASON_DRIVE_NOT_FOUND,
+    /* The guest's, of the routes into it; the first and the last are named below. read_only is the
+     * hypervisor's, too. */
     REASON_READ_ONLY,
-    /* The guest's, of the routes into it; the first and the last are named below. */
+    REASON_FILE_SYSTEM_SHUT_DOWN,
     REASON_AGENT_UNREACHABLE,
     REASON_AGENT_UNSUPPORTED,
     REASON_AGENT_DENIED,
@@ -54,7 +56,7 @@ enum volume_reason {
     REASON_GUEST_NOT_ASKED,
     REASONS,
 
-    REASON_OF_GUEST_FIRST = REASON_AGENT_UNREACHABLE,
+    REASON_OF_GUEST_FIRST = REASON_READ_ONLY,
     REASON_OF_GUEST_LAST = REASON_GUEST_LAYER_UNSUPPORTED,
 };
 
@@ -64,11 +66,12 @@ const char *reason_name(enum volume_reason reason);
 enum volume_reason reason_from_name(const char *name);
 
 /* Whether time alone may heal it. The others wait for something to change: another monitor, another
- * agent, a further resize, an operator. */
-bool reason_heals(enum volume_reason reason);
+ * agent, a further resize, an operator. A read-only mount in the guest (block_grown) may be
+ * remounted; a drive or a volume that is read-only stays so. */
+bool reason_heals(enum volume_reason reason, enum volume_state state);
 
 /* The status of a call that fails for this reason; never STATUS_OK. */
-enum status_code reason_code(enum volume_reason reason);
+enum status_code reason_code(enum volume_reason reason, enum volume_state state);
 
 /* Whether a volume in this state can have the reason. */
 bool reason_is_of(enum volume_reason reason, enum volume_state state);

@@ -279,6 +279,8 @@ static int record_attempt(const struct act *act)
     struct store *store = act->context->store;
     uint32_t failures = act->volume.attempts + 1;
     bool starts_anew = has_worked(act);
+    enum volume_state state =
+        act->action == ACTION_RESIZE_GUEST ? STATE_BLOCK_GROWN : STATE_BLOCKED;
     uint64_t delay;
     int r = starts_anew ? 0 : has_grown_since(act, &starts_anew);
 
@@ -286,7 +288,7 @@ static int record_attempt(const struct act *act)
         return r;
     if (starts_anew)
         return store_set_attempts(store, act->volume.volume_id, 0, 0, 0);
-    if (!reason_heals(act->reason))
+    if (!reason_heals(act->reason, state))
         return store_set_attempts(store, act->volume.volume_id, failures, 0, 0);
     delay = backoff_delay(failures, random_number());
     return store_set_attempts(store, act->volume.volume_id, failures, clock_boottime() + delay,

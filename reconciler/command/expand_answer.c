@@ -13,10 +13,13 @@
 #include "model/reason.h"
 #include "reconciler/command/answers.h"
 
+/* The guest's reason may come before the volume counts as block_grown. */
 static int say_reason(const struct store_volume *volume, enum volume_reason reason,
                       struct error *error)
 {
-    return error_set(error, (int)reason_code(reason),
+    enum volume_state state = volume->state == STATE_IN_SYNC ? STATE_BLOCK_GROWN : volume->state;
+
+    return error_set(error, (int)reason_code(reason, state),
                      "the volume is %s, %s: crustctl explain %" PRId64 " says what helps",
                      state_name(volume->state), reason_name(reason), volume->volume_id);
 }

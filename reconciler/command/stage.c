@@ -325,7 +325,7 @@ static int judge_staged(struct staging *staging)
     r = store_get_volume(staging->clients->context->store, staging->volume_id, &volume);
     if (r == 0 && volume.status != STORE_PRESENT)
         staging->code = error_set(
-            &staging->error, (int)reason_code(REASON_INVALID_MOUNT_INFO),
+            &staging->error, (int)reason_code(REASON_INVALID_MOUNT_INFO, STATE_UNMANAGED),
             "the volume's directory has something in it that does not belong there: see crustctl "
             "volume %" PRId64,
             staging->volume_id);

@@ -111,7 +111,7 @@ static void finish(struct stats_call *call, const struct guest_reply *reply)
         call->done(call->userdata, STATUS_OK, &stats, NULL);
     } else {
         (void)error_set(&error, 0, "%s: %s", reason_name(reply->reason), reply->error.text);
-        call->done(call->userdata, reason_code(reply->reason), NULL, &error);
+        call->done(call->userdata, reason_code(reply->reason, STATE_BLOCK_GROWN), NULL, &error);
     }
     (void)reconciler_stats_cancel(call);
 }
@@ -224,7 +224,7 @@ static void on_deferred(struct loop_timer *timer)
 static enum status_code check_volume(const struct store_volume *volume, struct error *error)
 {
     if (volume->live_sandboxes > 1)
-        return error_set(error, (int)reason_code(REASON_MULTIPLE_SANDBOXES),
+        return error_set(error, (int)reason_code(REASON_MULTIPLE_SANDBOXES, STATE_BLOCKED),
                          "more than one live sandbox uses the volume");
     if (!volume->sandbox_ref)
         return answer_refuse(error, ANSWER_NO_SANDBOX, "no sandbox uses the volume yet");

@@ -90,7 +90,7 @@ static void say_bypassed(const struct store_volume *volume, char *text, size_t s
 static bool is_lasting(const struct store_volume *volume, const struct decision *decision)
 {
     return volume->hypervisor_error[0] &&
-           (!reason_heals(decision->reason) || volume->list_doubt[0]);
+           (!reason_heals(decision->reason, decision->state) || volume->list_doubt[0]);
 }
 
 int evidence_text_record(const struct context *context, struct store_volume *volume,

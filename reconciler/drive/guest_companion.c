@@ -150,7 +150,9 @@ static enum status_code status_of(const struct agent_reply *reply)
     case AGENT_UNSUPPORTED:
     case AGENT_LAYER:
     case AGENT_NOT_GROWABLE:
+    case AGENT_SHUT_DOWN:
         return STATUS_FAILED_PRECONDITION;
+    case AGENT_READ_ONLY:
     case AGENT_FAILED:
     case AGENT_UNEXPLAINED:
     case AGENT_OUTCOMES:

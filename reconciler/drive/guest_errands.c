@@ -305,7 +305,7 @@ static void take_growth(struct drive_guest_call *call, const struct helper_repor
 
     helper_judge(&report->volume[0], 1, call->bytes, true, &verdict);
     if (verdict.reason != REASON_NONE) {
-        drive_guest_fail(call, reason_code(verdict.reason), verdict.text);
+        drive_guest_fail(call, reason_code(verdict.reason, STATE_BLOCK_GROWN), verdict.text);
         return;
     }
     call->reply.guest = DRIVE_IN_GUEST_MOUNTED;
@@ -335,7 +335,8 @@ static void take_line(struct drive_guest_call *call, const struct helper_outcome
 
 static enum status_code status_of_reason(enum volume_reason reason)
 {
-    return reason == REASON_AGENT_POLICY_DENIED ? STATUS_PERMISSION_DENIED : reason_code(reason);
+    return reason == REASON_AGENT_POLICY_DENIED ? STATUS_PERMISSION_DENIED
+                                                : reason_code(reason, STATE_BLOCK_GROWN);
 }
 
 /* A directory that does not exist cannot be bound, but kata-agent does not report that as the

@@ -20,6 +20,7 @@ static const char *const faults[HELPER_FAULTS] = {
     [HELPER_FAULT_REFUSED] = "refused",
     [HELPER_FAULT_READ_ONLY] = "read_only",
     [HELPER_FAULT_ERRORS] = "errors",
+    [HELPER_FAULT_SHUT_DOWN] = "shut_down",
     [HELPER_FAULT_NO_CAPABILITY] = "no_capability",
     [HELPER_FAULT_BUSY] = "busy",
     [HELPER_FAULT_TIMED_OUT] = "timed_out",

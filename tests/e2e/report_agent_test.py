@@ -36,6 +36,14 @@ ANSWERS = {
     "FAILED_PRECONDITION": Case("status:9:dm-0 lies between", "guest_layer_unsupported",
                                 "dm-0 lies between", retried=False,
                                 explained=("cryptsetup resize",)),
+    "the file system's errors": Case(
+        "status:9:the file system cannot be grown: the file system has recorded errors",
+        "file_system_not_growable", "recorded errors", retried=False, explained=("fsck",)),
+    "an error has shut it down": Case(
+        "status:9:the file system cannot be grown: the file system was shut down after an error",
+        "file_system_shut_down", "was shut down", explained=("xfs_repair", "tries again")),
+    "mounted read-only": Case("status:14:the file system is mounted read-only", "read_only",
+                              "mounted read-only", explained=("remount,rw", "tries again")),
     "UNAVAILABLE": Case("status:14:later", "agent_failed", "later"),
     "a code that nobody knows": Case("status:4711:what", "agent_failed", "what"),
     "a text to print with care": Case("status:13:\x1b[2J\nred", "agent_failed", "red"),

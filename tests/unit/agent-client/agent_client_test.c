@@ -564,6 +564,8 @@ static void statuses_have_outcomes(void **state)
         {13, "Input/output error", AGENT_FAILED},
         {9, "dm-0", AGENT_LAYER},
         {9, AGENT_NOT_GROWABLE_TEXT "it has errors", AGENT_NOT_GROWABLE},
+        {9, AGENT_NOT_GROWABLE_TEXT AGENT_SHUT_DOWN_TEXT " after an error", AGENT_SHUT_DOWN},
+        {9, AGENT_SHUT_DOWN_TEXT, AGENT_LAYER},
         {9, NULL, AGENT_LAYER},
         {1, "", AGENT_FAILED},
         {2, "", AGENT_FAILED},
@@ -573,6 +575,8 @@ static void statuses_have_outcomes(void **state)
         {10, "", AGENT_FAILED},
         {11, "", AGENT_FAILED},
         {14, "", AGENT_FAILED},
+        {14, "the file system is mounted read-only", AGENT_READ_ONLY}, /* as of all versions */
+        {14, "the file system is being resized by another", AGENT_FAILED},
         {15, "", AGENT_FAILED},
         {16, "", AGENT_FAILED},
         {-1, "", AGENT_FAILED},

@@ -96,6 +96,9 @@ static void stats_may_be_sparse_or_repeated(void **state)
                      0);
     assert_true(stats.has_bytes);
     assert_int_equal(stats.total, 9);
+    /* INODES with total 0: btrfs, as kata-agent and older agents report it */
+    assert_int_equal(agent_parse_stats("\x0a\x02\x20\x02", 4, &stats), 0);
+    assert_false(stats.has_inodes);
     assert_int_equal(agent_parse_stats("\x0a\xff", 2, &stats), -EBADMSG);
 }
 

@@ -2,6 +2,7 @@
 /* drive_mount_test.c - a drive is mounted as it was asked for, or nothing is mounted at all. */
 #include "tests/unit/guest-agent/drive_fixture.h"
 
+#include "agent-client/agent_messages.h"
 #include "guest-agent/drive_find.h"
 #include "guest-agent/drive_mount.h"
 #include "tests/unit/guest-agent/container_fixture.h"
@@ -92,6 +93,22 @@ static void btrfs_is_mounted(void **state)
 {
     (void)state;
     check_type("btrfs");
+}
+
+/* Asked for again, it is not said to be covered. */
+static void an_xfs_that_was_shut_down_is_said_to_be(void **state)
+{
+    struct drive_mount_request request = ask("xfs");
+    struct drive_mount_answer answer;
+
+    (void)state;
+    attach_disk("xfs");
+    assert_int_equal(mount_now(&request, &answer), STATUS_OK);
+    strcpy(volume.mount_point, target());
+    loop_volume_shut_down(&volume, "xfs");
+    assert_int_equal(mount_now(&request, &answer), STATUS_FAILED_PRECONDITION);
+    assert_non_null(strstr(error.text, AGENT_SHUT_DOWN_TEXT));
+    assert_int_equal(umount(target()), 0);
 }
 
 /* The drive is in its place whatever becomes of them, and equal calls bring in what is missing. */
@@ -364,6 +381,7 @@ int main(void)
         TEST(ext4_is_mounted),
         TEST(xfs_is_mounted),
         TEST(btrfs_is_mounted),
+        TEST(an_xfs_that_was_shut_down_is_said_to_be),
         TEST(a_covering_mount_is_not_taken_for_the_drive),
         TEST(containers_get_it_as_well),
         TEST(the_disk_may_come_later),

@@ -93,6 +93,17 @@ static void btrfs_is_unmounted(void **state)
     check_type("btrfs");
 }
 
+static void an_xfs_that_was_shut_down_is_unmounted(void **state)
+{
+    (void)state;
+    mount_disk("xfs");
+    strcpy(volume.mount_point, target());
+    loop_volume_shut_down(&volume, "xfs");
+    assert_int_equal(unmount_now(), STATUS_OK);
+    assert_true(answer.was_mounted);
+    assert_false(is_mounted(target()));
+}
+
 static void a_scsi_disk_is_removed(void **state)
 {
     char path[256];
@@ -382,6 +393,24 @@ static void a_container_gives_the_drive_back_first(void **state)
     stop_process(pid);
 }
 
+/* Nothing in it can be opened or looked at any more, in the container either. */
+static void a_container_gives_back_what_was_shut_down(void **state)
+{
+    pid_t pid;
+
+    (void)state;
+    mount_disk("xfs");
+    tree_make("/inner");
+    show_agent();
+    pid = start_container(leave_all_mounts);
+    show_process(pid, "/c1", FIRST);
+    give_to_c1();
+    strcpy(volume.mount_point, target());
+    loop_volume_shut_down(&volume, "xfs");
+    assert_int_equal(unmount_with_container(), STATUS_OK);
+    stop_process(pid);
+}
+
 static void somebody_claims_the_disk(void **state)
 {
     int fd;
@@ -402,6 +431,7 @@ int main(void)
         TEST(ext4_is_unmounted),
         TEST(xfs_is_unmounted),
         TEST(btrfs_is_unmounted),
+        TEST(an_xfs_that_was_shut_down_is_unmounted),
         TEST(a_scsi_disk_is_removed),
         TEST(a_disk_that_is_not_there),
         TEST(pci_function_of_a_firecracker_is_removed),
@@ -413,6 +443,7 @@ int main(void)
         TEST(a_covering_mount_is_left_alone),
         TEST(what_is_in_the_way_is_found_before_containers_are_visited),
         TEST(a_container_gives_the_drive_back_first),
+        TEST(a_container_gives_back_what_was_shut_down),
         TEST(somebody_claims_the_disk),
     };
 

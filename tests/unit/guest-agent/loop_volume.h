@@ -90,6 +90,30 @@ static inline void loop_volume_resize(struct loop_volume *volume, int mebibytes)
     assert_int_equal(ioctl(volume->loop, LOOP_SET_CAPACITY, 0), 0);
 }
 
+#define XFS_IOC_GOINGDOWN _IOR('X', 125, uint32_t)
+
+/* An error that the kernel answers by shutting the file system down. What is asked of ext4 comes
+ * about a moment later; skips the test where its kernel cannot be asked. */
+static inline void loop_volume_shut_down(const struct loop_volume *volume, const char *file_system)
+{
+    const char *name = volume->device + strlen("/dev/");
+
+    if (strcmp(file_system, "xfs") == 0) {
+        cleanup(fd_closep) int fd = open(volume->mount_point, O_RDONLY | O_CLOEXEC);
+        uint32_t without_log = 2;
+
+        assert_int_equal(ioctl(fd, XFS_IOC_GOINGDOWN, &without_log), 0);
+    } else {
+        assert_int_equal(mount(NULL, volume->mount_point, NULL, MS_REMOUNT, "errors=remount-ro"),
+                         0);
+        if (!run_command("echo 1 >/sys/fs/ext4/%s/trigger_fs_error", name))
+            skip();
+        assert_true(run_command("for i in $(seq 1000); do grep -q '^[1-9]' "
+                                "/sys/fs/ext4/%s/errors_count && exit 0; sleep 0.01; done; exit 1",
+                                name));
+    }
+}
+
 static inline void loop_volume_remove(struct loop_volume *volume)
 {
     if (volume->loop < 0)

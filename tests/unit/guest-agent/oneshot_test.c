@@ -19,8 +19,6 @@
 #include "tests/unit/guest-agent/loop_volume.h"
 #include "tests/unit/scratch.h"
 
-#define XFS_IOC_GOINGDOWN _IOR('X', 125, uint32_t)
-
 enum { VOLUMES = 2, LIMIT_SECONDS = 1 };
 
 static char scratch[SCRATCH_BYTES];
@@ -371,18 +369,16 @@ static void another_file_system_is_reported_and_not_grown(void **state)
 static void a_shut_down_file_system_is_reported_and_not_forced(void **state)
 {
     const char *path = make_volume(0, "xfs");
-    cleanup(fd_closep) int fd = open(path, O_RDONLY | O_CLOEXEC);
-    uint32_t without_log = 2;
 
     (void)state;
     loop_volume_resize(&volumes[0], LARGE);
-    assert_int_equal(ioctl(fd, XFS_IOC_GOINGDOWN, &without_log), 0);
+    loop_volume_shut_down(&volumes[0], "xfs");
     assert_int_equal(look(path), ONESHOT_DONE);
     assert_string_equal(text_of(0, "condition"), "abnormal");
     assert_non_null(strstr(text_of(0, "message"), "shut down"));
     assert_int_equal(number_of(0, "device_bytes"), LARGE * MIB);
     assert_int_equal(grow(path), ONESHOT_INCOMPLETE);
-    assert_error(0, "errors");
+    assert_error(0, "shut_down");
 }
 
 static void recorded_errors_are_reported_and_not_forced(void **state)

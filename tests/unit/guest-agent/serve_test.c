@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* serve_test.c - the agent grows file systems, over a socket and over a serial line. */
+#include <sys/statvfs.h>
+
 #include "lib/base64url.h"
 #include "tests/unit/guest-agent/serve_fixture.h"
 
@@ -115,6 +117,7 @@ static void a_device_that_does_not_grow_is_waited_for_until_the_deadline(void **
 static void a_read_only_mount_is_left_for_a_writable_one(void **state)
 {
     cleanup(fd_closep) int fd = dial();
+    struct ttrpc_status status;
     char other[128];
 
     (void)state;
@@ -127,8 +130,106 @@ static void a_read_only_mount_is_left_for_a_writable_one(void **state)
     assert_int_equal(ask_resize(fd, other, LARGE * MIB).code, STATUS_OK);
     assert_int_equal(mount(NULL, volume.mount_point, NULL, MS_REMOUNT | MS_RDONLY, NULL), 0);
     loop_volume_resize(&volume, 2 * LARGE);
-    assert_int_equal(ask_resize(fd, other, 2 * LARGE * MIB).code, STATUS_UNAVAILABLE);
+    status = ask_resize(fd, other, 2 * LARGE * MIB);
+    assert_int_equal(status.code, STATUS_UNAVAILABLE);
+    assert_string_equal(status.message, AGENT_READ_ONLY_TEXT);
+    assert_false(ask_stats(fd, other).abnormal);
+    assert_int_equal(mount(NULL, volume.mount_point, NULL, MS_REMOUNT, NULL), 0);
+    assert_int_equal(ask_resize(fd, other, 2 * LARGE * MIB).code, STATUS_OK);
     assert_int_equal(umount(other), 0);
+}
+
+/* ---- after an error */
+
+static void check_shut_down(const char *path)
+{
+    cleanup(fd_closep) int fd = dial();
+    struct ttrpc_status status = ask_resize(fd, path, LARGE * MIB);
+    struct agent_stats stats = ask_stats(fd, path);
+
+    assert_int_equal(status.code, STATUS_FAILED_PRECONDITION);
+    assert_ptr_equal(strstr(status.message, AGENT_NOT_GROWABLE_TEXT AGENT_SHUT_DOWN_TEXT),
+                     status.message);
+    assert_true(stats.abnormal && stats.has_bytes);
+    assert_ptr_equal(strstr(stats.condition, AGENT_SHUT_DOWN_TEXT), stats.condition);
+}
+
+/* By its mount point, and by its disk, as in a sidecar. */
+static void an_xfs_that_was_shut_down_is_said_to_be(void **state)
+{
+    (void)state;
+    make_volume("xfs");
+    loop_volume_shut_down(&volume, "xfs");
+    grow_volume();
+    check_shut_down(volume.mount_point);
+    check_shut_down(volume.device);
+}
+
+static void an_ext4_that_an_error_made_read_only_was_shut_down(void **state)
+{
+    (void)state;
+    make_volume("ext4");
+    loop_volume_shut_down(&volume, "ext4");
+    grow_volume();
+    check_shut_down(volume.mount_point);
+    check_shut_down(volume.device);
+}
+
+/* Its disk's storage is full. */
+static void a_btrfs_that_an_error_made_read_only_was_shut_down(void **state)
+{
+    cleanup(fd_closep) int fd = dial();
+    char full[SCRATCH_BYTES + 8];
+
+    (void)state;
+    (void)snprintf(full, sizeof(full), "%s/full", scratch);
+    assert_int_equal(mkdir(full, 0700), 0);
+    if (geteuid() != 0 || mount("none", full, "tmpfs", 0, "size=64m") < 0)
+        skip();
+    loop_volume_make(&volume, full, "volume", "btrfs");
+    assert_int_equal(mount(NULL, volume.mount_point, NULL, MS_REMOUNT | MS_RDONLY, NULL), 0);
+    assert_false(ask_stats(fd, volume.device).abnormal);
+    assert_int_equal(mount(NULL, volume.mount_point, NULL, MS_REMOUNT, NULL), 0);
+    (void)run_command("head -c 100m /dev/urandom >'%s/file' 2>/dev/null", volume.mount_point);
+    (void)run_command("sync -f '%s' 2>/dev/null; sync -f '%s' 2>/dev/null", volume.mount_point,
+                      volume.mount_point);
+    check_shut_down(volume.mount_point);
+    check_shut_down(volume.device);
+    loop_volume_remove(&volume);
+    (void)umount2(full, MNT_DETACH);
+}
+
+/* ---- figures */
+
+/* As statvfs(3) has it for a user who is not root: less than what is free. */
+static void available_is_what_anybody_can_write(void **state)
+{
+    cleanup(fd_closep) int fd = dial();
+    struct agent_stats stats;
+    struct statvfs status;
+
+    (void)state;
+    make_volume("ext4");
+    assert_int_equal(statvfs(volume.mount_point, &status), 0);
+    assert_true(status.f_bavail < status.f_bfree);
+    stats = ask_stats(fd, volume.mount_point);
+    assert_int_equal(stats.total, status.f_blocks * status.f_frsize);
+    assert_int_equal(stats.available, status.f_bavail * status.f_frsize);
+    assert_int_equal(stats.used, (status.f_blocks - status.f_bfree) * status.f_frsize);
+    assert_int_equal(stats.total_inodes, status.f_files);
+    assert_int_equal(stats.used_inodes, status.f_files - status.f_ffree);
+}
+
+static void a_file_system_without_inodes_has_no_number_of_them(void **state)
+{
+    cleanup(fd_closep) int fd = dial();
+    struct agent_stats stats;
+
+    (void)state;
+    make_volume("btrfs");
+    stats = ask_stats(fd, volume.mount_point);
+    assert_true(stats.has_bytes);
+    assert_false(stats.has_inodes);
 }
 
 /* ---- a serial line */
@@ -186,6 +287,11 @@ int main(void)
         TEST(a_request_waits_for_its_device_and_nobody_waits_for_it),
         TEST(a_device_that_does_not_grow_is_waited_for_until_the_deadline),
         TEST(a_read_only_mount_is_left_for_a_writable_one),
+        TEST(an_xfs_that_was_shut_down_is_said_to_be),
+        TEST(an_ext4_that_an_error_made_read_only_was_shut_down),
+        TEST(a_btrfs_that_an_error_made_read_only_was_shut_down),
+        TEST(available_is_what_anybody_can_write),
+        TEST(a_file_system_without_inodes_has_no_number_of_them),
         TEST(a_serial_line_carries_one_client_after_another),
     };
 

@@ -21,6 +21,8 @@ static void lines_are_taken_apart(void **state)
                   "41 22 0:31 / /mnt/butter rw master:2 propagate_from:1 unbindable - btrfs "
                   "/dev/disk/with\\040blank ro,space_cache\n"
                   "42 22 8:32 / /mnt/hurt rw - ext4 /dev/sdc rw,emergency_ro\n"
+                  "44 22 8:48 / /mnt/asked ro - ext4 /dev/sdd ro\n"
+                  "45 22 8:64 / /mnt/ended rw - ext4 /dev/sde rw,shutdown\n"
                   "43 22 0:44 / /mnt/unnamed rw - tmpfs  ro\n";
     char *cursor = text;
     struct mount_entry mount;
@@ -37,13 +39,17 @@ static void lines_are_taken_apart(void **state)
     assert_int_equal(mount.device, makedev(8, 16));
     assert_string_equal(mount.root, "/sub dir");
     assert_string_equal(mount.mount_point, "/mnt/a b\\c\nd");
-    assert_true(mount.read_only);
+    assert_true(mount.read_only && !mount.file_system_read_only);
     assert_true(mount_table_next(&cursor, &mount));
     assert_int_equal(mount.device, makedev(0, 31));
     assert_string_equal(mount.source, "/dev/disk/with blank");
     assert_true(mount.read_only);
     assert_true(mount_table_next(&cursor, &mount));
-    assert_true(mount.read_only);
+    assert_true(mount.read_only && mount.file_system_read_only && mount.shut_down);
+    assert_true(mount_table_next(&cursor, &mount));
+    assert_true(mount.read_only && mount.file_system_read_only && !mount.shut_down);
+    assert_true(mount_table_next(&cursor, &mount));
+    assert_true(mount.read_only && mount.shut_down);
     assert_true(mount_table_next(&cursor, &mount));
     assert_string_equal(mount.source, "");
     assert_true(mount.read_only);

@@ -75,6 +75,24 @@ static void an_unknown_name_has_no_explanation(void **state)
         assert_null(reason_explain(i, STATES));
 }
 
+/* What the kubelet makes of it: a reader's pod starts, and a volume that the guest may remount is
+ * asked for again. */
+static void a_read_only_mount_in_the_guest_heals(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < STATES; i++) {
+        bool heals = i == STATE_BLOCK_GROWN;
+
+        assert_int_equal(reason_heals(REASON_READ_ONLY, i), heals);
+        assert_int_equal(reason_code(REASON_READ_ONLY, i),
+                         heals ? STATUS_UNAVAILABLE : STATUS_FAILED_PRECONDITION);
+        assert_int_equal(reason_code(REASON_AGENT_DENIED, i), STATUS_FAILED_PRECONDITION);
+    }
+    assert_true(reason_heals(REASON_FILE_SYSTEM_SHUT_DOWN, STATE_BLOCK_GROWN));
+    assert_int_equal(reason_code(REASON_FILE_SYSTEM_SHUT_DOWN, STATE_BLOCK_GROWN),
+                     STATUS_UNAVAILABLE);
+}
+
 static void every_name_leads_back(void **state)
 {
     (void)state;
@@ -93,6 +111,7 @@ int main(void)
         cmocka_unit_test(every_state_and_reason_is_explained),
         cmocka_unit_test(every_reason_not_to_be_resizable_is_explained),
         cmocka_unit_test(an_unknown_name_has_no_explanation),
+        cmocka_unit_test(a_read_only_mount_in_the_guest_heals),
         cmocka_unit_test(every_name_leads_back),
     };
 

@@ -24,7 +24,7 @@ static enum status_code find(const char *name)
     if (reason == REASON_NONE)
         fail_msg("the code knows no case %s", name);
     reason_rows[reason]++;
-    return reason_code(reason);
+    return reason_code(reason, STATES);
 }
 
 /* "| `case`…| STATUS |…" */
@@ -89,7 +89,8 @@ static void no_refusal_blocks_pods_for_ever(void **state)
 {
     (void)state;
     for (unsigned i = 0; i < ANSWERS + REASONS; i++) {
-        const enum status_code code = i < ANSWERS ? answer_code(i) : reason_code(i - ANSWERS);
+        const enum status_code code =
+            i < ANSWERS ? answer_code(i) : reason_code(i - ANSWERS, STATES);
 
         assert_int_not_equal(code, STATUS_OK);
         assert_int_not_equal(code, STATUS_PERMISSION_DENIED);

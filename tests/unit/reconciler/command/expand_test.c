@@ -201,7 +201,7 @@ static void an_observe_policy_records_no_debt(void **state)
     test.node.config.resize.mode = RESIZE_OBSERVE;
     (void)expand(0, 0, STATUS_OK);
     pass();
-    assert_int_equal(test.code, reason_code(REASON_POLICY));
+    assert_int_equal(test.code, reason_code(REASON_POLICY, STATE_HOST_GROWN));
     assert_int_equal(number_of(the_store(), "SELECT count(*) FROM resizes"), 0);
 }
 

@@ -249,7 +249,7 @@ static void directory_with_foreign_files_is_refused(void **state)
     assert_int_equal(stage("ext4", NULL, &staging, &error), STATUS_OK);
     run_pass();
     pass();
-    assert_int_equal(test.code, reason_code(REASON_INVALID_MOUNT_INFO));
+    assert_int_equal(test.code, reason_code(REASON_INVALID_MOUNT_INFO, STATE_UNMANAGED));
     assert_non_null(strstr(test.error, "does not belong there"));
 }
 

@@ -51,7 +51,7 @@ static void stats_error_includes_the_reason(void **state)
     (void)error_set(&reply.error, 0, "by policy");
     assert_int_equal(ask(test.node.bound.volume_id, &call, &error), STATUS_OK);
     guest_answers(&reply);
-    assert_int_equal(test.code, reason_code(REASON_AGENT_DENIED));
+    assert_int_equal(test.code, reason_code(REASON_AGENT_DENIED, STATE_BLOCK_GROWN));
     assert_string_equal(test.error, "agent_denied: by policy");
 }
 
@@ -158,7 +158,7 @@ static void a_volume_of_two_sandboxes_has_no_one_guest(void **state)
     (void)put_sandbox(the_store(), &sandbox, true);
     (void)put_entry(the_store(), &entry, true);
     assert_int_equal(store_commit(the_store()), 0);
-    assert_null(ask_by_path(reason_code(REASON_MULTIPLE_SANDBOXES)));
+    assert_null(ask_by_path(reason_code(REASON_MULTIPLE_SANDBOXES, STATE_BLOCKED)));
     assert_non_null(strstr(test.error, "more than one live sandbox"));
 }
 

@@ -148,7 +148,7 @@ static void without_a_monitor_a_resize_is_refused(void **state)
     assert_int_equal(reconciler_expand(reconciler, &asked, on_expanded, NULL, &expansion, &error),
                      STATUS_OK);
     wait_for_answer(1);
-    assert_int_equal(answer.code, reason_code(REASON_MONITOR_MISSING));
+    assert_int_equal(answer.code, reason_code(REASON_MONITOR_MISSING, STATE_BLOCKED));
     assert_non_null(strstr(answer.error, "monitor_missing"));
 }
 

@@ -51,8 +51,9 @@ static void faults_have_their_reasons(void **state)
         {HELPER_FAULT_NOT_A_BLOCK_DEVICE, REASON_GUEST_PATH_UNKNOWN},
         {HELPER_FAULT_UNSUPPORTED, REASON_FILE_SYSTEM_NOT_GROWABLE},
         {HELPER_FAULT_REFUSED, REASON_FILE_SYSTEM_NOT_GROWABLE},
-        {HELPER_FAULT_READ_ONLY, REASON_FILE_SYSTEM_NOT_GROWABLE},
+        {HELPER_FAULT_READ_ONLY, REASON_READ_ONLY},
         {HELPER_FAULT_ERRORS, REASON_FILE_SYSTEM_NOT_GROWABLE},
+        {HELPER_FAULT_SHUT_DOWN, REASON_FILE_SYSTEM_SHUT_DOWN},
         {HELPER_FAULT_NO_CAPABILITY, REASON_HELPER_FAILED},
         {HELPER_FAULT_BUSY, REASON_AGENT_FAILED},
         {HELPER_FAULT_TIMED_OUT, REASON_AGENT_FAILED},
@@ -93,7 +94,7 @@ static void among_several_places_the_size_decides(void **state)
     };
 
     (void)state;
-    assert_int_equal(judge(volume, 3, true).reason, REASON_FILE_SYSTEM_NOT_GROWABLE);
+    assert_int_equal(judge(volume, 3, true).reason, REASON_READ_ONLY);
     volume[1] = volume_of(SIZE, HELPER_FAULT_NONE);
     assert_int_equal(judge(volume, 3, true).stats.total, SIZE - 1);
     volume[1] = volume_of(0, HELPER_FAULT_NOT_MOUNTED);
