@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/sysmacros.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "agent-client/agent_messages.h"
@@ -78,8 +79,9 @@ bool volume_fails_as_shut_down(int error_number)
 }
 
 /* After an error that it cannot live with, xfs fails every open; ext4 and btrfs become read-only.
- * Recorded errors tell such an ext4 from one that is read-only by request, and btrfs then refuses
- * every transaction. */
+ * Recorded errors tell such an ext4 from one that is read-only by request. ext4 of Linux 6.12 to
+ * 6.14, and of stable kernels, stays "rw", but refuses every transaction, as btrfs does: here one
+ * that would change nothing, because there is no such attribute. */
 static bool is_shut_down(const struct volume *volume, bool has_errors)
 {
     cleanup(fd_closep) int fd = -1;
@@ -92,8 +94,11 @@ static bool is_shut_down(const struct volume *volume, bool has_errors)
     fd = open(volume->mount_point, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
         return volume_fails_as_shut_down(errno);
-    return volume->kind == FILESYSTEM_BTRFS && volume->file_system_read_only &&
-           ioctl(fd, BTRFS_IOC_START_SYNC, &transaction) < 0 && errno == EROFS;
+    if (volume->kind == FILESYSTEM_BTRFS)
+        return volume->file_system_read_only && ioctl(fd, BTRFS_IOC_START_SYNC, &transaction) < 0 &&
+               errno == EROFS;
+    return has_errors && !volume->read_only && fremovexattr(fd, "user.crust_absent") < 0 &&
+           errno == EROFS;
 }
 
 const char *volume_trouble(const struct volume *volume, int *ret_outcome)

@@ -5,7 +5,7 @@ go, resizes that overtake each other."""
 
 import unittest
 
-from resize_case import MIB, SERIAL_AGENT, ResizeCase
+from resize_case import MIB, SECONDS, SERIAL_AGENT, ResizeCase
 
 AUTOMATIC_AGENT = (*SERIAL_AGENT, "--auto")
 
@@ -81,6 +81,70 @@ class AgentTest(ResizeCase):
         resize = self.begin(volume)
         self.finish(resize)
         self.assertGreaterEqual(self.resizes(volume)[-1]["attempts"], 4)
+
+
+class ErrorTest(ResizeCase):
+    """File systems that an error has stopped, and one that is read-only because somebody wants it."""
+
+    settings = ResizeCase.settings | {"guest.stats_seconds": 1}
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.sandbox = cls.add_sandbox(agents=(AUTOMATIC_AGENT,))
+        cls.boot(cls.sandbox)
+        cls.node.start()
+
+    def plug(self, filesystem, **options):
+        volume = self.sandbox.make_volume(filesystem, **options)
+        self.sandbox.plug(volume)
+        self.settle(volume)
+        return volume
+
+    def stops(self, volume, resize, condition="abnormal"):
+        """What is said of it until it is well again."""
+        reason = "read_only" if condition == "normal" else "file_system_shut_down"
+        row = self.node.wait_for(volume.path, "block_grown", reason, SECONDS, condition=condition,
+                                 hypervisor_bytes=resize.to_bytes)
+        text = "mounted read-only" if condition == "normal" else "was shut down after an error"
+        if condition == "abnormal":
+            self.assertIn(text, row["condition_message"])
+        self.assertIn(text, self.resizes(volume)[-1]["error"])
+        self.assertEqual((row["resizable"], row["resizable_reason"]), ("no", reason))
+        stats = self.node.crustctl("stats", str(row["volume_id"])).stdout
+        self.assertIn(f"{condition}: ", stats)
+        self.assertEqual("inodes" in stats, volume.filesystem != "btrfs")
+        self.assertIn("bytes", stats)
+
+    def test_xfs_that_was_shut_down(self):
+        volume = self.plug("xfs")
+        self.sandbox.vm.ask("shutdown", volume.disk.mount_point)
+        resize = self.begin(volume, settled=None)
+        self.stops(volume, resize)
+        self.wait(lambda: f"{volume.disk.mount_point} does not grow: the file system was shut down"
+                  in self.sandbox.vm.console(), "the agent to say so by itself")
+        self.sandbox.vm.ask("umount", volume.disk.mount_point)
+        self.sandbox.vm.guest_mount(volume.disk)
+        self.finish(resize)
+        self.sandbox.unplug(volume)
+
+    def test_ext4_that_an_error_made_read_only(self):
+        volume = self.plug("ext4", options="errors=remount-ro")
+        self.sandbox.vm.ask("error", volume.disk.guest_name)
+        resize = self.begin(volume, settled=None)
+        self.stops(volume, resize)
+        self.sandbox.unplug(volume)
+
+    def test_read_only_by_request(self):
+        for filesystem in ("ext4", "btrfs"):
+            with self.subTest(filesystem):
+                volume = self.plug(filesystem)
+                self.sandbox.vm.ask("remount", volume.disk.mount_point, "ro")
+                resize = self.begin(volume, settled=None)
+                self.stops(volume, resize, "normal")
+                self.sandbox.vm.ask("remount", volume.disk.mount_point, "rw")
+                self.finish(resize)
+                self.sandbox.unplug(volume)
 
 
 class SandboxTest(ResizeCase):

@@ -23,6 +23,9 @@
  *   write PATH BYTES       a pattern into a new file, on disk when answered
  *   verify PATH BYTES      EIO where the file is not that pattern
  *   mount DEVICE TYPE PATH [OPTIONS], umount PATH
+ *   remount PATH ro|rw
+ *   shutdown PATH          xfs: as after an error
+ *   error DEVICE           ext4: the kernel finds an error, and has recorded it when answered
  *   freeze PATH, thaw PATH  writes to that file system wait in between
  *   count PATH PREFIX      how many entries of a directory begin so
  *   agent ARGUMENT,...     starts one more; its pid
@@ -62,6 +65,8 @@
 #include <unistd.h>
 
 #include "devices.h"
+
+#define XFS_IOC_GOINGDOWN _IOR('X', 125, uint32_t) /* fs/xfs/libxfs/xfs_fs.h */
 
 #define AGENTS_MAX  8
 #define MOUNTS_MAX  64
@@ -351,6 +356,49 @@ static int command_thaw(char *words[], char *reply)
     return freeze(words[1], FITHAW);
 }
 
+static int command_remount(char *words[], char *reply)
+{
+    unsigned long flags = MS_REMOUNT | (strcmp(words[2], "ro") == 0 ? MS_RDONLY : 0);
+
+    (void)reply;
+    return mount(NULL, words[1], NULL, flags, NULL) < 0 ? -errno : 0;
+}
+
+static int command_shutdown(char *words[], char *reply)
+{
+    int fd = open(words[1], O_RDONLY | O_CLOEXEC);
+    uint32_t without_log = 2;
+    int result = fd < 0 || ioctl(fd, XFS_IOC_GOINGDOWN, &without_log) < 0 ? -errno : 0;
+
+    (void)reply;
+    if (fd >= 0)
+        close(fd);
+    return result;
+}
+
+static int command_error(char *words[], char *reply)
+{
+    char name[NAME_MAX], path[PATH_MAX], line[64];
+    int fd, result;
+
+    (void)reply;
+    result = find_device(words[1], name);
+    if (result < 0)
+        return result;
+    snprintf(path, sizeof(path), "/sys/fs/ext4/%s/trigger_fs_error", name);
+    fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0 || write(fd, "1", 1) != 1)
+        return -errno;
+    close(fd);
+    snprintf(path, sizeof(path), "/sys/fs/ext4/%s/errors_count", name);
+    for (int i = 0; i < 1000; i++) {
+        if (read_line(path, line, sizeof(line)) && line[0] != '0')
+            return 0;
+        usleep(10000);
+    }
+    return -ETIMEDOUT;
+}
+
 static int command_count(char *words[], char *reply)
 {
     DIR *directory = opendir(words[1]);
@@ -451,14 +499,15 @@ static const struct command {
     size_t words_min, words_max;
     int (*run)(char *words[], char *reply);
 } COMMANDS[] = {
-    {"ping", 1, 1, command_ping},     {"blocksize", 2, 2, command_blocksize},
-    {"device", 2, 2, command_device}, {"statfs", 2, 2, command_statfs},
-    {"write", 3, 3, command_write},   {"verify", 3, 3, command_verify},
-    {"mount", 4, 5, command_mount},   {"umount", 2, 2, command_umount},
-    {"agent", 2, 2, command_agent},   {"signal", 2, 2, command_signal},
-    {"freeze", 2, 2, command_freeze}, {"thaw", 2, 2, command_thaw},
-    {"count", 3, 3, command_count},   {"container", 2, 2, command_container},
-    {"end", 2, 2, command_end},
+    {"ping", 1, 1, command_ping},           {"blocksize", 2, 2, command_blocksize},
+    {"device", 2, 2, command_device},       {"statfs", 2, 2, command_statfs},
+    {"write", 3, 3, command_write},         {"verify", 3, 3, command_verify},
+    {"mount", 4, 5, command_mount},         {"umount", 2, 2, command_umount},
+    {"agent", 2, 2, command_agent},         {"signal", 2, 2, command_signal},
+    {"remount", 3, 3, command_remount},     {"shutdown", 2, 2, command_shutdown},
+    {"error", 2, 2, command_error},         {"freeze", 2, 2, command_freeze},
+    {"thaw", 2, 2, command_thaw},           {"count", 3, 3, command_count},
+    {"container", 2, 2, command_container}, {"end", 2, 2, command_end},
 };
 
 /* Runs one line and answers it. poweroff is answered before there is nobody left to answer. */
