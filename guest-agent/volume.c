@@ -82,8 +82,9 @@ bool volume_fails_as_shut_down(int error_number)
  * Recorded errors tell such an ext4 from one that is read-only by request. ext4 of Linux 6.12 to
  * 6.14, and of stable kernels, stays "rw", but refuses every transaction, as btrfs does: here one
  * that would change nothing, because there is no such attribute. */
-static bool is_shut_down(const struct volume *volume, bool has_errors)
+static bool is_shut_down(const struct volume *volume)
 {
+    bool has_errors = has_recorded_errors(volume);
     cleanup(fd_closep) int fd = -1;
     uint64_t transaction = 0;
 
@@ -103,13 +104,11 @@ static bool is_shut_down(const struct volume *volume, bool has_errors)
 
 const char *volume_trouble(const struct volume *volume, int *ret_outcome)
 {
-    bool has_errors = has_recorded_errors(volume);
-
-    if (is_shut_down(volume, has_errors)) {
+    if (is_shut_down(volume)) {
         *ret_outcome = FILESYSTEM_SHUT_DOWN;
         return AGENT_SHUT_DOWN_TEXT " after an error; unmount it, it needs fsck";
     }
-    if (!has_errors)
+    if (!has_recorded_errors(volume))
         return NULL;
     *ret_outcome = FILESYSTEM_ERRORS;
     return "the file system has recorded errors; it needs fsck";
@@ -265,8 +264,7 @@ static int walk_writable(dev_t only, bool (*visit)(const struct volume *volume, 
         size_t i = 0;
 
         if (!to_volume(&mount, &volume) || volume.kind == FILESYSTEM_OTHER ||
-            (only && volume.device != only) ||
-            (volume.read_only && !is_shut_down(&volume, has_recorded_errors(&volume))))
+            (only && volume.device != only) || (volume.read_only && !is_shut_down(&volume)))
             continue;
         while (i < count && seen[i] != volume.device)
             i++;

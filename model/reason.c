@@ -13,14 +13,14 @@
 
 #include "model/name_table.h"
 
-enum { STAYS, HEALS };
-
 /* Where a text applies: the states that can have the reason, and volumes that a resize would not
  * reach. STATES itself stands for a state of another version, which has none. */
 #define IN(state)  (1U << STATE_##state)
 #define RESIZABLE  (1U << (STATES + 1))
 #define HYPERVISOR (IN(BLOCKED) | IN(UNKNOWN) | RESIZABLE)
 #define GUEST      (IN(BLOCK_GROWN) | RESIZABLE)
+
+enum { STAYS, HEALS = RESIZABLE - 1 }; /* in no state, in any; IN(state): there alone */
 
 #define ROW(reason, name, heals, code, ...) [REASON_##reason] = {{name, heals, code}, {__VA_ARGS__}}
 
@@ -29,13 +29,12 @@ enum { REASON_TEXTS = 4 };
 static const struct {
     struct {
         const char *name;
-        bool heals;
-        enum status_code code;
+        unsigned heals;
+        enum status_code code; /* where it stays */
     };
     struct {
         unsigned about;
         struct explanation explanation;
-        bool heals; /* here, although elsewhere it stays; the status is UNAVAILABLE then */
     } text[REASON_TEXTS];
 } reasons[REASONS] = {
     ROW(NONE, "none", HEALS, STATUS_UNAVAILABLE,
@@ -236,7 +235,7 @@ static const struct {
            "together; the error names it. A QMP monitor (the drop-in crust-qemu.toml) tells the "
            "disks apart. Pods that run already must be restarted for it.",
            "crustctl volume VOL shows which drive was expected; restart the pod if it stays."}}}),
-    ROW(READ_ONLY, "read_only", STAYS, STATUS_FAILED_PRECONDITION,
+    ROW(READ_ONLY, "read_only", IN(BLOCK_GROWN), STATUS_FAILED_PRECONDITION,
         {IN(UNMANAGED),
          {"The volume's mount options make it read-only for whoever has it, so nobody can grow its "
           "file system. Any number of sandboxes may have it.",
@@ -253,23 +252,16 @@ static const struct {
            "Else look for readOnly in the pod's volume and \"ro\" among mountInfo.json's "
            "options."}}},
         {IN(BLOCK_GROWN),
-         {
-             "The guest has mounted the file system read-only, by request and not after an error, "
-             "and "
-             "only a writable one can be grown. The block device has the new size already.",
-             "A writable mount of it in the guest.",
-             {"In the guest: mount -o remount,rw MOUNTPOINT. crustd tries again with growing "
-              "pauses; "
-              "crustctl resync has it try now.",
-              "If it is meant to be read-only, put \"ro\" among the options of mountInfo.json: "
-              "then "
-              "crustd does not try to grow it."},
-         },
-         HEALS},
+         {"The guest has mounted the file system read-only, by request and not after an error. "
+          "Only a writable one can be grown; the block device has the new size already.",
+          "A writable mount of it in the guest.",
+          {"In the guest: mount -o remount,rw MOUNTPOINT. crustd tries again with growing pauses; "
+           "crustctl resync has it try now.",
+           "If it is meant to be read-only, put \"ro\" among the options of mountInfo.json: then "
+           "crustd does not try."}}},
         {RESIZABLE,
          {"The volume's mount options, its drive in the VM, or its mount in the guest is "
-          "read-only, "
-          "so nobody can grow its file system.",
+          "read-only, so nobody can grow its file system.",
           "Write access, if the volume is meant to be written.",
           {"Look for readOnly in the pod's volume, for \"ro\" among mountInfo.json's options, and "
            "for a read-only mount in the guest."}}}),
@@ -497,22 +489,14 @@ enum volume_reason reason_from_name(const char *name)
     return name_table_find(&reasons[0].name, sizeof(reasons[0]), REASONS, name, REASON_NONE);
 }
 
-static bool heals_here(enum volume_reason reason, enum volume_state state)
-{
-    for (unsigned i = 0; i < REASON_TEXTS; i++)
-        if (reasons[reason].text[i].heals && (reasons[reason].text[i].about & 1U << state))
-            return true;
-    return false;
-}
-
 bool reason_heals(enum volume_reason reason, enum volume_state state)
 {
-    return reasons[reason].heals || heals_here(reason, state);
+    return reasons[reason].heals & 1U << state;
 }
 
 enum status_code reason_code(enum volume_reason reason, enum volume_state state)
 {
-    return heals_here(reason, state) ? STATUS_UNAVAILABLE : reasons[reason].code;
+    return reason_heals(reason, state) ? STATUS_UNAVAILABLE : reasons[reason].code;
 }
 
 /* The explanation that applies, NULL if none does. */
