@@ -444,8 +444,12 @@ static void a_drive_grows_by_its_mount_point(void **state)
     (void)state;
     grow(AGENT_DONE, STATUS_OK, "");
     expect(STATUS_OK, DRIVE_IN_GUEST_MOUNTED, "");
-    grow(AGENT_NOT_GROWABLE, STATUS_FAILED_PRECONDITION, "read-only");
-    expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_UNKNOWN, "read-only");
+    grow(AGENT_NOT_GROWABLE, STATUS_FAILED_PRECONDITION, "errors");
+    expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_UNKNOWN, "errors");
+    grow(AGENT_SHUT_DOWN, STATUS_FAILED_PRECONDITION, "shut down");
+    expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_UNKNOWN, "shut down");
+    grow(AGENT_READ_ONLY, STATUS_UNAVAILABLE, "read-only"); /* it may be remounted */
+    expect(STATUS_UNAVAILABLE, DRIVE_IN_GUEST_UNKNOWN, "read-only");
     grow(AGENT_FAILED, STATUS_DEADLINE_EXCEEDED, "still growing");
     expect(STATUS_DEADLINE_EXCEEDED, DRIVE_IN_GUEST_UNKNOWN, "still growing");
     grow(AGENT_FAILED, STATUS_INTERNAL, "ioctl");
