@@ -213,12 +213,14 @@ static bool read_member(const cJSON *object, const char *name, uint64_t *ret_num
 
 static int parse_go(const char *body, size_t length, struct agent_stats *stats)
 {
+    static const char names[] =
+        "usage{available total used unit} volume_condition{abnormal message}";
     cleanup(json_deletep) cJSON *object = NULL;
     const cJSON *list, *entry, *condition;
     const char *message;
-    int r = json_parse(body, length, limits, &object, NULL);
+    int r = json_read(body, length, limits, names, &object, NULL);
 
-    if (r < 0)
+    if (r != FILE_READ)
         return r == JSON_NO_MEMORY ? r : JSON_WRONG;
     list = json_member(object, "usage");
     cJSON_ArrayForEach(entry, list)

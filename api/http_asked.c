@@ -64,10 +64,13 @@ static enum status_code take_size(const cJSON *object, const char *name, bool re
 static enum status_code read_object(const struct http_question *question, cJSON **ret_object,
                                     struct error *error)
 {
+    static const char names[] =
+        "required_bytes limit_bytes volumePath size pod-id block-device volume-size";
     struct error why = {0};
     cJSON *value = NULL;
 
-    if (json_parse(question->body, question->body_length, JSON_LIMITS_HTTP, &value, &why) < 0)
+    if (json_read(question->body, question->body_length, JSON_LIMITS_HTTP, names, &value, &why) !=
+        FILE_READ)
         return answer_refuse(error, ANSWER_BAD_REQUEST, "the body: %s", why.text);
     if (!cJSON_IsObject(value)) {
         cJSON_Delete(value);

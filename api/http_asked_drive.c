@@ -47,6 +47,8 @@ static enum status_code check_keys(const cJSON *object, const char *prefix,
         if (!is_one_of(member->string, names))
             return REFUSE(error, "%s has a member that is not known here",
                           *prefix ? prefix : "the body");
+        if (json_member(object, member->string) != member)
+            return REFUSE(error, "%s has a member twice", *prefix ? prefix : "the body");
     }
     return STATUS_OK;
 }

@@ -190,7 +190,7 @@ static int read_gc_body(const struct http_request *request, bool *dry_run)
         return -EINVAL;
     cJSON_ArrayForEach(member, object)
     {
-        if (strcasecmp(member->string, "dry_run") != 0 || !cJSON_IsBool(member))
+        if (member != json_member(object, "dry_run") || !cJSON_IsBool(member))
             return -EINVAL;
         *dry_run = cJSON_IsTrue(member);
     }

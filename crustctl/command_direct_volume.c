@@ -87,12 +87,14 @@ static bool has_its_types(const cJSON *object)
 
 static int check_mount_info(const char *text)
 {
+    static const char names[] = "volume-type device fstype options metadata";
     cleanup(json_deletep) cJSON *object = NULL;
     struct error error = {0};
 
     if (!text)
         return fail("--mount-info is missing", 0);
-    if (json_parse(text, strlen(text), JSON_LIMITS_MOUNT_INFO, &object, &error) < 0) {
+    if (json_read(text, strlen(text), JSON_LIMITS_MOUNT_INFO, names, &object, &error) !=
+        FILE_READ) {
         (void)fprintf(stderr, "crustctl: --mount-info: %s\n", error.text);
         return EXIT_FAILED;
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* qmp_codec.c - finds the end of an object, and distinguishes the kinds of messages.
  *
- * The scanner only finds where an object ends; json_parse() judges whether it is valid JSON. The
+ * The scanner only finds where an object ends; json_read() judges whether it is valid JSON. The
  * scanner remembers where it stopped, so a message that arrives byte by byte costs no more than one
  * that arrives whole. It never reads beyond QMP_MESSAGE_BYTES.
  */
@@ -162,9 +162,10 @@ int qmp_decode(struct qmp_decoder *decoder, struct buffer *input, struct qmp_mes
         return QMP_INCOMPLETE;
     message.kind = is_event(input->data, length) ? QMP_EVENT : QMP_OTHER;
     if (message.kind != QMP_EVENT) {
-        r = json_parse(input->data, length, JSON_LIMITS_QMP, &message.object, error);
-        if (r < 0)
-            return r;
+        r = json_read(input->data, length, JSON_LIMITS_QMP, "QMP return error event id",
+                      &message.object, error);
+        if (r != FILE_READ)
+            return r < 0 ? r : -EBADMSG;
         classify(&message);
     }
     buffer_consume(input, length);

@@ -2,15 +2,13 @@
 /* json.c - checks a text against RFC 8259, more strictly where readers differ, before cJSON reads
  * it.
  *
- * The gate walks the text by itself, one value after another, and builds nothing but a list of the
- * keys of the objects that are open. cJSON sees the text only after all of it has passed, and then
- * cannot misread it.
+ * The gate walks all of the text, one value after another, and builds nothing. Where the caller
+ * names the members that it reads, the gate copies those, and cJSON sees the copy only: a text of
+ * 8 MiB costs one walk over its bytes, and a tree of the little that is read.
  *
- * Keys are unescaped and folded into one arena while an object is open; when it closes, its keys
- * are sorted and neighbours compared, so that an object of n keys costs n log n, however its keys
- * were chosen (a hash could be flooded). Folding is ASCII's, and the two characters beyond that
- * Go's encoding/json folds onto ASCII letters: U+017F (long s) and U+212A (kelvin sign). Every name
- * that crustd reads is ASCII, so no other folding can make two keys name one field.
+ * Letter case is ASCII's, and the two characters beyond that Go's encoding/json folds onto ASCII
+ * letters: U+017F (long s) and U+212A (kelvin sign). Every name that crustd reads is ASCII, so no
+ * other folding can make two keys name one field.
  *
  * Recursion is bounded by limits.depth, which is at most JSON_MAX_DEPTH.
  */
@@ -26,15 +24,16 @@
 enum {
     JSON_MAX_DEPTH = 64,
     JSON_NUMBER_CHARS = 63, /* cJSON reads no more of a number */
+    JSON_KEY_BYTES = 64,    /* no name that is looked for is as long */
 };
 
 #define LONG_S      UINT32_C(0x017F)
 #define KELVIN_SIGN UINT32_C(0x212A)
 
+/* A key, unescaped. One that is too long has no more than its beginning, and is no name. */
 struct key {
-    size_t start; /* in gate.folded */
+    char text[JSON_KEY_BYTES + 1];
     size_t length;
-    size_t position; /* in the text, for the error */
 };
 
 struct gate {
@@ -44,14 +43,13 @@ struct gate {
     unsigned depth;
     unsigned depth_limit;
     unsigned values, value_limit;
+    unsigned skipping;  /* members that nobody reads, around the place where the gate is */
+    const char *member; /* the last one that was found among the names; "" none */
     struct error *error;
-    struct buffer folded; /* the folded keys of all open objects, one after another */
-    struct key *keys;     /* likewise, as a stack */
-    size_t key_count;
-    size_t key_capacity;
+    struct buffer kept; /* the text without them */
 };
 
-static int gate_value(struct gate *gate);
+static int gate_value(struct gate *gate, const char *names);
 
 static int refuse(struct gate *gate, size_t position, const char *what)
 {
@@ -89,6 +87,30 @@ static uint32_t fold_character(uint32_t character)
     if (character == KELVIN_SIGN)
         return 'k';
     return character;
+}
+
+/* Reads one character of well-formed UTF-8, folded; 0 at the end. */
+static uint32_t next_folded(const char **cursor)
+{
+    uint32_t character = (unsigned char)**cursor;
+
+    if (character < 0x80)
+        *cursor += character != 0;
+    else
+        *cursor += text_decode_utf8(*cursor, strnlen(*cursor, 4), &character);
+    return fold_character(character);
+}
+
+static bool names_equal(const char *a, const char *b)
+{
+    uint32_t character;
+
+    do {
+        character = next_folded(&a);
+        if (character != next_folded(&b))
+            return false;
+    } while (character);
+    return true;
 }
 
 /* Four hexadecimal digits after "\u". */
@@ -169,144 +191,152 @@ static int gate_character(struct gate *gate, uint32_t *ret_character)
     return 0;
 }
 
-static int append_folded(struct buffer *folded, uint32_t character)
-{
-    char bytes[4];
-
-    return buffer_append(folded, bytes, text_encode_utf8(fold_character(character), bytes));
-}
-
 /* Bytes that stand for themselves wherever they are in a string: printable, and none that begins
  * something. Nearly all bytes of a document are looked up here. */
 static const bool plain[256] = {
     [' '] = true, ['!'] = true, ['#' ... '\\' - 1] = true, ['\\' + 1 ... 0x7F] = true};
 
-/* All plain bytes from here on at once: nearly every string has no others. */
-static int gate_plain(struct gate *gate, struct buffer *folded)
+static void append_key(struct key *key, const char *bytes, size_t length)
 {
-    size_t start = gate->at, at = start, folded_start;
-    int r;
+    size_t room = JSON_KEY_BYTES - key->length;
 
-    while (at < gate->length && plain[(unsigned char)gate->text[at]])
-        at++;
-    gate->at = at;
-    if (!folded || gate->at == start)
-        return 0;
-    folded_start = folded->length;
-    r = buffer_append(folded, gate->text + start, gate->at - start);
-    for (size_t i = folded_start; r == 0 && i < folded->length; i++)
-        if (folded->data[i] >= 'A' && folded->data[i] <= 'Z')
-            folded->data[i] = (char)(folded->data[i] - 'A' + 'a');
-    return r;
+    memcpy(key->text + key->length, bytes, length < room ? length : room);
+    key->length += length < room ? length : room;
 }
 
-/* A string; a key's characters are kept, folded, in `folded`, which is NULL for a value. */
-static int gate_string(struct gate *gate, struct buffer *folded)
+/* A string; `key` is NULL for one whose characters are of no interest. */
+static int gate_string(struct gate *gate, struct key *key)
 {
     size_t start = gate->at;
 
     if (!gate_accept(gate, '"'))
         return refuse(gate, gate->at, "expected a string");
-    while (gate->at < gate->length) {
+    for (;;) {
+        size_t first = gate->at, at = first;
         uint32_t character;
-        int r = gate_plain(gate, folded);
+        char bytes[4];
+        int r;
 
-        if (r < 0)
-            return r;
+        while (at < gate->length && plain[(unsigned char)gate->text[at]])
+            at++;
+        gate->at = at;
+        if (key)
+            append_key(key, gate->text + first, at - first);
+        if (at == gate->length)
+            return refuse(gate, start, "string without an end");
         if (gate_accept(gate, '"'))
             return 0;
-        if (gate->at == gate->length)
-            break;
         r = gate_character(gate, &character);
-        if (r == 0 && folded)
-            r = append_folded(folded, character);
         if (r < 0)
             return r;
+        if (key)
+            append_key(key, bytes, text_encode_utf8(character, bytes));
     }
-    return refuse(gate, start, "string without an end");
 }
 
-static int gate_push_key(struct gate *gate, struct key key)
+/* A comma, unless the object or the array has just begun. */
+static void separate(struct gate *gate)
 {
-    if (gate->key_count == gate->key_capacity) {
-        size_t capacity = gate->key_capacity ? 2 * gate->key_capacity : 16;
-        struct key *keys = reallocarray(gate->keys, capacity, sizeof(*keys));
+    char last = gate->kept.length ? gate->kept.data[gate->kept.length - 1] : '[';
 
-        if (!keys)
-            return JSON_NO_MEMORY;
-        gate->keys = keys;
-        gate->key_capacity = capacity;
+    if (last != '{' && last != '[')
+        buffer_append(&gate->kept, ",", 1);
+}
+
+/* Past a name and what is inside. */
+static const char *next_name(const char *name)
+{
+    unsigned open = 0;
+
+    for (; *name && (open || (*name != ' ' && *name != '}')); name++)
+        open += (*name == '{') - (*name == '}');
+    return name + strspn(name, " ");
+}
+
+static bool is_name(const char *name, size_t length, bool is_exact, const struct key *key)
+{
+    const char *at = key->text;
+
+    if (is_exact)
+        return key->length == length && memcmp(at, name, length) == 0;
+    for (size_t i = 0; i < length; i++)
+        if (next_folded(&at) != fold_character((unsigned char)name[i]))
+            return false;
+    return !*at;
+}
+
+/* The one among an object's names that a key stands for; NULL: nobody reads it. */
+static const char *find_name(const char *names, struct key *key, unsigned *ret_index)
+{
+    key->text[key->length] = '\0';
+    for (*ret_index = 0; *names && *names != '}'; names = next_name(names), (*ret_index)++) {
+        bool is_exact = *names == '=';
+
+        if (is_name(names + is_exact, strcspn(names, " {}") - is_exact, is_exact, key))
+            return names + is_exact;
     }
-    gate->keys[gate->key_count++] = key;
-    return 0;
+    return NULL;
 }
 
-/* By text, then by position: of two equal keys the later one is reported. */
-static int compare_keys(const void *a, const void *b, void *arena)
+/* A value with names inside is kept piece by piece, and one without as it is. */
+static int gate_named(struct gate *gate, const char *name)
 {
-    const struct key *left = a, *right = b;
-    int order = 0;
+    size_t start = gate->at, length = strcspn(name, " {}");
+    int r;
 
-    if (left->length != right->length)
-        return left->length < right->length ? -1 : 1;
-    if (left->length)
-        order = memcmp((const char *)arena + left->start, (const char *)arena + right->start,
-                       left->length);
-    if (order == 0)
-        order = left->position < right->position ? -1 : 1;
-    return order;
+    gate->member = name;
+    separate(gate);
+    buffer_append_format(&gate->kept, "\"%.*s\":", (int)length, name);
+    if (name[length] == '{')
+        return gate_value(gate, name + length + 1);
+    r = gate_value(gate, NULL);
+    buffer_append(&gate->kept, gate->text + start, gate->at - start);
+    return r;
 }
 
-static bool keys_equal(const struct gate *gate, const struct key *a, const struct key *b)
+/* A member of an object; `seen` has a bit for each of the names that came before it. */
+static int gate_member(struct gate *gate, const char *names, uint64_t *seen)
 {
-    return a->length == b->length &&
-           (a->length == 0 ||
-            memcmp(gate->folded.data + a->start, gate->folded.data + b->start, a->length) == 0);
-}
-
-/* Closes an object whose keys are those from `first` on. */
-static int gate_pop_keys(struct gate *gate, size_t first, size_t arena_length)
-{
-    size_t count = gate->key_count - first;
-
-    if (count > 1)
-        qsort_r(&gate->keys[first], count, sizeof(*gate->keys), compare_keys, gate->folded.data);
-    for (size_t i = first + 1; i < gate->key_count; i++)
-        if (keys_equal(gate, &gate->keys[i - 1], &gate->keys[i]))
-            return refuse(gate, gate->keys[i].position, "key a second time");
-    gate->key_count = first;
-    gate->folded.length = arena_length;
-    return 0;
-}
-
-static int gate_member(struct gate *gate)
-{
-    struct key key = {.start = gate->folded.length, .position = gate->at};
-    int r = gate_string(gate, &gate->folded);
+    struct key key = {.length = 0};
+    const char *name = NULL;
+    size_t start = gate->at;
+    unsigned index = 0;
+    int r = gate_string(gate, names ? &key : NULL);
 
     if (r < 0)
         return r;
-    key.length = gate->folded.length - key.start;
-    r = gate_push_key(gate, key);
-    if (r < 0)
-        return r;
+    if (names)
+        name = find_name(names, &key, &index);
+    if (name && *seen & UINT64_C(1) << index)
+        return refuse(gate, start, "key a second time");
+    if (name)
+        *seen |= UINT64_C(1) << index;
     gate_space(gate);
     if (!gate_accept(gate, ':'))
         return refuse(gate, gate->at, "expected ':'");
     gate_space(gate);
-    return gate_value(gate);
+    if (name)
+        return gate_named(gate, name);
+    gate->skipping += names != NULL;
+    r = gate_value(gate, NULL);
+    gate->skipping -= names != NULL;
+    return r;
 }
 
-/* The part that objects and arrays share, after the opening bracket. */
-static int gate_items(struct gate *gate, int (*item)(struct gate *gate), char close)
+/* Between the brackets. */
+static int gate_items(struct gate *gate, const char *names, char close)
 {
-    int r;
+    uint64_t seen = 0;
 
     gate_space(gate);
     if (gate_accept(gate, close))
         return 0;
     for (;;) {
-        r = item(gate);
+        int r;
+
+        if (names && close == ']')
+            separate(gate);
+        r = close == '}' ? gate_member(gate, names, &seen) : gate_value(gate, names);
         if (r < 0)
             return r;
         gate_space(gate);
@@ -318,21 +348,22 @@ static int gate_items(struct gate *gate, int (*item)(struct gate *gate), char cl
     }
 }
 
-static int gate_nested(struct gate *gate)
+static int gate_nested(struct gate *gate, const char *names)
 {
-    size_t first = gate->key_count, arena_length = gate->folded.length;
-    bool object = gate->text[gate->at] == '{';
+    bool is_object = gate->text[gate->at] == '{';
     int r;
 
     if (gate->depth == gate->depth_limit)
         return refuse(gate, gate->at, "nested too deeply");
     gate->depth++;
     gate->at++;
-    r = object ? gate_items(gate, gate_member, '}') : gate_items(gate, gate_value, ']');
+    if (names)
+        buffer_append(&gate->kept, is_object ? "{" : "[", 1);
+    r = gate_items(gate, names, is_object ? '}' : ']');
+    if (names)
+        buffer_append(&gate->kept, is_object ? "}" : "]", 1);
     gate->depth--;
-    if (r < 0 || !object)
-        return r;
-    return gate_pop_keys(gate, first, arena_length);
+    return r;
 }
 
 static size_t gate_digits(struct gate *gate)
@@ -374,123 +405,138 @@ static bool gate_literal(struct gate *gate, const char *literal)
     return true;
 }
 
-static int gate_value(struct gate *gate)
+static int gate_scalar(struct gate *gate)
 {
-    if (gate->values++ == gate->value_limit)
-        return refuse(gate, gate->at, "more values than are read");
-    if (gate_peek(gate, '{') || gate_peek(gate, '['))
-        return gate_nested(gate);
     if (gate_peek(gate, '"'))
         return gate_string(gate, NULL);
+    if (gate->at < gate->length && gate->text[gate->at] <= '9')
+        return gate_number(gate);
     if (gate_literal(gate, "true") || gate_literal(gate, "false") || gate_literal(gate, "null"))
         return 0;
     return gate_number(gate);
 }
 
-static int gate_text(struct gate *gate)
+/* `names` NULL: the caller keeps all of the value, or nothing. */
+static int gate_value(struct gate *gate, const char *names)
+{
+    size_t start = gate->at;
+    int r;
+
+    if (!gate->skipping && gate->values++ == gate->value_limit)
+        return error_set(gate->error, JSON_WRONG, "%.*s%smore values than are read at byte %zu",
+                         (int)strcspn(gate->member, " {}"), gate->member, *gate->member ? ": " : "",
+                         start);
+    if (gate_peek(gate, '{') || gate_peek(gate, '['))
+        return gate_nested(gate, names);
+    r = gate_scalar(gate);
+    if (names)
+        buffer_append(&gate->kept, gate->text + start, gate->at - start);
+    return r;
+}
+
+static int gate_text(struct gate *gate, const char *names)
 {
     int r;
 
     gate_space(gate);
-    r = gate_value(gate);
+    r = gate_value(gate, names);
     if (r < 0)
         return r;
     gate_space(gate);
     return gate->at < gate->length ? refuse(gate, gate->at, "text after the value") : 0;
 }
 
-static int gate_check(const char *text, size_t length, struct json_limits limits,
-                      struct error *error)
+/* Whether the gate failed because the text ends there. */
+static bool is_cut(const struct gate *gate)
+{
+    static const char *const literals[] = {"true", "false", "null"};
+    const char *rest = gate->text + gate->at;
+    size_t left = gate->length - gate->at;
+
+    for (size_t i = 0; i < array_length(literals); i++)
+        if (left < strlen(literals[i]) && memcmp(rest, literals[i], left) == 0)
+            return true;
+    /* In a character. */
+    return left < 4 && (unsigned char)rest[0] >= 0xC2 && !memchr(rest, '"', left);
+}
+
+/* An enum file_text or an enum json_failure; `names` NULL: all members are kept. */
+static int parse(const char *text, size_t length, struct json_limits limits, const char *names,
+                 cJSON **ret_value, struct error *error)
 {
     struct gate gate = {
         .text = text,
         .length = length,
         .depth_limit = limits.depth < JSON_MAX_DEPTH ? limits.depth : JSON_MAX_DEPTH,
         .value_limit = limits.values ? limits.values : UINT_MAX,
+        .member = "",
         .error = error,
-        .folded = BUFFER_INIT(length + 1), /* unescaping and folding never lengthen */
+        .kept = BUFFER_INIT(length + 1), /* a name is no longer than its key */
     };
-    int r = gate_text(&gate);
-
-    buffer_done(&gate.folded);
-    free(gate.keys);
-    if (r == JSON_NO_MEMORY)
-        return error_set(error, r, "out of memory");
-    return r;
-}
-
-int json_parse(const char *text, size_t length, struct json_limits limits, cJSON **ret_value,
-               struct error *error)
-{
-    cJSON *value;
+    cJSON *value = NULL;
     int r;
 
     if (length > limits.bytes)
         return error_set(error, JSON_TOO_LONG, "%zu bytes of JSON, more than %zu", length,
                          limits.bytes);
-    r = gate_check(text, length, limits, error);
+    r = gate_text(&gate, names);
+    if (r == 0 && names && buffer_error(&gate.kept) == 0)
+        value = cJSON_ParseWithLength(gate.kept.data, gate.kept.length);
+    else if (r == 0 && !names)
+        value = cJSON_ParseWithLength(text, length);
+    buffer_done(&gate.kept);
     if (r < 0)
-        return r;
-    value = cJSON_ParseWithLength(text, length);
+        return is_cut(&gate) ? FILE_CUT : FILE_WRONG;
     if (!value)
         return error_set(error, JSON_NO_MEMORY, "out of memory");
     *ret_value = value;
-    return 0;
+    return FILE_READ;
 }
 
-/* Reads one character of well-formed UTF-8, folded; 0 at the end. */
-static uint32_t next_folded(const char **cursor)
+int json_parse(const char *text, size_t length, struct json_limits limits, cJSON **ret_value,
+               struct error *error)
 {
-    uint32_t character = (unsigned char)**cursor;
+    int r = parse(text, length, limits, NULL, ret_value, error);
 
-    if (character < 0x80)
-        *cursor += character != 0;
-    else
-        *cursor += text_decode_utf8(*cursor, strnlen(*cursor, 4), &character);
-    return fold_character(character);
+    return r > 0 ? JSON_WRONG : r;
 }
 
-static bool names_equal_folded(const char *a, const char *b)
+int json_read(const char *text, size_t length, struct json_limits limits, const char *names,
+              cJSON **ret_value, struct error *error)
 {
-    uint32_t character;
+    int r;
 
-    do {
-        character = next_folded(&a);
-        if (character != next_folded(&b))
-            return false;
-    } while (character);
-    return true;
+    if (!length)
+        return error_set(error, FILE_CUT, "empty");
+    r = parse(text, length, limits, names, ret_value, error);
+    return r == JSON_TOO_LONG ? FILE_WRONG : r;
 }
 
-/* Nearly all names are told apart by a letter of ASCII, or are the same bytes. */
-static bool names_equal(const char *a, const char *b)
+/* Absent, or there twice. */
+static const cJSON *find_member(const cJSON *object, const char *name, bool *ret_is_twice)
 {
-    size_t same = 0;
-    unsigned char left, right;
+    const cJSON *member, *found = NULL;
 
-    while (a[same] && a[same] == b[same])
-        same++;
-    left = (unsigned char)a[same];
-    right = (unsigned char)b[same];
-    if (left == right)
-        return true;
-    if (left < 0x80 && right < 0x80 && fold_character(left) != fold_character(right))
-        return false;
-    return names_equal_folded(a, b);
-}
-
-const cJSON *json_member(const cJSON *object, const char *name)
-{
-    const cJSON *member;
-
+    *ret_is_twice = false;
     if (!cJSON_IsObject(object))
         return NULL;
     cJSON_ArrayForEach(member, object)
     {
-        if (names_equal(member->string, name))
-            return member;
+        if (!names_equal(member->string, name))
+            continue;
+        *ret_is_twice = found;
+        if (found)
+            return NULL;
+        found = member;
     }
-    return NULL;
+    return found;
+}
+
+const cJSON *json_member(const cJSON *object, const char *name)
+{
+    bool is_twice;
+
+    return find_member(object, name, &is_twice);
 }
 
 const char *json_string(const cJSON *object, const char *name)
@@ -509,11 +555,12 @@ const char *json_text(const cJSON *object, const char *name)
 
 enum json_number json_number(const cJSON *object, const char *name, uint64_t *ret_number)
 {
-    const cJSON *member = json_member(object, name);
+    bool is_twice;
+    const cJSON *member = find_member(object, name, &is_twice);
     const double beyond = (double)(UINT64_C(1) << 53);
 
     if (!member)
-        return JSON_NUMBER_ABSENT;
+        return is_twice ? JSON_NUMBER_WRONG : JSON_NUMBER_ABSENT;
     if (!cJSON_IsNumber(member) || !(member->valuedouble >= 0) || !(member->valuedouble < beyond))
         return JSON_NUMBER_WRONG;
     if ((double)(uint64_t)member->valuedouble < member->valuedouble)

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* json.h - a strict check in front of cJSON, and a writer.
+/* json.h - strict reading of all or of the named members of a text, and a writer.
  *
- * cJSON 1.7.15 lets through what other readers of the same file see differently: duplicate keys
- * (the first wins, Go takes the last), \u0000 (cuts the string), invalid UTF-8, trailing text. So
- * json_parse() first walks the text and refuses: more than `bytes`, deeper than `depth`, more
- * values than `values`, anything but one value and white space, invalid UTF-8, a NUL written either
- * way, lone surrogates, and one key twice in an object in any letter case (Go matches keys without
- * regard to case).
+ * cJSON 1.7.15 lets through what other readers of the same file see differently: \u0000 (cuts the
+ * string), invalid UTF-8, trailing text. So the whole text is first walked, and refused if it has
+ * more than `bytes`, is deeper than `depth`, has more values than `values`, is anything but one
+ * value and white space, or has invalid UTF-8, a NUL written either way, or lone surrogates.
+ *
+ * A key twice in one object, in whatever letter case: readers differ there, too (Go matches keys
+ * without regard to case, and takes the last), but others' objects are free to have one, so it
+ * matters for members that are read and for no others. json_read() refuses the text; behind
+ * json_parse() such a member is not there.
  */
 #pragma once
 
@@ -22,12 +25,13 @@
 struct json_limits {
     size_t bytes;
     unsigned depth;  /* nested arrays and objects; {} is 1 */
-    unsigned values; /* all that cJSON would make a node of: 2 bytes of text become 100 of memory.
-                        0: any number, for what crustd itself wrote */
+    unsigned values; /* of those that are kept, each of which cJSON makes a node of: 2 bytes of text
+                        become 100 of memory. 0: any number, for what crustd itself wrote */
 };
 
 /* Limits per kind of input (DESIGN: hostile input). A file of the runtime's is read and taken apart
- * in one go: the largest costs some 10 ms. */
+ * in one go: the largest costs some 10 ms.
+ */
 #define JSON_LIMITS_MOUNT_INFO ((struct json_limits){64 * 1024, 4, 4096})
 #define JSON_LIMITS_PERSIST    ((struct json_limits){1024 * 1024, 16, 65536})
 #define JSON_LIMITS_BUNDLE     ((struct json_limits){1024 * 1024, 32, 32768})
@@ -42,17 +46,35 @@ enum json_failure {
     JSON_NO_MEMORY = -ENOMEM,
 };
 
-/* Owned by the caller: cJSON_Delete(). 0, or an enum json_failure. */
+/* All of a text. Owned by the caller: cJSON_Delete(). 0, or an enum json_failure. */
 int json_parse(const char *text, size_t length, struct json_limits limits, cJSON **ret_value,
                struct error *error);
+
+/* Files are written in place: opened, truncated, written. A reader in between gets a prefix. */
+enum file_text {
+    FILE_READ,
+    FILE_WRONG, /* the error says what and where */
+    FILE_CUT,   /* empty or a prefix: probably a write in progress */
+};
+
+/* Makes a tree of the members that the caller names, and of nothing else. An enum file_text or
+ * JSON_NO_MEMORY.
+ *
+ *   "mounts{source type} annotations{=io.kubernetes.pod.name} device"
+ *
+ * Braces have the names inside the object, or inside each object of the array; a value without them
+ * is kept as it is. "=" is a key of a map, where letter case counts, and not the name of a field.
+ * At most 64 names in one object. */
+int json_read(const char *text, size_t length, struct json_limits limits, const char *names,
+              cJSON **ret_value, struct error *error);
 
 static inline void json_deletep(cJSON **value)
 {
     cJSON_Delete(*value);
 }
 
-/* Members by name without regard to letter case, as Go's encoding/json reads them. NULL if absent
- * or of another type. Strings borrowed from the object. */
+/* Members by name without regard to letter case, as Go's encoding/json reads them. NULL if absent,
+ * there twice or of another type. Strings borrowed from the object. */
 const cJSON *json_member(const cJSON *object, const char *name);
 const char *json_string(const cJSON *object, const char *name);
 const char *json_text(const cJSON *object, const char *name); /* the same, but "" for NULL */

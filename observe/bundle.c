@@ -13,13 +13,18 @@
 #include <string.h>
 
 #include "lib/cleanup.h"
-#include "lib/json.h"
 
-static int copy(const char *text, char **ret_copy)
+static const char names[] = "mounts{source destination type} annotations{"
+                            "=io.kubernetes.cri.sandbox-id =io.kubernetes.cri.sandbox-namespace"
+                            " =io.kubernetes.cri.sandbox-name =io.kubernetes.cri-o.SandboxID"
+                            " =io.kubernetes.pod.namespace =io.kubernetes.pod.name}";
+
+static int copy(const char *text, struct bundle *bundle, char **ret_copy)
 {
     if (!text || !*text)
         return 0;
     *ret_copy = strdup(text);
+    bundle->bytes += strlen(text) + 1;
     return *ret_copy ? 0 : -ENOMEM;
 }
 
@@ -44,8 +49,8 @@ static int read_mount(const cJSON *object, struct bundle *bundle)
         !may_be_volume(json_string(object, "type")))
         return 0;
     bundle->mounts++;
-    r = copy(source, &mount->source);
-    return r < 0 ? r : copy(destination, &mount->destination);
+    r = copy(source, bundle, &mount->source);
+    return r < 0 ? r : copy(destination, bundle, &mount->destination);
 }
 
 static int read_mounts(const cJSON *object, struct bundle *bundle, struct error *error)
@@ -54,12 +59,14 @@ static int read_mounts(const cJSON *object, struct bundle *bundle, struct error 
     int count = cJSON_IsArray(mounts) ? cJSON_GetArraySize(mounts) : 0, r = 0;
 
     if (count > BUNDLE_MOUNTS)
-        return error_set(error, FILE_WRONG, "mounts: more than %d elements", BUNDLE_MOUNTS);
+        return error_set(error, FILE_WRONG, "mounts: %d elements, more than %d", count,
+                         BUNDLE_MOUNTS);
     if (!count)
         return 0;
     bundle->mount = calloc((size_t)count, sizeof(*bundle->mount));
     if (!bundle->mount)
         return -ENOMEM;
+    bundle->bytes += (size_t)count * sizeof(*bundle->mount);
     cJSON_ArrayForEach(mount, mounts)
     {
         if (r == 0)
@@ -69,25 +76,25 @@ static int read_mounts(const cJSON *object, struct bundle *bundle, struct error 
 }
 
 static int copy_annotation(const cJSON *annotations, const char *name, const char *other_name,
-                           char **ret_copy)
+                           struct bundle *bundle, char **ret_copy)
 {
     const char *value = json_string(annotations, name);
 
-    return copy(value ? value : json_string(annotations, other_name), ret_copy);
+    return copy(value ? value : json_string(annotations, other_name), bundle, ret_copy);
 }
 
 static int read_annotations(const cJSON *object, struct bundle *bundle)
 {
     const cJSON *annotations = json_member(object, "annotations");
     int r = copy_annotation(annotations, "io.kubernetes.cri.sandbox-id",
-                            "io.kubernetes.cri-o.SandboxID", &bundle->sandbox_id);
+                            "io.kubernetes.cri-o.SandboxID", bundle, &bundle->sandbox_id);
 
     if (r == 0)
         r = copy_annotation(annotations, "io.kubernetes.cri.sandbox-namespace",
-                            "io.kubernetes.pod.namespace", &bundle->pod_namespace);
+                            "io.kubernetes.pod.namespace", bundle, &bundle->pod_namespace);
     if (r == 0)
         r = copy_annotation(annotations, "io.kubernetes.cri.sandbox-name", "io.kubernetes.pod.name",
-                            &bundle->pod_name);
+                            bundle, &bundle->pod_name);
     return r;
 }
 
@@ -95,7 +102,7 @@ int bundle_parse(const char *text, size_t length, struct bundle *ret_bundle, str
 {
     cleanup(json_deletep) cJSON *object = NULL;
     struct bundle bundle = {0};
-    int r = json_read_text(text, length, JSON_LIMITS_BUNDLE, &object, error);
+    int r = json_read(text, length, JSON_LIMITS_BUNDLE, names, &object, error);
 
     if (r != FILE_READ)
         return r;

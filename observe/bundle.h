@@ -7,6 +7,8 @@
  *   annotations, of containerd: io.kubernetes.cri.{sandbox-id, sandbox-namespace, sandbox-name}
  *                of CRI-O:      io.kubernetes.cri-o.SandboxID, io.kubernetes.pod.{namespace, name}
  *
+ * The rest, of which an application's variables are the most, is only checked to be JSON.
+ *
  * Without CRI (ctr, nerdctl) no annotation names a sandbox: the container is a sandbox by itself,
  * and its id, which is the name of the bundle's directory, is the sandbox's id (bundles.c).
  */
@@ -14,8 +16,8 @@
 
 #include <stddef.h>
 
+#include "lib/json.h"
 #include "lib/result.h"
-#include "observe/json_cut.h"
 
 enum { BUNDLE_MOUNTS = 1024 };
 
@@ -29,6 +31,7 @@ struct bundle {
     char *pod_namespace, *pod_name; /* NULL unknown */
     unsigned mounts;
     struct bundle_mount *mount; /* mounts of a host path that a runtime may treat as a volume */
+    size_t bytes;               /* what all of this takes in memory */
 };
 
 /* An enum file_text or -ENOMEM. A member of an unexpected type counts as unknown. */

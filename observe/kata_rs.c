@@ -74,12 +74,13 @@ static int parse_state(const struct buffer *text, struct observed_sandbox *sandb
     cleanup(json_deletep) cJSON *object = NULL;
     struct error error;
     enum hypervisor_kind type;
-    int r = json_parse(buffer_text(text), text->length, JSON_LIMITS_PERSIST, &object, &error);
+    int r = json_read(buffer_text(text), text->length, JSON_LIMITS_PERSIST,
+                      "hypervisor{hypervisor_type}", &object, &error);
 
-    if (r == JSON_NO_MEMORY)
-        return r;
     if (r < 0)
-        return kata_set_problem(sandbox, false, STATE, error.text);
+        return r;
+    if (r != FILE_READ)
+        return kata_set_problem(sandbox, r == FILE_CUT, STATE, error.text);
     type = hypervisor_kind_from_name(
         json_string(json_member(object, "hypervisor"), "hypervisor_type"));
     if (type != HYPERVISOR_UNKNOWN)

@@ -15,11 +15,12 @@
 #include <string.h>
 
 #include "lib/cleanup.h"
-#include "lib/json.h"
 #include "lib/secret.h"
 #include "observe/entry_name.h"
 
 #define POLICY_KEY "crust.resize"
+
+static const char names[] = "volume-type device fstype options metadata";
 
 /* NULL if the member is absent or null. */
 static const cJSON *present(const cJSON *object, const char *name)
@@ -78,16 +79,22 @@ static int append_option(const cJSON *item, size_t index, struct buffer *text, s
     return secret_append_json(text, item->valuestring);
 }
 
-static int append_metadata(const cJSON *item, struct buffer *text, struct mount_info *info,
-                           struct error *error)
+/* The keys are the driver's own, and may differ in letter case only; crustd's own may not. */
+static int append_metadata(const cJSON *metadata, const cJSON *item, struct buffer *text,
+                           struct mount_info *info, struct error *error)
 {
-    if (!cJSON_IsString(item)) {
+    bool is_policy = strcasecmp(item->string, POLICY_KEY) == 0;
+    const cJSON *first = is_policy ? json_member(metadata, POLICY_KEY)
+                                   : cJSON_GetObjectItemCaseSensitive(metadata, item->string);
+
+    if (first != item || !cJSON_IsString(item)) {
         char shown[SHOWN_NAME_BYTES];
 
         entry_name_show(item->string, shown);
-        return error_set(error, FILE_WRONG, "metadata.%s: not a string", shown);
+        return error_set(error, FILE_WRONG, "metadata.%s: %s", shown,
+                         first != item ? "key a second time" : "not a string");
     }
-    if (strcasecmp(item->string, POLICY_KEY) == 0)
+    if (is_policy)
         info->policy = policy_from_name(item->valuestring);
     buffer_append_text(text, text->length > 1 ? "," : "");
     json_append_string(text, item->string);
@@ -131,7 +138,7 @@ static int parse_metadata(const cJSON *object, struct mount_info *info, struct e
     cJSON_ArrayForEach(item, metadata)
     {
         if (r == 0)
-            r = append_metadata(item, &text, info, error);
+            r = append_metadata(metadata, item, &text, info, error);
     }
     if (r == 0 && metadata)
         r = buffer_append_text(&text, "}");
@@ -165,7 +172,7 @@ int mount_info_parse(const char *text, size_t length, struct mount_info *ret_inf
 {
     cleanup(json_deletep) cJSON *object = NULL;
     struct mount_info info = {.policy = POLICY_GROW};
-    int r = json_read_text(text, length, JSON_LIMITS_MOUNT_INFO, &object, error);
+    int r = json_read(text, length, JSON_LIMITS_MOUNT_INFO, names, &object, error);
 
     if (r != FILE_READ)
         return r;

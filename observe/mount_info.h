@@ -9,8 +9,8 @@
 
 #include <stddef.h>
 
+#include "lib/json.h"
 #include "lib/result.h"
-#include "observe/json_cut.h"
 #include "observe/observe.h"
 
 struct mount_info {

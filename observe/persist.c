@@ -27,12 +27,17 @@
 
 #include "lib/base64url.h"
 #include "lib/cleanup.h"
-#include "lib/json.h"
 #include "observe/kata.h"
 
 #define GUEST_STORAGE "/run/kata-containers/sandbox/storage/"
 
 enum { SOURCE_BYTES = 256 };
+
+static const char sandbox_names[] =
+    "Devices{ID Type Major Minor BlockDrive{File ID SCSIAddr VirtPath DevNo}}"
+    " HypervisorState{Type Pid Bridges{Addr ParentID ParentAddr DeviceAddr}}"
+    " AgentState{URL} Config{HypervisorType HypervisorConfig{BlockDeviceDriver}}";
+static const char container_names[] = "State Mounts{Source Destination BlockDeviceID}";
 
 /* Kata makes at most 5 bridges; one has 32 slots. */
 enum { BRIDGES = 16, SLOTS = 64 };
@@ -63,17 +68,18 @@ static const char *filled(const cJSON *object, const char *name)
 /* The slot under which a bridge lists the drive; -1 if it does not. */
 static long slot_on_bridge(const cJSON *bridge, const char *drive_id)
 {
-    const cJSON *slot;
+    const cJSON *slots = json_member(bridge, "DeviceAddr"), *slot;
     unsigned seen = 0;
 
-    cJSON_ArrayForEach(slot, json_member(bridge, "DeviceAddr"))
+    cJSON_ArrayForEach(slot, slots)
     {
         char *end;
         long number;
 
         if (seen++ == SLOTS)
             break;
-        if (!cJSON_IsString(slot) || !slot->string || strcmp(slot->valuestring, drive_id) != 0)
+        if (!cJSON_IsString(slot) || !slot->string || strcmp(slot->valuestring, drive_id) != 0 ||
+            json_member(slots, slot->string) != slot)
             continue;
         number = strtol(slot->string, &end, 10);
         return *slot->string && !*end && number >= 0 && number <= 0xFF ? number : -1;
@@ -182,7 +188,7 @@ static int make_room(const cJSON *array, int most, size_t element, void **ret_ro
     int count = cJSON_IsArray(array) ? cJSON_GetArraySize(array) : 0;
 
     if (count > most)
-        return error_set(error, FILE_WRONG, "%s: more than %d elements", name, most);
+        return error_set(error, FILE_WRONG, "%s: %d elements, more than %d", name, count, most);
     *ret_room = calloc(count ? (size_t)count : 1, element);
     return *ret_room ? 0 : -ENOMEM;
 }
@@ -231,9 +237,10 @@ static int read_sandbox(const cJSON *object, struct persist_sandbox *sandbox, st
 }
 
 /* Parses the text, and classifies a failure. */
-static int parse_object(const char *text, size_t length, cJSON **ret_object, struct error *error)
+static int parse_object(const char *text, size_t length, const char *names, cJSON **ret_object,
+                        struct error *error)
 {
-    int r = json_read_text(text, length, JSON_LIMITS_PERSIST, ret_object, error);
+    int r = json_read(text, length, JSON_LIMITS_PERSIST, names, ret_object, error);
 
     if (r != FILE_READ)
         return r;
@@ -245,7 +252,7 @@ int persist_parse_sandbox(const char *text, size_t length, struct persist_sandbo
 {
     cleanup(json_deletep) cJSON *object = NULL;
     struct persist_sandbox sandbox = {0};
-    int r = parse_object(text, length, &object, error);
+    int r = parse_object(text, length, sandbox_names, &object, error);
 
     if (r == FILE_READ)
         r = read_sandbox(object, &sandbox, error);
@@ -310,7 +317,7 @@ int persist_parse_container(const char *text, size_t length,
 {
     cleanup(json_deletep) cJSON *object = NULL;
     struct persist_container container = {0};
-    int r = parse_object(text, length, &object, error);
+    int r = parse_object(text, length, container_names, &object, error);
 
     if (r == FILE_READ)
         r = read_container(object, &container, error);

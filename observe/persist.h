@@ -16,8 +16,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "lib/json.h"
 #include "lib/result.h"
-#include "observe/json_cut.h"
 
 enum { PERSIST_DEVICES = 512, PERSIST_MOUNTS = 4096 };
 

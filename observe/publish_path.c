@@ -66,19 +66,15 @@ static void copy_text(const cJSON *object, const char *name, char *ret_text, siz
         (void)snprintf(ret_text, size, "%s", text);
 }
 
-/* The KEP spells the key in two ways; all values in the kubelet's file are strings. */
+/* The KEP spells the key in two letter cases; all values in the kubelet's file are strings. */
 static enum observed_flag read_deferred(const cJSON *object)
 {
-    static const char *const names[] = {"deferFSMount", "deferFsMount"};
+    const cJSON *value = json_member(object, "deferFSMount");
 
-    for (size_t i = 0; i < array_length(names); i++) {
-        const cJSON *value = json_member(object, names[i]);
-
-        if (cJSON_IsBool(value))
-            return cJSON_IsTrue(value) ? OBSERVED_YES : OBSERVED_NO;
-        if (cJSON_IsString(value))
-            return strcmp(value->valuestring, "true") == 0 ? OBSERVED_YES : OBSERVED_NO;
-    }
+    if (cJSON_IsBool(value))
+        return cJSON_IsTrue(value) ? OBSERVED_YES : OBSERVED_NO;
+    if (cJSON_IsString(value))
+        return strcmp(value->valuestring, "true") == 0 ? OBSERVED_YES : OBSERVED_NO;
     return OBSERVED_UNSAID;
 }
 

@@ -120,6 +120,9 @@ int helper_report_parse(const char *text, size_t length, unsigned paths,
                         struct helper_report *ret_report, struct error *error)
 {
     static const struct json_limits limits = {HELPER_REPORT_BYTES, DEPTH, 4096};
+    static const char names[] =
+        "version volumes{path error error_text layer device_bytes condition message"
+        " total used available total_inodes used_inodes available_inodes}";
     cleanup(json_deletep) cJSON *object = NULL;
     const cJSON *volumes;
     uint64_t version = 0;
@@ -128,8 +131,8 @@ int helper_report_parse(const char *text, size_t length, unsigned paths,
     *ret_report = (struct helper_report){0};
     if (paths > HELPER_VOLUMES)
         return error_set(error, -EBADMSG, "more than %d paths in one report", HELPER_VOLUMES);
-    r = json_parse(text, length, limits, &object, error);
-    if (r < 0) {
+    r = json_read(text, length, limits, names, &object, error);
+    if (r != FILE_READ) {
         (void)error_prefix(error, "the helper's report: ");
         return -EBADMSG;
     }

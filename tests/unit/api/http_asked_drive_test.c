@@ -116,7 +116,7 @@ static void an_attach_that_is_not_understood_is_refused(void **state)
         {"", "the body: "},
         {"[]", "the body is no JSON object"},
         {"{" NAMES ",\"is_writeable\":true}", "the body has a member that is not known here"},
-        {"{" NAMES ",\"DRIVE_ID\":\"x\"}", "the body: "},
+        {"{" NAMES ",\"DRIVE_ID\":\"x\"}", "the body has a member twice"},
         {"{" NAMES ",\"is_writable\":\"true\"}", "is_writable is neither true nor false"},
         {"{" NAMES ",\"options\":\"ro\"}", "options is no list of texts"},
         {"{" NAMES ",\"options\":[1]}", "options is no list of texts"},

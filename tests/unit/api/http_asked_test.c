@@ -95,7 +95,8 @@ static void the_shim_s_resize(void **state)
     static const char *const good[] = {"{\"volumePath\":\"/v\",\"size\":123123}",
                                        "{\"VolumePath\":\"/v\",\"Size\":\"123123\"}",
                                        "{\"volumePath\":\"/v\",\"Size\":\"123.123k\"}",
-                                       "{\"VOLUMEPATH\":\"/v\",\"SIZE\":123123,\"x\":null}"};
+                                       "{\"VOLUMEPATH\":\"/v\",\"SIZE\":123123,\"x\":null}",
+                                       "{\"volumePath\":\"/v\",\"size\":123123,\"x\":1,\"X\":2}"};
     static const char *const bad[] = {"",
                                       "{}",
                                       "{\"volumePath\":\"/v\"}",
@@ -103,7 +104,8 @@ static void the_shim_s_resize(void **state)
                                       "{\"volumePath\":1,\"size\":1}",
                                       "{\"volumePath\":\"/v\",\"size\":true}",
                                       "{\"volumePath\":\"/v\",\"size\":\"8GB\"}",
-                                      "{\"volumePath\":\"/v\",\"size\":1.5}"};
+                                      "{\"volumePath\":\"/v\",\"size\":1.5}",
+                                      "{\"volumePath\":\"/v\",\"size\":1,\"Size\":1}"};
     struct http_asked asked;
 
     (void)state;

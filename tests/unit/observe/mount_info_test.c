@@ -157,6 +157,22 @@ static void a_wish_can_only_do_less(void **state)
     assert_int_equal(policy_of(""), POLICY_OBSERVE);
 }
 
+static void drivers_keys_may_differ_in_letter_case_only(void **state)
+{
+    struct mount_info info;
+    struct error error;
+
+    (void)state;
+    assert_int_equal(parse("{\"device\":\"/d\",\"id\":1,\"ID\":2,\"metadata\":{\"Zone\":\"a\","
+                           "\"zone\":\"b\",\"Crust.Resize\":\"never\"}}",
+                           &info, &error),
+                     FILE_READ);
+    assert_string_equal(info.metadata,
+                        "{\"Zone\":\"a\",\"zone\":\"b\",\"Crust.Resize\":\"never\"}");
+    assert_int_equal(info.policy, POLICY_NEVER);
+    mount_info_done(&info);
+}
+
 static void error_names_the_problem_and_its_place(void **state)
 {
     static const struct {
@@ -174,7 +190,11 @@ static void error_names_the_problem_and_its_place(void **state)
         {"{\"device\":\"/d\",\"options\":[\"rw\",1]}", "options[1]: not a string"},
         {"{\"device\":\"/d\",\"metadata\":[]}", "metadata: not an object"},
         {"{\"device\":\"/d\",\"metadata\":{\"foo\":1}}", "metadata.foo: not a string"},
-        {"{\"device\":\"/d\",\"Device\":\"/e\"}", ""},
+        {"{\"device\":\"/d\",\"Device\":\"/e\"}", "key a second time at byte 15"},
+        {"{\"device\":\"/d\",\"metadata\":{\"crust.resize\":\"never\",\"Crust.Resize\":\"grow\"}}",
+         "metadata.crust.resize: key a second time"},
+        {"{\"device\":\"/d\",\"metadata\":{\"a\":\"1\",\"b\":\"2\",\"\\u0061\":\"1\"}}",
+         "metadata.a: key a second time"},
         {"{\"device\":\"/d\\u0000e\"}", ""},
         {"{\"device\":\"/d\"} {}", ""},
         {"{\"device\":\"/d\xff\"}", ""},
@@ -230,6 +250,7 @@ int main(void)
         cmocka_unit_test(last_of_ro_and_rw_counts),
         cmocka_unit_test(redacts_secret_options),
         cmocka_unit_test(a_wish_can_only_do_less),
+        cmocka_unit_test(drivers_keys_may_differ_in_letter_case_only),
         cmocka_unit_test(error_names_the_problem_and_its_place),
         cmocka_unit_test(refuses_a_device_that_is_not_a_path),
         cmocka_unit_test(every_prefix_is_cut),

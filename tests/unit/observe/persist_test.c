@@ -128,7 +128,7 @@ static void takes_other_types_for_unknown(void **state)
     assert_null(sandbox.agent_url);
     persist_sandbox_done(&sandbox);
     assert_int_equal(parse("[]"), FILE_WRONG);
-    assert_int_equal(parse("{\"Pid\":1,\"pid\":2}"), FILE_WRONG);
+    assert_int_equal(parse("{\"AgentState\":1,\"agentState\":2}"), FILE_WRONG);
 }
 
 static void every_prefix_is_cut(void **state)
@@ -183,14 +183,15 @@ static void bounds_the_values(void **state)
 {
     enum { VALUES = 65536 };
     static char text[2 * VALUES + 64];
-    size_t length = (size_t)snprintf(text, sizeof(text), "{\"x\":[0");
+    size_t length = (size_t)snprintf(text, sizeof(text), "{\"HypervisorState\":{\"Bridges\":[0");
 
     (void)state;
-    for (unsigned i = 0; i < VALUES - 3; i++)
+    for (unsigned i = 0; i < VALUES - 4; i++)
         length += (size_t)snprintf(text + length, sizeof(text) - length, ",0");
-    memcpy(text + length, "]}", 3);
+    memcpy(text + length, "]}}", 4);
     assert_int_equal(parse(text), FILE_READ);
-    memcpy(text + length, ",0]}", 5);
+    persist_sandbox_done(&sandbox);
+    memcpy(text + length, ",0]}}", 6);
     assert_int_equal(parse(text), FILE_WRONG);
 }
 

@@ -502,7 +502,7 @@ static void keeps_what_a_cut_file_leaves(void **state)
     observe();
     assert_true(sandbox.alive && sandbox.try_again);
     assert_int_equal(sandbox.drives, 0);
-    write_file("/run/vc/sbs/" ID "/persist.json", "{\"a\":1,\"A\":1}");
+    write_file("/run/vc/sbs/" ID "/persist.json", "{\"Devices\":[],\"devices\":[]}");
     write_file("/run/vc/sbs/" ID "/c1/persist.json", "{}");
     observe();
     assert_true(sandbox.alive);

@@ -139,7 +139,7 @@ static void reports_have_bounds(void **state)
         memcpy(values + length, "0,", 2);
     memcpy(values + length, "0", 2);
     (void)snprintf(text, sizeof(text),
-                   "{\"version\":1,\"x\":[%s],\"volumes\":[" VOLUME("/vol/0", DONE) "]}\n", values);
+                   "{\"version\":[%s],\"volumes\":[" VOLUME("/vol/0", DONE) "]}\n", values);
     assert_int_equal(parse(text, 1, &report, &error), -EBADMSG);
     assert_non_null(strstr(error.text, "more values"));
     (void)snprintf(text, sizeof(text), "%*s" REPORT(VOLUME("/vol/0", DONE)), HELPER_REPORT_BYTES,
