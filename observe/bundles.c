@@ -265,10 +265,10 @@ static void drop_those_of_others(const struct reading *reading)
         }
 }
 
-static int keep(const struct reading *reading, struct container *container, struct bundle *bundle,
-                size_t bytes)
+static int keep(const struct reading *reading, struct container *container, struct bundle *bundle)
 {
     struct bundles *bundles = reading->bundles;
+    size_t bytes = bundle->bytes;
 
     if (bundles->kept_bytes + bytes > KEPT_BYTES)
         drop_those_of_others(reading);
@@ -299,7 +299,7 @@ static int visit(struct reading *reading, struct container *container)
     if (!container->is_known)
         note_owner(container, r, &bundle);
     if (r == FILE_READ && is_of(container, reading->sandbox_id))
-        return keep(reading, container, &bundle, bytes);
+        return keep(reading, container, &bundle);
     if (container->is_known)
         container->round = 0; /* so that a call for its own sandbox reads it */
     return 0;

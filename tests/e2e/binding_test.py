@@ -71,6 +71,27 @@ class BindingTest(ScratchNodeTest):
         node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=AFTER)
         self.assertIn(SANDBOX, node.crustctl("explain", volume.path).stdout)
 
+    def test_large_and_odd_bundle(self):
+        """Service links make 40,000 variables of 3 MiB, and annotations differ in letter case only."""
+        node = self.node()
+        self.agent(node)
+        volume = self.volume(node)
+        vmm = node.start_vmm(SANDBOX)
+        node.add_sandbox(SANDBOX, vmm.pid, agent="unix:///agent.sock", drives=[volume.record()])
+        self.monitor(node, volume)
+        containers = Containers(node, SANDBOX)
+        self.addCleanup(containers.close)
+        containers.more = {
+            "annotations": {"team": "a", "Team": "b", "IO.kubernetes.cri.sandbox-id": "f" * 64},
+            "process": {"env": [f"SERVICE_{number}_PORT_8080_TCP_ADDR={'10.96.0.1':>50}"
+                                for number in range(40000)]}}
+        bundle = containers.run((volume.path, "/data"))
+        self.assertGreater((bundle / "config.json").stat().st_size, 3 * MIB)
+        node.start()
+        node.wait_for(volume.path, "in_sync", sandbox_id=SANDBOX)
+        volume.loop.resize(AFTER)
+        node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=AFTER)
+
     def test_record_of_another_device(self):
         """The runtime was given a link that leads elsewhere by now: nothing is touched."""
         node = self.node()

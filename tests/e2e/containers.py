@@ -3,6 +3,7 @@
 and the shim, whose working directory is the sandbox's own.
 
     containers = Containers(node, sandbox_id)
+    containers.more = {"process": {"env": [...]}}    # what else the config.json of the next ones has
     bundle = containers.run(("/var/lib/kubelet/…/mount", "/data"))
     shutil.rmtree(bundle)        # it ended
     containers.close()
@@ -21,6 +22,7 @@ class Containers:
 
     def __init__(self, node, sandbox_id, mounts=None):
         self.tasks, self.sandbox_id, self.is_cri = node.root / TASKS, sandbox_id, mounts is None
+        self.more = {}
         if not self.is_cri:
             self.tasks = self.tasks.parent / "default"
         bundle = self.write_bundle(sandbox_id, mounts or ())
@@ -34,8 +36,9 @@ class Containers:
         (bundle / "config.json").write_text(json.dumps({
             "mounts": [{"source": source, "destination": to, "type": "bind"}
                        for source, to in mounts],
-            "annotations": {"io.kubernetes.cri.sandbox-id": self.sandbox_id} if self.is_cri else {
-                "nerdctl/namespace": "default"}}))
+            "annotations": ({"io.kubernetes.cri.sandbox-id": self.sandbox_id} if self.is_cri else {
+                "nerdctl/namespace": "default"}) | self.more.get("annotations", {}),
+            "process": self.more.get("process", {})}))
         return bundle
 
     def run(self, *mounts):

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lib/cleanup.h"
 #include "observe/bundle.h"
 
 static struct bundle bundle;
@@ -77,25 +78,69 @@ static void invalid_json_differs_from_truncated_json(void **state)
     assert_true(error.text[0]);
 }
 
-/* A large pod's has some thousand values and 200 KiB. */
-static void more_than_a_container_has_is_not_read(void **state)
+static void refuses_twice_only_what_is_read(void **state)
 {
-    enum { BYTES = 1024 * 1024, VALUES = 32768 };
+    (void)state;
+    assert_int_equal(
+        parse("{\"process\":{\"x\":1,\"X\":2},\"linux\":{\"sysctl\":{\"a.b\":\"1\",\"A.b\":\"2\"}},"
+              "\"annotations\":{\"team\":\"a\",\"Team\":\"b\",\"team\":\"c\","
+              "\"IO.kubernetes.cri.sandbox-id\":\"other\","
+              "\"io.kubernetes.cri.sandbox-id\":\"abc\"},"
+              "\"mounts\":[{\"source\":\"/v\",\"destination\":\"/d\",\"x\":1,\"x\":2}]}"),
+        FILE_READ);
+    assert_string_equal(bundle.sandbox_id, "abc");
+    assert_int_equal(bundle.mounts, 1);
+    assert_int_equal(parse("{\"annotations\":{\"io.kubernetes.cri.sandbox-id\":\"a\","
+                           "\"io.kubernetes.cri.sandbox-id\":\"b\"}}"),
+                     FILE_WRONG);
+    assert_int_equal(parse("{\"mounts\":[{\"source\":\"/v\",\"Source\":\"/w\"}]}"), FILE_WRONG);
+    assert_string_equal(error.text, "key a second time at byte 26");
+    assert_int_equal(parse("{\"annotations\":{},\"annotations\":{}}"), FILE_WRONG);
+}
+
+/* Service links make some thousand variables, and variables may be long. */
+static void the_size_is_bounded(void **state)
+{
+    enum { BYTES = 8 * 1024 * 1024, VALUES = 40000 };
     static char text[BYTES + 64];
     size_t length;
 
     (void)state;
-    (void)snprintf(text, sizeof(text), "{}%*s", BYTES - 2, "");
+    length = (size_t)snprintf(text, sizeof(text), "{\"process\":{\"env\":[");
+    for (unsigned i = 0; i < VALUES; i++)
+        length += (size_t)snprintf(text + length, sizeof(text) - length,
+                                   "\"SERVICE_%u_PORT_8080_TCP_ADDR=10.96.0.1\",", i);
+    length += (size_t)snprintf(text + length, sizeof(text) - length,
+                               "\"A=%*s\"]},\"mounts\":"
+                               "[{\"source\":\"/v\",\"destination\":\"/d\"}]}",
+                               (int)(BYTES - length - 58), "");
+    memset(text + length, ' ', BYTES - length);
     assert_int_equal(parse(text), FILE_READ);
-    (void)snprintf(text, sizeof(text), "{}%*s", BYTES - 1, "");
+    assert_int_equal(strlen(text), BYTES);
+    assert_int_equal(bundle.mounts, 1);
+    assert_true(bundle.bytes < 256);
+    text[BYTES] = ' ';
     assert_int_equal(parse(text), FILE_WRONG);
-    assert_non_null(strstr(error.text, "more than 1048576"));
-    length = (size_t)snprintf(text, sizeof(text), "{\"x\":[");
-    for (unsigned i = 0; i < VALUES; i++, length += 2)
-        memcpy(text + length, "0,", 2);
-    memcpy(text + length, "0]}", sizeof("0]}"));
-    assert_int_equal(parse(text), FILE_WRONG);
-    assert_non_null(strstr(error.text, "more values than are read"));
+    assert_non_null(strstr(error.text, "more than 8388608"));
+}
+
+static void mounts_are_bounded(void **state)
+{
+    static char text[512 * 1024];
+    static const unsigned counts[] = {BUNDLE_MOUNTS, BUNDLE_MOUNTS + 1, 70000};
+    static const char *const says[] = {"", "mounts: 1025 elements, more than 1024",
+                                       "mounts: more values than are read at byte"};
+
+    (void)state;
+    for (size_t i = 0; i < array_length(counts); i++) {
+        size_t length = (size_t)snprintf(text, sizeof(text), "{\"mounts\":[");
+
+        for (unsigned j = 0; j < counts[i]; j++, length += 3)
+            memcpy(text + length, "{},", 3);
+        memcpy(text + length - 1, "]}", sizeof("]}"));
+        assert_int_equal(parse(text), i ? FILE_WRONG : FILE_READ);
+        assert_memory_equal(error.text, says[i], strlen(says[i]));
+    }
 }
 
 static int stop(void **state)
@@ -112,7 +157,9 @@ int main(void)
         cmocka_unit_test_teardown(reads_what_cri_o_writes, stop),
         cmocka_unit_test_teardown(takes_the_unexpected_for_unknown, stop),
         cmocka_unit_test_teardown(invalid_json_differs_from_truncated_json, stop),
-        cmocka_unit_test_teardown(more_than_a_container_has_is_not_read, stop),
+        cmocka_unit_test_teardown(refuses_twice_only_what_is_read, stop),
+        cmocka_unit_test_teardown(the_size_is_bounded, stop),
+        cmocka_unit_test_teardown(mounts_are_bounded, stop),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -56,7 +56,7 @@ static int tear_down(void **state)
     return scratch_directory_remove(fixture->directory);
 }
 
-/* padding: bytes that say nothing. */
+/* padding: how long the source of its mount is. */
 static void put_long_bundle(struct fixture *fixture, const char *prefix, unsigned number,
                             const char *sandbox_id, int padding)
 {
@@ -69,8 +69,8 @@ static void put_long_bundle(struct fixture *fixture, const char *prefix, unsigne
     directory = openat(fixture->root, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
     (void)snprintf(text, sizeof(text),
                    "{\"annotations\":{\"io.kubernetes.cri.sandbox-id\":\"%s\"},\"mounts\":["
-                   "{\"source\":\"/v%u\",\"destination\":\"/data\"}]%*s}",
-                   sandbox_id, number, padding, "");
+                   "{\"source\":\"/v%u/%0*d\",\"destination\":\"/data\"}]}",
+                   sandbox_id, number, padding, 0);
     assert_int_equal(path_write_below(directory, "config.json", O_EXCL, 0600, text, strlen(text)),
                      0);
 }
