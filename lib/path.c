@@ -205,9 +205,13 @@ static int require_regular(const struct path_identity *file, const char *name, s
     return PATH_OK;
 }
 
+/* The mode of a file counts for nothing in a directory that only its owner can enter. */
+enum trust { TRUST_NONE, TRUST_DIRECTORY, TRUST_FILE };
+
 /* Below a watched directory. The daemon's own user counts as root: it runs as root, tests need not.
  */
-static int require_trusted(const struct path_identity *file, const char *name, struct error *error)
+static int require_trusted(const struct path_identity *file, const char *name, enum trust trust,
+                           struct error *error)
 {
     if (file->links == 0)
         return error_set(error, PATH_ABSENT, "%s: was removed", name);
@@ -215,7 +219,7 @@ static int require_trusted(const struct path_identity *file, const char *name, s
         return error_set(error, PATH_UNSAFE, "%s: has several hard links", name);
     if (file->owner != 0 && file->owner != geteuid())
         return error_set(error, PATH_UNSAFE, "%s: belongs to uid %u", name, file->owner);
-    if (file->mode & (S_IWGRP | S_IWOTH))
+    if (trust == TRUST_NONE && file->mode & (S_IWGRP | S_IWOTH))
         return error_set(error, PATH_UNSAFE, "%s: is writable by others than its owner", name);
     return PATH_OK;
 }
@@ -304,8 +308,7 @@ static int read_unchanged(int fd, const struct path_identity *before, const char
     return PATH_OK;
 }
 
-/* `trusted`: the owner and links of the file need no check. */
-static int read_handle(int handle, const char *name, bool trusted, struct buffer *ret_text,
+static int read_handle(int handle, const char *name, enum trust trust, struct buffer *ret_text,
                        struct path_identity *ret_identity, struct error *error)
 {
     cleanup(fd_closep) int fd = -1;
@@ -315,8 +318,8 @@ static int read_handle(int handle, const char *name, bool trusted, struct buffer
     if (r < 0)
         return error_set_errno(error, r, "%s: cannot stat", name);
     r = require_regular(&before, name, error);
-    if (r == PATH_OK && !trusted)
-        r = require_trusted(&before, name, error);
+    if (r == PATH_OK && trust != TRUST_FILE)
+        r = require_trusted(&before, name, trust, error);
     if (r != PATH_OK)
         return r;
     r = reopen(handle, &fd);
@@ -325,15 +328,32 @@ static int read_handle(int handle, const char *name, bool trusted, struct buffer
     return read_unchanged(fd, &before, name, ret_text, ret_identity, error);
 }
 
-int path_read_below(int directory, const char *name, struct buffer *ret_text,
-                    struct path_identity *ret_identity, struct error *error)
+static int read_below(int directory, const char *name, enum trust trust, struct buffer *ret_text,
+                      struct path_identity *ret_identity, struct error *error)
 {
     cleanup(fd_closep) int handle = -1;
     int r = open_resolved(directory, name, O_PATH, BELOW, &handle);
 
     if (r < 0)
         return classify_open(r, name, error);
-    return read_handle(handle, name, false, ret_text, ret_identity, error);
+    return read_handle(handle, name, trust, ret_text, ret_identity, error);
+}
+
+int path_read_below(int directory, const char *name, struct buffer *ret_text,
+                    struct path_identity *ret_identity, struct error *error)
+{
+    return read_below(directory, name, TRUST_NONE, ret_text, ret_identity, error);
+}
+
+int path_read_in_private(int directory, const char *name, struct buffer *ret_text,
+                         struct error *error)
+{
+    struct stat st;
+    bool is_private = fstat(directory, &st) == 0 && (st.st_uid == 0 || st.st_uid == geteuid()) &&
+                      !(st.st_mode & (S_IRWXG | S_IRWXO));
+
+    return read_below(directory, name, is_private ? TRUST_DIRECTORY : TRUST_NONE, ret_text, NULL,
+                      error);
 }
 
 int path_read_in_root(int root, const char *path, struct buffer *ret_text, struct error *error)
@@ -343,7 +363,7 @@ int path_read_in_root(int root, const char *path, struct buffer *ret_text, struc
 
     if (r < 0)
         return classify_open(r, path, error);
-    return read_handle(handle, path, true, ret_text, NULL, error);
+    return read_handle(handle, path, TRUST_FILE, ret_text, NULL, error);
 }
 
 int path_write(int fd, const char *text, size_t length)

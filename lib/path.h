@@ -117,6 +117,11 @@ int path_require_roots(int root, const char *path, struct error *error);
 int path_read_below(int directory, const char *name, struct buffer *ret_text,
                     struct path_identity *ret_identity, struct error *error);
 
+/* The same, but the file may be writable by others if the directory lets nobody but its owner in.
+ */
+int path_read_in_private(int directory, const char *name, struct buffer *ret_text,
+                         struct error *error);
+
 /* The same for a trusted path inside the root (links followed, owner not checked, must be regular).
  */
 int path_read_in_root(int root, const char *path, struct buffer *ret_text, struct error *error);

@@ -112,6 +112,31 @@ static void refused_files_are_reported_with_the_reason(void **state)
     assert_int_equal(read_below("dir/../../x", &error), PATH_UNSAFE);
 }
 
+/* Nobody can write to it, whatever its own mode, unless it has another name elsewhere. */
+static void mode_of_a_file_counts_where_others_can_enter(void **state)
+{
+    static const struct {
+        const char *name;
+        mode_t directory;
+        int expected;
+    } cases[] = {
+        {"open", 0700, PATH_OK},     {"open", 0711, PATH_UNSAFE}, {"open", 0710, PATH_UNSAFE},
+        {"hard", 0700, PATH_UNSAFE}, {"none", 0700, PATH_ABSENT},
+    };
+
+    (void)state;
+    make_file("open", "x", 0666);
+    make_file("hard", "x", 0666);
+    assert_int_equal(linkat(directory, "hard", directory, "again", 0), 0);
+    for (size_t i = 0; i < array_length(cases); i++) {
+        cleanup(buffer_done) struct buffer text = BUFFER_INIT(8);
+
+        assert_int_equal(fchmod(directory, cases[i].directory), 0);
+        assert_int_equal(path_read_in_private(directory, cases[i].name, &text, NULL),
+                         cases[i].expected);
+    }
+}
+
 static void refuses_a_socket(void **state)
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
@@ -287,6 +312,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(reads_a_file),
         TEST(refused_files_are_reported_with_the_reason),
+        TEST(mode_of_a_file_counts_where_others_can_enter),
         TEST(refuses_a_socket),
         TEST(refuses_a_foreign_owner),
         TEST(refuses_another_mount),
