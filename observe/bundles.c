@@ -4,6 +4,13 @@
  *   containerd, k3s, rke2   …/io.containerd.runtime.v2.task/k8s.io/ID/config.json
  *   CRI-O                   …/overlay-containers/ID/userdata/config.json
  *
+ * With containerd's sandbox API (sandboxer = "shim") the sandbox itself is no container. Its shim
+ * works in …/io.containerd.sandbox.controller.v1.shim/k8s.io/SANDBOX, where no config.json is.
+ *
+ * Whose container it is whose config.json cannot be read, its file `sandbox` says (containerd 1.7
+ * and 2.0), or its file `address`: Kata's shim writes its socket there for each container, so it is
+ * the same as in the sandbox's own directory. Where neither has one, it may be the sandbox's.
+ *
  * A directory of bundles is listed at each call, because its times are too coarse to show that
  * nothing changed. A known name costs one look-up in a hash table. A config.json that does not
  * exist yet, or is being written, is tried again at the next call.
@@ -30,20 +37,28 @@
 
 /* YOUNG: how often a container that has just been found is observed again, because its bundle
  * appears some milliseconds before what the runtime makes of it. */
-enum { CONTAINERS = 65536, YOUNG = 3 };
+enum { CONTAINERS = 65536, YOUNG = 3, SHIM_BYTES = 256 };
 
 /* The bounds of one call, and of what is kept between calls. */
 enum { FILES = 64, BYTES = 2 * 1024 * 1024, KEPT_BYTES = 8 * 1024 * 1024 };
 static const uint64_t READING_NS = 8 * NSEC_PER_MSEC;
 
+/* Why a bundle could not be read, and whose it is all the same. */
+struct refusal {
+    struct error why; /* an enum file_text; no text: it could be read, or is not there yet */
+    char sandbox_id[BUNDLES_ID_BYTES];
+    char shim[SHIM_BYTES]; /* the address of its shim */
+};
+
 struct container {
     UT_hash_handle hh;
-    bool is_known; /* its bundle was read */
+    bool is_known; /* its bundle was read, or its sandbox is known without it */
     bool is_listed;
     bool is_left_out; /* of the call in progress, because too much is kept already */
     unsigned young;
     uint64_t round;                    /* the round in which it was last read */
     struct kept *kept;                 /* read for a call that is not complete yet; NULL */
+    struct refusal *refusal;           /* NULL: it could be read, or was not tried */
     char sandbox_id[BUNDLES_ID_BYTES]; /* "" none */
     char id[];
 };
@@ -71,6 +86,7 @@ struct reading {
     struct bundles *bundles;
     struct parent *parent;
     const char *sandbox_id;
+    char shim[SHIM_BYTES]; /* its address */
     unsigned files;
     size_t bytes;
     uint64_t until_ns;
@@ -100,6 +116,7 @@ static void forget(struct bundles *bundles, struct parent *parent, struct contai
 {
     drop_kept(bundles, container);
     HASH_DEL(parent->containers, container);
+    free(container->refusal);
     free(container);
 }
 
@@ -118,8 +135,19 @@ struct bundles *bundles_free(struct bundles *bundles)
     return NULL;
 }
 
+bool bundles_swap(const char *path, const char *from, const char *to,
+                  char ret_path[static PATH_MAX])
+{
+    const char *name = strstr(path, from);
+
+    return name && name > path && name[-1] == '/' && strchr(name, '/') &&
+           snprintf(ret_path, PATH_MAX, "%.*s%s%s", (int)(name - path), path, to,
+                    strchr(name, '/')) < PATH_MAX;
+}
+
 int bundles_place_of(const char *bundle, const char *id, struct bundles_place *ret_place)
 {
+    char tasks[PATH_MAX];
     size_t length = strlen(id);
 
     for (const char *at = strstr(bundle, id); at; at = strstr(at + 1, id)) {
@@ -127,11 +155,16 @@ int bundles_place_of(const char *bundle, const char *id, struct bundles_place *r
 
         if (before < 2 || at[-1] != '/' || (at[length] && at[length] != '/'))
             continue;
-        if (before > PATH_MAX || strlen(at + length) >= PATH_MAX)
+        if (strlen(bundle) >= PATH_MAX)
             return -ENAMETOOLONG;
+        memcpy(ret_place->own, bundle, strlen(bundle) + 1);
         memcpy(ret_place->parent, bundle, before - 1);
         ret_place->parent[before - 1] = '\0';
         memcpy(ret_place->rest, at + length, strlen(at + length) + 1);
+        ret_place->is_apart =
+            bundles_swap(ret_place->parent, BUNDLES_CONTROLLERS, BUNDLES_TASKS, tasks);
+        if (ret_place->is_apart)
+            memcpy(ret_place->parent, tasks, strlen(tasks) + 1);
         return 0;
     }
     return -ENOENT;
@@ -197,12 +230,27 @@ static struct container *container_at(struct parent *parent, const char *id)
 
 /* ---- reading ----------------------------------------------------------------------------- */
 
-/* A container whose bundle no pod engine has annotated is a sandbox by itself. */
-static int name_sandbox(struct bundle *bundle, const char *id)
+/* One line of text; "" if there is none. */
+static void read_line(int directory, const char *name, char *ret_text, size_t size)
 {
+    cleanup(buffer_done) struct buffer text = BUFFER_INIT(size - 1);
+
+    ret_text[0] = '\0';
+    if (path_read_in_private(directory, name, &text, NULL) == PATH_OK)
+        (void)snprintf(ret_text, size, "%.*s", (int)strcspn(buffer_text(&text), "\n"),
+                       buffer_text(&text));
+}
+
+/* A container whose bundle no pod engine has annotated is a sandbox by itself, unless containerd
+ * has written its sandbox beside it. */
+static int name_sandbox(int directory, struct bundle *bundle, const char *id)
+{
+    char sandbox_id[BUNDLES_ID_BYTES];
+
     if (bundle->sandbox_id)
         return FILE_READ;
-    bundle->sandbox_id = strdup(id);
+    read_line(directory, "sandbox", sandbox_id, sizeof(sandbox_id));
+    bundle->sandbox_id = strdup(sandbox_id[0] ? sandbox_id : id);
     return bundle->sandbox_id ? FILE_READ : -ENOMEM;
 }
 
@@ -217,41 +265,78 @@ static int open_bundle(int root, const struct parent *parent, const char *id, in
     return r < 0 ? r : path_open_directory_below(parent_directory, path, ret_directory);
 }
 
-/* An enum file_text or -ENOMEM. A file that does not exist or cannot be opened counts as
- * FILE_CUT. */
-static int read_bundle(int root, const struct parent *parent, const char *id,
-                       struct bundle *ret_bundle, size_t *ret_bytes)
+/* An enum file_text or -ENOMEM, with an error for FILE_WRONG and for a FILE_CUT that is there. */
+static int read_config(int directory, struct bundle *ret_bundle, size_t *ret_bytes,
+                       struct error *error)
 {
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(JSON_LIMITS_BUNDLE.bytes);
-    cleanup(fd_closep) int directory = -1;
-    struct error error;
-    int r = open_bundle(root, parent, id, &directory);
+    int r = path_read_in_private(directory, "config.json", &text, error);
 
-    if (r == 0)
-        r = path_read_below(directory, "config.json", &text, NULL, NULL);
     *ret_bytes = text.length;
     if (result_is_shortage(r))
         return r;
-    if (r != PATH_OK)
-        return r == PATH_UNSAFE || r == PATH_TOO_BIG ? FILE_WRONG : FILE_CUT;
-    r = bundle_parse(buffer_text(&text), text.length, ret_bundle, &error);
-    return r == FILE_READ ? name_sandbox(ret_bundle, id) : r;
+    if (r == PATH_OK) {
+        r = bundle_parse(buffer_text(&text), text.length, ret_bundle, error);
+        if (r != FILE_READ)
+            (void)error_prefix(error, "config.json: ");
+        return r;
+    }
+    if (r == PATH_ABSENT)
+        error->text[0] = '\0';
+    return r == PATH_UNSAFE || r == PATH_TOO_BIG ? FILE_WRONG : FILE_CUT;
 }
 
-/* A bundle that will never be readable belongs to no sandbox, and is not tried again. */
-static void note_owner(struct container *container, int outcome, const struct bundle *bundle)
+/* An enum file_text or -ENOMEM. A file that does not exist or cannot be opened counts as
+ * FILE_CUT. */
+static int read_bundle(int root, const struct parent *parent, const char *id,
+                       struct bundle *ret_bundle, size_t *ret_bytes, struct refusal *ret_refusal)
 {
-    const char *id = outcome == FILE_READ ? bundle->sandbox_id : NULL;
+    cleanup(fd_closep) int directory = -1;
+    int r = open_bundle(root, parent, id, &directory);
 
-    container->is_known = outcome != FILE_CUT;
+    *ret_bytes = 0;
+    *ret_refusal = (struct refusal){0};
+    if (r < 0 && !path_is_missing(r))
+        (void)error_set_errno(&ret_refusal->why, r, "config.json: cannot be reached");
+    if (r < 0)
+        return result_is_shortage(r) ? r : FILE_CUT;
+    r = read_config(directory, ret_bundle, ret_bytes, &ret_refusal->why);
+    if (r == FILE_READ)
+        return name_sandbox(directory, ret_bundle, id);
+    ret_refusal->why.code = r;
+    read_line(directory, "sandbox", ret_refusal->sandbox_id, sizeof(ret_refusal->sandbox_id));
+    read_line(directory, "address", ret_refusal->shim, sizeof(ret_refusal->shim));
+    return r;
+}
+
+/* One that cannot be read and whose sandbox is not known either is tried again at each call. */
+static int note_owner(struct container *container, int outcome, const struct bundle *bundle,
+                      const struct refusal *refusal)
+{
+    const char *id = outcome == FILE_READ ? bundle->sandbox_id : refusal->sandbox_id;
+
+    free(container->refusal);
+    container->refusal = NULL;
+    if (outcome != FILE_READ && refusal->why.text[0]) {
+        container->refusal = malloc(sizeof(*refusal));
+        if (!container->refusal)
+            return -ENOMEM;
+        *container->refusal = *refusal;
+    }
+    if (container->is_known)
+        return 0;
+    container->is_known = outcome == FILE_READ || (outcome != FILE_CUT && (*id || *refusal->shim));
     if (container->is_known)
         (void)snprintf(container->sandbox_id, sizeof(container->sandbox_id), "%s",
-                       id && observe_is_sandbox_id(id) ? id : "");
+                       observe_is_sandbox_id(id) ? id : "");
+    return 0;
 }
 
-static bool is_of(const struct container *container, const char *sandbox_id)
+static bool is_of(const struct container *container, const struct reading *reading)
 {
-    return container->is_known && strcmp(container->sandbox_id, sandbox_id) == 0;
+    if (container->refusal && !container->sandbox_id[0])
+        return strcmp(container->refusal->shim, reading->shim) == 0;
+    return container->is_known && strcmp(container->sandbox_id, reading->sandbox_id) == 0;
 }
 
 /* Dropped bundles are read again when their sandbox is asked for. */
@@ -259,7 +344,7 @@ static void drop_those_of_others(const struct reading *reading)
 {
     for (struct container *container = reading->parent->containers; container;
          container = container->hh.next)
-        if (container->kept && !is_of(container, reading->sandbox_id)) {
+        if (container->kept && !is_of(container, reading)) {
             drop_kept(reading->bundles, container);
             container->round = 0;
         }
@@ -287,20 +372,19 @@ static int keep(const struct reading *reading, struct container *container, stru
 static int visit(struct reading *reading, struct container *container)
 {
     cleanup(bundle_done) struct bundle bundle = {0};
+    struct refusal refusal;
     size_t bytes;
     int r;
 
     container->round = reading->parent->round;
-    r = read_bundle(reading->root, reading->parent, container->id, &bundle, &bytes);
+    r = read_bundle(reading->root, reading->parent, container->id, &bundle, &bytes, &refusal);
     reading->files++;
     reading->bytes += bytes;
-    if (r < 0)
-        return r;
-    if (!container->is_known)
-        note_owner(container, r, &bundle);
-    if (r == FILE_READ && is_of(container, reading->sandbox_id))
+    if (r < 0 || note_owner(container, r, &bundle, &refusal) < 0)
+        return r < 0 ? r : -ENOMEM;
+    if (r == FILE_READ && is_of(container, reading))
         return keep(reading, container, &bundle);
-    if (container->is_known)
+    if (container->is_known && !is_of(container, reading))
         container->round = 0; /* so that a call for its own sandbox reads it */
     return 0;
 }
@@ -310,7 +394,7 @@ static bool is_awaited(const struct reading *reading, const struct container *co
 {
     if (container->round == reading->parent->round)
         return false;
-    return !container->is_known || (is_of(container, reading->sandbox_id) && !container->kept);
+    return !container->is_known || (is_of(container, reading) && !container->kept);
 }
 
 static bool is_over(const struct reading *reading)
@@ -364,8 +448,7 @@ static int list(const struct reading *reading)
     HASH_ITER (hh, parent->containers, container, next) {
         if (!container->is_listed)
             drop_kept(reading->bundles, container);
-        if (!container->is_listed &&
-            (!container->sandbox_id[0] || is_of(container, reading->sandbox_id)))
+        if (!container->is_listed && (!container->sandbox_id[0] || is_of(container, reading)))
             forget(reading->bundles, parent, container);
     }
     return 0;
@@ -373,16 +456,21 @@ static int list(const struct reading *reading)
 
 /* Everything is read: passes it to the callback, and drops it even if the callback stops early.
  * An enum bundles_outcome or -errno. */
-static int hand_over(const struct reading *reading, bundles_callback *callback, void *userdata)
+static int hand_over(const struct reading *reading, bundles_callback *callback, void *userdata,
+                     struct error *ret_refused)
 {
+    const struct bundles_place *place = &reading->parent->place;
     bool is_cut = reading->parent->is_cut;
     int r = 0;
 
     reading->parent->round++;
     for (struct container *container = reading->parent->containers; container;
          container = container->hh.next) {
-        if (!is_of(container, reading->sandbox_id))
+        if (!is_of(container, reading))
             continue;
+        if (container->refusal && ret_refused && !ret_refused->text[0])
+            (void)error_set(ret_refused, container->refusal->why.code, "%s/%s%s/%s", place->parent,
+                            container->id, place->rest, container->refusal->why.text);
         is_cut |= container->is_left_out;
         container->is_left_out = false;
         if (!container->kept)
@@ -395,8 +483,10 @@ static int hand_over(const struct reading *reading, bundles_callback *callback, 
 }
 
 int bundles_each(struct bundles *bundles, int root, const struct bundles_place *place,
-                 const char *sandbox_id, bundles_callback *callback, void *userdata)
+                 const char *sandbox_id, bundles_callback *callback, void *userdata,
+                 struct error *ret_refused)
 {
+    cleanup(fd_closep) int own = -1;
     struct reading reading = {
         .root = root,
         .bundles = bundles,
@@ -405,14 +495,18 @@ int bundles_each(struct bundles *bundles, int root, const struct bundles_place *
     };
     int r = parent_at(bundles, place, &reading.parent);
 
+    if (ret_refused)
+        ret_refused->text[0] = '\0';
     if (r != 0)
         return r;
+    if (path_open_directory_in_root(root, place->own, &own) == 0)
+        read_line(own, "address", reading.shim, sizeof(reading.shim));
     r = list(&reading);
     if (r == 0)
         r = read_awaited(&reading);
     if (r == PROGRESS_MORE)
         return BUNDLES_UNFINISHED;
-    return r == 0 ? hand_over(&reading, callback, userdata) : r;
+    return r == 0 ? hand_over(&reading, callback, userdata, ret_refused) : r;
 }
 
 /* ---- one container ----------------------------------------------------------------------- */
@@ -421,6 +515,7 @@ static int refresh_owner(int root, struct parent *parent, struct container *cont
 {
     cleanup(bundle_done) struct bundle bundle = {0};
     char path[PATH_MAX + 512];
+    struct refusal refusal;
     struct stat st;
     size_t bytes;
     int r;
@@ -434,10 +529,9 @@ static int refresh_owner(int root, struct parent *parent, struct container *cont
     if (container->is_known)
         return container->young && container->young-- ? BUNDLES_OWNER_MAY_CHANGE
                                                       : BUNDLES_OWNER_KNOWN;
-    r = read_bundle(root, parent, container->id, &bundle, &bytes);
-    if (r < 0)
-        return r;
-    note_owner(container, r, &bundle);
+    r = read_bundle(root, parent, container->id, &bundle, &bytes, &refusal);
+    if (r < 0 || note_owner(container, r, &bundle, &refusal) < 0)
+        return r < 0 ? r : -ENOMEM;
     container->young = container->sandbox_id[0] ? YOUNG : 0;
     return container->is_known && !container->young ? BUNDLES_OWNER_KNOWN
                                                     : BUNDLES_OWNER_MAY_CHANGE;

@@ -235,34 +235,44 @@ static int add_claims(struct mounts *mounts, const struct directory_names *passt
     return r;
 }
 
+/* With the sandbox API a sandbox has no bundle before its first container. */
+static int note_unseen(const struct mounts *mounts, const struct bundles_place *place,
+                       const struct error *refused, struct observed_sandbox *sandbox)
+{
+    struct error error;
+
+    if (refused->text[0])
+        return kata_hide_volumes(sandbox, refused->code == FILE_CUT, refused->text);
+    if (mounts->is_cut)
+        return kata_hide_volumes(sandbox, false,
+                                 "it has more containers or mounts than crustd reads");
+    if (mounts->containers || place->is_apart)
+        return 0;
+    (void)error_set(&error, 0, "%s/config.json: no such file", place->own);
+    return kata_hide_volumes(sandbox, true, error.text);
+}
+
 int claims_read(const struct observe_sandbox_paths *paths, const char *sandbox_id,
-                const char *bundle, bool passthrough, struct observed_sandbox *sandbox)
+                const struct bundles_place *place, bool passthrough,
+                struct observed_sandbox *sandbox)
 {
     cleanup(mounts_freep) struct mounts *mounts = calloc(1, sizeof(*mounts));
     cleanup(directory_names_done) struct directory_names names = {0};
-    struct bundles_place place;
+    struct error refused;
     int r;
 
     if (!mounts)
         return -ENOMEM;
-    r = bundles_place_of(bundle, sandbox_id, &place);
-    if (r < 0)
-        return 0;
     mounts->sandbox = sandbox;
-    r = kata_copy(place.parent, &sandbox->bundles);
+    r = kata_copy(place->parent, &sandbox->bundles);
     if (r == 0)
-        r = bundles_each(paths->cache->bundles, paths->root, &place, sandbox_id, add_container,
-                         mounts);
+        r = bundles_each(paths->cache->bundles, paths->root, place, sandbox_id, add_container,
+                         mounts, &refused);
     if (r == BUNDLES_UNFINISHED)
         return OBSERVED_UNFINISHED;
     mounts->is_cut |= r == BUNDLES_CUT;
-    if (r == BUNDLES_CUT)
-        r = 0;
-    if (r == 0 && mounts->is_cut)
-        r = kata_set_problem(
-            sandbox, false, "",
-            "it has more containers or mounts than crustd reads: volumes among the rest "
-            "are not seen");
+    if (r == 0 || r == BUNDLES_CUT)
+        r = note_unseen(mounts, place, &refused, sandbox);
     if (r == 0 && passthrough)
         r = passthrough_read(paths->root, sandbox_id, &names);
     return r == 0 ? add_claims(mounts, &names) : r;
@@ -305,23 +315,26 @@ int claims_each_place(const struct observe_sandbox_paths *paths, const char *san
     cleanup(mounts_freep) struct mounts *mounts = calloc(1, sizeof(*mounts));
     cleanup(directory_names_done) struct directory_names names = {0};
     cleanup(observed_sandbox_done) struct observed_sandbox sandbox = {0};
-    char bundle[PATH_MAX];
     struct bundles_place place;
+    struct error refused;
     int r;
 
     if (!mounts)
         return -ENOMEM;
     mounts->sandbox = &sandbox;
-    r = bundle_find(paths, sandbox_id, vmm_pid, &sandbox, bundle);
+    r = bundle_find(paths, sandbox_id, vmm_pid, &sandbox, &place);
     if (r == OBSERVED_UNFINISHED)
         return -EBUSY;
-    if (r < 0 || !bundle[0] || bundles_place_of(bundle, sandbox_id, &place) < 0)
+    if (r < 0 || !place.own[0])
         return r;
-    r = bundles_each(paths->cache->bundles, paths->root, &place, sandbox_id, add_container, mounts);
+    r = bundles_each(paths->cache->bundles, paths->root, &place, sandbox_id, add_container, mounts,
+                     &refused);
     if (r == BUNDLES_UNFINISHED)
         return -EBUSY;
     if (r == BUNDLES_CUT || (r == 0 && mounts->is_cut))
         return -EOVERFLOW; /* the caller needs all of them */
+    if (r == 0 && refused.text[0])
+        return -EBADMSG;
     if (r == 0)
         r = passthrough_read(paths->root, sandbox_id, &names);
     return r == 0 ? offer_places(mounts, &names, path, callback, userdata) : r;
@@ -346,25 +359,23 @@ int claims_count_containers(const struct observe_sandbox_paths *paths, const cha
 {
     cleanup(observed_sandbox_done) struct observed_sandbox sandbox = {0};
     struct count count = {.sandbox_id = sandbox_id};
-    char bundle[PATH_MAX];
     struct bundles_place place;
+    struct error refused;
     int r;
 
     absences_ask(paths->cache->absences, sandbox_id);
-    r = bundle_find(paths, sandbox_id, 0, &sandbox, bundle);
+    r = bundle_find(paths, sandbox_id, 0, &sandbox, &place);
     if (r != 0)
         return r;
-    if (!bundle[0])
+    if (!place.own[0])
         return absences_find(paths->cache->absences, paths->cache->processes, sandbox_id);
-    if (bundles_place_of(bundle, sandbox_id, &place) < 0)
-        return OBSERVED_ABSENT;
     r = bundles_each(paths->cache->bundles, paths->root, &place, sandbox_id, count_container,
-                     &count);
+                     &count, &refused);
     if (r < 0)
         return r;
     if (r == BUNDLES_UNFINISHED)
         return OBSERVED_UNFINISHED;
-    *ret_count = count.others;
+    *ret_count = count.others + (refused.text[0] != '\0');
     return OBSERVED;
 }
 

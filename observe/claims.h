@@ -2,18 +2,20 @@
 /* claims.h - the volumes that a sandbox's containers mount, from their bundles. */
 #pragma once
 
-#include <limits.h>
-
+#include "observe/bundles.h"
 #include "observe/observe.h"
 
-/* Fills claims, pod and bundles of the sandbox. passthrough: derive guest paths by the scheme of
+/* Fills claims, pod and bundles of the sandbox, and its problem if it may have volumes that are not
+ * seen. passthrough: derive guest paths by the scheme of
  * Kata's Rust runtime. OBSERVED, OBSERVED_UNFINISHED or -errno. */
 int claims_read(const struct observe_sandbox_paths *paths, const char *sandbox_id,
-                const char *bundle, bool passthrough, struct observed_sandbox *sandbox);
+                const struct bundles_place *place, bool passthrough,
+                struct observed_sandbox *sandbox);
 
 /* Calls back with every place in a guest of Kata's Rust runtime that the path may have, where its
  * records do not tell which one it is. callback: 0 continues. 0, -errno (-EOVERFLOW: it
- * has more containers or mounts than are read; -EBUSY: ask again) or the callback's result. */
+ * has more containers or mounts than are read; -EBADMSG: a bundle cannot be read; -EBUSY: ask
+ * again) or the callback's result. */
 typedef int claims_place(void *userdata, const char *guest_path);
 int claims_each_place(const struct observe_sandbox_paths *paths, const char *sandbox_id,
                       pid_t vmm_pid, const char *path, claims_place *callback, void *userdata);

@@ -40,6 +40,16 @@ int kata_set_problem(struct observed_sandbox *sandbox, bool try_again, const cha
                : 0;
 }
 
+int kata_hide_volumes(struct observed_sandbox *sandbox, bool try_again, const char *text)
+{
+    char whole[2 * ERROR_TEXT_BYTES];
+
+    free(take_pointer(&sandbox->problem));
+    sandbox->hides_volumes = true;
+    (void)snprintf(whole, sizeof(whole), "which volumes it has is not known: %s", text);
+    return kata_set_problem(sandbox, try_again, "", whole);
+}
+
 int kata_read_file(int root, const char *directory, const char *name, struct buffer *ret_text,
                    struct error *error)
 {

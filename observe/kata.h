@@ -14,6 +14,9 @@ int kata_copy(const char *text, char **ret_copy);
 int kata_set_problem(struct observed_sandbox *sandbox, bool try_again, const char *directory,
                      const char *text);
 
+/* In place of any other problem: one that keeps volumes of the sandbox from being seen. */
+int kata_hide_volumes(struct observed_sandbox *sandbox, bool try_again, const char *text);
+
 /* Reads a file of root's in a directory that others may be able to write to. Links may lead to the
  * directory, but the file must not be one. Returns as path_read_below(), and PATH_ABSENT also if
  * there is no such directory. */

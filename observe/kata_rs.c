@@ -6,8 +6,8 @@
  *     run/fc.sock, kata.hvsock                Firecracker
  *     root/kata.hvsock                        Dragonball, within the shim
  *   SANDBOXES/firecracker/ID/root/            Firecracker with a jailer: its state and sockets
- *   BUNDLE/debug-monitor.sock, qmp.sock       QEMU's monitors: the shim's working directory is the
- *                                             bundle, and the sockets' paths are relative to it
+ *   CWD/debug-monitor.sock, qmp.sock          QEMU's monitors: their paths are relative to the
+ * shim's working directory, which is the sandbox's bundle, or stands for it (bundles.c)
  *
  * None of these files names a process, a device or a guest path. state.json names the kind of VMM,
  * and the VMM is found by its arguments. QEMU's guest is reached at the cid in those arguments. The
@@ -37,7 +37,7 @@ struct traces {
     const struct observe_sandbox_paths *paths;
     const char *sandbox_id;
     char directory[PATH_MAX]; /* below root: of the state and of the VMM's sockets */
-    char bundle[PATH_MAX];    /* "" none */
+    struct bundles_place place;
     struct indexed_process vmm;
 };
 
@@ -170,7 +170,7 @@ static int find_control_socket(const struct traces *traces, struct observed_sand
     if (sandbox->hypervisor == HYPERVISOR_FIRECRACKER)
         return kata_try_socket(root, traces->directory, "run/fc.sock", &sandbox->control_socket);
     if (sandbox->hypervisor == HYPERVISOR_QEMU)
-        return kata_find_monitor(traces->paths, traces->sandbox_id, traces->bundle,
+        return kata_find_monitor(traces->paths, traces->sandbox_id, traces->place.own,
                                  "debug-monitor.sock", sandbox);
     return 0;
 }
@@ -205,14 +205,14 @@ static int find_agent(const struct traces *traces, struct observed_sandbox *sand
 static int observe_living(struct traces *traces, struct observed_sandbox *sandbox)
 {
     int r =
-        bundle_find(traces->paths, traces->sandbox_id, sandbox->vmm_pid, sandbox, traces->bundle);
+        bundle_find(traces->paths, traces->sandbox_id, sandbox->vmm_pid, sandbox, &traces->place);
 
     if (r == 0)
         r = find_control_socket(traces, sandbox);
     if (r == 0)
         r = find_agent(traces, sandbox);
-    if (r == 0 && traces->bundle[0])
-        r = claims_read(traces->paths, traces->sandbox_id, traces->bundle, true, sandbox);
+    if (r == 0 && traces->place.own[0])
+        r = claims_read(traces->paths, traces->sandbox_id, &traces->place, true, sandbox);
     return r;
 }
 

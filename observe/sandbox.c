@@ -7,7 +7,6 @@
  * before it becomes part of any path.
  */
 #include <errno.h>
-#include <limits.h>
 #include <stdlib.h>
 
 #include "lib/cleanup.h"
@@ -21,15 +20,15 @@
 static int observe_go(const struct observe_sandbox_paths *paths, const char *sandbox_id,
                       struct observed_sandbox *sandbox)
 {
-    char bundle[PATH_MAX];
+    struct bundles_place place;
     int r = kata_go_observe(paths, sandbox_id, sandbox);
 
     if (r != OBSERVED || !sandbox->alive)
         return r;
-    r = bundle_find(paths, sandbox_id, 0, sandbox, bundle);
+    r = bundle_find(paths, sandbox_id, 0, sandbox, &place);
     if (r == 0)
-        r = bundle[0] ? claims_read(paths, sandbox_id, bundle, false, sandbox)
-                      : claims_from_records(sandbox);
+        r = place.own[0] ? claims_read(paths, sandbox_id, &place, false, sandbox)
+                         : claims_from_records(sandbox);
     return r;
 }
 

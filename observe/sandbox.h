@@ -52,6 +52,7 @@ struct observed_sandbox {
     char *control_socket;  /* a host path below root; NULL: none that may be used */
     char *agent_address;   /* as written in persist.json; NULL unknown */
     char *problem;         /* a fault in one of its files; NULL: none */
+    bool hides_volumes;    /* it has volumes that are not seen, or may have: the problem says why */
     bool try_again;
     bool vmm_unread; /* no VMM was found, but a process could not be read: it may be it */
     unsigned drives;

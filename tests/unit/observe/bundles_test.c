@@ -32,6 +32,7 @@ struct fixture {
     int root;
     struct bundles *bundles;
     struct bundles_place place;
+    struct error refused;
 };
 
 static int set_up(void **state)
@@ -94,7 +95,7 @@ static int count_bundle(void *userdata, const char *container_id, struct bundle 
 static int ask(struct fixture *fixture, const char *sandbox_id, unsigned *count)
 {
     return bundles_each(fixture->bundles, fixture->root, &fixture->place, sandbox_id, count_bundle,
-                        count);
+                        count, &fixture->refused);
 }
 
 /* Asks until all is told; returns how often. Nothing is told before. */
@@ -125,17 +126,39 @@ static void places_that_do_not_fit_are_refused(void **state)
     (void)state;
     memset(bundle, 'x', sizeof(bundle) - 1);
     bundle[0] = '/';
-    memcpy(bundle + PATH_MAX - 1, "/id", strlen("/id") + 1);
+    memcpy(bundle + PATH_MAX - 4, "/id", strlen("/id") + 1);
     assert_int_equal(bundles_place_of(bundle, "id", &place), 0);
-    memcpy(bundle + PATH_MAX - 1, "x/id", strlen("x/id") + 1);
+    memcpy(bundle + PATH_MAX - 4, "x/id", strlen("x/id") + 1);
     assert_true(bundles_place_of(bundle, "id", &place) < 0);
-    memset(bundle, 'x', sizeof(bundle) - 1);
     memcpy(bundle, "/x/id/", strlen("/x/id/"));
-    bundle[strlen("/x/id") + PATH_MAX - 1] = '\0';
+    memset(bundle + strlen("/x/id/"), 'x', sizeof(bundle) - 1 - strlen("/x/id/"));
+    bundle[PATH_MAX - 1] = '\0';
     assert_int_equal(bundles_place_of(bundle, "id", &place), 0);
-    bundle[strlen("/x/id") + PATH_MAX - 1] = 'x';
-    bundle[strlen("/x/id") + PATH_MAX] = '\0';
+    bundle[PATH_MAX - 1] = 'x';
+    bundle[PATH_MAX] = '\0';
     assert_true(bundles_place_of(bundle, "id", &place) < 0);
+}
+
+static void sandbox_api_keeps_its_bundles_apart(void **state)
+{
+    static const char *const states[] = {"/run/containerd", "/run/k3s/containerd"};
+    struct bundles_place place;
+    char path[256];
+
+    (void)state;
+    for (size_t i = 0; i < array_length(states); i++) {
+        (void)snprintf(path, sizeof(path), "%s/io.containerd.sandbox.controller.v1.shim/k8s.io/5a",
+                       states[i]);
+        assert_int_equal(bundles_place_of(path, "5a", &place), 0);
+        assert_string_equal(place.own, path);
+        (void)snprintf(path, sizeof(path), "%s/io.containerd.runtime.v2.task/k8s.io", states[i]);
+        assert_string_equal(place.parent, path);
+        assert_string_equal(place.rest, "");
+        assert_true(place.is_apart);
+        (void)snprintf(path, sizeof(path), "%s/io.containerd.runtime.v2.task/k8s.io/5a", states[i]);
+        assert_int_equal(bundles_place_of(path, "5a", &place), 0);
+        assert_false(place.is_apart);
+    }
 }
 
 static void few_bundles_are_answered_at_once(void **state)
@@ -283,6 +306,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         bundles_test(places_that_do_not_fit_are_refused),
+        bundles_test(sandbox_api_keeps_its_bundles_apart),
         bundles_test(few_bundles_are_answered_at_once),
         bundles_test(many_bundles_take_several_calls),
         bundles_test(large_bundles_take_several_calls),

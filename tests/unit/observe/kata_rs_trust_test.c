@@ -176,9 +176,25 @@ static void a_bundle_that_others_can_write_is_not_read(void **state)
     observe();
     assert_int_equal(sandbox.claims, 2);
     assert_null(sandbox.problem);
+    assert_false(sandbox.hides_volumes);
+}
+
+/* An engine with the umask 0 makes config.json 0666. Nobody but root gets to it in a directory of
+ * 0700. */
+static void a_bundle_that_others_cannot_enter_is_read(void **state)
+{
+    (void)state;
+    start_qemu(TASKS);
     assert_int_equal(chmod(in_scratch(TASKS "/" CONTAINER "/config.json"), 0666), 0);
     observe();
+    assert_int_equal(sandbox.claims, 2);
+    assert_null(sandbox.problem);
+    assert_int_equal(chmod(in_scratch(TASKS "/" CONTAINER), 0711), 0);
+    observe();
     assert_int_equal(sandbox.claims, 0);
+    assert_true(sandbox.hides_volumes);
+    assert_string_equal(sandbox.problem, "which volumes it has is not known: " TASKS "/" CONTAINER
+                                         "/config.json: is writable by others than its owner");
 }
 
 /* Who owns a directory can write to it, and put another one in the bundle's place. */
@@ -306,6 +322,7 @@ int main(void)
         TEST(a_command_of_the_engine_is_not_a_shim),
         TEST(a_rootless_vmm_is_its_shims_child),
         TEST(a_bundle_that_others_can_write_is_not_read),
+        TEST(a_bundle_that_others_cannot_enter_is_read),
         TEST(a_bundle_below_a_users_directory_is_not_read),
         TEST(a_configured_bundle_that_others_can_write_is_named),
         TEST(a_shim_that_is_not_believed_is_named),
