@@ -89,6 +89,15 @@ static const struct {
           "lives in another process (spdk, vhost-user), a network file system, or an emptyDir.",
           NULL,
           {"Nothing is wrong. Resize such a volume where its data is kept."}}}),
+    ROW(BUNDLE_UNREADABLE, "bundle_unreadable", STAYS, STATUS_UNAVAILABLE,
+        {IN(UNBOUND),
+         {"Which volumes a live sandbox has cannot be read in full (the evidence names the sandbox "
+          "and the file), so it may use this volume. If it does, a resize does not reach it.",
+          "A bundle of each container that can be read.",
+          {"crustctl doctor and crustctl sandboxes -o json (problem) say what is wrong with it.",
+           "config.json must be JSON, root's, no link, and writable by nobody else.",
+           "crustd reads it again by itself, at the latest after resize.sweep_seconds. A pod that "
+           "is created again gets new bundles."}}}),
     ROW(NO_DEVICE, "no_device", STAYS, STATUS_UNAVAILABLE,
         {IN(BLOCKED) | RESIZABLE,
          {"The path that mountInfo.json gives for the device leads to nothing on this node, or "

@@ -220,6 +220,31 @@ int store_put_sandbox(struct store *store, const struct store_sandbox *sandbox,
     return 0;
 }
 
+int store_set_problem(struct store *store, const char *sandbox_id, const char *problem,
+                      bool *ret_changed)
+{
+    static const char set[] = "UPDATE sandboxes SET problem = ?2 WHERE sandbox_id = ?1"
+                              " AND gone_at IS NULL AND problem IS NOT ?2";
+    int changes = 0;
+    int r = sql_run(&store->connection, set, &changes, sql_text(sandbox_id), sql_text(problem));
+
+    *ret_changed = changes > 0;
+    return r;
+}
+
+int store_find_problem(struct store *store, char *ret_text, size_t size)
+{
+    static const char find[] = "SELECT sandbox_id || ': ' || problem FROM sandboxes"
+                               " WHERE problem IS NOT NULL AND gone_at IS NULL LIMIT 1";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_first_values(&store->connection, find, &rows, NULL, 0);
+
+    ret_text[0] = '\0';
+    if (r > 0)
+        sql_take_text(&rows, ret_text, size);
+    return r < 0 ? r : 0;
+}
+
 int store_end_sandbox(struct store *store, const char *sandbox_id, bool *ret_changed)
 {
     struct known_sandbox known;

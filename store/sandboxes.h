@@ -53,6 +53,13 @@ struct store_sandbox {
 int store_put_sandbox(struct store *store, const struct store_sandbox *sandbox,
                       int64_t *ret_sandbox_ref, bool *ret_changed);
 
+/* Why some volumes of a live sandbox may not be seen; NULL: all are. */
+int store_set_problem(struct store *store, const char *sandbox_id, const char *problem,
+                      bool *ret_changed);
+
+/* A live sandbox with a problem: "SANDBOX: PROBLEM"; "": there is none. */
+int store_find_problem(struct store *store, char *ret_text, size_t size);
+
 /* No process of it is left. Closes its mappings. ret_changed false if it was not alive. */
 int store_end_sandbox(struct store *store, const char *sandbox_id, bool *ret_changed);
 

@@ -8,7 +8,7 @@
 
 enum {
     SCHEMA_APPLICATION_ID = 0x43525354, /* "CRST" */
-    SCHEMA_MINOR_VERSION = 2,           /* of the major version STORE_SCHEMA_VERSION */
+    SCHEMA_MINOR_VERSION = 3,           /* of the major version STORE_SCHEMA_VERSION */
 };
 
 /* The texts (schema.c). */

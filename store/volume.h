@@ -40,8 +40,10 @@ struct store_volume {
     int64_t shared_drive; /* a drive mount of it that a VMM may have, likewise; 0 none */
 
     unsigned live_sandboxes; /* alive, named by a file or claiming the volume or a part of it */
-    bool bypassed;           /* one of them claims a part of it, and was not given the whole */
-    char claim_source[32];   /* what says so: sandbox-file, api, bundle */
+    /* If there is none: a live sandbox that may have it, and why that is not known; "" none. */
+    char hiding[STORE_SANDBOX_ID_BYTES + 2 * STORE_TEXT_BYTES];
+    bool bypassed;         /* one of them claims a part of it, and was not given the whole */
+    char claim_source[32]; /* what says so: sandbox-file, api, bundle */
 
     int64_t sandbox_ref; /* 0 unless exactly one is alive, and has it whole */
     char sandbox_id[STORE_SANDBOX_ID_BYTES];

@@ -346,6 +346,9 @@ static int load_sandbox(struct store *store, const char *subpaths, struct store_
         r = take_bypassing(&bypassing, volume);
     if (volume->live_sandboxes > 1)
         forget_sandbox(volume);
+    volume->hiding[0] = '\0';
+    if (r == 0 && volume->live_sandboxes == 0)
+        r = store_find_problem(store, volume->hiding, sizeof(volume->hiding));
     return r;
 }
 

@@ -14,6 +14,7 @@
 #include "reconciler/command/command.h"
 #include "reconciler/core/context.h"
 #include "reconciler/core/watchers.h"
+#include "store/sandboxes.h"
 
 static void note_root(struct visibility *visibility, enum reconciler_tree tree,
                       const struct stat *st)
@@ -101,12 +102,18 @@ static void check_kubelet(struct visibility *visibility, unsigned number)
 
 void visibility_check(struct visibility *visibility)
 {
-    char before[sizeof(visibility->problem)];
+    char before[sizeof(visibility->problem)], hiding[sizeof(visibility->problem)];
     bool well;
 
     memcpy(before, visibility->problem, sizeof(before));
     visibility->problem[0] = '\0';
     well = check_watchers(visibility);
+    /* A sandbox that cannot be read may have any volume. */
+    well &= store_find_problem(visibility->context->store, hiding, sizeof(hiding)) == 0;
+    if (hiding[0]) {
+        note_problem(visibility, "sandbox %s", hiding);
+        well = false;
+    }
     for (enum reconciler_tree tree = 0; tree < TREE_BUNDLES; tree++)
         well = check_root(visibility, tree) && well;
     for (unsigned i = 0; i < visibility->context->config->paths.kubelet.count; i++)

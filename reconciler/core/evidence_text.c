@@ -103,6 +103,8 @@ int evidence_text_record(const struct context *context, struct store_volume *vol
         snprintf(text, sizeof(text), "%s", volume->hypervisor_error);
     else if (decision->reason == REASON_UNVERIFIED || decision->state == STATE_UNKNOWN)
         snprintf(text, sizeof(text), "%s", volume->list_doubt);
+    else if (decision->reason == REASON_BUNDLE_UNREADABLE)
+        snprintf(text, sizeof(text), "sandbox %s", volume->hiding);
     else if (reason == REASON_IDENTITY_MISMATCH)
         say_mismatch(volume, text, sizeof(text));
     else if (reason == REASON_NO_DEVICE)

@@ -30,6 +30,17 @@ static int queue_volumes(const struct context *context, const char *sandbox_id)
                                               context->queue);
 }
 
+/* Any volume that nobody is known to have may be one of a sandbox that cannot be read. */
+static int note_problem(const struct context *context, const char *sandbox_id, const char *problem)
+{
+    bool changed = false;
+    int r = store_set_problem(context->store, sandbox_id, problem, &changed);
+
+    if (r == 0 && changed)
+        work_queue_add_all_volumes(context->queue);
+    return r;
+}
+
 static int end_sandbox(const struct observer *observer, const char *sandbox_id)
 {
     struct store *store = observer->context->store;
@@ -39,6 +50,8 @@ static int end_sandbox(const struct observer *observer, const char *sandbox_id)
     bool changed;
     int r = ended ? store_note_exit(store, sandbox_id, ended) : 0;
 
+    if (r == 0)
+        r = note_problem(observer->context, sandbox_id, NULL);
     /* Its volumes are queued first: once the sandbox has ended, the store no longer links it to
      * them or to the volumes they shared a device with. */
     if (r == 0)
@@ -142,6 +155,8 @@ static int put_sandbox(const struct context *context, const char *sandbox_id,
         r = unresolved_offer_claims(context, observed);
     if (r == 0)
         r = store_put_sandbox(context->store, &sandbox, &sandbox_ref, &changed);
+    if (r == 0)
+        r = note_problem(context, sandbox_id, observed->hides_volumes ? observed->problem : NULL);
     if (r < 0 || !changed)
         return r;
     log_info(&(struct log_ids){.sandbox = sandbox_id}, "sandbox is alive: %s, %s, pid %d",

@@ -43,6 +43,7 @@ struct decide_facts {
     enum decide_lower lower;
     bool read_only; /* nobody who has the volume may write to it */
     unsigned live_sandboxes;
+    bool may_be_hidden; /* no live sandbox is known to have it, and one of them cannot be read */
 
     uint64_t device_bytes;
     uint64_t first_bytes;        /* the device's size when this sandbox was first seen to have it */

@@ -151,7 +151,10 @@ static void make_minor_1(struct fixture *fixture, bool has_containers)
     (void)open_fixture(fixture, false);
     connection = &fixture->store->connection;
     assert_int_equal(schema_drop_views(connection), 0);
-    assert_int_equal(sql_execute(connection, "DROP INDEX drive_mounts_by_disk"), 0);
+    assert_int_equal(sql_execute(connection, "DROP INDEX drive_mounts_by_disk;"
+                                             "DROP INDEX sandboxes_hiding;"
+                                             "ALTER TABLE sandboxes DROP COLUMN problem"),
+                     0);
     if (!has_containers)
         assert_int_equal(sql_execute(connection, "ALTER TABLE drive_mounts DROP COLUMN containers"),
                          0);

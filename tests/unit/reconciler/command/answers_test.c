@@ -48,6 +48,7 @@ static bool is_answered(enum volume_reason reason)
 {
     switch ((int)reason) {
     case REASON_NONE:
+    case REASON_BUNDLE_UNREADABLE:
     case REASON_UNVERIFIED:
     case REASON_SHRUNK:
     case REASON_DETACHED:

@@ -30,7 +30,7 @@ static const struct table_fact facts[FACTS] = {
     [STATUS] = {"status", {"present", "invalid", "gone"}},
     [PERMIT] = {"permit", {"grow", "observe", "never"}},
     [DEVICE] = {"device", {"block", "file", "missing", "unsuitable"}},
-    [LIVE] = {"live", {"0", "1", "2", "reader", "readers"}},
+    [LIVE] = {"live", {"0", "1", "2", "reader", "readers", "hidden"}},
     [CONFLICT] = {"conflict",
                   {"none", "entries_disagree", "identity_mismatch", "device_shared", "host_in_use",
                    "bypassed", "unplugged", "detached"}},
@@ -85,7 +85,7 @@ static void set_sizes(struct decide_facts *ret_facts, int size, int synced)
     ret_facts->guest_synced_bytes = synced == 0 ? sizes[size].device : sizes[size].device / 2;
 }
 
-enum { READER = 3 };
+enum { READER = 3, HIDDEN = 5 };
 
 static struct decide_facts facts_of(const int *combination)
 {
@@ -96,9 +96,11 @@ static struct decide_facts facts_of(const int *combination)
         .status = combination[STATUS],
         .permit = combination[PERMIT],
         .device = combination[DEVICE],
-        .live_sandboxes = combination[LIVE] >= READER ? (unsigned)combination[LIVE] - READER + 1
-                                                      : (unsigned)combination[LIVE],
-        .read_only = combination[LIVE] >= READER,
+        .live_sandboxes = combination[LIVE] == HIDDEN   ? 0
+                          : combination[LIVE] >= READER ? (unsigned)combination[LIVE] - READER + 1
+                                                        : (unsigned)combination[LIVE],
+        .may_be_hidden = combination[LIVE] == HIDDEN,
+        .read_only = combination[LIVE] >= READER && combination[LIVE] != HIDDEN,
         .conflict = combination[CONFLICT],
         .lower = combination[LOWER],
         .list_read = combination[LIST] != LIST_UNREAD,
