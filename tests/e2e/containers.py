@@ -9,23 +9,29 @@ and the shim, whose working directory is the sandbox's own.
     containers.close()
 
     Containers(node, id, mounts)    # one without CRI, as ctr and nerdctl start it: a sandbox by itself
+    Containers(node, id, containerd="run/k3s/containerd", sandbox_api=True)   # sandboxer = "shim"
 """
 
 import json
 import secrets
 import subprocess
 
-from node import TASKS
+from node import CONTAINERD, SANDBOXES, TASK
 
 
 class Containers:
 
-    def __init__(self, node, sandbox_id, mounts=None):
-        self.tasks, self.sandbox_id, self.is_cri = node.root / TASKS, sandbox_id, mounts is None
+    def __init__(self, node, sandbox_id, mounts=None, containerd=CONTAINERD, sandbox_api=False):
+        self.tasks = node.root / containerd / TASK
+        self.sandbox_id, self.is_cri = sandbox_id, mounts is None
         self.more = {}
         if not self.is_cri:
             self.tasks = self.tasks.parent / "default"
-        bundle = self.write_bundle(sandbox_id, mounts or ())
+        if sandbox_api:
+            bundle = node.root / containerd / SANDBOXES / sandbox_id
+            (bundle / "rootfs").mkdir(parents=True)
+        else:
+            bundle = self.write_bundle(sandbox_id, mounts or ())
         self.shim = subprocess.Popen(
             ["containerd-shim-kata-v2", "-c", "read _", "-namespace", "k8s.io", "-id", sandbox_id],
             executable="/bin/sh", cwd=bundle, stdin=subprocess.PIPE)

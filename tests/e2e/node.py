@@ -29,7 +29,10 @@ from programs import GuestError, wait_until
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = (REPOSITORY / os.environ.get("CRUST_BUILD", "build")).resolve()
 VOLUMES = "run/kata-containers/shared/direct-volumes"
-TASKS = "run/containerd/io.containerd.runtime.v2.task/k8s.io"
+CONTAINERD = "run/containerd"
+TASK = "io.containerd.runtime.v2.task/k8s.io"
+TASKS = f"{CONTAINERD}/{TASK}"
+SANDBOXES = "io.containerd.sandbox.controller.v1.shim/k8s.io"  # of containerd's sandbox API
 
 
 class NodeError(Exception):

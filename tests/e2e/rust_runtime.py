@@ -18,7 +18,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "fakes"))
 
-from node import TASKS, Node  # noqa: E402
+from node import CONTAINERD, SANDBOXES, TASK, Node  # noqa: E402
 from shim import FakeShim  # noqa: E402
 
 GUEST_MOUNTS = "/run/kata-containers/shared/containers/passthrough"
@@ -34,6 +34,8 @@ class RustPod:
 
     node: Node
     id: str
+    containerd = CONTAINERD
+    sandbox_api = False
 
     @property
     def state(self):
@@ -44,12 +46,16 @@ class RustPod:
         return self.node.root / "run/kata-containers/shared/sandboxes" / self.id / "rw/passthrough"
 
     def bundle(self, container_id):
-        return self.node.root / TASKS / container_id
+        is_apart = self.sandbox_api and container_id == self.id
+        return self.node.root / self.containerd / (SANDBOXES if is_apart else TASK) / container_id
 
     def make_directories(self):
         self.state.mkdir(parents=True)
         self.passthrough.mkdir(parents=True)
-        self.write_bundle(self.id, [])
+        if self.sandbox_api:
+            (self.bundle(self.id) / "rootfs").mkdir(parents=True)
+        else:
+            self.write_bundle(self.id, [])
 
     def write_state(self, hypervisor):
         """Once, when the VMM has started."""

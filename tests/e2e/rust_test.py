@@ -12,7 +12,8 @@ import unittest
 
 from resize_case import MIB, ResizeCase, Sandbox
 from guestvm import GuestVM
-from rust_runtime import GUEST_MOUNTS, TASKS, RustPod, RustShim, guest_name
+from node import SANDBOXES, TASKS
+from rust_runtime import GUEST_MOUNTS, RustPod, RustShim, guest_name
 
 
 class RustSandbox(RustPod, Sandbox):
@@ -111,6 +112,19 @@ class RustTest(RustCase):
         row = self.node.wait_for(volume.path, "unbound", "none")
         self.assertIsNone(row["sandbox_id"])
         self.assertEqual(self.sandbox_row(sandbox)["status"], "gone")
+
+    def test_containerds_sandbox_api(self):
+        """sandboxer = "shim", and k3s's containerd: no bundle where the shim works."""
+        sandbox = self.add_sandbox()
+        sandbox.containerd, sandbox.sandbox_api = "run/k3s/containerd", True
+        self.boot(sandbox)
+        volume = sandbox.make_volume("ext4")
+        sandbox.plug(volume)
+        self.grow(volume)
+        row = self.sandbox_row(sandbox)
+        self.assertEqual(row["control_socket"],
+                         f"/run/k3s/containerd/{SANDBOXES}/{sandbox.id}/debug-monitor.sock")
+        self.assertIsNone(row["problem"])
 
     def test_containers_come_and_go(self):
         sandbox, container, volume = self.plug()
