@@ -101,6 +101,21 @@ int store_group_sandboxes(struct store_reader *reader, store_group_callback *cal
     return count_groups(reader, count, 2, callback, userdata, error);
 }
 
+int store_group_orphans(struct store_reader *reader, store_group_callback *callback, void *userdata,
+                        struct error *error)
+{
+    static const char list[] =
+        "SELECT s.sandbox_id, s.vmm_pid, coalesce((SELECT group_concat(name, ', ') FROM"
+        "  (SELECT coalesce(e.pv, 'volume ' || v.volume_id) AS name FROM mappings m"
+        "   JOIN volumes v ON v.volume_id = m.volume_id"
+        "   LEFT JOIN entries e ON e.entry_id = v.entry_id"
+        "   WHERE m.sandbox_ref = s.sandbox_ref AND m.until IS NULL LIMIT 4)), ''), 1"
+        " FROM sandboxes s INDEXED BY sandboxes_orphaned"
+        " WHERE s.orphaned = 1 AND s.gone_at IS NULL LIMIT 64";
+
+    return count_groups(reader, list, 3, callback, userdata, error);
+}
+
 int store_group_drives(struct store_reader *reader, store_group_callback *callback, void *userdata,
                        struct error *error)
 {

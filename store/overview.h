@@ -21,7 +21,10 @@ typedef int store_group_callback(void *userdata, const char *const name[static S
                                  uint64_t count);
 
 /* Live volumes by layout, state, reason; stalled ones (V_IS_STALLED) by state, reason; live
- * sandboxes by runtime, hypervisor. 0 or -errno. */
+ * sandboxes by runtime, hypervisor; orphaned ones by id, pid, the volumes that they have. 0 or
+ * -errno. */
+int store_group_orphans(struct store_reader *reader, store_group_callback *callback, void *userdata,
+                        struct error *error);
 int store_group_volumes(struct store_reader *reader, store_group_callback *callback, void *userdata,
                         struct error *error);
 int store_group_stalled(struct store_reader *reader, store_group_callback *callback, void *userdata,

@@ -154,6 +154,7 @@ int store_read_abilities(struct store_reader *reader, struct buffer *ret_json, s
 {
     static const char abilities[] =
         "SELECT sandbox_id, boot_id, runtime, hypervisor, vmm_pid, vmm_version, control_socket, "
+        "orphaned, "
         "pod_namespace, pod_name,"
         " companion_ability, agent_ability, shim_ability, helper_ability,"
         " (SELECT count(*) FROM mappings m WHERE m.sandbox_ref = s.sandbox_ref"

@@ -28,7 +28,7 @@ static const struct view views[STORE_VIEWS] = {
     [STORE_VIEW_VOLUMES] = {"volumes", "audit_volumes", "volume_id", "volume_id",
                             "status <> 'removed'", false},
     [STORE_VIEW_SANDBOXES] = {"sandboxes", "audit_sandboxes", NULL, "first_seen",
-                              "status = 'alive'", false},
+                              "status <> 'gone'", false},
     [STORE_VIEW_DEVICES] = {"devices", "audit_devices", NULL, "first_seen", NULL, false},
     [STORE_VIEW_LAYERS] = {"layers", "audit_layers", "volume_id", "volume_id, position", NULL,
                            true},

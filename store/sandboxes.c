@@ -18,11 +18,12 @@ struct known_sandbox {
     int64_t sandbox_ref; /* 0: none alive */
     pid_t vmm_pid;
     uint64_t vmm_start_ns;
+    bool orphaned;
 };
 
 static int find_alive(struct store *store, const char *sandbox_id, struct known_sandbox *ret_known)
 {
-    static const char find[] = "SELECT sandbox_ref, vmm_pid, vmm_start_ns FROM sandboxes"
+    static const char find[] = "SELECT sandbox_ref, vmm_pid, vmm_start_ns, orphaned FROM sandboxes"
                                " WHERE sandbox_id = ?1 AND gone_at IS NULL";
     cleanup(sql_end) struct sql_rows rows = {0};
     int r = sql_first(&store->connection, find, &rows, sql_text(sandbox_id));
@@ -33,6 +34,7 @@ static int find_alive(struct store *store, const char *sandbox_id, struct known_
     ret_known->sandbox_ref = sql_take_number(&rows);
     ret_known->vmm_pid = (pid_t)sql_take_number(&rows);
     ret_known->vmm_start_ns = (uint64_t)sql_take_number(&rows);
+    ret_known->orphaned = sql_take_number(&rows) != 0;
     return 0;
 }
 
@@ -200,6 +202,7 @@ int store_put_sandbox(struct store *store, const struct store_sandbox *sandbox,
         (known.vmm_pid != sandbox->vmm_pid || known.vmm_start_ns != sandbox->vmm_start_ns)) {
         r = end_sandbox(store, known.sandbox_ref, sandbox->sandbox_id);
         known.sandbox_ref = 0;
+        known.orphaned = false;
     }
     if (r == 0 && !known.sandbox_ref) {
         r = add_sandbox(store, sandbox, &known.sandbox_ref);
@@ -207,9 +210,9 @@ int store_put_sandbox(struct store *store, const struct store_sandbox *sandbox,
     } else if (r == 0) {
         r = change_sandbox(store, sandbox, known.sandbox_ref, &facts);
     }
-    if (r == 0)
+    if (r == 0 && !known.orphaned) /* its drives are what it has open */
         r = write_drives(store, sandbox, known.sandbox_ref, &records);
-    if (r == 0)
+    if (r == 0 && !known.orphaned)
         r = write_claims(store, sandbox, known.sandbox_ref, &records);
     if (r == 0 && (added || facts || records))
         r = journal_sandbox(store, sandbox, added);
@@ -243,6 +246,42 @@ int store_find_problem(struct store *store, char *ret_text, size_t size)
     if (r > 0)
         sql_take_text(&rows, ret_text, size);
     return r < 0 ? r : 0;
+}
+
+int store_set_orphaned(struct store *store, const char *sandbox_id, bool orphaned,
+                       const struct store_drive *held, unsigned count, bool *ret_changed)
+{
+    static const char has_twin[] = "SELECT 1 FROM sandboxes WHERE vmm_pid = ?1"
+                                   " AND gone_at IS NULL AND sandbox_ref <> ?2";
+    static const char set[] = "UPDATE sandboxes SET orphaned = ?2 WHERE sandbox_ref = ?1"
+                              " AND orphaned <> ?2";
+    /* They were places in the runtime's list of drives. */
+    static const char forget[] = "UPDATE sandbox_claims SET drive = -1 WHERE sandbox_ref = ?1";
+    struct store_sandbox drives = {.drives = count, .drive = held};
+    struct known_sandbox known;
+    int changes = 0, records = 0;
+    int r = find_alive(store, sandbox_id, &known);
+
+    if (r == 0 && orphaned)
+        r = sql_find(&store->connection, has_twin, NULL, sql_number(known.vmm_pid),
+                     sql_number(known.sandbox_ref));
+    orphaned &= r == 0;
+    if (r >= 0)
+        r = sql_run(&store->connection, set, &changes, sql_number(known.sandbox_ref),
+                    sql_number(orphaned));
+    if (r == 0 && orphaned && changes)
+        r = sql_run(&store->connection, forget, NULL, sql_number(known.sandbox_ref));
+    if (r == 0 && orphaned && count)
+        r = write_drives(store, &drives, known.sandbox_ref, &records);
+    *ret_changed = changes || records;
+    if (r < 0 || !changes)
+        return r;
+    return journal_write(
+        store,
+        &(struct journal_line){.kind = "sandbox_changed",
+                               .sandbox_id = sandbox_id,
+                               .detail = {{"status", sql_text(orphaned ? "orphaned" : "alive")},
+                                          {"vmm_pid", sql_number(known.vmm_pid)}}});
 }
 
 int store_end_sandbox(struct store *store, const char *sandbox_id, bool *ret_changed)

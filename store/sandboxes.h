@@ -63,6 +63,13 @@ int store_find_problem(struct store *store, char *ret_text, size_t size);
 /* No process of it is left. Closes its mappings. ret_changed false if it was not alive. */
 int store_end_sandbox(struct store *store, const char *sandbox_id, bool *ret_changed);
 
+/* Whether the VMM of a live sandbox has outlived its shim. Then its drives are those that the VMM
+ * has open (none: not known, so those on record stay), and what it claims no longer changes. Of two
+ * sandboxes on record that have one VMM none is orphaned: Kata's VM factory knows it by another id.
+ */
+int store_set_orphaned(struct store *store, const char *sandbox_id, bool orphaned,
+                       const struct store_drive *held, unsigned count, bool *ret_changed);
+
 /* The recorded VMM of a live sandbox; pid 0: there is no such sandbox. */
 int store_find_vmm(struct store *store, const char *sandbox_id, pid_t *ret_pid,
                    uint64_t *ret_start_ns);

@@ -427,9 +427,13 @@ const char *const schema_minors[SCHEMA_MINOR_VERSION] = {
     "CREATE INDEX drive_mounts_by_sandbox ON drive_mounts (sandbox_ref);\n"
     "CREATE INDEX drive_mounts_ended ON drive_mounts (ended_at) WHERE ended_at IS NOT NULL;\n",
     "CREATE INDEX drive_mounts_by_disk ON drive_mounts (major, minor) WHERE ended_at IS NULL;\n",
-    /* 3: why some of its volumes may not be seen. */
+    /* 3: problem: why some of its volumes may not be seen. orphaned: the VMM has outlived its shim; its rows in sandbox_drives
+     * are what it has open. */
     "ALTER TABLE sandboxes ADD COLUMN problem TEXT;\n"
-    "CREATE INDEX sandboxes_hiding ON sandboxes (sandbox_id) WHERE problem IS NOT NULL;\n",
+    "CREATE INDEX sandboxes_hiding ON sandboxes (sandbox_id) WHERE problem IS NOT NULL;\n"
+    "ALTER TABLE sandboxes ADD COLUMN orphaned INTEGER NOT NULL DEFAULT 0;\n"
+    "CREATE INDEX sandboxes_orphaned ON sandboxes (orphaned)"
+    " WHERE orphaned = 1 AND gone_at IS NULL;\n",
 };
 
 /* Containers that are to have the drive: an array of objects, as the API has them. */
@@ -483,7 +487,8 @@ const char schema_views[] =
 
     "CREATE VIEW audit_sandboxes AS\n"
     "SELECT sandbox_id, runtime, hypervisor, vmm_pid, control_socket, agent_address,\n"
-    "  pod_namespace, pod_name, CASE WHEN gone_at IS NULL THEN 'alive' ELSE 'gone' END AS status,\n"
+    "  pod_namespace, pod_name, CASE WHEN gone_at IS NOT NULL THEN 'gone' WHEN orphaned\n"
+    "    THEN 'orphaned' ELSE 'alive' END AS status,\n"
     "  boot_id, " TIME("first_seen") " AS first_seen, " TIME("gone_at") " AS gone_at, problem\n"
     "FROM sandboxes;\n"
 

@@ -46,6 +46,7 @@ struct store_volume {
     char claim_source[32]; /* what says so: sandbox-file, api, bundle */
 
     int64_t sandbox_ref; /* 0 unless exactly one is alive, and has it whole */
+    bool orphaned;       /* the VMM of one of them has outlived its shim */
     char sandbox_id[STORE_SANDBOX_ID_BYTES];
     enum kata_runtime runtime;
     enum hypervisor_kind hypervisor;

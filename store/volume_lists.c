@@ -77,7 +77,14 @@ int store_each_volume_beside(struct store *store, const char *key, store_volume_
 int store_each_volume_of_sandbox(struct store *store, const char *sandbox_id,
                                  store_volume_callback *callback, void *userdata)
 {
-    static const char text[] = VOLUMES_OF_SANDBOX;
+    /* And those on a device that an orphaned VMM has open. */
+    static const char text[] =
+        VOLUMES_OF_SANDBOX " UNION SELECT v.volume_id FROM sandboxes s"
+                           " JOIN sandbox_drives h ON h.sandbox_ref = s.sandbox_ref"
+                           " JOIN devices d ON d.kind = 'block' AND d.major = h.major"
+                           "  AND d.minor = h.minor AND d.boot_id = s.boot_id"
+                           " JOIN volumes v ON v.device_id = d.device_id AND v.removed_at IS NULL"
+                           " WHERE s.sandbox_id = ?1 AND s.gone_at IS NULL AND s.orphaned = 1";
 
     return EACH_VOLUME(store, text, callback, userdata, sql_text(sandbox_id));
 }

@@ -45,7 +45,7 @@ static const char select_volume[] =
 #define SANDBOX                                                                                    \
     "s.sandbox_ref, s.sandbox_id, s.runtime, s.hypervisor, s.vmm_pid, s.vmm_start_ns,"             \
     " s.control_socket, s.agent_address, s.companion_ability, s.agent_ability, s.shim_ability,"    \
-    " s.helper_ability"
+    " s.helper_ability, s.orphaned"
 
 static const char select_named_sandboxes[] =
     "SELECT " SANDBOX ", CASE n.published WHEN 1 THEN 'api' ELSE 'sandbox-file' END, NULL, 0,"
@@ -62,6 +62,14 @@ static const char select_claiming_sandboxes[] =
     " JOIN sandboxes s ON s.sandbox_ref = c.sandbox_ref"
     " LEFT JOIN sandbox_drives d ON d.sandbox_ref = c.sandbox_ref AND d.position = c.drive"
     " WHERE c.path = ?1";
+
+/* Its files are all that an orphaned VMM says about its volumes: the records may be gone, and the
+ * volume may have been staged again under another path. */
+static const char select_orphaned_sandboxes[] =
+    "SELECT " SANDBOX ", 'hypervisor', NULL, 0, NULL, NULL, NULL, NULL"
+    " FROM sandboxes s INDEXED BY sandboxes_orphaned"
+    " JOIN sandbox_drives d ON d.sandbox_ref = s.sandbox_ref AND d.major = ?1 AND d.minor = ?2"
+    " WHERE s.orphaned = 1 AND s.gone_at IS NULL";
 
 /* A KEP-2857 runtime finds the metadata by a prefix of the mounted path, so mounting a part of the
  * volume does not bypass it there: the runtime leaves its sandbox-id file beside the metadata and
@@ -245,6 +253,7 @@ static void take_sandbox(struct sql_rows *rows, struct store_volume *volume)
     TAKE_NAME(rows, volume->agent_address);
     for (enum guest_route i = ROUTE_COMPANION; i < GUEST_ROUTES; i++)
         TAKE_TEXT(rows, volume->ability[i]);
+    volume->orphaned |= sql_take_number(rows) != 0;
 }
 
 static void forget_sandbox(struct store_volume *volume)
@@ -326,7 +335,7 @@ static int take_bypassing(struct sql_rows *rows, struct store_volume *volume)
 
 static int load_sandbox(struct store *store, const char *subpaths, struct store_volume *volume)
 {
-    cleanup(sql_end) struct sql_rows named = {0}, claiming = {0}, bypassing = {0};
+    cleanup(sql_end) struct sql_rows named = {0}, claiming = {0}, orphaned = {0}, bypassing = {0};
     int r = sql_query(&store->connection, select_named_sandboxes, &named,
                       sql_number(volume->volume_id));
 
@@ -337,6 +346,11 @@ static int load_sandbox(struct store *store, const char *subpaths, struct store_
                       sql_text(volume->target_path));
     if (r == 0)
         r = take_sandboxes(&claiming, volume);
+    if (r == 0 && volume->device_id && volume->device_kind == DEVICE_KIND_BLOCK)
+        r = sql_query(&store->connection, select_orphaned_sandboxes, &orphaned,
+                      sql_number(volume->major), sql_number(volume->minor));
+    if (r == 0 && orphaned.statement)
+        r = take_sandboxes(&orphaned, volume);
     if (r == 0)
         r = sql_query(&store->connection, select_bypassing_sandboxes, &bypassing,
                       sql_text(volume->target_path), sql_text(subpaths),

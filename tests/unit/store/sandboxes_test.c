@@ -89,6 +89,53 @@ static void an_ended_sandbox_leaves_its_volumes(void **state)
     assert_int_equal(number_of(store, "SELECT count(*) FROM sandbox_drives"), 0);
 }
 
+static bool set_orphaned(struct store *store, bool orphaned, const struct store_drive *held)
+{
+    bool changed;
+
+    assert_int_equal(store_set_orphaned(store, "sandbox-1", orphaned, held, held ? 1 : 0, &changed),
+                     0);
+    return changed;
+}
+
+static void an_orphan_has_what_its_process_has_open(void **state)
+{
+    struct store *store = store_of(state);
+    struct bound bound = put_bound(store);
+    const struct store_drive held = {.major = 8, .minor = 1};
+    struct store_sandbox sandbox = sandbox_of("sandbox-1", &fixture_drive);
+    bool changed;
+
+    assert_true(set_orphaned(store, true, NULL));
+    assert_int_equal(number_of(store, "SELECT count(*) FROM sandbox_drives WHERE major = 8"), 0);
+    assert_true(set_orphaned(store, true, &held));
+    assert_false(set_orphaned(store, true, &held));
+    (void)put_sandbox(store, &sandbox, false);
+    assert_int_equal(number_of(store, "SELECT count(*) FROM sandbox_drives WHERE major = 8"), 1);
+    assert_text_of(store, "SELECT status FROM audit_sandboxes", "orphaned");
+    assert_true(get_volume(store, bound.volume_id).orphaned);
+    assert_true(set_orphaned(store, false, NULL));
+    assert_text_of(store, "SELECT status FROM audit_sandboxes", "alive");
+    assert_true(set_orphaned(store, true, &held));
+    assert_int_equal(store_end_sandbox(store, "sandbox-1", &changed), 0);
+    assert_text_of(store, "SELECT status FROM audit_sandboxes", "gone");
+    assert_false(get_volume(store, bound.volume_id).orphaned);
+}
+
+/* Kata's VM factory: the shim knows the VM by another id. */
+static void a_vmm_of_two_sandboxes_is_no_orphan(void **state)
+{
+    struct store *store = store_of(state);
+    struct store_sandbox sandbox = sandbox_of("vm-1", NULL);
+
+    (void)put_bound(store);
+    (void)put_sandbox(store, &sandbox, true);
+    assert_false(set_orphaned(store, true, NULL));
+    assert_int_equal(number_of(store, "SELECT count(*) FROM audit_sandboxes"
+                                      " WHERE status = 'alive'"),
+                     2);
+}
+
 static int see_sandbox(void *userdata, const char *sandbox_id, pid_t vmm_pid)
 {
     assert_string_equal(sandbox_id, "sandbox-1");
@@ -111,6 +158,7 @@ int main(void)
         MODEL(an_equal_sandbox_writes_nothing),         MODEL(another_vmm_is_another_sandbox),
         MODEL(an_ability_lasts_as_long_as_its_address), MODEL(an_address_that_was_learned_stays),
         MODEL(an_ended_sandbox_leaves_its_volumes),     MODEL(each_live_sandbox),
+        MODEL(an_orphan_has_what_its_process_has_open), MODEL(a_vmm_of_two_sandboxes_is_no_orphan),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

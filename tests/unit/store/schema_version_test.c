@@ -153,7 +153,9 @@ static void make_minor_1(struct fixture *fixture, bool has_containers)
     assert_int_equal(schema_drop_views(connection), 0);
     assert_int_equal(sql_execute(connection, "DROP INDEX drive_mounts_by_disk;"
                                              "DROP INDEX sandboxes_hiding;"
-                                             "ALTER TABLE sandboxes DROP COLUMN problem"),
+                                             "ALTER TABLE sandboxes DROP COLUMN problem;"
+                                             "DROP INDEX sandboxes_orphaned;"
+                                             "ALTER TABLE sandboxes DROP COLUMN orphaned"),
                      0);
     if (!has_containers)
         assert_int_equal(sql_execute(connection, "ALTER TABLE drive_mounts DROP COLUMN containers"),
