@@ -170,6 +170,19 @@ static const struct {
            "restart of the pod.",
            "Save what was written meanwhile: it is in the volume's directory on the node, not on "
            "the volume."}}}),
+    ROW(SANDBOX_ORPHANED, "sandbox_orphaned", STAYS, STATUS_UNAVAILABLE,
+        {IN(BLOCKED) | RESIZABLE,
+         {"The sandbox's VMM still runs with this volume's device open, and its shim has ended (it "
+          "crashed, or the OOM killer ended it). The engine and the kubelet take the pod for gone, "
+          "so nothing else will end this VMM, and the next VM with the volume would mount its file "
+          "system a second time.",
+          "The end of that VMM.",
+          {"The evidence has its process id: see with ps that it is the VMM, then kill PID. QEMU "
+           "and Cloud Hypervisor end cleanly, and what the guest has not written yet is lost as "
+           "in a power failure.",
+           "crustd never kills a process. It releases the volume the moment the VMM has ended.",
+           "crustctl doctor lists all such VMMs. Raise the memory limit of the pod's overhead, if "
+           "the OOM killer ended the shim (journalctl -k)."}}}),
     ROW(MONITOR_MISSING, "monitor_missing", STAYS, STATUS_UNAVAILABLE,
         {HYPERVISOR,
          {"The sandbox's VMM has no control socket that crustd may use. QEMU's qmp.sock belongs to "

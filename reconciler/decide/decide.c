@@ -104,6 +104,8 @@ static struct decision decide_unknown(const struct decide_facts *facts)
 static struct decision decide_conflict(const struct decide_facts *facts)
 {
     switch (facts->conflict) {
+    case CONFLICT_SANDBOX_ORPHANED:
+        return say(STATE_BLOCKED, REASON_SANDBOX_ORPHANED);
     case CONFLICT_ENTRIES_DISAGREE:
         return say(STATE_BLOCKED, REASON_ENTRIES_DISAGREE);
     case CONFLICT_DEVICE_SHARED:

@@ -19,6 +19,7 @@ enum decide_device { DEVICE_BLOCK, DEVICE_FILE, DEVICE_MISSING, DEVICE_UNSUITABL
 /* Observations on the host or in the VMM that forbid touching the drive, in their order. */
 enum decide_conflict {
     CONFLICT_NONE,
+    CONFLICT_SANDBOX_ORPHANED, /* the VMM has outlived its shim */
     CONFLICT_ENTRIES_DISAGREE,
     CONFLICT_IDENTITY_MISMATCH,
     CONFLICT_DEVICE_SHARED,

@@ -35,6 +35,8 @@ static enum volume_reason unmanaged_reason(const struct decide_facts *resize)
 static enum volume_reason conflict_reason(const struct decide_facts *resize)
 {
     switch (resize->conflict) {
+    case CONFLICT_SANDBOX_ORPHANED:
+        return REASON_SANDBOX_ORPHANED;
     case CONFLICT_ENTRIES_DISAGREE:
         return REASON_ENTRIES_DISAGREE;
     case CONFLICT_IDENTITY_MISMATCH:
