@@ -149,7 +149,6 @@ static int find_vmm(struct traces *traces, struct observed_sandbox *sandbox)
         return r;
     if (r == PROCESS_INDEX_NONE) {
         sandbox->try_again |= search.stale;
-        sandbox->vmm_unread = search.has_unread || search.sure_since_ns == 0;
         return note_missing_vmm(traces, sandbox);
     }
     traces->vmm = search.process;

@@ -126,6 +126,7 @@ static bool find_one(const struct process_table_range *named, const struct shim 
             (void)snprintf(search->doubt, sizeof(search->doubt),
                            "processes %d and %d both name the sandbox, so neither is trusted",
                            (int)found->pid, (int)entry->pid);
+            search->is_contested = true;
             return false;
         } else {
             found = entry;
@@ -217,6 +218,7 @@ int process_index_find(struct process_index *index, enum process_role role, cons
             return r < 0 ? r : PROCESS_INDEX_UNFINISHED;
         ret_search->stale = process_table_gaps(table)->is_doubtful;
         ret_search->doubt[0] = '\0';
+        ret_search->is_contested = false;
         if (find_believed(table, role, sandbox_id, ret_search))
             return PROCESS_INDEX_FOUND;
     }
@@ -225,4 +227,30 @@ int process_index_find(struct process_index *index, enum process_role role, cons
     ret_search->has_unread = gaps->has_unread;
     tell_refused(table, role, sandbox_id, ret_search);
     return PROCESS_INDEX_NONE;
+}
+
+bool process_index_find_known(struct process_index *index, enum process_role role,
+                              const char *sandbox_id, struct indexed_process *ret_process)
+{
+    struct process_search search = {0};
+    bool found = is_id(sandbox_id) && find_believed(index->table, role, sandbox_id, &search);
+
+    *ret_process = search.process;
+    return found;
+}
+
+int process_index_each_vmm(struct process_index *index,
+                           int (*callback)(void *userdata, const char *sandbox_id, pid_t pid),
+                           void *userdata)
+{
+    struct process_table_range all;
+    int r = 0;
+
+    if (process_table_gaps(index->table)->sure_since_ns == 0)
+        (void)process_table_read_on(index->table);
+    all = process_table_all(index->table);
+    for (size_t i = 0; r == 0 && i < all.count; i++)
+        if (all.entry[i].named.role == PROCESS_VMM)
+            r = callback(userdata, all.entry[i].named.id, all.entry[i].pid);
+    return r;
 }

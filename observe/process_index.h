@@ -51,6 +51,7 @@ enum { PROCESS_DOUBT_BYTES = 192 };
 struct process_search {
     struct indexed_process process; /* if FOUND */
     bool stale;
+    bool is_contested;               /* if NONE: several trusted processes claim to be it */
     uint64_t sure_since_ns;          /* every process started by then is known; 0: unknown */
     bool has_unread;                 /* if NONE: some process could not be read */
     char doubt[PROCESS_DOUBT_BYTES]; /* if NONE: why a process that names the sandbox is not
@@ -60,3 +61,12 @@ struct process_search {
 /* An enum process_index_outcome or -errno. */
 int process_index_find(struct process_index *index, enum process_role role, const char *sandbox_id,
                        struct process_search *ret_search);
+
+/* The same among the processes that are known: nothing is read. */
+bool process_index_find_known(struct process_index *index, enum process_role role,
+                              const char *sandbox_id, struct indexed_process *ret_process);
+
+/* As observe_each_vmm() in orphan.h. */
+int process_index_each_vmm(struct process_index *index,
+                           int (*callback)(void *userdata, const char *sandbox_id, pid_t pid),
+                           void *userdata);

@@ -399,6 +399,11 @@ struct process_table_range process_table_find(struct process_table *table, enum 
     return find_range(&table->known, role, sandbox_id);
 }
 
+struct process_table_range process_table_all(struct process_table *table)
+{
+    return (struct process_table_range){table->known.entry, table->known.count};
+}
+
 const struct process_table_entry *process_table_find_refused(const struct process_table *table,
                                                              enum process_role role,
                                                              const char *sandbox_id)

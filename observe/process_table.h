@@ -58,6 +58,8 @@ bool process_table_is_young(const struct process_table *table);
 struct process_table_range process_table_find(struct process_table *table, enum process_role role,
                                               const char *sandbox_id);
 
+struct process_table_range process_table_all(struct process_table *table);
+
 /* A process that names the sandbox and is not trusted; NULL: none is known. */
 const struct process_table_entry *process_table_find_refused(const struct process_table *table,
                                                              enum process_role role,

@@ -15,6 +15,7 @@
 #include "observe/claims.h"
 #include "observe/kata_go.h"
 #include "observe/kata_rs.h"
+#include "observe/orphan.h"
 #include "observe/records.h"
 
 static int observe_go(const struct observe_sandbox_paths *paths, const char *sandbox_id,
@@ -61,6 +62,8 @@ int observe_sandbox(const struct observe_sandbox_paths *paths, const char *sandb
     if (!observe_is_sandbox_id(sandbox_id))
         return OBSERVED_ABSENT;
     r = observe_either(paths, sandbox_id, &sandbox);
+    if (r == OBSERVED_ABSENT)
+        r = observe_unrecorded(paths->cache, sandbox_id, &sandbox);
     if (r != OBSERVED)
         return r;
     *ret_sandbox = sandbox;

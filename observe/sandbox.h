@@ -54,7 +54,7 @@ struct observed_sandbox {
     char *problem;         /* a fault in one of its files; NULL: none */
     bool hides_volumes;    /* it has volumes that are not seen, or may have: the problem says why */
     bool try_again;
-    bool vmm_unread; /* no VMM was found, but a process could not be read: it may be it */
+    bool unrecorded; /* the VMM's process is all that there is of it */
     unsigned drives;
     struct observed_drive *drive;
     unsigned claims;
@@ -89,8 +89,8 @@ struct observe_sandbox_paths {
 };
 
 /* Observes everything about sandbox `sandbox_id`, after checking the id
- * (^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$). OBSERVED, OBSERVED_ABSENT (no trace of it at all),
- * OBSERVED_UNFINISHED (what was read so far is remembered) or -errno. */
+ * (^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$). OBSERVED, OBSERVED_ABSENT (no trace of it, nor a VMM that
+ * is known), OBSERVED_UNFINISHED (what was read so far is remembered) or -errno. */
 int observe_sandbox(const struct observe_sandbox_paths *paths, const char *sandbox_id,
                     struct observed_sandbox *ret_sandbox);
 void observed_sandbox_done(struct observed_sandbox *sandbox);

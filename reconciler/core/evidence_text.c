@@ -86,6 +86,17 @@ static void say_bypassed(const struct store_volume *volume, char *text, size_t s
                  volume->sandbox_id, volume->recorded_drive_id, or_nothing(volume->list_error));
 }
 
+static void say_orphaned(const struct store_volume *volume, char *text, size_t size)
+{
+    if (volume->sandbox_id[0])
+        snprintf(text, size,
+                 "process %d, the VMM of sandbox %s, has outlived its shim: it ends by kill %d",
+                 (int)volume->vmm_pid, volume->sandbox_id, (int)volume->vmm_pid);
+    else
+        snprintf(text, size,
+                 "the VMM of one of the sandboxes has outlived its shim: crustctl doctor names it");
+}
+
 /* A VMM did not answer, and that is not because its pod is just starting. */
 static bool is_lasting(const struct store_volume *volume, const struct decision *decision)
 {
@@ -105,6 +116,8 @@ int evidence_text_record(const struct context *context, struct store_volume *vol
         snprintf(text, sizeof(text), "%s", volume->list_doubt);
     else if (decision->reason == REASON_BUNDLE_UNREADABLE)
         snprintf(text, sizeof(text), "sandbox %s", volume->hiding);
+    else if (reason != REASON_NONE && volume->orphaned)
+        say_orphaned(volume, text, sizeof(text));
     else if (reason == REASON_IDENTITY_MISMATCH)
         say_mismatch(volume, text, sizeof(text));
     else if (reason == REASON_NO_DEVICE)

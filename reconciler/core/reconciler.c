@@ -366,6 +366,7 @@ void reconciler_on_sweep(struct loop_timer *timer)
     note_failure(reconciler, queue_doubtful(reconciler));
     if (sweeps) {
         scan_want_sweep(&reconciler->scan);
+        note_failure(reconciler, observer_queue_unrecorded(&reconciler->observer));
         unresolved_want(&reconciler->unresolved);
     }
     cleanup_want(&reconciler->cleanup);

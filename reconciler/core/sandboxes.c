@@ -8,6 +8,7 @@
 #include "lib/log.h"
 #include "lib/process.h"
 #include "observe/observe.h"
+#include "observe/orphan.h"
 #include "reconciler/cleanup/monitors.h"
 #include "reconciler/core/context.h"
 #include "reconciler/core/doubts.h"
@@ -187,31 +188,6 @@ int observer_observe_bundle(const struct observer *observer, enum reconciler_tre
     return 0;
 }
 
-/* Whether a VMM that was not found is the recorded one, which lives and cannot be read at present:
- * its end will be an event, or seen by the sweep. 1, 0, or -errno of the store. */
-static int keep_unread(const struct observer *observer, const char *sandbox_id)
-{
-    const struct reconciler_watchers *watchers = observer->watchers;
-    uint64_t start_ns;
-    pid_t pid;
-    int r = store_find_vmm(observer->context->store, sandbox_id, &pid, &start_ns);
-
-    if (r < 0 || pid == 0 || process_has_ended(pid, start_ns) == 1 ||
-        watchers->pin(watchers->userdata, sandbox_id, pid) == 1)
-        return r;
-    return process_has_ended(pid, start_ns) != 1;
-}
-
-static int end_unless_unread(const struct observer *observer, const char *sandbox_id,
-                             bool is_unread)
-{
-    int r = is_unread ? keep_unread(observer, sandbox_id) : 0;
-
-    if (r < 0)
-        return r;
-    return r == 1 ? 0 : end_sandbox(observer, sandbox_id);
-}
-
 /* Another process that has got the recorded VMM's number may keep its memory locked for ever. */
 static int end_if_vmm_has_ended(const struct observer *observer, const char *sandbox_id)
 {
@@ -224,6 +200,133 @@ static int end_if_vmm_has_ended(const struct observer *observer, const char *san
     return end_sandbox(observer, sandbox_id);
 }
 
+/* ---- VMMs without a shim ---- */
+
+static int set_orphaned(const struct context *context, const char *sandbox_id, bool orphaned,
+                        const struct observed_sandbox *held)
+{
+    cleanup(freep) struct store_drive *drives = copy_drives(held);
+    bool changed;
+    int r = !drives ? -ENOMEM
+                    : store_set_orphaned(context->store, sandbox_id, orphaned, drives, held->drives,
+                                         &changed);
+
+    if (r < 0 || !changed)
+        return r;
+    if (orphaned)
+        log_warning(&(struct log_ids){.sandbox = sandbox_id},
+                    "the sandbox is orphaned: its shim has ended and its VMM has not; "
+                    "crustctl doctor says what to do");
+    return queue_volumes(context, sandbox_id);
+}
+
+/* An enum observed_shim. If it has ended, ret_held has what the VMM has open, where that can be
+ * read.
+ */
+static int read_shim(const struct context *context, const char *sandbox_id, pid_t vmm_pid,
+                     uint64_t vmm_start_ns, bool has_records, struct observed_sandbox *ret_held)
+{
+    int shim = observe_shim(context->cache, sandbox_id, vmm_pid, vmm_start_ns, has_records);
+
+    if (shim == OBSERVED_SHIM_UNFINISHED)
+        work_queue_add_sandbox(context->queue, sandbox_id);
+    if (shim == OBSERVED_SHIM_ENDED)
+        (void)observe_held_drives(vmm_pid, vmm_start_ns, ret_held);
+    return shim;
+}
+
+/* What cannot be told or read now changes nothing: the sweep asks again. */
+static int judge_shim(const struct context *context, const char *sandbox_id, pid_t vmm_pid,
+                      uint64_t vmm_start_ns, bool has_records)
+{
+    cleanup(observed_sandbox_done) struct observed_sandbox held = {0};
+    int shim = read_shim(context, sandbox_id, vmm_pid, vmm_start_ns, has_records, &held);
+
+    return shim == OBSERVED_SHIM_RUNS || shim == OBSERVED_SHIM_ENDED
+               ? set_orphaned(context, sandbox_id, shim == OBSERVED_SHIM_ENDED, &held)
+               : 0;
+}
+
+static int is_volume(void *userdata, int64_t volume_id)
+{
+    (void)userdata;
+    return volume_id > 0;
+}
+
+/* Of a VMM that crustd has never seen with records. Others' VMMs may be called like Kata's, so one
+ * counts only if it has the device of a volume. 1, 0 or -errno of the store. */
+static int is_orphan(const struct context *context, const char *sandbox_id,
+                     const struct observed_sandbox *vmm)
+{
+    cleanup(observed_sandbox_done) struct observed_sandbox held = {0};
+    int r = 0;
+
+    (void)read_shim(context, sandbox_id, vmm->vmm_pid, vmm->vmm_start_ns, false, &held);
+    for (unsigned i = 0; r == 0 && i < held.drives; i++)
+        r = store_each_volume_of_device(context->store, (uint32_t)held.drive[i].major,
+                                        (uint32_t)held.drive[i].minor, is_volume, NULL);
+    return r;
+}
+
+/* A sandbox ends with its VMM's process, not with its records. */
+static int observe_recorded_vmm(const struct observer *observer, const char *sandbox_id, pid_t pid,
+                                uint64_t start_ns, bool has_records)
+{
+    const struct reconciler_watchers *watchers = observer->watchers;
+
+    /* The pin may be another process's that got the pid: its start time says so. */
+    if (pid == 0 || watchers->pin(watchers->userdata, sandbox_id, pid) == 1 ||
+        process_has_ended(pid, start_ns) == 1)
+        return end_sandbox(observer, sandbox_id);
+    return judge_shim(observer->context, sandbox_id, pid, start_ns, has_records);
+}
+
+static int record_observation(const struct observer *observer, const char *sandbox_id,
+                              const struct observed_sandbox *observed, bool has_records)
+{
+    const struct reconciler_watchers *watchers = observer->watchers;
+    const struct context *context = observer->context;
+    uint64_t start_ns;
+    pid_t pid;
+    int r;
+
+    if (!observed->alive || observed->unrecorded) {
+        r = store_find_vmm(context->store, sandbox_id, &pid, &start_ns);
+        if (r == 0 && (pid || !observed->unrecorded))
+            return observe_recorded_vmm(observer, sandbox_id, pid, start_ns, has_records);
+        if (r == 0)
+            r = is_orphan(context, sandbox_id, observed);
+        if (r <= 0)
+            return r;
+    }
+    /* 1: the VMM exited after it was observed. */
+    if (watchers->pin(watchers->userdata, sandbox_id, observed->vmm_pid) == 1)
+        return end_sandbox(observer, sandbox_id);
+    if (observed->bundles)
+        trees_watch_bundles(observer->trees, observed->bundles, sandbox_id);
+    r = put_sandbox(context, sandbox_id, observed);
+    return r < 0 ? r
+                 : judge_shim(context, sandbox_id, observed->vmm_pid, observed->vmm_start_ns,
+                              has_records);
+}
+
+static int queue_unknown(void *userdata, const char *sandbox_id, pid_t pid)
+{
+    const struct observer *observer = userdata;
+    uint64_t start_ns;
+    pid_t known;
+    int r = store_find_vmm(observer->context->store, sandbox_id, &known, &start_ns);
+
+    if (r == 0 && known != pid)
+        work_queue_add_sandbox(observer->context->queue, sandbox_id);
+    return r;
+}
+
+int observer_queue_unrecorded(struct observer *observer)
+{
+    return observe_each_vmm(observer->context->cache, queue_unknown, observer);
+}
+
 static void arm(const struct observer *observer, const char *sandbox_id)
 {
     static const enum reconciler_tree trees[] = {TREE_GO_SANDBOXES, TREE_GO_VMS, TREE_RS_SANDBOXES};
@@ -234,7 +337,6 @@ static void arm(const struct observer *observer, const char *sandbox_id)
 
 int observer_observe_sandbox(const struct observer *observer, const char *sandbox_id)
 {
-    const struct reconciler_watchers *watchers = observer->watchers;
     const struct context *context = observer->context;
     cleanup(observed_sandbox_done) struct observed_sandbox observed = {0};
     struct observe_sandbox_paths paths;
@@ -259,12 +361,6 @@ int observer_observe_sandbox(const struct observer *observer, const char *sandbo
     if (!observed.try_again)
         work_queue_forget_retry(context->queue, TREE_GO_SANDBOXES, sandbox_id);
     doubts_note(context->doubts, sandbox_id, observed.problem);
-    if (r == OBSERVED_ABSENT || !observed.alive)
-        return end_unless_unread(observer, sandbox_id, observed.vmm_unread);
-    /* 1: the VMM exited after it was observed. */
-    if (watchers->pin(watchers->userdata, sandbox_id, observed.vmm_pid) == 1)
-        return end_sandbox(observer, sandbox_id);
-    if (observed.bundles)
-        trees_watch_bundles(observer->trees, observed.bundles, sandbox_id);
-    return put_sandbox(context, sandbox_id, &observed);
+    return record_observation(observer, sandbox_id, &observed,
+                              r == OBSERVED && !observed.unrecorded);
 }

@@ -126,6 +126,8 @@ enum decide_conflict volume_facts_conflict(struct devices *devices,
 {
     if (status_of(volume) != DECIDE_PRESENT || volume->live_sandboxes == 0)
         return CONFLICT_NONE;
+    if (volume->orphaned && volume->live_sandboxes == 1)
+        return CONFLICT_SANDBOX_ORPHANED;
     if (entries_disagree(devices->context, volume))
         return CONFLICT_ENTRIES_DISAGREE;
     if (mismatch)

@@ -84,13 +84,14 @@ class Holders(CheckTest):
         volume = self.volume(node, "pv-first")
         self.monitor(node, volume)
         self.agent(node)
-        self.sandbox(node, volume)
+        vmm = self.sandbox(node, volume)
         self.start(node)
         node.wait_for(volume.path, "in_sync")
         with self.fails("UNAVAILABLE", SANDBOX, volume.path):
             self.stage(volume.loop.device)
         self.is_nowhere(node)
         self.stage(volume.loop.device, path=volume.path)  # the kubelet repeats its own
+        vmm.stop()
         node.end_sandbox(SANDBOX)
         node.wait_for(volume.path, "unbound")
         self.stage(volume.loop.device)

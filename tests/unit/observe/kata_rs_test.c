@@ -353,22 +353,6 @@ static void reads_bundles_of_the_go_runtime_too(void **state)
     assert_int_equal(sandbox.claims, 0);
 }
 
-/* It was never seen before: crustd was started again. */
-static void unreadable_vmm_differs_from_no_vmm(void **state)
-{
-    (void)state;
-    start_qemu(TASKS);
-    hung = process[processes - 1];
-    observe();
-    hung = 0;
-    assert_false(sandbox.alive);
-    assert_true(sandbox.vmm_unread);
-    stop_processes();
-    observe();
-    assert_false(sandbox.alive);
-    assert_false(sandbox.vmm_unread);
-}
-
 static void survives_a_bad_state(void **state)
 {
     (void)state;
@@ -433,7 +417,6 @@ int main(void)
         TEST(follows_containers),
         TEST(reads_the_other_vmms),
         TEST(reads_bundles_of_the_go_runtime_too),
-        TEST(unreadable_vmm_differs_from_no_vmm),
         TEST(survives_a_bad_state),
         TEST(state_that_the_vmm_could_have_made_is_not_read),
     };

@@ -74,6 +74,12 @@ struct process_table_range process_table_find(struct process_table *read, enum p
                : (struct process_table_range){0};
 }
 
+struct process_table_range process_table_all(struct process_table *read)
+{
+    (void)read;
+    return (struct process_table_range){table.entry, table.count};
+}
+
 const struct process_table_entry *process_table_find_refused(const struct process_table *read,
                                                              enum process_role role,
                                                              const char *sandbox_id)

@@ -17,6 +17,7 @@
 #include "lib/loop.h"
 #include "observe/census.h"
 #include "observe/observe.h"
+#include "observe/orphan.h"
 #include "reconciler/core/instance.h"
 #include "reconciler/core/reconciler.h"
 #include "store/cleanups.h"
@@ -34,11 +35,12 @@ struct fake_sandbox {
     const char *id;
     bool is_there, ended; /* its directory; no VMM */
     pid_t pid;
-    uint64_t start_ns;               /* of the VMM; 0: any */
-    int failure;                     /* -errno: it cannot be read */
-    bool try_again, unread, is_slow; /* is_slow: to be read */
-    const char *claims;              /* the path that a container mounts; NULL */
-    const char *guest_path;          /* where it is in the guest; NULL */
+    uint64_t start_ns;       /* of the VMM; 0: any */
+    int failure;             /* -errno: it cannot be read */
+    bool try_again, is_slow; /* is_slow: to be read */
+    bool unrecorded;         /* only its VMM is there */
+    const char *claims;      /* the path that a container mounts; NULL */
+    const char *guest_path;  /* where it is in the guest; NULL */
     const char *problem;
     const char *bundles;
 };
@@ -94,11 +96,11 @@ int observe_sandbox(const struct observe_sandbox_paths *paths, const char *sandb
     if (fake->failure)
         return fake->failure;
     *ret_sandbox = (struct observed_sandbox){.alive = !fake->ended,
+                                             .unrecorded = fake->unrecorded,
                                              .runtime = RUNTIME_KATA_GO,
                                              .hypervisor = HYPERVISOR_QEMU,
                                              .vmm_pid = fake->pid,
                                              .vmm_start_ns = fake->start_ns ? fake->start_ns : 5,
-                                             .vmm_unread = fake->unread,
                                              .try_again = fake->try_again,
                                              .control_socket = copy_text("/run/vc/vm/no-monitor"),
                                              .agent_address = copy_text("vsock://3:1024"),
@@ -124,6 +126,7 @@ void observed_sandbox_done(struct observed_sandbox *sandbox)
         free(sandbox->claim[i].guest_path);
     }
     free(sandbox->claim);
+    free(sandbox->drive);
     free(sandbox->problem);
     free(sandbox->control_socket);
     free(sandbox->agent_address);
@@ -175,6 +178,48 @@ int observe_bundle_owner(const struct observe_sandbox_paths *paths, const char *
     (void)container_id;
     (void)snprintf(ret_sandbox_id, OBSERVE_SANDBOX_ID_BYTES, "%s", fake_owner ? fake_owner : "");
     return fake_owner_result;
+}
+
+/* ---- VMMs without a shim ------------------------------------------------------------------ */
+
+static enum observed_shim fake_shim;
+static uint32_t
+    fake_held_minor; /* of the device that a VMM has open; 0: its files cannot be read */
+
+int observe_shim(struct observe_cache *cache, const char *sandbox_id, pid_t vmm_pid,
+                 uint64_t vmm_start_ns, bool has_records)
+{
+    (void)cache;
+    (void)sandbox_id;
+    (void)has_records;
+    assert_true(vmm_pid > 0 && vmm_start_ns > 0);
+    return (int)fake_shim;
+}
+
+int observe_held_drives(pid_t pid, uint64_t start_ns, struct observed_sandbox *ret_held)
+{
+    (void)pid;
+    (void)start_ns;
+    if (!fake_held_minor)
+        return -EACCES;
+    ret_held->drive = calloc(1, sizeof(*ret_held->drive));
+    assert_non_null(ret_held->drive);
+    ret_held->drives = 1;
+    ret_held->drive[0] = (struct observed_drive){.major = 7, .minor = fake_held_minor};
+    return 0;
+}
+
+int observe_each_vmm(struct observe_cache *cache,
+                     int (*callback)(void *userdata, const char *sandbox_id, pid_t pid),
+                     void *userdata)
+{
+    int r = 0;
+
+    (void)cache;
+    for (unsigned i = 0; r == 0 && i < FAKES; i++)
+        if (fake_sandbox[i].unrecorded)
+            r = callback(userdata, fake_sandbox[i].id, fake_sandbox[i].pid);
+    return r;
 }
 
 /* ---- processes ---------------------------------------------------------------------------- */
@@ -369,6 +414,8 @@ static int node_start(void **state)
     fake_when_synced = NULL;
     fake_unpinned = 0;
     fake_settled = fake_synced = fake_checks = fake_slow = 0;
+    fake_shim = OBSERVED_SHIM_RUNS;
+    fake_held_minor = 0;
     instance = (struct instance)INSTANCE_INIT;
     if (tree_start(state) < 0 || loop_init(&loop) < 0)
         return -1;

@@ -490,13 +490,11 @@ static void a_capacity_change_of_a_disk_is_recorded(void **state)
     settle();
 }
 
-/* It may be the process that could not be read. */
-static void a_vmm_that_lives_and_cannot_be_read_has_not_ended(void **state)
+/* A volume on the disk, whose sandbox has this process for its VMM. */
+static int64_t bind_to_this_process(void)
 {
     struct process process;
-    int64_t volume_id;
 
-    (void)state;
     assert_int_equal(process_read(getpid(), &process), 0);
     stage(TARGET, DISK, "sandbox-1");
     put_disk(0, DISK, 1, GIB);
@@ -504,15 +502,86 @@ static void a_vmm_that_lives_and_cannot_be_read_has_not_ended(void **state)
     fake_sandbox[0].pid = getpid();
     fake_sandbox[0].start_ns = process.start_ns;
     run_node();
-    volume_id = last_volume();
-    fake_sandbox[0].ended = fake_sandbox[0].unread = true;
-    reconciler_queue_directory(reconciler, TREE_GO_SANDBOXES, "sandbox-1");
+    return last_volume();
+}
+
+static void observe_again(const char *sandbox_id)
+{
+    reconciler_queue_directory(reconciler, TREE_GO_SANDBOXES, sandbox_id);
     settle();
+}
+
+/* Its process could not be read, or its records go while its shim runs. */
+static void a_vmm_that_lives_has_not_ended(void **state)
+{
+    int64_t volume_id;
+
+    (void)state;
+    volume_id = bind_to_this_process();
+    fake_sandbox[0].ended = true;
+    observe_again("sandbox-1");
     assert_true(volume_of(volume_id).sandbox_ref != 0);
-    fake_sandbox[0].unread = false;
-    reconciler_queue_directory(reconciler, TREE_GO_SANDBOXES, "sandbox-1");
-    settle();
-    assert_int_equal(volume_of(volume_id).sandbox_ref, 0);
+    fake_sandbox[0].is_there = false;
+    observe_again("sandbox-1");
+    assert_true(volume_of(volume_id).sandbox_ref != 0);
+    assert_false(volume_of(volume_id).orphaned);
+}
+
+static void a_vmm_that_outlives_its_shim_is_an_orphan(void **state)
+{
+    int64_t volume_id;
+
+    (void)state;
+    volume_id = bind_to_this_process();
+    fake_sandbox[0].is_there = false;
+    fake_shim = OBSERVED_SHIM_UNKNOWN;
+    observe_again("sandbox-1");
+    assert_false(volume_of(volume_id).orphaned);
+    fake_shim = OBSERVED_SHIM_ENDED; /* and what it has open cannot be read */
+    observe_again("sandbox-1");
+    assert_is(volume_id, STATE_BLOCKED, REASON_SANDBOX_ORPHANED);
+    fake_shim = OBSERVED_SHIM_UNKNOWN; /* nor the processes now */
+    observe_again("sandbox-1");
+    assert_is(volume_id, STATE_BLOCKED, REASON_SANDBOX_ORPHANED);
+    fake_shim = OBSERVED_SHIM_ENDED;
+    fake_held_minor = 1;
+    observe_again("sandbox-1");
+    assert_true(volume_of(volume_id).orphaned);
+    assert_int_equal(volume_of(volume_id).live_sandboxes, 1);
+    fake_shim = OBSERVED_SHIM_RUNS;
+    fake_sandbox[0].is_there = true;
+    fake_sandbox[0].ended = false;
+    observe_again("sandbox-1");
+    assert_false(volume_of(volume_id).orphaned);
+}
+
+/* It counts only if it has the device of a volume, and if its shim is known to have ended. */
+static void an_orphan_that_was_never_on_record_is_found(void **state)
+{
+    struct process process;
+    int64_t volume_id;
+
+    (void)state;
+    assert_int_equal(process_read(getpid(), &process), 0);
+    stage(TARGET, DISK, NULL);
+    put_disk(0, DISK, 1, GIB);
+    fake_sandbox[0] = (struct fake_sandbox){.id = "sandbox-1",
+                                            .is_there = true,
+                                            .unrecorded = true,
+                                            .pid = getpid(),
+                                            .start_ns = process.start_ns};
+    fake_held_minor = 1;
+    run_node();
+    volume_id = last_volume();
+    observe_again("sandbox-1");
+    assert_is(volume_id, STATE_UNBOUND, REASON_NONE);
+    fake_shim = OBSERVED_SHIM_ENDED;
+    fake_held_minor = 2;
+    observe_again("sandbox-1");
+    assert_is(volume_id, STATE_UNBOUND, REASON_NONE);
+    fake_held_minor = 1;
+    observe_again("sandbox-1");
+    assert_is(volume_id, STATE_BLOCKED, REASON_SANDBOX_ORPHANED);
 }
 
 /* The recorded process is gone, whatever else cannot be read. */
@@ -522,7 +591,7 @@ static void a_vmm_that_is_gone_has_ended(void **state)
 
     (void)state;
     assert_true(volume_of(volume_id).sandbox_ref != 0);
-    fake_sandbox[0].ended = fake_sandbox[0].unread = true;
+    fake_sandbox[0].ended = true;
     reconciler_queue_directory(reconciler, TREE_GO_SANDBOXES, "sandbox-1");
     settle();
     assert_int_equal(volume_of(volume_id).sandbox_ref, 0);
@@ -611,7 +680,9 @@ int main(void)
         NODE(a_name_that_is_a_hash_is_resolved),
         NODE(a_publish_path_resolves_a_hash_too),
         NODE(a_capacity_change_of_a_disk_is_recorded),
-        NODE(a_vmm_that_lives_and_cannot_be_read_has_not_ended),
+        NODE(a_vmm_that_lives_has_not_ended),
+        NODE(a_vmm_that_outlives_its_shim_is_an_orphan),
+        NODE(an_orphan_that_was_never_on_record_is_found),
         NODE(a_vmm_that_is_gone_has_ended),
         NODE(a_vmm_whose_number_another_process_has_got_has_ended),
         NODE(a_stop_waits_for_nothing_that_is_not_running),
