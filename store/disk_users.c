@@ -20,20 +20,25 @@
     " OR EXISTS (SELECT 1 FROM json_each(e.options) WHERE value = 'rw')"
 #define IS_HELD "m.until IS NULL AND s.sandbox_ref = m.sandbox_ref AND s.gone_at IS NULL"
 
-/* Each begins with its enum store_disk_user_kind. ?7: the drive that does not count. */
+/* Each begins with its enum store_disk_user_kind. ?7: the drive that does not count. The first
+ * user is the one that is named, and an orphan has to be ended before anything else helps. */
 static const char find_users[] =
-    "SELECT 0, v.target_path, s.sandbox_id," IS_WRITABLE " FROM devices d"
+    "SELECT 0, s.vmm_pid, s.sandbox_id, 1 FROM sandboxes s"
+    " WHERE s.orphaned = 1 AND s.gone_at IS NULL AND ?1 = 'block'"
+    " AND EXISTS (SELECT 1 FROM sandbox_drives h WHERE h.sandbox_ref = s.sandbox_ref"
+    "  AND h.major = ?2 AND h.minor = ?3)"
+    " UNION ALL SELECT 1, v.target_path, s.sandbox_id," IS_WRITABLE " FROM devices d"
     " JOIN mappings m ON m.device_id = d.device_id JOIN sandboxes s ON " IS_HELD
     " JOIN volumes v ON v.volume_id = m.volume_id LEFT JOIN entries e ON e.entry_id = v.entry_id"
     " WHERE d.boot_id = (SELECT boot_id FROM meta) AND " IS_DISK(
-        "d") " UNION ALL SELECT 1, v.target_path, ''," IS_WRITABLE " FROM devices d"
+        "d") " UNION ALL SELECT 2, v.target_path, ''," IS_WRITABLE " FROM devices d"
              " JOIN volumes v ON v.device_id = d.device_id AND v.status = 'present'"
              " JOIN entries e ON e.entry_id = v.entry_id AND e.gone = 0"
              " WHERE d.boot_id = (SELECT boot_id FROM meta) AND " IS_DISK(
                  "d") " AND NOT EXISTS (SELECT 1 FROM mappings m JOIN sandboxes s ON " IS_HELD
                       " WHERE m.volume_id = v.volume_id"
                       " AND m.device_id = d.device_id)"
-                      " UNION ALL SELECT 2, r.drive_id, s.sandbox_id, r.writable"
+                      " UNION ALL SELECT 3, r.drive_id, s.sandbox_id, r.writable"
                       " FROM drive_mounts r JOIN sandboxes s ON s.sandbox_ref = r.sandbox_ref"
                       " WHERE r.ended_at IS NULL AND r.drive_id IS NOT ?7 AND " IS_DISK("r");
 

@@ -76,12 +76,13 @@ static int compare(void *userdata, int64_t volume_id)
     if (r < 0)
         return r;
     if (volume.live_sandboxes == 0 || !is_on(&volume, search->device) ||
-        strcmp(volume.target_path, search->stage->target_path) == 0 ||
+        (!volume.orphaned && strcmp(volume.target_path, search->stage->target_path) == 0) ||
         (volume.read_only && search->read_only))
         return 0;
     search->code =
-        answer_refuse(search->error, ANSWER_DEVICE_HELD, "%s is in a live sandbox%s%s as volume %s",
-                      search->stage->device, volume.sandbox_id[0] ? " " : "", volume.sandbox_id,
+        answer_refuse(search->error, ANSWER_DEVICE_HELD, "%s is in %s sandbox%s%s as volume %s",
+                      search->stage->device, volume.orphaned ? "an orphaned" : "a live",
+                      volume.sandbox_id[0] ? " " : "", volume.sandbox_id,
                       volume.target_path[0] ? volume.target_path : volume.key);
     return 1;
 }
@@ -103,6 +104,14 @@ static int compare_drive(void *userdata, const struct store_disk_user *user)
 {
     struct search *search = userdata;
 
+    if (user->kind == STORE_DISK_USER_ORPHAN) {
+        search->code =
+            answer_refuse(search->error, ANSWER_DEVICE_HELD,
+                          "process %s, the VMM of the orphaned sandbox %s, has %s open: "
+                          "it ends by kill %s",
+                          user->name, user->sandbox_id, search->stage->device, user->name);
+        return 1;
+    }
     if (user->kind != STORE_DISK_USER_DRIVE || (!user->writable && search->read_only))
         return 0;
     search->code =
@@ -138,10 +147,10 @@ static enum status_code check_other_users(struct clients *clients,
 {
     struct search search = {clients, stage,    device, stage_request_is_read_only(stage),
                             error,   STATUS_OK};
-    int r = search_volumes(&search);
+    int r = search_drives(&search); /* it names the process of an orphan */
 
     if (r == 0)
-        r = search_drives(&search);
+        r = search_volumes(&search);
     return r < 0 ? answer_refuse(error, ANSWER_DATABASE, "the database fails: %s",
                                  store_error_text(clients->context->store))
                  : search.code;

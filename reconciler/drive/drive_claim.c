@@ -25,11 +25,12 @@ static void on_holder_searched(struct drive_in_use_call *call,
 {
     struct drive_work *work = userdata;
     struct error error = reply->error;
+    bool is_orphan = reply->outcome == DRIVE_IN_USE_BY_ORPHAN;
 
-    if (reply->outcome == DRIVE_IN_USE_BY_OTHERS)
+    if (is_orphan || reply->outcome == DRIVE_IN_USE_BY_OTHERS)
         name_holder(work, error.text);
     work->search = drive_in_use_call_free(call);
-    drive_act_finish(work, STATUS_FAILED_PRECONDITION, NULL);
+    drive_act_finish(work, is_orphan ? STATUS_UNAVAILABLE : STATUS_FAILED_PRECONDITION, NULL);
 }
 
 /* Any user of the disk is reported, so the search is for a writable drive. */

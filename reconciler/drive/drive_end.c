@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* drive_end.c - whether a drive may end. Whoever attaches its disk elsewhere next relies on this
  * answer. While the VM runs, the VMM must report that it does not have the disk, its process must
- * not have it open, and an exclusive open of the disk must succeed. A sandbox counts as ended when
- * its runtime has removed its files, but a VMM that was killed may still live, because a thread
- * waits for storage. So its process is looked for. The disk is not examined then: it is free once
- * that process is gone, and may have a new, rightful user already.
+ * not have it open, and an exclusive open of the disk must succeed. A sandbox ends
+ * with its VMM, or when another VMM runs under its id. A VMM that was killed may still live then,
+ * because a thread waits for storage. So its process is looked for. The disk is not examined then:
+ * it is free once that process is gone, and may have a new, rightful user already.
  */
 #include "lib/process.h"
 #include "reconciler/drive/drive_work.h"

@@ -96,6 +96,15 @@ static int note_user(void *userdata, const struct store_disk_user *user)
 
     if (!call->writable && !user->writable)
         return 0;
+    if (user->kind == STORE_DISK_USER_ORPHAN) {
+        if (call->own_vmm && strtol(user->name, NULL, 10) == call->own_vmm)
+            return 0;
+        (void)say(call, DRIVE_IN_USE_BY_ORPHAN,
+                  "process %s, the VMM of the orphaned sandbox %s, has the disk open: it ends by "
+                  "kill %s",
+                  user->name, user->sandbox_id, user->name);
+        return 1;
+    }
     if (user->kind == STORE_DISK_USER_STAGED) {
         (void)say(call, DRIVE_IN_USE_BY_OTHERS,
                   "the disk is staged as volume %s, %s, for containers to come",

@@ -35,6 +35,7 @@ enum drive_in_use_outcome {
     DRIVE_IN_USE_NOT,
     DRIVE_IN_USE_BY_OTHERS, /* the text names one user: sandbox, process, volume or drive, and
                                whether it may write */
+    DRIVE_IN_USE_BY_ORPHAN, /* likewise, and the user is to be ended by an operator */
     DRIVE_IN_USE_UNKNOWN,   /* the text names what could not be examined */
 };
 

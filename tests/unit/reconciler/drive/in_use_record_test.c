@@ -137,6 +137,22 @@ static void a_volume_of_a_live_sandbox_has_the_disk(void **state)
     expect_free(fixture, &request);
 }
 
+/* Whatever it has the disk for: it is named before the volume. */
+static void an_orphan_has_the_disk(void **state)
+{
+    struct search_fixture *fixture = *state;
+    struct store_drive open = {.major = recorded.major, .minor = recorded.minor};
+    struct drive_in_use_request request = {.disk = &recorded, .writable = true};
+    bool changed;
+
+    (void)bind_volume(fixture->context.store);
+    assert_int_equal(
+        store_set_orphaned(fixture->context.store, "sandbox-1", true, &open, 1, &changed), 0);
+    search(fixture, &request);
+    assert_int_equal(fixture->reply.outcome, DRIVE_IN_USE_BY_ORPHAN);
+    assert_non_null(strstr(fixture->reply.error.text, "orphaned sandbox sandbox-1"));
+}
+
 static void a_read_only_volume_does_not_hinder_a_reader(void **state)
 {
     struct search_fixture *fixture = *state;
@@ -261,6 +277,7 @@ int main(void)
         SEARCH(names_that_are_not_read_may_be_partitions),
         SEARCH(a_lower_device_that_is_left_out_may_have_a_user),
         SEARCH(a_volume_of_a_live_sandbox_has_the_disk),
+        SEARCH(an_orphan_has_the_disk),
         SEARCH(a_read_only_volume_does_not_hinder_a_reader),
         SEARCH(a_staged_volume_has_the_disk),
         SEARCH(a_volume_that_is_staged_anew_has_its_new_disk_as_well),
