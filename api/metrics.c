@@ -88,6 +88,16 @@ static int put_sandboxes(void *userdata, const char *const name[static STORE_GRO
     return buffer_error(text->out);
 }
 
+static int put_orphan(void *userdata, const char *const name[static STORE_GROUP_NAMES],
+                      uint64_t count)
+{
+    struct metrics_text *text = userdata;
+
+    metrics_put(text, METRICS_WITH({"sandbox", name[0]}, {"pid", name[1]}, {"volumes", name[2]}),
+                (double)count);
+    return buffer_error(text->out);
+}
+
 static int put_state(void *userdata, const char *const name[static STORE_GROUP_NAMES],
                      uint64_t count)
 {
@@ -142,6 +152,11 @@ static int write_store(struct metrics_text *text, struct store_reader *reader, s
         return r;
     metrics_begin(text, "crustd_sandboxes", "gauge", "Sandboxes that are alive.");
     r = store_group_sandboxes(reader, put_sandboxes, text, error);
+    if (r < 0)
+        return r;
+    metrics_begin(text, "crustd_sandboxes_orphaned", "gauge",
+                  "Sandboxes whose VMM has outlived its shim, with the volumes that it has.");
+    r = store_group_orphans(reader, put_orphan, text, error);
     if (r < 0)
         return r;
     metrics_begin(text, "crustd_drives", "gauge",

@@ -50,11 +50,18 @@ static struct verdict make_error(const struct vmm *vmm, const char *why, const c
     return verdict;
 }
 
+static bool is_orphan(const cJSON *row)
+{
+    uint64_t orphaned = 0;
+
+    return json_number(row, "orphaned", &orphaned) == 0 && orphaned;
+}
+
 static bool lacks_monitor(const cJSON *row, const struct config *config)
 {
     const enum hypervisor_kind kind = hypervisor_kind_from_name(json_text(row, "hypervisor"));
 
-    return (kind == HYPERVISOR_QEMU || kind == HYPERVISOR_UNKNOWN) &&
+    return (kind == HYPERVISOR_QEMU || kind == HYPERVISOR_UNKNOWN) && !is_orphan(row) &&
            !*json_text(row, "control_socket") && config->resize.qemu_monitor != QEMU_MONITOR_OFF;
 }
 
@@ -239,6 +246,29 @@ static void format_place(const cJSON *row, char *ret_text, size_t size)
                    pod, *pod ? ")" : "");
 }
 
+/* Nothing can be resized in it; whoever looks after the node has to end it. */
+static bool judge_orphan(const cJSON *row, struct findings *findings)
+{
+    const char *names = json_text(row, "volume_names");
+    uint64_t pid = 0, volumes = 0;
+    char where[512], remedy[160];
+
+    if (!is_orphan(row))
+        return false;
+    (void)json_number(row, "vmm_pid", &pid);
+    (void)json_number(row, "volumes", &volumes);
+    format_place(row, where, sizeof(where));
+    (void)snprintf(remedy, sizeof(remedy),
+                   "See with ps %" PRIu64 " that it is the VMM, then kill %" PRIu64
+                   "; crustd never kills a process",
+                   pid, pid);
+    findings_add(findings, FINDING_ERROR, "orphan", where, remedy,
+                 "its shim has ended, and process %" PRIu64 ", its VMM, runs on with %" PRIu64
+                 " volume%s%s%.256s; no other VM gets its devices until it ends",
+                 pid, volumes, volumes == 1 ? "" : "s", *names ? ": " : "", names);
+    return true;
+}
+
 static void judge_one(const cJSON *row, const struct config *config, struct findings *findings)
 {
     const struct verdict vmm = find_hypervisor(row, config), guest = find_guest(row, config);
@@ -409,7 +439,8 @@ void sandboxes_judge(const cJSON *sandboxes, const char *boot_id, const struct c
     {
         if (strcmp(json_text(row, "boot_id"), boot_id) != 0)
             continue;
-        judge_one(row, config, findings);
+        if (!judge_orphan(row, findings))
+            judge_one(row, config, findings);
         count++;
     }
     list_restarts(sandboxes, boot_id, config, findings);

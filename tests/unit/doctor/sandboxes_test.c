@@ -77,6 +77,20 @@ static void a_process_is_ended_because_of_a_process_only(void **state)
     expect_remedy(node, "left out: more containers", "No process has to end");
 }
 
+static void an_orphan_has_to_be_ended(void **state)
+{
+    struct node *node = *state;
+    const cJSON *finding;
+
+    judge(node, ROW(QEMU "," NO_MONITOR ",\"orphaned\":1,\"vmm_pid\":4711"));
+    assert_int_equal(written_count(&node->written, "sandbox"), 0);
+    assert_int_equal(written_count(&node->written, "restart"), 0);
+    written_expect(&node->written, "orphan", "process 4711", "error");
+    written_expect(&node->written, "orphan", "pv-a, pv-b", "error");
+    finding = written_find(&node->written, "orphan", "4711");
+    assert_non_null(strstr(json_string(finding, "remedy"), "kill 4711"));
+}
+
 static void qemu(void **state)
 {
     struct node *node = *state;
@@ -290,6 +304,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         NODE_TEST(a_runtime_that_passes_no_group_on_is_noted),
+        NODE_TEST(an_orphan_has_to_be_ended),
         NODE_TEST(qemu),
         NODE_TEST(a_process_is_ended_because_of_a_process_only),
         NODE_TEST(volumes_that_would_not_grow),
