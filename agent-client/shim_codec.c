@@ -61,7 +61,7 @@ int shim_query_resize(struct shim_query *query, enum shim_dialect dialect, const
 
     if (r < 0)
         return r;
-    buffer_append_text(&query->body, "{");
+    buffer_append_text(&query->body, "{"); /* the size is a uint64 to both, not a double */
     json_append_member(&query->body, is_go ? "VolumePath" : "volume_guest_path", volume);
     buffer_append_format(&query->body, ",\"%s\":%" PRIu64 "}", is_go ? "Size" : "size", bytes);
     r = buffer_append_text(&query->target, "/direct-volume/resize");

@@ -28,6 +28,7 @@
 
 enum { SECTOR_BYTES = 512, REQUEST_BYTES = 4096 };
 
+/* desired_size is a u64, of whole sectors. */
 static int encode_resize(const struct drive *drive, uint64_t bytes, struct buffer *body)
 {
     buffer_append_text(body, "{");

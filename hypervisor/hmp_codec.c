@@ -240,5 +240,6 @@ int hmp_encode_truncate(struct buffer *output, const char *node, uint64_t bytes)
 {
     if (!qemu_name_is_plain(node))
         return -EINVAL;
+    /* qemu-io takes the number for an int64_t, as the kernel does. */
     return buffer_append_format(output, "qemu-io %s \"truncate %" PRIu64 "\"\n", node, bytes);
 }

@@ -148,7 +148,7 @@ static int encode_qmp(struct qemu_call *qemu, enum step step, struct buffer *out
         (void)snprintf(arguments, sizeof(arguments), "{\"flat\":true}");
     if (step == STEP_TREE)
         (void)snprintf(arguments, sizeof(arguments), "{\"command-line\":\"info qtree\"}");
-    if (step == STEP_RESIZE)
+    if (step == STEP_RESIZE) /* QMP's int is 64 bits with a sign, as the kernel's sizes are */
         (void)snprintf(arguments, sizeof(arguments), "{\"node-name\":\"%s\",\"size\":%" PRIu64 "}",
                        search->drive, bytes > search->drive_bytes ? bytes : search->drive_bytes);
     return qmp_encode(output, commands[step], arguments[0] ? arguments : NULL, id);

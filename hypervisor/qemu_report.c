@@ -95,7 +95,8 @@ static bool copy_name(const cJSON *object, const char *key, char ret_name[static
     return true;
 }
 
-/* Parses one BlockDeviceInfo (QEMU: qapi/block-core.json). */
+/* Parses one BlockDeviceInfo (QEMU: qapi/block-core.json). A size from 2^53 on (8 PiB) is refused,
+ * because cJSON has it as a double. */
 static int read_node(struct qemu_nodes *nodes, const cJSON *object, struct error *error)
 {
     const char *file = json_string(object, "file");
