@@ -61,7 +61,11 @@ enum agent_outcome agent_outcome_from_status(int status, const char *message)
     case STATUS_FAILED_PRECONDITION:
         if (begins(message, AGENT_NOT_GROWABLE_TEXT AGENT_SHUT_DOWN_TEXT))
             return AGENT_SHUT_DOWN;
+        if (begins(message, AGENT_LIMIT_TEXT))
+            return AGENT_LIMIT;
         return begins(message, AGENT_NOT_GROWABLE_TEXT) ? AGENT_NOT_GROWABLE : AGENT_LAYER;
+    case STATUS_DEADLINE_EXCEEDED:
+        return begins(message, AGENT_GROWING_TEXT) ? AGENT_GROWING : AGENT_FAILED;
     default:
         return AGENT_FAILED;
     }

@@ -38,6 +38,8 @@ enum agent_outcome {
     AGENT_NOT_GROWABLE, /* FAILED_PRECONDITION beginning with AGENT_NOT_GROWABLE_TEXT */
     AGENT_READ_ONLY,    /* UNAVAILABLE beginning with AGENT_READ_ONLY_TEXT */
     AGENT_SHUT_DOWN,    /* NOT_GROWABLE, and then AGENT_SHUT_DOWN_TEXT */
+    AGENT_LIMIT,        /* the same, beginning with AGENT_LIMIT_TEXT */
+    AGENT_GROWING,      /* DEADLINE_EXCEEDED beginning with AGENT_GROWING_TEXT */
     AGENT_FAILED,       /* any other status */
     AGENT_UNEXPLAINED,  /* it failed, and the shim between does not say why (shim_client.h) */
     AGENT_OUTCOMES,

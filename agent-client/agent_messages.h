@@ -26,6 +26,11 @@
 #define AGENT_SHUT_DOWN_TEXT "the file system was shut down"
 #define AGENT_READ_ONLY_TEXT "the file system is mounted read-only"
 
+/* One of these: it has grown as far as it ever can. And a DEADLINE_EXCEEDED: it has grown meanwhile
+ * and goes on. */
+#define AGENT_LIMIT_TEXT   AGENT_NOT_GROWABLE_TEXT "at its limit: "
+#define AGENT_GROWING_TEXT "the file system is growing: "
+
 enum {
     AGENT_PATH_BYTES = 4096,       /* of volume_guest_path, its NUL included */
     AGENT_REPLY_BYTES = 64 * 1024, /* the longest reply that is taken */

@@ -37,6 +37,8 @@ enum container_kind container_kind_of(enum container_step step, const struct ttr
     case AGENT_NOT_GROWABLE:
     case AGENT_READ_ONLY:
     case AGENT_SHUT_DOWN:
+    case AGENT_LIMIT:
+    case AGENT_GROWING:
     case AGENT_FAILED:
     case AGENT_UNEXPLAINED:
     case AGENT_OUTCOMES:

@@ -147,6 +147,8 @@ enum volume_reason guest_route_reason(enum agent_outcome outcome)
         [AGENT_NOT_GROWABLE] = REASON_FILE_SYSTEM_NOT_GROWABLE,
         [AGENT_READ_ONLY] = REASON_READ_ONLY,
         [AGENT_SHUT_DOWN] = REASON_FILE_SYSTEM_SHUT_DOWN,
+        [AGENT_LIMIT] = REASON_FILE_SYSTEM_LIMIT,
+        [AGENT_GROWING] = REASON_GROWING,
         [AGENT_FAILED] = REASON_AGENT_FAILED,
         [AGENT_UNEXPLAINED] = REASON_AGENT_FAILED,
     };
@@ -166,6 +168,8 @@ const char *guest_route_ability(enum agent_outcome outcome)
     case AGENT_NOT_GROWABLE:
     case AGENT_READ_ONLY:
     case AGENT_SHUT_DOWN:
+    case AGENT_LIMIT:
+    case AGENT_GROWING:
     case AGENT_FAILED:
         return ROUTE_ABLE;
     case AGENT_UNREACHABLE:
@@ -181,5 +185,6 @@ bool guest_route_ends_resize(enum volume_reason reason)
 {
     return reason == REASON_AGENT_FAILED || reason == REASON_FILE_SYSTEM_NOT_GROWABLE ||
            reason == REASON_READ_ONLY || reason == REASON_FILE_SYSTEM_SHUT_DOWN ||
+           reason == REASON_FILE_SYSTEM_LIMIT || reason == REASON_GROWING ||
            reason == REASON_GUEST_LAYER_UNSUPPORTED || reason == REASON_GUEST_PATH_UNKNOWN;
 }

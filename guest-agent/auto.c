@@ -110,6 +110,7 @@ static void check_volume(const struct volume *volume, void *userdata)
     int outcome = FILESYSTEM_GROWN;
     const char *trouble = volume_trouble(volume, &outcome);
     bool shut_down = outcome == FILESYSTEM_SHUT_DOWN;
+    int r;
 
     if (!known)
         known = find_known(automatic, 0);
@@ -126,7 +127,8 @@ static void check_volume(const struct volume *volume, void *userdata)
     known->trying_bytes = bytes;
     (void)snprintf(known->mount_point, sizeof(known->mount_point), "%.*s",
                    (int)sizeof(known->mount_point) - 1, volume->mount_point);
-    if (grow_task_new(automatic->loop, volume, on_grown, known, &known->task) == GROW_TASK_TOO_MANY)
+    r = grow_task_new(automatic->loop, volume, on_grown, known, &known->task);
+    if (r == GROW_TASK_TOO_MANY || r == GROW_TASK_RUNS)
         automatic->postponed = true;
 }
 

@@ -135,6 +135,8 @@ static void on_resized(struct resize *resize, const struct ttrpc_status *status,
 
     if (status->code == STATUS_OK)
         log_info(NULL, "resized %s", request->path);
+    else if (strncmp(status->message, AGENT_GROWING_TEXT, strlen(AGENT_GROWING_TEXT)) == 0)
+        log_info(NULL, "%s: %s", request->path, status->message);
     else
         log_warning(NULL, "cannot resize %s: %s: %s", request->path,
                     ttrpc_code_name(status->code, number), status->message);

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* filesystem.c - three ioctls, and the checks before them.
  *
+ * ext4 and xfs grow in steps: a process cannot be killed within one, and xfs keeps the headers of
+ * all new groups of a step in memory, some 30 KiB each. What a step has added stays, so whoever is
+ * next goes on from there. btrfs only notes the new size.
+ *
  * The kernel's headers for user space lack those of ext4 and xfs, so numbers and layouts stand
  * here; they are kernel ABI (fs/ext4/ext4.h, fs/xfs/libxfs/xfs_fs.h).
  *
@@ -19,6 +23,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
@@ -27,6 +32,7 @@
 
 #include "agent-client/agent_messages.h"
 #include "guest-agent/device.h"
+#include "guest-agent/device_cgroup.h"
 #include "lib/cleanup.h"
 #include "lib/numbers.h"
 
@@ -74,6 +80,8 @@ _Static_assert(BTRFS_IOC_RESIZE == 0x50009403, "btrfs's resize ioctl");
 
 /* A last group smaller than this is left unused, and btrfs counts in units of this many bytes. */
 enum { XFS_SMALLEST_GROUP_BLOCKS = 64, BTRFS_UNIT_BYTES = 4096 };
+
+enum { STEP_GROUPS = 512, EXT_64BIT = 0x80, EXT_MAGIC = 0xef53 };
 
 static const struct {
     const char *name;
@@ -173,50 +181,185 @@ int filesystem_inspect(int directory, enum filesystem_kind kind, dev_t device,
     return 0;
 }
 
-static int grow_ext(int directory, const struct filesystem_device *device)
+static uint32_t number_at(const uint8_t *superblock, size_t offset)
 {
-    struct statfs statistics;
-    uint64_t bytes, blocks;
-    int r = device_size(device->device, &bytes);
+    const uint8_t *bytes = superblock + offset;
 
-    if (r < 0)
-        return r;
+    return bytes[0] | bytes[1] << 8 | bytes[2] << 16 | (uint32_t)bytes[3] << 24;
+}
+
+/* The offsets are those of struct ext4_super_block in fs/ext4/ext4.h. */
+int filesystem_read_ext(const uint8_t superblock[static EXT_SUPERBLOCK_BYTES],
+                        struct filesystem_size *ret_size)
+{
+    uint32_t log_block = number_at(superblock, 0x18), log_cluster = number_at(superblock, 0x1c);
+    uint32_t group_inodes = number_at(superblock, 0x28), incompatible = number_at(superblock, 0x60);
+    struct filesystem_size size = {
+        .blocks = number_at(superblock, 0x04),
+        .block_bytes = UINT32_C(1024) << (log_block & 15),
+        .first_block = number_at(superblock, 0x14),
+        .group_blocks = number_at(superblock, 0x20),
+    };
+
+    if ((number_at(superblock, 0x38) & 0xffff) != EXT_MAGIC || log_block > 6 ||
+        log_cluster < log_block || log_cluster > 20 || !group_inodes || !size.group_blocks)
+        return -EBADMSG;
+    if (incompatible & EXT_64BIT)
+        size.blocks |= (uint64_t)number_at(superblock, 0x150) << 32;
+    /* The kernel refuses a last group whose number is not below this quotient, because inode
+     * numbers have 32 bits. With it, no size reaches the 2^48 blocks of an extent. */
+    size.most_blocks = size.first_block + (uint64_t)(UINT32_MAX / group_inodes) * size.group_blocks;
+    /* Without 64bit the descriptors have no room for more, and the kernel does not look (Linux 6.1:
+     * it writes wrong descriptors, then meets a BUG). */
+    if (!(incompatible & EXT_64BIT) && size.most_blocks > UINT32_MAX)
+        size.most_blocks = UINT32_MAX;
+    /* Older kernels let a file system end within a cluster, and then do not mount it. */
+    size.unit_blocks = UINT32_C(1) << (log_cluster - log_block);
+    *ret_size = size;
+    return 0;
+}
+
+/* In the kernel's own devtmpfs, mounted nowhere, because the /dev of a container is empty. */
+static int open_device(dev_t device, int *ret_fd)
+{
+    cleanup(fd_closep) int context = fsopen("devtmpfs", FSOPEN_CLOEXEC);
+    cleanup(fd_closep) int devices = -1;
+    char name[DEVICE_NAME_BYTES];
+    int fd;
+
+    if (context < 0 || fsconfig(context, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+        return -errno;
+    devices = fsmount(context, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
+    device_name(device, name);
+    fd = openat(devices, name, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 && errno == EPERM && device_cgroup_allow(device) == 0)
+        fd = openat(devices, name, O_RDONLY | O_CLOEXEC);
+    *ret_fd = fd;
+    return fd < 0 ? -errno : 0;
+}
+
+/* The kernel changes the superblock where this reads it, in the device's page cache. One that
+ * cannot be read may lack 64bit; statfs(2), which leaves out the file system's own blocks, then
+ * says how large it is at least. */
+static int read_ext(int directory, dev_t device, struct filesystem_size *ret_size)
+{
+    cleanup(fd_closep) int fd = -1;
+    uint8_t superblock[EXT_SUPERBLOCK_BYTES];
+    struct statfs statistics;
+
+    if (open_device(device, &fd) == 0 &&
+        pread(fd, superblock, sizeof(superblock), EXT_SUPERBLOCK_BYTES) == sizeof(superblock) &&
+        filesystem_read_ext(superblock, ret_size) == 0)
+        return 0;
     if (fstatfs(directory, &statistics) < 0)
         return -errno;
-    blocks = bytes / (uint64_t)statistics.f_bsize; /* ext4 reports its own block size there */
-    return ioctl(directory, EXT4_IOC_RESIZE_FS, &blocks) < 0 ? -errno : 0;
+    *ret_size = (struct filesystem_size){
+        .blocks = statistics.f_blocks,
+        .block_bytes = (uint32_t)statistics.f_bsize, /* ext4 reports its own block size there */
+        .most_blocks = statistics.f_blocks > UINT32_MAX ? UINT64_MAX : UINT32_MAX,
+        .group_blocks = UINT32_MAX, /* all in one step */
+        .unit_blocks = 1,
+        .is_guess = true,
+    };
+    return 0;
+}
+
+uint64_t filesystem_next_size(const struct filesystem_size *size, uint64_t bytes)
+{
+    uint64_t goal = bytes / size->block_bytes;
+    uint64_t groups = (size->blocks - size->first_block) / size->group_blocks + STEP_GROUPS;
+    uint64_t step = size->first_block + groups * size->group_blocks;
+
+    if (goal > size->most_blocks)
+        goal = size->most_blocks;
+    goal -= goal % size->unit_blocks;
+    return goal < step ? goal : step;
+}
+
+static int say_limit(const struct filesystem_size *size, uint64_t bytes, struct error *error)
+{
+    if (bytes / size->block_bytes <= size->most_blocks)
+        return FILESYSTEM_GROWN;
+    return error_set(
+        error, FILESYSTEM_LIMIT,
+        "at most %" PRIu64 " bytes%s, and its device has %" PRIu64
+        ": only a new file system can be larger",
+        size->most_blocks * size->block_bytes,
+        size->is_guess ? " unless it has 64bit, which needs CAP_SYS_ADMIN to be seen" : "", bytes);
 }
 
 /* Whether there is room for more: whole groups, or a last one of the smallest size. */
-static bool xfs_has_room(const struct xfs_geometry_v1 *geometry, uint64_t blocks)
+static bool xfs_has_room(const struct filesystem_size *size, uint64_t blocks)
 {
-    if (blocks <= geometry->data_blocks)
+    if (blocks <= size->blocks)
         return false;
-    return geometry->data_blocks % geometry->group_blocks != 0 ||
-           blocks - geometry->data_blocks >= XFS_SMALLEST_GROUP_BLOCKS;
+    return size->blocks % size->group_blocks != 0 ||
+           blocks - size->blocks >= XFS_SMALLEST_GROUP_BLOCKS;
 }
 
-static int grow_xfs(int directory, const struct filesystem_device *device)
+static int read_xfs(int directory, struct xfs_growth *growth, struct filesystem_size *ret_size)
 {
     struct xfs_geometry_v1 geometry;
-    struct xfs_growth growth = {0};
-    uint64_t bytes;
-    int r = device_size(device->device, &bytes);
 
-    if (r < 0)
-        return r;
     if (ioctl(directory, XFS_IOC_FSGEOMETRY_V1, &geometry) < 0)
         return -errno;
     if (geometry.block_bytes == 0 || geometry.group_blocks == 0)
         return -EBADMSG;
-    growth.new_blocks = bytes / geometry.block_bytes;
-    growth.inode_percent = geometry.inode_percent;
-    if (!xfs_has_room(&geometry, growth.new_blocks))
-        return 0;
-    return ioctl(directory, XFS_IOC_FSGROWFSDATA, &growth) < 0 ? -errno : 0;
+    growth->inode_percent = geometry.inode_percent;
+    *ret_size = (struct filesystem_size){
+        .blocks = geometry.data_blocks,
+        .block_bytes = geometry.block_bytes,
+        .group_blocks = geometry.group_blocks,
+        /* XFS_MAX_AGNUMBER + 1 groups; older kernels do not look. */
+        .most_blocks = (uint64_t)UINT32_MAX * geometry.group_blocks,
+        .unit_blocks = 1,
+    };
+    return 0;
 }
 
-/* "max" and not a number of bytes: a number that is too small would shrink it. */
+/* 0 or an errno. ext4 converts to meta_bg by itself once no descriptor blocks are left in reserve.
+ */
+static int take_step(int directory, enum filesystem_kind kind, struct xfs_growth *growth)
+{
+    int r = kind == FILESYSTEM_EXT ? ioctl(directory, EXT4_IOC_RESIZE_FS, &growth->new_blocks)
+                                   : ioctl(directory, XFS_IOC_FSGROWFSDATA, growth);
+
+    return r < 0 ? errno : 0;
+}
+
+/* ext4 or xfs. ext4 is asked once even if it fills its device, which shows whether it may be
+ * asked. The kernel leaves out a last group that is too small. It refuses a step that somebody else
+ * was ahead of, as if it were to shrink. */
+static int grow_in_steps(int directory, enum filesystem_kind kind, dev_t device,
+                         struct error *error)
+{
+    struct filesystem_size size;
+    struct xfs_growth growth = {0};
+    uint64_t bytes, before = UINT64_MAX; /* the first time */
+    int r, failure = 0;
+    bool is_done;
+
+    for (;;) {
+        r = device_size(device, &bytes);
+        if (r == 0)
+            r = kind == FILESYSTEM_EXT ? read_ext(directory, device, &size)
+                                       : read_xfs(directory, &growth, &size);
+        if (r < 0)
+            return r;
+        if (failure && (failure != EINVAL || before >= size.blocks))
+            return -failure;
+        growth.new_blocks = filesystem_next_size(&size, bytes);
+        is_done = kind == FILESYSTEM_XFS ? !xfs_has_room(&size, growth.new_blocks)
+                                         : before != UINT64_MAX && growth.new_blocks <= size.blocks;
+        if (is_done || size.blocks == before)
+            return say_limit(&size, bytes, error);
+        before = size.blocks;
+        failure = take_step(directory, kind, &growth);
+    }
+}
+
+/* "max" and not a number of bytes: a number that is too small would shrink it. It has no limit
+ * below that of block devices, 2^63 bytes. */
 static int grow_btrfs(int directory, const struct filesystem_device *device)
 {
     struct btrfs_ioctl_vol_args arguments = {0};
@@ -235,13 +378,12 @@ static int grow_btrfs(int directory, const struct filesystem_device *device)
 }
 
 static int grow_device(int directory, enum filesystem_kind kind,
-                       const struct filesystem_device *device)
+                       const struct filesystem_device *device, struct error *error)
 {
     switch (kind) {
     case FILESYSTEM_EXT:
-        return grow_ext(directory, device);
     case FILESYSTEM_XFS:
-        return grow_xfs(directory, device);
+        return grow_in_steps(directory, kind, device->device, error);
     case FILESYSTEM_BTRFS:
         return grow_btrfs(directory, device);
     case FILESYSTEM_OTHER:
@@ -316,10 +458,10 @@ static int explain(enum filesystem_kind kind, int code, struct error *error)
 int filesystem_grow(int directory, const struct filesystem *filesystem, struct error *error)
 {
     for (unsigned i = 0; i < filesystem->device_count; i++) {
-        int r = grow_device(directory, filesystem->kind, &filesystem->devices[i]);
+        int r = grow_device(directory, filesystem->kind, &filesystem->devices[i], error);
 
-        if (r < 0)
-            return explain(filesystem->kind, r, error);
+        if (r != FILESYSTEM_GROWN)
+            return r < 0 ? explain(filesystem->kind, r, error) : r;
     }
     return FILESYSTEM_GROWN;
 }

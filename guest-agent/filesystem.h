@@ -39,6 +39,26 @@ enum filesystem_kind filesystem_kind_from_name(const char *name);
 int filesystem_inspect(int directory, enum filesystem_kind kind, dev_t device,
                        struct filesystem *ret_filesystem);
 
+/* How large ext4 or xfs is and can be, in its own blocks. */
+struct filesystem_size {
+    uint64_t blocks;
+    uint64_t most_blocks; /* that it can ever have */
+    uint32_t block_bytes;
+    uint32_t first_block; /* of the first group */
+    uint32_t group_blocks;
+    uint32_t unit_blocks; /* it has a multiple of this many */
+    bool is_guess;        /* by statfs(2), which leaves out the file system's own blocks */
+};
+
+enum { EXT_SUPERBLOCK_BYTES = 1024 }; /* as many as lie before it */
+
+/* 0, or -EBADMSG: no superblock of ext2, ext3 or ext4. */
+int filesystem_read_ext(const uint8_t superblock[static EXT_SUPERBLOCK_BYTES],
+                        struct filesystem_size *ret_size);
+
+/* How many blocks it is to have after the next step towards a device of so many bytes. */
+uint64_t filesystem_next_size(const struct filesystem_size *size, uint64_t bytes);
+
 /* Outcomes of growing. */
 enum {
     FILESYSTEM_GROWN,  /* it fills its devices, by this call or before */
@@ -49,8 +69,10 @@ enum {
     FILESYSTEM_REFUSED,     /* it refuses the size of its device */
     FILESYSTEM_ERRORS,      /* it has recorded errors; nothing but fsck helps */
     FILESYSTEM_SHUT_DOWN,   /* after an error; volume_trouble() finds that out */
+    FILESYSTEM_LIMIT,       /* it has grown to the most it can have, and its device is larger */
 };
 
-/* Grows the file system to the present size of its devices. Never shrinks. Blocks for as long as
- * the kernel takes. Outcome or -errno. */
+/* Grows the file system to the present size of its devices, in steps: a process that is killed ends
+ * after the one it is in. Never shrinks. Blocks for as long as the kernel takes. Outcome or
+ * -errno. */
 int filesystem_grow(int directory, const struct filesystem *filesystem, struct error *error);

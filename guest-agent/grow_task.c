@@ -3,20 +3,26 @@
 #include "guest-agent/grow_task.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "lib/child.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
+#include "lib/list.h"
 
 /* Another's resize is waited for this long. */
 #define BUSY_PATIENCE_NS (5 * NSEC_PER_SEC)
 #define BUSY_PAUSE_NS    (50 * NSEC_PER_MSEC)
 
 struct grow_task {
+    struct grow_task *next; /* while it runs */
+    dev_t device;           /* of its volume */
     struct child *child;
     grow_task_done *done; /* NULL: nobody wants to know */
     void *userdata;
@@ -28,7 +34,7 @@ struct report {
     struct error error;
 };
 
-static unsigned running;
+static struct grow_task *running;
 
 static int grow_once(const struct volume *volume, struct error *error)
 {
@@ -45,31 +51,24 @@ static int grow_once(const struct volume *volume, struct error *error)
     return filesystem_grow(directory, &filesystem, error);
 }
 
-int grow_task_run(const struct volume *volume, struct error *error)
+/* In the child. */
+static int grow(const void *volume)
 {
     const struct timespec pause = {.tv_nsec = (long)BUSY_PAUSE_NS};
     uint64_t patience_ends = clock_boottime() + BUSY_PATIENCE_NS;
-    int outcome = grow_once(volume, error);
-
-    while (outcome == FILESYSTEM_BUSY && clock_boottime() < patience_ends) {
-        (void)nanosleep(&pause, NULL);
-        outcome = grow_once(volume, error);
-    }
-    if (outcome < 0 || outcome == FILESYSTEM_READ_ONLY) {
-        const char *trouble = volume_trouble(volume, &outcome);
-
-        if (trouble)
-            (void)error_set(error, outcome, "%s", trouble);
-    }
-    return outcome;
-}
-
-/* In the child. */
-static int grow(const void *argument)
-{
     struct report report = {0};
 
-    report.outcome = grow_task_run(argument, &report.error);
+    report.outcome = grow_once(volume, &report.error);
+    while (report.outcome == FILESYSTEM_BUSY && clock_boottime() < patience_ends) {
+        (void)nanosleep(&pause, NULL);
+        report.outcome = grow_once(volume, &report.error);
+    }
+    if (report.outcome < 0 || report.outcome == FILESYSTEM_READ_ONLY) {
+        const char *trouble = volume_trouble(volume, &report.outcome);
+
+        if (trouble)
+            (void)error_set(&report.error, report.outcome, "%s", trouble);
+    }
     return write(STDOUT_FILENO, &report, sizeof(report)) == sizeof(report) ? EXIT_SUCCESS
                                                                            : EXIT_FAILURE;
 }
@@ -87,7 +86,7 @@ static void on_end(struct child *child, enum child_end end, int status, const st
     struct report report;
 
     (void)child;
-    running--;
+    LL_DELETE(running, task);
     task->reported = true;
     if (end == CHILD_EXITED && status == EXIT_SUCCESS && output->length == sizeof(report)) {
         memcpy(&report, output->data, sizeof(report));
@@ -107,20 +106,27 @@ int grow_task_new(struct loop *loop, const struct volume *volume, grow_task_done
     const struct child_request request = {
         .output_limit = sizeof(struct report), .function = grow, .argument = volume, .input = -1};
     struct grow_task *task;
+    unsigned count = 0;
     int r;
 
-    if (running >= GROW_TASK_LIMIT)
+    LL_FOREACH(running, task)
+    {
+        if (task->device == volume->device)
+            return GROW_TASK_RUNS;
+        count++;
+    }
+    if (count >= GROW_TASK_LIMIT)
         return GROW_TASK_TOO_MANY;
     task = calloc(1, sizeof(*task));
     if (!task)
         return -ENOMEM;
-    *task = (struct grow_task){.done = done, .userdata = userdata};
+    *task = (struct grow_task){.device = volume->device, .done = done, .userdata = userdata};
     r = child_new(loop, &request, on_end, task, &task->child);
     if (r < 0) {
         free(task);
         return r;
     }
-    running++;
+    LL_PREPEND(running, task);
     *ret_task = task;
     return 0;
 }
@@ -139,7 +145,26 @@ struct grow_task *grow_task_abandon(struct grow_task *task)
     if (!task)
         return NULL;
     if (!task->reported)
-        running--;
+        LL_DELETE(running, task);
     release(task);
     return NULL;
+}
+
+uint64_t grow_task_size(const struct volume *volume)
+{
+    struct statfs statistics;
+
+    if (statfs(volume->mount_point, &statistics) < 0)
+        return 0;
+    return statistics.f_blocks * (uint64_t)statistics.f_bsize;
+}
+
+bool grow_task_progress(const struct volume *volume, uint64_t before, uint64_t device_bytes,
+                        char *ret_text, size_t size)
+{
+    uint64_t now = grow_task_size(volume);
+
+    (void)snprintf(ret_text, size, "%" PRIu64 " of %" PRIu64 " bytes%s", now, device_bytes,
+                   now > before ? "" : ", and no more than before");
+    return now > before;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* grow_task.h - growing one file system in a process of its own.
  *
- * The ioctl returns when the file system is grown: usually after milliseconds, for a very large
- * ext4 after minutes, and never while the file system is frozen. So that no other request waits for
- * it, a child calls it and writes its outcome to a pipe.
+ * Growing takes milliseconds as a rule, for a very large file system minutes, and for ever while
+ * the file system is frozen. So that no other request waits for it, a child does it and writes the
+ * outcome to a pipe. There is one child for a file system at most.
  */
 #pragma once
 
@@ -21,12 +21,12 @@ struct grow_task;
 typedef void grow_task_done(struct grow_task *task, int outcome, const struct error *error,
                             void *userdata);
 
-/* Here and now, trying again for a while if it is busy. FILESYSTEM_* or -errno. */
-int grow_task_run(const struct volume *volume, struct error *error);
+enum grow_task_failure {
+    GROW_TASK_TOO_MANY = -EAGAIN, /* at once */
+    GROW_TASK_RUNS = -EBUSY,      /* one for this file system, perhaps of an earlier caller's */
+};
 
-enum grow_task_failure { GROW_TASK_TOO_MANY = -EAGAIN /* at once */ };
-
-/* In a child. `done` comes once, from the loop. 0, GROW_TASK_TOO_MANY, another -errno. */
+/* In a child. `done` comes once, from the loop. 0, one of the above, another -errno. */
 int grow_task_new(struct loop *loop, const struct volume *volume, grow_task_done *done,
                   void *userdata, struct grow_task **ret_task);
 
@@ -36,3 +36,10 @@ struct grow_task *grow_task_free(struct grow_task *task); /* NULL is fine; retur
 /* The same before the process exits: the child is killed, which takes effect when its system call
  * returns (the ioctl may still complete); its next parent reaps it. */
 struct grow_task *grow_task_abandon(struct grow_task *task); /* NULL is fine; returns NULL */
+
+/* Bytes of the mounted file system, without what it keeps for itself; 0: unknown. */
+uint64_t grow_task_size(const struct volume *volume);
+
+/* Whether it is larger than `before`, whoever grows it; a text says how far it is. */
+bool grow_task_progress(const struct volume *volume, uint64_t before, uint64_t device_bytes,
+                        char *ret_text, size_t size);

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "guest-agent/device.h"
 #include "guest-agent/grow_task.h"
 #include "guest-agent/report.h"
 #include "guest-agent/volume.h"
@@ -25,7 +26,8 @@ struct job {
     struct oneshot *oneshot;
     struct volume volume;
     bool found;
-    bool waiting; /* to be grown, not started yet */
+    bool waiting;         /* to be grown, not started yet */
+    uint64_t first_bytes; /* of its file system */
     struct grow_task *task;
     struct report_volume report;
 };
@@ -47,12 +49,27 @@ static void finish(struct job *job)
         loop_stop(&job->oneshot->loop);
 }
 
+/* Another helper, or a call that goes on, may be what grows it. */
+static void say_growing(struct job *job, enum report_error otherwise, const char *text)
+{
+    char progress[96];
+    uint64_t bytes = 0;
+
+    (void)device_size(job->volume.device, &bytes);
+    if (grow_task_progress(&job->volume, job->first_bytes, bytes, progress, sizeof(progress)))
+        report_fail(&job->report, REPORT_GROWING, progress);
+    else
+        report_fail(&job->report, otherwise, text);
+}
+
 static void on_grown(struct grow_task *task, int outcome, const struct error *error, void *userdata)
 {
     struct job *job = userdata;
 
     job->task = grow_task_free(task);
-    if (outcome != FILESYSTEM_GROWN)
+    if (outcome == FILESYSTEM_BUSY)
+        say_growing(job, REPORT_BUSY, error->text);
+    else if (outcome != FILESYSTEM_GROWN)
         report_fail(&job->report, report_error_from_outcome(outcome), error->text);
     finish(job);
     start_tasks(job->oneshot);
@@ -67,9 +84,12 @@ static void start_tasks(struct oneshot *oneshot)
 
         if (!job->waiting)
             continue;
+        job->first_bytes = grow_task_size(&job->volume);
         r = grow_task_new(&oneshot->loop, &job->volume, on_grown, job, &job->task);
         if (r == GROW_TASK_TOO_MANY)
             return;
+        if (r == GROW_TASK_RUNS)
+            continue; /* by another path */
         job->waiting = false;
         if (r < 0) {
             report_fail(&job->report, REPORT_FAILED, "cannot start a process to grow it");
@@ -86,7 +106,7 @@ static void on_deadline(struct loop_timer *timer)
         struct job *job = &oneshot->jobs[i];
 
         if (job->task)
-            report_fail(&job->report, REPORT_TIMED_OUT, "the file system is still growing");
+            say_growing(job, REPORT_TIMED_OUT, "the file system does not go on growing");
         else if (job->waiting)
             report_fail(&job->report, REPORT_TIMED_OUT, "other file systems took all of the time");
         job->task = grow_task_abandon(job->task);

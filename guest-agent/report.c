@@ -29,6 +29,8 @@ static const char *const error_names[REPORT_ERROR_COUNT] = {
     [REPORT_NO_CAPABILITY] = "no_capability",
     [REPORT_BUSY] = "busy",
     [REPORT_TIMED_OUT] = "timed_out",
+    [REPORT_LIMIT] = "limit",
+    [REPORT_GROWING] = "growing",
     [REPORT_FAILED] = "failed",
 };
 
@@ -51,6 +53,8 @@ enum report_error report_error_from_outcome(int outcome)
         return REPORT_ERRORS;
     case FILESYSTEM_SHUT_DOWN:
         return REPORT_SHUT_DOWN;
+    case FILESYSTEM_LIMIT:
+        return REPORT_LIMIT;
     default:
         return REPORT_FAILED;
     }

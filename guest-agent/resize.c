@@ -7,7 +7,9 @@
  * The status of each outcome: crustd reads FAILED_PRECONDITION as "does not heal by itself" (about
  * the file system if the text begins with AGENT_NOT_GROWABLE_TEXT, else about a layer below it),
  * and NOT_FOUND and UNIMPLEMENTED as "no such call". So a missing volume is INVALID_ARGUMENT, and a
- * read-only one, which may be remounted, is UNAVAILABLE.
+ * read-only one, which may be remounted, is UNAVAILABLE. A file system that is still growing after
+ * the caller's time goes on, and the next request for it waits for the same end: that is
+ * DEADLINE_EXCEEDED with AGENT_GROWING_TEXT, if it has grown during this call.
  */
 #include "guest-agent/resize.h"
 
@@ -38,6 +40,8 @@ struct resize {
     struct volume volume;
     struct filesystem filesystem;
     struct grow_task *task;
+    bool is_growing;      /* by this request's task or another's */
+    uint64_t grown_bytes; /* when that was found */
     struct loop_timer step;
     struct loop_timer deadline;
     resize_done *done;
@@ -63,7 +67,6 @@ static enum status_code code_from_outcome(int outcome)
     switch (outcome) {
     case FILESYSTEM_GROWN:
         return STATUS_OK;
-    case FILESYSTEM_BUSY:
     case FILESYSTEM_READ_ONLY:
         return STATUS_UNAVAILABLE;
     case FILESYSTEM_DENIED:
@@ -72,18 +75,27 @@ static enum status_code code_from_outcome(int outcome)
     case FILESYSTEM_REFUSED:
     case FILESYSTEM_ERRORS:
     case FILESYSTEM_SHUT_DOWN:
+    case FILESYSTEM_LIMIT:
         return STATUS_FAILED_PRECONDITION;
     default:
         return STATUS_INTERNAL;
     }
 }
 
-static void resize_refuse(struct resize *resize, const char *why)
+static void resize_refuse(struct resize *resize, const char *beginning, const char *why)
 {
-    char text[ERROR_TEXT_BYTES + sizeof(AGENT_NOT_GROWABLE_TEXT)];
+    char text[ERROR_TEXT_BYTES + sizeof(AGENT_LIMIT_TEXT)];
 
-    (void)snprintf(text, sizeof(text), AGENT_NOT_GROWABLE_TEXT "%s", why);
+    (void)snprintf(text, sizeof(text), "%s%s", beginning, why);
     resize_report(resize, STATUS_FAILED_PRECONDITION, text);
+}
+
+static void wait_for_check(struct resize *resize)
+{
+    loop_timer_start(resize->loop, &resize->step, resize->pause_ns, on_check);
+    resize->pause_ns *= 2;
+    if (resize->pause_ns > LONGEST_PAUSE_NS)
+        resize->pause_ns = LONGEST_PAUSE_NS;
 }
 
 static void on_grown(struct grow_task *task, int outcome, const struct error *error, void *userdata)
@@ -92,17 +104,27 @@ static void on_grown(struct grow_task *task, int outcome, const struct error *er
     enum status_code code = code_from_outcome(outcome);
 
     resize->task = grow_task_free(task);
-    if (code == STATUS_FAILED_PRECONDITION)
-        resize_refuse(resize, error->text);
+    if (outcome == FILESYSTEM_BUSY)
+        wait_for_check(resize);
+    else if (code == STATUS_FAILED_PRECONDITION)
+        resize_refuse(resize,
+                      outcome == FILESYSTEM_LIMIT ? AGENT_LIMIT_TEXT : AGENT_NOT_GROWABLE_TEXT,
+                      error->text);
     else
         resize_report(resize, code, code == STATUS_OK ? "" : error->text);
 }
 
 static void resize_grow(struct resize *resize)
 {
-    int r = grow_task_new(resize->loop, &resize->volume, on_grown, resize, &resize->task);
+    int r;
 
-    if (r == GROW_TASK_TOO_MANY)
+    if (!resize->is_growing)
+        resize->grown_bytes = grow_task_size(&resize->volume);
+    resize->is_growing = true;
+    r = grow_task_new(resize->loop, &resize->volume, on_grown, resize, &resize->task);
+    if (r == GROW_TASK_RUNS)
+        wait_for_check(resize);
+    else if (r == GROW_TASK_TOO_MANY)
         resize_report(resize, STATUS_RESOURCE_EXHAUSTED, "too many file systems grow at once");
     else if (r < 0)
         resize_report(resize, STATUS_INTERNAL, "cannot start a process to grow the file system");
@@ -135,10 +157,7 @@ static void resize_check(struct resize *resize)
     } else if (device_layer(device, layer, sizeof(layer))) {
         resize_report(resize, STATUS_FAILED_PRECONDITION, layer);
     } else {
-        loop_timer_start(resize->loop, &resize->step, resize->pause_ns, on_check);
-        resize->pause_ns *= 2;
-        if (resize->pause_ns > LONGEST_PAUSE_NS)
-            resize->pause_ns = LONGEST_PAUSE_NS;
+        wait_for_check(resize);
     }
 }
 
@@ -150,13 +169,18 @@ static void on_check(struct loop_timer *timer)
 static void on_deadline(struct loop_timer *timer)
 {
     struct resize *resize = container_of(timer, struct resize, deadline);
-    char name[DEVICE_NAME_BYTES], text[TTRPC_MESSAGE_BYTES];
+    char name[DEVICE_NAME_BYTES], text[TTRPC_MESSAGE_BYTES], progress[96];
     dev_t device = 0;
     uint64_t bytes = largest_device(resize, &device);
 
     device_name(device, name);
-    if (resize->task)
-        (void)snprintf(text, sizeof(text), "the file system is still growing");
+    if (resize->is_growing)
+        (void)snprintf(text, sizeof(text), "%s%s",
+                       grow_task_progress(&resize->volume, resize->grown_bytes, bytes, progress,
+                                          sizeof(progress))
+                           ? AGENT_GROWING_TEXT
+                           : "the file system does not go on growing: ",
+                       progress);
     else
         (void)snprintf(text, sizeof(text), "%s has %" PRIu64 " bytes, not yet %" PRIu64, name,
                        bytes, resize->bytes);
@@ -180,13 +204,13 @@ static void on_start(struct loop_timer *timer)
     if (resize->volume.kind == FILESYSTEM_OTHER) {
         (void)snprintf(text, sizeof(text), "%s is not ext4, xfs or btrfs",
                        resize->volume.file_system);
-        resize_refuse(resize, text);
+        resize_refuse(resize, AGENT_NOT_GROWABLE_TEXT, text);
         return;
     }
     volume_prefer_writable(&resize->volume);
     trouble = volume_trouble(&resize->volume, &outcome);
     if (trouble && outcome == FILESYSTEM_SHUT_DOWN)
-        resize_refuse(resize, trouble);
+        resize_refuse(resize, AGENT_NOT_GROWABLE_TEXT, trouble);
     else if (volume_open(&resize->volume, &resize->filesystem, &directory) < 0)
         resize_grow(resize); /* fails, too, and says why */
     else

@@ -339,6 +339,21 @@ static const struct {
            "journalctl -t kata has it. Kata's own agent does not implement the call; "
            "crust-guest-agent in the guest does.",
            "crustd tries again with growing pauses; crustctl resync has it try now."}}}),
+    ROW(FILE_SYSTEM_LIMIT, "file_system_limit", STAYS, STATUS_FAILED_PRECONDITION,
+        {GUEST,
+         {"The file system is as large as one of its making can be (the error below has the size): "
+          "ext4 has at most 2^32 - 1 blocks without the feature 64bit, and at most 2^32 inodes, of "
+          "which each group has a fixed number. Its device is larger.",
+          "A new file system; nothing makes this one larger.",
+          {"Its present size is usable as it is. Make a new one on another volume (mkfs.ext4 -O "
+           "64bit, a larger -i for fewer inodes) and copy the data."}}}),
+    ROW(GROWING, "growing", HEALS, STATUS_UNAVAILABLE,
+        {IN(BLOCK_GROWN),
+         {"The guest is growing the file system, which takes longer than one call (the error below "
+          "says how far it was). It can be used meanwhile.",
+          "Time.",
+          {"Nothing is wrong: crustd asks again until it is done. One that comes no further is "
+           "agent_failed."}}}),
     ROW(AGENT_POLICY_DENIED, "agent_policy_denied", STAYS, STATUS_FAILED_PRECONDITION,
         {GUEST,
          {"The guest's policy forbids the calls by which kata-agent would run crustd's helper for "

@@ -54,7 +54,7 @@ int schema_digest(struct sql_connection *connection, char ret_hex[static SHA256_
  * may only observe has no resize to stand still. 0 or 1. */
 #define V_IS_STALLED                                                                               \
     "(v.removed_at IS NULL AND v.observed = 0 AND (v.state = 'blocked'"                            \
-    " OR v.state = 'block_grown' AND v.reason <> 'none'))"
+    " OR v.state = 'block_grown' AND v.reason NOT IN ('none', 'growing')))"
 
 /* Whether a resize of volume `v` would not reach its file system and that needs attention: not if
  * it is so on purpose, because crustd may only observe or nobody may write. */

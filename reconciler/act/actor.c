@@ -273,11 +273,12 @@ static bool has_worked(const struct act *act)
     return act->reason == REASON_NONE || act->reason == REASON_UNVERIFIED;
 }
 
-/* A success clears the count of attempts; a failure waits for its next attempt, or for a change. */
+/* A success clears the count of attempts; a failure waits for its next attempt, or for a change.
+ * What goes on is no failure, and is asked after the first pause again. */
 static int record_attempt(const struct act *act)
 {
     struct store *store = act->context->store;
-    uint32_t failures = act->volume.attempts + 1;
+    uint32_t failures = act->reason == REASON_GROWING ? 0 : act->volume.attempts + 1;
     bool starts_anew = has_worked(act);
     enum volume_state state =
         act->action == ACTION_RESIZE_GUEST ? STATE_BLOCK_GROWN : STATE_BLOCKED;
@@ -302,6 +303,8 @@ static void log_result(const struct act *act)
 
     if (has_worked(act))
         log_info(&ids, "%s: done", decide_action_name(act->action));
+    else if (act->reason == REASON_GROWING)
+        log_info(&ids, "%s: %s", decide_action_name(act->action), act->error.text);
     else
         log_warning(&ids, "%s: %s: %s", decide_action_name(act->action), reason_name(act->reason),
                     act->error.text);

@@ -60,9 +60,14 @@ static int record(const struct context *context, const struct store_volume *volu
 int resizable_record(const struct context *context, const struct store_volume *volume,
                      const struct decide_facts *resize)
 {
-    struct resizable_facts facts = {.resize = resize};
+    struct decide_facts given = *resize;
+    struct resizable_facts facts = {.resize = &given};
     struct resizable resizable;
 
+    if (resize->guest_reason == REASON_GROWING) { /* proof that it can */
+        given.guest_reason = REASON_NONE;
+        given.guest_proven = true;
+    }
     judge_monitor(context, volume, &facts);
     resizable = resizable_decide(&facts);
     return record(context, volume, resizable_name(resizable.answer), resizable.reason);

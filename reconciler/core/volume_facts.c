@@ -162,7 +162,7 @@ static bool size_is_assumed(const struct store_volume *volume)
 
 static bool may_try(const struct store_volume *volume, uint64_t now)
 {
-    return volume->attempts == 0 || (volume->next_attempt_ns && now >= volume->next_attempt_ns);
+    return volume->next_attempt_ns ? now >= volume->next_attempt_ns : volume->attempts == 0;
 }
 
 struct decide_facts volume_facts_of(const struct context *context,

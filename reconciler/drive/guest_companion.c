@@ -151,8 +151,10 @@ static enum status_code status_of(const struct agent_reply *reply)
     case AGENT_LAYER:
     case AGENT_NOT_GROWABLE:
     case AGENT_SHUT_DOWN:
+    case AGENT_LIMIT:
         return STATUS_FAILED_PRECONDITION;
     case AGENT_READ_ONLY:
+    case AGENT_GROWING:
     case AGENT_FAILED:
     case AGENT_UNEXPLAINED:
     case AGENT_OUTCOMES:

@@ -24,6 +24,8 @@ static const char *const faults[HELPER_FAULTS] = {
     [HELPER_FAULT_NO_CAPABILITY] = "no_capability",
     [HELPER_FAULT_BUSY] = "busy",
     [HELPER_FAULT_TIMED_OUT] = "timed_out",
+    [HELPER_FAULT_LIMIT] = "limit",
+    [HELPER_FAULT_GROWING] = "growing",
     [HELPER_FAULT_FAILED] = "failed",
 };
 
@@ -48,6 +50,8 @@ static void take_text(const cJSON *object, const char *name, char *ret_text, siz
         text_clean(text, strlen(text), ret_text, size);
 }
 
+/* 0 also for sizes from 2^53 on (8 PiB), which cJSON has as doubles: such a resize is unverified.
+ */
 static uint64_t number_of(const cJSON *object, const char *name)
 {
     uint64_t number = 0;

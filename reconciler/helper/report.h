@@ -27,6 +27,8 @@ enum helper_fault {
     HELPER_FAULT_NO_CAPABILITY,
     HELPER_FAULT_BUSY,
     HELPER_FAULT_TIMED_OUT,
+    HELPER_FAULT_LIMIT,
+    HELPER_FAULT_GROWING,
     HELPER_FAULT_FAILED, /* and any code that is unknown here */
     HELPER_FAULTS,
 };

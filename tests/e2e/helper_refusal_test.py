@@ -55,6 +55,8 @@ REFUSALS = {
     "cannot grow": Refusal("file_system_not_growable", "says unsupported", fault="unsupported",
                            retried=False),
     "still growing": Refusal("agent_failed", "says timed_out", fault="timed_out"),
+    "at its limit": Refusal("file_system_limit", "says limit", fault="limit", retried=False,
+                            explained=("Make a new one",)),
     "not mounted": Refusal("guest_path_unknown", "says not_mounted", fault="not_mounted"),
 }
 

@@ -221,6 +221,8 @@ static void an_outcome_has_a_reason_and_shows_what_the_route_can_do(void **state
         [AGENT_NOT_GROWABLE] = {REASON_FILE_SYSTEM_NOT_GROWABLE, "able", true},
         [AGENT_READ_ONLY] = {REASON_READ_ONLY, "able", true},
         [AGENT_SHUT_DOWN] = {REASON_FILE_SYSTEM_SHUT_DOWN, "able", true},
+        [AGENT_LIMIT] = {REASON_FILE_SYSTEM_LIMIT, "able", true},
+        [AGENT_GROWING] = {REASON_GROWING, "able", true},
         [AGENT_FAILED] = {REASON_AGENT_FAILED, "able", true},
         [AGENT_UNEXPLAINED] = {REASON_AGENT_FAILED, NULL, true},
     };
@@ -239,6 +241,8 @@ static void an_outcome_has_a_reason_and_shows_what_the_route_can_do(void **state
     assert_true(guest_route_ends_resize(REASON_FILE_SYSTEM_NOT_GROWABLE));
     assert_true(guest_route_ends_resize(REASON_READ_ONLY));
     assert_true(guest_route_ends_resize(REASON_FILE_SYSTEM_SHUT_DOWN));
+    assert_true(guest_route_ends_resize(REASON_FILE_SYSTEM_LIMIT));
+    assert_true(guest_route_ends_resize(REASON_GROWING));
     assert_false(guest_route_ends_resize(REASON_AGENT_DENIED));
     assert_false(guest_route_ends_resize(REASON_AGENT_UNREACHABLE));
 }

@@ -116,9 +116,137 @@ static void a_crafted_number_is_refused(void **state)
     assert_int_equal(inspect(UINT64_MAX, 0, 1, &filesystem), -ENODEV);
 }
 
+/* ---- sizes ---- */
+
+struct superblock {
+    uint32_t block_log, cluster_log, first_block, group_blocks, group_inodes, incompatible;
+    uint64_t blocks;
+};
+
+static const struct superblock usual = {
+    .block_log = 2,
+    .cluster_log = 2,
+    .group_blocks = 32768,
+    .group_inodes = 8192,
+    .blocks = 1 << 20,
+};
+
+static void put(uint8_t *bytes, size_t offset, uint64_t number)
+{
+    for (size_t i = 0; i < 4; i++)
+        bytes[offset + i] = (uint8_t)(number >> 8 * i);
+}
+
+static int read_size(const struct superblock *from, struct filesystem_size *ret_size)
+{
+    uint8_t bytes[EXT_SUPERBLOCK_BYTES] = {0};
+
+    put(bytes, 0x04, from->blocks);
+    put(bytes, 0x14, from->first_block);
+    put(bytes, 0x18, from->block_log);
+    put(bytes, 0x1c, from->cluster_log);
+    put(bytes, 0x20, from->group_blocks);
+    put(bytes, 0x28, from->group_inodes);
+    put(bytes, 0x38, 0xef53);
+    put(bytes, 0x60, from->incompatible);
+    put(bytes, 0x150, from->blocks >> 32);
+    return filesystem_read_ext(bytes, ret_size);
+}
+
+static void ext4_has_a_limit_by_its_features(void **state)
+{
+    static const struct {
+        uint32_t block_log, group_inodes, incompatible;
+        uint64_t most_blocks;
+    } cases[] = {
+        {2, 8192, 0x2c2 & ~0x80, UINT32_MAX},
+        {1, 4096, 0x242, UINT32_MAX},
+        {0, 2048, 0x242, UINT32_MAX},
+        {2, 8192, 0x2c2, UINT64_C(524287) * 32768},  /* 64 TiB: the inodes */
+        {2, 32768, 0x2c2, UINT64_C(131071) * 32768}, /* the same below 2^32 blocks */
+        {2, 32768, 0x242, UINT64_C(131071) * 32768},
+        {2, 16, 0x2c2, UINT64_C(268435455) * 32768},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct superblock superblock = usual;
+        struct filesystem_size size;
+
+        superblock.block_log = superblock.cluster_log = cases[i].block_log;
+        superblock.group_inodes = cases[i].group_inodes;
+        superblock.incompatible = cases[i].incompatible;
+        assert_int_equal(read_size(&superblock, &size), 0);
+        assert_int_equal(size.block_bytes, 1024 << cases[i].block_log);
+        assert_int_equal(size.most_blocks, cases[i].most_blocks);
+    }
+}
+
+static void high_half_of_the_block_count_needs_64bit(void **state)
+{
+    struct superblock superblock = usual;
+    struct filesystem_size size;
+
+    (void)state;
+    superblock.blocks = (UINT64_C(5) << 32) + 7;
+    assert_int_equal(read_size(&superblock, &size), 0);
+    assert_int_equal(size.blocks, 7);
+    superblock.incompatible = 0x80;
+    assert_int_equal(read_size(&superblock, &size), 0);
+    assert_int_equal(size.blocks, superblock.blocks);
+}
+
+static void what_is_no_superblock_is_refused(void **state)
+{
+    struct superblock wrong[5];
+    struct filesystem_size size;
+    uint8_t empty[EXT_SUPERBLOCK_BYTES] = {0};
+
+    (void)state;
+    assert_int_equal(filesystem_read_ext(empty, &size), -EBADMSG);
+    for (size_t i = 0; i < 5; i++)
+        wrong[i] = usual;
+    wrong[0].block_log = wrong[0].cluster_log = 7;
+    wrong[1].cluster_log = 1;
+    wrong[2].cluster_log = UINT32_MAX;
+    wrong[3].group_blocks = 0;
+    wrong[4].group_inodes = 0;
+    for (size_t i = 0; i < 5; i++)
+        assert_int_equal(read_size(&wrong[i], &size), -EBADMSG);
+}
+
+static void steps_end_with_groups(void **state)
+{
+    const struct filesystem_size size = {
+        .blocks = 8192 * 3 + 100, /* in the fourth group */
+        .most_blocks = UINT32_MAX,
+        .block_bytes = 1024,
+        .first_block = 1,
+        .group_blocks = 8192,
+        .unit_blocks = 1,
+    };
+    struct filesystem_size other = size;
+
+    (void)state;
+    assert_int_equal(filesystem_next_size(&size, UINT64_C(1) << 40), 1 + (3 + 512) * 8192);
+    assert_int_equal(filesystem_next_size(&size, 1024 * 30000 + 1023), 30000);
+    assert_int_equal(filesystem_next_size(&size, 1024 * 100), 100); /* a device that shrank */
+    other.blocks = UINT32_MAX - 10;
+    assert_int_equal(filesystem_next_size(&other, UINT64_C(1) << 43), UINT32_MAX);
+    other.blocks = UINT32_MAX;
+    assert_int_equal(filesystem_next_size(&other, UINT64_C(1) << 43), UINT32_MAX);
+    assert_int_equal(filesystem_next_size(&other, UINT64_C(1) << 42), UINT32_MAX);
+    other.unit_blocks = 16; /* clusters */
+    assert_int_equal(filesystem_next_size(&other, UINT64_C(1) << 43), UINT32_MAX - 15);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ext4_has_a_limit_by_its_features),
+        cmocka_unit_test(high_half_of_the_block_count_needs_64bit),
+        cmocka_unit_test(what_is_no_superblock_is_refused),
+        cmocka_unit_test(steps_end_with_groups),
         cmocka_unit_test(a_device_with_a_gap_before_it_is_found),
         cmocka_unit_test(nobody_looks_for_more_than_there_are),
         cmocka_unit_test(a_crafted_number_is_refused),

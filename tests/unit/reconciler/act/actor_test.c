@@ -343,6 +343,20 @@ static void a_guest_that_failed_has_not_grown(void **state)
     assert_int_equal(the_volume().attempts, 1);
 }
 
+static void a_guest_that_is_growing_has_not_failed(void **state)
+{
+    struct guest_reply reply = {.reason = REASON_GROWING};
+
+    (void)state;
+    (void)error_set(&reply.error, 0, "1 of 2 bytes");
+    begin(ACTION_RESIZE_GUEST);
+    guest_answers(&reply);
+    record();
+    assert_int_equal(the_volume().guest_reason, REASON_GROWING);
+    assert_int_equal(the_volume().attempts, 0);
+    assert_true(the_volume().next_attempt_ns > 0);
+}
+
 static void agent_address_from_the_shim_is_recorded(void **state)
 {
     (void)state;
@@ -418,6 +432,7 @@ int main(void)
         TEST(other_drives_that_were_refreshed_are_decided_again),
         TEST(a_guest_that_has_grown_is_on_record),
         TEST(a_guest_that_failed_has_not_grown),
+        TEST(a_guest_that_is_growing_has_not_failed),
         TEST(agent_address_from_the_shim_is_recorded),
         TEST(an_act_that_waits_for_a_helper_rests),
         TEST(all_is_forgotten_at_once),

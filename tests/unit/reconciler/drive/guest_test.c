@@ -450,6 +450,12 @@ static void a_drive_grows_by_its_mount_point(void **state)
     expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_UNKNOWN, "shut down");
     grow(AGENT_READ_ONLY, STATUS_UNAVAILABLE, "read-only"); /* it may be remounted */
     expect(STATUS_UNAVAILABLE, DRIVE_IN_GUEST_UNKNOWN, "read-only");
+    grow(AGENT_NOT_GROWABLE, STATUS_FAILED_PRECONDITION, "read-only");
+    expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_UNKNOWN, "read-only");
+    grow(AGENT_LIMIT, STATUS_FAILED_PRECONDITION, "at most");
+    expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_UNKNOWN, "at most");
+    grow(AGENT_GROWING, STATUS_DEADLINE_EXCEEDED, "1 of 2");
+    expect(STATUS_DEADLINE_EXCEEDED, DRIVE_IN_GUEST_UNKNOWN, "1 of 2");
     grow(AGENT_FAILED, STATUS_DEADLINE_EXCEEDED, "still growing");
     expect(STATUS_DEADLINE_EXCEEDED, DRIVE_IN_GUEST_UNKNOWN, "still growing");
     grow(AGENT_FAILED, STATUS_INTERNAL, "ioctl");
