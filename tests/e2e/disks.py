@@ -62,14 +62,14 @@ def is_free(device):
     return True
 
 
-def make_filesystem(filesystem, device):
-    """mkfs of an ext4, xfs or btrfs on a device or file, without mounting it."""
+def make_filesystem(filesystem, device, *features):
+    """mkfs of an ext4, xfs or btrfs on a device or file, without mounting it; features: more of its options."""
     options = {
         "ext4": ["-q", "-F", "-E", "lazy_itable_init=1,lazy_journal_init=1,nodiscard"],
         "xfs": ["-q", "-f", "-K"],
         "btrfs": ["-q", "-f", "-K"],
     }
-    run(f"mkfs.{filesystem}", *options[filesystem], device)
+    run(f"mkfs.{filesystem}", *options[filesystem], *features, device)
 
 
 @dataclasses.dataclass

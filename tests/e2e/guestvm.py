@@ -65,18 +65,19 @@ class GuestVM:
     cgroups        whether the guest mounts the cgroup file system
     machine        "q35", or "pc", whose first PCI bus takes disks while the guest runs
     program        the words that start QEMU: another program than QEMU itself may
+    memory         of the guest, in MiB
     """
 
     def __init__(self, scratch, image, disks=(), *, sandbox_id=None, vm_dir=None, layout="go",
                  extra_monitor=None, agents=(SERIAL_AGENT,), kernel_parameters="", hold_qmp=True,
                  accelerator="tcg", vsock_cid=None, share=None, tcp_port=None, cgroups=False,
-                 machine="q35", program=("qemu-system-x86_64",)):
+                 machine="q35", program=("qemu-system-x86_64",), memory=256):
         assert layout in ("go", "rust") and extra_monitor in (None, "qmp", "hmp")
         self.sandbox_id = sandbox_id or secrets.token_hex(32)
         self.image, self.layout, self.agents = image, layout, agents
         self.accelerator, self.vsock_cid = accelerator, vsock_cid
         self.share, self.tcp_port, self.cgroups = share, tcp_port, cgroups
-        self.machine, self.program = machine, program
+        self.machine, self.program, self.memory = machine, program, memory
         self.work_dir = pathlib.Path(scratch).resolve() / f"guest-{self.sandbox_id[:12]}"
         self.work_dir.mkdir()
         self.vm_dir = pathlib.Path(vm_dir or self.work_dir / "vm").resolve()
@@ -127,7 +128,7 @@ class GuestVM:
         pid_file = ["-pidfile", str(self.vm_dir / "pid")] if self.layout == "go" else []
         return [
             *self.program, "-name", f"sandbox-{self.sandbox_id},debug-threads=on", *pid_file,
-            "-machine", self.machine, *PROCESSORS[self.accelerator], "-smp", "1", "-m", "256",
+            "-machine", self.machine, *PROCESSORS[self.accelerator], "-smp", "1", "-m", str(self.memory),
             "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
             "-kernel", str(self.image.kernel), "-initrd", str(self.image.initramfs),
             # Firmware gives an empty bridge no windows: the reserves are for disks that come later.
@@ -161,7 +162,7 @@ class GuestVM:
         self._inherited.append(self._directory(path.parent).connect(path.name))
         return ["-chardev", f"socket,id=share,fd={self._inherited[-1].fileno()}",
                 "-device", "vhost-user-fs-pci,chardev=share,tag=kataShared",
-                "-object", "memory-backend-memfd,id=ram,size=256M,share=on",
+                "-object", f"memory-backend-memfd,id=ram,size={self.memory}M,share=on",
                 "-machine", "memory-backend=ram"]
 
     def _network_arguments(self):

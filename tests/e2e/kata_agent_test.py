@@ -41,9 +41,7 @@ class KataAgentCase(unittest.TestCase):
         cls.scratch = pathlib.Path(cls.enterClassContext(scratch)).resolve()
         cls.loops, cls.disks = {}, {}
         for name in cls.file_systems:
-            cls.loops[name] = cls.enterClassContext(
-                LoopDevice(cls.scratch / name, FIRST_BYTES[name]))
-            make_filesystem(name, cls.loops[name].device)
+            cls.loops[name] = cls.make_loop(name)
             cls.disks[name] = Disk(cls.loops[name].device, filesystem=name)
         image = build_kata_image(BUILD / "guest")
         cls.guest = cls.enterClassContext(KataGuest(
@@ -54,6 +52,12 @@ class KataAgentCase(unittest.TestCase):
         cls.numbers = iter(range(1, 1000))
         for disk in cls.disks.values():
             cls.vm.guest_write(f"{disk.mount_point}/pattern", PATTERN_BYTES)
+
+    @classmethod
+    def make_loop(cls, name):
+        loop = cls.enterClassContext(LoopDevice(cls.scratch / name, FIRST_BYTES[name]))
+        make_filesystem(name, loop.device)
+        return loop
 
     def setUp(self):
         self.client = self.enterContext(contextlib.closing(self.guest.client()))
@@ -76,10 +80,10 @@ class KataAgentCase(unittest.TestCase):
     def mount_points(self, *names):
         return [self.disks[name].mount_point for name in names]
 
-    def resize(self, name):
+    def resize(self, name, to_bytes=0):
         """The device grows, and its disk in the guest; returns its new size."""
         loop, disk = self.loops[name], self.disks[name]
-        loop.resize(loop.size + 64 * MIB)
+        loop.resize(to_bytes or loop.size + 64 * MIB)
         self.vm.block_resize(disk, loop.size)
         wait_until(lambda: self.vm.guest_blocksize(disk) == loop.size, SECONDS, "the guest's disk")
         return loop.size

@@ -137,8 +137,9 @@ class Volume:
 class Sandbox:
     """A micro-VM and Kata's records of it. Volumes come before boot(), or by plug()."""
 
-    def __init__(self, case, bus="blk", monitor="qmp", agents=(SERIAL_AGENT,), relayed=False):
-        self.case, self.node = case, case.node
+    def __init__(self, case, bus="blk", monitor="qmp", agents=(SERIAL_AGENT,), relayed=False,
+                 memory=256):
+        self.case, self.node, self.memory = case, case.node, memory
         self.bus, self.monitor, self.agents, self.relayed = bus, monitor, agents, relayed
         self.id = secrets.token_hex(32)
         self.volumes = []
@@ -149,13 +150,15 @@ class Sandbox:
     def extra_monitor(self):
         return None if self.monitor == "crust-qemu" else self.monitor
 
-    def make_volume(self, filesystem, *, path=None, device=None, through_link=False, **disk):
+    def make_volume(self, filesystem, *, path=None, device=None, through_link=False, directory=None,
+                    size=None, features=(), **disk):
         """A volume that is not in the VM yet. device: a function from the loop's path to the one
-        in mountInfo.json; through_link: QEMU is given a link to the device."""
+        in mountInfo.json; through_link: QEMU is given a link to the device; features: more options
+        of mkfs; directory: where its file is."""
         number = next(self.case.numbers)
-        loop = self.case.enterClassContext(
-            LoopDevice(self.case.scratch / f"disk-{number}", FIRST_BYTES[filesystem]))
-        make_filesystem(filesystem, loop.device)
+        loop = self.case.enterClassContext(LoopDevice(
+            (directory or self.case.scratch) / f"disk-{number}", size or FIRST_BYTES[filesystem]))
+        make_filesystem(filesystem, loop.device, *features)
         self.node.add_device(loop.device)
         opened = loop.device
         if through_link:
@@ -176,7 +179,7 @@ class Sandbox:
         self.vm = self.case.enterClassContext(GuestVM(
             self.node.root, self.case.image, [volume.disk for volume in self.volumes],
             sandbox_id=self.id, vm_dir=self.node.vm_dir(self.id), extra_monitor=self.extra_monitor,
-            agents=self.agents, program=self.qemu))
+            agents=self.agents, program=self.qemu, memory=self.memory))
         if self.relayed:
             self.relay = self.case.enterClassContext(
                 Relay(self.node.root / f"agent-{self.id[:12]}.sock", self.vm.agent_socket))
