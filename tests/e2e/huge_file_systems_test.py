@@ -138,12 +138,12 @@ class GrowingTest(ResizeCase):
         self.check(self.large, TIB)
 
     def test_ext4_of_many_groups(self):
-        self.check(self.small_blocks, 96 * GIB)
+        self.check(self.small_blocks, 192 * GIB)
 
     def test_agent_that_is_killed_goes_on(self):
         """Its child goes on as well: one of them finds the other busy, or ahead."""
         self.settle(self.killed)
-        resize = self.begin(self.killed, 256 * GIB)
+        resize = self.begin(self.killed, TIB)
         self.node.wait_for(self.killed.path, "block_grown", "growing", SECONDS)
         self.sandbox.vm.signal_agents(signal.SIGKILL)
         self.sandbox.vm.start_agent(*SERIAL_AGENT)
@@ -181,7 +181,7 @@ class HelperTest(KataAgentCase):
         self.assertNotRegex(self.vm.console(), "BUG|EXT4-fs error")
 
     def test_next_one_goes_on(self):
-        size = self.resize("xfs", 256 * GIB)
+        size = self.resize("xfs", TIB)
         totals, entry = [], {"error": "growing"}
         while entry["error"] == "growing":
             entry = self.run_once("xfs", "--timeout", "2")
