@@ -79,7 +79,7 @@ const struct config_key config_keys[] = {
     KEY(resize, firecracker, KEY_SWITCH, "off"),
     KEY(resize, scsi_rescan, KEY_SWITCH, "off"),
     NUMBER(resize, settle_ms, "0", 0, 60 * 1000),
-    NUMBER(resize, parallel, "16", 1, 1024),
+    NUMBER(resize, parallel, "64", 1, 1024),
     NUMBER(resize, sweep_seconds, "30", 1, 3600),
     NUMBER(resize, call_timeout_seconds, "30", 1, 600),
 

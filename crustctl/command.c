@@ -238,7 +238,7 @@ static void print_candidate(const cJSON *row)
     uint64_t id = 0;
 
     (void)json_number(row, "volume_id", &id);
-    buffer_append_format(&line, "  %" PRIu64, id);
+    buffer_append_format(&line, "  #%" PRIu64, id);
     for (size_t i = 0; i < array_length(keys); i++) {
         const char *text = json_string(row, keys[i]);
 
@@ -252,7 +252,8 @@ static int ambiguous(const char *name, const cJSON *rows)
 {
     const cJSON *row;
 
-    (void)fprintf(stderr, "crustctl: \"%s\" is more than one volume; name one by its id:\n", name);
+    (void)fprintf(stderr,
+                  "crustctl: \"%s\" is more than one volume; name one by its id, as '#7':\n", name);
     cJSON_ArrayForEach(row, rows)
     {
         print_candidate(row);

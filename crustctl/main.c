@@ -30,7 +30,7 @@ static void print_usage(FILE *stream)
         print_line(stream, command);
     (void)fputs("\n"
                 "VOL is a volume path, a metadata key, a PV name, a CSI volume handle or a\n"
-                "volume_id.\n"
+                "volume_id, which '#7' is in any case.\n"
                 "  --root DIR     the node's root is DIR ($" CONFIG_ROOT_VARIABLE ")\n"
                 "  --config FILE  the daemon's configuration ($" CONFIG_FILE_VARIABLE ", or\n"
                 "                 " CONFIG_DEFAULT_FILE ")\n"

@@ -127,6 +127,17 @@ static int build(const struct store_query *query, const char *condition, struct 
     return buffer_error(text);
 }
 
+static bool is_number(const char *text)
+{
+    return text[0] && strspn(text, "0123456789") == strlen(text);
+}
+
+/* "#3" is an id and nothing else. */
+static bool is_id(const char *text)
+{
+    return text[0] == '#' && is_number(text + 1);
+}
+
 static void bind(sqlite3_stmt *statement, const struct store_query *query)
 {
     int64_t from = query->after < INT64_MAX ? query->after + 1 : INT64_MAX;
@@ -136,7 +147,8 @@ static void bind(sqlite3_stmt *statement, const struct store_query *query)
     (void)sqlite3_bind_int64(statement, 2, query->id ? query->id : INT64_MAX);
     (void)sqlite3_bind_int64(statement, 3, query->last);
     if (query->volume)
-        (void)sqlite3_bind_text(statement, 4, query->volume, -1, SQLITE_STATIC);
+        (void)sqlite3_bind_text(statement, 4, query->volume + is_id(query->volume), -1,
+                                SQLITE_STATIC);
 }
 
 static int open_next(struct row_cursor *cursor)
@@ -157,11 +169,6 @@ static int open_next(struct row_cursor *cursor)
 
 /* ---- conditions ---------------------------------------------------------------------------- */
 
-static bool is_number(const char *text)
-{
-    return text[0] && strspn(text, "0123456789") == strlen(text);
-}
-
 /* The names by which an operator may call a volume, in this order; the first that matches anything
  * wins, and live volumes come before removed ones. */
 #define LIVE_NAMES                                                                                 \
@@ -174,9 +181,12 @@ static bool is_number(const char *text)
 
 static const char *const everything[] = {""};
 static const char *const names_of_volume[] = {LIVE_NAMES, REMOVED_NAMES};
-static const char *const names_and_number_of_volume[] = {
-    " AND removed_at IS NULL AND volume_id = CAST(?4 AS INTEGER)", LIVE_NAMES,
-    " AND removed_at IS NOT NULL AND volume_id = CAST(?4 AS INTEGER)", REMOVED_NAMES};
+/* A PV may be called "3", too: then both volumes answer, and nobody takes one for the other. */
+#define NUMBER_OR_NAME                                                                             \
+    "(volume_id = CAST(?4 AS INTEGER) OR key = ?4 OR pv = ?4 OR volume_handle = ?4)"
+static const char *const number_or_name_of_volume[] = {
+    " AND removed_at IS NULL AND " NUMBER_OR_NAME,
+    " AND removed_at IS NOT NULL AND " NUMBER_OR_NAME};
 static const char *const of_volume[] = {" AND volume_id = CAST(?4 AS INTEGER)"};
 static const char *const sandbox_of_volume[] = {
     " AND sandbox_id = (SELECT v.sandbox_id FROM audit_volumes"
@@ -196,7 +206,9 @@ static void choose_conditions(struct row_cursor *cursor)
     else if (query->view != STORE_VIEW_VOLUMES)
         CHOOSE(cursor, of_volume);
     else if (is_number(query->volume))
-        CHOOSE(cursor, names_and_number_of_volume);
+        CHOOSE(cursor, number_or_name_of_volume);
+    else if (is_id(query->volume))
+        CHOOSE(cursor, of_volume);
     else
         CHOOSE(cursor, names_of_volume);
 }

@@ -354,6 +354,33 @@ class CrustctlTest(ApiTest):
             self.assertIn(words, done.stderr)
         self.assertNotIn("pv-third", done.stderr)
 
+    def test_a_name_that_is_also_an_id(self):
+        """PVs may be called "1", "2", "3": nobody's volume is taken for another's."""
+        node = self.node()
+        names = ("2", "3", "pv-alone")  # the first has the id 1, and so on
+        for name in names:
+            node.stage(publish_path(name), "/dev/none")
+            node.start() if name == "2" else None
+            node.wait_for(publish_path(name), "unbound")
+        for command in (["volume", "2"], ["explain", "2"], ["resize", "2"], ["stats", "2"],
+                        ["wait", "2", "--for", "unbound", "--timeout", "0"]):
+            done = node.crustctl(*command, check=False)
+            self.assertEqual((done.returncode, done.stdout), (USAGE, ""), command)
+            self.assertIn("more than one volume", done.stderr)
+        for row in ("#1  2 ", "#2  3 "):
+            self.assertIn(row, node.crustctl("volume", "2", check=False).stderr)
+        for name, path in (("#2", "3"), ("#1", "2"), ("1", "2"), ("pv-alone", "pv-alone")):
+            row = json.loads(node.crustctl("-o", "json", "volume", name).stdout)
+            self.assertEqual(row["target_path"], publish_path(path), name)
+        self.assertEqual(self.code(node, "volume", "#9"), NOT_FOUND)
+        # A removed one of the same PV is not meant while another is there.
+        node.unstage(publish_path("pv-alone"))
+        node.wait_for(publish_path("pv-alone"), "unmanaged", status="removed")
+        node.stage(publish_path("pv-alone"), "/dev/none")
+        node.wait_for(publish_path("pv-alone"), "unbound")
+        self.assertEqual(json.loads(node.crustctl("-o", "json", "volume", "pv-alone").stdout)["volume_id"], 4)
+        self.assertEqual(json.loads(node.crustctl("-o", "json", "volume", "#3").stdout)["status"], "removed")
+
     def test_the_log_names_volume_and_node(self):
         node = self.build()
         lines = [line for line in node.log.read_text().splitlines() if " volume=" in line]

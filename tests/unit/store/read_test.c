@@ -382,6 +382,17 @@ static void a_volume_has_many_names(void **state)
     query.volume = "nothing";
     assert_int_equal(count_rows(reader, &query), 0);
 
+    query.volume = "2"; /* the second's key and, as it happens, its id */
+    assert_int_equal(count_rows(reader, &query), 1);
+    third.pv = "1";
+    (void)put_entry(store, &third, true);
+    query.volume = "1"; /* the first by its id, the third by its PV */
+    assert_int_equal(count_rows(reader, &query), 2);
+    query.volume = "#1";
+    assert_int_equal(count_rows(reader, &query), 1);
+    query.volume = "#77";
+    assert_int_equal(count_rows(reader, &query), 0);
+
     assert_int_equal(store_remove_entry(store, LAYOUT_KATA, "key-1", &removed), 0);
     query.volume = "pv-1"; /* one lives */
     assert_int_equal(count_rows(reader, &query), 1);
