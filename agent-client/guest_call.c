@@ -174,7 +174,7 @@ static void try_next(struct guest_call *call)
         if (r == 0)
             return;
         (void)error_set_errno(&error, r, "cannot call the agent");
-        guest_walk_note(&call->walk, REASON_AGENT_UNREACHABLE, &error);
+        guest_walk_note(&call->walk, REASON_AGENT_UNREACHABLE, true, &error);
     }
     guest_walk_conclude(&call->walk);
     finish(call, call->walk.reason, &call->walk.error);
@@ -190,16 +190,15 @@ static void learn(struct guest_call *call, enum agent_outcome outcome)
         call->reply.ability[call->walk.route] = ability;
 }
 
-/* A failure of an agent that implements the call ends a resize; a question for stats tries the next
- * route. */
-static void take_failure(struct guest_call *call, enum volume_reason reason, bool is_told,
+/* A file system that cannot grow ends a resize; a question for stats tries the next route. */
+static void take_failure(struct guest_call *call, enum volume_reason reason, bool is_explained,
                          const struct error *error)
 {
-    if (call->request.resizes && is_told && guest_route_ends_resize(reason)) {
+    if (call->request.resizes && guest_route_ends_resize(reason)) {
         finish(call, reason, error);
         return;
     }
-    guest_walk_note(&call->walk, reason, error);
+    guest_walk_note(&call->walk, reason, is_explained, error);
     try_next(call);
 }
 
@@ -299,7 +298,7 @@ static void begin(struct guest_call *call)
 
     if (call->request.guest_path[0] != '/') {
         (void)error_set(&error, 0, "nothing says where the guest has mounted this volume");
-        guest_walk_note(&call->walk, REASON_GUEST_PATH_UNKNOWN, &error);
+        guest_walk_note(&call->walk, REASON_GUEST_PATH_UNKNOWN, true, &error);
     }
     try_next(call);
 }
@@ -325,7 +324,7 @@ static void on_address(struct http_exchange *exchange, const struct http_exchang
         call->reply.address_learned = true;
     }
     if (!call->reply.address_learned)
-        guest_walk_note(&call->walk, REASON_AGENT_UNREACHABLE, &error);
+        guest_walk_note(&call->walk, REASON_AGENT_UNREACHABLE, true, &error);
     call->asking = http_exchange_free(exchange);
     begin(call);
 }

@@ -68,7 +68,7 @@ bool guest_walk_next(struct guest_walk *walk, const struct guest_target *target)
         }
         (void)error_set(&error, 0, "the sandbox was found unable before: %s",
                         reason_name(walk->inability[route]));
-        guest_walk_note(walk, walk->inability[route], &error);
+        guest_walk_note(walk, walk->inability[route], true, &error);
     }
     return false;
 }
@@ -89,8 +89,11 @@ unsigned guest_walk_parts(const struct guest_walk *walk, const struct guest_targ
 
 /* ---- what came of them ---- */
 
-/* Of the reasons that leave other routes to be tried. */
-static unsigned telling(enum volume_reason reason)
+/* Of the reasons that leave other routes to be tried. A failure that an agent has explained is
+ * about the file system itself, so no reason of another route outweighs it. */
+enum { TELLING_MOST = 5 };
+
+static unsigned find_telling(enum volume_reason reason, bool is_explained)
 {
     switch ((int)reason) {
     case REASON_NONE:
@@ -99,7 +102,7 @@ static unsigned telling(enum volume_reason reason)
     case REASON_AGENT_UNREACHABLE:
         return 1;
     case REASON_AGENT_FAILED:
-        return 2;
+        return is_explained ? TELLING_MOST : 2;
     case REASON_AGENT_UNSUPPORTED:
         return 3;
     default:
@@ -107,15 +110,19 @@ static unsigned telling(enum volume_reason reason)
     }
 }
 
-void guest_walk_note(struct guest_walk *walk, enum volume_reason reason, const struct error *error)
+void guest_walk_note(struct guest_walk *walk, enum volume_reason reason, bool is_explained,
+                     const struct error *error)
 {
+    unsigned telling = find_telling(reason, is_explained);
+
     walk->agent_is_silent |= walk->route == ROUTE_AGENT && reason == REASON_AGENT_UNREACHABLE;
     if (walk->route == ROUTE_HELPER) {
         walk->helper_reason = reason;
         walk->helper_error = *error;
     }
-    if (telling(reason) < telling(walk->reason))
+    if (telling < walk->telling)
         return;
+    walk->telling = telling;
     walk->reason = reason;
     walk->error = *error;
 }
@@ -124,7 +131,7 @@ void guest_walk_note(struct guest_walk *walk, enum volume_reason reason, const s
 void guest_walk_conclude(struct guest_walk *walk)
 {
     if (walk->helper_reason != REASON_NONE &&
-        reason_heals(walk->helper_reason, STATE_BLOCK_GROWN)) {
+        reason_heals(walk->helper_reason, STATE_BLOCK_GROWN) && walk->telling < TELLING_MOST) {
         walk->reason = walk->helper_reason;
         walk->error = walk->helper_error;
     }
@@ -180,11 +187,12 @@ const char *guest_route_ability(enum agent_outcome outcome)
     return NULL;
 }
 
-/* No other route can help with a problem of the file system itself. */
+/* No other route can help with a problem of the file system itself. One that failed takes no other
+ * away: growing may be repeated, and another program may be able to. */
 bool guest_route_ends_resize(enum volume_reason reason)
 {
-    return reason == REASON_AGENT_FAILED || reason == REASON_FILE_SYSTEM_NOT_GROWABLE ||
-           reason == REASON_READ_ONLY || reason == REASON_FILE_SYSTEM_SHUT_DOWN ||
-           reason == REASON_FILE_SYSTEM_LIMIT || reason == REASON_GROWING ||
-           reason == REASON_GUEST_LAYER_UNSUPPORTED || reason == REASON_GUEST_PATH_UNKNOWN;
+    return reason == REASON_FILE_SYSTEM_NOT_GROWABLE || reason == REASON_READ_ONLY ||
+           reason == REASON_FILE_SYSTEM_SHUT_DOWN || reason == REASON_FILE_SYSTEM_LIMIT ||
+           reason == REASON_GROWING || reason == REASON_GUEST_LAYER_UNSUPPORTED ||
+           reason == REASON_GUEST_PATH_UNKNOWN;
 }

@@ -11,8 +11,9 @@
  *     helper      a program that crustd brings into the guest, by kata-agent
  *
  * A route that was found not to work in a sandbox is skipped, if the caller says so. If no route
- * works, the most specific reason is reported: "its policy forbids" before "it has no such call",
- * that before "it failed without a text", and that before "no answer".
+ * works, the most specific reason is reported: "it failed", with the agent's text, before "its
+ * policy forbids", that before "it has no such call", that before "it failed without a text", and
+ * that before "no answer".
  */
 #pragma once
 
@@ -43,6 +44,7 @@ struct guest_walk {
     enum volume_reason inability[GUEST_ROUTES]; /* found before; NONE: to be tried */
     /* The most specific reason why a route failed, and the helper's own. */
     enum volume_reason reason, helper_reason;
+    unsigned telling; /* how specific `reason` is */
     struct error error, helper_error;
 };
 
@@ -57,8 +59,9 @@ bool guest_walk_next(struct guest_walk *walk, const struct guest_target *target)
  * for those after it. A helper has its own time. */
 unsigned guest_walk_parts(const struct guest_walk *walk, const struct guest_target *target);
 
-/* This route failed. */
-void guest_walk_note(struct guest_walk *walk, enum volume_reason reason, const struct error *error);
+/* This route failed. is_explained: `error` is the agent's own text. */
+void guest_walk_note(struct guest_walk *walk, enum volume_reason reason, bool is_explained,
+                     const struct error *error);
 
 /* Nothing is left to try: the reason that is reported. */
 void guest_walk_conclude(struct guest_walk *walk);

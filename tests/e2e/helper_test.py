@@ -47,6 +47,18 @@ class ResizeTest(HelperCase):
         self.in_sync(node, scene, AFTER)
         self.assertEqual([one[-3:] for one in scene.agent.runs], [["/vol/0", "/vol/1", "/vol/2"]])
 
+    def test_an_agent_that_fails_takes_nothing_from_the_helper(self):
+        node, scene = self.build()
+        volume, = scene.volumes
+        node.crustctl("resync")  # what the sandbox was found unable to do is asked for again
+        scene.agent.behave("ResizeVolume", "status:13:resize2fs: bad magic")
+        scene.agent.runs.clear()
+        self.grow(scene)
+        self.in_sync(node, scene, AFTER)
+        self.assertEqual(len(scene.agent.runs), 1)
+        self.assertIn("ResizeVolume", [request.method for request in scene.agent.requests])
+        self.assertEqual(node.volume(volume.path)["stalled"], 0)
+
     def one_volume(self, path, inside=None, **settings):
         """A volume, its agent, and the directory that Kata makes for the guest; inside: what the guest has in its place."""
         node = self.helper_node(**settings)

@@ -29,7 +29,7 @@ static void note(struct guest_walk *walk, enum volume_reason reason, const char 
     struct error error;
 
     (void)error_set(&error, 0, "%s", text);
-    guest_walk_note(walk, reason, &error);
+    guest_walk_note(walk, reason, strcmp(text, "no text") != 0, &error);
 }
 
 static void routes_are_tried_in_the_configured_order(void **state)
@@ -148,11 +148,13 @@ static void time_is_cut_into_parts_for_the_routes_that_are_left(void **state)
 
 static void the_most_telling_reason_is_reported(void **state)
 {
-    static const enum volume_reason telling[] = {
-        REASON_AGENT_UNREACHABLE,
-        REASON_AGENT_FAILED,
-        REASON_AGENT_UNSUPPORTED,
-        REASON_AGENT_DENIED,
+    static const struct {
+        enum volume_reason reason;
+        const char *text;
+    } telling[] = {
+        {REASON_AGENT_UNREACHABLE, "no answer"}, {REASON_AGENT_FAILED, "no text"},
+        {REASON_AGENT_UNSUPPORTED, "no call"},   {REASON_AGENT_DENIED, "by policy"},
+        {REASON_AGENT_FAILED, "bad magic"},
     };
     struct guest_walk walk;
 
@@ -160,15 +162,45 @@ static void the_most_telling_reason_is_reported(void **state)
     for (size_t more = 0; more < array_length(telling); more++)
         for (size_t less = 0; less <= more; less++) {
             guest_walk_begin(&walk, all, NULL);
-            note(&walk, telling[more], "more");
-            note(&walk, telling[less], "less");
-            assert_int_equal(walk.reason, telling[more]);
-            assert_string_equal(walk.error.text, less == more ? "less" : "more");
+            note(&walk, telling[more].reason, telling[more].text);
+            note(&walk, telling[less].reason, telling[less].text);
+            assert_int_equal(walk.reason, telling[more].reason);
+            assert_string_equal(walk.error.text, telling[more].text);
             guest_walk_begin(&walk, all, NULL);
-            note(&walk, telling[less], "less");
-            note(&walk, telling[more], "more");
-            assert_string_equal(walk.error.text, "more");
+            note(&walk, telling[less].reason, telling[less].text);
+            note(&walk, telling[more].reason, telling[more].text);
+            assert_string_equal(walk.error.text, telling[more].text);
         }
+}
+
+static void the_latest_of_equally_telling_reasons_is_reported(void **state)
+{
+    struct guest_walk walk;
+
+    (void)state;
+    guest_walk_begin(&walk, all, NULL);
+    note(&walk, REASON_AGENT_FAILED, "kata-agent: it failed");
+    note(&walk, REASON_AGENT_FAILED, "the helper: bad magic");
+    assert_string_equal(walk.error.text, "the helper: bad magic");
+}
+
+static void the_helper_is_tried_after_a_route_that_failed(void **state)
+{
+    struct guest_walk walk;
+
+    (void)state;
+    assert_false(guest_route_ends_resize(REASON_AGENT_FAILED));
+    guest_walk_begin(&walk, all, NULL);
+    (void)next(&walk, &whole);
+    (void)next(&walk, &whole);
+    note(&walk, REASON_AGENT_FAILED, "resize2fs: bad magic");
+    assert_int_equal(next(&walk, &whole), ROUTE_SHIM);
+    note(&walk, REASON_AGENT_FAILED, "no text");
+    assert_int_equal(next(&walk, &whole), ROUTE_HELPER);
+    note(&walk, REASON_HELPER_MISSING, "no such file");
+    guest_walk_conclude(&walk);
+    assert_int_equal(walk.reason, REASON_AGENT_FAILED);
+    assert_string_equal(walk.error.text, "resize2fs: bad magic");
 }
 
 static void a_helper_that_may_come_later_outweighs_what_never_heals(void **state)
@@ -290,6 +322,8 @@ int main(void)
         cmocka_unit_test(the_helper_is_not_tried_where_the_agent_is_silent),
         cmocka_unit_test(time_is_cut_into_parts_for_the_routes_that_are_left),
         cmocka_unit_test(the_most_telling_reason_is_reported),
+        cmocka_unit_test(the_latest_of_equally_telling_reasons_is_reported),
+        cmocka_unit_test(the_helper_is_tried_after_a_route_that_failed),
         cmocka_unit_test(a_helper_that_may_come_later_outweighs_what_never_heals),
         cmocka_unit_test(a_guest_without_a_route_is_reported),
         cmocka_unit_test(an_outcome_has_a_reason_and_shows_what_the_route_can_do),
