@@ -41,6 +41,15 @@ static void examine_kernel(int root, const struct config *config, struct finding
     kernel_judge_process(&kernel, findings);
 }
 
+static void begin(const struct doctor_request *request, struct buffer *json,
+                  char ret_boot_id[static CLOCK_BOOT_ID_BYTES], struct findings *ret_findings)
+{
+    findings_begin(ret_findings, json);
+    (void)clock_boot_id(ret_boot_id);
+    ret_findings->running = request->sandboxes;
+    ret_findings->boot_id = ret_boot_id;
+}
+
 int doctor_find_abilities(const struct doctor_request *request,
                           struct doctor_abilities *ret_abilities)
 {
@@ -49,10 +58,9 @@ int doctor_find_abilities(const struct doctor_request *request,
     char boot_id[CLOCK_BOOT_ID_BYTES];
     int r;
 
-    findings_begin(&findings, &json);
+    begin(request, &json, boot_id, &findings);
     kata_version_examine(request->root, &findings);
     kata_examine(request->root, request->config, &findings);
-    (void)clock_boot_id(boot_id);
     sandboxes_judge(request->sandboxes, boot_id, request->config, &findings);
     r = findings_end(&findings);
     if (findings.lacks_direct_volumes)
@@ -74,14 +82,13 @@ int doctor_examine(const struct doctor_request *request, struct buffer *ret_json
     struct findings findings;
     char boot_id[CLOCK_BOOT_ID_BYTES];
 
-    findings_begin(&findings, ret_json);
+    begin(request, ret_json, boot_id, &findings);
     examine_kernel(request->root, request->config, &findings);
     paths_examine(request->root, request->config, &findings);
     examine_policy(request->config, &findings);
     drives_examine(request->root, request->config, &findings);
     kata_version_examine(request->root, &findings);
     kata_examine(request->root, request->config, &findings);
-    (void)clock_boot_id(boot_id);
     sandboxes_judge(request->sandboxes, boot_id, request->config, &findings);
     sandboxes_judge_doubts(request->doubts, &findings);
     return findings_end(&findings);

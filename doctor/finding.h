@@ -2,6 +2,7 @@
 /* finding.h - what an examination of the node found, as JSON. Private to doctor/. */
 #pragma once
 
+#include <cjson/cJSON.h>
 #include <stdbool.h>
 
 #include "lib/buffer.h"
@@ -17,6 +18,10 @@ enum finding_level {
 struct findings {
     struct buffer *json; /* borrowed */
     unsigned count;
+
+    /* What runs: evidence that outweighs what a configuration leads to. Borrowed. */
+    const cJSON *running; /* as store_read_abilities() reads them; NULL: not known */
+    const char *boot_id;  /* those of another boot have ended */
 
     /* What works, found by the way. */
     unsigned configurations, sandboxes; /* of Kata's, that give a guest its volumes; that run */

@@ -3,6 +3,7 @@
 #include "doctor/kata.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -12,9 +13,18 @@
 #include "doctor/kata_program.h"
 #include "doctor/program.h"
 #include "lib/cleanup.h"
+#include "lib/json.h"
+#include "lib/vmm_version.h"
 #include "model/hypervisor.h"
+#include "model/runtime.h"
 
 /* ---- what a configuration leads to --------------------------------------------------------- */
+
+/* What sandboxes that run with this runtime and hypervisor have shown. */
+struct evidence {
+    uint64_t attached;   /* volumes that their VMs have as devices */
+    const char *version; /* of the hypervisor, the one that can do less; NULL: not known */
+};
 
 struct judgement {
     const struct kata_settings *settings;
@@ -23,7 +33,34 @@ struct judgement {
     const char *file;
     const char *runtimes;
     struct findings *findings;
+    struct evidence evidence;
 };
+
+static struct evidence find_evidence(const struct judgement *judgement)
+{
+    const enum kata_runtime runtime =
+        judgement->settings->is_rust ? RUNTIME_KATA_RS : RUNTIME_KATA_GO;
+    const enum hypervisor_kind kind = hypervisor_kind_from_name(judgement->table->name);
+    const struct findings *findings = judgement->findings;
+    struct evidence evidence = {0};
+    const cJSON *row;
+
+    cJSON_ArrayForEach(row, findings->running)
+    {
+        const char *version = json_text(row, "vmm_version");
+        uint64_t attached = 0;
+
+        if (strcmp(json_text(row, "boot_id"), findings->boot_id) != 0 ||
+            runtime_from_name(json_text(row, "runtime")) != runtime ||
+            hypervisor_kind_from_name(json_text(row, "hypervisor")) != kind)
+            continue;
+        (void)json_number(row, "attached", &attached);
+        evidence.attached += attached;
+        if (*version && (!evidence.version || !cloud_hypervisor_is_able(version)))
+            evidence.version = version;
+    }
+    return evidence;
+}
 
 static void say(const struct judgement *judgement, enum finding_level level, const char *remedy,
                 const char *what)
@@ -148,11 +185,21 @@ static bool judge_qemu(const struct judgement *judgement, const struct config *c
 /* Its version is known only from a running sandbox. */
 static bool judge_cloud_hypervisor(const struct judgement *judgement)
 {
-    say(judgement, FINDING_WARNING,
-        "See that Kata uses Cloud Hypervisor 52 or later; Kata 4.1.0 comes with 51.1",
-        "Cloud Hypervisor cannot grow a block device before version 52; which one this is shows "
-        "once crustd has talked to it");
-    return false;
+    const char *version = judgement->evidence.version;
+    const bool is_able = version && cloud_hypervisor_is_able(version);
+    char text[192] = "Cloud Hypervisor cannot grow a block device before version 52; which one "
+                     "this is shows once crustd has talked to it";
+
+    if (version)
+        (void)snprintf(text, sizeof(text),
+                       "Cloud Hypervisor can grow a block device from version 52 on, and %.32s "
+                       "runs here",
+                       version);
+    say(judgement, is_able ? FINDING_OK : FINDING_WARNING,
+        is_able ? NULL
+                : "See that Kata uses Cloud Hypervisor 52 or later; Kata 4.1.0 comes with 51.1",
+        text);
+    return is_able;
 }
 
 static bool judge_firecracker(const struct judgement *judgement, const struct config *config)
@@ -187,18 +234,39 @@ static bool judge_hypervisor(const struct judgement *judgement, const struct con
     return false;
 }
 
-/* Both obstacles are said at once, so that Kata's configuration is changed once. */
-static void judge_table(const struct judgement *judgement, const struct config *config)
+/* Whether mounted volumes reach the guests as devices. A release of Kata's may ignore the key, and
+ * a pod may lift it, so what VMs have counts more. */
+static bool judge_block_devices(const struct judgement *judgement)
 {
-    bool tells;
+    const uint64_t attached = judgement->evidence.attached;
+    char text[256];
 
-    if (judgement->table->no_block_devices)
+    if (!judgement->table->no_block_devices)
+        return true;
+    if (!attached) {
         say(judgement, FINDING_ERROR,
             "Set disable_block_device_use = false, unless containers' root file systems are block "
             "devices that the node has mounted: those would be plugged into the VM as well",
-            "with disable_block_device_use no volume reaches a guest as a device");
-    tells = judge_hypervisor(judgement, config);
-    if (judgement->table->no_block_devices)
+            "with disable_block_device_use no mounted volume reaches a guest as a device (claims "
+            "of volumeMode Block do)");
+        return false;
+    }
+    (void)snprintf(text, sizeof(text),
+                   "disable_block_device_use is set, and VMs that run have %" PRIu64
+                   " volume%s as devices nevertheless: this release ignores the key, their pods "
+                   "lift it, or it was set after they started",
+                   attached, attached == 1 ? "" : "s");
+    say(judgement, FINDING_NOTE, NULL, text);
+    return true;
+}
+
+/* Both obstacles are said at once, so that Kata's configuration is changed once. */
+static void judge_table(const struct judgement *judgement, const struct config *config)
+{
+    const bool has_devices = judge_block_devices(judgement);
+    const bool tells = judge_hypervisor(judgement, config);
+
+    if (!has_devices)
         return;
     judgement->findings->configurations++;
     judgement->findings->ignores_group |= judgement->settings->is_rust;
@@ -210,14 +278,16 @@ void kata_judge(const struct kata_settings *settings, const struct program *prog
                 const char *file, const char *runtimes, const struct config *config,
                 struct findings *findings)
 {
-    struct judgement judgement = {settings, kata_settings_table(settings), program, file, runtimes,
-                                  findings};
+    struct judgement judgement = {
+        settings, kata_settings_table(settings), program, file, runtimes, findings, {0}};
 
-    if (judgement.table)
+    if (judgement.table) {
+        judgement.evidence = find_evidence(&judgement);
         judge_table(&judgement, config);
-    else
+    } else {
         findings_add(findings, FINDING_WARNING, "kata_configuration", file, NULL,
                      "%s: it does not say which hypervisor it uses", runtimes);
+    }
 }
 
 /* ---- reading one --------------------------------------------------------------------------- */

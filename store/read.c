@@ -159,6 +159,8 @@ int store_read_abilities(struct store_reader *reader, struct buffer *ret_json, s
         " companion_ability, agent_ability, shim_ability, helper_ability,"
         " (SELECT count(*) FROM mappings m WHERE m.sandbox_ref = s.sandbox_ref"
         "  AND m.until IS NULL) AS volumes,"
+        " (SELECT count(*) FROM mappings m WHERE m.sandbox_ref = s.sandbox_ref"
+        "  AND m.until IS NULL AND m.list > 0) AS attached,"
         " (SELECT group_concat(DISTINCT hypervisor_reason) FROM mappings m"
         "  WHERE m.sandbox_ref = s.sandbox_ref AND m.until IS NULL) AS hypervisor_reasons,"
         " (SELECT group_concat(DISTINCT guest_reason) FROM mappings m"

@@ -11,14 +11,19 @@
 /* ---- what one configuration leads to ---- */
 
 static struct program program; /* of the next one */
+static const char *running;    /* sandboxes beside it; NULL: none */
 
 static void judge(struct node *node, const char *text)
 {
+    cleanup(json_deletep) cJSON *rows = running ? cJSON_Parse(running) : NULL;
     struct kata_settings settings = {0};
     struct error error = {0};
 
+    running = NULL;
     written_done(&node->written);
     written_begin(&node->written);
+    node->written.findings.running = rows;
+    node->written.findings.boot_id = "b";
     if (kata_settings_read(&settings, "/k/c.toml", text, strlen(text), &error) != 0)
         fail_msg("%s", error.text);
     kata_judge(&settings, &program, "/k/c.toml", "kata", &node->config, &node->written.findings);
@@ -143,7 +148,45 @@ static void other_hypervisors(void **state)
     expect(*state, "[hypervisor.remote]\na = 1\n", "error", "no way to tell");
     expect(*state, "a = 1\n", "warning", "which hypervisor");
     expect(*state, QEMU("qmp", "true") "disable_block_device_use = true\n", "error",
-           "no volume reaches a guest as a device");
+           "no mounted volume reaches a guest as a device");
+    expect(*state, QEMU("qmp", "true") "disable_block_device_use = true\n", "error",
+           "claims of volumeMode Block do");
+}
+
+#define RUNS(boot, runtime, vmm, version, attached)                                                \
+    "{\"boot_id\":\"" boot "\",\"runtime\":\"" runtime "\",\"hypervisor\":\"" vmm                  \
+    "\",\"vmm_version\":\"" version "\",\"attached\":" attached "}"
+#define NO_BLOCK "disable_block_device_use = true\n"
+#define CLH      "[hypervisor.clh]\na = 1\n"
+
+static void a_volume_in_a_vm_outweighs_the_key(void **state)
+{
+    struct node *node = *state;
+
+    running = "[" RUNS("b", "kata-go", "qemu", "", "2") "]";
+    expect(node, QEMU("qmp", "true") NO_BLOCK, "note", "VMs that run have 2 volumes as devices");
+    assert_int_equal(node->written.findings.configurations, 1);
+    assert_true(node->written.findings.tells_hypervisor);
+    expect(node, QEMU("hmp", "true") NO_BLOCK RUST, "error", "no mounted volume");
+    running = "[" RUNS("b", "kata-go", "qemu", "",
+                       "0") "," RUNS("older", "kata-go", "qemu", "",
+                                     "1") "," RUNS("b", "kata-go", "cloud-hypervisor", "", "1") "]";
+    expect(node, QEMU("qmp", "true") NO_BLOCK, "error", "no mounted volume");
+    assert_int_equal(node->written.findings.configurations, 0);
+}
+
+static void the_version_that_runs_is_known(void **state)
+{
+    struct node *node = *state;
+
+    running = "[" RUNS("b", "kata-go", "cloud-hypervisor", "54.0.0", "1") "]";
+    expect(node, CLH, "ok", "54.0.0 runs here");
+    assert_true(node->written.findings.tells_hypervisor);
+    running = "[" RUNS("b", "kata-go", "cloud-hypervisor", "51.1.0",
+                       "1") "," RUNS("b", "kata-go", "cloud-hypervisor", "54.0.0", "1") "]";
+    expect(node, CLH, "warning", "51.1.0 runs here");
+    running = "[" RUNS("b", "kata-go", "qemu", "54.0.0", "1") "]";
+    expect(node, CLH, "warning", "shows once crustd has talked to it");
 }
 
 static void each_obstacle_is_reported(void **state)
@@ -151,7 +194,8 @@ static void each_obstacle_is_reported(void **state)
     struct node *node = *state;
 
     judge(node, QEMU("", "true") "disable_block_device_use = true\n");
-    written_expect(&node->written, "kata_configuration", "no volume reaches a guest", "error");
+    written_expect(&node->written, "kata_configuration", "no mounted volume reaches a guest",
+                   "error");
     written_expect(&node->written, "kata_configuration", "extra_monitor_socket is empty", "error");
 }
 
@@ -302,6 +346,8 @@ int main(void)
         NODE_TEST(crust_qemu_is_a_monitor),
         NODE_TEST(the_configuration_of_crustd_counts),
         NODE_TEST(other_hypervisors),
+        NODE_TEST(a_volume_in_a_vm_outweighs_the_key),
+        NODE_TEST(the_version_that_runs_is_known),
         NODE_TEST(each_obstacle_is_reported),
         NODE_TEST(confidential_guests_are_warned),
         NODE_TEST(without_kata),
