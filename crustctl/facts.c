@@ -185,8 +185,11 @@ static void say_binding(const struct dossier *dossier, const struct config *conf
     (void)config;
     if (!binding)
         return;
+    /* Until the hypervisor's list has the drive, its name is the one that the runtime recorded. */
     if (*row_text(binding, "drive_id"))
-        say(facts, "The hypervisor calls the drive %s.", row_text(binding, "drive_id"));
+        say(facts, "%s calls the drive %s.",
+            strcmp(row_text(binding, "attached"), "yes") == 0 ? "The hypervisor" : "Kata",
+            row_text(binding, "drive_id"));
     if (*row_text(binding, "guest_path"))
         say(facts, "The guest has it at %s.", row_text(binding, "guest_path"));
 }

@@ -19,6 +19,7 @@
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/list.h"
+#include "lib/process.h"
 #include "reconciler/command/clients_state.h"
 #include "reconciler/command/expand_answer.h"
 #include "reconciler/command/runtime_cli.h"
@@ -100,6 +101,17 @@ static void describe(const struct store_volume *volume, const struct agent_stats
                        state_name(volume->state), reason_name(volume->reason));
 }
 
+/* Whether the sandbox has ended since it was asked; its end may not be on record yet. */
+static bool has_lost_sandbox(const struct stats_call *call)
+{
+    const struct store_volume *asked = &call->volume;
+    struct store_volume now;
+
+    return process_has_ended(asked->vmm_pid, asked->vmm_start_ns) == 1 ||
+           (store_get_volume(call->clients->context->store, asked->volume_id, &now) == 0 &&
+            now.sandbox_ref != asked->sandbox_ref);
+}
+
 static void finish(struct stats_call *call, const struct guest_reply *reply)
 {
     struct reconciler_stats stats;
@@ -109,6 +121,11 @@ static void finish(struct stats_call *call, const struct guest_reply *reply)
         describe(&call->volume, &reply->stats, &stats);
         append_age(reply->age_ns, &stats);
         call->done(call->userdata, STATUS_OK, &stats, NULL);
+    } else if (has_lost_sandbox(call)) {
+        enum status_code code = answer_refuse(&error, ANSWER_NO_SANDBOX,
+                                              "the volume's sandbox ended while it was asked");
+
+        call->done(call->userdata, code, NULL, &error);
     } else {
         (void)error_set(&error, 0, "%s: %s", reason_name(reply->reason), reply->error.text);
         call->done(call->userdata, reason_code(reply->reason, STATE_BLOCK_GROWN), NULL, &error);

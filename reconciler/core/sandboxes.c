@@ -147,11 +147,15 @@ static int put_sandbox(const struct context *context, const char *sandbox_id,
     };
     int64_t sandbox_ref;
     bool changed = false;
+    uint64_t start_ns;
+    pid_t before_pid;
     int r;
 
     if (!drives || !claims)
         return -ENOMEM;
-    r = store_each_volume_of_sandbox(context->store, sandbox_id, note_volume, &before);
+    r = store_find_vmm(context->store, sandbox_id, &before_pid, &start_ns);
+    if (r == 0)
+        r = store_each_volume_of_sandbox(context->store, sandbox_id, note_volume, &before);
     if (r == 0)
         r = unresolved_offer_claims(context, observed);
     if (r == 0)
@@ -160,9 +164,10 @@ static int put_sandbox(const struct context *context, const char *sandbox_id,
         r = note_problem(context, sandbox_id, observed->hides_volumes ? observed->problem : NULL);
     if (r < 0 || !changed)
         return r;
-    log_info(&(struct log_ids){.sandbox = sandbox_id}, "sandbox is alive: %s, %s, pid %d",
-             runtime_name(observed->runtime), hypervisor_name(observed->hypervisor),
-             (int)observed->vmm_pid);
+    if (before_pid != observed->vmm_pid || start_ns != observed->vmm_start_ns)
+        log_info(&(struct log_ids){.sandbox = sandbox_id}, "sandbox is alive: %s, %s, pid %d",
+                 runtime_name(observed->runtime), hypervisor_name(observed->hypervisor),
+                 (int)observed->vmm_pid);
     r = store_forget_waiting_of(context->store, sandbox_ref);
     return r < 0 ? r : queue_volumes_around(context, sandbox_id, &before);
 }

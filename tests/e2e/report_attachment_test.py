@@ -144,9 +144,11 @@ class BypassedTest(AttachmentTest):
         node.crustctl("resync")
         row = node.wait_for(volume.path, "blocked", "bypassed", hypervisor_bytes=None)
         self.assertIn(volume.drive, row["evidence"])
+        self.explains(node, volume.path, f"Kata calls the drive {volume.drive}.")
         self.monitor_of.drives = [fake_monitor.Drive(volume.drive, volume.loop.device)]
         node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=BEFORE)
         self.assertIsNone(node.volume(volume.path)["evidence"])
+        self.explains(node, volume.path, f"The hypervisor calls the drive {volume.drive}.")
 
     def test_rust_runtime(self):
         """A directory of the node is shared under the container's id, a device has one of its own."""
@@ -195,6 +197,7 @@ class DetachedTest(AttachmentTest):
         self.assertEqual(self.grown(), [BEFORE])  # the file system is known to fill it
         mapping = node.query("SELECT * FROM audit_mappings ORDER BY since DESC LIMIT 1")[0]
         self.assertEqual((mapping["drive_id"], mapping["until"]), ("drive-again", None))
+        self.assertEqual(node.log.read_text().count("sandbox is alive"), 1)
 
     def test_resize_meanwhile_is_carried_out(self):
         node, (volume,) = self.scene()

@@ -2,6 +2,9 @@
 /* stats_test.c - clients that ask what a guest's file system says of itself. */
 #include "tests/unit/reconciler/command/clients_fixture.h"
 
+#include <inttypes.h>
+
+#include "lib/process.h"
 #include "reconciler/command/answers.h"
 
 static struct reconciler_stats stats_answer;
@@ -41,6 +44,37 @@ static void a_guest_counts_for_a_client(void **state)
     assert_non_null(strstr(stats_answer.condition, "the guest was read 3 s ago"));
 }
 
+/* The VMM is this process, which lives. */
+static void run_vmm(void)
+{
+    struct process process;
+    char sql[128];
+
+    assert_int_equal(process_read(getpid(), &process), 0);
+    (void)snprintf(sql, sizeof(sql), "UPDATE sandboxes SET vmm_pid = %d, vmm_start_ns = %" PRIu64,
+                   (int)getpid(), process.start_ns);
+    change(sql);
+}
+
+static void a_sandbox_that_ends_meanwhile_is_the_answer(void **state)
+{
+    struct guest_reply reply = {.reason = REASON_AGENT_UNREACHABLE};
+    struct stats_call *call;
+    struct error error;
+
+    (void)state;
+    (void)error_set(&reply.error, 0, "no answer");
+    assert_int_equal(ask(test.node.bound.volume_id, &call, &error), STATUS_OK);
+    guest_answers(&reply); /* the VMM that is on record has ended */
+    assert_int_equal(test.code, STATUS_UNAVAILABLE);
+    assert_string_equal(test.error, "the volume's sandbox ended while it was asked");
+    run_vmm();
+    assert_int_equal(ask(test.node.bound.volume_id, &call, &error), STATUS_OK);
+    unbind();
+    guest_answers(&reply);
+    assert_string_equal(test.error, "the volume's sandbox ended while it was asked");
+}
+
 static void stats_error_includes_the_reason(void **state)
 {
     struct guest_reply reply = {.reason = REASON_AGENT_DENIED};
@@ -48,6 +82,7 @@ static void stats_error_includes_the_reason(void **state)
     struct error error;
 
     (void)state;
+    run_vmm();
     (void)error_set(&reply.error, 0, "by policy");
     assert_int_equal(ask(test.node.bound.volume_id, &call, &error), STATUS_OK);
     guest_answers(&reply);
@@ -274,6 +309,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CLIENTS(a_guest_counts_for_a_client),
         CLIENTS(stats_error_includes_the_reason),
+        CLIENTS(a_sandbox_that_ends_meanwhile_is_the_answer),
         CLIENTS(an_unknown_volume_has_no_stats),
         CLIENTS(calls_of_one_sandbox_have_a_bound),
         CLIENTS(a_volume_is_found_by_its_path_or_its_device),
