@@ -67,6 +67,8 @@ static void received_info(struct vmm_http *vmm, const char *body, size_t length)
         vmm_http_finish(vmm, HYPERVISOR_BUSY, 0, &error);
         return;
     }
+    if (strcmp(state, "Paused") == 0)
+        (void)error_set(&vmm->call.paused, 0, "the VM is paused");
     vmm_http_find(vmm, VM_INFO, resize);
 }
 

@@ -49,6 +49,10 @@ void hypervisor_call_complete(struct hypervisor_call *call, const struct hypervi
     struct hypervisor_reply copy = *reply; /* `done` may free the call that holds the reply */
 
     call_stop(call);
+    if (copy.outcome == HYPERVISOR_DONE && call->paused.text[0]) {
+        copy.outcome = HYPERVISOR_PAUSED;
+        copy.error = call->paused;
+    }
     copy.error.code = (int)copy.outcome;
     call->done(call, &copy, call->userdata);
 }

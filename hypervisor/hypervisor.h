@@ -38,6 +38,7 @@ enum hypervisor_outcome {
     HYPERVISOR_DRIVE_NOT_FOUND, /* none of its drives is this device */
     HYPERVISOR_READ_ONLY,       /* a read-only drive cannot be refreshed */
     HYPERVISOR_MISMATCH,        /* the recorded drive exists but is another device */
+    HYPERVISOR_PAUSED,          /* done, and the VM is paused; the text has the VMM's reason */
     HYPERVISOR_OUTCOMES,
 };
 
@@ -89,7 +90,8 @@ struct hypervisor_reply {
     char address[64]; /* in the guest, as crust-guest-agent reads it (pci:02/01); "": unknown */
     bool others_refreshed;         /* the VMM has re-read other drives' sizes as well */
     struct hypervisor_guest guest; /* DESCRIBE, DONE */
-    struct error doubt; /* DONE, LIST_HAS: why the drive is not known for certain; "": it is */
+    struct error
+        doubt; /* DONE or PAUSED, LIST_HAS: why the drive is not known for certain; "": it is */
     struct error error; /* for people, when not DONE */
 };
 

@@ -27,6 +27,7 @@ struct hypervisor_call {
     hypervisor_done *done;
     void *userdata;
     bool stopped;
+    struct error paused;        /* why the VM does not run; "": it does, or that is not known */
     struct loop_timer deferred; /* delivers a reply that was known before the loop ran */
     struct hypervisor_reply reply;
 };

@@ -3,8 +3,8 @@
  *
  * The steps are the same over both:
  *
- *     greeting ─ [negotiate] ─ frontends ─ nodes ─ [sets] ─ find the drive ─▶ done (query)
- *                                                                └─ resize ─ check ─▶ done
+ *     greeting ─ [negotiate] ─ frontends ─ nodes ─ [sets ─ status] ─ find the drive ─▶ done (query)
+ *                                                                         └─ resize ─ check ─▶ done
  *
  * qemu_search.h finds the drive and says which step comes next.
  *
@@ -46,6 +46,7 @@
 #include "lib/clock.h"
 #include "lib/path.h"
 #include "lib/stream.h"
+#include "lib/text.h"
 
 static const uint64_t greeting_ns = 2 * NSEC_PER_SEC;
 
@@ -61,6 +62,7 @@ enum step {
     STEP_FRONTENDS,
     STEP_NODES,
     STEP_SETS,
+    STEP_STATUS,
     STEP_RESIZE,
     STEP_CHECK,
     STEP_TREE,
@@ -137,7 +139,7 @@ static int encode_qmp(struct qemu_call *qemu, enum step step, struct buffer *out
         [STEP_NEGOTIATE] = "qmp_capabilities",    [STEP_FRONTENDS] = "query-block",
         [STEP_NODES] = "query-named-block-nodes", [STEP_SETS] = "query-fdsets",
         [STEP_RESIZE] = "block_resize",           [STEP_CHECK] = "query-block",
-        [STEP_TREE] = "human-monitor-command",
+        [STEP_TREE] = "human-monitor-command",    [STEP_STATUS] = "query-status",
     };
     const struct qemu_search *search = &qemu->search;
     uint64_t bytes = qemu->call.request.bytes;
@@ -214,6 +216,19 @@ static int read_nodes(struct qemu_call *qemu, const struct answer *answer, struc
     return hmp_read_blocks(answer->text, false, &qemu->search.report.nodes, error);
 }
 
+/* {"status": "io-error", "running": false}: paused by hand, or by QEMU itself (QEMU:
+ * qapi/run-state.json). An answer without that says nothing. */
+static void note_status(struct qemu_call *qemu, const cJSON *value)
+{
+    const char *status = json_string(value, "status");
+    char word[32];
+
+    if (!status || !cJSON_IsFalse(json_member(value, "running")))
+        return;
+    text_clean(status, strlen(status), word, sizeof(word));
+    (void)error_set(&qemu->call.paused, 0, "the VM is paused: QEMU's status is %s", word);
+}
+
 static bool read_tree(struct qemu_call *qemu, const struct answer *answer)
 {
     const char *text =
@@ -245,7 +260,7 @@ static bool follow(struct qemu_call *qemu, const struct qemu_search_result *resu
         loop_timer_start(qemu->call.loop, &qemu->again, result->pause_ns, on_again);
         return false;
     case QEMU_SEARCH_ANEW:
-        return ask(qemu, STEP_FRONTENDS, STEP_SETS);
+        return ask(qemu, STEP_FRONTENDS, STEP_STATUS);
     case QEMU_SEARCH_END:
         break;
     }
@@ -285,6 +300,7 @@ static int read_answer(struct qemu_call *qemu, const struct answer *answer, stru
         return qemu_report_read_sets(&qemu->search.report, answer->value, error);
     case STEP_GREETING:
     case STEP_NEGOTIATE:
+    case STEP_STATUS:
     case STEP_RESIZE:
     case STEP_TREE:
     case STEPS:
@@ -306,13 +322,14 @@ static bool proceed(struct qemu_call *qemu, const struct answer *answer)
     struct qemu_search_result result;
     struct error error;
 
-    if (answer->error_text)
+    if (answer->error_text && qemu->step != STEP_STATUS)
         return refused(qemu, answer);
     if (read_answer(qemu, answer, &error) < 0)
         return finish_unreachable(qemu, &error);
     switch (qemu->step) {
     case STEP_GREETING:
-        return ask(qemu, qemu->dialect == DIALECT_QMP ? STEP_NEGOTIATE : STEP_FRONTENDS, STEP_SETS);
+        return ask(qemu, qemu->dialect == DIALECT_QMP ? STEP_NEGOTIATE : STEP_FRONTENDS,
+                   STEP_STATUS);
     case STEP_NEGOTIATE:
         return go_on(qemu, STEP_FRONTENDS);
     case STEP_FRONTENDS:
@@ -320,6 +337,9 @@ static bool proceed(struct qemu_call *qemu, const struct answer *answer)
     case STEP_NODES:
         return qemu->dialect == DIALECT_QMP ? go_on(qemu, STEP_SETS) : find_drive(qemu);
     case STEP_SETS:
+        return go_on(qemu, STEP_STATUS);
+    case STEP_STATUS:
+        note_status(qemu, answer->value);
         return find_drive(qemu);
     case STEP_RESIZE:
         result = qemu_search_resized(&qemu->search);

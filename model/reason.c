@@ -183,6 +183,18 @@ static const struct {
            "crustd never kills a process. It releases the volume the moment the VMM has ended.",
            "crustctl doctor lists all such VMMs. Raise the memory limit of the pod's overhead, if "
            "the OOM killer ended the shim (journalctl -k)."}}}),
+    ROW(RESIZE_UNDONE, "resize_undone", STAYS, STATUS_UNAVAILABLE,
+        {IN(BLOCKED) | RESIZABLE,
+         {"crustd told the VMM several times that the device has grown, and each time somebody "
+          "else "
+          "set the VM's disk back to less. crustd has stopped, so that two sides do not undo each "
+          "other for ever.",
+          "Only one program that resizes the VM's disk.",
+          {"Look for whoever else does: a CSI driver that calls kata-runtime direct-volume resize "
+           "with a size of its own, a script on QEMU's monitor. The journal (crustctl journal) has "
+           "the times.",
+           "Then crustctl resync has crustd try again, and so does a further growth of the "
+           "device."}}}),
     ROW(MONITOR_MISSING, "monitor_missing", STAYS, STATUS_UNAVAILABLE,
         {HYPERVISOR,
          {"The sandbox's VMM has no control socket that crustd may use. QEMU's qmp.sock belongs to "
@@ -204,12 +216,25 @@ static const struct {
         {HYPERVISOR,
          {"The hypervisor's control socket is there, but other clients hold it (QEMU then gives no "
           "greeting, Cloud Hypervisor and Firecracker answer 503), a block job holds the drive, or "
-          "the VM does not run.",
+          "the VM is just starting or ending.",
           "A free control socket and an idle drive.",
           {"Look for whoever is connected to the monitor's socket (ss -xp): a shell with socat, a "
            "script, libvirt. It serves one client at a time.",
            "A backup or mirror of the drive must end first.",
            "crustd tries again by itself; crustctl resync has it try now."}}}),
+    ROW(VM_PAUSED, "vm_paused", HEALS, STATUS_UNAVAILABLE,
+        {HYPERVISOR | IN(BLOCK_GROWN),
+         {"The VM is paused: its guest does not run, so nothing in it answers or grows (the "
+          "evidence "
+          "has the VMM's own word for it). The VMM itself takes the new size.",
+          "A VM that runs.",
+          {"io-error: QEMU has paused it after an I/O error of a disk. Look at the node's kernel "
+           "log "
+           "and at the storage below its disks, a full thin pool for example; once that is mended, "
+           "\"cont\" on QEMU's monitor lets it run again.",
+           "paused: whoever paused it has to let it run again: a snapshot or a migration that was "
+           "cut short, \"stop\" on QEMU's monitor, vm.pause of Cloud Hypervisor.",
+           "crustd asks again with growing pauses; crustctl resync has it ask now."}}}),
     ROW(HYPERVISOR_UNREACHABLE, "hypervisor_unreachable", HEALS, STATUS_UNAVAILABLE,
         {HYPERVISOR,
          {"The hypervisor's control socket cannot be reached, or it did not answer in time.",
@@ -460,7 +485,9 @@ static const struct {
           "or the guest could not be asked to grow the file system, or not how large it is now.",
           NULL,
           {"HYPERVISOR empty in crustctl volumes: its list was not read, or has no sizes (Cloud "
-           "Hypervisor, Firecracker). QEMU needs an extra monitor; crustctl doctor says how.",
+           "Hypervisor, Firecracker; there the guest's word is enough). QEMU needs an extra "
+           "monitor; "
+           "crustctl doctor says how.",
            "GUEST empty: on stock images Kata's own agent can neither grow a file system nor tell "
            "its size. An agent "
            "that can, such as crust-guest-agent, lets crustd check by itself; df in the container "

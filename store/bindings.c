@@ -123,9 +123,9 @@ int store_describe_binding(struct store *store, int64_t volume_id, const char *d
 
 int store_note_size(struct store *store, int64_t volume_id, uint64_t device_bytes)
 {
-    static const char note[] =
-        "UPDATE mappings SET largest_bytes = ?2 WHERE volume_id = ?1 AND until IS NULL"
-        " AND coalesce(largest_bytes, 0) < ?2";
+    static const char note[] = "UPDATE mappings SET largest_bytes = ?2, undone = 0"
+                               " WHERE volume_id = ?1 AND until IS NULL"
+                               " AND coalesce(largest_bytes, 0) < ?2";
 
     return sql_run(&store->connection, note, NULL, sql_number(volume_id),
                    sql_number((int64_t)device_bytes));
@@ -154,6 +154,17 @@ int store_want_list(struct store *store, int64_t volume_id)
 
     return volume_id ? sql_run(&store->connection, of_one, NULL, sql_number(volume_id))
                      : sql_run_values(&store->connection, of_all, NULL, NULL, 0);
+}
+
+int store_want_lists_in_turn(struct store *store, unsigned turn, unsigned turns,
+                             int64_t resized_since_ms)
+{
+    static const char want[] =
+        "UPDATE mappings SET list = 2 WHERE until IS NULL AND list = 1 AND (volume_id % ?2 = ?1"
+        " OR volume_id IN (SELECT volume_id FROM resizes WHERE finished_at >= ?3))";
+
+    return sql_run(&store->connection, want, NULL, sql_number(turn), sql_number(turns),
+                   sql_number(resized_since_ms));
 }
 
 int store_want_doubtful_lists(struct store *store, int64_t sandbox_ref, int64_t volume_id)
@@ -256,7 +267,8 @@ int store_put_hypervisor_result(struct store *store, const struct store_hypervis
         " source = CASE WHEN drive_id IS NULL AND ?3 IS NOT NULL AND source <> 'api'"
         "  THEN 'hypervisor' ELSE source END,"
         " drive_id = coalesce(?3, drive_id), hypervisor_bytes = coalesce(?4, hypervisor_bytes),"
-        " guest_path = " NEW_GUEST_PATH " WHERE volume_id = ?1 AND until IS NULL"
+        " undone = undone + ?7, guest_path = " NEW_GUEST_PATH
+        " WHERE volume_id = ?1 AND until IS NULL"
         " AND (hypervisor_reason, hypervisor_error, drive_id, hypervisor_bytes, guest_path)"
         " IS NOT (?2, CASE WHEN ?2 IS NOT NULL THEN ?6 END, coalesce(?3, drive_id), coalesce(?4, "
         "hypervisor_bytes), " NEW_GUEST_PATH ")";
@@ -264,7 +276,7 @@ int store_put_hypervisor_result(struct store *store, const struct store_hypervis
     int r =
         sql_run(&store->connection, put, &changes, sql_number(result->volume_id),
                 sql_reason(result->reason), sql_text(result->drive_id), sql_known(result->bytes),
-                sql_text(result->guest_path), sql_text(result->error));
+                sql_text(result->guest_path), sql_text(result->error), sql_number(result->undone));
 
     if (r == 0)
         r = put_list(store, result);

@@ -31,6 +31,8 @@ int store_want_list(struct store *store, int64_t volume_id);
 /* The same for the other volumes of a sandbox. */
 int store_want_lists_beside(struct store *store, int64_t sandbox_ref, int64_t volume_id);
 /* Only those whose drive is one of several that look alike. */
+int store_want_lists_in_turn(struct store *store, unsigned turn, unsigned turns,
+                             int64_t resized_since_ms);
 int store_want_doubtful_lists(struct store *store, int64_t sandbox_ref, int64_t volume_id);
 /* The device of an open binding was seen with this size: raises largest_bytes. */
 int store_note_size(struct store *store, int64_t volume_id, uint64_t device_bytes);
@@ -47,6 +49,7 @@ struct store_hypervisor_result {
     const char *guest_path; /* a disk's address, where no path is known; NULL keeps */
     uint64_t bytes;
     bool told;
+    bool undone;          /* it had more, which its device still has */
     uint64_t record;      /* the records that the list was read under */
     enum store_list list; /* UNREAD: it was not read. LACKS: only what is on record remains known */
     const char *recorded_drive, *recorded_guest_path;

@@ -427,13 +427,15 @@ const char *const schema_minors[SCHEMA_MINOR_VERSION] = {
     "CREATE INDEX drive_mounts_by_sandbox ON drive_mounts (sandbox_ref);\n"
     "CREATE INDEX drive_mounts_ended ON drive_mounts (ended_at) WHERE ended_at IS NOT NULL;\n",
     "CREATE INDEX drive_mounts_by_disk ON drive_mounts (major, minor) WHERE ended_at IS NULL;\n",
-    /* 3: problem: why some of its volumes may not be seen. orphaned: the VMM has outlived its shim; its rows in sandbox_drives
-     * are what it has open. */
+    /* 3. Of a sandbox: why some of its volumes may not be seen, and whether its VMM has outlived its shim; its rows in
+     * sandbox_drives are then what it has open. Of a mapping: how often the VMM was found with less than it had taken,
+     * while the device still had that. */
     "ALTER TABLE sandboxes ADD COLUMN problem TEXT;\n"
     "CREATE INDEX sandboxes_hiding ON sandboxes (sandbox_id) WHERE problem IS NOT NULL;\n"
     "ALTER TABLE sandboxes ADD COLUMN orphaned INTEGER NOT NULL DEFAULT 0;\n"
     "CREATE INDEX sandboxes_orphaned ON sandboxes (orphaned)"
-    " WHERE orphaned = 1 AND gone_at IS NULL;\n",
+    " WHERE orphaned = 1 AND gone_at IS NULL;\n"
+    "ALTER TABLE mappings ADD COLUMN undone INTEGER NOT NULL DEFAULT 0;\n",
 };
 
 /* Containers that are to have the drive: an array of objects, as the API has them. */

@@ -87,6 +87,7 @@ struct store_volume {
     bool list_again;      /* it is to be read again */
     unsigned list_misses; /* how often in a row it was missing */
     char list_error[STORE_TEXT_BYTES]; /* why it had not, when it was read last; "" it had */
+    unsigned undone;                   /* how often it was found with less than it had */
     bool obstacle_known;
     enum volume_reason obstacle;       /* what keeps the VMM from resizing it */
     char list_doubt[STORE_TEXT_BYTES]; /* it has the drive among others; which is not known; "" */

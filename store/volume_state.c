@@ -200,7 +200,9 @@ int store_forget_waiting(struct store *store)
         " shim_ability = NULL, helper_ability = NULL"
         " WHERE gone_at IS NULL AND coalesce(companion_ability, agent_ability, shim_ability,"
         " helper_ability) IS NOT NULL";
-    static const char *const steps[] = {volumes, sandboxes};
+    static const char mappings[] =
+        "UPDATE mappings SET undone = 0 WHERE until IS NULL AND undone <> 0";
+    static const char *const steps[] = {volumes, sandboxes, mappings};
     int r = 0;
 
     for (size_t i = 0; r == 0 && i < array_length(steps); i++)

@@ -121,6 +121,10 @@ static int act_guest_record(struct act *act)
     };
     int r = record_abilities(act);
 
+    /* A guest that does not answer any more may be paused, which its VMM knows. */
+    if (r == 0 && act->reason == REASON_AGENT_UNREACHABLE &&
+        act->volume.guest_reason != REASON_AGENT_UNREACHABLE)
+        r = store_want_list(act->context->store, act->volume.volume_id);
     if (r == 0)
         r = store_put_guest_result(act->context->store, &result);
     return r < 0 ? r : record_stats(act);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* act_hypervisor.c - asking a VMM for a drive's size, or telling it that the device has grown. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/sysmacros.h>
 
 #include "config/config.h"
 #include "lib/cleanup.h"
+#include "lib/log.h"
 #include "observe/persist.h"
 #include "reconciler/act/act.h"
 #include "reconciler/core/context.h"
@@ -23,6 +25,7 @@ static const enum volume_reason reasons[HYPERVISOR_OUTCOMES] = {
     [HYPERVISOR_DRIVE_NOT_FOUND] = REASON_DRIVE_NOT_FOUND,
     [HYPERVISOR_READ_ONLY] = REASON_READ_ONLY,
     [HYPERVISOR_MISMATCH] = REASON_IDENTITY_MISMATCH,
+    [HYPERVISOR_PAUSED] = REASON_VM_PAUSED,
 };
 
 /* Kata's Go runtime has the agent mount a drive by its PCI address, and does not record Cloud
@@ -156,8 +159,26 @@ static int ask_again_if_outdated(const struct act *act)
     return store_want_list(act->context->store, act->volume.volume_id);
 }
 
+/* Somebody else set the drive back; its device still has the size that the VMM had taken. */
+static bool is_undone(const struct act *act)
+{
+    const struct store_volume *volume = &act->volume;
+    const struct log_ids ids = {volume->volume_id, volume->sandbox_id, volume->device_name, NULL,
+                                volume->pv};
+    const bool is_undone = act->vmm.list == HYPERVISOR_LIST_HAS && act->vmm.bytes &&
+                           act->vmm.bytes < volume->hypervisor_bytes &&
+                           act->vmm.bytes < volume->device_bytes;
+
+    if (is_undone)
+        log_warning(
+            &ids, "the VM's disk had %" PRIu64 " bytes, and somebody else set it back to %" PRIu64,
+            volume->hypervisor_bytes, act->vmm.bytes);
+    return is_undone;
+}
+
 static int act_hypervisor_record(struct act *act)
 {
+    const bool has_worked = act->reason == REASON_NONE || act->reason == REASON_VM_PAUSED;
     struct store_hypervisor_result result = {
         .volume_id = act->volume.volume_id,
         .sandbox_id = act->volume.sandbox_id,
@@ -172,9 +193,10 @@ static int act_hypervisor_record(struct act *act)
         .list = lists[act->vmm.list],
         .recorded_drive = known(act->volume.recorded_drive_id),
         .recorded_guest_path = known(act->volume.recorded_guest_path),
-        .obstacle_known = act->vmm.list == HYPERVISOR_LIST_HAS && act->reason == REASON_NONE,
+        .obstacle_known = act->vmm.list == HYPERVISOR_LIST_HAS && has_worked,
         .obstacle = obstacle_of(act),
-        .told = act->action == ACTION_RESIZE_HYPERVISOR && act->reason == REASON_NONE,
+        .told = act->action == ACTION_RESIZE_HYPERVISOR && has_worked,
+        .undone = is_undone(act),
     };
 
     struct store *store = act->context->store;

@@ -82,11 +82,9 @@ static void on_cli(const struct runtime_cli_answer *answer, void *userdata)
     struct clients *clients = expansion->clients;
 
     expansion->cli = runtime_cli_free(expansion->cli);
-    if (!answer) {
-        try_at_once(clients, expansion->volume_id);
+    try_at_once(clients, expansion->volume_id); /* the tool may have resized the drive */
+    if (!answer)
         return;
-    }
-    work_queue_add_urgent_volume(clients->options.context->queue, expansion->volume_id);
     LL_DELETE(clients->expansions, expansion);
     tell(expansion, STATUS_OK, answer->capacity_bytes, NULL);
 }

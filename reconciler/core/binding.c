@@ -157,6 +157,7 @@ static int update_binding(const struct context *context, struct store_volume *vo
     if (volume->device_bytes > volume->largest_bytes && !mismatch) {
         r = store_note_size(context->store, volume->volume_id, volume->device_bytes);
         volume->largest_bytes = volume->device_bytes;
+        volume->undone = 0;
     }
     if (r == 0 && !is_described(volume)) {
         r = describe_binding(context, volume);

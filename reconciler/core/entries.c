@@ -84,9 +84,9 @@ static int find_target_path(const struct observer *observer, const char *name,
 }
 
 /* A volume is new or has changed: it is decided again, and the sandboxes that it names are
- * observed. */
-static void follow_change(const struct observer *observer, const char *name, int64_t volume_id,
-                          const struct observed_entry *observed)
+ * observed. Whoever changed it may have resized its drive as well, so the VMM is asked again. */
+static int follow_change(const struct observer *observer, const char *name, int64_t volume_id,
+                         const struct observed_entry *observed)
 {
     const struct context *context = observer->context;
     const struct log_ids ids = {.volume = volume_id};
@@ -99,6 +99,7 @@ static void follow_change(const struct observer *observer, const char *name, int
         log_warning(&ids, "invalid metadata in %s: %s", name, observed->problem);
     else if (observed->remark)
         log_warning(&ids, "metadata in %s: %s", name, observed->remark);
+    return store_want_list(context->store, volume_id);
 }
 
 /* The first decisions take it as it is here; each later one observes it by itself. */
@@ -180,7 +181,9 @@ static int put_entry(const struct observer *observer, enum reconciler_tree tree,
     if (r < 0)
         return r;
     if (put.changed)
-        follow_change(observer, name, put.volume_id, observed);
+        r = follow_change(observer, name, put.volume_id, observed);
+    if (r < 0)
+        return r;
     return put.is_on ? 0 : refresh_device(context, put.volume_id);
 }
 

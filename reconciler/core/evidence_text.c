@@ -110,7 +110,8 @@ int evidence_text_record(const struct context *context, struct store_volume *vol
     enum volume_reason reason = decision->state == STATE_BLOCKED ? decision->reason : REASON_NONE;
     char text[STORE_PATH_BYTES * 2] = "";
 
-    if (decision->state == STATE_UNKNOWN && is_lasting(volume, decision))
+    if (volume->hypervisor_reason == REASON_VM_PAUSED ||
+        (decision->state == STATE_UNKNOWN && is_lasting(volume, decision)))
         snprintf(text, sizeof(text), "%s", volume->hypervisor_error);
     else if (decision->reason == REASON_UNVERIFIED || decision->state == STATE_UNKNOWN)
         snprintf(text, sizeof(text), "%s", volume->list_doubt);

@@ -58,6 +58,7 @@ struct reconciler {
     struct loop_timer attempt; /* when the next attempt of any volume is due */
     struct loop_timer sweep;
     unsigned sweeps_put_off; /* since the last one */
+    unsigned turn;           /* of the slow round that asks all VMMs again */
     struct loop_timer idle;
     struct loop_timer trim;
     uint64_t attempts_queued_ns; /* volumes whose attempts were due by then have been queued */

@@ -29,7 +29,7 @@
  * is complete, as nothing else waits then. */
 static const uint64_t PASS_NS = 500 * 1000;
 
-enum { SWEEPS_PUT_OFF = 8 };
+enum { SWEEPS_PUT_OFF = 8, SLOW_ROUND_SECONDS = 3600 };
 static const uint64_t FIRST_PASSES_NS = 20 * NSEC_PER_MSEC;
 /* What else is done without being asked for waits for the next pass, if this one has taken so long.
  */
@@ -174,6 +174,18 @@ static int record_results(struct reconciler *reconciler)
     return r == 0 ? stats_poll_record(reconciler->stats_poll) : r;
 }
 
+/* Has some of the bound volumes' VMMs asked again what they have: one turn of so many, and those
+ * that were resized since. */
+static int want_lists(struct reconciler *reconciler, unsigned turn, unsigned turns,
+                      int64_t resized_since_ms)
+{
+    struct store *store = reconciler->context.store;
+    int r = store_begin(store);
+
+    return r < 0 ? r
+                 : store_end(store, store_want_lists_in_turn(store, turn, turns, resized_since_ms));
+}
+
 static void note_first_scan(struct reconciler *reconciler)
 {
     if (reconciler->context.synced || !scan_is_done(&reconciler->scan) ||
@@ -183,6 +195,7 @@ static void note_first_scan(struct reconciler *reconciler)
     work_queue_begin_volumes(&reconciler->queue);
     cleanup_want(&reconciler->cleanup);
     monitors_want(&reconciler->monitors);
+    (void)want_lists(reconciler, 0, 1, 0);
     log_info(NULL, "the first scan is complete");
     helpers_start(reconciler->helpers);
     stats_poll_begin(reconciler->stats_poll);
@@ -336,6 +349,19 @@ static int queue_doubtful(struct reconciler *reconciler)
     return r == 0 ? store_each_volume_without_device(store, work_queue_add_volume, queue) : r;
 }
 
+/* Within an hour each VMM is asked once more what it has: somebody may have taken a drive from it,
+ * resized one, or paused it. After a resize it is asked in the next two sweeps: somebody else, such
+ * as the CSI driver by way of Kata's shim, may carry out the same resize in another way. */
+static int take_turn(struct reconciler *reconciler)
+{
+    const unsigned seconds = reconciler->config.resize.sweep_seconds;
+    const unsigned turns = seconds < SLOW_ROUND_SECONDS ? SLOW_ROUND_SECONDS / seconds : 1;
+
+    reconciler->turn = (reconciler->turn + 1) % turns;
+    return want_lists(reconciler, reconciler->turn, turns,
+                      clock_realtime_ms() - 2000 * (int64_t)seconds);
+}
+
 /* Not during the first scan, and not before the last sweep is through: either may take longer than
  * the interval between sweeps. Observing goes before deciding, so volumes would never have their
  * turn. A node on which there is always something to observe has its sweeps less often. */
@@ -363,6 +389,7 @@ void reconciler_on_sweep(struct loop_timer *timer)
 
     devices_compare_mounts(&reconciler->devices);
     watchers->check(watchers->userdata);
+    note_failure(reconciler, take_turn(reconciler));
     note_failure(reconciler, queue_doubtful(reconciler));
     if (sweeps) {
         scan_want_sweep(&reconciler->scan);

@@ -13,6 +13,9 @@
 #include "reconciler/decide/attachment.h"
 #include "reconciler/decide/layers.h"
 
+/* How often somebody else may undo one resize before crustd stops. */
+enum { UNDONE_MOST = 3 };
+
 uint64_t volume_facts_still_from(const struct context *context, const struct store_volume *volume)
 {
     return volume->size_since_ns + context->config->resize.settle_ms * NSEC_PER_MSEC;
@@ -188,6 +191,7 @@ struct decide_facts volume_facts_of(const struct context *context,
         .list_read = volume->list == STORE_LIST_HAS,
         .list_again = volume->list_again,
         .list_doubtful = volume->list_doubt[0] != '\0',
+        .is_undone = volume->undone >= UNDONE_MOST,
         .size_assumed = size_is_assumed(volume),
         .guest_proven = volume->guest_proven,
         .resize_open = volume->resize_id != 0,

@@ -26,11 +26,12 @@ uint64_t decide_baseline(uint64_t hypervisor_bytes, uint64_t first_bytes)
     return hypervisor_bytes ? hypervisor_bytes : first_bytes;
 }
 
-/* An obstacle below the device outweighs a result that was not verified. */
+/* An obstacle below the device outweighs a result that was not verified. A file system that was
+ * seen to fill the device shows the VM's size, too, which some VMMs do not tell. */
 static enum volume_reason remark(const struct decide_facts *facts, bool is_synced)
 {
-    bool is_seen =
-        facts->hypervisor_bytes && facts->list_read && !facts->list_doubtful && is_synced;
+    bool is_seen = (facts->hypervisor_bytes || facts->guest_proven) && facts->list_read &&
+                   !facts->list_doubtful && is_synced;
 
     switch (facts->lower) {
     case LOWER_STALE:
@@ -43,6 +44,11 @@ static enum volume_reason remark(const struct decide_facts *facts, bool is_synce
     return is_seen && facts->guest_reason != REASON_UNVERIFIED ? REASON_NONE : REASON_UNVERIFIED;
 }
 
+static bool wants_list(const struct decide_facts *facts)
+{
+    return (!facts->list_read || facts->list_again) && facts->may_try;
+}
+
 /* Waiting for the VMM's next attempt does not delay the guest's first one. */
 static enum decide_action guest_action(const struct decide_facts *facts, bool is_synced)
 {
@@ -51,8 +57,7 @@ static enum decide_action guest_action(const struct decide_facts *facts, bool is
     if (!(is_synced && facts->guest_proven) && facts->permit == POLICY_GROW &&
         (facts->may_try || is_untried))
         return ACTION_RESIZE_GUEST;
-    return (!facts->list_read || facts->list_again) && facts->may_try ? ACTION_QUERY_HYPERVISOR
-                                                                      : ACTION_NONE;
+    return wants_list(facts) ? ACTION_QUERY_HYPERVISOR : ACTION_NONE;
 }
 
 /* The VMM has the device's size: it said so, or nothing contradicts it. Its list is read before the
@@ -60,16 +65,20 @@ static enum decide_action guest_action(const struct decide_facts *facts, bool is
  * its device even if no change of the device was observed, because it may have grown while no pod
  * had it. A file system that is known to fill its device gets the call all the same, once per
  * binding, so that this guest's abilities are known before they are needed. A failure there is not
- * reported as a stuck resize. */
+ * reported as a stuck resize. A guest that is paused is not called; its VMM is asked whether it
+ * runs again. */
 static struct decision decide_guest(const struct decide_facts *facts)
 {
     bool is_synced = facts->guest_synced_bytes >= facts->device_bytes;
     bool has_debt = !is_synced && facts->resize_open;
     struct decision decision = {STATE_IN_SYNC, remark(facts, is_synced), ACTION_NONE};
+    bool is_paused = facts->hypervisor_reason == REASON_VM_PAUSED;
 
     if (has_debt)
-        decision = say(STATE_BLOCK_GROWN, facts->guest_reason);
-    if (!facts->list_read && facts->hypervisor_reason == REASON_NONE && facts->may_try)
+        decision = say(STATE_BLOCK_GROWN, is_paused ? REASON_VM_PAUSED : facts->guest_reason);
+    if (is_paused)
+        decision.action = facts->may_try ? ACTION_QUERY_HYPERVISOR : ACTION_NONE;
+    else if (wants_list(facts) && facts->hypervisor_reason == REASON_NONE)
         decision.action = ACTION_QUERY_HYPERVISOR;
     else if (!has_debt && facts->lower == LOWER_STALE && facts->may_rescan &&
              facts->permit == POLICY_GROW)
@@ -81,8 +90,12 @@ static struct decision decide_guest(const struct decide_facts *facts)
 
 static struct decision decide_resize(const struct decide_facts *facts)
 {
+    enum decide_action again = facts->list_again ? ACTION_QUERY_HYPERVISOR : ACTION_NONE;
+
+    if (facts->is_undone)
+        return try_to(facts, again, STATE_BLOCKED, REASON_RESIZE_UNDONE);
     if (facts->permit == POLICY_OBSERVE)
-        return say(STATE_HOST_GROWN, REASON_POLICY);
+        return try_to(facts, again, STATE_HOST_GROWN, REASON_POLICY);
     if (!facts->is_still)
         return (struct decision){STATE_HOST_GROWN, REASON_NONE, ACTION_WAIT};
     if (facts->hypervisor_reason != REASON_NONE)
@@ -96,8 +109,10 @@ static struct decision decide_unknown(const struct decide_facts *facts)
 {
     enum decide_action action = ACTION_QUERY_HYPERVISOR;
 
-    if (facts->list_read)
-        action = facts->permit == POLICY_GROW ? ACTION_RESIZE_HYPERVISOR : ACTION_NONE;
+    if (facts->list_read && facts->permit == POLICY_GROW)
+        action = ACTION_RESIZE_HYPERVISOR;
+    else if (!wants_list(facts))
+        action = ACTION_NONE;
     return try_to(facts, action, STATE_UNKNOWN, facts->hypervisor_reason);
 }
 
@@ -135,7 +150,7 @@ static bool is_of_drive(const struct decide_facts *facts)
  * checked. */
 static struct decision decide_reader(const struct decide_facts *facts)
 {
-    return try_to(facts, facts->list_read ? ACTION_NONE : ACTION_QUERY_HYPERVISOR, STATE_UNMANAGED,
+    return try_to(facts, wants_list(facts) ? ACTION_QUERY_HYPERVISOR : ACTION_NONE, STATE_UNMANAGED,
                   REASON_READ_ONLY);
 }
 

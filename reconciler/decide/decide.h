@@ -55,6 +55,7 @@ struct decide_facts {
     bool list_again;    /* and it has to be read again on request */
     bool list_doubtful; /* and does not tell which of several drives it is */
     bool size_assumed;  /* the VMM opened the device when it had this size already */
+    bool is_undone;     /* somebody else set the VM's disk back to less, again and again */
     bool guest_proven;  /* the last call in this binding had the guest grow the file system */
     bool resize_open;   /* an audit_resizes row is unfinished */
     bool is_still;      /* the device has had its size for resize.settle_ms */

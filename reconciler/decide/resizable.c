@@ -71,6 +71,8 @@ static enum volume_reason obstacle(const struct resizable_facts *facts)
         return REASON_SHRUNK;
     if (resize->device == DEVICE_FILE)
         return REASON_POLICY; /* a regular file is only ever observed */
+    if (resize->is_undone)
+        return REASON_RESIZE_UNDONE;
     if (resize->hypervisor_reason != REASON_NONE)
         return resize->hypervisor_reason;
     if (facts->monitor == MONITOR_UNABLE)

@@ -77,7 +77,7 @@ CONNECTIONS = {
                              explained=UNREACHABLE, asked=False),
     "hangs up after the negotiation": Case(hook(close_at=1), "hypervisor_unreachable",
                                            "the monitor: ", asked=False),
-    "hangs up instead of resizing": Case(all_of(hook(close_at=5), lie),
+    "hangs up instead of resizing": Case(all_of(hook(close_at=6), lie),
                                          "hypervisor_unreachable", "the monitor: "),
     "hangs up over HMP": Case(hook(close_at=2), "hypervisor_unreachable", "the monitor: ",
                               mode="hmp", asked=False),
@@ -97,7 +97,7 @@ CONNECTIONS = {
                                    "hypervisor_unreachable", "beyond", asked=False),
     "never answers": Case(hook(silent_at=2), "hypervisor_unreachable", "the monitor: ",
                           asked=False),
-    "never answers the resize": Case(all_of(hook(silent_at=5), lie), "hypervisor_unreachable",
+    "never answers the resize": Case(all_of(hook(silent_at=6), lie), "hypervisor_unreachable",
                                      "the monitor: "),
 }
 
@@ -373,7 +373,7 @@ class MonitorTest(ScratchNodeTest):
         self.sandbox(node, volume)
         node.start()
         node.wait_for(volume.path, "in_sync", "none")
-        monitor.close_at = 5
+        monitor.close_at = 6
         volume.loop.resize(AFTER)
         monitor.wait_for("block_resize")
         monitor.close_at = None
@@ -391,6 +391,90 @@ class MonitorTest(ScratchNodeTest):
         node.wait_for(volume.path, "in_sync", "none")
         volume.loop.resize(AFTER)
         node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=AFTER)
+
+
+class OthersTest(ScratchNodeTest):
+    """What somebody else does to a VM or its drives, without an event."""
+
+    def bound(self):
+        node = self.node()
+        volume = self.volume(node)
+        self.guest = self.agent(node)
+        monitor = self.monitor(node, volume)
+        self.sandbox(node, volume)
+        node.start()
+        node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=BEFORE)
+        return node, volume, monitor
+
+    def test_a_vm_that_is_paused(self):
+        node, volume, monitor = self.bound()
+        monitor.status = "io-error"
+        asked = len(self.guest.requests)
+        volume.loop.resize(AFTER)
+        row = node.wait_for(volume.path, "block_grown", "vm_paused", hypervisor_bytes=AFTER, resizable="no",
+                            resizable_reason="vm_paused")
+        self.assertEqual(row["evidence"], "the VM is paused: QEMU's status is io-error")
+        self.assertIsNotNone(row["next_attempt_at"])
+        self.assertIsNotNone(self.resize_row(node, volume.path)["hypervisor_at"])
+        self.explains(node, volume.path, "block_grown/vm_paused", "QEMU's status is io-error", "I/O error of a disk",
+                      "A VM that runs")
+        self.assertIn("vm_paused", node.crustctl("doctor", check=False).stdout)
+        self.assertEqual(len(self.guest.requests), asked)
+        monitor.status = "running"
+        row = node.wait_for(volume.path, "in_sync", "none", LONGEST_PAUSE, resizable="yes")
+        self.assertIsNone(row["evidence"])
+        self.assertEqual(len(monitor.sent("block_resize")), 1)
+
+    def test_a_vm_that_is_paused_and_in_sync(self):
+        """A start asks; so does the slow round."""
+        node, volume, monitor = self.bound()
+        node.stop()
+        monitor.status = "paused"
+        node.start()
+        row = node.wait_for(volume.path, "in_sync", "none", resizable="no", resizable_reason="vm_paused")
+        self.assertEqual(row["evidence"], "the VM is paused: QEMU's status is paused")
+        monitor.status = "running"
+        node.wait_for(volume.path, "in_sync", "none", LONGEST_PAUSE, resizable="yes", evidence=None)
+
+    def test_a_drive_unplugged_by_hand(self):
+        node, volume, monitor = self.bound()
+        node.stop()
+        monitor.drives = []
+        node.start()
+        node.wait_for(volume.path, "blocked", "bypassed", LONGEST_PAUSE)
+
+    def change_metadata(self, node, volume):
+        self.changes = getattr(self, "changes", 0) + 1
+        node.stage(volume.path, volume.loop.device, metadata={"changes": str(self.changes)})
+
+    def test_what_another_resized_is_resized_again(self):
+        node, volume, monitor = self.bound()
+        volume.loop.resize(AFTER)
+        node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=AFTER)
+        for times in (1, 2):
+            monitor.drives[0].size = BEFORE
+            self.change_metadata(node, volume)
+            monitor.wait_for("block_resize", times + 1)
+            node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=AFTER)
+        monitor.drives[0].size = BEFORE
+        self.change_metadata(node, volume)
+        row = node.wait_for(volume.path, "blocked", "resize_undone", hypervisor_bytes=BEFORE, resizable="no",
+                            resizable_reason="resize_undone", next_attempt_at=None)
+        self.assertEqual(row["stalled"], 1)
+        self.explains(node, volume.path, "blocked/resize_undone", "somebody else set the VM's disk back",
+                      "crustctl resync")
+        self.change_metadata(node, volume)
+        self.settle(node)
+        self.assertEqual(len(monitor.sent("block_resize")), 3)
+        # The other side has set it right.
+        monitor.drives[0].size = AFTER
+        self.change_metadata(node, volume)
+        node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=AFTER)
+        monitor.drives[0].size = BEFORE
+        node.crustctl("resync")
+        monitor.wait_for("block_resize", 4)
+        node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=AFTER, resizable="yes")
+        self.assertIn("somebody else set it back", node.log.read_text())
 
 
 if __name__ == "__main__":

@@ -92,7 +92,7 @@ class QemuTest(ResizableTest):
         node.start()
         self.wait(node, volume, "yes")
         self.settle(node)
-        self.assertEqual((monitor.connections, len(self.asked(agent))), (1, 1))
+        self.assertEqual((monitor.connections, len(self.asked(agent))), (2, 1))
         volume.loop.resize(AFTER)
         node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=AFTER, resizable="yes")
         self.settle(node)
@@ -216,7 +216,7 @@ class QemuTest(ResizableTest):
         self.assertEqual(self.counted(node), {})
 
     def test_restart_of_the_daemon(self):
-        """Earlier findings stay valid, and nobody is asked again."""
+        """Earlier findings stay valid; only the VMM is asked once more, since its drives may have changed meanwhile."""
         node = self.node()
         volume = self.volume(node)
         monitor, agent = self.monitor(node, volume), self.agent(node)

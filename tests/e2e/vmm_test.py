@@ -280,6 +280,31 @@ class CloudHypervisorTest(VmmTest):
         self.settle(node)
         self.assertEqual(vmm.sent("PUT"), [])
 
+    def test_paused(self):
+        node = self.node()
+        self.agent(node)
+        volume = self.volume(node)
+        vmm = self.make(node, sandbox_id(0), volume)
+        node.start()
+        node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=BEFORE)
+        vmm.set(state="Paused")
+        volume.loop.resize(AFTER)
+        row = node.wait_for(volume.path, "block_grown", "vm_paused", hypervisor_bytes=AFTER)
+        self.assertEqual(row["evidence"], "the VM is paused")
+        vmm.mend()
+        node.wait_for(volume.path, "in_sync", "none", LONGEST_PAUSE, evidence=None)
+
+    def test_a_guest_that_fills_the_device_shows_the_size(self):
+        """The VMM tells no size, and needs none to be told: it opened the device at this one."""
+        node = self.node()
+        self.agent(node)
+        volume = self.volume(node)
+        node.start()
+        node.wait_for(volume.path, "unbound")  # the device is seen before the VMM starts
+        vmm = self.make(node, sandbox_id(0), volume)
+        node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=None, guest_bytes=BEFORE, resizable="yes")
+        self.assertEqual(vmm.sent("PUT"), [])
+
     def test_no_socket(self):
         node = self.node()
         self.agent(node)

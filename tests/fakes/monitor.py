@@ -97,6 +97,7 @@ class FakeMonitor(UnixServer):
       silent_at  no answer from the n-th command on; None: all are answered
       refuse     why every resize is refused; None: none is
       events     events sent before each answer over QMP
+      status     of the VM: running, paused, io-error
     """
 
     backlog = 1
@@ -113,6 +114,7 @@ class FakeMonitor(UnixServer):
         self.silent_at = None
         self.refuse = None
         self.events = []
+        self.status = "running"
 
     # what tests ask
 
@@ -209,7 +211,7 @@ class FakeMonitor(UnixServer):
         return {}
 
     def _qmp_query_status(self, _):
-        return {"status": "running", "singlestep": False, "running": True}
+        return {"status": self.status, "singlestep": False, "running": self.status == "running"}
 
     def _qmp_query_block(self, _):
         return [{"device": "", "qdev": drive.node, "type": "unknown", "io-status": "ok",

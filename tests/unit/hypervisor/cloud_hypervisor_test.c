@@ -104,7 +104,8 @@ static void cannot_describe_without_an_answer(void **state)
 
 static void cannot_learn_the_size(void **state)
 {
-    const struct http_script script[] = {PING("53.0"), INFO("Paused", DISKS)};
+    const struct http_script script[] = {PING("53.0"), INFO("Running", DISKS)};
+    const struct http_script paused[] = {PING("53.0"), INFO("Paused", DISKS)};
     struct hypervisor_reply reply;
 
     http_call_need_device(*state);
@@ -113,6 +114,10 @@ static void cannot_learn_the_size(void **state)
     assert_string_equal(reply.drive_id, "_disk1");
     assert_string_equal(reply.address, "pci:04");
     assert_int_equal(reply.bytes, 0);
+    reply = run(*state, HYPERVISOR_QUERY, paused, 2);
+    assert_int_equal(reply.outcome, HYPERVISOR_PAUSED);
+    assert_string_equal(reply.error.text, "the VM is paused");
+    assert_string_equal(reply.drive_id, "_disk1");
 }
 
 static void asks_for_a_version_that_can(void **state)

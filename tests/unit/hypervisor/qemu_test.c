@@ -58,6 +58,36 @@ static void queries_without_resizing(void **state)
     assert_int_equal(monitor->position, 3);
 }
 
+static void a_paused_vm_takes_the_size_and_says_why_it_is_paused(void **state)
+{
+    static const struct {
+        const char *status, *said; /* NULL: it runs, as far as is known */
+    } table[] = {
+        {STATUS("running", "true"), NULL},
+        {STATUS("paused", "false"), "the VM is paused: QEMU's status is paused"},
+        {STATUS("io-error", "false"), "the VM is paused: QEMU's status is io-error"},
+        {STATUS("\\u001b[2J", "false"), "the VM is paused: QEMU's status is \\u001b[2J"},
+        {STATUS("paused", "0"), NULL},
+        {"{\"return\": \"nonsense\", \"id\": \"$ID\"}\r\n", NULL},
+        {"{\"error\": {\"class\": \"CommandNotFound\", \"desc\": \"\"}, \"id\": \"$ID\"}", NULL},
+    };
+    struct monitor *monitor = *state;
+    struct hypervisor_request request = request_for(monitor, HYPERVISOR_RESIZE);
+
+    if (without_device(monitor))
+        skip();
+    for (size_t i = 0; i < array_length(table); i++) {
+        monitor->status = table[i].status;
+        serve(monitor, qmp_resize, array_length(qmp_resize));
+        assert_int_equal(call(monitor, &request)->outcome,
+                         table[i].said ? HYPERVISOR_PAUSED : HYPERVISOR_DONE);
+        assert_string_equal(monitor->reply.error.text, table[i].said ? table[i].said : "");
+        assert_int_equal(monitor->reply.list, HYPERVISOR_LIST_HAS);
+        assert_int_equal(monitor->reply.bytes, 2048);
+        assert_int_equal(monitor->position, array_length(qmp_resize));
+    }
+}
+
 /* The drive was found and has its size; what the tree of devices is worth changes nothing of that.
  */
 static void the_tree_of_devices_ends_nothing(void **state)
@@ -252,11 +282,18 @@ static void checks_the_answer(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        scripted(resizes_over_qmp),         scripted(resizes_over_hmp),
-        scripted(queries_without_resizing), scripted(the_tree_of_devices_ends_nothing),
-        scripted(never_asks_for_less),      scripted(skips_what_is_not_for_it),
-        scripted(a_drive_over_a_file),      scripted(each_refusal_has_its_outcome),
-        scripted(hmp_words_are_refusals),   scripted(checks_the_answer),
+        scripted(resizes_over_qmp),
+        scripted(resizes_over_hmp),
+        scripted(queries_without_resizing),
+        scripted(the_tree_of_devices_ends_nothing),
+        scripted(a_paused_vm_takes_the_size_and_says_why_it_is_paused),
+        scripted(the_tree_of_devices_ends_nothing),
+        scripted(never_asks_for_less),
+        scripted(skips_what_is_not_for_it),
+        scripted(a_drive_over_a_file),
+        scripted(each_refusal_has_its_outcome),
+        scripted(hmp_words_are_refusals),
+        scripted(checks_the_answer),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -263,6 +263,61 @@ static void a_list_is_of_its_records(void **state)
     assert_int_equal(get_volume(store, bound.volume_id).list, STORE_LIST_UNREAD);
 }
 
+static void lists_are_asked_for_in_turn(void **state)
+{
+    struct store *store = store_of(state);
+    struct bound bound = put_bound(store);
+    const unsigned turn = (unsigned)bound.volume_id % 120;
+    int64_t finished_at = 5000;
+
+    for (unsigned other = 0; other < 120; other++) {
+        put_list(store, bound, 1, STORE_LIST_HAS);
+        assert_int_equal(store_want_lists_in_turn(store, other, 120, finished_at), 0);
+        assert_int_equal(get_volume(store, bound.volume_id).list_again, other == turn);
+    }
+    /* After a resize, whosever turn it is. */
+    put_list(store, bound, 1, STORE_LIST_HAS);
+    execute_sql(store,
+                "INSERT INTO resizes (volume_id, to_bytes, state, reason, detected_at, finished_at)"
+                " SELECT volume_id, 1, 'in_sync', 'none', 1, 5000 FROM volumes");
+    assert_int_equal(store_want_lists_in_turn(store, turn + 1, 120, finished_at + 1), 0);
+    assert_false(get_volume(store, bound.volume_id).list_again);
+    assert_int_equal(store_want_lists_in_turn(store, turn + 1, 120, finished_at), 0);
+    assert_true(get_volume(store, bound.volume_id).list_again);
+    /* A list that lacks the drive is read again for reasons of its own. */
+    put_list(store, bound, 1, STORE_LIST_LACKS);
+    assert_int_equal(store_want_lists_in_turn(store, 0, 1, 0), 0);
+    assert_int_equal(get_volume(store, bound.volume_id).list, STORE_LIST_LACKS);
+}
+
+static void a_size_that_was_set_back_is_counted_until_the_device_grows(void **state)
+{
+    struct store *store = store_of(state);
+    struct bound bound = put_bound(store);
+    struct store_hypervisor_result result = {
+        .volume_id = bound.volume_id, .record = 1, .list = STORE_LIST_HAS, .bytes = 2 * GIB};
+
+    for (unsigned times = 1; times <= 2; times++) {
+        result.bytes = 2 * GIB;
+        result.undone = false;
+        assert_int_equal(store_put_hypervisor_result(store, &result), 0);
+        result.bytes = GIB;
+        result.undone = true;
+        assert_int_equal(store_put_hypervisor_result(store, &result), 0);
+        assert_int_equal(get_volume(store, bound.volume_id).undone, times);
+        assert_int_equal(get_volume(store, bound.volume_id).hypervisor_bytes, GIB);
+    }
+    assert_int_equal(store_note_size(store, bound.volume_id, GIB), 0);
+    assert_int_equal(get_volume(store, bound.volume_id).undone, 2);
+    assert_int_equal(store_note_size(store, bound.volume_id, 3 * GIB), 0);
+    assert_int_equal(get_volume(store, bound.volume_id).undone, 0);
+    result.bytes = GIB / 2;
+    assert_int_equal(store_put_hypervisor_result(store, &result), 0);
+    assert_int_equal(get_volume(store, bound.volume_id).undone, 1);
+    assert_int_equal(store_forget_waiting(store), 0); /* an operator asks */
+    assert_int_equal(get_volume(store, bound.volume_id).undone, 0);
+}
+
 static void a_file_system_that_fills_its_device_is_known_to(void **state)
 {
     struct store *store = store_of(state);
@@ -387,6 +442,8 @@ int main(void)
         MODEL(lists_beside_a_volume_are_asked_for),
         MODEL(a_vmm_that_lost_the_drive_has_no_size),
         MODEL(a_list_is_of_its_records),
+        MODEL(lists_are_asked_for_in_turn),
+        MODEL(a_size_that_was_set_back_is_counted_until_the_device_grows),
         MODEL(a_file_system_that_fills_its_device_is_known_to),
         MODEL(a_binding_is_described_and_replaced),
         MODEL(drive_named_by_the_vmm_sets_the_binding_source),

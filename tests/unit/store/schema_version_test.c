@@ -155,7 +155,8 @@ static void make_minor_1(struct fixture *fixture, bool has_containers)
                                              "DROP INDEX sandboxes_hiding;"
                                              "ALTER TABLE sandboxes DROP COLUMN problem;"
                                              "DROP INDEX sandboxes_orphaned;"
-                                             "ALTER TABLE sandboxes DROP COLUMN orphaned"),
+                                             "ALTER TABLE sandboxes DROP COLUMN orphaned;"
+                                             "ALTER TABLE mappings DROP COLUMN undone"),
                      0);
     if (!has_containers)
         assert_int_equal(sql_execute(connection, "ALTER TABLE drive_mounts DROP COLUMN containers"),

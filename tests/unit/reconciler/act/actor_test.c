@@ -305,6 +305,59 @@ static void other_drives_that_were_refreshed_are_decided_again(void **state)
     assert_int_equal(queued(), 2); /* all of the sandbox, this one among them */
 }
 
+static void a_paused_vm_has_taken_the_size_and_is_asked_again(void **state)
+{
+    struct hypervisor_reply reply = {
+        .outcome = HYPERVISOR_PAUSED, .bytes = GIB, .list = HYPERVISOR_LIST_HAS};
+
+    (void)state;
+    (void)error_set(&reply.error, 0, "the VM is paused: QEMU's status is io-error");
+    begin(ACTION_RESIZE_HYPERVISOR);
+    vmm_answers(&reply);
+    record();
+    assert_int_equal(the_volume().hypervisor_bytes, GIB);
+    assert_int_equal(the_volume().hypervisor_reason, REASON_VM_PAUSED);
+    assert_non_null(strstr(the_volume().hypervisor_error, "io-error"));
+    assert_true(the_volume().obstacle_known);
+    assert_int_equal(the_volume().obstacle, REASON_NONE);
+    assert_int_equal(the_volume().attempts, 1);
+    assert_int_not_equal(the_volume().next_attempt_ns, 0);
+}
+
+static void a_disk_that_somebody_set_back_is_counted(void **state)
+{
+    (void)state;
+    for (unsigned times = 0; times < 2; times++) {
+        begin(ACTION_RESIZE_HYPERVISOR);
+        vmm_answers(&(struct hypervisor_reply){.bytes = GIB, .list = HYPERVISOR_LIST_HAS});
+        record();
+        assert_int_equal(the_volume().undone, times);
+        begin(ACTION_QUERY_HYPERVISOR);
+        vmm_answers(&(struct hypervisor_reply){.bytes = GIB / 2, .list = HYPERVISOR_LIST_HAS});
+        record();
+        assert_int_equal(the_volume().undone, times + 1);
+    }
+}
+
+static void a_guest_that_falls_silent_has_its_vmm_asked_once(void **state)
+{
+    (void)state;
+    begin(ACTION_QUERY_HYPERVISOR);
+    vmm_answers(&(struct hypervisor_reply){.bytes = GIB, .list = HYPERVISOR_LIST_HAS});
+    record();
+    begin(ACTION_RESIZE_GUEST);
+    guest_answers(&(struct guest_reply){.reason = REASON_AGENT_UNREACHABLE});
+    record();
+    assert_true(the_volume().list_again);
+    begin(ACTION_QUERY_HYPERVISOR);
+    vmm_answers(&(struct hypervisor_reply){.bytes = GIB, .list = HYPERVISOR_LIST_HAS});
+    record();
+    begin(ACTION_RESIZE_GUEST);
+    guest_answers(&(struct guest_reply){.reason = REASON_AGENT_UNREACHABLE});
+    record();
+    assert_false(the_volume().list_again);
+}
+
 static void a_guest_that_has_grown_is_on_record(void **state)
 {
     (void)state;
@@ -430,6 +483,9 @@ int main(void)
         TEST(another_volumes_policy_goes_with_the_question),
         TEST(an_answer_is_outdated_if_another_volume_forbids_meanwhile),
         TEST(other_drives_that_were_refreshed_are_decided_again),
+        TEST(a_paused_vm_has_taken_the_size_and_is_asked_again),
+        TEST(a_disk_that_somebody_set_back_is_counted),
+        TEST(a_guest_that_falls_silent_has_its_vmm_asked_once),
         TEST(a_guest_that_has_grown_is_on_record),
         TEST(a_guest_that_failed_has_not_grown),
         TEST(a_guest_that_is_growing_has_not_failed),

@@ -359,6 +359,52 @@ static void a_sweep_waits_for_the_one_before(void **state)
     settle();
 }
 
+/* Whether the VMM's list is to be read again; then it has been. */
+static bool asks_again(int64_t volume_id)
+{
+    const struct store_volume volume = volume_of(volume_id);
+    const struct store_hypervisor_result result = {
+        .volume_id = volume_id, .record = volume.record, .list = STORE_LIST_HAS, .bytes = GIB};
+
+    assert_int_equal(store_begin(store), 0);
+    assert_int_equal(store_put_hypervisor_result(store, &result), 0);
+    assert_int_equal(store_commit(store), 0);
+    return volume.list_again;
+}
+
+static void vmms_are_asked_again_within_an_hour_and_at_a_start(void **state)
+{
+    const int64_t volume_id = bind_one();
+    unsigned asked = 0;
+
+    (void)state;
+    (void)asks_again(volume_id);
+    for (unsigned seconds = 0; seconds < 3600; seconds += config.resize.sweep_seconds) {
+        reconciler_on_sweep(&reconciler->sweep);
+        asked += asks_again(volume_id);
+    }
+    assert_int_equal(asked, 1);
+    reconciler = reconciler_free(reconciler);
+    run_node();
+    assert_true(asks_again(volume_id));
+}
+
+/* Whoever changes the metadata may have resized the drive as well. */
+static void changed_metadata_have_the_vmm_asked_again(void **state)
+{
+    const int64_t volume_id = bind_one();
+
+    (void)state;
+    (void)asks_again(volume_id);
+    reconciler_queue_directory(reconciler, TREE_KATA_VOLUMES, key_of(TARGET));
+    settle();
+    assert_false(asks_again(volume_id));
+    stage(TARGET, DISK, "sandbox-2");
+    reconciler_queue_directory(reconciler, TREE_KATA_VOLUMES, key_of(TARGET));
+    settle();
+    assert_true(asks_again(volume_id));
+}
+
 static void end_vmm(unsigned place, const char *sandbox_id)
 {
     fake_sandbox[place].ended = true;
@@ -674,6 +720,8 @@ int main(void)
         NODE(a_container_that_mounts_the_volume_binds_it),
         NODE(bundles_that_appear_are_watched),
         NODE(a_sweep_waits_for_the_one_before),
+        NODE(vmms_are_asked_again_within_an_hour_and_at_a_start),
+        NODE(changed_metadata_have_the_vmm_asked_again),
         NODE(bundles_are_watched_until_their_last_sandbox_ends),
         NODE(metadata_that_goes_ends_the_volume),
         NODE(metadata_in_mid_write_is_read_four_times),

@@ -35,14 +35,14 @@ static const struct table_fact facts[FACTS] = {
                   {"none", "sandbox_orphaned", "entries_disagree", "identity_mismatch",
                    "device_shared", "host_in_use", "bypassed", "unplugged", "detached"}},
     [LOWER] = {"lower", {"in_step", "pending", "stale"}},
-    [SIZE] = {"size", {"smaller", "larger", "equal", "assumed", "unknown"}},
+    [SIZE] = {"size", {"smaller", "larger", "undone", "equal", "assumed", "unknown"}},
     [LIST] = {"list", {"read", "again", "unread"}},
     [DRIVE] = {"drive", {"told", "untold"}},
     [STILL] = {"still", {"yes", "no"}},
     [SYNCED] = {"synced", {"yes", "no"}},
     [PROVEN] = {"proven", {"yes", "no"}},
     [RESIZE] = {"resize", {"open", "none"}},
-    [HYPERVISOR] = {"hypervisor", {"none", "mismatch", "failed"}},
+    [HYPERVISOR] = {"hypervisor", {"none", "mismatch", "paused", "failed"}},
     [GUEST] = {"guest", {"none", "unverified", "failed"}},
     [RESCAN] = {"rescan", {"yes", "no"}},
     [TRY] = {"try", {"yes", "no"}},
@@ -64,7 +64,7 @@ static int read_table(void **state)
     return 0;
 }
 
-enum { SIZE_EQUAL = 2, SIZE_ASSUMED = 3, LIST_AGAIN = 1, LIST_UNREAD = 2 };
+enum { SIZE_UNDONE = 2, SIZE_EQUAL = 3, SIZE_ASSUMED = 4, LIST_AGAIN = 1, LIST_UNREAD = 2 };
 
 static void set_sizes(struct decide_facts *ret_facts, int size, int synced)
 {
@@ -73,6 +73,7 @@ static void set_sizes(struct decide_facts *ret_facts, int size, int synced)
     } sizes[] = {
         {50, 100, 100, 100},  /* smaller */
         {200, 100, 200, 100}, /* larger */
+        {200, 100, 200, 100}, /* undone */
         {100, 100, 100, 100}, /* equal */
         {100, 100, 100, 0},   /* assumed */
         {100, 100, 100, 0},   /* unknown */
@@ -90,7 +91,7 @@ enum { READER = 3, HIDDEN = 5 };
 static struct decide_facts facts_of(const int *combination)
 {
     static const enum volume_reason hypervisor[] = {REASON_NONE, REASON_IDENTITY_MISMATCH,
-                                                    REASON_MONITOR_MISSING};
+                                                    REASON_VM_PAUSED, REASON_MONITOR_MISSING};
     static const enum volume_reason guest[] = {REASON_NONE, REASON_UNVERIFIED, REASON_AGENT_DENIED};
     struct decide_facts result = {
         .status = combination[STATUS],
@@ -107,6 +108,7 @@ static struct decide_facts facts_of(const int *combination)
         .list_again = combination[LIST] == LIST_AGAIN,
         .list_doubtful = combination[DRIVE] != 0,
         .size_assumed = combination[SIZE] == SIZE_ASSUMED,
+        .is_undone = combination[SIZE] == SIZE_UNDONE,
         .guest_proven = combination[PROVEN] == 0,
         .resize_open = combination[RESIZE] == 0,
         .is_still = combination[STILL] == 0,
@@ -127,8 +129,9 @@ static const char *expected_remark(const int *combination)
         return "host_stale";
     if (combination[LOWER] == LOWER_PENDING)
         return "host_layer_pending";
-    return combination[SIZE] != SIZE_EQUAL || combination[LIST] == LIST_UNREAD ||
-                   combination[DRIVE] != 0 || combination[SYNCED] != 0 || combination[GUEST] == 1
+    return (combination[SIZE] != SIZE_EQUAL && combination[PROVEN] != 0) ||
+                   combination[LIST] == LIST_UNREAD || combination[DRIVE] != 0 ||
+                   combination[SYNCED] != 0 || combination[GUEST] == 1
                ? "unverified"
                : "none";
 }
@@ -223,7 +226,7 @@ static void in_sync_claims_only_what_was_seen(void **state)
         if (decision.state != STATE_IN_SYNC || decision.reason != REASON_NONE)
             continue;
         assert_true(given.list_read && !given.list_doubtful);
-        assert_true(given.hypervisor_bytes >= given.device_bytes);
+        assert_true(given.hypervisor_bytes >= given.device_bytes || given.guest_proven);
         assert_true(given.guest_synced_bytes >= given.device_bytes);
         assert_int_not_equal(given.guest_reason, REASON_UNVERIFIED);
     } while (table_advance(&table, combination));

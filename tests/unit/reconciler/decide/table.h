@@ -14,7 +14,7 @@
 #include "lib/cleanup.h"
 #include "tests/unit/test.h"
 
-enum { TABLE_VALUES = 9, TABLE_FACTS = 16, TABLE_ROWS = 64, TABLE_OUTCOMES = 3 };
+enum { TABLE_VALUES = 9, TABLE_ROWS = 64, TABLE_OUTCOMES = 3 };
 
 struct table_fact {
     const char *name;
