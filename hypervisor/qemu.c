@@ -217,13 +217,14 @@ static int read_nodes(struct qemu_call *qemu, const struct answer *answer, struc
 }
 
 /* {"status": "io-error", "running": false}: paused by hand, or by QEMU itself (QEMU:
- * qapi/run-state.json). An answer without that says nothing. */
+ * qapi/run-state.json). One that was not started yet is not paused. */
 static void note_status(struct qemu_call *qemu, const cJSON *value)
 {
     const char *status = json_string(value, "status");
     char word[32];
 
-    if (!status || !cJSON_IsFalse(json_member(value, "running")))
+    if (!status || !cJSON_IsFalse(json_member(value, "running")) ||
+        strcmp(status, "prelaunch") == 0 || strcmp(status, "inmigrate") == 0)
         return;
     text_clean(status, strlen(status), word, sizeof(word));
     (void)error_set(&qemu->call.paused, 0, "the VM is paused: QEMU's status is %s", word);

@@ -92,7 +92,7 @@ class QemuTest(ResizableTest):
         node.start()
         self.wait(node, volume, "yes")
         self.settle(node)
-        self.assertEqual((monitor.connections, len(self.asked(agent))), (2, 1))
+        self.assertEqual((monitor.connections, len(self.asked(agent))), (1, 1))
         volume.loop.resize(AFTER)
         node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=AFTER, resizable="yes")
         self.settle(node)
@@ -227,7 +227,7 @@ class QemuTest(ResizableTest):
         node.start()
         self.settle(node)
         self.wait(node, volume, "yes")
-        self.assertEqual((monitor.connections, len(self.asked(agent))), (1, 1))
+        self.assertEqual((monitor.connections, len(self.asked(agent))), (2, 1))
 
 
 class UnpluggedTest(AttachmentTest, ResizableTest):

@@ -67,6 +67,7 @@ static void a_paused_vm_takes_the_size_and_says_why_it_is_paused(void **state)
         {STATUS("paused", "false"), "the VM is paused: QEMU's status is paused"},
         {STATUS("io-error", "false"), "the VM is paused: QEMU's status is io-error"},
         {STATUS("\\u001b[2J", "false"), "the VM is paused: QEMU's status is \\u001b[2J"},
+        {STATUS("prelaunch", "false"), NULL},
         {STATUS("paused", "0"), NULL},
         {"{\"return\": \"nonsense\", \"id\": \"$ID\"}\r\n", NULL},
         {"{\"error\": {\"class\": \"CommandNotFound\", \"desc\": \"\"}, \"id\": \"$ID\"}", NULL},
