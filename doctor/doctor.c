@@ -41,15 +41,6 @@ static void examine_kernel(int root, const struct config *config, struct finding
     kernel_judge_process(&kernel, findings);
 }
 
-static void begin(const struct doctor_request *request, struct buffer *json,
-                  char ret_boot_id[static CLOCK_BOOT_ID_BYTES], struct findings *ret_findings)
-{
-    findings_begin(ret_findings, json);
-    (void)clock_boot_id(ret_boot_id);
-    ret_findings->running = request->sandboxes;
-    ret_findings->boot_id = ret_boot_id;
-}
-
 int doctor_find_abilities(const struct doctor_request *request,
                           struct doctor_abilities *ret_abilities)
 {
@@ -58,7 +49,10 @@ int doctor_find_abilities(const struct doctor_request *request,
     char boot_id[CLOCK_BOOT_ID_BYTES];
     int r;
 
-    begin(request, &json, boot_id, &findings);
+    findings_begin(&findings, &json);
+    (void)clock_boot_id(boot_id);
+    findings.running = request->sandboxes;
+    findings.boot_id = boot_id;
     kata_version_examine(request->root, &findings);
     kata_examine(request->root, request->config, &findings);
     sandboxes_judge(request->sandboxes, boot_id, request->config, &findings);
@@ -82,7 +76,10 @@ int doctor_examine(const struct doctor_request *request, struct buffer *ret_json
     struct findings findings;
     char boot_id[CLOCK_BOOT_ID_BYTES];
 
-    begin(request, ret_json, boot_id, &findings);
+    findings_begin(&findings, ret_json);
+    (void)clock_boot_id(boot_id);
+    findings.running = request->sandboxes;
+    findings.boot_id = boot_id;
     examine_kernel(request->root, request->config, &findings);
     paths_examine(request->root, request->config, &findings);
     examine_policy(request->config, &findings);

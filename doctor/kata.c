@@ -3,7 +3,6 @@
 #include "doctor/kata.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,12 +19,6 @@
 
 /* ---- what a configuration leads to --------------------------------------------------------- */
 
-/* What sandboxes that run with this runtime and hypervisor have shown. */
-struct evidence {
-    uint64_t attached;   /* volumes that their VMs have as devices */
-    const char *version; /* of the hypervisor, the one that can do less; NULL: not known */
-};
-
 struct judgement {
     const struct kata_settings *settings;
     const struct kata_table *table;
@@ -33,33 +26,31 @@ struct judgement {
     const char *file;
     const char *runtimes;
     struct findings *findings;
-    struct evidence evidence;
+    /* What sandboxes show that run with this runtime and hypervisor: their VMs have volumes as
+     * devices; the hypervisor's version can resize block devices, or cannot. */
+    bool has_devices, has_able_version, has_old_version;
 };
 
-static struct evidence find_evidence(const struct judgement *judgement)
+static void look_at_sandboxes(struct judgement *judgement)
 {
     const enum kata_runtime runtime =
         judgement->settings->is_rust ? RUNTIME_KATA_RS : RUNTIME_KATA_GO;
     const enum hypervisor_kind kind = hypervisor_kind_from_name(judgement->table->name);
-    const struct findings *findings = judgement->findings;
-    struct evidence evidence = {0};
     const cJSON *row;
 
-    cJSON_ArrayForEach(row, findings->running)
+    cJSON_ArrayForEach(row, judgement->findings->running)
     {
         const char *version = json_text(row, "vmm_version");
         uint64_t attached = 0;
 
-        if (strcmp(json_text(row, "boot_id"), findings->boot_id) != 0 ||
+        if (strcmp(json_text(row, "boot_id"), judgement->findings->boot_id) != 0 ||
             runtime_from_name(json_text(row, "runtime")) != runtime ||
             hypervisor_kind_from_name(json_text(row, "hypervisor")) != kind)
             continue;
-        (void)json_number(row, "attached", &attached);
-        evidence.attached += attached;
-        if (*version && (!evidence.version || !cloud_hypervisor_is_able(version)))
-            evidence.version = version;
+        judgement->has_devices |= json_number(row, "attached", &attached) == 0 && attached > 0;
+        judgement->has_able_version |= cloud_hypervisor_is_able(version);
+        judgement->has_old_version |= *version && !cloud_hypervisor_is_able(version);
     }
-    return evidence;
 }
 
 static void say(const struct judgement *judgement, enum finding_level level, const char *remedy,
@@ -185,21 +176,18 @@ static bool judge_qemu(const struct judgement *judgement, const struct config *c
 /* Its version is known only from a running sandbox. */
 static bool judge_cloud_hypervisor(const struct judgement *judgement)
 {
-    const char *version = judgement->evidence.version;
-    const bool is_able = version && cloud_hypervisor_is_able(version);
-    char text[192] = "Cloud Hypervisor cannot grow a block device before version 52; which one "
-                     "this is shows once crustd has talked to it";
-
-    if (version)
-        (void)snprintf(text, sizeof(text),
-                       "Cloud Hypervisor can grow a block device from version 52 on, and %.32s "
-                       "runs here",
-                       version);
-    say(judgement, is_able ? FINDING_OK : FINDING_WARNING,
-        is_able ? NULL
-                : "See that Kata uses Cloud Hypervisor 52 or later; Kata 4.1.0 comes with 51.1",
-        text);
-    return is_able;
+    if (judgement->has_able_version && !judgement->has_old_version) {
+        say(judgement, FINDING_OK, NULL, "Cloud Hypervisor is told by its own API");
+        return true;
+    }
+    say(judgement, FINDING_WARNING,
+        "See that Kata uses Cloud Hypervisor 52 or later; Kata 4.1.0 comes with 51.1",
+        judgement->has_old_version
+            ? "an older Cloud Hypervisor runs here than version 52, the first that can grow a "
+              "block device"
+            : "Cloud Hypervisor cannot grow a block device before version 52; which one this is "
+              "shows once crustd has talked to it");
+    return false;
 }
 
 static bool judge_firecracker(const struct judgement *judgement, const struct config *config)
@@ -238,26 +226,17 @@ static bool judge_hypervisor(const struct judgement *judgement, const struct con
  * a pod may lift it, so what VMs have counts more. */
 static bool judge_block_devices(const struct judgement *judgement)
 {
-    const uint64_t attached = judgement->evidence.attached;
-    char text[256];
-
-    if (!judgement->table->no_block_devices)
-        return true;
-    if (!attached) {
+    if (judgement->table->no_block_devices && judgement->has_devices)
+        say(judgement, FINDING_NOTE, NULL,
+            "disable_block_device_use is set, and VMs that run have volumes as devices: this "
+            "release ignores the key, their pods lift it, or it was set after they started");
+    else if (judgement->table->no_block_devices)
         say(judgement, FINDING_ERROR,
             "Set disable_block_device_use = false, unless containers' root file systems are block "
             "devices that the node has mounted: those would be plugged into the VM as well",
             "with disable_block_device_use no mounted volume reaches a guest as a device (claims "
             "of volumeMode Block do)");
-        return false;
-    }
-    (void)snprintf(text, sizeof(text),
-                   "disable_block_device_use is set, and VMs that run have %" PRIu64
-                   " volume%s as devices nevertheless: this release ignores the key, their pods "
-                   "lift it, or it was set after they started",
-                   attached, attached == 1 ? "" : "s");
-    say(judgement, FINDING_NOTE, NULL, text);
-    return true;
+    return !judgement->table->no_block_devices || judgement->has_devices;
 }
 
 /* Both obstacles are said at once, so that Kata's configuration is changed once. */
@@ -278,11 +257,15 @@ void kata_judge(const struct kata_settings *settings, const struct program *prog
                 const char *file, const char *runtimes, const struct config *config,
                 struct findings *findings)
 {
-    struct judgement judgement = {
-        settings, kata_settings_table(settings), program, file, runtimes, findings, {0}};
+    struct judgement judgement = {.settings = settings,
+                                  .table = kata_settings_table(settings),
+                                  .program = program,
+                                  .file = file,
+                                  .runtimes = runtimes,
+                                  .findings = findings};
 
     if (judgement.table) {
-        judgement.evidence = find_evidence(&judgement);
+        look_at_sandboxes(&judgement);
         judge_table(&judgement, config);
     } else {
         findings_add(findings, FINDING_WARNING, "kata_configuration", file, NULL,
