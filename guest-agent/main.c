@@ -328,6 +328,7 @@ int main(int argc, char **argv)
     default:
         break;
     }
+    log_configure(LOG_INFO, LOG_LOGFMT);
     (void)signal(SIGPIPE, SIG_IGN); /* a serial port is written by write(2) */
     if (options.drive)
         return run_drive(&options);

@@ -14,7 +14,9 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "lib/cleanup.h"
@@ -27,10 +29,19 @@ static struct {
     enum log_level level;
     enum log_format format;
     int fd;
+    bool to_journal; /* journald reads fd */
     const char *node;
     log_namer *namer;
     void *userdata; /* the namer's */
 } settings = {.level = LOG_INFO, .format = LOG_LOGFMT, .fd = STDERR_FILENO};
+
+/* syslog(3)'s, by which journalctl -p selects. */
+static const char priorities[] = {
+    [LOG_ERROR] = '3',
+    [LOG_WARNING] = '4',
+    [LOG_INFO] = '6',
+    [LOG_DEBUG] = '7',
+};
 
 static const char *const level_names[] = {
     [LOG_ERROR] = "error",
@@ -46,13 +57,28 @@ static const char *const format_names[] = {
 
 struct line {
     char text[LOG_LINE_BYTES];
-    size_t length;
+    size_t start, length; /* the first field begins at start */
 };
+
+/* systemd puts DEVICE:INODE of the stream to journald into the environment: systemd.exec(5). A
+ * program that inherited the variable and has another stderr differs in them. */
+static bool leads_to_journal(int fd)
+{
+    const char *stream = getenv("JOURNAL_STREAM");
+    char own[48];
+    struct stat st;
+
+    if (!stream || fstat(fd, &st) < 0)
+        return false;
+    (void)snprintf(own, sizeof(own), "%ju:%ju", (uintmax_t)st.st_dev, (uintmax_t)st.st_ino);
+    return strcmp(stream, own) == 0;
+}
 
 void log_configure(enum log_level level, enum log_format format)
 {
     settings.level = level;
     settings.format = format;
+    settings.to_journal = leads_to_journal(settings.fd);
 }
 
 void log_set_node(const char *name)
@@ -171,7 +197,7 @@ static void line_append_key(struct line *line, const char *key)
 {
     bool json = settings.format == LOG_JSON;
 
-    if (line->length > 1)
+    if (line->length > line->start)
         (void)line_append(line, json ? "," : " ", 1);
     if (json)
         (void)line_append(line, "\"", 1);
@@ -238,9 +264,13 @@ void log_write(enum log_level level, const struct log_ids *ids, const char *form
     va_end(arguments);
     clock_text(clock_realtime_ms(), now);
 
+    if (settings.to_journal)
+        (void)line_append(&line, (char[]){'<', priorities[level], '>'}, 3);
     if (settings.format == LOG_JSON)
         (void)line_append(&line, "{", 1);
-    line_append_text(&line, "time", now);
+    line.start = line.length;
+    if (!settings.to_journal)
+        line_append_text(&line, "time", now);
     line_append_text(&line, "level", level_names[level]);
     line_append_text(&line, "node", settings.node);
     if (ids)

@@ -46,7 +46,9 @@ enum { LOG_PV_BYTES = 256 };
 /* Fills in the PV name of a volume; leaves ret_pv alone if it is not known. Must not log. */
 typedef void log_namer(void *userdata, int64_t volume, char ret_pv[static LOG_PV_BYTES]);
 
-/* Process-wide: set once by main before anything logs. Defaults: LOG_INFO, LOG_LOGFMT, stderr. */
+/* Process-wide: set once by main before anything logs. Defaults: LOG_INFO, LOG_LOGFMT, stderr.
+ * Where journald reads the stream, a line begins with its priority (sd-daemon(3)) and has no time,
+ * because journald has both. */
 void log_configure(enum log_level level, enum log_format format);
 void log_set_node(const char *name); /* on every line; borrowed; "" none */
 /* Called for each line about a volume, so that callers need not know the PV name. NULL: none. */

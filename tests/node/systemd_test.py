@@ -69,6 +69,14 @@ class ServiceTest(NodeTest):
         self.assertEqual(int(status["CapEff"], 16), 1 << 12 | 1 << 19)
         self.assertEqual((status["NoNewPrivs"], status["Seccomp"]), ("1", "2"))
 
+    def test_journald_knows_the_priority_and_the_time(self):
+        self.node.run("journalctl --sync")
+        said = self.node.output("journalctl -b -o cat --no-pager -t crustd -p info | grep -v '^level=' | head -n 3")
+        self.assertEqual(said, "")
+        self.assertIn("level=info", self.node.output("journalctl -b -o cat --no-pager -t crustd -p info"))
+        self.assertNotIn("level=info", self.node.output(
+            "journalctl -b -o cat --no-pager -t crustd -p warning || true"))
+
     def test_directories_are_made_by_tmpfiles(self):
         self.node.run("rmdir /run/kata-containers/shared/direct-volumes /run/crust"
                       " && systemd-tmpfiles --create crustd.conf")

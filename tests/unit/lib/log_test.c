@@ -4,8 +4,11 @@
 
 #include <cjson/cJSON.h>
 #include <errno.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "lib/log.h"
@@ -157,6 +160,39 @@ static void names_the_volume_and_the_node(void **state)
     log_set_node(NULL);
 }
 
+/* As under systemd, whose journal has times and takes priorities. Another stream with the variable
+ * inherited is not it. */
+static void tells_journald_the_priority(void **state)
+{
+    struct stat st;
+    char stream[64];
+
+    (void)state;
+    assert_int_equal(fstat(ends[1], &st), 0);
+    (void)snprintf(stream, sizeof(stream), "%ju:%ju", (uintmax_t)st.st_dev, (uintmax_t)st.st_ino);
+    setenv("JOURNAL_STREAM", stream, 1);
+    log_configure(LOG_DEBUG, LOG_LOGFMT);
+    log_error(NULL, "x");
+    assert_string_equal(take_line(), "<3>level=error msg=\"x\"\n");
+    log_warning(&(struct log_ids){.volume = 7}, "x");
+    assert_string_equal(take_line(), "<4>level=warning volume=7 msg=\"x\"\n");
+    log_info(NULL, "x");
+    assert_string_equal(take_line(), "<6>level=info msg=\"x\"\n");
+    log_debug(NULL, "x");
+    assert_string_equal(take_line(), "<7>level=debug msg=\"x\"\n");
+    log_configure(LOG_INFO, LOG_JSON);
+    log_info(NULL, "x");
+    assert_string_equal(take_line(), "<6>{\"level\":\"info\",\"msg\":\"x\"}\n");
+
+    (void)snprintf(stream, sizeof(stream), "%ju:%ju", (uintmax_t)st.st_dev,
+                   (uintmax_t)st.st_ino + 1);
+    setenv("JOURNAL_STREAM", stream, 1);
+    log_configure(LOG_INFO, LOG_LOGFMT);
+    log_info(NULL, "x");
+    assert_string_equal(take_rest(), "level=info msg=\"x\"\n");
+    unsetenv("JOURNAL_STREAM");
+}
+
 static void keeps_to_its_level(void **state)
 {
     (void)state;
@@ -204,6 +240,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(writes_json, open_log, close_log),
         cmocka_unit_test_setup_teardown(cuts_long_lines, open_log, close_log),
         cmocka_unit_test_setup_teardown(names_the_volume_and_the_node, open_log, close_log),
+        cmocka_unit_test_setup_teardown(tells_journald_the_priority, open_log, close_log),
         cmocka_unit_test_setup_teardown(keeps_to_its_level, open_log, close_log),
         cmocka_unit_test_setup_teardown(leaves_errno_alone, open_log, close_log),
         cmocka_unit_test(knows_names),
