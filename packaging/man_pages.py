@@ -5,6 +5,7 @@
 Everything in them but a few sentences comes from docs/reference, whose pages tests compare with the programs.
 """
 
+import email.utils
 import pathlib
 import re
 import sys
@@ -13,6 +14,9 @@ REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
 REFERENCE = REPOSITORY / "docs/reference"
 PROGRAMS = (REFERENCE / "programs.md").read_text()
 KEYS = (REFERENCE / "configuration.md").read_text()
+# Of the version, so that the same sources make the same pages.
+RELEASED = re.search(r"^ -- .*>  (.*)$", (REPOSITORY / "debian/changelog").read_text(), re.M)[1]
+DATE = email.utils.parsedate_to_datetime(RELEASED).strftime("%Y-%m-%d")
 
 
 # -- troff
@@ -115,6 +119,8 @@ def parts_of_help(name):
     their own."""
     text = re.sub(r"\A[Uu]sage:.*\n(?: {7}.*\n)*", "", help_text(name))
     text = re.sub(r"\n(?:  [a-z].*\n(?: {31}.*\n)*)+", "", text)
+    # Signals and exit codes have sections of their own.
+    text = re.sub(r"^(Signals|Exit codes): .*", "", text, flags=re.M | re.S)
     start = re.search(r"^  -", text, re.M).start()
     return text[:start], text[start:]
 
@@ -220,7 +226,7 @@ def page(name):
     program, _, number = name.rpartition(".")
     summary, sections = PAGES[name]
     manual = {"1": "User Commands", "5": "File Formats", "8": "System Administration"}[number]
-    out = (f'.\\" Made by packaging/man_pages.py from docs/reference.\n.TH {program.upper()} {number} "" crustd "{manual}"\n'
+    out = (f'.\\" Made by packaging/man_pages.py from docs/reference.\n.TH {program.upper()} {number} {DATE} crustd "{manual}"\n'
            f".SH NAME\n{escape(program)} \\- {summary}\n")
     for heading, text in sections:
         out += f".SH {heading}\n{text().removeprefix('.PP' + chr(10))}"
