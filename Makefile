@@ -233,6 +233,11 @@ install: programs ## programs, unit, configuration, proto files and Kata's drop-
 	install -D -m 644 config/deploy/crustd.service $(DESTDIR)$(PREFIX)/lib/systemd/system/crustd.service
 	sed -i 's|=/usr/sbin/|=$(PREFIX)/sbin/|' $(DESTDIR)$(PREFIX)/lib/systemd/system/crustd.service
 	install -D -m 644 config/deploy/crustd-drives.conf $(DESTDIR)$(PREFIX)/share/crustd/crustd-drives.conf
+	install -m 644 config/crustd.conf config/crustd.conf.example $(DESTDIR)$(PREFIX)/share/crustd
+	install -D -m 755 config/deploy/node-problem-detector/check-crustd.sh $(DESTDIR)$(PREFIX)/share/crustd/node-problem-detector/check-crustd.sh
+	install -m 644 config/deploy/node-problem-detector/crustd.json $(DESTDIR)$(PREFIX)/share/crustd/node-problem-detector
+	install -d $(DESTDIR)$(PREFIX)/share/crustd/dashboards
+	install -m 644 config/dashboards/*.json $(DESTDIR)$(PREFIX)/share/crustd/dashboards
 	install -d $(DESTDIR)$(PREFIX)/share/crustd/proto
 	install -m 644 api/proto/*.proto $(DESTDIR)$(PREFIX)/share/crustd/proto
 	install -D -m 644 config/deploy/alerts/crustd-rules.yaml $(DESTDIR)$(PREFIX)/share/crustd/alerts/crustd-rules.yaml
@@ -244,10 +249,8 @@ install: programs ## programs, unit, configuration, proto files and Kata's drop-
 	install -D -m 644 packaging/completion/_crustctl $(DESTDIR)$(ZSH_COMPLETIONS)/_crustctl
 	install -D -m 644 packaging/completion/crustctl.fish $(DESTDIR)$(FISH_COMPLETIONS)/crustctl.fish
 	sed -i 's|/usr/libexec/|$(PREFIX)/libexec/|' $(addprefix $(DESTDIR),$(COMPLETIONS))
-	@conf=$(DESTDIR)/etc/crustd/crustd.conf; \
-	if [ ! -e $$conf ]; then install -D -m 644 config/crustd.conf $$conf; \
-	elif ! cmp -s config/crustd.conf $$conf; then install -m 644 config/crustd.conf $$conf.new; \
-	  echo "kept $$conf; the shipped one is $$conf.new"; fi
+	install -d $(DESTDIR)/etc/crustd/crustd.conf.d
+	@[ -e $(DESTDIR)/etc/crustd/crustd.conf ] || install -m 644 config/crustd.conf $(DESTDIR)/etc/crustd/crustd.conf
 
 # Into a guest's root file system that systemd starts, such as osbuilder's before it is made an image.
 GUEST_WANTS = $(DESTDIR)/etc/systemd/system/kata-containers.target.wants

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* config.c - from a file to a struct config, all or nothing.
+/* config.c - from files to a struct config, all or nothing.
+ *
+ * The main file comes first, then those of its drop-in directory in the order of their names: a key
+ * that a later file gives replaces the value of an earlier one.
  *
  * inih splits lines into section, key and value. The reader below stands between it and the file,
  * because inih silently cuts a long line and ends a line at a NUL: both are refused here, as is a
@@ -11,6 +14,7 @@
  */
 #include "config/config.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ini.h>
@@ -25,7 +29,11 @@
 #include "lib/cleanup.h"
 #include "lib/path.h"
 
-enum { FILE_BYTES = 64 * 1024, OPEN_FLAGS = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC };
+enum {
+    FILE_BYTES = 64 * 1024,
+    OPEN_FLAGS = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC,
+    DROP_INS = 64
+};
 
 struct reading {
     FILE *stream;
@@ -152,12 +160,12 @@ static int on_value(void *context, const char *section, const char *name, const 
     return 1;
 }
 
-int config_read(FILE *stream, const char *name, struct config *ret_config, struct error *error)
+/* Reads one file over what `config` has already; untouched on failure. */
+static int read_over(FILE *stream, const char *name, struct config *config, struct error *error)
 {
-    struct reading reading = {.stream = stream, .name = name, .error = error};
+    struct reading reading = {.stream = stream, .name = name, .error = error, .config = *config};
     int syntax_line;
 
-    config_defaults(&reading.config);
     ini_max_line =
         CONFIG_LINE_BYTES; /* a variable of Debian's build; the header's macro says 200 */
     syntax_line = ini_parse_stream(read_line, &reading, on_value, &reading);
@@ -171,8 +179,20 @@ int config_read(FILE *stream, const char *name, struct config *ret_config, struc
                          syntax_line);
     if (reading.failed_line)
         return -EINVAL;
-    *ret_config = reading.config;
+    *config = reading.config;
     return 0;
+}
+
+int config_read(FILE *stream, const char *name, struct config *ret_config, struct error *error)
+{
+    struct config config;
+    int r;
+
+    config_defaults(&config);
+    r = read_over(stream, name, &config, error);
+    if (r == 0)
+        *ret_config = config;
+    return r;
 }
 
 /* A pipe is read to its end. A pipe without a writer would read like an empty file, which is a
@@ -194,29 +214,115 @@ static int check_source(FILE *stream, const char *name, struct error *error)
     return 0;
 }
 
-/* Takes fd over. */
-static int load_descriptor(int fd, const char *name, struct config *ret_config, struct error *error)
-{
-    FILE *stream = fdopen(fd, "r");
-    int r;
+/* Where a program's configuration is: in a file that was named, as the path stands, or below the
+ * host's root. */
+struct place {
+    bool in_root;
+    int root;
+    const char *root_name; /* "" for "/" */
+};
 
+/* A descriptor for `file`, or -errno; ret_name is its name in errors. */
+static int open_file(const struct place *place, const char *file, char ret_name[static PATH_MAX])
+{
+    cleanup(fd_closep) int handle = -1;
+    char link[32];
+    int fd, r;
+
+    (void)snprintf(ret_name, PATH_MAX, "%s%s", place->in_root ? place->root_name : "", file);
+    if (place->in_root) {
+        r = path_open_in_root(place->root, file, &handle);
+        if (r != 0)
+            return r == PATH_MISSING ? -ENOENT : r;
+        (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", handle);
+        file = link;
+    }
+    fd = open(file, OPEN_FLAGS);
+    return fd < 0 ? -errno : fd;
+}
+
+static int load_file(const struct place *place, const char *file, struct config *config,
+                     struct error *error)
+{
+    char name[PATH_MAX];
+    int fd = open_file(place, file, name), r;
+    FILE *stream;
+
+    if (fd < 0)
+        return error_set_errno(error, fd, "%s", name);
+    stream = fdopen(fd, "r");
     if (!stream) {
         fd_close(fd);
         return error_set_errno(error, -errno, "%s", name);
     }
     r = check_source(stream, name, error);
     if (r == 0)
-        r = config_read(stream, name, ret_config, error);
+        r = read_over(stream, name, config, error);
     (void)fclose(stream);
+    return r;
+}
+
+/* The names end with .conf; editors' and packages' leftovers do not, and a ConfigMap's own begin
+ * with a dot. */
+static int is_drop_in(const struct dirent *entry)
+{
+    const char *end = strrchr(entry->d_name, '.');
+
+    return entry->d_name[0] != '.' && end && strcmp(end, ".conf") == 0;
+}
+
+static int compare_names(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static int load_drop_ins(const struct place *place, const char *file, struct config *config,
+                         struct error *error)
+{
+    char directory[PATH_MAX - NAME_MAX - 1], name[PATH_MAX];
+    struct dirent **entries;
+    int fd, count, r = 0;
+
+    if (snprintf(directory, sizeof(directory), "%s.d", file) >= (int)sizeof(directory))
+        return error_set(error, -ENAMETOOLONG, "%s.d: the path is too long", file);
+    fd = open_file(place, directory, name);
+    if (fd < 0)
+        return fd == -ENOENT || fd == -ENOTDIR ? 0 : error_set_errno(error, fd, "%s", name);
+    count = scandirat(fd, ".", &entries, is_drop_in, compare_names);
+    fd_close(fd);
+    if (count < 0)
+        return errno == ENOTDIR ? 0 : error_set_errno(error, -errno, "%s", name);
+    if (count > DROP_INS)
+        r = error_set(error, -EINVAL, "%s: has %d files, more than %d", name, count, DROP_INS);
+    for (int i = 0; i < count; i++) {
+        (void)snprintf(name, sizeof(name), "%s/%s", directory, entries[i]->d_name);
+        if (r == 0)
+            r = load_file(place, name, config, error);
+        free(entries[i]);
+    }
+    free(entries);
+    return r;
+}
+
+static int load_all(const struct place *place, const char *file, struct config *ret_config,
+                    struct error *error)
+{
+    struct config config;
+    int r;
+
+    config_defaults(&config);
+    r = load_file(place, file, &config, error);
+    /* The host's own file may be absent, and its drop-ins hold all the same. */
+    if (r == 0 || (r == -ENOENT && place->in_root))
+        r = load_drop_ins(place, file, &config, error);
+    if (r == 0)
+        *ret_config = config;
     return r;
 }
 
 int config_load(const char *file, struct config *ret_config, struct error *error)
 {
-    int fd = open(file, OPEN_FLAGS);
-
-    return fd < 0 ? error_set_errno(error, -errno, "%s", file)
-                  : load_descriptor(fd, file, ret_config, error);
+    return load_all(&(struct place){.in_root = false}, file, ret_config, error);
 }
 
 static const char *variable(const char *name, const char *otherwise)
@@ -239,25 +345,11 @@ const char *config_file_of_environment(void)
 int config_load_host(int root, const char *root_name, const char *given, struct config *ret_config,
                      struct error *error)
 {
-    cleanup(fd_closep) int handle = -1;
-    char name[PATH_MAX], link[32];
-    int fd, r;
+    struct place place = {
+        .in_root = true, .root = root, .root_name = strcmp(root_name, "/") == 0 ? "" : root_name};
 
-    if (given)
-        return config_load(given, ret_config, error);
-    (void)snprintf(name, sizeof(name), "%s%s", strcmp(root_name, "/") == 0 ? "" : root_name,
-                   CONFIG_DEFAULT_FILE);
-    r = path_open_in_root(root, CONFIG_DEFAULT_FILE, &handle);
-    if (r == PATH_MISSING) {
-        config_defaults(ret_config);
-        return 0;
-    }
-    if (r < 0)
-        return error_set_errno(error, r, "%s", name);
-    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", handle);
-    fd = open(link, OPEN_FLAGS);
-    return fd < 0 ? error_set_errno(error, -errno, "%s", name)
-                  : load_descriptor(fd, name, ret_config, error);
+    return given ? config_load(given, ret_config, error)
+                 : load_all(&place, CONFIG_DEFAULT_FILE, ret_config, error);
 }
 
 int config_print(const struct config *config, FILE *stream)

@@ -134,7 +134,8 @@ void config_defaults(struct config *ret_config);
 const char *config_resize_mode_name(enum config_resize_mode mode);
 const char *config_cleanup_mode_name(enum config_cleanup_mode mode);
 
-/* Defaults, then the file over them. -ENOENT only if the file is absent; -EINVAL with
+/* Defaults, then the file over them, then those of FILE.d whose names end with .conf, sorted by
+ * name; the last one that gives a key wins. -ENOENT only if the file is absent; -EINVAL with
  * "FILE:LINE: section.key: what is wrong" otherwise. ret_config is untouched on failure. */
 int config_load(const char *file, struct config *ret_config, struct error *error);
 
@@ -146,8 +147,8 @@ const char *config_file_of_environment(void);
 bool config_brings_helpers(const struct config *config);
 
 /* The configuration of a program on this host: from the given file, path as it stands, or else from
- * the default one inside the root; without that file the defaults. root_name names the root in
- * errors. */
+ * the default one inside the root, which may be absent; then its drop-ins. root_name names the root
+ * in errors. */
 int config_load_host(int root, const char *root_name, const char *given, struct config *ret_config,
                      struct error *error);
 

@@ -173,7 +173,12 @@ class InstallTest(unittest.TestCase):
                         f"{below}/share/crustd/kata/{path.name}"
                         for path in (REPOSITORY / "config/deploy/kata").iterdir()} | {
                         f"{below}/share/crustd/alerts/crustd-rules.yaml",
-                        f"{below}/share/crustd/crustd-drives.conf",
+                        f"{below}/share/crustd/crustd-drives.conf", f"{below}/share/crustd/crustd.conf",
+                        f"{below}/share/crustd/crustd.conf.example",
+                        f"{below}/share/crustd/dashboards/crustd-fleet.json",
+                        f"{below}/share/crustd/dashboards/crustd-node.json",
+                        f"{below}/share/crustd/node-problem-detector/check-crustd.sh",
+                        f"{below}/share/crustd/node-problem-detector/crustd.json",
                         f"{below}/libexec/crustctl/candidates",
                         f"{below}/share/bash-completion/completions/crustctl",
                         f"{below}/share/zsh/site-functions/_crustctl",

@@ -108,7 +108,9 @@ class ServiceTest(NodeTest):
         self.node.wait(lambda: any("read again" in line for line in self.said()[before:]), 60,
                        "the configuration to be read")
         self.node.write("/etc/crustd/crustd.conf", "[resize]\nsweep_seconds = often\n")
-        self.node.run("systemctl reload crustd")
+        self.assertNotEqual(self.node.run("systemctl reload crustd", check=False).status, 0)
+        self.assertTrue(any("crustd.conf:2: resize.sweep_seconds" in line for line in self.said(unit=True)))
+        self.node.run(f"kill -HUP {pid}")
         self.node.wait(lambda: any("stays as it was" in line and "crustd.conf:2" in line
                                    for line in self.said()[before:]), 60, "the refusal")
         self.node.wait(lambda: self.node.property("ActiveState") == "active", 20, "READY=1")

@@ -102,14 +102,14 @@ static void defaults_are_valid(void **state)
 static void shipped_file_agrees_with_the_table(void **state)
 {
     cleanup(buffer_done) struct buffer enabled = BUFFER_INIT(64 * 1024);
-    FILE *stream = fopen("config/crustd.conf", "re");
+    FILE *stream = fopen("config/crustd.conf.example", "re");
     struct config config, defaults;
     char line[CONFIG_LINE_BYTES], *text, *expected, *bare;
     struct error error = {.text = ""};
 
     (void)state;
     assert_non_null(stream);
-    assert_int_equal(config_load("config/crustd.conf", &config, &error), 0);
+    assert_int_equal(config_load("config/crustd.conf.example", &config, &error), 0);
     /* "#key = value" is a key, "# text" is a comment. */
     while (fgets(line, sizeof(line), stream))
         if (line[0] == '[' || (line[0] == '#' && line[1] >= 'a' && line[1] <= 'z'))
@@ -384,6 +384,89 @@ static void reads_the_hosts_file_inside_its_root(void **state)
     assert_int_equal(scratch_directory_remove(name), 0);
 }
 
+static void write_file(const char *directory, const char *name, const char *text)
+{
+    char path[2 * SCRATCH_BYTES + 64];
+    FILE *stream;
+
+    (void)snprintf(path, sizeof(path), "%s/%s", directory, name);
+    stream = fopen(path, "we");
+    assert_non_null(stream);
+    assert_true(fputs(text, stream) >= 0);
+    assert_int_equal(fclose(stream), 0);
+}
+
+/* Below the host's root, and beside a file that was named: sorted, the last one wins, an error
+ * names its file. */
+static void drop_ins_come_after_the_file(void **state)
+{
+    char name[SCRATCH_BYTES], file[SCRATCH_BYTES + 32], directory[sizeof(file) + 2],
+        expected[sizeof(directory) + 64];
+    struct config config;
+    struct error error;
+    int root;
+
+    (void)state;
+    assert_int_equal(scratch_directory_make(name), 0);
+    root = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    (void)snprintf(file, sizeof(file), "%s/etc/crustd/crustd.conf", name);
+    (void)snprintf(directory, sizeof(directory), "%s.d", file);
+    assert_int_equal(mkdirat(root, "etc", 0700), 0);
+    assert_int_equal(mkdirat(root, "etc/crustd", 0700), 0);
+    assert_int_equal(mkdir(directory, 0700), 0);
+    write_file(directory, "20-site.conf", "[resize]\nmode = never\nparallel = 3\n");
+    write_file(directory, "10-first.conf", "[resize]\nmode = observe\nsettle_ms = 9\n");
+    write_file(directory, "30-site.conf.dpkg-old", "[resize]\nmode = bad\n");
+    write_file(directory, ".30-hidden.conf", "[resize]\nmode = bad\n");
+
+    /* Without the main file, and with it. */
+    assert_int_equal(config_load_host(root, name, NULL, &config, &error), 0);
+    assert_int_equal(config.resize.mode, RESIZE_NEVER);
+    write_file(name, "etc/crustd/crustd.conf",
+               "[resize]\nmode = grow\nparallel = 2\nsweep_seconds = 7\n");
+    for (int given = 0; given < 2; given++) {
+        assert_int_equal(config_load_host(root, name, given ? file : NULL, &config, &error), 0);
+        assert_int_equal(config.resize.mode, RESIZE_NEVER);
+        assert_int_equal(config.resize.parallel, 3);
+        assert_int_equal(config.resize.settle_ms, 9);
+        assert_int_equal(config.resize.sweep_seconds, 7);
+    }
+
+    write_file(directory, "20-site.conf", "[resize]\nmode = bad\n");
+    (void)snprintf(expected, sizeof(expected), "%s/20-site.conf:2: resize.mode: ", directory);
+    for (int given = 0; given < 2; given++) {
+        config.resize.sweep_seconds = 8;
+        assert_int_equal(config_load_host(root, name, given ? file : NULL, &config, &error),
+                         -EINVAL);
+        assert_memory_equal(error.text, expected, strlen(expected));
+        assert_int_equal(config.resize.sweep_seconds, 8);
+    }
+    close(root);
+    assert_int_equal(scratch_directory_remove(name), 0);
+}
+
+static void too_many_drop_ins_are_refused(void **state)
+{
+    char name[SCRATCH_BYTES], file[SCRATCH_BYTES + 16], directory[sizeof(file) + 2], number[32];
+    struct config config;
+    struct error error;
+
+    (void)state;
+    assert_int_equal(scratch_directory_make(name), 0);
+    write_file(name, "c", "");
+    (void)snprintf(file, sizeof(file), "%s/c", name);
+    (void)snprintf(directory, sizeof(directory), "%s.d", file);
+    assert_int_equal(mkdir(directory, 0700), 0);
+    for (int i = 0; i < 65; i++) {
+        assert_int_equal(config_load(file, &config, &error), 0);
+        (void)snprintf(number, sizeof(number), "%d.conf", i);
+        write_file(directory, number, "");
+    }
+    assert_int_equal(config_load(file, &config, &error), -EINVAL);
+    assert_non_null(strstr(error.text, "c.d: has 65 files"));
+    assert_int_equal(scratch_directory_remove(name), 0);
+}
+
 static void knows_what_needs_a_restart(void **state)
 {
     struct config old_config, new_config;
@@ -500,6 +583,8 @@ int main(void)
         cmocka_unit_test(missing_file_returns_enoent),
         cmocka_unit_test(a_pipe_without_a_writer_is_not_a_configuration),
         cmocka_unit_test(reads_the_hosts_file_inside_its_root),
+        cmocka_unit_test(drop_ins_come_after_the_file),
+        cmocka_unit_test(too_many_drop_ins_are_refused),
         cmocka_unit_test(knows_what_needs_a_restart),
         cmocka_unit_test(files_give_their_golden_answers),
     };
