@@ -16,8 +16,9 @@ WERROR   ?=
 V        ?=
 BUILD    ?= build
 
-# debian/changelog is the one place that has it; `make lint` compares those that repeat it.
-VERSION := $(shell sed -n '1s/^crustd (\(.*\)).*/\1/p' debian/changelog)
+# debian/changelog has the version; `make lint` compares the places that repeat it.
+VERSION  := $(shell packaging/version.sh)
+REVISION := $(shell packaging/version.sh --revision)
 
 comma  := ,
 ifneq ($(filter-out address undefined address$(comma)undefined thread,$(SANITIZE)),)
@@ -34,7 +35,7 @@ WARNINGS := -Wall -Wextra -Wformat=2 -Wshadow -Wstrict-prototypes -Wmissing-prot
   -Wdouble-promotion $(if $(WERROR),-Werror)
 CFLAGS  ?= -O2 -g
 ALL_CFLAGS := -std=gnu11 $(WARNINGS) -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 \
-  -DCRUST_VERSION='"$(VERSION)"' -I. -I$(GEN) -fno-common -fPIE -fstack-protector-strong \
+  -DCRUST_VERSION='"$(VERSION)"' -DCRUST_REVISION='"$(REVISION)"' -I. -I$(GEN) -fno-common -fPIE -fstack-protector-strong \
   -fstack-clash-protection -fno-strict-aliasing -ffunction-sections -fdata-sections \
   $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=all) \
   $(if $(SANITIZE)$(COVERAGE),,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2) \
@@ -122,9 +123,13 @@ $(OUT)/crustctl-objects/%.o: crustctl/%.c
 	$(compile)
 
 # A new version is a new program.
-VERSIONED := $(shell grep -l CRUST_VERSION $(FOLDERS:%=%/*.c) reconciler/*/*.c)
+VERSIONED := $(shell grep -lE 'CRUST_(VERSION|REVISION)' $(FOLDERS:%=%/*.c) reconciler/*/*.c)
+$(OUT)/version: FORCE
+	@mkdir -p $(@D)
+	@echo '$(VERSION) $(REVISION)' | cmp -s - $@ || echo '$(VERSION) $(REVISION)' >$@
+.PHONY: FORCE
 $(patsubst crustctl/%.c,$(OUT)/crustctl-objects/%.o,$(filter crustctl/%,$(VERSIONED))) \
-  $(call objects,$(filter-out crustctl/%,$(VERSIONED))): Makefile debian/changelog
+  $(call objects,$(filter-out crustctl/%,$(VERSIONED))): Makefile $(OUT)/version
 
 # Generated code is not ours to warn about.
 $(OUT)/generated/%.pb-c.o: $(GEN)/%.pb-c.c

@@ -11,6 +11,8 @@ mkdir -p "$1"
 target=$(cd "$1" && pwd)
 cd "$(dirname "$0")/.."
 
+version=$(packaging/version.sh)
+revision=$(packaging/version.sh --archived)
 scratch=$(mktemp -d "$target/build.XXXXXX")
 trap 'rm -rf "$scratch"' EXIT
 trap 'exit 1' HUP INT TERM
@@ -20,6 +22,9 @@ umask 022
 mkdir "$scratch/crustd"
 tar -c --exclude-vcs --exclude=./build --exclude='./build-*' --exclude=__pycache__ . | tar -x -C "$scratch/crustd" --no-same-owner --no-same-permissions
 cd "$scratch/crustd"
+# Of the checkout, which the copy is not.
+sed -i "1s/(.*) [A-Za-z]*;/($version) unstable;/" debian/changelog
+echo "$revision" >packaging/revision
 dpkg-buildpackage --build=binary --no-sign --jobs="${JOBS:-auto}"
 cd ..
 rm -f "$target"/*.deb "$target"/*.buildinfo "$target"/*.changes

@@ -21,7 +21,7 @@ try:
 except ImportError:
     yaml = None
 
-VERSION = re.match(r"crustd \((.*?)\)", (REPOSITORY / "debian/changelog").read_text())[1]
+VERSION = subprocess.check_output([REPOSITORY / "packaging/version.sh"], text=True).strip()
 DELIVERY = REPOSITORY / "config/deploy/guest-agent"
 UNIT = "crust-guest-agent.service"
 # Each gives a service mounts of its own.

@@ -16,7 +16,7 @@ import debian_packages
 from node import BUILD, REPOSITORY
 from programs_reference_test import help_of
 
-VERSION = re.match(r"crustd \((.*?)\)", (REPOSITORY / "debian/changelog").read_text())[1]
+VERSION = subprocess.check_output([REPOSITORY / "packaging/version.sh"], text=True).strip()
 # A machine that differs from this one in all that a build could take in, and compiles everything itself.
 ELSEWHERE = {"TZ": "Asia/Kathmandu", "LC_ALL": "C.UTF-8", "HOME": "/", "USER": "somebody", "JOBS": "1",
              "CCACHE_DISABLE": "1"}

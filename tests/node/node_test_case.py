@@ -16,7 +16,7 @@ from machine import Machine
 
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = (REPOSITORY / os.environ.get("CRUST_BUILD", "build")).resolve()
-VERSION = (REPOSITORY / "debian/changelog").read_text().split("(", 1)[1].split(")", 1)[0]
+VERSION = subprocess.check_output([REPOSITORY / "packaging/version.sh"], text=True).strip()
 DATABASE = "/var/lib/crustd/crustd.db"
 READY_SECONDS = 60
 
