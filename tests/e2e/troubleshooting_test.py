@@ -20,12 +20,13 @@ VOLUME = "pvc-7"
 
 
 def settled(text, node, volumes):
-    """In one line, without what differs between two runs: ids, devices, times, processes."""
+    """In one line, without what differs between two runs: ids, devices, times, processes, builds."""
     text = re.sub(SANDBOX[:8] + r"[0-9a-f.]*", f"{SHOWN}...", text.replace(str(node.root), ""))
     for volume in volumes:
         text = text.replace(volume.loop.device, "/dev/dm-3")
     text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "2026-11-24 08:15:30", text)
     text = re.sub(r"\bprocess \d+", "process 4711", text)
+    text = re.sub(r"~git\w+\.\w+", "", text)
     return " ".join(text.split())
 
 
