@@ -9,6 +9,7 @@
 #include "api/metrics_text.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
+#include "lib/log.h"
 #include "model/state.h"
 #include "store/counters.h"
 #include "store/overview.h"
@@ -309,7 +310,10 @@ static void write_daemon(struct metrics_text *text, struct reconciler *reconcile
 
     reconciler_get_health(reconciler, &health);
     metrics_begin(text, "crustd_build_info", "gauge", "The version that runs.");
-    metrics_put(text, METRICS_WITH({"version", CRUST_VERSION}, {"revision", CRUST_REVISION}), 1);
+    metrics_put(text,
+                METRICS_WITH({"version", CRUST_VERSION}, {"revision", CRUST_REVISION},
+                             {"node", log_node()}),
+                1);
     metrics_begin(text, "crustd_config_info", "gauge", "What crustd may do on this node.");
     metrics_put(text,
                 METRICS_WITH({"resize_mode", modes->resize}, {"cleanup_mode", modes->cleanup}), 1);

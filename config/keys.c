@@ -2,8 +2,8 @@
 /* keys.c - every key of crustd.conf, as data.
  *
  * The order is the order in which the effective configuration is printed. Adding a key is adding a
- * row here, a member in config.h and a paragraph in crustd.conf.example; a test holds the three together.
- * Choices stand at the index of their enum value.
+ * row here, a member in config.h and a paragraph in crustd.conf.example; a test holds the three
+ * together. Choices stand at the index of their enum value.
  */
 #include "config/keys.h"
 

@@ -86,6 +86,11 @@ void log_set_node(const char *name)
     settings.node = name;
 }
 
+const char *log_node(void)
+{
+    return settings.node ? settings.node : "";
+}
+
 void log_set_namer(log_namer *namer, void *userdata)
 {
     settings.namer = namer;

@@ -94,6 +94,7 @@ class AlertsTest(ScratchNodeTest):
                 self.assertIn(alert["labels"]["severity"], ("warning", "critical"))
                 self.assertLessEqual({"summary", "description", "runbook"}, set(annotations))
                 self.assertRegex(annotations["description"], '"crustctl [a-z]')
+                self.assertNotRegex(str(annotations), r"{{ \$labels\.instance }}")
                 self.assertEqual(annotations["runbook"],
                                  f"docs/operations.md#{alert['alert'].lower()}")
                 self.assertIn(f"\n### {alert['alert']}\n", text)

@@ -200,6 +200,18 @@ class HelmTest(unittest.TestCase):
         strategy = self.render(updateStrategy={"type": "OnDelete", "rollingUpdate": None})["DaemonSet", "crustd"]["spec"]
         self.assertEqual(strategy["updateStrategy"], {"type": "OnDelete"})
 
+    def test_a_digest_is_used_in_the_place_of_a_tag(self):
+        digest = "sha256:" + "ab" * 32
+        objects = self.render(image={"repository": "r/crustd", "tag": "1", "digest": digest},
+                              canary={"enabled": True, "tag": "2"}, crustQemu={"enabled": True})
+        for name, image in (("crustd", f"r/crustd@{digest}"), ("crustd-canary", "r/crustd:2")):
+            pod = objects["DaemonSet", name]["spec"]["template"]["spec"]
+            self.assertEqual({one["image"] for one in pod["containers"] + pod["initContainers"]}, {image})
+
+    def test_schema_has_the_keys_of_the_configuration(self):
+        done = subprocess.run([REPOSITORY / "packaging/chart_schema.py", "--check"], capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
     def test_monitoring(self):
         self.assertEqual({kind for kind, _ in self.render()}, {"ConfigMap", "DaemonSet"})
         objects = self.render(canary={"enabled": True}, metrics={
@@ -210,6 +222,8 @@ class HelmTest(unittest.TestCase):
         self.assertEqual(set(wanted["values"]), {name for kind, name in objects if kind == "DaemonSet"})
         port, = [one["port"] for one in monitor["spec"]["podMetricsEndpoints"]]
         self.assertEqual(port, self.pod()["containers"][0]["ports"][0]["name"])
+        relabelled, = monitor["spec"]["podMetricsEndpoints"][0]["relabelings"]
+        self.assertEqual(relabelled["targetLabel"], "node")
         self.assertEqual(objects["PrometheusRule", "crustd"]["spec"],
                          yaml.safe_load((DEPLOY / "alerts/crustd-rules.yaml").read_text()))
 
@@ -253,6 +267,7 @@ class HelmTest(unittest.TestCase):
 
     def test_wrong_values_are_refused(self):
         for values, word in (({"mode": "explode"}, "mode"), ({"mdoe": "grow"}, "mdoe"), ({"config": {"rezise": {}}}, "rezise"),
+                             ({"config": {"resize": {"setle_ms": 5}}}, "setle_ms"), ({"image": {"digest": "abc"}}, "digest"),
                              ({"canary": {"enabled": "yes"}}, "enabled"), ({"metrics": {"port": 0}}, "port"),
                              ({"drives": {"hostPrefixes": ["vg"]}}, "hostPrefixes"),
                              ({"containerdConfiguration": "relative"}, "containerdConfiguration")):

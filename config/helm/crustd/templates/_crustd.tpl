@@ -49,6 +49,9 @@ data:
 {{- define "crustd.daemonset" -}}
 {{- $values := .root.Values -}}
 {{- $image := printf "%s:%s" $values.image.repository (.tag | default $values.image.tag | default .root.Chart.AppVersion) -}}
+{{- if and $values.image.digest (not .tag) -}}
+{{- $image = printf "%s@%s" $values.image.repository $values.image.digest -}}
+{{- end -}}
 apiVersion: apps/v1
 kind: DaemonSet
 metadata:
