@@ -109,13 +109,23 @@ static void append_source(struct buffer *body, const struct reconciler_source *s
                          source->up ? "true" : "false", source->events, source->overflows);
 }
 
-static int append_health(struct buffer *body, const struct reconciler_health *health)
+static void append_findings(struct buffer *body, const struct reconciler_findings *findings)
+{
+    buffer_append_format(body, ",\"doctor\":{\"errors\":%u,\"warnings\":%u", findings->errors,
+                         findings->warnings);
+    json_append_member(body, "worst", *findings->worst ? findings->worst : NULL);
+    buffer_append_text(body, "}");
+}
+
+static int append_health(struct buffer *body, const struct reconciler_health *health,
+                         const struct reconciler_findings *findings)
 {
     buffer_append_format(body, "{\"version\":\"%s\",\"synced\":%s,\"degraded\":%s", CRUST_VERSION,
                          health->synced ? "true" : "false", health->degraded ? "true" : "false");
     json_append_member(body, "problem", *health->problem ? health->problem : NULL);
     json_append_member(body, "cleanup_problem",
                        *health->cleanup_problem ? health->cleanup_problem : NULL);
+    append_findings(body, findings);
     buffer_append_format(body,
                          ",\"database\":\"%s\",\"acts_in_flight\":%u,\"longest_pass_ms\":%" PRIu64
                          ",\"sources\":[",
@@ -137,7 +147,7 @@ static int answer_status(struct reconciler *reconciler, const struct http_reques
 
     (void)request;
     reconciler_get_health(reconciler, &health);
-    result = append_health(&reply->body, &health);
+    result = append_health(&reply->body, &health, reconciler_get_findings(reconciler));
     if (result == 0)
         result = store_read_summary(reconciler_reader(reconciler), &reply->body, &error);
     return http_routes_finish(reply, result, "}\n", &error);

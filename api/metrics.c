@@ -303,6 +303,17 @@ static void write_sources(struct metrics_text *text, const struct reconciler_hea
                     (double)health->source[i].overflows);
 }
 
+static void write_findings(struct metrics_text *text, const struct reconciler_findings *findings)
+{
+    metrics_begin(text, "crustd_doctor_findings", "gauge",
+                  "What the last examination of the node found, but for what is well.");
+    for (unsigned i = 0; i < findings->checks; i++)
+        metrics_put(
+            text,
+            METRICS_WITH({"check", findings->check[i].check}, {"level", findings->check[i].level}),
+            findings->check[i].findings);
+}
+
 static void write_daemon(struct metrics_text *text, struct reconciler *reconciler,
                          const struct reconciler_modes *modes)
 {
@@ -340,6 +351,7 @@ static void write_daemon(struct metrics_text *text, struct reconciler *reconcile
     metrics_put(text, METRICS_WITH({"result", "refused"}), (double)health.events_refused);
     metrics_put(text, METRICS_WITH({"result", "dropped"}), (double)health.events_dropped);
     write_sources(text, &health);
+    write_findings(text, reconciler_get_findings(reconciler));
 }
 
 int metrics_write(struct reconciler *reconciler, const struct operations *operations,

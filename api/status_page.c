@@ -122,7 +122,8 @@ static void write_tiles(struct page *page)
     html_raw(html, "</ul>\n");
 }
 
-static void write_health(struct buffer *html, const struct reconciler_health *health)
+static void write_health(struct buffer *html, const struct reconciler_health *health,
+                         const struct reconciler_findings *findings)
 {
     if (health->degraded) {
         html_raw(html, "<p class=\"health bad\"><b>degraded</b> ");
@@ -130,8 +131,18 @@ static void write_health(struct buffer *html, const struct reconciler_health *he
     } else if (!health->synced) {
         html_raw(html, "<p class=\"health busy\"><b>starting</b> the first scan is not done yet");
     } else {
-        html_raw(html, "<p class=\"health good\"><b>ready</b> all that crustd needs is there");
+        html_raw(html, "<p class=\"health good\"><b>ready</b> crustd runs, and sees this node");
     }
+    html_raw(html, "</p>\n");
+    if (findings->errors == 0 && findings->warnings == 0)
+        return;
+    html_raw(html, findings->errors ? "<p class=\"health bad\">" : "<p class=\"health busy\">");
+    html_raw(html, "<a href=\"/v1/doctor\">doctor</a> <b>errors ");
+    html_number(html, findings->errors);
+    html_raw(html, ", warnings ");
+    html_number(html, findings->warnings);
+    html_raw(html, "</b> ");
+    html_text(html, findings->worst);
     html_raw(html, "</p>\n");
 }
 
@@ -153,7 +164,7 @@ static void write_head(struct page *page, struct reconciler *reconciler)
     html_raw(html, "</h1><p>crustd " CRUST_VERSION " \xc2\xb7 ");
     html_time(html, page->now_ms);
     html_raw(html, " UTC</p></header>\n<main>\n");
-    write_health(html, &health);
+    write_health(html, &health, reconciler_get_findings(reconciler));
 }
 
 /* ---- names of states ---- */

@@ -41,7 +41,8 @@ const struct command commands[] = {
      command_journal},
     {"explain", "VOL", 1, 0, "what is known, what is missing, and what to do about it", NULL,
      command_explain},
-    {"doctor", "", 0, 0, "what keeps this node from resizing volumes, and the remedy",
+    {"doctor", "", 0, OPTION_PROBLEMS, "what keeps this node from resizing volumes, and the remedy",
+     "  --problems  leaves out what is well\n"
      "The daemon examines itself and its node. Without a daemon, also before an\n"
      "install, crustctl does so with its own rights. Levels: ok, note, warning, error.\n"
      "An error keeps some volume from growing or crustd from starting.\n"

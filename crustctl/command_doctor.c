@@ -63,11 +63,10 @@ static void print_finding(const cJSON *finding, unsigned width, struct buffer *o
         display_append_wrapped(out, remedy, "      -> ", LEVEL_WIDTH, width);
 }
 
-static void print_text(const cJSON *findings, bool by_daemon, unsigned width, struct buffer *out)
+static void print_findings(const cJSON *findings, unsigned width, struct buffer *out)
 {
     const cJSON *finding;
 
-    print_heading(findings, by_daemon, out);
     for (size_t i = 0; i < array_length(levels); i++)
         cJSON_ArrayForEach(finding, findings)
         {
@@ -82,32 +81,59 @@ static int read_findings(const struct buffer *json, cJSON **ret_findings, struct
                       ret_findings, error);
 }
 
-/* What was asked for, as JSON printed if that is wanted. An exit code. */
-static int take_findings(struct session *session, int result, const struct buffer *json,
-                         struct error *error, cJSON **ret_findings)
+/* The fault of the configuration that this crustctl has just read, and with which the daemon would
+ * not start. */
+static void add_config_fault(cJSON *findings, const char *fault)
 {
-    if (result == 0)
-        result = read_findings(json, ret_findings, error);
-    if (result != 0)
-        return session_fail(result, error);
-    if (session->options->json)
-        row_print_json(*ret_findings, &session->out);
-    return EXIT_DONE;
+    cJSON *finding = cJSON_CreateObject();
+
+    if (!finding)
+        return;
+    (void)cJSON_AddStringToObject(finding, "id", "configuration");
+    (void)cJSON_AddStringToObject(finding, "level", "error");
+    (void)cJSON_AddStringToObject(finding, "what", fault);
+    (void)cJSON_AddNullToObject(finding, "where");
+    (void)cJSON_AddStringToObject(
+        finding, "remedy",
+        "Mend the line; crustd --check-config checks it. Until then crustd does not start, and one "
+        "that runs keeps the configuration that it has. The rest was examined with defaults");
+    (void)cJSON_InsertItemInArray(findings, 0, finding);
+}
+
+static void leave_problems(cJSON *findings)
+{
+    cJSON *finding, *next;
+
+    for (finding = findings->child; finding; finding = next) {
+        next = finding->next;
+        if (strcmp(row_text(finding, "level"), "ok") == 0)
+            cJSON_Delete(cJSON_DetachItemViaPointer(findings, finding));
+    }
 }
 
 int command_doctor(struct session *session)
 {
     cleanup(buffer_done) struct buffer json = BUFFER_INIT(ANSWER_BYTES);
     cleanup(json_deletep) cJSON *findings = NULL;
+    const char *fault = source_config_fault(session->source);
     struct error error = {0};
     bool by_daemon = false;
     int result = source_findings(session->source, &by_daemon, &json, &error);
-    int code = take_findings(session, result, &json, &error, &findings);
 
-    if (code != EXIT_DONE)
-        return code;
+    if (result == 0)
+        result = read_findings(&json, &findings, &error);
+    if (result != 0)
+        return session_fail(result, &error);
+    if (fault)
+        add_config_fault(findings, fault);
     if (!session->options->json)
-        print_text(findings, by_daemon, session->width, &session->out);
+        print_heading(findings, by_daemon, &session->out);
+    if (session->options->given & OPTION_PROBLEMS)
+        leave_problems(findings);
+    if (session->options->json)
+        row_print_json(findings, &session->out);
+    else
+        print_findings(findings, session->width, &session->out);
     return count_level(findings, "error") > 0 ? EXIT_BLOCKED : EXIT_DONE;
 }
 
@@ -134,11 +160,14 @@ int command_crust_qemu(struct session *session)
     cleanup(json_deletep) cJSON *findings = NULL;
     struct error error = {0};
     int result = source_crust_users(session->source, &json, &error);
-    int code = take_findings(session, result, &json, &error, &findings);
 
-    if (code != EXIT_DONE)
-        return code;
-    if (!session->options->json)
+    if (result == 0)
+        result = read_findings(&json, &findings, &error);
+    if (result != 0)
+        return session_fail(result, &error);
+    if (session->options->json)
+        row_print_json(findings, &session->out);
+    else
         print_users(findings, session->width, &session->out);
     return cJSON_GetArraySize(findings) > 0 ? EXIT_BLOCKED : EXIT_DONE;
 }

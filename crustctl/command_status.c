@@ -80,6 +80,24 @@ static void print_sources(const cJSON *sources, struct buffer *out)
     }
 }
 
+/* Whether volumes can be resized here, which readiness does not say. */
+static void print_doctor(const cJSON *doctor, struct buffer *out)
+{
+    const uint64_t errors = row_number(doctor, "errors", NULL);
+    const uint64_t warnings = row_number(doctor, "warnings", NULL);
+
+    if (!doctor)
+        return;
+    buffer_append_format(out, "doctor            errors %" PRIu64 ", warnings %" PRIu64, errors,
+                         warnings);
+    if (errors + warnings > 0) {
+        buffer_append_text(out, ": ");
+        display_append(out, row_text(doctor, "worst"));
+        buffer_append_text(out, "; see crustctl doctor --problems");
+    }
+    buffer_append_text(out, "\n");
+}
+
 static void print_status(const cJSON *status, struct buffer *out)
 {
     buffer_append_format(out, "crustd%s%s: %s", *row_text(status, "version") ? " " : "",
@@ -88,6 +106,7 @@ static void print_status(const cJSON *status, struct buffer *out)
         buffer_append_text(out, ": ");
     display_append(out, row_text(status, "problem"));
     buffer_append_text(out, "\n\n");
+    print_doctor(json_member(status, "doctor"), out);
     if (*row_text(status, "cleanup_problem")) {
         buffer_append_text(out, "cleanup           nothing is removed: ");
         display_append(out, row_text(status, "cleanup_problem"));

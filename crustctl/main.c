@@ -78,6 +78,24 @@ static int refuse(const char *text)
     return EXIT_USAGE;
 }
 
+/* The command that people mean by another word, or by the beginning of its name; NULL: none. */
+static const char *meant_by(const char *word)
+{
+    static const char *const others[][2] = {
+        {"events", "journal"},  {"log", "journal"},   {"logs", "journal"}, {"vol", "volumes"},
+        {"ls", "volumes"},      {"list", "volumes"},  {"get", "volumes"},  {"describe", "explain"},
+        {"why", "explain"},     {"expand", "resize"}, {"grow", "resize"},  {"check", "doctor"},
+        {"history", "resizes"}, {"pods", "sandboxes"}};
+
+    for (size_t i = 0; i < array_length(others); i++)
+        if (strcmp(others[i][0], word) == 0)
+            return others[i][1];
+    for (const struct command *command = commands; command->name; command++)
+        if (strlen(word) > 1 && strncmp(command->name, word, strlen(word)) == 0)
+            return command->name;
+    return NULL;
+}
+
 /* "crust burn": the second word is wrong. */
 static int refuse_command(const struct options *options)
 {
@@ -89,6 +107,8 @@ static int refuse_command(const struct options *options)
                       has_word ? " " : "", has_word ? options->operand[0] : "");
     if (is_family)
         print_family(stderr, options->command);
+    else if (meant_by(options->command))
+        (void)fprintf(stderr, "Did you mean \"%s\"?\n", meant_by(options->command));
     else
         (void)fputs("Try crustctl --help.\n", stderr);
     return EXIT_USAGE;
@@ -118,6 +138,12 @@ static int run(const struct command *command, const struct options *options)
     buffer_init(&session.out, 256 * 1024 * 1024);
     if (source_open(options->root, options->config_file, &session.source, &error) < 0) {
         (void)fprintf(stderr, "crustctl: %s\n", error.text);
+        return EXIT_USAGE;
+    }
+    /* The doctor reports it, beside all else that is wrong. */
+    if (source_config_fault(session.source) && command->run != command_doctor) {
+        (void)fprintf(stderr, "crustctl: %s\n", source_config_fault(session.source));
+        source_close(session.source);
         return EXIT_USAGE;
     }
     code = session_end(&session, command->run(&session));

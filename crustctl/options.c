@@ -36,6 +36,7 @@ enum {
     LONG_BANDWIDTH,
     LONG_OPERATIONS,
     LONG_CONTAINER,
+    LONG_PROBLEMS,
 };
 
 static const struct option long_options[] = {
@@ -51,6 +52,7 @@ static const struct option long_options[] = {
     {"for", required_argument, NULL, LONG_FOR},
     {"timeout", required_argument, NULL, LONG_TIMEOUT},
     {"dry-run", no_argument, NULL, LONG_DRY_RUN},
+    {"problems", no_argument, NULL, LONG_PROBLEMS},
     {"volume-path", required_argument, NULL, LONG_VOLUME_PATH},
     {"mount-info", required_argument, NULL, LONG_MOUNT_INFO},
     {"size", required_argument, NULL, LONG_SIZE},
@@ -90,6 +92,7 @@ static const struct {
     {LONG_FOR, OPTION_FOR, "--for", TEXT(wanted_state)},
     {LONG_TIMEOUT, OPTION_TIMEOUT, "--timeout", 0},
     {LONG_DRY_RUN, OPTION_DRY_RUN, "--dry-run", 0},
+    {LONG_PROBLEMS, OPTION_PROBLEMS, "--problems", 0},
     {LONG_VOLUME_PATH, OPTION_VOLUME_PATH, "--volume-path", TEXT(volume_path)},
     {LONG_MOUNT_INFO, OPTION_MOUNT_INFO, "--mount-info", TEXT(mount_info)},
     {LONG_SIZE, OPTION_SIZE, "--size", TEXT(size)},

@@ -34,6 +34,7 @@ enum {
     OPTION_BANDWIDTH = 1 << 21,
     OPTION_OPERATIONS = 1 << 22,
     OPTION_CONTAINER = 1 << 23,
+    OPTION_PROBLEMS = 1 << 24,
 };
 
 enum { OPTIONS_OPERANDS = 4 };

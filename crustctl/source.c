@@ -38,6 +38,7 @@ struct source {
     int root;
     const char *root_name; /* borrowed: an argument */
     struct config config;
+    struct error config_fault; /* "" where the configuration was read */
     bool want_daemon;
     bool told_memory;            /* the check whether the daemon works in memory was made */
     struct store_reader *reader; /* set once no daemon answered */
@@ -59,13 +60,13 @@ int source_open(const char *root, const char *config_file, struct source **ret_s
         return error_set_errno(error, result, "cannot make an event loop");
     }
     result = path_open_root(root, &source->root);
-    if (result < 0)
-        (void)error_set_errno(error, result, "cannot open --root %s", root);
-    else
-        result = config_load_host(source->root, root, config_file, &source->config, error);
     if (result < 0) {
         source_close(source);
-        return result;
+        return error_set_errno(error, result, "cannot open --root %s", root);
+    }
+    if (config_load_host(source->root, root, config_file, &source->config, error) < 0) {
+        source->config_fault = *error;
+        config_defaults(&source->config);
     }
     *ret_source = source;
     return 0;
@@ -84,6 +85,11 @@ void source_close(struct source *source)
 void source_want_daemon(struct source *source)
 {
     source->want_daemon = true;
+}
+
+const char *source_config_fault(const struct source *source)
+{
+    return *source->config_fault.text ? source->config_fault.text : NULL;
 }
 
 const struct config *source_config(const struct source *source)

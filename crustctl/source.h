@@ -19,8 +19,9 @@ enum {
 
 struct source;
 
-/* Reads the configuration; config_file NULL: the default one below root, which may be absent.
- * Asks nobody yet. 0 or -errno. */
+/* Reads the configuration; config_file NULL: the default one below root, which may be absent. Where
+ * it has a fault, the defaults hold, and source_config_fault() says so. Asks nobody yet. 0 or
+ * -errno. */
 int source_open(const char *root, const char *config_file, struct source **ret_source,
                 struct error *error);
 void source_close(struct source *source);
@@ -28,6 +29,7 @@ void source_close(struct source *source);
 /* From now on a daemon that does not answer is SOURCE_UNREACHABLE, even if there is a database. */
 void source_want_daemon(struct source *source);
 
+const char *source_config_fault(const struct source *source); /* NULL: there is none */
 const struct config *source_config(const struct source *source);
 int source_root(const struct source *source);    /* O_PATH of --root, borrowed */
 struct loop *source_loop(struct source *source); /* where requests are made, borrowed */

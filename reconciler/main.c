@@ -58,16 +58,21 @@ struct daemon {
 
 static void tell_status(struct daemon *daemon)
 {
+    const struct reconciler_findings *findings;
     struct reconciler_health health;
     char text[NOTIFY_STATUS_BYTES];
 
     if (daemon->notify.fd < 0)
         return;
     reconciler_get_health(daemon->reconciler, &health);
+    findings = reconciler_get_findings(daemon->reconciler);
     if (daemon->stopping)
         snprintf(text, sizeof(text), "stopping after the step in flight");
     else if (health.degraded)
         snprintf(text, sizeof(text), "degraded: %.140s", health.problem);
+    else if (findings->errors > 0)
+        snprintf(text, sizeof(text), "up; errors of the doctor: %u, %.100s", findings->errors,
+                 findings->worst);
     else
         snprintf(text, sizeof(text), "%s", health.synced ? "up" : "the first scan is under way");
     (void)notify_status(&daemon->notify, text);

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "lib/loop.h"
 #include "model/volume.h"
 #include "reconciler/command/command.h"
 #include "reconciler/command/drives.h"
@@ -92,6 +93,17 @@ enum status_code stats_begin(struct clients *clients, const struct reconciler_ta
 /* ---- the node (examine.c, abilities.c) ---- */
 
 int examine_node(const struct context *context, struct buffer *ret_json, struct error *error);
+
+/* An examination that is kept: for metrics, status and the service manager. */
+struct examination {
+    const struct context *context;
+    struct loop_timer timer;
+    struct reconciler_findings findings;
+};
+
+/* Examines the node now, and again every hour. */
+void examination_begin(struct examination *examination, const struct context *context);
+void examination_done(struct examination *examination);
 int find_capabilities(const struct context *context, struct reconciler_names *ret_names,
                       struct error *error);
 int find_file_systems(const struct context *context, struct reconciler_names *ret_names);

@@ -25,6 +25,22 @@ struct store_reader *reconciler_reader(struct reconciler *reconciler);
  * a text. */
 int reconciler_examine(struct reconciler *reconciler, struct buffer *ret_json, struct error *error);
 
+/* The findings of an examination that is made when the first scan is done, after a reload, and
+ * every hour. */
+enum { RECONCILER_CHECKS = 64, RECONCILER_CHECK_BYTES = 32 };
+struct reconciler_findings {
+    unsigned errors, warnings;
+    char worst[256]; /* the first error, or else the first warning: "WHERE: WHAT"; "": there
+                        is none */
+    unsigned checks; /* those that found anything but ok */
+    struct {
+        char check[RECONCILER_CHECK_BYTES];
+        char level[8]; /* note, warning, error */
+        unsigned findings;
+    } check[RECONCILER_CHECKS];
+};
+const struct reconciler_findings *reconciler_get_findings(const struct reconciler *reconciler);
+
 /* Observes everything again; volumes that wait for a change may try at once. */
 void reconciler_resync(struct reconciler *reconciler);
 

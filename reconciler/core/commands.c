@@ -97,6 +97,11 @@ int reconciler_examine(struct reconciler *reconciler, struct buffer *ret_json, s
     return examine_node(&reconciler->context, ret_json, error);
 }
 
+const struct reconciler_findings *reconciler_get_findings(const struct reconciler *reconciler)
+{
+    return &reconciler->examination.findings;
+}
+
 int reconciler_find_capabilities(struct reconciler *reconciler, struct reconciler_names *ret_names,
                                  struct error *error)
 {

@@ -5,6 +5,7 @@
 #include "config/config.h"
 #include "reconciler/cleanup/cleanup.h"
 #include "reconciler/cleanup/monitors.h"
+#include "reconciler/command/clients.h"
 #include "reconciler/core/context.h"
 #include "reconciler/core/devices.h"
 #include "reconciler/core/fallback.h"
@@ -48,6 +49,7 @@ struct reconciler {
     struct helpers *helpers;
 
     struct clients *clients;
+    struct examination examination;
     struct stats_poll *stats_poll;
     struct drives *drives;
     struct kubernetes_events *kubernetes_events;

@@ -197,6 +197,7 @@ static void note_first_scan(struct reconciler *reconciler)
     monitors_want(&reconciler->monitors);
     (void)want_lists(reconciler, 0, 1, 0);
     log_info(NULL, "the first scan is complete");
+    examination_begin(&reconciler->examination, &reconciler->context);
     helpers_start(reconciler->helpers);
     stats_poll_begin(reconciler->stats_poll);
     if (reconciler->on_synced)

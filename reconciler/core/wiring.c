@@ -149,6 +149,8 @@ void reconciler_configure(struct reconciler *reconciler, const struct config *co
         kubernetes_events_configure(reconciler->kubernetes_events);
     reconciler_on_sweep(&reconciler->sweep);
     stats_poll_start(reconciler->stats_poll);
+    if (reconciler->context.synced)
+        examination_begin(&reconciler->examination, &reconciler->context);
     reconciler_retry_everything(reconciler);
 }
 
@@ -331,6 +333,7 @@ static void stop_timers(struct reconciler *reconciler)
     loop_timer_stop(&reconciler->sweep);
     loop_timer_stop(&reconciler->idle);
     loop_timer_stop(&reconciler->trim);
+    examination_done(&reconciler->examination);
 }
 
 struct reconciler *reconciler_free(struct reconciler *reconciler)

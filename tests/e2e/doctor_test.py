@@ -5,11 +5,13 @@ without a daemon (as before an install) and with one."""
 import json
 import os
 import re
+import signal
 import subprocess
 import unittest
 
 from node import BUILD, REPOSITORY
 from pod_test import NEVER, Pod, load
+from programs import wait_until
 from scratch_node import SANDBOX, ScratchNodeTest, curl
 from service_test import needs
 
@@ -186,9 +188,17 @@ class DoctorTest(ScratchNodeTest):
         self.finds(node, 5, "policy", "note", "observe")
         self.finds(node, 5, "socket_group", "error", "no-such-group")
         node.configure(resize__mode="nonsense")
-        done = node.crustctl("doctor", check=False)
-        self.assertEqual(done.returncode, 2)
-        self.assertIn("resize.mode", done.stderr)
+        # It is the first finding, and all else is examined: with the defaults, so the group is none.
+        done = node.crustctl("-o", "json", "doctor", "--problems", check=False)
+        self.assertEqual(done.returncode, 5, done.stderr)
+        first, *rest = json.loads(done.stdout)
+        self.assertEqual((first["id"], first["level"]), ("configuration", "error"))
+        self.assertIn("crustd.conf:3: resize.mode", first["what"])
+        self.assertNotIn("socket_group", [one["id"] for one in rest])
+        self.assertNotIn("ok", [one["level"] for one in rest])
+        self.assertGreater(len(json.loads(node.crustctl("-o", "json", "doctor", check=False).stdout)), 5)
+        for command in ("status", "volumes", "health"):
+            self.assertEqual(node.crustctl(command, check=False).returncode, 2)
 
     def inside(self, node, *namespaces):
         """Runs it in namespaces of its own."""
@@ -243,6 +253,33 @@ class DoctorTest(ScratchNodeTest):
         self.assertIn("QEMU 7.2.22 has a monitor for crustd (an extra monitor)", finding["what"])
         self.assertIn("1 volume: pv", finding["what"])
         self.assertTrue(node.crustctl("doctor").stdout.startswith("The daemon sees 0 errors, "))
+
+    def counted(self, node):
+        """What the daemon says of its node, where nobody asks the doctor: (errors, status, lines of /metrics)."""
+        status = json.loads(curl(node, "/v1/status")[1])["doctor"]
+        metrics = [line for line in curl(node, "/metrics")[1].decode().splitlines()
+                   if line.startswith("crustd_doctor_findings{") and 'level="error"' in line]
+        return status["errors"], node.crustctl("status").stdout, metrics
+
+    def test_a_daemon_says_that_its_node_cannot_resize(self):
+        node = self.well()
+        self.write(node, f"{KATA}/runtimes/qemu/config.d/60-site.toml",
+                   "[hypervisor.qemu]\nextra_monitor_socket = \"\"\nenable_debug = false\n")
+        self.finds(node, 5, "kata_configuration", "error", "QEMU gets no monitor")
+        node.start()
+        errors, status, metrics = self.counted(node)
+        self.assertEqual((errors, len(metrics)), (1, 1))
+        self.assertRegex(status, r"(?m)^crustd \S+: ready$")
+        self.assertRegex(status, r"(?m)^doctor +errors 1, warnings \d+: .*QEMU gets no monitor.*; see crustctl doctor --problems$")
+        self.assertEqual(metrics, ['crustd_doctor_findings{check="kata_configuration",level="error"} 1'])
+        self.assertEqual(curl(node, "/readyz")[0], 200)
+        self.assertIn("QEMU gets no monitor", curl(node, "/")[1].decode())
+        self.assertIn("level=warning", next(line for line in node.log.read_text().splitlines() if "QEMU gets no" in line))
+
+        node.path(f"{KATA}/runtimes/qemu/config.d/60-site.toml").unlink()
+        node.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: self.counted(node)[0] == 0, 30, "the node to be examined after a reload")
+        self.assertEqual(self.counted(node)[2], [])
 
     def test_which_volumes_cannot_grow_tomorrow(self):
         node = self.well()

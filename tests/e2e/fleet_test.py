@@ -33,6 +33,7 @@ DIFFERENCES = {
     0: {'crustd_volumes_stalled{state="blocked",reason="monitor_missing"}': 2, "crustd_oldest_pending_seconds": 7200},
     1: {'crustd_volumes_stalled{state="blocked",reason="monitor_missing"}': 1,
         'crustd_volumes_stalled{state="block_grown",reason="agent_unreachable"}': 1, "crustd_oldest_pending_seconds": 60},
+    6: {'crustd_doctor_findings{check="kata_configuration",level="error"}': 2},
     2: {'crustd_volumes_not_resizable{reason="monitor_missing"}': 3},
     3: {'crustd_volumes{layout="kata",state="blocked",reason="bypassed"}': 1,
         'crustd_volumes{layout="kata",state="shrunk",reason="none"}': 2},
@@ -41,6 +42,7 @@ DIFFERENCES = {
 IN_SYNC = 'crustd_volumes{layout="kata",state="in_sync",reason="none"}'
 # By question: the labels that the answer has besides the metric's own, and its value.
 EXPECTED = {
+    "Which nodes cannot resize volumes, or not all of them, and why?": {("node-6", "kata_configuration"): 2},
     "Which nodes have resizes that stand still, and why?": {
         ("node-0", "monitor_missing"): 2, ("node-1", "monitor_missing"): 1, ("node-1", "agent_unreachable"): 1},
     "What stands in the way of most resizes?": {("monitor_missing",): 3, ("agent_unreachable",): 1},
@@ -52,7 +54,7 @@ EXPECTED = {
     "Which versions run, on how many nodes?": {("9.9.9",): 1, ("VERSION",): 48},
     "Which nodes only observe?": {("node-4",): 1},
     "Which nodes work with less than they need?": {("node-5",): 1}}
-LABELS = ("instance", "reason", "version")
+LABELS = ("instance", "check", "reason", "version")
 ABOUT_CONFIGURATION = {"Which nodes only observe?"}
 
 
@@ -66,7 +68,8 @@ class Nodes(http.server.BaseHTTPRequestHandler):
         # Of these a node has one line, whatever its labels.
         replaced = {"crustd_config_info", "crustd_build_info"} & {name.split("{")[0] for name in values}
         lines = [line for line in self.text.splitlines()
-                 if line.rpartition(" ")[0] not in values and line.split("{")[0] not in replaced]
+                 if line.rpartition(" ")[0] not in values and line.split("{")[0] not in replaced
+                 and not line.startswith("crustd_doctor_findings")]
         body = "\n".join(lines + [f"{name} {value}" for name, value in values.items()]).encode() + b"\n"
         self.send_response(500 if number == DEAD else 200)
         self.send_header("Content-Type", "text/plain; version=0.0.4")

@@ -41,7 +41,12 @@ class NodeProblemDetectorTest(ScratchNodeTest):
         self.assertEqual(self.check(crustctl)["CrustdNotReady"][0], PROBLEM)
         node.start()
         said = self.check(crustctl)
-        self.assertEqual([code for code, _ in said.values()], [OK, OK], said)
+        self.assertEqual([said[one][0] for one in ("CrustdNotReady", "CrustdVolumesStalled")], [OK, OK], said)
+        errors = [one for one in json.loads(node.crustctl("-o", "json", "doctor", "--problems", check=False).stdout)
+                  if one["level"] == "error"]
+        self.assertEqual(said["CrustdCannotResize"][0], PROBLEM if errors else OK, said)
+        for one in errors[:1]:
+            self.assertIn(one["id"], said["CrustdCannotResize"][1])
         volume = self.volume(node, "pvc-7")
         self.sandbox(node, volume)
         node.wait_bound(volume.path)
@@ -51,4 +56,4 @@ class NodeProblemDetectorTest(ScratchNodeTest):
         self.assertEqual((code, message), (PROBLEM, "1 stalled, first: pvc-7; crustctl explain says why"))
 
     def test_without_crustctl_nothing_is_known(self):
-        self.assertEqual([code for code, _ in self.check("/nonexistent/crustctl").values()], [UNKNOWN, UNKNOWN])
+        self.assertEqual([code for code, _ in self.check("/nonexistent/crustctl").values()], [UNKNOWN] * 3)

@@ -390,7 +390,7 @@ class CrustctlTest(ApiTest):
         node.stop()
         with unittest.mock.patch.dict(os.environ, NODE_NAME="worker-7"):
             node.start()
-        self.assertRegex(node.log.read_text().splitlines()[-1], " level=info node=worker-7 ")
+        self.assertRegex(node.log.read_text(), "(?m) level=info node=worker-7 .* is up,")
 
     def test_the_counter_of_published_volumes(self):
         """Each volume once, also one that a driver wrote as a file, and none again at a restart."""

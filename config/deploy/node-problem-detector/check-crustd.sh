@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# check-crustd.sh ready|stalled - for node-problem-detector's custom plugin monitor, crustd.json beside it.
+# check-crustd.sh ready|able|stalled - for node-problem-detector's custom plugin monitor, crustd.json beside it.
 #
 # Exit code 0: well; 1: a problem, which the output names; 2: not known. CRUSTCTL is how crustctl is called, for a detector
 # in a pod: "chroot /host crustctl".
@@ -12,9 +12,18 @@ ready)
     said=$($crustctl health 2>&1)
     case $? in
     0) echo "crustd is ready"; exit 0 ;;
-    1 | 4) echo "$said" | head -n 1; exit 1 ;;
+    126 | 127) echo "crustctl health cannot be run: $said" | head -n 1; exit 2 ;;
     esac
-    echo "crustctl health cannot be run: $said" | head -n 1
+    echo "$said" | head -n 1
+    exit 1
+    ;;
+able)
+    said=$($crustctl doctor --problems 2>&1)
+    case $? in
+    0) echo "volumes of this node can be resized"; exit 0 ;;
+    5) echo "$said" | sed -n 's/^error *//p' | head -n 1; exit 1 ;;
+    esac
+    echo "crustctl doctor says nothing: $said" | head -n 1
     exit 2
     ;;
 stalled)
@@ -28,5 +37,5 @@ stalled)
     exit 1
     ;;
 esac
-echo "usage: check-crustd.sh ready|stalled"
+echo "usage: check-crustd.sh ready|able|stalled"
 exit 2
