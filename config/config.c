@@ -287,7 +287,7 @@ static int load_drop_ins(const struct place *place, const char *file, struct con
         return error_set(error, -ENAMETOOLONG, "%s.d: the path is too long", file);
     fd = open_file(place, directory, name);
     if (fd < 0)
-        return fd == -ENOENT || fd == -ENOTDIR ? 0 : error_set_errno(error, fd, "%s", name);
+        return path_is_missing(fd) ? 0 : error_set_errno(error, fd, "%s", name);
     count = scandirat(fd, ".", &entries, is_drop_in, compare_names);
     fd_close(fd);
     if (count < 0)
@@ -313,7 +313,7 @@ static int load_all(const struct place *place, const char *file, struct config *
     config_defaults(&config);
     r = load_file(place, file, &config, error);
     /* The host's own file may be absent, and its drop-ins hold all the same. */
-    if (r == 0 || (r == -ENOENT && place->in_root))
+    if (r == 0 || (path_is_missing(r) && place->in_root))
         r = load_drop_ins(place, file, &config, error);
     if (r == 0)
         *ret_config = config;

@@ -58,6 +58,14 @@ static void on_answer(struct http_exchange *exchange, const struct http_exchange
 
     (void)exchange;
     call->answered = true;
+    if (answer->is_forbidden) {
+        call->result =
+            error_set(call->error, -EACCES,
+                      "no permission to ask the daemon on %s: be root, or in the group that "
+                      "paths.socket_group names",
+                      call->socket);
+        return;
+    }
     if (answer->end == HTTP_EXCHANGE_NO_SOCKET || answer->end == HTTP_EXCHANGE_REFUSED) {
         call->result =
             error_set(call->error, SOURCE_UNREACHABLE, "no daemon answers on %s", call->socket);

@@ -136,8 +136,10 @@ static void on_transferred(struct loop_timer *timer)
     struct http_exchange *exchange = container_of(timer, struct http_exchange, timer);
     struct http_exchange_answer *answer = &exchange->answer;
     enum http_exchange_end end = end_of(exchange);
-    long status = 0;
+    long status = 0, failure = 0;
 
+    (void)libcurl.easy_getinfo(exchange->easy, CURLINFO_OS_ERRNO, &failure);
+    answer->is_forbidden = end == HTTP_EXCHANGE_REFUSED && failure == EACCES;
     if (end == HTTP_EXCHANGE_ANSWERED) {
         (void)libcurl.easy_getinfo(exchange->easy, CURLINFO_RESPONSE_CODE, &status);
         answer->status = exchange->turned_away ? STATUS_FULL : (unsigned)status;
@@ -472,6 +474,7 @@ static bool find_means(struct http_exchange *exchange, const struct http_exchang
 
     if (path_is_missing(r))
         return not_begun(exchange, HTTP_EXCHANGE_NO_SOCKET, error.text);
+    exchange->answer.is_forbidden = r == PATH_FORBIDDEN;
     if (r < 0)
         return not_begun(exchange, HTTP_EXCHANGE_REFUSED, error.text);
     if (curl_library_load(&error) < 0)

@@ -59,6 +59,7 @@ struct http_exchange_answer {
     const char *body;   /* ANSWERED: a NUL follows it; borrowed from the exchange */
     size_t length;      /* of the body */
     struct error error; /* unless ANSWERED */
+    bool is_forbidden;  /* REFUSED: this process may not connect */
 };
 
 struct http_exchange;

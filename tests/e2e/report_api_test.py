@@ -14,6 +14,7 @@ import subprocess
 import unittest
 import unittest.mock
 
+import other_users
 from node import BUILD
 from scratch_node import AFTER, SANDBOX, ScratchNodeTest, curl, publish_path, status
 
@@ -461,6 +462,19 @@ class CrustctlTest(ApiTest):
         node = self.node()
         for arguments in (["status"], ["volumes"], ["explain", "x"], ["resync"], ["health"]):
             self.assertEqual(self.code(node, *arguments), UNREACHABLE, arguments)
+
+    def test_a_user_who_may_not_ask(self):
+        """That is not "no daemon answers", which would make people look for a daemon."""
+        node = self.build()
+        other_users.open_addresses(node)
+        for path in ("/etc", "/etc/crustd", "/etc/crustd/crustd.conf"):
+            node.path(path).chmod(0o755)
+        for command in ("status", "health", "resync"):
+            done = subprocess.run([BUILD / "crustctl", "--root", node.root, command], capture_output=True, text=True,
+                                  user=65534, group=65534, extra_groups=[])
+            self.assertEqual(done.returncode, FAILED, done.stderr)
+            self.assertIn("no permission to ask the daemon on /run/crustd/http.sock", done.stderr)
+            self.assertNotIn("no daemon answers", done.stderr)
 
     def test_after_a_daemon_that_was_killed(self):
         """Its socket is still there, but nobody listens."""
