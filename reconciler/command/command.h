@@ -184,7 +184,7 @@ struct reconciler_stats {
     uint64_t total, used, available;
     uint64_t total_inodes, used_inodes, available_inodes;
     bool abnormal; /* blocked or shrunk, or the guest says so */
-    char condition[320];
+    char condition[640];
     int64_t binding_id; /* the binding whose guest was asked */
     bool guest_abnormal;
     char guest_condition[128]; /* the guest's own words */

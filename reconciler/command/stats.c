@@ -73,6 +73,21 @@ static void append_age(uint64_t age_ns, struct reconciler_stats *stats)
                        "; the guest was read %" PRIu64 " s ago", seconds);
 }
 
+/* A sentence for whoever reads the pod's volume health, and the words to search for. */
+static void describe_state(enum volume_state state, enum volume_reason reason, char *ret_text,
+                           size_t size)
+{
+    const struct explanation *text = reason_explain(reason, state);
+
+    if (!text)
+        text = state_explain(state);
+    if (state == STATE_IN_SYNC && reason == REASON_NONE)
+        (void)snprintf(ret_text, size, "the file system fills its device");
+    else
+        (void)snprintf(ret_text, size, "%s (%s/%s)", text ? text->meaning : "", state_name(state),
+                       reason_name(reason));
+}
+
 static void describe(const struct store_volume *volume, const struct agent_stats *from,
                      struct reconciler_stats *ret_stats)
 {
@@ -97,8 +112,8 @@ static void describe(const struct store_volume *volume, const struct agent_stats
         (void)snprintf(ret_stats->condition, sizeof(ret_stats->condition), "the guest says: %s",
                        from->condition[0] ? from->condition : "abnormal");
     else
-        (void)snprintf(ret_stats->condition, sizeof(ret_stats->condition), "%s, %s",
-                       state_name(volume->state), reason_name(volume->reason));
+        describe_state(volume->state, volume->reason, ret_stats->condition,
+                       sizeof(ret_stats->condition));
 }
 
 /* Whether the sandbox has ended since it was asked; its end may not be on record yet. */
