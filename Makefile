@@ -101,7 +101,7 @@ CRUST_QEMU_DIRECTORY ?= $(PREFIX)/libexec/crustd
 PROGRAMS := $(OUT)/crustd $(OUT)/crustctl $(OUT)/crust-guest-agent $(OUT)/stripped/crust-guest-agent \
   $(OUT)/$(CRUST_QEMU)
 
-.PHONY: all check demo install install-guest install-man uninstall man site deb sbom deps tests unit power-loss e2e node kubernetes soak fuzz replay search bench golden sanitize coverage parser-coverage format lint clean help programs
+.PHONY: all check demo install install-sim install-guest install-man uninstall man site deb sbom deps tests unit power-loss e2e node kubernetes soak fuzz replay search bench golden sanitize coverage parser-coverage format lint clean help programs
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -267,7 +267,16 @@ install-guest: $(OUT)/stripped/crust-guest-agent ## crust-guest-agent and its un
 	install -d $(GUEST_WANTS)
 	ln -sf /usr/lib/systemd/system/crust-guest-agent.service $(GUEST_WANTS)/crust-guest-agent.service
 
-MAN_PAGES := man1/crustctl.1 man5/crustd.conf.5 man8/crustd.8 man8/crust-guest-agent.8
+# In Python, with the fakes of the tests as modules.
+SIM_MODULES := $(addprefix tests/fakes/,agent.py micro_http.py monitor.py shim.py unix_server.py) \
+  $(addprefix tests/e2e/,node.py programs.py rust_runtime.py)
+
+install-sim: ## crust-sim, by which a CSI driver's tests run against crustd without Kata, by DESTDIR and PREFIX (python3)
+	install -D -m 755 crust-sim/crust-sim $(DESTDIR)$(PREFIX)/bin/crust-sim
+	install -d $(DESTDIR)$(PREFIX)/share/crust-sim
+	install -m 644 $(SIM_MODULES) $(DESTDIR)$(PREFIX)/share/crust-sim
+
+MAN_PAGES := man1/crust-sim.1 man1/crustctl.1 man5/crustd.conf.5 man8/crustd.8 man8/crust-guest-agent.8
 
 man: ## the man pages, from docs/reference, into build/man (python3)
 	@packaging/man_pages.py $(OUT)/man

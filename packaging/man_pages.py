@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""man_pages.py DIRECTORY - writes crustd(8), crustctl(1), crustd.conf(5) and crust-guest-agent(8) there.
+"""man_pages.py DIRECTORY - writes crustd(8), crustctl(1), crust-sim(1), crustd.conf(5) and crust-guest-agent(8)
+there.
 
 Everything in them but a few sentences comes from docs/reference, whose pages tests compare with the programs.
 """
@@ -208,6 +209,10 @@ PAGES = {
             "crustctl doctor                    # what keeps this node from resizing volumes\n"
             "crustctl volumes --stalled         # resizes that need attention\n"
             "crustctl explain pvc-orders        # why, and what to do about it")))),
+    "crust-sim.1": ("runs a CSI driver\\(aqs tests against crustd, without Kata", (
+        ("SYNOPSIS", lambda: ".B crust\\-sim\n[OPTION]... [COMMAND...]\n"),
+        ("DESCRIPTION", lambda: literal(help_text("crust-sim"))),
+        ("EXIT STATUS", lambda: f".PP\n{inline(section(PROGRAMS, 'crust-sim').split('<!--')[0])}\n"))),
     "crustd.conf.5": ("the configuration of crustd", (
         ("DESCRIPTION", intro_of_keys),
         ("KEYS", keys),

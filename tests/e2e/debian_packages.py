@@ -12,7 +12,7 @@ import unittest
 
 from node import BUILD, REPOSITORY
 
-NAMES = ("crustd", "crustctl", "crust-guest-agent")
+NAMES = ("crustd", "crustctl", "crust-guest-agent", "crust-sim")
 PLACE = BUILD / "deb"
 NOT_INPUT = {".git", "build", "tests", "__pycache__"}
 

@@ -21,7 +21,8 @@ BLOCK = re.compile(r"<!-- help: ([^>]+) -->\n(?:```text\n(.*?)```\n)?", re.S)
 def run(*words, **options):
     program, *arguments = words
     environment = {k: v for k, v in os.environ.items() if not k.startswith("CRUST_")}
-    return subprocess.run([BUILD / program, *arguments], capture_output=True, text=True, timeout=60,
+    place = REPOSITORY / "crust-sim" if program == "crust-sim" else BUILD
+    return subprocess.run([place / program, *arguments], capture_output=True, text=True, timeout=60,
                           env=environment, check=False, **options)
 
 
@@ -51,7 +52,7 @@ class ProgramsReferenceTest(unittest.TestCase):
 
     def test_every_command_is_there(self):
         documented = {m[1] for m in BLOCK.finditer(PAGE.read_text())}
-        self.assertEqual(documented, {"crustd", "crustctl", "crust-guest-agent", *commands_with_more()})
+        self.assertEqual(documented, {"crustd", "crustctl", "crust-guest-agent", "crust-sim", *commands_with_more()})
 
     def test_exit_codes(self):
         rows = re.findall(r"^\| (\d) \|", PAGE.read_text(), re.M)
