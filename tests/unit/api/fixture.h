@@ -35,6 +35,7 @@
 struct reconciler {
     struct store *store;
     struct reconciler_health health;
+    struct reconciler_findings findings;
     unsigned resyncs;
     bool examination_fails;
     unsigned examinations;
@@ -88,6 +89,11 @@ void reconciler_get_health(const struct reconciler *reconciler,
                            struct reconciler_health *ret_health)
 {
     *ret_health = reconciler->health;
+}
+
+const struct reconciler_findings *reconciler_get_findings(const struct reconciler *reconciler)
+{
+    return &reconciler->findings;
 }
 
 /* What clients ask of a volume; answered when the test says so. */
@@ -400,6 +406,8 @@ static inline void bind_first_volume(struct store *store)
     const struct store_sandbox sandbox = {.sandbox_id = "s1",
                                           .runtime = RUNTIME_KATA_GO,
                                           .hypervisor = HYPERVISOR_QEMU,
+                                          .pod_namespace = "shop",
+                                          .pod_name = "db-0",
                                           .vmm_pid = 1};
     struct store_binding binding = {.volume_id = 1, .source = "persist"};
     bool changed;

@@ -42,6 +42,7 @@ static void add_samples(struct fixture *fixture)
     assert_int_equal(store_commit(store), 0);
     operations_note(&fixture->operations, "call", STATUS_OK, clock_boottime());
     fixture->reconciler.per_volume = true;
+    fixture->reconciler.findings.checks = 1;
 }
 
 /* The labels of a family's first sample, from its name on; a histogram's own "le" does not count.
