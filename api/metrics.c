@@ -199,12 +199,17 @@ static uint64_t available_of(const struct store_usage_line *line)
     return line->available_bytes;
 }
 
+/* A label that is not known is there, and empty: Prometheus takes that for no label, and with
+ * honorLabels does not put crustd's own namespace and pod in its place. */
 static int put_usage(void *userdata, const struct store_usage_line *line)
 {
     const struct usage *usage = userdata;
 
     if (usage->of_guest ? line->has_usage : line->size_bytes != 0)
-        metrics_put(usage->text, METRICS_WITH({"pv", line->pv}), (double)usage->value_of(line));
+        metrics_put(usage->text,
+                    METRICS_WITH({"pv", line->pv}, {"namespace", line->namespace},
+                                 {"persistentvolumeclaim", line->claim}, {"pod", line->pod}),
+                    (double)usage->value_of(line));
     return buffer_error(usage->text->out);
 }
 

@@ -354,6 +354,8 @@ static int write_volume(void *userdata, const struct store_volume_line *line)
     html_text(html, line->name);
     html_raw(html, "<small>");
     html_text(html, *line->pod ? line->pod : line->device);
+    html_raw(html, *line->claim ? ", claim " : "");
+    html_text(html, line->claim);
     html_raw(html, "</small></th><td class=states>");
     write_state(html, line->state, line->reason, line->stalled);
     html_raw(html, "</td>");

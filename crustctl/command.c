@@ -14,8 +14,10 @@
 
 const struct command commands[] = {
     {"status", "", 0, 0, "the daemon and its volumes in numbers", NULL, command_status},
-    {"volumes", "", 0, OPTION_BLOCKED | OPTION_STALLED | OPTION_NOT_RESIZABLE | OPTION_ALL,
+    {"volumes", "", 0,
+     OPTION_BLOCKED | OPTION_STALLED | OPTION_NOT_RESIZABLE | OPTION_ALL | OPTION_WIDE,
      "all volumes with their sizes and states",
+     "  -o wide     also with pod and claim, and no column cut\n"
      "  --not-resizable\n"
      "              only volumes in use whose file system a resize would not reach,\n"
      "              with the first obstacle\n"

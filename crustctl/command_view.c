@@ -6,6 +6,7 @@
  * shown by its PV name if it has one, because that is the name people know.
  */
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
 
 #include "crustctl/command.h"
@@ -23,6 +24,20 @@ static const struct column volume_columns[] = {
     {.title = "HYPERVISOR", .key = "hypervisor_bytes", .kind = COLUMN_SIZE, .expendable = 1},
     {.title = "GUEST", .key = "guest_bytes", .kind = COLUMN_SIZE, .expendable = 3},
     {.title = "STATE", .format = row_state},
+};
+
+static const struct column wide_columns[] = {
+    {.title = "ID", .key = "volume_id", .kind = COLUMN_NUMBER},
+    {.title = "VOLUME", .format = row_volume_name},
+    {.title = "NAMESPACE", .key = "pod_namespace"},
+    {.title = "POD", .key = "pod_name"},
+    {.title = "CLAIM", .key = "claim"},
+    {.title = "DEVICE", .key = "device"},
+    {.title = "HOST", .key = "device_bytes", .kind = COLUMN_SIZE},
+    {.title = "HYPERVISOR", .key = "hypervisor_bytes", .kind = COLUMN_SIZE},
+    {.title = "GUEST", .key = "guest_bytes", .kind = COLUMN_SIZE},
+    {.title = "STATE", .format = row_state},
+    {.title = "RESIZABLE", .format = row_resizable},
 };
 
 static const struct column not_resizable_columns[] = {
@@ -130,6 +145,7 @@ static const struct view_layout layouts[STORE_VIEWS] = {
     [STORE_VIEW_DRIVES] = LAYOUT(drive_columns, "no drives"),
 };
 
+static const struct view_layout wide_layout = LAYOUT(wide_columns, "no volumes");
 static const struct view_layout not_resizable_layout =
     LAYOUT(not_resizable_columns, "no volume in use that a resize would not reach");
 
@@ -159,9 +175,11 @@ static bool is_wanted(const cJSON *row, unsigned filters)
     return !(filters & OPTION_STALLED) || is_stalled(row);
 }
 
-static const struct view_layout *find_layout(enum store_view view, unsigned filters)
+static const struct view_layout *find_layout(enum store_view view, unsigned given)
 {
-    return filters & OPTION_NOT_RESIZABLE ? &not_resizable_layout : &layouts[view];
+    if (given & OPTION_WIDE)
+        return &wide_layout;
+    return given & OPTION_NOT_RESIZABLE ? &not_resizable_layout : &layouts[view];
 }
 
 static void filter_rows(cJSON *rows, unsigned filters)
@@ -180,19 +198,19 @@ static void filter_rows(cJSON *rows, unsigned filters)
 /* Rows as JSON values, for the table or the filter. */
 static int print_rows(struct session *session, const struct store_query *query, struct error *error)
 {
-    const unsigned filters = session->options->given & FILTERS;
-    const struct view_layout *layout = find_layout(query->view, filters);
+    const unsigned given = session->options->given;
+    const struct view_layout *layout = find_layout(query->view, given);
+    const unsigned width = given & OPTION_WIDE ? UINT_MAX : session->table_width;
     cleanup(json_deletep) cJSON *rows = NULL;
     int result = source_rows(session->source, query, &rows, error);
 
     if (result != 0)
         return result;
-    filter_rows(rows, filters);
+    filter_rows(rows, given & FILTERS);
     if (session->options->json)
         row_print_json(rows, &session->out);
     else
-        table_print(layout->columns, layout->count, rows, session->table_width, layout->nothing,
-                    &session->out);
+        table_print(layout->columns, layout->count, rows, width, layout->nothing, &session->out);
     return 0;
 }
 

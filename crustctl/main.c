@@ -23,7 +23,7 @@ static void print_line(FILE *stream, const struct command *command)
 
 static void print_usage(FILE *stream)
 {
-    (void)fputs("usage: crustctl [--root DIR] [--config FILE] [-o text|json] COMMAND\n\n"
+    (void)fputs("usage: crustctl [--root DIR] [--config FILE] [-o text|wide|json] COMMAND\n\n"
                 "Shows what crustd knows about the volumes of micro-VMs on this node, and why.\n\n",
                 stream);
     for (const struct command *command = commands; command->name; command++)
@@ -34,7 +34,7 @@ static void print_usage(FILE *stream)
                 "  --root DIR     the node's root is DIR ($" CONFIG_ROOT_VARIABLE ")\n"
                 "  --config FILE  the daemon's configuration ($" CONFIG_FILE_VARIABLE ", or\n"
                 "                 " CONFIG_DEFAULT_FILE ")\n"
-                "  -o FORMAT      text, or json: the audit views' columns\n"
+                "  -o FORMAT      text, wide (of volumes), or json: the audit views' columns\n"
                 "  --version, --help; COMMAND --help describes one command\n\n"
                 "Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 daemon not reachable, 5\n"
                 "refused or blocked until somebody changes something, 6 not now: ask again.\n",

@@ -109,6 +109,7 @@ static const struct {
     {LONG_BANDWIDTH, OPTION_BANDWIDTH, "--bandwidth", TEXT(drive.bandwidth)},
     {LONG_OPERATIONS, OPTION_OPERATIONS, "--operations", TEXT(drive.operations)},
     {LONG_CONTAINER, OPTION_CONTAINER, "--container", 0},
+    {0, OPTION_WIDE, "-o wide", 0}, /* take_format() */
 };
 
 const char *options_name(unsigned given)
@@ -142,11 +143,14 @@ static int take_number(const char *name, const char *text, int64_t *ret_number, 
     return 0;
 }
 
-static int take_format(const char *text, bool *ret_json, struct error *error)
+static int take_format(const char *text, struct options *options, struct error *error)
 {
-    if (strcmp(text, "json") != 0 && strcmp(text, "text") != 0)
-        return error_set(error, -EINVAL, "-o wants text or json, not \"%s\"", text);
-    *ret_json = strcmp(text, "json") == 0;
+    const bool wide = strcmp(text, "wide") == 0;
+
+    options->json = strcmp(text, "json") == 0;
+    options->given = (options->given & ~OPTION_WIDE) | (wide ? OPTION_WIDE : 0);
+    if (!options->json && !wide && strcmp(text, "text") != 0)
+        return error_set(error, -EINVAL, "-o wants text, wide or json, not \"%s\"", text);
     return 0;
 }
 
@@ -170,7 +174,7 @@ static int take_option(int option, struct options *options, struct error *error)
         options->root = optarg;
         return *optarg ? 0 : error_set(error, -EINVAL, "--root wants a directory");
     case 'o':
-        return take_format(optarg, &options->json, error);
+        return take_format(optarg, options, error);
     case 'n':
         return take_number("-n", optarg, &options->lines, error);
     case LONG_TIMEOUT:

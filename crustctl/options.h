@@ -35,6 +35,7 @@ enum {
     OPTION_OPERATIONS = 1 << 22,
     OPTION_CONTAINER = 1 << 23,
     OPTION_PROBLEMS = 1 << 24,
+    OPTION_WIDE = 1 << 25,
 };
 
 enum { OPTIONS_OPERANDS = 4 };

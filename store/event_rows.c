@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* event_rows.c - see event_rows.h.
  *
- * A claim's name stands nowhere on a node, unless the CSI driver copied it to the metadata of
- * mountInfo.json: external-provisioner's --extra-create-metadata gives it these two names.
- *
  * A volume whose resize fails is tried again, and goes from one state to another and back. So a row
  * is compared with those of the same volume since its size or its sandbox last changed, within a
  * bound on the rows that are looked at.
@@ -16,8 +13,6 @@
 /* clang-format off */
 #define DETAIL(name)                                                                               \
     "CASE WHEN json_valid(j.detail) THEN json_extract(j.detail, '$." name "') END"
-#define METADATA(name)                                                                             \
-    "CASE WHEN json_valid(e.metadata) THEN json_extract(e.metadata, '$.\"" name "\"') END"
 
 #define EARLIER(name)                                                                              \
     name ".volume_id = j.volume_id AND " name ".seq < j.seq AND " name ".seq > j.seq - 10000"
@@ -31,8 +26,7 @@
 
 static const char rows_after[] =
     "SELECT j.seq, j.at, j.kind, coalesce(" DETAIL("to") ", " DETAIL("state") "), " DETAIL("message") ", " DETAIL("reason") ","
-    " e.pv, " METADATA("csi.storage.k8s.io/pvc/namespace") ","
-    " " METADATA("csi.storage.k8s.io/pvc/name") ", s.pod_namespace, s.pod_name, e.pod_uid,"
+    " e.pv, " E_CLAIM_NAMESPACE ", " E_CLAIM ", s.pod_namespace, s.pod_name, e.pod_uid,"
     " v.target_path, " DETAIL("to") " = v.state || '/' || v.reason, " V_IS_STALLED ","
     " " IS_REPEATED ", r.from_bytes, r.to_bytes"
     " FROM journal j JOIN volumes v ON v.volume_id = j.volume_id"

@@ -162,6 +162,7 @@ static void take_volume_line(struct sql_rows *rows, struct store_volume_line *li
     line->path = sql_borrow_text(rows);
     line->device = sql_borrow_text(rows);
     line->pod = sql_borrow_text(rows);
+    line->claim = sql_borrow_text(rows);
     line->hypervisor = sql_borrow_text(rows);
     line->state = sql_borrow_text(rows);
     line->reason = sql_borrow_text(rows);
@@ -183,7 +184,8 @@ int store_list_volumes(struct store_reader *reader, unsigned most,
 {
     static const char list[] =
         "SELECT v.volume_id, " SHOWN_NAME ", v.target_path, e.device,"
-        " s.pod_namespace || '/' || s.pod_name, s.hypervisor, v.state, v.reason,"
+        " s.pod_namespace || '/' || s.pod_name,"
+        " coalesce(" POD_NAMESPACE " || '/', '') || " E_CLAIM ", s.hypervisor, v.state, v.reason,"
         " coalesce(r.error, e.problem), d.size_bytes, m.hypervisor_bytes, m.guest_bytes,"
         " v.state_since, v.next_attempt_ms, " V_IS_STALLED ", g.condition = 'abnormal',"
         " g.message, CASE WHEN " V_IS_NOT_RESIZABLE " THEN v.resizable_reason END"
@@ -213,12 +215,15 @@ int store_list_usage(struct store_reader *reader, store_usage_line_callback *cal
                      void *userdata, struct error *error)
 {
     static const char list[] =
-        "SELECT e.pv, max(d.size_bytes), max(g.used_bytes) IS NOT NULL, max(g.used_bytes),"
+        "SELECT e.pv, min(" POD_NAMESPACE "), min(" E_CLAIM "),"
+        " CASE WHEN min(s.pod_name) = max(s.pod_name) THEN min(s.pod_name) END,"
+        " max(d.size_bytes), max(g.used_bytes) IS NOT NULL, max(g.used_bytes),"
         " max(g.available_bytes) FROM volumes v"
         " JOIN entries e ON e.entry_id = v.entry_id AND e.pv IS NOT NULL"
         " LEFT JOIN devices d ON d.device_id = v.device_id"
         " LEFT JOIN mappings m ON m.volume_id = v.volume_id AND m.until IS NULL"
         " LEFT JOIN guest_stats g ON g.mapping_id = m.mapping_id"
+        " LEFT JOIN sandboxes s ON s.sandbox_ref = m.sandbox_ref"
         " WHERE v.removed_at IS NULL GROUP BY e.pv ORDER BY e.pv";
     cleanup(sql_end) struct sql_rows rows = {0};
     int r = sql_query_values(reader->connection, list, &rows, NULL, 0);
@@ -227,6 +232,9 @@ int store_list_usage(struct store_reader *reader, store_usage_line_callback *cal
         struct store_usage_line line;
 
         line.pv = sql_borrow_text(&rows);
+        line.namespace = sql_borrow_text(&rows);
+        line.claim = sql_borrow_text(&rows);
+        line.pod = sql_borrow_text(&rows);
         line.size_bytes = (uint64_t)sql_take_number(&rows);
         line.has_usage = sql_take_number(&rows) != 0;
         line.used_bytes = (uint64_t)sql_take_number(&rows);

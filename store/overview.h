@@ -58,8 +58,8 @@ struct store_volume_line {
     const char *name; /* the PV's, or else the path, or else the key */
     const char *path;
     const char *device;
-    const char *pod;        /* "namespace/name" */
-    const char *hypervisor; /* of the sandbox that has it */
+    const char *pod, *claim; /* "namespace/name" */
+    const char *hypervisor;  /* of the sandbox that has it */
     const char *state, *reason;
     const char *error; /* why its last resize failed, or what is wrong with its metadata */
     uint64_t device_bytes, hypervisor_bytes, guest_bytes;
@@ -80,6 +80,8 @@ int store_list_volumes(struct store_reader *reader, unsigned most,
 /* Sizes of one PV: of its device, and as its guest last said of its file system. */
 struct store_usage_line {
     const char *pv;
+    const char *namespace, *claim;
+    const char *pod; /* "" if several pods use it */
     uint64_t size_bytes;
     bool has_usage;
     uint64_t used_bytes, available_bytes;

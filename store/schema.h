@@ -39,6 +39,20 @@ int schema_finish(struct sql_connection *connection, int r);
 /* The SHA-256 of all statements that an open database keeps. */
 int schema_digest(struct sql_connection *connection, char ret_hex[static SHA256_HEX_BYTES]);
 
+/* A claim's name stands nowhere on a node, unless the CSI driver copied it to the metadata of
+ * mountInfo.json (entry `e`): external-provisioner's --extra-create-metadata gives it these two
+ * names. A pod is in the namespace of its claims; `s` is the sandbox that has the volume. */
+#define E_CLAIM           E_METADATA("\"csi.storage.k8s.io/pvc/name\":\"")
+#define E_CLAIM_NAMESPACE E_METADATA("\"csi.storage.k8s.io/pvc/namespace\":\"")
+#define POD_NAMESPACE     "coalesce(s.pod_namespace, " E_CLAIM_NAMESPACE ")"
+
+/* Such names need no escapes, and crustd writes the metadata without blanks. SQLite 3.40 calls its
+ * JSON functions unsafe in a view of a file that is not trusted. */
+#define E_METADATA(member)                                                                         \
+    "CASE WHEN instr(e.metadata, '" member "') THEN " UNTIL_QUOTE(E_AFTER(member)) " END"
+#define E_AFTER(member)   "substr(e.metadata, instr(e.metadata, '" member "') + length('" member "'))"
+#define UNTIL_QUOTE(text) "substr(" text ", 1, instr(" text ", '\"') - 1)"
+
 /* Claims `c` of a part of a volume: below its path, or where the kubelet binds parts of it; but not
  * a path that is a volume itself. */
 #define CLAIMS_WITHIN(target_path, subpaths)                                                       \

@@ -28,6 +28,8 @@ NOTHING_YET = {"Condition, as the guests report it", "Resizes an hour, by result
 NODES = 50
 DEAD = 49
 QUERY = re.compile(r"^\*\*([^*\n]+)\*\*\n\n```promql\n([^`]+)\n```", re.M)
+FULL = '{pv="pv-1",namespace="shop",persistentvolumeclaim="full",pod="db-0"}'
+HALF = '{pv="pv-2",namespace="shop",persistentvolumeclaim="half",pod=""}'
 # What the first nodes have more than the others, as lines of their /metrics.
 DIFFERENCES = {
     0: {'crustd_volumes_stalled{state="blocked",reason="monitor_missing"}': 2, "crustd_oldest_pending_seconds": 7200},
@@ -38,7 +40,12 @@ DIFFERENCES = {
     3: {'crustd_volumes{layout="kata",state="blocked",reason="bypassed"}': 1,
         'crustd_volumes{layout="kata",state="shrunk",reason="none"}': 2},
     4: {'crustd_config_info{resize_mode="observe",cleanup_mode="delete"}': 1},
-    5: {'crustd_build_info{version="9.9.9"}': 1, "crustd_degraded": 1}}
+    5: {'crustd_build_info{version="9.9.9"}': 1, "crustd_degraded": 1},
+    7: {"crustd_volume_used_bytes" + FULL: 95, "crustd_volume_available_bytes" + FULL: 5,
+        "crustd_volume_used_bytes" + HALF: 50, "crustd_volume_available_bytes" + HALF: 50},
+    # As if kube-state-metrics ran there.
+    8: {f'kube_persistentvolumeclaim_info{{namespace="shop",persistentvolumeclaim="{claim}",storageclass="fast",volumename="{pv}"}}': 1
+        for pv, claim in (("pv-1", "full"), ("pv-2", "half"))}}
 IN_SYNC = 'crustd_volumes{layout="kata",state="in_sync",reason="none"}'
 # By question: the labels that the answer has besides the metric's own, and its value.
 EXPECTED = {
@@ -53,8 +60,9 @@ EXPECTED = {
     "Which nodes are not reached?": {(f"node-{DEAD}",): 0},
     "Which versions run, on how many nodes?": {("9.9.9",): 1, ("VERSION",): 48},
     "Which nodes only observe?": {("node-4",): 1},
-    "Which nodes work with less than they need?": {("node-5",): 1}}
-LABELS = ("instance", "check", "reason", "version")
+    "Which nodes work with less than they need?": {("node-5",): 1},
+    "Which claims are nearly full, as their guests say, and of which storage class?": {("node-7", "full", "fast"): 0.95}}
+LABELS = ("instance", "check", "reason", "version", "persistentvolumeclaim", "storageclass")
 ABOUT_CONFIGURATION = {"Which nodes only observe?"}
 
 
@@ -95,7 +103,7 @@ class FleetTest(ScratchNodeTest):
         self.program = shutil.which("prometheus", path=f"{REPOSITORY}/build/tools:{os.environ['PATH']}")
         if not self.program:
             self.skipTest("needs the program prometheus, which make deps unpacks")
-        node = self.node()
+        node = self.node({"metrics.per_volume": "on"})
         node.start()
         body = curl(node, "/metrics")[1].decode()
         self.version = re.search(r'crustd_build_info\{version="([^"]+)"', body)[1]

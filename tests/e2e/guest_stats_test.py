@@ -79,9 +79,10 @@ class GuestStatsTest(ScratchNodeTest):
         node.wait(lambda: any("pv=" in name for name in self.metrics(node)), 30, "the new lines")
         metrics = self.metrics(node)
         size = node.volume(self.volumes[0].path)["device_bytes"]
-        self.assertEqual(float(metrics['crustd_volume_size_bytes{pv="pv-0"}']), size)
-        self.assertEqual(metrics['crustd_volume_used_bytes{pv="pv-0"}'], "777")
-        self.assertIn('crustd_volume_available_bytes{pv="pv-0"}', metrics)
+        labels = '{pv="pv-0",namespace="",persistentvolumeclaim="",pod=""}'
+        self.assertEqual(float(metrics[f"crustd_volume_size_bytes{labels}"]), size)
+        self.assertEqual(metrics[f"crustd_volume_used_bytes{labels}"], "777")
+        self.assertIn(f"crustd_volume_available_bytes{labels}", metrics)
 
     def test_a_sandbox_is_asked_one_at_a_time(self):
         """Three volumes each second, and an agent that takes half a second for an answer."""

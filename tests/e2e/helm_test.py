@@ -222,6 +222,7 @@ class HelmTest(unittest.TestCase):
         self.assertEqual(set(wanted["values"]), {name for kind, name in objects if kind == "DaemonSet"})
         port, = [one["port"] for one in monitor["spec"]["podMetricsEndpoints"]]
         self.assertEqual(port, self.pod()["containers"][0]["ports"][0]["name"])
+        self.assertTrue(monitor["spec"]["podMetricsEndpoints"][0]["honorLabels"])
         relabelled, = monitor["spec"]["podMetricsEndpoints"][0]["relabelings"]
         self.assertEqual(relabelled["targetLabel"], "node")
         self.assertEqual(objects["PrometheusRule", "crustd"]["spec"],

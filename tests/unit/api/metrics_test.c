@@ -139,11 +139,15 @@ static void each_volume_where_it_is_wanted(void **state)
 {
     struct fixture *fixture = *state;
 
-    add_volumes(fixture, 2);
+    add_volumes_with(
+        fixture, 2,
+        "{\"csi.storage.k8s.io/pvc/name\":\"data\",\"csi.storage.k8s.io/pvc/namespace\":\"shop\"}");
     add_abnormal(fixture);
     fixture->reconciler.per_volume = true;
-    expect_line(fixture, "\ncrustd_volume_used_bytes{pv=\"pv-0\"} 5\n");
-    expect_line(fixture, "\ncrustd_volume_available_bytes{pv=\"pv-0\"} 7\n");
+    expect_line(fixture, "\ncrustd_volume_used_bytes{pv=\"pv-0\",namespace=\"shop\","
+                         "persistentvolumeclaim=\"data\",pod=\"db-0\"} 5\n");
+    expect_line(fixture, "\ncrustd_volume_available_bytes{pv=\"pv-0\",namespace=\"shop\","
+                         "persistentvolumeclaim=\"data\",pod=\"db-0\"} 7\n");
 }
 
 static void resizes_are_counted_once_committed(void **state)

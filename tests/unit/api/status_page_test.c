@@ -97,6 +97,20 @@ static void an_empty_node(void **state)
     expect_words(fixture, "<b>starting</b>");
 }
 
+static void pod_and_claim_are_named(void **state)
+{
+    struct fixture *fixture = *state;
+
+    add_volumes_with(
+        fixture, 1,
+        "{\"csi.storage.k8s.io/pvc/name\":\"data\",\"csi.storage.k8s.io/pvc/namespace\":\"shop\"}");
+    expect_words(fixture, "<small>/dev/loop0, claim shop/data</small>");
+    assert_int_equal(store_begin(fixture->reconciler.store), 0);
+    bind_first_volume(fixture->reconciler.store);
+    assert_int_equal(store_commit(fixture->reconciler.store), 0);
+    expect_words(fixture, "<small>shop/db-0, claim shop/data</small>");
+}
+
 static void stalled_volumes_come_first_and_are_explained(void **state)
 {
     struct fixture *fixture = *state;
@@ -156,6 +170,7 @@ int main(void)
         TEST(all_text_is_escaped),
         TEST(numbers_are_for_people),
         TEST(an_empty_node),
+        TEST(pod_and_claim_are_named),
         TEST(stalled_volumes_come_first_and_are_explained),
         TEST(the_page_counts_stalled_as_the_view_does),
         TEST(the_page_is_short),

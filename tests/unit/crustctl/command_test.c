@@ -57,6 +57,21 @@ static void volumes_show_sizes_and_states(void **state)
     expect(*state, "volumes", EXIT_DONE, "unbound\n");
 }
 
+/* Nothing is cut, however narrow the terminal. */
+static void wide_has_pod_and_claim(void **state)
+{
+    cleanup(buffer_done) struct buffer out = {0}, filtered = {0};
+
+    assert_int_equal(node_run(*state, "volumes -o wide", &out), EXIT_DONE);
+    assert_non_null(strstr(buffer_text(&out), "NAMESPACE  POD         CLAIM"));
+    assert_non_null(
+        strstr(buffer_text(&out), "default    database-0  data-database-0  /dev/loop1"));
+    assert_null(strstr(buffer_text(&out), "…"));
+    assert_int_equal(node_run(*state, "volumes --blocked -o wide", &filtered), EXIT_DONE);
+    assert_non_null(strstr(buffer_text(&filtered), "pvc-ledger"));
+    assert_null(strstr(buffer_text(&filtered), "pvc-orders"));
+}
+
 static void blocked_is_a_filter(void **state)
 {
     cleanup(buffer_done) struct buffer out = {0};
@@ -361,6 +376,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(tables_fit_a_terminal),
         TEST(volumes_show_sizes_and_states),
+        TEST(wide_has_pod_and_claim),
         TEST(blocked_is_a_filter),
         TEST(stalled_is_a_filter),
         TEST(not_resizable_is_a_filter),

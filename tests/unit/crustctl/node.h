@@ -45,7 +45,7 @@ static inline int64_t node_add_volume(struct node *node, unsigned number, const 
         .volume_type = "block",
         .fs_type = "ext4",
         .options = "[\"rw\"]",
-        .metadata = "{\"fsGroup\":\"1000\"}",
+        .metadata = "{\"csi.storage.k8s.io/pvc/name\":\"data-database-0\"}",
         .mount_info_sha256 = "0",
         .directory_inode = number,
     };

@@ -92,7 +92,7 @@ static void mistakes_are_named(void **state)
         const char *words;
         const char *text;
     } cases[] = {
-        {"-o xml status", "-o wants text or json"},
+        {"-o xml status", "-o wants text, wide or json"},
         {"-x status", "-x"},
         {"--nothing status", "--nothing"},
         {"status --root", "--root wants a value"},

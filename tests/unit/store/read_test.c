@@ -289,6 +289,75 @@ static void a_row_is_an_object_with_the_views_columns(void **state)
     cJSON_Delete(rows);
 }
 
+static int take_pod(void *userdata, const struct store_usage_line *line)
+{
+    (void)snprintf(userdata, 64, "%s/%s/%s/%s", line->pv, line->namespace, line->claim, line->pod);
+    return 0;
+}
+
+static int take_page(void *userdata, const struct store_volume_line *line)
+{
+    (void)snprintf(userdata, 64, "%s %s", line->pod, line->claim);
+    return 0;
+}
+
+static void expect_names(struct store *store, const char *columns, const char *usage,
+                         const char *page)
+{
+    struct store_reader *reader = store_get_reader(store);
+    char text[64] = "";
+    struct error error;
+
+    assert_text_of(store,
+                   "SELECT group_concat(ifnull(pod_namespace, '-') || '/' || ifnull(pod_name, '-')"
+                   " || '/' || ifnull(claim, '-'), ' ') FROM audit_volumes",
+                   columns);
+    assert_int_equal(store_list_usage(reader, take_pod, text, &error), 0);
+    assert_string_equal(text, usage);
+    assert_int_equal(store_list_volumes(reader, 1, take_page, text, &error), 0);
+    assert_string_equal(text, page);
+}
+
+/* The pod is the sandbox's, the claim is in the metadata if the driver copied it. */
+static void a_volume_has_a_pod_and_a_claim(void **state)
+{
+    static const char with_claim[] = "{\"a\":\"csi.storage.k8s.io/pvc/name\","
+                                     "\"csi.storage.k8s.io/pvc/namespace\":\"shop\","
+                                     "\"csi.storage.k8s.io/pvc/name\":\"data\",\"b\":\"c\"}";
+    struct store *store = store_of(state);
+    struct store_entry entry = entry_of("key-1", VOLUME_PATH, 11);
+    struct store_entry second = entry_of("key-2", VOLUME_PATH "2", 12);
+    struct store_sandbox other = sandbox_of("sandbox-2", NULL);
+    struct store_claim claim = {.path = VOLUME_PATH, .source = "bundle", .drive = -1};
+    struct store_binding binding = {.source = "persist"};
+    bool changed;
+
+    entry.metadata = second.metadata = with_claim;
+    (void)put_bound(store);
+    expect_names(store, "default/pod/-", "pv-1/default//pod", "default/pod ");
+    (void)put_entry(store, &entry, true);
+    expect_names(store, "default/pod/data", "pv-1/default/data/pod", "default/pod default/data");
+    /* A sandbox that only claims it is named, as long as it is the only one. */
+    assert_int_equal(store_end_sandbox(store, "sandbox-1", &changed), 0);
+    expect_names(store, "shop/-/data", "pv-1/shop/data/", " shop/data");
+    other.pod_name = "pod-2";
+    other.pod_namespace = "shop";
+    other.claims = 1;
+    other.claim = &claim;
+    binding.sandbox_ref = put_sandbox(store, &other, true);
+    expect_names(store, "shop/pod-2/data", "pv-1/shop/data/", " shop/data");
+    /* A PV that two pods use has no pod. */
+    binding.volume_id = number_of(store, "SELECT volume_id FROM audit_volumes");
+    assert_int_equal(store_open_binding(store, &binding), 0);
+    expect_names(store, "shop/pod-2/data", "pv-1/shop/data/pod-2", "shop/pod-2 shop/data");
+    binding.volume_id = put_entry(store, &second, true);
+    other = sandbox_of("sandbox-3", NULL);
+    other.pod_namespace = "shop";
+    binding.sandbox_ref = put_sandbox(store, &other, true);
+    assert_int_equal(store_open_binding(store, &binding), 0);
+    expect_names(store, "shop/pod-2/data shop/pod/data", "pv-1/shop/data/", "shop/pod-2 shop/data");
+}
+
 static void put_layer(struct store *store, int64_t device_id)
 {
     struct store_layer layer = {.layer_id = device_id, .kind = "disk", .base_bytes = GIB};
@@ -586,6 +655,7 @@ int main(void)
         MODEL(views_and_clock_format_time_alike),
         MODEL(views_have_names),
         MODEL(a_row_is_an_object_with_the_views_columns),
+        MODEL(a_volume_has_a_pod_and_a_claim),
         MODEL(every_view_reads),
         MODEL(the_journal_is_read_by_number),
         MODEL(live_rows_only),

@@ -178,6 +178,7 @@ static void database_of_a_development_build_gets_what_it_lacks(void **state)
         assert_minor(fixture->store, SCHEMA_MINOR_VERSION);
         assert_int_equal(number_of(fixture->store, "SELECT count(containers) FROM audit_drives"),
                          0);
+        assert_int_equal(number_of(fixture->store, "SELECT count(claim) FROM audit_volumes"), 0);
         close_fixture(fixture);
     }
 }
