@@ -2,12 +2,14 @@
 /* doctor.c - the order of an examination: from the kernel up to the sandboxes. */
 #include "doctor/doctor.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "doctor/crust_users.h"
 #include "doctor/drives.h"
 #include "doctor/finding.h"
+#include "doctor/host_mounts.h"
 #include "doctor/kata.h"
 #include "doctor/kata_version.h"
 #include "doctor/kernel.h"
@@ -16,6 +18,7 @@
 #include "doctor/watches.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
+#include "lib/mount_table.h"
 
 static void examine_policy(const struct config *config, struct findings *findings)
 {
@@ -73,6 +76,7 @@ int doctor_find_abilities(const struct doctor_request *request,
 
 int doctor_examine(const struct doctor_request *request, struct buffer *ret_json)
 {
+    cleanup(fd_closep) int mounts = open(mount_table_path(), O_RDONLY | O_CLOEXEC);
     struct findings findings;
     char boot_id[CLOCK_BOOT_ID_BYTES];
 
@@ -88,6 +92,9 @@ int doctor_examine(const struct doctor_request *request, struct buffer *ret_json
     kata_examine(request->root, request->config, &findings);
     sandboxes_judge(request->sandboxes, boot_id, request->config, &findings);
     sandboxes_judge_doubts(request->doubts, &findings);
+    if (mounts >= 0)
+        host_mounts_examine(request->root, request->config, mounts, request->sandboxes, boot_id,
+                            &findings);
     return findings_end(&findings);
 }
 

@@ -181,7 +181,10 @@ int store_read_abilities(struct store_reader *reader, struct buffer *ret_json, s
         "  JOIN volumes v ON v.volume_id = m.volume_id"
         "  LEFT JOIN entries e ON e.entry_id = v.entry_id WHERE m.sandbox_ref = s.sandbox_ref"
         "  AND m.until IS NULL AND " V_IS_NOT_RESIZABLE " ORDER BY v.volume_id LIMIT 4))"
-        "  AS not_resizable_names"
+        "  AS not_resizable_names,"
+        " (SELECT min(c.path) FROM sandbox_claims c WHERE c.sandbox_ref = s.sandbox_ref"
+        "  AND (c.path GLOB '*/pods/*/etc-hosts' OR c.path GLOB '*/pods/*/containers/*'))"
+        "  AS pod_path"
         " FROM sandboxes s WHERE gone_at IS NULL ORDER BY sandbox_ref";
     const struct buffer_mark before = buffer_mark(ret_json);
 

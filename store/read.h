@@ -68,8 +68,9 @@ int store_read_summary(struct store_reader *reader, struct buffer *ret_json, str
 /* Live sandboxes and what each turned out to be able to do: `[{"sandbox_id","boot_id","runtime",
  * "hypervisor","vmm_version","control_socket","pod_namespace","pod_name","companion_ability",
  * "agent_ability","shim_ability","helper_ability","volumes":N,"attached":N,"hypervisor_reasons",
- * "guest_reasons","volume_names","not_resizable":N,"resizable_unknown":N,"not_resizable_names"},
- * …]`. Abilities are "able", a reason, or null while nobody has answered; the reasons are those for
- * which the last calls for its volumes failed, or null; volume_names are PV names or ids, as many
- * as are shown. */
+ * "guest_reasons","volume_names","not_resizable":N,"resizable_unknown":N,"not_resizable_names",
+ * "pod_path"}, …]`. Abilities are "able", a reason, or null while nobody has answered; the reasons
+ * are those for which the last calls for its volumes failed, or null; volume_names are PV names or
+ * ids, as many as are shown; pod_path lies in the kubelet's directory of the pod, which is named by
+ * its uid, or is null. */
 int store_read_abilities(struct store_reader *reader, struct buffer *ret_json, struct error *error);

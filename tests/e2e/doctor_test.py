@@ -9,6 +9,7 @@ import signal
 import subprocess
 import unittest
 
+from containers import Containers
 from node import BUILD, REPOSITORY
 from pod_test import NEVER, Pod, load
 from programs import wait_until
@@ -253,6 +254,31 @@ class DoctorTest(ScratchNodeTest):
         self.assertIn("QEMU 7.2.22 has a monitor for crustd (an extra monitor)", finding["what"])
         self.assertIn("1 volume: pv", finding["what"])
         self.assertTrue(node.crustctl("doctor").stdout.startswith("The daemon sees 0 errors, "))
+
+    def test_volumes_that_the_node_has_mounted(self):
+        """A driver that crustd has nothing to do with mounts a volume for a pod of Kata's, and one for another pod."""
+        node = self.well()
+        loop = self.loop()
+        subprocess.run(["mkfs.ext4", "-q", loop.device], check=True)
+        pod, other = (f"{digit * 8}-aaaa-bbbb-cccc-000000000001" for digit in "12")
+        paths = [f"/var/lib/kubelet/pods/{uid}/volumes/kubernetes.io~csi/pv-{number}/mount"
+                 for number, uid in enumerate((pod, pod, other))]
+        for path in paths:
+            here = node.path(path)
+            here.mkdir(parents=True)
+            (here.parent / "vol_data.json").write_text('{"driverName": "ebs.csi.aws.com"}')
+            subprocess.run(["mount", loop.device, here], check=True)
+            self.addCleanup(subprocess.run, ["umount", here], check=True)
+        node.add_sandbox(SANDBOX, node.start_vmm(SANDBOX).pid, agent="unix:///agent.sock")
+        containers = Containers(node, SANDBOX)
+        self.addCleanup(containers.close)
+        containers.run((f"/var/lib/kubelet/pods/{pod}/etc-hosts", "/etc/hosts"), (paths[0], "/data"))
+        node.start()
+        node.wait(lambda: node.query("SELECT 1 FROM sandbox_claims"), 30, "the container's mounts")
+        finding, = [one for one in json.loads(curl(node, "/v1/doctor")[1]) if one["id"] == "host_mounted"]
+        self.assertEqual((finding["level"], finding["what"]), (
+            "note", "2 volumes of Kata pods are mounted on this node by driver ebs.csi.aws.com: there is nothing for "
+            "crustd to resize; their file system is the host's"))
 
     def counted(self, node):
         """What the daemon says of its node, where nobody asks the doctor: (errors, status, lines of /metrics)."""

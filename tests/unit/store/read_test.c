@@ -533,6 +533,10 @@ static void abilities_are_those_of_live_sandboxes(void **state)
 {
     struct store *store = store_of(state);
     struct bound bound = put_bound(store);
+    const struct store_claim claims[] = {
+        {.path = "/data/pods.d/a", .source = "bundle", .drive = -1},
+        {.path = "/k/pods/uid-1/etc-hosts", .source = "bundle", .drive = -1}};
+    struct store_sandbox first = sandbox_of("sandbox-1", &fixture_drive);
     struct store_sandbox other = sandbox_of("sandbox-2", NULL);
     struct store_guest_result failed = {.volume_id = bound.volume_id,
                                         .reason = REASON_AGENT_FAILED};
@@ -542,6 +546,9 @@ static void abilities_are_those_of_live_sandboxes(void **state)
     bool changed;
 
     assert_int_equal(store_set_resizable(store, &volume, "no", REASON_AGENT_FAILED, NULL), 0);
+    first.claims = 2;
+    first.claim = claims;
+    (void)put_sandbox(store, &first, true);
     (void)put_sandbox(store, &other, true);
     assert_int_equal(store_end_sandbox(store, "sandbox-2", &changed), 0);
     assert_int_equal(store_set_ability(store, bound.sandbox_ref, ROUTE_AGENT, "able"), 0);
@@ -559,6 +566,7 @@ static void abilities_are_those_of_live_sandboxes(void **state)
     assert_string_equal(json_string(rows->child, "volume_names"), "pv-1");
     assert_string_equal(json_string(rows->child, "guest_reasons"), "agent_failed");
     assert_null(json_string(rows->child, "hypervisor_reasons"));
+    assert_string_equal(json_string(rows->child, "pod_path"), "/k/pods/uid-1/etc-hosts");
     assert_int_equal(json_member(rows->child, "not_resizable")->valueint, 1);
     assert_int_equal(json_member(rows->child, "resizable_unknown")->valueint, 0);
     assert_string_equal(json_string(rows->child, "not_resizable_names"), "pv-1 (agent_failed)");
