@@ -4,6 +4,7 @@
 
 #include "store/cleanups.h"
 #include "store/drive_mounts.h"
+#include "store/sandboxes.h"
 #include "tests/unit/reference.h"
 #include "tests/unit/volume_rows.h"
 
@@ -33,6 +34,7 @@ static void add_samples(struct fixture *fixture)
     assert_int_equal(store_put_device(store, &device, &device_id, &changed), 0);
     assert_int_equal(store_set_volume_device(store, 1, device_id, &changed), 0);
     bind_first_volume(store);
+    assert_int_equal(store_set_orphaned(store, "s1", true, NULL, 0, &changed), 0);
     assert_int_equal(store_put_guest_stats(store, 1, &stats, &changed), 0);
     assert_int_equal(row_open_resize(store, 1, 1, 2), 0);
     assert_int_equal(row_set_state(store, 1, STATE_BLOCKED, REASON_READ_ONLY, NULL), 0);
