@@ -170,7 +170,7 @@ static void bypassed_volume_is_answered_without_its_guest(void **state)
     assert_int_equal(test.code, STATUS_OK);
     assert_false(stats_answer.has_bytes);
     assert_true(stats_answer.abnormal);
-    assert_string_equal(stats_answer.condition, "blocked, bypassed");
+    assert_non_null(strstr(stats_answer.condition, ". (blocked/bypassed)"));
 }
 
 static void a_volume_without_a_sandbox_has_nobody_to_count_it(void **state)
