@@ -40,6 +40,7 @@ class GuestStatsTest(ScratchNodeTest):
         node.wait_for(path, "in_sync", used_bytes=12345, available_bytes=BEFORE - 12345,
                       condition="normal", guest_bytes=BEFORE)
         first = node.volume(path)["stats_at"]
+        self.settle(node)  # the calls about the size have left their lines
         lines = self.lines(node)
         agent.stats.used = 54321
         node.wait_for(path, "in_sync", used_bytes=54321)

@@ -376,7 +376,7 @@ class CrustctlTest(VolumeTest):
     def test_stats(self):
         code, out, _ = self.run_crustctl("stats", self.pv.path)
         self.assertEqual(code, 0)
-        self.assertRegex(out, r"(?s)^bytes +total .* used .* available .*\nnormal: in_sync")
+        self.assertRegex(out, r"(?s)^bytes +total .* used .* available .*\nnormal: the file system fills its device")
 
     def test_the_runtime_cli_of_the_proposals(self):
         self.pv.loop.resize(AFTER)
