@@ -16,6 +16,7 @@
 #include "hypervisor/drive_ops.h"
 #include "hypervisor/vmm_process.h"
 #include "lib/cleanup.h"
+#include "lib/process.h"
 
 static const struct hypervisor_drive_ops *const kinds[HYPERVISOR_KINDS] = {
     [HYPERVISOR_QEMU] = &hypervisor_drive_qemu_ops,
@@ -49,6 +50,7 @@ void hypervisor_drive_complete(struct hypervisor_drive_call *call,
                                const struct hypervisor_drive_reply *reply)
 {
     struct hypervisor_drive_reply copy = *reply; /* `done` may free the call that holds the reply */
+    struct error still = {0};
 
     call->stays = call->request.stays && call->ops && call->ops->stay &&
                   copy.outcome == HYPERVISOR_DRIVE_DONE && copy.state == HYPERVISOR_DRIVE_ABSENT;
@@ -56,6 +58,14 @@ void hypervisor_drive_complete(struct hypervisor_drive_call *call,
         call->ops->stay(call);
     else
         stop_call(call);
+    if ((copy.outcome == HYPERVISOR_DRIVE_BUSY || copy.outcome == HYPERVISOR_DRIVE_UNREACHABLE) &&
+        process_stands_still(call->request.vmm_pid, &still)) {
+        if (copy.outcome == HYPERVISOR_DRIVE_BUSY)
+            copy.error.text[0] = '\0'; /* it names another client */
+        copy.outcome = HYPERVISOR_DRIVE_UNREACHABLE;
+        (void)error_prefix(&copy.error, "the VMM does not answer: %s%s", still.text,
+                           copy.error.text[0] ? "; " : "");
+    }
     copy.error.code = (int)copy.outcome;
     call->done(call, &copy, call->userdata);
 }

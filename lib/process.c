@@ -115,9 +115,29 @@ int process_read(pid_t pid, struct process *ret_process)
     ret_process->threads = (unsigned)strtoul(threads, NULL, 10);
     ticks = strtoull(start, NULL, 10);
     ret_process->waits = *state == 'D';
+    ret_process->stopped = *state == 'T' || *state == 't';
     ret_process->alive = *state != 'Z' && *state != 'X' && *state != 'x';
     ret_process->start_ns = ticks * (NSEC_PER_SEC / ticks_per_second);
     return 0;
+}
+
+bool process_stands_still(pid_t pid, struct error *ret_error)
+{
+    struct process process;
+
+    if (process_read(pid, &process) < 0 || !(process.stopped || process.waits))
+        return false;
+    if (process.stopped)
+        (void)error_set(ret_error, 0,
+                        "process %d is stopped (SIGSTOP, a debugger): kill -CONT %d has it go on",
+                        (int)pid, (int)pid);
+    else
+        (void)error_set(
+            ret_error, 0,
+            "process %d waits for a disk (state D): look at the storage and at dmesg; it "
+            "goes on when the disk answers",
+            (int)pid);
+    return true;
 }
 
 int process_has_ended(pid_t pid, uint64_t start_ns)

@@ -9,10 +9,12 @@
 #include <sys/types.h>
 
 #include "lib/buffer.h"
+#include "lib/result.h"
 
 struct process {
     bool alive;        /* exists and is not a zombie */
     bool waits;        /* in the kernel, where at most SIGKILL can end it */
+    bool stopped;      /* by a signal or a debugger */
     pid_t parent;      /* the current one: it changes when the parent ends */
     unsigned threads;  /* of a zombie: 1, unless other threads have not ended */
     uint64_t start_ns; /* CLOCK_BOOTTIME */
@@ -35,6 +37,10 @@ int process_stat(pid_t pid, const char *name, struct stat *ret_stat);
 
 /* 0, PROCESS_GONE, another -errno. */
 int process_read(pid_t pid, struct process *ret_process);
+
+/* Whether the process answers nobody because it is stopped or waits for a disk; ret_error says which,
+ * and what to do. */
+bool process_stands_still(pid_t pid, struct error *ret_error);
 
 /* Whether this process has ended: no thread is left, so its descriptors are closed. A killed
  * process lives on while a thread waits for a disk. 1, 0, or -errno: unknown. */

@@ -239,7 +239,8 @@ static const struct {
         {HYPERVISOR,
          {"The hypervisor's control socket cannot be reached, or it did not answer in time.",
           "An answer on the control socket that crustctl sandboxes shows.",
-          {"Is the VMM's process alive and not stopped (state D or T in ps)?",
+          {"A VMM's process that is stopped (state T in ps) goes on after kill -CONT PID. One that "
+           "waits for a disk (state D) goes on when the disk answers: look at the storage.",
            "In a pod, crustd needs the host's pid namespace and /run.",
            "crustd tries again by itself; crustctl resync has it try now. "
            "It waits for resize.call_timeout_seconds."}}}),

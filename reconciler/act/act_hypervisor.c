@@ -8,6 +8,7 @@
 #include "config/config.h"
 #include "lib/cleanup.h"
 #include "lib/log.h"
+#include "lib/process.h"
 #include "observe/persist.h"
 #include "reconciler/act/act.h"
 #include "reconciler/core/context.h"
@@ -51,8 +52,17 @@ static void on_done(struct hypervisor_call *call, const struct hypervisor_reply 
     struct act *act = userdata;
     struct act_vmm *vmm = &act->vmm;
     enum volume_reason reason = reasons[reply->outcome];
-    struct error error = reply->error;
+    struct error error = reply->error, still = {0};
 
+    if ((reply->outcome == HYPERVISOR_UNREACHABLE ||
+         (reply->outcome == HYPERVISOR_BUSY && reply->list == HYPERVISOR_LIST_UNREAD)) &&
+        process_stands_still(act->volume.vmm_pid, &still)) {
+        if (reply->outcome == HYPERVISOR_BUSY)
+            error.text[0] = '\0'; /* it names another client */
+        reason = REASON_HYPERVISOR_UNREACHABLE;
+        (void)error_prefix(&error, "the VMM does not answer: %s%s", still.text,
+                           error.text[0] ? "; " : "");
+    }
     vmm->bytes = reply->bytes;
     vmm->list = reply->list;
     vmm->resize_reason = reasons[reply->resize];

@@ -8,6 +8,7 @@
 #include "lib/cleanup.h"
 #include "lib/path.h"
 #include "lib/path_guard.h"
+#include "lib/process.h"
 #include "reconciler/core/context.h"
 #include "reconciler/core/volume_steps.h"
 
@@ -109,9 +110,13 @@ int evidence_text_record(const struct context *context, struct store_volume *vol
 {
     enum volume_reason reason = decision->state == STATE_BLOCKED ? decision->reason : REASON_NONE;
     char text[STORE_PATH_BYTES * 2] = "";
+    struct error still = {0};
 
-    if (volume->hypervisor_reason == REASON_VM_PAUSED ||
-        (decision->state == STATE_UNKNOWN && is_lasting(volume, decision)))
+    if (volume->hypervisor_reason == REASON_HYPERVISOR_UNREACHABLE &&
+        process_stands_still(volume->vmm_pid, &still))
+        snprintf(text, sizeof(text), "the VMM does not answer: %s", still.text);
+    else if (volume->hypervisor_reason == REASON_VM_PAUSED ||
+             (decision->state == STATE_UNKNOWN && is_lasting(volume, decision)))
         snprintf(text, sizeof(text), "%s", volume->hypervisor_error);
     else if (decision->reason == REASON_UNVERIFIED || decision->state == STATE_UNKNOWN)
         snprintf(text, sizeof(text), "%s", volume->list_doubt);

@@ -7,6 +7,7 @@ One daemon serves all cases of a test at once, each in a sandbox of its own.
 
 import dataclasses
 import os
+import signal
 import socket
 import typing
 import unittest
@@ -343,6 +344,28 @@ class MonitorTest(ScratchNodeTest):
         self.sandbox(node, volume)
         self.grow(node, volume, "hypervisor_busy")
         node.wait(lambda: self.resize_row(node, volume.path)["attempts"] >= 2, 60, "another attempt")
+
+    def test_a_vmm_whose_process_is_stopped(self):
+        """It gives no greeting, as one that another client holds does; the text names the process."""
+        node = self.node()
+        volume = self.volume(node)
+        self.agent(node)
+        monitor = self.monitor(node, volume)
+        vmm = self.sandbox(node, volume)
+        node.start()
+        node.wait_for(volume.path, "in_sync", "none")
+        os.kill(vmm.pid, signal.SIGSTOP)
+        monitor.silent = True
+        volume.loop.resize(AFTER)
+        row = node.wait_for(volume.path, "blocked", "hypervisor_unreachable")
+        text = f"the VMM does not answer: process {vmm.pid} is stopped (SIGSTOP, a debugger): kill -CONT {vmm.pid}"
+        self.assertIn(text, row["evidence"])
+        self.assertIn(text, self.resize_row(node, volume.path)["error"])
+        self.explains(node, volume.path, f"kill -CONT {vmm.pid}")
+        os.kill(vmm.pid, signal.SIGCONT)
+        monitor.silent = False
+        row = node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=AFTER)
+        self.assertIsNone(row["evidence"])
 
     def test_another_device_under_the_recorded_drive(self):
         node = self.node()

@@ -4,6 +4,7 @@
 #include "tests/unit/http_server.h"
 
 #include <inttypes.h>
+#include <sys/wait.h>
 
 #include "hypervisor/drive.h"
 #include "lib/clock.h"
@@ -568,12 +569,35 @@ static void another_process_is_not_asked(void **state)
     }
 }
 
+/* Whatever the socket says: here this process answers, as the shim of the one that is stopped. */
+static void a_vmm_that_is_stopped_is_named(void **state)
+{
+    struct hypervisor_drive_request request = request_for(*state, HYPERVISOR_DRIVE_DETACH);
+    struct drive_case made;
+    siginfo_t info;
+    pid_t vmm = fork();
+
+    if (vmm == 0) {
+        (void)raise(SIGSTOP);
+        _exit(0);
+    }
+    assert_int_equal(waitid(P_PID, (id_t)vmm, &info, WSTOPPED), 0);
+    request.vmm_pid = vmm;
+    made = RUN(CH, &request, {"GET /api/v1/vm.info", HTTP_JSON("503", "{}")});
+    expect(&made, HYPERVISOR_DRIVE_UNREACHABLE, HYPERVISOR_DRIVE_UNKNOWN,
+           "the VMM does not answer: process ");
+    assert_non_null(strstr(made.reply.error.text, "is stopped (SIGSTOP, a debugger): kill -CONT "));
+    assert_int_equal(kill(vmm, SIGKILL), 0);
+    assert_int_equal(waitpid(vmm, NULL, 0), vmm);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         DRIVE(cloud_hypervisor_attaches_a_drive_by_its_path),
         DRIVE(cloud_hypervisor_gets_the_limits_with_the_drive),
         DRIVE(another_process_is_not_asked),
+        DRIVE(a_vmm_that_is_stopped_is_named),
         DRIVE(an_attach_goes_on_from_what_is_there),
         DRIVE(a_lack_of_descriptors_is_no_conflict),
         DRIVE(another_disk_under_the_drives_id_is_a_conflict),

@@ -108,6 +108,29 @@ static void knows_whether_a_process_has_ended(void **state)
     assert_int_equal(process_has_ended(child, process.start_ns), 1);
 }
 
+static void knows_a_process_that_is_stopped(void **state)
+{
+    struct error error = {0};
+    siginfo_t info;
+    pid_t child = fork();
+
+    (void)state;
+    if (child == 0) {
+        (void)raise(SIGSTOP);
+        (void)pause();
+        _exit(0);
+    }
+    assert_int_equal(waitid(P_PID, (id_t)child, &info, WSTOPPED), 0);
+    assert_true(process_stands_still(child, &error));
+    assert_non_null(strstr(error.text, "is stopped (SIGSTOP, a debugger): kill -CONT "));
+    assert_int_equal(kill(child, SIGCONT), 0);
+    assert_int_equal(waitid(P_PID, (id_t)child, &info, WCONTINUED), 0);
+    assert_false(process_stands_still(child, &error));
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    assert_false(process_stands_still(child, &error));
+}
+
 static int wait_for_a_signal(void *argument)
 {
     (void)argument;
@@ -202,6 +225,7 @@ int main(void)
         cmocka_unit_test(knows_a_process_and_its_start),
         cmocka_unit_test(pids_without_a_process_are_missing),
         cmocka_unit_test(knows_whether_a_process_has_ended),
+        cmocka_unit_test(knows_a_process_that_is_stopped),
         cmocka_unit_test(a_process_without_its_first_thread_has_not_ended),
         cmocka_unit_test(knows_what_a_process_is_linked_to),
         cmocka_unit_test(asks_no_file_system),
