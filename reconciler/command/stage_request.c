@@ -59,7 +59,8 @@ static enum status_code check_layout(const char *path, enum config_stage_layout 
         BASE64URL_PATH_BYTES);
 }
 
-/* A missing device may still appear; one that exists and cannot hold a file system is a mistake. */
+/* A missing device may still appear. A disk image is refused, too: no VMM follows when it grows, so
+ * the volume could never be resized. */
 static enum status_code check_device(int root, const char *device, struct error *error)
 {
     struct stat status;
@@ -68,11 +69,16 @@ static enum status_code check_device(int root, const char *device, struct error 
         error_set(error, 0, "the device is missing");
     else if (*device != '/')
         error_set(error, 0, "the device is not an absolute path");
-    else if (path_stat_in_root(root, device, &status) == 0 && !S_ISBLK(status.st_mode) &&
-             !S_ISREG(status.st_mode))
-        error_set(error, 0, "the device is neither a block device nor a disk image");
-    else
+    else if (path_stat_in_root(root, device, &status) < 0 || S_ISBLK(status.st_mode))
         return STATUS_OK;
+    else if (S_ISREG(status.st_mode))
+        error_set(
+            error, 0,
+            "%.200s is a regular file and no block device, so it could not be resized: attach "
+            "it to a loop device (losetup --find --show) and name that",
+            device);
+    else
+        error_set(error, 0, "%.200s is no block device", device);
     return answer_code(ANSWER_BAD_REQUEST);
 }
 

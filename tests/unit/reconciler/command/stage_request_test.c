@@ -3,6 +3,9 @@
  */
 #include "tests/unit/tree.h"
 
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
 #include "lib/base64url.h"
 #include "reconciler/command/answers.h"
 #include "reconciler/command/stage_request.h"
@@ -91,7 +94,7 @@ static void a_long_target_path_fits_one_layout_only(void **state)
     assert_taken(&stage, STAGE_CRUST);
 }
 
-static void a_device_can_hold_a_file_system(void **state)
+static void a_device_is_a_block_device(void **state)
 {
     struct reconciler_stage stage = ordinary();
 
@@ -102,11 +105,15 @@ static void a_device_can_hold_a_file_system(void **state)
     assert_refused(&stage, "not an absolute path");
     tree_make("/srv");
     stage.device = "/srv";
-    assert_refused(&stage, "neither a block device nor a disk image");
+    assert_refused(&stage, "/srv is no block device");
     stage.device = "/srv/disk.img"; /* a device may appear after staging */
     assert_taken(&stage, STAGE_KATA);
     tree_write("/srv/disk.img", "");
-    assert_taken(&stage, STAGE_KATA);
+    assert_refused(&stage, "/srv/disk.img is a regular file and no block device");
+    if (mknod(tree_path("/srv/tty"), S_IFCHR | 0600, makedev(4, 0)) == 0) { /* as root */
+        stage.device = "/srv/tty";
+        assert_refused(&stage, "/srv/tty is no block device");
+    }
 }
 
 static void a_file_system_is_named(void **state)
@@ -261,7 +268,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_target_path_is_as_the_runtime_will_look_for_it),
         TEST(a_long_target_path_fits_one_layout_only),
-        TEST(a_device_can_hold_a_file_system),
+        TEST(a_device_is_a_block_device),
         TEST(a_file_system_is_named),
         TEST(a_group_is_a_number_that_the_kernel_knows),
         TEST(a_sandbox_is_one),
