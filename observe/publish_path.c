@@ -5,7 +5,7 @@
  * volumes (pkg/volume/csi of Kubernetes) and kubernetes.io~empty-dir for the pod's own scratch
  * space. The path itself is only parsed. vol_data.json, which the kubelet writes beside `mount`,
  * names the driver and the volume, and as of KEP-2857 says whether the mount is deferred. If it is
- * missing or invalid, these stay unknown.
+ * missing or invalid, these stay unknown; so they do if others can write it, which is a problem.
  *
  * A container that mounts a part of a volume (subPath) does not get a path below `mount`: the
  * kubelet binds that part to KUBELET/pods/UID/volume-subpaths/PV/CONTAINER/INDEX
@@ -22,6 +22,8 @@
 #include "lib/json.h"
 #include "lib/path.h"
 #include "observe/observe.h"
+
+#define VOLUME_DATA "vol_data.json"
 
 /* The part of `path` below `directory`, whose trailing slashes are ignored; NULL if path is
  * elsewhere. */
@@ -78,17 +80,30 @@ static enum observed_flag read_deferred(const cJSON *object)
     return OBSERVED_UNSAID;
 }
 
+/* The file's name begins the text; the directories before it are left out. */
+static void note_problem(const struct error *error, struct observed_publish_path *path)
+{
+    const char *text = strstr(error->text, VOLUME_DATA);
+
+    (void)snprintf(path->problem, sizeof(path->problem),
+                   "%.128s: not read, so the driver and the volume's handle are not known",
+                   text ? text : error->text);
+}
+
 /* Returns 0 also if the file is missing or invalid; otherwise -errno. */
 static int read_volume_data(int kubelet, struct observed_publish_path *path)
 {
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(JSON_LIMITS_MOUNT_INFO.bytes);
     cleanup(json_deletep) cJSON *object = NULL;
+    struct error error = {0};
     char file[PATH_MAX];
     int r;
 
-    (void)snprintf(file, sizeof(file), "pods/%s/volumes/kubernetes.io~csi/%s/vol_data.json",
+    (void)snprintf(file, sizeof(file), "pods/%s/volumes/kubernetes.io~csi/%s/" VOLUME_DATA,
                    path->pod_uid, path->pv);
-    r = path_read_below(kubelet, file, &text, NULL, NULL);
+    r = path_read_below(kubelet, file, &text, NULL, &error);
+    if (r == PATH_UNSAFE || r == PATH_TOO_BIG)
+        note_problem(&error, path);
     if (r != PATH_OK)
         return r < 0 ? r : 0;
     r = json_parse(buffer_text(&text), text.length, JSON_LIMITS_MOUNT_INFO, &object, NULL);

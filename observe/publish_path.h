@@ -15,6 +15,7 @@ struct observed_publish_path {
     char driver[256];                  /* vol_data.json; "" */
     char volume_handle[512];           /* vol_data.json; "" */
     enum observed_flag defer_fs_mount; /* vol_data.json */
+    char problem[256];                 /* why vol_data.json is there and not read; "" */
     bool has_plugin_file;              /* csiPlugin.json at the volume's root */
     char subpaths[PATH_MAX]; /* where the kubelet binds parts of the volume (subPath); "" */
     bool is_empty_dir;       /* …/kubernetes.io~empty-dir/…: the shim's own, left alone */

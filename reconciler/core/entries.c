@@ -27,6 +27,8 @@ static const enum store_flag flags[] = {
 #define PLUGIN_FILE                                                                                \
     "csiPlugin.json at the volume's root: refused and not followed, a tenant may have written it"
 
+enum { REMARK_BYTES = 3 * STORE_TEXT_BYTES };
+
 static const char *known(const char *text)
 {
     return text[0] ? text : NULL;
@@ -55,13 +57,20 @@ static int queue_beside(const struct context *context, const char *name)
 }
 
 /* What is worth reporting about a volume that is well. NULL: nothing. */
-static const char *compose_remark(const struct observed_entry *observed, bool has_plugin_file,
-                                  char ret_text[static 2 * STORE_TEXT_BYTES])
+static const char *compose_remark(const struct observed_entry *observed,
+                                  const struct observed_publish_path *publish,
+                                  char ret_text[static REMARK_BYTES])
 {
-    if (!observed->remark || !has_plugin_file)
-        return has_plugin_file ? PLUGIN_FILE : observed->remark;
-    (void)snprintf(ret_text, 2 * STORE_TEXT_BYTES, "%s; %s", PLUGIN_FILE, observed->remark);
-    return ret_text;
+    const char *const parts[] = {publish->has_plugin_file ? PLUGIN_FILE : "", publish->problem,
+                                 observed->remark ? observed->remark : ""};
+    size_t length = 0;
+
+    ret_text[0] = '\0';
+    for (unsigned i = 0; i < array_length(parts) && length < REMARK_BYTES; i++)
+        if (parts[i][0])
+            length += (size_t)snprintf(ret_text + length, REMARK_BYTES - length, "%s%s",
+                                       length ? "; " : "", parts[i]);
+    return known(ret_text);
 }
 
 /* The path is taken from the name, or from what was learned about the name. NULL if it is not
@@ -152,7 +161,7 @@ static int put_entry(const struct observer *observer, enum reconciler_tree tree,
                      const struct observed_entry *observed)
 {
     const struct context *context = observer->context;
-    char learned[STORE_TARGET_BYTES], remark[2 * STORE_TEXT_BYTES];
+    char learned[STORE_TARGET_BYTES], remark[REMARK_BYTES];
     struct observed_publish_path publish;
     struct store_entry entry = describe(tree, name, observed);
     struct observed_device on;
@@ -165,7 +174,7 @@ static int put_entry(const struct observer *observer, enum reconciler_tree tree,
         return r;
     read_publish_path(context, entry.target_path, &publish);
     add_publish_path(&entry, &publish);
-    entry.remark = compose_remark(observed, publish.has_plugin_file, remark);
+    entry.remark = compose_remark(observed, &publish, remark);
     /* After the first scan, the pass over the volume does this. */
     if (!context->synced && entry.device && devices_observe_plain(context, entry.device, &on)) {
         device = device_to_record(&on);
@@ -184,6 +193,9 @@ static int put_entry(const struct observer *observer, enum reconciler_tree tree,
         r = follow_change(observer, name, put.volume_id, observed);
     if (r < 0)
         return r;
+    if (put.changed && publish.problem[0])
+        log_warning(&(struct log_ids){.volume = put.volume_id, .pv = publish.pv}, "%s",
+                    publish.problem);
     return put.is_on ? 0 : refresh_device(context, put.volume_id);
 }
 

@@ -70,6 +70,22 @@ class CrustDirectoryTest(ScratchNodeTest):
         node.start()  # and stays known
         node.wait_for(path, "unbound", volume_id=first["volume_id"])
 
+    def test_data_that_others_can_write(self):
+        """The kubelet's file is not read then, and the volume says so; once it is root's alone, it is."""
+        node = self.make_node()
+        path = publish_path("pv-open")
+        self.publish(node, path)
+        data = node.path(path).with_name("vol_data.json")
+        data.chmod(0o664)
+        node.start()
+        node.stage(path, "/dev/absent")
+        row = node.wait_for(path, "unbound", driver=None, volume_handle=None)
+        self.assertIn("vol_data.json: is writable by others than its owner: not read", row["problem"])
+        self.explains(node, path, "vol_data.json: is writable by others")
+        self.assertEqual(node.log.read_text().count("vol_data.json: is writable"), 1)
+        data.chmod(0o644)
+        node.wait_for(path, "unbound", driver="csi.example", problem=None)
+
     def test_the_kubelet_writes_after_the_driver(self):
         node = self.make_node()
         node.start()

@@ -125,6 +125,20 @@ static void sees_a_plugin_file_and_follows_none(void **state)
     assert_true(path.has_plugin_file);
 }
 
+static void volume_data_that_others_can_write_is_a_problem(void **state)
+{
+    (void)state;
+    write_volume_data("{\"driverName\":\"csi.example\",\"volumeHandle\":\"vol-7\"}");
+    observe(CSI "/mount");
+    assert_string_equal(path.problem, "");
+    assert_int_equal(fchmodat(root, &(CSI "/vol_data.json")[1], 0664, 0), 0);
+    observe(CSI "/mount");
+    assert_string_equal(path.driver, "");
+    assert_string_equal(path.problem,
+                        "vol_data.json: is writable by others than its owner: not read, so the "
+                        "driver and the volume's handle are not known");
+}
+
 static void knows_an_empty_dir(void **state)
 {
     (void)state;
@@ -166,6 +180,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(subpath_directory_of_a_volume_is_found, start, stop),
         cmocka_unit_test_setup_teardown(defer_fs_mount_is_read_in_both_spellings, start, stop),
         cmocka_unit_test_setup_teardown(sees_a_plugin_file_and_follows_none, start, stop),
+        cmocka_unit_test_setup_teardown(volume_data_that_others_can_write_is_a_problem, start,
+                                        stop),
         cmocka_unit_test_setup_teardown(knows_an_empty_dir, start, stop),
         cmocka_unit_test_setup_teardown(takes_nothing_else_for_one, start, stop),
     };
