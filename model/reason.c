@@ -99,10 +99,9 @@ static const struct {
            "crustd reads it again by itself, at the latest after resize.sweep_seconds. A pod that "
            "is created again gets new bundles."}}}),
     ROW(NO_DEVICE, "no_device", STAYS, STATUS_UNAVAILABLE,
-        {IN(BLOCKED) | RESIZABLE,
+        {IN(UNBOUND) | IN(BLOCKED) | RESIZABLE,
          {"The path that mountInfo.json gives for the device leads to nothing on this node, or "
-          "into "
-          "a file system that may hang (FUSE, NFS and the like), where crustd does not look.",
+          "into a file system that may hang (FUSE, NFS and the like), where crustd does not look.",
           "The device at that path.",
           {"Is the volume attached to this node? Look at the path above with ls -lL, and at the "
            "CSI driver's log.",

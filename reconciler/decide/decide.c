@@ -166,7 +166,9 @@ struct decision decide(const struct decide_facts *facts)
     if (facts->device == DEVICE_UNSUITABLE)
         return say(STATE_UNMANAGED, REASON_NOT_A_BLOCK_DEVICE);
     if (facts->live_sandboxes == 0)
-        return say(STATE_UNBOUND, facts->may_be_hidden ? REASON_BUNDLE_UNREADABLE : REASON_NONE);
+        return say(STATE_UNBOUND, facts->may_be_hidden              ? REASON_BUNDLE_UNREADABLE
+                                  : facts->device == DEVICE_MISSING ? REASON_NO_DEVICE
+                                                                    : REASON_NONE);
     if (facts->device == DEVICE_MISSING)
         return say(STATE_BLOCKED, REASON_NO_DEVICE);
     if (facts->live_sandboxes > 1 && !has_readers)

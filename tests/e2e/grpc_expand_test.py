@@ -151,6 +151,8 @@ class BeforeTheSandbox(ExpandTest):
         with self.fails("UNAVAILABLE", "no_device"):
             self.expand(node, publish_path("nowhere"))
         self.assertEqual(self.debts(node), [])
+        self.assertIn("unbound/no_device", node.crustctl("volumes").stdout)
+        self.explains(node, publish_path("nowhere"), "leads to nothing on this node", "/dev/nowhere")
 
     def test_a_volume_that_may_not_grow_makes_no_debt(self):
         node = self.node({"resize.mode": "observe"})

@@ -322,7 +322,7 @@ class InvalidMetadata(ScratchNodeTest):
                 self.assertRegex(row["problem"], UNKNOWN_NAMES[name][1])
                 self.assertTrue(row["problem"].isprintable(), row["problem"])
                 self.assertEqual((row["status"], row["state"], row["reason"], row["device"]),
-                                 ("present", "unbound", "none", "/dev/good"))
+                                 ("present", "unbound", "no_device", "/dev/good"))
         self.explains(node, paths["csiPlugin.json"], "csiPlugin.json: refused")
         self.mend(node, paths)
         node.wait(lambda: not any(row["problem"] for row in self.rows(node).values()), 60,
