@@ -41,7 +41,7 @@ const struct command commands[] = {
      "  -n N        the newest N lines (50); 0: as many as one answer can hold\n"
      "  -f          follows the journal until interrupted\n",
      command_journal},
-    {"explain", "VOL", 1, 0, "what is known, what is missing, and what to do about it", NULL,
+    {"explain", "VOL", 1, 0, "what to do about a volume, and what is known of it", NULL,
      command_explain},
     {"doctor", "", 0, OPTION_PROBLEMS, "what keeps this node from resizing volumes, and the remedy",
      "  --problems  leaves out what is well\n"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* command_explain.c - what is known, what is missing, and what to do about it.
+/* command_explain.c - what to do about a volume, what its state means, and what is known.
  *
  * The state and its reason are explained from the table; the facts are this volume's own. An
  * unknown word (a newer daemon) is shown without an explanation.
@@ -40,54 +40,49 @@ static void print_heading(const struct answer *answer, struct buffer *out)
     display_append(out, buffer_text(&name));
     buffer_append_text(out, ": ");
     display_append(out, buffer_text(&state));
-    buffer_append_text(out, "\n\n");
+    buffer_append_text(out, "\n");
+}
+
+/* Nothing, if there is no item. */
+static void print_list(const char *title, const char *const *items, unsigned count, unsigned width,
+                       struct buffer *out)
+{
+    if (count > 0)
+        buffer_append_format(out, "\n%s\n", title);
+    for (unsigned i = 0; i < count; i++)
+        display_append_wrapped(out, items[i], "  - ", 4, width);
 }
 
 static void print_meaning(const struct answer *answer, unsigned width, struct buffer *out)
 {
-    if (answer->advice.state)
-        display_append_wrapped(out, answer->advice.state->meaning, NULL, 0, width);
-    if (answer->advice.reason)
-        display_append_wrapped(out, answer->advice.reason->meaning, NULL, 0, width);
-    if (!answer->advice.state)
-        buffer_append_text(out, "This crustctl does not know this state.\n");
-    else if (!answer->advice.reason && strcmp(row_reason(answer->volume), "none") != 0)
-        buffer_append_text(out, "This crustctl does not know this reason.\n");
+    const struct advice *advice = &answer->advice;
+    const char *meaning[2];
+    unsigned count = 0;
+
+    meaning[count++] =
+        advice->state ? advice->state->meaning : "This crustctl does not know this state.";
+    if (advice->reason)
+        meaning[count++] = advice->reason->meaning;
+    else if (advice->state && strcmp(row_reason(answer->volume), "none") != 0)
+        meaning[count++] = "This crustctl does not know this reason.";
+    print_list("What it means", meaning, count, width, out);
 }
 
-static void print_item(const char *text, unsigned width, struct buffer *out)
-{
-    display_append_wrapped(out, text, "  - ", 4, width);
-}
-
-static void print_known(const struct answer *answer, unsigned width, struct buffer *out)
-{
-    buffer_append_text(out, "\nWhat is known\n");
-    for (unsigned i = 0; i < answer->facts.count; i++)
-        print_item(answer->facts.fact[i], width, out);
-}
-
-static void print_advice(const struct answer *answer, unsigned width, struct buffer *out)
-{
-    if (answer->advice.missing) {
-        buffer_append_text(out, "\nWhat is missing\n");
-        print_item(answer->advice.missing, width, out);
-    }
-    if (answer->advice.remedies > 0)
-        buffer_append_text(out, "\nWhat to do\n");
-    for (unsigned i = 0; i < answer->advice.remedies; i++)
-        print_item(answer->advice.remedy[i], width, out);
-}
-
+/* What to do comes first: the reader may have been woken for it. */
 static void print_text(const struct answer *answer, unsigned width, struct buffer *out)
 {
+    const char *fact[FACTS_MAX];
+
     if (width > WIDEST)
         width = WIDEST;
+    for (unsigned i = 0; i < answer->facts.count; i++)
+        fact[i] = answer->facts.fact[i];
     print_heading(answer, out);
+    print_list("What to do", answer->advice.remedy, answer->advice.remedies, width, out);
     print_meaning(answer, width, out);
-    if (answer->facts.count > 0)
-        print_known(answer, width, out);
-    print_advice(answer, width, out);
+    print_list("What is missing", &answer->advice.missing, answer->advice.missing != NULL, width,
+               out);
+    print_list("What is known", fact, answer->facts.count, width, out);
 }
 
 static void add_text(cJSON *object, const char *name, const char *text)

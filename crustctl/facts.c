@@ -34,6 +34,15 @@ static void say(struct facts *facts, const char *format, ...)
     va_end(arguments);
 }
 
+/* Whether a text is in one of the facts already: several rows may have it. */
+static bool is_said(const struct facts *facts, const char *text)
+{
+    for (unsigned i = 0; i < facts->count; i++)
+        if (strstr(facts->fact[i], text))
+            return true;
+    return false;
+}
+
 static void say_problem(const struct dossier *dossier, const struct config *config,
                         struct facts *facts)
 {
@@ -41,7 +50,9 @@ static void say_problem(const struct dossier *dossier, const struct config *conf
     const char *status = row_text(dossier->volume, "status");
 
     (void)config;
-    if (*status && strcmp(status, "present") != 0)
+    /* Else the reason's meaning says so. */
+    if (*status && strcmp(status, "present") != 0 &&
+        strcmp(row_reason(dossier->volume), "none") == 0)
         say(facts, "The volume's metadata is %s.", status);
     if (*problem)
         say(facts, "Problem: %s", problem);
@@ -227,14 +238,17 @@ static void say_resizable(const struct dossier *dossier, const struct config *co
     const char *meaning = text ? text->meaning : "";
 
     (void)config;
+    if (strcmp(reason, row_reason(dossier->volume)) == 0)
+        meaning = ""; /* the state's reason has it */
     if (strcmp(answer, "yes") == 0)
         say(facts, "A resize would reach the file system: the hypervisor has the drive and can "
                    "resize it, and the guest is able to follow.");
     else if (strcmp(answer, "no") == 0)
-        say(facts, "A resize would not reach the file system (%s). %s", reason, meaning);
+        say(facts, "A resize would not reach the file system (%s)%s%s", reason,
+            *meaning ? ". " : ".", meaning);
     else if (strcmp(answer, "unknown") == 0)
-        say(facts, "Whether a resize would reach the file system is not known (%s). %s", reason,
-            meaning);
+        say(facts, "Whether a resize would reach the file system is not known (%s)%s%s", reason,
+            *meaning ? ". " : ".", meaning);
 }
 
 /* Kata's Go runtime has the guest change the owner; its Rust runtime reads no metadata at all. */
@@ -278,7 +292,7 @@ static void say_attempts(const struct dossier *dossier, const struct config *con
         display_time(row_text(resize, "detected_at"), time);
         say(facts, "The resize was noticed at %s UTC; attempts so far: %" PRIu64 ".", time,
             row_number(resize, "attempts", NULL));
-        if (*row_text(resize, "error"))
+        if (*row_text(resize, "error") && !is_said(facts, row_text(resize, "error")))
             say(facts, "The last error: %s", row_text(resize, "error"));
     }
     display_time(next, time);
@@ -295,7 +309,7 @@ static void say_found(const cJSON *cleanup, const char *member, const char *labe
 {
     const char *text = json_string(json_member(cleanup, "evidence"), member);
 
-    if (text)
+    if (text && !is_said(facts, text))
         say(facts, "%s: %s.", label, text);
 }
 
@@ -305,7 +319,7 @@ static void say_stale_reason(const cJSON *row, struct facts *facts)
     const enum stale_reason reason = stale_reason_from_name(row_text(row, "reason"));
     const char *remedy = stale_reason_remedy(reason);
 
-    if (remedy)
+    if (remedy && !is_said(facts, remedy))
         say(facts, "%s", remedy);
     say_found(row, "metadata_problem", "What is wrong with it", facts);
     say_found(row, "problem", "What crustd cannot see", facts);
@@ -353,6 +367,8 @@ static void say_cleanup(const struct dossier *dossier, const struct config *conf
     if (!dossier->cleanup)
         return;
     display_time(row_text(dossier->cleanup, "at"), time);
+    if (meaning && is_said(facts, meaning))
+        meaning = NULL;
     say(facts, "Last put on record about its metadata: found stale, and %s at %s UTC: %s%s%s%s",
         row_text(dossier->cleanup, "decision"), time, reason, meaning ? ". " : "",
         meaning ? meaning : "", meaning ? "" : ".");

@@ -6,6 +6,7 @@
 #include "model/advice.h"
 
 #include <stddef.h>
+#include <string.h>
 
 #include "lib/json.h"
 
@@ -22,10 +23,20 @@ static void add_layers(struct advice *advice, const cJSON *layers)
     }
 }
 
+/* Two reasons may have the same one. */
+static bool has_remedy(const struct advice *advice, const char *remedy)
+{
+    for (unsigned i = 0; i < advice->remedies; i++)
+        if (strcmp(advice->remedy[i], remedy) == 0)
+            return true;
+    return false;
+}
+
 static void add_remedies(struct advice *advice, const struct explanation *text)
 {
     for (unsigned i = 0; text && i < EXPLANATION_REMEDIES && text->remedy[i]; i++)
-        advice->remedy[advice->remedies++] = text->remedy[i];
+        if (!has_remedy(advice, text->remedy[i]))
+            advice->remedy[advice->remedies++] = text->remedy[i];
 }
 
 void advice_collect(const cJSON *volume, const cJSON *layers, struct advice *ret_advice)

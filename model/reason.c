@@ -44,7 +44,7 @@ static const struct {
         {IN(UNMANAGED) | RESIZABLE,
          {"The volume's mountInfo.json cannot be used. crustd keeps the last good facts, if there "
           "were any, and reads the file again whenever it changes.",
-          "A mountInfo.json that is valid (the problem is shown above).",
+          "A mountInfo.json that is valid (the problem is shown below).",
           {"The CSI driver writes this file: look at its log for this volume.",
            "The file must be JSON with a \"device\", no key twice in any letter case, at most 64 "
            "KiB, owned by root, writable by nobody else, and no link."}}}),
@@ -55,7 +55,7 @@ static const struct {
           "lists it until the VM has ended.",
           "The end of the VM.",
           {"While the pod ends, this passes within seconds.",
-           "If it lasts, see why the VM does not end: the evidence has its process, and "
+           "If it lasts, see why the VM does not end: crustctl sandboxes has its process, and "
            "journalctl -t kata what its shim says.",
            "Do not attach the device elsewhere meanwhile: the guest may still write to it."}}}),
     ROW(POLICY, "policy", STAYS, STATUS_FAILED_PRECONDITION,
@@ -113,7 +113,7 @@ static const struct {
          {"The path that mountInfo.json gives for the device leads to nothing on this node, or "
           "into a file system that may hang (FUSE, NFS and the like), where crustd does not look.",
           "The device at that path.",
-          {"Is the volume attached to this node? Look at the path above with ls -lL, and at the "
+          {"Is the volume attached to this node? Look at its path with ls -lL, and at the "
            "CSI driver's log.",
            "If crustd runs in a pod, it must see the host's /dev: --root must name the host's "
            "root."}}}),

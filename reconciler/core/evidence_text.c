@@ -120,9 +120,6 @@ int evidence_text_record(const struct context *context, struct store_volume *vol
     else if (volume->hypervisor_reason == REASON_VM_PAUSED ||
              (decision->state == STATE_UNKNOWN && is_lasting(volume, decision)))
         snprintf(text, sizeof(text), "%s", volume->hypervisor_error);
-    else if (decision->reason == REASON_UNSTAGED)
-        snprintf(text, sizeof(text), "sandbox %s still has it, in process %d", volume->sandbox_id,
-                 (int)volume->vmm_pid);
     else if (decision->reason == REASON_UNVERIFIED || decision->state == STATE_UNKNOWN)
         snprintf(text, sizeof(text), "%s", volume->list_doubt);
     else if (decision->reason == REASON_BUNDLE_UNREADABLE)

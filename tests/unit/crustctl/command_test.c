@@ -185,6 +185,7 @@ static void a_volume_may_be_named_by_its_handle(void **state)
 
     expect(node, "volume vol-0a1b", EXIT_USAGE, "");
     assert_int_equal(store_begin(node->store), 0);
+    assert_int_equal(store_close_binding(node->store, node->blocked), 0);
     assert_int_equal(store_remove_entry(node->store, LAYOUT_KATA, "key2", &id), 0);
     assert_int_equal(store_commit(node->store), 0);
     expect(node, "volume vol-0a1b", EXIT_DONE, "pvc-orders");
@@ -259,6 +260,36 @@ static void a_drive_shows_its_containers(void **state)
     assert_int_equal(store_commit(node->store), 0);
     expect_wide(node, "drives", "c1:/in:db:ro, c2:/\\u001b[2J ");
     expect(node, "drives", EXIT_DONE, "requested"); /* where it does not fit, it goes */
+}
+
+/* The text stands in it, and only once. */
+static void expect_once(const struct node *node, const char *words, const char *text)
+{
+    cleanup(buffer_done) struct buffer out = {0};
+    const char *found;
+
+    assert_int_equal(node_run(node, words, &out), EXIT_DONE);
+    found = strstr(buffer_text(&out), text);
+    if (!found || strstr(found + 1, text))
+        fail_msg("not once \"%s\":\n%s", text, buffer_text(&out));
+}
+
+static void explain_begins_with_what_to_do_and_says_nothing_twice(void **state)
+{
+    const struct node *node = *state;
+    cleanup(buffer_done) struct buffer out = {0};
+    struct store_volume volume;
+
+    assert_int_equal(store_begin(node->store), 0);
+    assert_int_equal(store_get_volume(node->store, node->blocked, &volume), 0);
+    assert_int_equal(store_set_resizable(node->store, &volume, "no", REASON_MONITOR_MISSING, NULL),
+                     0);
+    assert_int_equal(store_commit(node->store), 0);
+    assert_int_equal(node_run(node, "explain pvc-ledger", &out), EXIT_DONE);
+    assert_non_null(strstr(buffer_text(&out), ": blocked/monitor_missing\n\nWhat to do\n  - "));
+    expect_once(node, "explain pvc-ledger", "has no control socket");
+    expect_once(node, "explain pvc-ledger", "crust-qemu.toml");
+    expect_once(node, "explain pvc-ledger", "What is known\n");
 }
 
 static void explain_prints_the_remedy(void **state)
@@ -387,6 +418,7 @@ int main(void)
         TEST(every_list_that_shows_a_volume_has_its_pv),
         TEST(a_program_gets_whole_columns),
         TEST(a_drive_shows_its_containers),
+        TEST(explain_begins_with_what_to_do_and_says_nothing_twice),
         TEST(explain_prints_the_remedy),
         TEST(explain_in_json_has_the_same),
         TEST(status_comes_from_the_database_too),
