@@ -238,8 +238,11 @@ static void say_resizable(const struct dossier *dossier, const struct config *co
     const char *meaning = text ? text->meaning : "";
 
     (void)config;
-    if (strcmp(reason, row_reason(dossier->volume)) == 0)
-        meaning = ""; /* the state's reason has it */
+    if (strcmp(reason, row_reason(dossier->volume)) == 0) {
+        if (state_from_name(row_text(dossier->volume, "state")) == STATE_BLOCKED)
+            return; /* its meaning says it all */
+        meaning = "";
+    }
     if (strcmp(answer, "yes") == 0)
         say(facts, "A resize would reach the file system: the hypervisor has the drive and can "
                    "resize it, and the guest is able to follow.");

@@ -51,8 +51,7 @@ static const struct {
     ROW(UNSTAGED, "unstaged", STAYS, STATUS_UNAVAILABLE,
         {IN(UNMANAGED),
          {"The volume's metadata was removed, by RuntimeUnstageVolume or by hand, while a sandbox "
-          "had it, and that sandbox's VM has not ended. crustd does nothing for such a volume, and "
-          "lists it until the VM has ended.",
+          "had it, and that sandbox's VM has not ended. The volume is listed until it has.",
           "The end of the VM.",
           {"While the pod ends, this passes within seconds.",
            "If it lasts, see why the VM does not end: crustctl sandboxes has its process, and "

@@ -130,8 +130,6 @@ static void not_resizable_is_a_filter(void **state)
     assert_int_equal(node_run(node, "volumes --not-resizable", &table), EXIT_DONE);
     assert_non_null(strstr(buffer_text(&table), "NOT RESIZABLE"));
     expect(node, "volume pvc-ledger", EXIT_DONE, "no/monitor_missing");
-    expect(node, "explain pvc-ledger", EXIT_DONE,
-           "A resize would not reach the file system (monitor_missing)");
     expect(node, "explain pvc-orders", EXIT_DONE, "is not known (guest_not_asked)");
 }
 
