@@ -9,6 +9,7 @@
 #include "reconciler/core/context.h"
 
 struct doctor_abilities;
+struct observed_device;
 struct store_volume;
 
 /* Volumes that were staged or unstaged and are not on record yet, oldest first. */
@@ -43,9 +44,9 @@ int examine_abilities(const struct context *context, struct doctor_abilities *re
                       struct error *error);
 
 /* stage_check.c: whether the device, the file system and the sandbox that a client names can be
- * what it says they are. */
+ * what it says they are. The device has no name where it is not there yet. */
 enum status_code stage_check(struct clients *clients, const struct reconciler_stage *stage,
-                             struct error *error);
+                             struct observed_device *ret_device, struct error *error);
 
 /* expand.c: the device's size, with what a LUKS header takes from what it stands on. */
 uint64_t volume_usable_bytes(const struct context *context, const struct store_volume *volume);

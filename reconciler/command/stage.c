@@ -199,6 +199,7 @@ enum status_code stage_begin(struct clients *clients, const struct reconciler_st
     enum config_stage_layout layout = clients->context->config->crust.stage_layout;
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(TEXT_BYTES);
     struct stage_content content = {.beside = stage->sandbox_id};
+    struct observed_device device = {0};
     struct staging *staging = NULL;
     bool is_drive = false;
     enum status_code code = stage_request_check(clients->context->root, layout, stage, error);
@@ -206,7 +207,7 @@ enum status_code stage_begin(struct clients *clients, const struct reconciler_st
     if (code == STATUS_OK)
         code = write_request(clients, stage, &text, error);
     if (code == STATUS_OK)
-        code = stage_check(clients, stage, error);
+        code = stage_check(clients, stage, &device, error);
     if (code == STATUS_OK)
         code = publish_find_way(clients, stage, &is_drive, error);
     if (code == STATUS_OK && is_drive)
@@ -215,6 +216,8 @@ enum status_code stage_begin(struct clients *clients, const struct reconciler_st
         code = staging_begin(clients, stage->target_path, false, &staging, error);
     if (code != STATUS_OK)
         return code;
+    staging->device = device;
+    staging->read_only = stage_request_is_read_only(stage);
     if (stage->sandbox_id)
         (void)snprintf(staging->sandbox_id, sizeof(staging->sandbox_id), "%s", stage->sandbox_id);
     content.text = buffer_text(&text);

@@ -11,7 +11,9 @@
 #include <string.h>
 
 #include "config/config.h"
+#include "observe/kubelet.h"
 #include "observe/observe.h"
+#include "observe/publish_path.h"
 #include "reconciler/command/clients_state.h"
 #include "reconciler/command/stage_request.h"
 #include "reconciler/command/staging.h"
@@ -97,6 +99,58 @@ static int search_volumes(struct search *search)
                : store_each_bound_volume(store, compare, search);
 }
 
+/* ---- volumes that are only staged ---- */
+
+/* A pod is gone only if its kubelet's directory is seen to have others. Of a path that is not the
+ * kubelet's nothing is known: its driver unstages it. */
+static bool is_pod_gone(const struct context *context, const char *target_path,
+                        struct observed_publish_path *ret_path)
+{
+    const struct config_list *list = &context->config->paths.kubelet;
+    const char *roots[CONFIG_LIST_ITEMS];
+    struct observed_kubelet kubelet;
+
+    for (unsigned i = 0; i < list->count; i++)
+        roots[i] = config_list_item(list, i);
+    *ret_path = (struct observed_publish_path){0};
+    return observe_publish_path(context->root, roots, list->count, target_path, ret_path) == 0 &&
+           ret_path->is_publish_path &&
+           observe_kubelet(context->root, roots[ret_path->kubelet], ret_path->pod_uid, ret_path->pv,
+                           &kubelet) == 0 &&
+           !kubelet.pod && kubelet.canary[0] && !kubelet.elsewhere;
+}
+
+/* 1: this one has it. */
+static int compare_staged(struct search *search, const char *target_path, bool read_only)
+{
+    struct observed_publish_path path;
+
+    if (strcmp(target_path, search->stage->target_path) == 0 || (read_only && search->read_only) ||
+        is_pod_gone(search->clients->context, target_path, &path))
+        return 0;
+    search->code = answer_refuse(search->error, ANSWER_DEVICE_HELD, "%s is staged at %s%s%s",
+                                 search->stage->device, target_path,
+                                 path.is_publish_path ? " for pod " : "", path.pod_uid);
+    return 1;
+}
+
+/* Those that are not on record yet. */
+static int search_stagings(struct search *search)
+{
+    const struct observed_device *device = search->device;
+    int r = 0;
+
+    for (const struct staging *one = search->clients->stagings.first; r == 0 && one;
+         one = one->next)
+        if (one->device.name[0] && one->device.kind == device->kind &&
+            (device->kind == DEVICE_KIND_BLOCK
+                 ? one->device.major == device->major && one->device.minor == device->minor
+                 : one->device.file_device == device->file_device &&
+                       one->device.inode == device->inode))
+            r = compare_staged(search, one->target_path, one->read_only);
+    return r;
+}
+
 /* ---- drives ---- */
 
 /* 1: this one has it. */
@@ -112,6 +166,8 @@ static int compare_drive(void *userdata, const struct store_disk_user *user)
                           user->name, user->sandbox_id, search->stage->device, user->name);
         return 1;
     }
+    if (user->kind == STORE_DISK_USER_STAGED)
+        return compare_staged(search, user->name, !user->writable);
     if (user->kind != STORE_DISK_USER_DRIVE || (!user->writable && search->read_only))
         return 0;
     search->code =
@@ -151,6 +207,8 @@ static enum status_code check_other_users(struct clients *clients,
 
     if (r == 0)
         r = search_volumes(&search);
+    if (r == 0)
+        r = search_stagings(&search);
     return r < 0 ? answer_refuse(error, ANSWER_DATABASE, "the database fails: %s",
                                  store_error_text(clients->context->store))
                  : search.code;
@@ -208,9 +266,9 @@ static enum status_code check_sandbox(struct clients *clients, const char *sandb
 }
 
 enum status_code stage_check(struct clients *clients, const struct reconciler_stage *stage,
-                             struct error *error)
+                             struct observed_device *ret_device, struct error *error)
 {
-    struct observed_device device;
+    struct observed_device device = {0};
     enum status_code code = check_file_system(clients, stage->fs_type, error);
     int r = OBSERVED_ABSENT;
 
@@ -223,6 +281,7 @@ enum status_code stage_check(struct clients *clients, const struct reconciler_st
                                 &device);
     if (r != OBSERVED)
         return code; /* a device may appear after staging; it is checked then */
+    *ret_device = device;
     if (device.kind == DEVICE_KIND_BLOCK)
         code = check_host(clients, stage->device, &device, error);
     return code == STATUS_OK ? check_other_users(clients, stage, &device, error) : code;

@@ -3,6 +3,7 @@
  * instead. Private to reconciler/command/. */
 #pragma once
 
+#include "observe/observe.h"
 #include "reconciler/command/clients_state.h"
 #include "store/store.h"
 
@@ -17,6 +18,8 @@ struct staging {
     struct drive_wait *wait;                 /* for a drive; then it is in no list */
     char sandbox_id[STORE_SANDBOX_ID_BYTES]; /* whom it is published for, or "" */
     bool takes_away;
+    bool read_only;
+    struct observed_device device; /* of a stage; no name: unknown */
     enum deed deed[SPOTS];
     bool recorded;
     /* Of an unstage, when it came: an observation may find the directory gone before the call is

@@ -319,6 +319,33 @@ class Staging(StageTest):
             with self.subTest(device), self.fails("INVALID_ARGUMENT", "block device"):
                 self.stage(device=device)
 
+    def test_a_device_that_another_pod_has(self):
+        node = self.start()
+        loop = self.loop()
+        node.add_device(loop.device)
+        uids = [f"{number}" * 8 + "-0000-4000-8000-000000000000" for number in (1, 2)]
+        paths = [publish_path("pv-shared", uid) for uid in uids]
+        pods = [node.root / "var/lib/kubelet/pods" / uid for uid in uids]
+        for pod in pods:
+            pod.mkdir(parents=True)
+        calls = [self.stub(node, "crust_runtime", "Runtime").RuntimeStageVolume.future(
+            self.request(path, loop.device), timeout=SECONDS) for path in paths]
+        codes = [call.code().name for call in calls]
+        self.assertEqual(sorted(codes), ["OK", "UNAVAILABLE"])
+        first = codes.index("OK")
+        self.assertIn(f"staged at {paths[first]} for pod {uids[first]}",
+                      calls[1 - first].details())
+        self.stage(paths[first], loop.device)
+        for more in ({}, {"mount_flags": ["ro"]}):
+            with self.fails("UNAVAILABLE", paths[first], uids[first]):
+                self.stage(paths[1 - first], loop.device, **more)
+        self.stage(paths[first], loop.device, mount_flags=["ro"])
+        self.stage(paths[1 - first], loop.device, mount_flags=["ro"])
+        self.unstage(paths[1 - first])
+        self.stage(paths[first], loop.device)
+        pods[first].rmdir()
+        self.stage(paths[1 - first], loop.device)
+
     def test_refused_requests(self):
         node = self.start()
         longest = "/" + "x" * 188
