@@ -57,16 +57,11 @@ struct search {
     enum status_code code;
 };
 
-static bool is_on(const struct store_volume *volume, const struct observed_device *device)
-{
-    if (!volume->device_id)
-        return false;
-    if (device->kind == DEVICE_KIND_BLOCK)
-        return volume->device_kind == DEVICE_KIND_BLOCK && volume->major == device->major &&
-               volume->minor == device->minor;
-    return volume->device_kind == DEVICE_KIND_FILE && volume->file_device == device->file_device &&
-           volume->inode == device->inode;
-}
+#define IS_SAME(one, its_kind, device)                                                             \
+    ((its_kind) == (device)->kind &&                                                               \
+     ((device)->kind == DEVICE_KIND_BLOCK                                                          \
+          ? (one)->major == (device)->major && (one)->minor == (device)->minor                     \
+          : (one)->file_device == (device)->file_device && (one)->inode == (device)->inode))
 
 /* 1: this one has it. */
 static int compare(void *userdata, int64_t volume_id)
@@ -77,7 +72,8 @@ static int compare(void *userdata, int64_t volume_id)
 
     if (r < 0)
         return r;
-    if (volume.live_sandboxes == 0 || !is_on(&volume, search->device) ||
+    if (volume.live_sandboxes == 0 || !volume.device_id ||
+        !IS_SAME(&volume, volume.device_kind, search->device) ||
         (!volume.orphaned && strcmp(volume.target_path, search->stage->target_path) == 0) ||
         (volume.read_only && search->read_only))
         return 0;
@@ -137,16 +133,11 @@ static int compare_staged(struct search *search, const char *target_path, bool r
 /* Those that are not on record yet. */
 static int search_stagings(struct search *search)
 {
-    const struct observed_device *device = search->device;
     int r = 0;
 
     for (const struct staging *one = search->clients->stagings.first; r == 0 && one;
          one = one->next)
-        if (one->device.name[0] && one->device.kind == device->kind &&
-            (device->kind == DEVICE_KIND_BLOCK
-                 ? one->device.major == device->major && one->device.minor == device->minor
-                 : one->device.file_device == device->file_device &&
-                       one->device.inode == device->inode))
+        if (one->device.name[0] && IS_SAME(&one->device, one->device.kind, search->device))
             r = compare_staged(search, one->target_path, one->read_only);
     return r;
 }
@@ -268,7 +259,6 @@ static enum status_code check_sandbox(struct clients *clients, const char *sandb
 enum status_code stage_check(struct clients *clients, const struct reconciler_stage *stage,
                              struct observed_device *ret_device, struct error *error)
 {
-    struct observed_device device = {0};
     enum status_code code = check_file_system(clients, stage->fs_type, error);
     int r = OBSERVED_ABSENT;
 
@@ -278,11 +268,10 @@ enum status_code stage_check(struct clients *clients, const struct reconciler_st
         code = check_sandbox(clients, stage->sandbox_id, error);
     if (code == STATUS_OK)
         r = observe_device_path(clients->context->root, clients->context->sysfs, stage->device,
-                                &device);
+                                ret_device);
     if (r != OBSERVED)
         return code; /* a device may appear after staging; it is checked then */
-    *ret_device = device;
-    if (device.kind == DEVICE_KIND_BLOCK)
-        code = check_host(clients, stage->device, &device, error);
-    return code == STATUS_OK ? check_other_users(clients, stage, &device, error) : code;
+    if (ret_device->kind == DEVICE_KIND_BLOCK)
+        code = check_host(clients, stage->device, ret_device, error);
+    return code == STATUS_OK ? check_other_users(clients, stage, ret_device, error) : code;
 }
