@@ -236,6 +236,17 @@ static int follow_in_resize(struct store *store, int64_t volume_id, const char *
                    sql_known(told_bytes), sql_known(synced_bytes), sql_number(store->now_ms));
 }
 
+/* A VMM that was only asked, and is well, leaves what the guest failed with. */
+static int clear_hypervisor_error(struct store *store, int64_t volume_id, int *ret_changed)
+{
+    static const char clear[] =
+        "UPDATE resizes SET error = NULL WHERE volume_id = ?1 AND finished_at IS NULL"
+        " AND error IS NOT NULL AND NOT EXISTS (SELECT 1 FROM mappings m WHERE m.volume_id = ?1"
+        "  AND m.until IS NULL AND m.guest_reason IS NOT NULL)";
+
+    return sql_run(&store->connection, clear, ret_changed, sql_number(volume_id));
+}
+
 /* A path replaces an address, and a new one of either kind an old one. */
 #define NEW_GUEST_PATH                                                                             \
     "CASE WHEN guest_path LIKE '/%' AND ?5 NOT LIKE '/%' THEN guest_path"                          \
@@ -280,7 +291,9 @@ int store_put_hypervisor_result(struct store *store, const struct store_hypervis
 
     if (r == 0)
         r = put_list(store, result);
-    if (r == 0)
+    if (r == 0 && !result->told && !result->error)
+        r = clear_hypervisor_error(store, result->volume_id, &followed);
+    else if (r == 0)
         r = follow_in_resize(store, result->volume_id, result->error,
                              result->told ? result->bytes : 0, 0, &followed);
     if (r < 0 || !(changes || followed || result->told || result->reason != REASON_NONE))

@@ -20,7 +20,7 @@ import tomllib
 import unittest
 
 from node import BUILD, REPOSITORY, Node
-from scratch_node import AFTER, ScratchNodeTest
+from scratch_node import AFTER, SANDBOX, ScratchNodeTest
 from service_test import needs, with_capabilities
 
 try:
@@ -345,6 +345,10 @@ class PodTest(ScratchNodeTest):
         patch, = load("no-host-paths/kustomization.yaml")["patches"]
         pod = self.pod(FirstRootPod, patched(self.manifest, yaml.safe_load(patch["patch"])))
         volume = self.staged(pod, f"unix://{pod.root}/run/agent.sock")
+        # The VMM is a child of process 1 here: without a shim it would be an orphan.
+        shim = subprocess.Popen(["containerd-shim-kata-v2", "-c", "read _", "-namespace", "k8s.io", "-id", SANDBOX],
+                                executable="/bin/sh", stdin=subprocess.PIPE)
+        self.addCleanup(shim.communicate)
         pod.start()
         self.check_confined(pod)
         self.grow(pod, volume)
