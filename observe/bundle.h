@@ -15,6 +15,7 @@
 #pragma once
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "lib/json.h"
 #include "lib/result.h"
@@ -32,6 +33,7 @@ struct bundle {
     unsigned mounts;
     struct bundle_mount *mount; /* mounts of a host path that a runtime may treat as a volume */
     size_t bytes;               /* what all of this takes in memory */
+    int64_t written_ns;         /* config.json's time, by bundles.c */
 };
 
 /* An enum file_text or -ENOMEM. A member of an unexpected type counts as unknown. */

@@ -22,6 +22,7 @@
 #include "observe/bundles.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -292,6 +293,7 @@ static int read_bundle(int root, const struct parent *parent, const char *id,
                        struct bundle *ret_bundle, size_t *ret_bytes, struct refusal *ret_refusal)
 {
     cleanup(fd_closep) int directory = -1;
+    struct stat st;
     int r = open_bundle(root, parent, id, &directory);
 
     *ret_bytes = 0;
@@ -301,6 +303,9 @@ static int read_bundle(int root, const struct parent *parent, const char *id,
     if (r < 0)
         return result_is_shortage(r) ? r : FILE_CUT;
     r = read_config(directory, ret_bundle, ret_bytes, &ret_refusal->why);
+    if (r == FILE_READ && fstatat(directory, "config.json", &st, AT_SYMLINK_NOFOLLOW) == 0)
+        ret_bundle->written_ns =
+            st.st_mtim.tv_sec * (int64_t)NSEC_PER_SEC + st.st_mtim.tv_nsec;
     if (r == FILE_READ)
         return name_sandbox(directory, ret_bundle, id);
     ret_refusal->why.code = r;

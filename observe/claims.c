@@ -33,11 +33,14 @@ struct mount {
     char *destination;
     char container[CONTAINER_CHARS + 1];
     bool shares_name; /* another path is mounted at a destination with the same last part */
+    int64_t since_ns; /* when the container's bundle was written */
     enum observed_carrier carrier;
     int64_t drive;
 };
 
 struct mounts {
+    int root;
+    const char *sandbox_id;
     struct observed_sandbox *sandbox;
     unsigned containers, mounts;
     bool is_cut;                                     /* there are more */
@@ -54,11 +57,12 @@ static void take_pod(struct observed_sandbox *sandbox, struct bundle *bundle)
 }
 
 static struct mount take_mount(const struct observed_sandbox *sandbox, const char *container_id,
-                               struct bundle_mount *bundle)
+                               struct bundle_mount *bundle, int64_t since_ns)
 {
     const struct observed_record *record = records_find(sandbox, container_id, bundle->destination);
     struct mount mount = {.path = take_pointer(&bundle->source),
                           .destination = take_pointer(&bundle->destination),
+                          .since_ns = since_ns,
                           .carrier = record ? record->carrier : CARRIER_UNKNOWN,
                           .drive = record ? record->drive : -1};
 
@@ -78,7 +82,8 @@ static int add_container(void *userdata, const char *container_id, struct bundle
         struct bundle_mount *mount = &bundle->mount[i];
 
         if (strlen(mount->source) < PATH_MAX)
-            mounts->mount[mounts->mounts++] = take_mount(mounts->sandbox, container_id, mount);
+            mounts->mount[mounts->mounts++] =
+                take_mount(mounts->sandbox, container_id, mount, bundle->written_ns);
     }
     take_pod(mounts->sandbox, bundle);
     return 0;
@@ -143,7 +148,8 @@ static void mark_shared_names(struct mounts *mounts, struct mount **by_name)
     }
 }
 
-/* The mounts of one path are adjacent, and sorted by name among themselves. */
+/* The mounts of one path are adjacent, and sorted by name among themselves, that of the oldest
+ * container first. */
 static const char *find_name(struct mounts *mounts, const struct directory_names *passthrough,
                              unsigned first, unsigned next)
 {
@@ -153,7 +159,9 @@ static const char *find_name(struct mounts *mounts, const struct directory_names
 
         if (mount->shares_name || (i > first && is_named_alike(mount, mount - 1)))
             continue;
-        name = passthrough_find(passthrough, basename(mount->destination), is_container, mounts);
+        name = passthrough_find(mounts->root, mounts->sandbox_id, passthrough,
+                                basename(mount->destination), mount->since_ns, is_container,
+                                mounts);
         if (name)
             return name;
     }
@@ -167,7 +175,9 @@ static int compare(const void *a, const void *b)
     const struct mount *left = a, *right = b;
     int order = strcmp(left->path, right->path);
 
-    return order ? order : strcmp(basename(left->destination), basename(right->destination));
+    if (!order)
+        order = strcmp(basename(left->destination), basename(right->destination));
+    return order ? order : (left->since_ns > right->since_ns) - (left->since_ns < right->since_ns);
 }
 
 /* Takes the strongest carrier of all containers: one may have ended while another one is
@@ -263,6 +273,8 @@ int claims_read(const struct observe_sandbox_paths *paths, const char *sandbox_i
 
     if (!mounts)
         return -ENOMEM;
+    mounts->root = paths->root;
+    mounts->sandbox_id = sandbox_id;
     mounts->sandbox = sandbox;
     r = kata_copy(place->parent, &sandbox->bundles);
     if (r == 0)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* passthrough.c - reads only names, never what they contain, because the guest may write there. */
+/* passthrough.c - reads only names and times, never what is in a directory, because the guest may
+ * write there. */
 #include "observe/passthrough.h"
 
 #include <ctype.h>
@@ -10,6 +11,7 @@
 #include <string.h>
 
 #include "lib/cleanup.h"
+#include "lib/clock.h"
 #include "lib/directory.h"
 #include "lib/path.h"
 #include "observe/kata.h"
@@ -91,19 +93,40 @@ bool passthrough_is_candidate(const char *name, const char *basename,
     return strcmp(name + PREFIX_CHARS, basename) == 0 && !is_container(userdata, part);
 }
 
-const char *passthrough_find(const struct directory_names *names, const char *basename,
+/* -1: it is gone. */
+static int64_t made_ns(int root, const char *sandbox_id, const char *name)
+{
+    char path[PATH_MAX];
+    struct stat st;
+
+    (void)snprintf(path, sizeof(path), HOST_SANDBOXES "/%s/rw/passthrough/%s", sandbox_id, name);
+    return path_stat_in_root(root, path, &st) == 0
+               ? st.st_mtim.tv_sec * (int64_t)NSEC_PER_SEC + st.st_mtim.tv_nsec
+               : -1;
+}
+
+const char *passthrough_find(int root, const char *sandbox_id, const struct directory_names *names,
+                             const char *basename, int64_t since_ns,
                              bool (*is_container)(void *userdata, const char *part), void *userdata)
 {
     const char *found = NULL;
+    int64_t found_ns = 0;
 
     for (unsigned i = first_of(names, basename); is_of(names, i, basename); i++) {
         const char *name = names->name[i];
+        int64_t name_ns;
 
         if (!passthrough_is_candidate(name, basename, is_container, userdata))
             continue;
+        name_ns = made_ns(root, sandbox_id, name);
+        if (name_ns < since_ns)
+            continue;
         if (found && strncmp(found, name, DEVICE_CHARS) != 0)
             return NULL;
-        found = found ? found : name;
+        if (!found || name_ns < found_ns) {
+            found = name;
+            found_ns = name_ns;
+        }
     }
     return found;
 }

@@ -16,6 +16,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "lib/directory.h"
 
@@ -27,9 +28,11 @@ bool passthrough_is_candidate(const char *name, const char *basename,
                               bool (*is_container)(void *userdata, const char *part),
                               void *userdata);
 
-/* The first name that ends in BASENAME. NULL if there is none, or if such names belong to several
+/* The oldest name that ends in BASENAME and was made at since_ns or later: the directories of
+ * containers that have ended remain. NULL if there is none, or if such names belong to several
  * devices. is_container: whether the first part belongs to a container. */
-const char *passthrough_find(const struct directory_names *names, const char *basename,
+const char *passthrough_find(int root, const char *sandbox_id, const struct directory_names *names,
+                             const char *basename, int64_t since_ns,
                              bool (*is_container)(void *userdata, const char *part),
                              void *userdata);
 

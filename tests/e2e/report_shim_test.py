@@ -272,6 +272,24 @@ class NamesTest(ShimTest):
         node.wait_for(volume.path, "block_grown", "guest_path_unknown")
         self.assertEqual(resizes(shim), [])
 
+    def test_rust_container_restarts(self):
+        """The directory of the one that has ended stays; the next one has another device."""
+        node = self.node()
+        volume, shim = self.rust(node)
+        self.start(node, [volume])
+        pod = Pod(node, sandbox_id(0))
+        ended, = {one.name for one in pod.bundle(pod.id).parent.iterdir()} - {pod.id}
+        pod.end_container(ended)
+        node.wait_for(volume.path, "unbound", "none")
+        pod.write_bundle("c" * 64, [(volume.path, "/srv/data")])
+        node.wait_for(volume.path, "in_sync", sandbox_id=pod.id)
+        name = guest_name("data")
+        (pod.passthrough / name).mkdir()
+        shim.volumes = {volume.loop.device: f"{GUEST_MOUNTS}/{name}"}
+        volume.loop.resize(AFTER)
+        node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=AFTER)
+        self.assertTrue(shim.calls[-1][1].endswith(name))
+
 
 class RoutesTest(ShimTest):
     """The shim beside the companion and the agent, which share a hybrid vsock."""

@@ -66,10 +66,11 @@ class RustPod:
     def run_container(self, volume_path, name):
         """Mounts a volume where its guest name says. Returns the container's id."""
         container_id = secrets.token_hex(32)
-        (self.passthrough / name).mkdir(exist_ok=True)
-        (self.passthrough / f"{container_id[:10]}-{secrets.token_hex(4)}-hosts").touch()
         self.write_bundle(container_id, [(volume_path, f"/srv/{name[20:]}"),
                                          ("/etc/hosts", "/etc/hosts")])
+        (self.passthrough / name).mkdir(exist_ok=True)
+        os.utime(self.passthrough / name)
+        (self.passthrough / f"{container_id[:10]}-{secrets.token_hex(4)}-hosts").touch()
         return container_id
 
     def write_bundle(self, container_id, mounts):

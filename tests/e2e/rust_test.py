@@ -142,6 +142,7 @@ class RustTest(RustCase):
         name = os.path.basename(volume.disk.mount_point)
         other = sandbox.passthrough / f"{secrets.token_hex(5)}{name[10:]}"
         other.mkdir()
+        os.utime(other, (1 << 32, 1 << 32))  # later than the container's own
         sandbox.plug(volume)
         self.node.wait_for(volume.path, "in_sync", "none")
         self.assertRegex(self.mappings(volume)[-1]["guest_path"], "^(pci|scsi):")

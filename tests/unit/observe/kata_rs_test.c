@@ -4,6 +4,9 @@
 
 #include "tests/unit/observe/kata_rs_fixture.h"
 
+#include <sys/stat.h>
+#include <time.h>
+
 #include "lib/process.h"
 #include "tests/unit/observe/hanging_reader.h"
 
@@ -261,6 +264,35 @@ static void knows_a_guest_path_only_where_it_is_plain(void **state)
     expect_guest_path(NULL);
 }
 
+static void set_age(const char *name, unsigned hours_ago)
+{
+    const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT},
+                                      {.tv_sec = time(NULL) - 3600L * hours_ago}};
+
+    assert_int_equal(utimensat(AT_FDCWD, in_scratch(name), times, 0), 0);
+}
+
+/* The shim leaves the directory of a container that has ended; the next one gets another device. */
+static void tells_the_directory_of_a_container_that_has_ended(void **state)
+{
+    (void)state;
+    start_qemu(TASKS);
+    share("0123456789-89abcdef-data");
+    set_age(SHARED "/0123456789-89abcdef-data", 3);
+    expect_guest_path(NULL);
+    share("aaaaaaaaaa-89abcdef-data");
+    expect_guest_path(GUEST "aaaaaaaaaa-89abcdef-data");
+    set_age(TASKS "/" CONTAINER "/config.json", 4);
+    expect_guest_path(NULL);
+    share("0123456789-00000000-data"); /* of another container, which restarted */
+    set_age(SHARED "/aaaaaaaaaa-89abcdef-data", 5);
+    expect_guest_path(GUEST "0123456789-89abcdef-data");
+    write_bundle(TASKS "/" OTHER, ID, MOUNT(VOLUME, "/data"));
+    expect_guest_path(GUEST "0123456789-89abcdef-data");
+    set_age(TASKS "/" CONTAINER "/config.json", 2);
+    expect_guest_path(GUEST "0123456789-00000000-data");
+}
+
 static void mistrusts_a_destination_that_ends_alike(void **state)
 {
     (void)state;
@@ -413,6 +445,7 @@ int main(void)
         TEST(device_differs_from_a_shared_directory),
         TEST(finds_bundles_in_other_engines),
         TEST(knows_a_guest_path_only_where_it_is_plain),
+        TEST(tells_the_directory_of_a_container_that_has_ended),
         TEST(mistrusts_a_destination_that_ends_alike),
         TEST(follows_containers),
         TEST(reads_the_other_vmms),
