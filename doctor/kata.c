@@ -61,22 +61,38 @@ static void say(const struct judgement *judgement, enum finding_level level, con
                  judgement->settings->is_rust ? "Rust" : "Go", what);
 }
 
-/* The file that already asks for an extra monitor, where the setting can be changed. */
+/* What to change about Kata's own setting, in the file that has it; "" nothing. The Rust runtime's
+ * leads to no monitor that crustd uses. */
+static void format_setting(const struct judgement *judgement, const char *set_by, char *ret_text,
+                           size_t size)
+{
+    const bool is_set = judgement->table->monitor[0], is_own = judgement->table->confidential;
+    const char *file = *set_by ? set_by : judgement->file;
+
+    *ret_text = '\0';
+    if (judgement->settings->is_rust && is_set && !is_own)
+        (void)snprintf(ret_text, size, "Remove extra_monitor_socket from %s, and ", file);
+    else if (!judgement->settings->is_rust && (is_set || is_own))
+        (void)snprintf(ret_text, size,
+                       "Set enable_debug = true and extra_monitor_socket = \"qmp\" in %s. %s", file,
+                       is_own ? "" : "Or better, without debug settings: ");
+}
+
 static void format_remedy(const struct judgement *judgement, const char *set_by, char *ret_text,
                           size_t size)
 {
     const char *slash = strrchr(judgement->file, '/');
-    const bool is_rust = judgement->settings->is_rust, is_set = judgement->table->monitor[0];
-    char drop_in[DROP_IN_BYTES], own[640] = "";
+    char drop_in[DROP_IN_BYTES], own[640];
 
     drop_in_find(drop_in);
-    if (is_set || judgement->table->confidential)
-        (void)snprintf(own, sizeof(own),
-                       "Set enable_debug = true and extra_monitor_socket = \"%s\" in %s. %s",
-                       is_rust ? "hmp" : "qmp", *set_by ? set_by : judgement->file,
-                       judgement->table->confidential ? "" : "Or better, without debug settings: ");
+    format_setting(judgement, set_by, own, sizeof(own));
     if (judgement->table->confidential)
-        (void)snprintf(ret_text, size, "%sThen restart the pods", own);
+        (void)snprintf(
+            ret_text, size, "%s%s", own,
+            judgement->settings->is_rust
+                ? "Restart a pod once its volume has grown: a confidential guest of this "
+                  "runtime can have no monitor for crustd"
+                : "Then restart the pods");
     else
         (void)snprintf(
             ret_text, size,
@@ -99,7 +115,7 @@ static void say_monitor(const struct judgement *judgement, const char *set_by, c
 
 static bool is_monitor(const char *name)
 {
-    return strcmp(name, "hmp") == 0 || strcmp(name, "qmp") == 0 || strcmp(name, "qmp-pretty") == 0;
+    return strcmp(name, "qmp") == 0 || strcmp(name, "qmp-pretty") == 0;
 }
 
 /* Whether crustd can tell a VMM of this configuration of a new size; likewise all judge_…(). */
@@ -113,8 +129,8 @@ static bool judge_extra_monitor(const struct judgement *judgement)
                     "QEMU gets no monitor that crustd may use: extra_monitor_socket is empty");
     else if (!is_monitor(table->monitor))
         say_monitor(judgement, table->monitor_file,
-                    "extra_monitor_socket is none of hmp, qmp, qmp-pretty");
-    else if (judgement->settings->is_rust && strcmp(table->monitor, "hmp") != 0)
+                    "extra_monitor_socket is neither qmp nor qmp-pretty: crustd uses no other");
+    else if (judgement->settings->is_rust)
         say_monitor(judgement, table->monitor_file,
                     "with extra_monitor_socket = \"qmp\" this runtime gives QEMU the path of its "
                     "own monitor twice, and no pod starts");

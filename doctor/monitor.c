@@ -52,6 +52,6 @@ const char *monitor_describe(pid_t pid, const char *socket)
     if (strcmp(option, "-qmp") == 0 || strcmp(option, "-qmp-pretty") == 0)
         return "an extra monitor, QMP";
     if (strcmp(option, "-monitor") == 0)
-        return "an extra monitor, HMP";
+        return NULL;
     return "an extra monitor";
 }

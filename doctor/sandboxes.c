@@ -57,35 +57,41 @@ static bool is_orphan(const cJSON *row)
     return json_number(row, "orphaned", &orphaned) == 0 && orphaned;
 }
 
+/* What monitor it has for crustd; NULL: none. */
+static const char *find_monitor(const cJSON *row)
+{
+    const char *socket = json_text(row, "control_socket");
+    uint64_t pid = 0;
+
+    (void)json_number(row, "vmm_pid", &pid);
+    return *socket ? monitor_describe((pid_t)pid, socket) : NULL;
+}
+
 static bool lacks_monitor(const cJSON *row, const struct config *config)
 {
     const enum hypervisor_kind kind = hypervisor_kind_from_name(json_text(row, "hypervisor"));
 
     return (kind == HYPERVISOR_QEMU || kind == HYPERVISOR_UNKNOWN) && !is_orphan(row) &&
-           !*json_text(row, "control_socket") && config->resize.qemu_monitor != QEMU_MONITOR_OFF;
-}
-
-static struct verdict find_monitor(const struct vmm *vmm, const cJSON *row)
-{
-    uint64_t pid = 0;
-    char how[96];
-
-    (void)json_number(row, "vmm_pid", &pid);
-    (void)snprintf(how, sizeof(how), "has a monitor for crustd (%s)",
-                   monitor_describe((pid_t)pid, vmm->socket));
-    return make_verdict(vmm, how);
+           !find_monitor(row) && config->resize.qemu_monitor != QEMU_MONITOR_OFF;
 }
 
 static struct verdict find_qemu(const struct vmm *vmm, const cJSON *row,
                                 const struct config *config)
 {
-    char drop_in[DROP_IN_BYTES];
+    const char *monitor = find_monitor(row);
+    char drop_in[DROP_IN_BYTES], how[96];
     struct verdict verdict;
 
-    if (*vmm->socket)
-        return find_monitor(vmm, row);
+    if (monitor) {
+        (void)snprintf(how, sizeof(how), "has a monitor for crustd (%s)", monitor);
+        return make_verdict(vmm, how);
+    }
     if (config->resize.qemu_monitor != QEMU_MONITOR_OFF) {
-        verdict = make_error(vmm, "has no monitor that crustd may use", "");
+        verdict =
+            make_error(vmm,
+                       *vmm->socket ? "has only a human monitor (HMP), which crustd does not use"
+                                    : "has no monitor that crustd may use",
+                       "");
         drop_in_find(drop_in);
         (void)snprintf(
             verdict.remedy, sizeof(verdict.remedy),

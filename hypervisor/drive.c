@@ -300,14 +300,13 @@ struct hypervisor_drive_call *hypervisor_drive_call_free(struct hypervisor_drive
 
 bool hypervisor_drive_may_be_held(pid_t vmm_pid, const struct hypervisor_disk *disk)
 {
-    const struct hypervisor_request request = {.vmm_pid = vmm_pid, .sysfs = -1};
     const struct vmm_identity wanted = {.block_device = !disk->regular_file,
                                         .device = disk->device,
                                         .inode = disk->regular_file ? disk->inode : 0};
     struct vmm_process process;
     bool may_be_held;
 
-    if (vmm_process_init(&process, &request, NULL) < 0)
+    if (vmm_process_init(&process, vmm_pid, NULL) < 0)
         return true;
     may_be_held = vmm_may_hold(&process.resolver, &wanted);
     vmm_process_done(&process);

@@ -177,9 +177,7 @@ static bool is_success(const struct http_exchange_answer *answer)
 /* The process, to be released with vmm_process_done(). false: it cannot be examined. */
 static bool open_process(const struct drive_http *http, struct vmm_process *ret_process)
 {
-    const struct hypervisor_request request = {.vmm_pid = http->call.request.vmm_pid, .sysfs = -1};
-
-    return vmm_process_init(ret_process, &request, NULL) == 0;
+    return vmm_process_init(ret_process, http->call.request.vmm_pid, NULL) == 0;
 }
 
 static struct vmm_identity identity_of(const struct hypervisor_disk *disk)

@@ -186,13 +186,12 @@ static bool has_open(const struct vmm_process *process, const struct stat *wante
 static bool find_serial(const struct drive_http *http, const struct drive *drive,
                         char ret_serial[static HYPERVISOR_DRIVE_SERIAL_BYTES])
 {
-    const struct hypervisor_request request = {.vmm_pid = http->call.request.vmm_pid, .sysfs = -1};
     struct vmm_process process;
     char serial[80];
     struct stat st;
     bool is_known;
 
-    if (vmm_process_init(&process, &request, NULL) < 0)
+    if (vmm_process_init(&process, http->call.request.vmm_pid, NULL) < 0)
         return false;
     is_known = path_guard_check_process(process.pid, process.root, drive->path) == 0 &&
                path_stat_in_root(process.root, drive->path, &st) == 0 && has_open(&process, &st);

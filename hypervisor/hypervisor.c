@@ -116,7 +116,7 @@ int hypervisor_call_new(struct loop *loop, enum hypervisor_kind kind,
 {
     const struct hypervisor_ops *ops = kinds[kind].ops;
     struct hypervisor_call *call = calloc(1, ops ? ops->size : sizeof(*call));
-    int r, s, t, u;
+    int r, s, t;
 
     if (!call)
         return -ENOMEM;
@@ -127,9 +127,8 @@ int hypervisor_call_new(struct loop *loop, enum hypervisor_kind kind,
     call->userdata = userdata;
     r = copy_text(request->control_socket, &call->request.control_socket);
     s = copy_text(request->recorded_drive, &call->request.recorded_drive);
-    t = copy_text(request->others_forbid, &call->request.others_forbid);
-    u = copy_text(request->sandbox_id, &call->request.sandbox_id);
-    if (r < 0 || s < 0 || t < 0 || u < 0) {
+    t = copy_text(request->sandbox_id, &call->request.sandbox_id);
+    if (r < 0 || s < 0 || t < 0) {
         (void)hypervisor_call_free(call);
         return -ENOMEM;
     }
@@ -147,7 +146,6 @@ struct hypervisor_call *hypervisor_call_free(struct hypervisor_call *call)
     loop_timer_stop(&call->deferred);
     free((void *)(uintptr_t)call->request.control_socket);
     free((void *)(uintptr_t)call->request.recorded_drive);
-    free((void *)(uintptr_t)call->request.others_forbid);
     free((void *)(uintptr_t)call->request.sandbox_id);
     free(call);
     return NULL;

@@ -45,7 +45,6 @@ enum hypervisor_outcome {
 struct hypervisor_request {
     enum hypervisor_act act;
     int root;                   /* O_PATH of --root; borrowed until done */
-    int sysfs;                  /* O_PATH of /sys, likewise */
     const char *control_socket; /* below root; NULL: none */
     pid_t vmm_pid;              /* its /proc/PID/root and descriptors resolve reported paths */
     const char *sandbox_id; /* its shim may listen on the control socket too; NULL: it may not */
@@ -57,8 +56,6 @@ struct hypervisor_request {
     const char *recorded_drive; /* drive id that the runtime recorded, NULL unknown */
     bool wants_address;         /* the guest's address of the drive is not known otherwise: QEMU is
                                    asked for it; Cloud Hypervisor's list contains it */
-    const char *others_forbid;  /* why drives of other devices must keep their size; NULL: they
-                                   may be re-read */
     uint64_t bytes;             /* the device's real size; RESIZE never requests less than the
                                    drive has */
     uint64_t deadline_ns;       /* for the whole conversation, from now */
@@ -73,7 +70,7 @@ struct hypervisor_guest {
 
 /* Whether a VMM's list of drives was read completely, and contains the device. */
 enum hypervisor_list {
-    HYPERVISOR_LIST_UNREAD, /* or it does not identify the drives' devices */
+    HYPERVISOR_LIST_UNREAD,
     HYPERVISOR_LIST_HAS,
     HYPERVISOR_LIST_LACKS,
 };
@@ -88,11 +85,8 @@ struct hypervisor_reply {
      * conversation shows. DONE: no obstacle is known. */
     enum hypervisor_outcome resize;
     char address[64]; /* in the guest, as crust-guest-agent reads it (pci:02/01); "": unknown */
-    bool others_refreshed;         /* the VMM has re-read other drives' sizes as well */
     struct hypervisor_guest guest; /* DESCRIBE, DONE */
-    struct error
-        doubt; /* DONE or PAUSED, LIST_HAS: why the drive is not known for certain; "": it is */
-    struct error error; /* for people, when not DONE */
+    struct error error;            /* for people, when not DONE */
 };
 
 struct hypervisor_call;

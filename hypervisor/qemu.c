@@ -1,31 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* qemu.c - one conversation on a QEMU monitor, QMP or HMP.
+/* qemu.c - one conversation on a QEMU monitor, over QMP.
  *
- * The steps are the same over both:
- *
- *     greeting ─ [negotiate] ─ frontends ─ nodes ─ [sets ─ status] ─ find the drive ─▶ done (query)
- *                                                                         └─ resize ─ check ─▶ done
+ *     greeting ─ negotiate ─ frontends ─ nodes ─ sets ─ status ─ find the drive ─▶ done (query)
+ *                                                                      └─ resize ─ check ─▶ done
  *
  * qemu_search.h finds the drive and says which step comes next.
  *
  * Commands that do not depend on the previous answer are sent together with the previous command:
- * all queries at once, and the check with the resize. QMP executes commands one after another and
- * answers in their order (QEMU: docs/interop/qmp-spec.txt), so each saves one round trip. HMP gets
- * one command at a time, because only its prompt shows where an answer ends.
+ * all queries at once, and the check with the resize. QEMU executes commands one after another and
+ * answers in their order (QEMU: docs/interop/qmp-spec.txt), so each saves one round trip.
  *
  * The guest's address of the drive is asked for last, if at all, and its failure does not fail the
  * call.
  *
- * The greeting tells which dialect it is, because a debug monitor speaks what the runtime was
- * configured to. Nothing is written before it: a monitor serves one client at a time, and commands
- * that a waiting client has written may be executed after it has given up. No greeting in time
- * therefore means busy.
+ * Nothing is written before the greeting: a monitor serves one client at a time, and commands that
+ * a waiting client has written may be executed after it has given up. No greeting in time therefore
+ * means busy.
  *
- * QMP is asked for the device's real size, never for less than the drive has. HMP's block_resize
- * cannot name a drive by its node; `qemu-io NODE "truncate N"` can. N is the drive's own size: over
- * host_device any size up to the real one means "read it again", and if the node is not the
- * expected one, its own size cuts nothing off. If HMP does not show which of several drives the
- * device is, all of them are re-read, one after the other (qemu_sets.h).
+ * QEMU is asked for the device's real size, never for less than the drive has.
  *
  * Every path ends in finish(), after which nothing here uses the call, because its owner may have
  * freed it. Functions that may have finished, or that wait for the search to go on, return false,
@@ -35,7 +27,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "hypervisor/hmp_codec.h"
 #include "hypervisor/hypervisor_ops.h"
 #include "hypervisor/qemu_drive.h"
 #include "hypervisor/qemu_search.h"
@@ -69,13 +60,10 @@ enum step {
     STEPS,
 };
 
-enum dialect { DIALECT_UNKNOWN, DIALECT_QMP, DIALECT_HMP };
-
 struct qemu_call {
     struct hypervisor_call call;
     struct stream stream;
     uint64_t started_ns;
-    enum dialect dialect;
     enum step step;
     unsigned asked, answered; /* commands so far; they number the ids */
     struct qmp_decoder decoder;
@@ -85,14 +73,6 @@ struct qemu_call {
     struct loop_timer again; /* active: the search goes on then, and nothing is read before */
     char version[HYPERVISOR_VERSION_BYTES];
     char address[QEMU_ADDRESS_BYTES];
-};
-
-/* The answer to a step, in either dialect. */
-struct answer {
-    const cJSON *value;      /* QMP */
-    const char *text;        /* HMP */
-    const char *error_class; /* "" over HMP */
-    const char *error_text;  /* NULL: not refused */
 };
 
 static struct qemu_call *qemu_call_of(struct hypervisor_call *call)
@@ -117,11 +97,8 @@ static bool finish(struct qemu_call *qemu, enum hypervisor_outcome outcome,
     memcpy(reply.version, qemu->version, sizeof(reply.version));
     (void)snprintf(reply.drive_id, sizeof(reply.drive_id), "%s", search->drive);
     (void)snprintf(reply.address, sizeof(reply.address), "%s", qemu->address);
-    reply.others_refreshed = search->sets.next > 0;
     if (outcome != HYPERVISOR_DONE)
         reply.error = *error;
-    else
-        reply.doubt = search->doubt;
     hypervisor_call_complete(&qemu->call, &reply);
     return false;
 }
@@ -133,7 +110,7 @@ static bool finish_unreachable(struct qemu_call *qemu, const struct error *error
 
 /* Commands */
 
-static int encode_qmp(struct qemu_call *qemu, enum step step, struct buffer *output)
+static int encode(struct qemu_call *qemu, enum step step, struct buffer *output)
 {
     static const char *const commands[STEPS] = {
         [STEP_NEGOTIATE] = "qmp_capabilities",    [STEP_FRONTENDS] = "query-block",
@@ -156,21 +133,7 @@ static int encode_qmp(struct qemu_call *qemu, enum step step, struct buffer *out
     return qmp_encode(output, commands[step], arguments[0] ? arguments : NULL, id);
 }
 
-static int encode_hmp(const struct qemu_call *qemu, enum step step, struct buffer *output)
-{
-    const struct qemu_search *search = &qemu->search;
-
-    if (step == STEP_RESIZE && search->refreshing)
-        return hmp_encode_truncate(output, search->refreshing->name, search->refreshing->bytes);
-    if (step == STEP_RESIZE)
-        return hmp_encode_truncate(output, search->drive, search->drive_bytes);
-    if (step == STEP_TREE)
-        return buffer_append_text(output, "info qtree\n");
-    return buffer_append_text(output,
-                              step == STEP_NODES ? "info block -n -v\n" : "info block -v\n");
-}
-
-/* Goes on to `step` by sending its command; over QMP also the commands up to `last`. */
+/* Goes on to `step` by sending its command and those up to `last`. */
 static bool ask(struct qemu_call *qemu, enum step step, enum step last)
 {
     cleanup(buffer_done) struct buffer output = BUFFER_INIT(OUTPUT_BYTES);
@@ -178,10 +141,8 @@ static bool ask(struct qemu_call *qemu, enum step step, enum step last)
     int r = 0;
 
     qemu->step = step;
-    if (qemu->dialect == DIALECT_HMP)
-        r = encode_hmp(qemu, step, &output);
-    for (; qemu->dialect == DIALECT_QMP && r == 0 && step <= last; step++)
-        r = encode_qmp(qemu, step, &output);
+    for (; r == 0 && step <= last; step++)
+        r = encode(qemu, step, &output);
     if (r == 0)
         r = stream_send(&qemu->stream, output.data, output.length);
     if (r == 0)
@@ -190,31 +151,7 @@ static bool ask(struct qemu_call *qemu, enum step step, enum step last)
     return finish_unreachable(qemu, &error);
 }
 
-/* Goes on to `step`, whose command QMP was sent together with an earlier one. */
-static bool go_on(struct qemu_call *qemu, enum step step)
-{
-    if (qemu->dialect == DIALECT_HMP)
-        return ask(qemu, step, step);
-    qemu->step = step;
-    return true;
-}
-
 /* Answers */
-
-static int read_roots(struct qemu_call *qemu, const struct answer *answer, struct error *error)
-{
-    qemu_nodes_done(&qemu->search.report.roots);
-    if (qemu->dialect == DIALECT_QMP)
-        return qemu_report_read_frontends(&qemu->search.report.roots, answer->value, error);
-    return hmp_read_blocks(answer->text, true, &qemu->search.report.roots, error);
-}
-
-static int read_nodes(struct qemu_call *qemu, const struct answer *answer, struct error *error)
-{
-    if (qemu->dialect == DIALECT_QMP)
-        return qemu_report_read_nodes(&qemu->search.report.nodes, answer->value, error);
-    return hmp_read_blocks(answer->text, false, &qemu->search.report.nodes, error);
-}
 
 /* {"status": "io-error", "running": false}: paused by hand, or by QEMU itself (QEMU:
  * qapi/run-state.json). One that was not started yet is not paused. */
@@ -230,10 +167,9 @@ static void note_status(struct qemu_call *qemu, const cJSON *value)
     (void)error_set(&qemu->call.paused, 0, "the VM is paused: QEMU's status is %s", word);
 }
 
-static bool read_tree(struct qemu_call *qemu, const struct answer *answer)
+static bool read_tree(struct qemu_call *qemu, const cJSON *value)
 {
-    const char *text =
-        qemu->dialect == DIALECT_QMP ? cJSON_GetStringValue(answer->value) : answer->text;
+    const char *text = cJSON_GetStringValue(value);
 
     if (text)
         (void)qemu_tree_find(text, qemu->search.drive, qemu->address);
@@ -252,8 +188,6 @@ static bool follow(struct qemu_call *qemu, const struct qemu_search_result *resu
     switch (result->next) {
     case QEMU_SEARCH_RESIZE:
         return ask(qemu, STEP_RESIZE, STEP_CHECK);
-    case QEMU_SEARCH_CHECK:
-        return go_on(qemu, STEP_CHECK);
     case QEMU_SEARCH_FOUND:
         return wants_address ? ask(qemu, STEP_TREE, STEP_TREE)
                              : finish(qemu, HYPERVISOR_DONE, NULL);
@@ -271,34 +205,34 @@ static bool follow(struct qemu_call *qemu, const struct qemu_search_result *resu
 static void on_again(struct loop_timer *timer)
 {
     struct qemu_call *qemu = container_of(timer, struct qemu_call, again);
-    struct qemu_search_result result = qemu_search_again(&qemu->search);
+    struct qemu_search_result result = qemu_search_find(&qemu->search);
 
     (void)follow(qemu, &result);
 }
 
-static bool refused(struct qemu_call *qemu, const struct answer *answer)
+static bool refused(struct qemu_call *qemu, const struct qmp_message *message)
 {
-    enum hypervisor_outcome outcome = qemu_refusal(answer->error_class, answer->error_text);
-    size_t length = strcspn(answer->error_text, "\n");
-    struct qemu_search_result result;
+    const char *drive = qemu->search.drive;
+    struct error error;
 
-    if (length > ERROR_TEXT_BYTES)
-        length = ERROR_TEXT_BYTES;
-    result = qemu_search_refused(&qemu->search, outcome, answer->error_text, length);
-    return follow(qemu, &result);
+    (void)error_set(&error, 0, "%s%s%s", drive, drive[0] ? ": " : "", message->error_text);
+    return finish(qemu, qemu_refusal(message->error_class, message->error_text), &error);
 }
 
 /* Reads the answer to the present step into the report. */
-static int read_answer(struct qemu_call *qemu, const struct answer *answer, struct error *error)
+static int read_answer(struct qemu_call *qemu, const cJSON *value, struct error *error)
 {
+    struct qemu_report *report = &qemu->search.report;
+
     switch (qemu->step) {
     case STEP_FRONTENDS:
     case STEP_CHECK:
-        return read_roots(qemu, answer, error);
+        qemu_nodes_done(&report->roots);
+        return qemu_report_read_frontends(&report->roots, value, error);
     case STEP_NODES:
-        return read_nodes(qemu, answer, error);
+        return qemu_report_read_nodes(&report->nodes, value, error);
     case STEP_SETS:
-        return qemu_report_read_sets(&qemu->search.report, answer->value, error);
+        return qemu_report_read_sets(report, value, error);
     case STEP_GREETING:
     case STEP_NEGOTIATE:
     case STEP_STATUS:
@@ -318,35 +252,30 @@ static bool find_drive(struct qemu_call *qemu)
 }
 
 /* Processes the answer to one step and goes on to the next. */
-static bool proceed(struct qemu_call *qemu, const struct answer *answer)
+static bool proceed(struct qemu_call *qemu, const struct qmp_message *message)
 {
     struct qemu_search_result result;
     struct error error;
 
-    if (answer->error_text && qemu->step != STEP_STATUS)
-        return refused(qemu, answer);
-    if (read_answer(qemu, answer, &error) < 0)
+    if (message->kind == QMP_ERROR && qemu->step != STEP_STATUS)
+        return refused(qemu, message);
+    if (read_answer(qemu, message->value, &error) < 0)
         return finish_unreachable(qemu, &error);
     switch (qemu->step) {
     case STEP_GREETING:
-        return ask(qemu, qemu->dialect == DIALECT_QMP ? STEP_NEGOTIATE : STEP_FRONTENDS,
-                   STEP_STATUS);
-    case STEP_NEGOTIATE:
-        return go_on(qemu, STEP_FRONTENDS);
-    case STEP_FRONTENDS:
-        return go_on(qemu, STEP_NODES);
-    case STEP_NODES:
-        return qemu->dialect == DIALECT_QMP ? go_on(qemu, STEP_SETS) : find_drive(qemu);
-    case STEP_SETS:
-        return go_on(qemu, STEP_STATUS);
+        return ask(qemu, STEP_NEGOTIATE, STEP_STATUS);
     case STEP_STATUS:
-        note_status(qemu, answer->value);
+        note_status(qemu, message->value);
         return find_drive(qemu);
+    case STEP_NEGOTIATE:
+    case STEP_FRONTENDS:
+    case STEP_NODES:
+    case STEP_SETS:
     case STEP_RESIZE:
-        result = qemu_search_resized(&qemu->search);
-        return follow(qemu, &result);
+        qemu->step++; /* its command was sent together with this one */
+        return true;
     case STEP_TREE:
-        return read_tree(qemu, answer);
+        return read_tree(qemu, message->value);
     case STEP_CHECK:
     case STEPS:
         break;
@@ -366,7 +295,6 @@ static void greeted(struct qemu_call *qemu)
 
 static bool received_message(struct qemu_call *qemu, const struct qmp_message *message)
 {
-    struct answer answer = {.value = message->value, .error_class = ""};
     struct error error;
     char id[24];
 
@@ -374,7 +302,7 @@ static bool received_message(struct qemu_call *qemu, const struct qmp_message *m
         if (message->kind == QMP_GREETING) {
             qmp_read_version(message, qemu->version, sizeof(qemu->version));
             greeted(qemu);
-            return proceed(qemu, &answer);
+            return proceed(qemu, message);
         }
         (void)error_set(&error, 0, "the monitor did not greet");
         return finish_unreachable(qemu, &error);
@@ -384,11 +312,7 @@ static bool received_message(struct qemu_call *qemu, const struct qmp_message *m
         strcmp(message->id, id) != 0)
         return true;
     qemu->answered++;
-    if (message->kind == QMP_ERROR) {
-        answer.error_class = message->error_class;
-        answer.error_text = message->error_text;
-    }
-    return proceed(qemu, &answer);
+    return proceed(qemu, message);
 }
 
 /* Called after something was taken off the input, which had `before` bytes. 0; -EMSGSIZE: too
@@ -401,80 +325,28 @@ static int count_taken(struct qemu_call *qemu, size_t before, struct error *erro
     return error_set(error, -EMSGSIZE, "the monitor says more than it was asked for");
 }
 
-static bool receive_qmp(struct qemu_call *qemu)
-{
-    bool going = true;
-
-    while (going) {
-        cleanup(qmp_message_done) struct qmp_message message = {.kind = QMP_OTHER};
-        size_t before = qemu->stream.input.length;
-        struct error error;
-        int r = qmp_decode(&qemu->decoder, &qemu->stream.input, &message, &error);
-
-        if (r == QMP_INCOMPLETE)
-            return true;
-        if (r == 0)
-            r = count_taken(qemu, before, &error);
-        if (r < 0)
-            return finish_unreachable(qemu, &error);
-        going = received_message(qemu, &message);
-    }
-    return false;
-}
-
-/* HMP reports failures only as text: a successful resize prints nothing. */
-static bool is_refusal(enum step step, const char *text)
-{
-    return step == STEP_RESIZE
-               ? text[0] != '\0'
-               : strncmp(text, "unknown command", 15) == 0 || strncmp(text, "Error: ", 7) == 0;
-}
-
-static bool receive_hmp(struct qemu_call *qemu)
-{
-    cleanup(buffer_done) struct buffer text = BUFFER_INIT(HMP_REPLY_BYTES);
-    struct answer answer = {.error_class = ""};
-    size_t before = qemu->stream.input.length;
-    struct error error;
-    int r;
-
-    if (qemu->step == STEP_GREETING)
-        hmp_read_version(&qemu->stream.input, qemu->version, sizeof(qemu->version));
-    r = hmp_decode(&qemu->stream.input, &text, &error);
-    if (r == HMP_INCOMPLETE)
-        return true;
-    if (r == 0)
-        r = count_taken(qemu, before, &error);
-    if (r < 0)
-        return finish_unreachable(qemu, &error);
-    answer.text = buffer_text(&text);
-    if (qemu->step == STEP_GREETING)
-        greeted(qemu);
-    else if (is_refusal(qemu->step, answer.text))
-        answer.error_text = answer.text;
-    return proceed(qemu, &answer);
-}
-
 static void on_received(struct stream *stream)
 {
     struct qemu_call *qemu = container_of(stream, struct qemu_call, stream);
+    bool going = !loop_timer_is_active(&qemu->again);
     struct error error;
 
-    if (loop_timer_is_active(&qemu->again))
+    if (qemu->step == STEP_GREETING && stream->input.data[0] != '{') {
+        bool is_human = qmp_refuse_greeting(&stream->input, &error);
+
+        (void)finish(qemu, is_human ? HYPERVISOR_MONITOR_MISSING : HYPERVISOR_UNREACHABLE, &error);
         return;
-    if (qemu->dialect == DIALECT_UNKNOWN) {
-        if (stream->input.data[0] == '{')
-            qemu->dialect = DIALECT_QMP;
-        else if (stream->input.data[0] == 'Q')
-            qemu->dialect = DIALECT_HMP;
     }
-    if (qemu->dialect == DIALECT_QMP) {
-        (void)receive_qmp(qemu);
-    } else if (qemu->dialect == DIALECT_HMP) {
-        (void)receive_hmp(qemu);
-    } else {
-        (void)error_set(&error, 0, "what listens there is no QEMU monitor");
-        (void)finish_unreachable(qemu, &error);
+    while (going) {
+        cleanup(qmp_message_done) struct qmp_message message = {.kind = QMP_OTHER};
+        size_t before = stream->input.length;
+        int r = qmp_decode(&qemu->decoder, &stream->input, &message, &error);
+
+        if (r == QMP_INCOMPLETE)
+            return;
+        if (r == 0)
+            r = count_taken(qemu, before, &error);
+        going = r < 0 ? finish_unreachable(qemu, &error) : received_message(qemu, &message);
     }
 }
 

@@ -11,12 +11,6 @@
  * may be resized. Runtimes attach a device once per sandbox and count its users, so a second
  * frontend is not theirs. Unless locking is off, QEMU refuses to resize either one ("Failed to get
  * "resize" lock").
- *
- * HMP does not report which descriptors a set has. A drive over /dev/fdset/N is then taken to be
- * the device only if the process has the device open, no reported path accounts for that, and
- * either no other device is open in this way or the runtime recorded exactly this drive for it. A
- * wrong guess would do no harm beyond re-reading a size too early, but it would be reported as
- * success. Several drives over sets are handled by qemu_sets.h.
  */
 #include "hypervisor/qemu_drive.h"
 
@@ -24,12 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hypervisor/qemu_held.h"
 #include "hypervisor/qemu_source.h"
 #include "lib/cleanup.h"
-
-/* Whether the process has the device open without a reported path that accounts for it. */
-enum holding { HELD_UNKNOWN, HELD_NOT, HELD_ALONE, HELD_AMONG_OTHERS };
 
 /* What a set's descriptors are. */
 struct set {
@@ -42,8 +32,7 @@ struct search {
     const struct qemu_report *report;
     const struct vmm_wanted *wanted;
     struct vmm_resolver *resolver;
-    enum holding holding; /* of the wanted device; see read_holding() */
-    struct set *sets;     /* those that were resolved, because many drives may be over one; owned */
+    struct set *sets; /* those that were resolved, because many drives may be over one; owned */
     size_t set_count;
 };
 
@@ -123,59 +112,13 @@ static int resolve(struct search *search, const struct qemu_source *source,
 {
     if (!source->is_set)
         return search->resolver->path(search->resolver, source->file, ret_identity);
-    if (!search->report->sets_known)
-        return -ENODATA;
     return resolve_set(search, source->set, ret_identity);
 }
 
-static enum holding look_for_descriptors(const struct search *search)
-{
-    cleanup(freep) struct vmm_identity *held = calloc(QEMU_HELD_ENTRIES, sizeof(*held));
-    const struct vmm_identity *wanted = &search->wanted->identity;
-    bool found = false, others;
-    size_t count;
-
-    if (!held) {
-        (void)vmm_resolver_note(search->resolver, -ENOMEM);
-        return HELD_NOT;
-    }
-    count = search->resolver->held(search->resolver, held, QEMU_HELD_ENTRIES);
-    others = count == QEMU_HELD_ENTRIES; /* there may be more */
-    count = qemu_held_unnamed(search->report, search->resolver, held, count);
-    for (size_t i = 0; i < count; i++) {
-        if (vmm_identity_equal(&held[i], wanted))
-            found = true;
-        else if (held[i].block_device == wanted->block_device)
-            others = true;
-    }
-    if (!found)
-        return HELD_NOT;
-    return others ? HELD_AMONG_OTHERS : HELD_ALONE;
-}
-
-/* Reads it when it is first needed, because that resolves the path of every node. */
-static enum holding read_holding(struct search *search)
-{
-    if (search->holding == HELD_UNKNOWN)
-        search->holding = search->report->sets_known ? HELD_NOT : look_for_descriptors(search);
-    return search->holding;
-}
-
-static bool is_recorded(const struct search *search, const struct qemu_node *root)
-{
-    const char *recorded = search->wanted->recorded_drive;
-
-    return recorded && strcmp(root->name, recorded) == 0;
-}
-
-static bool is_wanted(struct search *search, const struct qemu_node *root,
-                      const struct qemu_source *source)
+static bool is_wanted(struct search *search, const struct qemu_source *source)
 {
     struct vmm_identity identity;
 
-    if (source->is_set && !search->report->sets_known)
-        return read_holding(search) == HELD_ALONE ||
-               (read_holding(search) == HELD_AMONG_OTHERS && is_recorded(search, root));
     return resolve(search, source, &identity) == 0 &&
            vmm_identity_equal(&identity, &search->wanted->identity);
 }
@@ -218,13 +161,8 @@ static enum hypervisor_outcome explain_absence(struct search *search, const stru
         (void)error_set(error, 0, "%s is %.150s, another device", root->name, source.file);
         return HYPERVISOR_MISMATCH;
     }
-    if (read_holding(search) == HELD_AMONG_OTHERS)
-        (void)error_set(error, 0,
-                        "the VMM has the device open, but this monitor does not tell "
-                        "which drive it is");
-    else
-        (void)error_set(error, 0, "none of the VMM's %zu drives is the device",
-                        search->report->roots.count);
+    (void)error_set(error, 0, "none of the VMM's %zu drives is the device",
+                    search->report->roots.count);
     return HYPERVISOR_DRIVE_NOT_FOUND;
 }
 
@@ -235,8 +173,7 @@ static void consider(struct search *search, const struct qemu_node *root, struct
     enum hypervisor_outcome outcome;
     struct qemu_source source;
 
-    if (!qemu_source_read(&source, root, &search->report->nodes) ||
-        !is_wanted(search, root, &source))
+    if (!qemu_source_read(&source, root, &search->report->nodes) || !is_wanted(search, &source))
         return;
     outcome = judge(search, root, &source, &reason);
     if (!choice->drive || (choice->outcome != HYPERVISOR_DONE && outcome == HYPERVISOR_DONE))
@@ -280,7 +217,7 @@ enum hypervisor_outcome qemu_drive_find(const struct qemu_report *report,
 
 enum hypervisor_outcome qemu_refusal(const char *error_class, const char *text)
 {
-    /* The order matters: over HMP, a job's hold on a node is reported as a permission conflict. */
+    /* The order matters: a job's hold on a node may be reported as a permission conflict. */
     static const struct {
         const char *words;
         enum hypervisor_outcome outcome;
@@ -292,7 +229,6 @@ enum hypervisor_outcome qemu_refusal(const char *error_class, const char *text)
         {"Permission conflict on node", HYPERVISOR_UNSUPPORTED},
         {"is in use", HYPERVISOR_BUSY},
         {"Cannot find device", HYPERVISOR_DRIVE_NOT_FOUND},
-        {"unknown command", HYPERVISOR_UNSUPPORTED},
     };
 
     if (strcmp(error_class, "CommandNotFound") == 0)

@@ -15,5 +15,5 @@ enum hypervisor_outcome qemu_drive_find(const struct qemu_report *report,
                                         struct vmm_resolver *resolver,
                                         const struct qemu_node **ret_drive, struct error *error);
 
-/* The outcome for the text of QEMU's refusal. `error_class` is QMP's, "" over HMP. */
+/* The outcome for QEMU's refusal. */
 enum hypervisor_outcome qemu_refusal(const char *error_class, const char *text);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* qemu_hotplug.c - a drive's conversation with QEMU, over QMP: HMP cannot pass a descriptor.
+/* qemu_hotplug.c - a drive's conversation with QEMU, over QMP.
  *
  * Carries out what qemu_hotplug_steps.h says: questions or commands together, or a while of
  * waiting. While a removal is waited for, an event of QEMU's is a reason to look again,
@@ -84,12 +84,11 @@ static void finish_unreachable(struct hotplug *hotplug, const struct error *erro
 
 static bool identify(pid_t pid, int fd, struct hypervisor_disk *ret_disk)
 {
-    const struct hypervisor_request request = {.vmm_pid = pid, .sysfs = -1};
     struct vmm_identity identity;
     struct vmm_process process;
     bool known;
 
-    if (vmm_process_init(&process, &request, NULL) < 0)
+    if (vmm_process_init(&process, pid, NULL) < 0)
         return false;
     known = process.resolver.descriptor(&process.resolver, fd, &identity) == 0;
     vmm_process_done(&process);
@@ -356,7 +355,6 @@ static void on_failed(struct qmp_conversation *conversation, enum qmp_failure fa
         [QMP_MONITOR_MISSING] = HYPERVISOR_DRIVE_MONITOR_MISSING,
         [QMP_MONITOR_BUSY] = HYPERVISOR_DRIVE_BUSY,
         [QMP_MONITOR_BROKEN] = HYPERVISOR_DRIVE_UNREACHABLE,
-        [QMP_MONITOR_FOREIGN] = HYPERVISOR_DRIVE_UNSUPPORTED,
     };
     struct hotplug *hotplug = hotplug_of(conversation);
 

@@ -197,7 +197,6 @@ int qemu_report_read_sets(struct qemu_report *report, const cJSON *value, struct
         if (r < 0)
             return r;
     }
-    report->sets_known = true;
     return 0;
 }
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* qemu_report.h - QEMU's report of its block nodes, over either monitor. Private to hypervisor/.
+/* qemu_report.h - QEMU's report of its block nodes. Private to hypervisor/.
  *
  * QEMU keeps a graph of nodes; a frontend (the guest's disk) holds the root of one chain:
  *
  *     virtio-blk ── raw "drive-1" ── host_device "#block046" ── /dev/fdset/2
  *                   root node        protocol node              file
  *
- * Neither query-named-block-nodes nor `info block -n` shows the edges. A root is matched with its
+ * query-named-block-nodes does not show the edges. A root is matched with its
  * protocol node because QEMU reports the same file for both, or names the whole chain in the root's
  * file as "json:{…}".
  */
@@ -51,7 +51,6 @@ struct qemu_report {
     struct qemu_nodes nodes;             /* all named nodes */
     struct qemu_descriptor *descriptors; /* owned */
     size_t descriptor_count;
-    bool sets_known; /* QMP reports which descriptors a set has; HMP does not */
 };
 
 void qemu_report_done(struct qemu_report *report);

@@ -4,27 +4,18 @@
  * qemu.c holds the conversation: it reads QEMU's answers into `report` and calls the function that
  * belongs to the step. Each function returns what comes next. Nothing here talks to QEMU.
  *
- *     find ─┬─▶ FOUND                                          one drive, a query
- *           ├─▶ RESIZE ─▶ resized ─▶ CHECK ─▶ check ─▶ FOUND   one drive, a resize
- *           └─▶ RESIZE ─▶ resized or refused ─▶ RESIZE … CHECK ─▶ check ─▶ FOUND
- *                                                              several drives over fd sets
+ *     find ─┬─▶ FOUND                                  a query
+ *           └─▶ RESIZE ─▶ (resized) ─▶ check ─▶ FOUND  a resize
  *
- * Each of them may also return END, with the reason, or AGAIN: it is to be called again, as
- * qemu_search_again(), in a later pass of the loop. What was found in several passes may have
- * changed since it was examined, so nothing is resized by it: ANEW instead of the first RESIZE.
+ * Each of them may also return END, with the reason; find also AGAIN: it is to be called again in a
+ * later pass of the loop. What was found in several passes may have changed since it was examined,
+ * so nothing is resized by it: ANEW instead of RESIZE.
  */
 #pragma once
 
 #include "hypervisor/hypervisor.h"
 #include "hypervisor/qemu_report.h"
-#include "hypervisor/qemu_sets.h"
 #include "hypervisor/vmm_memory.h"
-
-struct qemu_search;
-
-/* A step that examines the VMM's files. */
-typedef struct qemu_search_result qemu_search_step(struct qemu_search *search,
-                                                   struct vmm_resolver *resolver);
 
 struct qemu_search {
     const struct loop *loop;                  /* in whose passes it runs; borrowed */
@@ -33,24 +24,17 @@ struct qemu_search {
     char drive[QEMU_NAME_BYTES];              /* found or refused; "" */
     uint64_t drive_bytes;                     /* 0: unknown */
     enum hypervisor_list list;
-    enum hypervisor_outcome resize;    /* of a query: the expected outcome of a resize */
-    struct qemu_sets sets;             /* empty: the drive is identified by its file */
-    struct qemu_set_drive *refreshing; /* the one of them to RESIZE; NULL: `drive` */
-    struct error doubt;                /* about which of them it is; "" */
-    enum hypervisor_outcome refusal;   /* of the last one that was refused; DONE: none */
-    struct error refusal_text;
-    qemu_search_step *step;         /* of AGAIN */
+    enum hypervisor_outcome resize; /* of a query: the expected outcome of a resize */
     struct vmm_memory memory;       /* of what it has examined */
-    bool is_long;                   /* one step has taken more than one pass */
-    bool is_last;                   /* the next one may not */
+    bool is_long;                   /* it has taken more than one pass */
+    bool is_last;                   /* it may take no further one */
     char expected[QEMU_NAME_BYTES]; /* the drive of ANEW; "" */
 };
 
 enum qemu_search_next {
     QEMU_SEARCH_END,    /* the call ends with this outcome */
     QEMU_SEARCH_FOUND,  /* the call succeeded: the drive is identified and has the required size */
-    QEMU_SEARCH_RESIZE, /* make QEMU re-read a drive's size */
-    QEMU_SEARCH_CHECK,  /* read all drives with their sizes into report.roots */
+    QEMU_SEARCH_RESIZE, /* make QEMU re-read the drive's size, then read report.roots again */
     QEMU_SEARCH_AGAIN,  /* nothing is known yet, and this pass has no more time for it */
     /* The drive is identified, but that took a while: read the whole report anew. It is looked for
      * first then, and found in one pass or not at all. */
@@ -68,18 +52,8 @@ void qemu_search_init(struct qemu_search *search, const struct loop *loop,
                       const struct hypervisor_request *request);
 void qemu_search_done(struct qemu_search *search);
 
-/* The report is complete. */
+/* The report is complete; or goes on after AGAIN. */
 struct qemu_search_result qemu_search_find(struct qemu_search *search);
-
-/* Goes on after AGAIN. */
-struct qemu_search_result qemu_search_again(struct qemu_search *search);
-
-/* RESIZE was executed, or QEMU refused it with the first `length` bytes of `words` as the reason.
- */
-struct qemu_search_result qemu_search_resized(struct qemu_search *search);
-struct qemu_search_result qemu_search_refused(struct qemu_search *search,
-                                              enum hypervisor_outcome outcome, const char *words,
-                                              size_t length);
 
 /* report.roots was read again. */
 struct qemu_search_result qemu_search_check(struct qemu_search *search);

@@ -2,7 +2,7 @@
 /* qemu_tree.h - the guest's address of a drive, from QEMU's tree of devices. No I/O. Private to
  * hypervisor/.
  *
- * The input is `info qtree`, over HMP or by QMP's human-monitor-command, as QEMU 7.2 prints it
+ * The input is `info qtree`, by QMP's human-monitor-command, as QEMU 7.2 prints it
  * (recorded): two spaces for each level, a device's own lines before its buses.
  *
  *     bus: pcie.0

@@ -186,6 +186,17 @@ void qmp_read_version(const struct qmp_message *greeting, char *ret_version, siz
         (void)snprintf(ret_version, size, "%" PRIu64 ".%" PRIu64 ".%" PRIu64, major, minor, micro);
 }
 
+bool qmp_refuse_greeting(const struct buffer *input, struct error *error)
+{
+    bool is_human = input->data[0] == 'Q';
+
+    (void)error_set(error, 0,
+                    is_human ? "this is a human monitor (HMP), which crustd does not use: "
+                               "crust-qemu adds one that it uses"
+                             : "what listens there is no QEMU monitor");
+    return is_human;
+}
+
 void qmp_message_done(struct qmp_message *message)
 {
     cJSON_Delete(message->object);

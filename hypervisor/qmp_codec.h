@@ -57,6 +57,10 @@ int qmp_decode(struct qmp_decoder *decoder, struct buffer *input, struct qmp_mes
  * 22}}}}. "" if it contains no version. */
 void qmp_read_version(const struct qmp_message *greeting, char *ret_version, size_t size);
 
+/* What listens greets in another way: says so in `error`. true: it is a human monitor (HMP), whose
+ * greeting is "QEMU 7.2.22 monitor - type 'help' for more information". */
+bool qmp_refuse_greeting(const struct buffer *input, struct error *error);
+
 void qmp_message_done(struct qmp_message *message);
 
 /* Appends {"execute": command, "arguments": arguments, "id": id} and a line end. `arguments` is a

@@ -159,8 +159,9 @@ static void on_received(struct stream *stream)
     struct error error;
 
     if (!conversation->greeted && stream->input.data[0] != '{') {
-        (void)error_set(&error, 0, "what listens there is no QMP monitor");
-        (void)fail(conversation, QMP_MONITOR_FOREIGN, &error);
+        bool is_human = qmp_refuse_greeting(&stream->input, &error);
+
+        (void)fail(conversation, is_human ? QMP_MONITOR_MISSING : QMP_MONITOR_BROKEN, &error);
         return;
     }
     while (receive_one(conversation))

@@ -16,10 +16,9 @@
 #include "lib/stream.h"
 
 enum qmp_failure {
-    QMP_MONITOR_MISSING, /* nothing listens at the path */
+    QMP_MONITOR_MISSING, /* nothing listens at the path, or a human monitor */
     QMP_MONITOR_BUSY,    /* no greeting: another client holds the monitor */
     QMP_MONITOR_BROKEN,  /* closed or silent in mid-conversation, or invalid */
-    QMP_MONITOR_FOREIGN, /* it does not speak QMP */
 };
 
 struct qmp_conversation;

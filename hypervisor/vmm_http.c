@@ -213,7 +213,7 @@ static void search(struct vmm_http *vmm)
     struct error error;
     bool again;
 
-    if (vmm_process_init(&process, &vmm->call.request, &error) < 0) {
+    if (vmm_process_init(&process, vmm->call.request.vmm_pid, &error) < 0) {
         vmm_http_finish(vmm, HYPERVISOR_UNREACHABLE, 0, &error);
         return;
     }

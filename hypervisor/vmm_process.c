@@ -23,8 +23,6 @@
 #include "lib/path_guard.h"
 #include "lib/result.h"
 
-enum { SECTOR_BYTES = 512 };
-
 /* Processor time for what is examined in one pass because of an answer: paths, descriptors and
  * files, and the comparisons between them. The VMM chooses how many there are, and a path alone may
  * cost 4 ms: 40 links, each as long as a path can be. */
@@ -93,18 +91,6 @@ int vmm_process_stat(const struct vmm_process *process, const char *name, struct
     return 0;
 }
 
-/* The permissions of the link tell how the descriptor is open (Linux: fs/proc/fd.c). */
-int vmm_process_is_readable(const struct vmm_process *process, const char *name, bool *ret_readable)
-{
-    struct statx x;
-
-    if (statx(process->descriptors, name, AT_STATX_DONT_SYNC | AT_SYMLINK_NOFOLLOW, STATX_MODE,
-              &x) < 0)
-        return -errno;
-    *ret_readable = (x.stx_mode & (S_IRUSR | S_IWUSR)) != S_IWUSR;
-    return 0;
-}
-
 static int resolve_name(struct vmm_process *process, const char *name,
                         struct vmm_identity *ret_identity)
 {
@@ -166,50 +152,18 @@ static int open_directory(pid_t pid, const char *name, int *ret_fd)
     return 0;
 }
 
-/* sysfs counts in sectors of 512 bytes, whatever the device's block size is
- * (Documentation/ABI/stable/sysfs-block). */
-static int read_bytes(struct vmm_resolver *resolver, const struct vmm_identity *identity,
-                      uint64_t *ret_bytes)
+int vmm_process_init(struct vmm_process *process, pid_t pid, struct error *error)
 {
-    struct vmm_process *process = container_of(resolver, struct vmm_process, resolver);
-    cleanup(fd_closep) int fd = -1;
-    char path[64], text[32], *end;
-    ssize_t length;
-    int r;
-
-    if (!identity->block_device)
-        return -ENOTBLK;
-    (void)snprintf(path, sizeof(path), "dev/block/%u:%u/size", major(identity->device),
-                   minor(identity->device));
-    r = path_open_file_in_root(process->sysfs, path, &fd);
-    if (r < 0)
-        return r;
-    length = read(fd, text, sizeof(text) - 1);
-    if (length <= 0)
-        return length < 0 ? -errno : -EBADMSG;
-    text[length] = '\0';
-    errno = 0;
-    *ret_bytes = strtoull(text, &end, 10) * SECTOR_BYTES;
-    return errno || end == text || (*end && *end != '\n') ? -EBADMSG : 0;
-}
-
-int vmm_process_init(struct vmm_process *process, const struct hypervisor_request *request,
-                     struct error *error)
-{
-    pid_t pid = request->vmm_pid;
     int r;
 
     *process = (struct vmm_process){
         .resolver = {.path = resolve_path,
                      .descriptor = resolve_descriptor,
                      .held = list_held,
-                     .files = vmm_files_list,
-                     .bytes = read_bytes,
                      .until_ns = clock_processor() + SEARCH_NS},
         .pid = pid,
         .root = -1,
         .descriptors = -1,
-        .sysfs = request->sysfs,
     };
     r = open_directory(pid, "root", &process->root);
     if (r == 0)

@@ -22,15 +22,13 @@ struct vmm_process {
     pid_t pid;
     int root;                  /* /proc/PID/root */
     int descriptors;           /* /proc/PID/fd */
-    int sysfs;                 /* borrowed; below it, devices' sizes are found */
     struct vmm_memory *memory; /* borrowed; NULL: what is examined is not remembered */
     size_t remembered;         /* in it, when this search began */
 };
 
-/* For the request's VMM, whose answer is searched from now on, in one go: the time for that begins.
+/* For the VMM, whose answer is searched from now on, in one go: the time for that begins.
  * 0, or -errno: the process is gone or may not be examined. */
-int vmm_process_init(struct vmm_process *process, const struct hypervisor_request *request,
-                     struct error *error);
+int vmm_process_init(struct vmm_process *process, pid_t pid, struct error *error);
 void vmm_process_done(struct vmm_process *process);
 
 /* What was examined for this answer before takes no time again, and what is examined now is
@@ -50,14 +48,6 @@ bool vmm_search_may_begin(const struct loop *loop);
 /* What the process has open as descriptor `name`: type, device and inode as the kernel knows them,
  * without a request to the file system, which may hang (FUSE, NFS). 0 or -errno. */
 int vmm_process_stat(const struct vmm_process *process, const char *name, struct stat *ret_stat);
-
-/* Whether descriptor `name` can be read from. 0 or -errno. */
-int vmm_process_is_readable(const struct vmm_process *process, const char *name,
-                            bool *ret_readable);
-
-/* vmm_files.c: resolver.files. */
-int vmm_files_list(struct vmm_resolver *resolver, struct vmm_file *ret_files, size_t size,
-                   size_t *ret_count);
 
 /* The file of the request; borrows from it. */
 struct vmm_wanted vmm_wanted_of(const struct hypervisor_request *request);

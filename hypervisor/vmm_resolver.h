@@ -23,12 +23,6 @@ static inline bool vmm_identity_equal(const struct vmm_identity *a, const struct
     return a->block_device == b->block_device && a->device == b->device && a->inode == b->inode;
 }
 
-/* A regular file that the process has open. */
-struct vmm_file {
-    struct vmm_identity identity;
-    int fd;
-};
-
 /* The process' view of its files. Functions return 0, or -errno if the answer is unknown. */
 struct vmm_resolver {
     /* A bound was reached; what was not found or accounted for tells nothing. */
@@ -42,13 +36,6 @@ struct vmm_resolver {
     /* Lists every block device or file that the process has open, at most `size`; returns their
      * number. */
     size_t (*held)(struct vmm_resolver *resolver, struct vmm_identity *ret_identities, size_t size);
-    /* Lists every regular file that could be a drive's: all but the process' memory and those that
-     * are open for writing only. -EMSGSIZE: there are more than `size`. */
-    int (*files)(struct vmm_resolver *resolver, struct vmm_file *ret_files, size_t size,
-                 size_t *ret_count);
-    /* The present size of a block device according to the host's kernel. */
-    int (*bytes)(struct vmm_resolver *resolver, const struct vmm_identity *identity,
-                 uint64_t *ret_bytes);
 };
 
 /* Whether a bound was reached; to be asked before each step of a search, because the VMM chooses

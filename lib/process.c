@@ -150,12 +150,12 @@ int process_has_ended(pid_t pid, uint64_t start_ns)
     return process.start_ns != start_ns || (!process.alive && process.threads <= 1);
 }
 
-static int read_directly(pid_t pid, const char *name, size_t bytes, struct buffer *ret_text)
+static int read_directly(pid_t pid, size_t bytes, struct buffer *ret_text)
 {
     cleanup(fd_closep) int fd = -1;
     char part[4096];
     ssize_t count = 1;
-    int r = open_file(pid, name, &fd);
+    int r = open_file(pid, "cmdline", &fd);
 
     while (r == 0 && count > 0 && bytes > 0) {
         count = read(fd, part, bytes < sizeof(part) ? bytes : sizeof(part));
@@ -168,7 +168,7 @@ static int read_directly(pid_t pid, const char *name, size_t bytes, struct buffe
     return r == ENDED_MEANWHILE ? PROCESS_GONE : r;
 }
 
-static int read_part(pid_t pid, bool of_maps, size_t bytes, struct buffer *ret_text)
+int process_read_first_arguments(pid_t pid, size_t bytes, struct buffer *ret_arguments)
 {
     struct process_reading reading = {.pid = pid};
     int r;
@@ -176,20 +176,9 @@ static int read_part(pid_t pid, bool of_maps, size_t bytes, struct buffer *ret_t
     if (pid <= 0)
         return PROCESS_GONE;
     if (!process_reader_is_used())
-        return read_directly(pid, of_maps ? "maps" : "cmdline", bytes, ret_text);
-    r = of_maps ? process_reader_read_maps(&reading, bytes, ret_text)
-                : process_reader_read(&reading, 1, bytes, ret_text);
+        return read_directly(pid, bytes, ret_arguments);
+    r = process_reader_read(&reading, 1, bytes, ret_arguments);
     return r < 0 ? r : reading.result;
-}
-
-int process_read_first_arguments(pid_t pid, size_t bytes, struct buffer *ret_arguments)
-{
-    return read_part(pid, false, bytes, ret_arguments);
-}
-
-int process_read_maps(pid_t pid, size_t bytes, struct buffer *ret_text)
-{
-    return read_part(pid, true, bytes, ret_text);
 }
 
 int process_read_arguments(pid_t pid, struct buffer *ret_arguments)

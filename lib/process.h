@@ -47,16 +47,12 @@ bool process_stands_still(pid_t pid, struct error *ret_error);
 int process_has_ended(pid_t pid, uint64_t start_ns);
 
 /* Reads the arguments, each followed by a NUL. Returns as process_read_file(), or PROCESS_HANGS.
- * Other files that take the lock of the process's memory (environ, mem) should not be read, except
- * maps by process_read_maps(). */
+ * Other files that take the lock of the process's memory (environ, maps, mem) should not be read.
+ */
 int process_read_arguments(pid_t pid, struct buffer *ret_arguments);
 
 /* Reads the first `bytes` bytes of the arguments. */
 int process_read_first_arguments(pid_t pid, size_t bytes, struct buffer *ret_arguments);
-
-/* Reads the first `bytes` bytes of /proc/PID/maps, so the last line may be incomplete. 0,
- * PROCESS_GONE, PROCESS_HANGS or another -errno. */
-int process_read_maps(pid_t pid, size_t bytes, struct buffer *ret_text);
 
 /* Whether the process still has these arguments, or ones that begin with them. Between reading them
  * and judging the process (process_trust.h) it may have executed another program, or its pid may

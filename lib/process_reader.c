@@ -39,22 +39,9 @@ static const uint64_t PATIENCE_NS = PATIENCE_MILLISECONDS * NSEC_PER_MSEC;
 static const uint64_t STARVED_NS = NSEC_PER_SEC; /* how long any reader may take */
 static const uint64_t LASTING_NS = NSEC_PER_SEC, TELL_NS = 10 * NSEC_PER_SEC;
 
-enum text {
-    ARGUMENTS,
-    MAPPINGS,
-};
-
-static const struct {
-    const char *file, *name;
-} texts[] = {
-    [ARGUMENTS] = {"cmdline", "arguments"},
-    [MAPPINGS] = {"maps", "mappings"},
-};
-
 struct request {
     uint64_t bytes;
     uint32_t count;
-    enum text text;
 };
 
 struct piece {
@@ -111,15 +98,15 @@ static void end_piece(int32_t result, size_t length)
     said.length += sizeof(piece) + length;
 }
 
-/* Sends the first bytes of one process's text. */
-static bool say_text(int socket, pid_t pid, enum text text, size_t bytes)
+/* Sends the first bytes of one process's arguments. */
+static bool say_arguments(int socket, pid_t pid, size_t bytes)
 {
     cleanup(fd_closep) int fd = -1;
     ssize_t count = 0;
     char path[32];
     int r = 0;
 
-    (void)snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, texts[text].file);
+    (void)snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)pid);
     fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         count = -1;
@@ -153,7 +140,7 @@ static _Noreturn void serve(int socket)
     while (receive_whole(socket, &request, sizeof(request)) && request.count <= MOST_AT_ONCE &&
            receive_whole(socket, pid, request.count * sizeof(pid[0]))) {
         for (uint32_t i = 0; i < request.count; i++)
-            if (!say_text(socket, pid[i], request.text, request.bytes))
+            if (!say_arguments(socket, pid[i], request.bytes))
                 _exit(1);
         if (!flush(socket))
             break;
@@ -358,7 +345,7 @@ static int ask(struct process_reading *readings, unsigned count, struct request 
 
 /* Logs a process that hangs, unless only for a moment, as at its start or fork. Of many, one is
  * named. */
-static void tell(const struct process_reading *readings, unsigned count, enum text text)
+static void tell(const struct process_reading *readings, unsigned count)
 {
     const uint64_t now = clock_boottime();
     const bool is_first = !reader.last_ns || now - reader.last_ns >= TELL_NS;
@@ -373,16 +360,17 @@ static void tell(const struct process_reading *readings, unsigned count, enum te
     if (now - reader.first_ns < LASTING_NS || (reader.told_ns && now - reader.told_ns < TELL_NS))
         return;
     reader.told_ns = now;
-    log_warning(NULL,
-                "the %s of process %d cannot be read, because it keeps its memory locked: nothing "
-                "is concluded from it; if this goes on, find out what it does, and end it",
-                texts[text].name, (int)readings[0].pid);
+    log_warning(
+        NULL,
+        "the arguments of process %d cannot be read, because it keeps its memory locked: nothing "
+        "is concluded from it; if this goes on, find out what it does, and end it",
+        (int)readings[0].pid);
 }
 
-static int read_texts(struct process_reading *readings, unsigned count, enum text text,
-                      size_t bytes, struct buffer *ret_text)
+int process_reader_read(struct process_reading *readings, unsigned count, size_t bytes,
+                        struct buffer *ret_text)
 {
-    const struct request request = {.bytes = bytes, .count = count, .text = text};
+    const struct request request = {.bytes = bytes, .count = count};
     const struct buffer_mark mark = buffer_mark(ret_text);
     int r = -EPIPE;
 
@@ -398,17 +386,6 @@ static int read_texts(struct process_reading *readings, unsigned count, enum tex
             end_reader();
     }
     if (r == PROCESS_HANGS)
-        tell(readings, count, text);
+        tell(readings, count);
     return r;
-}
-
-int process_reader_read(struct process_reading *readings, unsigned count, size_t bytes,
-                        struct buffer *ret_text)
-{
-    return read_texts(readings, count, ARGUMENTS, bytes, ret_text);
-}
-
-int process_reader_read_maps(struct process_reading *reading, size_t bytes, struct buffer *ret_text)
-{
-    return read_texts(reading, 1, MAPPINGS, bytes, ret_text);
 }

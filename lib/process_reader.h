@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* process_reader.h - reads the arguments and the mappings of processes without waiting for what one
- * of them does.
+/* process_reader.h - reads the arguments of processes without waiting for what one of them does.
  *
- * Reading /proc/PID/cmdline or maps waits for the lock of that process's memory, and the user who
+ * Reading /proc/PID/cmdline waits for the lock of that process's memory, and the user who
  * runs the process can hold it: by a large munmap(2), many in a row, or a fork(2). So a child
  * process, the reader, does the waiting. It is killed if it waits too long; SIGKILL ends that wait.
  * The other files that crustd reads need no such lock: stat, status, cgroup, comm, the links.
@@ -14,8 +13,8 @@
 
 #include "lib/buffer.h"
 
-/* Starts the reader. From then on only the reader reads the two files, and it is restarted if it
- * ends; before, and in programs that never call this, they are read directly. To be called early,
+/* Starts the reader. From then on only the reader reads that file, and it is restarted if it
+ * ends; before, and in programs that never call this, they is read directly. To be called early,
  * because the reader keeps a copy of the program's memory. 0 or -errno. */
 int process_reader_start(void);
 
@@ -32,7 +31,3 @@ struct process_reading {
  * another -errno. */
 int process_reader_read(struct process_reading *readings, unsigned count, size_t bytes,
                         struct buffer *ret_text);
-
-/* Reads the first `bytes` bytes of one process's mappings. Returns as process_reader_read(). */
-int process_reader_read_maps(struct process_reading *reading, size_t bytes,
-                             struct buffer *ret_text);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* stream.h - one bounded byte stream with an absolute deadline.
  *
- * QMP, HMP and ttrpc all run over this: a non-blocking connection to a unix or vsock address (or an
+ * QMP and ttrpc all run over this: a non-blocking connection to a unix or vsock address (or an
  * adopted descriptor), a bounded input buffer, a bounded output buffer, and one deadline for the
  * whole conversation. The owner gets exactly one closing call; after it the stream does nothing
  * more. Never half-closes: Cloud Hypervisor, ttrpc servers and QEMU drop the reply of a half-closed

@@ -213,9 +213,9 @@ static const struct {
            "Kata's configuration.toml, once the program that it names is on the node. Kata then "
            "starts QEMU through crust-qemu, which adds a monitor. Then restart the pod: a running "
            "one keeps what it was started with. The new VM also sees the new size at once.",
-           "QEMU with debug settings instead: in the section [hypervisor.qemu] enable_debug = "
-           "true and extra_monitor_socket = \"qmp\" (Go runtime only) or \"hmp\" (Go and Rust "
-           "runtimes). Then restart the pod.",
+           "QEMU with debug settings instead, Go runtime only: in the section [hypervisor.qemu] "
+           "enable_debug = true and extra_monitor_socket = \"qmp\". Then restart the pod. With "
+           "\"hmp\" QEMU gets a human monitor, which crustd does not use.",
            "QEMU: check that resize.qemu_monitor is not off (extra is the default). main would "
            "use qmp.sock where there is nothing else; only for runtimes whose shim does not.",
            "Cloud Hypervisor and Firecracker: nothing has to be set up, but crustd has to see "
@@ -280,16 +280,9 @@ static const struct {
     /* Heals: the runtime may still be plugging in the drive. */
     ROW(DRIVE_NOT_FOUND, "drive_not_found", HEALS, STATUS_UNAVAILABLE,
         {HYPERVISOR,
-         {"No drive in the hypervisor's list is known to be this device. Either it has none, or "
-          "its monitor does not tell which of several drives this one is, and they cannot all be "
-          "told to read their sizes again: HMP shows drives that came as descriptors, as with "
-          "Kata's Rust runtime, without their device.",
+         {"No drive in the hypervisor's list is this device.",
           "A drive of this device in the hypervisor's own list.",
           {"Is the pod starting or ending? Then this passes.",
-           "HMP and several disks: a regular file among QEMU's descriptors, or another volume of "
-           "the sandbox with crust.resize = never or observe, keeps them from being read again "
-           "together; the error names it. A QMP monitor (the drop-in crust-qemu.toml) tells the "
-           "disks apart. Pods that run already must be restarted for it.",
            "crustctl volume VOL shows which drive was expected; restart the pod if it stays."}}}),
     ROW(READ_ONLY, "read_only", IN(BLOCK_GROWN), STATUS_FAILED_PRECONDITION,
         {IN(UNMANAGED),

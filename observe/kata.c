@@ -122,7 +122,7 @@ int kata_find_monitor(const struct observe_sandbox_paths *paths, const char *nam
         r = find_added_monitor(paths->root, name, sandbox, &mentioned);
     if (r < 0 || sandbox->control_socket || !directory[0])
         return r;
-    if (paths->extra_monitor)
+    if (paths->extra_monitor && extra)
         r = kata_try_socket(paths->root, directory, extra, &sandbox->control_socket);
     if (r == 0 && !sandbox->control_socket && paths->main_monitor && !mentioned)
         r = kata_try_socket(paths->root, directory, "qmp.sock", &sandbox->control_socket);

@@ -27,8 +27,8 @@ int kata_read_file(int root, const char *directory, const char *name, struct buf
 int kata_try_socket(int root, const char *directory, const char *name, char **ret_path);
 
 /* Finds QEMU's monitor, the first existing and permitted one of: the one that crust-qemu gave the
- * QEMU named sandbox-NAME, DIRECTORY/EXTRA, and the shim's own, DIRECTORY/qmp.sock. DIRECTORY is ""
- * if it is not known. Sets control_socket. If QEMU has yet to make crust-qemu's socket, sets
- * try_again. */
+ * QEMU named sandbox-NAME, DIRECTORY/EXTRA (NULL: none), and the shim's own, DIRECTORY/qmp.sock.
+ * DIRECTORY is "" if it is not known. Sets control_socket. If QEMU has yet to make crust-qemu's
+ * socket, sets try_again. */
 int kata_find_monitor(const struct observe_sandbox_paths *paths, const char *name,
                       const char *directory, const char *extra, struct observed_sandbox *sandbox);

@@ -6,8 +6,9 @@
  *     run/fc.sock, kata.hvsock                Firecracker
  *     root/kata.hvsock                        Dragonball, within the shim
  *   SANDBOXES/firecracker/ID/root/            Firecracker with a jailer: its state and sockets
- *   CWD/debug-monitor.sock, qmp.sock          QEMU's monitors: their paths are relative to the
- * shim's working directory, which is the sandbox's bundle, or stands for it (bundles.c)
+ *   /run/crustd/qemu/ID.sock                  if crust-qemu is installed in place of QEMU
+ *   CWD/qmp.sock                              the shim's own monitor: used only when configured.
+ * CWD is the shim's working directory: the sandbox's bundle, or what stands for it (bundles.c)
  *
  * None of these files names a process, a device or a guest path. state.json names the kind of VMM,
  * and the VMM is found by its arguments. QEMU's guest is reached at the cid in those arguments. The
@@ -169,8 +170,8 @@ static int find_control_socket(const struct traces *traces, struct observed_sand
     if (sandbox->hypervisor == HYPERVISOR_FIRECRACKER)
         return kata_try_socket(root, traces->directory, "run/fc.sock", &sandbox->control_socket);
     if (sandbox->hypervisor == HYPERVISOR_QEMU)
-        return kata_find_monitor(traces->paths, traces->sandbox_id, traces->place.own,
-                                 "debug-monitor.sock", sandbox);
+        return kata_find_monitor(traces->paths, traces->sandbox_id, traces->place.own, NULL,
+                                 sandbox);
     return 0;
 }
 

@@ -11,14 +11,11 @@
 /* The results of a kind of act, and its calls. */
 struct act_vmm {
     struct hypervisor_call *call;
-    struct error others_forbid; /* why drives of other volumes must keep their size; "" */
     char drive_id[STORE_NAME_BYTES];
     char guest_address[STORE_NAME_BYTES]; /* pci:…, scsi:…; "" not learned */
     uint64_t bytes;
     enum hypervisor_list list;
     enum volume_reason resize_reason; /* of a query: why a resize would fail */
-    struct error doubt;    /* why it is not known which of the VMM's drives it is; "" it is */
-    bool others_refreshed; /* the VMM has read the sizes of other drives again as well */
     char version[HYPERVISOR_VERSION_BYTES];
 };
 

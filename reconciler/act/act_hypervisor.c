@@ -66,8 +66,6 @@ static void on_done(struct hypervisor_call *call, const struct hypervisor_reply 
     vmm->bytes = reply->bytes;
     vmm->list = reply->list;
     vmm->resize_reason = reasons[reply->resize];
-    vmm->doubt = reply->doubt;
-    vmm->others_refreshed = reply->others_refreshed;
     memcpy(vmm->version, reply->version, sizeof(vmm->version));
     (void)snprintf(vmm->drive_id, sizeof(vmm->drive_id), "%s", reply->drive_id);
     note_address(act, reply->address);
@@ -80,28 +78,9 @@ static const char *known(const char *text)
     return text[0] ? text : NULL;
 }
 
-/* Drives that cannot be distinguished are read again together, so any volume of the sandbox can
- * forbid it. */
-static int find_forbidding(const struct act *act, struct error *ret_why)
-{
-    const struct store_volume *volume = &act->volume;
-    char path[STORE_TARGET_BYTES];
-    enum resize_policy policy;
-    int r = store_find_forbidding(act->context->store, volume->sandbox_id, volume->volume_id, path,
-                                  &policy);
-
-    if (r == STORE_FOUND)
-        (void)error_set(ret_why, 0, "%s in the same sandbox has crust.resize = %s", path,
-                        policy_name(policy));
-    return r;
-}
-
 static int act_hypervisor_intend(struct act *act)
 {
-    int r = find_forbidding(act, &act->vmm.others_forbid);
-
-    return r < 0 ? r
-                 : store_intend(act->context->store, &act->volume, decide_action_name(act->action));
+    return store_intend(act->context->store, &act->volume, decide_action_name(act->action));
 }
 
 static int act_hypervisor_start(struct act *act)
@@ -110,7 +89,6 @@ static int act_hypervisor_start(struct act *act)
     struct hypervisor_request request = {
         .act = act->action == ACTION_RESIZE_HYPERVISOR ? HYPERVISOR_RESIZE : HYPERVISOR_QUERY,
         .root = act->context->root,
-        .sysfs = act->context->sysfs,
         .control_socket = known(volume->control_socket),
         .vmm_pid = volume->vmm_pid,
         .sandbox_id = volume->sandbox_id,
@@ -121,7 +99,6 @@ static int act_hypervisor_start(struct act *act)
         .inode = volume->inode,
         .recorded_drive = known(volume->recorded_drive_id),
         .wants_address = volume->guest_path[0] != '/',
-        .others_forbid = known(act->vmm.others_forbid.text),
         .bytes = volume->device_bytes,
         .deadline_ns = act_time_left(act),
     };
@@ -144,29 +121,6 @@ static enum volume_reason obstacle_of(const struct act *act)
         act->action == ACTION_RESIZE_HYPERVISOR || act->vmm.resize_reason == REASON_HYPERVISOR_BUSY;
 
     return is_clear ? REASON_NONE : act->vmm.resize_reason;
-}
-
-/* Drives that had the same size may differ now. */
-static int ask_again(struct act *act)
-{
-    struct store *store = act->context->store;
-    const struct store_volume *volume = &act->volume;
-    int r = store_want_doubtful_lists(store, volume->sandbox_ref, volume->volume_id);
-
-    return r < 0 ? r
-                 : store_each_volume_of_sandbox(store, volume->sandbox_id, work_queue_add_volume,
-                                                act->context->queue);
-}
-
-/* A volume that forbids may have been bound, or may have gone, while the VMM was asked. */
-static int ask_again_if_outdated(const struct act *act)
-{
-    struct error why = {0};
-    int r = find_forbidding(act, &why);
-
-    if (r < 0 || (r == STORE_FOUND) == (act->vmm.others_forbid.text[0] != '\0'))
-        return r < 0 ? r : 0;
-    return store_want_list(act->context->store, act->volume.volume_id);
 }
 
 /* Somebody else set the drive back; its device still has the size that the VMM had taken. */
@@ -195,7 +149,6 @@ static int act_hypervisor_record(struct act *act)
         .device = act->volume.device_name,
         .reason = act->reason,
         .error = act->error.text,
-        .doubt = known(act->vmm.doubt.text),
         .drive_id = known(act->vmm.drive_id),
         .guest_path = known(act->vmm.guest_address),
         .bytes = act->vmm.list == HYPERVISOR_LIST_HAS ? act->vmm.bytes : 0,
@@ -214,11 +167,7 @@ static int act_hypervisor_record(struct act *act)
 
     if (act->vmm.version[0])
         r = store_set_vmm_version(store, act->volume.sandbox_ref, act->vmm.version);
-    if (r == 0)
-        r = store_put_hypervisor_result(store, &result);
-    if (r == 0)
-        r = ask_again_if_outdated(act);
-    return r == 0 && act->vmm.others_refreshed ? ask_again(act) : r;
+    return r < 0 ? r : store_put_hypervisor_result(store, &result);
 }
 
 static void act_hypervisor_done(struct act *act)

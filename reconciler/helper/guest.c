@@ -63,7 +63,6 @@ static int ask(struct helper_guest *guest, const struct context *context, enum h
     struct hypervisor_request request = {
         .act = HYPERVISOR_DESCRIBE,
         .root = context->root,
-        .sysfs = context->sysfs,
         .control_socket = sandbox->control_socket[0] ? sandbox->control_socket : NULL,
         .vmm_pid = sandbox->vmm_pid,
         .sandbox_id = sandbox->sandbox_id,

@@ -33,14 +33,6 @@ static int resolve_descriptor(struct vmm_resolver *resolver, int fd,
     return resolve_path(resolver, "", ret_identity);
 }
 
-static size_t list_held(struct vmm_resolver *resolver, struct vmm_identity *ret_identities,
-                        size_t size)
-{
-    (void)size;
-    (void)resolve_path(resolver, "", ret_identities);
-    return 1;
-}
-
 /* One drive's parts and the list of all, whatever answers the question; its numbers keep their
  * bounds. */
 static void read_attached(const cJSON *value)
@@ -80,8 +72,7 @@ static void read_answer(struct qemu_report *report, const cJSON *value)
 /* Whatever was reported: what may be resized is plain in name, writable and over host_device. */
 static void search(const struct qemu_report *report)
 {
-    struct vmm_resolver resolver = {
-        .path = resolve_path, .descriptor = resolve_descriptor, .held = list_held};
+    struct vmm_resolver resolver = {.path = resolve_path, .descriptor = resolve_descriptor};
     struct vmm_wanted wanted = {
         .act = HYPERVISOR_RESIZE,
         .identity = {.block_device = true, .device = 1},
@@ -125,7 +116,7 @@ static int decode_all(const uint8_t *data, size_t size, size_t step, struct qemu
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct qemu_report report = {.sets_known = false};
+    struct qemu_report report = {.descriptor_count = 0};
 
     if (decode_all(data, size, 4096, &report) != decode_all(data, size, 1, NULL))
         abort();

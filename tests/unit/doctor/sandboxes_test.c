@@ -152,7 +152,7 @@ static void the_remedy_serves_both_runtimes(void **state)
 
 /* A QEMU whose monitor at /m stands behind this option. */
 static void expect_monitor(struct node *node, const char *option, const char *value,
-                           const char *what)
+                           const char *level, const char *what)
 {
     siginfo_t info;
     char row[512];
@@ -165,7 +165,7 @@ static void expect_monitor(struct node *node, const char *option, const char *va
     /* Only then are its arguments in place for certain. */
     assert_int_equal(waitid(P_PID, (id_t)pid, &info, WSTOPPED | WEXITED | WNOWAIT), 0);
     (void)snprintf(row, sizeof(row), ROW(QEMU "," MONITOR "," ABLE ",\"vmm_pid\":%d"), (int)pid);
-    expect(node, row, "ok", what);
+    expect(node, row, level, what);
     (void)kill(pid, SIGKILL);
     (void)waitpid(pid, NULL, 0);
 }
@@ -179,9 +179,10 @@ static void which_monitor_it_is(void **state)
     expect(node, ROW(QEMU ",\"control_socket\":\"/run/vc/vm/5a/qmp.sock\"," ABLE), "ok",
            "(the main one, QMP)");
     expect(node, ROW(QEMU "," MONITOR "," ABLE), "ok", "(an extra monitor);");
-    expect_monitor(node, "-qmp", "unix:path=/m,server=on,wait=off", "(an extra monitor, QMP)");
-    expect_monitor(node, "-monitor", "unix:/m,server=on", "(an extra monitor, HMP)");
-    expect_monitor(node, "-monitor", "unix:/m2,server=on", "(an extra monitor);");
+    expect_monitor(node, "-qmp", "unix:path=/m,server=on,wait=off", "ok",
+                   "(an extra monitor, QMP)");
+    expect_monitor(node, "-monitor", "unix:/m,server=on", "error", "only a human monitor (HMP)");
+    expect_monitor(node, "-monitor", "unix:/m2,server=on", "ok", "(an extra monitor);");
 }
 
 #define POD(id, name, volumes, socket)                                                             \

@@ -172,7 +172,6 @@ static void prepare(struct pair *pair, struct vmm_http *vmm)
         .done = on_one_done,
         .userdata = pair,
     };
-    vmm->call.request.sysfs = -1;
     vmm->until_ns = UINT64_MAX;
 }
 
@@ -253,10 +252,9 @@ static void may_be_freed_meanwhile(void **state)
 
 static struct vmm_process open_process(struct vmm_memory *memory)
 {
-    const struct hypervisor_request request = {.vmm_pid = getpid(), .sysfs = -1};
     struct vmm_process process;
 
-    assert_int_equal(vmm_process_init(&process, &request, NULL), 0);
+    assert_int_equal(vmm_process_init(&process, getpid(), NULL), 0);
     vmm_process_use_memory(&process, memory);
     return process;
 }
@@ -377,7 +375,7 @@ static void a_later_step_examines_all_again(void **state)
     static const struct loop loop;
     const struct http_server *server = *state;
     struct hypervisor_request request = {
-        .act = HYPERVISOR_QUERY, .vmm_pid = getpid(), .sysfs = -1, .regular_file = true};
+        .act = HYPERVISOR_QUERY, .vmm_pid = getpid(), .regular_file = true};
     struct qemu_search search;
     char file[SCRATCH_BYTES + 16], link[SCRATCH_BYTES + 16];
     struct stat status;
@@ -416,17 +414,16 @@ static void waits_for_a_pass_with_room(void **state)
 static void qemus_search_waits_for_such_a_pass(void **state)
 {
     struct loop loop = {.pass.began_ns = clock_monotonic() - NSEC_PER_SEC};
-    const struct hypervisor_request request = {
-        .act = HYPERVISOR_QUERY, .vmm_pid = getpid(), .sysfs = -1};
+    const struct hypervisor_request request = {.act = HYPERVISOR_QUERY, .vmm_pid = getpid()};
     struct qemu_search search;
 
     (void)state;
     qemu_search_init(&search, &loop, &request);
     add_drive(&search.report, "/nonexistent");
     assert_int_equal(qemu_search_find(&search).next, QEMU_SEARCH_AGAIN);
-    assert_int_equal(qemu_search_again(&search).next, QEMU_SEARCH_AGAIN);
+    assert_int_equal(qemu_search_find(&search).next, QEMU_SEARCH_AGAIN);
     loop.pass.began_ns = 0;
-    assert_int_equal(qemu_search_again(&search).next, QEMU_SEARCH_END);
+    assert_int_equal(qemu_search_find(&search).next, QEMU_SEARCH_END);
     qemu_search_done(&search);
 }
 
@@ -436,7 +433,7 @@ static void qemus_search_goes_on_until_it_has_found_the_drive(void **state)
     static const struct loop loop;
     const struct http_server *server = *state;
     struct hypervisor_request request = {
-        .act = HYPERVISOR_QUERY, .vmm_pid = getpid(), .sysfs = -1, .regular_file = true};
+        .act = HYPERVISOR_QUERY, .vmm_pid = getpid(), .regular_file = true};
     struct qemu_search search;
     struct qemu_search_result result;
     unsigned steps = 1;
@@ -453,7 +450,7 @@ static void qemus_search_goes_on_until_it_has_found_the_drive(void **state)
     add_drives_behind_links(server, &search.report);
     add_drive(&search.report, file);
     for (result = qemu_search_find(&search); result.next == QEMU_SEARCH_AGAIN; steps++)
-        result = qemu_search_again(&search);
+        result = qemu_search_find(&search);
     assert_int_equal(result.next, QEMU_SEARCH_FOUND);
     assert_string_equal(search.drive, "drive-1");
     assert_true(steps > 2);

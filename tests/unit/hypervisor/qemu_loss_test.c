@@ -50,6 +50,53 @@ static void other_listeners_are_unreachable(void **state)
     }
 }
 
+static void on_drive_outcome(struct hypervisor_drive_call *made,
+                             const struct hypervisor_drive_reply *reply, void *userdata)
+{
+    struct monitor *monitor = userdata;
+
+    monitor->done++;
+    assert_int_equal(reply->outcome, HYPERVISOR_DRIVE_MONITOR_MISSING);
+    monitor->reply.error = reply->error;
+    (void)hypervisor_drive_call_free(made);
+    loop_stop(&monitor->loop);
+}
+
+/* Nothing is asked of it, neither about a size nor for a drive. */
+static void a_human_monitor_is_none(void **state)
+{
+    static const struct exchange script[] = {{"", HMP_GREETING}};
+    static const char why[] =
+        "this is a human monitor (HMP), which crustd does not use: crust-qemu";
+    struct monitor *monitor = *state;
+    struct hypervisor_request request = request_for(monitor, HYPERVISOR_RESIZE);
+    const struct hypervisor_drive_request drive = {.act = HYPERVISOR_DRIVE_LIST,
+                                                   .root = monitor->root,
+                                                   .control_socket = monitor->path,
+                                                   .vmm_pid = getpid(),
+                                                   .descriptor = -1,
+                                                   .deadline_ns = 60 * NSEC_PER_SEC};
+    struct hypervisor_drive_call *made;
+    struct error error;
+
+    for (unsigned bytewise = 0; bytewise < 2; bytewise++) {
+        monitor->bytewise = bytewise;
+        serve(monitor, script, array_length(script));
+        assert_int_equal(call(monitor, &request)->outcome, HYPERVISOR_MONITOR_MISSING);
+        assert_non_null(strstr(monitor->reply.error.text, why));
+        assert_int_equal(monitor->reply.list, HYPERVISOR_LIST_UNREAD);
+        monitor->done = 0;
+        monitor->position = 0;
+        assert_int_equal(hypervisor_drive_call_new(&monitor->loop, HYPERVISOR_QEMU, &drive,
+                                                   on_drive_outcome, monitor, &made, &error),
+                         0);
+        loop_run(&monitor->loop);
+        assert_int_equal(monitor->done, 1);
+        assert_non_null(strstr(monitor->reply.error.text, why));
+        hang_up(monitor);
+    }
+}
+
 static void on_drive_done(struct hypervisor_drive_call *made,
                           const struct hypervisor_drive_reply *reply, void *userdata)
 {
@@ -101,9 +148,6 @@ static void hanging_up_is_unreachable(void **state)
     serve(monitor, qmp_resize, array_length(qmp_resize));
     for (monitor->close_at = 0; monitor->close_at < array_length(qmp_resize); monitor->close_at++)
         assert_int_equal(call(monitor, &request)->outcome, HYPERVISOR_UNREACHABLE);
-    serve(monitor, hmp_resize, array_length(hmp_resize));
-    for (monitor->close_at = 0; monitor->close_at < array_length(hmp_resize); monitor->close_at++)
-        assert_int_equal(call(monitor, &request)->outcome, HYPERVISOR_UNREACHABLE);
 }
 
 static void silence_ends_with_the_deadline(void **state)
@@ -114,7 +158,7 @@ static void silence_ends_with_the_deadline(void **state)
     if (without_device(monitor))
         skip();
     request.deadline_ns = 100 * NSEC_PER_MSEC;
-    serve(monitor, hmp_resize, array_length(hmp_resize));
+    serve(monitor, qmp_resize, array_length(qmp_resize));
     monitor->silent_at = 0;
     assert_int_equal(call(monitor, &request)->outcome, HYPERVISOR_BUSY);
     request.deadline_ns = NSEC_PER_SEC;
@@ -428,6 +472,7 @@ int main(void)
         scripted(an_answer_to_a_command_that_was_not_sent_is_ignored),
         scripted(nonsense_is_unreachable),
         scripted(other_listeners_are_unreachable),
+        scripted(a_human_monitor_is_none),
         scripted(another_process_is_not_asked),
         scripted(hanging_up_is_unreachable),
         scripted(silence_ends_with_the_deadline),

@@ -311,21 +311,7 @@ static const struct exchange qmp_resize[] = {
     {"\"query-block\"", FRONTENDS("2048")},
 };
 
-#define HMP_GREETING    "QEMU 7.2.22 monitor - type 'help' for more information\r\n(qemu) "
-#define HMP_REPLY(text) "echo\r\n" text "(qemu) "
-#define HMP_BLOCK(header, size)                                                                    \
-    header "\r\n    Attached to:      drive-1\r\n\r\nImages:\r\nimage: x\r\nfile format: raw\r\n"  \
-           "virtual size: 1 KiB (" size " bytes)\r\ndisk size: 0 B\r\n"
-#define HMP_ROOT(size)     HMP_BLOCK("drive-1: $DEVICE (raw)", size)
-#define HMP_PROTOCOL(size) HMP_BLOCK("#block046: $DEVICE (host_device)", size)
-
-static const struct exchange hmp_resize[] = {
-    {"", HMP_GREETING},
-    {"info block -v\n", HMP_REPLY(HMP_ROOT("1024"))},
-    {"info block -n -v\n", HMP_REPLY(HMP_ROOT("1024") "\r\n" HMP_PROTOCOL("1024"))},
-    {"qemu-io drive-1 \"truncate 1024\"\n", HMP_REPLY("")},
-    {"info block -v\n", HMP_REPLY(HMP_ROOT("2048"))},
-};
+#define HMP_GREETING "QEMU 7.2.22 monitor - type 'help' for more information\r\n(qemu) "
 
 static inline bool without_device(const struct monitor *monitor)
 {

@@ -28,18 +28,6 @@ static void resizes_over_qmp(void **state)
     resizes(monitor);
 }
 
-static void resizes_over_hmp(void **state)
-{
-    struct monitor *monitor = *state;
-
-    if (without_device(monitor))
-        skip();
-    serve(monitor, hmp_resize, array_length(hmp_resize));
-    resizes(monitor);
-    monitor->bytewise = true;
-    resizes(monitor);
-}
-
 static void queries_without_resizing(void **state)
 {
     struct monitor *monitor = *state;
@@ -52,10 +40,6 @@ static void queries_without_resizing(void **state)
     assert_int_equal(monitor->reply.bytes, 1024);
     assert_int_equal(monitor->reply.resize, HYPERVISOR_DONE);
     assert_int_equal(monitor->position, 5);
-    serve(monitor, hmp_resize, array_length(hmp_resize));
-    assert_int_equal(call(monitor, &request)->outcome, HYPERVISOR_DONE);
-    assert_int_equal(monitor->reply.bytes, 1024);
-    assert_int_equal(monitor->position, 3);
 }
 
 static void a_paused_vm_takes_the_size_and_says_why_it_is_paused(void **state)
@@ -231,37 +215,6 @@ static void each_refusal_has_its_outcome(void **state)
     }
 }
 
-static void hmp_words_are_refusals(void **state)
-{
-    static const struct {
-        const char *answer;
-        enum hypervisor_outcome outcome;
-    } cases[] = {
-        {"echo\r\nBlock node is read-only\r\n(qemu) ", HYPERVISOR_READ_ONLY},
-        {"echo\r\nCannot grow device files\r\n(qemu) ", HYPERVISOR_REFUSED},
-        {"echo\r\nFailed to get \"resize\" lock\r\nIs another process using the image [x]?\r\n"
-         "(qemu) ",
-         HYPERVISOR_REFUSED},
-        {"echo\r\nError: Cannot find device='' nor node-name='drive-1'\r\n(qemu) ",
-         HYPERVISOR_DRIVE_NOT_FOUND},
-        {"echo\r\nunknown command: 'qemu-io'\r\n(qemu) ", HYPERVISOR_UNSUPPORTED},
-    };
-    struct monitor *monitor = *state;
-    struct hypervisor_request request = request_for(monitor, HYPERVISOR_RESIZE);
-
-    if (without_device(monitor))
-        skip();
-    for (size_t i = 0; i < array_length(cases); i++) {
-        struct exchange script[array_length(hmp_resize)];
-
-        memcpy(script, hmp_resize, sizeof(script));
-        script[3].answer = cases[i].answer;
-        serve(monitor, script, 4);
-        assert_int_equal(call(monitor, &request)->outcome, cases[i].outcome);
-        assert_null(strchr(monitor->reply.error.text, '\n'));
-    }
-}
-
 /* Success is what the drive has afterwards, not what the command returned. */
 static void checks_the_answer(void **state)
 {
@@ -284,7 +237,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         scripted(resizes_over_qmp),
-        scripted(resizes_over_hmp),
         scripted(queries_without_resizing),
         scripted(the_tree_of_devices_ends_nothing),
         scripted(a_paused_vm_takes_the_size_and_says_why_it_is_paused),
@@ -293,7 +245,6 @@ int main(void)
         scripted(skips_what_is_not_for_it),
         scripted(a_drive_over_a_file),
         scripted(each_refusal_has_its_outcome),
-        scripted(hmp_words_are_refusals),
         scripted(checks_the_answer),
     };
 

@@ -221,28 +221,6 @@ static void locked_memory_is_not_waited_for(void **state)
     buffer_done(&arguments);
 }
 
-static void mappings_are_read_and_not_waited_for(void **state)
-{
-    struct buffer maps = BUFFER_INIT(ENOUGH);
-    int r = 0;
-
-    (void)state;
-    assert_int_equal(process_read_maps(getpid(), ENOUGH, &maps), 0);
-    assert_non_null(strstr(buffer_text(&maps), "process_reader_test\n"));
-    assert_non_null(strstr(buffer_text(&maps), "[stack]\n"));
-    buffer_clear(&maps);
-    assert_int_equal(process_read_maps(getpid(), 20, &maps), 0);
-    assert_int_equal(maps.length, 20);
-    assert_int_equal(process_read_maps(0x7ffffffe, ENOUGH, &maps), PROCESS_GONE);
-    run_locked();
-    for (unsigned i = 0; r == 0 && i < TRIES; i++) {
-        buffer_clear(&maps);
-        r = process_read_maps(other, ENOUGH, &maps);
-    }
-    assert_int_equal(r, PROCESS_HANGS);
-    buffer_done(&maps);
-}
-
 /* Whether the one that keeps its memory locked is the only one without arguments. */
 static bool walk_finds_it(void)
 {
@@ -289,7 +267,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_reader_that_was_killed_is_started_again, begin, end),
         cmocka_unit_test_setup_teardown(a_reader_that_does_nothing_is_replaced, begin, end),
         cmocka_unit_test_setup_teardown(locked_memory_is_not_waited_for, begin, end),
-        cmocka_unit_test_setup_teardown(mappings_are_read_and_not_waited_for, begin, end),
         cmocka_unit_test_setup_teardown(a_walk_goes_on_behind_one_that_hangs, begin, end),
     };
 

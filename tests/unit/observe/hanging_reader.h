@@ -60,11 +60,3 @@ int process_reader_read(struct process_reading *readings, unsigned count, size_t
     }
     return reader_failure;
 }
-
-int process_reader_read_maps(struct process_reading *reading, size_t bytes, struct buffer *ret_text)
-{
-    (void)reading;
-    (void)bytes;
-    (void)ret_text;
-    return PROCESS_HANGS;
-}

@@ -70,7 +70,7 @@ static void reads_a_living_qemu(void **state)
     (void)state;
     start_qemu(TASKS);
     write_bundle(TASKS "/" OTHER, OTHER, MOUNT("/v/other", "/data"));
-    make_socket(TASKS "/" ID, "debug-monitor.sock");
+    make_socket(TASKS "/" ID, "debug-monitor.sock"); /* a human monitor */
     share("0123456789-89abcdef-data");
     share("c0ffee0001-89abcdef-hosts");
     observe();
@@ -80,7 +80,7 @@ static void reads_a_living_qemu(void **state)
     assert_int_equal(sandbox.vmm_pid, process[1]);
     assert_int_equal(process_read(process[1], &vmm_process), 0);
     assert_int_equal(sandbox.vmm_start_ns, vmm_process.start_ns);
-    assert_string_equal(sandbox.control_socket, TASKS "/" ID "/debug-monitor.sock");
+    assert_null(sandbox.control_socket);
     assert_string_equal(sandbox.agent_address, "vsock://77:1024");
     assert_string_equal(sandbox.pod_namespace, "default");
     assert_string_equal(sandbox.pod_name, "web");
@@ -122,7 +122,7 @@ static void uses_a_monitor_only_where_it_may(void **state)
     assert_string_equal(sandbox.control_socket, TASKS "/" ID "/qmp.sock");
     make_socket(TASKS "/" ID, "debug-monitor.sock");
     observe();
-    assert_string_equal(sandbox.control_socket, TASKS "/" ID "/debug-monitor.sock");
+    assert_string_equal(sandbox.control_socket, TASKS "/" ID "/qmp.sock");
 }
 
 static void finds_the_monitor_that_crust_qemu_added(void **state)

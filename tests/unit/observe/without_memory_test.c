@@ -19,10 +19,8 @@
 #include "api/drive_asked.h"
 #include "hypervisor/cloud_hypervisor_report.h"
 #include "hypervisor/firecracker_report.h"
-#include "hypervisor/hmp_codec.h"
 #include "hypervisor/qemu_drive.h"
 #include "hypervisor/qemu_report.h"
-#include "hypervisor/qemu_sets.h"
 #include "hypervisor/qmp_codec.h"
 #include "lib/buffer.h"
 #include "lib/cleanup.h"
@@ -98,16 +96,6 @@ static int parse_firecracker(const char *text, size_t length)
     return firecracker_read_config(text, length, &report, &error);
 }
 
-static int take_hmp(const char *text, size_t length)
-{
-    cleanup(buffer_done) struct buffer input = BUFFER_INIT(HMP_REPLY_BYTES + 4096);
-    cleanup(buffer_done) struct buffer reply = BUFFER_INIT(HMP_REPLY_BYTES);
-    struct error error;
-    int r = buffer_append(&input, text, length);
-
-    return r < 0 ? r : hmp_decode(&input, &reply, &error);
-}
-
 static int parse_helper_report(const char *text, size_t length)
 {
     static struct helper_report report;
@@ -116,19 +104,9 @@ static int parse_helper_report(const char *text, size_t length)
     return helper_report_parse(text, length, 1, &report, &error);
 }
 
-static int parse_hmp(const char *text, size_t length)
-{
-    cleanup(buffer_done) struct buffer input = BUFFER_INIT(HMP_REPLY_BYTES + 4096);
-    cleanup(qemu_nodes_done) struct qemu_nodes nodes = {0};
-    struct error error;
-    int r = buffer_append(&input, text, length);
-
-    return r < 0 ? r : hmp_read_blocks(buffer_text(&input), false, &nodes, &error);
-}
-
 static int read_return(const cJSON *value)
 {
-    cleanup(qemu_report_done) struct qemu_report report = {.sets_known = false};
+    cleanup(qemu_report_done) struct qemu_report report = {.descriptor_count = 0};
     struct error error;
     int r = qemu_report_read_frontends(&report.roots, value, &error);
 
@@ -139,7 +117,7 @@ static int read_return(const cJSON *value)
 
 static int read_sets(const cJSON *value)
 {
-    cleanup(qemu_report_done) struct qemu_report report = {.sets_known = false};
+    cleanup(qemu_report_done) struct qemu_report report = {.descriptor_count = 0};
     struct error error;
 
     return qemu_report_read_sets(&report, value, &error);
@@ -191,15 +169,6 @@ static int resolve_path(struct vmm_resolver *resolver, const char *path,
 {
     (void)path;
     return identify(resolver, ret_identity);
-}
-
-static int resolve_elsewhere(struct vmm_resolver *resolver, const char *path,
-                             struct vmm_identity *ret_identity)
-{
-    int r = resolve_path(resolver, path, ret_identity);
-
-    ret_identity->device++;
-    return r;
 }
 
 static int resolve_descriptor(struct vmm_resolver *resolver, int fd,
@@ -289,20 +258,6 @@ static int find_qemu(const char *text, size_t length)
     (void)text;
     (void)length;
     (void)qemu_drive_find(&session, &wanted, &resolver, &drive, &error);
-    return has_failed;
-}
-
-static int find_qemu_by_sets(const char *text, size_t length)
-{
-    cleanup(qemu_sets_done) struct qemu_sets sets = {.count = 0};
-    struct vmm_resolver resolver = new_resolver();
-    struct error error;
-
-    (void)text;
-    (void)length;
-    resolver.path = resolve_elsewhere;
-    (void)qemu_sets_read(&sets, &session, &wanted, &resolver);
-    (void)qemu_sets_may_refresh(&session, &resolver, &error);
     return has_failed;
 }
 
@@ -403,10 +358,8 @@ static void failed_allocation_is_reported_and_leaks_nothing(void **state)
         {"tests/fuzz/corpus/cloud_hypervisor", parse_cloud_hypervisor},
         {"tests/fuzz/corpus/firecracker", parse_firecracker},
         {"tests/fuzz/corpus/helper_report", parse_helper_report},
-        {"tests/fuzz/corpus/hmp", parse_hmp},
         {"tests/fuzz/corpus/qmp", parse_qmp},
         {"tests/fuzz/corpus/qmp", parse_qmp_sets},
-        {"tests/fuzz/corpus/hmp", take_hmp},
         {"tests/fuzz/corpus/cloud_hypervisor", parse_cloud_hypervisor_devices},
         {"tests/fuzz/corpus/cloud_hypervisor", find_cloud_hypervisor},
         {"tests/fuzz/corpus/mount_table", read_mount_table},
@@ -445,11 +398,8 @@ static void a_search_without_memory_leaves_nothing(void **state)
     skip();
 #endif
     assert_int_equal(read_all_returns(&session, text, length), 0);
-    assert_true(session.roots.count > 0 && session.sets_known);
+    assert_true(session.roots.count > 0 && session.descriptor_count > 0);
     assert_true(fail_all(find_qemu, "", 0) > 0);
-    session.sets_known = false;
-    assert_true(fail_all(find_qemu, "", 0) > 0);
-    assert_true(fail_all(find_qemu_by_sets, "", 0) > 0);
     qemu_report_done(&session);
 }
 

@@ -230,81 +230,6 @@ static void result_for_a_closed_binding_is_ignored(void **state)
     assert_int_equal(queued(), 1);
 }
 
-static int64_t put_other_volume(enum resize_policy policy)
-{
-    struct store_entry entry = entry_of("key-2", "/never", 12);
-    int64_t volume_id;
-
-    entry.policy = policy;
-    assert_int_equal(store_begin(the_store()), 0);
-    volume_id = put_entry(the_store(), &entry, true);
-    assert_int_equal(store_commit(the_store()), 0);
-    return volume_id;
-}
-
-/* To the same sandbox. */
-static void bind_volume_that_forbids(void)
-{
-    const struct store_binding mapping = {.volume_id = put_other_volume(POLICY_NEVER),
-                                          .sandbox_ref = test.node.bound.sandbox_ref,
-                                          .device_id = test.node.bound.device_id,
-                                          .source = "sandbox-file",
-                                          .record = 1};
-
-    assert_int_equal(store_begin(the_store()), 0);
-    assert_int_equal(store_open_binding(the_store(), &mapping), 0);
-    assert_int_equal(store_commit(the_store()), 0);
-}
-
-static void another_volumes_policy_goes_with_the_question(void **state)
-{
-    (void)state;
-    bind_volume_that_forbids();
-    begin(ACTION_QUERY_HYPERVISOR);
-    assert_non_null(fake_vmm->request.others_forbid);
-    assert_non_null(strstr(fake_vmm->request.others_forbid, "/never"));
-}
-
-/* The answer is on record, and the list is to be read again. */
-static void check_outdated(bool is_outdated)
-{
-    const struct hypervisor_reply reply = {.bytes = GIB, .list = HYPERVISOR_LIST_HAS};
-
-    vmm_answers(&reply);
-    record();
-    assert_int_equal(the_volume().hypervisor_bytes, GIB);
-    assert_int_equal(the_volume().list, STORE_LIST_HAS);
-    assert_int_equal(the_volume().list_again, is_outdated);
-}
-
-static void an_answer_is_outdated_if_another_volume_forbids_meanwhile(void **state)
-{
-    (void)state;
-    begin(ACTION_QUERY_HYPERVISOR);
-    bind_volume_that_forbids();
-    check_outdated(true);
-    begin(ACTION_QUERY_HYPERVISOR);
-    check_outdated(false);
-    begin(ACTION_QUERY_HYPERVISOR);
-    (void)put_other_volume(POLICY_GROW);
-    check_outdated(true);
-}
-
-static void other_drives_that_were_refreshed_are_decided_again(void **state)
-{
-    const struct store_entry other = entry_of("key-2", "/other", 12);
-
-    (void)state;
-    assert_int_equal(store_begin(the_store()), 0);
-    (void)put_entry(the_store(), &other, true);
-    assert_int_equal(store_commit(the_store()), 0);
-    begin(ACTION_QUERY_HYPERVISOR);
-    vmm_answers(&(struct hypervisor_reply){
-        .bytes = GIB, .list = HYPERVISOR_LIST_HAS, .others_refreshed = true});
-    record();
-    assert_int_equal(queued(), 2); /* all of the sandbox, this one among them */
-}
-
 static void a_paused_vm_has_taken_the_size_and_is_asked_again(void **state)
 {
     struct hypervisor_reply reply = {
@@ -480,9 +405,6 @@ int main(void)
         TEST(overruled_and_rolled_back_actions_never_start),
         TEST(an_act_for_a_binding_that_is_gone_is_cancelled),
         TEST(result_for_a_closed_binding_is_ignored),
-        TEST(another_volumes_policy_goes_with_the_question),
-        TEST(an_answer_is_outdated_if_another_volume_forbids_meanwhile),
-        TEST(other_drives_that_were_refreshed_are_decided_again),
         TEST(a_paused_vm_has_taken_the_size_and_is_asked_again),
         TEST(a_disk_that_somebody_set_back_is_counted),
         TEST(a_guest_that_falls_silent_has_its_vmm_asked_once),
