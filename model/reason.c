@@ -494,17 +494,7 @@ static const struct {
            "its size. An agent "
            "that can, such as crust-guest-agent, lets crustd check by itself; df in the container "
            "shows the size.",
-           "The evidence names drives of one size: each of them has it, and only HMP cannot say "
-           "which is which. That is known once their sizes differ, or at once over QMP (the "
-           "drop-in crust-qemu.toml, and a restart of the pod).",
-           "resize.mode = observe, and crust.resize = observe, ask nothing of the guest."}}},
-        {RESIZABLE,
-         {"The hypervisor's list has the drive among others of equal size, and does not tell which "
-          "of them it is. A resize would have all of them read their sizes again, and most likely "
-          "reach the file system.",
-          "A monitor that names each drive.",
-          {"crustd's crust-qemu gives QEMU a QMP monitor; pods that run already must be restarted.",
-           "Once one of the volumes is resized, their sizes differ and tell them apart."}}}),
+           "resize.mode = observe, and crust.resize = observe, ask nothing of the guest."}}}),
     ROW(HOST_STALE, "host_stale", STAYS, STATUS_UNAVAILABLE,
         {IN(IN_SYNC),
          {"The disk has announced that it grew, but the host's kernel still uses the old size: a "

@@ -135,7 +135,7 @@ int store_note_size(struct store *store, int64_t volume_id, uint64_t device_byte
 
 int store_renew_record(struct store *store, int64_t volume_id, uint64_t record)
 {
-    static const char renew[] = "UPDATE mappings SET record = ?2, list = NULL, list_doubt = NULL,"
+    static const char renew[] = "UPDATE mappings SET record = ?2, list = NULL,"
                                 " hypervisor_reason = NULL, obstacle = NULL"
                                 " WHERE volume_id = ?1 AND until IS NULL";
     int r = sql_run(&store->connection, renew, NULL, sql_number(volume_id),
@@ -167,37 +167,19 @@ int store_want_lists_in_turn(struct store *store, unsigned turn, unsigned turns,
                    sql_number(resized_since_ms));
 }
 
-int store_want_doubtful_lists(struct store *store, int64_t sandbox_ref, int64_t volume_id)
-{
-    static const char want[] = "UPDATE mappings SET list = 2 WHERE sandbox_ref = ?1"
-                               " AND volume_id <> ?2 AND until IS NULL AND list = 1"
-                               " AND list_doubt IS NOT NULL";
-
-    return sql_run(&store->connection, want, NULL, sql_number(sandbox_ref), sql_number(volume_id));
-}
-
-int store_want_lists_beside(struct store *store, int64_t sandbox_ref, int64_t volume_id)
-{
-    static const char want[] = "UPDATE mappings SET list = 2 WHERE sandbox_ref = ?1"
-                               " AND volume_id <> ?2 AND until IS NULL AND list = 1";
-
-    return sql_run(&store->connection, want, NULL, sql_number(sandbox_ref), sql_number(volume_id));
-}
-
 /* list_error stays until the list has the drive. An answer that belongs to older records is
  * ignored. The size in a VMM that has lost the drive is no longer known; a resize goes on counting
  * from the last one.
  */
 static int put_list(struct store *store, const struct store_hypervisor_result *result)
 {
-    static const char has[] =
-        "UPDATE mappings SET list = 1, list_error = NULL, list_doubt = ?4,"
-        " obstacle = coalesce(?3, obstacle)"
-        " WHERE volume_id = ?1 AND until IS NULL AND record IS ?2"
-        " AND (list, obstacle, list_doubt) IS NOT (1, coalesce(?3, obstacle), ?4)";
+    static const char has[] = "UPDATE mappings SET list = 1, list_error = NULL,"
+                              " obstacle = coalesce(?3, obstacle)"
+                              " WHERE volume_id = ?1 AND until IS NULL AND record IS ?2"
+                              " AND (list, obstacle) IS NOT (1, coalesce(?3, obstacle))";
     static const char lacks[] =
         "UPDATE mappings SET list = CASE WHEN list < 0 THEN max(list - 1, -1000) ELSE -1 END,"
-        " list_error = ?3, list_doubt = NULL,"
+        " list_error = ?3,"
         " first_bytes = coalesce(hypervisor_bytes, first_bytes),"
         " hypervisor_bytes = NULL, obstacle = NULL, drive_id = ?4, guest_path = ?5"
         " WHERE volume_id = ?1 AND until IS NULL AND record IS ?2";
@@ -209,8 +191,7 @@ static int put_list(struct store *store, const struct store_hypervisor_result *r
         sql_text(result->obstacle_known ? reason_name(result->obstacle) : NULL);
 
     if (result->list == STORE_LIST_HAS)
-        return sql_run(&store->connection, has, NULL, volume, record, obstacle,
-                       sql_text(result->doubt));
+        return sql_run(&store->connection, has, NULL, volume, record, obstacle);
     if (result->list == STORE_LIST_UNREAD && result->reason == REASON_IDENTITY_MISMATCH)
         return sql_run(&store->connection, other, NULL, volume, sql_text(result->error));
     return result->list == STORE_LIST_LACKS
@@ -255,18 +236,14 @@ static int clear_hypervisor_error(struct store *store, int64_t volume_id, int *r
 static int journal_hypervisor_answer(struct store *store,
                                      const struct store_hypervisor_result *result)
 {
-    bool is_doubtful = result->doubt && *result->doubt;
-    enum volume_reason reason = is_doubtful ? REASON_UNVERIFIED : result->reason;
-
-    return journal_write(
-        store, &(struct journal_line){
-                   .kind = "hypervisor_answered",
-                   .volume_id = result->volume_id,
-                   .sandbox_id = result->sandbox_id,
-                   .device = result->device,
-                   .detail = {{"bytes", sql_known(result->bytes)},
-                              {"reason", sql_reason(reason)},
-                              {"error", sql_text(is_doubtful ? result->doubt : result->error)}}});
+    return journal_write(store,
+                         &(struct journal_line){.kind = "hypervisor_answered",
+                                                .volume_id = result->volume_id,
+                                                .sandbox_id = result->sandbox_id,
+                                                .device = result->device,
+                                                .detail = {{"bytes", sql_known(result->bytes)},
+                                                           {"reason", sql_reason(result->reason)},
+                                                           {"error", sql_text(result->error)}}});
 }
 
 /* An answer is journaled if it changes something or reports a failure. */

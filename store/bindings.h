@@ -28,12 +28,9 @@ int store_close_binding(struct store *store, int64_t volume_id);
 int store_renew_record(struct store *store, int64_t volume_id, uint64_t record);
 /* On request: the VMM's list is read again, for this volume or (0) for all. */
 int store_want_list(struct store *store, int64_t volume_id);
-/* The same for the other volumes of a sandbox. */
-int store_want_lists_beside(struct store *store, int64_t sandbox_ref, int64_t volume_id);
-/* Only those whose drive is one of several that look alike. */
+/* One in `turns`, and those of volumes that were resized since then. */
 int store_want_lists_in_turn(struct store *store, unsigned turn, unsigned turns,
                              int64_t resized_since_ms);
-int store_want_doubtful_lists(struct store *store, int64_t sandbox_ref, int64_t volume_id);
 /* The device of an open binding was seen with this size: raises largest_bytes. */
 int store_note_size(struct store *store, int64_t volume_id, uint64_t device_bytes);
 
@@ -44,7 +41,6 @@ struct store_hypervisor_result {
     const char *sandbox_id, *device; /* for the journal; NULL: they are looked up */
     enum volume_reason reason;
     const char *error;
-    const char *doubt;      /* LIST_HAS: why it is not known which drive it is; NULL it is */
     const char *drive_id;   /* NULL keeps; where none was known its source is `hypervisor` */
     const char *guest_path; /* a disk's address, where no path is known; NULL keeps */
     uint64_t bytes;

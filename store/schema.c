@@ -360,6 +360,7 @@ const char *const schema_minors[SCHEMA_MINOR_VERSION] = {
     "ALTER TABLE mappings ADD COLUMN guest_proven INTEGER;\n"
     "ALTER TABLE volumes ADD COLUMN resizable TEXT;\n"
     "ALTER TABLE volumes ADD COLUMN resizable_reason TEXT;\n"
+    /* Not used any more, nor is the index entries_forbidding. */
     "ALTER TABLE mappings ADD COLUMN list_doubt TEXT;\n"
     "ALTER TABLE mappings ADD COLUMN hypervisor_error TEXT;\n"
     /* A helper that was about to be brought into a guest: what may be left of it after a crash. */

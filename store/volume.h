@@ -89,8 +89,7 @@ struct store_volume {
     char list_error[STORE_TEXT_BYTES]; /* why it had not, when it was read last; "" it had */
     unsigned undone;                   /* how often it was found with less than it had */
     bool obstacle_known;
-    enum volume_reason obstacle;       /* what keeps the VMM from resizing it */
-    char list_doubt[STORE_TEXT_BYTES]; /* it has the drive among others; which is not known; "" */
+    enum volume_reason obstacle; /* what keeps the VMM from resizing it */
 
     /* The file system is known to fill this device at this size. 0: not known. */
     int64_t filled_device_id;

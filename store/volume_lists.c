@@ -89,27 +89,6 @@ int store_each_volume_of_sandbox(struct store *store, const char *sandbox_id,
     return EACH_VOLUME(store, text, callback, userdata, sql_text(sandbox_id));
 }
 
-int store_find_forbidding(struct store *store, const char *sandbox_id, int64_t volume_id,
-                          char ret_path[static STORE_TARGET_BYTES], enum resize_policy *ret_policy)
-{
-    static const char any[] = "SELECT 1 FROM entries WHERE gone = 0 AND policy > 0 LIMIT 1";
-    static const char find[] =
-        "SELECT coalesce(v.target_path, o.key), o.policy FROM entries o"
-        " JOIN volumes v ON v.volume_id = o.volume_id"
-        " WHERE o.gone = 0 AND o.policy > 0 AND o.volume_id <> ?2"
-        " AND o.volume_id IN (" VOLUMES_OF_SANDBOX ") ORDER BY o.volume_id LIMIT 1";
-    cleanup(sql_end) struct sql_rows some = {0}, rows = {0};
-    int r = sql_first(&store->connection, any, &some);
-
-    if (r > 0) /* on most nodes no volume forbids anything, and each resize runs this */
-        r = sql_first(&store->connection, find, &rows, sql_text(sandbox_id), sql_number(volume_id));
-    if (r <= 0)
-        return r < 0 ? r : STORE_NOT_FOUND;
-    sql_take_text(&rows, ret_path, STORE_TARGET_BYTES);
-    *ret_policy = (enum resize_policy)sql_take_number(&rows);
-    return STORE_FOUND;
-}
-
 int store_each_bypassed_volume(struct store *store, const char *sandbox_id,
                                store_volume_callback *callback, void *userdata)
 {

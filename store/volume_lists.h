@@ -23,10 +23,6 @@ int store_each_volume_beside(struct store *store, const char *key, store_volume_
                              void *userdata);
 int store_each_volume_of_sandbox(struct store *store, const char *sandbox_id,
                                  store_volume_callback *callback, void *userdata);
-/* One of these, other than this volume, whose metadata forbids resizing it: ret_path and ret_policy
- * say which and how. An enum store_found, or a failure. */
-int store_find_forbidding(struct store *store, const char *sandbox_id, int64_t volume_id,
-                          char ret_path[static STORE_TARGET_BYTES], enum resize_policy *ret_policy);
 /* Volumes that the sandbox's containers mount something within, and those that were last seen
  * bypassed by any. */
 int store_each_bypassed_volume(struct store *store, const char *sandbox_id,

@@ -27,7 +27,7 @@ static const char select_volume[] =
     "m.source, m.first_bytes,"
     " m.largest_bytes, m.hypervisor_bytes, m.guest_bytes, m.guest_synced_bytes,"
     " m.hypervisor_reason, m.guest_reason, m.record, m.list, m.list_error,"
-    " m.obstacle, m.guest_proven, m.list_doubt, m.hypervisor_error, m.undone,"
+    " m.obstacle, m.guest_proven, m.hypervisor_error, m.undone,"
     " v.filled_device_id, v.filled_bytes,"
     " r.resize_id, r.from_bytes, r.to_bytes,"
     " e.subpaths, v.evidence IS NOT NULL, v.observed, v.resizable, v.resizable_reason,"
@@ -220,7 +220,6 @@ static void take_binding(struct sql_rows *rows, struct store_volume *volume)
     volume->obstacle_known = *obstacle != '\0';
     volume->obstacle = reason_from_name(obstacle);
     volume->guest_proven = sql_take_number(rows) != 0;
-    TAKE_TEXT(rows, volume->list_doubt);
     TAKE_TEXT(rows, volume->hypervisor_error);
     volume->undone = (unsigned)sql_take_number(rows);
     volume->filled_device_id = sql_take_number(rows);

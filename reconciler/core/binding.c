@@ -12,7 +12,6 @@
 #include "reconciler/core/context.h"
 #include "reconciler/core/devices.h"
 #include "reconciler/core/volume_steps.h"
-#include "reconciler/core/work_queue.h"
 #include "reconciler/decide/bind.h"
 
 /* ---- the facts ---- */
@@ -94,20 +93,6 @@ static const char *source_of(const struct store_volume *volume)
     return volume->recorded_drive_id[0] && !is_published ? "persist" : volume->claim_source;
 }
 
-/* A volume whose metadata forbids a resize can keep other volumes of the sandbox from being
- * resized, so what is known about those must be asked for again. */
-static int ask_for_neighbours(const struct context *context, const struct store_volume *volume)
-{
-    int r;
-
-    if (volume->policy == POLICY_GROW)
-        return 0;
-    r = store_want_lists_beside(context->store, volume->sandbox_ref, volume->volume_id);
-    return r < 0 ? r
-                 : store_each_volume_of_sandbox(context->store, volume->sandbox_id,
-                                                work_queue_add_volume, context->queue);
-}
-
 static int open_binding(const struct context *context, const struct store_volume *volume)
 {
     struct store_binding binding = {
@@ -125,11 +110,9 @@ static int open_binding(const struct context *context, const struct store_volume
                                 .sandbox = volume->sandbox_id,
                                 .device = volume->device_name,
                                 .pv = volume->pv};
-    int r;
 
     log_info(&ids, "bound to the sandbox at %" PRIu64 " bytes", volume->device_bytes);
-    r = store_open_binding(context->store, &binding);
-    return r < 0 ? r : ask_for_neighbours(context, volume);
+    return store_open_binding(context->store, &binding);
 }
 
 static bool is_described(const struct store_volume *volume)

@@ -101,8 +101,7 @@ static void say_orphaned(const struct store_volume *volume, char *text, size_t s
 /* A VMM did not answer, and that is not because its pod is just starting. */
 static bool is_lasting(const struct store_volume *volume, const struct decision *decision)
 {
-    return volume->hypervisor_error[0] &&
-           (!reason_heals(decision->reason, decision->state) || volume->list_doubt[0]);
+    return volume->hypervisor_error[0] && !reason_heals(decision->reason, decision->state);
 }
 
 int evidence_text_record(const struct context *context, struct store_volume *volume,
@@ -121,8 +120,6 @@ int evidence_text_record(const struct context *context, struct store_volume *vol
     else if (volume->hypervisor_reason == REASON_VM_PAUSED ||
              (decision->state == STATE_UNKNOWN && is_lasting(volume, decision)))
         snprintf(text, sizeof(text), "%s", volume->hypervisor_error);
-    else if (decision->reason == REASON_UNVERIFIED || decision->state == STATE_UNKNOWN)
-        snprintf(text, sizeof(text), "%s", volume->list_doubt);
     else if (decision->reason == REASON_BUNDLE_UNREADABLE)
         snprintf(text, sizeof(text), "sandbox %s", volume->hiding);
     else if (reason != REASON_NONE && volume->orphaned)

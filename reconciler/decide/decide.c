@@ -30,8 +30,8 @@ uint64_t decide_baseline(uint64_t hypervisor_bytes, uint64_t first_bytes)
  * seen to fill the device shows the VM's size, too, which some VMMs do not tell. */
 static enum volume_reason remark(const struct decide_facts *facts, bool is_synced)
 {
-    bool is_seen = (facts->hypervisor_bytes || facts->guest_proven) && facts->list_read &&
-                   !facts->list_doubtful && is_synced;
+    bool is_seen =
+        (facts->hypervisor_bytes || facts->guest_proven) && facts->list_read && is_synced;
 
     switch (facts->lower) {
     case LOWER_STALE:

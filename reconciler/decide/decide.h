@@ -51,14 +51,13 @@ struct decide_facts {
     uint64_t largest_bytes;      /* the largest seen since */
     uint64_t hypervisor_bytes;   /* what the VMM said or acknowledged; 0 unknown */
     uint64_t guest_synced_bytes; /* device size that the file system is known to fill; 0 none */
-    bool list_read;     /* the VMM's list has the drive, read under the runtime's present records */
-    bool list_again;    /* and it has to be read again on request */
-    bool list_doubtful; /* and does not tell which of several drives it is */
-    bool size_assumed;  /* the VMM opened the device when it had this size already */
-    bool is_undone;     /* somebody else set the VM's disk back to less, again and again */
-    bool guest_proven;  /* the last call in this binding had the guest grow the file system */
-    bool resize_open;   /* an audit_resizes row is unfinished */
-    bool is_still;      /* the device has had its size for resize.settle_ms */
+    bool list_read;    /* the VMM's list has the drive, read under the runtime's present records */
+    bool list_again;   /* and it has to be read again on request */
+    bool size_assumed; /* the VMM opened the device when it had this size already */
+    bool is_undone;    /* somebody else set the VM's disk back to less, again and again */
+    bool guest_proven; /* the last call in this binding had the guest grow the file system */
+    bool resize_open;  /* an audit_resizes row is unfinished */
+    bool is_still;     /* the device has had its size for resize.settle_ms */
 
     enum volume_reason hypervisor_reason; /* why the last call failed; NONE: it did not */
     enum volume_reason guest_reason;      /* UNVERIFIED: grown, but it would not say how far */

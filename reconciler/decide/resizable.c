@@ -90,8 +90,6 @@ static struct resizable decide_managed(const struct resizable_facts *facts)
         return say_no(reason);
     if (facts->monitor == MONITOR_UNASKED)
         return say_unknown(REASON_DRIVES_NOT_READ);
-    if (facts->resize->list_doubtful)
-        return say_unknown(REASON_UNVERIFIED);
     if (!facts->resize->guest_proven)
         return say_unknown(REASON_GUEST_NOT_ASKED);
     return (struct resizable){RESIZABLE_YES, REASON_NONE};

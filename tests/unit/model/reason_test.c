@@ -45,7 +45,8 @@ static bool is_no_obstacle(enum volume_reason reason)
 {
     return reason == REASON_NONE || reason == REASON_UNSTAGED ||
            reason == REASON_BUNDLE_UNREADABLE || reason == REASON_HOST_STALE ||
-           reason == REASON_HOST_LAYER_PENDING || reason == REASON_GROWING;
+           reason == REASON_HOST_LAYER_PENDING || reason == REASON_UNVERIFIED ||
+           reason == REASON_GROWING;
 }
 
 static void every_reason_not_to_be_resizable_is_explained(void **state)

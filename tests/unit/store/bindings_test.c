@@ -195,22 +195,6 @@ static void an_obstacle_is_known_while_the_list_is(void **state)
     assert_string_equal(obstacle_of(store, bound.volume_id), "");
 }
 
-static void lists_beside_a_volume_are_asked_for(void **state)
-{
-    struct store *store = store_of(state);
-    struct bound bound = put_bound(store);
-    int before;
-
-    assert_int_equal(store_renew_record(store, bound.volume_id, 1), 0);
-    put_list(store, bound, 1, STORE_LIST_HAS);
-    before = written(store);
-    assert_int_equal(store_want_lists_beside(store, bound.sandbox_ref, bound.volume_id), 0);
-    assert_int_equal(store_want_lists_beside(store, bound.sandbox_ref + 1, 0), 0);
-    assert_int_equal(written(store), before);
-    assert_int_equal(store_want_lists_beside(store, bound.sandbox_ref, bound.volume_id + 1), 0);
-    assert_true(get_volume(store, bound.volume_id).list_again);
-}
-
 static void a_vmm_that_lost_the_drive_has_no_size(void **state)
 {
     struct store *store = store_of(state);
@@ -342,38 +326,6 @@ static void a_file_system_that_fills_its_device_is_known_to(void **state)
     assert_int_equal(get_volume(store, bound.volume_id).guest_synced_bytes, 0);
 }
 
-/* The VMM has the drive among others, and which it is, is not known. */
-static void doubt_is_recorded_until_a_list_settles_it(void **state)
-{
-    struct store *store = store_of(state);
-    struct bound bound = put_bound(store);
-    struct store_hypervisor_result result = {.volume_id = bound.volume_id,
-                                             .bytes = GIB,
-                                             .record = 1,
-                                             .list = STORE_LIST_HAS,
-                                             .doubt = "2 drives"};
-
-    assert_int_equal(store_put_hypervisor_result(store, &result), 0);
-    assert_string_equal(get_volume(store, bound.volume_id).list_doubt, "2 drives");
-    assert_int_equal(get_volume(store, bound.volume_id).list, STORE_LIST_HAS);
-    assert_int_equal(store_want_doubtful_lists(store, bound.sandbox_ref, bound.volume_id), 0);
-    assert_false(get_volume(store, bound.volume_id).list_again); /* it was the one that was asked */
-    assert_int_equal(store_want_doubtful_lists(store, bound.sandbox_ref + 1, 0), 0);
-    assert_false(get_volume(store, bound.volume_id).list_again);
-    assert_int_equal(store_want_doubtful_lists(store, bound.sandbox_ref, 0), 0);
-    assert_true(get_volume(store, bound.volume_id).list_again);
-    assert_string_equal(get_volume(store, bound.volume_id).list_doubt, "2 drives");
-    result.doubt = NULL;
-    assert_int_equal(store_put_hypervisor_result(store, &result), 0);
-    assert_string_equal(get_volume(store, bound.volume_id).list_doubt, "");
-    assert_int_equal(store_want_doubtful_lists(store, bound.sandbox_ref, 0), 0);
-    assert_false(get_volume(store, bound.volume_id).list_again);
-    result.doubt = "2 drives";
-    assert_int_equal(store_put_hypervisor_result(store, &result), 0);
-    assert_int_equal(store_renew_record(store, bound.volume_id, 2), 0);
-    assert_string_equal(get_volume(store, bound.volume_id).list_doubt, "");
-}
-
 static void a_failure_is_on_record_in_words(void **state)
 {
     struct store *store = store_of(state);
@@ -392,54 +344,10 @@ static void a_failure_is_on_record_in_words(void **state)
     assert_string_equal(get_volume(store, volume_id).hypervisor_error, "");
 }
 
-/* However the sandbox is known to have it: by a file, or by what a container mounts. */
-static void a_volume_that_forbids_is_found(void **state)
-{
-    static const char *const paths[] = {"/by/file", "/by/claim", "/of/another"};
-    struct store *store = store_of(state);
-    struct bound bound = put_bound(store);
-    struct store_claim claim = {.path = paths[1], .source = "bundle", .drive = -1};
-    struct store_sandbox sandbox = sandbox_of("sandbox-1", &fixture_drive);
-    char path[STORE_TARGET_BYTES];
-    enum resize_policy policy;
-    int64_t volume[3];
-
-    sandbox.claims = 1;
-    sandbox.claim = &claim;
-    (void)put_sandbox(store, &sandbox, true);
-    for (unsigned i = 0; i < 3; i++) {
-        struct store_entry entry = entry_of(paths[i], paths[i], 20 + i);
-
-        entry.sandboxes = i != 1;
-        entry.sandbox[0] = i == 0 ? "sandbox-1" : "sandbox-2";
-        volume[i] = put_entry(store, &entry, true);
-    }
-    assert_int_equal(store_find_forbidding(store, "sandbox-1", bound.volume_id, path, &policy),
-                     STORE_NOT_FOUND);
-    for (unsigned i = 0; i < 3; i++) {
-        struct store_entry entry = entry_of(paths[i], paths[i], 20 + i);
-        int expected = i < 2;
-
-        entry.sandboxes = i != 1;
-        entry.sandbox[0] = i == 0 ? "sandbox-1" : "sandbox-2";
-        entry.policy = i == 0 ? POLICY_NEVER : POLICY_OBSERVE;
-        (void)put_entry(store, &entry, true);
-        assert_int_equal(store_find_forbidding(store, "sandbox-1", bound.volume_id, path, &policy),
-                         expected ? STORE_FOUND : STORE_NOT_FOUND);
-        assert_true(!expected || strcmp(path, paths[i]) == 0);
-        assert_true(!expected || policy == entry.policy);
-        assert_int_equal(store_find_forbidding(store, "sandbox-1", volume[i], path, &policy),
-                         STORE_NOT_FOUND);
-        entry.policy = POLICY_GROW;
-        (void)put_entry(store, &entry, true);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         MODEL(an_obstacle_is_known_while_the_list_is),
-        MODEL(lists_beside_a_volume_are_asked_for),
         MODEL(a_vmm_that_lost_the_drive_has_no_size),
         MODEL(a_list_is_of_its_records),
         MODEL(lists_are_asked_for_in_turn),
@@ -449,9 +357,7 @@ int main(void)
         MODEL(drive_named_by_the_vmm_sets_the_binding_source),
         MODEL(equal_states_and_results_write_nothing),
         MODEL(guest_path_takes_precedence_over_an_address),
-        MODEL(doubt_is_recorded_until_a_list_settles_it),
         MODEL(a_failure_is_on_record_in_words),
-        MODEL(a_volume_that_forbids_is_found),
         MODEL(failed_guest_call_keeps_the_last_sizes),
     };
 

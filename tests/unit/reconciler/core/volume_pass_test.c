@@ -3,7 +3,6 @@
  * differ from each other and as they change. */
 #include "tests/unit/reconciler/fake_node.h"
 
-#include "store/internal.h"
 
 #define IMAGE "/srv/disk.img"
 
@@ -183,37 +182,6 @@ static void a_record_that_comes_later_completes_the_binding(void **state)
     assert_int_equal(volume_of(volume_id).binding_id, binding_id);
 }
 
-/* Sets mappings.list of the volume (store/internal.h), which must meet the condition. */
-static void change_list(int64_t volume_id, const char *condition, int list)
-{
-    char sql[128];
-
-    (void)snprintf(sql, sizeof(sql), "UPDATE mappings SET list = %d WHERE volume_id = %d AND %s",
-                   list, (int)volume_id, condition);
-    assert_int_equal(sqlite3_exec(store->connection.db, sql, NULL, NULL, NULL), SQLITE_OK);
-    assert_int_equal(sqlite3_changes(store->connection.db), 1);
-}
-
-/* A volume that may not be resized can keep others of its sandbox from being told apart. */
-static void the_policy_of_one_volume_concerns_its_neighbours(void **state)
-{
-    int64_t first;
-
-    (void)state;
-    put_disk(0, DISK, 1, GIB);
-    put_disk(1, "/dev/disk-2", 2, GIB);
-    stage(OTHER_TARGET, "/dev/disk-2", "sandbox-1");
-    first = run_in_a_sandbox();
-    change_list(first, "list IS NULL", LIST_HAS);
-    write_metadata(TARGET, "{\"volume-type\":\"block\",\"device\":\"" DISK
-                           "\",\"metadata\":{\"crust.resize\":\"never\"}}");
-    reconciler_queue_directory(reconciler, TREE_KATA_VOLUMES, key_of(TARGET));
-    settle();
-    assert_is(first + 1, STATE_UNMANAGED, REASON_POLICY);
-    assert_true(volume_of(first + 1).binding_id != 0);
-    change_list(first, "list = 2", LIST_HAS); /* it was to be read again */
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -227,7 +195,6 @@ int main(void)
         NODE(a_resize_waits_until_the_device_is_still),
         NODE(a_device_that_shrinks_is_on_record),
         NODE(a_record_that_comes_later_completes_the_binding),
-        NODE(the_policy_of_one_volume_concerns_its_neighbours),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,7 +14,6 @@ enum {
     LOWER,
     SIZE,
     LIST,
-    DRIVE,
     STILL,
     SYNCED,
     PROVEN,
@@ -37,7 +36,6 @@ static const struct table_fact facts[FACTS] = {
     [LOWER] = {"lower", {"in_step", "pending", "stale"}},
     [SIZE] = {"size", {"smaller", "larger", "undone", "equal", "assumed", "unknown"}},
     [LIST] = {"list", {"read", "again", "unread"}},
-    [DRIVE] = {"drive", {"told", "untold"}},
     [STILL] = {"still", {"yes", "no"}},
     [SYNCED] = {"synced", {"yes", "no"}},
     [PROVEN] = {"proven", {"yes", "no"}},
@@ -106,7 +104,6 @@ static struct decide_facts facts_of(const int *combination)
         .lower = combination[LOWER],
         .list_read = combination[LIST] != LIST_UNREAD,
         .list_again = combination[LIST] == LIST_AGAIN,
-        .list_doubtful = combination[DRIVE] != 0,
         .size_assumed = combination[SIZE] == SIZE_ASSUMED,
         .is_undone = combination[SIZE] == SIZE_UNDONE,
         .guest_proven = combination[PROVEN] == 0,
@@ -130,8 +127,8 @@ static const char *expected_remark(const int *combination)
     if (combination[LOWER] == LOWER_PENDING)
         return "host_layer_pending";
     return (combination[SIZE] != SIZE_EQUAL && combination[PROVEN] != 0) ||
-                   combination[LIST] == LIST_UNREAD || combination[DRIVE] != 0 ||
-                   combination[SYNCED] != 0 || combination[GUEST] == 1
+                   combination[LIST] == LIST_UNREAD || combination[SYNCED] != 0 ||
+                   combination[GUEST] == 1
                ? "unverified"
                : "none";
 }
@@ -225,7 +222,7 @@ static void in_sync_claims_only_what_was_seen(void **state)
 
         if (decision.state != STATE_IN_SYNC || decision.reason != REASON_NONE)
             continue;
-        assert_true(given.list_read && !given.list_doubtful);
+        assert_true(given.list_read);
         assert_true(given.hypervisor_bytes >= given.device_bytes || given.guest_proven);
         assert_true(given.guest_synced_bytes >= given.device_bytes);
         assert_int_not_equal(given.guest_reason, REASON_UNVERIFIED);

@@ -14,7 +14,6 @@ enum {
     UNDONE,
     HYPERVISOR,
     MONITOR,
-    DRIVE,
     GUEST,
     PROVEN,
     FACTS
@@ -32,7 +31,6 @@ static const struct table_fact facts[FACTS] = {
     [UNDONE] = {"undone", {"yes", "no"}},
     [HYPERVISOR] = {"hypervisor", {"none", "failed"}},
     [MONITOR] = {"monitor", {"unasked", "able", "unable"}},
-    [DRIVE] = {"drive", {"told", "untold"}},
     [GUEST] = {"guest", {"none", "unverified", "failed"}},
     [PROVEN] = {"proven", {"yes", "no"}},
 };
@@ -75,7 +73,6 @@ static struct decide_facts resize_facts_of(const int *combination)
         .is_undone = combination[UNDONE] == 0,
         .hypervisor_reason = hypervisor[combination[HYPERVISOR]],
         .guest_reason = guest[combination[GUEST]],
-        .list_doubtful = combination[DRIVE] == 1,
         .guest_proven = combination[PROVEN] == 0,
     };
 }
@@ -146,7 +143,6 @@ static void yes_claims_only_what_was_seen(void **state)
         count++;
         assert_int_equal(given.monitor, MONITOR_ABLE);
         assert_true(resize.guest_proven);
-        assert_false(resize.list_doubtful);
         resize.is_still = resize.may_try = true;
         assert_int_equal(decide(&resize).action, ACTION_RESIZE_HYPERVISOR);
     } while (table_advance(&table, combination));
