@@ -3,7 +3,6 @@
  * differ from each other and as they change. */
 #include "tests/unit/reconciler/fake_node.h"
 
-
 #define IMAGE "/srv/disk.img"
 
 /* Both layouts' metadata of the volume; NULL: none in that layout. */
