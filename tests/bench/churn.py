@@ -31,7 +31,8 @@ class Churn(Crowd):
         self.pods = []  # that can be replaced, oldest first
         self.random = random.Random(volumes)
         super().__init__(scratch, volumes, by_hand=False,
-                         settings={"paths.bundles": f"/{TASKS}"} | (settings or {}), **options)
+                         settings={"paths.bundles": f"/{TASKS}", "resize.qemu_monitor": "main"} |
+                         (settings or {}), **options)
 
     # -- a pod comes
 
@@ -63,7 +64,7 @@ class Churn(Crowd):
     def _monitor(self, sandbox):
         if not self._is_rust(sandbox):
             return super()._monitor(sandbox)
-        return self._bundle(sandbox, "sandbox") / "debug-monitor.sock"
+        return self._bundle(sandbox, "sandbox") / "qmp.sock"
 
     def _state(self, sandbox):
         return self.node.root / "run/kata" / sandbox_id(sandbox)

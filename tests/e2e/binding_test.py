@@ -114,7 +114,7 @@ class BindingTest(ScratchNodeTest):
              "BlockDeviceID": "device-0"}]}))
         node.record(volume.path, SANDBOX)
         monitor = fake_monitor.FakeMonitor(
-            node.vm_dir(SANDBOX) / "extra-monitor.sock", "qmp",
+            node.vm_dir(SANDBOX) / "extra-monitor.sock",
             [fake_monitor.Drive("drive-1", first.device)])
         self.addCleanup(monitor.stop)
         monitor.start()

@@ -49,7 +49,7 @@ class GoTest(CrustQemuCase, ResizeCase):
 class RustTest(CrustQemuCase, RustCase):
 
     def test_several_disks_of_one_size(self):
-        """QMP says which descriptor is which drive, and HMP does not."""
+        """QMP says which descriptor is which drive."""
         sandbox = self.add_sandbox(monitor="crust-qemu")
         volumes = [sandbox.add_volume("ext4"), sandbox.add_volume("ext4")]
         self.boot(sandbox)

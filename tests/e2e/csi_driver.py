@@ -134,7 +134,7 @@ class Pod:
         node.add_device(self.device)
         drive = f"drive-{number:016x}"
         self.monitor = fake_monitor.FakeMonitor(
-            node.vm_dir(self.id) / "extra-monitor.sock", "qmp",
+            node.vm_dir(self.id) / "extra-monitor.sock",
             [fake_monitor.Drive(drive, self.device)]).start()
         name = f"agent-{number}.sock"
         self.agent = fake_agent.FakeAgent(node.root / name)

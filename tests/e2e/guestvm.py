@@ -55,7 +55,7 @@ class GuestVM:
     disks          Disk objects, attached before the guest boots and mounted by it
     vm_dir         Kata's directory of this VM (default: below work_dir); made if it is missing
     layout         "go": descriptors and a pid file; "rust": vm_dir is the bundle, relative paths
-    extra_monitor  None, "qmp" or "hmp": extra-monitor.sock ("rust": debug-monitor.sock)
+    extra_monitor  None or "qmp": extra-monitor.sock
     agents         the arguments of each crust-guest-agent; none may be listed
     accelerator    "tcg", or "kvm" on a node that has it
     vsock_cid      the guest's context id on vsock; None: it has no vsock
@@ -72,7 +72,7 @@ class GuestVM:
                  extra_monitor=None, agents=(SERIAL_AGENT,), kernel_parameters="", hold_qmp=True,
                  accelerator="tcg", vsock_cid=None, share=None, tcp_port=None, cgroups=False,
                  machine="q35", program=("qemu-system-x86_64",), memory=256):
-        assert layout in ("go", "rust") and extra_monitor in (None, "qmp", "hmp")
+        assert layout in ("go", "rust") and extra_monitor in (None, "qmp")
         self.sandbox_id = sandbox_id or secrets.token_hex(32)
         self.image, self.layout, self.agents = image, layout, agents
         self.accelerator, self.vsock_cid = accelerator, vsock_cid
@@ -86,8 +86,7 @@ class GuestVM:
         self.agent_socket = self.work_dir / "agent.sock"
         self.control_socket = self.work_dir / "control.sock"
         self.qmp_socket = self.vm_dir / "qmp.sock"
-        name = "debug-monitor.sock" if layout == "rust" else "extra-monitor.sock"
-        self.extra_socket = self.vm_dir / name if extra_monitor else None
+        self.extra_socket = self.vm_dir / "extra-monitor.sock" if extra_monitor else None
         self.kernel_parameters = kernel_parameters
         self.disks = []
         self.process = self.control = self.qmp_client = self.share_server = None
@@ -109,8 +108,7 @@ class GuestVM:
         arguments = self._machine_arguments()
         arguments += ["-qmp", self._monitor_address(self.qmp_socket)]
         if extra_monitor:
-            option = {"qmp": "-qmp", "hmp": "-monitor"}[extra_monitor]
-            arguments += [option, self._monitor_address(self.extra_socket)]
+            arguments += ["-qmp", self._monitor_address(self.extra_socket)]
         for disk in disks:
             self._add_disk(disk)
             arguments += self._disk_arguments(disk)

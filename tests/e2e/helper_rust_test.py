@@ -20,7 +20,7 @@ class RustHelperTest(HelperCase):
 
     def start_vmm(self, pod, *arguments):
         vmm = subprocess.Popen(["qemu-system-x86_64", "-c", "read _", "-name",
-                                f"sandbox-{pod.id},debug-threads=on", *arguments],
+                                f"sandbox-{pod.id},debug-threads=on", *pod.monitor_arguments, *arguments],
                                executable="/bin/sh", stdin=subprocess.PIPE)
         self.addCleanup(vmm.wait)
         self.addCleanup(vmm.communicate)
@@ -35,7 +35,7 @@ class RustHelperTest(HelperCase):
         self.start_vmm(pod, *arguments)
         pod.write_state("qemu")
         monitor = fake_monitor.FakeMonitor(
-            pod.bundle(pod.id) / "debug-monitor.sock", "hmp",
+            pod.monitor_path,
             [fake_monitor.Drive(volume.drive, volume.loop.device) for volume in volumes]).start()
         self.addCleanup(monitor.stop)
         agent = KataAgent(node.root / "agent.sock", pod.passthrough, GUEST_MOUNTS)

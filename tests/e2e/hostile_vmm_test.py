@@ -106,22 +106,6 @@ class Descriptors(fake_monitor.FakeMonitor):
         return [{"fdset-id": 1, "fds": [{"fd": FIRST + number} for number in range(MANY)]}]
 
 
-class Sets(fake_monitor.FakeMonitor):
-    """Two drives and a thousand nodes over sets, of which HMP does not say what they are."""
-
-    def _hmp(self, line):
-        def block(number, attached):
-            return (f"n{number}: /dev/fdset/{number} (host_device)\n{attached}    Cache mode:       writeback\n\n"
-                    f"Images:\nimage: /dev/fdset/{number}\nfile format: host_device\n"
-                    f"virtual size: 32 MiB ({scratch_node.BEFORE} bytes)\ndisk size: 0 B\n")
-
-        if line == "info block -v":
-            return "\n".join(block(number, "    Attached to:      /x\n") for number in (1, 2))
-        if line == "info block -n -v":
-            return "\n".join(block(number, "") for number in range(1, MANY + 1))
-        return super()._hmp(line)
-
-
 # A VMM with these files open, from descriptor FIRST on.
 HOLD = """
 import os, resource, signal, sys
@@ -308,16 +292,16 @@ class HostileTest(ScratchNodeTest):
         node.add_sandbox(scratch_node.SANDBOX, held.pid, agent="unix:///agent.sock",
                          drives=[volume.record()])
         node.record(volume.path, scratch_node.SANDBOX)
-        # HMP does not tell what is in a set, so what the VMM has open is asked for.
+        # No drive is the device, so what the VMM has open is asked for.
         monitor = fake_monitor.FakeMonitor(
-            node.vm_dir(scratch_node.SANDBOX) / "extra-monitor.sock", "hmp",
+            node.vm_dir(scratch_node.SANDBOX) / "extra-monitor.sock",
             [fake_monitor.Drive(volume.drive, "/dev/fdset/1", path=volume.loop.device)])
         self.addCleanup(monitor.stop)
         monitor.start()
         self.agent(node)
         hanging.silent.set()
         node.start()
-        monitor.wait_for("info block")
+        monitor.wait_for("query-fdsets")
         node.wait_for(volume.path, "in_sync")
         self.assertEqual(curl(node, "/healthz")[0], 200)
 
@@ -371,17 +355,8 @@ class HostileTest(ScratchNodeTest):
         node = self.node()
         volume = self.volume(node)
         self.holding_vmm(node, volume, [self.scratch / "file"] * MANY)
-        monitor = Descriptors(node.vm_dir(HOLDER) / "extra-monitor.sock", "qmp")
+        monitor = Descriptors(node.vm_dir(HOLDER) / "extra-monitor.sock")
         self.examine(node, volume, monitor, "query-fdsets")
-
-    def test_a_thousand_files_and_a_thousand_nodes(self):
-        """Each open file may belong to each node."""
-        node = self.node()
-        volume, other = self.volume(node), self.loop()
-        files = [self.scratch / f"file{number}" for number in range(MANY)]
-        self.holding_vmm(node, volume, [volume.loop.device, other.device, *files])
-        monitor = Sets(node.vm_dir(HOLDER) / "extra-monitor.sock", "hmp")
-        self.examine(node, volume, monitor, "info block -n")
 
     def bundle(self, node, container_id, sandbox_id, clutter):
         directory = node.path(f"{tasks_directory()}/{container_id}")

@@ -146,7 +146,7 @@ class HungMountsTest(ScratchNodeTest):
         volume = self.volume(self.host, "named")
         self.host.add_sandbox(OTHER, vmm.pid, agent="unix:///agent.sock", drives=[volume.record()])
         self.host.record(volume.path, OTHER)
-        monitor = Naming(self.host.vm_dir(OTHER) / "extra-monitor.sock", "qmp", [])
+        monitor = Naming(self.host.vm_dir(OTHER) / "extra-monitor.sock", [])
         monitor.file = str(self.host.root / "mnt/hung/file")
         self.addCleanup(monitor.stop)
         monitor.start()

@@ -114,7 +114,7 @@ class World:
         drives = [fake_monitor.Drive(f"drive-{number:016x}", loop.device)
                   for number, loop in enumerate(self.loops)]
         monitor = fake_monitor.FakeMonitor(
-            self.node.vm_dir(sandbox_id) / "extra-monitor.sock", "qmp", drives).start()
+            self.node.vm_dir(sandbox_id) / "extra-monitor.sock", drives).start()
         self.test.addCleanup(monitor.stop)
         self.alive[sandbox_id] = vmm, monitor
         self.node.add_sandbox(sandbox_id, vmm.pid, agent="unix:///agent.sock", drives=[

@@ -16,7 +16,7 @@ from scratch_node import AFTER, BEFORE, SANDBOX, publish_path
 
 KATA = "opt/kata/share/defaults/kata-containers/configuration.toml"
 GO = '[hypervisor.qemu]\nenable_debug = true\nextra_monitor_socket = "qmp"\n'
-RUST = GO.replace("qmp", "hmp") + '[runtime]\nname = "virt_container"\nhypervisor_name = "qemu"\n'
+RUST = '[hypervisor.qemu]\n[runtime]\nname = "virt_container"\nhypervisor_name = "qemu"\n'
 GROUP = {"FS_GROUP_CHANGE_POLICY_ALWAYS", "FS_GROUP_CHANGE_POLICY_ROOT_MISMATCH"}
 
 

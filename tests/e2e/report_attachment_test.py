@@ -159,7 +159,7 @@ class BypassedTest(AttachmentTest):
         pod.node, pod.id = node, SANDBOX
         pod.make_directories()
         pod.write_state("qemu")
-        node.start_vmm(SANDBOX)
+        node.start_vmm(SANDBOX, *pod.monitor_arguments)
         shim = RustShim(pod, "unix:///agent.sock")
         self.addCleanup(shim.close)
         container = "c" * 64
@@ -362,12 +362,11 @@ class GuestPathTest(ScratchNodeTest):
         pod.node, pod.id = node, SANDBOX
         pod.make_directories()
         pod.write_state("qemu")
-        node.start_vmm(SANDBOX)
+        node.start_vmm(SANDBOX, *pod.monitor_arguments)
         shim = RustShim(pod, "unix:///agent.sock")
         self.addCleanup(shim.close)
         monitor = fake_monitor.FakeMonitor(
-            pod.bundle(SANDBOX) / "debug-monitor.sock", "hmp",
-            [fake_monitor.Drive("drive-0", volume.loop.device)])
+            pod.monitor_path, [fake_monitor.Drive("drive-0", volume.loop.device)])
         self.addCleanup(monitor.stop)
         monitor.start()
         pod.write_bundle("c" * 64, [(volume.path, "/srv/data")])

@@ -116,7 +116,7 @@ class ShimTest(GuestTest):
         pod = Pod(node, sandbox_id(number))
         pod.make_directories()
         if vmm:
-            node.start_vmm(pod.id)
+            node.start_vmm(pod.id, *pod.monitor_arguments)
         pod.write_state(hypervisor)
         shim = RustShim(pod)
         self.addCleanup(shim.close)
@@ -132,7 +132,7 @@ class ShimTest(GuestTest):
     def rust(self, node, number=0, destination="data"):
         volume = self.volume(node, f"pv-{number}")
         pod, shim = self.pod(node, number)
-        monitor = fake_monitor.FakeMonitor(pod.bundle(pod.id) / "debug-monitor.sock", "hmp",
+        monitor = fake_monitor.FakeMonitor(pod.monitor_path,
                                            [fake_monitor.Drive(volume.drive, volume.loop.device)])
         self.addCleanup(monitor.stop)
         monitor.start()

@@ -101,16 +101,6 @@ class QemuTest(ResizableTest):
         self.explains(node, volume.path, "A resize would reach the file system")
         self.assertNotIn("judged now", node.crustctl("explain", volume.path).stdout)
 
-    def test_hmp(self):
-        """One drive: HMP tells which it is, and can resize it."""
-        node = self.node()
-        volume = self.volume(node)
-        self.monitor(node, volume, mode="hmp")
-        self.agent(node)
-        self.sandbox(node, volume)
-        node.start()
-        self.wait(node, volume, "yes")
-
     def test_guest_that_fails_and_heals(self):
         node = self.node({"agent.routes": "agent"})
         volume = self.volume(node)

@@ -17,7 +17,7 @@ class AgentTest(ResizeCase):
     def setUpClass(cls):
         super().setUpClass()
         cls.automatic = cls.add_sandbox(agents=(AUTOMATIC_AGENT,), relayed=True)
-        cls.plain = cls.add_sandbox(bus="scsi", monitor="hmp", relayed=True)
+        cls.plain = cls.add_sandbox(bus="scsi", relayed=True)
         cls.silent = cls.add_sandbox(relayed=True)
         cls.on_automatic = [cls.automatic.add_volume(name) for name in ("ext4", "xfs", "btrfs")]
         cls.on_plain = cls.plain.add_volume("ext4")
@@ -184,7 +184,7 @@ class SandboxTest(ResizeCase):
                 sandbox.unplug(volume)
 
     def test_sandbox_ends_and_another_takes_its_volume(self):
-        first = self.add_sandbox(monitor="hmp")
+        first = self.add_sandbox()
         volume = first.add_volume("ext4")
         self.boot(first)
         self.grow(volume)

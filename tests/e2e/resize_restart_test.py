@@ -127,7 +127,7 @@ class KillTest(ResizeCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.sandboxes = [cls.add_sandbox(), cls.add_sandbox(bus="scsi", monitor="hmp")]
+        cls.sandboxes = [cls.add_sandbox(), cls.add_sandbox(bus="scsi")]
         cls.volumes = [sandbox.add_volume(name)
                        for sandbox in cls.sandboxes for name in ("ext4", "xfs", "btrfs")]
         cls.boot(*cls.sandboxes)

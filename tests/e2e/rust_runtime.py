@@ -42,6 +42,17 @@ class RustPod:
         return self.node.root / "run/kata" / self.id
 
     @property
+    def monitor_path(self):
+        """Where crust-qemu has QEMU make a monitor; monitor_arguments: how it has QEMU do that."""
+        directory = self.node.root / "run/crustd/qemu"
+        directory.mkdir(parents=True, mode=0o700, exist_ok=True)
+        return directory / f"{self.id}.sock"
+
+    @property
+    def monitor_arguments(self):
+        return ("-qmp", f"unix:/run/crustd/qemu/{self.id}.sock,server=on,wait=off")
+
+    @property
     def passthrough(self):
         return self.node.root / "run/kata-containers/shared/sandboxes" / self.id / "rw/passthrough"
 

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real guest under Kata's Rust runtime, which records neither sandboxes, drives nor mount points.
 
-QEMU's working directory is the bundle, its disks are descriptors in fd sets, its debug monitor
-speaks HMP. The shim is a process with the right arguments, in the right directory, and with a
+QEMU's working directory is the bundle, its disks are descriptors in fd sets, and crust-qemu adds its
+monitor. The shim is a process with the right arguments, in the right directory, and with a
 management socket that says where the agent is: this test's guest has no vsock."""
 
 import os
@@ -12,7 +12,6 @@ import unittest
 
 from resize_case import MIB, ResizeCase, Sandbox
 from guestvm import GuestVM
-from node import SANDBOXES, TASKS
 from rust_runtime import GUEST_MOUNTS, RustPod, RustShim, guest_name
 
 
@@ -20,7 +19,7 @@ class RustSandbox(RustPod, Sandbox):
     """A pod of Kata's Rust runtime in a real VM."""
 
     def __init__(self, case, **options):
-        super().__init__(case, **{"monitor": "hmp"} | options)
+        super().__init__(case, **{"monitor": "crust-qemu"} | options)
         self.drives = 0
         self.shim = None
 
@@ -42,7 +41,7 @@ class RustSandbox(RustPod, Sandbox):
         self.vm = self.case.enterClassContext(GuestVM(
             self.node.root, self.case.image, [volume.disk for volume in self.volumes],
             sandbox_id=self.id, vm_dir=self.bundle(self.id), layout="rust",
-            extra_monitor=self.extra_monitor, agents=self.agents, program=self.qemu))
+            agents=self.agents, program=self.qemu))
         self.shim = self.case.enterClassContext(RustShim(self, self.agent_url))
         self.write_state("qemu")
 
@@ -78,8 +77,7 @@ class RustCase(ResizeCase):
 
 
 class RustTest(RustCase):
-    """Each test has a pod of its own with one volume: HMP does not tell which of several descriptors
-    is which drive."""
+    """Each test has a pod of its own with one volume."""
 
     def start_pod(self):
         sandbox = self.add_sandbox()
@@ -103,7 +101,7 @@ class RustTest(RustCase):
                          ("kata-rs", "qemu", sandbox.vm.pid, "alive"))
         self.assertEqual((row["pod_namespace"], row["pod_name"]),
                          ("default", f"pod-{sandbox.id[:6]}"))
-        self.assertEqual(row["control_socket"], f"/{TASKS}/{sandbox.id}/debug-monitor.sock")
+        self.assertEqual(row["control_socket"], f"/run/crustd/qemu/{sandbox.id}.sock")
         self.assertEqual(row["agent_address"], sandbox.agent_url)
         self.assertEqual([one.target for one in sandbox.shim.server.requests], ["/agent-url"])
         self.assertEqual([mapping["source"] for mapping in self.mappings(volume)], ["hypervisor"])
@@ -122,8 +120,7 @@ class RustTest(RustCase):
         sandbox.plug(volume)
         self.grow(volume)
         row = self.sandbox_row(sandbox)
-        self.assertEqual(row["control_socket"],
-                         f"/run/k3s/containerd/{SANDBOXES}/{sandbox.id}/debug-monitor.sock")
+        self.assertEqual(row["control_socket"], f"/run/crustd/qemu/{sandbox.id}.sock")
         self.assertIsNone(row["problem"])
 
     def test_containers_come_and_go(self):

@@ -134,9 +134,9 @@ class ScratchNodeTest(unittest.TestCase):
             node.record(volume.path, sandbox_id)
         return vmm
 
-    def monitor(self, node, *volumes, sandbox_id=SANDBOX, mode="qmp", name="extra-monitor.sock"):
+    def monitor(self, node, *volumes, sandbox_id=SANDBOX, name="extra-monitor.sock"):
         drives = [fake_monitor.Drive(volume.drive, volume.loop.device) for volume in volumes]
-        monitor = fake_monitor.FakeMonitor(node.vm_dir(sandbox_id) / name, mode, drives)
+        monitor = fake_monitor.FakeMonitor(node.vm_dir(sandbox_id) / name, drives)
         self.addCleanup(monitor.stop)
         return monitor.start()
 

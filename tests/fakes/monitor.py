@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""monitor.py - a QEMU monitor without a QEMU: QMP or HMP, on a unix socket.
+"""monitor.py - a QEMU monitor without a QEMU: QMP on a unix socket.
 
 It answers what crustd asks and resizes its drives the way QEMU 7.2 does: over host_device the size
 becomes the device's real one (asking for more is refused), over file it becomes what was asked for.
@@ -7,7 +7,7 @@ Sizes are real: lseek(2) on the device or file. Hooks make it slow, silent, torn
 
 In a test:
 
-    with FakeMonitor(path, mode="qmp", drives=[Drive("drive-0123456789abcdef", "/dev/loop0")]) as m:
+    with FakeMonitor(path, drives=[Drive("drive-0123456789abcdef", "/dev/loop0")]) as m:
         m.refuse = "Image is read-only"
         ...
         assert m.sent("block_resize")
@@ -15,14 +15,13 @@ In a test:
 As a program, until it is terminated:
 
     monitor.py --socket P --device /dev/loop0 --node drive-0123456789abcdef [--size N]
-               [--mode qmp|hmp] [--pid-file F] [--log F]
+               [--pid-file F] [--log F]
 """
 
 import argparse
 import dataclasses
 import json
 import os
-import re
 import stat
 import sys
 import time
@@ -81,7 +80,7 @@ class Drive:
 @dataclasses.dataclass
 class Command:
     at: float  # time.monotonic()
-    name: str  # QMP: the command; HMP: the line
+    name: str
     arguments: dict
 
 
@@ -96,15 +95,14 @@ class FakeMonitor(UnixServer):
       garbage    (n, bytes): in place of the n-th answer (0: of the greeting); None: never
       silent_at  no answer from the n-th command on; None: all are answered
       refuse     why every resize is refused; None: none is
-      events     events sent before each answer over QMP
+      events     events sent before each answer
       status     of the VM: running, paused, io-error
     """
 
     backlog = 1
 
-    def __init__(self, socket_path, mode="qmp", drives=(), log=None):
+    def __init__(self, socket_path, drives=(), log=None):
         super().__init__(socket_path, log)
-        self.mode = mode
         self.drives = list(drives)
         self.silent = False
         self.delay = 0.0
@@ -119,7 +117,7 @@ class FakeMonitor(UnixServer):
     # what tests ask
 
     def sent(self, name):
-        """The commands received so far whose name, or HMP line, begins with `name`."""
+        """The commands received so far whose name begins with `name`."""
         return self.matching(lambda command: command.name.startswith(name))
 
     def wait_for(self, name, count=1, timeout=60):
@@ -164,13 +162,8 @@ class FakeMonitor(UnixServer):
             self._send(client, answer.encode(), self.split)
 
     def _greeting(self):
-        if self.mode == "hmp":
-            return "QEMU 7.2.22 monitor - type 'help' for more information\r\n(qemu) "
         version = {"qemu": {"micro": 22, "minor": 2, "major": 7}, "package": "fake"}
         return json.dumps({"QMP": {"version": version, "capabilities": ["oob"]}}) + "\r\n"
-
-    def _answer(self, line):
-        return self._answer_hmp(line) if self.mode == "hmp" else self._answer_qmp(line)
 
     def _resize(self, node, size):
         drive = self.drive(node)
@@ -180,9 +173,7 @@ class FakeMonitor(UnixServer):
             return f"Cannot find device='' nor node-name='{node}'"
         return drive.resize(size)
 
-    # QMP
-
-    def _answer_qmp(self, line):
+    def _answer(self, line):
         request = json.loads(line)
         name, arguments = request["execute"], request.get("arguments", {})
         self._record(Command(time.monotonic(), name, arguments))
@@ -233,49 +224,10 @@ class FakeMonitor(UnixServer):
             raise RuntimeError(problem)
         return {}
 
-    # HMP
-
-    def _answer_hmp(self, line):
-        self._record(Command(time.monotonic(), line, {}))
-        return self._echo(line) + "\r\n" + self._hmp(line).replace("\n", "\r\n") + "(qemu) "
-
-    @staticmethod
-    def _echo(line):
-        """The line is drawn anew for each key, as QEMU's readline does."""
-        text = ""
-        for length in range(1, len(line) + 1):
-            text += "\x1b[D" * (length - 1) + line[:length] + "\x1b[K"
-        return text
-
-    def _hmp(self, line):
-        if line == "info block -v":
-            return "\n".join(self._block(d, d.node, d.root_driver, True) for d in self.drives)
-        if line == "info block -n -v":
-            return "\n".join(self._block(d, *node) for d in self.drives for node in d.nodes())
-        if match := re.fullmatch(r'qemu-io (\S+) "truncate (\d+)"', line):
-            problem = self._resize(match[1], int(match[2]))
-            if problem == "Image is read-only":
-                problem = "Block node is read-only"
-            elif problem and problem.startswith("Cannot find"):
-                problem = "Error: " + problem
-            return problem + "\n" if problem else ""
-        return f"unknown command: '{line}'\n"
-
-    @staticmethod
-    def _block(drive, name, driver, attached=False):
-        flags = ", read-only" if drive.read_only else ""
-        return (f"{name}: {drive.file} ({driver}{flags})\n"
-                + (f"    Attached to:      {drive.node}\n" if attached else "")
-                + "    Cache mode:       writeback\n\nImages:\n"
-                f"image: {drive.file}\nfile format: {driver}\n"
-                f"virtual size: {drive.size / 2**20:.3g} MiB ({drive.size} bytes)\n"
-                "disk size: 0 B\n")
-
 
 def main():
     parser = argparse.ArgumentParser(description="A QEMU monitor without a QEMU.")
     parser.add_argument("--socket", required=True)
-    parser.add_argument("--mode", choices=("qmp", "hmp"), default="qmp")
     parser.add_argument("--device", required=True, help="block device or file of the drive")
     parser.add_argument("--node", required=True, help="node name of the drive")
     parser.add_argument("--size", type=int, help="what the VMM believes at first; else the real size")
@@ -291,7 +243,7 @@ def main():
     stopped = stop_signals()
     drive = Drive(arguments.node, arguments.device, size=arguments.size,
                   read_only=arguments.read_only)
-    monitor = FakeMonitor(arguments.socket, arguments.mode, [drive], arguments.log)
+    monitor = FakeMonitor(arguments.socket, [drive], arguments.log)
     monitor.refuse = arguments.refuse
     monitor.silent = arguments.silent
     monitor.delay = arguments.delay
