@@ -292,10 +292,11 @@ class HostileTest(ScratchNodeTest):
         node.add_sandbox(scratch_node.SANDBOX, held.pid, agent="unix:///agent.sock",
                          drives=[volume.record()])
         node.record(volume.path, scratch_node.SANDBOX)
-        # No drive is the device, so what the VMM has open is asked for.
+        # The drive on record is examined first, and is the file that hangs.
         monitor = fake_monitor.FakeMonitor(
             node.vm_dir(scratch_node.SANDBOX) / "extra-monitor.sock",
-            [fake_monitor.Drive(volume.drive, "/dev/fdset/1", path=volume.loop.device)])
+            [fake_monitor.Drive(drive, f"/dev/fdset/{number}", path=volume.loop.device, descriptor=file)
+             for number, (drive, file) in enumerate(zip((volume.drive, "another"), files))])
         self.addCleanup(monitor.stop)
         monitor.start()
         self.agent(node)
