@@ -280,7 +280,7 @@ static const struct {
     /* Heals: the runtime may still be plugging in the drive. */
     ROW(DRIVE_NOT_FOUND, "drive_not_found", HEALS, STATUS_UNAVAILABLE,
         {HYPERVISOR,
-         {"No drive in the hypervisor's list is this device.",
+         {"No drive in the hypervisor's list is known to be this device.",
           "A drive of this device in the hypervisor's own list.",
           {"Is the pod starting or ending? Then this passes.",
            "crustctl volume VOL shows which drive was expected; restart the pod if it stays."}}}),

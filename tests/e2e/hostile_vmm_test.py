@@ -29,10 +29,10 @@ class Values(fake_monitor.FakeMonitor):
 
     count = 2_000_000
 
-    def _answer_qmp(self, line):
+    def _answer(self, line):
         request = json.loads(line)
         if request["execute"] != "query-block":
-            return super()._answer_qmp(line)
+            return super()._answer(line)
         self._record(fake_monitor.Command(time.monotonic(), request["execute"], {}))
         return f'{{"id": "{request["id"]}", "return": [{"0," * self.count}0]}}\r\n'
 
@@ -40,10 +40,10 @@ class Values(fake_monitor.FakeMonitor):
 class Members(Values):
     """One drive with as many members as there is room for."""
 
-    def _answer_qmp(self, line):
+    def _answer(self, line):
         request = json.loads(line)
         if request["execute"] != "query-block":
-            return fake_monitor.FakeMonitor._answer_qmp(self, line)
+            return fake_monitor.FakeMonitor._answer(self, line)
         self._record(fake_monitor.Command(time.monotonic(), request["execute"], {}))
         members = ",".join(f'"x{number}":0' for number in range(150_000))
         return f'{{"id": "{request["id"]}", "return": [{{{members}}}]}}\r\n'
