@@ -246,6 +246,14 @@ static void expect_guest_path(const char *name)
         assert_null(sandbox.claim[sandbox.claims - 1].guest_path);
 }
 
+static void set_age(const char *name, int hours_ago)
+{
+    const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT},
+                                      {.tv_sec = time(NULL) - 3600L * hours_ago}};
+
+    assert_int_equal(utimensat(AT_FDCWD, in_scratch(name), times, 0), 0);
+}
+
 static void knows_a_guest_path_only_where_it_is_plain(void **state)
 {
     (void)state;
@@ -259,17 +267,10 @@ static void knows_a_guest_path_only_where_it_is_plain(void **state)
     share("0123456789-89abcdef-data");
     expect_guest_path(GUEST "0123456789-89abcdef-data");
     share("0123456789-00000000-data"); /* the same device, for another container */
-    expect_guest_path(GUEST "0123456789-00000000-data");
+    set_age(SHARED "/0123456789-00000000-data", -1);
+    expect_guest_path(GUEST "0123456789-89abcdef-data");
     share("aaaaaaaaaa-89abcdef-data");
     expect_guest_path(NULL);
-}
-
-static void set_age(const char *name, unsigned hours_ago)
-{
-    const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT},
-                                      {.tv_sec = time(NULL) - 3600L * hours_ago}};
-
-    assert_int_equal(utimensat(AT_FDCWD, in_scratch(name), times, 0), 0);
 }
 
 /* The shim leaves the directory of a container that has ended; the next one gets another device. */
