@@ -20,12 +20,13 @@ static void on_published(void *userdata, enum status_code code, const struct err
 
 static enum status_code publish(struct staging **ret_staging)
 {
-    struct error error = {0};
+    struct error error;
     enum status_code code;
 
-    do /* a node with many processes is read in several calls */
+    do { /* a node with many processes is read in several calls */
+        error = (struct error){0};
         code = stage_begin(test.clients, &asked, on_published, NULL, ret_staging, &error);
-    while (strstr(error.text, "are being read"));
+    } while (strstr(error.text, "are being read"));
     (void)snprintf(test.error, sizeof(test.error), "%s", error.text);
     return code;
 }
