@@ -233,7 +233,7 @@ int session_exit_code(unsigned http_status)
     }
 }
 
-/* "  7  pvc-orders  vol-0a1b  /var/lib/kubelet/…" */
+/* "  #7  pvc-orders  vol-0a1b  /var/lib/kubelet/…" */
 static void print_candidate(const cJSON *row)
 {
     static const char *const keys[] = {"pv", "volume_handle", "target_path"};
@@ -248,10 +248,11 @@ static void print_candidate(const cJSON *row)
         buffer_append_text(&line, "  ");
         display_append(&line, text && *text ? text : "-");
     }
-    (void)fprintf(stderr, "%s\n", buffer_text(&line));
+    (void)fprintf(stderr, "%s%s\n", buffer_text(&line),
+                  json_string(row, "removed_at") ? "  (removed)" : "");
 }
 
-static int ambiguous(const char *name, const cJSON *rows)
+int session_refuse_ambiguous(const char *name, const cJSON *rows)
 {
     const cJSON *row;
 
@@ -278,7 +279,7 @@ int session_find_volume(struct session *session, const char *name, cJSON **ret_r
         return EXIT_NOT_FOUND;
     }
     if (cJSON_GetArraySize(rows) > 1)
-        return ambiguous(name, rows);
+        return session_refuse_ambiguous(name, rows);
     *ret_row = cJSON_DetachItemFromArray(rows, 0);
     return 0;
 }

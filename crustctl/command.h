@@ -66,6 +66,9 @@ int session_exit_code(unsigned http_status);
  * reason on stderr. */
 int session_find_volume(struct session *session, const char *name, cJSON **ret_row);
 
+/* Lists the volumes that the name may mean on stderr. EXIT_USAGE. */
+int session_refuse_ambiguous(const char *name, const cJSON *rows);
+
 int command_status(struct session *session);
 int command_health(struct session *session);
 int command_resync(struct session *session);

@@ -27,14 +27,14 @@ enum { ANSWER_BYTES = 64 * 1024, TEXT_BYTES = 8 * 1024, DEADLINE_SECONDS = 130 }
  * none of it, because they may take stderr for a part of the answer. */
 struct progress {
     struct session *session;
-    const char *volume;
+    int64_t volume_id;
     char said[256];
 };
 
 static void show_progress(void *userdata)
 {
     struct progress *progress = userdata;
-    const struct store_query query = {.view = STORE_VIEW_VOLUMES, .volume = progress->volume};
+    const struct store_query query = {.view = STORE_VIEW_VOLUMES, .id = progress->volume_id};
     cleanup(json_deletep) cJSON *rows = NULL;
     char host[DISPLAY_SIZE_BYTES], vmm[DISPLAY_SIZE_BYTES], text[256];
     struct error error;
@@ -75,7 +75,7 @@ static int ask(struct session *session, struct call_request *request, cJSON **re
 
 /* "/v1/volumes/ID/WHAT", of the volume that an operand names; an exit code. */
 static int find_target(struct session *session, const char *name, const char *what,
-                       struct buffer *ret_target)
+                       int64_t *ret_volume_id, struct buffer *ret_target)
 {
     cleanup(json_deletep) cJSON *row = NULL;
     int code;
@@ -84,8 +84,8 @@ static int find_target(struct session *session, const char *name, const char *wh
     code = session_find_volume(session, name, &row);
     if (code != EXIT_DONE)
         return code;
-    return buffer_append_format(ret_target, "/v1/volumes/%" PRIu64 "/%s",
-                                row_number(row, "volume_id", NULL), what) < 0
+    *ret_volume_id = (int64_t)row_number(row, "volume_id", NULL);
+    return buffer_append_format(ret_target, "/v1/volumes/%" PRId64 "/%s", *ret_volume_id, what) < 0
                ? EXIT_FAILED
                : EXIT_DONE;
 }
@@ -95,10 +95,10 @@ static int ask_volume(struct session *session, const char *name, const char *wha
                       cJSON **ret_answer)
 {
     cleanup(buffer_done) struct buffer target = BUFFER_INIT(TEXT_BYTES);
-    struct progress progress = {.session = session, .volume = name};
+    struct progress progress = {.session = session};
     struct call_request request = {
         .method = "GET", .body = body, .deadline_seconds = DEADLINE_SECONDS, .userdata = &progress};
-    int code = find_target(session, name, what, &target);
+    int code = find_target(session, name, what, &progress.volume_id, &target);
 
     if (code != EXIT_DONE)
         return code;

@@ -42,12 +42,13 @@ static int check(struct session *session, bool *ret_reached, struct error *why)
 
     if (result != 0)
         return result == SOURCE_UNREACHABLE ? EXIT_UNREACHABLE : EXIT_FAILED;
-    if (cJSON_GetArraySize(rows) != 1) {
-        (void)error_set(why, 1, "%s volume \"%s\"", rows->child ? "more than one" : "there is no",
-                        name);
-        return rows->child ? EXIT_USAGE : EXIT_NOT_FOUND;
-    }
     row = rows->child;
+    if (!row) {
+        (void)error_set(why, 1, "there is no volume \"%s\"", name);
+        return EXIT_NOT_FOUND;
+    }
+    if (row->next)
+        return session_refuse_ambiguous(name, rows);
     *ret_reached =
         states_match(session->options->wanted_state, row_text(row, "state"), row_reason(row)) &&
         strcmp(row_text(row, "status"), "removed") != 0;
@@ -85,7 +86,7 @@ int command_wait(struct session *session)
         (void)nanosleep(&pause, NULL);
         code = check(session, &reached, &why);
     }
-    if (reached)
+    if (reached || code == EXIT_USAGE)
         return code;
     (void)fprintf(stderr, "crustctl: waited %" PRIu64 " s for %s: %s\n", seconds,
                   session->options->wanted_state, why.text);

@@ -39,9 +39,10 @@ struct store_query {
     int64_t id;         /* 0, or the value of the view's first column */
     int64_t after;      /* rows whose first column is larger; 0 */
     int64_t last;       /* only the newest N rows (in ascending order); 0: all */
-    const char *volume; /* NULL, or a volume path, key, PV name, CSI volume handle or volume_id (a
-                           removed volume only if nothing live matches); in the other views that
-                           have a volume_id column, and for its sandbox, that number only */
+    const char *volume; /* NULL; "#3": the volume_id 3; or a volume path, key, PV name, CSI volume
+                           handle or volume_id: all volumes that it may mean, removed ones only if
+                           none that is there has the name. In the other views that have a volume_id
+                           column, and for its sandbox, a volume_id only. */
     bool live;          /* volumes: not removed; sandboxes: alive; mappings: open;
                            drives: not ended */
 };

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "lib/clock.h"
@@ -107,9 +108,42 @@ int row_append(struct buffer *json, sqlite3_stmt *statement, bool first)
     return buffer_append_text(json, "}");
 }
 
+/* ---- conditions ---------------------------------------------------------------------------- */
+
+/* The number in "3" and "#3"; 0: there is none, and no row has it. */
+static int64_t read_number(const char *volume)
+{
+    const char *digits = volume[0] == '#' ? volume + 1 : volume;
+
+    return strspn(digits, "0123456789") == strlen(digits) ? strtoll(digits, NULL, 10) : 0;
+}
+
+/* ?4 is a name and ?5 its number. A PV may be called "3": then the volume of this name and the one
+ * of this id are both answered, and the client has to choose. Removed volumes are left out where
+ * one that is there has the name. */
+#define HAS_NAME "(target_path = ?4 OR key = ?4 OR pv = ?4 OR volume_handle = ?4)"
+
+static const char everything[] = "";
+static const char by_name_or_number[] =
+    " AND (" HAS_NAME " OR volume_id = ?5) AND (removed_at IS NULL) >="
+    " (SELECT coalesce(max(removed_at IS NULL), 0) FROM audit_volumes WHERE " HAS_NAME ")";
+static const char by_number[] = " AND volume_id = ?5";
+static const char sandbox_by_number[] =
+    " AND sandbox_id = (SELECT v.sandbox_id FROM audit_volumes v WHERE v.volume_id = ?5)";
+
+static const char *choose_condition(const struct store_query *query)
+{
+    if (!query->volume)
+        return everything;
+    if (query->view == STORE_VIEW_SANDBOXES)
+        return sandbox_by_number;
+    return query->view == STORE_VIEW_VOLUMES && query->volume[0] != '#' ? by_name_or_number
+                                                                        : by_number;
+}
+
 /* ---- queries ------------------------------------------------------------------------------- */
 
-static int build(const struct store_query *query, const char *condition, struct buffer *text)
+static int build(const struct store_query *query, struct buffer *text)
 {
     const struct view *view = &views[query->view];
     bool last = query->last > 0;
@@ -120,22 +154,11 @@ static int build(const struct store_query *query, const char *condition, struct 
         buffer_append_format(text, " AND %s BETWEEN ?1 AND ?2", view->id);
     if (query->live && view->live)
         buffer_append_format(text, " AND %s", view->live);
-    buffer_append_format(text, "%s ORDER BY %s%s", condition, view->order,
+    buffer_append_format(text, "%s ORDER BY %s%s", choose_condition(query), view->order,
                          last ? " DESC LIMIT ?3)" : "");
     if (last)
         buffer_append_format(text, " ORDER BY %s", view->order);
     return buffer_error(text);
-}
-
-static bool is_number(const char *text)
-{
-    return text[0] && strspn(text, "0123456789") == strlen(text);
-}
-
-/* "#3" is an id and nothing else. */
-static bool is_id(const char *text)
-{
-    return text[0] == '#' && is_number(text + 1);
 }
 
 static void bind(sqlite3_stmt *statement, const struct store_query *query)
@@ -146,15 +169,16 @@ static void bind(sqlite3_stmt *statement, const struct store_query *query)
     (void)sqlite3_bind_int64(statement, 1, query->id && query->id > from ? query->id : from);
     (void)sqlite3_bind_int64(statement, 2, query->id ? query->id : INT64_MAX);
     (void)sqlite3_bind_int64(statement, 3, query->last);
-    if (query->volume)
-        (void)sqlite3_bind_text(statement, 4, query->volume + is_id(query->volume), -1,
-                                SQLITE_STATIC);
+    if (query->volume) {
+        (void)sqlite3_bind_text(statement, 4, query->volume, -1, SQLITE_STATIC);
+        (void)sqlite3_bind_int64(statement, 5, read_number(query->volume));
+    }
 }
 
-static int open_next(struct row_cursor *cursor)
+static int open_statement(struct row_cursor *cursor)
 {
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(4096);
-    int code, r = build(cursor->query, cursor->conditions[cursor->next], &text);
+    int code, r = build(cursor->query, &text);
 
     if (r < 0)
         return r;
@@ -162,55 +186,9 @@ static int open_next(struct row_cursor *cursor)
                               NULL);
     if (code != SQLITE_OK)
         return sql_failed(cursor->connection, code);
-    cursor->next++;
+    cursor->opened = true;
     bind(cursor->statement, cursor->query);
     return 0;
-}
-
-/* ---- conditions ---------------------------------------------------------------------------- */
-
-/* The names by which an operator may call a volume, in this order; the first that matches anything
- * wins, and live volumes come before removed ones. */
-#define LIVE_NAMES                                                                                 \
-    " AND removed_at IS NULL AND target_path = ?4", " AND removed_at IS NULL AND key = ?4",        \
-        " AND removed_at IS NULL AND (pv = ?4 OR volume_handle = ?4)"
-#define REMOVED_NAMES                                                                              \
-    " AND removed_at IS NOT NULL AND target_path = ?4",                                            \
-        " AND removed_at IS NOT NULL AND key = ?4",                                                \
-        " AND removed_at IS NOT NULL AND (pv = ?4 OR volume_handle = ?4)"
-
-static const char *const everything[] = {""};
-static const char *const names_of_volume[] = {LIVE_NAMES, REMOVED_NAMES};
-/* A PV may be called "3", too: then both volumes answer, and nobody takes one for the other. */
-#define NUMBER_OR_NAME                                                                             \
-    "(volume_id = CAST(?4 AS INTEGER) OR key = ?4 OR pv = ?4 OR volume_handle = ?4)"
-static const char *const number_or_name_of_volume[] = {
-    " AND removed_at IS NULL AND " NUMBER_OR_NAME,
-    " AND removed_at IS NOT NULL AND " NUMBER_OR_NAME};
-static const char *const of_volume[] = {" AND volume_id = CAST(?4 AS INTEGER)"};
-static const char *const sandbox_of_volume[] = {
-    " AND sandbox_id = (SELECT v.sandbox_id FROM audit_volumes"
-    " v WHERE v.volume_id = CAST(?4 AS INTEGER))"};
-
-#define CHOOSE(cursor, list)                                                                       \
-    ((cursor)->conditions = (list), (cursor)->condition_count = array_length(list))
-
-static void choose_conditions(struct row_cursor *cursor)
-{
-    const struct store_query *query = cursor->query;
-
-    if (!query->volume)
-        CHOOSE(cursor, everything);
-    else if (query->view == STORE_VIEW_SANDBOXES)
-        CHOOSE(cursor, sandbox_of_volume);
-    else if (query->view != STORE_VIEW_VOLUMES)
-        CHOOSE(cursor, of_volume);
-    else if (is_number(query->volume))
-        CHOOSE(cursor, number_or_name_of_volume);
-    else if (is_id(query->volume))
-        CHOOSE(cursor, of_volume);
-    else
-        CHOOSE(cursor, names_of_volume);
 }
 
 static int check_query(const struct store_query *query, struct error *error)
@@ -220,7 +198,8 @@ static int check_query(const struct store_query *query, struct error *error)
     if ((query->id || query->after) && !view->id)
         return error_set(error, -EINVAL, "%s have no numbers", view->name);
     if (query->volume && query->view != STORE_VIEW_VOLUMES &&
-        !((view->of_volumes || query->view == STORE_VIEW_SANDBOXES) && is_number(query->volume)))
+        !((view->of_volumes || query->view == STORE_VIEW_SANDBOXES) &&
+          read_number(query->volume) > 0))
         return error_set(error, -EINVAL, "%s can't be chosen by volume", view->name);
     return 0;
 }
@@ -235,7 +214,6 @@ int row_cursor_init(struct row_cursor *cursor, struct sql_connection *connection
     if (r < 0)
         return r;
     *cursor = (struct row_cursor){.query = query, .connection = connection};
-    choose_conditions(cursor);
     return 0;
 }
 
@@ -247,7 +225,7 @@ void row_cursor_done(struct row_cursor *cursor)
 
 static bool is_at_end(const struct row_cursor *cursor)
 {
-    return !cursor->statement && (cursor->rows > 0 || cursor->next == cursor->condition_count);
+    return cursor->opened && !cursor->statement;
 }
 
 static int read_row(struct row_cursor *cursor, struct buffer *json)
@@ -263,7 +241,7 @@ static int read_row(struct row_cursor *cursor, struct buffer *json)
 int row_cursor_read(struct row_cursor *cursor, uint64_t until_ns, struct buffer *json)
 {
     while (!is_at_end(cursor)) {
-        int r = cursor->statement ? 0 : open_next(cursor);
+        int r = cursor->statement ? 0 : open_statement(cursor);
 
         if (r == 0)
             r = read_row(cursor, json);

@@ -12,10 +12,9 @@
 
 struct row_cursor {
     const struct store_query *query;
-    const char *const *conditions; /* tried in this order until one has rows */
-    unsigned condition_count, next;
     struct sql_connection *connection;
-    sqlite3_stmt *statement; /* of conditions[next - 1]; NULL: none is open */
+    bool opened;
+    sqlite3_stmt *statement; /* NULL: not opened yet, or at its end */
     unsigned rows;
 };
 

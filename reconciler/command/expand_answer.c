@@ -20,7 +20,7 @@ static int say_reason(const struct store_volume *volume, enum volume_reason reas
     enum volume_state state = volume->state == STATE_IN_SYNC ? STATE_BLOCK_GROWN : volume->state;
 
     return error_set(error, (int)reason_code(reason, state),
-                     "the volume is %s, %s: crustctl explain %" PRId64 " says what helps",
+                     "the volume is %s, %s: crustctl explain '#%" PRId64 "' says what helps",
                      state_name(volume->state), reason_name(reason), volume->volume_id);
 }
 

@@ -330,7 +330,7 @@ static int judge_staged(struct staging *staging)
         staging->code = error_set(
             &staging->error, (int)reason_code(REASON_INVALID_MOUNT_INFO, STATE_UNMANAGED),
             "the volume's directory has something in it that does not belong there: see crustctl "
-            "volume %" PRId64,
+            "volume '#%" PRId64 "'",
             staging->volume_id);
     return r;
 }

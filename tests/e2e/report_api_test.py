@@ -367,13 +367,16 @@ class CrustctlTest(ApiTest):
                         ["wait", "2", "--for", "unbound", "--timeout", "0"]):
             done = node.crustctl(*command, check=False)
             self.assertEqual((done.returncode, done.stdout), (USAGE, ""), command)
-            self.assertIn("more than one volume", done.stderr)
-        for row in ("#1  2 ", "#2  3 "):
-            self.assertIn(row, node.crustctl("volume", "2", check=False).stderr)
+            for words in ("more than one volume", "#1  2 ", "#2  3 "):
+                self.assertEqual(done.stderr.count(words), 1, command)
         for name, path in (("#2", "3"), ("#1", "2"), ("1", "2"), ("pv-alone", "pv-alone")):
             row = json.loads(node.crustctl("-o", "json", "volume", name).stdout)
             self.assertEqual(row["target_path"], publish_path(path), name)
         self.assertEqual(self.code(node, "volume", "#9"), NOT_FOUND)
+        # While a PV is away, the volume with this id is not taken for it.
+        node.unstage(publish_path("2"))
+        node.wait_for(publish_path("2"), "unmanaged", status="removed")
+        self.assertRegex(node.crustctl("resize", "2", check=False).stderr, "(?s)#1  2 .*  .removed.\n.*#2  3 ")
         # A removed one of the same PV is not meant while another is there.
         node.unstage(publish_path("pv-alone"))
         node.wait_for(publish_path("pv-alone"), "unmanaged", status="removed")

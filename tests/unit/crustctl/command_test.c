@@ -299,6 +299,21 @@ static void explain_prints_the_remedy(void **state)
     expect(*state, "explain nothing", EXIT_NOT_FOUND, "");
 }
 
+/* The PV called 3 has the id 4. */
+static void a_name_that_is_another_volumes_id_is_refused(void **state)
+{
+    struct node *node = *state;
+
+    assert_int_equal(store_begin(node->store), 0);
+    (void)node_add_volume(node, 4, "3");
+    assert_int_equal(store_commit(node->store), 0);
+    expect(node, "volume 3", EXIT_USAGE, "");
+    expect(node, "explain 3", EXIT_USAGE, "");
+    expect(node, "volume #3", EXIT_DONE, "Volume 3 ");
+    expect(node, "volume #4", EXIT_DONE, "Volume 4 ");
+    expect(node, "volume 2", EXIT_DONE, "Volume 2 ");
+}
+
 static void explain_in_json_has_the_same(void **state)
 {
     cleanup(buffer_done) struct buffer out = {0};
@@ -418,6 +433,7 @@ int main(void)
         TEST(a_drive_shows_its_containers),
         TEST(explain_begins_with_what_to_do_and_says_nothing_twice),
         TEST(explain_prints_the_remedy),
+        TEST(a_name_that_is_another_volumes_id_is_refused),
         TEST(explain_in_json_has_the_same),
         TEST(status_comes_from_the_database_too),
         TEST(doctor_needs_no_daemon),

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/json.h"
 #include "store/overview.h"
@@ -472,6 +473,74 @@ static void a_volume_has_many_names(void **state)
     assert_int_equal(count_rows(reader, &query), 0);
 }
 
+static void put_named(struct store *store, const char *key, const char *pv)
+{
+    char path[128];
+    struct store_entry entry = entry_of(key, path, 40);
+
+    (void)snprintf(path, sizeof(path), "/volumes/%s", key);
+    entry.pv = pv;
+    (void)put_entry(store, &entry, true);
+}
+
+/* The ids of the volumes that a name may mean, in their order. */
+static void expect_volumes(struct store *store, const char *name, const char *ids)
+{
+    const struct store_query query = {.view = STORE_VIEW_VOLUMES, .volume = name};
+    cleanup(buffer_done) struct buffer json = BUFFER_INIT(1 << 20);
+    cleanup(json_deletep) cJSON *rows = NULL;
+    struct error error;
+    char found[64] = "";
+    const cJSON *row;
+
+    assert_int_equal(store_read_json(store_get_reader(store), &query, &json, &error), 0);
+    assert_int_equal(json_parse(buffer_text(&json), json.length, JSON_LIMITS_HTTP, &rows, NULL), 0);
+    cJSON_ArrayForEach(row, rows)
+    {
+        uint64_t id = 0;
+
+        assert_int_equal(json_number(row, "volume_id", &id), 0);
+        (void)snprintf(found + strlen(found), sizeof(found) - strlen(found), " %d", (int)id);
+    }
+    if (strcmp(found, ids) != 0)
+        fail_msg("\"%s\" is%s, not%s", name, found, ids);
+}
+
+/* PVs may be called 1, 2 and 3, and removed volumes keep their ids and names. */
+static void a_name_that_is_another_volumes_id_is_both(void **state)
+{
+    struct store *store = store_of(state);
+    int64_t removed;
+
+    put_named(store, "key-1", "3");
+    put_named(store, "key-2", "2");
+    put_named(store, "key-3", "5");
+    expect_volumes(store, "3", " 1 3");
+    expect_volumes(store, "#3", " 3");
+    expect_volumes(store, "2", " 2"); /* its name and its id */
+    expect_volumes(store, "1", " 1");
+    expect_volumes(store, "5", " 3");
+    for (const char *const *name = (const char *const[]){"#", "#0", "#4", "3x", "4", "", NULL};
+         *name; name++)
+        expect_volumes(store, *name, "");
+
+    /* A removed name is no reason to take the volume with this id instead. */
+    assert_int_equal(store_remove_entry(store, LAYOUT_KATA, "key-1", &removed), 0);
+    expect_volumes(store, "3", " 1 3");
+    expect_volumes(store, "1", " 1");
+    put_named(store, "key-1", "3"); /* the same PV again */
+    expect_volumes(store, "3", " 3 4");
+    expect_volumes(store, "#1", " 1");
+
+    /* Of one PV the present volume is meant, even if the removed one has this very id. */
+    assert_int_equal(store_remove_entry(store, LAYOUT_KATA, "key-3", &removed), 0);
+    expect_volumes(store, "3", " 4");
+    assert_int_equal(store_remove_entry(store, LAYOUT_KATA, "key-2", &removed), 0);
+    put_named(store, "key-2", "2");
+    expect_volumes(store, "2", " 5");
+    expect_volumes(store, "5", " 3 5");
+}
+
 static void hostile_text_stays_json(void **state)
 {
     struct store *store = store_of(state);
@@ -669,6 +738,7 @@ int main(void)
         MODEL(the_journal_is_read_by_number),
         MODEL(live_rows_only),
         MODEL(a_volume_has_many_names),
+        MODEL(a_name_that_is_another_volumes_id_is_both),
         MODEL(hostile_text_stays_json),
         MODEL(an_answer_has_a_bound),
         MODEL(the_summary_counts),
