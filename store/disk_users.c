@@ -27,11 +27,13 @@ static const char find_users[] =
     " WHERE s.orphaned = 1 AND s.gone_at IS NULL AND ?1 = 'block'"
     " AND EXISTS (SELECT 1 FROM sandbox_drives h WHERE h.sandbox_ref = s.sandbox_ref"
     "  AND h.major = ?2 AND h.minor = ?3)"
-    " UNION ALL SELECT 1, v.target_path, s.sandbox_id," IS_WRITABLE " FROM devices d"
+    " UNION ALL SELECT 1, coalesce(v.target_path, e.key), s.sandbox_id," IS_WRITABLE
+    " FROM devices d"
     " JOIN mappings m ON m.device_id = d.device_id JOIN sandboxes s ON " IS_HELD
     " JOIN volumes v ON v.volume_id = m.volume_id LEFT JOIN entries e ON e.entry_id = v.entry_id"
     " WHERE d.boot_id = (SELECT boot_id FROM meta) AND " IS_DISK(
-        "d") " UNION ALL SELECT 2, v.target_path, ''," IS_WRITABLE " FROM devices d"
+        "d") " UNION ALL SELECT 2, coalesce(v.target_path, e.key), ''," IS_WRITABLE
+             " FROM devices d"
              " JOIN volumes v ON v.device_id = d.device_id AND v.status = 'present'"
              " JOIN entries e ON e.entry_id = v.entry_id AND e.gone = 0"
              " WHERE d.boot_id = (SELECT boot_id FROM meta) AND " IS_DISK(

@@ -14,8 +14,8 @@ enum store_disk_user_kind {
 
 struct store_disk_user {
     enum store_disk_user_kind kind;
-    char
-        name[STORE_TARGET_BYTES]; /* the drive's id, the volume's path, the VMM's pid; "" unknown */
+    char name[STORE_TARGET_BYTES]; /* the drive's id, the volume's path, or its key while that is
+                                      not known, the VMM's pid; "" unknown */
     char sandbox_id[STORE_SANDBOX_ID_BYTES]; /* "" of STAGED */
     bool writable;
 };

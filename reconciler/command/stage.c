@@ -32,6 +32,7 @@
 #include "reconciler/command/stage_request.h"
 #include "reconciler/command/staging.h"
 #include "reconciler/core/context.h"
+#include "reconciler/core/devices.h"
 #include "reconciler/core/node_paths.h"
 #include "reconciler/core/trees.h"
 #include "reconciler/core/work_queue.h"
@@ -342,6 +343,9 @@ static int record(struct staging *staging)
     for (unsigned i = 0; r == 0 && i < SPOTS; i++)
         if (staging->deed[i] != NOTHING_ASKED)
             r = record_spot(staging, i);
+    /* From here on the store says who has the device; the waiting call may go. */
+    if (r == 0 && !staging->takes_away && staging->volume_id)
+        r = devices_refresh_volume(staging->clients->context, staging->volume_id);
     if (r == 0 && !staging->takes_away)
         r = judge_staged(staging);
     staging->recorded = true;

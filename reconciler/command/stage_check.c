@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "config/config.h"
+#include "lib/sha256.h"
 #include "observe/kubelet.h"
 #include "observe/observe.h"
 #include "observe/publish_path.h"
@@ -63,25 +64,35 @@ struct search {
           ? (one)->major == (device)->major && (one)->minor == (device)->minor                     \
           : (one)->file_device == (device)->file_device && (one)->inode == (device)->inode))
 
+/* A volume whose path is not known yet goes by its key, a hash of the path. */
+static bool is_itself(const struct search *search, const char *name)
+{
+    const char *target_path = search->stage->target_path;
+    char hash[SHA256_HEX_BYTES];
+
+    sha256_hex(target_path, strlen(target_path), hash);
+    return strcmp(name, target_path) == 0 || strcmp(name, hash) == 0;
+}
+
 /* 1: this one has it. */
 static int compare(void *userdata, int64_t volume_id)
 {
     struct search *search = userdata;
     struct store_volume volume;
+    const char *name;
     int r = store_get_volume(search->clients->context->store, volume_id, &volume);
 
     if (r < 0)
         return r;
+    name = volume.target_path[0] ? volume.target_path : volume.key;
     if (volume.live_sandboxes == 0 || !volume.device_id ||
         !IS_SAME(&volume, volume.device_kind, search->device) ||
-        (!volume.orphaned && strcmp(volume.target_path, search->stage->target_path) == 0) ||
-        (volume.read_only && search->read_only))
+        (!volume.orphaned && is_itself(search, name)) || (volume.read_only && search->read_only))
         return 0;
     search->code =
         answer_refuse(search->error, ANSWER_DEVICE_HELD, "%s is in %s sandbox%s%s as volume %s",
                       search->stage->device, volume.orphaned ? "an orphaned" : "a live",
-                      volume.sandbox_id[0] ? " " : "", volume.sandbox_id,
-                      volume.target_path[0] ? volume.target_path : volume.key);
+                      volume.sandbox_id[0] ? " " : "", volume.sandbox_id, name);
     return 1;
 }
 
@@ -121,7 +132,7 @@ static int compare_staged(struct search *search, const char *target_path, bool r
 {
     struct observed_publish_path path;
 
-    if (strcmp(target_path, search->stage->target_path) == 0 || (read_only && search->read_only) ||
+    if (is_itself(search, target_path) || (read_only && search->read_only) ||
         is_pod_gone(search->clients->context, target_path, &path))
         return 0;
     search->code = answer_refuse(search->error, ANSWER_DEVICE_HELD, "%s is staged at %s%s%s",

@@ -5,6 +5,8 @@
 #include "model/reason.h"
 #include "reconciler/command/answers.h"
 
+#define STAGED_HASH "b7dded8a12b528bef7f84da6e4966b781e0ec9cd61f36c59d96cfea71d079e1b"
+
 static void on_staged(void *userdata, enum status_code code, const struct error *error)
 {
     (void)userdata;
@@ -351,6 +353,29 @@ static void a_disk_image_of_a_live_sandbox_is_held(void **state)
     assert_int_equal(check_on("/srv/a.img", NULL), answer_code(ANSWER_DEVICE_HELD));
 }
 
+/* The row knows its device in the commit before the answer, whenever the volume is decided. */
+static void a_staged_device_is_held_until_it_is_unstaged(void **state)
+{
+    struct reconciler_stage other = {
+        .target_path = "/other", .device = "/dev/disk", .fs_type = "ext4"};
+    struct staging *staging;
+    struct error error;
+
+    (void)state;
+    put_disk(0, "/dev/disk", 5, GIB); /* as the volume's directory will say */
+    assert_int_equal(check_on("/dev/disk", NULL), STATUS_OK);
+    run_pass();
+    pass();
+    assert_int_equal(test.code, STATUS_OK);
+    assert_int_equal(stage_begin(test.clients, &other, on_staged, NULL, &staging, &error),
+                     answer_code(ANSWER_DEVICE_HELD));
+    change("UPDATE volumes SET target_path = NULL WHERE target_path = '" STAGED "'");
+    assert_int_equal(check_on("/dev/disk", NULL), answer_code(ANSWER_DEVICE_HELD));
+    change("UPDATE entries SET key = '" STAGED_HASH "' WHERE volume_id IN"
+           " (SELECT volume_id FROM volumes WHERE target_path IS NULL)");
+    assert_int_equal(check_on("/dev/disk", NULL), STATUS_OK); /* it is this volume's own row */
+}
+
 static void begin_drive(bool writable)
 {
     const struct store_drive_mount_request request = {.drive_id = "data",
@@ -405,6 +430,7 @@ int main(void)
         CLIENTS(a_device_of_a_live_sandbox_is_held),
         CLIENTS(readers_may_share_a_device),
         CLIENTS(a_disk_image_of_a_live_sandbox_is_held),
+        CLIENTS(a_staged_device_is_held_until_it_is_unstaged),
         CLIENTS(a_disk_of_a_drive_is_held),
         CLIENTS(readers_may_share_the_disk_of_a_drive),
     };
