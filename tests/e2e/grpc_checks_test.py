@@ -10,7 +10,7 @@ import unittest
 from lower_devices import Sysfs
 from disks import make_filesystem
 from grpc_client import SECONDS, GrpcTest
-from scratch_node import AFTER, BEFORE, SANDBOX, publish_path
+from scratch_node import AFTER, BEFORE, POD_UID, SANDBOX, publish_path
 
 PATH = publish_path("pv-checked")
 OTHER = "b" * 64
@@ -94,6 +94,9 @@ class Holders(CheckTest):
         vmm.stop()
         node.end_sandbox(SANDBOX)
         node.wait_for(volume.path, "unbound")
+        with self.fails("UNAVAILABLE", volume.path, f"for pod {POD_UID}"):
+            self.stage(volume.loop.device)  # its pod may start another sandbox
+        node.path("/var/lib/kubelet/pods/another").mkdir(parents=True)  # a kubelet's, which has no such pod
         self.stage(volume.loop.device)
 
     def test_a_device_that_is_not_there_yet(self):
