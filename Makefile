@@ -130,6 +130,7 @@ $(OUT)/version: FORCE
 .PHONY: FORCE
 $(patsubst crustctl/%.c,$(OUT)/crustctl-objects/%.o,$(filter crustctl/%,$(VERSIONED))) \
   $(call objects,$(filter-out crustctl/%,$(VERSIONED))): Makefile $(OUT)/version
+$(OUT)/tests/unit/reconciler/arguments_test.o: $(OUT)/version
 
 # Generated code is not ours to warn about.
 $(OUT)/generated/%.pb-c.o: $(GEN)/%.pb-c.c
