@@ -48,26 +48,29 @@ struct mounts {
     struct mount mount[MOUNTS];
 };
 
-static void take_pod(struct observed_sandbox *sandbox, struct bundle *bundle)
+/* Copies: the bundle may be read again in this round. Without memory they count as unknown. */
+static void take_pod(struct observed_sandbox *sandbox, const struct bundle *bundle)
 {
-    if (!sandbox->pod_name)
-        sandbox->pod_name = take_pointer(&bundle->pod_name);
-    if (!sandbox->pod_namespace)
-        sandbox->pod_namespace = take_pointer(&bundle->pod_namespace);
+    if (!sandbox->pod_name && bundle->pod_name)
+        sandbox->pod_name = strdup(bundle->pod_name);
+    if (!sandbox->pod_namespace && bundle->pod_namespace)
+        sandbox->pod_namespace = strdup(bundle->pod_namespace);
 }
 
-static struct mount take_mount(const struct observed_sandbox *sandbox, const char *container_id,
-                               struct bundle_mount *bundle, int64_t since_ns)
+static int copy_mount(struct mounts *mounts, const char *container_id,
+                      const struct bundle_mount *bundle, int64_t since_ns)
 {
-    const struct observed_record *record = records_find(sandbox, container_id, bundle->destination);
-    struct mount mount = {.path = take_pointer(&bundle->source),
-                          .destination = take_pointer(&bundle->destination),
-                          .since_ns = since_ns,
-                          .carrier = record ? record->carrier : CARRIER_UNKNOWN,
-                          .drive = record ? record->drive : -1};
+    const struct observed_record *record =
+        records_find(mounts->sandbox, container_id, bundle->destination);
+    struct mount *mount = &mounts->mount[mounts->mounts++];
 
-    (void)snprintf(mount.container, sizeof(mount.container), "%s", container_id);
-    return mount;
+    *mount = (struct mount){.path = strdup(bundle->source),
+                            .destination = strdup(bundle->destination),
+                            .since_ns = since_ns,
+                            .carrier = record ? record->carrier : CARRIER_UNKNOWN,
+                            .drive = record ? record->drive : -1};
+    (void)snprintf(mount->container, sizeof(mount->container), "%s", container_id);
+    return mount->path && mount->destination ? 0 : -ENOMEM;
 }
 
 static int add_container(void *userdata, const char *container_id, struct bundle *bundle)
@@ -79,11 +82,11 @@ static int add_container(void *userdata, const char *container_id, struct bundle
         (void)snprintf(mounts->container[mounts->containers++], CONTAINER_CHARS + 1, "%s",
                        container_id);
     for (unsigned i = 0; i < bundle->mounts && mounts->mounts < MOUNTS; i++) {
-        struct bundle_mount *mount = &bundle->mount[i];
+        const struct bundle_mount *mount = &bundle->mount[i];
 
-        if (strlen(mount->source) < PATH_MAX)
-            mounts->mount[mounts->mounts++] =
-                take_mount(mounts->sandbox, container_id, mount, bundle->written_ns);
+        if (strlen(mount->source) < PATH_MAX &&
+            copy_mount(mounts, container_id, mount, bundle->written_ns) < 0)
+            return -ENOMEM;
     }
     take_pod(mounts->sandbox, bundle);
     return 0;

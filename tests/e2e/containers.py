@@ -21,10 +21,10 @@ from node import CONTAINERD, SANDBOXES, TASK
 
 class Containers:
 
-    def __init__(self, node, sandbox_id, mounts=None, containerd=CONTAINERD, sandbox_api=False):
+    def __init__(self, node, sandbox_id, mounts=None, containerd=CONTAINERD, sandbox_api=False, annotations=None):
         self.tasks = node.root / containerd / TASK
         self.sandbox_id, self.is_cri = sandbox_id, mounts is None
-        self.more = {}
+        self.more = {"annotations": annotations or {}}
         if not self.is_cri:
             self.tasks = self.tasks.parent / "default"
         if sandbox_api:

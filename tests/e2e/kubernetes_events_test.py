@@ -132,12 +132,9 @@ class EventsCase(ScratchNodeTest):
 
     def bundle(self, node):
         """The sandbox's shim, and what the container engine has of the sandbox: the pod's name."""
-        containers = Containers(node, SANDBOX)
+        containers = Containers(node, SANDBOX, annotations={
+            "io.kubernetes.cri.sandbox-name": "db-0", "io.kubernetes.cri.sandbox-namespace": "shop"})
         self.addCleanup(containers.close)
-        config = containers.tasks / SANDBOX / "config.json"
-        bundle = json.loads(config.read_text())
-        bundle["annotations"] |= {"io.kubernetes.cri.sandbox-name": "db-0", "io.kubernetes.cri.sandbox-namespace": "shop"}
-        config.write_text(json.dumps(bundle))
 
     def bound(self, node, able=True, claim=UID, **stage):
         """A volume that a sandbox uses. able: its VMM and its guest follow when it grows. claim: the uid in its PV's name."""
