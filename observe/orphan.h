@@ -23,8 +23,7 @@ int observe_unrecorded(struct observe_cache *cache, const char *sandbox_id,
                        struct observed_sandbox *sandbox);
 
 /* Calls back with each VMM that names a sandbox in the last reading of all processes. If there was
- * none, one is begun. 0, what the callback returned, or PROGRESS_MORE: that one is not complete,
- * call again. */
+ * none, one is begun. 0 or what the callback returned. */
 int observe_each_vmm(struct observe_cache *cache,
                      int (*callback)(void *userdata, const char *sandbox_id, pid_t pid),
                      void *userdata);

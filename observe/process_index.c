@@ -247,10 +247,7 @@ int process_index_each_vmm(struct process_index *index,
     int r = 0;
 
     if (process_table_gaps(index->table)->sure_since_ns == 0)
-        r = process_table_read_on(index->table);
-    if (r > 0)
-        return r;
-    r = 0; /* what cannot be read now may be known from before */
+        (void)process_table_read_on(index->table);
     all = process_table_all(index->table);
     for (size_t i = 0; r == 0 && i < all.count; i++)
         if (all.entry[i].named.role == PROCESS_VMM)

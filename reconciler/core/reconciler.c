@@ -191,7 +191,7 @@ static void note_first_scan(struct reconciler *reconciler)
     if (reconciler->context.synced || !scan_is_done(&reconciler->scan) ||
         !unresolved_is_idle(&reconciler->unresolved) || !work_queue_is_observed(&reconciler->queue))
         return;
-    reconciler->context.synced = reconciler->seeks_vmms = true;
+    reconciler->context.synced = true;
     work_queue_begin_volumes(&reconciler->queue);
     cleanup_want(&reconciler->cleanup);
     monitors_want(&reconciler->monitors);
@@ -363,19 +363,6 @@ static int take_turn(struct reconciler *reconciler)
                       clock_realtime_ms() - 2000 * (int64_t)seconds);
 }
 
-/* Whether there is more to do. */
-static bool seek_vmms(struct reconciler *reconciler)
-{
-    int r;
-
-    if (!reconciler->seeks_vmms)
-        return false;
-    r = observer_queue_unrecorded(&reconciler->observer);
-    reconciler->seeks_vmms = r == PROGRESS_MORE;
-    note_failure(reconciler, r < 0 ? r : 0);
-    return r == PROGRESS_MORE || has_work(reconciler);
-}
-
 /* Not during the first scan, and not before the last sweep is through: either may take longer than
  * the interval between sweeps. Observing goes before deciding, so volumes would never have their
  * turn. A node on which there is always something to observe has its sweeps less often. */
@@ -407,8 +394,7 @@ void reconciler_on_sweep(struct loop_timer *timer)
     note_failure(reconciler, queue_doubtful(reconciler));
     if (sweeps) {
         scan_want_sweep(&reconciler->scan);
-        reconciler->seeks_vmms = true;
-        (void)seek_vmms(reconciler);
+        note_failure(reconciler, observer_queue_unrecorded(&reconciler->observer));
         unresolved_want(&reconciler->unresolved);
     }
     cleanup_want(&reconciler->cleanup);
@@ -460,10 +446,9 @@ static void clean_up(struct reconciler *reconciler)
 /* A client asks for all processes, is told to ask again, and may come back much later. */
 static void read_on(struct reconciler *reconciler)
 {
-    bool more = is_full(reconciler) ||
-                (!has_work(reconciler) &&
-                 (seek_vmms(reconciler) ||
-                  observe_cache_read_on(reconciler->context.cache) == PROGRESS_MORE));
+    bool more =
+        is_full(reconciler) || (!has_work(reconciler) &&
+                                observe_cache_read_on(reconciler->context.cache) == PROGRESS_MORE);
 
     if (more && !work_queue_is_waking(&reconciler->queue))
         work_queue_wake(&reconciler->queue, 0);

@@ -240,10 +240,10 @@ class Go(OrphanCase):
 
 
 class Found(OrphanCase):
-    """No record names the VMM, and crustd has none of its own: it is looked for after the first scan."""
+    """No record names the VMM, and crustd has none of its own."""
 
     def test_it_has_a_volume(self):
-        node = self.node({"resize.sweep_seconds": 3600})
+        node = self.node()
         volume, free = self.volume(node), self.volume(node, "free")
         vmm = self.start_vmm(volume)
         other = Orphan(self, secrets.token_hex(32))  # has no volume's device
