@@ -202,30 +202,26 @@ static int put_list(struct store *store, const struct store_hypervisor_result *r
 
 /* ---- results of acts ----------------------------------------------------------------------- */
 
+#define GUEST_FAILED                                                                               \
+    "EXISTS (SELECT 1 FROM mappings m WHERE m.volume_id = ?1 AND m.until IS NULL"                  \
+    " AND m.guest_reason IS NOT NULL)"
+
 /* Updates the open resize. told_bytes, synced_bytes: the size that the hypervisor, the guest now
- * has; 0: it was not told. ret_changed is set if a resize is open and the answer changed it. */
+ * has; 0: it was not told. A VMM that is well leaves what the guest failed with. ret_changed is set
+ * if a resize is open and the answer changed it. */
 static int follow_in_resize(struct store *store, int64_t volume_id, const char *error,
                             uint64_t told_bytes, uint64_t synced_bytes, int *ret_changed)
 {
     static const char follow[] =
-        "UPDATE resizes SET error = ?2,"
+        "UPDATE resizes SET error = CASE WHEN ?2 IS NULL AND ?4 IS NULL AND " GUEST_FAILED
+        " THEN error ELSE ?2 END,"
         " hypervisor_at = CASE WHEN ?3 >= to_bytes THEN ?5 ELSE hypervisor_at END,"
         " guest_at = CASE WHEN ?4 >= to_bytes THEN ?5 ELSE guest_at END"
-        " WHERE volume_id = ?1 AND finished_at IS NULL AND (coalesce(?3, ?4) OR error IS NOT ?2)";
+        " WHERE volume_id = ?1 AND finished_at IS NULL AND (coalesce(?3, ?4)"
+        "  OR (error IS NOT ?2 AND NOT (?2 IS NULL AND " GUEST_FAILED ")))";
 
     return sql_run(&store->connection, follow, ret_changed, sql_number(volume_id), sql_text(error),
                    sql_known(told_bytes), sql_known(synced_bytes), sql_number(store->now_ms));
-}
-
-/* A VMM that was only asked, and is well, leaves what the guest failed with. */
-static int clear_hypervisor_error(struct store *store, int64_t volume_id, int *ret_changed)
-{
-    static const char clear[] =
-        "UPDATE resizes SET error = NULL WHERE volume_id = ?1 AND finished_at IS NULL"
-        " AND error IS NOT NULL AND NOT EXISTS (SELECT 1 FROM mappings m WHERE m.volume_id = ?1"
-        "  AND m.until IS NULL AND m.guest_reason IS NOT NULL)";
-
-    return sql_run(&store->connection, clear, ret_changed, sql_number(volume_id));
 }
 
 /* A path replaces an address, and a new one of either kind an old one. */
@@ -268,9 +264,7 @@ int store_put_hypervisor_result(struct store *store, const struct store_hypervis
 
     if (r == 0)
         r = put_list(store, result);
-    if (r == 0 && !result->told && !result->error)
-        r = clear_hypervisor_error(store, result->volume_id, &followed);
-    else if (r == 0)
+    if (r == 0)
         r = follow_in_resize(store, result->volume_id, result->error,
                              result->told ? result->bytes : 0, 0, &followed);
     if (r < 0 || !(changes || followed || result->told || result->reason != REASON_NONE))
