@@ -103,8 +103,6 @@ static const char select_drive[] =
     " guest_path, file FROM sandbox_drives WHERE sandbox_ref = ?1"
     " AND ((?5 AND major = ?3 AND minor = ?4) OR mount_source = ?2 OR file = ?2 OR file = ?6)";
 
-/* A volume without metadata holds its device against other sandboxes; in its own the VM has the
- * disk once. */
 static const char select_shared[] =
     "SELECT w.volume_id FROM volumes w WHERE w.device_id = ?2 AND w.volume_id <> ?1 AND "
     "w.removed_at IS NULL"
@@ -115,9 +113,7 @@ static const char select_shared[] =
     "   WHERE e.volume_id = w.volume_id AND e.gone = 0)"
     "  OR EXISTS (SELECT 1 FROM sandbox_claims c WHERE c.path = w.target_path)"
     "  OR EXISTS (SELECT 1 FROM mappings m WHERE m.volume_id = w.volume_id"
-    "   AND m.until IS NULL AND w.status = 'removed' AND m.sandbox_ref IS NOT"
-    "   (SELECT o.sandbox_ref FROM mappings o WHERE o.volume_id = ?1 AND o.until IS NULL))) LIMIT "
-    "1";
+    "   AND m.until IS NULL AND w.status = 'removed')) LIMIT 1";
 
 /* A drive whose disk is claimed only is refused if the volume was bound before; if it was bound
  * since, the VMM may be given the disk at this moment. A drive whose sandbox has ended counts until

@@ -92,6 +92,14 @@ struct expansion *reconciler_expand_cancel(struct expansion *expansion)
     return NULL;
 }
 
+const struct reconciler_findings *reconciler_get_findings(const struct reconciler *reconciler)
+{
+    static const struct reconciler_findings none;
+
+    (void)reconciler;
+    return &none;
+}
+
 int reconciler_examine(struct reconciler *reconciler, struct buffer *ret_json, struct error *error)
 {
     (void)reconciler;
