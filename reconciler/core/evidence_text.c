@@ -107,10 +107,9 @@ static bool is_lasting(const struct store_volume *volume, const struct decision 
 int evidence_text_record(const struct context *context, struct store_volume *volume,
                          const struct decision *decision)
 {
-    const bool is_wrong = decision->state == STATE_BLOCKED ||
-                          decision->reason == REASON_NO_DEVICE ||
-                          decision->reason == REASON_UNSTAGED;
-    enum volume_reason reason = is_wrong ? decision->reason : REASON_NONE;
+    enum volume_reason reason =
+        decision->state == STATE_BLOCKED || decision->reason == REASON_NO_DEVICE ? decision->reason
+                                                                                 : REASON_NONE;
     char text[STORE_PATH_BYTES * 2] = "";
     struct error still = {0};
 

@@ -31,6 +31,14 @@ void reconciler_get_modes(const struct reconciler *reconciler, struct reconciler
     *ret_modes = (struct reconciler_modes){.resize = "grow", .cleanup = "delete"};
 }
 
+const struct reconciler_findings *reconciler_get_findings(const struct reconciler *reconciler)
+{
+    static const struct reconciler_findings none;
+
+    (void)reconciler;
+    return &none;
+}
+
 void reconciler_resync(struct reconciler *reconciler)
 {
     reconciler->resynced = true;
