@@ -38,8 +38,7 @@ static int has_other_entries(struct store *store, const struct known_entry *entr
 }
 
 /* A volume's last entry stays as the record of the removed volume; any other one is deleted. */
-static int end_entry(struct store *store, const struct known_entry *entry,
-                     int (*end_volume)(struct store *store, int64_t volume_id))
+static int end_entry(struct store *store, const struct known_entry *entry)
 {
     static const char forget[] = "DELETE FROM entries WHERE entry_id = ?1";
     static const char set_gone[] = "UPDATE entries SET gone = 1 WHERE entry_id = ?1";
@@ -61,7 +60,7 @@ static int end_entry(struct store *store, const struct known_entry *entry,
     r = sql_run(&store->connection, set_gone, NULL, entry_id);
     if (r == 0)
         r = sql_run(&store->connection, forget_names, NULL, entry_id);
-    return r < 0 ? r : end_volume(store, entry->volume_id);
+    return r < 0 ? r : volume_end(store, entry->volume_id);
 }
 
 /* ---- putting ------------------------------------------------------------------------------- */
@@ -82,7 +81,7 @@ static int learn_path(struct store *store, const struct store_entry *entry,
     *ret_changed = true;
     if (!other && !known->target_path[0])
         return volume_set_path(store, known->volume_id, entry->target_path);
-    r = end_entry(store, known, volume_remove);
+    r = end_entry(store, known);
     entry_row_forget(known);
     return r;
 }
@@ -145,7 +144,7 @@ static int resolve_entry(struct store *store, const struct store_entry *entry,
     int r = 0;
 
     if (is_another_directory(known, entry)) {
-        r = end_entry(store, known, volume_remove);
+        r = end_entry(store, known);
         entry_row_forget(known);
         *ret_changed = true;
     }
@@ -336,7 +335,7 @@ int store_remove_entry(struct store *store, enum volume_layout layout, const cha
     int r = entry_row_find(store, layout, key, &known);
 
     if (r == 0 && known.entry_id)
-        r = end_entry(store, &known, volume_unstage);
+        r = end_entry(store, &known);
     if (r == 0)
         *ret_volume_id = known.volume_id;
     return r;

@@ -60,18 +60,15 @@ struct store_entry_put {
 int store_put_entry_on_device(struct store *store, const struct store_entry *entry,
                               struct store_entry_put *ret_put);
 
-/* The directory is gone: a volume without any entry left becomes `removed`, and ends, unless it is
- * bound. ret_volume_id 0 if the entry was not known. */
+/* The directory is gone: a volume without any entry left becomes `removed`. ret_volume_id 0 if the
+ * entry was not known. */
 int store_remove_entry(struct store *store, enum volume_layout layout, const char *key,
                        int64_t *ret_volume_id);
-
-/* The end of a volume whose metadata and sandbox are gone; of one that has ended, nothing. */
-int store_end_volume(struct store *store, int64_t volume_id);
 
 /* A client named the sandbox of the volume: the sandbox-id file stands for that. */
 int store_note_published(struct store *store, int64_t volume_id, const char *sandbox_id);
 
-/* The volume whose metadata is there for this target path. ret_volume_id 0: none. */
+/* The live volume of this target path. ret_volume_id 0: none. */
 int store_find_volume(struct store *store, const char *target_path, int64_t *ret_volume_id);
 
 /* Every known entry of a layout, for the difference against a scan. The callback must not write. */

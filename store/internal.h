@@ -125,9 +125,7 @@ int volume_count(struct store *store);
 int volume_add(struct store *store, const struct store_entry *entry, int64_t device_id,
                int64_t *ret_volume_id);
 int volume_refresh(struct store *store, int64_t volume_id);
-int volume_remove(struct store *store, int64_t volume_id);
-/* The same, except that a volume that is bound stays until store_end_volume(). */
-int volume_unstage(struct store *store, int64_t volume_id);
+int volume_end(struct store *store, int64_t volume_id);
 
 /* Forgets the guest's answers: they were not about the volume, or no longer are. */
 int guest_stats_forget(struct store *store, int64_t volume_id);

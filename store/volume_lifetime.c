@@ -1,32 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* volume_lifetime.c - a volume begins with its first entry and ends with its last one. If a live
- * sandbox has it then, it stays, without metadata and bound, until that sandbox ends. */
+/* volume_lifetime.c - a volume begins with its first entry and ends with its last one. */
 #include "store/internal.h"
 
 int store_find_volume(struct store *store, const char *target_path, int64_t *ret_volume_id)
 {
     static const char by_path[] =
-        "SELECT volume_id FROM volumes WHERE target_path = ?1 AND removed_at IS NULL"
-        " AND status <> 'removed'";
+        "SELECT volume_id FROM volumes WHERE target_path = ?1 AND removed_at IS NULL";
     int r = sql_find(&store->connection, by_path, ret_volume_id, sql_text(target_path));
 
     return r < 0 ? r : 0;
 }
 
-/* One whose metadata is gone gives its path to the new one. */
 int volume_find(struct store *store, const char *target_path, const char *key,
                 int64_t *ret_volume_id)
 {
-    static const char unstaged[] = "SELECT volume_id FROM volumes WHERE target_path = ?1"
-                                   " AND removed_at IS NULL AND status = 'removed'";
-    int r;
-
-    if (!target_path)
-        return unresolved_find(store, key, ret_volume_id);
-    r = sql_find(&store->connection, unstaged, ret_volume_id, sql_text(target_path));
-    if (r > 0)
-        r = store_end_volume(store, *ret_volume_id);
-    return r < 0 ? r : store_find_volume(store, target_path, ret_volume_id);
+    return target_path ? store_find_volume(store, target_path, ret_volume_id)
+                       : unresolved_find(store, key, ret_volume_id);
 }
 
 int volume_count(struct store *store)
@@ -81,53 +70,26 @@ int volume_refresh(struct store *store, int64_t volume_id)
                    sql_number(store->now_ms));
 }
 
-int volume_remove(struct store *store, int64_t volume_id)
-{
-    int r = store_close_binding(store, volume_id);
-
-    if (r == 0)
-        r = journal_write(store,
-                          &(struct journal_line){.kind = "volume_removed", .volume_id = volume_id});
-    return r < 0 ? r : store_end_volume(store, volume_id);
-}
-
-int volume_unstage(struct store *store, int64_t volume_id)
-{
-    static const char unstage[] =
-        "UPDATE volumes SET status = 'removed', attempts = 0, next_attempt_ns = NULL,"
-        " next_attempt_ms = NULL, last_changed = ?2 WHERE volume_id = ?1"
-        " AND EXISTS (SELECT 1 FROM mappings WHERE volume_id = ?1 AND until IS NULL)"
-        " AND NOT EXISTS (SELECT 1 FROM trash WHERE volume_id = ?1 AND file IS NULL)";
-    int stays = 0;
-    int r = sql_run(&store->connection, unstage, &stays, sql_number(volume_id),
-                    sql_number(store->now_ms));
-
-    if (r < 0)
-        return r;
-    return stays ? journal_write(store, &(struct journal_line){.kind = "volume_removed",
-                                                               .volume_id = volume_id})
-                 : volume_remove(store, volume_id);
-}
-
-int store_end_volume(struct store *store, int64_t volume_id)
+int volume_end(struct store *store, int64_t volume_id)
 {
     static const char end[] =
         "UPDATE volumes SET status = CASE WHEN EXISTS (SELECT 1 FROM trash t"
         "  WHERE t.volume_id = ?1 AND t.file IS NULL) THEN 'quarantined' ELSE 'removed' END,"
         " device_id = NULL, attempts = 0,"
         " next_attempt_ns = NULL, next_attempt_ms = NULL, last_changed = ?2, removed_at = ?2"
-        " WHERE volume_id = ?1 AND removed_at IS NULL";
+        " WHERE volume_id = ?1";
     static const char discount[] = "UPDATE meta SET live_volumes = live_volumes - 1 WHERE one = 1";
     struct store_volume volume;
-    int ended = 0;
     int r = store_close_binding(store, volume_id);
 
     if (r == 0)
-        r = sql_run(&store->connection, end, &ended, sql_number(volume_id),
+        r = journal_write(store,
+                          &(struct journal_line){.kind = "volume_removed", .volume_id = volume_id});
+    if (r == 0)
+        r = sql_run(&store->connection, end, NULL, sql_number(volume_id),
                     sql_number(store->now_ms));
-    if (r < 0 || !ended)
-        return r;
-    r = sql_run_values(&store->connection, discount, NULL, NULL, 0);
+    if (r == 0)
+        r = sql_run_values(&store->connection, discount, NULL, NULL, 0);
     if (r == 0)
         r = store_get_volume(store, volume_id, &volume);
     return r < 0 ? r : store_set_state(store, &volume, STATE_UNMANAGED, REASON_NONE, NULL);

@@ -53,12 +53,7 @@ static const char select_named_sandboxes[] =
     " FROM entries e"
     " JOIN entry_sandboxes n ON n.entry_id = e.entry_id"
     " JOIN sandboxes s ON s.sandbox_id = n.sandbox_id AND s.gone_at IS NULL"
-    " WHERE e.volume_id = ?1 AND e.gone = 0"
-    /* Without metadata, the binding says who has it. */
-    " UNION ALL SELECT " SANDBOX ", m.source, NULL, 0, NULL, NULL, NULL, NULL FROM volumes v"
-    " JOIN mappings m ON m.volume_id = v.volume_id AND m.until IS NULL"
-    " JOIN sandboxes s ON s.sandbox_ref = m.sandbox_ref AND s.gone_at IS NULL"
-    " WHERE v.volume_id = ?1 AND v.status = 'removed'";
+    " WHERE e.volume_id = ?1 AND e.gone = 0";
 
 /* Claims end with their sandbox. */
 static const char select_claiming_sandboxes[] =
@@ -111,9 +106,7 @@ static const char select_shared[] =
     " AND (EXISTS (SELECT 1 FROM entries e JOIN entry_sandboxes n ON n.entry_id = e.entry_id"
     "   JOIN sandboxes s ON s.sandbox_id = n.sandbox_id AND s.gone_at IS NULL"
     "   WHERE e.volume_id = w.volume_id AND e.gone = 0)"
-    "  OR EXISTS (SELECT 1 FROM sandbox_claims c WHERE c.path = w.target_path)"
-    "  OR EXISTS (SELECT 1 FROM mappings m WHERE m.volume_id = w.volume_id"
-    "   AND m.until IS NULL AND w.status = 'removed')) LIMIT 1";
+    "  OR EXISTS (SELECT 1 FROM sandbox_claims c WHERE c.path = w.target_path)) LIMIT 1";
 
 /* A drive whose disk is claimed only is refused if the volume was bound before; if it was bound
  * since, the VMM may be given the disk at this moment. A drive whose sandbox has ended counts until

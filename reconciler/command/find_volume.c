@@ -93,7 +93,7 @@ static int compare(void *userdata, int64_t volume_id)
     struct store_volume volume;
     int r = store_get_volume(search->clients->context->store, volume_id, &volume);
 
-    if (r < 0 || volume.status == STORE_REMOVED || !is_device(search, &volume))
+    if (r < 0 || !is_device(search, &volume))
         return r;
     if (search->matches++ == 0)
         search->volume_id = volume_id;

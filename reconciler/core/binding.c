@@ -159,9 +159,6 @@ int binding_refresh(const struct context *context, struct store_volume *volume, 
     struct binding binding = bind_decide(&facts);
     int r = 0;
 
-    *ret_mismatch = false;
-    if (volume->status == STORE_REMOVED)
-        return 0; /* it is bound until its sandbox ends */
     *ret_mismatch = binding.mismatch;
     switch (binding.action) {
     case BIND_NOTHING:

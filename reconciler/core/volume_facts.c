@@ -117,9 +117,8 @@ static enum decide_status status_of(const struct store_volume *volume)
         return DECIDE_PRESENT;
     case STORE_INVALID:
         return DECIDE_INVALID;
-    case STORE_REMOVED:
-        return volume->binding_id ? DECIDE_UNSTAGED : DECIDE_GONE;
     case STORE_QUARANTINED:
+    case STORE_REMOVED:
         break;
     }
     return DECIDE_GONE;

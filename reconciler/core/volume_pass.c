@@ -101,9 +101,6 @@ static int record_state(const struct context *context, struct store_volume *volu
 
     if (r == 0 && volume->observed != observed)
         r = store_set_observed(context->store, volume->volume_id, observed);
-    if (r == 0 && changed && decision->reason == REASON_UNSTAGED)
-        log_warning(&ids, "its metadata was removed while the sandbox has it: it stays listed, and "
-                          "is not resized, until the VM has ended");
     if (r == 0 && changed)
         log_info(&ids, "%s/%s -> %s/%s", state_name(state), reason_name(reason),
                  state_name(decision->state), reason_name(decision->reason));
@@ -152,8 +149,6 @@ static int record(const struct volume_pass *pass, struct store_volume *volume,
         r = evidence_text_record(pass->context, volume, decision);
     if (r == 0)
         r = resizable_record(pass->context, volume, facts);
-    if (r == 0 && facts->status == DECIDE_GONE)
-        r = store_end_volume(pass->context->store, volume->volume_id);
     return r < 0 ? r : follow(pass, volume, facts, decision->action);
 }
 

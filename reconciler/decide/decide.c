@@ -158,11 +158,9 @@ struct decision decide(const struct decide_facts *facts)
 {
     bool has_readers = facts->read_only && facts->live_sandboxes > 1;
 
-    if (facts->status == DECIDE_INVALID)
-        return say(STATE_UNMANAGED, REASON_INVALID_MOUNT_INFO);
     if (facts->status != DECIDE_PRESENT)
         return say(STATE_UNMANAGED,
-                   facts->status == DECIDE_UNSTAGED ? REASON_UNSTAGED : REASON_NONE);
+                   facts->status == DECIDE_INVALID ? REASON_INVALID_MOUNT_INFO : REASON_NONE);
     if (facts->permit == POLICY_NEVER)
         return say(STATE_UNMANAGED, REASON_POLICY);
     if (facts->device == DEVICE_UNSUITABLE)

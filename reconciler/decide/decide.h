@@ -12,7 +12,7 @@
 #include "model/reason.h"
 #include "model/volume.h"
 
-enum decide_status { DECIDE_PRESENT, DECIDE_INVALID, DECIDE_UNSTAGED, DECIDE_GONE };
+enum decide_status { DECIDE_PRESENT, DECIDE_INVALID, DECIDE_GONE };
 
 enum decide_device { DEVICE_BLOCK, DEVICE_FILE, DEVICE_MISSING, DEVICE_UNSUITABLE };
 

@@ -100,8 +100,7 @@ struct resizable resizable_decide(const struct resizable_facts *facts)
     const struct decide_facts *resize = facts->resize;
     enum volume_reason reason;
 
-    if (resize->status == DECIDE_GONE || resize->status == DECIDE_UNSTAGED ||
-        resize->live_sandboxes == 0)
+    if (resize->status == DECIDE_GONE || resize->live_sandboxes == 0)
         return (struct resizable){RESIZABLE_UNUSED, REASON_NONE};
     reason = unmanaged_reason(resize);
     if (reason == REASON_NONE)

@@ -143,40 +143,6 @@ class Staging(StageTest):
         self.assertEqual(node.volume(PATH)["status"], "present")
         self.nothing_is_left(node)
 
-    def test_unstage_beside_a_live_sandbox(self):
-        """OK, because a pod must be able to end beside a VMM that hangs. The volume stays visible, its device is given to
-        nobody else, and both end with the VM."""
-        node = self.start()
-        volume = self.volume(node)
-        self.agent(node)
-        self.monitor(node, volume)
-        vmm = self.sandbox(node, volume)
-        number = node.wait_for(volume.path, "in_sync", "none")["volume_id"]
-        self.unstage(volume.path)
-        self.assertFalse(node.directory(volume.path).exists())
-        node.wait_for(volume.path, "unmanaged", "unstaged", status="removed", removed_at=None, sandbox_id=SANDBOX)
-        self.assertIn("unmanaged/unstaged", node.crustctl("volumes").stdout)
-        self.assertIn(SANDBOX, node.crustctl("mappings").stdout)
-        self.explains(node, volume.path, "that sandbox's VM has not ended", SANDBOX)
-        lines = node.query("SELECT kind, sandbox_id FROM audit_journal WHERE kind IN ('volume_removed', 'volume_unstaged')"
-                           " ORDER BY seq")
-        self.assertEqual([(line["kind"], line["sandbox_id"]) for line in lines],
-                         [("volume_removed", SANDBOX), ("volume_unstaged", SANDBOX)])
-        self.assertRegex(node.log.read_text(), f"level=warning .*{SANDBOX}.*its metadata was removed while")
-        self.unstage(volume.path)
-        with self.fails("UNAVAILABLE", "is in a live sandbox", SANDBOX, volume.path):
-            self.stage(publish_path("pv-other"), volume.loop.device)
-        node.stop()
-        node.start()
-        node.wait_for(volume.path, "unmanaged", "unstaged", volume_id=number)
-        vmm.stop()
-        node.wait(lambda: node.query(f"SELECT removed_at FROM audit_volumes WHERE volume_id = {number}")[0]["removed_at"],
-                  60, "the volume to end with its VM")
-        self.assertIn("no volumes", node.crustctl("volumes").stdout)
-        self.assertEqual(node.query("SELECT * FROM audit_mappings WHERE until IS NULL"), [])
-        self.client = self.stub(node, "crust_runtime", "Runtime")
-        self.stage(publish_path("pv-other"), volume.loop.device)
-
     def test_a_mount_inside_is_not_emptied(self):
         """Nothing else is taken away either, whichever server is asked."""
         node = self.start()

@@ -135,53 +135,6 @@ static void staged_again_is_a_new_volume(void **state)
         number_of(store, "SELECT count(*) FROM audit_volumes WHERE removed_at IS NULL"), 1);
 }
 
-/* Its sandbox may hang: what has the device stays visible. */
-static void a_bound_volume_without_metadata_stays_until_its_sandbox_ends(void **state)
-{
-    struct store *store = store_of(state);
-    struct bound bound = put_bound(store);
-    struct store_volume volume;
-    int64_t removed, found;
-    bool changed;
-
-    assert_int_equal(store_set_attempts(store, bound.volume_id, 2, 77, 1000), 0);
-    assert_int_equal(store_remove_entry(store, LAYOUT_KATA, "key-1", &removed), 0);
-    volume = get_volume(store, bound.volume_id);
-    assert_int_equal(volume.status, STORE_REMOVED);
-    assert_int_not_equal(volume.binding_id, 0);
-    assert_int_equal(volume.live_sandboxes, 1);
-    assert_string_equal(volume.sandbox_id, "sandbox-1");
-    assert_int_equal(volume.attempts, 0);
-    assert_text_of(store, "SELECT sandbox_id FROM audit_volumes WHERE removed_at IS NULL",
-                   "sandbox-1");
-    assert_text_of(store, "SELECT sandbox_id FROM audit_journal WHERE kind = 'volume_removed'",
-                   "sandbox-1");
-    assert_int_equal(store_find_volume(store, VOLUME_PATH, &found), 0);
-    assert_int_equal(found, 0); /* nobody has staged it */
-    assert_int_equal(store_end_sandbox(store, "sandbox-1", &changed), 0);
-    assert_int_equal(store_end_volume(store, bound.volume_id), 0);
-    assert_int_equal(store_end_volume(store, bound.volume_id), 0);
-    assert_int_equal(
-        number_of(store, "SELECT count(*) FROM audit_volumes WHERE removed_at IS NULL"), 0);
-    assert_int_equal(number_of(store, "SELECT live_volumes FROM meta"), 0);
-    assert_int_equal(lines_of(store, "volume_removed"), 1);
-}
-
-static void a_volume_that_is_staged_anew_ends_the_one_without_metadata(void **state)
-{
-    struct store *store = store_of(state);
-    struct store_entry entry = entry_of("key-1", VOLUME_PATH, 12);
-    struct bound bound = put_bound(store);
-    int64_t removed, anew;
-
-    assert_int_equal(store_remove_entry(store, LAYOUT_KATA, "key-1", &removed), 0);
-    anew = put_entry(store, &entry, true);
-    assert_int_not_equal(anew, bound.volume_id);
-    assert_int_equal(get_volume(store, bound.volume_id).binding_id, 0);
-    assert_int_equal(
-        number_of(store, "SELECT volume_id FROM audit_volumes WHERE removed_at IS NULL"), anew);
-}
-
 static void a_removed_volume_has_nothing_open(void **state)
 {
     struct store *store = store_of(state);
@@ -191,7 +144,6 @@ static void a_removed_volume_has_nothing_open(void **state)
     int64_t removed;
 
     assert_int_equal(row_open_resize(store, bound.volume_id, GIB, 2 * GIB), 0);
-    assert_int_equal(store_close_binding(store, bound.volume_id), 0);
     assert_int_equal(store_set_attempts(store, bound.volume_id, 2, 77, 1000), 0);
     assert_int_equal(store_remove_entry(store, LAYOUT_KATA, "key-1", &removed), 0);
     volume = get_volume(store, bound.volume_id);
@@ -433,8 +385,6 @@ int main(void)
         MODEL(a_name_that_never_read_well_takes_its_first_identity),
         MODEL(two_layouts_of_one_path_are_one_volume),
         MODEL(staged_again_is_a_new_volume),
-        MODEL(a_bound_volume_without_metadata_stays_until_its_sandbox_ends),
-        MODEL(a_volume_that_is_staged_anew_ends_the_one_without_metadata),
         MODEL(a_removed_volume_has_nothing_open),
         MODEL(a_learned_path_joins_its_volume),
         MODEL(each_entry_of_a_layout),

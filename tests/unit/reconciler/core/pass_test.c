@@ -442,28 +442,6 @@ static void bundles_are_watched_until_their_last_sandbox_ends(void **state)
     assert_string_equal(fake_watched, "");
 }
 
-/* A pod must be able to end beside a VMM that hangs. */
-static void metadata_that_goes_beside_a_live_sandbox_leaves_the_volume(void **state)
-{
-    int64_t volume_id = bind_one();
-
-    (void)state;
-    unstage(KATA_VOLUMES, TARGET);
-    reconciler_queue_directory(reconciler, TREE_KATA_VOLUMES, key_of(TARGET));
-    settle();
-    assert_is(volume_id, STATE_UNMANAGED, REASON_UNSTAGED);
-    assert_int_equal(volume_of(volume_id).status, STORE_REMOVED);
-    assert_true(volume_of(volume_id).binding_id != 0);
-    reconciler_queue_tree(reconciler, TREE_KATA_VOLUMES);
-    settle();
-    assert_is(volume_id, STATE_UNMANAGED, REASON_UNSTAGED);
-    end_vmm(0, "sandbox-1");
-    settle();
-    assert_is(volume_id, STATE_UNMANAGED, REASON_NONE);
-    assert_int_equal(volume_of(volume_id).binding_id, 0);
-    assert_int_equal(volume_of(volume_id).device_id, 0); /* it has ended */
-}
-
 static void metadata_that_goes_ends_the_volume(void **state)
 {
     int64_t volume_id = bind_one();
@@ -473,10 +451,10 @@ static void metadata_that_goes_ends_the_volume(void **state)
     reconciler_queue_directory(reconciler, TREE_KATA_VOLUMES, key_of(TARGET));
     settle();
     assert_int_equal(volume_of(volume_id).status, STORE_REMOVED);
+    assert_int_equal(volume_of(volume_id).binding_id, 0);
     stage(TARGET, DISK, "sandbox-1");
     reconciler_queue_tree(reconciler, TREE_KATA_VOLUMES);
     settle();
-    assert_int_equal(volume_of(volume_id).binding_id, 0);
     volume_id = last_volume();
     assert_true(volume_of(volume_id).binding_id != 0);
     unstage(KATA_VOLUMES, TARGET);
@@ -745,7 +723,6 @@ int main(void)
         NODE(vmms_are_asked_again_within_an_hour_and_at_a_start),
         NODE(changed_metadata_have_the_vmm_asked_again),
         NODE(bundles_are_watched_until_their_last_sandbox_ends),
-        NODE(metadata_that_goes_beside_a_live_sandbox_leaves_the_volume),
         NODE(metadata_that_goes_ends_the_volume),
         NODE(metadata_in_mid_write_is_read_four_times),
         NODE(a_name_that_is_a_hash_is_resolved),

@@ -20,7 +20,7 @@ enum {
 };
 
 static const struct table_fact facts[FACTS] = {
-    [STATUS] = {"status", {"present", "invalid", "unstaged", "gone"}},
+    [STATUS] = {"status", {"present", "invalid", "gone"}},
     [PERMIT] = {"permit", {"grow", "observe", "never"}},
     [DEVICE] = {"device", {"block", "file", "missing", "unsuitable"}},
     [LIVE] = {"live", {"0", "1", "2", "reader", "readers"}},
