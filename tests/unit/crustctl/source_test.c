@@ -100,27 +100,11 @@ struct expansion *reconciler_expand_cancel(struct expansion *expansion)
     return NULL;
 }
 
-const struct reconciler_findings *reconciler_get_findings(const struct reconciler *reconciler)
-{
-    static const struct reconciler_findings none;
-
-    (void)reconciler;
-    return &none;
-}
-
 int reconciler_examine(struct reconciler *reconciler, struct buffer *ret_json, struct error *error)
 {
     (void)reconciler;
     (void)ret_json;
     return error_set(error, -1, "not examined");
-}
-
-const struct reconciler_findings *reconciler_get_findings(const struct reconciler *reconciler)
-{
-    static const struct reconciler_findings findings;
-
-    (void)reconciler;
-    return &findings;
 }
 
 struct daemon {
