@@ -227,8 +227,8 @@ static void live_and_end(struct store *store)
     bool changed;
 
     assert_int_equal(row_open_resize(store, bound.volume_id, GIB, 2 * GIB), 0);
-    assert_int_equal(store_end_sandbox(store, "sandbox-1", &changed), 0);
     assert_int_equal(store_remove_entry(store, LAYOUT_KATA, "key-1", &removed), 0);
+    assert_int_equal(store_end_sandbox(store, "sandbox-1", &changed), 0);
 }
 
 static int64_t rows_of_all(struct store *store)

@@ -213,7 +213,6 @@ static void a_removed_volume_is_not_resizable_or_not(void **state)
 
     expect_answer(store, volume_id, &(struct answer){"no", "monitor_missing", false, 1, 1});
     assert_int_equal(store_remove_entry(store, LAYOUT_KATA, "key-1", &volume_id), 0);
-    assert_int_equal(store_end_volume(store, volume_id), 0);
     assert_int_equal(number_of(store, "SELECT count(*) FROM audit_volumes"
                                       " WHERE resizable IS NULL AND resizable_reason IS NULL"),
                      1);
