@@ -38,8 +38,8 @@ int process_stat(pid_t pid, const char *name, struct stat *ret_stat);
 /* 0, PROCESS_GONE, another -errno. */
 int process_read(pid_t pid, struct process *ret_process);
 
-/* Whether the process answers nobody because it is stopped or waits for a disk; ret_error says which,
- * and what to do. */
+/* Whether the process answers nobody because it is stopped or waits for a disk; ret_error says
+ * which, and what to do. */
 bool process_stands_still(pid_t pid, struct error *ret_error);
 
 /* Whether this process has ended: no thread is left, so its descriptors are closed. A killed
