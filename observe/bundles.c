@@ -304,8 +304,7 @@ static int read_bundle(int root, const struct parent *parent, const char *id,
         return result_is_shortage(r) ? r : FILE_CUT;
     r = read_config(directory, ret_bundle, ret_bytes, &ret_refusal->why);
     if (r == FILE_READ && fstatat(directory, "config.json", &st, AT_SYMLINK_NOFOLLOW) == 0)
-        ret_bundle->written_ns =
-            st.st_mtim.tv_sec * (int64_t)NSEC_PER_SEC + st.st_mtim.tv_nsec;
+        ret_bundle->written_ns = st.st_mtim.tv_sec * (int64_t)NSEC_PER_SEC + st.st_mtim.tv_nsec;
     if (r == FILE_READ)
         return name_sandbox(directory, ret_bundle, id);
     ret_refusal->why.code = r;

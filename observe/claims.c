@@ -162,9 +162,9 @@ static const char *find_name(struct mounts *mounts, const struct directory_names
 
         if (mount->shares_name || (i > first && is_named_alike(mount, mount - 1)))
             continue;
-        name = passthrough_find(mounts->root, mounts->sandbox_id, passthrough,
-                                basename(mount->destination), mount->since_ns, is_container,
-                                mounts);
+        name =
+            passthrough_find(mounts->root, mounts->sandbox_id, passthrough,
+                             basename(mount->destination), mount->since_ns, is_container, mounts);
         if (name)
             return name;
     }
