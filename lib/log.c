@@ -36,11 +36,11 @@ static struct {
 } settings = {.level = LOG_INFO, .format = LOG_LOGFMT, .fd = STDERR_FILENO};
 
 /* syslog(3)'s, by which journalctl -p selects. */
-static const char priorities[] = {
-    [LOG_ERROR] = '3',
-    [LOG_WARNING] = '4',
-    [LOG_INFO] = '6',
-    [LOG_DEBUG] = '7',
+static const char *const priorities[] = {
+    [LOG_ERROR] = "<3>",
+    [LOG_WARNING] = "<4>",
+    [LOG_INFO] = "<6>",
+    [LOG_DEBUG] = "<7>",
 };
 
 static const char *const level_names[] = {
@@ -84,6 +84,11 @@ void log_configure(enum log_level level, enum log_format format)
 void log_set_node(const char *name)
 {
     settings.node = name;
+}
+
+const char *log_priority(enum log_level level)
+{
+    return settings.to_journal ? priorities[level] : "";
 }
 
 const char *log_node(void)
@@ -269,8 +274,7 @@ void log_write(enum log_level level, const struct log_ids *ids, const char *form
     va_end(arguments);
     clock_text(clock_realtime_ms(), now);
 
-    if (settings.to_journal)
-        (void)line_append(&line, (char[]){'<', priorities[level], '>'}, 3);
+    (void)line_append(&line, log_priority(level), strlen(log_priority(level)));
     if (settings.format == LOG_JSON)
         (void)line_append(&line, "{", 1);
     line.start = line.length;

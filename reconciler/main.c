@@ -464,12 +464,14 @@ int main(int argc, char **argv)
     log_set_node(daemon.arguments.node);
     r = path_open_root(daemon.arguments.root, &daemon.root);
     if (r < 0) {
-        fprintf(stderr, "crustd: cannot open --root %s: %s\n", daemon.arguments.root, strerror(-r));
+        fprintf(stderr, "%scrustd: cannot open --root %s: %s\n", log_priority(LOG_ERROR),
+                daemon.arguments.root, strerror(-r));
         return EXIT_USAGE;
     }
     r = load_config(&daemon, &daemon.config, &error);
     if (r < 0) {
-        fprintf(stderr, "crustd: %s; %s\n", error.text, start_failure_remedy(START_CONFIG, r));
+        fprintf(stderr, "%scrustd: %s; %s\n", log_priority(LOG_ERROR), error.text,
+                start_failure_remedy(START_CONFIG, r));
         return start_failure_exit_code(START_CONFIG, r);
     }
     if (daemon.arguments.check_config)

@@ -121,6 +121,7 @@ echo "${COMPREPLY[@]}"
         self.node.run("mkdir -p /etc/kata-containers")
         self.node.write(KATA, f'[hypervisor.qemu]\npath = "{program}"\n')
         pid = self.pid()
+        self.node.run("dpkg -r crust-sim")  # needs crustd
         refused = self.node.run("dpkg -r crustd", check=False)
         self.assertNotEqual(refused.status, 0)
         self.assertIn(KATA, refused.stdout + refused.stderr)
@@ -138,7 +139,7 @@ echo "${COMPREPLY[@]}"
         self.node.run("test -s /var/lib/crustd/crustd.db && test -d /run/kata-containers/shared/direct-volumes/*")
 
     def check_purge(self):
-        self.node.run("dpkg -P crustd crustctl crust-guest-agent")
+        self.node.run("dpkg -P crustd crustctl crust-guest-agent crust-sim")
         self.assertEqual(self.left(), self.before)
         self.node.run("test -d /run/kata-containers/shared/direct-volumes/*")  # a CSI driver's, and not crustd's
         self.assertEqual(self.node.output("systemctl list-unit-files --no-legend 'crustd*' || true"), "")

@@ -23,7 +23,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 
 class PowerLossTest(NodeTest):
-    DISKS = {"volume": 64 * MIB}
+    DISKS = {f"volume-{number}": 64 * MIB for number in range(9)}  # three for each client
 
     @classmethod
     def prepare(cls):
