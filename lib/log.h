@@ -51,8 +51,8 @@ typedef void log_namer(void *userdata, int64_t volume, char ret_pv[static LOG_PV
  * because journald has both. */
 void log_configure(enum log_level level, enum log_format format);
 const char *log_priority(enum log_level level); /* "<3>", …; "" where journald does not read it */
-void log_set_node(const char *name); /* on every line; borrowed; "" none */
-const char *log_node(void);          /* "" if none was set */
+void log_set_node(const char *name);            /* on every line; borrowed; "" none */
+const char *log_node(void);                     /* "" if none was set */
 /* Called for each line about a volume, so that callers need not know the PV name. NULL: none. */
 void log_set_namer(log_namer *namer, void *userdata);
 void log_set_descriptor(int fd); /* for tests; not owned */
