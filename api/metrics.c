@@ -346,7 +346,7 @@ static void write_daemon(struct metrics_text *text, struct reconciler *reconcile
                   "The most processor time that one pass of the loop has taken.");
     metrics_put(text, NULL, (double)health.longest_pass_processor_ns / (double)NSEC_PER_SEC);
     metrics_begin(text, "crustd_journal_lines_total", "counter",
-                  "Lines of the journal on stdout (log.journal), and rows that were not printed.");
+                  "Lines of the journal that were printed to stdout (log.journal), or dropped.");
     metrics_put(text, METRICS_WITH({"result", "printed"}), (double)health.journal_printed);
     metrics_put(text, METRICS_WITH({"result", "dropped"}), (double)health.journal_dropped);
     metrics_begin(text, "crustd_kubernetes_events_total", "counter",

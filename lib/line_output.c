@@ -20,13 +20,12 @@
 
 #include "lib/cleanup.h"
 
-void line_output_init(struct line_output *output, struct loop *loop, int fd, size_t limit)
+void line_output_init(struct line_output *output, int fd)
 {
     char path[32];
     struct stat status;
 
-    *output = (struct line_output){.loop = loop, .fd = fd};
-    buffer_init(&output->lines, limit);
+    *output = (struct line_output){.fd = fd};
     output->is_socket = fstat(fd, &status) == 0 && S_ISSOCK(status.st_mode);
     if (output->is_socket)
         return;
@@ -41,104 +40,54 @@ void line_output_init(struct line_output *output, struct loop *loop, int fd, siz
 
 void line_output_done(struct line_output *output)
 {
-    loop_io_stop(&output->io);
-    buffer_done(&output->lines);
     if (output->is_own)
         fd_close(output->fd);
     output->is_own = false;
 }
 
-bool line_output_is_waiting(const struct line_output *output)
-{
-    return output->lines.length > 0;
-}
-
-static uint64_t count_lines(const char *text, size_t length)
-{
-    uint64_t lines = 0;
-
-    for (size_t i = 0; i < length; i++)
-        lines += text[i] == '\n';
-    return lines;
-}
-
-/* As many whole lines as go out in one piece. */
-static size_t next_piece(const struct buffer *lines)
-{
-    const size_t most =
-        lines->length < LINE_OUTPUT_LINE_BYTES ? lines->length : LINE_OUTPUT_LINE_BYTES;
-    const char *end = memrchr(lines->data, '\n', most);
-
-    return end ? (size_t)(end - lines->data) + 1 : most;
-}
-
-/* How many bytes were taken: 0 if none can be now. -errno. */
+/* How many bytes were taken, or -errno. */
 static ssize_t write_now(const struct line_output *output, const char *data, size_t length)
 {
     struct pollfd ready = {.fd = output->fd, .events = POLLOUT};
     ssize_t written;
 
     if (output->may_block && poll(&ready, 1, 0) == 0)
-        return 0;
+        return LINE_OUTPUT_FULL;
     do
         written = output->is_socket ? send(output->fd, data, length, MSG_DONTWAIT | MSG_NOSIGNAL)
                                     : write(output->fd, data, length);
     while (written < 0 && errno == EINTR);
+    return written < 0 ? -errno : written > 0 ? written : -EIO;
+}
+
+/* A line of which the end was dropped is ended first, so that this one is readable. */
+static int write_line(struct line_output *output, const char *line, size_t length)
+{
+    ssize_t written = output->is_mid_line ? write_now(output, "\n", 1) : 0;
+
     if (written < 0)
-        return errno == EAGAIN ? 0 : -errno;
-    return written > 0 ? written : -EIO;
+        return (int)written;
+    written = write_now(output, line, length);
+    output->is_mid_line = written > 0 && (size_t)written < length;
+    return written < 0 ? (int)written : output->is_mid_line ? LINE_OUTPUT_FULL : 0;
 }
 
-static void on_writable(struct loop_io *io, int events)
+int line_output_write(struct line_output *output, const char *lines, size_t length)
 {
-    (void)events;
-    line_output_flush(container_of(io, struct line_output, io));
-}
+    int failure = 0;
 
-static void drop(struct line_output *output, int failure)
-{
-    output->failure = failure;
-    output->dropped += count_lines(output->lines.data, output->lines.length);
-    buffer_clear(&output->lines);
-    loop_io_stop(&output->io);
-}
+    while (length) {
+        const char *end = memchr(lines, '\n', length);
+        const size_t line = end ? (size_t)(end - lines) + 1 : length;
+        const int r = write_line(output, lines, line);
 
-/* After a line of which the end was dropped, so that the next one is readable. */
-static ssize_t end_torn_line(struct line_output *output)
-{
-    ssize_t written = write_now(output, "\n", 1);
-
-    if (written > 0)
-        output->is_mid_line = false;
-    return written;
-}
-
-static ssize_t write_piece(struct line_output *output)
-{
-    const size_t length = next_piece(&output->lines);
-    ssize_t written = write_now(output, output->lines.data, length);
-
-    if (written <= 0)
-        return written;
-    output->failure = 0;
-    output->written += count_lines(output->lines.data, (size_t)written);
-    output->is_mid_line = output->lines.data[written - 1] != '\n';
-    buffer_consume(&output->lines, (size_t)written);
-    return written;
-}
-
-void line_output_flush(struct line_output *output)
-{
-    ssize_t written = 1;
-
-    if (output->is_mid_line && output->failure && output->lines.length)
-        written = end_torn_line(output);
-    while (written > 0 && output->lines.length)
-        written = write_piece(output);
-    if (written == 0)
-        loop_io_start(output->loop, &output->io, output->fd, LOOP_WRITE, on_writable);
-    else if (written < 0)
-        drop(output, (int)written);
-    else
-        loop_io_stop(&output->io);
+        if (r == 0)
+            output->written++;
+        else
+            output->dropped++;
+        failure = r < 0 ? r : failure;
+        lines += line;
+        length -= line;
+    }
+    return failure;
 }

@@ -87,11 +87,8 @@ int store_read_journal_lines(struct store *store, struct store_journal_lines *li
     while (r == 0 && (r = sql_next(&rows)) == SQL_ROW) {
         take_row(&rows, &row);
         r = journal_text_append(ret_text, &row, lines->node, lines->line_bytes);
-        if (r == BUFFER_FULL)
-            return read;
         if (r < 0)
             return STORE_NO_MEMORY;
-        lines->gone += (uint64_t)(row.seq - lines->seq - 1);
         lines->seq = row.seq;
         read++;
     }

@@ -20,11 +20,11 @@ int store_opening_journal_row(struct store *store, int64_t *ret_seq);
 struct store_journal_lines {
     const char *node;  /* on every line; NULL or "": left out */
     int64_t seq;       /* in: rows after this one; out: the last that was written */
-    uint64_t gone;     /* rows that were trimmed before they were read are added */
     unsigned most;     /* rows */
     size_t line_bytes; /* the longest line: a longer one loses what can be looked up */
 };
 
-/* Appends whole lines. How many, or an enum store_failure; a buffer that is full ends it sooner. */
+/* Appends whole lines to a buffer that has room for `most` of them. How many, or an enum
+ * store_failure. */
 int store_read_journal_lines(struct store *store, struct store_journal_lines *lines,
                              struct buffer *ret_text);

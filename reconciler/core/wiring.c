@@ -118,8 +118,8 @@ void reconciler_get_health(const struct reconciler *reconciler,
         .acts_in_flight = actor_count_running(reconciler->actor),
         .longest_pass_ns = reconciler->context.loop->pass.longest_ns,
         .longest_pass_processor_ns = reconciler->context.loop->pass.longest_processor_ns,
-        .journal_printed = journal_lines_printed(&reconciler->journal_lines),
-        .journal_dropped = journal_lines_dropped(&reconciler->journal_lines),
+        .journal_printed = reconciler->journal_lines.output.written,
+        .journal_dropped = reconciler->journal_lines.output.dropped,
     };
     kubernetes_events_count(reconciler->kubernetes_events, &events);
     ret_health->events_sent = events.sent;
@@ -202,7 +202,7 @@ static void begin_anew(void *userdata)
     cleanup_abandon(&reconciler->cleanup);
     work_queue_forget_volumes(&reconciler->queue);
     scan_done(&reconciler->scan);
-    journal_lines_begin_anew(&reconciler->journal_lines);
+    journal_lines_start(&reconciler->journal_lines);
     kubernetes_events_begin_anew(reconciler->kubernetes_events);
     reconciler->attempts_queued_ns = 0;
     reconciler->context.synced = false;

@@ -333,7 +333,7 @@ static struct store_drive_mount_disk identify(const struct drive_claim_request *
 }
 
 int drive_claim(const struct drive_claim_request *request, int *ret_fd,
-                struct store_drive_mount_disk *ret_disk, struct drive_backings *ret_backings,
+                struct store_drive_mount_disk *ret_disk, struct store_drive_mount_disk *ret_backing,
                 struct error *error)
 {
     struct store_drive_mount_disk disk = {0};
@@ -341,8 +341,6 @@ int drive_claim(const struct drive_claim_request *request, int *ret_fd,
     struct stat status;
     int r = open_path(request, &found, error);
 
-    if (ret_backings)
-        ret_backings->count = 0;
     if (r != 0)
         return r;
     if (fstat(found, &status) < 0)
@@ -358,8 +356,8 @@ int drive_claim(const struct drive_claim_request *request, int *ret_fd,
     r = check_opened(request, opened, S_ISBLK(status.st_mode), &disk, error);
     if (r == DRIVE_CLAIM_OPEN || S_ISBLK(status.st_mode))
         *ret_disk = disk;
-    if (r == DRIVE_CLAIM_OPEN && ret_backings && drive_loops_is_one(&disk))
-        r = drive_loops_examine(request, opened, &disk, ret_backings, error);
+    if (r == DRIVE_CLAIM_OPEN && ret_backing)
+        r = drive_loops_examine(request, opened, &disk, ret_backing, error);
     if (r != DRIVE_CLAIM_OPEN)
         return r;
     *ret_fd = opened;

@@ -18,15 +18,14 @@
 #include "lib/result.h"
 #include "store/drive_mounts.h"
 
-struct drive_backings;
 struct observed_mounts;
 
 enum drive_claim_outcome {
     DRIVE_CLAIM_OPEN,
     DRIVE_CLAIM_OUTSIDE,    /* the path is outside drives.host_prefixes */
     DRIVE_CLAIM_MISSING,    /* nothing is at the path */
-    DRIVE_CLAIM_UNSUITABLE, /* not a disk, a file that others can change, empty, or on too many loop
-                               devices */
+    DRIVE_CLAIM_UNSUITABLE, /* not a disk, a file that others can change, empty, or on loop devices
+                               that stand on each other */
     DRIVE_CLAIM_READ_ONLY,  /* but shall be writable */
     DRIVE_CLAIM_IN_USE,
     DRIVE_CLAIM_TAKEN,     /* open exclusively, and the host's tables do not show who has it */
@@ -47,10 +46,11 @@ struct drive_claim_request {
 /* Returns an enum drive_claim_outcome, or -errno of a failure unrelated to the disk. `error` has
  * the path and the reason. The caller owns *ret_fd: O_CLOEXEC, and read-only unless `writable`.
  * *ret_disk also identifies a block device that was refused; its size is 0 unless it was opened.
- * *ret_backings (NULL: not asked for, which takes an answer of its storage) is what a loop device
- * stands on: it holds no claim of that, so in_use.h searches for its users as well. */
+ * *ret_backing (NULL: not asked for, which takes an answer of its storage) is what a loop device
+ * stands on, or of kind OTHER: a loop device holds no claim of that, so in_use.h searches for its
+ * users as well. */
 int drive_claim(const struct drive_claim_request *request, int *ret_fd,
-                struct store_drive_mount_disk *ret_disk, struct drive_backings *ret_backings,
+                struct store_drive_mount_disk *ret_disk, struct store_drive_mount_disk *ret_backing,
                 struct error *error);
 
 /* Where the host has mounted the block device, or "swap"; cut if it does not fit. For loops.h.

@@ -29,7 +29,7 @@ enum { DIRECTORIES = 2 };
 struct answer {
     int outcome;
     struct store_drive_mount_disk disk;
-    struct drive_backings backings;
+    struct store_drive_mount_disk backing;
     struct error error;
 };
 
@@ -138,7 +138,7 @@ static int claim_and_answer(const void *argument)
     request.root = directories[0];
     request.sysfs = directories[1];
     request.read_mounts = read_mounts;
-    answer.outcome = drive_claim(&request, &fd, &answer.disk, asked->keep ? &answer.backings : NULL,
+    answer.outcome = drive_claim(&request, &fd, &answer.disk, asked->keep ? &answer.backing : NULL,
                                  &answer.error);
     if (!asked->keep) {
         fd_close(fd);
@@ -173,7 +173,7 @@ static void finish(struct drive_claim_call *call, int r)
         .outcome = call->answer.outcome,
         .fd = r < 0 ? -1 : take_fd(&call->fd),
         .disk = call->answer.disk,
-        .backings = call->answer.backings,
+        .backing = call->answer.backing,
         .error = call->answer.error,
     };
 

@@ -14,7 +14,6 @@
 #include <stdint.h>
 
 #include "lib/loop.h"
-#include "reconciler/drive/backings.h"
 #include "reconciler/drive/claim.h"
 
 enum drive_claim_failure { DRIVE_CLAIM_HANGS = -ETIMEDOUT };
@@ -23,7 +22,7 @@ struct drive_claim_reply {
     int outcome; /* as drive_claim() returns; HANGS: not finished in time */
     int fd;      /* set it to -1 to keep it; -1: none */
     struct store_drive_mount_disk disk;
-    struct drive_backings backings;
+    struct store_drive_mount_disk backing;
     struct error error; /* for people, unless OPEN */
 };
 

@@ -152,7 +152,7 @@ static void on_claimed(struct drive_claim_call *call, struct drive_claim_reply *
         drive_work_drop_disk(work);
         work->disk = take_fd(&reply->fd);
         work->claimed = reply->disk;
-        work->backings = reply->backings;
+        work->backing = reply->backing;
     }
     finish(work, status, &reply->error);
 }

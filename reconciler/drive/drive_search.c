@@ -23,7 +23,7 @@ static struct drive_in_use_request request_of(const struct drive_work *work)
 {
     return (struct drive_in_use_request){
         .disk = work->has_claimed_ahead ? &work->claimed : &work->row.disk,
-        .backings = work->disk >= 0 ? &work->backings : NULL,
+        .backing = work->disk >= 0 ? &work->backing : NULL,
         .drive_id = work->row.request.drive_id,
         .own_vmm = work->vmm == DRIVE_IN_VMM_PARTLY ? work->sandbox.vmm_pid : 0,
         .writable = work->row.request.writable,

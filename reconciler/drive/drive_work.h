@@ -7,7 +7,6 @@
 #include "lib/loop.h"
 #include "reconciler/core/context.h"
 #include "reconciler/decide/drive.h"
-#include "reconciler/drive/backings.h"
 #include "reconciler/drive/drives.h"
 #include "store/store.h"
 
@@ -69,7 +68,7 @@ struct drive_work {
     char address[HYPERVISOR_DRIVE_ADDRESS_BYTES]; /* in the guest; "" unknown */
     int disk;                                     /* the claimed disk of the host; -1: none */
     struct store_drive_mount_disk claimed;        /* its identity */
-    struct drive_backings backings;               /* what it stands on */
+    struct store_drive_mount_disk backing;        /* what it stands on */
     bool has_claimed_ahead;                       /* before CLAIM began, which has not yet */
     bool wants_disk;
     bool lacks_claim;     /* a claim that crustd has to keep could not be made again */

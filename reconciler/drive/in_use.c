@@ -35,26 +35,20 @@
 #include "observe/observe.h"
 #include "observe/sysfs.h"
 #include "reconciler/core/context.h"
-#include "reconciler/drive/backings.h"
 #include "reconciler/drive/relatives.h"
 #include "store/disk_users.h"
 #include "store/sandboxes.h"
 
 enum { PROCESSES_PER_SLICE = 64, DESCRIPTORS_PER_SLICE = 512, DESCRIPTORS = 4096 };
-enum {
-    RELATIVES = 320, /* a disk has at most 256 partitions */
-    FDINFO_BYTES = 4096,
-    ARGUMENTS_BYTES = 1024,
-    PROGRAM_BYTES = 48
-};
+enum { FDINFO_BYTES = 4096, ARGUMENTS_BYTES = 1024, PROGRAM_BYTES = 48 };
 
 struct drive_in_use_call {
     const struct context *context;
     drive_in_use_done *done;
     void *userdata;
     struct loop_timer timer;
-    struct store_drive_mount_disk disk;
-    struct drive_backings backings;
+    struct store_drive_mount_disk disks[2]; /* the disk, and what it stands on as a loop device */
+    unsigned disk_count;
     char drive_id[DRIVE_ID_CHARS + 1];
     pid_t own_pid, own_vmm;
     bool writable;
@@ -122,11 +116,10 @@ static int note_user(void *userdata, const struct store_disk_user *user)
 static int search_record(struct drive_in_use_call *call)
 {
     const char *own = call->drive_id[0] ? call->drive_id : NULL;
-    int r = store_each_disk_user(call->context->store, &call->disk, own, note_user, call);
+    int r = 0;
 
-    for (unsigned i = 0; r == 0 && i < call->backings.count; i++)
-        r = store_each_disk_user(call->context->store, &call->backings.backing[i], own, note_user,
-                                 call);
+    for (unsigned i = 0; r == 0 && i < call->disk_count; i++)
+        r = store_each_disk_user(call->context->store, &call->disks[i], own, note_user, call);
     if (r < 0)
         return say(call, DRIVE_IN_USE_UNKNOWN, "the record of volumes and drives cannot be read");
     return r > 0 ? PROGRESS_DONE : PROGRESS_MORE;
@@ -160,19 +153,15 @@ static bool find_sandbox(const struct drive_in_use_call *call, pid_t pid,
 
 /* ---- related devices ----------------------------------------------------------------------- */
 
-static bool add_relatives(struct drive_in_use_call *call, const struct store_drive_mount_disk *disk)
-{
-    return disk->kind != DEVICE_KIND_BLOCK ||
-           drive_relatives_add(call->context->sysfs, disk->major, disk->minor, &call->relatives);
-}
-
 /* A user of a device that is left out would not be found. */
 static int find_relatives(struct drive_in_use_call *call)
 {
-    bool is_all = add_relatives(call, &call->disk);
+    bool is_all = true;
 
-    for (unsigned i = 0; i < call->backings.count; i++)
-        is_all &= add_relatives(call, &call->backings.backing[i]);
+    for (unsigned i = 0; i < call->disk_count; i++)
+        is_all &= call->disks[i].kind != DEVICE_KIND_BLOCK ||
+                  drive_relatives_add(call->context->sysfs, call->disks[i].major,
+                                      call->disks[i].minor, &call->relatives);
     return is_all ? PROGRESS_MORE
                   : say(call, DRIVE_IN_USE_UNKNOWN,
                         "the disk has more partitions or lower devices than are compared, so who "
@@ -200,10 +189,8 @@ static bool is_disk(const struct store_drive_mount_disk *disk, const struct stat
 
 static enum relation compare(const struct drive_in_use_call *call, const struct statx *status)
 {
-    if (is_disk(&call->disk, status))
-        return THE_DISK;
-    for (unsigned i = 0; i < call->backings.count; i++)
-        if (is_disk(&call->backings.backing[i], status))
+    for (unsigned i = 0; i < call->disk_count; i++)
+        if (is_disk(&call->disks[i], status))
             return THE_DISK;
     return S_ISBLK(status->stx_mode) &&
                    drive_relatives_include(&call->relatives,
@@ -471,9 +458,9 @@ static void init(struct drive_in_use_call *call, const struct context *context,
                  const struct drive_in_use_request *request)
 {
     call->context = context;
-    call->disk = *request->disk;
-    if (request->backings)
-        call->backings = *request->backings;
+    call->disks[call->disk_count++] = *request->disk;
+    if (request->backing && request->backing->kind != DEVICE_KIND_OTHER)
+        call->disks[call->disk_count++] = *request->backing;
     call->own_pid = getpid();
     call->own_vmm = request->own_vmm;
     call->writable = request->writable;

@@ -29,7 +29,6 @@
 #include "store/drive_mounts.h"
 
 struct context;
-struct drive_backings;
 
 enum drive_in_use_outcome {
     DRIVE_IN_USE_NOT,
@@ -40,9 +39,9 @@ enum drive_in_use_outcome {
 };
 
 struct drive_in_use_request {
-    const struct store_drive_mount_disk *disk; /* copied */
-    const struct drive_backings *backings;     /* what it stands on; copied; NULL: nothing */
-    const char *drive_id;                      /* its own row does not count; copied; NULL: none */
+    const struct store_drive_mount_disk *disk;    /* copied */
+    const struct store_drive_mount_disk *backing; /* of a loop device; copied; NULL, OTHER: none */
+    const char *drive_id; /* its own row does not count; copied; NULL: none */
     pid_t own_vmm; /* a VMM that got the disk for this drive earlier: its descriptors do not count;
                       0: none */
     bool writable;

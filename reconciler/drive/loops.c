@@ -22,19 +22,14 @@
 
 #define DEVICES "/dev"
 
-bool drive_loops_is_one(const struct store_drive_mount_disk *disk)
-{
-    return disk->kind == DEVICE_KIND_BLOCK && disk->major == LOOP_MAJOR;
-}
-
 /* ---- what stands on a disk ------------------------------------------------------------------- */
 
 struct loop_search {
     const struct drive_claim_request *request;
     const struct stat *disk;
-    const struct store_drive_mount_disk *spared; /* a loop device that may stand on it; NULL */
-    struct drive_relatives relatives;            /* of a block device */
-    char name[256];                              /* /dev/NAME, by the kernel's name */
+    const struct loop_info64 *spared; /* a loop device that may stand on it; NULL: none may */
+    struct drive_relatives relatives; /* of a block device */
+    char name[256];                   /* /dev/NAME, by the kernel's name */
 };
 
 static const char *last_name(const char *path)
@@ -87,32 +82,31 @@ static int explain_loop(const struct loop_search *search, const char *loop, int 
                            search->request->host_path);
 }
 
-static bool is_spared(const struct loop_search *search, int fd)
+/* 0 or -errno. */
+static int open_loop(const struct drive_claim_request *request, const char *path,
+                     struct loop_info64 *ret_info)
 {
-    const struct store_drive_mount_disk *spared = search->spared;
-    struct stat status;
+    cleanup(fd_closep) int fd = -1;
+    int r = path_open_file_in_root(request->root, path, &fd);
 
-    return spared && fstat(fd, &status) == 0 &&
-           status.st_rdev == makedev(spared->major, spared->minor);
+    return r == 0 && ioctl(fd, LOOP_GET_STATUS64, ret_info) < 0 ? -errno : r;
 }
 
 /* A loop device that has no node, or no file any more, stands on nothing. */
 static int ask_loop(const struct loop_search *search, const char *loop, struct error *error)
 {
     struct loop_info64 info = {0};
-    cleanup(fd_closep) int fd = -1;
     char path[64];
     int r;
 
     (void)snprintf(path, sizeof(path), "dev/%s", loop);
-    r = path_open_file_in_root(search->request->root, path, &fd);
-    if (r == 0 && ioctl(fd, LOOP_GET_STATUS64, &info) < 0)
-        r = -errno;
+    r = open_loop(search->request, path, &info);
     if (path_is_missing(r) || r == LOOP_EMPTY)
         return DRIVE_CLAIM_OPEN;
     if (r < 0)
         return explain_loop(search, loop, r, error);
-    if (!stands_on(search, &info) || is_spared(search, fd))
+    if (!stands_on(search, &info) ||
+        (search->spared && search->spared->lo_number == info.lo_number))
         return DRIVE_CLAIM_OPEN;
     return error_set(error, DRIVE_CLAIM_IN_USE,
                      search->spared ? "what %s stands on backs /dev/%s as well"
@@ -143,13 +137,59 @@ static int find_loop(const struct loop_search *search, struct error *error)
                  : DRIVE_CLAIM_OPEN;
 }
 
+/* Refuses a loop device that stands on a loop device, also through a partition or a dm device. */
+static int refuse_stacked(const struct drive_claim_request *request, dev_t lower,
+                          struct error *error)
+{
+    const uint32_t major = major(lower), minor = minor(lower);
+    struct drive_relatives below = {.device = {lower}, .count = 1};
+    struct observed_device device;
+
+    if (observe_device_number(request->sysfs, major, minor, &device) != OBSERVED ||
+        !drive_relatives_add(request->sysfs, major, minor, &below))
+        return error_set(error, -ENODEV, "cannot tell what block device %u:%u, below %s, stands on",
+                         major, minor, request->host_path);
+    for (unsigned i = 0; i < below.count; i++)
+        if (major(below.device[i]) == LOOP_MAJOR)
+            return error_set(error, DRIVE_CLAIM_UNSUITABLE,
+                             "%s stands on loop devices that stand on each other: attach the "
+                             "device itself",
+                             request->host_path);
+    return DRIVE_CLAIM_OPEN;
+}
+
+/* The same for the loop devices below a disk. */
+static int refuse_on_stacked(const struct loop_search *search, struct error *error)
+{
+    const struct drive_claim_request *request = search->request;
+    int r = DRIVE_CLAIM_OPEN;
+
+    for (unsigned i = 0; r == DRIVE_CLAIM_OPEN && i < search->relatives.count; i++) {
+        const uint32_t minor = minor(search->relatives.device[i]);
+        struct observed_device device = {.name = "a loop device"};
+        struct loop_info64 info = {0};
+
+        if (major(search->relatives.device[i]) != LOOP_MAJOR)
+            continue;
+        (void)observe_device_number(request->sysfs, LOOP_MAJOR, minor, &device);
+        r = open_loop(request, device.name, &info);
+        if (r < 0)
+            r = error_set_errno(error, r, "cannot ask %s, on which %s stands, what it stands on",
+                                device.name, request->host_path);
+        else if (info.lo_rdevice)
+            r = refuse_stacked(request, info.lo_rdevice, error);
+    }
+    return r;
+}
+
 /* spared: a loop device that may stand on it; NULL: none may. */
 static int refuse_under_loop(const struct drive_claim_request *request, const struct stat *disk,
-                             const struct store_drive_mount_disk *spared, struct error *error)
+                             const struct loop_info64 *spared, struct error *error)
 {
     const uint32_t major = major(disk->st_rdev), minor = minor(disk->st_rdev);
     struct loop_search search = {.request = request, .disk = disk, .spared = spared};
     struct observed_device device = {0};
+    int r = DRIVE_CLAIM_OPEN;
 
     if (!S_ISBLK(disk->st_mode))
         return find_loop(&search, error);
@@ -159,7 +199,9 @@ static int refuse_under_loop(const struct drive_claim_request *request, const st
         return error_set(error, -EOVERFLOW,
                          "%s has more partitions or lower devices than are compared",
                          request->host_path);
-    return find_loop(&search, error);
+    if (request->is_new)
+        r = refuse_on_stacked(&search, error);
+    return r == DRIVE_CLAIM_OPEN ? find_loop(&search, error) : r;
 }
 
 int drive_loops_refuse(const struct drive_claim_request *request, const struct stat *disk,
@@ -170,25 +212,6 @@ int drive_loops_refuse(const struct drive_claim_request *request, const struct s
 
 /* ---- what a loop device stands on ------------------------------------------------------------ */
 
-static int read_backing(const struct drive_claim_request *request, int fd,
-                        struct loop_info64 *ret_info, struct store_drive_mount_disk *ret_backing,
-                        struct error *error)
-{
-    if (ioctl(fd, LOOP_GET_STATUS64, ret_info) < 0)
-        return error_set_errno(error, -errno, "cannot ask %s what it stands on",
-                               request->host_path);
-    if (ret_info->lo_rdevice) {
-        ret_backing->kind = DEVICE_KIND_BLOCK;
-        ret_backing->major = major(ret_info->lo_rdevice);
-        ret_backing->minor = minor(ret_info->lo_rdevice);
-    } else {
-        ret_backing->kind = DEVICE_KIND_FILE;
-        ret_backing->file_device = ret_info->lo_device;
-        ret_backing->inode = ret_info->lo_inode;
-    }
-    return DRIVE_CLAIM_OPEN;
-}
-
 /* What O_EXCL would say of a block device, if the loop device had opened it so. */
 static int refuse_used_backing(const struct drive_claim_request *request,
                                const struct store_drive_mount_disk *backing, struct error *error)
@@ -197,8 +220,9 @@ static int refuse_used_backing(const struct drive_claim_request *request,
     char use[ERROR_TEXT_BYTES] = "(cannot tell)";
     int r = drive_claim_find_mount(request, backing->major, backing->minor, use, sizeof(use));
 
-    if (r == OBSERVED_ABSENT && observe_holder(request->sysfs, backing->major, backing->minor, use,
-                                               sizeof(use)) != OBSERVED)
+    if (r == OBSERVED_ABSENT)
+        r = observe_holder(request->sysfs, backing->major, backing->minor, use, sizeof(use));
+    if (r == OBSERVED_ABSENT)
         return DRIVE_CLAIM_OPEN;
     (void)observe_device_number(request->sysfs, backing->major, backing->minor, &device);
     return error_set(error, DRIVE_CLAIM_IN_USE, "%s stands on %s, which the host uses: %s",
@@ -207,7 +231,6 @@ static int refuse_used_backing(const struct drive_claim_request *request,
 
 /* Another loop device on the same file or block device. */
 static int refuse_shared_backing(const struct drive_claim_request *request,
-                                 const struct store_drive_mount_disk *loop,
                                  const struct loop_info64 *info, struct error *error)
 {
     const struct stat below = {.st_mode = info->lo_rdevice ? S_IFBLK : S_IFREG,
@@ -215,79 +238,36 @@ static int refuse_shared_backing(const struct drive_claim_request *request,
                                .st_ino = info->lo_inode,
                                .st_rdev = info->lo_rdevice};
 
-    return refuse_under_loop(request, &below, loop, error);
-}
-
-/* One loop device, open as fd, and what is directly below it. */
-static int examine(const struct drive_claim_request *request, int fd,
-                   const struct store_drive_mount_disk *loop,
-                   struct store_drive_mount_disk *ret_backing, struct error *error)
-{
-    struct loop_info64 info = {0};
-    int r = read_backing(request, fd, &info, ret_backing, error);
-
-    if (r == DRIVE_CLAIM_OPEN && request->is_new && ret_backing->kind == DEVICE_KIND_BLOCK)
-        r = refuse_used_backing(request, ret_backing, error);
-    if (r == DRIVE_CLAIM_OPEN && request->is_new)
-        r = refuse_shared_backing(request, loop, &info, error);
-    return r;
-}
-
-/* With loop.max_part, a partition has its loop device's major number and gives its answers. */
-static bool is_partition(const struct drive_claim_request *request,
-                         const struct store_drive_mount_disk *disk)
-{
-    uint64_t number;
-    char path[64];
-
-    (void)snprintf(path, sizeof(path), "dev/block/%u:%u/partition", disk->major, disk->minor);
-    return sysfs_read_number(request->sysfs, path, &number) == 0;
-}
-
-static int examine_lower(const struct drive_claim_request *request,
-                         const struct store_drive_mount_disk *loop,
-                         struct store_drive_mount_disk *ret_backing, struct error *error)
-{
-    struct observed_device device = {.name = "a loop device"};
-    cleanup(fd_closep) int fd = -1;
-    int r = observe_device_number(request->sysfs, loop->major, loop->minor, &device);
-
-    if (r == OBSERVED)
-        r = path_open_file_in_root(request->root, device.name, &fd);
-    else if (r == OBSERVED_ABSENT)
-        r = -ENODEV;
-    if (r < 0)
-        return error_set_errno(error, r, "cannot ask %s, on which %s stands, what it stands on",
-                               device.name, request->host_path);
-    return examine(request, fd, loop, ret_backing, error);
-}
-
-/* A VM that has the disk already keeps it. */
-static int stop_examining(const struct drive_claim_request *request, struct error *error)
-{
-    if (!request->is_new)
-        return DRIVE_CLAIM_OPEN;
-    return error_set(error, DRIVE_CLAIM_UNSUITABLE,
-                     "%s is the uppermost of more than %d loop devices that stand on each other, "
-                     "and what is below them is not examined",
-                     request->host_path, DRIVE_BACKINGS);
+    return refuse_under_loop(request, &below, info, error);
 }
 
 int drive_loops_examine(const struct drive_claim_request *request, int fd,
-                        const struct store_drive_mount_disk *loop,
-                        struct drive_backings *ret_backings, struct error *error)
+                        const struct store_drive_mount_disk *disk,
+                        struct store_drive_mount_disk *ret_backing, struct error *error)
 {
-    struct store_drive_mount_disk *backing = &ret_backings->backing[0];
-    int r = examine(request, fd, loop, backing, error);
+    struct loop_info64 info = {0};
+    int r = DRIVE_CLAIM_OPEN;
 
-    ret_backings->count = 1;
-    while (r == DRIVE_CLAIM_OPEN && drive_loops_is_one(backing) &&
-           !is_partition(request, backing)) {
-        if (ret_backings->count == DRIVE_BACKINGS)
-            return stop_examining(request, error);
-        loop = backing++;
-        ret_backings->count++;
-        r = examine_lower(request, loop, backing, error);
+    *ret_backing = (struct store_drive_mount_disk){.kind = DEVICE_KIND_OTHER};
+    if (disk->kind != DEVICE_KIND_BLOCK || disk->major != LOOP_MAJOR)
+        return r;
+    if (ioctl(fd, LOOP_GET_STATUS64, &info) < 0)
+        return error_set_errno(error, -errno, "cannot ask %s what it stands on",
+                               request->host_path);
+    if (info.lo_rdevice) {
+        ret_backing->kind = DEVICE_KIND_BLOCK;
+        ret_backing->major = major(info.lo_rdevice);
+        ret_backing->minor = minor(info.lo_rdevice);
+    } else {
+        ret_backing->kind = DEVICE_KIND_FILE;
+        ret_backing->file_device = info.lo_device;
+        ret_backing->inode = info.lo_inode;
     }
-    return r;
+    if (!request->is_new)
+        return r;
+    if (info.lo_rdevice)
+        r = refuse_stacked(request, info.lo_rdevice, error);
+    if (r == DRIVE_CLAIM_OPEN && info.lo_rdevice)
+        r = refuse_used_backing(request, ret_backing, error);
+    return r == DRIVE_CLAIM_OPEN ? refuse_shared_backing(request, &info, error) : r;
 }

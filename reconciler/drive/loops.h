@@ -7,23 +7,19 @@
  */
 #pragma once
 
-#include <stdbool.h>
 #include <sys/stat.h>
 
-#include "reconciler/drive/backings.h"
 #include "reconciler/drive/claim.h"
 
-/* Whether the disk is a loop device. */
-bool drive_loops_is_one(const struct store_drive_mount_disk *disk);
-
-/* DRIVE_CLAIM_OPEN: no loop device stands on the disk, or on one that shares data with it.
- * Otherwise as drive_claim(). */
+/* DRIVE_CLAIM_OPEN: no loop device stands on the disk, or on one that shares data with it; nor, if
+ * it is_new, does it stand on a loop device that stands on another one. Otherwise as
+ * drive_claim(). */
 int drive_loops_refuse(const struct drive_claim_request *request, const struct stat *disk,
                        struct error *error);
 
-/* Identifies what this loop device, open as fd, stands on, down through other loop devices. If the
- * disk is_new, none of that may have a user that O_EXCL would have found: a mount, a device above
- * it, another loop device; and DRIVE_BACKINGS must be all of it. Returns as drive_claim(). */
+/* Identifies what the disk, open as fd, stands on if it is a loop device; kind OTHER: it is none.
+ * If it is_new, that may not be or stand on a loop device, and may not have a user that O_EXCL
+ * would have found: a mount, a device above it, another loop device. Returns as drive_claim(). */
 int drive_loops_examine(const struct drive_claim_request *request, int fd,
-                        const struct store_drive_mount_disk *loop,
-                        struct drive_backings *ret_backings, struct error *error);
+                        const struct store_drive_mount_disk *disk,
+                        struct store_drive_mount_disk *ret_backing, struct error *error);

@@ -58,9 +58,9 @@ class DrivesTest(GrpcTest):
         node.add_device(loop.device)
         return loop
 
-    def loop_on(self, node, lower):
-        """A loop device on another."""
-        device = run("losetup", "--find", "--show", lower.device)
+    def loop_on(self, node, path):
+        """A loop device on a file or a device that has one already."""
+        device = run("losetup", "--find", "--show", path)
         self.addCleanup(run, "losetup", "--detach", device)
         node.add_device(device)
         return types.SimpleNamespace(device=device)

@@ -89,18 +89,26 @@ class Drives(DrivesTest):
         self.detach(self.host, "data-2")
 
     def test_the_host_mounts_what_a_loop_device_stands_on(self):
-        """Also through another one. That is no reason not to let go of it."""
-        above = self.loop_on(self.host, self.loop_on(self.host, self.disk_1))
-        self.attach(self.host, "data-1", above)
-        subprocess.run(["mkfs.ext4", "-q", self.disk_1.device], check=True)
+        """That is no reason not to let go of it."""
+        self.attach(self.host, "data-1", self.disk_1)
+        subprocess.run(["mkfs.ext4", "-q", self.disk_1.path], check=True)
+        other = self.loop_on(self.host, self.disk_1.path)
         (self.scratch / "mounted").mkdir()
-        subprocess.run(["mount", self.disk_1.device, self.scratch / "mounted"], check=True)
+        subprocess.run(["mount", other.device, self.scratch / "mounted"], check=True)
         self.addCleanup(subprocess.run, ["umount", self.scratch / "mounted"], check=True)
         self.detach(self.host, "data-1")
         self.assertEqual(self.row(self.host, "data-1")["state"], "removed")
-        for drive_id, loop in ("data-2", above), ("data-3", self.loop_on(self.host, self.disk_1)):
-            with self.fails("FAILED_PRECONDITION", f"stands on {self.disk_1.device}, which the host uses"):
-                self.attach(self.host, drive_id, loop)
+        with self.fails("FAILED_PRECONDITION", f"what {self.disk_1.device} stands on backs {other.device} as well"):
+            self.attach(self.host, "data-2", self.disk_1)
+
+    def test_a_loop_device_on_a_loop_device(self):
+        above = self.loop_on(self.host, self.disk_1.device)
+        with self.fails("FAILED_PRECONDITION", f"{above.device} stands on loop devices that stand on each other: "
+                                               "attach the device itself"):
+            self.attach(self.host, "data-1", above)
+        with self.fails("FAILED_PRECONDITION", f"{self.disk_1.device} backs {above.device} on the host"):
+            self.attach(self.host, "data-2", self.disk_1)
+        self.assertTrue(is_free(above.device))
 
     def test_a_disk_that_the_guest_uses_stays(self):
         self.attach(self.host, "data-1", self.disk_1)

@@ -201,18 +201,26 @@ class HungMountsTest(ScratchNodeTest):
 class HungMountsAndDrivesTest(DrivesTest):
     def test_another_mounts_source(self):
         """Root's FUSE file system says that its source is a file in the one that hangs. Disks lie elsewhere, also
-        one for which the mounts are read: it may not be used below the loop device that it is."""
+        one for which the mounts are read, because the host has it mounted."""
         hanging = HangingFile(self.scratch / "hung")
         self.addCleanup(hanging.close)
         hanging.silent.set()
         (self.scratch / "over").mkdir()
+        used, mounted = self.loop(), self.scratch / "mounted"
+        mounted.mkdir()
+        subprocess.run(["mkfs.ext4", "-q", used.device], check=True)
+        subprocess.run(["mount", used.device, mounted], check=True)
+        self.addCleanup(subprocess.run, ["umount", mounted], check=True)
         host = self.drive_node(wrapper=in_own_mounts(shlex.join(
             ["python3", "-c", MOUNT_FUSE, str(self.scratch / "hung/file"), str(self.scratch / "over")])))
-        disk = self.loop_on(host, self.disk(host))
+        host.add_device(used.device)
+        disk = self.disk(host)
         host.start()
         self.assertIn(str(self.scratch / "hung/file"),
                       pathlib.Path(f"/proc/{host.process.pid}/mountinfo").read_text())
         self.wait_alive(host)
+        with self.fails("FAILED_PRECONDITION", f"{used.device} is mounted on the host at {mounted}"):
+            self.attach(host, "data-0", used)
         self.attach(host, "data-1", disk)
         self.detach(host, "data-1")
 

@@ -93,7 +93,6 @@ static void line_has_the_members_of_the_page(void **state)
     lines.seq = newest(store) - 1;
     line = only_line(store, &lines);
     assert_int_equal(lines.seq, newest(store));
-    assert_int_equal(lines.gone, 0);
     expect_members(line);
     assert_string_equal(member(line, "log"), "journal");
     assert_string_equal(member(line, "kind"), "state_changed");
@@ -183,7 +182,7 @@ static void only_committed_rows_are_read(void **state)
     assert_int_equal(lines.seq, newest(store));
 }
 
-static void rows_come_in_pieces_and_trimmed_ones_are_counted(void **state)
+static void rows_come_in_pieces_without_those_that_were_trimmed(void **state)
 {
     struct store *store = store_of(state);
     struct store_journal_lines lines = {.most = 2};
@@ -199,24 +198,6 @@ static void rows_come_in_pieces_and_trimmed_ones_are_counted(void **state)
     assert_int_equal(sql_execute(&store->connection, "DELETE FROM journal WHERE seq IN (3, 4)"), 0);
     assert_int_equal(read_after(store, &lines), 2);
     assert_int_equal(lines.seq, 6);
-    assert_int_equal(lines.gone, 2);
-}
-
-/* A line that does not fit is the next call's, whole. */
-static void full_buffer_ends_it_between_lines(void **state)
-{
-    struct buffer small = BUFFER_INIT(200);
-    struct store *store = store_of(state);
-    struct store_journal_lines lines = {.most = ROWS, .line_bytes = LINE};
-
-    for (int i = 0; i < 5; i++)
-        assert_int_equal(store_journal(store, "kind", 0, NULL, NULL, NULL), 0);
-    assert_int_equal(store_commit(store), 0);
-    lines.seq = 1;
-    assert_int_equal(store_read_journal_lines(store, &lines, &small), 2);
-    assert_int_equal(lines.seq, 3);
-    assert_int_equal(small.data[small.length - 1], '\n');
-    buffer_done(&small);
 }
 
 int main(void)
@@ -227,8 +208,7 @@ int main(void)
         MODEL(nothing_on_record_begins_a_line),
         MODEL(long_line_is_cut),
         MODEL(only_committed_rows_are_read),
-        MODEL(rows_come_in_pieces_and_trimmed_ones_are_counted),
-        MODEL(full_buffer_ends_it_between_lines),
+        MODEL(rows_come_in_pieces_without_those_that_were_trimmed),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
 

@@ -58,7 +58,7 @@ static int claim_late(const struct drive_claim_request *request)
 
 /* The path says what happens. */
 int drive_claim(const struct drive_claim_request *request, int *ret_fd,
-                struct store_drive_mount_disk *ret_disk, struct drive_backings *ret_backings,
+                struct store_drive_mount_disk *ret_disk, struct store_drive_mount_disk *ret_backing,
                 struct error *error)
 {
     struct stat root, sysfs;
@@ -84,10 +84,8 @@ int drive_claim(const struct drive_claim_request *request, int *ret_fd,
     *ret_fd = openat(request->root, request->prefixes[0], O_RDONLY | O_CLOEXEC);
     ret_disk->inode = root.st_ino;
     ret_disk->file_device = sysfs.st_ino;
-    if (ret_backings) {
-        ret_backings->count = DRIVE_BACKINGS;
-        ret_backings->backing[DRIVE_BACKINGS - 1].inode = root.st_ino + 1;
-    }
+    if (ret_backing)
+        ret_backing->inode = root.st_ino + 1;
     return DRIVE_CLAIM_OPEN;
 }
 
@@ -188,8 +186,7 @@ static void the_descriptor_comes_back(void **state)
     assert_int_equal(fcntl(made->reply.fd, F_GETFD), FD_CLOEXEC);
     assert_int_equal(fstat(made->root, &directory), 0);
     assert_int_equal(made->reply.disk.inode, directory.st_ino);
-    assert_int_equal(made->reply.backings.count, DRIVE_BACKINGS);
-    assert_int_equal(made->reply.backings.backing[DRIVE_BACKINGS - 1].inode, directory.st_ino + 1);
+    assert_int_equal(made->reply.backing.inode, directory.st_ino + 1);
     assert_int_equal(fstat(made->sysfs, &directory), 0);
     assert_int_equal(made->reply.disk.file_device, directory.st_ino);
     fd_close(made->reply.fd);

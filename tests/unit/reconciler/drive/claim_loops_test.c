@@ -3,12 +3,31 @@
 #include "tests/unit/reconciler/drive/claim_scenery.h"
 
 #include <errno.h>
-
 #include <sys/fsuid.h>
+#include <sys/syscall.h>
+
+static dev_t backing; /* what each loop device says that it stands on; 0: the truth */
+
+/* A machine of tests may have no block devices but loop devices. */
+int ioctl(int fd, unsigned long request, ...)
+{
+    va_list arguments;
+    void *argument;
+    int r;
+
+    va_start(arguments, request);
+    argument = va_arg(arguments, void *);
+    va_end(arguments);
+    r = (int)syscall(SYS_ioctl, fd, request, argument);
+    if (r == 0 && request == LOOP_GET_STATUS64 && backing)
+        ((struct loop_info64 *)argument)->lo_rdevice = backing;
+    return r;
+}
 
 static void attach_other(struct claim_fixture *fixture, const char *image)
 {
-    (void)snprintf(fixture->other.image, sizeof(fixture->other.image), "%s", image);
+    assert_true(snprintf(fixture->other.image, sizeof(fixture->other.image), "%s", image) <
+                (int)sizeof(fixture->other.image));
     loop_volume_attach(&fixture->other);
     assert_true(fixture->other.loop >= 0);
 }
@@ -55,156 +74,181 @@ static int read_no_mounts(int sysfs, struct observed_mounts **ret_mounts)
     return -EACCES;
 }
 
+/* A sysfs of the test's own. */
+static void enter_sysfs(struct claim_fixture *fixture)
+{
+    assert_true(
+        run_command("mkdir -p '%s/block' '%s/dev/block'", fixture->directory, fixture->directory));
+    fd_close(fixture->sysfs);
+    fixture->sysfs = open(fixture->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+static void add_block(const struct claim_fixture *fixture, dev_t device, const char *block)
+{
+    char directory[32];
+
+    (void)snprintf(directory, sizeof(directory), "dev/block/%u:%u", major(device), minor(device));
+    make_directory(fixture, directory);
+    assert_true(run_command("cd '%s/%s' && echo 2048 >size && echo DEVNAME=%s >uevent",
+                            fixture->directory, directory, block));
+}
+
+/* relation: "slaves" or "holders". */
+static void add_neighbour(const struct claim_fixture *fixture, dev_t device, const char *relation,
+                          dev_t neighbour)
+{
+    assert_true(run_command("cd '%s/dev/block/%u:%u' && rm -rf %s && mkdir -p %s/neighbour && "
+                            "echo %u:%u >%s/neighbour/dev",
+                            fixture->directory, major(device), minor(device), relation, relation,
+                            major(neighbour), minor(neighbour), relation));
+}
+
+static dev_t number_of(const struct loop_volume *volume)
+{
+    struct stat status;
+
+    assert_int_equal(fstat(volume->loop, &status), 0);
+    return status.st_rdev;
+}
+
 static void a_loop_device_says_on_which_block_device_it_stands(void **state)
 {
     struct claim_fixture *fixture = *state;
     char node[128];
-    struct stat status, below;
 
     attach_loop(fixture, node);
-    assert_int_equal(fstat(fixture->volume.loop, &below), 0);
-    attach_other(fixture, fixture->volume.device);
-    assert_int_equal(fstat(fixture->other.loop, &status), 0);
-    assert_int_equal(mknod(name(fixture, node, "above"), S_IFBLK | 0600, status.st_rdev), 0);
+    enter_sysfs(fixture);
+    backing = makedev(8, 16);
+    assert_true(claim(fixture, node, fixture->directory, true) < 0);
+    assert_non_null(strstr(fixture->error.text, "cannot tell what block device 8:16"));
+    add_block(fixture, backing, "sdb");
+    assert_int_equal(claim(fixture, node, fixture->directory, true), DRIVE_CLAIM_OPEN);
+    assert_int_equal(fixture->backing.kind, DEVICE_KIND_BLOCK);
+    assert_int_equal(makedev(fixture->backing.major, fixture->backing.minor), backing);
+}
+
+/* The device above it is a loop device only here, because that is what can be mounted. */
+static void the_host_mounts_what_a_loop_device_stands_on(void **state)
+{
+    struct claim_fixture *fixture = *state;
+    char node[128], image[128];
+    int r;
+
+    attach_loop(fixture, node);
+    make_file(name(fixture, image, "other.img"), 4 << 20);
+    make_directory(fixture, "mounted");
+    assert_true(run_command("mkfs.ext4 -q '%s'", image));
+    attach_other(fixture, image);
+    enter_sysfs(fixture);
+    backing = makedev(8, 16);
+    add_block(fixture, backing, "sdb");
+    add_neighbour(fixture, backing, "holders", number_of(&fixture->other));
+    expect_refused(fixture, node, true, DRIVE_CLAIM_IN_USE,
+                   "stands on /dev/sdb, which the host uses: neighbour");
     fixture->read_mounts = read_no_mounts;
-    expect_refused(fixture, node, true, DRIVE_CLAIM_IN_USE, "(cannot tell)");
+    expect_refused(fixture, node, true, DRIVE_CLAIM_IN_USE,
+                   "stands on /dev/sdb, which the host uses: (cannot tell)");
     fixture->read_mounts = observe_mounts;
+    if (!run_command("mount '%s' '%s/mounted'", fixture->other.device, fixture->directory))
+        skip();
+    r = claim(fixture, node, fixture->directory, true);
+    assert_true(run_command("umount '%s/mounted'", fixture->directory));
+    assert_int_equal(r, DRIVE_CLAIM_IN_USE);
+    assert_non_null(strstr(fixture->error.text, "stands on /dev/sdb, which the host uses: "));
+    assert_non_null(strstr(fixture->error.text, "/mounted"));
+    fixture->is_known = true;
     assert_int_equal(claim(fixture, node, fixture->directory, true), DRIVE_CLAIM_OPEN);
-    assert_int_equal(fixture->backings.backing[0].kind, DEVICE_KIND_BLOCK);
-    assert_int_equal(
-        makedev(fixture->backings.backing[0].major, fixture->backings.backing[0].minor),
-        below.st_rdev);
 }
 
-/* As attach_loop(), with more loop devices on it; the node is the uppermost one's. */
-static void attach_chain(struct claim_fixture *fixture, unsigned count, char ret_node[static 128])
-{
-    const char *lower = fixture->volume.device;
-    struct stat status;
-
-    attach_loop(fixture, ret_node);
-    while (fixture->above_count < count) {
-        struct loop_volume *volume = &fixture->above[fixture->above_count];
-
-        (void)snprintf(volume->image, sizeof(volume->image), "%s", lower);
-        volume->loop = -1;
-        loop_volume_attach(volume);
-        assert_true(volume->loop >= 0);
-        fixture->above_count++;
-        lower = volume->device;
-    }
-    assert_int_equal(stat(lower, &status), 0);
-    assert_int_equal(mknod(name(fixture, ret_node, "top"), S_IFBLK | 0600, status.st_rdev), 0);
-}
-
-static void expect_backing(const struct claim_fixture *fixture, unsigned level, int loop)
-{
-    const struct store_drive_mount_disk *backing = &fixture->backings.backing[level];
-    struct stat status;
-
-    assert_int_equal(fstat(loop, &status), 0);
-    assert_int_equal(backing->kind, DEVICE_KIND_BLOCK);
-    assert_int_equal(makedev(backing->major, backing->minor), status.st_rdev);
-}
-
-static void a_chain_of_loop_devices_is_looked_through(void **state)
+static void a_loop_device_shares_its_block_device_with_no_other(void **state)
 {
     struct claim_fixture *fixture = *state;
-    struct stat status;
-    char node[128];
+    char node[128], image[128];
 
-    attach_chain(fixture, 2, node);
-    assert_int_equal(claim(fixture, node, fixture->directory, true), DRIVE_CLAIM_OPEN);
-    assert_int_equal(fixture->backings.count, 3);
-    expect_backing(fixture, 0, fixture->above[0].loop);
-    expect_backing(fixture, 1, fixture->volume.loop);
-    assert_int_equal(stat(fixture->volume.image, &status), 0);
-    assert_int_equal(fixture->backings.backing[2].kind, DEVICE_KIND_FILE);
-    assert_int_equal(fixture->backings.backing[2].inode, status.st_ino);
-}
-
-/* At each level but the uppermost. Whoever has the disk already keeps it. */
-static void another_loop_device_in_the_chain_is_a_user(void **state)
-{
-    struct claim_fixture *fixture = *state;
-    const char *below[3];
-    char node[128];
-
-    attach_chain(fixture, 2, node);
-    below[0] = fixture->above[0].device;
-    below[1] = fixture->volume.device;
-    below[2] = fixture->volume.image;
-    for (size_t i = 0; i < array_length(below); i++) {
-        attach_other(fixture, below[i]);
-        expect_obstacle(fixture, node);
-        detach_loop(&fixture->other);
-    }
-    assert_int_equal(claim(fixture, node, fixture->directory, true), DRIVE_CLAIM_OPEN);
-}
-
-static void a_chain_of_many_loop_devices_is_looked_through(void **state)
-{
-    struct claim_fixture *fixture = *state;
-    char node[128];
-
-    attach_chain(fixture, DRIVE_BACKINGS - 1, node);
-    assert_int_equal(claim(fixture, node, fixture->directory, true), DRIVE_CLAIM_OPEN);
-    assert_int_equal(fixture->backings.count, DRIVE_BACKINGS);
-    assert_int_equal(fixture->backings.backing[DRIVE_BACKINGS - 1].kind, DEVICE_KIND_FILE);
+    attach_loop(fixture, node);
+    make_file(name(fixture, image, "other.img"), 1 << 20);
+    attach_other(fixture, image);
+    enter_sysfs(fixture);
+    backing = makedev(8, 16);
+    add_block(fixture, backing, "sdb");
+    assert_true(run_command("mkdir -p '%1$s/block/%2$s/loop' && "
+                            "echo /dev/sdb >'%1$s/block/%2$s/loop/backing_file'",
+                            fixture->directory, fixture->other.device + strlen("/dev/")));
+    expect_obstacle(fixture, node);
 }
 
 /* Whoever has the disk already keeps it. */
-static void a_chain_of_too_many_loop_devices_is_refused(void **state)
+static void a_loop_device_on_a_loop_device_is_refused(void **state)
 {
     struct claim_fixture *fixture = *state;
     char node[128];
 
-    attach_chain(fixture, DRIVE_BACKINGS, node);
-    expect_refused(fixture, node, true, DRIVE_CLAIM_UNSUITABLE, "more than 8 loop devices");
+    attach_loop(fixture, node);
+    attach_other(fixture, fixture->volume.device);
+    assert_int_equal(
+        mknod(name(fixture, node, "above"), S_IFBLK | 0600, number_of(&fixture->other)), 0);
+    expect_refused(fixture, node, true, DRIVE_CLAIM_UNSUITABLE, "attach the device itself");
+    expect_refused(fixture, node, false, DRIVE_CLAIM_UNSUITABLE, "attach the device itself");
     fixture->is_known = true;
     assert_int_equal(claim(fixture, node, fixture->directory, true), DRIVE_CLAIM_OPEN);
-    assert_int_equal(fixture->backings.count, DRIVE_BACKINGS);
+    assert_int_equal(makedev(fixture->backing.major, fixture->backing.minor),
+                     number_of(&fixture->volume));
 }
 
-/* In a sysfs of the test's own. */
-static void a_partition_on_a_loop_device_is_not_looked_through(void **state)
+/* As through LVM or dm-crypt, or a partition. */
+static void a_loop_device_on_a_loop_device_is_refused_through_another_device(void **state)
 {
     struct claim_fixture *fixture = *state;
-    struct stat status;
-    char node[128], path[128];
-
-    attach_chain(fixture, 1, node);
-    assert_int_equal(fstat(fixture->volume.loop, &status), 0);
-    make_directory(fixture, "block");
-    make_directory(fixture, "dev");
-    make_directory(fixture, "dev/block");
-    (void)name(fixture, path, "dev/block/%u:%u", major(status.st_rdev), minor(status.st_rdev));
-    assert_int_equal(mkdir(path, 0755), 0);
-    fd_close(fixture->sysfs);
-    fixture->sysfs = open(fixture->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    assert_true(claim(fixture, node, fixture->directory, true) < 0);
-    assert_true(run_command("echo 1 >'%s/partition'", path));
-    assert_int_equal(claim(fixture, node, fixture->directory, true), DRIVE_CLAIM_OPEN);
-    assert_int_equal(fixture->backings.count, 1);
-}
-
-static void a_chain_whose_middle_cannot_be_asked_is_refused(void **state)
-{
-    struct claim_fixture *fixture = *state;
-    struct stat status;
     char node[128];
 
-    attach_chain(fixture, 1, node);
-    assert_int_equal(stat(node, &status), 0);
+    attach_loop(fixture, node);
+    enter_sysfs(fixture);
+    backing = makedev(253, 9);
+    add_block(fixture, backing, "dm-9");
+    add_block(fixture, makedev(7, 4001), "loop4001");
+    add_neighbour(fixture, backing, "slaves", makedev(7, 4001));
+    expect_refused(fixture, node, true, DRIVE_CLAIM_UNSUITABLE, "attach the device itself");
+}
+
+/* Nothing has the number of the disk, so that one that is accepted cannot be opened. */
+static void what_stands_on_a_loop_device_on_a_loop_device_is_refused(void **state)
+{
+    const dev_t disk = makedev(259, 1048575);
+    struct claim_fixture *fixture = *state;
+    char node[128];
+
+    attach_loop(fixture, node);
+    attach_other(fixture, fixture->volume.device);
+    enter_sysfs(fixture);
+    assert_int_equal(mknod(name(fixture, node, "above"), S_IFBLK | 0600, disk), 0);
+    add_block(fixture, disk, "dm-9");
+    add_block(fixture, number_of(&fixture->volume), fixture->volume.device + strlen("/dev/"));
+    add_block(fixture, number_of(&fixture->other), fixture->other.device + strlen("/dev/"));
+    add_neighbour(fixture, disk, "slaves", number_of(&fixture->volume));
+    expect_refused(fixture, node, true, DRIVE_CLAIM_MISSING, "without a device");
+    add_neighbour(fixture, disk, "slaves", number_of(&fixture->other));
+    expect_refused(fixture, node, true, DRIVE_CLAIM_UNSUITABLE, "attach the device itself");
+    fixture->is_known = true;
+    expect_refused(fixture, node, true, DRIVE_CLAIM_MISSING, "without a device");
+}
+
+static void a_lower_loop_device_that_cannot_be_asked_is_a_refusal(void **state)
+{
+    const dev_t disk = makedev(259, 1048575);
+    struct claim_fixture *fixture = *state;
+    char node[128];
+
+    if (geteuid() != 0)
+        skip();
     enter_root_with_dev(fixture);
-    assert_int_equal(mknod(name(fixture, node, "dev/top"), S_IFBLK | 0600, status.st_rdev), 0);
-    assert_true(claim(fixture, "/dev/top", "/dev", true) < 0);
-    assert_non_null(strstr(fixture->error.text, fixture->volume.device));
+    enter_sysfs(fixture);
+    assert_int_equal(mknod(name(fixture, node, "dev/above"), S_IFBLK | 0600, disk), 0);
+    add_block(fixture, disk, "dm-9");
+    add_block(fixture, makedev(7, 4001), "loop4001");
+    add_neighbour(fixture, disk, "slaves", makedev(7, 4001));
+    assert_true(claim(fixture, "/dev/above", "/dev", true) < 0);
+    assert_non_null(strstr(fixture->error.text, "cannot ask /dev/loop4001"));
     assert_int_equal(fixture->opened, -1);
-    assert_int_equal(fstat(fixture->volume.loop, &status), 0);
-    (void)name(fixture, node, "%s", fixture->volume.device + 1);
-    assert_int_equal(mknod(node, S_IFBLK | 0600, status.st_rdev), 0);
-    assert_int_equal(claim(fixture, "/dev/top", "/dev", true), DRIVE_CLAIM_OPEN);
 }
 
 /* Whoever has the disk already keeps it. */
@@ -236,20 +280,28 @@ static void a_file_is_refused_where_loop_devices_may_not_be_asked(void **state)
     assert_non_null(strstr(fixture->error.text, "may not ask /dev/loop"));
 }
 
+static int tell_the_truth(void **state)
+{
+    backing = 0;
+    return tear_down(state);
+}
+
+#define LOOPS(test) cmocka_unit_test_setup_teardown(test, set_up, tell_the_truth)
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CLAIM(a_loop_devices_file_is_in_use),
-        CLAIM(a_block_device_under_a_loop_device_is_in_use),
-        CLAIM(a_loop_device_says_on_which_block_device_it_stands),
-        CLAIM(a_chain_of_loop_devices_is_looked_through),
-        CLAIM(another_loop_device_in_the_chain_is_a_user),
-        CLAIM(a_chain_of_many_loop_devices_is_looked_through),
-        CLAIM(a_chain_of_too_many_loop_devices_is_refused),
-        CLAIM(a_partition_on_a_loop_device_is_not_looked_through),
-        CLAIM(a_chain_whose_middle_cannot_be_asked_is_refused),
-        CLAIM(a_loop_device_shares_its_file_with_no_other),
-        CLAIM(a_file_is_refused_where_loop_devices_may_not_be_asked),
+        LOOPS(a_loop_devices_file_is_in_use),
+        LOOPS(a_block_device_under_a_loop_device_is_in_use),
+        LOOPS(a_loop_device_says_on_which_block_device_it_stands),
+        LOOPS(the_host_mounts_what_a_loop_device_stands_on),
+        LOOPS(a_loop_device_shares_its_block_device_with_no_other),
+        LOOPS(a_loop_device_on_a_loop_device_is_refused),
+        LOOPS(a_loop_device_on_a_loop_device_is_refused_through_another_device),
+        LOOPS(what_stands_on_a_loop_device_on_a_loop_device_is_refused),
+        LOOPS(a_lower_loop_device_that_cannot_be_asked_is_a_refusal),
+        LOOPS(a_loop_device_shares_its_file_with_no_other),
+        LOOPS(a_file_is_refused_where_loop_devices_may_not_be_asked),
     };
 
     return cmocka_run_group_tests_name("claim_loops", tests, NULL, NULL);

@@ -12,7 +12,6 @@
 
 #include "lib/path.h"
 #include "observe/observe.h"
-#include "reconciler/drive/backings.h"
 #include "tests/unit/guest-agent/loop_volume.h"
 #include "tests/unit/scratch.h"
 
@@ -23,10 +22,8 @@ struct claim_fixture {
     int (*read_mounts)(int sysfs, struct observed_mounts **ret_mounts);
     int opened; /* by the last claim; -1 */
     struct loop_volume volume, other;
-    struct loop_volume above[DRIVE_BACKINGS]; /* on the volume, and each on the one before */
-    unsigned above_count;
     struct store_drive_mount_disk disk;
-    struct drive_backings backings;
+    struct store_drive_mount_disk backing;
     bool is_known; /* a VM has it */
     struct error error;
 };
@@ -66,7 +63,7 @@ static inline void detach_loop(struct loop_volume *volume)
     if (volume->loop < 0)
         return;
     (void)ioctl(volume->loop, BLKROSET, &off); /* it would outlive the file */
-    (void)ioctl(volume->loop, LOOP_CLR_FD);
+    (void)ioctl(volume->loop, LOOP_CLR_FD, 0);
     fd_close(take_fd(&volume->loop));
     for (unsigned i = 0; i < 10000 && is_attached(volume); i++)
         (void)usleep(1000);
@@ -79,8 +76,6 @@ static inline int tear_down(void **state)
 
     fd_close(fixture->opened);
     detach_loop(&fixture->other);
-    while (fixture->above_count > 0)
-        detach_loop(&fixture->above[--fixture->above_count]);
     detach_loop(&fixture->volume);
     fd_close(fixture->root);
     fd_close(fixture->sysfs);
@@ -108,7 +103,7 @@ static inline int claim(struct claim_fixture *fixture, const char *path, const c
     fixture->error = (struct error){0};
     fd_close(fixture->opened);
     fixture->opened = -1;
-    return drive_claim(&request, &fixture->opened, &fixture->disk, &fixture->backings,
+    return drive_claim(&request, &fixture->opened, &fixture->disk, &fixture->backing,
                        &fixture->error);
 }
 

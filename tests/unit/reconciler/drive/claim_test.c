@@ -183,9 +183,9 @@ static void a_block_device_is_claimed_for_nobody_else(void **state)
     assert_int_equal(makedev(fixture->disk.major, fixture->disk.minor), status.st_rdev);
     assert_int_equal(fixture->disk.size_bytes, 1 << 20);
     assert_int_equal(stat(fixture->volume.image, &status), 0);
-    assert_int_equal(fixture->backings.backing[0].kind, DEVICE_KIND_FILE);
-    assert_int_equal(fixture->backings.backing[0].file_device, status.st_dev);
-    assert_int_equal(fixture->backings.backing[0].inode, status.st_ino);
+    assert_int_equal(fixture->backing.kind, DEVICE_KIND_FILE);
+    assert_int_equal(fixture->backing.file_device, status.st_dev);
+    assert_int_equal(fixture->backing.inode, status.st_ino);
     assert_int_equal(fstat(fixture->volume.loop, &status), 0);
     diskseq = fixture->disk.diskseq;
     other = open(node, O_RDONLY | O_EXCL | O_CLOEXEC);

@@ -224,8 +224,6 @@ static void another_drive_has_the_disk(void **state)
     struct search_fixture *fixture = *state;
     struct store_drive_mount_disk disk = {
         .kind = DEVICE_KIND_FILE, .file_device = 1, .inode = UINT64_C(1) << 63};
-    const struct drive_backings backings = {.backing = {{.kind = DEVICE_KIND_BLOCK}, disk},
-                                            .count = 2};
     struct store_drive_mount_request asked = {.drive_id = "data-1",
                                               .sandbox_id = "sandbox-1",
                                               .host_path = "/srv/disk.img",
@@ -246,11 +244,10 @@ static void another_drive_has_the_disk(void **state)
         "sandbox-1 has the disk as drive data-1", "writable");
     expect_free(fixture, &(struct drive_in_use_request){
                              .disk = &disk, .drive_id = "data-1", .writable = true});
-    expect_used(
-        fixture,
-        &(struct drive_in_use_request){
-            .disk = &recorded, .backings = &backings, .drive_id = "data-2", .writable = true},
-        "sandbox-1 has the disk as drive data-1", "writable");
+    expect_used(fixture,
+                &(struct drive_in_use_request){
+                    .disk = &recorded, .backing = &disk, .drive_id = "data-2", .writable = true},
+                "sandbox-1 has the disk as drive data-1", "writable");
 }
 
 static void freed_search_calls_nobody_back(void **state)

@@ -11,7 +11,6 @@
 #include "lib/namespaces.h"
 #include "observe/observe.h"
 #include "reconciler/core/context.h"
-#include "reconciler/drive/backings.h"
 #include "reconciler/drive/in_use.h"
 #include "tests/unit/guest-agent/loop_volume.h"
 #include "tests/unit/store/fixture.h"

@@ -427,18 +427,17 @@ static void what_a_loop_device_stands_on_counts_as_the_disk(void **state)
     /* No process has this one. */
     const struct store_drive_mount_disk loop = {
         .kind = DEVICE_KIND_BLOCK, .major = 7, .minor = 4001};
-    struct drive_backings backings = {.count = 2};
-    struct drive_in_use_request request = {.disk = &loop, .backings = &backings, .writable = true};
+    struct store_drive_mount_disk backing;
+    struct drive_in_use_request request = {.disk = &loop, .backing = &backing, .writable = true};
     char path[128];
 
-    backings.backing[0] = loop;
-    backings.backing[1] = make_disk(fixture, path);
+    backing = make_disk(fixture, path);
     expect_free(fixture, &request);
     start_holder(fixture, "qemu-system-x86_64", path, O_RDWR);
     expect_used(fixture, &request, "(qemu-system-x86_64) has the disk open", "writable");
     end_holder(fixture);
     loop_device(fixture);
-    backings.backing[0] = disk_of(fixture->volume.device);
+    backing = disk_of(fixture->volume.device);
     expect_free(fixture, &request);
     start_holder(fixture, "qemu-system-x86_64", fixture->volume.device, O_RDWR);
     expect_used(fixture, &request, "(qemu-system-x86_64) has the disk open", "writable");
