@@ -46,6 +46,9 @@ static const struct table_fact facts[FACTS] = {
     [TRY] = {"try", {"yes", "no"}},
 };
 
+/* A volume of one live sandbox, with nothing in its way. */
+static const int neutral[FACTS] = {[LIVE] = 1};
+
 static struct table table = {
     .marker = "<!-- decide -->",
     .facts = facts,
@@ -165,68 +168,65 @@ static void check(const int *combination)
     }
 }
 
-static void every_combination_is_decided_by_the_table(void **state)
+static void each_combination_is_decided_by_the_table(void **state)
 {
-    int combination[FACTS] = {0};
-
     (void)state;
-    do
-        check(combination);
-    while (table_advance(&table, combination));
+    table_visit(&table, neutral, check);
     table_assert_used(&table);
 }
 
 /* What holds of every decision, whatever the facts. */
+static void check_what_is_touched(const int *combination)
+{
+    struct decide_facts given = facts_of(combination);
+    struct decision decision = decide(&given);
+
+    if (decision.action == ACTION_NONE)
+        return;
+    assert_int_equal(given.status, DECIDE_PRESENT);
+    assert_int_equal(given.live_sandboxes, 1);
+    if (given.conflict == CONFLICT_UNPLUGGED)
+        assert_int_equal(decision.action, ACTION_QUERY_HYPERVISOR);
+    else
+        assert_int_equal(given.conflict, CONFLICT_NONE);
+    assert_int_not_equal(given.permit, POLICY_NEVER);
+    if (decision.action == ACTION_RESCAN_DISK)
+        assert_true(given.may_rescan && given.lower == LOWER_STALE);
+    if (decision.action == ACTION_RESCAN_DISK || decision.action == ACTION_WAIT)
+        return;
+    assert_true(given.may_try || decision.action == ACTION_RESIZE_GUEST);
+    if (decision.action == ACTION_QUERY_HYPERVISOR)
+        return;
+    if (!given.may_try)
+        assert_true(given.hypervisor_reason != REASON_NONE && given.guest_reason == REASON_NONE);
+    assert_int_equal(given.permit, POLICY_GROW);
+    assert_true(given.device_bytes >= given.hypervisor_bytes);
+}
+
 static void never_touches_what_it_must_not(void **state)
 {
-    int combination[FACTS] = {0};
-
     (void)state;
-    do {
-        struct decide_facts given = facts_of(combination);
-        struct decision decision = decide(&given);
-
-        if (decision.action == ACTION_NONE)
-            continue;
-        assert_int_equal(given.status, DECIDE_PRESENT);
-        assert_int_equal(given.live_sandboxes, 1);
-        if (given.conflict == CONFLICT_UNPLUGGED)
-            assert_int_equal(decision.action, ACTION_QUERY_HYPERVISOR);
-        else
-            assert_int_equal(given.conflict, CONFLICT_NONE);
-        assert_int_not_equal(given.permit, POLICY_NEVER);
-        if (decision.action == ACTION_RESCAN_DISK)
-            assert_true(given.may_rescan && given.lower == LOWER_STALE);
-        if (decision.action == ACTION_RESCAN_DISK || decision.action == ACTION_WAIT)
-            continue;
-        assert_true(given.may_try || decision.action == ACTION_RESIZE_GUEST);
-        if (decision.action == ACTION_QUERY_HYPERVISOR)
-            continue;
-        if (!given.may_try)
-            assert_true(given.hypervisor_reason != REASON_NONE &&
-                        given.guest_reason == REASON_NONE);
-        assert_int_equal(given.permit, POLICY_GROW);
-        assert_true(given.device_bytes >= given.hypervisor_bytes);
-    } while (table_advance(&table, combination));
+    table_visit(&table, neutral, check_what_is_touched);
 }
 
 /* "In sync" without a remark claims that all of it was seen. */
+static void check_what_in_sync_claims(const int *combination)
+{
+    struct decide_facts given = facts_of(combination);
+    struct decision decision = decide(&given);
+
+    if (decision.state != STATE_IN_SYNC || decision.reason != REASON_NONE)
+        return;
+    assert_true(given.list_read);
+    assert_true(given.hypervisor_bytes >= given.device_bytes || given.guest_proven);
+    assert_true(given.guest_synced_bytes >= given.device_bytes);
+    assert_int_not_equal(given.guest_reason, REASON_UNVERIFIED);
+}
+
 static void in_sync_claims_only_what_was_seen(void **state)
 {
-    int combination[FACTS] = {0};
-
     (void)state;
-    do {
-        struct decide_facts given = facts_of(combination);
-        struct decision decision = decide(&given);
-
-        if (decision.state != STATE_IN_SYNC || decision.reason != REASON_NONE)
-            continue;
-        assert_true(given.list_read);
-        assert_true(given.hypervisor_bytes >= given.device_bytes || given.guest_proven);
-        assert_true(given.guest_synced_bytes >= given.device_bytes);
-        assert_int_not_equal(given.guest_reason, REASON_UNVERIFIED);
-    } while (table_advance(&table, combination));
+    table_visit(&table, neutral, check_what_in_sync_claims);
 }
 
 static void a_resize_counts_from_what_the_vmm_has(void **state)
@@ -267,7 +267,7 @@ static bool is_exempt(enum volume_state state, enum volume_reason reason)
            (state == STATE_UNKNOWN && reason == REASON_POLICY);
 }
 
-/* After every combination was decided. */
+/* After the combinations were decided. */
 static void states_have_the_reasons_that_are_decided(void **unused)
 {
     (void)unused;
@@ -283,7 +283,7 @@ static void states_have_the_reasons_that_are_decided(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_combination_is_decided_by_the_table),
+        cmocka_unit_test(each_combination_is_decided_by_the_table),
         cmocka_unit_test(states_have_the_reasons_that_are_decided),
         cmocka_unit_test(never_touches_what_it_must_not),
         cmocka_unit_test(in_sync_claims_only_what_was_seen),

@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "lib/cleanup.h"
@@ -133,19 +134,62 @@ static inline void table_print(const struct table *table, const int *combination
                       table->facts[fact].values[combination[fact]]);
 }
 
+static inline bool table_next_value(const struct table *table, int *combination, int fact)
+{
+    int next = combination[fact] + 1;
+    bool has = next < TABLE_VALUES && table->facts[fact].values[next];
+
+    combination[fact] = has ? next : 0;
+    return has;
+}
+
 /* The next combination, as an odometer; false after the last. */
 static inline bool table_advance(const struct table *table, int *combination)
 {
-    for (int fact = table->fact_count - 1; fact >= 0; fact--) {
-        int next = combination[fact] + 1;
-
-        if (next < TABLE_VALUES && table->facts[fact].values[next]) {
-            combination[fact] = next;
+    for (int fact = table->fact_count - 1; fact >= 0; fact--)
+        if (table_next_value(table, combination, fact))
             return true;
-        }
-        combination[fact] = 0;
-    }
     return false;
+}
+
+/* Around one row: any three facts take all their values, the others are the row's or `neutral`. */
+static inline void table_visit_around(const struct table *table, const struct table_row *row,
+                                      const int *neutral, void (*visit)(const int *combination))
+{
+    int base[32], combination[32];
+
+    assert_true(table->fact_count <= 32);
+    memcpy(base, neutral, sizeof(*base) * (size_t)table->fact_count);
+    for (unsigned i = 0; i < row->conditions; i++)
+        base[row->fact[i]] = row->value[i];
+    for (int a = 0; a < table->fact_count; a++)
+        for (int b = a + 1; b < table->fact_count; b++)
+            for (int c = b + 1; c < table->fact_count; c++) {
+                memcpy(combination, base, sizeof(base));
+                combination[a] = combination[b] = combination[c] = 0;
+                do
+                    visit(combination);
+                while (table_next_value(table, combination, a) ||
+                       table_next_value(table, combination, b) ||
+                       table_next_value(table, combination, c));
+            }
+}
+
+/* Calls visit for what lies around each row, which takes a second; with CRUST_EVERY in the
+ * environment for every combination there is. */
+static inline void table_visit(const struct table *table, const int *neutral,
+                               void (*visit)(const int *combination))
+{
+    int every[32] = {0};
+
+    if (getenv("CRUST_EVERY")) {
+        do
+            visit(every);
+        while (table_advance(table, every));
+        return;
+    }
+    for (unsigned i = 0; i < table->row_count; i++)
+        table_visit_around(table, &table->rows[i], neutral, visit);
 }
 
 static inline void table_assert_used(const struct table *table)
