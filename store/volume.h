@@ -118,12 +118,14 @@ struct store_volume {
 /* Copies only as much of the paths as is in use. */
 void store_volume_copy(struct store_volume *ret_copy, const struct store_volume *volume);
 
-enum store_volume_failure { STORE_NO_VOLUME = -ENOENT /* there is none of that number */ };
+enum store_volume_outcome { STORE_NO_VOLUME = 1 /* there is none of that number */ };
 
-/* 0, STORE_NO_VOLUME or an enum store_failure: then *ret_volume is of no use. */
+/* 0, STORE_NO_VOLUME or an enum store_failure. Unless it is 0, *ret_volume is of no use. */
 int store_get_volume(struct store *store, int64_t volume_id, struct store_volume *ret_volume);
-/* Reads volume->volume_id again: everything but the sandboxes, their records and the sharing of the
- * device, which stay as they are in `volume`. */
+/* Reads the volume of a row that is known to exist again. */
+int store_reload_volume(struct store *store, struct store_volume *volume);
+/* The same without the sandboxes, their records and the sharing of the device, which stay as they
+ * are in `volume`. */
 int store_get_volume_itself(struct store *store, struct store_volume *volume);
 /* Reads name and size of its device again, which must be the same device as before. */
 int store_get_volume_device(struct store *store, struct store_volume *volume);

@@ -79,7 +79,7 @@ int volume_end(struct store *store, int64_t volume_id)
         " next_attempt_ns = NULL, next_attempt_ms = NULL, last_changed = ?2, removed_at = ?2"
         " WHERE volume_id = ?1";
     static const char discount[] = "UPDATE meta SET live_volumes = live_volumes - 1 WHERE one = 1";
-    struct store_volume volume;
+    struct store_volume volume = {.volume_id = volume_id};
     int r = store_close_binding(store, volume_id);
 
     if (r == 0)
@@ -91,6 +91,6 @@ int volume_end(struct store *store, int64_t volume_id)
     if (r == 0)
         r = sql_run_values(&store->connection, discount, NULL, NULL, 0);
     if (r == 0)
-        r = store_get_volume(store, volume_id, &volume);
+        r = store_reload_volume(store, &volume);
     return r < 0 ? r : store_set_state(store, &volume, STATE_UNMANAGED, REASON_NONE, NULL);
 }

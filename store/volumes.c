@@ -451,11 +451,19 @@ int store_get_volume(struct store *store, int64_t volume_id, struct store_volume
     return r;
 }
 
+int store_reload_volume(struct store *store, struct store_volume *volume)
+{
+    int r = store_get_volume(store, volume->volume_id, volume);
+
+    return r == STORE_NO_VOLUME ? STORE_FAULT : r;
+}
+
 int store_get_volume_itself(struct store *store, struct store_volume *volume)
 {
     char subpaths[STORE_PATH_BYTES];
+    int r = load_volume(store, volume, subpaths);
 
-    return load_volume(store, volume, subpaths);
+    return r == STORE_NO_VOLUME ? STORE_FAULT : r;
 }
 
 int store_get_volume_device(struct store *store, struct store_volume *volume)

@@ -221,6 +221,8 @@ static int open_debt(struct expansion *expansion)
     uint64_t reached = 0;
     int r = store_get_volume(store, expansion->volume_id, &volume);
 
+    if (r == STORE_NO_VOLUME)
+        return 0;
     if (r == 0)
         r = store_get_reached_size(store, expansion->volume_id, &reached);
     if (r < 0)

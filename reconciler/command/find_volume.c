@@ -93,8 +93,10 @@ static int compare(void *userdata, int64_t volume_id)
     struct store_volume volume;
     int r = store_get_volume(search->clients->context->store, volume_id, &volume);
 
-    if (r < 0 || !is_device(search, &volume))
+    if (r < 0)
         return r;
+    if (r == STORE_NO_VOLUME || !is_device(search, &volume))
+        return 0;
     if (search->matches++ == 0)
         search->volume_id = volume_id;
     return 0;

@@ -89,7 +89,7 @@ static int has_metadata(struct clients *clients, const char *target_path, bool *
         return r;
     r = store_get_volume(clients->context->store, volume_id, &volume);
     *ret_answer = r == 0 && volume.status == STORE_PRESENT;
-    return r;
+    return r < 0 ? r : 0;
 }
 
 enum status_code publish_must_detach(struct clients *clients, const char *target_path,

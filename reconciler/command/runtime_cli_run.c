@@ -121,7 +121,9 @@ static int judge(const struct runtime_cli_run *run, enum child_end end, int stat
     int r = store_get_volume(context->store, run->volume_id, &volume);
 
     if (r < 0)
-        return error_set(error, r, "the volume is gone");
+        return error_set(error, r, "%s", store_error_text(context->store));
+    if (r == STORE_NO_VOLUME)
+        return error_set(error, -ESTALE, "the volume is gone");
     device_bytes = newest_size(context, &volume);
     if (run->resizes)
         r = runtime_cli_read_capacity(end, status, output, &ret_answer->capacity_bytes, error);

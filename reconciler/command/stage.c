@@ -326,7 +326,8 @@ static int judge_staged(struct staging *staging)
             answer_refuse(&staging->error, ANSWER_NOT_STAGED, "what was staged is gone again");
     if (!staging->volume_id)
         return 0;
-    r = store_get_volume(staging->clients->context->store, staging->volume_id, &volume);
+    volume.volume_id = staging->volume_id;
+    r = store_reload_volume(staging->clients->context->store, &volume);
     if (r == 0 && volume.status != STORE_PRESENT)
         staging->code = error_set(
             &staging->error, (int)reason_code(REASON_INVALID_MOUNT_INFO, STATE_UNMANAGED),

@@ -82,8 +82,8 @@ static int compare(void *userdata, int64_t volume_id)
     const char *name;
     int r = store_get_volume(search->clients->context->store, volume_id, &volume);
 
-    if (r < 0)
-        return r;
+    if (r != 0)
+        return r < 0 ? r : 0;
     name = volume.target_path[0] ? volume.target_path : volume.key;
     if (volume.live_sandboxes == 0 || !volume.device_id ||
         !IS_SAME(&volume, volume.device_kind, search->device) ||

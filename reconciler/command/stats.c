@@ -315,7 +315,7 @@ enum status_code stats_begin(struct clients *clients, const struct reconciler_ta
     call->clients = clients;
     call->next = clients->stats;
     clients->stats = call;
-    if (store_get_volume(clients->context->store, volume_id, &call->volume) < 0)
+    if (store_get_volume(clients->context->store, volume_id, &call->volume) != 0)
         code = answer_refuse(error, ANSWER_DATABASE, "the database fails: %s",
                              store_error_text(clients->context->store));
     if (code == STATUS_OK)

@@ -186,7 +186,7 @@ static void begin_one(struct stats_poll *poll, int64_t volume_id)
 
     if (is_asked(poll, volume_id))
         return;
-    if (store_get_volume(poll->context->store, volume_id, &volume) < 0 || !may_ask(&volume))
+    if (store_get_volume(poll->context->store, volume_id, &volume) != 0 || !may_ask(&volume))
         return;
     if (slots_enter(&poll->slots, volume.sandbox_ref, volume_id))
         ask(poll, &volume);

@@ -58,7 +58,7 @@ static int set_device(const struct context *context, struct store_volume *volume
     if (r == 0 && changed)
         r = devices_queue_neighbours(context, volume);
     if (r == 0 && changed && context->synced) /* until then, it is not decided */
-        r = store_get_volume(store, volume->volume_id, volume);
+        r = store_reload_volume(store, volume);
     else if (r == 0 && changed)
         r = store_get_volume_itself(store, volume);
     return r == 0 && changed ? devices_queue_neighbours(context, volume) : r;

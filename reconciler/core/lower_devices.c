@@ -136,7 +136,7 @@ static int put_layers(const struct context *context, struct store_volume *volume
         return 0;
     log_remedies(stack, volume);
     r = store_put_layers(context->store, volume->device_id, stack->row, rows);
-    return r < 0 ? r : store_get_volume(context->store, volume->volume_id, volume);
+    return r < 0 ? r : store_reload_volume(context->store, volume);
 }
 
 static struct stack stack; /* too large for the call stack; every part in use is filled anew */

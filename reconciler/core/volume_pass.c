@@ -85,7 +85,7 @@ static int observe_guest_path(const struct volume_pass *pass, struct store_volum
 
     memcpy(sandbox_id, volume->sandbox_id, sizeof(sandbox_id));
     r = observer_observe_sandbox(pass->observer, sandbox_id);
-    return r < 0 ? r : store_get_volume(pass->context->store, volume->volume_id, volume);
+    return r < 0 ? r : store_reload_volume(pass->context->store, volume);
 }
 
 /* ---- record ---- */

@@ -10,8 +10,7 @@ static void an_unknown_volume_is_not_found(void **state)
     struct store *store = store_of(state);
     struct store_volume volume;
 
-    assert_int_equal(store_get_volume(store, 99, &volume), -ENOENT);
-    assert_int_equal(row_set_state(store, 99, STATE_IN_SYNC, REASON_NONE, NULL), -ENOENT);
+    assert_int_equal(store_get_volume(store, 99, &volume), STORE_NO_VOLUME);
 }
 
 /* The beginning of a path leads to somebody else. */

@@ -4,6 +4,7 @@
 
 #include "model/reason.h"
 #include "reconciler/command/answers.h"
+#include "tests/unit/missing_database.h"
 #include "tests/unit/volume_rows.h"
 
 static struct reconciler_capacity answered_capacity;
@@ -123,6 +124,21 @@ static void a_database_that_fails_keeps_nobody_from_the_next_attempt(void **stat
     (void)expand(0, 0, STATUS_OK);
     assert_int_equal(number_of(the_store(), "SELECT attempts FROM volumes"), 3);
     assert_int_equal(queued_volumes(), 1);
+}
+
+/* The volume itself was found: ENOENT is about the database's file. */
+static void a_missing_database_is_no_removed_volume(void **state)
+{
+    (void)state;
+    (void)expand(GIB, 0, STATUS_OK);
+    missing_for = "m.guest_synced_bytes";
+    missing_times = 9;
+    pass();
+    assert_true(missing_times < 9);
+    missing_times = 0;
+    assert_int_equal(test.answers, 0);
+    expansions_end(test.clients); /* which the daemon does when its database fails */
+    assert_int_equal(test.code, STATUS_UNAVAILABLE);
 }
 
 static void volume_removed_while_waiting_is_reported(void **state)
@@ -302,6 +318,7 @@ int main(void)
         CLIENTS(a_client_waits_no_longer_than_crustd),
         CLIENTS(another_database_ends_all_that_wait),
         CLIENTS(a_database_that_fails_keeps_nobody_from_the_next_attempt),
+        CLIENTS(a_missing_database_is_no_removed_volume),
         CLIENTS(volume_removed_while_waiting_is_reported),
         CLIENTS(a_luks_header_counts_towards_the_volumes_size),
         CLIENTS(before_a_sandbox_a_resize_is_owed_on_record),

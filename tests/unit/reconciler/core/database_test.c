@@ -3,6 +3,7 @@
 #include "tests/unit/reconciler/fake_node.h"
 
 #include "store/internal.h"
+#include "tests/unit/missing_database.h"
 
 static struct reconciler_health health(void)
 {
@@ -54,6 +55,20 @@ static void a_file_that_fails_in_a_pass_loses_nothing(void **state)
     assert_int_equal(volume_of(last_volume()).resize_from_bytes, GIB);
 }
 
+/* ENOENT is about the database's file, and no volume's absence. */
+static void a_file_that_is_missing_in_a_pass_is_no_missing_volume(void **state)
+{
+    (void)state;
+    (void)bind_one();
+    missing_for = "m.guest_synced_bytes";
+    missing_times = 1;
+    grow(2 * GIB);
+    settle();
+    assert_int_equal(missing_times, 0);
+    assert_int_equal(volume_of(last_volume()).resize_to_bytes, 2 * GIB);
+    assert_int_equal(volume_of(last_volume()).resize_from_bytes, GIB);
+}
+
 static void without_its_file_crustd_goes_on_in_memory_and_comes_back(void **state)
 {
     (void)state;
@@ -100,6 +115,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         NODE(a_file_that_fails_in_a_pass_loses_nothing),
+        NODE(a_file_that_is_missing_in_a_pass_is_no_missing_volume),
         NODE(without_its_file_crustd_goes_on_in_memory_and_comes_back),
         NODE(a_start_in_memory_comes_back_to_the_file),
     };
