@@ -86,8 +86,8 @@ DAEMON_LIBS    := $(LIBS_LIB) $(LIBS_CONFIG) $(LIBS_STORE) $(LIBS_AGENT) $(LIBS_
 TEST_SOURCES  := $(sort $(wildcard tests/unit/*/*_test.c tests/unit/*/*/*_test.c))
 TEST_BINARIES := $(patsubst %.c,$(OUT)/%,$(TEST_SOURCES))
 # What `make t` and `make quick` take of them, and of the integration tests.
-T_BINARIES    := $(if $(T),$(foreach test,$(TEST_BINARIES),$(if $(findstring $(T),$(test)),$(test))))
-T_MODULES     := $(if $(T),$(foreach test,$(notdir $(basename $(wildcard tests/e2e/*_test.py))),$(if $(findstring $(T),$(test)),$(test))))
+T_BINARIES    := $(strip $(if $(T),$(foreach test,$(TEST_BINARIES),$(if $(findstring $(T),$(test)),$(test)))))
+T_MODULES     := $(strip $(if $(T),$(foreach test,$(notdir $(basename $(wildcard tests/e2e/*_test.py))),$(if $(findstring $(T),$(test)),$(test)))))
 QUICK_BINARIES := $(filter $(addprefix %/unit/,model/% config/% store/% hypervisor/%_codec_test reconciler/decide/%),$(TEST_BINARIES))
 QUICK_MODULES := binding_test grpc_stage_test vmm_test lost_order_test http_test
 FUZZ_SOURCES  := $(sort $(wildcard tests/fuzz/*_fuzz.c))

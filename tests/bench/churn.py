@@ -96,7 +96,8 @@ class Churn(Crowd):
 
     def _end_vmm(self, sandbox):
         """Its sockets are the host's."""
-        os.kill(self.vmm_pids.pop(sandbox), signal.SIGKILL)
+        for pids in (self.vmm_pids, self.shim_pids):
+            os.kill(pids.pop(sandbox), signal.SIGKILL)
         self.host.say(f"end {self._monitor(sandbox)}")
 
     def _remove_state(self, sandbox):

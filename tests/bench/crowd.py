@@ -121,8 +121,8 @@ class Crowd:
         self.by_shell = self.growing if shell else 0
         self.preload = preload
         self.stack = contextlib.ExitStack()
-        self.process = self.host = self.vmms = self.log = None
-        self.loops, self.vmm_pids = [], {}
+        self.process = self.host = self.vmms = self.shims = self.log = None
+        self.loops, self.vmm_pids, self.shim_pids = [], {}, {}
         with contextlib.ExitStack() as stack:
             self.stack = stack
             self._build(settings or {})
@@ -154,6 +154,7 @@ class Crowd:
     def _start_programs(self):
         self.host = self._program(PROGRAMS / "host")
         self.vmms = self._program(PROGRAMS / "vmms", "-name", "sandbox-" + "0" * 64)
+        self.shims = self._program(PROGRAMS / "vmms", "-id", "0" * 64)
         for number in range(self.growing + self.by_hand + self.by_shell):
             self.loops.append(self.stack.enter_context(
                 LoopDevice(self.scratch / f"disk-{number}", 16 * MIB)))
@@ -164,8 +165,9 @@ class Crowd:
         self.host.expect("ready")
 
     def _add_pod(self, sandbox):
-        self.vmms.say(sandbox_id(sandbox))
-        self.vmm_pids[sandbox] = int(self.vmms.hear())
+        for program, pids in ((self.shims, self.shim_pids), (self.vmms, self.vmm_pids)):
+            program.say(sandbox_id(sandbox))
+            pids[sandbox] = int(program.hear())
         for number in numbers_of(sandbox):
             self._stage(number)
         self._add_sandbox(sandbox)

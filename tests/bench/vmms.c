@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vmms.c - processes that stand in for VMMs: vmms -name sandbox-ID, one sandbox id per line of
- * standard input.
+/* vmms.c - processes that stand in for VMMs: vmms -name sandbox-ID, or for shims: vmms -id ID. One
+ * sandbox id per line of standard input.
  *
- * crustd knows a VMM by its arguments. One program is started, with room for an id among its
+ * crustd knows both by their arguments. One program is started, with room for an id among its
  * arguments; each copy that it forks writes its own id there, which /proc/PID/cmdline then shows.
  * So a thousand VMMs cost a thousand forks and hardly any memory. Prints each copy's pid; all end
  * with standard input, if nobody has ended them before.
@@ -13,23 +13,21 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PREFIX "sandbox-"
-
-enum { ID_CHARS = 64, PREFIX_CHARS = sizeof(PREFIX) - 1 };
+enum { ID_CHARS = 64 };
 
 /* Ends for its reader when the one program does. */
 static int lifeline[2];
 
 /* Its parent is the first process, as a VMM's is whose shim has let go of it: of another parent's
  * child crustd does not believe what its arguments say. */
-static void be_copy(char *argument, const char *id, pid_t middle, int report)
+static void be_copy(char *place, const char *id, pid_t middle, int report)
 {
     const pid_t pid = getpid();
     char byte;
 
     (void)close(STDIN_FILENO);
     (void)close(lifeline[1]);
-    memcpy(argument + PREFIX_CHARS, id, ID_CHARS);
+    memcpy(place, id, ID_CHARS);
     while (getppid() == middle)
         (void)usleep(100);
     (void)!write(report, &pid, sizeof(pid));
@@ -39,7 +37,7 @@ static void be_copy(char *argument, const char *id, pid_t middle, int report)
 }
 
 /* Returns when the copy has its id; its pid, -1: there is none. */
-static pid_t start_copy(char *argument, const char *id)
+static pid_t start_copy(char *place, const char *id)
 {
     int ends[2];
     pid_t pid;
@@ -51,7 +49,7 @@ static pid_t start_copy(char *argument, const char *id)
         const pid_t middle = getpid();
 
         if (fork() == 0)
-            be_copy(argument, id, middle, ends[1]);
+            be_copy(place, id, middle, ends[1]);
         _exit(0);
     }
     (void)close(ends[1]);
@@ -63,10 +61,11 @@ static pid_t start_copy(char *argument, const char *id)
 
 int main(int argc, char **argv)
 {
-    char id[ID_CHARS + 2];
+    char id[ID_CHARS + 2], *place;
 
-    if (argc != 3 || strlen(argv[2]) != PREFIX_CHARS + ID_CHARS)
+    if (argc != 3 || strlen(argv[2]) < ID_CHARS)
         return 2;
+    place = argv[2] + strlen(argv[2]) - ID_CHARS;
     (void)signal(SIGCHLD, SIG_IGN); /* none is waited for */
     if (pipe(lifeline) < 0)
         return 1;
@@ -75,7 +74,7 @@ int main(int argc, char **argv)
 
         if (strcspn(id, "\n") != ID_CHARS)
             return 2;
-        pid = start_copy(argv[2], id);
+        pid = start_copy(place, id);
         if (pid < 0)
             return 1;
         (void)printf("%d\n", (int)pid);
