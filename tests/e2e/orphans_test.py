@@ -237,10 +237,10 @@ class Go(OrphanCase):
 
 
 class Found(OrphanCase):
-    """No record names the VMM, and crustd has none of its own."""
+    """No record names the VMM, and crustd has none of its own: it is sought right after the first scan."""
 
     def test_it_has_a_volume(self):
-        node = self.node()
+        node = self.node({"resize.sweep_seconds": 3600})
         volume, free = self.volume(node), self.volume(node, "free")
         vmm = self.start_vmm(volume)
         other = Orphan(self, secrets.token_hex(32))  # has no volume's device
