@@ -35,8 +35,8 @@ WARNINGS := -Wall -Wextra -Wformat=2 -Wshadow -Wstrict-prototypes -Wmissing-prot
   -Wdouble-promotion $(if $(WERROR),-Werror)
 CFLAGS  ?= -O2 -g
 ALL_CFLAGS := -std=gnu11 $(WARNINGS) -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 \
-  -DCRUST_VERSION='"$(VERSION)"' -DCRUST_REVISION='"$(REVISION)"' -I. -I$(GEN) -fno-common -fPIE -fstack-protector-strong \
-  -fstack-clash-protection -fno-strict-aliasing -ffunction-sections -fdata-sections \
+  -I. -I$(GEN) -fno-common -fPIE -fstack-protector-strong -fstack-clash-protection \
+  -fno-strict-aliasing -ffunction-sections -fdata-sections \
   $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=all) \
   $(if $(SANITIZE)$(COVERAGE),,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2) \
   $(CFLAGS) $(if $(COVERAGE),--coverage -O0) $(if $(FUZZER),-fsanitize=fuzzer-no-link)
@@ -85,6 +85,11 @@ DAEMON_LIBS    := $(LIBS_LIB) $(LIBS_CONFIG) $(LIBS_STORE) $(LIBS_AGENT) $(LIBS_
 
 TEST_SOURCES  := $(sort $(wildcard tests/unit/*/*_test.c tests/unit/*/*/*_test.c))
 TEST_BINARIES := $(patsubst %.c,$(OUT)/%,$(TEST_SOURCES))
+# What `make t` and `make quick` take of them, and of the integration tests.
+T_BINARIES    := $(if $(T),$(foreach test,$(TEST_BINARIES),$(if $(findstring $(T),$(test)),$(test))))
+T_MODULES     := $(if $(T),$(foreach test,$(notdir $(basename $(wildcard tests/e2e/*_test.py))),$(if $(findstring $(T),$(test)),$(test))))
+QUICK_BINARIES := $(filter $(addprefix %/unit/,model/% config/% store/% hypervisor/%_codec_test reconciler/decide/%),$(TEST_BINARIES))
+QUICK_MODULES := binding_test grpc_stage_test vmm_test lost_order_test http_test
 FUZZ_SOURCES  := $(sort $(wildcard tests/fuzz/*_fuzz.c))
 FUZZ_REPLAYS  := $(patsubst %.c,$(OUT)/%,$(FUZZ_SOURCES))
 
@@ -101,7 +106,7 @@ CRUST_QEMU_DIRECTORY ?= $(PREFIX)/libexec/crustd
 PROGRAMS := $(OUT)/crustd $(OUT)/crustctl $(OUT)/crust-guest-agent $(OUT)/stripped/crust-guest-agent \
   $(OUT)/$(CRUST_QEMU)
 
-.PHONY: all check demo install install-sim install-guest install-man uninstall man site deb sbom deps tests unit power-loss e2e node kubernetes soak fuzz replay search bench golden sanitize coverage parser-coverage format lint clean help programs
+.PHONY: all check check-all check-clang check-sanitizers check-long check-node t quick demo install install-sim install-guest install-man uninstall man site deb sbom deps tests unit power-loss e2e node kubernetes soak fuzz replay search bench golden sanitize coverage parser-coverage format lint clean help programs
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -122,15 +127,16 @@ $(OUT)/%.o: %.c | $(PROTO_C)
 $(OUT)/crustctl-objects/%.o: crustctl/%.c
 	$(compile)
 
-# A new version is a new program.
-VERSIONED := $(shell grep -lE 'CRUST_(VERSION|REVISION)' $(FOLDERS:%=%/*.c) reconciler/*/*.c)
+# A new version is a new program. Only these objects know it: a commit does not compile the others anew.
+VERSIONED := $(shell grep -lE 'CRUST_(VERSION|REVISION)' $(FOLDERS:%=%/*.c) reconciler/*/*.c tests/unit/*/*.c)
+VERSIONED_OBJECTS := $(call objects,$(filter-out crustctl/%,$(VERSIONED))) \
+  $(patsubst crustctl/%.c,$(OUT)/crustctl-objects/%.o,$(filter crustctl/%,$(VERSIONED)))
 $(OUT)/version: FORCE
 	@mkdir -p $(@D)
 	@echo '$(VERSION) $(REVISION)' | cmp -s - $@ || echo '$(VERSION) $(REVISION)' >$@
 .PHONY: FORCE
-$(patsubst crustctl/%.c,$(OUT)/crustctl-objects/%.o,$(filter crustctl/%,$(VERSIONED))) \
-  $(call objects,$(filter-out crustctl/%,$(VERSIONED))): Makefile $(OUT)/version
-$(OUT)/tests/unit/reconciler/arguments_test.o: $(OUT)/version
+$(VERSIONED_OBJECTS): private ALL_CFLAGS += -DCRUST_VERSION='"$(VERSION)"' -DCRUST_REVISION='"$(REVISION)"'
+$(VERSIONED_OBJECTS): Makefile $(OUT)/version
 
 # Generated code is not ours to warn about.
 $(OUT)/generated/%.pb-c.o: $(GEN)/%.pb-c.c
@@ -211,8 +217,28 @@ tests: programs $(TEST_BINARIES) $(FUZZ_REPLAYS) $(BENCH_PROGRAMS) $(BENCH_PRELO
 deps: ## install the Debian packages that all of this needs, unpack the test guest's kernel
 	@tests/deps.sh build
 
-check: ## everything on a bare machine: install what is missing, build, run all tests (root)
-	@tests/check.sh
+check: ## on a bare machine: install what is missing, build, lint, run unit and integration tests, in a quarter of an hour (root)
+	@tests/check.sh core
+
+check-all: ## the same, then everything else: the parts below; an hour (root)
+	@tests/check.sh core clang sanitizers long node
+
+check-clang: ## part of check-all: the second compiler
+check-sanitizers: ## part of check-all: unit tests and fuzz corpora with ASan and UBSan
+check-long: ## part of check-all: every decision, long integration tests (root)
+check-node: ## part of check-all: tests on whole nodes, and a cluster (root)
+check-clang check-sanitizers check-long check-node:
+	@tests/check.sh $(@:check-%=%)
+
+# T: a word of the path of what is tested, as in T=decide.
+t: $(T_BINARIES) $(if $(T_MODULES),programs $(BENCH_PROGRAMS)) ## build and run the tests whose path contains T (root for integration tests)
+	@[ -n "$(T_BINARIES)$(T_MODULES)" ] || { echo "no test has \"$(T)\" in its path"; exit 2; }
+	$(if $(T_BINARIES),@tests/run-unit.sh $(T_BINARIES))
+	$(if $(T_MODULES),@CRUST_BUILD=$(OUT) tests/e2e/run.py $(T_MODULES))
+
+quick: $(QUICK_BINARIES) programs ## tables, codecs, the store, and five integration tests, in less than a minute (root for the latter)
+	@tests/run-unit.sh $(QUICK_BINARIES)
+	@CRUST_BUILD=$(OUT) tests/e2e/run.py $(QUICK_MODULES)
 
 demo: ## install what it needs, build, and watch a volume of a real micro-VM grow (root)
 	@tests/deps.sh --demo build
@@ -314,8 +340,9 @@ unit: $(TEST_BINARIES) ## build and run the unit tests
 power-loss: $(OUT)/tests/unit/store/power_loss_test ## cut the power of the database's disk at each write and flush of a workload
 	@CRUST_IMAGES=$(or $(IMAGES),10000) $<
 
+# PART: core, long (all).
 e2e: programs $(BENCH_PROGRAMS) ## run the integration tests (root)
-	@CRUST_BUILD=$(OUT) tests/e2e/run.py
+	@CRUST_BUILD=$(OUT) tests/e2e/run.py $(if $(PART),--part $(PART))
 
 # ROUNDS: how often the node of power_loss_test.py loses its power (5). SCENARIOS: which of those of make
 # kubernetes are run among them (none).
@@ -385,6 +412,8 @@ lint: $(DAEMON_LIBRARY) $(OUT)/reconciler/main.o ## layout, licence lines, layer
 	@tests/check-version-test.sh
 	@tests/check-outcomes.sh
 	@tests/check-outcomes-test.sh
+	@tests/count-lines
+	@tests/count-lines-test.sh
 	@tests/run-unit-test.sh
 	@pyflakes3 $(filter %.py,$(LICENSED)) tests/node/image/root/usr/local/sbin/node-agent
 	@if command -v cppcheck >/dev/null; then cppcheck --quiet --std=c11 -I. -j2 --inline-suppr \

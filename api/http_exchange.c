@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* http_exchange.c - one HTTP request, from its head to the last byte of its answer.
  *
- * A call that the reconciler answers later suspends its connection. At most WAITING may be
- * suspended, which leaves the other connections to clients that only read. microhttpd requires that
- * none is suspended when it stops.
+ * An answer is complete before its first byte is sent: it shows one state of the database, and its
+ * status is true. A client that reads slowly keeps memory, of which its listener has a share.
  *
- * An answer is complete before its first byte is sent. The rows of one that is large are read in
- * pieces, over several passes of the loop (http_rows.h), while its connection is suspended. Costly
- * answers take turns (http_turns.h).
+ * An answer that reads the database or examines the node takes milliseconds of the only loop. One
+ * of them is built in a pass, so a resize waits for no more than that. The others wait, the unix
+ * socket's before those of TCP. Each TCP listener rests for seven times as long as an answer took:
+ * both together take at most a quarter of the loop's time.
  *
- * A listener has answer_bytes of answers in memory, against a client that requests everything and
- * then does not read.
+ * A call that the reconciler answers later suspends its connection, too. At most WAITING may be
+ * suspended for one, which leaves the other connections to clients that only read. microhttpd
+ * requires that none is suspended when it stops.
  */
 #include "api/http_exchange.h"
 
@@ -22,8 +23,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "api/http_rows.h"
 #include "lib/cleanup.h"
+#include "lib/clock.h"
 #include "lib/list.h"
 
 enum {
@@ -31,6 +32,7 @@ enum {
     BODY_BYTES = 64 * 1024,
     LARGE_ANSWER_BYTES = 1024 * 1024,
     REFUSAL_BYTES = 4 * 1024, /* always reserved for an error */
+    REST_FACTOR = 7,
 };
 
 /* The limits of answers in memory: 64 MiB in total. */
@@ -64,18 +66,17 @@ static void free_answer(void *data)
         (void)malloc_trim(0);
 }
 
-/* The response takes over the body; on failure it is freed. */
+/* Takes over the body. NULL if there is no memory. */
 static struct MHD_Response *make_response(struct listener *listener, struct buffer *body)
 {
     struct answer *answer = calloc(1, sizeof(*answer));
     struct MHD_Response *response;
 
-    if (!answer) {
-        buffer_done(body);
+    if (!answer)
         return NULL;
-    }
     *answer = (struct answer){.listener = listener, .body = *body};
-    listener->answer_bytes += body->length;
+    *body = (struct buffer){0};
+    listener->answer_bytes += answer->body.length;
     response = MHD_create_response_from_buffer_with_free_callback_cls(
         answer->body.length, answer->body.data, free_answer, answer);
     if (!response)
@@ -91,16 +92,17 @@ static bool add_age(struct MHD_Response *response, uint64_t seconds)
     return !seconds || MHD_add_response_header(response, "Age", text) == MHD_YES;
 }
 
-static enum MHD_Result send_reply(struct listener *listener, struct MHD_Connection *connection,
-                                  struct http_reply *reply)
+/* Takes over the reply's body. result: below 0 if there was no memory to write it. */
+static void set_answer(struct exchange *exchange, struct http_reply *reply, int result)
 {
-    struct MHD_Response *response = make_response(listener, &reply->body);
-    enum MHD_Result result = MHD_NO;
+    struct MHD_Response *response =
+        result < 0 ? NULL : make_response(exchange->listener, &reply->body);
 
-    reply->body = (struct buffer){0};
-
+    buffer_done(&reply->body);
+    exchange->is_answered = true;
+    exchange->status = reply->status;
     if (!response)
-        return MHD_NO;
+        return;
     if (MHD_add_response_header(response, "Content-Type", reply->content_type) == MHD_YES &&
         MHD_add_response_header(response, "Cache-Control", "no-store") == MHD_YES &&
         MHD_add_response_header(response, "X-Content-Type-Options", "nosniff") == MHD_YES &&
@@ -108,22 +110,38 @@ static enum MHD_Result send_reply(struct listener *listener, struct MHD_Connecti
          MHD_add_response_header(response, "Content-Security-Policy", reply->policy) == MHD_YES) &&
         (!reply->allow || MHD_add_response_header(response, "Allow", reply->allow) == MHD_YES) &&
         add_age(response, reply->age_seconds))
-        result = MHD_queue_response(connection, reply->status, response);
-    MHD_destroy_response(response);
-    return result;
+        exchange->response = response;
+    else
+        MHD_destroy_response(response);
 }
 
+static enum MHD_Result send_answer(const struct exchange *exchange)
+{
+    return exchange->response
+               ? MHD_queue_response(exchange->connection, exchange->status, exchange->response)
+               : MHD_NO;
+}
+
+static void set_refusal(struct exchange *exchange, unsigned status, const char *code,
+                        const char *reason, const char *message)
+{
+    struct http_reply reply = {.body = BUFFER_INIT(REFUSAL_BYTES)};
+
+    set_answer(exchange, &reply, http_routes_refuse(&reply, status, code, reason, message));
+}
+
+/* Before there is an exchange. */
 static enum MHD_Result refuse(struct listener *listener, struct MHD_Connection *connection,
                               unsigned status, const char *code, const char *reason,
                               const char *message)
 {
-    struct http_reply reply = {.body = BUFFER_INIT(REFUSAL_BYTES)};
+    struct exchange exchange = {.listener = listener, .connection = connection};
+    enum MHD_Result result;
 
-    if (http_routes_refuse(&reply, status, code, reason, message) < 0) {
-        buffer_done(&reply.body);
-        return MHD_NO;
-    }
-    return send_reply(listener, connection, &reply);
+    set_refusal(&exchange, status, code, reason, message);
+    result = send_answer(&exchange);
+    MHD_destroy_response(exchange.response);
+    return result;
 }
 
 struct argument_collector {
@@ -183,8 +201,7 @@ static void resume(struct exchange *exchange)
 
 static void refuse_later(struct exchange *exchange, const char *message)
 {
-    (void)http_routes_refuse_code(&exchange->reply, STATUS_UNAVAILABLE, message);
-    exchange->has_reply = true;
+    set_refusal(exchange, MHD_HTTP_SERVICE_UNAVAILABLE, "UNAVAILABLE", "not_now", message);
     resume(exchange);
 }
 
@@ -193,8 +210,7 @@ static void on_called(void *userdata, struct http_reply *reply)
     struct exchange *exchange = userdata;
 
     stop_waiting(exchange);
-    exchange->reply = *reply;
-    exchange->has_reply = true;
+    set_answer(exchange, reply, 0);
     resume(exchange);
 }
 
@@ -217,8 +233,9 @@ static void end_abandoned(struct listener *listener)
     }
 }
 
-static enum MHD_Result call_reconciler(struct exchange *exchange, const struct http_asked *asked,
-                                       struct http_reply *reply)
+/* The exchange is answered, or waits for the reconciler. */
+static void call_reconciler(struct exchange *exchange, const struct http_asked *asked,
+                            struct http_reply *reply)
 {
     struct listener *listener = exchange->listener;
     const struct http_call_options options = {listener->server->loop, listener->server->reconciler,
@@ -231,110 +248,120 @@ static enum MHD_Result call_reconciler(struct exchange *exchange, const struct h
                  ? http_routes_refuse_code(reply, STATUS_RESOURCE_EXHAUSTED,
                                            "too many calls wait for an answer: try again later")
                  : http_call_begin(&options, asked, on_called, exchange, reply, &exchange->call);
-    if (result == HTTP_CALL_LATER) {
-        buffer_done(&reply->body);
-        exchange->next = listener->waiting;
-        listener->waiting = exchange;
-        listener->waiting_count++;
-        MHD_suspend_connection(exchange->connection);
-        return MHD_YES;
-    }
-    if (result == 0)
-        return send_reply(listener, exchange->connection, reply);
-    buffer_done(&reply->body);
-    return MHD_NO;
-}
-
-static void on_turn(struct http_turn *turn)
-{
-    resume(container_of(turn, struct exchange, turn));
-}
-
-/* ---- rows that are read in pieces ---- */
-
-static void on_piece(struct http_turn *turn)
-{
-    struct exchange *exchange = container_of(turn, struct exchange, turn);
-    struct http_turns *turns = &exchange->listener->server->turns;
-    const int result = http_rows_go_on(&exchange->reply);
-
-    if (result == HTTP_ROUTES_ROWS) {
-        http_turn_pause(turns, turn, on_piece);
+    if (result != HTTP_CALL_LATER) {
+        set_answer(exchange, reply, result);
         return;
     }
-    http_turn_end(turns, turn);
-    exchange->has_reply = result == 0;
-    exchange->failed = result < 0;
-    resume(exchange);
-}
-
-/* The first piece is made at once: most answers have no other. */
-static int read_rows(struct exchange *exchange, struct http_reply *reply)
-{
-    const int result = http_rows_go_on(reply);
-
-    if (result != HTTP_ROUTES_ROWS)
-        return result;
-    exchange->reply = *reply;
-    *reply = (struct http_reply){0};
-    http_turn_pause(&exchange->listener->server->turns, &exchange->turn, on_piece);
+    buffer_done(&reply->body);
+    LL_PREPEND(listener->waiting, exchange);
+    listener->waiting_count++;
     MHD_suspend_connection(exchange->connection);
-    return HTTP_ROUTES_ROWS;
 }
 
-/* asked: if the result is HTTP_ROUTES_ASKED. */
-static enum MHD_Result finish_answer(struct exchange *exchange, int result,
-                                     struct http_asked *asked, struct http_reply *reply)
-{
-    if (result == HTTP_ROUTES_ASKED) {
-        const enum MHD_Result called = call_reconciler(exchange, asked, reply);
+/* ---- answers that are built at once, one costly one in a pass ---- */
 
-        http_asked_done(asked);
-        return called;
-    }
-    if (result < 0) {
-        buffer_done(&reply->body);
-        return MHD_NO;
-    }
-    return send_reply(exchange->listener, exchange->connection, reply);
-}
+static void on_next_pass(struct loop_timer *timer);
 
-static enum MHD_Result answer_request(struct listener *listener, struct MHD_Connection *connection,
-                                      const char *path, const char *method,
-                                      struct exchange *exchange)
+static void build_answer(struct exchange *exchange)
 {
+    struct listener *listener = exchange->listener;
+    struct http_reply reply = {.body = BUFFER_INIT(answer_limit(listener))};
     struct http_asked asked;
     int result;
-    struct http_request request = {.method = method,
-                                   .path = path,
-                                   .listener = listener->kind,
-                                   .body = buffer_text(&exchange->body),
-                                   .body_length = exchange->body.length,
-                                   .operations = listener->server->operations,
-                                   .examination = &listener->server->examination};
-    struct argument_collector collector = {.request = &request};
-    struct http_reply reply = {.body = BUFFER_INIT(answer_limit(listener))};
 
-    (void)MHD_get_connection_values_n(connection, MHD_GET_ARGUMENT_KIND, collect_argument,
+    exchange->request.is_crowded = listener->answer_bytes > 0;
+    result = http_routes_answer(listener->server->reconciler, &exchange->request, &reply, &asked);
+    if (result != HTTP_ROUTES_ASKED) {
+        set_answer(exchange, &reply, result);
+        return;
+    }
+    call_reconciler(exchange, &asked, &reply);
+    http_asked_done(&asked);
+}
+
+static void build_costly_answer(struct exchange *exchange)
+{
+    struct listener *listener = exchange->listener;
+    struct http_server *server = listener->server;
+    const uint64_t began_ns = clock_boottime();
+    uint64_t now_ns;
+
+    server->has_built = true;
+    build_answer(exchange);
+    now_ns = clock_boottime();
+    if (listener->kind != HTTP_LISTENER_SOCKET)
+        listener->rests_until_ns = now_ns + REST_FACTOR * (now_ns - began_ns);
+    loop_timer_start(server->loop, &server->next_pass, 0, on_next_pass);
+}
+
+static void leave_queue(struct exchange *exchange)
+{
+    LL_DELETE(exchange->listener->queue, exchange);
+    exchange->is_queued = false;
+}
+
+/* Builds the answer of the first listener in the order of enum http_listener that does not rest. */
+static void on_next_pass(struct loop_timer *timer)
+{
+    struct http_server *server = container_of(timer, struct http_server, next_pass);
+    const uint64_t now_ns = clock_boottime();
+    uint64_t soonest_ns = UINT64_MAX;
+
+    server->has_built = false;
+    for (size_t i = 0; i < HTTP_LISTENERS; i++) {
+        const struct listener *listener = &server->listener[i];
+        struct exchange *first = listener->queue;
+
+        if (first && listener->rests_until_ns <= now_ns) {
+            leave_queue(first);
+            build_costly_answer(first);
+            resume(first);
+            return;
+        }
+        if (first && listener->rests_until_ns < soonest_ns)
+            soonest_ns = listener->rests_until_ns;
+    }
+    if (soonest_ns != UINT64_MAX)
+        loop_timer_start(server->loop, timer, soonest_ns - now_ns, on_next_pass);
+}
+
+static void wait_for_pass(struct exchange *exchange)
+{
+    struct listener *listener = exchange->listener;
+
+    LL_APPEND(listener->queue, exchange);
+    exchange->is_queued = true;
+    MHD_suspend_connection(exchange->connection);
+    loop_timer_start(listener->server->loop, &listener->server->next_pass, 0, on_next_pass);
+}
+
+static void answer_request(struct exchange *exchange, const char *path, const char *method)
+{
+    struct listener *listener = exchange->listener;
+    struct argument_collector collector = {.request = &exchange->request};
+
+    exchange->request = (struct http_request){.method = method,
+                                              .path = path,
+                                              .listener = listener->kind,
+                                              .body = buffer_text(&exchange->body),
+                                              .body_length = exchange->body.length,
+                                              .operations = listener->server->operations,
+                                              .examination = &listener->server->examination};
+    (void)MHD_get_connection_values_n(exchange->connection, MHD_GET_ARGUMENT_KIND, collect_argument,
                                       &collector);
     if (collector.refused)
-        return refuse(listener, connection, MHD_HTTP_BAD_REQUEST, "INVALID_ARGUMENT",
-                      "bad_argument", "too many arguments, one twice, or one that is no text");
-    if (listener->stops)
-        return refuse(listener, connection, MHD_HTTP_SERVICE_UNAVAILABLE, "UNAVAILABLE", "not_now",
-                      "crustd stops");
-    if (http_routes_is_costly(&request) &&
-        !http_turn_take(&listener->server->turns, &exchange->turn, listener->kind, on_turn)) {
-        MHD_suspend_connection(connection);
-        return MHD_YES;
-    }
-    result = http_routes_answer(listener->server->reconciler, &request, &reply, &asked);
-    if (result == HTTP_ROUTES_ROWS)
-        result = read_rows(exchange, &reply);
-    if (result == HTTP_ROUTES_ROWS)
-        return MHD_YES;
-    http_turn_end(&listener->server->turns, &exchange->turn);
-    return finish_answer(exchange, result, &asked, &reply);
+        set_refusal(exchange, MHD_HTTP_BAD_REQUEST, "INVALID_ARGUMENT", "bad_argument",
+                    "too many arguments, one twice, or one that is no text");
+    else if (listener->stops)
+        set_refusal(exchange, MHD_HTTP_SERVICE_UNAVAILABLE, "UNAVAILABLE", "not_now",
+                    "crustd stops");
+    else if (!http_routes_is_costly(&exchange->request))
+        build_answer(exchange);
+    else if (listener->server->has_built || listener->queue ||
+             clock_boottime() < listener->rests_until_ns)
+        wait_for_pass(exchange);
+    else
+        build_costly_answer(exchange);
 }
 
 static bool announces_large_body(struct MHD_Connection *connection)
@@ -433,11 +460,9 @@ enum MHD_Result http_exchange_serve(void *data, struct MHD_Connection *connectio
         *body_length = 0;
         return result < 0 ? MHD_NO : MHD_YES;
     }
-    if (exchange->failed)
-        return MHD_NO;
-    if (exchange->has_reply)
-        return send_reply(listener, connection, &exchange->reply);
-    return answer_request(listener, connection, path, method, exchange);
+    if (!exchange->is_answered)
+        answer_request(exchange, path, method);
+    return exchange->is_answered ? send_answer(exchange) : MHD_YES;
 }
 
 void http_exchange_forget(void *data, struct MHD_Connection *connection, void **exchange_pointer,
@@ -455,9 +480,9 @@ void http_exchange_forget(void *data, struct MHD_Connection *connection, void **
         (void)http_call_cancel(exchange->call);
         stop_waiting(exchange);
     }
-    http_turn_end(&exchange->listener->server->turns, &exchange->turn);
-    http_rows_end(&exchange->reply);
-    buffer_done(&exchange->reply.body);
+    if (exchange->is_queued)
+        leave_queue(exchange);
+    MHD_destroy_response(exchange->response);
     buffer_done(&exchange->body);
     free(exchange);
 }
@@ -471,11 +496,10 @@ void http_exchange_refuse_all(struct listener *listener)
         stop_waiting(one);
         refuse_later(one, "crustd stops");
     }
-    while (listener->server->turns.waiting[listener->kind]) {
-        struct exchange *one =
-            container_of(listener->server->turns.waiting[listener->kind], struct exchange, turn);
+    while (listener->queue) {
+        struct exchange *one = listener->queue;
 
-        http_turn_end(&listener->server->turns, &one->turn);
+        leave_queue(one);
         refuse_later(one, "crustd stops");
     }
 }

@@ -9,7 +9,6 @@
 #include "api/http_call.h"
 #include "api/http_routes.h"
 #include "api/http_server.h"
-#include "api/http_turns.h"
 #include "api/unix_socket.h"
 
 /* One listening socket with its microhttpd. */
@@ -19,10 +18,12 @@ struct listener {
     struct loop_io io;
     struct loop_timer timer;
     enum http_listener kind;
-    struct exchange *waiting;
+    struct exchange *waiting; /* for the reconciler */
     unsigned waiting_count;
-    size_t answer_bytes; /* in memory, waiting to be sent */
-    bool stops;          /* no more connections may be suspended */
+    struct exchange *queue;  /* for a pass in which their costly answers are built */
+    uint64_t rests_until_ns; /* no costly answer of it is built before */
+    size_t answer_bytes;     /* in memory, waiting to be sent */
+    bool stops;              /* no more connections may be suspended */
 };
 
 struct http_server {
@@ -30,26 +31,26 @@ struct http_server {
     struct reconciler *reconciler;
     struct operations *operations;
     struct unix_socket unix_socket;
-    struct listener socket_listener;
-    struct listener pages_listener;
-    struct listener metrics_listener;
-    struct http_turns turns;
+    struct listener listener[HTTP_LISTENERS];
+    struct loop_timer next_pass;
+    bool has_built; /* a costly answer, in this pass */
     struct http_examination examination;
     struct http_hosts hosts;
 };
 
-/* One request in progress; freed when microhttpd is done with it. While the reconciler works on it,
- * its connection is suspended. */
+/* One request in progress; freed when microhttpd is done with it. Its connection is suspended while
+ * it waits, and microhttpd keeps the texts of the request until the exchange ends. */
 struct exchange {
-    struct exchange *next; /* the next waiting exchange */
+    struct exchange *next; /* in `waiting` or in `queue` */
     struct listener *listener;
     struct MHD_Connection *connection;
     struct buffer body;
-    struct http_turn turn;
-    struct http_call *call;  /* NULL: not waiting */
-    struct http_reply reply; /* the call's, or its rows are being read */
-    bool has_reply;          /* it is complete */
-    bool failed;             /* there is not even memory for a refusal */
+    struct http_request request;
+    bool is_queued;
+    struct http_call *call; /* NULL: the reconciler is not asked */
+    bool is_answered;
+    unsigned status;
+    struct MHD_Response *response; /* with is_answered; NULL: there is no memory for it */
 };
 
 /* microhttpd's callbacks; their first argument is the listener. */

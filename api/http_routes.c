@@ -5,8 +5,9 @@
  * unknown argument, an invalid number) is refused rather than answered in part, because a misspelt
  * filter would otherwise return everything.
  *
- * All of this runs on the daemon's loop, so one answer must not take long. The views, which may
- * have very many rows, are answered in pieces (http_rows.h).
+ * All of this runs on the daemon's loop, so one answer must not take long. Of the histories, which
+ * can have a million rows, it has the newest HISTORY_ROWS at most. A client that needs all of them
+ * can read the database, which costs the daemon nothing.
  */
 #include "api/http_routes.h"
 
@@ -17,7 +18,6 @@
 #include <strings.h>
 
 #include "api/http_asked_drive.h"
-#include "api/http_rows.h"
 #include "api/http_volume.h"
 #include "api/metrics.h"
 #include "api/metrics_text.h"
@@ -26,6 +26,8 @@
 #include "lib/clock.h"
 #include "lib/json.h"
 #include "store/read.h"
+
+enum { HISTORY_ROWS = 10000 };
 
 int http_routes_refuse(struct http_reply *reply, unsigned status, const char *code,
                        const char *reason, const char *message)
@@ -53,7 +55,8 @@ int http_routes_refuse_code(struct http_reply *reply, enum status_code code, con
     return http_routes_refuse(reply, status_of_http(code), status_name(code), reason, message);
 }
 
-int http_routes_refuse_argument(struct http_reply *reply, const char *name)
+/* The argument is not known at the path, or its value is not valid. */
+static int refuse_argument(struct http_reply *reply, const char *name)
 {
     struct error error;
 
@@ -62,17 +65,32 @@ int http_routes_refuse_argument(struct http_reply *reply, const char *name)
     return http_routes_refuse(reply, 400, "INVALID_ARGUMENT", "bad_argument", error.text);
 }
 
-int http_routes_finish(struct http_reply *reply, int result, const char *end,
-                       const struct error *error)
+/* The limit in the text is that of the listener, because no other answer has a part of it. */
+static int refuse_size(const struct http_request *request, struct http_reply *reply)
+{
+    struct error error;
+
+    if (request->is_crowded)
+        return http_routes_refuse_code(reply, STATUS_UNAVAILABLE,
+                                       "answers that their clients have not read yet take the "
+                                       "memory for this one: try again later");
+    (void)error_set(&error, -EMSGSIZE,
+                    "the answer has more than %zu MiB: ask for fewer rows (?last=, ?after=, "
+                    "?live=1)",
+                    reply->body.limit >> 20);
+    return http_routes_refuse(reply, 429, "RESOURCE_EXHAUSTED", "too_many_rows", error.text);
+}
+
+/* Completes what the store wrote, or turns its failure into an error. */
+static int finish(const struct http_request *request, struct http_reply *reply, int result,
+                  const char *end, const struct error *error)
 {
     if (result == 0)
         result = buffer_append_text(&reply->body, end);
     if (result == 0 || result == BUFFER_NO_MEMORY)
         return result;
     if (result == BUFFER_FULL)
-        return http_routes_refuse(reply, 429, "RESOURCE_EXHAUSTED", "too_many_rows",
-                                  "too many rows for now: ask for fewer (?last=, ?after=, ?live=1) "
-                                  "or try again later");
+        return refuse_size(request, reply);
     if (result == STORE_FAULT)
         return http_routes_refuse(reply, 400, "INVALID_ARGUMENT", "bad_argument", error->text);
     return http_routes_refuse(reply, 500, "INTERNAL", "store_failed", error->text);
@@ -150,7 +168,7 @@ static int answer_status(struct reconciler *reconciler, const struct http_reques
     result = append_health(&reply->body, &health, reconciler_get_findings(reconciler));
     if (result == 0)
         result = store_read_summary(reconciler_reader(reconciler), &reply->body, &error);
-    return http_routes_finish(reply, result, "}\n", &error);
+    return finish(request, reply, result, "}\n", &error);
 }
 
 static int answer_resync(struct reconciler *reconciler, const struct http_request *request,
@@ -162,7 +180,7 @@ static int answer_resync(struct reconciler *reconciler, const struct http_reques
     return buffer_append_text(&reply->body, "{}\n");
 }
 
-int http_routes_read_number(const char *text, int64_t *ret_number)
+static int read_number(const char *text, int64_t *ret_number)
 {
     char *end = NULL;
     long long number;
@@ -175,7 +193,7 @@ int http_routes_read_number(const char *text, int64_t *ret_number)
     return 0;
 }
 
-int http_routes_read_flag(const char *text, bool *ret_flag)
+static int read_flag(const char *text, bool *ret_flag)
 {
     bool yes = strcmp(text, "1") == 0 || strcmp(text, "true") == 0;
 
@@ -183,6 +201,47 @@ int http_routes_read_flag(const char *text, bool *ret_flag)
         return -EINVAL;
     *ret_flag = yes;
     return 0;
+}
+
+static int read_row_argument(const struct http_argument *argument, struct store_query *query)
+{
+    if (strcmp(argument->name, "id") == 0)
+        return read_number(argument->value, &query->id);
+    if (strcmp(argument->name, "after") == 0)
+        return read_number(argument->value, &query->after);
+    if (strcmp(argument->name, "last") == 0)
+        return read_number(argument->value, &query->last);
+    if (strcmp(argument->name, "live") == 0)
+        return read_flag(argument->value, &query->live);
+    if (strcmp(argument->name, "volume") == 0) {
+        query->volume = argument->value;
+        return 0;
+    }
+    return -EINVAL;
+}
+
+static bool is_history(enum store_view view)
+{
+    return view == STORE_VIEW_RESIZES || view == STORE_VIEW_CLEANUPS ||
+           view == STORE_VIEW_JOURNAL || view == STORE_VIEW_DRIVES;
+}
+
+static int answer_rows(struct reconciler *reconciler, const struct http_request *request,
+                       struct http_reply *reply)
+{
+    struct store_query query = {.view = STORE_VIEWS};
+    struct error error = {0};
+    int result = store_view_from_name(request->path + strlen("/v1/"), &query.view);
+
+    if (result < 0)
+        return http_routes_refuse(reply, 500, "INTERNAL", "store_failed", "no such view");
+    for (unsigned i = 0; i < request->arguments; i++)
+        if (read_row_argument(&request->argument[i], &query) < 0)
+            return refuse_argument(reply, request->argument[i].name);
+    if (is_history(query.view) && (query.last == 0 || query.last > HISTORY_ROWS))
+        query.last = HISTORY_ROWS;
+    result = store_read_json(reconciler_reader(reconciler), &query, &reply->body, &error);
+    return finish(request, reply, result, "\n", &error);
 }
 
 /* The body is {"dry_run":true} or empty. Anything else is refused, so that a request that was not
@@ -210,10 +269,9 @@ static int read_gc_body(const struct http_request *request, bool *dry_run)
 static int read_gc_argument(const struct http_argument *argument, bool *dry_run, int64_t *volume_id)
 {
     if (strcmp(argument->name, "dry_run") == 0)
-        return http_routes_read_flag(argument->value, dry_run);
-    return strcmp(argument->name, "volume") == 0
-               ? http_routes_read_number(argument->value, volume_id)
-               : -EINVAL;
+        return read_flag(argument->value, dry_run);
+    return strcmp(argument->name, "volume") == 0 ? read_number(argument->value, volume_id)
+                                                 : -EINVAL;
 }
 
 static int answer_gc(struct reconciler *reconciler, const struct http_request *request,
@@ -226,7 +284,7 @@ static int answer_gc(struct reconciler *reconciler, const struct http_request *r
 
     for (unsigned i = 0; i < request->arguments; i++)
         if (read_gc_argument(&request->argument[i], &dry_run, &volume_id) < 0)
-            return http_routes_refuse_argument(reply, request->argument[i].name);
+            return refuse_argument(reply, request->argument[i].name);
     if (read_gc_body(request, &dry_run) < 0)
         return http_routes_refuse(reply, 400, "INVALID_ARGUMENT", "bad_argument",
                                   "the body: only {\"dry_run\":true} is understood here");
@@ -247,7 +305,7 @@ static int answer_restore(struct reconciler *reconciler, const struct http_reque
 
     if (strcspn(text, "/") < sizeof(number))
         memcpy(number, text, strcspn(text, "/"));
-    if (http_routes_read_number(number, &cleanup_id) < 0)
+    if (read_number(number, &cleanup_id) < 0)
         return http_routes_refuse(reply, 400, "INVALID_ARGUMENT", "bad_argument",
                                   "a cleanup is named by its number");
     code = reconciler_restore(reconciler, cleanup_id, &error);
@@ -269,14 +327,14 @@ static int answer_of_volume(struct reconciler *reconciler, const struct http_req
 
     if (strcspn(text, "/") < sizeof(number))
         memcpy(number, text, strcspn(text, "/"));
-    if (http_routes_read_number(number, &volume_id) < 0 || volume_id == 0)
+    if (read_number(number, &volume_id) < 0 || volume_id == 0)
         return http_routes_refuse(reply, 400, "INVALID_ARGUMENT", "bad_argument",
                                   "a volume is named by its volume_id here; "
                                   "/v1/volumes?volume= takes other names");
     result = write(reconciler_reader(reconciler), volume_id, &reply->body, &error);
     if (result == HTTP_VOLUME_UNKNOWN)
         return http_routes_refuse_code(reply, STATUS_NOT_FOUND, "there is no such volume here");
-    return http_routes_finish(reply, result, "\n", &error);
+    return finish(request, reply, result, "\n", &error);
 }
 
 static int answer_volume(struct reconciler *reconciler, const struct http_request *request,
@@ -306,14 +364,14 @@ static int answer_doctor(struct reconciler *reconciler, const struct http_reques
         now_ns - last->made_ns < HTTP_EXAMINATION_SECONDS * NSEC_PER_SEC) {
         reply->age_seconds = (now_ns - last->made_ns) / NSEC_PER_SEC;
         result = buffer_append(&reply->body, last->findings.data, last->findings.length);
-        return http_routes_finish(reply, result, "\n", &error);
+        return finish(request, reply, result, "\n", &error);
     }
     result = reconciler_examine(reconciler, &reply->body, &error);
     buffer_clear(&last->findings);
     last->made_ns = now_ns;
     if (result == 0 && buffer_append(&last->findings, reply->body.data, reply->body.length) < 0)
         buffer_clear(&last->findings);
-    return http_routes_finish(reply, result, "\n", &error);
+    return finish(request, reply, result, "\n", &error);
 }
 
 static int answer_metrics(struct reconciler *reconciler, const struct http_request *request,
@@ -323,7 +381,7 @@ static int answer_metrics(struct reconciler *reconciler, const struct http_reque
     int result = metrics_write(reconciler, request->operations, &reply->body, &error);
 
     reply->content_type = METRICS_CONTENT_TYPE;
-    return http_routes_finish(reply, result, "", &error);
+    return finish(request, reply, result, "", &error);
 }
 
 static int answer_page(struct reconciler *reconciler, const struct http_request *request,
@@ -335,7 +393,7 @@ static int answer_page(struct reconciler *reconciler, const struct http_request 
     (void)request;
     reply->content_type = "text/html; charset=utf-8";
     reply->policy = STATUS_PAGE_POLICY;
-    return http_routes_finish(reply, result, "", &error);
+    return finish(request, reply, result, "", &error);
 }
 
 static int answer_style(struct reconciler *reconciler, const struct http_request *request,
@@ -364,17 +422,17 @@ static const struct route routes[] = {
     {"/readyz", "GET", false, false, answer_readyz, NULL},
     {"/metrics", "GET", false, false, answer_metrics, NULL},
     {"/v1/status", "GET", false, false, answer_status, NULL},
-    {"/v1/volumes", "GET", false, true, http_rows_answer, NULL},
+    {"/v1/volumes", "GET", false, true, answer_rows, NULL},
     {"/v1/volumes/*", "GET", false, false, answer_volume, NULL},
     {"/v1/volumes/*/explain", "GET", false, false, answer_explain, NULL},
-    {"/v1/sandboxes", "GET", false, true, http_rows_answer, NULL},
-    {"/v1/devices", "GET", false, true, http_rows_answer, NULL},
-    {"/v1/layers", "GET", false, true, http_rows_answer, NULL},
-    {"/v1/mappings", "GET", false, true, http_rows_answer, NULL},
-    {"/v1/resizes", "GET", false, true, http_rows_answer, NULL},
-    {"/v1/cleanups", "GET", false, true, http_rows_answer, NULL},
-    {"/v1/journal", "GET", false, true, http_rows_answer, NULL},
-    {"/v1/drives", "GET", false, true, http_rows_answer, NULL},
+    {"/v1/sandboxes", "GET", false, true, answer_rows, NULL},
+    {"/v1/devices", "GET", false, true, answer_rows, NULL},
+    {"/v1/layers", "GET", false, true, answer_rows, NULL},
+    {"/v1/mappings", "GET", false, true, answer_rows, NULL},
+    {"/v1/resizes", "GET", false, true, answer_rows, NULL},
+    {"/v1/cleanups", "GET", false, true, answer_rows, NULL},
+    {"/v1/journal", "GET", false, true, answer_rows, NULL},
+    {"/v1/drives", "GET", false, true, answer_rows, NULL},
     {"/v1/doctor", "GET", false, false, answer_doctor, NULL},
     {"/v1/resync", "POST", true, false, answer_resync, NULL},
     {"/v1/gc", "POST", true, true, answer_gc, NULL},
@@ -466,7 +524,7 @@ static int read_question(const struct route *route, const struct http_request *r
 
     for (unsigned i = 0; i < request->arguments; i++) {
         if (strcmp(request->argument[i].name, "path") != 0 || i > 0)
-            return http_routes_refuse_argument(reply, request->argument[i].name);
+            return refuse_argument(reply, request->argument[i].name);
         question.argument = request->argument[i].value;
     }
     memset(ret_asked, 0, sizeof(*ret_asked));
@@ -506,7 +564,7 @@ int http_routes_answer(struct reconciler *reconciler, const struct http_request 
                                   "this path has another method");
     }
     if (request->arguments > 0 && !route->takes_arguments)
-        return http_routes_refuse_argument(reply, request->argument[0].name);
+        return refuse_argument(reply, request->argument[0].name);
     return route->answer ? route->answer(reconciler, request, reply)
                          : read_question(route, request, reply, ret_asked);
 }

@@ -16,7 +16,6 @@ enum {
 };
 
 struct operations;
-struct store_reading;
 
 /* The listening socket of a request; each serves a different set of paths. */
 enum http_listener {
@@ -47,25 +46,24 @@ struct http_request {
     enum http_listener listener;
     const struct operations *operations; /* shown as metrics */
     struct http_examination *examination;
+    bool is_crowded; /* other answers have a part of the memory for all of the listener */
 };
 
 struct http_reply {
     unsigned status;
     const char *content_type;
-    const char *allow;          /* NULL, or the methods that the path supports */
-    const char *policy;         /* NULL, or the page's Content-Security-Policy */
-    uint64_t age_seconds;       /* since the answer was made, if it is not new */
-    struct buffer body;         /* the caller sets the limit and owns the bytes */
-    struct store_reading *rows; /* with HTTP_ROUTES_ROWS; the caller owns it */
+    const char *allow;    /* NULL, or the methods that the path supports */
+    const char *policy;   /* NULL, or the page's Content-Security-Policy */
+    uint64_t age_seconds; /* since the answer was made, if it is not new */
+    struct buffer body;   /* the caller sets the limit and owns the bytes */
 };
 
-/* Whether the answer takes so long that it must take turns (http_turns.h). */
+/* Whether the answer reads the database or examines the node. */
 bool http_routes_is_costly(const struct http_request *request);
 
 enum http_routes_result {
     HTTP_ROUTES_REPLY, /* it can be sent */
     HTTP_ROUTES_ASKED, /* ret_asked has to be answered by http_call_begin() */
-    HTTP_ROUTES_ROWS,  /* they have to be read by http_rows_go_on() */
 };
 
 /* An enum http_routes_result. -ENOMEM: the caller has to reply. ret_asked is filled with
@@ -79,14 +77,3 @@ int http_routes_refuse(struct http_reply *reply, unsigned status, const char *co
 
 /* A command that failed, with gRPC's code. */
 int http_routes_refuse_code(struct http_reply *reply, enum status_code code, const char *message);
-
-/* An argument that is not known at the path, or whose value is not valid. */
-int http_routes_refuse_argument(struct http_reply *reply, const char *name);
-
-/* Completes what the store wrote, or turns its failure into an error. */
-int http_routes_finish(struct http_reply *reply, int result, const char *end,
-                       const struct error *error);
-
-/* Values of arguments. -EINVAL. */
-int http_routes_read_number(const char *text, int64_t *ret_number);
-int http_routes_read_flag(const char *text, bool *ret_flag);

@@ -163,17 +163,18 @@ static int open_tcp_listener(struct http_server *server, struct listener *listen
 static int open_listeners(struct http_server *server, const struct http_server_options *options,
                           struct error *error)
 {
+    struct listener *listener = server->listener;
     int result = unix_socket_listen(options->root, options->socket_path, options->socket_group,
                                     &server->unix_socket, error);
 
     if (result == 0)
-        result = open_listener(server, &server->socket_listener, take_fd(&server->unix_socket.fd),
-                               error);
+        result = open_listener(server, &listener[HTTP_LISTENER_SOCKET],
+                               take_fd(&server->unix_socket.fd), error);
     if (result == 0)
-        result = open_tcp_listener(server, &server->pages_listener, "http.listen", options->listen,
-                                   error);
+        result = open_tcp_listener(server, &listener[HTTP_LISTENER_PAGES], "http.listen",
+                                   options->listen, error);
     if (result == 0)
-        result = open_tcp_listener(server, &server->metrics_listener, "metrics.listen",
+        result = open_tcp_listener(server, &listener[HTTP_LISTENER_METRICS], "metrics.listen",
                                    options->metrics_listen, error);
     return result;
 }
@@ -191,12 +192,11 @@ int http_server_new(struct loop *loop, struct reconciler *reconciler,
     server->reconciler = reconciler;
     server->operations = options->operations;
     server->unix_socket = (struct unix_socket)UNIX_SOCKET_INIT;
-    server->pages_listener.kind = HTTP_LISTENER_PAGES;
-    server->metrics_listener.kind = HTTP_LISTENER_METRICS;
+    for (unsigned i = 0; i < HTTP_LISTENERS; i++)
+        server->listener[i].kind = (enum http_listener)i;
     server->hosts = options->hosts;
     http_hosts_add_own(&server->hosts);
     buffer_init(&server->examination.findings, EXAMINATION_BYTES);
-    http_turns_init(&server->turns, loop);
     result = open_listeners(server, options, error);
     if (result < 0) {
         http_server_free(server);
@@ -210,11 +210,10 @@ struct http_server *http_server_free(struct http_server *server)
 {
     if (!server)
         return NULL;
-    close_listener(&server->metrics_listener);
-    close_listener(&server->pages_listener);
-    close_listener(&server->socket_listener);
+    for (unsigned i = 0; i < HTTP_LISTENERS; i++)
+        close_listener(&server->listener[i]);
     unix_socket_close(&server->unix_socket);
-    http_turns_done(&server->turns);
+    loop_timer_stop(&server->next_pass);
     buffer_done(&server->examination.findings);
     free(server);
     return NULL;

@@ -81,7 +81,7 @@ _Static_assert(BTRFS_IOC_RESIZE == 0x50009403, "btrfs's resize ioctl");
 /* A last group smaller than this is left unused, and btrfs counts in units of this many bytes. */
 enum { XFS_SMALLEST_GROUP_BLOCKS = 64, BTRFS_UNIT_BYTES = 4096 };
 
-enum { STEP_GROUPS = 512, EXT_64BIT = 0x80, EXT_MAGIC = 0xef53 };
+enum { STEP_GROUPS = 128, EXT_64BIT = 0x80, EXT_MAGIC = 0xef53 };
 
 static const struct {
     const char *name;

@@ -19,10 +19,14 @@
 /* Another's resize is waited for this long. */
 #define BUSY_PATIENCE_NS (5 * NSEC_PER_SEC)
 #define BUSY_PAUSE_NS    (50 * NSEC_PER_MSEC)
+/* One step on a slow disk may take longer than a call. */
+#define STEP_PATIENCE_NS (60 * NSEC_PER_SEC)
 
 struct grow_task {
     struct grow_task *next; /* while it runs */
     dev_t device;           /* of its volume */
+    uint64_t bytes;         /* of the file system, when last looked at */
+    uint64_t grown_ns;      /* when it was seen to have grown; 0: not yet */
     struct child *child;
     grow_task_done *done; /* NULL: nobody wants to know */
     void *userdata;
@@ -120,7 +124,10 @@ int grow_task_new(struct loop *loop, const struct volume *volume, grow_task_done
     task = calloc(1, sizeof(*task));
     if (!task)
         return -ENOMEM;
-    *task = (struct grow_task){.device = volume->device, .done = done, .userdata = userdata};
+    *task = (struct grow_task){.device = volume->device,
+                               .bytes = grow_task_size(volume),
+                               .done = done,
+                               .userdata = userdata};
     r = child_new(loop, &request, on_end, task, &task->child);
     if (r < 0) {
         free(task);
@@ -159,12 +166,30 @@ uint64_t grow_task_size(const struct volume *volume)
     return statistics.f_blocks * (uint64_t)statistics.f_bsize;
 }
 
+/* Whether a child of this process has grown the file system lately. */
+static bool has_grown_lately(const struct volume *volume, uint64_t bytes)
+{
+    struct grow_task *task;
+
+    LL_FOREACH(running, task)
+    {
+        if (task->device != volume->device)
+            continue;
+        if (bytes > task->bytes)
+            task->grown_ns = clock_boottime();
+        task->bytes = bytes;
+        return task->grown_ns && clock_boottime() - task->grown_ns < STEP_PATIENCE_NS;
+    }
+    return false;
+}
+
 bool grow_task_progress(const struct volume *volume, uint64_t before, uint64_t device_bytes,
                         char *ret_text, size_t size)
 {
     uint64_t now = grow_task_size(volume);
+    bool grows = has_grown_lately(volume, now) || now > before;
 
     (void)snprintf(ret_text, size, "%" PRIu64 " of %" PRIu64 " bytes%s", now, device_bytes,
-                   now > before ? "" : ", and no more than before");
-    return now > before;
+                   grows ? "" : ", and no more than before");
+    return grows;
 }

@@ -40,6 +40,7 @@ struct grow_task *grow_task_abandon(struct grow_task *task); /* NULL is fine; re
 /* Bytes of the mounted file system, without what it keeps for itself; 0: unknown. */
 uint64_t grow_task_size(const struct volume *volume);
 
-/* Whether it is larger than `before`, whoever grows it; a text says how far it is. */
+/* Whether it is larger than `before`, whoever grows it, or a child of this process has grown it in
+ * the last minute. A text says how far it is. */
 bool grow_task_progress(const struct volume *volume, uint64_t before, uint64_t device_bytes,
                         char *ret_text, size_t size);

@@ -9,7 +9,7 @@
  * and NOT_FOUND and UNIMPLEMENTED as "no such call". So a missing volume is INVALID_ARGUMENT, and a
  * read-only one, which may be remounted, is UNAVAILABLE. A file system that is still growing after
  * the caller's time goes on, and the next request for it waits for the same end: that is
- * DEADLINE_EXCEEDED with AGENT_GROWING_TEXT, if it has grown during this call.
+ * DEADLINE_EXCEEDED with AGENT_GROWING_TEXT, if it has grown during this call or lately.
  */
 #include "guest-agent/resize.h"
 

@@ -15,7 +15,6 @@ struct store_reader {
     struct sql_connection *connection;
     struct sql_connection own;             /* a reader that was opened by itself */
     const struct store_counters *counters; /* NULL: it was */
-    struct store *store;                   /* likewise */
 };
 
 /* The newest row of clock_spans: when it began, by three clocks. */
@@ -28,8 +27,7 @@ struct clock_span {
 struct store {
     struct sql_connection connection;
     struct store_reader reader;
-    struct store_reading *readings; /* those that have begun and not ended */
-    char *path;                     /* NULL: in memory */
+    char *path; /* NULL: in memory */
     char *boot_id;
     int64_t keep_ms;
     int64_t max_rows;
@@ -51,8 +49,8 @@ struct store {
     bool has_no_unnamed;           /* in this transaction: no volume's path is unknown */
 };
 
-/* Before the file is closed: SQLite would leave the log's end to the last connection. */
-void readings_leave(struct store *store);
+/* Whether text from the file may be embedded as JSON. */
+bool store_is_json(const char *text);
 
 /* Before the file is closed: what is left of the WAL is small, and only its own commit is in it. */
 void store_leave_wal(struct store *store);

@@ -8,7 +8,6 @@
 
 #include "store/internal.h"
 #include "store/journal_text.h"
-#include "store/row_cursor.h"
 #include "store/schema.h"
 
 static int read_seq(struct store *store, const char *text, int64_t *ret_seq)

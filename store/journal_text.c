@@ -6,7 +6,7 @@
 
 #include "lib/clock.h"
 #include "lib/json.h"
-#include "store/row_cursor.h"
+#include "store/internal.h"
 
 /* What a line is shortened to until it fits. */
 enum shape { SHAPE_WHOLE, SHAPE_WITHOUT_DETAIL, SHAPE_BARE, SHAPES };
@@ -47,7 +47,7 @@ static bool is_plain_json(const char *text)
     for (const char *at = text; *at; at++)
         if ((unsigned char)*at < ' ' || *at == 0x7f)
             return false;
-    return is_json_text(text);
+    return store_is_json(text);
 }
 
 static void put_detail(struct buffer *text, const char *detail)

@@ -374,7 +374,6 @@ int store_open(const struct store_options *options, struct store **ret_store, st
     store->left_ms = clock_realtime_ms();
     store->reader.connection = &store->connection;
     store->reader.counters = &store->counters;
-    store->reader.store = store;
     r = store->path ? open_or_create(store, BUSY_OPENING_MSEC, &beginning.opening, error)
                     : open_memory(&store->connection, error);
     if (r == STORE_OPENED)
@@ -392,7 +391,6 @@ void store_close(struct store *store)
 {
     if (!store)
         return;
-    readings_leave(store);
     store_leave_wal(store);
     sql_close(&store->connection);
     buffer_done(&store->detail);
@@ -410,11 +408,9 @@ int64_t store_rows_kept(const struct store *store)
 
 int store_fall_back(struct store *store, struct error *error)
 {
-    struct store memory;
+    struct store memory = *store;
     int r;
 
-    readings_leave(store);
-    memory = *store;
     memory.connection = (struct sql_connection){0};
     memory.path = NULL;
     memory.written_in_memory = false;

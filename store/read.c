@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* read.c - readers, and what they answer as JSON: the audit views (row_cursor.c) and summaries.
+/* read.c - readers, and what they answer as JSON: the audit views and summaries.
  *
  * The daemon reads through its own connection and so sees its own pass; a separate reader opens the
  * file read-only and sees the last commit.
+ *
+ * A query over a view consists of the view's name, an interval of its order column and at most one
+ * condition. Every part of the text is a constant from the tables below; values from outside are
+ * always bound. These statements are prepared per request and not kept: requests are rare, and a
+ * kept statement over a view costs more memory than the page cache it reads.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -11,7 +16,6 @@
 
 #include "lib/json.h"
 #include "store/internal.h"
-#include "store/row_cursor.h"
 #include "store/schema.h"
 
 /* ---- readers ------------------------------------------------------------------------------- */
@@ -76,7 +80,198 @@ struct store_reader *store_get_reader(struct store *store)
     return &store->reader;
 }
 
-/* ---- answers ------------------------------------------------------------------------------- */
+/* ---- views --------------------------------------------------------------------------------- */
+
+struct view {
+    const char *name;
+    const char *table;
+    const char *id;    /* the first column, if it is a number */
+    const char *order; /* rows come in this order */
+    const char *live;  /* condition for query.live; NULL: everything is */
+    bool of_volumes;   /* has a volume_id */
+};
+
+static const struct view views[STORE_VIEWS] = {
+    [STORE_VIEW_VOLUMES] = {"volumes", "audit_volumes", "volume_id", "volume_id",
+                            "(status <> 'removed' OR reason = 'unstaged')", false},
+    [STORE_VIEW_SANDBOXES] = {"sandboxes", "audit_sandboxes", NULL, "first_seen",
+                              "status <> 'gone'", false},
+    [STORE_VIEW_DEVICES] = {"devices", "audit_devices", NULL, "first_seen", NULL, false},
+    [STORE_VIEW_LAYERS] = {"layers", "audit_layers", "volume_id", "volume_id, position", NULL,
+                           true},
+    [STORE_VIEW_MAPPINGS] = {"mappings", "audit_mappings", "volume_id", "since", "until IS NULL",
+                             true},
+    [STORE_VIEW_RESIZES] = {"resizes", "audit_resizes", "resize_id", "resize_id", NULL, true},
+    [STORE_VIEW_CLEANUPS] = {"cleanups", "audit_cleanups", "cleanup_id", "cleanup_id", NULL, true},
+    [STORE_VIEW_JOURNAL] = {"journal", "audit_journal", "seq", "seq", NULL, true},
+    [STORE_VIEW_DRIVES] = {"drives", "audit_drives", NULL, "requested_at", "ended_at IS NULL",
+                           false},
+};
+
+int store_view_from_name(const char *name, enum store_view *ret_view)
+{
+    for (size_t i = 0; i < STORE_VIEWS; i++)
+        if (strcmp(name, views[i].name) == 0) {
+            *ret_view = (enum store_view)i;
+            return 0;
+        }
+    return -EINVAL;
+}
+
+const char *store_view_name(enum store_view view)
+{
+    return views[view].name;
+}
+
+/* ---- rows ---------------------------------------------------------------------------------- */
+
+static bool is_json_column(const char *name)
+{
+    static const char *const names[] = {"options", "metadata", "detail", "evidence", "containers"};
+
+    for (size_t i = 0; i < array_length(names); i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return false;
+}
+
+/* The text was JSON when it was written; damage to the file since then must not break the answer.
+ */
+bool store_is_json(const char *text)
+{
+    cleanup(json_deletep) cJSON *value = NULL;
+
+    return json_parse(text, strlen(text), JSON_LIMITS_HTTP, &value, NULL) == 0;
+}
+
+static int append_value(struct buffer *json, sqlite3_stmt *statement, int column)
+{
+    const char *text;
+
+    switch (sqlite3_column_type(statement, column)) {
+    case SQLITE_NULL:
+        return buffer_append_text(json, "null");
+    case SQLITE_INTEGER:
+        return buffer_append_format(json, "%" PRId64,
+                                    (int64_t)sqlite3_column_int64(statement, column));
+    default:
+        text = (const char *)sqlite3_column_text(statement, column);
+        if (!text)
+            return buffer_fail(json, -ENOMEM);
+        if (is_json_column(sqlite3_column_name(statement, column)) && store_is_json(text))
+            return buffer_append_text(json, text);
+        return json_append_string(json, text);
+    }
+}
+
+static int append_row(struct buffer *json, sqlite3_stmt *statement, bool first)
+{
+    buffer_append_text(json, first ? "{" : ",{");
+    for (int i = 0; i < sqlite3_column_count(statement); i++) {
+        json_append_name(json, sqlite3_column_name(statement, i));
+        append_value(json, statement, i);
+    }
+    return buffer_append_text(json, "}");
+}
+
+/* ---- conditions ---------------------------------------------------------------------------- */
+
+/* The number in "3" and "#3"; 0: there is none, and no row has it. */
+static int64_t read_number(const char *volume)
+{
+    const char *digits = volume[0] == '#' ? volume + 1 : volume;
+
+    return strspn(digits, "0123456789") == strlen(digits) ? strtoll(digits, NULL, 10) : 0;
+}
+
+/* ?4 is a name and ?5 its number. A PV may be called "3": then the volume of this name and the one
+ * of this id are both answered, and the client has to choose. Removed volumes are left out where
+ * one that is there has the name. */
+#define HAS_NAME "(target_path = ?4 OR key = ?4 OR pv = ?4 OR volume_handle = ?4)"
+
+static const char everything[] = "";
+static const char by_name_or_number[] =
+    " AND (" HAS_NAME " OR volume_id = ?5) AND (removed_at IS NULL) >="
+    " (SELECT coalesce(max(removed_at IS NULL), 0) FROM audit_volumes WHERE " HAS_NAME ")";
+static const char by_number[] = " AND volume_id = ?5";
+static const char sandbox_by_number[] =
+    " AND sandbox_id = (SELECT v.sandbox_id FROM audit_volumes v WHERE v.volume_id = ?5)";
+
+static const char *choose_condition(const struct store_query *query)
+{
+    if (!query->volume)
+        return everything;
+    if (query->view == STORE_VIEW_SANDBOXES)
+        return sandbox_by_number;
+    return query->view == STORE_VIEW_VOLUMES && query->volume[0] != '#' ? by_name_or_number
+                                                                        : by_number;
+}
+
+/* ---- queries ------------------------------------------------------------------------------- */
+
+static int build(const struct store_query *query, struct buffer *text)
+{
+    const struct view *view = &views[query->view];
+    bool last = query->last > 0;
+
+    buffer_append_format(text, "%sSELECT * FROM %s WHERE 1", last ? "SELECT * FROM (" : "",
+                         view->table);
+    if (view->id)
+        buffer_append_format(text, " AND %s BETWEEN ?1 AND ?2", view->id);
+    if (query->live && view->live)
+        buffer_append_format(text, " AND %s", view->live);
+    buffer_append_format(text, "%s ORDER BY %s%s", choose_condition(query), view->order,
+                         last ? " DESC LIMIT ?3)" : "");
+    if (last)
+        buffer_append_format(text, " ORDER BY %s", view->order);
+    return buffer_error(text);
+}
+
+static void bind(sqlite3_stmt *statement, const struct store_query *query)
+{
+    int64_t from = query->after < INT64_MAX ? query->after + 1 : INT64_MAX;
+
+    /* Binding a parameter that the text lacks fails, which is ignored on purpose. */
+    (void)sqlite3_bind_int64(statement, 1, query->id && query->id > from ? query->id : from);
+    (void)sqlite3_bind_int64(statement, 2, query->id ? query->id : INT64_MAX);
+    (void)sqlite3_bind_int64(statement, 3, query->last);
+    if (query->volume) {
+        (void)sqlite3_bind_text(statement, 4, query->volume, -1, SQLITE_STATIC);
+        (void)sqlite3_bind_int64(statement, 5, read_number(query->volume));
+    }
+}
+
+static int check_query(const struct store_query *query, struct error *error)
+{
+    const struct view *view = &views[query->view];
+
+    if ((query->id || query->after) && !view->id)
+        return error_set(error, -EINVAL, "%s have no numbers", view->name);
+    if (query->volume && query->view != STORE_VIEW_VOLUMES &&
+        !((view->of_volumes || query->view == STORE_VIEW_SANDBOXES) &&
+          read_number(query->volume) > 0))
+        return error_set(error, -EINVAL, "%s can't be chosen by volume", view->name);
+    return 0;
+}
+
+/* ---- reading ------------------------------------------------------------------------------- */
+
+static int append_rows(struct buffer *json, struct sql_connection *connection, const char *text,
+                       const struct store_query *query)
+{
+    sqlite3_stmt *statement = NULL;
+    int code = sqlite3_prepare_v2(connection->db, text, -1, &statement, NULL);
+    int r = code == SQLITE_OK ? buffer_append_text(json, "[") : sql_failed(connection, code);
+
+    if (r == 0 && query)
+        bind(statement, query);
+    for (bool first = true; r == 0 && (code = sqlite3_step(statement)) == SQLITE_ROW; first = false)
+        r = append_row(json, statement, first);
+    if (r == 0 && code != SQLITE_DONE)
+        r = sql_failed(connection, code);
+    (void)sqlite3_finalize(statement);
+    return r < 0 ? r : buffer_append_text(json, "]");
+}
 
 /* Takes back a row that did not fit as a whole. */
 static int finish(struct store_reader *reader, struct buffer *json, struct buffer_mark before,
@@ -93,17 +288,15 @@ static int finish(struct store_reader *reader, struct buffer *json, struct buffe
 int store_read_json(struct store_reader *reader, const struct store_query *query,
                     struct buffer *ret_json, struct error *error)
 {
+    cleanup(buffer_done) struct buffer text = BUFFER_INIT(4096);
     struct buffer_mark before = buffer_mark(ret_json);
-    cleanup(row_cursor_done) struct row_cursor cursor = {0};
-    int r = row_cursor_init(&cursor, reader->connection, query, error);
+    int r = check_query(query, error);
 
     if (r < 0)
         return r;
-    r = buffer_append_text(ret_json, "[");
+    r = build(query, &text);
     if (r == 0)
-        r = row_cursor_read(&cursor, UINT64_MAX, ret_json);
-    if (r == 0)
-        r = buffer_append_text(ret_json, "]");
+        r = append_rows(ret_json, reader->connection, buffer_text(&text), query);
     return finish(reader, ret_json, before, r, error);
 }
 
@@ -134,20 +327,6 @@ int store_read_summary(struct store_reader *reader, struct buffer *ret_json, str
     if (r > 0)
         r = buffer_append_text(ret_json, sql_borrow_text(&rows));
     return finish(reader, ret_json, before, r, error);
-}
-
-static int append_array(struct sql_connection *connection, const char *text, struct buffer *json)
-{
-    sqlite3_stmt *statement = NULL;
-    int code = sqlite3_prepare_v2(connection->db, text, -1, &statement, NULL);
-    int r = code == SQLITE_OK ? buffer_append_text(json, "[") : sql_failed(connection, code);
-
-    for (bool first = true; r == 0 && (code = sqlite3_step(statement)) == SQLITE_ROW; first = false)
-        r = row_append(json, statement, first);
-    if (r == 0 && code != SQLITE_DONE)
-        r = sql_failed(connection, code);
-    (void)sqlite3_finalize(statement);
-    return r < 0 ? r : buffer_append_text(json, "]");
 }
 
 int store_read_abilities(struct store_reader *reader, struct buffer *ret_json, struct error *error)
@@ -188,6 +367,6 @@ int store_read_abilities(struct store_reader *reader, struct buffer *ret_json, s
         " FROM sandboxes s WHERE gone_at IS NULL ORDER BY sandbox_ref";
     const struct buffer_mark before = buffer_mark(ret_json);
 
-    return finish(reader, ret_json, before, append_array(reader->connection, abilities, ret_json),
-                  error);
+    return finish(reader, ret_json, before,
+                  append_rows(ret_json, reader->connection, abilities, NULL), error);
 }

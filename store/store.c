@@ -139,9 +139,8 @@ static int restart_wal(struct store *store)
 
 int store_idle(struct store *store)
 {
-    /* TRUNCATE would wait for our own reader, which goes on only after this. */
-    int mode = store->wal_pages > WAL_MOST_PAGES && !store->readings ? SQLITE_CHECKPOINT_TRUNCATE
-                                                                     : SQLITE_CHECKPOINT_PASSIVE;
+    const int mode =
+        store->wal_pages > WAL_MOST_PAGES ? SQLITE_CHECKPOINT_TRUNCATE : SQLITE_CHECKPOINT_PASSIVE;
     bool complete = false;
     int r;
 

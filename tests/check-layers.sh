@@ -24,7 +24,7 @@ BEGIN {
     allowed["observe"] = "observe/ model/ lib/"
     allowed["hypervisor"] = "hypervisor/ model/ lib/"
     allowed["api"] = "api/ reconciler/command/command.h reconciler/command/drives.h " \
-                     "reconciler/command/answers.h reconciler/command/drive_form.h store/read.h store/reading.h " \
+                     "reconciler/command/answers.h reconciler/command/drive_form.h store/read.h " \
                      "store/counters.h store/overview.h model/ lib/"
     allowed["reconciler/decide"] = "reconciler/decide/ observe/observe.h " \
                                    "model/ lib/cleanup.h"

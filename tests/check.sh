@@ -1,6 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# check.sh - all that `make check` does, stage by stage, to the end even if one fails.
+# check.sh PART... - what `make check` and `make check-all` do, stage by stage, to the end even if one fails.
+#
+# The parts: core (make check), clang, sanitizers, long, node. Each builds what it needs.
 #
 # A stage that runs tests ends with "N passed, N failed, N skipped", which is added up; without that
 # line it counts as one failed test. Any other stage is one test. What failed is repeated at the
@@ -77,19 +79,44 @@ tests() {
 
 jobs=-j$(nproc 2>/dev/null || echo 2)
 
+# What everybody runs before a change is offered.
+part_core() {
+    stage "build with gcc" make "$jobs" CC=gcc WERROR=1 tests
+    stage "lint" make CC=gcc lint
+    tests "unit tests" make CC=gcc WERROR=1 unit
+    tests "integration tests" make CC=gcc WERROR=1 e2e PART=core
+}
+
+part_clang() {
+    stage "build with clang" make "$jobs" CC=clang WERROR=1 BUILD=build/clang tests
+}
+
+part_sanitizers() {
+    stage "build with sanitizers" make "$jobs" CC=gcc WERROR=1 SANITIZE=address,undefined tests
+    tests "unit tests, sanitized" make CC=gcc WERROR=1 SANITIZE=address,undefined unit
+    tests "fuzz corpora, sanitized" make CC=gcc WERROR=1 SANITIZE=address,undefined replay
+}
+
+part_long() {
+    tests "every decision" env CRUST_EVERY=1 make --no-print-directory CC=gcc WERROR=1 t T=decide/decide
+    tests "long integration tests" make "$jobs" CC=gcc WERROR=1 e2e PART=long
+}
+
+part_node() {
+    tests "tests on nodes, and a cluster" make "$jobs" CC=gcc WERROR=1 node SCENARIOS=core
+}
+
 stage "dependencies" make deps
-# What nodes are made of takes minutes to make, mostly of one processor. It is made beside all that follows, by
-# what that leaves; who comes to need it before it is done waits for it. It ends with this script.
-setpriv --pdeathsig TERM nice -n 19 tests/kubernetes/parts.py >/dev/null 2>&1 </dev/null &
-stage "build with gcc" make "$jobs" CC=gcc WERROR=1 tests
-stage "build with clang" make "$jobs" CC=clang WERROR=1 BUILD=build/clang tests
-stage "lint" make lint
-tests "unit tests" make CC=gcc WERROR=1 unit
-stage "build with sanitizers" make "$jobs" CC=gcc WERROR=1 SANITIZE=address,undefined tests
-tests "unit tests, sanitized" make CC=gcc WERROR=1 SANITIZE=address,undefined unit
-tests "fuzz corpora, sanitized" make CC=gcc WERROR=1 SANITIZE=address,undefined replay
-tests "integration tests" make CC=gcc WERROR=1 e2e
-tests "tests on nodes, and a cluster" make CC=gcc WERROR=1 node SCENARIOS=core
+case " $* " in
+*" node "*)
+    # What nodes are made of takes minutes to make, mostly of one processor. It is made beside all that follows, by
+    # what that leaves; who comes to need it before it is done waits for it. It ends with this script.
+    setpriv --pdeathsig TERM nice -n 19 tests/kubernetes/parts.py >/dev/null 2>&1 </dev/null &
+    ;;
+esac
+for part in "$@"; do
+    "part_$part"
+done
 
 # What root built belongs to the person who called sudo.
 if [ -n "${SUDO_UID:-}" ] && [ -d build ]; then

@@ -21,10 +21,12 @@ TRY_AGAIN = 75  # sysexits.h: EX_TEMPFAIL
 reasons = []  # to try again, of the module that this process runs
 
 
-def main(program, *, jobs, module_seconds, beside=()):
+def main(program, *, jobs, module_seconds, beside=(), long=()):
     """What a run.py does: program is its path, module_seconds (or None) bounds one module. beside: other
-    programs like it, whose modules are run among this one's, first."""
+    programs like it, whose modules are run among this one's, first. long: the modules that `--part core` leaves
+    to `--part long`."""
     parser = argparse.ArgumentParser()
+    parser.add_argument("--part", choices=["core", "long"])
     parser.add_argument("-j", type=int, default=jobs)
     parser.add_argument("--module", help=argparse.SUPPRESS)
     parser.add_argument("--passed", help=argparse.SUPPRESS)
@@ -33,7 +35,8 @@ def main(program, *, jobs, module_seconds, beside=()):
     if arguments.module:
         return run_here(arguments.module, pathlib.Path(arguments.passed))
     modules = [(one, module) for one in map(pathlib.Path, [*beside, program])
-               for module in find_modules(one, arguments.patterns)]
+               for module in find_modules(one, arguments.patterns)
+               if not arguments.part or (arguments.part == "long") == (module.stem in long)]
     total = [0, 0, 0]
     with concurrent.futures.ThreadPoolExecutor(arguments.j) as pool:
         results = pool.map(lambda module: run_module(*module, module_seconds), modules)

@@ -3,8 +3,8 @@
 # at the end; $check is the check of the test that sources this; $failed is its exit status.
 
 set -eu
-for check in "${0%-test.sh}".*; do
-    check=$(realpath "$check")
+for one in "${0%-test.sh}" "${0%-test.sh}".*; do
+    [ ! -e "$one" ] || check=$(realpath "$one")
 done
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT

@@ -110,7 +110,8 @@ class Degraded(ScratchNodeTest):
         self.host.wait(lambda: self.is_grown(self.host.volume(self.grown.path)), SECONDS,
                        "the end state on record")
         self.assertEqual(status(self.host)["database"], "file")
-        self.host.crustctl("health")
+        self.host.wait(lambda: self.host.crustctl("health", check=False).returncode == 0, SECONDS,
+                       "the first scan")
         self.assertEqual(self.host.crustctl("journal").stderr, "")
         self.assertEqual(self.host.query("PRAGMA integrity_check"), [{"integrity_check": "ok"}])
         self.assertEqual(self.host.query("SELECT * FROM audit_resizes WHERE finished_at IS NULL"),

@@ -2,6 +2,7 @@
 """One listener of the HTTP server against the others: what clients over TCP do is theirs to bear."""
 
 import http.client
+import json
 import socket
 import sqlite3
 import threading
@@ -10,6 +11,8 @@ from scratch_node import AFTER, ScratchNodeTest, curl, free_port
 
 ROWS = 10000  # in one answer
 DETAIL = 1200  # so that an answer is larger than what the kernel takes of it
+LARGE_DETAIL = 2400  # so that it is larger than what the pages have for all answers, and smaller than what the socket has
+ANSWER_SECONDS = 0.3  # that such an answer may take of the loop
 
 
 def ask(port, path, host=None):
@@ -23,9 +26,7 @@ def ask(port, path, host=None):
         connection.close()
 
 
-class ListenersTest(ScratchNodeTest):
-    hostile = True
-
+class Listeners(ScratchNodeTest):
     def setUp(self):
         super().setUp()
         self.pages, self.metrics = free_port(), free_port()
@@ -35,6 +36,10 @@ class ListenersTest(ScratchNodeTest):
                           "metrics.listen": f"127.0.0.1:{self.metrics}"} | settings)
         node.start()
         return node
+
+
+class LargeAnswersTest(Listeners):
+    """Each is built in one pass of the loop."""
 
     def deaf_client(self, path):
         """A client that asks and reads only the first bytes of the answer."""
@@ -46,21 +51,44 @@ class ListenersTest(ScratchNodeTest):
         client.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         return client.recv(20).split()[1]
 
-    def test_clients_that_do_not_read(self):
+    def started_with_journal(self, detail):
         node = self.started()
         node.stop()
         with sqlite3.connect(node.root / "var/lib/crustd/crustd.db") as database:
             database.executemany("INSERT INTO journal (at, kind, detail) VALUES"
                                  " (unixepoch() * 1000, 'line', ?)",
-                                 [('{"a":"' + "x" * DETAIL + '"}',)] * ROWS)
+                                 [('{"a":"' + "x" * detail + '"}',)] * ROWS)
         node.start()
+        return node
+
+    def test_an_answer_that_is_too_large(self):
+        """The refusal names the limit, and the argument that helps does."""
+        node = self.started_with_journal(LARGE_DETAIL)
+        code, body = ask(self.pages, "/v1/journal")
+        error = json.loads(body)
+        self.assertEqual((code, error["code"], error["reason"]), (429, "RESOURCE_EXHAUSTED", "too_many_rows"))
+        self.assertIn("16 MiB", error["message"])
+        self.assertIn("?last=", error["message"])
+        code, body = ask(self.pages, f"/v1/journal?last={ROWS // 2}")
+        self.assertEqual((code, len(json.loads(body))), (200, ROWS // 2))
+        code, body = curl(node, "/v1/journal")
+        self.assertEqual((code, len(json.loads(body))), (200, ROWS))
+        self.assert_served(node, ANSWER_SECONDS)
+
+    def test_clients_that_do_not_read(self):
+        node = self.started_with_journal(DETAIL)
         answers = [self.deaf_client("/v1/journal") for _ in range(12)]
         # One that has read nothing for ten seconds is let go, and what it held is there for a later one: on a slow
         # machine it need not be the last that is refused.
-        self.assertEqual((answers[0], set(answers)), (b"200", {b"200", b"429"}))
+        self.assertEqual((answers[0], set(answers)), (b"200", {b"200", b"503"}))
         code, body = curl(node, "/v1/journal")
         self.assertEqual((code, body.count(b'"kind":"line"') > ROWS * 9 // 10), (200, True))
         self.assertEqual(ask(self.metrics, "/metrics")[0], 200)
+        self.assert_served(node, ANSWER_SECONDS)
+
+
+class ListenersTest(Listeners):
+    hostile = True
 
     def test_a_resize_while_many_ask_for_the_doctor(self):
         node = self.started()

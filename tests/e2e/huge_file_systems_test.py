@@ -17,6 +17,7 @@ from resize_case import (MIB, PATTERN_BYTES, SECONDS, SERIAL_AGENT, ResizeCase,
 GIB, TIB = 1 << 30, 1 << 40
 MOST_BLOCKS = 2 ** 32 - 1  # of ext4 without 64bit
 NEAR_BLOCKS = MOST_BLOCKS - 40000  # some groups less
+GROWTH_SECONDS = 600  # of one on a disk that others use
 DENSE_INODES = 32768  # as many in a group of 32768 blocks: 2^32 are reached at the same size
 
 
@@ -128,6 +129,7 @@ class GrowingTest(ResizeCase):
         self.assertEqual(row["resizable"], "yes")
         self.grow(self.other)
         self.assertEqual(self.node.volume(volume.path)["reason"], "growing")
+        self.node.wait_for(volume.path, "in_sync", "none", GROWTH_SECONDS, device_bytes=to_bytes)
         self.finish(resize)
         answers = [line["detail"] for line in self.journal(volume, "kind = 'guest_answered'")]
         self.assertTrue(any(re.search(r"is growing: \d+ of \d+ bytes", text) for text in answers), answers)
@@ -147,6 +149,7 @@ class GrowingTest(ResizeCase):
         self.node.wait_for(self.killed.path, "block_grown", "growing", SECONDS)
         self.sandbox.vm.signal_agents(signal.SIGKILL)
         self.sandbox.vm.start_agent(*SERIAL_AGENT)
+        self.node.wait_for(self.killed.path, "in_sync", "none", GROWTH_SECONDS, device_bytes=TIB)
         self.finish(resize)
 
 

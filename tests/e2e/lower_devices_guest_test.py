@@ -52,6 +52,7 @@ class LowerDevicesTest(unittest.TestCase):
         wait_until(lambda: self.node.run("crustctl health > /dev/null 2>&1; echo $?") == ["0"],
                    SECONDS, "crustd")
         self.wait("unbound")
+        self.node.run(f"sh -c 'sleep 9999; :' containerd-shim-kata-v2 -id {SANDBOX} & shim=$!")
         self.node.run("sh -c 'sleep 9999; :' qemu-system-x86_64 -name"
                       f" sandbox-{SANDBOX},debug-threads=on & vmm=$!")
         wait_until(lambda: self.node.run(f"grep -c {SANDBOX} /proc/$vmm/cmdline", check=False)
@@ -62,11 +63,11 @@ class LowerDevicesTest(unittest.TestCase):
         self.wait("in_sync/unverified")  # a VMM without a monitor
 
     def end(self):
-        self.node.run("kill $crustd $vmm; wait $crustd $vmm; true")
+        self.node.run("kill $crustd $vmm $shim; wait $crustd $vmm $shim; true")
 
     def wait(self, state):
         """Waits for a state, and says what is known if it does not come."""
-        lines = self.node.run(f"crustctl wait {VOLUME} --for {state} --timeout {SECONDS} ||"
+        lines = self.node.run(f"crustctl wait {VOLUME} --for {state} --timeout {SECONDS // 2} ||"
                               f" {{ crustctl explain {VOLUME}; cat /run/crustd.log; }}")
         self.assertEqual(len(lines), 1, lines)
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""run.py [-j N] [PATTERN...] - runs the integration tests, N modules at a time (default 2).
+"""run.py [-j N] [--part core|long] [PATTERN...] - runs the integration tests, N modules at a time (default 2).
 
-PATTERN selects the modules tests/e2e/*_test.py whose names contain it. See module_runner.py.
+PATTERN selects the modules tests/e2e/*_test.py whose names contain it. See module_runner.py. The long part is
+what `make check` leaves to `make check-long`.
 """
 
 import os
@@ -16,5 +17,12 @@ import module_runner  # noqa: E402
 # A whole sweep may take an hour.
 MODULE_SECONDS = None if os.environ.get("CRUST_SWEEP") == "all" else 1800
 
+# A minute or more each, or programs that are compiled first.
+LONG = {f"{name}_test" for name in """
+    crust_sim csi_driver csi_sanity drives_stock fleet grpc_hostile guest_agent_delivery helm huge_file_systems
+    kata_agent lost_cleanup lost_error lost_kill lower_devices_guest packages resize_guest resize_restart rollback
+    rust_several scale soak
+    """.split()}
+
 if __name__ == "__main__":
-    sys.exit(module_runner.main(__file__, jobs=2, module_seconds=MODULE_SECONDS))
+    sys.exit(module_runner.main(__file__, jobs=2, module_seconds=MODULE_SECONDS, long=LONG))

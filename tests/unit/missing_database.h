@@ -8,7 +8,7 @@
 #include <string.h>
 
 static const char *missing_for; /* part of the statements that fail */
-static unsigned missing_times;   /* how many more of them do */
+static unsigned missing_times;  /* how many more of them do */
 static bool is_missing;
 
 int sqlite3_step(sqlite3_stmt *statement)

@@ -3,6 +3,7 @@
 #include "tests/unit/api/fixture.h"
 
 #include "lib/json.h"
+#include "store/internal.h"
 
 static const char *body_of(const struct buffer *reply)
 {
@@ -261,6 +262,23 @@ static void thousands_of_volumes_fit(void **state)
     assert_int_equal(cJSON_GetArraySize(rows), 4000);
 }
 
+/* The first row can be read and the second one cannot: the answer is an error, without any row. */
+static void rows_that_cannot_be_read_are_an_error(void **state)
+{
+    struct fixture *fixture = *state;
+    struct sql_connection *connection = &fixture->reconciler.store->connection;
+
+    assert_int_equal(sql_execute(connection,
+                                 "DROP VIEW audit_devices; CREATE VIEW audit_devices AS SELECT"
+                                 " column1 AS first_seen, json(column2) AS model"
+                                 " FROM (VALUES (1, '[]'), (2, '['))"),
+                     0);
+    expect_error(fixture, "GET", "/v1/devices", 500, "store_failed");
+    assert_int_equal(sql_execute(connection, "DROP VIEW audit_devices"), 0);
+    expect_error(fixture, "GET", "/v1/devices", 500, "store_failed");
+    expect_status(fixture, "GET", "/v1/volumes", 200);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -276,6 +294,7 @@ int main(void)
         TEST(gc_is_for_the_socket_only),
         TEST(a_cleanup_is_restored_by_its_number),
         TEST(thousands_of_volumes_fit),
+        TEST(rows_that_cannot_be_read_are_an_error),
         TEST(the_node_is_examined),
     };
 

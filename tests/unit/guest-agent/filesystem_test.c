@@ -228,7 +228,7 @@ static void steps_end_with_groups(void **state)
     struct filesystem_size other = size;
 
     (void)state;
-    assert_int_equal(filesystem_next_size(&size, UINT64_C(1) << 40), 1 + (3 + 512) * 8192);
+    assert_int_equal(filesystem_next_size(&size, UINT64_C(1) << 40), 1 + (3 + 128) * 8192);
     assert_int_equal(filesystem_next_size(&size, 1024 * 30000 + 1023), 30000);
     assert_int_equal(filesystem_next_size(&size, 1024 * 100), 100); /* a device that shrank */
     other.blocks = UINT32_MAX - 10;
