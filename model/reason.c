@@ -48,6 +48,15 @@ static const struct {
           {"The CSI driver writes this file: look at its log for this volume.",
            "The file must be JSON with a \"device\", no key twice in any letter case, at most 64 "
            "KiB, owned by root, writable by nobody else, and no link."}}}),
+    ROW(UNSTAGED, "unstaged", STAYS, STATUS_UNAVAILABLE,
+        {IN(UNMANAGED),
+         {"The volume's metadata was removed while a sandbox had it, and that sandbox's VM has not "
+          "ended.",
+          "The end of the VM.",
+          {"While the pod ends, this passes within seconds.",
+           "If it lasts, see why the VM does not end: the evidence has its process, and "
+           "journalctl -t kata what its shim says.",
+           "Do not attach the device elsewhere meanwhile: the guest may still write to it."}}}),
     ROW(POLICY, "policy", STAYS, STATUS_FAILED_PRECONDITION,
         {IN(UNMANAGED),
          {"A setting says that this volume is never to be grown.",

@@ -63,7 +63,8 @@ int observe_unrecorded(struct observe_cache *cache, const char *sandbox_id,
 }
 
 int observe_each_vmm(struct observe_cache *cache,
-                     int (*callback)(void *userdata, const char *sandbox_id, pid_t pid),
+                     int (*callback)(void *userdata, const char *sandbox_id, pid_t pid,
+                                     uint64_t start_ns),
                      void *userdata)
 {
     return process_index_each_vmm(cache->processes, callback, userdata);

@@ -23,9 +23,11 @@ int observe_unrecorded(struct observe_cache *cache, const char *sandbox_id,
                        struct observed_sandbox *sandbox);
 
 /* Calls back with each VMM that names a sandbox in the last reading of all processes. If there was
- * none, one is begun. 0 or what the callback returned. */
+ * none, one is begun. 0, what the callback returned, or PROGRESS_MORE: that one is not complete,
+ * call again. */
 int observe_each_vmm(struct observe_cache *cache,
-                     int (*callback)(void *userdata, const char *sandbox_id, pid_t pid),
+                     int (*callback)(void *userdata, const char *sandbox_id, pid_t pid,
+                                     uint64_t start_ns),
                      void *userdata);
 
 /* The block devices that the VMM has open, as drives that have only a number; one may be there

@@ -240,17 +240,23 @@ bool process_index_find_known(struct process_index *index, enum process_role rol
 }
 
 int process_index_each_vmm(struct process_index *index,
-                           int (*callback)(void *userdata, const char *sandbox_id, pid_t pid),
+                           int (*callback)(void *userdata, const char *sandbox_id, pid_t pid,
+                                           uint64_t start_ns),
                            void *userdata)
 {
     struct process_table_range all;
     int r = 0;
 
     if (process_table_gaps(index->table)->sure_since_ns == 0)
-        (void)process_table_read_on(index->table);
+        r = process_table_read_on(index->table);
+    if (r > 0)
+        return r;
+    /* What is looked for later may have started since. */
+    process_table_expire(index->table);
+    r = 0; /* what cannot be read now may be known from before */
     all = process_table_all(index->table);
     for (size_t i = 0; r == 0 && i < all.count; i++)
         if (all.entry[i].named.role == PROCESS_VMM)
-            r = callback(userdata, all.entry[i].named.id, all.entry[i].pid);
+            r = callback(userdata, all.entry[i].named.id, all.entry[i].pid, all.entry[i].start_ns);
     return r;
 }

@@ -68,5 +68,6 @@ bool process_index_find_known(struct process_index *index, enum process_role rol
 
 /* As observe_each_vmm() in orphan.h. */
 int process_index_each_vmm(struct process_index *index,
-                           int (*callback)(void *userdata, const char *sandbox_id, pid_t pid),
+                           int (*callback)(void *userdata, const char *sandbox_id, pid_t pid,
+                                           uint64_t start_ns),
                            void *userdata);

@@ -391,6 +391,11 @@ bool process_table_is_young(const struct process_table *table)
     return table->read_ns && (age < SETTLE_NS || age < rest);
 }
 
+void process_table_expire(struct process_table *table)
+{
+    table->read_ns = 0;
+}
+
 /* ---- finding ----------------------------------------------------------------------------- */
 
 struct process_table_range process_table_find(struct process_table *table, enum process_role role,

@@ -54,6 +54,8 @@ bool process_table_is_reading(const struct process_table *table); /* a reading i
 /* Whether the last reading is so recent, or took so long, that it is too early for the next. */
 bool process_table_is_young(const struct process_table *table);
 
+void process_table_expire(struct process_table *table); /* it is no longer young */
+
 /* Valid until the table is replaced. */
 struct process_table_range process_table_find(struct process_table *table, enum process_role role,
                                               const char *sandbox_id);

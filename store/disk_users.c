@@ -5,6 +5,7 @@
  * read-only if its mount options say "ro" and nothing else.
  */
 #include "store/internal.h"
+#include "store/schema.h"
 
 /* ?1 kind, ?2 major, ?3 minor, ?4 diskseq, ?5 file_device, ?6 inode. */
 #define KNOWN(row, column) "coalesce(" row "." column ", 0)"
@@ -27,10 +28,13 @@ static const char find_users[] =
     " WHERE s.orphaned = 1 AND s.gone_at IS NULL AND ?1 = 'block'"
     " AND EXISTS (SELECT 1 FROM sandbox_drives h WHERE h.sandbox_ref = s.sandbox_ref"
     "  AND h.major = ?2 AND h.minor = ?3)"
-    " UNION ALL SELECT 1, coalesce(v.target_path, e.key), s.sandbox_id," IS_WRITABLE
-    " FROM devices d"
-    " JOIN mappings m ON m.device_id = d.device_id JOIN sandboxes s ON " IS_HELD
-    " JOIN volumes v ON v.volume_id = m.volume_id LEFT JOIN entries e ON e.entry_id = v.entry_id"
+    " UNION ALL SELECT iif(m.until IS NULL, 1, 4), coalesce(v.target_path, e.key), "
+    "s.sandbox_id," IS_WRITABLE " FROM devices d"
+    " JOIN mappings m ON m.device_id = d.device_id"
+    " JOIN sandboxes s ON s.sandbox_ref = m.sandbox_ref AND s.gone_at IS NULL"
+    " JOIN volumes v ON v.volume_id = m.volume_id"
+    "  AND (m.until IS NULL OR m.mapping_id = " V_UNSTAGED_MAPPING
+    ") LEFT JOIN entries e ON e.entry_id = v.entry_id"
     " WHERE d.boot_id = (SELECT boot_id FROM meta) AND " IS_DISK(
         "d") " UNION ALL SELECT 2, coalesce(v.target_path, e.key), ''," IS_WRITABLE
              " FROM devices d"

@@ -10,6 +10,7 @@ enum store_disk_user_kind {
     STORE_DISK_USER_VOLUME, /* of a sandbox that is alive */
     STORE_DISK_USER_STAGED, /* a volume of none: a container to come brings the disk into its VM */
     STORE_DISK_USER_DRIVE,
+    STORE_DISK_USER_UNSTAGED, /* as VOLUME, and its metadata is gone */
 };
 
 struct store_disk_user {

@@ -65,6 +65,10 @@ int store_put_entry_on_device(struct store *store, const struct store_entry *ent
 int store_remove_entry(struct store *store, enum volume_layout layout, const char *key,
                        int64_t *ret_volume_id);
 
+/* The live sandbox that still has a volume whose metadata is gone; "": none. */
+int store_find_unstaged(struct store *store, int64_t volume_id,
+                        char ret_sandbox_id[static STORE_SANDBOX_ID_BYTES]);
+
 /* A client named the sandbox of the volume: the sandbox-id file stands for that. */
 int store_note_published(struct store *store, int64_t volume_id, const char *sandbox_id);
 

@@ -7,20 +7,22 @@
  *
  * Trimming removes what is older than keep_days of counted time (counted_time.c) or further back
  * than max_rows, never what is live: open resizes and mappings, live sandboxes, volumes that are
- * not removed, devices that anything points to. Children go before their parents; a parent that
- * still has children waits for the next time. The journal's newest line stays, so that its numbers
- * are never used twice.
+ * not removed or that a live sandbox still has, devices that anything points to. Children go before
+ * their parents; a parent that still has children waits for the next time. The journal's newest
+ * line stays, so that its numbers are never used twice.
  */
 #include <inttypes.h>
 
 #include "lib/json.h"
 #include "store/internal.h"
+#include "store/schema.h"
 
 enum { TRIM_ROWS = 500 }; /* per table and call: well below a millisecond each */
 
 #define SANDBOX_OF_VOLUME                                                                          \
     "(SELECT s.sandbox_id FROM mappings m JOIN sandboxes s ON s.sandbox_ref = m.sandbox_ref"       \
-    " WHERE m.volume_id = ?3 AND m.until IS NULL)"
+    " JOIN volumes v ON v.volume_id = m.volume_id WHERE m.volume_id = ?3"                          \
+    " AND (m.until IS NULL OR m.mapping_id = " V_UNSTAGED_MAPPING "))"
 #define DEVICE_OF_VOLUME                                                                           \
     "(SELECT d.name FROM volumes v JOIN devices d ON d.device_id = v.device_id"                    \
     " WHERE v.volume_id = ?3)"
@@ -118,7 +120,10 @@ static const char trim_cleanups[] =
     TRIM("cleanups", "cleanup_id", "at",
          " AND NOT EXISTS (SELECT 1 FROM trash t WHERE t.cleanup_id = cleanups.cleanup_id)");
 static const char trim_resizes[] = TRIM("resizes", "resize_id", "finished_at", "");
-static const char trim_bindings[] = TRIM("mappings", "mapping_id", "until", "");
+static const char trim_bindings[] =
+    TRIM("mappings", "mapping_id", "until",
+         " AND NOT EXISTS (SELECT 1 FROM volumes v WHERE v.volume_id = mappings.volume_id"
+         "  AND mappings.mapping_id = " V_UNSTAGED_MAPPING ")");
 static const char trim_drive_mounts[] = TRIM("drive_mounts", "drive_ref", "ended_at", "");
 static const char trim_sandboxes[] = TRIM(
     "sandboxes", "sandbox_ref", "gone_at",

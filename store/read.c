@@ -93,7 +93,7 @@ struct view {
 
 static const struct view views[STORE_VIEWS] = {
     [STORE_VIEW_VOLUMES] = {"volumes", "audit_volumes", "volume_id", "volume_id",
-                            "status <> 'removed'", false},
+                            "(status <> 'removed' OR reason = 'unstaged')", false},
     [STORE_VIEW_SANDBOXES] = {"sandboxes", "audit_sandboxes", NULL, "first_seen",
                               "status <> 'gone'", false},
     [STORE_VIEW_DEVICES] = {"devices", "audit_devices", NULL, "first_seen", NULL, false},

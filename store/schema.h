@@ -76,6 +76,19 @@ int schema_digest(struct sql_connection *connection, char ret_hex[static SHA256_
     "(v.removed_at IS NULL AND v.observed = 0 AND v.resizable = 'no'"                              \
     " AND v.resizable_reason NOT IN ('policy', 'read_only'))"
 
+/* The mapping in which a live sandbox still has the removed volume `v`: the one that was open when
+ * the metadata went, unless the runtime's records or the VMM's list have lost the drive, or the
+ * path was staged anew. NULL: none. */
+#define V_UNSTAGED_MAPPING                                                                         \
+    "(SELECT max(u.mapping_id) FROM mappings u"                                                    \
+    " JOIN sandboxes x ON x.sandbox_ref = u.sandbox_ref AND x.gone_at IS NULL"                     \
+    " WHERE u.volume_id = v.volume_id AND u.until = v.removed_at AND coalesce(u.list, 0) >= 0"     \
+    " AND (u.source <> 'persist' OR EXISTS (SELECT 1 FROM devices b"                               \
+    "  JOIN sandbox_drives h ON h.sandbox_ref = u.sandbox_ref AND (h.file = b.name"                \
+    "   OR h.major = b.major AND h.minor = b.minor) WHERE b.device_id = u.device_id))"             \
+    " AND NOT EXISTS (SELECT 1 FROM volumes w WHERE w.path_sha256 = v.path_sha256"                 \
+    "  AND w.volume_id > v.volume_id))"
+
 /* Whether the guest that has volume `v` says that its file system is abnormal. */
 #define V_IS_ABNORMAL_IN_GUEST                                                                     \
     "v.volume_id IN (SELECT a.volume_id FROM guest_stats h JOIN mappings a"                        \

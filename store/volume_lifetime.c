@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* volume_lifetime.c - a volume begins with its first entry and ends with its last one. */
 #include "store/internal.h"
+#include "store/schema.h"
 
 int store_find_volume(struct store *store, const char *target_path, int64_t *ret_volume_id)
 {
@@ -80,11 +81,12 @@ int volume_end(struct store *store, int64_t volume_id)
         " WHERE volume_id = ?1";
     static const char discount[] = "UPDATE meta SET live_volumes = live_volumes - 1 WHERE one = 1";
     struct store_volume volume = {.volume_id = volume_id};
-    int r = store_close_binding(store, volume_id);
+    /* It names the sandbox while the binding is open. */
+    int r = journal_write(store,
+                          &(struct journal_line){.kind = "volume_removed", .volume_id = volume_id});
 
     if (r == 0)
-        r = journal_write(store,
-                          &(struct journal_line){.kind = "volume_removed", .volume_id = volume_id});
+        r = store_close_binding(store, volume_id);
     if (r == 0)
         r = sql_run(&store->connection, end, NULL, sql_number(volume_id),
                     sql_number(store->now_ms));
@@ -93,4 +95,21 @@ int volume_end(struct store *store, int64_t volume_id)
     if (r == 0)
         r = store_reload_volume(store, &volume);
     return r < 0 ? r : store_set_state(store, &volume, STATE_UNMANAGED, REASON_NONE, NULL);
+}
+
+int store_find_unstaged(struct store *store, int64_t volume_id,
+                        char ret_sandbox_id[static STORE_SANDBOX_ID_BYTES])
+{
+    static const char find[] = "SELECT s.sandbox_id FROM volumes v"
+                               " JOIN mappings k ON k.mapping_id = " V_UNSTAGED_MAPPING
+                               " JOIN sandboxes s ON s.sandbox_ref = k.sandbox_ref"
+                               " WHERE v.volume_id = ?1";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_first(&store->connection, find, &rows, sql_number(volume_id));
+
+    ret_sandbox_id[0] = '\0';
+    if (r <= 0)
+        return r;
+    sql_take_text(&rows, ret_sandbox_id, STORE_SANDBOX_ID_BYTES);
+    return 0;
 }

@@ -155,10 +155,19 @@ static int search_stagings(struct search *search)
 
 /* ---- drives ---- */
 
+/* An unstaged volume, for the sandbox that has it. */
+static bool is_back(const struct search *search, const struct store_disk_user *user)
+{
+    const char *sandbox_id = search->stage->sandbox_id;
+
+    return sandbox_id && strcmp(sandbox_id, user->sandbox_id) == 0 && is_itself(search, user->name);
+}
+
 /* 1: this one has it. */
 static int compare_drive(void *userdata, const struct store_disk_user *user)
 {
     struct search *search = userdata;
+    bool is_drive;
 
     if (user->kind == STORE_DISK_USER_ORPHAN) {
         search->code =
@@ -170,11 +179,13 @@ static int compare_drive(void *userdata, const struct store_disk_user *user)
     }
     if (user->kind == STORE_DISK_USER_STAGED)
         return compare_staged(search, user->name, !user->writable);
-    if (user->kind != STORE_DISK_USER_DRIVE || (!user->writable && search->read_only))
+    is_drive = user->kind == STORE_DISK_USER_DRIVE;
+    if (user->kind == STORE_DISK_USER_VOLUME || (!user->writable && search->read_only) ||
+        (!is_drive && is_back(search, user)))
         return 0;
-    search->code =
-        answer_refuse(search->error, ANSWER_DEVICE_HELD, "%s is in sandbox %s as drive %s",
-                      search->stage->device, user->sandbox_id, user->name);
+    search->code = answer_refuse(search->error, ANSWER_DEVICE_HELD, "%s is in sandbox %s as %s %s",
+                                 search->stage->device, user->sandbox_id,
+                                 is_drive ? "drive" : "the unstaged volume", user->name);
     return 1;
 }
 

@@ -199,6 +199,20 @@ static int put_entry(const struct observer *observer, enum reconciler_tree tree,
     return put.is_on ? 0 : refresh_device(context, put.volume_id);
 }
 
+/* A pod has to be able to end beside a VMM that hangs. */
+static int tell_unstaged(const struct context *context, int64_t volume_id)
+{
+    char sandbox_id[STORE_SANDBOX_ID_BYTES];
+    int r = store_find_unstaged(context->store, volume_id, sandbox_id);
+
+    if (r == 0 && sandbox_id[0])
+        log_warning(
+            &(struct log_ids){.volume = volume_id, .sandbox = sandbox_id},
+            "its metadata was removed while the sandbox has it: it stays listed until the VM "
+            "has ended");
+    return r;
+}
+
 static int remove_entry(const struct context *context, enum reconciler_tree tree, const char *name)
 {
     int64_t volume_id = 0;
@@ -208,6 +222,8 @@ static int remove_entry(const struct context *context, enum reconciler_tree tree
     r = queue_beside(context, name);
     if (r == 0)
         r = store_remove_entry(context->store, tree_layout(tree), name, &volume_id);
+    if (r == 0 && volume_id)
+        r = tell_unstaged(context, volume_id);
     if (r == 0 && volume_id)
         r = work_queue_add_volume(context->queue, volume_id);
     /* The entry that leads now may name another one. */

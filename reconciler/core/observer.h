@@ -31,7 +31,7 @@ int observer_observe_entry(const struct observer *observer, enum reconciler_tree
 
 /* sandboxes.c: a sandbox, or the bundle of one of its containers, which names the sandbox. */
 int observer_observe_sandbox(const struct observer *observer, const char *sandbox_id);
-/* Queues sandboxes whose VMM runs and is not on record. */
+/* Queues sandboxes whose VMM runs and is not on record. PROGRESS_MORE: call again. */
 int observer_queue_unrecorded(struct observer *observer);
 int observer_observe_bundle(const struct observer *observer, enum reconciler_tree tree,
                             const char *name);

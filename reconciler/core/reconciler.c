@@ -191,7 +191,7 @@ static void note_first_scan(struct reconciler *reconciler)
     if (reconciler->context.synced || !scan_is_done(&reconciler->scan) ||
         !unresolved_is_idle(&reconciler->unresolved) || !work_queue_is_observed(&reconciler->queue))
         return;
-    reconciler->context.synced = true;
+    reconciler->context.synced = reconciler->seeks_vmms = true;
     work_queue_begin_volumes(&reconciler->queue);
     cleanup_want(&reconciler->cleanup);
     monitors_want(&reconciler->monitors);
@@ -394,7 +394,7 @@ void reconciler_on_sweep(struct loop_timer *timer)
     note_failure(reconciler, queue_doubtful(reconciler));
     if (sweeps) {
         scan_want_sweep(&reconciler->scan);
-        note_failure(reconciler, observer_queue_unrecorded(&reconciler->observer));
+        reconciler->seeks_vmms = true;
         unresolved_want(&reconciler->unresolved);
     }
     cleanup_want(&reconciler->cleanup);
@@ -443,12 +443,22 @@ static void clean_up(struct reconciler *reconciler)
         work_queue_wake(&reconciler->queue, 0);
 }
 
+static bool seek_vmms(struct reconciler *reconciler)
+{
+    int r = reconciler->seeks_vmms ? observer_queue_unrecorded(&reconciler->observer) : 0;
+
+    reconciler->seeks_vmms = r == PROGRESS_MORE;
+    note_failure(reconciler, r);
+    return reconciler->seeks_vmms || has_work(reconciler);
+}
+
 /* A client asks for all processes, is told to ask again, and may come back much later. */
 static void read_on(struct reconciler *reconciler)
 {
-    bool more =
-        is_full(reconciler) || (!has_work(reconciler) &&
-                                observe_cache_read_on(reconciler->context.cache) == PROGRESS_MORE);
+    bool more = is_full(reconciler) ||
+                (!has_work(reconciler) &&
+                 (seek_vmms(reconciler) ||
+                  observe_cache_read_on(reconciler->context.cache) == PROGRESS_MORE));
 
     if (more && !work_queue_is_waking(&reconciler->queue))
         work_queue_wake(&reconciler->queue, 0);

@@ -258,19 +258,30 @@ static int is_volume(void *userdata, int64_t volume_id)
     return volume_id > 0;
 }
 
+/* 1, 0 or -errno of the store. */
+static int has_volume(const struct context *context, pid_t pid, uint64_t start_ns)
+{
+    cleanup(observed_sandbox_done) struct observed_sandbox held = {0};
+    int r = 0;
+
+    (void)observe_held_drives(pid, start_ns, &held);
+    for (unsigned i = 0; r == 0 && i < held.drives; i++)
+        r = store_each_volume_of_device(context->store, (uint32_t)held.drive[i].major,
+                                        (uint32_t)held.drive[i].minor, is_volume, NULL);
+    return r;
+}
+
 /* Of a VMM that crustd has never seen with records. Others' VMMs may be called like Kata's, so one
  * counts only if it has the device of a volume. 1, 0 or -errno of the store. */
 static int is_orphan(const struct context *context, const char *sandbox_id,
                      const struct observed_sandbox *vmm)
 {
     cleanup(observed_sandbox_done) struct observed_sandbox held = {0};
-    int r = 0;
+    int r = has_volume(context, vmm->vmm_pid, vmm->vmm_start_ns);
 
-    (void)read_shim(context, sandbox_id, vmm->vmm_pid, vmm->vmm_start_ns, false, &held);
-    for (unsigned i = 0; r == 0 && i < held.drives; i++)
-        r = store_each_volume_of_device(context->store, (uint32_t)held.drive[i].major,
-                                        (uint32_t)held.drive[i].minor, is_volume, NULL);
-    return r;
+    return r <= 0 ? r
+                  : read_shim(context, sandbox_id, vmm->vmm_pid, vmm->vmm_start_ns, false, &held) ==
+                        OBSERVED_SHIM_ENDED;
 }
 
 /* A sandbox ends with its VMM's process, not with its records. */
@@ -315,16 +326,21 @@ static int record_observation(const struct observer *observer, const char *sandb
                               has_records);
 }
 
-static int queue_unknown(void *userdata, const char *sandbox_id, pid_t pid)
+/* For those of others, all processes would be read again, and a pod that starts meanwhile would
+ * have to wait until they may be read once more. */
+static int queue_unknown(void *userdata, const char *sandbox_id, pid_t pid, uint64_t start_ns)
 {
-    const struct observer *observer = userdata;
-    uint64_t start_ns;
+    const struct context *context = ((const struct observer *)userdata)->context;
+    uint64_t known_start_ns;
     pid_t known;
-    int r = store_find_vmm(observer->context->store, sandbox_id, &known, &start_ns);
+    int r = store_find_vmm(context->store, sandbox_id, &known, &known_start_ns);
 
-    if (r == 0 && known != pid)
-        work_queue_add_sandbox(observer->context->queue, sandbox_id);
-    return r;
+    if (r < 0 || known == pid)
+        return r;
+    r = known ? 1 : has_volume(context, pid, start_ns);
+    if (r > 0)
+        work_queue_add_sandbox(context->queue, sandbox_id);
+    return r < 0 ? r : 0;
 }
 
 int observer_queue_unrecorded(struct observer *observer)

@@ -16,7 +16,7 @@ import unittest
 from grpc_client import SECONDS, GrpcTest
 from node import VOLUMES, encode
 from rust_runtime import RustPod, RustShim, guest_name
-from scratch_node import SANDBOX, publish_path, status
+from scratch_node import SANDBOX, curl, publish_path, status
 
 DEVICE = "/dev/some-device"
 PATH = publish_path("pv-staged")
@@ -36,9 +36,12 @@ class StageTest(GrpcTest):
 
     def start(self, **settings):
         node = self.node({key.replace("__", "."): value for key, value in settings.items()})
+        self.daemon(node)
+        return node
+
+    def daemon(self, node):
         node.start()
         self.client = self.stub(node, "crust_runtime", "Runtime")
-        return node
 
     def request(self, path=PATH, device=DEVICE, fs_type="ext4", kind="BLOCK", policy=None, **more):
         crust = self.crust
@@ -142,6 +145,74 @@ class Staging(StageTest):
         self.stage()
         self.assertEqual(node.volume(PATH)["status"], "present")
         self.nothing_is_left(node)
+
+    def check_unstaged(self, node, volume, vmm):
+        """It is visible, with the VM that has it."""
+        evidence = f"sandbox {SANDBOX} still has it, in process {vmm.pid}"
+        row = node.wait_for(volume.path, "unmanaged", "unstaged", status="removed", sandbox_id=SANDBOX)
+        self.assertEqual((row["evidence"], row["resizable"]), (evidence, None))
+        self.assertIsNotNone(row["removed_at"])
+        self.assertIn("unmanaged/unstaged", node.crustctl("volumes").stdout)
+        self.explains(node, volume.path, "that sandbox's VM has not ended", evidence)
+        listed = [row["reason"] for row in json.loads(curl(node, "/v1/volumes?live=1")[1])
+                  if row["target_path"] == volume.path]
+        self.assertEqual(listed, ["unstaged"])
+
+    def check_free(self, node, volume):
+        self.assertEqual(node.volume(volume.path)["reason"], "none")
+        self.assertNotIn("unstaged", node.crustctl("volumes").stdout)
+        self.stage(publish_path("pv-other"), volume.loop.device)
+
+    def used_volume(self, node):
+        volume = self.volume(node)
+        self.agent(node)
+        self.monitor(node, volume)
+        vmm = self.sandbox(node, volume)
+        node.wait_for(volume.path, "in_sync", "none")
+        return volume, vmm
+
+    def test_unstage_beside_a_live_sandbox(self):
+        """OK, because a pod must be able to end beside a VMM that hangs. The volume stays visible and its device is given to
+        nobody else until the VM has ended."""
+        node = self.start()
+        volume, vmm = self.used_volume(node)
+        self.unstage(volume.path)
+        self.assertFalse(node.directory(volume.path).exists())
+        self.check_unstaged(node, volume, vmm)
+        lines = node.query("SELECT kind, sandbox_id FROM audit_journal WHERE kind IN ('volume_removed', 'volume_unstaged')"
+                           " ORDER BY seq")
+        self.assertEqual([(line["kind"], line["sandbox_id"]) for line in lines],
+                         [("volume_removed", SANDBOX), ("volume_unstaged", SANDBOX)])
+        self.assertRegex(node.log.read_text(), f"level=warning .*{SANDBOX}.*its metadata was removed while")
+        self.unstage(volume.path)
+        for path in publish_path("pv-other"), volume.path:
+            with self.fails("UNAVAILABLE", f"in sandbox {SANDBOX} as the unstaged volume {volume.path}"):
+                self.stage(path, volume.loop.device)
+        node.stop()
+        self.daemon(node)
+        self.check_unstaged(node, volume, vmm)
+        vmm.stop()
+        node.wait(lambda: node.volume(volume.path)["reason"] == "none", 60, "the VM's end to be seen")
+        self.check_free(node, volume)
+
+    def test_unstage_of_a_drive_that_is_unplugged(self):
+        """Its VM lives on, and has it no more."""
+        node = self.start()
+        volume, _ = self.used_volume(node)
+        self.unstage(volume.path)
+        node.wait_for(volume.path, "unmanaged", "unstaged")
+        node.add_sandbox(SANDBOX, node.vmms[0].pid, agent="unix:///agent.sock", drives=[])
+        node.wait(lambda: node.volume(volume.path)["reason"] == "none", 60, "the runtime's records to be read")
+        self.check_free(node, volume)
+
+    def test_metadata_that_is_removed_by_hand(self):
+        node = self.start()
+        volume, vmm = self.used_volume(node)
+        node.unstage(volume.path)
+        self.check_unstaged(node, volume, vmm)
+        node.stage(volume.path, volume.loop.device)  # a driver that does not ask crustd
+        node.wait(lambda: node.volume(volume.path)["status"] == "present", 60, "the new volume")
+        self.assertNotIn("unstaged", node.crustctl("volumes", "-a").stdout)
 
     def test_a_mount_inside_is_not_emptied(self):
         """Nothing else is taken away either, whichever server is asked."""

@@ -112,10 +112,6 @@ class OrphanCase(StageTest):
         process.wait()
         process.stdin.close()
 
-    def daemon(self, node):
-        node.start()
-        self.client = self.stub(node, "crust_runtime", "Runtime")
-
     def status_of(self, node, sandbox_id=None):
         rows = node.query("SELECT status, vmm_pid FROM audit_sandboxes WHERE sandbox_id ="
                           f" '{sandbox_id or self.sandbox_id}' ORDER BY rowid")
@@ -188,7 +184,8 @@ class Rust(OrphanCase):
         shutil.rmtree(pod.state)
         self.wait_orphaned(node, volume, vmm)
         node.unstage(volume.path)
-        node.wait(lambda: node.volume(volume.path)["status"] == "removed", 60, "the metadata to go")
+        row = node.wait_for(volume.path, "unmanaged", "unstaged", status="removed", sandbox_id=self.sandbox_id)
+        self.assertIn(f"in process {vmm.pid}", row["evidence"])
         other = dataclasses.replace(volume, path=publish_path("pv-2"))
         self.refuse(vmm, other.path, volume.loop.device)
         node.stage(other.path, volume.loop.device)  # a driver that does not ask crustd
@@ -240,10 +237,10 @@ class Go(OrphanCase):
 
 
 class Found(OrphanCase):
-    """No record names the VMM, and crustd has none of its own."""
+    """No record names the VMM, and crustd has none of its own: it is sought right after the first scan."""
 
     def test_it_has_a_volume(self):
-        node = self.node()
+        node = self.node({"resize.sweep_seconds": 3600})
         volume, free = self.volume(node), self.volume(node, "free")
         vmm = self.start_vmm(volume)
         other = Orphan(self, secrets.token_hex(32))  # has no volume's device

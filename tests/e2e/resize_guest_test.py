@@ -172,7 +172,7 @@ class SandboxTest(ResizeCase):
                 self.grow(volume)
                 first = self.node.volume(volume.path)
                 sandbox.unplug(volume)
-                removed = self.node.wait_for(volume.path, "unmanaged", status="removed")
+                removed = self.node.wait_for(volume.path, "unmanaged", "none", status="removed")
                 self.assertIsNotNone(removed["removed_at"])
                 self.assertNotIn(None, [row["until"] for row in self.mappings(volume)])
 

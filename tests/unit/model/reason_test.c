@@ -39,13 +39,14 @@ static void every_state_and_reason_is_explained(void **state)
     }
 }
 
-/* What is only a remark on a volume that is in sync or unbound, what nobody is told, and a growth
- * under way. */
+/* What is only a remark on a volume that is in sync or unbound, what nobody is told, a growth under
+ * way, and a volume without metadata. */
 static bool is_no_obstacle(enum volume_reason reason)
 {
-    return reason == REASON_NONE || reason == REASON_BUNDLE_UNREADABLE ||
-           reason == REASON_HOST_STALE || reason == REASON_HOST_LAYER_PENDING ||
-           reason == REASON_UNVERIFIED || reason == REASON_GROWING;
+    return reason == REASON_NONE || reason == REASON_UNSTAGED ||
+           reason == REASON_BUNDLE_UNREADABLE || reason == REASON_HOST_STALE ||
+           reason == REASON_HOST_LAYER_PENDING || reason == REASON_UNVERIFIED ||
+           reason == REASON_GROWING;
 }
 
 static void every_reason_not_to_be_resizable_is_explained(void **state)

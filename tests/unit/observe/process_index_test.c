@@ -64,6 +64,12 @@ bool process_table_is_young(const struct process_table *read)
     return table.is_young;
 }
 
+void process_table_expire(struct process_table *read)
+{
+    (void)read;
+    table.is_young = false;
+}
+
 struct process_table_range process_table_find(struct process_table *read, enum process_role role,
                                               const char *sandbox_id)
 {
@@ -280,6 +286,31 @@ static void what_cannot_be_an_id_is_not_looked_for(void **state)
     assert_int_equal(table.reads, 0);
 }
 
+static int count_vmm(void *count, const char *sandbox_id, pid_t pid, uint64_t start_ns)
+{
+    assert_string_equal(sandbox_id, "1d");
+    assert_true(pid == 7 && start_ns == 70);
+    ++*(unsigned *)count;
+    return 0;
+}
+
+/* And a process that starts next does not wait because they were read. */
+static void vmms_are_those_of_a_whole_reading(void **state)
+{
+    unsigned vmms = 0;
+
+    (void)state;
+    table.entry[0] = (struct process_table_entry){
+        .named = {.role = PROCESS_VMM, .id = "1d"}, .pid = 7, .start_ns = 70};
+    table.count = 1;
+    table.parts = 2;
+    assert_int_equal(process_index_each_vmm(processes, count_vmm, &vmms), PROGRESS_MORE);
+    assert_int_equal(vmms, 0);
+    assert_int_equal(process_index_each_vmm(processes, count_vmm, &vmms), 0);
+    assert_int_equal(vmms, 1);
+    assert_false(table.is_young);
+}
+
 #define TEST(test) cmocka_unit_test_setup_teardown(test, begin, end)
 
 int main(void)
@@ -294,6 +325,7 @@ int main(void)
         TEST(of_two_processes_neither_is_trusted_unless_one_is_the_others_child),
         TEST(one_that_is_not_trusted_is_named),
         TEST(what_cannot_be_an_id_is_not_looked_for),
+        TEST(vmms_are_those_of_a_whole_reading),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

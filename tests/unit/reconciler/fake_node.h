@@ -210,7 +210,8 @@ int observe_held_drives(pid_t pid, uint64_t start_ns, struct observed_sandbox *r
 }
 
 int observe_each_vmm(struct observe_cache *cache,
-                     int (*callback)(void *userdata, const char *sandbox_id, pid_t pid),
+                     int (*callback)(void *userdata, const char *sandbox_id, pid_t pid,
+                                     uint64_t start_ns),
                      void *userdata)
 {
     int r = 0;
@@ -218,7 +219,7 @@ int observe_each_vmm(struct observe_cache *cache,
     (void)cache;
     for (unsigned i = 0; r == 0 && i < FAKES; i++)
         if (fake_sandbox[i].unrecorded)
-            r = callback(userdata, fake_sandbox[i].id, fake_sandbox[i].pid);
+            r = callback(userdata, fake_sandbox[i].id, fake_sandbox[i].pid, 5);
     return r;
 }
 

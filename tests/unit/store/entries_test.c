@@ -135,6 +135,29 @@ static void staged_again_is_a_new_volume(void **state)
         number_of(store, "SELECT count(*) FROM audit_volumes WHERE removed_at IS NULL"), 1);
 }
 
+/* Its VMM may hang: what has the device stays visible. */
+static void a_volume_that_is_removed_in_use_stays_until_its_sandbox_ends(void **state)
+{
+    struct store *store = store_of(state);
+    struct bound bound = put_bound(store);
+    char sandbox_id[STORE_SANDBOX_ID_BYTES];
+    int64_t removed;
+    bool changed;
+
+    assert_int_equal(store_find_unstaged(store, bound.volume_id, sandbox_id), 0);
+    assert_string_equal(sandbox_id, "");
+    assert_int_equal(store_remove_entry(store, LAYOUT_KATA, "key-1", &removed), 0);
+    assert_int_equal(store_find_unstaged(store, bound.volume_id, sandbox_id), 0);
+    assert_string_equal(sandbox_id, "sandbox-1");
+    assert_text_of(store, "SELECT sandbox_id FROM audit_journal WHERE kind = 'volume_removed'",
+                   "sandbox-1");
+    assert_text_of(store, "SELECT reason FROM audit_volumes", "unstaged");
+    assert_int_equal(store_end_sandbox(store, "sandbox-1", &changed), 0);
+    assert_text_of(store, "SELECT reason FROM audit_volumes", "none");
+    assert_int_equal(store_find_unstaged(store, bound.volume_id, sandbox_id), 0);
+    assert_string_equal(sandbox_id, "");
+}
+
 static void a_removed_volume_has_nothing_open(void **state)
 {
     struct store *store = store_of(state);
@@ -385,6 +408,7 @@ int main(void)
         MODEL(a_name_that_never_read_well_takes_its_first_identity),
         MODEL(two_layouts_of_one_path_are_one_volume),
         MODEL(staged_again_is_a_new_volume),
+        MODEL(a_volume_that_is_removed_in_use_stays_until_its_sandbox_ends),
         MODEL(a_removed_volume_has_nothing_open),
         MODEL(a_learned_path_joins_its_volume),
         MODEL(each_entry_of_a_layout),

@@ -259,12 +259,12 @@ static bool is_decided(enum volume_state state, enum volume_reason reason)
 }
 
 /* The table comes to one pair that no volume gets: a guest that is only unverified has been grown,
- * so that no resize waits for it. And one is kept for those who wait for it, though nothing comes
- * to it now. */
+ * so that no resize waits for it. One is kept for those who wait for it, though nothing comes to it
+ * now. And a volume whose metadata is gone is not decided about. */
 static bool is_exempt(enum volume_state state, enum volume_reason reason)
 {
     return (state == STATE_BLOCK_GROWN && reason == REASON_UNVERIFIED) ||
-           (state == STATE_UNKNOWN && reason == REASON_POLICY);
+           (state == STATE_UNKNOWN && reason == REASON_POLICY) || reason == REASON_UNSTAGED;
 }
 
 /* After the combinations were decided. */
