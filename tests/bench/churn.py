@@ -50,7 +50,9 @@ class Churn(Crowd):
 
     def _add_sandbox(self, sandbox):
         if not self._is_rust(sandbox):
+            self._write_bundle(sandbox, "sandbox", [])
             super()._add_sandbox(sandbox)
+            self._write_bundle(sandbox, "container", list(map(volume_path, numbers_of(sandbox))))
             return
         state = self._state(sandbox)
         state.mkdir(parents=True, mode=0o700)
@@ -101,12 +103,12 @@ class Churn(Crowd):
         self.host.say(f"end {self._monitor(sandbox)}")
 
     def _remove_state(self, sandbox):
-        if not self._is_rust(sandbox):
+        for kind in ("container", "sandbox"):
+            shutil.rmtree(self._bundle(sandbox, kind))
+        if self._is_rust(sandbox):
+            shutil.rmtree(self._state(sandbox))
+        else:
             self.node.end_sandbox(sandbox_id(sandbox))
-            return
-        for directory in (self._bundle(sandbox, "container"), self._bundle(sandbox, "sandbox"),
-                          self._state(sandbox)):
-            shutil.rmtree(directory)
 
     def _unstage(self, sandbox):
         for number in numbers_of(sandbox):
