@@ -89,7 +89,7 @@ TEST_BINARIES := $(patsubst %.c,$(OUT)/%,$(TEST_SOURCES))
 T_BINARIES    := $(strip $(if $(T),$(foreach test,$(TEST_BINARIES),$(if $(findstring $(T),$(test)),$(test)))))
 T_MODULES     := $(strip $(if $(T),$(foreach test,$(notdir $(basename $(wildcard tests/e2e/*_test.py))),$(if $(findstring $(T),$(test)),$(test)))))
 QUICK_BINARIES := $(filter $(addprefix %/unit/,model/% config/% store/% hypervisor/%_codec_test reconciler/decide/%),$(TEST_BINARIES))
-QUICK_MODULES := binding_test grpc_stage_test vmm_test lost_order_test http_test
+QUICK_MODULES := binding_test grpc_stage_test http_test lost_order_test report_volume_test
 FUZZ_SOURCES  := $(sort $(wildcard tests/fuzz/*_fuzz.c))
 FUZZ_REPLAYS  := $(patsubst %.c,$(OUT)/%,$(FUZZ_SOURCES))
 

@@ -19,9 +19,9 @@ MODULE_SECONDS = None if os.environ.get("CRUST_SWEEP") == "all" else 1800
 
 # A minute or more each, or programs that are compiled first.
 LONG = {f"{name}_test" for name in """
-    crust_sim csi_driver csi_sanity drives_stock fleet grpc_hostile guest_agent_delivery helm huge_file_systems
-    kata_agent lost_cleanup lost_error lost_kill lower_devices_guest packages resize_guest resize_restart rollback
-    rust_several scale soak
+    alerts cleanup cleanup_drain crust_sim csi_driver csi_sanity drives_stock fleet grpc_hostile
+    guest_agent_delivery helm huge_file_systems kata_agent kata_resize lost_cleanup lost_error lost_kill
+    lower_devices_guest packages resize_guest resize_restart rollback rust_several scale soak vmm
     """.split()}
 
 if __name__ == "__main__":
