@@ -8,7 +8,7 @@
  *   vsock:PORT        where it listens; on a KVM guest, where the real one does (1024)
  *   tcp:PORT          the same for an emulated guest, on eth0 with the address 10.0.2.15
  *   without-sysfs     leaves out a container's sysfs, as if the guest's kernel had none
- *   slow-mounts       takes a second to create a container with a disk
+ *   slow-mounts       takes three seconds to create a container with a disk
  *   without-cgroups   refuses to create containers, as after its source the agent does if the
  *                     guest's kernel has no cgroups
  *
@@ -47,7 +47,7 @@ enum {
     FRAME_BYTES = 4 * 1024 * 1024,
     READ_BYTES = 65536,
     ANSWER_BYTES = READ_BYTES + 1024,
-    SLOW_MS = 1000,
+    SLOW_MS = 3000,
     REQUEST = 1,
     RESPONSE = 2,
 };
