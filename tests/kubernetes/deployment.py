@@ -7,10 +7,10 @@ from claims import GROWN, ClaimTest
 from api_server_test import rendered
 from cluster import BIN, NODE, START_SECONDS
 from container_image import make_crustd
-from node_test_case import REPOSITORY, VERSION
+from node_test_case import RELEASE, REPOSITORY
 
 MANIFESTS = REPOSITORY / "config/deploy"
-IMAGE = f"docker.io/library/crustd:{VERSION}"  # what kustomization.yaml has, as containerd writes it
+IMAGE = f"docker.io/library/crustd:{RELEASE}"  # what kustomization.yaml has, as containerd writes it
 LABEL = "katacontainers.io/kata-runtime"
 
 

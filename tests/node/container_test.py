@@ -12,7 +12,7 @@ import unittest
 
 import container_base
 import podman
-from node_test_case import VERSION
+from node_test_case import RELEASE
 from pod_test import CONTAINERD, REPOSITORY, load, patched
 from runtime_tools import TOOL, put_tool, stats_of, tool_runs
 from sandboxes import MIB, SandboxTest
@@ -22,7 +22,7 @@ try:
 except ImportError:
     yaml = None
 
-IMAGE = f"localhost/crustd:{VERSION}"
+IMAGE = f"localhost/crustd:{RELEASE}"
 PLACE = "/opt/crust-container"  # in the node
 CONFIG_MAP = f"{PLACE}/config-map"
 KATA = "/opt/kata/share/defaults/kata-containers"

@@ -17,6 +17,7 @@ from machine import Machine
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = (REPOSITORY / os.environ.get("CRUST_BUILD", "build")).resolve()
 VERSION = subprocess.check_output([REPOSITORY / "packaging/version.sh"], text=True).strip()
+RELEASE = VERSION.partition("~")[0]  # the tag of images, in which there can be no tilde
 DATABASE = "/var/lib/crustd/crustd.db"
 READY_SECONDS = 60
 
