@@ -272,7 +272,7 @@ static const struct {
            "The restart alone already shows the VM the new size."}}}),
     ROW(HYPERVISOR_REFUSED, "hypervisor_refused", HEALS, STATUS_UNAVAILABLE,
         {HYPERVISOR,
-         {"The hypervisor was called and answered with an error (shown below).",
+         {"The hypervisor was called and answered with an error.",
           "A hypervisor that accepts the call.",
           {"The VMM's own log has the details.",
            "crustd tries again with growing pauses; crustctl resync has it try now.",

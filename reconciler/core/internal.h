@@ -59,7 +59,7 @@ struct reconciler {
     uint64_t pass_began_ns;
     struct loop_timer attempt; /* when the next attempt of any volume is due */
     struct loop_timer sweep;
-    bool seeks_vmms;         /* that are not on record */
+    bool seeks_vmms;         /* VMMs that have no row are still to be looked for */
     unsigned sweeps_put_off; /* since the last one */
     unsigned turn;           /* of the slow round that asks all VMMs again */
     struct loop_timer idle;

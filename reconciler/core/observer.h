@@ -31,7 +31,8 @@ int observer_observe_entry(const struct observer *observer, enum reconciler_tree
 
 /* sandboxes.c: a sandbox, or the bundle of one of its containers, which names the sandbox. */
 int observer_observe_sandbox(const struct observer *observer, const char *sandbox_id);
-/* Queues sandboxes whose VMM runs and is not on record. PROGRESS_MORE: call again. */
+/* Queues the sandboxes of running VMMs that have no row and hold a volume's device open. Returns
+ * PROGRESS_MORE as long as there are processes left to read. */
 int observer_queue_unrecorded(struct observer *observer);
 int observer_observe_bundle(const struct observer *observer, enum reconciler_tree tree,
                             const char *name);

@@ -39,8 +39,8 @@ static void every_state_and_reason_is_explained(void **state)
     }
 }
 
-/* What is only a remark on a volume that is in sync or unbound, what nobody is told, a growth under
- * way, and a volume without metadata. */
+/* These reasons never keep a volume from being resized: remarks on a volume that is in sync or
+ * unbound, a growth under way, and a volume without metadata. */
 static bool is_no_obstacle(enum volume_reason reason)
 {
     return reason == REASON_NONE || reason == REASON_UNSTAGED ||
