@@ -276,6 +276,11 @@ static int compare_names(const struct dirent **a, const struct dirent **b)
     return strcmp((*a)->d_name, (*b)->d_name);
 }
 
+static int first_of(int result, int next)
+{
+    return result ? result : next;
+}
+
 static int load_drop_ins(const struct place *place, const char *file, struct config *config,
                          struct error *error)
 {
@@ -296,8 +301,8 @@ static int load_drop_ins(const struct place *place, const char *file, struct con
         r = error_set(error, -EINVAL, "%s: has %d files, more than %d", name, count, DROP_INS);
     for (int i = 0; i < count; i++) {
         (void)snprintf(name, sizeof(name), "%s/%s", directory, entries[i]->d_name);
-        if (r == 0)
-            r = load_file(place, name, config, error);
+        if (count <= DROP_INS)
+            r = first_of(r, load_file(place, name, config, r ? NULL : error));
         free(entries[i]);
     }
     free(entries);
@@ -307,17 +312,14 @@ static int load_drop_ins(const struct place *place, const char *file, struct con
 static int load_all(const struct place *place, const char *file, struct config *ret_config,
                     struct error *error)
 {
-    struct config config;
     int r;
 
-    config_defaults(&config);
-    r = load_file(place, file, &config, error);
+    config_defaults(ret_config);
+    r = load_file(place, file, ret_config, error);
     /* The host's own file may be absent, and its drop-ins hold all the same. */
-    if (r == 0 || (path_is_missing(r) && place->in_root))
-        r = load_drop_ins(place, file, &config, error);
-    if (r == 0)
-        *ret_config = config;
-    return r;
+    if (path_is_missing(r) && place->in_root)
+        r = 0;
+    return first_of(r, load_drop_ins(place, file, ret_config, r ? NULL : error));
 }
 
 int config_load(const char *file, struct config *ret_config, struct error *error)

@@ -2,7 +2,7 @@
 /* config.h - every setting of crustd, read from an INI file.
  *
  * config/keys.c holds the one table of keys: section.key, type, default, range. config_load() reads
- * all or nothing; an error names file, line and key. Paths are kept as written; their users resolve
+ * each file all or nothing; an error names file, line and key. Paths are kept as written; their users resolve
  * them below --root (only the file's own path is taken as given).
  */
 #pragma once
@@ -136,7 +136,8 @@ const char *config_cleanup_mode_name(enum config_cleanup_mode mode);
 
 /* Defaults, then the file over them, then those of FILE.d whose names end with .conf, sorted by
  * name; the last one that gives a key wins. -ENOENT only if the file is absent; -EINVAL with
- * "FILE:LINE: section.key: what is wrong" otherwise. ret_config is untouched on failure. */
+ * "FILE:LINE: section.key: what is wrong" otherwise. On failure ret_config has what the files
+ * without a fault say, which is enough to find the daemon. */
 int config_load(const char *file, struct config *ret_config, struct error *error);
 
 /* By CRUST_ROOT and CRUST_CONFIG; "/" and NULL where these are not set, or empty. Borrowed. */

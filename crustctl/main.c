@@ -7,6 +7,7 @@
 #include "crustctl/command.h"
 #include "crustctl/display.h"
 #include "lib/cleanup.h"
+#include "lib/log.h"
 
 enum { SUMMARY_COLUMN = 31 };
 
@@ -140,12 +141,11 @@ static int run(const struct command *command, const struct options *options)
         (void)fprintf(stderr, "crustctl: %s\n", error.text);
         return EXIT_USAGE;
     }
-    /* The doctor reports it, beside all else that is wrong. */
-    if (source_config_fault(session.source) && command->run != command_doctor) {
-        (void)fprintf(stderr, "crustctl: %s\n", source_config_fault(session.source));
-        source_close(session.source);
-        return EXIT_USAGE;
-    }
+    /* A daemon that runs keeps the configuration that it has, and a probe asks after the daemon. The
+     * doctor reports the fault itself. */
+    if (source_config_fault(session.source) && command->run != command_doctor)
+        (void)fprintf(stderr, "crustctl: %s; going on without this file\n",
+                      source_config_fault(session.source));
     code = session_end(&session, command->run(&session));
     buffer_done(&session.out);
     source_close(session.source);
@@ -177,6 +177,7 @@ int main(int argc, char *argv[])
     struct error error = {0};
 
     display_init();
+    log_configure(LOG_ERROR, LOG_LOGFMT); /* that its own loop waited is no warning to anybody */
     if (options_parse(argc, argv, &options, &error) < 0)
         return refuse(error.text);
     if (options.version) {

@@ -56,7 +56,8 @@ int row_state(const cJSON *row, struct buffer *ret_text)
     const char *reason = row_reason(row);
 
     if (strcmp(reason, "none") == 0)
-        return buffer_append_text(ret_text, row_text(row, "state"));
+        return buffer_append_text(ret_text,
+                                  row_text(row, *row_text(row, "removed_at") ? "status" : "state"));
     return buffer_append_format(ret_text, "%s/%s", row_text(row, "state"), reason);
 }
 

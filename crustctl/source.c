@@ -64,10 +64,13 @@ int source_open(const char *root, const char *config_file, struct source **ret_s
         source_close(source);
         return error_set_errno(error, result, "cannot open --root %s", root);
     }
-    if (config_load_host(source->root, root, config_file, &source->config, error) < 0) {
-        source->config_fault = *error;
-        config_defaults(&source->config);
+    result = config_load_host(source->root, root, config_file, &source->config, error);
+    if (result == -ENOENT) { /* a file that was named is missing */
+        source_close(source);
+        return result;
     }
+    if (result < 0)
+        source->config_fault = *error;
     *ret_source = source;
     return 0;
 }

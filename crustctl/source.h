@@ -20,7 +20,7 @@ enum {
 struct source;
 
 /* Reads the configuration; config_file NULL: the default one below root, which may be absent. Where
- * it has a fault, the defaults hold, and source_config_fault() says so. Asks nobody yet. 0 or
+ * a file has a fault, the others hold, and source_config_fault() says so. Asks nobody yet. 0 or
  * -errno. */
 int source_open(const char *root, const char *config_file, struct source **ret_source,
                 struct error *error);

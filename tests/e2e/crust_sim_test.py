@@ -101,6 +101,12 @@ class CrustSimTest(CsiTest):
         self.assertEqual((code, said.splitlines()[0]), (7, "ready"))
         self.assertFalse(os.path.exists(said.splitlines()[1]))
 
+    def test_a_failure_that_cannot_be_ordered(self):
+        for text in ("Resize=ok", "ResizeVolume", "ResizeVolume=status:12", "ResizeVolume=fine"):
+            done = subprocess.run([SIM, "--agent", text, "true"], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn("METHOD is ResizeVolume or GetVolumeStats", done.stderr)
+
     def test_failures_to_order(self):
         """A driver's author wants to see what the driver makes of them."""
         loop = self.loop(SIZE)

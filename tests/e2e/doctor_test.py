@@ -200,8 +200,18 @@ class DoctorTest(ScratchNodeTest):
         self.assertNotIn("socket_group", [one["id"] for one in rest])
         self.assertNotIn("ok", [one["level"] for one in rest])
         self.assertGreater(len(json.loads(node.crustctl("-o", "json", "doctor", check=False).stdout)), 5)
+
+    def test_a_faulty_file_beside_a_running_daemon(self):
+        """It keeps the configuration that it has, and crustctl finds it by the other files."""
+        node = self.well({"paths.http_socket": "/run/crustd/elsewhere.sock"})
+        node.start()
+        drop_ins = node.root / "etc/crustd/crustd.conf.d"
+        drop_ins.mkdir(exist_ok=True)
+        (drop_ins / "10-faulty.conf").write_text("[resize]\nmode = nonsense\n")
         for command in ("status", "volumes", "health"):
-            self.assertEqual(node.crustctl(command, check=False).returncode, 2)
+            done = node.crustctl(command, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertRegex(done.stderr, r"^crustctl: .*10-faulty.conf:2: resize.mode: .*; going on without this file\n$")
 
     def inside(self, node, *namespaces):
         """Runs it in namespaces of its own."""

@@ -162,6 +162,7 @@ class Staging(StageTest):
         """Nobody has it any more, once crustd has seen why."""
         node.wait(lambda: node.volume(volume.path)["reason"] == "none", 60, "the unstaged volume to end")
         self.assertNotIn("unstaged", node.crustctl("volumes").stdout)
+        self.assertRegex(node.crustctl("volumes", "-a").stdout, r" removed\b")
         self.stage(publish_path("pv-other"), volume.loop.device)
 
     def used_volume(self, node):

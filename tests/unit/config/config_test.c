@@ -433,13 +433,14 @@ static void drop_ins_come_after_the_file(void **state)
     }
 
     write_file(directory, "20-site.conf", "[resize]\nmode = bad\n");
+    write_file(directory, "30-site.conf", "[resize]\nparallel = 4\n");
     (void)snprintf(expected, sizeof(expected), "%s/20-site.conf:2: resize.mode: ", directory);
     for (int given = 0; given < 2; given++) {
-        config.resize.sweep_seconds = 8;
         assert_int_equal(config_load_host(root, name, given ? file : NULL, &config, &error),
                          -EINVAL);
         assert_memory_equal(error.text, expected, strlen(expected));
-        assert_int_equal(config.resize.sweep_seconds, 8);
+        assert_int_equal(config.resize.mode, RESIZE_OBSERVE);
+        assert_int_equal(config.resize.parallel, 4);
     }
     close(root);
     assert_int_equal(scratch_directory_remove(name), 0);
