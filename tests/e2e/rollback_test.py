@@ -10,7 +10,7 @@ import unittest
 
 import previous_release
 from node import BUILD, REPOSITORY
-from scratch_node import SANDBOX, ScratchNodeTest, publish_path
+from scratch_node import ScratchNodeTest, publish_path
 
 FIRST, SECOND = publish_path("pv-first"), publish_path("pv-second")
 USAGE, REFUSED = 2, 4
