@@ -3,7 +3,6 @@
 programs, built from the history."""
 
 import contextlib
-import json
 import sqlite3
 import subprocess
 import unittest

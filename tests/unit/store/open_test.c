@@ -154,7 +154,7 @@ static void a_word_that_is_none_of_ours_is_damage(void **state)
 
     assert_int_equal(sqlite3_exec(fixture->store->connection.db,
                                   "UPDATE volumes SET status = 'nonsense'", NULL, NULL, NULL),
-                     SQLITE_CONSTRAINT);
+                     SQLITE_CONSTRAINT_CHECK);
     execute_sql(fixture->store, "PRAGMA ignore_check_constraints = ON");
     execute_sql(fixture->store, "UPDATE volumes SET status = 'nonsense'");
     store_close(fixture->store);
