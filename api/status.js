@@ -317,8 +317,11 @@ async function showAll() {
     showStatus(status, now);
     const paths = ["/v1/volumes?live=1", "/v1/volumes?not_resizable=1", "/v1/sandboxes?live=1",
         `/v1/resizes?last=${MOST_RESIZES}`];
-    const [rows, obstructed, sandboxes, resizes] =
-        (await Promise.all(paths.map(ask))).map(({answer}) => answer);
+    const answers = [];
+    // One after another: answers that wait to be read share crustd's memory for them.
+    for (const path of paths)
+        answers.push((await ask(path)).answer);
+    const [rows, obstructed, sandboxes, resizes] = answers;
     const notResizable = new Set(obstructed.map(volume => volume.volume_id));
     const all = rows.filter(row => !row.removed_at);
     const urgency = new Map(all.map(volume => [volume, urgencyOf(volume, notResizable)]));
