@@ -34,7 +34,7 @@ class Observed(CleanupTest):
             for form in ((), ("-o", "json")):
                 said = node.crustctl(*form, *arguments, check=False)
                 self.assertNotIn(SECRET, said.stdout + said.stderr, arguments)
-        for page in ("/", "/v1/volumes", "/v1/journal", "/v1/cleanups", "/metrics"):
+        for page in ("/v1/volumes", "/v1/resizes", "/v1/volumes/1/explain", "/v1/journal", "/v1/cleanups", "/metrics"):
             self.assertNotIn(SECRET, curl(node, page)[1].decode(), page)
         self.assertNotIn(SECRET, node.log.read_text())
         for file in files_of_database(node):
