@@ -60,10 +60,6 @@ static int session_send(struct agent_session *session)
 static bool session_is_ready(struct agent_session *session)
 {
     session->ready = true;
-    if (!session->method[0] && session->handler->ready) {
-        session->handler->ready(session);
-        return false;
-    }
     if (!session->method[0] || session_send(session) == 0)
         return true;
     session_break(session, "cannot send the request");
@@ -73,9 +69,15 @@ static bool session_is_ready(struct agent_session *session)
 static void on_connected(struct stream *stream)
 {
     struct agent_session *session = container_of(stream, struct agent_session, stream);
+    char line[HYBRID_VSOCK_LINE_BYTES];
 
-    if (!session->shaking)
+    if (session->address.transport != AGENT_HYBRID_VSOCK) {
         (void)session_is_ready(session);
+        return;
+    }
+    session->shaking = true;
+    if (stream_send(stream, line, hybrid_vsock_request(session->address.port, line)) < 0)
+        session_break(session, "cannot send the vsock handshake");
 }
 
 /* True if the port is there and what is left in the input is the agent's. */
@@ -194,17 +196,6 @@ static const struct stream_handler handler = {
     .ended = on_ended,
 };
 
-/* At once: the guest is waited for longest. */
-static int ask_for_port(struct agent_session *session)
-{
-    char line[HYBRID_VSOCK_LINE_BYTES];
-
-    session->shaking = session->address.transport == AGENT_HYBRID_VSOCK;
-    return session->shaking ? stream_send(&session->stream, line,
-                                          hybrid_vsock_request(session->address.port, line))
-                            : 0;
-}
-
 int agent_session_start(struct agent_session *session, struct loop *loop,
                         const struct agent_session_options *options,
                         const struct agent_session_handler *session_handler, struct error *error)
@@ -234,8 +225,6 @@ int agent_session_start(struct agent_session *session, struct loop *loop,
     };
     r = stream_connect(&session->stream, loop, &address, STREAM_NO_DEADLINE, INPUT_BYTES,
                        options->request_bytes + HYBRID_VSOCK_LINE_BYTES, &handler);
-    if (r == 0)
-        r = ask_for_port(session);
     if (r < 0)
         agent_session_done(session);
     return r;

@@ -35,8 +35,6 @@ enum agent_session_end {
 struct agent_session;
 
 struct agent_session_handler {
-    /* A call can be sent, and none was made. The handler may end the session. May be NULL. */
-    void (*ready)(struct agent_session *session);
     /* The reply to the call, borrowed. The handler may make the next call or end the session. */
     void (*answered)(struct agent_session *session, const struct ttrpc_status *status,
                      const struct buffer *payload);

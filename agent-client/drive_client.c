@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* drive_client.c - connect, one request, one answer, close; or, if it stays, the next request.
+/* drive_client.c - connect, one request, one answer, close.
  *
- * client_report() is the last use of a client, because `done` may free it. While a client only
- * stays nothing is reported. Whatever comes from the guest before the next call was not asked for:
- * an answer ends the session, and after anything else there is no other call on it.
- * A failure before the session began is reported in the loop's next iteration, when the owner
- * already has the client.
+ * client_report() is the last use of a client, because `done` may free it. A failure before the
+ * session began is reported in the loop's next iteration, when the owner already has the client.
  */
 #include "agent-client/drive_client.h"
 
@@ -25,8 +22,6 @@ struct drive_client {
     enum drive_client_act act;
     struct loop_timer deferred; /* reports a failure before the session began */
     struct drive_client_reply reply;
-    bool stays;
-    bool is_idle; /* no call is in progress, and the connection is open */
     drive_client_done *done;
     void *userdata;
 };
@@ -35,10 +30,7 @@ static void client_report(struct drive_client *client)
 {
     struct drive_client_reply reply = client->reply;
 
-    client->is_idle =
-        client->stays && reply.outcome == DRIVE_CLIENT_ANSWERED && reply.status == STATUS_OK;
-    if (!client->is_idle)
-        agent_session_done(&client->session);
+    agent_session_done(&client->session);
     client->done(client, &reply, client->userdata);
     drive_guest_list_done(&reply.list);
 }
@@ -48,12 +40,6 @@ static void set_reply(struct drive_client *client, enum drive_client_outcome out
 {
     client->reply = (struct drive_client_reply){.outcome = outcome, .status = status};
     (void)error_set(&client->reply.error, (int)status, "%s", text);
-}
-
-static void leave(struct drive_client *client)
-{
-    agent_session_done(&client->session);
-    client->is_idle = false;
 }
 
 /* ---- the answer ---- */
@@ -101,7 +87,6 @@ static int parse_answer(struct drive_client *client, const struct buffer *payloa
     case DRIVE_CLIENT_UNMOUNT:
         return drive_parse_unmount_answer(bytes, payload->length, &reply->unmount);
     case DRIVE_CLIENT_LIST:
-    case DRIVE_CLIENT_CONNECT:
     default:
         return drive_parse_list(bytes, payload->length, &reply->list);
     }
@@ -112,10 +97,6 @@ static void on_answered(struct agent_session *session, const struct ttrpc_status
 {
     struct drive_client *client = container_of(session, struct drive_client, session);
 
-    if (client->is_idle) {
-        leave(client);
-        return;
-    }
     client->reply = (struct drive_client_reply){.outcome = DRIVE_CLIENT_ANSWERED};
     if (status->code != STATUS_OK)
         take_refusal(client, status);
@@ -131,10 +112,6 @@ static void on_ended(struct agent_session *session, enum agent_session_end end,
     struct drive_client *client = container_of(session, struct drive_client, session);
     enum drive_client_outcome outcome = DRIVE_CLIENT_UNREACHABLE;
 
-    if (client->is_idle) {
-        leave(client);
-        return;
-    }
     if (end == AGENT_SESSION_LATE && session->ready)
         outcome = DRIVE_CLIENT_SILENT;
     else if (end == AGENT_SESSION_BROKEN && !session->ready)
@@ -143,16 +120,7 @@ static void on_ended(struct agent_session *session, enum agent_session_end end,
     client_report(client);
 }
 
-static void on_ready(struct agent_session *session)
-{
-    struct drive_client *client = container_of(session, struct drive_client, session);
-
-    client->reply = (struct drive_client_reply){.outcome = DRIVE_CLIENT_ANSWERED};
-    client_report(client);
-}
-
-static const struct agent_session_handler handler = {
-    .ready = on_ready, .answered = on_answered, .ended = on_ended};
+static const struct agent_session_handler handler = {.answered = on_answered, .ended = on_ended};
 
 /* ---- the request ---- */
 
@@ -181,8 +149,6 @@ static int append_request(struct buffer *payload, const struct drive_client_requ
         unmount = *request->unmount;
         unmount.timeout_ms = request->deadline_ns / NSEC_PER_MSEC;
         return drive_append_unmount_request(payload, &unmount);
-    case DRIVE_CLIENT_CONNECT:
-        return 0;
     case DRIVE_CLIENT_LIST:
     default:
         *ret_method = DRIVE_METHOD_LIST;
@@ -190,7 +156,6 @@ static int append_request(struct buffer *payload, const struct drive_client_requ
     }
 }
 
-/* loop: the session is begun, too. */
 static int client_call(struct drive_client *client, struct loop *loop,
                        const struct drive_client_request *request, struct error *error)
 {
@@ -203,17 +168,16 @@ static int client_call(struct drive_client *client, struct loop *loop,
         .tells_time = true,
     };
     cleanup(buffer_done) struct buffer payload = BUFFER_INIT(REQUEST_BYTES);
-    const char *method = NULL;
+    const char *method;
     int r = append_request(&payload, request, &method);
 
     client->act = request->act;
-    client->stays = request->stays;
-    if (r == 0 && loop)
+    if (r == 0)
         r = agent_session_start(&client->session, loop, &options, &handler, error);
     if (r < 0)
         return r;
     agent_session_allow(&client->session, request->deadline_ns);
-    return method ? agent_session_call(&client->session, method, payload.data, payload.length) : 0;
+    return agent_session_call(&client->session, method, payload.data, payload.length);
 }
 
 static void on_deferred(struct loop_timer *timer)
@@ -243,30 +207,6 @@ int drive_client_new(struct loop *loop, const struct drive_client_request *reque
     }
     *ret_client = client;
     return 0;
-}
-
-bool drive_client_stays(const struct drive_client *client)
-{
-    return client->is_idle && client->session.stream.input.length == 0;
-}
-
-int drive_client_go_on(struct drive_client *client, const struct drive_client_request *request,
-                       drive_client_done *done, void *userdata)
-{
-    struct error error;
-    int r;
-
-    if (!drive_client_stays(client))
-        return -EPIPE;
-    if (request->act == DRIVE_CLIENT_CONNECT)
-        return -EINVAL;
-    client->is_idle = false;
-    client->done = done;
-    client->userdata = userdata;
-    r = client_call(client, NULL, request, &error);
-    if (r < 0)
-        agent_session_done(&client->session);
-    return r;
 }
 
 struct drive_client *drive_client_free(struct drive_client *client)

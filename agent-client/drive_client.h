@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* drive_client.h - one call of crust.guest.v1.Drives to crust-guest-agent in a guest.
  *
- * One call is one ttrpc request on a connection of its own, or on that of an earlier one, to an
- * address of agent_address.h. The request contains its timeout, so that the agent answers in time;
- * work that the agent has begun continues without a client.
+ * One call is one ttrpc request on a connection of its own to an address of agent_address.h. The
+ * request contains its timeout, so that the agent answers in time; work that the agent has begun
+ * continues without a client.
  */
 #pragma once
 
@@ -17,7 +17,6 @@ enum drive_client_act {
     DRIVE_CLIENT_MOUNT,
     DRIVE_CLIENT_UNMOUNT,
     DRIVE_CLIENT_LIST,
-    DRIVE_CLIENT_CONNECT, /* nothing is asked; for a new client that stays */
 };
 
 enum drive_client_outcome {
@@ -39,8 +38,7 @@ struct drive_client_request {
     const struct drive_mount_request *mount;
     const struct drive_unmount_request *unmount;
     bool without_disks;   /* LIST: only what the agent is mounting or unmounting, at once */
-    bool stays;           /* the connection, for drive_client_go_on(), if the answer is OK */
-    uint64_t deadline_ns; /* from now, for the whole call, and until it goes on */
+    uint64_t deadline_ns; /* from now, for the whole call */
 };
 
 struct drive_client_reply {
@@ -61,14 +59,5 @@ typedef void drive_client_done(struct drive_client *client, const struct drive_c
  * or -ENOMEM; a bad address or request is reported through done as ABSENT. */
 int drive_client_new(struct loop *loop, const struct drive_client_request *request,
                      drive_client_done *done, void *userdata, struct drive_client **ret_client);
-
-/* Whether the connection is there for another call. */
-bool drive_client_stays(const struct drive_client *client);
-
-/* Another call, on the connection of one that stays; `root`, `address` and `listener` do not
- * matter. As drive_client_new(); -EPIPE: the connection is gone, and -EINVAL: CONNECT; then there
- * is no `done`. */
-int drive_client_go_on(struct drive_client *client, const struct drive_client_request *request,
-                       drive_client_done *done, void *userdata);
 
 struct drive_client *drive_client_free(struct drive_client *client); /* NULL; ends a running call */

@@ -203,7 +203,6 @@ static bool stream_finish_connect(struct stream *stream)
         return false;
     }
     stream->connecting = false;
-    stream->takes_output = true;
     return stream_call(stream, stream->handler->connected);
 }
 
@@ -336,7 +335,6 @@ int stream_connect(struct stream *stream, struct loop *loop, const struct stream
         loop_timer_start(loop, &stream->deadline, 0, on_refusal);
         return 0;
     }
-    stream->takes_output = address->family == STREAM_UNIX; /* connected at once, or refused */
     stream_set_deadline(stream, deadline_ns);
     stream_watch(stream);
     return 0;
@@ -357,7 +355,6 @@ int stream_adopt(struct stream *stream, struct loop *loop, int fd, uint64_t dead
     }
     stream_init(stream, loop, input_limit, output_limit, handler);
     stream->fd = fd;
-    stream->takes_output = true;
     stream_set_deadline(stream, deadline_ns);
     stream_watch(stream);
     return 0;
@@ -382,7 +379,7 @@ int stream_send(struct stream *stream, const void *data, size_t length)
     r = buffer_try_append(&stream->output, data, length);
     if (r < 0 || stream->fd < 0)
         return r;
-    if (stream->takes_output)
+    if (!stream->connecting)
         (void)stream_flush(stream);
     stream_watch(stream);
     return 0;

@@ -48,8 +48,7 @@ struct stream {
     struct loop *loop;
     const struct stream_handler *handler;
     int fd;
-    bool connecting;   /* `connected` has not been called */
-    bool takes_output; /* what is sent may be written now */
+    bool connecting;
     bool ended;
     bool *freed;          /* set while a handler runs, so that it may free the stream */
     struct error refusal; /* why connecting failed, until the loop reports it */
@@ -94,8 +93,8 @@ int stream_adopt(struct stream *stream, struct loop *loop, int fd, uint64_t dead
 /* Replaces the deadline. */
 void stream_set_deadline(struct stream *stream, uint64_t nanoseconds);
 
-/* Queues bytes and tries to write at once: to a unix socket also before `connected`. -EMSGSIZE past
- * the limit, -EPIPE after the end. A peer that is gone is reported by the loop, through `ended`. */
+/* Queues bytes (also while still connecting) and tries to write at once. -EMSGSIZE past the limit,
+ * -EPIPE after the end. A peer that is gone is reported by the loop, through `ended`. */
 int stream_send(struct stream *stream, const void *data, size_t length);
 
 /* The same, and passes a copy of the descriptor with the first of these bytes (SCM_RIGHTS), as one

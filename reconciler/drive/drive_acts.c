@@ -293,29 +293,12 @@ static const enum drive_guest_act guest_acts[] = {
     [DRIVE_ENTER] = DRIVE_GUEST_MOUNT,
 };
 
-static void drop_looked(struct drive_work *work)
-{
-    if (work->looked)
-        work->looked = work->drives->guest->call_free(work->looked);
-}
-
-/* A new drive is mounted on the connection on which its guest was looked at. */
-static void end_guest_call(struct drive_work *work, bool is_connected)
-{
-    drop_looked(work);
-    if (is_connected)
-        work->looked = work->guest_call;
-    else
-        (void)work->drives->guest->call_free(work->guest_call);
-    work->guest_call = NULL;
-}
-
 /* It was asked ahead, and this act has not come to its turn. A failure is left to that. */
 static void note_early_answer(struct drive_work *work, const struct drive_guest_reply *reply)
 {
     if (reply->status == STATUS_OK)
         work->guest = reply->guest;
-    end_guest_call(work, reply->is_connected);
+    drop_guest_call(work);
 }
 
 static void on_guest_done(struct drive_guest_call *call, const struct drive_guest_reply *reply,
@@ -326,7 +309,6 @@ static void on_guest_done(struct drive_guest_call *call, const struct drive_gues
     enum status_code status = reply->status;
 
     (void)call;
-    drive_agents_note(work, reply);
     if (work->step != DRIVE_RUNNING || !asks_guest(work->act)) {
         note_early_answer(work, reply);
         return;
@@ -343,11 +325,10 @@ static void on_guest_done(struct drive_guest_call *call, const struct drive_gues
     if (work->act == DRIVE_LOOK_GUEST && status == STATUS_OK &&
         work->guest == DRIVE_IN_GUEST_UNKNOWN)
         status = STATUS_UNAVAILABLE;
-    end_guest_call(work, reply->is_connected);
+    drop_guest_call(work);
     drive_act_finish(work, status, &error);
 }
 
-/* The connection of an earlier call is this call's now. */
 static int call_guest(struct drive_work *work, enum drive_guest_act act)
 {
     struct drive_guest_request request = {
@@ -358,14 +339,10 @@ static int call_guest(struct drive_work *work, enum drive_guest_act act)
                  : act == DRIVE_GUEST_MOUNT ? work->vmm_bytes
                                             : 0,
         .deadline_ns = time_left(work),
-        .agent_mounts = drive_agents_know(work->drives, work->row.sandbox_ref),
-        .earlier = work->looked,
     };
-    int r = work->drives->guest->call_new(work->drives->context, &request, on_guest_done, work,
-                                          &work->guest_call);
 
-    drop_looked(work);
-    return r;
+    return work->drives->guest->call_new(work->drives->context, &request, on_guest_done, work,
+                                         &work->guest_call);
 }
 
 static void ask_guest(struct drive_work *work)
@@ -438,7 +415,6 @@ void drive_act_stop(struct drive_work *work)
     work->vmm_call = hypervisor_drive_call_free(work->vmm_call);
     work->kept_call = hypervisor_drive_call_free(work->kept_call);
     drop_guest_call(work);
-    drop_looked(work);
     work->traits = helper_guest_free(work->traits);
     drive_search_stop(work);
     drive_disk_stop(work);

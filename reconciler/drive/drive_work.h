@@ -100,7 +100,6 @@ struct drive_work {
     struct hypervisor_drive_call *vmm_call;
     struct hypervisor_drive_call *kept_call; /* of LOOK_VMM, for ATTACH to go on from */
     struct drive_guest_call *guest_call;     /* of the act, or ahead of it, for LOOK_GUEST */
-    struct drive_guest_call *looked;         /* done and connected, for MOUNT to go on from */
     struct helper_guest *traits;
     struct drive_in_use_call *search;
     drive_disk_done *search_done; /* NULL: it was begun ahead, and nobody waits for it yet */
@@ -110,8 +109,6 @@ struct drive_work {
     struct drive_result result;
     struct drive_news news;
 };
-
-enum { DRIVE_AGENTS = 64 };
 
 struct drives {
     const struct context *context;
@@ -125,8 +122,6 @@ struct drives {
     struct drive_listing *listings; /* drives that VMs have and the database does not */
     bool has_new_lists;             /* clients may wait for them */
     struct loop_timer timer;        /* the next attempt of any */
-    int64_t mounting_agents[DRIVE_AGENTS]; /* their sandboxes; 0: none */
-    unsigned next_agent;                   /* which of them gives way */
 };
 
 /* ---- drives.c: the list of drives ---- */
@@ -196,13 +191,6 @@ void drive_act_stop(struct drive_work *work);
 /* The act has ended; error: NULL if there is none. */
 void drive_act_finish(struct drive_work *work, enum status_code status, const struct error *error);
 void drive_act_fail(struct drive_work *work, enum status_code status, const char *text);
-
-/* ---- drive_agents.c: which guests have an agent that mounts drives ---- */
-
-bool drive_agents_know(const struct drives *drives, int64_t sandbox_ref);
-void drive_agents_note(struct drive_work *work, const struct drive_guest_reply *reply);
-/* The database is another one, and numbers its sandboxes anew. */
-void drive_agents_forget(struct drives *drives);
 
 /* ---- drive_claim.c: the claim as an act, or ahead of it ---- */
 

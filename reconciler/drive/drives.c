@@ -153,7 +153,6 @@ static void drop_all(struct drives *drives)
         free_work(work);
     }
     drive_strays_done(drives);
-    drive_agents_forget(drives);
     loop_timer_stop(&drives->timer);
     drives->loaded = false;
     drives->dirty = drives->has_new_lists = false;

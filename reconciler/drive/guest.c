@@ -183,7 +183,6 @@ int drive_guest_call_new(const struct context *context, const struct drive_guest
     call->act = request->act;
     (void)snprintf(call->address, sizeof(call->address), "%s", request->address);
     call->bytes = request->bytes;
-    call->agent_mounts = request->agent_mounts;
     call->deadline_ns = request->deadline_ns;
     drive_guest_begin_time(call);
     call->share = -1;
@@ -193,8 +192,6 @@ int drive_guest_call_new(const struct context *context, const struct drive_guest
         (void)drive_guest_call_free(call);
         return -ENOMEM;
     }
-    if (request->earlier)
-        drive_guest_take_over(call, request->earlier);
     loop_timer_start(context->loop, &call->beginning, 0, on_begin);
     *ret_call = call;
     return 0;

@@ -41,9 +41,6 @@ struct drive_guest_request {
     const char *address;                   /* the disk's in the guest, copied; "" unknown */
     uint64_t bytes;       /* GROW: the disk's present size. MOUNT: the same; 0: the recorded size */
     uint64_t deadline_ns; /* from now, for the whole call */
-    bool agent_mounts;    /* an earlier reply of this VM said so */
-    struct drive_guest_call *earlier; /* one that is done and connected: its connection is taken
-                                         over, if it leads to the same agent; NULL: none */
 };
 
 struct drive_guest_reply {
@@ -52,9 +49,6 @@ struct drive_guest_reply {
     char device[STORE_NAME_BYTES]; /* the guest's name of the disk; "" not known */
     char remark[256];   /* if OK: entries whose group could not be changed, what fsck repaired; ""
                            none */
-    bool lacks_agent;   /* it was not there, or did not know drives: a container was used */
-    bool agent_mounts;  /* crust-guest-agent is in the guest, and knows drives */
-    bool is_connected;  /* the call has a connection that another one can take over */
     struct error error; /* for people, when not OK */
 };
 

@@ -21,21 +21,6 @@
 
 /* ---- answers ---- */
 
-/* The VM cannot have the disk yet: it is only asked whether its agent mounts drives. Then
- * the disk is mounted on the same connection. */
-static bool is_without_disk(const struct drive_guest_call *call)
-{
-    return call->act == DRIVE_GUEST_LOOK && call->drive.state == DRIVE_REQUESTED &&
-           !call->drive.has_disk;
-}
-
-/* Then it is only connected to: that it listens is found out before the VM has the disk, and what
- * it can do is known. */
-static bool is_known_to_mount(const struct drive_guest_call *call)
-{
-    return call->agent_mounts && is_without_disk(call);
-}
-
 static void take_device(struct drive_guest_call *call, const char *device)
 {
     (void)snprintf(call->reply.device, sizeof(call->reply.device), "%s", device);
@@ -84,7 +69,6 @@ static void take_list(struct drive_guest_call *call, const struct drive_guest_li
                                 : DRIVE_IN_GUEST_ABSENT;
         take_device(call, entry->device);
     }
-    call->reply.agent_mounts = true;
     if (call->reply.guest != DRIVE_IN_GUEST_UNKNOWN)
         return;
     call->reply.status = STATUS_UNAVAILABLE;
@@ -115,7 +99,6 @@ static void on_answer(struct drive_client *client, const struct drive_client_rep
     if ((reply->outcome == DRIVE_CLIENT_ABSENT && !had_agent(call)) ||
         reply->outcome == DRIVE_CLIENT_UNSUPPORTED) {
         call->client = drive_client_free(client);
-        call->reply.lacks_agent = true;
         drive_guest_use_container(call);
         return;
     }
@@ -131,10 +114,8 @@ static void on_answer(struct drive_client *client, const struct drive_client_rep
         call->reply.guest = DRIVE_IN_GUEST_ABSENT;
     } else {
         take_list(call, &reply->list);
-        call->reply.is_connected = call->reply.status == STATUS_OK && is_without_disk(call);
     }
-    if (!call->reply.is_connected)
-        call->client = drive_client_free(client);
+    call->client = drive_client_free(client);
     drive_guest_finish(call);
 }
 
@@ -186,22 +167,6 @@ static void on_grown(struct agent_call *agent, const struct agent_reply *reply, 
 
 /* ---- requests ---- */
 
-/* On the connection of an earlier call, if that has led to the same place. */
-static int call_agent(struct drive_guest_call *call, const struct drive_client_request *request)
-{
-    bool is_same = call->earlier && strcmp(call->companion, request->address) == 0 &&
-                   call->companion_vmm == call->sandbox.vmm_pid;
-
-    call->client = call->earlier;
-    call->earlier = NULL;
-    if (is_same && drive_client_go_on(call->client, request, on_answer, call) == 0)
-        return 0;
-    call->client = drive_client_free(call->client);
-    (void)snprintf(call->companion, sizeof(call->companion), "%s", request->address);
-    call->companion_vmm = call->sandbox.vmm_pid;
-    return drive_client_new(call->context->loop, request, on_answer, call, &call->client);
-}
-
 static int ask(struct drive_guest_call *call, const char *address)
 {
     cleanup(freep) struct drive_mount_request *mount = calloc(1, sizeof(*mount));
@@ -209,15 +174,13 @@ static int ask(struct drive_guest_call *call, const char *address)
     const struct drive_client_request request = {
         .act = call->act == DRIVE_GUEST_MOUNT     ? DRIVE_CLIENT_MOUNT
                : call->act == DRIVE_GUEST_UNMOUNT ? DRIVE_CLIENT_UNMOUNT
-               : is_known_to_mount(call)          ? DRIVE_CLIENT_CONNECT
                                                   : DRIVE_CLIENT_LIST,
         .root = call->context->root,
         .address = address,
         .listener = {.vmm = call->sandbox.vmm_pid, .sandbox_id = call->sandbox.sandbox_id},
         .mount = mount,
         .unmount = unmount,
-        .without_disks = is_without_disk(call),
-        .stays = is_without_disk(call),
+        .without_disks = call->drive.state == DRIVE_REQUESTED, /* no VM has the disk yet */
         .deadline_ns = drive_guest_time(call),
     };
     int r = mount && unmount ? drive_guest_fill_mount(call, mount) : -ENOMEM;
@@ -228,7 +191,7 @@ static int ask(struct drive_guest_call *call, const char *address)
     (void)strcpy(unmount->serial, call->drive.serial);
     unmount->containers = mount->containers;
     call->containers = mount->containers.count;
-    return call_agent(call, &request);
+    return drive_client_new(call->context->loop, &request, on_answer, call, &call->client);
 }
 
 static int ask_to_grow(struct drive_guest_call *call, const char *address)
@@ -268,14 +231,5 @@ void drive_guest_ask_companion(struct drive_guest_call *call)
 void drive_guest_drop_companion(struct drive_guest_call *call)
 {
     call->client = drive_client_free(call->client);
-    call->earlier = drive_client_free(call->earlier);
     call->agent = agent_call_free(call->agent);
-}
-
-void drive_guest_take_over(struct drive_guest_call *call, struct drive_guest_call *earlier)
-{
-    call->earlier = earlier->client;
-    earlier->client = NULL;
-    (void)strcpy(call->companion, earlier->companion);
-    call->companion_vmm = earlier->companion_vmm;
 }

@@ -25,7 +25,6 @@ struct drive_guest_call {
     struct store_helper_run sandbox;
     char address[HYPERVISOR_DRIVE_ADDRESS_BYTES];
     uint64_t bytes;
-    bool agent_mounts;
     uint64_t deadline_ns; /* for the whole call */
     uint64_t ends_at;     /* on clock_boottime() */
     struct loop_timer beginning;
@@ -35,11 +34,8 @@ struct drive_guest_call {
 
     /* For the route by crust-guest-agent. */
     struct drive_client *client;
-    struct drive_client *earlier;        /* of an earlier call */
-    char companion[STORE_ADDRESS_BYTES]; /* the address that client or earlier is connected to */
-    pid_t companion_vmm;                 /* and its VMM */
-    struct agent_call *agent;            /* GROW */
-    size_t containers;                   /* MOUNT: asked for */
+    struct agent_call *agent; /* GROW */
+    size_t containers;        /* MOUNT: asked for */
 
     /* For the route by a container. */
     int share;                   /* the sandbox's shared directory; -1: not open */
@@ -87,8 +83,6 @@ int drive_guest_fill_containers(const struct drive_guest_call *call,
 /* Makes the call by crust-guest-agent in the guest. */
 void drive_guest_ask_companion(struct drive_guest_call *call);
 void drive_guest_drop_companion(struct drive_guest_call *call);
-/* The connection of a call that is done. */
-void drive_guest_take_over(struct drive_guest_call *call, struct drive_guest_call *earlier);
 
 /* ---- guest_stock.c ---- */
 

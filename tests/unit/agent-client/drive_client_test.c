@@ -31,7 +31,6 @@ static struct {
     struct ttrpc_status status;
     struct buffer answer;
     bool silent, closes;
-    bool is_ahead; /* the next call is answered with this one */
 } script;
 
 static struct {
@@ -40,7 +39,6 @@ static struct {
     struct loop_io accepting, receiving;
     struct buffer input;
     struct ttrpc_request request;
-    uint32_t stream; /* of the last request */
     struct buffer payload;
 } agent;
 
@@ -49,10 +47,7 @@ static struct {
     struct drive_client_reply reply; /* without the list */
     size_t listed;
     char listed_path[DRIVE_PATH_BYTES];
-    struct drive_client *client; /* that stays */
 } seen;
-
-static bool stays; /* the next call */
 
 static void hang_up(void)
 {
@@ -87,11 +82,8 @@ static void on_receive(struct loop_io *io, int events)
         TTRPC_FRAME)
         return;
     assert_int_equal(ttrpc_parse_request(&frame, &agent.request, &agent.payload), 0);
-    agent.stream = frame.header.stream;
     if (!script.silent)
-        answer(agent.stream);
-    if (script.is_ahead)
-        answer(agent.stream + 2);
+        answer(frame.header.stream);
     buffer_consume(&agent.input, frame.size);
 }
 
@@ -129,8 +121,6 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
-    stays = false;
-    seen.client = drive_client_free(seen.client);
     hang_up();
     loop_io_stop(&agent.accepting);
     fd_close(agent.listener);
@@ -152,10 +142,7 @@ static void on_done(struct drive_client *client, const struct drive_client_reply
     if (reply->list.count)
         (void)snprintf(seen.listed_path, sizeof(seen.listed_path), "%s",
                        reply->list.entries[0].vm_path);
-    if (stays)
-        seen.client = client;
-    else
-        (void)drive_client_free(client);
+    (void)drive_client_free(client);
     loop_stop(&loop);
 }
 
@@ -178,17 +165,13 @@ static void call_at(const char *address, enum drive_client_act act, uint64_t dea
         .listener = {.vmm = vmm},
         .mount = &mount,
         .unmount = &unmount,
-        .stays = stays,
         .deadline_ns = deadline_ns,
     };
-    struct drive_client *client = seen.client;
+    struct drive_client *client;
 
     strcpy(mount.serial, serial);
     strcpy(unmount.serial, serial);
-    if (client)
-        assert_int_equal(drive_client_go_on(client, &request, on_done, &seen), 0);
-    else
-        assert_int_equal(drive_client_new(&loop, &request, on_done, &seen, &client), 0);
+    assert_int_equal(drive_client_new(&loop, &request, on_done, &seen, &client), 0);
     assert_int_equal(seen.calls, 0);
     loop_run(&loop);
     assert_int_equal(seen.calls, 1);
@@ -397,118 +380,6 @@ static void a_running_call_may_be_freed(void **state)
     assert_null(drive_client_free(NULL));
 }
 
-/* ---- a connection that stays ---- */
-
-static void make_it_stay(uint64_t deadline_ns)
-{
-    stays = true;
-    call_at("unix:///agent.sock", DRIVE_CLIENT_LIST, deadline_ns);
-    stays = false;
-    expect(DRIVE_CLIENT_ANSWERED, STATUS_OK, "");
-}
-
-/* Nothing is reported meanwhile, and another call is not made. */
-static void expect_gone(void)
-{
-    const struct drive_client_request request = {.act = DRIVE_CLIENT_LIST};
-
-    for (unsigned i = 0; i < 1000 && drive_client_stays(seen.client); i++)
-        loop_run_once(&loop);
-    assert_int_equal(drive_client_go_on(seen.client, &request, on_done, &seen), -EPIPE);
-    assert_int_equal(seen.calls, 1);
-}
-
-static void the_next_call_goes_on_the_same_connection(void **state)
-{
-    (void)state;
-    make_it_stay(LONG_TIME);
-    seen.calls = 0;
-    call(DRIVE_CLIENT_MOUNT);
-    seen.client = NULL; /* this one did not stay */
-    expect(DRIVE_CLIENT_ANSWERED, STATUS_OK, "");
-    assert_string_equal(agent.request.method, "MountDrive");
-    assert_int_equal(agent.connections, 1);
-}
-
-static void a_connection_is_made_without_a_call(void **state)
-{
-    (void)state;
-    stays = true;
-    call(DRIVE_CLIENT_CONNECT);
-    expect(DRIVE_CLIENT_ANSWERED, STATUS_OK, "");
-    assert_string_equal(agent.request.method, "");
-    seen.calls = 0;
-    stays = false;
-    call(DRIVE_CLIENT_MOUNT);
-    seen.client = NULL;
-    expect(DRIVE_CLIENT_ANSWERED, STATUS_OK, "");
-    assert_string_equal(agent.request.method, "MountDrive");
-    assert_int_equal(agent.connections, 1);
-}
-
-static void a_connection_that_is_there_is_not_made(void **state)
-{
-    const struct drive_client_request request = {.act = DRIVE_CLIENT_CONNECT};
-
-    (void)state;
-    make_it_stay(LONG_TIME);
-    assert_int_equal(drive_client_go_on(seen.client, &request, on_done, &seen), -EINVAL);
-}
-
-static void a_connection_that_cannot_be_made_does_not_stay(void **state)
-{
-    (void)state;
-    stays = true;
-    call_at("unix:///nothing.sock", DRIVE_CLIENT_CONNECT, LONG_TIME);
-    expect(DRIVE_CLIENT_ABSENT, STATUS_UNAVAILABLE, "");
-    expect_gone();
-}
-
-static void a_connection_that_the_agent_closes_is_gone(void **state)
-{
-    (void)state;
-    make_it_stay(LONG_TIME);
-    hang_up();
-    expect_gone();
-}
-
-static void a_connection_stays_until_its_deadline(void **state)
-{
-    (void)state;
-    make_it_stay(SHORT_TIME * 10);
-    expect_gone();
-}
-
-/* The number of the next call can be guessed. */
-static void an_answer_to_no_call_ends_the_connection(void **state)
-{
-    (void)state;
-    make_it_stay(LONG_TIME);
-    answer(agent.stream + 2);
-    expect_gone();
-}
-
-/* Nobody has read it yet. */
-static void an_answer_that_came_with_the_last_one_is_to_no_call(void **state)
-{
-    (void)state;
-    script.is_ahead = true;
-    make_it_stay(LONG_TIME);
-    assert_false(drive_client_stays(seen.client));
-    expect_gone();
-}
-
-static void after_a_refusal_the_connection_does_not_stay(void **state)
-{
-    (void)state;
-    script.status = (struct ttrpc_status){STATUS_UNAVAILABLE, "not now"};
-    stays = true;
-    call(DRIVE_CLIENT_LIST);
-    expect_gone();
-}
-
-#define STAYING(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -532,15 +403,6 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_bad_address_is_reported_from_the_loop, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_running_call_may_be_freed, set_up, tear_down),
-        STAYING(the_next_call_goes_on_the_same_connection),
-        STAYING(a_connection_that_the_agent_closes_is_gone),
-        STAYING(a_connection_is_made_without_a_call),
-        STAYING(a_connection_that_is_there_is_not_made),
-        STAYING(a_connection_that_cannot_be_made_does_not_stay),
-        STAYING(a_connection_stays_until_its_deadline),
-        STAYING(an_answer_to_no_call_ends_the_connection),
-        STAYING(an_answer_that_came_with_the_last_one_is_to_no_call),
-        STAYING(after_a_refusal_the_connection_does_not_stay),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

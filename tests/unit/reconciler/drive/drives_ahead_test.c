@@ -202,65 +202,6 @@ static void the_end_of_the_vm_ends_what_was_begun_ahead(void **state)
     expect_nothing_ahead();
 }
 
-static void attach_and_go_on(void)
-{
-    attach();
-    go_on();
-}
-
-static void detach_and_go_on(void)
-{
-    detach();
-    go_on();
-}
-
-static void expect_next_drive_finds_agent_known(bool known)
-{
-    attach();
-    while (!world.guest_call)
-        pass_while_due();
-    assert_int_equal(world.asked_known_agent, known);
-    go_on();
-}
-
-/* The next drive of its VM only connects to it. */
-static void an_agent_that_mounts_drives_is_known_from_then_on(void **state)
-{
-    (void)state;
-    expect_next_drive_finds_agent_known(false);
-    detach_and_go_on();
-    expect_next_drive_finds_agent_known(true);
-}
-
-static void an_agent_that_fails_is_asked_again(void **state)
-{
-    (void)state;
-    attach_and_go_on();
-    world.guest_fails = STATUS_UNAVAILABLE;
-    detach_and_go_on();
-    detach_and_go_on();
-    expect_next_drive_finds_agent_known(false);
-}
-
-static void an_agent_that_has_gone_is_asked_again(void **state)
-{
-    (void)state;
-    attach_and_go_on();
-    world.uses_container = true;
-    detach_and_go_on();
-    world.uses_container = false;
-    expect_next_drive_finds_agent_known(false);
-}
-
-static void another_database_has_no_known_agents(void **state)
-{
-    (void)state;
-    attach_and_go_on();
-    detach_and_go_on();
-    drives_reset(world.drives);
-    expect_next_drive_finds_agent_known(false);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -276,10 +217,6 @@ int main(void)
         DRIVES(a_stray_costs_the_claim_if_the_pass_fails_too),
         DRIVES(a_detach_ends_what_was_begun_ahead),
         DRIVES(the_end_of_the_vm_ends_what_was_begun_ahead),
-        DRIVES(an_agent_that_mounts_drives_is_known_from_then_on),
-        DRIVES(an_agent_that_fails_is_asked_again),
-        DRIVES(an_agent_that_has_gone_is_asked_again),
-        DRIVES(another_database_has_no_known_agents),
     };
 
     return cmocka_run_group_tests_name("drives ahead", tests, NULL, NULL);

@@ -73,8 +73,6 @@ static struct {
     bool makes_serial;              /* the VMM gives the drive VMM_SERIAL */
     bool hides_serial;              /* and which one is not known */
     bool hides_address;             /* nor where the guest has it */
-    bool uses_container;            /* because the agent is not there any more */
-    bool asked_known_agent;         /* by the last call to the guest, and */
     char asked_serial[DRIVE_SERIAL_CHARS + 1]; /* of the last call to the guest */
     char asked_address[HYPERVISOR_DRIVE_ADDRESS_BYTES];
     bool has_container;    /* the guest has no agent of ours */
@@ -285,7 +283,6 @@ static int guest_call_new(const struct context *context, const struct drive_gues
         assert_string_equal(request->address, address_of_drive());
         assert_true(!world.makes_serial || strcmp(request->drive->serial, VMM_SERIAL) == 0);
     }
-    world.asked_known_agent = request->agent_mounts;
     strcpy(world.asked_serial, request->drive->serial);
     strcpy(world.asked_address, request->address);
     *call = (struct drive_guest_call){done, userdata, request->act, request->bytes};
@@ -339,8 +336,6 @@ static void guest_answers(void)
         .status = world.guest_fails,
         .guest = world.mounted ? DRIVE_IN_GUEST_MOUNTED : DRIVE_IN_GUEST_ABSENT,
         .device = "sda",
-        .agent_mounts = world.guest_call->act == DRIVE_GUEST_LOOK,
-        .lacks_agent = world.uses_container,
     };
 
     if (!reply.status && world.guest_call->act == DRIVE_GUEST_UNMOUNT && world.mounted)

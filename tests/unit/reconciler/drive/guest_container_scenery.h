@@ -90,16 +90,6 @@ int drive_client_new(struct loop *loop, const struct drive_client_request *reque
     return 0;
 }
 
-int drive_client_go_on(struct drive_client *client, const struct drive_client_request *request,
-                       drive_client_done *done, void *userdata)
-{
-    (void)client;
-    (void)request;
-    (void)done;
-    (void)userdata;
-    return -EPIPE;
-}
-
 struct drive_client *drive_client_free(struct drive_client *client)
 {
     if (client)

@@ -31,35 +31,11 @@ static struct {
     struct drive_mount_request mount;
     struct drive_unmount_request unmount;
     char address[128];
-    unsigned connections; /* so far */
-    bool agent_mounts;    /* the next call is told so */
-    bool is_gone;         /* the connection that stayed */
-    bool keeps;           /* the next call that is done */
-    struct drive_guest_call *earlier;
     struct agent_call *agent;
     struct agent_request grow;
     char grow_path[128];
     bool has_no_memory;
 } test;
-
-static void note_request(struct drive_client *client, const struct drive_client_request *request)
-{
-    test.client = client;
-    test.asked = *request;
-    test.mount = *request->mount;
-    test.unmount = *request->unmount;
-    (void)snprintf(test.address, sizeof(test.address), "%s", request->address);
-}
-
-int drive_client_go_on(struct drive_client *client, const struct drive_client_request *request,
-                       drive_client_done *done, void *userdata)
-{
-    if (test.is_gone)
-        return -EPIPE;
-    *client = (struct drive_client){done, userdata};
-    note_request(client, request);
-    return 0;
-}
 
 int drive_client_new(struct loop *loop, const struct drive_client_request *request,
                      drive_client_done *done, void *userdata, struct drive_client **ret_client)
@@ -67,11 +43,14 @@ int drive_client_new(struct loop *loop, const struct drive_client_request *reque
     assert_ptr_equal(loop, &test.node.loop);
     if (test.has_no_memory)
         return -ENOMEM;
-    test.connections++;
     *ret_client = calloc(1, sizeof(**ret_client));
     assert_non_null(*ret_client);
     **ret_client = (struct drive_client){done, userdata};
-    note_request(*ret_client, request);
+    test.client = *ret_client;
+    test.asked = *request;
+    test.mount = *request->mount;
+    test.unmount = *request->unmount;
+    (void)snprintf(test.address, sizeof(test.address), "%s", request->address);
     return 0;
 }
 
@@ -132,7 +111,6 @@ static int tear_down(void **state)
 {
     (void)state;
     test.call = drive_guest_call_free(test.call);
-    test.earlier = drive_guest_call_free(test.earlier);
     assert_null(test.client);
     assert_null(test.agent);
     surroundings_end(&test.node);
@@ -146,10 +124,7 @@ static void on_done(struct drive_guest_call *call, const struct drive_guest_repl
     assert_ptr_equal(call, test.call);
     test.ends++;
     test.reply = *reply;
-    if (test.keeps)
-        test.earlier = call;
-    else
-        (void)drive_guest_call_free(call);
+    (void)drive_guest_call_free(call);
     test.call = NULL;
 }
 
@@ -161,14 +136,11 @@ static void begin(enum drive_guest_act act)
         .address = "scsi:255:0",
         .bytes = act == DRIVE_GUEST_GROW ? 8192 : 0,
         .deadline_ns = 20 * NSEC_PER_SEC,
-        .agent_mounts = test.agent_mounts,
-        .earlier = test.earlier,
     };
 
     test.ends = 0;
     assert_int_equal(drive_guest_call_new(&test.node.context, &request, on_done, &test, &test.call),
                      0);
-    test.earlier = drive_guest_call_free(test.earlier);
     assert_int_equal(test.ends, 0);
     while (!test.client && !test.agent && !test.ends)
         loop_run_once(&test.node.loop);
@@ -473,119 +445,19 @@ static void growth_takes_no_other_route_around_a_foreign_listener(void **state)
     expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_UNKNOWN, "guest.helper is off");
 }
 
-/* ---- one connection for two calls ---- */
-
-static void look_and_keep(void)
-{
-    struct drive_client_reply reply = {.outcome = DRIVE_CLIENT_ANSWERED};
-
-    test.keeps = true;
-    begin(DRIVE_GUEST_LOOK);
-    assert_true(test.asked.stays);
-    answers(&reply);
-    expect(STATUS_OK, DRIVE_IN_GUEST_ABSENT, "");
-    assert_true(test.reply.is_connected);
-    test.keeps = false;
-    test.client = NULL; /* no call is in progress */
-    test.drive.has_disk = true;
-}
-
-static void a_mount_goes_on_where_the_guest_was_looked_at(void **state)
-{
-    struct drive_client_reply reply = {.mount = {.device = "sda"}};
-
-    (void)state;
-    look_and_keep();
-    begin(DRIVE_GUEST_MOUNT);
-    assert_int_equal(test.connections, 1);
-    assert_int_equal(test.asked.act, DRIVE_CLIENT_MOUNT);
-    assert_false(test.asked.stays);
-    answers(&reply);
-    expect(STATUS_OK, DRIVE_IN_GUEST_MOUNTED, "");
-    assert_false(test.reply.is_connected);
-}
-
-/* Whether it knows drives was asked once. */
-static void an_agent_that_is_known_to_mount_is_only_connected_to(void **state)
-{
-    (void)state;
-    look_and_keep();
-    assert_int_equal(test.asked.act, DRIVE_CLIENT_LIST);
-    assert_true(test.reply.agent_mounts);
-    test.earlier = drive_guest_call_free(test.earlier);
-    test.drive.has_disk = false;
-    test.agent_mounts = true;
-    look_and_keep();
-    assert_int_equal(test.asked.act, DRIVE_CLIENT_CONNECT);
-    assert_true(test.reply.agent_mounts);
-}
-
-/* Whether the drive is mounted has to be asked. */
-static void a_known_agent_is_asked_for_a_drive_with_a_disk(void **state)
+/* Its disks are read only if one of them may be the drive's. */
+static void disks_are_not_listed_before_the_vm_has_the_drives(void **state)
 {
     struct drive_client_reply reply = {.outcome = DRIVE_CLIENT_ANSWERED};
 
     (void)state;
-    test.agent_mounts = test.drive.has_disk = true;
     begin(DRIVE_GUEST_LOOK);
-    assert_int_equal(test.asked.act, DRIVE_CLIENT_LIST);
+    assert_true(test.asked.without_disks);
     answers(&reply);
-}
-
-static void a_guest_without_an_agent_is_asked_each_time(void **state)
-{
-    (void)state;
-    test.node.config.guest.helper = false;
-    test.agent_mounts = true;
+    test.drive.state = DRIVE_ATTACHED;
     begin(DRIVE_GUEST_LOOK);
-    answers(
-        &(struct drive_client_reply){.outcome = DRIVE_CLIENT_ABSENT, .status = STATUS_UNAVAILABLE});
-    expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_UNKNOWN, "guest.helper is off");
-    assert_false(test.reply.agent_mounts);
-    assert_true(test.reply.lacks_agent);
-}
-
-static void an_agent_that_cannot_list_its_drives_keeps_no_connection(void **state)
-{
-    struct drive_client_reply reply = {.outcome = DRIVE_CLIENT_ANSWERED, .list.incomplete = true};
-
-    (void)state;
-    begin(DRIVE_GUEST_LOOK);
+    assert_false(test.asked.without_disks);
     answers(&reply);
-    expect(STATUS_UNAVAILABLE, DRIVE_IN_GUEST_UNKNOWN, "cannot list");
-    assert_false(test.reply.is_connected);
-}
-
-static void a_connection_that_is_gone_is_made_again(void **state)
-{
-    (void)state;
-    look_and_keep();
-    test.is_gone = true;
-    begin(DRIVE_GUEST_MOUNT);
-    assert_int_equal(test.connections, 2);
-    assert_int_equal(test.asked.act, DRIVE_CLIENT_MOUNT);
-}
-
-static void a_connection_to_another_address_is_not_used(void **state)
-{
-    (void)state;
-    look_and_keep();
-    test.node.config.agent.companion_port = 1031;
-    begin(DRIVE_GUEST_MOUNT);
-    assert_int_equal(test.connections, 2);
-    assert_string_equal(test.address, "vsock://3:1031");
-}
-
-static void a_look_at_a_drive_with_a_disk_keeps_no_connection(void **state)
-{
-    struct drive_client_reply reply = {.outcome = DRIVE_CLIENT_ANSWERED};
-
-    (void)state;
-    test.drive.has_disk = true;
-    begin(DRIVE_GUEST_LOOK);
-    assert_false(test.asked.stays);
-    answers(&reply);
-    assert_false(test.reply.is_connected);
 }
 
 /* ---- before anything is asked ---- */
@@ -644,18 +516,11 @@ int main(void)
         TEST(containers_that_cannot_be_read_are_refused),
         TEST(a_look_finds_the_drive_by_its_serial_and_place),
         TEST(a_list_that_was_cut_proves_no_absence),
+        TEST(disks_are_not_listed_before_the_vm_has_the_drives),
         TEST(an_unmount_is_over_when_nobody_has_the_disk),
         TEST(without_the_agent_the_other_route_is_taken),
         TEST(a_drive_grows_by_its_mount_point),
         TEST(growth_takes_no_other_route_around_a_foreign_listener),
-        TEST(a_mount_goes_on_where_the_guest_was_looked_at),
-        TEST(an_agent_that_is_known_to_mount_is_only_connected_to),
-        TEST(a_known_agent_is_asked_for_a_drive_with_a_disk),
-        TEST(a_guest_without_an_agent_is_asked_each_time),
-        TEST(an_agent_that_cannot_list_its_drives_keeps_no_connection),
-        TEST(a_connection_that_is_gone_is_made_again),
-        TEST(a_connection_to_another_address_is_not_used),
-        TEST(a_look_at_a_drive_with_a_disk_keeps_no_connection),
         TEST(a_sandbox_that_has_ended_is_not_asked),
         TEST(options_that_are_no_texts_are_refused),
         TEST(a_call_without_memory_is_reported),
