@@ -52,12 +52,7 @@ void hypervisor_drive_complete(struct hypervisor_drive_call *call,
     struct hypervisor_drive_reply copy = *reply; /* `done` may free the call that holds the reply */
     struct error still = {0};
 
-    call->stays = call->request.stays && call->ops && call->ops->stay &&
-                  copy.outcome == HYPERVISOR_DRIVE_DONE && copy.state == HYPERVISOR_DRIVE_ABSENT;
-    if (call->stays)
-        call->ops->stay(call);
-    else
-        stop_call(call);
+    stop_call(call);
     if ((copy.outcome == HYPERVISOR_DRIVE_BUSY || copy.outcome == HYPERVISOR_DRIVE_UNREACHABLE) &&
         process_stands_still(call->request.vmm_pid, &still)) {
         if (copy.outcome == HYPERVISOR_DRIVE_BUSY)
@@ -68,14 +63,6 @@ void hypervisor_drive_complete(struct hypervisor_drive_call *call,
     }
     copy.error.code = (int)copy.outcome;
     call->done(call, &copy, call->userdata);
-}
-
-void hypervisor_drive_leave(struct hypervisor_drive_call *call)
-{
-    if (!call->stays)
-        return;
-    call->stays = false;
-    stop_call(call);
 }
 
 static void on_deferred(struct loop_timer *timer)
@@ -172,7 +159,6 @@ static int copy_request(struct hypervisor_drive_call *call,
 {
     int r, s, t, u, v, w;
 
-    release_request(&call->request);
     call->request = *request;
     call->request.descriptor = -1;
     r = copy_text(request->control_socket, &call->request.control_socket);
@@ -252,34 +238,6 @@ int hypervisor_drive_call_new(struct loop *loop, enum hypervisor_kind kind,
     call->ops = ops;
     start_call(call, kind);
     *ret_call = call;
-    return 0;
-}
-
-static void on_go_on(struct loop_timer *timer)
-{
-    struct hypervisor_drive_call *call =
-        container_of(timer, struct hypervisor_drive_call, deferred);
-
-    call->ops->go_on(call);
-}
-
-int hypervisor_drive_call_go_on(struct hypervisor_drive_call *call,
-                                const struct hypervisor_drive_request *attach, struct error *error)
-{
-    int r;
-
-    if (!call->stays || attach->forbidden)
-        return error_set(error, -ENOTCONN, "the conversation with the VMM has ended");
-    r = check_request(attach, call->ops->traits.opens_path, error);
-    if (r < 0)
-        return r;
-    r = copy_request(call, attach);
-    if (r < 0) {
-        hypervisor_drive_leave(call);
-        return error_set_errno(error, r, "cannot call the VMM");
-    }
-    call->stays = false;
-    loop_timer_start(call->loop, &call->deferred, 0, on_go_on);
     return 0;
 }
 

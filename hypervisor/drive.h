@@ -129,9 +129,6 @@ struct hypervisor_drive_request {
     const char *serial; /* RESIZE, if the VMM makes serials: the drive's, which must stay */
     struct hypervisor_limits limits; /* ATTACH and LIMIT */
 
-    bool stays; /* LOOK: the conversation stays for hypervisor_drive_call_go_on(). ABSENT then means
-                   that the VMM has nothing that uses the disk */
-
     uint64_t removal_ns;  /* how long a guest may take to let go of the device */
     uint64_t deadline_ns; /* for the whole conversation, from now; more than removal_ns */
 };
@@ -185,13 +182,6 @@ int hypervisor_drive_call_new(struct loop *loop, enum hypervisor_kind kind,
                               const struct hypervisor_drive_request *request,
                               hypervisor_drive_done *done, void *userdata,
                               struct hypervisor_drive_call **ret_call, struct error *error);
-
-/* After a LOOK with `stays` that found nothing of the drive: attaches it in the same conversation,
- * without another reading. `done` and `userdata` stay. A monitor serves one client at a time, so
- * the conversation stays for a moment only; free the call to end it earlier. 0; -ENOTCONN: start a
- * new call, which reads what is there; or as hypervisor_drive_call_new(). */
-int hypervisor_drive_call_go_on(struct hypervisor_drive_call *call,
-                                const struct hypervisor_drive_request *attach, struct error *error);
 
 /* Whether the VMM's process has the disk open, whatever its monitor says; also if that cannot be
  * told. */

@@ -16,12 +16,6 @@ struct hypervisor_drive_ops {
     int (*start)(struct hypervisor_drive_call *call); /* 0, or -errno, which becomes UNREACHABLE */
     void (*stop)(struct hypervisor_drive_call *call); /* ends the conversation; keeps entries */
     void (*done)(struct hypervisor_drive_call *call); /* releases the entries */
-
-    /* NULL: this kind has no conversation that could stay. `stay` is called instead of `stop` once
-     * a LOOK has found nothing, and the kind then calls hypervisor_drive_leave() if the
-     * conversation ends. `go_on` attaches; request is the new one. */
-    void (*stay)(struct hypervisor_drive_call *call);
-    void (*go_on)(struct hypervisor_drive_call *call);
 };
 
 struct hypervisor_drive_call {
@@ -31,16 +25,12 @@ struct hypervisor_drive_call {
     hypervisor_drive_done *done;
     void *userdata;
     bool stopped;
-    bool stays;                 /* `done` was called, and the conversation is open */
     struct loop_timer deferred; /* delivers a reply that was known before the loop ran */
     struct hypervisor_drive_reply reply;
 };
 
 void hypervisor_drive_complete(struct hypervisor_drive_call *call,
                                const struct hypervisor_drive_reply *reply);
-
-/* The conversation that stayed has ended. */
-void hypervisor_drive_leave(struct hypervisor_drive_call *call);
 
 extern const struct hypervisor_drive_ops hypervisor_drive_qemu_ops;
 extern const struct hypervisor_drive_ops hypervisor_drive_cloud_hypervisor_ops;

@@ -21,9 +21,6 @@
 
 static const uint64_t pause_min_ns = 10 * NSEC_PER_MSEC, pause_max_ns = 500 * NSEC_PER_MSEC;
 
-/* Others wait for the monitor meanwhile. */
-static const uint64_t stay_ns = 250 * NSEC_PER_MSEC;
-
 enum { EVENTS_HEEDED = 32 };
 
 struct hotplug {
@@ -259,8 +256,6 @@ static void answered_all(struct hotplug *hotplug, const cJSON *value)
         follow(hotplug, qemu_hotplug_step_address(&hotplug->plan, value->valuestring));
     } else if (hotplug->call.request.act == HYPERVISOR_DRIVE_LIST) {
         finish(hotplug, HYPERVISOR_DRIVE_DONE, NULL);
-    } else if (hotplug->last == QEMU_ASK_NODES && !qemu_hotplug_is_absent(&hotplug->plan.found)) {
-        ask(hotplug, QEMU_ASK_OBJECTS, QEMU_ASK_OBJECTS);
     } else {
         hotplug->complete = true;
         follow(hotplug, qemu_hotplug_step_found(&hotplug->plan));
@@ -332,8 +327,6 @@ static void on_ready(struct qmp_conversation *conversation)
 
     if (hotplug->call.request.act == HYPERVISOR_DRIVE_LIST)
         ask(hotplug, QEMU_ASK_SETS, QEMU_ASK_DEVICES);
-    else if (hotplug->call.request.stays)
-        ask(hotplug, QEMU_ASK_SETS, QEMU_ASK_NODES);
     else
         read_all(hotplug);
 }
@@ -342,9 +335,7 @@ static void on_event(struct qmp_conversation *conversation)
 {
     struct hotplug *hotplug = hotplug_of(conversation);
 
-    /* The timer also ends a conversation that stays, and runs until its attach begins. */
-    if (hotplug->waiting_since_ns && loop_timer_is_active(&hotplug->waiting) &&
-        hotplug->events++ < EVENTS_HEEDED)
+    if (loop_timer_is_active(&hotplug->waiting) && hotplug->events++ < EVENTS_HEEDED)
         look_again(hotplug);
 }
 
@@ -358,22 +349,12 @@ static void on_failed(struct qmp_conversation *conversation, enum qmp_failure fa
     };
     struct hotplug *hotplug = hotplug_of(conversation);
 
-    if (hotplug->call.stays) {
-        hypervisor_drive_leave(&hotplug->call);
-        return;
-    }
     hotplug->complete = false;
     finish(hotplug, outcomes[failure], error);
 }
 
 static const struct qmp_conversation_handler conversation_handler = {
     .ready = on_ready, .answered = answered, .event = on_event, .failed = on_failed};
-
-static void start_plan(struct hotplug *hotplug)
-{
-    qemu_hotplug_plan_init(&hotplug->plan, &hotplug->call.request);
-    hotplug->plan.is_disk = is_disk;
-}
 
 static int hotplug_start(struct hypervisor_drive_call *call)
 {
@@ -385,7 +366,8 @@ static int hotplug_start(struct hypervisor_drive_call *call)
         .listener = {.vmm = call->request.vmm_pid, .sandbox_id = call->request.sandbox_id},
     };
 
-    start_plan(hotplug);
+    qemu_hotplug_plan_init(&hotplug->plan, &call->request);
+    hotplug->plan.is_disk = is_disk;
     return qmp_conversation_start(&hotplug->conversation, call->loop, &address,
                                   call->request.deadline_ns, &conversation_handler);
 }
@@ -398,31 +380,6 @@ static void hotplug_stop(struct hypervisor_drive_call *call)
     qmp_conversation_done(&hotplug->conversation);
 }
 
-static void on_stayed(struct loop_timer *timer)
-{
-    hypervisor_drive_leave(&container_of(timer, struct hotplug, waiting)->call);
-}
-
-static void hotplug_stay(struct hypervisor_drive_call *call)
-{
-    struct hotplug *hotplug = container_of(call, struct hotplug, call);
-
-    loop_timer_start(call->loop, &hotplug->waiting, stay_ns, on_stayed);
-}
-
-/* The reading that found nothing of the drive still counts: the monitor had no other client. */
-static void hotplug_go_on(struct hypervisor_drive_call *call)
-{
-    struct hotplug *hotplug = container_of(call, struct hotplug, call);
-    const struct qemu_hotplug_found found = hotplug->plan.found;
-
-    loop_timer_stop(&hotplug->waiting);
-    qmp_conversation_set_deadline(&hotplug->conversation, call->request.deadline_ns);
-    start_plan(hotplug);
-    hotplug->plan.found = found;
-    follow(hotplug, qemu_hotplug_step_found(&hotplug->plan));
-}
-
 static void hotplug_done(struct hypervisor_drive_call *call)
 {
     qemu_hotplug_list_done(&container_of(call, struct hotplug, call)->list);
@@ -433,6 +390,4 @@ const struct hypervisor_drive_ops hypervisor_drive_qemu_ops = {
     .start = hotplug_start,
     .stop = hotplug_stop,
     .done = hotplug_done,
-    .stay = hotplug_stay,
-    .go_on = hotplug_go_on,
 };

@@ -206,11 +206,6 @@ int qmp_conversation_start(struct qmp_conversation *conversation, struct loop *l
                           OUTPUT_BYTES, &stream_handler);
 }
 
-void qmp_conversation_set_deadline(struct qmp_conversation *conversation, uint64_t deadline_ns)
-{
-    stream_set_deadline(&conversation->stream, deadline_ns);
-}
-
 void qmp_conversation_done(struct qmp_conversation *conversation)
 {
     if (conversation->freed)

@@ -56,7 +56,4 @@ int qmp_conversation_start(struct qmp_conversation *conversation, struct loop *l
 int qmp_conversation_ask(struct qmp_conversation *conversation, const char *command,
                          const char *arguments, int descriptor);
 
-/* Instead of the one from the start: from now. */
-void qmp_conversation_set_deadline(struct qmp_conversation *conversation, uint64_t deadline_ns);
-
 void qmp_conversation_done(struct qmp_conversation *conversation); /* a zeroed one is fine */

@@ -166,11 +166,7 @@ static void on_vmm_done(struct hypervisor_drive_call *call,
         drive_work_drop_disk(work);
     if (work->act == DRIVE_LOOK_VMM && status != STATUS_OK)
         drive_claim_drop_ahead(work);
-    work->vmm_call = NULL;
-    if (is_new(work) && work->vmm == DRIVE_IN_VMM_ABSENT)
-        work->kept_call = call;
-    else
-        (void)hypervisor_drive_call_free(call);
+    work->vmm_call = hypervisor_drive_call_free(call);
     drive_act_finish(work, status, &error);
 }
 
@@ -182,26 +178,6 @@ static struct hypervisor_limits limits_of(const struct drive_limits *limits)
         .operations = {limits->operations.size, limits->operations.refill_ms,
                        limits->operations.one_time_burst},
     };
-}
-
-/* A monitor serves one client at a time: other drives of the VM do not keep theirs. */
-static void leave_monitor(const struct drive_work *work)
-{
-    for (struct drive_work *other = work->drives->works; other; other = other->next)
-        if (other != work && strcmp(other->sandbox_id, work->sandbox_id) == 0)
-            other->kept_call = hypervisor_drive_call_free(other->kept_call);
-}
-
-/* Attaches in the conversation in which the VMM was looked at, if that is still open. */
-static bool go_on(struct drive_work *work, const struct hypervisor_drive_request *request)
-{
-    struct error error;
-
-    if (!work->kept_call || hypervisor_drive_call_go_on(work->kept_call, request, &error) < 0)
-        return false;
-    work->vmm_call = work->kept_call;
-    work->kept_call = NULL;
-    return true;
 }
 
 static void call_vmm(struct drive_work *work)
@@ -227,17 +203,12 @@ static void call_vmm(struct drive_work *work)
         .direct = row->disk.kind == DEVICE_KIND_BLOCK,
         .serial = row->serial,
         .limits = limits_of(work->act == DRIVE_LIMIT ? &work->new_limits : &row->request.limits),
-        .stays = is_new(work),
         .removal_ns = left - left / 3,
         .deadline_ns = left,
     };
     struct error error = {0};
     int r;
 
-    leave_monitor(work);
-    if (work->act == DRIVE_ATTACH && go_on(work, &request))
-        return;
-    work->kept_call = hypervisor_drive_call_free(work->kept_call);
     r = hypervisor_drive_call_new(context->loop, work->sandbox.hypervisor, &request, on_vmm_done,
                                   work, &work->vmm_call, &error);
     if (r < 0)
@@ -413,7 +384,6 @@ void drive_act_start(struct drive_work *work)
 void drive_act_stop(struct drive_work *work)
 {
     work->vmm_call = hypervisor_drive_call_free(work->vmm_call);
-    work->kept_call = hypervisor_drive_call_free(work->kept_call);
     drop_guest_call(work);
     work->traits = helper_guest_free(work->traits);
     drive_search_stop(work);

@@ -98,8 +98,7 @@ struct drive_work {
     bool has_new_limits;
     struct drive_limits new_limits; /* a client waits for these */
     struct hypervisor_drive_call *vmm_call;
-    struct hypervisor_drive_call *kept_call; /* of LOOK_VMM, for ATTACH to go on from */
-    struct drive_guest_call *guest_call;     /* of the act, or ahead of it, for LOOK_GUEST */
+    struct drive_guest_call *guest_call; /* of the act, or ahead of it, for LOOK_GUEST */
     struct helper_guest *traits;
     struct drive_in_use_call *search;
     drive_disk_done *search_done; /* NULL: it was begun ahead, and nobody waits for it yet */
