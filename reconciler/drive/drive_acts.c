@@ -14,6 +14,7 @@
 #include "lib/log.h"
 #include "reconciler/core/permit.h"
 #include "reconciler/drive/drive_work.h"
+#include "reconciler/drive/in_use.h"
 #include "reconciler/helper/guest.h"
 
 void drive_act_finish(struct drive_work *work, enum status_code status, const struct error *error)
@@ -133,13 +134,6 @@ static enum drive_in_guest in_guest_once_attached(const struct drive_work *work,
                : DRIVE_IN_GUEST_UNKNOWN;
 }
 
-/* The drive's first act, which finds out what an attach can go on from. */
-static bool is_new(const struct drive_work *work)
-{
-    return work->act == DRIVE_LOOK_VMM && work->row.wanted && !work->row.has_disk &&
-           work->row.state == DRIVE_REQUESTED;
-}
-
 static void on_vmm_done(struct hypervisor_drive_call *call,
                         const struct hypervisor_drive_reply *reply, void *userdata)
 {
@@ -164,8 +158,6 @@ static void on_vmm_done(struct hypervisor_drive_call *call,
         drive_work_drop_disk(work); /* from now on the VMM's descriptor keeps the claim */
     else if (status == STATUS_OK && work->act == DRIVE_REMOVE)
         drive_work_drop_disk(work);
-    if (work->act == DRIVE_LOOK_VMM && status != STATUS_OK)
-        drive_claim_drop_ahead(work);
     work->vmm_call = hypervisor_drive_call_free(call);
     drive_act_finish(work, status, &error);
 }
@@ -216,61 +208,66 @@ static void call_vmm(struct drive_work *work)
             work, result_is_shortage(r) ? STATUS_UNAVAILABLE : STATUS_FAILED_PRECONDITION, &error);
 }
 
-static void on_searched(struct drive_work *work, enum status_code status, const struct error *error)
-{
-    if (status == STATUS_OK)
-        call_vmm(work);
-    else
-        drive_act_finish(work, status, error);
-}
-
 /* ---- the attach ---- */
 
-static void drop_guest_call(struct drive_work *work)
+static void on_searched(struct drive_in_use_call *call, const struct drive_in_use_reply *reply,
+                        void *userdata)
 {
-    if (work->guest_call)
-        work->guest_call = work->drives->guest->call_free(work->guest_call);
+    static const enum status_code codes[] = {
+        [DRIVE_IN_USE_BY_OTHERS] = STATUS_FAILED_PRECONDITION,
+        [DRIVE_IN_USE_BY_ORPHAN] = STATUS_UNAVAILABLE,
+        [DRIVE_IN_USE_UNKNOWN] = STATUS_UNAVAILABLE,
+    };
+    struct drive_work *work = userdata;
+
+    if (reply->outcome == DRIVE_IN_USE_NOT)
+        call_vmm(work);
+    else
+        drive_act_finish(work, codes[reply->outcome], &reply->error);
+    work->search = drive_in_use_call_free(call);
+}
+
+/* The search for other users of the disk comes after the claim is recorded and directly before the
+ * VMM gets the disk: see in_use.h. */
+static void search_and_attach(struct drive_work *work)
+{
+    const struct drive_in_use_request request = {
+        .disk = &work->row.disk,
+        .backing = work->disk >= 0 ? &work->backing : NULL,
+        .drive_id = work->row.request.drive_id,
+        .own_vmm = work->vmm == DRIVE_IN_VMM_PARTLY ? work->sandbox.vmm_pid : 0,
+        .writable = work->row.request.writable,
+    };
+
+    if (drive_in_use_call_new(work->drives->context, &request, on_searched, work, &work->search) <
+        0)
+        drive_act_fail(work, STATUS_UNAVAILABLE, "out of memory");
 }
 
 static void on_opened_to_attach(struct drive_work *work, enum status_code status,
                                 const struct error *error)
 {
     if (status == STATUS_OK)
-        drive_search(work, on_searched);
+        search_and_attach(work);
     else
         drive_claim_fail(work, status, error);
 }
 
 static void attach(struct drive_work *work)
 {
-    drop_guest_call(work); /* it was asked ahead, and would not speak of what the VM is given now */
     if (work->disk < 0 && work->wants_disk)
         drive_disk_claim(work, on_opened_to_attach);
     else /* somebody may have opened the disk while crustd was down */
-        drive_search(work, on_searched);
+        search_and_attach(work);
 }
 
 /* ---- the guest ---- */
-
-static bool asks_guest(unsigned act)
-{
-    return act == DRIVE_LOOK_GUEST || act == DRIVE_MOUNT || act == DRIVE_UNMOUNT ||
-           act == DRIVE_GROW || act == DRIVE_ENTER;
-}
 
 static const enum drive_guest_act guest_acts[] = {
     [DRIVE_LOOK_GUEST] = DRIVE_GUEST_LOOK, [DRIVE_MOUNT] = DRIVE_GUEST_MOUNT,
     [DRIVE_UNMOUNT] = DRIVE_GUEST_UNMOUNT, [DRIVE_GROW] = DRIVE_GUEST_GROW,
     [DRIVE_ENTER] = DRIVE_GUEST_MOUNT,
 };
-
-/* It was asked ahead, and this act has not come to its turn. A failure is left to that. */
-static void note_early_answer(struct drive_work *work, const struct drive_guest_reply *reply)
-{
-    if (reply->status == STATUS_OK)
-        work->guest = reply->guest;
-    drop_guest_call(work);
-}
 
 static void on_guest_done(struct drive_guest_call *call, const struct drive_guest_reply *reply,
                           void *userdata)
@@ -279,11 +276,6 @@ static void on_guest_done(struct drive_guest_call *call, const struct drive_gues
     struct error error = reply->error;
     enum status_code status = reply->status;
 
-    (void)call;
-    if (work->step != DRIVE_RUNNING || !asks_guest(work->act)) {
-        note_early_answer(work, reply);
-        return;
-    }
     if (work->act != DRIVE_ENTER || reply->guest == DRIVE_IN_GUEST_MOUNTED)
         work->guest = reply->guest; /* a failed ENTER does not change whether it is mounted */
     (void)snprintf(work->result.guest_device, sizeof(work->result.guest_device), "%s",
@@ -296,12 +288,13 @@ static void on_guest_done(struct drive_guest_call *call, const struct drive_gues
     if (work->act == DRIVE_LOOK_GUEST && status == STATUS_OK &&
         work->guest == DRIVE_IN_GUEST_UNKNOWN)
         status = STATUS_UNAVAILABLE;
-    drop_guest_call(work);
+    work->guest_call = work->drives->guest->call_free(call);
     drive_act_finish(work, status, &error);
 }
 
-static int call_guest(struct drive_work *work, enum drive_guest_act act)
+static void ask_guest(struct drive_work *work)
 {
+    enum drive_guest_act act = guest_acts[work->act];
     struct drive_guest_request request = {
         .act = act,
         .drive = &work->row,
@@ -312,25 +305,9 @@ static int call_guest(struct drive_work *work, enum drive_guest_act act)
         .deadline_ns = time_left(work),
     };
 
-    return work->drives->guest->call_new(work->drives->context, &request, on_guest_done, work,
-                                         &work->guest_call);
-}
-
-static void ask_guest(struct drive_work *work)
-{
-    if (work->guest_call && work->act == DRIVE_LOOK_GUEST)
-        return; /* it was asked ahead */
-    drop_guest_call(work);
-    if (call_guest(work, guest_acts[work->act]) < 0)
+    if (work->drives->guest->call_new(work->drives->context, &request, on_guest_done, work,
+                                      &work->guest_call) < 0)
         drive_act_fail(work, STATUS_UNAVAILABLE, "out of memory");
-}
-
-/* A new drive's guest needs neither the VMM nor the disk to say whether it can mount it, and takes
- * longer than both: it is asked meanwhile. */
-static void ask_guest_ahead(struct drive_work *work)
-{
-    if (is_new(work) && work->guest == DRIVE_IN_GUEST_UNKNOWN && !work->guest_call)
-        (void)call_guest(work, DRIVE_GUEST_LOOK);
 }
 
 /* ---- any ---- */
@@ -340,8 +317,6 @@ void drive_act_start(struct drive_work *work)
     work->step = DRIVE_RUNNING;
     work->result = (struct drive_result){0};
     work->deadline_ns = clock_boottime() + act_time(work);
-    if (work->act != DRIVE_LOOK_VMM && work->act != DRIVE_CLAIM)
-        drive_claim_drop_ahead(work);
     switch (work->act) {
     case DRIVE_CLAIM:
         drive_claim_begin(work);
@@ -361,20 +336,11 @@ void drive_act_start(struct drive_work *work)
         call_vmm(work);
         return;
     case DRIVE_LOOK_GUEST:
-        drive_search_ahead(work);
-        ask_guest(work);
-        return;
     case DRIVE_MOUNT:
     case DRIVE_UNMOUNT:
     case DRIVE_GROW:
     case DRIVE_ENTER:
         ask_guest(work);
-        return;
-    case DRIVE_LOOK_VMM:
-        if (is_new(work)) /* first: the search, which takes longest, follows it */
-            drive_claim_begin_ahead(work);
-        call_vmm(work);
-        ask_guest_ahead(work);
         return;
     default:
         call_vmm(work);
@@ -384,8 +350,9 @@ void drive_act_start(struct drive_work *work)
 void drive_act_stop(struct drive_work *work)
 {
     work->vmm_call = hypervisor_drive_call_free(work->vmm_call);
-    drop_guest_call(work);
+    if (work->guest_call)
+        work->guest_call = work->drives->guest->call_free(work->guest_call);
     work->traits = helper_guest_free(work->traits);
-    drive_search_stop(work);
+    work->search = drive_in_use_call_free(work->search);
     drive_disk_stop(work);
 }

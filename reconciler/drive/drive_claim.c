@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* drive_claim.c - the claim of a drive's disk, as an act or ahead of it.
+/* drive_claim.c - the claim of a drive's disk, as an act.
  *
- * It comes after the question whether the guest is confidential, since such a guest gets no disk.
- * That of a new drive's disk needs no answer of its VMM, and is begun while that is looked at. It
- * is not on record before it is known that an attach follows. If it fails, the act makes it again
- * and reports the failure.
+ * A confidential guest gets no disk, so that is found out before the claim.
  */
 #include <stdio.h>
 
@@ -42,7 +39,6 @@ static void search_holder(struct drive_work *work)
         .writable = true,
     };
 
-    drive_search_stop(work);
     if (drive_in_use_call_new(work->drives->context, &request, on_holder_searched, work,
                               &work->search) < 0)
         drive_act_finish(work, STATUS_FAILED_PRECONDITION, NULL);
@@ -71,22 +67,12 @@ void drive_claim_fail(struct drive_work *work, enum status_code status, const st
 
 /* ---- the claim ---- */
 
-/* A failure is left to the act itself. */
-static bool is_claim_ahead(const struct drive_work *work)
-{
-    return work->act != DRIVE_CLAIM || work->step != DRIVE_RUNNING;
-}
-
 static void on_claimed(struct drive_work *work, enum status_code status, const struct error *error)
 {
-    if (is_claim_ahead(work)) {
-        work->has_claimed_ahead = status == STATUS_OK;
-        drive_search_ahead(work);
-    } else if (status == STATUS_OK) {
+    if (status == STATUS_OK)
         drive_act_finish(work, status, NULL);
-    } else {
+    else
         drive_claim_fail(work, status, error);
-    }
 }
 
 static void on_traits(const struct guest_traits *traits, const struct error *error, void *userdata)
@@ -98,8 +84,6 @@ static void on_traits(const struct guest_traits *traits, const struct error *err
     if (error)
         why = *error;
     work->traits = helper_guest_free(work->traits);
-    if (is_claim_ahead(work) && (error || is_confidential))
-        return;
     if (error) {
         (void)error_prefix(&why, "cannot tell whether the guest is confidential: ");
         drive_act_finish(work, STATUS_UNAVAILABLE, &why);
@@ -111,36 +95,8 @@ static void on_traits(const struct guest_traits *traits, const struct error *err
     }
 }
 
-static int begin_claim(struct drive_work *work)
-{
-    return helper_guest_new(work->drives->context, &work->sandbox, on_traits, work, &work->traits);
-}
-
 void drive_claim_begin(struct drive_work *work)
 {
-    if (work->has_claimed_ahead) {
-        work->has_claimed_ahead = false;
-        work->result.disk = work->claimed;
-        drive_act_finish(work, STATUS_OK, NULL);
-    } else if (!work->traits && !work->claim && begin_claim(work) < 0) {
+    if (helper_guest_new(work->drives->context, &work->sandbox, on_traits, work, &work->traits) < 0)
         drive_act_fail(work, STATUS_UNAVAILABLE, "out of memory");
-    }
-}
-
-void drive_claim_begin_ahead(struct drive_work *work)
-{
-    /* The claim hinders others, so it is not made again and again for a VMM that does not answer.
-     */
-    if (work->disk < 0 && !work->failures && !work->traits && !work->claim)
-        (void)begin_claim(work);
-}
-
-void drive_claim_drop_ahead(struct drive_work *work)
-{
-    work->traits = helper_guest_free(work->traits);
-    drive_disk_stop(work);
-    if (work->has_claimed_ahead) {
-        drive_search_stop(work);
-        drive_work_drop_disk(work);
-    }
 }

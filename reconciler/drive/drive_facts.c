@@ -66,7 +66,7 @@ struct drive_decision drive_work_ask_table(const struct drive_work *work)
         .state = work->row.state,
         .vm_is_alive = work->row.sandbox_is_alive,
         .is_wanted = work->row.wanted,
-        .is_open = work->disk >= 0 && !work->has_claimed_ahead,
+        .is_open = work->disk >= 0,
         .may_return = may_return(work),
         .vmm = was_given_nothing(work) ? DRIVE_IN_VMM_ABSENT : work->vmm,
         .guest = in_guest(work),

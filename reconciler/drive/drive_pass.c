@@ -58,7 +58,6 @@ static int end_drive(struct drive_work *work, enum drive_state state, bool has_f
     enum status_code code;
     int r = drive_check_process(work, &code, &error);
 
-    drive_claim_drop_ahead(work);
     if (r < 0)
         return r;
     if (code != STATUS_OK)

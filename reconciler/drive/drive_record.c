@@ -128,14 +128,6 @@ static int record_growth(struct drive_work *work)
     return r < 0 ? r : set_success(work, work->row.state);
 }
 
-static int record_claim(struct drive_work *work, const struct store_drive_mount_disk *disk)
-{
-    int r = store_set_drive_mount_disk(store_of(work), work->drive_ref, disk);
-
-    work->has_claimed_ahead = false;
-    return r < 0 ? r : set_success(work, work->row.state);
-}
-
 /* `failures` counts what follows this act, so its success does not reset the counter. */
 static bool keeps_failures(const struct drive_work *work)
 {
@@ -159,12 +151,9 @@ static int record_success(struct drive_work *work)
     if (r < 0)
         return r;
     switch (work->act) {
-    case DRIVE_LOOK_VMM:
-        return work->has_claimed_ahead && work->vmm == DRIVE_IN_VMM_ABSENT
-                   ? record_claim(work, &work->claimed)
-                   : set_success(work, work->row.state);
     case DRIVE_CLAIM:
-        return record_claim(work, &work->result.disk);
+        r = store_set_drive_mount_disk(store, work->drive_ref, &work->result.disk);
+        return r < 0 ? r : set_success(work, work->row.state);
     case DRIVE_MOUNT:
         work->enter_ns = clock_boottime() + ENTER_NS;
         return set_success(work, DRIVE_MOUNTED);

@@ -69,7 +69,6 @@ struct drive_work {
     int disk;                                     /* the claimed disk of the host; -1: none */
     struct store_drive_mount_disk claimed;        /* its identity */
     struct store_drive_mount_disk backing;        /* what it stands on */
-    bool has_claimed_ahead;                       /* before CLAIM began, which has not yet */
     bool wants_disk;
     bool lacks_claim;     /* a claim that crustd has to keep could not be made again */
     bool tried_claim;     /* since the last act other than RECLAIM */
@@ -98,11 +97,9 @@ struct drive_work {
     bool has_new_limits;
     struct drive_limits new_limits; /* a client waits for these */
     struct hypervisor_drive_call *vmm_call;
-    struct drive_guest_call *guest_call; /* of the act, or ahead of it, for LOOK_GUEST */
+    struct drive_guest_call *guest_call;
     struct helper_guest *traits;
     struct drive_in_use_call *search;
-    drive_disk_done *search_done; /* NULL: it was begun ahead, and nobody waits for it yet */
-    uint64_t searched_ns;         /* ahead, and nobody had the disk then; 0: it was not */
     struct drive_claim_call *claim;
     drive_disk_done *disk_done;
     struct drive_result result;
@@ -191,14 +188,10 @@ void drive_act_stop(struct drive_work *work);
 void drive_act_finish(struct drive_work *work, enum status_code status, const struct error *error);
 void drive_act_fail(struct drive_work *work, enum status_code status, const char *text);
 
-/* ---- drive_claim.c: the claim as an act, or ahead of it ---- */
+/* ---- drive_claim.c: the claim as an act ---- */
 
 /* The act CLAIM. */
 void drive_claim_begin(struct drive_work *work);
-/* Begins the claim for a CLAIM that may follow. */
-void drive_claim_begin_ahead(struct drive_work *work);
-/* No CLAIM follows: drops a claim ahead, begun or made. */
-void drive_claim_drop_ahead(struct drive_work *work);
 /* Ends the act because the disk cannot be claimed, and names who has it if that can be found. */
 void drive_claim_fail(struct drive_work *work, enum status_code status, const struct error *error);
 
@@ -220,15 +213,6 @@ bool drive_disk_must_be_free(const struct drive_work *work);
 void drive_disk_check_free(struct drive_work *work, drive_disk_done *done);
 /* Cancels a claim or check in progress. */
 void drive_disk_stop(struct drive_work *work);
-
-/* ---- drive_search.c: the search for other users of the disk ---- */
-
-/* For an attach that may follow: only a success counts, and not for long. */
-void drive_search_ahead(struct drive_work *work);
-/* Whether nobody else has the disk; or what a search ahead has found. `done` may come from within:
- * STATUS_OK; FAILED_PRECONDITION, UNAVAILABLE with a text. */
-void drive_search(struct drive_work *work, drive_disk_done *done);
-void drive_search_stop(struct drive_work *work);
 
 /* ---- drive_end.c: whether a drive may end ---- */
 

@@ -63,7 +63,6 @@ void drive_work_drop_disk(struct drive_work *work)
 {
     fd_close(work->disk);
     work->disk = -1;
-    work->has_claimed_ahead = false;
 }
 
 int drives_note_volumes(const struct drives *drives, const struct store_drive_mount_disk *disk)
@@ -435,8 +434,7 @@ int drives_go_on(struct drives *drives)
  * itself, which nobody else holds. */
 static void read_again(struct drive_work *work)
 {
-    bool is_kept = !work->has_claimed_ahead &&
-                   (work->vmm == DRIVE_IN_VMM_HAS || work->vmm == DRIVE_IN_VMM_LEAVING);
+    bool is_kept = work->vmm == DRIVE_IN_VMM_HAS || work->vmm == DRIVE_IN_VMM_LEAVING;
     int disk = is_kept ? take_fd(&work->disk) : -1;
 
     store_drive_mount_done(&work->row);

@@ -454,9 +454,14 @@ static void on_timer(struct loop_timer *timer)
     call->done(call, &reply, call->userdata);
 }
 
-static void init(struct drive_in_use_call *call, const struct context *context,
-                 const struct drive_in_use_request *request)
+int drive_in_use_call_new(const struct context *context, const struct drive_in_use_request *request,
+                          drive_in_use_done *done, void *userdata,
+                          struct drive_in_use_call **ret_call)
 {
+    struct drive_in_use_call *call = calloc(1, sizeof(*call));
+
+    if (!call)
+        return -ENOMEM;
     call->context = context;
     call->disks[call->disk_count++] = *request->disk;
     if (request->backing && request->backing->kind != DEVICE_KIND_OTHER)
@@ -466,27 +471,6 @@ static void init(struct drive_in_use_call *call, const struct context *context,
     call->writable = request->writable;
     (void)snprintf(call->drive_id, sizeof(call->drive_id), "%s",
                    request->drive_id ? request->drive_id : "");
-}
-
-struct drive_in_use_reply drive_in_use_search_record(const struct context *context,
-                                                     const struct drive_in_use_request *request)
-{
-    struct drive_in_use_call call = {.context = NULL};
-
-    init(&call, context, request);
-    (void)search_record(&call);
-    return call.reply;
-}
-
-int drive_in_use_call_new(const struct context *context, const struct drive_in_use_request *request,
-                          drive_in_use_done *done, void *userdata,
-                          struct drive_in_use_call **ret_call)
-{
-    struct drive_in_use_call *call = calloc(1, sizeof(*call));
-
-    if (!call)
-        return -ENOMEM;
-    init(call, context, request);
     call->done = done;
     call->userdata = userdata;
     loop_timer_start(context->loop, &call->timer, 0, on_timer);

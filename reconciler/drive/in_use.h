@@ -17,7 +17,7 @@
  * A read-only drive tolerates users that only read; a writable drive tolerates none.
  *
  * The answer holds for the moment of the search. To exclude a race, claim the disk, record it
- * (store_set_drive_mount_disk()), and only then search the record, before the VMM gets it. Of two
+ * (store_set_drive_mount_disk()), and only then search, before the VMM gets it. Of two
  * drives that do so at the same time at least one finds the other. crustd's own descriptors do not
  * count.
  */
@@ -63,9 +63,5 @@ typedef void drive_in_use_done(struct drive_in_use_call *call,
 int drive_in_use_call_new(const struct context *context, const struct drive_in_use_request *request,
                           drive_in_use_done *done, void *userdata,
                           struct drive_in_use_call **ret_call);
-
-/* Searches the record alone, at once; own_vmm does not matter. */
-struct drive_in_use_reply drive_in_use_search_record(const struct context *context,
-                                                     const struct drive_in_use_request *request);
 
 struct drive_in_use_call *drive_in_use_call_free(struct drive_in_use_call *call); /* NULL */

@@ -54,7 +54,7 @@ static void a_confidential_guest_gets_no_disk(void **state)
     attach();
     go_on();
     expect_failed(STATUS_FAILED_PRECONDITION, "confidential");
-    expect_walked("look ask ");
+    expect_walked("look ");
 }
 
 /* Parts that were left under a row that was lost are no reason to ask less. */
@@ -67,7 +67,7 @@ static void a_disk_is_claimed_though_the_vmm_has_parts_of_it(void **state)
     attach();
     go_on();
     expect_failed(STATUS_FAILED_PRECONDITION, "confidential");
-    expect_walked("look ask remove ");
+    expect_walked("look remove ");
 }
 
 /* Nothing was brought into it, and nobody can ask it whether that is so. */
@@ -127,109 +127,23 @@ static void a_vm_whose_guest_has_no_agent_is_not_given_the_disk(void **state)
     attach();
     go_on();
     expect_failed(STATUS_FAILED_PRECONDITION, "the guest does not");
-    expect_walked("look ask ask ");
+    expect_walked("look ask ");
 }
 
 static void a_vm_whose_guest_does_not_answer_is_not_given_the_disk(void **state)
 {
     (void)state;
     attach();
-    for (unsigned i = 0; i < 2; i++) {
-        step_until(GUEST_CALL, DRIVE_GUEST_LOOK);
-        world.guest_fails = STATUS_UNAVAILABLE;
-        act(GUEST_CALL);
-        finish(GUEST_CALL);
-    }
+    step_until(GUEST_CALL, DRIVE_GUEST_LOOK);
+    world.guest_fails = STATUS_UNAVAILABLE;
     go_on();
     expect_answer(1, STATUS_UNAVAILABLE, "the guest does not");
     expect_row(DRIVE_REQUESTED, true, STATUS_UNAVAILABLE);
-    expect_walked("ask look ask ");
+    expect_walked("look ask ");
     drives_retry(world.drives);
     go_on();
     expect_walked("ask attach mount ");
     expect_row(DRIVE_READY, true, STATUS_OK);
-}
-
-/* It is asked before the disk is claimed, and not a second time. */
-static void a_guest_that_answers_late_is_waited_for(void **state)
-{
-    (void)state;
-    attach();
-    step_until(VMM_CALL, HYPERVISOR_DRIVE_LOOK);
-    assert_non_null(world.guest_call);
-    act(VMM_CALL);
-    finish(VMM_CALL);
-    pass_while_due();
-    finish(TRAITS_CALL);
-    pass_while_due();
-    assert_null(world.vmm_call);
-    go_on();
-    expect_answer(1, STATUS_OK, "");
-    expect_walked("look ask attach mount ");
-}
-
-/* Up to the search for other users of the disk, which begins while the guest is waited for. */
-static void begin_search_ahead(void)
-{
-    attach();
-    step_until(VMM_CALL, HYPERVISOR_DRIVE_LOOK);
-    act(VMM_CALL);
-    finish(VMM_CALL);
-    pass_while_due();
-    finish(TRAITS_CALL);
-    pass_while_due();
-    assert_non_null(world.search);
-    assert_non_null(world.guest_call);
-}
-
-static void the_disk_is_searched_for_once_while_the_guest_is_waited_for(void **state)
-{
-    (void)state;
-    begin_search_ahead();
-    finish(SEARCH_CALL);
-    world.searched = false;
-    go_on();
-    expect_answer(1, STATUS_OK, "");
-    assert_false(world.searched);
-}
-
-static void a_search_that_takes_longer_than_the_guest_is_waited_for(void **state)
-{
-    (void)state;
-    begin_search_ahead();
-    act(GUEST_CALL);
-    finish(GUEST_CALL);
-    pass_while_due();
-    assert_null(world.vmm_call);
-    world.other_has_disk = true;
-    go_on();
-    expect_failed(STATUS_FAILED_PRECONDITION, "sandbox-9 has the disk");
-}
-
-static void a_disk_that_was_found_in_use_is_searched_for_again(void **state)
-{
-    (void)state;
-    begin_search_ahead();
-    world.other_has_disk = true;
-    finish(SEARCH_CALL);
-    world.searched = false;
-    go_on();
-    assert_true(world.searched);
-    expect_failed(STATUS_FAILED_PRECONDITION, "sandbox-9 has the disk");
-}
-
-/* Somebody may have it since. */
-static void an_old_search_does_not_count(void **state)
-{
-    (void)state;
-    begin_search_ahead();
-    finish(SEARCH_CALL);
-    drive_work_find(world.drives, 1)->searched_ns -= 2 * NSEC_PER_SEC;
-    world.searched = false;
-    world.other_has_disk = true;
-    go_on();
-    assert_true(world.searched);
-    expect_failed(STATUS_FAILED_PRECONDITION, "sandbox-9 has the disk");
 }
 
 /* Nobody was asked to mount it, so it can be taken back although nobody answers. */
@@ -261,15 +175,6 @@ static void a_mount_from_before_the_attach_is_not_lost_with_it(void **state)
 {
     (void)state;
     world.mounted = true;
-    world.claim = DRIVE_CLAIM_IN_USE;
-    attach();
-    step_until(VMM_CALL, HYPERVISOR_DRIVE_LOOK);
-    act(GUEST_CALL);
-    finish(GUEST_CALL);
-    go_on();
-    expect_row(DRIVE_FAILED, false, STATUS_FAILED_PRECONDITION);
-    expect_walked("ask look ");
-    world.claim = DRIVE_CLAIM_OPEN;
     attach();
     step_until(VMM_CALL, HYPERVISOR_DRIVE_ATTACH);
     world.vmm_fails = HYPERVISOR_DRIVE_REFUSED;
@@ -376,7 +281,7 @@ static void news_of_a_sandbox_do_not_shorten_the_pause(void **state)
     go_on();
     drives_note_sandbox(world.drives, "sandbox-1");
     go_on();
-    expect_walked("look ask ");
+    expect_walked("look ");
     end_vm();
     go_on();
     expect_row(DRIVE_FAILED, true, STATUS_NOT_FOUND);
@@ -440,11 +345,6 @@ int main(void)
         DRIVES(a_mount_that_fails_is_unwound),
         DRIVES(a_vm_whose_guest_has_no_agent_is_not_given_the_disk),
         DRIVES(a_vm_whose_guest_does_not_answer_is_not_given_the_disk),
-        DRIVES(a_guest_that_answers_late_is_waited_for),
-        DRIVES(the_disk_is_searched_for_once_while_the_guest_is_waited_for),
-        DRIVES(a_search_that_takes_longer_than_the_guest_is_waited_for),
-        DRIVES(a_disk_that_was_found_in_use_is_searched_for_again),
-        DRIVES(an_old_search_does_not_count),
         DRIVES(a_guest_that_has_lost_its_agent_gives_the_disk_back),
         DRIVES(a_mount_from_before_the_attach_does_not_count),
         DRIVES(a_mount_from_before_the_attach_is_not_lost_with_it),

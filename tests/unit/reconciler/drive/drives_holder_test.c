@@ -93,7 +93,6 @@ static void crustds_own_claim_has_a_name(void **state)
         assert_true(step());
     finish(TRAITS_CALL);
     open_disks();
-    finish(GUEST_CALL);
     world.claim = DRIVE_CLAIM_TAKEN;
     assert_int_equal(begin_attach(&other), STATUS_OK);
     while (!world.answers)

@@ -28,8 +28,6 @@ struct hypervisor_drive_call {
     enum hypervisor_drive_act act;
     bool has_descriptor;
     struct hypervisor_limits limits;
-    bool stays;
-    bool is_kept; /* answered, and its conversation stays */
 };
 
 struct drive_guest_call {
@@ -77,8 +75,6 @@ static struct {
     char asked_address[HYPERVISOR_DRIVE_ADDRESS_BYTES];
     bool has_container;    /* the guest has no agent of ours */
     bool lacks_agent;      /* nobody in the guest answers for drives */
-    bool leaves;           /* the VMM, before an attach goes on in its conversation */
-    bool other_has_record; /* when the record is searched at last */
     bool lacks_container;  /* that is to have the drive, and does not run */
     const char *host_path; /* by which the disk is known */
     struct hypervisor_drive_traits traits_of_vmm;
@@ -103,8 +99,6 @@ static struct {
     struct helper_guest *traits;
     struct drive_claim_call *claims; /* any number, and they end by themselves */
     char walked[512];                /* the acts, in their order */
-    unsigned kept_calls;             /* looks whose conversation stays */
-    unsigned went_on;                /* attaches in the conversation of a look */
 
     unsigned answers;
     enum status_code code;
@@ -158,7 +152,7 @@ int hypervisor_drive_call_new(struct loop *loop, enum hypervisor_kind kind,
     }
     *call = (struct hypervisor_drive_call){
         world.vmm_call,  done,           userdata, request->act, request->descriptor >= 0,
-        request->limits, request->stays, false,
+        request->limits,
     };
     *ret_call = world.vmm_call = call;
     return 0;
@@ -172,28 +166,8 @@ struct hypervisor_drive_call *hypervisor_drive_call_free(struct hypervisor_drive
         link = &(*link)->next;
     if (call && *link)
         *link = call->next;
-    world.kept_calls -= call && call->is_kept;
     free(call);
     return NULL;
-}
-
-int hypervisor_drive_call_go_on(struct hypervisor_drive_call *call,
-                                const struct hypervisor_drive_request *attach, struct error *error)
-{
-    assert_true(call->is_kept);
-    assert_int_equal(attach->act, HYPERVISOR_DRIVE_ATTACH);
-    if (world.leaves)
-        return error_set(error, -ENOTCONN, "the conversation has ended");
-    call->is_kept = false;
-    world.kept_calls--;
-    call->next = world.vmm_call;
-    call->act = attach->act;
-    call->has_descriptor = attach->descriptor >= 0;
-    call->limits = attach->limits;
-    call->stays = false;
-    world.vmm_call = call;
-    world.went_on++;
-    return 0;
 }
 
 static void vmm_acts(void)
@@ -258,11 +232,6 @@ static void vmm_answers(void)
     if (reply.outcome)
         (void)error_set(&reply.error, 0, "the VMM does not");
     world.vmm_fails = HYPERVISOR_DRIVE_DONE;
-    if (call->stays && !reply.outcome && reply.state == HYPERVISOR_DRIVE_ABSENT) {
-        world.vmm_call = call->next;
-        call->is_kept = true;
-        world.kept_calls++;
-    }
     call->done(call, &reply, call->userdata);
     assert_ptr_equal(world.vmm_call, rest);
 }
@@ -526,19 +495,6 @@ int drive_in_use_call_new(const struct context *context, const struct drive_in_u
     assert_non_null(world.search);
     *world.search = (struct drive_in_use_call){done, userdata};
     return 0;
-}
-
-struct drive_in_use_reply drive_in_use_search_record(const struct context *context,
-                                                     const struct drive_in_use_request *request)
-{
-    struct drive_in_use_reply reply = {.outcome = world.other_has_record ? DRIVE_IN_USE_BY_OTHERS
-                                                                         : DRIVE_IN_USE_NOT};
-
-    (void)context;
-    assert_string_equal(request->drive_id, "data-1");
-    if (world.other_has_record)
-        (void)error_set(&reply.error, 0, "sandbox-8 has the disk");
-    return reply;
 }
 
 struct drive_in_use_call *drive_in_use_call_free(struct drive_in_use_call *call)
