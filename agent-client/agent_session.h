@@ -60,7 +60,6 @@ struct agent_session {
     struct agent_address address;
     const char *service;
     struct stream stream;
-    bool started;
     bool ready;   /* connected, and the port is there: a call can be sent */
     bool shaking; /* the port was asked for */
     bool tells_time;

@@ -188,13 +188,6 @@ void drive_act_stop(struct drive_work *work);
 void drive_act_finish(struct drive_work *work, enum status_code status, const struct error *error);
 void drive_act_fail(struct drive_work *work, enum status_code status, const char *text);
 
-/* ---- drive_claim.c: the claim as an act ---- */
-
-/* The act CLAIM. */
-void drive_claim_begin(struct drive_work *work);
-/* Ends the act because the disk cannot be claimed, and names who has it if that can be found. */
-void drive_claim_fail(struct drive_work *work, enum status_code status, const struct error *error);
-
 /* ---- drive_disk.c: claims the host's disk, and checks that it is free in the end ---- */
 
 /* The new size of a ready drive's disk; 0: it has not grown. */

@@ -151,8 +151,7 @@ int hypervisor_drive_call_new(struct loop *loop, enum hypervisor_kind kind,
         assert_string_equal(request->path, world.host_path);
     }
     *call = (struct hypervisor_drive_call){
-        world.vmm_call,  done,           userdata, request->act, request->descriptor >= 0,
-        request->limits,
+        world.vmm_call, done, userdata, request->act, request->descriptor >= 0, request->limits,
     };
     *ret_call = world.vmm_call = call;
     return 0;
