@@ -154,7 +154,7 @@ def drives(scratch):
         stack.enter_context(drivers.Calls(scratch))  # makes the stubs
         ways = drive_mounts.measure(scratch, stack)
     for title, moment, aim in (
-            ("AttachDrive until mounted", "attached", 1.25), ("AttachDrive to MountDrive in the guest", "asked", None),
+            ("AttachDrive until mounted", "attached", 2.0), ("AttachDrive to MountDrive in the guest", "asked", None),
             ("MountDrive in the guest", "mounting", None), ("DetachDrive until free", "detached", None)):
         by_crustd, by_hand = ([[getattr(times, moment) for times in run] for run in runs] for runs in ways)
         yield Result(f"{title}, real VM", "ms", by_crustd, "the same steps by hand, already connected", by_hand,

@@ -48,15 +48,13 @@ class Drives(DrivesTest):
         self.detach(self.host, "data-1")
         self.assertTrue(is_free(self.disk_1.device))
 
-    def test_an_agent_is_asked_once_whether_it_mounts_drives(self):
+    def test_a_guest_is_asked_before_each_mount(self):
         agent = self.host.qemu.agent
-        self.attach(self.host, "data-1", self.disk_1)
-        self.detach(self.host, "data-1")
-        asked = [request.method for request in agent.requests]
-        self.assertIn("ListDrives", asked)
-        self.attach(self.host, "data-2", self.disk_1)
-        self.assertEqual([request.method for request in agent.requests[len(asked):]], ["MountDrive"])
-        self.detach(self.host, "data-2")
+        for drive_id in ("data-1", "data-2"):
+            before = len(agent.requests)
+            self.attach(self.host, drive_id, self.disk_1)
+            self.assertEqual([request.method for request in agent.requests[before:]], ["ListDrives", "MountDrive"])
+            self.detach(self.host, drive_id)
 
     def test_two_clients_and_one_disk(self):
         second = self.add_vm(self.host, OTHER)
