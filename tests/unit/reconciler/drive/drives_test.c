@@ -21,6 +21,23 @@ static void attach_is_answered_once_the_drive_is_mounted(void **state)
     expect_row(DRIVE_READY, true, STATUS_OK);
 }
 
+/* So of two drives of one file that are attached at the same time, at least one finds the other. */
+static void the_claim_is_recorded_before_other_users_are_searched_for(void **state)
+{
+    cleanup(store_drive_mount_done) struct store_drive_mount row = {0};
+
+    (void)state;
+    attach();
+    while (!world.search)
+        assert_true(step());
+    assert_int_equal(store_get_drive_mount(the_store(), "data-1", &row), STORE_FOUND);
+    assert_true(row.has_disk);
+    expect_walked("look ask ");
+    go_on();
+    expect_answer(1, STATUS_OK, "");
+    expect_walked("attach mount ");
+}
+
 static void detach_is_answered_once_the_disk_is_free(void **state)
 {
     (void)state;
@@ -326,6 +343,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         DRIVES(attach_is_answered_once_the_drive_is_mounted),
+        DRIVES(the_claim_is_recorded_before_other_users_are_searched_for),
         DRIVES(detach_is_answered_once_the_disk_is_free),
         DRIVES(equal_calls_join_and_others_are_refused),
         DRIVES(a_drive_detached_meanwhile_is_not_attached),
