@@ -76,6 +76,11 @@ static int add_sandbox(struct store *store, const struct store_sandbox *sandbox,
     return 0;
 }
 
+/* What only a bundle names stays when the bundle goes, as with an orphan. */
+#define SEEN                                                                                       \
+    "(?2, ?3, ?4, coalesce(?5, agent_address), coalesce(?6, pod_namespace),"                       \
+    " coalesce(?7, pod_name))"
+
 static int change_sandbox(struct store *store, const struct store_sandbox *sandbox, int64_t ref,
                           int *ret_changes)
 {
@@ -86,9 +91,9 @@ static int change_sandbox(struct store *store, const struct store_sandbox *sandb
         " IS NOT (?2, coalesce(?3, agent_address))";
     static const char change[] =
         "UPDATE sandboxes SET (runtime, hypervisor, control_socket, agent_address, pod_namespace,"
-        " pod_name) = (?2, ?3, ?4, coalesce(?5, agent_address), ?6, ?7) WHERE sandbox_ref = ?1 AND"
+        " pod_name) = " SEEN " WHERE sandbox_ref = ?1 AND"
         " (runtime, hypervisor, control_socket, agent_address, pod_namespace, pod_name)"
-        " IS NOT (?2, ?3, ?4, coalesce(?5, agent_address), ?6, ?7)";
+        " IS NOT " SEEN;
     struct sql_value socket = sql_text(sandbox->control_socket);
     struct sql_value agent = sql_text(sandbox->agent_address);
     int r = sql_run(&store->connection, forget_abilities, NULL, sql_number(ref), socket, agent);

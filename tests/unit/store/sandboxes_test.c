@@ -71,6 +71,19 @@ static void an_address_that_was_learned_stays(void **state)
     assert_text_of(store, "SELECT agent_ability FROM sandboxes", NULL);
 }
 
+/* An orphan's bundle is gone, and a person who is to end it wants to know whose it was. */
+static void a_pod_outlasts_its_bundle(void **state)
+{
+    struct store *store = store_of(state);
+    struct store_sandbox sandbox = sandbox_of("sandbox-1", NULL);
+
+    (void)put_sandbox(store, &sandbox, true);
+    sandbox.pod_namespace = sandbox.pod_name = NULL;
+    (void)put_sandbox(store, &sandbox, false);
+    assert_text_of(store, "SELECT pod_namespace || '/' || pod_name FROM audit_sandboxes",
+                   "default/pod");
+}
+
 static void an_ended_sandbox_leaves_its_volumes(void **state)
 {
     struct store *store = store_of(state);
@@ -155,10 +168,15 @@ static void each_live_sandbox(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        MODEL(an_equal_sandbox_writes_nothing),         MODEL(another_vmm_is_another_sandbox),
-        MODEL(an_ability_lasts_as_long_as_its_address), MODEL(an_address_that_was_learned_stays),
-        MODEL(an_ended_sandbox_leaves_its_volumes),     MODEL(each_live_sandbox),
-        MODEL(an_orphan_has_what_its_process_has_open), MODEL(a_vmm_of_two_sandboxes_is_no_orphan),
+        MODEL(an_equal_sandbox_writes_nothing),
+        MODEL(another_vmm_is_another_sandbox),
+        MODEL(an_ability_lasts_as_long_as_its_address),
+        MODEL(an_address_that_was_learned_stays),
+        MODEL(an_ended_sandbox_leaves_its_volumes),
+        MODEL(each_live_sandbox),
+        MODEL(an_orphan_has_what_its_process_has_open),
+        MODEL(a_vmm_of_two_sandboxes_is_no_orphan),
+        MODEL(a_pod_outlasts_its_bundle),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
