@@ -11,10 +11,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "crustctl/display.h"
 #include "crustctl/row.h"
 #include "lib/cleanup.h"
 #include "lib/json.h"
+#include "lib/text.h"
 #include "model/reason.h"
 #include "model/runtime.h"
 #include "model/stale_reason.h"
@@ -63,12 +63,12 @@ static void say_device(const struct dossier *dossier, const struct config *confi
 {
     const char *device = row_text(dossier->volume, "device");
     const char *kernel = dossier->binding ? row_text(dossier->binding, "device") : "";
-    char size[DISPLAY_SIZE_BYTES];
+    char size[TEXT_SIZE_BYTES];
     bool known;
     const uint64_t bytes = row_number(dossier->volume, "device_bytes", &known);
 
     (void)config;
-    display_size(bytes, size);
+    text_size(bytes, size);
     if (!*device)
         return;
     /* After a rewrite the binding has the device that the VM was given, not what this path names.
@@ -93,11 +93,11 @@ static void say_layers(const struct dossier *dossier, const struct config *confi
     cJSON_ArrayForEach(layer, dossier->layers)
     {
         const char *state = row_text(layer, "state"), *label = row_text(layer, "name");
-        char size[DISPLAY_SIZE_BYTES];
+        char size[TEXT_SIZE_BYTES];
 
         if (count++ == LAYERS_SAID)
             break;
-        display_size(row_number(layer, "size_bytes", NULL), size);
+        text_size(row_number(layer, "size_bytes", NULL), size);
         say(facts, "%s %s (%s%s%s) has %s%s.", count == 1 ? "Its storage, from the top:" : "Then",
             row_text(layer, "device"), row_text(layer, "kind"), *label ? " " : "", label, size,
             strcmp(state, "stale") == 0     ? " and has announced a new size"
@@ -109,13 +109,13 @@ static void say_layers(const struct dossier *dossier, const struct config *confi
 static void say_hypervisor_size(const struct dossier *dossier, const struct config *config,
                                 struct facts *facts)
 {
-    char size[DISPLAY_SIZE_BYTES], difference[DISPLAY_SIZE_BYTES];
+    char size[TEXT_SIZE_BYTES], difference[TEXT_SIZE_BYTES];
     bool known;
     const uint64_t bytes = row_number(dossier->volume, "hypervisor_bytes", &known);
     const uint64_t device = row_number(dossier->volume, "device_bytes", NULL);
 
     (void)config;
-    display_size(bytes, size);
+    text_size(bytes, size);
     if (!known) {
         if (dossier->sandbox)
             say(facts, "Which size the hypervisor has is not known.");
@@ -125,7 +125,7 @@ static void say_hypervisor_size(const struct dossier *dossier, const struct conf
         say(facts, "The hypervisor has the same size.");
         return;
     }
-    display_size(device > bytes ? device - bytes : bytes - device, difference);
+    text_size(device > bytes ? device - bytes : bytes - device, difference);
     say(facts, "The hypervisor has %s (%" PRIu64 " bytes), %s %s than the device.", size, bytes,
         difference, device > bytes ? "less" : "more");
 }
@@ -133,12 +133,12 @@ static void say_hypervisor_size(const struct dossier *dossier, const struct conf
 static void say_guest_size(const struct dossier *dossier, const struct config *config,
                            struct facts *facts)
 {
-    char size[DISPLAY_SIZE_BYTES];
+    char size[TEXT_SIZE_BYTES];
     bool known;
     const uint64_t bytes = row_number(dossier->volume, "guest_bytes", &known);
 
     (void)config;
-    display_size(bytes, size);
+    text_size(bytes, size);
     if (known)
         say(facts,
             "The guest's file system reports %s in total; its own structures are not in "
@@ -149,15 +149,15 @@ static void say_guest_size(const struct dossier *dossier, const struct config *c
 static void say_usage(const struct dossier *dossier, const struct config *config,
                       struct facts *facts)
 {
-    char used[DISPLAY_SIZE_BYTES], available[DISPLAY_SIZE_BYTES], time[DISPLAY_TIME_BYTES];
+    char used[TEXT_SIZE_BYTES], available[TEXT_SIZE_BYTES], time[TEXT_TIME_BYTES];
     const char *condition = row_text(dossier->volume, "condition");
     const char *message = row_text(dossier->volume, "condition_message");
     bool known;
 
     (void)config;
-    display_size(row_number(dossier->volume, "used_bytes", &known), used);
-    display_size(row_number(dossier->volume, "available_bytes", NULL), available);
-    display_time(row_text(dossier->volume, "stats_at"), time);
+    text_size(row_number(dossier->volume, "used_bytes", &known), used);
+    text_size(row_number(dossier->volume, "available_bytes", NULL), available);
+    text_time(row_text(dossier->volume, "stats_at"), time);
     if (known)
         say(facts, "At %s UTC the guest had %s of it in use and %s available.", time, used,
             available);
@@ -288,17 +288,17 @@ static void say_attempts(const struct dossier *dossier, const struct config *con
 {
     const cJSON *resize = dossier->resize;
     const char *next = row_text(dossier->volume, "next_attempt_at");
-    char time[DISPLAY_TIME_BYTES];
+    char time[TEXT_TIME_BYTES];
 
     (void)config;
     if (resize && !*row_text(resize, "finished_at")) {
-        display_time(row_text(resize, "detected_at"), time);
+        text_time(row_text(resize, "detected_at"), time);
         say(facts, "The resize was noticed at %s UTC; attempts so far: %" PRIu64 ".", time,
             row_number(resize, "attempts", NULL));
         if (*row_text(resize, "error") && !is_said(facts, row_text(resize, "error")))
             say(facts, "The last error: %s", row_text(resize, "error"));
     }
-    display_time(next, time);
+    text_time(next, time);
     if (*next)
         say(facts,
             is_settling(dossier->volume)
@@ -364,12 +364,12 @@ static void say_cleanup(const struct dossier *dossier, const struct config *conf
 {
     const char *reason = row_text(dossier->cleanup, "reason");
     const char *meaning = stale_reason_meaning(stale_reason_from_name(reason));
-    char time[DISPLAY_TIME_BYTES];
+    char time[TEXT_TIME_BYTES];
 
     (void)config;
     if (!dossier->cleanup)
         return;
-    display_time(row_text(dossier->cleanup, "at"), time);
+    text_time(row_text(dossier->cleanup, "at"), time);
     if (meaning && is_said(facts, meaning))
         meaning = NULL;
     say(facts, "Last put on record about its metadata: found stale, and %s at %s UTC: %s%s%s%s",

@@ -10,6 +10,7 @@
 #include "crustctl/display.h"
 #include "lib/cleanup.h"
 #include "lib/json.h"
+#include "lib/text.h"
 
 enum { KIND_WIDTH = 16 };
 
@@ -139,11 +140,11 @@ static bool is_size(const cJSON *member)
 /* "name=value" */
 static void append_member(const cJSON *member, struct buffer *out)
 {
-    char size[DISPLAY_SIZE_BYTES];
+    char size[TEXT_SIZE_BYTES];
 
     buffer_append_format(out, "%s%s=", out->length > 0 ? " " : "", member->string);
     if (is_size(member)) {
-        display_size((uint64_t)member->valuedouble, size);
+        text_size((uint64_t)member->valuedouble, size);
         buffer_append_text(out, size);
     } else if (cJSON_IsString(member)) {
         buffer_append_text(out, member->valuestring);

@@ -6,8 +6,11 @@
  */
 #include "lib/text.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "lib/cleanup.h"
 
 #define REPLACEMENT UINT32_C(0xFFFD)
 
@@ -150,4 +153,30 @@ void text_clean(const char *text, size_t length, char *ret_text, size_t size)
         used += count;
     }
     ret_text[used] = '\0';
+}
+
+void text_size(uint64_t bytes, char ret_text[static TEXT_SIZE_BYTES])
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    unsigned unit = 0;
+
+    while (unit + 1 < array_length(units) && bytes >> (10 * (unit + 1)) > 0)
+        unit++;
+    if ((bytes & ((UINT64_C(1) << (10 * unit)) - 1)) == 0)
+        (void)snprintf(ret_text, TEXT_SIZE_BYTES, "%" PRIu64 " %s", bytes >> (10 * unit),
+                       units[unit]);
+    else
+        (void)snprintf(ret_text, TEXT_SIZE_BYTES, "%.1f %s",
+                       (double)bytes / (double)(UINT64_C(1) << (10 * unit)), units[unit]);
+}
+
+void text_time(const char *text, char ret_text[static TEXT_TIME_BYTES])
+{
+    const size_t length = strlen(text);
+
+    (void)snprintf(ret_text, TEXT_TIME_BYTES, "%s", text);
+    if (length != strlen("2026-01-02T03:04:05.678Z") || text[10] != 'T' || text[length - 1] != 'Z')
+        return;
+    ret_text[10] = ' ';
+    ret_text[19] = '\0';
 }
