@@ -141,8 +141,8 @@ static int run(const struct command *command, const struct options *options)
         (void)fprintf(stderr, "crustctl: %s\n", error.text);
         return EXIT_USAGE;
     }
-    /* A daemon that runs keeps the configuration that it has, and a probe asks after the daemon. The
-     * doctor reports the fault itself. */
+    /* A daemon that runs keeps the configuration that it has, and a probe asks after the daemon.
+     * The doctor reports the fault itself. */
     if (source_config_fault(session.source) && command->run != command_doctor)
         (void)fprintf(stderr, "crustctl: %s; going on without this file\n",
                       source_config_fault(session.source));

@@ -155,28 +155,33 @@ void text_clean(const char *text, size_t length, char *ret_text, size_t size)
     ret_text[used] = '\0';
 }
 
-void text_size(uint64_t bytes, char ret_text[static TEXT_SIZE_BYTES])
+struct text_word text_size(uint64_t bytes)
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    struct text_word word;
     unsigned unit = 0;
 
     while (unit + 1 < array_length(units) && bytes >> (10 * (unit + 1)) > 0)
         unit++;
     if ((bytes & ((UINT64_C(1) << (10 * unit)) - 1)) == 0)
-        (void)snprintf(ret_text, TEXT_SIZE_BYTES, "%" PRIu64 " %s", bytes >> (10 * unit),
+        (void)snprintf(word.text, sizeof(word.text), "%" PRIu64 " %s", bytes >> (10 * unit),
                        units[unit]);
     else
-        (void)snprintf(ret_text, TEXT_SIZE_BYTES, "%.1f %s",
+        (void)snprintf(word.text, sizeof(word.text), "%.1f %s",
                        (double)bytes / (double)(UINT64_C(1) << (10 * unit)), units[unit]);
+    return word;
 }
 
-void text_time(const char *text, char ret_text[static TEXT_TIME_BYTES])
+struct text_word text_time(const char *text)
 {
     const size_t length = strlen(text);
+    struct text_word word;
 
-    (void)snprintf(ret_text, TEXT_TIME_BYTES, "%s", text);
-    if (length != strlen("2026-01-02T03:04:05.678Z") || text[10] != 'T' || text[length - 1] != 'Z')
-        return;
-    ret_text[10] = ' ';
-    ret_text[19] = '\0';
+    (void)snprintf(word.text, sizeof(word.text), "%s", text);
+    if (length == strlen("2026-01-02T03:04:05.678Z") && text[10] == 'T' &&
+        text[length - 1] == 'Z') {
+        word.text[10] = ' ';
+        word.text[19] = '\0';
+    }
+    return word;
 }

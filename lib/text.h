@@ -31,13 +31,16 @@ enum { TEXT_ESCAPED_BYTES = 8 }; /* "\u001b" and a NUL, rounded up */
 size_t text_escape_next(const char **cursor, const char *end,
                         char ret_escaped[static TEXT_ESCAPED_BYTES]);
 
-enum { TEXT_TIME_BYTES = 32, TEXT_SIZE_BYTES = 24 };
+/* Returned whole, so that its text can be an argument of a format. */
+struct text_word {
+    char text[32];
+};
 
 /* "64 MiB"; with a decimal ("64.0 MiB") when it is not exactly that. */
-void text_size(uint64_t bytes, char ret_text[static TEXT_SIZE_BYTES]);
+struct text_word text_size(uint64_t bytes);
 
 /* "2026-01-02T03:04:05.678Z" -> "2026-01-02 03:04:05"; anything else as it is, cut. */
-void text_time(const char *text, char ret_text[static TEXT_TIME_BYTES]);
+struct text_word text_time(const char *text);
 
 /* Copies text from outside for a person to read: control characters and bytes that are not UTF-8
  * are escaped, and text that does not fit is cut after a whole character. size: of ret_text, at
