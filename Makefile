@@ -76,10 +76,13 @@ PROTOS     := $(sort $(wildcard agent-client/*.proto api/proto/*.proto))
 PROTO_C    := $(patsubst %.proto,$(GEN)/%.pb-c.c,$(PROTOS))
 PROTO_O    := $(patsubst $(GEN)/%.c,$(OUT)/generated/%.o,$(PROTO_C))
 
+PAGE_FILES := api/status.html api/status.css api/status.js
+PAGE_O     := $(OUT)/generated/api/status_files.o
+
 # Everything that crustd is made of but main.c: unit tests link against it.
 DAEMON_SOURCES := $(LIB_SOURCES) $(MODEL_SOURCES) $(CONFIG_SOURCES) $(STORE_SOURCES) $(DOCTOR_SOURCES) \
   $(WATCH_SOURCES) $(OBSERVE_SOURCES) $(HYPERVISOR_SOURCES) $(AGENT_SOURCES) $(RECONCILER_SOURCES) $(API_SOURCES)
-DAEMON_OBJECTS := $(call objects,$(DAEMON_SOURCES)) $(PROTO_O)
+DAEMON_OBJECTS := $(call objects,$(DAEMON_SOURCES)) $(PROTO_O) $(PAGE_O)
 DAEMON_LIBRARY := $(OUT)/libcrustd.a
 DAEMON_LIBS    := $(LIBS_LIB) $(LIBS_CONFIG) $(LIBS_STORE) $(LIBS_AGENT) $(LIBS_API)
 
@@ -149,6 +152,17 @@ $(GEN)/%.pb-c.c: %.proto
 	$(if $(V),,@echo "  PROTO $<")
 	$(Q)sed 's/^\( *\)\(repeated \)\{0,1\}string /\1\2bytes /' $< >$(GEN)/$<
 	$(Q)cd $(GEN) && protoc-c --c_out=. $<
+
+# Each file of the status page as a C string: api/status.html is status_html.
+$(GEN)/api/status_files.c: $(PAGE_FILES) Makefile
+	@mkdir -p $(@D)
+	$(Q)for file in $(PAGE_FILES); do \
+	  echo "$$file" | sed 's|.*/|const char |; s|\.|_|; s|$$|[] =|' && \
+	  sed 's/[\\"?]/\\&/g; s/.*/"&\\n"/' "$$file" && echo ';' || exit 1; done >$@
+
+$(PAGE_O): $(GEN)/api/status_files.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) -include api/status_page.h -c -o $@ $<
 
 $(DAEMON_LIBRARY): $(DAEMON_OBJECTS)
 	@mkdir -p $(@D)
@@ -391,7 +405,7 @@ parser-coverage: ## which lines of the parsers no unit test and no fuzz corpus r
 C_FILES = $(shell find $(FOLDERS) tests -name '*.[ch]')
 # All code of ours has a licence line; what the tests compare with has none.
 LICENSED = $(C_FILES) $(shell find api agent-client tests docs -name data -prune -o \
-  '(' -name '*.proto' -o -name '*.py' -o -name '*.sh' -o -name '*.go' ')' -print)
+  '(' -name '*.proto' -o -name '*.html' -o -name '*.css' -o -name '*.js' -o -name '*.py' -o -name '*.sh' -o -name '*.go' ')' -print)
 
 format: ## lay out all C files by .clang-format
 	@clang-format -i $(C_FILES)

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #include "api/http_asked_drive.h"
 #include "api/http_volume.h"
@@ -138,9 +139,13 @@ static void append_findings(struct buffer *body, const struct reconciler_finding
 static int append_health(struct buffer *body, const struct reconciler_health *health,
                          const struct reconciler_findings *findings)
 {
+    char host[256] = "";
+
+    (void)gethostname(host, sizeof(host) - 1);
     buffer_append_format(body, "{\"version\":\"%s\",\"synced\":%s,\"degraded\":%s", CRUST_VERSION,
                          health->synced ? "true" : "false", health->degraded ? "true" : "false");
     json_append_member(body, "problem", *health->problem ? health->problem : NULL);
+    json_append_member(body, "host", host);
     json_append_member(body, "cleanup_problem",
                        *health->cleanup_problem ? health->cleanup_problem : NULL);
     append_findings(body, findings);
@@ -213,6 +218,8 @@ static int read_row_argument(const struct http_argument *argument, struct store_
         return read_number(argument->value, &query->last);
     if (strcmp(argument->name, "live") == 0)
         return read_flag(argument->value, &query->live);
+    if (strcmp(argument->name, "not_resizable") == 0)
+        return read_flag(argument->value, &query->not_resizable);
     if (strcmp(argument->name, "volume") == 0) {
         query->volume = argument->value;
         return 0;
@@ -386,25 +393,22 @@ static int answer_metrics(struct reconciler *reconciler, const struct http_reque
     return finish(request, reply, result, "", &error);
 }
 
+static int answer_file(struct http_reply *reply, const char *content_type, const char *text)
+{
+    reply->content_type = content_type;
+    reply->policy = STATUS_PAGE_POLICY;
+    return buffer_append_text(&reply->body, text);
+}
+
 static int answer_page(struct reconciler *reconciler, const struct http_request *request,
                        struct http_reply *reply)
 {
-    struct error error = {0};
-    int result = status_page_write(reconciler, &reply->body, &error);
-
-    (void)request;
-    reply->content_type = "text/html; charset=utf-8";
-    reply->policy = STATUS_PAGE_POLICY;
-    return finish(request, reply, result, "", &error);
-}
-
-static int answer_style(struct reconciler *reconciler, const struct http_request *request,
-                        struct http_reply *reply)
-{
     (void)reconciler;
-    (void)request;
-    reply->content_type = "text/css; charset=utf-8";
-    return buffer_append_text(&reply->body, status_style);
+    if (strcmp(request->path, "/status.css") == 0)
+        return answer_file(reply, "text/css; charset=utf-8", status_css);
+    if (strcmp(request->path, "/status.js") == 0)
+        return answer_file(reply, "text/javascript; charset=utf-8", status_js);
+    return answer_file(reply, "text/html; charset=utf-8", status_html);
 }
 
 struct route {
@@ -419,7 +423,8 @@ struct route {
 
 static const struct route routes[] = {
     {"/", "GET", false, false, answer_page, NULL},
-    {"/status.css", "GET", false, false, answer_style, NULL},
+    {"/status.css", "GET", false, false, answer_page, NULL},
+    {"/status.js", "GET", false, false, answer_page, NULL},
     {"/healthz", "GET", false, false, answer_healthz, NULL},
     {"/readyz", "GET", false, false, answer_readyz, NULL},
     {"/metrics", "GET", false, false, answer_metrics, NULL},
@@ -543,7 +548,7 @@ bool http_routes_is_costly(const struct http_request *request)
 
     return route && route->answer && method_fits(request->method, route->method) &&
            route->answer != answer_healthz && route->answer != answer_readyz &&
-           route->answer != answer_style && route->answer != answer_resync &&
+           route->answer != answer_page && route->answer != answer_resync &&
            route->answer != answer_restore;
 }
 

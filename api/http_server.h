@@ -5,7 +5,7 @@
  * as well) serves everything, http.listen the read-only part, metrics.listen only /metrics,
  * /healthz and /readyz. Requests are bounded in size, number of connections and idle time.
  *
- *   GET  /                    the status page, for a browser; its style is at /status.css
+ *   GET  /                    the status page, for a browser; it loads /status.css and /status.js
  *   GET  /healthz             200 "ok" while the loop runs
  *   GET  /readyz              200 once the first scan is done and nothing is degraded, else 503
  *   GET  /metrics             in Prometheus' text format

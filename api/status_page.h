@@ -1,22 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* status_page.h - the state of the node at a glance, for a browser without scripts. Private to
- * api/. */
+/* status_page.h - the files of the status page, which a browser fills over the API. Private to
+ * api/.
+ *
+ * The Makefile makes these texts from api/status.html and the files that it loads.
+ */
 #pragma once
 
-#include "lib/buffer.h"
-#include "lib/result.h"
-#include "reconciler/command/command.h"
-
-/* The most rows of volumes and of resizes; the page says if there are more. */
-enum { STATUS_PAGE_VOLUMES = 200, STATUS_PAGE_RESIZES = 30 };
-
-/* What the browser may load: only the style sheet. */
+/* What the browser may load: only crustd's own files and answers. */
 #define STATUS_PAGE_POLICY                                                                         \
-    "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; "                  \
-    "frame-ancestors 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "                \
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-/* The content of /status.css, which the page's link names. */
-extern const char status_style[];
-
-/* 0 or -errno with a text. */
-int status_page_write(struct reconciler *reconciler, struct buffer *ret_page, struct error *error);
+extern const char status_html[], status_css[], status_js[];

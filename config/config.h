@@ -2,8 +2,8 @@
 /* config.h - every setting of crustd, read from an INI file.
  *
  * config/keys.c holds the one table of keys: section.key, type, default, range. config_load() reads
- * each file all or nothing; an error names file, line and key. Paths are kept as written; their users resolve
- * them below --root (only the file's own path is taken as given).
+ * each file all or nothing; an error names file, line and key. Paths are kept as written; their
+ * users resolve them below --root (only the file's own path is taken as given).
  */
 #pragma once
 

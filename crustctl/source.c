@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "crustctl/call.h"
 #include "doctor/doctor.h"
@@ -64,12 +65,12 @@ int source_open(const char *root, const char *config_file, struct source **ret_s
         source_close(source);
         return error_set_errno(error, result, "cannot open --root %s", root);
     }
-    result = config_load_host(source->root, root, config_file, &source->config, error);
-    if (result == -ENOENT) { /* a file that was named is missing */
+    if (config_file && access(config_file, F_OK) < 0) {
+        result = error_set_errno(error, -errno, "%s", config_file);
         source_close(source);
         return result;
     }
-    if (result < 0)
+    if (config_load_host(source->root, root, config_file, &source->config, error) < 0)
         source->config_fault = *error;
     *ret_source = source;
     return 0;

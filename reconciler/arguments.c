@@ -20,8 +20,6 @@ static const char usage[] =
     "  --root DIR            put every host path below DIR (default $" CONFIG_ROOT_VARIABLE ")\n"
     "  --check-config        print the effective configuration and exit\n"
     "  --once                scan, do what is due, print a summary as JSON and exit\n"
-    "  --downgrade-database  convert the database to the format of release 0.1.0, before a\n"
-    "                        rollback to it, and exit\n"
     "  --log-level LEVEL     error, warning, info (default) or debug\n"
     "  --log-format FORMAT   logfmt (default) or json\n"
     "  --version, --help\n"
@@ -53,7 +51,6 @@ static const struct option options[] = {
     {"root", required_argument, NULL, 'r'},
     {"check-config", no_argument, NULL, 'k'},
     {"once", no_argument, NULL, 'o'},
-    {"downgrade-database", no_argument, NULL, 'd'},
     {"log-level", required_argument, NULL, 'l'},
     {"log-format", required_argument, NULL, 'f'},
     {"version", no_argument, NULL, 'v'},
@@ -78,9 +75,6 @@ static int take_option(int option, struct arguments *arguments)
         return GO_ON;
     case 'o':
         arguments->once = true;
-        return GO_ON;
-    case 'd':
-        arguments->downgrade_database = true;
         return GO_ON;
     case 'l':
         return log_level_from_name(optarg, &arguments->log_level) < 0

@@ -12,7 +12,6 @@ struct arguments {
     const char *node;   /* NODE_NAME in the environment, or else the host's name */
     bool check_config;
     bool once;
-    bool downgrade_database;
     enum log_level log_level;
     enum log_format log_format;
 };

@@ -29,7 +29,6 @@
 #include "reconciler/core/reconciler.h"
 #include "reconciler/core/start_failure.h"
 #include "reconciler/events.h"
-#include "store/downgrade.h"
 #include "store/read.h"
 #include "store/store.h"
 
@@ -218,11 +217,6 @@ static void say_opening(const struct daemon *daemon, const struct store_opening 
             "%s.corrupt-N were set aside by an earlier release and may hold secrets: delete "
             "them when you no longer need them",
             daemon->instance.database);
-    if (upgrade->leftovers)
-        log_warning(NULL,
-                    "redacted secrets may still stand in unused parts of %s, which needs as much "
-                    "free disk space as it is large, and no reader: see to both and restart crustd",
-                    daemon->instance.database);
 }
 
 /* INSTANCE_LOCKED, or as store_open(). */
@@ -258,24 +252,6 @@ static int open_store(struct daemon *daemon)
     r = instance_open_store(&daemon->instance, &daemon->config, INSTANCE_STORE_MEMORY,
                             &daemon->store, &opening, &(struct error){0});
     return r == STORE_OPENED ? 0 : fail(daemon, START_DATABASE, r, error);
-}
-
-/* For a rollback to release 0.1.0: see store/downgrade.h. */
-static void downgrade(struct daemon *daemon)
-{
-    struct error error = {0};
-    int r;
-
-    instance_init(&daemon->instance, daemon->root, daemon->arguments.root, &daemon->config);
-    r = instance_await_place(&daemon->instance, &error);
-    if (r == INSTANCE_ALONE)
-        r = store_downgrade(daemon->instance.database, &error);
-    if (r != 0)
-        (void)fail(daemon, START_DATABASE, r, &error);
-    else
-        log_info(NULL,
-                 "%s now has the format of release 0.1.0, with all its history: start that release",
-                 daemon->instance.database);
 }
 
 static int start_core(struct daemon *daemon, struct error *error)
@@ -476,9 +452,7 @@ int main(int argc, char **argv)
     }
     if (daemon.arguments.check_config)
         return config_print(&daemon.config, stdout) < 0 ? EXIT_FAILED : 0;
-    if (daemon.arguments.downgrade_database) {
-        downgrade(&daemon);
-    } else if (start(&daemon) == 0) {
+    if (start(&daemon) == 0) {
         loop_run(&daemon.loop);
         if (daemon.arguments.once && !daemon.stopping)
             print_summary(&daemon);

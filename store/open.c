@@ -321,19 +321,9 @@ struct beginning {
     const char *missing; /* why history is missing from here back; NULL: it is not */
 };
 
-/* The constraints upon words (CHECK) have been tried for every row by quick_check; what is written
- * from here on are names of the model's enums. SQLite builds a table of the words for each row that
- * it tries, which costs more than to write it. */
-static int begin_writing(struct store *store)
-{
-    int r = sql_execute(&store->connection, "PRAGMA ignore_check_constraints = ON");
-
-    return r < 0 ? r : store_begin(store);
-}
-
 static int begin_store(struct store *store, const struct beginning *beginning, struct error *error)
 {
-    int r = begin_writing(store);
+    int r = store_begin(store);
 
     if (r == 0)
         r = begin_boot(store, beginning->opening.rebuilt);

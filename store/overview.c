@@ -145,71 +145,6 @@ int store_oldest_pending(struct store_reader *reader, int64_t *ret_ms, struct er
 
 /* ---- lists --------------------------------------------------------------------------------- */
 
-#define SHOWN_NAME "coalesce(e.pv, v.target_path, e.key)"
-
-#define URGENCY                                                                                    \
-    "CASE WHEN " V_IS_STALLED " THEN 0"                                                            \
-    " WHEN state IN ('blocked', 'shrunk') OR " V_IS_ABNORMAL_IN_GUEST " THEN 1"                    \
-    " WHEN " V_IS_NOT_RESIZABLE                                                                    \
-    " OR reason NOT IN ('none', 'unverified', 'policy', 'not_a_block_device') THEN 2"              \
-    " WHEN state IN ('host_grown', 'block_grown', 'unknown') THEN 3"                               \
-    " WHEN state = 'in_sync' THEN 4 ELSE 5 END"
-
-static void take_volume_line(struct sql_rows *rows, struct store_volume_line *line)
-{
-    line->volume_id = sql_take_number(rows);
-    line->name = sql_borrow_text(rows);
-    line->path = sql_borrow_text(rows);
-    line->device = sql_borrow_text(rows);
-    line->pod = sql_borrow_text(rows);
-    line->claim = sql_borrow_text(rows);
-    line->hypervisor = sql_borrow_text(rows);
-    line->state = sql_borrow_text(rows);
-    line->reason = sql_borrow_text(rows);
-    line->error = sql_borrow_text(rows);
-    line->device_bytes = (uint64_t)sql_take_number(rows);
-    line->hypervisor_bytes = (uint64_t)sql_take_number(rows);
-    line->guest_bytes = (uint64_t)sql_take_number(rows);
-    line->since_ms = sql_take_number(rows);
-    line->next_attempt_ms = sql_take_number(rows);
-    line->stalled = sql_take_number(rows) != 0;
-    line->abnormal = sql_take_number(rows) != 0;
-    line->guest_words = sql_borrow_text(rows);
-    line->not_resizable = sql_borrow_text(rows);
-}
-
-/* Only the volumes that are shown are joined with the rest. */
-int store_list_volumes(struct store_reader *reader, unsigned most,
-                       store_volume_line_callback *callback, void *userdata, struct error *error)
-{
-    static const char list[] =
-        "SELECT v.volume_id, " SHOWN_NAME ", v.target_path, e.device,"
-        " s.pod_namespace || '/' || s.pod_name,"
-        " coalesce(" POD_NAMESPACE " || '/', '') || " E_CLAIM ", s.hypervisor, v.state, v.reason,"
-        " coalesce(r.error, e.problem), d.size_bytes, m.hypervisor_bytes, m.guest_bytes,"
-        " v.state_since, v.next_attempt_ms, " V_IS_STALLED ", g.condition = 'abnormal',"
-        " g.message, CASE WHEN " V_IS_NOT_RESIZABLE " THEN v.resizable_reason END"
-        " FROM (SELECT *, " URGENCY " AS urgency FROM volumes v WHERE removed_at IS NULL"
-        "  ORDER BY urgency, volume_id LIMIT ?1) v"
-        " LEFT JOIN entries e ON e.entry_id = v.entry_id"
-        " LEFT JOIN devices d ON d.device_id = v.device_id"
-        " LEFT JOIN mappings m ON m.volume_id = v.volume_id AND m.until IS NULL"
-        " LEFT JOIN guest_stats g ON g.mapping_id = m.mapping_id"
-        " LEFT JOIN sandboxes s ON s.sandbox_ref = m.sandbox_ref"
-        " LEFT JOIN resizes r ON r.volume_id = v.volume_id AND r.finished_at IS NULL"
-        " ORDER BY v.urgency, v.volume_id";
-    cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_query(reader->connection, list, &rows, sql_number(most));
-
-    while (r == 0 && (r = sql_next(&rows)) > 0) {
-        struct store_volume_line line;
-
-        take_volume_line(&rows, &line);
-        r = callback(userdata, &line);
-    }
-    return finish(reader, r, error);
-}
-
 /* A PV that two pods of this node use is one device, and its guests see one file system. */
 int store_list_usage(struct store_reader *reader, store_usage_line_callback *callback,
                      void *userdata, struct error *error)
@@ -239,39 +174,6 @@ int store_list_usage(struct store_reader *reader, store_usage_line_callback *cal
         line.has_usage = sql_take_number(&rows) != 0;
         line.used_bytes = (uint64_t)sql_take_number(&rows);
         line.available_bytes = (uint64_t)sql_take_number(&rows);
-        r = callback(userdata, &line);
-    }
-    return finish(reader, r, error);
-}
-
-int store_list_resizes(struct store_reader *reader, unsigned most,
-                       store_resize_line_callback *callback, void *userdata, struct error *error)
-{
-    static const char list[] =
-        "SELECT r.volume_id, " SHOWN_NAME ", r.device, r.state, r.reason, r.error, r.from_bytes,"
-        " r.to_bytes, r.detected_at, r.hypervisor_at, r.guest_at, r.finished_at,"
-        " r.finished_at IS NULL AND " V_IS_STALLED
-        " FROM resizes r JOIN volumes v ON v.volume_id = r.volume_id"
-        " LEFT JOIN entries e ON e.entry_id = v.entry_id ORDER BY r.resize_id DESC LIMIT ?1";
-    cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_query(reader->connection, list, &rows, sql_number(most));
-
-    while (r == 0 && (r = sql_next(&rows)) > 0) {
-        struct store_resize_line line;
-
-        line.volume_id = sql_take_number(&rows);
-        line.name = sql_borrow_text(&rows);
-        line.device = sql_borrow_text(&rows);
-        line.state = sql_borrow_text(&rows);
-        line.reason = sql_borrow_text(&rows);
-        line.error = sql_borrow_text(&rows);
-        line.from_bytes = (uint64_t)sql_take_number(&rows);
-        line.to_bytes = (uint64_t)sql_take_number(&rows);
-        line.detected_ms = sql_take_number(&rows);
-        line.hypervisor_ms = sql_take_number(&rows);
-        line.guest_ms = sql_take_number(&rows);
-        line.finished_ms = sql_take_number(&rows);
-        line.stalled = sql_take_number(&rows) != 0;
         r = callback(userdata, &line);
     }
     return finish(reader, r, error);

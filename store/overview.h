@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* overview.h - the node in numbers and in short lists, for metrics and the status page.
+/* overview.h - the node in numbers and in short lists, for the metrics.
  *
- * Answers are short however many volumes there are: volumes are counted in SQL, and the caller
- * bounds the rows of lists. Texts are borrowed for the time of the callback and never NULL; what is
- * unknown is "" or 0.
+ * Volumes are counted in SQL, so counts are short however many volumes there are. Texts are
+ * borrowed for the time of the callback and never NULL; what is unknown is "" or 0.
  */
 #pragma once
 
@@ -53,30 +52,6 @@ int store_group_drives(struct store_reader *reader, store_group_callback *callba
  * volume that may only be observed never counts. */
 int store_oldest_pending(struct store_reader *reader, int64_t *ret_ms, struct error *error);
 
-struct store_volume_line {
-    int64_t volume_id;
-    const char *name; /* the PV's, or else the path, or else the key */
-    const char *path;
-    const char *device;
-    const char *pod, *claim; /* "namespace/name" */
-    const char *hypervisor;  /* of the sandbox that has it */
-    const char *state, *reason;
-    const char *error; /* why its last resize failed, or what is wrong with its metadata */
-    uint64_t device_bytes, hypervisor_bytes, guest_bytes;
-    int64_t since_ms, next_attempt_ms;
-    bool stalled;
-    bool abnormal;             /* as the guest says */
-    const char *guest_words;   /* the guest's about it */
-    const char *not_resizable; /* why it is not, where it should be (V_IS_NOT_RESIZABLE) */
-};
-
-typedef int store_volume_line_callback(void *userdata, const struct store_volume_line *line);
-
-/* At most `most` live volumes: stalled ones first, then others that need attention and those that a
- * resize would not reach, then those with a resize under way, then the rest. */
-int store_list_volumes(struct store_reader *reader, unsigned most,
-                       store_volume_line_callback *callback, void *userdata, struct error *error);
-
 /* Sizes of one PV: of its device, and as its guest last said of its file system. */
 struct store_usage_line {
     const char *pv;
@@ -92,20 +67,3 @@ typedef int store_usage_line_callback(void *userdata, const struct store_usage_l
 /* Every live volume that has a PV's name, once for each name, in the order of the names. */
 int store_list_usage(struct store_reader *reader, store_usage_line_callback *callback,
                      void *userdata, struct error *error);
-
-struct store_resize_line {
-    int64_t volume_id;
-    const char *name;
-    const char *device;
-    const char *state, *reason;
-    const char *error;
-    uint64_t from_bytes, to_bytes;
-    int64_t detected_ms, hypervisor_ms, guest_ms, finished_ms; /* 0: not yet */
-    bool stalled;                                              /* its volume is, now */
-};
-
-typedef int store_resize_line_callback(void *userdata, const struct store_resize_line *line);
-
-/* The newest resizes first. */
-int store_list_resizes(struct store_reader *reader, unsigned most,
-                       store_resize_line_callback *callback, void *userdata, struct error *error);

@@ -220,6 +220,9 @@ static int build(const struct store_query *query, struct buffer *text)
         buffer_append_format(text, " AND %s BETWEEN ?1 AND ?2", view->id);
     if (query->live && view->live)
         buffer_append_format(text, " AND %s", view->live);
+    if (query->not_resizable)
+        buffer_append_text(text, " AND volume_id IN (SELECT v.volume_id FROM volumes v"
+                                 " WHERE " V_IS_NOT_RESIZABLE ")");
     buffer_append_format(text, "%s ORDER BY %s%s", choose_condition(query), view->order,
                          last ? " DESC LIMIT ?3)" : "");
     if (last)
@@ -247,6 +250,8 @@ static int check_query(const struct store_query *query, struct error *error)
 
     if ((query->id || query->after) && !view->id)
         return error_set(error, -EINVAL, "%s have no numbers", view->name);
+    if (query->not_resizable && query->view != STORE_VIEW_VOLUMES)
+        return error_set(error, -EINVAL, "%s are not resized", view->name);
     if (query->volume && query->view != STORE_VIEW_VOLUMES &&
         !((view->of_volumes || query->view == STORE_VIEW_SANDBOXES) &&
           read_number(query->volume) > 0))

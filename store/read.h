@@ -45,6 +45,8 @@ struct store_query {
                            column, and for its sandbox, a volume_id only. */
     bool live;          /* volumes: not removed; sandboxes: alive; mappings: open;
                            drives: not ended */
+    bool not_resizable; /* volumes: those that a resize would not reach and should
+                           (V_IS_NOT_RESIZABLE) */
 };
 
 /* Opens an existing database read-only. It may be locked for a moment: a daemon that starts reads

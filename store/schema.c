@@ -317,8 +317,8 @@ const char schema_tables[] =
  * from a column must bear being NULL or old, and a reference to another table says ON DELETE
  * CASCADE.
  *
- * schema_minor is read by every later release: its columns stay as they are. leftovers: a secret
- * was redacted, and its bytes may still stand in free pages of the file (secrets.h). */
+ * schema_minor is read by every later release: its columns stay as they are. Nothing reads
+ * leftovers any more. */
 const char *const schema_minors[SCHEMA_MINOR_VERSION] = {
     /* 1 */
     "CREATE TABLE schema_minor (\n"

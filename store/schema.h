@@ -16,7 +16,6 @@ extern const char schema_tables[];
 extern const char *const schema_minors[SCHEMA_MINOR_VERSION];
 extern const char schema_drive_containers[]; /* of the second minor version */
 extern const char schema_views[];
-extern const char schema_views_0_1_0[]; /* schema_0_1_0.c */
 
 /* Makes everything in an empty database. */
 int schema_create(struct sql_connection *connection);

@@ -64,14 +64,13 @@ int schema_digest(struct sql_connection *connection, char ret_hex[static SHA256_
 
 struct recorded {
     int64_t minor;
-    bool leftovers;
     char digest[SHA256_HEX_BYTES];
 };
 
 static int read_recorded(struct sql_connection *connection, struct recorded *ret_recorded)
 {
     static const char is_there[] = "SELECT 1 FROM sqlite_schema WHERE name = 'schema_minor'";
-    static const char recorded[] = "SELECT version, leftovers, schema_sha256 FROM schema_minor"
+    static const char recorded[] = "SELECT version, schema_sha256 FROM schema_minor"
                                    " WHERE one = 1";
     cleanup(sql_end) struct sql_rows found = {0}, rows = {0};
     int r = sql_first_values(connection, is_there, &found, NULL, 0);
@@ -91,7 +90,6 @@ static int read_recorded(struct sql_connection *connection, struct recorded *ret
     if (r <= 0)
         return r < 0 ? r : STORE_DAMAGED;
     ret_recorded->minor = sql_take_number(&rows);
-    ret_recorded->leftovers = sql_take_number(&rows) != 0;
     TAKE_TEXT(&rows, ret_recorded->digest);
     return ret_recorded->minor < 1 ? STORE_DAMAGED : 0;
 }
@@ -209,15 +207,6 @@ int schema_create(struct sql_connection *connection)
 
 /* ---- opening ------------------------------------------------------------------------------- */
 
-/* Release 0.1.0 stored mount options as they were. */
-static int redact(struct sql_connection *connection, struct schema_upgrade *ret_upgrade)
-{
-    static const char note[] = "UPDATE schema_minor SET leftovers = 1";
-    int r = secrets_redact(connection, &ret_upgrade->redacted);
-
-    return r < 0 ? r : sql_run_values(connection, note, NULL, NULL, 0);
-}
-
 static int upgrade_from(struct sql_connection *connection, int64_t minor,
                         struct schema_upgrade *ret_upgrade)
 {
@@ -225,17 +214,9 @@ static int upgrade_from(struct sql_connection *connection, int64_t minor,
 
     if (r == 0)
         r = add_minors(connection, minor);
-    if (r == 0 && minor < FIRST_REDACTED)
-        r = redact(connection, ret_upgrade);
+    if (r == 0 && minor < FIRST_REDACTED) /* release 0.1.0 stored mount options as they were */
+        r = secrets_redact(connection, &ret_upgrade->redacted);
     return schema_finish(connection, r);
-}
-
-/* A failure now (a full disk, a reader) does not stop resizes: the next opening tries again. */
-static bool wipe(struct sql_connection *connection)
-{
-    static const char note[] = "UPDATE schema_minor SET leftovers = 0";
-
-    return secrets_wipe(connection) == 0 && sql_run_values(connection, note, NULL, NULL, 0) == 0;
 }
 
 int schema_upgrade(struct sql_connection *connection, struct schema_upgrade *ret_upgrade)
@@ -249,7 +230,5 @@ int schema_upgrade(struct sql_connection *connection, struct schema_upgrade *ret
         ret_upgrade->upgraded = r == 0;
         ret_upgrade->from_minor = recorded.minor;
     }
-    if (r == 0 && (recorded.leftovers || recorded.minor < FIRST_REDACTED))
-        ret_upgrade->leftovers = !wipe(connection);
     return r;
 }

@@ -1,19 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* secrets.c - redacts rows in place, and then the bytes that rows leave behind.
+/* secrets.c - redacts rows in place.
  *
  * Release 0.1.0 redacted metadata, but no mount options. Its rows are redacted by the same function
  * as today's observations, so that a row equals the next observation of its file.
- *
- * A row that was changed or deleted may still stand in free pages, in the unused part of a page
- * and in the WAL. VACUUM writes all pages anew, and a checkpoint with TRUNCATE empties the WAL.
- * VACUUM needs a temporary file as large as the database: it lies in the database's directory,
- * because nothing else is sure to be writable, and memory is bounded.
  */
 #include "store/secrets.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>
-#include <libgen.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -142,33 +136,4 @@ int secrets_redact(struct sql_connection *connection, uint64_t *ret_redacted)
     if (r == 0)
         *ret_redacted = (uint64_t)in_entries + (uint64_t)in_cleanups;
     return r;
-}
-
-/* ---- bytes left in free pages ---------------------------------------------------------------- */
-
-static int vacuum_beside(struct sql_connection *connection)
-{
-    cleanup(freep) char *path = strdup(sqlite3_db_filename(connection->db, "main"));
-    int r;
-
-    sqlite3_temp_directory = path ? sqlite3_mprintf("%s", dirname(path)) : NULL;
-    if (!sqlite3_temp_directory)
-        return -ENOMEM;
-    r = sql_execute(connection, "PRAGMA temp_store = FILE; VACUUM");
-    (void)sql_execute(connection, "PRAGMA temp_store = MEMORY");
-    sqlite3_free(sqlite3_temp_directory);
-    sqlite3_temp_directory = NULL;
-    return r;
-}
-
-int secrets_wipe(struct sql_connection *connection)
-{
-    int r = vacuum_beside(connection);
-    int code;
-
-    if (r < 0)
-        return r;
-    code =
-        sqlite3_wal_checkpoint_v2(connection->db, "main", SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
-    return code == SQLITE_OK ? 0 : sql_failed(connection, code);
 }

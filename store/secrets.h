@@ -7,7 +7,3 @@
 /* In a transaction: redacts mount options and metadata in every row that has them.
  * ret_redacted: how many rows held a secret. */
 int secrets_redact(struct sql_connection *connection, uint64_t *ret_redacted);
-
-/* Outside a transaction: rewrites the file and empties its log, so that no bytes are left that no
- * row has. -EBUSY: another program reads the database; try again at the next opening. */
-int secrets_wipe(struct sql_connection *connection);

@@ -53,7 +53,6 @@ struct schema_upgrade {
     bool upgraded;
     int64_t from_minor;
     uint64_t redacted; /* rows that held a secret */
-    bool leftovers;    /* secrets may still stand in free pages: the next opening tries again */
 };
 
 struct store_opening {

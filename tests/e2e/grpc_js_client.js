@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // grpc_js_client.js PROTO SOCKET - calls crustd by @grpc/grpc-js: each line of standard input is
 // {"service", "method", "request", "seconds"}, each line of the output its {"reply"} or
 // {"code", "details"}.

@@ -5,7 +5,7 @@ import signal
 import time
 import unittest
 
-from scratch_node import BEFORE, ScratchNodeTest, curl
+from scratch_node import BEFORE, ScratchNodeTest, curl, free_address
 from report_attachment_test import AttachmentTest
 
 STATS = "GetVolumeStats"
@@ -15,8 +15,8 @@ class GuestStatsTest(ScratchNodeTest):
 
     def start(self, volumes=1, **settings):
         """A node that polls each second, with volumes in sync in one sandbox; its agent."""
-        node = self.node({"guest.stats_seconds": 1} | {name.replace("__", "."): value
-                                                       for name, value in settings.items()})
+        node = self.node({"guest.stats_seconds": 1, "http.listen": free_address()} |
+                         {name.replace("__", "."): value for name, value in settings.items()})
         self.volumes = [self.volume(node, f"pv-{number}") for number in range(volumes)]
         self.sandbox(node, *self.volumes)
         self.monitor(node, *self.volumes)
@@ -64,7 +64,7 @@ class GuestStatsTest(ScratchNodeTest):
         metrics = self.metrics(node)
         self.assertEqual(metrics["volume_stats_health_status_abnormal"], "1")
         self.assertEqual(metrics['crustd_volumes_condition{condition="abnormal"}'], "1")
-        self.assertIn(b"<b>1</b> to look at", curl(node, "/")[1])
+        self.assertIn("1 to look at", self.page_text(node))
         agent.stats.abnormal = False
         node.wait_for(path, "in_sync", condition="normal")
         self.assertEqual(len(node.query(changes)), 2)

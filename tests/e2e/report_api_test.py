@@ -164,7 +164,7 @@ class HttpTest(ApiTest):
                                   text=True, timeout=60)
             return done.stdout.rpartition("\n")[2]
 
-        for path in ("/", "/status.css", "/healthz", "/readyz", "/metrics", "/v1/status",
+        for path in ("/", "/status.css", "/status.js", "/healthz", "/readyz", "/metrics", "/v1/status",
                      "/v1/doctor", *(f"/v1/{view}" for view in VIEWS)):
             self.assertEqual(ask(path), "200", path)
         for method, path in (("POST", "/v1/resync"), ("POST", "/v1/gc"),

@@ -3,17 +3,16 @@
 programs, built from the history."""
 
 import contextlib
-import json
 import sqlite3
 import subprocess
 import unittest
 
 import previous_release
 from node import BUILD, REPOSITORY
-from scratch_node import SANDBOX, ScratchNodeTest, publish_path
+from scratch_node import ScratchNodeTest, publish_path
 
 FIRST, SECOND = publish_path("pv-first"), publish_path("pv-second")
-LOCKED, USAGE, REFUSED = 3, 2, 4
+USAGE, REFUSED = 2, 4
 
 
 class RollbackTest(ScratchNodeTest):
@@ -98,40 +97,6 @@ class RollbackTest(ScratchNodeTest):
             self.assertEqual(old.execute("SELECT count(*), max(seq) FROM audit_journal").fetchone(),
                              content)
 
-    def test_rollback_of_a_downgraded_database_keeps_the_history(self):
-        self.start(BUILD)
-        first = self.host.wait_for(FIRST, "unbound")
-        vmm = self.host.start_vmm(SANDBOX)
-        self.host.add_sandbox(SANDBOX, vmm.pid)
-        busy = self.ran(BUILD, "--downgrade-database")
-        self.assertEqual(busy.returncode, LOCKED, busy.stderr)
-        self.assertIn("end the other crustd", busy.stderr)
-        self.host.stop()
-        with contextlib.closing(sqlite3.connect(self.database)) as connection:
-            # A state that the previous release has no name for.
-            connection.execute("UPDATE volumes SET state = 'detached'")
-            connection.commit()
-        done = self.ran(BUILD, "--downgrade-database")
-        self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
-        self.assertIn("has the format of release 0.1.0", done.stderr)
-        self.assertEqual(self.minor(), 0)
-
-        self.start(self.previous)
-        row = self.host.wait_for(FIRST, "unbound")
-        self.assertEqual((row["volume_id"], row["first_seen"]),
-                         (first["volume_id"], first["first_seen"]))
-        self.host.stage(SECOND, "/dev/none")
-        self.host.wait_for(SECOND, "unbound")
-        self.host.crustctl("explain", FIRST)
-        self.assertEqual(self.set_aside(), [])
-
-        self.switch(BUILD, FIRST, SECOND)
-        self.assertEqual(self.host.volume(FIRST)["volume_id"], first["volume_id"])
-        self.assertEqual(self.kinds(first["volume_id"])[0], "volume_added")
-        rows = self.host.query("SELECT detail FROM audit_journal WHERE kind = 'store_upgraded'")
-        self.assertEqual([json.loads(row["detail"])["from_minor"] for row in rows], [0])
-        self.assertEqual(self.set_aside(), [])
-
     def test_configuration_goes_both_ways(self):
         """Each program starts with the file that the other one ships. What the previous one does not
         know it refuses with an exit code after which systemd leaves it alone."""
@@ -153,12 +118,11 @@ class RollbackTest(ScratchNodeTest):
         self.host.stop()
         with contextlib.closing(sqlite3.connect(self.database)) as connection:
             connection.execute("PRAGMA user_version = 2")
-        for arguments in ((), ("--downgrade-database",)):
-            done = self.ran(BUILD, *arguments)
-            self.assertEqual(done.returncode, REFUSED, done.stderr)
-            self.assertEqual(len(done.stderr.splitlines()), 1)
-            self.assertIn("newer version of crustd", done.stderr)
-            self.assertIn("upgrade crustd, or move it away", done.stderr)
+        done = self.ran(BUILD)
+        self.assertEqual(done.returncode, REFUSED, done.stderr)
+        self.assertEqual(len(done.stderr.splitlines()), 1)
+        self.assertIn("newer version of crustd", done.stderr)
+        self.assertIn("upgrade crustd, or move it away", done.stderr)
         unit = (REPOSITORY / "config/deploy/crustd.service").read_text()
         prevented = [line.split("=")[1].split() for line in unit.splitlines()
                      if line.startswith("RestartPreventExitStatus=")]

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""run.py [-j N] [--part core|long] [PATTERN...] - runs the integration tests, N modules at a time (default 2).
+"""run.py [-j N] [--part core|long] [PATTERN...] - runs the integration tests, N modules at a time (default:
+one more than there are processors, because they wait a lot).
 
 PATTERN selects the modules tests/e2e/*_test.py whose names contain it. See module_runner.py. The long part is
 what `make check` leaves to `make check-long`.
@@ -25,4 +26,4 @@ LONG = {f"{name}_test" for name in """
     """.split()}
 
 if __name__ == "__main__":
-    sys.exit(module_runner.main(__file__, jobs=2, module_seconds=MODULE_SECONDS, long=LONG))
+    sys.exit(module_runner.main(__file__, jobs=os.cpu_count() + 1, module_seconds=MODULE_SECONDS, long=LONG))

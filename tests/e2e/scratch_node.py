@@ -29,6 +29,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "fakes")
 
 import agent as fake_agent  # noqa: E402
 import monitor as fake_monitor  # noqa: E402
+from browser import Browser  # noqa: E402
 from disks import LoopDevice  # noqa: E402
 from node import BUILD, Node, NodeError  # noqa: E402
 from programs import GuestError  # noqa: E402
@@ -148,6 +149,14 @@ class ScratchNodeTest(unittest.TestCase):
 
     # what crustd says
 
+    def page_text(self, node):
+        """What the status page says in a browser. The node has http.listen."""
+        if not Browser.is_there():
+            self.skipTest("needs the program chromium")
+        page, reports = Browser(tempfile.mkdtemp(dir=self.scratch)).read(f"http://{node.settings['http.listen']}/")
+        self.assertEqual(reports, [])
+        return page.text
+
     def explains(self, node, volume_path, *words):
         """crustctl explain says all of these words; returns its text without line breaks."""
         text = " ".join(node.crustctl("explain", volume_path).stdout.split())
@@ -212,6 +221,10 @@ def rss_anon(node):
     """Bytes of the daemon's own memory."""
     status_text = pathlib.Path(f"/proc/{node.process.pid}/status").read_text()
     return int(re.search(r"RssAnon:\s+(\d+)", status_text)[1]) << 10
+
+
+def free_address():
+    return f"127.0.0.1:{free_port()}"
 
 
 def free_port():

@@ -2,6 +2,7 @@
 /* http_routes_test.c - what each path answers, and which questions it refuses. */
 #include "tests/unit/api/fixture.h"
 
+#include "api/status_page.h"
 #include "lib/json.h"
 #include "store/internal.h"
 
@@ -31,9 +32,10 @@ static void expect_error(struct fixture *fixture, const char *method, const char
 static void every_path_answers(void **state)
 {
     static const char *const paths[] = {
-        "/healthz",     "/metrics",      "/readyz",     "/v1/status",   "/v1/layers",
-        "/v1/volumes",  "/v1/sandboxes", "/v1/devices", "/v1/mappings", "/v1/resizes",
-        "/v1/cleanups", "/v1/journal",   "/v1/doctor",
+        "/healthz",     "/metrics",    "/readyz",       "/v1/status",
+        "/v1/layers",   "/v1/volumes", "/v1/sandboxes", "/v1/devices",
+        "/v1/mappings", "/v1/resizes", "/v1/cleanups",  "/v1/journal",
+        "/v1/doctor",   "/",           "/status.css",   "/status.js",
     };
 
     for (size_t i = 0; i < array_length(paths); i++) {
@@ -55,8 +57,8 @@ static void the_metrics_address_serves_metrics_and_health_only(void **state)
 {
     static const char *const served[] = {"/healthz", "/metrics", "/readyz"};
     static const char *const hidden[] = {
-        "/",          "/status.css",   "/v1/status",  "/v1/volumes",         "/v1/journal",
-        "/v1/doctor", "/v1/sandboxes", "/v1/resizes", "/direct-volume/stats"};
+        "/",           "/status.css", "/status.js",    "/v1/status",  "/v1/volumes",
+        "/v1/journal", "/v1/doctor",  "/v1/sandboxes", "/v1/resizes", "/direct-volume/stats"};
 
     for (size_t i = 0; i < array_length(served); i++) {
         cleanup(buffer_done) struct buffer reply =
@@ -148,6 +150,8 @@ static void bad_arguments_are_refused(void **state)
         "/v1/volumes?id=1x",
         "/v1/volumes?live=2",
         "/v1/volumes?blocked=1",
+        "/v1/volumes?not_resizable=2",
+        "/v1/resizes?not_resizable=1",
         "/v1/volumes?id",
         "/v1/journal?volume=pv-1",
         "/v1/sandboxes?volume=pv-1",
@@ -176,10 +180,34 @@ static void a_path_ends_where_it_was_written_to_end(void **state)
     expect_status(fixture, "GET", "/v1/%76olumes", 200);
 }
 
+/* The files are in the server as they are in the source tree. */
+static void expect_file(struct fixture *fixture, const char *path, const char *file)
+{
+    cleanup(buffer_done) struct buffer reply = ask(fixture, "GET", path);
+    char content[65536] = "";
+    FILE *source = fopen(file, "re");
+
+    assert_non_null(source);
+    assert_true(fread(content, 1, sizeof(content) - 1, source) > 0);
+    (void)fclose(source);
+    assert_string_equal(body_of(&reply), content);
+    assert_non_null(
+        strstr(buffer_text(&reply), "\r\nContent-Security-Policy: " STATUS_PAGE_POLICY "\r\n"));
+    assert_non_null(strstr(buffer_text(&reply), "\r\nX-Content-Type-Options: nosniff\r\n"));
+}
+
+static void the_status_page_is_sent_as_it_is(void **state)
+{
+    expect_file(*state, "/", "api/status.html");
+    expect_file(*state, "/status.css", "api/status.css");
+    expect_file(*state, "/status.js", "api/status.js");
+}
+
 static void status_includes_health(void **state)
 {
     struct fixture *fixture = *state;
     cleanup(buffer_done) struct buffer reply = {0};
+    char host[128] = "\"host\":\"";
 
     fixture->reconciler.health.degraded = true;
     (void)strcpy(fixture->reconciler.health.problem, "database \"read-only\"");
@@ -187,6 +215,8 @@ static void status_includes_health(void **state)
     assert_non_null(strstr(buffer_text(&reply), "\"problem\":\"database \\\"read-only\\\"\""));
     assert_non_null(strstr(buffer_text(&reply), "{\"name\":\"inotify\",\"up\":true,\"events\":7,"));
     assert_non_null(strstr(buffer_text(&reply), "\"summary\":{\"volumes\":0"));
+    assert_int_equal(gethostname(host + strlen(host), sizeof(host) - strlen(host) - 1), 0);
+    assert_non_null(strstr(buffer_text(&reply), host));
     expect_error(fixture, "GET", "/readyz", 503, "degraded");
     expect_status(fixture, "GET", "/healthz", 200);
     fixture->reconciler.health.synced = false;
@@ -295,6 +325,7 @@ int main(void)
         TEST(one_volume_is_an_object),
         TEST(bad_arguments_are_refused),
         TEST(a_path_ends_where_it_was_written_to_end),
+        TEST(the_status_page_is_sent_as_it_is),
         TEST(status_includes_health),
         TEST(resync_is_for_the_socket_only),
         TEST(gc_is_for_the_socket_only),

@@ -85,7 +85,7 @@ static void without_arguments_all_has_its_default(void **state)
     assert_null(arguments.config);
     assert_int_equal(gethostname(host, sizeof(host) - 1), 0);
     assert_string_equal(arguments.node, host);
-    assert_false(arguments.once || arguments.check_config || arguments.downgrade_database);
+    assert_false(arguments.once || arguments.check_config);
     assert_int_equal(arguments.log_level, LOG_INFO);
     assert_int_equal(arguments.log_format, LOG_LOGFMT);
     assert_string_equal(output, "");
@@ -95,11 +95,11 @@ static void every_option_is_taken(void **state)
 {
     (void)state;
     assert_int_equal(PARSE("--root", "/node", "--config=/etc/c.conf", "--once", "--check-config",
-                           "--downgrade-database", "--log-level", "debug", "--log-format", "json"),
+                           "--log-level", "debug", "--log-format", "json"),
                      -1);
     assert_string_equal(arguments.root, "/node");
     assert_string_equal(arguments.config, "/etc/c.conf");
-    assert_true(arguments.once && arguments.check_config && arguments.downgrade_database);
+    assert_true(arguments.once && arguments.check_config);
     assert_int_equal(arguments.log_level, LOG_DEBUG);
     assert_int_equal(arguments.log_format, LOG_JSON);
 }

@@ -152,6 +152,10 @@ static void a_word_that_is_none_of_ours_is_damage(void **state)
         .path = fixture->path, .boot_id = "boot-1", .max_rows = 100000, .ret_opening = &opening};
     struct error error = {0};
 
+    assert_int_equal(sqlite3_exec(fixture->store->connection.db,
+                                  "UPDATE volumes SET status = 'nonsense'", NULL, NULL, NULL),
+                     SQLITE_CONSTRAINT_CHECK);
+    execute_sql(fixture->store, "PRAGMA ignore_check_constraints = ON");
     execute_sql(fixture->store, "UPDATE volumes SET status = 'nonsense'");
     store_close(fixture->store);
     assert_int_equal(store_open(&options, &fixture->store, &error), STORE_OPENED);
