@@ -322,9 +322,7 @@ static int answer_restore(struct reconciler *reconciler, const struct http_reque
 
 /* "/v1/volumes/ID" and "/v1/volumes/ID/explain" */
 static int answer_of_volume(struct reconciler *reconciler, const struct http_request *request,
-                            struct http_reply *reply,
-                            int (*write)(struct store_reader *reader, int64_t volume_id,
-                                         struct buffer *json, struct error *error))
+                            struct http_reply *reply, bool explain)
 {
     const char *text = request->path + strlen("/v1/volumes/");
     struct error error = {0};
@@ -338,7 +336,11 @@ static int answer_of_volume(struct reconciler *reconciler, const struct http_req
         return http_routes_refuse(reply, 400, "INVALID_ARGUMENT", "bad_argument",
                                   "a volume is named by its volume_id here; "
                                   "/v1/volumes?volume= takes other names");
-    result = write(reconciler_reader(reconciler), volume_id, &reply->body, &error);
+    result =
+        explain
+            ? http_volume_explain(reconciler, volume_id, request->listener == HTTP_LISTENER_SOCKET,
+                                  &reply->body, &error)
+            : http_volume_write(reconciler_reader(reconciler), volume_id, &reply->body, &error);
     if (result == HTTP_VOLUME_UNKNOWN)
         return http_routes_refuse_code(reply, STATUS_NOT_FOUND, "there is no such volume here");
     return finish(request, reply, result, "\n", &error);
@@ -347,13 +349,13 @@ static int answer_of_volume(struct reconciler *reconciler, const struct http_req
 static int answer_volume(struct reconciler *reconciler, const struct http_request *request,
                          struct http_reply *reply)
 {
-    return answer_of_volume(reconciler, request, reply, http_volume_write);
+    return answer_of_volume(reconciler, request, reply, false);
 }
 
 static int answer_explain(struct reconciler *reconciler, const struct http_request *request,
                           struct http_reply *reply)
 {
-    return answer_of_volume(reconciler, request, reply, http_volume_explain);
+    return answer_of_volume(reconciler, request, reply, true);
 }
 
 /* The examination takes tens of milliseconds of the loop, so clients over TCP get one that is up to

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* http_volume.c - the rows from which crustctl explain makes its sentences.
+/* http_volume.c - one volume, and what crustctl explain prints.
  *
  * The views are read one after another on the daemon's own connection, within one iteration of the
  * loop, so that all rows are of the same moment.
@@ -13,11 +13,10 @@
 #include "lib/cleanup.h"
 #include "lib/json.h"
 #include "model/advice.h"
+#include "reconciler/command/command.h"
 #include "store/read.h"
 
-enum { JOURNAL_LINES = 8, ROW_BYTES = 1024 * 1024 };
-
-static const struct json_limits limits = {ROW_BYTES, 12, 0};
+enum { JOURNAL_LINES = 8, ROW_BYTES = 1024 * 1024, ROWS_BYTES = 8 * ROW_BYTES };
 
 /* Appends the content of "[{…}]" without the brackets. */
 static int append_row(struct buffer *json, const struct buffer *rows)
@@ -26,55 +25,19 @@ static int append_row(struct buffer *json, const struct buffer *rows)
                                         : buffer_append(json, rows->data + 1, rows->length - 2);
 }
 
-static int read_volume(struct store_reader *reader, int64_t volume_id, struct buffer *rows,
-                       struct error *error)
-{
-    const struct store_query query = {.view = STORE_VIEW_VOLUMES, .id = volume_id};
-    int r = store_read_json(reader, &query, rows, error);
-
-    return r == 0 && rows->length <= strlen("[]") ? HTTP_VOLUME_UNKNOWN : r;
-}
-
 int http_volume_write(struct store_reader *reader, int64_t volume_id, struct buffer *json,
                       struct error *error)
 {
+    const struct store_query query = {.view = STORE_VIEW_VOLUMES, .id = volume_id};
     cleanup(buffer_done) struct buffer rows = BUFFER_INIT(ROW_BYTES);
-    int r = read_volume(reader, volume_id, &rows, error);
+    int r = store_read_json(reader, &query, &rows, error);
 
+    if (r == 0 && rows.length <= strlen("[]"))
+        return HTTP_VOLUME_UNKNOWN;
     return r < 0 ? r : append_row(json, &rows);
 }
 
 /* ---- the explanation ---- */
-
-static void append_advice(struct buffer *json, const struct advice *advice)
-{
-    json_append_member(json, "state_meaning", advice->state ? advice->state->meaning : NULL);
-    json_append_member(json, "reason_meaning", advice->reason ? advice->reason->meaning : NULL);
-    json_append_member(json, "missing", advice->missing);
-    json_append_member(json, "resizable_meaning",
-                       advice->resizable ? advice->resizable->meaning : NULL);
-    buffer_append_text(json, ",\"remedies\":[");
-    for (unsigned i = 0; i < advice->remedies; i++) {
-        buffer_append_text(json, i ? "," : "");
-        json_append_string(json, advice->remedy[i]);
-    }
-    buffer_append_text(json, "]");
-}
-
-/* The members that name the volume, and the explanation of its state. */
-static void append_head(struct buffer *json, const cJSON *volume, const cJSON *layers)
-{
-    struct advice advice;
-    uint64_t id = 0;
-
-    (void)json_number(volume, "volume_id", &id);
-    advice_collect(volume, layers, &advice);
-    buffer_append_format(json, "{\"volume_id\":%" PRIu64, id);
-    json_append_member(json, "target_path", json_string(volume, "target_path"));
-    json_append_member(json, "state", json_string(volume, "state"));
-    json_append_member(json, "reason", json_string(volume, "reason"));
-    append_advice(json, &advice);
-}
 
 struct part {
     const char *name;
@@ -115,28 +78,56 @@ static int append_parts(struct store_reader *reader, const char *volume, struct 
     return r;
 }
 
-int http_volume_explain(struct store_reader *reader, int64_t volume_id, struct buffer *json,
-                        struct error *error)
+/* Null where nothing is looked for, or not yet. */
+static int append_judged(struct reconciler *reconciler, int64_t volume_id, struct buffer *json)
 {
-    cleanup(buffer_done) struct buffer rows = BUFFER_INIT(ROW_BYTES);
-    cleanup(buffer_done) struct buffer layer_rows = BUFFER_INIT(ROW_BYTES);
-    cleanup(json_deletep) cJSON *volume = NULL, *layers = NULL;
+    cleanup(buffer_done) struct buffer judged = BUFFER_INIT(ROW_BYTES);
+    const bool is_judged = reconciler_gc(reconciler, true, volume_id, &judged, NULL) == STATUS_OK;
+
+    json_append_name(json, "judged");
+    return buffer_append_text(json, is_judged ? buffer_text(&judged) : "null");
+}
+
+/* The members that name the volume, and the explanation of its state. */
+static int append_head(struct reconciler *reconciler, const cJSON *rows, int64_t volume_id,
+                       struct buffer *json)
+{
+    static const char *const names[] = {"target_path", "state", "reason", "resizable",
+                                        "resizable_reason"};
+    struct reconciler_modes modes;
+
+    reconciler_get_modes(reconciler, &modes);
+    buffer_append_format(json, "{\"volume_id\":%" PRId64, volume_id);
+    for (size_t i = 0; i < array_length(names); i++)
+        json_append_member(json, names[i], json_string(json_member(rows, "volume"), names[i]));
+    return advice_append(rows, modes.resize, json);
+}
+
+int http_volume_explain(struct reconciler *reconciler, int64_t volume_id, bool judge,
+                        struct buffer *json, struct error *error)
+{
+    struct store_reader *reader = reconciler_reader(reconciler);
+    cleanup(buffer_done) struct buffer rows = BUFFER_INIT(ROWS_BYTES);
+    cleanup(json_deletep) cJSON *parsed = NULL;
     char number[24];
-    struct store_query query = {.view = STORE_VIEW_LAYERS, .volume = number};
-    int r = read_volume(reader, volume_id, &rows, error);
+    int r;
 
     (void)snprintf(number, sizeof(number), "%" PRId64, volume_id);
+    buffer_append_text(&rows, "{\"volume\":");
+    r = http_volume_write(reader, volume_id, &rows, error);
     if (r == 0)
-        r = store_read_json(reader, &query, &layer_rows, error);
+        r = append_parts(reader, number, &rows, error);
+    if (r == 0 && judge)
+        r = append_judged(reconciler, volume_id, &rows);
     if (r == 0)
-        r = json_parse(buffer_text(&rows), rows.length, limits, &volume, error);
+        r = buffer_append_text(&rows, "}");
     if (r == 0)
-        r = json_parse(buffer_text(&layer_rows), layer_rows.length, limits, &layers, error);
+        r = json_parse(rows.data, rows.length, (struct json_limits){ROWS_BYTES, 12, 0}, &parsed,
+                       error);
+    if (r == 0)
+        r = append_head(reconciler, parsed, volume_id, json);
     if (r < 0)
         return r;
-    append_head(json, volume->child, layers);
-    json_append_name(json, "volume");
-    append_row(json, &rows);
-    r = append_parts(reader, number, json, error);
-    return r < 0 ? r : buffer_append_text(json, "}");
+    buffer_append_text(json, ",");
+    return buffer_append(json, rows.data + 1, rows.length - 1);
 }

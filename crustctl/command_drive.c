@@ -14,6 +14,7 @@
 #include "crustctl/row.h"
 #include "lib/cleanup.h"
 #include "lib/json.h"
+#include "lib/text.h"
 
 /* The daemon gives up after 120 s, and says so. */
 enum {
@@ -109,9 +110,7 @@ static int fail_usage(const struct error *error)
 static void print_drive(const cJSON *drive, struct buffer *out)
 {
     const char *device = row_text(drive, "guest_device"), *message = row_text(drive, "message");
-    char size[DISPLAY_SIZE_BYTES];
 
-    display_size(row_number(drive, "size_bytes", NULL), size);
     display_append(out, row_text(drive, "drive_id"));
     buffer_append_text(out, ": ");
     display_append(out, row_text(drive, "state"));
@@ -123,7 +122,7 @@ static void print_drive(const cJSON *drive, struct buffer *out)
         buffer_append_text(out, " as ");
         display_append(out, device);
     }
-    buffer_append_format(out, ", %s\n", size);
+    buffer_append_format(out, ", %s\n", text_size(row_number(drive, "size_bytes", NULL)).text);
     if (!*message)
         return;
     display_append(out, message);

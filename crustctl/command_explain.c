@@ -1,151 +1,91 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* command_explain.c - what to do about a volume, what its state means, and what is known.
- *
- * The state and its reason are explained from the table; the facts are this volume's own. An
- * unknown word (a newer daemon) is shown without an explanation.
- */
-#include <errno.h>
+/* command_explain.c - what to do about a volume, what its state means, and what is known: the
+ * daemon's own sentences. */
 #include <inttypes.h>
-#include <string.h>
+#include <stdio.h>
 
 #include "crustctl/command.h"
 #include "crustctl/display.h"
-#include "crustctl/dossier.h"
-#include "crustctl/facts.h"
 #include "crustctl/row.h"
 #include "lib/cleanup.h"
 #include "lib/json.h"
-#include "model/advice.h"
 
-enum { WIDEST = 100 }; /* longer lines of prose are hard to read */
-
-/* Everything an answer consists of, for text and JSON alike. */
-struct answer {
-    const cJSON *volume;
-    struct advice advice;
-    struct facts facts;
+enum {
+    WIDEST = 100, /* longer lines of prose are hard to read */
+    ANSWER_BYTES = 16 * 1024 * 1024,
+    ANSWER_DEPTH = 12,
 };
 
-static void print_heading(const struct answer *answer, struct buffer *out)
+/* What to do comes first: the reader may have been woken for it. A member is a sentence, null, or
+ * an array of sentences; without a title it goes on with the section before it. */
+static const struct {
+    const char *title, *member;
+} sections[] = {
+    {"What to do", "remedies"},     {"What it means", "state_meaning"}, {NULL, "reason_meaning"},
+    {"What is missing", "missing"}, {"What is known", "known"},
+};
+
+static void print_heading(const cJSON *volume, struct buffer *out)
 {
     cleanup(buffer_done) struct buffer name = BUFFER_INIT(0);
-    cleanup(buffer_done) struct buffer state = BUFFER_INIT(0);
 
-    row_volume_name(answer->volume, &name);
-    row_state(answer->volume, &state);
+    row_volume_name(volume, &name);
+    buffer_append_text(&name, ": ");
+    row_state(volume, &name);
     buffer_fail(out, buffer_error(&name));
-    buffer_fail(out, buffer_error(&state));
-    buffer_append_format(out, "Volume %" PRIu64 ", ",
-                         row_number(answer->volume, "volume_id", NULL));
+    buffer_append_format(out, "Volume %" PRIu64 ", ", row_number(volume, "volume_id", NULL));
     display_append(out, buffer_text(&name));
-    buffer_append_text(out, ": ");
-    display_append(out, buffer_text(&state));
     buffer_append_text(out, "\n");
 }
 
-/* Nothing, if there is no item. */
-static void print_list(const char *title, const char *const *items, unsigned count, unsigned width,
-                       struct buffer *out)
+static void print_section(const char *title, const cJSON *member, unsigned width,
+                          struct buffer *out)
 {
-    if (count > 0)
+    const bool is_list = cJSON_IsArray(member);
+    const cJSON *sentence = is_list ? member->child : member;
+
+    if (title && cJSON_IsString(sentence))
         buffer_append_format(out, "\n%s\n", title);
-    for (unsigned i = 0; i < count; i++)
-        display_append_wrapped(out, items[i], "  - ", 4, width);
+    for (; cJSON_IsString(sentence); sentence = is_list ? sentence->next : NULL)
+        display_append_wrapped(out, sentence->valuestring, "  - ", 4, width);
 }
 
-static void print_meaning(const struct answer *answer, unsigned width, struct buffer *out)
+static void print_text(const cJSON *answer, unsigned width, struct buffer *out)
 {
-    const struct advice *advice = &answer->advice;
-    const char *meaning[2];
-    unsigned count = 0;
-
-    meaning[count++] =
-        advice->state ? advice->state->meaning : "This crustctl does not know this state.";
-    if (advice->reason)
-        meaning[count++] = advice->reason->meaning;
-    else if (advice->state && strcmp(row_reason(answer->volume), "none") != 0)
-        meaning[count++] = "This crustctl does not know this reason.";
-    print_list("What it means", meaning, count, width, out);
-}
-
-/* What to do comes first: the reader may have been woken for it. */
-static void print_text(const struct answer *answer, unsigned width, struct buffer *out)
-{
-    const char *fact[FACTS_MAX];
-
-    if (width > WIDEST)
-        width = WIDEST;
-    for (unsigned i = 0; i < answer->facts.count; i++)
-        fact[i] = answer->facts.fact[i];
-    print_heading(answer, out);
-    print_list("What to do", answer->advice.remedy, answer->advice.remedies, width, out);
-    print_meaning(answer, width, out);
-    print_list("What is missing", &answer->advice.missing, answer->advice.missing != NULL, width,
-               out);
-    print_list("What is known", fact, answer->facts.count, width, out);
-}
-
-static void add_text(cJSON *object, const char *name, const char *text)
-{
-    if (text)
-        cJSON_AddStringToObject(object, name, text);
-    else
-        cJSON_AddNullToObject(object, name);
-}
-
-/* An older crustd's row may lack a column. */
-static void add_column(cJSON *object, const cJSON *row, const char *name)
-{
-    const cJSON *value = json_member(row, name);
-
-    if (value)
-        cJSON_AddItemToObject(object, name, cJSON_Duplicate(value, true));
-    else
-        cJSON_AddNullToObject(object, name);
-}
-
-static void print_json(const struct answer *answer, struct buffer *out)
-{
-    static const char *const columns[] = {"volume_id", "target_path", "state",
-                                          "reason",    "resizable",   "resizable_reason"};
-    cleanup(json_deletep) cJSON *object = cJSON_CreateObject();
-    cJSON *known, *remedies;
-
-    for (size_t i = 0; i < array_length(columns); i++)
-        add_column(object, answer->volume, columns[i]);
-    add_text(object, "state_meaning", answer->advice.state ? answer->advice.state->meaning : NULL);
-    add_text(object, "reason_meaning",
-             answer->advice.reason ? answer->advice.reason->meaning : NULL);
-    add_text(object, "resizable_meaning",
-             answer->advice.resizable ? answer->advice.resizable->meaning : NULL);
-    known = cJSON_AddArrayToObject(object, "known");
-    for (unsigned i = 0; i < answer->facts.count; i++)
-        cJSON_AddItemToArray(known, cJSON_CreateString(answer->facts.fact[i]));
-    add_text(object, "missing", answer->advice.missing);
-    remedies = cJSON_AddArrayToObject(object, "remedies");
-    for (unsigned i = 0; i < answer->advice.remedies; i++)
-        cJSON_AddItemToArray(remedies, cJSON_CreateString(answer->advice.remedy[i]));
-    if (remedies)
-        row_print_json(object, out);
-    else
-        buffer_fail(out, -ENOMEM);
+    print_heading(json_member(answer, "volume"), out);
+    for (size_t i = 0; i < array_length(sections); i++)
+        print_section(sections[i].title, json_member(answer, sections[i].member), width, out);
 }
 
 int command_explain(struct session *session)
 {
-    cleanup(dossier_done) struct dossier dossier = {0};
-    struct answer answer = {0};
-    int code = dossier_collect(session, &dossier);
+    cleanup(buffer_done) struct buffer body = BUFFER_INIT(ANSWER_BYTES);
+    cleanup(json_deletep) cJSON *volume = NULL, *answer = NULL;
+    struct error error = {0};
+    char path[64];
+    int result;
 
-    if (code != 0)
-        return code;
-    answer.volume = dossier.volume;
-    dossier_ask_judged(session, &dossier);
-    advice_collect(dossier.volume, dossier.layers, &answer.advice);
-    facts_collect(&dossier, source_config(session->source), &answer.facts);
+    source_want_daemon(session->source);
+    result = session_find_volume(session, session->options->operand[0], &volume);
+    if (result == EXIT_UNREACHABLE)
+        (void)fprintf(
+            stderr,
+            "Only the daemon explains. crustctl volume VOL shows what is on record, and so "
+            "does\n  sqlite3 -readonly %s 'SELECT * FROM audit_volumes'\n",
+            source_config(session->source)->paths.database);
+    if (result != 0)
+        return result;
+    (void)snprintf(path, sizeof(path), "/v1/volumes/%" PRIu64 "/explain",
+                   row_number(volume, "volume_id", NULL));
+    result = source_ask_daemon(session->source, "GET", path, &body, &error);
+    if (result == 0)
+        result = json_parse(buffer_text(&body), body.length,
+                            (struct json_limits){ANSWER_BYTES, ANSWER_DEPTH, 0}, &answer, &error);
+    if (result != 0)
+        return session_fail(result, &error);
     if (session->options->json)
-        print_json(&answer, &session->out);
+        buffer_append(&session->out, body.data, body.length);
     else
-        print_text(&answer, session->width, &session->out);
+        print_text(answer, session->width < WIDEST ? session->width : WIDEST, &session->out);
     return EXIT_DONE;
 }

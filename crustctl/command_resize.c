@@ -14,11 +14,11 @@
 
 #include "crustctl/call.h"
 #include "crustctl/command.h"
-#include "crustctl/display.h"
 #include "crustctl/row.h"
 #include "lib/cleanup.h"
 #include "lib/json.h"
 #include "lib/quantity.h"
+#include "lib/text.h"
 
 /* The daemon gives up after 120 s, and says so. */
 enum { ANSWER_BYTES = 64 * 1024, TEXT_BYTES = 8 * 1024, DEADLINE_SECONDS = 130 };
@@ -36,15 +36,15 @@ static void show_progress(void *userdata)
     struct progress *progress = userdata;
     const struct store_query query = {.view = STORE_VIEW_VOLUMES, .id = progress->volume_id};
     cleanup(json_deletep) cJSON *rows = NULL;
-    char host[DISPLAY_SIZE_BYTES], vmm[DISPLAY_SIZE_BYTES], text[256];
+    char text[256];
     struct error error;
 
     if (source_rows(progress->session->source, &query, &rows, &error) != 0 || !rows->child)
         return;
-    display_size(row_number(rows->child, "device_bytes", NULL), host);
-    display_size(row_number(rows->child, "hypervisor_bytes", NULL), vmm);
     (void)snprintf(text, sizeof(text), "%s/%s, host %s, hypervisor %s",
-                   row_text(rows->child, "state"), row_reason(rows->child), host, vmm);
+                   row_text(rows->child, "state"), row_reason(rows->child),
+                   text_size(row_number(rows->child, "device_bytes", NULL)).text,
+                   text_size(row_number(rows->child, "hypervisor_bytes", NULL)).text);
     if (strcmp(text, progress->said) == 0)
         return;
     (void)snprintf(progress->said, sizeof(progress->said), "%s", text);
@@ -131,18 +131,16 @@ int command_resize(struct session *session)
 {
     const char *name = session->options->operand[0];
     cleanup(json_deletep) cJSON *answer = NULL;
-    char size[DISPLAY_SIZE_BYTES];
     int code = ask_volume(session, name, "resize", NULL, &answer);
 
     if (code != EXIT_DONE || session->options->json)
         return code == EXIT_DONE ? print_as_it_is(session, answer) : code;
-    display_size(row_number(answer, "capacity_bytes", NULL), size);
     buffer_append_format(&session->out,
                          cJSON_IsTrue(json_member(answer, "owed"))
                              ? "%s: no sandbox has it; the file system grows to the "
                                "device's %s with the next one\n"
                              : "%s: the guest has all %s of the device\n",
-                         name, size);
+                         name, text_size(row_number(answer, "capacity_bytes", NULL)).text);
     return EXIT_DONE;
 }
 
@@ -154,11 +152,9 @@ static void print_usage(const cJSON *usage, struct buffer *out)
     buffer_append_text(out, bytes ? "bytes  " : "inodes ");
     for (size_t i = 0; i < array_length(keys); i++) {
         const uint64_t number = row_number(usage, keys[i], NULL);
-        char size[DISPLAY_SIZE_BYTES];
 
-        display_size(number, size);
         if (bytes)
-            buffer_append_format(out, "  %s %s", keys[i], size);
+            buffer_append_format(out, "  %s %s", keys[i], text_size(number).text);
         else
             buffer_append_format(out, "  %s %" PRIu64, keys[i], number);
     }

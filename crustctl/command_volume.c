@@ -2,15 +2,16 @@
 /* command_volume.c - one volume as a sheet: itself, its binding, sandbox, last resize and journal.
  */
 #include <inttypes.h>
-#include <string.h>
+#include <stdio.h>
 
 #include "crustctl/command.h"
 #include "crustctl/display.h"
-#include "crustctl/dossier.h"
 #include "crustctl/row.h"
 #include "crustctl/table.h"
 #include "lib/cleanup.h"
 #include "lib/json.h"
+
+enum { JOURNAL_LINES = 8 };
 
 static const struct column volume_fields[] = {
     {.title = "path", .key = "target_path"},
@@ -82,65 +83,84 @@ static const struct column cleanup_fields[] = {
     {.title = "evidence", .key = "evidence", .kind = COLUMN_JSON},
 };
 
-static void print_part(struct session *session, const char *title, const struct column *fields,
-                       unsigned count, const cJSON *row)
+static const struct part {
+    const char *title;
+    enum store_view view;
+    const struct column *fields;
+    unsigned count;
+} parts[] = {
+    {"Mapping", STORE_VIEW_MAPPINGS, binding_fields, array_length(binding_fields)},
+    {"Sandbox", STORE_VIEW_SANDBOXES, sandbox_fields, array_length(sandbox_fields)},
+    {"Last resize", STORE_VIEW_RESIZES, resize_fields, array_length(resize_fields)},
+    {"Last cleanup", STORE_VIEW_CLEANUPS, cleanup_fields, array_length(cleanup_fields)},
+};
+
+/* The newest row of a view that is about the volume, if there is one. */
+static int print_part(struct session *session, const struct part *part, const char *volume_id)
 {
-    if (!row)
-        return;
+    const struct store_query query = {
+        .view = part->view, .volume = volume_id, .last = 1, .live = true};
+    cleanup(json_deletep) cJSON *rows = NULL;
+    struct error error = {0};
+    const int result = source_rows(session->source, &query, &rows, &error);
+    const char *title = part->title;
+
+    if (result != 0)
+        return session_fail(result, &error);
+    if (!rows->child)
+        return EXIT_DONE;
+    if (part->view == STORE_VIEW_RESIZES && !*row_text(rows->child, "finished_at"))
+        title = "Open resize";
     buffer_append_format(&session->out, "\n%s\n", title);
-    table_print_sheet(fields, count, row, &session->out);
+    table_print_sheet(part->fields, part->count, rows->child, &session->out);
+    return EXIT_DONE;
 }
 
-static void print_last_lines(struct session *session, const cJSON *journal)
+static int print_last_lines(struct session *session, const char *volume_id)
 {
+    const struct store_query query = {
+        .view = STORE_VIEW_JOURNAL, .volume = volume_id, .last = JOURNAL_LINES};
+    cleanup(json_deletep) cJSON *rows = NULL;
+    struct error error = {0};
+    const int result = source_rows(session->source, &query, &rows, &error);
     const cJSON *row;
 
-    if (journal->child)
+    if (result != 0)
+        return session_fail(result, &error);
+    if (rows->child)
         buffer_append_text(&session->out, "\nLast in the journal\n");
-    cJSON_ArrayForEach(row, journal)
+    cJSON_ArrayForEach(row, rows)
     {
         row_print_journal(row, session->table_width, &session->out);
     }
+    return EXIT_DONE;
 }
 
-static void print_sheet(struct session *session, const struct dossier *dossier)
+/* The views are read one after another, so a sheet can mix two points in time if the volume changes
+ * meanwhile. */
+static int print_sheet(struct session *session, const cJSON *volume)
 {
-    const char *title = dossier->resize && !*row_text(dossier->resize, "finished_at")
-                            ? "Open resize"
-                            : "Last resize";
+    const uint64_t id = row_number(volume, "volume_id", NULL);
+    char volume_id[24];
+    int code = EXIT_DONE;
 
-    buffer_append_format(&session->out, "Volume %" PRIu64 " (times are UTC)\n",
-                         row_number(dossier->volume, "volume_id", NULL));
-    table_print_sheet(volume_fields, array_length(volume_fields), dossier->volume, &session->out);
-    print_part(session, "Mapping", binding_fields, array_length(binding_fields), dossier->binding);
-    print_part(session, "Sandbox", sandbox_fields, array_length(sandbox_fields), dossier->sandbox);
-    print_part(session, title, resize_fields, array_length(resize_fields), dossier->resize);
-    print_part(session, "Last cleanup", cleanup_fields, array_length(cleanup_fields),
-               dossier->cleanup);
-    print_last_lines(session, dossier->journal);
+    (void)snprintf(volume_id, sizeof(volume_id), "%" PRIu64, id);
+    buffer_append_format(&session->out, "Volume %" PRIu64 " (times are UTC)\n", id);
+    table_print_sheet(volume_fields, array_length(volume_fields), volume, &session->out);
+    for (size_t i = 0; i < array_length(parts) && code == EXIT_DONE; i++)
+        code = print_part(session, &parts[i], volume_id);
+    return code == EXIT_DONE ? print_last_lines(session, volume_id) : code;
 }
 
-static int print_object(struct session *session)
+int command_volume(struct session *session)
 {
     cleanup(json_deletep) cJSON *volume = NULL;
     int code = session_find_volume(session, session->options->operand[0], &volume);
 
     if (code != 0)
         return code;
+    if (!session->options->json)
+        return print_sheet(session, volume);
     row_print_json(volume, &session->out);
-    return EXIT_DONE;
-}
-
-int command_volume(struct session *session)
-{
-    cleanup(dossier_done) struct dossier dossier = {0};
-    int code;
-
-    if (session->options->json)
-        return print_object(session);
-    code = dossier_collect(session, &dossier);
-    if (code != 0)
-        return code;
-    print_sheet(session, &dossier);
     return EXIT_DONE;
 }

@@ -210,29 +210,3 @@ int display_append_wrapped(struct buffer *out, const char *text, const char *lea
     }
     return buffer_append_text(out, "\n");
 }
-
-void display_size(uint64_t bytes, char ret_text[static DISPLAY_SIZE_BYTES])
-{
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-    unsigned unit = 0;
-
-    while (unit + 1 < array_length(units) && bytes >> (10 * (unit + 1)) > 0)
-        unit++;
-    if ((bytes & ((UINT64_C(1) << (10 * unit)) - 1)) == 0)
-        (void)snprintf(ret_text, DISPLAY_SIZE_BYTES, "%" PRIu64 " %s", bytes >> (10 * unit),
-                       units[unit]);
-    else
-        (void)snprintf(ret_text, DISPLAY_SIZE_BYTES, "%.1f %s",
-                       (double)bytes / (double)(UINT64_C(1) << (10 * unit)), units[unit]);
-}
-
-void display_time(const char *text, char ret_text[static DISPLAY_TIME_BYTES])
-{
-    const size_t length = strlen(text);
-
-    (void)snprintf(ret_text, DISPLAY_TIME_BYTES, "%s", text);
-    if (length != strlen("2026-01-02T03:04:05.678Z") || text[10] != 'T' || text[length - 1] != 'Z')
-        return;
-    ret_text[10] = ' ';
-    ret_text[19] = '\0';
-}

@@ -11,7 +11,7 @@
 
 #include "lib/buffer.h"
 
-enum { DISPLAY_DEFAULT_WIDTH = 80, DISPLAY_SIZE_BYTES = 24, DISPLAY_TIME_BYTES = 32 };
+enum { DISPLAY_DEFAULT_WIDTH = 80 };
 
 /* Makes character widths known. Once, before anything else here. */
 void display_init(void);
@@ -38,9 +38,3 @@ int display_append_short(struct buffer *out, const char *text, unsigned width);
  * does the first unless `lead` stands there (its width must be `indent`). Ends with a newline. */
 int display_append_wrapped(struct buffer *out, const char *text, const char *lead, unsigned indent,
                            unsigned width);
-
-/* "64 MiB"; with a decimal ("64.0 MiB") when it is not exactly that. */
-void display_size(uint64_t bytes, char ret_text[static DISPLAY_SIZE_BYTES]);
-
-/* "2026-01-02T03:04:05.678Z" -> "2026-01-02 03:04:05"; anything else as it is, cut. */
-void display_time(const char *text, char ret_text[static DISPLAY_TIME_BYTES]);

@@ -10,6 +10,7 @@
 #include "crustctl/display.h"
 #include "lib/cleanup.h"
 #include "lib/json.h"
+#include "lib/text.h"
 
 enum { KIND_WIDTH = 16 };
 
@@ -37,18 +38,11 @@ const char *row_reason(const cJSON *row)
     return *reason ? reason : "none";
 }
 
-int row_path_or_key(const cJSON *row, struct buffer *ret_text)
-{
-    const char *path = row_text(row, "target_path");
-
-    return buffer_append_text(ret_text, *path ? path : row_text(row, "key"));
-}
-
 int row_volume_name(const cJSON *row, struct buffer *ret_text)
 {
-    const char *pv = row_text(row, "pv");
+    const char *pv = row_text(row, "pv"), *path = row_text(row, "target_path");
 
-    return *pv ? buffer_append_text(ret_text, pv) : row_path_or_key(row, ret_text);
+    return buffer_append_text(ret_text, *pv ? pv : *path ? path : row_text(row, "key"));
 }
 
 int row_state(const cJSON *row, struct buffer *ret_text)
@@ -139,12 +133,9 @@ static bool is_size(const cJSON *member)
 /* "name=value" */
 static void append_member(const cJSON *member, struct buffer *out)
 {
-    char size[DISPLAY_SIZE_BYTES];
-
     buffer_append_format(out, "%s%s=", out->length > 0 ? " " : "", member->string);
     if (is_size(member)) {
-        display_size((uint64_t)member->valuedouble, size);
-        buffer_append_text(out, size);
+        buffer_append_text(out, text_size((uint64_t)member->valuedouble).text);
     } else if (cJSON_IsString(member)) {
         buffer_append_text(out, member->valuestring);
     } else {

@@ -19,7 +19,6 @@ const char *row_reason(const cJSON *row);
 
 /* Formats of table columns: PV name, else path, else key; "state/reason"; "namespace/name"; … */
 int row_volume_name(const cJSON *row, struct buffer *ret_text);
-int row_path_or_key(const cJSON *row, struct buffer *ret_text);
 int row_state(const cJSON *row, struct buffer *ret_text);
 int row_pod(const cJSON *row, struct buffer *ret_text);
 int row_resizable(const cJSON *row, struct buffer *ret_text);  /* "yes", "no/monitor_missing" */

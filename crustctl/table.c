@@ -14,26 +14,24 @@
 #include "crustctl/row.h"
 #include "lib/cleanup.h"
 #include "lib/json.h"
+#include "lib/text.h"
 
 enum { GAP = 2 };
 
 static int format_number(const struct column *column, const cJSON *row, struct buffer *ret_text)
 {
-    char text[DISPLAY_SIZE_BYTES];
     uint64_t number;
 
     if (json_number(row, column->key, &number) != 0)
         return 0;
     if (column->kind == COLUMN_NUMBER)
         return buffer_append_format(ret_text, "%" PRIu64, number);
-    display_size(number, text);
-    return buffer_append_text(ret_text, text);
+    return buffer_append_text(ret_text, text_size(number).text);
 }
 
 int table_format(const struct column *column, const cJSON *row, struct buffer *ret_text)
 {
     const cJSON *value;
-    char time[DISPLAY_TIME_BYTES];
 
     if (column->format)
         return column->format(row, ret_text);
@@ -48,8 +46,7 @@ int table_format(const struct column *column, const cJSON *row, struct buffer *r
         return 0;
     if (column->kind != COLUMN_TIME)
         return buffer_append_text(ret_text, value->valuestring);
-    display_time(value->valuestring, time);
-    return buffer_append_text(ret_text, time);
+    return buffer_append_text(ret_text, text_time(value->valuestring).text);
 }
 
 struct layout {

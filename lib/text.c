@@ -6,8 +6,11 @@
  */
 #include "lib/text.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "lib/cleanup.h"
 
 #define REPLACEMENT UINT32_C(0xFFFD)
 
@@ -150,4 +153,35 @@ void text_clean(const char *text, size_t length, char *ret_text, size_t size)
         used += count;
     }
     ret_text[used] = '\0';
+}
+
+struct text_word text_size(uint64_t bytes)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    struct text_word word;
+    unsigned unit = 0;
+
+    while (unit + 1 < array_length(units) && bytes >> (10 * (unit + 1)) > 0)
+        unit++;
+    if ((bytes & ((UINT64_C(1) << (10 * unit)) - 1)) == 0)
+        (void)snprintf(word.text, sizeof(word.text), "%" PRIu64 " %s", bytes >> (10 * unit),
+                       units[unit]);
+    else
+        (void)snprintf(word.text, sizeof(word.text), "%.1f %s",
+                       (double)bytes / (double)(UINT64_C(1) << (10 * unit)), units[unit]);
+    return word;
+}
+
+struct text_word text_time(const char *text)
+{
+    const size_t length = strlen(text);
+    struct text_word word;
+
+    (void)snprintf(word.text, sizeof(word.text), "%s", text);
+    if (length == strlen("2026-01-02T03:04:05.678Z") && text[10] == 'T' &&
+        text[length - 1] == 'Z') {
+        word.text[10] = ' ';
+        word.text[19] = '\0';
+    }
+    return word;
 }

@@ -31,6 +31,17 @@ enum { TEXT_ESCAPED_BYTES = 8 }; /* "\u001b" and a NUL, rounded up */
 size_t text_escape_next(const char **cursor, const char *end,
                         char ret_escaped[static TEXT_ESCAPED_BYTES]);
 
+/* Returned whole, so that its text can be an argument of a format. */
+struct text_word {
+    char text[32];
+};
+
+/* "64 MiB"; with a decimal ("64.0 MiB") when it is not exactly that. */
+struct text_word text_size(uint64_t bytes);
+
+/* "2026-01-02T03:04:05.678Z" -> "2026-01-02 03:04:05"; anything else as it is, cut. */
+struct text_word text_time(const char *text);
+
 /* Copies text from outside for a person to read: control characters and bytes that are not UTF-8
  * are escaped, and text that does not fit is cut after a whole character. size: of ret_text, at
  * least 1.

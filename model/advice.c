@@ -2,58 +2,420 @@
 /* advice.c - picks the explanation of the reason over that of the state, adds the remedies for
  * layers that have not followed, and names an obstacle to a resize once even if it is also the
  * state's reason.
+ *
+ * What is known has one function per subject; each states what is known or, where it matters, that
+ * nothing is. `subjects` lists them in the order in which they are shown.
  */
 #include "model/advice.h"
 
-#include <stddef.h>
+#include <inttypes.h>
+#include <stdbool.h>
 #include <string.h>
 
+#include "lib/cleanup.h"
 #include "lib/json.h"
+#include "lib/text.h"
+#include "model/reason.h"
+#include "model/runtime.h"
+#include "model/stale_reason.h"
 
-static void add_layers(struct advice *advice, const cJSON *layers)
+enum {
+    LAYER_REMEDIES = 4,
+    LAYERS_SAID = 6, /* crustctl layers has them all */
+};
+
+/* Members but the volume are NULL if there is none. */
+struct advice {
+    const cJSON *volume, *mapping, *sandbox, *layers, *resize, *cleanup, *judged;
+    const char *resize_mode;
+    struct buffer known; /* the sentences, each with its NUL */
+};
+
+/* ---- lists of sentences ---- */
+
+static void add(struct buffer *list, const char *sentence)
+{
+    buffer_append(list, sentence, strlen(sentence) + 1);
+}
+
+/* Whether the text is in one of the sentences already: several rows may have it. */
+static bool is_said(const struct buffer *list, const char *text)
+{
+    return list->length > 0 && memmem(list->data, list->length, text, strlen(text));
+}
+
+static void append_list(struct buffer *json, const char *name, const struct buffer *list)
+{
+    json_append_name(json, name);
+    buffer_append_text(json, "[");
+    for (size_t at = 0; at < list->length; at += strlen(list->data + at) + 1) {
+        buffer_append_text(json, at ? "," : "");
+        json_append_string(json, list->data + at);
+    }
+    buffer_append_text(json, "]");
+    buffer_fail(json, buffer_error(list));
+}
+
+/* Adds a sentence to what is known. */
+#define say(advice, ...)                                                                           \
+    do {                                                                                           \
+        buffer_append_format(&(advice)->known, __VA_ARGS__);                                       \
+        buffer_append(&(advice)->known, "", 1);                                                    \
+    } while (false)
+
+/* ---- words of rows ---- */
+
+/* *ret_number is 0 if the row has no such number. */
+static bool has_number(const cJSON *row, const char *key, uint64_t *ret_number)
+{
+    *ret_number = 0;
+    return json_number(row, key, ret_number) == JSON_NUMBER;
+}
+
+static uint64_t number_of(const cJSON *row, const char *key)
+{
+    uint64_t number;
+
+    (void)has_number(row, key, &number);
+    return number;
+}
+
+static bool is_text(const cJSON *row, const char *key, const char *text)
+{
+    return strcmp(json_text(row, key), text) == 0;
+}
+
+/* ---- what is known ---- */
+
+/* Says nothing if there is no text. */
+static void say_text(struct advice *advice, const char *before, const char *text, const char *after)
+{
+    if (*text)
+        say(advice, "%s%s%s", before, text, after);
+}
+
+/* Says nothing if the text was said before. */
+static void say_new(struct advice *advice, const char *before, const char *text, const char *after)
+{
+    if (!is_said(&advice->known, text))
+        say_text(advice, before, text, after);
+}
+
+static void say_problem(struct advice *advice)
+{
+    const char *status = json_text(advice->volume, "status");
+
+    /* Where there is a reason, its meaning says so. */
+    if (*status && strcmp(status, "present") != 0 &&
+        reason_from_name(json_text(advice->volume, "reason")) == REASON_NONE)
+        say(advice, "The volume's metadata is %s.", status);
+    say_text(advice, "Problem: ", json_text(advice->volume, "problem"), "");
+}
+
+static void say_device(struct advice *advice)
+{
+    const char *device = json_text(advice->volume, "device");
+    const char *kernel = json_text(advice->mapping, "device");
+    uint64_t bytes;
+
+    if (!*device)
+        return;
+    /* After a rewrite the mapping has the device that the VM was given, not what this path names.
+     */
+    if (reason_from_name(json_text(advice->volume, "reason")) == REASON_IDENTITY_MISMATCH)
+        kernel = "";
+    if (*kernel && strcmp(kernel, device) != 0)
+        say(advice, "Its device is %s, which leads to %s.", device, kernel);
+    else
+        say(advice, "Its device is %s.", device);
+    if (has_number(advice->volume, "device_bytes", &bytes))
+        say(advice, "On the host the device has %s (%" PRIu64 " bytes).", text_size(bytes).text,
+            bytes);
+}
+
+static void say_layers(struct advice *advice)
 {
     const cJSON *layer = NULL;
+    unsigned count = 0;
 
-    cJSON_ArrayForEach(layer, layers)
+    cJSON_ArrayForEach(layer, advice->layers)
     {
-        const char *remedy = json_string(layer, "remedy");
+        const char *label = json_text(layer, "name");
 
-        if (remedy && *remedy && advice->remedies < ADVICE_LAYERS)
-            advice->remedy[advice->remedies++] = remedy;
+        if (count++ == LAYERS_SAID)
+            break;
+        say(advice, "%s %s (%s%s%s) has %s%s.", count == 1 ? "Its storage, from the top:" : "Then",
+            json_text(layer, "device"), json_text(layer, "kind"), *label ? " " : "", label,
+            text_size(number_of(layer, "size_bytes")).text,
+            is_text(layer, "state", "stale")     ? " and has announced a new size"
+            : is_text(layer, "state", "pending") ? " and has not followed its lower device"
+                                                 : "");
     }
 }
 
-/* Two reasons may have the same one. */
-static bool has_remedy(const struct advice *advice, const char *remedy)
+static void say_hypervisor_size(struct advice *advice)
 {
-    for (unsigned i = 0; i < advice->remedies; i++)
-        if (strcmp(advice->remedy[i], remedy) == 0)
-            return true;
-    return false;
+    const uint64_t device = number_of(advice->volume, "device_bytes");
+    uint64_t bytes;
+
+    if (!has_number(advice->volume, "hypervisor_bytes", &bytes)) {
+        if (advice->sandbox)
+            say(advice, "Which size the hypervisor has is not known.");
+    } else if (bytes == device) {
+        say(advice, "The hypervisor has the same size.");
+    } else {
+        say(advice, "The hypervisor has %s (%" PRIu64 " bytes), %s %s than the device.",
+            text_size(bytes).text, bytes,
+            text_size(device > bytes ? device - bytes : bytes - device).text,
+            device > bytes ? "less" : "more");
+    }
 }
 
-static void add_remedies(struct advice *advice, const struct explanation *text)
+static void say_guest(struct advice *advice)
+{
+    const cJSON *volume = advice->volume;
+    const char *message = json_text(volume, "condition_message");
+    uint64_t total, used;
+
+    if (has_number(volume, "guest_bytes", &total))
+        say(advice,
+            "The guest's file system reports %s in total; its own structures are not in that.",
+            text_size(total).text);
+    if (has_number(volume, "used_bytes", &used))
+        say(advice, "At %s UTC the guest had %s of it in use and %s available.",
+            text_time(json_text(volume, "stats_at")).text, text_size(used).text,
+            text_size(number_of(volume, "available_bytes")).text);
+    if (is_text(volume, "condition", "abnormal"))
+        say(advice,
+            "At %s UTC the guest said that the file system is abnormal%s%s. Look into the guest's "
+            "kernel log; stop the pod before the file system is checked.",
+            text_time(json_text(volume, "stats_at")).text, *message ? ": " : "", message);
+}
+
+static void say_sandbox(struct advice *advice)
+{
+    const cJSON *sandbox = advice->sandbox;
+    const char *socket = json_text(sandbox, "control_socket");
+
+    if (!sandbox)
+        return;
+    say(advice, "It is used by sandbox %s (%s on %s, process %" PRIu64 ").",
+        json_text(sandbox, "sandbox_id"), json_text(sandbox, "runtime"),
+        json_text(sandbox, "hypervisor"), number_of(sandbox, "vmm_pid"));
+    if (*json_text(sandbox, "pod_name"))
+        say(advice, "The pod is %s/%s.", json_text(sandbox, "pod_namespace"),
+            json_text(sandbox, "pod_name"));
+    if (*socket)
+        say(advice, "crustd speaks to the hypervisor on %s.", socket);
+    else
+        say(advice, "crustd has no socket to speak to the hypervisor on.");
+}
+
+static void say_mapping(struct advice *advice)
+{
+    const char *drive = json_text(advice->mapping, "drive_id");
+
+    /* Until the hypervisor's list has the drive, its name is the one that the runtime recorded. */
+    if (*drive)
+        say(advice, "%s calls the drive %s.",
+            is_text(advice->mapping, "attached", "yes") ? "The hypervisor" : "Kata", drive);
+    say_text(advice, "The guest has it at ", json_text(advice->mapping, "guest_path"), ".");
+}
+
+/* Kata's Go runtime has the guest change the owner; its Rust runtime reads no metadata at all. */
+static void say_group(struct advice *advice)
+{
+    const cJSON *metadata = json_member(advice->volume, "metadata");
+    const char *group = json_string(metadata, "fsGroup");
+    const char *policy = json_text(metadata, "fsGroupChangePolicy");
+    const enum kata_runtime runtime = runtime_from_name(json_text(advice->sandbox, "runtime"));
+
+    if (!group)
+        return;
+    say(advice, "Its files are to belong to group %s (fsGroup%s%s).", group, *policy ? ", " : "",
+        policy);
+    if (runtime == RUNTIME_KATA_RS)
+        say(advice, "This sandbox's runtime, Kata's in Rust, ignores fsGroup: change the owner in "
+                    "an init container, or use Kata's Go runtime.");
+    else if (runtime != RUNTIME_KATA_GO)
+        say(advice, "Kata's Go runtime sees to that; its Rust runtime ignores fsGroup.");
+}
+
+/* What the reason rests on. */
+static void say_grounds(struct advice *advice)
+{
+    say_text(advice, "Evidence: ", json_text(advice->volume, "evidence"), ".");
+    say_text(advice, "The volume's own metadata say crust.resize = ",
+             json_text(json_member(advice->volume, "metadata"), "crust.resize"), ".");
+    if (strcmp(advice->resize_mode, "grow") != 0)
+        say(advice, "The configuration says resize.mode = %s.", advice->resize_mode);
+}
+
+/* Whether a resize would succeed now. */
+static void say_resizable(struct advice *advice)
+{
+    const cJSON *volume = advice->volume;
+    const char *reason = json_text(volume, "resizable_reason");
+    const struct explanation *text = reason_explain_resizable(reason_from_name(reason));
+    const char *meaning = text ? text->meaning : "";
+
+    if (*reason && is_text(volume, "reason", reason)) {
+        if (is_text(volume, "state", "blocked"))
+            return; /* its meaning says it all */
+        meaning = "";
+    }
+    if (is_text(volume, "resizable", "yes"))
+        say(advice, "A resize would reach the file system: the hypervisor has the drive and can "
+                    "resize it, and the guest is able to follow.");
+    else if (*json_text(volume, "resizable"))
+        say(advice, "%s (%s)%s%s",
+            is_text(volume, "resizable", "no")
+                ? "A resize would not reach the file system"
+                : "Whether a resize would reach the file system is not known",
+            reason, *meaning ? ". " : ".", meaning);
+}
+
+static void say_attempts(struct advice *advice)
+{
+    const struct text_word next = text_time(json_text(advice->volume, "next_attempt_at"));
+    const cJSON *resize = advice->resize;
+
+    if (resize && is_text(resize, "finished_at", "")) {
+        say(advice, "The resize was noticed at %s UTC; attempts so far: %" PRIu64 ".",
+            text_time(json_text(resize, "detected_at")).text, number_of(resize, "attempts"));
+        say_new(advice, "The last error: ", json_text(resize, "error"), "");
+    }
+    if (!*next.text)
+        return;
+    /* A resize whose attempts failed is not host_grown any more: it has the reason. */
+    if (is_text(advice->volume, "state", "host_grown"))
+        say(advice, "It is acted on at %s UTC, if the size stays the same until then.", next.text);
+    else
+        say(advice, "It is tried again at %s UTC.", next.text);
+}
+
+/* The reason's remedy, and what was found. */
+static void say_stale_reason(struct advice *advice, const cJSON *row)
+{
+    const char *remedy = stale_reason_remedy(stale_reason_from_name(json_text(row, "reason")));
+    const cJSON *evidence = json_member(row, "evidence");
+
+    say_new(advice, "", remedy ? remedy : "", "");
+    say_new(advice, "What is wrong with it: ", json_text(evidence, "metadata_problem"), ".");
+    say_new(advice, "What crustd cannot see: ", json_text(evidence, "problem"), ".");
+}
+
+static void say_judged(struct advice *advice)
+{
+    const cJSON *row = NULL;
+
+    cJSON_ArrayForEach(row, advice->judged)
+    {
+        const enum stale_reason reason = stale_reason_from_name(json_text(row, "reason"));
+        const char *meaning = stale_reason_meaning(reason);
+        const char *file = json_string(json_member(row, "evidence"), "file");
+        const char *waits_for = json_text(row, "waits_for");
+
+        /* Of a volume that works nobody asks what keeps its metadata. */
+        if (reason == STALE_REASON_IN_USE && is_text(advice->volume, "state", "in_sync"))
+            continue;
+        say(advice, "Its metadata%s%s, judged now: %s, %s%s%s", file ? ", file " : "",
+            file ? file : "", json_text(row, "decision"), json_text(row, "reason"),
+            meaning ? ". " : "", meaning ? meaning : "");
+        if (*waits_for)
+            say(advice, "A crustctl gc would remove it; crustd itself keeps it: %s. %s", waits_for,
+                stale_reason_meaning(stale_reason_from_name(waits_for)));
+        say_stale_reason(advice, row);
+    }
+}
+
+static void say_cleanup(struct advice *advice)
+{
+    const cJSON *cleanup = advice->cleanup;
+    const char *reason = json_text(cleanup, "reason");
+    const char *meaning = stale_reason_meaning(stale_reason_from_name(reason));
+
+    if (!cleanup)
+        return;
+    if (meaning && is_said(&advice->known, meaning))
+        meaning = NULL;
+    say(advice, "Last put on record about its metadata: found stale, and %s at %s UTC: %s%s%s",
+        json_text(cleanup, "decision"), text_time(json_text(cleanup, "at")).text, reason,
+        meaning ? ". " : ".", meaning ? meaning : "");
+    if (!advice->judged)
+        say_stale_reason(advice, cleanup);
+    if (is_text(cleanup, "decision", "removed"))
+        say(advice, "crustctl restore %" PRIu64 " puts it back while the trash has it.",
+            number_of(cleanup, "cleanup_id"));
+}
+
+static void (*const subjects[])(struct advice *advice) = {
+    say_problem,  say_device,  say_layers,  say_hypervisor_size, say_guest,
+    say_sandbox,  say_mapping, say_group,   say_grounds,         say_resizable,
+    say_attempts, say_judged,  say_cleanup,
+};
+
+/* ---- what to do ---- */
+
+static void add_remedies(struct buffer *list, const struct explanation *text)
 {
     for (unsigned i = 0; text && i < EXPLANATION_REMEDIES && text->remedy[i]; i++)
-        if (!has_remedy(advice, text->remedy[i]))
-            advice->remedy[advice->remedies++] = text->remedy[i];
+        if (!is_said(list, text->remedy[i])) /* two reasons may have the same one */
+            add(list, text->remedy[i]);
 }
 
-void advice_collect(const cJSON *volume, const cJSON *layers, struct advice *ret_advice)
+static void append_advice(const struct advice *advice, struct buffer *json)
 {
-    const enum volume_state state = state_from_name(json_text(volume, "state"));
-    struct advice advice = {
-        .state = state_explain(state),
-        .reason = reason_explain(reason_from_name(json_text(volume, "reason")), state),
-        .resizable =
-            reason_explain_resizable(reason_from_name(json_text(volume, "resizable_reason"))),
-    };
-    const struct explanation *text = advice.reason ? advice.reason : advice.state;
+    const enum volume_state state = state_from_name(json_text(advice->volume, "state"));
+    const struct explanation *of_state = state_explain(state);
+    const struct explanation *of_reason =
+        reason_explain(reason_from_name(json_text(advice->volume, "reason")), state);
+    const struct explanation *of_resizable =
+        reason_explain_resizable(reason_from_name(json_text(advice->volume, "resizable_reason")));
+    const struct explanation *text = of_reason ? of_reason : of_state;
+    cleanup(buffer_done) struct buffer remedies = BUFFER_INIT(0);
+    const cJSON *layer = NULL;
+    unsigned count = 0;
 
-    advice.missing = text ? text->missing : NULL;
-    add_layers(&advice, layers);
-    if (advice.resizable != text)
-        add_remedies(&advice, advice.resizable);
-    add_remedies(&advice, text);
-    *ret_advice = advice;
+    cJSON_ArrayForEach(layer, advice->layers)
+    {
+        if (*json_text(layer, "remedy") && count++ < LAYER_REMEDIES)
+            add(&remedies, json_text(layer, "remedy"));
+    }
+    if (of_resizable != text)
+        add_remedies(&remedies, of_resizable);
+    add_remedies(&remedies, text);
+    json_append_member(json, "state_meaning", of_state ? of_state->meaning : NULL);
+    json_append_member(json, "reason_meaning", of_reason ? of_reason->meaning : NULL);
+    json_append_member(json, "resizable_meaning", of_resizable ? of_resizable->meaning : NULL);
+    json_append_member(json, "missing", text ? text->missing : NULL);
+    append_list(json, "remedies", &remedies);
+}
+
+static const cJSON *part_of(const cJSON *rows, const char *name)
+{
+    const cJSON *part = json_member(rows, name);
+
+    return cJSON_IsNull(part) ? NULL : part;
+}
+
+int advice_append(const cJSON *rows, const char *resize_mode, struct buffer *json)
+{
+    struct advice advice = {
+        .volume = part_of(rows, "volume"),
+        .mapping = part_of(rows, "mapping"),
+        .sandbox = part_of(rows, "sandbox"),
+        .layers = part_of(rows, "layers"),
+        .resize = part_of(rows, "resize"),
+        .cleanup = part_of(rows, "cleanup"),
+        .judged = part_of(rows, "judged"),
+        .resize_mode = resize_mode,
+    };
+
+    append_advice(&advice, json);
+    for (size_t i = 0; i < array_length(subjects); i++)
+        subjects[i](&advice);
+    append_list(json, "known", &advice.known);
+    buffer_done(&advice.known);
+    return buffer_error(json);
 }

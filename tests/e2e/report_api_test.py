@@ -120,7 +120,11 @@ class HttpTest(ApiTest):
         for member in ("volume_id", "target_path", "state", "reason", "state_meaning",
                        "reason_meaning", "missing"):
             self.assertEqual(answer[member], said[member], member)
-        self.assertEqual(answer["remedies"], said["remedies"])
+        for member in ("remedies", "known", "resizable", "resizable_reason", "resizable_meaning"):
+            self.assertEqual(answer[member], said[member], member)
+        text = " ".join(node.crustctl("explain", row["pv"]).stdout.split())
+        for sentence in (*answer["remedies"], *answer["known"], answer["missing"]):
+            self.assertIn(" ".join(sentence.split()), text)
         self.assertEqual(answer["volume"], listed)
         self.assertEqual(answer["sandbox"]["sandbox_id"], SANDBOX)
         self.assertEqual(answer["mapping"]["device"], row["device"])
@@ -128,6 +132,7 @@ class HttpTest(ApiTest):
         self.assertIsNone(answer["cleanup"])
         self.assertEqual(answer["layers"], [])
         self.assertTrue(answer["journal"])
+        self.assertEqual([judged["decision"] for judged in answer["judged"]], ["not_stale"])
         for path, expected, word in (("/v1/volumes/4711", 404, "NOT_FOUND"),
                                      ("/v1/volumes/4711/explain", 404, "NOT_FOUND"),
                                      ("/v1/volumes/pv", 400, "INVALID_ARGUMENT"),
@@ -455,8 +460,14 @@ class CrustctlTest(ApiTest):
             self.assertIn("no daemon answers", done.stderr)
             self.assertIn("read from the database", done.stderr)
             json.loads(done.stdout)
-        self.explains(node, self.blocked.path, "extra_monitor_socket", "restart the pod")
+        self.assertIn("blocked/monitor_missing", node.crustctl("volume", self.blocked.path).stdout)
         self.assertEqual(self.code(node, "volume", "/nobody"), NOT_FOUND)
+        for form in ((), ("-o", "json")):
+            done = node.crustctl(*form, "explain", self.blocked.path, check=False)
+            self.assertEqual((done.returncode, done.stdout), (UNREACHABLE, ""), form)
+            for words in ("no daemon answers on /run/crustd/http.sock\n", "crustctl volume VOL shows",
+                          "sqlite3 -readonly /var/lib/crustd/crustd.db 'SELECT * FROM audit_volumes'"):
+                self.assertIn(words, done.stderr)
         for arguments in (["resync"], ["health"],
                           ["wait", self.blocked.path, "--for", "blocked", "--timeout", "0"]):
             self.assertEqual(self.code(node, *arguments), UNREACHABLE, arguments)

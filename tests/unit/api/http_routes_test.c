@@ -114,6 +114,7 @@ static void rows_are_the_views(void **state)
 
 static void one_volume_is_an_object(void **state)
 {
+    cleanup(buffer_done) struct buffer over_tcp = {0};
     cleanup(json_deletep) cJSON *volume = NULL, *explained = NULL;
 
     add_volumes(*state, 2);
@@ -126,7 +127,12 @@ static void one_volume_is_an_object(void **state)
     assert_true(cJSON_IsNull(json_member(explained, "sandbox")));
     assert_true(cJSON_IsNull(json_member(explained, "mapping")));
     assert_true(cJSON_IsArray(json_member(explained, "remedies")));
+    assert_true(cJSON_GetArraySize(json_member(explained, "known")) > 0);
     assert_true(cJSON_GetArraySize(json_member(explained, "journal")) > 0);
+    assert_true(cJSON_IsArray(json_member(explained, "judged")));
+    over_tcp = ask_listener(*state, HTTP_LISTENER_PAGES, "GET", "/v1/volumes/2/explain");
+    assert_non_null(strstr(body_of(&over_tcp), "\"known\":["));
+    assert_null(strstr(body_of(&over_tcp), "\"judged\""));
     expect_error(*state, "GET", "/v1/volumes/3", 404, "not_found");
     expect_error(*state, "GET", "/v1/volumes/3/explain", 404, "not_found");
     expect_error(*state, "GET", "/v1/volumes/0", 400, "bad_argument");

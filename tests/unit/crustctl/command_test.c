@@ -130,7 +130,6 @@ static void not_resizable_is_a_filter(void **state)
     assert_int_equal(node_run(node, "volumes --not-resizable", &table), EXIT_DONE);
     assert_non_null(strstr(buffer_text(&table), "NOT RESIZABLE"));
     expect(node, "volume pvc-ledger", EXIT_DONE, "no/monitor_missing");
-    expect(node, "explain pvc-orders", EXIT_DONE, "is not known (guest_not_asked)");
 }
 
 static void removed_volumes_are_asked_for(void **state)
@@ -187,7 +186,6 @@ static void a_volume_may_be_named_by_its_handle(void **state)
     assert_int_equal(store_remove_entry(node->store, LAYOUT_KATA, "key2", &id), 0);
     assert_int_equal(store_commit(node->store), 0);
     expect(node, "volume vol-0a1b", EXIT_DONE, "pvc-orders");
-    expect(node, "explain vol-0a1b", EXIT_DONE, "crust-guest-agent");
     expect(node, "volume vol-0a1", EXIT_NOT_FOUND, "");
 }
 
@@ -260,45 +258,6 @@ static void a_drive_shows_its_containers(void **state)
     expect(node, "drives", EXIT_DONE, "requested"); /* where it does not fit, it goes */
 }
 
-/* The text stands in it, and only once. */
-static void expect_once(const struct node *node, const char *words, const char *text)
-{
-    cleanup(buffer_done) struct buffer out = {0};
-    const char *found;
-
-    assert_int_equal(node_run(node, words, &out), EXIT_DONE);
-    found = strstr(buffer_text(&out), text);
-    if (!found || strstr(found + 1, text))
-        fail_msg("not once \"%s\":\n%s", text, buffer_text(&out));
-}
-
-static void explain_begins_with_what_to_do_and_says_nothing_twice(void **state)
-{
-    const struct node *node = *state;
-    cleanup(buffer_done) struct buffer out = {0};
-    struct store_volume volume;
-
-    assert_int_equal(store_begin(node->store), 0);
-    assert_int_equal(store_get_volume(node->store, node->blocked, &volume), 0);
-    assert_int_equal(store_set_resizable(node->store, &volume, "no", REASON_MONITOR_MISSING, NULL),
-                     0);
-    assert_int_equal(store_commit(node->store), 0);
-    assert_int_equal(node_run(node, "explain pvc-ledger", &out), EXIT_DONE);
-    assert_non_null(strstr(buffer_text(&out), ": blocked/monitor_missing\n\nWhat to do\n  - "));
-    expect_once(node, "explain pvc-ledger", "has no control socket");
-    expect_once(node, "explain pvc-ledger", "crust-qemu.toml");
-    expect_once(node, "explain pvc-ledger", "What is known\n");
-}
-
-static void explain_prints_the_remedy(void **state)
-{
-    expect(*state, "explain pvc-ledger", EXIT_DONE, "extra_monitor_socket");
-    expect(*state, "explain pvc-ledger", EXIT_DONE, "64 MiB less than the device");
-    expect(*state, "explain pvc-orders", EXIT_DONE, "crust-guest-agent");
-    expect(*state, "explain 3", EXIT_DONE, "No live sandbox");
-    expect(*state, "explain nothing", EXIT_NOT_FOUND, "");
-}
-
 /* The PV called 3 has the id 4. */
 static void a_name_that_is_another_volumes_id_is_refused(void **state)
 {
@@ -308,23 +267,9 @@ static void a_name_that_is_another_volumes_id_is_refused(void **state)
     (void)node_add_volume(node, 4, "3");
     assert_int_equal(store_commit(node->store), 0);
     expect(node, "volume 3", EXIT_USAGE, "");
-    expect(node, "explain 3", EXIT_USAGE, "");
     expect(node, "volume #3", EXIT_DONE, "Volume 3 ");
     expect(node, "volume #4", EXIT_DONE, "Volume 4 ");
     expect(node, "volume 2", EXIT_DONE, "Volume 2 ");
-}
-
-static void explain_in_json_has_the_same(void **state)
-{
-    cleanup(buffer_done) struct buffer out = {0};
-    cleanup(json_deletep) cJSON *answer = NULL;
-
-    assert_int_equal(node_run(*state, "explain pvc-ledger -o json", &out), EXIT_DONE);
-    answer = parse(&out);
-    assert_string_equal(json_string(answer, "reason"), "monitor_missing");
-    assert_true(cJSON_GetArraySize(json_member(answer, "remedies")) > 1);
-    assert_true(cJSON_GetArraySize(json_member(answer, "known")) > 3);
-    assert_non_null(json_string(answer, "missing"));
 }
 
 static void status_comes_from_the_database_too(void **state)
@@ -370,6 +315,7 @@ static void commands_that_need_a_daemon_fail_without_one(void **state)
 {
     expect(*state, "health", EXIT_UNREACHABLE, "");
     expect(*state, "resync", EXIT_UNREACHABLE, "");
+    expect(*state, "explain pvc-ledger", EXIT_UNREACHABLE, "");
     expect(*state, "wait pvc-ledger --for in_sync --timeout 0", EXIT_UNREACHABLE, "");
     expect(*state, "wait pvc-ledger --for asleep", EXIT_USAGE, "");
 }
@@ -402,8 +348,7 @@ static void without_daemon_and_database_the_node_is_unreachable(void **state)
 
 static void show(void **state)
 {
-    static const char *const commands_shown[] = {"volume pvc-ledger", "explain pvc-ledger",
-                                                 "explain pvc-orders", "status", "journal"};
+    static const char *const commands_shown[] = {"volume pvc-ledger", "status", "journal"};
 
     for (size_t i = 0; i < array_length(commands_shown) && getenv("SHOW"); i++) {
         cleanup(buffer_done) struct buffer out = {0};
@@ -431,10 +376,7 @@ int main(void)
         TEST(every_list_that_shows_a_volume_has_its_pv),
         TEST(a_program_gets_whole_columns),
         TEST(a_drive_shows_its_containers),
-        TEST(explain_begins_with_what_to_do_and_says_nothing_twice),
-        TEST(explain_prints_the_remedy),
         TEST(a_name_that_is_another_volumes_id_is_refused),
-        TEST(explain_in_json_has_the_same),
         TEST(status_comes_from_the_database_too),
         TEST(doctor_needs_no_daemon),
         TEST(the_journal_has_lines),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* display_test.c - escaping, widths, shortening, wrapping, sizes, times. */
+/* display_test.c - escaping, widths, shortening, wrapping. */
 #include "crustctl/display.h"
 
 #include <string.h>
@@ -94,42 +94,6 @@ static void prose_is_wrapped(void **state)
     assert_string_equal(buffer_text(&plain), "word\nunbreakablelongword\nx\n");
 }
 
-static void sizes_are_human(void **state)
-{
-    static const struct {
-        uint64_t bytes;
-        const char *text;
-    } cases[] = {
-        {0, "0 B"},
-        {1023, "1023 B"},
-        {1024, "1 KiB"},
-        {67108864, "64 MiB"},
-        {67108865, "64.0 MiB"},
-        {1610612736, "1.5 GiB"},
-        {UINT64_C(1) << 40, "1 TiB"},
-        {UINT64_MAX, "16.0 EiB"},
-    };
-
-    (void)state;
-    for (size_t i = 0; i < array_length(cases); i++) {
-        char text[DISPLAY_SIZE_BYTES];
-
-        display_size(cases[i].bytes, text);
-        assert_string_equal(text, cases[i].text);
-    }
-}
-
-static void times_lose_what_nobody_reads(void **state)
-{
-    char text[DISPLAY_TIME_BYTES];
-
-    (void)state;
-    display_time("2026-01-02T03:04:05.678Z", text);
-    assert_string_equal(text, "2026-01-02 03:04:05");
-    display_time("yesterday", text);
-    assert_string_equal(text, "yesterday");
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -138,8 +102,6 @@ int main(void)
         cmocka_unit_test(cells_have_their_width),
         cmocka_unit_test(names_are_shortened_in_the_middle),
         cmocka_unit_test(prose_is_wrapped),
-        cmocka_unit_test(sizes_are_human),
-        cmocka_unit_test(times_lose_what_nobody_reads),
     };
 
     return cmocka_run_group_tests(tests, set_up, NULL);

@@ -112,6 +112,15 @@ struct daemon {
     pid_t pid;
 };
 
+static void set_resizable(const struct node *node, int64_t volume_id, const char *resizable,
+                          enum volume_reason reason)
+{
+    struct store_volume volume;
+
+    (void)store_get_volume(node->store, volume_id, &volume);
+    (void)store_set_resizable(node->store, &volume, resizable, reason, NULL);
+}
+
 /* The child: serves until it is killed; one byte to `ready` once it listens. */
 static void serve(const char *root_path, int ready)
 {
@@ -128,6 +137,8 @@ static void serve(const char *root_path, int ready)
     node_fill(&inside);
     (void)store_begin(inside.store);
     (void)row_set_state(inside.store, inside.grown, STATE_IN_SYNC, REASON_NONE, NULL);
+    set_resizable(&inside, inside.grown, "unknown", REASON_GUEST_NOT_ASKED);
+    set_resizable(&inside, inside.blocked, "no", REASON_MONITOR_MISSING);
     (void)store_commit(inside.store);
     reconciler.store = inside.store;
     if (http_server_new(&loop, &reconciler, &options, &server, NULL) != 0 ||
@@ -202,6 +213,59 @@ static void the_daemon_is_asked_first(void **state)
     expect(daemon, "status -o json", EXIT_DONE, "\"by_state\":{");
     stop(daemon);
     expect(daemon, "volumes", EXIT_DONE, "block_grown/agent_unsupported");
+}
+
+/* The text stands in it, and only once. */
+static void expect_once(const struct daemon *daemon, const char *words, const char *text)
+{
+    cleanup(buffer_done) struct buffer out = {0};
+    const char *found;
+
+    assert_int_equal(node_run(daemon->node, words, &out), EXIT_DONE);
+    found = strstr(buffer_text(&out), text);
+    if (!found || strstr(found + 1, text))
+        fail_msg("not once \"%s\":\n%s", text, buffer_text(&out));
+}
+
+static void explain_begins_with_what_to_do_and_says_nothing_twice(void **state)
+{
+    const struct daemon *daemon = *state;
+
+    expect(daemon, "explain pvc-ledger", EXIT_DONE,
+           ": blocked/monitor_missing\n\nWhat to do\n  - ");
+    expect_once(daemon, "explain pvc-ledger", "has no control socket");
+    expect_once(daemon, "explain pvc-ledger", "crust-qemu.toml");
+    expect_once(daemon, "explain pvc-ledger", "What is known\n");
+}
+
+static void explain_prints_the_remedy(void **state)
+{
+    struct daemon *daemon = *state;
+
+    expect(daemon, "explain pvc-ledger", EXIT_DONE, "extra_monitor_socket");
+    expect(daemon, "explain pvc-ledger", EXIT_DONE, "64 MiB less than the device");
+    expect(daemon, "explain pvc-ledger", EXIT_DONE, "judged now: would_remove, sandbox_ended. ");
+    expect(daemon, "explain pvc-orders", EXIT_DONE, "is not known (guest_not_asked)");
+    expect(daemon, "explain 3", EXIT_DONE, "No live sandbox");
+    expect(daemon, "explain nothing", EXIT_NOT_FOUND, "");
+    stop(daemon);
+    expect(daemon, "explain pvc-ledger", EXIT_UNREACHABLE, "");
+}
+
+static void explain_in_json_has_the_same(void **state)
+{
+    const struct daemon *daemon = *state;
+    cleanup(buffer_done) struct buffer out = {0};
+    cleanup(json_deletep) cJSON *answer = NULL;
+
+    assert_int_equal(node_run(daemon->node, "explain pvc-ledger -o json", &out), EXIT_DONE);
+    assert_int_equal(json_parse(buffer_text(&out), out.length,
+                                (struct json_limits){16 * MIB, 12, 0}, &answer, NULL),
+                     0);
+    assert_string_equal(json_string(answer, "reason"), "monitor_missing");
+    assert_true(cJSON_GetArraySize(json_member(answer, "remedies")) > 1);
+    assert_true(cJSON_GetArraySize(json_member(answer, "known")) > 3);
+    assert_non_null(json_string(answer, "missing"));
 }
 
 static void names_are_encoded(void **state)
@@ -280,6 +344,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(the_daemon_is_asked_first),
+        TEST(explain_begins_with_what_to_do_and_says_nothing_twice),
+        TEST(explain_prints_the_remedy),
+        TEST(explain_in_json_has_the_same),
         TEST(names_are_encoded),
         TEST(health_follows_the_daemon),
         TEST(waiting_ends_as_the_volume_is),

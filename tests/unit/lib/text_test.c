@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lib/buffer.h"
+#include "lib/cleanup.h"
 #include "lib/text.h"
 
 static void every_character_survives(void **state)
@@ -108,6 +109,34 @@ static void cleans_for_a_person(void **state)
     assert_string_equal(text, "a\\u0000b");
 }
 
+static void sizes_are_human(void **state)
+{
+    static const struct {
+        uint64_t bytes;
+        const char *text;
+    } cases[] = {
+        {0, "0 B"},
+        {1023, "1023 B"},
+        {1024, "1 KiB"},
+        {67108864, "64 MiB"},
+        {67108865, "64.0 MiB"},
+        {1610612736, "1.5 GiB"},
+        {UINT64_C(1) << 40, "1 TiB"},
+        {UINT64_MAX, "16.0 EiB"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < array_length(cases); i++)
+        assert_string_equal(text_size(cases[i].bytes).text, cases[i].text);
+}
+
+static void times_lose_what_nobody_reads(void **state)
+{
+    (void)state;
+    assert_string_equal(text_time("2026-01-02T03:04:05.678Z").text, "2026-01-02 03:04:05");
+    assert_string_equal(text_time("yesterday").text, "yesterday");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -116,6 +145,8 @@ int main(void)
         cmocka_unit_test(escapes),
         cmocka_unit_test(escapes_nul),
         cmocka_unit_test(cleans_for_a_person),
+        cmocka_unit_test(sizes_are_human),
+        cmocka_unit_test(times_lose_what_nobody_reads),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
