@@ -35,6 +35,7 @@
 struct daemon {
     struct arguments arguments;
     struct config config;
+    struct config started; /* with this: it holds for keys that need a restart */
     int root;
     struct instance instance;
     struct loop loop;
@@ -70,7 +71,7 @@ static void tell_status(struct daemon *daemon)
     else if (health.degraded)
         snprintf(text, sizeof(text), "degraded: %.140s", health.problem);
     else if (findings->errors > 0)
-        snprintf(text, sizeof(text), "up; errors of the doctor: %u, %.100s", findings->errors,
+        snprintf(text, sizeof(text), "up; errors of crustctl doctor: %u, %.100s", findings->errors,
                  findings->worst);
     else
         snprintf(text, sizeof(text), "%s", health.synced ? "up" : "the first scan is under way");
@@ -111,7 +112,7 @@ static void reload(struct daemon *daemon)
         log_error(NULL, "the configuration stays as it was: %s", error.text);
         return;
     }
-    config_needs_restart(&daemon->config, &next, restart, sizeof(restart));
+    config_needs_restart(&daemon->started, &next, restart, sizeof(restart));
     if (restart[0])
         log_warning(NULL, "changed keys that need a restart: %s", restart);
     reconciler_configure(daemon->reconciler, &next);
@@ -449,6 +450,11 @@ int main(int argc, char **argv)
         fprintf(stderr, "%scrustd: %s; %s\n", log_priority(LOG_ERROR), error.text,
                 start_failure_remedy(START_CONFIG, r));
         return start_failure_exit_code(START_CONFIG, r);
+    }
+    daemon.started = daemon.config;
+    if (daemon.arguments.check_config && *log_priority(LOG_INFO)) {
+        log_info(NULL, "the configuration has no fault"); /* the journal is no place for all keys */
+        return 0;
     }
     if (daemon.arguments.check_config)
         return config_print(&daemon.config, stdout) < 0 ? EXIT_FAILED : 0;

@@ -213,6 +213,22 @@ class DoctorTest(ScratchNodeTest):
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertRegex(done.stderr, r"^crustctl: .*10-faulty.conf:2: resize.mode: .*; going on without this file\n$")
 
+    def test_keys_that_wait_for_a_restart(self):
+        """They are named as long as they wait, and no longer."""
+        node = self.well()
+        node.start()
+
+        def reload(trash):
+            node.configure(paths__kata_trash=trash)
+            before = len(node.log.read_text())
+            node.process.send_signal(signal.SIGHUP)
+            wait_until(lambda: "was read again" in node.log.read_text()[before:], 30, "the configuration to be read")
+            return "need a restart: paths.kata_trash" in node.log.read_text()[before:]
+
+        shipped = "/run/kata-containers/shared/.crust-trash"
+        self.assertEqual([reload(trash) for trash in (shipped, "/run/elsewhere", "/run/elsewhere", shipped)],
+                         [False, True, True, False])
+
     def inside(self, node, *namespaces):
         """Runs it in namespaces of its own."""
         needs("unshare")

@@ -108,6 +108,7 @@ class ServiceTest(NodeTest):
         self.node.run("systemctl reload crustd")
         self.node.wait(lambda: any("read again" in line for line in self.said()[before:]), 60,
                        "the configuration to be read")
+        self.assertFalse(any("sweep_seconds = " in line for line in self.said(unit=True)))
         self.node.write("/etc/crustd/crustd.conf", "[resize]\nsweep_seconds = often\n")
         self.assertNotEqual(self.node.run("systemctl reload crustd", check=False).status, 0)
         self.assertTrue(any("crustd.conf:2: resize.sweep_seconds" in line for line in self.said(unit=True)))
