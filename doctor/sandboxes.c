@@ -256,22 +256,21 @@ static void format_place(const cJSON *row, char *ret_text, size_t size)
 static bool judge_orphan(const cJSON *row, struct findings *findings)
 {
     const char *names = json_text(row, "volume_names");
-    uint64_t pid = 0, volumes = 0;
     char where[512], remedy[160];
+    uint64_t pid = 0;
 
     if (!is_orphan(row))
         return false;
     (void)json_number(row, "vmm_pid", &pid);
-    (void)json_number(row, "volumes", &volumes);
     format_place(row, where, sizeof(where));
     (void)snprintf(remedy, sizeof(remedy),
                    "See with ps %" PRIu64 " that it is the VMM, then kill %" PRIu64
                    "; crustd never kills a process",
                    pid, pid);
     findings_add(findings, FINDING_ERROR, "orphan", where, remedy,
-                 "its shim has ended, and process %" PRIu64 ", its VMM, runs on with %" PRIu64
-                 " volume%s%s%.256s; no other VM gets its devices until it ends",
-                 pid, volumes, volumes == 1 ? "" : "s", *names ? ": " : "", names);
+                 "its shim has ended, and process %" PRIu64
+                 ", its VMM, runs on%s%.256s; no other VM gets its devices until it ends",
+                 pid, *names ? " with the volume " : "", names);
     return true;
 }
 

@@ -32,9 +32,8 @@ static const char find_users[] =
     "s.sandbox_id," IS_WRITABLE " FROM devices d"
     " JOIN mappings m ON m.device_id = d.device_id"
     " JOIN sandboxes s ON s.sandbox_ref = m.sandbox_ref AND s.gone_at IS NULL"
-    " JOIN volumes v ON v.volume_id = m.volume_id"
-    "  AND (m.until IS NULL OR m.mapping_id = " V_UNSTAGED_MAPPING
-    ") LEFT JOIN entries e ON e.entry_id = v.entry_id"
+    " JOIN volumes v ON v.volume_id = m.volume_id" AND_IN_VM
+    " LEFT JOIN entries e ON e.entry_id = v.entry_id"
     " WHERE d.boot_id = (SELECT boot_id FROM meta) AND " IS_DISK(
         "d") " UNION ALL SELECT 2, coalesce(v.target_path, e.key), ''," IS_WRITABLE
              " FROM devices d"

@@ -21,8 +21,7 @@ enum { TRIM_ROWS = 500 }; /* per table and call: well below a millisecond each *
 
 #define SANDBOX_OF_VOLUME                                                                          \
     "(SELECT s.sandbox_id FROM mappings m JOIN sandboxes s ON s.sandbox_ref = m.sandbox_ref"       \
-    " JOIN volumes v ON v.volume_id = m.volume_id WHERE m.volume_id = ?3"                          \
-    " AND (m.until IS NULL OR m.mapping_id = " V_UNSTAGED_MAPPING "))"
+    " JOIN volumes v ON v.volume_id = m.volume_id WHERE m.volume_id = ?3" AND_IN_VM ")"
 #define DEVICE_OF_VOLUME                                                                           \
     "(SELECT d.name FROM volumes v JOIN devices d ON d.device_id = v.device_id"                    \
     " WHERE v.volume_id = ?3)"

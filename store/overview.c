@@ -109,7 +109,7 @@ int store_group_orphans(struct store_reader *reader, store_group_callback *callb
         "  (SELECT coalesce(e.pv, 'volume ' || v.volume_id) AS name FROM mappings m"
         "   JOIN volumes v ON v.volume_id = m.volume_id"
         "   LEFT JOIN entries e ON e.entry_id = v.entry_id"
-        "   WHERE m.sandbox_ref = s.sandbox_ref AND m.until IS NULL LIMIT 4)), ''), 1"
+        "   WHERE m.sandbox_ref = s.sandbox_ref" AND_IN_VM " LIMIT 4)), ''), 1"
         " FROM sandboxes s INDEXED BY sandboxes_orphaned"
         " WHERE s.orphaned = 1 AND s.gone_at IS NULL LIMIT 64";
 

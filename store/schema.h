@@ -88,6 +88,9 @@ int schema_digest(struct sql_connection *connection, char ret_hex[static SHA256_
     " AND NOT EXISTS (SELECT 1 FROM volumes w WHERE w.path_sha256 = v.path_sha256"                 \
     "  AND w.volume_id > v.volume_id))"
 
+/* Mapping `m` is open, or its volume `v` was unstaged beside a VM that still has it. */
+#define AND_IN_VM " AND (m.until IS NULL OR m.mapping_id = " V_UNSTAGED_MAPPING ")"
+
 /* Whether the guest that has volume `v` says that its file system is abnormal. */
 #define V_IS_ABNORMAL_IN_GUEST                                                                     \
     "v.volume_id IN (SELECT a.volume_id FROM guest_stats h JOIN mappings a"                        \

@@ -152,14 +152,24 @@ class Rust(OrphanCase):
         self.refuse(vmm, publish_path("pv-2"), volume.loop.device)
         self.refuse(vmm, volume.path, volume.loop.device)
         self.assertIn("orphaned", node.crustctl("sandboxes").stdout)
+        self.check_named(node, vmm)
+        node.unstage(volume.path)  # by the kubelet, as the pod has ended
+        node.wait_for(volume.path, "unmanaged", "unstaged")
+        self.check_named(node, vmm)
+        node.stage(volume.path, volume.loop.device)
+        self.wait_orphaned(node, volume, vmm)
+        self.wait_gone(node, volume, vmm)
+        self.stage(volume.path, volume.loop.device)
+
+    def check_named(self, node, vmm):
+        """Its process and its volume, for a person who is to end it."""
+        name = node.query("SELECT pv FROM audit_volumes")[0]["pv"]
         doctor = node.crustctl("doctor", check=False).stdout
-        self.assertRegex(" ".join(doctor.split()), rf"process {vmm.pid}.*volume.*kill {vmm.pid}")
+        self.assertRegex(" ".join(doctor.split()), rf"process {vmm.pid}.*volume {name}.*kill {vmm.pid}")
         labels = [line for line in curl(node, "/metrics")[1].decode().splitlines()
                   if line.startswith("crustd_sandboxes_orphaned{")]
         self.assertEqual(len(labels), 1, labels)
-        self.assertIn(f'sandbox="{self.sandbox_id}",pid="{vmm.pid}",volumes="', labels[0])
-        self.wait_gone(node, volume, vmm)
-        self.stage(volume.path, volume.loop.device)
+        self.assertIn(f'sandbox="{self.sandbox_id}",pid="{vmm.pid}",volumes="{name}"', labels[0])
 
     def test_records_that_go_while_the_shim_runs(self):
         """As in a normal end, in which the process is a moment behind."""
