@@ -2,7 +2,7 @@
 /* agent_address.h - where an agent listens, from text.
  *
  *     vsock://CID:PORT    AF_VSOCK, into a QEMU or StratoVirt guest
- *     hvsock://PATH:PORT  a VMM's unix socket that asks for a port first (hybrid_vsock.h)
+ *     hvsock://PATH:PORT  a VMM's unix socket that asks for a port first (agent_address.h)
  *     unix://PATH         a plain unix socket, perhaps QEMU's end of a virtio-serial port
  *
  * Read strictly: decimal numbers without sign or leading zero, absolute paths, nothing after them.
@@ -40,3 +40,27 @@ int agent_address_parse_number(const char *text, size_t length, uint32_t minimum
  * the text is no address, has no port (unix://), or the result does not fit. */
 bool agent_companion_address(const char *agent_address, uint32_t companion_port, char *ret_address,
                              size_t size);
+
+/* ---- hybrid vsock --------------------------------------------------------------------------- */
+
+/* Asking a VMM's unix socket for a port of the guest.
+ *
+ * The client says "CONNECT <port>\n"; the VMM answers one line, "OK <number>\n", and from the next
+ * byte on the stream is the guest's. Nothing listens: the VMM closes. Pure: bytes in, verdict out.
+ * Sources: firecracker/docs/vsock.md, cloud-hypervisor/docs/vsock.md; Dragonball does the same.
+ */
+
+enum { HYBRID_VSOCK_LINE_BYTES = 32 }; /* either line, its newline included */
+
+/* Returns the length; the text ends with a NUL. */
+size_t hybrid_vsock_request(uint32_t port, char ret_line[static HYBRID_VSOCK_LINE_BYTES]);
+
+/* Outcomes. */
+enum {
+    HYBRID_VSOCK_CONNECTED, /* ret_used bytes were the line; what follows is the guest's */
+    HYBRID_VSOCK_MORE,      /* so far so good, the line is not complete */
+    HYBRID_VSOCK_REFUSED,   /* something else, or no end of line within the bound */
+};
+
+/* Reads the received bytes one by one and never beyond the newline. */
+int hybrid_vsock_answer(const char *bytes, size_t length, size_t *ret_used);

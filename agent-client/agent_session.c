@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "agent-client/hybrid_vsock.h"
+#include "agent-client/agent_address.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/path.h"

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* container_answer.c - statuses and words of kata-agent. */
-#include "agent-client/container_answer.h"
+#include "agent-client/container_request.h"
 
 #include <string.h>
 
 #include "agent-client/agent_client.h"
-#include "lib/status.h"
+#include "lib/result.h"
 
 static bool contains(const char *text, const char *part)
 {

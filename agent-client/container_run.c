@@ -18,12 +18,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent-client/container_answer.h"
 #include "agent-client/container_messages.h"
+#include "agent-client/container_request.h"
 #include "agent-client/container_state.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
-#include "lib/status.h"
+#include "lib/result.h"
 
 void container_describe(const struct container_run *run, struct error *error,
                         enum container_kind kind, const char *text)

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* container_state.h - the state of a run. Private to agent-client/.
  *
- * container_run.c begins a run and knows what follows a call of its first half, container_clean.c
+ * container_run.c begins a run and knows what follows a call of its first half, container_step.c
  * what follows one that removes, container_step.c makes the calls.
  */
 #pragma once
 
 #include "agent-client/agent_session.h"
-#include "agent-client/container_copy.h"
 #include "agent-client/container_request.h"
 #include "agent-client/container_run.h"
 #include "lib/buffer.h"
@@ -70,7 +69,7 @@ void container_describe(const struct container_run *run, struct error *error,
 void container_describe_status(const struct container_run *run, struct error *error,
                                enum container_kind kind, const struct ttrpc_status *status);
 
-/* ---- container_clean.c ---- */
+/* ---- container_step.c ---- */
 
 /* The container, as far as there may be one, and then what else there is to remove. */
 void container_run_clean(struct container_run *run);

@@ -6,7 +6,7 @@
  * their form, the numbers of options and drives are bounded, and enums are checked for their
  * values.
  *
- * Statuses of a call that failed (lib/status.h), with a message for people:
+ * Statuses of a call that failed (lib/result.h), with a message for people:
  *   INVALID_ARGUMENT     a field is malformed, an option is refused, vm_path is protected
  *   ALREADY_EXISTS       the drive is mounted otherwise, or vm_path is a mount point already
  *   FAILED_PRECONDITION  the disk is not what was asked for (size, read-only, several of one

@@ -11,7 +11,6 @@
 #include "lib/listener.h"
 #include "lib/loop.h"
 #include "lib/result.h"
-#include "lib/status.h"
 
 enum drive_client_act {
     DRIVE_CLIENT_MOUNT,

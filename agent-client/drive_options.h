@@ -34,8 +34,8 @@ enum drive_options_outcome {
 };
 
 /* Uses the request's file system type, options and read_only. enforces_labels: the guest enforces
- * SELinux (selinux.h), so context= is allowed; elsewhere the kernel refuses to mount with it. The
- * error is filled if REFUSED. */
+ * SELinux (drive_mount.h), so context= is allowed; elsewhere the kernel refuses to mount with it.
+ * The error is filled if REFUSED. */
 enum drive_options_outcome drive_options_take(const struct drive_mount_request *request,
                                               bool enforces_labels,
                                               struct drive_options *ret_options,

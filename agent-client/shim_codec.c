@@ -23,7 +23,7 @@
 #include <string.h>
 
 #include "agent-client/agent_address.h"
-#include "agent-client/agent_text.h"
+#include "agent-client/agent_messages.h"
 #include "agent-client/ttrpc_codec.h"
 #include "lib/cleanup.h"
 #include "lib/json.h"

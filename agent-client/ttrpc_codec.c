@@ -14,7 +14,7 @@
 #include <sys/random.h>
 
 #include "agent-client/agent.pb-c.h"
-#include "agent-client/agent_text.h"
+#include "agent-client/agent_messages.h"
 #include "lib/cleanup.h"
 #include "lib/proto.h"
 

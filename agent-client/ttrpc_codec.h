@@ -25,7 +25,7 @@
 #include <stdint.h>
 
 #include "lib/buffer.h"
-#include "lib/status.h"
+#include "lib/result.h"
 
 enum { TTRPC_HEADER_BYTES = 10, TTRPC_DATA_BYTES = 4 * 1024 * 1024 };
 
@@ -85,7 +85,7 @@ struct ttrpc_request {
 };
 
 struct ttrpc_status {
-    int code; /* of lib/status.h, or whatever else the peer says */
+    int code; /* of lib/result.h, or whatever else the peer says */
     char message[TTRPC_MESSAGE_BYTES];
 };
 

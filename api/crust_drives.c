@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "api/crust_calls.h"
-#include "api/drive_message.h"
+#include "api/drive_asked.h"
 #include "lib/cleanup.h"
 #include "reconciler/command/answers.h"
 #include "reconciler/command/drive_form.h"

@@ -11,8 +11,9 @@
 
 #include <stddef.h>
 
+#include "api/proto/crust_drive_v1.pb-c.h"
+#include "lib/buffer.h"
 #include "lib/result.h"
-#include "lib/status.h"
 #include "reconciler/command/drives.h"
 
 enum {
@@ -57,3 +58,20 @@ drive_asked_add_container(struct drive_asked *asked, char ret_name[static DRIVE_
 /* Whether the fields that the call needs are there and well-formed: STATUS_OK or
  * STATUS_INVALID_ARGUMENT. The error names a field and never shows an option. */
 enum status_code drive_asked_check(const struct drive_asked *asked, struct error *error);
+
+/* ---- drive message -------------------------------------------------------------------------- */
+
+/* Messages of crust.drive.v1: what a request asks, and what a drive is. Private
+ * to api/. */
+
+/* Each takes all of a request and checks it. STATUS_OK, or the refusal. */
+enum status_code drive_message_take_attach(const Crust__Drive__V1__AttachDriveRequest *request,
+                                           struct drive_asked *asked, struct error *error);
+enum status_code
+drive_message_take_limits(const Crust__Drive__V1__UpdateDriveLimitsRequest *request,
+                          struct drive_asked *asked, struct error *error);
+
+/* Appends the packed ListDrivesResponse of one drive, which is the same as the packed response of
+ * each call that answers a drive. Several of them in a row are the response of all. 0, or as
+ * buffer_append(). */
+int drive_message_append(struct buffer *bytes, const struct reconciler_drive *drive);

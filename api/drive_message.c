@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* drive_message.c - from protobuf, and to it. */
-#include "api/drive_message.h"
+#include "api/drive_asked.h"
 
 #include <string.h>
 

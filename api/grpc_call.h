@@ -16,7 +16,6 @@
 #include "api/operations.h"
 #include "lib/loop.h"
 #include "lib/result.h"
-#include "lib/status.h"
 
 struct grpc_call;
 struct reconciler;

@@ -8,6 +8,9 @@
  */
 #pragma once
 
+#include <nghttp2/nghttp2.h>
+#include <stddef.h>
+
 #include "api/http2_session.h"
 #include "lib/loop.h"
 
@@ -42,3 +45,19 @@ bool http2_connection_has_begun(const struct http2_connection *connection);
 
 /* As http2_session_idle_since(). */
 uint64_t http2_connection_idle_since(const struct http2_connection *connection);
+
+/* ---- http2 memory --------------------------------------------------------------------------- */
+
+/* Limits the memory that nghttp2 takes for one session.
+ *
+ * How much nghttp2 stores for frames, fields and waiting replies depends on the client. This sets a
+ * bound on it, whatever the cause: beyond it, allocations fail and nghttp2 ends the session.
+ */
+
+struct http2_memory {
+    size_t limit;
+    size_t used;
+};
+
+/* Returns an allocator that draws on `memory`, which is borrowed for the session's life. */
+nghttp2_mem http2_memory_use(struct http2_memory *memory);

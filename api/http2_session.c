@@ -12,7 +12,7 @@
  * Memory: a session has at most HTTP2_STREAMS requests, each with fields of fixed size, and one
  * reply. Bodies beyond a few KiB draw on a room that all sessions share, so that a client that
  * fills it does not keep out the small requests of others. nghttp2's memory for the session has a
- * limit of its own (http2_memory.h), whatever it is used for: incomplete fields and frames,
+ * limit of its own (http2_connection.h), whatever it is used for: incomplete fields and frames,
  * acknowledgements and resets that the client does not read.
  *
  * Work: a frame that requests nothing (PING, SETTINGS, PRIORITY, WINDOW_UPDATE, empty DATA, a
@@ -27,7 +27,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/http2_memory.h"
+#include "api/http2_connection.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/list.h"

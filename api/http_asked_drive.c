@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* http_asked_drive.c - JSON about drives, read and written. */
-#include "api/http_asked_drive.h"
+#include "api/http_asked.h"
 
 #include <inttypes.h>
 #include <stdio.h>

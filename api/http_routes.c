@@ -18,8 +18,8 @@
 #include <strings.h>
 #include <unistd.h>
 
-#include "api/http_asked_drive.h"
-#include "api/http_volume.h"
+#include "api/http_asked.h"
+#include "api/http_call.h"
 #include "api/metrics.h"
 #include "api/metrics_text.h"
 #include "api/status_page.h"

@@ -5,7 +5,6 @@
 
 #include <string.h>
 
-#include "api/metrics_process.h"
 #include "api/metrics_text.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"

@@ -34,3 +34,11 @@ void metrics_begin(struct metrics_text *text, const char *name, const char *type
 void metrics_put(struct metrics_text *text, const struct metrics_labels *labels, double value);
 void metrics_put_histogram(struct metrics_text *text, const struct metrics_labels *labels,
                            const struct histogram *histogram);
+
+/* ---- metrics process ------------------------------------------------------------------------ */
+
+/* The process_ metrics that every Prometheus client library provides. Private
+ * to api/. */
+
+/* Omits what /proc does not provide. */
+void metrics_write_process(struct metrics_text *text);

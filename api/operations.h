@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #include "lib/histogram.h"
-#include "lib/status.h"
+#include "lib/result.h"
 
 struct operation {
     struct operation *next;

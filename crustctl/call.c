@@ -4,7 +4,7 @@
  * The daemon answers a resize when it is finished, and everything else at once. Showing progress
  * asks the daemon as well, so a call may run inside another one: each runs the loop until its own
  * answer is there. */
-#include "crustctl/call.h"
+#include "crustctl/source.h"
 
 #include <errno.h>
 

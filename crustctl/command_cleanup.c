@@ -7,7 +7,6 @@
 
 #include "crustctl/command.h"
 #include "crustctl/display.h"
-#include "crustctl/row.h"
 #include "crustctl/table.h"
 #include "lib/cleanup.h"
 #include "lib/json.h"

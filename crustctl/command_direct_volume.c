@@ -18,9 +18,9 @@
 #include "crustctl/command.h"
 #include "lib/base64url.h"
 #include "lib/cleanup.h"
+#include "lib/directory.h"
 #include "lib/json.h"
 #include "lib/path.h"
-#include "lib/removal.h"
 
 enum { DIRECTORY_MODE = 0700, FILE_MODE = 0600 };
 

@@ -9,7 +9,7 @@
 
 #include "crustctl/command.h"
 #include "crustctl/display.h"
-#include "crustctl/row.h"
+#include "crustctl/table.h"
 #include "lib/cleanup.h"
 #include "lib/json.h"
 

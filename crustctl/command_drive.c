@@ -8,10 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "crustctl/call.h"
 #include "crustctl/command.h"
 #include "crustctl/display.h"
-#include "crustctl/row.h"
+#include "crustctl/source.h"
+#include "crustctl/table.h"
 #include "lib/cleanup.h"
 #include "lib/json.h"
 #include "lib/text.h"

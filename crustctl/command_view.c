@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "crustctl/command.h"
-#include "crustctl/row.h"
 #include "crustctl/table.h"
 #include "lib/cleanup.h"
 #include "lib/json.h"

@@ -62,3 +62,10 @@ const char *options_name(unsigned given);
 
 /* Options may stand anywhere. Strings are borrowed from argv. 0, or -EINVAL with a text. */
 int options_parse(int argc, char *argv[], struct options *ret_options, struct error *error);
+
+/* ---- states --------------------------------------------------------------------------------- */
+
+/* "STATE" or "STATE/REASON", by which a person names what a volume is waited for. */
+
+bool states_is_selector(const char *selector);
+bool states_match(const char *selector, const char *state, const char *reason);

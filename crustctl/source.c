@@ -19,7 +19,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "crustctl/call.h"
 #include "doctor/doctor.h"
 #include "lib/cleanup.h"
 #include "lib/json.h"

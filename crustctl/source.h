@@ -58,3 +58,24 @@ int source_crust_users(struct source *source, struct buffer *ret_json, struct er
  * error's text is the daemon's message and ret_body its JSON. SOURCE_UNREACHABLE, -errno. */
 int source_ask_daemon(struct source *source, const char *method, const char *path,
                       struct buffer *ret_body, struct error *error);
+
+/* ---- call ----------------------------------------------------------------------------------- */
+
+/* One request to the daemon, with progress while it takes long. */
+
+/* Called every half second until the answer is there. */
+typedef void call_progress(void *userdata);
+
+struct call_request {
+    const char *method;
+    const char *target;
+    const char *body; /* JSON, or "" for an empty one; NULL none */
+    unsigned deadline_seconds;
+    call_progress *progress; /* NULL: nothing */
+    void *userdata;
+};
+
+/* 0 with the answer. SOURCE_REFUSED: ret_status is HTTP's, the error has the daemon's message and
+ * ret_body its JSON. SOURCE_UNREACHABLE, -errno. */
+int call_daemon(struct source *source, const struct call_request *request, unsigned *ret_status,
+                struct buffer *ret_body, struct error *error);

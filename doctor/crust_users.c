@@ -6,16 +6,12 @@
  * starts any more. So a line that mentions it counts wherever it is, unless the whole line is a
  * comment; and so does a path under another name that leads to it.
  */
-#include "doctor/crust_users.h"
+#include "doctor/checks.h"
 
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "doctor/host_file.h"
-#include "doctor/kata_in_use.h"
-#include "doctor/kata_settings.h"
-#include "doctor/program.h"
 #include "lib/cleanup.h"
 #include "lib/directory.h"
 #include "lib/path.h"

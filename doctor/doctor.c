@@ -3,21 +3,14 @@
 #include "doctor/doctor.h"
 
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "doctor/crust_users.h"
-#include "doctor/drives.h"
-#include "doctor/finding.h"
-#include "doctor/host_mounts.h"
-#include "doctor/kata.h"
-#include "doctor/kata_version.h"
-#include "doctor/kernel.h"
-#include "doctor/paths.h"
-#include "doctor/sandboxes.h"
-#include "doctor/watches.h"
+#include "doctor/checks.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
+#include "lib/json.h"
 #include "lib/mount_table.h"
 
 static void examine_policy(const struct config *config, struct findings *findings)
@@ -105,4 +98,47 @@ int doctor_find_crust_users(int root, struct buffer *ret_json)
     findings_begin(&findings, ret_json);
     crust_users_find(root, &findings);
     return findings_end(&findings);
+}
+
+/* ---- finding -------------------------------------------------------------------------------- */
+
+/* Findings are written in the order of the examination; crustctl sorts them. */
+
+enum { WHAT_BYTES = 1024 };
+
+static const char *const levels[] = {
+    [FINDING_OK] = "ok",
+    [FINDING_NOTE] = "note",
+    [FINDING_WARNING] = "warning",
+    [FINDING_ERROR] = "error",
+};
+
+void findings_begin(struct findings *findings, struct buffer *json)
+{
+    *findings = (struct findings){.json = json};
+    buffer_append_text(json, "[");
+}
+
+void findings_add(struct findings *findings, enum finding_level level, const char *id,
+                  const char *where, const char *remedy, const char *format, ...)
+{
+    struct buffer *json = findings->json;
+    char what[WHAT_BYTES];
+    va_list arguments;
+
+    va_start(arguments, format);
+    (void)vsnprintf(what, sizeof(what), format, arguments);
+    va_end(arguments);
+    buffer_append_text(json, findings->count++ ? ",{" : "{");
+    json_append_member(json, "id", id);
+    json_append_member(json, "level", levels[level]);
+    json_append_member(json, "what", what);
+    json_append_member(json, "where", where);
+    json_append_member(json, "remedy", remedy);
+    buffer_append_text(json, "}");
+}
+
+int findings_end(struct findings *findings)
+{
+    return buffer_append_text(findings->json, "]");
 }

@@ -2,7 +2,7 @@
 /* engine.c - runtimes of containerd and CRI-O, found by the table `runtimes` at any depth: the
  * plugin's name above it differs with the version of containerd's configuration.
  */
-#include "doctor/engine.h"
+#include "doctor/checks.h"
 
 #include <errno.h>
 #include <stdio.h>

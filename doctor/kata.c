@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* kata.c - whether sandboxes of the configurations in use can be resized. */
-#include "doctor/kata.h"
-
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "doctor/drop_in.h"
-#include "doctor/host_file.h"
-#include "doctor/kata_in_use.h"
-#include "doctor/kata_program.h"
-#include "doctor/program.h"
+#include "doctor/checks.h"
 #include "lib/cleanup.h"
 #include "lib/json.h"
 #include "lib/vmm_version.h"
@@ -364,4 +360,34 @@ void kata_examine(int root, const struct config *config, struct findings *findin
                      "sandboxes to come");
     for (unsigned i = 0; i < in_use.count; i++)
         examine_one(root, &in_use.configuration[i], config, findings);
+}
+
+/* ---- drop in -------------------------------------------------------------------------------- */
+
+/* Finds the drop-ins at run time: PREFIX is not known when crustd is built. */
+
+/* PREFIX of PREFIX/bin/PROGRAM; "" where it can't be told. */
+static void find_prefix(char ret_prefix[static PATH_MAX])
+{
+    ssize_t length = readlink("/proc/self/exe", ret_prefix, PATH_MAX - 1);
+
+    ret_prefix[length > 0 ? length : 0] = '\0';
+    for (int i = 0; i < 2; i++) {
+        char *slash = strrchr(ret_prefix, '/');
+
+        if (slash)
+            *slash = '\0';
+    }
+}
+
+void drop_in_find(char ret_path[static DROP_IN_BYTES])
+{
+    static const char name[] = "crust-qemu.toml";
+    char prefix[PATH_MAX];
+
+    find_prefix(prefix);
+    if (snprintf(ret_path, DROP_IN_BYTES, "%s/share/crustd/kata/%s", prefix, name) >=
+            DROP_IN_BYTES ||
+        access(ret_path, R_OK) < 0)
+        (void)snprintf(ret_path, DROP_IN_BYTES, "config/deploy/kata/%s", name);
 }

@@ -9,14 +9,13 @@
  * (src/runtime/Makefile, src/libs/kata-types/src/config/default.rs). An environment variable
  * KATA_CONF_FILE of the engine would change it, and is not seen.
  */
-#include "doctor/kata_in_use.h"
-
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "doctor/engine.h"
-#include "doctor/host_file.h"
+#include "doctor/checks.h"
 #include "lib/cleanup.h"
 
 static const char *const engine_files[] = {
@@ -150,4 +149,166 @@ void kata_in_use_find(int root, struct kata_in_use *ret_in_use, struct findings 
         return;
     (void)use_default(root, go_defaults, array_length(go_defaults), "Kata", ret_in_use);
     (void)use_default(root, rust_defaults, array_length(rust_defaults), "Kata", ret_in_use);
+}
+
+/* ---- kata version --------------------------------------------------------------------------- */
+
+/* Kata's release, as its static tarball and kata-deploy leave it.
+ *
+ * A distribution's package has no such file; then there is no finding.
+ */
+
+static const char version_file[] = "/opt/kata/VERSION";
+
+enum { VERSION_MAX = 9999 };
+
+static bool parse_number(const char **text, unsigned *ret_number)
+{
+    char *end;
+    unsigned long number;
+
+    if (!isdigit((unsigned char)**text))
+        return false;
+    number = strtoul(*text, &end, 10);
+    if (number > VERSION_MAX)
+        return false;
+    *text = end;
+    *ret_number = (unsigned)number;
+    return true;
+}
+
+bool kata_version_parse(const char *text, struct kata_version *ret_version)
+{
+    unsigned patch;
+
+    if (!parse_number(&text, &ret_version->major) || *text++ != '.' ||
+        !parse_number(&text, &ret_version->minor) || *text++ != '.' || !parse_number(&text, &patch))
+        return false;
+    return strchr("-+\n\r ", *text) != NULL;
+}
+
+bool kata_version_has_direct_volumes(const struct kata_version *version)
+{
+    return version->major > 2 || (version->major == 2 && version->minor >= 4);
+}
+
+void kata_version_examine(int root, struct findings *findings)
+{
+    cleanup(buffer_done) struct buffer text = BUFFER_INIT(HOST_FILE_BYTES);
+    struct kata_version version;
+    struct error error = {0};
+    int r = host_file_read(root, version_file, &text, &error);
+
+    if (r == HOST_ABSENT)
+        return;
+    if (r < 0 || !kata_version_parse(buffer_text(&text), &version)) {
+        findings_add(findings, FINDING_WARNING, "kata_version", version_file, NULL,
+                     "which release of Kata is installed can't be told: %s",
+                     r < 0 ? error.text : "the file holds no version");
+        return;
+    }
+    if (kata_version_has_direct_volumes(&version)) {
+        findings_add(findings, FINDING_OK, "kata_version", version_file, NULL,
+                     "Kata %u.%u knows direct-assigned volumes", version.major, version.minor);
+        return;
+    }
+    findings->lacks_direct_volumes = true;
+    findings_add(findings, FINDING_ERROR, "kata_version", version_file,
+                 "Install Kata 2.4 or later (3.2 for the Rust runtime)",
+                 "Kata %u.%u ignores the metadata of direct-assigned volumes, so no volume "
+                 "reaches a guest",
+                 version.major, version.minor);
+}
+
+/* ---- kata program --------------------------------------------------------------------------- */
+
+/* Judges the path of the VMM's program: with a wrong one, no pod of the
+ * configuration starts. */
+
+#define INSTALL_CRUST                                                                              \
+    "Install it (make install; in a cluster the component config/deploy/crust-qemu), or take the " \
+    "path out of "
+
+static const char *what_is_wrong(enum program_state state)
+{
+    return state == PROGRAM_NOT_EXECUTABLE ? "is no program that can be run" : "leads nowhere";
+}
+
+static void say_unseen(const struct kata_table *table, const char *runtimes, const char *what,
+                       struct findings *findings)
+{
+    findings_add(findings, FINDING_WARNING, "kata_program", table->path_file,
+                 "Give crustd CAP_SYS_PTRACE and the node's processes (hostPID), or mount it",
+                 "%s: whether %s is there cannot be told from here; if it is not, no pod of these "
+                 "starts",
+                 runtimes, what);
+}
+
+static void judge_path(const struct kata_table *table, const struct program *program,
+                       const char *runtimes, struct findings *findings)
+{
+    char remedy[2 * KATA_FILE_BYTES];
+
+    (void)snprintf(remedy, sizeof(remedy), "%s%s",
+                   program->is_crust ? INSTALL_CRUST : "Install it, or correct the path in ",
+                   table->path_file);
+    if (program->state == PROGRAM_UNSEEN)
+        say_unseen(table, runtimes, table->path, findings);
+    else
+        findings_add(findings, FINDING_ERROR, "kata_program", table->path_file, remedy,
+                     "%s: path = %s %s: no pod of these starts", runtimes, table->path,
+                     what_is_wrong(program->state));
+}
+
+static void judge_crust(const struct kata_table *table, const struct program *program,
+                        const char *runtimes, struct findings *findings)
+{
+    if (program->qemu == PROGRAM_UNSEEN) {
+        say_unseen(table, runtimes, program->qemu_name, findings);
+    } else if (program->qemu != PROGRAM_THERE) {
+        findings_add(findings, FINDING_ERROR, "kata_program", table->path_file,
+                     "Put a copy of crust-qemu beside that QEMU, named crust- and QEMU's name, and "
+                     "name the copy",
+                     "%s: %s finds no %s beside itself, in /opt/kata/bin or in /usr/bin: no pod of "
+                     "these starts",
+                     runtimes, table->path, program->qemu_name);
+    } else if (!program->has_directory) {
+        findings_add(findings, FINDING_ERROR, "kata_program", table->path_file,
+                     "systemd-tmpfiles --create crustd.conf, which makes it root's with mode 0700; "
+                     "in a cluster the component config/deploy/crust-qemu does",
+                     "%s: crust-qemu adds no monitor, for /run/crustd/qemu is not there or not "
+                     "root's alone",
+                     runtimes);
+    }
+    if (program->has_other_label)
+        findings_add(findings, FINDING_WARNING, "kata_program", table->path,
+                     "chcon --reference=QEMU CRUST-QEMU, and semanage fcontext, so that it lasts",
+                     "%s: it and %s have different SELinux types; where SELinux is enforced Kata "
+                     "may not be allowed to start it, and then no pod of these starts",
+                     runtimes, program->qemu_name);
+}
+
+void kata_program_judge(const struct kata_table *table, const struct program *program,
+                        const char *runtimes, struct findings *findings)
+{
+    if (program->state == PROGRAM_THERE && program->is_crust)
+        judge_crust(table, program, runtimes, findings);
+    else if (program->state != PROGRAM_THERE && program->state != PROGRAM_UNNAMED)
+        judge_path(table, program, runtimes, findings);
+}
+
+void kata_program_examine_valid(int root, const struct kata_table *table, const char *runtimes,
+                                struct findings *findings)
+{
+    for (unsigned i = 0; i < table->valid_paths; i++) {
+        const char *path = table->valid_path[i];
+
+        if (path[0] == '/' && !strpbrk(path, "*?[{\\") && strcmp(path, table->path) != 0 &&
+            program_examine(root, path) == PROGRAM_ABSENT)
+            findings_add(findings, FINDING_NOTE, "kata_program", table->path_file,
+                         "Correct valid_hypervisor_paths",
+                         "%s: valid_hypervisor_paths names %s, which is not there: a pod whose "
+                         "annotation asks for it does not start",
+                         runtimes, path);
+    }
 }

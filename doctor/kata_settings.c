@@ -4,7 +4,7 @@
  * A key of the wrong type is an error, not skipped: Kata would refuse the file, and the finding
  * should say so rather than speak of a default.
  */
-#include "doctor/kata_settings.h"
+#include "doctor/checks.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -5,14 +5,12 @@
  * outcome of the last calls for its volumes, and the abilities of its routes. A route that was
  * never tried is a note, and so is every obstacle of a sandbox without volumes.
  */
-#include "doctor/sandboxes.h"
+#include "doctor/checks.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "doctor/drop_in.h"
-#include "doctor/monitor.h"
 #include "lib/json.h"
 #include "lib/vmm_version.h"
 #include "model/hypervisor.h"

@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #include "guest-agent/device.h"
-#include "guest-agent/grow_task.h"
+#include "guest-agent/resize.h"
 #include "guest-agent/volume.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"

@@ -19,7 +19,7 @@
 #include <sys/sysmacros.h>
 
 #include "lib/cleanup.h"
-#include "lib/numbers.h"
+#include "lib/quantity.h"
 
 enum { ATTRIBUTE_BYTES = 128, SECTOR_BYTES = 512, PCI_LEVELS = 4 };
 

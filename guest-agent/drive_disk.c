@@ -2,17 +2,20 @@
 /* drive_disk.c - finds disks in /sys/block. */
 #include "guest-agent/drive_disk.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/sysmacros.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "lib/cleanup.h"
 #include "lib/directory.h"
-#include "lib/numbers.h"
+#include "lib/quantity.h"
 
 enum {
     DISKS_LOOKED_AT = 16384, /* of any serial; no Kata guest has more */
@@ -218,4 +221,160 @@ enum drive_disk_outcome drive_disks_find(const struct drive_disks *disks, const 
         return disks->unreadable[0] ? DRIVE_DISK_UNREADABLE : DRIVE_DISK_ABSENT;
     *ret_disk = found;
     return DRIVE_DISK_FOUND;
+}
+
+/* ---- drive fsck ----------------------------------------------------------------------------- */
+
+/* E2fsck -p repairs what is safe to repair; -n only checks, for a read-only disk. */
+
+/* Exit codes of e2fsck(8), which may be added up. */
+enum { E2FSCK_REPAIRED = 1, E2FSCK_RESTART = 2, NOT_STARTED = 127 };
+
+static const char *find_program(void)
+{
+    static const char *const paths[] = {"/sbin/e2fsck", "/usr/sbin/e2fsck", "/usr/bin/e2fsck"};
+
+    for (size_t i = 0; i < array_length(paths); i++) {
+        if (access(paths[i], X_OK) == 0)
+            return paths[i];
+    }
+    return NULL;
+}
+
+/* In the child, whose input and output are /dev/null. */
+static _Noreturn void become(const char *program, const char *device, bool read_only)
+{
+    char name[] = "e2fsck", repair[] = "-p", check[] = "-n", *path = strdup(device);
+    char *arguments[] = {name, read_only ? check : repair, path, NULL};
+    char *environment[] = {NULL};
+    int nothing = open("/dev/null", O_RDWR);
+
+    if (path && nothing >= 0 && dup2(nothing, STDIN_FILENO) >= 0 &&
+        dup2(nothing, STDOUT_FILENO) >= 0 && dup2(nothing, STDERR_FILENO) >= 0)
+        (void)execve(program, arguments, environment);
+    _exit(NOT_STARTED);
+}
+
+/* The exit code, or -errno. */
+static int run(const char *program, const char *device, bool read_only)
+{
+    int status;
+    pid_t pid = fork();
+
+    if (pid < 0)
+        return -errno;
+    if (pid == 0)
+        become(program, device, read_only);
+    while (waitpid(pid, &status, 0) < 0) {
+        if (errno != EINTR)
+            return -errno;
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -EINTR;
+}
+
+enum status_code drive_fsck_run(const char *device, const char *filesystem_type, bool read_only,
+                                enum drive_fsck_result *ret_result, struct error *error)
+{
+    const char *program = find_program();
+    int code;
+
+    if (strcmp(filesystem_type, "ext4") != 0) {
+        *ret_result = DRIVE_FSCK_NOT_RUN;
+        return STATUS_OK;
+    }
+    if (!program) {
+        (void)error_set(error, STATUS_FAILED_PRECONDITION, "the guest has no e2fsck");
+        return STATUS_FAILED_PRECONDITION;
+    }
+    code = run(program, device, read_only);
+    if (code < 0 || code == NOT_STARTED) {
+        (void)error_set_errno(error, code < 0 ? code : -ENOEXEC, "cannot run %s", program);
+        return STATUS_INTERNAL;
+    }
+    if (code & ~(E2FSCK_REPAIRED | E2FSCK_RESTART)) {
+        (void)error_set(error, STATUS_FAILED_PRECONDITION,
+                        "e2fsck %s found what it does not repair without asking (exit code %d)",
+                        read_only ? "-n" : "-p", code);
+        return STATUS_FAILED_PRECONDITION;
+    }
+    *ret_result = code ? DRIVE_FSCK_REPAIRED : DRIVE_FSCK_CLEAN;
+    return STATUS_OK;
+}
+
+/* ---- device cgroup -------------------------------------------------------------------------- */
+
+/* Adds a rule to the cgroup of this process.
+ *
+ * The hierarchy is mounted nowhere: a container has no place for it.
+ */
+
+enum { RULE_BYTES = 48 };
+
+/* The path in one line of /proc/PID/cgroup, "N:CONTROLLER,…:/PATH". NULL: of other controllers. */
+static char *path_of(char *line)
+{
+    char *controllers = strchr(line, ':'),
+         *path = controllers ? strchr(controllers + 1, ':') : NULL;
+    char *rest, *name;
+
+    if (!path)
+        return NULL;
+    *path++ = '\0';
+    for (name = strtok_r(controllers + 1, ",", &rest); name; name = strtok_r(NULL, ",", &rest))
+        if (strcmp(name, "devices") == 0)
+            return path;
+    return NULL;
+}
+
+/* Relative to the root of the hierarchy. By /proc/self, because /proc may be that of another pid
+ * namespace. */
+static int find_own(char ret_path[static PATH_MAX])
+{
+    cleanup(freep) char *line = NULL;
+    FILE *file = fopen("/proc/self/cgroup", "re");
+    const char *path = NULL;
+    size_t size = 0;
+    int length = -1;
+
+    if (!file)
+        return -errno;
+    while (!path && getline(&line, &size, file) > 0) {
+        line[strcspn(line, "\n")] = '\0';
+        path = path_of(line);
+    }
+    if (path)
+        length = snprintf(ret_path, PATH_MAX, ".%s/devices.allow", path);
+    (void)fclose(file);
+    return length < 0 ? -ENOENT : length < PATH_MAX ? 0 : -ENAMETOOLONG;
+}
+
+static int open_hierarchy(int *ret_fd)
+{
+    cleanup(fd_closep) int context = fsopen("cgroup", FSOPEN_CLOEXEC);
+    int fd;
+
+    if (context < 0 || fsconfig(context, FSCONFIG_SET_FLAG, "devices", NULL, 0) < 0 ||
+        fsconfig(context, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+        return -errno;
+    fd = fsmount(context, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+    if (fd < 0)
+        return -errno;
+    *ret_fd = fd;
+    return 0;
+}
+
+int device_cgroup_allow(dev_t device)
+{
+    cleanup(fd_closep) int hierarchy = -1;
+    cleanup(fd_closep) int rules = -1;
+    char path[PATH_MAX], rule[RULE_BYTES];
+    int length, r = find_own(path);
+
+    if (r == 0)
+        r = open_hierarchy(&hierarchy);
+    if (r < 0)
+        return r;
+    rules = openat(hierarchy, path, O_WRONLY | O_CLOEXEC);
+    length = snprintf(rule, sizeof(rule), "b %u:%u r", major(device), minor(device));
+    return rules < 0 || write(rules, rule, (size_t)length) < 0 ? -errno : 0;
 }

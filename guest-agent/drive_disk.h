@@ -17,6 +17,7 @@
 #include <sys/types.h>
 
 #include "agent-client/drive_call.h"
+#include "lib/result.h"
 
 struct drive_disk {
     char name[DRIVE_DEVICE_BYTES]; /* the kernel's, "sda" */
@@ -49,3 +50,31 @@ enum drive_disk_outcome {
 /* The one disk with the serial, borrowed from `disks`. */
 enum drive_disk_outcome drive_disks_find(const struct drive_disks *disks, const char *serial,
                                          const struct drive_disk **ret_disk);
+
+/* ---- drive fsck ----------------------------------------------------------------------------- */
+
+/* Checks a file system before it is mounted, by the guest's e2fsck.
+ *
+ * xfs and btrfs repair themselves when they are mounted, so nothing is run for them (fsck.xfs(8),
+ * fsck.btrfs(8)).
+ */
+
+/* device: the path of the node. A read-only disk is checked and not repaired. OK;
+ * FAILED_PRECONDITION: the guest has no e2fsck, or the file system has errors that e2fsck -p does
+ * not repair; INTERNAL. Blocks for as long as e2fsck takes. */
+enum status_code drive_fsck_run(const char *device, const char *filesystem_type, bool read_only,
+                                enum drive_fsck_result *ret_result, struct error *error);
+
+/* ---- device cgroup -------------------------------------------------------------------------- */
+
+/* Lets this process read a block device that its device cgroup forbids.
+ *
+ * Only for a helper in a container. Where the guest has cgroup v1, as with an initrd in which
+ * kata-agent is process 1, the agent allows a container no disk unless the pod is privileged, and
+ * its protocol cannot say "any disk": it takes a number, which is not known outside the guest
+ * (Kata: src/libs/protocols/src/trans.rs, src/agent/rustjail/src/cgroups/fs/mod.rs). The agent
+ * leaves the cgroup's parent open, so the container may widen its own. It needs CAP_SYS_ADMIN.
+ */
+
+/* 0; -ENOENT: no device cgroup of version 1 has this process; another -errno. */
+int device_cgroup_allow(dev_t device);

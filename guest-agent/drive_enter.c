@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "guest-agent/container_find.h"
-#include "guest-agent/drive_target.h"
+#include "guest-agent/drive_place.h"
 #include "guest-agent/volume.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"

@@ -9,7 +9,7 @@
  * A process of its own enters that namespace, for a bounded time, because a container may have
  * mounted a file system over the path that never answers. In the namespace nothing is read from the
  * container's /proc, no link on the way to the path is followed, and the place is checked like
- * vm_path (drive_target.h): the container's own kernel file systems and its /dev are refused. /dev,
+ * vm_path (drive_place.h): the container's own kernel file systems and its /dev are refused. /dev,
  * /dev/shm and /run/kata-containers themselves are resolved through links, which can only lead to a
  * refusal.
  *
@@ -25,7 +25,6 @@
 
 #include "agent-client/drive_call.h"
 #include "lib/result.h"
-#include "lib/status.h"
 
 struct drive_visits {
     const char *proc;     /* "/proc" */

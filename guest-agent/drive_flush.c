@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "guest-agent/drive_listing.h"
+#include "guest-agent/drive_list.h"
 #include "lib/child.h"
 #include "lib/cleanup.h"
 #include "lib/log.h"

@@ -2,14 +2,24 @@
 /* drive_list.c - one entry per disk: two disks with the same serial make two entries. */
 #include "guest-agent/drive_list.h"
 
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include "lib/buffer.h"
+#include "lib/child.h"
 #include "lib/cleanup.h"
+#include "lib/clock.h"
+#include "lib/directory.h"
 #include "lib/mount_table.h"
+#include "lib/path.h"
 #include "lib/text.h"
 
 dev_t drive_list_device(const struct mount_entry *mount)
@@ -93,4 +103,349 @@ int drive_list_read(struct drive_guest_list *ret_list)
     if (r < 0)
         return r;
     return drive_list_make(&disks, text.data ? text.data : none, ret_list);
+}
+
+/* ---- drive listing -------------------------------------------------------------------------- */
+
+/* The process writes a header and the entries as they are in memory. */
+
+#define LONGEST_NS (5 * NSEC_PER_SEC)
+
+struct head {
+    int result; /* the result of drive_list_read() */
+    bool incomplete;
+    size_t count;
+};
+
+struct drive_listing {
+    struct child *child;
+    drive_listing_done *done;
+    void *userdata;
+};
+
+/* In the child. */
+static int list_drives(const void *argument)
+{
+    struct drive_guest_list list = {0};
+    struct head head = {.result = drive_list_read(&list)};
+    int r;
+
+    (void)argument;
+    head.incomplete = list.incomplete;
+    head.count = list.count;
+    r = path_write(STDOUT_FILENO, (const char *)&head, sizeof(head));
+    if (r == 0)
+        r = path_write(STDOUT_FILENO, (const char *)list.entries,
+                       list.count * sizeof(*list.entries));
+    drive_guest_list_done(&list);
+    return r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+/* 0 or -errno. */
+static int take(const struct buffer *output, struct drive_guest_list *ret_list)
+{
+    struct head head;
+    size_t length = output->length - sizeof(head);
+
+    if (output->length < sizeof(head))
+        return -EBADMSG;
+    memcpy(&head, output->data, sizeof(head));
+    if (head.result < 0)
+        return head.result;
+    if (length != head.count * sizeof(*ret_list->entries))
+        return -EBADMSG;
+    ret_list->entries = malloc(length + 1);
+    if (!ret_list->entries)
+        return -ENOMEM;
+    memcpy(ret_list->entries, output->data + sizeof(head), length);
+    ret_list->count = head.count;
+    ret_list->incomplete = head.incomplete;
+    return 0;
+}
+
+static void on_end(struct child *child, enum child_end end, int status, const struct buffer *output,
+                   void *userdata)
+{
+    struct drive_listing *listing = userdata;
+    struct drive_guest_list list = {0};
+    struct error error = {0};
+    int r = end == CHILD_EXITED && status == EXIT_SUCCESS ? take(output, &list) : -EIO;
+
+    listing->child = child_free(child);
+    if (end == CHILD_TIMEOUT)
+        (void)error_set(&error, r, "a disk of the guest does not say which serial it has");
+    else if (r < 0)
+        (void)error_set_errno(&error, r, "cannot list the drives");
+    listing->done(listing, r, &list, &error, listing->userdata);
+    drive_guest_list_done(&list);
+}
+
+int drive_listing_new(struct loop *loop, uint64_t timeout_ns, drive_listing_done *done,
+                      void *userdata, struct drive_listing **ret_listing)
+{
+    const struct child_request request = {
+        .function = list_drives,
+        .output_limit = sizeof(struct head) + DRIVE_LIST * sizeof(struct drive_guest_entry),
+        .input = -1,
+        .root = -1,
+        .deadline_ns = timeout_ns && timeout_ns / 2 < LONGEST_NS ? timeout_ns / 2 : LONGEST_NS,
+        .subject = child_subject("serials"),
+    };
+    struct drive_listing *listing = calloc(1, sizeof(*listing));
+    int r;
+
+    if (!listing)
+        return -ENOMEM;
+    listing->done = done;
+    listing->userdata = userdata;
+    r = child_new(loop, &request, on_end, listing, &listing->child);
+    if (r < 0) {
+        free(listing);
+        return r;
+    }
+    *ret_listing = listing;
+    return 0;
+}
+
+struct drive_listing *drive_listing_free(struct drive_listing *listing)
+{
+    if (!listing)
+        return NULL;
+    listing->child = child_free(listing->child);
+    free(listing);
+    return NULL;
+}
+
+/* ---- drive holders -------------------------------------------------------------------------- */
+
+/* One pass over /proc. */
+
+enum { NAMESPACES = 1024, PEER_GROUPS = 64 };
+
+struct search {
+    const struct drive_held *held;
+    struct drive_holders *holders;
+    ino_t namespaces[NAMESPACES]; /* read already; the first is that of this process */
+    size_t namespace_count;
+    unsigned groups[PEER_GROUPS]; /* of this process's mounts of the file system */
+    size_t group_count;
+};
+
+/* ---- mounts ---- */
+
+/* The number after "shared:" or "master:" in a line's optional fields; 0: none. */
+static unsigned find_group(const char *line, const char *tag)
+{
+    const char *end = strstr(line, " - "), *at = strstr(line, tag);
+
+    return end && at && at < end ? (unsigned)strtoul(at + strlen(tag), NULL, 10) : 0;
+}
+
+static bool is_ours(const struct search *search, unsigned group)
+{
+    for (size_t i = 0; i < search->group_count; i++) {
+        if (group && search->groups[i] == group)
+            return true;
+    }
+    return false;
+}
+
+struct line {
+    unsigned shared, master;
+    struct mount_entry mount;
+};
+
+/* Reads the next mount of the file system. false at the end. */
+static bool next_line(const struct search *search, char **cursor, struct line *ret_line)
+{
+    while (**cursor) {
+        char *line = *cursor, *end = strchr(line, '\n');
+
+        *cursor = end ? end + 1 : line + strlen(line);
+        if (end)
+            *end = '\0';
+        ret_line->shared = find_group(line, " shared:");
+        ret_line->master = find_group(line, " master:");
+        if (mount_table_parse(line, &ret_line->mount) &&
+            ret_line->mount.device == search->held->mounts)
+            return true;
+    }
+    return false;
+}
+
+static void note_groups(struct search *search, char *text)
+{
+    struct line line;
+
+    while (next_line(search, &text, &line)) {
+        if (line.shared && search->group_count < PEER_GROUPS)
+            search->groups[search->group_count++] = line.shared;
+    }
+}
+
+/* Whether the caller named the mount as no holder. */
+static bool is_left_out(const struct search *search, ino_t namespace, const char *mount_point)
+{
+    for (size_t i = 0; i < search->held->place_count; i++) {
+        const struct drive_held_place *place = &search->held->places[i];
+
+        if (place->namespace == namespace && strcmp(place->mount_point, mount_point) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool keeps_mount(const struct search *search, ino_t namespace, char *text)
+{
+    struct line line;
+
+    while (next_line(search, &text, &line)) {
+        if (!is_ours(search, line.shared) && !is_ours(search, line.master) &&
+            !is_left_out(search, namespace, line.mount.mount_point))
+            return true;
+    }
+    return false;
+}
+
+static int read_mounts(int process, struct buffer *ret_text)
+{
+    cleanup(fd_closep) int fd = openat(process, "mountinfo", O_RDONLY | O_CLOEXEC);
+    char bytes[16 * 1024];
+    ssize_t length;
+
+    if (fd < 0)
+        return -errno;
+    while ((length = read(fd, bytes, sizeof(bytes))) > 0) {
+        int r = buffer_append(ret_text, bytes, (size_t)length);
+
+        if (r < 0)
+            return r;
+    }
+    return length < 0 ? -errno : 0;
+}
+
+/* Whether the namespace has not been read yet. */
+static bool is_new_namespace(struct search *search, int process, ino_t *ret_namespace)
+{
+    struct stat status;
+
+    if (fstatat(process, "ns/mnt", &status, 0) < 0)
+        return false;
+    *ret_namespace = status.st_ino;
+    for (size_t i = 0; i < search->namespace_count; i++) {
+        if (search->namespaces[i] == status.st_ino)
+            return false;
+    }
+    if (search->namespace_count < NAMESPACES)
+        search->namespaces[search->namespace_count++] = status.st_ino;
+    return true;
+}
+
+/* The first process found in a namespace stands for all of its processes. */
+static bool has_mount(struct search *search, int process)
+{
+    cleanup(buffer_done) struct buffer text = BUFFER_INIT(MOUNT_TABLE_BYTES);
+    ino_t namespace;
+
+    return is_new_namespace(search, process, &namespace) && read_mounts(process, &text) == 0 &&
+           text.data && keeps_mount(search, namespace, text.data);
+}
+
+/* ---- open files ---- */
+
+static bool leads_to_it(const struct search *search, int directory, const char *name)
+{
+    struct stat status;
+
+    if (fstatat(directory, name, &status, AT_NO_AUTOMOUNT) < 0)
+        return false;
+    return status.st_dev == search->held->files ||
+           (S_ISBLK(status.st_mode) && status.st_rdev == search->held->disk);
+}
+
+static bool has_open_file(const struct search *search, int process)
+{
+    cleanup(dir_closep) DIR *names = NULL;
+    const char *name;
+
+    if (leads_to_it(search, process, "cwd") || leads_to_it(search, process, "root") ||
+        leads_to_it(search, process, "exe"))
+        return true;
+    if (directory_list_below(process, "fd", &names) < 0)
+        return false;
+    while ((name = directory_next(names))) {
+        if (leads_to_it(search, dirfd(names), name))
+            return true;
+    }
+    return false;
+}
+
+/* ---- processes ---- */
+
+static void note_holder(struct search *search, int process, const char *pid)
+{
+    cleanup(fd_closep) int fd = openat(process, "comm", O_RDONLY | O_CLOEXEC);
+    struct drive_holders *holders = search->holders;
+    char bytes[32] = "", name[64];
+    ssize_t length = fd < 0 ? 0 : read(fd, bytes, sizeof(bytes) - 1);
+    size_t used = strlen(holders->text);
+
+    text_clean(bytes, length > 0 ? strcspn(bytes, "\n") : 0, name, sizeof(name));
+    if (used + strlen(pid) + strlen(name) + sizeof(",  ()") <= sizeof(holders->text))
+        (void)snprintf(holders->text + used, sizeof(holders->text) - used, "%s%s (%s)",
+                       used ? ", " : "", pid, name);
+    holders->count++;
+}
+
+static bool is_process(const char *name)
+{
+    return isdigit((unsigned char)name[0]);
+}
+
+static int begin(struct search *search, const char *proc)
+{
+    cleanup(buffer_done) struct buffer text = BUFFER_INIT(MOUNT_TABLE_BYTES);
+    cleanup(fd_closep) int self = -1;
+    char path[PATH_MAX];
+    ino_t namespace;
+    int r;
+
+    if (snprintf(path, sizeof(path), "%s/self", proc) >= (int)sizeof(path))
+        return -ENAMETOOLONG;
+    self = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (self < 0)
+        return -errno;
+    (void)is_new_namespace(search, self, &namespace);
+    r = read_mounts(self, &text);
+    if (r == 0 && text.data)
+        note_groups(search, text.data);
+    return r;
+}
+
+int drive_holders_find(const char *proc, const struct drive_held *held,
+                       struct drive_holders *ret_holders)
+{
+    cleanup(freep) struct search *search = calloc(1, sizeof(*search));
+    cleanup(dir_closep) DIR *names = opendir(proc);
+    struct drive_holders holders = {0};
+    const char *name;
+    int r;
+
+    if (!names)
+        return -errno;
+    if (!search)
+        return -ENOMEM;
+    *search = (struct search){.held = held, .holders = &holders};
+    r = begin(search, proc);
+    while (r == 0 && (name = directory_next(names))) {
+        cleanup(fd_closep) int process = -1;
+
+        if (!is_process(name) || strtol(name, NULL, 10) == getpid())
+            continue;
+        process = openat(dirfd(names), name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        if (process >= 0 && (has_mount(search, process) || has_open_file(search, process)))
+            note_holder(search, process, name);
+    }
+    *ret_holders = holders;
+    return r;
 }

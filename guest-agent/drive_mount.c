@@ -5,24 +5,24 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "agent-client/agent_messages.h"
 #include "agent-client/drive_options.h"
+#include "guest-agent/drive_disk.h"
 #include "guest-agent/drive_enter.h"
-#include "guest-agent/drive_find.h"
-#include "guest-agent/drive_fsck.h"
 #include "guest-agent/drive_list.h"
-#include "guest-agent/drive_target.h"
+#include "guest-agent/drive_place.h"
 #include "guest-agent/filesystem.h"
 #include "guest-agent/ownership.h"
-#include "guest-agent/selinux.h"
 #include "guest-agent/volume.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
@@ -416,4 +416,27 @@ enum status_code drive_mount_run(const struct drive_mount_work *work,
     if (code == STATUS_OK)
         *ret_answer = answer;
     return code;
+}
+
+/* ---- selinux -------------------------------------------------------------------------------- */
+
+/* Reads one character of selinuxfs. A file by that name in another file system says
+ * nothing. */
+
+bool selinux_is_enforced_at(const char *directory, unsigned long type)
+{
+    cleanup(fd_closep) int at = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    cleanup(fd_closep) int fd = -1;
+    struct statfs status;
+    char enforcing = '0';
+
+    if (at < 0 || fstatfs(at, &status) < 0 || (unsigned long)status.f_type != type)
+        return false;
+    fd = openat(at, "enforce", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    return fd >= 0 && read(fd, &enforcing, 1) == 1 && enforcing == '1';
+}
+
+bool selinux_is_enforced(void)
+{
+    return selinux_is_enforced_at("/sys/fs/selinux", SELINUX_MAGIC);
 }

@@ -15,9 +15,10 @@
  */
 #pragma once
 
+#include <stdbool.h>
+
 #include "agent-client/drive_call.h"
 #include "lib/result.h"
-#include "lib/status.h"
 
 struct drive_mount_work {
     const struct drive_mount_request *request;
@@ -31,3 +32,13 @@ struct drive_mount_work {
 /* Returns a status listed in drive_call.h, with a text unless OK. */
 enum status_code drive_mount_run(const struct drive_mount_work *work,
                                  struct drive_mount_answer *ret_answer, struct error *error);
+
+/* ---- selinux -------------------------------------------------------------------------------- */
+
+/* Whether this guest enforces SELinux, without libselinux. */
+
+/* What the kernel's own file system says of it, if that is mounted. */
+bool selinux_is_enforced(void);
+
+/* The same of another directory than /sys/fs/selinux. */
+bool selinux_is_enforced_at(const char *directory, unsigned long type);

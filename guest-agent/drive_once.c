@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* drive_once.c - see drive_once.h. */
 #include "guest-agent/drive_once.h"
-#include "guest-agent/device_cgroup.h"
+#include "guest-agent/drive_disk.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "guest-agent/drive_find.h"
 #include "guest-agent/drive_place.h"
 #include "guest-agent/ownership.h"
 #include "lib/cleanup.h"

@@ -16,9 +16,8 @@
 
 #include "guest-agent/container_find.h"
 #include "guest-agent/drive_enter.h"
-#include "guest-agent/drive_find.h"
-#include "guest-agent/drive_holders.h"
 #include "guest-agent/drive_list.h"
+#include "guest-agent/drive_place.h"
 #include "guest-agent/volume.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"

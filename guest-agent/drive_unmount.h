@@ -19,7 +19,6 @@
 
 #include "agent-client/drive_call.h"
 #include "lib/result.h"
-#include "lib/status.h"
 
 struct drive_unmount_work {
     const struct drive_unmount_request *request;

@@ -32,9 +32,9 @@
 
 #include "agent-client/agent_messages.h"
 #include "guest-agent/device.h"
-#include "guest-agent/device_cgroup.h"
+#include "guest-agent/drive_disk.h"
 #include "lib/cleanup.h"
-#include "lib/numbers.h"
+#include "lib/quantity.h"
 
 /* The argument is the new number of the file system's own blocks. */
 #define EXT4_IOC_RESIZE_FS _IOW('f', 16, uint64_t)

@@ -21,7 +21,6 @@
 
 #include "agent-client/drive_call.h"
 #include "lib/result.h"
-#include "lib/status.h"
 
 enum {
     OWNERSHIP_ERRORS = 8,    /* texts that are kept */

@@ -16,6 +16,8 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "agent-client/agent_messages.h"
+#include "agent-client/ttrpc_codec.h"
 #include "guest-agent/filesystem.h"
 #include "lib/result.h"
 
@@ -61,3 +63,18 @@ int volume_open(const struct volume *volume, struct filesystem *ret_filesystem, 
 /* Calls `visit` for one mount of each file system of a kind that can be grown, if it is writable or
  * was shut down. 0 or -errno. */
 int volume_for_each(void (*visit)(const struct volume *volume, void *userdata), void *userdata);
+
+/* ---- stats ---------------------------------------------------------------------------------- */
+
+/* How full a volume is, in bytes and inodes.
+ *
+ * As the kubelet counts: available is what a user who is not root can write. A file system that has
+ * recorded errors, was shut down or does not answer is reported as abnormal.
+ */
+
+/* Of a file system whose statfs(2) does not wait: one on a device. */
+void stats_of(const struct volume *volume, struct agent_stats *ret_stats);
+
+/* One GetVolumeStats. Fills ret_stats if status is OK. */
+void stats_read(const char *volume_path, struct ttrpc_status *ret_status,
+                struct agent_stats *ret_stats);

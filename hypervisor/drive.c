@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hypervisor/drive_ops.h"
+#include "hypervisor/hypervisor_ops.h"
 #include "hypervisor/vmm_process.h"
 #include "lib/cleanup.h"
 #include "lib/process.h"

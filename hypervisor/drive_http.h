@@ -8,8 +8,8 @@
  */
 #pragma once
 
-#include "hypervisor/drive_ops.h"
 #include "hypervisor/drive_report.h"
+#include "hypervisor/hypervisor_ops.h"
 #include "lib/buffer.h"
 #include "lib/http_exchange.h"
 

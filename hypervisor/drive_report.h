@@ -3,7 +3,7 @@
  * own: a resolver identifies the reported files. Private to hypervisor/.
  *
  * For VMMs that report each drive with an id and the path that it was given: Cloud Hypervisor and
- * Firecracker. QEMU's graph of nodes has its own module (qemu_drive.h).
+ * Firecracker. QEMU's graph of nodes has its own module (qemu_report.h).
  */
 #pragma once
 
@@ -11,7 +11,7 @@
 #include <stddef.h>
 
 #include "hypervisor/hypervisor.h"
-#include "hypervisor/vmm_resolver.h"
+#include "hypervisor/vmm_process.h"
 
 enum {
     DRIVE_ID_BYTES = 128,

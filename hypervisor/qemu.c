@@ -28,9 +28,8 @@
 #include <string.h>
 
 #include "hypervisor/hypervisor_ops.h"
-#include "hypervisor/qemu_drive.h"
+#include "hypervisor/qemu_report.h"
 #include "hypervisor/qemu_search.h"
-#include "hypervisor/qemu_tree.h"
 #include "hypervisor/qmp_codec.h"
 #include "hypervisor/vmm_process.h"
 #include "lib/cleanup.h"

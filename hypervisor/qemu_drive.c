@@ -12,13 +12,12 @@
  * frontend is not theirs. Unless locking is off, QEMU refuses to resize either one ("Failed to get
  * "resize" lock").
  */
-#include "hypervisor/qemu_drive.h"
+#include "hypervisor/qemu_report.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "hypervisor/qemu_source.h"
 #include "lib/cleanup.h"
 
 /* What a set's descriptors are. */

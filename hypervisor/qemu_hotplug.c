@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "hypervisor/drive_ops.h"
+#include "hypervisor/hypervisor_ops.h"
 #include "hypervisor/qemu_hotplug_steps.h"
 #include "hypervisor/qmp_conversation.h"
 #include "hypervisor/vmm_process.h"

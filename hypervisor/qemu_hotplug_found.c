@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "hypervisor/qemu_report.h"
-#include "hypervisor/qemu_source.h"
 #include "lib/cleanup.h"
 
 /* ---- sets ---- */

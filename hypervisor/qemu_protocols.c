@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* qemu_protocols.c - an array that is kept sorted. */
-#include "hypervisor/qemu_protocols.h"
+#include "hypervisor/qemu_report.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -16,9 +16,39 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "hypervisor/qemu_protocols.h"
+#include "hypervisor/hypervisor.h"
+#include "hypervisor/vmm_process.h"
 #include "lib/json.h"
 #include "lib/result.h"
+
+/* ---- qemu protocols ------------------------------------------------------------------------- */
+
+/* By which drivers QEMU opens a file.
+ *
+ * A file may be reported for a thousand nodes, and asked about as often. So there is one entry per
+ * file name, found by bisection. */
+
+struct qemu_protocol {
+    const char *file; /* borrowed */
+    bool host_device; /* by a node of this driver */
+    bool other;       /* by a node of another one, except raw layers and filters */
+};
+
+struct qemu_protocols {
+    struct qemu_protocol *entries; /* in the order of their files; owned */
+    size_t count;
+};
+
+/* Whether a layer of this driver has the size of the layer below it. */
+bool qemu_driver_passes_size(const char *driver);
+
+/* A node with this driver and file; the file is kept until qemu_protocols_done(). 0 or -ENOMEM. */
+int qemu_protocols_add(struct qemu_protocols *protocols, const char *driver, const char *file);
+
+/* NULL: no such node. */
+const struct qemu_protocol *qemu_protocols_find(const struct qemu_protocols *protocols,
+                                                const char *file);
+void qemu_protocols_done(struct qemu_protocols *protocols);
 
 enum {
     QEMU_NAME_BYTES = 64,       /* node names have at most 31 characters */
@@ -76,3 +106,64 @@ int qemu_report_read_sets(struct qemu_report *report, const cJSON *value, struct
 /* Whether a name may be put into a command: letters, digits, '-', '.', '_', and one leading '#' as
  * in the names that QEMU generates. */
 bool qemu_name_is_plain(const char *name);
+
+/* ---- qemu drive ----------------------------------------------------------------------------- */
+
+/* Finds out which of QEMU's drives is the device, and whether its size may be
+ * re-read. No I/O of its own: a resolver identifies the reported files. */
+
+/* Finds the root node whose file is the wanted device. HYPERVISOR_DONE: *ret_drive is set, borrowed
+ * from the report, and `act` may be done to it. READ_ONLY and UNSUPPORTED set it too, to name the
+ * drive; DRIVE_NOT_FOUND and MISMATCH leave it unchanged. `error` has the reason. */
+enum hypervisor_outcome qemu_drive_find(const struct qemu_report *report,
+                                        const struct vmm_wanted *wanted,
+                                        struct vmm_resolver *resolver,
+                                        const struct qemu_node **ret_drive, struct error *error);
+
+/* The outcome for QEMU's refusal. */
+enum hypervisor_outcome qemu_refusal(const char *error_class, const char *text);
+
+/* ---- qemu source ---------------------------------------------------------------------------- */
+
+/* Parses the source of a drive's bytes from its file name. */
+
+struct qemu_source {
+    bool is_set; /* /dev/fdset/N */
+    uint64_t set;
+    bool layered;               /* a layer is neither raw nor a filter */
+    bool fixed;                 /* a layer has an offset or a size of its own */
+    bool host_device;           /* the protocol node's driver */
+    char file[QEMU_FILE_BYTES]; /* the innermost file name; large, and not cleared */
+};
+
+/* Reads the layers of a root node; `nodes` are all of QEMU's, none of which has been changed since
+ * it was added. false if its file is invalid. */
+bool qemu_source_read(struct qemu_source *source, const struct qemu_node *root,
+                      const struct qemu_nodes *nodes);
+
+/* ---- qemu tree ------------------------------------------------------------------------------ */
+
+/* The guest's address of a drive, from QEMU's tree of devices. No I/O.
+ *
+ * The input is `info qtree`, by QMP's human-monitor-command, as QEMU 7.2 prints it
+ * (recorded): two spaces for each level, a device's own lines before its buses.
+ *
+ *     bus: pcie.0
+ *       type PCIE
+ *       dev: pci-bridge, id "pci-bridge-0"
+ *         addr = 02.0
+ *         bus: pci-bridge-0
+ *           dev: virtio-blk-pci, id "drive-1"
+ *             addr = 01.0
+ *             bus: virtio-bus
+ *               dev: virtio-blk-device, id ""
+ *                 drive = "drive-1"
+ */
+
+enum { QEMU_ADDRESS_BYTES = 64 };
+
+/* The drive's address in crust-guest-agent's format: pci:02/01, the slots of all devices from the
+ * root bus on, or scsi:0:1, target and LUN. false if the tree does not contain it, or contains it
+ * twice. */
+bool qemu_tree_find(const char *text, const char *drive,
+                    char ret_address[static QEMU_ADDRESS_BYTES]);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* qemu_search.c - identifies a drive by the report (qemu_drive.h). */
+/* qemu_search.c - identifies a drive by the report (qemu_report.h). */
 #include "hypervisor/qemu_search.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-#include "hypervisor/qemu_drive.h"
+#include "hypervisor/qemu_report.h"
 #include "hypervisor/vmm_process.h"
 
 static struct qemu_search_result go_on(enum qemu_search_next next)

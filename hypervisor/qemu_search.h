@@ -15,7 +15,7 @@
 
 #include "hypervisor/hypervisor.h"
 #include "hypervisor/qemu_report.h"
-#include "hypervisor/vmm_memory.h"
+#include "hypervisor/vmm_process.h"
 
 struct qemu_search {
     const struct loop *loop;                  /* in whose passes it runs; borrowed */

@@ -5,7 +5,7 @@
  * re-read: over a regular file the same command truncates, and over qcow2 it changes the guest's
  * disk.
  */
-#include "hypervisor/qemu_source.h"
+#include "hypervisor/qemu_report.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -4,7 +4,7 @@
  * A device ends where another device or a bus is not indented more deeply. The drive of a SCSI disk
  * is printed before its target and LUN, so the address is written when the disk ends.
  */
-#include "hypervisor/qemu_tree.h"
+#include "hypervisor/qemu_report.h"
 
 #include <stdio.h>
 #include <string.h>

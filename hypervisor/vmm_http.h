@@ -13,7 +13,7 @@
 
 #include "hypervisor/drive_report.h"
 #include "hypervisor/hypervisor_ops.h"
-#include "hypervisor/vmm_memory.h"
+#include "hypervisor/vmm_process.h"
 #include "lib/http_exchange.h"
 
 struct vmm_http;

@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -19,6 +20,7 @@
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/directory.h"
+#include "lib/hash.h"
 #include "lib/path.h"
 #include "lib/path_guard.h"
 #include "lib/result.h"
@@ -204,4 +206,121 @@ struct vmm_wanted vmm_wanted_of(const struct hypervisor_request *request)
     wanted.identity.device = request->regular_file ? request->file_device : request->device;
     wanted.identity.inode = request->regular_file ? request->inode : 0;
     return wanted;
+}
+
+/* ---- vmm memory ----------------------------------------------------------------------------- */
+
+/* See vmm_process.h. No longer than the answer whose names it holds. */
+
+struct vmm_memory_entry {
+    UT_hash_handle hh;
+    int result;
+    struct vmm_identity identity;
+    char name[];
+};
+
+bool vmm_memory_find(const struct vmm_memory *memory, const char *name, int *ret_result,
+                     struct vmm_identity *ret_identity)
+{
+    const struct vmm_memory_entry *entry;
+
+    HASH_FIND_STR(memory->entries, name, entry);
+    if (!entry)
+        return false;
+    *ret_result = entry->result;
+    *ret_identity = entry->identity;
+    return true;
+}
+
+void vmm_memory_add(struct vmm_memory *memory, const char *name, int result,
+                    const struct vmm_identity *identity)
+{
+    struct vmm_memory_entry *entry =
+        memory->count < VMM_MEMORY_ENTRIES ? calloc(1, sizeof(*entry) + strlen(name) + 1) : NULL;
+
+    if (!entry)
+        return;
+    entry->result = result;
+    if (result == 0)
+        entry->identity = *identity;
+    strcpy(entry->name, name);
+    HASH_ADD_STR(memory->entries, name, entry);
+    if (entry->hh.tbl)
+        memory->count++;
+    else
+        free(entry);
+}
+
+void vmm_memory_done(struct vmm_memory *memory)
+{
+    struct vmm_memory_entry *entry, *next;
+
+    HASH_ITER (hh, memory->entries, entry, next) {
+        HASH_DEL(memory->entries, entry);
+        free(entry);
+    }
+    memory->count = 0;
+}
+
+/* ---- vmm resolver --------------------------------------------------------------------------- */
+
+/* The functions that do not depend on the kind of resolver. */
+
+enum { HELD_ENTRIES = 1024 };
+
+bool vmm_resolver_is_exhausted(struct vmm_resolver *resolver)
+{
+    if (!resolver->exhausted && resolver->until_ns)
+        resolver->exhausted = clock_processor() >= resolver->until_ns;
+    return resolver->exhausted;
+}
+
+int vmm_resolver_note(struct vmm_resolver *resolver, int r)
+{
+    if (result_is_shortage(r))
+        resolver->shortage = r;
+    return r;
+}
+
+int vmm_resolver_refuse(struct error *error)
+{
+    return error_set(error, -ETIME,
+                     "the VMM has more drives and files, or longer paths to them, than crustd "
+                     "examines");
+}
+
+int vmm_resolver_doubt(const struct vmm_resolver *resolver, bool found, struct error *error)
+{
+    if (resolver->exhausted)
+        return vmm_resolver_refuse(error);
+    if (resolver->shortage && !found)
+        return error_set_errno(error, resolver->shortage, "cannot read all of the VMM's files");
+    return 0;
+}
+
+bool vmm_may_hold(struct vmm_resolver *resolver, const struct vmm_identity *identity)
+{
+    cleanup(freep) struct vmm_identity *held = calloc(HELD_ENTRIES, sizeof(*held));
+    size_t count = held ? resolver->held(resolver, held, HELD_ENTRIES) : HELD_ENTRIES;
+
+    for (size_t i = 0; held && i < count; i++)
+        if (vmm_identity_equal(&held[i], identity))
+            return true;
+    return count == HELD_ENTRIES || resolver->exhausted; /* there may be more */
+}
+
+enum hypervisor_list vmm_search_list(struct vmm_resolver *resolver, const struct vmm_wanted *wanted,
+                                     bool found, enum hypervisor_outcome *outcome,
+                                     struct error *error)
+{
+    bool lacks =
+        *outcome == HYPERVISOR_DRIVE_NOT_FOUND && !vmm_may_hold(resolver, &wanted->identity);
+
+    if (vmm_resolver_doubt(resolver, found, error) < 0) {
+        *outcome = HYPERVISOR_UNREACHABLE;
+        return HYPERVISOR_LIST_UNREAD;
+    }
+    if (found)
+        return HYPERVISOR_LIST_HAS;
+    return lacks ? HYPERVISOR_LIST_LACKS : HYPERVISOR_LIST_UNREAD;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mount_list.c - see mount_list.h.
+/* mount_list.c - see mount_table.h.
  *
  * Source: include/uapi/linux/mount.h, which older headers lack. The numbers of the system calls are
  * the same on all architectures that crustd is built for.
  */
-#include "lib/mount_list.h"
+#include "lib/mount_table.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -19,7 +19,7 @@
 
 #include "lib/cleanup.h"
 #include "lib/clock.h"
-#include "lib/numbers.h"
+#include "lib/quantity.h"
 
 const char *mount_table_path(void)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* namespaces.c - reads nsfs, and this process's own entries in /proc. */
-#include "lib/namespaces.h"
+#include "lib/process_trust.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -31,7 +31,6 @@
 
 #include "lib/buffer.h"
 #include "lib/cleanup.h"
-#include "lib/mount_list.h"
 #include "lib/mount_table.h"
 #include "lib/path.h"
 

@@ -70,3 +70,24 @@ bool process_arguments_are_jailers(const struct buffer *arguments);
 
 /* The last component of argv[0]; "" if there is none. */
 const char *process_arguments_program(const struct buffer *arguments);
+
+/* ---- process list --------------------------------------------------------------------------- */
+
+/* Iterates over all processes and reads their arguments.
+ *
+ * If a reader runs (process_reader.h), it is asked for the arguments of several processes at once,
+ * because each request costs two context switches.
+ */
+
+struct process_list;
+
+int process_list_new(struct process_list **ret_list); /* 0 or -errno */
+struct process_list *process_list_free(struct process_list *list);
+
+/* The next process listed in /proc; 0: none is left. 0 or -errno. */
+int process_list_next(struct process_list *list, pid_t *ret_pid);
+
+/* Appends at most `bytes` bytes of the arguments of the process that `next` returned last. Returns
+ * as process_read_first_arguments(). */
+int process_list_read_arguments(const struct process_list *list, size_t bytes,
+                                struct buffer *ret_arguments);

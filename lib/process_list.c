@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* process_list.c - see process_list.h. */
-#include "lib/process_list.h"
+/* process_list.c - see process.h. */
+#include "lib/process.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -8,7 +8,6 @@
 #include <stdlib.h>
 
 #include "lib/cleanup.h"
-#include "lib/process.h"
 #include "lib/process_reader.h"
 
 /* PART_BYTES: the bytes requested ahead for each process. Kata's shims have 200, its QEMUs some

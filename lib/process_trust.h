@@ -6,10 +6,12 @@
  */
 #pragma once
 
+#include <stdbool.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include "lib/buffer.h"
-#include "lib/process_list.h"
+#include "lib/process.h"
 
 enum process_trust {
     PROCESS_ROOTS,        /* root's, on the node itself */
@@ -34,3 +36,21 @@ int process_read_counted_arguments(const struct process_list *list, pid_t pid,
 
 /* Why it is not trusted, such as "it belongs to another user than root". */
 const char *process_trust_text(enum process_trust trust);
+
+/* ---- namespaces ----------------------------------------------------------------------------- */
+
+/* Whether this process sees the node, or only a part of it.
+ *
+ * The kernel's first namespaces have fixed inodes (include/linux/proc_ns.h).
+ */
+
+/* /proc shows all processes of the node: this is its pid namespace, and /proc belongs to it. */
+bool namespaces_show_all_processes(void);
+
+/* Whether this is the first user namespace: it receives the kernel's events, and its root may
+ * inspect every process. */
+bool namespaces_user_is_first(void);
+
+/* Whether process 1 has this very file at the path, whatever mounts this process has. False also if
+ * the root of process 1 cannot be reached (CAP_SYS_PTRACE). */
+bool namespaces_first_has(const char *path, const struct stat *file);

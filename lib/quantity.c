@@ -2,7 +2,9 @@
 /* quantity.c - a number is digits * 2^two * 10^ten, and stays exact until its end. */
 #include "lib/quantity.h"
 
+#include <ctype.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -160,4 +162,41 @@ const char *quantity_error(int error)
     default:
         return "no size: bytes, or a Kubernetes quantity such as 8Gi, 500M or 1.5Ti";
     }
+}
+
+/* ---- numbers -------------------------------------------------------------------------------- */
+
+static unsigned digit_of(char character)
+{
+    if (!isxdigit((unsigned char)character))
+        return UINT8_MAX;
+    return (unsigned)(isdigit((unsigned char)character)
+                          ? character - '0'
+                          : tolower((unsigned char)character) - 'a' + 10);
+}
+
+static const char *read_number(const char *text, unsigned base, uint32_t *ret_number)
+{
+    const char *begin = text;
+    uint64_t number = 0;
+
+    for (; digit_of(*text) < base; text++) {
+        number = number * base + digit_of(*text);
+        if (number > UINT32_MAX)
+            return NULL;
+    }
+    *ret_number = (uint32_t)number;
+    return text > begin ? text : NULL;
+}
+
+const char *numbers_read(const char *text, const char *separators, unsigned base,
+                         uint32_t *ret_numbers)
+{
+    while ((text = read_number(text, base, ret_numbers++)) && *separators) {
+        if (*text != *separators)
+            return NULL;
+        text += *separators == ' ' ? strspn(text, " ") : 1;
+        separators++;
+    }
+    return text;
 }

@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "lib/status.h"
+#include "lib/result.h"
 #include "model/state.h"
 
 enum volume_reason {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* absences.c - see absences.h. */
-#include "observe/absences.h"
+/* absences.c - see process_index.h. */
+#include "observe/process_index.h"
 
 #include <errno.h>
 #include <stdlib.h>

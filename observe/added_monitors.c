@@ -23,7 +23,6 @@
 #include "lib/hash.h"
 #include "lib/path.h"
 #include "lib/process.h"
-#include "lib/process_list.h"
 #include "lib/process_trust.h"
 #include "observe/observe.h"
 

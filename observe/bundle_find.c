@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bundle_find.c - see bundle_find.h. */
-#include "observe/bundle_find.h"
+/* bundle_find.c - see bundles.h. */
+#include "observe/bundles.h"
 
 #include <stdio.h>
 #include <string.h>

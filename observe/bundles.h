@@ -14,6 +14,7 @@
 #include <stdbool.h>
 
 #include "observe/bundle.h"
+#include "observe/observe.h"
 
 enum { BUNDLES_PARENTS = 8, BUNDLES_ID_BYTES = 129 };
 
@@ -68,3 +69,14 @@ enum bundles_owner {
 /* The sandbox of the container: "" none, or not known yet. An enum bundles_owner or -errno. */
 int bundles_owner(struct bundles *bundles, int root, const char *parent, const char *container_id,
                   char ret_sandbox_id[static BUNDLES_ID_BYTES]);
+
+/* ---- bundle find ---------------------------------------------------------------------------- */
+
+/* Finds the bundle of a sandbox. */
+
+/* Where the bundles of the sandbox's containers are, by its shim's working directory, or its VMM's
+ * (vmm_pid 0: not asked), or by a directory of its own below one of paths.bundles or beside it.
+ * `own` is "" if there is none; then the sandbox's problem has the reason. 0, OBSERVED_UNFINISHED
+ * or -errno. */
+int bundle_find(const struct observe_sandbox_paths *paths, const char *sandbox_id, pid_t vmm_pid,
+                struct observed_sandbox *sandbox, struct bundles_place *ret_place);

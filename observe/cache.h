@@ -3,7 +3,6 @@
  * Private to observe/. */
 #pragma once
 
-#include "observe/absences.h"
 #include "observe/bundles.h"
 #include "observe/process_index.h"
 

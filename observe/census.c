@@ -31,9 +31,7 @@
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/hash.h"
-#include "lib/namespaces.h"
 #include "lib/process.h"
-#include "lib/process_list.h"
 #include "lib/process_trust.h"
 #include "lib/result.h"
 

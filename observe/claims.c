@@ -17,12 +17,9 @@
 #include <string.h>
 
 #include "lib/cleanup.h"
-#include "observe/bundle_find.h"
 #include "observe/bundles.h"
 #include "observe/cache.h"
 #include "observe/kata.h"
-#include "observe/passthrough.h"
-#include "observe/records.h"
 
 enum { MOUNTS = 1024, CONTAINERS = 128, CONTAINER_CHARS = 10 };
 

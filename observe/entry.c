@@ -23,7 +23,6 @@
 #include "lib/directory.h"
 #include "lib/json.h"
 #include "lib/sha256.h"
-#include "observe/entry_name.h"
 #include "observe/mount_info.h"
 #include "observe/observe.h"
 

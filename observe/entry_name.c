@@ -5,7 +5,7 @@
  * is not a hex digit. The decoded path is data: it is stored and shown, never opened. It is the
  * volume's identity byte by byte, so it is not normalised.
  */
-#include "observe/entry_name.h"
+#include "observe/mount_info.h"
 
 #include <stdio.h>
 #include <string.h>

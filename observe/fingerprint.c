@@ -6,7 +6,7 @@
  * advance with the kernel's clock tick, so a second write within one tick may leave them unchanged;
  * therefore sizes and the bytes themselves are included.
  */
-#include "observe/fingerprint.h"
+#include "observe/mount_info.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,6 +2,10 @@
 /* kata.h - functions that the readers of both Kata runtimes use. Private to observe/. */
 #pragma once
 
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "lib/directory.h"
 #include "observe/observe.h"
 
 /* Whether r means that there is nothing at the path, which is not an error. */
@@ -32,3 +36,82 @@ int kata_try_socket(int root, const char *directory, const char *name, char **re
  * socket, sets try_again. */
 int kata_find_monitor(const struct observe_sandbox_paths *paths, const char *name,
                       const char *directory, const char *extra, struct observed_sandbox *sandbox);
+
+/* ---- records -------------------------------------------------------------------------------- */
+
+/* The runtime's record of its containers' mounts: attached as a device, or shared as a
+ * directory. */
+
+enum { RECORDS = 2048 };
+
+/* Takes over the record's strings, also on failure. Records beyond RECORDS are dropped. 0 or
+ * -ENOMEM. */
+int records_add(struct observed_sandbox *sandbox, const struct observed_record *record);
+
+/* Must be called after the last addition and before the first search. */
+void records_sort(struct observed_sandbox *sandbox);
+
+/* The record of this container's mount at this destination. NULL: there is none. */
+const struct observed_record *records_find(const struct observed_sandbox *sandbox,
+                                           const char *container, const char *destination);
+
+void records_done(struct observed_sandbox *sandbox);
+
+/* ---- kata go -------------------------------------------------------------------------------- */
+
+/* A sandbox of Kata's Go runtime, from its state directories and its VMM process. */
+
+/* Fills in what it finds. OBSERVED, OBSERVED_ABSENT (no directory of this sandbox) or -errno; in
+ * each case the caller frees it with observed_sandbox_done(). */
+int kata_go_observe(const struct observe_sandbox_paths *paths, const char *sandbox_id,
+                    struct observed_sandbox *sandbox);
+
+/* ---- kata rs -------------------------------------------------------------------------------- */
+
+/* A sandbox of Kata's Rust runtime, from its state directory and its processes. */
+
+/* Fills in what it finds. OBSERVED, OBSERVED_ABSENT (no directory of this sandbox),
+ * OBSERVED_UNFINISHED or -errno; in each case the caller frees it with observed_sandbox_done(). */
+int kata_rs_observe(const struct observe_sandbox_paths *paths, const char *sandbox_id,
+                    struct observed_sandbox *sandbox);
+
+/* ---- passthrough ---------------------------------------------------------------------------- */
+
+/* Where a guest of Kata's Rust runtime has a volume, seen from the host.
+ *
+ * The guest path of a direct volume consists of the device's id, a random part and the last part of
+ * the container's destination (src/runtime-rs, resource/src/volume/utils.rs):
+ *
+ *     /run/kata-containers/shared/containers/passthrough/DEVICE10-RANDOM8-BASENAME
+ *
+ * It is not recorded anywhere, but the shim makes a directory of that name on the host:
+ *
+ *     /run/kata-containers/shared/sandboxes/SANDBOX/rw/passthrough/
+ *
+ * The same directory has files shared with the guest, whose names have the same form, with the
+ * beginning of a container's id as the first part.
+ */
+
+/* The names of the form above. If the directory does not exist: no names. 0 or -errno. */
+int passthrough_read(int root, const char *sandbox_id, struct directory_names *ret_names);
+
+/* Whether a name of the form above is that of a volume whose mount destination ends in BASENAME. */
+bool passthrough_is_candidate(const char *name, const char *basename,
+                              bool (*is_container)(void *userdata, const char *part),
+                              void *userdata);
+
+/* The oldest name that ends in BASENAME and was made at since_ns or later: the directories of
+ * containers that have ended remain. NULL if there is none, or if such names belong to several
+ * devices. is_container: whether the first part belongs to a container. */
+const char *passthrough_find(int root, const char *sandbox_id, const struct directory_names *names,
+                             const char *basename, int64_t since_ns,
+                             bool (*is_container)(void *userdata, const char *part),
+                             void *userdata);
+
+/* Whether the container with this beginning of its id has a file or directory of the node in place
+ * of the mount whose destination ends in BASENAME. */
+bool passthrough_is_shared(const struct directory_names *names, const char *container,
+                           const char *basename);
+
+/* The guest path for a name. 0 or -ENOMEM. */
+int passthrough_guest_path(const char *name, char **ret_path);

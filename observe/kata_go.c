@@ -22,7 +22,7 @@
  * sandbox's file is missing or cut, the sandbox must be observed again, and what was learned
  * without it is used meanwhile.
  */
-#include "observe/kata_go.h"
+#include "observe/kata.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -39,9 +39,7 @@
 #include "lib/process.h"
 #include "lib/process_trust.h"
 #include "observe/cache.h"
-#include "observe/kata.h"
 #include "observe/persist.h"
-#include "observe/records.h"
 
 #define PERSIST "persist.json"
 

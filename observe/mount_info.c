@@ -16,7 +16,6 @@
 
 #include "lib/cleanup.h"
 #include "lib/secret.h"
-#include "observe/entry_name.h"
 
 #define POLICY_KEY "crust.resize"
 

@@ -14,7 +14,7 @@
 #include "lib/path.h"
 #include "lib/result.h"
 #include "model/volume.h"
-#include "observe/publish_path.h"
+#include "observe/mount_info.h"
 #include "observe/sandbox.h"
 
 /* ---- a metadata directory ---------------------------------------------------------------- */

@@ -17,7 +17,7 @@
 #include <sys/types.h>
 
 #include "model/hypervisor.h"
-#include "observe/sandbox_arguments.h"
+#include "observe/sandbox.h"
 
 struct process_index;
 
@@ -66,8 +66,31 @@ int process_index_find(struct process_index *index, enum process_role role, cons
 bool process_index_find_known(struct process_index *index, enum process_role role,
                               const char *sandbox_id, struct indexed_process *ret_process);
 
-/* As observe_each_vmm() in orphan.h. */
+/* As observe_each_vmm() in sandbox.h. */
 int process_index_each_vmm(struct process_index *index,
                            int (*callback)(void *userdata, const char *sandbox_id, pid_t pid,
                                            uint64_t start_ns),
                            void *userdata);
+
+/* ---- absences ------------------------------------------------------------------------------- */
+
+/* Decides when it is certain that a sandbox has no shim.
+ *
+ * A shim runs before the first question about its sandbox can come. So a reading of all processes
+ * that began after that question and missed none of root's finds the shim if it exists. The time of
+ * the first question is kept for the sandboxes that were asked about last.
+ */
+
+struct absences;
+
+int absences_new(struct absences **ret_absences);
+struct absences *absences_free(struct absences *absences);
+
+/* Begins or continues a question about the sandbox. To be called before the search for its
+ * processes. */
+void absences_ask(struct absences *absences, const char *sandbox_id);
+
+/* OBSERVED_ABSENT: the sandbox has no shim; OBSERVED_UNFINISHED: not certain yet, ask again;
+ * -errno. */
+int absences_find(struct absences *absences, struct process_index *processes,
+                  const char *sandbox_id);

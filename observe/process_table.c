@@ -12,7 +12,6 @@
 
 #include "lib/clock.h"
 #include "lib/process.h"
-#include "lib/process_list.h"
 #include "lib/result.h"
 
 /* The part of a process's arguments that is read. Kata's VMMs have about 20 KiB; any user can start

@@ -17,7 +17,7 @@
 #include <sys/types.h>
 
 #include "lib/process_trust.h"
-#include "observe/sandbox_arguments.h"
+#include "observe/sandbox.h"
 
 struct process_table;
 

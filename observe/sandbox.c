@@ -6,17 +6,22 @@
  * alive, so leftovers of one runtime do not prevent a check for the other. The id is validated
  * before it becomes part of any path.
  */
+#include "observe/sandbox.h"
+
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include "lib/cleanup.h"
-#include "observe/bundle_find.h"
+#include "lib/directory.h"
+#include "lib/process.h"
+#include "observe/bundles.h"
 #include "observe/cache.h"
 #include "observe/claims.h"
-#include "observe/kata_go.h"
-#include "observe/kata_rs.h"
-#include "observe/orphan.h"
-#include "observe/records.h"
+#include "observe/kata.h"
+#include "observe/observe.h"
 
 static int observe_go(const struct observe_sandbox_paths *paths, const char *sandbox_id,
                       struct observed_sandbox *sandbox)
@@ -151,4 +156,121 @@ int observe_bundle_owner(const struct observe_sandbox_paths *paths, const char *
     _Static_assert((int)OBSERVE_SANDBOX_ID_BYTES == (int)BUNDLES_ID_BYTES, "one length");
 
     return bundles_owner(paths->cache->bundles, paths->root, parent, container_id, ret_sandbox_id);
+}
+
+/* ---- orphan --------------------------------------------------------------------------------- */
+
+/* See sandbox.h.
+ *
+ * A shim that is killed leaves its VMM running with the volumes' devices open. containerd never
+ * starts a shim again; it runs `shim delete`, which may remove the sandbox's records, and with the
+ * Go runtime may fail to. Nothing that can be missing proves an orphan by itself, so two facts have
+ * to come together: the shim has certainly ended, and either no record is left or the VMM's parent
+ * is the first process, so nothing else on the node looks after it.
+ */
+
+enum { INIT = 1, DESCRIPTORS = 4096, DEVICES = 256 };
+
+int observe_shim(struct observe_cache *cache, const char *sandbox_id, pid_t vmm_pid,
+                 uint64_t vmm_start_ns, bool has_records)
+{
+    struct process_search shim;
+    struct process vmm;
+    int r = has_records ? process_read(vmm_pid, &vmm) : 0;
+
+    if (r < 0)
+        return OBSERVED_SHIM_UNKNOWN;
+    if (has_records && vmm.parent != INIT)
+        return OBSERVED_SHIM_RUNS;
+    r = process_index_find(cache->processes, PROCESS_SHIM, sandbox_id, &shim);
+    if (r == PROCESS_INDEX_FOUND)
+        return OBSERVED_SHIM_RUNS;
+    if (r == PROCESS_INDEX_UNFINISHED)
+        return OBSERVED_SHIM_UNFINISHED;
+    /* A shim starts before its VMM. So one that runs is in every whole reading that began after the
+     * VMM's start. */
+    return r == PROCESS_INDEX_NONE && !shim.is_contested && shim.sure_since_ns > vmm_start_ns
+               ? OBSERVED_SHIM_ENDED
+               : OBSERVED_SHIM_UNKNOWN;
+}
+
+int observe_unrecorded(struct observe_cache *cache, const char *sandbox_id,
+                       struct observed_sandbox *sandbox)
+{
+    struct indexed_process vmm;
+
+    /* Firecracker's arguments have half of the sandbox's id. Others live in the shim. */
+    if (!process_index_find_known(cache->processes, PROCESS_VMM, sandbox_id, &vmm) ||
+        (vmm.hypervisor != HYPERVISOR_QEMU && vmm.hypervisor != HYPERVISOR_CLOUD_HYPERVISOR))
+        return OBSERVED_ABSENT;
+    sandbox->alive = sandbox->unrecorded = true;
+    sandbox->runtime = RUNTIME_UNKNOWN;
+    sandbox->hypervisor = vmm.hypervisor;
+    sandbox->vmm_pid = vmm.pid;
+    sandbox->vmm_start_ns = vmm.start_ns;
+    return OBSERVED;
+}
+
+int observe_each_vmm(struct observe_cache *cache,
+                     int (*callback)(void *userdata, const char *sandbox_id, pid_t pid,
+                                     uint64_t start_ns),
+                     void *userdata)
+{
+    return process_index_each_vmm(cache->processes, callback, userdata);
+}
+
+/* ---- what a VMM has open ------------------------------------------------------------------- */
+
+static int add_drive(struct observed_sandbox *held, const struct statx *status)
+{
+    struct observed_drive *drive = &held->drive[held->drives];
+
+    if (!S_ISBLK(status->stx_mode))
+        return 0;
+    if (held->drives == DEVICES)
+        return -E2BIG;
+    drive->major = status->stx_rdev_major;
+    drive->minor = status->stx_rdev_minor;
+    held->drives++;
+    return 0;
+}
+
+static int read_descriptors(pid_t pid, struct observed_sandbox *held)
+{
+    cleanup(dir_closep) DIR *names = NULL;
+    const char *name;
+    char path[32];
+    int r = 0;
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+    names = opendir(path);
+    if (!names)
+        return -errno;
+    for (unsigned seen = 0; r == 0 && (name = directory_next(names)); seen++) {
+        struct statx status;
+
+        if (seen == DESCRIPTORS)
+            return -E2BIG;
+        if (statx(dirfd(names), name, AT_STATX_DONT_SYNC, STATX_TYPE, &status) == 0)
+            r = add_drive(held, &status);
+        else if (errno != ENOENT)
+            r = -errno;
+    }
+    return r < 0 ? r : -errno;
+}
+
+int observe_held_drives(pid_t pid, uint64_t start_ns, struct observed_sandbox *ret_held)
+{
+    cleanup(observed_sandbox_done) struct observed_sandbox held = {0};
+    int r;
+
+    held.drive = calloc(DEVICES, sizeof(*held.drive));
+    r = held.drive ? read_descriptors(pid, &held) : -ENOMEM;
+    if (r == 0 && process_has_ended(pid, start_ns) != 0)
+        r = -ESRCH;
+    if (r < 0)
+        return r;
+    *ret_held = held;
+    held = (struct observed_sandbox){0};
+    return 0;
 }

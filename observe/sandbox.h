@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "lib/buffer.h"
 #include "model/hypervisor.h"
 #include "model/runtime.h"
 
@@ -106,3 +107,64 @@ enum { OBSERVE_SANDBOX_ID_BYTES = 129 };
 int observe_bundle_owner(const struct observe_sandbox_paths *paths, const char *parent,
                          const char *container_id,
                          char ret_sandbox_id[static OBSERVE_SANDBOX_ID_BYTES]);
+
+/* ---- sandbox arguments ---------------------------------------------------------------------- */
+
+/* The sandbox that the arguments of a VMM or a shim name; no I/O.
+ *
+ *   QEMU               -name sandbox-ID[,debug-threads=on], -device vhost-vsock-…,guest-cid=N
+ *   Cloud Hypervisor   --api-socket …/ID/ch-api.sock
+ *   Firecracker        --id ID, or --api-sock …/ID/run/fc.sock
+ *   a shim             -id ID (containerd's shim API, which CRI-O speaks as well)
+ *
+ * The arguments do not prove which program a process runs: any process may have any arguments.
+ */
+
+enum { SANDBOX_ARGUMENTS_ID_BYTES = 129 };
+
+enum process_role { PROCESS_VMM, PROCESS_SHIM };
+
+struct sandbox_arguments {
+    char id[SANDBOX_ARGUMENTS_ID_BYTES];
+    enum process_role role;
+    enum hypervisor_kind hypervisor; /* according to argv[0] */
+    uint32_t guest_cid;              /* of QEMU's vhost-vsock device; 0: none */
+};
+
+/* arguments: as /proc/PID/cmdline, each followed by a NUL. False if they name no sandbox, or are
+ * those of Firecracker's jailer or of a command of the shim's program ("start", "delete"). */
+bool sandbox_arguments_read(const struct buffer *arguments, struct sandbox_arguments *ret_named);
+
+/* ---- orphan --------------------------------------------------------------------------------- */
+
+/* VMMs that have outlived their sandbox's shim, and what they have open. */
+
+enum observed_shim {
+    OBSERVED_SHIM_RUNS,
+    OBSERVED_SHIM_ENDED,
+    OBSERVED_SHIM_UNKNOWN,
+    OBSERVED_SHIM_UNFINISHED, /* not all processes are read yet: call again */
+};
+
+/* Of the sandbox whose VMM is this process. With records it takes more to be sure (sandbox.c).
+ * An enum observed_shim; what cannot be read is UNKNOWN. */
+int observe_shim(struct observe_cache *cache, const char *sandbox_id, pid_t vmm_pid,
+                 uint64_t vmm_start_ns, bool has_records);
+
+/* QEMU or Cloud Hypervisor of a sandbox without records, if its process is known already: an absent
+ * sandbox is an ordinary answer, which must not cost a reading of all processes. OBSERVED: *sandbox
+ * has what its process says, and is `unrecorded`; OBSERVED_ABSENT. */
+int observe_unrecorded(struct observe_cache *cache, const char *sandbox_id,
+                       struct observed_sandbox *sandbox);
+
+/* Calls back with each VMM that names a sandbox in the last reading of all processes. If there was
+ * none, one is begun. 0, what the callback returned, or PROGRESS_MORE: that one is not complete,
+ * call again. */
+int observe_each_vmm(struct observe_cache *cache,
+                     int (*callback)(void *userdata, const char *sandbox_id, pid_t pid,
+                                     uint64_t start_ns),
+                     void *userdata);
+
+/* The block devices that the VMM has open, as drives that have only a number; one may be there
+ * twice. 0, or -errno: they cannot all be read, or the process has ended. */
+int observe_held_drives(pid_t pid, uint64_t start_ns, struct observed_sandbox *ret_held);

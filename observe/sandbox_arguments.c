@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sandbox_arguments.c - the sandbox that the arguments of a VMM or a shim name. */
-#include "observe/sandbox_arguments.h"
+#include "observe/sandbox.h"
 
 #include <stdlib.h>
 #include <string.h>

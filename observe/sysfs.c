@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "lib/cleanup.h"
-#include "lib/numbers.h"
 #include "lib/path.h"
+#include "lib/quantity.h"
 
 static int read_attribute(int fd, char *text, size_t size, size_t *ret_length)
 {

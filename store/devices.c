@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "store/internal.h"
+#include "store/schema.h"
 
 struct known_device {
     int64_t device_id; /* 0: none */
@@ -170,5 +171,236 @@ int store_set_volume_device(struct store *store, int64_t volume_id, int64_t devi
                                           .volume_id = volume_id});
     if (r == 0)
         *ret_changed = changes > 0;
+    return r;
+}
+
+/* ---- disk users ----------------------------------------------------------------------------- */
+
+/* Volumes and drive mounts on one disk.
+ *
+ * A disk is its number and its sequence, or its file system and inode, as in `devices`. A volume is
+ * read-only if its mount options say "ro" and nothing else.
+ */
+
+/* ?1 kind, ?2 major, ?3 minor, ?4 diskseq, ?5 file_device, ?6 inode. */
+#define KNOWN(row, column) "coalesce(" row "." column ", 0)"
+#define IS_DISK(row)                                                                               \
+    row ".kind = ?1 AND " row ".major = ?2 AND " row ".minor = ?3"                                 \
+        " AND " KNOWN(row, "file_device") " = ?5 AND " KNOWN(                                      \
+            row, "inode") " = ?6"                                                                  \
+                          " AND (?4 = 0 OR " KNOWN(row, "diskseq") " IN (0, ?4))"
+
+/* Whether volume v, with the entry e, is writable. */
+#define IS_WRITABLE                                                                                \
+    " NOT EXISTS (SELECT 1 FROM json_each(coalesce(e.options, '[]')) WHERE value = 'ro')"          \
+    " OR EXISTS (SELECT 1 FROM json_each(e.options) WHERE value = 'rw')"
+#define IS_HELD "m.until IS NULL AND s.sandbox_ref = m.sandbox_ref AND s.gone_at IS NULL"
+
+/* Each begins with its enum store_disk_user_kind. ?7: the drive that does not count. The first
+ * user is the one that is named, and an orphan has to be ended before anything else helps. */
+static const char find_users[] =
+    "SELECT 0, s.vmm_pid, s.sandbox_id, 1 FROM sandboxes s"
+    " WHERE s.orphaned = 1 AND s.gone_at IS NULL AND ?1 = 'block'"
+    " AND EXISTS (SELECT 1 FROM sandbox_drives h WHERE h.sandbox_ref = s.sandbox_ref"
+    "  AND h.major = ?2 AND h.minor = ?3)"
+    " UNION ALL SELECT iif(m.until IS NULL, 1, 4), coalesce(v.target_path, e.key), "
+    "s.sandbox_id," IS_WRITABLE " FROM devices d"
+    " JOIN mappings m ON m.device_id = d.device_id"
+    " JOIN sandboxes s ON s.sandbox_ref = m.sandbox_ref AND s.gone_at IS NULL"
+    " JOIN volumes v ON v.volume_id = m.volume_id" AND_IN_VM
+    " LEFT JOIN entries e ON e.entry_id = v.entry_id"
+    " WHERE d.boot_id = (SELECT boot_id FROM meta) AND " IS_DISK(
+        "d") " UNION ALL SELECT 2, coalesce(v.target_path, e.key), ''," IS_WRITABLE
+             " FROM devices d"
+             " JOIN volumes v ON v.device_id = d.device_id AND v.status = 'present'"
+             " JOIN entries e ON e.entry_id = v.entry_id AND e.gone = 0"
+             " WHERE d.boot_id = (SELECT boot_id FROM meta) AND " IS_DISK(
+                 "d") " AND NOT EXISTS (SELECT 1 FROM mappings m JOIN sandboxes s ON " IS_HELD
+                      " WHERE m.volume_id = v.volume_id"
+                      " AND m.device_id = d.device_id)"
+                      " UNION ALL SELECT 3, r.drive_id, s.sandbox_id, r.writable"
+                      " FROM drive_mounts r JOIN sandboxes s ON s.sandbox_ref = r.sandbox_ref"
+                      " WHERE r.ended_at IS NULL AND r.drive_id IS NOT ?7 AND " IS_DISK("r");
+
+int store_each_disk_user(struct store *store, const struct store_drive_mount_disk *disk,
+                         const char *drive_id, store_disk_user_callback *callback, void *userdata)
+{
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_query(&store->connection, find_users, &rows, sql_text(device_kind_name(disk->kind)),
+                      sql_number(disk->major), sql_number(disk->minor),
+                      sql_number((int64_t)disk->diskseq), sql_number((int64_t)disk->file_device),
+                      sql_number((int64_t)disk->inode), sql_text(drive_id));
+
+    while (r == 0 && (r = sql_next(&rows)) > 0) {
+        struct store_disk_user user;
+
+        user.kind = (enum store_disk_user_kind)sql_take_number(&rows);
+        TAKE_NAME(&rows, user.name);
+        TAKE_NAME(&rows, user.sandbox_id);
+        user.writable = sql_take_number(&rows) != 0;
+        r = callback(userdata, &user);
+    }
+    return r;
+}
+
+/* ---- layers --------------------------------------------------------------------------------- */
+
+/* The lower devices of each device, and disks that announced a new size.
+ *
+ * A device's layers are replaced as a whole. Each layer is itself a device, so its size is kept
+ * where every device's size is, and a disk below many volumes is announced once for all of them.
+ */
+
+int store_note_capacity_change(struct store *store, int64_t device_id, uint64_t since_ns,
+                               bool *ret_changed)
+{
+    static const char announce[] = "UPDATE devices SET announced = 1 WHERE device_id = ?1"
+                                   " AND announced = 0"
+                                   " AND (size_since_ns <= ?2 OR size_bytes = first_size)";
+    static const char name[] = "SELECT name, size_bytes FROM devices WHERE device_id = ?1";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    char device[STORE_PATH_BYTES];
+    int64_t bytes;
+    int changes = 0;
+    int r = sql_run(&store->connection, announce, &changes, sql_number(device_id),
+                    sql_number((int64_t)since_ns));
+
+    *ret_changed = changes > 0;
+    if (r < 0 || !changes)
+        return r;
+    r = sql_first(&store->connection, name, &rows, sql_number(device_id));
+    if (r < 0)
+        return r;
+    TAKE_TEXT(&rows, device);
+    bytes = sql_take_number(&rows);
+    return journal_write(store, &(struct journal_line){.kind = "device_announced",
+                                                       .device = device,
+                                                       .detail = {{"bytes", sql_number(bytes)}}});
+}
+
+int store_is_announced(struct store *store, int64_t device_id, bool *ret_announced)
+{
+    static const char find[] = "SELECT announced FROM devices WHERE device_id = ?1";
+    int64_t announced;
+    int r = sql_find(&store->connection, find, &announced, sql_number(device_id));
+
+    *ret_announced = announced != 0;
+    return r < 0 ? r : 0;
+}
+
+int store_forget_announcements(struct store *store)
+{
+    static const char forget[] = "UPDATE devices SET announced = 0 WHERE announced <> 0";
+
+    return sql_run_values(&store->connection, forget, NULL, NULL, 0);
+}
+
+/* ---- rescans ---- */
+
+int store_find_announced(struct store *store, int64_t device_id, uint64_t before_ns,
+                         struct store_disk *ret_disk)
+{
+    static const char find[] =
+        "SELECT d.device_id, d.name, d.major, d.minor, d.diskseq, d.size_bytes FROM layers l"
+        " JOIN devices d ON d.device_id = l.layer_id WHERE l.device_id = ?1"
+        " AND d.announced <> 0 AND coalesce(d.rescanned_ns, 0) <= ?2 LIMIT 1";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_first(&store->connection, find, &rows, sql_number(device_id),
+                      sql_number((int64_t)before_ns));
+
+    if (r <= 0)
+        return r < 0 ? r : STORE_NOT_FOUND;
+    ret_disk->device_id = sql_take_number(&rows);
+    TAKE_TEXT(&rows, ret_disk->name);
+    ret_disk->major = (uint32_t)sql_take_number(&rows);
+    ret_disk->minor = (uint32_t)sql_take_number(&rows);
+    ret_disk->diskseq = (uint64_t)sql_take_number(&rows);
+    ret_disk->size_bytes = (uint64_t)sql_take_number(&rows);
+    return STORE_FOUND;
+}
+
+int store_intend_rescan(struct store *store, int64_t volume_id, const struct store_disk *disk,
+                        uint64_t now_ns)
+{
+    static const char note[] = "UPDATE devices SET rescanned_ns = ?2 WHERE device_id = ?1";
+    int r = sql_run(&store->connection, note, NULL, sql_number(disk->device_id),
+                    sql_number((int64_t)now_ns));
+
+    return r < 0
+               ? r
+               : journal_write(store, &(struct journal_line){
+                                          .kind = "rescan_disk_intended",
+                                          .volume_id = volume_id,
+                                          .device = disk->name,
+                                          .detail = {{"from_bytes", sql_known(disk->size_bytes)}}});
+}
+
+int store_put_rescan_result(struct store *store, int64_t volume_id, const struct store_disk *disk,
+                            uint64_t bytes, const char *error)
+{
+    static const char answer[] = "UPDATE devices SET announced = 0 WHERE device_id = ?1";
+    int r = 0;
+
+    if (!*error)
+        r = sql_run(&store->connection, answer, NULL, sql_number(disk->device_id));
+    return r < 0 ? r
+                 : journal_write(store, &(struct journal_line){
+                                            .kind = "disk_rescanned",
+                                            .volume_id = volume_id,
+                                            .device = disk->name,
+                                            .detail = {{"from_bytes", sql_known(disk->size_bytes)},
+                                                       {"to_bytes", sql_known(bytes)},
+                                                       {"error", sql_text(error)}}});
+}
+
+/* ---- layers ---- */
+
+int store_get_layers(struct store *store, int64_t device_id,
+                     struct store_layer ret_layer[static STORE_LAYERS], unsigned *ret_layers)
+{
+    static const char find[] = "SELECT layer_id, above, label, base_bytes, above_bytes, state,"
+                               " remedy FROM layers WHERE device_id = ?1 ORDER BY position";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    unsigned count = 0;
+    int r = sql_query(&store->connection, find, &rows, sql_number(device_id));
+
+    while (r == 0 && count < STORE_LAYERS && (r = sql_next(&rows)) > 0) {
+        struct store_layer *layer = &ret_layer[count++];
+
+        r = 0;
+        *layer = (struct store_layer){.layer_id = sql_take_number(&rows)};
+        layer->above = (unsigned)sql_take_number(&rows);
+        TAKE_TEXT(&rows, layer->label);
+        layer->base_bytes = (uint64_t)sql_take_number(&rows);
+        layer->above_bytes = (uint64_t)sql_take_number(&rows);
+        layer->state = (unsigned)sql_take_number(&rows);
+        TAKE_TEXT(&rows, layer->remedy);
+    }
+    *ret_layers = count;
+    return r;
+}
+
+static int add_layer(struct store *store, int64_t device_id, unsigned position,
+                     const struct store_layer *layer)
+{
+    static const char insert[] =
+        "INSERT INTO layers (device_id, position, layer_id, above, kind, label, base_bytes,"
+        " above_bytes, state, remedy) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+
+    return sql_run(&store->connection, insert, NULL, sql_number(device_id), sql_number(position),
+                   sql_number(layer->layer_id), sql_number(layer->above), sql_text(layer->kind),
+                   sql_text(layer->label), sql_number((int64_t)layer->base_bytes),
+                   sql_number((int64_t)layer->above_bytes), sql_number(layer->state),
+                   sql_text(layer->remedy));
+}
+
+int store_put_layers(struct store *store, int64_t device_id, const struct store_layer *layer,
+                     unsigned layers)
+{
+    static const char clear[] = "DELETE FROM layers WHERE device_id = ?1";
+    int r = sql_run(&store->connection, clear, NULL, sql_number(device_id));
+
+    for (unsigned i = 0; r == 0 && i < layers; i++)
+        r = add_layer(store, device_id, i, &layer[i]);
     return r;
 }

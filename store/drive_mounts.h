@@ -6,7 +6,7 @@
  * again knows what may have been done. */
 #pragma once
 
-#include "lib/status.h"
+#include "lib/result.h"
 #include "model/drive.h"
 #include "model/volume.h"
 #include "store/bounds.h"

@@ -13,7 +13,6 @@
  */
 #include <string.h>
 
-#include "store/entry_row.h"
 #include "store/internal.h"
 
 /* Birth times count only where both are known. */

@@ -5,7 +5,7 @@
  * SQLite compares the facts, so that none of them has to be copied. What a row means for its volume
  * is the business of entries.c.
  */
-#include "store/entry_row.h"
+#include "store/internal.h"
 
 #include <string.h>
 

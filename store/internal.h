@@ -85,14 +85,14 @@ struct journal_line {
 
 int journal_write(struct store *store, const struct journal_line *line);
 
-/* counted_time.c. Called when a transaction begins: whether the clock was set meanwhile. */
+/* store.c. Called when a transaction begins: whether the clock was set meanwhile. */
 int counted_time_note(struct store *store);
 /* What is older by the clock is older than keep_ms, however often the clock was set. */
 int counted_time_find_limit(struct store *store, int64_t *ret_limit_ms);
 /* Now and then: so that another boot goes on counting from here. */
 int counted_time_keep(struct store *store);
 
-/* counters.c: in a transaction; with its commit; with a rollback. finished: the volume's newest
+/* store.c: in a transaction; with its commit; with a rollback. finished: the volume's newest
  * resize. */
 int count_resize(struct store *store, int64_t volume_id, enum volume_state state,
                  enum volume_reason reason, bool finished);
@@ -114,7 +114,7 @@ const char *hash_path(const char *path, char ret_hash[static SHA256_HEX_BYTES]);
 int unresolved_find(struct store *store, const char *key, int64_t *ret_volume_id);
 int volume_set_path(struct store *store, int64_t volume_id, const char *path);
 
-/* volume_lifetime.c: the live volume of this path, or of this name if no path is known for it (0:
+/* volume_state.c: the live volume of this path, or of this name if no path is known for it (0:
  * none); one more live volume, or STORE_TOO_MANY; a new one, whose leading entry is the next that
  * is inserted (device_id 0: not known); what its entries make of it; its end. */
 int volume_find(struct store *store, const char *target_path, const char *key,
@@ -142,3 +142,43 @@ int volume_clear_attempts(struct store *store, int64_t volume_id);
 
 /* Sandboxes of another boot are gone. */
 int sandboxes_end_other_boots(struct store *store);
+
+/* ---- entry row ------------------------------------------------------------------------------ */
+
+/* One row of entries with its sandboxes.
+ *
+ * Functions return 0 or an enum store_failure unless they say otherwise.
+ */
+
+struct known_entry {
+    int64_t entry_id; /* 0: none */
+    int64_t volume_id;
+    uint64_t device, inode;
+    int64_t born_ns;
+    char target_path[STORE_TARGET_BYTES];
+    bool has_same_facts; /* as those observed */
+    bool is_on_device;   /* its volume is on the device that the observed entry leads to */
+    unsigned sandboxes;
+};
+
+/* The live entry of this name; ret_entry->entry_id 0: none. */
+int entry_row_find(struct store *store, enum volume_layout layout, const char *key,
+                   struct known_entry *ret_entry);
+/* The same, and how it differs from what was observed. */
+int entry_row_compare(struct store *store, const struct store_entry *entry,
+                      struct known_entry *ret_entry);
+/* After entry_row_compare(). As sql_next(), SQL_ROW: nothing has to be written. */
+int entry_row_has_same(struct store *store, const struct store_entry *entry,
+                       const struct known_entry *known);
+void entry_row_forget(struct known_entry *entry);
+
+/* The facts, or the problem beside the facts that were known before. entry_id 0 makes a new row.
+ * ret_changes (may be NULL): rows that are not as before. */
+int entry_row_write(struct store *store, const struct store_entry *entry, int64_t entry_id,
+                    int64_t volume_id, int *ret_changes);
+/* The names of sandboxes in the directory, no more and no less; and for a new row, which has none
+ * yet. Both add to *ret_changes. */
+int entry_row_write_sandboxes(struct store *store, const struct store_entry *entry,
+                              int64_t entry_id, int *ret_changes);
+int entry_row_add_sandboxes(struct store *store, const struct store_entry *entry, int64_t entry_id,
+                            int *ret_changes);

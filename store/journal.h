@@ -2,6 +2,9 @@
 /* journal.h - history, line by line. */
 #pragma once
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "store/bounds.h"
 
 /* A line of history. ids 0/NULL where it is about nothing in particular (a volume brings its own
@@ -34,3 +37,37 @@
  */
 int store_journal(struct store *store, const char *kind, int64_t volume_id, const char *sandbox_id,
                   const char *device, const char *detail);
+
+/* ---- event rows ----------------------------------------------------------------------------- */
+
+/* The journal's rows that Kubernetes is told of, with the objects they are about.
+ *
+ * Outside a transaction only, so that every row is committed.
+ */
+
+struct store;
+
+/* Texts are borrowed while the callback runs, and "" where unknown. */
+struct store_event_row {
+    int64_t seq, at; /* at: milliseconds since 1970 */
+    const char *kind;
+    const char *to;      /* "state/reason", the guest's condition, or the state at a resize's end */
+    const char *message; /* the guest's own words */
+    const char *cause;   /* why metadata was removed */
+    const char *pv;
+    const char *claim_namespace, *claim_name; /* if the driver wrote them into mountInfo.json */
+    const char *pod_namespace, *pod_name; /* of the sandbox that has the volume, or had it last */
+    const char *pod_uid;                  /* from the volume path */
+    const char *target_path;
+    bool is_current;  /* the volume is still as `to` says */
+    bool is_stalled;  /* so is it now */
+    bool is_repeated; /* it came to be as `to` says before, in this sandbox and at this size */
+    int64_t from_bytes, to_bytes; /* of its newest resize; 0: unknown */
+};
+
+typedef void store_event_callback(void *userdata, const struct store_event_row *row);
+
+/* Calls it for each such row from *seq + 1 to *seq + most, and moves *seq. 0 or an enum
+ * store_failure. */
+int store_each_event_row(struct store *store, int64_t *seq, int64_t newest, unsigned most,
+                         store_event_callback *callback, void *userdata);

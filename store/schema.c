@@ -375,7 +375,7 @@ const char *const schema_minors[SCHEMA_MINOR_VERSION] = {
     "  sandbox_ref INTEGER NOT NULL REFERENCES sandboxes ON DELETE CASCADE,\n"
     "  begun_at INTEGER NOT NULL\n"
     ") STRICT, WITHOUT ROWID;\n"
-    /* Where wall time and the time since boot have parted (counted_time.c). */
+    /* Where wall time and the time since boot have parted (store.c). */
     "CREATE TABLE clock_spans (\n"
     "  span_id INTEGER PRIMARY KEY,\n"
     "  boot_id TEXT NOT NULL,\n"

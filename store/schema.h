@@ -95,3 +95,11 @@ int schema_digest(struct sql_connection *connection, char ret_hex[static SHA256_
 #define V_IS_ABNORMAL_IN_GUEST                                                                     \
     "v.volume_id IN (SELECT a.volume_id FROM guest_stats h JOIN mappings a"                        \
     " ON a.mapping_id = h.mapping_id AND a.until IS NULL WHERE h.condition = 'abnormal')"
+
+/* ---- secrets -------------------------------------------------------------------------------- */
+
+/* Secrets that an earlier release stored, taken out of the file. */
+
+/* In a transaction: redacts mount options and metadata in every row that has them.
+ * ret_redacted: how many rows held a secret. */
+int secrets_redact(struct sql_connection *connection, uint64_t *ret_redacted);

@@ -119,3 +119,10 @@ int sql_find_values(struct sql_connection *connection, const char *text, int64_t
     sql_run_values(connection, text, ret_changes, SQL_VALUES(__VA_ARGS__))
 int sql_run_values(struct sql_connection *connection, const char *text, int *ret_changes,
                    const struct sql_value *values, size_t count);
+
+/* ---- sql path ------------------------------------------------------------------------------- */
+
+/* Paths as SQLite is to take them. */
+
+/* The VFS for sqlite3_open_v2(): SQLite's own, except for paths below /proc. */
+const char *sql_path_vfs(void);

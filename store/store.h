@@ -18,19 +18,12 @@
 #include "store/bindings.h"
 #include "store/bounds.h"
 #include "store/devices.h"
-#include "store/disk_users.h"
 #include "store/drive_mounts.h"
 #include "store/entries.h"
 #include "store/failure.h"
-#include "store/guest_stats.h"
-#include "store/helper_runs.h"
 #include "store/journal.h"
-#include "store/resizes.h"
 #include "store/sandboxes.h"
-#include "store/unresolved_names.h"
 #include "store/volume.h"
-#include "store/volume_lists.h"
-#include "store/volume_state.h"
 
 /* ---- opening ---------------------------------------------------------------------------- */
 

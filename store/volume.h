@@ -129,3 +129,125 @@ int store_reload_volume(struct store *store, struct store_volume *volume);
 int store_get_volume_itself(struct store *store, struct store_volume *volume);
 /* Reads name and size of its device again, which must be the same device as before. */
 int store_get_volume_device(struct store *store, struct store_volume *volume);
+
+/* ---- volume state --------------------------------------------------------------------------- */
+
+/* A volume's state, what shows it, and when it is tried again. */
+
+/* The only place that changes a volume's state. Journals "old -> new"; an open resize follows; one
+ * that is in_sync, unmanaged or whose volume is removed is finished. The row follows. ret_changed
+ * may be NULL. */
+int store_set_state(struct store *store, struct store_volume *volume, enum volume_state state,
+                    enum volume_reason reason, bool *ret_changed);
+
+/* Whether crustd may only watch the volume's resizes: it then never counts as stalled or pending.
+ */
+int store_set_observed(struct store *store, int64_t volume_id, bool observed);
+
+/* Whether a resize would reach the volume's file system: yes, no, unknown; NULL: nobody uses it.
+ * reason: why not, or what was not seen. Journaled where it is or was "no".
+ * ret_changed may be NULL. */
+int store_set_resizable(struct store *store, const struct store_volume *volume,
+                        const char *resizable, enum volume_reason reason, bool *ret_changed);
+
+/* The evidence for why the volume is blocked; "" none. The row follows. */
+int store_set_evidence(struct store *store, struct store_volume *volume, const char *evidence);
+
+/* When it is tried again; next_attempt_ns 0: not until something changes. */
+int store_set_attempts(struct store *store, int64_t volume_id, uint32_t attempts,
+                       uint64_t next_attempt_ns, int64_t next_attempt_ms);
+
+/* Whether a next attempt is set that no failed one came before. */
+bool store_awaits_stillness(struct store *store);
+
+/* An operator asked for a resync: every waiting volume may try at once, by every route. The result
+ * of the last attempt stays until the next one ends. */
+int store_forget_waiting(struct store *store);
+/* The same for the volumes bound to one sandbox, about which something changed. */
+int store_forget_waiting_of(struct store *store, int64_t sandbox_ref);
+
+/* ---- volume lists --------------------------------------------------------------------------- */
+
+/* Which volumes an event concerns. */
+
+/* Must not write, nor start the walk that it is called from. Returning non-zero ends the walk and
+ * is what it returns. */
+typedef int store_volume_callback(void *userdata, int64_t volume_id);
+
+/* Volumes whose path leads to a device with this number or to one that stands on it, or to this
+ * regular file, or whose directory names this sandbox (or is bound to it, or is claimed by it), or
+ * all that are not removed, or whose next attempt is due. */
+int store_each_volume_of_device(struct store *store, uint32_t major, uint32_t minor,
+                                store_volume_callback *callback, void *userdata);
+int store_each_volume_of_file(struct store *store, uint64_t file_device, uint64_t inode,
+                              store_volume_callback *callback, void *userdata);
+int store_each_volume_of_device_id(struct store *store, int64_t device_id,
+                                   store_volume_callback *callback, void *userdata);
+/* Other volumes on the device of the one whose directory has this name. */
+int store_each_volume_beside(struct store *store, const char *key, store_volume_callback *callback,
+                             void *userdata);
+int store_each_volume_of_sandbox(struct store *store, const char *sandbox_id,
+                                 store_volume_callback *callback, void *userdata);
+/* Volumes that the sandbox's containers mount something within, and those that were last seen
+ * bypassed by any. */
+int store_each_bypassed_volume(struct store *store, const char *sandbox_id,
+                               store_volume_callback *callback, void *userdata);
+int store_each_volume(struct store *store, store_volume_callback *callback, void *userdata);
+/* For the sweep: volumes with a live sandbox, or that conflict about one, and present ones whose
+ * path leads to no device. */
+int store_each_bound_volume(struct store *store, store_volume_callback *callback, void *userdata);
+int store_each_volume_without_device(struct store *store, store_volume_callback *callback,
+                                     void *userdata);
+int store_each_volume_due(struct store *store, uint64_t now_ns, store_volume_callback *callback,
+                          void *userdata);
+
+/* File systems, as metadata names them, that a guest has told the size of. The callback must not
+ * write; returning non-zero ends the walk. */
+int store_each_mounted_file_system(struct store *store,
+                                   int (*callback)(void *userdata, const char *fs_type),
+                                   void *userdata);
+
+/* The earliest next attempt after that time; UINT64_MAX if there is none. */
+int store_next_attempt(struct store *store, uint64_t after_ns, uint64_t *ret_ns);
+
+/* ---- resizes -------------------------------------------------------------------------------- */
+
+/* Resizes: opened, intended, reached. */
+
+/* Opens a resize or raises to_bytes of the open one (which also clears attempts and reasons). The
+ * row follows. */
+int store_open_resize(struct store *store, struct store_volume *volume, uint64_t from_bytes,
+                      uint64_t to_bytes);
+
+/* The device's size up to which the last guest that had the volume was grown; 0: not known, or the
+ * volume is on another device now. */
+int store_get_reached_size(struct store *store, int64_t volume_id, uint64_t *ret_bytes);
+
+/* An act (by decide's name) is about to run: journaled as <act>_intended and counted in the open
+ * resize. */
+int store_intend(struct store *store, const struct store_volume *volume, const char *act);
+
+/* ---- unresolved names ----------------------------------------------------------------------- */
+
+/* Volumes whose directory's name is a hash, and the paths behind them.
+ *
+ * A SHA-256 name is a volume of its own until its path is known. Every path that could be its own
+ * is given to store_learn_path(), which compares the hash.
+ */
+
+/* Whether any live volume has an unresolved name. */
+int store_has_unresolved(struct store *store, bool *ret_has);
+
+/* The path that any volume, of whatever time, is known to have had under this hash; "" if none. */
+int store_path_of_hash(struct store *store, const char *hash,
+                       char ret_path[static STORE_TARGET_BYTES]);
+
+/* If the path's hash is the name of a live volume whose path is not known, records the path;
+ * `source` goes to the journal. ret_volume_id 0: no volume has that name. ret_key gets the name. */
+int store_learn_path(struct store *store, const char *path, const char *source,
+                     char ret_key[static STORE_KEY_BYTES], int64_t *ret_volume_id);
+
+/* Paths that live sandboxes claim, each once and in their order, from the first one after `after`;
+ * a bounded number per call. The callback must not put sandboxes. */
+int store_each_claimed_path(struct store *store, const char *after,
+                            int (*callback)(void *userdata, const char *path), void *userdata);

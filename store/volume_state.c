@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "store/internal.h"
+#include "store/schema.h"
 
 /* ---- state --------------------------------------------------------------------------------- */
 
@@ -218,4 +219,228 @@ int store_forget_waiting_of(struct store *store, int64_t sandbox_ref)
         "  AND until IS NULL) AND (attempts <> 0 OR next_attempt_ns IS NOT NULL)";
 
     return sql_run(&store->connection, volumes, NULL, sql_number(sandbox_ref));
+}
+
+/* ---- volume lifetime ------------------------------------------------------------------------ */
+
+/* A volume begins with its first entry and ends with its last one. */
+
+int store_find_volume(struct store *store, const char *target_path, int64_t *ret_volume_id)
+{
+    static const char by_path[] =
+        "SELECT volume_id FROM volumes WHERE target_path = ?1 AND removed_at IS NULL";
+    int r = sql_find(&store->connection, by_path, ret_volume_id, sql_text(target_path));
+
+    return r < 0 ? r : 0;
+}
+
+int volume_find(struct store *store, const char *target_path, const char *key,
+                int64_t *ret_volume_id)
+{
+    return target_path ? store_find_volume(store, target_path, ret_volume_id)
+                       : unresolved_find(store, key, ret_volume_id);
+}
+
+int volume_count(struct store *store)
+{
+    static const char count[] = "UPDATE meta SET live_volumes = live_volumes + 1"
+                                " WHERE one = 1 AND live_volumes < ?1";
+    int counted = 0;
+    int r = sql_run(&store->connection, count, &counted, sql_number(STORE_VOLUMES));
+
+    return r == 0 && !counted ? STORE_TOO_MANY : r;
+}
+
+int volume_add(struct store *store, const struct store_entry *entry, int64_t device_id,
+               int64_t *ret_volume_id)
+{
+    static const char insert[] =
+        "INSERT INTO volumes (target_path, path_sha256, entry_id, status, device_id, state, reason,"
+        " state_since, first_seen, last_changed)"
+        " VALUES (?1, ?2, (SELECT coalesce(max(entry_id), 0) + 1 FROM entries), 'present', ?4,"
+        "  'unknown', 'none', ?3, ?3, ?3)";
+    char hash[SHA256_HEX_BYTES];
+    int r = sql_run(&store->connection, insert, NULL, sql_text(entry->target_path),
+                    sql_text(hash_path(entry->target_path, hash)), sql_number(store->now_ms),
+                    sql_known((uint64_t)device_id));
+
+    if (r < 0)
+        return r;
+    store->has_no_unnamed = store->has_no_unnamed && entry->target_path;
+    *ret_volume_id = sqlite3_last_insert_rowid(store->connection.db);
+    return journal_write(
+        store, &(struct journal_line){.kind = "volume_added",
+                                      .volume_id = *ret_volume_id,
+                                      .is_complete = true,
+                                      .detail = {{"target_path", sql_text(entry->target_path)},
+                                                 {"layout", sql_text(layout_name(entry->layout))},
+                                                 {"key", sql_text(entry->key)}}});
+}
+
+/* Subqueries, because UPDATE … FROM would build a table for its one row. */
+#define LIVE_ENTRIES "FROM entries WHERE volume_id = ?1 AND gone = 0"
+
+int volume_refresh(struct store *store, int64_t volume_id)
+{
+    static const char refresh[] =
+        "UPDATE volumes SET last_changed = ?2,"
+        " entry_id = coalesce((SELECT min(entry_id) " LIVE_ENTRIES " AND layout = 'kata'),"
+        "  (SELECT min(entry_id) " LIVE_ENTRIES ")),"
+        " status = CASE WHEN EXISTS (SELECT 1 " LIVE_ENTRIES " AND problem IS NOT NULL)"
+        "  THEN 'invalid' ELSE 'present' END WHERE volume_id = ?1";
+
+    return sql_run(&store->connection, refresh, NULL, sql_number(volume_id),
+                   sql_number(store->now_ms));
+}
+
+int volume_end(struct store *store, int64_t volume_id)
+{
+    static const char end[] =
+        "UPDATE volumes SET status = CASE WHEN EXISTS (SELECT 1 FROM trash t"
+        "  WHERE t.volume_id = ?1 AND t.file IS NULL) THEN 'quarantined' ELSE 'removed' END,"
+        " device_id = NULL, attempts = 0,"
+        " next_attempt_ns = NULL, next_attempt_ms = NULL, last_changed = ?2, removed_at = ?2"
+        " WHERE volume_id = ?1";
+    static const char discount[] = "UPDATE meta SET live_volumes = live_volumes - 1 WHERE one = 1";
+    struct store_volume volume = {.volume_id = volume_id};
+    /* It names the sandbox while the binding is open. */
+    int r = journal_write(store,
+                          &(struct journal_line){.kind = "volume_removed", .volume_id = volume_id});
+
+    if (r == 0)
+        r = store_close_binding(store, volume_id);
+    if (r == 0)
+        r = sql_run(&store->connection, end, NULL, sql_number(volume_id),
+                    sql_number(store->now_ms));
+    if (r == 0)
+        r = sql_run_values(&store->connection, discount, NULL, NULL, 0);
+    if (r == 0)
+        r = store_reload_volume(store, &volume);
+    return r < 0 ? r : store_set_state(store, &volume, STATE_UNMANAGED, REASON_NONE, NULL);
+}
+
+int store_find_unstaged(struct store *store, int64_t volume_id,
+                        char ret_sandbox_id[static STORE_SANDBOX_ID_BYTES])
+{
+    static const char find[] = "SELECT s.sandbox_id FROM volumes v"
+                               " JOIN mappings k ON k.mapping_id = " V_UNSTAGED_MAPPING
+                               " JOIN sandboxes s ON s.sandbox_ref = k.sandbox_ref"
+                               " WHERE v.volume_id = ?1";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_first(&store->connection, find, &rows, sql_number(volume_id));
+
+    ret_sandbox_id[0] = '\0';
+    if (r <= 0)
+        return r;
+    sql_take_text(&rows, ret_sandbox_id, STORE_SANDBOX_ID_BYTES);
+    return 0;
+}
+
+/* ---- resizes -------------------------------------------------------------------------------- */
+
+/* Resizes: opened when a device exceeds what the hypervisor has, finished in sync.
+ *
+ * At most one is open per volume. If the device grows again meanwhile, the goal is raised. Its
+ * state and reason are copies of the volume's, written by store_set_state() and by nobody else, so
+ * the two can't differ. It survives a restart and a reboot, so an unfinished resize is continued.
+ */
+
+static int add_resize(struct store *store, int64_t volume_id, uint64_t from_bytes,
+                      uint64_t to_bytes)
+{
+    static const char insert[] =
+        "INSERT INTO resizes (volume_id, sandbox_id, device, from_bytes, to_bytes, state, reason,"
+        " detected_at) SELECT v.volume_id, s.sandbox_id, d.name, ?2, ?3, v.state, v.reason, ?4"
+        " FROM volumes v LEFT JOIN devices d ON d.device_id = v.device_id"
+        " LEFT JOIN mappings m ON m.volume_id = v.volume_id AND m.until IS NULL"
+        " LEFT JOIN sandboxes s ON s.sandbox_ref = m.sandbox_ref WHERE v.volume_id = ?1";
+
+    return sql_run(&store->connection, insert, NULL, sql_number(volume_id), sql_known(from_bytes),
+                   sql_number((int64_t)to_bytes), sql_number(store->now_ms));
+}
+
+static int raise_resize(struct store *store, int64_t resize_id, uint64_t to_bytes)
+{
+    static const char raise[] =
+        "UPDATE resizes SET to_bytes = ?2, error = NULL, hypervisor_at = NULL, guest_at = NULL"
+        " WHERE resize_id = ?1";
+
+    return sql_run(&store->connection, raise, NULL, sql_number(resize_id),
+                   sql_number((int64_t)to_bytes));
+}
+
+/* The results of earlier attempts say nothing about a new goal. */
+static int forget_reasons(struct store *store, struct store_volume *volume)
+{
+    static const char forget[] = "UPDATE mappings SET hypervisor_reason = NULL, guest_reason = NULL"
+                                 " WHERE volume_id = ?1 AND until IS NULL";
+    int r = 0;
+
+    if (volume->hypervisor_reason != REASON_NONE || volume->guest_reason != REASON_NONE)
+        r = sql_run(&store->connection, forget, NULL, sql_number(volume->volume_id));
+    if (r == 0 && (volume->attempts || volume->next_attempt_ns))
+        r = volume_clear_attempts(store, volume->volume_id);
+    volume->hypervisor_reason = volume->guest_reason = REASON_NONE;
+    volume->attempts = 0;
+    volume->next_attempt_ns = 0;
+    return r;
+}
+
+static int journal_goal(struct store *store, const struct store_volume *volume, const char *kind,
+                        uint64_t from_bytes)
+{
+    return journal_write(store, &(struct journal_line){
+                                    .kind = kind,
+                                    .volume = volume,
+                                    .detail = {{"from_bytes", sql_known(from_bytes)},
+                                               {"to_bytes", sql_known(volume->resize_to_bytes)}}});
+}
+
+int store_open_resize(struct store *store, struct store_volume *volume, uint64_t from_bytes,
+                      uint64_t to_bytes)
+{
+    bool is_open = volume->resize_id != 0;
+    int r;
+
+    if (is_open && volume->resize_to_bytes >= to_bytes)
+        return 0;
+    r = is_open ? raise_resize(store, volume->resize_id, to_bytes)
+                : add_resize(store, volume->volume_id, from_bytes, to_bytes);
+    if (r < 0)
+        return r;
+    if (!is_open)
+        volume->resize_id = sqlite3_last_insert_rowid(store->connection.db);
+    volume->resize_to_bytes = to_bytes;
+    r = forget_reasons(store, volume);
+    return r < 0 ? r
+                 : journal_goal(store, volume, is_open ? "resize_raised" : "resize_opened",
+                                from_bytes);
+}
+
+int store_get_reached_size(struct store *store, int64_t volume_id, uint64_t *ret_bytes)
+{
+    static const char find[] =
+        "SELECT m.guest_synced_bytes FROM mappings m JOIN volumes v ON v.volume_id = m.volume_id"
+        " AND v.device_id = m.device_id WHERE m.volume_id = ?1 ORDER BY m.mapping_id DESC LIMIT 1";
+    int64_t bytes;
+    int r = sql_find(&store->connection, find, &bytes, sql_number(volume_id));
+
+    *ret_bytes = (uint64_t)bytes;
+    return r < 0 ? r : 0;
+}
+
+int store_intend(struct store *store, const struct store_volume *volume, const char *act)
+{
+    static const char count[] =
+        "UPDATE resizes SET attempts = attempts + 1 WHERE volume_id = ?1 AND finished_at IS NULL";
+    char kind[STORE_NAME_BYTES];
+    int r = sql_run(&store->connection, count, NULL, sql_number(volume->volume_id));
+
+    (void)snprintf(kind, sizeof(kind), "%s_intended", act);
+    return r < 0 ? r
+                 : journal_write(store, &(struct journal_line){
+                                            .kind = kind,
+                                            .volume = volume,
+                                            .detail = {{"bytes", sql_known(volume->device_bytes)}},
+                                        });
 }

@@ -20,7 +20,7 @@
 #include <sys/socket.h>
 
 #include "lib/cleanup.h"
-#include "watch/internal.h"
+#include "watch/directories.h"
 #include "watch/uevent_codec.h"
 
 enum { RECEIVE_BYTES = 16 * 1024 * 1024, MESSAGE_BYTES = 8192, BATCH = 256, KERNEL_GROUP = 1 };

@@ -8,8 +8,43 @@
 #include <stdint.h>
 #include <sys/inotify.h>
 
-#include "watch/child_watches.h"
+#include "lib/hash.h"
 #include "watch/watch.h"
+
+/* ---- child watches -------------------------------------------------------------------------- */
+
+/* Which inotify watch belongs to which child directory.
+ *
+ * There is one allocation per child: a hash handle (56 bytes), two numbers and the name, at most
+ * 320 bytes for the longest name. There is no second table by name: arming an inode that is watched
+ * already returns the same watch descriptor, so the kernel answers "is it armed?", and correctly
+ * even when the name has passed to another directory.
+ */
+
+struct child_watch {
+    UT_hash_handle hh;
+    int descriptor;
+    unsigned tree; /* this and name, in this order, are the key of an unarmed child */
+    char name[];
+};
+
+struct child_watches {
+    struct child_watch *armed;   /* by watch descriptor */
+    struct child_watch *unarmed; /* those without a watch; by tree and name */
+};
+
+/* Renames the entry if the watch descriptor has one already. 0 or -ENOMEM. */
+int child_watches_arm(struct child_watches *children, int descriptor, unsigned tree,
+                      const char *name);
+/* Records that the child has no watch. 0 (also if recorded already) or -ENOMEM. */
+int child_watches_miss(struct child_watches *children, unsigned tree, const char *name);
+
+struct child_watch *child_watches_find(const struct child_watches *children, int descriptor);
+void child_watches_forget(struct child_watches *children, struct child_watch *child);
+void child_watches_forget_missed(struct child_watches *children, unsigned tree, const char *name);
+
+/* Frees everything; does not remove the kernel's watches. */
+void child_watches_done(struct child_watches *children);
 
 enum { TREES = 16, CHAIN_LENGTH = 32 };
 
@@ -68,3 +103,15 @@ void directories_release_chain(const struct watch_directories *watch, const stru
 
 /* Whether the result of opening a directory says that there is none. */
 bool directories_is_absent(int r);
+
+/* ---- internal ------------------------------------------------------------------------------- */
+
+/* Constructors with parameters that only tests set. */
+
+/* receive_bytes: the value for SO_RCVBUF (forced if permitted). */
+int watch_block_new_sized(struct loop *loop, const struct watch_block_handler *handler,
+                          void *userdata, int receive_bytes, struct watch_block **ret_watch);
+
+/* mount_table: the mountinfo file of a process. */
+int watch_mounts_new_at(struct loop *loop, const char *mount_table, void (*changed)(void *userdata),
+                        void *userdata, struct watch_mounts **ret_watch);

@@ -18,7 +18,7 @@
 
 #include "lib/cleanup.h"
 #include "lib/mount_table.h"
-#include "watch/internal.h"
+#include "watch/directories.h"
 
 struct watch_mounts {
     void (*changed)(void *userdata);

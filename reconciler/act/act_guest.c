@@ -11,8 +11,8 @@
 #include "lib/cleanup.h"
 #include "reconciler/act/act.h"
 #include "reconciler/core/context.h"
-#include "reconciler/helper/guest_routes.h"
 #include "reconciler/helper/helper.h"
+#include "reconciler/helper/targets.h"
 
 static bool is_helper_possible(void *userdata)
 {

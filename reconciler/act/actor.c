@@ -18,7 +18,7 @@
 #include "reconciler/act/slots.h"
 #include "reconciler/core/context.h"
 #include "reconciler/core/work_queue.h"
-#include "reconciler/decide/backoff.h"
+#include "reconciler/decide/decide.h"
 
 struct actor {
     const struct context *context;

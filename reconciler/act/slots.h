@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "reconciler/core/key_queue.h"
+#include "reconciler/core/work_queue.h"
 
 struct sandbox_slot;
 

@@ -6,6 +6,7 @@
  */
 #include "reconciler/cleanup/cleanup.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "config/config.h"
@@ -14,7 +15,9 @@
 #include "lib/log.h"
 #include "reconciler/cleanup/cleanup_pass.h"
 #include "reconciler/cleanup/trash.h"
+#include "reconciler/command/answers.h"
 #include "reconciler/core/context.h"
+#include "store/store.h"
 
 static const uint64_t SLICE_NS = 500 * 1000;
 static const uint64_t SOON_NS = 5 * NSEC_PER_SEC; /* longer than any change takes to settle */
@@ -151,4 +154,100 @@ int cleanup_run(struct cleanup *cleanup, const struct cleanup_question *question
         advance_trash(cleanup);
     cleanup_pass_free(pass);
     return r;
+}
+
+/* ---- brakes --------------------------------------------------------------------------------- */
+
+/* The counters are kept in memory only: after a restart of the daemon the grace time
+ * starts over as well. */
+
+static const uint64_t RECENT_NS = BRAKES_RECENT_SECONDS * NSEC_PER_SEC;
+
+unsigned long brakes_allowance(const struct cleanup *cleanup, uint32_t max_per_minute,
+                               uint64_t now_ns, uint64_t *ret_wake_ns)
+{
+    uint64_t now = now_ns / NSEC_PER_SEC, first = UINT64_MAX;
+    unsigned long count = 0;
+
+    for (unsigned i = 0; i < CLEANUP_RATE_SLOTS; i++) {
+        if (!cleanup->removed[i].count || cleanup->removed[i].second + CLEANUP_RATE_SECONDS < now)
+            continue;
+        count += cleanup->removed[i].count;
+        if (cleanup->removed[i].second < first)
+            first = cleanup->removed[i].second;
+    }
+    *ret_wake_ns =
+        count ? (first + CLEANUP_RATE_SECONDS + 1) * NSEC_PER_SEC : now_ns + NSEC_PER_SEC;
+    return count < max_per_minute ? max_per_minute - count : 0;
+}
+
+unsigned long brakes_recent(const struct cleanup *cleanup, uint64_t now_ns)
+{
+    return now_ns - cleanup->doubtful_ns < RECENT_NS ? cleanup->doubtful : 0;
+}
+
+void brakes_confirm(struct cleanup *cleanup)
+{
+    cleanup->doubtful = 0;
+}
+
+void brakes_note(struct cleanup *cleanup, uint64_t now_ns, bool doubtful)
+{
+    uint64_t now = now_ns / NSEC_PER_SEC;
+    unsigned slot = (unsigned)(now % CLEANUP_RATE_SLOTS);
+
+    if (cleanup->removed[slot].second != now)
+        cleanup->removed[slot].count = 0;
+    cleanup->removed[slot].second = now;
+    cleanup->removed[slot].count++;
+    if (!doubtful)
+        return;
+    cleanup->doubtful = brakes_recent(cleanup, now_ns) + 1;
+    cleanup->doubtful_ns = now_ns;
+}
+
+/* ---- cleanup command ------------------------------------------------------------------------ */
+
+/* The commands about stale metadata. */
+
+enum status_code cleanup_gc(struct cleanup *cleanup, bool dry_run, int64_t volume_id,
+                            struct buffer *ret_json, struct error *error)
+{
+    const struct cleanup_question question = {.dry = dry_run, .volume_id = volume_id};
+    int r;
+
+    if (cleanup->context->config->cleanup.mode == CLEANUP_OFF)
+        return error_set(error, STATUS_FAILED_PRECONDITION,
+                         "cleanup.mode = off: nothing is looked for or removed");
+    if (!cleanup->context->synced)
+        return error_set(error, STATUS_UNAVAILABLE, "the first scan is not done yet");
+    if (volume_id && !dry_run)
+        return error_set(error, STATUS_INVALID_ARGUMENT, "volume: only with dry_run");
+    r = cleanup_run(cleanup, &question, ret_json);
+    if (r < 0)
+        return error_set(error, STATUS_UNAVAILABLE, "nothing was removed: %s (%s)",
+                         store_error_text(cleanup->context->store), strerror(-r));
+    if (!dry_run)
+        log_info(NULL, "looked for stale metadata on request (gc)");
+    return STATUS_OK;
+}
+
+enum status_code cleanup_restore(struct cleanup *cleanup, int64_t cleanup_id, struct error *error)
+{
+    static const enum status_code codes[] = {[TRASH_RESTORED] = STATUS_OK,
+                                             [TRASH_UNKNOWN] = STATUS_NOT_FOUND,
+                                             [TRASH_REFUSED] = STATUS_FAILED_PRECONDITION,
+                                             [TRASH_TAKEN] = STATUS_ALREADY_EXISTS,
+                                             [TRASH_BUSY] = STATUS_UNAVAILABLE};
+    int r;
+
+    /* Ids in memory differ from those of the file, and only the file records what is in the
+     * trash. */
+    if (promise_check(cleanup->context->store, error) != STATUS_OK)
+        return STATUS_UNAVAILABLE;
+    r = trash_restore(cleanup, cleanup_id, error);
+    if (r < 0)
+        return error_set(error, STATUS_UNAVAILABLE, "nothing was restored: %s (%s)",
+                         store_error_text(cleanup->context->store), strerror(-r));
+    return codes[r];
 }

@@ -13,7 +13,6 @@
 #include "lib/buffer.h"
 #include "lib/loop.h"
 #include "lib/result.h"
-#include "lib/status.h"
 #include "reconciler/cleanup/visibility.h"
 
 struct census;
@@ -66,7 +65,28 @@ struct cleanup_question;
 int cleanup_run(struct cleanup *cleanup, const struct cleanup_question *question,
                 struct buffer *ret_json);
 
-/* cleanup_command.c: commands for people; see reconciler_gc() and reconciler_restore(). */
+/* cleanup.c: commands for people; see reconciler_gc() and reconciler_restore(). */
 enum status_code cleanup_gc(struct cleanup *cleanup, bool dry_run, int64_t volume_id,
                             struct buffer *ret_json, struct error *error);
 enum status_code cleanup_restore(struct cleanup *cleanup, int64_t cleanup_id, struct error *error);
+
+/* ---- brakes --------------------------------------------------------------------------------- */
+
+/* Limits removals: so many per minute, and never half of all volumes without a person's
+ * confirmation. */
+
+struct cleanup;
+
+/* How many more may be removed now; ret_wake_ns: when more will be allowed, if none are. */
+unsigned long brakes_allowance(const struct cleanup *cleanup, uint32_t max_per_minute,
+                               uint64_t now_ns, uint64_t *ret_wake_ns);
+
+/* Removals in the last BRAKES_RECENT_SECONDS whose sandboxes' exit was not observed: they count
+ * towards the breaker, so that spreading them out cannot evade it. */
+enum { BRAKES_RECENT_SECONDS = 600 };
+unsigned long brakes_recent(const struct cleanup *cleanup, uint64_t now_ns);
+
+/* A person has confirmed all removals so far: none of them counts towards the breaker. */
+void brakes_confirm(struct cleanup *cleanup);
+
+void brakes_note(struct cleanup *cleanup, uint64_t now_ns, bool doubtful);

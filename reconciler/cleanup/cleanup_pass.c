@@ -23,14 +23,13 @@
 #include "lib/path.h"
 #include "observe/census.h"
 #include "observe/observe.h"
-#include "reconciler/cleanup/brakes.h"
 #include "reconciler/cleanup/cleanup.h"
 #include "reconciler/cleanup/evidence.h"
 #include "reconciler/cleanup/trash.h"
 #include "reconciler/core/context.h"
 #include "reconciler/core/fallback.h"
-#include "reconciler/core/key_queue.h"
 #include "reconciler/core/node_paths.h"
+#include "reconciler/core/work_queue.h"
 #include "store/store.h"
 
 enum { ROOM_FOR_END = 16 };

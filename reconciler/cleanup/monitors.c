@@ -16,7 +16,7 @@
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/log.h"
-#include "lib/namespaces.h"
+#include "lib/process_trust.h"
 #include "observe/added_monitors.h"
 #include "reconciler/core/context.h"
 #include "store/store.h"

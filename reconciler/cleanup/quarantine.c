@@ -20,9 +20,9 @@
 #include <unistd.h>
 
 #include "lib/cleanup.h"
+#include "lib/directory.h"
 #include "lib/path.h"
-#include "lib/removal.h"
-#include "observe/fingerprint.h"
+#include "observe/mount_info.h"
 
 enum { ANCESTORS = 64 };
 

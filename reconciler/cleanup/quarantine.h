@@ -69,7 +69,7 @@ int quarantine_observe(const struct quarantine *quarantine, const struct quarant
 /* Moves the item back. DONE, TAKEN (for a file also: its directory is gone), ABSENT, -errno. */
 int quarantine_put_back(const struct quarantine *quarantine, const struct quarantine_item *item);
 
-/* Deletes the item in the trash: metadata only, regular files of one directory (lib/removal.h).
+/* Deletes the item in the trash: metadata only, regular files of one directory (lib/directory.h).
  * DONE, -errno. */
 int quarantine_delete(const struct quarantine *quarantine, const struct quarantine_item *item,
                       struct error *error);

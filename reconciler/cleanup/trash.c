@@ -22,9 +22,9 @@
 #include "reconciler/cleanup/cleanup.h"
 #include "reconciler/cleanup/quarantine.h"
 #include "reconciler/core/context.h"
-#include "reconciler/core/key_queue.h"
 #include "reconciler/core/node_paths.h"
 #include "reconciler/core/observer.h"
+#include "reconciler/core/work_queue.h"
 #include "store/cleanups.h"
 #include "store/store.h"
 

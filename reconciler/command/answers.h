@@ -9,7 +9,6 @@
 #pragma once
 
 #include "lib/result.h"
-#include "lib/status.h"
 #include "model/reason.h"
 
 enum answer {
@@ -44,3 +43,12 @@ enum status_code answer_code(enum answer answer);
 /* Fills error, and is the answer's status. */
 #define answer_refuse(error, answer, ...)                                                          \
     ((enum status_code)error_set((error), (int)answer_code(answer), __VA_ARGS__))
+
+/* ---- promise -------------------------------------------------------------------------------- */
+
+/* Refuses calls whose effect would not be on record after a restart. */
+
+struct store;
+
+/* STATUS_OK, or STATUS_UNAVAILABLE with a text while the database is not on disk. */
+enum status_code promise_check(const struct store *store, struct error *error);

@@ -90,7 +90,7 @@ enum status_code stats_begin(struct clients *clients, const struct reconciler_ta
                              reconciler_stats_done *done, void *userdata,
                              struct stats_call **ret_call, struct error *error);
 
-/* ---- the node (examine.c, abilities.c) ---- */
+/* ---- the node (examine.c, examine.c) ---- */
 
 int examine_node(const struct context *context, struct buffer *ret_json, struct error *error);
 

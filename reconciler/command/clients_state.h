@@ -32,7 +32,7 @@ void expansions_done(struct clients *clients);
 void stagings_done(struct clients *clients);
 void stats_done(struct clients *clients);
 
-/* stage_request.c: whether a path that a driver names can be a volume's. */
+/* stage_files.c: whether a path that a driver names can be a volume's. */
 enum status_code check_target_path(const char *path, struct error *error);
 
 /* find_volume.c: the volume that a client names; `unknown` is the answer where there is none. */

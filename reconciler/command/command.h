@@ -12,7 +12,6 @@
 
 #include "lib/buffer.h"
 #include "lib/result.h"
-#include "lib/status.h"
 
 struct buffer;
 struct reconciler;
@@ -61,7 +60,7 @@ struct reconciler_health {
     bool in_memory;            /* the database's file is left behind meanwhile */
     char cleanup_problem[400]; /* why nothing stale is removed now; "": nothing is wrong */
     unsigned acts_in_flight;
-    uint64_t longest_pass_ns, longest_pass_processor_ns; /* of the loop: lib/loop_pass.h */
+    uint64_t longest_pass_ns, longest_pass_processor_ns; /* of the loop: lib/loop.h */
     uint64_t journal_printed, journal_dropped;           /* lines of log.journal */
     uint64_t events_sent, events_merged, events_refused, events_dropped; /* kubernetes.events */
     unsigned sources;

@@ -7,7 +7,6 @@
 #pragma once
 
 #include "lib/result.h"
-#include "lib/status.h"
 #include "reconciler/command/drives.h"
 
 enum { DRIVE_FORM_SANDBOX_CHARS = 128 };

@@ -24,7 +24,6 @@
 #include <stdint.h>
 
 #include "lib/result.h"
-#include "lib/status.h"
 #include "model/drive.h"
 
 struct reconciler;

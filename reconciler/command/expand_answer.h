@@ -10,7 +10,6 @@
 #include <stdint.h>
 
 #include "lib/result.h"
-#include "lib/status.h"
 #include "store/store.h"
 
 struct expand_facts {

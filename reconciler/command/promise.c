@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* promise.c - see promise.h. */
-#include "reconciler/command/promise.h"
-
+/* promise.c - see answers.h. */
 #include "reconciler/command/answers.h"
+
 #include "store/store.h"
 
 enum status_code promise_check(const struct store *store, struct error *error)

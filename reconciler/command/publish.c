@@ -18,7 +18,6 @@
 #include "lib/cleanup.h"
 #include "lib/sha256.h"
 #include "observe/claims.h"
-#include "reconciler/command/stage_request.h"
 #include "reconciler/command/staging.h"
 #include "reconciler/core/node_paths.h"
 #include "reconciler/core/work_queue.h"

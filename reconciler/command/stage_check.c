@@ -13,14 +13,13 @@
 #include "config/config.h"
 #include "lib/sha256.h"
 #include "observe/kubelet.h"
+#include "observe/mount_info.h"
 #include "observe/observe.h"
-#include "observe/publish_path.h"
 #include "reconciler/command/clients_state.h"
-#include "reconciler/command/stage_request.h"
 #include "reconciler/command/staging.h"
 #include "reconciler/core/context.h"
 #include "reconciler/core/work_queue.h"
-#include "store/disk_users.h"
+#include "store/devices.h"
 #include "store/store.h"
 
 /* ---- the host ---- */

@@ -3,8 +3,15 @@
  * instead. Private to reconciler/command/. */
 #pragma once
 
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "config/config.h"
+#include "lib/buffer.h"
+#include "lib/result.h"
 #include "observe/observe.h"
 #include "reconciler/command/clients_state.h"
+#include "reconciler/command/command.h"
 #include "store/store.h"
 
 /* The possible places of a volume's directory: those of stage.c. */
@@ -67,3 +74,70 @@ enum status_code publish_detach(struct staging *staging, struct error *error);
 
 /* Its client is gone; the drive goes on. Frees it. Returns NULL. */
 struct staging *publish_cancel(struct staging *staging);
+
+/* ---- stage files ---------------------------------------------------------------------------- */
+
+/* Metadata directories put in place, and taken away, as a whole.
+ *
+ * A runtime that reads at any moment finds all of it or nothing, and no temporary names:
+ * directories that are incomplete or being removed are in a working directory outside the watched
+ * root, on the same file system.
+ */
+
+struct stage_place {
+    int root;             /* O_PATH of --root */
+    const char *volumes;  /* the watched root; made (0700) where it is missing */
+    const char *workshop; /* the working directory, made likewise; nobody else's */
+};
+
+/* Outcomes. */
+enum {
+    STAGE_DONE,
+    STAGE_UNCHANGED,  /* it was so already */
+    STAGE_IN_THE_WAY, /* something else has the name; error says what */
+};
+
+/* What is to stand in a directory. */
+struct stage_content {
+    const char *text; /* of mountInfo.json */
+    size_t length;
+    const char *beside; /* an empty file's name; NULL none */
+};
+
+/* Puts directory `name` with this content in place. In one that is there already only these files
+ * are replaced or made, because others may have put theirs beside them. STAGE_* or -errno. What is
+ * in it is on disk when it returns; that it is there, after stage_files_sync(). */
+int stage_files_put(const struct stage_place *place, const char *name,
+                    const struct stage_content *content, struct error *error);
+
+/* Takes the directory, with the files in it, out of the watched root. STAGE_DONE, STAGE_UNCHANGED
+ * (there was none) or -errno: also where something in it is not for crustd to remove
+ * (lib/directory.h), and then all of it stays. After stage_files_sync() it stays away; then
+ * stage_files_sweep() removes it. */
+int stage_files_take(const struct stage_place *place, const char *name, struct error *error);
+
+/* Syncs everything that was put and taken so far. 0 or -errno. */
+int stage_files_sync(const struct stage_place *place);
+
+/* Removes what lies in the working directory, at start also what a daemon that was killed has left.
+ * 0 (also if there is no such directory) or -errno. */
+int stage_files_sweep(const struct stage_place *place, struct error *error);
+
+/* ---- stage request -------------------------------------------------------------------------- */
+
+/* A CSI driver's request, checked, and as mountInfo.json. */
+
+/* Whether it can be put in place at all, in that layout. STATUS_OK or _INVALID_ARGUMENT. */
+enum status_code stage_request_check(int root, enum config_stage_layout layout,
+                                     const struct reconciler_stage *stage, struct error *error);
+
+/* Whether an option gives the file system an SELinux label: context= and its like. */
+bool stage_option_is_label(const char *option);
+bool stage_request_has_label(const struct reconciler_stage *stage);
+
+bool stage_request_is_read_only(const struct reconciler_stage *stage);
+
+/* Appends mountInfo.json; the group only if the volume is writable, such options only with
+ * with_labels. 0, -EMSGSIZE, -ENOMEM. */
+int stage_request_write(const struct reconciler_stage *stage, bool with_labels,
+                        struct buffer *text);

@@ -23,8 +23,8 @@
 #include "reconciler/command/clients_state.h"
 #include "reconciler/command/expand_answer.h"
 #include "reconciler/command/runtime_cli.h"
-#include "reconciler/helper/guest_routes.h"
 #include "reconciler/helper/helper.h"
+#include "reconciler/helper/targets.h"
 #include "store/store.h"
 
 enum { AT_ONCE = 64, PER_SANDBOX = 8 };

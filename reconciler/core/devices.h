@@ -50,7 +50,7 @@ int devices_note_event(const struct context *context, uint32_t major, uint32_t m
 /* Queues the other volumes on the same device, whose state may depend on this one's. */
 int devices_queue_neighbours(const struct context *context, const struct store_volume *volume);
 
-/* ---- lower_devices.c ---- */
+/* ---- devices.c ---- */
 
 /* Records the lower devices of the volume's device; reads the row again if they changed. */
 int lower_devices_refresh(const struct context *context, struct store_volume *volume,

@@ -22,7 +22,7 @@
 #include "reconciler/core/context.h"
 #include "reconciler/core/instance.h"
 #include "reconciler/core/start_failure.h"
-#include "reconciler/decide/backoff.h"
+#include "reconciler/decide/decide.h"
 #include "store/store.h"
 
 enum {

@@ -8,7 +8,7 @@
 #include "lib/log.h"
 #include "lib/process.h"
 #include "observe/observe.h"
-#include "observe/orphan.h"
+#include "observe/sandbox.h"
 #include "reconciler/cleanup/monitors.h"
 #include "reconciler/core/context.h"
 #include "reconciler/core/doubts.h"

@@ -1,16 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* volume_facts.c - turns a volume's row into the facts for decide(). */
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "config/config.h"
+#include "hypervisor/hypervisor.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
+#include "lib/log.h"
+#include "lib/path.h"
+#include "lib/path_guard.h"
+#include "lib/process.h"
 #include "observe/observe.h"
 #include "reconciler/core/context.h"
 #include "reconciler/core/devices.h"
 #include "reconciler/core/permit.h"
 #include "reconciler/core/volume_steps.h"
 #include "reconciler/decide/attachment.h"
+#include "reconciler/decide/decide.h"
 #include "reconciler/decide/layers.h"
 
 /* How often somebody else may undo one resize before crustd stops. */
@@ -213,4 +221,199 @@ bool volume_facts_show_resize(const struct context *context, const struct store_
            conflict != CONFLICT_IDENTITY_MISMATCH && conflict != CONFLICT_ENTRIES_DISAGREE &&
            volume->device_bytes > decide_baseline(volume->hypervisor_bytes, volume->first_bytes) &&
            (!volume->resize_id || volume->resize_to_bytes < volume->device_bytes);
+}
+
+/* ---- evidence text -------------------------------------------------------------------------- */
+
+/* The evidence that a volume is blocked, or the reason why a claim was not
+ * verified, as text for people: which source said what about which device. */
+
+static const char *or_nothing(const char *text)
+{
+    return text[0] ? text : "no such drive";
+}
+
+static void say_mismatch(const struct store_volume *volume, char *text, size_t size)
+{
+    if (volume->record_contradicts)
+        snprintf(text, size, "the metadata names %.200s (%s), the runtime gave the VM %s",
+                 volume->device_path, volume->device_name, volume->recorded_file);
+    else if (volume->list_error[0])
+        snprintf(text, size, "the metadata names %.200s (%s), the VMM says: %s",
+                 volume->device_path, volume->device_name, volume->list_error);
+    else
+        snprintf(text, size,
+                 "the metadata names %.200s (%s), another disk now than the one that the VM was "
+                 "given under this number",
+                 volume->device_path, volume->device_name);
+}
+
+static void say_no_device(const struct context *context, const struct store_volume *volume,
+                          char *text, size_t size)
+{
+    if (path_guard_check(context->root, volume->device_path) == PATH_MAY_HANG)
+        snprintf(text, size,
+                 "%s leads into a file system that may hang, or over too many names and links",
+                 volume->device_path);
+}
+
+static void say_shared_drive(const struct context *context, const struct store_volume *volume,
+                             char *text, size_t size)
+{
+    cleanup(store_drive_mount_done) struct store_drive_mount drive = {0};
+
+    if (store_get_drive_mount_itself(context->store, volume->shared_drive, &drive) == STORE_FOUND)
+        snprintf(text, size,
+                 "volume %" PRId64 " (%.1000s) and drive %s of sandbox %s both lead to %.200s",
+                 volume->volume_id, volume->target_path, drive.request.drive_id,
+                 drive.request.sandbox_id, volume->device_name);
+}
+
+static void say_shared(const struct context *context, const struct store_volume *volume, char *text,
+                       size_t size)
+{
+    struct store_volume other = {.volume_id = volume->shared_with};
+
+    if (!volume->shared_with)
+        say_shared_drive(context, volume, text, size);
+    else if (store_get_volume_itself(context->store, &other) == 0)
+        snprintf(text, size,
+                 "volume %" PRId64 " (%.1000s) and volume %" PRId64
+                 " (%.1000s) both lead to %.200s",
+                 volume->volume_id, volume->target_path, other.volume_id, other.target_path,
+                 volume->device_name);
+}
+
+static void say_bypassed(const struct store_volume *volume, char *text, size_t size)
+{
+    if (volume->bypassed)
+        return; /* the view names the part that is mounted */
+    if (volume->carrier == STORE_CARRIER_DIRECTORY)
+        snprintf(
+            text, size,
+            "a container of sandbox %s has the directory %.1000s of the node, by the runtime's "
+            "own record; the VMM's list: %s",
+            volume->sandbox_id, volume->target_path,
+            volume->list == STORE_LIST_LACKS ? or_nothing(volume->list_error)
+                                             : reason_name(volume->hypervisor_reason));
+    else
+        snprintf(text, size,
+                 "a container of sandbox %s has drive %s, by the runtime's own record; the VMM's "
+                 "list: %s",
+                 volume->sandbox_id, volume->recorded_drive_id, or_nothing(volume->list_error));
+}
+
+static void say_orphaned(const struct store_volume *volume, char *text, size_t size)
+{
+    if (volume->sandbox_id[0])
+        snprintf(text, size,
+                 "process %d, the VMM of sandbox %s, has outlived its shim: it ends by kill %d",
+                 (int)volume->vmm_pid, volume->sandbox_id, (int)volume->vmm_pid);
+    else
+        snprintf(text, size,
+                 "the VMM of one of the sandboxes has outlived its shim: crustctl doctor names it");
+}
+
+/* A VMM did not answer, and that is not because its pod is just starting. */
+static bool is_lasting(const struct store_volume *volume, const struct decision *decision)
+{
+    return volume->hypervisor_error[0] && !reason_heals(decision->reason, decision->state);
+}
+
+int evidence_text_record(const struct context *context, struct store_volume *volume,
+                         const struct decision *decision)
+{
+    enum volume_reason reason =
+        decision->state == STATE_BLOCKED || decision->reason == REASON_NO_DEVICE ? decision->reason
+                                                                                 : REASON_NONE;
+    char text[STORE_PATH_BYTES * 2] = "";
+    struct error still = {0};
+
+    if (volume->hypervisor_reason == REASON_HYPERVISOR_UNREACHABLE &&
+        process_stands_still(volume->vmm_pid, &still))
+        snprintf(text, sizeof(text), "the VMM does not answer: %s", still.text);
+    else if (volume->hypervisor_reason == REASON_VM_PAUSED ||
+             (decision->state == STATE_UNKNOWN && is_lasting(volume, decision)))
+        snprintf(text, sizeof(text), "%s", volume->hypervisor_error);
+    else if (decision->reason == REASON_BUNDLE_UNREADABLE)
+        snprintf(text, sizeof(text), "sandbox %s", volume->hiding);
+    else if (reason != REASON_NONE && volume->orphaned)
+        say_orphaned(volume, text, sizeof(text));
+    else if (reason == REASON_IDENTITY_MISMATCH)
+        say_mismatch(volume, text, sizeof(text));
+    else if (reason == REASON_NO_DEVICE)
+        say_no_device(context, volume, text, sizeof(text));
+    else if (reason == REASON_DEVICE_SHARED)
+        say_shared(context, volume, text, sizeof(text));
+    else if (reason == REASON_BYPASSED)
+        say_bypassed(volume, text, sizeof(text));
+    return store_set_evidence(context->store, volume, text);
+}
+
+/* ---- resizable ------------------------------------------------------------------------------ */
+
+/* Records whether a resize of a volume would reach its file system.
+ *
+ * This needs no request of its own: the VMM's list is read at each binding, and each binding gets
+ * one ResizeVolume, by whichever route into the guest works. So it is judged whenever the volume
+ * is.
+ */
+
+/* ---- the drive ---- */
+
+static bool may_tell_vmm(const struct context *context, const struct store_volume *volume)
+{
+    return hypervisor_has_client(volume->hypervisor) &&
+           !permit_find_forbidding(context->config, volume->hypervisor);
+}
+
+static void judge_monitor(const struct context *context, const struct store_volume *volume,
+                          struct resizable_facts *facts)
+{
+    bool is_seen = volume->list == STORE_LIST_HAS && volume->obstacle_known;
+
+    facts->monitor_reason = volume->obstacle;
+    if (is_seen && facts->monitor_reason != REASON_NONE) {
+        facts->monitor = MONITOR_UNABLE;
+    } else if (!may_tell_vmm(context, volume)) {
+        facts->monitor = MONITOR_UNABLE;
+        facts->monitor_reason = REASON_HYPERVISOR_UNSUPPORTED;
+    } else {
+        facts->monitor = is_seen ? MONITOR_ABLE : MONITOR_UNASKED;
+    }
+}
+
+/* ---- on the record ---- */
+
+static int record(const struct context *context, const struct store_volume *volume,
+                  const char *answer, enum volume_reason reason)
+{
+    const struct log_ids ids = {volume->volume_id, volume->sandbox_id, volume->device_name, NULL,
+                                volume->pv};
+    bool changed = false;
+    int r = store_set_resizable(context->store, volume, answer, reason, &changed);
+
+    if (r < 0 || !changed || !answer)
+        return r;
+    if (strcmp(answer, "no") == 0)
+        log_info(&ids, "a resize would not reach its file system: %s", reason_name(reason));
+    else if (strcmp(volume->resizable, "no") == 0)
+        log_info(&ids, "an obstacle to resizes is gone: %s", reason_name(volume->resizable_reason));
+    return 0;
+}
+
+int resizable_record(const struct context *context, const struct store_volume *volume,
+                     const struct decide_facts *resize)
+{
+    struct decide_facts given = *resize;
+    struct resizable_facts facts = {.resize = &given};
+    struct resizable resizable;
+
+    if (resize->guest_reason == REASON_GROWING) { /* proof that it can */
+        given.guest_reason = REASON_NONE;
+        given.guest_proven = true;
+    }
+    judge_monitor(context, volume, &facts);
+    resizable = resizable_decide(&facts);
+    return record(context, volume, resizable_name(resizable.answer), resizable.reason);
 }

@@ -31,10 +31,10 @@ struct decide_facts volume_facts_of(const struct context *context,
 /* The time at which the device will have had its present size for resize.settle_ms. */
 uint64_t volume_facts_still_from(const struct context *context, const struct store_volume *volume);
 
-/* evidence_text.c: the evidence that the volume is blocked, or what could not be verified. */
+/* volume_facts.c: the evidence that the volume is blocked, or what could not be verified. */
 int evidence_text_record(const struct context *context, struct store_volume *volume,
                          const struct decision *decision);
 
-/* resizable.c: whether a resize would reach the volume's file system, from the same facts. */
+/* volume_facts.c: whether a resize would reach the volume's file system, from the same facts. */
 int resizable_record(const struct context *context, const struct store_volume *volume,
                      const struct decide_facts *facts);

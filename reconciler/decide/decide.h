@@ -87,3 +87,59 @@ struct decision decide(const struct decide_facts *facts);
 uint64_t decide_baseline(uint64_t hypervisor_bytes, uint64_t first_bytes);
 
 const char *decide_action_name(enum decide_action action);
+
+/* ---- backoff -------------------------------------------------------------------------------- */
+
+/* When to try again: exponential with full jitter, 1 s doubling up to 5 minutes.
+ *
+ * Full jitter (a time anywhere between nothing and the bound) keeps many sandboxes that failed
+ * together from coming back together.
+ */
+
+#define BACKOFF_FIRST_NS   UINT64_C(1000000000)
+#define BACKOFF_LARGEST_NS UINT64_C(300000000000)
+
+/* The largest delay after so many failures in a row (1, 2, …). */
+uint64_t backoff_bound(uint32_t failures);
+
+/* A random delay up to the bound; random is any number, evenly distributed. Never less than a
+ * hundredth of the bound, so that no value makes a busy loop. */
+uint64_t backoff_delay(uint32_t failures, uint64_t random);
+
+/* ---- resizable ------------------------------------------------------------------------------ */
+
+/* Would a resize of the device reach the file system, if it came now?
+ *
+ * Pure, as decide.h is. docs/states.md ("Resizable") is its table, and every cell is tested.
+ */
+
+/* What the VMM's monitor can do with the drive, as far as its list shows. */
+enum resizable_monitor {
+    MONITOR_UNASKED, /* the list was not read, or does not have the drive */
+    MONITOR_ABLE,
+    MONITOR_UNABLE,
+};
+
+struct resizable_facts {
+    const struct decide_facts *resize; /* the facts of decide() */
+    enum resizable_monitor monitor;
+    enum volume_reason monitor_reason; /* of MONITOR_UNABLE */
+};
+
+enum resizable_answer {
+    RESIZABLE_UNUSED, /* no sandbox has the volume: there is nothing to tell */
+    RESIZABLE_YES,    /* each part was seen */
+    RESIZABLE_NO,     /* the first observed obstacle */
+    RESIZABLE_UNKNOWN,
+    RESIZABLE_ANSWERS,
+};
+
+struct resizable {
+    enum resizable_answer answer;
+    enum volume_reason reason; /* NO: the obstacle; UNKNOWN: the missing observation */
+};
+
+struct resizable resizable_decide(const struct resizable_facts *facts);
+
+/* NULL for RESIZABLE_UNUSED. */
+const char *resizable_name(enum resizable_answer answer);

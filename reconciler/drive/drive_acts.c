@@ -15,7 +15,7 @@
 #include "reconciler/core/permit.h"
 #include "reconciler/drive/drive_work.h"
 #include "reconciler/drive/in_use.h"
-#include "reconciler/helper/guest.h"
+#include "reconciler/helper/targets.h"
 
 void drive_act_finish(struct drive_work *work, enum status_code status, const struct error *error)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* drive_calls.c - the calls of clients: checked, recorded at once, and then waited for
- * (drive_wait.h). Reading is answered at once.
+ * (drive_work.h). Reading is answered at once.
  */
 #include <stdio.h>
 #include <string.h>
@@ -9,13 +9,11 @@
 #include "hypervisor/drive.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
+#include "reconciler/command/answers.h"
 #include "reconciler/command/drive_form.h"
-#include "reconciler/command/promise.h"
 #include "reconciler/drive/drive_request.h"
-#include "reconciler/drive/drive_strays.h"
-#include "reconciler/drive/drive_wait.h"
 #include "reconciler/drive/drive_work.h"
-#include "reconciler/drive/serial.h"
+#include "reconciler/drive/loops.h"
 
 #define refuse(error, code, ...) ((enum status_code)error_set((error), (int)(code), __VA_ARGS__))
 

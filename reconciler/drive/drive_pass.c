@@ -3,6 +3,7 @@
  * decide/drive.h and by what the table does not know: claims, growth, limits and containers.
  */
 #include "lib/clock.h"
+#include "lib/process.h"
 #include "reconciler/drive/drive_work.h"
 
 static const char *why_lost(const struct store_drive_mount *row)
@@ -213,4 +214,151 @@ int drive_work_decide(struct drive_work *work)
     if (waited && !work->waits_to_leave)
         drives_give_slots(work->drives); /* for the drives that let it go first */
     return r;
+}
+
+/* ---- drive facts ---------------------------------------------------------------------------- */
+
+/* A drive's facts for the table in decide/drive.h. */
+
+/* How often in a row a guest is asked to unmount a drive that it does not have mounted. */
+enum { SILENCES = 5 };
+
+/* The disk was never claimed, so the VMM got nothing and need not be asked. A VMM without a monitor
+ * would never answer. */
+static bool was_given_nothing(const struct drive_work *work)
+{
+    return work->vmm == DRIVE_IN_VMM_UNKNOWN && !work->row.has_disk &&
+           work->row.state == DRIVE_REQUESTED && drive_has_failed(&work->row);
+}
+
+/* Mounted, but perhaps not in all containers: another mount call tells. */
+static bool may_lack_containers(const struct drive_work *work)
+{
+    return work->row.state == DRIVE_SEEN && work->guest == DRIVE_IN_GUEST_MOUNTED &&
+           store_drive_mount_has_containers(&work->row);
+}
+
+/* The guest was asked before the VM had the disk. What it has under this drive's serial is then of
+ * an earlier one. */
+static bool is_of_earlier_drive(const struct drive_work *work)
+{
+    return work->vmm == DRIVE_IN_VMM_ABSENT && work->guest == DRIVE_IN_GUEST_MOUNTED &&
+           (work->row.state == DRIVE_REQUESTED || work->row.state == DRIVE_CLAIMED);
+}
+
+static enum drive_in_guest in_guest(const struct drive_work *work)
+{
+    return may_lack_containers(work) || is_of_earlier_drive(work) ? DRIVE_IN_GUEST_ABSENT
+                                                                  : work->guest;
+}
+
+void drive_work_count_silence(struct drive_work *work)
+{
+    enum status_code status = work->result.status;
+
+    if (work->act != DRIVE_UNMOUNT)
+        return;
+    if (status == STATUS_UNAVAILABLE || status == STATUS_DEADLINE_EXCEEDED)
+        work->silences++;
+    else
+        work->silences = 0;
+}
+
+/* The guest probably hangs, and it has nothing to write to the disk. */
+static bool is_left_to_the_vmm(const struct drive_work *work)
+{
+    return work->silences >= SILENCES && drive_state_is_flushed(work->row.state) &&
+           work->guest != DRIVE_IN_GUEST_MOUNTED;
+}
+
+/* Such a guest scans its bus at the mount of any drive. */
+static bool may_return(const struct drive_work *work)
+{
+    return work->vmm > DRIVE_IN_VMM_ABSENT && !work->is_out_of_guest && !work->lacks_agent &&
+           !is_left_to_the_vmm(work) && drive_act_makes_serial(work);
+}
+
+struct drive_decision drive_work_ask_table(const struct drive_work *work)
+{
+    const struct drive_facts facts = {
+        .state = work->row.state,
+        .vm_is_alive = work->row.sandbox_is_alive,
+        .is_wanted = work->row.wanted,
+        .is_open = work->disk >= 0,
+        .may_return = may_return(work),
+        .vmm = was_given_nothing(work) ? DRIVE_IN_VMM_ABSENT : work->vmm,
+        .guest = in_guest(work),
+    };
+
+    return drive_decide(&facts);
+}
+
+/* ---- drive end ------------------------------------------------------------------------------ */
+
+/* Whether a drive may end. Whoever attaches its disk elsewhere next relies on this
+ * answer. While the VM runs, the VMM must report that it does not have the disk, its process must
+ * not have it open, and an exclusive open of the disk must succeed. A sandbox ends
+ * with its VMM, or when another VMM runs under its id. A VMM that was killed may still live then,
+ * because a thread waits for storage. So its process is looked for. The disk is not examined then:
+ * it is free once that process is gone, and may have a new, rightful user already.
+ */
+
+/* Whether a VMM got the disk, or may have got it. */
+static bool was_given(const struct store_drive_mount *row)
+{
+    return row->has_disk || drive_phase(row->state) != DRIVE_PLANNED;
+}
+
+/* What it says about the drive is its own word: a VMM that was taken over may keep what it was told
+ * to give back. */
+static void check_living(const struct drive_work *work, const struct store_helper_run *sandbox,
+                         enum status_code *ret_code, struct error *error)
+{
+    const struct store_drive_mount *row = &work->row;
+    const struct hypervisor_disk disk = drive_disk_identity(&row->disk);
+
+    if (!row->has_disk || drive_phase(row->state) == DRIVE_PLANNED ||
+        !hypervisor_drive_may_be_held(sandbox->vmm_pid, &disk))
+        return;
+    *ret_code = (enum status_code)error_set(
+        error, STATUS_UNAVAILABLE,
+        "process %d, the VMM of sandbox %s, says that it does not have the drive, and it may have "
+        "the disk open",
+        (int)sandbox->vmm_pid, sandbox->sandbox_id);
+}
+
+static void check_ended(const struct store_helper_run *sandbox, enum status_code *ret_code,
+                        struct error *error)
+{
+    int r = process_has_ended(sandbox->vmm_pid, sandbox->vmm_start_ns);
+
+    *ret_code = r > 0 ? STATUS_OK : STATUS_UNAVAILABLE;
+    if (r < 0)
+        (void)error_set_errno(error, r,
+                              "cannot tell whether process %d, the VMM of sandbox %s, has ended",
+                              (int)sandbox->vmm_pid, sandbox->sandbox_id);
+    else if (r == 0)
+        (void)error_set(error, STATUS_UNAVAILABLE,
+                        "process %d, the VMM of sandbox %s, has not ended, although the sandbox "
+                        "has: it may have the disk open",
+                        (int)sandbox->vmm_pid, sandbox->sandbox_id);
+}
+
+int drive_check_process(const struct drive_work *work, enum status_code *ret_code,
+                        struct error *error)
+{
+    struct store_helper_run sandbox;
+    int r;
+
+    *ret_code = STATUS_OK;
+    if (!was_given(&work->row))
+        return 0;
+    r = store_get_helper_sandbox(work->drives->context->store, work->row.sandbox_ref, &sandbox);
+    if (r < 0)
+        return r;
+    if (work->row.sandbox_is_alive)
+        check_living(work, &sandbox, ret_code, error);
+    else
+        check_ended(&sandbox, ret_code, error);
+    return 0;
 }

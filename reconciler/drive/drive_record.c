@@ -14,8 +14,7 @@
 
 #include "lib/clock.h"
 #include "lib/log.h"
-#include "reconciler/decide/backoff.h"
-#include "reconciler/drive/drive_strays.h"
+#include "reconciler/decide/decide.h"
 #include "reconciler/drive/drive_work.h"
 
 /* Clients are not answered before so many attempts have failed because another client holds the

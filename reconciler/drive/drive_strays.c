@@ -21,8 +21,8 @@
 #include "lib/clock.h"
 #include "lib/log.h"
 #include "observe/observe.h"
-#include "reconciler/drive/drive_strays.h"
-#include "reconciler/drive/serial.h"
+#include "reconciler/drive/drive_work.h"
+#include "reconciler/drive/loops.h"
 
 /* How many VMs are asked at the same time. */
 enum { LISTINGS = 4 };

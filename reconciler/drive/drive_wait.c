@@ -13,8 +13,6 @@
 #include "lib/cleanup.h"
 #include "lib/list.h"
 #include "reconciler/core/work_queue.h"
-#include "reconciler/drive/drive_strays.h"
-#include "reconciler/drive/drive_wait.h"
 #include "reconciler/drive/drive_work.h"
 
 /* As many as clients can have calls in progress. */

@@ -8,6 +8,7 @@
 #include "reconciler/core/context.h"
 #include "reconciler/decide/drive.h"
 #include "reconciler/drive/drives.h"
+#include "store/drive_mounts.h"
 #include "store/store.h"
 
 struct drive_claim_call;
@@ -164,7 +165,7 @@ bool drive_act_makes_writer(unsigned act);
 /* Within the pass. 0, or a failure of the store. */
 int drive_work_decide(struct drive_work *work);
 
-/* ---- drive_facts.c: the facts for the decision table ---- */
+/* ---- drive_pass.c: the facts for the decision table ---- */
 
 /* To be called when an act has ended. */
 void drive_work_count_silence(struct drive_work *work);
@@ -207,10 +208,65 @@ void drive_disk_check_free(struct drive_work *work, drive_disk_done *done);
 /* Cancels a claim or check in progress. */
 void drive_disk_stop(struct drive_work *work);
 
-/* ---- drive_end.c: whether a drive may end ---- */
+/* ---- drive_pass.c: whether a drive may end ---- */
 
 /* Whether the VMM is gone with a sandbox that has ended, or has closed the disk in one that has
  * not, if it may have had the drive's disk. ret_code: STATUS_OK, or STATUS_UNAVAILABLE with a text.
  * 0, or a failure of the store. */
 int drive_check_process(const struct drive_work *work, enum status_code *ret_code,
                         struct error *error);
+
+/* ---- drive wait ----------------------------------------------------------------------------- */
+
+/* The clients that wait for drives. */
+
+enum drive_wait_kind { WAIT_ATTACH, WAIT_DETACH, WAIT_LIMIT };
+
+bool drive_waits_have_room(const struct drives *drives);
+/* drive_ref: the row that the client waits for; 0: the detach of an id without one. */
+enum status_code drive_wait_begin(struct drives *drives, enum drive_wait_kind kind,
+                                  const struct store_drive_mount_request *request,
+                                  int64_t drive_ref, reconciler_drive_done *done, void *userdata,
+                                  struct drive_wait **ret_wait, struct error *error);
+/* The id is not on record, but a VM may have the drive: the VMs are asked first. */
+void drive_wait_ask_vms(struct drive_wait *wait);
+struct reconciler_drive drive_describe(const struct store_drive_mount *row);
+
+/* Within the pass: handles detaches of ids that are not on record. 0, or a failure of the store. */
+int drive_waits_record(struct drives *drives);
+/* After the commit: whether any client can be answered; and, once that is synced, answers them. */
+bool drive_waits_are_over(const struct drives *drives);
+void drive_waits_tell(struct drives *drives);
+void drive_waits_fail(struct drives *drives, enum status_code code, const char *why);
+void drive_waits_done(struct drives *drives);
+
+/* ---- drive strays --------------------------------------------------------------------------- */
+
+/* Strays: drives that a VM has and the database does not. */
+
+/* Within the pass: requests the lists of all VMs that were not asked yet and, with `again`, of
+ * those that failed to answer. 0, or a failure of the store. */
+int drive_strays_ask(struct drives *drives, bool again);
+/* Within the pass: makes a row for the stray of this id, in a state in which it is being removed.
+ * 0, or a failure of the store; *ret_drive_ref is unchanged if there is no such stray. */
+int drive_strays_record(struct drives *drives, const char *drive_id, int64_t *ret_drive_ref);
+/* After the commit: starts to ask the VMs. */
+void drive_strays_go_on(struct drives *drives);
+
+enum drive_strays_known {
+    DRIVE_STRAYS_KNOWN,
+    DRIVE_STRAYS_ASKED,   /* not yet */
+    DRIVE_STRAYS_UNKNOWN, /* a VM could not be asked: error says which, and why */
+};
+/* Whether all VMs have answered: an enum drive_strays_known. */
+int drive_strays_known(const struct drives *drives, struct error *error);
+bool drive_strays_have(const struct drives *drives, const char *drive_id);
+/* To be called when a row has been made for the drive. */
+void drive_strays_forget(struct drives *drives, const char *sandbox_id, const char *drive_id);
+bool drive_strays_use_vmm(const struct drives *drives, const char *sandbox_id);
+bool drive_strays_are_idle(const struct drives *drives);
+/* Cancels running calls and forgets all lists. */
+void drive_strays_done(struct drives *drives);
+
+/* Whether the row was made for a stray, so that its place in the guest is unknown. */
+bool drive_is_stray(const struct store_drive_mount *row);

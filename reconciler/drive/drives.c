@@ -16,8 +16,6 @@
 #include "lib/list.h"
 #include "lib/log.h"
 #include "reconciler/core/work_queue.h"
-#include "reconciler/drive/drive_strays.h"
-#include "reconciler/drive/drive_wait.h"
 #include "reconciler/drive/drive_work.h"
 
 /* ACTS is how many acts run at once. Of those that talk to a VMM one runs per sandbox, because a

@@ -20,7 +20,6 @@
 #include <stdint.h>
 
 #include "lib/result.h"
-#include "lib/status.h"
 #include "reconciler/decide/drive.h"
 #include "store/drive_mounts.h"
 

@@ -10,7 +10,7 @@
  * by the drive's serial, and so is its directory in the sandbox's share. That directory exists for
  * as long as the container may exist, which tells a later crustd the route.
  *
- * What comes when is in guest_stock.c, and the other steps are errands (guest_errands.c).
+ * What comes when is in guest.c, and the other steps are errands (guest_errands.c).
  */
 #include <errno.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@
 #include "lib/clock.h"
 #include "reconciler/drive/guest_line.h"
 #include "reconciler/drive/guest_state.h"
-#include "reconciler/helper/program.h"
+#include "reconciler/helper/report.h"
 #include "reconciler/helper/share.h"
 
 enum { NUMBER_BYTES = 24, ARGUMENTS = 10, SPELLINGS = 64 };

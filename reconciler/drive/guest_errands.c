@@ -15,7 +15,7 @@
 #include "reconciler/drive/guest_line.h"
 #include "reconciler/drive/guest_state.h"
 #include "reconciler/helper/helper.h"
-#include "reconciler/helper/judge.h"
+#include "reconciler/helper/report.h"
 #include "reconciler/helper/run.h"
 
 #define DEVICES "/dev"

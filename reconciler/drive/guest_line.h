@@ -10,7 +10,6 @@
 
 #include "agent-client/drive_call.h"
 #include "lib/result.h"
-#include "lib/status.h"
 
 struct drive_guest_line {
     enum status_code status;         /* INTERNAL: unknown to crustd's helper */

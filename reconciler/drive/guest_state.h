@@ -84,7 +84,7 @@ int drive_guest_fill_containers(const struct drive_guest_call *call,
 void drive_guest_ask_companion(struct drive_guest_call *call);
 void drive_guest_drop_companion(struct drive_guest_call *call);
 
-/* ---- guest_stock.c ---- */
+/* ---- guest.c ---- */
 
 /* Whether the drive is recorded as mounted. A mount that was not answered is not recorded, and is
  * repeated. */

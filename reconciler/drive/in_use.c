@@ -28,15 +28,15 @@
 #include "lib/cleanup.h"
 #include "lib/directory.h"
 #include "lib/loop.h"
-#include "lib/namespaces.h"
 #include "lib/process.h"
+#include "lib/process_trust.h"
 #include "lib/text.h"
 #include "model/hypervisor.h"
 #include "observe/observe.h"
 #include "observe/sysfs.h"
 #include "reconciler/core/context.h"
-#include "reconciler/drive/relatives.h"
-#include "store/disk_users.h"
+#include "reconciler/drive/loops.h"
+#include "store/devices.h"
 #include "store/sandboxes.h"
 
 enum { PROCESSES_PER_SLICE = 64, DESCRIPTORS_PER_SLICE = 512, DESCRIPTORS = 4096 };

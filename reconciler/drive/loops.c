@@ -7,18 +7,20 @@
 #include <limits.h>
 #include <linux/loop.h>
 #include <linux/major.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "agent-client/drive_call.h"
 #include "lib/cleanup.h"
 #include "lib/directory.h"
 #include "lib/path.h"
+#include "lib/sha256.h"
 #include "observe/observe.h"
 #include "observe/sysfs.h"
-#include "reconciler/drive/relatives.h"
 
 #define DEVICES "/dev"
 
@@ -270,4 +272,97 @@ int drive_loops_examine(const struct drive_claim_request *request, int fd,
     if (r == DRIVE_CLAIM_OPEN && info.lo_rdevice)
         r = refuse_used_backing(request, ret_backing, error);
     return r == DRIVE_CLAIM_OPEN ? refuse_shared_backing(request, &info, error) : r;
+}
+
+/* ---- relatives ------------------------------------------------------------------------------ */
+
+struct finding {
+    dev_t disk;
+    struct drive_relatives *relatives;
+    bool is_cut;
+};
+
+static void add(void *userdata, uint32_t major, uint32_t minor)
+{
+    struct finding *finding = userdata;
+    struct drive_relatives *relatives = finding->relatives;
+    dev_t device = makedev(major, minor);
+
+    if (device == finding->disk)
+        return;
+    if (relatives->count < DRIVE_RELATIVES)
+        relatives->device[relatives->count++] = device;
+    else
+        finding->is_cut = true;
+}
+
+static int add_partition(void *userdata, const char *directory, uint32_t major, uint32_t minor)
+{
+    (void)directory;
+    add(userdata, major, minor);
+    return 0;
+}
+
+bool drive_relatives_add(int sysfs, uint32_t major, uint32_t minor,
+                         struct drive_relatives *relatives)
+{
+    struct finding finding = {.disk = makedev(major, minor), .relatives = relatives};
+
+    return observe_each_lower_device(sysfs, major, minor, add, &finding) &&
+           observe_each_partition(sysfs, major, minor, add_partition, &finding) == 0 &&
+           !finding.is_cut;
+}
+
+bool drive_relatives_include(const struct drive_relatives *relatives, dev_t device)
+{
+    for (unsigned i = 0; i < relatives->count; i++)
+        if (relatives->device[i] == device)
+            return true;
+    return false;
+}
+
+/* ---- serial --------------------------------------------------------------------------------- */
+
+/* See loops.h. Each part is hashed with its NUL, so different parts never give the same
+ * input. */
+
+/* PART_BYTES: an id of a sandbox has at most 128 characters. */
+enum { PART_BYTES = 160, PARTS_BYTES = 3 * PART_BYTES, BITS_OF_HEX = 4, BITS_OF_CHARACTER = 5 };
+
+static const char alphabet[] = "abcdefghijklmnopqrstuvwxyz234567";
+
+static size_t append(char parts[static PARTS_BYTES], size_t length, const char *part)
+{
+    size_t bytes = strnlen(part, PART_BYTES - 1);
+
+    memcpy(parts + length, part, bytes);
+    parts[length + bytes] = '\0';
+    return length + bytes + 1;
+}
+
+static unsigned digit(char hex)
+{
+    return (unsigned)(hex <= '9' ? hex - '0' : hex - 'a' + 10);
+}
+
+void drive_serial_make(const char *boot_id, const char *sandbox_id, const char *drive_id,
+                       char ret_serial[static DRIVE_SERIAL_CHARS + 1])
+{
+    char parts[PARTS_BYTES], hex[SHA256_HEX_BYTES], *at = ret_serial;
+    const char *next = hex;
+    unsigned bits = 0, count = 0;
+    size_t length = append(parts, 0, boot_id);
+
+    length = append(parts, length, drive_id);
+    length = append(parts, length, sandbox_id);
+    sha256_hex(parts, length, hex);
+    memcpy(at, DRIVE_SERIAL_PREFIX, strlen(DRIVE_SERIAL_PREFIX));
+    for (at += strlen(DRIVE_SERIAL_PREFIX); at < ret_serial + DRIVE_SERIAL_CHARS; at++) {
+        for (; count < BITS_OF_CHARACTER; count += BITS_OF_HEX)
+            bits = bits << BITS_OF_HEX | digit(*next++);
+        count -= BITS_OF_CHARACTER;
+        *at = alphabet[bits >> count & 31];
+        bits &= (1U << count) - 1;
+    }
+    *at = '\0';
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* judge.c - see judge.h.
+/* judge.c - see report.h.
  *
  * The container binds a place whatever is there: if the volume is not mounted there, or not yet,
  * the helper finds the directory, which has no block device.
  */
-#include "reconciler/helper/judge.h"
+#include "reconciler/helper/report.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -8,7 +8,7 @@
  * A guest has the architecture of its node. Class, byte order and machine are compared with those
  * of crustd's own file, so no list of machines is needed.
  */
-#include "reconciler/helper/program.h"
+#include "reconciler/helper/report.h"
 
 #include <elf.h>
 #include <errno.h>

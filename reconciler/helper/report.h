@@ -6,7 +6,9 @@
 #pragma once
 
 #include "agent-client/agent_messages.h"
+#include "config/config.h"
 #include "lib/result.h"
+#include "model/reason.h"
 
 enum {
     HELPER_REPORT_BYTES = 64 * 1024,
@@ -53,3 +55,38 @@ int helper_report_parse(const char *text, size_t length, unsigned paths,
 
 /* The code as the report spells it. */
 const char *helper_fault_name(enum helper_fault fault);
+
+/* ---- judge ---------------------------------------------------------------------------------- */
+
+/* What a helper's report says about one volume. Pure. */
+
+struct helper_verdict {
+    enum volume_reason reason; /* NONE: its file system fills the device, or its usage was read */
+    char text[HELPER_TEXT_BYTES];
+    uint64_t device_bytes; /* according to the guest; 0 unknown */
+    struct agent_stats stats;
+};
+
+/* volume: the entries for all places at which the volume may be mounted. If there are several, the
+ * one on a device of this size is taken; growing the others did no harm, because a file system only
+ * ever grows to the size of its own device. grew: the helper was to grow, otherwise only to
+ * report. */
+void helper_judge(const struct helper_volume *volume, unsigned volumes, uint64_t device_bytes,
+                  bool grew, struct helper_verdict *ret_verdict);
+
+/* ---- program -------------------------------------------------------------------------------- */
+
+/* The helper's program on this node: guest.helper_file. */
+
+/* Outcomes of helper_program_open(); the error says which file and why. */
+enum {
+    HELPER_PROGRAM_OK,
+    HELPER_PROGRAM_MISSING, /* missing, or not fit to be run as root in a guest */
+    HELPER_PROGRAM_FOREIGN, /* built for another processor architecture than this node's */
+};
+
+enum { HELPER_PROGRAM_BYTES = 64 * 1024 * 1024 };
+
+/* Opens the file for reading, and checks it: a regular file of root's that nobody else may write,
+ * an ELF program for the machine that crustd itself runs on. HELPER_PROGRAM_* or -errno. */
+int helper_program_open(const struct config *config, int *ret_fd, struct error *error);

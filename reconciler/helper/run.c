@@ -24,9 +24,9 @@
 #include "lib/path.h"
 #include "lib/text.h"
 #include "reconciler/core/context.h"
-#include "reconciler/helper/guest.h"
-#include "reconciler/helper/program.h"
+#include "reconciler/helper/report.h"
 #include "reconciler/helper/share.h"
+#include "reconciler/helper/targets.h"
 
 #define COPY_DIRECTORY "/run/kata-containers/shared/containers/crust-helper"
 

@@ -11,7 +11,7 @@
 #include "lib/cleanup.h"
 #include "lib/log.h"
 #include "reconciler/core/context.h"
-#include "reconciler/helper/judge.h"
+#include "reconciler/helper/report.h"
 #include "reconciler/helper/waiting.h"
 
 /* ---- the end of a helper ----------------------------------------------------------------- */

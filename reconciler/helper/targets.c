@@ -13,12 +13,15 @@
 #include <string.h>
 
 #include "config/config.h"
+#include "hypervisor/hypervisor.h"
 #include "lib/cleanup.h"
+#include "lib/clock.h"
 #include "observe/claims.h"
 #include "reconciler/core/context.h"
 #include "reconciler/core/node_paths.h"
 #include "reconciler/core/permit.h"
 #include "reconciler/helper/helper.h"
+#include "store/store.h"
 
 static bool has_path(const struct store_volume *volume)
 {
@@ -193,4 +196,220 @@ void helper_targets_complete(const struct context *context, const char *sandbox_
             volume->sandbox_ref == sandbox_ref && helper_is_possible(context->config, volume) &&
             (targets->grow ? is_resize_target(volume) : is_stats_target(volume)))
             helper_targets_add(context, volume, targets);
+}
+
+/* ---- known ---------------------------------------------------------------------------------- */
+
+static void drop(struct helper_known *known, struct helper_fact *fact)
+{
+    HASH_DEL(known->facts, fact);
+    free(fact->text);
+    free(fact);
+}
+
+void helper_known_begin(struct helper_known *known, enum volume_reason reason,
+                        const struct error *error)
+{
+    struct helper_fact *fact, *next;
+
+    known->at_ns = clock_boottime();
+    known->reason = reason;
+    known->error = *error;
+    HASH_ITER (hh, known->facts, fact, next)
+        if (known->at_ns - fact->at_ns >= 2 * HELPER_FRESH_NS)
+            drop(known, fact);
+}
+
+struct helper_fact *helper_known_find(const struct helper_known *known, int64_t binding_id)
+{
+    struct helper_fact *fact;
+
+    HASH_FIND(hh, known->facts, &binding_id, sizeof(binding_id), fact);
+    return fact;
+}
+
+/* Without memory nothing is remembered, so a helper is asked again. */
+void helper_known_put(struct helper_known *known, int64_t binding_id, bool grew,
+                      const struct helper_verdict *verdict)
+{
+    struct helper_fact *fact = helper_known_find(known, binding_id);
+
+    if (fact)
+        drop(known, fact);
+    fact = calloc(1, sizeof(*fact));
+    if (!fact)
+        return;
+    *fact = (struct helper_fact){
+        .binding_id = binding_id,
+        .at_ns = known->at_ns,
+        .grew = grew,
+        .is_news = true,
+        .device_bytes = verdict->device_bytes,
+        .reason = verdict->reason,
+        .text = verdict->text[0] ? strdup(verdict->text) : NULL,
+        .stats = verdict->stats,
+    };
+    HASH_ADD(hh, known->facts, binding_id, sizeof(fact->binding_id), fact);
+    if (fact->hh.tbl)
+        return;
+    free(fact->text);
+    free(fact);
+}
+
+void helper_known_done(struct helper_known *known)
+{
+    struct helper_fact *fact, *next;
+
+    HASH_ITER (hh, known->facts, fact, next)
+        drop(known, fact);
+}
+
+/* ---- guest routes --------------------------------------------------------------------------- */
+
+/* See targets.h.
+ *
+ * The shim's socket is in the sandbox's state directory, also if the VMM has a jail elsewhere. Go's
+ * shim identifies a volume by its device, Rust's by its guest path.
+ */
+
+/* The record of the device may be older than what the VMM has told its guest. */
+static uint64_t largest_possible(const struct store_volume *volume)
+{
+    uint64_t bytes = volume->device_bytes;
+
+    if (!bytes || volume->is_btrfs)
+        return 0;
+    if (volume->largest_bytes > bytes)
+        bytes = volume->largest_bytes;
+    return volume->hypervisor_bytes > bytes ? volume->hypervisor_bytes : bytes;
+}
+
+void guest_routes_describe(const struct context *context, struct store_volume *volume,
+                           char shim_socket[static GUEST_ADDRESS_BYTES],
+                           struct guest_request *ret_request)
+{
+    const struct config *config = context->config;
+    bool is_rust = volume->runtime == RUNTIME_KATA_RS;
+
+    (void)snprintf(shim_socket, GUEST_ADDRESS_BYTES, "%s/%s/" SHIM_SOCKET,
+                   is_rust ? config->paths.kata_rs_sandboxes : config->paths.kata_go_sandboxes,
+                   volume->sandbox_id);
+    *ret_request = (struct guest_request){
+        .root = context->root,
+        .listener = {.vmm = volume->vmm_pid, .sandbox_id = volume->sandbox_id},
+        .agent_address = volume->agent_address,
+        .agent_address_size = sizeof(volume->agent_address),
+        .guest_path = volume->guest_path,
+        .agent_port = config->agent.port,
+        .companion_port = config->agent.companion_port,
+        .shim_socket = shim_socket,
+        .shim_dialect = is_rust ? SHIM_RUST : SHIM_GO,
+        .shim_volume = is_rust ? volume->guest_path : volume->device_path,
+        .most_bytes = largest_possible(volume),
+    };
+    memcpy(ret_request->order, config->agent.routes, sizeof(ret_request->order));
+}
+
+/* ---- guest ---------------------------------------------------------------------------------- */
+
+struct helper_guest {
+    struct hypervisor_call *call; /* NULL: its arguments are sufficient */
+    struct loop_timer deferred;
+    struct guest_traits traits;
+    bool is_known;
+    struct error error;
+    helper_guest_done *done;
+    void *userdata;
+};
+
+struct helper_guest *helper_guest_free(struct helper_guest *guest)
+{
+    if (!guest)
+        return NULL;
+    loop_timer_stop(&guest->deferred);
+    (void)hypervisor_call_free(guest->call);
+    free(guest);
+    return NULL;
+}
+
+static void tell(struct helper_guest *guest)
+{
+    guest->done(&guest->traits, guest->is_known ? NULL : &guest->error, guest->userdata);
+}
+
+static void on_deferred(struct loop_timer *timer)
+{
+    tell(container_of(timer, struct helper_guest, deferred));
+}
+
+static void on_described(struct hypervisor_call *call, const struct hypervisor_reply *reply,
+                         void *userdata)
+{
+    struct helper_guest *guest = userdata;
+
+    guest->is_known = reply->outcome == HYPERVISOR_DONE;
+    guest->error = reply->error;
+    guest->traits = (struct guest_traits){
+        .is_confidential = reply->guest.is_confidential,
+        .share = reply->guest.has_share ? GUEST_SHARE_DIRECTORY : GUEST_SHARE_NONE,
+    };
+    guest->call = hypervisor_call_free(call);
+    tell(guest);
+}
+
+static int ask(struct helper_guest *guest, const struct context *context, enum hypervisor_kind kind,
+               const struct store_helper_run *sandbox)
+{
+    struct hypervisor_request request = {
+        .act = HYPERVISOR_DESCRIBE,
+        .root = context->root,
+        .control_socket = sandbox->control_socket[0] ? sandbox->control_socket : NULL,
+        .vmm_pid = sandbox->vmm_pid,
+        .sandbox_id = sandbox->sandbox_id,
+        .deadline_ns = context->config->resize.call_timeout_seconds * NSEC_PER_SEC,
+    };
+
+    return hypervisor_call_new(context->loop, kind, &request, on_described, guest, &guest->call);
+}
+
+static void observe(struct helper_guest *guest, const struct context *context,
+                    const struct store_helper_run *sandbox)
+{
+    struct observe_sandbox_paths paths;
+    const char *bundles[CONFIG_LIST_ITEMS];
+    int r;
+
+    node_sandbox_paths(context, bundles, &paths);
+    r = guest_traits_observe(&paths, sandbox->hypervisor, sandbox->sandbox_id, sandbox->vmm_pid,
+                             &guest->traits);
+    guest->is_known = r == 0;
+    if (r == GUEST_TRAITS_NO_SOURCE)
+        (void)error_set(&guest->error, r, "crustd does not know how to find out for %s",
+                        hypervisor_title(sandbox->hypervisor));
+    else if (r < 0)
+        (void)error_set_errno(&guest->error, r, "cannot read the arguments of its process");
+    loop_timer_start(context->loop, &guest->deferred, 0, on_deferred);
+}
+
+int helper_guest_new(const struct context *context, const struct store_helper_run *sandbox,
+                     helper_guest_done *done, void *userdata, struct helper_guest **ret_guest)
+{
+    enum hypervisor_kind kind = sandbox->hypervisor;
+    struct helper_guest *guest = calloc(1, sizeof(*guest));
+    int r = 0;
+
+    if (!guest)
+        return -ENOMEM;
+    guest->done = done;
+    guest->userdata = userdata;
+    if (hypervisor_guest_source(kind) == HYPERVISOR_GUEST_BY_CALL)
+        r = ask(guest, context, kind, sandbox);
+    else
+        observe(guest, context, sandbox);
+    if (r < 0) {
+        (void)helper_guest_free(guest);
+        return r;
+    }
+    *ret_guest = guest;
+    return 0;
 }

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* targets.h - the volumes of a sandbox that a helper is given, and where the guest has them.
- * Private to reconciler/helper/. */
+/* targets.h - the volumes of a sandbox that a helper is given, and where the guest has them. */
 #pragma once
 
+#include "agent-client/guest_call.h"
+#include "lib/hash.h"
+#include "lib/result.h"
+#include "observe/guest_traits.h"
 #include "reconciler/helper/report.h"
 #include "store/store.h"
 
@@ -43,3 +46,66 @@ void helper_targets_add(const struct context *context, const struct store_volume
  * the VMM has at its full size; to report, all that the guest has. */
 void helper_targets_complete(const struct context *context, const char *sandbox_id,
                              int64_t sandbox_ref, struct helper_targets *targets);
+
+/* ---- known ---------------------------------------------------------------------------------- */
+
+/* The last helper's answers about the volumes of a sandbox. */
+
+struct helper_fact {
+    UT_hash_handle hh;
+    int64_t binding_id;
+    uint64_t at_ns;
+    bool grew;    /* the helper was to grow */
+    bool is_news; /* and no call of the volume has been given it */
+    uint64_t device_bytes;
+    enum volume_reason reason;
+    char *text; /* NULL: none */
+    struct agent_stats stats;
+};
+
+struct helper_known {
+    uint64_t at_ns; /* when the last helper ended; 0: never */
+    enum volume_reason reason;
+    struct error error;
+    struct helper_fact *facts; /* by binding_id */
+};
+
+/* A helper has ended. Facts older than two periods are forgotten. */
+void helper_known_begin(struct helper_known *known, enum volume_reason reason,
+                        const struct error *error);
+void helper_known_put(struct helper_known *known, int64_t binding_id, bool grew,
+                      const struct helper_verdict *verdict);
+struct helper_fact *helper_known_find(const struct helper_known *known, int64_t binding_id);
+void helper_known_done(struct helper_known *known);
+
+/* ---- guest routes --------------------------------------------------------------------------- */
+
+/* What the record and the configuration say about the routes to a volume's
+ * guest. */
+
+struct context;
+struct store_volume;
+
+/* Fills in everything but the call itself, its route and its deadline. Borrows the volume, whose
+ * address it may fill in, and the socket's path. */
+void guest_routes_describe(const struct context *context, struct store_volume *volume,
+                           char shim_socket[static GUEST_ADDRESS_BYTES],
+                           struct guest_request *ret_request);
+
+/* ---- guest ---------------------------------------------------------------------------------- */
+
+/* Observes a sandbox's guest before anything is brought into it: by its VMM's arguments,
+ * or by asking the VMM, depending on hypervisor_guest_source() for its kind. */
+
+struct context;
+struct helper_guest;
+
+/* error: why nothing is known about the guest; NULL: `traits` are valid. */
+typedef void helper_guest_done(const struct guest_traits *traits, const struct error *error,
+                               void *userdata);
+
+/* Exactly one `done` follows from the loop, never from within; the caller frees it then or earlier.
+ * 0 or -ENOMEM. */
+int helper_guest_new(const struct context *context, const struct store_helper_run *sandbox,
+                     helper_guest_done *done, void *userdata, struct helper_guest **ret_guest);
+struct helper_guest *helper_guest_free(struct helper_guest *guest); /* returns NULL */

@@ -3,7 +3,7 @@
  * to reconciler/helper/.
  *
  * waiting.c answers the calls that can be answered, serve.c runs the next helper and processes its
- * result, helper.c starts and ends the service. Changes only set a timer (helpers_serve_soon());
+ * result, waiting.c starts and ends the service. Changes only set a timer (helpers_serve_soon());
  * all decisions are made in serve.c, from the loop.
  */
 #pragma once
@@ -11,9 +11,8 @@
 #include "lib/hash.h"
 #include "lib/loop.h"
 #include "reconciler/helper/helper.h"
-#include "reconciler/helper/known.h"
-#include "reconciler/helper/leftovers.h"
 #include "reconciler/helper/run.h"
+#include "reconciler/helper/share.h"
 #include "reconciler/helper/targets.h"
 
 struct helpers {
@@ -74,5 +73,5 @@ void helpers_serve_soon(struct helpers *helpers);
 /* Leaves all running helpers in their guests, on record. */
 void helpers_abandon(struct helpers *helpers);
 
-/* helper.c: searches for helpers that may still be in the guest. 0 or -ENOMEM. */
+/* waiting.c: searches for helpers that may still be in the guest. 0 or -ENOMEM. */
 int helper_sandbox_search(struct helper_sandbox *sandbox);

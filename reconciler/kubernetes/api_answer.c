@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* api_answer.c - see api_answer.h. */
-#include "reconciler/kubernetes/api_answer.h"
+/* api_answer.c - see kubernetes_events.h. */
+#include "reconciler/kubernetes/kubernetes_events.h"
 
 #include <string.h>
 

@@ -11,7 +11,7 @@
 #include "lib/cleanup.h"
 #include "lib/http_exchange.h"
 #include "lib/text.h"
-#include "reconciler/kubernetes/api_answer.h"
+#include "reconciler/kubernetes/kubernetes_events.h"
 
 enum { STATUS = 2 };
 

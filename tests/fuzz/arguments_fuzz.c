@@ -15,7 +15,7 @@
 #include "lib/cleanup.h"
 #include "lib/process.h"
 #include "observe/guest_traits.h"
-#include "observe/sandbox_arguments.h"
+#include "observe/sandbox.h"
 
 enum { ARGUMENTS = 64, INPUT_BYTES = 64 * 1024 };
 

@@ -7,8 +7,7 @@
 #include <string.h>
 
 #include "api/drive_asked.h"
-#include "api/drive_message.h"
-#include "api/http_asked_drive.h"
+#include "api/http_asked.h"
 #include "lib/proto.h"
 #include "lib/secret.h"
 #include "reconciler/command/drive_form.h"

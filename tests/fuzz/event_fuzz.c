@@ -12,7 +12,7 @@
 #include "lib/json.h"
 #include "lib/text.h"
 #include "reconciler/kubernetes/event.h"
-#include "store/event_rows.h"
+#include "store/journal.h"
 
 enum { FLAGS = 2, TEXTS = 10 };
 

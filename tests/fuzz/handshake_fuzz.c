@@ -10,7 +10,6 @@
 
 #include "agent-client/agent_address.h"
 #include "agent-client/agent_client.h"
-#include "agent-client/hybrid_vsock.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

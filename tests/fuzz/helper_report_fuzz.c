@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "lib/text.h"
-#include "reconciler/helper/judge.h"
+#include "reconciler/helper/report.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

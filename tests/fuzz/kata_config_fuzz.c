@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "doctor/engine.h"
-#include "doctor/kata_settings.h"
+#include "doctor/checks.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

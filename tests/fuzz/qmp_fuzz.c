@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hypervisor/qemu_drive.h"
 #include "hypervisor/qemu_hotplug_found.h"
+#include "hypervisor/qemu_report.h"
 #include "hypervisor/qmp_codec.h"
 #include "lib/cleanup.h"
 

@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "agent-client/agent_messages.h"
-#include "agent-client/container_answer.h"
 #include "agent-client/container_messages.h"
+#include "agent-client/container_request.h"
 #include "agent-client/drive_call.h"
 #include "agent-client/ttrpc_codec.h"
 

@@ -15,8 +15,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "agent-client/agent_address.h"
 #include "agent-client/agent_client.h"
-#include "agent-client/hybrid_vsock.h"
 #include "agent-client/ttrpc_codec.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent-client/agent_text.h"
+#include "agent-client/agent_messages.h"
 
 static void check(const char *text, size_t length, const char *expected)
 {

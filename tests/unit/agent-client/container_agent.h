@@ -24,7 +24,7 @@
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/proto.h"
-#include "lib/status.h"
+#include "lib/result.h"
 #include "tests/unit/scratch.h"
 
 #define LONG_TIME  (3600 * NSEC_PER_SEC)

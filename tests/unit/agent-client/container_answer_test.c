@@ -4,9 +4,9 @@
 
 #include <stdio.h>
 
-#include "agent-client/container_answer.h"
+#include "agent-client/container_request.h"
 #include "lib/cleanup.h"
-#include "lib/status.h"
+#include "lib/result.h"
 
 static struct ttrpc_status say(int code, const char *message)
 {

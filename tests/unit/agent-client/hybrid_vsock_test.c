@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "agent-client/hybrid_vsock.h"
+#include "agent-client/agent_address.h"
 
 static void the_request_is_one_line(void **state)
 {

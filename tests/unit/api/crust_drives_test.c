@@ -6,7 +6,7 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 
-#include "api/drive_message.h"
+#include "api/drive_asked.h"
 #include "api/grpc_call.h"
 #include "api/grpc_codec.h"
 #include "api/http2_connection.h"

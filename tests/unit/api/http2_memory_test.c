@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "api/http2_memory.h"
+#include "api/http2_connection.h"
 
 static void returned_memory_can_be_taken_again(void **state)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* http_asked_drive_test.c - JSON about drives: what is understood, and what is refused rather than
  * ignored. */
-#include "api/http_asked_drive.h"
+#include "api/http_asked.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "api/http_host.h"
+#include "api/http_server.h"
 #include "lib/cleanup.h"
 
 static struct http_hosts hosts;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "api/drive_asked.h"
-#include "api/http_asked_drive.h"
+#include "api/http_asked.h"
 #include "crustctl/options.h"
 #include "lib/cleanup.h"
 #include "tests/unit/test.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* states_test.c - what a person may wait for. */
-#include "crustctl/states.h"
+#include "crustctl/options.h"
 
 #include "tests/unit/test.h"
 

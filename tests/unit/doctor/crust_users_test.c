@@ -2,7 +2,7 @@
 /* crust_users_test.c - whoever names crust-qemu, wherever Kata's configurations stand. */
 #include "tests/unit/doctor/node.h"
 
-#include "doctor/crust_users.h"
+#include "doctor/checks.h"
 
 #define PATH   "/opt/crustd/bin/crust-vm-of-unit-tests"
 #define NAMES  "[hypervisor.qemu]\npath = \"" PATH "\"\n"

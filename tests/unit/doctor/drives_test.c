@@ -4,7 +4,7 @@
 
 #include <errno.h>
 
-#include "doctor/drives.h"
+#include "doctor/checks.h"
 
 static void judge(struct node *node, const struct drive_facts *facts)
 {

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "doctor/engine.h"
+#include "doctor/checks.h"
 #include "lib/buffer.h"
 #include "lib/cleanup.h"
 

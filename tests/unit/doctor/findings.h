@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "doctor/finding.h"
+#include "doctor/checks.h"
 #include "lib/cleanup.h"
 #include "lib/json.h"
 #include "tests/unit/test.h"

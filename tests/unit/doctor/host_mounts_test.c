@@ -2,7 +2,7 @@
 /* host_mounts_test.c - which mounts of the node are volumes of Kata's pods, and whose. */
 #include "tests/unit/doctor/node.h"
 
-#include "doctor/host_mounts.h"
+#include "doctor/checks.h"
 #include "lib/base64url.h"
 
 #define KUBELET            "/var/lib/kubelet"

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "doctor/kata_settings.h"
+#include "doctor/checks.h"
 #include "lib/buffer.h"
 #include "lib/cleanup.h"
 

@@ -2,7 +2,7 @@
 /* kata_test.c - which configurations are in use, and what becomes of their sandboxes. */
 #include "tests/unit/doctor/node.h"
 
-#include "doctor/kata.h"
+#include "doctor/checks.h"
 
 #define QEMU(monitor, debug)                                                                       \
     "[hypervisor.qemu]\nextra_monitor_socket = \"" monitor "\"\nenable_debug = " debug "\n"

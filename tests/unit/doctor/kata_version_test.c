@@ -2,7 +2,7 @@
 /* kata_version_test.c - releases of Kata as their file tells them. */
 #include "tests/unit/test.h"
 
-#include "doctor/kata_version.h"
+#include "doctor/checks.h"
 
 static void a_version_is_read(void **state)
 {

@@ -4,7 +4,7 @@
 
 #include <errno.h>
 
-#include "doctor/kernel.h"
+#include "doctor/checks.h"
 
 static const struct kernel_facts well = {
     .release = "6.1.0-18-amd64",

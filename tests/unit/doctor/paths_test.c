@@ -2,7 +2,7 @@
 /* paths_test.c - a node's directories, there, absent and wrong. */
 #include "tests/unit/doctor/node.h"
 
-#include "doctor/paths.h"
+#include "doctor/checks.h"
 
 #define VOLUMES "/run/kata-containers/shared/direct-volumes"
 

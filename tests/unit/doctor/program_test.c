@@ -4,8 +4,8 @@
 
 #include <sys/xattr.h>
 
-#include "doctor/kata_program.h"
-#include "lib/namespaces.h"
+#include "doctor/checks.h"
+#include "lib/process_trust.h"
 
 /* Nothing on this machine has such a name. */
 #define VM        "vm-of-unit-tests"

@@ -5,7 +5,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#include "doctor/sandboxes.h"
+#include "doctor/checks.h"
 
 #define ROW(members)                                                                               \
     "[{\"sandbox_id\":\"5a\",\"boot_id\":\"b\",\"pod_namespace\":\"shop\",\"pod_name\":\"db-0\","  \

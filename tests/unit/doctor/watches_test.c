@@ -4,7 +4,7 @@
 
 #include <errno.h>
 
-#include "doctor/watches.h"
+#include "doctor/checks.h"
 
 static void expect(const struct watch_facts *facts, const char *text, const char *level)
 {

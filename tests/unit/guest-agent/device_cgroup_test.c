@@ -2,7 +2,7 @@
 /* device_cgroup_test.c - disks that a device cgroup of version 1 forbids. Skipped where this
  * machine has none, or no loop devices.
  */
-#include "guest-agent/device_cgroup.h"
+#include "guest-agent/drive_disk.h"
 
 #include <errno.h>
 #include <fcntl.h>

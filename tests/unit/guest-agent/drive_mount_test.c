@@ -3,8 +3,8 @@
 #include "tests/unit/guest-agent/drive_fixture.h"
 
 #include "agent-client/agent_messages.h"
-#include "guest-agent/drive_find.h"
 #include "guest-agent/drive_mount.h"
+#include "guest-agent/drive_place.h"
 #include "tests/unit/guest-agent/container_fixture.h"
 
 static struct drive_walk_count walk;

@@ -6,7 +6,7 @@
 #include <sched.h>
 #include <sys/mount.h>
 
-#include "guest-agent/drive_target.h"
+#include "guest-agent/drive_place.h"
 
 static bool has_mounts;
 

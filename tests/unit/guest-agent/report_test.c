@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/sysmacros.h>
 
-#include "guest-agent/report.h"
+#include "guest-agent/oneshot.h"
 #include "lib/cleanup.h"
 #include "lib/json.h"
 

@@ -5,7 +5,7 @@
 #include <linux/magic.h>
 #include <sys/statfs.h>
 
-#include "guest-agent/selinux.h"
+#include "guest-agent/drive_mount.h"
 
 static void enforcement_is_read_from_the_kernel(void **state)
 {

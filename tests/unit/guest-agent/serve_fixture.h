@@ -26,7 +26,7 @@
 
 #include "agent-client/agent_messages.h"
 #include "agent-client/ttrpc_codec.h"
-#include "guest-agent/grow_task.h"
+#include "guest-agent/resize.h"
 #include "guest-agent/serve.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"

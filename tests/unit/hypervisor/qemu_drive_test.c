@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/sysmacros.h>
 
-#include "hypervisor/qemu_drive.h"
+#include "hypervisor/qemu_report.h"
 #include "lib/cleanup.h"
 
 #define CHAIN_OFFSET                                                                               \

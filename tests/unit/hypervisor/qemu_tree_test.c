@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "hypervisor/qemu_tree.h"
+#include "hypervisor/qemu_report.h"
 #include "lib/buffer.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"

@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "lib/cleanup.h"
-#include "lib/mount_list.h"
 #include "lib/mount_table.h"
 
 enum { POINTS = 4096 };

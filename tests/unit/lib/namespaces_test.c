@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "lib/namespaces.h"
+#include "lib/process_trust.h"
 
 enum { REFUSED = 77 };
 

@@ -3,7 +3,7 @@
 #include "tests/unit/test.h"
 
 #include "lib/cleanup.h"
-#include "lib/numbers.h"
+#include "lib/quantity.h"
 
 static void device_number_is_read(void **state)
 {

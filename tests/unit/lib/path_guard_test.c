@@ -18,7 +18,6 @@
 
 #include "lib/cleanup.h"
 #include "lib/clock.h"
-#include "lib/mount_list.h"
 #include "lib/mount_table.h"
 #include "lib/path.h"
 #include "lib/path_guard.h"

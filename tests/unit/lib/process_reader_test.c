@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "lib/process.h"
-#include "lib/process_list.h"
 #include "lib/process_reader.h"
 
 enum { ENOUGH = 1024 * 1024, TRIES = 1000 };

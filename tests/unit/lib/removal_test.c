@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include "lib/removal.h"
+#include "lib/directory.h"
 #include "tests/unit/mounts.h"
 
 #define LEVELS 2

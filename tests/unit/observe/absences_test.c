@@ -5,8 +5,8 @@
 #include <stdio.h>
 
 #include "lib/clock.h"
-#include "observe/absences.h"
 #include "observe/observe.h"
+#include "observe/process_index.h"
 
 static struct absences *absences;
 static enum process_index_outcome outcome;

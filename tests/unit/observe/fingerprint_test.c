@@ -4,7 +4,7 @@
 
 #include <sys/time.h>
 
-#include "observe/fingerprint.h"
+#include "observe/mount_info.h"
 
 #define ENTRY "/volumes/key"
 

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 
 #include "lib/process.h"
-#include "lib/process_list.h"
 #include "observe/process_table.h"
 
 enum { MANY = 10000, MOST_AT_ONCE = 4096, CALLS_AT_MOST = 8 };

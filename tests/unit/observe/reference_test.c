@@ -6,7 +6,6 @@
 #include "lib/cleanup.h"
 #include "lib/sha256.h"
 #include "model/volume.h"
-#include "observe/entry_name.h"
 #include "observe/mount_info.h"
 #include "observe/observe.h"
 

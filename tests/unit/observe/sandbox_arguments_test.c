@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "lib/buffer.h"
-#include "observe/sandbox_arguments.h"
+#include "observe/sandbox.h"
 
 enum { LONGEST = SANDBOX_ARGUMENTS_ID_BYTES - 1, CROWD = 5000 };
 

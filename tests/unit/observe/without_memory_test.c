@@ -19,7 +19,6 @@
 #include "api/drive_asked.h"
 #include "hypervisor/cloud_hypervisor_report.h"
 #include "hypervisor/firecracker_report.h"
-#include "hypervisor/qemu_drive.h"
 #include "hypervisor/qemu_report.h"
 #include "hypervisor/qmp_codec.h"
 #include "lib/buffer.h"

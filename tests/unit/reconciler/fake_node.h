@@ -17,7 +17,7 @@
 #include "lib/loop.h"
 #include "observe/census.h"
 #include "observe/observe.h"
-#include "observe/orphan.h"
+#include "observe/sandbox.h"
 #include "reconciler/core/instance.h"
 #include "reconciler/core/reconciler.h"
 #include "store/cleanups.h"

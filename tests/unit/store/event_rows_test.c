@@ -2,8 +2,8 @@
 /* event_rows_test.c - which rows of the journal are told, about which objects, and how often. */
 #include "tests/unit/store/fixture.h"
 
-#include "store/event_rows.h"
-#include "store/journal_lines.h"
+#include "store/journal.h"
+#include "store/journal_text.h"
 #include "tests/unit/volume_rows.h"
 
 enum { ROWS = 16, TEXT = 64 };

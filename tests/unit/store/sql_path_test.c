@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "store/sql_path.h"
+#include "store/sql.h"
 #include "tests/unit/scratch.h"
 
 static char scratch[SCRATCH_BYTES], file[96], link_name[96];

@@ -18,7 +18,7 @@
 
 #include "lib/cleanup.h"
 #include "lib/clock.h"
-#include "watch/internal.h"
+#include "watch/directories.h"
 
 enum { GUARD_SECONDS = 60, RECEIVE_BYTES = 1024 * 1024, TINY_BYTES = 4096, STORM = 600 };
 

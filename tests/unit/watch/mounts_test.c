@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "tests/unit/scratch.h"
-#include "watch/internal.h"
+#include "watch/directories.h"
 
 static struct loop loop;
 static unsigned changes;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "reconciler/act/slots.h"
-#include "reconciler/decide/backoff.h"
+#include "reconciler/decide/decide.h"
 
 static struct slots slots;
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* brakes_test.c - so many in any minute, and no half of everything in small portions. */
-#include "reconciler/cleanup/brakes.h"
+#include "reconciler/cleanup/cleanup.h"
 
 #include "lib/clock.h"
-#include "reconciler/cleanup/cleanup.h"
 #include "tests/unit/test.h"
 
 static const uint64_t BEGIN = 100000 * NSEC_PER_SEC;

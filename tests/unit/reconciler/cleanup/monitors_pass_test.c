@@ -3,7 +3,7 @@
  */
 #include "tests/unit/reconciler/surroundings.h"
 
-#include "lib/namespaces.h"
+#include "lib/process_trust.h"
 #include "observe/added_monitors.h"
 #include "reconciler/cleanup/monitors.h"
 

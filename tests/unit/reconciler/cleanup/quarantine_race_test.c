@@ -25,7 +25,7 @@
 #include <sys/wait.h>
 
 #include "lib/clock.h"
-#include "observe/fingerprint.h"
+#include "observe/mount_info.h"
 #include "reconciler/cleanup/quarantine.h"
 
 #define VOLUMES "/run/shared/direct-volumes"

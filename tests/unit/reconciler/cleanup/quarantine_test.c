@@ -2,7 +2,7 @@
 /* quarantine_test.c - directories that are moved away and come back. */
 #include "tests/unit/tree.h"
 
-#include "observe/fingerprint.h"
+#include "observe/mount_info.h"
 #include "reconciler/cleanup/quarantine.h"
 #include "tests/unit/mounts.h"
 

@@ -3,11 +3,11 @@
  * disk, as a kill or somebody else may have left it. */
 #include "tests/unit/reconciler/surroundings.h"
 
-#include "observe/fingerprint.h"
+#include "observe/mount_info.h"
 #include "reconciler/cleanup/cleanup.h"
 #include "reconciler/cleanup/trash.h"
-#include "reconciler/core/key_queue.h"
 #include "reconciler/core/observer.h"
+#include "reconciler/core/work_queue.h"
 #include "store/cleanups.h"
 
 #define KEY          "key-1"

@@ -4,7 +4,7 @@
 
 #include "config/config.h"
 #include "lib/base64url.h"
-#include "lib/namespaces.h"
+#include "lib/process_trust.h"
 #include "lib/sha256.h"
 #include "reconciler/command/runtime_cli.h"
 #include "reconciler/core/context.h"

@@ -14,7 +14,7 @@
 #include "lib/buffer.h"
 #include "lib/cleanup.h"
 #include "lib/path.h"
-#include "reconciler/command/stage_files.h"
+#include "reconciler/command/staging.h"
 #include "tests/unit/mounts.h"
 #include "tests/unit/scratch.h"
 
@@ -116,7 +116,7 @@ static void it_comes_and_goes(void **state)
     assert_int_equal(count(fixture, "/run/workshop"), 0);
 }
 
-/* By that its grace time begins anew (observe/fingerprint.h). */
+/* By that its grace time begins anew (observe/mount_info.h). */
 static void staging_again_touches_the_files(void **state)
 {
     static const struct timespec long_ago[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};

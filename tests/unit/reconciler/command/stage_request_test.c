@@ -8,7 +8,7 @@
 
 #include "lib/base64url.h"
 #include "reconciler/command/answers.h"
-#include "reconciler/command/stage_request.h"
+#include "reconciler/command/staging.h"
 #include "store/store.h"
 
 #define TARGET "/var/lib/kubelet/pods/uid-1/volumes/kubernetes.io~csi/pv-1/mount"

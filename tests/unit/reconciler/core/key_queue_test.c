@@ -2,7 +2,7 @@
 /* key_queue_test.c - keys in their order, none twice. */
 #include "tests/unit/test.h"
 
-#include "reconciler/core/key_queue.h"
+#include "reconciler/core/work_queue.h"
 
 static void names_come_in_their_order_and_never_twice(void **state)
 {

@@ -2,7 +2,7 @@
 /* resizable_test.c - the table "Resizable" of docs/states.md against the code, cell by cell. */
 #include "tests/unit/reconciler/decide/table.h"
 
-#include "reconciler/decide/resizable.h"
+#include "reconciler/decide/decide.h"
 
 enum {
     STATUS,

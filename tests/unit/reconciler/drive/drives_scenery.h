@@ -15,7 +15,7 @@
 #include "reconciler/drive/claim_call.h"
 #include "reconciler/drive/drives.h"
 #include "reconciler/drive/in_use.h"
-#include "reconciler/helper/guest.h"
+#include "reconciler/helper/targets.h"
 
 #define VMM_SERIAL "617951234"
 
@@ -237,7 +237,7 @@ static void vmm_answers(void)
 
 /* ---- the guest ---- */
 
-static int guest_call_new(const struct context *context, const struct drive_guest_request *request,
+static int scene_call_new(const struct context *context, const struct drive_guest_request *request,
                           drive_guest_done *done, void *userdata,
                           struct drive_guest_call **ret_call)
 {
@@ -258,7 +258,7 @@ static int guest_call_new(const struct context *context, const struct drive_gues
     return 0;
 }
 
-static struct drive_guest_call *guest_call_free(struct drive_guest_call *call)
+static struct drive_guest_call *scene_call_free(struct drive_guest_call *call)
 {
     if (call)
         world.guest_call = NULL;
@@ -272,7 +272,7 @@ static bool guest_call_must_end(const struct drive_guest_call *call)
     return world.has_container;
 }
 
-static const struct drive_guest_ops guest_ops = {guest_call_new, guest_call_free,
+static const struct drive_guest_ops guest_ops = {scene_call_new, scene_call_free,
                                                  guest_call_must_end};
 
 static void guest_acts(void)

@@ -3,7 +3,6 @@
  * clients are told, and what the store and the daemon do meanwhile. */
 #include "tests/unit/reconciler/drive/drives_world.h"
 
-#include "reconciler/drive/drive_wait.h"
 #include "reconciler/drive/drive_work.h"
 
 static void attach_is_answered_once_the_drive_is_mounted(void **state)

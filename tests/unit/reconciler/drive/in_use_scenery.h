@@ -8,7 +8,7 @@
 
 #include "lib/clock.h"
 #include "lib/loop.h"
-#include "lib/namespaces.h"
+#include "lib/process_trust.h"
 #include "observe/observe.h"
 #include "reconciler/core/context.h"
 #include "reconciler/drive/in_use.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* serial_test.c - serials that a guest accepts, and that are nobody else's. */
-#include "reconciler/drive/serial.h"
+#include "reconciler/drive/loops.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 
 #include "config/config.h"
 #include "reconciler/core/context.h"
-#include "reconciler/helper/guest_routes.h"
+#include "reconciler/helper/targets.h"
 #include "store/store.h"
 
 static uint64_t most_bytes_of(struct store_volume volume)

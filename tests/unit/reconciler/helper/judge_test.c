@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "reconciler/helper/judge.h"
+#include "reconciler/helper/report.h"
 
 enum { SIZE = 1000, OTHER = 2000 };
 

@@ -4,7 +4,7 @@
 
 #include <limits.h>
 
-#include "reconciler/helper/program.h"
+#include "reconciler/helper/report.h"
 
 #define BESIDE "/libexec/crustd/crust-guest-agent"
 

@@ -9,7 +9,7 @@
 
 #include "agent-client/container_run.h"
 #include "observe/guest_traits.h"
-#include "reconciler/helper/program.h"
+#include "reconciler/helper/report.h"
 #include "reconciler/helper/run.h"
 #include "reconciler/helper/share.h"
 

@@ -13,8 +13,7 @@
 #include <unistd.h>
 
 #include "lib/path.h"
-#include "reconciler/helper/leftovers.h"
-#include "reconciler/helper/program.h"
+#include "reconciler/helper/report.h"
 #include "reconciler/helper/share.h"
 #include "tests/unit/scratch.h"
 

@@ -8,7 +8,7 @@
 #include "lib/cleanup.h"
 #include "lib/json.h"
 #include "reconciler/kubernetes/event.h"
-#include "store/event_rows.h"
+#include "store/journal.h"
 #include "tests/unit/reference.h"
 
 static const char *const pages = "docs/reference/kubernetes-events.md";

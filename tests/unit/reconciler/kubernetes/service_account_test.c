@@ -11,7 +11,7 @@
 
 #include "lib/cleanup.h"
 #include "lib/path.h"
-#include "reconciler/kubernetes/service_account.h"
+#include "reconciler/kubernetes/kubernetes_events.h"
 #include "tests/unit/scratch.h"
 
 static char directory[SCRATCH_BYTES];
