@@ -210,7 +210,7 @@ struct vmm_wanted vmm_wanted_of(const struct hypervisor_request *request)
 
 /* ---- vmm memory ----------------------------------------------------------------------------- */
 
-/* See vmm_process.h. No longer than the answer whose names it holds. */
+/* No longer than the answer whose names it holds. */
 
 struct vmm_memory_entry {
     UT_hash_handle hh;

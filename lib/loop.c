@@ -185,9 +185,7 @@ void loop_prepare_stop(struct loop_prepare *prepare)
 
 /* ---- loop pass ------------------------------------------------------------------------------ */
 
-/* See loop.h.
- *
- * Elapsed time is what clients wait for; processor time is what does not depend on how busy the
+/* Elapsed time is what clients wait for; processor time is what does not depend on how busy the
  * machine and its disks are. CLOCK_MONOTONIC: a machine that sleeps is no stall.
  */
 

@@ -160,9 +160,7 @@ int observe_bundle_owner(const struct observe_sandbox_paths *paths, const char *
 
 /* ---- orphan --------------------------------------------------------------------------------- */
 
-/* See sandbox.h.
- *
- * A shim that is killed leaves its VMM running with the volumes' devices open. containerd never
+/* A shim that is killed leaves its VMM running with the volumes' devices open. containerd never
  * starts a shim again; it runs `shim delete`, which may remove the sandbox's records, and with the
  * Go runtime may fail to. Nothing that can be missing proves an orphan by itself, so two facts have
  * to come together: the shim has certainly ended, and either no record is left or the VMM's parent

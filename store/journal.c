@@ -169,9 +169,7 @@ int store_trim(struct store *store, bool by_age)
 
 /* ---- event rows ----------------------------------------------------------------------------- */
 
-/* See journal.h.
- *
- * A volume whose resize fails is tried again, and goes from one state to another and back. So a row
+/* A volume whose resize fails is tried again, and goes from one state to another and back. So a row
  * is compared with those of the same volume since its size or its sandbox last changed, within a
  * bound on the rows that are looked at.
  */

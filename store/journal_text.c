@@ -102,9 +102,7 @@ int journal_text_append(struct buffer *text, const struct journal_row *row, cons
 
 /* ---- journal lines -------------------------------------------------------------------------- */
 
-/* See journal_lines.h.
- *
- * A line has the row's own columns, and what is known now of the volume and the sandbox that it is
+/* A line has the row's own columns, and what is known now of the volume and the sandbox that it is
  * about.
  */
 

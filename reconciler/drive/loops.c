@@ -323,7 +323,7 @@ bool drive_relatives_include(const struct drive_relatives *relatives, dev_t devi
 
 /* ---- serial --------------------------------------------------------------------------------- */
 
-/* See loops.h. Each part is hashed with its NUL, so different parts never give the same
+/* Each part is hashed with its NUL, so different parts never give the same
  * input. */
 
 /* PART_BYTES: an id of a sandbox has at most 128 characters. */

@@ -266,9 +266,7 @@ void helper_known_done(struct helper_known *known)
 
 /* ---- guest routes --------------------------------------------------------------------------- */
 
-/* See targets.h.
- *
- * The shim's socket is in the sandbox's state directory, also if the VMM has a jail elsewhere. Go's
+/* The shim's socket is in the sandbox's state directory, also if the VMM has a jail elsewhere. Go's
  * shim identifies a volume by its device, Rust's by its guest path.
  */
 

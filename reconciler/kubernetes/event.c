@@ -339,9 +339,7 @@ int event_write(const struct event *event, const char *node, struct buffer *ret_
 
 /* ---- event queue ---------------------------------------------------------------------------- */
 
-/* See event.h.
- *
- * An event that was taken stays for the length of a window and counts its equals; it becomes an
+/* An event that was taken stays for the length of a window and counts its equals; it becomes an
  * event again if there were any, and is forgotten if not. So counting needs no right to change
  * what is on the server.
  */

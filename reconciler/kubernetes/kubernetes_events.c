@@ -347,9 +347,7 @@ struct kubernetes_events *kubernetes_events_free(struct kubernetes_events *event
 
 /* ---- service account ------------------------------------------------------------------------ */
 
-/* See kubernetes_events.h.
- *
- * The files belong to crustd's own container, so they are not below --root. The address has to be
+/* The files belong to crustd's own container, so they are not below --root. The address has to be
  * one: a name would have to be resolved, which waits or takes a thread, and the kubelet gives none.
  */
 
