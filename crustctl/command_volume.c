@@ -229,7 +229,7 @@ int command_explain(struct session *session)
     if (result == EXIT_UNREACHABLE)
         (void)fprintf(
             stderr,
-            "Only the daemon explains. crustctl volume VOL shows what is on record, and so "
+            "Only the daemon explains. crustctl volume VOL shows the recorded state, and so "
             "does\n  sqlite3 -readonly %s 'SELECT * FROM audit_volumes'\n",
             source_config(session->source)->paths.database);
     if (result != 0)
