@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "agent-client/agent_client.h"
 #include "lib/cleanup.h"
 
 /* 0 is the hypervisor, 1 this machine itself, 2 the host (vsock(7)). */
@@ -43,11 +42,6 @@ int agent_address_parse_number(const char *text, size_t length, uint32_t minimum
     return 0;
 }
 
-static int parse_cid(const char *text, size_t length, uint32_t *ret_cid)
-{
-    return agent_address_parse_number(text, length, FIRST_GUEST_CID, ret_cid);
-}
-
 static int copy_path(const char *text, size_t length, struct agent_address *address)
 {
     if (length < 2 || length >= AGENT_ADDRESS_PATH_BYTES || text[0] != '/')
@@ -71,7 +65,8 @@ static int parse_place(const char *place, struct agent_address *address)
     if (r < 0)
         return r;
     if (address->transport == AGENT_VSOCK)
-        return parse_cid(place, (size_t)(colon - place), &address->cid);
+        return agent_address_parse_number(place, (size_t)(colon - place), FIRST_GUEST_CID,
+                                          &address->cid);
     return copy_path(place, (size_t)(colon - place), address);
 }
 
@@ -117,17 +112,13 @@ bool agent_companion_address(const char *agent_address, uint32_t companion_port,
 
 /* ---- hybrid vsock --------------------------------------------------------------------------- */
 
-/* Two lines.
- *
- * A wrong answer is refused at its first wrong byte, so that a peer with another protocol is
- * detected at once and not by the deadline.
- */
-
 size_t hybrid_vsock_request(uint32_t port, char ret_line[static HYBRID_VSOCK_LINE_BYTES])
 {
     return (size_t)snprintf(ret_line, HYBRID_VSOCK_LINE_BYTES, "CONNECT %u\n", port);
 }
 
+/* A wrong answer is refused at its first wrong byte, so that a peer with another protocol is
+ * detected at once and not by the deadline. */
 int hybrid_vsock_answer(const char *bytes, size_t length, size_t *ret_used)
 {
     static const char prefix[] = {'O', 'K', ' '};

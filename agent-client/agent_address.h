@@ -2,7 +2,7 @@
 /* agent_address.h - where an agent listens, from text.
  *
  *     vsock://CID:PORT    AF_VSOCK, into a QEMU or StratoVirt guest
- *     hvsock://PATH:PORT  a VMM's unix socket that asks for a port first (agent_address.h)
+ *     hvsock://PATH:PORT  a VMM's unix socket that asks for a port first (hybrid vsock)
  *     unix://PATH         a plain unix socket, perhaps QEMU's end of a virtio-serial port
  *
  * Read strictly: decimal numbers without sign or leading zero, absolute paths, nothing after them.

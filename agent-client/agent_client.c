@@ -1,33 +1,180 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* agent_client.c - one call: connect, one request, one reply, close; for GROW two of them.
- *
- * A call reports once: call_report() ends the session before it calls `done`, and the owner may
- * free the call there. A failure before anything was started is reported in the loop's next
- * iteration, so that the owner already has the call.
- */
+/* agent_client.c - connect, perhaps ask for a port, then calls and their replies. */
 #include "agent-client/agent_client.h"
 
 #include <errno.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "agent-client/agent_session.h"
-#include "agent-client/ttrpc_codec.h"
 #include "lib/cleanup.h"
+#include "lib/clock.h"
 
-enum { REQUEST_BYTES = AGENT_PATH_BYTES + 1024 };
-
-struct agent_call {
-    struct agent_session session;
-    enum agent_act act;
-    bool resized; /* GROW: the first half is done */
-    char *volume_path;
-    uint64_t bytes;
-    struct loop_timer late;   /* reports what failed before there was a session */
-    struct agent_reply reply; /* of `late` */
-    agent_done *done;
-    void *userdata;
+enum {
+    REQUEST_BYTES = AGENT_PATH_BYTES + 1024,
+    FOREIGN_BYTES = 2 * TTRPC_DATA_BYTES, /* dropped in front of a reply */
+    MOST_BYTES = 2 * FOREIGN_BYTES,       /* received for one call */
 };
+
+static int broken(struct error *error, const char *text)
+{
+    return error_set(error, PEER_CLOSED, "%s", text);
+}
+
+/* Says what a failure of the connection means here. */
+static int explain(const struct agent_connection *connection, int failure, struct error *error)
+{
+    if (failure == PEER_LATE)
+        (void)error_set(error, 0, "no answer within %g s",
+                        (double)connection->allowed_ns / (double)NSEC_PER_SEC);
+    if (failure == PEER_CLOSED && connection->is_open)
+        (void)broken(error, "the agent closed the connection without an answer");
+    return failure;
+}
+
+/* Asks the VMM for the guest's port. */
+static int shake_hands(struct agent_connection *connection, uint32_t port, struct error *error)
+{
+    struct buffer *input = &connection->peer.input;
+    char line[HYBRID_VSOCK_LINE_BYTES];
+    size_t used = 0;
+    int r = peer_send(&connection->peer, line, hybrid_vsock_request(port, line), -1, error);
+
+    while (r == 0) {
+        switch (hybrid_vsock_answer(buffer_text(input), input->length, &used)) {
+        case HYBRID_VSOCK_CONNECTED:
+            buffer_consume(input, used);
+            return 0;
+        case HYBRID_VSOCK_MORE:
+            r = peer_receive(&connection->peer, error);
+            break;
+        default:
+            return broken(error, "the hypervisor's vsock socket did not answer OK");
+        }
+    }
+    return r == PEER_CLOSED ? broken(error, "nothing listens on that port in the guest")
+                            : explain(connection, r, error);
+}
+
+int agent_connect(struct agent_connection *connection, uint64_t until_ns, uint64_t allowed_ns,
+                  struct error *error)
+{
+    struct agent_address address;
+    int r;
+
+    connection->allowed_ns = allowed_ns;
+    connection->peer.deadline_ns = until_ns;
+    if (connection->is_open)
+        return 0;
+    connection->peer = (struct peer)PEER_INIT;
+    connection->is_heard = false;
+    if (agent_address_parse(connection->address, &address, error) < 0)
+        return PEER_CLOSED;
+    r = ttrpc_random_stream(&connection->stream_id);
+    if (r < 0) {
+        (void)error_set_errno(error, r, "cannot start the call");
+        return PEER_HINDERED;
+    }
+    connection->transport = address.transport;
+    r = address.transport == AGENT_VSOCK
+            ? peer_connect_vsock(&connection->peer, address.cid, address.port, until_ns, MOST_BYTES,
+                                 error)
+            : peer_connect(&connection->peer, connection->root, address.path, connection->listener,
+                           until_ns, MOST_BYTES, error);
+    if (r != 0)
+        return explain(connection, r, error);
+    if (address.transport == AGENT_HYBRID_VSOCK)
+        r = shake_hands(connection, address.port, error);
+    connection->is_open = r == 0;
+    return r;
+}
+
+static int send_request(struct agent_connection *connection, const char *method,
+                        const struct buffer *payload, struct error *error)
+{
+    struct buffer frame = BUFFER_INIT(TTRPC_HEADER_BYTES + TTRPC_DATA_BYTES);
+    struct ttrpc_request request = {.timeout_ns = 0};
+    uint64_t now = clock_boottime(), until = connection->peer.deadline_ns;
+    int r;
+
+    (void)snprintf(request.service, sizeof(request.service), "%s", connection->service);
+    (void)snprintf(request.method, sizeof(request.method), "%s", method);
+    if (connection->tells_time)
+        request.timeout_ns = until > now ? until - now : 1;
+    r = ttrpc_append_request(&frame, connection->stream_id, &request, buffer_text(payload),
+                             payload->length);
+    if (r == 0)
+        r = peer_send(&connection->peer, frame.data, frame.length, -1, error);
+    else
+        (void)error_set(error, r, "cannot send the request");
+    buffer_done(&frame);
+    return r;
+}
+
+/* Received bytes that cannot be part of the reply are dropped at once. */
+static int find_reply(struct agent_connection *connection, struct ttrpc_frame *frame,
+                      size_t *skipped, struct error *error)
+{
+    struct buffer *input = &connection->peer.input;
+    size_t foreign = 0;
+    int r;
+
+    for (;;) {
+        if (!connection->is_heard && !foreign && connection->transport != AGENT_UNIX &&
+            !ttrpc_looks_like_header(buffer_text(input), input->length))
+            return broken(error, "what answers there does not speak ttrpc");
+        r = ttrpc_find_response(buffer_text(input), input->length, connection->stream_id,
+                                AGENT_REPLY_BYTES, skipped, frame);
+        if (r == TTRPC_FRAME)
+            return 0;
+        buffer_consume(input, *skipped);
+        foreign += *skipped;
+        if (r == TTRPC_OVERSIZE)
+            return broken(error, "the agent's reply is too long");
+        if (foreign > FOREIGN_BYTES)
+            return broken(error, "the agent sends too much that is no reply");
+        r = peer_receive(&connection->peer, error);
+        if (r == 0)
+            continue;
+        (void)explain(connection, r, error);
+        if (r == PEER_LATE && foreign)
+            (void)snprintf(error->text + strlen(error->text),
+                           sizeof(error->text) - strlen(error->text),
+                           ", only bytes that are no reply to this call");
+        return r;
+    }
+}
+
+int agent_ask(struct agent_connection *connection, const char *method, const struct buffer *request,
+              struct ttrpc_status *ret_status, struct buffer *ret_payload, struct error *error)
+{
+    struct ttrpc_frame frame;
+    size_t skipped;
+    int r;
+
+    connection->peer.received = 0;
+    r = send_request(connection, method, request, error);
+    /* What an agent said before it closed is still there to be read. */
+    if (r != 0 && r != PEER_CLOSED)
+        return explain(connection, r, error);
+    r = find_reply(connection, &frame, &skipped, error);
+    if (r != 0)
+        return r;
+    buffer_clear(ret_payload);
+    if (ttrpc_parse_response(&frame, ret_status, ret_payload) < 0)
+        return broken(error, "the agent's reply cannot be understood");
+    buffer_consume(&connection->peer.input, skipped + frame.size);
+    connection->is_heard = true;
+    connection->stream_id += 2;
+    return 0;
+}
+
+void agent_close(struct agent_connection *connection)
+{
+    peer_close(&connection->peer);
+    connection->is_open = false;
+}
+
+/* ---- ResizeVolume and GetVolumeStats ---- */
 
 static bool contains(const char *text, const char *part)
 {
@@ -71,168 +218,62 @@ enum agent_outcome agent_outcome_from_status(int status, const char *message)
     }
 }
 
-/* The owner may free the call in here: nothing follows it. */
-static void call_report(struct agent_call *call, const struct agent_reply *reply)
-{
-    agent_session_done(&call->session);
-    loop_timer_stop(&call->late);
-    call->done(call, reply, call->userdata);
-}
-
-static void call_unreachable(struct agent_call *call, bool is_foreign, const char *text)
-{
-    struct agent_reply reply = {
-        .outcome = AGENT_UNREACHABLE,
-        .stats_outcome = AGENT_UNREACHABLE,
-        .is_foreign = is_foreign,
-    };
-
-    if (call->resized)
-        reply.outcome = AGENT_DONE;
-    (void)error_set(&reply.error, AGENT_UNREACHABLE, "%s", text);
-    call_report(call, &reply);
-}
-
-static bool asks_stats(const struct agent_call *call)
-{
-    return call->act == AGENT_STATS || call->resized;
-}
-
-static int call_send(struct agent_call *call, struct error *error)
-{
-    struct buffer payload = BUFFER_INIT(REQUEST_BYTES);
-    bool stats = asks_stats(call);
-    int r = stats ? agent_append_stats_request(&payload, call->volume_path)
-                  : agent_append_resize_request(&payload, call->volume_path, call->bytes);
-
-    if (r == 0)
-        r = agent_session_call(&call->session, stats ? AGENT_METHOD_STATS : AGENT_METHOD_RESIZE,
-                               payload.data, payload.length);
-    buffer_done(&payload);
-    if (r < 0)
-        (void)error_set(error, AGENT_UNREACHABLE, "%s",
-                        r == BUFFER_FULL ? "the volume's path is too long to be sent"
-                                         : "cannot send the request");
-    return r;
-}
-
-static int parse_reply(bool stats, const struct ttrpc_status *status, const struct buffer *payload,
-                       struct agent_reply *reply)
+void agent_describe_status(const struct ttrpc_status *status, const char *call,
+                           struct error *ret_error)
 {
     char number[16];
 
-    reply->status = status->code;
-    reply->outcome = agent_outcome_from_status(status->code, status->message);
-    if (reply->outcome == AGENT_DONE)
-        return stats ? agent_parse_stats(buffer_text(payload), payload->length, &reply->stats) : 0;
-    (void)error_set(&reply->error, (int)reply->outcome, "%s%s%s",
+    (void)error_set(ret_error, 0, "%s%s%s%s%s", call ? call : "", call ? ": " : "",
                     ttrpc_code_name(status->code, number), status->message[0] ? ": " : "",
                     status->message);
-    return 0;
 }
 
-static void call_ask_stats(struct agent_call *call)
+static void ask(struct agent_connection *connection, const struct agent_request *request,
+                bool stats, struct agent_reply *reply)
 {
-    struct error error;
+    cleanup(buffer_done) struct buffer payload = BUFFER_INIT(REQUEST_BYTES);
+    cleanup(buffer_done) struct buffer answer = BUFFER_INIT(AGENT_REPLY_BYTES);
+    struct ttrpc_status status;
+    int r = agent_append_request(&payload, request->volume, stats ? 0 : request->bytes);
 
-    call->resized = true;
-    if (call_send(call, &error) < 0)
-        call_unreachable(call, false, error.text);
-}
-
-static void on_answered(struct agent_session *session, const struct ttrpc_status *status,
-                        const struct buffer *payload)
-{
-    struct agent_call *call = container_of(session, struct agent_call, session);
-    struct agent_reply reply = {0};
-
-    if (parse_reply(asks_stats(call), status, payload, &reply) < 0) {
-        call_unreachable(call, false, "the agent's reply cannot be understood");
-    } else if (call->act == AGENT_RESIZE_AND_STATS && reply.outcome == AGENT_DONE &&
-               !call->resized) {
-        call_ask_stats(call);
-    } else {
-        reply.stats_outcome = reply.outcome;
-        if (call->resized)
-            reply.outcome = AGENT_DONE;
-        call_report(call, &reply);
+    *reply = (struct agent_reply){.outcome = AGENT_UNREACHABLE};
+    if (r < 0) {
+        (void)error_set(&reply->error, 0, "%s",
+                        r == BUFFER_FULL ? "the volume's path is too long to be sent"
+                                         : "cannot send the request");
+        return;
+    }
+    if (agent_ask(connection, stats ? AGENT_METHOD_STATS : AGENT_METHOD_RESIZE, &payload, &status,
+                  &answer, &reply->error) != 0)
+        return;
+    reply->outcome = agent_outcome_from_status(status.code, status.message);
+    if (reply->outcome != AGENT_DONE) {
+        agent_describe_status(&status, NULL, &reply->error);
+    } else if (stats && agent_parse_stats(buffer_text(&answer), answer.length, &reply->stats) < 0) {
+        reply->outcome = AGENT_UNREACHABLE;
+        (void)error_set(&reply->error, 0, "the agent's reply cannot be understood");
     }
 }
 
-static void on_ended(struct agent_session *session, enum agent_session_end end,
-                     const struct error *error)
+void agent_call_run(const struct agent_request *request, uint64_t until_ns,
+                    struct agent_reply *reply)
 {
-    call_unreachable(container_of(session, struct agent_call, session),
-                     end == AGENT_SESSION_FOREIGN, error->text);
-}
-
-static const struct agent_session_handler handler = {.answered = on_answered, .ended = on_ended};
-
-static void on_late(struct loop_timer *timer)
-{
-    struct agent_call *call = container_of(timer, struct agent_call, late);
-    struct agent_reply reply = call->reply;
-
-    call_report(call, &reply);
-}
-
-static int call_start(struct agent_call *call, struct loop *loop,
-                      const struct agent_request *request, struct error *error)
-{
-    struct agent_session_options options = {
+    struct agent_connection connection = {
         .root = request->root,
         .address = request->address,
-        .listener = request->listener,
-        .request_bytes = REQUEST_BYTES,
+        .listener = &request->listener,
+        .service = AGENT_SERVICE,
         .tells_time = true,
     };
-    int r = agent_session_start(&call->session, loop, &options, &handler, error);
 
-    if (r < 0)
-        return r;
-    agent_session_allow(&call->session, request->deadline_ns);
-    return call_send(call, error);
-}
-
-int agent_call_new(struct loop *loop, const struct agent_request *request, agent_done *done,
-                   void *userdata, struct agent_call **ret_call)
-{
-    struct agent_call *call = calloc(1, sizeof(*call));
-    struct error *error;
-    int r;
-
-    if (!call)
-        return -ENOMEM;
-    call->act = request->act;
-    call->bytes = request->bytes;
-    call->done = done;
-    call->userdata = userdata;
-    call->volume_path = strdup(request->volume_path);
-    if (!call->volume_path) {
-        (void)agent_call_free(call);
-        return -ENOMEM;
+    *reply = (struct agent_reply){.outcome = AGENT_UNREACHABLE};
+    if (agent_connect(&connection, until_ns, request->allowed_ns, &reply->error) == 0)
+        ask(&connection, request, !request->resizes, reply);
+    reply->stats_outcome = reply->outcome;
+    if (request->resizes && reply->outcome == AGENT_DONE) {
+        ask(&connection, request, true, reply);
+        reply->stats_outcome = reply->outcome;
+        reply->outcome = AGENT_DONE;
     }
-    error = &call->reply.error;
-    r = call_start(call, loop, request, error);
-    if (r < 0) {
-        if (!error->text[0])
-            (void)error_set_errno(error, r, "cannot start the call");
-        error->code = AGENT_UNREACHABLE;
-        call->reply.outcome = AGENT_UNREACHABLE;
-        agent_session_done(&call->session);
-        loop_timer_start(loop, &call->late, 0, on_late);
-    }
-    *ret_call = call;
-    return 0;
-}
-
-struct agent_call *agent_call_free(struct agent_call *call)
-{
-    if (!call)
-        return NULL;
-    agent_session_done(&call->session);
-    loop_timer_stop(&call->late);
-    free(call->volume_path);
-    free(call);
-    return NULL;
+    agent_close(&connection);
 }

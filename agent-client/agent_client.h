@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* agent_client.h - the two calls into the guest: ResizeVolume and GetVolumeStats.
+/* agent_client.h - a connection to an agent in a guest, the calls on it one after another, and the
+ * two calls that Kata's shim can hand on, too: ResizeVolume and GetVolumeStats. Blocking, for
+ * workers (lib/workers.h).
  *
- * One call is one ttrpc request on one connection to kata-agent or crust-guest-agent. Address
- * forms: vsock://CID:PORT, hvsock://PATH:PORT, unix://PATH. Paths resolve below the root.
+ * A call is one ttrpc request to kata-agent or crust-guest-agent. Addresses are those of
+ * agent_address.h. Replies are hostile: their length is checked before the rest is waited for,
+ * their memory is bounded, their texts are cleaned.
  *
- * Stale replies: a virtio-serial stream has no connections, so a reply meant for a client that died
- * may reach this one. Streams therefore start at a random odd id below 2^31, and any other id is
- * dropped (as is a partial frame left over in front: see ttrpc_codec.h).
+ * Stale replies: a virtio-serial stream (unix://) has no connections, so a reply meant for a client
+ * that died may reach this one. Streams therefore start at a random odd id below 2^31, and any
+ * other id is dropped (as is a partial frame left over in front: see ttrpc_codec.h). vsock has
+ * connections, so there the first bytes must look like ttrpc, and a wrong peer is found at once.
  */
 #pragma once
 
@@ -14,17 +18,47 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "agent-client/agent_address.h"
 #include "agent-client/agent_messages.h"
+#include "agent-client/ttrpc_codec.h"
+#include "lib/buffer.h"
 #include "lib/listener.h"
-#include "lib/loop.h"
+#include "lib/peer.h"
 #include "lib/result.h"
 
-enum agent_act {
-    AGENT_RESIZE,           /* grpc.AgentService/ResizeVolume */
-    AGENT_STATS,            /* grpc.AgentService/GetVolumeStats */
-    AGENT_RESIZE_AND_STATS, /* ResizeVolume and, where that is done, GetVolumeStats on the same
-                               connection */
+struct agent_connection {
+    /* Set by the caller; borrowed until the connection is closed. */
+    int root;                        /* O_PATH of --root */
+    const char *address;             /* agent_address.h */
+    const struct listener *listener; /* who may listen on a unix socket */
+    const char *service;             /* whose methods are called */
+    /* The request carries the time that is left, so that the agent can give its own reason before
+     * ours is "no answer". kata-agent drops a call in its middle when that time is over. */
+    bool tells_time;
+
+    enum agent_transport transport;
+    struct peer peer;
+    uint64_t allowed_ns; /* as it was given, for the text */
+    uint32_t stream_id;  /* random at first, then up by two, as servers that check it require */
+    bool is_open;        /* connected, and the port is there: a call can be sent */
+    bool is_heard;       /* a reply has come */
 };
+
+/* Connects unless it is open. until_ns (CLOCK_BOOTTIME) is for that and for what follows;
+ * allowed_ns is how long that is, for the text. 0, or an enum peer_failure and its reason in
+ * `error`: nothing was sent. FULL and HINDERED: whether anything listens was not found out. A
+ * closed connection can be opened anew. */
+int agent_connect(struct agent_connection *connection, uint64_t until_ns, uint64_t allowed_ns,
+                  struct error *error);
+
+/* Calls a method and waits for its reply. 0 fills status and payload; any other result is an enum
+ * peer_failure or -errno, and leaves the connection to be closed. Nonsense is PEER_CLOSED. */
+int agent_ask(struct agent_connection *connection, const char *method, const struct buffer *request,
+              struct ttrpc_status *ret_status, struct buffer *ret_payload, struct error *error);
+
+void agent_close(struct agent_connection *connection);
+
+/* ---- ResizeVolume and GetVolumeStats -------------------------------------------------------- */
 
 enum agent_outcome {
     AGENT_DONE,
@@ -45,36 +79,34 @@ enum agent_outcome {
     AGENT_OUTCOMES,
 };
 
+/* Which outcome a status stands for. */
+enum agent_outcome agent_outcome_from_status(int status, const char *message);
+
+/* A status that is not OK, with its message, for people; `call`: its name, NULL: none. */
+void agent_describe_status(const struct ttrpc_status *status, const char *call,
+                           struct error *ret_error);
+
 struct agent_request {
-    enum agent_act act;
-    int root;                 /* O_PATH of --root; borrowed until done */
-    const char *address;      /* as above */
+    bool resizes;             /* ResizeVolume, and GetVolumeStats on the same connection if that is
+                                 done; else GetVolumeStats alone */
+    int root;                 /* O_PATH of --root */
+    const char *address;      /* of a shim: the path of its socket */
     struct listener listener; /* who may listen on a unix socket of that address */
-    const char *volume_path;  /* guest mount point, or pci:02/01, scsi:0:1, /dev/NAME */
-    uint64_t bytes;           /* RESIZE: the device's size */
-    uint64_t deadline_ns;     /* from now, for everything */
+    const char *volume;       /* guest mount point, or pci:02/01, scsi:0:1, /dev/NAME; as a shim's
+                                 dialect has it */
+    uint64_t bytes;           /* of a resize: the device's size */
+    uint64_t allowed_ns;      /* for everything, as a text says it */
 };
 
 struct agent_reply {
     enum agent_outcome outcome;
-    bool is_foreign;          /* UNREACHABLE: the listener is not believed (listener.h) */
-    int status;               /* the gRPC status code it answered with; 0 */
     struct error error;       /* for a person, when not DONE */
-    struct agent_stats stats; /* STATS and DONE; GROW and stats_outcome DONE */
-    /* GROW: `outcome` is that of ResizeVolume, and this the outcome of the stats after it (`error`
-     * says why they failed); UNREACHABLE if the connection ended before. */
+    struct agent_stats stats; /* if stats_outcome is DONE */
+    /* The outcome of the stats. After a resize `outcome` is that of ResizeVolume, and `error` says
+     * why the stats failed; UNREACHABLE if the connection ended before. */
     enum agent_outcome stats_outcome;
 };
 
-struct agent_call;
-
-typedef void agent_done(struct agent_call *call, const struct agent_reply *reply, void *userdata);
-
-/* Copies the request. Exactly one `done` from the loop, never from within. 0 or -ENOMEM; a bad
- * address is reported through done as AGENT_UNREACHABLE. */
-int agent_call_new(struct loop *loop, const struct agent_request *request, agent_done *done,
-                   void *userdata, struct agent_call **ret_call);
-struct agent_call *agent_call_free(struct agent_call *call); /* returns NULL; ends a running call */
-
-/* Which outcome a status stands for. */
-enum agent_outcome agent_outcome_from_status(int status, const char *message);
+/* The whole call, until until_ns (CLOCK_BOOTTIME). */
+void agent_call_run(const struct agent_request *request, uint64_t until_ns,
+                    struct agent_reply *ret_reply);

@@ -12,23 +12,16 @@
 #include <string.h>
 
 #include "agent-client/agent.pb-c.h"
+#include "lib/cleanup.h"
 #include "lib/proto.h"
 #include "lib/text.h"
 
-int agent_append_resize_request(struct buffer *payload, const char *volume_path, uint64_t bytes)
+int agent_append_request(struct buffer *payload, const char *volume_path, uint64_t bytes)
 {
     Agent__ResizeVolumeRequest message = AGENT__RESIZE_VOLUME_REQUEST__INIT;
 
     message.volume_guest_path = proto_borrow_text(volume_path);
     message.size = bytes;
-    return proto_append(payload, &message.base);
-}
-
-int agent_append_stats_request(struct buffer *payload, const char *volume_path)
-{
-    Agent__VolumeStatsRequest message = AGENT__VOLUME_STATS_REQUEST__INIT;
-
-    message.volume_guest_path = proto_borrow_text(volume_path);
     return proto_append(payload, &message.base);
 }
 
@@ -71,33 +64,25 @@ static int copy_path(const ProtobufCBinaryData *path, char ret_path[static AGENT
 int agent_parse_resize_request(const void *payload, size_t length,
                                char ret_volume_path[static AGENT_PATH_BYTES], uint64_t *ret_bytes)
 {
-    ProtobufCMessage *unpacked = NULL;
-    const Agent__ResizeVolumeRequest *message;
+    cleanup(proto_freep) ProtobufCMessage *unpacked = NULL;
     int r = proto_unpack(&agent__resize_volume_request__descriptor, payload, length, &unpacked);
+    const Agent__ResizeVolumeRequest *message = (const void *)unpacked;
 
-    if (r < 0)
-        return r;
-    message = (const Agent__ResizeVolumeRequest *)(const void *)unpacked;
-    r = copy_path(&message->volume_guest_path, ret_volume_path);
+    if (r == 0)
+        r = copy_path(&message->volume_guest_path, ret_volume_path);
     if (r == 0)
         *ret_bytes = message->size;
-    (void)proto_free(unpacked);
     return r;
 }
 
 int agent_parse_stats_request(const void *payload, size_t length,
                               char ret_volume_path[static AGENT_PATH_BYTES])
 {
-    ProtobufCMessage *unpacked = NULL;
-    const Agent__VolumeStatsRequest *message;
+    cleanup(proto_freep) ProtobufCMessage *unpacked = NULL;
     int r = proto_unpack(&agent__volume_stats_request__descriptor, payload, length, &unpacked);
+    const Agent__VolumeStatsRequest *message = (const void *)unpacked;
 
-    if (r < 0)
-        return r;
-    message = (const Agent__VolumeStatsRequest *)(const void *)unpacked;
-    r = copy_path(&message->volume_guest_path, ret_volume_path);
-    (void)proto_free(unpacked);
-    return r;
+    return r < 0 ? r : copy_path(&message->volume_guest_path, ret_volume_path);
 }
 
 void agent_stats_take(struct agent_stats *stats, const struct agent_usage *usage)
@@ -115,24 +100,21 @@ void agent_stats_take(struct agent_stats *stats, const struct agent_usage *usage
     }
 }
 
-static void take_usage(struct agent_stats *stats, const Agent__VolumeUsage *usage)
-{
-    agent_stats_take(stats, &(struct agent_usage){usage->available, usage->total, usage->used,
-                                                  (uint64_t)usage->unit});
-}
-
 int agent_parse_stats(const void *payload, size_t length, struct agent_stats *ret_stats)
 {
     struct agent_stats stats = {0};
-    ProtobufCMessage *unpacked = NULL;
-    const Agent__VolumeStatsResponse *message;
+    cleanup(proto_freep) ProtobufCMessage *unpacked = NULL;
     int r = proto_unpack(&agent__volume_stats_response__descriptor, payload, length, &unpacked);
+    const Agent__VolumeStatsResponse *message = (const void *)unpacked;
 
     if (r < 0)
         return r;
-    message = (const Agent__VolumeStatsResponse *)(const void *)unpacked;
-    for (size_t i = 0; i < message->n_usage; i++)
-        take_usage(&stats, message->usage[i]);
+    for (size_t i = 0; i < message->n_usage; i++) {
+        const Agent__VolumeUsage *usage = message->usage[i];
+
+        agent_stats_take(&stats, &(struct agent_usage){usage->available, usage->total, usage->used,
+                                                       (uint64_t)usage->unit});
+    }
     if (message->volume_condition) {
         const Agent__VolumeCondition *condition = message->volume_condition;
 
@@ -141,13 +123,10 @@ int agent_parse_stats(const void *payload, size_t length, struct agent_stats *re
                          sizeof(stats.condition));
     }
     *ret_stats = stats;
-    (void)proto_free(unpacked);
     return 0;
 }
 
 /* ---- agent text ----------------------------------------------------------------------------- */
-
-/* An agent's message without the quotes and backtrace of its formatting. */
 
 enum { JOINED_BYTES = 1024 }; /* more than any caller keeps of a text */
 
@@ -179,15 +158,6 @@ static void strip(const char **text, const char **end)
     } while (drop_around(text, end, "\"") || drop_around(text, end, "\\\""));
 }
 
-static void drop_backtrace(const char *text, const char **end)
-{
-    static const char mark[] = "Stack backtrace:";
-    const char *backtrace = memmem(text, (size_t)(*end - text), mark, sizeof(mark) - 1);
-
-    if (backtrace && backtrace > text && is_space(backtrace[-1]))
-        *end = backtrace;
-}
-
 /* White space with a line's end in it becomes one space. Returns how many bytes are kept. */
 static size_t join_lines(const char *text, const char *end, char *ret_text, size_t size)
 {
@@ -208,12 +178,14 @@ static size_t join_lines(const char *text, const char *end, char *ret_text, size
 
 void agent_clean_text(const void *bytes, size_t length, char *ret_text, size_t size)
 {
-    const char *text = length ? bytes : "";
-    const char *end = text + length;
+    static const char mark[] = "Stack backtrace:";
+    const char *text = length ? bytes : "", *end = text + length, *backtrace;
     char joined[JOINED_BYTES];
 
     strip(&text, &end);
-    drop_backtrace(text, &end);
+    backtrace = memmem(text, (size_t)(end - text), mark, sizeof(mark) - 1);
+    if (backtrace && backtrace > text && is_space(backtrace[-1]))
+        end = backtrace;
     strip(&text, &end);
     text_clean(joined, join_lines(text, end, joined, sizeof(joined)), ret_text, size);
 }

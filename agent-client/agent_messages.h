@@ -55,9 +55,9 @@ struct agent_usage {
  * none (btrfs: 0 in all) are skipped. */
 void agent_stats_take(struct agent_stats *stats, const struct agent_usage *usage);
 
-/* Append to the buffer. 0, -EMSGSIZE, -ENOMEM. */
-int agent_append_resize_request(struct buffer *payload, const char *volume_path, uint64_t bytes);
-int agent_append_stats_request(struct buffer *payload, const char *volume_path);
+/* Append to the buffer. 0, -EMSGSIZE, -ENOMEM. A request of ResizeVolume; without bytes (0) it is
+ * one of GetVolumeStats. */
+int agent_append_request(struct buffer *payload, const char *volume_path, uint64_t bytes);
 int agent_append_stats(struct buffer *payload, const struct agent_stats *stats);
 
 /* 0; -EBADMSG: not such a message; -EINVAL: the path is empty, too long or contains a NUL. */

@@ -1,51 +1,483 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* container_run.c - which call comes next, and what may be left in the guest if one fails.
+/* container_run.c - the calls of a run one after another, and what may be left in the guest if one
+ * fails.
  *
  *     RUN       [COPY…] CREATE START READ… WAIT REMOVE [COPY]
  *     HOLD      the same up to READ, until a line has come
  *     CLEAN_UP  KILL WAIT REMOVE [CREATE KILL WAIT REMOVE] [COPY]
  *
- * `step` is the call that is under way. A run has two halves. In the first a call that fails
- * settles the reply and leads to the second, which is `cleaning`: KILL, WAIT, REMOVE and emptying
- * the copied program, as far as there is something to be removed. In the second a failure is only
- * told as removal_error. The last thing done is run_finish(): the owner may free the run from
- * there.
+ * A run has two halves. A failure in the first settles the reply. The second is `cleaning`: KILL,
+ * WAIT, REMOVE and emptying the copied program, as far as there is something to be removed. A
+ * failure there is only told as removal_error.
+ *
+ * All of it is one job in a worker. If that has to be killed, something may be left.
  */
 #include "agent-client/container_run.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
-#include "agent-client/container_messages.h"
+#include "agent-client/agent_client.h"
 #include "agent-client/container_request.h"
-#include "agent-client/container_state.h"
+#include "lib/buffer.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
-#include "lib/result.h"
+#include "lib/workers.h"
 
-void container_describe(const struct container_run *run, struct error *error,
-                        enum container_kind kind, const char *text)
+enum {
+    READ_BYTES = 32 * 1024, /* of output in one answer; well below AGENT_REPLY_BYTES */
+    REQUEST_BYTES = 2 * CONTAINER_PIECE_BYTES,
+    MOST_CLEANING_CALLS = 9, /* CLEAN_UP has so many */
+};
+
+/* What is known of the container in the guest. */
+enum presence {
+    PRESENCE_NONE,
+    PRESENCE_ASKED, /* CreateContainer was sent and not answered */
+    PRESENCE_MADE,  /* it was answered */
+};
+
+/* In the worker. */
+struct run {
+    const struct container_request *request;
+    struct container_reply *reply;
+    struct agent_connection connection;
+
+    /* Of the last call. */
+    enum container_step step;
+    int end;                    /* 0: it was answered; as of agent_ask() */
+    struct ttrpc_status status; /* if it was answered */
+    struct buffer answer;       /* likewise */
+    struct error error;         /* unless it was answered with success */
+
+    bool cleaning;
+    enum presence presence;
+    bool ended;          /* the program's end was seen */
+    bool reading_errors; /* READ: of standard error */
+    uint64_t program_bytes;
+    bool copying; /* the program may be there, to be emptied in the end */
+    bool copied;  /* and no temporary file beside it */
+
+    uint64_t ends_at;         /* total_ns, on clock_boottime() */
+    uint64_t program_ends_at; /* program_ns */
+    struct buffer output, errors;
+};
+
+static const char *const methods[CONTAINER_STEPS] = {
+    [CONTAINER_CONNECT] = "connecting",     [CONTAINER_COPY] = "CopyFile",
+    [CONTAINER_CREATE] = "CreateContainer", [CONTAINER_START] = "StartContainer",
+    [CONTAINER_READ] = "ReadStdout",        [CONTAINER_WAIT] = "WaitProcess",
+    [CONTAINER_KILL] = "SignalProcess",     [CONTAINER_REMOVE] = "RemoveContainer",
+};
+
+static uint64_t least(uint64_t one, uint64_t other)
 {
-    (void)error_set(error, (int)kind, "%s: %s", container_call_name(run), text);
+    return one < other ? one : other;
 }
 
-void container_describe_status(const struct container_run *run, struct error *error,
-                               enum container_kind kind, const struct ttrpc_status *status)
+static const char *call_name(const struct run *run)
 {
-    char number[16];
-
-    (void)error_set(error, (int)kind, "%s: %s%s%s", container_call_name(run),
-                    ttrpc_code_name(status->code, number), status->message[0] ? ": " : "",
-                    status->message);
+    if (run->step == CONTAINER_READ && run->reading_errors)
+        return "ReadStderr";
+    return methods[run->step];
 }
 
-void container_run_disconnect(struct container_run *run)
+/* ---- what an answer means ----
+ *
+ * kata-agent answers almost every failure with INTERNAL, so its text has to be parsed. The texts
+ * are the same from Kata 2.5.0 to 4.1.0 unless noted.
+ */
+
+static bool contains(const char *text, const char *part)
 {
-    agent_session_done(&run->session);
-    run->connected = false;
+    return strcasestr(text, part) != NULL;
 }
+
+static enum container_kind kind_of(enum container_step step, const struct ttrpc_status *status)
+{
+    bool first = step == CONTAINER_CREATE || step == CONTAINER_COPY;
+    /* Making a cgroup is part of CreateContainer; StartContainer asks it for its memory events. */
+    bool makes = step == CONTAINER_CREATE || step == CONTAINER_START;
+
+    switch ((int)agent_outcome_from_status(status->code, status->message)) {
+    case AGENT_DONE:
+        return CONTAINER_DONE;
+    case AGENT_DENIED:
+        return CONTAINER_DENIED;
+    case AGENT_UNSUPPORTED: /* later on NOT_FOUND is a process or a container */
+        return first || status->code == STATUS_UNIMPLEMENTED ? CONTAINER_UNSUPPORTED
+                                                             : CONTAINER_FAILED;
+    default:
+        return makes && contains(status->message, "cgroup") ? CONTAINER_NO_CGROUPS
+                                                            : CONTAINER_FAILED;
+    }
+}
+
+/* The agent did not begin to do what it was asked for. */
+static bool is_barred(enum container_kind kind)
+{
+    return kind == CONTAINER_DENIED || kind == CONTAINER_UNSUPPORTED;
+}
+
+/* It does not know this id. */
+static bool says_absent(const struct ttrpc_status *status)
+{
+    return status->code == STATUS_NOT_FOUND ||
+           (status->code != STATUS_OK && (contains(status->message, "Invalid container id") ||
+                                          contains(status->message, "InvalidContainerId")));
+}
+
+/* Of ReadStdout and ReadStderr: Kata up to 3.26 answers an error instead of an empty answer, "eof"
+ * or "read meet eof". */
+static bool is_end_of_output(const struct ttrpc_status *status)
+{
+    return status->code == STATUS_INTERNAL && contains(status->message, "eof");
+}
+
+/* ---- one call: its request, its time, its connection ----
+ *
+ * No call has a timeout at which the agent would drop it: RemoveContainer does not know a
+ * half-created container. The connection is closed instead when the time is over.
+ */
+
+static bool is_first_half(const struct run *run)
+{
+    return !run->cleaning && run->request->act != CONTAINER_CLEAN_UP;
+}
+
+static bool is_program_running(const struct run *run)
+{
+    return is_first_half(run) && (run->step == CONTAINER_READ || run->step == CONTAINER_WAIT);
+}
+
+/* The time for the call; 0 if there is none left. */
+static uint64_t allowed_time(const struct run *run, uint64_t now)
+{
+    uint64_t end = now + run->request->step_ns;
+
+    if (!is_first_half(run))
+        return run->request->step_ns;
+    end = least(run->ends_at, is_program_running(run) ? run->program_ends_at : end);
+    return end > now ? end - now : 0;
+}
+
+static enum container_kind fail(struct run *run, enum container_kind kind, const char *text)
+{
+    return (enum container_kind)error_set(&run->error, (int)kind, "%s: %s", call_name(run), text);
+}
+
+/* Sends the request, on a new connection if there is none, and waits for the answer. DONE, or what
+ * went wrong, with run->error. */
+static enum container_kind call_with(struct run *run, enum container_step step,
+                                     const struct buffer *payload)
+{
+    const uint64_t now = clock_boottime();
+    uint64_t allowed_ns;
+    struct error error;
+
+    run->step = step;
+    run->end = PEER_LATE;
+    allowed_ns = allowed_time(run, now);
+    if (buffer_error(payload) < 0) {
+        (void)error_set_errno(&error, buffer_error(payload), "cannot make the request");
+        return fail(run, CONTAINER_FAILED, error.text);
+    }
+    if (!allowed_ns)
+        return fail(run, CONTAINER_TIMED_OUT, "no time is left");
+    run->copying |= step == CONTAINER_COPY; /* to be known even if no answer comes */
+    run->end = agent_connect(&run->connection, now + allowed_ns, allowed_ns, &error);
+    if (run->end == 0) {
+        if (step == CONTAINER_CREATE)
+            run->presence = PRESENCE_ASKED;
+        run->end = agent_ask(&run->connection, call_name(run), payload, &run->status, &run->answer,
+                             &error);
+    } else if (!run->cleaning) {
+        run->step = CONTAINER_CONNECT;
+    }
+    if (run->end == 0) {
+        if (run->status.code != STATUS_OK)
+            agent_describe_status(&run->status, call_name(run), &run->error);
+        return kind_of(step, &run->status);
+    }
+    agent_close(&run->connection);
+    if (run->end == PEER_LATE && is_program_running(run))
+        (void)error_set(&error, 0, "the program has not ended within %g s",
+                        (double)least(run->request->program_ns, run->request->total_ns) /
+                            (double)NSEC_PER_SEC);
+    return fail(run, run->end == PEER_LATE ? CONTAINER_TIMED_OUT : CONTAINER_UNREACHABLE,
+                error.text);
+}
+
+static enum container_kind call(struct run *run, enum container_step step)
+{
+    cleanup(buffer_done) struct buffer payload = BUFFER_INIT(REQUEST_BYTES);
+    uint32_t number = step == CONTAINER_READ ? READ_BYTES : step == CONTAINER_KILL ? SIGKILL : 0;
+
+    (void)buffer_fail(
+        &payload, step == CONTAINER_CREATE
+                      ? container_append_create(&payload, run->request)
+                      : container_append_call(&payload, step, run->request->container_id, number));
+    return call_with(run, step, &payload);
+}
+
+static enum container_kind not_understood(struct run *run)
+{
+    return fail(run, CONTAINER_UNREACHABLE, "the agent's reply cannot be understood");
+}
+
+/* ---- the program's file ----
+ *
+ * For guests without a shared file system. CopyFile makes the parents of a file. The agent has no
+ * call that removes a file, so a file that is not needed any more is replaced by an empty one.
+ *
+ * The agent writes to a temporary file, and renames it as soon as that has the announced size. Kata
+ * before 3.18 continues a temporary file that an earlier copy left, whatever its size. Hence the
+ * sweep: one byte beyond the end of any program, with exactly that size announced, makes the agent
+ * rename any leftover.
+ */
+
+static enum container_kind copy_piece(struct run *run, uint32_t mode, uint64_t file_bytes,
+                                      uint64_t offset, const void *data, size_t length)
+{
+    cleanup(buffer_done) struct buffer payload = BUFFER_INIT(REQUEST_BYTES);
+    const struct container_copy piece = {
+        run->request->directory, run->request->program, mode, file_bytes, offset, data, length};
+
+    (void)buffer_fail(&payload, container_append_copy(&payload, &piece));
+    return call_with(run, CONTAINER_COPY, &payload);
+}
+
+static enum container_kind sweep(struct run *run)
+{
+    return copy_piece(run, 0644, CONTAINER_PROGRAM_BYTES + 1, CONTAINER_PROGRAM_BYTES, "", 1);
+}
+
+/* NULL, or what is wrong with the file. */
+static const char *check_program(struct run *run)
+{
+    struct stat status;
+
+    if (fstat(run->request->program_file, &status) < 0 || !S_ISREG(status.st_mode) ||
+        status.st_size == 0)
+        return "the program to be copied cannot be read or is empty";
+    if (status.st_size > CONTAINER_PROGRAM_BYTES)
+        return "the program to be copied is too large";
+    run->program_bytes = (uint64_t)status.st_size;
+    return NULL;
+}
+
+static enum container_kind copy(struct run *run)
+{
+    static char bytes[CONTAINER_PIECE_BYTES];
+    enum container_kind kind = sweep(run);
+    struct error error;
+    size_t length;
+
+    if (is_barred(kind))
+        run->copying = false;
+    for (uint64_t at = 0; kind == CONTAINER_DONE && at < run->program_bytes; at += length) {
+        length = (size_t)least(sizeof(bytes), run->program_bytes - at);
+        errno = ENODATA;
+        if (pread(run->request->program_file, bytes, length, (off_t)at) != (ssize_t)length) {
+            (void)error_set_errno(&error, -errno, "cannot read the program's file");
+            return fail(run, CONTAINER_FAILED, error.text);
+        }
+        kind = copy_piece(run, 0755, run->program_bytes, at, bytes, length);
+    }
+    run->copied = kind == CONTAINER_DONE;
+    return kind;
+}
+
+/* ---- the first half ---- */
+
+/* After a failure that is no refusal the agent may have left something. */
+static enum container_kind create(struct run *run)
+{
+    enum container_kind kind = call(run, CONTAINER_CREATE);
+
+    if (run->end == 0)
+        run->presence = is_barred(kind) ? PRESENCE_NONE : PRESENCE_MADE;
+    return kind;
+}
+
+/* What ReadStdout or ReadStderr has answered; nothing is the end. Errors beyond the bound are
+ * dropped. */
+static int take_output(struct run *run, bool *ret_end)
+{
+    cleanup(buffer_done) struct buffer bytes = BUFFER_INIT(AGENT_REPLY_BYTES);
+    struct buffer *stream = run->reading_errors ? &run->errors : &run->output;
+    size_t room = run->reading_errors ? stream->limit - stream->length : SIZE_MAX;
+    int r = container_parse_read(buffer_text(&run->answer), run->answer.length, &bytes);
+
+    if (r < 0)
+        return r;
+    *ret_end = bytes.length == 0;
+    return buffer_append(stream, buffer_text(&bytes), least(bytes.length, room));
+}
+
+/* One stream to its end; of a HOLD standard output only until a line has come. */
+static enum container_kind read_stream(struct run *run)
+{
+    const bool may_hold = run->request->act == CONTAINER_HOLD && !run->reading_errors;
+    char text[64];
+
+    for (bool end = false; !end && !run->reply->held;) {
+        enum container_kind kind = call(run, CONTAINER_READ);
+        int r;
+
+        if (kind != CONTAINER_DONE && run->end == 0 && is_end_of_output(&run->status))
+            return CONTAINER_DONE;
+        if (kind != CONTAINER_DONE)
+            return kind;
+        r = take_output(run, &end);
+        (void)snprintf(text, sizeof(text), "the program wrote more than %d bytes",
+                       CONTAINER_OUTPUT_BYTES);
+        if (r < 0)
+            return r == BUFFER_FULL ? fail(run, CONTAINER_FAILED, text) : not_understood(run);
+        run->reply->held = may_hold && memchr(buffer_text(&run->output), '\n', run->output.length);
+    }
+    return CONTAINER_DONE;
+}
+
+/* One stream after the other, for WaitProcess makes the agent forget both. */
+static enum container_kind run_program(struct run *run)
+{
+    const struct container_request *request = run->request;
+    enum container_kind kind = request->copied ? copy(run) : CONTAINER_DONE;
+
+    if (kind == CONTAINER_DONE)
+        kind = create(run);
+    if (kind == CONTAINER_DONE)
+        kind = call(run, CONTAINER_START);
+    run->program_ends_at = clock_boottime() + request->program_ns;
+    if (kind == CONTAINER_DONE)
+        kind = read_stream(run);
+    if (kind != CONTAINER_DONE || run->reply->held)
+        return kind;
+    run->reading_errors = true;
+    kind = read_stream(run);
+    if (kind == CONTAINER_DONE)
+        kind = call(run, CONTAINER_WAIT);
+    if (kind == CONTAINER_DONE &&
+        container_parse_wait(buffer_text(&run->answer), run->answer.length,
+                             &run->reply->exit_status) < 0)
+        kind = not_understood(run);
+    run->ended = kind == CONTAINER_DONE;
+    return kind;
+}
+
+static void settle(struct run *run, enum container_kind kind)
+{
+    run->reply->kind = kind;
+    run->reply->step = run->step;
+    if (kind == CONTAINER_DONE)
+        return;
+    run->reply->error = run->error;
+    agent_close(&run->connection);
+}
+
+/* ---- removing ---- */
+
+static void leave(struct run *run, const char *text)
+{
+    run->reply->left = true;
+    if (!run->reply->removal_error.text[0])
+        (void)error_set(&run->reply->removal_error, 0, "%s", text);
+}
+
+/* RemoveContainer kills, too, but does not wait: with cgroup v2 the container's cgroup then stays.
+ * So KILL and WAIT come before it, and it is called whatever their result; CLEAN_UP, which may take
+ * its time, wants an agent to connect to. */
+static enum container_kind remove_container(struct run *run)
+{
+    enum container_kind kind = CONTAINER_DONE;
+
+    if (!run->ended) {
+        kind = call(run, CONTAINER_KILL);
+        if (run->step == CONTAINER_CONNECT)
+            return kind;
+        if (kind == CONTAINER_DONE)
+            kind = call(run, CONTAINER_WAIT);
+        if (run->step == CONTAINER_CONNECT)
+            return kind;
+    }
+    return call(run, CONTAINER_REMOVE);
+}
+
+/* RemoveContainer has answered that there is no such container. */
+static bool is_absent(const struct run *run)
+{
+    return run->step == CONTAINER_REMOVE && run->end == 0 && says_absent(&run->status);
+}
+
+/* The container is done; its program becomes an empty file. */
+static void clean_files(struct run *run)
+{
+    enum container_kind kind = CONTAINER_DONE;
+
+    run->cleaning = true;
+    if (!run->copying)
+        return;
+    if (!run->copied)
+        kind = sweep(run);
+    if (kind == CONTAINER_DONE)
+        kind = copy_piece(run, 0644, 0, 0, NULL, 0);
+    if (kind != CONTAINER_DONE)
+        leave(run, run->error.text);
+}
+
+/* The agent, and not the way to it, has ended the call. */
+static bool is_broken(const struct run *run)
+{
+    return run->end != PEER_FOREIGN && run->end != PEER_FULL && run->end != PEER_HINDERED;
+}
+
+/* The second half. */
+static void clean(struct run *run)
+{
+    enum container_kind kind;
+
+    run->cleaning = true;
+    if (run->presence != PRESENCE_NONE) {
+        kind = remove_container(run);
+        if (kind == CONTAINER_UNREACHABLE && is_broken(run))
+            kind = call(run, CONTAINER_REMOVE); /* once more, on a new connection */
+        if (is_absent(run) && run->presence == PRESENCE_ASKED)
+            leave(run, "RemoveContainer: CreateContainer was not answered; it may have been cut "
+                       "off");
+        else if (kind != CONTAINER_DONE && !is_absent(run))
+            leave(run, run->error.text);
+    }
+    clean_files(run);
+}
+
+static void clean_up(struct run *run)
+{
+    const struct container_request *request = run->request;
+    enum container_kind kind = remove_container(run);
+
+    if (is_absent(run) && request->directory && request->program) {
+        kind = call(run, CONTAINER_CREATE);
+        if (run->end == 0)
+            kind = is_barred(kind) ? CONTAINER_DONE : remove_container(run);
+    }
+    if (kind == CONTAINER_DONE || is_absent(run)) {
+        run->reply->left = false;
+        run->step = CONTAINER_REMOVE;
+        settle(run, CONTAINER_DONE);
+        run->copying = request->copied;
+        clean_files(run);
+    } else {
+        settle(run, kind);
+        run->reply->left = kind != CONTAINER_UNSUPPORTED; /* no such agent ever ran one */
+    }
+}
+
+/* ---- a run ---- */
 
 /* The agent's child exits with the errno of execve(2). glibc's execvp(3), which it calls, tries a
  * shell for a file of an unknown format: then the errno says that there is no shell. */
@@ -54,301 +486,158 @@ static bool is_exec_failure(int exit_status)
     return exit_status == ENOEXEC || exit_status == ENOENT || exit_status == EACCES;
 }
 
-/* The owner may free the run in here: nothing follows it. */
-void container_run_finish(struct container_run *run)
+static void run_act(struct run *run)
 {
-    container_run_disconnect(run);
-    run->reply.not_executed = run->reply.kind == CONTAINER_DONE && !run->reply.held &&
-                              !run->output.length && !run->errors.length &&
-                              is_exec_failure(run->reply.exit_status);
-    run->reply.output = buffer_text(&run->output);
-    run->reply.output_length = run->output.length;
-    run->reply.errors = buffer_text(&run->errors);
-    run->reply.errors_length = run->errors.length;
-    run->done(run, &run->reply, run->userdata);
-}
-
-/* The first half of a RUN, or CLEAN_UP altogether, ends here; the error is filled in. */
-void container_run_settle(struct container_run *run, enum container_kind kind)
-{
-    run->reply.kind = kind;
-    run->reply.step = run->step;
-    run->reply.error.code = (int)kind;
-    container_run_disconnect(run);
-    if (run->order.request.act == CONTAINER_CLEAN_UP) {
-        if (run->reply.left)
-            run->reply.removal_error = run->reply.error;
-        container_run_finish(run);
-    } else {
-        container_run_clean(run);
-    }
-}
-
-void container_run_fail(struct container_run *run, enum container_kind kind, const char *text)
-{
-    container_describe(run, &run->reply.error, kind, text);
-    container_run_settle(run, kind);
-}
-
-static void run_overtime(struct container_run *run)
-{
-    uint64_t time = container_least(run->order.request.program_ns, run->order.request.total_ns);
-    char text[64];
-
-    (void)snprintf(text, sizeof(text), "the program has not ended within %g s",
-                   (double)time / (double)NSEC_PER_SEC);
-    container_run_fail(run, CONTAINER_TIMED_OUT, text);
-}
-
-/* There is no answer to the call under way. */
-static void run_lost(struct container_run *run, enum agent_session_end end, const char *text)
-{
-    bool connected = run->connected && run->session.ready;
-
-    if (!connected && run->presence == PRESENCE_ASKED && run->step == CONTAINER_CREATE)
-        run->presence = PRESENCE_NONE; /* it was never sent */
-    if (run->cleaning) {
-        container_clean_lost(run, end, text);
-        return;
-    }
-    if (!connected)
-        run->step = CONTAINER_CONNECT;
-    if (run->order.request.act == CONTAINER_CLEAN_UP && container_only_prepares(run->step)) {
-        container_run_disconnect(run);
-        container_run_go_on_removing(run, false);
-        return;
-    }
-    if (end == AGENT_SESSION_LATE && (run->step == CONTAINER_READ || run->step == CONTAINER_WAIT))
-        run_overtime(run);
-    else
-        container_run_fail(
-            run, end == AGENT_SESSION_LATE ? CONTAINER_TIMED_OUT : CONTAINER_UNREACHABLE, text);
-}
-
-static void copy_answered(struct container_run *run)
-{
-    container_copier_answered(&run->copier);
-    container_run_step(run,
-                       container_copier_is_done(&run->copier) ? CONTAINER_CREATE : CONTAINER_COPY);
-}
-
-static int take_errors(struct container_run *run, const struct buffer *payload, bool *ret_end)
-{
-    struct buffer bytes = BUFFER_INIT(AGENT_REPLY_BYTES);
-    size_t room = run->errors.limit - run->errors.length;
-    int r = container_parse_read(buffer_text(payload), payload->length, &bytes);
-
-    if (r == 0) {
-        *ret_end = bytes.length == 0;
-        r = buffer_append(&run->errors, buffer_text(&bytes),
-                          bytes.length < room ? bytes.length : room);
-    }
-    buffer_done(&bytes);
-    return r;
-}
-
-static int take_output(struct container_run *run, const struct buffer *payload, bool *ret_end)
-{
-    size_t before = run->output.length;
-    int r = container_parse_read(buffer_text(payload), payload->length, &run->output);
-
-    *ret_end = run->output.length == before;
-    return r;
-}
-
-/* One stream after the other, each to its end. */
-static void read_ended(struct container_run *run)
-{
-    bool all = run->reading_errors;
-
-    run->reading_errors = true;
-    container_run_step(run, all ? CONTAINER_WAIT : CONTAINER_READ);
-}
-
-/* HOLD: the program has said its line, and the container stays. */
-static bool is_held(const struct container_run *run)
-{
-    return run->order.request.act == CONTAINER_HOLD && !run->reading_errors && run->output.length &&
-           memchr(buffer_text(&run->output), '\n', run->output.length);
-}
-
-static void run_hold(struct container_run *run)
-{
-    run->reply.kind = CONTAINER_DONE;
-    run->reply.step = CONTAINER_READ;
-    run->reply.held = true;
-    container_run_finish(run);
-}
-
-static void read_answered(struct container_run *run, const struct buffer *payload)
-{
-    bool end = false;
-    char text[64];
-    int r = run->reading_errors ? take_errors(run, payload, &end) : take_output(run, payload, &end);
-
-    if (r == BUFFER_FULL) {
-        (void)snprintf(text, sizeof(text), "the program wrote more than %d bytes",
-                       CONTAINER_OUTPUT_BYTES);
-        container_run_fail(run, CONTAINER_FAILED, text);
-    } else if (r < 0) {
-        container_run_fail(run, CONTAINER_UNREACHABLE, "the agent's reply cannot be understood");
-    } else if (is_held(run)) {
-        run_hold(run);
-    } else if (end) {
-        read_ended(run);
-    } else {
-        container_run_step(run, CONTAINER_READ);
-    }
-}
-
-static void wait_answered(struct container_run *run, const struct buffer *payload)
-{
-    if (container_parse_wait(buffer_text(payload), payload->length, &run->reply.exit_status) < 0) {
-        container_run_fail(run, CONTAINER_UNREACHABLE, "the agent's reply cannot be understood");
-        return;
-    }
-    run->ended = true;
-    run->reply.kind = CONTAINER_DONE;
-    run->reply.step = CONTAINER_WAIT;
-    container_run_clean(run); /* on the same connection */
-}
-
-/* The call of the first half has succeeded. */
-static void run_advance(struct container_run *run, const struct buffer *payload)
-{
-    switch (run->step) {
-    case CONTAINER_COPY:
-        copy_answered(run);
-        break;
-    case CONTAINER_CREATE:
-        run->presence = PRESENCE_MADE;
-        container_run_step(run, CONTAINER_START);
-        break;
-    case CONTAINER_START:
-        run->program_ends_at = clock_boottime() + run->order.request.program_ns;
-        container_run_step(run, CONTAINER_READ);
-        break;
-    case CONTAINER_READ:
-        read_answered(run, payload);
-        break;
-    case CONTAINER_WAIT:
-        wait_answered(run, payload);
-        break;
-    case CONTAINER_CONNECT:
-    case CONTAINER_KILL:
-    case CONTAINER_REMOVE:
-    case CONTAINER_STEPS:
-    default:
-        break; /* not in the first half */
-    }
-}
-
-/* The agent has refused a call of the first half. */
-static void run_refused(struct container_run *run, const struct ttrpc_status *status)
-{
-    enum container_kind kind = container_kind_of(run->step, status);
-
-    if (run->step == CONTAINER_READ && container_is_end_of_output(status)) {
-        read_ended(run);
-        return;
-    }
-    /* After any other failure the agent may have left something. */
-    if (run->step == CONTAINER_CREATE)
-        run->presence = container_is_barred(kind) ? PRESENCE_NONE : PRESENCE_MADE;
-    if (run->step == CONTAINER_COPY && container_is_barred(kind) &&
-        !container_copier_has_written(&run->copier))
-        run->copying = false;
-    container_describe_status(run, &run->reply.error, kind, status);
-    container_run_settle(run, kind);
-}
-
-static void on_answered(struct agent_session *session, const struct ttrpc_status *status,
-                        const struct buffer *payload)
-{
-    struct container_run *run = container_of(session, struct container_run, session);
-
-    if (run->cleaning)
-        container_clean_answered(run, status);
-    else if (run->order.request.act == CONTAINER_CLEAN_UP)
-        container_clean_up_answered(run, status);
-    else if (status->code == STATUS_OK)
-        run_advance(run, payload);
-    else
-        run_refused(run, status);
-}
-
-static void on_ended(struct agent_session *session, enum agent_session_end end,
-                     const struct error *error)
-{
-    struct container_run *run = container_of(session, struct container_run, session);
-
-    run_lost(run, end, error->text);
-}
-
-const struct agent_session_handler container_session_handler = {
-    .answered = on_answered,
-    .ended = on_ended,
-};
-
-static const char *run_prepare(struct container_run *run)
-{
-    const struct container_request *request = &run->order.request;
-    const char *fault = container_order_fault(&run->order);
+    const struct container_request *request = run->request;
+    struct container_reply *reply = run->reply;
+    const char *fault = NULL;
 
     run->ends_at = clock_boottime() + request->total_ns;
-    if (request->act == CONTAINER_CLEAN_UP) {
-        run->reply.left = true;
-        run->copying = request->copied;
-    } else if (!fault && request->copied) {
-        fault = container_copier_open(&run->copier, request->directory, request->program,
-                                      request->program_file);
+    reply->left = request->act == CONTAINER_CLEAN_UP;
+    if (request->copied && request->act != CONTAINER_CLEAN_UP)
+        fault = check_program(run);
+    if (fault) {
+        settle(run, fail(run, CONTAINER_FAILED, fault));
+    } else if (request->act == CONTAINER_CLEAN_UP) {
+        clean_up(run);
+    } else {
+        settle(run, run_program(run));
+        if (!reply->held)
+            clean(run);
     }
-    return fault;
+    if (reply->left && request->act == CONTAINER_CLEAN_UP && !reply->removal_error.text[0])
+        reply->removal_error = reply->error;
+    reply->not_executed = reply->kind == CONTAINER_DONE && !reply->held && !run->output.length &&
+                          !run->errors.length && is_exec_failure(reply->exit_status);
+    agent_close(&run->connection);
 }
 
-/* From the loop, so that nothing is reported from within container_run_new(). */
-static void on_begin(struct loop_timer *timer)
-{
-    struct container_run *run = container_of(timer, struct container_run, beginning);
-    const char *fault = run_prepare(run);
+/* ---- the job ---- */
 
-    if (fault)
-        container_run_fail(run, CONTAINER_FAILED, fault);
-    else if (run->order.request.act == CONTAINER_CLEAN_UP)
-        container_run_step(run, CONTAINER_KILL);
-    else
-        container_run_step(run, run->order.request.copied ? CONTAINER_COPY : CONTAINER_CREATE);
+struct message {
+    struct container_request request;
+    const char *arguments[CONTAINER_ARGUMENTS + 2]; /* one too many is refused */
+};
+
+static const struct job_texts texts[] = {
+    {offsetof(struct message, request.address), 1},
+    {offsetof(struct message, request.listener.sandbox_id), 1},
+    {offsetof(struct message, request.container_id), 1},
+    {offsetof(struct message, request.directory), 1},
+    {offsetof(struct message, request.program), 1},
+    {offsetof(struct message, arguments), CONTAINER_ARGUMENTS + 1},
+    {0, 0},
+};
+
+static void run_job(const struct job_input *input, struct buffer *reply)
+{
+    struct message message;
+    struct container_request *request = &message.request;
+    struct container_reply answer = {.kind = CONTAINER_DONE};
+    struct run run = {
+        .request = request,
+        .reply = &answer,
+        .connection = {.peer = PEER_INIT, .service = AGENT_SERVICE},
+        .answer = BUFFER_INIT(AGENT_REPLY_BYTES),
+        .output = BUFFER_INIT(CONTAINER_OUTPUT_BYTES),
+        .errors = BUFFER_INIT(CONTAINER_ERRORS_BYTES),
+    };
+
+    job_read_message(input, texts, &message, sizeof(message));
+    request->root = input->fds[0];
+    request->program_file = input->fds[1];
+    request->arguments = message.arguments;
+    run.connection.root = request->root;
+    run.connection.address = request->address;
+    run.connection.listener = &request->listener;
+    run_act(&run);
+    answer.output_length = run.output.length;
+    answer.errors_length = run.errors.length;
+    (void)buffer_append(reply, &answer, sizeof(answer));
+    (void)buffer_append(reply, buffer_text(&run.output), run.output.length);
+    (void)buffer_append(reply, buffer_text(&run.errors), run.errors.length);
+    buffer_done(&run.answer);
+    buffer_done(&run.output);
+    buffer_done(&run.errors);
+}
+
+struct container_run {
+    struct job job;
+    enum container_act act;
+    container_done *done;
+    void *userdata;
+};
+
+static bool take_reply(const void *bytes, size_t length, struct container_reply *reply)
+{
+    if (!job_take_reply(bytes, length, reply, sizeof(*reply)))
+        return false;
+    reply->output = (const char *)bytes + sizeof(*reply);
+    reply->errors = reply->output + reply->output_length;
+    return (unsigned)reply->kind < CONTAINER_KINDS && (unsigned)reply->step < CONTAINER_STEPS &&
+           job_is_flag(&reply->held) && job_is_flag(&reply->not_executed) &&
+           job_is_flag(&reply->left) && job_is_error(&reply->error) &&
+           job_is_error(&reply->removal_error) && reply->output_length <= CONTAINER_OUTPUT_BYTES &&
+           reply->errors_length <= CONTAINER_ERRORS_BYTES &&
+           length == sizeof(*reply) + reply->output_length + reply->errors_length;
+}
+
+/* A worker that was killed or has died may have created the container. */
+static struct container_reply lost_reply(const struct container_run *run, enum job_end end)
+{
+    struct container_reply reply = {
+        .kind = end == JOB_LATE ? CONTAINER_TIMED_OUT : CONTAINER_UNREACHABLE,
+        .left = end != JOB_WAITED || run->act == CONTAINER_CLEAN_UP,
+        .output = "",
+        .errors = "",
+    };
+
+    (void)error_set(&reply.error, 0, "%s: %s", methods[reply.step], job_fault_text(end));
+    if (reply.left)
+        reply.removal_error = reply.error;
+    return reply;
+}
+
+/* The owner may free the run in `done`: nothing follows it. */
+static void on_job_done(struct job *job, enum job_end end, const void *bytes, size_t length)
+{
+    struct container_run *run = container_of(job, struct container_run, job);
+    struct container_reply reply;
+
+    if (end != JOB_ANSWERED || !take_reply(bytes, length, &reply))
+        reply = lost_reply(run, end);
+    reply.error.code = (int)reply.kind;
+    run->done(run, &reply, run->userdata);
 }
 
 int container_run_new(struct loop *loop, const struct container_request *request,
                       container_done *done, void *userdata, struct container_run **ret_run)
 {
-    struct container_run *run = calloc(1, sizeof(*run));
-    int r = run ? container_order_init(&run->order, request) : -ENOMEM;
+    struct message message = {.request = *request};
+    struct container_run *run;
+    struct job *job;
+    int r;
 
-    if (r < 0) {
-        (void)container_run_free(run);
+    (void)loop;
+    for (size_t i = 0; i <= CONTAINER_ARGUMENTS && request->arguments && request->arguments[i]; i++)
+        message.arguments[i] = request->arguments[i];
+    r = job_new(sizeof(*run), &(struct job_message){&message, sizeof(message), texts, NULL, 0},
+                (struct job_request){
+                    .act = run_job,
+                    .fds = {request->root, request->copied ? request->program_file : -1},
+                    .deadline_ns = request->total_ns + MOST_CLEANING_CALLS * request->step_ns,
+                    .done = on_job_done},
+                &job);
+    if (r < 0)
         return r;
-    }
-    run->loop = loop;
+    run = *ret_run = container_of(job, struct container_run, job);
+    run->act = request->act;
     run->done = done;
     run->userdata = userdata;
-    buffer_init(&run->output, CONTAINER_OUTPUT_BYTES);
-    buffer_init(&run->errors, CONTAINER_ERRORS_BYTES);
-    loop_timer_start(loop, &run->beginning, 0, on_begin);
-    *ret_run = run;
     return 0;
 }
 
 struct container_run *container_run_free(struct container_run *run)
 {
-    if (!run)
-        return NULL;
-    loop_timer_stop(&run->beginning);
-    container_run_disconnect(run);
-    buffer_done(&run->output);
-    buffer_done(&run->errors);
-    container_order_done(&run->order);
-    free(run);
-    return NULL;
+    return job_free(run ? &run->job : NULL);
 }

@@ -6,11 +6,11 @@
  * forgets the process and its output.) The program is a static file in a directory of the guest:
  * either of the share that the host also sees, or one that CopyFile fills.
  *
- * The container: the directory is its root, read-only. It has mount, ipc, uts and pid namespaces of
- * its own, CAP_SYS_RESOURCE and CAP_SYS_ADMIN (and what files_of_others gives), no_new_privileges,
- * /proc, /sys (read-only), a tmpfs on /dev and on /vol, and volume path N of the guest at /vol/N.
- * The directory must therefore contain `proc`, `sys`, `dev` and `vol`, which are empty, beside the
- * program.
+ * The container has no mount namespace of its own: it is in that of the agent, whose mounts it sees
+ * and changes for good, and in the guest's first pid namespace, so that it finds the processes of
+ * all containers. It has ipc and uts namespaces of its own, no_new_privileges, and the capabilities
+ * CAP_SYS_RESOURCE and CAP_SYS_ADMIN (and what for_drives gives). The agent then makes no mounts,
+ * and the program is found by its path in the guest. (Tried with Kata 4.1.0.)
  *
  * Once CreateContainer is sent, something may be in the guest. However a run ends, it tries to kill
  * and remove its container (SignalProcess, WaitProcess, RemoveContainer), on a new connection:
@@ -32,29 +32,16 @@
 
 enum {
     CONTAINER_ID_BYTES = 64,         /* its NUL included */
-    CONTAINER_VOLUMES = 64,          /* volume paths of one run */
     CONTAINER_ARGUMENTS = 80,        /* after the program's name */
     CONTAINER_OUTPUT_BYTES = 262144, /* more on standard output ends the run as FAILED */
     CONTAINER_ERRORS_BYTES = 4096,   /* what is beyond that on standard error is dropped */
     CONTAINER_PROGRAM_BYTES = 64 * 1024 * 1024, /* the largest program that is copied */
 };
 
-/* A disk that the agent mounts in its own mount namespace before it answers CreateContainer;
- * it waits for the disk to appear. RemoveContainer unmounts it, also of a container that was never
- * started. The agent checks neither which disk is there nor where the mount point leads. */
-struct container_storage {
-    const char *address; /* in the guest, as VMMs give it: scsi:255:0, pci:03 */
-    const char *filesystem_type;
-    const char *const *options; /* NULL at the end; NULL: none. At most CONTAINER_STORAGE_OPTIONS */
-    const char *mount_point;    /* absolute, in the guest; the agent makes it */
-};
-
-enum { CONTAINER_STORAGE_OPTIONS = 32 };
-
 enum container_act {
     CONTAINER_RUN,
-    /* As RUN, but the container stays as soon as the program has written a whole line: the storage
-     * is mounted for as long as the container is there. CLEAN_UP removes both. */
+    /* As RUN, but the container stays as soon as the program has written a whole line, until
+     * CLEAN_UP removes it. A program that is about to end does not end its line. */
     CONTAINER_HOLD,
     CONTAINER_CLEAN_UP, /* remove what an earlier run may have left under this id */
 };
@@ -90,8 +77,7 @@ struct container_request {
     enum container_act act;
     int root;                 /* O_PATH of --root; borrowed until done */
     const char *address;      /* of the agent: vsock://, hvsock://, unix:// (agent_address.h) */
-    struct listener listener; /* who may listen on a unix socket of that address; its text is
-                                 borrowed until done */
+    struct listener listener; /* who may listen on a unix socket of that address */
     const char *container_id; /* letters, digits, dashes */
 
     /* As the agent sees it. RUN and HOLD need all of it. CLEAN_UP may have NULL for the directory;
@@ -108,14 +94,10 @@ struct container_request {
     bool copied;
     int program_file;
 
-    const char *const *arguments;            /* NULL at the end: what follows the program's name */
-    const char *const *volume_paths;         /* NULL at the end: /vol/0, /vol/1, … */
-    const struct container_storage *storage; /* mounted before volume_paths are; NULL: none */
-    bool files_of_others; /* CAP_CHOWN, CAP_FOWNER, CAP_FSETID and CAP_DAC_READ_SEARCH as well */
-    /* In the agent's own mount namespace, whose mounts it sees and can change; without any of
-     * volume_paths. An agent that makes a mount namespace all the same does not find the program.
-     */
-    bool in_mounts_of_agent;
+    const char *const *arguments; /* NULL at the end: what follows the program's name */
+    /* CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_FSETID, CAP_SYS_CHROOT and CAP_SYS_PTRACE as
+     * well: to give files to a group, and to enter containers. */
+    bool for_drives;
 
     uint64_t step_ns;    /* for the answer to each call; for kill and remove too */
     uint64_t program_ns; /* for the program, from its start to its end */
@@ -131,7 +113,7 @@ struct container_reply {
     bool not_executed; /* DONE, but the guest could not execute the file: another architecture,
                           a program that is not static, a mount that forbids it */
 
-    /* What the program wrote so far; borrowed until the object is freed, a NUL follows. Empty
+    /* What the program wrote so far; borrowed for the callback. Empty
      * although the program always writes: the guest's policy hides it (where ReadStreamRequest is
      * not allowed, Kata from 3.15 on answers nothing; before that the call is denied). */
     const char *output;
@@ -147,18 +129,15 @@ struct container_reply {
 
 struct container_run;
 
-/* The reply is valid until the object is freed, which may be from within. */
+/* The run may be freed from within. */
 typedef void container_done(struct container_run *run, const struct container_reply *reply,
                             void *userdata);
 
-/* Copies the request's texts. Exactly one `done` from the loop, never from within. 0 or -ENOMEM;
- * what is wrong with the request is reported through done as FAILED, and nothing was sent. */
+/* Runs in a worker (lib/workers.h), and copies the request's texts. Exactly one `done` from the
+ * loop, never from within. 0 or -errno. */
 int container_run_new(struct loop *loop, const struct container_request *request,
                       container_done *done, void *userdata, struct container_run **ret_run);
 
 /* Returns NULL. Ends a running run at once: it sends nothing more, and its container stays in the
  * guest until the caller has it removed by CLEAN_UP. */
 struct container_run *container_run_free(struct container_run *run);
-
-/* "CreateContainer", …; "connecting" for the first one. */
-const char *container_step_name(enum container_step step);

@@ -27,11 +27,6 @@ typedef Crust__Guest__V1__Container Container;
 
 enum { VMM_SERIAL_DIGITS = 3 }; /* at least */
 
-static void proto_freep(ProtobufCMessage **message)
-{
-    (void)proto_free(*message);
-}
-
 bool drive_id_is_valid(const char *id)
 {
     size_t length = strspn(id, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-");
@@ -120,7 +115,7 @@ static void fill_containers(const struct drive_containers *containers,
     }
 }
 
-bool drive_container_id_is_valid(const char *id)
+static bool is_container_id(const char *id)
 {
     size_t length = strspn(id, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-");
 
@@ -128,23 +123,17 @@ bool drive_container_id_is_valid(const char *id)
            strcmp(id, ".") != 0 && strcmp(id, "..") != 0;
 }
 
-/* Whether the path is empty, or relative with a name as each component. */
-static bool is_sub_path(const char *path)
-{
-    char whole[DRIVE_PATH_BYTES] = "/";
-
-    return !*path || path_is_clean(strcat(whole, path));
-}
-
 static bool take_container(const Container *message, struct drive_container *one)
 {
+    char whole[DRIVE_PATH_BYTES] = "/"; /* with the sub_path: empty, or names alone */
+
     one->read_only = message->read_only;
     return copy_text(&message->container_id, one->container_id, sizeof(one->container_id)) &&
-           drive_container_id_is_valid(one->container_id) &&
+           is_container_id(one->container_id) &&
            copy_text(&message->path, one->path, sizeof(one->path)) && one->path[0] == '/' &&
            one->path[1] && path_is_clean(one->path) &&
            copy_text(&message->sub_path, one->sub_path, sizeof(one->sub_path)) &&
-           is_sub_path(one->sub_path);
+           (!one->sub_path[0] || path_is_clean(strcat(whole, one->sub_path)));
 }
 
 static bool take_containers(Container *const *messages, size_t count,
@@ -240,13 +229,12 @@ int drive_parse_mount_request(const void *payload, size_t length,
 {
     cleanup(proto_freep) ProtobufCMessage *unpacked = NULL;
     cleanup(freep) struct drive_mount_request *request = calloc(1, sizeof(*request));
-    const MountRequest *message;
     int r = proto_unpack(&crust__guest__v1__mount_drive_request__descriptor, payload, length,
                          &unpacked);
+    const MountRequest *message = (const void *)unpacked;
 
     if (r < 0 || !request)
         return r < 0 ? r : -ENOMEM;
-    message = (const MountRequest *)(const void *)unpacked;
     *ret_wrong = take_mount_request(message, request);
     if (*ret_wrong)
         return -EINVAL;
@@ -283,13 +271,12 @@ int drive_parse_mount_answer(const void *payload, size_t length,
 {
     cleanup(proto_freep) ProtobufCMessage *unpacked = NULL;
     struct drive_mount_answer answer = {0};
-    const MountResponse *message;
     int r = proto_unpack(&crust__guest__v1__mount_drive_response__descriptor, payload, length,
                          &unpacked);
+    const MountResponse *message = (const void *)unpacked;
 
     if (r < 0)
         return r;
-    message = (const MountResponse *)(const void *)unpacked;
     if (!copy_text(&message->device, answer.device, sizeof(answer.device)) ||
         !copy_text(&message->container_error, answer.container_error,
                    sizeof(answer.container_error)) ||
@@ -328,13 +315,12 @@ int drive_parse_unmount_request(const void *payload, size_t length,
 {
     cleanup(proto_freep) ProtobufCMessage *unpacked = NULL;
     struct drive_unmount_request request = {0};
-    const UnmountRequest *message;
     int r = proto_unpack(&crust__guest__v1__unmount_drive_request__descriptor, payload, length,
                          &unpacked);
+    const UnmountRequest *message = (const void *)unpacked;
 
     if (r < 0)
         return r;
-    message = (const UnmountRequest *)(const void *)unpacked;
     *ret_wrong = NULL;
     if (!copy_id(&message->drive_id, request.drive_id))
         *ret_wrong = "drive_id";
@@ -362,13 +348,12 @@ int drive_parse_unmount_answer(const void *payload, size_t length,
                                struct drive_unmount_answer *ret_answer)
 {
     cleanup(proto_freep) ProtobufCMessage *unpacked = NULL;
-    const UnmountResponse *message;
     int r = proto_unpack(&crust__guest__v1__unmount_drive_response__descriptor, payload, length,
                          &unpacked);
+    const UnmountResponse *message = (const void *)unpacked;
 
     if (r < 0)
         return r;
-    message = (const UnmountResponse *)(const void *)unpacked;
     *ret_answer = (struct drive_unmount_answer){message->was_mounted, message->disk_removed};
     return 0;
 }
@@ -457,13 +442,12 @@ int drive_parse_list(const void *payload, size_t length, struct drive_guest_list
 {
     cleanup(proto_freep) ProtobufCMessage *unpacked = NULL;
     cleanup(freep) struct drive_guest_entry *entries = NULL;
-    const ListResponse *message;
     int r = proto_unpack(&crust__guest__v1__list_drives_response__descriptor, payload, length,
                          &unpacked);
+    const ListResponse *message = (const void *)unpacked;
 
     if (r < 0)
         return r;
-    message = (const ListResponse *)(const void *)unpacked;
     if (message->n_drives > DRIVE_LIST)
         return -EBADMSG;
     entries = calloc(message->n_drives + 1, sizeof(*entries));

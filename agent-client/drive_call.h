@@ -25,6 +25,7 @@
 #include <stdint.h>
 
 #include "lib/buffer.h"
+#include "lib/result.h"
 #include "model/drive.h"
 
 #define DRIVE_SERVICE        "crust.guest.v1.Drives"
@@ -145,7 +146,6 @@ bool drive_id_is_valid(const char *id);
 bool drive_serial_is_valid(const char *serial);
 /* Whether it has the form of a serial that the VMM chose. */
 bool drive_serial_is_of_vmm(const char *serial);
-bool drive_container_id_is_valid(const char *id);
 
 /* Append to the buffer. 0, -EMSGSIZE, -ENOMEM. A list is cut to AGENT_REPLY_BYTES and then marked
  * incomplete. */

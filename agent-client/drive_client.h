@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* drive_client.h - one call of crust.guest.v1.Drives to crust-guest-agent in a guest.
+/* drive_client.h - one call about a drive of crustd's to crust-guest-agent in a guest: those of
+ * crust.guest.v1.Drives, and ResizeVolume.
  *
  * One call is one ttrpc request on a connection of its own to an address of agent_address.h. The
  * request contains its timeout, so that the agent answers in time; work that the agent has begun
@@ -9,23 +10,27 @@
 
 #include "agent-client/drive_call.h"
 #include "lib/listener.h"
-#include "lib/loop.h"
 #include "lib/result.h"
 
 enum drive_client_act {
     DRIVE_CLIENT_MOUNT,
     DRIVE_CLIENT_UNMOUNT,
     DRIVE_CLIENT_LIST,
+    DRIVE_CLIENT_GROW, /* the file system, to the size of the disk */
+    DRIVE_CLIENT_ACTS,
 };
 
 enum drive_client_outcome {
     DRIVE_CLIENT_ANSWERED,    /* `status` is that of the agent */
     DRIVE_CLIENT_UNSUPPORTED, /* the agent does not know the call: FAILED_PRECONDITION */
     DRIVE_CLIENT_ABSENT,      /* nothing listens there, so nothing was sent: UNAVAILABLE */
-    /* No connection in time, or none that could be tried; closed, an invalid answer, or a listener
-     * that is not believed (listener.h), to which nothing was sent: UNAVAILABLE */
+    DRIVE_CLIENT_FOREIGN, /* neither the VMM nor the shim listens there (listener.h): nothing was
+                             sent: UNAVAILABLE */
+    /* No connection in time, or none that could be tried; closed, or an invalid answer:
+     * UNAVAILABLE */
     DRIVE_CLIENT_UNREACHABLE,
     DRIVE_CLIENT_SILENT, /* no answer in time: UNAVAILABLE */
+    DRIVE_CLIENT_OUTCOMES,
 };
 
 struct drive_client_request {
@@ -33,9 +38,8 @@ struct drive_client_request {
     int root;                 /* O_PATH of --root; borrowed until done */
     const char *address;      /* copied */
     struct listener listener; /* who may listen on a unix socket at the address */
-    /* For MOUNT and UNMOUNT; copied; their timeout_ms is ignored. */
-    const struct drive_mount_request *mount;
-    const struct drive_unmount_request *unmount;
+    /* The drive as it is mounted; copied. Its timeout_ms is ignored. */
+    const struct drive_mount_request *drive;
     bool without_disks;   /* LIST: only what the agent is mounting or unmounting, at once */
     uint64_t deadline_ns; /* from now, for the whole call */
 };
@@ -46,7 +50,9 @@ struct drive_client_reply {
     struct error error;              /* for people, when not OK */
     struct drive_mount_answer mount; /* MOUNT and OK */
     struct drive_unmount_answer unmount; /* UNMOUNT and OK */
-    struct drive_guest_list list;        /* LIST and OK; borrowed for the callback */
+    /* LIST and OK: the drive, by its serial, which is "" if it is not in the list. */
+    struct drive_guest_entry entry;
+    bool is_incomplete; /* the list */
 };
 
 struct drive_client;
@@ -54,9 +60,20 @@ struct drive_client;
 typedef void drive_client_done(struct drive_client *client, const struct drive_client_reply *reply,
                                void *userdata);
 
-/* Exactly one `done` from the loop, never from within; the owner frees the client then or later. 0
- * or -ENOMEM; a bad address or request is reported through done as ABSENT. */
-int drive_client_new(struct loop *loop, const struct drive_client_request *request,
-                     drive_client_done *done, void *userdata, struct drive_client **ret_client);
+/* Runs in a worker (lib/workers.h). Exactly one `done` from the loop, never from within; the owner
+ * frees the client then or later. 0 or -errno; a bad address is reported through done as ABSENT. */
+int drive_client_new(const struct drive_client_request *request, drive_client_done *done,
+                     void *userdata, struct drive_client **ret_client);
 
 struct drive_client *drive_client_free(struct drive_client *client); /* NULL; ends a running call */
+
+/* In a worker: the whole call, blocking, with the encoded request. */
+void drive_client_run(const struct drive_client_request *request, const char *serial,
+                      const struct buffer *payload, uint64_t until_ns,
+                      struct drive_client_reply *ret_reply);
+
+/* The same call as a text, for a helper in a container (guest-agent/drive_task.h), and its answer,
+ * which may end with a newline. Not for GROW. 0, -EMSGSIZE, -ENOMEM. */
+int drive_client_make_text(const struct drive_client_request *request, char **ret_text);
+void drive_client_read_text(enum drive_client_act act, const char *serial, const char *text,
+                            size_t length, struct drive_client_reply *ret_reply);

@@ -2,19 +2,44 @@
 /* guest_call.h - has a guest grow a file system, or report its usage, by the first route that
  * works.
  *
- * Walks the routes of guest_route.h. After a resize the file system's size is asked for on the same
- * route: an answer verifies the resize, none leaves it unverified. A size that the file system
- * cannot have is a failure of the agent: it is broken, hostile, or speaks of another file system.
+ * Routes are tried in the order of agent.routes:
+ *
+ *     companion   crust-guest-agent in the guest, by the agent's address with a port of its own
+ *     agent       kata-agent, by the guest's path of the volume
+ *     shim        the same agent by way of the sandbox's shim, which may reach it where nobody else
+ *                 does; Go's knows the guest's path by itself
+ *     helper      a program that crustd brings into the guest, by kata-agent
+ *
+ * A route that was found not to work in a sandbox is skipped, if the caller says so. If no route
+ * works, the most specific reason is reported: "it failed", with the agent's text, before "its
+ * policy forbids", that before "it has no such call", that before "it failed without a text", and
+ * that before "no answer".
+ *
+ * After a resize the file system's size is asked for on the same route: an answer verifies the
+ * resize, none leaves it unverified. A size that the file system cannot have is a failure of the
+ * agent: it is broken, hostile, or speaks of another file system.
  *
  * The records of a sandbox usually tell where its agent listens. If they do not, its shim is asked:
  * GET /agent-url on its management socket, which both of Kata's runtimes have.
  */
 #pragma once
 
-#include "agent-client/guest_route.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "agent-client/agent_messages.h"
 #include "agent-client/shim_client.h"
 #include "lib/listener.h"
 #include "lib/loop.h"
+#include "model/reason.h"
+#include "model/sandbox.h"
+
+enum { GUEST_ADDRESS_BYTES = 512 };
+
+/* Whether a resize that failed on one route for this reason has failed on all. No other route can
+ * help with a problem of the file system itself. One that failed takes no other away: growing may
+ * be repeated, and another program may be able to. */
+bool guest_route_ends_resize(enum volume_reason reason);
 
 struct helper_call;
 

@@ -113,29 +113,18 @@ const char *ttrpc_code_name(int code, char text[static 16])
     return text;
 }
 
-static ProtobufCBinaryData borrow(const void *bytes, size_t length)
-{
-    union {
-        const void *constant;
-        uint8_t *bytes;
-    } pointer = {.constant = bytes}; /* packing does not write to it */
-
-    return (ProtobufCBinaryData){.len = length, .data = pointer.bytes};
-}
-
 static int append_message(struct buffer *frames, uint32_t stream, enum ttrpc_type type,
                           const ProtobufCMessage *message)
 {
-    cleanup(freep) uint8_t *packed = NULL;
     size_t length = protobuf_c_message_get_packed_size(message);
-    struct ttrpc_header header = {.stream = stream, .type = (uint8_t)type};
+    const struct ttrpc_header header = {(uint32_t)length, stream, (uint8_t)type, 0};
+    cleanup(freep) uint8_t *packed = NULL;
 
     if (length > TTRPC_DATA_BYTES)
         return -EMSGSIZE;
     packed = malloc(TTRPC_HEADER_BYTES + length);
     if (!packed)
         return -ENOMEM;
-    header.length = (uint32_t)length;
     ttrpc_encode_header(&header, packed);
     (void)protobuf_c_message_pack(message, packed + TTRPC_HEADER_BYTES);
     return buffer_append(frames, packed, TTRPC_HEADER_BYTES + length);
@@ -146,9 +135,9 @@ int ttrpc_append_request(struct buffer *frames, uint32_t stream,
 {
     Agent__Request message = AGENT__REQUEST__INIT;
 
-    message.service = borrow(request->service, strlen(request->service));
-    message.method = borrow(request->method, strlen(request->method));
-    message.payload = borrow(payload, length);
+    message.service = proto_borrow_text(request->service);
+    message.method = proto_borrow_text(request->method);
+    message.payload = proto_borrow(payload, length);
     message.timeout_nano =
         request->timeout_ns > INT64_MAX ? INT64_MAX : (int64_t)request->timeout_ns;
     return append_message(frames, stream, TTRPC_REQUEST, &message.base);
@@ -160,10 +149,10 @@ int ttrpc_append_response(struct buffer *frames, uint32_t stream, const struct t
     Agent__Status status_message = AGENT__STATUS__INIT;
     Agent__Response message = AGENT__RESPONSE__INIT;
 
-    message.payload = borrow(payload, length);
+    message.payload = proto_borrow(payload, length);
     if (status->code != STATUS_OK) {
         status_message.code = status->code;
-        status_message.message = borrow(status->message, strlen(status->message));
+        status_message.message = proto_borrow_text(status->message);
         message.status = &status_message;
     }
     return append_message(frames, stream, TTRPC_RESPONSE, &message.base);
@@ -184,43 +173,35 @@ static void copy_name(const ProtobufCBinaryData *name, char ret_name[static TTRP
 int ttrpc_parse_request(const struct ttrpc_frame *frame, struct ttrpc_request *ret_request,
                         struct buffer *ret_payload)
 {
-    ProtobufCMessage *unpacked = NULL;
-    const Agent__Request *message;
+    cleanup(proto_freep) ProtobufCMessage *unpacked = NULL;
     int r = proto_unpack(&agent__request__descriptor, frame->data, frame->header.length, &unpacked);
+    const Agent__Request *message = (const void *)unpacked;
 
+    if (r == 0)
+        r = buffer_append(ret_payload, message->payload.data, message->payload.len);
     if (r < 0)
         return r;
-    message = (const Agent__Request *)(const void *)unpacked;
-    r = buffer_append(ret_payload, message->payload.data, message->payload.len);
-    if (r == 0) {
-        copy_name(&message->service, ret_request->service);
-        copy_name(&message->method, ret_request->method);
-        ret_request->timeout_ns = message->timeout_nano > 0 ? (uint64_t)message->timeout_nano : 0;
-    }
-    (void)proto_free(unpacked);
-    return r;
+    copy_name(&message->service, ret_request->service);
+    copy_name(&message->method, ret_request->method);
+    ret_request->timeout_ns = message->timeout_nano > 0 ? (uint64_t)message->timeout_nano : 0;
+    return 0;
 }
 
 int ttrpc_parse_response(const struct ttrpc_frame *frame, struct ttrpc_status *ret_status,
                          struct buffer *ret_payload)
 {
-    ProtobufCMessage *unpacked = NULL;
-    const Agent__Response *message;
+    cleanup(proto_freep) ProtobufCMessage *unpacked = NULL;
     int r =
         proto_unpack(&agent__response__descriptor, frame->data, frame->header.length, &unpacked);
+    const Agent__Response *message = (const void *)unpacked;
 
+    if (r == 0)
+        r = buffer_append(ret_payload, message->payload.data, message->payload.len);
     if (r < 0)
         return r;
-    message = (const Agent__Response *)(const void *)unpacked;
-    r = buffer_append(ret_payload, message->payload.data, message->payload.len);
-    if (r == 0) {
-        *ret_status = (struct ttrpc_status){0};
-        if (message->status) {
-            ret_status->code = message->status->code;
-            agent_clean_text(message->status->message.data, message->status->message.len,
-                             ret_status->message, sizeof(ret_status->message));
-        }
-    }
-    (void)proto_free(unpacked);
-    return r;
+    *ret_status = (struct ttrpc_status){.code = message->status ? message->status->code : 0};
+    if (message->status)
+        agent_clean_text(message->status->message.data, message->status->message.len,
+                         ret_status->message, sizeof(ret_status->message));
+    return 0;
 }

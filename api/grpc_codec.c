@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* grpc_codec.c - the encodings, written by hand because they are small. */
-#include "api/grpc_codec.h"
+#include "api/grpc_call.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -22,22 +22,12 @@ bool grpc_is_content_type(const char *value)
 
 static uint64_t unit_of(char letter)
 {
-    switch (letter) {
-    case 'H':
-        return 3600 * NSEC_PER_SEC;
-    case 'M':
-        return 60 * NSEC_PER_SEC;
-    case 'S':
-        return NSEC_PER_SEC;
-    case 'm':
-        return NSEC_PER_MSEC;
-    case 'u':
-        return 1000;
-    case 'n':
-        return 1;
-    default:
-        return 0;
-    }
+    static const char letters[] = "HMSmun";
+    static const uint64_t units[] = {
+        3600 * NSEC_PER_SEC, 60 * NSEC_PER_SEC, NSEC_PER_SEC, NSEC_PER_MSEC, 1000, 1};
+    const char *at = strchr(letters, letter);
+
+    return letter && at ? units[at - letters] : 0;
 }
 
 /* Eight digits of hours are 3.6e20 ns and do not fit; anything above a century becomes a
@@ -89,22 +79,13 @@ int grpc_find_message(const void *body, size_t length, const void **ret_message,
     return GRPC_MESSAGE;
 }
 
-int grpc_begin_message(struct buffer *body, size_t *ret_start)
+int grpc_append_prefix(struct buffer *body, size_t length)
 {
-    static const char prefix[GRPC_PREFIX_BYTES];
-    int r = buffer_append(body, prefix, sizeof(prefix));
+    const uint32_t announced = htobe32((uint32_t)length);
+    char prefix[GRPC_PREFIX_BYTES] = "";
 
-    if (r < 0)
-        return r;
-    *ret_start = body->length;
-    return 0;
-}
-
-void grpc_end_message(struct buffer *body, size_t start)
-{
-    uint32_t length = htobe32((uint32_t)(body->length - start));
-
-    memcpy(body->data + start - sizeof(length), &length, sizeof(length));
+    memcpy(prefix + 1, &announced, sizeof(announced));
+    return buffer_append(body, prefix, sizeof(prefix));
 }
 
 void grpc_escape_text(const char *text, char *ret_escaped, size_t size)

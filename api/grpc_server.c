@@ -6,18 +6,17 @@
  * others. The new one is closed only if all have a request in flight. Bodies take at most
  * ROOM_BYTES together, beyond each connection's own allowance.
  */
-#include "api/grpc_server.h"
+#include "api/grpc_call.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
-#include "api/grpc_call.h"
 #include "api/unix_socket.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
-#include "lib/list.h"
+#include "lib/collections.h"
 #include "lib/log.h"
 
 enum { CONNECTIONS = 64, ACCEPTS = 8, ROOM_BYTES = 4 * 1024 * 1024 };
@@ -39,7 +38,7 @@ struct grpc_server {
     unsigned count, leaving;
 };
 
-static const struct grpc_method *const services[] = {
+static const struct call_method *const services[] = {
     crust_runtime_methods, crust_management_methods, crust_drives_methods, health_methods, NULL};
 
 /* ---- clients ---- */
@@ -136,8 +135,10 @@ static bool make_room(struct grpc_server *server)
 
 static void add_client(struct grpc_server *server, int fd)
 {
-    struct http2_connection_options options = {
-        .loop = server->calls.loop, .handler = &handler, .room = &server->room, .ended = on_ended};
+    struct http2_connection_options options = {.loop = server->calls.surroundings.loop,
+                                               .handler = &handler,
+                                               .room = &server->room,
+                                               .ended = on_ended};
     struct client *client = make_room(server) ? calloc(1, sizeof(*client)) : NULL;
 
     if (!client) {
@@ -163,7 +164,8 @@ static void on_pause(struct loop_timer *timer)
 {
     struct grpc_server *server = container_of(timer, struct grpc_server, pause);
 
-    loop_io_start(server->calls.loop, &server->accepting, server->socket.fd, LOOP_READ, on_accept);
+    loop_io_start(server->calls.surroundings.loop, &server->accepting, server->socket.fd, LOOP_READ,
+                  on_accept);
 }
 
 /* Without a pause, the loop would spin on a connection that cannot be accepted. */
@@ -172,7 +174,7 @@ static void pause_accepting(struct grpc_server *server, int error_number)
     log_warning(&(struct log_ids){.source = "grpc"}, "cannot accept a connection: %s",
                 strerror(error_number));
     loop_io_stop(&server->accepting);
-    loop_timer_start(server->calls.loop, &server->pause, NSEC_PER_SEC, on_pause);
+    loop_timer_start(server->calls.surroundings.loop, &server->pause, NSEC_PER_SEC, on_pause);
 }
 
 static void on_accept(struct loop_io *io, int events)
@@ -213,7 +215,7 @@ int grpc_server_new(struct loop *loop, struct reconciler *reconciler,
 
     if (!server)
         return error_set(error, -ENOMEM, "cannot start the gRPC server: out of memory");
-    server->calls = (struct grpc_call_options){loop, reconciler, services, options->operations};
+    server->calls = (struct grpc_call_options){{loop, reconciler, options->operations}, services};
     server->room.limit = ROOM_BYTES;
     server->socket = (struct unix_socket)UNIX_SOCKET_INIT;
     r = unix_socket_listen(options->root, options->socket_path, options->socket_group,

@@ -12,7 +12,7 @@
  * There is one timer. While there are requests, it checks every CHECK_SECONDS whether one is too
  * slow; otherwise it ends the connection. An idle connection causes no wake-ups until then.
  */
-#include "api/http2_connection.h"
+#include "api/http2.h"
 
 #include <errno.h>
 #include <stdint.h>
@@ -56,14 +56,16 @@ static void on_timer(struct loop_timer *timer);
 
 /* ---- time ---- */
 
-/* When the connection is checked next, whatever the client does until then. A client that only
- * pings counts as idle. */
-static uint64_t due(const struct http2_connection *connection)
+/* When the client's time is over, if it does nothing until then. A client that only pings counts as
+ * idle; one whose request is worked on has time. */
+static uint64_t deadline_of(const struct http2_connection *connection)
 {
-    uint64_t idle_since = http2_session_idle_since(connection->session);
+    const uint64_t idle_since = http2_session_idle_since(connection->session);
 
-    if (connection->left_bytes || idle_since == HTTP2_BUSY)
-        return connection->checked_ns + CHECK_SECONDS * NSEC_PER_SEC;
+    if (connection->left_bytes)
+        return connection->moved_ns + STALL_SECONDS * NSEC_PER_SEC;
+    if (idle_since == HTTP2_BUSY)
+        return UINT64_MAX;
     if (!http2_session_has_begun(connection->session))
         return connection->began_ns + BEGIN_SECONDS * NSEC_PER_SEC;
     return idle_since + IDLE_SECONDS * NSEC_PER_SEC;
@@ -71,23 +73,14 @@ static uint64_t due(const struct http2_connection *connection)
 
 static void start_timer(struct http2_connection *connection)
 {
-    uint64_t now = clock_boottime(), at = due(connection);
+    const bool is_busy =
+        connection->left_bytes || http2_session_idle_since(connection->session) == HTTP2_BUSY;
+    const uint64_t now = clock_boottime();
+    const uint64_t at =
+        is_busy ? connection->checked_ns + CHECK_SECONDS * NSEC_PER_SEC : deadline_of(connection);
 
     loop_timer_start(connection->options.loop, &connection->timer, at > now ? at - now : 0,
                      on_timer);
-}
-
-static bool is_out_of_time(const struct http2_connection *connection, uint64_t now)
-{
-    uint64_t idle_since = http2_session_idle_since(connection->session);
-
-    if (connection->left_bytes)
-        return now - connection->moved_ns > STALL_SECONDS * NSEC_PER_SEC;
-    if (idle_since == HTTP2_BUSY)
-        return false;
-    if (!http2_session_has_begun(connection->session))
-        return now - connection->began_ns >= BEGIN_SECONDS * NSEC_PER_SEC;
-    return now - idle_since >= IDLE_SECONDS * NSEC_PER_SEC;
 }
 
 /* ---- bytes ---- */
@@ -221,7 +214,7 @@ static void on_timer(struct loop_timer *timer)
     uint64_t now = clock_boottime();
 
     connection->checked_ns = now;
-    if (is_out_of_time(connection, now)) {
+    if (now >= deadline_of(connection)) {
         http2_session_shut_down(connection->session);
         connection->leaving = true;
         if (connection->left_bytes || !http2_session_has_begun(connection->session))
@@ -294,66 +287,4 @@ struct http2_connection *http2_connection_free(struct http2_connection *connecti
     fd_close(connection->fd);
     free(connection);
     return NULL;
-}
-
-/* ---- http2 memory --------------------------------------------------------------------------- */
-
-/* Malloc(3) with accounting: each block is preceded by its size. */
-
-/* As wide as malloc's alignment. It is charged twice: once for itself, and once for malloc's own
- * header. */
-union head {
-    size_t size;
-    max_align_t align;
-};
-
-static size_t cost_of(size_t size)
-{
-    return size + 2 * sizeof(union head);
-}
-
-static void *resize(void *block, size_t size, void *userdata)
-{
-    struct http2_memory *memory = userdata;
-    union head *old = block ? (union head *)block - 1 : NULL;
-    size_t before = old ? cost_of(old->size) : 0;
-    union head *head;
-
-    if (size > memory->limit || cost_of(size) > memory->limit - memory->used + before)
-        return NULL;
-    head = realloc(old, sizeof(*head) + size);
-    if (!head)
-        return NULL;
-    memory->used += cost_of(size) - before;
-    head->size = size;
-    return head + 1;
-}
-
-static void *take(size_t size, void *userdata)
-{
-    return resize(NULL, size, userdata);
-}
-
-static void *take_zeroed(size_t count, size_t size, void *userdata)
-{
-    void *block = size && count > SIZE_MAX / size ? NULL : take(count * size, userdata);
-
-    return block ? memset(block, 0, count * size) : NULL;
-}
-
-static void give_back(void *block, void *userdata)
-{
-    struct http2_memory *memory = userdata;
-    union head *head;
-
-    if (!block)
-        return;
-    head = (union head *)block - 1;
-    memory->used -= cost_of(head->size);
-    free(head);
-}
-
-nghttp2_mem http2_memory_use(struct http2_memory *memory)
-{
-    return (nghttp2_mem){memory, take, give_back, take_zeroed, resize};
 }

@@ -12,7 +12,7 @@
  * Memory: a session has at most HTTP2_STREAMS requests, each with fields of fixed size, and one
  * reply. Bodies beyond a few KiB draw on a room that all sessions share, so that a client that
  * fills it does not keep out the small requests of others. nghttp2's memory for the session has a
- * limit of its own (http2_connection.h), whatever it is used for: incomplete fields and frames,
+ * limit of its own (http2.h), whatever it is used for: incomplete fields and frames,
  * acknowledgements and resets that the client does not read.
  *
  * Work: a frame that requests nothing (PING, SETTINGS, PRIORITY, WINDOW_UPDATE, empty DATA, a
@@ -20,17 +20,16 @@
  * round trips by pings and returns windows, an idle one does neither. Resets also have nghttp2's
  * own limit. Beyond the allowance the session ends with ENHANCE_YOUR_CALM.
  */
-#include "api/http2_session.h"
+#include "api/http2.h"
 
 #include <errno.h>
 #include <nghttp2/nghttp2.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/http2_connection.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
-#include "lib/list.h"
+#include "lib/collections.h"
 
 enum {
     FIELD_BYTES = 32, /* what RFC 9113 adds for each field */
@@ -440,14 +439,72 @@ uint64_t http2_session_idle_since(const struct http2_session *session)
     return session->idle_since_ns;
 }
 
+/* ---- memory ---- */
+
+/* Malloc(3) with accounting: each block is preceded by its size. */
+
+/* As wide as malloc's alignment. It is charged twice: once for itself, and once for malloc's own
+ * header. */
+union head {
+    size_t size;
+    max_align_t align;
+};
+
+static size_t cost_of(size_t size)
+{
+    return size + 2 * sizeof(union head);
+}
+
+static void *resize(void *block, size_t size, void *userdata)
+{
+    struct http2_memory *memory = userdata;
+    union head *old = block ? (union head *)block - 1 : NULL;
+    size_t before = old ? cost_of(old->size) : 0;
+    union head *head;
+
+    if (size > memory->limit || cost_of(size) > memory->limit - memory->used + before)
+        return NULL;
+    head = realloc(old, sizeof(*head) + size);
+    if (!head)
+        return NULL;
+    memory->used += cost_of(size) - before;
+    head->size = size;
+    return head + 1;
+}
+
+static void *take(size_t size, void *userdata)
+{
+    return resize(NULL, size, userdata);
+}
+
+static void *take_zeroed(size_t count, size_t size, void *userdata)
+{
+    void *block = size && count > SIZE_MAX / size ? NULL : take(count * size, userdata);
+
+    return block ? memset(block, 0, count * size) : NULL;
+}
+
+static void give_back(void *block, void *userdata)
+{
+    struct http2_memory *memory = userdata;
+    union head *head;
+
+    if (!block)
+        return;
+    head = (union head *)block - 1;
+    memory->used -= cost_of(head->size);
+    free(head);
+}
+
+nghttp2_mem http2_memory_use(struct http2_memory *memory)
+{
+    return (nghttp2_mem){memory, take, give_back, take_zeroed, resize};
+}
+
 /* ---- life ---- */
 
-static int make_callbacks(nghttp2_session_callbacks **ret_callbacks)
+static void set_callbacks(nghttp2_session_callbacks *callbacks)
 {
-    nghttp2_session_callbacks *callbacks;
-
-    if (nghttp2_session_callbacks_new(&callbacks) != 0)
-        return -ENOMEM;
     nghttp2_session_callbacks_set_on_begin_frame_callback(callbacks, on_begin_frame);
     nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks, on_begin_headers);
     nghttp2_session_callbacks_set_on_header_callback(callbacks, on_header);
@@ -455,46 +512,40 @@ static int make_callbacks(nghttp2_session_callbacks **ret_callbacks)
     nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, on_frame);
     nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, on_sent);
     nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_stream_close);
-    *ret_callbacks = callbacks;
-    return 0;
 }
 
-static int make_options(nghttp2_option **ret_option)
+static void set_options(nghttp2_option *option)
 {
-    nghttp2_option *option;
-
-    if (nghttp2_option_new(&option) != 0)
-        return -ENOMEM;
     nghttp2_option_set_stream_reset_rate_limit(option, RESETS, RESETS_PER_SECOND);
     nghttp2_option_set_max_continuations(option, CONTINUATIONS);
     nghttp2_option_set_max_outbound_ack(option, ACKS);
     nghttp2_option_set_no_closed_streams(option, 1);
     nghttp2_option_set_no_http_messaging(option, 1);
-    *ret_option = option;
-    return 0;
 }
 
+/* nghttp2 fails here for want of memory alone. */
 static int open_session(struct http2_session *session)
 {
     static const nghttp2_settings_entry settings[] = {
         {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, HTTP2_STREAMS},
         {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, HTTP2_FIELDS_BYTES},
     };
+    nghttp2_mem memory = http2_memory_use(&session->memory);
     nghttp2_session_callbacks *callbacks = NULL;
     nghttp2_option *option = NULL;
-    nghttp2_mem memory = http2_memory_use(&session->memory);
-    int r = make_callbacks(&callbacks);
+    int r = -ENOMEM;
 
-    if (r == 0)
-        r = make_options(&option);
-    if (r == 0 &&
-        nghttp2_session_server_new3(&session->nghttp2, callbacks, session, option, &memory) != 0)
-        r = -ENOMEM;
+    if (nghttp2_session_callbacks_new(&callbacks) == 0 && nghttp2_option_new(&option) == 0) {
+        set_callbacks(callbacks);
+        set_options(option);
+        if (nghttp2_session_server_new3(&session->nghttp2, callbacks, session, option, &memory) ==
+                0 &&
+            nghttp2_submit_settings(session->nghttp2, NGHTTP2_FLAG_NONE, settings,
+                                    array_length(settings)) == 0)
+            r = 0;
+    }
     nghttp2_session_callbacks_del(callbacks);
     nghttp2_option_del(option);
-    if (r == 0 && nghttp2_submit_settings(session->nghttp2, NGHTTP2_FLAG_NONE, settings,
-                                          array_length(settings)) != 0)
-        r = -ENOMEM;
     return r;
 }
 

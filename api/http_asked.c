@@ -8,88 +8,37 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base64url.h"
 #include "lib/cleanup.h"
+#include "lib/encode.h"
 #include "lib/json.h"
 #include "lib/quantity.h"
 #include "reconciler/command/answers.h"
 
-static enum status_code refuse(const char *what, struct error *error)
-{
-    return answer_refuse(error, ANSWER_BAD_REQUEST, "%s", what);
-}
+#define REFUSE(error, ...) answer_refuse((error), ANSWER_BAD_REQUEST, __VA_ARGS__)
 
-void http_asked_done(struct http_asked *asked)
-{
-    free(asked->drive);
-    asked->drive = NULL;
-}
+/* The members of each dialect's body; NULL: there is none of that kind. */
+static const struct members {
+    const char *path, *device, *sandbox;
+    const char *size, *limit;
+} all_members[HTTP_DIALECTS] = {
+    [HTTP_VOLUME_RESIZE] = {.size = "required_bytes", .limit = "limit_bytes"},
+    [HTTP_SHIM_RESIZE] = {.path = "volumePath", .size = "size"},
+    [HTTP_FS_RESIZE] = {.device = "block-device", .sandbox = "pod-id", .size = "volume-size"},
+    [HTTP_FS_STATS] = {.device = "block-device", .sandbox = "pod-id"},
+};
 
-/* ---- parts ---- */
+/* ---- the target ---- */
 
-static int read_digits(const char *text, uint64_t *ret_number)
-{
-    char *end = NULL;
-    unsigned long long number;
-
-    errno = 0;
-    number = strtoull(text, &end, 10);
-    if (*text < '0' || *text > '9' || *end || errno || number > INT64_MAX)
-        return -EINVAL;
-    *ret_number = number;
-    return 0;
-}
-
-/* A number, or a Kubernetes quantity as text. */
-static enum json_number read_size(const cJSON *object, const char *name, uint64_t *ret_size)
-{
-    const char *text = json_string(object, name);
-
-    if (!text)
-        return json_number(object, name, ret_size);
-    return quantity_parse(text, ret_size) < 0 ? JSON_NUMBER_WRONG : JSON_NUMBER;
-}
-
-static enum status_code take_size(const cJSON *object, const char *name, bool required,
-                                  uint64_t *ret_size, struct error *error)
-{
-    enum json_number size = read_size(object, name, ret_size);
-
-    if (size == JSON_NUMBER || (size == JSON_NUMBER_ABSENT && !required))
-        return STATUS_OK;
-    return answer_refuse(error, ANSWER_BAD_REQUEST, "%s is %s", name,
-                         size == JSON_NUMBER_ABSENT ? "missing" : "no size in bytes");
-}
-
-static enum status_code read_object(const struct http_question *question, cJSON **ret_object,
+static enum status_code take_target(const char *text, size_t length, struct http_asked *asked,
                                     struct error *error)
-{
-    static const char names[] =
-        "required_bytes limit_bytes volumePath size pod-id block-device volume-size";
-    struct error why = {0};
-    cJSON *value = NULL;
-
-    if (json_read(question->body, question->body_length, JSON_LIMITS_HTTP, names, &value, &why) !=
-        FILE_READ)
-        return answer_refuse(error, ANSWER_BAD_REQUEST, "the body: %s", why.text);
-    if (!cJSON_IsObject(value)) {
-        cJSON_Delete(value);
-        return refuse("the body is no JSON object", error);
-    }
-    *ret_object = value;
-    return STATUS_OK;
-}
-
-/* A path below /dev is a device, because no volume is published there. */
-static enum status_code take_path(const char *text, size_t length, struct http_asked *asked,
-                                  struct error *error)
 {
     struct reconciler_target *target = &asked->expand.target;
 
     if (length == 0 || length >= sizeof(asked->path) || !json_is_text(text, length))
-        return refuse("the volume's path is missing, too long, or no UTF-8", error);
+        return REFUSE(error, "the volume's path is missing, too long, or no UTF-8");
     memcpy(asked->path, text, length);
     asked->path[length] = '\0';
+    /* A path below /dev is a device, because no volume is published there. */
     if (strncmp(asked->path, "/dev/", 5) == 0)
         target->device = asked->path;
     else
@@ -100,100 +49,50 @@ static enum status_code take_path(const char *text, size_t length, struct http_a
 /* "/v1/volumes/ID/…" */
 static enum status_code take_id(const char *path, struct http_asked *asked, struct error *error)
 {
-    const char *text = path + strlen("/v1/volumes/");
-    char digits[24] = "";
-    uint64_t id = 0;
+    const char *digits = path + strlen("/v1/volumes/");
+    const size_t length = strcspn(digits, "/");
+    char *end = NULL;
+    unsigned long long id;
 
-    if (strcspn(text, "/") < sizeof(digits))
-        memcpy(digits, text, strcspn(text, "/"));
-    if (read_digits(digits, &id) < 0 || id == 0)
-        return refuse("a volume is named by its volume_id here", error);
+    errno = 0;
+    id = strtoull(digits, &end, 10);
+    if (*digits < '0' || *digits > '9' || end != digits + length || errno || id == 0 ||
+        id > INT64_MAX)
+        return REFUSE(error, "a volume is named by its volume_id here");
     asked->expand.target.volume_id = (int64_t)id;
     return STATUS_OK;
 }
 
-/* ---- by volume id ---- */
-
-enum status_code http_asked_volume_resize(const struct http_question *question,
-                                          struct http_asked *ret_asked, struct error *error)
-{
-    cleanup(json_deletep) cJSON *object = NULL;
-    struct reconciler_expand *expand = &ret_asked->expand;
-    enum status_code code;
-
-    ret_asked->method = "POST /v1/volumes/ID/resize";
-    ret_asked->resizes = true;
-    code = take_id(question->path, ret_asked, error);
-    if (code != STATUS_OK || question->body_length == 0)
-        return code;
-    code = read_object(question, &object, error);
-    if (code == STATUS_OK)
-        code = take_size(object, "required_bytes", false, &expand->required_bytes, error);
-    if (code == STATUS_OK)
-        code = take_size(object, "limit_bytes", false, &expand->limit_bytes, error);
-    return code;
-}
-
-enum status_code http_asked_volume_stats(const struct http_question *question,
-                                         struct http_asked *ret_asked, struct error *error)
-{
-    ret_asked->method = "GET /v1/volumes/ID/stats";
-    return take_id(question->path, ret_asked, error);
-}
-
-/* ---- in the form of Kata's shim ---- */
-
-enum status_code http_asked_shim_stats(const struct http_question *question,
-                                       struct http_asked *ret_asked, struct error *error)
+/* "/direct-volume/stats?path=P", "/direct-volume/stats/URLSAFE" */
+static enum status_code take_url(const struct http_question *question, struct http_asked *asked,
+                                 struct error *error)
 {
     const char *encoded = question->path + strlen("/direct-volume/stats");
     char decoded[BASE64URL_PATH_BYTES];
     size_t length = 0;
 
-    ret_asked->method = "GET /direct-volume/stats";
     if (question->argument && *encoded == '\0')
-        return take_path(question->argument, strlen(question->argument), ret_asked, error);
+        return take_target(question->argument, strlen(question->argument), asked, error);
     if (*encoded != '/' || question->argument)
-        return refuse("the volume's path is missing: ?path=, or its base64url in the URL", error);
+        return REFUSE(error, "the volume's path is missing: ?path=, or its base64url in the URL");
     if (base64url_decode(encoded + 1, strlen(encoded + 1), decoded, sizeof(decoded), &length) < 0)
-        return refuse("the volume's path in the URL is no padded base64url, or too long", error);
-    return take_path(decoded, length, ret_asked, error);
+        return REFUSE(error, "the volume's path in the URL is no padded base64url, or too long");
+    return take_target(decoded, length, asked, error);
 }
 
-enum status_code http_asked_shim_resize(const struct http_question *question,
-                                        struct http_asked *ret_asked, struct error *error)
+/* A device is a path or, in the first proposal's form, a name below /dev. */
+static enum status_code take_device(const cJSON *body, const struct members *members,
+                                    struct http_asked *asked, struct error *error)
 {
-    cleanup(json_deletep) cJSON *object = NULL;
-    const char *path;
-    enum status_code code;
+    const char *device = json_text(body, members->device);
+    const char *sandbox = json_string(body, members->sandbox);
+    int length =
+        snprintf(asked->path, sizeof(asked->path), "%s%s", *device == '/' ? "" : "/dev/", device);
 
-    ret_asked->method = "POST /direct-volume/resize";
-    ret_asked->resizes = true;
-    code = read_object(question, &object, error);
-    if (code != STATUS_OK)
-        return code;
-    path = json_string(object, "volumePath");
-    code = take_path(path ? path : "", path ? strlen(path) : 0, ret_asked, error);
-    return code == STATUS_OK
-               ? take_size(object, "size", true, &ret_asked->expand.required_bytes, error)
-               : code;
-}
-
-/* ---- the first proposal ---- */
-
-/* A device is a path or, in the proposal's form, a name below /dev. */
-static enum status_code take_device(const cJSON *object, struct http_asked *asked,
-                                    struct error *error)
-{
-    const char *device = json_string(object, "block-device");
-    const char *sandbox = json_string(object, "pod-id");
-    int length = snprintf(asked->path, sizeof(asked->path), "%s%s",
-                          device && *device != '/' ? "/dev/" : "", device ? device : "");
-
-    if (!device || !*device || (size_t)length >= sizeof(asked->path))
-        return refuse("block-device is missing or too long", error);
+    if (!*device || (size_t)length >= sizeof(asked->path))
+        return REFUSE(error, "%s is missing or too long", members->device);
     if (sandbox && (!*sandbox || strlen(sandbox) >= sizeof(asked->sandbox_id)))
-        return refuse("pod-id is empty or too long", error);
+        return REFUSE(error, "%s is empty or too long", members->sandbox);
     asked->expand.target.device = asked->path;
     if (!sandbox)
         return STATUS_OK;
@@ -202,27 +101,64 @@ static enum status_code take_device(const cJSON *object, struct http_asked *aske
     return STATUS_OK;
 }
 
-enum status_code http_asked_fs_stats(const struct http_question *question,
-                                     struct http_asked *ret_asked, struct error *error)
-{
-    cleanup(json_deletep) cJSON *object = NULL;
-    enum status_code code = read_object(question, &object, error);
+/* ---- the body ---- */
 
-    ret_asked->method = "PUT /fs-stats";
-    return code == STATUS_OK ? take_device(object, ret_asked, error) : code;
+/* A number, or a Kubernetes quantity as text. */
+static enum status_code take_size(const cJSON *body, const char *name, bool required,
+                                  uint64_t *ret_size, struct error *error)
+{
+    const char *text = json_string(body, name);
+    enum json_number size = text ? JSON_NUMBER_WRONG : json_number(body, name, ret_size);
+
+    if (text && quantity_parse(text, ret_size) == 0)
+        size = JSON_NUMBER;
+    if (size == JSON_NUMBER || (size == JSON_NUMBER_ABSENT && !required))
+        return STATUS_OK;
+    return REFUSE(error, "%s is %s", name,
+                  size == JSON_NUMBER_ABSENT ? "missing" : "no size in bytes");
 }
 
-enum status_code http_asked_fs_resize(const struct http_question *question,
-                                      struct http_asked *ret_asked, struct error *error)
+static enum status_code take_body(const struct http_question *question,
+                                  const struct members *members, struct http_asked *asked,
+                                  struct error *error)
 {
-    cleanup(json_deletep) cJSON *object = NULL;
-    enum status_code code = read_object(question, &object, error);
+    static const char names[] =
+        "required_bytes limit_bytes volumePath size pod-id block-device volume-size";
+    struct reconciler_expand *expand = &asked->expand;
+    cleanup(json_deletep) cJSON *body = NULL;
+    enum status_code code = STATUS_OK;
+    struct error why = {0};
 
-    ret_asked->method = "PUT /fs-resize";
-    ret_asked->resizes = true;
-    if (code == STATUS_OK)
-        code = take_device(object, ret_asked, error);
-    return code == STATUS_OK
-               ? take_size(object, "volume-size", true, &ret_asked->expand.required_bytes, error)
-               : code;
+    if (json_read(question->body, question->body_length, JSON_LIMITS_HTTP, names, &body, &why) !=
+        FILE_READ)
+        return REFUSE(error, "the body: %s", why.text);
+    if (!cJSON_IsObject(body))
+        return REFUSE(error, "the body is no JSON object");
+    if (members->path)
+        code = take_target(json_text(body, members->path), strlen(json_text(body, members->path)),
+                           asked, error);
+    if (members->device)
+        code = take_device(body, members, asked, error);
+    if (code == STATUS_OK && members->size)
+        code = take_size(body, members->size, !members->limit, &expand->required_bytes, error);
+    if (code == STATUS_OK && members->limit)
+        code = take_size(body, members->limit, false, &expand->limit_bytes, error);
+    return code;
+}
+
+enum status_code http_asked_read(enum http_dialect dialect, const struct http_question *question,
+                                 struct http_asked *ret_asked, struct error *error)
+{
+    const struct members *members = &all_members[dialect];
+    const bool is_by_id = dialect == HTTP_VOLUME_RESIZE || dialect == HTTP_VOLUME_STATS;
+    enum status_code code = STATUS_OK;
+
+    ret_asked->resizes = members->size;
+    if (dialect == HTTP_SHIM_STATS)
+        return take_url(question, ret_asked, error);
+    if (is_by_id)
+        code = take_id(question->path, ret_asked, error);
+    if (code != STATUS_OK || (is_by_id && (!members->size || question->body_length == 0)))
+        return code;
+    return take_body(question, members, ret_asked, error);
 }

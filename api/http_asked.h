@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* http_asked.h - requests about one volume: for its stats, or for a resize. Private to api/.
- * http_asked.h has those about a drive.
  *
  *   POST /v1/volumes/ID/resize           {"required_bytes":N,"limit_bytes":N}, both optional; or
  *                                        nothing at all
@@ -18,23 +17,20 @@
  */
 #pragma once
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "lib/buffer.h"
 #include "lib/result.h"
 #include "reconciler/command/command.h"
-#include "reconciler/command/drives.h"
 
 enum { HTTP_PATH_BYTES = 4096, HTTP_SANDBOX_BYTES = 256 };
 
-struct drive_asked;
-
 /* Includes the texts that `expand` borrows. */
 struct http_asked {
-    const char *method;        /* a constant, for metrics */
-    struct drive_asked *drive; /* NULL: it is about a volume */
-    bool resizes;              /* otherwise stats, for which only the target counts */
+    bool resizes; /* otherwise stats, for which only the target counts */
     struct reconciler_expand expand;
     char path[HTTP_PATH_BYTES]; /* of the volume or its device */
     char sandbox_id[HTTP_SANDBOX_BYTES];
@@ -48,38 +44,37 @@ struct http_question {
     size_t body_length;
 };
 
-/* Frees what a reader allocated, also one that refused. */
-void http_asked_done(struct http_asked *asked);
+enum http_dialect {
+    HTTP_VOLUME_RESIZE,
+    HTTP_VOLUME_STATS,
+    HTTP_SHIM_RESIZE,
+    HTTP_SHIM_STATS,
+    HTTP_FS_RESIZE,
+    HTTP_FS_STATS,
+    HTTP_DIALECTS,
+};
 
-/* ret_asked is all zero before. */
-typedef enum status_code http_asked_read(const struct http_question *question,
-                                         struct http_asked *ret_asked, struct error *error);
+/* ret_asked is all zero before. STATUS_OK or STATUS_INVALID_ARGUMENT. */
+enum status_code http_asked_read(enum http_dialect dialect, const struct http_question *question,
+                                 struct http_asked *ret_asked, struct error *error);
 
-http_asked_read http_asked_volume_resize, http_asked_volume_stats, http_asked_shim_stats,
-    http_asked_shim_resize, http_asked_fs_stats, http_asked_fs_resize;
+/* ---- http volume ---------------------------------------------------------------------------- */
 
-/* ---- http asked drive ----------------------------------------------------------------------- */
+/* One volume: its row, and all that explains it. */
 
-/* Drives over HTTP, with the names that they have in crust.drive.v1. Private
- * to api/.
- *
- *   POST /v1/drives              {"drive_id":D,"sandbox_id":S,"host_path":P,"vm_path":P,
- *                                 "filesystem_type":F,"options":[O,…],"is_writable":B,
- *                                 "rate_limiter":L,"fsck":"none"|"preen","fs_group":N,
- *                                 "fs_group_change_policy":"Always"|"OnRootMismatch",
- *                                 "containers":[{"container_id":C,"path":P,"sub_path":P,
- *                                                "read_only":B},…]}
- *   POST /v1/drives/ID/detach    {} or nothing at all
- *   POST /v1/drives/ID/limits    {"rate_limiter":L}
- *
- * L is {"bandwidth":T,"ops":T}, T is {"size":N,"refill_time_ms":N,"one_time_burst":N}. Keys may
- * have any letter case; one that is not listed is refused, because a misspelt "is_writable" would
- * be taken for a read-only drive. null is the same as nothing. A size or burst of the bandwidth is
- * a number or a Kubernetes quantity.
- */
+struct reconciler;
+struct store_reader;
 
-http_asked_read http_asked_drive_attach, http_asked_drive_detach, http_asked_drive_limits;
+enum http_volume_failure { HTTP_VOLUME_UNKNOWN = -ENOENT /* there is no such volume */ };
 
-/* A drive as an object with its fields in crust.drive.v1, except for state and status, which are
- * words. 0 or as buffer_append(). */
-int http_append_drive(struct buffer *json, const struct reconciler_drive *drive);
+/* Each appends a JSON object about the volume with this id. 0, HTTP_VOLUME_UNKNOWN, another -errno
+ * with a text. */
+int http_volume_write(struct store_reader *reader, int64_t volume_id, struct buffer *json,
+                      struct error *error);
+
+/* {"volume_id","target_path","state","reason","resizable","resizable_reason", the members of
+ * advice_append(), "volume":{…},"mapping","sandbox","resize","cleanup":{…}|null,"layers":[…],
+ * "journal":[…],"judged":[…]|null}: the explanation, and the newest rows of the views. judge:
+ * whether its metadata is judged now, which costs a look at the node; else "judged" is missing. */
+int http_volume_explain(struct reconciler *reconciler, int64_t volume_id, bool judge,
+                        struct buffer *json, struct error *error);

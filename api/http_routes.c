@@ -19,13 +19,14 @@
 #include <unistd.h>
 
 #include "api/http_asked.h"
-#include "api/http_call.h"
+#include "api/message.h"
 #include "api/metrics.h"
-#include "api/metrics_text.h"
-#include "api/status_page.h"
+#include "api/proto/crust_drive_v1.pb-c.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/json.h"
+#include "lib/proto.h"
+#include "lib/workers.h"
 #include "store/read.h"
 
 enum { HISTORY_ROWS = 10000 };
@@ -43,7 +44,9 @@ int http_routes_refuse(struct http_reply *reply, unsigned status, const char *co
     return buffer_append_text(&reply->body, "}\n");
 }
 
-int http_routes_refuse_code(struct http_reply *reply, enum status_code code, const char *message)
+/* A command that failed, with gRPC's code. */
+static int http_routes_refuse_code(struct http_reply *reply, enum status_code code,
+                                   const char *message)
 {
     const char *reason = code == STATUS_INVALID_ARGUMENT     ? "bad_argument"
                          : code == STATUS_NOT_FOUND          ? "not_found"
@@ -97,90 +100,88 @@ static int finish(const struct http_request *request, struct http_reply *reply, 
     return http_routes_refuse(reply, 500, "INTERNAL", "store_failed", error->text);
 }
 
-static int answer_healthz(struct reconciler *reconciler, const struct http_request *request,
-                          struct http_reply *reply)
+static int answer_healthz(const struct http_request *request, struct http_reply *reply)
 {
-    (void)reconciler;
     (void)request;
     reply->content_type = "text/plain; charset=utf-8";
     return buffer_append_text(&reply->body, "ok\n");
 }
 
-static int answer_readyz(struct reconciler *reconciler, const struct http_request *request,
-                         struct http_reply *reply)
+static int answer_readyz(const struct http_request *request, struct http_reply *reply)
 {
     struct reconciler_health health = {0};
 
-    reconciler_get_health(reconciler, &health);
+    reconciler_get_health(request->reconciler, &health);
     if (!health.synced)
         return http_routes_refuse(reply, 503, "UNAVAILABLE", "not_synced",
                                   "the first scan is not done yet");
     if (health.degraded)
         return http_routes_refuse(reply, 503, "UNAVAILABLE", "degraded", health.problem);
-    return answer_healthz(reconciler, request, reply);
+    return answer_healthz(request, reply);
 }
 
-static void append_source(struct buffer *body, const struct reconciler_source *source)
+static void append_flag(struct buffer *body, const char *name, bool flag)
 {
-    buffer_append_text(body, "{");
-    json_append_member(body, "name", source->name);
-    buffer_append_format(body, ",\"up\":%s,\"events\":%" PRIu64 ",\"overflows\":%" PRIu64 "}",
-                         source->up ? "true" : "false", source->events, source->overflows);
+    json_append_name(body, name);
+    buffer_append_text(body, flag ? "true" : "false");
 }
 
-static void append_findings(struct buffer *body, const struct reconciler_findings *findings)
+static void append_health(struct buffer *body, const struct reconciler_health *health,
+                          const struct reconciler_findings *findings)
 {
-    buffer_append_format(body, ",\"doctor\":{\"errors\":%u,\"warnings\":%u", findings->errors,
-                         findings->warnings);
-    json_append_member(body, "worst", *findings->worst ? findings->worst : NULL);
-    buffer_append_text(body, "}");
-}
-
-static int append_health(struct buffer *body, const struct reconciler_health *health,
-                         const struct reconciler_findings *findings)
-{
+    struct workers_status workers;
     char host[256] = "";
 
     (void)gethostname(host, sizeof(host) - 1);
-    buffer_append_format(body, "{\"version\":\"%s\",\"synced\":%s,\"degraded\":%s", CRUST_VERSION,
-                         health->synced ? "true" : "false", health->degraded ? "true" : "false");
+    buffer_append_text(body, "{");
+    json_append_member(body, "version", CRUST_VERSION);
+    append_flag(body, "synced", health->synced);
+    append_flag(body, "degraded", health->degraded);
     json_append_member(body, "problem", *health->problem ? health->problem : NULL);
     json_append_member(body, "host", host);
     json_append_member(body, "cleanup_problem",
                        *health->cleanup_problem ? health->cleanup_problem : NULL);
-    append_findings(body, findings);
+    buffer_append_format(body, ",\"doctor\":{\"errors\":%u,\"warnings\":%u", findings->errors,
+                         findings->warnings);
+    json_append_member(body, "worst", *findings->worst ? findings->worst : NULL);
     buffer_append_format(body,
-                         ",\"database\":\"%s\",\"acts_in_flight\":%u,\"longest_pass_ms\":%" PRIu64
-                         ",\"sources\":[",
+                         "},\"database\":\"%s\",\"acts_in_flight\":%u,\"longest_pass_ms\":%" PRIu64,
                          health->in_memory ? "memory" : "file", health->acts_in_flight,
                          health->longest_pass_ns / NSEC_PER_MSEC);
+    workers_get_status(&workers);
+    buffer_append_format(body,
+                         ",\"workers\":{\"ready\":%u,\"busy\":%u,\"hung\":%u,\"waiting\":%u,"
+                         "\"answered\":%" PRIu64 ",\"late\":%" PRIu64 ",\"died\":%" PRIu64
+                         "},\"sources\":[",
+                         workers.ready, workers.busy, workers.dying, workers.waiting,
+                         workers.answered, workers.late, workers.died);
     for (unsigned i = 0; i < health->sources; i++) {
-        buffer_append_text(body, i ? "," : "");
-        append_source(body, &health->source[i]);
+        const struct reconciler_source *source = &health->source[i];
+
+        buffer_append_text(body, i ? ",{" : "{");
+        json_append_member(body, "name", source->name);
+        append_flag(body, "up", source->up);
+        buffer_append_format(body, ",\"events\":%" PRIu64 ",\"overflows\":%" PRIu64 "}",
+                             source->events, source->overflows);
     }
-    return buffer_append_text(body, "],\"summary\":");
+    buffer_append_text(body, "],\"summary\":");
 }
 
-static int answer_status(struct reconciler *reconciler, const struct http_request *request,
-                         struct http_reply *reply)
+static int answer_status(const struct http_request *request, struct http_reply *reply)
 {
     struct reconciler_health health = {0};
     struct error error = {0};
     int result;
 
-    (void)request;
-    reconciler_get_health(reconciler, &health);
-    result = append_health(&reply->body, &health, reconciler_get_findings(reconciler));
-    if (result == 0)
-        result = store_read_summary(reconciler_reader(reconciler), &reply->body, &error);
+    reconciler_get_health(request->reconciler, &health);
+    append_health(&reply->body, &health, reconciler_get_findings(request->reconciler));
+    result = store_read_summary(reconciler_reader(request->reconciler), &reply->body, &error);
     return finish(request, reply, result, "}\n", &error);
 }
 
-static int answer_resync(struct reconciler *reconciler, const struct http_request *request,
-                         struct http_reply *reply)
+static int answer_resync(const struct http_request *request, struct http_reply *reply)
 {
-    (void)request;
-    reconciler_resync(reconciler);
+    reconciler_resync(request->reconciler);
     reply->status = 202;
     return buffer_append_text(&reply->body, "{}\n");
 }
@@ -208,23 +209,42 @@ static int read_flag(const char *text, bool *ret_flag)
     return 0;
 }
 
-static int read_row_argument(const struct http_argument *argument, struct store_query *query)
+/* The number of whatever follows the prefix in the path. */
+static int read_path_id(const struct http_request *request, const char *prefix, int64_t *ret_id)
 {
-    if (strcmp(argument->name, "id") == 0)
-        return read_number(argument->value, &query->id);
-    if (strcmp(argument->name, "after") == 0)
-        return read_number(argument->value, &query->after);
-    if (strcmp(argument->name, "last") == 0)
-        return read_number(argument->value, &query->last);
-    if (strcmp(argument->name, "live") == 0)
-        return read_flag(argument->value, &query->live);
-    if (strcmp(argument->name, "not_resizable") == 0)
-        return read_flag(argument->value, &query->not_resizable);
-    if (strcmp(argument->name, "volume") == 0) {
-        query->volume = argument->value;
-        return 0;
-    }
-    return -EINVAL;
+    const char *text = request->path + strlen(prefix);
+    char number[24] = "";
+
+    if (strcspn(text, "/") < sizeof(number))
+        memcpy(number, text, strcspn(text, "/"));
+    return read_number(number, ret_id);
+}
+
+/* An argument that a path takes, and where to: one of them. */
+struct place {
+    const char *name;
+    int64_t *number;
+    bool *flag;
+    const char **text;
+};
+
+static bool take_argument(const struct http_argument *argument, const struct place *places)
+{
+    while (places->name && strcmp(places->name, argument->name) != 0)
+        places++;
+    if (places->text)
+        *places->text = argument->value;
+    return places->text || (places->number && read_number(argument->value, places->number) == 0) ||
+           (places->flag && read_flag(argument->value, places->flag) == 0);
+}
+
+/* The places end with a name that is NULL. NULL, or the first argument that is refused. */
+static const char *take_arguments(const struct http_request *request, const struct place *places)
+{
+    for (unsigned i = 0; i < request->arguments; i++)
+        if (!take_argument(&request->argument[i], places))
+            return request->argument[i].name;
+    return NULL;
 }
 
 static bool is_history(enum store_view view)
@@ -233,21 +253,27 @@ static bool is_history(enum store_view view)
            view == STORE_VIEW_JOURNAL || view == STORE_VIEW_DRIVES;
 }
 
-static int answer_rows(struct reconciler *reconciler, const struct http_request *request,
-                       struct http_reply *reply)
+static int answer_rows(const struct http_request *request, struct http_reply *reply)
 {
     struct store_query query = {.view = STORE_VIEWS};
+    const char *refused = take_arguments(
+        request, (const struct place[]){{"id", .number = &query.id},
+                                        {"after", .number = &query.after},
+                                        {"last", .number = &query.last},
+                                        {"live", .flag = &query.live},
+                                        {"not_resizable", .flag = &query.not_resizable},
+                                        {"volume", .text = &query.volume},
+                                        {.name = NULL}});
     struct error error = {0};
     int result = store_view_from_name(request->path + strlen("/v1/"), &query.view);
 
     if (result < 0)
         return http_routes_refuse(reply, 500, "INTERNAL", "store_failed", "no such view");
-    for (unsigned i = 0; i < request->arguments; i++)
-        if (read_row_argument(&request->argument[i], &query) < 0)
-            return refuse_argument(reply, request->argument[i].name);
+    if (refused)
+        return refuse_argument(reply, refused);
     if (is_history(query.view) && (query.last == 0 || query.last > HISTORY_ROWS))
         query.last = HISTORY_ROWS;
-    result = store_read_json(reconciler_reader(reconciler), &query, &reply->body, &error);
+    result = store_read_json(reconciler_reader(request->reconciler), &query, &reply->body, &error);
     return finish(request, reply, result, "\n", &error);
 }
 
@@ -273,96 +299,69 @@ static int read_gc_body(const struct http_request *request, bool *dry_run)
     return 0;
 }
 
-static int read_gc_argument(const struct http_argument *argument, bool *dry_run, int64_t *volume_id)
-{
-    if (strcmp(argument->name, "dry_run") == 0)
-        return read_flag(argument->value, dry_run);
-    return strcmp(argument->name, "volume") == 0 ? read_number(argument->value, volume_id)
-                                                 : -EINVAL;
-}
-
-static int answer_gc(struct reconciler *reconciler, const struct http_request *request,
-                     struct http_reply *reply)
+static int answer_gc(const struct http_request *request, struct http_reply *reply)
 {
     struct error error = {0};
     bool dry_run = false;
     int64_t volume_id = 0;
+    const char *refused =
+        take_arguments(request, (const struct place[]){{"dry_run", .flag = &dry_run},
+                                                       {"volume", .number = &volume_id},
+                                                       {.name = NULL}});
     enum status_code code;
 
-    for (unsigned i = 0; i < request->arguments; i++)
-        if (read_gc_argument(&request->argument[i], &dry_run, &volume_id) < 0)
-            return refuse_argument(reply, request->argument[i].name);
+    if (refused)
+        return refuse_argument(reply, refused);
     if (read_gc_body(request, &dry_run) < 0)
         return http_routes_refuse(reply, 400, "INVALID_ARGUMENT", "bad_argument",
                                   "the body: only {\"dry_run\":true} is understood here");
-    code = reconciler_gc(reconciler, dry_run, volume_id, &reply->body, &error);
+    code = reconciler_gc(request->reconciler, dry_run, volume_id, &reply->body, &error);
     return code == STATUS_OK ? buffer_append_text(&reply->body, "\n")
                              : http_routes_refuse_code(reply, code, error.text);
 }
 
 /* /v1/cleanups/ID/restore */
-static int answer_restore(struct reconciler *reconciler, const struct http_request *request,
-                          struct http_reply *reply)
+static int answer_restore(const struct http_request *request, struct http_reply *reply)
 {
-    const char *text = request->path + strlen("/v1/cleanups/");
     struct error error = {0};
-    char number[24] = "";
     int64_t cleanup_id;
     enum status_code code;
 
-    if (strcspn(text, "/") < sizeof(number))
-        memcpy(number, text, strcspn(text, "/"));
-    if (read_number(number, &cleanup_id) < 0)
+    if (read_path_id(request, "/v1/cleanups/", &cleanup_id) < 0)
         return http_routes_refuse(reply, 400, "INVALID_ARGUMENT", "bad_argument",
                                   "a cleanup is named by its number");
-    code = reconciler_restore(reconciler, cleanup_id, &error);
+    code = reconciler_restore(request->reconciler, cleanup_id, &error);
     return code == STATUS_OK ? buffer_append_text(&reply->body, "{}\n")
                              : http_routes_refuse_code(reply, code, error.text);
 }
 
 /* "/v1/volumes/ID" and "/v1/volumes/ID/explain" */
-static int answer_of_volume(struct reconciler *reconciler, const struct http_request *request,
-                            struct http_reply *reply, bool explain)
+static int answer_volume(const struct http_request *request, struct http_reply *reply)
 {
-    const char *text = request->path + strlen("/v1/volumes/");
     struct error error = {0};
-    char number[24] = "";
     int64_t volume_id;
     int result;
 
-    if (strcspn(text, "/") < sizeof(number))
-        memcpy(number, text, strcspn(text, "/"));
-    if (read_number(number, &volume_id) < 0 || volume_id == 0)
+    if (read_path_id(request, "/v1/volumes/", &volume_id) < 0 || volume_id == 0)
         return http_routes_refuse(reply, 400, "INVALID_ARGUMENT", "bad_argument",
                                   "a volume is named by its volume_id here; "
                                   "/v1/volumes?volume= takes other names");
-    result =
-        explain
-            ? http_volume_explain(reconciler, volume_id, request->listener == HTTP_LISTENER_SOCKET,
-                                  &reply->body, &error)
-            : http_volume_write(reconciler_reader(reconciler), volume_id, &reply->body, &error);
+    if (strchr(request->path + strlen("/v1/volumes/"), '/'))
+        result =
+            http_volume_explain(request->reconciler, volume_id,
+                                request->listener == HTTP_LISTENER_SOCKET, &reply->body, &error);
+    else
+        result = http_volume_write(reconciler_reader(request->reconciler), volume_id, &reply->body,
+                                   &error);
     if (result == HTTP_VOLUME_UNKNOWN)
         return http_routes_refuse_code(reply, STATUS_NOT_FOUND, "there is no such volume here");
     return finish(request, reply, result, "\n", &error);
 }
 
-static int answer_volume(struct reconciler *reconciler, const struct http_request *request,
-                         struct http_reply *reply)
-{
-    return answer_of_volume(reconciler, request, reply, false);
-}
-
-static int answer_explain(struct reconciler *reconciler, const struct http_request *request,
-                          struct http_reply *reply)
-{
-    return answer_of_volume(reconciler, request, reply, true);
-}
-
 /* The examination takes tens of milliseconds of the loop, so clients over TCP get one that is up to
  * half a minute old. On the unix socket it is always made anew, for a person who has just fixed
  * something. */
-static int answer_doctor(struct reconciler *reconciler, const struct http_request *request,
-                         struct http_reply *reply)
+static int answer_doctor(const struct http_request *request, struct http_reply *reply)
 {
     struct http_examination *last = request->examination;
     const uint64_t now_ns = clock_boottime();
@@ -375,7 +374,7 @@ static int answer_doctor(struct reconciler *reconciler, const struct http_reques
         result = buffer_append(&reply->body, last->findings.data, last->findings.length);
         return finish(request, reply, result, "\n", &error);
     }
-    result = reconciler_examine(reconciler, &reply->body, &error);
+    result = reconciler_examine(request->reconciler, &reply->body, &error);
     buffer_clear(&last->findings);
     last->made_ns = now_ns;
     if (result == 0 && buffer_append(&last->findings, reply->body.data, reply->body.length) < 0)
@@ -383,77 +382,92 @@ static int answer_doctor(struct reconciler *reconciler, const struct http_reques
     return finish(request, reply, result, "\n", &error);
 }
 
-static int answer_metrics(struct reconciler *reconciler, const struct http_request *request,
-                          struct http_reply *reply)
+static int answer_metrics(const struct http_request *request, struct http_reply *reply)
 {
     struct error error = {0};
-    int result = metrics_write(reconciler, request->operations, &reply->body, &error);
+    int result = metrics_write(request->reconciler, request->operations, &reply->body, &error);
 
     reply->content_type = METRICS_CONTENT_TYPE;
     return finish(request, reply, result, "", &error);
 }
 
-static int answer_file(struct http_reply *reply, const char *content_type, const char *text)
+static int answer_page(const struct http_request *request, struct http_reply *reply)
 {
-    reply->content_type = content_type;
+    const bool is_style = strcmp(request->path, "/status.css") == 0;
+    const bool is_script = strcmp(request->path, "/status.js") == 0;
+
+    reply->content_type = is_style    ? "text/css; charset=utf-8"
+                          : is_script ? "text/javascript; charset=utf-8"
+                                      : "text/html; charset=utf-8";
     reply->policy = STATUS_PAGE_POLICY;
-    return buffer_append_text(&reply->body, text);
+    return buffer_append_text(&reply->body, is_style    ? status_css
+                                            : is_script ? status_js
+                                                        : status_html);
 }
 
-static int answer_page(struct reconciler *reconciler, const struct http_request *request,
-                       struct http_reply *reply)
-{
-    (void)reconciler;
-    if (strcmp(request->path, "/status.css") == 0)
-        return answer_file(reply, "text/css; charset=utf-8", status_css);
-    if (strcmp(request->path, "/status.js") == 0)
-        return answer_file(reply, "text/javascript; charset=utf-8", status_js);
-    return answer_file(reply, "text/html; charset=utf-8", status_html);
-}
+/* How a path is answered. */
+enum route_kind {
+    PROBE, /* at once, and on metrics.listen, too */
+    PAGE,  /* at once */
+    READ,  /* reads the database or examines the node, and so costs the loop some time */
+    WRITE, /* at once; on the unix socket only, as all that follow */
+    COSTLY_WRITE,
+    VOLUME_CALL, /* answered later: how http_asked.h has it */
+    DRIVE_CALL,  /* the same: by the method of crust.drive.v1 that has this request */
+};
 
 struct route {
     const char *path;   /* one component may be "*" */
     const char *method; /* GET includes HEAD */
-    bool socket_only;
+    enum route_kind kind;
     bool takes_arguments;
-    int (*answer)(struct reconciler *reconciler, const struct http_request *request,
-                  struct http_reply *reply);
-    http_asked_read *read; /* used instead of `answer`: the reconciler answers later */
+    int (*answer)(const struct http_request *request, struct http_reply *reply); /* NULL: a call */
+    enum http_dialect dialect;
+    const ProtobufCMessageDescriptor *request;
+    const char *name; /* of a call, in metrics */
 };
 
 static const struct route routes[] = {
-    {"/", "GET", false, false, answer_page, NULL},
-    {"/status.css", "GET", false, false, answer_page, NULL},
-    {"/status.js", "GET", false, false, answer_page, NULL},
-    {"/healthz", "GET", false, false, answer_healthz, NULL},
-    {"/readyz", "GET", false, false, answer_readyz, NULL},
-    {"/metrics", "GET", false, false, answer_metrics, NULL},
-    {"/v1/status", "GET", false, false, answer_status, NULL},
-    {"/v1/volumes", "GET", false, true, answer_rows, NULL},
-    {"/v1/volumes/*", "GET", false, false, answer_volume, NULL},
-    {"/v1/volumes/*/explain", "GET", false, false, answer_explain, NULL},
-    {"/v1/sandboxes", "GET", false, true, answer_rows, NULL},
-    {"/v1/devices", "GET", false, true, answer_rows, NULL},
-    {"/v1/layers", "GET", false, true, answer_rows, NULL},
-    {"/v1/mappings", "GET", false, true, answer_rows, NULL},
-    {"/v1/resizes", "GET", false, true, answer_rows, NULL},
-    {"/v1/cleanups", "GET", false, true, answer_rows, NULL},
-    {"/v1/journal", "GET", false, true, answer_rows, NULL},
-    {"/v1/drives", "GET", false, true, answer_rows, NULL},
-    {"/v1/doctor", "GET", false, false, answer_doctor, NULL},
-    {"/v1/resync", "POST", true, false, answer_resync, NULL},
-    {"/v1/gc", "POST", true, true, answer_gc, NULL},
-    {"/v1/cleanups/*/restore", "POST", true, false, answer_restore, NULL},
-    {"/v1/volumes/*/resize", "POST", true, false, NULL, http_asked_volume_resize},
-    {"/v1/volumes/*/stats", "GET", true, false, NULL, http_asked_volume_stats},
-    {"/v1/drives", "POST", true, false, NULL, http_asked_drive_attach},
-    {"/v1/drives/*/detach", "POST", true, false, NULL, http_asked_drive_detach},
-    {"/v1/drives/*/limits", "POST", true, false, NULL, http_asked_drive_limits},
-    {"/direct-volume/stats", "GET", true, true, NULL, http_asked_shim_stats},
-    {"/direct-volume/stats/*", "GET", true, false, NULL, http_asked_shim_stats},
-    {"/direct-volume/resize", "POST", true, false, NULL, http_asked_shim_resize},
-    {"/fs-stats", "PUT", true, false, NULL, http_asked_fs_stats},
-    {"/fs-resize", "PUT", true, false, NULL, http_asked_fs_resize},
+    {"/", "GET", PAGE, false, answer_page, 0, NULL, NULL},
+    {"/status.css", "GET", PAGE, false, answer_page, 0, NULL, NULL},
+    {"/status.js", "GET", PAGE, false, answer_page, 0, NULL, NULL},
+    {"/healthz", "GET", PROBE, false, answer_healthz, 0, NULL, NULL},
+    {"/readyz", "GET", PROBE, false, answer_readyz, 0, NULL, NULL},
+    {"/metrics", "GET", READ, false, answer_metrics, 0, NULL, NULL},
+    {"/v1/status", "GET", READ, false, answer_status, 0, NULL, NULL},
+    {"/v1/volumes", "GET", READ, true, answer_rows, 0, NULL, NULL},
+    {"/v1/volumes/*", "GET", READ, false, answer_volume, 0, NULL, NULL},
+    {"/v1/volumes/*/explain", "GET", READ, false, answer_volume, 0, NULL, NULL},
+    {"/v1/sandboxes", "GET", READ, true, answer_rows, 0, NULL, NULL},
+    {"/v1/devices", "GET", READ, true, answer_rows, 0, NULL, NULL},
+    {"/v1/layers", "GET", READ, true, answer_rows, 0, NULL, NULL},
+    {"/v1/mappings", "GET", READ, true, answer_rows, 0, NULL, NULL},
+    {"/v1/resizes", "GET", READ, true, answer_rows, 0, NULL, NULL},
+    {"/v1/cleanups", "GET", READ, true, answer_rows, 0, NULL, NULL},
+    {"/v1/journal", "GET", READ, true, answer_rows, 0, NULL, NULL},
+    {"/v1/drives", "GET", READ, true, answer_rows, 0, NULL, NULL},
+    {"/v1/doctor", "GET", READ, false, answer_doctor, 0, NULL, NULL},
+    {"/v1/resync", "POST", WRITE, false, answer_resync, 0, NULL, NULL},
+    {"/v1/gc", "POST", COSTLY_WRITE, true, answer_gc, 0, NULL, NULL},
+    {"/v1/cleanups/*/restore", "POST", WRITE, false, answer_restore, 0, NULL, NULL},
+    {"/v1/volumes/*/resize", "POST", VOLUME_CALL, false, NULL, HTTP_VOLUME_RESIZE, NULL,
+     "POST /v1/volumes/ID/resize"},
+    {"/v1/volumes/*/stats", "GET", VOLUME_CALL, false, NULL, HTTP_VOLUME_STATS, NULL,
+     "GET /v1/volumes/ID/stats"},
+    {"/v1/drives", "POST", DRIVE_CALL, false, NULL, 0,
+     &crust__drive__v1__attach_drive_request__descriptor, "POST /v1/drives"},
+    {"/v1/drives/*/detach", "POST", DRIVE_CALL, false, NULL, 0,
+     &crust__drive__v1__detach_drive_request__descriptor, "POST /v1/drives/ID/detach"},
+    {"/v1/drives/*/limits", "POST", DRIVE_CALL, false, NULL, 0,
+     &crust__drive__v1__update_drive_limits_request__descriptor, "POST /v1/drives/ID/limits"},
+    {"/direct-volume/stats", "GET", VOLUME_CALL, true, NULL, HTTP_SHIM_STATS, NULL,
+     "GET /direct-volume/stats"},
+    {"/direct-volume/stats/*", "GET", VOLUME_CALL, false, NULL, HTTP_SHIM_STATS, NULL,
+     "GET /direct-volume/stats"},
+    {"/direct-volume/resize", "POST", VOLUME_CALL, false, NULL, HTTP_SHIM_RESIZE, NULL,
+     "POST /direct-volume/resize"},
+    {"/fs-stats", "PUT", VOLUME_CALL, false, NULL, HTTP_FS_STATS, NULL, "PUT /fs-stats"},
+    {"/fs-resize", "PUT", VOLUME_CALL, false, NULL, HTTP_FS_RESIZE, NULL, "PUT /fs-resize"},
 };
 
 static bool is_path_of(const char *pattern, const char *path)
@@ -467,18 +481,12 @@ static bool is_path_of(const char *pattern, const char *path)
     return component && strcmp(star + 1, path + before + component) == 0;
 }
 
-/* Whether metrics.listen serves it, too. */
-static bool is_for_monitoring(const struct route *route)
-{
-    return route->answer == answer_metrics || route->answer == answer_healthz ||
-           route->answer == answer_readyz;
-}
-
 static bool is_served_on(const struct route *route, enum http_listener listener)
 {
     return listener == HTTP_LISTENER_SOCKET ||
-           (listener == HTTP_LISTENER_PAGES && !route->socket_only) ||
-           (listener == HTTP_LISTENER_METRICS && is_for_monitoring(route));
+           (listener == HTTP_LISTENER_PAGES && route->kind < WRITE) ||
+           (listener == HTTP_LISTENER_METRICS &&
+            (route->kind == PROBE || route->answer == answer_metrics));
 }
 
 static bool method_fits(const char *method, const char *route_method)
@@ -521,47 +529,25 @@ static const char *methods_at(const struct http_request *request)
     return methods;
 }
 
-static int read_question(const struct route *route, const struct http_request *request,
-                         struct http_reply *reply, struct http_asked *ret_asked)
+static bool is_path_argument(const struct http_request *request)
 {
-    struct http_question question = {
-        .path = request->path, .body = request->body, .body_length = request->body_length};
-    struct error error = {0};
-    enum status_code code;
-
-    for (unsigned i = 0; i < request->arguments; i++) {
-        if (strcmp(request->argument[i].name, "path") != 0 || i > 0)
-            return refuse_argument(reply, request->argument[i].name);
-        question.argument = request->argument[i].value;
-    }
-    memset(ret_asked, 0, sizeof(*ret_asked));
-    code = route->read(&question, ret_asked, &error);
-    if (code == STATUS_OK)
-        return HTTP_ROUTES_ASKED;
-    http_asked_done(ret_asked);
-    return http_routes_refuse_code(reply, code, error.text);
+    return strcmp(request->argument[0].name, "path") == 0;
 }
 
 bool http_routes_is_costly(const struct http_request *request)
 {
     const struct route *route = find_route(request);
 
-    return route && route->answer && method_fits(request->method, route->method) &&
-           route->answer != answer_healthz && route->answer != answer_readyz &&
-           route->answer != answer_page && route->answer != answer_resync &&
-           route->answer != answer_restore;
+    return route && (route->kind == READ || route->kind == COSTLY_WRITE) &&
+           method_fits(request->method, route->method);
 }
 
-int http_routes_answer(struct reconciler *reconciler, const struct http_request *request,
-                       struct http_reply *reply, struct http_asked *ret_asked)
+int http_routes_answer(const struct http_request *request, struct http_reply *reply)
 {
     const struct route *route = find_route(request);
 
     reply->status = 200;
     reply->content_type = "application/json";
-    reply->allow = NULL;
-    reply->policy = NULL;
-    reply->age_seconds = 0;
     if (!route)
         return http_routes_refuse(reply, 404, "NOT_FOUND", "unknown_path",
                                   "there is nothing at this path");
@@ -572,6 +558,87 @@ int http_routes_answer(struct reconciler *reconciler, const struct http_request 
     }
     if (request->arguments > 0 && !route->takes_arguments)
         return refuse_argument(reply, request->argument[0].name);
-    return route->answer ? route->answer(reconciler, request, reply)
-                         : read_question(route, request, reply, ret_asked);
+    if (route->answer)
+        return route->answer(request, reply);
+    if (request->arguments > 0 && (request->arguments > 1 || !is_path_argument(request)))
+        return refuse_argument(reply, request->argument[request->arguments - 1].name);
+    return HTTP_ROUTES_CALL;
+}
+
+/* ---- calls ---- */
+
+static void call_volume(const struct route *route, const struct http_request *request,
+                        struct call *call)
+{
+    const struct http_question question = {request->path,
+                                           request->arguments ? request->argument[0].value : NULL,
+                                           request->body, request->body_length};
+    struct http_asked asked = {0};
+    struct error error = {0};
+    const enum status_code code = http_asked_read(route->dialect, &question, &asked, &error);
+
+    if (code != STATUS_OK)
+        call_fail(call, code, "%s", error.text);
+    else if (asked.resizes)
+        call_expand(call, &asked.expand);
+    else
+        call_count(call, &asked.expand.target);
+}
+
+/* The same method as gRPC's. */
+static void call_drive(const struct route *route, const struct http_request *request,
+                       struct call *call)
+{
+    const char *star = strchr(route->path, '*');
+    const char *id = star ? request->path + (star - route->path) : NULL;
+    const struct message_source source = {
+        .id = id,
+        .id_length = id ? strcspn(id, "/") : 0,
+        .is_optional = route->request == &crust__drive__v1__detach_drive_request__descriptor,
+        .body = request->body,
+        .body_length = request->body_length};
+    const struct call_method *method = crust_drives_methods;
+    ProtobufCMessage *message = NULL;
+    struct error error = {0};
+    const enum status_code code = message_read_json(route->request, &source, &message, &error);
+
+    while (method->request != route->request)
+        method++;
+    if (code == STATUS_OK)
+        method->answer(call, message);
+    else
+        call_fail(call, code, "%s", error.text);
+    (void)proto_free(message);
+}
+
+void http_routes_call(const struct http_request *request, struct call *call)
+{
+    const struct route *route = find_route(request);
+
+    call->method = route->name;
+    if (route->kind == VOLUME_CALL)
+        call_volume(route, request, call);
+    else
+        call_drive(route, request, call);
+}
+
+/* A drive is answered as it is, without the response around it. */
+int http_routes_write(struct http_reply *reply, const struct call *call,
+                      const struct call_answer *answer)
+{
+    const ProtobufCMessage *message = answer->reply;
+
+    if (answer->code != STATUS_OK)
+        return http_routes_refuse_code(reply, answer->code, answer->text);
+    reply->status = 200;
+    reply->content_type = "application/json";
+    if (message->descriptor == &crust__drive__v1__attach_drive_response__descriptor)
+        message =
+            &((const Crust__Drive__V1__AttachDriveResponse *)(const void *)message)->drive->base;
+    (void)message_append_json(&reply->body, message);
+    if (call->is_owed && buffer_error(&reply->body) == 0) {
+        reply->body.length--;
+        buffer_append_text(&reply->body, ",\"owed\":true}");
+    }
+    return buffer_append_text(&reply->body, "\n");
 }

@@ -6,9 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "api/http_asked.h"
+#include "api/call.h"
 #include "lib/buffer.h"
-#include "reconciler/command/command.h"
 
 enum {
     HTTP_ARGUMENTS = 8,
@@ -37,6 +36,7 @@ struct http_argument {
 };
 
 struct http_request {
+    struct reconciler *reconciler;
     const char *method;
     const char *path;
     unsigned arguments;
@@ -63,17 +63,33 @@ bool http_routes_is_costly(const struct http_request *request);
 
 enum http_routes_result {
     HTTP_ROUTES_REPLY, /* it can be sent */
-    HTTP_ROUTES_ASKED, /* ret_asked has to be answered by http_call_begin() */
+    HTTP_ROUTES_CALL,  /* http_routes_call() answers it */
 };
 
-/* An enum http_routes_result. -ENOMEM: the caller has to reply. ret_asked is filled with
- * HTTP_ROUTES_ASKED only, and is to be done. */
-int http_routes_answer(struct reconciler *reconciler, const struct http_request *request,
-                       struct http_reply *reply, struct http_asked *ret_asked);
+/* An enum http_routes_result. -ENOMEM: the caller has to reply. */
+int http_routes_answer(const struct http_request *request, struct http_reply *reply);
+
+/* Ends the call, now or later. Its method's name is filled in. */
+void http_routes_call(const struct http_request *request, struct call *call);
+
+/* The answer of a call. 0 or -ENOMEM. */
+int http_routes_write(struct http_reply *reply, const struct call *call,
+                      const struct call_answer *answer);
 
 /* An error of the HTTP level (too much, too many arguments) in the same JSON form. */
 int http_routes_refuse(struct http_reply *reply, unsigned status, const char *code,
                        const char *reason, const char *message);
 
-/* A command that failed, with gRPC's code. */
-int http_routes_refuse_code(struct http_reply *reply, enum status_code code, const char *message);
+/* ---- status page ---------------------------------------------------------------------------- */
+
+/* The files of the status page, which a browser fills over the API.
+ *
+ * The Makefile makes these texts from api/status.html and the files that it loads.
+ */
+
+/* What the browser may load: only crustd's own files and answers. */
+#define STATUS_PAGE_POLICY                                                                         \
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "                \
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+extern const char status_html[], status_css[], status_js[];

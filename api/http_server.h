@@ -5,25 +5,7 @@
  * as well) serves everything, http.listen the read-only part, metrics.listen only /metrics,
  * /healthz and /readyz. Requests are bounded in size, number of connections and idle time.
  *
- *   GET  /                    the status page, for a browser; it loads /status.css and /status.js
- *   GET  /healthz             200 "ok" while the loop runs
- *   GET  /readyz              200 once the first scan is done and nothing is degraded, else 503
- *   GET  /metrics             in Prometheus' text format
- *   GET  /v1/VIEW             JSON array of a view's rows: volumes, sandboxes, devices, layers,
- *                             mappings, resizes, cleanups, journal, drives.
- *                             ?id= ?volume= ?after= ?last= ?live=1
- *   GET  /v1/volumes/ID       the row of one volume; with /explain all that explains it
- *   GET  /v1/status           the summary that crustctl status shows
- *   GET  /v1/doctor           the doctor's findings
- *   POST /v1/resync           202; socket only
- *   POST /v1/gc               what looks stale and what is done about it; ?dry_run=1; socket only
- *   POST /v1/cleanups/ID/restore   puts back what was removed; socket only
- *
- * The socket also serves the requests that http_asked.h lists, stats and resize of one volume, and
- * those of http_asked.h.
- *
- * On http.listen a request with an unknown name in Host gets 403, and GET /v1/doctor may return
- * earlier findings.
+ * docs/reference/http.md has the paths; GET /v1/doctor on http.listen may return earlier findings.
  *
  * Errors are JSON {"code","reason","message"}: code is gRPC's name (NOT_FOUND, …), and the HTTP
  * status follows gRPC's mapping.
@@ -32,7 +14,7 @@
 
 #include <stdbool.h>
 
-#include "api/operations.h"
+#include "api/metrics.h"
 #include "lib/loop.h"
 #include "lib/result.h"
 #include "reconciler/command/command.h"

@@ -3,21 +3,157 @@
  * kept where events happen, from the watchers, and from the process itself. */
 #include "api/metrics.h"
 
+#include <dirent.h>
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
-#include "api/metrics_text.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/log.h"
-#include "model/state.h"
-#include "store/counters.h"
-#include "store/overview.h"
+#include "lib/text.h"
+#include "lib/workers.h"
+#include "model/volume.h"
+#include "store/read.h"
+
+/* ---- the format ---- */
+
+static void put_character(struct buffer *out, const char *bytes, size_t length)
+{
+    if (*bytes == '\\' || *bytes == '"')
+        buffer_append_text(out, "\\");
+    if (*bytes == '\n')
+        buffer_append_text(out, "\\n");
+    else
+        buffer_append(out, bytes, length);
+}
+
+/* A single label that is not UTF-8 would make Prometheus refuse the whole answer. */
+static void put_escaped(struct buffer *out, const char *value)
+{
+    const char *end = value + strlen(value);
+
+    while (value < end) {
+        uint32_t character;
+        size_t length = text_decode_utf8(value, (size_t)(end - value), &character);
+
+        if (length == 0)
+            buffer_append_text(out, "\xef\xbf\xbd");
+        else
+            put_character(out, value, length);
+        value += length ? length : 1;
+    }
+}
+
+/* NAME[SUFFIX]{name="value",…} VALUE; `limit` is the bucket's, or NULL. */
+static void put_sample(struct metrics_text *text, const char *suffix,
+                       const struct metrics_labels *labels, const char *limit, double value)
+{
+    const char *before = "{";
+
+    buffer_append_format(text->out, "%s%s", text->family, suffix);
+    for (size_t i = 0; labels && i < METRICS_LABELS && labels->label[i].name; i++) {
+        buffer_append_format(text->out, "%s%s=\"", before, labels->label[i].name);
+        put_escaped(text->out, labels->label[i].value);
+        buffer_append_text(text->out, "\"");
+        before = ",";
+    }
+    if (limit)
+        buffer_append_format(text->out, "%sle=\"%s\"", before, limit);
+    buffer_append_format(text->out, "%s %.15g\n", limit || *before == ',' ? "}" : "", value);
+}
+
+void metrics_begin(struct metrics_text *text, const char *name, const char *type, const char *help)
+{
+    text->family = name;
+    buffer_append_format(text->out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+void metrics_put(struct metrics_text *text, const struct metrics_labels *labels, double value)
+{
+    put_sample(text, "", labels, NULL, value);
+}
+
+/* A family of one sample. */
+static void put_one(struct metrics_text *text, const char *name, const char *type, const char *help,
+                    double value)
+{
+    metrics_begin(text, name, type, help);
+    metrics_put(text, NULL, value);
+}
+
+void metrics_put_histogram(struct metrics_text *text, const struct metrics_labels *labels,
+                           const struct histogram *histogram)
+{
+    uint64_t below = 0;
+
+    for (size_t i = 0; i < HISTOGRAM_BUCKETS; i++) {
+        char limit[32];
+
+        below += histogram->bucket[i];
+        (void)snprintf(limit, sizeof(limit), "%g", histogram_seconds[i]);
+        put_sample(text, "_bucket", labels, limit, (double)below);
+    }
+    put_sample(text, "_bucket", labels, "+Inf", (double)histogram->count);
+    put_sample(text, "_sum", labels, NULL, histogram->sum_seconds);
+    put_sample(text, "_count", labels, NULL, (double)histogram->count);
+}
 
 /* ---- the store ---- */
 
-/* Volumes whose condition is abnormal, counted while all volumes are written. */
-struct volumes {
+/* A family of what a query counts, with a label for each of the names in a row. */
+struct family {
+    const char *name, *help;
+    int (*query)(struct store_reader *reader, store_group_callback *callback, void *userdata,
+                 struct error *error);
+    const char *label[STORE_GROUP_NAMES];
+};
+
+/* The first is followed by the volumes that it found abnormal. */
+static const struct family families[] = {
+    {"crustd_volumes",
+     "Volumes that are staged on this node.",
+     store_group_volumes,
+     {"layout", "state", "reason"}},
+    {"crustd_volumes_stalled",
+     "Volumes whose resize does not proceed and needs attention.",
+     store_group_stalled,
+     {"state", "reason"}},
+    {"crustd_volumes_not_resizable",
+     "Volumes in use whose file system a resize would not reach, though crustd may resize them, by "
+     "the first obstacle.",
+     store_group_not_resizable,
+     {"reason"}},
+    {"crustd_volumes_condition",
+     "Volumes that a sandbox uses, by the condition that its guest last reported.",
+     store_group_conditions,
+     {"condition"}},
+    {"crustd_metadata_stale",
+     "Metadata directories that look stale, by the reason for which they are kept.",
+     store_group_stale,
+     {"reason"}},
+    {"crustd_sandboxes",
+     "Sandboxes that are alive.",
+     store_group_sandboxes,
+     {"runtime", "hypervisor"}},
+    {"crustd_sandboxes_orphaned",
+     "Sandboxes whose VMM has outlived its shim, with the volumes that it has.",
+     store_group_orphans,
+     {"sandbox", "pid", "volumes"}},
+    {"crustd_drives",
+     "Drives that clients attached to running VMs and that have not ended.",
+     store_group_drives,
+     {"state"}},
+};
+
+/* A family while its rows are read. */
+struct group {
     struct metrics_text *text;
+    const struct family *family;
     uint64_t abnormal;
 };
 
@@ -28,209 +164,111 @@ static bool is_abnormal_state(const char *name)
     return state == STATE_BLOCKED || state == STATE_SHRUNK;
 }
 
-static int put_volumes(void *userdata, const char *const name[static STORE_GROUP_NAMES],
-                       uint64_t count)
+static int put_row(void *userdata, const char *const name[static STORE_GROUP_NAMES], uint64_t count)
 {
-    struct volumes *volumes = userdata;
+    struct group *group = userdata;
+    struct metrics_labels labels = {0};
 
-    if (is_abnormal_state(name[1]))
-        volumes->abnormal += count;
-    metrics_put(volumes->text,
-                METRICS_WITH({"layout", name[0]}, {"state", name[1]}, {"reason", name[2]}),
-                (double)count);
-    return buffer_error(volumes->text->out);
-}
-
-static int put_stalled(void *userdata, const char *const name[static STORE_GROUP_NAMES],
-                       uint64_t count)
-{
-    struct metrics_text *text = userdata;
-
-    metrics_put(text, METRICS_WITH({"state", name[0]}, {"reason", name[1]}), (double)count);
-    return buffer_error(text->out);
-}
-
-static int put_reason(void *userdata, const char *const name[static STORE_GROUP_NAMES],
-                      uint64_t count)
-{
-    struct metrics_text *text = userdata;
-
-    metrics_put(text, METRICS_WITH({"reason", name[0]}), (double)count);
-    return buffer_error(text->out);
+    for (size_t i = 0; i < STORE_GROUP_NAMES && group->family->label[i]; i++) {
+        labels.label[i].name = group->family->label[i];
+        labels.label[i].value = name[i];
+    }
+    if (group->family->query == store_group_volumes && is_abnormal_state(name[1]))
+        group->abnormal += count;
+    metrics_put(group->text, &labels, (double)count);
+    return buffer_error(group->text->out);
 }
 
 /* Adds those whose state has not counted them already. */
 static int count_abnormal(void *userdata, const char *const name[static STORE_GROUP_NAMES],
                           uint64_t count)
 {
-    struct volumes *volumes = userdata;
+    struct group *group = userdata;
 
     if (!is_abnormal_state(name[0]))
-        volumes->abnormal += count;
+        group->abnormal += count;
     return 0;
 }
 
-static int put_condition(void *userdata, const char *const name[static STORE_GROUP_NAMES],
-                         uint64_t count)
+static int write_family(struct metrics_text *text, struct store_reader *reader,
+                        const struct family *family, struct error *error)
 {
-    struct metrics_text *text = userdata;
-
-    metrics_put(text, METRICS_WITH({"condition", name[0]}), (double)count);
-    return buffer_error(text->out);
-}
-
-static int put_sandboxes(void *userdata, const char *const name[static STORE_GROUP_NAMES],
-                         uint64_t count)
-{
-    struct metrics_text *text = userdata;
-
-    metrics_put(text, METRICS_WITH({"runtime", name[0]}, {"hypervisor", name[1]}), (double)count);
-    return buffer_error(text->out);
-}
-
-static int put_orphan(void *userdata, const char *const name[static STORE_GROUP_NAMES],
-                      uint64_t count)
-{
-    struct metrics_text *text = userdata;
-
-    metrics_put(text, METRICS_WITH({"sandbox", name[0]}, {"pid", name[1]}, {"volumes", name[2]}),
-                (double)count);
-    return buffer_error(text->out);
-}
-
-static int put_state(void *userdata, const char *const name[static STORE_GROUP_NAMES],
-                     uint64_t count)
-{
-    struct metrics_text *text = userdata;
-
-    metrics_put(text, METRICS_WITH({"state", name[0]}), (double)count);
-    return buffer_error(text->out);
-}
-
-static int write_volumes(struct metrics_text *text, struct store_reader *reader,
-                         struct error *error)
-{
-    struct volumes volumes = {.text = text};
+    struct group group = {text, family, 0};
     int r;
 
-    metrics_begin(text, "crustd_volumes", "gauge", "Volumes that are staged on this node.");
-    r = store_group_volumes(reader, put_volumes, &volumes, error);
+    metrics_begin(text, family->name, "gauge", family->help);
+    r = family->query(reader, put_row, &group, error);
+    if (r < 0 || family->query != store_group_volumes)
+        return r;
+    r = store_group_abnormal(reader, count_abnormal, &group, error);
     if (r == 0)
-        r = store_group_abnormal(reader, count_abnormal, &volumes, error);
-    if (r < 0)
-        return r;
-    metrics_begin(text, "volume_stats_health_status_abnormal", "gauge",
-                  "Volumes that are blocked or shrunk, or abnormal as their guest says.");
-    metrics_put(text, NULL, (double)volumes.abnormal);
-    metrics_begin(text, "crustd_volumes_stalled", "gauge",
-                  "Volumes whose resize does not proceed and needs attention.");
-    r = store_group_stalled(reader, put_stalled, text, error);
-    if (r < 0)
-        return r;
-    metrics_begin(text, "crustd_volumes_not_resizable", "gauge",
-                  "Volumes in use whose file system a resize would not reach, though crustd may "
-                  "resize them, by the first obstacle.");
-    r = store_group_not_resizable(reader, put_reason, text, error);
-    if (r < 0)
-        return r;
-    metrics_begin(text, "crustd_volumes_condition", "gauge",
-                  "Volumes that a sandbox uses, by the condition that its guest last reported.");
-    return store_group_conditions(reader, put_condition, text, error);
+        put_one(text, "volume_stats_health_status_abnormal", "gauge",
+                "Volumes that are blocked or shrunk, or abnormal as their guest says.",
+                (double)group.abnormal);
+    return r;
 }
 
 static int write_store(struct metrics_text *text, struct store_reader *reader, struct error *error)
 {
     int64_t oldest_ms = 0, now_ms;
-    int r = write_volumes(text, reader, error);
+    int r = 0;
 
-    if (r < 0)
-        return r;
-    metrics_begin(text, "crustd_metadata_stale", "gauge",
-                  "Metadata directories that look stale, by the reason for which they are kept.");
-    r = store_group_stale(reader, put_reason, text, error);
-    if (r < 0)
-        return r;
-    metrics_begin(text, "crustd_sandboxes", "gauge", "Sandboxes that are alive.");
-    r = store_group_sandboxes(reader, put_sandboxes, text, error);
-    if (r < 0)
-        return r;
-    metrics_begin(text, "crustd_sandboxes_orphaned", "gauge",
-                  "Sandboxes whose VMM has outlived its shim, with the volumes that it has.");
-    r = store_group_orphans(reader, put_orphan, text, error);
-    if (r < 0)
-        return r;
-    metrics_begin(text, "crustd_drives", "gauge",
-                  "Drives that clients attached to running VMs and that have not ended.");
-    r = store_group_drives(reader, put_state, text, error);
+    for (size_t i = 0; r == 0 && i < array_length(families); i++)
+        r = write_family(text, reader, &families[i], error);
     if (r == 0)
         r = store_oldest_pending(reader, &oldest_ms, error);
     if (r < 0)
         return r;
     now_ms = clock_realtime_ms();
-    metrics_begin(text, "crustd_oldest_pending_seconds", "gauge",
-                  "Age of the oldest resize that is not done, of volumes that a sandbox uses and "
-                  "crustd may resize; 0 if there is none.");
-    metrics_put(text, NULL,
-                oldest_ms && now_ms > oldest_ms ? (double)(now_ms - oldest_ms) / 1000 : 0);
+    put_one(text, "crustd_oldest_pending_seconds", "gauge",
+            "Age of the oldest resize that is not done, of volumes that a sandbox uses and crustd "
+            "may resize; 0 if there is none.",
+            oldest_ms && now_ms > oldest_ms ? (double)(now_ms - oldest_ms) / 1000 : 0);
     return buffer_error(text->out);
 }
 
 /* ---- each volume ---- */
 
 struct usage {
+    const char *name, *help;
+    size_t offset; /* in a store_usage_line */
+    bool of_guest; /* known only after the guest has reported it; others: where it is not 0 */
     struct metrics_text *text;
-    uint64_t (*value_of)(const struct store_usage_line *line);
-    bool of_guest; /* known only after the guest has reported it */
 };
-
-static uint64_t size_of(const struct store_usage_line *line)
-{
-    return line->size_bytes;
-}
-
-static uint64_t used_of(const struct store_usage_line *line)
-{
-    return line->used_bytes;
-}
-
-static uint64_t available_of(const struct store_usage_line *line)
-{
-    return line->available_bytes;
-}
 
 /* A label that is not known is there, and empty: Prometheus takes that for no label, and with
  * honorLabels does not put crustd's own namespace and pod in its place. */
 static int put_usage(void *userdata, const struct store_usage_line *line)
 {
     const struct usage *usage = userdata;
+    const uint64_t *number = (const void *)((const char *)line + usage->offset);
 
-    if (usage->of_guest ? line->has_usage : line->size_bytes != 0)
+    if (usage->of_guest ? line->has_usage : *number != 0)
         metrics_put(usage->text,
-                    METRICS_WITH({"pv", line->pv}, {"namespace", line->namespace},
+                    METRICS_WITH({"pv", line->pv}, {"kind", line->kind},
+                                 {"namespace", line->namespace},
                                  {"persistentvolumeclaim", line->claim}, {"pod", line->pod}),
-                    (double)usage->value_of(line));
+                    (double)*number);
     return buffer_error(usage->text->out);
 }
 
 static int write_usage(struct metrics_text *text, struct store_reader *reader, struct error *error)
 {
-    static const struct {
-        const char *name, *help;
-        uint64_t (*value_of)(const struct store_usage_line *line);
-        bool of_guest;
-    } families[] = {
-        {"crustd_volume_size_bytes", "Size of the volume's device on the host.", size_of, false},
-        {"crustd_volume_used_bytes", "Used bytes, as the guest last reported.", used_of, true},
+    struct usage usages[] = {
+        {"crustd_volume_size_bytes", "Size of the volume's device on the host.",
+         offsetof(struct store_usage_line, size_bytes), false, text},
+        {"crustd_volume_vm_size_bytes", "Size of the volume's disk, as its VM has it.",
+         offsetof(struct store_usage_line, vm_bytes), false, text},
+        {"crustd_volume_used_bytes", "Used bytes, as the guest last reported.",
+         offsetof(struct store_usage_line, used_bytes), true, text},
         {"crustd_volume_available_bytes", "Available bytes, as the guest last reported.",
-         available_of, true},
+         offsetof(struct store_usage_line, available_bytes), true, text},
     };
     int r = 0;
 
-    for (size_t i = 0; r == 0 && i < array_length(families); i++) {
-        struct usage usage = {text, families[i].value_of, families[i].of_guest};
-
-        metrics_begin(text, families[i].name, "gauge", families[i].help);
-        r = store_list_usage(reader, put_usage, &usage, error);
+    for (size_t i = 0; r == 0 && i < array_length(usages); i++) {
+        metrics_begin(text, usages[i].name, "gauge", usages[i].help);
+        r = store_list_usage(reader, put_usage, &usages[i], error);
     }
     return r;
 }
@@ -271,9 +309,9 @@ static void write_cleanups(struct metrics_text *text, const struct store_counter
     metrics_begin(text, "crustd_cleanups_total", "counter", "Decisions about stale metadata.");
     for (unsigned i = 0; i < STORE_COUNTED_CLEANUPS; i++)
         metrics_put(text, METRICS_WITH({"decision", decisions[i]}), (double)counters->cleanups[i]);
-    metrics_begin(text, "volumes_published_with_deferred_ops_total", "counter",
-                  "Volumes whose metadata appeared and read well, whoever wrote it, each once.");
-    metrics_put(text, NULL, (double)counters->published);
+    put_one(text, "volumes_published_with_deferred_ops_total", "counter",
+            "Volumes whose metadata appeared and read well, whoever wrote it, each once.",
+            (double)counters->published);
     metrics_begin(text, "crustd_store_commit_seconds", "histogram", "Commits of the database.");
     metrics_put_histogram(text, NULL, &counters->commits);
 }
@@ -322,8 +360,10 @@ static void write_daemon(struct metrics_text *text, struct reconciler *reconcile
                          const struct reconciler_modes *modes)
 {
     struct reconciler_health health = {0};
+    struct workers_status workers;
 
     reconciler_get_health(reconciler, &health);
+    workers_get_status(&workers);
     metrics_begin(text, "crustd_build_info", "gauge", "The version that runs.");
     metrics_put(text,
                 METRICS_WITH({"version", CRUST_VERSION}, {"revision", CRUST_REVISION},
@@ -332,18 +372,27 @@ static void write_daemon(struct metrics_text *text, struct reconciler *reconcile
     metrics_begin(text, "crustd_config_info", "gauge", "What crustd may do on this node.");
     metrics_put(text,
                 METRICS_WITH({"resize_mode", modes->resize}, {"cleanup_mode", modes->cleanup}), 1);
-    metrics_begin(text, "crustd_degraded", "gauge",
-                  "1 while something that crustd needs is missing (/readyz says what).");
-    metrics_put(text, NULL, health.degraded);
-    metrics_begin(text, "crustd_store_degraded", "gauge",
-                  "1 while the database's file fails, so that nothing is kept.");
-    metrics_put(text, NULL, health.database_fails || health.in_memory);
-    metrics_begin(text, "crustd_loop_longest_pass_seconds", "gauge",
-                  "The longest that crustd has served nobody since it started.");
-    metrics_put(text, NULL, (double)health.longest_pass_ns / (double)NSEC_PER_SEC);
-    metrics_begin(text, "crustd_loop_longest_pass_cpu_seconds", "gauge",
-                  "The most processor time that one pass of the loop has taken.");
-    metrics_put(text, NULL, (double)health.longest_pass_processor_ns / (double)NSEC_PER_SEC);
+    put_one(text, "crustd_degraded", "gauge",
+            "1 while something that crustd needs is missing (/readyz says what).", health.degraded);
+    put_one(text, "crustd_store_degraded", "gauge",
+            "1 while the database's file fails, so that nothing is kept.",
+            health.database_fails || health.in_memory);
+    put_one(text, "crustd_loop_longest_pass_seconds", "gauge",
+            "The longest that crustd has served nobody since it started.",
+            (double)health.longest_pass_ns / (double)NSEC_PER_SEC);
+    put_one(text, "crustd_loop_longest_pass_cpu_seconds", "gauge",
+            "The most processor time that one pass of the loop has taken.",
+            (double)health.longest_pass_processor_ns / (double)NSEC_PER_SEC);
+    metrics_begin(text, "crustd_workers", "gauge",
+                  "Worker processes, which talk to VMMs; hung: killed, and held by the kernel.");
+    metrics_put(text, METRICS_WITH({"state", "ready"}), workers.ready);
+    metrics_put(text, METRICS_WITH({"state", "busy"}), workers.busy);
+    metrics_put(text, METRICS_WITH({"state", "hung"}), workers.dying);
+    metrics_begin(text, "crustd_worker_jobs_total", "counter",
+                  "Jobs of worker processes, by how they ended.");
+    metrics_put(text, METRICS_WITH({"result", "answered"}), (double)workers.answered);
+    metrics_put(text, METRICS_WITH({"result", "late"}), (double)workers.late);
+    metrics_put(text, METRICS_WITH({"result", "died"}), (double)workers.died);
     metrics_begin(text, "crustd_journal_lines_total", "counter",
                   "Lines of the journal that were printed to stdout (log.journal), or dropped.");
     metrics_put(text, METRICS_WITH({"result", "printed"}), (double)health.journal_printed);
@@ -356,6 +405,87 @@ static void write_daemon(struct metrics_text *text, struct reconciler *reconcile
     metrics_put(text, METRICS_WITH({"result", "dropped"}), (double)health.events_dropped);
     write_sources(text, &health);
     write_findings(text, reconciler_get_findings(reconciler));
+}
+
+/* ---- the process ---- */
+
+/* What every client library of Prometheus provides, read from /proc/self as in proc(5). */
+
+struct process {
+    uint64_t user_ticks, system_ticks, start_ticks;
+    uint64_t virtual_bytes;
+    int64_t resident_pages;
+};
+
+/* The name may contain any byte, and ends at the last parenthesis. */
+static bool read_stat(struct process *ret_process)
+{
+    FILE *file = fopen("/proc/self/stat", "re");
+    char line[1024] = "";
+    const char *rest = NULL;
+
+    if (!file)
+        return false;
+    if (fgets(line, sizeof(line), file))
+        rest = strrchr(line, ')');
+    (void)fclose(file);
+    return rest &&
+           sscanf(rest,
+                  ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %" SCNu64 " %" SCNu64
+                  " %*d %*d %*d %*d %*d %*d %" SCNu64 " %" SCNu64 " %" SCNd64,
+                  &ret_process->user_ticks, &ret_process->system_ticks, &ret_process->start_ticks,
+                  &ret_process->virtual_bytes, &ret_process->resident_pages) == 5;
+}
+
+/* Excludes the descriptor that is used for counting; -1: unknown. */
+static int count_descriptors(void)
+{
+    DIR *directory = opendir("/proc/self/fd");
+    int count = -1;
+
+    if (!directory)
+        return -1;
+    for (const struct dirent *entry = readdir(directory); entry; entry = readdir(directory))
+        count += entry->d_name[0] != '.';
+    (void)closedir(directory);
+    return count;
+}
+
+/* Computed once: the clocks drift against each other, but the start time must stay the same. */
+static double started_at(const struct process *process)
+{
+    static double started;
+
+    if (started == 0)
+        started = (double)clock_realtime_ms() / 1000 -
+                  (double)clock_boottime() / (double)NSEC_PER_SEC +
+                  (double)process->start_ticks / (double)sysconf(_SC_CLK_TCK);
+    return started;
+}
+
+/* Omits what /proc does not provide. */
+static void write_process(struct metrics_text *text)
+{
+    const double ticks_per_second = (double)sysconf(_SC_CLK_TCK);
+    struct process process;
+    struct rlimit limit;
+    int descriptors = count_descriptors();
+
+    if (read_stat(&process)) {
+        put_one(text, "process_cpu_seconds_total", "counter", "Processor time, of user and system.",
+                (double)(process.user_ticks + process.system_ticks) / ticks_per_second);
+        put_one(text, "process_start_time_seconds", "gauge", "When it started, since 1970.",
+                started_at(&process));
+        put_one(text, "process_virtual_memory_bytes", "gauge", "Virtual memory.",
+                (double)process.virtual_bytes);
+        put_one(text, "process_resident_memory_bytes", "gauge", "Memory that is in use.",
+                (double)process.resident_pages * (double)sysconf(_SC_PAGESIZE));
+    }
+    if (descriptors >= 0)
+        put_one(text, "process_open_fds", "gauge", "Open file descriptors.", descriptors);
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0)
+        put_one(text, "process_max_fds", "gauge", "File descriptors that it may have.",
+                (double)limit.rlim_cur);
 }
 
 int metrics_write(struct reconciler *reconciler, const struct operations *operations,
@@ -376,7 +506,50 @@ int metrics_write(struct reconciler *reconciler, const struct operations *operat
     write_resizes(&text, store_reader_counters(reader));
     write_cleanups(&text, store_reader_counters(reader));
     write_operations(&text, operations);
-    metrics_write_process(&text);
+    write_process(&text);
     r = buffer_error(ret_text);
     return r < 0 ? error_set_errno(error, r, "metrics") : 0;
+}
+
+/* ---- operations ----------------------------------------------------------------------------- */
+
+/* A linked list, because there are few. A call is not counted if there is no memory
+ * for its entry. */
+
+static struct operation *find(struct operations *operations, const char *method,
+                              enum status_code code)
+{
+    struct operation *one = operations->first;
+
+    while (one && (one->method != method || one->code != code))
+        one = one->next;
+    if (one)
+        return one;
+    one = calloc(1, sizeof(*one));
+    if (!one)
+        return NULL;
+    one->next = operations->first;
+    one->method = method;
+    one->code = code;
+    operations->first = one;
+    return one;
+}
+
+void operations_note(struct operations *operations, const char *method, enum status_code code,
+                     uint64_t began_ns)
+{
+    struct operation *one = find(operations, method, code);
+
+    if (one)
+        histogram_add(&one->spans, (double)(clock_boottime() - began_ns) / (double)NSEC_PER_SEC);
+}
+
+void operations_done(struct operations *operations)
+{
+    while (operations->first) {
+        struct operation *one = operations->first;
+
+        operations->first = one->next;
+        free(one);
+    }
 }

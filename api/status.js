@@ -233,7 +233,8 @@ function urgencyOf(volume, notResizable) {
 function volumeRow(volume, hypervisors) {
     const {device_bytes, hypervisor_bytes, guest_bytes} = volume;
     const differs = hypervisor_bytes && device_bytes && hypervisor_bytes !== device_bytes;
-    const pod = volume.pod_name ? `${volume.pod_namespace}/${volume.pod_name}` : volume.device ?? "";
+    const place = volume.pod_name ? `${volume.pod_namespace}/${volume.pod_name}` : volume.device ?? "";
+    const pod = volume.kind === "block_claim" ? `${place}, raw block claim` : place;
     const prefix = volume.pod_namespace ? `${volume.pod_namespace}/` : "";
     const cell = (label, bytes, kind) =>
         element("td", {class: kind, "data-label": label}, sizeElement(bytes));
@@ -265,7 +266,7 @@ function showVolumes(volumes, count, hypervisors) {
         show(element("p", {class: "none"}, `and ${count - volumes.length} more: `,
             element("code", {}, "crustctl volumes")));
     show(element("p", {class: "note"}, "The guest's size is what its file system offers: less than the " +
-        "device's, by what it keeps for itself."));
+        "device's, by what it keeps for itself. Of a raw block claim it shows only if the pod wants crustd to grow its file system."));
 }
 
 // ---- resizes ----

@@ -25,7 +25,6 @@
 #include <unistd.h>
 
 #include "config/keys.h"
-#include "config/value.h"
 #include "lib/cleanup.h"
 #include "lib/path.h"
 
@@ -45,27 +44,6 @@ struct reading {
     unsigned seen[CONFIG_KEYS_MAX]; /* the line that gave a key, 0 for none */
     struct config config;
 };
-
-const char *config_list_item(const struct config_list *list, unsigned number)
-{
-    const char *item = list->text;
-
-    while (number--)
-        item += strlen(item) + 1;
-    return item;
-}
-
-bool config_list_add(struct config_list *list, const char *item)
-{
-    size_t used = (size_t)(config_list_item(list, list->count) - list->text);
-    size_t size = strlen(item) + 1;
-
-    if (list->count == CONFIG_LIST_ITEMS || size > sizeof(list->text) - used)
-        return false;
-    memcpy(list->text + used, item, size);
-    list->count++;
-    return true;
-}
 
 void config_defaults(struct config *ret_config)
 {
@@ -160,8 +138,7 @@ static int on_value(void *context, const char *section, const char *name, const 
     return 1;
 }
 
-/* Reads one file over what `config` has already; untouched on failure. */
-static int read_over(FILE *stream, const char *name, struct config *config, struct error *error)
+int config_read(FILE *stream, const char *name, struct config *config, struct error *error)
 {
     struct reading reading = {.stream = stream, .name = name, .error = error, .config = *config};
     int syntax_line;
@@ -181,18 +158,6 @@ static int read_over(FILE *stream, const char *name, struct config *config, stru
         return -EINVAL;
     *config = reading.config;
     return 0;
-}
-
-int config_read(FILE *stream, const char *name, struct config *ret_config, struct error *error)
-{
-    struct config config;
-    int r;
-
-    config_defaults(&config);
-    r = read_over(stream, name, &config, error);
-    if (r == 0)
-        *ret_config = config;
-    return r;
 }
 
 /* A pipe is read to its end. A pipe without a writer would read like an empty file, which is a
@@ -257,7 +222,7 @@ static int load_file(const struct place *place, const char *file, struct config 
     }
     r = check_source(stream, name, error);
     if (r == 0)
-        r = read_over(stream, name, config, error);
+        r = config_read(stream, name, config, error);
     (void)fclose(stream);
     return r;
 }
@@ -276,17 +241,12 @@ static int compare_names(const struct dirent **a, const struct dirent **b)
     return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-static int first_of(int result, int next)
-{
-    return result ? result : next;
-}
-
 static int load_drop_ins(const struct place *place, const char *file, struct config *config,
                          struct error *error)
 {
     char directory[PATH_MAX - NAME_MAX - 1], name[PATH_MAX];
     struct dirent **entries;
-    int fd, count, r = 0;
+    int fd, count, r = 0, s;
 
     if (snprintf(directory, sizeof(directory), "%s.d", file) >= (int)sizeof(directory))
         return error_set(error, -ENAMETOOLONG, "%s.d: the path is too long", file);
@@ -301,8 +261,10 @@ static int load_drop_ins(const struct place *place, const char *file, struct con
         r = error_set(error, -EINVAL, "%s: has %d files, more than %d", name, count, DROP_INS);
     for (int i = 0; i < count; i++) {
         (void)snprintf(name, sizeof(name), "%s/%s", directory, entries[i]->d_name);
-        if (count <= DROP_INS)
-            r = first_of(r, load_file(place, name, config, r ? NULL : error));
+        if (count <= DROP_INS) {
+            s = load_file(place, name, config, r ? NULL : error);
+            r = r ? r : s;
+        }
         free(entries[i]);
     }
     free(entries);
@@ -312,19 +274,20 @@ static int load_drop_ins(const struct place *place, const char *file, struct con
 static int load_all(const struct place *place, const char *file, struct config *ret_config,
                     struct error *error)
 {
-    int r;
+    int r, s;
 
     config_defaults(ret_config);
     r = load_file(place, file, ret_config, error);
     /* The host's own file may be absent, and its drop-ins hold all the same. */
     if (path_is_missing(r) && place->in_root)
         r = 0;
-    return first_of(r, load_drop_ins(place, file, ret_config, r ? NULL : error));
+    s = load_drop_ins(place, file, ret_config, r ? NULL : error);
+    return r ? r : s;
 }
 
 int config_load(const char *file, struct config *ret_config, struct error *error)
 {
-    return load_all(&(struct place){.in_root = false}, file, ret_config, error);
+    return load_all(&(struct place){0}, file, ret_config, error);
 }
 
 static const char *variable(const char *name, const char *otherwise)
@@ -376,17 +339,6 @@ int config_print(const struct config *config, FILE *stream)
     return 0;
 }
 
-/* Without memory to compare, the values count as different, so that no change goes unreported. */
-static bool values_equal(const struct config_key *key, const struct config *a,
-                         const struct config *b)
-{
-    cleanup(buffer_done) struct buffer left = BUFFER_INIT(FILE_BYTES);
-    cleanup(buffer_done) struct buffer right = BUFFER_INIT(FILE_BYTES);
-
-    return config_value_format(key, a, &left) == 0 && config_value_format(key, b, &right) == 0 &&
-           strcmp(buffer_text(&left), buffer_text(&right)) == 0;
-}
-
 void config_needs_restart(const struct config *old_config, const struct config *new_config,
                           char *ret_text, size_t size)
 {
@@ -395,8 +347,13 @@ void config_needs_restart(const struct config *old_config, const struct config *
     ret_text[0] = '\0';
     for (size_t i = 0; i < config_key_count && used < size; i++) {
         const struct config_key *key = &config_keys[i];
+        cleanup(buffer_done) struct buffer before = BUFFER_INIT(FILE_BYTES);
+        cleanup(buffer_done) struct buffer after = BUFFER_INIT(FILE_BYTES);
 
-        if (!key->restart || values_equal(key, old_config, new_config))
+        /* A failure to compare counts as a difference, so that no change goes unreported. */
+        if (!key->restart || (config_value_format(key, old_config, &before) == 0 &&
+                              config_value_format(key, new_config, &after) == 0 &&
+                              strcmp(buffer_text(&before), buffer_text(&after)) == 0))
             continue;
         used += (size_t)snprintf(ret_text + used, size - used, "%s%s.%s", used ? ", " : "",
                                  key->section, key->name);

@@ -13,7 +13,7 @@
 #include <stdio.h>
 
 #include "lib/result.h"
-#include "model/route.h"
+#include "model/sandbox.h"
 
 #define CONFIG_DEFAULT_FILE "/etc/crustd/crustd.conf"
 
@@ -71,7 +71,8 @@ struct config {
         bool per_volume;
     } metrics;
     struct {
-        enum config_resize_mode mode;
+        enum config_resize_mode mode, block_claims;
+        struct config_list grow_annotation;
         enum config_file_backed file_backed;
         enum config_qemu_monitor qemu_monitor;
         bool firecracker;
@@ -153,8 +154,9 @@ bool config_brings_helpers(const struct config *config);
 int config_load_host(int root, const char *root_name, const char *given, struct config *ret_config,
                      struct error *error);
 
-/* The same from a stream already open; `name` stands for the file in errors. */
-int config_read(FILE *stream, const char *name, struct config *ret_config, struct error *error);
+/* From a stream already open, over what the configuration says already, which stays if that fails;
+ * `name` stands for the file in errors. */
+int config_read(FILE *stream, const char *name, struct config *config, struct error *error);
 
 /* The effective configuration in the file's own form, every key in table order. */
 int config_print(const struct config *config, FILE *stream);

@@ -73,6 +73,8 @@ const struct config_key config_keys[] = {
     KEY(metrics, per_volume, KEY_SWITCH, "off"),
 
     CHOICE(resize, mode, "grow", resize_modes),
+    CHOICE(resize, block_claims, "grow", resize_modes),
+    KEY(resize, grow_annotation, KEY_WORDS, "crustd.dev/grow-file-system", .maximum = 1),
     KEY(resize, file_backed, KEY_CHOICE, "observe", .choices = file_backed_modes,
         .refused = "grow", .refusal = "is refused: QEMU would truncate the file"),
     CHOICE(resize, qemu_monitor, "extra", qemu_monitors),

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* keys.h - the table of keys. Private to config/.
- *
- * One row says everything about a key: where its value lives, how its text is read, what it may be.
- */
+/* keys.h - the table of keys, and reading and writing their values. Private to config/. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,6 +7,8 @@
 #include <stdint.h>
 
 #include "config/config.h"
+#include "lib/buffer.h"
+#include "lib/result.h"
 
 enum key_type {
     KEY_PATH,   /* char[CONFIG_PATH_BYTES]: one absolute path */
@@ -44,3 +43,12 @@ extern const size_t config_key_count;
 /* Index in config_keys, or -1. */
 int config_key_find(const char *section, const char *name);
 bool config_key_section_exists(const char *section);
+
+/* Checks the text and stores the value in its place. 0, or -EINVAL with what is wrong; the value
+ * may then be half written, so callers work on a copy. */
+int config_value_parse(const struct config_key *key, const char *text, struct config *config,
+                       struct error *error);
+
+/* Appends the value as config_value_parse() reads it. */
+int config_value_format(const struct config_key *key, const struct config *config,
+                        struct buffer *text);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* value.c - from a value's text to its place in struct config, and back.
  *
- * A parser and a formatter per type, chosen by one switch each. Reading is strict: a number is
- * digits and nothing else, a name is one of those in the table, a path is absolute. Errors list the
- * values that would be accepted.
+ * Reading is strict: a number is digits and nothing else, a name is one of those in the table, a
+ * path is absolute. Errors list the values that would be accepted.
  */
-#include "config/value.h"
+#include "config/keys.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -38,27 +37,12 @@ static int refuse_choice(const char *const *choices, struct error *error)
     return -EINVAL;
 }
 
-static int parse_choice(const struct config_key *key, const char *text, int *value,
-                        struct error *error)
+/* The index of the text among the choices, or -EINVAL. */
+static int parse_choice(const char *const *choices, const char *text, struct error *error)
 {
-    int index = choice_index(key->choices, text);
+    int index = choice_index(choices, text);
 
-    if (key->refused && strcmp(key->refused, text) == 0)
-        return error_set(error, -EINVAL, "%s %s", key->refused, key->refusal);
-    if (index < 0)
-        return refuse_choice(key->choices, error);
-    *value = index;
-    return 0;
-}
-
-static int parse_switch(const char *text, bool *value, struct error *error)
-{
-    int index = choice_index(switch_names, text);
-
-    if (index < 0)
-        return refuse_choice(switch_names, error);
-    *value = index == 1;
-    return 0;
+    return index < 0 ? refuse_choice(choices, error) : index;
 }
 
 /* Digits only: strtoull(3) alone would take " -1" and "0x10". Ten digits hold every uint32_t. */
@@ -108,15 +92,6 @@ static int check_path(const char *text, struct error *error)
     return 0;
 }
 
-static int parse_path(const char *text, char value[static CONFIG_PATH_BYTES], struct error *error)
-{
-    int r = check_path(text, error);
-
-    if (r == 0)
-        memcpy(value, text, strlen(text) + 1);
-    return r;
-}
-
 /* The next item of a comma-separated list, without the white space around it, cut out of the text
  * in place. NULL at the end. */
 static char *next_item(char **cursor)
@@ -136,14 +111,37 @@ static char *next_item(char **cursor)
 static int check_word(const struct config_key *key, const char *item, struct error *error)
 {
     static const char letters[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+        "/abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    /* Of the names only an annotation's has a slash, and that key takes one name. */
+    const char *allowed = key->maximum == 1 ? letters : letters + 1;
     const size_t length = strlen(item);
 
     if (key->choices && choice_index(key->choices, item) < 0)
         return refuse_choice(key->choices, error);
-    if (length == 0 || length >= CONFIG_WORD_BYTES || strspn(item, letters) != length)
+    if (length == 0 || length >= CONFIG_WORD_BYTES || strspn(item, allowed) != length)
         return error_set(error, -EINVAL, "\"%.64s\" is no name", item);
     return 0;
+}
+
+const char *config_list_item(const struct config_list *list, unsigned number)
+{
+    const char *item = list->text;
+
+    while (number--)
+        item += strlen(item) + 1;
+    return item;
+}
+
+bool config_list_add(struct config_list *list, const char *item)
+{
+    size_t used = (size_t)(config_list_item(list, list->count) - list->text);
+    size_t size = strlen(item) + 1;
+
+    if (list->count == CONFIG_LIST_ITEMS || size > sizeof(list->text) - used)
+        return false;
+    memcpy(list->text + used, item, size);
+    list->count++;
+    return true;
 }
 
 static int append_item(const struct config_key *key, struct config_list *list, const char *item,
@@ -174,21 +172,9 @@ static int parse_list(const struct config_key *key, char *text, struct config_li
         r = append_item(key, list, item, error);
     if (r == 0 && list->count < key->minimum)
         r = error_set(error, -EINVAL, "needs at least %" PRIu32 " path", key->minimum);
+    if (r == 0 && key->maximum && list->count > key->maximum)
+        r = error_set(error, -EINVAL, "must be one name");
     return r;
-}
-
-static int append_route(const struct config_key *key, enum guest_route *list, unsigned count,
-                        const char *item, struct error *error)
-{
-    int route = choice_index(key->choices, item);
-
-    if (route <= ROUTE_NONE)
-        return refuse_choice(key->choices + 1, error);
-    for (unsigned i = 0; i < count; i++)
-        if (list[i] == (enum guest_route)route)
-            return error_set(error, -EINVAL, "%s is listed twice", item);
-    list[count] = (enum guest_route)route;
-    return 0;
 }
 
 /* No name stands twice, so the array cannot overflow. */
@@ -197,23 +183,19 @@ static int parse_routes(const struct config_key *key, char *text,
 {
     char *cursor = text;
     unsigned count = 0;
-    int r = 0;
 
     memset(list, 0, GUEST_ROUTES * sizeof(*list));
-    for (char *item = next_item(&cursor); item && r == 0; item = next_item(&cursor))
-        r = append_route(key, list, count++, item, error);
-    return r;
-}
+    for (char *item = next_item(&cursor); item; item = next_item(&cursor)) {
+        int route = parse_choice(key->choices + 1, item, error);
 
-static int parse_group(const char *text, char value[static CONFIG_TEXT_BYTES], struct error *error)
-{
-    size_t length = strlen(text);
-
-    if (text[strcspn(text, " \t:,")] || has_control_characters(text))
-        return error_set(error, -EINVAL, "must be the name of one group");
-    if (length >= CONFIG_TEXT_BYTES)
-        return error_set(error, -EINVAL, "more than %d bytes", CONFIG_TEXT_BYTES - 1);
-    memcpy(value, text, length + 1);
+        if (route < 0)
+            return route;
+        list[count] = ROUTE_NONE + 1 + (enum guest_route)route;
+        for (unsigned i = 0; i < count; i++)
+            if (list[i] == list[count])
+                return error_set(error, -EINVAL, "%s is listed twice", item);
+        count++;
+    }
     return 0;
 }
 
@@ -231,16 +213,21 @@ static bool is_host(const char *host, size_t length)
            (!is_ipv6 && strcmp(copy, "localhost") == 0);
 }
 
-static int parse_listen(const char *text, char value[static CONFIG_TEXT_BYTES], struct error *error)
+/* A group or an address to listen at. */
+static int parse_text(const struct config_key *key, const char *text,
+                      char value[static CONFIG_TEXT_BYTES], struct error *error)
 {
     const char *colon = strrchr(text, ':');
     size_t length = strlen(text);
     uint64_t port;
 
+    if (key->type == KEY_GROUP && (text[strcspn(text, " \t:,")] || has_control_characters(text)))
+        return error_set(error, -EINVAL, "must be the name of one group");
     if (length >= CONFIG_TEXT_BYTES)
         return error_set(error, -EINVAL, "more than %d bytes", CONFIG_TEXT_BYTES - 1);
-    if (length && (!colon || !is_host(text, (size_t)(colon - text)) ||
-                   read_digits(colon + 1, &port) < 0 || port < 1 || port > UINT16_MAX))
+    if (key->type == KEY_LISTEN && length &&
+        (!colon || !is_host(text, (size_t)(colon - text)) || read_digits(colon + 1, &port) < 0 ||
+         port < 1 || port > UINT16_MAX))
         return error_set(error, -EINVAL, "must be ADDRESS:PORT or empty, as in 127.0.0.1:9824");
     memcpy(value, text, length + 1);
     return 0;
@@ -251,51 +238,49 @@ int config_value_parse(const struct config_key *key, const char *text, struct co
 {
     void *value = (char *)config + key->offset;
     char copy[CONFIG_LINE_BYTES];
+    int r;
 
     if (strlen(text) >= sizeof(copy))
         return error_set(error, -EINVAL, "more than %d bytes", CONFIG_LINE_BYTES - 1);
     memcpy(copy, text, strlen(text) + 1);
     switch (key->type) {
     case KEY_PATH:
-        return parse_path(text, value, error);
+        r = check_path(text, error);
+        if (r == 0)
+            memcpy(value, text, strlen(text) + 1);
+        return r;
     case KEY_PATHS:
     case KEY_WORDS:
         return parse_list(key, copy, value, error);
     case KEY_GROUP:
-        return parse_group(text, value, error);
     case KEY_LISTEN:
-        return parse_listen(text, value, error);
+        return parse_text(key, text, value, error);
     case KEY_NUMBER:
         return parse_number(key, text, value, error);
     case KEY_SWITCH:
-        return parse_switch(text, value, error);
+        r = parse_choice(switch_names, text, error);
+        if (r >= 0)
+            *(bool *)value = r == 1;
+        return r < 0 ? r : 0;
     case KEY_CHOICE:
-        return parse_choice(key, text, value, error);
+        if (key->refused && strcmp(key->refused, text) == 0)
+            return error_set(error, -EINVAL, "%s %s", key->refused, key->refusal);
+        r = parse_choice(key->choices, text, error);
+        if (r >= 0)
+            *(int *)value = r;
+        return r < 0 ? r : 0;
     case KEY_ROUTES:
         break;
     }
     return parse_routes(key, copy, value, error);
 }
 
-static int format_list(const struct config_list *list, struct buffer *text)
-{
-    for (unsigned i = 0; i < list->count; i++)
-        buffer_append_format(text, "%s%s", i ? ", " : "", config_list_item(list, i));
-    return buffer_error(text);
-}
-
-static int format_routes(const struct config_key *key, const enum guest_route *list,
-                         struct buffer *text)
-{
-    for (unsigned i = 0; i < GUEST_ROUTES && list[i] != ROUTE_NONE; i++)
-        buffer_append_format(text, "%s%s", i ? ", " : "", key->choices[list[i]]);
-    return buffer_error(text);
-}
-
 int config_value_format(const struct config_key *key, const struct config *config,
                         struct buffer *text)
 {
     const void *value = (const char *)config + key->offset;
+    const struct config_list *list = value;
+    const enum guest_route *routes = value;
 
     switch (key->type) {
     case KEY_PATH:
@@ -304,7 +289,9 @@ int config_value_format(const struct config_key *key, const struct config *confi
         return buffer_append_text(text, value);
     case KEY_PATHS:
     case KEY_WORDS:
-        return format_list(value, text);
+        for (unsigned i = 0; i < list->count; i++)
+            buffer_append_format(text, "%s%s", i ? ", " : "", config_list_item(list, i));
+        break;
     case KEY_NUMBER:
         return buffer_append_format(text, "%" PRIu32, *(const uint32_t *)value);
     case KEY_SWITCH:
@@ -312,7 +299,9 @@ int config_value_format(const struct config_key *key, const struct config *confi
     case KEY_CHOICE:
         return buffer_append_text(text, key->choices[*(const int *)value]);
     case KEY_ROUTES:
+        for (unsigned i = 0; i < GUEST_ROUTES && routes[i] != ROUTE_NONE; i++)
+            buffer_append_format(text, "%s%s", i ? ", " : "", key->choices[routes[i]]);
         break;
     }
-    return format_routes(key, value, text);
+    return buffer_error(text);
 }

@@ -5,15 +5,46 @@
  * The table has the columns that fit into 80 characters; the whole row is in the JSON. A volume is
  * shown by its PV name if it has one, because that is the name people know.
  */
-#include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <string.h>
 
-#include "crustctl/command.h"
+#include "crustctl/commands.h"
 #include "crustctl/table.h"
 #include "lib/cleanup.h"
 #include "lib/json.h"
-#include "model/state.h"
+#include "model/volume.h"
+
+static int format_device_number(const cJSON *row, struct buffer *ret_text)
+{
+    uint64_t major;
+
+    if (json_number(row, "major", &major) != JSON_NUMBER)
+        return 0;
+    return buffer_append_format(ret_text, "%" PRIu64 ":%" PRIu64, major, row_number(row, "minor"));
+}
+
+static int format_access(const cJSON *row, struct buffer *ret_text)
+{
+    return buffer_append_text(ret_text, row_number(row, "writable") ? "rw" : "ro");
+}
+
+/* As --container has them. */
+static int format_containers(const cJSON *row, struct buffer *ret_text)
+{
+    const cJSON *containers = json_member(row, "containers"), *container;
+
+    cJSON_ArrayForEach(container, containers)
+    {
+        const char *sub_path = json_text(container, "sub_path");
+
+        buffer_append_format(ret_text, "%s%s:%s%s%s%s", container == containers->child ? "" : ", ",
+                             json_text(container, "container_id"), json_text(container, "path"),
+                             *sub_path ? ":" : "", sub_path,
+                             cJSON_IsTrue(json_member(container, "read_only")) ? ":ro" : "");
+    }
+    return buffer_error(ret_text);
+}
 
 static const struct column volume_columns[] = {
     {.title = "ID", .key = "volume_id", .kind = COLUMN_NUMBER},
@@ -32,6 +63,7 @@ static const struct column wide_columns[] = {
     {.title = "POD", .key = "pod_name"},
     {.title = "CLAIM", .key = "claim"},
     {.title = "DEVICE", .key = "device"},
+    {.title = "KIND", .key = "kind"},
     {.title = "HOST", .key = "device_bytes", .kind = COLUMN_SIZE},
     {.title = "HYPERVISOR", .key = "hypervisor_bytes", .kind = COLUMN_SIZE},
     {.title = "GUEST", .key = "guest_bytes", .kind = COLUMN_SIZE},
@@ -61,7 +93,7 @@ static const struct column sandbox_columns[] = {
 
 static const struct column device_columns[] = {
     {.title = "DEVICE", .key = "device", .minimum = 10},
-    {.title = "NUMBER", .format = row_device_number},
+    {.title = "NUMBER", .format = format_device_number},
     {.title = "DISKSEQ", .key = "diskseq", .kind = COLUMN_NUMBER},
     {.title = "SIZE", .key = "size_bytes", .kind = COLUMN_SIZE},
     {.title = "LAST CHANGE (UTC)", .key = "last_changed", .kind = COLUMN_TIME},
@@ -114,26 +146,23 @@ static const struct column drive_columns[] = {
     {.title = "SANDBOX", .key = "sandbox_id", .minimum = 12, .expendable = 3},
     {.title = "HOST PATH", .key = "host_path", .minimum = 10},
     {.title = "VM PATH", .key = "vm_path", .minimum = 10},
-    {.title = "CONTAINERS", .format = row_containers, .minimum = 12, .expendable = 5},
+    {.title = "CONTAINERS", .format = format_containers, .minimum = 12, .expendable = 5},
     {.title = "SIZE", .key = "size_bytes", .kind = COLUMN_SIZE, .expendable = 2},
-    {.title = "ACCESS", .format = row_access, .expendable = 4},
+    {.title = "ACCESS", .format = format_access, .expendable = 4},
     {.title = "STATE", .key = "state"},
     {.title = "WHY", .key = "message", .minimum = 12, .expendable = 1},
 };
 
-struct view_layout {
+static const struct layout {
     const struct column *columns;
     unsigned count;
     const char *nothing;
-};
-
+} layouts[STORE_VIEWS] = {
 #define LAYOUT(columns, nothing)                                                                   \
     {                                                                                              \
         columns, array_length(columns), nothing                                                    \
     }
-
-/* By enum store_view. The journal has lines of its own. */
-static const struct view_layout layouts[STORE_VIEWS] = {
+    /* The journal has lines of its own. */
     [STORE_VIEW_VOLUMES] = LAYOUT(volume_columns, "no volumes"),
     [STORE_VIEW_SANDBOXES] = LAYOUT(sandbox_columns, "no sandboxes"),
     [STORE_VIEW_DEVICES] = LAYOUT(device_columns, "no devices"),
@@ -144,8 +173,8 @@ static const struct view_layout layouts[STORE_VIEWS] = {
     [STORE_VIEW_DRIVES] = LAYOUT(drive_columns, "no drives"),
 };
 
-static const struct view_layout wide_layout = LAYOUT(wide_columns, "no volumes");
-static const struct view_layout not_resizable_layout =
+static const struct layout wide_layout = LAYOUT(wide_columns, "no volumes");
+static const struct layout not_resizable_layout =
     LAYOUT(not_resizable_columns, "no volume in use that a resize would not reach");
 
 /* The options that choose among the rows. */
@@ -153,92 +182,55 @@ static const struct view_layout not_resizable_layout =
 
 /* The view says what is stalled and what is resizable. A row of an older crustd lacks these
  * columns, and is shown. */
-static bool is_stalled(const cJSON *row)
-{
-    bool known;
-
-    return row_number(row, "stalled", &known) == 1 || !known;
-}
-
-static bool is_not_resizable(const cJSON *row)
-{
-    return !json_member(row, "resizable") || strcmp(row_text(row, "resizable"), "no") == 0;
-}
-
-static bool is_wanted(const cJSON *row, unsigned filters)
-{
-    if ((filters & OPTION_BLOCKED) && state_from_name(row_text(row, "state")) != STATE_BLOCKED)
-        return false;
-    if ((filters & OPTION_NOT_RESIZABLE) && !is_not_resizable(row))
-        return false;
-    return !(filters & OPTION_STALLED) || is_stalled(row);
-}
-
-static const struct view_layout *find_layout(enum store_view view, unsigned given)
-{
-    if (given & OPTION_WIDE)
-        return &wide_layout;
-    return given & OPTION_NOT_RESIZABLE ? &not_resizable_layout : &layouts[view];
-}
-
 static void filter_rows(cJSON *rows, unsigned filters)
 {
-    cJSON *row = rows->child;
+    cJSON *row, *next;
 
-    while (row) {
-        cJSON *next = row->next;
+    for (row = rows->child; row; row = next) {
+        uint64_t stalled = 1;
 
-        if (!is_wanted(row, filters))
+        next = row->next;
+        (void)json_number(row, "stalled", &stalled);
+        if (((filters & OPTION_BLOCKED) &&
+             state_from_name(json_text(row, "state")) != STATE_BLOCKED) ||
+            ((filters & OPTION_NOT_RESIZABLE) && json_member(row, "resizable") &&
+             strcmp(json_text(row, "resizable"), "no") != 0) ||
+            ((filters & OPTION_STALLED) && stalled != 1))
             cJSON_Delete(cJSON_DetachItemViaPointer(rows, row));
-        row = next;
     }
-}
-
-/* Rows as JSON values, for the table or the filter. */
-static int print_rows(struct session *session, const struct store_query *query, struct error *error)
-{
-    const unsigned given = session->options->given;
-    const struct view_layout *layout = find_layout(query->view, given);
-    const unsigned width = given & OPTION_WIDE ? UINT_MAX : session->table_width;
-    cleanup(json_deletep) cJSON *rows = NULL;
-    int result = source_rows(session->source, query, &rows, error);
-
-    if (result != 0)
-        return result;
-    filter_rows(rows, given & FILTERS);
-    if (session->options->json)
-        row_print_json(rows, &session->out);
-    else
-        table_print(layout->columns, layout->count, rows, width, layout->nothing, &session->out);
-    return 0;
-}
-
-/* The rows as they came, so that no number loses a digit. */
-static int copy_rows(struct session *session, const struct store_query *query, struct error *error)
-{
-    int result = source_read(session->source, query, &session->out, error);
-
-    if (result != 0)
-        buffer_clear(&session->out); /* an error's JSON is no rows */
-    else if (session->out.data[session->out.length - 1] != '\n')
-        buffer_append_text(&session->out, "\n");
-    return result;
 }
 
 static int show(struct session *session, enum store_view view)
 {
     const struct options *options = session->options;
+    const unsigned given = options->given;
+    const struct layout *layout = given & OPTION_WIDE            ? &wide_layout
+                                  : given & OPTION_NOT_RESIZABLE ? &not_resizable_layout
+                                                                 : &layouts[view];
     const struct store_query query = {
-        .view = view,
-        .live = !(options->given & OPTION_ALL),
-        .last = options->lines,
-    };
-    struct error error = {0};
-    const int result = options->json && !(options->given & FILTERS)
-                           ? copy_rows(session, &query, &error)
-                           : print_rows(session, &query, &error);
+        .view = view, .live = !(given & OPTION_ALL), .last = options->lines};
+    cleanup(json_deletep) cJSON *rows = NULL;
+    int code;
 
-    return result == 0 ? EXIT_DONE : session_fail(result, &error);
+    if (options->json && !(given & FILTERS)) { /* as they came, so that no number loses a digit */
+        struct error error = {0};
+        const int result = source_read(&session->source, &query, &session->out, &error);
+
+        if (result != 0)
+            buffer_clear(&session->out); /* an error's JSON is no rows */
+        else if (session->out.data[session->out.length - 1] != '\n')
+            buffer_append_text(&session->out, "\n");
+        return result == 0 ? EXIT_DONE : session_fail_result(result, &error);
+    }
+    code = session_rows(session, &query, &rows);
+    if (code != EXIT_DONE)
+        return code;
+    filter_rows(rows, given & FILTERS);
+    if (!session_print_json(session, rows))
+        table_print(layout->columns, layout->count, rows,
+                    given & OPTION_WIDE ? UINT_MAX : session->table_width, layout->nothing,
+                    &session->out);
+    return EXIT_DONE;
 }
 
 int command_view(struct session *session)
@@ -246,7 +238,7 @@ int command_view(struct session *session)
     enum store_view view;
     const int result = store_view_from_name(session->options->command, &view);
 
-    return result == 0 ? show(session, view) : session_fail(result, NULL);
+    return result == 0 ? show(session, view) : session_fail_result(result, NULL);
 }
 
 int command_drives(struct session *session)

@@ -4,16 +4,16 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "crustctl/command.h"
-#include "crustctl/display.h"
+#include "crustctl/commands.h"
 #include "crustctl/table.h"
 #include "lib/cleanup.h"
 #include "lib/json.h"
 
-enum { JOURNAL_LINES = 8 };
+enum { JOURNAL_LINES = 8, WIDEST = 100 }; /* longer lines of prose are hard to read */
 
 static const struct column volume_fields[] = {
     {.title = "path", .key = "target_path"},
+    {.title = "kind", .key = "kind"},
     {.title = "pv", .key = "pv"},
     {.title = "pod uid", .key = "pod_uid"},
     {.title = "state", .format = row_state},
@@ -94,86 +94,63 @@ static const struct part {
     {"Last cleanup", STORE_VIEW_CLEANUPS, cleanup_fields, array_length(cleanup_fields)},
 };
 
-/* The newest row of a view that is about the volume, if there is one. */
-static int print_part(struct session *session, const struct part *part, const char *volume_id)
+/* The newest rows of a view that are about the volume; an exit code. */
+static int read_newest(struct session *session, enum store_view view, uint64_t volume_id,
+                       int64_t most, cJSON **ret_rows)
 {
-    const struct store_query query = {
-        .view = part->view, .volume = volume_id, .last = 1, .live = true};
-    cleanup(json_deletep) cJSON *rows = NULL;
-    struct error error = {0};
-    const int result = source_rows(session->source, &query, &rows, &error);
-    const char *title = part->title;
+    char id[24];
+    const struct store_query query = {.view = view, .volume = id, .last = most, .live = true};
 
-    if (result != 0)
-        return session_fail(result, &error);
-    if (!rows->child)
-        return EXIT_DONE;
-    if (part->view == STORE_VIEW_RESIZES && !*row_text(rows->child, "finished_at"))
+    (void)snprintf(id, sizeof(id), "%" PRIu64, volume_id);
+    return session_rows(session, &query, ret_rows);
+}
+
+static int print_part(struct session *session, const struct part *part, uint64_t volume_id)
+{
+    cleanup(json_deletep) cJSON *rows = NULL;
+    const char *title = part->title;
+    int code = read_newest(session, part->view, volume_id, 1, &rows);
+
+    if (code != EXIT_DONE || !rows->child)
+        return code;
+    if (part->view == STORE_VIEW_RESIZES && !*json_text(rows->child, "finished_at"))
         title = "Open resize";
     buffer_append_format(&session->out, "\n%s\n", title);
     table_print_sheet(part->fields, part->count, rows->child, &session->out);
     return EXIT_DONE;
 }
 
-static int print_last_lines(struct session *session, const char *volume_id)
+/* The views are read one after another, so a sheet can mix two points in time if the volume changes
+ * meanwhile. */
+int command_volume(struct session *session)
 {
-    const struct store_query query = {
-        .view = STORE_VIEW_JOURNAL, .volume = volume_id, .last = JOURNAL_LINES};
-    cleanup(json_deletep) cJSON *rows = NULL;
-    struct error error = {0};
-    const int result = source_rows(session->source, &query, &rows, &error);
+    cleanup(json_deletep) cJSON *volume = NULL, *lines = NULL;
+    struct buffer *out = &session->out;
     const cJSON *row;
+    uint64_t id;
+    int code = session_find_volume(session, session->options->operand[0], &volume);
 
-    if (result != 0)
-        return session_fail(result, &error);
-    if (rows->child)
-        buffer_append_text(&session->out, "\nLast in the journal\n");
-    cJSON_ArrayForEach(row, rows)
+    if (code != EXIT_DONE || session_print_json(session, volume))
+        return code;
+    id = row_number(volume, "volume_id");
+    buffer_append_format(out, "Volume %" PRIu64 " (times are UTC)\n", id);
+    table_print_sheet(volume_fields, array_length(volume_fields), volume, out);
+    for (size_t i = 0; i < array_length(parts) && code == EXIT_DONE; i++)
+        code = print_part(session, &parts[i], id);
+    if (code == EXIT_DONE)
+        code = read_newest(session, STORE_VIEW_JOURNAL, id, JOURNAL_LINES, &lines);
+    if (code != EXIT_DONE)
+        return code;
+    if (lines->child)
+        buffer_append_text(out, "\nLast in the journal\n");
+    cJSON_ArrayForEach(row, lines)
     {
-        row_print_journal(row, session->table_width, &session->out);
+        row_print_journal(row, session->table_width, out);
     }
     return EXIT_DONE;
 }
 
-/* The views are read one after another, so a sheet can mix two points in time if the volume changes
- * meanwhile. */
-static int print_sheet(struct session *session, const cJSON *volume)
-{
-    const uint64_t id = row_number(volume, "volume_id", NULL);
-    char volume_id[24];
-    int code = EXIT_DONE;
-
-    (void)snprintf(volume_id, sizeof(volume_id), "%" PRIu64, id);
-    buffer_append_format(&session->out, "Volume %" PRIu64 " (times are UTC)\n", id);
-    table_print_sheet(volume_fields, array_length(volume_fields), volume, &session->out);
-    for (size_t i = 0; i < array_length(parts) && code == EXIT_DONE; i++)
-        code = print_part(session, &parts[i], volume_id);
-    return code == EXIT_DONE ? print_last_lines(session, volume_id) : code;
-}
-
-int command_volume(struct session *session)
-{
-    cleanup(json_deletep) cJSON *volume = NULL;
-    int code = session_find_volume(session, session->options->operand[0], &volume);
-
-    if (code != 0)
-        return code;
-    if (!session->options->json)
-        return print_sheet(session, volume);
-    row_print_json(volume, &session->out);
-    return EXIT_DONE;
-}
-
 /* ---- command explain ------------------------------------------------------------------------ */
-
-/* What to do about a volume, what its state means, and what is known: the
- * daemon's own sentences. */
-
-enum {
-    WIDEST = 100, /* longer lines of prose are hard to read */
-    ANSWER_BYTES = 16 * 1024 * 1024,
-    ANSWER_DEPTH = 12,
-};
 
 /* What to do comes first: the reader may have been woken for it. A member is a sentence, null, or
  * an array of sentences; without a title it goes on with the section before it. */
@@ -184,67 +161,57 @@ static const struct {
     {"What is missing", "missing"}, {"What is known", "known"},
 };
 
-static void print_heading(const cJSON *volume, struct buffer *out)
+static void print_answer(const cJSON *answer, unsigned width, struct buffer *out)
 {
     cleanup(buffer_done) struct buffer name = BUFFER_INIT(0);
+    const cJSON *volume = json_member(answer, "volume");
 
     row_volume_name(volume, &name);
     buffer_append_text(&name, ": ");
     row_state(volume, &name);
     buffer_fail(out, buffer_error(&name));
-    buffer_append_format(out, "Volume %" PRIu64 ", ", row_number(volume, "volume_id", NULL));
+    buffer_append_format(out, "Volume %" PRIu64 ", ", row_number(volume, "volume_id"));
     display_append(out, buffer_text(&name));
     buffer_append_text(out, "\n");
-}
+    for (size_t i = 0; i < array_length(sections); i++) {
+        const cJSON *member = json_member(answer, sections[i].member);
+        const bool is_list = cJSON_IsArray(member);
+        const cJSON *sentence = is_list ? member->child : member;
 
-static void print_section(const char *title, const cJSON *member, unsigned width,
-                          struct buffer *out)
-{
-    const bool is_list = cJSON_IsArray(member);
-    const cJSON *sentence = is_list ? member->child : member;
-
-    if (title && cJSON_IsString(sentence))
-        buffer_append_format(out, "\n%s\n", title);
-    for (; cJSON_IsString(sentence); sentence = is_list ? sentence->next : NULL)
-        display_append_wrapped(out, sentence->valuestring, "  - ", 4, width);
-}
-
-static void print_text(const cJSON *answer, unsigned width, struct buffer *out)
-{
-    print_heading(json_member(answer, "volume"), out);
-    for (size_t i = 0; i < array_length(sections); i++)
-        print_section(sections[i].title, json_member(answer, sections[i].member), width, out);
+        if (sections[i].title && cJSON_IsString(sentence))
+            buffer_append_format(out, "\n%s\n", sections[i].title);
+        for (; cJSON_IsString(sentence); sentence = is_list ? sentence->next : NULL)
+            display_append_wrapped(out, sentence->valuestring, "  - ", 4, width);
+    }
 }
 
 int command_explain(struct session *session)
 {
-    cleanup(buffer_done) struct buffer body = BUFFER_INIT(ANSWER_BYTES);
+    cleanup(buffer_done) struct buffer body = BUFFER_INIT(SOURCE_ANSWER_BYTES);
     cleanup(json_deletep) cJSON *volume = NULL, *answer = NULL;
-    struct error error = {0};
-    char path[64];
-    int result;
+    struct source_request request = {.method = "GET"};
+    char target[64];
+    int code;
 
-    source_want_daemon(session->source);
-    result = session_find_volume(session, session->options->operand[0], &volume);
-    if (result == EXIT_UNREACHABLE)
+    session->source.needs_daemon = true;
+    code = session_find_volume(session, session->options->operand[0], &volume);
+    if (code == EXIT_UNREACHABLE)
         (void)fprintf(
             stderr,
             "Only the daemon explains. crustctl volume VOL shows the recorded state, and so "
             "does\n  sqlite3 -readonly %s 'SELECT * FROM audit_volumes'\n",
-            source_config(session->source)->paths.database);
-    if (result != 0)
-        return result;
-    (void)snprintf(path, sizeof(path), "/v1/volumes/%" PRIu64 "/explain",
-                   row_number(volume, "volume_id", NULL));
-    result = source_ask_daemon(session->source, "GET", path, &body, &error);
-    if (result == 0)
-        result = json_parse(buffer_text(&body), body.length,
-                            (struct json_limits){ANSWER_BYTES, ANSWER_DEPTH, 0}, &answer, &error);
-    if (result != 0)
-        return session_fail(result, &error);
+            session->source.config.paths.database);
+    if (code != EXIT_DONE)
+        return code;
+    (void)snprintf(target, sizeof(target), "/v1/volumes/%" PRIu64 "/explain",
+                   row_number(volume, "volume_id"));
+    request.target = target;
+    code = session_ask(session, &request, &body, &answer);
+    if (code != EXIT_DONE)
+        return code;
     if (session->options->json)
         buffer_append(&session->out, body.data, body.length);
     else
-        print_text(answer, session->width < WIDEST ? session->width : WIDEST, &session->out);
+        print_answer(answer, session->width < WIDEST ? session->width : WIDEST, &session->out);
     return EXIT_DONE;
 }

@@ -4,7 +4,7 @@
  * Everything is laid out into a buffer first, so that a layout can be tested without a terminal.
  * Text is escaped before it is measured, so that a width is that of the bytes written.
  */
-#include "crustctl/display.h"
+#include "crustctl/table.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -127,51 +127,29 @@ static const char *tail_of(const char *text, unsigned width)
     return text;
 }
 
-/* Splits escaped text into lines of at most `width`, by its end: the end of a name tells more than
- * its start. */
-static void append_shortened(struct buffer *out, const char *escaped, unsigned width)
+/* The end of a name tells more than its start. */
+int display_append_cell(struct buffer *out, const char *text, unsigned width,
+                        enum display_align align)
 {
-    unsigned head = (width - 1) / 3;
-
-    if (display_width(escaped) <= width) {
-        buffer_append_text(out, escaped);
-        return;
-    }
-    buffer_append(out, escaped, head_bytes(escaped, head));
-    buffer_append_text(out, ELLIPSIS);
-    buffer_append_text(out, tail_of(escaped, width - 1 - head));
-}
-
-static int append_cell(struct buffer *out, const char *text, unsigned width, bool pad_left,
-                       bool pad_right)
-{
-    cleanup(buffer_done) struct buffer escaped = BUFFER_INIT(0);
-    cleanup(buffer_done) struct buffer cell = BUFFER_INIT(0);
+    cleanup(buffer_done) struct buffer escaped = BUFFER_INIT(0), cell = BUFFER_INIT(0);
+    const unsigned head = (width - 1) / 3;
+    const char *shown;
     int blanks;
 
     buffer_fail(&cell, display_append(&escaped, text));
-    append_shortened(&cell, buffer_text(&escaped), width);
+    shown = buffer_text(&escaped);
+    if (display_width(shown) > width) {
+        buffer_append(&cell, shown, head_bytes(shown, head));
+        buffer_append_text(&cell, ELLIPSIS);
+        shown = tail_of(shown, width - 1 - head);
+    }
+    buffer_append_text(&cell, shown);
     buffer_fail(out, buffer_error(&cell));
     blanks = (int)width - (int)display_width(buffer_text(&cell));
-    if (blanks < 0)
+    if (blanks < 0 || align == DISPLAY_SHORT)
         blanks = 0;
-    return buffer_append_format(out, "%*s%s%*s", pad_left ? blanks : 0, "", buffer_text(&cell),
-                                pad_right ? blanks : 0, "");
-}
-
-int display_append_padded(struct buffer *out, const char *text, unsigned width)
-{
-    return append_cell(out, text, width, false, true);
-}
-
-int display_append_padded_left(struct buffer *out, const char *text, unsigned width)
-{
-    return append_cell(out, text, width, true, false);
-}
-
-int display_append_short(struct buffer *out, const char *text, unsigned width)
-{
-    return append_cell(out, text, width, false, false);
+    return buffer_append_format(out, "%*s%s%*s", align == DISPLAY_RIGHT ? blanks : 0, "",
+                                buffer_text(&cell), align == DISPLAY_LEFT ? blanks : 0, "");
 }
 
 int display_append_wrapped(struct buffer *out, const char *text, const char *lead, unsigned indent,

@@ -14,211 +14,217 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "doctor/doctor.h"
 #include "lib/cleanup.h"
+#include "lib/clock.h"
+#include "lib/http_exchange.h"
 #include "lib/json.h"
 #include "lib/path.h"
 
 enum {
     REQUEST_SECONDS = 30,
     TARGET_BYTES = 16 * 1024, /* the longest path, each byte of it escaped, and more */
-    ANSWER_BYTES = 64 * 1024 * 1024,
     ANSWER_DEPTH = 12,
-    STATUS_BYTES = 1024 * 1024,
     LOCKED_MSEC = 5000, /* a daemon that starts keeps its database locked for a moment */
 };
 
-struct source {
-    struct loop loop;
-    int root;
-    const char *root_name; /* borrowed: an argument */
-    struct config config;
-    struct error config_fault; /* "" where the configuration was read */
-    bool want_daemon;
-    bool told_memory;            /* the check whether the daemon works in memory was made */
-    struct store_reader *reader; /* set once no daemon answered */
-};
-
-int source_open(const char *root, const char *config_file, struct source **ret_source,
+int source_open(struct source *source, const char *root, const char *config_file,
                 struct error *error)
 {
-    struct source *source = calloc(1, sizeof(*source));
+    struct error fault = {0};
     int result;
 
-    if (!source)
-        return error_set(error, -ENOMEM, "out of memory");
-    source->root = -1;
-    source->root_name = root;
-    result = loop_init(&source->loop);
-    if (result < 0) {
-        free(source);
-        return error_set_errno(error, result, "cannot make an event loop");
-    }
+    *source = (struct source){.root = -1, .root_name = root};
     result = path_open_root(root, &source->root);
-    if (result < 0) {
-        source_close(source);
+    if (result < 0)
         return error_set_errno(error, result, "cannot open --root %s", root);
-    }
-    if (config_file && access(config_file, F_OK) < 0) {
-        result = error_set_errno(error, -errno, "%s", config_file);
-        source_close(source);
-        return result;
-    }
-    if (config_load_host(source->root, root, config_file, &source->config, error) < 0)
-        source->config_fault = *error;
-    *ret_source = source;
+    if (config_file && access(config_file, F_OK) < 0)
+        return error_set_errno(error, -errno, "%s", config_file);
+    if (config_load_host(source->root, root, config_file, &source->config, &fault) < 0)
+        source->config_fault = fault;
     return 0;
 }
 
 void source_close(struct source *source)
 {
-    if (!source)
-        return;
     store_reader_free(source->reader);
     fd_close(source->root);
-    loop_done(&source->loop);
-    free(source);
 }
 
-void source_want_daemon(struct source *source)
+/* ---- asking the daemon --------------------------------------------------------------------- */
+
+/* What is shown while the daemon's answer is waited for. It asks the daemon as well. */
+struct progress {
+    struct source *source;
+    const struct source_request *request;
+    struct buffer said; /* last; owned */
+};
+
+static void show_progress(void *userdata)
 {
-    source->want_daemon = true;
+    struct progress *progress = userdata;
+    cleanup(buffer_done) struct buffer text = BUFFER_INIT(0);
+
+    progress->request->describe(progress->source, progress->request->subject, &text);
+    if (!text.length || strcmp(buffer_text(&text), buffer_text(&progress->said)) == 0)
+        return;
+    (void)fprintf(stderr, "waiting: %s\n", buffer_text(&text));
+    buffer_clear(&progress->said);
+    buffer_append_text(&progress->said, buffer_text(&text));
 }
 
-const char *source_config_fault(const struct source *source)
+static int fail_exchange(const struct source *source, enum http_exchange_end end,
+                         const struct error *why, struct error *error)
 {
-    return *source->config_fault.text ? source->config_fault.text : NULL;
+    const char *socket = source->config.paths.http_socket;
+
+    if (end == HTTP_EXCHANGE_FORBIDDEN)
+        return error_set(error, -EACCES,
+                         "no permission to ask the daemon on %s: be root, or in the group that "
+                         "paths.socket_group names",
+                         socket);
+    if (end == HTTP_EXCHANGE_NO_SOCKET || end == HTTP_EXCHANGE_REFUSED)
+        return error_set(error, SOURCE_UNREACHABLE, "no daemon answers on %s", socket);
+    return error_set(error, -EPROTO, "%s: %s", socket, why->text);
 }
 
-const struct config *source_config(const struct source *source)
+static int fail_request(unsigned status, const struct buffer *body, struct error *error)
 {
-    return &source->config;
+    cleanup(json_deletep) cJSON *refusal = NULL;
+    const char *message = NULL;
+
+    if (json_parse(buffer_text(body), body->length, JSON_LIMITS_HTTP, &refusal, NULL) == 0)
+        message = json_string(refusal, "message");
+    return message ? error_set(error, SOURCE_REFUSED, "%s", message)
+                   : error_set(error, SOURCE_REFUSED,
+                               "the daemon refused without a word (HTTP status %u)", status);
 }
 
-int source_ask_daemon(struct source *source, const char *method, const char *path,
-                      struct buffer *ret_body, struct error *error)
+int source_ask(struct source *source, struct source_request *request, struct buffer *ret_body,
+               struct error *error)
 {
-    const struct call_request request = {
-        .method = method,
-        .target = path,
-        .body = strcmp(method, "POST") == 0 ? "" : NULL,
-        .deadline_seconds = REQUEST_SECONDS,
+    const unsigned seconds = request->seconds ? request->seconds : REQUEST_SECONDS;
+    struct progress progress = {.source = source, .request = request};
+    const struct http_exchange_request exchange = {
+        .directory = source->root,
+        .socket_path = source->config.paths.http_socket,
+        .method = request->method,
+        .target = request->target,
+        .body = request->body,
+        .body_limit = SOURCE_ANSWER_BYTES,
+        .on_waiting = request->describe ? show_progress : NULL,
+        .userdata = &progress,
     };
-    unsigned status;
+    struct error why;
+    enum http_exchange_end end = http_exchange_perform(
+        &exchange, clock_boottime() + seconds * NSEC_PER_SEC, &request->status, ret_body, &why);
 
-    return call_daemon(source, &request, &status, ret_body, error);
+    buffer_done(&progress.said);
+    if (end != HTTP_EXCHANGE_ANSWERED)
+        return fail_exchange(source, end, &why, error);
+    return request->status / 100 == 2 ? 0 : fail_request(request->status, ret_body, error);
 }
 
-int source_root(const struct source *source)
+static int get(struct source *source, const char *target, struct buffer *ret_body,
+               struct error *error)
 {
-    return source->root;
+    return source_ask(source, &(struct source_request){.method = "GET", .target = target}, ret_body,
+                      error);
 }
 
-struct loop *source_loop(struct source *source)
+/* ---- rows ---------------------------------------------------------------------------------- */
+
+int source_parse(const struct buffer *json, cJSON **ret_value, struct error *error)
 {
-    return &source->loop;
+    return json_parse(buffer_text(json), json->length,
+                      (struct json_limits){SOURCE_ANSWER_BYTES, ANSWER_DEPTH, 0}, ret_value, error);
 }
 
-static int open_database(struct source *source, struct error *error)
+static int open_reader(const struct source *source, struct store_reader **ret_reader,
+                       struct error *error)
 {
-    struct error why = {0};
     char path[PATH_MAX];
     const char *name = source->config.paths.database;
     int result = store_failure_of(path_resolve(source->root, source->root_name, name, path));
 
-    if (result < 0)
-        (void)error_set_errno(&why, result, "%s", name);
-    else
-        result = store_reader_open(path, LOCKED_MSEC, &source->reader, &why);
-    if (result == 0) {
+    return result < 0 ? error_set_errno(error, result, "%s", name)
+                      : store_reader_open(path, LOCKED_MSEC, ret_reader, error);
+}
+
+static int open_database(struct source *source, struct error *error)
+{
+    const char *socket = source->config.paths.http_socket;
+    struct error why = {0};
+    int result = open_reader(source, &source->reader, &why);
+
+    if (result == 0)
         (void)fprintf(stderr, "crustctl: no daemon answers on %s; read from the database\n",
-                      source->config.paths.http_socket);
+                      socket);
+    if (result == 0)
         return 0;
-    }
     if (result == STORE_MISSING)
         return error_set(error, SOURCE_UNREACHABLE, "no daemon answers on %s, and there is no %s",
-                         source->config.paths.http_socket, source->config.paths.database);
+                         socket, source->config.paths.database);
     if (result == STORE_LOCKED) /* the daemon is about to answer */
         result = SOURCE_UNREACHABLE;
     return error_set(error, result, "no daemon answers on %s, and its database cannot be read: %s",
-                     source->config.paths.http_socket, why.text);
-}
-
-static void append_encoded(struct buffer *path, const char *text)
-{
-    for (; *text; text++) {
-        const unsigned char byte = (unsigned char)*text;
-        const bool plain = (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') ||
-                           (byte >= '0' && byte <= '9') || strchr("-_.~/", byte);
-
-        if (plain)
-            buffer_append(path, text, 1);
-        else
-            buffer_append_format(path, "%%%02X", byte);
-    }
-}
-
-static int append_query(struct buffer *path, const struct store_query *query)
-{
-    buffer_append_format(path, "/v1/%s?live=%d", store_view_name(query->view), query->live ? 1 : 0);
-    if (query->id > 0)
-        buffer_append_format(path, "&id=%" PRId64, query->id);
-    if (query->after > 0)
-        buffer_append_format(path, "&after=%" PRId64, query->after);
-    if (query->last > 0)
-        buffer_append_format(path, "&last=%" PRId64, query->last);
-    if (query->volume) {
-        buffer_append_text(path, "&volume=");
-        append_encoded(path, query->volume);
-    }
-    return buffer_error(path);
-}
-
-static int read_from_daemon(struct source *source, const struct store_query *query,
-                            struct buffer *ret_json, struct error *error)
-{
-    cleanup(buffer_done) struct buffer path = BUFFER_INIT(TARGET_BYTES);
-
-    if (append_query(&path, query) < 0)
-        return error_set(error, -EINVAL, "the name is too long");
-    return source_ask_daemon(source, "GET", buffer_text(&path), ret_json, error);
+                     socket, why.text);
 }
 
 /* While its database fails, the daemon does not know the past, and the file not the present. */
 static void tell_memory(struct source *source)
 {
-    cleanup(buffer_done) struct buffer body = BUFFER_INIT(STATUS_BYTES);
+    cleanup(buffer_done) struct buffer body = BUFFER_INIT(SOURCE_ANSWER_BYTES);
     cleanup(json_deletep) cJSON *status = NULL;
-    const char *database = NULL;
 
-    if (source->told_memory)
+    if (source->checked_memory)
         return;
-    source->told_memory = true;
-    if (source_ask_daemon(source, "GET", "/v1/status", &body, NULL) == 0 &&
-        json_parse(buffer_text(&body), body.length, JSON_LIMITS_HTTP, &status, NULL) == 0)
-        database = json_string(status, "database");
-    if (database && strcmp(database, "memory") == 0)
+    source->checked_memory = true;
+    if (get(source, "/v1/status", &body, NULL) == 0 && source_parse(&body, &status, NULL) == 0 &&
+        strcmp(json_text(status, "database"), "memory") == 0)
         (void)fprintf(stderr,
                       "crustctl: the daemon works in memory, and shows what it has found since its "
                       "database failed; %s is old\n",
                       source->config.paths.database);
 }
 
+static int append_target(const struct store_query *query, struct buffer *ret_target)
+{
+    buffer_append_format(ret_target, "/v1/%s?live=%d", store_view_name(query->view), query->live);
+    if (query->id > 0)
+        buffer_append_format(ret_target, "&id=%" PRId64, query->id);
+    if (query->after > 0)
+        buffer_append_format(ret_target, "&after=%" PRId64, query->after);
+    if (query->last > 0)
+        buffer_append_format(ret_target, "&last=%" PRId64, query->last);
+    if (query->volume)
+        buffer_append_text(ret_target, "&volume=");
+    for (const char *text = query->volume; text && *text; text++) {
+        static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                    "0123456789-_.~/";
+
+        buffer_append_format(ret_target, strchr(plain, *text) ? "%c" : "%%%02X",
+                             (unsigned char)*text);
+    }
+    return buffer_error(ret_target);
+}
+
 int source_read(struct source *source, const struct store_query *query, struct buffer *ret_json,
                 struct error *error)
 {
+    cleanup(buffer_done) struct buffer target = BUFFER_INIT(TARGET_BYTES);
     int result;
 
     if (!source->reader) {
-        result = read_from_daemon(source, query, ret_json, error);
+        if (append_target(query, &target) < 0)
+            return error_set(error, -EINVAL, "the name is too long");
+        result = get(source, buffer_text(&target), ret_json, error);
         if (result == 0)
             tell_memory(source);
-        if (result != SOURCE_UNREACHABLE || source->want_daemon)
+        if (result != SOURCE_UNREACHABLE || source->needs_daemon)
             return result;
         result = open_database(source, error);
         if (result != 0)
@@ -230,15 +236,13 @@ int source_read(struct source *source, const struct store_query *query, struct b
 int source_rows(struct source *source, const struct store_query *query, cJSON **ret_rows,
                 struct error *error)
 {
-    cleanup(buffer_done) struct buffer json = BUFFER_INIT(ANSWER_BYTES);
+    cleanup(buffer_done) struct buffer json = BUFFER_INIT(SOURCE_ANSWER_BYTES);
     cleanup(json_deletep) cJSON *rows = NULL;
     int result = source_read(source, query, &json, error);
 
+    if (result == 0)
+        result = source_parse(&json, &rows, error);
     if (result != 0)
-        return result;
-    result = json_parse(buffer_text(&json), json.length,
-                        (struct json_limits){ANSWER_BYTES, ANSWER_DEPTH, 0}, &rows, error);
-    if (result < 0)
         return result;
     if (!cJSON_IsArray(rows))
         return error_set(error, -EBADMSG, "the daemon's answer is not an array");
@@ -246,60 +250,45 @@ int source_rows(struct source *source, const struct store_query *query, cJSON **
     return 0;
 }
 
-int source_status(struct source *source, struct buffer *ret_json, struct error *error)
-{
-    int result = source_ask_daemon(source, "GET", "/v1/status", ret_json, error);
+/* ---- what is no view ----------------------------------------------------------------------- */
 
-    if (result != SOURCE_UNREACHABLE)
-        return result;
-    result = open_database(source, error);
-    if (result != 0)
-        return result;
-    result = buffer_append_text(ret_json, "{\"daemon\":false,\"summary\":");
-    if (result == 0)
-        result = store_read_summary(source->reader, ret_json, error);
-    return result == 0 ? buffer_append_text(ret_json, "}\n") : result;
+int source_status(struct source *source, cJSON **ret_status, struct error *error)
+{
+    cleanup(buffer_done) struct buffer json = BUFFER_INIT(SOURCE_ANSWER_BYTES);
+    int result = get(source, "/v1/status", &json, error);
+
+    if (result == SOURCE_UNREACHABLE) {
+        result = open_database(source, error);
+        if (result != 0)
+            return result;
+        buffer_append_text(&json, "{\"daemon\":false,\"summary\":");
+        result = store_read_summary(source->reader, &json, error);
+        buffer_append_text(&json, "}");
+    }
+    return result == 0 ? source_parse(&json, ret_status, error) : result;
 }
 
-/* What the database says of live sandboxes; NULL if there is none that can be read. */
-static cJSON *recorded_sandboxes(const struct source *source)
-{
-    cleanup(buffer_done) struct buffer json = BUFFER_INIT(DOCTOR_BYTES);
-    struct store_reader *reader = NULL;
-    cJSON *sandboxes = NULL;
-    char path[PATH_MAX];
-
-    if (path_resolve(source->root, source->root_name, source->config.paths.database, path) < 0 ||
-        store_reader_open(path, LOCKED_MSEC, &reader, NULL) < 0)
-        return NULL;
-    if (store_read_abilities(reader, &json, NULL) == 0)
-        (void)json_parse(buffer_text(&json), json.length,
-                         (struct json_limits){DOCTOR_BYTES, ANSWER_DEPTH, 0}, &sandboxes, NULL);
-    store_reader_free(reader);
-    return sandboxes;
-}
-
-int source_findings(struct source *source, bool *ret_by_daemon, struct buffer *ret_json,
+int source_findings(struct source *source, bool *ret_by_daemon, cJSON **ret_findings,
                     struct error *error)
 {
+    cleanup(buffer_done) struct buffer json = BUFFER_INIT(SOURCE_ANSWER_BYTES);
+    cleanup(buffer_done) struct buffer known = BUFFER_INIT(DOCTOR_BYTES);
     cleanup(json_deletep) cJSON *sandboxes = NULL;
-    struct doctor_request request = {.root = source->root, .config = &source->config};
-    int result = source_ask_daemon(source, "GET", "/v1/doctor", ret_json, error);
+    struct store_reader *reader = NULL;
+    int result = get(source, "/v1/doctor", &json, error);
 
-    if (result != SOURCE_UNREACHABLE) {
-        *ret_by_daemon = true;
-        return result;
+    *ret_by_daemon = result != SOURCE_UNREACHABLE;
+    if (!*ret_by_daemon) {
+        if (open_reader(source, &reader, NULL) == 0 &&
+            store_read_abilities(reader, &known, NULL) == 0)
+            (void)source_parse(&known, &sandboxes, NULL);
+        store_reader_free(reader);
+        result = doctor_examine(&(struct doctor_request){.root = source->root,
+                                                         .config = &source->config,
+                                                         .sandboxes = sandboxes},
+                                &json);
+        if (result < 0)
+            return error_set_errno(error, result, "the findings can't be written");
     }
-    sandboxes = recorded_sandboxes(source);
-    request.sandboxes = sandboxes;
-    *ret_by_daemon = false;
-    result = doctor_examine(&request, ret_json);
-    return result < 0 ? error_set_errno(error, result, "the findings can't be written") : 0;
-}
-
-int source_crust_users(struct source *source, struct buffer *ret_json, struct error *error)
-{
-    int result = doctor_find_crust_users(source->root, ret_json);
-
-    return result < 0 ? error_set_errno(error, result, "the findings can't be written") : 0;
+    return result == 0 ? source_parse(&json, ret_findings, error) : result;
 }

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checks.h - what the doctor examines, each part by its name. Private to doctor/.
- *
- * A part reads the node (..._read, ..._examine) and judges what was read (..._judge), which is
- * pure.
- */
+/* checks.h - the parts of an examination. Private to doctor/. */
 #pragma once
 
 #include <cjson/cJSON.h>
@@ -15,12 +11,9 @@
 
 #include "config/config.h"
 #include "lib/buffer.h"
+#include "lib/clock.h"
 #include "lib/directory.h"
 #include "lib/result.h"
-
-/* ---- finding -------------------------------------------------------------------------------- */
-
-/* What an examination of the node found, as JSON. */
 
 enum finding_level {
     FINDING_OK,
@@ -29,44 +22,92 @@ enum finding_level {
     FINDING_ERROR,   /* some volume cannot grow, no drive be attached, or crustd not start */
 };
 
-/* `[{"id","level","what","where","remedy"}, …]`, being written. */
+/* One examination: what it is given, its findings as JSON, and what it noticed that works. */
 struct findings {
-    struct buffer *json; /* borrowed */
+    int root;                          /* O_PATH of --root */
+    const struct config *config;       /* borrowed, like the other pointers */
+    const cJSON *sandboxes;            /* as store_read_abilities() reads them, or NULL */
+    char boot_id[CLOCK_BOOT_ID_BYTES]; /* sandboxes of another boot have ended */
+    struct buffer *json;
     unsigned count;
 
-    /* What runs: evidence that outweighs what a configuration leads to. Borrowed. */
-    const cJSON *running; /* as store_read_abilities() reads them; NULL: not known */
-    const char *boot_id;  /* those of another boot have ended */
-
-    /* What works, found by the way. */
-    unsigned configurations, sandboxes; /* of Kata's, that give a guest its volumes; that run */
+    unsigned configurations; /* of Kata's, those that give a guest its volumes */
+    unsigned label_guests;   /* of these, those whose guests enforce SELinux */
+    unsigned running;        /* sandboxes */
     bool tells_hypervisor, resizes_guests;
-    bool ignores_group;    /* some runtime is not Kata's in Go, the only one that applies fsGroup */
-    unsigned label_guests; /* of the configurations, those whose guests enforce SELinux */
+    bool ignores_group;        /* some runtime is not Kata's in Go, which alone applies fsGroup */
     bool lacks_direct_volumes; /* Kata is too old */
 };
-
-void findings_begin(struct findings *findings, struct buffer *json);
 
 /* where, remedy: NULL none. Texts are whole sentences without a full stop at their end. */
 void findings_add(struct findings *findings, enum finding_level level, const char *id,
                   const char *where, const char *remedy, const char *format, ...)
     __attribute__((format(printf, 6, 7)));
 
-/* 0 or -errno. */
-int findings_end(struct findings *findings);
+/* That something is well, or what is wrong with it. */
+void findings_check(struct findings *findings, bool is_well, const char *well,
+                    enum finding_level level, const char *id, const char *where, const char *remedy,
+                    const char *format, ...) __attribute__((format(printf, 8, 9)));
 
-/* ---- program -------------------------------------------------------------------------------- */
+/* Whether a row is about a sandbox of this boot. */
+bool findings_is_running(const struct findings *findings, const cJSON *sandbox);
+
+/* ---- the node ------------------------------------------------------------------------------- */
+
+/* What the kernel lets this process do, and as whom it runs. Each feature is tried, because a
+ * system-call filter or a namespace can take away what the version promises. Results of system
+ * calls are 0 or -errno. */
+struct kernel_facts {
+    char release[65]; /* uname(2) */
+    int openat2, pidfd_open;
+    int vsock;           /* 0, or why there is no socket of AF_VSOCK as an errno */
+    int uevents;         /* listening to the kernel's own group */
+    bool large_buffer;   /* a receive buffer beyond net.core.rmem_max may be had */
+    int64_t now_seconds; /* CLOCK_REALTIME */
+
+    int inotify, watch;                  /* an instance, and a watch of it */
+    uint64_t max_instances, max_watches; /* fs.inotify.max_user_…; 0: unknown */
+    unsigned directories;                /* that crustd watches now */
+
+    uid_t uid;
+    bool may_trace;     /* CAP_SYS_PTRACE */
+    int first_process;  /* inspecting process 1: its mounts and its root */
+    bool user_is_first; /* lib/process.h */
+    bool shows_all_processes;
+};
+
+void kernel_read(int root, const struct config *config, struct kernel_facts *ret_facts);
+void kernel_judge(const struct kernel_facts *facts, struct findings *findings);
+
+/* The directories that crustd's configuration names. */
+void paths_examine(struct findings *findings);
+
+/* Whether disks may be opened for drive mounts, where drives.enabled = on. */
+void drives_examine(struct findings *findings);
+
+/* device NULL: none was tried. access: 0, or the errno of opening it to read and write. */
+void drives_judge_device(const char *device, int access, struct findings *findings);
+
+/* A note for each CSI driver that has mounted volumes of Kata's pods on the node. table: the node's
+ * mount table, open. */
+void host_mounts_examine(int table, struct findings *findings);
+
+/* The visible names of a directory, at most 64; none if it is absent. 0 or -errno. */
+int host_names_read(int root, const char *directory, struct directory_names *ret_names);
+
+/* Where an existing path really leads, as a path below root; as given where that can't be told. 0
+ * or -errno. */
+int host_file_resolve(int root, const char *path, char ret_path[static PATH_MAX]);
+
+enum { HOST_FILE_BYTES = 256 * 1024 }; /* of a configuration file of others */
+
+/* ---- programs ------------------------------------------------------------------------------- */
 
 /* What Kata's `path` leads to: a hypervisor, crust-qemu, or nothing.
  *
  * Kata resolves the path, links included, when a sandbox starts, and starts none where it leads
  * nowhere. A pod shows crustd a part of the node's files only, so what is not below root is looked
- * for in the root of the node's first process.
- */
-
-enum { PROGRAM_NAME_BYTES = 128 };
-
+ * for in the root of the node's first process. */
 enum program_state {
     PROGRAM_UNNAMED, /* no path is set */
     PROGRAM_THERE,
@@ -77,9 +118,8 @@ enum program_state {
 
 struct program {
     enum program_state state;
-    /* crust-qemu, by its name; what follows holds where state is PROGRAM_THERE. */
-    bool is_crust;
-    char qemu_name[PROGRAM_NAME_BYTES]; /* what it runs */
+    bool is_crust;       /* crust-qemu, by its name; the rest holds where it is that and THERE */
+    char qemu_name[128]; /* what it runs */
     enum program_state qemu;
     bool has_directory;   /* /run/crustd/qemu is there, and root's alone */
     bool has_other_label; /* than QEMU, for SELinux */
@@ -88,132 +128,46 @@ struct program {
 /* path: "" none is set. */
 void program_find(int root, const char *path, struct program *ret_program);
 
-/* Only whether it is there. */
-enum program_state program_examine(int root, const char *path);
+/* ---- configuration files -------------------------------------------------------------------- */
 
-/* ---- host file ------------------------------------------------------------------------------ */
+/* TOML 1.0 as far as configurations of Kata and of container engines go: tables, dotted and quoted
+ * keys, inline tables, strings, booleans, arrays of strings. Any other value is skipped. What is no
+ * TOML ends the reading with its line number; nothing is guessed. https://toml.io/en/v1.0.0 */
+enum { TOML_PARTS = 12, TOML_NAME_BYTES = 256, TOML_TEXT_BYTES = 512 };
 
-/* Configuration files of others, read below --root. */
-
-enum { HOST_FILE_BYTES = 256 * 1024, HOST_NAMES = 64 };
-
-/* Outcomes. */
-enum { HOST_READ, HOST_ABSENT };
-
-/* The whole text. HOST_READ, HOST_ABSENT or a negative with the error's text. */
-int host_file_read(int root, const char *path, struct buffer *ret_text, struct error *error);
-
-/* Those that do not begin with a dot. HOST_READ, HOST_ABSENT (ret_names is untouched then), -E2BIG
- * if there are more than HOST_NAMES, -errno. */
-int host_names_read(int root, const char *directory, struct directory_names *ret_names);
-
-/* Where the path really leads, links followed, as a path below root. As given where that can't be
- * told. HOST_READ, HOST_ABSENT, -errno. */
-int host_file_resolve(int root, const char *path, char ret_path[static PATH_MAX]);
-
-/* ---- kernel --------------------------------------------------------------------------------- */
-
-/* What the kernel lets this process do, and as whom it runs.
- *
- * Each feature is tried, because a system-call filter or a namespace can take away what the version
- * promises; judging is pure.
- */
-
-/* Results of system calls: 0 or -errno. */
-struct kernel_facts {
-    char release[65]; /* uname(2) */
-    int openat2;
-    int pidfd_open;
-    int uevents;         /* listening to the kernel's own group */
-    bool large_buffer;   /* a receive buffer beyond net.core.rmem_max may be had */
-    int vsock;           /* a socket of AF_VSOCK: 0, or why not as an errno */
-    int64_t now_seconds; /* CLOCK_REALTIME */
-
-    uid_t uid;
-    bool may_trace;     /* CAP_SYS_PTRACE */
-    int first_process;  /* inspecting process 1: its mounts and its root */
-    bool user_is_first; /* lib/process_trust.h */
-    bool shows_all_processes;
+enum toml_kind {
+    TOML_STRING,
+    TOML_BOOLEAN,
+    TOML_OTHER,   /* also a string over several lines, or of TOML_TEXT_BYTES and more */
+    TOML_ELEMENT, /* a string in an array, whose own item, TOML_OTHER, comes before */
 };
 
-void kernel_read(struct kernel_facts *ret_facts);
-void kernel_judge(const struct kernel_facts *facts, struct findings *findings);
-void kernel_judge_process(const struct kernel_facts *facts, struct findings *findings);
-
-/* ---- watches -------------------------------------------------------------------------------- */
-
-/* Inotify's limits, against what there is to watch. */
-
-struct watch_facts {
-    int instance;           /* an instance can be had: 0 or -errno */
-    int watch;              /* and a watch: 0 or -errno */
-    uint64_t max_instances; /* fs.inotify.max_user_instances; 0 unknown */
-    uint64_t max_watches;
-    unsigned needed; /* directories that crustd watches now */
+struct toml_item {
+    unsigned parts; /* of the table's name and the key's: a.b.c is 3 */
+    const char *part[TOML_PARTS];
+    enum toml_kind kind;
+    const char *text; /* of a string, "" else */
+    bool truth;       /* of a boolean */
+    unsigned line;
 };
 
-void watches_read(int root, const struct config *config, struct watch_facts *ret_facts);
-void watches_judge(const struct watch_facts *facts, struct findings *findings);
+/* The item is borrowed for the call. A negative ends the reading and is what it returns. */
+typedef int toml_callback(void *userdata, const struct toml_item *item, struct error *error);
 
-/* ---- paths ---------------------------------------------------------------------------------- */
+/* 0, or -EBADMSG with "line N: what"; what came before has been called back then. */
+int toml_read(const char *text, size_t length, toml_callback *callback, void *userdata,
+              struct error *error);
 
-/* The node's directories as crustd's configuration names them. */
-
-void paths_examine(int root, const struct config *config, struct findings *findings);
-
-/* ---- host mounts ---------------------------------------------------------------------------- */
-
-/* Volumes of Kata's pods that a driver has mounted on the node. */
-
-/* A note for each CSI driver that has mounted some. table: the node's mount table, open. sandboxes:
- * what store_read_abilities() reads; other pods are passed over. */
-void host_mounts_examine(int root, const struct config *config, int table, const cJSON *sandboxes,
-                         const char *boot_id, struct findings *findings);
-
-/* ---- drives --------------------------------------------------------------------------------- */
-
-/* Whether this process may open the disks of drive mounts.
- *
- * Nothing is opened: access(2) asks the device cgroup, too, which is what a unit with
- * DevicePolicy=closed and a pod that is not privileged forbid by.
- */
-
-struct drive_facts {
-    char device[64];   /* the block device that was tried; "": this node shows none */
-    int device_access; /* reading and writing it: 0, or why not as an errno */
-    struct drive_prefix {
-        const char *path; /* borrowed */
-        int found;        /* 0 or -errno */
-        bool is_directory;
-        bool is_read_only; /* image files below it cannot be opened for writing */
-    } prefix[CONFIG_LIST_ITEMS];
-    unsigned prefixes;
-};
-
-void drives_read(int root, const struct config *config, struct drive_facts *ret_facts);
-void drives_judge(const struct drive_facts *facts, struct findings *findings);
-
-/* Both, where drives.enabled = on. */
-void drives_examine(int root, const struct config *config, struct findings *findings);
-
-/* ---- kata settings -------------------------------------------------------------------------- */
-
-/* The few keys of Kata's configuration.toml that decide whether volumes of its
- * sandboxes can be resized; text in, no I/O.
- *
- * Kata 4.1.0 reads the file and then every file of config.d beside it, in the order of their names;
- * what comes later wins (src/runtime/pkg/katautils/config.go decodeDropIns(), src/libs/kata-types/
- * src/config/drop_in.rs). Annotations of a pod may change it again; they are not seen here.
- */
-
+/* The few keys of Kata's configuration.toml that decide whether volumes of its sandboxes can be
+ * resized. Annotations of a pod may change them again; they are not seen here. */
 enum { KATA_TABLES = 8, KATA_WORD_BYTES = 32, KATA_FILE_BYTES = 256, KATA_PATHS = 8 };
 
-/* [hypervisor.NAME] */
+/* [hypervisor.NAME]; a member …_file names the file that set the value last, "" none did. */
 struct kata_table {
     char name[KATA_WORD_BYTES];
     bool enable_debug;
-    char debug_file[KATA_FILE_BYTES]; /* that said so last; "" none did */
-    char monitor[KATA_WORD_BYTES];    /* extra_monitor_socket: "", hmp, qmp, qmp-pretty, … */
+    char debug_file[KATA_FILE_BYTES];
+    char monitor[KATA_WORD_BYTES]; /* extra_monitor_socket: "", hmp, qmp, qmp-pretty, … */
     char monitor_file[KATA_FILE_BYTES];
     bool no_block_devices;      /* disable_block_device_use */
     bool confidential;          /* confidential_guest */
@@ -240,22 +194,19 @@ int kata_settings_read(struct kata_settings *settings, const char *file, const c
 /* The table in use: the Rust runtime's by name, Go's only one. NULL if that can't be told. */
 const struct kata_table *kata_settings_table(const struct kata_settings *settings);
 
-/* ---- engine --------------------------------------------------------------------------------- */
-
-/* Which configurations of Kata the container engine hands to its runtimes; text in, no
- * I/O.
+/* The runtimes that the container engine's configuration has, as kata-deploy of Kata 4.1.0 writes
+ * them (tools/packaging/kata-deploy/binary/src/runtime/).
  *
- * containerd: [plugins.….containerd.runtimes.NAME] runtime_type, runtime_path; in its options
- * ConfigPath. CRI-O: [crio.runtime.runtimes.NAME] runtime_type, runtime_path, runtime_config_path.
- * As kata-deploy of Kata 4.1.0 writes them (tools/packaging/kata-deploy/binary/src/runtime/).
- */
-
+ * containerd: [plugins.….containerd.runtimes.NAME] runtime_type, runtime_path, sandboxer; in its
+ * options ConfigPath. CRI-O: [crio.runtime.runtimes.NAME] runtime_type, runtime_path,
+ * runtime_config_path. */
 enum { ENGINE_RUNTIMES = 64, ENGINE_NAME_BYTES = 64, ENGINE_PATH_BYTES = 256 };
 
 struct engine_runtime {
     char name[ENGINE_NAME_BYTES];        /* a RuntimeClass's handler */
     bool is_kata;                        /* its type, path or configuration has "kata" in it */
     bool is_rust;                        /* its path has "runtime-rs" in it */
+    bool is_sandboxer;                   /* sandboxer = "shim": it is asked for sandboxes */
     char config_path[ENGINE_PATH_BYTES]; /* "": the runtime looks where it was built to */
 };
 
@@ -264,108 +215,54 @@ struct engine_runtimes {
     struct engine_runtime runtime[ENGINE_RUNTIMES];
 };
 
-/* Adds what one more file says to *runtimes, which starts as zeroes. 0, or -EBADMSG with
- * "FILE: line N: what". */
+/* As kata_settings_read(). */
 int engine_runtimes_read(struct engine_runtimes *runtimes, const char *file, const char *text,
                          size_t length, struct error *error);
 
-/* ---- kata in use ---------------------------------------------------------------------------- */
+/* ---- Kata ----------------------------------------------------------------------------------- */
 
-/* Which of Kata's configurations this node uses. */
-
-enum { KATA_IN_USE = 32, KATA_RUNTIMES_BYTES = 256 };
-
+/* A configuration that this node uses. */
 struct kata_configuration {
     char path[PATH_MAX]; /* links followed, for config.d stands beside the file itself */
-    char runtimes[KATA_RUNTIMES_BYTES]; /* who uses it, as people call them */
+    char runtimes[256];  /* who uses it, as people call them */
 };
 
 struct kata_in_use {
     unsigned count;
-    struct kata_configuration configuration[KATA_IN_USE];
+    struct kata_configuration configuration[32];
 };
 
 /* Those that the container engine's configuration names, else those that Kata's runtimes look for
  * by themselves. A file that could not be read becomes a finding. */
-void kata_in_use_find(int root, struct kata_in_use *ret_in_use, struct findings *findings);
+void kata_in_use_find(struct kata_in_use *ret_in_use, struct findings *findings);
 
-/* ---- kata program --------------------------------------------------------------------------- */
+/* Whether volumes of sandboxes with the configurations in use can be resized, and of which release
+ * Kata is. */
+void kata_examine(struct findings *findings);
 
-/* Whether the VMM that a configuration names can be started. */
-
-/* Of the path; pure. `runtimes`: who uses it, as people call them. */
-void kata_program_judge(const struct kata_table *table, const struct program *program,
+/* The findings about one configuration, and about its paths. */
+void kata_judge(const struct kata_settings *settings, const struct program *program,
+                const char *file, const char *runtimes, struct findings *findings);
+void kata_judge_program(const struct kata_table *table, const struct program *program,
                         const char *runtimes, struct findings *findings);
+void kata_judge_valid_paths(const struct kata_table *table, const char *runtimes,
+                            struct findings *findings);
 
-/* The same for valid_hypervisor_paths, which only restrict the annotations of pods. */
-void kata_program_examine_valid(int root, const struct kata_table *table, const char *runtimes,
-                                struct findings *findings);
+/* The text of /opt/kata/VERSION: "4.1.0" or "3.26.0-rc0", a line's end behind it or not. */
+bool kata_version_parse(const char *text, unsigned *ret_major, unsigned *ret_minor);
+void kata_version_judge(const char *text, struct findings *findings);
 
-/* ---- kata version --------------------------------------------------------------------------- */
-
-/* Which release of Kata kata-deploy has put on the node. */
-
-struct kata_version {
-    unsigned major, minor;
-};
-
-/* "4.1.0" and "3.26.0-rc0", a line's end behind it or not. */
-bool kata_version_parse(const char *text, struct kata_version *ret_version);
-
-/* Kata reads the metadata of direct-assigned volumes since 2.4.0 (Go), 3.2.0 (runtime-rs). */
-bool kata_version_has_direct_volumes(const struct kata_version *version);
-
-/* The finding about /opt/kata/VERSION, below root; none if the file is absent. */
-void kata_version_examine(int root, struct findings *findings);
-
-/* ---- drop in -------------------------------------------------------------------------------- */
-
-/* Kata's drop-ins that come with crustd. */
-
-enum { DROP_IN_BYTES = 512 };
+/* Every file in the places of Kata's configurations, in use or not, and those that the container
+ * engine names elsewhere, that need crust-qemu. */
+void crust_users_find(struct findings *findings);
 
 /* Where crust-qemu.toml lies, which serves both runtimes: share/crustd/kata below what this program
  * was installed to (/usr; in a container, the image's), else where crustd's source has it. */
+enum { DROP_IN_BYTES = 512 };
 void drop_in_find(char ret_path[static DROP_IN_BYTES]);
 
-/* ---- crust users ---------------------------------------------------------------------------- */
-
-/* Which files of Kata's configurations need crust-qemu. */
-
-/* Every file in the places of Kata's configurations, in use or not, and those that the container
- * engine names elsewhere. A file that cannot be read counts, because its content is not known. */
-void crust_users_find(int root, struct findings *findings);
-
-/* ---- monitor -------------------------------------------------------------------------------- */
-
-/* What kind of monitor a running QEMU has for crustd. */
-
-/* "crust-qemu's, QMP", "an extra monitor, QMP", …; static. By the socket's path, and by what the
- * process's arguments say of it; without the protocol where they say nothing of it. NULL: it is a
- * human monitor (HMP), which crustd does not use. */
-const char *monitor_describe(pid_t pid, const char *socket);
-
-/* ---- kata ----------------------------------------------------------------------------------- */
-
-/* Whether volumes of sandboxes with Kata's configuration can be resized. */
-
-/* Finds the configurations in use, below root: those that the container engine's configuration
- * names, else those that Kata's runtimes look for by themselves. */
-void kata_examine(int root, const struct config *config, struct findings *findings);
-
-/* The findings about one configuration; pure. `runtimes`: the runtimes that use it, as people call
- * them. */
-void kata_judge(const struct kata_settings *settings, const struct program *program,
-                const char *file, const char *runtimes, const struct config *config,
-                struct findings *findings);
-
-/* ---- sandboxes ------------------------------------------------------------------------------ */
-
 /* Which of the volumes in running sandboxes could be resized. */
-
-/* sandboxes: what store_read_abilities() reads. Those of another boot are passed over. */
-void sandboxes_judge(const cJSON *sandboxes, const char *boot_id, const struct config *config,
-                     struct findings *findings);
+void sandboxes_judge(struct findings *findings);
 
 /* {sandbox id: which of its processes or records is not trusted, and why}. */
-void sandboxes_judge_doubts(const cJSON *doubts, struct findings *findings);
+void sandboxes_judge_distrusted(const cJSON *distrusted, struct findings *findings);

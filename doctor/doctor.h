@@ -16,8 +16,8 @@
 struct doctor_request {
     int root; /* O_PATH of --root */
     const struct config *config;
-    const cJSON *sandboxes; /* what store_read_abilities() reads; NULL: none are known */
-    const cJSON *doubts;    /* {sandbox id: why its record is not trusted}; NULL: none */
+    const cJSON *sandboxes;  /* what store_read_abilities() reads; NULL: none are known */
+    const cJSON *distrusted; /* {sandbox id: why its record is not trusted}; NULL: none */
 };
 
 enum { DOCTOR_BYTES = 4 * 1024 * 1024 };

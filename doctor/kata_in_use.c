@@ -8,15 +8,17 @@
  * list. That list is built into the runtime; these are the ones that Kata 4.1.0 is built with
  * (src/runtime/Makefile, src/libs/kata-types/src/config/default.rs). An environment variable
  * KATA_CONF_FILE of the engine would change it, and is not seen.
+ *
+ * With sandboxer = "shim" containerd hands the sandbox itself to the shim, without the class's
+ * options: runtime-rs then takes the first on its list, too. Go's shim serves no sandboxes.
  */
-#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "doctor/checks.h"
 #include "lib/cleanup.h"
+#include "lib/path.h"
 
 static const char *const engine_files[] = {
     "/etc/containerd/config.toml",
@@ -38,19 +40,13 @@ static const char *const engine_directories[] = {
     "/etc/crio/crio.conf.d",
 };
 
-static const char *const go_defaults[] = {
-    "/etc/kata-containers/configuration.toml",
-    "/usr/share/defaults/kata-containers/configuration.toml",
-    "/opt/kata/share/defaults/kata-containers/configuration.toml",
+static const char *const default_directories[] = {
+    "/etc/kata-containers",
+    "/usr/share/defaults/kata-containers",
+    "/opt/kata/share/defaults/kata-containers",
 };
 
-static const char *const rust_defaults[] = {
-    "/etc/kata-containers/runtime-rs/configuration.toml",
-    "/usr/share/defaults/kata-containers/runtime-rs/configuration.toml",
-    "/opt/kata/share/defaults/kata-containers/runtime-rs/configuration.toml",
-};
-
-/* HOST_READ if it is there and in the list now. */
+/* Adds a configuration that exists to the list. 0 or -errno. */
 static int use(int root, const char *path, const char *runtime, struct kata_in_use *in_use)
 {
     struct kata_configuration *configuration = in_use->configuration;
@@ -59,71 +55,84 @@ static int use(int root, const char *path, const char *runtime, struct kata_in_u
     unsigned i = 0;
     int r = host_file_resolve(root, path, real);
 
-    if (r != HOST_READ)
+    if (r < 0)
         return r;
     while (i < in_use->count && strcmp(configuration[i].path, real) != 0)
         i++;
-    if (i == KATA_IN_USE)
+    if (i == array_length(in_use->configuration))
         return -E2BIG;
     if (i == in_use->count) {
         in_use->count++;
         (void)snprintf(configuration[i].path, sizeof(configuration[i].path), "%s", real);
     }
     length = strlen(configuration[i].runtimes);
-    (void)snprintf(configuration[i].runtimes + length, KATA_RUNTIMES_BYTES - length, "%s%s",
-                   length ? ", " : "", runtime);
-    return HOST_READ;
+    (void)snprintf(configuration[i].runtimes + length, sizeof(configuration->runtimes) - length,
+                   "%s%s", length ? ", " : "", runtime);
+    return 0;
 }
 
-/* The first that exists. */
-static bool use_default(int root, const char *const *paths, size_t count, const char *runtime,
-                        struct kata_in_use *in_use)
+/* Adds the first one of the runtime's own places that exists; whether one does. */
+static bool use_default(int root, bool is_rust, const char *runtime, struct kata_in_use *in_use)
 {
-    for (size_t i = 0; i < count; i++)
-        if (use(root, paths[i], runtime, in_use) == HOST_READ)
+    char path[128];
+
+    for (size_t i = 0; i < array_length(default_directories); i++) {
+        (void)snprintf(path, sizeof(path), "%s%s/configuration.toml", default_directories[i],
+                       is_rust ? "/runtime-rs" : "");
+        if (use(root, path, runtime, in_use) == 0)
             return true;
+    }
     return false;
 }
 
-static void use_runtime(int root, const struct engine_runtime *runtime, struct kata_in_use *in_use,
+static void use_runtime(const struct engine_runtime *runtime, struct kata_in_use *in_use,
                         struct findings *findings)
 {
+    const char *path = runtime->config_path;
+    const bool is_ignored = *path && runtime->is_rust && runtime->is_sandboxer;
+
     if (!runtime->is_kata)
         return;
-    if (!runtime->config_path[0]) {
-        if (runtime->is_rust)
-            (void)use_default(root, rust_defaults, array_length(rust_defaults), runtime->name,
-                              in_use);
-        else
-            (void)use_default(root, go_defaults, array_length(go_defaults), runtime->name, in_use);
-    } else if (use(root, runtime->config_path, runtime->name, in_use) != HOST_READ) {
-        findings_add(findings, FINDING_WARNING, "kata_unreadable", runtime->config_path, NULL,
+    if (!*path || is_ignored) {
+        if (!use_default(findings->root, runtime->is_rust, runtime->name, in_use) && is_ignored)
+            findings_add(findings, FINDING_WARNING, "kata_unreadable", path,
+                         "Put it into /etc/kata-containers/runtime-rs/configuration.toml",
+                         "%s: with sandboxer = \"shim\" Kata's Rust runtime does not read the "
+                         "configuration that the container engine names, and it finds no other",
+                         runtime->name);
+    } else if (use(findings->root, path, runtime->name, in_use) < 0) {
+        findings_add(findings, FINDING_WARNING, "kata_unreadable", path, NULL,
                      "%s: the configuration that the container engine names cannot be examined",
                      runtime->name);
     }
 }
 
-static void read_engine_file(int root, const char *path, struct engine_runtimes *runtimes,
+static void read_engine_file(const char *path, struct engine_runtimes *runtimes,
                              struct findings *findings)
 {
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(HOST_FILE_BYTES);
     struct error error = {0};
-    int r = host_file_read(root, path, &text, &error);
+    int r = path_read_in_root(findings->root, path, &text, &error);
 
-    if (r == HOST_READ)
+    if (r == PATH_ABSENT)
+        return;
+    if (r == PATH_OK)
         r = engine_runtimes_read(runtimes, path, buffer_text(&text), text.length, &error);
-    if (r < 0)
+    if (r != 0)
         findings_add(findings, FINDING_WARNING, "engine_unreadable", path, NULL,
                      "which configurations of Kata's are in use may be incomplete: %s", error.text);
 }
 
-static void read_engines(int root, struct engine_runtimes *runtimes, struct findings *findings)
+void kata_in_use_find(struct kata_in_use *ret_in_use, struct findings *findings)
 {
+    struct engine_runtimes runtimes = {0};
+
+    *ret_in_use = (struct kata_in_use){0};
     for (size_t i = 0; i < array_length(engine_files); i++)
-        read_engine_file(root, engine_files[i], runtimes, findings);
+        read_engine_file(engine_files[i], &runtimes, findings);
     for (size_t i = 0; i < array_length(engine_directories); i++) {
         cleanup(directory_names_done) struct directory_names names = {0};
-        const int r = host_names_read(root, engine_directories[i], &names);
+        const int r = host_names_read(findings->root, engine_directories[i], &names);
         char path[PATH_MAX];
 
         if (r < 0)
@@ -132,183 +141,164 @@ static void read_engines(int root, struct engine_runtimes *runtimes, struct find
                          strerror(-r));
         for (unsigned j = 0; j < names.count; j++) {
             (void)snprintf(path, sizeof(path), "%s/%s", engine_directories[i], names.name[j]);
-            read_engine_file(root, path, runtimes, findings);
+            read_engine_file(path, &runtimes, findings);
         }
     }
-}
-
-void kata_in_use_find(int root, struct kata_in_use *ret_in_use, struct findings *findings)
-{
-    struct engine_runtimes runtimes = {0};
-
-    *ret_in_use = (struct kata_in_use){0};
-    read_engines(root, &runtimes, findings);
     for (unsigned i = 0; i < runtimes.count; i++)
-        use_runtime(root, &runtimes.runtime[i], ret_in_use, findings);
+        use_runtime(&runtimes.runtime[i], ret_in_use, findings);
     if (ret_in_use->count > 0)
         return;
-    (void)use_default(root, go_defaults, array_length(go_defaults), "Kata", ret_in_use);
-    (void)use_default(root, rust_defaults, array_length(rust_defaults), "Kata", ret_in_use);
+    (void)use_default(findings->root, false, "Kata", ret_in_use);
+    (void)use_default(findings->root, true, "Kata", ret_in_use);
 }
 
-/* ---- kata version --------------------------------------------------------------------------- */
+/* ---- who needs crust-qemu ------------------------------------------------------------------ */
 
-/* Kata's release, as its static tarball and kata-deploy leave it.
- *
- * A distribution's package has no such file; then there is no finding.
- */
+/* If the answer is that nothing needs crust-qemu, somebody removes it, and if that was wrong no pod
+ * starts any more. So the files are read as text, that one counts even if no parser understands it:
+ * a line that mentions it counts wherever it is, unless the whole line is a comment; and so does a
+ * path under another name that leads to it. */
 
-static const char version_file[] = "/opt/kata/VERSION";
+enum { DEPTH = 6, FILES = 8192 };
 
-enum { VERSION_MAX = 9999 };
+struct search {
+    struct findings *findings;
+    unsigned files;
+};
 
-static bool parse_number(const char **text, unsigned *ret_number)
+static const char *const trees[] = {
+    "/etc/kata-containers",
+    "/usr/share/defaults/kata-containers",
+    "/usr/local/share/defaults/kata-containers",
+};
+
+static const char opt[] = "/opt", below_opt[] = "share/defaults/kata-containers";
+
+static void say_unknown(const struct search *search, const char *path, const char *why)
 {
-    char *end;
-    unsigned long number;
-
-    if (!isdigit((unsigned char)**text))
-        return false;
-    number = strtoul(*text, &end, 10);
-    if (number > VERSION_MAX)
-        return false;
-    *text = end;
-    *ret_number = (unsigned)number;
-    return true;
+    findings_add(search->findings, FINDING_ERROR, "crust_qemu", path,
+                 "See to it that this can be read, or look into it yourself",
+                 "whether it names crust-qemu cannot be told: %s", why);
 }
 
-bool kata_version_parse(const char *text, struct kata_version *ret_version)
+/* The first line that mentions it; 0: none. */
+static unsigned find_line(const char *text, size_t length)
 {
-    unsigned patch;
+    const char *end = text + length;
+    unsigned number = 1;
 
-    if (!parse_number(&text, &ret_version->major) || *text++ != '.' ||
-        !parse_number(&text, &ret_version->minor) || *text++ != '.' || !parse_number(&text, &patch))
-        return false;
-    return strchr("-+\n\r ", *text) != NULL;
+    for (const char *line = text; line < end; number++) {
+        const char *newline = memchr(line, '\n', (size_t)(end - line));
+        const char *next = newline ? newline + 1 : end;
+
+        while (line < next && (*line == ' ' || *line == '\t'))
+            line++;
+        if (line < next && *line != '#' && memmem(line, (size_t)(next - line), "/crust-", 7))
+            return number;
+        line = next;
+    }
+    return 0;
 }
 
-bool kata_version_has_direct_volumes(const struct kata_version *version)
-{
-    return version->major > 2 || (version->major == 2 && version->minor >= 4);
-}
-
-void kata_version_examine(int root, struct findings *findings)
+static void search_file(struct search *search, const char *path)
 {
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(HOST_FILE_BYTES);
-    struct kata_version version;
+    const int root = search->findings->root;
+    struct kata_settings settings = {0};
+    struct program program = {0};
     struct error error = {0};
-    int r = host_file_read(root, version_file, &text, &error);
+    char what[64] = "its path leads to crust-qemu";
+    int r = path_read_in_root(root, path, &text, &error);
+    unsigned line = 0;
 
-    if (r == HOST_ABSENT)
+    if (r == PATH_ABSENT)
         return;
-    if (r < 0 || !kata_version_parse(buffer_text(&text), &version)) {
-        findings_add(findings, FINDING_WARNING, "kata_version", version_file, NULL,
-                     "which release of Kata is installed can't be told: %s",
-                     r < 0 ? error.text : "the file holds no version");
-        return;
-    }
-    if (kata_version_has_direct_volumes(&version)) {
-        findings_add(findings, FINDING_OK, "kata_version", version_file, NULL,
-                     "Kata %u.%u knows direct-assigned volumes", version.major, version.minor);
+    if (r != PATH_OK) {
+        say_unknown(search, path, error.text);
         return;
     }
-    findings->lacks_direct_volumes = true;
-    findings_add(findings, FINDING_ERROR, "kata_version", version_file,
-                 "Install Kata 2.4 or later (3.2 for the Rust runtime)",
-                 "Kata %u.%u ignores the metadata of direct-assigned volumes, so no volume "
-                 "reaches a guest",
-                 version.major, version.minor);
-}
-
-/* ---- kata program --------------------------------------------------------------------------- */
-
-/* Judges the path of the VMM's program: with a wrong one, no pod of the
- * configuration starts. */
-
-#define INSTALL_CRUST                                                                              \
-    "Install it (make install; in a cluster the component config/deploy/crust-qemu), or take the " \
-    "path out of "
-
-static const char *what_is_wrong(enum program_state state)
-{
-    return state == PROGRAM_NOT_EXECUTABLE ? "is no program that can be run" : "leads nowhere";
-}
-
-static void say_unseen(const struct kata_table *table, const char *runtimes, const char *what,
-                       struct findings *findings)
-{
-    findings_add(findings, FINDING_WARNING, "kata_program", table->path_file,
-                 "Give crustd CAP_SYS_PTRACE and the node's processes (hostPID), or mount it",
-                 "%s: whether %s is there cannot be told from here; if it is not, no pod of these "
-                 "starts",
-                 runtimes, what);
-}
-
-static void judge_path(const struct kata_table *table, const struct program *program,
-                       const char *runtimes, struct findings *findings)
-{
-    char remedy[2 * KATA_FILE_BYTES];
-
-    (void)snprintf(remedy, sizeof(remedy), "%s%s",
-                   program->is_crust ? INSTALL_CRUST : "Install it, or correct the path in ",
-                   table->path_file);
-    if (program->state == PROGRAM_UNSEEN)
-        say_unseen(table, runtimes, table->path, findings);
+    line = find_line(buffer_text(&text), text.length);
+    if (line)
+        (void)snprintf(what, sizeof(what), "line %u names crust-qemu", line);
     else
-        findings_add(findings, FINDING_ERROR, "kata_program", table->path_file, remedy,
-                     "%s: path = %s %s: no pod of these starts", runtimes, table->path,
-                     what_is_wrong(program->state));
+        (void)kata_settings_read(&settings, path, buffer_text(&text), text.length, &error);
+    for (unsigned i = 0; i < settings.tables && !program.is_crust; i++)
+        program_find(root, settings.table[i].path, &program);
+    if (line || program.is_crust)
+        findings_add(search->findings, FINDING_ERROR, "crust_qemu", path,
+                     "Take it out of there, and see that a new pod starts; pods that run already "
+                     "keep the QEMU that they have. Only then remove crust-qemu",
+                     "%s", what);
 }
 
-static void judge_crust(const struct kata_table *table, const struct program *program,
-                        const char *runtimes, struct findings *findings)
+static void search_tree(struct search *search, const char *directory, unsigned depth)
 {
-    if (program->qemu == PROGRAM_UNSEEN) {
-        say_unseen(table, runtimes, program->qemu_name, findings);
-    } else if (program->qemu != PROGRAM_THERE) {
-        findings_add(findings, FINDING_ERROR, "kata_program", table->path_file,
-                     "Put a copy of crust-qemu beside that QEMU, named crust- and QEMU's name, and "
-                     "name the copy",
-                     "%s: %s finds no %s beside itself, in /opt/kata/bin or in /usr/bin: no pod of "
-                     "these starts",
-                     runtimes, table->path, program->qemu_name);
-    } else if (!program->has_directory) {
-        findings_add(findings, FINDING_ERROR, "kata_program", table->path_file,
-                     "systemd-tmpfiles --create crustd.conf, which makes it root's with mode 0700; "
-                     "in a cluster the component config/deploy/crust-qemu does",
-                     "%s: crust-qemu adds no monitor, for /run/crustd/qemu is not there or not "
-                     "root's alone",
-                     runtimes);
+    cleanup(dir_closep) DIR *names = NULL;
+    const int root = search->findings->root;
+    const char *name;
+    int r = directory_list_in_root(root, directory, &names);
+
+    if (path_is_missing(r))
+        return;
+    if (depth > DEPTH || r < 0) {
+        say_unknown(search, directory, r < 0 ? strerror(-r) : "directories are nested too deep");
+        return;
     }
-    if (program->has_other_label)
-        findings_add(findings, FINDING_WARNING, "kata_program", table->path,
-                     "chcon --reference=QEMU CRUST-QEMU, and semanage fcontext, so that it lasts",
-                     "%s: it and %s have different SELinux types; where SELinux is enforced Kata "
-                     "may not be allowed to start it, and then no pod of these starts",
-                     runtimes, program->qemu_name);
+    while ((name = directory_next(names)) && search->files < FILES) {
+        char path[PATH_MAX];
+        struct stat status;
+
+        if (name[0] == '.')
+            continue;
+        search->files++;
+        if (snprintf(path, sizeof(path), "%s/%s", directory, name) >= (int)sizeof(path))
+            say_unknown(search, directory, "a path in it is too long");
+        else if (path_stat_in_root(root, path, &status) < 0)
+            continue; /* a dangling link is no configuration */
+        else if (S_ISDIR(status.st_mode))
+            search_tree(search, path, depth + 1);
+        else if (S_ISREG(status.st_mode))
+            search_file(search, path);
+    }
+    if (search->files == FILES)
+        say_unknown(search, directory, "there are too many files");
 }
 
-void kata_program_judge(const struct kata_table *table, const struct program *program,
-                        const char *runtimes, struct findings *findings)
+static bool is_in(const char *path, const char *directory)
 {
-    if (program->state == PROGRAM_THERE && program->is_crust)
-        judge_crust(table, program, runtimes, findings);
-    else if (program->state != PROGRAM_THERE && program->state != PROGRAM_UNNAMED)
-        judge_path(table, program, runtimes, findings);
+    const size_t length = strlen(directory);
+
+    return strncmp(path, directory, length) == 0 && path[length] == '/';
 }
 
-void kata_program_examine_valid(int root, const struct kata_table *table, const char *runtimes,
-                                struct findings *findings)
+void crust_users_find(struct findings *findings)
 {
-    for (unsigned i = 0; i < table->valid_paths; i++) {
-        const char *path = table->valid_path[i];
+    cleanup(directory_names_done) struct directory_names names = {0};
+    struct search search = {findings, 0};
+    struct kata_in_use in_use;
+    char directory[PATH_MAX];
+    int r = host_names_read(findings->root, opt, &names);
 
-        if (path[0] == '/' && !strpbrk(path, "*?[{\\") && strcmp(path, table->path) != 0 &&
-            program_examine(root, path) == PROGRAM_ABSENT)
-            findings_add(findings, FINDING_NOTE, "kata_program", table->path_file,
-                         "Correct valid_hypervisor_paths",
-                         "%s: valid_hypervisor_paths names %s, which is not there: a pod whose "
-                         "annotation asks for it does not start",
-                         runtimes, path);
+    for (size_t i = 0; i < array_length(trees); i++)
+        search_tree(&search, trees[i], 0);
+    if (r < 0)
+        say_unknown(&search, opt, strerror(-r));
+    for (unsigned i = 0; i < names.count; i++) { /* kata-deploy may have another prefix there */
+        (void)snprintf(directory, sizeof(directory), "%s/%s/%s", opt, names.name[i], below_opt);
+        search_tree(&search, directory, 0);
+    }
+    kata_in_use_find(&in_use, findings);
+    for (unsigned i = 0; i < in_use.count; i++) { /* elsewhere, with the files beside them */
+        const char *path = in_use.configuration[i].path, *slash = strrchr(path, '/');
+        bool is_searched = is_in(path, opt) && strstr(path, below_opt);
+
+        for (size_t j = 0; j < array_length(trees); j++)
+            is_searched |= is_in(path, trees[j]);
+        if (is_searched)
+            continue;
+        search_file(&search, path);
+        if (slash && snprintf(directory, sizeof(directory), "%.*s/config.d", (int)(slash - path),
+                              path) < (int)sizeof(directory))
+            search_tree(&search, directory, 0);
     }
 }

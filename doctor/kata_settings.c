@@ -4,133 +4,130 @@
  * A key of the wrong type is an error, not skipped: Kata would refuse the file, and the finding
  * should say so rather than speak of a default.
  */
-#include "doctor/checks.h"
-
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "doctor/toml.h"
+#include "doctor/checks.h"
 
-struct reading {
-    struct kata_settings *settings;
-    const char *file;
-    struct error *error;
-    int result;
-};
-
-static void fail(struct reading *reading, const struct toml_item *item, const char *what)
+static int fail(const struct toml_item *item, const char *what, struct error *error)
 {
-    if (reading->result == 0)
-        reading->result = error_set(reading->error, -EBADMSG, "line %u: %s %s", item->line,
-                                    item->part[item->parts - 1], what);
+    return error_set(error, -EBADMSG, "line %u: %s %s", item->line, item->part[item->parts - 1],
+                     what);
 }
 
-static bool is_at(const struct toml_item *item, unsigned depth, const char *name)
-{
-    return depth < item->parts && strcmp(item->part[depth], name) == 0;
-}
-
-static void take_boolean(struct reading *reading, const struct toml_item *item, bool *ret_value)
+static int take_boolean(const struct toml_item *item, bool *ret_value, struct error *error)
 {
     if (item->kind != TOML_BOOLEAN)
-        fail(reading, item, "is neither true nor false");
-    else
-        *ret_value = item->truth;
+        return fail(item, "is neither true nor false", error);
+    *ret_value = item->truth;
+    return 0;
 }
 
-static void take_text(struct reading *reading, const struct toml_item *item, char *ret_text,
-                      size_t size)
+static int take_text(const struct toml_item *item, char *ret_text, size_t size, struct error *error)
 {
     if (item->kind != TOML_STRING)
-        fail(reading, item, "is no string");
-    else if ((size_t)snprintf(ret_text, size, "%s", item->text) >= size)
-        fail(reading, item, "is too long");
+        return fail(item, "is no string", error);
+    if ((size_t)snprintf(ret_text, size, "%s", item->text) >= size)
+        return fail(item, "is too long", error);
+    return 0;
 }
 
 /* An array of a later file takes the place of an earlier one's. */
-static void take_valid_path(struct reading *reading, const struct toml_item *item,
-                            struct kata_table *table)
+static int take_valid_path(const struct toml_item *item, struct kata_table *table,
+                           struct error *error)
 {
     if (item->kind == TOML_OTHER)
         table->valid_paths = 0;
     else if (item->kind != TOML_ELEMENT)
-        fail(reading, item, "is no array");
+        return fail(item, "is no array", error);
     else if (table->valid_paths < KATA_PATHS && strlen(item->text) < KATA_FILE_BYTES)
         (void)snprintf(table->valid_path[table->valid_paths++], KATA_FILE_BYTES, "%s", item->text);
+    return 0;
 }
 
-static struct kata_table *find_table(struct reading *reading, const struct toml_item *item)
+struct reading {
+    struct kata_settings *settings;
+    const char *file;
+};
+
+/* [hypervisor.NAME] KEY */
+static int take_hypervisor(const struct reading *reading, const struct toml_item *item,
+                           struct error *error)
 {
     struct kata_settings *settings = reading->settings;
-    struct kata_table *table;
+    struct kata_table *table = settings->table;
+    const char *key = item->part[2], *file = reading->file;
+    bool is_off = true;
+    int r;
 
-    for (unsigned i = 0; i < settings->tables; i++)
-        if (strcmp(settings->table[i].name, item->part[1]) == 0)
-            return &settings->table[i];
-    if (settings->tables == KATA_TABLES || strlen(item->part[1]) >= KATA_WORD_BYTES) {
-        fail(reading, item, "stands in a hypervisor's table too many");
-        return NULL;
+    while (table < settings->table + settings->tables && strcmp(table->name, item->part[1]) != 0)
+        table++;
+    if (table == settings->table + settings->tables) {
+        if (settings->tables == KATA_TABLES || strlen(item->part[1]) >= KATA_WORD_BYTES)
+            return fail(item, "stands in a hypervisor's table too many", error);
+        settings->tables++;
+        (void)snprintf(table->name, sizeof(table->name), "%s", item->part[1]);
     }
-    table = &settings->table[settings->tables++];
-    (void)snprintf(table->name, sizeof(table->name), "%s", item->part[1]);
-    return table;
+    if (strcmp(key, "enable_debug") == 0) {
+        (void)snprintf(table->debug_file, sizeof(table->debug_file), "%s", file);
+        return take_boolean(item, &table->enable_debug, error);
+    }
+    if (strcmp(key, "extra_monitor_socket") == 0 || strcmp(key, "dbg_monitor_socket") == 0) {
+        (void)snprintf(table->monitor_file, sizeof(table->monitor_file), "%s", file);
+        return take_text(item, table->monitor, sizeof(table->monitor), error);
+    }
+    if (strcmp(key, "path") == 0) {
+        (void)snprintf(table->path_file, sizeof(table->path_file), "%s", file);
+        return take_text(item, table->path, sizeof(table->path), error);
+    }
+    if (strcmp(key, "disable_block_device_use") == 0)
+        return take_boolean(item, &table->no_block_devices, error);
+    if (strcmp(key, "confidential_guest") == 0)
+        return take_boolean(item, &table->confidential, error);
+    if (strcmp(key, "valid_hypervisor_paths") == 0)
+        return take_valid_path(item, table, error);
+    if (strcmp(key, "disable_guest_selinux") != 0)
+        return 0;
+    r = take_boolean(item, &is_off, error);
+    table->enforces_labels = !is_off;
+    return r;
 }
 
-static void take_hypervisor(struct reading *reading, const struct toml_item *item)
+static int on_item(void *userdata, const struct toml_item *item, struct error *error)
 {
-    struct kata_table *table = find_table(reading, item);
-
-    if (!table)
-        return;
-    if (is_at(item, 2, "enable_debug")) {
-        take_boolean(reading, item, &table->enable_debug);
-        (void)snprintf(table->debug_file, sizeof(table->debug_file), "%s", reading->file);
-    } else if (is_at(item, 2, "extra_monitor_socket") || is_at(item, 2, "dbg_monitor_socket")) {
-        take_text(reading, item, table->monitor, sizeof(table->monitor));
-        (void)snprintf(table->monitor_file, sizeof(table->monitor_file), "%s", reading->file);
-    } else if (is_at(item, 2, "disable_block_device_use")) {
-        take_boolean(reading, item, &table->no_block_devices);
-    } else if (is_at(item, 2, "confidential_guest")) {
-        take_boolean(reading, item, &table->confidential);
-    } else if (is_at(item, 2, "disable_guest_selinux")) {
-        take_boolean(reading, item, &table->enforces_labels);
-        table->enforces_labels = !table->enforces_labels;
-    } else if (is_at(item, 2, "path")) {
-        take_text(reading, item, table->path, sizeof(table->path));
-        (void)snprintf(table->path_file, sizeof(table->path_file), "%s", reading->file);
-    } else if (is_at(item, 2, "valid_hypervisor_paths")) {
-        take_valid_path(reading, item, table);
-    }
-}
-
-static void take_runtime(struct reading *reading, const struct toml_item *item)
-{
+    const struct reading *reading = userdata;
     struct kata_settings *settings = reading->settings;
+    bool is_hypervisor;
 
-    settings->is_rust |= is_at(item, 1, "name") || is_at(item, 1, "hypervisor_name");
-    if (is_at(item, 1, "hypervisor_name"))
-        take_text(reading, item, settings->hypervisor, sizeof(settings->hypervisor));
+    if (item->parts == 3 && strcmp(item->part[0], "hypervisor") == 0)
+        return take_hypervisor(reading, item, error);
+    if (item->parts != 2 || strcmp(item->part[0], "runtime") != 0)
+        return 0;
+    is_hypervisor = strcmp(item->part[1], "hypervisor_name") == 0;
+    settings->is_rust |= is_hypervisor || strcmp(item->part[1], "name") == 0;
+    return is_hypervisor
+               ? take_text(item, settings->hypervisor, sizeof(settings->hypervisor), error)
+               : 0;
 }
 
-static void on_item(void *userdata, const struct toml_item *item)
+/* Puts the file's name before a failure's text. */
+static int read_file(const char *file, const char *text, size_t length, toml_callback *callback,
+                     void *userdata, struct error *error)
 {
-    struct reading *reading = userdata;
+    const int r = toml_read(text, length, callback, userdata, error);
 
-    if (item->parts == 3 && is_at(item, 0, "hypervisor"))
-        take_hypervisor(reading, item);
-    else if (item->parts == 2 && is_at(item, 0, "runtime"))
-        take_runtime(reading, item);
+    if (r < 0)
+        (void)error_prefix(error, "%s: ", file);
+    return r;
 }
 
 int kata_settings_read(struct kata_settings *settings, const char *file, const char *text,
                        size_t length, struct error *error)
 {
-    struct error syntax = {0};
-    struct reading reading = {settings, file, error, 0};
-    int r = toml_read(text, length, on_item, &reading, &syntax);
+    struct reading reading = {settings, file};
 
-    return toml_conclude(file, reading.result, r, &syntax, error);
+    return read_file(file, text, length, on_item, &reading, error);
 }
 
 const struct kata_table *kata_settings_table(const struct kata_settings *settings)
@@ -141,4 +138,53 @@ const struct kata_table *kata_settings_table(const struct kata_settings *setting
         if (only_one || strcmp(settings->table[i].name, settings->hypervisor) == 0)
             return &settings->table[i];
     return NULL;
+}
+
+/* ---- runtimes of the engine ---------------------------------------------------------------- */
+
+/* Found by the table `runtimes` at any depth: the plugin's name above it differs with the version
+ * of containerd's configuration. */
+static int on_runtime_item(void *userdata, const struct toml_item *item, struct error *error)
+{
+    struct engine_runtimes *runtimes = userdata;
+    struct engine_runtime *runtime = runtimes->runtime;
+    const char *key = item->part[item->parts - 1], *name;
+    bool is_config, is_path;
+    unsigned at = 0;
+
+    while (at < item->parts && strcmp(item->part[at], "runtimes") != 0)
+        at++;
+    if (at + 3 != item->parts &&
+        (at + 4 != item->parts || strcmp(item->part[at + 2], "options") != 0))
+        return 0;
+    name = item->part[at + 1];
+    while (runtime < runtimes->runtime + runtimes->count && strcmp(runtime->name, name) != 0)
+        runtime++;
+    if (runtime == runtimes->runtime + runtimes->count) {
+        if (runtimes->count == ENGINE_RUNTIMES || strlen(name) >= ENGINE_NAME_BYTES)
+            return error_set(error, -EBADMSG,
+                             "line %u: more runtimes, or longer names, than are read", item->line);
+        runtimes->count++;
+        (void)snprintf(runtime->name, sizeof(runtime->name), "%s", name);
+    }
+    is_config = strcmp(key, "ConfigPath") == 0 || strcmp(key, "runtime_config_path") == 0;
+    is_path = strcmp(key, "runtime_path") == 0;
+    if (is_config && (item->kind != TOML_STRING || strlen(item->text) >= ENGINE_PATH_BYTES))
+        return error_set(error, -EBADMSG, "line %u: the path of a configuration is %s", item->line,
+                         item->kind == TOML_STRING ? "too long" : "no string");
+    if (is_config)
+        (void)snprintf(runtime->config_path, sizeof(runtime->config_path), "%s", item->text);
+    if (is_config || is_path || strcmp(key, "runtime_type") == 0)
+        runtime->is_kata |= strstr(item->text, "kata") != NULL;
+    if (is_path)
+        runtime->is_rust = strstr(item->text, "runtime-rs") != NULL;
+    if (strcmp(key, "sandboxer") == 0)
+        runtime->is_sandboxer = strcmp(item->text, "shim") == 0;
+    return 0;
+}
+
+int engine_runtimes_read(struct engine_runtimes *runtimes, const char *file, const char *text,
+                         size_t length, struct error *error)
+{
+    return read_file(file, text, length, on_runtime_item, runtimes, error);
 }

@@ -3,25 +3,23 @@
  *
  * The name of the value in hand is a stack of parts: the table's, then the key's, then, within an
  * inline table, those of the keys inside. A name or a nesting beyond the bounds of the header ends
- * the reading. Arrays are only skipped, so nothing in them is ever called back.
+ * the reading.
  */
-#include "doctor/toml.h"
-
+#include <ctype.h>
 #include <errno.h>
-#include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "doctor/checks.h"
 #include "lib/text.h"
 
 enum { DEPTH = 16 };
 
 struct reading {
-    const char *cursor;
-    const char *end;
-    unsigned line;
-    unsigned depth;
-    unsigned parts;
+    const char *cursor, *end;
+    unsigned line, depth, parts;
     char part[TOML_PARTS][TOML_NAME_BYTES];
+    unsigned silent; /* arrays around the one in hand */
     toml_callback *callback;
     void *userdata;
     struct error *error;
@@ -32,30 +30,20 @@ static int fail(struct reading *reading, const char *what)
     return error_set(reading->error, -EBADMSG, "line %u: %s", reading->line, what);
 }
 
-static bool at_end(const struct reading *reading)
-{
-    return reading->cursor == reading->end;
-}
-
 /* The next character, or NUL at the end: the text itself has none. */
 static char peek(const struct reading *reading)
 {
-    return at_end(reading) ? '\0' : *reading->cursor;
-}
-
-static bool starts_with(const struct reading *reading, const char *text)
-{
-    const size_t length = strlen(text);
-
-    return (size_t)(reading->end - reading->cursor) >= length &&
-           memcmp(reading->cursor, text, length) == 0;
+    return reading->cursor == reading->end ? '\0' : *reading->cursor;
 }
 
 static bool take(struct reading *reading, const char *text)
 {
-    if (!starts_with(reading, text))
+    const size_t length = strlen(text);
+
+    if ((size_t)(reading->end - reading->cursor) < length ||
+        memcmp(reading->cursor, text, length) != 0)
         return false;
-    reading->cursor += strlen(text);
+    reading->cursor += length;
     return true;
 }
 
@@ -65,124 +53,89 @@ static void skip_blanks(struct reading *reading)
         reading->cursor++;
 }
 
-static void skip_comment(struct reading *reading)
+/* Blanks and a comment; whether a line ended behind them. */
+static bool take_line_end(struct reading *reading)
 {
+    skip_blanks(reading);
     if (peek(reading) == '#')
-        while (!at_end(reading) && *reading->cursor != '\n')
+        while (peek(reading) && *reading->cursor != '\n')
             reading->cursor++;
-}
-
-static bool take_newline(struct reading *reading)
-{
     if (!take(reading, "\r\n") && !take(reading, "\n"))
         return false;
     reading->line++;
     return true;
 }
 
-/* Blanks, comments and lines between the elements of an array. */
 static void skip_space(struct reading *reading)
 {
-    do {
-        skip_blanks(reading);
-        skip_comment(reading);
-    } while (take_newline(reading));
+    while (take_line_end(reading))
+        ;
 }
 
-static int end_line(struct reading *reading)
+static int call_back(struct reading *reading, enum toml_kind kind, const char *text, bool truth)
 {
-    skip_blanks(reading);
-    skip_comment(reading);
-    if (take_newline(reading) || at_end(reading))
-        return 0;
-    return fail(reading, "the line goes on where it should end");
+    struct toml_item item = {
+        .parts = reading->parts, .kind = kind, .text = text, .truth = truth, .line = reading->line};
+
+    for (unsigned i = 0; i < reading->parts; i++)
+        item.part[i] = reading->part[i];
+    return reading->silent ? 0 : reading->callback(reading->userdata, &item, reading->error);
 }
 
 /* ---- strings ------------------------------------------------------------------------------- */
 
-/* A text of bounded length; bytes beyond the bound are only counted. */
-struct text {
-    char *bytes;
-    size_t size;
-    size_t length;
-};
-
-static void append(struct text *text, const char *bytes, size_t length)
+/* The bytes of an escape behind its backslash; their number, or -EBADMSG. */
+static int take_escape(struct reading *reading, char ret_bytes[static 4])
 {
-    if (text->length + length < text->size)
-        memcpy(text->bytes + text->length, bytes, length);
-    text->length += length;
-}
-
-static bool fits(const struct text *text)
-{
-    return text->length < text->size;
-}
-
-static int hex_value(char digit)
-{
-    static const char digits[] = "0123456789abcdef";
-    const char *found = digit ? strchr(digits, digit | 0x20) : NULL;
-
-    return found ? (int)(found - digits) : -1;
-}
-
-static int take_code_point(struct reading *reading, unsigned digits, struct text *text)
-{
+    static const char names[] = "btnfr\"\\", values[] = "\b\t\n\f\r\"\\",
+                      hex[] = "0123456789abcdef";
+    const char letter = peek(reading);
+    const char *found = letter ? strchr(names, letter) : NULL;
     uint32_t character = 0;
-    char encoded[4];
 
-    for (unsigned i = 0; i < digits; i++) {
-        const int value = hex_value(peek(reading));
+    reading->cursor += letter != '\0';
+    if (found) {
+        ret_bytes[0] = values[found - names];
+        return 1;
+    }
+    if (letter != 'u' && letter != 'U')
+        return fail(reading, "an unknown escape");
+    for (unsigned i = 0; i < (letter == 'u' ? 4 : 8); i++) {
+        const char digit = (char)tolower((unsigned char)peek(reading));
 
-        if (value < 0)
+        if (!isxdigit((unsigned char)digit))
             return fail(reading, "an escape without its digits");
-        character = character << 4 | (uint32_t)value;
+        character = character << 4 | (uint32_t)(strchr(hex, digit) - hex);
         reading->cursor++;
     }
     if (character == 0 || character > 0x10ffff || (character >= 0xd800 && character < 0xe000))
         return fail(reading, "an escape that is no character");
-    append(text, encoded, text_encode_utf8(character, encoded));
-    return 0;
+    return (int)text_encode_utf8(character, ret_bytes);
 }
 
-static int take_escape(struct reading *reading, struct text *text)
+/* A string on one line. Its length, also where that does not fit, or -EBADMSG. */
+static int take_string(struct reading *reading, char *ret_text, size_t size)
 {
-    static const char names[] = "btnfr\"\\", values[] = "\b\t\n\f\r\"\\";
-    const char letter = peek(reading);
-    const char *found = letter ? strchr(names, letter) : NULL;
+    const char quote = *reading->cursor++;
+    size_t length = 0;
 
-    if (letter)
-        reading->cursor++;
-    if (letter == 'u' || letter == 'U')
-        return take_code_point(reading, letter == 'u' ? 4 : 8, text);
-    if (!found)
-        return fail(reading, "an unknown escape");
-    append(text, &values[found - names], 1);
-    return 0;
-}
+    while (peek(reading) && peek(reading) != '\n') {
+        char bytes[4] = {*reading->cursor++};
+        int count = 1;
 
-/* The text between two quotes on one line; the first quote has been consumed. */
-static int take_string(struct reading *reading, char quote, struct text *text)
-{
-    int r = 0;
-
-    while (r == 0 && peek(reading) != quote) {
-        if (at_end(reading) || *reading->cursor == '\n')
-            return fail(reading, "a string without its end");
-        if (quote == '"' && *reading->cursor == '\\') {
-            reading->cursor++;
-            r = take_escape(reading, text);
-        } else {
-            append(text, reading->cursor++, 1);
+        if (bytes[0] == quote) {
+            ret_text[length < size ? length : size - 1] = '\0';
+            return (int)length;
         }
+        if (quote == '"' && bytes[0] == '\\')
+            count = take_escape(reading, bytes);
+        if (count < 0)
+            return count;
+        if (length + (size_t)count < size)
+            memcpy(ret_text + length, bytes, (size_t)count);
+        length += (size_t)count;
     }
-    if (r == 0) {
-        reading->cursor++;
-        if (fits(text))
-            text->bytes[text->length] = '\0';
-    }
-    return r;
+    return fail(reading, "a string without its end");
 }
 
 /* After the three quotes that open it; up to two more may stand before those that close it. */
@@ -190,7 +143,7 @@ static int skip_long_string(struct reading *reading, char quote)
 {
     const char closing[] = {quote, quote, quote, '\0'};
 
-    while (!at_end(reading)) {
+    while (peek(reading)) {
         if (take(reading, closing)) {
             for (int i = 0; i < 2 && peek(reading) == quote; i++)
                 reading->cursor++;
@@ -198,8 +151,7 @@ static int skip_long_string(struct reading *reading, char quote)
         }
         if (quote == '"' && *reading->cursor == '\\' && reading->cursor + 1 < reading->end)
             reading->cursor++;
-        if (*reading->cursor++ == '\n')
-            reading->line++;
+        reading->line += *reading->cursor++ == '\n';
     }
     return fail(reading, "a string without its end");
 }
@@ -208,87 +160,47 @@ static int skip_long_string(struct reading *reading, char quote)
 
 static bool is_bare(char character)
 {
-    return (character >= 'a' && character <= 'z') || (character >= 'A' && character <= 'Z') ||
-           (character >= '0' && character <= '9') || character == '_' || character == '-';
-}
-
-static int take_part(struct reading *reading)
-{
-    struct text name = {reading->part[reading->parts], TOML_NAME_BYTES, 0};
-    const char quote = peek(reading);
-
-    if (quote == '"' || quote == '\'') {
-        int r;
-
-        reading->cursor++;
-        r = take_string(reading, quote, &name);
-        if (r < 0)
-            return r;
-    } else {
-        while (is_bare(peek(reading)))
-            append(&name, reading->cursor++, 1);
-        if (name.length == 0)
-            return fail(reading, "neither a [table], nor key = value, nor a comment");
-        if (fits(&name))
-            name.bytes[name.length] = '\0';
-    }
-    if (!fits(&name))
-        return fail(reading, "the name is too long");
-    reading->parts++;
-    return 0;
+    return isalnum((unsigned char)character) || character == '_' || character == '-';
 }
 
 /* "a . b": adds its parts to those that stand. */
 static int take_name(struct reading *reading)
 {
-    int r;
-
     do {
+        const char *start;
+        char *name;
+        int length;
+
         if (reading->parts == TOML_PARTS)
             return fail(reading, "the name has too many parts");
         skip_blanks(reading);
-        r = take_part(reading);
+        start = reading->cursor;
+        name = reading->part[reading->parts];
+        if (peek(reading) == '"' || peek(reading) == '\'') {
+            length = take_string(reading, name, TOML_NAME_BYTES);
+            if (length < 0)
+                return length;
+        } else {
+            while (is_bare(peek(reading)))
+                reading->cursor++;
+            length = (int)(reading->cursor - start);
+            if (length == 0)
+                return fail(reading, "neither a [table], nor key = value, nor a comment");
+            (void)snprintf(name, TOML_NAME_BYTES, "%.*s", length, start);
+        }
+        if (length >= TOML_NAME_BYTES)
+            return fail(reading, "the name is too long");
+        reading->parts++;
         skip_blanks(reading);
-    } while (r == 0 && take(reading, "."));
-    return r;
+    } while (take(reading, "."));
+    return 0;
 }
 
 /* ---- values -------------------------------------------------------------------------------- */
 
-static int take_value(struct reading *reading, bool silent);
+static int take_value(struct reading *reading, bool is_element);
 
-static bool starts_long_string(const struct reading *reading)
-{
-    const char first = peek(reading);
-
-    return reading->end - reading->cursor >= 3 && reading->cursor[1] == first &&
-           reading->cursor[2] == first;
-}
-
-static void call_back(const struct reading *reading, enum toml_kind kind, const char *text,
-                      bool truth)
-{
-    struct toml_item item = {
-        .parts = reading->parts, .kind = kind, .text = text, .truth = truth, .line = reading->line};
-
-    for (unsigned i = 0; i < reading->parts; i++)
-        item.part[i] = reading->part[i];
-    reading->callback(reading->userdata, &item);
-}
-
-static int take_short_string(struct reading *reading, char quote, enum toml_kind kind, bool silent);
-
-static int take_element(struct reading *reading, bool silent)
-{
-    const char first = peek(reading);
-
-    if (silent || (first != '"' && first != '\'') || starts_long_string(reading))
-        return take_value(reading, true);
-    reading->cursor++;
-    return take_short_string(reading, first, TOML_ELEMENT, false);
-}
-
-static int take_array(struct reading *reading, bool silent)
+static int take_array(struct reading *reading)
 {
     for (;;) {
         int r;
@@ -296,7 +208,7 @@ static int take_array(struct reading *reading, bool silent)
         skip_space(reading);
         if (take(reading, "]"))
             return 0;
-        r = take_element(reading, silent);
+        r = take_value(reading, true);
         if (r < 0)
             return r;
         skip_space(reading);
@@ -305,7 +217,7 @@ static int take_array(struct reading *reading, bool silent)
     }
 }
 
-static int take_pair(struct reading *reading, bool silent)
+static int take_pair(struct reading *reading)
 {
     const unsigned before = reading->parts;
     int r = take_name(reading);
@@ -314,97 +226,79 @@ static int take_pair(struct reading *reading, bool silent)
         r = fail(reading, "neither a [table], nor key = value, nor a comment");
     skip_blanks(reading);
     if (r == 0)
-        r = take_value(reading, silent);
+        r = take_value(reading, false);
     reading->parts = before;
     return r;
 }
 
-static int take_inline_table(struct reading *reading, bool silent)
+static int take_inline_table(struct reading *reading)
 {
+    int r;
+
     skip_blanks(reading);
     if (take(reading, "}"))
         return 0;
-    for (;;) {
-        int r = take_pair(reading, silent);
-
-        if (r < 0)
-            return r;
+    do {
+        r = take_pair(reading);
         skip_blanks(reading);
-        if (take(reading, "}"))
-            return 0;
-        if (!take(reading, ","))
-            return fail(reading, "an inline table without its end");
-    }
+        if (r < 0 || take(reading, "}"))
+            return r;
+    } while (take(reading, ","));
+    return fail(reading, "an inline table without its end");
 }
 
-static int take_short_string(struct reading *reading, char quote, enum toml_kind kind, bool silent)
-{
-    char bytes[TOML_TEXT_BYTES];
-    struct text text = {bytes, sizeof(bytes), 0};
-    int r = take_string(reading, quote, &text);
-
-    if (r == 0 && !silent)
-        call_back(reading, fits(&text) ? kind : TOML_OTHER, fits(&text) ? bytes : "", false);
-    return r;
-}
-
-/* The characters of a boolean, number or date. */
-static int take_word(struct reading *reading, bool silent)
+/* A boolean, number or date. */
+static int take_word(struct reading *reading, enum toml_kind *ret_kind, bool *ret_truth)
 {
     const char *word = reading->cursor;
     size_t length;
-    bool truth;
 
     while (is_bare(peek(reading)) || (peek(reading) && strchr("+.:", *reading->cursor)))
         reading->cursor++;
     length = (size_t)(reading->cursor - word);
-    truth = length == 4 && memcmp(word, "true", 4) == 0;
-    if (truth || (length == 5 && memcmp(word, "false", 5) == 0)) {
-        if (!silent)
-            call_back(reading, TOML_BOOLEAN, "", truth);
+    *ret_truth = length == 4 && memcmp(word, "true", 4) == 0;
+    *ret_kind =
+        *ret_truth || (length == 5 && memcmp(word, "false", 5) == 0) ? TOML_BOOLEAN : TOML_OTHER;
+    if (*ret_kind == TOML_BOOLEAN || (length > 0 && strchr("+-0123456789in", *word)))
         return 0;
-    }
-    if (length == 0 || !strchr("+-0123456789in", *word))
-        return fail(reading, "the value is neither a string, number, boolean, array nor table");
-    if (!silent)
-        call_back(reading, TOML_OTHER, "", false);
-    return 0;
+    return fail(reading, "the value is neither a string, number, boolean, array nor table");
 }
 
-static int take_nested(struct reading *reading, bool silent)
-{
-    const bool is_array = peek(reading) == '[';
-    int r;
-
-    if (reading->depth == DEPTH)
-        return fail(reading, "nested too deep");
-    reading->depth++;
-    reading->cursor++;
-    if (is_array && !silent)
-        call_back(reading, TOML_OTHER, "", false);
-    r = is_array ? take_array(reading, silent) : take_inline_table(reading, silent);
-    reading->depth--;
-    return r;
-}
-
-static int take_value(struct reading *reading, bool silent)
+/* What is in an array is called back only if it is a string of the array's own. */
+static int take_value(struct reading *reading, bool is_element)
 {
     const char first = peek(reading);
+    enum toml_kind kind = TOML_OTHER;
+    char text[TOML_TEXT_BYTES];
+    bool truth = false;
+    int r = 0;
 
-    if (first == '[' || first == '{')
-        return take_nested(reading, silent);
-    if (take(reading, "\"\"\"") || take(reading, "'''")) {
-        int r = skip_long_string(reading, first);
-
-        if (r == 0 && !silent)
-            call_back(reading, TOML_OTHER, "", false);
+    if (first == '[' || first == '{') {
+        if (reading->depth == DEPTH)
+            return fail(reading, "nested too deep");
+        reading->depth++;
+        reading->cursor++;
+        reading->silent += is_element;
+        if (first == '[')
+            r = call_back(reading, TOML_OTHER, "", false);
+        if (r == 0)
+            r = first == '[' ? take_array(reading) : take_inline_table(reading);
+        reading->silent -= is_element;
+        reading->depth--;
         return r;
     }
-    if (first == '"' || first == '\'') {
-        reading->cursor++;
-        return take_short_string(reading, first, TOML_STRING, silent);
+    if (take(reading, "\"\"\"") || take(reading, "'''")) {
+        r = skip_long_string(reading, first);
+    } else if (first == '"' || first == '\'') {
+        r = take_string(reading, text, sizeof(text));
+        if (r < (int)sizeof(text))
+            kind = is_element ? TOML_ELEMENT : TOML_STRING;
+    } else {
+        r = take_word(reading, &kind, &truth);
     }
-    return take_word(reading, silent);
+    if (r < 0 || (is_element && kind != TOML_ELEMENT))
+        return r < 0 ? r : 0;
+    return call_back(reading, kind, kind == TOML_STRING || kind == TOML_ELEMENT ? text : "", truth);
 }
 
 /* ---- the file ------------------------------------------------------------------------------ */
@@ -418,9 +312,7 @@ static int take_table(struct reading *reading)
         (void)take(reading, "[");
     reading->parts = 0;
     r = take_name(reading);
-    if (r == 0 && !take(reading, closing))
-        r = fail(reading, "a [table] without its end");
-    return r;
+    return r < 0 || take(reading, closing) ? r : fail(reading, "a [table] without its end");
 }
 
 int toml_read(const char *text, size_t length, toml_callback *callback, void *userdata,
@@ -436,23 +328,14 @@ int toml_read(const char *text, size_t length, toml_callback *callback, void *us
 
     if (memchr(text, '\0', length) || !text_is_utf8(text, length))
         return error_set(error, -EBADMSG, "it is not UTF-8 text");
-    while (r == 0) {
+    for (;;) {
         skip_space(&reading);
-        if (at_end(&reading))
+        if (!peek(&reading))
             return 0;
-        r = peek(&reading) == '[' ? take_table(&reading) : take_pair(&reading, false);
-        if (r == 0)
-            r = end_line(&reading);
+        r = peek(&reading) == '[' ? take_table(&reading) : take_pair(&reading);
+        if (r < 0)
+            return r;
+        if (!take_line_end(&reading) && peek(&reading))
+            return fail(&reading, "the line goes on where it should end");
     }
-    return r;
-}
-
-int toml_conclude(const char *file, int callback_result, int read_result,
-                  const struct error *syntax, struct error *error)
-{
-    if (callback_result == 0 && read_result < 0)
-        callback_result = error_set(error, read_result, "%s", syntax->text);
-    if (callback_result < 0)
-        (void)error_prefix(error, "%s: ", file);
-    return callback_result;
 }

@@ -10,7 +10,7 @@
  * (netlink(7); format: lib/kobject_uevent.c). An overrun of the socket is one more reason
  * to scan.
  */
-#include "guest-agent/auto.h"
+#include "guest-agent/guest_serve.h"
 
 #include <errno.h>
 #include <linux/netlink.h>
@@ -20,9 +20,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "guest-agent/device.h"
-#include "guest-agent/resize.h"
-#include "guest-agent/volume.h"
+#include "guest-agent/guest_device.h"
+#include "guest-agent/guest_volume.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/log.h"
@@ -81,11 +80,6 @@ static struct known *find_known(struct automatic *automatic, dev_t device)
     return NULL;
 }
 
-static bool is_passing(int outcome)
-{
-    return outcome < 0 || outcome == FILESYSTEM_BUSY;
-}
-
 static void on_grown(struct grow_task *task, int outcome, const struct error *error, void *userdata)
 {
     struct known *known = userdata;
@@ -96,13 +90,13 @@ static void on_grown(struct grow_task *task, int outcome, const struct error *er
         log_info(NULL, "%s fills its device", known->mount_point);
     else
         log_warning(NULL, "cannot grow %s: %s", known->mount_point, error->text);
-    if (!is_passing(outcome))
+    if (outcome >= 0 && outcome != FILESYSTEM_BUSY) /* not for a temporary reason */
         known->filled_bytes = known->trying_bytes;
     if (automatic->postponed)
         loop_timer_start(automatic->loop, &automatic->scan, SCAN_DELAY_NS, on_scan);
 }
 
-static void check_volume(const struct volume *volume, void *userdata)
+static bool check_volume(const struct volume *volume, void *userdata)
 {
     struct automatic *automatic = userdata;
     struct known *known = find_known(automatic, volume->device);
@@ -115,7 +109,7 @@ static void check_volume(const struct volume *volume, void *userdata)
     if (!known)
         known = find_known(automatic, 0);
     if (!known)
-        return;
+        return true;
     known->automatic = automatic;
     known->device = volume->device;
     known->seen = true;
@@ -123,13 +117,14 @@ static void check_volume(const struct volume *volume, void *userdata)
         log_warning(NULL, "%s does not grow: %s", volume->mount_point, trouble);
     known->shut_down = shut_down;
     if (shut_down || known->task || bytes <= known->filled_bytes)
-        return;
+        return true;
     known->trying_bytes = bytes;
     (void)snprintf(known->mount_point, sizeof(known->mount_point), "%.*s",
                    (int)sizeof(known->mount_point) - 1, volume->mount_point);
     r = grow_task_new(automatic->loop, volume, on_grown, known, &known->task);
     if (r == GROW_TASK_TOO_MANY || r == GROW_TASK_RUNS)
         automatic->postponed = true;
+    return true;
 }
 
 /* Forgets file systems that are no longer mounted, because their device numbers may be given to
@@ -151,7 +146,7 @@ static void on_scan(struct loop_timer *timer)
     int r;
 
     automatic->postponed = false;
-    r = volume_for_each(check_volume, automatic);
+    r = volume_for_each(0, check_volume, automatic);
     if (r < 0)
         log_warning(NULL, "cannot read the mounts: %s", strerror(-r));
     else

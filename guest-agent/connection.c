@@ -7,12 +7,12 @@
  * beyond the bound is answered and its bytes are thrown away as they come.
  *
  * On a serial line the end of a stream is not the end of the connection until the owner says so:
- * the next client's request may arrive before the notice that the last one left (see serve.c).
- * Replies are held meanwhile, also those that the line did not take before it ended: a line without
- * a peer takes nothing, and only the next read shows that it has none. Half-read frames are
- * dropped.
+ * the next client's request may arrive before the notice that the last one left (see
+ * guest_serve.c). Replies are held meanwhile, also those that the line did not take before it
+ * ended: a line without a peer takes nothing, and only the next read shows that it has none.
+ * Half-read frames are dropped.
  */
-#include "guest-agent/connection.h"
+#include "guest-agent/guest_serve.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -24,8 +24,7 @@
 #include "agent-client/ttrpc_codec.h"
 #include "guest-agent/drive_list.h"
 #include "guest-agent/drive_task.h"
-#include "guest-agent/resize.h"
-#include "guest-agent/volume.h"
+#include "guest-agent/guest_volume.h"
 #include "lib/child.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
@@ -145,32 +144,35 @@ static void on_resized(struct resize *resize, const struct ttrpc_status *status,
     answer(request->connection, request->stream_id, status, NULL);
 }
 
-static struct request *free_slot(struct connection *connection)
+/* NULL: there is none, and the request was refused. */
+static struct request *take_slot(struct connection *connection, uint32_t stream_id)
 {
     for (size_t i = 0; i < REQUESTS; i++) {
-        if (is_free(&connection->requests[i]))
-            return &connection->requests[i];
+        struct request *request = &connection->requests[i];
+
+        if (!is_free(request))
+            continue;
+        request->connection = connection;
+        request->stream_id = stream_id;
+        return request;
     }
+    refuse(connection, stream_id, STATUS_RESOURCE_EXHAUSTED, "too many requests in progress");
     return NULL;
 }
 
 static void start_resize(struct connection *connection, uint32_t stream_id,
                          const struct buffer *payload, uint64_t timeout_ns)
 {
-    struct request *request = free_slot(connection);
+    struct request *request = take_slot(connection, stream_id);
     uint64_t bytes;
 
-    if (!request) {
-        refuse(connection, stream_id, STATUS_RESOURCE_EXHAUSTED, "too many requests in progress");
+    if (!request)
         return;
-    }
     if (agent_parse_resize_request(buffer_text(payload), payload->length, request->path, &bytes) <
         0) {
         refuse(connection, stream_id, STATUS_INVALID_ARGUMENT, "not a ResizeVolumeRequest");
         return;
     }
-    request->connection = connection;
-    request->stream_id = stream_id;
     if (resize_new(connection->loop, request->path, bytes, timeout_ns, on_resized, request,
                    &request->resize) < 0)
         refuse(connection, stream_id, STATUS_RESOURCE_EXHAUSTED, "out of memory");
@@ -221,14 +223,6 @@ static void on_listed(struct drive_listing *listing, int r, struct drive_guest_l
         answer_drives(request, list);
 }
 
-static void refuse_malformed(struct connection *connection, uint32_t stream_id, const char *wrong)
-{
-    char text[96];
-
-    (void)snprintf(text, sizeof(text), "%s is malformed", wrong ? wrong : "the request");
-    refuse(connection, stream_id, STATUS_INVALID_ARGUMENT, text);
-}
-
 static void start_list(struct request *slot, const struct buffer *payload, uint64_t timeout_ns)
 {
     struct drive_guest_list none = {0};
@@ -237,7 +231,8 @@ static void start_list(struct request *slot, const struct buffer *payload, uint6
     int r;
 
     if (drive_parse_list_request(buffer_text(payload), payload->length, &without_disks) < 0) {
-        refuse_malformed(slot->connection, slot->stream_id, NULL);
+        refuse(slot->connection, slot->stream_id, STATUS_INVALID_ARGUMENT,
+               "the request is malformed");
         return;
     }
     if (without_disks) {
@@ -262,54 +257,35 @@ static void on_drive_done(struct drive_waiter *waiter, const struct ttrpc_status
     answer(request->connection, request->stream_id, status, payload);
 }
 
-static void start_mount(struct request *slot, const struct buffer *payload, uint64_t timeout_ns)
+static void start_work(struct request *slot, const struct ttrpc_request *request,
+                       const struct buffer *payload)
 {
-    struct drive_mount_request request;
-    const char *wrong = NULL;
+    struct drive_work work;
+    struct error error;
 
-    if (drive_parse_mount_request(buffer_text(payload), payload->length, &request, &wrong) < 0)
-        refuse_malformed(slot->connection, slot->stream_id, wrong);
-    else if (drive_task_mount(slot->connection->loop, &request, timeout_ns, on_drive_done, slot,
-                              &slot->drive) < 0)
-        refuse(slot->connection, slot->stream_id, STATUS_RESOURCE_EXHAUSTED, "out of memory");
-}
-
-static void start_unmount(struct request *slot, const struct buffer *payload, uint64_t timeout_ns)
-{
-    struct drive_unmount_request request;
-    const char *wrong = NULL;
-
-    if (drive_parse_unmount_request(buffer_text(payload), payload->length, &request, &wrong) < 0)
-        refuse_malformed(slot->connection, slot->stream_id, wrong);
-    else if (drive_task_unmount(slot->connection->loop, &request, timeout_ns, on_drive_done, slot,
-                                &slot->drive) < 0)
+    if (drive_work_parse(request->method, payload, &work, &error) != STATUS_OK)
+        refuse(slot->connection, slot->stream_id, STATUS_INVALID_ARGUMENT, error.text);
+    else if (drive_task_start(slot->connection->loop, &work, request->timeout_ns, on_drive_done,
+                              slot, &slot->drive) < 0)
         refuse(slot->connection, slot->stream_id, STATUS_RESOURCE_EXHAUSTED, "out of memory");
 }
 
 static void dispatch_drives(struct connection *connection, uint32_t stream_id,
                             const struct ttrpc_request *request, const struct buffer *payload)
 {
-    bool mounts = strcmp(request->method, DRIVE_METHOD_MOUNT) == 0;
     bool lists = strcmp(request->method, DRIVE_METHOD_LIST) == 0;
     struct request *slot;
 
-    if (!mounts && !lists && strcmp(request->method, DRIVE_METHOD_UNMOUNT) != 0) {
+    if (!lists && strcmp(request->method, DRIVE_METHOD_MOUNT) != 0 &&
+        strcmp(request->method, DRIVE_METHOD_UNMOUNT) != 0) {
         refuse(connection, stream_id, STATUS_UNIMPLEMENTED, "not a method of " DRIVE_SERVICE);
         return;
     }
-    slot = free_slot(connection);
-    if (!slot) {
-        refuse(connection, stream_id, STATUS_RESOURCE_EXHAUSTED, "too many requests in progress");
-        return;
-    }
-    slot->connection = connection;
-    slot->stream_id = stream_id;
-    if (lists)
+    slot = take_slot(connection, stream_id);
+    if (slot && lists)
         start_list(slot, payload, request->timeout_ns);
-    else if (mounts)
-        start_mount(slot, payload, request->timeout_ns);
-    else
-        start_unmount(slot, payload, request->timeout_ns);
+    else if (slot)
+        start_work(slot, request, payload);
 }
 
 static void dispatch(struct connection *connection, uint32_t stream_id,
@@ -352,14 +328,6 @@ static void on_silence(struct loop_timer *timer)
     connection->discard = 0;
 }
 
-static void on_nonsense(struct connection *connection)
-{
-    if (connection->serial)
-        buffer_clear(&connection->stream.input);
-    else
-        stream_set_deadline(&connection->stream, 0); /* ends it from the loop */
-}
-
 /* Takes one step through the input. False if there is nothing more to do now. */
 static bool take_step(struct connection *connection)
 {
@@ -386,7 +354,10 @@ static bool take_step(struct connection *connection)
         buffer_consume(input, TTRPC_HEADER_BYTES);
         return true;
     case TTRPC_NONSENSE:
-        on_nonsense(connection);
+        if (connection->serial)
+            buffer_clear(input);
+        else
+            stream_set_deadline(&connection->stream, 0); /* ends it from the loop */
         return false;
     default:
         return false;
@@ -469,12 +440,11 @@ struct connection *connection_free(struct connection *connection)
 {
     if (!connection)
         return NULL;
-    for (size_t i = 0; i < REQUESTS; i++)
+    for (size_t i = 0; i < REQUESTS; i++) {
         (void)resize_free(connection->requests[i].resize);
-    for (size_t i = 0; i < REQUESTS; i++)
         (void)drive_waiter_free(connection->requests[i].drive);
-    for (size_t i = 0; i < REQUESTS; i++)
         (void)drive_listing_free(connection->requests[i].listing);
+    }
     loop_timer_stop(&connection->silence);
     stream_done(&connection->stream);
     buffer_done(&connection->held);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* container_find.c - one pass over /proc. A process that ends meanwhile is left out. */
-#include "guest-agent/container_find.h"
+#include "guest-agent/drive_list.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -87,18 +87,25 @@ static unsigned count_numbers(const char *text, unsigned long *ret_last)
 
 /* ---- its cgroup ---- */
 
-/* Names that runtimes put before the id in a scope of systemd. */
-static bool is_scope(const char *name, size_t length, const char *id)
+/* What runtimes call a container's cgroup, before and after its id: with and without systemd. */
+static bool is_named_after(const char *name, size_t length, const char *id)
 {
-    static const char *const prefixes[] = {"",        "cri-containerd-", "crio-",  "kata_agent-",
-                                           "libpod-", "nerdctl-",        "docker-"};
-    char scope[PATH_CHARS * 2];
+    static const char *const forms[][2] = {{"", ""},
+                                           {"crio-", ""},
+                                           {"", ".scope"},
+                                           {"cri-containerd-", ".scope"},
+                                           {"crio-", ".scope"},
+                                           {"kata_agent-", ".scope"},
+                                           {"libpod-", ".scope"},
+                                           {"nerdctl-", ".scope"},
+                                           {"docker-", ".scope"}};
+    char full[PATH_CHARS * 2];
 
-    for (size_t i = 0; i < array_length(prefixes); i++) {
-        int written = snprintf(scope, sizeof(scope), "%s%s.scope", prefixes[i], id);
+    for (size_t i = 0; i < array_length(forms); i++) {
+        int written = snprintf(full, sizeof(full), "%s%s%s", forms[i][0], id, forms[i][1]);
 
-        if (written == (int)length && written < (int)sizeof(scope) &&
-            memcmp(name, scope, length) == 0)
+        if (written == (int)length && written < (int)sizeof(full) &&
+            memcmp(name, full, length) == 0)
             return true;
     }
     return false;
@@ -112,7 +119,7 @@ bool container_has_cgroup(const char *path, size_t length, const char *id)
         const char *slash = memchr(path, '/', (size_t)(end - path));
         size_t part = (size_t)((slash ? slash : end) - path);
 
-        if ((part == strlen(id) && memcmp(path, id, part) == 0) || is_scope(path, part, id))
+        if (is_named_after(path, part, id))
             return true;
         path += part + 1;
     }

@@ -1,30 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* drive_enter.c - opens what is needed of its own mount namespace, then enters the container's.
  */
-#include "guest-agent/drive_enter.h"
+#include "guest-agent/drive_mount.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "guest-agent/container_find.h"
-#include "guest-agent/drive_place.h"
-#include "guest-agent/volume.h"
+#include "guest-agent/drive_list.h"
+#include "guest-agent/guest_volume.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/mount_table.h"
 #include "lib/path.h"
 
 enum { SECONDS = 20, LEAST_SECONDS = 5 };
-
-#define refuse(error, code, ...) ((enum status_code)error_set((error), (int)(code), __VA_ARGS__))
 
 /* ---- the container's mount namespace ---- */
 
@@ -52,13 +51,11 @@ static enum status_code check_root(const struct stat *guest, struct error *error
 {
     struct stat root;
 
-    if (stat("/", &root) < 0) {
-        (void)error_set_errno(error, -errno, "cannot tell what its root is");
-        return STATUS_INTERNAL;
-    }
+    if (stat("/", &root) < 0)
+        return drive_refuse_errno(error, STATUS_INTERNAL, -errno, "cannot tell what its root is");
     if (root.st_dev == guest->st_dev && root.st_ino == guest->st_ino)
-        return refuse(error, STATUS_UNAVAILABLE,
-                      "it is still being made: the guest's root is its root");
+        return drive_refuse(error, STATUS_UNAVAILABLE,
+                            "it is still being made: the guest's root is its root");
     return STATUS_OK;
 }
 
@@ -85,10 +82,9 @@ static enum status_code go_there(int namespace, const struct visit *visit, struc
     enum status_code code;
     struct stat guest;
 
-    if (stat("/", &guest) < 0 || setns(namespace, CLONE_NEWNS) < 0) {
-        (void)error_set_errno(error, -errno, "cannot enter its mount namespace");
-        return STATUS_INTERNAL;
-    }
+    if (stat("/", &guest) < 0 || setns(namespace, CLONE_NEWNS) < 0)
+        return drive_refuse_errno(error, STATUS_INTERNAL, -errno,
+                                  "cannot enter its mount namespace");
     if (visit->proc >= 0 && !may_be_there(visit))
         return STATUS_OK;
     code = check_root(&guest, error);
@@ -103,33 +99,28 @@ static unsigned seconds_of(const struct visit *visit)
     return left < LEAST_SECONDS ? LEAST_SECONDS : left > SECONDS ? SECONDS : (unsigned)left;
 }
 
-static _Noreturn void enter(int namespace, const struct visit *visit, struct report *report)
-{
-    (void)alarm(seconds_of(visit)); /* this process has the default action for all signals */
-    report->code = go_there(namespace, visit, &report->error);
-    _exit(0);
-}
-
 static enum status_code run(int namespace, const struct visit *visit, struct report *report,
                             struct error *error)
 {
     pid_t pid = fork();
     int status = 0;
 
-    if (pid < 0) {
-        (void)error_set_errno(error, -errno, "cannot start a process");
-        return STATUS_INTERNAL;
+    if (pid < 0)
+        return drive_refuse_errno(error, STATUS_INTERNAL, -errno, "cannot start a process");
+    if (pid == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        (void)alarm(seconds_of(visit)); /* this process has the default action for all signals */
+        report->code = go_there(namespace, visit, &report->error);
+        _exit(0);
     }
-    if (pid == 0)
-        enter(namespace, visit, report);
     while (waitpid(pid, &status, 0) < 0) {
         if (errno != EINTR)
-            return refuse(error, STATUS_INTERNAL, "the process that entered it is lost");
+            return drive_refuse(error, STATUS_INTERNAL, "the process that entered it is lost");
     }
     if (!WIFEXITED(status))
-        return refuse(error, STATUS_UNAVAILABLE,
-                      "a file system on the way to %s did not answer in time",
-                      visit->container->path);
+        return drive_refuse(error, STATUS_UNAVAILABLE,
+                            "a file system on the way to %s did not answer in time",
+                            visit->container->path);
     *error = report->error;
     return report->code;
 }
@@ -142,11 +133,11 @@ static enum status_code run_there(const struct container_place *place, const str
     enum status_code code;
 
     if (namespace < 0) /* the process has ended */
-        return refuse(error, STATUS_FAILED_PRECONDITION, "it has just ended");
+        return drive_refuse(error, STATUS_FAILED_PRECONDITION, "it has just ended");
     shared = mmap(NULL, sizeof(struct report), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
                   -1, 0);
     if (shared == MAP_FAILED)
-        return refuse(error, STATUS_RESOURCE_EXHAUSTED, "out of memory");
+        return drive_refuse(error, STATUS_RESOURCE_EXHAUSTED, "out of memory");
     code = run(namespace, visit, shared, error);
     (void)munmap(shared, sizeof(struct report));
     return code;
@@ -188,95 +179,58 @@ static enum status_code restrict_mounted(const struct visit *visit, int mounted,
 
     if (mount_setattr(mounted, "", AT_EMPTY_PATH, &attributes, sizeof(attributes)) == 0)
         return STATUS_OK;
-    (void)error_set_errno(error, -errno, "the drive is mounted on %s, and cannot be made %s",
-                          visit->container->path,
-                          visit->container->read_only ? "read-only" : "nodev and nosuid");
-    return STATUS_FAILED_PRECONDITION;
+    return drive_refuse_errno(error, STATUS_FAILED_PRECONDITION, -errno,
+                              "the drive is mounted on %s, and cannot be made %s",
+                              visit->container->path,
+                              visit->container->read_only ? "read-only" : "nodev and nosuid");
 }
 
 static enum status_code mount_there(const struct visit *visit, struct error *error)
 {
     cleanup(fd_closep) int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     cleanup(fd_closep) int target = -1;
+    enum status_code code;
 
     if (root >= 0 && open_mounted(visit, root, visit->container->path + 1, true, &target) == 0)
         return restrict_mounted(visit, target, error);
-    switch (drive_target_open(visit->container->path, &target, error)) {
-    case DRIVE_TARGET_OPEN:
-        break;
-    case DRIVE_TARGET_PROTECTED:
-    case DRIVE_TARGET_TAKEN:
-    case DRIVE_TARGET_UNREACHABLE:
-        return STATUS_FAILED_PRECONDITION;
-    default:
-        return STATUS_INTERNAL;
-    }
+    code = drive_target_open(visit->container->path, &target, error);
+    if (code != STATUS_OK)
+        return code == STATUS_INTERNAL ? code : STATUS_FAILED_PRECONDITION;
     if (move_mount(visit->tree, "", target, "",
                    MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) == 0)
         return STATUS_OK;
-    (void)error_set_errno(error, -errno, "cannot mount on %s", visit->container->path);
-    return STATUS_FAILED_PRECONDITION;
+    return drive_refuse_errno(error, STATUS_FAILED_PRECONDITION, -errno, "cannot mount on %s",
+                              visit->container->path);
 }
 
-/* Opens the directory of the drive that the container gets. */
-static enum status_code open_part(int volume, const struct drive_container *container,
-                                  struct visit *visit, int *ret_part, struct error *error)
+/* Clones the directory of the drive that the container gets. */
+static enum status_code clone_part(int volume, struct visit *visit, struct error *error)
 {
+    const struct drive_container *container = visit->container;
+    struct mount_attr attributes = {.attr_set = attributes_of(container),
+                                    .propagation = MS_PRIVATE};
     cleanup(fd_closep) int part = -1;
     struct stat status, whole;
     int r = path_open_below(volume, container->sub_path[0] ? container->sub_path : ".", &part);
 
     if (r == 0 && (fstat(part, &status) < 0 || fstat(volume, &whole) < 0))
         r = -errno;
-    if (r < 0) {
-        (void)error_set_errno(error, r, "cannot open sub_path %s in the drive",
-                              container->sub_path);
-        return STATUS_FAILED_PRECONDITION;
-    }
+    if (r < 0)
+        return drive_refuse_errno(error, STATUS_FAILED_PRECONDITION, r,
+                                  "cannot open sub_path %s in the drive", container->sub_path);
     if (!S_ISDIR(status.st_mode))
-        return refuse(error, STATUS_FAILED_PRECONDITION, "sub_path %s is no directory",
-                      container->sub_path);
+        return drive_refuse(error, STATUS_FAILED_PRECONDITION, "sub_path %s is no directory",
+                            container->sub_path);
     if (status.st_dev != whole.st_dev)
-        return refuse(error, STATUS_FAILED_PRECONDITION, "sub_path %s lies in another subvolume",
-                      container->sub_path);
+        return drive_refuse(error, STATUS_FAILED_PRECONDITION,
+                            "sub_path %s lies in another subvolume", container->sub_path);
     visit->files = status.st_dev;
     visit->root = status.st_ino;
-    *ret_part = take_fd(&part);
+    visit->tree = open_tree(part, "", AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+    if (visit->tree < 0 ||
+        mount_setattr(visit->tree, "", AT_EMPTY_PATH, &attributes, sizeof(attributes)) < 0)
+        return drive_refuse_errno(error, STATUS_INTERNAL, -errno, "cannot clone the drive's mount");
     return STATUS_OK;
-}
-
-static enum status_code clone_part(int part, const struct drive_container *container, int *ret_tree,
-                                   struct error *error)
-{
-    struct mount_attr attributes = {.attr_set = attributes_of(container),
-                                    .propagation = MS_PRIVATE};
-    cleanup(fd_closep) int tree =
-        open_tree(part, "", AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-
-    if (tree < 0 || mount_setattr(tree, "", AT_EMPTY_PATH, &attributes, sizeof(attributes)) < 0) {
-        (void)error_set_errno(error, -errno, "cannot clone the drive's mount");
-        return STATUS_INTERNAL;
-    }
-    *ret_tree = take_fd(&tree);
-    return STATUS_OK;
-}
-
-static enum status_code mount_part(const struct container_place *place, uint64_t deadline_ns,
-                                   int volume, const struct drive_container *container,
-                                   struct error *error)
-{
-    struct visit visit = {.container = container,
-                          .tree = -1,
-                          .proc = -1,
-                          .deadline_ns = deadline_ns,
-                          .function = mount_there};
-    cleanup(fd_closep) int part = -1, tree = -1;
-    enum status_code code = open_part(volume, container, &visit, &part, error);
-
-    if (code == STATUS_OK)
-        code = clone_part(part, container, &tree, error);
-    visit.tree = tree;
-    return code == STATUS_OK ? run_there(place, &visit, error) : code;
 }
 
 static enum status_code name_container(enum status_code code,
@@ -287,34 +241,37 @@ static enum status_code name_container(enum status_code code,
     return code;
 }
 
+/* ret_place stays as it is if the container does not run. */
 static enum status_code find(const char *proc, const struct drive_container *container,
-                             struct container_place *ret_place, bool *ret_is_found,
-                             struct error *error)
+                             struct container_place *ret_place, struct error *error)
 {
     int r = container_find(proc, container->container_id, ret_place);
 
-    *ret_is_found = r == CONTAINER_FOUND;
     if (r == CONTAINER_AMBIGUOUS)
-        return refuse(error, STATUS_FAILED_PRECONDITION,
-                      "processes of several containers are in a cgroup of its name");
-    if (r < 0) {
-        (void)error_set_errno(error, r, "cannot look for its processes");
-        return STATUS_INTERNAL;
-    }
-    return STATUS_OK;
+        return drive_refuse(error, STATUS_FAILED_PRECONDITION,
+                            "processes of several containers are in a cgroup of its name");
+    return r < 0 ? drive_refuse_errno(error, STATUS_INTERNAL, r, "cannot look for its processes")
+                 : STATUS_OK;
 }
 
-enum status_code drive_enter(const struct drive_visits *visits, int volume,
+enum status_code drive_enter(const struct drive_setting *setting, int volume,
                              const struct drive_container *container, struct error *error)
 {
+    struct visit visit = {.container = container,
+                          .tree = -1,
+                          .proc = -1,
+                          .deadline_ns = setting->deadline_ns,
+                          .function = mount_there};
     struct container_place place = {.process = -1};
-    bool is_found = false;
-    enum status_code code = find(visits->proc, container, &place, &is_found, error);
+    enum status_code code = find(setting->proc, container, &place, error);
 
-    if (code == STATUS_OK && !is_found)
-        code = refuse(error, STATUS_FAILED_PRECONDITION, "it does not run in this guest");
+    if (code == STATUS_OK && place.process < 0)
+        code = drive_refuse(error, STATUS_FAILED_PRECONDITION, "it does not run in this guest");
     if (code == STATUS_OK)
-        code = mount_part(&place, visits->deadline_ns, volume, container, error);
+        code = clone_part(volume, &visit, error);
+    if (code == STATUS_OK)
+        code = run_there(&place, &visit, error);
+    fd_close(visit.tree);
     fd_close(place.process);
     return name_container(code, container, error);
 }
@@ -329,7 +286,6 @@ static enum status_code unmount_there(const struct visit *visit, struct error *e
     char parent[DRIVE_PATH_BYTES];
     cleanup(fd_closep) int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     cleanup(fd_closep) int directory = -1, mounted = -1;
-    bool is_busy;
     int r;
 
     (void)snprintf(parent, sizeof(parent), "%.*s", (int)(name - path), path);
@@ -342,27 +298,25 @@ static enum status_code unmount_there(const struct visit *visit, struct error *e
     mounted = -1;
     if (fchdir(directory) == 0 && umount2(name, UMOUNT_NOFOLLOW) == 0)
         return STATUS_OK;
-    is_busy = errno == EBUSY;
-    (void)error_set_errno(error, -errno, "cannot unmount %s", visit->container->path);
-    return is_busy ? STATUS_FAILED_PRECONDITION : STATUS_INTERNAL;
+    return drive_refuse_errno(error, errno == EBUSY ? STATUS_FAILED_PRECONDITION : STATUS_INTERNAL,
+                              -errno, "cannot unmount %s", visit->container->path);
 }
 
-enum status_code drive_leave(const struct drive_visits *visits, dev_t files, dev_t mounts,
+enum status_code drive_leave(const struct drive_setting *setting, dev_t files, dev_t mounts,
                              const struct drive_container *container, struct error *error)
 {
-    cleanup(fd_closep) int proc = open(visits->proc, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    cleanup(fd_closep) int proc = open(setting->proc, O_PATH | O_DIRECTORY | O_CLOEXEC);
     const struct visit visit = {.container = container,
                                 .files = files,
                                 .mounts = mounts,
                                 .tree = -1,
                                 .proc = proc,
-                                .deadline_ns = visits->deadline_ns,
+                                .deadline_ns = setting->deadline_ns,
                                 .function = unmount_there};
     struct container_place place = {.process = -1};
-    bool is_found = false;
-    enum status_code code = find(visits->proc, container, &place, &is_found, error);
+    enum status_code code = find(setting->proc, container, &place, error);
 
-    if (code == STATUS_OK && is_found)
+    if (code == STATUS_OK && place.process >= 0)
         code = run_there(&place, &visit, error);
     fd_close(place.process);
     return name_container(code, container, error);

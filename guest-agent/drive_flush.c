@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* drive_flush.c - a timer that is stopped while no writable drive is mounted. */
-#include "guest-agent/drive_flush.h"
+#include "guest-agent/guest_disk.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -11,6 +11,7 @@
 #include "guest-agent/drive_list.h"
 #include "lib/child.h"
 #include "lib/cleanup.h"
+#include "lib/collections.h"
 #include "lib/log.h"
 
 /* A process that syncs one drive. */
@@ -44,18 +45,6 @@ static bool is_known(const char *serial)
     return false;
 }
 
-/* The oldest serial makes room: a list never has more drives than that. */
-static void note(const char *serial)
-{
-    if (!drive_serial_is_of_vmm(serial) || is_known(serial))
-        return;
-    if (flush.known_count == DRIVE_LIST) {
-        memmove(flush.known, flush.known + 1, sizeof(flush.known) - sizeof(*flush.known));
-        flush.known_count--;
-    }
-    (void)snprintf(flush.known[flush.known_count++], DRIVE_SERIAL_BYTES, "%s", serial);
-}
-
 static bool is_writable(const struct drive_guest_entry *entry)
 {
     return entry->state == DRIVE_GUEST_MOUNTED && !entry->read_only &&
@@ -73,6 +62,7 @@ static int sync_mount(const void *argument)
 
 static void free_sync(struct drive_sync *sync)
 {
+    LL_DELETE(flush.syncs, sync);
     (void)child_free(sync->child);
     free(sync);
 }
@@ -80,7 +70,7 @@ static void free_sync(struct drive_sync *sync)
 static void on_synced(struct child *child, enum child_end end, int status,
                       const struct buffer *output, void *userdata)
 {
-    struct drive_sync *sync = userdata, **link = &flush.syncs;
+    struct drive_sync *sync = userdata;
 
     (void)child;
     (void)output;
@@ -88,9 +78,6 @@ static void on_synced(struct child *child, enum child_end end, int status,
         log_warning(NULL, "the process that syncs the drive at %s has died", sync->vm_path);
     else if (status != EXIT_SUCCESS)
         log_warning(NULL, "the drive at %s cannot be synced", sync->vm_path);
-    while (*link != sync)
-        link = &(*link)->next;
-    *link = sync->next;
     free_sync(sync);
 }
 
@@ -121,8 +108,7 @@ static int start_sync(const struct drive_guest_entry *entry)
         free(sync);
         return r;
     }
-    sync->next = flush.syncs;
-    flush.syncs = sync;
+    LL_PREPEND(flush.syncs, sync);
     return 0;
 }
 
@@ -156,25 +142,6 @@ static void sync_blindly(const char *why)
     sync_last();
 }
 
-/* 0 or -ENOMEM. */
-static int remember(const struct drive_guest_list *list)
-{
-    struct drive_guest_list writable = {0};
-
-    for (size_t i = 0; i < list->count; i++)
-        writable.count += is_writable(&list->entries[i]);
-    writable.entries = calloc(writable.count + 1, sizeof(*writable.entries));
-    if (!writable.entries)
-        return -ENOMEM;
-    writable.count = 0;
-    for (size_t i = 0; i < list->count; i++)
-        if (is_writable(&list->entries[i]))
-            writable.entries[writable.count++] = list->entries[i];
-    drive_guest_list_done(&flush.last);
-    flush.last = writable;
-    return 0;
-}
-
 static void on_listed(struct drive_listing *listing, int r, struct drive_guest_list *list,
                       const struct error *error, void *userdata)
 {
@@ -182,13 +149,16 @@ static void on_listed(struct drive_listing *listing, int r, struct drive_guest_l
     flush.listing = drive_listing_free(listing);
     if (r < 0) {
         sync_blindly(error->text);
-    } else if (remember(list) < 0) {
-        sync_blindly("out of memory");
-    } else {
-        flush.is_blind = false;
-        if (flush.last.count || flush.is_woken)
-            sync_last();
+        return;
     }
+    drive_guest_list_done(&flush.last);
+    flush.last.entries = take_pointer(&list->entries);
+    for (size_t i = 0; i < list->count; i++)
+        if (is_writable(&flush.last.entries[i]))
+            flush.last.entries[flush.last.count++] = flush.last.entries[i];
+    flush.is_blind = false;
+    if (flush.last.count || flush.is_woken)
+        sync_last();
 }
 
 static void on_time(struct loop_timer *timer)
@@ -209,9 +179,16 @@ static void wake(void)
         loop_timer_start(flush.loop, &flush.timer, flush.interval_ns, on_time);
 }
 
+/* The oldest serial makes room: a list never has more drives than that. */
 void drive_flush_wake(const char *serial)
 {
-    note(serial);
+    if (drive_serial_is_of_vmm(serial) && !is_known(serial)) {
+        if (flush.known_count == DRIVE_LIST) {
+            memmove(flush.known, flush.known + 1, sizeof(flush.known) - sizeof(*flush.known));
+            flush.known_count--;
+        }
+        (void)snprintf(flush.known[flush.known_count++], DRIVE_SERIAL_BYTES, "%s", serial);
+    }
     wake();
 }
 
@@ -225,12 +202,8 @@ void drive_flush_start(struct loop *loop, uint64_t interval_ns)
 void drive_flush_end(void)
 {
     flush.listing = drive_listing_free(flush.listing);
-    while (flush.syncs) {
-        struct drive_sync *sync = flush.syncs;
-
-        flush.syncs = sync->next;
-        free_sync(sync);
-    }
+    while (flush.syncs)
+        free_sync(flush.syncs);
     loop_timer_stop(&flush.timer);
     drive_guest_list_done(&flush.last);
     flush.is_blind = false;

@@ -65,7 +65,6 @@ int drive_list_make(const struct drive_disks *disks, char *mountinfo,
     cleanup(freep) bool *is_whole = calloc(disks->count + 1, sizeof(*is_whole));
     struct drive_guest_entry *entries = calloc(disks->count + 1, sizeof(*entries));
     struct mount_entry mount;
-    char *cursor = mountinfo;
 
     if (!entries || !is_whole) {
         free(entries);
@@ -77,7 +76,7 @@ int drive_list_make(const struct drive_disks *disks, char *mountinfo,
         entries[i].bytes = disks->disks[i].bytes;
         entries[i].read_only = disks->disks[i].read_only;
     }
-    while (mount_table_next(&cursor, &mount)) {
+    while (mountinfo && mount_table_next(&mountinfo, &mount)) {
         dev_t device = disks->count ? drive_list_device(&mount) : 0;
 
         for (size_t i = 0; i < disks->count; i++) {
@@ -94,28 +93,16 @@ int drive_list_read(struct drive_guest_list *ret_list)
 {
     cleanup(drive_disks_done) struct drive_disks disks = {0};
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(MOUNT_TABLE_BYTES);
-    char none[] = "";
     int r = drive_disks_read("/sys", &disks);
 
-    if (r < 0)
-        return r;
-    r = mount_table_read(&text);
-    if (r < 0)
-        return r;
-    return drive_list_make(&disks, text.data ? text.data : none, ret_list);
+    if (r == 0)
+        r = mount_table_read(&text);
+    return r < 0 ? r : drive_list_make(&disks, text.data, ret_list);
 }
 
 /* ---- drive listing -------------------------------------------------------------------------- */
 
-/* The process writes a header and the entries as they are in memory. */
-
 #define LONGEST_NS (5 * NSEC_PER_SEC)
-
-struct head {
-    int result; /* the result of drive_list_read() */
-    bool incomplete;
-    size_t count;
-};
 
 struct drive_listing {
     struct child *child;
@@ -123,43 +110,38 @@ struct drive_listing {
     void *userdata;
 };
 
-/* In the child. */
+/* In the child, which writes the list and its entries as they are in memory, or fails with an errno
+ * as its exit code. */
 static int list_drives(const void *argument)
 {
-    struct drive_guest_list list = {0};
-    struct head head = {.result = drive_list_read(&list)};
-    int r;
+    cleanup(drive_guest_list_done) struct drive_guest_list list = {0};
+    int r = drive_list_read(&list);
 
     (void)argument;
-    head.incomplete = list.incomplete;
-    head.count = list.count;
-    r = path_write(STDOUT_FILENO, (const char *)&head, sizeof(head));
+    if (r == 0)
+        r = path_write(STDOUT_FILENO, (const char *)&list, sizeof(list));
     if (r == 0)
         r = path_write(STDOUT_FILENO, (const char *)list.entries,
                        list.count * sizeof(*list.entries));
-    drive_guest_list_done(&list);
-    return r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+    return -r;
 }
 
 /* 0 or -errno. */
 static int take(const struct buffer *output, struct drive_guest_list *ret_list)
 {
-    struct head head;
-    size_t length = output->length - sizeof(head);
+    struct drive_guest_list list;
+    size_t length = output->length - sizeof(list);
 
-    if (output->length < sizeof(head))
+    if (output->length < sizeof(list))
         return -EBADMSG;
-    memcpy(&head, output->data, sizeof(head));
-    if (head.result < 0)
-        return head.result;
-    if (length != head.count * sizeof(*ret_list->entries))
+    memcpy(&list, output->data, sizeof(list));
+    if (length != list.count * sizeof(*list.entries))
         return -EBADMSG;
-    ret_list->entries = malloc(length + 1);
-    if (!ret_list->entries)
+    list.entries = malloc(length + 1);
+    if (!list.entries)
         return -ENOMEM;
-    memcpy(ret_list->entries, output->data + sizeof(head), length);
-    ret_list->count = head.count;
-    ret_list->incomplete = head.incomplete;
+    memcpy(list.entries, output->data + sizeof(list), length);
+    *ret_list = list;
     return 0;
 }
 
@@ -169,8 +151,10 @@ static void on_end(struct child *child, enum child_end end, int status, const st
     struct drive_listing *listing = userdata;
     struct drive_guest_list list = {0};
     struct error error = {0};
-    int r = end == CHILD_EXITED && status == EXIT_SUCCESS ? take(output, &list) : -EIO;
+    int r = end == CHILD_EXITED ? -status : -EIO;
 
+    if (r == 0)
+        r = take(output, &list);
     listing->child = child_free(child);
     if (end == CHILD_TIMEOUT)
         (void)error_set(&error, r, "a disk of the guest does not say which serial it has");
@@ -185,7 +169,8 @@ int drive_listing_new(struct loop *loop, uint64_t timeout_ns, drive_listing_done
 {
     const struct child_request request = {
         .function = list_drives,
-        .output_limit = sizeof(struct head) + DRIVE_LIST * sizeof(struct drive_guest_entry),
+        .output_limit =
+            sizeof(struct drive_guest_list) + DRIVE_LIST * sizeof(struct drive_guest_entry),
         .input = -1,
         .root = -1,
         .deadline_ns = timeout_ns && timeout_ns / 2 < LONGEST_NS ? timeout_ns / 2 : LONGEST_NS,
@@ -310,18 +295,8 @@ static bool keeps_mount(const struct search *search, ino_t namespace, char *text
 static int read_mounts(int process, struct buffer *ret_text)
 {
     cleanup(fd_closep) int fd = openat(process, "mountinfo", O_RDONLY | O_CLOEXEC);
-    char bytes[16 * 1024];
-    ssize_t length;
 
-    if (fd < 0)
-        return -errno;
-    while ((length = read(fd, bytes, sizeof(bytes))) > 0) {
-        int r = buffer_append(ret_text, bytes, (size_t)length);
-
-        if (r < 0)
-            return r;
-    }
-    return length < 0 ? -errno : 0;
+    return fd < 0 ? -errno : buffer_read_all(ret_text, fd);
 }
 
 /* Whether the namespace has not been read yet. */
@@ -397,11 +372,6 @@ static void note_holder(struct search *search, int process, const char *pid)
     holders->count++;
 }
 
-static bool is_process(const char *name)
-{
-    return isdigit((unsigned char)name[0]);
-}
-
 static int begin(struct search *search, const char *proc)
 {
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(MOUNT_TABLE_BYTES);
@@ -440,7 +410,7 @@ int drive_holders_find(const char *proc, const struct drive_held *held,
     while (r == 0 && (name = directory_next(names))) {
         cleanup(fd_closep) int process = -1;
 
-        if (!is_process(name) || strtol(name, NULL, 10) == getpid())
+        if (!isdigit((unsigned char)name[0]) || strtol(name, NULL, 10) == getpid())
             continue;
         process = openat(dirfd(names), name, O_PATH | O_DIRECTORY | O_CLOEXEC);
         if (process >= 0 && (has_mount(search, process) || has_open_file(search, process)))

@@ -11,7 +11,7 @@
 #include <sys/types.h>
 
 #include "agent-client/drive_call.h"
-#include "guest-agent/drive_disk.h"
+#include "guest-agent/guest_disk.h"
 #include "lib/loop.h"
 #include "lib/result.h"
 
@@ -21,7 +21,7 @@ struct mount_entry;
  */
 dev_t drive_list_device(const struct mount_entry *mount);
 
-/* mountinfo: the text, which is unescaped in place. 0 or -ENOMEM. */
+/* mountinfo: the text, which is unescaped in place; NULL: it is empty. 0 or -ENOMEM. */
 int drive_list_make(const struct drive_disks *disks, char *mountinfo,
                     struct drive_guest_list *ret_list);
 
@@ -39,7 +39,7 @@ int drive_list_read(struct drive_guest_list *ret_list);
 
 struct drive_listing;
 
-/* list: borrowed, may be extended. r not 0: the list is empty and the error filled. */
+/* list: borrowed, may be extended or taken. r not 0: the list is empty and the error filled. */
 typedef void drive_listing_done(struct drive_listing *listing, int r, struct drive_guest_list *list,
                                 const struct error *error, void *userdata);
 
@@ -86,3 +86,38 @@ struct drive_held {
  * are left out. proc: "/proc". 0 or -errno. */
 int drive_holders_find(const char *proc, const struct drive_held *held,
                        struct drive_holders *ret_holders);
+
+/* ---- container find ------------------------------------------------------------------------- */
+
+/* The first process of a container that kata-agent runs in this guest.
+ *
+ * kata-agent names a container's cgroup after it: "/ID", or the path that the runtime asked for,
+ * which ends with the id (with systemd "PREFIX-ID.scope"). Its processes are children of the agent,
+ * which is in the same pid namespace as this process, and have a mount namespace of their own.
+ *
+ * What a container can do about it: one that may write to the cgroup file system can call a cgroup
+ * of its own after another container. Its own children have a parent in its pid namespace and do
+ * not count. Its first process, moved there, makes the id ambiguous for as long as the other
+ * container runs, and nothing is mounted. Such a container has CAP_SYS_ADMIN in the guest.
+ *
+ * Source: rustjail's container.rs in Kata Containers 4.1.0 (cgroups_path), proc(5), cgroups(7),
+ * pid_namespaces(7).
+ */
+
+enum container_outcome {
+    CONTAINER_FOUND,
+    CONTAINER_ABSENT,    /* no process of it runs */
+    CONTAINER_AMBIGUOUS, /* several mount namespaces seem to be its own */
+};
+
+struct container_place {
+    int process;  /* O_PATH of its directory in /proc; the caller closes it */
+    ino_t mounts; /* of its mount namespace */
+};
+
+/* proc: "/proc". id: as drive_call.h takes it. ret_place is filled if it is FOUND.
+ * An outcome, or -errno. */
+int container_find(const char *proc, const char *id, struct container_place *ret_place);
+
+/* Whether a path of a cgroup is the container's own, or below it. */
+bool container_has_cgroup(const char *path, size_t length, const char *id);

@@ -15,13 +15,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "guest-agent/drive_flush.h"
 #include "guest-agent/drive_mount.h"
-#include "guest-agent/drive_unmount.h"
+#include "guest-agent/guest_disk.h"
 #include "lib/child.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
-#include "lib/list.h"
+#include "lib/collections.h"
 #include "lib/log.h"
 
 #define DEFAULT_TIMEOUT_NS (10 * NSEC_PER_SEC)
@@ -34,27 +33,13 @@ enum { ANSWER_BYTES = 1024 };
 struct report {
     enum status_code code;
     struct error error;
-    union {
-        struct drive_mount_answer mount;
-        struct drive_unmount_answer unmount;
-    };
-};
-
-/* The input of the process, which gets a copy; only the memory of the walk is shared. */
-struct work {
-    bool unmounts;
-    union {
-        struct drive_mount_request mount;
-        struct drive_unmount_request unmount;
-    };
-    uint64_t deadline_ns;
-    struct drive_walk_count *walk;
+    union drive_answer answer;
 };
 
 struct drive_task {
     struct drive_task *next;
     struct loop *loop;
-    struct work work;
+    struct drive_work work; /* its process has a copy; only the memory of the walk is shared */
     struct child *child;
     bool is_cancelled;            /* its process was killed for an unmount */
     struct drive_waiter *waiters; /* the calls that wait for it */
@@ -101,7 +86,7 @@ static bool is_same_mount(const struct drive_mount_request *one,
            is_same_containers(&one->containers, &other->containers);
 }
 
-static bool is_same(const struct work *one, const struct work *other)
+static bool is_same(const struct drive_work *one, const struct drive_work *other)
 {
     if (one->unmounts != other->unmounts)
         return false;
@@ -109,14 +94,45 @@ static bool is_same(const struct work *one, const struct work *other)
                          : is_same_mount(&one->mount, &other->mount);
 }
 
-static const char *serial_of(const struct work *work)
+/* ---- the work ---- */
+
+enum status_code drive_work_parse(const char *method, const struct buffer *payload,
+                                  struct drive_work *ret_work, struct error *error)
 {
-    return work->unmounts ? work->unmount.serial : work->mount.serial;
+    const char *bytes = buffer_text(payload), *wrong = NULL;
+    int r;
+
+    *ret_work = (struct drive_work){.unmounts = strcmp(method, DRIVE_METHOD_UNMOUNT) == 0};
+    r = ret_work->unmounts
+            ? drive_parse_unmount_request(bytes, payload->length, &ret_work->unmount, &wrong)
+            : drive_parse_mount_request(bytes, payload->length, &ret_work->mount, &wrong);
+    return r < 0 ? drive_refuse(error, STATUS_INVALID_ARGUMENT, "%s is malformed",
+                                wrong ? wrong : "the request")
+                 : STATUS_OK;
 }
 
-static const char *id_of(const struct work *work)
+uint64_t drive_work_timeout_ms(const struct drive_work *work)
 {
-    return work->unmounts ? work->unmount.drive_id : work->mount.drive_id;
+    return work->unmounts ? work->unmount.timeout_ms : work->mount.timeout_ms;
+}
+
+enum status_code drive_work_run(const struct drive_work *work, bool in_container,
+                                union drive_answer *ret_answer, struct error *error)
+{
+    const struct drive_setting setting = {"/sys", "/dev", "/proc", work->deadline_ns, in_container};
+
+    return work->unmounts
+               ? drive_unmount_run(&(struct drive_unmount_work){&work->unmount, setting},
+                                   &ret_answer->unmount, error)
+               : drive_mount_run(&(struct drive_mount_work){&work->mount, work->walk, setting},
+                                 &ret_answer->mount, error);
+}
+
+int drive_work_append_answer(const struct drive_work *work, const union drive_answer *answer,
+                             struct buffer *payload)
+{
+    return work->unmounts ? drive_append_unmount_answer(payload, &answer->unmount)
+                          : drive_append_mount_answer(payload, &answer->mount);
 }
 
 /* ---- calls ---- */
@@ -146,18 +162,12 @@ static void set_status(struct ttrpc_status *status, enum status_code code, const
 }
 
 /* The owner may free the waiter before it reads the status, so that is copied. */
-static void answer_refusal(struct drive_waiter *waiter)
-{
-    const struct ttrpc_status refusal = waiter->refusal;
-
-    answer(waiter, &refusal, NULL);
-}
-
 static void on_refused(struct loop_timer *timer)
 {
     struct drive_waiter *waiter = container_of(timer, struct drive_waiter, timer);
+    const struct ttrpc_status refusal = waiter->refusal;
 
-    answer_refusal(waiter);
+    answer(waiter, &refusal, NULL);
 }
 
 static void refuse(struct drive_waiter *waiter, struct loop *loop, enum status_code code,
@@ -174,7 +184,7 @@ static void on_deadline(struct loop_timer *timer)
     set_status(&waiter->refusal, STATUS_DEADLINE_EXCEEDED,
                waiter->task->work.unmounts ? "the drive is still being unmounted"
                                            : "the drive is still being mounted");
-    answer_refusal(waiter);
+    on_refused(timer);
 }
 
 struct drive_waiter *drive_waiter_free(struct drive_waiter *waiter)
@@ -192,20 +202,9 @@ struct drive_waiter *drive_waiter_free(struct drive_waiter *waiter)
 /* In the child. */
 static int run(const void *argument)
 {
-    const struct work *work = argument;
     struct report report = {0};
 
-    if (work->unmounts) {
-        const struct drive_unmount_work unmount = {&work->unmount, "/sys", "/dev", "/proc",
-                                                   work->deadline_ns};
-
-        report.code = drive_unmount_run(&unmount, &report.unmount, &report.error);
-    } else {
-        const struct drive_mount_work mount = {&work->mount,      "/sys",     "/dev",
-                                               work->deadline_ns, work->walk, "/proc"};
-
-        report.code = drive_mount_run(&mount, &report.mount, &report.error);
-    }
+    report.code = drive_work_run(argument, false, &report.answer, &report.error);
     return write(STDOUT_FILENO, &report, sizeof(report)) == sizeof(report) ? EXIT_SUCCESS
                                                                            : EXIT_FAILURE;
 }
@@ -220,7 +219,7 @@ static int task_start(struct drive_task *task)
                                           .argument = &task->work,
                                           .input = -1,
                                           .root = -1,
-                                          .subject = child_subject(serial_of(&task->work))};
+                                          .subject = child_subject(task->work.mount.serial)};
 
     return child_new(task->loop, &request, on_end, task, &task->child);
 }
@@ -241,24 +240,6 @@ static const char *text_of_start(int failure)
 
 /* ---- tasks ---- */
 
-static struct drive_task *task_find(const char *serial)
-{
-    struct drive_task *task = tasks;
-
-    while (task && strcmp(serial_of(&task->work), serial) != 0)
-        task = task->next;
-    return task;
-}
-
-static unsigned count_tasks(void)
-{
-    unsigned count = 0;
-
-    for (const struct drive_task *task = tasks; task; task = task->next)
-        count++;
-    return count;
-}
-
 static void task_free(struct drive_task *task)
 {
     if (tasks)
@@ -269,7 +250,7 @@ static void task_free(struct drive_task *task)
     free(task);
 }
 
-static int task_new(struct loop *loop, const struct work *work, struct drive_task **ret_task)
+static int task_new(struct loop *loop, const struct drive_work *work, struct drive_task **ret_task)
 {
     struct drive_task *task = calloc(1, sizeof(*task));
     void *shared = MAP_FAILED;
@@ -290,8 +271,7 @@ static int task_new(struct loop *loop, const struct work *work, struct drive_tas
         task_free(task);
         return r;
     }
-    task->next = tasks;
-    tasks = task;
+    LL_PREPEND(tasks, task);
     *ret_task = task;
     return 0;
 }
@@ -312,27 +292,27 @@ static void tell_all(struct drive_waiter *waiters, const struct ttrpc_status *st
 
 /* While containers have a drive, the host repeats its MountDrive regularly, which is not worth a
  * line. */
-static void log_end(const struct work *work, const struct ttrpc_status *status, bool was_mounted)
+static void log_end(const struct drive_work *work, const struct ttrpc_status *status,
+                    bool was_mounted)
 {
     const char *what = work->unmounts ? "unmounted" : "mounted";
     char number[16];
 
     if (status->code == STATUS_OK && !work->unmounts && was_mounted)
-        log_debug(NULL, "drive %s: is mounted already", id_of(work));
+        log_debug(NULL, "drive %s: is mounted already", work->mount.drive_id);
     else if (status->code == STATUS_OK)
-        log_info(NULL, "drive %s: %s", id_of(work), what);
+        log_info(NULL, "drive %s: %s", work->mount.drive_id, what);
     else
-        log_warning(NULL, "drive %s is not %s: %s: %s", id_of(work), what,
+        log_warning(NULL, "drive %s is not %s: %s: %s", work->mount.drive_id, what,
                     ttrpc_code_name(status->code, number), status->message);
 }
 
 /* Whether the drive was mounted before the call. */
-static bool read_report(const struct work *work, enum child_end end, int exit_status,
+static bool read_report(const struct drive_work *work, enum child_end end, int exit_status,
                         const struct buffer *output, struct ttrpc_status *status,
                         struct buffer *payload)
 {
     struct report report;
-    int r;
 
     if (end != CHILD_EXITED || exit_status != EXIT_SUCCESS || output->length != sizeof(report)) {
         set_status(status, STATUS_INTERNAL, "the process that works on the drive has died");
@@ -342,11 +322,9 @@ static bool read_report(const struct work *work, enum child_end end, int exit_st
     set_status(status, report.code, report.code == STATUS_OK ? "" : report.error.text);
     if (report.code != STATUS_OK)
         return false;
-    r = work->unmounts ? drive_append_unmount_answer(payload, &report.unmount)
-                       : drive_append_mount_answer(payload, &report.mount);
-    if (r < 0)
+    if (drive_work_append_answer(work, &report.answer, payload) < 0)
         set_status(status, STATUS_RESOURCE_EXHAUSTED, "out of memory");
-    return !work->unmounts && report.mount.was_mounted;
+    return !work->unmounts && report.answer.mount.was_mounted;
 }
 
 static void finish(struct drive_task *task, const struct ttrpc_status *status,
@@ -396,13 +374,13 @@ static void on_end(struct child *child, enum child_end end, int status, const st
 
 /* ---- joining a task ---- */
 
-static void cancel(struct drive_task *task, const struct work *work)
+static void cancel(struct drive_task *task, const struct drive_work *work)
 {
     struct ttrpc_status status = {0};
     struct drive_waiter *waiters = task->waiters;
     struct drive_walk_count *walk = task->work.walk;
 
-    log_info(NULL, "drive %s: its mounting is cancelled", id_of(work));
+    log_info(NULL, "drive %s: its mounting is cancelled", work->mount.drive_id);
     task->work = *work;
     task->work.walk = walk;
     task->waiters = NULL;
@@ -414,11 +392,14 @@ static void cancel(struct drive_task *task, const struct work *work)
 
 /* The task that the call waits for; NULL: the call was refused. */
 static struct drive_task *find_or_begin(struct drive_waiter *waiter, struct loop *loop,
-                                        const struct work *work)
+                                        const struct drive_work *work)
 {
-    struct drive_task *task = task_find(serial_of(work));
+    struct drive_task *task = tasks;
+    unsigned count = 0;
     int r;
 
+    for (; task && strcmp(task->work.mount.serial, work->mount.serial) != 0; task = task->next)
+        count++;
     if (task && work->unmounts && !task->work.unmounts)
         cancel(task, work);
     if (task && is_same(&task->work, work))
@@ -428,7 +409,7 @@ static struct drive_task *find_or_begin(struct drive_waiter *waiter, struct loop
                work->unmounts || task->work.unmounts ? STATUS_UNAVAILABLE : STATUS_ALREADY_EXISTS,
                task->work.unmounts ? "the drive is being unmounted"
                                    : "the drive is being mounted otherwise");
-    else if (count_tasks() >= DRIVE_TASK_LIMIT)
+    else if (count >= DRIVE_TASK_LIMIT)
         refuse(waiter, loop, STATUS_RESOURCE_EXHAUSTED,
                "too many drives are being mounted at once");
     else if ((r = task_new(loop, work, &task)) < 0)
@@ -450,8 +431,8 @@ static uint64_t shorter(uint64_t timeout_ns, uint64_t request_ms)
     return asked > 2 * MARGIN_NS ? asked - MARGIN_NS : asked / 2;
 }
 
-static int waiter_new(struct loop *loop, struct work *work, uint64_t timeout_ns,
-                      drive_waiter_done *done, void *userdata, struct drive_waiter **ret_waiter)
+int drive_task_start(struct loop *loop, struct drive_work *work, uint64_t timeout_ns,
+                     drive_waiter_done *done, void *userdata, struct drive_waiter **ret_waiter)
 {
     struct drive_waiter *waiter = calloc(1, sizeof(*waiter));
 
@@ -459,35 +440,15 @@ static int waiter_new(struct loop *loop, struct work *work, uint64_t timeout_ns,
         return -ENOMEM;
     waiter->done = done;
     waiter->userdata = userdata;
+    timeout_ns = shorter(timeout_ns, drive_work_timeout_ms(work));
     work->deadline_ns = clock_boottime() + timeout_ns;
     waiter->task = find_or_begin(waiter, loop, work);
     if (waiter->task) {
-        waiter->next = waiter->task->waiters;
-        waiter->task->waiters = waiter;
+        LL_PREPEND(waiter->task->waiters, waiter);
         loop_timer_start(loop, &waiter->timer, timeout_ns + MARGIN_NS / 2, on_deadline);
     }
     *ret_waiter = waiter;
     return 0;
-}
-
-int drive_task_mount(struct loop *loop, const struct drive_mount_request *request,
-                     uint64_t timeout_ns, drive_waiter_done *done, void *userdata,
-                     struct drive_waiter **ret_waiter)
-{
-    struct work work = {.mount = *request};
-
-    return waiter_new(loop, &work, shorter(timeout_ns, request->timeout_ms), done, userdata,
-                      ret_waiter);
-}
-
-int drive_task_unmount(struct loop *loop, const struct drive_unmount_request *request,
-                       uint64_t timeout_ns, drive_waiter_done *done, void *userdata,
-                       struct drive_waiter **ret_waiter)
-{
-    struct work work = {.unmounts = true, .unmount = *request};
-
-    return waiter_new(loop, &work, shorter(timeout_ns, request->timeout_ms), done, userdata,
-                      ret_waiter);
 }
 
 /* ---- ListDrives, and the end of the process ---- */
@@ -518,7 +479,7 @@ static int add_entry(struct drive_guest_list *list, const char *serial,
 
 static void note_task(struct drive_guest_entry *entry, const struct drive_task *task)
 {
-    strcpy(entry->drive_id, id_of(&task->work));
+    strcpy(entry->drive_id, task->work.mount.drive_id);
     entry->state = task->work.unmounts ? DRIVE_GUEST_UNMOUNTING : DRIVE_GUEST_MOUNTING;
     if (task->work.unmounts)
         return;
@@ -530,7 +491,7 @@ static void note_task(struct drive_guest_entry *entry, const struct drive_task *
 int drive_tasks_note(struct drive_guest_list *list)
 {
     for (const struct drive_task *task = tasks; task; task = task->next) {
-        const char *serial = serial_of(&task->work);
+        const char *serial = task->work.mount.serial;
         struct drive_guest_entry *entry = find_entry(list, serial);
 
         if (!entry && list->count >= DRIVE_LIST) {

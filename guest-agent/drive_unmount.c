@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* drive_unmount.c - looks for holders first, because a file system that is unmounted here but held
  * elsewhere can neither be used nor be detached. */
-#include "guest-agent/drive_unmount.h"
+#include "guest-agent/drive_mount.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,11 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "guest-agent/container_find.h"
-#include "guest-agent/drive_enter.h"
 #include "guest-agent/drive_list.h"
-#include "guest-agent/drive_place.h"
-#include "guest-agent/volume.h"
+#include "guest-agent/guest_volume.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/mount_table.h"
@@ -38,18 +35,6 @@ struct places {
     dev_t device;                 /* the device in mountinfo */
 };
 
-static void note_place(struct places *places, const struct mount_entry *mount)
-{
-    char *text = places->count ? places->second : places->first;
-
-    if (places->count < 2)
-        (void)snprintf(text, DRIVE_PATH_BYTES, "%s", mount->mount_point);
-    if (!places->count)
-        places->first_id = mount->id;
-    places->device = mount->device;
-    places->count++;
-}
-
 static enum status_code find_places(const struct drive_disk *disk, struct places *places,
                                     struct error *error)
 {
@@ -58,17 +43,22 @@ static enum status_code find_places(const struct drive_disk *disk, struct places
     int r = mount_table_read(&text);
     char *cursor = text.data;
 
-    if (r < 0) {
-        (void)error_set_errno(error, r, "cannot read the mounts");
-        return STATUS_INTERNAL;
-    }
+    if (r < 0)
+        return drive_refuse_errno(error, STATUS_INTERNAL, r, "cannot read the mounts");
     *places = (struct places){0};
     while (cursor && mount_table_next(&cursor, &mount)) {
-        if (drive_list_device(&mount) == disk->device)
-            note_place(places, &mount);
-        else if (places->count && mount.parent == places->first_id &&
-                 strcmp(mount.mount_point, places->first) != 0)
+        if (drive_list_device(&mount) == disk->device) {
+            if (places->count < 2)
+                (void)snprintf(places->count ? places->second : places->first, DRIVE_PATH_BYTES,
+                               "%s", mount.mount_point);
+            if (!places->count)
+                places->first_id = mount.id;
+            places->device = mount.device;
+            places->count++;
+        } else if (places->count && mount.parent == places->first_id &&
+                   strcmp(mount.mount_point, places->first) != 0) {
             (void)snprintf(places->below, sizeof(places->below), "%s", mount.mount_point);
+        }
     }
     return STATUS_OK;
 }
@@ -97,9 +87,8 @@ static enum status_code check_seen(const struct places *places, struct error *er
 {
     if (!places->count || is_topmost(places))
         return STATUS_OK;
-    (void)error_set(error, STATUS_FAILED_PRECONDITION,
-                    "%s is covered: something else is mounted over it", places->first);
-    return STATUS_FAILED_PRECONDITION;
+    return drive_refuse(error, STATUS_FAILED_PRECONDITION,
+                        "%s is covered: something else is mounted over it", places->first);
 }
 
 /* Checks what would keep the kernel from unmounting the drive, before it is taken from any
@@ -107,22 +96,12 @@ static enum status_code check_seen(const struct places *places, struct error *er
 static enum status_code check_alone(const struct places *places, struct error *error)
 {
     if (places->count > 1)
-        (void)error_set(error, STATUS_FAILED_PRECONDITION, "the drive is mounted on %s and on %s",
-                        places->first, places->second);
-    else if (places->below[0])
-        (void)error_set(error, STATUS_FAILED_PRECONDITION, "%s is mounted below the drive",
-                        places->below);
-    else
-        return STATUS_OK;
-    return STATUS_FAILED_PRECONDITION;
-}
-
-static enum status_code refuse_held(const struct drive_holders *holders, const char *path,
-                                    struct error *error)
-{
-    (void)error_set(error, STATUS_FAILED_PRECONDITION, "%s is in use by %u processes: %s", path,
-                    holders->count, holders->text);
-    return STATUS_FAILED_PRECONDITION;
+        return drive_refuse(error, STATUS_FAILED_PRECONDITION,
+                            "the drive is mounted on %s and on %s", places->first, places->second);
+    if (places->below[0])
+        return drive_refuse(error, STATUS_FAILED_PRECONDITION, "%s is mounted below the drive",
+                            places->below);
+    return STATUS_OK;
 }
 
 /* Finds st_dev of the files in the file system. 0 or -errno. */
@@ -152,7 +131,7 @@ static size_t find_own_places(const struct drive_unmount_work *work,
         const struct drive_container *one = &containers->each[i];
         struct container_place place;
 
-        if (container_find(work->proc, one->container_id, &place) != CONTAINER_FOUND)
+        if (container_find(work->setting.proc, one->container_id, &place) != CONTAINER_FOUND)
             continue;
         own[count++] = (struct drive_held_place){place.mounts, one->path};
         fd_close(place.process);
@@ -176,12 +155,13 @@ static enum status_code check_holders(const struct drive_unmount_work *work,
     if (places->count)
         held.mounts = places->device;
     if (r == 0)
-        r = drive_holders_find(work->proc, &held, &holders);
-    if (r < 0) {
-        (void)error_set_errno(error, r, "cannot tell who uses %s", what);
-        return STATUS_INTERNAL;
-    }
-    return holders.count ? refuse_held(&holders, what, error) : STATUS_OK;
+        r = drive_holders_find(work->setting.proc, &held, &holders);
+    if (r < 0)
+        return drive_refuse_errno(error, STATUS_INTERNAL, r, "cannot tell who uses %s", what);
+    return holders.count
+               ? drive_refuse(error, STATUS_FAILED_PRECONDITION, "%s is in use by %u processes: %s",
+                              what, holders.count, holders.text)
+               : STATUS_OK;
 }
 
 /* Busy although no process was found: a process came after the search, or the kernel itself holds
@@ -192,13 +172,12 @@ static enum status_code refuse_busy(const struct drive_unmount_work *work,
 {
     enum status_code code = check_holders(work, disk, places, error);
 
-    if (code != STATUS_OK)
-        return code;
-    (void)error_set(error, STATUS_FAILED_PRECONDITION,
-                    "%s is in use by no process: something is mounted below it, or swap, a loop "
-                    "device or an export lies on it",
-                    places->first);
-    return STATUS_FAILED_PRECONDITION;
+    return code != STATUS_OK
+               ? code
+               : drive_refuse(error, STATUS_FAILED_PRECONDITION,
+                              "%s is in use by no process: something is mounted below it, or swap, "
+                              "a loop device or an export lies on it",
+                              places->first);
 }
 
 static enum status_code unmount(const struct drive_unmount_work *work,
@@ -209,8 +188,8 @@ static enum status_code unmount(const struct drive_unmount_work *work,
         return STATUS_OK;
     if (errno == EBUSY)
         return refuse_busy(work, disk, places, error);
-    (void)error_set_errno(error, -errno, "cannot unmount %s", places->first);
-    return STATUS_FAILED_PRECONDITION;
+    return drive_refuse_errno(error, STATUS_FAILED_PRECONDITION, -errno, "cannot unmount %s",
+                              places->first);
 }
 
 /* ---- containers ---- */
@@ -220,18 +199,16 @@ static enum status_code leave_containers(const struct drive_unmount_work *work,
                                          struct error *error)
 {
     const struct drive_containers *containers = &work->request->containers;
-    const struct drive_visits visits = {work->proc, work->deadline_ns};
     const dev_t mounts = places->count ? places->device : disk->device;
     enum status_code code = STATUS_OK;
     dev_t files;
     int r = find_files(disk, places, &files);
 
-    if (r < 0) {
-        (void)error_set_errno(error, r, "cannot tell what is in %s", places->first);
-        return STATUS_INTERNAL;
-    }
+    if (r < 0)
+        return drive_refuse_errno(error, STATUS_INTERNAL, r, "cannot tell what is in %s",
+                                  places->first);
     for (size_t i = 0; code == STATUS_OK && i < containers->count; i++)
-        code = drive_leave(&visits, files, mounts, &containers->each[i], error);
+        code = drive_leave(&work->setting, files, mounts, &containers->each[i], error);
     return code;
 }
 
@@ -239,7 +216,6 @@ static enum status_code leave_containers(const struct drive_unmount_work *work,
 static void enter_again(const struct drive_unmount_work *work, const struct places *places)
 {
     const struct drive_containers *containers = &work->request->containers;
-    const struct drive_visits visits = {work->proc, work->deadline_ns};
     cleanup(fd_closep) int volume = -1;
     struct error ignored = {0};
 
@@ -247,7 +223,7 @@ static void enter_again(const struct drive_unmount_work *work, const struct plac
         return;
     volume = open(places->first, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     for (size_t i = 0; volume >= 0 && i < containers->count; i++)
-        (void)drive_enter(&visits, volume, &containers->each[i], &ignored);
+        (void)drive_enter(&work->setting, volume, &containers->each[i], &ignored);
 }
 
 /* Takes the drive from the containers and unmounts it; on failure they get it back. */
@@ -276,7 +252,7 @@ static enum status_code release(const struct drive_unmount_work *work,
     while (true) {
         enum status_code code = check_seen(places, error);
         const uint64_t now = clock_boottime();
-        const bool is_last = now >= patient_until || now >= work->deadline_ns;
+        const bool is_last = now >= patient_until || now >= work->setting.deadline_ns;
 
         if (code == STATUS_OK)
             code = check_alone(places, error);
@@ -295,37 +271,26 @@ static enum status_code release(const struct drive_unmount_work *work,
 
 /* ---- the disk ---- */
 
-static enum status_code refuse_claimed(const struct drive_disk *disk, bool was_mounted,
-                                       struct error *error)
-{
-    (void)error_set(error, STATUS_FAILED_PRECONDITION,
-                    "%s is %s, and the kernel or a mount in another namespace still has it",
-                    disk->name, was_mounted ? "unmounted" : "not mounted here");
-    return STATUS_FAILED_PRECONDITION;
-}
-
 /* The kernel may release a file system a little after the unmount. */
-static enum status_code claim(const struct drive_unmount_work *work,
-                              const struct drive_find_request *find, const struct drive_disk *disk,
+static enum status_code claim(const struct drive_setting *setting, const struct drive_disk *disk,
                               bool was_mounted, int *ret_fd, struct error *error)
 {
     const struct timespec pause = {.tv_nsec = PAUSE_NS};
-    int r = drive_find_open(find, disk, O_RDONLY | O_EXCL, ret_fd);
+    int r = drive_find_open(setting, disk, O_RDONLY | O_EXCL, ret_fd);
 
-    while (r == DRIVE_FIND_IN_USE && clock_boottime() < work->deadline_ns) {
+    while (r == DRIVE_FIND_IN_USE && clock_boottime() < setting->deadline_ns) {
         (void)nanosleep(&pause, NULL);
-        r = drive_find_open(find, disk, O_RDONLY | O_EXCL, ret_fd);
+        r = drive_find_open(setting, disk, O_RDONLY | O_EXCL, ret_fd);
     }
     if (r == DRIVE_FIND_IN_USE)
-        return refuse_claimed(disk, was_mounted, error);
-    if (r < 0) {
-        (void)error_set_errno(error, r, "cannot open %s", disk->name);
-        return STATUS_INTERNAL;
-    }
-    if (fsync(*ret_fd) < 0) {
-        (void)error_set_errno(error, -errno, "cannot write everything to %s", disk->name);
-        return STATUS_FAILED_PRECONDITION;
-    }
+        return drive_refuse(error, STATUS_FAILED_PRECONDITION,
+                            "%s is %s, and the kernel or a mount in another namespace still has it",
+                            disk->name, was_mounted ? "unmounted" : "not mounted here");
+    if (r < 0)
+        return drive_refuse_errno(error, STATUS_INTERNAL, r, "cannot open %s", disk->name);
+    if (fsync(*ret_fd) < 0)
+        return drive_refuse_errno(error, STATUS_FAILED_PRECONDITION, -errno,
+                                  "cannot write everything to %s", disk->name);
     return STATUS_OK;
 }
 
@@ -336,8 +301,8 @@ static int press(const struct drive_unmount_work *work, const struct drive_disk 
     cleanup(fd_closep) int fd = -1;
     char path[PATH_MAX];
 
-    if (snprintf(path, sizeof(path), "%s/block/%s/%s", work->sysfs, disk->name, attribute) >=
-        (int)sizeof(path))
+    if (snprintf(path, sizeof(path), "%s/block/%s/%s", work->setting.sysfs, disk->name,
+                 attribute) >= (int)sizeof(path))
         return -ENAMETOOLONG;
     fd = open(path, O_WRONLY | O_CLOEXEC);
     return fd < 0 || write(fd, "1", 1) < 0 ? -errno : 0;
@@ -357,22 +322,23 @@ static enum status_code remove_disk(const struct drive_unmount_work *work,
         r = press(work, disk, "device/../remove"); /* the PCI function of the virtio device */
         *ret_removed = r == 0;
     }
-    if (r == 0)
-        return STATUS_OK;
-    (void)error_set_errno(error, r, "cannot remove the PCI function of %s", disk->name);
-    return STATUS_INTERNAL;
+    return r < 0 ? drive_refuse_errno(error, STATUS_INTERNAL, r,
+                                      "cannot remove the PCI function of %s", disk->name)
+                 : STATUS_OK;
 }
 
 enum status_code drive_unmount_run(const struct drive_unmount_work *work,
                                    struct drive_unmount_answer *ret_answer, struct error *error)
 {
-    const struct drive_find_request find = {work->sysfs, work->devices, work->request->serial, 0};
+    struct drive_setting now = work->setting;
     struct drive_unmount_answer answer = {0};
     cleanup(fd_closep) int fd = -1;
     struct places places = {0};
     struct drive_disk disk;
-    enum status_code code = drive_find(&find, &disk, error);
+    enum status_code code;
 
+    now.deadline_ns = 0;
+    code = drive_find(&now, work->request->serial, &disk, error);
     if (code == STATUS_UNAVAILABLE) { /* the disk does not exist */
         *ret_answer = (struct drive_unmount_answer){.disk_removed = true};
         return STATUS_OK;
@@ -383,7 +349,7 @@ enum status_code drive_unmount_run(const struct drive_unmount_work *work,
     if (code == STATUS_OK)
         code = release(work, &disk, &places, error);
     if (code == STATUS_OK)
-        code = claim(work, &find, &disk, answer.was_mounted, &fd, error);
+        code = claim(&work->setting, &disk, answer.was_mounted, &fd, error);
     if (code == STATUS_OK)
         code = remove_disk(work, &disk, &answer.disk_removed, error);
     if (code == STATUS_OK)

@@ -31,8 +31,8 @@
 #include <unistd.h>
 
 #include "agent-client/agent_messages.h"
-#include "guest-agent/device.h"
-#include "guest-agent/drive_disk.h"
+#include "guest-agent/guest_device.h"
+#include "guest-agent/guest_disk.h"
 #include "lib/cleanup.h"
 #include "lib/quantity.h"
 
@@ -317,16 +317,6 @@ static int read_xfs(int directory, struct xfs_growth *growth, struct filesystem_
     return 0;
 }
 
-/* 0 or an errno. ext4 converts to meta_bg by itself once no descriptor blocks are left in reserve.
- */
-static int take_step(int directory, enum filesystem_kind kind, struct xfs_growth *growth)
-{
-    int r = kind == FILESYSTEM_EXT ? ioctl(directory, EXT4_IOC_RESIZE_FS, &growth->new_blocks)
-                                   : ioctl(directory, XFS_IOC_FSGROWFSDATA, growth);
-
-    return r < 0 ? errno : 0;
-}
-
 /* ext4 or xfs. ext4 is asked once even if it fills its device, which shows whether it may be
  * asked. The kernel leaves out a last group that is too small. It refuses a step that somebody else
  * was ahead of, as if it were to shrink. */
@@ -354,7 +344,10 @@ static int grow_in_steps(int directory, enum filesystem_kind kind, dev_t device,
         if (is_done || size.blocks == before)
             return say_limit(&size, bytes, error);
         before = size.blocks;
-        failure = take_step(directory, kind, &growth);
+        /* ext4 converts to meta_bg by itself once no descriptor blocks are left in reserve. */
+        r = kind == FILESYSTEM_EXT ? ioctl(directory, EXT4_IOC_RESIZE_FS, &growth.new_blocks)
+                                   : ioctl(directory, XFS_IOC_FSGROWFSDATA, &growth);
+        failure = r < 0 ? errno : 0;
     }
 }
 
@@ -375,21 +368,6 @@ static int grow_btrfs(int directory, const struct filesystem_device *device)
     if (r > 0)
         return -EINPROGRESS; /* an exclusive operation is going on */
     return r < 0 ? -errno : 0;
-}
-
-static int grow_device(int directory, enum filesystem_kind kind,
-                       const struct filesystem_device *device, struct error *error)
-{
-    switch (kind) {
-    case FILESYSTEM_EXT:
-    case FILESYSTEM_XFS:
-        return grow_in_steps(directory, kind, device->device, error);
-    case FILESYSTEM_BTRFS:
-        return grow_btrfs(directory, device);
-    case FILESYSTEM_OTHER:
-    default:
-        return -EOPNOTSUPP;
-    }
 }
 
 static bool has_capability(unsigned capability)
@@ -458,7 +436,10 @@ static int explain(enum filesystem_kind kind, int code, struct error *error)
 int filesystem_grow(int directory, const struct filesystem *filesystem, struct error *error)
 {
     for (unsigned i = 0; i < filesystem->device_count; i++) {
-        int r = grow_device(directory, filesystem->kind, &filesystem->devices[i], error);
+        const struct filesystem_device *device = &filesystem->devices[i];
+        int r = filesystem->kind == FILESYSTEM_BTRFS
+                    ? grow_btrfs(directory, device)
+                    : grow_in_steps(directory, filesystem->kind, device->device, error);
 
         if (r != FILESYSTEM_GROWN)
             return r < 0 ? explain(filesystem->kind, r, error) : r;

@@ -70,6 +70,7 @@ enum {
     FILESYSTEM_ERRORS,      /* it has recorded errors; nothing but fsck helps */
     FILESYSTEM_SHUT_DOWN,   /* after an error; volume_trouble() finds that out */
     FILESYSTEM_LIMIT,       /* it has grown to the most it can have, and its device is larger */
+    FILESYSTEM_OUTCOMES,
 };
 
 /* Grows the file system to the present size of its devices, in steps: a process that is killed ends

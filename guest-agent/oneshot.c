@@ -15,9 +15,8 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "guest-agent/device.h"
-#include "guest-agent/resize.h"
-#include "guest-agent/volume.h"
+#include "guest-agent/guest_device.h"
+#include "guest-agent/guest_volume.h"
 #include "lib/cleanup.h"
 #include "lib/json.h"
 #include "lib/loop.h"
@@ -53,7 +52,7 @@ static void finish(struct job *job)
 }
 
 /* Another helper, or a call that goes on, may be what grows it. */
-static void say_growing(struct job *job, enum report_error otherwise, const char *text)
+static void say_growing(struct job *job, int otherwise, const char *text)
 {
     char progress[96];
     uint64_t bytes = 0;
@@ -73,7 +72,7 @@ static void on_grown(struct grow_task *task, int outcome, const struct error *er
     if (outcome == FILESYSTEM_BUSY)
         say_growing(job, REPORT_BUSY, error->text);
     else if (outcome != FILESYSTEM_GROWN)
-        report_fail(&job->report, report_error_from_outcome(outcome), error->text);
+        report_fail(&job->report, outcome, error->text);
     finish(job);
     start_tasks(job->oneshot);
 }
@@ -141,7 +140,8 @@ static int add_path(struct oneshot *oneshot, const char *path, struct error *err
     if (r < 0)
         return error_set_errno(error, r, "cannot take %s", path);
     job = &oneshot->jobs[oneshot->count - 1];
-    r = volume_find_mount(path, &job->volume, &reason);
+    r = path[0] == '/' ? volume_find_mount(path, &job->volume, &reason)
+                       : volume_find(path, &job->volume, &reason);
     if (r < 0)
         return error_set_errno(error, r, "cannot read /proc/self/mountinfo");
     job->found = r == VOLUME_FOUND;
@@ -155,18 +155,17 @@ struct collector {
     int result;
 };
 
-static void add_volume(const struct volume *volume, void *userdata)
+static bool add_volume(const struct volume *volume, void *userdata)
 {
     struct collector *collector = userdata;
     struct oneshot *oneshot = collector->oneshot;
 
-    if (collector->result < 0)
-        return;
     collector->result = add_job(oneshot, volume->mount_point);
     if (collector->result < 0)
-        return;
+        return false;
     oneshot->jobs[oneshot->count - 1].volume = *volume;
     oneshot->jobs[oneshot->count - 1].found = true;
+    return true;
 }
 
 static int find_volumes(struct oneshot *oneshot, struct error *error)
@@ -178,7 +177,7 @@ static int find_volumes(struct oneshot *oneshot, struct error *error)
         r = add_path(oneshot, oneshot->request->paths[i], error);
     if (r < 0 || !oneshot->request->all)
         return r;
-    r = volume_for_each(add_volume, &collector);
+    r = volume_for_each(0, add_volume, &collector);
     if (r == 0)
         r = collector.result;
     return r < 0 ? error_set_errno(error, r, "cannot list the mounted file systems") : 0;
@@ -204,7 +203,7 @@ static void examine(struct job *job)
                        job->volume.file_system);
         report_fail(report, REPORT_UNSUPPORTED, text);
     } else if (trouble) {
-        report_fail(report, report_error_from_outcome(outcome), trouble);
+        report_fail(report, outcome, trouble);
     } else if (job->volume.read_only) {
         report_fail(report, REPORT_READ_ONLY, AGENT_READ_ONLY_TEXT);
     }
@@ -266,21 +265,13 @@ static int run(struct oneshot *oneshot, int output, struct error *error)
     return print(oneshot, output, error);
 }
 
-/* Without sysfs the sizes of devices are not known, so nothing can be grown. */
-static int check_sysfs(struct error *error)
-{
-    if (access("/sys/dev/block", F_OK) == 0)
-        return 0;
-    return error_set(error, -ENOENT, "/sys is not mounted: the sizes of devices are not known");
-}
-
 int oneshot_run(const struct oneshot_request *request, int output, struct error *error)
 {
     struct oneshot oneshot = {.request = request};
-    int r = check_sysfs(error);
+    int r;
 
-    if (r < 0)
-        return r;
+    if (access("/sys/dev/block", F_OK) < 0)
+        return error_set(error, -ENOENT, "/sys is not mounted: the sizes of devices are not known");
     if (loop_init(&oneshot.loop) < 0)
         return error_set(error, -ENOMEM, "cannot start the event loop");
     r = run(&oneshot, output, error);
@@ -303,49 +294,23 @@ static const char *const error_names[REPORT_ERROR_COUNT] = {
     [REPORT_NOT_MOUNTED] = "not_mounted",
     [REPORT_NOT_A_BLOCK_DEVICE] = "not_a_block_device",
     [REPORT_UNSUPPORTED] = "unsupported",
-    [REPORT_REFUSED] = "refused",
+    [FILESYSTEM_REFUSED] = "refused",
     [REPORT_READ_ONLY] = "read_only",
-    [REPORT_ERRORS] = "errors",
-    [REPORT_SHUT_DOWN] = "shut_down",
-    [REPORT_NO_CAPABILITY] = "no_capability",
+    [FILESYSTEM_ERRORS] = "errors",
+    [FILESYSTEM_SHUT_DOWN] = "shut_down",
+    [FILESYSTEM_DENIED] = "no_capability",
     [REPORT_BUSY] = "busy",
     [REPORT_TIMED_OUT] = "timed_out",
-    [REPORT_LIMIT] = "limit",
+    [FILESYSTEM_LIMIT] = "limit",
     [REPORT_GROWING] = "growing",
     [REPORT_FAILED] = "failed",
 };
 
-enum report_error report_error_from_outcome(int outcome)
-{
-    switch (outcome) {
-    case FILESYSTEM_GROWN:
-        return REPORT_DONE;
-    case FILESYSTEM_BUSY:
-        return REPORT_BUSY;
-    case FILESYSTEM_DENIED:
-        return REPORT_NO_CAPABILITY;
-    case FILESYSTEM_READ_ONLY:
-        return REPORT_READ_ONLY;
-    case FILESYSTEM_UNSUPPORTED:
-        return REPORT_UNSUPPORTED;
-    case FILESYSTEM_REFUSED:
-        return REPORT_REFUSED;
-    case FILESYSTEM_ERRORS:
-        return REPORT_ERRORS;
-    case FILESYSTEM_SHUT_DOWN:
-        return REPORT_SHUT_DOWN;
-    case FILESYSTEM_LIMIT:
-        return REPORT_LIMIT;
-    default:
-        return REPORT_FAILED;
-    }
-}
-
-void report_fail(struct report_volume *report, enum report_error error, const char *text)
+void report_fail(struct report_volume *report, int error, const char *text)
 {
     if (report->error != REPORT_DONE)
         return;
-    report->error = error;
+    report->error = error < 0 ? REPORT_FAILED : error;
     (void)snprintf(report->error_text, sizeof(report->error_text), "%s", text);
 }
 

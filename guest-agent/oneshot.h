@@ -10,11 +10,11 @@
 #include <sys/types.h>
 
 #include "agent-client/agent_messages.h"
-#include "guest-agent/volume.h"
+#include "guest-agent/guest_volume.h"
 #include "lib/buffer.h"
 #include "lib/result.h"
 
-enum { ONESHOT_PATHS = 64, ONESHOT_PATH_BYTES = 256 }; /* the latter with its NUL */
+enum { ONESHOT_PATHS = 64, ONESHOT_PATH_BYTES = 1024 }; /* the latter with its NUL */
 
 struct oneshot_request {
     const char *const *paths;
@@ -24,7 +24,7 @@ struct oneshot_request {
     uint64_t timeout_ns; /* 0: as long as the kernel takes */
 };
 
-/* Outcomes. */
+/* Outcomes, and the exit codes of the program. */
 enum {
     ONESHOT_DONE,
     ONESHOT_INCOMPLETE, /* some volume has an error; the report says which */
@@ -37,20 +37,15 @@ int oneshot_run(const struct oneshot_request *request, int output, struct error 
 
 /* The one-shot mode's report about each path, as JSON (docs/guest-helper.md). */
 
-/* Stable names: report.c has the words. */
+/* The outcomes of filesystem_grow(), and other reasons why a path is not done. */
 enum report_error {
-    REPORT_DONE,
-    REPORT_NOT_MOUNTED,
+    REPORT_DONE = FILESYSTEM_GROWN,
+    REPORT_BUSY = FILESYSTEM_BUSY,
+    REPORT_UNSUPPORTED = FILESYSTEM_UNSUPPORTED,
+    REPORT_READ_ONLY = FILESYSTEM_READ_ONLY,
+    REPORT_NOT_MOUNTED = FILESYSTEM_OUTCOMES,
     REPORT_NOT_A_BLOCK_DEVICE,
-    REPORT_UNSUPPORTED,
-    REPORT_REFUSED,
-    REPORT_READ_ONLY,
-    REPORT_ERRORS,
-    REPORT_SHUT_DOWN,
-    REPORT_NO_CAPABILITY,
-    REPORT_BUSY,
     REPORT_TIMED_OUT,
-    REPORT_LIMIT,
     REPORT_GROWING,
     REPORT_FAILED,
     REPORT_ERROR_COUNT,
@@ -65,18 +60,15 @@ struct report_volume {
     char layer[ERROR_TEXT_BYTES];
     struct agent_stats stats;
     bool read_only;
-    enum report_error error;
+    int error;                         /* enum report_error */
     char error_text[ERROR_TEXT_BYTES]; /* "" with REPORT_DONE */
 };
 
 /* Fills everything but path and error from a mounted volume. */
 void report_describe(const struct volume *volume, struct report_volume *report);
 
-/* Sets the error, unless one is set already. */
-void report_fail(struct report_volume *report, enum report_error error, const char *text);
-
-/* The name of an outcome of filesystem_grow(), or of -errno. */
-enum report_error report_error_from_outcome(int outcome);
+/* Sets the error, unless one is set already; -errno is REPORT_FAILED. */
+void report_fail(struct report_volume *report, int error, const char *text);
 
 /* The line is a beginning, any number of volumes, and an end. 0, -EMSGSIZE, -ENOMEM. */
 int report_begin(struct buffer *line);

@@ -18,8 +18,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "guest-agent/guest_disk.h"
 #include "lib/cleanup.h"
-#include "lib/clock.h"
 #include "lib/directory.h"
 #include "lib/path.h"
 #include "lib/text.h"
@@ -33,30 +33,27 @@ struct level {
 };
 
 struct walk {
-    const struct ownership_request *request;
-    struct ownership_result *result;
+    gid_t group;
+    struct drive_walk_count *count;
+    struct error first;                        /* failure; "" so far none */
     struct directory_reader readers[HELD + 1]; /* the last is that of the level in progress */
     struct level *levels;                      /* owned */
     size_t depth, capacity;                    /* levels in progress; the root is the first */
-    unsigned unreported;
-    uint64_t reported_at;
-    bool incomplete, cancelled;
+    bool incomplete;
 };
 
 /* ---- the rule ---- */
 
-static mode_t mode_wanted(mode_t mode, bool read_only)
+static mode_t mode_wanted(mode_t mode)
 {
-    if (S_ISLNK(mode))
-        return 0;
-    return (read_only ? 0440U : 0660U) | (S_ISDIR(mode) ? S_ISGID | 0110U : 0U);
+    return S_ISLNK(mode) ? 0 : 0660U | (S_ISDIR(mode) ? S_ISGID | 0110U : 0U);
 }
 
-static bool is_right(const struct ownership_request *request, gid_t group, mode_t mode)
+static bool is_right(gid_t wanted_group, gid_t group, mode_t mode)
 {
-    mode_t wanted = mode_wanted(mode, request->read_only);
+    mode_t wanted = mode_wanted(mode);
 
-    return group == request->group && (mode & wanted) == wanted;
+    return group == wanted_group && (mode & wanted) == wanted;
 }
 
 /* chmod(2) of a descriptor that may be O_PATH: such a link leads to the very file. */
@@ -70,13 +67,13 @@ static int change_mode(int fd, mode_t mode)
 
 /* The mode is the one from before the chown, which clears setuid and setgid. As in the kubelet, a
  * chown that fails does not prevent the chmod. 0 or -errno. */
-static int change_entry(const struct ownership_request *request, int fd, const struct stat *status)
+static int change_entry(gid_t group, int fd, const struct stat *status)
 {
-    mode_t wanted = mode_wanted(status->st_mode, request->read_only);
-    bool changes_group = status->st_gid != request->group;
+    mode_t wanted = mode_wanted(status->st_mode);
+    bool changes_group = status->st_gid != group;
     int r = 0, s = 0;
 
-    if (changes_group && fchownat(fd, "", (uid_t)-1, request->group, AT_EMPTY_PATH) < 0)
+    if (changes_group && fchownat(fd, "", (uid_t)-1, group, AT_EMPTY_PATH) < 0)
         r = -errno;
     if (wanted && (changes_group || (status->st_mode & wanted) != wanted))
         s = change_mode(fd, (status->st_mode & 07777) | wanted);
@@ -113,29 +110,12 @@ static void describe(int fd, const char *name, char ret_text[static SHOWN_PATH_B
 /* name: in the directory of fd; "" is the directory itself. */
 static void count_failure(struct walk *walk, int fd, const char *name, const char *what, int r)
 {
-    struct ownership_result *result = walk->result;
     char path[SHOWN_PATH_BYTES];
 
-    result->count.failed++;
-    if (result->error_count == OWNERSHIP_ERRORS)
+    if (walk->count->failed++)
         return;
     describe(fd, name, path);
-    (void)error_set_errno(&result->errors[result->error_count++], r, "cannot %s %s", what, path);
-}
-
-static void note_progress(struct walk *walk)
-{
-    const struct ownership_request *request = walk->request;
-    unsigned entries = request->report_entries ? request->report_entries : OWNERSHIP_REPORT_ENTRIES;
-    uint64_t now = clock_boottime();
-
-    walk->unreported++;
-    if (!request->report || (walk->unreported < entries &&
-                             now < walk->reported_at + OWNERSHIP_REPORT_MS * NSEC_PER_MSEC))
-        return;
-    walk->unreported = 0;
-    walk->reported_at = now;
-    walk->cancelled = !request->report(&walk->result->count, request->userdata);
+    (void)error_set_errno(&walk->first, r, "cannot %s %s", what, path);
 }
 
 /* An open entry. parent and name are for the text alone. */
@@ -144,14 +124,14 @@ static void treat(struct walk *walk, int fd, int parent, const char *name)
     struct stat status;
     int r = fstat(fd, &status) < 0 ? -errno : 0;
 
-    if (r == 0 && is_right(walk->request, status.st_gid, status.st_mode)) {
-        walk->result->count.skipped++;
+    if (r == 0 && is_right(walk->group, status.st_gid, status.st_mode)) {
+        walk->count->skipped++;
         return;
     }
     if (r == 0)
-        r = change_entry(walk->request, fd, &status);
+        r = change_entry(walk->group, fd, &status);
     if (r == 0)
-        walk->result->count.changed++;
+        walk->count->changed++;
     else
         count_failure(walk, parent, name, "give the group to", r);
 }
@@ -268,8 +248,8 @@ static void visit(struct walk *walk, const char *name)
         enter(walk, name);
         return;
     }
-    if (is_right(walk->request, status.stx_gid, status.stx_mode)) {
-        walk->result->count.skipped++;
+    if (is_right(walk->group, status.stx_gid, status.stx_mode)) {
+        walk->count->skipped++;
         return;
     }
     r = path_open_below(parent, name, &fd);
@@ -293,74 +273,56 @@ static void finish_directory(struct walk *walk, int listing)
     ascend(walk);
 }
 
-static int walk_tree(struct walk *walk)
+/* 0 or -errno. */
+static int walk_tree(struct walk *walk, int directory)
 {
-    int r, fd = openat(walk->request->directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int r, fd = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
     if (fd < 0)
         return -errno;
     r = descend(walk, fd);
     if (r < 0)
         return r;
-    while (walk->depth > 0 && !walk->cancelled) {
+    while (walk->depth > 0) {
         const char *name = directory_read_next(reader_in_progress(walk));
 
         if (name)
             visit(walk, name);
         else
             finish_directory(walk, -errno);
-        note_progress(walk);
     }
-    if (walk->cancelled && walk->depth > 0)
-        return OWNERSHIP_CANCELLED;
-    return walk->incomplete ? OWNERSHIP_INCOMPLETE : OWNERSHIP_APPLIED;
+    return 0;
 }
 
-static void walk_done(struct walk *walk)
+enum status_code ownership_set_group(int directory, gid_t group, enum drive_group_policy policy,
+                                     struct drive_walk_count *count, struct error *error)
 {
-    for (size_t i = 0; i < array_length(walk->readers); i++)
-        fd_close(walk->readers[i].fd);
-    free(walk->levels);
-}
-
-int ownership_apply(const struct ownership_request *request, struct ownership_result *ret_result)
-{
-    struct walk walk = {.request = request, .result = ret_result, .reported_at = clock_boottime()};
+    struct walk walk = {.group = group, .count = count};
     struct statvfs file_system;
     struct stat status;
-    int r;
+    int r = 0;
 
-    *ret_result = (struct ownership_result){0};
-    if (fstat(request->directory, &status) < 0 || fstatvfs(request->directory, &file_system) < 0)
-        return -errno;
-    if (request->policy == DRIVE_GROUP_ON_ROOT_MISMATCH &&
-        is_right(request, status.st_gid, status.st_mode))
-        return OWNERSHIP_LEFT_ALONE;
+    *count = (struct drive_walk_count){0};
+    if (fstat(directory, &status) < 0 || fstatvfs(directory, &file_system) < 0)
+        return drive_refuse_errno(error, STATUS_INTERNAL, -errno,
+                                  "cannot set the group %u on the file system", group);
+    if (policy == DRIVE_GROUP_ON_ROOT_MISMATCH && is_right(group, status.st_gid, status.st_mode))
+        return STATUS_OK;
     if (file_system.f_flag & ST_RDONLY)
-        return OWNERSHIP_READ_ONLY;
+        return drive_refuse(error, STATUS_FAILED_PRECONDITION,
+                            "the group %u was not set on the whole file system: it is read-only",
+                            group);
     for (size_t i = 0; i < array_length(walk.readers); i++)
         walk.readers[i].fd = -1;
-    r = walk_tree(&walk);
-    walk_done(&walk);
-    return r;
-}
-
-enum status_code ownership_set_group(const struct ownership_request *request,
-                                     struct drive_walk_count *ret_count, struct error *error)
-{
-    struct ownership_result result;
-    int r = ownership_apply(request, &result);
-
-    *ret_count = result.count;
-    if (r == OWNERSHIP_APPLIED || r == OWNERSHIP_LEFT_ALONE)
-        return STATUS_OK;
-    if (r < 0) {
-        (void)error_set_errno(error, r, "cannot set the group %u on the file system",
-                              request->group);
-        return STATUS_INTERNAL;
-    }
-    (void)error_set(error, STATUS_FAILED_PRECONDITION,
-                    "the group %u was not set on the whole file system: %s", request->group,
-                    result.error_count ? result.errors[0].text : "it is read-only");
-    return STATUS_FAILED_PRECONDITION;
+    r = walk_tree(&walk, directory);
+    for (size_t i = 0; i < array_length(walk.readers); i++)
+        fd_close(walk.readers[i].fd);
+    free(walk.levels);
+    if (r < 0)
+        return drive_refuse_errno(error, STATUS_INTERNAL, r,
+                                  "cannot set the group %u on the file system", group);
+    return walk.incomplete ? drive_refuse(error, STATUS_FAILED_PRECONDITION,
+                                          "the group %u was not set on the whole file system: %s",
+                                          group, walk.first.text)
+                           : STATUS_OK;
 }

@@ -8,27 +8,29 @@
  * the file system if the text begins with AGENT_NOT_GROWABLE_TEXT, else about a layer below it),
  * and NOT_FOUND and UNIMPLEMENTED as "no such call". So a missing volume is INVALID_ARGUMENT, and a
  * read-only one, which may be remounted, is UNAVAILABLE. A file system that is still growing after
- * the caller's time goes on, and the next request for it waits for the same end: that is
- * DEADLINE_EXCEEDED with AGENT_GROWING_TEXT, if it has grown during this call or lately.
+ * the caller's time goes on, and the next request for it waits for the same end. A caller whose
+ * time is over gets DEADLINE_EXCEEDED, with AGENT_GROWING_TEXT if it has grown during this call or
+ * lately.
  */
-#include "guest-agent/resize.h"
+#include "guest-agent/guest_volume.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "agent-client/agent_messages.h"
-#include "guest-agent/device.h"
-#include "guest-agent/volume.h"
+#include "guest-agent/guest_device.h"
 #include "lib/child.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
-#include "lib/list.h"
+#include "lib/collections.h"
 
 #define DEFAULT_TIMEOUT_NS (10 * NSEC_PER_SEC)
 #define LONGEST_TIMEOUT_NS (600 * NSEC_PER_SEC)
@@ -151,23 +153,18 @@ static uint64_t largest_device(const struct resize *resize, dev_t *ret_device)
     return largest;
 }
 
-static void resize_check(struct resize *resize)
+static void on_check(struct loop_timer *timer)
 {
+    struct resize *resize = container_of(timer, struct resize, step);
     char layer[TTRPC_MESSAGE_BYTES];
     dev_t device = 0;
 
-    if (largest_device(resize, &device) >= resize->bytes) {
+    if (largest_device(resize, &device) >= resize->bytes)
         resize_grow(resize);
-    } else if (device_layer(device, layer, sizeof(layer))) {
+    else if (device_layer(device, layer, sizeof(layer)))
         resize_report(resize, STATUS_FAILED_PRECONDITION, layer);
-    } else {
+    else
         wait_for_check(resize);
-    }
-}
-
-static void on_check(struct loop_timer *timer)
-{
-    resize_check(container_of(timer, struct resize, step));
 }
 
 static void on_deadline(struct loop_timer *timer)
@@ -218,7 +215,7 @@ static void on_start(struct loop_timer *timer)
     else if (volume_open(&resize->volume, &resize->filesystem, &directory) < 0)
         resize_grow(resize); /* fails, too, and says why */
     else
-        resize_check(resize);
+        on_check(timer);
 }
 
 int resize_new(struct loop *loop, const char *volume_path, uint64_t bytes, uint64_t timeout_ns,
@@ -306,6 +303,7 @@ static int grow(const void *volume)
     uint64_t patience_ends = clock_boottime() + BUSY_PATIENCE_NS;
     struct report report = {0};
 
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     report.outcome = grow_once(volume, &report.error);
     while (report.outcome == FILESYSTEM_BUSY && clock_boottime() < patience_ends) {
         (void)nanosleep(&pause, NULL);

@@ -15,10 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/cleanup.h"
 #include "lib/text.h"
 
-enum { HELD_ENTRIES = 1024, SHOWN_BYTES = 100 };
+enum { SHOWN_BYTES = 100 };
 
 void drive_report_done(struct drive_report *report)
 {
@@ -28,7 +27,7 @@ void drive_report_done(struct drive_report *report)
     *report = (struct drive_report){.count = 0};
 }
 
-static const struct drive *find_id(const struct drive_report *report, const char *id)
+const struct drive *drive_report_get(const struct drive_report *report, const char *id)
 {
     for (size_t i = 0; id && i < report->count; i++)
         if (strcmp(report->entries[i].id, id) == 0)
@@ -44,7 +43,7 @@ int drive_report_add(struct drive_report *report, const struct drive *drive, con
 
     if (!drive->id[0] || !path[0] || strlen(path) >= DRIVE_PATH_BYTES)
         return error_set(error, -EBADMSG, "a drive's id or path is empty or too long");
-    if (find_id(report, drive->id))
+    if (drive_report_get(report, drive->id))
         return error_set(error, -EBADMSG, "two drives have the same id");
     if (report->count == DRIVE_REPORT_ENTRIES)
         return error_set(error, -EMSGSIZE, "more than %d drives", DRIVE_REPORT_ENTRIES);
@@ -60,38 +59,24 @@ int drive_report_add(struct drive_report *report, const struct drive *drive, con
     return 0;
 }
 
-static bool leads_to(const struct drive *drive, const struct vmm_identity *identity,
-                     struct vmm_resolver *resolver)
+static bool leads_to(const struct drive *drive, const struct hypervisor_disk *disk,
+                     struct vmm_process *process)
 {
-    struct vmm_identity found;
+    struct hypervisor_disk found;
 
-    return resolver->path(resolver, drive->path, &found) == 0 &&
-           vmm_identity_equal(&found, identity);
+    return vmm_process_path(process, drive->path, &found) == 0 && vmm_disk_equal(&found, disk);
 }
 
-static bool is_held(const struct vmm_identity *identity, struct vmm_resolver *resolver)
-{
-    cleanup(freep) struct vmm_identity *held = calloc(HELD_ENTRIES, sizeof(*held));
-    size_t count = held ? resolver->held(resolver, held, HELD_ENTRIES) : 0;
-
-    if (!held)
-        (void)vmm_resolver_note(resolver, -ENOMEM);
-    for (size_t i = 0; i < count; i++)
-        if (vmm_identity_equal(&held[i], identity))
-            return true;
-    return false;
-}
-
-/* Whether `act` may be done to this drive, which is the device. */
-static enum hypervisor_outcome judge(const struct drive *drive, const struct vmm_wanted *wanted,
-                                     struct error *error)
+enum hypervisor_outcome drive_report_judge(const struct drive *drive,
+                                           const struct hypervisor_request *wanted,
+                                           enum hypervisor_act act, struct error *error)
 {
     const char *obstacle = drive->obstacle;
-    bool resize = wanted->act == HYPERVISOR_RESIZE;
+    bool resize = act == HYPERVISOR_RESIZE;
     char id[SHOWN_BYTES];
 
     text_clean(drive->id, strlen(drive->id), id, sizeof(id));
-    if (!obstacle && resize && !wanted->identity.block_device)
+    if (!obstacle && resize && wanted->disk.regular_file)
         obstacle = "a regular file is cut or grown by what re-reads a device";
     if (obstacle) {
         (void)error_set(error, 0, "%s: %s", id, obstacle);
@@ -105,14 +90,14 @@ static enum hypervisor_outcome judge(const struct drive *drive, const struct vmm
 }
 
 static enum hypervisor_outcome explain_absence(const struct drive_report *report,
-                                               const struct vmm_wanted *wanted,
-                                               struct vmm_resolver *resolver, struct error *error)
+                                               const struct hypervisor_request *wanted,
+                                               struct vmm_process *process, struct error *error)
 {
-    const struct drive *recorded = find_id(report, wanted->recorded_drive);
-    struct vmm_identity identity;
+    const struct drive *recorded = drive_report_get(report, wanted->recorded_drive);
+    struct hypervisor_disk identity;
     char path[SHOWN_BYTES];
 
-    if (recorded && resolver->path(resolver, recorded->path, &identity) == 0) {
+    if (recorded && vmm_process_path(process, recorded->path, &identity) == 0) {
         text_clean(recorded->path, strlen(recorded->path), path, sizeof(path));
         (void)error_set(error, 0, "the recorded drive is %s, another device", path);
         return HYPERVISOR_MISMATCH;
@@ -125,19 +110,19 @@ static enum hypervisor_outcome explain_absence(const struct drive_report *report
  * do. The recorded one is examined first, because a VMM may have more drives than can be examined.
  */
 static const struct drive *find_leading(const struct drive_report *report,
-                                        const struct vmm_wanted *wanted,
-                                        struct vmm_resolver *resolver, size_t *ret_count)
+                                        const struct hypervisor_request *wanted,
+                                        struct vmm_process *process, size_t *ret_count)
 {
-    const struct drive *recorded = find_id(report, wanted->recorded_drive), *found = NULL;
+    const struct drive *recorded = drive_report_get(report, wanted->recorded_drive), *found = NULL;
 
     *ret_count = 1;
-    if (recorded && leads_to(recorded, &wanted->identity, resolver))
+    if (recorded && leads_to(recorded, &wanted->disk, process))
         return recorded;
     *ret_count = 0;
-    for (size_t i = 0; i < report->count && !vmm_resolver_is_exhausted(resolver); i++) {
+    for (size_t i = 0; i < report->count; i++) {
         const struct drive *drive = &report->entries[i];
 
-        if (drive == recorded || !leads_to(drive, &wanted->identity, resolver))
+        if (drive == recorded || !leads_to(drive, &wanted->disk, process))
             continue;
         ++*ret_count;
         if (!found)
@@ -147,25 +132,25 @@ static const struct drive *find_leading(const struct drive_report *report,
 }
 
 enum hypervisor_outcome drive_report_find(const struct drive_report *report,
-                                          const struct vmm_wanted *wanted,
-                                          struct vmm_resolver *resolver,
+                                          const struct hypervisor_request *wanted,
+                                          struct vmm_process *process,
                                           const struct drive **ret_drive, struct error *error)
 {
     size_t count;
-    const struct drive *found = find_leading(report, wanted, resolver, &count);
+    const struct drive *found = find_leading(report, wanted, process, &count);
 
     if (!found)
-        return explain_absence(report, wanted, resolver, error);
+        return explain_absence(report, wanted, process, error);
     if (count > 1) {
         (void)error_set(error, 0, "%zu of the VMM's drives lead to the device", count);
         return HYPERVISOR_DRIVE_NOT_FOUND;
     }
-    if (!is_held(&wanted->identity, resolver)) {
+    if (vmm_process_holds(process, &wanted->disk) != VMM_HOLDS) {
         (void)error_set(error, 0,
                         "a drive's path leads to the device, but the VMM does not have "
                         "it open");
         return HYPERVISOR_DRIVE_NOT_FOUND;
     }
     *ret_drive = found;
-    return judge(found, wanted, error);
+    return drive_report_judge(found, wanted, wanted->act, error);
 }

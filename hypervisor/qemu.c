@@ -1,160 +1,74 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* qemu.c - one conversation on a QEMU monitor, over QMP.
+/* qemu.c - the acts on a QEMU, over QMP.
  *
- *     greeting ─ negotiate ─ frontends ─ nodes ─ sets ─ status ─ find the drive ─▶ done (query)
- *                                                                      └─ resize ─ check ─▶ done
+ * Commands that do not depend on an answer are sent together: all questions at once, and the check
+ * with the resize. Each saves one round trip.
  *
- * qemu_search.h finds the drive and says which step comes next.
+ * QEMU is asked for the device's real size, never for less than the drive has. The drive's size
+ * after the resize decides, not the success of the command.
  *
- * Commands that do not depend on the previous answer are sent together with the previous command:
- * all queries at once, and the check with the resize. QEMU executes commands one after another and
- * answers in their order (QEMU: docs/interop/qmp-spec.txt), so each saves one round trip.
- *
- * The guest's address of the drive is asked for last, if at all, and its failure does not fail the
- * call.
- *
- * Nothing is written before the greeting: a monitor serves one client at a time, and commands that
- * a waiting client has written may be executed after it has given up. No greeting in time therefore
- * means busy.
- *
- * QEMU is asked for the device's real size, never for less than the drive has.
- *
- * Every path ends in finish(), after which nothing here uses the call, because its owner may have
- * freed it. Functions that may have finished, or that wait for the search to go on, return false,
- * and their callers return at once.
+ * For a drive of crustd's, the plan of qemu_hotplug_steps.c is carried out.
  */
+#include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "hypervisor/hypervisor_ops.h"
+#include "hypervisor/qemu_hotplug.h"
 #include "hypervisor/qemu_report.h"
-#include "hypervisor/qemu_search.h"
-#include "hypervisor/qmp_codec.h"
-#include "hypervisor/vmm_process.h"
+#include "hypervisor/qmp.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
-#include "lib/path.h"
-#include "lib/stream.h"
 #include "lib/text.h"
 
-static const uint64_t greeting_ns = 2 * NSEC_PER_SEC;
+static const uint64_t pause_min_ns = 10 * NSEC_PER_MSEC, pause_max_ns = 500 * NSEC_PER_MSEC;
 
-enum { INPUT_BYTES = QMP_MESSAGE_BYTES + 64 * 1024, OUTPUT_BYTES = 4096 };
+enum { EVENTS_HEEDED = 32 };
 
-/* Bounds for one conversation, events included: several answers of the largest size, but no
- * flood. */
-enum { CONVERSATION_BYTES = 4 * QMP_MESSAGE_BYTES, CONVERSATION_MESSAGES = 4096 };
+enum question { FRONTENDS, NODES, SETS, STATUS, QUESTIONS };
 
-enum step {
-    STEP_GREETING,
-    STEP_NEGOTIATE,
-    STEP_FRONTENDS,
-    STEP_NODES,
-    STEP_SETS,
-    STEP_STATUS,
-    STEP_RESIZE,
-    STEP_CHECK,
-    STEP_TREE,
-    STEPS,
+struct qemu {
+    const struct hypervisor_request *request;
+    struct hypervisor_reply *reply;
+    struct qmp qmp;
+
+    /* A drive that the runtime attached. */
+    struct qemu_report report;
+    struct error paused; /* why the VM does not run; empty if it runs, or that is not known */
+
+    /* A drive of crustd's. */
+    struct qemu_hotplug_plan plan;
+    struct qemu_hotplug_step step; /* the next one */
+    uint64_t waiting_since_ns;     /* 0 until the first wait */
+    uint64_t pause_ns;             /* the next one is twice as long */
+    unsigned events;               /* received while waiting */
 };
 
-struct qemu_call {
-    struct hypervisor_call call;
-    struct stream stream;
-    uint64_t started_ns;
-    enum step step;
-    unsigned asked, answered; /* commands so far; they number the ids */
-    struct qmp_decoder decoder;
-    size_t taken_bytes; /* of the received bytes */
-    unsigned taken_messages;
-    struct qemu_search search;
-    struct loop_timer again; /* active: the search goes on then, and nothing is read before */
-    char version[HYPERVISOR_VERSION_BYTES];
-    char address[QEMU_ADDRESS_BYTES];
-};
+/* ---- a drive that the runtime attached ---- */
 
-static struct qemu_call *qemu_call_of(struct hypervisor_call *call)
+static enum hypervisor_outcome ask(struct qemu *qemu, const char *command, const char *arguments)
 {
-    return container_of(call, struct qemu_call, call);
+    return qmp_ask(&qemu->qmp, command, arguments, -1, &qemu->reply->error);
 }
 
-/* Ends the call with the text of `error`. Returns false, for the caller to return. */
-static bool finish(struct qemu_call *qemu, enum hypervisor_outcome outcome,
-                   const struct error *error)
+/* A refusal becomes the outcome that fits its text. */
+static enum hypervisor_outcome take_answer(struct qemu *qemu, struct qmp_message *ret_answer)
 {
-    const struct qemu_search *search = &qemu->search;
-    struct hypervisor_reply reply = {
-        .bytes = search->drive_bytes,
-        .list = search->list,
-        .resize = search->resize,
-    };
+    const char *drive = qemu->reply->drive_id;
+    enum hypervisor_outcome outcome = qmp_answer(&qemu->qmp, ret_answer, &qemu->reply->error);
 
-    if (qemu->step == STEP_TREE)
-        outcome = HYPERVISOR_DONE;
-    reply.outcome = outcome;
-    memcpy(reply.version, qemu->version, sizeof(reply.version));
-    (void)snprintf(reply.drive_id, sizeof(reply.drive_id), "%s", search->drive);
-    (void)snprintf(reply.address, sizeof(reply.address), "%s", qemu->address);
-    if (outcome != HYPERVISOR_DONE)
-        reply.error = *error;
-    hypervisor_call_complete(&qemu->call, &reply);
-    return false;
+    if (outcome != HYPERVISOR_DONE || ret_answer->kind != QMP_ERROR)
+        return outcome;
+    (void)error_set(&qemu->reply->error, 0, "%s%s%s", drive, drive[0] ? ": " : "",
+                    ret_answer->error_text);
+    return qemu_refusal(ret_answer->error_class, ret_answer->error_text);
 }
-
-static bool finish_unreachable(struct qemu_call *qemu, const struct error *error)
-{
-    return finish(qemu, HYPERVISOR_UNREACHABLE, error);
-}
-
-/* Commands */
-
-static int encode(struct qemu_call *qemu, enum step step, struct buffer *output)
-{
-    static const char *const commands[STEPS] = {
-        [STEP_NEGOTIATE] = "qmp_capabilities",    [STEP_FRONTENDS] = "query-block",
-        [STEP_NODES] = "query-named-block-nodes", [STEP_SETS] = "query-fdsets",
-        [STEP_RESIZE] = "block_resize",           [STEP_CHECK] = "query-block",
-        [STEP_TREE] = "human-monitor-command",    [STEP_STATUS] = "query-status",
-    };
-    const struct qemu_search *search = &qemu->search;
-    uint64_t bytes = qemu->call.request.bytes;
-    char id[24], arguments[QEMU_NAME_BYTES + 64] = "";
-
-    (void)snprintf(id, sizeof(id), "crustd-%u", ++qemu->asked);
-    if (step == STEP_NODES)
-        (void)snprintf(arguments, sizeof(arguments), "{\"flat\":true}");
-    if (step == STEP_TREE)
-        (void)snprintf(arguments, sizeof(arguments), "{\"command-line\":\"info qtree\"}");
-    if (step == STEP_RESIZE) /* QMP's int is 64 bits with a sign, as the kernel's sizes are */
-        (void)snprintf(arguments, sizeof(arguments), "{\"node-name\":\"%s\",\"size\":%" PRIu64 "}",
-                       search->drive, bytes > search->drive_bytes ? bytes : search->drive_bytes);
-    return qmp_encode(output, commands[step], arguments[0] ? arguments : NULL, id);
-}
-
-/* Goes on to `step` by sending its command and those up to `last`. */
-static bool ask(struct qemu_call *qemu, enum step step, enum step last)
-{
-    cleanup(buffer_done) struct buffer output = BUFFER_INIT(OUTPUT_BYTES);
-    struct error error;
-    int r = 0;
-
-    qemu->step = step;
-    for (; r == 0 && step <= last; step++)
-        r = encode(qemu, step, &output);
-    if (r == 0)
-        r = stream_send(&qemu->stream, output.data, output.length);
-    if (r == 0)
-        return true;
-    (void)error_set_errno(&error, r, "cannot ask the monitor");
-    return finish_unreachable(qemu, &error);
-}
-
-/* Answers */
 
 /* {"status": "io-error", "running": false}: paused by hand, or by QEMU itself (QEMU:
  * qapi/run-state.json). One that was not started yet is not paused. */
-static void note_status(struct qemu_call *qemu, const cJSON *value)
+static void note_status(struct qemu *qemu, const cJSON *value)
 {
     const char *status = json_string(value, "status");
     char word[32];
@@ -163,251 +77,464 @@ static void note_status(struct qemu_call *qemu, const cJSON *value)
         strcmp(status, "prelaunch") == 0 || strcmp(status, "inmigrate") == 0)
         return;
     text_clean(status, strlen(status), word, sizeof(word));
-    (void)error_set(&qemu->call.paused, 0, "the VM is paused: QEMU's status is %s", word);
+    (void)error_set(&qemu->paused, 0, "the VM is paused: QEMU's status is %s", word);
 }
 
-static bool read_tree(struct qemu_call *qemu, const cJSON *value)
+static int read_answer(struct qemu *qemu, enum question question, const cJSON *value)
 {
-    const char *text = cJSON_GetStringValue(value);
+    struct error *error = &qemu->reply->error;
 
-    if (text)
-        (void)qemu_tree_find(text, qemu->search.drive, qemu->address);
-    return finish(qemu, HYPERVISOR_DONE, NULL);
-}
-
-/* ---- the search (qemu_search.h) ---- */
-
-static void on_again(struct loop_timer *timer);
-
-/* Goes on with what the search asks for. */
-static bool follow(struct qemu_call *qemu, const struct qemu_search_result *result)
-{
-    bool wants_address = qemu->call.request.wants_address && qemu->search.drive[0];
-
-    switch (result->next) {
-    case QEMU_SEARCH_RESIZE:
-        return ask(qemu, STEP_RESIZE, STEP_CHECK);
-    case QEMU_SEARCH_FOUND:
-        return wants_address ? ask(qemu, STEP_TREE, STEP_TREE)
-                             : finish(qemu, HYPERVISOR_DONE, NULL);
-    case QEMU_SEARCH_AGAIN:
-        loop_timer_start(qemu->call.loop, &qemu->again, result->pause_ns, on_again);
-        return false;
-    case QEMU_SEARCH_ANEW:
-        return ask(qemu, STEP_FRONTENDS, STEP_STATUS);
-    case QEMU_SEARCH_END:
-        break;
-    }
-    return finish(qemu, result->outcome, &result->error);
-}
-
-static void on_again(struct loop_timer *timer)
-{
-    struct qemu_call *qemu = container_of(timer, struct qemu_call, again);
-    struct qemu_search_result result = qemu_search_find(&qemu->search);
-
-    (void)follow(qemu, &result);
-}
-
-static bool refused(struct qemu_call *qemu, const struct qmp_message *message)
-{
-    const char *drive = qemu->search.drive;
-    struct error error;
-
-    (void)error_set(&error, 0, "%s%s%s", drive, drive[0] ? ": " : "", message->error_text);
-    return finish(qemu, qemu_refusal(message->error_class, message->error_text), &error);
-}
-
-/* Reads the answer to the present step into the report. */
-static int read_answer(struct qemu_call *qemu, const cJSON *value, struct error *error)
-{
-    struct qemu_report *report = &qemu->search.report;
-
-    switch (qemu->step) {
-    case STEP_FRONTENDS:
-    case STEP_CHECK:
-        qemu_nodes_done(&report->roots);
-        return qemu_report_read_frontends(&report->roots, value, error);
-    case STEP_NODES:
-        return qemu_report_read_nodes(&report->nodes, value, error);
-    case STEP_SETS:
-        return qemu_report_read_sets(report, value, error);
-    case STEP_GREETING:
-    case STEP_NEGOTIATE:
-    case STEP_STATUS:
-    case STEP_RESIZE:
-    case STEP_TREE:
-    case STEPS:
-        break;
-    }
+    if (question == FRONTENDS)
+        return qemu_report_read_nodes(&qemu->report.roots, value, true, error);
+    if (question == NODES)
+        return qemu_report_read_nodes(&qemu->report.nodes, value, false, error);
+    if (question == SETS)
+        return qemu_report_read_sets(&qemu->report, value, error);
+    note_status(qemu, value);
     return 0;
 }
 
-static bool find_drive(struct qemu_call *qemu)
+static enum hypervisor_outcome read_report(struct qemu *qemu)
 {
-    struct qemu_search_result result = qemu_search_find(&qemu->search);
+    static const struct {
+        const char *command, *arguments;
+    } questions[QUESTIONS] = {
+        [FRONTENDS] = {"query-block", NULL},
+        [NODES] = {"query-named-block-nodes", "{\"flat\":true}"},
+        [SETS] = {"query-fdsets", NULL},
+        [STATUS] = {"query-status", NULL},
+    };
+    enum hypervisor_outcome outcome = HYPERVISOR_DONE;
 
-    return follow(qemu, &result);
-}
+    for (enum question i = FRONTENDS; outcome == HYPERVISOR_DONE && i < QUESTIONS; i++)
+        outcome = ask(qemu, questions[i].command, questions[i].arguments);
+    for (enum question i = FRONTENDS; outcome == HYPERVISOR_DONE && i < QUESTIONS; i++) {
+        cleanup(qmp_message_done) struct qmp_message answer = {.kind = QMP_OTHER};
 
-/* Processes the answer to one step and goes on to the next. */
-static bool proceed(struct qemu_call *qemu, const struct qmp_message *message)
-{
-    struct qemu_search_result result;
-    struct error error;
-
-    if (message->kind == QMP_ERROR && qemu->step != STEP_STATUS)
-        return refused(qemu, message);
-    if (read_answer(qemu, message->value, &error) < 0)
-        return finish_unreachable(qemu, &error);
-    switch (qemu->step) {
-    case STEP_GREETING:
-        return ask(qemu, STEP_NEGOTIATE, STEP_STATUS);
-    case STEP_STATUS:
-        note_status(qemu, message->value);
-        return find_drive(qemu);
-    case STEP_NEGOTIATE:
-    case STEP_FRONTENDS:
-    case STEP_NODES:
-    case STEP_SETS:
-    case STEP_RESIZE:
-        qemu->step++; /* its command was sent together with this one */
-        return true;
-    case STEP_TREE:
-        return read_tree(qemu, message->value);
-    case STEP_CHECK:
-    case STEPS:
-        break;
+        outcome = take_answer(qemu, &answer);
+        if (i == STATUS && answer.kind == QMP_ERROR) /* the VM is taken to run */
+            outcome = HYPERVISOR_DONE;
+        if (outcome == HYPERVISOR_DONE && read_answer(qemu, i, answer.value) < 0)
+            outcome = HYPERVISOR_UNREACHABLE;
     }
-    result = qemu_search_check(&qemu->search);
-    return follow(qemu, &result);
+    return outcome;
 }
 
-/* The greeting has arrived: from now on the caller's deadline counts. */
-static void greeted(struct qemu_call *qemu)
+/* The drive in the report whose file is the device, by what the VMM's process has open. */
+static enum hypervisor_outcome find(struct qemu *qemu)
 {
-    uint64_t deadline_ns = qemu->call.request.deadline_ns;
-    uint64_t elapsed_ns = clock_boottime() - qemu->started_ns;
+    const struct hypervisor_request *request = qemu->request;
+    struct hypervisor_request resize = *request;
+    struct hypervisor_reply *reply = qemu->reply;
+    const struct qemu_node *drive = NULL;
+    cleanup(vmm_process_done) struct vmm_process process;
+    enum hypervisor_outcome outcome;
 
-    stream_set_deadline(&qemu->stream, deadline_ns > elapsed_ns ? deadline_ns - elapsed_ns : 0);
+    if (vmm_process_init(&process, request->vmm_pid, &reply->error) < 0)
+        return HYPERVISOR_UNREACHABLE;
+    outcome = qemu_drive_find(&qemu->report, request, &process, &drive, &reply->error);
+    reply->list = vmm_process_judge(&process, request, drive, &outcome, &reply->error);
+    if (drive && reply->list == HYPERVISOR_LIST_HAS) {
+        (void)snprintf(reply->drive_id, sizeof(reply->drive_id), "%s", drive->name);
+        reply->bytes = drive->bytes;
+        /* A query also finds drives that may not be resized. */
+        resize.act = HYPERVISOR_RESIZE;
+        if (request->act == HYPERVISOR_QUERY)
+            reply->resize = qemu_drive_find(&qemu->report, &resize, &process, &drive, NULL);
+    }
+    return outcome;
 }
 
-static bool received_message(struct qemu_call *qemu, const struct qmp_message *message)
+/* Has QEMU read the size of the drive that was found, and checks what it has then. */
+static enum hypervisor_outcome resize_one(struct qemu *qemu)
 {
-    struct error error;
-    char id[24];
+    cleanup(qmp_message_done) struct qmp_message resized = {.kind = QMP_OTHER};
+    cleanup(qmp_message_done) struct qmp_message listed = {.kind = QMP_OTHER};
+    struct hypervisor_reply *reply = qemu->reply;
+    const uint64_t bytes = qemu->request->bytes;
+    char arguments[sizeof(reply->drive_id) + 64];
+    enum hypervisor_outcome outcome;
+    const struct qemu_node *drive;
 
-    if (qemu->step == STEP_GREETING) {
-        if (message->kind == QMP_GREETING) {
-            qmp_read_version(message, qemu->version, sizeof(qemu->version));
-            greeted(qemu);
-            return proceed(qemu, message);
+    /* QMP's int is 64 bits with a sign, as the kernel's sizes are. */
+    (void)snprintf(arguments, sizeof(arguments), "{\"node-name\":\"%s\",\"size\":%" PRIu64 "}",
+                   reply->drive_id, bytes > reply->bytes ? bytes : reply->bytes);
+    outcome = ask(qemu, "block_resize", arguments);
+    if (outcome == HYPERVISOR_DONE)
+        outcome = ask(qemu, "query-block", NULL);
+    if (outcome == HYPERVISOR_DONE)
+        outcome = take_answer(qemu, &resized);
+    if (outcome == HYPERVISOR_DONE)
+        outcome = take_answer(qemu, &listed);
+    if (outcome != HYPERVISOR_DONE)
+        return outcome;
+    qemu_nodes_done(&qemu->report.roots);
+    if (read_answer(qemu, FRONTENDS, listed.value) < 0)
+        return HYPERVISOR_UNREACHABLE;
+    drive = qemu_nodes_find(&qemu->report.roots, reply->drive_id);
+    if (!drive) {
+        reply->list = HYPERVISOR_LIST_UNREAD;
+        (void)error_set(&reply->error, 0, "%s was removed in the meantime", reply->drive_id);
+        return HYPERVISOR_DRIVE_NOT_FOUND;
+    }
+    reply->bytes = drive->bytes;
+    if (drive->bytes >= bytes)
+        return HYPERVISOR_DONE;
+    (void)error_set(&reply->error, 0,
+                    "%s has %" PRIu64 " bytes after the resize, the device %" PRIu64,
+                    reply->drive_id, drive->bytes, bytes);
+    return HYPERVISOR_REFUSED;
+}
+
+/* qemu_drive_find() returns the smallest drive of the device: once that has grown, another one may
+ * be the smallest. If none is found then, the one that was resized has the size all the same. */
+static enum hypervisor_outcome resize(struct qemu *qemu)
+{
+    struct hypervisor_reply *reply = qemu->reply;
+
+    do {
+        enum hypervisor_outcome outcome = resize_one(qemu);
+        const struct hypervisor_reply resized = *reply;
+
+        if (outcome != HYPERVISOR_DONE)
+            return outcome;
+        if (find(qemu) != HYPERVISOR_DONE) {
+            *reply = resized;
+            reply->list = HYPERVISOR_LIST_HAS;
+            return HYPERVISOR_DONE;
         }
-        (void)error_set(&error, 0, "the monitor did not greet");
-        return finish_unreachable(qemu, &error);
-    }
-    (void)snprintf(id, sizeof(id), "crustd-%u", qemu->answered + 1);
-    if ((message->kind != QMP_RETURN && message->kind != QMP_ERROR) || !message->id ||
-        strcmp(message->id, id) != 0)
-        return true;
-    qemu->answered++;
-    return proceed(qemu, message);
+    } while (reply->bytes < qemu->request->bytes);
+    return HYPERVISOR_DONE;
 }
 
-/* Called after something was taken off the input, which had `before` bytes. 0; -EMSGSIZE: too
- * much. */
-static int count_taken(struct qemu_call *qemu, size_t before, struct error *error)
+/* Where the guest sees the drive. It is asked for last, because no failure of this matters. */
+static void ask_address(struct qemu *qemu)
 {
-    qemu->taken_bytes += before - qemu->stream.input.length;
-    if (qemu->taken_bytes <= CONVERSATION_BYTES && qemu->taken_messages++ < CONVERSATION_MESSAGES)
+    cleanup(qmp_message_done) struct qmp_message tree = {.kind = QMP_OTHER};
+
+    if (ask(qemu, "human-monitor-command", "{\"command-line\":\"info qtree\"}") ==
+            HYPERVISOR_DONE &&
+        take_answer(qemu, &tree) == HYPERVISOR_DONE && cJSON_IsString(tree.value))
+        (void)qemu_tree_find(tree.value->valuestring, qemu->reply->drive_id, qemu->reply->address);
+}
+
+static enum hypervisor_outcome act_on_device(struct qemu *qemu)
+{
+    struct hypervisor_reply *reply = qemu->reply;
+    enum hypervisor_outcome outcome = read_report(qemu);
+
+    if (outcome == HYPERVISOR_DONE)
+        outcome = find(qemu);
+    if (outcome == HYPERVISOR_DONE && qemu->request->act == HYPERVISOR_RESIZE)
+        outcome = resize(qemu);
+    if (outcome == HYPERVISOR_DONE && qemu->request->wants_address && reply->drive_id[0])
+        ask_address(qemu);
+    if (outcome != HYPERVISOR_DONE)
+        return outcome;
+    reply->error = qemu->paused;
+    return qemu->paused.text[0] ? HYPERVISOR_PAUSED : HYPERVISOR_DONE;
+}
+
+/* ---- a drive of crustd's ---- */
+
+static bool identify(pid_t pid, int fd, struct hypervisor_disk *ret_disk)
+{
+    cleanup(vmm_process_done) struct vmm_process process;
+
+    return vmm_process_init(&process, pid, NULL) == 0 &&
+           vmm_process_descriptor(&process, fd, ret_disk) == 0;
+}
+
+static bool is_disk(const struct qemu_hotplug_plan *plan)
+{
+    const struct hypervisor_request *request = plan->values.request;
+    struct hypervisor_disk disk;
+
+    return identify(request->vmm_pid, plan->found.sets[0].fd, &disk) &&
+           vmm_disk_equal(&disk, &request->disk);
+}
+
+static int read_unsigned(const cJSON *value, unsigned bound, unsigned *ret_number,
+                         struct error *error)
+{
+    double number = cJSON_IsNumber(value) ? value->valuedouble : -1;
+
+    if (!(number >= 0 && number <= bound))
+        return error_set(error, -EBADMSG, "the VMM reports an address that makes no sense");
+    *ret_number = (unsigned)number;
+    return 0;
+}
+
+static void note_address(struct qemu *qemu, const char *serial)
+{
+    struct hypervisor_reply *reply = qemu->reply;
+
+    (void)snprintf(reply->address, sizeof(reply->address), "scsi:%u:%u", qemu->plan.values.scsi_id,
+                   qemu->plan.values.lun);
+    if (strlen(serial) < sizeof(reply->serial))
+        strcpy(reply->serial, serial);
+}
+
+/* Reads the answer to a question. The last one of several decides the next step. */
+static int read_plan_answer(struct qemu *qemu, enum qemu_hotplug_command asked, const cJSON *value,
+                            struct error *error)
+{
+    struct qemu_hotplug_plan *plan = &qemu->plan;
+    int r;
+
+    if (asked == QEMU_ASK_SCSI_ID)
+        return read_unsigned(value, 255, &plan->values.scsi_id, error);
+    if (asked == QEMU_ASK_LUN)
+        return read_unsigned(value, 16383, &plan->values.lun, error);
+    if (asked == QEMU_ASK_SERIAL && !cJSON_IsString(value))
+        return error_set(error, -EBADMSG, "the VMM reports a serial that makes no sense");
+    if (asked == QEMU_ASK_SERIAL) {
+        note_address(qemu, value->valuestring);
+        qemu->step = qemu_hotplug_step_address(plan, value->valuestring);
         return 0;
-    return error_set(error, -EMSGSIZE, "the monitor says more than it was asked for");
+    }
+    r = qemu_hotplug_read(&plan->found, &plan->values.names, asked, value, error);
+    if (r == 0 && asked == QEMU_ASK_OBJECTS)
+        qemu->step = qemu_hotplug_step_found(plan);
+    return r;
 }
 
-static void on_received(struct stream *stream)
+static int read_new_set(struct qemu_hotplug_plan *plan, const cJSON *value, struct error *error)
 {
-    struct qemu_call *qemu = container_of(stream, struct qemu_call, stream);
-    bool going = !loop_timer_is_active(&qemu->again);
-    struct error error;
+    struct qemu_hotplug_set *set = &plan->found.sets[0];
+    uint64_t fd;
 
-    if (qemu->step == STEP_GREETING && stream->input.data[0] != '{') {
-        bool is_human = qmp_refuse_greeting(&stream->input, &error);
-
-        (void)finish(qemu, is_human ? HYPERVISOR_MONITOR_MISSING : HYPERVISOR_UNREACHABLE, &error);
-        return;
-    }
-    while (going) {
-        cleanup(qmp_message_done) struct qmp_message message = {.kind = QMP_OTHER};
-        size_t before = stream->input.length;
-        int r = qmp_decode(&qemu->decoder, &stream->input, &message, &error);
-
-        if (r == QMP_INCOMPLETE)
-            return;
-        if (r == 0)
-            r = count_taken(qemu, before, &error);
-        going = r < 0 ? finish_unreachable(qemu, &error) : received_message(qemu, &message);
-    }
+    if (json_number(value, "fdset-id", &set->number) != JSON_NUMBER ||
+        json_number(value, "fd", &fd) != JSON_NUMBER || fd > INT_MAX)
+        return error_set(error, -EBADMSG, "add-fd: the answer has no set or no descriptor");
+    set->fd = (int)fd;
+    plan->found.set_count = 1;
+    plan->values.set = set->number;
+    return 0;
 }
 
-/* The connection ended before the conversation was complete. */
-static enum hypervisor_outcome outcome_of_end(const struct qemu_call *qemu, enum stream_end end,
-                                              int code)
+/* Returns 0 or -errno. */
+static int take_plan_answer(struct qemu *qemu, enum qemu_hotplug_command command,
+                            const struct qmp_message *answer, struct error *error)
 {
-    if (end == STREAM_REFUSED && path_is_missing(code))
-        return HYPERVISOR_MONITOR_MISSING;
-    if (end == STREAM_REFUSED && code == STREAM_BACKLOG_FULL)
-        return HYPERVISOR_BUSY;
-    if (end == STREAM_TIMEOUT && qemu->step == STEP_GREETING)
-        return HYPERVISOR_BUSY;
+    struct qemu_hotplug_plan *plan = &qemu->plan;
+    int r = 0;
+
+    if (command <= QEMU_ASK_SERIAL && answer->kind == QMP_ERROR)
+        return error_set(error, -EBADMSG, "%s: %s", qemu_hotplug_command_name(command),
+                         answer->error_text);
+    if (command <= QEMU_ASK_SERIAL)
+        return read_plan_answer(qemu, command, answer->value, error);
+    if (answer->kind == QMP_ERROR) {
+        qemu->step =
+            qemu_hotplug_step_refused(plan, command, answer->error_class, answer->error_text);
+        return 0;
+    }
+    if (command == QEMU_ADD_SET)
+        r = read_new_set(plan, answer->value, error);
+    if (r == 0)
+        qemu->step = qemu_hotplug_step_done(plan, command);
+    return r;
+}
+
+static enum hypervisor_outcome ask_planned(struct qemu *qemu, enum qemu_hotplug_command command)
+{
+    cleanup(buffer_done) struct buffer arguments = BUFFER_INIT(QEMU_HOTPLUG_ARGUMENT_BYTES);
+    int r = qemu_hotplug_arguments(command, &qemu->plan.values, &arguments);
+
+    if (r < 0) {
+        (void)error_set_errno(&qemu->reply->error, r, "cannot ask the monitor");
+        return HYPERVISOR_UNREACHABLE;
+    }
+    return qmp_ask(&qemu->qmp, qemu_hotplug_command_name(command),
+                   arguments.length ? buffer_text(&arguments) : NULL,
+                   command == QEMU_ADD_SET ? qemu->request->descriptor : -1, &qemu->reply->error);
+}
+
+/* Sends `first` and all up to `last` together, and takes their answers. */
+static enum hypervisor_outcome converse(struct qemu *qemu, enum qemu_hotplug_command first,
+                                        enum qemu_hotplug_command last)
+{
+    struct error *error = &qemu->reply->error;
+    enum hypervisor_outcome outcome = HYPERVISOR_DONE;
+    bool is_refused = false;
+
+    for (enum qemu_hotplug_command command = first; outcome == HYPERVISOR_DONE && command <= last;
+         command++)
+        outcome = ask_planned(qemu, command);
+    for (enum qemu_hotplug_command command = first; outcome == HYPERVISOR_DONE && command <= last;
+         command++) {
+        cleanup(qmp_message_done) struct qmp_message answer = {.kind = QMP_OTHER};
+
+        outcome = qmp_answer(&qemu->qmp, &answer, error);
+        if (outcome == HYPERVISOR_DONE && !is_refused &&
+            take_plan_answer(qemu, command, &answer, error) < 0)
+            outcome = HYPERVISOR_UNREACHABLE;
+        is_refused |= answer.kind == QMP_ERROR;
+    }
+    return outcome;
+}
+
+/* An event is a reason to look again, because DEVICE_DELETED is one; but not each of a flood. */
+static enum hypervisor_outcome wait_a_little(struct qemu *qemu)
+{
+    const uint64_t now_ns = clock_boottime();
+    int r;
+
+    if (!qemu->waiting_since_ns)
+        qemu->waiting_since_ns = now_ns;
+    qemu->pause_ns = qemu->pause_ns ? 2 * qemu->pause_ns : pause_min_ns;
+    if (qemu->pause_ns > pause_max_ns)
+        qemu->pause_ns = pause_max_ns;
+    do {
+        r = qmp_wait_event(&qemu->qmp, now_ns + qemu->pause_ns, &qemu->reply->error);
+    } while (r == 0 && qemu->events++ >= EVENTS_HEEDED);
+    if (r != 0 && r != QMP_WAITED)
+        return r;
+    if (clock_boottime() - qemu->waiting_since_ns < qemu->request->removal_ns)
+        qemu->step.next = QEMU_HOTPLUG_READ;
+    else
+        qemu->step = qemu_hotplug_step_late(&qemu->plan);
+    return 0;
+}
+
+static enum hypervisor_outcome carry_out(struct qemu *qemu)
+{
+    enum hypervisor_outcome outcome = HYPERVISOR_DONE;
+
+    while (outcome == HYPERVISOR_DONE && qemu->step.next != QEMU_HOTPLUG_END) {
+        if (qemu->step.next == QEMU_HOTPLUG_READ)
+            outcome = converse(qemu, QEMU_ASK_SETS, QEMU_ASK_OBJECTS);
+        else if (qemu->step.next == QEMU_HOTPLUG_COMMAND)
+            outcome = converse(qemu, qemu->step.command, qemu->step.last);
+        else if (qemu->step.next == QEMU_HOTPLUG_ADDRESS)
+            outcome = converse(qemu, QEMU_ASK_SCSI_ID, QEMU_ASK_SERIAL);
+        else
+            outcome = wait_a_little(qemu);
+    }
+    return outcome;
+}
+
+static enum hypervisor_outcome act_on_drive(struct qemu *qemu)
+{
+    const struct hypervisor_request *request = qemu->request;
+    struct hypervisor_reply *reply = qemu->reply;
+    enum hypervisor_outcome outcome;
+
+    qemu_hotplug_plan_init(&qemu->plan, request);
+    qemu->plan.is_disk = is_disk;
+    outcome = carry_out(qemu);
+    if (outcome != HYPERVISOR_DONE)
+        return outcome;
+    reply->state = qemu_hotplug_state(&qemu->plan.found);
+    reply->error = qemu->plan.error;
+    if (qemu->step.outcome != HYPERVISOR_DONE)
+        return qemu->step.outcome;
+    if (request->act == HYPERVISOR_ATTACH && !reply->address[0])
+        note_address(qemu, request->serial);
+    if (request->act == HYPERVISOR_RESIZE)
+        reply->bytes = request->bytes;
+    return HYPERVISOR_DONE;
+}
+
+/* ---- all drives of crustd's ---- */
+
+static enum hypervisor_outcome ask_list(struct qemu *qemu, enum qemu_hotplug_command command,
+                                        struct qmp_message *ret_answer)
+{
+    const char *name = qemu_hotplug_command_name(command);
+    struct error *error = &qemu->reply->error;
+    enum hypervisor_outcome outcome = ask_planned(qemu, command);
+
+    if (outcome == HYPERVISOR_DONE)
+        outcome = qmp_answer(&qemu->qmp, ret_answer, error);
+    if (outcome != HYPERVISOR_DONE || cJSON_IsArray(ret_answer->value))
+        return outcome;
+    if (ret_answer->kind == QMP_ERROR)
+        (void)error_set(error, 0, "%s: %s", name, ret_answer->error_text);
+    else
+        (void)error_set(error, 0, "%s: the answer is no list", name);
     return HYPERVISOR_UNREACHABLE;
 }
 
-static void on_ended(struct stream *stream, enum stream_end end, const struct error *error)
+static bool has_device(const cJSON *devices, const char *drive_id)
 {
-    struct qemu_call *qemu = container_of(stream, struct qemu_call, stream);
-    enum hypervisor_outcome outcome = outcome_of_end(qemu, end, error->code);
-    struct error text = *error;
+    struct qemu_hotplug_names names;
+    const cJSON *device;
 
-    if (outcome == HYPERVISOR_BUSY)
-        (void)error_set(&text, 0, "the monitor gives no greeting: another client holds it");
-    else if (end == STREAM_TIMEOUT && loop_timer_is_active(&qemu->again))
-        (void)vmm_resolver_refuse(&text);
-    else
-        (void)error_prefix(&text, "the monitor: ");
-    (void)finish(qemu, outcome, &text);
+    qemu_hotplug_names_init(&names, drive_id);
+    cJSON_ArrayForEach(device, devices)
+    {
+        if (strcmp(json_text(device, "name"), names.part[QEMU_PART_DEVICE]) == 0)
+            return true;
+    }
+    return false;
 }
 
-static const struct stream_handler stream_handler = {.received = on_received, .ended = on_ended};
-
-static int qemu_start(struct hypervisor_call *call)
+/* The sets that are crustd's, each drive once, and which of them have a device. */
+static enum hypervisor_outcome list(struct qemu *qemu)
 {
-    struct qemu_call *qemu = qemu_call_of(call);
-    const struct hypervisor_request *request = &call->request;
-    const struct stream_address address = {
-        .family = STREAM_UNIX,
-        .directory = request->root,
-        .path = request->control_socket,
-        .listener = {.vmm = request->vmm_pid, .sandbox_id = request->sandbox_id},
-    };
+    cleanup(qmp_message_done) struct qmp_message sets = {.kind = QMP_OTHER};
+    cleanup(qmp_message_done) struct qmp_message devices = {.kind = QMP_OTHER};
+    struct hypervisor_drive_entry *entries = calloc(QEMU_HOTPLUG_ENTRIES, sizeof(*entries));
+    enum hypervisor_outcome outcome = ask_list(qemu, QEMU_ASK_SETS, &sets);
+    struct hypervisor_reply *reply = qemu->reply;
+    const cJSON *set;
 
-    qemu_search_init(&qemu->search, call->loop, request);
-    qemu->started_ns = clock_boottime();
-    return stream_connect(&qemu->stream, call->loop, &address,
-                          request->deadline_ns < greeting_ns ? request->deadline_ns : greeting_ns,
-                          INPUT_BYTES, OUTPUT_BYTES, &stream_handler);
+    reply->entries = entries;
+    if (outcome == HYPERVISOR_DONE)
+        outcome = ask_list(qemu, QEMU_ASK_DEVICES, &devices);
+    if (outcome == HYPERVISOR_DONE && !entries) {
+        (void)error_set_errno(&reply->error, -ENOMEM, "cannot keep the list of drives");
+        outcome = HYPERVISOR_UNREACHABLE;
+    }
+    if (outcome != HYPERVISOR_DONE)
+        return outcome;
+    cJSON_ArrayForEach(set, sets.value)
+    {
+        struct hypervisor_drive_entry *entry = entries;
+        uint64_t number;
+        int fd;
+        const char *id = qemu_hotplug_read_set(set, &number, &fd);
+
+        while (id && entry < entries + reply->entry_count && strcmp(entry->drive_id, id) != 0)
+            entry++;
+        if (!id || entry < entries + reply->entry_count)
+            continue;
+        if (reply->entry_count == QEMU_HOTPLUG_ENTRIES) {
+            (void)error_set(&reply->error, 0, "the VMM reports more than %d drives",
+                            QEMU_HOTPLUG_ENTRIES);
+            reply->entry_count = 0;
+            return HYPERVISOR_UNREACHABLE;
+        }
+        reply->entry_count++;
+        strcpy(entry->drive_id, id); /* bounded by qemu_hotplug_read_set() */
+        entry->state =
+            has_device(devices.value, id) ? HYPERVISOR_DRIVE_PRESENT : HYPERVISOR_DRIVE_PARTIAL;
+        entry->identified = identify(qemu->request->vmm_pid, fd, &entry->disk);
+    }
+    return HYPERVISOR_DONE;
 }
 
-static void qemu_stop(struct hypervisor_call *call)
+/* ---- the act ---- */
+
+void qemu_act(const struct hypervisor_request *request, uint64_t deadline_ns,
+              struct hypervisor_reply *reply)
 {
-    struct qemu_call *qemu = qemu_call_of(call);
+    const struct listener listener = {.vmm = request->vmm_pid, .sandbox_id = request->sandbox_id};
+    struct qemu qemu = {.request = request, .reply = reply, .step = {.next = QEMU_HOTPLUG_READ}};
 
-    loop_timer_stop(&qemu->again);
-    stream_done(&qemu->stream);
-    qemu_search_done(&qemu->search);
+    reply->outcome = qmp_open(&qemu.qmp, request->root, request->control_socket, &listener,
+                              deadline_ns, &reply->error);
+    if (reply->outcome == HYPERVISOR_DONE && request->drive_id)
+        reply->outcome = act_on_drive(&qemu);
+    else if (reply->outcome == HYPERVISOR_DONE && request->act == HYPERVISOR_LIST)
+        reply->outcome = list(&qemu);
+    else if (reply->outcome == HYPERVISOR_DONE)
+        reply->outcome = act_on_device(&qemu);
+    if (reply->outcome == HYPERVISOR_DONE)
+        reply->error = (struct error){.code = 0};
+    memcpy(reply->version, qemu.qmp.version, sizeof(reply->version));
+    qemu_report_done(&qemu.report);
+    qmp_close(&qemu.qmp);
 }
-
-const struct hypervisor_ops hypervisor_qemu_ops = {
-    .size = sizeof(struct qemu_call),
-    .start = qemu_start,
-    .stop = qemu_stop,
-};

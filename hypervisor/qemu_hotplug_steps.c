@@ -7,8 +7,9 @@
  * Only an attach that found the parts to be the request's own goes on from them, and takes them
  * back when it fails. Others are a conflict, and stay as they are.
  */
-#include "hypervisor/qemu_hotplug_steps.h"
+#include "hypervisor/qemu_hotplug.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { ADDRESSES = 2048 /* to be tried in one call */ };
@@ -29,15 +30,15 @@ static struct qemu_hotplug_step command(enum qemu_hotplug_command command)
     return commands(command, command);
 }
 
-static struct qemu_hotplug_step end(enum hypervisor_drive_outcome outcome)
+static struct qemu_hotplug_step end(enum hypervisor_outcome outcome)
 {
     return (struct qemu_hotplug_step){.next = QEMU_HOTPLUG_END, .outcome = outcome};
 }
 
 void qemu_hotplug_plan_init(struct qemu_hotplug_plan *plan,
-                            const struct hypervisor_drive_request *request)
+                            const struct hypervisor_request *request)
 {
-    *plan = (struct qemu_hotplug_plan){.failure = HYPERVISOR_DRIVE_DONE};
+    *plan = (struct qemu_hotplug_plan){.failure = HYPERVISOR_DONE};
     plan->values.request = request;
     plan->values.scsi_id = QEMU_HOTPLUG_SCSI_ID;
     if (request->drive_id)
@@ -45,11 +46,6 @@ void qemu_hotplug_plan_init(struct qemu_hotplug_plan *plan,
 }
 
 /* ---- down ---- */
-
-static struct qemu_hotplug_step end_down(struct qemu_hotplug_plan *plan)
-{
-    return end(plan->failure);
-}
 
 static struct qemu_hotplug_step go_down(struct qemu_hotplug_plan *plan)
 {
@@ -60,7 +56,7 @@ static struct qemu_hotplug_step go_down(struct qemu_hotplug_plan *plan)
             return step(QEMU_HOTPLUG_WAIT);
         if (part == QEMU_PART_SET && plan->found.set_count)
             plan->values.set = plan->found.sets[0].number;
-        return command(qemu_remove_of((enum qemu_part)part));
+        return command(QEMU_REMOVE_SET + part);
     }
     plan->cleared = true;
     return step(QEMU_HOTPLUG_READ);
@@ -71,7 +67,7 @@ static struct qemu_hotplug_step go_down(struct qemu_hotplug_plan *plan)
 static struct qemu_hotplug_step found_down(struct qemu_hotplug_plan *plan)
 {
     if (qemu_hotplug_is_absent(&plan->found))
-        return end_down(plan);
+        return end(plan->failure);
     if (plan->cleared) {
         plan->cleared = false;
         return step(QEMU_HOTPLUG_WAIT);
@@ -83,7 +79,7 @@ static struct qemu_hotplug_step found_down(struct qemu_hotplug_plan *plan)
 
 /* The attach has failed: takes back what there is. */
 static struct qemu_hotplug_step fail(struct qemu_hotplug_plan *plan,
-                                     enum hypervisor_drive_outcome outcome, const char *text)
+                                     enum hypervisor_outcome outcome, const char *text)
 {
     plan->failure = outcome;
     (void)error_set(&plan->error, 0, "%s", text);
@@ -93,7 +89,7 @@ static struct qemu_hotplug_step fail(struct qemu_hotplug_plan *plan,
 static struct qemu_hotplug_step conflict(struct qemu_hotplug_plan *plan, const char *text)
 {
     (void)error_set(&plan->error, 0, "%s", text);
-    return end(HYPERVISOR_DRIVE_CONFLICT);
+    return end(HYPERVISOR_CONFLICT);
 }
 
 /* false: the VM has no controller. */
@@ -119,7 +115,7 @@ static struct qemu_hotplug_step add_device(struct qemu_hotplug_plan *plan)
         strcpy(plan->values.bus, found->bridges[plan->bridges]);
         return command(QEMU_ADD_CONTROLLER);
     }
-    return fail(plan, HYPERVISOR_DRIVE_NO_ADDRESS,
+    return fail(plan, HYPERVISOR_NO_ADDRESS,
                 found->bridge_count ? "slot 31 of every PCI bridge is taken"
                                     : "the VM has neither a SCSI controller nor a PCI bridge");
 }
@@ -137,7 +133,7 @@ static struct qemu_hotplug_step go_up(struct qemu_hotplug_plan *plan)
         return step(QEMU_HOTPLUG_ADDRESS);
     if (part == QEMU_PART_SET && plan->values.request->descriptor < 0) {
         (void)error_set(&plan->error, 0, "QEMU does not have the disk: it has to be opened");
-        return end(HYPERVISOR_DRIVE_NEEDS_DESCRIPTOR);
+        return end(HYPERVISOR_NEEDS_DESCRIPTOR);
     }
     if (part == QEMU_PART_SET)
         return commands(QEMU_ADD_SET, has[QEMU_PART_GROUP] ? QEMU_ADD_SET : QEMU_ADD_GROUP);
@@ -153,13 +149,13 @@ static struct qemu_hotplug_step found_up(struct qemu_hotplug_plan *plan)
     const struct qemu_hotplug_found *found = &plan->found;
 
     plan->is_new = qemu_hotplug_is_absent(found);
-    if (plan->failure != HYPERVISOR_DRIVE_DONE)
+    if (plan->failure != HYPERVISOR_DONE)
         return found_down(plan);
     if (qemu_hotplug_has_gap(found))
         return conflict(plan, "QEMU has only some of this drive's parts");
     if (found->has[QEMU_PART_SET]) {
         plan->values.set = found->sets[0].number;
-        if (!plan->is_disk(plan, plan->userdata))
+        if (!plan->is_disk(plan))
             return conflict(plan, "QEMU has another disk under this drive's id");
     }
     if (found->has[QEMU_PART_FILE] && found->read_only != plan->values.request->read_only)
@@ -168,60 +164,42 @@ static struct qemu_hotplug_step found_up(struct qemu_hotplug_plan *plan)
     return go_up(plan);
 }
 
-/* ---- growth ---- */
+/* ---- drives that are there ---- */
+
+static struct qemu_hotplug_step not_attached(struct qemu_hotplug_plan *plan)
+{
+    (void)error_set(&plan->error, 0, "QEMU does not have this drive");
+    return end(HYPERVISOR_NOT_ATTACHED);
+}
 
 static struct qemu_hotplug_step resize(struct qemu_hotplug_plan *plan)
 {
     const struct qemu_hotplug_found *found = &plan->found;
 
-    if (!found->has[QEMU_PART_DEVICE] || !found->has[QEMU_PART_THROTTLE]) {
-        (void)error_set(&plan->error, 0, "QEMU does not have this drive");
-        return end(HYPERVISOR_DRIVE_NOT_ATTACHED);
-    }
-    if (!found->has[QEMU_PART_SET] || !plan->is_disk(plan, plan->userdata))
+    if (!found->has[QEMU_PART_DEVICE] || !found->has[QEMU_PART_THROTTLE])
+        return not_attached(plan);
+    if (!found->has[QEMU_PART_SET] || !plan->is_disk(plan))
         return conflict(plan, "QEMU has another disk under this drive's id");
     return command(QEMU_RESIZE);
 }
 
 /* ---- the steps ---- */
 
-static struct qemu_hotplug_step found_all(struct qemu_hotplug_plan *plan)
-{
-    const bool *has = plan->found.has;
-
-    switch (plan->values.request->act) {
-    case HYPERVISOR_DRIVE_ATTACH:
-        return found_up(plan);
-    case HYPERVISOR_DRIVE_DETACH:
-        return found_down(plan);
-    case HYPERVISOR_DRIVE_LIMIT:
-        if (has[QEMU_PART_GROUP] && has[QEMU_PART_THROTTLE])
-            return command(QEMU_SET_LIMITS);
-        (void)error_set(&plan->error, 0, "QEMU does not have this drive");
-        return end(HYPERVISOR_DRIVE_NOT_ATTACHED);
-    case HYPERVISOR_DRIVE_RESIZE:
-        return resize(plan);
-    case HYPERVISOR_DRIVE_LOOK:
-    case HYPERVISOR_DRIVE_LIST:
-        break;
-    }
-    return has[QEMU_PART_DEVICE] ? step(QEMU_HOTPLUG_ADDRESS) : end(HYPERVISOR_DRIVE_DONE);
-}
-
 struct qemu_hotplug_step qemu_hotplug_step_found(struct qemu_hotplug_plan *plan)
 {
-    struct qemu_hotplug_step next = found_all(plan);
+    const enum hypervisor_act act = plan->values.request->act;
+    const bool *has = plan->found.has;
 
-    plan->last = next.last;
-    return next;
-}
-
-/* All is there. Anything that is not as it should be is judged by what QEMU says of all parts. */
-static struct qemu_hotplug_step added_device(struct qemu_hotplug_plan *plan)
-{
-    bool is_sure = plan->is_new && plan->is_disk(plan, plan->userdata);
-
-    return is_sure ? end(HYPERVISOR_DRIVE_DONE) : step(QEMU_HOTPLUG_READ);
+    if (act == HYPERVISOR_ATTACH)
+        return found_up(plan);
+    if (act == HYPERVISOR_DETACH)
+        return found_down(plan);
+    if (act == HYPERVISOR_RESIZE)
+        return resize(plan);
+    if (act == HYPERVISOR_LIMIT)
+        return has[QEMU_PART_GROUP] && has[QEMU_PART_THROTTLE] ? command(QEMU_SET_LIMITS)
+                                                               : not_attached(plan);
+    return has[QEMU_PART_DEVICE] ? step(QEMU_HOTPLUG_ADDRESS) : end(HYPERVISOR_DONE);
 }
 
 static void set_nodes(struct qemu_hotplug_found *found, bool are_there)
@@ -268,42 +246,23 @@ static struct qemu_hotplug_step added(struct qemu_hotplug_plan *plan,
     if (done != QEMU_ADD_DEVICE)
         return go_up(plan);
     found->has[QEMU_PART_DEVICE] = true;
-    return added_device(plan);
-}
-
-static struct qemu_hotplug_step done_alone(struct qemu_hotplug_plan *plan,
-                                           enum qemu_hotplug_command done)
-{
-    if (done == QEMU_SET_LIMITS) {
-        plan->limits_set = true;
-        return plan->values.request->act == HYPERVISOR_DRIVE_LIMIT ? end(HYPERVISOR_DRIVE_DONE)
-                                                                   : go_up(plan);
-    }
-    if (done == QEMU_RESIZE)
-        return end(HYPERVISOR_DRIVE_DONE);
-    if (done >= QEMU_REMOVE_SET && done <= QEMU_REMOVE_DEVICE)
-        return removed(plan, done);
-    return added(plan, done);
-}
-
-/* What is next once all have been answered. */
-static struct qemu_hotplug_step answered(struct qemu_hotplug_plan *plan,
-                                         enum qemu_hotplug_command command,
-                                         struct qemu_hotplug_step next)
-{
-    if (command != plan->last)
-        return step(QEMU_HOTPLUG_ANSWER);
-    if (plan->is_refused)
-        next = plan->refusal;
-    plan->is_refused = false;
-    plan->last = next.last;
-    return next;
+    /* All is there. Anything that is not as it should be is judged by what QEMU says of all parts.
+     */
+    return plan->is_new && plan->is_disk(plan) ? end(HYPERVISOR_DONE) : step(QEMU_HOTPLUG_READ);
 }
 
 struct qemu_hotplug_step qemu_hotplug_step_done(struct qemu_hotplug_plan *plan,
                                                 enum qemu_hotplug_command done)
 {
-    return answered(plan, done, done_alone(plan, done));
+    if (done == QEMU_SET_LIMITS) {
+        plan->limits_set = true;
+        return plan->values.request->act == HYPERVISOR_LIMIT ? end(HYPERVISOR_DONE) : go_up(plan);
+    }
+    if (done == QEMU_RESIZE)
+        return end(HYPERVISOR_DONE);
+    if (done >= QEMU_REMOVE_SET && done <= QEMU_REMOVE_DEVICE)
+        return removed(plan, done);
+    return added(plan, done);
 }
 
 /* ---- refusals ---- */
@@ -323,7 +282,7 @@ static struct qemu_hotplug_step next_address(struct qemu_hotplug_plan *plan)
         values->scsi_id--;
     }
     if (++plan->addresses == ADDRESSES || values->scsi_id < QEMU_HOTPLUG_SCSI_ID_LAST)
-        return fail(plan, HYPERVISOR_DRIVE_NO_ADDRESS, "every SCSI address is taken");
+        return fail(plan, HYPERVISOR_NO_ADDRESS, "every SCSI address is taken");
     return command(QEMU_ADD_DEVICE);
 }
 
@@ -332,7 +291,7 @@ static struct qemu_hotplug_step refused_up(struct qemu_hotplug_plan *plan,
                                            const char *error_class, const char *text)
 {
     if (strcmp(error_class, "CommandNotFound") == 0)
-        return fail(plan, HYPERVISOR_DRIVE_VERSION, text);
+        return fail(plan, HYPERVISOR_VERSION, text);
     if (refused == QEMU_ADD_DEVICE && says(text, "lun already used"))
         return next_address(plan);
     if (says(text, "duplicate") && !plan->duplicate) {
@@ -343,7 +302,7 @@ static struct qemu_hotplug_step refused_up(struct qemu_hotplug_plan *plan,
         plan->bridges++;
         return add_device(plan);
     }
-    return fail(plan, HYPERVISOR_DRIVE_REFUSED, text);
+    return fail(plan, HYPERVISOR_REFUSED, text);
 }
 
 static bool is_gone(const char *error_class, const char *text)
@@ -369,63 +328,46 @@ static struct qemu_hotplug_step refused_down(struct qemu_hotplug_plan *plan,
     }
     if (says(text, "in use") || says(text, "busy"))
         return step(QEMU_HOTPLUG_WAIT);
-    if (plan->failure == HYPERVISOR_DRIVE_DONE) {
+    if (plan->failure == HYPERVISOR_DONE) {
         (void)error_set(&plan->error, 0, "%s", text);
-        return end(HYPERVISOR_DRIVE_REFUSED);
+        return end(HYPERVISOR_REFUSED);
     }
     return end(plan->failure); /* the first reason counts */
 }
 
-static struct qemu_hotplug_step refused_alone(struct qemu_hotplug_plan *plan,
-                                              enum qemu_hotplug_command refused,
-                                              const char *error_class, const char *text)
-{
-    char line[ERROR_TEXT_BYTES];
-    size_t length = strcspn(text, "\r\n");
-
-    if (length >= sizeof(line))
-        length = sizeof(line) - 1;
-    memcpy(line, text, length);
-    line[length] = '\0';
-    if (refused >= QEMU_REMOVE_SET && refused <= QEMU_REMOVE_DEVICE)
-        return refused_down(plan, refused, error_class, line);
-    if (plan->values.request->act == HYPERVISOR_DRIVE_ATTACH)
-        return refused_up(plan, refused, error_class, line);
-    (void)error_set(&plan->error, 0, "%s", line);
-    return end(strcmp(error_class, "CommandNotFound") == 0 ? HYPERVISOR_DRIVE_VERSION
-                                                           : HYPERVISOR_DRIVE_REFUSED);
-}
-
-/* Only the first refusal counts. A group is added even if its set was refused; all is read again
- * then, and the group is taken back. The nodes and the device need what comes before them, so QEMU
- * refuses them, too. */
 struct qemu_hotplug_step qemu_hotplug_step_refused(struct qemu_hotplug_plan *plan,
                                                    enum qemu_hotplug_command refused,
                                                    const char *error_class, const char *text)
 {
-    if (!plan->is_refused)
-        plan->refusal = refused_alone(plan, refused, error_class, text);
-    plan->is_refused = true;
-    return answered(plan, refused, plan->refusal);
+    char line[ERROR_TEXT_BYTES];
+
+    (void)snprintf(line, sizeof(line), "%.*s", (int)strcspn(text, "\r\n"), text);
+    if (refused >= QEMU_REMOVE_SET && refused <= QEMU_REMOVE_DEVICE)
+        return refused_down(plan, refused, error_class, line);
+    if (plan->values.request->act == HYPERVISOR_ATTACH)
+        return refused_up(plan, refused, error_class, line);
+    (void)error_set(&plan->error, 0, "%s", line);
+    return end(strcmp(error_class, "CommandNotFound") == 0 ? HYPERVISOR_VERSION
+                                                           : HYPERVISOR_REFUSED);
 }
 
 struct qemu_hotplug_step qemu_hotplug_step_address(struct qemu_hotplug_plan *plan,
                                                    const char *serial)
 {
-    const struct hypervisor_drive_request *request = plan->values.request;
+    const struct hypervisor_request *request = plan->values.request;
 
-    if (request->act == HYPERVISOR_DRIVE_ATTACH && strcmp(serial, request->serial) != 0)
+    if (request->act == HYPERVISOR_ATTACH && strcmp(serial, request->serial) != 0)
         return conflict(plan, "QEMU has this drive with another serial");
-    return end(HYPERVISOR_DRIVE_DONE);
+    return end(HYPERVISOR_DONE);
 }
 
 struct qemu_hotplug_step qemu_hotplug_step_late(struct qemu_hotplug_plan *plan)
 {
-    if (plan->failure != HYPERVISOR_DRIVE_DONE)
+    if (plan->failure != HYPERVISOR_DONE)
         return end(plan->failure);
     (void)error_set(&plan->error, 0, "%s",
                     plan->found.has[QEMU_PART_DEVICE]
                         ? "the guest has not let go of the device"
                         : "QEMU has not let go of the disk; a paused VM keeps it until it goes on");
-    return end(HYPERVISOR_DRIVE_PENDING);
+    return end(HYPERVISOR_PENDING);
 }

@@ -21,35 +21,6 @@
 #include "lib/json.h"
 #include "lib/result.h"
 
-/* ---- qemu protocols ------------------------------------------------------------------------- */
-
-/* By which drivers QEMU opens a file.
- *
- * A file may be reported for a thousand nodes, and asked about as often. So there is one entry per
- * file name, found by bisection. */
-
-struct qemu_protocol {
-    const char *file; /* borrowed */
-    bool host_device; /* by a node of this driver */
-    bool other;       /* by a node of another one, except raw layers and filters */
-};
-
-struct qemu_protocols {
-    struct qemu_protocol *entries; /* in the order of their files; owned */
-    size_t count;
-};
-
-/* Whether a layer of this driver has the size of the layer below it. */
-bool qemu_driver_passes_size(const char *driver);
-
-/* A node with this driver and file; the file is kept until qemu_protocols_done(). 0 or -ENOMEM. */
-int qemu_protocols_add(struct qemu_protocols *protocols, const char *driver, const char *file);
-
-/* NULL: no such node. */
-const struct qemu_protocol *qemu_protocols_find(const struct qemu_protocols *protocols,
-                                                const char *file);
-void qemu_protocols_done(struct qemu_protocols *protocols);
-
 enum {
     QEMU_NAME_BYTES = 64,       /* node names have at most 31 characters */
     QEMU_FILE_BYTES = 8192,     /* QEMU's own bound on a file name is 4096 */
@@ -73,7 +44,6 @@ struct qemu_descriptor {
 struct qemu_nodes {
     struct qemu_node *entries; /* owned */
     size_t count;
-    struct qemu_protocols protocols; /* of these nodes */
 };
 
 struct qemu_report {
@@ -92,15 +62,12 @@ void qemu_nodes_done(struct qemu_nodes *nodes);
 int qemu_nodes_add(struct qemu_nodes *nodes, const struct qemu_node *node, const char *file,
                    struct error *error);
 
-/* -EMSGSIZE, with the reason in `error`. */
-int qemu_report_refuse_size(struct error *error);
-
 const struct qemu_node *qemu_nodes_find(const struct qemu_nodes *nodes, const char *name);
 
-/* Parse the "return" of query-block, query-named-block-nodes and query-fdsets. 0, -EBADMSG,
- * -EMSGSIZE, -ENOMEM. */
-int qemu_report_read_frontends(struct qemu_nodes *roots, const cJSON *value, struct error *error);
-int qemu_report_read_nodes(struct qemu_nodes *nodes, const cJSON *value, struct error *error);
+/* Parse the "return" of query-block (the frontends' roots) or query-named-block-nodes, and of
+ * query-fdsets. 0, -EBADMSG, -EMSGSIZE, -ENOMEM. */
+int qemu_report_read_nodes(struct qemu_nodes *nodes, const cJSON *value, bool are_frontends,
+                           struct error *error);
 int qemu_report_read_sets(struct qemu_report *report, const cJSON *value, struct error *error);
 
 /* Whether a name may be put into a command: letters, digits, '-', '.', '_', and one leading '#' as
@@ -109,15 +76,12 @@ bool qemu_name_is_plain(const char *name);
 
 /* ---- qemu drive ----------------------------------------------------------------------------- */
 
-/* Finds out which of QEMU's drives is the device, and whether its size may be
- * re-read. No I/O of its own: a resolver identifies the reported files. */
-
 /* Finds the root node whose file is the wanted device. HYPERVISOR_DONE: *ret_drive is set, borrowed
  * from the report, and `act` may be done to it. READ_ONLY and UNSUPPORTED set it too, to name the
  * drive; DRIVE_NOT_FOUND and MISMATCH leave it unchanged. `error` has the reason. */
 enum hypervisor_outcome qemu_drive_find(const struct qemu_report *report,
-                                        const struct vmm_wanted *wanted,
-                                        struct vmm_resolver *resolver,
+                                        const struct hypervisor_request *wanted,
+                                        struct vmm_process *process,
                                         const struct qemu_node **ret_drive, struct error *error);
 
 /* The outcome for QEMU's refusal. */
@@ -125,8 +89,7 @@ enum hypervisor_outcome qemu_refusal(const char *error_class, const char *text);
 
 /* ---- qemu source ---------------------------------------------------------------------------- */
 
-/* Parses the source of a drive's bytes from its file name. */
-
+/* The source of a drive's bytes, from its file name. */
 struct qemu_source {
     bool is_set; /* /dev/fdset/N */
     uint64_t set;

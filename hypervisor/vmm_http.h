@@ -1,73 +1,71 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vmm_http.h - a call to a VMM whose control socket speaks HTTP. Private to hypervisor/.
+/* vmm_http.h - acts on a VMM whose control socket speaks HTTP, in a worker. Private to hypervisor/.
  *
- * Cloud Hypervisor and Firecracker use the same small library (micro-http): it serves at most ten
- * connections and answers an eleventh with 503; one request at a time; 1024 bytes for a header
- * line. So each request uses a connection of its own, closed after the answer.
+ * Cloud Hypervisor and Firecracker open a drive's disk by a path and report their drives with that
+ * path. So all acts are the same, and a kind brings the words: where to ask, how to read the
+ * answers, and the bodies of the requests.
  *
- * A kind's state is a struct vmm_http, or begins with one. The kind sends a request. A successful
- * answer is passed to the function given, which sends the next request or finishes the call.
- * Failures finish the call here.
+ * Both use the same small library (micro-http): it serves at most ten connections and answers an
+ * eleventh with 503; one request at a time; 1024 bytes for a header line. So each request uses a
+ * connection of its own, closed after the answer.
  */
 #pragma once
 
 #include "hypervisor/drive_report.h"
-#include "hypervisor/hypervisor_ops.h"
-#include "hypervisor/vmm_process.h"
-#include "lib/http_exchange.h"
+#include "lib/buffer.h"
 
-struct vmm_http;
+/* The VMM's names of drives that crustd attached begin with this. */
+#define VMM_HTTP_PREFIX "crust_"
 
-typedef void vmm_http_found(struct vmm_http *vmm, const struct drive *drive);
-typedef void vmm_http_answered(struct vmm_http *vmm, const char *body, size_t length);
+enum vmm_http_change { VMM_HTTP_ADD, VMM_HTTP_REMOVE, VMM_HTTP_LIMIT, VMM_HTTP_RESIZE };
 
 struct vmm_http {
-    struct hypervisor_call call;
-    uint64_t until_ns;              /* clock_boottime() of the deadline; set by the first request */
-    struct http_exchange *exchange; /* in progress; NULL: none */
-    vmm_http_answered *answered;
-    /* The outcome for a refusal's body; `error` gets a text for people. */
-    enum hypervisor_outcome (*refusal)(const char *body, size_t length, struct error *error);
-    struct drive_report report;
-    const char *listing; /* static: the target whose answer is the report */
-    vmm_http_found *found;
-    bool is_long;                           /* the search has taken more than one pass */
-    bool is_last;                           /* the next one may not */
-    struct vmm_memory memory;               /* of what was examined for the report */
-    struct loop_timer again;                /* active: the search for the drive goes on then */
-    char version[HYPERVISOR_VERSION_BYTES]; /* as the VMM reported; "" */
-    char drive[DRIVE_ID_BYTES];             /* found or refused; "" */
-    char address[DRIVE_ADDRESS_BYTES];      /* of that drive in the guest; "": unknown */
-    enum hypervisor_list list;
-    struct hypervisor_guest guest;
-    enum hypervisor_outcome resize; /* the expected outcome of a resize, as far as known */
+    const struct vmm_http_kind *kind;
+    const struct hypervisor_request *request;
+    struct hypervisor_reply *reply; /* its error says why the last request has failed */
+    uint64_t deadline_ns;           /* clock_boottime() */
+    bool is_own;                    /* the act is about what crustd attached */
+    unsigned status;                /* of the last answer; 0: there was none */
+    struct buffer answer;           /* its body */
+    char id[DRIVE_ID_BYTES];        /* of the drive, in the VMM; "": none was found */
+    struct drive_report drives;
+    struct drive_report leaving; /* the ids of crustd's that the guest has not let go of */
+    bool is_read;                /* these are what the VMM has */
+    bool is_paused;
 };
 
-/* Sends a request. 0, or -ENOMEM without any effect; vmm_http_ask() finishes the call in that
- * case. */
-int vmm_http_start(struct vmm_http *vmm, const char *method, const char *target, const char *body,
-                   vmm_http_answered *answered);
-void vmm_http_ask(struct vmm_http *vmm, const char *method, const char *target, const char *body,
-                  vmm_http_answered *answered);
+struct vmm_http_kind {
+    const char *version_target, *list_target;
+    bool has_plain_ids; /* of letters, digits and '_': '-' and '_' of a drive's id are "_m", "_u" */
+    bool resizes_by_version; /* also drives that the runtime attached */
+    /* The outcome for a refusal's body, with a text for people. */
+    enum hypervisor_outcome (*refusal)(const char *body, size_t length, struct error *error);
+    /* These read what was answered, and end with DONE or with an error. The list is DONE if the VM
+     * runs or is paused. */
+    enum hypervisor_outcome (*read_version)(struct vmm_http *http);
+    enum hypervisor_outcome (*read_list)(struct vmm_http *http);
+    enum hypervisor_outcome (*read_guest)(struct vmm_http *http); /* NULL: it is not known */
+    /* Writes target and body of a request, and returns its method. NULL, with an error: there is
+     * none. `drive` is NULL for ADD. */
+    const char *(*encode)(const struct vmm_http *http, enum vmm_http_change change,
+                          const struct drive *drive, struct buffer *target, struct buffer *body);
+    /* For a VMM that makes serials: the one that the guest sees. false, and "": it is not known. */
+    bool (*make_serial)(const struct vmm_http *http, const struct drive *drive,
+                        char ret_serial[static HYPERVISOR_DRIVE_SERIAL_BYTES]);
+};
 
-/* The answer to a resize, which contains nothing but success. */
-void vmm_http_resized(struct vmm_http *vmm, const char *body, size_t length);
+/* The whole act. */
+void vmm_http_act(const struct vmm_http_kind *kind, const struct hypervisor_request *request,
+                  uint64_t deadline_ns, struct hypervisor_reply *reply);
 
-/* Finishes the call; must be the last use of it. `bytes` 0: unknown. */
-void vmm_http_finish(struct vmm_http *vmm, enum hypervisor_outcome outcome, uint64_t bytes,
-                     const struct error *error);
+/* Sets the reply's error and returns the outcome. */
+enum hypervisor_outcome vmm_http_fail(const struct vmm_http *http, enum hypervisor_outcome outcome,
+                                      const char *text);
 
-/* The same, because of a local error: -errno. */
-void vmm_http_fail(struct vmm_http *vmm, int code);
+/* Says why the VMM has refused: its fault, or all of the body where that is NULL. */
+void vmm_http_say_refusal(const char *fault, const char *body, size_t length, struct error *error);
 
-/* Finds the drive in the report, the answer to GET `listing`, as the VMM's process sees it, in this
- * pass of the loop or a later one, and gives it to `found`. Otherwise the call finishes: the drive
- * cannot be used, or it only had to be found. Must be the last use of the call.
- *
- * What was found in several passes may have changed since it was examined. Before it is resized,
- * the listing is read once more, and passed here again; the drive is then looked for first, and
- * found in one pass or not at all. */
-void vmm_http_find(struct vmm_http *vmm, const char *listing, vmm_http_found *found);
-
-/* hypervisor_ops.stop. */
-void vmm_http_stop(struct hypervisor_call *call);
+/* Appends the member `name` with both buckets. Those without a limit are left out, or, if
+ * `all`, are there and mean "no limit". */
+void vmm_http_append_limits(struct buffer *body, const char *name,
+                            const struct hypervisor_limits *limits, bool all);

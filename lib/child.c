@@ -57,7 +57,6 @@ struct child {
     enum child_end end; /* why it was killed; EXITED: it was not */
     child_done *done;
     void *userdata;
-    struct child *next; /* of those that were released */
 };
 
 /* ---- its output ---- */
@@ -122,42 +121,28 @@ void child_kill(struct child *child)
 
 static struct left *left_behind;
 
-static void reap_dead(void)
+/* Reaps those that are dead by now. */
+static int find_room(uint64_t subject)
 {
-    struct left **link = &left_behind;
+    unsigned named = 0, nameless = 0;
+    bool still_hangs = false;
 
-    while (*link) {
+    for (struct left **link = &left_behind; *link;) {
         struct left *left = *link;
 
         if (waitpid(left->pid, NULL, WNOHANG) != 0) {
             *link = left->next;
             free(left);
-        } else {
-            link = &left->next;
+            continue;
         }
-    }
-}
-
-static int find_room(uint64_t subject)
-{
-    unsigned named = 0, nameless = 0;
-
-    reap_dead();
-    for (const struct left *left = left_behind; left; left = left->next) {
-        if (subject && left->subject == subject)
-            return CHILD_STILL_HANGS;
+        still_hangs = still_hangs || (subject && left->subject == subject);
         named += left->subject != 0;
         nameless += left->subject == 0;
+        link = &left->next;
     }
+    if (still_hangs)
+        return CHILD_STILL_HANGS;
     return (subject ? named >= NAMED : nameless >= NAMELESS) ? CHILD_TOO_MANY_HANG : 0;
-}
-
-static void leave_behind(struct child *child)
-{
-    child->left->pid = child->pid;
-    child->left->next = left_behind;
-    left_behind = child->left;
-    child->left = NULL;
 }
 
 const char *child_explain(int failure)
@@ -189,8 +174,11 @@ static int reap(struct child *child)
     int status = 0;
 
     kill_group(child);
-    if (waitpid(child->pid, &status, WNOHANG) == 0)
-        leave_behind(child);
+    if (waitpid(child->pid, &status, WNOHANG) == 0) {
+        child->left->pid = child->pid;
+        child->left->next = left_behind;
+        left_behind = take_pointer(&child->left);
+    }
     child->pid = 0;
     return status;
 }
@@ -237,24 +225,6 @@ static int keep_files(int input, int output)
     return 0;
 }
 
-static int prepare_files(int output)
-{
-    int input = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    int errors = open("/dev/null", O_WRONLY | O_CLOEXEC);
-
-    if (input < 0 || errors < 0 || dup2(input, STDIN_FILENO) < 0 ||
-        dup2(output, STDOUT_FILENO) < 0 || dup2(errors, STDERR_FILENO) < 0)
-        return -errno;
-    return 0;
-}
-
-static int enter_root(int root)
-{
-    if (root >= 0 && (fchdir(root) < 0 || chroot(".") < 0))
-        return -errno;
-    return chdir("/") < 0 ? -errno : 0;
-}
-
 /* Root regains its capabilities with each execve(2), except where it may not gain any: hence
  * no_new_privs. */
 static int drop_capabilities(void)
@@ -281,11 +251,15 @@ static int reset_signals(void)
 
 static int prepare_program(const struct child_request *request, int output)
 {
-    int r = prepare_files(output);
+    int input = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    int errors = open("/dev/null", O_WRONLY | O_CLOEXEC);
 
-    if (r == 0)
-        r = enter_root(request->root);
-    return r < 0 ? r : drop_capabilities();
+    if (input < 0 || errors < 0 || dup2(input, STDIN_FILENO) < 0 ||
+        dup2(output, STDOUT_FILENO) < 0 || dup2(errors, STDERR_FILENO) < 0)
+        return -errno;
+    if (request->root >= 0 && (fchdir(request->root) < 0 || chroot(".") < 0))
+        return -errno;
+    return chdir("/") < 0 ? -errno : drop_capabilities();
 }
 
 /* Closing `report` says that the function runs. */
@@ -336,23 +310,12 @@ static pid_t fork_quietly(const struct child_request *request, int output, int r
     return pid;
 }
 
-/* 0 once the program runs: that closes the other end. */
-static int await_program(int report)
-{
-    int r = 0;
-    ssize_t length;
-
-    do
-        length = read(report, &r, sizeof(r));
-    while (length < 0 && errno == EINTR);
-    return length == (ssize_t)sizeof(r) ? r : 0;
-}
-
 static int spawn(const struct child_request *request, int output, pid_t *ret_pid)
 {
     cleanup(fd_closep) int heard = -1;
     cleanup(fd_closep) int report = -1;
-    int ends[2], r;
+    int ends[2], r = 0;
+    ssize_t length;
     pid_t pid;
 
     if (pipe2(ends, O_CLOEXEC) < 0)
@@ -364,7 +327,12 @@ static int spawn(const struct child_request *request, int output, pid_t *ret_pid
         return -errno;
     fd_close(report);
     report = -1;
-    r = await_program(heard);
+    /* The program runs once the other end is closed without a word. */
+    do
+        length = read(heard, &r, sizeof(r));
+    while (length < 0 && errno == EINTR);
+    if (length != (ssize_t)sizeof(r))
+        r = 0;
     if (r < 0)
         (void)waitpid(pid, NULL, 0);
     else
@@ -425,31 +393,6 @@ int child_new(struct loop *loop, const struct child_request *request, child_done
         loop_timer_start(loop, &child->deadline, request->deadline_ns, on_deadline);
     *ret_child = child;
     return 0;
-}
-
-/* Nobody else knows them. */
-static struct child *released;
-
-static void on_released_ended(struct child *child, enum child_end end, int status,
-                              const struct buffer *output, void *userdata)
-{
-    struct child **link = &released;
-
-    (void)end, (void)status, (void)output, (void)userdata;
-    while (*link != child)
-        link = &(*link)->next;
-    *link = child->next;
-    (void)child_free(child);
-}
-
-struct child *child_release(struct child *child)
-{
-    if (!child)
-        return NULL;
-    child->done = on_released_ended;
-    child->next = released;
-    released = child;
-    return NULL;
 }
 
 struct child *child_free(struct child *child)

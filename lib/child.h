@@ -68,8 +68,4 @@ uint64_t child_subject(const char *name);
 /* Ends it as if its time were over: `done` comes soon. */
 void child_kill(struct child *child);
 
-/* For a child that has said all and only has to end: it is waited for on the loop, and `done` does
- * not come. Returns NULL. */
-struct child *child_release(struct child *child);
-
 struct child *child_free(struct child *child); /* kills what still runs; returns NULL */

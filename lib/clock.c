@@ -76,11 +76,6 @@ struct date {
     int year, month, day; /* month and day from 1 on */
 };
 
-static bool is_leap(int year)
-{
-    return year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-}
-
 /* From 0000-01-01 to the year's first day. The year 0 is a leap year. */
 static int days_before_year(int year)
 {
@@ -92,12 +87,14 @@ static struct date date_of_day(int day)
 {
     static const int lengths[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
     struct date date = {.year = day / 366, .month = 1};
+    bool is_leap;
 
     while (day >= days_before_year(date.year + 1))
         date.year++;
     day -= days_before_year(date.year);
+    is_leap = days_before_year(date.year + 1) - days_before_year(date.year) == 366;
     for (;; date.month++) {
-        int length = lengths[date.month - 1] + (date.month == 2 && is_leap(date.year));
+        int length = lengths[date.month - 1] + (date.month == 2 && is_leap);
 
         if (day < length)
             break;
@@ -135,4 +132,33 @@ void clock_text(int64_t realtime_ms, char ret_text[static CLOCK_TEXT_BYTES])
     at = put_number(at, of_day % 60, 2, '.');
     at = put_number(at, (int)milliseconds, 3, 'Z');
     *at = '\0';
+}
+
+/* ---- histogram ------------------------------------------------------------------------------ */
+
+/* One ladder of buckets for everything: from a commit in memory (0.1 ms) to a resize
+ * that waits for somebody (10 min). From 0.1 s on its steps are those of the CSI sidecars, so that
+ * their dashboards fit. */
+
+const double histogram_seconds[HISTOGRAM_BUCKETS] = {
+    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25,
+    0.5,    1,       2.5,    5,     10,     15,    25,   50,    120,  300, 600};
+
+void histogram_add(struct histogram *histogram, double seconds)
+{
+    histogram->count++;
+    histogram->sum_seconds += seconds;
+    for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++)
+        if (seconds <= histogram_seconds[i]) {
+            histogram->bucket[i]++;
+            return;
+        }
+}
+
+void histogram_merge(struct histogram *into, const struct histogram *from)
+{
+    for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++)
+        into->bucket[i] += from->bucket[i];
+    into->count += from->count;
+    into->sum_seconds += from->sum_seconds;
 }

@@ -25,3 +25,21 @@ enum { CLOCK_BOOT_ID_BYTES = 37 }; /* a UUID and a NUL */
 int clock_boot_id(char ret_boot_id[static CLOCK_BOOT_ID_BYTES]);
 
 void clock_text(int64_t realtime_ms, char ret_text[static CLOCK_TEXT_BYTES]);
+
+/* ---- histogram ------------------------------------------------------------------------------ */
+
+/* How long things took, counted in fixed buckets, for metrics. */
+
+enum { HISTOGRAM_BUCKETS = 22 };
+
+/* The upper ends, inclusive; what took longer is only in `count`. */
+extern const double histogram_seconds[HISTOGRAM_BUCKETS];
+
+struct histogram {
+    uint64_t bucket[HISTOGRAM_BUCKETS]; /* each by itself, not added up */
+    uint64_t count;
+    double sum_seconds;
+};
+
+void histogram_add(struct histogram *histogram, double seconds);
+void histogram_merge(struct histogram *into, const struct histogram *from);

@@ -286,7 +286,9 @@ static int gate_named(struct gate *gate, const char *name)
 
     gate->member = name;
     separate(gate);
-    buffer_append_format(&gate->kept, "\"%.*s\":", (int)length, name);
+    buffer_append(&gate->kept, "\"", 1);
+    buffer_append(&gate->kept, name, length);
+    buffer_append(&gate->kept, "\":", 2);
     if (name[length] == '{')
         return gate_value(gate, name + length + 1);
     r = gate_value(gate, NULL);
@@ -405,17 +407,6 @@ static bool gate_literal(struct gate *gate, const char *literal)
     return true;
 }
 
-static int gate_scalar(struct gate *gate)
-{
-    if (gate_peek(gate, '"'))
-        return gate_string(gate, NULL);
-    if (gate->at < gate->length && gate->text[gate->at] <= '9')
-        return gate_number(gate);
-    if (gate_literal(gate, "true") || gate_literal(gate, "false") || gate_literal(gate, "null"))
-        return 0;
-    return gate_number(gate);
-}
-
 /* `names` NULL: the caller keeps all of the value, or nothing. */
 static int gate_value(struct gate *gate, const char *names)
 {
@@ -428,22 +419,16 @@ static int gate_value(struct gate *gate, const char *names)
                          start);
     if (gate_peek(gate, '{') || gate_peek(gate, '['))
         return gate_nested(gate, names);
-    r = gate_scalar(gate);
+    if (gate_peek(gate, '"'))
+        r = gate_string(gate, NULL);
+    else if (gate_literal(gate, "true") || gate_literal(gate, "false") ||
+             gate_literal(gate, "null"))
+        r = 0;
+    else
+        r = gate_number(gate);
     if (names)
         buffer_append(&gate->kept, gate->text + start, gate->at - start);
     return r;
-}
-
-static int gate_text(struct gate *gate, const char *names)
-{
-    int r;
-
-    gate_space(gate);
-    r = gate_value(gate, names);
-    if (r < 0)
-        return r;
-    gate_space(gate);
-    return gate->at < gate->length ? refuse(gate, gate->at, "text after the value") : 0;
 }
 
 /* Whether the gate failed because the text ends there. */
@@ -479,7 +464,13 @@ static int parse(const char *text, size_t length, struct json_limits limits, con
     if (length > limits.bytes)
         return error_set(error, JSON_TOO_LONG, "%zu bytes of JSON, more than %zu", length,
                          limits.bytes);
-    r = gate_text(&gate, names);
+    gate_space(&gate);
+    r = gate_value(&gate, names);
+    if (r == 0) {
+        gate_space(&gate);
+        if (gate.at < length)
+            r = refuse(&gate, gate.at, "text after the value");
+    }
     if (r == 0 && names && buffer_error(&gate.kept) == 0)
         value = cJSON_ParseWithLength(gate.kept.data, gate.kept.length);
     else if (r == 0 && !names)
@@ -572,4 +563,52 @@ enum json_number json_number(const cJSON *object, const char *name, uint64_t *re
 bool json_is_text(const char *text, size_t length)
 {
     return !memchr(text, '\0', length) && text_is_utf8(text, length);
+}
+
+/* ---- json append ---------------------------------------------------------------------------- */
+
+/* The writer of json.h.
+ *
+ * Apart from json.c, which needs cJSON: that is a shared library only, and crust-guest-agent is
+ * static.
+ */
+
+int json_append_string(struct buffer *buffer, const char *text)
+{
+    struct buffer_mark before = buffer_mark(buffer);
+    char escaped[TEXT_ESCAPED_BYTES];
+    const char *end;
+    int r;
+
+    if (!text)
+        return buffer_append_text(buffer, "null");
+    end = text + strlen(text);
+    buffer_append(buffer, "\"", 1);
+    while (text < end) {
+        size_t length = text_plain_length(text, end);
+
+        buffer_append(buffer, text, length);
+        text += length;
+        if (text < end)
+            buffer_append(buffer, escaped, text_escape_next(&text, end, escaped));
+    }
+    r = buffer_append(buffer, "\"", 1);
+    if (r < 0)
+        buffer_rewind(buffer, before);
+    return buffer_fail(buffer, r);
+}
+
+int json_append_name(struct buffer *buffer, const char *name)
+{
+    if (buffer->length && buffer->data[buffer->length - 1] != '{')
+        buffer_append(buffer, ",", 1);
+    buffer_append(buffer, "\"", 1);
+    buffer_append_text(buffer, name);
+    return buffer_append(buffer, "\":", 2);
+}
+
+int json_append_member(struct buffer *buffer, const char *name, const char *text)
+{
+    json_append_name(buffer, name);
+    return json_append_string(buffer, text);
 }

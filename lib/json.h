@@ -34,7 +34,7 @@ struct json_limits {
  * bundle. */
 #define JSON_LIMITS_MOUNT_INFO ((struct json_limits){64 * 1024, 4, 4096})
 #define JSON_LIMITS_PERSIST    ((struct json_limits){1024 * 1024, 16, 65536})
-#define JSON_LIMITS_BUNDLE     ((struct json_limits){8 * 1024 * 1024, 64, 32768})
+#define JSON_LIMITS_BUNDLE     ((struct json_limits){8 * 1024 * 1024, 64, 81920})
 #define JSON_LIMITS_QMP        ((struct json_limits){2 * 1024 * 1024, 16, 65536})
 #define JSON_LIMITS_VMM_HTTP   ((struct json_limits){1024 * 1024, 16, 16384})
 #define JSON_LIMITS_HTTP       ((struct json_limits){64 * 1024, 8, 4096})

@@ -19,7 +19,6 @@
 #include "lib/cleanup.h"
 #include "lib/path.h"
 #include "lib/process.h"
-#include "lib/process_trust.h"
 #include "lib/text.h"
 
 #ifndef SO_PEERPIDFD
@@ -60,26 +59,22 @@ static size_t length_of_directory(const char *path, const char *sandbox_id)
     return found;
 }
 
-static int open_strictly(int root, const char *path, const char *sandbox_id, int *ret_fd)
-{
-    cleanup(fd_closep) int directory = -1;
-    size_t length = length_of_directory(path, sandbox_id);
-    char *upper = strndup(path, length);
-    const char *lower = path + length;
-    int r = upper ? 0 : -ENOMEM;
-
-    if (r == 0)
-        r = path_open_directory_in_root(root, *upper ? upper : "/", &directory);
-    free(upper);
-    return r < 0 ? r : path_open_unlinked(directory, lower + strspn(lower, "/"), ret_fd);
-}
-
 int listener_open(int root, const char *path, const struct listener *listener, int *ret_fd,
                   struct error *error)
 {
-    int r = listener->vmm ? open_strictly(root, path, listener->sandbox_id, ret_fd)
-                          : path_open_in_root(root, path, ret_fd);
+    cleanup(fd_closep) int directory = -1;
+    cleanup(freep) char *upper = NULL;
+    size_t length = length_of_directory(path, listener->sandbox_id);
+    int r;
 
+    if (listener->vmm) {
+        upper = strndup(path, length);
+        r = upper ? path_open_directory_in_root(root, *upper ? upper : "/", &directory) : -ENOMEM;
+        if (r == 0)
+            r = path_open_unlinked(directory, path + length + strspn(path + length, "/"), ret_fd);
+    } else {
+        r = path_open_in_root(root, path, ret_fd);
+    }
     if (r == PATH_BEHIND_A_LINK)
         return error_set(error, r,
                          "cannot connect: below the sandbox's directory a link is on the way to %s",
@@ -105,20 +100,6 @@ static bool pidfd_has_ended(int fd)
     return poll(&poll_of, 1, 0) > 0;
 }
 
-static bool has_ended(int fd, pid_t pid)
-{
-    struct process process;
-
-    return pidfd_has_ended(fd) || process_read(pid, &process) == PROCESS_GONE;
-}
-
-static bool is_parent(pid_t pid, pid_t vmm)
-{
-    struct process process;
-
-    return process_read(vmm, &process) == 0 && process.parent == pid;
-}
-
 /* Shims of Kata are started with "-id SANDBOX" (containerd's shim API, which CRI-O speaks as well).
  */
 static bool has_id(const struct buffer *arguments, const char *sandbox_id)
@@ -133,30 +114,23 @@ static bool has_id(const struct buffer *arguments, const char *sandbox_id)
     return found;
 }
 
-/* Not any process of root's that names the sandbox: a virtiofsd does, and a guest may have it. 1,
- * 0, or PROCESS_HANGS: it cannot be told. */
-static int is_shim(pid_t pid, const char *sandbox_id)
+/* Not any process of root's that names the sandbox: a virtiofsd does, and a guest may have it. A
+ * process that keeps its memory locked is waited for until the worker's deadline. */
+static bool is_shim(pid_t pid, const char *sandbox_id)
 {
     cleanup(buffer_done) struct buffer arguments = BUFFER_INIT(ARGUMENTS_BYTES);
-    int r;
 
-    if (!sandbox_id || !*sandbox_id)
-        return 0;
-    r = process_read_arguments(pid, &arguments);
-    if (r == 0 && has_id(&arguments, sandbox_id) &&
-        process_judge_unjailed(pid, NULL) == PROCESS_ROOTS)
-        r = process_still_has_arguments(pid, &arguments);
-    else
-        r = r == PROCESS_HANGS ? r : 0;
-    return r == 1 || r == PROCESS_HANGS ? r : 0;
+    return sandbox_id && *sandbox_id && process_read_arguments(pid, &arguments) == 0 &&
+           has_id(&arguments, sandbox_id) && process_judge_unjailed(pid, NULL) == PROCESS_ROOTS &&
+           process_still_has_arguments(pid, &arguments) == 1;
 }
 
-/* As is_shim(). */
-static int is_of_sandbox(pid_t pid, const struct listener *listener)
+static bool is_of_sandbox(pid_t pid, const struct listener *listener)
 {
-    if (pid == listener->vmm || is_parent(pid, listener->vmm))
-        return 1;
-    return is_shim(pid, listener->sandbox_id);
+    struct process vmm;
+    bool is_parent = process_read(listener->vmm, &vmm) == 0 && vmm.parent == pid;
+
+    return pid == listener->vmm || is_parent || is_shim(pid, listener->sandbox_id);
 }
 
 static bool is_roots_or(uid_t uid, pid_t vmm)
@@ -176,39 +150,14 @@ static void name_process(pid_t pid, char ret_name[static NAME_BYTES])
     text_clean(text, strcspn(text, "\n"), ret_name, NAME_BYTES);
 }
 
-static bool refuse_unread(const struct ucred *peer, const char *path, struct error *error)
-{
-    char name[NAME_BYTES];
-
-    name_process(peer->pid, name);
-    (void)error_set(error, 0,
-                    "process %d (%s) of user %u listens on %s, and its arguments cannot be read at "
-                    "present, because it keeps its memory locked: whether it is the sandbox's shim "
-                    "is not known",
-                    (int)peer->pid, name, (unsigned)peer->uid, path);
-    return false;
-}
-
-static bool refuse(const struct ucred *peer, const char *path, bool is_there, struct error *error)
-{
-    char name[NAME_BYTES] = "one that has ended";
-
-    if (is_there)
-        name_process(peer->pid, name);
-    (void)error_set(error, 0,
-                    "process %d (%s) of user %u listens on %s, which is neither the sandbox's VMM "
-                    "nor its shim",
-                    (int)peer->pid, name, (unsigned)peer->uid, path);
-    return false;
-}
-
 bool listener_is_believed(int fd, const char *path, const struct listener *listener,
                           struct error *error)
 {
+    char name[NAME_BYTES] = "one that has ended";
+    struct process process;
     struct ucred peer;
     socklen_t size = sizeof(peer);
     bool is_there;
-    int r;
 
     if (!listener->vmm)
         return true;
@@ -216,11 +165,15 @@ bool listener_is_believed(int fd, const char *path, const struct listener *liste
         (void)error_set_errno(error, -errno, "cannot find out who listens on %s", path);
         return false;
     }
-    is_there = peer.pid > 0 && !has_ended(fd, peer.pid);
-    r = is_there ? is_of_sandbox(peer.pid, listener) : is_roots_or(peer.uid, listener->vmm);
-    if (r == 1)
+    is_there =
+        peer.pid > 0 && !pidfd_has_ended(fd) && process_read(peer.pid, &process) != PROCESS_GONE;
+    if (is_there ? is_of_sandbox(peer.pid, listener) : is_roots_or(peer.uid, listener->vmm))
         return true;
-    if (r == PROCESS_HANGS)
-        return refuse_unread(&peer, path, error);
-    return refuse(&peer, path, is_there, error);
+    if (is_there)
+        name_process(peer.pid, name);
+    (void)error_set(error, 0,
+                    "process %d (%s) of user %u listens on %s, which is neither the sandbox's VMM "
+                    "nor its shim",
+                    (int)peer.pid, name, (unsigned)peer.uid, path);
+    return false;
 }

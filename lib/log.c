@@ -11,11 +11,14 @@
 #include "lib/log.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -112,31 +115,25 @@ bool log_enabled(enum log_level level)
     return level <= settings.level;
 }
 
-static int name_index(const char *name, const char *const *names, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(names[i], name) == 0)
-            return (int)i;
-    return -EINVAL;
-}
-
 int log_level_from_name(const char *name, enum log_level *ret_level)
 {
-    int index = name_index(name, level_names, array_length(level_names));
+    const unsigned levels = array_length(level_names);
+    unsigned level = name_table_find(level_names, sizeof(*level_names), levels, name, levels);
 
-    if (index < 0)
-        return index;
-    *ret_level = (enum log_level)index;
+    if (level == levels)
+        return -EINVAL;
+    *ret_level = (enum log_level)level;
     return 0;
 }
 
 int log_format_from_name(const char *name, enum log_format *ret_format)
 {
-    int index = name_index(name, format_names, array_length(format_names));
+    const unsigned formats = array_length(format_names);
+    unsigned format = name_table_find(format_names, sizeof(*format_names), formats, name, formats);
 
-    if (index < 0)
-        return index;
-    *ret_format = (enum log_format)index;
+    if (format == formats)
+        return -EINVAL;
+    *ret_format = (enum log_format)format;
     return 0;
 }
 
@@ -164,21 +161,13 @@ static void line_close(struct line *line, char character)
     line->text[line->length++] = character;
 }
 
-static bool is_plain_character(char character)
-{
-    return (character >= 'a' && character <= 'z') || (character >= '-' && character <= ':') ||
-           (character >= '@' && character <= 'Z') || character == '_' || character == '+' ||
-           character == ',';
-}
-
 /* A value that logfmt can show without quotes. */
 static bool is_plain(const char *text)
 {
-    const char *at = text;
+    size_t length = strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                 "@-./:_+,");
 
-    while (is_plain_character(*at))
-        at++;
-    return at > text && *at == '\0';
+    return length > 0 && text[length] == '\0';
 }
 
 static void line_append_quoted(struct line *line, const char *text)
@@ -202,25 +191,19 @@ static void line_append_quoted(struct line *line, const char *text)
     line_close(line, '"');
 }
 
-/* "key=" or "\"key\":", and what parts it from the field before. */
-static void line_append_key(struct line *line, const char *key)
+/* "key=" or "\"key\":" and the value. A field whose value would not fit is left out as a whole. */
+static void line_append_field(struct line *line, const char *key, const char *value, bool quoted)
 {
     bool json = settings.format == LOG_JSON;
 
+    if (strlen(key) + 4 + LINE_TAIL > line_room(line))
+        return;
     if (line->length > line->start)
         (void)line_append(line, json ? "," : " ", 1);
     if (json)
         (void)line_append(line, "\"", 1);
     (void)line_append(line, key, strlen(key));
     (void)line_append(line, json ? "\":" : "=", json ? 2 : 1);
-}
-
-static void line_append_field(struct line *line, const char *key, const char *value, bool quoted)
-{
-    /* A field whose value would not fit is left out as a whole. */
-    if (strlen(key) + 4 + LINE_TAIL > line_room(line))
-        return;
-    line_append_key(line, key);
     if (quoted)
         line_append_quoted(line, value);
     else
@@ -249,22 +232,13 @@ static void line_append_ids(struct line *line, const struct log_ids *ids)
     line_append_text(line, "source", ids->source);
 }
 
-static void line_write(const struct line *line)
-{
-    ssize_t written;
-
-    do
-        written = write(settings.fd, line->text, line->length);
-    while (written < 0 && errno == EINTR);
-    /* A log that cannot be written has nowhere to say so. */
-}
-
 void log_write(enum log_level level, const struct log_ids *ids, const char *format, ...)
 {
     int saved = errno;
     struct line line;
     char message[LOG_LINE_BYTES], now[CLOCK_TEXT_BYTES];
     va_list arguments;
+    ssize_t written;
 
     if (!log_enabled(level))
         return;
@@ -288,6 +262,92 @@ void log_write(enum log_level level, const struct log_ids *ids, const char *form
     if (settings.format == LOG_JSON)
         line_close(&line, '}');
     line_close(&line, '\n');
-    line_write(&line);
+    /* A log that cannot be written has nowhere to say so. */
+    do
+        written = write(settings.fd, line.text, line.length);
+    while (written < 0 && errno == EINTR);
     errno = saved;
+}
+
+/* ---- line output ---------------------------------------------------------------------------- */
+
+/* See log.h.
+ *
+ * O_NONBLOCK belongs to the open file and not to the descriptor, so setting it would change the
+ * descriptors of all processes that share it: a shell's terminal, the log on stderr. Therefore a
+ * pipe, a terminal or a file is opened anew through /proc/self/fd. Where that is not allowed,
+ * poll(2) says whether a pipe has room for PIPE_BUF bytes, which is the most that is written at
+ * once.
+ */
+
+void line_output_init(struct line_output *output, int fd)
+{
+    char path[32];
+    struct stat status;
+
+    *output = (struct line_output){.fd = fd};
+    output->is_socket = fstat(fd, &status) == 0 && S_ISSOCK(status.st_mode);
+    if (output->is_socket)
+        return;
+    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    output->fd = open(path, O_WRONLY | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    output->is_own = output->fd >= 0;
+    if (output->is_own)
+        return;
+    output->fd = fd;
+    output->may_block = true;
+}
+
+void line_output_done(struct line_output *output)
+{
+    if (output->is_own)
+        fd_close(output->fd);
+    output->is_own = false;
+}
+
+/* How many bytes were taken, or -errno. */
+static ssize_t write_now(const struct line_output *output, const char *data, size_t length)
+{
+    struct pollfd ready = {.fd = output->fd, .events = POLLOUT};
+    ssize_t written;
+
+    if (output->may_block && poll(&ready, 1, 0) == 0)
+        return LINE_OUTPUT_FULL;
+    do
+        written = output->is_socket ? send(output->fd, data, length, MSG_DONTWAIT | MSG_NOSIGNAL)
+                                    : write(output->fd, data, length);
+    while (written < 0 && errno == EINTR);
+    return written < 0 ? -errno : written > 0 ? written : -EIO;
+}
+
+/* A line of which the end was dropped is ended first, so that this one is readable. */
+static int write_line(struct line_output *output, const char *line, size_t length)
+{
+    ssize_t written = output->is_mid_line ? write_now(output, "\n", 1) : 0;
+
+    if (written < 0)
+        return (int)written;
+    written = write_now(output, line, length);
+    output->is_mid_line = written > 0 && (size_t)written < length;
+    return written < 0 ? (int)written : output->is_mid_line ? LINE_OUTPUT_FULL : 0;
+}
+
+int line_output_write(struct line_output *output, const char *lines, size_t length)
+{
+    int failure = 0;
+
+    while (length) {
+        const char *end = memchr(lines, '\n', length);
+        const size_t line = end ? (size_t)(end - lines) + 1 : length;
+        const int r = write_line(output, lines, line);
+
+        if (r == 0)
+            output->written++;
+        else
+            output->dropped++;
+        failure = r < 0 ? r : failure;
+        lines += line;
+        length -= line;
+    }
+    return failure;
 }

@@ -101,14 +101,25 @@ void loop_io_stop(struct loop_io *io)
         ev_io_stop(io->loop->ev, &io->ev);
 }
 
-static void on_timer(struct ev_loop *ev, ev_timer *watcher, int events)
-{
-    struct loop_timer *timer = container_of(watcher, struct loop_timer, ev);
+/* What libev calls for a source that has nothing to tell but that it is due, and its stop. */
+#define SOURCE(kind)                                                                               \
+    static void on_##kind(struct ev_loop *ev, ev_##kind *watcher, int events)                      \
+    {                                                                                              \
+        struct loop_##kind *source = container_of(watcher, struct loop_##kind, ev);                \
+                                                                                                   \
+        (void)ev, (void)events;                                                                    \
+        source->callback(source);                                                                  \
+    }                                                                                              \
+                                                                                                   \
+    void loop_##kind##_stop(struct loop_##kind *source)                                            \
+    {                                                                                              \
+        if (source->loop)                                                                          \
+            ev_##kind##_stop(source->loop->ev, &source->ev);                                       \
+    }
 
-    (void)ev;
-    (void)events;
-    timer->callback(timer);
-}
+SOURCE(timer)
+SOURCE(signal)
+SOURCE(prepare)
 
 void loop_timer_start(struct loop *loop, struct loop_timer *timer, uint64_t nanoseconds,
                       void (*callback)(struct loop_timer *timer))
@@ -122,24 +133,9 @@ void loop_timer_start(struct loop *loop, struct loop_timer *timer, uint64_t nano
     ev_timer_start(loop->ev, &timer->ev);
 }
 
-void loop_timer_stop(struct loop_timer *timer)
-{
-    if (timer->loop)
-        ev_timer_stop(timer->loop->ev, &timer->ev);
-}
-
 bool loop_timer_is_active(const struct loop_timer *timer)
 {
     return timer->ev.active || timer->ev.pending; /* ev_is_active() casts const away */
-}
-
-static void on_signal(struct ev_loop *ev, ev_signal *watcher, int events)
-{
-    struct loop_signal *source = container_of(watcher, struct loop_signal, ev);
-
-    (void)ev;
-    (void)events;
-    source->callback(source);
 }
 
 void loop_signal_start(struct loop *loop, struct loop_signal *source, int number,
@@ -152,21 +148,6 @@ void loop_signal_start(struct loop *loop, struct loop_signal *source, int number
     ev_signal_start(loop->ev, &source->ev);
 }
 
-void loop_signal_stop(struct loop_signal *source)
-{
-    if (source->loop)
-        ev_signal_stop(source->loop->ev, &source->ev);
-}
-
-static void on_prepare(struct ev_loop *ev, ev_prepare *watcher, int events)
-{
-    struct loop_prepare *prepare = container_of(watcher, struct loop_prepare, ev);
-
-    (void)ev;
-    (void)events;
-    prepare->callback(prepare);
-}
-
 void loop_prepare_start(struct loop *loop, struct loop_prepare *prepare,
                         void (*callback)(struct loop_prepare *prepare))
 {
@@ -175,12 +156,6 @@ void loop_prepare_start(struct loop *loop, struct loop_prepare *prepare,
     prepare->callback = callback;
     ev_prepare_init(&prepare->ev, on_prepare);
     ev_prepare_start(loop->ev, &prepare->ev);
-}
-
-void loop_prepare_stop(struct loop_prepare *prepare)
-{
-    if (prepare->loop)
-        ev_prepare_stop(prepare->loop->ev, &prepare->ev);
 }
 
 /* ---- loop pass ------------------------------------------------------------------------------ */
@@ -221,11 +196,6 @@ void loop_pass_begin(struct loop_pass *pass)
         pass->processor_ns = clock_processor();
     pass->work.what = pass->longest_work.what = NULL;
     pass->longest_work.elapsed_ns = 0;
-}
-
-uint64_t loop_pass_elapsed(const struct loop_pass *pass)
-{
-    return pass->began_ns ? clock_monotonic() - pass->began_ns : 0;
 }
 
 void loop_pass_end(struct loop_pass *pass)

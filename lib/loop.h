@@ -43,9 +43,6 @@ struct loop_pass {
 void loop_pass_begin(struct loop_pass *pass);
 void loop_pass_end(struct loop_pass *pass);
 
-/* How long it has taken so far; 0 while the loop polls. */
-uint64_t loop_pass_elapsed(const struct loop_pass *pass);
-
 /* From now on this is done, until something else is announced or the pass ends. `name` may be
  * NULL. */
 void loop_pass_announce(struct loop_pass *pass, const char *what, const char *name);

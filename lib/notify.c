@@ -130,31 +130,27 @@ int notify_status(struct notify *notify, const char *text)
 
 /* ---- life ---- */
 
-static int open_socket(struct notify *notify)
-{
-    const struct timeval patience = {.tv_sec = 1};
-    cleanup(fd_closep) int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-
-    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) < 0)
-        return -errno;
-    notify->fd = take_fd(&fd);
-    return 0;
-}
-
 int notify_init(struct notify *notify, struct loop *loop, struct error *error)
 {
+    const struct timeval patience = {.tv_sec = 1};
     const char *name = getenv("NOTIFY_SOCKET");
     int r = 0;
 
     *notify = (struct notify){.fd = -1, .loop = loop};
     if (name && name[0]) {
         r = parse_address(name, notify);
-        if (r == 0)
-            r = open_socket(notify);
-        if (r < 0)
+        if (r == 0) {
+            notify->fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+            if (notify->fd < 0 ||
+                setsockopt(notify->fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) < 0)
+                r = -errno;
+        }
+        if (r < 0) {
             (void)error_set_errno(error, r, "NOTIFY_SOCKET=%s", name);
-        else
+            fd_close(take_fd(&notify->fd));
+        } else {
             notify->beat = watchdog_beat();
+        }
     }
     (void)unsetenv("NOTIFY_SOCKET");
     (void)unsetenv("WATCHDOG_USEC");

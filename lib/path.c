@@ -23,7 +23,6 @@
 #include <unistd.h>
 
 #include "lib/cleanup.h"
-#include "lib/path_guard.h"
 
 #define BELOW   (RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV)
 #define IN_ROOT (RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS)
@@ -93,6 +92,14 @@ int path_open_on_mount(int directory, const char *name, int *ret_fd)
 int path_open_directory_in_root(int root, const char *path, int *ret_fd)
 {
     return open_in_root(root, path, O_RDONLY | O_DIRECTORY | O_NONBLOCK, ret_fd);
+}
+
+int path_reopen(int handle, int flags, int *ret_fd)
+{
+    char link[32];
+
+    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", handle);
+    return open_resolved(AT_FDCWD, link, flags, 0, ret_fd);
 }
 
 int path_open_file_in_root(int root, const char *path, int *ret_fd)
@@ -198,13 +205,6 @@ static int classify_open(int r, const char *name, struct error *error)
     }
 }
 
-static int require_regular(const struct path_identity *file, const char *name, struct error *error)
-{
-    if (!S_ISREG(file->mode))
-        return error_set(error, PATH_UNSAFE, "%s: not a regular file", name);
-    return PATH_OK;
-}
-
 /* The mode of a file counts for nothing in a directory that only its owner can enter. */
 enum trust { TRUST_NONE, TRUST_DIRECTORY, TRUST_FILE };
 
@@ -269,20 +269,6 @@ int path_require_roots(int root, const char *path, struct error *error)
     return r;
 }
 
-/* From an O_PATH descriptor to a readable one of the same inode. */
-static int reopen(int handle, int *ret_fd)
-{
-    char link[32];
-    int fd;
-
-    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", handle);
-    fd = open(link, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-    if (fd < 0)
-        return -errno;
-    *ret_fd = fd;
-    return 0;
-}
-
 /* Reads the file and checks that nobody has written to it since it was checked. */
 static int read_unchanged(int fd, const struct path_identity *before, const char *name,
                           struct buffer *ret_text, struct path_identity *ret_identity,
@@ -317,12 +303,12 @@ static int read_handle(int handle, const char *name, enum trust trust, struct bu
 
     if (r < 0)
         return error_set_errno(error, r, "%s: cannot stat", name);
-    r = require_regular(&before, name, error);
-    if (r == PATH_OK && trust != TRUST_FILE)
-        r = require_trusted(&before, name, trust, error);
+    if (!S_ISREG(before.mode))
+        return error_set(error, PATH_UNSAFE, "%s: not a regular file", name);
+    r = trust == TRUST_FILE ? PATH_OK : require_trusted(&before, name, trust, error);
     if (r != PATH_OK)
         return r;
-    r = reopen(handle, &fd);
+    r = path_reopen(handle, O_RDONLY | O_NONBLOCK | O_NOCTTY, &fd);
     if (r < 0)
         return error_set_errno(error, r, "%s: cannot open for reading", name);
     return read_unchanged(fd, &before, name, ret_text, ret_identity, error);
@@ -491,11 +477,6 @@ int path_real_in_root(int root, const char *path, char ret_path[static PATH_MAX]
     return meant.st_dev == found.st_dev && meant.st_ino == found.st_ino ? 0 : -EXDEV;
 }
 
-static bool is_last(const char *rest)
-{
-    return !rest[strspn(rest, "/")];
-}
-
 int path_make_directories(int root, const char *path, mode_t mode)
 {
     cleanup(fd_closep) int directory = -1;
@@ -511,10 +492,12 @@ int path_make_directories(int root, const char *path, mode_t mode)
         int next = -1;
 
         if (end > start) {
+            bool is_last = !path[end + strspn(path + end, "/")];
+
             memcpy(prefix, path, end);
             prefix[end] = '\0';
-            r = enter_or_make(root, directory, prefix, prefix + start,
-                              is_last(path + end) ? mode : 0755, &next);
+            r = enter_or_make(root, directory, prefix, prefix + start, is_last ? mode : 0755,
+                              &next);
             if (r == 0) {
                 fd_close(directory);
                 directory = next;

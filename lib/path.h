@@ -19,6 +19,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/stat.h>
+#include <sys/types.h>
 
 #include "lib/buffer.h"
 #include "lib/result.h"
@@ -47,7 +48,7 @@ enum path_failure {
     PATH_IS_RACING = -EAGAIN, /* with renames elsewhere */
     PATH_UNREADABLE = -EIO,
     PATH_MAY_HANG = -EREMOTE, /* it leads into a file system that may hang, or too far to tell
-                                 (path_guard.h) */
+                                 (path guard, below) */
 };
 
 /* Every function …_in_root() can fail with PATH_MAY_HANG: that says nothing about whether there is
@@ -97,6 +98,9 @@ int path_open_within(int directory, const char *name, int *ret_fd);
 
 /* The same; what is on a mount below is PATH_LEADS_OUT. */
 int path_open_on_mount(int directory, const char *name, int *ret_fd);
+
+/* Opens what an O_PATH descriptor is of, whatever its path leads to by now. */
+int path_reopen(int handle, int flags, int *ret_fd);
 
 /* An existing file to be read, at once: only where there are no device nodes, as in sysfs. */
 int path_open_file_in_root(int root, const char *path, int *ret_fd);
@@ -150,3 +154,34 @@ int path_real_in_root(int root, const char *path, char ret_path[static PATH_MAX]
 
 /* mkdir -p inside the root: the last one made with `mode`, those above it 0755. */
 int path_make_directories(int root, const char *path, mode_t mode);
+
+/* ---- path guard ----------------------------------------------------------------------------- */
+
+/* Keeps the loop out of file systems that may hang.
+ *
+ * Looking up a name in FUSE, NFS and their like asks a program or another machine, which may never
+ * answer. Paths come from outside, and one that leads there would stop the daemon for good. Between
+ * path_guard_start() and path_guard_stop(), every path that path.h resolves inside a root is walked
+ * first, name by name, and is refused with PATH_MAY_HANG where it would enter such a file system;
+ * nothing is looked up there. The mount table says which they are; it is read again once it has
+ * changed and a path needs it. A path that takes too many steps to walk is refused as well: nobody
+ * knows where it leads.
+ *
+ * File systems that a path of the administrator's lies on are entered, because crustd cannot work
+ * without them, but not in the mount namespace of another process. The root itself is not checked.
+ */
+
+/* Starts guarding. trusted: paths below `root` whose file systems may be entered. 0 or -errno. */
+int path_guard_start(int root, const char *const *trusted, size_t count);
+void path_guard_stop(void);
+
+/* 0, also for a path that does not exist, or PATH_MAY_HANG. */
+int path_guard_check(int root, const char *path);
+
+/* The same for the root of another process, which may have a mount namespace of its own, whose
+ * mounts are read each time. If its table has more than MOUNT_TABLE_BYTES, every mount of its may
+ * hang. */
+int path_guard_check_process(pid_t pid, int root, const char *path);
+
+/* Whether a lookup in such a file system may take for ever. */
+bool path_guard_may_hang(const char *file_system);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* path_guard.c - see path_guard.h.
+/* path_guard.c - see path.h.
  *
  * Every step of a walk is an openat2(2) that must stay on its mount. For a mount point it fails
  * with EXDEV before the mounted file system is asked anything; its name, as the kernel has it, and
@@ -13,7 +13,7 @@
  * that could not be read to its end every mount point is refused: a mount that may hang could be on
  * any of them.
  */
-#include "lib/path_guard.h"
+#include "lib/path.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -32,7 +32,6 @@
 #include "lib/buffer.h"
 #include "lib/cleanup.h"
 #include "lib/mount_table.h"
-#include "lib/path.h"
 
 enum {
     LINKS = 40,  /* as the kernel's */
@@ -127,14 +126,6 @@ static bool trusted_add(struct trusted *trusted, const char *name)
     return longer[trusted->count] && ++trusted->count;
 }
 
-static void trusted_done(struct trusted *trusted)
-{
-    for (size_t i = 0; i < trusted->count; i++)
-        free(trusted->names[i]);
-    free(trusted->names);
-    *trusted = (struct trusted){0};
-}
-
 /* Modulo 2^61 - 1, or that and a few more. */
 static uint64_t multiply(uint64_t a, uint64_t b)
 {
@@ -210,30 +201,12 @@ static bool mounts_have_point(const struct mounts *mounts, const char *point)
     return mounts->unknown;
 }
 
-static bool mounts_have_id(const struct mounts *mounts, uint64_t id)
-{
-    for (size_t i = 0; i < mounts->count; i++)
-        if (mounts->list[i].id == id)
-            return true;
-    return false;
-}
-
 static int read_table(int fd, size_t most, struct mounts *ret_mounts)
 {
     int r;
 
     mounts_done(ret_mounts);
     r = mount_table_each_line(fd, most, read_line, ret_mounts);
-    ret_mounts->unknown = r < 0;
-    return r;
-}
-
-static int list_mounts(struct mounts *ret_mounts)
-{
-    int r;
-
-    mounts_done(ret_mounts);
-    r = mount_list_each(want_mount, add_mount, ret_mounts);
     ret_mounts->unknown = r < 0;
     return r;
 }
@@ -246,19 +219,13 @@ static void read_own_mounts(void)
     guard.walks = 0;
     if (!guard.lists)
         guard.lists = read_table(guard.mountinfo, SMALL_TABLE_BYTES, &guard.mounts) == BUFFER_FULL;
-    if (guard.lists)
-        r = list_mounts(&guard.mounts);
+    if (guard.lists) {
+        mounts_done(&guard.mounts);
+        r = mount_list_each(want_mount, add_mount, &guard.mounts);
+        guard.mounts.unknown = r < 0;
+    }
     if (r == MOUNT_LIST_UNKNOWN || r == MOUNT_LIST_FORBIDDEN)
         (void)read_table(guard.mountinfo, OWN_TABLE_BYTES, &guard.mounts);
-}
-
-/* The kernel tells of a change once. */
-static void note_change(void)
-{
-    struct pollfd changed = {.fd = guard.mountinfo, .events = POLLPRI};
-
-    if (poll(&changed, 1, 0) > 0)
-        guard.is_outdated = true;
 }
 
 /* ---- a walk -------------------------------------------------------------------------------- */
@@ -303,15 +270,6 @@ static void walk_to_root(struct walk *walk)
     walk->at[0] = '\0';
 }
 
-static unsigned count_names(const char *path)
-{
-    unsigned count = 0;
-
-    for (; *path; path++)
-        count += *path == '/';
-    return count;
-}
-
 /* Only at the root of a mount the directory above it has to be looked up by its name. Each name of
  * that counts as a step, so that a long name does not make the walk a long one. */
 static enum step walk_up(struct walk *walk)
@@ -326,7 +284,8 @@ static enum step walk_up(struct walk *walk)
     *last = '\0';
     r = open_on(walk->directory, "..", RESOLVE_NO_XDEV, &fd);
     if (r == PATH_LEADS_OUT) {
-        walk->steps += count_names(walk->at);
+        for (const char *at = walk->at; *at; at++)
+            walk->steps += *at == '/';
         r = open_on(walk->root, walk->at + 1, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS, &fd);
     }
     if (r < 0)
@@ -355,20 +314,6 @@ static bool name_of_fd(int fd, char ret_name[static PATH_MAX])
     return read_name(link, ret_name);
 }
 
-enum { POINT_BYTES = PATH_MAX + NAME_MAX + 2 };
-
-/* What the list calls the mount point. False: that cannot be told. */
-static bool name_point(const struct walk *walk, const char *name,
-                       char ret_point[static POINT_BYTES])
-{
-    char directory[PATH_MAX];
-
-    if (!name_of_fd(walk->directory, directory) || !lies_below(directory, walk->top))
-        return false;
-    (void)snprintf(ret_point, POINT_BYTES, "%s/%s", directory + strlen(walk->top), name);
-    return true;
-}
-
 /* Whether a descriptor of a mount's root is of a mount that may hang. The names in the list are
  * those of when a mount was last made or removed, but a directory above a mount may be renamed by
  * its owner, and no event tells of that. To open the root of FUSE with O_PATH asks nobody, and
@@ -381,18 +326,22 @@ static bool is_root_guarded(const struct walk *walk, int fd)
 
     if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_MNT_ID, &x) < 0)
         return true;
-    return (x.stx_mask & STATX_MNT_ID) && mounts_have_id(walk->mounts, x.stx_mnt_id);
+    for (size_t i = 0; (x.stx_mask & STATX_MNT_ID) && i < walk->mounts->count; i++)
+        if (walk->mounts->list[i].id == x.stx_mnt_id)
+            return true;
+    return false;
 }
 
 static enum step cross(struct walk *walk, const char *name, int *ret_fd)
 {
     cleanup(fd_closep) int fd = -1;
-    char point[POINT_BYTES];
+    char directory[PATH_MAX], point[PATH_MAX + NAME_MAX + 2];
     bool trusted;
 
     walk->steps += CROSSING_STEPS;
-    if (!name_point(walk, name, point))
-        return STEP_MAY_HANG;
+    if (!name_of_fd(walk->directory, directory) || !lies_below(directory, walk->top))
+        return STEP_MAY_HANG; /* what the list calls the mount point cannot be told */
+    (void)snprintf(point, sizeof(point), "%s/%s", directory + strlen(walk->top), name);
     trusted = is_trusted(walk->mounts, point);
     if (!trusted && walk->is_own && guard.is_outdated)
         read_own_mounts();
@@ -404,15 +353,6 @@ static enum step cross(struct walk *walk, const char *name, int *ret_fd)
         return STEP_MAY_HANG;
     *ret_fd = take_fd(&fd);
     return STEP_ON;
-}
-
-static enum step walk_into(struct walk *walk, const char *name, int *ret_fd)
-{
-    int r = open_on(walk->directory, name, RESOLVE_NO_XDEV, ret_fd);
-
-    if (r == PATH_LEADS_OUT)
-        return cross(walk, name, ret_fd);
-    return r < 0 ? STEP_END : STEP_ON;
 }
 
 /* Continues with the link's target, followed by the rest of the path. A path that is longer than
@@ -436,13 +376,16 @@ static enum step take_step(struct walk *walk, const char *name)
     enum step step;
     size_t length = strlen(walk->at);
     ssize_t count;
-    int fd = -1;
+    int fd = -1, r;
 
     if (strcmp(name, ".") == 0)
         return STEP_ON;
     if (strcmp(name, "..") == 0)
         return walk_up(walk);
-    step = walk_into(walk, name, &fd);
+    r = open_on(walk->directory, name, RESOLVE_NO_XDEV, &fd);
+    step = r < 0 ? STEP_END : STEP_ON;
+    if (r == PATH_LEADS_OUT)
+        step = cross(walk, name, &fd);
     if (step != STEP_ON)
         return step;
     count = readlinkat(fd, "", target, sizeof(target));
@@ -492,17 +435,25 @@ static bool may_any_hang(const struct mounts *mounts)
     return mounts->count || mounts->unknown;
 }
 
-int path_guard_check(int root, const char *path)
+static int take_own_walk(int root, const char *path)
 {
     struct walk walk = {
         .mounts = &guard.mounts, .is_own = true, .top = "", .root = root, .directory = root};
 
+    return take_walk(&walk, path);
+}
+
+int path_guard_check(int root, const char *path)
+{
+    struct pollfd changed = {.fd = guard.mountinfo, .events = POLLPRI};
+
     if (!guard.started)
         return 0;
-    note_change();
+    if (poll(&changed, 1, 0) > 0) /* the kernel tells of a change once */
+        guard.is_outdated = true;
     if (guard.is_outdated && !may_any_hang(&guard.mounts) && !guard.lists && ++guard.walks > WALKS)
         read_own_mounts();
-    return may_any_hang(&guard.mounts) || guard.is_outdated ? take_walk(&walk, path) : 0;
+    return may_any_hang(&guard.mounts) || guard.is_outdated ? take_own_walk(root, path) : 0;
 }
 
 /* ---- other processes ----------------------------------------------------------------------- */
@@ -525,7 +476,7 @@ int path_guard_check_process(pid_t pid, int root, const char *path)
     char name[48], top[PATH_MAX];
     struct walk walk = {.mounts = &mounts, .top = top, .root = root, .directory = root};
 
-    if (!guard.started || !has_own_mounts(pid))
+    if (!has_own_mounts(pid))
         return 0; /* path.h checks it */
     (void)snprintf(name, sizeof(name), "/proc/%d/mountinfo", (int)pid);
     fd = open(name, O_RDONLY | O_CLOEXEC);
@@ -557,21 +508,11 @@ static bool trust(int root, const char *path)
     return name_of_fd(fd, place) && trusted_add(&guard.trusted, place);
 }
 
-static int trust_all(int root, const char *const *trusted, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        if (!trust(root, trusted[i]))
-            return -ENOMEM;
-    guard.mounts.distrusted = false;
-    read_own_mounts();
-    return 0;
-}
-
 /* Guards at once and trusts no name until all are resolved, because resolving them must not enter a
  * file system that may hang. */
 int path_guard_start(int root, const char *const *trusted, size_t count)
 {
-    int r;
+    bool all;
 
     guard.mountinfo = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
     if (guard.mountinfo < 0)
@@ -579,16 +520,27 @@ int path_guard_start(int root, const char *const *trusted, size_t count)
     guard.mounts.distrusted = true;
     guard.started = getrandom(guard.key, sizeof(guard.key), 0) == sizeof(guard.key);
     read_own_mounts();
-    r = guard.started ? trust_all(root, trusted, count) : -EIO;
-    if (r < 0)
+    all = guard.started;
+    for (size_t i = 0; all && i < count; i++)
+        all = trust(root, trusted[i]);
+    if (!all) {
+        int r = guard.started ? -ENOMEM : -EIO;
+
         path_guard_stop();
-    return r;
+        return r;
+    }
+    guard.mounts.distrusted = false;
+    read_own_mounts();
+    return 0;
 }
 
 void path_guard_stop(void)
 {
     mounts_done(&guard.mounts);
-    trusted_done(&guard.trusted);
+    for (size_t i = 0; i < guard.trusted.count; i++)
+        free(guard.trusted.names[i]);
+    free(guard.trusted.names);
+    guard.trusted = (struct trusted){0};
     fd_close(take_fd(&guard.mountinfo));
     guard.started = guard.lists = guard.is_outdated = false;
 }

@@ -3,25 +3,31 @@
  *
  * A pid from a file proves nothing: it may be stale and reused by another process. A process is
  * tied to a sandbox if it was started with the sandbox's id, by a user whose arguments are believed
- * (process_trust.h). The name of its program is no evidence (a container's own mount namespace,
+ * (process.h). The name of its program is no evidence (a container's own mount namespace,
  * renamed binaries).
  *
  * /proc is always the kernel's own, whatever --root is.
  */
 #include "lib/process.h"
 
+#include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "lib/buffer.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
-#include "lib/process_reader.h"
+#include "lib/path.h"
 
 /* The error of read(2) on a file in /proc whose process has ended. */
 enum { ENDED_MEANWHILE = -ESRCH };
@@ -56,18 +62,6 @@ int process_read_file(pid_t pid, const char *name, struct buffer *ret_text)
     return r == ENDED_MEANWHILE ? PROCESS_GONE : r;
 }
 
-static int stat_failure(int error)
-{
-    switch (error) {
-    case ESRCH:
-        return PROCESS_GONE;
-    case EPERM:
-        return PROCESS_DENIED;
-    default:
-        return -error;
-    }
-}
-
 int process_stat(pid_t pid, const char *name, struct stat *ret_stat)
 {
     char path[64];
@@ -75,7 +69,7 @@ int process_stat(pid_t pid, const char *name, struct stat *ret_stat)
 
     (void)snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
     if (statx(AT_FDCWD, path, AT_STATX_DONT_SYNC, STATX_TYPE | STATX_MODE | STATX_INO, &x) < 0)
-        return stat_failure(errno);
+        return errno == ESRCH ? PROCESS_GONE : errno == EPERM ? PROCESS_DENIED : -errno;
     *ret_stat = (struct stat){
         .st_mode = x.stx_mode,
         .st_dev = makedev(x.stx_dev_major, x.stx_dev_minor),
@@ -251,4 +245,275 @@ const char *process_arguments_program(const struct buffer *arguments)
 bool process_arguments_are_jailers(const struct buffer *arguments)
 {
     return strcmp(process_arguments_program(arguments), "jailer") == 0;
+}
+
+/* ---- namespaces ----------------------------------------------------------------------------- */
+
+/* Reads nsfs, and this process's own entries in /proc. */
+
+#define FIRST_USER_NAMESPACE 0xEFFFFFFDU
+#define FIRST_PID_NAMESPACE  0xEFFFFFFCU
+
+static bool has_inode(const char *path, ino_t inode)
+{
+    struct stat status;
+
+    return stat(path, &status) == 0 && status.st_ino == inode;
+}
+
+/* The /proc of another namespace has no entry for this process, or one with another number. A /proc
+ * that hides processes of others hides process 1. */
+static bool proc_is_ours(void)
+{
+    char self[32];
+    ssize_t length = readlink("/proc/self", self, sizeof(self) - 1);
+
+    if (length <= 0)
+        return false;
+    self[length] = '\0';
+    return strtol(self, NULL, 10) == getpid() && access("/proc/1/stat", R_OK) == 0;
+}
+
+bool namespaces_show_all_processes(void)
+{
+    return proc_is_ours() && has_inode("/proc/self/ns/pid", FIRST_PID_NAMESPACE);
+}
+
+bool namespaces_user_is_first(void)
+{
+    return has_inode("/proc/self/ns/user", FIRST_USER_NAMESPACE);
+}
+
+bool namespaces_first_has(const char *path, const struct stat *file)
+{
+    cleanup(fd_closep) int root = -1;
+    struct stat there;
+
+    return proc_is_ours() && path_open_root("/proc/1/root", &root) == 0 &&
+           path_stat_in_root(root, path, &there) == 0 && there.st_dev == file->st_dev &&
+           there.st_ino == file->st_ino;
+}
+
+/* ---- process list --------------------------------------------------------------------------- */
+
+/* PART_BYTES: the bytes requested ahead for each process. Kata's shims have 200, its QEMUs some
+ * thousands. */
+enum { AHEAD = 32, PART_BYTES = 8 * 1024 };
+
+struct process_list {
+    DIR *proc;
+    unsigned count, next;
+    struct process_reading process[AHEAD];
+    struct buffer text; /* of all of them, concatenated */
+    size_t at;          /* where the text of the current process begins */
+};
+
+int process_list_new(struct process_list **ret_list)
+{
+    struct process_list *list = calloc(1, sizeof(*list));
+
+    if (!list)
+        return -ENOMEM;
+    buffer_init(&list->text, (size_t)AHEAD * PART_BYTES);
+    list->proc = opendir("/proc");
+    if (!list->proc) {
+        int r = -errno;
+
+        process_list_free(list);
+        return r;
+    }
+    *ret_list = list;
+    return 0;
+}
+
+struct process_list *process_list_free(struct process_list *list)
+{
+    if (!list)
+        return NULL;
+    dir_closep(&list->proc);
+    buffer_done(&list->text);
+    free(list);
+    return NULL;
+}
+
+/* Lists some more processes. 0 or -errno. */
+static int list_some(struct process_list *list)
+{
+    const struct dirent *name;
+
+    list->count = list->next = 0;
+    do {
+        char *end;
+        long pid;
+
+        errno = 0;
+        name = readdir(list->proc);
+        pid = name ? strtol(name->d_name, &end, 10) : 0;
+        if (pid > 0 && pid <= INT_MAX && !*end)
+            list->process[list->count++] = (struct process_reading){.pid = (pid_t)pid};
+    } while (name && list->count < AHEAD);
+    return name || list->count ? 0 : -errno;
+}
+
+int process_list_next(struct process_list *list, pid_t *ret_pid)
+{
+    int r = 0;
+
+    *ret_pid = 0;
+    if (list->next)
+        list->at += list->process[list->next - 1].length;
+    if (list->next == list->count) {
+        r = list_some(list);
+        buffer_clear(&list->text);
+        list->at = 0;
+        /* If this fails, each process is read separately, which finds the one that hangs. */
+        if (r == 0 && process_reader_is_used() && list->count &&
+            process_reader_read(list->process, list->count, PART_BYTES, &list->text) < 0)
+            for (unsigned i = 0; i < list->count; i++)
+                list->process[i].length = PART_BYTES;
+    }
+    if (list->next < list->count)
+        *ret_pid = list->process[list->next++].pid;
+    return r;
+}
+
+int process_list_read_arguments(const struct process_list *list, size_t bytes,
+                                struct buffer *ret_arguments)
+{
+    const struct process_reading *process = &list->process[list->next - 1];
+
+    if (!process_reader_is_used() || process->length >= PART_BYTES)
+        return process_read_first_arguments(process->pid, bytes, ret_arguments);
+    if (process->result < 0)
+        return process->result;
+    return buffer_append(ret_arguments, buffer_text(&list->text) + list->at,
+                         process->length < bytes ? process->length : bytes);
+}
+
+/* ---- process trust -------------------------------------------------------------------------- */
+
+/* See process.h.
+ *
+ * Root in a container without a user namespace has uid 0 on the node as well, so the pid namespace
+ * counts too: NSpid in /proc/PID/status lists the pid in the namespace of /proc and in each one
+ * below it. After a set-user-id program has called setuid(2), all its ids are 0 although its caller
+ * chose the arguments; only the mode of its file reveals that.
+ */
+
+/* STATUS_BYTES: the status lists up to 65,536 groups of eleven bytes, before NSpid. Root of a
+ * container, or of a user namespace of any user, may have so many; otherwise a kibibyte suffices.
+ * USER_IDS: real, effective, saved, and file system uid. */
+enum {
+    STATUS_BYTES = 1024 * 1024,
+    USER_IDS = 4,
+    NUMBERS = 8,
+    COUNTED_BYTES = 128 * 1024,
+    FIRST_PROCESS = 1
+};
+
+struct numbers {
+    unsigned count;
+    unsigned long number[NUMBERS];
+};
+
+/* Reads the numbers after "\nNAME:" in the status, at most NUMBERS of them. */
+static void read_numbers(const char *status, const char *name, struct numbers *ret_numbers)
+{
+    const char *at = strstr(status, name);
+    char *end;
+
+    *ret_numbers = (struct numbers){0};
+    if (!at)
+        return;
+    at += strlen(name);
+    while (ret_numbers->count < NUMBERS) {
+        while (*at == '\t' || *at == ' ')
+            at++;
+        if (!isdigit((unsigned char)*at))
+            return;
+        ret_numbers->number[ret_numbers->count++] = strtoul(at, &end, 10);
+        at = end;
+    }
+}
+
+static bool is_roots(const struct numbers *users)
+{
+    for (unsigned i = 0; i < users->count; i++)
+        if (users->number[i] != users->number[0])
+            return false;
+    return users->count == USER_IDS && (users->number[0] == 0 || users->number[0] == geteuid());
+}
+
+/* PROCESS_DENIED means that CAP_SYS_PTRACE is missing. Without it nothing else of the process can
+ * be read either, which the volume reports as hypervisor_unreachable; the administrator has to
+ * grant it. */
+static int judge_program(pid_t pid)
+{
+    struct stat program;
+    int r = process_stat(pid, "exe", &program);
+
+    if (r < 0)
+        return r == PROCESS_DENIED ? PROCESS_ROOTS : r;
+    return program.st_mode & (S_ISUID | S_ISGID) ? PROCESS_PRIVILEGED : PROCESS_ROOTS;
+}
+
+int process_judge(pid_t pid, uid_t *ret_user)
+{
+    cleanup(buffer_done) struct buffer status = BUFFER_INIT(STATUS_BYTES);
+    struct numbers users, pids;
+    int r = process_read_file(pid, "status", &status);
+
+    if (r < 0)
+        return r;
+    read_numbers(buffer_text(&status), "\nUid:", &users);
+    read_numbers(buffer_text(&status), "\nNSpid:", &pids);
+    if (ret_user)
+        *ret_user = users.count ? (uid_t)users.number[0] : (uid_t)-1;
+    if (!is_roots(&users))
+        return PROCESS_USERS;
+    return pids.count > 1 ? PROCESS_CONTAINED : judge_program(pid);
+}
+
+/* If the first process's root directory cannot be examined, the process counts as root's. */
+int process_judge_unjailed(pid_t pid, uid_t *ret_user)
+{
+    struct stat own, first;
+    int r = process_judge(pid, ret_user);
+
+    if (r != PROCESS_ROOTS)
+        return r;
+    r = process_stat(pid, "root", &own);
+    if (r < 0)
+        return r == PROCESS_DENIED ? PROCESS_ROOTS : r;
+    if (process_stat(FIRST_PROCESS, "root", &first) < 0)
+        return PROCESS_ROOTS;
+    return own.st_dev == first.st_dev && own.st_ino == first.st_ino ? PROCESS_ROOTS
+                                                                    : PROCESS_ROOTED_APART;
+}
+
+int process_read_counted_arguments(const struct process_list *list, pid_t pid,
+                                   struct buffer *ret_arguments)
+{
+    int r = process_list_read_arguments(list, COUNTED_BYTES, ret_arguments);
+
+    if (r < 0 || ret_arguments->length < COUNTED_BYTES)
+        return r;
+    r = process_judge(pid, NULL);
+    if (r != PROCESS_ROOTS)
+        return r < 0 ? r : 0;
+    buffer_clear(ret_arguments);
+    return process_read_arguments(pid, ret_arguments);
+}
+
+const char *process_trust_text(enum process_trust trust)
+{
+    static const char *const texts[] = {
+        [PROCESS_ROOTS] = "it is root's",
+        [PROCESS_USERS] = "it belongs to another user than root",
+        [PROCESS_CONTAINED] = "it runs in a container",
+        [PROCESS_PRIVILEGED] = "it runs a set-user-id program, whose arguments any user may choose",
+        [PROCESS_ROOTED_APART] = "it has another root directory than the node",
+    };
+
+    return texts[trust];
 }

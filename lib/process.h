@@ -24,7 +24,7 @@ struct process {
 enum process_failure {
     PROCESS_GONE = -ENOENT,     /* no such process, or it ended meanwhile */
     PROCESS_DENIED = -EACCES,   /* the process may not be examined */
-    PROCESS_HANGS = -ETIMEDOUT, /* its memory stays locked (process_reader.h): ask again later */
+    PROCESS_HANGS = -ETIMEDOUT, /* its memory stays locked (see process reader): ask again later */
 };
 
 /* Appends the whole of /proc/PID/NAME. 0, PROCESS_GONE, BUFFER_FULL, another -errno. */
@@ -55,7 +55,7 @@ int process_read_arguments(pid_t pid, struct buffer *ret_arguments);
 int process_read_first_arguments(pid_t pid, size_t bytes, struct buffer *ret_arguments);
 
 /* Whether the process still has these arguments, or ones that begin with them. Between reading them
- * and judging the process (process_trust.h) it may have executed another program, or its pid may
+ * and judging the process (trust, below) it may have executed another program, or its pid may
  * have been reused: then the judgement does not apply to the arguments. 1, 0, or PROCESS_HANGS or
  * another -errno: unknown. */
 int process_still_has_arguments(pid_t pid, const struct buffer *arguments);
@@ -75,7 +75,7 @@ const char *process_arguments_program(const struct buffer *arguments);
 
 /* Iterates over all processes and reads their arguments.
  *
- * If a reader runs (process_reader.h), it is asked for the arguments of several processes at once,
+ * If process_reader_is_used(), it is asked for the arguments of several processes at once,
  * because each request costs two context switches.
  */
 
@@ -91,3 +91,85 @@ int process_list_next(struct process_list *list, pid_t *ret_pid);
  * as process_read_first_arguments(). */
 int process_list_read_arguments(const struct process_list *list, size_t bytes,
                                 struct buffer *ret_arguments);
+
+/* ---- process trust -------------------------------------------------------------------------- */
+
+/* Whether the arguments of a process can be trusted.
+ *
+ * Any user may start a program with any arguments, in any directory. So they are trusted only if
+ * root of the node started the process.
+ */
+
+enum process_trust {
+    PROCESS_ROOTS,        /* root's, on the node itself */
+    PROCESS_USERS,        /* not root's, or with different user ids */
+    PROCESS_CONTAINED,    /* in a container: a pid namespace of its own */
+    PROCESS_PRIVILEGED,   /* a set-user-id program, whose caller chose arguments and directory */
+    PROCESS_ROOTED_APART, /* with another root directory than the node's first process */
+};
+
+/* An enum process_trust, PROCESS_GONE or another -errno. The daemon's own user counts as root: it
+ * runs as root, tests need not. ret_user: the real user; may be NULL. */
+int process_judge(pid_t pid, uid_t *ret_user);
+
+/* The same for a process that never leaves the node's root directory, such as a shim. */
+int process_judge_unjailed(pid_t pid, uid_t *ret_user);
+
+/* Reads the part of the arguments of `pid`, the list's process, that can prevent a removal: root's
+ * up to the buffer's limit, other users' only the beginning, so that no user can make them too long
+ * to read. 0, BUFFER_FULL, PROCESS_GONE, PROCESS_HANGS or another -errno. */
+int process_read_counted_arguments(const struct process_list *list, pid_t pid,
+                                   struct buffer *ret_arguments);
+
+/* Why it is not trusted, such as "it belongs to another user than root". */
+const char *process_trust_text(enum process_trust trust);
+
+/* ---- namespaces ----------------------------------------------------------------------------- */
+
+/* Whether this process sees the node, or only a part of it.
+ *
+ * The kernel's first namespaces have fixed inodes (include/linux/proc_ns.h).
+ */
+
+/* /proc shows all processes of the node: this is its pid namespace, and /proc belongs to it. */
+bool namespaces_show_all_processes(void);
+
+/* Whether this is the first user namespace: it receives the kernel's events, and its root may
+ * inspect every process. */
+bool namespaces_user_is_first(void);
+
+/* Whether process 1 has this very file at the path, whatever mounts this process has. False also if
+ * the root of process 1 cannot be reached (CAP_SYS_PTRACE). */
+bool namespaces_first_has(const char *path, const struct stat *file);
+
+/* ---- process reader ------------------------------------------------------------------------- */
+
+/* Reads the arguments of processes without waiting for what one of them does.
+ *
+ * Reading /proc/PID/cmdline waits for the lock of that process's memory, and the user who
+ * runs the process can hold it: by a large munmap(2), many in a row, or a fork(2). So a child
+ * process, the reader, does the waiting. It is killed if it waits too long; SIGKILL ends that wait.
+ * The other files that crustd reads need no such lock: stat, status, cgroup, comm, the links.
+ */
+
+/* Starts the reader. From then on only the reader reads that file, and it is restarted if it
+ * ends; before, and in programs that never call this, they is read directly. To be called early,
+ * because the reader keeps a copy of the program's memory. 0 or -errno. */
+int process_reader_start(void);
+
+/* Ends the reader for good. */
+void process_reader_stop(void);
+
+bool process_reader_is_used(void);
+
+struct process_reading {
+    pid_t pid;
+    int result;    /* 0, an enum process_failure, BUFFER_FULL (of the text), another -errno */
+    size_t length; /* appended for this process */
+};
+
+/* Reads the first `bytes` bytes of each process's arguments and concatenates them. 0, or the
+ * reason why none of the results is valid: PROCESS_HANGS if one of the processes hung, or
+ * another -errno. */
+int process_reader_read(struct process_reading *readings, unsigned count, size_t bytes,
+                        struct buffer *ret_text);

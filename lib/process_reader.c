@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* process_reader.c - see process_reader.h.
+/* process_reader.c - see process.h.
  *
  * Requests and answers go through a stream socket, one request at a time:
  *
@@ -10,7 +10,7 @@
  * A reader that has not answered is killed only if the kernel reports that it waits: a runnable one
  * merely lacks a processor.
  */
-#include "lib/process_reader.h"
+#include "lib/process.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -28,7 +28,6 @@
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/log.h"
-#include "lib/process.h"
 
 /* PATIENCE: how long a reader may wait for another process, which is enough for most processes that
  * start or fork on a busy node. */
@@ -232,6 +231,13 @@ int process_reader_start(void)
 {
     reader.owner = getpid();
     return start_reader();
+}
+
+void process_reader_stop(void)
+{
+    if (reader.pid)
+        end_reader();
+    reader.owner = 0;
 }
 
 bool process_reader_is_used(void)

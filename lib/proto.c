@@ -24,7 +24,7 @@ static void *budget_allocate(void *data, size_t size)
     if (size > budget->left)
         return NULL;
     budget->left -= size;
-    return malloc(size ? size : 1);
+    return calloc(1, size + 1);
 }
 
 static void budget_free(void *data, void *pointer)
@@ -66,12 +66,17 @@ int proto_append(struct buffer *bytes, const ProtobufCMessage *message)
     return buffer_append(bytes, packed, length);
 }
 
-ProtobufCBinaryData proto_borrow_text(const char *text)
+ProtobufCBinaryData proto_borrow(const void *bytes, size_t length)
 {
     union {
-        const char *constant;
+        const void *constant;
         uint8_t *bytes;
-    } pointer = {.constant = text};
+    } pointer = {.constant = bytes};
 
-    return (ProtobufCBinaryData){.len = strlen(text), .data = pointer.bytes};
+    return (ProtobufCBinaryData){.len = length, .data = pointer.bytes};
+}
+
+ProtobufCBinaryData proto_borrow_text(const char *text)
+{
+    return proto_borrow(text, strlen(text));
 }

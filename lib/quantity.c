@@ -18,11 +18,6 @@ struct number {
     unsigned two;
 };
 
-static bool is_digit(char character)
-{
-    return character >= '0' && character <= '9';
-}
-
 static int multiply(uint64_t *number, uint64_t factor)
 {
     return __builtin_mul_overflow(*number, factor, number) || *number > INT64_MAX
@@ -62,7 +57,7 @@ static int read_digits(const char **cursor, struct number *number)
             point = true;
             continue;
         }
-        if (!is_digit(**cursor))
+        if (**cursor < '0' || **cursor > '9')
             break;
         any = true;
         if (add_digit(number, (unsigned)(**cursor - '0'), &zeros) < 0)
@@ -83,39 +78,25 @@ static const struct suffix {
     {"G", 9, 0},   {"T", 12, 0},  {"P", 15, 0},  {"E", 18, 0},
 };
 
-/* "e3", "E-3" */
-static int read_exponent(const char *text, struct number *number)
-{
-    const char *digits = text + 1 + (text[1] == '+' || text[1] == '-');
-    size_t length = strspn(digits, "0123456789");
-
-    if ((*text != 'e' && *text != 'E') || length == 0 || digits[length])
-        return QUANTITY_WRONG;
-    if (length > EXPONENT_CHARS)
-        return text[1] == '-' ? QUANTITY_FRACTION : QUANTITY_TOO_MUCH;
-    number->ten += (int)strtol(text + 1, NULL, 10);
-    return 0;
-}
-
+/* One of these, or "e3", "E-3". */
 static int read_suffix(const char *text, struct number *number)
 {
+    const char *digits;
+    size_t length;
+
     for (size_t i = 0; i < array_length(suffixes); i++)
         if (strcmp(text, suffixes[i].text) == 0) {
             number->ten += suffixes[i].ten;
             number->two = suffixes[i].two;
             return 0;
         }
-    return read_exponent(text, number);
-}
-
-/* A tenth is a fifth of a half, and halves are had from the binary suffix: the digits are no
- * multiple of ten. */
-static int divide_by_ten(struct number *number)
-{
-    if (number->digits % 5 != 0 || number->two == 0)
-        return QUANTITY_FRACTION;
-    number->digits /= 5;
-    number->two--;
+    digits = text + 1 + (text[1] == '+' || text[1] == '-');
+    length = strspn(digits, "0123456789");
+    if ((*text != 'e' && *text != 'E') || length == 0 || digits[length])
+        return QUANTITY_WRONG;
+    if (length > EXPONENT_CHARS)
+        return text[1] == '-' ? QUANTITY_FRACTION : QUANTITY_TOO_MUCH;
+    number->ten += (int)strtol(text + 1, NULL, 10);
     return 0;
 }
 
@@ -127,8 +108,14 @@ static int to_bytes(struct number *number, uint64_t *ret_bytes)
         *ret_bytes = 0;
         return 0;
     }
-    for (; r == 0 && number->ten < 0; number->ten++)
-        r = divide_by_ten(number);
+    /* A tenth is a fifth of a half, and halves are had from the binary suffix: the digits are no
+     * multiple of ten. */
+    for (; number->ten < 0; number->ten++) {
+        if (number->digits % 5 != 0 || number->two == 0)
+            return QUANTITY_FRACTION;
+        number->digits /= 5;
+        number->two--;
+    }
     for (; r == 0 && number->ten > 0; number->ten--)
         r = multiply(&number->digits, 10);
     for (; r == 0 && number->two > 0; number->two--)

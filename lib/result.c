@@ -36,12 +36,22 @@ static bool is_inside_character(char byte)
     return ((unsigned char)byte & 0xc0) == 0x80;
 }
 
-static void put_text(struct error *error, const char *whole)
+/* The whole text first: an argument may point into error->text. errno stays as it is. */
+__attribute__((format(printf, 2, 0))) static void put_text(struct error *error, const char *format,
+                                                           va_list arguments, const char *colon,
+                                                           const char *after)
 {
     static const char gap[] = "...";
-    size_t length = strlen(whole), front = FRONT_BYTES;
+    char whole[WHOLE_BYTES];
+    size_t length, front = FRONT_BYTES;
+    int saved = errno;
     const char *end;
 
+    (void)vsnprintf(whole, WHOLE_BYTES - ERROR_TEXT_BYTES, format, arguments);
+    length = strlen(whole);
+    (void)snprintf(whole + length, sizeof(whole) - length, "%s%s", colon, after);
+    length = strlen(whole);
+    errno = saved;
     if (length < ERROR_TEXT_BYTES) {
         memcpy(error->text, whole, length + 1);
         return;
@@ -52,49 +62,32 @@ static void put_text(struct error *error, const char *whole)
     while (is_inside_character(*end))
         end++;
     (void)snprintf(error->text, sizeof(error->text), "%.*s%s%s", (int)front, whole, gap, end);
-}
-
-/* The whole text first: an argument may point into error->text. */
-static size_t format_whole(char whole[static WHOLE_BYTES], const char *format, va_list arguments)
-    __attribute__((format(printf, 2, 0)));
-
-static size_t format_whole(char whole[static WHOLE_BYTES], const char *format, va_list arguments)
-{
-    (void)vsnprintf(whole, WHOLE_BYTES - ERROR_TEXT_BYTES, format, arguments);
-    return strlen(whole);
+    errno = saved;
 }
 
 int error_set(struct error *error, int code, const char *format, ...)
 {
-    char whole[WHOLE_BYTES];
-    int saved = errno;
     va_list arguments;
 
     if (!error)
         return code;
     va_start(arguments, format);
-    (void)format_whole(whole, format, arguments);
+    put_text(error, format, arguments, "", "");
     va_end(arguments);
-    put_text(error, whole);
     error->code = code;
-    errno = saved;
     return code;
 }
 
 int error_set_errno(struct error *error, int code, const char *format, ...)
 {
-    char whole[WHOLE_BYTES];
     int saved = errno;
-    size_t used;
     va_list arguments;
 
     if (!error)
         return code;
     va_start(arguments, format);
-    used = format_whole(whole, format, arguments);
+    put_text(error, format, arguments, ": ", strerror(-code));
     va_end(arguments);
-    (void)snprintf(whole + used, sizeof(whole) - used, ": %s", strerror(-code));
-    put_text(error, whole);
     error->code = code;
     errno = saved;
     return code;
@@ -102,19 +95,13 @@ int error_set_errno(struct error *error, int code, const char *format, ...)
 
 int error_prefix(struct error *error, const char *format, ...)
 {
-    char whole[WHOLE_BYTES];
-    int saved = errno;
-    size_t used;
     va_list arguments;
 
     if (!error)
         return 0;
     va_start(arguments, format);
-    used = format_whole(whole, format, arguments);
+    put_text(error, format, arguments, "", error->text);
     va_end(arguments);
-    (void)snprintf(whole + used, sizeof(whole) - used, "%s", error->text);
-    put_text(error, whole);
-    errno = saved;
     return error->code;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* secret.c - secrets recognised by their names. */
-#include "lib/secret.h"
+#include "lib/text.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -9,18 +9,15 @@
 #include "lib/cleanup.h"
 #include "lib/json.h"
 
-static bool is_end_of_word(const char *name, size_t length, size_t at)
-{
-    return at == length || !isalpha((unsigned char)name[at]) || isupper((unsigned char)name[at]);
-}
-
 /* In "smb-pass", "pass2" and "dbPass", but not in "bypass" or "passthrough". */
 static bool is_word_at(const char *name, size_t length, size_t at, size_t word_length)
 {
     bool begins = at == 0 || !isalpha((unsigned char)name[at - 1]) ||
                   (isupper((unsigned char)name[at]) && islower((unsigned char)name[at - 1]));
+    size_t end = at + word_length;
 
-    return begins && is_end_of_word(name, length, at + word_length);
+    return begins && (end == length || !isalpha((unsigned char)name[end]) ||
+                      isupper((unsigned char)name[end]));
 }
 
 struct word {

@@ -14,11 +14,6 @@
 
 #define REPLACEMENT UINT32_C(0xFFFD)
 
-static bool is_continuation(unsigned char byte)
-{
-    return (byte & 0xC0) == 0x80;
-}
-
 /* Bytes that follow a leading byte, and its value bits; false if nothing starts with it. */
 static bool decode_leading(unsigned char byte, size_t *ret_following, uint32_t *ret_bits)
 {
@@ -53,7 +48,7 @@ size_t text_decode_utf8(const char *text, size_t length, uint32_t *ret_character
     if (following && second_is_forbidden(bytes[0], bytes[1]))
         return 0;
     for (size_t i = 1; i <= following; i++) {
-        if (!is_continuation(bytes[i]))
+        if ((bytes[i] & 0xC0) != 0x80) /* no continuation */
             return 0;
         character = character << 6 | (bytes[i] & 0x3F);
     }
@@ -184,4 +179,17 @@ struct text_word text_time(const char *text)
         word.text[19] = '\0';
     }
     return word;
+}
+
+/* ---- name table ----------------------------------------------------------------------------- */
+
+unsigned name_table_find(const char *const *first, size_t stride, unsigned rows, const char *name,
+                         unsigned otherwise)
+{
+    const char *row = (const char *)first;
+
+    for (unsigned i = 0; i < rows; i++, row += stride)
+        if (strcmp(*(const char *const *)(const void *)row, name) == 0)
+            return i;
+    return otherwise;
 }

@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "lib/buffer.h"
+
 /* Decodes the character at the start of text. Its length in bytes; 0 if it is not well-formed UTF-8
  * (overlong, a surrogate, beyond U+10FFFF, cut off) or if length is 0. */
 size_t text_decode_utf8(const char *text, size_t length, uint32_t *ret_character);
@@ -47,3 +49,36 @@ struct text_word text_time(const char *text);
  * least 1.
  */
 void text_clean(const char *text, size_t length, char *ret_text, size_t size);
+
+/* ---- name table ----------------------------------------------------------------------------- */
+
+/* The lookup of a word in a table of rows that each begin with, or are, a name. */
+
+/* The number of the row whose name equals `name`; `otherwise` if none does. Names are `stride`
+ * bytes apart.
+ */
+unsigned name_table_find(const char *const *first, size_t stride, unsigned rows, const char *name,
+                         unsigned otherwise);
+
+/* ---- secrets -------------------------------------------------------------------------------- */
+
+/* which names stand for secrets, and what may be shown of a text that holds one.
+ *
+ * Applied to every mount option and metadata value of a CSI driver before it enters the database,
+ * and so to the journal, HTTP, crustctl and everything else that reads it.
+ */
+
+#define SECRET_REDACTED "[redacted]"
+
+/* Whether a name looks like that of a secret: it contains, in any letter case, one of auth,
+ * credential, key, passphrase, passw, private, pwd, secret, signature, token; or, as a word of its
+ * own, pass, pw, cred or creds. */
+bool secret_is_name(const char *name, size_t length);
+
+/* How many bytes of "name=value,name=value" may be shown: all of them, or those up to and with the
+ * '=' that stands before the first secret. All that follows it is taken for the secret, because its
+ * value may contain commas. */
+size_t secret_shown_length(const char *text);
+
+/* Appends the text as a JSON string, with "[redacted]" for its secret. -errno of the buffer. */
+int secret_append_json(struct buffer *json, const char *text);

@@ -4,9 +4,9 @@
  * state's reason.
  *
  * What is known has one function per subject; each states what is known or, where it matters, that
- * nothing is. `subjects` lists them in the order in which they are shown.
+ * nothing is.
  */
-#include "model/advice.h"
+#include "model/volume.h"
 
 #include <inttypes.h>
 #include <stdbool.h>
@@ -16,7 +16,7 @@
 #include "lib/json.h"
 #include "lib/text.h"
 #include "model/reason.h"
-#include "model/runtime.h"
+#include "model/sandbox.h"
 #include "model/stale_reason.h"
 
 enum {
@@ -32,11 +32,6 @@ struct advice {
 };
 
 /* ---- lists of sentences ---- */
-
-static void add(struct buffer *list, const char *sentence)
-{
-    buffer_append(list, sentence, strlen(sentence) + 1);
-}
 
 /* Whether the text is in one of the sentences already: several rows may have it. */
 static bool is_said(const struct buffer *list, const char *text)
@@ -85,6 +80,11 @@ static bool is_text(const cJSON *row, const char *key, const char *text)
     return strcmp(json_text(row, key), text) == 0;
 }
 
+static bool is_block_claim(const struct advice *advice)
+{
+    return is_text(advice->volume, "kind", "block_claim");
+}
+
 /* ---- what is known ---- */
 
 /* Says nothing if there is no text. */
@@ -101,28 +101,26 @@ static void say_new(struct advice *advice, const char *before, const char *text,
         say_text(advice, before, text, after);
 }
 
-static void say_problem(struct advice *advice)
-{
-    const char *status = json_text(advice->volume, "status");
-
-    /* Where there is a reason, its meaning says so. */
-    if (*status && strcmp(status, "present") != 0 &&
-        reason_from_name(json_text(advice->volume, "reason")) == REASON_NONE)
-        say(advice, "The volume's metadata is %s.", status);
-    say_text(advice, "Problem: ", json_text(advice->volume, "problem"), "");
-}
-
 static void say_device(struct advice *advice)
 {
+    const enum volume_reason reason = reason_from_name(json_text(advice->volume, "reason"));
+    const char *status = json_text(advice->volume, "status");
     const char *device = json_text(advice->volume, "device");
     const char *kernel = json_text(advice->mapping, "device");
     uint64_t bytes;
 
+    /* The meaning of a reason says so, too. */
+    if (*status && strcmp(status, "present") != 0 && reason == REASON_NONE)
+        say(advice,
+            is_block_claim(advice) ? "The claim is %s: no container has it any more."
+                                   : "The volume's metadata is %s.",
+            status);
+    say_text(advice, "Problem: ", json_text(advice->volume, "problem"), "");
     if (!*device)
         return;
     /* After a rewrite the mapping has the device that the VM was given, not what this path names.
      */
-    if (reason_from_name(json_text(advice->volume, "reason")) == REASON_IDENTITY_MISMATCH)
+    if (reason == REASON_IDENTITY_MISMATCH)
         kernel = "";
     if (*kernel && strcmp(kernel, device) != 0)
         say(advice, "Its device is %s, which leads to %s.", device, kernel);
@@ -131,6 +129,20 @@ static void say_device(struct advice *advice)
     if (has_number(advice->volume, "device_bytes", &bytes))
         say(advice, "On the host the device has %s (%" PRIu64 " bytes).", text_size(bytes).text,
             bytes);
+}
+
+static void say_block_claim(struct advice *advice)
+{
+    if (!is_block_claim(advice))
+        return;
+    say(advice, "It is a raw block claim: no metadata describes it, and the runtime gives the VM "
+                "the device as it is.");
+    say(advice,
+        "What is on it is the pod's affair, so the pod itself has to use new space: with its own "
+        "resize2fs, xfs_growfs or btrfs filesystem resize, or with crust-guest-agent as a sidecar "
+        "that has mounted it. A file system that the guest itself has mounted from it is grown by "
+        "crustd if the pod has the annotation of resize.grow_annotation "
+        "(crustd.dev/grow-file-system: \"true\").");
 }
 
 static void say_layers(struct advice *advice)
@@ -196,25 +208,20 @@ static void say_sandbox(struct advice *advice)
 {
     const cJSON *sandbox = advice->sandbox;
     const char *socket = json_text(sandbox, "control_socket");
-
-    if (!sandbox)
-        return;
-    say(advice, "It is used by sandbox %s (%s on %s, process %" PRIu64 ").",
-        json_text(sandbox, "sandbox_id"), json_text(sandbox, "runtime"),
-        json_text(sandbox, "hypervisor"), number_of(sandbox, "vmm_pid"));
-    if (*json_text(sandbox, "pod_name"))
-        say(advice, "The pod is %s/%s.", json_text(sandbox, "pod_namespace"),
-            json_text(sandbox, "pod_name"));
-    if (*socket)
-        say(advice, "crustd speaks to the hypervisor on %s.", socket);
-    else
-        say(advice, "crustd has no socket to speak to the hypervisor on.");
-}
-
-static void say_mapping(struct advice *advice)
-{
     const char *drive = json_text(advice->mapping, "drive_id");
 
+    if (sandbox) {
+        say(advice, "It is used by sandbox %s (%s on %s, process %" PRIu64 ").",
+            json_text(sandbox, "sandbox_id"), json_text(sandbox, "runtime"),
+            json_text(sandbox, "hypervisor"), number_of(sandbox, "vmm_pid"));
+        if (*json_text(sandbox, "pod_name"))
+            say(advice, "The pod is %s/%s.", json_text(sandbox, "pod_namespace"),
+                json_text(sandbox, "pod_name"));
+        if (*socket)
+            say(advice, "crustd speaks to the hypervisor on %s.", socket);
+        else
+            say(advice, "crustd has no socket to speak to the hypervisor on.");
+    }
     /* Until the hypervisor's list has the drive, its name is the one that the runtime recorded. */
     if (*drive)
         say(advice, "%s calls the drive %s.",
@@ -241,38 +248,34 @@ static void say_group(struct advice *advice)
         say(advice, "Kata's Go runtime sees to that; its Rust runtime ignores fsGroup.");
 }
 
-/* What the reason rests on. */
-static void say_grounds(struct advice *advice)
-{
-    say_text(advice, "Evidence: ", json_text(advice->volume, "evidence"), ".");
-    say_text(advice, "The volume's own metadata say crust.resize = ",
-             json_text(json_member(advice->volume, "metadata"), "crust.resize"), ".");
-    if (strcmp(advice->resize_mode, "grow") != 0)
-        say(advice, "The configuration says resize.mode = %s.", advice->resize_mode);
-}
-
-/* Whether a resize would succeed now. */
+/* What the reason rests on, and whether a resize would succeed now. */
 static void say_resizable(struct advice *advice)
 {
     const cJSON *volume = advice->volume;
     const char *reason = json_text(volume, "resizable_reason");
     const struct explanation *text = reason_explain_resizable(reason_from_name(reason));
     const char *meaning = text ? text->meaning : "";
+    const char *what = is_block_claim(advice) ? "the VM's disk" : "the file system";
 
+    say_text(advice, "Evidence: ", json_text(volume, "evidence"), ".");
+    say_text(advice, "The volume's own metadata say crust.resize = ",
+             json_text(json_member(volume, "metadata"), "crust.resize"), ".");
+    if (strcmp(advice->resize_mode, "grow") != 0)
+        say(advice, "The configuration says resize.mode = %s.", advice->resize_mode);
     if (*reason && is_text(volume, "reason", reason)) {
         if (is_text(volume, "state", "blocked"))
             return; /* its meaning says it all */
         meaning = "";
     }
     if (is_text(volume, "resizable", "yes"))
-        say(advice, "A resize would reach the file system: the hypervisor has the drive and can "
-                    "resize it, and the guest is able to follow.");
+        say(advice, "A resize would reach %s: the hypervisor has the drive and can resize it%s.",
+            what, is_block_claim(advice) ? "" : ", and the guest is able to follow");
     else if (*json_text(volume, "resizable"))
-        say(advice, "%s (%s)%s%s",
+        say(advice,
             is_text(volume, "resizable", "no")
-                ? "A resize would not reach the file system"
-                : "Whether a resize would reach the file system is not known",
-            reason, *meaning ? ". " : ".", meaning);
+                ? "A resize would not reach %s (%s)%s%s"
+                : "Whether a resize would reach %s is not known (%s)%s%s",
+            what, reason, *meaning ? ". " : ".", meaning);
 }
 
 static void say_attempts(struct advice *advice)
@@ -349,19 +352,13 @@ static void say_cleanup(struct advice *advice)
             number_of(cleanup, "cleanup_id"));
 }
 
-static void (*const subjects[])(struct advice *advice) = {
-    say_problem,  say_device,  say_layers,  say_hypervisor_size, say_guest,
-    say_sandbox,  say_mapping, say_group,   say_grounds,         say_resizable,
-    say_attempts, say_judged,  say_cleanup,
-};
-
 /* ---- what to do ---- */
 
 static void add_remedies(struct buffer *list, const struct explanation *text)
 {
     for (unsigned i = 0; text && i < EXPLANATION_REMEDIES && text->remedy[i]; i++)
         if (!is_said(list, text->remedy[i])) /* two reasons may have the same one */
-            add(list, text->remedy[i]);
+            buffer_append(list, text->remedy[i], strlen(text->remedy[i]) + 1);
 }
 
 static void append_advice(const struct advice *advice, struct buffer *json)
@@ -379,8 +376,10 @@ static void append_advice(const struct advice *advice, struct buffer *json)
 
     cJSON_ArrayForEach(layer, advice->layers)
     {
-        if (*json_text(layer, "remedy") && count++ < LAYER_REMEDIES)
-            add(&remedies, json_text(layer, "remedy"));
+        const char *remedy = json_text(layer, "remedy");
+
+        if (*remedy && count++ < LAYER_REMEDIES)
+            buffer_append(&remedies, remedy, strlen(remedy) + 1);
     }
     if (of_resizable != text)
         add_remedies(&remedies, of_resizable);
@@ -413,8 +412,17 @@ int advice_append(const cJSON *rows, const char *resize_mode, struct buffer *jso
     };
 
     append_advice(&advice, json);
-    for (size_t i = 0; i < array_length(subjects); i++)
-        subjects[i](&advice);
+    say_device(&advice);
+    say_block_claim(&advice);
+    say_layers(&advice);
+    say_hypervisor_size(&advice);
+    say_guest(&advice);
+    say_sandbox(&advice);
+    say_group(&advice);
+    say_resizable(&advice);
+    say_attempts(&advice);
+    say_judged(&advice);
+    say_cleanup(&advice);
     append_list(json, "known", &advice.known);
     buffer_done(&advice.known);
     return buffer_error(json);

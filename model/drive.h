@@ -9,8 +9,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "model/explanation.h"
-
 enum {
     DRIVE_ID_CHARS = 36,     /* [A-Za-z0-9_-]; a UUID fits */
     DRIVE_SERIAL_CHARS = 20, /* what virtio-blk has room for; the other disks have more */
@@ -22,19 +20,20 @@ enum {
     DRIVE_CONTAINER_ID_CHARS = 64, /* as in OCI: [A-Za-z0-9._-] */
 };
 
-/* The database keeps the names. REQUESTED to READY are reached on the way in, one after the other;
- * UNMOUNTING to REMOVED on the way out. Each is committed before the act that follows it, so after
- * a crash that act may have been done, in part, or not. */
+/* The database keeps the names. REQUESTED to READY are reached on the way in, in this order,
+ * ATTACHED only where the guest is asked after the attach; UNMOUNTING to REMOVED on the way out.
+ * Each is committed before the act that follows it, so after a crash that act may have been done,
+ * in part, or not. */
 enum drive_state {
     DRIVE_REQUESTED, /* the next act opens the host's disk */
     DRIVE_CLAIMED,   /* … hands it to the VMM */
     DRIVE_ATTACHED,  /* … asks the guest what it has of it */
     DRIVE_SEEN,      /* … has the guest find and mount it */
-    DRIVE_MOUNTED,   /* the next act has the guest write everything to the disk */
+    DRIVE_MOUNTED,   /* the guest has mounted and synced it: no act follows before READY */
     DRIVE_READY,
     DRIVE_UNMOUNTING, /* the next act has the guest unmount it, or takes what the VMM has left of a
                          device that somebody took from a guest that had not unmounted it */
-    DRIVE_UNMOUNTED,  /* … has the guest let go of the disk */
+    DRIVE_UNMOUNTED,  /* … has the guest let go of the disk, if its VMM chose the serial */
     DRIVE_REMOVING, /* … takes it from the VMM, until the VMM and the host agree that it is gone */
     DRIVE_REMOVED,
     DRIVE_FAILED,
@@ -46,8 +45,6 @@ const char *drive_state_name(enum drive_state state);
 
 /* DRIVE_STATES: a state of another version, whose name is "other" here. */
 enum drive_state drive_state_from_name(const char *name);
-
-const struct explanation *drive_state_explain(enum drive_state state);
 
 /* Nothing more is done about the drive: REMOVED, FAILED or LOST. */
 bool drive_state_is_end(enum drive_state state);

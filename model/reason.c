@@ -11,7 +11,7 @@
  */
 #include "model/reason.h"
 
-#include "model/name_table.h"
+#include "lib/text.h"
 
 /* Where a text applies: the states that can have the reason, and volumes that a resize would not
  * reach. STATES itself stands for a state of another version, which has none. */
@@ -24,7 +24,7 @@ enum { STAYS, HEALS = RESIZABLE - 1 }; /* in no state, in any; IN(state): there 
 
 #define ROW(reason, name, heals, code, ...) [REASON_##reason] = {{name, heals, code}, {__VA_ARGS__}}
 
-enum { REASON_TEXTS = 4 };
+enum { REASON_TEXTS = 5 };
 
 static const struct {
     struct {
@@ -54,8 +54,8 @@ static const struct {
           "ended.",
           "The end of the VM.",
           {"While the pod ends, this passes within seconds.",
-           "If it lasts, see why the VM does not end: the evidence has its process, and "
-           "journalctl -t kata what its shim says.",
+           "If it lasts, see why the VM does not end: the evidence has its process, and journalctl "
+           "-t kata what its shim says.",
            "Do not attach the device elsewhere meanwhile: the guest may still write to it."}}}),
     ROW(POLICY, "policy", STAYS, STATUS_FAILED_PRECONDITION,
         {IN(UNMANAGED),
@@ -67,31 +67,43 @@ static const struct {
            "for it alone; the CSI driver copies it from the storage class or the volume's "
            "attributes.",
            "resize.file_backed = never holds for all regular files as devices; observe shows their "
-           "new sizes."}}},
+           "new sizes and has the guest of the next VM grow the file system.",
+           "resize.block_claims = never holds for all raw block claims."}}},
         {IN(UNKNOWN),
          {"A setting says that crustd only observes, so it does not ask the hypervisor.",
           "Permission to ask.",
           {"resize.mode = observe in the configuration, \"crust.resize\": \"observe\" among the "
-           "volume's metadata, or a regular file as its device (resize.file_backed)."}}},
+           "volume's metadata, or resize.block_claims = observe for raw block claims."}}},
         {IN(HOST_GROWN),
-         {"The device has grown, and a setting says that crustd only observes.",
+         {"The device has grown, and a setting says that crustd leaves this VM's disk as it is.",
           "Permission to act.",
           {"resize.mode = observe in the configuration holds for all volumes; set it to grow and "
            "send crustd a SIGHUP.",
            "\"crust.resize\": \"observe\" among the metadata of this volume's mountInfo.json holds "
            "for it alone.",
-           "A regular file as a device is only ever observed (resize.file_backed), because "
-           "resizing one truncates it; put it behind a loop device."}}},
+           "resize.block_claims = observe holds for all raw block claims.",
+           "crustd sends no VMM the new size of a regular file (resize.file_backed), because it "
+           "would "
+           "truncate the file: restart the pod, whose next VM opens the file at its size and whose "
+           "guest grows the file system. Behind a loop device it grows in the running pod."}}},
+        {IN(BLOCKED),
+         {"The pod has the annotation io.katacontainers.volume.confidential: its manifest fixes "
+          "the size of its devices, so crustd leaves this VM's disk as it is.",
+          NULL,
+          {"Nothing is wrong. A pod that is created anew sees the device's size as it is then; its "
+           "manifest has to allow for it."}}},
         {RESIZABLE,
-         {"A setting says that crustd does not resize this volume. Nothing else is known to be in "
-          "the way.",
+         {"A setting says that crustd does not resize this volume in this VM. Nothing else is "
+          "known to be in the way.",
           "Permission to act.",
           {"resize.mode in the configuration holds for all volumes; set it to grow and send crustd "
            "a SIGHUP.",
            "\"crust.resize\" among the metadata of this volume's mountInfo.json holds for it "
            "alone.",
-           "A regular file as a device is never resized (resize.file_backed); put it behind a loop "
-           "device."}}}),
+           "A regular file as a device is not resized in a running VM (resize.file_backed): the "
+           "next VM of the volume has its new size. Put it behind a loop device.",
+           "Of raw block claims resize.block_claims holds for all, and the annotation "
+           "io.katacontainers.volume.confidential for those of its pod."}}}),
     ROW(NOT_A_BLOCK_DEVICE, "not_a_block_device", STAYS, STATUS_FAILED_PRECONDITION,
         {IN(UNMANAGED) | RESIZABLE,
          {"The volume is of a kind that cannot grow here: a passed-through device (vfio), one that "
@@ -109,11 +121,12 @@ static const struct {
            "is created again gets new bundles."}}}),
     ROW(NO_DEVICE, "no_device", STAYS, STATUS_UNAVAILABLE,
         {IN(UNBOUND) | IN(BLOCKED) | RESIZABLE,
-         {"The path that mountInfo.json gives for the device leads to nothing on this node, or "
-          "into a file system that may hang (FUSE, NFS and the like), where crustd does not look.",
+         {"The path that mountInfo.json gives for the device, or at which the CSI driver has "
+          "published a raw block claim, leads to nothing on this node, or into a file system that "
+          "may hang (FUSE, NFS and the like), where crustd does not look.",
           "The device at that path.",
-          {"Is the volume attached to this node? Look at its path with ls -lL, and at the "
-           "CSI driver's log.",
+          {"Is the volume attached to this node? Look at its path with ls -lL, and at the CSI "
+           "driver's log.",
            "If crustd runs in a pod, it must see the host's /dev: --root must name the host's "
            "root."}}}),
     ROW(MULTIPLE_SANDBOXES, "multiple_sandboxes", STAYS, STATUS_UNAVAILABLE,
@@ -143,9 +156,10 @@ static const struct {
            "settings."}}}),
     ROW(IDENTITY_MISMATCH, "identity_mismatch", HEALS, STATUS_UNAVAILABLE,
         {IN(BLOCKED) | RESIZABLE,
-         {"The VM has another device open than the one this volume's metadata leads to now (the "
-          "evidence names both). The device was detached and attached again, and the VM still "
-          "holds the old one, or mountInfo.json was rewritten.",
+         {"The VM has another device open than the one this volume leads to now (the evidence "
+          "names both). The device was detached and attached again, and the VM still holds the old "
+          "one, or mountInfo.json was rewritten, or the CSI driver has put another device where a "
+          "raw block claim is published.",
           "One and the same device on the host and in the VM.",
           {"Restart the pod: its VM then opens the device that is there now.",
            "If the metadata was rewritten by mistake, have the CSI driver write the right device "
@@ -176,8 +190,8 @@ static const struct {
            "subPath: remove it from the pod's mounts of this volume and create the pod again; Kata "
            "cannot combine it with direct-assigned volumes. An unplugged drive comes back with a "
            "restart of the pod.",
-           "Save what was written meanwhile: it is in the volume's directory on the node, not on "
-           "the volume."}}}),
+           "If a directory has the volume's place, save what was written meanwhile: it is in the "
+           "volume's directory on the node, not on the volume."}}}),
     ROW(SANDBOX_ORPHANED, "sandbox_orphaned", STAYS, STATUS_UNAVAILABLE,
         {IN(BLOCKED) | RESIZABLE,
          {"The sandbox's VMM still runs with this volume's device open, and its shim has ended (it "
@@ -186,17 +200,16 @@ static const struct {
           "system a second time.",
           "The end of that VMM.",
           {"The evidence has its process id: see with ps that it is the VMM, then kill PID. QEMU "
-           "and Cloud Hypervisor end cleanly, and what the guest has not written yet is lost as "
-           "in a power failure.",
+           "and Cloud Hypervisor end cleanly, and what the guest has not written yet is lost as in "
+           "a power failure.",
            "crustd never kills a process. It releases the volume the moment the VMM has ended.",
            "crustctl doctor lists all such VMMs. Raise the memory limit of the pod's overhead, if "
            "the OOM killer ended the shim (journalctl -k)."}}}),
     ROW(RESIZE_UNDONE, "resize_undone", STAYS, STATUS_UNAVAILABLE,
         {IN(BLOCKED) | RESIZABLE,
          {"crustd told the VMM several times that the device has grown, and each time somebody "
-          "else "
-          "set the VM's disk back to less. crustd has stopped, so that two sides do not undo each "
-          "other for ever.",
+          "else set the VM's disk back to less. crustd has stopped, so that two sides do not undo "
+          "each other for ever.",
           "Only one program that resizes the VM's disk.",
           {"Look for whoever else does: a CSI driver that calls kata-runtime direct-volume resize "
            "with a size of its own, a script on QEMU's monitor. The journal (crustctl journal) has "
@@ -216,8 +229,8 @@ static const struct {
            "QEMU with debug settings instead, Go runtime only: in the section [hypervisor.qemu] "
            "enable_debug = true and extra_monitor_socket = \"qmp\". Then restart the pod. With "
            "\"hmp\" QEMU gets a human monitor, which crustd does not use.",
-           "QEMU: check that resize.qemu_monitor is not off (extra is the default). main would "
-           "use qmp.sock where there is nothing else; only for runtimes whose shim does not.",
+           "QEMU: check that resize.qemu_monitor is not off (extra is the default). main would use "
+           "qmp.sock where there is nothing else; only for runtimes whose shim does not.",
            "Cloud Hypervisor and Firecracker: nothing has to be set up, but crustd has to see "
            "their socket: in a pod, mount the host's /run."}}}),
     ROW(HYPERVISOR_BUSY, "hypervisor_busy", HEALS, STATUS_UNAVAILABLE,
@@ -233,13 +246,11 @@ static const struct {
     ROW(VM_PAUSED, "vm_paused", HEALS, STATUS_UNAVAILABLE,
         {HYPERVISOR | IN(BLOCK_GROWN),
          {"The VM is paused: its guest does not run, so nothing in it answers or grows (the "
-          "evidence "
-          "has the VMM's own word for it). The VMM itself takes the new size.",
+          "evidence has the VMM's own word for it). The VMM itself takes the new size.",
           "A VM that runs.",
           {"io-error: QEMU has paused it after an I/O error of a disk. Look at the node's kernel "
-           "log "
-           "and at the storage below its disks, a full thin pool for example; once that is mended, "
-           "\"cont\" on QEMU's monitor lets it run again.",
+           "log and at the storage below its disks, a full thin pool for example; once that is "
+           "mended, \"cont\" on QEMU's monitor lets it run again.",
            "paused: whoever paused it has to let it run again: a snapshot or a migration that was "
            "cut short, \"stop\" on QEMU's monitor, vm.pause of Cloud Hypervisor.",
            "crustd asks again with growing pauses; crustctl resync has it ask now."}}}),
@@ -250,8 +261,8 @@ static const struct {
           {"A VMM's process that is stopped (state T in ps) goes on after kill -CONT PID. One that "
            "waits for a disk (state D) goes on when the disk answers: look at the storage.",
            "In a pod, crustd needs the host's pid namespace and /run.",
-           "crustd tries again by itself; crustctl resync has it try now. "
-           "It waits for resize.call_timeout_seconds."}}}),
+           "crustd tries again by itself; crustctl resync has it try now. It waits for "
+           "resize.call_timeout_seconds."}}}),
     ROW(HYPERVISOR_UNSUPPORTED, "hypervisor_unsupported", STAYS, STATUS_UNAVAILABLE,
         {HYPERVISOR,
          {"This hypervisor, or this kind of drive, cannot be told from outside that a device grew. "
@@ -400,8 +411,7 @@ static const struct {
           "the sandbox's shared directory is missing, full, or not what it should be (the error is "
           "below).",
           "Room, and permission to write, in the directory of the node that the sandbox shares "
-          "with "
-          "its guest.",
+          "with its guest.",
           {"It is /run/kata-containers/shared/sandboxes/SANDBOX/mounts (Go runtime) or "
            "…/rw/passthrough (Rust runtime). The helper takes about 1 MiB there: df /run on the "
            "node.",
@@ -418,8 +428,7 @@ static const struct {
     ROW(HELPER_WRONG_ARCHITECTURE, "helper_wrong_architecture", HEALS, STATUS_UNAVAILABLE,
         {GUEST,
          {"The helper on this node is built for another architecture than the guest's (the error "
-          "is "
-          "below).",
+          "is below).",
           "A crust-guest-agent for this node's architecture at guest.helper_file.",
           {"Install crustd's package for this architecture, or set guest.helper_file to the right "
            "program and reload crustd (systemctl reload crustd). file(1) says what a program is "
@@ -428,8 +437,8 @@ static const struct {
     ROW(HELPER_NO_CGROUPS, "helper_no_cgroups", STAYS, STATUS_FAILED_PRECONDITION,
         {GUEST,
          {"kata-agent could not make a control group for the helper's container, so it runs no "
-          "further container in this guest (its error is below). crustd asks this sandbox "
-          "again only after crustctl resync.",
+          "further container in this guest (its error is below). crustd asks this sandbox again "
+          "only after crustctl resync.",
           "A guest kernel with control groups, mounted as kata-agent expects them, and room for "
           "one more.",
           {"Use a guest kernel with CONFIG_CGROUPS and the controllers of Kata's own "
@@ -439,14 +448,13 @@ static const struct {
            "Or put crust-guest-agent into the guest image: it needs no container of its own."}}}),
     ROW(HELPER_FAILED, "helper_failed", HEALS, STATUS_UNAVAILABLE,
         {GUEST,
-         {"The helper that crustd brought into the guest did not finish (the error below "
-          "says at which call). It was killed and removed, and nothing in the guest was changed by "
-          "halves: growing a file system is one step of its kernel's.",
+         {"The helper that crustd brought into the guest did not finish (the error below says at "
+          "which call). It was killed and removed, and nothing in the guest was changed by halves: "
+          "growing a file system is one step of its kernel's.",
           "A kata-agent that answers in time.",
           {"The agent's log (journalctl -t kata) has what became of the container; its name begins "
-           "with "
-           "crust-. No answer to StartContainer and RemoveContainer is what becomes of a guest in "
-           "which no control groups are mounted: kata-agent panics there.",
+           "with crust-. No answer to StartContainer and RemoveContainer is what becomes of a "
+           "guest in which no control groups are mounted: kata-agent panics there.",
            "resize.call_timeout_seconds limits how long the helper may take.",
            "crustd tries again with growing pauses; crustctl resync has it try now. guest.helper = "
            "off keeps it from trying."}}}),
@@ -483,17 +491,15 @@ static const struct {
     ROW(UNVERIFIED, "unverified", STAYS, STATUS_UNAVAILABLE,
         {IN(IN_SYNC),
          {"crustd could not check everything: the hypervisor could not be asked for the drive and "
-          "its size, "
-          "or the guest could not be asked to grow the file system, or not how large it is now.",
+          "its size, or the guest could not be asked to grow the file system, or not how large it "
+          "is now.",
           NULL,
           {"HYPERVISOR empty in crustctl volumes: its list was not read, or has no sizes (Cloud "
            "Hypervisor, Firecracker; there the guest's word is enough). QEMU needs an extra "
-           "monitor; "
-           "crustctl doctor says how.",
+           "monitor; crustctl doctor says how.",
            "GUEST empty: on stock images Kata's own agent can neither grow a file system nor tell "
-           "its size. An agent "
-           "that can, such as crust-guest-agent, lets crustd check by itself; df in the container "
-           "shows the size.",
+           "its size. An agent that can, such as crust-guest-agent, lets crustd check by itself; "
+           "df in the container shows the size.",
            "resize.mode = observe, and crust.resize = observe, ask nothing of the guest."}}}),
     ROW(HOST_STALE, "host_stale", STAYS, STATUS_UNAVAILABLE,
         {IN(IN_SYNC),
@@ -507,9 +513,8 @@ static const struct {
            "announcement."}}}),
     ROW(HOST_LAYER_PENDING, "host_layer_pending", STAYS, STATUS_UNAVAILABLE,
         {IN(IN_SYNC),
-         {"The disk under this device has grown, but the device itself, a device-mapper layer "
-          "over it (LUKS, LVM, multipath), has not followed. If the new space is meant for "
-          "something "
+         {"The disk under this device has grown, but the device itself, a device-mapper layer over "
+          "it (LUKS, LVM, multipath), has not followed. If the new space is meant for something "
           "else, as it may be in LVM, nothing is wrong.",
           "A larger layer on this host.",
           {"Grow the layer by the command above; multipath needs all of its paths to have one size "

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 #include "lib/result.h"
-#include "model/state.h"
+#include "model/volume.h"
 
 enum volume_reason {
     REASON_NONE,

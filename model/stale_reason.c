@@ -2,7 +2,7 @@
 /* stale_reason.c - the table of reasons for keeping and removing stale metadata. */
 #include "model/stale_reason.h"
 
-#include "model/name_table.h"
+#include "lib/text.h"
 
 #define ROW(reason, ...) [STALE_REASON_##reason] = {__VA_ARGS__}
 
@@ -59,8 +59,7 @@ static const struct {
         "The log says why; set paths.kata_trash or paths.crust_trash."),
     ROW(GRACE, "grace", "It has not been stale and unchanged for long enough.",
         "It goes by itself; crustctl gc --dry-run says when. If it lasts, crustd or the kubelet "
-        "restarts "
-        "again and again, or the directory changes."),
+        "restarts again and again, or the directory changes."),
     ROW(REPORT_ONLY, "report_only", "cleanup.mode = report.",
         "crustctl gc removes it; cleanup.mode = delete does."),
     ROW(BREAKER, "breaker",

@@ -1,23 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bundle.c - which host paths a container mounts where, and which sandbox it belongs to.
+/* bundle.c - which host paths a container mounts where, which block devices it has, and which
+ * sandbox it belongs to.
  *
  * A mount counts if its source is an absolute path and its type is one that Kata may replace by a
  * block device: "bind", which the kubelet's volumes have, or a type that names the kind of volume
  * (src/runtime-rs, resource/src/volume/direct_volume.rs).
  */
-#include "observe/bundle.h"
+#include "observe/bundles.h"
 
 #include <errno.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sysmacros.h>
 
 #include "lib/cleanup.h"
 
-static const char names[] = "mounts{source destination type} annotations{"
-                            "=io.kubernetes.cri.sandbox-id =io.kubernetes.cri.sandbox-namespace"
-                            " =io.kubernetes.cri.sandbox-name =io.kubernetes.cri-o.SandboxID"
-                            " =io.kubernetes.pod.namespace =io.kubernetes.pod.name}";
+#define CONFIDENTIAL "io.katacontainers.volume.confidential"
+#define NAMES                                                                                      \
+    "mounts{source destination type} linux{devices{type major minor}} annotations{"                \
+    "=io.kubernetes.cri.sandbox-id =io.kubernetes.cri.sandbox-namespace"                           \
+    " =io.kubernetes.cri.sandbox-name =io.kubernetes.cri.sandbox-uid"                              \
+    " =io.kubernetes.cri-o.SandboxID =io.kubernetes.pod.namespace =io.kubernetes.pod.name"         \
+    " =io.kubernetes.pod.uid =" CONFIDENTIAL
+
+enum { NAMES_BYTES = 1024 };
 
 static int copy(const char *text, struct bundle *bundle, char **ret_copy)
 {
@@ -75,6 +83,42 @@ static int read_mounts(const cJSON *object, struct bundle *bundle, struct error 
     return r;
 }
 
+static bool read_number(const cJSON *object, const char *name, uint32_t *ret_number)
+{
+    const cJSON *number = json_member(object, name);
+
+    if (!cJSON_IsNumber(number) || number->valuedouble < 0 || number->valuedouble > UINT32_MAX)
+        return false;
+    *ret_number = (uint32_t)number->valuedouble;
+    return true;
+}
+
+static int read_devices(const cJSON *object, struct bundle *bundle, struct error *error)
+{
+    const cJSON *devices = json_member(json_member(object, "linux"), "devices"), *device;
+    int count = cJSON_IsArray(devices) ? cJSON_GetArraySize(devices) : 0;
+
+    if (count > BUNDLE_DEVICES)
+        return error_set(error, FILE_WRONG, "linux.devices: %d elements, more than %d", count,
+                         BUNDLE_DEVICES);
+    if (!count)
+        return 0;
+    bundle->device = calloc((size_t)count, sizeof(*bundle->device));
+    if (!bundle->device)
+        return -ENOMEM;
+    bundle->bytes += (size_t)count * sizeof(*bundle->device);
+    cJSON_ArrayForEach(device, devices)
+    {
+        const char *type = json_string(device, "type");
+        uint32_t major, minor;
+
+        if (type && strcmp(type, "b") == 0 && read_number(device, "major", &major) &&
+            read_number(device, "minor", &minor))
+            bundle->device[bundle->devices++] = makedev(major, minor);
+    }
+    return 0;
+}
+
 static int copy_annotation(const cJSON *annotations, const char *name, const char *other_name,
                            struct bundle *bundle, char **ret_copy)
 {
@@ -83,34 +127,42 @@ static int copy_annotation(const cJSON *annotations, const char *name, const cha
     return copy(value ? value : json_string(annotations, other_name), bundle, ret_copy);
 }
 
-static int read_annotations(const cJSON *object, struct bundle *bundle)
-{
-    const cJSON *annotations = json_member(object, "annotations");
-    int r = copy_annotation(annotations, "io.kubernetes.cri.sandbox-id",
-                            "io.kubernetes.cri-o.SandboxID", bundle, &bundle->sandbox_id);
-
-    if (r == 0)
-        r = copy_annotation(annotations, "io.kubernetes.cri.sandbox-namespace",
-                            "io.kubernetes.pod.namespace", bundle, &bundle->pod_namespace);
-    if (r == 0)
-        r = copy_annotation(annotations, "io.kubernetes.cri.sandbox-name", "io.kubernetes.pod.name",
-                            bundle, &bundle->pod_name);
-    return r;
-}
-
-int bundle_parse(const char *text, size_t length, struct bundle *ret_bundle, struct error *error)
+int bundle_parse(const char *text, size_t length, const char *grow_annotation,
+                 struct bundle *ret_bundle, struct error *error)
 {
     cleanup(json_deletep) cJSON *object = NULL;
     struct bundle bundle = {0};
-    int r = json_read(text, length, JSON_LIMITS_BUNDLE, names, &object, error);
+    const cJSON *annotations;
+    char names[NAMES_BYTES];
+    const char *wish;
+    int r;
 
+    (void)snprintf(names, sizeof(names), "%s%s%s}", NAMES, *grow_annotation ? " =" : "",
+                   grow_annotation);
+    r = json_read(text, length, JSON_LIMITS_BUNDLE, names, &object, error);
     if (r != FILE_READ)
         return r;
     if (!cJSON_IsObject(object))
         return error_set(error, FILE_WRONG, "not an object");
-    r = read_annotations(object, &bundle);
+    annotations = json_member(object, "annotations");
+    r = copy_annotation(annotations, "io.kubernetes.cri.sandbox-id",
+                        "io.kubernetes.cri-o.SandboxID", &bundle, &bundle.sandbox_id);
+    if (r == 0)
+        r = copy_annotation(annotations, "io.kubernetes.cri.sandbox-namespace",
+                            "io.kubernetes.pod.namespace", &bundle, &bundle.pod_namespace);
+    if (r == 0)
+        r = copy_annotation(annotations, "io.kubernetes.cri.sandbox-name", "io.kubernetes.pod.name",
+                            &bundle, &bundle.pod_name);
+    if (r == 0)
+        r = copy_annotation(annotations, "io.kubernetes.cri.sandbox-uid", "io.kubernetes.pod.uid",
+                            &bundle, &bundle.pod_uid);
+    bundle.is_confidential = json_string(annotations, CONFIDENTIAL);
+    wish = json_string(annotations, grow_annotation);
+    bundle.grows_file_systems = wish && strcmp(wish, "true") == 0;
     if (r == 0)
         r = read_mounts(object, &bundle, error);
+    if (r == 0)
+        r = read_devices(object, &bundle, error);
     if (r == 0)
         *ret_bundle = bundle;
     else
@@ -127,8 +179,10 @@ void bundle_done(struct bundle *bundle)
         free(bundle->mount[i].destination);
     }
     free(bundle->mount);
+    free(bundle->device);
     free(bundle->sandbox_id);
     free(bundle->pod_namespace);
     free(bundle->pod_name);
+    free(bundle->pod_uid);
     *bundle = (struct bundle){0};
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bundle_find.c - see bundles.h. */
 #include "observe/bundles.h"
+#include "observe/process_table.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -9,8 +10,8 @@
 #include "lib/cleanup.h"
 #include "lib/path.h"
 #include "lib/process.h"
-#include "observe/cache.h"
 #include "observe/kata.h"
+#include "observe/observed_sandbox.h"
 
 /* Turns a path as seen from "/" into one below root. */
 static const char *below_root(int root, const char *path)

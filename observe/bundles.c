@@ -30,8 +30,8 @@
 
 #include "lib/cleanup.h"
 #include "lib/clock.h"
+#include "lib/collections.h"
 #include "lib/directory.h"
-#include "lib/hash.h"
 #include "lib/json.h"
 #include "lib/path.h"
 #include "observe/observe.h"
@@ -47,7 +47,7 @@ static const uint64_t READING_NS = 8 * NSEC_PER_MSEC;
 /* Why a bundle could not be read, and whose it is all the same. */
 struct refusal {
     struct error why; /* an enum file_text; no text: it could be read, or is not there yet */
-    char sandbox_id[BUNDLES_ID_BYTES];
+    char sandbox_id[OBSERVE_SANDBOX_ID_BYTES];
     char shim[SHIM_BYTES]; /* the address of its shim */
 };
 
@@ -57,10 +57,10 @@ struct container {
     bool is_listed;
     bool is_left_out; /* of the call in progress, because too much is kept already */
     unsigned young;
-    uint64_t round;                    /* the round in which it was last read */
-    struct kept *kept;                 /* read for a call that is not complete yet; NULL */
-    struct refusal *refusal;           /* NULL: it could be read, or was not tried */
-    char sandbox_id[BUNDLES_ID_BYTES]; /* "" none */
+    uint64_t round;                            /* the round in which it was last read */
+    struct kept *kept;                         /* read for a call that is not complete yet; NULL */
+    struct refusal *refusal;                   /* NULL: it could be read, or was not tried */
+    char sandbox_id[OBSERVE_SANDBOX_ID_BYTES]; /* "" none */
     char id[];
 };
 
@@ -77,6 +77,7 @@ struct parent {
 };
 
 struct bundles {
+    const char *grow_annotation;
     struct parent *parent[BUNDLES_PARENTS]; /* NULL after the last */
     size_t kept_bytes;
 };
@@ -93,12 +94,13 @@ struct reading {
     uint64_t until_ns;
 };
 
-int bundles_new(struct bundles **ret_bundles)
+int bundles_new(const char *grow_annotation, struct bundles **ret_bundles)
 {
     struct bundles *bundles = calloc(1, sizeof(*bundles));
 
     if (!bundles)
         return -ENOMEM;
+    bundles->grow_annotation = grow_annotation;
     *ret_bundles = bundles;
     return 0;
 }
@@ -173,17 +175,6 @@ int bundles_place_of(const char *bundle, const char *id, struct bundles_place *r
 
 /* ---- what is remembered ------------------------------------------------------------------ */
 
-static struct parent *parent_new(const struct bundles_place *place)
-{
-    struct parent *parent = calloc(1, sizeof(*parent));
-
-    if (!parent)
-        return NULL;
-    parent->place = *place;
-    parent->round = 1;
-    return parent;
-}
-
 /* 0, BUNDLES_CUT if all slots are taken by other directories of bundles, or -ENOMEM. */
 static int parent_at(struct bundles *bundles, const struct bundles_place *place,
                      struct parent **ret_parent)
@@ -191,10 +182,13 @@ static int parent_at(struct bundles *bundles, const struct bundles_place *place,
     for (unsigned i = 0; i < BUNDLES_PARENTS; i++) {
         struct parent **parent = &bundles->parent[i];
 
-        if (!*parent)
-            *parent = parent_new(place);
-        if (!*parent)
-            return -ENOMEM;
+        if (!*parent) {
+            *parent = calloc(1, sizeof(**parent));
+            if (!*parent)
+                return -ENOMEM;
+            (*parent)->place = *place;
+            (*parent)->round = 1;
+        }
         *ret_parent = *parent;
         if (strcmp((*parent)->place.parent, place->parent) == 0 &&
             strcmp((*parent)->place.rest, place->rest) == 0)
@@ -242,33 +236,9 @@ static void read_line(int directory, const char *name, char *ret_text, size_t si
                        buffer_text(&text));
 }
 
-/* A container whose bundle no pod engine has annotated is a sandbox by itself, unless containerd
- * has written its sandbox beside it. */
-static int name_sandbox(int directory, struct bundle *bundle, const char *id)
-{
-    char sandbox_id[BUNDLES_ID_BYTES];
-
-    if (bundle->sandbox_id)
-        return FILE_READ;
-    read_line(directory, "sandbox", sandbox_id, sizeof(sandbox_id));
-    bundle->sandbox_id = strdup(sandbox_id[0] ? sandbox_id : id);
-    return bundle->sandbox_id ? FILE_READ : -ENOMEM;
-}
-
-/* Only root can have made the bundle or anything in it, because its parent is root's (claims.c). */
-static int open_bundle(int root, const struct parent *parent, const char *id, int *ret_directory)
-{
-    cleanup(fd_closep) int parent_directory = -1;
-    char path[PATH_MAX + BUNDLES_ID_BYTES];
-    int r = path_open_directory_in_root(root, parent->place.parent, &parent_directory);
-
-    (void)snprintf(path, sizeof(path), "%s%s", id, parent->place.rest);
-    return r < 0 ? r : path_open_directory_below(parent_directory, path, ret_directory);
-}
-
 /* An enum file_text or -ENOMEM, with an error for FILE_WRONG and for a FILE_CUT that is there. */
-static int read_config(int directory, struct bundle *ret_bundle, size_t *ret_bytes,
-                       struct error *error)
+static int read_config(int directory, const char *grow_annotation, struct bundle *ret_bundle,
+                       size_t *ret_bytes, struct error *error)
 {
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(JSON_LIMITS_BUNDLE.bytes);
     int r = path_read_in_private(directory, "config.json", &text, error);
@@ -277,7 +247,7 @@ static int read_config(int directory, struct bundle *ret_bundle, size_t *ret_byt
     if (result_is_shortage(r))
         return r;
     if (r == PATH_OK) {
-        r = bundle_parse(buffer_text(&text), text.length, ret_bundle, error);
+        r = bundle_parse(buffer_text(&text), text.length, grow_annotation, ret_bundle, error);
         if (r != FILE_READ)
             (void)error_prefix(error, "config.json: ");
         return r;
@@ -287,28 +257,39 @@ static int read_config(int directory, struct bundle *ret_bundle, size_t *ret_byt
     return r == PATH_UNSAFE || r == PATH_TOO_BIG ? FILE_WRONG : FILE_CUT;
 }
 
-/* An enum file_text or -ENOMEM. A file that does not exist or cannot be opened counts as
- * FILE_CUT. */
-static int read_bundle(int root, const struct parent *parent, const char *id,
-                       struct bundle *ret_bundle, size_t *ret_bytes, struct refusal *ret_refusal)
+/* Only root can have made the bundle or anything in it, because its parent is root's (claims.c). An
+ * enum file_text or -ENOMEM. A file that does not exist or cannot be opened counts as FILE_CUT. */
+static int read_bundle(const struct bundles *bundles, int root, const struct parent *parent,
+                       const char *id, struct bundle *ret_bundle, size_t *ret_bytes,
+                       struct refusal *ret_refusal)
 {
-    cleanup(fd_closep) int directory = -1;
+    cleanup(fd_closep) int parent_directory = -1, directory = -1;
+    char path[PATH_MAX + OBSERVE_SANDBOX_ID_BYTES];
     struct stat st;
-    int r = open_bundle(root, parent, id, &directory);
+    int r = path_open_directory_in_root(root, parent->place.parent, &parent_directory);
 
+    (void)snprintf(path, sizeof(path), "%s%s", id, parent->place.rest);
+    if (r == 0)
+        r = path_open_directory_below(parent_directory, path, &directory);
     *ret_bytes = 0;
     *ret_refusal = (struct refusal){0};
     if (r < 0 && !path_is_missing(r))
         (void)error_set_errno(&ret_refusal->why, r, "config.json: cannot be reached");
     if (r < 0)
         return result_is_shortage(r) ? r : FILE_CUT;
-    r = read_config(directory, ret_bundle, ret_bytes, &ret_refusal->why);
+    r = read_config(directory, bundles->grow_annotation, ret_bundle, ret_bytes, &ret_refusal->why);
     if (r == FILE_READ && fstatat(directory, "config.json", &st, AT_SYMLINK_NOFOLLOW) == 0)
         ret_bundle->written_ns = st.st_mtim.tv_sec * (int64_t)NSEC_PER_SEC + st.st_mtim.tv_nsec;
-    if (r == FILE_READ)
-        return name_sandbox(directory, ret_bundle, id);
-    ret_refusal->why.code = r;
+    if (r == FILE_READ && ret_bundle->sandbox_id)
+        return FILE_READ;
     read_line(directory, "sandbox", ret_refusal->sandbox_id, sizeof(ret_refusal->sandbox_id));
+    if (r == FILE_READ) {
+        /* A container whose bundle no pod engine has annotated is a sandbox by itself, unless
+         * containerd has written its sandbox beside it. */
+        ret_bundle->sandbox_id = strdup(ret_refusal->sandbox_id[0] ? ret_refusal->sandbox_id : id);
+        return ret_bundle->sandbox_id ? FILE_READ : -ENOMEM;
+    }
+    ret_refusal->why.code = r;
     read_line(directory, "address", ret_refusal->shim, sizeof(ret_refusal->shim));
     return r;
 }
@@ -343,24 +324,18 @@ static bool is_of(const struct container *container, const struct reading *readi
     return container->is_known && strcmp(container->sandbox_id, reading->sandbox_id) == 0;
 }
 
-/* Dropped bundles are read again when their sandbox is asked for. */
-static void drop_those_of_others(const struct reading *reading)
-{
-    for (struct container *container = reading->parent->containers; container;
-         container = container->hh.next)
-        if (container->kept && !is_of(container, reading)) {
-            drop_kept(reading->bundles, container);
-            container->round = 0;
-        }
-}
-
 static int keep(const struct reading *reading, struct container *container, struct bundle *bundle)
 {
     struct bundles *bundles = reading->bundles;
     size_t bytes = bundle->bytes;
 
+    /* Bundles of other sandboxes are dropped, and read again when their sandbox is asked for. */
     if (bundles->kept_bytes + bytes > KEPT_BYTES)
-        drop_those_of_others(reading);
+        for (struct container *other = reading->parent->containers; other; other = other->hh.next)
+            if (other->kept && !is_of(other, reading)) {
+                drop_kept(bundles, other);
+                other->round = 0;
+            }
     container->is_left_out = bundles->kept_bytes + bytes > KEPT_BYTES;
     if (container->is_left_out)
         return 0; /* more than a pod has */
@@ -381,7 +356,8 @@ static int visit(struct reading *reading, struct container *container)
     int r;
 
     container->round = reading->parent->round;
-    r = read_bundle(reading->root, reading->parent, container->id, &bundle, &bytes, &refusal);
+    r = read_bundle(reading->bundles, reading->root, reading->parent, container->id, &bundle,
+                    &bytes, &refusal);
     reading->files++;
     reading->bytes += bytes;
     if (r < 0 || note_owner(container, r, &bundle, &refusal) < 0)
@@ -401,12 +377,6 @@ static bool is_awaited(const struct reading *reading, const struct container *co
     return !container->is_known || (is_of(container, reading) && !container->kept);
 }
 
-static bool is_over(const struct reading *reading)
-{
-    return reading->files >= FILES || reading->bytes >= BYTES ||
-           clock_processor() >= reading->until_ns;
-}
-
 /* An enum progress_outcome or -errno. */
 static int read_awaited(struct reading *reading)
 {
@@ -416,7 +386,8 @@ static int read_awaited(struct reading *reading)
     for (; r == 0 && container; container = container->hh.next) {
         if (!is_awaited(reading, container))
             continue;
-        if (is_over(reading))
+        if (reading->files >= FILES || reading->bytes >= BYTES ||
+            clock_processor() >= reading->until_ns)
             return PROGRESS_MORE;
         r = visit(reading, container);
     }
@@ -424,7 +395,7 @@ static int read_awaited(struct reading *reading)
 }
 
 /* Marks the containers that exist and forgets those that do not. A container of another sandbox is
- * remembered, so that bundles_owner() can still name its sandbox. */
+ * remembered, so that observe_bundle_owner() can still name its sandbox. */
 static int list(const struct reading *reading)
 {
     struct parent *parent = reading->parent;
@@ -515,7 +486,8 @@ int bundles_each(struct bundles *bundles, int root, const struct bundles_place *
 
 /* ---- one container ----------------------------------------------------------------------- */
 
-static int refresh_owner(int root, struct parent *parent, struct container *container)
+static int refresh_owner(const struct bundles *bundles, int root, struct parent *parent,
+                         struct container *container)
 {
     cleanup(bundle_done) struct bundle bundle = {0};
     char path[PATH_MAX + 512];
@@ -527,23 +499,26 @@ static int refresh_owner(int root, struct parent *parent, struct container *cont
     (void)snprintf(path, sizeof(path), "%s/%s", parent->place.parent, container->id);
     r = path_stat_in_root(root, path, &st);
     if (r == PATH_MISSING)
-        return BUNDLES_CONTAINER_GONE;
+        return OBSERVED_CONTAINER_GONE;
     if (r < 0)
         return r;
     if (container->is_known)
-        return container->young && container->young-- ? BUNDLES_OWNER_MAY_CHANGE
-                                                      : BUNDLES_OWNER_KNOWN;
-    r = read_bundle(root, parent, container->id, &bundle, &bytes, &refusal);
+        return container->young && container->young-- ? OBSERVED_OWNER_MAY_CHANGE
+                                                      : OBSERVED_OWNER_KNOWN;
+    r = read_bundle(bundles, root, parent, container->id, &bundle, &bytes, &refusal);
     if (r < 0 || note_owner(container, r, &bundle, &refusal) < 0)
         return r < 0 ? r : -ENOMEM;
     container->young = container->sandbox_id[0] ? YOUNG : 0;
-    return container->is_known && !container->young ? BUNDLES_OWNER_KNOWN
-                                                    : BUNDLES_OWNER_MAY_CHANGE;
+    return container->is_known && !container->young ? OBSERVED_OWNER_KNOWN
+                                                    : OBSERVED_OWNER_MAY_CHANGE;
 }
 
-int bundles_owner(struct bundles *bundles, int root, const char *parent_path,
-                  const char *container_id, char ret_sandbox_id[static BUNDLES_ID_BYTES])
+int observe_bundle_owner(const struct observe_sandbox_paths *paths, const char *parent_path,
+                         const char *container_id,
+                         char ret_sandbox_id[static OBSERVE_SANDBOX_ID_BYTES])
 {
+    struct bundles *bundles = paths->cache->bundles;
+
     ret_sandbox_id[0] = '\0';
     if (!observe_is_sandbox_id(container_id))
         return 0;
@@ -557,10 +532,10 @@ int bundles_owner(struct bundles *bundles, int root, const char *parent_path,
         container = container_at(parent, container_id);
         if (!container)
             return -ENOMEM;
-        r = refresh_owner(root, parent, container);
+        r = refresh_owner(bundles, paths->root, parent, container);
         if (r >= 0)
             memcpy(ret_sandbox_id, container->sandbox_id, sizeof(container->sandbox_id));
-        if (r == BUNDLES_CONTAINER_GONE)
+        if (r == OBSERVED_CONTAINER_GONE)
             forget(bundles, parent, container);
         return r;
     }

@@ -12,13 +12,64 @@
 
 #include <limits.h>
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
 
-#include "observe/bundle.h"
+#include "lib/json.h"
+#include "lib/result.h"
 #include "observe/observe.h"
 
-enum { BUNDLES_PARENTS = 8, BUNDLES_ID_BYTES = 129 };
+/* ---- bundle --------------------------------------------------------------------------------- */
+
+/* Config.json of an OCI bundle, text in, facts out; no I/O.
+ *
+ * The format is that of opencontainers/runtime-spec/config.md, of which only this is read:
+ *
+ *   mounts[]{source, destination, type}
+ *   linux.devices[]{type, major, minor}
+ *   annotations, of containerd: io.kubernetes.cri.sandbox-{id, namespace, name, uid}
+ *                of CRI-O:      io.kubernetes.cri-o.SandboxID,
+ *                               io.kubernetes.pod.{namespace, name, uid}
+ *                of the pod:    io.katacontainers.volume.confidential, resize.grow_annotation
+ *
+ * The rest, of which an application's variables are the most, is only checked to be JSON.
+ *
+ * Without CRI (ctr, nerdctl) no annotation names a sandbox: the container is a sandbox by itself,
+ * and its id, which is the name of the bundle's directory, is the sandbox's id (bundles.c).
+ */
+
+enum { BUNDLE_MOUNTS = 1024, BUNDLE_DEVICES = 16384 };
+
+struct bundle_mount {
+    char *source;
+    char *destination;
+};
+
+struct bundle {
+    char *sandbox_id;                         /* NULL: not given */
+    char *pod_namespace, *pod_name, *pod_uid; /* NULL unknown */
+    unsigned mounts;
+    struct bundle_mount *mount; /* mounts of a host path that a runtime may treat as a volume */
+    unsigned devices;
+    dev_t *device;           /* block devices: of a privileged container, all of the node */
+    bool is_confidential;    /* the pod has fixed the size of its devices */
+    bool grows_file_systems; /* the pod wants file systems on its raw disks to be grown */
+    size_t bytes;            /* what all of this takes in memory */
+    int64_t written_ns;      /* config.json's time, by bundles.c */
+};
+
+/* grow_annotation: the one by which a pod wants that; "" none. An enum file_text or -ENOMEM. A
+ * member of an unexpected type counts as unknown. */
+int bundle_parse(const char *text, size_t length, const char *grow_annotation,
+                 struct bundle *ret_bundle, struct error *error);
+void bundle_done(struct bundle *bundle);
+
+enum { BUNDLES_PARENTS = 8 };
 
 struct bundles;
+struct observe_sandbox_paths;
+struct observed_sandbox;
 
 /* The state directories of containerd's plugins. */
 #define BUNDLES_TASKS       "io.containerd.runtime.v2.task"
@@ -29,7 +80,8 @@ struct bundles;
 bool bundles_swap(const char *path, const char *from, const char *to,
                   char ret_path[static PATH_MAX]);
 
-int bundles_new(struct bundles **ret_bundles);
+/* grow_annotation: as for bundle_parse(), borrowed. */
+int bundles_new(const char *grow_annotation, struct bundles **ret_bundles);
 struct bundles *bundles_free(struct bundles *bundles);
 
 /* Where the bundles of the sandbox `id` are, told from the directory that its shim works in. */
@@ -60,19 +112,7 @@ int bundles_each(struct bundles *bundles, int root, const struct bundles_place *
                  const char *sandbox_id, bundles_callback *callback, void *userdata,
                  struct error *ret_refused);
 
-enum bundles_owner {
-    BUNDLES_OWNER_KNOWN,
-    BUNDLES_CONTAINER_GONE,   /* the bundle does not exist; the sandbox is its last known one */
-    BUNDLES_OWNER_MAY_CHANGE, /* not readable yet, or made just now: call again soon */
-};
-
-/* The sandbox of the container: "" none, or not known yet. An enum bundles_owner or -errno. */
-int bundles_owner(struct bundles *bundles, int root, const char *parent, const char *container_id,
-                  char ret_sandbox_id[static BUNDLES_ID_BYTES]);
-
 /* ---- bundle find ---------------------------------------------------------------------------- */
-
-/* Finds the bundle of a sandbox. */
 
 /* Where the bundles of the sandbox's containers are, by its shim's working directory, or its VMM's
  * (vmm_pid 0: not asked), or by a directory of its own below one of paths.bundles or beside it.

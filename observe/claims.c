@@ -9,7 +9,8 @@
  * destination whose last part is shared with other volumes, nor from a name that several devices
  * have: no path is better than another volume's path.
  */
-#include "observe/claims.h"
+#include "observe/observed_sandbox.h"
+#include "observe/process_table.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -18,7 +19,6 @@
 
 #include "lib/cleanup.h"
 #include "observe/bundles.h"
-#include "observe/cache.h"
 #include "observe/kata.h"
 
 enum { MOUNTS = 1024, CONTAINERS = 128, CONTAINER_CHARS = 10 };
@@ -33,10 +33,12 @@ struct mount {
     int64_t since_ns; /* when the container's bundle was written */
     enum observed_carrier carrier;
     int64_t drive;
+    dev_t given; /* of a raw block claim; 0 */
+    bool is_confidential, grows_file_systems;
 };
 
 struct mounts {
-    int root;
+    const struct observe_sandbox_paths *paths;
     const char *sandbox_id;
     struct observed_sandbox *sandbox;
     unsigned containers, mounts;
@@ -45,24 +47,14 @@ struct mounts {
     struct mount mount[MOUNTS];
 };
 
-/* Copies: the bundle may be read again in this round. Without memory they count as unknown. */
-static void take_pod(struct observed_sandbox *sandbox, const struct bundle *bundle)
+static int copy_mount(struct mounts *mounts, const char *container_id, const char *source,
+                      const char *destination, int64_t since_ns)
 {
-    if (!sandbox->pod_name && bundle->pod_name)
-        sandbox->pod_name = strdup(bundle->pod_name);
-    if (!sandbox->pod_namespace && bundle->pod_namespace)
-        sandbox->pod_namespace = strdup(bundle->pod_namespace);
-}
-
-static int copy_mount(struct mounts *mounts, const char *container_id,
-                      const struct bundle_mount *bundle, int64_t since_ns)
-{
-    const struct observed_record *record =
-        records_find(mounts->sandbox, container_id, bundle->destination);
+    const struct observed_record *record = records_find(mounts->sandbox, container_id, destination);
     struct mount *mount = &mounts->mount[mounts->mounts++];
 
-    *mount = (struct mount){.path = strdup(bundle->source),
-                            .destination = strdup(bundle->destination),
+    *mount = (struct mount){.path = strdup(source),
+                            .destination = strdup(destination),
                             .since_ns = since_ns,
                             .carrier = record ? record->carrier : CARRIER_UNKNOWN,
                             .drive = record ? record->drive : -1};
@@ -70,9 +62,61 @@ static int copy_mount(struct mounts *mounts, const char *container_id,
     return mount->path && mount->destination ? 0 : -ENOMEM;
 }
 
+/* ---- raw block claims -------------------------------------------------------------------- */
+
+struct devices {
+    struct mounts *mounts;
+    const char *container_id;
+    const struct bundle *bundle;
+};
+
+static bool has_device(const struct bundle *bundle, dev_t device)
+{
+    for (unsigned i = 0; i < bundle->devices; i++)
+        if (bundle->device[i] == device)
+            return true;
+    return false;
+}
+
+/* The container has the claim if its specification has the device that the kubelet published, or
+ * the one that it was given under this path before: a privileged one has every device of the node,
+ * and of those only these are the pod's. */
+static int add_device(void *userdata, const char *path, dev_t device)
+{
+    const struct devices *devices = userdata;
+    const struct bundle *bundle = devices->bundle;
+    struct mounts *mounts = devices->mounts;
+    struct mount *mount = &mounts->mount[mounts->mounts];
+    int r;
+
+    if (!has_device(bundle, device))
+        device = mounts->paths->given_device(mounts->paths->userdata, path);
+    if (!device || !has_device(bundle, device))
+        return 0;
+    mounts->is_cut |= mounts->mounts == MOUNTS;
+    if (mounts->mounts == MOUNTS)
+        return 0;
+    r = copy_mount(mounts, devices->container_id, path, path, bundle->written_ns);
+    mount->given = device;
+    mount->is_confidential = bundle->is_confidential;
+    mount->grows_file_systems = bundle->grows_file_systems;
+    return r;
+}
+
+static int add_devices(struct mounts *mounts, const char *container_id, const struct bundle *bundle)
+{
+    struct devices devices = {mounts, container_id, bundle};
+
+    if (!bundle->devices || !bundle->pod_uid)
+        return 0;
+    return observe_each_block_claim(mounts->paths->root, mounts->paths->kubelet,
+                                    mounts->paths->kubelets, bundle->pod_uid, add_device, &devices);
+}
+
 static int add_container(void *userdata, const char *container_id, struct bundle *bundle)
 {
     struct mounts *mounts = userdata;
+    struct observed_sandbox *sandbox = mounts->sandbox;
 
     mounts->is_cut |= mounts->containers == CONTAINERS || bundle->mounts > MOUNTS - mounts->mounts;
     if (mounts->containers < CONTAINERS)
@@ -82,26 +126,25 @@ static int add_container(void *userdata, const char *container_id, struct bundle
         const struct bundle_mount *mount = &bundle->mount[i];
 
         if (strlen(mount->source) < PATH_MAX &&
-            copy_mount(mounts, container_id, mount, bundle->written_ns) < 0)
+            copy_mount(mounts, container_id, mount->source, mount->destination,
+                       bundle->written_ns) < 0)
             return -ENOMEM;
     }
-    take_pod(mounts->sandbox, bundle);
-    return 0;
-}
-
-static struct mounts *mounts_free(struct mounts *mounts)
-{
-    for (unsigned i = 0; mounts && i < mounts->mounts; i++) {
-        free(mounts->mount[i].path);
-        free(mounts->mount[i].destination);
-    }
-    free(mounts);
-    return NULL;
+    /* Copies: the bundle may be read again in this round. Without memory they count as unknown. */
+    if (!sandbox->pod_name && bundle->pod_name)
+        sandbox->pod_name = strdup(bundle->pod_name);
+    if (!sandbox->pod_namespace && bundle->pod_namespace)
+        sandbox->pod_namespace = strdup(bundle->pod_namespace);
+    return add_devices(mounts, container_id, bundle);
 }
 
 static void mounts_freep(struct mounts **mounts)
 {
-    *mounts = mounts_free(*mounts);
+    for (unsigned i = 0; *mounts && i < (*mounts)->mounts; i++) {
+        free((*mounts)->mount[i].path);
+        free((*mounts)->mount[i].destination);
+    }
+    free(*mounts);
 }
 
 /* ---- guest paths ------------------------------------------------------------------------- */
@@ -160,7 +203,7 @@ static const char *find_name(struct mounts *mounts, const struct directory_names
         if (mount->shares_name || (i > first && is_named_alike(mount, mount - 1)))
             continue;
         name =
-            passthrough_find(mounts->root, mounts->sandbox_id, passthrough,
+            passthrough_find(mounts->paths->root, mounts->sandbox_id, passthrough,
                              basename(mount->destination), mount->since_ns, is_container, mounts);
         if (name)
             return name;
@@ -189,7 +232,7 @@ static void set_carrier(const struct mounts *mounts, const struct directory_name
         const struct mount *mount = &mounts->mount[i];
         enum observed_carrier carrier = mount->carrier;
 
-        if (carrier == CARRIER_UNKNOWN && claim->carrier < CARRIER_DIRECTORY &&
+        if (carrier == CARRIER_UNKNOWN && claim->carrier < CARRIER_DIRECTORY && !mount->given &&
             !mount->shares_name &&
             passthrough_is_shared(passthrough, mount->container, basename(mount->destination)))
             carrier = CARRIER_DIRECTORY;
@@ -206,12 +249,16 @@ static int add_claim(struct mounts *mounts, const struct directory_names *passth
 {
     struct observed_sandbox *sandbox = mounts->sandbox;
     struct observed_claim *claim = &sandbox->claim[sandbox->claims++];
-    const char *name = find_name(mounts, passthrough, first, next);
-    int r = kata_copy(mounts->mount[first].path, &claim->path);
+    const struct mount *mount = &mounts->mount[first];
+    const char *name = mount->given ? NULL : find_name(mounts, passthrough, first, next);
+    int r = kata_copy(mount->path, &claim->path);
 
     if (r < 0)
         return r;
     claim->source = "bundle";
+    claim->given = mount->given;
+    claim->is_confidential = mount->is_confidential;
+    claim->grows_file_systems = mount->grows_file_systems;
     claim->carrier = CARRIER_ENDED;
     claim->drive = -1;
     set_carrier(mounts, passthrough, first, next, claim);
@@ -273,7 +320,7 @@ int claims_read(const struct observe_sandbox_paths *paths, const char *sandbox_i
 
     if (!mounts)
         return -ENOMEM;
-    mounts->root = paths->root;
+    mounts->paths = paths;
     mounts->sandbox_id = sandbox_id;
     mounts->sandbox = sandbox;
     r = kata_copy(place->parent, &sandbox->bundles);
@@ -310,17 +357,6 @@ static int offer_names(struct mounts *mounts, const struct directory_names *name
     return r;
 }
 
-static int offer_places(struct mounts *mounts, const struct directory_names *names,
-                        const char *path, claims_place *callback, void *userdata)
-{
-    int r = 0;
-
-    for (unsigned i = 0; r == 0 && i < mounts->mounts; i++)
-        if (strcmp(mounts->mount[i].path, path) == 0)
-            r = offer_names(mounts, names, &mounts->mount[i], callback, userdata);
-    return r;
-}
-
 int claims_each_place(const struct observe_sandbox_paths *paths, const char *sandbox_id,
                       pid_t vmm_pid, const char *path, claims_place *callback, void *userdata)
 {
@@ -333,6 +369,7 @@ int claims_each_place(const struct observe_sandbox_paths *paths, const char *san
 
     if (!mounts)
         return -ENOMEM;
+    mounts->paths = paths;
     mounts->sandbox = &sandbox;
     r = bundle_find(paths, sandbox_id, vmm_pid, &sandbox, &place);
     if (r == OBSERVED_UNFINISHED)
@@ -349,7 +386,10 @@ int claims_each_place(const struct observe_sandbox_paths *paths, const char *san
         return -EBADMSG;
     if (r == 0)
         r = passthrough_read(paths->root, sandbox_id, &names);
-    return r == 0 ? offer_places(mounts, &names, path, callback, userdata) : r;
+    for (unsigned i = 0; r == 0 && i < mounts->mounts; i++)
+        if (strcmp(mounts->mount[i].path, path) == 0)
+            r = offer_names(mounts, &names, &mounts->mount[i], callback, userdata);
+    return r;
 }
 
 struct count {
@@ -375,12 +415,13 @@ int claims_count_containers(const struct observe_sandbox_paths *paths, const cha
     struct error refused;
     int r;
 
-    absences_ask(paths->cache->absences, sandbox_id);
+    unknown_sandboxes_ask(paths->cache->unknown_sandboxes, sandbox_id);
     r = bundle_find(paths, sandbox_id, 0, &sandbox, &place);
     if (r != 0)
         return r;
     if (!place.own[0])
-        return absences_find(paths->cache->absences, paths->cache->processes, sandbox_id);
+        return unknown_sandboxes_find(paths->cache->unknown_sandboxes, paths->cache->processes,
+                                      sandbox_id);
     r = bundles_each(paths->cache->bundles, paths->root, &place, sandbox_id, count_container,
                      &count, &refused);
     if (r < 0)
@@ -398,28 +439,10 @@ static int compare_sources(const void *a, const void *b)
     return strcmp((*left)->source, (*right)->source);
 }
 
-static int add_claim_from_record(struct observed_sandbox *sandbox,
-                                 const struct observed_record *record)
-{
-    struct observed_claim *claim = &sandbox->claim[sandbox->claims];
-    int r;
-
-    if (record->carrier != CARRIER_DIRECTORY || record->source[0] != '/' ||
-        strlen(record->source) >= PATH_MAX ||
-        (sandbox->claims && strcmp(claim[-1].path, record->source) == 0))
-        return 0;
-    *claim =
-        (struct observed_claim){.source = "persist", .carrier = CARRIER_DIRECTORY, .drive = -1};
-    r = kata_copy(record->source, &claim->path);
-    sandbox->claims += r == 0;
-    return r;
-}
-
 int claims_from_records(struct observed_sandbox *sandbox)
 {
     cleanup(freep) const struct observed_record **sorted =
         calloc(sandbox->records + 1, sizeof(struct observed_record *));
-    int r = 0;
 
     sandbox->claim = calloc(sandbox->records + 1, sizeof(*sandbox->claim));
     if (!sandbox->claim || !sorted)
@@ -427,7 +450,18 @@ int claims_from_records(struct observed_sandbox *sandbox)
     for (unsigned i = 0; i < sandbox->records; i++)
         sorted[i] = &sandbox->record[i];
     qsort(sorted, sandbox->records, sizeof(sorted[0]), compare_sources);
-    for (unsigned i = 0; r == 0 && i < sandbox->records; i++)
-        r = add_claim_from_record(sandbox, sorted[i]);
-    return r;
+    for (unsigned i = 0; i < sandbox->records; i++) {
+        struct observed_claim *claim = &sandbox->claim[sandbox->claims];
+        const char *source = sorted[i]->source;
+
+        if (sorted[i]->carrier != CARRIER_DIRECTORY || source[0] != '/' ||
+            strlen(source) >= PATH_MAX || (sandbox->claims && strcmp(claim[-1].path, source) == 0))
+            continue;
+        *claim = (struct observed_claim){
+            .path = strdup(source), .source = "persist", .carrier = CARRIER_DIRECTORY, .drive = -1};
+        if (!claim->path)
+            return -ENOMEM;
+        sandbox->claims++;
+    }
+    return 0;
 }

@@ -10,101 +10,59 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
+#include "lib/cleanup.h"
+#include "lib/directory.h"
 #include "lib/path.h"
+#include "lib/quantity.h"
 #include "observe/observe.h"
 #include "observe/sysfs.h"
 
 enum { SECTOR_BYTES = 512 };
 
-/* Yields 0 if the kernel provides none. */
-static int read_diskseq(int sysfs, const char *directory, const char *uevent, uint64_t *ret_diskseq)
-{
-    char path[SYSFS_PATH_BYTES], type[16];
-    bool is_partition =
-        sysfs_uevent_value(uevent, "DEVTYPE", type, sizeof(type)) && strcmp(type, "partition") == 0;
-    int r;
-
-    (void)snprintf(path, sizeof(path), "%s/%sdiskseq", directory, is_partition ? "../" : "");
-    r = sysfs_read_number(sysfs, path, ret_diskseq);
-    if (r == SYSFS_MISSING) {
-        *ret_diskseq = 0;
-        return 0;
-    }
-    return r;
-}
-
-static int read_size(int sysfs, const char *directory, uint64_t *ret_bytes)
-{
-    char path[SYSFS_PATH_BYTES];
-    uint64_t sectors;
-    int r;
-
-    (void)snprintf(path, sizeof(path), "%s/size", directory);
-    r = sysfs_read_number(sysfs, path, &sectors);
-    if (r < 0)
-        return r;
-    return __builtin_mul_overflow(sectors, SECTOR_BYTES, ret_bytes) ? -EBADMSG : 0;
-}
-
-/* "/dev/" and the kernel's name, which may contain a directory ("cciss/c0d0"). */
-static void name_device(const char *uevent, struct observed_device *device)
-{
-    char name[sizeof(device->name) - sizeof("/dev/")];
-
-    if (sysfs_uevent_value(uevent, "DEVNAME", name, sizeof(name)))
-        (void)snprintf(device->name, sizeof(device->name), "/dev/%s", name);
-    else
-        (void)snprintf(device->name, sizeof(device->name), "/dev/block/%u:%u", device->major,
-                       device->minor);
-}
-
-static int read_uevent(int sysfs, const char *path, char ret_text[static SYSFS_TEXT_BYTES])
-{
-    int r = sysfs_read_text(sysfs, path, ret_text, SYSFS_TEXT_BYTES);
-
-    if (r == SYSFS_MISSING)
-        ret_text[0] = '\0';
-    return r == SYSFS_MISSING ? 0 : r;
-}
-
 int observe_device_number(int sysfs, uint32_t major, uint32_t minor,
                           struct observed_device *ret_device)
 {
     struct observed_device device = {.kind = DEVICE_KIND_BLOCK, .major = major, .minor = minor};
-    char directory[SYSFS_PATH_BYTES / 2], path[SYSFS_PATH_BYTES], uevent[SYSFS_TEXT_BYTES];
+    char path[SYSFS_PATH_BYTES], uevent[SYSFS_TEXT_BYTES] = "", type[16];
+    char name[sizeof(device.name) - sizeof("/dev/")];
+    bool is_partition;
+    uint64_t sectors;
     int r;
 
-    (void)snprintf(directory, sizeof(directory), "dev/block/%u:%u", major, minor);
-    (void)snprintf(path, sizeof(path), "%s/uevent", directory);
-    r = read_size(sysfs, directory, &device.size_bytes);
-    if (r == 0)
-        r = read_uevent(sysfs, path, uevent);
-    if (r == 0)
-        r = read_diskseq(sysfs, directory, uevent, &device.diskseq);
-    if (r == SYSFS_MISSING)
-        return OBSERVED_ABSENT;
+    (void)snprintf(path, sizeof(path), "dev/block/%u:%u/size", major, minor);
+    r = sysfs_read_number(sysfs, path, &sectors);
     if (r < 0)
+        return r == SYSFS_MISSING ? OBSERVED_ABSENT : r;
+    if (__builtin_mul_overflow(sectors, SECTOR_BYTES, &device.size_bytes))
+        return -EBADMSG;
+    (void)snprintf(path, sizeof(path), "dev/block/%u:%u/uevent", major, minor);
+    r = sysfs_read_text(sysfs, path, uevent, sizeof(uevent));
+    if (r == SYSFS_MISSING)
+        uevent[0] = '\0';
+    else if (r < 0)
         return r;
-    name_device(uevent, &device);
+    is_partition =
+        sysfs_uevent_value(uevent, "DEVTYPE", type, sizeof(type)) && strcmp(type, "partition") == 0;
+    (void)snprintf(path, sizeof(path), "dev/block/%u:%u/%sdiskseq", major, minor,
+                   is_partition ? "../" : "");
+    r = sysfs_read_number(sysfs, path, &device.diskseq);
+    if (r == SYSFS_MISSING)
+        device.diskseq = 0; /* of an older kernel */
+    else if (r < 0)
+        return r;
+    /* The kernel's name may contain a directory ("cciss/c0d0"). */
+    if (sysfs_uevent_value(uevent, "DEVNAME", name, sizeof(name)))
+        (void)snprintf(device.name, sizeof(device.name), "/dev/%s", name);
+    else
+        (void)snprintf(device.name, sizeof(device.name), "/dev/block/%u:%u", major, minor);
     *ret_device = device;
-    return OBSERVED;
-}
-
-static int observe_file(const char *path, const struct stat *st, enum device_kind kind,
-                        struct observed_device *ret_device)
-{
-    *ret_device = (struct observed_device){
-        .kind = kind,
-        .file_device = st->st_dev,
-        .inode = st->st_ino,
-        .size_bytes = kind == DEVICE_KIND_FILE ? (uint64_t)st->st_size : 0,
-    };
-    (void)snprintf(ret_device->name, sizeof(ret_device->name), "%s", path);
     return OBSERVED;
 }
 
@@ -119,8 +77,14 @@ int observe_device_path(int root, int sysfs, const char *path, struct observed_d
         return r;
     if (S_ISBLK(st.st_mode))
         return observe_device_number(sysfs, major(st.st_rdev), minor(st.st_rdev), ret_device);
-    return observe_file(path, &st, S_ISREG(st.st_mode) ? DEVICE_KIND_FILE : DEVICE_KIND_OTHER,
-                        ret_device);
+    *ret_device = (struct observed_device){
+        .kind = S_ISREG(st.st_mode) ? DEVICE_KIND_FILE : DEVICE_KIND_OTHER,
+        .file_device = st.st_dev,
+        .inode = st.st_ino,
+        .size_bytes = S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0,
+    };
+    (void)snprintf(ret_device->name, sizeof(ret_device->name), "%s", path);
+    return OBSERVED;
 }
 
 int observe_open_sysfs(int root, const char *path, int *ret_fd)
@@ -135,4 +99,216 @@ int observe_open_sysfs(int root, const char *path, int *ret_fd)
         return -errno;
     *ret_fd = fd;
     return 0;
+}
+
+/* ---- sysfs ---------------------------------------------------------------------------------- */
+
+/* The kernel returns an attribute in one read(2) (Documentation/filesystems/sysfs.rst), and a disk
+ * is read before each command to its VMM. So an attribute is read right after it is opened, without
+ * the checks that files of other writers need. */
+
+/* The errors of reading an attribute while its device goes away. */
+enum { ITS_DEVICE_GOES = -ENODEV, ITS_DEVICE_WENT = -ENXIO };
+
+static int error_of_attribute(int r)
+{
+    switch (r) {
+    case ITS_DEVICE_GOES:
+    case ITS_DEVICE_WENT:
+        return SYSFS_MISSING;
+    case PATH_BEHIND_A_LINK:
+    case PATH_LEADS_OUT:
+    case PATH_BELOW_A_FILE:
+    case PATH_IS_A_DIRECTORY:
+        return SYSFS_WRONG;
+    default:
+        return r;
+    }
+}
+
+int sysfs_read_text(int sysfs, const char *path, char *ret_text, size_t size)
+{
+    cleanup(fd_closep) int fd = -1;
+    ssize_t length = 0;
+    int r = path_open_file_in_root(sysfs, path, &fd);
+
+    if (r == 0) {
+        do
+            length = read(fd, ret_text, size);
+        while (length < 0 && errno == EINTR);
+        r = length < 0 ? -errno : 0;
+    }
+    if (r < 0)
+        return error_of_attribute(r);
+    if ((size_t)length == size)
+        return SYSFS_TOO_LONG;
+    if (length && ret_text[length - 1] == '\n')
+        length--;
+    ret_text[length] = '\0';
+    return 0;
+}
+
+int sysfs_read_number(int sysfs, const char *path, uint64_t *ret_number)
+{
+    char text[32];
+    uint64_t number = 0;
+    int r = sysfs_read_text(sysfs, path, text, sizeof(text));
+
+    if (r < 0)
+        return r;
+    for (const char *at = text; *at || at == text; at++)
+        if (*at < '0' || *at > '9' || __builtin_mul_overflow(number, 10, &number) ||
+            __builtin_add_overflow(number, (uint64_t)(*at - '0'), &number))
+            return SYSFS_WRONG;
+    *ret_number = number;
+    return 0;
+}
+
+int sysfs_read_device_number(int sysfs, const char *path, uint32_t *ret_major, uint32_t *ret_minor)
+{
+    char text[32];
+    uint32_t numbers[2];
+    const char *end;
+    int r = sysfs_read_text(sysfs, path, text, sizeof(text));
+
+    if (r < 0)
+        return r;
+    end = numbers_read(text, ":", 10, numbers);
+    if (!end || *end)
+        return SYSFS_WRONG;
+    *ret_major = numbers[0];
+    *ret_minor = numbers[1];
+    return 0;
+}
+
+bool sysfs_uevent_value(const char *text, const char *key, char *ret_value, size_t size)
+{
+    size_t length = strlen(key);
+
+    while (*text) {
+        size_t line = strcspn(text, "\n");
+
+        if (line > length && strncmp(text, key, length) == 0 && text[length] == '=') {
+            int written =
+                snprintf(ret_value, size, "%.*s", (int)(line - length - 1), text + length + 1);
+
+            return written > 0 && (size_t)written < size;
+        }
+        text += line + (text[line] == '\n');
+    }
+    return false;
+}
+
+/* ---- partitions ----------------------------------------------------------------------------- */
+
+/* A disk's directory has other entries with device numbers, such as an NVMe disk's controller, so
+ * what has no attribute `partition` is none. Most names are ruled out without a read, because the
+ * kernel names a partition after its disk, followed by a number (block/partitions/core.c). */
+
+enum { NAMES = 512 };
+
+/* false: it is none, or vanishes. */
+static bool read_partition(int sysfs, const char *directory, uint32_t *ret_major,
+                           uint32_t *ret_minor)
+{
+    char path[SYSFS_PATH_BYTES + NAME_MAX + sizeof("/partition")];
+    uint64_t number;
+
+    (void)snprintf(path, sizeof(path), "%s/partition", directory);
+    if (sysfs_read_number(sysfs, path, &number) < 0)
+        return false;
+    (void)snprintf(path, sizeof(path), "%s/dev", directory);
+    return sysfs_read_device_number(sysfs, path, ret_major, ret_minor) == 0;
+}
+
+int observe_each_partition(int sysfs, uint32_t major, uint32_t minor,
+                           observe_partition_callback *visit, void *userdata)
+{
+    char disk[SYSFS_PATH_BYTES / 4], target[PATH_MAX], directory[SYSFS_PATH_BYTES + NAME_MAX];
+    cleanup(dir_closep) DIR *names = NULL;
+    const char *name, *disk_name;
+    ssize_t length;
+    int r;
+
+    (void)snprintf(disk, sizeof(disk), "dev/block/%u:%u", major, minor);
+    r = directory_list_in_root(sysfs, disk, &names);
+    if (r < 0)
+        return path_is_missing(r) ? 0 : r;
+    /* It is a link to the disk's own directory. */
+    length = readlinkat(sysfs, disk, target, sizeof(target) - 1);
+    target[length > 0 ? length : 0] = '\0';
+    disk_name = basename(target);
+    for (unsigned count = 0; r == 0 && (name = directory_next(names)); count++) {
+        if (count == NAMES)
+            return -E2BIG;
+        if (strncmp(name, disk_name, strlen(disk_name)) != 0)
+            continue;
+        (void)snprintf(directory, sizeof(directory), "%s/%s", disk, name);
+        if (read_partition(sysfs, directory, &major, &minor))
+            r = visit(userdata, directory, major, minor);
+    }
+    return r == 0 ? -errno : r;
+}
+
+/* ---- holder --------------------------------------------------------------------------------- */
+
+/* The kernel lists in `holders` what has claimed a device: device-mapper, md, bcache. A volume may
+ * be such a device itself (a logical volume, an open LUKS container); only holders of the device in
+ * question count. A disk is held if any of its partitions is. */
+
+/* For example "dm-3 (vg-data)" or "md0". */
+static int find_in(int sysfs, const char *directory, char *ret_text, size_t size)
+{
+    char path[SYSFS_PATH_BYTES + 2 * NAME_MAX], label[128];
+    cleanup(dir_closep) DIR *names = NULL;
+    const char *name;
+    int r = directory_list_in_root(sysfs, directory, &names);
+
+    if (r < 0)
+        return path_is_missing(r) ? OBSERVED_ABSENT : r;
+    name = directory_next(names);
+    if (!name)
+        return OBSERVED_ABSENT;
+    (void)snprintf(path, sizeof(path), "%s/%s/dm/name", directory, name);
+    if (sysfs_read_text(sysfs, path, label, sizeof(label)) == 0)
+        (void)snprintf(ret_text, size, "%s (%s)", name, label);
+    else
+        (void)snprintf(ret_text, size, "%s", name);
+    return OBSERVED;
+}
+
+struct search {
+    int sysfs;
+    char *ret_text;
+    size_t size;
+};
+
+/* ABSENT, for which the walk goes on, has to be 0 here. */
+enum { GO_ON = 0, FOUND = 1 };
+
+static int find_on_partition(void *userdata, const char *directory, uint32_t major, uint32_t minor)
+{
+    const struct search *search = userdata;
+    char path[SYSFS_PATH_BYTES + NAME_MAX + sizeof("/holders")];
+    int r;
+
+    (void)major;
+    (void)minor;
+    (void)snprintf(path, sizeof(path), "%s/holders", directory);
+    r = find_in(search->sysfs, path, search->ret_text, search->size);
+    return r == OBSERVED ? FOUND : r == OBSERVED_ABSENT ? GO_ON : r;
+}
+
+int observe_holder(int sysfs, uint32_t major, uint32_t minor, char *ret_text, size_t size)
+{
+    struct search search = {.sysfs = sysfs, .ret_text = ret_text, .size = size};
+    char path[SYSFS_PATH_BYTES];
+    int r;
+
+    (void)snprintf(path, sizeof(path), "dev/block/%u:%u/holders", major, minor);
+    r = find_in(sysfs, path, ret_text, size);
+    if (r != OBSERVED_ABSENT)
+        return r;
+    r = observe_each_partition(sysfs, major, minor, find_on_partition, &search);
+    return r == FOUND ? OBSERVED : r == GO_ON ? OBSERVED_ABSENT : r;
 }

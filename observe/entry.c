@@ -13,6 +13,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,8 +22,9 @@
 
 #include "lib/cleanup.h"
 #include "lib/directory.h"
+#include "lib/encode.h"
 #include "lib/json.h"
-#include "lib/sha256.h"
+#include "lib/path.h"
 #include "observe/mount_info.h"
 #include "observe/observe.h"
 
@@ -99,23 +101,6 @@ static int set_remark(struct observed_entry *entry, const struct unknown_names *
 
 /* ---- the directory itself ---------------------------------------------------------------- */
 
-static int decode_name(const char *name, struct observed_entry *entry)
-{
-    char path[ENTRY_PATH_BYTES];
-    struct error error;
-
-    switch (entry_name_decode(name, path, &error)) {
-    case ENTRY_NAME_PATH:
-        entry->target_path = strdup(path);
-        return entry->target_path ? 0 : -ENOMEM;
-    case ENTRY_NAME_SHA256:
-        entry->is_hashed = true;
-        return 0;
-    default:
-        return set_problem(entry, false, error.text);
-    }
-}
-
 /* Why a name below the root is not a directory that may be read; NULL: a local failure. */
 static const char *why_not_a_directory(int r)
 {
@@ -133,33 +118,11 @@ static const char *why_not_a_directory(int r)
     }
 }
 
-static int check_directory(const char *name, struct observed_entry *entry)
-{
-    const struct path_identity *directory = &entry->directory;
-
-    if (directory->owner != 0 && directory->owner != geteuid())
-        return set_name_problem(entry, false, name, "the directory belongs to somebody else");
-    if (directory->mode & (S_IWGRP | S_IWOTH))
-        return set_name_problem(entry, false, name, "the directory is writable by others");
-    return 0;
-}
-
 /* ---- the names in it --------------------------------------------------------------------- */
 
 static int compare_names(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-static int add_sandbox(const char *name, struct observed_entry *entry)
-{
-    if (entry->sandboxes == OBSERVE_SANDBOXES)
-        return set_problem(entry, false, "more than 16 sandbox-id files");
-    entry->sandbox[entry->sandboxes] = strdup(name);
-    if (!entry->sandbox[entry->sandboxes])
-        return -ENOMEM;
-    entry->sandboxes++;
-    return 0;
 }
 
 /* NULL if it is a sandbox-id file: an empty regular file of root's with a single hard link. */
@@ -178,75 +141,71 @@ static const char *why_not_a_sandbox_file(const struct stat *st)
     return NULL;
 }
 
-static int examine_sandbox_file(int directory, const char *name, struct observed_entry *entry,
-                                struct unknown_names *unknown)
-{
-    const char *why;
-    struct stat st;
-
-    if (!observe_is_sandbox_id(name)) {
-        note_unknown(unknown, name, "not a name that belongs here");
-        return 0;
-    }
-    if (fstatat(directory, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        return errno == ENOENT ? 0 : -errno;
-    why = why_not_a_sandbox_file(&st);
-    if (!why)
-        return add_sandbox(name, entry);
-    note_unknown(unknown, name, why);
-    return 0;
-}
-
 static int examine_name(int directory, const char *name, struct observed_entry *entry,
                         struct unknown_names *unknown)
 {
+    const char *why = NULL;
+    struct stat st;
+
     if (strcmp(name, MOUNT_INFO) == 0 || strcmp(name, RUNTIME_CLI) == 0)
         return 0;
-    if (strcmp(name, PLUGIN_FILE) != 0)
-        return examine_sandbox_file(directory, name, entry, unknown);
-    note_unknown(unknown, name, "refused, because a tenant may have written it");
+    if (strcmp(name, PLUGIN_FILE) == 0)
+        why = "refused, because a tenant may have written it";
+    else if (!observe_is_sandbox_id(name))
+        why = "not a name that belongs here";
+    else if (fstatat(directory, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT ? 0 : -errno;
+    else
+        why = why_not_a_sandbox_file(&st);
+    if (why) {
+        note_unknown(unknown, name, why);
+        return 0;
+    }
+    if (entry->sandboxes == OBSERVE_SANDBOXES)
+        return set_problem(entry, false, "more than 16 sandbox-id files");
+    entry->sandbox[entry->sandboxes] = strdup(name);
+    if (!entry->sandbox[entry->sandboxes])
+        return -ENOMEM;
+    entry->sandboxes++;
     return 0;
-}
-
-/* Replaces the problem of the first names, because the number of names says more. */
-static int set_flood_problem(struct observed_entry *entry)
-{
-    free(entry->problem);
-    entry->problem = NULL;
-    return set_problem(entry, false, "more than 64 names in the directory");
 }
 
 static int read_names(int fd, struct observed_entry *entry)
 {
     struct directory_reader names = {.fd = fd};
     struct unknown_names unknown = {0};
+    const char *name;
     int r = 0;
 
-    for (unsigned count = 0; r == 0;) {
-        const char *name = directory_read_next(&names);
-
-        if (!name) {
-            r = -errno;
-            break;
-        }
-        if (++count > OBSERVE_ENTRY_NAMES) {
-            r = set_flood_problem(entry);
+    for (unsigned count = 1; r == 0 && (name = directory_read_next(&names)); count++) {
+        if (count > OBSERVE_ENTRY_NAMES) {
+            /* In place of a problem of the first names, because their number says more. */
+            free(take_pointer(&entry->problem));
+            r = set_problem(entry, false, "more than 64 names in the directory");
             break;
         }
         r = examine_name(fd, name, entry, &unknown);
     }
+    if (r == 0 && !name)
+        r = -errno;
     qsort(entry->sandbox, entry->sandboxes, sizeof(entry->sandbox[0]), compare_names);
     return r < 0 ? r : set_remark(entry, &unknown);
 }
 
 /* ---- mountInfo.json ---------------------------------------------------------------------- */
 
-static int parse_mount_info(const struct buffer *text, struct observed_entry *entry)
+static int read_mount_info(int fd, struct observed_entry *entry)
 {
-    struct mount_info info;
+    cleanup(buffer_done) struct buffer text = BUFFER_INIT(JSON_LIMITS_MOUNT_INFO.bytes);
     struct error error = {0};
-    int r = mount_info_parse(buffer_text(text), text->length, &info, &error);
+    struct mount_info info;
+    int r = path_read_below(fd, MOUNT_INFO, &text, NULL, &error);
 
+    if (r < 0)
+        return r;
+    if (r != PATH_OK)
+        return set_problem(entry, r == PATH_ABSENT || r == PATH_CHANGING, error.text);
+    r = mount_info_parse(buffer_text(&text), text.length, &info, &error);
     if (r < 0)
         return r;
     if (r != FILE_READ) {
@@ -260,21 +219,8 @@ static int parse_mount_info(const struct buffer *text, struct observed_entry *en
     entry->read_only = info.read_only;
     entry->metadata = info.metadata;
     entry->policy = info.policy;
-    sha256_hex(buffer_text(text), text->length, entry->mount_info_sha256);
+    sha256_hex(buffer_text(&text), text.length, entry->mount_info_sha256);
     return 0;
-}
-
-static int read_mount_info(int fd, struct observed_entry *entry)
-{
-    cleanup(buffer_done) struct buffer text = BUFFER_INIT(JSON_LIMITS_MOUNT_INFO.bytes);
-    struct error error;
-    int r = path_read_below(fd, MOUNT_INFO, &text, NULL, &error);
-
-    if (r < 0)
-        return r;
-    if (r == PATH_OK)
-        return parse_mount_info(&text, entry);
-    return set_problem(entry, r == PATH_ABSENT || r == PATH_CHANGING, error.text);
 }
 
 /* An entry with a problem must leave nothing to act on. */
@@ -292,10 +238,13 @@ static void drop_mount_info(struct observed_entry *entry)
 
 static int read_directory(int fd, const char *name, struct observed_entry *entry)
 {
+    const struct path_identity *directory = &entry->directory;
     int r = path_identify(fd, &entry->directory);
 
-    if (r == 0)
-        r = check_directory(name, entry);
+    if (r == 0 && directory->owner != 0 && directory->owner != geteuid())
+        r = set_name_problem(entry, false, name, "the directory belongs to somebody else");
+    else if (r == 0 && directory->mode & (S_IWGRP | S_IWOTH))
+        r = set_name_problem(entry, false, name, "the directory is writable by others");
     if (r == 0)
         r = read_mount_info(fd, entry);
     if (r == 0)
@@ -317,13 +266,25 @@ int observe_opened_entry(int opened, int fd, const char *name, struct observed_e
 {
     cleanup(observed_entry_done) struct observed_entry entry = {0};
     const char *why = why_not_a_directory(opened);
-    int r;
+    char path[ENTRY_PATH_BYTES];
+    struct error error;
+    int r = 0;
 
     if (opened == PATH_MISSING)
         return OBSERVED_ABSENT;
     if (opened < 0 && !why)
         return opened;
-    r = decode_name(name, &entry);
+    switch (entry_name_decode(name, path, &error)) {
+    case ENTRY_NAME_PATH:
+        entry.target_path = strdup(path);
+        r = entry.target_path ? 0 : -ENOMEM;
+        break;
+    case ENTRY_NAME_SHA256:
+        entry.is_hashed = true;
+        break;
+    default:
+        r = set_problem(&entry, false, error.text);
+    }
     if (r == 0)
         r = why ? set_name_problem(&entry, false, name, why) : read_directory(fd, name, &entry);
     if (r < 0)
@@ -344,4 +305,95 @@ void observed_entry_done(struct observed_entry *entry)
     for (unsigned i = 0; i < entry->sandboxes; i++)
         free(entry->sandbox[i]);
     *entry = (struct observed_entry){0};
+}
+
+/* ---- fingerprint ---------------------------------------------------------------------------- */
+
+/* The SHA-256 of a listing with one line for every file in the directory, in sorted order. A change
+ * of a name changes the directory's mtime, a change of a file the file's own mtime and ctime. These
+ * times advance with the kernel's clock tick, so a second write within one tick may leave them
+ * unchanged; therefore sizes and the bytes themselves are included. */
+
+enum { LISTING_BYTES = 64 * 1024 };
+
+static void append_time(struct buffer *listing, struct timespec time)
+{
+    buffer_append_format(listing, " %" PRId64 ".%09ld", (int64_t)time.tv_sec, time.tv_nsec);
+}
+
+static void append_stat(struct buffer *listing, const struct stat *st)
+{
+    buffer_append_format(listing, " %" PRIu64 " %" PRIu64 " %o %u %u %" PRIu64 " %" PRId64,
+                         (uint64_t)st->st_dev, (uint64_t)st->st_ino, st->st_mode, st->st_uid,
+                         st->st_gid, (uint64_t)st->st_nlink, (int64_t)st->st_size);
+
+    append_time(listing, st->st_mtim);
+}
+
+static int append_file(struct buffer *listing, int directory, const char *name, struct error *error)
+{
+    cleanup(buffer_done) struct buffer text = BUFFER_INIT(JSON_LIMITS_MOUNT_INFO.bytes);
+    char hash[SHA256_HEX_BYTES];
+    struct stat st;
+    int r;
+
+    if (fstatat(directory, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT ? error_set(error, FINGERPRINT_UNFIT, "%s: vanished", name) : -errno;
+    if (!S_ISREG(st.st_mode))
+        return error_set(error, FINGERPRINT_UNFIT, "%s: not a regular file", name);
+    buffer_append_text(listing, name);
+    append_stat(listing, &st);
+    append_time(listing, st.st_ctim);
+    r = path_read_below(directory, name, &text, NULL, error);
+    if (r != PATH_OK)
+        return r < 0 ? r : FINGERPRINT_UNFIT;
+    sha256_hex(buffer_text(&text), text.length, hash);
+    return buffer_append_format(listing, " %s\n", hash);
+}
+
+int fingerprint_directory(int directory, char ret_text[static SHA256_HEX_BYTES],
+                          struct error *error)
+{
+    cleanup(buffer_done) struct buffer listing = BUFFER_INIT(LISTING_BYTES);
+    cleanup(directory_names_done) struct directory_names names = {0};
+    cleanup(dir_closep) DIR *files = NULL;
+    struct path_identity identity;
+    int r = path_identify(directory, &identity);
+
+    if (r != 0)
+        return r;
+    buffer_append_format(&listing, "%" PRIu64 " %" PRIu64, (uint64_t)identity.device,
+                         (uint64_t)identity.inode);
+    append_time(&listing, identity.born);
+    append_time(&listing, identity.modified);
+    r = buffer_append_text(&listing, "\n");
+    if (r == 0)
+        r = directory_list(directory, &files);
+    if (r == 0)
+        r = directory_read_names(files, OBSERVE_ENTRY_NAMES, NULL, &names);
+    if (r == DIRECTORY_TOO_MANY)
+        return error_set(error, FINGERPRINT_UNFIT, "more than %d names in the directory",
+                         OBSERVE_ENTRY_NAMES);
+    for (unsigned i = 0; r == 0 && i < names.count; i++)
+        r = append_file(&listing, directory, names.name[i], error);
+    if (r != 0)
+        return r;
+    sha256_hex(buffer_text(&listing), listing.length, ret_text);
+    return FINGERPRINT_TAKEN;
+}
+
+int fingerprint_file(int directory, const char *name, char ret_text[static SHA256_HEX_BYTES])
+{
+    cleanup(buffer_done) struct buffer listing = BUFFER_INIT(LISTING_BYTES);
+    struct stat st;
+
+    if (fstatat(directory, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT ? FINGERPRINT_ABSENT : -errno;
+    if (!S_ISREG(st.st_mode) || st.st_size || st.st_nlink != 1)
+        return FINGERPRINT_UNFIT;
+    append_stat(&listing, &st);
+    if (buffer_error(&listing) < 0)
+        return buffer_error(&listing);
+    sha256_hex(buffer_text(&listing), listing.length, ret_text);
+    return FINGERPRINT_TAKEN;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kata.h - functions that the readers of both Kata runtimes use. Private to observe/. */
+/* kata.h - functions that the readers of both Kata runtimes use. */
 #pragma once
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -39,8 +40,7 @@ int kata_find_monitor(const struct observe_sandbox_paths *paths, const char *nam
 
 /* ---- records -------------------------------------------------------------------------------- */
 
-/* The runtime's record of its containers' mounts: attached as a device, or shared as a
- * directory. */
+/* The runtime's record of its containers' mounts, as devices or directories. */
 
 enum { RECORDS = 2048 };
 
@@ -57,29 +57,21 @@ const struct observed_record *records_find(const struct observed_sandbox *sandbo
 
 void records_done(struct observed_sandbox *sandbox);
 
-/* ---- kata go -------------------------------------------------------------------------------- */
+/* ---- the runtimes --------------------------------------------------------------------------- */
 
-/* A sandbox of Kata's Go runtime, from its state directories and its VMM process. */
-
-/* Fills in what it finds. OBSERVED, OBSERVED_ABSENT (no directory of this sandbox) or -errno; in
- * each case the caller frees it with observed_sandbox_done(). */
+/* A sandbox of Kata's Go runtime, from its state directories and its VMM process. Fills in what it
+ * finds. OBSERVED, OBSERVED_ABSENT (no directory of this sandbox), OBSERVED_UNFINISHED or -errno;
+ * in each case the caller frees it with observed_sandbox_done(). */
 int kata_go_observe(const struct observe_sandbox_paths *paths, const char *sandbox_id,
                     struct observed_sandbox *sandbox);
 
-/* ---- kata rs -------------------------------------------------------------------------------- */
-
-/* A sandbox of Kata's Rust runtime, from its state directory and its processes. */
-
-/* Fills in what it finds. OBSERVED, OBSERVED_ABSENT (no directory of this sandbox),
- * OBSERVED_UNFINISHED or -errno; in each case the caller frees it with observed_sandbox_done(). */
+/* The same of Kata's Rust runtime, from its state directory and its processes. */
 int kata_rs_observe(const struct observe_sandbox_paths *paths, const char *sandbox_id,
                     struct observed_sandbox *sandbox);
 
 /* ---- passthrough ---------------------------------------------------------------------------- */
 
-/* Where a guest of Kata's Rust runtime has a volume, seen from the host.
- *
- * The guest path of a direct volume consists of the device's id, a random part and the last part of
+/* The guest path of a direct volume consists of the device's id, a random part and the last part of
  * the container's destination (src/runtime-rs, resource/src/volume/utils.rs):
  *
  *     /run/kata-containers/shared/containers/passthrough/DEVICE10-RANDOM8-BASENAME
@@ -115,3 +107,31 @@ bool passthrough_is_shared(const struct directory_names *names, const char *cont
 
 /* The guest path for a name. 0 or -ENOMEM. */
 int passthrough_guest_path(const char *name, char **ret_path);
+
+/* ---- guest traits --------------------------------------------------------------------------- */
+
+/* The traits of a sandbox's guest that decide what may be brought into it: whether
+ * it is confidential, and whether it shares a directory with the node. */
+
+enum guest_share {
+    GUEST_SHARE_UNKNOWN,
+    GUEST_SHARE_NONE, /* shared_fs = "none" */
+    GUEST_SHARE_DIRECTORY,
+};
+
+struct guest_traits {
+    bool is_confidential; /* memory hidden from the node: SEV, SNP, TDX, Secure Execution, … */
+    enum guest_share share;
+};
+
+enum guest_traits_failure {
+    GUEST_TRAITS_NO_SOURCE = -EOPNOTSUPP, /* neither source covers this kind */
+};
+
+/* By the kind of VMM or its arguments (hypervisor_guest_source()), and by persist.json of the Go
+ * runtime. 0, PROCESS_GONE, an enum guest_traits_failure or another -errno. */
+int guest_traits_observe(const struct observe_sandbox_paths *paths, enum hypervisor_kind kind,
+                         const char *sandbox_id, pid_t vmm_pid, struct guest_traits *ret_traits);
+
+/* Traits according to a VMM's arguments, each followed by a NUL. */
+void guest_traits_from_arguments(const char *arguments, size_t length, struct guest_traits *traits);

@@ -23,6 +23,7 @@
  * without it is used meanwhile.
  */
 #include "observe/kata.h"
+#include "observe/process_table.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -37,13 +38,11 @@
 #include "lib/directory.h"
 #include "lib/json.h"
 #include "lib/process.h"
-#include "lib/process_trust.h"
-#include "observe/cache.h"
+#include "observe/observed_sandbox.h"
 #include "observe/persist.h"
 
 #define PERSIST "persist.json"
-
-#define JAILS "firecracker"
+#define JAILS   "firecracker"
 
 enum {
     ARGUMENTS_BYTES = 256 * 1024,
@@ -143,18 +142,6 @@ static int find_jail(struct traces *traces)
     return kata_is_absent(r) ? 0 : r;
 }
 
-static int find_state_directory(struct traces *traces)
-{
-    char path[PATH_MAX];
-    int r;
-
-    if (snprintf(path, sizeof(path), "%s/%s", traces->paths->kata_go_sandboxes,
-                 traces->sandbox_id) >= PATH_MAX)
-        return -ENAMETOOLONG;
-    r = path_open_directory_in_root(traces->paths->root, path, &traces->state_directory);
-    return kata_is_absent(r) ? 0 : r;
-}
-
 /* ---- persist.json ------------------------------------------------------------------------ */
 
 /* PATH_OK with the text. For PATH_ABSENT no problem is set; other outcomes that say something about
@@ -218,15 +205,9 @@ static int read_container_file(struct traces *traces, const char *name,
         persist_container_done(&container->persist);
         return kata_set_problem(sandbox, false, "", "more mounts of containers than are read");
     }
-    (void)snprintf(container->id, sizeof(container->id), "%s", name);
+    memcpy(container->id, name, strlen(name) + 1); /* a valid id, so it fits */
     traces->containers++;
     return 0;
-}
-
-static bool may_be_container(const struct dirent *name)
-{
-    return (name->d_type == DT_DIR || name->d_type == DT_UNKNOWN) &&
-           observe_is_sandbox_id(name->d_name);
 }
 
 static int read_containers(struct traces *traces, struct observed_sandbox *sandbox)
@@ -242,7 +223,8 @@ static int read_containers(struct traces *traces, struct observed_sandbox *sandb
             return kata_set_problem(sandbox, false, "", "more containers than are read");
         if (traces->bytes > CONTAINER_BYTES || traces->mounts > RECORDS)
             return 0; /* the problem is set already */
-        if (may_be_container(name)) {
+        if ((name->d_type == DT_DIR || name->d_type == DT_UNKNOWN) &&
+            observe_is_sandbox_id(name->d_name)) {
             containers++;
             r = read_container_file(traces, name->d_name, sandbox);
         }
@@ -282,11 +264,6 @@ static bool has_drive(const struct observed_sandbox *sandbox, unsigned first, co
     return false;
 }
 
-static bool has_room(const struct observed_sandbox *sandbox, unsigned first)
-{
-    return sandbox->drives - first < SOURCES_OF_DRIVE && sandbox->drives < DRIVES;
-}
-
 /* One drive per device and mount source, because the containers of a pod share volumes. */
 static int add_drives_of(const struct traces *traces, const struct persist_device *device,
                          struct observed_sandbox *sandbox)
@@ -301,24 +278,12 @@ static int add_drives_of(const struct traces *traces, const struct persist_devic
             const struct persist_mount *mount = &container->mount[j];
 
             if (mount->device_id && strcmp(mount->device_id, device->id) == 0 &&
-                has_room(sandbox, first) && !has_drive(sandbox, first, mount->source))
+                sandbox->drives - first < SOURCES_OF_DRIVE && sandbox->drives < DRIVES &&
+                !has_drive(sandbox, first, mount->source))
                 r = add_drive(sandbox, device, mount->source);
         }
     }
     return r == 0 && sandbox->drives == first ? add_drive(sandbox, device, NULL) : r;
-}
-
-/* The drives of one device are adjacent; first[i] is the index of the first drive of device i. */
-static int add_drives(const struct traces *traces, struct observed_sandbox *sandbox,
-                      unsigned *first)
-{
-    int r = 0;
-
-    for (unsigned i = 0; r == 0 && i < traces->persist.devices; i++) {
-        first[i] = sandbox->drives;
-        r = add_drives_of(traces, &traces->persist.device[i], sandbox);
-    }
-    return r;
 }
 
 /* ---- mounts ------------------------------------------------------------------------------ */
@@ -348,12 +313,17 @@ static int add_record(const struct traces *traces, const struct container *conta
     return records_add(sandbox, &record) < 0 ? -ENOMEM : r;
 }
 
-static int add_records(const struct traces *traces, const unsigned *first,
-                       struct observed_sandbox *sandbox)
+/* The drives of one device are adjacent; first[i] is the index of the first drive of device i. */
+static int add_drives_and_records(const struct traces *traces, struct observed_sandbox *sandbox)
 {
-    int r = 0;
+    cleanup(freep) unsigned *first = calloc(traces->persist.devices + 1, sizeof(*first));
+    int r = first ? 0 : -ENOMEM;
 
-    for (unsigned i = 0; i < traces->containers; i++) {
+    for (unsigned i = 0; r == 0 && i < traces->persist.devices; i++) {
+        first[i] = sandbox->drives;
+        r = add_drives_of(traces, &traces->persist.device[i], sandbox);
+    }
+    for (unsigned i = 0; r == 0 && i < traces->containers; i++) {
         const struct container *container = &traces->container[i];
 
         for (unsigned j = 0; r == 0 && j < container->persist.mounts; j++)
@@ -361,14 +331,6 @@ static int add_records(const struct traces *traces, const unsigned *first,
     }
     records_sort(sandbox);
     return r;
-}
-
-static int add_drives_and_records(const struct traces *traces, struct observed_sandbox *sandbox)
-{
-    cleanup(freep) unsigned *first = calloc(traces->persist.devices + 1, sizeof(*first));
-    int r = first ? add_drives(traces, sandbox, first) : -ENOMEM;
-
-    return r < 0 ? r : add_records(traces, first, sandbox);
 }
 
 /* ---- the VMM ----------------------------------------------------------------------------- */
@@ -527,13 +489,26 @@ static int find_control_socket(const struct traces *traces, struct observed_sand
 
 static int observe_traces(struct traces *traces, struct observed_sandbox *sandbox)
 {
-    int r = 0;
+    char path[PATH_MAX];
+    int r = find_vm_directory(traces);
 
-    if (traces->state_directory >= 0) {
-        r = read_sandbox_file(traces, sandbox);
-        if (r == 0)
-            r = read_containers(traces, sandbox);
+    if (r == 0)
+        r = find_jail(traces);
+    if (r == 0 && snprintf(path, sizeof(path), "%s/%s", traces->paths->kata_go_sandboxes,
+                           traces->sandbox_id) >= PATH_MAX)
+        r = -ENAMETOOLONG;
+    if (r == 0)
+        r = path_open_directory_in_root(traces->paths->root, path, &traces->state_directory);
+    if (kata_is_absent(r)) {
+        if (!traces->vm_directory[0] && !traces->jail[0])
+            return OBSERVED_ABSENT;
+        r = 0;
     }
+    sandbox->runtime = RUNTIME_KATA_GO;
+    if (r == 0 && traces->state_directory >= 0)
+        r = read_sandbox_file(traces, sandbox);
+    if (r == 0 && traces->state_directory >= 0)
+        r = read_containers(traces, sandbox);
     if (r == 0)
         r = find_process(traces, sandbox);
     if (r == 0)
@@ -544,20 +519,6 @@ static int observe_traces(struct traces *traces, struct observed_sandbox *sandbo
         sandbox->try_again = true;
     sandbox->agent_address = take_pointer(&traces->persist.agent_url);
     return r;
-}
-
-static int observe_go(struct traces *traces, struct observed_sandbox *sandbox)
-{
-    int r = find_vm_directory(traces);
-
-    if (r == 0)
-        r = find_jail(traces);
-    if (r == 0)
-        r = find_state_directory(traces);
-    if (r == 0 && !traces->vm_directory[0] && !traces->jail[0] && traces->state_directory < 0)
-        return OBSERVED_ABSENT;
-    sandbox->runtime = RUNTIME_KATA_GO;
-    return r < 0 ? r : observe_traces(traces, sandbox);
 }
 
 int kata_go_observe(const struct observe_sandbox_paths *paths, const char *sandbox_id,
@@ -571,7 +532,7 @@ int kata_go_observe(const struct observe_sandbox_paths *paths, const char *sandb
     traces->paths = paths;
     traces->sandbox_id = sandbox_id;
     traces->state_directory = -1;
-    r = observe_go(traces, sandbox);
+    r = observe_traces(traces, sandbox);
     fd_close(traces->state_directory);
     persist_sandbox_done(&traces->persist);
     for (unsigned i = 0; i < traces->containers; i++)

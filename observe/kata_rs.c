@@ -28,9 +28,9 @@
 #include "lib/json.h"
 #include "lib/path.h"
 #include "observe/bundles.h"
-#include "observe/cache.h"
-#include "observe/claims.h"
 #include "observe/kata.h"
+#include "observe/observed_sandbox.h"
+#include "observe/process_table.h"
 
 #define STATE "state.json"
 #define JAILS "firecracker"
@@ -45,40 +45,44 @@ struct traces {
 
 /* ---- the state directory ----------------------------------------------------------------- */
 
-static int is_directory(const struct traces *traces, bool *ret_is)
-{
-    struct stat st;
-    int r = path_stat_in_root(traces->paths->root, traces->directory, &st);
-
-    *ret_is = r == 0 && S_ISDIR(st.st_mode);
-    return kata_is_absent(r) ? 0 : r;
-}
-
 /* The jail is tried first, because the sandbox's own directory exists beside it. */
 static int find_directory(struct traces *traces, bool *ret_found)
 {
-    const char *sandboxes = traces->paths->kata_rs_sandboxes, *id = traces->sandbox_id;
-    int r;
+    struct stat st;
 
-    if (snprintf(traces->directory, PATH_MAX, "%s/" JAILS "/%s/root", sandboxes, id) >= PATH_MAX)
-        return -ENAMETOOLONG;
-    r = is_directory(traces, ret_found);
-    if (r < 0 || *ret_found)
-        return r;
-    (void)snprintf(traces->directory, PATH_MAX, "%s/%s", sandboxes, id);
-    return is_directory(traces, ret_found);
+    *ret_found = false;
+    for (int jailed = 1; jailed >= 0 && !*ret_found; jailed--) {
+        int r = snprintf(traces->directory, PATH_MAX, "%s%s/%s%s", traces->paths->kata_rs_sandboxes,
+                         jailed ? "/" JAILS : "", traces->sandbox_id, jailed ? "/root" : "");
+
+        if (r >= PATH_MAX)
+            return -ENAMETOOLONG;
+        r = path_stat_in_root(traces->paths->root, traces->directory, &st);
+        if (r < 0 && !kata_is_absent(r))
+            return r;
+        *ret_found = r == 0 && S_ISDIR(st.st_mode);
+    }
+    return 0;
 }
 
 /* ---- state.json -------------------------------------------------------------------------- */
 
-static int parse_state(const struct buffer *text, struct observed_sandbox *sandbox)
+/* The file is written once, after the VMM has started; until then the VMM's arguments tell its
+ * kind. A jailed VMM may write to the directory, and could put a link in the file's place. */
+static int read_state(const struct traces *traces, struct observed_sandbox *sandbox)
 {
+    cleanup(buffer_done) struct buffer text = BUFFER_INIT(JSON_LIMITS_PERSIST.bytes);
     cleanup(json_deletep) cJSON *object = NULL;
-    struct error error;
     enum hypervisor_kind type;
-    int r = json_read(buffer_text(text), text->length, JSON_LIMITS_PERSIST,
-                      "hypervisor{hypervisor_type}", &object, &error);
+    struct error error;
+    int r = kata_read_file(traces->paths->root, traces->directory, STATE, &text, &error);
 
+    if (r == PATH_ABSENT || r < 0)
+        return r < 0 ? r : 0;
+    if (r != PATH_OK)
+        return kata_set_problem(sandbox, r == PATH_CHANGING, "", error.text);
+    r = json_read(buffer_text(&text), text.length, JSON_LIMITS_PERSIST,
+                  "hypervisor{hypervisor_type}", &object, &error);
     if (r < 0)
         return r;
     if (r != FILE_READ)
@@ -90,68 +94,38 @@ static int parse_state(const struct buffer *text, struct observed_sandbox *sandb
     return 0;
 }
 
-/* The file is written once, after the VMM has started; until then the VMM's arguments tell its
- * kind. A jailed VMM may write to the directory, and could put a link in the file's place. */
-static int read_state(const struct traces *traces, struct observed_sandbox *sandbox)
-{
-    cleanup(buffer_done) struct buffer text = BUFFER_INIT(JSON_LIMITS_PERSIST.bytes);
-    struct error error;
-    int r = kata_read_file(traces->paths->root, traces->directory, STATE, &text, &error);
-
-    if (r == PATH_OK)
-        return parse_state(&text, sandbox);
-    if (r == PATH_ABSENT || r < 0)
-        return r < 0 ? r : 0;
-    return kata_set_problem(sandbox, r == PATH_CHANGING, "", error.text);
-}
-
 /* ---- the VMM ----------------------------------------------------------------------------- */
-
-/* A shim without a VMM is about to start one, or about to end. */
-static int note_missing_vmm(const struct traces *traces, struct observed_sandbox *sandbox)
-{
-    struct process_search shim;
-    int r = process_index_find(traces->paths->cache->processes, PROCESS_SHIM, traces->sandbox_id,
-                               &shim);
-
-    if (r == PROCESS_INDEX_UNFINISHED)
-        return OBSERVED_UNFINISHED;
-    sandbox->try_again |= r == PROCESS_INDEX_FOUND;
-    return r < 0 ? r : 0;
-}
-
-/* Dragonball is part of the shim; a remote VM has no other process on this machine. */
-static bool lives_in_shim(enum hypervisor_kind hypervisor)
-{
-    return hypervisor == HYPERVISOR_DRAGONBALL || hypervisor == HYPERVISOR_REMOTE;
-}
-
-/* The process may have been observed just as it started, so the doubt is reported only if it lasts:
- * try_again is set. */
-static int note_doubt(const char *doubt, struct observed_sandbox *sandbox)
-{
-    char text[PROCESS_DOUBT_BYTES + 64];
-
-    (void)snprintf(text, sizeof(text), "which process is the VMM is not known: %s", doubt);
-    return kata_set_problem(sandbox, true, "", text);
-}
 
 static int find_vmm(struct traces *traces, struct observed_sandbox *sandbox)
 {
     struct process_index *processes = traces->paths->cache->processes;
-    enum process_role role = lives_in_shim(sandbox->hypervisor) ? PROCESS_SHIM : PROCESS_VMM;
+    /* Dragonball is part of the shim; a remote VM has no other process on this machine. */
+    enum process_role role =
+        sandbox->hypervisor == HYPERVISOR_DRAGONBALL || sandbox->hypervisor == HYPERVISOR_REMOTE
+            ? PROCESS_SHIM
+            : PROCESS_VMM;
+    char text[PROCESS_DOUBT_BYTES + 64];
     struct process_search search;
     int r = process_index_find(processes, role, traces->sandbox_id, &search);
 
     if (r == PROCESS_INDEX_UNFINISHED)
         return OBSERVED_UNFINISHED;
-    if (r == PROCESS_INDEX_NONE && search.doubt[0])
-        r = note_doubt(search.doubt, sandbox) < 0 ? -ENOMEM : r;
     if (r < 0)
         return r;
     if (r == PROCESS_INDEX_NONE) {
+        /* The process may have been observed just as it started, so a doubt is reported only if it
+         * lasts. */
+        (void)snprintf(text, sizeof(text), "which process is the VMM is not known: %s",
+                       search.doubt);
+        if (search.doubt[0] && kata_set_problem(sandbox, true, "", text) < 0)
+            return -ENOMEM;
         sandbox->try_again |= search.stale;
-        return note_missing_vmm(traces, sandbox);
+        /* A shim without a VMM is about to start one, or about to end. */
+        r = process_index_find(processes, PROCESS_SHIM, traces->sandbox_id, &search);
+        if (r == PROCESS_INDEX_UNFINISHED)
+            return OBSERVED_UNFINISHED;
+        sandbox->try_again |= r == PROCESS_INDEX_FOUND;
+        return r < 0 ? r : 0;
     }
     traces->vmm = search.process;
     sandbox->alive = true;
@@ -201,22 +175,6 @@ static int find_agent(const struct traces *traces, struct observed_sandbox *sand
     return -ENOMEM;
 }
 
-/* ---- all of it --------------------------------------------------------------------------- */
-
-static int observe_living(struct traces *traces, struct observed_sandbox *sandbox)
-{
-    int r =
-        bundle_find(traces->paths, traces->sandbox_id, sandbox->vmm_pid, sandbox, &traces->place);
-
-    if (r == 0)
-        r = find_control_socket(traces, sandbox);
-    if (r == 0)
-        r = find_agent(traces, sandbox);
-    if (r == 0 && traces->place.own[0])
-        r = claims_read(traces->paths, traces->sandbox_id, &traces->place, true, sandbox);
-    return r;
-}
-
 int kata_rs_observe(const struct observe_sandbox_paths *paths, const char *sandbox_id,
                     struct observed_sandbox *sandbox)
 {
@@ -234,15 +192,21 @@ int kata_rs_observe(const struct observe_sandbox_paths *paths, const char *sandb
         r = read_state(&traces, sandbox);
     if (r == 0)
         r = find_vmm(&traces, sandbox);
-    if (r == 0 && sandbox->alive)
-        r = observe_living(&traces, sandbox);
+    if (r != 0 || !sandbox->alive)
+        return r;
+    r = bundle_find(paths, sandbox_id, sandbox->vmm_pid, sandbox, &traces.place);
+    if (r == 0)
+        r = find_control_socket(&traces, sandbox);
+    if (r == 0)
+        r = find_agent(&traces, sandbox);
+    if (r == 0 && traces.place.own[0])
+        r = claims_read(paths, sandbox_id, &traces.place, true, sandbox);
     return r;
 }
 
 /* ---- passthrough ---------------------------------------------------------------------------- */
 
-/* Reads only names and times, never what is in a directory, because the guest may
- * write there. */
+/* Reads only names and times, never what is in a directory, because the guest may write there. */
 
 #define HOST_SANDBOXES "/run/kata-containers/shared/sandboxes"
 #define GUEST_MOUNTS   "/run/kata-containers/shared/containers/passthrough"
@@ -264,7 +228,7 @@ static bool has_form(const char *name)
            is_hex(name + DEVICE_CHARS + 1, RANDOM_CHARS);
 }
 
-/* Sorts by mount name first, so that the names for one mount are adjacent. */
+/* By mount name first, so that the names for one mount are adjacent. */
 static int compare(const void *a, const void *b)
 {
     const char *left = *(char *const *)a, *right = *(char *const *)b;

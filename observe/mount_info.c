@@ -2,7 +2,7 @@
 /* mount_info.c - strict about types, ignores what it does not know.
  *
  * CSI drivers copy users' parameters to metadata, and mount options may contain a password. Hence
- * two rules: whatever lib/secret.h takes for a secret leaves this file only as "[redacted]", and
+ * two rules: whatever lib/text.h takes for a secret leaves this file only as "[redacted]", and
  * crust.resize, the only key that crustd obeys, can only make it do less. "grow" does not restrict
  * anything. A value that is not understood means observe, because its author probably wanted
  * something other than a resize.
@@ -11,11 +11,13 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/cleanup.h"
-#include "lib/secret.h"
+#include "lib/json.h"
+#include "lib/text.h"
 
 #define POLICY_KEY "crust.resize"
 
@@ -41,23 +43,6 @@ static int copy_string(const cJSON *object, const char *name, char **ret_text, s
     return *ret_text ? 0 : -ENOMEM;
 }
 
-/* A PCI address, an SPDK URL, a network export: crustd cannot resize it, but it is valid. */
-static bool is_no_path(const char *device)
-{
-    return device[strcspn(device, "/:")] == ':';
-}
-
-static int check_device(const char *device, struct error *error)
-{
-    if (!device || !*device)
-        return error_set(error, FILE_WRONG, "device: missing or empty");
-    if (device[0] != '/' && !is_no_path(device))
-        return error_set(error, FILE_WRONG, "device: not an absolute path");
-    if (strlen(device) >= PATH_MAX)
-        return error_set(error, FILE_WRONG, "device: longer than a path can be");
-    return 0;
-}
-
 bool observe_read_only(bool so_far, const char *option)
 {
     while (*option) {
@@ -68,14 +53,6 @@ bool observe_read_only(bool so_far, const char *option)
         option += length + (option[length] == ',');
     }
     return so_far;
-}
-
-static int append_option(const cJSON *item, size_t index, struct buffer *text, struct error *error)
-{
-    if (!cJSON_IsString(item))
-        return error_set(error, FILE_WRONG, "options[%zu]: not a string", index);
-    buffer_append_text(text, index ? "," : "");
-    return secret_append_json(text, item->valuestring);
 }
 
 /* The keys are the driver's own, and may differ in letter case only; crustd's own may not. */
@@ -108,19 +85,22 @@ static int parse_options(const cJSON *object, struct mount_info *info, struct er
     const cJSON *options = present(object, "options"), *item;
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(0);
     size_t index = 0;
-    int r = options ? buffer_append_text(&text, "[") : 0;
+    int r;
 
-    if (options && !cJSON_IsArray(options))
+    if (!options)
+        return 0;
+    if (!cJSON_IsArray(options))
         return error_set(error, FILE_WRONG, "options: not an array");
+    buffer_append_text(&text, "[");
     cJSON_ArrayForEach(item, options)
     {
-        if (r == 0)
-            r = append_option(item, index++, &text, error);
-        if (r == 0)
-            info->read_only = observe_read_only(info->read_only, item->valuestring);
+        if (!cJSON_IsString(item))
+            return error_set(error, FILE_WRONG, "options[%zu]: not a string", index);
+        buffer_append_text(&text, index++ ? "," : "");
+        secret_append_json(&text, item->valuestring);
+        info->read_only = observe_read_only(info->read_only, item->valuestring);
     }
-    if (r == 0 && options)
-        r = buffer_append_text(&text, "]");
+    r = buffer_append_text(&text, "]");
     if (r == 0)
         info->options = take_pointer(&text.data);
     return r;
@@ -130,16 +110,19 @@ static int parse_metadata(const cJSON *object, struct mount_info *info, struct e
 {
     const cJSON *metadata = present(object, "metadata"), *item;
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(0);
-    int r = metadata ? buffer_append_text(&text, "{") : 0;
+    int r;
 
-    if (metadata && !cJSON_IsObject(metadata))
+    if (!metadata)
+        return 0;
+    if (!cJSON_IsObject(metadata))
         return error_set(error, FILE_WRONG, "metadata: not an object");
+    r = buffer_append_text(&text, "{");
     cJSON_ArrayForEach(item, metadata)
     {
         if (r == 0)
             r = append_metadata(metadata, item, &text, info, error);
     }
-    if (r == 0 && metadata)
+    if (r == 0)
         r = buffer_append_text(&text, "}");
     if (r == 0)
         info->metadata = take_pointer(&text.data);
@@ -157,10 +140,16 @@ static int parse_object(const cJSON *object, struct mount_info *info, struct err
         r = copy_string(object, "device", &info->device, error);
     if (r == 0)
         r = copy_string(object, "fstype", &info->fs_type, error);
-    if (r == 0)
-        r = check_device(info->device, error);
-    if (r == 0)
-        r = parse_options(object, info, error);
+    if (r != 0)
+        return r;
+    if (!info->device || !*info->device)
+        return error_set(error, FILE_WRONG, "device: missing or empty");
+    /* What is not a path (a PCI address, an SPDK URL, a network export) is valid: "NAME:…". */
+    if (info->device[0] != '/' && info->device[strcspn(info->device, "/:")] != ':')
+        return error_set(error, FILE_WRONG, "device: not an absolute path");
+    if (strlen(info->device) >= PATH_MAX)
+        return error_set(error, FILE_WRONG, "device: longer than a path can be");
+    r = parse_options(object, info, error);
     if (r == 0)
         r = parse_metadata(object, info, error);
     return r;
@@ -194,4 +183,59 @@ void mount_info_done(struct mount_info *info)
     free(info->options);
     free(info->metadata);
     *info = (struct mount_info){0};
+}
+
+/* ---- entry name ----------------------------------------------------------------------------- */
+
+/* The names of the two layouts cannot be confused: base64url of a path begins with 'L' (the six
+ * upper bits of '/'), which is not a hex digit. The decoded path is data: it is stored and shown,
+ * never opened. It is the volume's identity byte by byte, so it is not normalised. */
+
+void entry_name_show(const char *name, char ret_shown[static SHOWN_NAME_BYTES])
+{
+    const char *end = name + strlen(name);
+    char escaped[TEXT_ESCAPED_BYTES];
+    size_t used = 0;
+
+    while (name < end) {
+        size_t length = text_escape_next(&name, end, escaped);
+
+        if (used + length + strlen("...") >= SHOWN_NAME_BYTES) {
+            used += (size_t)snprintf(ret_shown + used, SHOWN_NAME_BYTES - used, "...");
+            break;
+        }
+        memcpy(ret_shown + used, escaped, length);
+        used += length;
+    }
+    ret_shown[used] = '\0';
+}
+
+static int refuse(const char *name, const char *why, struct error *error)
+{
+    char shown[SHOWN_NAME_BYTES];
+
+    entry_name_show(name, shown);
+    return error_set(error, ENTRY_NAME_OTHER, "directory name %s: %s", shown, why);
+}
+
+int entry_name_decode(const char *name, char ret_path[static ENTRY_PATH_BYTES], struct error *error)
+{
+    char path[ENTRY_PATH_BYTES];
+    size_t length;
+    int r;
+
+    if (strlen(name) == 64 && strspn(name, "0123456789abcdef") == 64)
+        return ENTRY_NAME_SHA256;
+    r = base64url_decode(name, strlen(name), path, BASE64URL_PATH_BYTES, &length);
+    if (r == BASE64URL_TOO_LONG)
+        return refuse(name, "longer than any path", error);
+    if (r < 0)
+        return refuse(name, "neither canonical base64url with padding nor a SHA-256", error);
+    if (!length || path[0] != '/')
+        return refuse(name, "does not decode to an absolute path", error);
+    if (!json_is_text(path, length))
+        return refuse(name, "decodes to a path that is not UTF-8 or has a NUL", error);
+    memcpy(ret_path, path, length);
+    ret_path[length] = '\0';
+    return ENTRY_NAME_PATH;
 }

@@ -11,15 +11,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "lib/base64url.h"
+#include "lib/encode.h"
 #include "lib/json.h"
 #include "lib/result.h"
-#include "lib/sha256.h"
 #include "observe/observe.h"
 
 struct mount_info {
     char *volume_type, *device, *fs_type; /* as written; NULL absent */
-    char *options, *metadata; /* JSON text, secrets redacted (lib/secret.h); NULL absent */
+    char *options, *metadata; /* JSON text, secrets redacted (lib/text.h); NULL absent */
     bool read_only;           /* according to the options */
     enum resize_policy policy;
 };
@@ -72,40 +71,3 @@ enum { SHOWN_NAME_BYTES = 97 };
 
 /* A name from outside, made fit for a problem's text: escaped, and cut with "...". */
 void entry_name_show(const char *name, char ret_shown[static SHOWN_NAME_BYTES]);
-
-/* ---- publish path --------------------------------------------------------------------------- */
-
-/* The paths at which the kubelet publishes volumes. */
-
-enum observed_flag { OBSERVED_UNSAID, OBSERVED_NO, OBSERVED_YES };
-
-struct observed_publish_path {
-    bool is_publish_path; /* KUBELET/pods/UID/volumes/kubernetes.io~csi/PV/mount */
-    unsigned kubelet;     /* index of the kubelet root that it lies below */
-    char pod_uid[64];
-    char pv[256];
-    char driver[256];                  /* vol_data.json; "" */
-    char volume_handle[512];           /* vol_data.json; "" */
-    enum observed_flag defer_fs_mount; /* vol_data.json */
-    char problem[256];                 /* why vol_data.json is there and not read; "" */
-    bool has_plugin_file;              /* csiPlugin.json at the volume's root */
-    char subpaths[PATH_MAX]; /* where the kubelet binds parts of the volume (subPath); "" */
-    bool is_empty_dir;       /* …/kubernetes.io~empty-dir/…: the shim's own, left alone */
-};
-
-/* kubelet: the roots to try in turn. The path is only parsed, not opened; only vol_data.json beside
- * the publish path is opened, below the kubelet root. 0 or -errno. */
-int observe_publish_path(int root, const char *const *kubelet, unsigned kubelets,
-                         const char *target_path, struct observed_publish_path *ret_path);
-
-/* Walks, pod by pod, through every publish path that the kubelets' directories allow, whether or
- * not `mount` exists yet. */
-struct publish_walk;
-int publish_walk_new(int root, const char *const *kubelet, unsigned kubelets,
-                     struct publish_walk **ret_walk); /* kubelet: borrowed */
-struct publish_walk *publish_walk_free(struct publish_walk *walk);
-
-/* Calls back with the paths of the next pod, if there is one. An enum progress_outcome; -errno; or
- * the callback's result, if that is not 0. */
-int publish_walk_next(struct publish_walk *walk, int (*callback)(void *userdata, const char *path),
-                      void *userdata);

@@ -14,8 +14,9 @@
 #include "lib/path.h"
 #include "lib/result.h"
 #include "model/volume.h"
+#include "observe/kubelet.h"
 #include "observe/mount_info.h"
-#include "observe/sandbox.h"
+#include "observe/observed_sandbox.h"
 
 /* ---- a metadata directory ---------------------------------------------------------------- */
 
@@ -31,10 +32,11 @@ struct observed_entry {
     struct path_identity directory;
     char mount_info_sha256[65];
     char *volume_type, *device, *fs_type; /* as written; NULL absent */
-    char *options, *metadata;             /* JSON text, secrets redacted (lib/secret.h) */
+    char *options, *metadata;             /* JSON text, secrets redacted (lib/text.h) */
     enum resize_policy policy;            /* metadata key crust.resize */
     bool read_only;                       /* according to its mount options */
-    unsigned sandboxes;                   /* names of sandbox-id files, sorted */
+    bool is_raw;        /* a file system on it is the pod's affair: the guest's are not grown */
+    unsigned sandboxes; /* names of sandbox-id files, sorted */
     char *sandbox[OBSERVE_SANDBOXES];
 };
 

@@ -25,8 +25,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base64url.h"
 #include "lib/cleanup.h"
+#include "lib/encode.h"
 #include "observe/kata.h"
 
 #define GUEST_STORAGE "/run/kata-containers/sandbox/storage/"
@@ -114,25 +114,21 @@ static bool pci_path(const cJSON *hypervisor, const char *drive_id, char *ret_pa
 
 /* ---- devices ----------------------------------------------------------------------------- */
 
-struct context {
-    const cJSON *hypervisor; /* HypervisorState */
-    const char *driver;      /* BlockDeviceDriver, "" unknown */
-};
-
-static int read_guest_path(const struct context *context, const cJSON *drive,
+/* driver: BlockDeviceDriver, "" unknown. */
+static int read_guest_path(const cJSON *hypervisor, const char *driver, const cJSON *drive,
                            struct persist_device *device)
 {
     const char *source = NULL;
     char path[16];
 
-    if (strcmp(context->driver, "virtio-scsi") == 0)
+    if (strcmp(driver, "virtio-scsi") == 0)
         source = filled(drive, "SCSIAddr");
-    else if (strcmp(context->driver, "virtio-blk-ccw") == 0)
+    else if (strcmp(driver, "virtio-blk-ccw") == 0)
         source = filled(drive, "DevNo");
-    else if (strcmp(context->driver, "virtio-mmio") == 0)
+    else if (strcmp(driver, "virtio-mmio") == 0)
         source = filled(drive, "VirtPath");
-    else if (strcmp(context->driver, "virtio-blk") == 0 && device->drive_id &&
-             pci_path(context->hypervisor, device->drive_id, path, sizeof(path)))
+    else if (strcmp(driver, "virtio-blk") == 0 && device->drive_id &&
+             pci_path(hypervisor, device->drive_id, path, sizeof(path)))
         source = path;
     return source ? persist_guest_path(source, &device->guest_path) : 0;
 }
@@ -154,7 +150,7 @@ static void device_done(struct persist_device *device)
 }
 
 /* Skips other kinds of devices, and block devices that are not attached. */
-static int read_device(const struct context *context, const cJSON *object,
+static int read_device(const cJSON *hypervisor, const char *driver, const cJSON *object,
                        struct persist_sandbox *sandbox)
 {
     const cJSON *drive = json_member(object, "BlockDrive");
@@ -172,7 +168,7 @@ static int read_device(const struct context *context, const cJSON *object,
     if (r == 0)
         r = kata_copy(filled(drive, "File"), &device->file);
     if (r == 0)
-        r = read_guest_path(context, drive, device);
+        r = read_guest_path(hypervisor, driver, drive, device);
     if (r < 0) {
         device_done(device);
         return r;
@@ -197,8 +193,8 @@ static int read_devices(const cJSON *object, struct persist_sandbox *sandbox, st
 {
     const cJSON *devices = json_member(object, "Devices"), *device;
     const cJSON *config = json_member(json_member(object, "Config"), "HypervisorConfig");
-    const char *driver = json_string(config, "BlockDeviceDriver");
-    struct context context = {json_member(object, "HypervisorState"), driver ? driver : ""};
+    const char *driver = json_text(config, "BlockDeviceDriver");
+    const cJSON *hypervisor = json_member(object, "HypervisorState");
     void *room;
     int r = make_room(devices, PERSIST_DEVICES, sizeof(*sandbox->device), &room, "Devices", error);
 
@@ -210,31 +206,12 @@ static int read_devices(const cJSON *object, struct persist_sandbox *sandbox, st
     cJSON_ArrayForEach(device, devices)
     {
         if (r == 0)
-            r = read_device(&context, device, sandbox);
+            r = read_device(hypervisor, driver, device, sandbox);
     }
     return r;
 }
 
 /* ---- the two files ----------------------------------------------------------------------- */
-
-static int read_sandbox(const cJSON *object, struct persist_sandbox *sandbox, struct error *error)
-{
-    const cJSON *hypervisor = json_member(object, "HypervisorState");
-    const char *type = filled(hypervisor, "Type");
-    uint64_t pid;
-    int r;
-
-    if (!type)
-        type = filled(json_member(object, "Config"), "HypervisorType");
-    if (json_number(hypervisor, "Pid", &pid) == 0 && pid <= INT_MAX)
-        sandbox->pid = (pid_t)pid;
-    r = kata_copy(type, &sandbox->hypervisor);
-    if (r == 0)
-        r = kata_copy(filled(json_member(object, "AgentState"), "URL"), &sandbox->agent_url);
-    if (r == 0)
-        r = read_devices(object, sandbox, error);
-    return r;
-}
 
 /* Parses the text, and classifies a failure. */
 static int parse_object(const char *text, size_t length, const char *names, cJSON **ret_object,
@@ -253,9 +230,21 @@ int persist_parse_sandbox(const char *text, size_t length, struct persist_sandbo
     cleanup(json_deletep) cJSON *object = NULL;
     struct persist_sandbox sandbox = {0};
     int r = parse_object(text, length, sandbox_names, &object, error);
+    const cJSON *hypervisor = json_member(object, "HypervisorState");
+    const char *type = filled(hypervisor, "Type");
+    uint64_t pid;
 
-    if (r == FILE_READ)
-        r = read_sandbox(object, &sandbox, error);
+    if (r != FILE_READ)
+        return r;
+    if (!type)
+        type = filled(json_member(object, "Config"), "HypervisorType");
+    if (json_number(hypervisor, "Pid", &pid) == 0 && pid <= INT_MAX)
+        sandbox.pid = (pid_t)pid;
+    r = kata_copy(type, &sandbox.hypervisor);
+    if (r == 0)
+        r = kata_copy(filled(json_member(object, "AgentState"), "URL"), &sandbox.agent_url);
+    if (r == 0)
+        r = read_devices(object, &sandbox, error);
     if (r == FILE_READ)
         *ret_sandbox = sandbox;
     else
@@ -290,37 +279,27 @@ static int read_mount(const cJSON *object, struct persist_container *container)
     return r < 0 ? r : kata_copy(filled(object, "BlockDeviceID"), &mount->device_id);
 }
 
-static int read_container(const cJSON *object, struct persist_container *container,
-                          struct error *error)
-{
-    const cJSON *mounts = json_member(object, "Mounts"), *mount;
-    const char *state = json_string(object, "State");
-    void *room;
-    int r = make_room(mounts, PERSIST_MOUNTS, sizeof(*container->mount), &room, "Mounts", error);
-
-    if (r != 0)
-        return r;
-    container->mount = room;
-    container->ended = state && strcmp(state, "stopped") == 0;
-    if (!cJSON_IsArray(mounts))
-        return 0;
-    cJSON_ArrayForEach(mount, mounts)
-    {
-        if (r == 0)
-            r = read_mount(mount, container);
-    }
-    return r;
-}
-
 int persist_parse_container(const char *text, size_t length,
                             struct persist_container *ret_container, struct error *error)
 {
     cleanup(json_deletep) cJSON *object = NULL;
     struct persist_container container = {0};
     int r = parse_object(text, length, container_names, &object, error);
+    const cJSON *mounts = json_member(object, "Mounts"), *mount;
+    void *room;
 
     if (r == FILE_READ)
-        r = read_container(object, &container, error);
+        r = make_room(mounts, PERSIST_MOUNTS, sizeof(*container.mount), &room, "Mounts", error);
+    if (r != FILE_READ)
+        return r;
+    container.mount = room;
+    container.ended = strcmp(json_text(object, "State"), "stopped") == 0;
+    if (cJSON_IsArray(mounts))
+        cJSON_ArrayForEach(mount, mounts)
+        {
+            if (r == FILE_READ)
+                r = read_mount(mount, &container);
+        }
     if (r == FILE_READ)
         *ret_container = container;
     else

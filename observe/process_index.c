@@ -5,7 +5,7 @@
  * that was seen once holds for as long as the process lives. The only tie accepted for a rootless
  * VMM is to be its shim's child.
  */
-#include "observe/process_index.h"
+#include "observe/process_table.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -13,10 +13,10 @@
 #include <string.h>
 
 #include "lib/cleanup.h"
+#include "lib/clock.h"
 #include "lib/process.h"
-#include "lib/process_trust.h"
 #include "lib/result.h"
-#include "observe/process_table.h"
+#include "observe/observe.h"
 
 enum { CGROUP_BYTES = 64 * 1024, CGROUP_ID_CHARS = 32, INIT = 1 };
 
@@ -55,20 +55,16 @@ struct shim {
     pid_t pid, parent; /* 0: none is known */
 };
 
-static bool names_sandbox(const struct buffer *cgroup, const char *id)
-{
-    return memmem(buffer_text(cgroup), cgroup->length, id, strnlen(id, CGROUP_ID_CHARS)) != NULL;
-}
-
 /* Whether its cgroup's name contains the sandbox's id, or is the shim's. */
 static bool is_in_cgroup(const struct process_table_entry *entry, const struct shim *shim)
 {
     cleanup(buffer_done) struct buffer own = BUFFER_INIT(CGROUP_BYTES);
     cleanup(buffer_done) struct buffer other = BUFFER_INIT(CGROUP_BYTES);
+    const char *id = entry->named.id;
 
     if (process_read_file(entry->pid, "cgroup", &own) < 0)
         return false;
-    if (names_sandbox(&own, entry->named.id))
+    if (memmem(buffer_text(&own), own.length, id, strnlen(id, CGROUP_ID_CHARS)))
         return true;
     return shim->pid && process_read_file(shim->pid, "cgroup", &other) == 0 &&
            own.length == other.length &&
@@ -87,12 +83,6 @@ static bool is_tied(const struct process_table_entry *entry, pid_t parent, const
 }
 
 /* ---- finding ----------------------------------------------------------------------------- */
-
-static bool is_living(const struct process_table_entry *entry, struct process *ret_now)
-{
-    return process_read(entry->pid, ret_now) == 0 && ret_now->alive &&
-           ret_now->start_ns == entry->start_ns;
-}
 
 /* A child that has not called execve(2) yet, or a worker, has the arguments of its parent. */
 static bool is_child_of_another(const struct process_table_range *named, pid_t parent)
@@ -113,7 +103,8 @@ static bool find_one(const struct process_table_range *named, const struct shim 
         struct process_table_entry *entry = &named->entry[i];
         struct process now;
 
-        if (!is_living(entry, &now) || is_child_of_another(named, now.parent))
+        if (process_read(entry->pid, &now) < 0 || !now.alive || now.start_ns != entry->start_ns ||
+            is_child_of_another(named, now.parent))
             continue;
         entry->tied =
             entry->tied || entry->named.role == PROCESS_SHIM || is_tied(entry, now.parent, shim);
@@ -144,65 +135,53 @@ static bool find_one(const struct process_table_range *named, const struct shim 
     return true;
 }
 
-static void find_shim(struct process_table *table, const char *sandbox_id, struct shim *ret_shim)
-{
-    const struct process_table_range named = process_table_find(table, PROCESS_SHIM, sandbox_id);
-    struct process_search search = {0};
-
-    *ret_shim = (struct shim){0};
-    if (find_one(&named, ret_shim, &search, &ret_shim->parent))
-        ret_shim->pid = search.process.pid;
-}
-
 static bool find_believed(struct process_table *table, enum process_role role,
                           const char *sandbox_id, struct process_search *search)
 {
     const struct process_table_range named = process_table_find(table, role, sandbox_id);
+    struct process_search of_shim = {0};
+    struct process_table_range shims;
     struct shim shim = {0};
 
-    if (role == PROCESS_VMM)
-        find_shim(table, sandbox_id, &shim);
+    if (role == PROCESS_VMM) {
+        shims = process_table_find(table, PROCESS_SHIM, sandbox_id);
+        if (find_one(&shims, &shim, &of_shim, &shim.parent))
+            shim.pid = of_shim.process.pid;
+    }
     return find_one(&named, &shim, search, NULL);
-}
-
-/* Reports a process that is not trusted, if none is. */
-static void tell_refused(const struct process_table *table, enum process_role role,
-                         const char *sandbox_id, struct process_search *search)
-{
-    const struct process_table_entry *refused = process_table_find_refused(table, role, sandbox_id);
-
-    if (refused && !search->doubt[0])
-        (void)snprintf(search->doubt, sizeof(search->doubt),
-                       "process %d names the sandbox but is not trusted: %s", (int)refused->pid,
-                       process_trust_text(refused->trust));
 }
 
 static bool is_id(const char *sandbox_id)
 {
-    return sandbox_id[0] && strlen(sandbox_id) < SANDBOX_ARGUMENTS_ID_BYTES;
+    return sandbox_id[0] && strlen(sandbox_id) < OBSERVE_SANDBOX_ID_BYTES;
 }
 
-int process_index_refresh(struct process_index *index)
+int observe_cache_refresh(struct observe_cache *cache)
 {
-    return process_table_is_young(index->table) ? 0 : process_table_read_on(index->table);
+    struct process_table *table = cache->processes->table;
+
+    return process_table_is_young(table) ? 0 : process_table_read_on(table);
 }
 
-int process_index_read_on(struct process_index *index)
+int observe_cache_read_on(struct observe_cache *cache)
 {
-    return process_table_is_reading(index->table) && !index->is_held
-               ? process_table_read_on(index->table)
+    struct process_table *table = cache->processes->table;
+
+    return process_table_is_reading(table) && !cache->processes->is_held
+               ? process_table_read_on(table)
                : 0;
 }
 
-void process_index_hold(struct process_index *index, bool is_held)
+void observe_cache_hold(struct observe_cache *cache, bool is_held)
 {
-    index->is_held = is_held;
+    cache->processes->is_held = is_held;
 }
 
 int process_index_find(struct process_index *index, enum process_role role, const char *sandbox_id,
                        struct process_search *ret_search)
 {
     struct process_table *table = index->table;
+    const struct process_table_entry *refused;
     const struct process_table_gaps *gaps;
     int r;
 
@@ -225,7 +204,11 @@ int process_index_find(struct process_index *index, enum process_role role, cons
     gaps = process_table_gaps(table);
     ret_search->sure_since_ns = gaps->sure_since_ns;
     ret_search->has_unread = gaps->has_unread;
-    tell_refused(table, role, sandbox_id, ret_search);
+    refused = process_table_find_refused(table, role, sandbox_id);
+    if (refused && !ret_search->doubt[0])
+        (void)snprintf(ret_search->doubt, sizeof(ret_search->doubt),
+                       "process %d names the sandbox but is not trusted: %s", (int)refused->pid,
+                       process_trust_text(refused->trust));
     return PROCESS_INDEX_NONE;
 }
 
@@ -239,24 +222,77 @@ bool process_index_find_known(struct process_index *index, enum process_role rol
     return found;
 }
 
-int process_index_each_vmm(struct process_index *index,
-                           int (*callback)(void *userdata, const char *sandbox_id, pid_t pid,
-                                           uint64_t start_ns),
-                           void *userdata)
+int observe_each_vmm(struct observe_cache *cache,
+                     int (*callback)(void *userdata, const char *sandbox_id, pid_t pid,
+                                     uint64_t start_ns),
+                     void *userdata)
 {
+    struct process_table *table = cache->processes->table;
     struct process_table_range all;
     int r = 0;
 
-    if (process_table_gaps(index->table)->sure_since_ns == 0)
-        r = process_table_read_on(index->table);
+    if (process_table_gaps(table)->sure_since_ns == 0)
+        r = process_table_read_on(table);
     if (r > 0)
         return r;
     /* What is looked for later may have started since. */
-    process_table_expire(index->table);
+    process_table_expire(table);
     r = 0; /* what cannot be read now may be known from before */
-    all = process_table_all(index->table);
+    all = process_table_all(table);
     for (size_t i = 0; r == 0 && i < all.count; i++)
         if (all.entry[i].named.role == PROCESS_VMM)
             r = callback(userdata, all.entry[i].named.id, all.entry[i].pid, all.entry[i].start_ns);
     return r;
+}
+
+/* ---- unknown sandboxes ----------------------------------------------------------------------- */
+
+/* The kubelet pauses at most two minutes between its attempts. */
+static const uint64_t FORGOTTEN_NS = 300 * NSEC_PER_SEC;
+
+/* The question about this sandbox; a new one replaces the least recently asked. */
+static struct question *remember(struct unknown_sandboxes *unknown_sandboxes,
+                                 const char *sandbox_id)
+{
+    const uint64_t now = clock_boottime();
+    struct question *question = NULL, *oldest = &unknown_sandboxes->question[0];
+
+    for (unsigned i = 0; i < QUESTIONS && !question; i++) {
+        if (strcmp(unknown_sandboxes->question[i].sandbox_id, sandbox_id) == 0)
+            question = &unknown_sandboxes->question[i];
+        else if (unknown_sandboxes->question[i].last_ns < oldest->last_ns)
+            oldest = &unknown_sandboxes->question[i];
+    }
+    if (!question || now - question->last_ns > FORGOTTEN_NS) {
+        question = question ? question : oldest;
+        *question = (struct question){.first_ns = now};
+        memcpy(question->sandbox_id, sandbox_id, strlen(sandbox_id) + 1);
+    }
+    question->last_ns = now;
+    return question;
+}
+
+void unknown_sandboxes_ask(struct unknown_sandboxes *unknown_sandboxes, const char *sandbox_id)
+{
+    if (observe_is_sandbox_id(sandbox_id))
+        (void)remember(unknown_sandboxes, sandbox_id);
+}
+
+int unknown_sandboxes_find(struct unknown_sandboxes *unknown_sandboxes,
+                           struct process_index *processes, const char *sandbox_id)
+{
+    struct process_search shim;
+    struct question *question;
+    int r;
+
+    if (!observe_is_sandbox_id(sandbox_id))
+        return OBSERVED_ABSENT;
+    question = remember(unknown_sandboxes, sandbox_id);
+    r = process_index_find(processes, PROCESS_SHIM, sandbox_id, &shim);
+    if (r < 0)
+        return r;
+    if (r != PROCESS_INDEX_NONE || shim.sure_since_ns < question->first_ns)
+        return OBSERVED_UNFINISHED;
+    *question = (struct question){0};
+    return OBSERVED_ABSENT;
 }

@@ -19,7 +19,7 @@
 enum { ARGUMENTS_BYTES = 64 * 1024 };
 
 /* What one call reads: all processes of an ordinary node, two steps for each. Each of them may take
- * almost as long as a process that hangs (process_reader.h), so the time is bounded, too. */
+ * almost as long as a process that hangs (process.h), so the time is bounded, too. */
 enum { CALL_STEPS = 2 * 4096, CALL_BYTES = 4 * 1024 * 1024 };
 static const uint64_t CALL_NS = 15 * NSEC_PER_MSEC;
 enum { PROCESSES = 65536, REFUSED = 32 };
@@ -156,12 +156,6 @@ static int add_entry(struct reading *reading, const struct process_table_entry *
     return 0;
 }
 
-static void note_refused(struct reading *reading, const struct process_table_entry *entry)
-{
-    if (reading->refusals < REFUSED)
-        reading->refused[reading->refusals++] = *entry;
-}
-
 /* ---- reading ----------------------------------------------------------------------------- */
 
 /* processes: the list that pid came from; NULL: none. */
@@ -204,18 +198,6 @@ static bool is_shim_of(struct reader *reader, pid_t pid, const char *id)
            still_has_arguments(reader, pid) == 1;
 }
 
-static bool may_be_rootless_vmm(const struct process_table_entry *entry)
-{
-    return entry->named.role == PROCESS_VMM && entry->trust == PROCESS_USERS;
-}
-
-static bool may_be_kept(struct reader *reader, const struct process_table_entry *entry,
-                        pid_t parent)
-{
-    return entry->trust == PROCESS_ROOTS ||
-           (may_be_rootless_vmm(entry) && is_shim_of(reader, parent, entry->named.id));
-}
-
 /* A process that hangs keeps its entries of the previous reading. */
 static int keep_unread(struct reading *next, const struct reading *before, pid_t pid)
 {
@@ -227,16 +209,6 @@ static int keep_unread(struct reading *next, const struct reading *before, pid_t
         if (before->entry[i].pid == pid)
             r = add_entry(next, &before->entry[i]);
     return r;
-}
-
-/* The call's time is up: the process is added in the next call. If this call has read nothing else,
- * the process counts as one that hangs, so that the reading makes progress. */
-static int put_off(struct process_table *table, pid_t pid)
-{
-    if (table->reader.is_first)
-        return keep_unread(&table->next, &table->known, pid);
-    table->listed = pid;
-    return 0;
 }
 
 /* A process that has a sandbox's id and could not be examined. */
@@ -255,6 +227,7 @@ static int add_process(struct process_table *table, pid_t pid)
     struct reader *reader = &table->reader;
     struct process_table_entry entry = {.pid = pid};
     struct process process;
+    bool may_be_rootless;
     int trust, r = read_first_arguments(reader, table->processes, pid);
 
     if (r == PROCESS_HANGS)
@@ -283,13 +256,22 @@ static int add_process(struct process_table *table, pid_t pid)
         next->has_missed |= entry.trust == PROCESS_ROOTS;
         return 0;
     }
-    if (!entry.tied && may_be_rootless_vmm(&entry) && is_late(reader))
-        return put_off(table, pid);
-    if (entry.tied || may_be_kept(reader, &entry, process.parent))
+    may_be_rootless = entry.named.role == PROCESS_VMM && entry.trust == PROCESS_USERS;
+    /* The call's time is up: the process is added in the next call. If this call has read nothing
+     * else, the process counts as one that hangs, so that the reading makes progress. */
+    if (!entry.tied && may_be_rootless && is_late(reader)) {
+        if (reader->is_first)
+            return keep_unread(next, before, pid);
+        table->listed = pid;
+        return 0;
+    }
+    if (entry.tied || entry.trust == PROCESS_ROOTS ||
+        (may_be_rootless && is_shim_of(reader, process.parent, entry.named.id)))
         return add_entry(next, &entry);
     if (reader->hung) /* its parent hung, and may be its shim */
         return keep_unread(next, before, pid);
-    note_refused(next, &entry);
+    if (next->refusals < REFUSED)
+        next->refused[next->refusals++] = entry;
     return 0;
 }
 
@@ -310,11 +292,6 @@ static int read_next(struct process_table *table, bool *ret_is_last)
     return r;
 }
 
-static bool has_room(const struct process_table *table)
-{
-    return table->next.count < PROCESSES;
-}
-
 /* 0: all processes were read; PROGRESS_MORE; -errno. */
 static int read_processes(struct process_table *table)
 {
@@ -329,9 +306,10 @@ static int read_processes(struct process_table *table)
     do {
         reader->is_first = steps == 0;
         r = read_next(table, &is_last);
-    } while (r == 0 && !is_last && has_room(table) && !reader->hung && !is_late(reader) &&
+        is_last |= table->next.count >= PROCESSES;
+    } while (r == 0 && !is_last && !reader->hung && !is_late(reader) &&
              reader->bytes < CALL_BYTES && ++steps < CALL_STEPS);
-    return r == 0 && !is_last && has_room(table) ? PROGRESS_MORE : r;
+    return r == 0 && !is_last ? PROGRESS_MORE : r;
 }
 
 static void finish_reading(struct process_table *table, bool is_whole)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sandbox_arguments.c - the sandbox that the arguments of a VMM or a shim name. */
-#include "observe/sandbox.h"
+#include "observe/observed_sandbox.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -72,13 +72,6 @@ static uint32_t read_cid(const char *argument)
     return (*end == ',' || !*end) && cid >= FIRST_GUEST_CID && cid < UINT32_MAX ? (uint32_t)cid : 0;
 }
 
-/* The engine also runs the shim's program with the shim's options to start the shim, and to clean
- * up after it. */
-static bool is_command(const char *last)
-{
-    return last && (strcmp(last, "start") == 0 || strcmp(last, "delete") == 0);
-}
-
 bool sandbox_arguments_read(const struct buffer *arguments, struct sandbox_arguments *ret_named)
 {
     const char *argument = buffer_text(arguments), *end = argument + arguments->length;
@@ -95,6 +88,9 @@ bool sandbox_arguments_read(const struct buffer *arguments, struct sandbox_argum
         argument += strlen(argument) + 1;
     }
     ret_named->hypervisor = hypervisor_kind_from_program(process_arguments_program(arguments));
-    return found && !(ret_named->role == PROCESS_SHIM ? is_command(previous)
-                                                      : process_arguments_are_jailers(arguments));
+    if (!found || ret_named->role != PROCESS_SHIM)
+        return found && !process_arguments_are_jailers(arguments);
+    /* The engine also runs the shim's program with the shim's options to start the shim, and to
+     * clean up after it. */
+    return strcmp(previous, "start") != 0 && strcmp(previous, "delete") != 0;
 }

@@ -2,9 +2,9 @@
 /* stack.c - the lower devices of a device: the disk of a partition, the slaves of a dm, md or
  * bcache device, and their lower devices.
  *
- * mounts.c searches in the other direction (the devices above a disk). The walk goes level by level
- * and ends at OBSERVE_LAYERS layers, which bounds its depth and its width; layers beyond that are
- * not seen, and callers that must know all of them are told so.
+ * process_mounts.c searches in the other direction (the devices above a disk). The walk goes level
+ * by level and ends at OBSERVE_LAYERS layers, which bounds its depth and its width; layers beyond
+ * that are not seen, and callers that must know all of them are told so.
  *
  * The uuid of a dm device tells what made it: cryptsetup, LVM and multipathd use the prefixes
  * "CRYPT-", "LVM-" and "mpath-", kpartx "part1-mpath-". An LVM uuid that ends in "-tpool" or
@@ -40,27 +40,21 @@ static bool read_dm(int sysfs, uint32_t major, uint32_t minor, const char *attri
     return sysfs_read_text(sysfs, path, ret_text, size) == 0;
 }
 
-static bool is_pool(int sysfs, uint32_t major, uint32_t minor)
-{
-    char uuid[UUID_BYTES];
-    size_t length;
-
-    if (!read_dm(sysfs, major, minor, "uuid", uuid, sizeof(uuid)))
-        return false;
-    length = strlen(uuid);
-    return strncmp(uuid, "LVM-", 4) == 0 && length > 6 &&
-           (strcmp(uuid + length - 6, "-tpool") == 0 || strcmp(uuid + length - 6, "-vpool") == 0);
-}
-
 static void add_layer(struct stack *stack, unsigned above, const char *path)
 {
     struct observed_layer *layer = &stack->layer[stack->count];
+    char uuid[UUID_BYTES] = "";
+    const char *last_dash;
     uint32_t major, minor;
 
     stack->is_cut = stack->is_cut || stack->count == OBSERVE_LAYERS;
     if (stack->count == OBSERVE_LAYERS ||
-        sysfs_read_device_number(stack->sysfs, path, &major, &minor) < 0 ||
-        is_pool(stack->sysfs, major, minor) ||
+        sysfs_read_device_number(stack->sysfs, path, &major, &minor) < 0)
+        return;
+    last_dash =
+        read_dm(stack->sysfs, major, minor, "uuid", uuid, sizeof(uuid)) ? strrchr(uuid, '-') : NULL;
+    if ((last_dash && strncmp(uuid, "LVM-", 4) == 0 &&
+         (strcmp(last_dash, "-tpool") == 0 || strcmp(last_dash, "-vpool") == 0)) ||
         observe_device_number(stack->sysfs, major, minor, &layer->device) != OBSERVED)
         return;
     layer->kind = LAYER_DISK;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* arguments.c - crustd's command line: what it takes is said in `usage`. */
-#include "reconciler/arguments.h"
+#include "reconciler/main.h"
 
 #include <getopt.h>
 #include <limits.h>
@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "config/config.h"
-#include "reconciler/core/start_failure.h"
+#include "reconciler/core/instance.h"
 
 static const char usage[] =
     "Usage: crustd [OPTION]...\n"

@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,22 +14,21 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "api/grpc_server.h"
+#include "api/grpc_call.h"
 #include "api/http_server.h"
-#include "api/operations.h"
+#include "api/metrics.h"
 #include "config/config.h"
 #include "lib/cleanup.h"
+#include "lib/clock.h"
 #include "lib/log.h"
 #include "lib/loop.h"
 #include "lib/notify.h"
 #include "lib/path.h"
-#include "lib/path_guard.h"
-#include "lib/process_reader.h"
-#include "reconciler/arguments.h"
+#include "lib/process.h"
+#include "lib/workers.h"
 #include "reconciler/core/instance.h"
 #include "reconciler/core/reconciler.h"
-#include "reconciler/core/start_failure.h"
-#include "reconciler/events.h"
+#include "reconciler/main.h"
 #include "store/read.h"
 #include "store/store.h"
 
@@ -43,21 +43,27 @@ struct daemon {
     struct store *store;
     bool in_memory; /* the store, from the beginning */
     struct error why_in_memory;
-    struct events events;
     struct reconciler *reconciler;
     struct operations operations; /* of both servers */
     struct http_server *http;
     struct grpc_server *grpc;
     struct loop_signal terminate, interrupt, hangup;
-    bool ready; /* the service manager knows */
+    bool ready;   /* the service manager knows */
+    bool trimmed; /* what the first scan and its decisions no longer need was given back */
     bool stopping;
+    struct restart restart;
+    bool restarts; /* once the loop has ended */
+    struct loop_timer restarting;
+    int failure; /* of the database's file, which is why */
+    char why[ERROR_TEXT_BYTES];
     int exit_code;
 };
 
 /* ---- to the service manager ---- */
 
-static void tell_status(struct daemon *daemon)
+static void tell_status(void *userdata)
 {
+    struct daemon *daemon = userdata;
     const struct reconciler_findings *findings;
     struct reconciler_health health;
     char text[NOTIFY_STATUS_BYTES];
@@ -76,11 +82,6 @@ static void tell_status(struct daemon *daemon)
     else
         snprintf(text, sizeof(text), "%s", health.synced ? "up" : "the first scan is under way");
     (void)notify_status(&daemon->notify, text);
-}
-
-static void on_swept(void *userdata)
-{
-    tell_status(userdata);
 }
 
 static void on_synced(void *userdata)
@@ -155,6 +156,32 @@ static void on_interrupt(struct loop_signal *signal)
     on_terminate(&daemon->terminate);
 }
 
+static void on_restarting(struct loop_timer *timer)
+{
+    struct daemon *daemon = container_of(timer, struct daemon, restarting);
+
+    if (daemon->stopping) {
+        restart_release_signals();
+        return;
+    }
+    daemon->restarts = true;
+    loop_stop(&daemon->loop);
+}
+
+/* A signal that was caught before is served first. Each pass until then fails and asks again: a
+ * timer that is started anew in the turn of the loop in which it would fire never fires. */
+static void on_restart(void *userdata, int failure, const char *why)
+{
+    struct daemon *daemon = userdata;
+
+    if (loop_timer_is_active(&daemon->restarting))
+        return;
+    restart_hold_signals();
+    daemon->failure = failure;
+    (void)snprintf(daemon->why, sizeof(daemon->why), "%s", why);
+    loop_timer_start(&daemon->loop, &daemon->restarting, 0, on_restarting);
+}
+
 /* Nothing is left to do now: that ends --once and a stop. */
 static void on_settled(void *userdata)
 {
@@ -168,6 +195,9 @@ static void on_settled(void *userdata)
         loop_stop(&daemon->loop);
     } else {
         tell_status(daemon);
+        if (daemon->ready && !daemon->trimmed)
+            (void)malloc_trim(0);
+        daemon->trimmed = daemon->ready;
     }
 }
 
@@ -228,29 +258,36 @@ static int open_file(struct daemon *daemon, struct error *error)
 
     if (r != INSTANCE_ALONE)
         return r;
-    r = instance_open_store(&daemon->instance, &daemon->config, INSTANCE_STORE_FILE, &daemon->store,
-                            &opening, error);
+    r = instance_open_store(&daemon->instance, &daemon->config, INSTANCE_STORE_FILE, NULL,
+                            &daemon->store, &opening, error);
     say_opening(daemon, &opening);
     return r;
 }
 
-/* A failure is believed the second time. */
+/* A failure is believed the second time. A daemon that executed itself anew works in memory
+ * whatever is wrong with the file: its volumes do not wait for a person. */
 static int open_store(struct daemon *daemon)
 {
+    const bool is_anew = restart_is_anew(&daemon->restart);
     struct error *error = &daemon->why_in_memory;
     struct store_opening opening;
     int r;
 
     instance_init(&daemon->instance, daemon->root, daemon->arguments.root, &daemon->config);
-    r = open_file(daemon, error);
-    if (r < 0 && !is_refused(r))
+    if (daemon->restart.in_memory) {
+        (void)instance_take_place(&daemon->instance, error);
+        r = error_set(error, STORE_UNREADABLE, "it failed again soon after it was reopened");
+    } else {
+        r = open_file(daemon, error);
+    }
+    if (r < 0 && !is_anew && !is_refused(r))
         r = open_file(daemon, error);
     if (r == STORE_OPENED)
         return 0;
-    if (is_refused(r))
+    if (is_refused(r) && !is_anew)
         return fail(daemon, START_DATABASE, r, error);
     daemon->in_memory = true;
-    r = instance_open_store(&daemon->instance, &daemon->config, INSTANCE_STORE_MEMORY,
+    r = instance_open_store(&daemon->instance, &daemon->config, INSTANCE_STORE_MEMORY, NULL,
                             &daemon->store, &opening, &(struct error){0});
     return r == STORE_OPENED ? 0 : fail(daemon, START_DATABASE, r, error);
 }
@@ -259,7 +296,6 @@ static int start_core(struct daemon *daemon, struct error *error)
 {
     struct reconciler_options options;
 
-    events_init(&daemon->events, on_swept, daemon);
     options = (struct reconciler_options){
         .loop = &daemon->loop,
         .store = daemon->store,
@@ -267,13 +303,14 @@ static int start_core(struct daemon *daemon, struct error *error)
         .why_in_memory = daemon->in_memory ? &daemon->why_in_memory : NULL,
         .config = &daemon->config,
         .root = daemon->root,
-        .watchers = &daemon->events.callbacks,
         /* --once prints its summary there. */
         .journal_output = daemon->arguments.once ? 0 : STDOUT_FILENO,
         .node = daemon->arguments.node,
         .tells_kubernetes = !daemon->arguments.once,
         .synced = on_synced,
+        .swept = tell_status,
         .settled = on_settled,
+        .restart = on_restart,
         .userdata = daemon,
     };
 
@@ -337,6 +374,18 @@ static void take_signals(struct daemon *daemon)
     loop_signal_start(&daemon->loop, &daemon->terminate, SIGTERM, on_terminate);
     loop_signal_start(&daemon->loop, &daemon->interrupt, SIGINT, on_interrupt);
     loop_signal_start(&daemon->loop, &daemon->hangup, SIGHUP, on_hangup);
+    restart_release_signals();
+}
+
+/* Rows are the memory: whoever starts crustd anew goes on with them. */
+static void on_workers_lost(void *userdata)
+{
+    struct daemon *daemon = userdata;
+
+    log_error(NULL,
+              "the process that makes crustd's workers has died: crustd ends, to be started anew");
+    daemon->exit_code = EXIT_FAILED;
+    loop_stop(&daemon->loop);
 }
 
 /* What the administrator named is entered wherever it lies, and so is the directory of devices. */
@@ -371,13 +420,16 @@ static int start(struct daemon *daemon)
     struct error error = {0};
     int r;
 
-    r = process_reader_start();
+    r = workers_fork_nursery(); /* before anything is opened that workers must not have */
+    if (r == 0)
+        r = process_reader_start();
     if (r == 0)
         r = loop_init(&daemon->loop);
     if (r < 0) {
-        error_set_errno(&error, r, "cannot make the event loop and its reader of processes");
+        error_set_errno(&error, r, "cannot make the event loop and its worker processes");
         return fail(daemon, START_OTHER, r, &error);
     }
+    workers_start(&daemon->loop, on_workers_lost, daemon);
     r = start_guard(daemon);
     if (r < 0) {
         error_set_errno(&error, r, "cannot read the mount table");
@@ -390,8 +442,7 @@ static int start(struct daemon *daemon)
         return -1;
     r = start_core(daemon, &error);
     if (r == 0)
-        r = events_start(&daemon->events, &daemon->loop, daemon->root, &daemon->config,
-                         daemon->reconciler, &error);
+        r = reconciler_watch(daemon->reconciler, &error);
     if (r < 0)
         return fail(daemon, START_OTHER, r, &error);
     r = start_servers(daemon, &error);
@@ -406,24 +457,58 @@ static int start(struct daemon *daemon)
     return 0;
 }
 
-static void end(struct daemon *daemon)
+/* A file that fails is closed as it is, and opened once before the restart: if it is not the one
+ * that was used until now, its journal says so. */
+static void close_store(struct daemon *daemon, bool in_memory)
+{
+    const struct store_gap gap = {
+        .since_ms = clock_realtime_ms(),
+        .reason = daemon->why,
+        .is_certain = daemon->failure == STORE_MISSING || daemon->failure == STORE_REPLACED,
+    };
+    const bool failed = daemon->restarts && daemon->failure < 0;
+    struct error error;
+
+    if (failed)
+        store_keep_wal(daemon->store);
+    store_close(daemon->store);
+    if (failed && !in_memory)
+        (void)instance_try_store(&daemon->instance, &daemon->config, &gap, &error);
+}
+
+static void end(struct daemon *daemon, bool in_memory)
 {
     grpc_server_free(daemon->grpc);
     http_server_free(daemon->http);
     operations_done(&daemon->operations);
-    events_done(&daemon->events);
     reconciler_free(daemon->reconciler);
-    store_close(daemon->store);
+    workers_stop();
+    close_store(daemon, in_memory);
     notify_done(&daemon->notify);
     if (daemon->loop.ev) {
         loop_signal_stop(&daemon->terminate);
         loop_signal_stop(&daemon->interrupt);
         loop_signal_stop(&daemon->hangup);
+        loop_timer_stop(&daemon->restarting);
         loop_done(&daemon->loop);
     }
     instance_done(&daemon->instance);
     path_guard_stop();
+    process_reader_stop();
     fd_close(daemon->root);
+}
+
+/* Whoever starts this process anew is told by the exit code if that is not possible here. */
+static int execute_anew(struct daemon *daemon)
+{
+    const bool in_memory = daemon->failure < 0 && restart_is_recent(&daemon->restart);
+    int r;
+
+    log_info(NULL, "crustd executes itself anew");
+    end(daemon, in_memory);
+    r = restart_execute(&daemon->restart, in_memory);
+    log_error(NULL, "crustd cannot execute itself anew: %s", strerror(-r));
+    return EXIT_FAILED;
 }
 
 int main(int argc, char **argv)
@@ -434,6 +519,11 @@ int main(int argc, char **argv)
 
     (void)signal(SIGHUP, SIG_IGN);  /* until there is something to read again */
     (void)signal(SIGCHLD, SIG_DFL); /* ignored, it would free the numbers of ended children */
+    r = restart_init(&daemon.restart, argv);
+    if (r < 0) {
+        fprintf(stderr, "crustd: out of memory\n");
+        return EXIT_FAILED;
+    }
     r = arguments_parse(argc, argv, &daemon.arguments);
     if (r >= 0)
         return r;
@@ -460,10 +550,12 @@ int main(int argc, char **argv)
         return config_print(&daemon.config, stdout) < 0 ? EXIT_FAILED : 0;
     if (start(&daemon) == 0) {
         loop_run(&daemon.loop);
+        if (daemon.restarts)
+            return execute_anew(&daemon);
         if (daemon.arguments.once && !daemon.stopping)
             print_summary(&daemon);
         log_info(NULL, "crustd stops");
     }
-    end(&daemon);
+    end(&daemon, false);
     return daemon.exit_code;
 }

@@ -8,43 +8,54 @@
  */
 #include <string.h>
 
-#include "store/internal.h"
+#include "store/store_internal.h"
+
+/* ---- attempts, which count anew for each binding --------------------------------------------- */
+
+int store_set_attempts(struct store *store, int64_t volume_id, uint32_t attempts,
+                       uint64_t next_attempt_ns, int64_t next_attempt_ms)
+{
+    static const char set[] =
+        "UPDATE volumes SET attempts = ?2, next_attempt_ns = ?3, next_attempt_ms = ?4"
+        " WHERE volume_id = ?1"
+        " AND (attempts, next_attempt_ns, next_attempt_ms) IS NOT (?2, ?3, ?4)";
+    uint64_t shown_ms = next_attempt_ns ? (uint64_t)next_attempt_ms : 0;
+
+    return STORE_RUN(store, set, volume_id, attempts, sql_known(next_attempt_ns),
+                     sql_known(shown_ms));
+}
+
+int volume_clear_attempts(struct store *store, int64_t volume_id)
+{
+    return store_set_attempts(store, volume_id, 0, 0, 0);
+}
 
 /* ---- opening and closing ------------------------------------------------------------------- */
 
 int store_close_binding(struct store *store, int64_t volume_id)
 {
-    static const char is_open[] = "SELECT 1 FROM mappings WHERE volume_id = ?1 AND until IS NULL";
-    static const char close[] =
-        "UPDATE mappings SET until = ?2 WHERE volume_id = ?1 AND until IS NULL";
-    int r = sql_find(&store->connection, is_open, NULL, sql_number(volume_id));
+    int r = STORE_FIND(store, "SELECT 1 FROM mappings WHERE volume_id = ?1 AND until IS NULL", NULL,
+                       volume_id);
 
     if (r <= 0)
         return r;
     /* The journal's line comes first: it takes the sandbox from the binding while that is open. */
-    r = journal_write(store,
-                      &(struct journal_line){.kind = "mapping_closed", .volume_id = volume_id});
+    r = JOURNAL(store, "mapping_closed", ABOUT(.volume_id = volume_id));
     if (r == 0)
-        r = sql_run(&store->connection, close, NULL, sql_number(volume_id),
-                    sql_number(store->now_ms));
+        r = STORE_RUN(store,
+                      "UPDATE mappings SET until = ?2 WHERE volume_id = ?1 AND until IS NULL",
+                      volume_id, store->now_ms);
     return r < 0 ? r : volume_clear_attempts(store, volume_id);
-}
-
-/* The volume of any open binding of the sandbox. 1: found. */
-static int next_of_sandbox(struct store *store, int64_t sandbox_ref, int64_t *ret_volume_id)
-{
-    static const char next[] =
-        "SELECT volume_id FROM mappings WHERE sandbox_ref = ?1 AND until IS NULL LIMIT 1";
-
-    return sql_find(&store->connection, next, ret_volume_id, sql_number(sandbox_ref));
 }
 
 int bindings_close_of_sandbox(struct store *store, int64_t sandbox_ref)
 {
+    static const char next[] =
+        "SELECT volume_id FROM mappings WHERE sandbox_ref = ?1 AND until IS NULL LIMIT 1";
     int64_t volume_id;
     int r;
 
-    while ((r = next_of_sandbox(store, sandbox_ref, &volume_id)) > 0) {
+    while ((r = STORE_FIND(store, next, &volume_id, sandbox_ref)) > 0) {
         r = store_close_binding(store, volume_id);
         if (r < 0)
             return r;
@@ -67,33 +78,26 @@ int store_open_binding(struct store *store, const struct store_binding *binding)
 
     /* A person who put the directory back did so for this sandbox. */
     if (r == 0)
-        r = sql_run(&store->connection, forget_restored, NULL, sql_number(binding->volume_id));
+        r = STORE_RUN(store, forget_restored, binding->volume_id);
     if (r == 0)
-        r = sql_run(&store->connection, insert, NULL, sql_number(binding->volume_id),
-                    sql_number(binding->sandbox_ref), sql_known((uint64_t)binding->device_id),
-                    sql_text(binding->drive_id), sql_text(binding->guest_path),
-                    sql_text(binding->source), sql_known(binding->device_bytes),
-                    sql_known(binding->guest_synced_bytes), sql_number((int64_t)binding->record),
-                    sql_number(store->now_ms));
+        r = STORE_RUN(store, insert, binding->volume_id, binding->sandbox_ref,
+                      sql_known(binding->device_id), binding->drive_id, binding->guest_path,
+                      binding->source, sql_known(binding->device_bytes),
+                      sql_known(binding->guest_synced_bytes), binding->record, store->now_ms);
     if (r == 0)
-        r = sql_run(&store->connection, take_over, NULL, sql_number(binding->volume_id),
-                    sql_number(binding->sandbox_ref));
+        r = STORE_RUN(store, take_over, binding->volume_id, binding->sandbox_ref);
     if (r == 0)
         r = volume_clear_attempts(store, binding->volume_id);
     return r < 0 ? r
-                 : journal_write(store,
-                                 &(struct journal_line){
-                                     .kind = "mapping_opened",
-                                     .volume_id = binding->volume_id,
-                                     .detail = {{"source", sql_text(binding->source)},
-                                                {"drive_id", sql_text(binding->drive_id)},
-                                                {"guest_path", sql_text(binding->guest_path)}}});
+                 : JOURNAL(store, "mapping_opened", ABOUT(.volume_id = binding->volume_id),
+                           "source", binding->source, "drive_id", binding->drive_id, "guest_path",
+                           binding->guest_path);
 }
 
 int store_is_binding_open(struct store *store, int64_t binding_id, bool *ret_open)
 {
-    static const char find[] = "SELECT 1 FROM mappings WHERE mapping_id = ?1 AND until IS NULL";
-    int r = sql_find(&store->connection, find, NULL, sql_number(binding_id));
+    int r = STORE_FIND(store, "SELECT 1 FROM mappings WHERE mapping_id = ?1 AND until IS NULL",
+                       NULL, binding_id);
 
     *ret_open = r > 0;
     return r < 0 ? r : 0;
@@ -108,17 +112,12 @@ int store_describe_binding(struct store *store, int64_t volume_id, const char *d
         " WHERE volume_id = ?1 AND until IS NULL AND (drive_id, guest_path, source)"
         " IS NOT (coalesce(?2, drive_id), coalesce(?3, guest_path), coalesce(?4, source))";
     int changes = 0;
-    int r = sql_run(&store->connection, describe, &changes, sql_number(volume_id),
-                    sql_text(drive_id), sql_text(guest_path), sql_text(source));
+    int r = STORE_CHANGE(store, describe, &changes, volume_id, drive_id, guest_path, source);
 
     if (r < 0 || !changes)
         return r;
-    return journal_write(store,
-                         &(struct journal_line){.kind = "mapping_described",
-                                                .volume_id = volume_id,
-                                                .detail = {{"source", sql_text(source)},
-                                                           {"drive_id", sql_text(drive_id)},
-                                                           {"guest_path", sql_text(guest_path)}}});
+    return JOURNAL(store, "mapping_described", ABOUT(.volume_id = volume_id), "source", source,
+                   "drive_id", drive_id, "guest_path", guest_path);
 }
 
 int store_note_size(struct store *store, int64_t volume_id, uint64_t device_bytes)
@@ -127,8 +126,7 @@ int store_note_size(struct store *store, int64_t volume_id, uint64_t device_byte
                                " WHERE volume_id = ?1 AND until IS NULL"
                                " AND coalesce(largest_bytes, 0) < ?2";
 
-    return sql_run(&store->connection, note, NULL, sql_number(volume_id),
-                   sql_number((int64_t)device_bytes));
+    return STORE_RUN(store, note, volume_id, device_bytes);
 }
 
 /* ---- the VMM's list ------------------------------------------------------------------------ */
@@ -138,12 +136,13 @@ int store_renew_record(struct store *store, int64_t volume_id, uint64_t record)
     static const char renew[] = "UPDATE mappings SET record = ?2, list = NULL,"
                                 " hypervisor_reason = NULL, obstacle = NULL"
                                 " WHERE volume_id = ?1 AND until IS NULL";
-    int r = sql_run(&store->connection, renew, NULL, sql_number(volume_id),
-                    sql_number((int64_t)record));
+    int r = STORE_RUN(store, renew, volume_id, record);
 
     return r < 0 ? r : volume_clear_attempts(store, volume_id);
 }
 
+/* mappings.list, of the VMM's list of drives: NULL unread, 1 has it, 2 has it and is asked again,
+ * -n has lacked it n times. */
 int store_want_list(struct store *store, int64_t volume_id)
 {
     static const char of_one[] =
@@ -152,8 +151,7 @@ int store_want_list(struct store *store, int64_t volume_id)
     static const char of_all[] = "UPDATE mappings SET list = CASE WHEN list > 0 THEN 2 END"
                                  " WHERE until IS NULL AND list IS NOT NULL AND list <> 2";
 
-    return volume_id ? sql_run(&store->connection, of_one, NULL, sql_number(volume_id))
-                     : sql_run_values(&store->connection, of_all, NULL, NULL, 0);
+    return volume_id ? STORE_RUN(store, of_one, volume_id) : STORE_RUN(store, of_all);
 }
 
 int store_want_lists_in_turn(struct store *store, unsigned turn, unsigned turns,
@@ -163,8 +161,7 @@ int store_want_lists_in_turn(struct store *store, unsigned turn, unsigned turns,
         "UPDATE mappings SET list = 2 WHERE until IS NULL AND list = 1 AND (volume_id % ?2 = ?1"
         " OR volume_id IN (SELECT volume_id FROM resizes WHERE finished_at >= ?3))";
 
-    return sql_run(&store->connection, want, NULL, sql_number(turn), sql_number(turns),
-                   sql_number(resized_since_ms));
+    return STORE_RUN(store, want, turn, turns, resized_since_ms);
 }
 
 /* list_error stays until the list has the drive. An answer that belongs to older records is
@@ -191,12 +188,12 @@ static int put_list(struct store *store, const struct store_hypervisor_result *r
         sql_text(result->obstacle_known ? reason_name(result->obstacle) : NULL);
 
     if (result->list == STORE_LIST_HAS)
-        return sql_run(&store->connection, has, NULL, volume, record, obstacle);
+        return STORE_RUN(store, has, volume, record, obstacle);
     if (result->list == STORE_LIST_UNREAD && result->reason == REASON_IDENTITY_MISMATCH)
-        return sql_run(&store->connection, other, NULL, volume, sql_text(result->error));
+        return STORE_RUN(store, other, volume, result->error);
     return result->list == STORE_LIST_LACKS
-               ? sql_run(&store->connection, lacks, NULL, volume, record, sql_text(result->error),
-                         sql_text(result->recorded_drive), sql_text(result->recorded_guest_path))
+               ? STORE_RUN(store, lacks, volume, record, result->error, result->recorded_drive,
+                           result->recorded_guest_path)
                : 0;
 }
 
@@ -207,7 +204,7 @@ static int put_list(struct store *store, const struct store_hypervisor_result *r
     " AND m.guest_reason IS NOT NULL)"
 
 /* Updates the open resize. told_bytes, synced_bytes: the size that the hypervisor, the guest now
- * has; 0: it was not told. A VMM that is well leaves what the guest failed with. ret_changed is set
+ * has; 0: it was not told. A VMM's success does not clear the guest's error. ret_changed is set
  * if a resize is open and the answer changed it. */
 static int follow_in_resize(struct store *store, int64_t volume_id, const char *error,
                             uint64_t told_bytes, uint64_t synced_bytes, int *ret_changed)
@@ -220,27 +217,14 @@ static int follow_in_resize(struct store *store, int64_t volume_id, const char *
         " WHERE volume_id = ?1 AND finished_at IS NULL AND (coalesce(?3, ?4)"
         "  OR (error IS NOT ?2 AND NOT (?2 IS NULL AND " GUEST_FAILED ")))";
 
-    return sql_run(&store->connection, follow, ret_changed, sql_number(volume_id), sql_text(error),
-                   sql_known(told_bytes), sql_known(synced_bytes), sql_number(store->now_ms));
+    return STORE_CHANGE(store, follow, ret_changed, volume_id, error, sql_known(told_bytes),
+                        sql_known(synced_bytes), store->now_ms);
 }
 
 /* A path replaces an address, and a new one of either kind an old one. */
 #define NEW_GUEST_PATH                                                                             \
     "CASE WHEN guest_path LIKE '/%' AND ?5 NOT LIKE '/%' THEN guest_path"                          \
     " ELSE coalesce(?5, guest_path) END"
-
-static int journal_hypervisor_answer(struct store *store,
-                                     const struct store_hypervisor_result *result)
-{
-    return journal_write(store,
-                         &(struct journal_line){.kind = "hypervisor_answered",
-                                                .volume_id = result->volume_id,
-                                                .sandbox_id = result->sandbox_id,
-                                                .device = result->device,
-                                                .detail = {{"bytes", sql_known(result->bytes)},
-                                                           {"reason", sql_reason(result->reason)},
-                                                           {"error", sql_text(result->error)}}});
-}
 
 /* An answer is journaled if it changes something or reports a failure. */
 int store_put_hypervisor_result(struct store *store, const struct store_hypervisor_result *result)
@@ -257,10 +241,9 @@ int store_put_hypervisor_result(struct store *store, const struct store_hypervis
         " IS NOT (?2, CASE WHEN ?2 IS NOT NULL THEN ?6 END, coalesce(?3, drive_id), coalesce(?4, "
         "hypervisor_bytes), " NEW_GUEST_PATH ")";
     int changes = 0, followed = 0;
-    int r =
-        sql_run(&store->connection, put, &changes, sql_number(result->volume_id),
-                sql_reason(result->reason), sql_text(result->drive_id), sql_known(result->bytes),
-                sql_text(result->guest_path), sql_text(result->error), sql_number(result->undone));
+    int r = STORE_CHANGE(store, put, &changes, result->volume_id, sql_reason(result->reason),
+                         result->drive_id, sql_known(result->bytes), result->guest_path,
+                         result->error, result->undone);
 
     if (r == 0)
         r = put_list(store, result);
@@ -269,20 +252,11 @@ int store_put_hypervisor_result(struct store *store, const struct store_hypervis
                              result->told ? result->bytes : 0, 0, &followed);
     if (r < 0 || !(changes || followed || result->told || result->reason != REASON_NONE))
         return r;
-    return journal_hypervisor_answer(store, result);
-}
-
-/* The guest's answer about this file system holds for the next binding, too. */
-static int note_filled(struct store *store, const struct store_guest_result *result)
-{
-    static const char note[] =
-        "UPDATE volumes SET filled_bytes = ?2, filled_device_id = (SELECT device_id FROM mappings"
-        "  WHERE volume_id = ?1 AND until IS NULL) WHERE volume_id = ?1";
-
-    return result->synced_bytes && result->guest_bytes
-               ? sql_run(&store->connection, note, NULL, sql_number(result->volume_id),
-                         sql_number((int64_t)result->synced_bytes))
-               : 0;
+    return JOURNAL(store, "hypervisor_answered",
+                   ABOUT(.volume_id = result->volume_id, .sandbox_id = result->sandbox_id,
+                         .device = result->device),
+                   "bytes", sql_known(result->bytes), "reason", sql_reason(result->reason), "error",
+                   result->error);
 }
 
 int store_put_guest_result(struct store *store, const struct store_guest_result *result)
@@ -295,26 +269,26 @@ int store_put_guest_result(struct store *store, const struct store_guest_result 
         " AND (guest_reason, guest_synced_bytes, guest_bytes, guest_proven)"
         " IS NOT (?2, coalesce(?3, guest_synced_bytes), coalesce(?4, guest_bytes),"
         "  ?3 IS NOT NULL)";
+    /* The guest's answer about this file system holds for the next binding, too. */
+    static const char note_filled[] =
+        "UPDATE volumes SET filled_bytes = ?2, filled_device_id = (SELECT device_id FROM mappings"
+        "  WHERE volume_id = ?1 AND until IS NULL) WHERE volume_id = ?1";
     int changes = 0, followed = 0;
-    int r = sql_run(&store->connection, put, &changes, sql_number(result->volume_id),
-                    sql_reason(result->reason), sql_known(result->synced_bytes),
-                    sql_known(result->guest_bytes));
+    int r = STORE_CHANGE(store, put, &changes, result->volume_id, sql_reason(result->reason),
+                         sql_known(result->synced_bytes), sql_known(result->guest_bytes));
 
-    if (r == 0)
-        r = note_filled(store, result);
+    if (r == 0 && result->synced_bytes && result->guest_bytes)
+        r = STORE_RUN(store, note_filled, result->volume_id, result->synced_bytes);
     if (r == 0)
         r = follow_in_resize(store, result->volume_id, result->error, 0, result->synced_bytes,
                              &followed);
     if (r < 0 || !(changes || followed || result->reason != REASON_NONE))
         return r;
-    return journal_write(
-        store, &(struct journal_line){.kind = "guest_answered",
-                                      .volume_id = result->volume_id,
-                                      .sandbox_id = result->sandbox_id,
-                                      .device = result->device,
-                                      .detail = {{"bytes", sql_known(result->guest_bytes)},
-                                                 {"reason", sql_reason(result->reason)},
-                                                 {"error", sql_text(result->error)}}});
+    return JOURNAL(store, "guest_answered",
+                   ABOUT(.volume_id = result->volume_id, .sandbox_id = result->sandbox_id,
+                         .device = result->device),
+                   "bytes", sql_known(result->guest_bytes), "reason", sql_reason(result->reason),
+                   "error", result->error);
 }
 
 /* ---- guest stats ---------------------------------------------------------------------------- */
@@ -328,126 +302,60 @@ int store_put_guest_result(struct store *store, const struct store_guest_result 
 
 enum { FAILURES_COUNTED = 8 };
 
-/* Whether the guest of this binding speaks of the volume: the binding is still open, and the VM is
- * not known to lack the volume's device. */
-static int find_binding(struct store *store, int64_t binding_id, bool *ret_found)
-{
-    static const char find[] =
-        "SELECT 1 FROM mappings m JOIN volumes v ON v.volume_id = m.volume_id"
-        " WHERE m.mapping_id = ?1 AND m.until IS NULL"
-        " AND v.state <> 'detached' AND v.reason <> 'bypassed'";
-    int r = sql_find(&store->connection, find, NULL, sql_number(binding_id));
-
-    *ret_found = r > 0;
-    return r < 0 ? r : 0;
-}
-
 int guest_stats_forget(struct store *store, int64_t volume_id)
 {
     static const char forget[] =
         "DELETE FROM guest_stats WHERE mapping_id ="
         " (SELECT mapping_id FROM mappings WHERE volume_id = ?1 AND until IS NULL)";
 
-    return sql_run(&store->connection, forget, NULL, sql_number(volume_id));
-}
-
-struct known_answer {
-    char condition[16]; /* "" unknown */
-    int64_t read_ms;    /* 0 never */
-};
-
-static int find_answer(struct store *store, int64_t binding_id, struct known_answer *ret_known)
-{
-    static const char find[] = "SELECT condition, read_at FROM guest_stats WHERE mapping_id = ?1";
-    cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_first(&store->connection, find, &rows, sql_number(binding_id));
-
-    *ret_known = (struct known_answer){0};
-    if (r > 0) {
-        TAKE_TEXT(&rows, ret_known->condition);
-        ret_known->read_ms = sql_take_number(&rows);
-    }
-    return r < 0 ? r : 0;
-}
-
-static int64_t read_ms_of(const struct store *store, const struct store_guest_stats *stats)
-{
-    return store->now_ms - stats->age_ms;
-}
-
-/* A poll and a resize are asked on connections of their own: what was counted before the growth can
- * arrive after its result. A moment in the future is a clock's that was set back since. */
-static bool is_outdated(const struct store *store, const struct store_guest_stats *stats,
-                        const struct known_answer *known)
-{
-    return known->read_ms <= store->now_ms && read_ms_of(store, stats) < known->read_ms;
-}
-
-static const char *condition_of(const struct store_guest_stats *stats)
-{
-    return stats->abnormal ? "abnormal" : "normal";
-}
-
-static int write_stats(struct store *store, const struct store_guest_stats *stats)
-{
-    static const char put[] =
-        "INSERT INTO guest_stats (mapping_id, used_bytes, available_bytes, condition, message,"
-        " read_at, failures) VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0)"
-        " ON CONFLICT (mapping_id) DO UPDATE SET used_bytes = ?2, available_bytes = ?3,"
-        " condition = ?4, message = ?5, read_at = ?6, failures = 0";
-    const struct sql_value unknown = sql_known(0);
-
-    return sql_run(&store->connection, put, NULL, sql_number(stats->binding_id),
-                   stats->has_bytes ? sql_number((int64_t)stats->used) : unknown,
-                   stats->has_bytes ? sql_number((int64_t)stats->available) : unknown,
-                   sql_text(condition_of(stats)), sql_text(stats->message),
-                   sql_number(read_ms_of(store, stats)));
-}
-
-/* The file system's total, which the binding has too. */
-static int write_total(struct store *store, const struct store_guest_stats *stats)
-{
-    static const char set[] = "UPDATE mappings SET guest_bytes = ?2 WHERE mapping_id = ?1"
-                              " AND guest_bytes IS NOT ?2";
-
-    return stats->has_bytes && stats->total
-               ? sql_run(&store->connection, set, NULL, sql_number(stats->binding_id),
-                         sql_number((int64_t)stats->total))
-               : 0;
-}
-
-static int journal_condition(struct store *store, int64_t volume_id, const struct known_answer *old,
-                             const struct store_guest_stats *stats)
-{
-    return journal_write(store,
-                         &(struct journal_line){.kind = "guest_condition_changed",
-                                                .volume_id = volume_id,
-                                                .detail = {{"from", sql_text(old->condition)},
-                                                           {"to", sql_text(condition_of(stats))},
-                                                           {"message", sql_text(stats->message)}}});
+    return STORE_RUN(store, forget, volume_id);
 }
 
 int store_put_guest_stats(struct store *store, int64_t volume_id,
                           const struct store_guest_stats *stats, bool *ret_changed)
 {
-    struct known_answer old;
-    bool found = false;
-    int r = find_binding(store, stats->binding_id, &found);
+    /* The guest speaks of the volume: the binding is still open, and the VM is not known to lack
+     * the volume's device. */
+    static const char find[] =
+        "SELECT g.condition, g.read_at FROM mappings m JOIN volumes v ON v.volume_id = m.volume_id"
+        " LEFT JOIN guest_stats g ON g.mapping_id = m.mapping_id"
+        " WHERE m.mapping_id = ?1 AND m.until IS NULL"
+        " AND v.state <> 'detached' AND v.reason <> 'bypassed'";
+    static const char put[] =
+        "INSERT INTO guest_stats (mapping_id, used_bytes, available_bytes, condition, message,"
+        " read_at, failures) VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0)"
+        " ON CONFLICT (mapping_id) DO UPDATE SET used_bytes = ?2, available_bytes = ?3,"
+        " condition = ?4, message = ?5, read_at = ?6, failures = 0";
+    static const char set_total[] = "UPDATE mappings SET guest_bytes = ?2 WHERE mapping_id = ?1"
+                                    " AND guest_bytes IS NOT ?2";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    const struct sql_value unknown = sql_known(0);
+    const char *condition = stats->abnormal ? "abnormal" : "normal";
+    const int64_t read_ms = store->now_ms - stats->age_ms;
+    char old_condition[16];
+    int64_t old_ms;
+    int r = STORE_FIRST(store, find, &rows, stats->binding_id);
 
     *ret_changed = false;
-    if (r < 0 || !found)
+    if (r <= 0)
         return r;
-    r = find_answer(store, stats->binding_id, &old);
-    if (r < 0 || is_outdated(store, stats, &old))
-        return r;
-    r = write_stats(store, stats);
-    if (r == 0)
-        r = write_total(store, stats);
+    TAKE(&rows, old_condition, old_ms);
+    /* A poll and a resize are asked on connections of their own: what was counted before the growth
+     * can arrive after its result. A moment in the future is of a clock that was set back since. */
+    if (old_ms <= store->now_ms && read_ms < old_ms)
+        return 0;
+    r = STORE_RUN(store, put, stats->binding_id,
+                  stats->has_bytes ? sql_number((int64_t)stats->used) : unknown,
+                  stats->has_bytes ? sql_number((int64_t)stats->available) : unknown, condition,
+                  stats->message, read_ms);
+    if (r == 0 && stats->has_bytes && stats->total)
+        r = STORE_RUN(store, set_total, stats->binding_id, stats->total);
     if (r < 0)
         return r;
-    *ret_changed =
-        old.condition[0] ? strcmp(old.condition, condition_of(stats)) != 0 : stats->abnormal;
-    return *ret_changed ? journal_condition(store, volume_id, &old, stats) : 0;
+    *ret_changed = old_condition[0] ? strcmp(old_condition, condition) != 0 : stats->abnormal;
+    return *ret_changed ? JOURNAL(store, "guest_condition_changed", ABOUT(.volume_id = volume_id),
+                                  "from", old_condition, "to", condition, "message", stats->message)
+                        : 0;
 }
 
 int store_note_guest_silent(struct store *store, int64_t volume_id)
@@ -457,8 +365,7 @@ int store_note_guest_silent(struct store *store, int64_t volume_id)
         " SELECT mapping_id, 1 FROM mappings WHERE volume_id = ?1 AND until IS NULL"
         " ON CONFLICT (mapping_id) DO UPDATE SET failures = failures + 1 WHERE failures < ?2";
 
-    return sql_run(&store->connection, note, NULL, sql_number(volume_id),
-                   sql_number(FAILURES_COUNTED));
+    return STORE_RUN(store, note, volume_id, FAILURES_COUNTED);
 }
 
 int store_each_guest(struct store *store, store_guest_callback *callback, void *userdata)
@@ -467,7 +374,7 @@ int store_each_guest(struct store *store, store_guest_callback *callback, void *
         "SELECT m.volume_id, m.mapping_id, g.failures FROM mappings m INDEXED BY mappings_open"
         " LEFT JOIN guest_stats g ON g.mapping_id = m.mapping_id WHERE m.until IS NULL";
     cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_query_values(&store->connection, text, &rows, NULL, 0);
+    int r = STORE_QUERY(store, text, &rows);
 
     while (r == 0 && (r = sql_next(&rows)) > 0) {
         int64_t volume_id = sql_take_number(&rows), binding_id = sql_take_number(&rows);

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "store/bounds.h"
-#include "store/volume.h"
+#include "store/volumes.h"
 
 struct store_binding {
     int64_t volume_id, sandbox_ref, device_id;

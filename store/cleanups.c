@@ -13,42 +13,18 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "store/internal.h"
+#include "lib/text.h"
+#include "store/store_internal.h"
 
 /* ---- what looks stale ---------------------------------------------------------------------- */
 
 int store_each_entry_id(struct store *store, int64_t volume_id,
                         int (*callback)(void *userdata, int64_t entry_id), void *userdata)
 {
-    static const char all[] = "SELECT entry_id FROM entries WHERE gone = 0"
+    static const char all[] = "SELECT entry_id FROM entries WHERE gone = 0 AND layout <> 'none'"
                               " AND (?1 = 0 OR volume_id = ?1)";
-    cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_query(&store->connection, all, &rows, sql_number(volume_id));
 
-    while (r == 0 && (r = sql_next(&rows)) > 0)
-        r = callback(userdata, sql_take_number(&rows));
-    return r;
-}
-
-static void take_suspect(struct sql_rows *rows, struct store_suspect *suspect)
-{
-    suspect->volume_id = sql_take_number(rows);
-    suspect->layout = layout_from_name(sql_borrow_text(rows));
-    TAKE_TEXT(rows, suspect->key);
-    TAKE_TEXT(rows, suspect->target_path);
-    TAKE_TEXT(rows, suspect->device_path);
-    TAKE_TEXT(rows, suspect->volume_type);
-    TAKE_TEXT(rows, suspect->mount_info_sha256);
-    suspect->invalid = sql_take_number(rows) != 0;
-    suspect->directory_device = (uint64_t)sql_take_number(rows);
-    suspect->directory_inode = (uint64_t)sql_take_number(rows);
-    suspect->named_sandboxes = (unsigned)sql_take_number(rows);
-    suspect->live = sql_take_number(rows) != 0;
-    suspect->stale_reason = stale_reason_from_name(sql_borrow_text(rows));
-    TAKE_TEXT(rows, suspect->fingerprint);
-    suspect->since_ns = (uint64_t)sql_take_number(rows);
-    TAKE_TEXT(rows, suspect->restored);
-    suspect->held = sql_take_number(rows) != 0;
+    return STORE_EACH_NUMBER(store, all, callback, userdata, volume_id);
 }
 
 int store_get_suspect(struct store *store, int64_t entry_id, struct store_suspect *ret_suspect)
@@ -66,13 +42,21 @@ int store_get_suspect(struct store *store, int64_t entry_id, struct store_suspec
         " FROM entries e JOIN volumes v ON v.volume_id = e.volume_id"
         " WHERE e.entry_id = ?1 AND e.gone = 0";
     cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_first(&store->connection, find, &rows, sql_number(entry_id));
+    int r = STORE_FIRST(store, find, &rows, entry_id);
 
     if (r <= 0)
         return r < 0 ? r : STORE_NOT_FOUND;
     memset(ret_suspect, 0, sizeof(*ret_suspect));
     ret_suspect->entry_id = entry_id;
-    take_suspect(&rows, ret_suspect);
+    ret_suspect->volume_id = sql_take_number(&rows);
+    ret_suspect->layout = layout_from_name(sql_borrow_text(&rows));
+    TAKE(&rows, ret_suspect->key, ret_suspect->target_path, ret_suspect->device_path,
+         ret_suspect->volume_type, ret_suspect->mount_info_sha256, ret_suspect->invalid,
+         ret_suspect->directory_device, ret_suspect->directory_inode, ret_suspect->named_sandboxes,
+         ret_suspect->live);
+    ret_suspect->stale_reason = stale_reason_from_name(sql_borrow_text(&rows));
+    TAKE(&rows, ret_suspect->fingerprint, ret_suspect->since_ns, ret_suspect->restored,
+         ret_suspect->held);
     return STORE_FOUND;
 }
 
@@ -87,19 +71,14 @@ static int each_user(struct store *store, const char *text, int64_t id,
                      int (*callback)(void *userdata, const struct store_user *user), void *userdata)
 {
     cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_query(&store->connection, text, &rows, sql_number(id), sql_text(store->boot_id));
+    int r = STORE_QUERY(store, text, &rows, id, store->boot_id);
 
     while (r == 0 && (r = sql_next(&rows)) > 0) {
         char sandbox_id[STORE_SANDBOX_ID_BYTES];
         struct store_user user = {.sandbox_id = sandbox_id};
 
-        TAKE_TEXT(&rows, sandbox_id);
-        user.alive = sql_take_number(&rows) != 0;
-        user.exit_seen = sql_take_number(&rows) != 0;
-        user.vmm_pid = (pid_t)sql_take_number(&rows);
-        user.vmm_start_ns = (uint64_t)sql_take_number(&rows);
-        user.stale_since_ns = (uint64_t)sql_take_number(&rows);
-        user.restored = sql_take_number(&rows) != 0;
+        TAKE(&rows, sandbox_id, user.alive, user.exit_seen, user.vmm_pid, user.vmm_start_ns,
+             user.stale_since_ns, user.restored);
         r = callback(userdata, &user);
     }
     return r;
@@ -133,29 +112,19 @@ int store_note_exit(struct store *store, const char *sandbox_id, pid_t vmm_pid)
     static const char note[] = "UPDATE sandboxes SET exit_seen = 1 WHERE sandbox_id = ?1"
                                " AND vmm_pid = ?2 AND gone_at IS NULL AND exit_seen = 0";
 
-    return sql_run(&store->connection, note, NULL, sql_text(sandbox_id), sql_number(vmm_pid));
+    return STORE_RUN(store, note, sandbox_id, vmm_pid);
 }
 
 int store_count_volumes(struct store *store, uint64_t *ret_count)
 {
-    static const char count[] = "SELECT live_volumes FROM meta";
     int64_t volumes;
-    int r = sql_find_values(&store->connection, count, &volumes, NULL, 0);
+    int r = STORE_FIND(store, "SELECT live_volumes FROM meta", &volumes);
 
     *ret_count = (uint64_t)volumes;
     return r < 0 ? r : 0;
 }
 
 /* ---- rows ---------------------------------------------------------------------------------- */
-
-#define COPY_ENTRY                                                                                 \
-    "INSERT INTO cleanups (volume_id, key, target_path, decision, reason, evidence, mount_info,"   \
-    " mount_info_sha256, at)"                                                                      \
-    " SELECT e.volume_id, e.key, v.target_path, ?2, ?3, ?4,"                                       \
-    " CASE WHEN e.device IS NOT NULL THEN json_patch('{}', json_object('volume-type',"             \
-    "  e.volume_type, 'device', e.device, 'fstype', e.fs_type, 'metadata', json(e.metadata),"      \
-    "  'options', json(e.options))) END, e.mount_info_sha256, ?5"                                  \
-    " FROM entries e JOIN volumes v ON v.volume_id = e.volume_id WHERE e.entry_id = ?1"
 
 /* NULL for none. */
 static struct sql_value sql_stale_reason(enum stale_reason reason)
@@ -166,9 +135,16 @@ static struct sql_value sql_stale_reason(enum stale_reason reason)
 static int add_row(struct store *store, int64_t entry_id, const char *decision,
                    enum stale_reason reason, const char *evidence, int64_t *ret_cleanup_id)
 {
-    static const char copy[] = COPY_ENTRY;
-    int r = sql_run(&store->connection, copy, NULL, sql_number(entry_id), sql_text(decision),
-                    sql_stale_reason(reason), sql_text(evidence), sql_number(store->now_ms));
+    static const char copy[] =
+        "INSERT INTO cleanups (volume_id, key, target_path, decision, reason, evidence, mount_info,"
+        " mount_info_sha256, at)"
+        " SELECT e.volume_id, e.key, v.target_path, ?2, ?3, ?4,"
+        " CASE WHEN e.device IS NOT NULL THEN json_patch('{}', json_object('volume-type',"
+        "  e.volume_type, 'device', e.device, 'fstype', e.fs_type, 'metadata', json(e.metadata),"
+        "  'options', json(e.options))) END, e.mount_info_sha256, ?5"
+        " FROM entries e JOIN volumes v ON v.volume_id = e.volume_id WHERE e.entry_id = ?1";
+    int r = STORE_RUN(store, copy, entry_id, decision, sql_stale_reason(reason), evidence,
+                      store->now_ms);
 
     if (r == 0)
         *ret_cleanup_id = sqlite3_last_insert_rowid(store->connection.db);
@@ -178,25 +154,19 @@ static int add_row(struct store *store, int64_t entry_id, const char *decision,
 /* The line about a row; its kind is cleanup_ and the decision. */
 static int journal_row(struct store *store, int64_t cleanup_id, const char *decision)
 {
-    static const char find[] = "SELECT volume_id, key, reason FROM cleanups WHERE cleanup_id = ?1";
     cleanup(sql_end) struct sql_rows rows = {0};
     char kind[32], key[STORE_KEY_BYTES], reason[STORE_NAME_BYTES];
     int64_t volume_id;
-    int r = sql_first(&store->connection, find, &rows, sql_number(cleanup_id));
+    int r = STORE_FIRST(store, "SELECT volume_id, key, reason FROM cleanups WHERE cleanup_id = ?1",
+                        &rows, cleanup_id);
 
     if (r <= 0)
         return r;
-    volume_id = sql_take_number(&rows);
-    TAKE_TEXT(&rows, key);
-    TAKE_TEXT(&rows, reason);
+    TAKE(&rows, volume_id, key, reason);
     (void)snprintf(kind, sizeof(kind), "cleanup_%s", decision);
     count_cleanup(store, decision);
-    return journal_write(store,
-                         &(struct journal_line){.kind = kind,
-                                                .volume_id = volume_id,
-                                                .detail = {{"cleanup_id", sql_number(cleanup_id)},
-                                                           {"key", sql_text(key)},
-                                                           {"reason", sql_text(reason)}}});
+    return JOURNAL(store, kind, ABOUT(.volume_id = volume_id), "cleanup_id", cleanup_id, "key", key,
+                   "reason", reason);
 }
 
 static int add_kept(struct store *store, int64_t entry_id, enum stale_reason reason,
@@ -218,29 +188,13 @@ int store_note_stale(struct store *store, int64_t entry_id, const struct store_s
     static const char changed[] = "SELECT 1 FROM entries WHERE entry_id = ?1"
                                   " AND gone = 0 AND ?2 IS NOT NULL AND stale_reason IS NOT ?2";
     struct sql_value id = sql_number(entry_id), reason = sql_stale_reason(stale->reason);
-    int r = sql_find(&store->connection, changed, NULL, id, reason);
+    int r = STORE_FIND(store, changed, NULL, id, reason);
 
     if (r > 0)
         r = add_kept(store, entry_id, stale->reason, stale->evidence);
     return r < 0 ? r
-                 : sql_run(&store->connection, note, NULL, id, reason, sql_text(stale->fingerprint),
-                           sql_known(stale->since_ns), sql_number(stale->held));
-}
-
-static int note_file(struct store *store, int64_t entry_id, const char *file,
-                     const struct store_stale *stale)
-{
-    static const char newest[] =
-        "SELECT 1 FROM entries e JOIN cleanups c ON c.cleanup_id = (SELECT max(l.cleanup_id)"
-        "  FROM cleanups l WHERE l.volume_id = e.volume_id AND l.key = e.key"
-        "  AND json_extract(l.evidence, '$.file') = ?2)"
-        " WHERE e.entry_id = ?1 AND c.decision = 'kept' AND c.reason = ?3";
-    int r = sql_find(&store->connection, newest, NULL, sql_number(entry_id), sql_text(file),
-                     sql_stale_reason(stale->reason));
-
-    if (r != 0)
-        return r < 0 ? r : 0;
-    return add_kept(store, entry_id, stale->reason, stale->evidence);
+                 : STORE_RUN(store, note, id, reason, stale->fingerprint,
+                             sql_known(stale->since_ns), stale->held);
 }
 
 int store_note_stale_file(struct store *store, int64_t entry_id, const char *file,
@@ -248,11 +202,19 @@ int store_note_stale_file(struct store *store, int64_t entry_id, const char *fil
 {
     static const char note[] = "UPDATE entry_sandboxes SET stale_since_ns = ?3 WHERE entry_id = ?1"
                                " AND sandbox_id = ?2 AND stale_since_ns IS NOT ?3";
-    int r = sql_run(&store->connection, note, NULL, sql_number(entry_id), sql_text(file),
-                    sql_known(stale->since_ns));
+    static const char newest[] =
+        "SELECT 1 FROM entries e JOIN cleanups c ON c.cleanup_id = (SELECT max(l.cleanup_id)"
+        "  FROM cleanups l WHERE l.volume_id = e.volume_id AND l.key = e.key"
+        "  AND json_extract(l.evidence, '$.file') = ?2)"
+        " WHERE e.entry_id = ?1 AND c.decision = 'kept' AND c.reason = ?3";
+    int r = STORE_RUN(store, note, entry_id, file, sql_known(stale->since_ns));
 
-    return r < 0 || stale->reason == STALE_REASON_NONE ? r
-                                                       : note_file(store, entry_id, file, stale);
+    if (r < 0 || stale->reason == STALE_REASON_NONE)
+        return r;
+    r = STORE_FIND(store, newest, NULL, entry_id, file, sql_stale_reason(stale->reason));
+    if (r != 0)
+        return r < 0 ? r : 0;
+    return add_kept(store, entry_id, stale->reason, stale->evidence);
 }
 
 /* ---- the trash ----------------------------------------------------------------------------- */
@@ -262,14 +224,6 @@ static const char *const step_names[] = {
     [STORE_TRASH_STORED] = "kept",       [STORE_TRASH_RESTORING] = "restoring",
     [STORE_TRASH_DELETING] = "deleting",
 };
-
-static enum store_trash_step step_from_name(const char *name)
-{
-    for (size_t i = 0; i < array_length(step_names); i++)
-        if (strcmp(name, step_names[i]) == 0)
-            return (enum store_trash_step)i;
-    return STORE_TRASH_STORED;
-}
 
 int store_intend_cleanup(struct store *store, int64_t entry_id,
                          const struct store_cleanup_intent *intent, int64_t *ret_cleanup_id)
@@ -284,10 +238,8 @@ int store_intend_cleanup(struct store *store, int64_t entry_id,
     int r = add_row(store, entry_id, "intended", intent->reason, intent->evidence, &cleanup_id);
 
     if (r == 0)
-        r = sql_run(&store->connection, add, NULL, sql_number(cleanup_id), sql_number(entry_id),
-                    sql_text(intent->file), sql_text(intent->directory),
-                    sql_text(intent->fingerprint), sql_number(store->now_ms),
-                    sql_number((int64_t)intent->now_ns));
+        r = STORE_RUN(store, add, cleanup_id, entry_id, intent->file, intent->directory,
+                      intent->fingerprint, store->now_ms, intent->now_ns);
     if (r == 0)
         r = journal_row(store, cleanup_id, "intended");
     if (r == 0)
@@ -297,10 +249,10 @@ int store_intend_cleanup(struct store *store, int64_t entry_id,
 
 int store_oldest_trash(struct store *store, uint64_t *ret_since_ns)
 {
-    static const char oldest[] =
-        "SELECT since_ns FROM trash WHERE step = 'kept' ORDER BY since_ns LIMIT 1";
     int64_t since_ns;
-    int r = sql_find_values(&store->connection, oldest, &since_ns, NULL, 0);
+    int r = STORE_FIND(store,
+                       "SELECT since_ns FROM trash WHERE step = 'kept' ORDER BY since_ns LIMIT 1",
+                       &since_ns);
 
     *ret_since_ns = r > 0 ? (uint64_t)since_ns : UINT64_MAX;
     return r < 0 ? r : 0;
@@ -310,12 +262,8 @@ int store_each_trash(struct store *store, int64_t kept_before_ns,
                      int (*callback)(void *userdata, int64_t cleanup_id), void *userdata)
 {
     static const char all[] = "SELECT cleanup_id FROM trash WHERE step <> 'kept' OR since_ns <= ?1";
-    cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_query(&store->connection, all, &rows, sql_number(kept_before_ns));
 
-    while (r == 0 && (r = sql_next(&rows)) > 0)
-        r = callback(userdata, sql_take_number(&rows));
-    return r;
+    return STORE_EACH_NUMBER(store, all, callback, userdata, kept_before_ns);
 }
 
 int store_get_trash(struct store *store, int64_t cleanup_id, struct store_trash *ret_trash)
@@ -324,7 +272,7 @@ int store_get_trash(struct store *store, int64_t cleanup_id, struct store_trash 
         "SELECT volume_id, layout, key, file, directory, name, step, fingerprint, since_ns"
         " FROM trash WHERE cleanup_id = ?1";
     cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_first(&store->connection, find, &rows, sql_number(cleanup_id));
+    int r = STORE_FIRST(store, find, &rows, cleanup_id);
 
     if (r <= 0)
         return r < 0 ? r : STORE_NOT_FOUND;
@@ -332,13 +280,11 @@ int store_get_trash(struct store *store, int64_t cleanup_id, struct store_trash 
     ret_trash->cleanup_id = cleanup_id;
     ret_trash->volume_id = sql_take_number(&rows);
     ret_trash->layout = layout_from_name(sql_borrow_text(&rows));
-    TAKE_TEXT(&rows, ret_trash->key);
-    TAKE_TEXT(&rows, ret_trash->file);
-    TAKE_TEXT(&rows, ret_trash->directory);
-    TAKE_TEXT(&rows, ret_trash->name);
-    ret_trash->step = step_from_name(sql_borrow_text(&rows));
-    TAKE_TEXT(&rows, ret_trash->fingerprint);
-    ret_trash->since_ns = (uint64_t)sql_take_number(&rows);
+    TAKE(&rows, ret_trash->key, ret_trash->file, ret_trash->directory, ret_trash->name);
+    ret_trash->step = (enum store_trash_step)name_table_find(
+        step_names, sizeof(*step_names), array_length(step_names), sql_borrow_text(&rows),
+        STORE_TRASH_STORED);
+    TAKE(&rows, ret_trash->fingerprint, ret_trash->since_ns);
     return STORE_FOUND;
 }
 
@@ -348,23 +294,19 @@ int store_set_trash_step(struct store *store, int64_t cleanup_id, enum store_tra
     static const char set[] = "UPDATE trash SET step = ?2, since_ns = ?3 WHERE cleanup_id = ?1"
                               " AND step <> ?2";
 
-    return sql_run(&store->connection, set, NULL, sql_number(cleanup_id),
-                   sql_text(step_names[step]), sql_number((int64_t)now_ns));
+    return STORE_RUN(store, set, cleanup_id, step_names[step], now_ns);
 }
 
 /* No directory of the volume is being moved any more: a quarantined volume becomes removed. */
 static int end_quarantine(struct store *store, int64_t cleanup_id)
 {
-    static const char forget[] = "DELETE FROM trash WHERE cleanup_id = ?1";
     static const char end[] =
         "UPDATE volumes SET status = 'removed', last_changed = ?2 WHERE status = 'quarantined'"
         " AND volume_id = (SELECT volume_id FROM cleanups WHERE cleanup_id = ?1)"
         " AND NOT EXISTS (SELECT 1 FROM trash t WHERE t.volume_id = volumes.volume_id)";
-    int r = sql_run(&store->connection, forget, NULL, sql_number(cleanup_id));
+    int r = STORE_RUN(store, "DELETE FROM trash WHERE cleanup_id = ?1", cleanup_id);
 
-    return r < 0 ? r
-                 : sql_run(&store->connection, end, NULL, sql_number(cleanup_id),
-                           sql_number(store->now_ms));
+    return r < 0 ? r : STORE_RUN(store, end, cleanup_id, store->now_ms);
 }
 
 int store_finish_cleanup(struct store *store, int64_t cleanup_id,
@@ -380,11 +322,11 @@ int store_finish_cleanup(struct store *store, int64_t cleanup_id,
     static const char begin_anew[] =
         "UPDATE entries SET stale_since_ns = NULL FROM trash t WHERE t.cleanup_id = ?1"
         " AND entries.key = t.key AND entries.layout = t.layout AND entries.gone = 0";
-    int r = sql_run(&store->connection, decide, NULL, sql_number(cleanup_id),
-                    sql_text(names[decision]), sql_stale_reason(reason), sql_number(store->now_ms));
+    int r = STORE_RUN(store, decide, cleanup_id, names[decision], sql_stale_reason(reason),
+                      store->now_ms);
 
     if (r == 0)
-        r = sql_run(&store->connection, begin_anew, NULL, sql_number(cleanup_id));
+        r = STORE_RUN(store, begin_anew, cleanup_id);
     if (r == 0)
         r = journal_row(store, cleanup_id, names[decision]);
     if (r < 0)
@@ -396,13 +338,14 @@ int store_finish_cleanup(struct store *store, int64_t cleanup_id,
 
 int store_drop_cleanup(struct store *store, int64_t cleanup_id)
 {
-    static const char drop[] = "DELETE FROM cleanups WHERE cleanup_id = ?1"
-                               " AND decision = 'intended'";
     int r = journal_row(store, cleanup_id, "dropped");
 
     if (r == 0)
         r = end_quarantine(store, cleanup_id);
-    return r < 0 ? r : sql_run(&store->connection, drop, NULL, sql_number(cleanup_id));
+    if (r == 0)
+        r = STORE_RUN(store, "DELETE FROM cleanups WHERE cleanup_id = ?1 AND decision = 'intended'",
+                      cleanup_id);
+    return r;
 }
 
 int store_record_restore(struct store *store, int64_t cleanup_id, enum stale_reason reason)
@@ -423,15 +366,14 @@ int store_record_restore(struct store *store, int64_t cleanup_id, enum stale_rea
         " IN (SELECT e.entry_id, t.file FROM trash t JOIN entries e ON e.key = t.key"
         "  AND e.layout = t.layout AND e.gone = 0 WHERE t.cleanup_id = ?1)";
     struct sql_value id = sql_number(cleanup_id);
-    int r = sql_run(&store->connection, copy, NULL, id, sql_stale_reason(reason),
-                    sql_number(store->now_ms));
+    int r = STORE_RUN(store, copy, id, sql_stale_reason(reason), store->now_ms);
 
     if (r == 0)
         r = journal_row(store, sqlite3_last_insert_rowid(store->connection.db), "restored");
     if (r == 0)
-        r = sql_run(&store->connection, flag, NULL, id);
+        r = STORE_RUN(store, flag, id);
     if (r == 0)
-        r = sql_run(&store->connection, flag_file, NULL, id);
+        r = STORE_RUN(store, flag_file, id);
     return r < 0 ? r : end_quarantine(store, cleanup_id);
 }
 
@@ -445,12 +387,8 @@ int store_forget_trash(struct store *store, int64_t cleanup_id)
 int store_get_cleanup(struct store *store, int64_t cleanup_id,
                       char ret_decision[static STORE_NAME_BYTES])
 {
-    static const char find[] = "SELECT decision FROM cleanups WHERE cleanup_id = ?1";
-    cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_first(&store->connection, find, &rows, sql_number(cleanup_id));
+    int r = STORE_FIND_TEXT(store, "SELECT decision FROM cleanups WHERE cleanup_id = ?1",
+                            ret_decision, STORE_NAME_BYTES, cleanup_id);
 
-    if (r <= 0)
-        return r < 0 ? r : STORE_NOT_FOUND;
-    sql_take_text(&rows, ret_decision, STORE_NAME_BYTES);
-    return STORE_FOUND;
+    return r < 0 ? r : r > 0 ? STORE_FOUND : STORE_NOT_FOUND;
 }

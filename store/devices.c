@@ -8,8 +8,8 @@
  */
 #include <string.h>
 
-#include "store/internal.h"
 #include "store/schema.h"
+#include "store/store_internal.h"
 
 struct known_device {
     int64_t device_id; /* 0: none */
@@ -31,16 +31,14 @@ static int find_device(struct store *store, const struct store_device *device,
     int r;
 
     if (device->kind == DEVICE_KIND_BLOCK)
-        r = sql_first(&store->connection, by_number, &rows, sql_number(device->major),
-                      sql_number(device->minor), sql_number((int64_t)device->diskseq), boot);
+        r = STORE_FIRST(store, by_number, &rows, device->major, device->minor, device->diskseq,
+                        boot);
     else
-        r = sql_first(&store->connection, by_inode, &rows, sql_number((int64_t)device->inode),
-                      sql_number((int64_t)device->file_device), boot);
+        r = STORE_FIRST(store, by_inode, &rows, device->inode, device->file_device, boot);
     *ret_known = (struct known_device){0};
     if (r <= 0)
         return r;
-    ret_known->device_id = sql_take_number(&rows);
-    ret_known->size_bytes = (uint64_t)sql_take_number(&rows);
+    TAKE(&rows, ret_known->device_id, ret_known->size_bytes);
     ret_known->same_name = strcmp(sql_borrow_text(&rows), device->name) == 0;
     return 0;
 }
@@ -83,30 +81,8 @@ int device_insert(struct store *store, const struct store_device *device, int64_
 
 int device_journal_seen(struct store *store, const struct store_device *device)
 {
-    return journal_write(
-        store,
-        &(struct journal_line){.kind = "device_seen",
-                               .device = device->name,
-                               .detail = {{"bytes", sql_number((int64_t)device->size_bytes)}}});
-}
-
-static int add_device(struct store *store, const struct store_device *device, int64_t *ret_id)
-{
-    int r = device_insert(store, device, ret_id);
-
-    return r < 0 ? r : device_journal_seen(store, device);
-}
-
-/* Of a device that was cut, nothing is known about the file system on it. */
-static int forget_filled(struct store *store, int64_t device_id)
-{
-    static const char of_volumes[] = "UPDATE volumes SET filled_device_id = NULL, filled_bytes ="
-                                     " NULL WHERE device_id = ?1 AND filled_device_id = ?1";
-    static const char of_bindings[] = "UPDATE mappings SET guest_synced_bytes = NULL"
-                                      " WHERE device_id = ?1 AND until IS NULL";
-    int r = sql_run(&store->connection, of_volumes, NULL, sql_number(device_id));
-
-    return r < 0 ? r : sql_run(&store->connection, of_bindings, NULL, sql_number(device_id));
+    return JOURNAL(store, "device_seen", ABOUT(.device = device->name), "bytes",
+                   device->size_bytes);
 }
 
 static int change_device(struct store *store, const struct store_device *device,
@@ -117,21 +93,23 @@ static int change_device(struct store *store, const struct store_device *device,
         " size_since_ns = CASE WHEN size_bytes = ?3 THEN size_since_ns ELSE ?4 END,"
         " announced = CASE WHEN size_bytes = ?3 THEN announced ELSE 0 END"
         " WHERE device_id = ?1";
-    int r = sql_run(&store->connection, change, NULL, sql_number(known->device_id),
-                    sql_text(device->name), sql_number((int64_t)device->size_bytes),
-                    sql_number((int64_t)device->now_ns), sql_number(store->now_ms));
+    /* Of a device that was cut, nothing is known about the file system on it. */
+    static const char forget_filled[] = "UPDATE volumes SET filled_device_id = NULL, filled_bytes ="
+                                        " NULL WHERE device_id = ?1 AND filled_device_id = ?1";
+    static const char forget_synced[] = "UPDATE mappings SET guest_synced_bytes = NULL"
+                                        " WHERE device_id = ?1 AND until IS NULL";
+    int r = STORE_RUN(store, change, known->device_id, device->name, device->size_bytes,
+                      device->now_ns, store->now_ms);
 
     if (r == 0 && device->size_bytes < known->size_bytes)
-        r = forget_filled(store, known->device_id);
+        r = STORE_RUN(store, forget_filled, known->device_id);
+    if (r == 0 && device->size_bytes < known->size_bytes)
+        r = STORE_RUN(store, forget_synced, known->device_id);
     if (r < 0 || known->size_bytes == device->size_bytes)
         return r;
-    return journal_write(
-        store,
-        &(struct journal_line){.kind = device->size_bytes > known->size_bytes ? "device_grown"
-                                                                              : "device_shrunk",
-                               .device = device->name,
-                               .detail = {{"from_bytes", sql_number((int64_t)known->size_bytes)},
-                                          {"to_bytes", sql_number((int64_t)device->size_bytes)}}});
+    return JOURNAL(store, device->size_bytes > known->size_bytes ? "device_grown" : "device_shrunk",
+                   ABOUT(.device = device->name), "from_bytes", known->size_bytes, "to_bytes",
+                   device->size_bytes);
 }
 
 int store_put_device(struct store *store, const struct store_device *device, int64_t *ret_device_id,
@@ -143,12 +121,15 @@ int store_put_device(struct store *store, const struct store_device *device, int
 
     if (r < 0)
         return r;
-    if (!known.device_id)
-        r = add_device(store, device, &known.device_id);
-    else if (known.size_bytes != device->size_bytes || !known.same_name)
+    if (!known.device_id) {
+        r = device_insert(store, device, &known.device_id);
+        if (r == 0)
+            r = device_journal_seen(store, device);
+    } else if (known.size_bytes != device->size_bytes || !known.same_name) {
         r = change_device(store, device, &known);
-    else
+    } else {
         changed = false;
+    }
     if (r < 0)
         return r;
     *ret_device_id = known.device_id;
@@ -162,13 +143,11 @@ int store_set_volume_device(struct store *store, int64_t volume_id, int64_t devi
     static const char set[] = "UPDATE volumes SET device_id = ?2, last_changed = ?3"
                               " WHERE volume_id = ?1 AND device_id IS NOT ?2";
     int changes = 0;
-    int r = sql_run(&store->connection, set, &changes, sql_number(volume_id),
-                    sql_known((uint64_t)device_id), sql_number(store->now_ms));
+    int r = STORE_CHANGE(store, set, &changes, volume_id, sql_known(device_id), store->now_ms);
 
     if (r == 0 && changes)
-        r = journal_write(
-            store, &(struct journal_line){.kind = device_id ? "device_found" : "device_missing",
-                                          .volume_id = volume_id});
+        r = JOURNAL(store, device_id ? "device_found" : "device_missing",
+                    ABOUT(.volume_id = volume_id));
     if (r == 0)
         *ret_changed = changes > 0;
     return r;
@@ -226,17 +205,14 @@ int store_each_disk_user(struct store *store, const struct store_drive_mount_dis
                          const char *drive_id, store_disk_user_callback *callback, void *userdata)
 {
     cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_query(&store->connection, find_users, &rows, sql_text(device_kind_name(disk->kind)),
-                      sql_number(disk->major), sql_number(disk->minor),
-                      sql_number((int64_t)disk->diskseq), sql_number((int64_t)disk->file_device),
-                      sql_number((int64_t)disk->inode), sql_text(drive_id));
+    int r = STORE_QUERY(store, find_users, &rows, device_kind_name(disk->kind), disk->major,
+                        disk->minor, disk->diskseq, disk->file_device, disk->inode, drive_id);
 
     while (r == 0 && (r = sql_next(&rows)) > 0) {
         struct store_disk_user user;
 
         user.kind = (enum store_disk_user_kind)sql_take_number(&rows);
-        TAKE_NAME(&rows, user.name);
-        TAKE_NAME(&rows, user.sandbox_id);
+        TAKE_NAME(&rows, user.name, user.sandbox_id);
         user.writable = sql_take_number(&rows) != 0;
         r = callback(userdata, &user);
     }
@@ -257,32 +233,28 @@ int store_note_capacity_change(struct store *store, int64_t device_id, uint64_t 
     static const char announce[] = "UPDATE devices SET announced = 1 WHERE device_id = ?1"
                                    " AND announced = 0"
                                    " AND (size_since_ns <= ?2 OR size_bytes = first_size)";
-    static const char name[] = "SELECT name, size_bytes FROM devices WHERE device_id = ?1";
     cleanup(sql_end) struct sql_rows rows = {0};
     char device[STORE_PATH_BYTES];
     int64_t bytes;
     int changes = 0;
-    int r = sql_run(&store->connection, announce, &changes, sql_number(device_id),
-                    sql_number((int64_t)since_ns));
+    int r = STORE_CHANGE(store, announce, &changes, device_id, since_ns);
 
     *ret_changed = changes > 0;
     if (r < 0 || !changes)
         return r;
-    r = sql_first(&store->connection, name, &rows, sql_number(device_id));
+    r = STORE_FIRST(store, "SELECT name, size_bytes FROM devices WHERE device_id = ?1", &rows,
+                    device_id);
     if (r < 0)
         return r;
-    TAKE_TEXT(&rows, device);
-    bytes = sql_take_number(&rows);
-    return journal_write(store, &(struct journal_line){.kind = "device_announced",
-                                                       .device = device,
-                                                       .detail = {{"bytes", sql_number(bytes)}}});
+    TAKE(&rows, device, bytes);
+    return JOURNAL(store, "device_announced", ABOUT(.device = device), "bytes", bytes);
 }
 
 int store_is_announced(struct store *store, int64_t device_id, bool *ret_announced)
 {
-    static const char find[] = "SELECT announced FROM devices WHERE device_id = ?1";
     int64_t announced;
-    int r = sql_find(&store->connection, find, &announced, sql_number(device_id));
+    int r = STORE_FIND(store, "SELECT announced FROM devices WHERE device_id = ?1", &announced,
+                       device_id);
 
     *ret_announced = announced != 0;
     return r < 0 ? r : 0;
@@ -290,9 +262,7 @@ int store_is_announced(struct store *store, int64_t device_id, bool *ret_announc
 
 int store_forget_announcements(struct store *store)
 {
-    static const char forget[] = "UPDATE devices SET announced = 0 WHERE announced <> 0";
-
-    return sql_run_values(&store->connection, forget, NULL, NULL, 0);
+    return STORE_RUN(store, "UPDATE devices SET announced = 0 WHERE announced <> 0");
 }
 
 /* ---- rescans ---- */
@@ -305,52 +275,40 @@ int store_find_announced(struct store *store, int64_t device_id, uint64_t before
         " JOIN devices d ON d.device_id = l.layer_id WHERE l.device_id = ?1"
         " AND d.announced <> 0 AND coalesce(d.rescanned_ns, 0) <= ?2 LIMIT 1";
     cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_first(&store->connection, find, &rows, sql_number(device_id),
-                      sql_number((int64_t)before_ns));
+    int r = STORE_FIRST(store, find, &rows, device_id, before_ns);
 
     if (r <= 0)
         return r < 0 ? r : STORE_NOT_FOUND;
-    ret_disk->device_id = sql_take_number(&rows);
-    TAKE_TEXT(&rows, ret_disk->name);
-    ret_disk->major = (uint32_t)sql_take_number(&rows);
-    ret_disk->minor = (uint32_t)sql_take_number(&rows);
-    ret_disk->diskseq = (uint64_t)sql_take_number(&rows);
-    ret_disk->size_bytes = (uint64_t)sql_take_number(&rows);
+    TAKE(&rows, ret_disk->device_id, ret_disk->name, ret_disk->major, ret_disk->minor,
+         ret_disk->diskseq, ret_disk->size_bytes);
     return STORE_FOUND;
 }
 
 int store_intend_rescan(struct store *store, int64_t volume_id, const struct store_disk *disk,
                         uint64_t now_ns)
 {
-    static const char note[] = "UPDATE devices SET rescanned_ns = ?2 WHERE device_id = ?1";
-    int r = sql_run(&store->connection, note, NULL, sql_number(disk->device_id),
-                    sql_number((int64_t)now_ns));
+    int r = STORE_RUN(store, "UPDATE devices SET rescanned_ns = ?2 WHERE device_id = ?1",
+                      disk->device_id, now_ns);
 
-    return r < 0
-               ? r
-               : journal_write(store, &(struct journal_line){
-                                          .kind = "rescan_disk_intended",
-                                          .volume_id = volume_id,
-                                          .device = disk->name,
-                                          .detail = {{"from_bytes", sql_known(disk->size_bytes)}}});
+    return r < 0 ? r
+                 : JOURNAL(store, "rescan_disk_intended",
+                           ABOUT(.volume_id = volume_id, .device = disk->name), "from_bytes",
+                           sql_known(disk->size_bytes));
 }
 
 int store_put_rescan_result(struct store *store, int64_t volume_id, const struct store_disk *disk,
                             uint64_t bytes, const char *error)
 {
-    static const char answer[] = "UPDATE devices SET announced = 0 WHERE device_id = ?1";
     int r = 0;
 
     if (!*error)
-        r = sql_run(&store->connection, answer, NULL, sql_number(disk->device_id));
-    return r < 0 ? r
-                 : journal_write(store, &(struct journal_line){
-                                            .kind = "disk_rescanned",
-                                            .volume_id = volume_id,
-                                            .device = disk->name,
-                                            .detail = {{"from_bytes", sql_known(disk->size_bytes)},
-                                                       {"to_bytes", sql_known(bytes)},
-                                                       {"error", sql_text(error)}}});
+        r = STORE_RUN(store, "UPDATE devices SET announced = 0 WHERE device_id = ?1",
+                      disk->device_id);
+    return r < 0
+               ? r
+               : JOURNAL(store, "disk_rescanned",
+                         ABOUT(.volume_id = volume_id, .device = disk->name), "from_bytes",
+                         sql_known(disk->size_bytes), "to_bytes", sql_known(bytes), "error", error);
 }
 
 /* ---- layers ---- */
@@ -362,45 +320,31 @@ int store_get_layers(struct store *store, int64_t device_id,
                                " remedy FROM layers WHERE device_id = ?1 ORDER BY position";
     cleanup(sql_end) struct sql_rows rows = {0};
     unsigned count = 0;
-    int r = sql_query(&store->connection, find, &rows, sql_number(device_id));
+    int r = STORE_QUERY(store, find, &rows, device_id);
 
     while (r == 0 && count < STORE_LAYERS && (r = sql_next(&rows)) > 0) {
         struct store_layer *layer = &ret_layer[count++];
 
         r = 0;
         *layer = (struct store_layer){.layer_id = sql_take_number(&rows)};
-        layer->above = (unsigned)sql_take_number(&rows);
-        TAKE_TEXT(&rows, layer->label);
-        layer->base_bytes = (uint64_t)sql_take_number(&rows);
-        layer->above_bytes = (uint64_t)sql_take_number(&rows);
-        layer->state = (unsigned)sql_take_number(&rows);
-        TAKE_TEXT(&rows, layer->remedy);
+        TAKE(&rows, layer->above, layer->label, layer->base_bytes, layer->above_bytes, layer->state,
+             layer->remedy);
     }
     *ret_layers = count;
     return r;
 }
 
-static int add_layer(struct store *store, int64_t device_id, unsigned position,
-                     const struct store_layer *layer)
+int store_put_layers(struct store *store, int64_t device_id, const struct store_layer *layer,
+                     unsigned layers)
 {
     static const char insert[] =
         "INSERT INTO layers (device_id, position, layer_id, above, kind, label, base_bytes,"
         " above_bytes, state, remedy) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
-
-    return sql_run(&store->connection, insert, NULL, sql_number(device_id), sql_number(position),
-                   sql_number(layer->layer_id), sql_number(layer->above), sql_text(layer->kind),
-                   sql_text(layer->label), sql_number((int64_t)layer->base_bytes),
-                   sql_number((int64_t)layer->above_bytes), sql_number(layer->state),
-                   sql_text(layer->remedy));
-}
-
-int store_put_layers(struct store *store, int64_t device_id, const struct store_layer *layer,
-                     unsigned layers)
-{
-    static const char clear[] = "DELETE FROM layers WHERE device_id = ?1";
-    int r = sql_run(&store->connection, clear, NULL, sql_number(device_id));
+    int r = STORE_RUN(store, "DELETE FROM layers WHERE device_id = ?1", device_id);
 
     for (unsigned i = 0; r == 0 && i < layers; i++)
-        r = add_layer(store, device_id, i, &layer[i]);
+        r = STORE_RUN(store, insert, device_id, i, layer[i].layer_id, layer[i].above, layer[i].kind,
+                      layer[i].label, layer[i].base_bytes, layer[i].above_bytes, layer[i].state,
+                      layer[i].remedy);
     return r;
 }

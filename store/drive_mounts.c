@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "store/internal.h"
+#include "store/store_internal.h"
 
 void store_drive_mount_done(struct store_drive_mount *drive)
 {
@@ -39,75 +39,42 @@ bool store_drive_mount_has_containers(const struct store_drive_mount *drive)
     " FROM drive_mounts d JOIN sandboxes s ON s.sandbox_ref = d.sandbox_ref"
 /* clang-format on */
 
-static struct drive_bucket take_bucket(struct sql_rows *rows)
-{
-    struct drive_bucket bucket;
-
-    bucket.size = (uint64_t)sql_take_number(rows);
-    bucket.refill_ms = (uint64_t)sql_take_number(rows);
-    bucket.one_time_burst = (uint64_t)sql_take_number(rows);
-    return bucket;
-}
-
-static int take_request(struct sql_rows *rows, struct store_drive_mount_request *request)
-{
-    TAKE_NAME(rows, request->drive_id);
-    TAKE_NAME(rows, request->sandbox_id);
-    TAKE_NAME(rows, request->host_path);
-    TAKE_NAME(rows, request->vm_path);
-    TAKE_NAME(rows, request->fs_type);
-    request->options = strdup(sql_borrow_text(rows));
-    request->containers = strdup(sql_borrow_text(rows));
-    request->writable = sql_take_number(rows) != 0;
-    request->fsck = drive_fsck_from_name(sql_borrow_text(rows));
-    request->has_fs_group = sql_take_number(rows) != 0;
-    request->fs_group = (uint32_t)sql_take_number(rows);
-    request->fs_group_policy = drive_group_policy_from_name(sql_borrow_text(rows));
-    request->limits.bandwidth = take_bucket(rows);
-    request->limits.operations = take_bucket(rows);
-    return request->options && request->containers ? 0 : sql_failed(rows->connection, SQLITE_NOMEM);
-}
-
-static void take_disk(struct sql_rows *rows, struct store_drive_mount *drive)
-{
-    const char *kind = sql_borrow_text(rows);
-
-    drive->has_disk = *kind != '\0';
-    drive->disk.kind = device_kind_from_name(kind);
-    drive->disk.major = (uint32_t)sql_take_number(rows);
-    drive->disk.minor = (uint32_t)sql_take_number(rows);
-    drive->disk.diskseq = (uint64_t)sql_take_number(rows);
-    drive->disk.file_device = (uint64_t)sql_take_number(rows);
-    drive->disk.inode = (uint64_t)sql_take_number(rows);
-    drive->disk.size_bytes = (uint64_t)sql_take_number(rows);
-}
-
 static int take_drive(struct sql_rows *rows, struct store_drive_mount *drive)
 {
-    int r;
+    struct store_drive_mount_request *request = &drive->request;
+    struct drive_bucket *bandwidth = &request->limits.bandwidth;
+    struct drive_bucket *operations = &request->limits.operations;
+    struct store_drive_mount_disk *disk = &drive->disk;
+    const char *options, *containers, *fsck, *policy, *kind, *state;
 
-    drive->drive_ref = sql_take_number(rows);
-    drive->sandbox_ref = sql_take_number(rows);
-    drive->sandbox_is_alive = sql_take_number(rows) != 0;
-    r = take_request(rows, &drive->request);
+    TAKE(rows, drive->drive_ref, drive->sandbox_ref, drive->sandbox_is_alive);
+    TAKE_NAME(rows, request->drive_id, request->sandbox_id, request->host_path, request->vm_path,
+              request->fs_type);
+    TAKE(rows, options, containers, request->writable, fsck, request->has_fs_group,
+         request->fs_group, policy, bandwidth->size, bandwidth->refill_ms,
+         bandwidth->one_time_burst, operations->size, operations->refill_ms,
+         operations->one_time_burst);
     TAKE_NAME(rows, drive->serial);
-    take_disk(rows, drive);
+    TAKE(rows, kind, disk->major, disk->minor, disk->diskseq, disk->file_device, disk->inode,
+         disk->size_bytes);
     TAKE_NAME(rows, drive->guest_device);
-    drive->wanted = sql_take_number(rows) != 0;
-    drive->state = drive_state_from_name(sql_borrow_text(rows));
-    drive->status = (enum status_code)sql_take_number(rows);
-    TAKE_TEXT(rows, drive->message);
-    drive->requested_ms = sql_take_number(rows);
-    drive->ready_ms = sql_take_number(rows);
-    drive->ended_ms = sql_take_number(rows);
-    return r;
+    TAKE(rows, drive->wanted, state, drive->status, drive->message, drive->requested_ms,
+         drive->ready_ms, drive->ended_ms);
+    request->fsck = drive_fsck_from_name(fsck);
+    request->fs_group_policy = drive_group_policy_from_name(policy);
+    drive->has_disk = *kind != '\0';
+    disk->kind = device_kind_from_name(kind);
+    drive->state = drive_state_from_name(state);
+    request->options = strdup(options);
+    request->containers = strdup(containers);
+    return request->options && request->containers ? 0 : sql_failed(rows->connection, SQLITE_NOMEM);
 }
 
 static int get_drive(struct store *store, const char *find, struct sql_value which,
                      struct store_drive_mount *ret_drive)
 {
     cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_first(&store->connection, find, &rows, which);
+    int r = STORE_FIRST(store, find, &rows, which);
 
     *ret_drive = (struct store_drive_mount){0};
     if (r <= 0)
@@ -139,7 +106,7 @@ int store_each_drive_mount(struct store *store, store_drive_mount_callback *call
 {
     static const char open[] = SELECT_DRIVES " WHERE d.ended_at IS NULL ORDER BY d.drive_ref";
     cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_query_values(&store->connection, open, &rows, NULL, 0);
+    int r = STORE_QUERY(store, open, &rows);
 
     while (r == 0 && (r = sql_next(&rows)) > 0) {
         cleanup(store_drive_mount_done) struct store_drive_mount drive = {0};
@@ -166,14 +133,12 @@ static int find_conflict(struct store *store, const struct store_drive_mount_req
         " FROM sandboxes s WHERE s.sandbox_id = ?1 AND s.gone_at IS NULL";
     cleanup(sql_end) struct sql_rows rows = {0};
     bool has_id, has_path;
-    int r = sql_first(&store->connection, find, &rows, sql_text(request->sandbox_id),
-                      sql_text(request->drive_id), sql_text(request->vm_path));
+    int r =
+        STORE_FIRST(store, find, &rows, request->sandbox_id, request->drive_id, request->vm_path);
 
     if (r <= 0)
         return r < 0 ? r : STORE_DRIVE_MOUNT_NO_SANDBOX;
-    *ret_sandbox_ref = sql_take_number(&rows);
-    has_id = sql_take_number(&rows) != 0;
-    has_path = sql_take_number(&rows) != 0;
+    TAKE(&rows, *ret_sandbox_ref, has_id, has_path);
     if (has_id)
         return STORE_DRIVE_MOUNT_ID_TAKEN;
     if (has_path)
@@ -188,22 +153,18 @@ static int journal_drive(struct store *store, const char *kind, int64_t drive_re
                                " d.message FROM drive_mounts d JOIN sandboxes s"
                                " ON s.sandbox_ref = d.sandbox_ref WHERE d.drive_ref = ?1";
     cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_first(&store->connection, find, &rows, sql_number(drive_ref));
-    struct journal_line line = {.kind = kind};
+    const char *sandbox_id, *host_path, *drive_id, *vm_path, *state, *message;
+    int r = STORE_FIRST(store, find, &rows, drive_ref);
 
     if (r <= 0)
         return r;
-    line.sandbox_id = sql_borrow_text(&rows);
-    line.device = sql_borrow_text(&rows);
-    line.detail[0] = (struct journal_member){"drive_id", sql_text(sql_borrow_text(&rows))};
-    line.detail[1] = (struct journal_member){"vm_path", sql_text(sql_borrow_text(&rows))};
-    line.detail[2] = (struct journal_member){"state", sql_text(sql_borrow_text(&rows))};
-    line.detail[3] = (struct journal_member){"message", sql_text(sql_borrow_text(&rows))};
-    return journal_write(store, &line);
+    TAKE(&rows, sandbox_id, host_path, drive_id, vm_path, state, message);
+    return JOURNAL(store, kind, ABOUT(.sandbox_id = sandbox_id, .device = host_path), "drive_id",
+                   drive_id, "vm_path", vm_path, "state", state, "message", message);
 }
 
-static int insert_drive(struct store *store, const struct store_drive_mount_request *request,
-                        int64_t sandbox_ref, const char *serial)
+int store_add_drive_mount(struct store *store, const struct store_drive_mount_request *request,
+                          const char *serial, int64_t *ret_drive_ref)
 {
     static const char insert[] =
         "INSERT INTO drive_mounts (drive_id, sandbox_ref, host_path, vm_path, fs_type, options, "
@@ -213,29 +174,19 @@ static int insert_drive(struct store *store, const struct store_drive_mount_requ
         " 'requested', ?18, ?19)";
     const struct drive_limits *limits = &request->limits;
     struct sql_value group = request->has_fs_group ? sql_number(request->fs_group) : sql_text(NULL);
-
-    return sql_run(
-        &store->connection, insert, NULL, sql_text(request->drive_id), sql_number(sandbox_ref),
-        sql_text(request->host_path), sql_text(request->vm_path), sql_text(request->fs_type),
-        sql_text(request->options ? request->options : "[]"), sql_number(request->writable),
-        sql_text(drive_fsck_name(request->fsck)), group,
-        sql_text(drive_group_policy_name(request->fs_group_policy)),
-        sql_known(limits->bandwidth.size), sql_known(limits->bandwidth.refill_ms),
-        sql_known(limits->bandwidth.one_time_burst), sql_known(limits->operations.size),
-        sql_known(limits->operations.refill_ms), sql_known(limits->operations.one_time_burst),
-        sql_text(serial), sql_number(store->now_ms),
-        sql_text(request->containers ? request->containers : "[]"));
-}
-
-int store_add_drive_mount(struct store *store, const struct store_drive_mount_request *request,
-                          const char *serial, int64_t *ret_drive_ref)
-{
     int64_t sandbox_ref = 0, drive_ref;
     int r = find_conflict(store, request, &sandbox_ref);
 
     if (r != STORE_DRIVE_MOUNT_ADDED)
         return r;
-    r = insert_drive(store, request, sandbox_ref, serial);
+    r = STORE_RUN(
+        store, insert, request->drive_id, sandbox_ref, request->host_path, request->vm_path,
+        request->fs_type, request->options ? request->options : "[]", request->writable,
+        drive_fsck_name(request->fsck), group, drive_group_policy_name(request->fs_group_policy),
+        sql_known(limits->bandwidth.size), sql_known(limits->bandwidth.refill_ms),
+        sql_known(limits->bandwidth.one_time_burst), sql_known(limits->operations.size),
+        sql_known(limits->operations.refill_ms), sql_known(limits->operations.one_time_burst),
+        serial, store->now_ms, request->containers ? request->containers : "[]");
     if (r < 0)
         return r;
     drive_ref = sqlite3_last_insert_rowid(store->connection.db);
@@ -257,9 +208,8 @@ int store_set_drive_mount_state(struct store *store, int64_t drive_ref, enum dri
         " ended_at = CASE WHEN ?6 THEN ?5 END WHERE drive_ref = ?1 AND ended_at IS NULL"
         " AND (state <> ?2 OR status <> ?3 OR message IS NOT ?4)";
     int changes = 0;
-    int r = sql_run(&store->connection, set, &changes, sql_number(drive_ref),
-                    sql_text(drive_state_name(state)), sql_number(status), sql_text(message),
-                    sql_number(store->now_ms), sql_number(drive_state_is_end(state)));
+    int r = STORE_CHANGE(store, set, &changes, drive_ref, drive_state_name(state), status, message,
+                         store->now_ms, drive_state_is_end(state));
 
     return r == 0 && changes ? journal_drive(store, "drive_state_changed", drive_ref) : r;
 }
@@ -270,7 +220,7 @@ static int set_wanted(struct store *store, int64_t drive_ref, bool wanted, const
         "UPDATE drive_mounts SET wanted = ?2 WHERE drive_ref = ?1 AND wanted <> ?2"
         " AND ended_at IS NULL";
     int changes = 0;
-    int r = sql_run(&store->connection, set, &changes, sql_number(drive_ref), sql_number(wanted));
+    int r = STORE_CHANGE(store, set, &changes, drive_ref, wanted);
 
     return r == 0 && changes ? journal_drive(store, kind, drive_ref) : r;
 }
@@ -292,18 +242,16 @@ int store_set_drive_mount_disk(struct store *store, int64_t drive_ref,
         "UPDATE drive_mounts SET kind = ?2, major = ?3, minor = ?4, diskseq = ?5, file_device = ?6,"
         " inode = ?7, size_bytes = ?8 WHERE drive_ref = ?1 AND ended_at IS NULL";
 
-    return sql_run(&store->connection, set, NULL, sql_number(drive_ref),
-                   sql_text(device_kind_name(disk->kind)), sql_number(disk->major),
-                   sql_number(disk->minor), sql_known(disk->diskseq), sql_known(disk->file_device),
-                   sql_known(disk->inode), sql_number((int64_t)disk->size_bytes));
+    return STORE_RUN(store, set, drive_ref, device_kind_name(disk->kind), disk->major, disk->minor,
+                     sql_known(disk->diskseq), sql_known(disk->file_device), sql_known(disk->inode),
+                     disk->size_bytes);
 }
 
 int store_set_drive_mount_serial(struct store *store, int64_t drive_ref, const char *serial)
 {
-    static const char set[] =
-        "UPDATE drive_mounts SET serial = ?2 WHERE drive_ref = ?1 AND serial <> ?2";
-
-    return sql_run(&store->connection, set, NULL, sql_number(drive_ref), sql_text(serial));
+    return STORE_RUN(store,
+                     "UPDATE drive_mounts SET serial = ?2 WHERE drive_ref = ?1 AND serial <> ?2",
+                     drive_ref, serial);
 }
 
 int store_set_drive_mount_guest_device(struct store *store, int64_t drive_ref, const char *device)
@@ -311,7 +259,7 @@ int store_set_drive_mount_guest_device(struct store *store, int64_t drive_ref, c
     static const char set[] =
         "UPDATE drive_mounts SET guest_device = ?2 WHERE drive_ref = ?1 AND guest_device IS NOT ?2";
 
-    return sql_run(&store->connection, set, NULL, sql_number(drive_ref), sql_text(device));
+    return STORE_RUN(store, set, drive_ref, device);
 }
 
 int store_set_drive_mount_limits(struct store *store, int64_t drive_ref,
@@ -323,9 +271,9 @@ int store_set_drive_mount_limits(struct store *store, int64_t drive_ref,
         " operations_size = ?5, operations_refill_ms = ?6, operations_burst = ?7"
         " WHERE drive_ref = ?1 AND ended_at IS NULL";
 
-    return sql_run(&store->connection, set, NULL, sql_number(drive_ref),
-                   sql_known(limits->bandwidth.size), sql_known(limits->bandwidth.refill_ms),
-                   sql_known(limits->bandwidth.one_time_burst), sql_known(limits->operations.size),
-                   sql_known(limits->operations.refill_ms),
-                   sql_known(limits->operations.one_time_burst));
+    return STORE_RUN(store, set, drive_ref, sql_known(limits->bandwidth.size),
+                     sql_known(limits->bandwidth.refill_ms),
+                     sql_known(limits->bandwidth.one_time_burst),
+                     sql_known(limits->operations.size), sql_known(limits->operations.refill_ms),
+                     sql_known(limits->operations.one_time_burst));
 }

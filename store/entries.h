@@ -17,7 +17,7 @@ enum { STORE_ENTRY_SANDBOXES = 16 };
  * its last good columns, becomes `invalid`, and only key, target_path and the sandboxes count. */
 struct store_entry {
     enum volume_layout layout;
-    const char *key;         /* the directory's name */
+    const char *key;         /* the directory's name; of a raw block claim block:SHA256 */
     const char *target_path; /* NULL: name hides it (sha256) or does not decode */
     const char *problem;     /* NULL: fine */
     uint64_t directory_device, directory_inode;
@@ -26,7 +26,8 @@ struct store_entry {
     const char *volume_type, *device, *fs_type; /* device as written */
     const char *options, *metadata;             /* JSON, secrets redacted already */
     enum resize_policy policy;
-    bool read_only;                                    /* by its mount options */
+    bool read_only;         /* by its mount options */
+    bool grows_file_system; /* the guest has a file system on it that is to be grown */
     const char *pv, *pod_uid, *driver, *volume_handle; /* NULL unknown */
     enum store_flag defer_fs_mount;
     const char *subpaths; /* directory below which parts of the volume would be bound; or NULL */
@@ -46,11 +47,8 @@ enum store_put {
     STORE_TOO_MANY, /* a new volume, and there are STORE_VOLUMES already: nothing was written */
 };
 
-int store_put_entry(struct store *store, const struct store_entry *entry, int64_t *ret_volume_id,
-                    bool *ret_changed);
-
-/* The same, and what came of leads_to. One read finds an entry that is as it was, on the device
- * that it was on; a volume that nothing is known of is put on its device as it is made. */
+/* One read finds an entry that is as it was, on the device that it was on; a volume that nothing is
+ * known of is put on its device as it is made. */
 struct store_entry_put {
     int64_t volume_id;
     bool changed;
@@ -64,6 +62,10 @@ int store_put_entry_on_device(struct store *store, const struct store_entry *ent
  * entry was not known. */
 int store_remove_entry(struct store *store, enum volume_layout layout, const char *key,
                        int64_t *ret_volume_id);
+
+/* The key of a raw block claim that no live sandbox has any more; "" none. As long as one of them
+ * cannot be read, it may have any of them. */
+int store_find_unclaimed(struct store *store, char ret_key[static STORE_KEY_BYTES]);
 
 /* The live sandbox that still has a volume whose metadata is gone; "": none. */
 int store_find_unstaged(struct store *store, int64_t volume_id,

@@ -5,20 +5,24 @@
  * journal and the tables never disagree. The detail's JSON leaves out members that are NULL, which
  * is how an unknown number or an empty reason is left out.
  *
- * Trimming removes what is older than keep_days of counted time (store.c) or further back
- * than max_rows, never what is live: open resizes and mappings, live sandboxes, volumes that are
- * not removed or that a live sandbox still has, devices that anything points to. Children go before
- * their parents; a parent that still has children waits for the next time. The journal's newest
- * line stays, so that its numbers are never used twice.
+ * Trimming removes what is older than keep_days or further back than max_rows, never what is live:
+ * open resizes and mappings, live sandboxes, volumes that are not removed or that a live sandbox
+ * still has, devices that anything points to. Children go before their parents; a parent that still
+ * has children waits for the next time. The journal's newest line stays, so that its numbers are
+ * never used twice.
  */
 #include <inttypes.h>
+#include <stdio.h>
 
 #include "lib/json.h"
-#include "store/internal.h"
 #include "store/journal.h"
 #include "store/schema.h"
+#include "store/store_internal.h"
 
-enum { TRIM_ROWS = 500 }; /* per table and call: well below a millisecond each */
+enum {
+    TRIM_ROWS = 500, /* per table and call: well below a millisecond each */
+    COUNTED_ROWS = 1000 * 1000,
+};
 
 #define SANDBOX_OF_VOLUME                                                                          \
     "(SELECT s.sandbox_id FROM mappings m JOIN sandboxes s ON s.sandbox_ref = m.sandbox_ref"       \
@@ -34,16 +38,17 @@ static const char insert[] = INSERT " (?1, ?2, ?3, coalesce(?4, " SANDBOX_OF_VOL
 static const char insert_complete[] = INSERT " (?1, ?2, ?3, ?4, ?5, ?6)";
 
 /* The members that are known, as a JSON object; NULL if none is. */
-static const char *write_detail(struct buffer *buffer, const struct journal_member *members)
+static const char *write_detail(struct buffer *buffer, const struct sql_value *members,
+                                size_t count)
 {
     buffer_clear(buffer);
     buffer_append(buffer, "{", 1);
-    for (size_t i = 0; i < JOURNAL_MEMBERS; i++) {
-        const struct sql_value *value = &members[i].value;
+    for (size_t i = 0; i + 1 < count; i += 2) {
+        const struct sql_value *value = &members[i + 1];
 
-        if (!members[i].name || value->type == SQL_NULL)
+        if (value->type == SQL_NULL)
             continue;
-        json_append_name(buffer, members[i].name);
+        json_append_name(buffer, members[i].text);
         if (value->type == SQL_TEXT)
             json_append_string(buffer, value->text);
         else
@@ -53,66 +58,56 @@ static const char *write_detail(struct buffer *buffer, const struct journal_memb
     return buffer->length > 2 ? buffer_text(buffer) : NULL;
 }
 
-/* The sandbox is the open binding's; one that the row does not name is looked up. */
-static struct journal_line complete(const struct journal_line *line)
+static int put_line(struct store *store, const char *kind, const struct journal_subject *subject,
+                    const char *detail)
 {
-    const struct store_volume *volume = line->volume;
-    bool is_here = volume->binding_id && volume->binding_sandbox_ref == volume->sandbox_ref;
-    struct journal_line of_volume = *line;
+    const char *put = subject->is_complete || !subject->volume_id ? insert_complete : insert;
 
-    of_volume.volume_id = volume->volume_id;
-    of_volume.sandbox_id = is_here ? volume->sandbox_id : NULL;
-    of_volume.device = volume->device_name;
-    of_volume.is_complete = is_here || !volume->binding_id;
-    return of_volume;
+    return STORE_RUN(store, put, store->now_ms, kind, sql_known(subject->volume_id),
+                     subject->sandbox_id, subject->device, detail);
 }
 
-static int put_line(struct store *store, const struct journal_line *line, const char *detail)
+int journal_write(struct store *store, const char *kind, const struct journal_subject *subject,
+                  const struct sql_value *members, size_t count)
 {
-    const char *put = line->is_complete || !line->volume_id ? insert_complete : insert;
-
-    return sql_run(&store->connection, put, NULL, sql_number(store->now_ms), sql_text(line->kind),
-                   sql_known((uint64_t)line->volume_id), sql_text(line->sandbox_id),
-                   sql_text(line->device), sql_text(detail));
-}
-
-int journal_write(struct store *store, const struct journal_line *line)
-{
-    const char *detail = write_detail(&store->detail, line->detail);
-    struct journal_line of_volume;
+    const char *detail = write_detail(&store->detail, members, count);
+    const struct store_volume *volume = subject->volume;
+    struct journal_subject of_volume;
+    bool is_here;
 
     if (buffer_error(&store->detail) < 0)
         return sql_failed(&store->connection, SQLITE_NOMEM);
-    if (!line->volume)
-        return put_line(store, line, detail);
-    of_volume = complete(line);
-    return put_line(store, &of_volume, detail);
+    if (!volume)
+        return put_line(store, kind, subject, detail);
+    /* The sandbox is the open binding's; one that the row does not name is looked up. */
+    is_here = volume->binding_id && volume->binding_sandbox_ref == volume->sandbox_ref;
+    of_volume = (struct journal_subject){.volume_id = volume->volume_id,
+                                         .sandbox_id = is_here ? volume->sandbox_id : NULL,
+                                         .device = volume->device_name,
+                                         .is_complete = is_here || !volume->binding_id};
+    return put_line(store, kind, &of_volume, detail);
 }
 
 int store_journal(struct store *store, const char *kind, int64_t volume_id, const char *sandbox_id,
                   const char *device, const char *detail)
 {
-    return put_line(
-        store,
-        &(struct journal_line){
-            .kind = kind, .volume_id = volume_id, .sandbox_id = sandbox_id, .device = device},
-        detail);
+    return put_line(store, kind,
+                    ABOUT(.volume_id = volume_id, .sandbox_id = sandbox_id, .device = device),
+                    detail);
 }
 
 /* clang-format off */
-/* Of what is too old one sweep takes a part: whatever makes all history look old, somebody has time
- * to see it. ?1 the oldest time kept, ?2 how many rows, ?3 how many to remove at most. */
-#define SHARE(table) \
-    "min(?3, (SELECT (count(*) + 15) / 16 FROM (SELECT 1 FROM " table " LIMIT 16 * ?3)))"
+/* ?1 the oldest time kept, ?2 how many rows, ?3 how many to remove at most, ?4 of these because of
+ * their age. */
 #define TRIM(table, id, ended, and) \
     "DELETE FROM " table " WHERE " id " IN (SELECT " id " FROM " table " WHERE " ended " < ?1" and \
-    " ORDER BY " ended " LIMIT " SHARE(table) ") OR " id " IN (SELECT " id " FROM " table \
+    " ORDER BY " ended " LIMIT ?4) OR " id " IN (SELECT " id " FROM " table \
     " WHERE " id " <= (SELECT max(" id ") FROM " table ") - ?2 AND " ended " IS NOT NULL" and \
     " LIMIT ?3)"
 
 static const char trim_journal[] =
     "DELETE FROM journal WHERE seq < (SELECT max(seq) FROM journal) AND (seq IN (SELECT seq FROM"
-    " (SELECT seq, at FROM journal ORDER BY seq LIMIT " SHARE("journal") ") WHERE at < ?1)"
+    " (SELECT seq, at FROM journal ORDER BY seq LIMIT ?4) WHERE at < ?1)"
     " OR seq IN (SELECT seq FROM journal WHERE seq <= (SELECT max(seq) FROM journal) - ?2"
     "  ORDER BY seq LIMIT ?3))";
 /* clang-format on */
@@ -141,30 +136,67 @@ static const char trim_devices[] =
          " AND NOT EXISTS (SELECT 1 FROM layers l WHERE l.layer_id = devices.device_id"
          " AND l.device_id <> l.layer_id)");
 
+static const struct {
+    const char *table, *trim;
+} trimmed[TRIMMED_TABLES] = {{"journal", trim_journal},           {"cleanups", trim_cleanups},
+                             {"resizes", trim_resizes},           {"mappings", trim_bindings},
+                             {"drive_mounts", trim_drive_mounts}, {"sandboxes", trim_sandboxes},
+                             {"volumes", trim_volumes},           {"devices", trim_devices}};
+
+static int is_same_day(struct store *store)
+{
+    static const char same_day[] =
+        "SELECT 1 FROM clock_spans WHERE span_id = (SELECT max(span_id) FROM clock_spans)"
+        " AND CASE boot_id WHEN ?1 THEN ?2 - uptime_from ELSE abs(?3 - wall_from) END < ?4";
+
+    return sql_find(&store->connection, same_day, NULL, sql_text(store->boot_id),
+                    sql_number(store->uptime_ms), sql_number(store->now_ms),
+                    sql_number(MSEC_PER_DAY));
+}
+
+/* At most a tenth of each table goes in a day because of its age: a clock that is set ahead makes
+ * all history look old, and somebody has time to see it. Within a boot the day is counted by the
+ * clock that nobody sets. A restart forgets what is left of the day's tenth. */
+static int begin_day(struct store *store)
+{
+    static const char forget[] = "DELETE FROM clock_spans";
+    static const char begin[] =
+        "INSERT INTO clock_spans (boot_id, counted_from, wall_from, uptime_from, counted_until)"
+        " VALUES (?1, 0, ?2, ?3, 0)";
+    char count[128];
+    int r = is_same_day(store);
+
+    if (r != 0)
+        return r < 0 ? r : 0;
+    r = sql_run_values(&store->connection, forget, NULL, NULL, 0);
+    if (r == 0)
+        r = sql_run(&store->connection, begin, NULL, sql_text(store->boot_id),
+                    sql_number(store->now_ms), sql_number(store->uptime_ms));
+    for (size_t i = 0; r >= 0 && i < TRIMMED_TABLES; i++) {
+        (void)snprintf(count, sizeof(count),
+                       "SELECT (count(*) + 9) / 10 FROM (SELECT 1 FROM %s LIMIT %d)",
+                       trimmed[i].table, COUNTED_ROWS);
+        r = sql_pragma_number(&store->connection, count, &store->old_rows_left[i]);
+    }
+    return r < 0 ? r : 0;
+}
+
 int store_trim(struct store *store, bool by_age)
 {
-    static const char *const steps[] = {trim_journal,  trim_cleanups,     trim_resizes,
-                                        trim_bindings, trim_drive_mounts, trim_sandboxes,
-                                        trim_volumes,  trim_devices};
-    int64_t limit_ms = INT64_MIN;
     bool more = false;
-    int r = by_age ? counted_time_find_limit(store, &limit_ms) : 0;
+    int r = by_age ? begin_day(store) : 0;
 
-    if (r == 0)
-        r = counted_time_keep(store);
-    if (r < 0)
-        return r;
-    for (size_t i = 0; i < array_length(steps); i++) {
+    for (size_t i = 0; r >= 0 && i < TRIMMED_TABLES; i++) {
+        int64_t *left = &store->old_rows_left[i];
         int removed = 0;
 
-        r = sql_run(&store->connection, steps[i], &removed, sql_number(limit_ms),
-                    sql_number(store_rows_kept(store)), sql_number(TRIM_ROWS));
-        if (r < 0)
-            return r;
+        r = STORE_CHANGE(store, trimmed[i].trim, &removed, store->now_ms - store->keep_ms,
+                         store_rows_kept(store), TRIM_ROWS, *left < TRIM_ROWS ? *left : TRIM_ROWS);
+        *left = *left > removed ? *left - removed : 0;
         /* The newest line is spared, which may be one of those that were picked. */
         more = more || removed >= TRIM_ROWS - 1;
     }
-    return more ? STORE_TRIM_MORE : STORE_TRIMMED;
+    return r < 0 ? r : more ? STORE_TRIM_MORE : STORE_TRIMMED;
 }
 
 /* ---- event rows ----------------------------------------------------------------------------- */
@@ -192,7 +224,7 @@ static const char rows_after[] =
     "SELECT j.seq, j.at, j.kind, coalesce(" DETAIL("to") ", " DETAIL("state") "), " DETAIL("message") ", " DETAIL("reason") ","
     " e.pv, " E_CLAIM_NAMESPACE ", " E_CLAIM ", s.pod_namespace, s.pod_name, e.pod_uid,"
     " v.target_path, " DETAIL("to") " = v.state || '/' || v.reason, " V_IS_STALLED ","
-    " " IS_REPEATED ", r.from_bytes, r.to_bytes"
+    " " IS_REPEATED ", r.from_bytes, r.to_bytes, NOT e.grows_file_system"
     " FROM journal j JOIN volumes v ON v.volume_id = j.volume_id"
     " LEFT JOIN entries e ON e.entry_id = v.entry_id"
     " LEFT JOIN sandboxes s ON s.sandbox_ref = (SELECT m.sandbox_ref FROM mappings m"
@@ -202,28 +234,6 @@ static const char rows_after[] =
     " WHERE j.seq > ?1 AND j.seq <= ?2 AND j.kind IN ('resize_finished', 'state_changed',"
     " 'guest_condition_changed', 'cleanup_removed') ORDER BY j.seq";
 /* clang-format on */
-
-static void take_row(struct sql_rows *rows, struct store_event_row *row)
-{
-    row->seq = sql_take_number(rows);
-    row->at = sql_take_number(rows);
-    row->kind = sql_borrow_text(rows);
-    row->to = sql_borrow_text(rows);
-    row->message = sql_borrow_text(rows);
-    row->cause = sql_borrow_text(rows);
-    row->pv = sql_borrow_text(rows);
-    row->claim_namespace = sql_borrow_text(rows);
-    row->claim_name = sql_borrow_text(rows);
-    row->pod_namespace = sql_borrow_text(rows);
-    row->pod_name = sql_borrow_text(rows);
-    row->pod_uid = sql_borrow_text(rows);
-    row->target_path = sql_borrow_text(rows);
-    row->is_current = sql_take_number(rows);
-    row->is_stalled = sql_take_number(rows);
-    row->is_repeated = sql_take_number(rows);
-    row->from_bytes = sql_take_number(rows);
-    row->to_bytes = sql_take_number(rows);
-}
 
 int store_each_event_row(struct store *store, int64_t *seq, int64_t newest, unsigned most,
                          store_event_callback *callback, void *userdata)
@@ -235,9 +245,12 @@ int store_each_event_row(struct store *store, int64_t *seq, int64_t newest, unsi
 
     if (!sqlite3_get_autocommit(store->connection.db))
         return STORE_RUNNING;
-    r = sql_query(&store->connection, rows_after, &rows, sql_number(*seq), sql_number(last));
+    r = STORE_QUERY(store, rows_after, &rows, *seq, last);
     while (r == 0 && (r = sql_next(&rows)) == SQL_ROW) {
-        take_row(&rows, &row);
+        TAKE(&rows, row.seq, row.at, row.kind, row.to, row.message, row.cause, row.pv,
+             row.claim_namespace, row.claim_name, row.pod_namespace, row.pod_name, row.pod_uid,
+             row.target_path, row.is_current, row.is_stalled, row.is_repeated, row.from_bytes,
+             row.to_bytes, row.is_raw);
         callback(userdata, &row);
         *seq = row.seq;
         r = 0;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* journal_text.c - see journal_text.h. */
-#include "store/journal_text.h"
+/* journal_text.c - see journal.h. */
+#include "store/journal.h"
 
 #include <inttypes.h>
 
 #include "lib/clock.h"
 #include "lib/json.h"
-#include "store/internal.h"
 #include "store/schema.h"
+#include "store/store_internal.h"
 
 /* What a line is shortened to until it fits. */
 enum shape { SHAPE_WHOLE, SHAPE_WITHOUT_DETAIL, SHAPE_BARE, SHAPES };
@@ -51,17 +51,6 @@ static bool is_plain_json(const char *text)
     return store_is_json(text);
 }
 
-static void put_detail(struct buffer *text, const char *detail)
-{
-    if (!*detail)
-        return;
-    json_append_name(text, "detail");
-    if (is_plain_json(detail))
-        buffer_append_text(text, detail);
-    else
-        json_append_string(text, detail);
-}
-
 static void put_line(struct buffer *text, const char *node, const struct journal_row *row,
                      enum shape shape)
 {
@@ -77,7 +66,12 @@ static void put_line(struct buffer *text, const char *node, const struct journal
     if (shape == SHAPE_WHOLE) {
         put_text(text, "device", row->device);
         put_text(text, "target_path", row->target_path);
-        put_detail(text, row->detail);
+        if (*row->detail)
+            json_append_name(text, "detail");
+        if (is_plain_json(row->detail))
+            buffer_append_text(text, row->detail);
+        else if (*row->detail)
+            json_append_string(text, row->detail);
     } else {
         buffer_append_text(text, ",\"cut\":true");
     }
@@ -106,35 +100,24 @@ int journal_text_append(struct buffer *text, const struct journal_row *row, cons
  * about.
  */
 
-static int read_seq(struct store *store, const char *text, int64_t *ret_seq)
-{
-    cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_query_values(&store->connection, text, &rows, NULL, 0);
-
-    if (r == 0)
-        r = sql_next(&rows);
-    if (r < 0)
-        return r;
-    *ret_seq = r == SQL_ROW ? sql_take_number(&rows) : 0;
-    return 0;
-}
-
 int store_newest_journal_row(struct store *store, int64_t *ret_seq)
 {
-    static const char newest[] = "SELECT max(seq) FROM journal";
+    int r = STORE_FIND(store, "SELECT max(seq) FROM journal", ret_seq);
 
-    return read_seq(store, newest, ret_seq);
+    return r < 0 ? r : 0;
 }
 
 int store_opening_journal_row(struct store *store, int64_t *ret_seq)
 {
+    /* A gap in history that was recorded just before belongs to it. */
     static const char opening[] =
-        "SELECT seq FROM journal WHERE kind = 'store_opened' ORDER BY seq DESC LIMIT 1";
+        "SELECT o.seq - EXISTS (SELECT 1 FROM journal g WHERE g.seq = o.seq - 1"
+        " AND g.kind = 'history_missing') FROM journal o WHERE o.kind = 'store_opened'"
+        " ORDER BY o.seq DESC LIMIT 1";
+    int r = STORE_FIND(store, opening, ret_seq);
 
-    return read_seq(store, opening, ret_seq);
+    return r < 0 ? r : 0;
 }
-
-/* ---- lines --------------------------------------------------------------------------------- */
 
 /* Without state where the volume's row is gone: history is trimmed. */
 static const char after[] =
@@ -147,27 +130,6 @@ static const char after[] =
     "  (SELECT max(x.sandbox_ref) FROM sandboxes x WHERE x.sandbox_id = j.sandbox_id)"
     " WHERE j.seq > ?1 ORDER BY j.seq LIMIT ?2";
 
-/* In the order of the query's columns. */
-static void take_row(struct sql_rows *rows, struct journal_row *row)
-{
-    row->seq = sql_take_number(rows);
-    row->at = sql_take_number(rows);
-    row->volume_id = sql_take_number(rows);
-    row->kind = sql_borrow_text(rows);
-    row->sandbox_id = sql_borrow_text(rows);
-    row->device = sql_borrow_text(rows);
-    row->detail = sql_borrow_text(rows);
-    row->pv = sql_borrow_text(rows);
-    row->pod_uid = sql_borrow_text(rows);
-    row->target_path = sql_borrow_text(rows);
-    row->state = sql_borrow_text(rows);
-    row->reason = sql_borrow_text(rows);
-    row->state_since = sql_take_number(rows);
-    row->stalled = sql_take_number(rows);
-    row->pod_namespace = sql_borrow_text(rows);
-    row->pod_name = sql_borrow_text(rows);
-}
-
 int store_read_journal_lines(struct store *store, struct store_journal_lines *lines,
                              struct buffer *ret_text)
 {
@@ -177,10 +139,11 @@ int store_read_journal_lines(struct store *store, struct store_journal_lines *li
 
     if (!sqlite3_get_autocommit(store->connection.db))
         return STORE_RUNNING;
-    r = sql_query(&store->connection, after, &rows, sql_number(lines->seq),
-                  sql_number(lines->most));
+    r = STORE_QUERY(store, after, &rows, lines->seq, lines->most);
     while (r == 0 && (r = sql_next(&rows)) == SQL_ROW) {
-        take_row(&rows, &row);
+        TAKE(&rows, row.seq, row.at, row.volume_id, row.kind, row.sandbox_id, row.device,
+             row.detail, row.pv, row.pod_uid, row.target_path, row.state, row.reason,
+             row.state_since, row.stalled, row.pod_namespace, row.pod_name);
         r = journal_text_append(ret_text, &row, lines->node, lines->line_bytes);
         if (r < 0)
             return STORE_NO_MEMORY;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* open.c - the database opened, left when its file fails, and opened again.
+/* open.c - opens, checks and closes the database.
  *
  * Making. A new database is built beside its place (PATH.new), complete and synced, and then
  * renamed: a file at PATH is always a whole database.
@@ -9,13 +9,10 @@
  * (schema_version.c); if it is found damaged twice, it is set aside and a new one begun. Only
  * damage leads there: a full disk, missing memory or a busy file are errors, forwarded.
  *
- * Falling back. An empty database in memory with the same schema takes the place of a file that
- * fails, behind the same struct store. The file is left as it is: no last checkpoint is tried on a
- * failing disk, because committed data is in the WAL. Returning opens the file as a start does, and
- * the journal then says since when history is missing. Free space is checked first, so that a full
- * disk does not cost the check of a whole database each time, and the file is not left again at
- * once. The file is closed before it is opened again, as are the connections that read it in pieces
- * (reading.c).
+ * Memory. Without a path the store is an empty database in memory with the same schema. When a
+ * running daemon opens the file (struct store_gap), free space is checked first, so that a full
+ * disk does not cost the check of a whole database, and the journal then says since when history
+ * is missing.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,15 +21,12 @@
 #include <string.h>
 
 #include "lib/clock.h"
-#include "store/internal.h"
-#include "store/place.h"
 #include "store/schema.h"
+#include "store/store_internal.h"
 
 enum {
-    MSEC_PER_DAY = 24 * 60 * 60 * 1000,
     BUSY_OPENING_MSEC = 5000,
     BUSY_MSEC = 100,
-    MEMORY_ROWS = 20000, /* of history; some 10 MiB */
 };
 
 /* ---- making --------------------------------------------------------------------------------- */
@@ -280,28 +274,19 @@ static int begin_boot(struct store *store, bool rebuilt)
         if (r < 0)
             return r;
     }
-    return journal_write(store, &(struct journal_line){
-                                    .kind = "store_opened",
-                                    .detail = {{"boot_id", boot},
-                                               {"rebuilt", sql_known((uint64_t)rebuilt)},
-                                               {"in_memory", sql_known((uint64_t)!store->path)}}});
+    return JOURNAL(store, "store_opened", ABOUT(0), "boot_id", boot, "rebuilt", sql_known(rebuilt),
+                   "in_memory", sql_known((uint64_t)!store->path));
 }
 
 static int note_upgrade(struct store *store, const struct schema_upgrade *upgrade)
 {
-    struct journal_line line = {
-        .kind = "store_upgraded",
-        .detail = {{"from_minor", sql_number(upgrade->from_minor)},
-                   {"to_minor", sql_number(SCHEMA_MINOR_VERSION)},
-                   {"redacted", sql_number((int64_t)upgrade->redacted)}},
-    };
-
-    return journal_write(store, &line);
+    return JOURNAL(store, "store_upgraded", ABOUT(0), "from_minor", upgrade->from_minor, "to_minor",
+                   SCHEMA_MINOR_VERSION, "redacted", upgrade->redacted);
 }
 
-/* The file does not show what happened since it was left, nor whether metadata that looked stale
- * has looked so ever since. */
-static int note_missing(struct store *store, const char *why)
+/* The file does not show what happened in the gap, nor whether metadata that looked stale has
+ * looked so ever since. */
+static int note_gap(struct store *store, const struct store_gap *gap)
 {
     static const char forget_ages[] = "UPDATE entries SET stale_since_ns = NULL;"
                                       "UPDATE entry_sandboxes SET stale_since_ns = NULL";
@@ -310,27 +295,21 @@ static int note_missing(struct store *store, const char *why)
 
     if (r < 0)
         return r;
-    clock_text(store->left_ms, since);
-    return journal_write(store, &(struct journal_line){.kind = "history_missing",
-                                                       .detail = {{"since", sql_text(since)},
-                                                                  {"reason", sql_text(why)}}});
+    clock_text(gap->since_ms, since);
+    return JOURNAL(store, "history_missing", ABOUT(0), "since", since, "reason", gap->reason);
 }
 
-struct beginning {
-    struct store_opening opening;
-    const char *missing; /* why history is missing from here back; NULL: it is not */
-};
-
-static int begin_store(struct store *store, const struct beginning *beginning, struct error *error)
+static int begin_store(struct store *store, const struct store_opening *opening,
+                       const struct store_gap *gap, struct error *error)
 {
     int r = store_begin(store);
 
     if (r == 0)
-        r = begin_boot(store, beginning->opening.rebuilt);
-    if (r == 0 && beginning->opening.upgrade.upgraded)
-        r = note_upgrade(store, &beginning->opening.upgrade);
-    if (r == 0 && beginning->missing)
-        r = note_missing(store, beginning->missing);
+        r = begin_boot(store, opening->rebuilt);
+    if (r == 0 && opening->upgrade.upgraded)
+        r = note_upgrade(store, &opening->upgrade);
+    if (r == 0 && gap && (gap->is_certain || opening->rebuilt))
+        r = note_gap(store, gap);
     if (r == 0)
         r = store_commit(store);
     (void)sqlite3_busy_timeout(store->connection.db, BUSY_MSEC);
@@ -350,8 +329,9 @@ static void store_freep(struct store **store)
 int store_open(const struct store_options *options, struct store **ret_store, struct error *error)
 {
     cleanup(store_freep) struct store *store = calloc(1, sizeof(*store));
-    struct beginning beginning = {0};
-    int r;
+    const int busy_msec = options->gap ? BUSY_MSEC : BUSY_OPENING_MSEC;
+    struct store_opening opening = {0};
+    int r = 0;
 
     if (!store)
         return error_set_errno(error, -ENOMEM, "cannot open the database");
@@ -361,20 +341,30 @@ int store_open(const struct store_options *options, struct store **ret_store, st
         return error_set_errno(error, -ENOMEM, "cannot open the database");
     store->keep_ms = (int64_t)options->keep_days * MSEC_PER_DAY;
     store->max_rows = options->max_rows;
-    store->left_ms = clock_realtime_ms();
     store->reader.connection = &store->connection;
     store->reader.counters = &store->counters;
-    r = store->path ? open_or_create(store, BUSY_OPENING_MSEC, &beginning.opening, error)
-                    : open_memory(&store->connection, error);
+    if (store->path && options->gap)
+        r = place_try_room(store->path, error);
+    if (r == 0)
+        r = store->path ? open_or_create(store, busy_msec, &opening, error)
+                        : open_memory(&store->connection, error);
     if (r == STORE_OPENED)
-        r = begin_store(store, &beginning, error);
+        r = begin_store(store, &opening, options->gap, error);
     if (r != STORE_OPENED)
         return store_failure_of(r);
-    beginning.opening.set_aside = store->path && place_has_set_aside(store->path);
+    opening.set_aside = store->path && place_has_set_aside(store->path);
     if (options->ret_opening)
-        *options->ret_opening = beginning.opening;
+        *options->ret_opening = opening;
     *ret_store = take_pointer(&store);
     return STORE_OPENED;
+}
+
+void store_keep_wal(struct store *store)
+{
+    int r = store_check_file(store);
+
+    if (r != STORE_MISSING && r != STORE_REPLACED)
+        (void)sqlite3_db_config(store->connection.db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
 }
 
 void store_close(struct store *store)
@@ -387,118 +377,4 @@ void store_close(struct store *store)
     free(store->path);
     free(store->boot_id);
     free(store);
-}
-
-/* ---- falling back and returning ------------------------------------------------------------- */
-
-int64_t store_rows_kept(const struct store *store)
-{
-    return store->path || store->max_rows < MEMORY_ROWS ? store->max_rows : MEMORY_ROWS;
-}
-
-int store_fall_back(struct store *store, struct error *error)
-{
-    struct store memory = *store;
-    int r;
-
-    memory.connection = (struct sql_connection){0};
-    memory.path = NULL;
-    memory.written_in_memory = false;
-    memory.has_span = false; /* that is the file's */
-    memory.wal_pages = memory.wal_moved_pages = 0;
-    memory.left_ms = clock_realtime_ms();
-    r = open_memory(&memory.connection, error);
-    if (r == 0)
-        r = begin_store(&memory, &(struct beginning){0}, error);
-    if (r < 0) {
-        sql_close(&memory.connection);
-        return r;
-    }
-    memory.written_in_memory = false;
-    store_rollback(store);
-    /* If another file took the database's place, our WAL must not stay beside it; else nothing is
-     * changed. */
-    r = store_check_file(store);
-    if (r != STORE_MISSING && r != STORE_REPLACED)
-        (void)sqlite3_db_config(store->connection.db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
-    if (r < 0)
-        memory.file_inode = 0; /* its number may be another's soon */
-    sql_close(&store->connection);
-    free(store->path);
-    *store = memory;
-    return 0;
-}
-
-int store_return(struct store *store, const char *path, const char *why, bool *ret_same,
-                 struct error *error)
-{
-    struct store file = *store;
-    struct beginning beginning = {.missing = why};
-    bool same;
-    int r;
-
-    file.connection = (struct sql_connection){0};
-    file.has_span = false;
-    file.path = strdup(path);
-    if (!file.path)
-        return error_set_errno(error, -ENOMEM, "cannot open the database");
-    r = place_try_room(path, error);
-    if (r == 0)
-        r = open_or_create(&file, BUSY_MSEC, &beginning.opening, error);
-    same = r == STORE_OPENED && !store->written_in_memory && !beginning.opening.rebuilt &&
-           file.file_device == store->file_device && file.file_inode == store->file_inode;
-    if (same)
-        beginning.missing = NULL;
-    if (r == STORE_OPENED)
-        r = begin_store(&file, &beginning, error);
-    if (r != STORE_OPENED) {
-        sql_close(&file.connection);
-        free(file.path);
-        return store_failure_of(r);
-    }
-    (void)sqlite3_wal_hook(file.connection.db, note_wal, store);
-    sql_close(&store->connection);
-    *store = file;
-    *ret_same = same;
-    return STORE_OPENED;
-}
-
-/* ---- is it still there ---------------------------------------------------------------------- */
-
-/* By SQLite's own handle: closing another one would take its locks away. */
-static int check_header(const struct store *store)
-{
-    unsigned char header[PLACE_HEADER_BYTES];
-    sqlite3_file *file = NULL;
-    int code = sqlite3_file_control(store->connection.db, "main", SQLITE_FCNTL_FILE_POINTER, &file);
-
-    if (code != SQLITE_OK || !file || !file->pMethods)
-        return STORE_UNREADABLE;
-    code = file->pMethods->xRead(file, header, sizeof(header), 0);
-    if (code != SQLITE_OK && code != SQLITE_IOERR_SHORT_READ)
-        return STORE_UNREADABLE;
-    return place_judge_header(header, sizeof(header)) == PLACE_OURS ? 0 : STORE_DAMAGED;
-}
-
-int store_check_file(const struct store *store)
-{
-    struct stat status;
-
-    if (!store->path)
-        return 0;
-    if (stat(store->path, &status) < 0)
-        return store_failure_of(-errno);
-    if (status.st_dev != store->file_device || status.st_ino != store->file_inode)
-        return STORE_REPLACED;
-    return check_header(store);
-}
-
-bool store_is_in_memory(const struct store *store)
-{
-    return !store->path;
-}
-
-bool store_is_degraded(const struct store *store)
-{
-    return !store->path || store_check_file(store) < 0;
 }

@@ -6,7 +6,7 @@
  * refused without even taking a lock on it. A damaged one is renamed to PATH.corrupt-N together
  * with its WAL, whose frames may be worth examining; the two newest are kept.
  */
-#include "store/place.h"
+#include "store/store_internal.h"
 
 #include <dirent.h>
 #include <errno.h>

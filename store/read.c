@@ -15,8 +15,10 @@
 #include <string.h>
 
 #include "lib/json.h"
-#include "store/internal.h"
+#include "lib/text.h"
+#include "store/read.h"
 #include "store/schema.h"
+#include "store/store_internal.h"
 
 /* ---- readers ------------------------------------------------------------------------------- */
 
@@ -110,12 +112,12 @@ static const struct view views[STORE_VIEWS] = {
 
 int store_view_from_name(const char *name, enum store_view *ret_view)
 {
-    for (size_t i = 0; i < STORE_VIEWS; i++)
-        if (strcmp(name, views[i].name) == 0) {
-            *ret_view = (enum store_view)i;
-            return 0;
-        }
-    return -EINVAL;
+    unsigned view = name_table_find(&views->name, sizeof(*views), STORE_VIEWS, name, STORE_VIEWS);
+
+    if (view == STORE_VIEWS)
+        return -EINVAL;
+    *ret_view = (enum store_view)view;
+    return 0;
 }
 
 const char *store_view_name(enum store_view view)
@@ -124,16 +126,6 @@ const char *store_view_name(enum store_view view)
 }
 
 /* ---- rows ---------------------------------------------------------------------------------- */
-
-static bool is_json_column(const char *name)
-{
-    static const char *const names[] = {"options", "metadata", "detail", "evidence", "containers"};
-
-    for (size_t i = 0; i < array_length(names); i++)
-        if (strcmp(name, names[i]) == 0)
-            return true;
-    return false;
-}
 
 /* The text was JSON when it was written; damage to the file since then must not break the answer.
  */
@@ -146,6 +138,9 @@ bool store_is_json(const char *text)
 
 static int append_value(struct buffer *json, sqlite3_stmt *statement, int column)
 {
+    static const char *const json_names[] = {"options", "metadata", "detail", "evidence",
+                                             "containers"};
+    const unsigned names = array_length(json_names);
     const char *text;
 
     switch (sqlite3_column_type(statement, column)) {
@@ -158,7 +153,9 @@ static int append_value(struct buffer *json, sqlite3_stmt *statement, int column
         text = (const char *)sqlite3_column_text(statement, column);
         if (!text)
             return buffer_fail(json, -ENOMEM);
-        if (is_json_column(sqlite3_column_name(statement, column)) && store_is_json(text))
+        if (name_table_find(json_names, sizeof(*json_names), names,
+                            sqlite3_column_name(statement, column), names) < names &&
+            store_is_json(text))
             return buffer_append_text(json, text);
         return json_append_string(json, text);
     }
@@ -325,14 +322,18 @@ int store_read_summary(struct store_reader *reader, struct buffer *ret_json, str
         "'journal_seq', (SELECT max(seq) FROM journal))";
     struct buffer_mark before = buffer_mark(ret_json);
     cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_query_values(reader->connection, summary, &rows, NULL, 0);
+    int r = sql_first_values(reader->connection, summary, &rows, NULL, 0);
 
-    if (r == 0)
-        r = sql_next(&rows);
     if (r > 0)
         r = buffer_append_text(ret_json, sql_borrow_text(&rows));
     return finish(reader, ret_json, before, r, error);
 }
+
+/* How many of the sandbox's volumes are such; a condition follows. */
+#define BOUND                                                                                      \
+    "(SELECT count(*) FROM mappings m JOIN volumes v ON v.volume_id = m.volume_id"                 \
+    " JOIN entries e ON e.entry_id = v.entry_id"                                                   \
+    " WHERE m.sandbox_ref = s.sandbox_ref AND m.until IS NULL AND "
 
 int store_read_abilities(struct store_reader *reader, struct buffer *ret_json, struct error *error)
 {
@@ -343,8 +344,9 @@ int store_read_abilities(struct store_reader *reader, struct buffer *ret_json, s
         " companion_ability, agent_ability, shim_ability, helper_ability,"
         " (SELECT count(*) FROM mappings m WHERE m.sandbox_ref = s.sandbox_ref"
         "  AND m.until IS NULL) AS volumes,"
-        " (SELECT count(*) FROM mappings m WHERE m.sandbox_ref = s.sandbox_ref"
-        "  AND m.until IS NULL AND m.list > 0) AS attached,"
+        " " BOUND "e.layout <> 'none' AND m.list > 0) AS attached,"
+        " " BOUND "e.layout = 'none') AS block_claims,"
+        " " BOUND "e.grows_file_system = 0) AS raw_claims,"
         " (SELECT group_concat(DISTINCT hypervisor_reason) FROM mappings m"
         "  WHERE m.sandbox_ref = s.sandbox_ref AND m.until IS NULL) AS hypervisor_reasons,"
         " (SELECT group_concat(DISTINCT guest_reason) FROM mappings m"
@@ -374,4 +376,132 @@ int store_read_abilities(struct store_reader *reader, struct buffer *ret_json, s
 
     return finish(reader, ret_json, before,
                   append_rows(ret_json, reader->connection, abilities, NULL), error);
+}
+
+/* ---- overview ------------------------------------------------------------------------------- */
+
+/* One statement per list. Counting 4,000 volumes is one walk over their table. */
+
+static int finish_reading(struct store_reader *reader, int r, struct error *error)
+{
+    return r < 0 ? error_set_errno(error, r, "%s", reader->connection->error_text) : 0;
+}
+
+/* ---- numbers ------------------------------------------------------------------------------- */
+
+static int count_groups(struct store_reader *reader, const char *text, unsigned names,
+                        store_group_callback *callback, void *userdata, struct error *error)
+{
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_query_values(reader->connection, text, &rows, NULL, 0);
+
+    while (r == 0 && (r = sql_next(&rows)) > 0) {
+        const char *name[STORE_GROUP_NAMES] = {"", "", ""};
+
+        for (unsigned i = 0; i < names; i++)
+            name[i] = sql_borrow_text(&rows);
+        r = callback(userdata, name, (uint64_t)sql_take_number(&rows));
+    }
+    return finish_reading(reader, r, error);
+}
+
+/* store_group_NAME() of `names` texts and a number per row. */
+#define GROUPS(name, names, text)                                                                  \
+    int store_group_##name(struct store_reader *reader, store_group_callback *callback,            \
+                           void *userdata, struct error *error)                                    \
+    {                                                                                              \
+        static const char query[] = text;                                                          \
+                                                                                                   \
+        return count_groups(reader, query, names, callback, userdata, error);                      \
+    }
+
+GROUPS(volumes, 3,
+       "SELECT CASE WHEN EXISTS (SELECT 1 FROM entries o WHERE o.volume_id = v.volume_id"
+       " AND o.gone = 0 AND o.layout <> e.layout) THEN 'both' ELSE e.layout END AS layout_shown,"
+       " v.state, v.reason, count(*)"
+       " FROM volumes v LEFT JOIN entries e ON e.entry_id = v.entry_id"
+       " WHERE v.removed_at IS NULL GROUP BY layout_shown, v.state, v.reason")
+
+GROUPS(stalled, 2,
+       "SELECT v.state, v.reason, count(*) FROM volumes v"
+       " WHERE " V_IS_STALLED " GROUP BY v.state, v.reason")
+
+GROUPS(stale, 1,
+       "SELECT stale_reason, count(*) FROM entries"
+       " WHERE gone = 0 AND stale_reason IS NOT NULL"
+       " GROUP BY stale_reason")
+
+GROUPS(not_resizable, 1,
+       "SELECT v.resizable_reason, count(*) FROM volumes v"
+       " WHERE " V_IS_NOT_RESIZABLE " GROUP BY v.resizable_reason")
+
+GROUPS(abnormal, 3,
+       "SELECT v.state, v.reason, " V_IS_STALLED " AS stalled, count(*) FROM volumes v"
+       " WHERE v.removed_at IS NULL AND " V_IS_ABNORMAL_IN_GUEST
+       " GROUP BY v.state, v.reason, stalled")
+
+GROUPS(conditions, 1,
+       "SELECT coalesce(g.condition, 'unknown') AS said, count(*)"
+       " FROM mappings m INDEXED BY mappings_open"
+       " LEFT JOIN guest_stats g ON g.mapping_id = m.mapping_id WHERE m.until IS NULL"
+       " GROUP BY said")
+
+GROUPS(sandboxes, 2,
+       "SELECT runtime, hypervisor, count(*) FROM sandboxes"
+       " WHERE gone_at IS NULL GROUP BY runtime, hypervisor")
+
+GROUPS(orphans, 3,
+       "SELECT s.sandbox_id, s.vmm_pid, coalesce((SELECT group_concat(name, ', ') FROM"
+       "  (SELECT coalesce(e.pv, 'volume ' || v.volume_id) AS name FROM mappings m"
+       "   JOIN volumes v ON v.volume_id = m.volume_id"
+       "   LEFT JOIN entries e ON e.entry_id = v.entry_id"
+       "   WHERE m.sandbox_ref = s.sandbox_ref" AND_IN_VM " LIMIT 4)), ''), 1"
+       " FROM sandboxes s INDEXED BY sandboxes_orphaned"
+       " WHERE s.orphaned = 1 AND s.gone_at IS NULL LIMIT 64")
+
+GROUPS(drives, 1,
+       "SELECT state, count(*) FROM drive_mounts"
+       " WHERE ended_at IS NULL GROUP BY state")
+
+/* Not by the index of finished ones, which grows with history. */
+int store_oldest_pending(struct store_reader *reader, int64_t *ret_ms, struct error *error)
+{
+    static const char find[] =
+        "SELECT min(max(r.detected_at, coalesce(m.since, 0)))"
+        " FROM resizes r INDEXED BY resizes_open"
+        " JOIN volumes v ON v.volume_id = r.volume_id"
+        " LEFT JOIN mappings m ON m.volume_id = r.volume_id AND m.until IS NULL"
+        " WHERE r.finished_at IS NULL AND v.observed = 0"
+        " AND v.state NOT IN ('unbound', 'detached', 'unmanaged')";
+
+    return finish_reading(reader, sql_find_values(reader->connection, find, ret_ms, NULL, 0),
+                          error);
+}
+
+/* A PV that two pods of this node use is one device, and its guests see one file system. */
+int store_list_usage(struct store_reader *reader, store_usage_line_callback *callback,
+                     void *userdata, struct error *error)
+{
+    static const char list[] =
+        "SELECT e.pv, min(" E_KIND "), min(" POD_NAMESPACE "), min(" E_CLAIM "),"
+        " CASE WHEN min(s.pod_name) = max(s.pod_name) THEN min(s.pod_name) END,"
+        " max(d.size_bytes), min(m.hypervisor_bytes), max(g.used_bytes) IS NOT NULL,"
+        " max(g.used_bytes), max(g.available_bytes) FROM volumes v"
+        " JOIN entries e ON e.entry_id = v.entry_id AND e.pv IS NOT NULL"
+        " LEFT JOIN devices d ON d.device_id = v.device_id"
+        " LEFT JOIN mappings m ON m.volume_id = v.volume_id AND m.until IS NULL"
+        " LEFT JOIN guest_stats g ON g.mapping_id = m.mapping_id"
+        " LEFT JOIN sandboxes s ON s.sandbox_ref = m.sandbox_ref"
+        " WHERE v.removed_at IS NULL GROUP BY e.pv ORDER BY e.pv";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_query_values(reader->connection, list, &rows, NULL, 0);
+
+    while (r == 0 && (r = sql_next(&rows)) > 0) {
+        struct store_usage_line line;
+
+        TAKE(&rows, line.pv, line.kind, line.namespace, line.claim, line.pod, line.size_bytes,
+             line.vm_bytes, line.has_usage, line.used_bytes, line.available_bytes);
+        r = callback(userdata, &line);
+    }
+    return finish_reading(reader, r, error);
 }

@@ -11,8 +11,9 @@
 #include <stdint.h>
 
 #include "lib/buffer.h"
+#include "lib/clock.h"
 #include "lib/result.h"
-#include "store/failure.h"
+#include "store/bounds.h"
 
 struct store;
 struct store_reader;
@@ -77,3 +78,104 @@ int store_read_summary(struct store_reader *reader, struct buffer *ret_json, str
  * ids, as many as are shown; pod_path lies in the kubelet's directory of the pod, which is named by
  * its uid, or is null. */
 int store_read_abilities(struct store_reader *reader, struct buffer *ret_json, struct error *error);
+
+/* ---- counters ------------------------------------------------------------------------------- */
+
+/* What the store has seen happen since it was opened, for metrics.
+ *
+ * They only grow, and count what was committed. History cannot be counted instead: it is trimmed.
+ */
+
+struct store_reader;
+
+enum store_resize_stage {
+    STORE_STAGE_HYPERVISOR, /* from when the resize was seen until the hypervisor had it */
+    STORE_STAGE_GUEST,      /* from then until the guest had it */
+    STORE_STAGE_TOTAL,
+    STORE_STAGES,
+};
+
+enum store_counted_cleanup {
+    STORE_COUNTED_KEPT,
+    STORE_COUNTED_REMOVED,
+    STORE_COUNTED_PUT_BACK,
+    STORE_COUNTED_RESTORED,
+    STORE_COUNTED_FAILED,
+    STORE_COUNTED_CLEANUPS,
+};
+
+enum { STORE_COUNTED_RESIZES = 64, STORE_COUNTED_BYTES = 32 };
+
+/* result: "grown"; "blocked", each time that a resize comes to be held up for a reason; "ended",
+ * with its volume or its sandbox. */
+struct store_counted_resize {
+    char result[STORE_COUNTED_BYTES];
+    char reason[STORE_COUNTED_BYTES];
+    uint64_t count;
+};
+
+struct store_counters {
+    struct histogram commits;
+    struct histogram resizes[STORE_STAGES]; /* that came through */
+    unsigned resize_results;
+    struct store_counted_resize resize_result[STORE_COUNTED_RESIZES];
+    uint64_t cleanups[STORE_COUNTED_CLEANUPS];
+    uint64_t published; /* volumes whose metadata read well for the first time */
+};
+
+/* Of the daemon's own reader; a reader of a file has none: NULL. */
+const struct store_counters *store_reader_counters(const struct store_reader *reader);
+
+/* ---- overview ------------------------------------------------------------------------------- */
+
+/* The node in numbers and in short lists, for the metrics.
+ *
+ * Volumes are counted in SQL, so counts are short however many volumes there are. Texts are
+ * borrowed for the time of the callback and never NULL; what is unknown is "" or 0.
+ */
+
+struct store_reader;
+
+enum { STORE_GROUP_NAMES = 3 };
+
+/* One group of equal names. A negative return ends the reading and is handed on. */
+typedef int store_group_callback(void *userdata, const char *const name[static STORE_GROUP_NAMES],
+                                 uint64_t count);
+
+/* Calls back for each group. 0 or -errno. */
+typedef int store_group_query(struct store_reader *reader, store_group_callback *callback,
+                              void *userdata, struct error *error);
+store_group_query store_group_volumes;       /* live ones by layout, state, reason */
+store_group_query store_group_stalled;       /* V_IS_STALLED, by state, reason */
+store_group_query store_group_not_resizable; /* V_IS_NOT_RESIZABLE, by resizable_reason */
+store_group_query store_group_abnormal;      /* volumes whose guest calls its file system abnormal,
+                                                by state, reason and "1" where stalled, else "0" */
+store_group_query store_group_conditions;    /* bound volumes by what their guests say: normal,
+                                                abnormal    or unknown */
+store_group_query store_group_stale;     /* metadata directories that look stale, by the reason for
+                                            which they are kept */
+store_group_query store_group_sandboxes; /* live ones by runtime, hypervisor */
+store_group_query store_group_orphans;   /* orphaned sandboxes by id, pid, the volumes they have */
+store_group_query store_group_drives;    /* those that have not ended, by state */
+
+/* Since when the oldest open resize is pending, in ms since 1970; 0: none. The resize of a volume
+ * that no sandbox uses waits for the pod, so its time begins with the binding. The resize of a
+ * volume that may only be observed never counts. */
+int store_oldest_pending(struct store_reader *reader, int64_t *ret_ms, struct error *error);
+
+/* Sizes of one PV: of its device, as its VM has it (the smallest of several), and as its guest last
+ * said of its file system. */
+struct store_usage_line {
+    const char *pv, *kind;
+    const char *namespace, *claim;
+    const char *pod;               /* "" if several pods use it */
+    uint64_t size_bytes, vm_bytes; /* 0 unknown */
+    bool has_usage;
+    uint64_t used_bytes, available_bytes;
+};
+
+typedef int store_usage_line_callback(void *userdata, const struct store_usage_line *line);
+
+/* Every live volume that has a PV's name, once for each name, in the order of the names. */
+int store_list_usage(struct store_reader *reader, store_usage_line_callback *callback,
+                     void *userdata, struct error *error);

@@ -11,8 +11,9 @@
  * long as what was asked stays the same, so another monitor or agent address clears them.
  */
 #include <string.h>
+#include <sys/sysmacros.h>
 
-#include "store/internal.h"
+#include "store/store_internal.h"
 
 struct known_sandbox {
     int64_t sandbox_ref; /* 0: none alive */
@@ -26,35 +27,28 @@ static int find_alive(struct store *store, const char *sandbox_id, struct known_
     static const char find[] = "SELECT sandbox_ref, vmm_pid, vmm_start_ns, orphaned FROM sandboxes"
                                " WHERE sandbox_id = ?1 AND gone_at IS NULL";
     cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_first(&store->connection, find, &rows, sql_text(sandbox_id));
+    int r = STORE_FIRST(store, find, &rows, sandbox_id);
 
     *ret_known = (struct known_sandbox){0};
     if (r <= 0)
         return r;
-    ret_known->sandbox_ref = sql_take_number(&rows);
-    ret_known->vmm_pid = (pid_t)sql_take_number(&rows);
-    ret_known->vmm_start_ns = (uint64_t)sql_take_number(&rows);
-    ret_known->orphaned = sql_take_number(&rows) != 0;
+    TAKE(&rows, ret_known->sandbox_ref, ret_known->vmm_pid, ret_known->vmm_start_ns,
+         ret_known->orphaned);
     return 0;
 }
 
 static int end_sandbox(struct store *store, int64_t sandbox_ref, const char *sandbox_id)
 {
-    static const char end[] = "UPDATE sandboxes SET gone_at = ?2 WHERE sandbox_ref = ?1";
-    static const char forget_drives[] = "DELETE FROM sandbox_drives WHERE sandbox_ref = ?1";
-    static const char forget_claims[] = "DELETE FROM sandbox_claims WHERE sandbox_ref = ?1";
     int r = bindings_close_of_sandbox(store, sandbox_ref);
 
     if (r == 0)
-        r = sql_run(&store->connection, end, NULL, sql_number(sandbox_ref),
-                    sql_number(store->now_ms));
+        r = STORE_RUN(store, "UPDATE sandboxes SET gone_at = ?2 WHERE sandbox_ref = ?1",
+                      sandbox_ref, store->now_ms);
     if (r == 0)
-        r = sql_run(&store->connection, forget_drives, NULL, sql_number(sandbox_ref));
+        r = STORE_RUN(store, "DELETE FROM sandbox_drives WHERE sandbox_ref = ?1", sandbox_ref);
     if (r == 0)
-        r = sql_run(&store->connection, forget_claims, NULL, sql_number(sandbox_ref));
-    return r < 0 ? r
-                 : journal_write(store, &(struct journal_line){.kind = "sandbox_gone",
-                                                               .sandbox_id = sandbox_id});
+        r = STORE_RUN(store, "DELETE FROM sandbox_claims WHERE sandbox_ref = ?1", sandbox_ref);
+    return r < 0 ? r : JOURNAL(store, "sandbox_gone", ABOUT(.sandbox_id = sandbox_id));
 }
 
 static int add_sandbox(struct store *store, const struct store_sandbox *sandbox, int64_t *ret_ref)
@@ -63,12 +57,11 @@ static int add_sandbox(struct store *store, const struct store_sandbox *sandbox,
         "INSERT INTO sandboxes (boot_id, sandbox_id, runtime, hypervisor, vmm_pid, vmm_start_ns,"
         " control_socket, agent_address, pod_namespace, pod_name, first_seen)"
         " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
-    int r = sql_run(
-        &store->connection, insert, NULL, sql_text(store->boot_id), sql_text(sandbox->sandbox_id),
-        sql_text(runtime_name(sandbox->runtime)), sql_text(hypervisor_name(sandbox->hypervisor)),
-        sql_known((uint64_t)sandbox->vmm_pid), sql_known(sandbox->vmm_start_ns),
-        sql_text(sandbox->control_socket), sql_text(sandbox->agent_address),
-        sql_text(sandbox->pod_namespace), sql_text(sandbox->pod_name), sql_number(store->now_ms));
+    int r = STORE_RUN(store, insert, store->boot_id, sandbox->sandbox_id,
+                      runtime_name(sandbox->runtime), hypervisor_name(sandbox->hypervisor),
+                      sql_known(sandbox->vmm_pid), sql_known(sandbox->vmm_start_ns),
+                      sandbox->control_socket, sandbox->agent_address, sandbox->pod_namespace,
+                      sandbox->pod_name, store->now_ms);
 
     if (r < 0)
         return r;
@@ -96,13 +89,12 @@ static int change_sandbox(struct store *store, const struct store_sandbox *sandb
         " IS NOT " SEEN;
     struct sql_value socket = sql_text(sandbox->control_socket);
     struct sql_value agent = sql_text(sandbox->agent_address);
-    int r = sql_run(&store->connection, forget_abilities, NULL, sql_number(ref), socket, agent);
+    int r = STORE_RUN(store, forget_abilities, ref, socket, agent);
 
     return r < 0 ? r
-                 : sql_run(&store->connection, change, ret_changes, sql_number(ref),
-                           sql_text(runtime_name(sandbox->runtime)),
-                           sql_text(hypervisor_name(sandbox->hypervisor)), socket, agent,
-                           sql_text(sandbox->pod_namespace), sql_text(sandbox->pod_name));
+                 : STORE_CHANGE(store, change, ret_changes, ref, runtime_name(sandbox->runtime),
+                                hypervisor_name(sandbox->hypervisor), socket, agent,
+                                sandbox->pod_namespace, sandbox->pod_name);
 }
 
 #define DRIVE "mount_source, file, major, minor, drive_id, guest_path"
@@ -117,33 +109,38 @@ static int write_drives(struct store *store, const struct store_sandbox *sandbox
         "INSERT INTO sandbox_drives (sandbox_ref, position, " DRIVE ")"
         " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO UPDATE"
         " SET (" DRIVE ") = (" NEW_DRIVE ") WHERE (" DRIVE ") IS NOT (" NEW_DRIVE ")";
-    static const char drop[] =
-        "DELETE FROM sandbox_drives WHERE sandbox_ref = ?1 AND position >= ?2";
-    int r = sql_run(&store->connection, drop, ret_changes, sql_number(ref),
-                    sql_number(sandbox->drives));
+    int r =
+        STORE_CHANGE(store, "DELETE FROM sandbox_drives WHERE sandbox_ref = ?1 AND position >= ?2",
+                     ret_changes, ref, sandbox->drives);
 
     for (unsigned i = 0; r == 0 && i < sandbox->drives; i++) {
         const struct store_drive *drive = &sandbox->drive[i];
         int changes = 0;
 
-        r = sql_run(&store->connection, put, &changes, sql_number(ref), sql_number(i),
-                    sql_text(drive->mount_source), sql_text(drive->file), sql_number(drive->major),
-                    sql_number(drive->minor), sql_text(drive->drive_id),
-                    sql_text(drive->guest_path));
+        r = STORE_CHANGE(store, put, &changes, ref, i, drive->mount_source, drive->file,
+                         drive->major, drive->minor, drive->drive_id, drive->guest_path);
         *ret_changes += changes;
     }
     return r;
 }
 
-/* Claims that were not recorded this time are deleted. */
-static int drop_claims(struct store *store, const struct store_sandbox *sandbox, int64_t ref,
-                       int *ret_changes)
-{
-    static const char all[] = "SELECT path FROM sandbox_claims WHERE sandbox_ref = ?1";
-    static const char drop[] = "DELETE FROM sandbox_claims WHERE sandbox_ref = ?1 AND path = ?2";
-    cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_query(&store->connection, all, &rows, sql_number(ref));
+#define CLAIM "source, guest_path, carrier, drive, major, minor"
+#define NEW_CLAIM                                                                                  \
+    "excluded.source, excluded.guest_path, excluded.carrier, excluded.drive, excluded.major,"      \
+    " excluded.minor"
 
+static int write_claims(struct store *store, const struct store_sandbox *sandbox, int64_t ref,
+                        int *ret_changes)
+{
+    static const char put[] =
+        "INSERT INTO sandbox_claims (sandbox_ref, path, " CLAIM ")"
+        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO UPDATE"
+        " SET (" CLAIM ") = (" NEW_CLAIM ") WHERE (" CLAIM ") IS NOT (" NEW_CLAIM ")";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r =
+        STORE_QUERY(store, "SELECT path FROM sandbox_claims WHERE sandbox_ref = ?1", &rows, ref);
+
+    /* Claims that were not recorded this time are deleted. */
     while (r == 0 && (r = sql_next(&rows)) > 0) {
         const char *path = sql_borrow_text(&rows);
         unsigned i = 0;
@@ -152,47 +149,35 @@ static int drop_claims(struct store *store, const struct store_sandbox *sandbox,
             i++;
         r = 0;
         if (i == sandbox->claims) {
-            r = sql_run(&store->connection, drop, NULL, sql_number(ref), sql_text(path));
+            r = STORE_RUN(store, "DELETE FROM sandbox_claims WHERE sandbox_ref = ?1 AND path = ?2",
+                          ref, path);
             ++*ret_changes;
         }
     }
-    return r;
-}
-
-#define CLAIM     "source, guest_path, carrier, drive"
-#define NEW_CLAIM "excluded.source, excluded.guest_path, excluded.carrier, excluded.drive"
-
-static int write_claims(struct store *store, const struct store_sandbox *sandbox, int64_t ref,
-                        int *ret_changes)
-{
-    static const char put[] =
-        "INSERT INTO sandbox_claims (sandbox_ref, path, source, guest_path, carrier, drive)"
-        " VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO UPDATE"
-        " SET (" CLAIM ") = (" NEW_CLAIM ") WHERE (" CLAIM ") IS NOT (" NEW_CLAIM ")";
-    int r = drop_claims(store, sandbox, ref, ret_changes);
-
     for (unsigned i = 0; r == 0 && i < sandbox->claims; i++) {
         const struct store_claim *claim = &sandbox->claim[i];
         int changes = 0;
 
-        r = sql_run(&store->connection, put, &changes, sql_number(ref), sql_text(claim->path),
-                    sql_text(claim->source), sql_text(claim->guest_path),
-                    sql_number(claim->carrier), sql_number(claim->drive));
+        r = STORE_CHANGE(store, put, &changes, ref, claim->path, claim->source, claim->guest_path,
+                         claim->carrier, claim->drive, sql_known(major(claim->given)),
+                         claim->given ? sql_number(minor(claim->given)) : sql_known(0));
         *ret_changes += changes;
     }
     return r;
 }
 
-static int journal_sandbox(struct store *store, const struct store_sandbox *sandbox, bool added)
+int store_find_given_device(struct store *store, const char *path, dev_t *ret_device)
 {
-    return journal_write(
-        store,
-        &(struct journal_line){.kind = added ? "sandbox_alive" : "sandbox_changed",
-                               .sandbox_id = sandbox->sandbox_id,
-                               .detail = {{"vmm_pid", sql_known((uint64_t)sandbox->vmm_pid)},
-                                          {"control_socket", sql_text(sandbox->control_socket)},
-                                          {"agent_address", sql_text(sandbox->agent_address)},
-                                          {"drives", sql_number(sandbox->drives)}}});
+    static const char find[] = "SELECT major, minor FROM sandbox_claims"
+                               " WHERE path = ?1 AND major IS NOT NULL LIMIT 1";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    uint32_t major = 0, minor = 0;
+    int r = STORE_FIRST(store, find, &rows, path);
+
+    if (r > 0)
+        TAKE(&rows, major, minor);
+    *ret_device = makedev(major, minor);
+    return r < 0 ? r : 0;
 }
 
 int store_put_sandbox(struct store *store, const struct store_sandbox *sandbox,
@@ -220,7 +205,10 @@ int store_put_sandbox(struct store *store, const struct store_sandbox *sandbox,
     if (r == 0 && !known.orphaned)
         r = write_claims(store, sandbox, known.sandbox_ref, &records);
     if (r == 0 && (added || facts || records))
-        r = journal_sandbox(store, sandbox, added);
+        r = JOURNAL(store, added ? "sandbox_alive" : "sandbox_changed",
+                    ABOUT(.sandbox_id = sandbox->sandbox_id), "vmm_pid",
+                    sql_known(sandbox->vmm_pid), "control_socket", sandbox->control_socket,
+                    "agent_address", sandbox->agent_address, "drives", sandbox->drives);
     if (r < 0)
         return r;
     *ret_sandbox_ref = known.sandbox_ref;
@@ -234,7 +222,7 @@ int store_set_problem(struct store *store, const char *sandbox_id, const char *p
     static const char set[] = "UPDATE sandboxes SET problem = ?2 WHERE sandbox_id = ?1"
                               " AND gone_at IS NULL AND problem IS NOT ?2";
     int changes = 0;
-    int r = sql_run(&store->connection, set, &changes, sql_text(sandbox_id), sql_text(problem));
+    int r = STORE_CHANGE(store, set, &changes, sandbox_id, problem);
 
     *ret_changed = changes > 0;
     return r;
@@ -244,12 +232,8 @@ int store_find_problem(struct store *store, char *ret_text, size_t size)
 {
     static const char find[] = "SELECT sandbox_id || ': ' || problem FROM sandboxes"
                                " WHERE problem IS NOT NULL AND gone_at IS NULL LIMIT 1";
-    cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_first_values(&store->connection, find, &rows, NULL, 0);
+    int r = STORE_FIND_TEXT(store, find, ret_text, size);
 
-    ret_text[0] = '\0';
-    if (r > 0)
-        sql_take_text(&rows, ret_text, size);
     return r < 0 ? r : 0;
 }
 
@@ -258,35 +242,28 @@ int store_set_orphaned(struct store *store, const char *sandbox_id, bool orphane
 {
     static const char has_twin[] = "SELECT 1 FROM sandboxes WHERE vmm_pid = ?1"
                                    " AND gone_at IS NULL AND sandbox_ref <> ?2";
-    static const char set[] = "UPDATE sandboxes SET orphaned = ?2 WHERE sandbox_ref = ?1"
-                              " AND orphaned <> ?2";
-    /* They were places in the runtime's list of drives. */
-    static const char forget[] = "UPDATE sandbox_claims SET drive = -1 WHERE sandbox_ref = ?1";
     struct store_sandbox drives = {.drives = count, .drive = held};
     struct known_sandbox known;
     int changes = 0, records = 0;
     int r = find_alive(store, sandbox_id, &known);
 
     if (r == 0 && orphaned)
-        r = sql_find(&store->connection, has_twin, NULL, sql_number(known.vmm_pid),
-                     sql_number(known.sandbox_ref));
+        r = STORE_FIND(store, has_twin, NULL, known.vmm_pid, known.sandbox_ref);
     orphaned &= r == 0;
     if (r >= 0)
-        r = sql_run(&store->connection, set, &changes, sql_number(known.sandbox_ref),
-                    sql_number(orphaned));
-    if (r == 0 && orphaned && changes)
-        r = sql_run(&store->connection, forget, NULL, sql_number(known.sandbox_ref));
+        r = STORE_CHANGE(
+            store, "UPDATE sandboxes SET orphaned = ?2 WHERE sandbox_ref = ?1 AND orphaned <> ?2",
+            &changes, known.sandbox_ref, orphaned);
+    if (r == 0 && orphaned && changes) /* they were places in the runtime's list of drives */
+        r = STORE_RUN(store, "UPDATE sandbox_claims SET drive = -1 WHERE sandbox_ref = ?1",
+                      known.sandbox_ref);
     if (r == 0 && orphaned && count)
         r = write_drives(store, &drives, known.sandbox_ref, &records);
     *ret_changed = changes || records;
     if (r < 0 || !changes)
         return r;
-    return journal_write(
-        store,
-        &(struct journal_line){.kind = "sandbox_changed",
-                               .sandbox_id = sandbox_id,
-                               .detail = {{"status", sql_text(orphaned ? "orphaned" : "alive")},
-                                          {"vmm_pid", sql_number(known.vmm_pid)}}});
+    return JOURNAL(store, "sandbox_changed", ABOUT(.sandbox_id = sandbox_id), "status",
+                   orphaned ? "orphaned" : "alive", "vmm_pid", known.vmm_pid);
 }
 
 int store_end_sandbox(struct store *store, const char *sandbox_id, bool *ret_changed)
@@ -312,42 +289,34 @@ int store_find_vmm(struct store *store, const char *sandbox_id, pid_t *ret_pid,
     return r;
 }
 
-/* One at a time, because ending a sandbox changes the rows that are searched. As sql_next(). */
-static int next_of_other_boots(struct store *store, int64_t *ret_ref, char *ret_id, size_t size)
+int sandboxes_end_other_boots(struct store *store)
 {
     static const char next[] = "SELECT sandbox_ref, sandbox_id FROM sandboxes"
                                " WHERE gone_at IS NULL AND boot_id <> ?1 LIMIT 1";
-    cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_first(&store->connection, next, &rows, sql_text(store->boot_id));
 
-    if (r <= 0)
-        return r;
-    *ret_ref = sql_take_number(&rows);
-    sql_take_text(&rows, ret_id, size);
-    return SQL_ROW;
-}
+    /* One at a time, because ending a sandbox changes the rows that are searched. */
+    for (;;) {
+        cleanup(sql_end) struct sql_rows rows = {0};
+        char sandbox_id[STORE_SANDBOX_ID_BYTES];
+        int64_t ref;
+        int r = STORE_FIRST(store, next, &rows, store->boot_id);
 
-int sandboxes_end_other_boots(struct store *store)
-{
-    char sandbox_id[STORE_SANDBOX_ID_BYTES];
-    int64_t ref;
-    int r;
-
-    while ((r = next_of_other_boots(store, &ref, sandbox_id, sizeof(sandbox_id))) > 0) {
+        if (r <= 0)
+            return r;
+        TAKE(&rows, ref, sandbox_id);
         r = end_sandbox(store, ref, sandbox_id);
         if (r < 0)
             return r;
     }
-    return r;
 }
 
 int store_each_live_sandbox(struct store *store,
                             int (*callback)(void *userdata, const char *sandbox_id, pid_t vmm_pid),
                             void *userdata)
 {
-    static const char all[] = "SELECT vmm_pid, sandbox_id FROM sandboxes WHERE gone_at IS NULL";
     cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_query_values(&store->connection, all, &rows, NULL, 0);
+    int r = STORE_QUERY(store, "SELECT vmm_pid, sandbox_id FROM sandboxes WHERE gone_at IS NULL",
+                        &rows);
 
     while (r == 0 && (r = sql_next(&rows)) > 0) {
         pid_t vmm_pid = (pid_t)sql_take_number(&rows);
@@ -357,23 +326,27 @@ int store_each_live_sandbox(struct store *store,
     return r;
 }
 
+/* A line about a sandbox of whatever time; none if its row is gone. */
+static int journal_of(struct store *store, const char *kind, int64_t sandbox_ref, const char *name,
+                      const char *value)
+{
+    char sandbox_id[STORE_SANDBOX_ID_BYTES];
+    int r = STORE_FIND_TEXT(store, "SELECT sandbox_id FROM sandboxes WHERE sandbox_ref = ?1",
+                            sandbox_id, sizeof(sandbox_id), sandbox_ref);
+
+    return r <= 0 ? r : JOURNAL(store, kind, ABOUT(.sandbox_id = sandbox_id), name, value);
+}
+
 int store_set_agent_address(struct store *store, int64_t sandbox_ref, const char *address)
 {
     static const char set[] = "UPDATE sandboxes SET agent_address = ?2 WHERE sandbox_ref = ?1"
                               " AND gone_at IS NULL AND agent_address IS NOT ?2";
-    static const char find[] = "SELECT sandbox_id FROM sandboxes WHERE sandbox_ref = ?1";
-    cleanup(sql_end) struct sql_rows rows = {0};
     int changes = 0;
-    int r = sql_run(&store->connection, set, &changes, sql_number(sandbox_ref), sql_text(address));
+    int r = STORE_CHANGE(store, set, &changes, sandbox_ref, address);
 
-    if (r == 0 && changes)
-        r = sql_first(&store->connection, find, &rows, sql_number(sandbox_ref));
-    if (r <= 0)
-        return r;
-    return journal_write(store,
-                         &(struct journal_line){.kind = "sandbox_changed",
-                                                .sandbox_id = sql_borrow_text(&rows),
-                                                .detail = {{"agent_address", sql_text(address)}}});
+    return r == 0 && changes
+               ? journal_of(store, "sandbox_changed", sandbox_ref, "agent_address", address)
+               : r;
 }
 
 int store_set_vmm_version(struct store *store, int64_t sandbox_ref, const char *version)
@@ -381,7 +354,7 @@ int store_set_vmm_version(struct store *store, int64_t sandbox_ref, const char *
     static const char set[] = "UPDATE sandboxes SET vmm_version = ?2"
                               " WHERE sandbox_ref = ?1 AND vmm_version IS NOT ?2";
 
-    return sql_run(&store->connection, set, NULL, sql_number(sandbox_ref), sql_text(version));
+    return STORE_RUN(store, set, sandbox_ref, version);
 }
 
 int store_set_ability(struct store *store, int64_t sandbox_ref, enum guest_route route,
@@ -397,52 +370,34 @@ int store_set_ability(struct store *store, int64_t sandbox_ref, enum guest_route
                                  " WHERE sandbox_ref = ?1 AND helper_ability IS NOT ?2";
     static const char *const set[GUEST_ROUTES] = {NULL, companion, agent, shim, helper};
 
-    return sql_run(&store->connection, set[route], NULL, sql_number(sandbox_ref),
-                   sql_text(ability));
+    return STORE_RUN(store, set[route], sandbox_ref, ability);
 }
 
 /* ---- helper runs ---------------------------------------------------------------------------- */
 
-/* Helpers that were going to be brought into a guest, and are not known to be
- * removed.
+/* Helpers that were going to be brought into a guest, and are not known to be removed.
  *
  * A row is committed before the first file or container of that name is made, and deleted once both
  * are gone. So after a crash the rows show what may have been left behind, and where.
  */
 
-static int journal_run(struct store *store, const char *kind, int64_t sandbox_ref, const char *name)
-{
-    static const char find[] = "SELECT sandbox_id FROM sandboxes WHERE sandbox_ref = ?1";
-    cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_first(&store->connection, find, &rows, sql_number(sandbox_ref));
-
-    if (r <= 0)
-        return r;
-    return journal_write(store, &(struct journal_line){.kind = kind,
-                                                       .sandbox_id = sql_borrow_text(&rows),
-                                                       .detail = {{"name", sql_text(name)}}});
-}
-
 int store_put_helper_run(struct store *store, int64_t sandbox_ref, const char *name, bool grows)
 {
-    static const char put[] =
-        "INSERT INTO helper_runs (name, sandbox_ref, begun_at) VALUES (?1, ?2, ?3)";
-    int r = sql_run(&store->connection, put, NULL, sql_text(name), sql_number(sandbox_ref),
-                    sql_number(store->now_ms));
+    int r = STORE_RUN(store,
+                      "INSERT INTO helper_runs (name, sandbox_ref, begun_at) VALUES (?1, ?2, ?3)",
+                      name, sandbox_ref, store->now_ms);
 
-    return r == 0 && grows ? journal_run(store, "helper_intended", sandbox_ref, name) : r;
+    return r == 0 && grows ? journal_of(store, "helper_intended", sandbox_ref, "name", name) : r;
 }
 
 int store_forget_helper_run(struct store *store, const char *name)
 {
-    static const char forget[] = "DELETE FROM helper_runs WHERE name = ?1";
-
-    return sql_run(&store->connection, forget, NULL, sql_text(name));
+    return STORE_RUN(store, "DELETE FROM helper_runs WHERE name = ?1", name);
 }
 
 int store_note_helper_removed(struct store *store, int64_t sandbox_ref, const char *name)
 {
-    return journal_run(store, "helper_removed", sandbox_ref, name);
+    return journal_of(store, "helper_removed", sandbox_ref, "name", name);
 }
 
 #define SANDBOX                                                                                    \
@@ -451,15 +406,10 @@ int store_note_helper_removed(struct store *store, int64_t sandbox_ref, const ch
 
 static void take_sandbox(struct sql_rows *rows, struct store_helper_run *run)
 {
-    run->sandbox_ref = sql_take_number(rows);
-    run->is_alive = sql_take_number(rows) != 0;
-    TAKE_TEXT(rows, run->sandbox_id);
+    TAKE(rows, run->sandbox_ref, run->is_alive, run->sandbox_id);
     run->runtime = runtime_from_name(sql_borrow_text(rows));
     run->hypervisor = hypervisor_kind_from_name(sql_borrow_text(rows));
-    run->vmm_pid = (pid_t)sql_take_number(rows);
-    run->vmm_start_ns = (uint64_t)sql_take_number(rows);
-    TAKE_TEXT(rows, run->control_socket);
-    TAKE_TEXT(rows, run->agent_address);
+    TAKE(rows, run->vmm_pid, run->vmm_start_ns, run->control_socket, run->agent_address);
 }
 
 int store_get_helper_sandbox(struct store *store, int64_t sandbox_ref,
@@ -467,7 +417,7 @@ int store_get_helper_sandbox(struct store *store, int64_t sandbox_ref,
 {
     static const char find[] = "SELECT " SANDBOX " FROM sandboxes s WHERE s.sandbox_ref = ?1";
     cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_first(&store->connection, find, &rows, sql_number(sandbox_ref));
+    int r = STORE_FIRST(store, find, &rows, sandbox_ref);
 
     *ret_run = (struct store_helper_run){0};
     if (r > 0)
@@ -475,18 +425,17 @@ int store_get_helper_sandbox(struct store *store, int64_t sandbox_ref,
     return r < 0 ? r : 0;
 }
 
-static int each(struct store *store, const char *text, bool has_name,
-                store_helper_callback *callback, void *userdata)
+static int each_helper(struct store *store, const char *text, store_helper_callback *callback,
+                       void *userdata)
 {
     cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_query_values(&store->connection, text, &rows, NULL, 0);
+    int r = STORE_QUERY(store, text, &rows);
 
     while (r == 0 && (r = sql_next(&rows)) > 0) {
         struct store_helper_run run = {0};
 
         take_sandbox(&rows, &run);
-        if (has_name)
-            TAKE_TEXT(&rows, run.name);
+        TAKE(&rows, run.name);
         r = callback(userdata, &run);
     }
     return r;
@@ -497,12 +446,12 @@ int store_each_helper_run(struct store *store, store_helper_callback *callback, 
     static const char all[] = "SELECT " SANDBOX ", h.name FROM helper_runs h"
                               " JOIN sandboxes s ON s.sandbox_ref = h.sandbox_ref";
 
-    return each(store, all, true, callback, userdata);
+    return each_helper(store, all, callback, userdata);
 }
 
 int store_each_helper_sandbox(struct store *store, store_helper_callback *callback, void *userdata)
 {
-    static const char all[] = "SELECT " SANDBOX " FROM sandboxes s WHERE s.gone_at IS NULL";
+    static const char all[] = "SELECT " SANDBOX ", '' FROM sandboxes s WHERE s.gone_at IS NULL";
 
-    return each(store, all, false, callback, userdata);
+    return each_helper(store, all, callback, userdata);
 }

@@ -2,9 +2,7 @@
 /* sandboxes.h - sandboxes, and what their own records say. */
 #pragma once
 
-#include "model/hypervisor.h"
-#include "model/route.h"
-#include "model/runtime.h"
+#include "model/sandbox.h"
 #include "store/bounds.h"
 
 struct store_drive {
@@ -30,6 +28,7 @@ struct store_claim {
     const char *guest_path; /* NULL unknown */
     enum store_carrier carrier;
     int64_t drive; /* which of the sandbox's drives carries it; -1 unknown */
+    dev_t given;   /* of a raw block claim, the device that the container was given; 0 */
 };
 
 struct store_sandbox {
@@ -52,6 +51,9 @@ struct store_sandbox {
  */
 int store_put_sandbox(struct store *store, const struct store_sandbox *sandbox,
                       int64_t *ret_sandbox_ref, bool *ret_changed);
+
+/* The device that a container was given for the raw block claim at this path; 0: none was. */
+int store_find_given_device(struct store *store, const char *path, dev_t *ret_device);
 
 /* Why some volumes of a live sandbox may not be seen; NULL: all are. */
 int store_set_problem(struct store *store, const char *sandbox_id, const char *problem,

@@ -12,7 +12,7 @@
  *     sandboxes ──< drive_mounts               disks that clients attached to it
  *     cleanups ──< trash                          what became of stale metadata, and what lies in
  *     journal                                     the trash or is on its way; history
- *     clock_spans                              how wall time and the time since boot went together
+ *     clock_spans                              when history was last trimmed because of its age
  *
  * A volume is one row per life of a target path: its columns that come from mountInfo.json live in
  * `entries`, one row per metadata directory, and volumes.entry_id names the one that leads. (That
@@ -375,7 +375,8 @@ const char *const schema_minors[SCHEMA_MINOR_VERSION] = {
     "  sandbox_ref INTEGER NOT NULL REFERENCES sandboxes ON DELETE CASCADE,\n"
     "  begun_at INTEGER NOT NULL\n"
     ") STRICT, WITHOUT ROWID;\n"
-    /* Where wall time and the time since boot have parted (store.c). */
+    /* Release 0.2.0 counts the age of history by it; now its one row says when the day of the last
+     * trimming began (journal.c). */
     "CREATE TABLE clock_spans (\n"
     "  span_id INTEGER PRIMARY KEY,\n"
     "  boot_id TEXT NOT NULL,\n"
@@ -436,7 +437,25 @@ const char *const schema_minors[SCHEMA_MINOR_VERSION] = {
     "ALTER TABLE sandboxes ADD COLUMN orphaned INTEGER NOT NULL DEFAULT 0;\n"
     "CREATE INDEX sandboxes_orphaned ON sandboxes (orphaned)"
     " WHERE orphaned = 1 AND gone_at IS NULL;\n"
-    "ALTER TABLE mappings ADD COLUMN undone INTEGER NOT NULL DEFAULT 0;\n",
+    "ALTER TABLE mappings ADD COLUMN undone INTEGER NOT NULL DEFAULT 0;\n"
+    /* Whether the guest has a file system on it that is to be grown. */
+    "ALTER TABLE entries ADD COLUMN grows_file_system INTEGER NOT NULL DEFAULT 1;\n"
+    /* Not "layout = 'none'": each statement with "layout = ?" would be prepared anew at each value. */
+    "CREATE INDEX entries_without_directory ON entries (volume_id)"
+    " WHERE layout >= 'none' AND gone = 0;\n"
+    /* Which block device the container was given. */
+    "ALTER TABLE sandbox_claims ADD COLUMN major INTEGER;\n"
+    "ALTER TABLE sandbox_claims ADD COLUMN minor INTEGER;\n"
+    /* Layout none is new. The other constraints are the same, faster: for a list of three or more SQLite fills a table whenever it checks a row. (Its
+     * page on ALTER TABLE, section 7, has this way to change a constraint's text.) */
+    "PRAGMA writable_schema = ON;\n"
+    "UPDATE sqlite_schema SET sql = replace(sql, '(kind IN (''block'', ''file'', ''other''))',"
+    " '(kind IN (''block'', ''file'') OR kind = ''other'')') WHERE name = 'devices';\n"
+    "UPDATE sqlite_schema SET sql = replace(sql, '(''present'', ''invalid'', ''quarantined'', ''removed'')',"
+    " '(''present'', ''invalid'') OR status IN (''quarantined'', ''removed'')') WHERE name = 'volumes';\n"
+    "UPDATE sqlite_schema SET sql = replace(sql, '(layout IN (''kata'', ''crust''))',"
+    " '(layout IN (''kata'', ''crust'') OR layout = ''none'')') WHERE name = 'entries';\n"
+    "PRAGMA writable_schema = RESET;\n",
 };
 
 /* Containers that are to have the drive: an array of objects, as the API has them. */
@@ -476,7 +495,8 @@ const char schema_views[] =
     "  " TIME("g.read_at") " AS stats_at,\n"
     "  CASE WHEN v.removed_at IS NULL THEN v.resizable END AS resizable,\n"
     "  CASE WHEN v.removed_at IS NULL THEN v.resizable_reason END AS resizable_reason,\n"
-    "  " POD_NAMESPACE " AS pod_namespace, s.pod_name, " E_CLAIM " AS claim\n"
+    "  " POD_NAMESPACE " AS pod_namespace, s.pod_name, " E_CLAIM " AS claim,\n"
+    "  " E_KIND " AS kind\n"
     "FROM volumes v\n"
     "LEFT JOIN entries e ON e.entry_id = v.entry_id\n"
     "LEFT JOIN devices d ON d.device_id = v.device_id\n"

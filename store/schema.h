@@ -2,7 +2,7 @@
 /* schema.h - the database's shape: how it is made, brought up to date and recognised. */
 #pragma once
 
-#include "lib/sha256.h"
+#include "lib/encode.h"
 #include "store/sql.h"
 #include "store/store.h"
 
@@ -25,10 +25,7 @@ int schema_create(struct sql_connection *connection);
  * view is not what a migration made. */
 int schema_upgrade(struct sql_connection *connection, struct schema_upgrade *ret_upgrade);
 
-/* The check alone. ret_minor: the minor version; 0: written by release 0.1.0. */
-int schema_check(struct sql_connection *connection, int64_t *ret_minor);
-
-/* Not even the check. */
+/* Without that check. ret_minor: the minor version; 0: written by release 0.1.0. */
 int schema_read_minor(struct sql_connection *connection, int64_t *ret_minor);
 
 /* Steps of a migration: all views dropped; COMMIT if r is 0, else ROLLBACK. */
@@ -77,16 +74,22 @@ int schema_digest(struct sql_connection *connection, char ret_hex[static SHA256_
 
 /* The mapping in which a live sandbox still has the removed volume `v`: the one that was open when
  * the metadata went, unless the runtime's records or the VMM's list have lost the drive, or the
- * path was staged anew. NULL: none. */
+ * path was staged anew. A raw block claim goes with its container, and the runtime unplugs it then.
+ * NULL: none. */
 #define V_UNSTAGED_MAPPING                                                                         \
     "(SELECT max(u.mapping_id) FROM mappings u"                                                    \
     " JOIN sandboxes x ON x.sandbox_ref = u.sandbox_ref AND x.gone_at IS NULL"                     \
     " WHERE u.volume_id = v.volume_id AND u.until = v.removed_at AND coalesce(u.list, 0) >= 0"     \
+    " AND NOT EXISTS (SELECT 1 FROM entries c WHERE c.entry_id = v.entry_id"                       \
+    "  AND c.layout = 'none')"                                                                     \
     " AND (u.source <> 'persist' OR EXISTS (SELECT 1 FROM devices b"                               \
     "  JOIN sandbox_drives h ON h.sandbox_ref = u.sandbox_ref AND (h.file = b.name"                \
     "   OR h.major = b.major AND h.minor = b.minor) WHERE b.device_id = u.device_id))"             \
     " AND NOT EXISTS (SELECT 1 FROM volumes w WHERE w.path_sha256 = v.path_sha256"                 \
     "  AND w.volume_id > v.volume_id))"
+
+/* What kind of volume entry `e` is. */
+#define E_KIND "CASE e.layout WHEN 'none' THEN 'block_claim' ELSE 'direct_volume' END"
 
 /* Mapping `m` is open, or its volume `v` was unstaged beside a VM that still has it. */
 #define AND_IN_VM " AND (m.until IS NULL OR m.mapping_id = " V_UNSTAGED_MAPPING ")"

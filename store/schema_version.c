@@ -19,9 +19,9 @@
 #include <string.h>
 
 #include "lib/buffer.h"
+#include "lib/encode.h"
 #include "lib/json.h"
-#include "lib/secret.h"
-#include "lib/sha256.h"
+#include "lib/text.h"
 #include "store/schema.h"
 #include "store/store.h"
 
@@ -93,7 +93,7 @@ static int read_recorded(struct sql_connection *connection, struct recorded *ret
     if (r <= 0)
         return r < 0 ? r : STORE_DAMAGED;
     ret_recorded->minor = sql_take_number(&rows);
-    TAKE_TEXT(&rows, ret_recorded->digest);
+    TAKE(&rows, ret_recorded->digest);
     return ret_recorded->minor < 1 ? STORE_DAMAGED : 0;
 }
 
@@ -115,15 +115,6 @@ static int read_and_check(struct sql_connection *connection, struct recorded *re
         r = schema_digest(connection, digest);
     if (r == 0 && strcmp(digest, ret_recorded->digest) != 0)
         r = STORE_DAMAGED;
-    return r;
-}
-
-int schema_check(struct sql_connection *connection, int64_t *ret_minor)
-{
-    struct recorded recorded;
-    int r = read_and_check(connection, &recorded);
-
-    *ret_minor = recorded.minor;
     return r;
 }
 
@@ -177,8 +168,10 @@ static int add_minors(struct sql_connection *connection, int64_t minor)
 {
     int r = schema_drop_views(connection);
 
+    (void)sqlite3_db_config(connection->db, SQLITE_DBCONFIG_DEFENSIVE, 0, NULL);
     for (int64_t next = minor; r == 0 && next < SCHEMA_MINOR_VERSION; next++)
         r = next == 1 ? add_second(connection) : sql_execute(connection, schema_minors[next]);
+    (void)sqlite3_db_config(connection->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     if (r == 0)
         r = sql_execute(connection, schema_views);
     return r < 0 ? r : record_minor(connection);

@@ -90,20 +90,15 @@ int sql_failed(struct sql_connection *connection, int code)
     return error_from_code(code, connection->db ? sqlite3_system_errno(connection->db) : 0);
 }
 
-/* Nothing here has threads, and nobody asks SQLite how much memory it has: without this, each
- * allocation takes a mutex and is counted, and Debian's SQLite allocates for every cursor and text.
- * Only the first call has an effect, and correctness does not depend on it. */
-static void configure(void)
-{
-    (void)sqlite3_config(SQLITE_CONFIG_SINGLETHREAD);
-    (void)sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
-}
-
 int sql_open(struct sql_connection *connection, const char *path, int flags)
 {
     int code;
 
-    configure();
+    /* Nothing here has threads, and nobody asks SQLite how much memory it has: without this, each
+     * allocation takes a mutex and is counted, and Debian's SQLite allocates for every cursor and
+     * text. Only the first call has an effect, and correctness does not depend on it. */
+    (void)sqlite3_config(SQLITE_CONFIG_SINGLETHREAD);
+    (void)sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
     code = sqlite3_open_v2(path, &connection->db,
                            flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, sql_path_vfs());
     return code == SQLITE_OK ? 0 : sql_failed(connection, code);
@@ -266,13 +261,35 @@ const char *sql_borrow_text(struct sql_rows *rows)
     return text ? (const char *)text : "";
 }
 
-void sql_take_text(struct sql_rows *rows, char *ret_text, size_t size)
+void sql_take_text(struct sql_rows *rows, void *ret_text, size_t size)
 {
     const char *text = sql_borrow_text(rows);
     size_t length = strnlen(text, size - 1);
 
     memcpy(ret_text, text, length);
-    ret_text[length] = '\0';
+    ((char *)ret_text)[length] = '\0';
+}
+
+void sql_take_borrowed(struct sql_rows *rows, void *ret_text, size_t size)
+{
+    const char *text = sql_borrow_text(rows);
+
+    memcpy(ret_text, &text, size);
+}
+
+void sql_take_bool(struct sql_rows *rows, void *ret_truth, size_t size)
+{
+    bool truth = sql_take_number(rows) != 0;
+
+    memcpy(ret_truth, &truth, size);
+}
+
+void sql_take_integer(struct sql_rows *rows, void *ret_number, size_t size)
+{
+    int64_t number = sql_take_number(rows);
+    int32_t narrow = (int32_t)number;
+
+    memcpy(ret_number, size == sizeof(narrow) ? (const void *)&narrow : &number, size);
 }
 
 void sql_take_name(struct sql_rows *rows, char *ret_text, size_t size)
@@ -299,6 +316,42 @@ int sql_find_values(struct sql_connection *connection, const char *text, int64_t
 
     if (ret_number)
         *ret_number = r > 0 ? sql_take_number(&rows) : 0;
+    return r;
+}
+
+int sql_each_number(struct sql_connection *connection, const char *text,
+                    int (*callback)(void *userdata, int64_t number), void *userdata,
+                    const struct sql_value *values, size_t count)
+{
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_query_values(connection, text, &rows, values, count);
+
+    while (r == 0 && (r = sql_next(&rows)) > 0)
+        r = callback(userdata, sql_take_number(&rows));
+    return r;
+}
+
+int sql_each_text(struct sql_connection *connection, const char *text,
+                  int (*callback)(void *userdata, const char *text), void *userdata,
+                  const struct sql_value *values, size_t count)
+{
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_query_values(connection, text, &rows, values, count);
+
+    while (r == 0 && (r = sql_next(&rows)) > 0)
+        r = callback(userdata, sql_borrow_text(&rows));
+    return r;
+}
+
+int sql_find_text(struct sql_connection *connection, const char *text, char *ret_text, size_t size,
+                  const struct sql_value *values, size_t count)
+{
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = sql_first_values(connection, text, &rows, values, count);
+
+    ret_text[0] = '\0';
+    if (r > 0)
+        sql_take_text(&rows, ret_text, size);
     return r;
 }
 

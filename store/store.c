@@ -18,21 +18,69 @@
  * If only some of that lasts, an old beginning of the WAL would be taken for the newest state of
  * its pages. So store_leave_wal() has a new one begun before, whose header is flushed.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "lib/clock.h"
-#include "store/counters.h"
-#include "store/internal.h"
+#include "store/read.h"
+#include "store/store_internal.h"
 
 enum {
     WAL_IDLE_PAGES = 1000,  /* 4 MiB */
     WAL_MOST_PAGES = 16384, /* 64 MiB */
+    MEMORY_ROWS = 20000,    /* of history; some 10 MiB */
 };
 
 const char *store_error_text(const struct store *store)
 {
     return store->connection.error_text;
+}
+
+int64_t store_rows_kept(const struct store *store)
+{
+    return store->path || store->max_rows < MEMORY_ROWS ? store->max_rows : MEMORY_ROWS;
+}
+
+/* ---- the file ------------------------------------------------------------------------------- */
+
+/* By SQLite's own handle: closing another one would take its locks away. */
+static int check_header(const struct store *store)
+{
+    unsigned char header[PLACE_HEADER_BYTES];
+    sqlite3_file *file = NULL;
+    int code = sqlite3_file_control(store->connection.db, "main", SQLITE_FCNTL_FILE_POINTER, &file);
+
+    if (code != SQLITE_OK || !file || !file->pMethods)
+        return STORE_UNREADABLE;
+    code = file->pMethods->xRead(file, header, sizeof(header), 0);
+    if (code != SQLITE_OK && code != SQLITE_IOERR_SHORT_READ)
+        return STORE_UNREADABLE;
+    return place_judge_header(header, sizeof(header)) == PLACE_OURS ? 0 : STORE_DAMAGED;
+}
+
+int store_check_file(const struct store *store)
+{
+    struct stat status;
+
+    if (!store->path)
+        return 0;
+    if (stat(store->path, &status) < 0)
+        return store_failure_of(-errno);
+    if (status.st_dev != store->file_device || status.st_ino != store->file_inode)
+        return STORE_REPLACED;
+    return check_header(store);
+}
+
+bool store_is_in_memory(const struct store *store)
+{
+    return !store->path;
+}
+
+bool store_is_degraded(const struct store *store)
+{
+    return !store->path || store_check_file(store) < 0;
 }
 
 /* ---- transactions -------------------------------------------------------------------------- */
@@ -53,8 +101,6 @@ int store_begin(struct store *store)
     r = sql_prepare(&store->connection, rollback);
     if (r == 0)
         r = sql_run_values(&store->connection, begin, NULL, NULL, 0);
-    if (r == 0)
-        r = counted_time_note(store);
     if (r < 0)
         store_rollback(store);
     return r;
@@ -88,8 +134,6 @@ int store_commit(struct store *store)
 
     if (r == 0)
         counts_keep(store, (double)(clock_boottime() - began_ns) / (double)NSEC_PER_SEC);
-    if (r == 0 && !store->path)
-        store->written_in_memory = true;
     return r;
 }
 
@@ -119,7 +163,6 @@ int store_commit_durable(struct store *store)
 void store_rollback(struct store *store)
 {
     counts_drop(store);
-    store->has_span = false;
     if (!sqlite3_get_autocommit(store->connection.db))
         (void)sql_run_values(&store->connection, rollback, NULL, NULL, 0);
 }
@@ -224,13 +267,11 @@ static int count_spans(struct store *store, int64_t volume_id)
     cleanup(sql_end) struct sql_rows rows = {0};
     struct histogram *spans = store->pending.resizes;
     int64_t detected, hypervisor, guest;
-    int r = sql_first(&store->connection, find, &rows, sql_number(volume_id));
+    int r = STORE_FIRST(store, find, &rows, volume_id);
 
     if (r <= 0)
         return r;
-    detected = sql_take_number(&rows);
-    hypervisor = sql_take_number(&rows);
-    guest = sql_take_number(&rows);
+    TAKE(&rows, detected, hypervisor, guest);
     add_span(&spans[STORE_STAGE_HYPERVISOR], detected, hypervisor);
     add_span(&spans[STORE_STAGE_GUEST], hypervisor, guest);
     add_span(&spans[STORE_STAGE_TOTAL], detected, sql_take_number(&rows));
@@ -298,161 +339,4 @@ void counts_keep(struct store *store, double commit_seconds)
         into->cleanups[i] += from->cleanups[i];
     into->published += from->published;
     counts_drop(store);
-}
-
-/* ---- counted time --------------------------------------------------------------------------- */
-
-/* How old history is, whatever the clock says.
- *
- * Rows have wall time, and wall time jumps: a machine boots with a dead battery, somebody sets the
- * date, NTP sets it right. Taken by the clock alone, a jump ahead by a year makes all history old
- * at once. So time is counted beside the clock: by the boot's own clock, which nobody sets. A row
- * of clock_spans begins wherever the two clocks part by more than TOLERANCE_MS, and at each boot;
- * in a span wall time and counted time run alike. Time in which the machine was off is not counted.
- *
- * What may be old is then a question for the spans: no wall time that was valid within the last
- * keep_ms of counted time is old. The least of these times is the limit. So a row goes when
- * it is older than keep_ms for certain; one that was written while the clock was ahead stays until
- * the clock has come there, or until there are too many rows.
- */
-
-enum {
-    SPANS = 64,
-    TOLERANCE_MS = 60 * 1000,
-    NOTE_MS = 3600 * 1000, /* how much of it a crash and a reboot may lose */
-};
-
-struct newest {
-    char boot_id[STORE_NAME_BYTES];
-    struct clock_span span;
-    int64_t counted_until_ms;
-};
-
-static int64_t counted_now(const struct store *store)
-{
-    return store->span.counted_ms + (store->uptime_ms - store->span.uptime_ms);
-}
-
-/* STORE_FOUND, STORE_NOT_FOUND, or a failure. */
-static int read_newest(struct store *store, struct newest *ret_newest)
-{
-    static const char newest[] =
-        "SELECT boot_id, counted_from, wall_from, uptime_from,"
-        " counted_until FROM clock_spans WHERE span_id = (SELECT max(span_id) FROM clock_spans)";
-    cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_first_values(&store->connection, newest, &rows, NULL, 0);
-
-    if (r <= 0)
-        return r < 0 ? r : STORE_NOT_FOUND;
-    TAKE_TEXT(&rows, ret_newest->boot_id);
-    ret_newest->span.counted_ms = sql_take_number(&rows);
-    ret_newest->span.wall_ms = sql_take_number(&rows);
-    ret_newest->span.uptime_ms = sql_take_number(&rows);
-    ret_newest->counted_until_ms = sql_take_number(&rows);
-    return STORE_FOUND;
-}
-
-/* The two oldest become one, with the lesser of their wall times: what is old by that is old. The
- * first keeps its number, so from then on each new span takes the place of one. */
-static int merge_oldest(struct store *store)
-{
-    static const char merge[] =
-        "UPDATE clock_spans SET wall_from = min(wall_from, (SELECT n.wall_from - (n.counted_from -"
-        "  clock_spans.counted_from) FROM clock_spans n WHERE n.span_id > clock_spans.span_id"
-        "  ORDER BY n.span_id LIMIT 1))"
-        " WHERE span_id = (SELECT min(span_id) FROM clock_spans)"
-        " AND span_id <= (SELECT max(span_id) FROM clock_spans) - ?1";
-    static const char drop[] =
-        "DELETE FROM clock_spans WHERE span_id = (SELECT n.span_id FROM clock_spans n"
-        "  WHERE n.span_id > (SELECT min(span_id) FROM clock_spans) ORDER BY n.span_id LIMIT 1)"
-        " AND (SELECT min(span_id) FROM clock_spans) <= (SELECT max(span_id) FROM clock_spans)"
-        "  - ?1";
-    int r = sql_run(&store->connection, merge, NULL, sql_number(SPANS));
-
-    return r < 0 ? r : sql_run(&store->connection, drop, NULL, sql_number(SPANS));
-}
-
-static int begin_span(struct store *store, int64_t counted_ms, int64_t wall_ms)
-{
-    static const char insert[] =
-        "INSERT INTO clock_spans (boot_id, counted_from, wall_from, uptime_from, counted_until)"
-        " VALUES (?1, ?2, ?3, ?4, ?2)";
-    int r = sql_run(&store->connection, insert, NULL, sql_text(store->boot_id),
-                    sql_number(counted_ms), sql_number(wall_ms), sql_number(store->uptime_ms));
-
-    if (r == 0)
-        r = merge_oldest(store);
-    store->span = (struct clock_span){counted_ms, wall_ms, store->uptime_ms};
-    store->has_span = r == 0;
-    return r;
-}
-
-/* A database that did not count until now: what it has was written before its newest line was. */
-static int begin_counting(struct store *store)
-{
-    static const char newest[] =
-        "SELECT at FROM journal WHERE seq = (SELECT max(seq) FROM journal)";
-    int64_t wall_ms;
-    int r = sql_find_values(&store->connection, newest, &wall_ms, NULL, 0);
-    bool is_older = r > 0 && wall_ms < store->now_ms;
-
-    return r < 0 ? r : begin_span(store, 0, is_older ? wall_ms : store->now_ms);
-}
-
-static int find_span(struct store *store)
-{
-    struct newest newest;
-    int r = read_newest(store, &newest);
-
-    if (r == STORE_NOT_FOUND)
-        return begin_counting(store);
-    if (r < 0)
-        return r;
-    if (strcmp(newest.boot_id, store->boot_id) != 0)
-        return begin_span(store, newest.counted_until_ms, store->now_ms);
-    store->span = newest.span;
-    store->has_span = true;
-    return 0;
-}
-
-int counted_time_note(struct store *store)
-{
-    int64_t apart_ms;
-    int r = store->has_span ? 0 : find_span(store);
-
-    if (r < 0)
-        return r;
-    apart_ms = store->now_ms - store->span.wall_ms - (store->uptime_ms - store->span.uptime_ms);
-    return apart_ms >= -TOLERANCE_MS && apart_ms <= TOLERANCE_MS
-               ? 0
-               : begin_span(store, counted_now(store), store->now_ms);
-}
-
-int counted_time_find_limit(struct store *store, int64_t *ret_limit_ms)
-{
-    /* Before the first span the clock is taken to have run as in it. */
-    static const char limit[] =
-        "WITH first AS (SELECT coalesce(max(span_id), (SELECT min(span_id) FROM clock_spans)) AS id"
-        "  FROM clock_spans WHERE counted_from <= ?1)"
-        " SELECT min(CASE WHEN span_id = id THEN wall_from + (?1 - counted_from) ELSE wall_from"
-        "  END) FROM clock_spans, first WHERE span_id >= id";
-    int r = sql_find(&store->connection, limit, ret_limit_ms,
-                     sql_number(counted_now(store) - store->keep_ms));
-
-    return r > 0 ? 0 : r < 0 ? r : STORE_DAMAGED;
-}
-
-int counted_time_keep(struct store *store)
-{
-    static const char keep[] = "UPDATE clock_spans SET counted_until = ?1 WHERE counted_until < ?2"
-                               " AND span_id = (SELECT max(span_id) FROM clock_spans)";
-    static const char forget[] =
-        "DELETE FROM clock_spans WHERE span_id < (SELECT max(span_id) FROM clock_spans"
-        " WHERE counted_from <= ?1)";
-    const int64_t now_ms = counted_now(store);
-    int r =
-        sql_run(&store->connection, keep, NULL, sql_number(now_ms), sql_number(now_ms - NOTE_MS));
-
-    return r < 0 ? r
-                 : sql_run(&store->connection, forget, NULL, sql_number(now_ms - store->keep_ms));
 }

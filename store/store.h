@@ -6,7 +6,7 @@
  * a transaction, except where it says otherwise. An equal fact writes nothing, and the caller that
  * puts a fact learns whether anything changed. Each change appends its own row to the journal.
  *
- * Errors: an enum store_failure (failure.h); store_error_text() has SQLite's own words. After an
+ * Errors: an enum store_failure (bounds.h); store_error_text() has SQLite's own words. After an
  * error inside a transaction the caller rolls back and tries the pass again.
  *
  * Times passed in and out are milliseconds since 1970 UTC, for people; *_ns are CLOCK_BOOTTIME and
@@ -20,10 +20,9 @@
 #include "store/devices.h"
 #include "store/drive_mounts.h"
 #include "store/entries.h"
-#include "store/failure.h"
 #include "store/journal.h"
 #include "store/sandboxes.h"
-#include "store/volume.h"
+#include "store/volumes.h"
 
 /* ---- opening ---------------------------------------------------------------------------- */
 
@@ -33,11 +32,20 @@ enum store_opened {
     STORE_NEWER,   /* a newer major version than this program's: never touched */
 };
 
+/* History that the file lacks, because a running daemon could not use it. */
+struct store_gap {
+    int64_t since_ms;
+    const char *reason;
+    bool is_certain; /* false: only if the file turns out to be damaged */
+};
+
 struct store_options {
-    const char *path; /* NULL: in memory, and there from the beginning */
+    const char *path; /* NULL: in memory */
     const char *boot_id;
     uint32_t keep_days; /* history bounds */
     uint32_t max_rows;
+    /* NULL: the daemon starts, and may wait for a program that keeps the file locked. */
+    const struct store_gap *gap;
     struct store_opening *ret_opening; /* may be NULL */
 };
 
@@ -59,6 +67,11 @@ struct store_opening {
  * Rows of another boot become history: their sandboxes are gone, their mappings closed. */
 int store_open(const struct store_options *options, struct store **ret_store, struct error *error);
 void store_close(struct store *store); /* checkpoints */
+
+/* For a file that fails: closing it tries no last checkpoint, because committed data is in the WAL.
+ * If another file took its place, our WAL must not stay beside that, and is emptied as usual. */
+void store_keep_wal(struct store *store);
+
 const char *store_error_text(const struct store *store);
 
 int store_begin(struct store *store);
@@ -89,18 +102,6 @@ enum store_trimmed { STORE_TRIMMED, STORE_TRIM_MORE };
 int store_trim(struct store *store, bool by_age);
 
 /* ---- when the file fails ---------------------------------------------------------------- */
-
-/* Outside a transaction and any walk. Ids of before mean nothing afterwards, unless said so. */
-
-/* Closes the file and goes on in memory, with nothing in it. On an error nothing has changed. */
-int store_fall_back(struct store *store, struct error *error);
-
-/* From memory to the file at path, as store_open() would open it; its journal says since when
- * history is missing, and why. Outcomes as store_open(); unless STORE_OPENED, memory is left as it
- * is. ret_same: it is the file that was left, and nothing was committed meanwhile, so that its ids
- * hold and nothing is missing. */
-int store_return(struct store *store, const char *path, const char *why, bool *ret_same,
-                 struct error *error);
 
 bool store_is_in_memory(const struct store *store);
 

@@ -2,21 +2,7 @@
 /* volume_lists.c - which volumes a device, a sandbox, a directory or a point in time concerns. */
 #include <string.h>
 
-#include "store/internal.h"
-
-#define EACH_VOLUME(store, text, callback, userdata, ...)                                          \
-    each_volume(store, text, callback, userdata, SQL_VALUES(__VA_ARGS__))
-
-static int each_volume(struct store *store, const char *text, store_volume_callback *callback,
-                       void *userdata, const struct sql_value *values, size_t count)
-{
-    cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_query_values(&store->connection, text, &rows, values, count);
-
-    while (r == 0 && (r = sql_next(&rows)) > 0)
-        r = callback(userdata, sql_take_number(&rows));
-    return r;
-}
+#include "store/store_internal.h"
 
 int store_each_volume_of_device(struct store *store, uint32_t major, uint32_t minor,
                                 store_volume_callback *callback, void *userdata)
@@ -30,8 +16,7 @@ int store_each_volume_of_device(struct store *store, uint32_t major, uint32_t mi
         " WHERE d.kind = 'block' AND d.major = ?1 AND d.minor = ?2 AND d.boot_id = ?3"
         " AND v.removed_at IS NULL";
 
-    return EACH_VOLUME(store, text, callback, userdata, sql_number(major), sql_number(minor),
-                       sql_text(store->boot_id));
+    return STORE_EACH_NUMBER(store, text, callback, userdata, major, minor, store->boot_id);
 }
 
 int store_each_volume_of_file(struct store *store, uint64_t file_device, uint64_t inode,
@@ -42,8 +27,7 @@ int store_each_volume_of_file(struct store *store, uint64_t file_device, uint64_
         " WHERE d.kind <> 'block' AND d.inode = ?1 AND d.file_device = ?2 AND d.boot_id = ?3"
         " AND v.removed_at IS NULL";
 
-    return EACH_VOLUME(store, text, callback, userdata, sql_number((int64_t)inode),
-                       sql_number((int64_t)file_device), sql_text(store->boot_id));
+    return STORE_EACH_NUMBER(store, text, callback, userdata, inode, file_device, store->boot_id);
 }
 
 int store_each_volume_of_device_id(struct store *store, int64_t device_id,
@@ -52,7 +36,7 @@ int store_each_volume_of_device_id(struct store *store, int64_t device_id,
     static const char text[] =
         "SELECT volume_id FROM volumes WHERE device_id = ?1 AND removed_at IS NULL";
 
-    return EACH_VOLUME(store, text, callback, userdata, sql_number(device_id));
+    return STORE_EACH_NUMBER(store, text, callback, userdata, device_id);
 }
 
 int store_each_volume_beside(struct store *store, const char *key, store_volume_callback *callback,
@@ -63,7 +47,7 @@ int store_each_volume_beside(struct store *store, const char *key, store_volume_
         " JOIN volumes w ON w.device_id = v.device_id AND w.volume_id <> v.volume_id"
         " WHERE e.key = ?1 AND e.gone = 0 AND w.removed_at IS NULL";
 
-    return EACH_VOLUME(store, text, callback, userdata, sql_text(key));
+    return STORE_EACH_NUMBER(store, text, callback, userdata, key);
 }
 
 #define VOLUMES_OF_SANDBOX                                                                         \
@@ -88,7 +72,7 @@ int store_each_volume_of_sandbox(struct store *store, const char *sandbox_id,
                            " JOIN volumes v ON v.device_id = d.device_id AND v.removed_at IS NULL"
                            " WHERE s.sandbox_id = ?1 AND s.gone_at IS NULL AND s.orphaned = 1";
 
-    return EACH_VOLUME(store, text, callback, userdata, sql_text(sandbox_id));
+    return STORE_EACH_NUMBER(store, text, callback, userdata, sandbox_id);
 }
 
 int store_each_bypassed_volume(struct store *store, const char *sandbox_id,
@@ -105,14 +89,14 @@ int store_each_bypassed_volume(struct store *store, const char *sandbox_id,
         " AND e.gone = 0"
         " UNION SELECT volume_id FROM volumes WHERE state = 'blocked' AND reason = 'bypassed'";
 
-    return EACH_VOLUME(store, text, callback, userdata, sql_text(sandbox_id));
+    return STORE_EACH_NUMBER(store, text, callback, userdata, sandbox_id);
 }
 
 int store_each_volume(struct store *store, store_volume_callback *callback, void *userdata)
 {
     static const char text[] = "SELECT volume_id FROM volumes WHERE removed_at IS NULL";
 
-    return each_volume(store, text, callback, userdata, NULL, 0);
+    return STORE_EACH_NUMBER(store, text, callback, userdata);
 }
 
 int store_each_bound_volume(struct store *store, store_volume_callback *callback, void *userdata)
@@ -121,7 +105,7 @@ int store_each_bound_volume(struct store *store, store_volume_callback *callback
         "SELECT volume_id FROM mappings WHERE until IS NULL"
         " UNION SELECT volume_id FROM volumes WHERE state = 'blocked' AND removed_at IS NULL";
 
-    return each_volume(store, text, callback, userdata, NULL, 0);
+    return STORE_EACH_NUMBER(store, text, callback, userdata);
 }
 
 int store_each_volume_without_device(struct store *store, store_volume_callback *callback,
@@ -131,7 +115,7 @@ int store_each_volume_without_device(struct store *store, store_volume_callback 
                                " WHERE device_id IS NULL AND removed_at IS NULL"
                                " AND status = 'present'";
 
-    return each_volume(store, text, callback, userdata, NULL, 0);
+    return STORE_EACH_NUMBER(store, text, callback, userdata);
 }
 
 int store_each_mounted_file_system(struct store *store,
@@ -142,12 +126,8 @@ int store_each_mounted_file_system(struct store *store,
         "SELECT DISTINCT e.fs_type FROM mappings m JOIN volumes v ON v.volume_id = m.volume_id"
         " JOIN entries e ON e.entry_id = v.entry_id"
         " WHERE m.guest_bytes IS NOT NULL AND e.fs_type IS NOT NULL";
-    cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_query_values(&store->connection, find, &rows, NULL, 0);
 
-    while (r == 0 && (r = sql_next(&rows)) > 0)
-        r = callback(userdata, sql_borrow_text(&rows));
-    return r;
+    return STORE_EACH_TEXT(store, find, callback, userdata);
 }
 
 int store_each_volume_due(struct store *store, uint64_t now_ns, store_volume_callback *callback,
@@ -156,7 +136,7 @@ int store_each_volume_due(struct store *store, uint64_t now_ns, store_volume_cal
     static const char text[] =
         "SELECT volume_id FROM volumes WHERE next_attempt_ns <= ?1 AND removed_at IS NULL";
 
-    return EACH_VOLUME(store, text, callback, userdata, sql_number((int64_t)now_ns));
+    return STORE_EACH_NUMBER(store, text, callback, userdata, now_ns);
 }
 
 /* ---- unresolved names ----------------------------------------------------------------------- */
@@ -180,12 +160,11 @@ const char *hash_path(const char *path, char ret_hash[static SHA256_HEX_BYTES])
 
 int volume_set_path(struct store *store, int64_t volume_id, const char *path)
 {
-    static const char set[] =
-        "UPDATE volumes SET target_path = ?2, path_sha256 = ?3 WHERE volume_id = ?1";
     char hash[SHA256_HEX_BYTES];
 
-    return sql_run(&store->connection, set, NULL, sql_number(volume_id), sql_text(path),
-                   sql_text(hash_path(path, hash)));
+    return STORE_RUN(store,
+                     "UPDATE volumes SET target_path = ?2, path_sha256 = ?3 WHERE volume_id = ?1",
+                     volume_id, path, hash_path(path, hash));
 }
 
 int store_has_unresolved(struct store *store, bool *ret_has)
@@ -194,7 +173,7 @@ int store_has_unresolved(struct store *store, bool *ret_has)
         "SELECT 1 FROM volumes v JOIN entries e ON e.volume_id = v.volume_id AND e.gone = 0"
         " WHERE v.target_path IS NULL AND v.removed_at IS NULL"
         " AND length(e.key) = 64 AND e.key NOT GLOB '*[^0-9a-f]*' LIMIT 1";
-    int r = sql_find_values(&store->connection, find, NULL, NULL, 0);
+    int r = STORE_FIND(store, find, NULL);
 
     *ret_has = r > 0;
     return r < 0 ? r : 0;
@@ -203,9 +182,9 @@ int store_has_unresolved(struct store *store, bool *ret_has)
 int store_path_of_hash(struct store *store, const char *hash,
                        char ret_path[static STORE_TARGET_BYTES])
 {
-    static const char find[] = "SELECT target_path FROM volumes WHERE path_sha256 = ?1 LIMIT 1";
     cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_first(&store->connection, find, &rows, sql_text(hash));
+    int r = STORE_FIRST(store, "SELECT target_path FROM volumes WHERE path_sha256 = ?1 LIMIT 1",
+                        &rows, hash);
 
     if (r < 0)
         return r;
@@ -220,7 +199,7 @@ int unresolved_find(struct store *store, const char *key, int64_t *ret_volume_id
     static const char find[] =
         "SELECT e.volume_id FROM entries e JOIN volumes v ON v.volume_id = e.volume_id"
         " WHERE e.key = ?1 AND e.gone = 0 AND v.target_path IS NULL AND v.removed_at IS NULL";
-    int r = sql_find(&store->connection, find, ret_volume_id, sql_text(key));
+    int r = STORE_FIND(store, find, ret_volume_id, key);
 
     return r < 0 ? r : 0;
 }
@@ -234,7 +213,7 @@ static int has_unnamed(struct store *store)
 
     if (store->has_no_unnamed)
         return SQL_END;
-    r = sql_find_values(&store->connection, find, NULL, NULL, 0);
+    r = STORE_FIND(store, find, NULL);
     store->has_no_unnamed = r == SQL_END;
     return r;
 }
@@ -255,11 +234,8 @@ int store_learn_path(struct store *store, const char *path, const char *source,
         return r;
     r = volume_set_path(store, volume_id, path);
     if (r == 0)
-        r = journal_write(store, &(struct journal_line){.kind = "path_learned",
-                                                        .volume_id = volume_id,
-                                                        .detail = {{"target_path", sql_text(path)},
-                                                                   {"key", sql_text(key)},
-                                                                   {"source", sql_text(source)}}});
+        r = JOURNAL(store, "path_learned", ABOUT(.volume_id = volume_id), "target_path", path,
+                    "key", key, "source", source);
     if (r < 0)
         return r;
     memcpy(ret_key, key, sizeof(key));
@@ -272,12 +248,7 @@ int store_each_claimed_path(struct store *store, const char *after,
 {
     static const char page[] =
         "SELECT DISTINCT path FROM sandbox_claims WHERE path > ?1 ORDER BY path LIMIT ?2";
-    cleanup(sql_end) struct sql_rows rows = {0};
-    int r =
-        sql_query(&store->connection, page, &rows,
-                  (struct sql_value){.type = SQL_TEXT, .text = after}, sql_number(CLAIMED_PATHS));
 
-    while (r == 0 && (r = sql_next(&rows)) > 0)
-        r = callback(userdata, sql_borrow_text(&rows));
-    return r;
+    return STORE_EACH_TEXT(store, page, callback, userdata,
+                           ((struct sql_value){.type = SQL_TEXT, .text = after}), CLAIMED_PATHS);
 }

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "store/internal.h"
 #include "store/schema.h"
+#include "store/store_internal.h"
 
 /* ---- state --------------------------------------------------------------------------------- */
 
@@ -16,19 +16,15 @@ static int write_state(struct store *store, const struct store_volume *volume,
     static const char set[] =
         "UPDATE volumes SET state = ?2, reason = ?3, state_since = ?4 WHERE volume_id = ?1";
     char before[2 * STORE_NAME_BYTES], after[2 * STORE_NAME_BYTES];
-    int r = sql_run(&store->connection, set, NULL, sql_number(volume->volume_id),
-                    sql_text(state_name(state)), sql_text(reason_name(reason)),
-                    sql_number(store->now_ms));
+    int r = STORE_RUN(store, set, volume->volume_id, state_name(state), reason_name(reason),
+                      store->now_ms);
 
     (void)snprintf(before, sizeof(before), "%s/%s", state_name(volume->state),
                    reason_name(volume->reason));
     (void)snprintf(after, sizeof(after), "%s/%s", state_name(state), reason_name(reason));
-    return r < 0
-               ? r
-               : journal_write(store, &(struct journal_line){.kind = "state_changed",
-                                                             .volume = volume,
-                                                             .detail = {{"from", sql_text(before)},
-                                                                        {"to", sql_text(after)}}});
+    return r < 0 ? r
+                 : JOURNAL(store, "state_changed", ABOUT(.volume = volume), "from", before, "to",
+                           after);
 }
 
 static int follow_state(struct store *store, const struct store_volume *volume,
@@ -38,24 +34,14 @@ static int follow_state(struct store *store, const struct store_volume *volume,
                                  " WHERE volume_id = ?1 AND finished_at IS NULL"
                                  " AND (?4 IS NOT NULL OR (state, reason) IS NOT (?2, ?3))";
     int changes = 0;
-    int r = sql_run(&store->connection, follow, &changes, sql_number(volume->volume_id),
-                    sql_text(state_name(state)), sql_text(reason_name(reason)),
-                    finish ? sql_number(store->now_ms) : sql_known(0));
+    int r = STORE_CHANGE(store, follow, &changes, volume->volume_id, state_name(state),
+                         reason_name(reason), finish ? sql_number(store->now_ms) : sql_known(0));
 
     if (r == 0 && changes)
         r = count_resize(store, volume->volume_id, state, reason, finish);
     if (r < 0 || !finish || !changes)
         return r;
-    return journal_write(
-        store, &(struct journal_line){.kind = "resize_finished",
-                                      .volume = volume,
-                                      .detail = {{"state", sql_text(state_name(state))}}});
-}
-
-/* The sandbox's VM does not have the volume's device. */
-static bool is_without_device(enum volume_state state, enum volume_reason reason)
-{
-    return state == STATE_DETACHED || reason == REASON_BYPASSED;
+    return JOURNAL(store, "resize_finished", ABOUT(.volume = volume), "state", state_name(state));
 }
 
 int store_set_state(struct store *store, struct store_volume *volume, enum volume_state state,
@@ -68,7 +54,8 @@ int store_set_state(struct store *store, struct store_volume *volume, enum volum
 
     if (changed)
         r = write_state(store, volume, state, reason);
-    if (r == 0 && changed && is_without_device(state, reason))
+    /* Then the sandbox's VM does not have the volume's device. */
+    if (r == 0 && changed && (state == STATE_DETACHED || reason == REASON_BYPASSED))
         r = guest_stats_forget(store, volume->volume_id);
     if (r == 0 && volume->resize_id)
         r = follow_state(store, volume, state, reason, finish);
@@ -86,10 +73,9 @@ int store_set_state(struct store *store, struct store_volume *volume, enum volum
 
 int store_set_observed(struct store *store, int64_t volume_id, bool observed)
 {
-    static const char set[] =
-        "UPDATE volumes SET observed = ?2 WHERE volume_id = ?1 AND observed <> ?2";
-
-    return sql_run(&store->connection, set, NULL, sql_number(volume_id), sql_number(observed));
+    return STORE_RUN(store,
+                     "UPDATE volumes SET observed = ?2 WHERE volume_id = ?1 AND observed <> ?2",
+                     volume_id, observed);
 }
 
 /* ---- resizable ----------------------------------------------------------------------------- */
@@ -102,29 +88,13 @@ static void format_resizable(const char *resizable, enum volume_reason reason,
                    reason ? reason_name(reason) : "");
 }
 
-static int journal_resizable(struct store *store, const struct store_volume *volume,
-                             const char *resizable, enum volume_reason reason)
-{
-    char before[2 * STORE_NAME_BYTES], after[2 * STORE_NAME_BYTES];
-
-    if (strcmp(volume->resizable, "no") != 0 && strcmp(resizable, "no") != 0)
-        return 0;
-    format_resizable(volume->resizable, volume->resizable_reason, before);
-    format_resizable(resizable, reason, after);
-    return journal_write(store, &(struct journal_line){
-                                    .kind = "resizable_changed",
-                                    .volume_id = volume->volume_id,
-                                    .detail = {{"from", sql_text(*before ? before : NULL)},
-                                               {"to", sql_text(*after ? after : NULL)}},
-                                });
-}
-
 int store_set_resizable(struct store *store, const struct store_volume *volume,
                         const char *resizable, enum volume_reason reason, bool *ret_changed)
 {
     static const char set[] =
         "UPDATE volumes SET resizable = ?2, resizable_reason = ?3 WHERE volume_id = ?1";
     const char *answer = resizable ? resizable : "";
+    char before[2 * STORE_NAME_BYTES], after[2 * STORE_NAME_BYTES];
     bool changed = strcmp(volume->resizable, answer) != 0 || volume->resizable_reason != reason;
     int r;
 
@@ -132,19 +102,24 @@ int store_set_resizable(struct store *store, const struct store_volume *volume,
         *ret_changed = changed;
     if (!changed)
         return 0;
-    r = sql_run(&store->connection, set, NULL, sql_number(volume->volume_id), sql_text(resizable),
-                sql_reason(reason));
-    return r < 0 ? r : journal_resizable(store, volume, answer, reason);
+    r = STORE_RUN(store, set, volume->volume_id, resizable, sql_reason(reason));
+    if (r < 0 || (strcmp(volume->resizable, "no") != 0 && strcmp(answer, "no") != 0))
+        return r;
+    format_resizable(volume->resizable, volume->resizable_reason, before);
+    format_resizable(answer, reason, after);
+    return JOURNAL(store, "resizable_changed", ABOUT(.volume_id = volume->volume_id), "from",
+                   before, "to", after);
 }
 
 int store_set_evidence(struct store *store, struct store_volume *volume, const char *evidence)
 {
-    static const char set[] =
-        "UPDATE volumes SET evidence = ?2 WHERE volume_id = ?1 AND evidence IS NOT ?2";
-    int r = *evidence || volume->has_evidence
-                ? sql_run(&store->connection, set, NULL, sql_number(volume->volume_id),
-                          sql_text(evidence))
-                : 0;
+    int r =
+        *evidence || volume->has_evidence
+            ? STORE_RUN(
+                  store,
+                  "UPDATE volumes SET evidence = ?2 WHERE volume_id = ?1 AND evidence IS NOT ?2",
+                  volume->volume_id, evidence)
+            : 0;
 
     if (r == 0)
         volume->has_evidence = *evidence != '\0';
@@ -153,30 +128,11 @@ int store_set_evidence(struct store *store, struct store_volume *volume, const c
 
 /* ---- waiting ------------------------------------------------------------------------------- */
 
-int store_set_attempts(struct store *store, int64_t volume_id, uint32_t attempts,
-                       uint64_t next_attempt_ns, int64_t next_attempt_ms)
-{
-    static const char set[] =
-        "UPDATE volumes SET attempts = ?2, next_attempt_ns = ?3, next_attempt_ms = ?4"
-        " WHERE volume_id = ?1"
-        " AND (attempts, next_attempt_ns, next_attempt_ms) IS NOT (?2, ?3, ?4)";
-    uint64_t shown_ms = next_attempt_ns ? (uint64_t)next_attempt_ms : 0;
-
-    return sql_run(&store->connection, set, NULL, sql_number(volume_id), sql_number(attempts),
-                   sql_known(next_attempt_ns), sql_known(shown_ms));
-}
-
-int volume_clear_attempts(struct store *store, int64_t volume_id)
-{
-    return store_set_attempts(store, volume_id, 0, 0, 0);
-}
-
 int store_next_attempt(struct store *store, uint64_t after_ns, uint64_t *ret_ns)
 {
-    static const char next[] =
-        "SELECT min(next_attempt_ns) FROM volumes WHERE next_attempt_ns > ?1";
     int64_t next_ns;
-    int r = sql_find(&store->connection, next, &next_ns, sql_number((int64_t)after_ns));
+    int r = STORE_FIND(store, "SELECT min(next_attempt_ns) FROM volumes WHERE next_attempt_ns > ?1",
+                       &next_ns, after_ns);
 
     *ret_ns = next_ns ? (uint64_t)next_ns : UINT64_MAX;
     return r < 0 ? r : 0;
@@ -186,9 +142,8 @@ bool store_awaits_stillness(struct store *store)
 {
     static const char find[] = "SELECT 1 FROM volumes WHERE next_attempt_ns IS NOT NULL"
                                " AND attempts = 0 AND removed_at IS NULL LIMIT 1";
-    cleanup(sql_end) struct sql_rows rows = {0};
 
-    return sql_query_values(&store->connection, find, &rows, NULL, 0) == 0 && sql_next(&rows) > 0;
+    return STORE_FIND(store, find, NULL) > 0;
 }
 
 int store_forget_waiting(struct store *store)
@@ -203,11 +158,12 @@ int store_forget_waiting(struct store *store)
         " helper_ability) IS NOT NULL";
     static const char mappings[] =
         "UPDATE mappings SET undone = 0 WHERE until IS NULL AND undone <> 0";
-    static const char *const steps[] = {volumes, sandboxes, mappings};
-    int r = 0;
+    int r = STORE_RUN(store, volumes);
 
-    for (size_t i = 0; r == 0 && i < array_length(steps); i++)
-        r = sql_run_values(&store->connection, steps[i], NULL, NULL, 0);
+    if (r == 0)
+        r = STORE_RUN(store, sandboxes);
+    if (r == 0)
+        r = STORE_RUN(store, mappings);
     return r < 0 ? r : store_want_list(store, 0);
 }
 
@@ -218,7 +174,7 @@ int store_forget_waiting_of(struct store *store, int64_t sandbox_ref)
         " WHERE volume_id IN (SELECT volume_id FROM mappings WHERE sandbox_ref = ?1"
         "  AND until IS NULL) AND (attempts <> 0 OR next_attempt_ns IS NOT NULL)";
 
-    return sql_run(&store->connection, volumes, NULL, sql_number(sandbox_ref));
+    return STORE_RUN(store, volumes, sandbox_ref);
 }
 
 /* ---- volume lifetime ------------------------------------------------------------------------ */
@@ -227,9 +183,9 @@ int store_forget_waiting_of(struct store *store, int64_t sandbox_ref)
 
 int store_find_volume(struct store *store, const char *target_path, int64_t *ret_volume_id)
 {
-    static const char by_path[] =
-        "SELECT volume_id FROM volumes WHERE target_path = ?1 AND removed_at IS NULL";
-    int r = sql_find(&store->connection, by_path, ret_volume_id, sql_text(target_path));
+    int r = STORE_FIND(
+        store, "SELECT volume_id FROM volumes WHERE target_path = ?1 AND removed_at IS NULL",
+        ret_volume_id, target_path);
 
     return r < 0 ? r : 0;
 }
@@ -246,7 +202,7 @@ int volume_count(struct store *store)
     static const char count[] = "UPDATE meta SET live_volumes = live_volumes + 1"
                                 " WHERE one = 1 AND live_volumes < ?1";
     int counted = 0;
-    int r = sql_run(&store->connection, count, &counted, sql_number(STORE_VOLUMES));
+    int r = STORE_CHANGE(store, count, &counted, STORE_VOLUMES);
 
     return r == 0 && !counted ? STORE_TOO_MANY : r;
 }
@@ -260,21 +216,16 @@ int volume_add(struct store *store, const struct store_entry *entry, int64_t dev
         " VALUES (?1, ?2, (SELECT coalesce(max(entry_id), 0) + 1 FROM entries), 'present', ?4,"
         "  'unknown', 'none', ?3, ?3, ?3)";
     char hash[SHA256_HEX_BYTES];
-    int r = sql_run(&store->connection, insert, NULL, sql_text(entry->target_path),
-                    sql_text(hash_path(entry->target_path, hash)), sql_number(store->now_ms),
-                    sql_known((uint64_t)device_id));
+    int r = STORE_RUN(store, insert, entry->target_path, hash_path(entry->target_path, hash),
+                      store->now_ms, sql_known(device_id));
 
     if (r < 0)
         return r;
     store->has_no_unnamed = store->has_no_unnamed && entry->target_path;
     *ret_volume_id = sqlite3_last_insert_rowid(store->connection.db);
-    return journal_write(
-        store, &(struct journal_line){.kind = "volume_added",
-                                      .volume_id = *ret_volume_id,
-                                      .is_complete = true,
-                                      .detail = {{"target_path", sql_text(entry->target_path)},
-                                                 {"layout", sql_text(layout_name(entry->layout))},
-                                                 {"key", sql_text(entry->key)}}});
+    return JOURNAL(store, "volume_added", ABOUT(.volume_id = *ret_volume_id, .is_complete = true),
+                   "target_path", entry->target_path, "layout", layout_name(entry->layout), "key",
+                   entry->key);
 }
 
 /* Subqueries, because UPDATE … FROM would build a table for its one row. */
@@ -289,8 +240,7 @@ int volume_refresh(struct store *store, int64_t volume_id)
         " status = CASE WHEN EXISTS (SELECT 1 " LIVE_ENTRIES " AND problem IS NOT NULL)"
         "  THEN 'invalid' ELSE 'present' END WHERE volume_id = ?1";
 
-    return sql_run(&store->connection, refresh, NULL, sql_number(volume_id),
-                   sql_number(store->now_ms));
+    return STORE_RUN(store, refresh, volume_id, store->now_ms);
 }
 
 int volume_end(struct store *store, int64_t volume_id)
@@ -301,19 +251,16 @@ int volume_end(struct store *store, int64_t volume_id)
         " device_id = NULL, attempts = 0,"
         " next_attempt_ns = NULL, next_attempt_ms = NULL, last_changed = ?2, removed_at = ?2"
         " WHERE volume_id = ?1";
-    static const char discount[] = "UPDATE meta SET live_volumes = live_volumes - 1 WHERE one = 1";
     struct store_volume volume = {.volume_id = volume_id};
     /* It names the sandbox while the binding is open. */
-    int r = journal_write(store,
-                          &(struct journal_line){.kind = "volume_removed", .volume_id = volume_id});
+    int r = JOURNAL(store, "volume_removed", ABOUT(.volume_id = volume_id));
 
     if (r == 0)
         r = store_close_binding(store, volume_id);
     if (r == 0)
-        r = sql_run(&store->connection, end, NULL, sql_number(volume_id),
-                    sql_number(store->now_ms));
+        r = STORE_RUN(store, end, volume_id, store->now_ms);
     if (r == 0)
-        r = sql_run_values(&store->connection, discount, NULL, NULL, 0);
+        r = STORE_RUN(store, "UPDATE meta SET live_volumes = live_volumes - 1 WHERE one = 1");
     if (r == 0)
         r = store_reload_volume(store, &volume);
     return r < 0 ? r : store_set_state(store, &volume, STATE_UNMANAGED, REASON_NONE, NULL);
@@ -326,14 +273,9 @@ int store_find_unstaged(struct store *store, int64_t volume_id,
                                " JOIN mappings k ON k.mapping_id = " V_UNSTAGED_MAPPING
                                " JOIN sandboxes s ON s.sandbox_ref = k.sandbox_ref"
                                " WHERE v.volume_id = ?1";
-    cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_first(&store->connection, find, &rows, sql_number(volume_id));
+    int r = STORE_FIND_TEXT(store, find, ret_sandbox_id, STORE_SANDBOX_ID_BYTES, volume_id);
 
-    ret_sandbox_id[0] = '\0';
-    if (r <= 0)
-        return r;
-    sql_take_text(&rows, ret_sandbox_id, STORE_SANDBOX_ID_BYTES);
-    return 0;
+    return r < 0 ? r : 0;
 }
 
 /* ---- resizes -------------------------------------------------------------------------------- */
@@ -341,8 +283,9 @@ int store_find_unstaged(struct store *store, int64_t volume_id,
 /* Resizes: opened when a device exceeds what the hypervisor has, finished in sync.
  *
  * At most one is open per volume. If the device grows again meanwhile, the goal is raised. Its
- * state and reason are copies of the volume's, written by store_set_state() and by nobody else, so
- * the two can't differ. It survives a restart and a reboot, so an unfinished resize is continued.
+ * state and reason are copies of the volume's, written when it is opened and then by
+ * store_set_state() alone, so the two can't differ. It survives a restart and a reboot, so an
+ * unfinished resize is continued.
  */
 
 static int add_resize(struct store *store, int64_t volume_id, uint64_t from_bytes,
@@ -355,18 +298,7 @@ static int add_resize(struct store *store, int64_t volume_id, uint64_t from_byte
         " LEFT JOIN mappings m ON m.volume_id = v.volume_id AND m.until IS NULL"
         " LEFT JOIN sandboxes s ON s.sandbox_ref = m.sandbox_ref WHERE v.volume_id = ?1";
 
-    return sql_run(&store->connection, insert, NULL, sql_number(volume_id), sql_known(from_bytes),
-                   sql_number((int64_t)to_bytes), sql_number(store->now_ms));
-}
-
-static int raise_resize(struct store *store, int64_t resize_id, uint64_t to_bytes)
-{
-    static const char raise[] =
-        "UPDATE resizes SET to_bytes = ?2, error = NULL, hypervisor_at = NULL, guest_at = NULL"
-        " WHERE resize_id = ?1";
-
-    return sql_run(&store->connection, raise, NULL, sql_number(resize_id),
-                   sql_number((int64_t)to_bytes));
+    return STORE_RUN(store, insert, volume_id, sql_known(from_bytes), to_bytes, store->now_ms);
 }
 
 /* The results of earlier attempts say nothing about a new goal. */
@@ -377,7 +309,7 @@ static int forget_reasons(struct store *store, struct store_volume *volume)
     int r = 0;
 
     if (volume->hypervisor_reason != REASON_NONE || volume->guest_reason != REASON_NONE)
-        r = sql_run(&store->connection, forget, NULL, sql_number(volume->volume_id));
+        r = STORE_RUN(store, forget, volume->volume_id);
     if (r == 0 && (volume->attempts || volume->next_attempt_ns))
         r = volume_clear_attempts(store, volume->volume_id);
     volume->hypervisor_reason = volume->guest_reason = REASON_NONE;
@@ -386,25 +318,18 @@ static int forget_reasons(struct store *store, struct store_volume *volume)
     return r;
 }
 
-static int journal_goal(struct store *store, const struct store_volume *volume, const char *kind,
-                        uint64_t from_bytes)
-{
-    return journal_write(store, &(struct journal_line){
-                                    .kind = kind,
-                                    .volume = volume,
-                                    .detail = {{"from_bytes", sql_known(from_bytes)},
-                                               {"to_bytes", sql_known(volume->resize_to_bytes)}}});
-}
-
 int store_open_resize(struct store *store, struct store_volume *volume, uint64_t from_bytes,
                       uint64_t to_bytes)
 {
+    static const char raise[] =
+        "UPDATE resizes SET to_bytes = ?2, error = NULL, hypervisor_at = NULL, guest_at = NULL"
+        " WHERE resize_id = ?1";
     bool is_open = volume->resize_id != 0;
     int r;
 
     if (is_open && volume->resize_to_bytes >= to_bytes)
         return 0;
-    r = is_open ? raise_resize(store, volume->resize_id, to_bytes)
+    r = is_open ? STORE_RUN(store, raise, volume->resize_id, to_bytes)
                 : add_resize(store, volume->volume_id, from_bytes, to_bytes);
     if (r < 0)
         return r;
@@ -413,8 +338,9 @@ int store_open_resize(struct store *store, struct store_volume *volume, uint64_t
     volume->resize_to_bytes = to_bytes;
     r = forget_reasons(store, volume);
     return r < 0 ? r
-                 : journal_goal(store, volume, is_open ? "resize_raised" : "resize_opened",
-                                from_bytes);
+                 : JOURNAL(store, is_open ? "resize_raised" : "resize_opened",
+                           ABOUT(.volume = volume), "from_bytes", sql_known(from_bytes), "to_bytes",
+                           sql_known(volume->resize_to_bytes));
 }
 
 int store_get_reached_size(struct store *store, int64_t volume_id, uint64_t *ret_bytes)
@@ -423,7 +349,7 @@ int store_get_reached_size(struct store *store, int64_t volume_id, uint64_t *ret
         "SELECT m.guest_synced_bytes FROM mappings m JOIN volumes v ON v.volume_id = m.volume_id"
         " AND v.device_id = m.device_id WHERE m.volume_id = ?1 ORDER BY m.mapping_id DESC LIMIT 1";
     int64_t bytes;
-    int r = sql_find(&store->connection, find, &bytes, sql_number(volume_id));
+    int r = STORE_FIND(store, find, &bytes, volume_id);
 
     *ret_bytes = (uint64_t)bytes;
     return r < 0 ? r : 0;
@@ -434,13 +360,10 @@ int store_intend(struct store *store, const struct store_volume *volume, const c
     static const char count[] =
         "UPDATE resizes SET attempts = attempts + 1 WHERE volume_id = ?1 AND finished_at IS NULL";
     char kind[STORE_NAME_BYTES];
-    int r = sql_run(&store->connection, count, NULL, sql_number(volume->volume_id));
+    int r = STORE_RUN(store, count, volume->volume_id);
 
     (void)snprintf(kind, sizeof(kind), "%s_intended", act);
     return r < 0 ? r
-                 : journal_write(store, &(struct journal_line){
-                                            .kind = kind,
-                                            .volume = volume,
-                                            .detail = {{"bytes", sql_known(volume->device_bytes)}},
-                                        });
+                 : JOURNAL(store, kind, ABOUT(.volume = volume), "bytes",
+                           sql_known(volume->device_bytes));
 }

@@ -11,8 +11,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "store/internal.h"
+#include "lib/text.h"
 #include "store/schema.h"
+#include "store/store_internal.h"
 
 static const char select_volume[] =
     "SELECT v.status, (SELECT max(o.policy) FROM entries o WHERE o.volume_id = v.volume_id"
@@ -31,7 +32,7 @@ static const char select_volume[] =
     " v.filled_device_id, v.filled_bytes,"
     " r.resize_id, r.from_bytes, r.to_bytes,"
     " e.subpaths, v.evidence IS NOT NULL, v.observed, v.resizable, v.resizable_reason,"
-    " e.fs_type = 'btrfs'"
+    " e.fs_type = 'btrfs', e.layout = 'none', e.grows_file_system"
     " FROM volumes v"
     " LEFT JOIN entries e ON e.entry_id = v.entry_id"
     " LEFT JOIN devices d ON d.device_id = v.device_id"
@@ -58,7 +59,9 @@ static const char select_named_sandboxes[] =
 /* Claims end with their sandbox. */
 static const char select_claiming_sandboxes[] =
     "SELECT " SANDBOX ", c.source, coalesce(c.guest_path, d.guest_path), coalesce(c.carrier, 1),"
-    " coalesce(d.major, -1), d.minor, d.file, d.drive_id FROM sandbox_claims c"
+    " coalesce(c.major, d.major, -1), coalesce(c.minor, d.minor),"
+    " coalesce('block device ' || c.major || ':' || c.minor, d.file), d.drive_id"
+    " FROM sandbox_claims c"
     " JOIN sandboxes s ON s.sandbox_ref = c.sandbox_ref"
     " LEFT JOIN sandbox_drives d ON d.sandbox_ref = c.sandbox_ref AND d.position = c.drive"
     " WHERE c.path = ?1";
@@ -98,9 +101,12 @@ static const char select_drive[] =
     " guest_path, file FROM sandbox_drives WHERE sandbox_ref = ?1"
     " AND ((?5 AND major = ?3 AND minor = ?4) OR mount_source = ?2 OR file = ?2 OR file = ?6)";
 
+/* Pods that share one raw block claim know that of each other. */
 static const char select_shared[] =
     "SELECT w.volume_id FROM volumes w WHERE w.device_id = ?2 AND w.volume_id <> ?1 AND "
     "w.removed_at IS NULL"
+    " AND NOT (?4 AND EXISTS (SELECT 1 FROM entries c WHERE c.entry_id = w.entry_id"
+    "  AND c.layout = 'none' AND c.pv = ?5))"
     " AND NOT (?3 AND (SELECT min(o.read_only) FROM entries o WHERE o.volume_id = w.volume_id"
     "  AND o.gone = 0))"
     " AND (EXISTS (SELECT 1 FROM entries e JOIN entry_sandboxes n ON n.entry_id = e.entry_id"
@@ -124,40 +130,23 @@ static const char select_shared_drive[] =
     "  WHERE m.volume_id = ?3 AND m.until IS NULL AND m.since <= r.requested_at))"
     " AND (r.writable OR NOT ?2) LIMIT 1";
 
-static enum store_status status_from_name(const char *name)
+static void take_volume(struct sql_rows *rows, struct store_volume *volume)
 {
-    static const char *const names[] = {"present", "invalid", "quarantined", "removed"};
+    static const char *const statuses[] = {"present", "invalid", "quarantined", "removed"};
+    enum volume_state state;
+    const char *status, *reason;
 
-    for (size_t i = 0; i < array_length(names); i++)
-        if (strcmp(name, names[i]) == 0)
-            return (enum store_status)i;
-    return STORE_INVALID;
-}
-
-static void take_state(struct sql_rows *rows, struct store_volume *volume)
-{
-    enum volume_state state = state_from_name(sql_borrow_text(rows));
-    const char *reason = sql_borrow_text(rows);
-
+    TAKE(rows, status);
+    volume->status = (enum store_status)name_table_find(
+        statuses, sizeof(*statuses), array_length(statuses), status, STORE_INVALID);
+    TAKE(rows, volume->policy, volume->read_only, volume->target_path, volume->key, volume->pv,
+         volume->volume_type, volume->device_path, volume->other_device_path);
+    state = state_from_name(sql_borrow_text(rows));
+    TAKE(rows, reason);
     volume->state = state < STATES ? state : STATE_UNKNOWN;
     volume->reason = reason_from_name(reason);
     volume->has_unknown_words = state == STATES || strcmp(reason, reason_name(volume->reason)) != 0;
-}
-
-static void take_volume(struct sql_rows *rows, struct store_volume *volume)
-{
-    volume->status = status_from_name(sql_borrow_text(rows));
-    volume->policy = (enum resize_policy)sql_take_number(rows);
-    volume->read_only = sql_take_number(rows) != 0;
-    TAKE_TEXT(rows, volume->target_path);
-    TAKE_TEXT(rows, volume->key);
-    TAKE_TEXT(rows, volume->pv);
-    TAKE_TEXT(rows, volume->volume_type);
-    TAKE_TEXT(rows, volume->device_path);
-    TAKE_TEXT(rows, volume->other_device_path);
-    take_state(rows, volume);
-    volume->attempts = (uint32_t)sql_take_number(rows);
-    volume->next_attempt_ns = (uint64_t)sql_take_number(rows);
+    TAKE(rows, volume->attempts, volume->next_attempt_ns);
 }
 
 static void take_device(struct sql_rows *rows, struct store_volume *volume)
@@ -166,79 +155,51 @@ static void take_device(struct sql_rows *rows, struct store_volume *volume)
 
     volume->device_id = sql_take_number(rows);
     volume->device_kind = device_kind_from_name(sql_borrow_text(rows));
-    TAKE_TEXT(rows, volume->device_name);
-    volume->major = (uint32_t)sql_take_number(rows);
-    volume->minor = (uint32_t)sql_take_number(rows);
-    volume->file_device = (uint64_t)sql_take_number(rows);
-    volume->inode = (uint64_t)sql_take_number(rows);
-    volume->device_bytes = (uint64_t)sql_take_number(rows);
-    volume->size_since_ns = (uint64_t)sql_take_number(rows);
-    volume->device_announced = sql_take_number(rows) != 0;
-    state = (unsigned)sql_take_number(rows);
+    TAKE(rows, volume->device_name, volume->major, volume->minor, volume->file_device,
+         volume->inode, volume->device_bytes, volume->size_since_ns, volume->device_announced,
+         state);
     volume->has_layers = state > 0;
     volume->layers_state = state - volume->has_layers;
-}
-
-/* As bindings.c writes it. */
-static void take_list(int64_t list, struct store_volume *volume)
-{
-    volume->list_again = list == LIST_AGAIN;
-    volume->list_misses = list < 0 ? (unsigned)-list : 0;
-    volume->list = list > 0 ? STORE_LIST_HAS : list < 0 ? STORE_LIST_LACKS : STORE_LIST_UNREAD;
 }
 
 static void take_binding(struct sql_rows *rows, struct store_volume *volume)
 {
     const char *obstacle;
+    int64_t list;
 
-    volume->binding_id = sql_take_number(rows);
-    volume->binding_device_id = sql_take_number(rows);
-    volume->binding_major = (uint32_t)sql_take_number(rows);
-    volume->binding_minor = (uint32_t)sql_take_number(rows);
-    volume->binding_sandbox_ref = sql_take_number(rows);
-    TAKE_NAME(rows, volume->drive_id);
-    TAKE_NAME(rows, volume->guest_path);
-    TAKE_TEXT(rows, volume->binding_source);
-    volume->first_bytes = (uint64_t)sql_take_number(rows);
-    volume->largest_bytes = (uint64_t)sql_take_number(rows);
-    volume->hypervisor_bytes = (uint64_t)sql_take_number(rows);
-    volume->guest_bytes = (uint64_t)sql_take_number(rows);
-    volume->guest_synced_bytes = (uint64_t)sql_take_number(rows);
+    TAKE(rows, volume->binding_id, volume->binding_device_id, volume->binding_major,
+         volume->binding_minor, volume->binding_sandbox_ref);
+    TAKE_NAME(rows, volume->drive_id, volume->guest_path);
+    TAKE(rows, volume->binding_source, volume->first_bytes, volume->largest_bytes,
+         volume->hypervisor_bytes, volume->guest_bytes, volume->guest_synced_bytes);
     volume->hypervisor_reason = reason_from_name(sql_borrow_text(rows));
     volume->guest_reason = reason_from_name(sql_borrow_text(rows));
-    volume->record = (uint64_t)sql_take_number(rows);
-    take_list(sql_take_number(rows), volume);
-    TAKE_TEXT(rows, volume->list_error);
-    obstacle = sql_borrow_text(rows);
+    TAKE(rows, volume->record, list, volume->list_error, obstacle);
+    volume->list_again = list == LIST_AGAIN;
+    volume->list_misses = list < 0 ? (unsigned)-list : 0;
+    volume->list = list > 0 ? STORE_LIST_HAS : list < 0 ? STORE_LIST_LACKS : STORE_LIST_UNREAD;
     volume->obstacle_known = *obstacle != '\0';
     volume->obstacle = reason_from_name(obstacle);
-    volume->guest_proven = sql_take_number(rows) != 0;
-    TAKE_TEXT(rows, volume->hypervisor_error);
-    volume->undone = (unsigned)sql_take_number(rows);
-    volume->filled_device_id = sql_take_number(rows);
-    volume->filled_bytes = (uint64_t)sql_take_number(rows);
+    TAKE(rows, volume->guest_proven, volume->hypervisor_error, volume->undone,
+         volume->filled_device_id, volume->filled_bytes);
 }
 
 static int load_volume(struct store *store, struct store_volume *volume,
                        char ret_subpaths[static STORE_PATH_BYTES])
 {
     cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_first(&store->connection, select_volume, &rows, sql_number(volume->volume_id));
+    int r = STORE_FIRST(store, select_volume, &rows, volume->volume_id);
 
     if (r <= 0)
         return r < 0 ? r : STORE_NO_VOLUME;
     take_volume(&rows, volume);
     take_device(&rows, volume);
     take_binding(&rows, volume);
-    volume->resize_id = sql_take_number(&rows);
-    volume->resize_from_bytes = (uint64_t)sql_take_number(&rows);
-    volume->resize_to_bytes = (uint64_t)sql_take_number(&rows);
+    TAKE(&rows, volume->resize_id, volume->resize_from_bytes, volume->resize_to_bytes);
     sql_take_text(&rows, ret_subpaths, STORE_PATH_BYTES);
-    volume->has_evidence = sql_take_number(&rows) != 0;
-    volume->observed = sql_take_number(&rows) != 0;
-    TAKE_TEXT(&rows, volume->resizable);
+    TAKE(&rows, volume->has_evidence, volume->observed, volume->resizable);
     volume->resizable_reason = reason_from_name(sql_borrow_text(&rows));
-    volume->is_btrfs = sql_take_number(&rows) != 0;
+    TAKE(&rows, volume->is_btrfs, volume->is_block_claim, volume->grows_file_system);
     return 0;
 }
 
@@ -247,12 +208,10 @@ static void take_sandbox(struct sql_rows *rows, struct store_volume *volume)
     TAKE_NAME(rows, volume->sandbox_id);
     volume->runtime = runtime_from_name(sql_borrow_text(rows));
     volume->hypervisor = hypervisor_kind_from_name(sql_borrow_text(rows));
-    volume->vmm_pid = (pid_t)sql_take_number(rows);
-    volume->vmm_start_ns = (uint64_t)sql_take_number(rows);
-    TAKE_NAME(rows, volume->control_socket);
-    TAKE_NAME(rows, volume->agent_address);
+    TAKE(rows, volume->vmm_pid, volume->vmm_start_ns);
+    TAKE_NAME(rows, volume->control_socket, volume->agent_address);
     for (enum guest_route i = ROUTE_COMPANION; i < GUEST_ROUTES; i++)
-        TAKE_TEXT(rows, volume->ability[i]);
+        TAKE(rows, volume->ability[i]);
     volume->orphaned |= sql_take_number(rows) != 0;
 }
 
@@ -283,8 +242,7 @@ static void take_carrier(struct sql_rows *rows, struct store_volume *volume)
     if (carrier <= volume->carrier)
         return;
     volume->carrier = carrier;
-    TAKE_NAME(rows, volume->recorded_file);
-    TAKE_NAME(rows, volume->recorded_drive_id);
+    TAKE_NAME(rows, volume->recorded_file, volume->recorded_drive_id);
     volume->is_recorded = carrier == STORE_CARRIER_DEVICE;
     volume->record_contradicts = major >= 0 && volume->device_id &&
                                  volume->device_kind == DEVICE_KIND_BLOCK &&
@@ -307,7 +265,7 @@ static int take_sandboxes(struct sql_rows *rows, struct store_volume *volume)
             volume->sandbox_ref = sandbox_ref;
         }
         take_sandbox(rows, volume);
-        TAKE_TEXT(rows, source);
+        TAKE(rows, source);
         if (!is_known)
             memcpy(volume->claim_source, source, sizeof(source));
         TAKE_NAME(rows, volume->recorded_guest_path);
@@ -316,48 +274,33 @@ static int take_sandboxes(struct sql_rows *rows, struct store_volume *volume)
     return r;
 }
 
-/* Sandboxes that have only a part of it; those that have all of it were counted. */
-static int take_bypassing(struct sql_rows *rows, struct store_volume *volume)
+static int load_sandbox(struct store *store, const char *subpaths, struct store_volume *volume)
 {
-    int64_t known = volume->sandbox_ref;
-    int r;
+    cleanup(sql_end) struct sql_rows named = {0}, claiming = {0}, orphaned = {0}, bypassing = {0};
+    int r = STORE_QUERY(store, select_named_sandboxes, &named, volume->volume_id);
 
-    while ((r = sql_next(rows)) > 0) {
-        int64_t sandbox_ref = sql_take_number(rows);
+    if (r == 0)
+        r = take_sandboxes(&named, volume);
+    if (r == 0)
+        r = STORE_QUERY(store, select_claiming_sandboxes, &claiming, volume->target_path);
+    if (r == 0)
+        r = take_sandboxes(&claiming, volume);
+    if (r == 0 && volume->device_id && volume->device_kind == DEVICE_KIND_BLOCK)
+        r = STORE_QUERY(store, select_orphaned_sandboxes, &orphaned, volume->major, volume->minor);
+    if (r == 0 && orphaned.statement)
+        r = take_sandboxes(&orphaned, volume);
+    if (r == 0)
+        r = STORE_QUERY(store, select_bypassing_sandboxes, &bypassing, volume->target_path,
+                        subpaths, volume->volume_id, volume->major, volume->minor);
+    /* Sandboxes that have only a part of it; those that have all of it were counted. */
+    for (int64_t known = volume->sandbox_ref; r == 0 && (r = sql_next(&bypassing)) > 0; r = 0) {
+        int64_t sandbox_ref = sql_take_number(&bypassing);
 
         volume->bypassed = true;
         if (sandbox_ref != known)
             volume->live_sandboxes++;
         known = sandbox_ref;
     }
-    return r;
-}
-
-static int load_sandbox(struct store *store, const char *subpaths, struct store_volume *volume)
-{
-    cleanup(sql_end) struct sql_rows named = {0}, claiming = {0}, orphaned = {0}, bypassing = {0};
-    int r = sql_query(&store->connection, select_named_sandboxes, &named,
-                      sql_number(volume->volume_id));
-
-    if (r == 0)
-        r = take_sandboxes(&named, volume);
-    if (r == 0)
-        r = sql_query(&store->connection, select_claiming_sandboxes, &claiming,
-                      sql_text(volume->target_path));
-    if (r == 0)
-        r = take_sandboxes(&claiming, volume);
-    if (r == 0 && volume->device_id && volume->device_kind == DEVICE_KIND_BLOCK)
-        r = sql_query(&store->connection, select_orphaned_sandboxes, &orphaned,
-                      sql_number(volume->major), sql_number(volume->minor));
-    if (r == 0 && orphaned.statement)
-        r = take_sandboxes(&orphaned, volume);
-    if (r == 0)
-        r = sql_query(&store->connection, select_bypassing_sandboxes, &bypassing,
-                      sql_text(volume->target_path), sql_text(subpaths),
-                      sql_number(volume->volume_id), sql_number(volume->major),
-                      sql_number(volume->minor));
-    if (r == 0)
-        r = take_bypassing(&bypassing, volume);
     if (volume->live_sandboxes > 1)
         forget_sandbox(volume);
     volume->hiding[0] = '\0';
@@ -377,9 +320,8 @@ static int load_drive(struct store *store, struct store_volume *volume)
 
     if (!volume->sandbox_ref || volume->recorded_drive_id[0])
         return 0;
-    r = sql_query(&store->connection, select_drive, &rows, sql_number(volume->sandbox_ref),
-                  sql_text(volume->device_path), sql_number(volume->major),
-                  sql_number(volume->minor), sql_number(by_number), sql_text(volume->device_name));
+    r = STORE_QUERY(store, select_drive, &rows, volume->sandbox_ref, volume->device_path,
+                    volume->major, volume->minor, by_number, volume->device_name);
     while (r == 0 && (r = sql_next(&rows)) > 0) {
         int64_t rank = sql_take_number(&rows);
 
@@ -389,11 +331,12 @@ static int load_drive(struct store *store, struct store_volume *volume)
         if (rank <= best)
             continue;
         best = rank;
-        TAKE_NAME(&rows, volume->recorded_drive_id);
-        TAKE_NAME(&rows, volume->recorded_guest_path);
-        TAKE_NAME(&rows, volume->recorded_file);
+        TAKE_NAME(&rows, volume->recorded_drive_id, volume->recorded_guest_path,
+                  volume->recorded_file);
     }
-    volume->record_contradicts &= best < NUMBER_AND_PATH;
+    volume->record_contradicts &= best < NUMBER_AND_PATH || volume->is_block_claim;
+    if (volume->is_block_claim) /* no runtime mounts it */
+        volume->recorded_guest_path[0] = '\0';
     return r;
 }
 
@@ -404,25 +347,16 @@ static int load_shared(struct store *store, struct store_volume *volume)
 
     if (!volume->device_id)
         return 0;
-    r = sql_first(&store->connection, select_shared, &rows, sql_number(volume->volume_id),
-                  sql_number(volume->device_id), sql_number(volume->read_only));
+    r = STORE_FIRST(store, select_shared, &rows, volume->volume_id, volume->device_id,
+                    volume->read_only, volume->is_block_claim, volume->pv);
     if (r > 0)
         volume->shared_with = sql_take_number(&rows);
     if (r >= 0)
-        r = sql_first(&store->connection, select_shared_drive, &drives,
-                      sql_number(volume->device_id), sql_number(volume->read_only),
-                      sql_number(volume->volume_id));
+        r = STORE_FIRST(store, select_shared_drive, &drives, volume->device_id, volume->read_only,
+                        volume->volume_id);
     if (r > 0)
         volume->shared_drive = sql_take_number(&drives);
     return r < 0 ? r : 0;
-}
-
-/* Everything but the paths, which are large and always read from the row. */
-static void clear_volume(struct store_volume *volume)
-{
-    memset(volume, 0, offsetof(struct store_volume, target_path));
-    volume->target_path[0] = volume->device_path[0] = '\0';
-    volume->other_device_path[0] = volume->device_name[0] = '\0';
 }
 
 void store_volume_copy(struct store_volume *ret_copy, const struct store_volume *volume)
@@ -439,7 +373,10 @@ int store_get_volume(struct store *store, int64_t volume_id, struct store_volume
     char subpaths[STORE_PATH_BYTES];
     int r;
 
-    clear_volume(ret_volume);
+    /* Everything but the paths, which are large and always read from the row. */
+    memset(ret_volume, 0, offsetof(struct store_volume, target_path));
+    ret_volume->target_path[0] = ret_volume->device_path[0] = '\0';
+    ret_volume->other_device_path[0] = ret_volume->device_name[0] = '\0';
     ret_volume->volume_id = volume_id;
     r = load_volume(store, ret_volume, subpaths);
     if (r == 0)
@@ -471,14 +408,12 @@ int store_get_volume_device(struct store *store, struct store_volume *volume)
     static const char find[] =
         "SELECT name, size_bytes, size_since_ns, announced FROM devices WHERE device_id = ?1";
     cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_first(&store->connection, find, &rows, sql_number(volume->device_id));
+    int r = STORE_FIRST(store, find, &rows, volume->device_id);
 
     if (r <= 0)
         return r;
-    TAKE_TEXT(&rows, volume->device_name);
-    volume->device_bytes = (uint64_t)sql_take_number(&rows);
-    volume->size_since_ns = (uint64_t)sql_take_number(&rows);
-    volume->device_announced = sql_take_number(&rows) != 0;
+    TAKE(&rows, volume->device_name, volume->device_bytes, volume->size_since_ns,
+         volume->device_announced);
     return 0;
 }
 
@@ -486,12 +421,11 @@ int store_get_pv(struct store *store, int64_t volume_id, char ret_pv[static STOR
 {
     static const char find[] = "SELECT e.pv FROM volumes v JOIN entries e"
                                " ON e.entry_id = v.entry_id WHERE v.volume_id = ?1";
-    cleanup(sql_end) struct sql_rows rows = {0};
-    int r = store->connection.db ? sql_first(&store->connection, find, &rows, sql_number(volume_id))
-                                 : -EBADF;
+    int r;
 
     ret_pv[0] = '\0';
-    if (r > 0)
-        sql_take_text(&rows, ret_pv, STORE_KEY_BYTES);
+    if (!store->connection.db)
+        return -EBADF;
+    r = STORE_FIND_TEXT(store, find, ret_pv, STORE_KEY_BYTES, volume_id);
     return r < 0 ? r : 0;
 }

@@ -34,6 +34,8 @@ expect lib/a.c '/* as docs/here.md#a-heading-with-code says */'
 expect lib/a.c '/* as docs/here.md#elsewhere says */' 'lib/a.c:1: names docs/here.md#elsewhere'
 expect docs/a.md 'as lib/gone.c does' 'names lib/gone.c'
 expect lib/a.c '/* tests/e2e/gone.py tries it */' 'names tests/e2e/gone.py'
+expect docs/maintaining.md 'look at `gone()`' 'names `gone()`'
+expect docs/maintaining.md 'look at `gone.c`' 'names `gone.c`'
 expect docs/glossary.md '| word | what it is |\n| b | B. |\n| a | A. |' 'not in alphabetical order'
 expect docs/glossary.md "$(for i in $(seq 10 50); do printf '| w%%s | W. |\\n' "$i"; done)" '41 words'
 

@@ -6,7 +6,8 @@ Looks at every text file that git knows (in a tree without git: at every file):
   * relative links of Markdown pages, with the heading that they name;
   * paths of pages and scripts in text and comments: `docs/x.md`, `tests/y.py`; with the heading, if `docs/x.md#z` names one;
   * paths of sources in pages: `store/schema.c`;
-  * names of pages alone (`states.md`), which must be below docs/ or in the root.
+  * names of pages alone (`states.md`), which must be below docs/ or in the root;
+  * in architecture.md and maintaining.md: functions (`decide()`), and sources without their folder (`decide.c`).
 It also holds the glossary to its form: at most 40 words, in alphabetical order.
 """
 
@@ -101,6 +102,18 @@ def name_faults(name, path, text, tree):
                 yield f"{name}:{line}: names {target}#{heading.group(1)}: there is no such heading"
 
 
+def code_faults(tree):
+    sources = [path for _, path in files(tree) if path.suffix in (".c", ".h")]
+    words = set().union(*(re.findall(r"\w+", path.read_text(errors="replace")) for path in sources), ())
+    names = {path.name for path in sources}
+    for name in ("docs/architecture.md", "docs/maintaining.md"):
+        text = (tree / name).read_text() if (tree / name).exists() else ""
+        for match in re.finditer(r"`(?:(\w+)\(\)|([\w-]+\.[ch]))`", text):
+            function, source = match.groups()
+            if not PLACEHOLDER.search(match.group()) and (function not in words if function else source not in names):
+                yield f"{name}:{text.count(chr(10), 0, match.start()) + 1}: names {match.group()}, which is not there"
+
+
 def glossary_faults(tree):
     page = tree / "docs/glossary.md"
     if not page.exists():
@@ -119,6 +132,7 @@ def faults(tree):
         if path.suffix == ".md":
             yield from link_faults(name, path, text)
         yield from name_faults(name, path, text, tree)
+    yield from code_faults(tree)
     yield from glossary_faults(tree)
 
 

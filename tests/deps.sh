@@ -16,7 +16,7 @@ build=$1
 
 packages="
     build-essential
-    libcjson-dev libcurl4-gnutls-dev libev-dev libinih-dev libmicrohttpd-dev libnghttp2-dev
+    libcjson-dev libcurl4-gnutls-dev libev-dev libinih-dev libmicrohttpd-dev libnghttp2-dev libseccomp-dev
     libprotobuf-c-dev libsqlite3-dev nettle-dev protobuf-c-compiler uthash-dev
 
     btrfs-progs cpio curl e2fsprogs jq mount procps python3 qemu-system-x86 sqlite3 util-linux xfsprogs

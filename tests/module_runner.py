@@ -24,7 +24,7 @@ reasons = []  # to try again, of the module that this process runs
 def main(program, *, jobs, module_seconds, beside=(), long=()):
     """What a run.py does: program is its path, module_seconds (or None) bounds one module. beside: other
     programs like it, whose modules are run among this one's, first. long: the modules that `--part core` leaves
-    to `--part long`."""
+    to `--part long`, in their order."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--part", choices=["core", "long"])
     parser.add_argument("-j", type=int, default=jobs)
@@ -37,6 +37,7 @@ def main(program, *, jobs, module_seconds, beside=(), long=()):
     modules = [(one, module) for one in map(pathlib.Path, [*beside, program])
                for module in find_modules(one, arguments.patterns)
                if not arguments.part or (arguments.part == "long") == (module.stem in long)]
+    modules.sort(key=lambda one: long.index(one[1].stem) if one[1].stem in long else len(long))
     total = [0, 0, 0]
     with concurrent.futures.ThreadPoolExecutor(arguments.j) as pool:
         results = pool.map(lambda module: run_module(*module, module_seconds), modules)
@@ -76,7 +77,8 @@ def try_module(program, module, module_seconds, passed):
                               timeout=module_seconds)
         return done.stdout, done.returncode
     except subprocess.TimeoutExpired as error:
-        return (error.stdout or b"").decode(errors="replace") + "\nran out of time", 1
+        output = (error.stdout or b"").decode(errors="replace")
+        return f"{output}\nFAIL: {module.stem} ran out of time, in\n{output[-500:]}", 1
 
 
 def counts(output, status):

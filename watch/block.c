@@ -20,8 +20,7 @@
 #include <sys/socket.h>
 
 #include "lib/cleanup.h"
-#include "watch/directories.h"
-#include "watch/uevent_codec.h"
+#include "watch/watch_internal.h"
 
 enum { RECEIVE_BYTES = 16 * 1024 * 1024, MESSAGE_BYTES = 8192, BATCH = 256, KERNEL_GROUP = 1 };
 
@@ -57,22 +56,9 @@ static bool is_from_kernel(struct msghdr *message)
     return credentials.pid == 0 && credentials.uid == 0;
 }
 
-static void dispatch(struct watch_block *watch, char *data, size_t length)
-{
-    struct uevent event;
-
-    if (uevent_parse(data, length, &event) < 0)
-        return;
-    watch->counters.events++;
-    if (event.has_number && strcmp(event.subsystem, "block") == 0)
-        watch->handler->observe_again(watch->userdata, event.major, event.minor);
-    else if (event.capacity_changed && strcmp(event.subsystem, "scsi") == 0)
-        watch->handler->capacity_changed(watch->userdata, event.devpath);
-}
-
 enum received { RECEIVED, RECEIVED_NOTHING, RECEIVED_TOO_MUCH, RECEIVED_FAILURE };
 
-/* Receives one message; an interruption by a signal is not a failure. */
+/* Receives one message and reports it; an interruption by a signal is not a failure. */
 static enum received receive(struct watch_block *watch)
 {
     static char data[MESSAGE_BYTES + 1];
@@ -87,6 +73,7 @@ static enum received receive(struct watch_block *watch)
         .msg_control = space.bytes,
         .msg_controllen = sizeof(space.bytes),
     };
+    struct uevent event;
     ssize_t length = recvmsg(watch->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 
     if (length < 0)
@@ -99,16 +86,14 @@ static enum received receive(struct watch_block *watch)
     if (message.msg_flags & MSG_TRUNC)
         return RECEIVED_TOO_MUCH;
     data[length] = '\0';
-    dispatch(watch, data, (size_t)length);
+    if (uevent_parse(data, (size_t)length, &event) < 0)
+        return RECEIVED;
+    watch->counters.events++;
+    if (event.has_number && strcmp(event.subsystem, "block") == 0)
+        watch->handler->queue_device(watch->userdata, event.major, event.minor);
+    else if (event.capacity_changed && strcmp(event.subsystem, "scsi") == 0)
+        watch->handler->capacity_changed(watch->userdata, event.devpath);
     return RECEIVED;
-}
-
-static void on_drained(struct watch_block *watch)
-{
-    if (!watch->lost)
-        return;
-    watch->lost = false;
-    watch->handler->observe_all(watch->userdata);
 }
 
 static void on_readable(struct loop_io *io, int events)
@@ -123,50 +108,37 @@ static void on_readable(struct loop_io *io, int events)
             watch->counters.overflows++;
             watch->lost = true;
         } else if (received == RECEIVED_NOTHING) {
-            on_drained(watch);
+            if (watch->lost)
+                watch->handler->queue_all_devices(watch->userdata);
+            watch->lost = false;
             return;
         } else if (received == RECEIVED_FAILURE) {
             watch->counters.up = false;
             loop_io_stop(io);
             fd_close(watch->fd);
             watch->fd = -1;
-            watch->handler->observe_all(watch->userdata);
+            watch->handler->queue_all_devices(watch->userdata);
             return;
         }
     }
 }
 
-/* As large as permitted: beyond rmem_max only with CAP_NET_ADMIN. */
-static void set_receive_buffer(int fd, int bytes)
-{
-    if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof(bytes)) < 0)
-        (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
-}
-
-static int open_socket(int receive_bytes, int *ret_fd)
+static int begin(struct watch_block *watch)
 {
     struct sockaddr_nl address = {.nl_family = AF_NETLINK, .nl_groups = KERNEL_GROUP};
+    const int bytes = watch->receive_bytes, on = 1;
     cleanup(fd_closep) int fd =
         socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_KOBJECT_UEVENT);
-    int on = 1;
 
     if (fd < 0)
         return -errno;
-    set_receive_buffer(fd, receive_bytes);
-    if (setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) < 0)
+    /* As large as permitted: beyond rmem_max only with CAP_NET_ADMIN. */
+    if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof(bytes)) < 0)
+        (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
+    if (setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) < 0 ||
+        bind(fd, (const struct sockaddr *)&address, sizeof(address)) < 0)
         return -errno;
-    if (bind(fd, (const struct sockaddr *)&address, sizeof(address)) < 0)
-        return -errno;
-    *ret_fd = take_fd(&fd);
-    return 0;
-}
-
-static int begin(struct watch_block *watch)
-{
-    int r = open_socket(watch->receive_bytes, &watch->fd);
-
-    if (r < 0)
-        return r;
+    watch->fd = take_fd(&fd);
     watch->counters.up = true;
     loop_io_start(watch->loop, &watch->io, watch->fd, LOOP_READ, on_readable);
     return 0;

@@ -34,7 +34,7 @@
 
 #include "lib/cleanup.h"
 #include "lib/path.h"
-#include "watch/directories.h"
+#include "watch/watch_internal.h"
 
 enum { READ_BYTES = 4096, READS = 16 };
 
@@ -106,30 +106,25 @@ static void update_up(struct watch_directories *watch)
 
 /* ---- events ------------------------------------------------------------------------------ */
 
-static void observe_unarmed(struct watch_directories *watch)
-{
-    struct child_watch *child, *next;
-    char name[NAME_MAX + 1];
-
-    HASH_ITER (hh, watch->children.unarmed, child, next) {
-        (void)snprintf(name, sizeof(name), "%s", child->name); /* the listener may arm it now */
-        watch->handler->observe_again(watch->userdata, child->tree, name);
-    }
-}
-
 static void on_due(struct loop_timer *timer)
 {
     struct watch_directories *watch = container_of(timer, struct watch_directories, due);
+    struct child_watch *child, *next;
+    char name[NAME_MAX + 1];
 
     for (unsigned i = 0; i < watch->trees; i++) {
         if (!watch->tree[i].due)
             continue;
         watch->tree[i].due = false;
-        watch->handler->observe_all(watch->userdata, i);
+        watch->handler->queue_tree(watch->userdata, i);
     }
-    if (watch->unarmed_due)
-        observe_unarmed(watch);
+    if (!watch->unarmed_due)
+        return;
     watch->unarmed_due = false;
+    HASH_ITER (hh, watch->children.unarmed, child, next) {
+        (void)snprintf(name, sizeof(name), "%s", child->name); /* the listener may arm it now */
+        watch->handler->queue_directory(watch->userdata, child->tree, name);
+    }
 }
 
 static void start_due(struct watch_directories *watch)
@@ -144,27 +139,21 @@ static void set_due(struct watch_directories *watch, struct tree *tree)
     start_due(watch);
 }
 
-/* Two trees may lead to the same directory; its children are known only under the tree that armed
- * them last. */
-static void observe_child_again(struct watch_directories *watch, unsigned tree, const char *name)
-{
-    int root = watch->tree[tree].chain.root;
-
-    for (unsigned i = 0; i < watch->trees; i++)
-        if (i == tree || (root >= 0 && watch->tree[i].chain.root == root))
-            watch->handler->observe_again(watch->userdata, i, name);
-}
-
 static void on_child_event(struct watch_directories *watch, struct child_watch *child,
                            uint32_t mask)
 {
+    const unsigned tree = child->tree;
+    const int root = watch->tree[tree].chain.root;
     char name[NAME_MAX + 1];
-    unsigned tree = child->tree;
 
     (void)snprintf(name, sizeof(name), "%s", child->name);
     if (mask & LOST_MASK)
         forget_child(watch, child);
-    observe_child_again(watch, tree, name);
+    /* Two trees may lead to the same directory; its children are known only under the tree that
+     * armed them last. */
+    for (unsigned i = 0; i < watch->trees; i++)
+        if (i == tree || (root >= 0 && watch->tree[i].chain.root == root))
+            watch->handler->queue_directory(watch->userdata, i, name);
 }
 
 static void on_root_event(struct watch_directories *watch, unsigned number,
@@ -178,15 +167,7 @@ static void on_root_event(struct watch_directories *watch, unsigned number,
         return;
     if (event->mask & (IN_DELETE | IN_MOVED_FROM))
         child_watches_forget_missed(&watch->children, number, event->name);
-    watch->handler->observe_again(watch->userdata, number, event->name);
-}
-
-static bool leads_over(const struct chain *chain, int descriptor)
-{
-    for (unsigned i = 0; i < chain->steps; i++)
-        if (chain->step[i].descriptor == descriptor)
-            return true;
-    return false;
+    watch->handler->queue_directory(watch->userdata, number, event->name);
 }
 
 static void on_event(struct watch_directories *watch, const struct inotify_event *event)
@@ -204,23 +185,11 @@ static void on_event(struct watch_directories *watch, const struct inotify_event
     for (unsigned i = 0; i < watch->trees; i++) {
         if (watch->tree[i].chain.root == event->wd)
             on_root_event(watch, i, event);
-        if ((event->mask & (WAIT_MASK | LOST_MASK)) && leads_over(&watch->tree[i].chain, event->wd))
-            watch->tree[i].retake = true;
+        for (unsigned j = 0; j < watch->tree[i].chain.steps; j++)
+            if ((event->mask & (WAIT_MASK | LOST_MASK)) &&
+                watch->tree[i].chain.step[j].descriptor == event->wd)
+                watch->tree[i].retake = true;
     }
-}
-
-static bool read_events(struct watch_directories *watch)
-{
-    static _Alignas(struct inotify_event) char bytes[READ_BYTES];
-    ssize_t length = read(watch->inotify_fd, bytes, sizeof(bytes));
-
-    for (ssize_t at = 0; at < length && !watch->overflowed;) {
-        const struct inotify_event *event = (const void *)(bytes + at);
-
-        at += (ssize_t)(sizeof(*event) + event->len);
-        on_event(watch, event);
-    }
-    return length > 0;
 }
 
 static void on_readable(struct loop_io *io, int events);
@@ -261,12 +230,20 @@ static void start_over(struct watch_directories *watch)
 
 static void on_readable(struct loop_io *io, int events)
 {
+    static _Alignas(struct inotify_event) char bytes[READ_BYTES];
     struct watch_directories *watch = container_of(io, struct watch_directories, io);
+    ssize_t length = 1;
 
     (void)events;
-    for (int i = 0; i < READS && !watch->overflowed; i++)
-        if (!read_events(watch))
-            break;
+    for (int i = 0; i < READS && length > 0 && !watch->overflowed; i++) {
+        length = read(watch->inotify_fd, bytes, sizeof(bytes));
+        for (ssize_t at = 0; at < length && !watch->overflowed;) {
+            const struct inotify_event *event = (const void *)(bytes + at);
+
+            at += (ssize_t)(sizeof(*event) + event->len);
+            on_event(watch, event);
+        }
+    }
     if (watch->overflowed)
         start_over(watch);
     for (unsigned i = 0; i < watch->trees; i++)
@@ -353,15 +330,6 @@ static bool is_child_name(const char *name)
     return *name && !strchr(name, '/') && strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
 }
 
-static int open_child(const struct watch_directories *watch, unsigned tree, const char *name,
-                      int *ret_fd)
-{
-    cleanup(fd_closep) int root = -1;
-    int r = path_open_directory_in_root(watch->root, watch->tree[tree].path, &root);
-
-    return r < 0 ? r : path_open_directory_below(root, name, ret_fd);
-}
-
 static int miss(struct watch_directories *watch, unsigned tree, const char *name)
 {
     (void)child_watches_miss(&watch->children, tree, name);
@@ -370,9 +338,13 @@ static int miss(struct watch_directories *watch, unsigned tree, const char *name
 
 int watch_directories_arm(struct watch_directories *watch, unsigned tree, const char *name)
 {
-    cleanup(fd_closep) int child = -1;
-    int r = is_child_name(name) ? open_child(watch, tree, name, &child) : -ENOENT;
+    cleanup(fd_closep) int root = -1, child = -1;
+    int r = -ENOENT;
 
+    if (is_child_name(name))
+        r = path_open_directory_in_root(watch->root, watch->tree[tree].path, &root);
+    if (root >= 0)
+        r = path_open_directory_below(root, name, &child);
     return watch_directories_arm_opened(watch, tree, name, r, child);
 }
 

@@ -12,7 +12,7 @@
 
 #include "lib/cleanup.h"
 #include "lib/path.h"
-#include "watch/directories.h"
+#include "watch/watch_internal.h"
 
 /* ---- watch descriptors ------------------------------------------------------------------- */
 
@@ -148,11 +148,8 @@ void directories_release_chain(const struct watch_directories *watch, const stru
 
 /* ---- child watches -------------------------------------------------------------------------- */
 
-/* Two hash tables with entries of one type.
- *
- * A child is in at most one of them, as far as this process knows. If an entry cannot be inserted
- * for want of memory, its creator frees it.
- */
+/* Two hash tables with entries of one type. A child is in at most one of them, as far as this
+ * process knows. */
 
 static struct child_watch *child_new(int descriptor, unsigned tree, const char *name)
 {
@@ -172,15 +169,6 @@ static size_t key_length(const char *name)
     return sizeof(unsigned) + strlen(name);
 }
 
-static int add_armed(struct child_watches *children, struct child_watch *child)
-{
-    HASH_ADD_INT(children->armed, descriptor, child);
-    if (child->hh.tbl)
-        return 0;
-    free(child);
-    return -ENOMEM;
-}
-
 int child_watches_arm(struct child_watches *children, int descriptor, unsigned tree,
                       const char *name)
 {
@@ -196,7 +184,11 @@ int child_watches_arm(struct child_watches *children, int descriptor, unsigned t
         return -ENOMEM;
     if (old)
         child_watches_forget(children, old);
-    return add_armed(children, child);
+    HASH_ADD_INT(children->armed, descriptor, child);
+    if (child->hh.tbl)
+        return 0;
+    free(child);
+    return -ENOMEM;
 }
 
 /* The key is not only text, so the search needs an entry that holds it. */

@@ -18,7 +18,8 @@
 
 #include "lib/cleanup.h"
 #include "lib/mount_table.h"
-#include "watch/directories.h"
+#include "watch/watch.h"
+#include "watch/watch_internal.h"
 
 struct watch_mounts {
     void (*changed)(void *userdata);
@@ -48,32 +49,24 @@ static void on_first_turn(struct loop_timer *timer)
     watch->changed(watch->userdata);
 }
 
-static int open_descriptors(struct watch_mounts *watch, const char *mount_table)
-{
-    struct epoll_event wanted = {.events = EPOLLPRI};
-
-    watch->table_fd = open(mount_table, O_RDONLY | O_CLOEXEC);
-    if (watch->table_fd < 0)
-        return -errno;
-    watch->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (watch->epoll_fd < 0)
-        return -errno;
-    return epoll_ctl(watch->epoll_fd, EPOLL_CTL_ADD, watch->table_fd, &wanted) < 0 ? -errno : 0;
-}
-
 int watch_mounts_new_at(struct loop *loop, const char *mount_table, void (*changed)(void *userdata),
                         void *userdata, struct watch_mounts **ret_watch)
 {
     struct watch_mounts *watch = calloc(1, sizeof(*watch));
+    struct epoll_event wanted = {.events = EPOLLPRI};
     int r;
 
     if (!watch)
         return -ENOMEM;
     watch->changed = changed;
     watch->userdata = userdata;
-    watch->table_fd = watch->epoll_fd = -1;
-    r = open_descriptors(watch, mount_table);
-    if (r < 0) {
+    watch->epoll_fd = -1;
+    watch->table_fd = open(mount_table, O_RDONLY | O_CLOEXEC);
+    if (watch->table_fd >= 0)
+        watch->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (watch->epoll_fd < 0 ||
+        epoll_ctl(watch->epoll_fd, EPOLL_CTL_ADD, watch->table_fd, &wanted) < 0) {
+        r = -errno;
         watch_mounts_free(watch);
         return r;
     }
@@ -105,4 +98,11 @@ struct watch_mounts *watch_mounts_free(struct watch_mounts *watch)
 const struct watch_counters *watch_mounts_counters(const struct watch_mounts *watch)
 {
     return &watch->counters;
+}
+
+const char *watch_source_name(enum watch_source source)
+{
+    static const char *const names[WATCH_SOURCES] = {"inotify", "uevent", "mounts", "process"};
+
+    return names[source];
 }

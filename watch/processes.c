@@ -12,7 +12,7 @@
 #include <sys/pidfd.h>
 
 #include "lib/cleanup.h"
-#include "lib/hash.h"
+#include "lib/collections.h"
 #include "watch/watch.h"
 
 enum { SANDBOX_ID_BYTES = 129 };

@@ -48,10 +48,10 @@ struct watch_directories;
 struct watch_directories_handler {
     /* The child directory `name` of tree number `tree`, or something in it, changed: read it
      * again. */
-    void (*observe_again)(void *userdata, unsigned tree, const char *name);
+    void (*queue_directory)(void *userdata, unsigned tree, const char *name);
     /* The whole tree must be scanned again: it appeared, vanished, was replaced, or events were
      * lost. */
-    void (*observe_all)(void *userdata, unsigned tree);
+    void (*queue_tree)(void *userdata, unsigned tree);
 };
 
 int watch_directories_new(struct loop *loop, int root,
@@ -60,7 +60,7 @@ int watch_directories_new(struct loop *loop, int root,
 struct watch_directories *watch_directories_free(struct watch_directories *watch);
 
 /* Adds a tree; trees are numbered 0, 1, … in this order, and the lowest number that became free is
- * used first. path lies below root. observe_all follows. -E2BIG beyond 16 trees. */
+ * used first. path lies below root. queue_tree follows. -E2BIG beyond 16 trees. */
 int watch_directories_add_tree(struct watch_directories *watch, const char *path,
                                unsigned *ret_tree);
 
@@ -76,7 +76,7 @@ int watch_directories_arm(struct watch_directories *watch, unsigned tree, const 
 int watch_directories_arm_opened(struct watch_directories *watch, unsigned tree, const char *name,
                                  int opened, int child);
 
-/* Compares each root's watch with what its path leads to now, and reports observe_all (from the
+/* Compares each root's watch with what its path leads to now, and reports queue_tree (from the
  * loop) where they differ. Called when mounts changed, and by the sweep. Also retries to get an
  * inotify instance, if there is none. */
 void watch_directories_check_roots(struct watch_directories *watch);
@@ -97,11 +97,11 @@ const struct watch_counters *watch_directories_counters(const struct watch_direc
 struct watch_block;
 
 struct watch_block_handler {
-    void (*observe_again)(void *userdata, uint32_t major, uint32_t minor);
+    void (*queue_device)(void *userdata, uint32_t major, uint32_t minor);
     /* A SCSI device reported that its capacity changed; its block device keeps the old size until a
      * rescan. devpath is below /sys, borrowed. */
     void (*capacity_changed)(void *userdata, const char *devpath);
-    void (*observe_all)(void *userdata);
+    void (*queue_all_devices)(void *userdata);
 };
 
 int watch_block_new(struct loop *loop, const struct watch_block_handler *handler, void *userdata,

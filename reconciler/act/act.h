@@ -4,9 +4,21 @@
 
 #include "agent-client/guest_call.h"
 #include "hypervisor/hypervisor.h"
-#include "lib/child.h"
+#include "lib/workers.h"
 #include "reconciler/act/actor.h"
 #include "store/store.h"
+
+struct actor {
+    const struct context *context;
+    struct slots slots;
+    struct act *acts; /* in the order in which they were decided */
+};
+
+enum act_step {
+    ACT_DECIDED, /* in this pass: it starts once that is committed */
+    ACT_RUNNING,
+    ACT_FINISHED, /* the next pass records its result */
+};
 
 /* The results of a kind of act, and its calls. */
 struct act_vmm {
@@ -26,7 +38,8 @@ struct act_guest {
 };
 
 struct act_disk {
-    struct child *write;
+    struct job write;
+    int rescan; /* the attribute of sysfs that is written to; -1 */
     struct store_disk disk;
 };
 
@@ -35,6 +48,7 @@ struct act {
     struct actor *actor;
     const struct context *context;
     enum decide_action action;
+    enum act_step step;
     uint64_t deadline_ns; /* CLOCK_BOOTTIME, for all of its calls together */
 
     enum volume_reason reason; /* what came of it */
@@ -52,7 +66,8 @@ struct act {
 
 /* The functions of a kind of act. */
 struct act_ops {
-    /* In the pass that decided it. 0 or -errno of the store. */
+    /* In the pass that decided it, instead of store_intend() if not NULL. 0 or -errno of the
+     * store. */
     int (*intend)(struct act *act);
     /* Ends by act_finish(). -errno: it could not be started. */
     int (*start)(struct act *act);
@@ -65,7 +80,7 @@ struct act_ops {
 
 extern const struct act_ops act_hypervisor_ops, act_guest_ops, act_rescan_ops;
 
-/* act_rescan.c: the disk that may be rescanned for the volume now; as store_find_announced(). */
+/* act.c: the disk that may be rescanned for the volume now; as store_find_announced(). */
 int act_rescan_find(struct store *store, const struct store_volume *volume,
                     struct store_disk *ret_disk);
 
@@ -75,6 +90,4 @@ void act_finish(struct act *act, enum volume_reason reason, const struct error *
 /* The rest of its time, in nanoseconds; at least one. */
 uint64_t act_time_left(const struct act *act);
 
-struct helpers *act_helpers(const struct act *act);
-/* It waits for something other than its VMM or guest: another sandbox may act meanwhile. */
-void act_rest(struct act *act);
+bool act_has_worked(const struct act *act);

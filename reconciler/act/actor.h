@@ -12,21 +12,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "reconciler/core/work_queue.h"
 #include "reconciler/decide/decide.h"
 
 struct actor;
 struct context;
-struct helpers;
 struct store_volume;
 
-/* Both are borrowed. NULL: no memory. */
-struct actor *actor_new(const struct context *context, struct helpers *helpers);
-struct actor *actor_free(struct actor *actor); /* returns NULL */
+struct actor *actor_new(const struct context *context); /* borrowed. NULL: no memory */
+struct actor *actor_free(struct actor *actor);          /* returns NULL */
 
 /* How many may act at once, from now on. */
 void actor_set_parallel(struct actor *actor, unsigned parallel);
-/* Forgets all acts, running ones too, because ids have lost their meaning. */
-void actor_reset(struct actor *actor);
 
 /* ---- within a pass: 0 or -errno of the store, which ends the pass ---- */
 
@@ -55,10 +52,55 @@ void actor_drop(struct actor *actor);  /* it was rolled back */
 
 /* Decided or running, and not answered yet. */
 bool actor_is_acting(const struct actor *actor, int64_t volume_id);
-unsigned actor_count_running(const struct actor *actor);
-bool actor_has_decided(const struct actor *actor);
+unsigned actor_count(const struct actor *actor); /* of those */
 bool actor_has_results(const struct actor *actor);
 bool actor_has_next_volume(const struct actor *actor);
 /* Waiting volumes were lost for lack of memory: all volumes have to be decided again. Reported
  * once. */
 bool actor_take_loss(struct actor *actor);
+
+/* The pause until the next attempt after so many failures in a row, chosen at random. */
+uint64_t actor_backoff(uint32_t failures);
+
+/* ---- slots ---------------------------------------------------------------------------------- */
+
+/* Which volumes may act now: one act per sandbox, and a bound on all of them together.
+ *
+ * A volume that wants to act either gets its sandbox's slot at once or waits for it. When a slot is
+ * free, the next volume is handed out, sandboxes taking turns. A volume that is handed out is
+ * decided again, because things may have changed while it waited.
+ *
+ * An act rests while it waits for something other than its VMM or guest: its sandbox stays taken,
+ * and another sandbox may act in its place.
+ */
+
+struct sandbox_slot;
+
+struct slots {
+    struct sandbox_slot *sandboxes; /* by sandbox_ref: taken, or waited for */
+    struct key_queue runnable;      /* sandbox_refs that are free and have volumes waiting */
+    unsigned busy;                  /* sandboxes that are taken and do not rest */
+    unsigned resting;               /* at most SLOTS_RESTING */
+    unsigned parallel;              /* at most so many acts at once */
+};
+
+enum { SLOTS_RESTING = 64 };
+
+void slots_init(struct slots *slots, unsigned parallel);
+/* Forgets all that wait or act; `parallel` stays. */
+void slots_done(struct slots *slots);
+
+/* true: the volume has its sandbox's slot and must give it back; false: it waits. is_first: ahead
+ * of those in the same sandbox that are not. */
+bool slots_enter(struct slots *slots, int64_t sandbox_ref, int64_t volume_id, bool is_first);
+/* Another sandbox may act meanwhile, but this one stays taken until slots_leave(). Not beyond
+ * SLOTS_RESTING of them. */
+void slots_rest(struct slots *slots, int64_t sandbox_ref);
+void slots_leave(struct slots *slots, int64_t sandbox_ref);
+
+/* The next volume to decide again, while there is a slot for it. */
+bool slots_next(struct slots *slots, int64_t *ret_volume_id);
+/* Whether slots_next() could have one. */
+bool slots_have_next(const struct slots *slots);
+/* Whether waiting volumes were lost for lack of memory since the last call. */
+bool slots_take_loss(struct slots *slots);

@@ -5,8 +5,8 @@
  * commits the intents durably, and only then moves anything. The next step of the trash records the
  * results. A failure of the store ends the pass, and none of it is on record.
  *
- * The brakes are applied to what would otherwise be removed; the same table then decides these
- * again with the brake as a fact.
+ * The limits are applied to what would otherwise be removed; the same table then decides these
+ * again with the limit as a fact.
  */
 #include "reconciler/cleanup/cleanup_pass.h"
 
@@ -21,14 +21,11 @@
 #include "lib/json.h"
 #include "lib/log.h"
 #include "lib/path.h"
-#include "observe/census.h"
 #include "observe/observe.h"
-#include "reconciler/cleanup/cleanup.h"
-#include "reconciler/cleanup/evidence.h"
-#include "reconciler/cleanup/trash.h"
+#include "observe/process_scan.h"
+#include "reconciler/cleanup/cleaner.h"
 #include "reconciler/core/context.h"
-#include "reconciler/core/fallback.h"
-#include "reconciler/core/node_paths.h"
+#include "reconciler/core/database.h"
 #include "reconciler/core/work_queue.h"
 #include "store/store.h"
 
@@ -43,7 +40,7 @@ struct verdict {
     enum stale_reason reason_before;
     bool held;                   /* by the breaker, until a person confirms */
     bool unobserved;             /* the directory differs from the record */
-    enum stale_reason waits_for; /* a brake that a person overrides */
+    enum stale_reason waits_for; /* a limit that a person overrides */
     char fingerprint[SHA256_HEX_BYTES], state[SHA256_HEX_BYTES];
     uint64_t since_ns;
     enum volume_layout layout;
@@ -58,7 +55,7 @@ struct cleanup_pass {
     bool listed, counted;
     int64_t *entry; /* the candidates; the first `suspects` have been examined and kept */
     size_t entries, room, next, suspects;
-    struct census *census;
+    struct process_scan *process_scan;
     struct pass_view view;
     struct verdict *verdict;
     size_t verdicts, verdict_room;
@@ -75,7 +72,7 @@ struct cleanup_pass *cleanup_pass_free(struct cleanup_pass *pass)
         free(pass->verdict[i].json);
     free(pass->verdict);
     free(pass->entry);
-    census_free(pass->census);
+    process_scan_free(pass->process_scan);
     free(pass);
     return NULL;
 }
@@ -93,7 +90,7 @@ int cleanup_pass_new(struct cleanup *cleanup, const struct cleanup_question *que
     pass->dry = question && question->dry;
     pass->volume_id = question ? question->volume_id : 0;
     pass->wake_ns = UINT64_MAX;
-    r = census_new(&pass->census);
+    r = process_scan_new(&pass->process_scan);
     if (r < 0) {
         cleanup_pass_free(pass);
         return r;
@@ -119,21 +116,9 @@ static int add_entry(void *userdata, int64_t entry_id)
     return 0;
 }
 
-/* Keeps the suspects at the front of the list. */
-static int examine_next(struct cleanup_pass *pass)
-{
-    int64_t entry_id = pass->entry[pass->next++];
-    bool suspect;
-    int r =
-        evidence_suspects(pass->cleanup, entry_id, pass->volume_id != 0, pass->census, &suspect);
-
-    if (r == 0 && suspect)
-        pass->entry[pass->suspects++] = entry_id;
-    return r;
-}
-
 int cleanup_pass_prepare(struct cleanup_pass *pass)
 {
+    bool suspect;
     int r;
 
     if (!pass->listed) {
@@ -141,15 +126,20 @@ int cleanup_pass_prepare(struct cleanup_pass *pass)
         r = store_each_entry_id(pass->cleanup->context->store, pass->volume_id, add_entry, pass);
         return r < 0 ? r : PROGRESS_MORE;
     }
-    if (pass->next < pass->entries) {
-        r = examine_next(pass);
+    if (pass->next < pass->entries) { /* the suspects are kept at the front of the list */
+        int64_t entry_id = pass->entry[pass->next++];
+
+        r = evidence_suspects(pass->cleanup, entry_id, pass->volume_id != 0, pass->process_scan,
+                              &suspect);
+        if (r == 0 && suspect)
+            pass->entry[pass->suspects++] = entry_id;
         return r < 0 ? r : PROGRESS_MORE;
     }
     if (!pass->suspects)
         return 0;
     if (pass->counted)
         return observe_cache_refresh(pass->cleanup->context->cache);
-    r = census_step(pass->census);
+    r = process_scan_step(pass->process_scan);
     pass->counted = r == 0;
     return r < 0 ? r : PROGRESS_MORE;
 }
@@ -207,7 +197,7 @@ static int add_verdict(void *userdata, struct evidence *evidence)
         verdict->reason_before = evidence->suspect.stale_reason;
     verdict->held = evidence->suspect.held && !pass->person && is_doubtful(verdict);
     if (verdict->held)
-        verdict->facts.brake = STALE_BRAKE_BREAKER;
+        verdict->facts.limit = STALE_LIMIT_BREAKER;
     verdict->waits_for = held_back_by(verdict, &evidence->suspect);
     /* Report mode does not limit a pass that a person requests. */
     if (pass->person && verdict->facts.mode == STALE_MODE_REPORT)
@@ -246,29 +236,21 @@ static int judge(struct cleanup_pass *pass, int64_t entry_id)
     return r < 0 ? r : evidence_each_file(pass->cleanup, &pass->view, entry_id, add_verdict, pass);
 }
 
-/* ---- the brakes -------------------------------------------------------------------------- */
+/* ---- the limits -------------------------------------------------------------------------- */
 
 static bool is_removable(const struct verdict *verdict)
 {
     return verdict->decision.verdict == STALE_REMOVE;
 }
 
-/* A volume in both layouts has two directories, and counts once. */
-static bool is_new(struct key_queue *volumes, const struct verdict *verdict)
+static void limit_one(struct verdict *verdict, enum stale_limit limit)
 {
-    size_t before = key_queue_count(volumes);
-
-    key_queue_add_number(volumes, (uint64_t)verdict->volume_id);
-    return volumes->lost || key_queue_count(volumes) > before;
-}
-
-static void brake_one(struct verdict *verdict, enum stale_brake brake)
-{
-    verdict->facts.brake = brake;
+    verdict->facts.limit = limit;
     verdict->decision = decide_one(verdict);
 }
 
-/* Includes those that the breaker already holds. */
+/* Includes those that the breaker already holds. A volume in both layouts has two directories, and
+ * counts once. */
 static unsigned long count_doubtful(const struct cleanup_pass *pass)
 {
     cleanup(key_queue_done) struct key_queue counted = {0};
@@ -276,9 +258,13 @@ static unsigned long count_doubtful(const struct cleanup_pass *pass)
 
     for (size_t i = 0; i < pass->verdicts; i++) {
         const struct verdict *verdict = &pass->verdict[i];
+        size_t before = key_queue_count(&counted);
 
-        doubtful += (is_removable(verdict) || verdict->decision.reason == STALE_REASON_BREAKER) &&
-                    is_doubtful(verdict) && is_new(&counted, verdict);
+        if ((!is_removable(verdict) && verdict->decision.reason != STALE_REASON_BREAKER) ||
+            !is_doubtful(verdict))
+            continue;
+        key_queue_add_number(&counted, (uint64_t)verdict->volume_id);
+        doubtful += counted.lost || key_queue_count(&counted) > before;
     }
     return doubtful;
 }
@@ -289,38 +275,62 @@ static unsigned long hold_doubtful(struct cleanup_pass *pass)
 
     for (size_t i = 0; i < pass->verdicts; i++)
         if (is_removable(&pass->verdict[i]) && is_doubtful(&pass->verdict[i])) {
-            brake_one(&pass->verdict[i], STALE_BRAKE_BREAKER);
+            limit_one(&pass->verdict[i], STALE_LIMIT_BREAKER);
             pass->verdict[i].held = true;
             held++;
         }
     return held;
 }
 
-/* Recent removals are no longer among the volumes, so they are added to both sides. */
 static int apply_breaker(struct cleanup_pass *pass)
 {
-    unsigned long recent = brakes_recent(pass->cleanup, pass->view.now_ns);
     unsigned long doubtful = count_doubtful(pass);
     uint64_t volumes;
     int r = store_count_volumes(pass->cleanup->context->store, &volumes);
 
     if (r < 0)
         return r;
-    if (stale_breaks(doubtful + recent, volumes + recent) && hold_doubtful(pass))
+    if (stale_breaks(doubtful, volumes) && hold_doubtful(pass))
         log_warning(NULL,
-                    "%lu of %" PRIu64 " volumes look stale at once (%lu of them were removed in "
-                    "the last %d minutes), and their sandboxes were not seen to end: the others "
-                    "are kept until a person runs crustctl gc",
-                    doubtful + recent, volumes + recent, recent, BRAKES_RECENT_SECONDS / 60);
+                    "%lu of %" PRIu64 " volumes look stale at once, and their sandboxes were not "
+                    "seen to end: they are kept until a person runs crustctl gc",
+                    doubtful, volumes);
     return 0;
+}
+
+/* No minute has more removals than the rate, because the count is cleared only after a minute
+ * without any. It is kept in memory: after a restart of the daemon the grace time starts over as
+ * well. */
+
+static const uint64_t MINUTE_NS = 60 * NSEC_PER_SEC;
+
+static unsigned long removed_lately(const struct cleanup *cleanup, uint64_t now_ns)
+{
+    return now_ns - cleanup->removed_ns > MINUTE_NS ? 0 : cleanup->removed;
+}
+
+/* How many more may be removed now; ret_wake_ns: when more will be allowed, if none are. */
+static unsigned long allowance_of(const struct cleanup *cleanup, uint32_t max_per_minute,
+                                  uint64_t now_ns, uint64_t *ret_wake_ns)
+{
+    const unsigned long removed = removed_lately(cleanup, now_ns);
+
+    *ret_wake_ns = (removed ? cleanup->removed_ns + MINUTE_NS : now_ns) + NSEC_PER_SEC;
+    return removed < max_per_minute ? max_per_minute - removed : 0;
+}
+
+static void note_removal(struct cleanup *cleanup, uint64_t now_ns)
+{
+    cleanup->removed = removed_lately(cleanup, now_ns) + 1;
+    cleanup->removed_ns = now_ns;
 }
 
 static void apply_rate(struct cleanup_pass *pass)
 {
     const struct config *config = pass->cleanup->context->config;
     uint64_t wake_ns;
-    unsigned long left = brakes_allowance(pass->cleanup, config->cleanup.max_per_minute,
-                                          pass->view.now_ns, &wake_ns);
+    unsigned long left =
+        allowance_of(pass->cleanup, config->cleanup.max_per_minute, pass->view.now_ns, &wake_ns);
     bool held = false;
 
     for (size_t i = 0; i < pass->verdicts; i++) {
@@ -330,7 +340,7 @@ static void apply_rate(struct cleanup_pass *pass)
             left--;
             continue;
         }
-        brake_one(&pass->verdict[i], STALE_BRAKE_RATE);
+        limit_one(&pass->verdict[i], STALE_LIMIT_RATE);
         held = true;
     }
     if (held && wake_ns < pass->wake_ns)
@@ -396,17 +406,12 @@ static void take_away(struct cleanup_pass *pass)
     struct cleanup *cleanup = pass->cleanup;
     uint64_t now_ns = clock_boottime();
     cleanup(key_queue_done) struct key_queue ids = {0};
-    cleanup(key_queue_done) struct key_queue counted = {0};
 
-    if (pass->person)
-        brakes_confirm(cleanup);
     for (size_t i = 0; i < pass->verdicts; i++) {
         if (!pass->verdict[i].cleanup_id)
             continue;
         key_queue_add_number(&ids, (uint64_t)pass->verdict[i].cleanup_id);
-        brakes_note(cleanup, now_ns,
-                    !pass->person && is_doubtful(&pass->verdict[i]) &&
-                        is_new(&counted, &pass->verdict[i]));
+        note_removal(cleanup, now_ns);
     }
     if (key_queue_is_empty(&ids))
         return;
@@ -423,7 +428,7 @@ static bool database_is_fit(struct cleanup *cleanup)
 {
     int r;
 
-    if (fallback_is_waiting(cleanup->fallback) || store_is_degraded(cleanup->context->store))
+    if (database_is_waiting(cleanup->database) || store_is_degraded(cleanup->context->store))
         return false;
     r = store_begin(cleanup->context->store);
     store_rollback(cleanup->context->store);
@@ -446,7 +451,7 @@ static enum stale_daemon judge_daemon(const struct cleanup_pass *pass, enum volu
     struct cleanup *cleanup = pass->cleanup;
     struct error error = {0};
 
-    if (!cleanup->visibility.well_since_ns)
+    if (!cleanup->watch_health.well_since_ns)
         return STALE_DAEMON_SOURCES;
     if (!database)
         return STALE_DAEMON_DATABASE;
@@ -464,15 +469,15 @@ static void observe_sources(struct cleanup_pass *pass)
     struct cleanup *cleanup = pass->cleanup;
     bool database = database_is_fit(cleanup);
 
-    visibility_check(&cleanup->visibility);
+    watch_health_check(&cleanup->watch_health);
     pass->view = (struct pass_view){
         .now_ns = clock_boottime(),
-        .well_since_ns = cleanup->visibility.well_since_ns,
-        .sees_host = census_sees_host(),
-        .census = pass->census,
+        .well_since_ns = cleanup->watch_health.well_since_ns,
+        .sees_host = process_scan_sees_host(),
+        .process_scan = pass->process_scan,
     };
     for (enum volume_layout layout = LAYOUT_KATA; layout <= LAYOUT_CRUST; layout++)
-        pass->view.daemon[layout] = cleanup->visibility.root[tree_of_layout(layout)].seen
+        pass->view.daemon[layout] = cleanup->watch_health.root[tree_of_layout(layout)].seen
                                         ? judge_daemon(pass, layout, database)
                                         : STALE_DAEMON_SOURCES;
 }
@@ -510,7 +515,7 @@ static int decide_and_act(struct cleanup_pass *pass)
 int cleanup_pass_finish(struct cleanup_pass *pass)
 {
     if (!pass->suspects) {
-        visibility_check(&pass->cleanup->visibility);
+        watch_health_check(&pass->cleanup->watch_health);
         return 0;
     }
     observe_sources(pass);

@@ -9,7 +9,7 @@
  * The time for which nothing has changed starts over when any of this changes: the directory, the
  * state of its sandboxes, the kubelet's directories.
  */
-#include "reconciler/cleanup/evidence.h"
+#include "reconciler/cleanup/cleanup_pass.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -22,13 +22,12 @@
 #include "lib/json.h"
 #include "lib/path.h"
 #include "lib/process.h"
-#include "observe/census.h"
 #include "observe/kubelet.h"
 #include "observe/mount_info.h"
 #include "observe/observe.h"
-#include "reconciler/cleanup/cleanup.h"
+#include "observe/process_scan.h"
+#include "reconciler/cleanup/cleaner.h"
 #include "reconciler/core/context.h"
-#include "reconciler/core/node_paths.h"
 #include "reconciler/core/work_queue.h"
 #include "store/store.h"
 
@@ -64,7 +63,7 @@ static void take_path(const struct cleanup *cleanup, const struct store_suspect 
         *ret_kind = STALE_PATH_PUBLISH;
 }
 
-static enum stale_kubelet judge_kubelet(const struct visibility *visibility, unsigned number,
+static enum stale_kubelet judge_kubelet(const struct watch_health *watch_health, unsigned number,
                                         const struct observed_kubelet *kubelet)
 {
     if (!kubelet->device)
@@ -73,9 +72,9 @@ static enum stale_kubelet judge_kubelet(const struct visibility *visibility, uns
         return STALE_KUBELET_MOVED;
     if (kubelet->pod && (kubelet->leaf || kubelet->volume_data))
         return STALE_KUBELET_HOLDS;
-    if (!kubelet->canary[0] || !visibility->kubelet[number])
+    if (!kubelet->canary[0] || !watch_health->kubelet[number])
         return STALE_KUBELET_UNSEEN;
-    if (visibility->kubelet[number] != kubelet->device)
+    if (watch_health->kubelet[number] != kubelet->device)
         return STALE_KUBELET_MOVED;
     return kubelet->pod ? STALE_KUBELET_LEFT : STALE_KUBELET_GONE;
 }
@@ -90,13 +89,13 @@ static enum stale_kubelet check_kubelet(const struct cleanup *cleanup,
                         config_list_item(&cleanup->context->config->paths.kubelet, path->kubelet),
                         path->pod_uid, path->pv, ret_kubelet) < 0)
         return STALE_KUBELET_UNSEEN;
-    return judge_kubelet(&cleanup->visibility, path->kubelet, ret_kubelet);
+    return judge_kubelet(&cleanup->watch_health, path->kubelet, ret_kubelet);
 }
 
 /* ---- the cheap part ---------------------------------------------------------------------- */
 
 struct users {
-    struct census *census;
+    struct process_scan *process_scan;
     unsigned count, dead;
 };
 
@@ -113,7 +112,7 @@ static int ask_for_user(void *userdata, const struct store_user *user)
 {
     struct users *users = userdata;
 
-    return census_ask(users->census, user->sandbox_id);
+    return process_scan_ask(users->process_scan, user->sandbox_id);
 }
 
 /* A volume in use is a suspect if the kubelet no longer has it, or if it names dead sandboxes. */
@@ -136,10 +135,10 @@ static bool is_suspect(const struct cleanup *cleanup, const struct store_suspect
     return kind == STALE_KUBELET_LEFT || kind == STALE_KUBELET_GONE;
 }
 
-int evidence_suspects(struct cleanup *cleanup, int64_t entry_id, bool any, struct census *census,
-                      bool *ret_suspect)
+int evidence_suspects(struct cleanup *cleanup, int64_t entry_id, bool any,
+                      struct process_scan *process_scan, bool *ret_suspect)
 {
-    struct users users = {.census = census}, named = {0};
+    struct users users = {.process_scan = process_scan}, named = {0};
     struct store_suspect suspect;
     int r = store_get_suspect(cleanup->context->store, entry_id, &suspect);
 
@@ -176,14 +175,14 @@ static void observe_life(struct cleanup *cleanup, const struct pass_view *view,
                          const struct store_user *user, struct life *ret_life)
 {
     cleanup(observed_sandbox_done) struct observed_sandbox observed = {0};
-    const char *bundles[CONFIG_LIST_ITEMS];
+    struct node_lists lists;
     struct observe_sandbox_paths paths;
     int r;
 
-    node_sandbox_paths(cleanup->context, bundles, &paths);
-    /* The pass has read all processes for the census, and then again for the index that this looks
-     * into (cleanup_pass_prepare()). The census counts a process whose arguments cannot be read
-     * for every sandbox.
+    node_sandbox_paths(cleanup->context, &lists, &paths);
+    /* The pass has read all processes for the process scan, and then again for the index that this
+     * looks into (cleanup_pass_prepare()). The process scan counts a process whose arguments cannot
+     * be read for every sandbox.
      */
     observe_cache_hold(paths.cache, true);
     r = observe_sandbox(&paths, user->sandbox_id, &observed);
@@ -192,12 +191,13 @@ static void observe_life(struct cleanup *cleanup, const struct pass_view *view,
         /* A dead sandbox has nothing that would exceed one call, so an unfinished observation means
          * alive. */
         .process = user->alive || observed.alive || r == OBSERVED_UNFINISHED ||
-                   census_has_process(view->census, user->sandbox_id) ||
+                   process_scan_has_process(view->process_scan, user->sandbox_id) ||
                    (!user->exit_seen && is_there(user->vmm_pid, user->vmm_start_ns)),
-        .cgroup = census_has_cgroup(view->census, user->sandbox_id),
+        .cgroup = process_scan_has_cgroup(view->process_scan, user->sandbox_id),
         .state_directory = r != OBSERVED_ABSENT,
         .exit_seen = user->exit_seen,
-        .pid = user->alive ? user->vmm_pid : census_get_process(view->census, user->sandbox_id),
+        .pid = user->alive ? user->vmm_pid
+                           : process_scan_get_process(view->process_scan, user->sandbox_id),
     };
 }
 
@@ -337,15 +337,6 @@ static int take_directory(struct cleanup *cleanup, struct evidence *evidence)
 
 /* ---- time -------------------------------------------------------------------------------- */
 
-static void take_state(struct evidence *evidence)
-{
-    char text[2 * SHA256_HEX_BYTES];
-    int length = snprintf(text, sizeof(text), "%s %d %d", evidence->fingerprint,
-                          (int)evidence->facts.sandbox, (int)evidence->facts.kubelet);
-
-    sha256_hex(text, (size_t)length, evidence->state);
-}
-
 static void take_time(const struct cleanup *cleanup, const struct pass_view *view, bool used,
                       struct evidence *evidence)
 {
@@ -357,57 +348,32 @@ static void take_time(const struct cleanup *cleanup, const struct pass_view *vie
     evidence->settles_ns = stale_settles(&(struct stale_times){
         .since_ns = evidence->since_ns,
         .well_ns = view->well_since_ns,
-        .kubelet_ns = census_kubelet_start(view->census),
+        .kubelet_ns = process_scan_kubelet_start(view->process_scan),
         .grace_ns = seconds * NSEC_PER_SEC,
     });
     evidence->facts.settled = view->now_ns >= evidence->settles_ns;
 }
 
-/* null: the wait does not end unless something changes. */
-static int append_wait(uint64_t now_ns, uint64_t settles_ns, struct buffer *json)
-{
-    uint64_t seconds =
-        settles_ns > now_ns ? (settles_ns - now_ns + NSEC_PER_SEC - 1) / NSEC_PER_SEC : 0;
-
-    if (settles_ns == UINT64_MAX)
-        return buffer_append_text(json, ",\"waits_seconds\":null}");
-    return buffer_append_format(json, ",\"waits_seconds\":%" PRIu64 "}", seconds);
-}
-
 static int append_time(const struct pass_view *view, const struct evidence *evidence,
                        struct buffer *json)
 {
+    uint64_t now_ns = view->now_ns, settles_ns = evidence->settles_ns;
+
     buffer_append_format(json, ",\"stale_seconds\":%" PRIu64,
-                         (view->now_ns - evidence->since_ns) / NSEC_PER_SEC);
-    return append_wait(view->now_ns, evidence->settles_ns, json);
+                         (now_ns - evidence->since_ns) / NSEC_PER_SEC);
+    if (settles_ns == UINT64_MAX) /* the wait does not end unless something changes */
+        return buffer_append_text(json, ",\"waits_seconds\":null}");
+    return buffer_append_format(
+        json, ",\"waits_seconds\":%" PRIu64 "}",
+        settles_ns > now_ns ? (settles_ns - now_ns + NSEC_PER_SEC - 1) / NSEC_PER_SEC : 0);
 }
 
 /* ---- all evidence ------------------------------------------------------------------------ */
 
-static enum stale_mode mode_of(const struct cleanup *cleanup)
-{
-    static const enum stale_mode modes[] = {[CLEANUP_OFF] = STALE_MODE_OFF,
-                                            [CLEANUP_REPORT] = STALE_MODE_REPORT,
-                                            [CLEANUP_DELETE] = STALE_MODE_DELETE};
-
-    return modes[cleanup->context->config->cleanup.mode];
-}
-
-static void append_kubelet(struct buffer *json, const struct observed_publish_path *path,
-                           const struct observed_kubelet *kubelet)
-{
-    if (!path->is_publish_path)
-        return;
-    json_append_member(json, "pod_uid", path->pod_uid);
-    buffer_append_format(json, ",\"pod_directory\":%s,\"leaf\":%s,\"vol_data\":%s",
-                         yes(kubelet->pod), yes(kubelet->leaf), yes(kubelet->volume_data));
-    json_append_member(json, "canary", kubelet->canary[0] ? kubelet->canary : NULL);
-}
-
 static void append_problems(const struct cleanup *cleanup, const struct evidence *evidence,
                             struct buffer *json)
 {
-    const char *problem = cleanup->visibility.problem;
+    const char *problem = cleanup->watch_health.problem;
 
     if (evidence->problem.text[0])
         json_append_member(json, "metadata_problem", evidence->problem.text);
@@ -417,12 +383,15 @@ static void append_problems(const struct cleanup *cleanup, const struct evidence
 
 static int begin(struct cleanup *cleanup, int64_t entry_id, struct evidence *evidence)
 {
+    static const enum stale_mode modes[] = {[CLEANUP_OFF] = STALE_MODE_OFF,
+                                            [CLEANUP_REPORT] = STALE_MODE_REPORT,
+                                            [CLEANUP_DELETE] = STALE_MODE_DELETE};
     int r = store_get_suspect(cleanup->context->store, entry_id, &evidence->suspect);
 
     buffer_init(&evidence->json, JSON_BYTES);
     if (r != STORE_FOUND)
         return r < 0 ? r : EVIDENCE_NONE;
-    evidence->facts.mode = mode_of(cleanup);
+    evidence->facts.mode = modes[cleanup->context->config->cleanup.mode];
     return EVIDENCE_TAKEN;
 }
 
@@ -448,8 +417,9 @@ static int take_all(struct walk *walk)
     struct evidence *evidence = walk->evidence;
     struct observed_publish_path path;
     struct observed_kubelet kubelet;
+    char state[2 * SHA256_HEX_BYTES];
     bool used;
-    int r = take_users(walk);
+    int length, r = take_users(walk);
 
     used = evidence->facts.sandbox != STALE_SANDBOX_NEVER;
     take_path(cleanup, &evidence->suspect, &path, &evidence->facts.path);
@@ -457,12 +427,19 @@ static int take_all(struct walk *walk)
     evidence->facts.daemon = walk->view->daemon[evidence->suspect.layout];
     evidence->facts.restored = evidence->suspect.restored[0] &&
                                strcmp(evidence->suspect.restored, evidence->fingerprint) == 0;
-    take_state(evidence);
+    length = snprintf(state, sizeof(state), "%s %d %d", evidence->fingerprint,
+                      (int)evidence->facts.sandbox, (int)evidence->facts.kubelet);
+    sha256_hex(state, (size_t)length, evidence->state);
     if (evidence->suspect.stale_reason != STALE_REASON_NONE &&
         strcmp(evidence->suspect.fingerprint, evidence->state) == 0)
         evidence->since_ns = evidence->suspect.since_ns;
     take_time(cleanup, walk->view, used, evidence);
-    append_kubelet(&evidence->json, &path, &kubelet);
+    if (path.is_publish_path) {
+        json_append_member(&evidence->json, "pod_uid", path.pod_uid);
+        buffer_append_format(&evidence->json, ",\"pod_directory\":%s,\"leaf\":%s,\"vol_data\":%s",
+                             yes(kubelet.pod), yes(kubelet.leaf), yes(kubelet.volume_data));
+        json_append_member(&evidence->json, "canary", kubelet.canary[0] ? kubelet.canary : NULL);
+    }
     append_problems(cleanup, evidence, &evidence->json);
     return r < 0 ? r : append_time(walk->view, evidence, &evidence->json);
 }

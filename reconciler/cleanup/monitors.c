@@ -16,8 +16,8 @@
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/log.h"
-#include "lib/process_trust.h"
-#include "observe/added_monitors.h"
+#include "lib/process.h"
+#include "observe/process_scan.h"
 #include "reconciler/core/context.h"
 #include "store/store.h"
 
@@ -27,13 +27,6 @@ static const uint64_t SLICE_NS = 500 * 1000;
 
 /* ---- one socket ---------------------------------------------------------------------------- */
 
-static bool is_the_same(const struct added_monitor *monitor, const struct stat *status)
-{
-    return status->st_dev == monitor->device && status->st_ino == monitor->inode &&
-           status->st_mtim.tv_sec == monitor->modified.tv_sec &&
-           status->st_mtim.tv_nsec == monitor->modified.tv_nsec;
-}
-
 int monitors_remove_socket(int directory, const struct added_monitor *monitor)
 {
     struct stat status;
@@ -41,7 +34,9 @@ int monitors_remove_socket(int directory, const struct added_monitor *monitor)
     if (renameat(directory, monitor->name, directory, ASIDE) < 0)
         return errno == ENOENT ? MONITORS_NOT_THAT_ONE : -errno;
     if (fstatat(directory, ASIDE, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
-        is_the_same(monitor, &status))
+        status.st_dev == monitor->device && status.st_ino == monitor->inode &&
+        status.st_mtim.tv_sec == monitor->modified.tv_sec &&
+        status.st_mtim.tv_nsec == monitor->modified.tv_nsec)
         return unlinkat(directory, ASIDE, 0) < 0 ? -errno : MONITORS_REMOVED;
     return renameat2(directory, ASIDE, directory, monitor->name, RENAME_NOREPLACE) < 0
                ? -errno

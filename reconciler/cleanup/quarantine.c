@@ -10,7 +10,7 @@
  *
  * RENAME_NOREPLACE is used in both directions, so that nothing that exists is ever overwritten.
  */
-#include "reconciler/cleanup/quarantine.h"
+#include "reconciler/cleanup/cleanup_pass.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -277,8 +277,6 @@ int quarantine_put_back(const struct quarantine *quarantine, const struct quaran
 
 /* ---- deleting ---------------------------------------------------------------------------- */
 
-enum { LEVELS_OF_DIRECTORY = 1 };
-
 int quarantine_delete(const struct quarantine *quarantine, const struct quarantine_item *item,
                       struct error *error)
 {
@@ -289,7 +287,7 @@ int quarantine_delete(const struct quarantine *quarantine, const struct quaranti
         return QUARANTINE_DONE;
     if (r < 0)
         return error_set_errno(error, r, "it can't be opened");
-    r = removal_run(drawer, moved_name(item), item->file ? 0 : LEVELS_OF_DIRECTORY, error);
+    r = removal_run(drawer, moved_name(item), item->file ? 0 : 1 /* level */, error);
     if (r == 0 && unlinkat(quarantine->trash, item->name, AT_REMOVEDIR) < 0 && errno != ENOENT)
         r = error_set_errno(error, -errno, "its directory can't be removed");
     return r;

@@ -10,7 +10,7 @@
  * Every step may have been taken already. A move is recorded after it happened, in the same
  * transaction in which its directory is observed again, so that the volume and its cleanup agree.
  */
-#include "reconciler/cleanup/trash.h"
+#include "reconciler/cleanup/cleanup_pass.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -19,10 +19,8 @@
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/log.h"
-#include "reconciler/cleanup/cleanup.h"
-#include "reconciler/cleanup/quarantine.h"
+#include "reconciler/cleanup/cleaner.h"
 #include "reconciler/core/context.h"
-#include "reconciler/core/node_paths.h"
 #include "reconciler/core/observer.h"
 #include "reconciler/core/work_queue.h"
 #include "store/cleanups.h"
@@ -194,20 +192,15 @@ static int record_restore(struct step *step, enum stale_reason reason)
     return r;
 }
 
-static int set_step(struct step *step, enum store_trash_step next, uint64_t since_ns)
-{
-    step->wake_ns = step->now_ns;
-    return store_set_trash_step(step->cleanup->context->store, step->row.cleanup_id, next,
-                                since_ns);
-}
-
 static int advance_stored(struct step *step, const struct quarantine_state *state)
 {
     if (!state->in_trash)
         return store_forget_trash(step->cleanup->context->store, step->row.cleanup_id);
-    if (!state->unchanged && !state->in_place)
-        return set_step(step, STORE_TRASH_RESTORING, step->now_ns);
-    return set_step(step, STORE_TRASH_DELETING, step->now_ns);
+    step->wake_ns = step->now_ns;
+    return store_set_trash_step(step->cleanup->context->store, step->row.cleanup_id,
+                                !state->unchanged && !state->in_place ? STORE_TRASH_RESTORING
+                                                                      : STORE_TRASH_DELETING,
+                                step->now_ns);
 }
 
 static int advance_restoring(struct step *step, const struct quarantine_state *state)
@@ -320,27 +313,17 @@ int trash_advance(struct cleanup *cleanup, uint64_t *ret_wake_ns)
     return 0;
 }
 
-static void fail(struct cleanup *cleanup, struct key_queue *failed)
-{
-    uint64_t cleanup_id;
-    int r = store_begin(cleanup->context->store);
-
-    while (r == 0 && key_queue_take_number(failed, &cleanup_id))
-        r = store_finish_cleanup(cleanup->context->store, (int64_t)cleanup_id, STORE_CLEANUP_FAILED,
-                                 STALE_REASON_CANNOT_MOVE, 0);
-    /* If that fails, the rows are later dropped as never moved. */
-    (void)store_end(cleanup->context->store, r);
-}
-
 void trash_take(struct cleanup *cleanup, struct key_queue *cleanup_ids)
 {
     cleanup(key_queue_done) struct key_queue failed = {0};
+    struct store *store = cleanup->context->store;
     uint64_t cleanup_id;
+    int r;
 
     while (key_queue_take_number(cleanup_ids, &cleanup_id)) {
         cleanup(step_done) struct step step;
-        int r = step_init(cleanup, (int64_t)cleanup_id, &step);
 
+        r = step_init(cleanup, (int64_t)cleanup_id, &step);
         if (r == 0)
             r = quarantine_take(&step.quarantine, &step.item);
         if (r >= 0)
@@ -348,8 +331,14 @@ void trash_take(struct cleanup *cleanup, struct key_queue *cleanup_ids)
         (void)complain(&step, "move metadata to", r);
         key_queue_add_number(&failed, cleanup_id);
     }
-    if (!key_queue_is_empty(&failed))
-        fail(cleanup, &failed);
+    if (key_queue_is_empty(&failed))
+        return;
+    r = store_begin(store);
+    while (r == 0 && key_queue_take_number(&failed, &cleanup_id))
+        r = store_finish_cleanup(store, (int64_t)cleanup_id, STORE_CLEANUP_FAILED,
+                                 STALE_REASON_CANNOT_MOVE, 0);
+    /* If that fails, the rows are later dropped as never moved. */
+    (void)store_end(store, r);
 }
 
 /* ---- restoring at a person's request ----------------------------------------------------- */

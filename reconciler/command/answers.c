@@ -8,6 +8,8 @@
  */
 #include "reconciler/command/answers.h"
 
+#include "store/store.h"
+
 static const struct {
     const char *name;
     enum status_code code;
@@ -43,4 +45,18 @@ const char *answer_name(enum answer answer)
 enum status_code answer_code(enum answer answer)
 {
     return answers[answer].code;
+}
+
+enum status_code answer_database_fails(const struct store *store, struct error *error)
+{
+    return answer_refuse(error, ANSWER_DATABASE, "the database fails: %s", store_error_text(store));
+}
+
+enum status_code require_durable(const struct store *store, struct error *error)
+{
+    if (!store_is_degraded(store))
+        return STATUS_OK;
+    return answer_refuse(error, ANSWER_DATABASE,
+                         "the database is not on disk, so that nothing can be promised: crustctl "
+                         "health says why");
 }

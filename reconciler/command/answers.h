@@ -44,11 +44,11 @@ enum status_code answer_code(enum answer answer);
 #define answer_refuse(error, answer, ...)                                                          \
     ((enum status_code)error_set((error), (int)answer_code(answer), __VA_ARGS__))
 
-/* ---- promise -------------------------------------------------------------------------------- */
-
-/* Refuses calls whose effect would not be on record after a restart. */
-
 struct store;
 
-/* STATUS_OK, or STATUS_UNAVAILABLE with a text while the database is not on disk. */
-enum status_code promise_check(const struct store *store, struct error *error);
+/* ANSWER_DATABASE, with the store's last error. */
+enum status_code answer_database_fails(const struct store *store, struct error *error);
+
+/* Refuses calls whose effect would be lost by a restart: STATUS_OK, or STATUS_UNAVAILABLE with a
+ * text while the database is not on disk. */
+enum status_code require_durable(const struct store *store, struct error *error);

@@ -13,7 +13,6 @@
 #include "lib/buffer.h"
 #include "lib/result.h"
 
-struct buffer;
 struct reconciler;
 struct store_reader;
 
@@ -139,7 +138,7 @@ enum status_code reconciler_stage(struct reconciler *reconciler,
 enum status_code reconciler_unstage(struct reconciler *reconciler, const char *target_path,
                                     reconciler_staged *done, void *userdata,
                                     struct staging **ret_staging, struct error *error);
-/* The client is gone; what was done stays, and goes on record. Returns NULL. */
+/* The client is gone; what was done stays, and is recorded. Returns NULL. */
 struct staging *reconciler_stage_cancel(struct staging *staging);
 
 /* A volume by its number, where that is not 0; by its path, where that is not NULL; or as the one
@@ -161,7 +160,7 @@ struct expansion;
  * sandbox has the volume yet, will grow it. */
 struct reconciler_capacity {
     uint64_t bytes;
-    bool is_owed; /* it is on record that the guest's file system is yet to grow */
+    bool is_owed; /* the database says that the guest's file system is yet to grow */
 };
 typedef void reconciler_expanded(void *userdata, enum status_code code,
                                  const struct reconciler_capacity *capacity,

@@ -13,7 +13,7 @@
 
 #include "lib/cleanup.h"
 #include "lib/json.h"
-#include "lib/secret.h"
+#include "lib/text.h"
 #include "reconciler/command/answers.h"
 
 #define LETTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
@@ -71,7 +71,7 @@ static bool is_protected(const char *path)
     return false;
 }
 
-/* ---- names and paths ---- */
+/* ---- fields ---- */
 
 static enum status_code refuse_form(struct error *error, const char *name, const char *text,
                                     const char *form)
@@ -97,51 +97,6 @@ enum status_code drive_form_check_id(const char *drive_id, struct error *error)
                : refuse_form(error, "drive_id", drive_id, "made of [A-Za-z0-9_-]");
 }
 
-static enum status_code check_names(const struct reconciler_drive_attach *attach,
-                                    struct error *error)
-{
-    enum status_code code = drive_form_check_id(attach->drive_id, error);
-
-    if (code != STATUS_OK)
-        return code;
-    if (!is_made_of(attach->sandbox_id, LETTERS "._-", DRIVE_FORM_SANDBOX_CHARS))
-        return refuse_form(error, "sandbox_id", attach->sandbox_id, "made of [A-Za-z0-9._-]");
-    if (!is_made_of(attach->fs_type, LETTERS "._-", DRIVE_FS_TYPE_CHARS))
-        return refuse_form(error, "filesystem_type", attach->fs_type, "made of [A-Za-z0-9._-]");
-    code = check_path("host_path", attach->host_path, error);
-    if (code == STATUS_OK)
-        code = check_path("vm_path", attach->vm_path, error);
-    if (code == STATUS_OK && is_protected(attach->vm_path))
-        code = REFUSE(
-            error, "vm_path is protected: it lies in /proc, /sys, /dev or kata-agent's directory");
-    return code;
-}
-
-static enum status_code check_choices(const struct reconciler_drive_attach *attach,
-                                      struct error *error)
-{
-    if (attach->fsck >= DRIVE_FSCKS || attach->fs_group_policy >= DRIVE_GROUP_POLICIES)
-        return REFUSE(error, "fsck or the group's policy has no such value");
-    if (attach->has_fs_group && attach->fs_group == UINT32_MAX) /* "no group" to chown(2) */
-        return REFUSE(error, "fs_group must be less than 4294967295");
-    return STATUS_OK;
-}
-
-/* ---- options ---- */
-
-/* A value may have commas, as a SELinux context has. */
-static bool is_one_option(const char *text)
-{
-    const size_t name = strcspn(text, "=,");
-
-    if (text[name] == ',')
-        return false;
-    for (; *text; text++)
-        if ((unsigned char)*text < ' ' || *text == 0x7f)
-            return false;
-    return true;
-}
-
 static enum status_code check_option(const struct reconciler_drive_attach *attach, unsigned i,
                                      struct error *error)
 {
@@ -155,34 +110,17 @@ static enum status_code check_option(const struct reconciler_drive_attach *attac
     if (secret_shown_length(option) < strlen(option))
         return REFUSE(
             error, "options[%u] carries a secret, which would stay in the guest and on record", i);
-    if (!is_one_option(option))
+    if (option[strcspn(option, "=,")] ==
+        ',') /* a value may have commas, as a SELinux context has */
         return REFUSE(error, "options[%u] is no single option", i);
+    for (const char *at = option; *at; at++)
+        if ((unsigned char)*at < ' ' || *at == 0x7f)
+            return REFUSE(error, "options[%u] is no single option", i);
     if (strcmp(option, "ro") == 0 && attach->writable)
         return REFUSE(error, "options[%u] is \"ro\", which contradicts is_writable", i);
     if (strcmp(option, "rw") == 0 && !attach->writable)
         return REFUSE(error, "options[%u] is \"rw\", which needs is_writable", i);
     return STATUS_OK;
-}
-
-static enum status_code check_options(const struct reconciler_drive_attach *attach,
-                                      struct error *error)
-{
-    enum status_code code = STATUS_OK;
-
-    if (attach->options > DRIVE_OPTIONS)
-        return REFUSE(error, "there are more than %d options", DRIVE_OPTIONS);
-    for (unsigned i = 0; code == STATUS_OK && i < attach->options; i++)
-        code = check_option(attach, i, error);
-    return code;
-}
-
-/* ---- containers ---- */
-
-static bool has_same_place(const struct reconciler_drive_container *one,
-                           const struct reconciler_drive_container *other)
-{
-    return strcmp(one->container_id, other->container_id) == 0 &&
-           strcmp(one->path, other->path) == 0;
 }
 
 /* Where the paths lead is found out in the guest. */
@@ -205,24 +143,11 @@ static enum status_code check_container(const struct reconciler_drive_attach *at
         (!has_plain_parts(one->sub_path) || !is_text(one->sub_path, DRIVE_PATH_CHARS - 1)))
         return REFUSE(error, "containers[%u].sub_path is not a path within the drive", i);
     for (unsigned j = 0; j < i; j++)
-        if (has_same_place(one, &attach->container[j]))
+        if (strcmp(one->container_id, attach->container[j].container_id) == 0 &&
+            strcmp(one->path, attach->container[j].path) == 0)
             return REFUSE(error, "containers[%u] and containers[%u] have the same place", j, i);
     return STATUS_OK;
 }
-
-static enum status_code check_containers(const struct reconciler_drive_attach *attach,
-                                         struct error *error)
-{
-    enum status_code code = STATUS_OK;
-
-    if (attach->containers > DRIVE_CONTAINERS)
-        return REFUSE(error, "there are more than %d containers", DRIVE_CONTAINERS);
-    for (unsigned i = 0; code == STATUS_OK && i < attach->containers; i++)
-        code = check_container(attach, i, error);
-    return code;
-}
-
-/* ---- limits ---- */
 
 /* The store's numbers are signed. */
 static enum status_code check_bucket(const struct drive_bucket *bucket, const char *name,
@@ -245,17 +170,35 @@ enum status_code drive_form_check_limits(const struct drive_limits *limits, stru
     return code == STATUS_OK ? check_bucket(&limits->operations, "ops", error) : code;
 }
 
-/* ---- all of it ---- */
-
 enum status_code drive_form_check(const struct reconciler_drive_attach *attach, struct error *error)
 {
-    enum status_code code = check_names(attach, error);
+    enum status_code code = drive_form_check_id(attach->drive_id, error);
 
+    if (code != STATUS_OK)
+        return code;
+    if (!is_made_of(attach->sandbox_id, LETTERS "._-", DRIVE_FORM_SANDBOX_CHARS))
+        return refuse_form(error, "sandbox_id", attach->sandbox_id, "made of [A-Za-z0-9._-]");
+    if (!is_made_of(attach->fs_type, LETTERS "._-", DRIVE_FS_TYPE_CHARS))
+        return refuse_form(error, "filesystem_type", attach->fs_type, "made of [A-Za-z0-9._-]");
+    code = check_path("host_path", attach->host_path, error);
     if (code == STATUS_OK)
-        code = check_choices(attach, error);
-    if (code == STATUS_OK)
-        code = check_options(attach, error);
-    if (code == STATUS_OK)
-        code = check_containers(attach, error);
+        code = check_path("vm_path", attach->vm_path, error);
+    if (code != STATUS_OK)
+        return code;
+    if (is_protected(attach->vm_path))
+        return REFUSE(
+            error, "vm_path is protected: it lies in /proc, /sys, /dev or kata-agent's directory");
+    if (attach->fsck >= DRIVE_FSCKS || attach->fs_group_policy >= DRIVE_GROUP_POLICIES)
+        return REFUSE(error, "fsck or the group's policy has no such value");
+    if (attach->has_fs_group && attach->fs_group == UINT32_MAX) /* "no group" to chown(2) */
+        return REFUSE(error, "fs_group must be less than 4294967295");
+    if (attach->options > DRIVE_OPTIONS)
+        return REFUSE(error, "there are more than %d options", DRIVE_OPTIONS);
+    for (unsigned i = 0; code == STATUS_OK && i < attach->options; i++)
+        code = check_option(attach, i, error);
+    if (code == STATUS_OK && attach->containers > DRIVE_CONTAINERS)
+        return REFUSE(error, "there are more than %d containers", DRIVE_CONTAINERS);
+    for (unsigned i = 0; code == STATUS_OK && i < attach->containers; i++)
+        code = check_container(attach, i, error);
     return code == STATUS_OK ? drive_form_check_limits(&attach->limits, error) : code;
 }

@@ -6,6 +6,7 @@
  * metrics and status say of the node is up to an hour old.
  */
 #include <errno.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -15,10 +16,8 @@
 #include "lib/clock.h"
 #include "lib/json.h"
 #include "lib/log.h"
-#include "reconciler/command/clients_state.h"
-#include "reconciler/core/doubts.h"
+#include "reconciler/core/reconciler_internal.h"
 #include "store/read.h"
-#include "store/store.h"
 
 #define EXAMINATION_NS (3600 * NSEC_PER_SEC)
 
@@ -37,18 +36,19 @@ static void add_doubt(void *userdata, const char *sandbox_id, const char *text)
     (void)cJSON_AddStringToObject(userdata, sandbox_id, text);
 }
 
-int examine_node(const struct context *context, struct buffer *ret_json, struct error *error)
+int reconciler_examine(struct reconciler *reconciler, struct buffer *ret_json, struct error *error)
 {
-    cleanup(json_deletep) cJSON *sandboxes = NULL, *doubts = cJSON_CreateObject();
+    const struct context *context = &reconciler->context;
+    cleanup(json_deletep) cJSON *sandboxes = NULL, *distrusted = cJSON_CreateObject();
     struct doctor_request request = {.root = context->root, .config = context->config};
     int r = read_sandboxes(context, &sandboxes, error);
 
     if (r < 0)
         return r;
-    if (doubts && context->doubts)
-        doubts_each(context->doubts, add_doubt, doubts);
+    if (distrusted && context->distrusted)
+        distrusted_each(context->distrusted, add_doubt, distrusted);
     request.sandboxes = sandboxes;
-    request.doubts = doubts;
+    request.distrusted = distrusted;
     r = doctor_examine(&request, ret_json);
     return r < 0 ? error_set_errno(error, r, "the findings can't be written") : 0;
 }
@@ -106,14 +106,15 @@ static void take_finding(struct reconciler_findings *findings, const cJSON *find
     findings->warnings += is_warning;
 }
 
-static void examine_again(struct examination *examination)
+static void examine_again(struct reconciler *reconciler)
 {
+    struct examination *examination = &reconciler->examination;
     cleanup(buffer_done) struct buffer json = BUFFER_INIT(DOCTOR_BYTES);
     cleanup(json_deletep) cJSON *list = NULL;
     struct reconciler_findings findings = {0};
     const cJSON *finding;
     struct error error = {0};
-    int r = examine_node(examination->context, &json, &error);
+    int r = reconciler_examine(reconciler, &json, &error);
 
     if (r == 0)
         r = json_parse(buffer_text(&json), json.length, (struct json_limits){DOCTOR_BYTES, 4, 0},
@@ -137,26 +138,19 @@ static void examine_again(struct examination *examination)
 
 static void on_hour(struct loop_timer *timer)
 {
-    struct examination *examination = container_of(timer, struct examination, timer);
-
-    examination_begin(examination, examination->context);
+    examination_begin(container_of(timer, struct reconciler, examination.timer));
 }
 
-void examination_begin(struct examination *examination, const struct context *context)
+void examination_begin(struct reconciler *reconciler)
 {
-    examination->context = context;
-    loop_timer_start(context->loop, &examination->timer, EXAMINATION_NS, on_hour);
-    examine_again(examination);
+    loop_timer_start(reconciler->context.loop, &reconciler->examination.timer, EXAMINATION_NS,
+                     on_hour);
+    examine_again(reconciler);
+    /* It took memory for all sandboxes at once, which glibc would keep until the next hour. */
+    (void)malloc_trim(0);
 }
 
-void examination_done(struct examination *examination)
-{
-    loop_timer_stop(&examination->timer);
-}
-
-/* ---- abilities ------------------------------------------------------------------------------ */
-
-/* This node's CRUST capabilities: as configured, or with "auto" as found. */
+/* ---- capabilities: as configured, or with "auto" as found ---- */
 
 /* A name that does not fit is skipped; none is given twice. */
 static void add(struct reconciler_names *names, const char *name)
@@ -168,25 +162,12 @@ static void add(struct reconciler_names *names, const char *name)
         (void)snprintf(names->name[names->count++], sizeof(names->name[0]), "%s", name);
 }
 
-/* ---- capabilities ---- */
-
-/* A label is taken care of where it means nothing: no guest enforces SELinux, and staging leaves
+/* Kata's own agent reports usage in every guest. A resize needs a VMM that can be told of a new
+ * size, and guests that were not found to be unable.
+ *
+ * A label is taken care of where it means nothing: no guest enforces SELinux, and staging leaves
  * the option out (stage.c). Where all guests do, the option reaches the guest's mount; relabelling
  * file by file is nobody's. SUBPATH is never found: the kubelet's way passes by the device. */
-static void add_post_mount(const struct doctor_abilities *abilities, struct reconciler_names *names)
-{
-    if (abilities->applies_group) {
-        add(names, "FS_GROUP_CHANGE_POLICY_ALWAYS");
-        add(names, "FS_GROUP_CHANGE_POLICY_ROOT_MISMATCH");
-    }
-    if (abilities->ignores_labels)
-        add(names, "SELINUX_RELABEL");
-    if (abilities->ignores_labels || abilities->enforces_labels)
-        add(names, "SELINUX_RELABEL_ON_MOUNT");
-}
-
-/* Kata's own agent reports usage in every guest. A resize needs a VMM that can be told of a new
- * size, and guests that were not found to be unable. */
 static int find_works(const struct context *context, struct reconciler_names *names,
                       struct error *error)
 {
@@ -202,13 +183,21 @@ static int find_works(const struct context *context, struct reconciler_names *na
     if (has_routes && config->resize.mode == RESIZE_GROW && abilities.tells_hypervisor &&
         abilities.resizes_guests)
         add(names, "VOLUME_RESIZE");
-    add_post_mount(&abilities, names);
+    if (abilities.applies_group) {
+        add(names, "FS_GROUP_CHANGE_POLICY_ALWAYS");
+        add(names, "FS_GROUP_CHANGE_POLICY_ROOT_MISMATCH");
+    }
+    if (abilities.ignores_labels)
+        add(names, "SELINUX_RELABEL");
+    if (abilities.ignores_labels || abilities.enforces_labels)
+        add(names, "SELINUX_RELABEL_ON_MOUNT");
     return 0;
 }
 
-int find_capabilities(const struct context *context, struct reconciler_names *ret_names,
-                      struct error *error)
+int reconciler_find_capabilities(struct reconciler *reconciler, struct reconciler_names *ret_names,
+                                 struct error *error)
 {
+    const struct context *context = &reconciler->context;
     const struct config_list *words = &context->config->crust.capabilities;
     int r = 0;
 
@@ -221,33 +210,28 @@ int find_capabilities(const struct context *context, struct reconciler_names *re
     return r;
 }
 
-/* ---- file systems ---- */
-
 static int add_seen(void *userdata, const char *fs_type)
 {
     add(userdata, fs_type);
     return 0;
 }
 
-/* Every guest kernel of Kata's has the first two; other file systems are listed once a guest has
- * mounted one. */
-static int find_mounted(const struct context *context, struct reconciler_names *names)
+int reconciler_find_file_systems(struct reconciler *reconciler, struct reconciler_names *ret_names)
 {
-    add(names, "ext4");
-    add(names, "xfs");
-    return store_each_mounted_file_system(context->store, add_seen, names);
-}
-
-int find_file_systems(const struct context *context, struct reconciler_names *ret_names)
-{
+    const struct context *context = &reconciler->context;
     const struct config_list *words = &context->config->crust.file_systems;
     int r = 0;
 
     ret_names->count = 0;
     for (unsigned i = 0; r == 0 && i < words->count; i++)
-        if (strcmp(config_list_item(words, i), "auto") == 0)
-            r = find_mounted(context, ret_names);
-        else
+        if (strcmp(config_list_item(words, i), "auto") != 0) {
             add(ret_names, config_list_item(words, i));
+        } else {
+            /* Every guest kernel of Kata's has the first two; other file systems are listed once a
+             * guest has mounted one. */
+            add(ret_names, "ext4");
+            add(ret_names, "xfs");
+            r = store_each_mounted_file_system(context->store, add_seen, ret_names);
+        }
     return r;
 }

@@ -15,28 +15,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/config.h"
 #include "lib/cleanup.h"
-#include "lib/list.h"
+#include "lib/collections.h"
 #include "model/reason.h"
 #include "observe/observe.h"
 #include "reconciler/act/actor.h"
 #include "reconciler/command/answers.h"
-#include "reconciler/command/clients_state.h"
-#include "reconciler/command/expand_answer.h"
 #include "reconciler/command/runtime_cli.h"
-#include "reconciler/core/context.h"
-#include "reconciler/core/permit.h"
-#include "reconciler/core/work_queue.h"
-#include "store/store.h"
+#include "reconciler/core/reconciler_internal.h"
 
 struct expansion {
     struct expansion *next;
-    struct clients *clients;
+    struct reconciler *reconciler;
     struct reconciler_expand asked;
     int64_t volume_id;
-    bool decided; /* since the client asked */
-    bool owed;    /* the last decision left a debt on record, of this pass or an older one */
+    uint64_t
+        unused_bytes; /* the size of a raw block claim that no VM has; 0: a VM has the volume */
+    bool decided;     /* since the client asked */
+    bool owed;        /* the last decision, of this pass or an older one, recorded a debt */
     struct runtime_cli_run *cli; /* the runtime's own tool is asked first */
     reconciler_expanded *done;
     void *userdata;
@@ -56,104 +52,130 @@ static void tell(struct expansion *expansion, enum status_code code, uint64_t by
     free(expansion);
 }
 
+#define DEVICE_TOO_LARGE "the device has %" PRIu64 " bytes, more than limit_bytes %" PRIu64
+#define DEVICE_TOO_SMALL                                                                           \
+    "the device has %" PRIu64 " bytes on the host, less than required_bytes %" PRIu64              \
+    ": it must grow there first"
+
 /* ---- asking ---- */
 
-static enum status_code check_range(const struct reconciler_expand *asked, struct error *error)
-{
-    if (!asked->limit_bytes || asked->required_bytes <= asked->limit_bytes)
-        return STATUS_OK;
-    return answer_refuse(error, ANSWER_BAD_REQUEST, "required_bytes is more than limit_bytes");
-}
-
 /* If the store fails, the next attempt stays as it was. */
-static void try_at_once(struct clients *clients, int64_t volume_id)
+static void try_at_once(struct reconciler *reconciler, int64_t volume_id)
 {
-    int r = store_begin(clients->context->store);
+    int r = store_begin(reconciler->context.store);
 
     if (r == 0)
-        r = store_set_attempts(clients->context->store, volume_id, 0, 0, 0);
+        r = store_set_attempts(reconciler->context.store, volume_id, 0, 0, 0);
     if (r == 0)
-        r = store_want_list(clients->context->store, volume_id);
-    (void)store_end(clients->context->store, r);
-    work_queue_add_urgent_volume(clients->options.context->queue, volume_id);
+        r = store_want_list(reconciler->context.store, volume_id);
+    (void)store_end(reconciler->context.store, r);
+    work_queue_add_urgent_volume(reconciler->context.queue, volume_id);
 }
 
 static void on_cli(const struct runtime_cli_answer *answer, void *userdata)
 {
     struct expansion *expansion = userdata;
-    struct clients *clients = expansion->clients;
+    struct reconciler *reconciler = expansion->reconciler;
 
     expansion->cli = runtime_cli_free(expansion->cli);
-    try_at_once(clients, expansion->volume_id); /* the tool may have resized the drive */
+    try_at_once(reconciler, expansion->volume_id); /* the tool may have resized the drive */
     if (!answer)
         return;
-    LL_DELETE(clients->expansions, expansion);
+    LL_DELETE(reconciler->expansions, expansion);
     tell(expansion, STATUS_OK, answer->capacity_bytes, NULL);
 }
 
-/* The tool is not asked for anything that crustd itself would refuse this client. */
-static bool is_permitted(const struct expansion *expansion)
-{
-    struct clients *clients = expansion->clients;
-    uint64_t limit = expansion->asked.limit_bytes;
-    struct store_volume volume;
-
-    return clients->context->config->resize.mode == RESIZE_GROW &&
-           store_get_volume(clients->context->store, expansion->volume_id, &volume) == 0 &&
-           volume.policy == POLICY_GROW && (!limit || volume.device_bytes <= limit) &&
-           !expand_is_barred(&volume);
-}
-
-/* Whether it is asked. */
+/* Whether the tool is asked. It is asked for nothing that crustd itself would refuse this client.
+ */
 static bool ask_cli(struct expansion *expansion)
 {
-    struct clients *clients = expansion->clients;
-    const struct reconciler_expand *asked = &expansion->asked;
-    struct runtime_cli cli;
-    const struct runtime_cli_question question = {
-        .cli = &cli,
-        .volume_id = expansion->volume_id,
-        .target_path = asked->target.target_path,
-        .resizes = true,
-        .required_bytes = asked->required_bytes,
-        .limit_bytes = asked->limit_bytes,
-    };
-    struct error error = {0};
-    int r;
+    const struct context *context = &expansion->reconciler->context;
+    const uint64_t limit = expansion->asked.limit_bytes;
+    struct store_volume volume;
 
-    if (!is_permitted(expansion))
-        return false;
-    r = runtime_cli_find(clients->context, asked->target.target_path, &cli, &error);
-    if (r == RUNTIME_CLI_UNSAFE)
-        runtime_cli_pass_over(expansion->volume_id, &error);
-    return r == RUNTIME_CLI_FOUND &&
-           runtime_cli_ask(clients->context, &question, on_cli, expansion, &expansion->cli) == 0;
+    return context->config->resize.mode == RESIZE_GROW &&
+           store_get_volume(context->store, expansion->volume_id, &volume) == 0 &&
+           volume.policy == POLICY_GROW && !volume.is_block_claim &&
+           (!limit || volume.device_bytes <= limit) && !expand_is_barred(&volume) &&
+           runtime_cli_try(context,
+                           (struct runtime_cli_question){
+                               .volume_id = expansion->volume_id,
+                               .target_path = expansion->asked.target.target_path,
+                               .resizes = true,
+                               .required_bytes = expansion->asked.required_bytes,
+                               .limit_bytes = limit,
+                           },
+                           on_cli, expansion, &expansion->cli);
 }
 
-enum status_code expand_begin(struct clients *clients, const struct reconciler_expand *asked,
-                              reconciler_expanded *done, void *userdata,
-                              struct expansion **ret_expansion, struct error *error)
+/* Of a raw block claim there is nothing but its device until a container in a VM has it, which then
+ * takes the size that it finds. The kubelet waits for this answer before it starts the pod, and
+ * also asks about claims of pods that are in no VM. */
+static uint64_t size_of_unused_claim(const struct context *context, const char *path)
+{
+    struct observe_sandbox_paths paths;
+    struct observed_publish_path publish = {0};
+    struct observed_device device;
+    struct node_lists lists;
+
+    if (!path)
+        return 0;
+    node_sandbox_paths(context, &lists, &paths);
+    return observe_publish_path(context->root, paths.kubelet, paths.kubelets, path, &publish) ==
+                       0 &&
+                   publish.is_block &&
+                   observe_device_path(context->root, context->sysfs, path, &device) == OBSERVED &&
+                   device.kind == DEVICE_KIND_BLOCK
+               ? device.size_bytes
+               : 0;
+}
+
+static enum status_code check_unused(const struct reconciler_expand *asked, uint64_t bytes,
+                                     struct error *error)
+{
+    if (asked->limit_bytes && bytes > asked->limit_bytes)
+        return answer_refuse(error, ANSWER_DEVICE_TOO_LARGE, DEVICE_TOO_LARGE, bytes,
+                             asked->limit_bytes);
+    if (bytes < asked->required_bytes)
+        return answer_refuse(error, ANSWER_DEVICE_TOO_SMALL, DEVICE_TOO_SMALL, bytes,
+                             asked->required_bytes);
+    return STATUS_OK;
+}
+
+enum status_code reconciler_expand(struct reconciler *reconciler,
+                                   const struct reconciler_expand *asked, reconciler_expanded *done,
+                                   void *userdata, struct expansion **ret_expansion,
+                                   struct error *error)
 {
     struct expansion *expansion;
+    const uint64_t unused_bytes =
+        size_of_unused_claim(&reconciler->context, asked->target.target_path);
+    const enum answer unknown = unused_bytes ? ANSWER_UNKNOWN_TO_STATS : ANSWER_UNKNOWN_VOLUME;
     int64_t volume_id = 0;
-    enum status_code code = check_range(asked, error);
+    enum status_code code;
 
-    if (code == STATUS_OK)
-        code = find_volume(clients, &asked->target, ANSWER_UNKNOWN_VOLUME, &volume_id, error);
+    if (asked->limit_bytes && asked->required_bytes > asked->limit_bytes)
+        return answer_refuse(error, ANSWER_BAD_REQUEST, "required_bytes is more than limit_bytes");
+    code = find_volume(reconciler, &asked->target, unknown, &volume_id, error);
+    if (code == STATUS_NOT_FOUND && unused_bytes)
+        code = check_unused(asked, unused_bytes, error);
     if (code != STATUS_OK)
         return code;
     expansion = calloc(1, sizeof(*expansion));
     if (!expansion)
         return answer_refuse(error, ANSWER_OUT_OF_MEMORY, "out of memory");
-    *expansion = (struct expansion){.next = clients->expansions,
-                                    .clients = clients,
+    *expansion = (struct expansion){.next = reconciler->expansions,
+                                    .reconciler = reconciler,
                                     .asked = *asked,
                                     .volume_id = volume_id,
+                                    .unused_bytes = volume_id ? 0 : unused_bytes,
                                     .done = done,
                                     .userdata = userdata};
-    clients->expansions = expansion;
-    if (!asked->target.target_path || !ask_cli(expansion))
-        try_at_once(clients, volume_id);
+    reconciler->expansions = expansion;
+    if (!volume_id)
+        work_queue_wake(reconciler->context.queue, 0);
+    else if (!asked->target.target_path || !ask_cli(expansion))
+        try_at_once(reconciler, volume_id);
     expansion->asked.target = (struct reconciler_target){0}; /* the caller's */
     *ret_expansion = expansion;
     return STATUS_OK;
@@ -163,7 +185,7 @@ struct expansion *reconciler_expand_cancel(struct expansion *expansion)
 {
     if (!expansion)
         return NULL;
-    LL_DELETE(expansion->clients->expansions, expansion);
+    LL_DELETE(expansion->reconciler->expansions, expansion);
     (void)runtime_cli_free(expansion->cli);
     free(expansion);
     return NULL;
@@ -171,54 +193,31 @@ struct expansion *reconciler_expand_cancel(struct expansion *expansion)
 
 /* ---- answering ---- */
 
-/* The device, with what a LUKS header takes from what it stands on: to a driver that made the
- * header itself, those bytes are the volume's. */
-uint64_t volume_usable_bytes(const struct context *context, const struct store_volume *volume)
-{
-    struct observed_layer layer[OBSERVE_LAYERS];
-    struct observed_device device;
-    uint64_t bytes = volume->device_bytes;
-    unsigned count, at = 0;
-
-    if (volume->device_kind != DEVICE_KIND_BLOCK ||
-        observe_device_number(context->sysfs, volume->major, volume->minor, &device) != OBSERVED)
-        return bytes;
-    count = observe_stack(context->sysfs, &device, layer);
-    for (unsigned i = 1; i < count && layer[at].kind == LAYER_CRYPT; i++)
-        if (layer[i].above == at) {
-            at = i;
-            bytes = layer[i].device.size_bytes;
-        }
-    return bytes > volume->device_bytes ? bytes : volume->device_bytes;
-}
-
 static int judge(const struct expansion *expansion, uint64_t *ret_bytes, struct error *error)
 {
-    struct clients *clients = expansion->clients;
+    struct reconciler *reconciler = expansion->reconciler;
     struct store_volume volume;
     struct expand_facts facts = {
         .volume = &volume,
         .required_bytes = expansion->asked.required_bytes,
         .limit_bytes = expansion->asked.limit_bytes,
     };
-    int r = store_get_volume(clients->context->store, expansion->volume_id, &volume);
+    int r = store_get_volume(reconciler->context.store, expansion->volume_id, &volume);
 
     if (r == STORE_NO_VOLUME)
         return (int)answer_refuse(error, ANSWER_UNKNOWN_VOLUME, "the volume was removed");
     if (r < 0)
         return EXPAND_WAIT; /* the next pass says more */
-    facts.observes = permit_of(clients->context->config, &volume) == POLICY_OBSERVE;
-    facts.usable_bytes = volume_usable_bytes(clients->context, &volume);
+    facts.policy = resize_policy_of(reconciler->context.config, &volume);
+    facts.usable_bytes = volume_usable_bytes(&reconciler->context, &volume);
     *ret_bytes = volume.device_bytes;
     return expand_answer(&facts, error);
 }
 
-/* ---- a debt, within the pass that decided ---- */
-
 /* It counts from where the file system is known to end. */
 static int open_debt(struct expansion *expansion)
 {
-    struct store *store = expansion->clients->context->store;
+    struct store *store = expansion->reconciler->context.store;
     struct store_volume volume;
     uint64_t reached = 0;
     int r = store_get_volume(store, expansion->volume_id, &volume);
@@ -234,11 +233,11 @@ static int open_debt(struct expansion *expansion)
                              volume.device_bytes);
 }
 
-int expansions_note(struct clients *clients, int64_t volume_id)
+int expansions_note(struct reconciler *reconciler, int64_t volume_id)
 {
     int r = 0;
 
-    for (struct expansion *one = clients->expansions; r == 0 && one; one = one->next) {
+    for (struct expansion *one = reconciler->expansions; r == 0 && one; one = one->next) {
         struct error error;
         uint64_t bytes;
 
@@ -252,53 +251,50 @@ int expansions_note(struct clients *clients, int64_t volume_id)
     return r;
 }
 
-void expansions_forget(struct clients *clients)
+void expansions_forget(struct reconciler *reconciler)
 {
-    for (struct expansion *one = clients->expansions; one; one = one->next)
+    for (struct expansion *one = reconciler->expansions; one; one = one->next)
         one->decided = one->owed = false;
 }
-
-/* ---- after its commit ---- */
 
 /* A debt that is not on disk does not count. */
 static int answer_debt(struct expansion *expansion, bool *synced, struct error *error)
 {
-    struct clients *clients = expansion->clients;
-    enum status_code code = promise_check(clients->context->store, error);
-    int r;
+    struct store *store = expansion->reconciler->context.store;
+    enum status_code code = require_durable(store, error);
 
     if (code != STATUS_OK || !expansion->owed)
         return code == STATUS_OK ? EXPAND_WAIT : (int)code;
-    if (*synced)
-        return STATUS_OK;
-    r = store_sync(clients->context->store);
-    *synced = r == 0;
-    return r == 0 ? STATUS_OK
-                  : (int)answer_refuse(error, ANSWER_DATABASE, "the database fails: %s",
-                                       store_error_text(clients->context->store));
+    if (!*synced && store_sync(store) < 0)
+        return (int)answer_database_fails(store, error);
+    *synced = true;
+    return STATUS_OK;
 }
 
 /* EXPAND_WAIT or a status. */
 static int answer(struct expansion *expansion, bool *synced, uint64_t *ret_bytes,
                   struct error *error)
 {
-    struct clients *clients = expansion->clients;
+    struct reconciler *reconciler = expansion->reconciler;
     int code = EXPAND_WAIT;
 
-    if (actor_is_acting(clients->options.actor, expansion->volume_id))
+    *ret_bytes = expansion->unused_bytes;
+    if (expansion->unused_bytes)
+        return STATUS_OK;
+    if (actor_is_acting(reconciler->actor, expansion->volume_id))
         return EXPAND_WAIT;
     if (expansion->decided && !expansion->cli)
         code = judge(expansion, ret_bytes, error);
     if (code == EXPAND_LATER)
         code = answer_debt(expansion, synced, error);
-    if (code == EXPAND_WAIT && clients->options.context->stopping)
+    if (code == EXPAND_WAIT && reconciler->context.stopping)
         code = (int)answer_refuse(error, ANSWER_STOPPING, "crustd stops");
     return code;
 }
 
-void expansions_answer(struct clients *clients)
+void expansions_answer(struct reconciler *reconciler)
 {
-    struct expansion **link = &clients->expansions;
+    struct expansion **link = &reconciler->expansions;
     bool synced = false;
 
     while (*link) {
@@ -316,34 +312,17 @@ void expansions_answer(struct clients *clients)
     }
 }
 
-/* In another store its volume has another id. */
-void expansions_end(struct clients *clients)
+void expansions_done(struct reconciler *reconciler)
 {
-    struct error error;
-
-    (void)error_set(&error, 0, "crustd starts over with another database: call again");
-    while (clients->expansions) {
-        struct expansion *one = clients->expansions;
-
-        clients->expansions = one->next;
-        tell(one, answer_code(ANSWER_DATABASE), 0, &error);
-    }
+    while (reconciler->expansions)
+        (void)reconciler_expand_cancel(reconciler->expansions);
 }
 
-void expansions_done(struct clients *clients)
-{
-    while (clients->expansions)
-        (void)reconciler_expand_cancel(clients->expansions);
-}
+/* ---- the volume's state as a client's answer ------------------------------------------------ */
 
-/* ---- expand answer -------------------------------------------------------------------------- */
-
-/* The volume's state as a client's answer.
- *
- * First the obstacles that no attempt changes, then the sizes, then how far the resize has come. A
+/* First the obstacles that no attempt changes, then the sizes, then how far the resize has come. A
  * failure counts only if it came after the client's call, which cleared the count of attempts: with
- * no attempt since, the recorded reason is an old one.
- */
+ * no attempt since, the recorded reason is an old one. */
 
 /* The guest's reason may come before the volume counts as block_grown. */
 static int say_reason(const struct store_volume *volume, enum volume_reason reason,
@@ -356,90 +335,71 @@ static int say_reason(const struct store_volume *volume, enum volume_reason reas
                      state_name(volume->state), reason_name(reason), volume->volume_id);
 }
 
-static int say_policy(const struct store_volume *volume, struct error *error)
-{
-    return say_reason(volume, REASON_POLICY, error);
-}
-
 bool expand_is_barred(const struct store_volume *volume)
 {
     return volume->state == STATE_BLOCKED && volume->reason != volume->hypervisor_reason;
 }
 
-/* EXPAND_WAIT: none of it. */
-static int check_standing(const struct store_volume *volume, struct error *error)
+/* EXPAND_WAIT: no obstacle that lasts, and the sizes are as asked. */
+static int check_standing(const struct expand_facts *facts, struct error *error)
 {
+    const struct store_volume *volume = facts->volume;
+    const uint64_t bytes = volume->device_bytes;
+
     if (volume->status == STORE_REMOVED || volume->status == STORE_QUARANTINED)
         return (int)answer_refuse(error, ANSWER_UNKNOWN_VOLUME, "the volume was removed");
-    if (volume->state == STATE_UNMANAGED)
-        return say_reason(volume, volume->reason, error);
     if (volume->state == STATE_UNBOUND && !volume->device_id)
         return say_reason(volume, REASON_NO_DEVICE, error);
-    if (expand_is_barred(volume))
+    if (volume->state == STATE_UNMANAGED || expand_is_barred(volume))
         return say_reason(volume, volume->reason, error);
     if (volume->state == STATE_SHRUNK)
-        return (int)answer_refuse(error, ANSWER_DEVICE_SHRUNK,
-                                  "the device has %" PRIu64
-                                  " bytes, less than it had: crustd only grows",
-                                  volume->device_bytes);
-    return EXPAND_WAIT;
-}
-
-/* The lower device is then larger for another reason than a header. */
-static bool lags_behind_its_disk(const struct store_volume *volume)
-{
-    return volume->reason == REASON_HOST_STALE || volume->reason == REASON_HOST_LAYER_PENDING;
-}
-
-static int check_sizes(const struct expand_facts *facts, struct error *error)
-{
-    uint64_t bytes = facts->volume->device_bytes;
-
+        return (int)answer_refuse(
+            error, ANSWER_DEVICE_SHRUNK,
+            "the device has %" PRIu64 " bytes, less than it had: crustd only grows", bytes);
     if (facts->limit_bytes && bytes > facts->limit_bytes)
-        return (int)answer_refuse(error, ANSWER_DEVICE_TOO_LARGE,
-                                  "the device has %" PRIu64
-                                  " bytes, more than limit_bytes %" PRIu64,
-                                  bytes, facts->limit_bytes);
-    if (bytes < facts->required_bytes && lags_behind_its_disk(facts->volume))
-        return say_reason(facts->volume, facts->volume->reason, error);
+        return (int)answer_refuse(error, ANSWER_DEVICE_TOO_LARGE, DEVICE_TOO_LARGE, bytes,
+                                  facts->limit_bytes);
+    /* If it lags behind its lower device, a header is not why that is larger. */
+    if (bytes < facts->required_bytes &&
+        (volume->reason == REASON_HOST_STALE || volume->reason == REASON_HOST_LAYER_PENDING))
+        return say_reason(volume, volume->reason, error);
     if (facts->usable_bytes < facts->required_bytes)
-        return (int)answer_refuse(error, ANSWER_DEVICE_TOO_SMALL,
-                                  "the device has %" PRIu64
-                                  " bytes on the host, less than required_bytes %" PRIu64
-                                  ": it must grow there first",
+        return (int)answer_refuse(error, ANSWER_DEVICE_TOO_SMALL, DEVICE_TOO_SMALL,
                                   facts->usable_bytes, facts->required_bytes);
     return EXPAND_WAIT;
 }
 
-/* A reason that an attempt ended with; none: nothing stands in the way. */
-static int check_attempt(const struct expand_facts *facts, enum volume_reason reason,
-                         struct error *error)
+/* No attempt follows: crustd may only observe, or a regular file would have to grow in the VM, or
+ * nothing says whether it did. */
+static bool is_observed(const struct expand_facts *facts)
 {
     const struct store_volume *volume = facts->volume;
 
-    if (facts->observes)
-        return say_policy(volume, error);
-    if (reason == REASON_NONE || reason == REASON_UNVERIFIED || volume->attempts == 0)
-        return EXPAND_WAIT;
-    return say_reason(volume, reason, error);
+    return facts->policy == POLICY_OBSERVE ||
+           (facts->policy == POLICY_GUEST &&
+            (volume->state == STATE_HOST_GROWN ||
+             (volume->state == STATE_UNKNOWN && volume->reason == REASON_NONE)));
 }
 
 int expand_answer(const struct expand_facts *facts, struct error *error)
 {
     const struct store_volume *volume = facts->volume;
-    int code = check_standing(volume, error);
+    const bool is_synced =
+        !volume->grows_file_system || volume->guest_synced_bytes >= volume->device_bytes;
+    enum volume_reason reason = volume->reason;
+    int code = check_standing(facts, error);
 
-    if (code == EXPAND_WAIT)
-        code = check_sizes(facts, error);
     if (code != EXPAND_WAIT)
         return code;
-    if (volume->state == STATE_DETACHED && volume->guest_synced_bytes >= volume->device_bytes)
+    if (is_synced && (volume->state == STATE_DETACHED || volume->state == STATE_IN_SYNC))
         return STATUS_OK;
+    if (is_observed(facts))
+        return say_reason(volume, REASON_POLICY, error);
     if (volume->state == STATE_UNBOUND || volume->state == STATE_DETACHED)
-        return facts->observes ? say_policy(volume, error) : EXPAND_LATER;
-    if (volume->state != STATE_IN_SYNC)
-        return check_attempt(facts, volume->reason, error);
-    if (volume->guest_synced_bytes >= volume->device_bytes)
-        return STATUS_OK;
-    return check_attempt(facts, volume->guest_reason, error);
+        return EXPAND_LATER;
+    if (volume->state == STATE_IN_SYNC)
+        reason = volume->guest_reason;
+    if (reason == REASON_NONE || reason == REASON_UNVERIFIED || volume->attempts == 0)
+        return EXPAND_WAIT; /* no attempt has ended yet, or nothing stands in the way */
+    return say_reason(volume, reason, error);
 }

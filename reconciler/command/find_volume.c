@@ -10,19 +10,13 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
-#include "config/config.h"
-#include "lib/base64url.h"
+#include "lib/encode.h"
 #include "lib/path.h"
-#include "lib/sha256.h"
 #include "observe/observe.h"
-#include "reconciler/command/clients_state.h"
-#include "reconciler/core/context.h"
-#include "store/store.h"
-
-/* ---- by its path ---- */
+#include "reconciler/core/reconciler_internal.h"
 
 /* The metadata may be so young that the watch has not reported it yet. */
-static int look_for_entries(struct clients *clients, const char *target_path)
+static int look_for_entries(struct reconciler *reconciler, const char *target_path)
 {
     const size_t length = strlen(target_path);
     char hash[SHA256_HEX_BYTES], encoded[STORE_KEY_BYTES];
@@ -33,38 +27,33 @@ static int look_for_entries(struct clients *clients, const char *target_path)
         base64url_encode(target_path, length, encoded);
     for (enum volume_layout layout = LAYOUT_KATA; layout <= LAYOUT_CRUST; layout++) {
         if (r == 0 && length <= BASE64URL_PATH_BYTES)
-            r = clients->options.core->observe_entry(clients->options.userdata, layout, encoded);
+            r = observer_observe_entry(&reconciler->observer, tree_of_layout(layout), encoded);
         if (r == 0)
-            r = clients->options.core->observe_entry(clients->options.userdata, layout, hash);
+            r = observer_observe_entry(&reconciler->observer, tree_of_layout(layout), hash);
     }
     return r;
 }
 
 /* A path that only the client knows may belong to an unresolved name. */
-static int learn_and_find(struct clients *clients, const char *target_path, int64_t *ret_volume_id)
+static int find_by_path(struct reconciler *reconciler, const char *target_path,
+                        int64_t *ret_volume_id)
 {
-    int r = store_begin(clients->context->store);
+    int r = store_find_volume(reconciler->context.store, target_path, ret_volume_id);
 
+    if (r < 0 || *ret_volume_id)
+        return r;
+    r = store_begin(reconciler->context.store);
     if (r == 0)
-        r = look_for_entries(clients, target_path);
+        r = look_for_entries(reconciler, target_path);
     if (r == 0)
-        r = clients->options.core->resolve_path(clients->options.userdata, target_path);
+        r = unresolved_offer(&reconciler->context, target_path, "api");
     if (r == 0)
-        r = store_find_volume(clients->context->store, target_path, ret_volume_id);
-    return store_end(clients->context->store, r);
+        r = store_find_volume(reconciler->context.store, target_path, ret_volume_id);
+    return store_end(reconciler->context.store, r);
 }
-
-static int find_by_path(struct clients *clients, const char *target_path, int64_t *ret_volume_id)
-{
-    int r = store_find_volume(clients->context->store, target_path, ret_volume_id);
-
-    return r == 0 && !*ret_volume_id ? learn_and_find(clients, target_path, ret_volume_id) : r;
-}
-
-/* ---- by its sandbox and device ---- */
 
 struct search {
-    struct clients *clients;
+    struct reconciler *reconciler;
     const struct reconciler_target *target;
     bool is_there; /* the device that was named leads somewhere */
     struct stat device;
@@ -91,7 +80,7 @@ static int compare(void *userdata, int64_t volume_id)
 {
     struct search *search = userdata;
     struct store_volume volume;
-    int r = store_get_volume(search->clients->context->store, volume_id, &volume);
+    int r = store_get_volume(search->reconciler->context.store, volume_id, &volume);
 
     if (r < 0)
         return r;
@@ -102,29 +91,23 @@ static int compare(void *userdata, int64_t volume_id)
     return 0;
 }
 
-/* Volumes in a sandbox come first; without any, one that no sandbox has yet. */
-static int search_all(struct search *search)
-{
-    struct store *store = search->clients->context->store;
-    int r = store_each_bound_volume(store, compare, search);
-
-    return r == 0 && search->matches == 0 ? store_each_volume(store, compare, search) : r;
-}
-
-/* TARGET_AMBIGUOUS, without a sandbox. */
-static int find_by_device(struct clients *clients, const struct reconciler_target *target,
+/* TARGET_AMBIGUOUS, without a sandbox. Volumes in a sandbox come first; without any, one that no
+ * sandbox has yet. */
+static int find_by_device(struct reconciler *reconciler, const struct reconciler_target *target,
                           int64_t *ret_volume_id)
 {
-    struct search search = {.clients = clients, .target = target};
+    struct store *store = reconciler->context.store;
+    struct search search = {.reconciler = reconciler, .target = target};
     int r;
 
     search.is_there =
-        path_stat_in_root(clients->context->root, target->device, &search.device) == 0;
+        path_stat_in_root(reconciler->context.root, target->device, &search.device) == 0;
     if (target->sandbox_id)
-        r = store_each_volume_of_sandbox(clients->context->store, target->sandbox_id, compare,
-                                         &search);
+        r = store_each_volume_of_sandbox(store, target->sandbox_id, compare, &search);
     else
-        r = search_all(&search);
+        r = store_each_bound_volume(store, compare, &search);
+    if (r == 0 && !target->sandbox_id && search.matches == 0)
+        r = store_each_volume(store, compare, &search);
     if (r == 0 && !target->sandbox_id && search.matches > 1)
         return TARGET_AMBIGUOUS;
     if (r == 0)
@@ -132,8 +115,12 @@ static int find_by_device(struct clients *clients, const struct reconciler_targe
     return r;
 }
 
-static enum status_code check_device(const struct reconciler_target *target, struct error *error)
+static enum status_code check(const struct reconciler_target *target, struct error *error)
 {
+    if (target->volume_id)
+        return STATUS_OK;
+    if (target->target_path)
+        return check_target_path(target->target_path, error);
     if (target->sandbox_id && !observe_is_sandbox_id(target->sandbox_id))
         return answer_refuse(error, ANSWER_BAD_REQUEST, "sandbox_id is missing, or is none");
     if (target->device[0] != '/')
@@ -142,52 +129,58 @@ static enum status_code check_device(const struct reconciler_target *target, str
     return STATUS_OK;
 }
 
-/* ---- any way ---- */
-
-static enum status_code check(const struct reconciler_target *target, struct error *error)
-{
-    if (target->volume_id)
-        return STATUS_OK;
-    return target->target_path ? check_target_path(target->target_path, error)
-                               : check_device(target, error);
-}
-
-/* 0 with an id or 0, TARGET_AMBIGUOUS, -errno. */
-static int find(struct clients *clients, const struct reconciler_target *target,
-                int64_t *ret_volume_id)
-{
-    struct store_volume volume;
-    int r;
-
-    if (target->target_path)
-        return find_by_path(clients, target->target_path, ret_volume_id);
-    if (!target->volume_id)
-        return find_by_device(clients, target, ret_volume_id);
-    r = store_get_volume(clients->context->store, target->volume_id, &volume);
-    if (r == 0)
-        *ret_volume_id = target->volume_id;
-    return r == STORE_NO_VOLUME ? 0 : r;
-}
-
-enum status_code find_volume(struct clients *clients, const struct reconciler_target *target,
+enum status_code find_volume(struct reconciler *reconciler, const struct reconciler_target *target,
                              enum answer unknown, int64_t *ret_volume_id, struct error *error)
 {
+    struct store *store = reconciler->context.store;
     enum status_code code = check(target, error);
+    struct store_volume volume;
     int r;
 
     if (code != STATUS_OK)
         return code;
-    if (!clients->options.context->synced)
+    if (!reconciler->context.synced)
         return answer_refuse(error, ANSWER_NOT_SYNCED, "the first scan is not done yet");
-    r = find(clients, target, ret_volume_id);
+    if (target->target_path) {
+        r = find_by_path(reconciler, target->target_path, ret_volume_id);
+    } else if (target->volume_id) {
+        unknown = ANSWER_UNKNOWN_NUMBER;
+        r = store_get_volume(store, target->volume_id, &volume);
+        if (r == 0)
+            *ret_volume_id = target->volume_id;
+        else if (r == STORE_NO_VOLUME)
+            r = 0;
+    } else {
+        r = find_by_device(reconciler, target, ret_volume_id);
+    }
+    if (r < 0)
+        return answer_refuse(error, ANSWER_DATABASE, "the database fails: %s (%s)",
+                             store_error_text(store), strerror(-r));
     if (r == TARGET_AMBIGUOUS)
         return answer_refuse(error, ANSWER_AMBIGUOUS_DEVICE,
                              "more than one volume is on this device: name its sandbox too");
-    if (r < 0)
-        return answer_refuse(error, ANSWER_DATABASE, "the database fails: %s (%s)",
-                             store_error_text(clients->context->store), strerror(-r));
     if (*ret_volume_id)
         return STATUS_OK;
-    return answer_refuse(error, target->volume_id ? ANSWER_UNKNOWN_NUMBER : unknown,
-                         "there is no such volume here");
+    return answer_refuse(error, unknown, "there is no such volume here");
+}
+
+/* The device, with what a LUKS header takes of its lower device: to a driver that made the
+ * header itself, those bytes are the volume's. */
+uint64_t volume_usable_bytes(const struct context *context, const struct store_volume *volume)
+{
+    struct observed_layer layer[OBSERVE_LAYERS];
+    struct observed_device device;
+    uint64_t bytes = volume->device_bytes;
+    unsigned count, at = 0;
+
+    if (volume->device_kind != DEVICE_KIND_BLOCK ||
+        observe_device_number(context->sysfs, volume->major, volume->minor, &device) != OBSERVED)
+        return bytes;
+    count = observe_stack(context->sysfs, &device, layer);
+    for (unsigned i = 1; i < count && layer[at].kind == LAYER_CRYPT; i++)
+        if (layer[i].above == at) {
+            at = i;
+            bytes = layer[i].device.size_bytes;
+        }
+    return bytes > volume->device_bytes ? bytes : volume->device_bytes;
 }

@@ -33,7 +33,7 @@ enum {
 int runtime_cli_find(const struct context *context, const char *target_path,
                      struct runtime_cli *ret_cli, struct error *error);
 
-/* ---- asking it (runtime_cli_run.c) ---- */
+/* ---- asking it ---- */
 
 struct runtime_cli_run;
 
@@ -59,11 +59,12 @@ typedef void runtime_cli_done(const struct runtime_cli_answer *answer, void *use
  * command. */
 int runtime_cli_ask(const struct context *context, const struct runtime_cli_question *question,
                     runtime_cli_done *done, void *userdata, struct runtime_cli_run **ret_run);
+/* Finds the volume's tool, which the question lacks, and asks it. Whether it is asked: if there is
+ * one that may not be run, the log says why. */
+bool runtime_cli_try(const struct context *context, struct runtime_cli_question question,
+                     runtime_cli_done *done, void *userdata, struct runtime_cli_run **ret_run);
 /* Kills a running program, which is recorded too. Returns NULL. */
 struct runtime_cli_run *runtime_cli_free(struct runtime_cli_run *run);
-
-/* The log says why it was not run. */
-void runtime_cli_pass_over(int64_t volume_id, const struct error *error);
 
 /* ---- understanding it (runtime_cli_answer.c) ---- */
 

@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <inttypes.h>
 
-#include "agent-client/shim_codec.h"
+#include "agent-client/shim_client.h"
 #include "lib/cleanup.h"
 #include "lib/json.h"
 #include "reconciler/command/runtime_cli.h"

@@ -14,27 +14,20 @@
  * finish a removal that it decided itself, but here the driver repeats its call.
  */
 #include <inttypes.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/config.h"
 #include "doctor/doctor.h"
-#include "lib/base64url.h"
 #include "lib/cleanup.h"
+#include "lib/collections.h"
+#include "lib/encode.h"
 #include "lib/log.h"
 #include "lib/path.h"
-#include "lib/sha256.h"
 #include "reconciler/command/answers.h"
-#include "reconciler/command/clients_state.h"
 #include "reconciler/command/staging.h"
-#include "reconciler/core/context.h"
-#include "reconciler/core/devices.h"
-#include "reconciler/core/node_paths.h"
-#include "reconciler/core/trees.h"
-#include "reconciler/core/work_queue.h"
-#include "store/store.h"
+#include "reconciler/core/reconciler_internal.h"
+#include "reconciler/drive/drives.h"
 
 /* As many calls may wait as clients can have in progress, so that the bound only stops calls whose
  * client gave up. */
@@ -52,27 +45,19 @@ static const struct spot {
     {LAYOUT_CRUST, false},
 };
 
-/* ---- where ---- */
-
-struct where {
-    char workshop[PATH_MAX];
-    struct stage_place place;
-};
-
 /* The working directory stands beside the trash, which is on the volumes' file system for the same
  * reason. */
-static void find_place(const struct clients *clients, enum volume_layout layout,
-                       struct where *ret_where)
+static struct stage_place find_place(const struct reconciler *reconciler, enum volume_layout layout)
 {
-    const char *trash = node_trash_path(clients->context->config, layout);
-
-    (void)snprintf(ret_where->workshop, sizeof(ret_where->workshop), "%.*s/.crust-stage",
-                   (int)(strrchr(trash, '/') - trash), trash);
-    ret_where->place = (struct stage_place){
-        .root = clients->context->root,
-        .volumes = node_volumes_path(clients->context->config, layout),
-        .workshop = ret_where->workshop,
+    const char *trash = node_trash_path(reconciler->context.config, layout);
+    struct stage_place place = {
+        .root = reconciler->context.root,
+        .volumes = node_volumes_path(reconciler->context.config, layout),
     };
+
+    (void)snprintf(place.staging_dir, sizeof(place.staging_dir), "%.*s/.crust-stage",
+                   (int)(strrchr(trash, '/') - trash), trash);
+    return place;
 }
 
 static void make_key(const struct spot *spot, const char *target_path,
@@ -84,42 +69,35 @@ static void make_key(const struct spot *spot, const char *target_path,
         base64url_encode(target_path, strlen(target_path), ret_key);
 }
 
-/* A path that is too long for a name in base64 has no directory by that name. */
-static bool can_be_named(const struct spot *spot, const char *target_path)
-{
-    return spot->is_hashed || strlen(target_path) <= BASE64URL_PATH_BYTES;
-}
-
 /* ---- a call begins ---- */
 
-/* A stage and an unstage of one volume in one pass could both be answered with success. */
-static bool has_opposite(const struct stagings *waiting, const char *target_path, bool takes_away)
+/* A stage and an unstage of one volume in one pass could both be answered with success, so a call
+ * is refused while the opposite one waits. */
+static enum status_code begin(struct reconciler *reconciler, const char *target_path,
+                              bool takes_away, reconciler_staged *done, void *userdata,
+                              struct staging **ret_staging, struct error *error)
 {
-    for (const struct staging *one = waiting->first; one; one = one->next)
-        if (one->takes_away != takes_away && strcmp(one->target_path, target_path) == 0)
-            return true;
-    return false;
-}
-
-enum status_code staging_begin(struct clients *clients, const char *target_path, bool takes_away,
-                               struct staging **ret_staging, struct error *error)
-{
-    const struct stagings *waiting = &clients->stagings;
-    enum status_code code = promise_check(clients->context->store, error);
+    const size_t size = strlen(target_path) + 1;
+    unsigned waiting = 0;
+    enum status_code code = require_durable(reconciler->context.store, error);
     struct staging *staging;
 
     if (code != STATUS_OK)
         return code;
-    if (waiting->count >= WAITING)
-        return answer_refuse(error, ANSWER_BUSY, "too many calls wait for the database");
-    if (has_opposite(waiting, target_path, takes_away))
-        return answer_refuse(error, ANSWER_BUSY, "another call for this volume is not done yet");
-    staging = calloc(1, sizeof(*staging) + strlen(target_path) + 1);
+    for (const struct staging *one = reconciler->stagings.first; one; one = one->next)
+        if (++waiting == WAITING)
+            return answer_refuse(error, ANSWER_BUSY, "too many calls wait for the database");
+        else if (one->takes_away != takes_away && strcmp(one->target_path, target_path) == 0)
+            return answer_refuse(error, ANSWER_BUSY,
+                                 "another call for this volume is not done yet");
+    staging = calloc(1, sizeof(*staging) + size);
     if (!staging)
         return answer_refuse(error, ANSWER_OUT_OF_MEMORY, "out of memory");
-    staging->clients = clients;
+    staging->reconciler = reconciler;
     staging->takes_away = takes_away;
-    memcpy(staging->target_path, target_path, strlen(target_path) + 1);
+    staging->done = done;
+    staging->userdata = userdata;
+    memcpy(staging->target_path, target_path, size);
     *ret_staging = staging;
     return STATUS_OK;
 }
@@ -131,90 +109,89 @@ static void on_due(struct loop_timer *timer)
 
 /* Takes over the staging: it waits, or it failed and is freed. The watch reports what a failed one
  * left. */
-static enum status_code wait_or_end(struct staging *staging, enum status_code code,
-                                    reconciler_staged *done, void *userdata,
-                                    struct staging **ret_staging)
+static enum status_code wait_or_end(struct staging *staging, enum status_code code)
 {
-    struct clients *clients = staging->clients;
-    struct stagings *waiting = &clients->stagings;
+    struct stagings *waiting = &staging->reconciler->stagings;
 
     if (code != STATUS_OK) {
         free(staging);
         return code;
     }
-    staging->done = done;
-    staging->userdata = userdata;
-    *(waiting->first ? &waiting->last->next : &waiting->first) = staging;
-    waiting->last = staging;
-    waiting->count++;
+    LL_APPEND(waiting->first, staging);
     if (!loop_timer_is_active(&waiting->timer))
-        loop_timer_start(clients->context->loop, &waiting->timer, 0, on_due);
-    *ret_staging = staging;
+        loop_timer_start(staging->reconciler->context.loop, &waiting->timer, 0, on_due);
     return STATUS_OK;
 }
 
+/* Puts the content in place, or takes away what is there if there is none. */
 static enum status_code act(struct staging *staging, unsigned spot,
                             const struct stage_content *content, struct error *error)
 {
+    const struct stage_place place = find_place(staging->reconciler, spots[spot].layout);
     char key[STORE_KEY_BYTES];
-    struct where where;
     struct error why = {0};
     int r;
 
-    find_place(staging->clients, spots[spot].layout, &where);
     make_key(&spots[spot], staging->target_path, key);
-    r = content ? stage_files_put(&where.place, key, content, &why)
-                : stage_files_take(&where.place, key, &why);
+    r = content ? stage_files_put(&place, key, content, &why) : stage_files_take(&place, key, &why);
     if (r == STAGE_UNCHANGED && spot >= RUNTIMES_SPOTS)
         return STATUS_OK; /* there hardly ever is one */
     if (r == STAGE_DONE || r == STAGE_UNCHANGED) {
-        staging->deed[spot] = r == STAGE_DONE ? DONE : UNCHANGED;
+        staging->result[spot] = r == STAGE_DONE ? DONE : UNCHANGED;
         return STATUS_OK;
     }
     *error = why;
     return answer_code(r < 0 ? ANSWER_NOT_STAGED : ANSWER_NAME_TAKEN);
 }
 
-/* A label is passed on only where every guest enforces it; elsewhere it is no obstacle and means
- * nothing, as the KEP has it (docs/operations.md). */
-static enum status_code write_request(struct clients *clients, const struct reconciler_stage *stage,
-                                      struct buffer *text, struct error *error)
+static void on_attached(void *userdata, enum status_code code, const struct reconciler_drive *drive,
+                        const struct error *error)
 {
-    struct doctor_abilities abilities = {0};
+    struct staging *staging = userdata;
 
-    if (stage_request_has_label(stage) &&
-        examine_abilities(clients->context, &abilities, error) < 0)
-        return answer_code(ANSWER_DATABASE);
-    if (stage_request_write(stage, abilities.enforces_labels, text) < 0)
-        return answer_refuse(error, ANSWER_BAD_REQUEST, "all of it is more than %d bytes",
-                             TEXT_BYTES);
-    return STATUS_OK;
+    (void)drive;
+    staging->wait = NULL;
+    staging->done(staging->userdata, code, error);
+    free(staging);
 }
 
-enum status_code stage_begin(struct clients *clients, const struct reconciler_stage *stage,
-                             reconciler_staged *done, void *userdata, struct staging **ret_staging,
-                             struct error *error)
+/* A label is passed on only where every guest enforces it; elsewhere it is no obstacle and means
+ * nothing, as the KEP has it (docs/operations.md). */
+enum status_code reconciler_stage(struct reconciler *reconciler,
+                                  const struct reconciler_stage *stage, reconciler_staged *done,
+                                  void *userdata, struct staging **ret_staging, struct error *error)
 {
-    enum config_stage_layout layout = clients->context->config->crust.stage_layout;
+    const enum config_stage_layout layout = reconciler->context.config->crust.stage_layout;
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(TEXT_BYTES);
     struct stage_content content = {.beside = stage->sandbox_id};
+    struct doctor_abilities abilities = {0};
     struct observed_device device = {0};
     struct staging *staging = NULL;
     bool is_drive = false;
-    enum status_code code = stage_request_check(clients->context->root, layout, stage, error);
+    enum status_code code = stage_request_check(reconciler->context.root, layout, stage, error);
 
+    if (code == STATUS_OK && stage_request_has_label(stage) &&
+        examine_abilities(&reconciler->context, &abilities, error) < 0)
+        code = answer_code(ANSWER_DATABASE);
+    if (code == STATUS_OK && stage_request_write(stage, abilities.enforces_labels, &text) < 0)
+        code =
+            answer_refuse(error, ANSWER_BAD_REQUEST, "all of it is more than %d bytes", TEXT_BYTES);
     if (code == STATUS_OK)
-        code = write_request(clients, stage, &text, error);
+        code = stage_check(reconciler, stage, &device, error);
     if (code == STATUS_OK)
-        code = stage_check(clients, stage, &device, error);
+        code = publish_find_way(reconciler, stage, &is_drive, error);
     if (code == STATUS_OK)
-        code = publish_find_way(clients, stage, &is_drive, error);
-    if (code == STATUS_OK && is_drive)
-        return publish_attach(clients, stage, done, userdata, ret_staging, error);
-    if (code == STATUS_OK)
-        code = staging_begin(clients, stage->target_path, false, &staging, error);
+        code = begin(reconciler, stage->target_path, false, done, userdata, &staging, error);
     if (code != STATUS_OK)
         return code;
+    *ret_staging = staging;
+    if (is_drive) {
+        code = publish_attach(reconciler, stage, abilities.enforces_labels, on_attached, staging,
+                              &staging->wait, error);
+        if (code != STATUS_OK)
+            free(staging);
+        return code;
+    }
     staging->device = device;
     staging->read_only = stage_request_is_read_only(stage);
     if (stage->sandbox_id)
@@ -225,53 +202,80 @@ enum status_code stage_begin(struct clients *clients, const struct reconciler_st
         code = act(staging, 0, &content, error);
     if (code == STATUS_OK && layout != STAGE_KATA)
         code = act(staging, 1, &content, error);
-    return wait_or_end(staging, code, done, userdata, ret_staging);
+    return wait_or_end(staging, code);
 }
 
-enum status_code unstage_go_on(struct staging *staging, struct error *error)
+/* The staging waits, or is freed where this fails. */
+static enum status_code take_away(struct staging *staging, struct error *error)
 {
-    struct clients *clients = staging->clients;
+    const char *target_path = staging->target_path;
     enum status_code code = STATUS_OK;
-    struct staging *same;
 
-    (void)store_find_volume(clients->context->store, staging->target_path,
+    (void)store_find_volume(staging->reconciler->context.store, target_path,
                             &staging->known_volume_id);
     for (unsigned i = 0; code == STATUS_OK && i < SPOTS; i++)
-        if (can_be_named(&spots[i], staging->target_path))
+        if (spots[i].is_hashed || strlen(target_path) <= BASE64URL_PATH_BYTES)
             code = act(staging, i, NULL, error);
-    return wait_or_end(staging, code, staging->done, staging->userdata, &same);
+    return wait_or_end(staging, code);
+}
+
+static void on_detached(void *userdata, enum status_code code, const struct reconciler_drive *drive,
+                        const struct error *error)
+{
+    struct staging *staging = userdata;
+    reconciler_staged *done = staging->done;
+    void *done_userdata = staging->userdata;
+    struct error why = {0};
+
+    (void)drive;
+    staging->wait = NULL;
+    if (code == STATUS_OK) {
+        code = take_away(staging, &why);
+        if (code == STATUS_OK)
+            return;
+    } else {
+        why = *error;
+        free(staging);
+    }
+    done(done_userdata, code, &why);
 }
 
 /* Wherever it may be, whatever the configuration says by now. A drive that it was published as goes
  * first. */
-enum status_code unstage_begin(struct clients *clients, const char *target_path,
-                               reconciler_staged *done, void *userdata,
-                               struct staging **ret_staging, struct error *error)
+enum status_code reconciler_unstage(struct reconciler *reconciler, const char *target_path,
+                                    reconciler_staged *done, void *userdata,
+                                    struct staging **ret_staging, struct error *error)
 {
+    char drive_id[DRIVE_ID_CHARS + 1];
     struct staging *staging = NULL;
     bool must_detach = false;
     enum status_code code = check_target_path(target_path, error);
 
     if (code == STATUS_OK)
-        code = publish_must_detach(clients, target_path, &must_detach, error);
+        code = publish_must_detach(reconciler, target_path, &must_detach, error);
     if (code == STATUS_OK)
-        code = staging_begin(clients, target_path, true, &staging, error);
+        code = begin(reconciler, target_path, true, done, userdata, &staging, error);
     if (code != STATUS_OK)
         return code;
-    staging->done = done;
-    staging->userdata = userdata;
-    code = must_detach ? publish_detach(staging, error) : unstage_go_on(staging, error);
-    if (code == STATUS_OK)
-        *ret_staging = staging;
+    *ret_staging = staging;
+    if (!must_detach)
+        return take_away(staging, error);
+    publish_drive_id(target_path, drive_id);
+    code =
+        reconciler_detach_drive(reconciler, drive_id, on_detached, staging, &staging->wait, error);
+    if (code != STATUS_OK)
+        free(staging);
     return code;
 }
 
 struct staging *reconciler_stage_cancel(struct staging *staging)
 {
-    if (staging && staging->wait)
-        return publish_cancel(staging);
-    if (staging)
+    if (staging && staging->wait) {
+        (void)reconciler_drive_cancel(staging->wait);
+        free(staging);
+    } else if (staging) {
         staging->done = NULL;
+    }
     return NULL;
 }
 
@@ -281,8 +285,8 @@ struct staging *reconciler_stage_cancel(struct staging *staging)
  */
 static int record_spot(struct staging *staging, unsigned number)
 {
-    struct clients *clients = staging->clients;
-    struct store *store = clients->context->store;
+    struct reconciler *reconciler = staging->reconciler;
+    struct store *store = reconciler->context.store;
     const struct spot *spot = &spots[number];
     const char *kind = staging->takes_away ? "volume_unstaged" : "volume_staged";
     int64_t before = 0, after = 0;
@@ -291,17 +295,17 @@ static int record_spot(struct staging *staging, unsigned number)
 
     make_key(spot, staging->target_path, key);
     /* It is read within this pass: the event about it brings nothing. */
-    work_queue_remove_directory(clients->options.context->queue, tree_of_layout(spot->layout), key);
+    work_queue_remove_directory(reconciler->context.queue, tree_of_layout(spot->layout), key);
     (void)snprintf(detail, sizeof(detail), "{\"layout\":\"%s\"}", layout_name(spot->layout));
     if (r == 0)
-        r = clients->options.core->observe_entry(clients->options.userdata, spot->layout, key);
+        r = observer_observe_entry(&reconciler->observer, tree_of_layout(spot->layout), key);
     if (r == 0 && spot->is_hashed)
-        r = clients->options.core->resolve_path(clients->options.userdata, staging->target_path);
+        r = unresolved_offer(&reconciler->context, staging->target_path, "api");
     if (r == 0)
         r = store_find_volume(store, staging->target_path, &after);
     if (!before)
         before = staging->known_volume_id;
-    if (r == 0 && staging->deed[number] == DONE)
+    if (r == 0 && staging->result[number] == DONE)
         r = store_journal(store, kind, after ? after : before, NULL, NULL, detail);
     if (r == 0 && after && staging->sandbox_id[0])
         r = store_note_published(store, after, staging->sandbox_id);
@@ -311,21 +315,20 @@ static int record_spot(struct staging *staging, unsigned number)
 
 static int judge_staged(struct staging *staging)
 {
-    struct store_volume volume;
+    const struct reconciler *reconciler = staging->reconciler;
+    struct store_volume volume = {.volume_id = staging->volume_id};
     int r;
 
-    if (!staging->volume_id &&
-        staging->clients->options.core->is_full(staging->clients->options.userdata))
+    if (!staging->volume_id) {
         staging->code =
-            answer_refuse(&staging->error, ANSWER_TOO_MANY_VOLUMES,
-                          "crustd takes no more than %d volumes on a node", STORE_VOLUMES);
-    else if (!staging->volume_id)
-        staging->code =
-            answer_refuse(&staging->error, ANSWER_NOT_STAGED, "what was staged is gone again");
-    if (!staging->volume_id)
+            scan_is_over_limit(&reconciler->scan)
+                ? answer_refuse(&staging->error, ANSWER_TOO_MANY_VOLUMES,
+                                "crustd takes no more than %d volumes on a node", STORE_VOLUMES)
+                : answer_refuse(&staging->error, ANSWER_NOT_STAGED,
+                                "what was staged is gone again");
         return 0;
-    volume.volume_id = staging->volume_id;
-    r = store_reload_volume(staging->clients->context->store, &volume);
+    }
+    r = store_reload_volume(reconciler->context.store, &volume);
     if (r == 0 && volume.status != STORE_PRESENT)
         staging->code = error_set(
             &staging->error, (int)reason_code(REASON_INVALID_MOUNT_INFO, STATE_UNMANAGED),
@@ -340,30 +343,30 @@ static int record(struct staging *staging)
     int r = 0;
 
     for (unsigned i = 0; r == 0 && i < SPOTS; i++)
-        if (staging->deed[i] != NOTHING_ASKED)
+        if (staging->result[i] != NOT_REQUESTED)
             r = record_spot(staging, i);
     /* From here on the store says who has the device; the waiting call may go. */
     if (r == 0 && !staging->takes_away && staging->volume_id)
-        r = devices_refresh_volume(staging->clients->context, staging->volume_id);
+        r = devices_refresh_volume(&staging->reconciler->context, staging->volume_id);
     if (r == 0 && !staging->takes_away)
         r = judge_staged(staging);
     staging->recorded = true;
     return r;
 }
 
-bool stagings_are_due(const struct clients *clients)
+bool stagings_are_due(const struct reconciler *reconciler)
 {
-    return clients->stagings.due;
+    return reconciler->stagings.due;
 }
 
-bool stagings_wait(const struct clients *clients)
+bool stagings_wait(const struct reconciler *reconciler)
 {
-    return clients->stagings.first != NULL;
+    return reconciler->stagings.first != NULL;
 }
 
-int stagings_record(struct clients *clients)
+int stagings_record(struct reconciler *reconciler)
 {
-    struct stagings *waiting = &clients->stagings;
+    struct stagings *waiting = &reconciler->stagings;
     struct staging *staging = waiting->due ? waiting->first : NULL;
     int r = 0;
 
@@ -377,25 +380,18 @@ int stagings_record(struct clients *clients)
 
 /* ---- and then ---- */
 
-static void log_done(const struct staging *staging)
-{
-    for (unsigned i = 0; i < SPOTS; i++)
-        if (staging->deed[i] != NOTHING_ASKED && !staging->takes_away)
-            log_info(&(struct log_ids){.volume = staging->volume_id}, "staged in layout %s%s",
-                     layout_name(spots[i].layout),
-                     staging->deed[i] == UNCHANGED ? ", unchanged" : "");
-}
-
 /* The oldest one. */
-static void tell(struct clients *clients)
+static void tell(struct reconciler *reconciler)
 {
-    struct stagings *waiting = &clients->stagings;
+    struct stagings *waiting = &reconciler->stagings;
     struct staging *staging = waiting->first;
+    const struct log_ids ids = {.volume = staging->volume_id};
 
     waiting->first = staging->next;
-    waiting->count--;
-    if (staging->code == STATUS_OK)
-        log_done(staging);
+    for (unsigned i = 0; staging->code == STATUS_OK && !staging->takes_away && i < SPOTS; i++)
+        if (staging->result[i] != NOT_REQUESTED)
+            log_info(&ids, "staged in layout %s%s", layout_name(spots[i].layout),
+                     staging->result[i] == UNCHANGED ? ", unchanged" : "");
     if (staging->done)
         staging->done(staging->userdata, staging->code, &staging->error);
     free(staging);
@@ -404,87 +400,80 @@ static void tell(struct clients *clients)
 static bool has_used(const struct staging *staging, enum volume_layout layout)
 {
     for (unsigned i = 0; i < SPOTS; i++)
-        if (spots[i].layout == layout && staging->deed[i] != NOTHING_ASKED)
+        if (spots[i].layout == layout && staging->result[i] != NOT_REQUESTED)
             return true;
     return false;
 }
 
-/* Syncs the roots in which names were added or removed. */
-static void sync_root(struct clients *clients, enum volume_layout layout)
+/* Syncs the root of this layout if names were added or removed there. */
+static void sync_root(struct reconciler *reconciler, enum volume_layout layout)
 {
-    struct where where;
+    const struct stage_place place = find_place(reconciler, layout);
     bool used = false;
     int r;
 
-    for (struct staging *one = clients->stagings.first; one && one->recorded; one = one->next)
+    for (struct staging *one = reconciler->stagings.first; one && one->recorded; one = one->next)
         used = used || has_used(one, layout);
-    if (!used)
-        return;
-    find_place(clients, layout, &where);
-    r = stage_files_sync(&where.place);
-    for (struct staging *one = clients->stagings.first; r < 0 && one && one->recorded;
+    r = used ? stage_files_sync(&place) : 0;
+    for (struct staging *one = reconciler->stagings.first; r < 0 && one && one->recorded;
          one = one->next)
         if (has_used(one, layout) && one->code == STATUS_OK)
             one->code = answer_refuse(&one->error, ANSWER_NOT_STAGED, "cannot sync %s: %s",
-                                      where.place.volumes, strerror(-r));
+                                      place.volumes, strerror(-r));
 }
 
-/* Also removes what a killed daemon left. */
-void stagings_sweep(const struct clients *clients)
+void stagings_sweep(const struct reconciler *reconciler)
 {
     for (enum volume_layout layout = LAYOUT_KATA; layout <= LAYOUT_CRUST; layout++) {
+        const struct stage_place place = find_place(reconciler, layout);
         struct error error = {0};
-        struct where where;
 
-        find_place(clients, layout, &where);
-        if (stage_files_sweep(&where.place, &error) < 0)
-            log_warning(NULL, "cannot empty %s: %s", where.workshop, error.text);
+        if (stage_files_sweep(&place, &error) < 0)
+            log_warning(NULL, "cannot empty %s: %s", place.staging_dir, error.text);
     }
 }
 
-int stagings_answer(struct clients *clients)
+int stagings_answer(struct reconciler *reconciler)
 {
-    const struct stagings *waiting = &clients->stagings;
+    const struct stagings *waiting = &reconciler->stagings;
     bool taken = false;
     int r;
 
     if (!waiting->first || !waiting->first->recorded)
         return 0;
-    sync_root(clients, LAYOUT_KATA);
-    sync_root(clients, LAYOUT_CRUST);
-    r = store_sync(clients->context->store);
+    sync_root(reconciler, LAYOUT_KATA);
+    sync_root(reconciler, LAYOUT_CRUST);
+    r = store_sync(reconciler->context.store);
     if (r < 0)
         return r;
     while (waiting->first && waiting->first->recorded) {
         taken = taken || waiting->first->takes_away;
-        tell(clients);
+        tell(reconciler);
     }
     if (taken)
-        stagings_sweep(clients);
+        stagings_sweep(reconciler);
     return 0;
 }
 
-void stagings_fail(struct clients *clients, const char *why)
+void stagings_fail(struct reconciler *reconciler, const char *why)
 {
-    struct stagings *waiting = &clients->stagings;
+    struct stagings *waiting = &reconciler->stagings;
 
     while (waiting->first) {
         waiting->first->code = answer_refuse(&waiting->first->error, ANSWER_DATABASE,
                                              "the database cannot be written: %s", why);
-        tell(clients);
+        tell(reconciler);
     }
     waiting->due = false;
 }
 
-void stagings_done(struct clients *clients)
+void stagings_done(struct reconciler *reconciler)
 {
-    struct stagings *waiting = &clients->stagings;
+    struct stagings *waiting = &reconciler->stagings;
+    struct staging *staging, *next;
 
     loop_timer_stop(&waiting->timer);
-    while (waiting->first) {
-        struct staging *staging = waiting->first;
-
-        waiting->first = staging->next;
-        free(staging);
-    }
+    LL_FOREACH_SAFE(waiting->first, staging, next)
+    free(staging);
+    waiting->first = NULL;
 }

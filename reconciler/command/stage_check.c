@@ -10,33 +10,26 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "config/config.h"
-#include "lib/sha256.h"
+#include "lib/encode.h"
 #include "observe/kubelet.h"
 #include "observe/mount_info.h"
 #include "observe/observe.h"
-#include "reconciler/command/clients_state.h"
 #include "reconciler/command/staging.h"
-#include "reconciler/core/context.h"
-#include "reconciler/core/work_queue.h"
+#include "reconciler/core/reconciler_internal.h"
 #include "store/devices.h"
-#include "store/store.h"
 
-/* ---- the host ---- */
-
-static enum status_code check_host(struct clients *clients, const char *path,
+static enum status_code check_host(struct reconciler *reconciler, const char *path,
                                    const struct observed_device *device, struct error *error)
 {
-    const struct clients_options *options = &clients->options;
     const char *where =
-        options->core->find_host_use(options->userdata, device->major, device->minor);
+        devices_host_use_for_client(&reconciler->devices, device->major, device->minor);
     char holder[192];
     int r;
 
     if (where)
         return answer_refuse(error, ANSWER_DEVICE_HELD, "%s is in use on the host: %s", path,
                              where);
-    r = observe_holder(clients->context->sysfs, device->major, device->minor, holder,
+    r = observe_holder(reconciler->context.sysfs, device->major, device->minor, holder,
                        sizeof(holder));
     if (r == OBSERVED)
         return answer_refuse(error, ANSWER_DEVICE_HELD, "%s is held on the host by %s", path,
@@ -46,10 +39,8 @@ static enum status_code check_host(struct clients *clients, const char *path,
                  : STATUS_OK;
 }
 
-/* ---- other volumes ---- */
-
 struct search {
-    struct clients *clients;
+    struct reconciler *reconciler;
     const struct reconciler_stage *stage;
     const struct observed_device *device;
     bool read_only;
@@ -74,12 +65,12 @@ static bool is_itself(const struct search *search, const char *name)
 }
 
 /* 1: this one has it. */
-static int compare(void *userdata, int64_t volume_id)
+static int compare_volume(void *userdata, int64_t volume_id)
 {
     struct search *search = userdata;
     struct store_volume volume;
     const char *name;
-    int r = store_get_volume(search->clients->context->store, volume_id, &volume);
+    int r = store_get_volume(search->reconciler->context.store, volume_id, &volume);
 
     if (r != 0)
         return r < 0 ? r : 0;
@@ -94,18 +85,6 @@ static int compare(void *userdata, int64_t volume_id)
                       volume.sandbox_id[0] ? " " : "", volume.sandbox_id, name);
     return 1;
 }
-
-static int search_volumes(struct search *search)
-{
-    const struct observed_device *device = search->device;
-    struct store *store = search->clients->context->store;
-
-    return device->kind == DEVICE_KIND_BLOCK
-               ? store_each_volume_of_device(store, device->major, device->minor, compare, search)
-               : store_each_bound_volume(store, compare, search);
-}
-
-/* ---- volumes that are only staged ---- */
 
 /* A pod is gone only if its kubelet's directory is seen to have others. Of a path that is not the
  * kubelet's nothing is known: its driver unstages it. */
@@ -132,7 +111,7 @@ static int compare_staged(struct search *search, const char *target_path, bool r
     struct observed_publish_path path;
 
     if (is_itself(search, target_path) || (read_only && search->read_only) ||
-        is_pod_gone(search->clients->context, target_path, &path))
+        is_pod_gone(&search->reconciler->context, target_path, &path))
         return 0;
     search->code = answer_refuse(search->error, ANSWER_DEVICE_HELD, "%s is staged at %s%s%s",
                                  search->stage->device, target_path,
@@ -140,33 +119,12 @@ static int compare_staged(struct search *search, const char *target_path, bool r
     return 1;
 }
 
-/* Those that are not on record yet. */
-static int search_stagings(struct search *search)
-{
-    int r = 0;
-
-    for (const struct staging *one = search->clients->stagings.first; r == 0 && one;
-         one = one->next)
-        if (one->device.name[0] && IS_SAME(&one->device, one->device.kind, search->device))
-            r = compare_staged(search, one->target_path, one->read_only);
-    return r;
-}
-
-/* ---- drives ---- */
-
-/* An unstaged volume, for the sandbox that has it. */
-static bool is_back(const struct search *search, const struct store_disk_user *user)
-{
-    const char *sandbox_id = search->stage->sandbox_id;
-
-    return sandbox_id && strcmp(sandbox_id, user->sandbox_id) == 0 && is_itself(search, user->name);
-}
-
 /* 1: this one has it. */
-static int compare_drive(void *userdata, const struct store_disk_user *user)
+static int compare_user(void *userdata, const struct store_disk_user *user)
 {
     struct search *search = userdata;
-    bool is_drive;
+    const char *sandbox_id = search->stage->sandbox_id;
+    const bool is_drive = user->kind == STORE_DISK_USER_DRIVE;
 
     if (user->kind == STORE_DISK_USER_ORPHAN) {
         search->code =
@@ -178,66 +136,61 @@ static int compare_drive(void *userdata, const struct store_disk_user *user)
     }
     if (user->kind == STORE_DISK_USER_STAGED)
         return compare_staged(search, user->name, !user->writable);
-    is_drive = user->kind == STORE_DISK_USER_DRIVE;
-    if (user->kind == STORE_DISK_USER_VOLUME || (!user->writable && search->read_only) ||
-        (!is_drive && is_back(search, user)))
+    if (user->kind == STORE_DISK_USER_VOLUME || (!user->writable && search->read_only))
         return 0;
+    if (!is_drive && sandbox_id && strcmp(sandbox_id, user->sandbox_id) == 0 &&
+        is_itself(search, user->name))
+        return 0; /* an unstaged volume, for the sandbox that has it */
     search->code = answer_refuse(search->error, ANSWER_DEVICE_HELD, "%s is in sandbox %s as %s %s",
                                  search->stage->device, user->sandbox_id,
                                  is_drive ? "drive" : "the unstaged volume", user->name);
     return 1;
 }
 
-/* What is published into a sandbox may be this volume's own drive already; what is only staged is
- * for a container that would get the disk a second time. */
-static int search_drives(struct search *search)
+/* A volume that is published into a sandbox may be a drive there already. One that is only staged
+ * is for a container that would get the disk a second time. */
+static enum status_code check_other_users(struct reconciler *reconciler,
+                                          const struct reconciler_stage *stage,
+                                          const struct observed_device *device, struct error *error)
 {
-    const struct observed_device *device = search->device;
-    const bool is_file = device->kind == DEVICE_KIND_FILE;
+    const bool is_block = device->kind == DEVICE_KIND_BLOCK;
     const struct store_drive_mount_disk disk = {
         .kind = device->kind,
         .major = device->major,
         .minor = device->minor,
         .diskseq = device->diskseq,
-        .file_device = is_file ? device->file_device : 0,
-        .inode = is_file ? device->inode : 0,
+        .file_device = device->kind == DEVICE_KIND_FILE ? device->file_device : 0,
+        .inode = device->kind == DEVICE_KIND_FILE ? device->inode : 0,
     };
+    struct store *store = reconciler->context.store;
+    struct search search = {reconciler, stage,    device, stage_request_is_read_only(stage),
+                            error,      STATUS_OK};
     char own[DRIVE_ID_CHARS + 1];
+    int r;
 
-    publish_drive_id(search->stage->target_path, own);
-    return store_each_disk_user(search->clients->context->store, &disk,
-                                search->stage->sandbox_id ? own : NULL, compare_drive, search);
+    publish_drive_id(stage->target_path, own);
+    /* First those that name the process of an orphan. */
+    r = store_each_disk_user(store, &disk, stage->sandbox_id ? own : NULL, compare_user, &search);
+    if (r == 0 && is_block)
+        r = store_each_volume_of_device(store, device->major, device->minor, compare_volume,
+                                        &search);
+    else if (r == 0)
+        r = store_each_bound_volume(store, compare_volume, &search);
+    for (const struct staging *one = reconciler->stagings.first; r == 0 && one; one = one->next)
+        if (one->device.name[0] && IS_SAME(&one->device, one->device.kind, device))
+            r = compare_staged(&search, one->target_path, one->read_only);
+    return r < 0 ? answer_database_fails(store, error) : search.code;
 }
 
-static enum status_code check_other_users(struct clients *clients,
-                                          const struct reconciler_stage *stage,
-                                          const struct observed_device *device, struct error *error)
-{
-    struct search search = {clients, stage,    device, stage_request_is_read_only(stage),
-                            error,   STATUS_OK};
-    int r = search_drives(&search); /* it names the process of an orphan */
-
-    if (r == 0)
-        r = search_volumes(&search);
-    if (r == 0)
-        r = search_stagings(&search);
-    return r < 0 ? answer_refuse(error, ANSWER_DATABASE, "the database fails: %s",
-                                 store_error_text(clients->context->store))
-                 : search.code;
-}
-
-/* ---- the file system ---- */
-
-static enum status_code check_file_system(struct clients *clients, const char *fs_type,
+static enum status_code check_file_system(struct reconciler *reconciler, const char *fs_type,
                                           struct error *error)
 {
     struct reconciler_names known;
     char list[128] = "";
-    int r = find_file_systems(clients->context, &known);
+    int r = reconciler_find_file_systems(reconciler, &known);
 
     if (r < 0)
-        return answer_refuse(error, ANSWER_DATABASE, "the database fails: %s",
-                             store_error_text(clients->context->store));
+        return answer_database_fails(reconciler->context.store, error);
     for (unsigned i = 0; i < known.count; i++) {
         const size_t length = strlen(list);
 
@@ -250,49 +203,46 @@ static enum status_code check_file_system(struct clients *clients, const char *f
                          list[0] ? list : "none");
 }
 
-/* ---- the sandbox ---- */
-
 static int is_sandbox(void *userdata, const char *sandbox_id, pid_t vmm_pid)
 {
     (void)vmm_pid;
     return strcmp(userdata, sandbox_id) == 0;
 }
 
-static enum status_code check_sandbox(struct clients *clients, const char *sandbox_id,
+static enum status_code check_sandbox(struct reconciler *reconciler, const char *sandbox_id,
                                       struct error *error)
 {
     char copy[STORE_SANDBOX_ID_BYTES];
     int r;
 
     (void)snprintf(copy, sizeof(copy), "%s", sandbox_id);
-    r = store_each_live_sandbox(clients->context->store, is_sandbox, copy);
+    r = store_each_live_sandbox(reconciler->context.store, is_sandbox, copy);
     if (r > 0)
         return STATUS_OK;
     if (r < 0)
-        return answer_refuse(error, ANSWER_DATABASE, "the database fails: %s",
-                             store_error_text(clients->context->store));
+        return answer_database_fails(reconciler->context.store, error);
     /* Observed before the next call. */
-    work_queue_add_sandbox(clients->options.context->queue, sandbox_id);
+    work_queue_add_sandbox(reconciler->context.queue, sandbox_id);
     return answer_refuse(error, ANSWER_UNKNOWN_SANDBOX, "no live sandbox %s is known here",
                          sandbox_id);
 }
 
-enum status_code stage_check(struct clients *clients, const struct reconciler_stage *stage,
+enum status_code stage_check(struct reconciler *reconciler, const struct reconciler_stage *stage,
                              struct observed_device *ret_device, struct error *error)
 {
-    enum status_code code = check_file_system(clients, stage->fs_type, error);
+    enum status_code code = check_file_system(reconciler, stage->fs_type, error);
     int r = OBSERVED_ABSENT;
 
-    if (code == STATUS_OK && !clients->options.context->synced)
+    if (code == STATUS_OK && !reconciler->context.synced)
         code = answer_refuse(error, ANSWER_NOT_SYNCED, "the first scan is not done yet");
     if (code == STATUS_OK && stage->sandbox_id)
-        code = check_sandbox(clients, stage->sandbox_id, error);
+        code = check_sandbox(reconciler, stage->sandbox_id, error);
     if (code == STATUS_OK)
-        r = observe_device_path(clients->context->root, clients->context->sysfs, stage->device,
+        r = observe_device_path(reconciler->context.root, reconciler->context.sysfs, stage->device,
                                 ret_device);
     if (r != OBSERVED)
         return code; /* a device may appear after staging; it is checked then */
     if (ret_device->kind == DEVICE_KIND_BLOCK)
-        code = check_host(clients, stage->device, ret_device, error);
-    return code == STATUS_OK ? check_other_users(clients, stage, ret_device, error) : code;
+        code = check_host(reconciler, stage->device, ret_device, error);
+    return code == STATUS_OK ? check_other_users(reconciler, stage, ret_device, error) : code;
 }

@@ -22,15 +22,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "lib/base64url.h"
 #include "lib/cleanup.h"
 #include "lib/directory.h"
+#include "lib/encode.h"
 #include "lib/json.h"
 #include "lib/path.h"
-#include "lib/secret.h"
+#include "lib/text.h"
 #include "observe/observe.h"
 #include "reconciler/command/answers.h"
-#include "reconciler/command/clients_state.h"
+#include "reconciler/command/clients.h"
 #include "reconciler/command/staging.h"
 #include "store/store.h"
 
@@ -44,13 +44,13 @@ enum { OVERTAKEN = 100 };
 
 struct directories {
     int volumes;
-    int workshop;
+    int staging_dir;
 };
 
 static void directories_done(struct directories *directories)
 {
     fd_close(directories->volumes);
-    fd_close(directories->workshop);
+    fd_close(directories->staging_dir);
 }
 
 /* ---- the working directory ---- */
@@ -59,34 +59,30 @@ static int open_or_make(int root, const char *path, int *ret_fd)
 {
     int r = path_open_directory_in_root(root, path, ret_fd);
 
-    if (r == PATH_MISSING)
-        r = path_make_directories(root, path, 0700);
-    else
+    if (r != PATH_MISSING)
         return r;
+    r = path_make_directories(root, path, 0700);
     return r < 0 ? r : path_open_directory_in_root(root, path, ret_fd);
 }
 
-static int open_place(const struct stage_place *place, struct directories *ret_directories,
-                      struct error *error)
+/* r: the outcome of opening the volumes' directory. */
+static int open_staging_dir(const struct stage_place *place, int r, int *ret_staging_dir,
+                            struct error *error)
 {
-    const char *path = place->volumes;
-    int r = open_or_make(place->root, path, &ret_directories->volumes);
-
-    if (r == 0) {
-        path = place->workshop;
-        r = open_or_make(place->root, path, &ret_directories->workshop);
-    }
-    return r < 0 ? error_set_errno(error, r, "cannot work in %s", path) : 0;
+    if (r < 0)
+        return error_set_errno(error, r, "cannot work in %s", place->volumes);
+    r = open_or_make(place->root, place->staging_dir, ret_staging_dir);
+    return r < 0 ? error_set_errno(error, r, "cannot work in %s", place->staging_dir) : 0;
 }
 
 int stage_files_sweep(const struct stage_place *place, struct error *error)
 {
-    cleanup(fd_closep) int workshop = -1;
-    int r = path_open_directory_in_root(place->root, place->workshop, &workshop);
+    cleanup(fd_closep) int staging_dir = -1;
+    int r = path_open_directory_in_root(place->root, place->staging_dir, &staging_dir);
 
     if (r < 0)
         return r == PATH_MISSING ? 0 : error_set_errno(error, r, "cannot open it");
-    return removal_empty(workshop, LEVELS, error);
+    return removal_empty(staging_dir, LEVELS, error);
 }
 
 /* ---- putting ---- */
@@ -109,7 +105,8 @@ static int sync_directory(int fd)
     return fsync(fd) < 0 ? -errno : 0;
 }
 
-/* OVERTAKEN: there is a directory of this name by now, or the rest of another one in the workshop.
+/* OVERTAKEN: there is a directory of this name by now, or the rest of another one in the working
+ * directory.
  */
 static int put_directory(const struct directories *directories, const char *name,
                          const struct stage_content *content)
@@ -117,9 +114,9 @@ static int put_directory(const struct directories *directories, const char *name
     cleanup(fd_closep) int fd = -1;
     int r;
 
-    if (mkdirat(directories->workshop, NEW, 0700) < 0)
+    if (mkdirat(directories->staging_dir, NEW, 0700) < 0)
         return errno == EEXIST ? OVERTAKEN : -errno;
-    fd = openat(directories->workshop, NEW, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    fd = openat(directories->staging_dir, NEW, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return -errno;
     r = write_file(fd, MOUNT_INFO, content->text, content->length);
@@ -129,7 +126,7 @@ static int put_directory(const struct directories *directories, const char *name
         r = sync_directory(fd);
     if (r < 0)
         return r;
-    if (renameat2(directories->workshop, NEW, directories->volumes, name, RENAME_NOREPLACE) < 0)
+    if (renameat2(directories->staging_dir, NEW, directories->volumes, name, RENAME_NOREPLACE) < 0)
         return errno == EEXIST ? OVERTAKEN : -errno;
     return 0;
 }
@@ -151,23 +148,15 @@ static bool has_content(int directory, const struct stage_content *content)
 static int put_files(const struct directories *directories, int directory,
                      const struct stage_content *content)
 {
-    int r = write_file(directories->workshop, NEW, content->text, content->length);
+    int r = write_file(directories->staging_dir, NEW, content->text, content->length);
 
     if (r == 0)
         r = write_beside(directory, content);
     if (r < 0)
         return r == PATH_MISSING || r == PATH_IS_TAKEN ? OVERTAKEN : r;
-    if (renameat(directories->workshop, NEW, directory, MOUNT_INFO) < 0)
+    if (renameat(directories->staging_dir, NEW, directory, MOUNT_INFO) < 0)
         return errno == ENOENT ? OVERTAKEN : -errno;
     return sync_directory(directory);
-}
-
-static int sync_file(int directory, const char *name)
-{
-    cleanup(fd_closep) int fd =
-        openat(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-
-    return fd < 0 || fsync(fd) < 0 ? -errno : 0;
 }
 
 /* A repeated request renews the directory's times, because staleness also depends on its age. The
@@ -175,11 +164,12 @@ static int sync_file(int directory, const char *name)
  * killed before it did. */
 static int confirm(int directory)
 {
-    int r = sync_file(directory, MOUNT_INFO);
+    cleanup(fd_closep) int fd =
+        openat(directory, MOUNT_INFO, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 
-    if (r == 0 && futimens(directory, NULL) < 0)
-        r = -errno;
-    return r < 0 ? r : sync_directory(directory);
+    if (fd < 0 || fsync(fd) < 0 || futimens(directory, NULL) < 0)
+        return -errno;
+    return sync_directory(directory);
 }
 
 /* STAGE_*, OVERTAKEN or -errno. */
@@ -210,18 +200,19 @@ int stage_files_put(const struct stage_place *place, const char *name,
                     const struct stage_content *content, struct error *error)
 {
     cleanup(directories_done) struct directories directories = {-1, -1};
-    int r = open_place(place, &directories, error);
+    int r = open_or_make(place->root, place->volumes, &directories.volumes);
 
+    r = open_staging_dir(place, r, &directories.staging_dir, error);
     for (unsigned i = 0; r == 0 && i < ATTEMPTS; i++) {
         int done = put_once(&directories, name, content, error);
 
         if (done == STAGE_DONE || done == STAGE_UNCHANGED)
             return done;
-        r = removal_run(directories.workshop, NEW, LEVELS, done == OVERTAKEN ? error : NULL);
+        r = removal_run(directories.staging_dir, NEW, LEVELS, done == OVERTAKEN ? error : NULL);
         if (done != OVERTAKEN)
             return done;
         if (r < 0)
-            return error_prefix(error, "%s/", place->workshop), r;
+            return error_prefix(error, "%s/", place->staging_dir), r;
     }
     return r < 0 ? r : error_set(error, -EBUSY, "%s comes and goes", name);
 }
@@ -237,18 +228,16 @@ int stage_files_take(const struct stage_place *place, const char *name, struct e
         (r == 0 && faccessat(directories.volumes, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0 &&
          errno == ENOENT))
         return STAGE_UNCHANGED;
-    directories_done(&directories);
-    directories = (struct directories){-1, -1};
-    r = open_place(place, &directories, error);
+    r = open_staging_dir(place, r, &directories.staging_dir, error);
     if (r < 0)
         return r;
-    r = removal_run(directories.workshop, name, LEVELS, error);
+    r = removal_run(directories.staging_dir, name, LEVELS, error);
     if (r < 0)
-        return error_prefix(error, "%s/", place->workshop), r;
+        return error_prefix(error, "%s/", place->staging_dir), r;
     r = removal_check(directories.volumes, name, LEVELS, error);
     if (r < 0)
         return error_prefix(error, "%s/", place->volumes), r;
-    if (renameat(directories.volumes, name, directories.workshop, name) < 0)
+    if (renameat(directories.volumes, name, directories.staging_dir, name) < 0)
         r = -errno;
     if (r == PATH_MISSING)
         return STAGE_UNCHANGED;
@@ -265,20 +254,9 @@ int stage_files_sync(const struct stage_place *place)
     return sync_directory(fd);
 }
 
-/* ---- stage request -------------------------------------------------------------------------- */
-
-/* Checks a CSI driver's request and writes it as mountInfo.json.
- *
- * The volume type is written as directvol. Kata's Go runtime takes any word, its Rust runtime fails
- * the container for "block", the word of Kata's documents (src/runtime-rs/crates/resource/src/
- * volume/rawblock_volume.rs).
- */
-
-#define VOLUME_TYPE "directvol"
+/* ---- the request ---------------------------------------------------------------------------- */
 
 enum { FS_TYPE_CHARS = 64 };
-
-/* ---- what is asked ---- */
 
 enum status_code check_target_path(const char *path, struct error *error)
 {
@@ -295,21 +273,6 @@ enum status_code check_target_path(const char *path, struct error *error)
     else
         return STATUS_OK;
     return answer_code(ANSWER_BAD_REQUEST);
-}
-
-/* Kata's layout has the path in the directory's name. Where both layouts are wanted, a path that
- * fits into one of them only is refused: Kata would take the empty directory for the volume. */
-static enum status_code check_layout(const char *path, enum config_stage_layout layout,
-                                     struct error *error)
-{
-    if (layout == STAGE_CRUST || strlen(path) <= BASE64URL_PATH_BYTES)
-        return STATUS_OK;
-    return answer_refuse(
-        error, ANSWER_BAD_REQUEST,
-        "the target path is longer than %d bytes, the most that a directory's name can "
-        "hold in base64, as Kata's layout has it: crust.stage_layout = crust stages "
-        "longer ones, for a runtime that looks there",
-        BASE64URL_PATH_BYTES);
 }
 
 /* A missing device may still appear. A disk image is refused, too: no VMM follows when it grows, so
@@ -333,14 +296,6 @@ static enum status_code check_device(int root, const char *device, struct error 
     else
         error_set(error, 0, "%.200s is no block device", device);
     return answer_code(ANSWER_BAD_REQUEST);
-}
-
-static bool is_word(const char *text)
-{
-    static const char letters[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
-
-    return *text && strlen(text) <= FS_TYPE_CHARS && strspn(text, letters) == strlen(text);
 }
 
 /* The largest group id there is; -1 means none to the kernel. */
@@ -376,15 +331,27 @@ static enum status_code check_option(const char *option, struct error *error)
 enum status_code stage_request_check(int root, enum config_stage_layout layout,
                                      const struct reconciler_stage *stage, struct error *error)
 {
+    static const char letters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    const size_t fs_type_length = strspn(stage->fs_type, letters);
     enum status_code code = check_target_path(stage->target_path, error);
 
-    if (code == STATUS_OK)
-        code = check_layout(stage->target_path, layout, error);
+    /* Kata's layout has the path in the directory's name. Where both layouts are wanted, a path
+     * that fits into one of them only is refused: Kata would take the empty directory for the
+     * volume. */
+    if (code == STATUS_OK && layout != STAGE_CRUST &&
+        strlen(stage->target_path) > BASE64URL_PATH_BYTES)
+        code = answer_refuse(
+            error, ANSWER_BAD_REQUEST,
+            "the target path is longer than %d bytes, the most that a directory's name can "
+            "hold in base64, as Kata's layout has it: crust.stage_layout = crust stages "
+            "longer ones, for a runtime that looks there",
+            BASE64URL_PATH_BYTES);
     if (code == STATUS_OK)
         code = check_device(root, stage->device, error);
     if (code != STATUS_OK)
         return code;
-    if (!is_word(stage->fs_type))
+    if (fs_type_length == 0 || fs_type_length > FS_TYPE_CHARS || stage->fs_type[fs_type_length])
         return answer_refuse(error, ANSWER_BAD_REQUEST,
                              "the file system type is missing, or no name");
     if (stage->group && !is_group(stage->group))
@@ -431,25 +398,26 @@ bool stage_request_is_read_only(const struct reconciler_stage *stage)
 }
 
 /* The kubelet changes no file of a read-only volume either. Kata's agent would try, and the
- * container would not start (src/agent/src/storage/mod.rs). */
-static void append_group(struct buffer *text, const struct reconciler_stage *stage)
+ * container would not start (src/agent/src/storage/mod.rs).
+ *
+ * The volume type is written as directvol. Kata's Go runtime takes any word, its Rust runtime fails
+ * the container for "block", the word of Kata's documents (src/runtime-rs/crates/resource/src/
+ * volume/rawblock_volume.rs). */
+int stage_request_write(const struct reconciler_stage *stage, bool with_labels, struct buffer *text)
 {
     const bool has_group = stage->group && !stage_request_is_read_only(stage);
+    bool is_first = true;
 
+    buffer_append_text(text, "{");
+    json_append_member(text, "volume-type", "directvol");
+    json_append_member(text, "device", stage->device);
+    json_append_member(text, "fstype", stage->fs_type);
     buffer_append_text(text, ",\"metadata\":{");
     if (has_group)
         json_append_member(text, "fsGroup", stage->group);
     if (has_group && stage->group_policy)
         json_append_member(text, "fsGroupChangePolicy", stage->group_policy);
-    buffer_append_text(text, "}");
-}
-
-static void append_options(struct buffer *text, const struct reconciler_stage *stage,
-                           bool with_labels)
-{
-    bool is_first = true;
-
-    buffer_append_text(text, ",\"options\":[");
+    buffer_append_text(text, "},\"options\":[");
     for (unsigned i = 0; i < stage->options; i++) {
         if (!with_labels && stage_option_is_label(stage->option[i]))
             continue;
@@ -457,16 +425,5 @@ static void append_options(struct buffer *text, const struct reconciler_stage *s
         json_append_string(text, stage->option[i]);
         is_first = false;
     }
-    buffer_append_text(text, "]");
-}
-
-int stage_request_write(const struct reconciler_stage *stage, bool with_labels, struct buffer *text)
-{
-    buffer_append_text(text, "{");
-    json_append_member(text, "volume-type", VOLUME_TYPE);
-    json_append_member(text, "device", stage->device);
-    json_append_member(text, "fstype", stage->fs_type);
-    append_group(text, stage);
-    append_options(text, stage, with_labels);
-    return buffer_append_text(text, "}");
+    return buffer_append_text(text, "]}");
 }

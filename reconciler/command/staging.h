@@ -3,6 +3,7 @@
  * instead. Private to reconciler/command/. */
 #pragma once
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -10,24 +11,24 @@
 #include "lib/buffer.h"
 #include "lib/result.h"
 #include "observe/observe.h"
-#include "reconciler/command/clients_state.h"
+#include "reconciler/command/clients.h"
 #include "reconciler/command/command.h"
 #include "store/store.h"
 
 /* The possible places of a volume's directory: those of stage.c. */
 enum { RUNTIMES_SPOTS = 2, SPOTS = 4 };
 
-enum deed { NOTHING_ASKED, UNCHANGED, DONE };
+enum place_result { NOT_REQUESTED, UNCHANGED, DONE };
 
 struct staging {
     struct staging *next;
-    struct clients *clients;
-    struct drive_wait *wait;                 /* for a drive; then it is in no list */
+    struct reconciler *reconciler;
+    struct drive_wait *wait;                 /* waits for a drive; then it is in no list */
     char sandbox_id[STORE_SANDBOX_ID_BYTES]; /* whom it is published for, or "" */
     bool takes_away;
     bool read_only;
     struct observed_device device; /* of a stage; no name: unknown */
-    enum deed deed[SPOTS];
+    enum place_result result[SPOTS];
     bool recorded;
     /* Of an unstage, when it came: an observation may find the directory gone before the call is
      * recorded. */
@@ -40,40 +41,31 @@ struct staging {
     char target_path[];
 };
 
-/* stage.c: one that nothing is known of yet. It is refused while the opposite call for its volume
- * waits. */
-enum status_code staging_begin(struct clients *clients, const char *target_path, bool takes_away,
-                               struct staging **ret_staging, struct error *error);
-
-/* stage.c: takes the metadata away. The staging waits, or is freed where this fails. */
-enum status_code unstage_go_on(struct staging *staging, struct error *error);
+/* stage_check.c: whether the device, the file system and the sandbox that a client names can be
+ * what it says they are. The device has no name where it is not there yet. */
+enum status_code stage_check(struct reconciler *reconciler, const struct reconciler_stage *stage,
+                             struct observed_device *ret_device, struct error *error);
 
 /* ---- publish.c ---- */
 
 /* The id of the drive that the volume of this path becomes. */
 void publish_drive_id(const char *target_path, char ret_id[static DRIVE_ID_CHARS + 1]);
 
-/* Whether a drive has to be detached before the volume counts as unpublished: it is one on record,
- * or nothing of the volume is on record, so that a VM may have it since before the database was
+/* Whether a drive has to be detached before the volume counts as unpublished: it has a row,
+ * or nothing of the volume is recorded, so that a VM may have it since before the database was
  * lost. */
-enum status_code publish_must_detach(struct clients *clients, const char *target_path,
+enum status_code publish_must_detach(struct reconciler *reconciler, const char *target_path,
                                      bool *ret_must, struct error *error);
 
 /* Which way a volume is to be published (docs/decisions.md). */
-enum status_code publish_find_way(struct clients *clients, const struct reconciler_stage *stage,
-                                  bool *ret_is_drive, struct error *error);
+enum status_code publish_find_way(struct reconciler *reconciler,
+                                  const struct reconciler_stage *stage, bool *ret_is_drive,
+                                  struct error *error);
 
-/* Has it attached and mounted in its sandbox. As stage_begin(). */
-enum status_code publish_attach(struct clients *clients, const struct reconciler_stage *stage,
-                                reconciler_staged *done, void *userdata,
-                                struct staging **ret_staging, struct error *error);
-
-/* Has it unmounted and detached, then goes on with unstage_go_on(). The staging is freed where this
- * fails. */
-enum status_code publish_detach(struct staging *staging, struct error *error);
-
-/* Its client is gone; the drive goes on. Frees it. Returns NULL. */
-struct staging *publish_cancel(struct staging *staging);
+/* Has it attached and mounted in its sandbox. As reconciler_attach_drive(). */
+enum status_code publish_attach(struct reconciler *reconciler, const struct reconciler_stage *stage,
+                                bool with_labels, reconciler_drive_done *done, void *userdata,
+                                struct drive_wait **ret_wait, struct error *error);
 
 /* ---- stage files ---------------------------------------------------------------------------- */
 
@@ -85,9 +77,9 @@ struct staging *publish_cancel(struct staging *staging);
  */
 
 struct stage_place {
-    int root;             /* O_PATH of --root */
-    const char *volumes;  /* the watched root; made (0700) where it is missing */
-    const char *workshop; /* the working directory, made likewise; nobody else's */
+    int root;                   /* O_PATH of --root */
+    const char *volumes;        /* the watched root; made (0700) where it is missing */
+    char staging_dir[PATH_MAX]; /* the working directory, made likewise; nobody else's */
 };
 
 /* Outcomes. */

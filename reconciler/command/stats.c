@@ -15,23 +15,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/config.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
-#include "lib/list.h"
+#include "lib/collections.h"
 #include "lib/process.h"
-#include "reconciler/command/clients_state.h"
-#include "reconciler/command/expand_answer.h"
 #include "reconciler/command/runtime_cli.h"
+#include "reconciler/core/reconciler_internal.h"
 #include "reconciler/helper/helper.h"
 #include "reconciler/helper/targets.h"
-#include "store/store.h"
 
 enum { AT_ONCE = 64, PER_SANDBOX = 8 };
 
 struct stats_call {
     struct stats_call *next;
-    struct clients *clients;
+    struct reconciler *reconciler;
     struct store_volume volume;
     char shim_socket[GUEST_ADDRESS_BYTES];
     struct guest_call *guest;
@@ -47,7 +44,7 @@ struct stats_call *reconciler_stats_cancel(struct stats_call *call)
 {
     if (!call)
         return NULL;
-    LL_DELETE(call->clients->stats, call);
+    LL_DELETE(call->reconciler->stats, call);
     (void)guest_call_free(call->guest);
     (void)runtime_cli_free(call->cli);
     loop_timer_stop(&call->deferred);
@@ -55,42 +52,22 @@ struct stats_call *reconciler_stats_cancel(struct stats_call *call)
     return NULL;
 }
 
-void stats_done(struct clients *clients)
+void stats_done(struct reconciler *reconciler)
 {
-    while (clients->stats)
-        (void)reconciler_stats_cancel(clients->stats);
+    while (reconciler->stats)
+        (void)reconciler_stats_cancel(reconciler->stats);
 }
 
-/* Tells how old the figures are. */
-static void append_age(uint64_t age_ns, struct reconciler_stats *stats)
-{
-    const size_t length = strlen(stats->condition);
-    const uint64_t seconds = age_ns / NSEC_PER_SEC;
-
-    stats->age_ms = age_ns / NSEC_PER_MSEC;
-    if (seconds > 0)
-        (void)snprintf(stats->condition + length, sizeof(stats->condition) - length,
-                       "; the guest was read %" PRIu64 " s ago", seconds);
-}
-
-/* A sentence for whoever reads the pod's volume health, and the words to search for. */
-static void describe_state(enum volume_state state, enum volume_reason reason, char *ret_text,
-                           size_t size)
-{
-    const struct explanation *text = reason_explain(reason, state);
-
-    if (!text)
-        text = state_explain(state);
-    if (state == STATE_IN_SYNC && reason == REASON_NONE)
-        (void)snprintf(ret_text, size, "the file system fills its device");
-    else
-        (void)snprintf(ret_text, size, "%s (%s/%s)", text ? text->meaning : "", state_name(state),
-                       reason_name(reason));
-}
-
-static void describe(const struct store_volume *volume, const struct agent_stats *from,
+/* The condition is a sentence for whoever reads the pod's volume health, and the words to search
+ * for. */
+static void describe(const struct store_volume *volume, const struct guest_reply *reply,
                      struct reconciler_stats *ret_stats)
 {
+    const struct agent_stats *from = &reply->stats;
+    const uint64_t age_seconds = reply->age_ns / NSEC_PER_SEC;
+    const struct explanation *text = reason_explain(volume->reason, volume->state);
+    char *condition = ret_stats->condition;
+    const size_t size = sizeof(ret_stats->condition);
     bool is_held_up = volume->state == STATE_BLOCKED || volume->state == STATE_SHRUNK;
 
     *ret_stats = (struct reconciler_stats){
@@ -105,46 +82,48 @@ static void describe(const struct store_volume *volume, const struct agent_stats
         .abnormal = is_held_up || from->abnormal,
         .binding_id = volume->binding_id,
         .guest_abnormal = from->abnormal,
+        .age_ms = reply->age_ns / NSEC_PER_MSEC,
     };
     (void)snprintf(ret_stats->guest_condition, sizeof(ret_stats->guest_condition), "%s",
                    from->condition);
+    if (!text)
+        text = state_explain(volume->state);
     if (from->abnormal && !is_held_up)
-        (void)snprintf(ret_stats->condition, sizeof(ret_stats->condition), "the guest says: %s",
+        (void)snprintf(condition, size, "the guest says: %s",
                        from->condition[0] ? from->condition : "abnormal");
+    else if (volume->state == STATE_IN_SYNC && volume->reason == REASON_NONE)
+        (void)snprintf(condition, size, "%s",
+                       volume->grows_file_system ? "the file system fills its device"
+                                                 : "the VM's disk has the size of the device");
     else
-        describe_state(volume->state, volume->reason, ret_stats->condition,
-                       sizeof(ret_stats->condition));
-}
-
-/* Whether the sandbox has ended since it was asked; its end may not be on record yet. */
-static bool has_lost_sandbox(const struct stats_call *call)
-{
-    const struct store_volume *asked = &call->volume;
-    struct store_volume now;
-
-    return process_has_ended(asked->vmm_pid, asked->vmm_start_ns) == 1 ||
-           (store_get_volume(call->clients->context->store, asked->volume_id, &now) == 0 &&
-            now.sandbox_ref != asked->sandbox_ref);
+        (void)snprintf(condition, size, "%s (%s/%s)", text ? text->meaning : "",
+                       state_name(volume->state), reason_name(volume->reason));
+    if (age_seconds > 0)
+        (void)snprintf(condition + strlen(condition), size - strlen(condition),
+                       "; the guest was read %" PRIu64 " s ago", age_seconds);
 }
 
 static void finish(struct stats_call *call, const struct guest_reply *reply)
 {
+    const struct store_volume *asked = &call->volume;
     struct reconciler_stats stats;
+    struct store_volume now;
     struct error error;
+    enum status_code code = STATUS_OK;
 
     if (reply->reason == REASON_NONE) {
-        describe(&call->volume, &reply->stats, &stats);
-        append_age(reply->age_ns, &stats);
-        call->done(call->userdata, STATUS_OK, &stats, NULL);
-    } else if (has_lost_sandbox(call)) {
-        enum status_code code = answer_refuse(&error, ANSWER_NO_SANDBOX,
-                                              "the volume's sandbox ended while it was asked");
-
-        call->done(call->userdata, code, NULL, &error);
+        describe(asked, reply, &stats);
+    } else if (process_has_ended(asked->vmm_pid, asked->vmm_start_ns) == 1 ||
+               (store_get_volume(call->reconciler->context.store, asked->volume_id, &now) == 0 &&
+                now.sandbox_ref != asked->sandbox_ref)) { /* its end may not be on record yet */
+        code = answer_refuse(&error, ANSWER_NO_SANDBOX,
+                             "the volume's sandbox ended while it was asked");
     } else {
+        code = reason_code(reply->reason, STATE_BLOCK_GROWN);
         (void)error_set(&error, 0, "%s: %s", reason_name(reply->reason), reply->error.text);
-        call->done(call->userdata, reason_code(reply->reason, STATE_BLOCK_GROWN), NULL, &error);
     }
+    call->done(call->userdata, code, code == STATUS_OK ? &stats : NULL,
+               code == STATUS_OK ? NULL : &error);
     (void)reconciler_stats_cancel(call);
 }
 
@@ -154,7 +133,7 @@ static bool is_helper_possible(void *userdata)
 {
     const struct stats_call *call = userdata;
 
-    return helper_is_possible(call->clients->context->config, &call->volume);
+    return helper_is_possible(call->reconciler->context.config, &call->volume);
 }
 
 static int begin_helper(void *userdata, uint64_t deadline_ns, guest_helper_done *done,
@@ -162,8 +141,8 @@ static int begin_helper(void *userdata, uint64_t deadline_ns, guest_helper_done 
 {
     struct stats_call *call = userdata;
 
-    return helper_call_new(call->clients->options.helpers, &call->volume, HELPER_STATS, deadline_ns,
-                           done, done_userdata, ret_call);
+    return helper_call_new(call->reconciler->context.helpers, &call->volume, HELPER_STATS,
+                           deadline_ns, done, done_userdata, ret_call);
 }
 
 static const struct guest_helper_ops helper_ops = {
@@ -182,7 +161,7 @@ static void on_guest(struct guest_call *guest, const struct guest_reply *reply, 
 
 static int ask_guest(struct stats_call *call)
 {
-    const struct context *context = call->clients->context;
+    const struct context *context = &call->reconciler->context;
     struct guest_request request;
 
     guest_routes_describe(context, &call->volume, call->shim_socket, &request);
@@ -197,7 +176,7 @@ static int ask_guest(struct stats_call *call)
 
 static enum status_code begin(struct stats_call *call, struct error *error);
 
-/* The guest remains, and what comes of it is the answer. */
+/* If the tool was of no help, the guest is asked. */
 static void on_cli(const struct runtime_cli_answer *answer, void *userdata)
 {
     struct stats_call *call = userdata;
@@ -216,65 +195,50 @@ static void on_cli(const struct runtime_cli_answer *answer, void *userdata)
     (void)reconciler_stats_cancel(call);
 }
 
-/* Whether it is asked. */
-static bool ask_cli(struct stats_call *call, const char *target_path)
-{
-    struct clients *clients = call->clients;
-    struct runtime_cli cli;
-    const struct runtime_cli_question question = {
-        .cli = &cli,
-        .volume_id = call->volume.volume_id,
-        .target_path = target_path,
-    };
-    struct error error = {0};
-    int r;
-
-    if (expand_is_barred(&call->volume))
-        return false; /* the tool would count what is not this volume */
-    r = runtime_cli_find(clients->context, target_path, &cli, &error);
-    if (r == RUNTIME_CLI_UNSAFE)
-        runtime_cli_pass_over(question.volume_id, &error);
-    return r == RUNTIME_CLI_FOUND &&
-           runtime_cli_ask(clients->context, &question, on_cli, call, &call->cli) == 0;
-}
-
 /* ---- the beginning ---- */
 
-/* The guest then has another directory in the volume's place, or none, and cannot report its usage,
- * unless another container has the volume itself. */
-static bool is_uncountable(const struct store_volume *volume)
-{
-    return !(volume->sandbox_ref && volume->bypassed) && volume->state == STATE_BLOCKED &&
-           volume->reason == REASON_BYPASSED;
-}
-
+/* What is known without the guest: the size of a raw disk. */
 static void on_deferred(struct loop_timer *timer)
 {
-    finish(container_of(timer, struct stats_call, deferred), &(struct guest_reply){0});
+    struct stats_call *call = container_of(timer, struct stats_call, deferred);
+    const uint64_t bytes = call->volume.grows_file_system ? 0 : call->volume.hypervisor_bytes;
+
+    finish(call, &(struct guest_reply){.stats = {.has_bytes = bytes > 0, .total = bytes}});
 }
 
-static enum status_code check_volume(const struct store_volume *volume, struct error *error)
+static enum status_code begin(struct stats_call *call, struct error *error)
 {
+    const struct store_volume *volume = &call->volume;
+
+    /* The guest then has another directory in the volume's place, or none, and cannot report its
+     * usage, unless another container has the volume itself. */
+    if (volume->state == STATE_BLOCKED && volume->reason == REASON_BYPASSED &&
+        !(volume->sandbox_ref && volume->bypassed)) {
+        loop_timer_start(call->reconciler->context.loop, &call->deferred, 0, on_deferred);
+        return STATUS_OK;
+    }
     if (volume->live_sandboxes > 1)
         return error_set(error, (int)reason_code(REASON_MULTIPLE_SANDBOXES, STATE_BLOCKED),
                          "more than one live sandbox uses the volume");
     if (!volume->sandbox_ref)
         return answer_refuse(error, ANSWER_NO_SANDBOX, "no sandbox uses the volume yet");
-    return STATUS_OK;
-}
-
-static enum status_code begin(struct stats_call *call, struct error *error)
-{
-    enum status_code code;
-
-    if (is_uncountable(&call->volume)) {
-        loop_timer_start(call->clients->context->loop, &call->deferred, 0, on_deferred);
+    if (!volume->grows_file_system) {
+        loop_timer_start(call->reconciler->context.loop, &call->deferred, 0, on_deferred);
         return STATUS_OK;
     }
-    code = check_volume(&call->volume, error);
-    if (code == STATUS_OK && ask_guest(call) < 0)
-        code = answer_refuse(error, ANSWER_OUT_OF_MEMORY, "out of memory");
-    return code;
+    return ask_guest(call) < 0 ? answer_refuse(error, ANSWER_OUT_OF_MEMORY, "out of memory")
+                               : STATUS_OK;
+}
+
+/* The tool of the volume's runtime, if the client named the volume by its path. Whether it is
+ * asked: of a barred volume, it would count what is not this volume. */
+static bool ask_cli(struct stats_call *call, const char *target_path)
+{
+    return target_path && !call->volume.is_block_claim && !expand_is_barred(&call->volume) &&
+           runtime_cli_try(&call->reconciler->context,
+                           (struct runtime_cli_question){.volume_id = call->volume.volume_id,
+                                                         .target_path = target_path},
+                           on_cli, call, &call->cli);
 }
 
 /* The call is in the list already. */
@@ -282,7 +246,7 @@ static enum status_code check_room(const struct stats_call *call, struct error *
 {
     unsigned all = 0, of_sandbox = 0;
 
-    for (const struct stats_call *one = call->clients->stats; one; one = one->next) {
+    for (const struct stats_call *one = call->reconciler->stats; one; one = one->next) {
         all++;
         of_sandbox +=
             one->volume.sandbox_ref && one->volume.sandbox_ref == call->volume.sandbox_ref;
@@ -296,14 +260,15 @@ static enum status_code check_room(const struct stats_call *call, struct error *
     return STATUS_OK;
 }
 
-enum status_code stats_begin(struct clients *clients, const struct reconciler_target *target,
-                             reconciler_stats_done *done, void *userdata,
-                             struct stats_call **ret_call, struct error *error)
+enum status_code reconciler_ask_stats(struct reconciler *reconciler,
+                                      const struct reconciler_target *target,
+                                      reconciler_stats_done *done, void *userdata,
+                                      struct stats_call **ret_call, struct error *error)
 {
     struct stats_call *call;
     int64_t volume_id = 0;
     enum status_code code =
-        find_volume(clients, target, ANSWER_UNKNOWN_TO_STATS, &volume_id, error);
+        find_volume(reconciler, target, ANSWER_UNKNOWN_TO_STATS, &volume_id, error);
 
     if (code != STATUS_OK)
         return code;
@@ -312,15 +277,14 @@ enum status_code stats_begin(struct clients *clients, const struct reconciler_ta
         return answer_refuse(error, ANSWER_OUT_OF_MEMORY, "out of memory");
     call->done = done;
     call->userdata = userdata;
-    call->clients = clients;
-    call->next = clients->stats;
-    clients->stats = call;
-    if (store_get_volume(clients->context->store, volume_id, &call->volume) != 0)
-        code = answer_refuse(error, ANSWER_DATABASE, "the database fails: %s",
-                             store_error_text(clients->context->store));
+    call->reconciler = reconciler;
+    call->next = reconciler->stats;
+    reconciler->stats = call;
+    if (store_get_volume(reconciler->context.store, volume_id, &call->volume) != 0)
+        code = answer_database_fails(reconciler->context.store, error);
     if (code == STATUS_OK)
         code = check_room(call, error);
-    if (code == STATUS_OK && !(target->target_path && ask_cli(call, target->target_path)))
+    if (code == STATUS_OK && !ask_cli(call, target->target_path))
         code = begin(call, error);
     if (code != STATUS_OK)
         (void)reconciler_stats_cancel(call);

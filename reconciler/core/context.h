@@ -4,26 +4,54 @@
 
 #include <stdbool.h>
 
-struct config;
-struct doubts;
+#include "config/config.h"
+#include "model/sandbox.h"
+#include "model/volume.h"
+
+struct distrusted;
 struct helpers;
 struct loop;
 struct observe_cache;
+struct observe_sandbox_paths;
 struct store;
+struct store_volume;
 struct work_queue;
 
 /* The pointers stay the same for as long as the reconciler lives. A reload changes what `config`
- * points to, and a database that fails or comes back changes which database `store` has open. */
+ * points to. */
 struct context {
     struct loop *loop;
     struct store *store;
     const struct config *config;
-    int root;                    /* O_PATH of --root */
-    int sysfs;                   /* O_PATH of paths.sysfs */
-    struct observe_cache *cache; /* of what the sandboxes' records contain */
-    struct doubts *doubts;       /* facts about sandboxes that crustd does not believe */
-    struct work_queue *queue;    /* what to observe and decide again */
-    struct helpers *helpers;     /* told of what a helper for a drive has left behind */
-    bool synced;                 /* the first scan is complete; no volume is decided before */
-    bool stopping;               /* no new action starts */
+    int root;                      /* O_PATH of --root */
+    int sysfs;                     /* O_PATH of paths.sysfs */
+    struct observe_cache *cache;   /* of what the sandboxes' records contain */
+    struct distrusted *distrusted; /* facts about sandboxes that crustd does not believe */
+    struct work_queue *queue;      /* what to observe and decide again */
+    struct helpers *helpers;       /* programs that are brought into guests */
+    bool synced;                   /* the first scan is complete; no volume is decided before */
+    bool stopping;                 /* no new action starts */
 };
+
+/* ---- node paths ----------------------------------------------------------------------------- */
+
+struct node_lists {
+    const char *bundles[CONFIG_LIST_ITEMS], *kubelet[CONFIG_LIST_ITEMS];
+};
+
+/* The paths borrow ret_lists. */
+void node_sandbox_paths(const struct context *context, struct node_lists *ret_lists,
+                        struct observe_sandbox_paths *ret_paths);
+
+/* The directory of a layout's metadata, and the directory that removed metadata is moved to. */
+const char *node_volumes_path(const struct config *config, enum volume_layout layout);
+const char *node_trash_path(const struct config *config, enum volume_layout layout);
+
+/* ---- permit --------------------------------------------------------------------------------- */
+
+/* What crustd may do to a volume: the stricter of the configuration and the volume's own policy. */
+enum resize_policy resize_policy_of(const struct config *config, const struct store_volume *volume);
+
+/* Why the configuration forbids notifying VMMs of this kind of a new size, a static text; NULL: it
+ * is allowed. */
+const char *permit_find_forbidding(const struct config *config, enum hypervisor_kind kind);

@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -109,8 +110,9 @@ void instance_done(struct instance *instance)
 }
 
 int instance_open_store(const struct instance *instance, const struct config *config,
-                        enum instance_store where, struct store **ret_store,
-                        struct store_opening *ret_opening, struct error *error)
+                        enum instance_store where, const struct store_gap *gap,
+                        struct store **ret_store, struct store_opening *ret_opening,
+                        struct error *error)
 {
     char boot_id[CLOCK_BOOT_ID_BYTES];
     struct store_options options = {
@@ -118,6 +120,7 @@ int instance_open_store(const struct instance *instance, const struct config *co
         .boot_id = boot_id,
         .keep_days = config->history.keep_days,
         .max_rows = config->history.max_rows,
+        .gap = gap,
         .ret_opening = ret_opening,
     };
     int r = clock_boot_id(boot_id);
@@ -126,4 +129,105 @@ int instance_open_store(const struct instance *instance, const struct config *co
     if (r < 0)
         return error_set_errno(error, r, "cannot read the boot id");
     return store_open(&options, ret_store, error);
+}
+
+int instance_try_store(struct instance *instance, const struct config *config,
+                       const struct store_gap *gap, struct error *error)
+{
+    struct store_opening opening;
+    struct store *store = NULL;
+    int r = instance_take_place(instance, error);
+
+    if (r == INSTANCE_ALONE)
+        r = instance_open_store(instance, config, INSTANCE_STORE_FILE, gap, &store, &opening,
+                                error);
+    store_close(store);
+    return r;
+}
+
+/* ---- start failure -------------------------------------------------------------------------- */
+
+/* Failures of the steps other than opening the database that have their own remedy, each
+ * represented by the errno that describes it best. */
+enum {
+    WRONG_VALUE = -EINVAL,
+    NO_OPENAT2 = -ENOSYS,
+    ADDRESS_IN_USE = -EADDRINUSE,
+};
+
+enum { ANY_OTHER = INT_MIN };
+
+#define RUN_IN_THAT_GROUP                                                                          \
+    "run crustd as root, for paths.socket_group with that group among its own "                    \
+    "(SupplementaryGroups= in the unit)"
+#define RUN_WITH_ITS_CAPABILITIES                                                                  \
+    "run crustd as root, with the capabilities of its unit or manifest"
+
+static const struct {
+    enum start_step step;
+    int result;
+    const char *remedy;
+} remedies[] = {
+    {START_CONFIG, NO_OPENAT2,
+     "openat2(2) is missing: crustd needs Linux 5.6, and no filter that hides this call, as "
+     "RestrictSUIDSGID=yes does on Debian 12"},
+    {START_CONFIG, PATH_FORBIDDEN, "run crustd as root, and let root read this file"},
+    {START_CONFIG, PATH_NOT_PERMITTED, "run crustd as root, and let root read this file"},
+    {START_CONFIG, PATH_MISSING, "create it, or correct --config"},
+    {START_CONFIG, ANY_OTHER, "correct it, and try with crustd --check-config"},
+
+    {START_DATABASE, STORE_NO_SPACE, "free space on its file system"},
+    {START_DATABASE, STORE_READ_ONLY, "make its file system writable"},
+    {START_DATABASE, STORE_FORBIDDEN, "let root write there"},
+    {START_DATABASE, STORE_LOCKED, "end the program that keeps it locked"},
+    {START_DATABASE, STORE_MISSING, "let its directory be made"},
+    {START_DATABASE, STORE_DAMAGED, "let it be set aside: its directory must be writable"},
+    {START_DATABASE, STORE_IN_THE_WAY, "move away what stands there"},
+    {START_DATABASE, STORE_FAULT, "move away what stands there"},
+    {START_DATABASE, STORE_NO_MEMORY, "give crustd more memory"},
+    {START_DATABASE, STORE_FOREIGN, "move that away, or set paths.database"},
+    {START_DATABASE, STORE_NEWER, "upgrade crustd, or move it away"},
+    {START_DATABASE, INSTANCE_LOCKED, "end the other crustd"},
+    {START_DATABASE, ANY_OTHER, "see the kernel's log about its disk"},
+
+    {START_SERVING, WRONG_VALUE, "correct that key in the configuration, or create what it names"},
+    {START_SERVING, ADDRESS_IN_USE,
+     "end or remove what is there, or name another place in the configuration"},
+    {START_SERVING, PATH_FORBIDDEN, RUN_IN_THAT_GROUP},
+    {START_SERVING, PATH_NOT_PERMITTED, RUN_IN_THAT_GROUP},
+    {START_SERVING, ANY_OTHER, "see to the reason, or name another place in the configuration"},
+
+    {START_OTHER, PATH_FORBIDDEN, RUN_WITH_ITS_CAPABILITIES},
+    {START_OTHER, PATH_NOT_PERMITTED, RUN_WITH_ITS_CAPABILITIES},
+    {START_OTHER, ANY_OTHER, "crustctl doctor says what this node lacks"},
+};
+
+const char *start_failure_remedy(enum start_step step, int result)
+{
+    unsigned i = 0;
+
+    while (remedies[i].step != step ||
+           (remedies[i].result != result && remedies[i].result != ANY_OTHER))
+        i++;
+    return remedies[i].remedy;
+}
+
+int start_failure_exit_code(enum start_step step, int result)
+{
+    if (step == START_CONFIG)
+        return EXIT_USAGE;
+    if (step == START_DATABASE && result == INSTANCE_LOCKED)
+        return EXIT_LOCKED;
+    /* The file in the database's place does not belong to crustd, and does not go away by itself.
+     */
+    if (step == START_DATABASE)
+        return result == STORE_FOREIGN || result == STORE_NEWER || result == STORE_IN_THE_WAY ||
+                       result == STORE_FAULT
+                   ? EXIT_REFUSED
+                   : EXIT_FAILED;
+    /* A value that is wrong only on this machine, such as a group that does not exist, or that
+     * crustd is not a member of: another start has no more rights. */
+    if (result == WRONG_VALUE || (step == START_SERVING && result == PATH_NOT_PERMITTED))
+        return EXIT_USAGE;
+    return EXIT_FAILED;
 }

@@ -9,7 +9,7 @@
 #include "lib/cleanup.h"
 #include "lib/log.h"
 #include "reconciler/core/context.h"
-#include "store/journal_text.h"
+#include "store/journal.h"
 
 enum { ROWS_AT_ONCE = 32 }; /* then the loop is served */
 

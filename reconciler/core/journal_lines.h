@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "lib/line_output.h"
+#include "lib/log.h"
 #include "lib/loop.h"
 
 struct context;

@@ -17,19 +17,18 @@
 #include "observe/observe.h"
 #include "reconciler/act/actor.h"
 #include "reconciler/command/clients.h"
-#include "reconciler/command/stats_poll.h"
-#include "reconciler/core/internal.h"
-#include "reconciler/core/watchers.h"
+#include "reconciler/core/reconciler_internal.h"
+#include "reconciler/core/trees.h"
 #include "reconciler/drive/drives.h"
 #include "reconciler/helper/helper.h"
 #include "reconciler/kubernetes/kubernetes_events.h"
 #include "store/cleanups.h"
 
+enum { SWEEPS_PUT_OFF = 8, SLOW_ROUND_SECONDS = 3600 };
+
 /* How long a pass observes and decides before the loop is served again. Longer until the first scan
  * is complete, as nothing else waits then. */
 static const uint64_t PASS_NS = 500 * 1000;
-
-enum { SWEEPS_PUT_OFF = 8, SLOW_ROUND_SECONDS = 3600 };
 static const uint64_t FIRST_PASSES_NS = 20 * NSEC_PER_MSEC;
 /* What else is done without being asked for waits for the next pass, if this one has taken so long.
  */
@@ -44,33 +43,30 @@ static bool has_work(const struct reconciler *reconciler)
 {
     return !work_queue_is_empty(&reconciler->queue) || !scan_is_done(&reconciler->scan) ||
            !unresolved_is_idle(&reconciler->unresolved) || actor_has_results(reconciler->actor) ||
-           stagings_are_due(reconciler->clients) || stats_poll_is_due(reconciler->stats_poll) ||
-           drives_are_due(reconciler->drives) || devices_are_reading(&reconciler->devices) ||
+           stagings_are_due(reconciler) || drives_are_due(reconciler->drives) ||
+           devices_are_reading(&reconciler->devices) ||
            (!reconciler->context.stopping && actor_has_next_volume(reconciler->actor));
-}
-
-/* Unlike an attempt after a failure, a resize that waits for its device's size to settle is
- * unfinished work. */
-static bool awaits_stillness(const struct reconciler *reconciler)
-{
-    return reconciler->config.resize.settle_ms && store_awaits_stillness(reconciler->context.store);
 }
 
 /* A stop does not wait for a store that fails: the next start finds the results again. */
 static bool is_settled(const struct reconciler *reconciler)
 {
-    if (actor_count_running(reconciler->actor) || actor_has_decided(reconciler->actor) ||
-        !helpers_are_idle(reconciler->helpers) || !drives_are_idle(reconciler->drives))
+    if (actor_count(reconciler->actor) || !helpers_are_idle(reconciler->context.helpers) ||
+        !drives_are_idle(reconciler->drives))
         return false;
     if (reconciler->context.stopping)
-        return fallback_is_waiting(&reconciler->fallback) ||
-               (!actor_has_results(reconciler->actor) && !stagings_wait(reconciler->clients));
+        return database_is_waiting(&reconciler->database) ||
+               (!actor_has_results(reconciler->actor) && !stagings_wait(reconciler));
     /* After so many failed passes, waiting longer for the database is pointless. */
-    if (fallback_is_lasting(&reconciler->fallback))
+    if (database_is_lasting(&reconciler->database))
         return true;
-    return !has_work(reconciler) && !work_queue_has_retries(&reconciler->queue) &&
-           !awaits_stillness(reconciler) && !cleanup_is_busy(&reconciler->cleanup) &&
-           !monitors_are_busy(&reconciler->monitors);
+    if (has_work(reconciler) || work_queue_has_retries(&reconciler->queue) ||
+        cleanup_is_busy(&reconciler->cleanup) || monitors_are_busy(&reconciler->monitors))
+        return false;
+    /* Unlike an attempt after a failure, a resize that waits for its device's size to settle is
+     * unfinished work. */
+    return !reconciler->config.resize.settle_ms ||
+           !store_awaits_stillness(reconciler->context.store);
 }
 
 /* ---- one pass ---- */
@@ -118,23 +114,19 @@ static int observe_next(struct reconciler *reconciler)
     return r < 0 ? r : PROGRESS_MORE;
 }
 
-/* Nothing is left to observe. */
-static bool needs_mounts(const struct reconciler *reconciler)
-{
-    return !work_queue_is_empty(&reconciler->queue) || devices_are_reading(&reconciler->devices) ||
-           (!reconciler->context.stopping && actor_has_next_volume(reconciler->actor));
-}
-
 /* Volumes are decided only after the first scan, when their devices and sandboxes are known.
  * Returns an enum progress_outcome. */
 static int decide_next(struct reconciler *reconciler)
 {
+    const bool stopping = reconciler->context.stopping;
     int64_t volume_id;
     int r;
 
     if (!reconciler->context.synced)
         return 0;
-    if (needs_mounts(reconciler) && !devices_know_mounts(&reconciler->devices))
+    if ((!work_queue_is_empty(&reconciler->queue) || devices_are_reading(&reconciler->devices) ||
+         (!stopping && actor_has_next_volume(reconciler->actor))) &&
+        !devices_know_mounts(&reconciler->devices))
         return 0;
     if (work_queue_take_all_volumes(&reconciler->queue)) {
         r = store_each_volume(reconciler->context.store, work_queue_add_volume, &reconciler->queue);
@@ -142,12 +134,12 @@ static int decide_next(struct reconciler *reconciler)
         return r < 0 ? r : PROGRESS_MORE;
     }
     if (!work_queue_take_volume(&reconciler->queue, &volume_id) &&
-        (reconciler->context.stopping || !actor_next_volume(reconciler->actor, &volume_id)))
+        (stopping || !actor_next_volume(reconciler->actor, &volume_id)))
         return 0;
     loop_announce(reconciler->context.loop, "deciding about a volume", NULL);
     r = volume_pass_run(&reconciler->volume_pass, volume_id);
     if (r == 0)
-        r = expansions_note(reconciler->clients, volume_id);
+        r = expansions_note(reconciler, volume_id);
     work_queue_note_decision(&reconciler->queue);
     return r < 0 ? r : PROGRESS_MORE;
 }
@@ -165,15 +157,6 @@ static int observe_and_decide(struct reconciler *reconciler)
     return r < 0 ? r : 0;
 }
 
-static int record_results(struct reconciler *reconciler)
-{
-    int r = actor_record(reconciler->actor);
-
-    if (r == 0)
-        r = stagings_record(reconciler->clients);
-    return r == 0 ? stats_poll_record(reconciler->stats_poll) : r;
-}
-
 /* Has some of the bound volumes' VMMs asked again what they have: one turn of so many, and those
  * that were resized since. */
 static int want_lists(struct reconciler *reconciler, unsigned turn, unsigned turns,
@@ -186,6 +169,15 @@ static int want_lists(struct reconciler *reconciler, unsigned turn, unsigned tur
                  : store_end(store, store_want_lists_in_turn(store, turn, turns, resized_since_ms));
 }
 
+/* Of sandboxes that ended while crustd did not run. */
+static int end_block_claims(struct reconciler *reconciler)
+{
+    struct store *store = reconciler->context.store;
+    int r = store_begin(store);
+
+    return r < 0 ? r : store_end(store, observer_end_block_claims(&reconciler->observer));
+}
+
 static void note_first_scan(struct reconciler *reconciler)
 {
     if (reconciler->context.synced || !scan_is_done(&reconciler->scan) ||
@@ -196,12 +188,20 @@ static void note_first_scan(struct reconciler *reconciler)
     cleanup_want(&reconciler->cleanup);
     monitors_want(&reconciler->monitors);
     (void)want_lists(reconciler, 0, 1, 0);
+    (void)end_block_claims(reconciler);
     log_info(NULL, "the first scan is complete");
-    examination_begin(&reconciler->examination, &reconciler->context);
-    helpers_start(reconciler->helpers);
-    stats_poll_begin(reconciler->stats_poll);
+    examination_begin(reconciler);
+    helpers_start(reconciler->context.helpers);
     if (reconciler->on_synced)
         reconciler->on_synced(reconciler->userdata);
+}
+
+void reconciler_queue_everything(struct reconciler *reconciler)
+{
+    scan_want_all(&reconciler->scan);
+    work_queue_add_all_volumes(&reconciler->queue);
+    unresolved_want(&reconciler->unresolved);
+    devices_forget_mounts(&reconciler->devices);
 }
 
 /* The store refused this pass: none of it is on record, and everything is observed anew. */
@@ -212,11 +212,11 @@ static void roll_back(struct reconciler *reconciler, int r)
     (void)snprintf(text, sizeof(text), "%s", store_error_text(reconciler->context.store));
     store_rollback(reconciler->context.store);
     actor_drop(reconciler->actor);
-    expansions_forget(reconciler->clients);
-    stagings_fail(reconciler->clients, text);
+    expansions_forget(reconciler);
+    stagings_fail(reconciler, text);
     drives_roll_back(reconciler->drives, text);
     work_queue_roll_back(&reconciler->queue);
-    fallback_on_failure(&reconciler->fallback, r, text);
+    database_on_failure(&reconciler->database, r, text);
     reconciler_queue_everything(reconciler);
 }
 
@@ -235,7 +235,9 @@ static bool run_pass(struct reconciler *reconciler)
     r = store_begin(reconciler->context.store);
     trees_keep_open(&reconciler->trees, true);
     if (r == 0)
-        r = record_results(reconciler);
+        r = actor_record(reconciler->actor);
+    if (r == 0)
+        r = stagings_record(reconciler);
     if (r == 0)
         r = observe_and_decide(reconciler);
     if (r == 0)
@@ -248,12 +250,12 @@ static bool run_pass(struct reconciler *reconciler)
         roll_back(reconciler, r);
         return false;
     }
-    fallback_on_success(&reconciler->fallback);
+    database_on_success(&reconciler->database);
     work_queue_commit(&reconciler->queue);
     note_first_scan(reconciler);
     actor_start(reconciler->actor);
-    expansions_answer(reconciler->clients);
-    r = stagings_answer(reconciler->clients);
+    expansions_answer(reconciler);
+    r = stagings_answer(reconciler);
     if (r == 0)
         r = drives_go_on(reconciler->drives);
     if (r < 0)
@@ -296,7 +298,7 @@ static void on_idle(struct loop_timer *timer)
 {
     struct reconciler *reconciler = container_of(timer, struct reconciler, idle);
 
-    if (!actor_count_running(reconciler->actor))
+    if (!actor_count(reconciler->actor))
         note_failure(reconciler, store_idle(reconciler->context.store));
 }
 
@@ -350,19 +352,6 @@ static int queue_doubtful(struct reconciler *reconciler)
     return r == 0 ? store_each_volume_without_device(store, work_queue_add_volume, queue) : r;
 }
 
-/* Within an hour each VMM is asked once more what it has: somebody may have taken a drive from it,
- * resized one, or paused it. After a resize it is asked in the next two sweeps: somebody else, such
- * as the CSI driver by way of Kata's shim, may carry out the same resize in another way. */
-static int take_turn(struct reconciler *reconciler)
-{
-    const unsigned seconds = reconciler->config.resize.sweep_seconds;
-    const unsigned turns = seconds < SLOW_ROUND_SECONDS ? SLOW_ROUND_SECONDS / seconds : 1;
-
-    reconciler->turn = (reconciler->turn + 1) % turns;
-    return want_lists(reconciler, reconciler->turn, turns,
-                      clock_realtime_ms() - 2000 * (int64_t)seconds);
-}
-
 /* Not during the first scan, and not before the last sweep is through: either may take longer than
  * the interval between sweeps. Observing goes before deciding, so volumes would never have their
  * turn. A node on which there is always something to observe has its sweeps less often. */
@@ -385,12 +374,21 @@ static bool may_sweep(struct reconciler *reconciler)
 void reconciler_on_sweep(struct loop_timer *timer)
 {
     struct reconciler *reconciler = container_of(timer, struct reconciler, sweep);
-    const struct reconciler_watchers *watchers = reconciler->trees.watchers;
     const bool sweeps = may_sweep(reconciler); /* before what is below queues its own */
+    const unsigned seconds = reconciler->config.resize.sweep_seconds;
+    const unsigned turns = seconds < SLOW_ROUND_SECONDS ? SLOW_ROUND_SECONDS / seconds : 1;
 
     devices_compare_mounts(&reconciler->devices);
-    watchers->check(watchers->userdata);
-    note_failure(reconciler, take_turn(reconciler));
+    watchers_check(&reconciler->watchers);
+    if (reconciler->on_swept)
+        reconciler->on_swept(reconciler->userdata);
+    /* Within an hour each VMM is asked once more what it has: somebody may have taken a drive from
+     * it, resized one, or paused it. After a resize it is asked in the next two sweeps: somebody
+     * else, such as the CSI driver by way of Kata's shim, may carry out the same resize in another
+     * way. */
+    reconciler->turn = (reconciler->turn + 1) % turns;
+    note_failure(reconciler, want_lists(reconciler, reconciler->turn, turns,
+                                        clock_realtime_ms() - 2000 * (int64_t)seconds));
     note_failure(reconciler, queue_doubtful(reconciler));
     if (sweeps) {
         scan_want_sweep(&reconciler->scan);
@@ -399,21 +397,21 @@ void reconciler_on_sweep(struct loop_timer *timer)
     }
     cleanup_want(&reconciler->cleanup);
     monitors_want(&reconciler->monitors);
-    helpers_sweep(reconciler->helpers);
+    helpers_sweep(reconciler->context.helpers);
     drives_sweep(reconciler->drives);
     trim(reconciler, true);
-    fallback_check_file(&reconciler->fallback);
-    loop_timer_start(reconciler->context.loop, &reconciler->sweep,
-                     reconciler->config.resize.sweep_seconds * NSEC_PER_SEC, reconciler_on_sweep);
+    database_check_file(&reconciler->database);
+    loop_timer_start(reconciler->context.loop, &reconciler->sweep, seconds * NSEC_PER_SEC,
+                     reconciler_on_sweep);
 }
 
 static void after_pass(struct reconciler *reconciler, bool worked)
 {
     note_failure(reconciler,
-                 store_contain(reconciler->context.store, !actor_count_running(reconciler->actor)));
+                 store_contain(reconciler->context.store, !actor_count(reconciler->actor)));
     if (!worked)
         work_queue_wake(&reconciler->queue,
-                        fallback_is_waiting(&reconciler->fallback) ? STORE_RETRY_NS : 0);
+                        database_is_waiting(&reconciler->database) ? STORE_RETRY_NS : 0);
     else if (has_work(reconciler))
         work_queue_wake(&reconciler->queue, 0);
     else
@@ -432,7 +430,7 @@ static void clean_up(struct reconciler *reconciler)
     bool more;
 
     if (!reconciler->context.synced || reconciler->context.stopping ||
-        fallback_is_waiting(&reconciler->fallback) || has_work(reconciler) ||
+        database_is_waiting(&reconciler->database) || has_work(reconciler) ||
         !(cleanup_is_busy(&reconciler->cleanup) || monitors_are_busy(&reconciler->monitors)))
         return;
     loop_announce(reconciler->context.loop, "looking for stale metadata", NULL);
@@ -464,23 +462,18 @@ static void read_on(struct reconciler *reconciler)
         work_queue_wake(&reconciler->queue, 0);
 }
 
-/* Keys were dropped for want of memory: everything is observed instead. */
-static void recover_lost_keys(struct reconciler *reconciler)
-{
-    bool lost = work_queue_recover(&reconciler->queue);
-
-    if (actor_take_loss(reconciler->actor) || lost)
-        reconciler_queue_everything(reconciler);
-}
-
 void reconciler_on_prepare(struct loop_prepare *prepare)
 {
     struct reconciler *reconciler = container_of(prepare, struct reconciler, pass);
 
+    bool lost = work_queue_recover(&reconciler->queue);
+
     reconciler->pass_began_ns = clock_boottime();
-    recover_lost_keys(reconciler);
+    lost |= actor_take_loss(reconciler->actor);
+    if (lost) /* keys, for want of memory */
+        reconciler_queue_everything(reconciler);
     /* After a failure of the store the next pass waits until it is due. */
-    if (fallback_is_waiting(&reconciler->fallback) && work_queue_is_waking(&reconciler->queue))
+    if (database_is_waiting(&reconciler->database) && work_queue_is_waking(&reconciler->queue))
         return;
     if (has_work(reconciler))
         after_pass(reconciler, run_pass(reconciler));

@@ -12,14 +12,14 @@
 #include "reconciler/core/trees.h"
 
 struct context;
-struct visibility;
+struct watch_health;
 
 /* The fields are private to the module. */
 struct scan {
     const struct context *context;
     const struct trees *trees;
-    struct visibility *visibility; /* notified of the roots that exist */
-    DIR *open[TREES];              /* trees being read */
+    struct watch_health *watch_health; /* notified of the roots that exist */
+    DIR *open[TREES];                  /* trees being read */
     bool wanted[TREES];
     bool over_limit;  /* directories were skipped */
     bool passed_over; /* during this scan, or since the last one */
@@ -37,9 +37,5 @@ void scan_want_sweep(struct scan *scan);
 void scan_some(struct scan *scan);
 bool scan_is_done(const struct scan *scan);
 
-/* A tree that is being read contains the sandbox, and has queued it or will do so. */
-bool scan_comes_to(const struct scan *scan, const char *sandbox_id);
-
-/* The store is full: a directory was skipped. */
-void scan_pass_over(struct scan *scan);
+/* The store is full: directories were skipped. */
 bool scan_is_over_limit(const struct scan *scan);

@@ -2,15 +2,18 @@
 /* trees.c - see trees.h. */
 #include "reconciler/core/trees.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/cleanup.h"
-#include "lib/hash.h"
+#include "lib/collections.h"
 #include "lib/log.h"
 #include "lib/path.h"
+#include "reconciler/command/command.h"
 #include "reconciler/core/context.h"
-#include "reconciler/core/watchers.h"
+#include "watch/watch.h"
 
 struct tree_user {
     UT_hash_handle hh;
@@ -111,24 +114,15 @@ enum volume_layout tree_layout(enum reconciler_tree tree)
 
 /* ---- bundles ------------------------------------------------------------------------------- */
 
-static struct tree_user *find_user(const struct trees *trees, const char *sandbox_id)
-{
-    struct tree_user *user;
-
-    HASH_FIND(hh, trees->users, sandbox_id, strlen(sandbox_id), user);
-    return user;
-}
-
 static bool add_user(struct trees *trees, unsigned bundle, const char *sandbox_id)
 {
-    size_t length = strlen(sandbox_id);
-    struct tree_user *user = calloc(1, sizeof(*user) + length + 1);
+    struct tree_user *user = calloc(1, sizeof(*user) + strlen(sandbox_id) + 1);
 
     if (!user)
         return false;
     user->bundle = bundle;
-    memcpy(user->sandbox_id, sandbox_id, length + 1);
-    HASH_ADD_KEYPTR(hh, trees->users, user->sandbox_id, length, user);
+    strcpy(user->sandbox_id, sandbox_id);
+    HASH_ADD_STR(trees->users, sandbox_id, user);
     if (user->hh.tbl)
         return true;
     free(user);
@@ -151,14 +145,19 @@ static unsigned find_bundle(const struct trees *trees, const char *path)
 
 static bool begin_bundle(struct trees *trees, unsigned bundle, const char *path)
 {
+    unsigned number;
     int r;
 
     trees->bundle[bundle] = strdup(path);
     if (!trees->bundle[bundle])
         return false;
-    r = trees->watchers->watch(trees->watchers->userdata, TREE_BUNDLES + bundle, path);
-    if (r == 0)
+    r = watch_directories_add_tree(trees->watchers->directories, path, &number);
+    if (r == 0 && number == TREE_BUNDLES + bundle)
         return true;
+    if (r == 0) {
+        watch_directories_remove_tree(trees->watchers->directories, number);
+        r = -EEXIST;
+    }
     log_warning(NULL, "cannot watch %s: %s", path, strerror(-r));
     free(trees->bundle[bundle]);
     trees->bundle[bundle] = NULL;
@@ -171,7 +170,7 @@ static void end_bundle(struct trees *trees, unsigned bundle)
         if (user->bundle == bundle)
             return;
     release_tree(trees, TREE_BUNDLES + bundle); /* another directory's number, next time */
-    trees->watchers->unwatch(trees->watchers->userdata, TREE_BUNDLES + bundle);
+    watch_directories_remove_tree(trees->watchers->directories, TREE_BUNDLES + bundle);
     free(trees->bundle[bundle]);
     trees->bundle[bundle] = NULL;
 }
@@ -179,9 +178,10 @@ static void end_bundle(struct trees *trees, unsigned bundle)
 /* Where something is missing for it, the sweep observes its sandboxes. */
 void trees_watch_bundles(struct trees *trees, const char *path, const char *sandbox_id)
 {
-    const struct tree_user *user = find_user(trees, sandbox_id);
+    const struct tree_user *user;
     unsigned bundle = find_bundle(trees, path);
 
+    HASH_FIND_STR(trees->users, sandbox_id, user);
     if (user && user->bundle == bundle)
         return;
     trees_leave_bundles(trees, sandbox_id);
@@ -194,12 +194,77 @@ void trees_watch_bundles(struct trees *trees, const char *path, const char *sand
 
 void trees_leave_bundles(struct trees *trees, const char *sandbox_id)
 {
-    struct tree_user *user = find_user(trees, sandbox_id);
+    struct tree_user *user;
     unsigned bundle;
 
+    HASH_FIND_STR(trees->users, sandbox_id, user);
     if (!user)
         return;
     bundle = user->bundle;
     forget_user(trees, user);
     end_bundle(trees, bundle);
+}
+
+/* ---- watchers ------------------------------------------------------------------------------- */
+
+#define UNARMED                                                                                    \
+    "directories could not be watched and are only observed by the sweep: raise "                  \
+    "fs.inotify.max_user_watches"
+#define DOWN                                                                                       \
+    "no events from %s: changes are only found by the sweep; raise "                               \
+    "fs.inotify.max_user_instances, or the limit of open files"
+
+static void warn_if_down(enum watch_source source, const struct watch_counters *counters)
+{
+    const char *name = watch_source_name(source);
+
+    if (!counters->up)
+        log_warning(&(struct log_ids){.source = name}, DOWN, name);
+}
+
+void watchers_check(struct watchers *watchers)
+{
+    watch_block_check(watchers->block);
+    watch_directories_check_roots(watchers->directories);
+    watch_directories_observe_unarmed(watchers->directories);
+    warn_if_down(WATCH_UEVENT, watch_block_counters(watchers->block));
+    warn_if_down(WATCH_INOTIFY, watch_directories_counters(watchers->directories));
+    if (watch_directories_unarmed(watchers->directories))
+        log_warning(&(struct log_ids){.source = "inotify"}, "%u " UNARMED,
+                    watch_directories_unarmed(watchers->directories));
+}
+
+static void report_source(struct reconciler_health *health, enum watch_source source,
+                          const struct watch_counters *counters)
+{
+    const char *name = watch_source_name(source);
+
+    health->source[health->sources++] =
+        (struct reconciler_source){name, counters->up, counters->events, counters->overflows};
+    if (!counters->up) {
+        health->degraded = true;
+        snprintf(health->problem, sizeof(health->problem), DOWN, name);
+    }
+}
+
+void watchers_report(const struct watchers *watchers, struct reconciler_health *ret_health)
+{
+    unsigned unarmed = watch_directories_unarmed(watchers->directories);
+
+    if (unarmed) {
+        ret_health->degraded = true;
+        snprintf(ret_health->problem, sizeof(ret_health->problem), "%u " UNARMED, unarmed);
+    }
+    report_source(ret_health, WATCH_INOTIFY, watch_directories_counters(watchers->directories));
+    report_source(ret_health, WATCH_UEVENT, watch_block_counters(watchers->block));
+    report_source(ret_health, WATCH_MOUNTS, watch_mounts_counters(watchers->mounts));
+    report_source(ret_health, WATCH_PROCESS, watch_processes_counters(watchers->processes));
+}
+
+void watchers_done(struct watchers *watchers)
+{
+    watch_processes_free(watchers->processes);
+    watch_mounts_free(watchers->mounts);
+    watch_block_free(watchers->block);
+    watch_directories_free(watchers->directories);
 }

@@ -3,12 +3,13 @@
 #pragma once
 
 #include <stdbool.h>
+#include <sys/types.h>
 
 #include "config/config.h"
 #include "model/volume.h"
 
 struct context;
-struct reconciler_watchers;
+struct watchers;
 
 enum { RECONCILER_BUNDLES = 8 };
 
@@ -28,7 +29,7 @@ struct tree_user;
 
 struct trees {
     const struct context *context;
-    const struct reconciler_watchers *watchers;
+    const struct watchers *watchers;
     char *bundle[RECONCILER_BUNDLES]; /* directories of bundles, below root; NULL: none */
     struct tree_user *users;          /* which sandbox has its bundles in which of them */
     bool keeps_open;
@@ -65,3 +66,21 @@ enum volume_layout tree_layout(enum reconciler_tree tree);
  * other sandbox has its bundles there. */
 void trees_watch_bundles(struct trees *trees, const char *path, const char *sandbox_id);
 void trees_leave_bundles(struct trees *trees, const char *sandbox_id);
+
+/* ---- watchers ------------------------------------------------------------------------------- */
+
+/* The sources of events (watch/watch.h). A directory or a process is watched before it is read. */
+struct reconciler_health;
+
+struct watchers {
+    struct watch_directories *directories; /* of the trees, by their numbers */
+    struct watch_block *block;
+    struct watch_mounts *mounts;
+    struct watch_processes *processes;
+};
+
+/* For the sweep: compares what causes no events. */
+void watchers_check(struct watchers *watchers);
+/* Fills ret_health's sources. */
+void watchers_report(const struct watchers *watchers, struct reconciler_health *ret_health);
+void watchers_done(struct watchers *watchers);

@@ -26,12 +26,6 @@
 #include "reconciler/core/work_queue.h"
 #include "store/store.h"
 
-/* The place where the path was found, in the journal's words. */
-#define FROM_LAYOUT  "layout"
-#define FROM_KUBELET "kubelet"
-#define FROM_BUNDLE  "bundle"
-#define FROM_API     "api"
-
 struct offer {
     const struct context *context;
     const char *source;
@@ -40,41 +34,31 @@ struct offer {
 };
 
 /* The directories are read again, because what the path says belongs to their entries. */
-static int add_resolved(struct work_queue *queue, const char *key, int64_t volume_id,
-                        const char *path)
-{
-    log_info(&(struct log_ids){.volume = volume_id}, "the path behind %.12s… is %s", key, path);
-    work_queue_add_directory(queue, TREE_KATA_VOLUMES, key);
-    work_queue_add_directory(queue, TREE_CRUST_VOLUMES, key);
-    return work_queue_add_volume(queue, volume_id);
-}
-
-static int offer(const struct context *context, const char *path, const char *source)
+int unresolved_offer(const struct context *context, const char *target_path, const char *source)
 {
     char key[STORE_KEY_BYTES];
     int64_t volume_id;
-    int r = store_learn_path(context->store, path, source, key, &volume_id);
+    int r = store_learn_path(context->store, target_path, source, key, &volume_id);
 
-    return r == 0 && volume_id ? add_resolved(context->queue, key, volume_id, path) : r;
-}
-
-static size_t common_length(const char *a, const char *b)
-{
-    size_t length = 0;
-
-    while (a[length] && a[length] == b[length])
-        length++;
-    return length;
+    if (r != 0 || !volume_id)
+        return r;
+    log_info(&(struct log_ids){.volume = volume_id}, "the path behind %.12s… is %s", key,
+             target_path);
+    work_queue_add_directory(context->queue, TREE_KATA_VOLUMES, key);
+    work_queue_add_directory(context->queue, TREE_CRUST_VOLUMES, key);
+    return work_queue_add_volume(context->queue, volume_id);
 }
 
 /* Offers the whole path and each prefix that ends before a slash, except those of the last path. */
 static int offer_prefixes(void *userdata, const char *path)
 {
     struct offer *offered = userdata;
-    size_t length = strlen(path), common = common_length(path, offered->last);
+    size_t length = strlen(path), common = 0;
     char prefix[STORE_TARGET_BYTES];
     int r = 0;
 
+    while (path[common] && path[common] == offered->last[common])
+        common++;
     for (size_t end = 1; r == 0 && end <= length && end < sizeof(prefix); end++) {
         bool is_known =
             end < common || (end == common && (!offered->last[end] || offered->last[end] == '/'));
@@ -83,7 +67,7 @@ static int offer_prefixes(void *userdata, const char *path)
             continue;
         memcpy(prefix, path, end);
         prefix[end] = '\0';
-        r = offer(offered->context, prefix, offered->source);
+        r = unresolved_offer(offered->context, prefix, offered->source);
     }
     (void)snprintf(offered->last, sizeof(offered->last), "%s", path);
     return r;
@@ -93,24 +77,14 @@ static int offer_path(void *userdata, const char *path)
 {
     struct offer *offered = userdata;
 
-    return offered->r = offer(offered->context, path, offered->source);
+    return offered->r = unresolved_offer(offered->context, path, offered->source);
 }
 
 /* ---- paths that appear ---- */
 
-int unresolved_offer_volume(const struct context *context, const char *target_path)
-{
-    return offer(context, target_path, FROM_LAYOUT);
-}
-
-int unresolved_offer_asked(const struct context *context, const char *target_path)
-{
-    return offer(context, target_path, FROM_API);
-}
-
 int unresolved_offer_claims(const struct context *context, const struct observed_sandbox *observed)
 {
-    struct offer offered = {.context = context, .source = FROM_BUNDLE};
+    struct offer offered = {.context = context, .source = "bundle"};
     bool has;
     int r = store_has_unresolved(context->store, &has);
 
@@ -134,23 +108,23 @@ static int begin(struct unresolved *unresolved)
 
 static int walk_kubelet(struct unresolved *unresolved)
 {
-    struct offer offered = {.context = unresolved->context, .source = FROM_KUBELET};
+    struct offer offered = {.context = unresolved->context, .source = "kubelet"};
     int r = publish_walk_next(unresolved->walk, offer_path, &offered);
 
     if (offered.r < 0)
         return offered.r;
     if (r < 0)
         log_warning(NULL, "cannot read the kubelet's directories: %s", strerror(-r));
-    if (r == PROGRESS_MORE)
-        return PROGRESS_MORE;
-    unresolved->walk = publish_walk_free(unresolved->walk);
-    unresolved->in_claims = true;
+    if (r != PROGRESS_MORE) {
+        unresolved->walk = publish_walk_free(unresolved->walk);
+        unresolved->in_claims = true;
+    }
     return PROGRESS_MORE;
 }
 
 static int walk_claims(struct unresolved *unresolved)
 {
-    struct offer offered = {.context = unresolved->context, .source = FROM_BUNDLE};
+    struct offer offered = {.context = unresolved->context, .source = "bundle"};
     int r;
 
     memcpy(offered.last, unresolved->after, strlen(unresolved->after) + 1);

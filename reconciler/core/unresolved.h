@@ -30,7 +30,7 @@ void unresolved_want(struct unresolved *unresolved);
 /* One step. 1: there was something to do, 0: nothing; -errno of the store, or -ENOMEM. */
 int unresolved_search(struct unresolved *unresolved);
 
-/* Offer a path that has just become known. 0 or -errno of the store. */
-int unresolved_offer_volume(const struct context *context, const char *target_path);
-int unresolved_offer_asked(const struct context *context, const char *target_path);
+/* Offer a path that has just become known. source: where, in the journal's words: layout, kubelet,
+ * bundle, api; static. 0 or -errno of the store. */
+int unresolved_offer(const struct context *context, const char *target_path, const char *source);
 int unresolved_offer_claims(const struct context *context, const struct observed_sandbox *observed);

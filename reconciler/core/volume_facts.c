@@ -10,16 +10,13 @@
 #include "lib/clock.h"
 #include "lib/log.h"
 #include "lib/path.h"
-#include "lib/path_guard.h"
 #include "lib/process.h"
 #include "observe/observe.h"
 #include "reconciler/core/context.h"
-#include "reconciler/core/devices.h"
-#include "reconciler/core/permit.h"
-#include "reconciler/core/volume_steps.h"
-#include "reconciler/decide/attachment.h"
+#include "reconciler/core/lower_devices.h"
+#include "reconciler/core/volume_pass.h"
+#include "reconciler/decide/bind.h"
 #include "reconciler/decide/decide.h"
-#include "reconciler/decide/layers.h"
 
 /* How often somebody else may undo one resize before crustd stops. */
 enum { UNDONE_MOST = 3 };
@@ -73,31 +70,11 @@ static bool entries_disagree(const struct context *context, const struct store_v
                : other.file_device != volume->file_device || other.inode != volume->inode;
 }
 
-static bool is_used_by_host(const struct devices *devices, const struct store_volume *volume)
-{
-    return volume->device_id && volume->device_kind == DEVICE_KIND_BLOCK &&
-           devices_host_use(devices, volume->major, volume->minor);
-}
-
 static enum attachment_list list_of(const struct store_volume *volume)
 {
-    switch (volume->list) {
-    case STORE_LIST_HAS:
-        return LIST_HAS;
-    case STORE_LIST_LACKS:
-        return LIST_LACKS;
-    case STORE_LIST_UNREAD:
-        break;
-    }
+    if (volume->list != STORE_LIST_UNREAD)
+        return volume->list == STORE_LIST_HAS ? LIST_HAS : LIST_LACKS;
     return volume->hypervisor_reason != REASON_NONE ? LIST_REFUSED : LIST_UNREAD;
-}
-
-static enum attachment_record record_of(const struct store_volume *volume)
-{
-    if (volume->carrier == STORE_CARRIER_DIRECTORY)
-        return RECORD_DIRECTORY;
-    return volume->is_recorded || volume->carrier == STORE_CARRIER_DEVICE ? RECORD_DEVICE
-                                                                          : RECORD_SILENT;
 }
 
 static enum decide_conflict attachment_of(const struct store_volume *volume)
@@ -108,9 +85,12 @@ static enum decide_conflict attachment_of(const struct store_volume *volume)
         [ATTACHMENT_BYPASSED] = CONFLICT_BYPASSED,
         [ATTACHMENT_UNPLUGGED] = CONFLICT_UNPLUGGED,
     };
+    bool is_recorded = volume->is_recorded || volume->carrier == STORE_CARRIER_DEVICE;
     const struct attachment_facts facts = {
         .list = list_of(volume),
-        .record = record_of(volume),
+        .record = volume->carrier == STORE_CARRIER_DIRECTORY ? RECORD_DIRECTORY
+                  : is_recorded                              ? RECORD_DEVICE
+                                                             : RECORD_SILENT,
         .has_container = volume->carrier != STORE_CARRIER_ENDED,
         .is_lasting = volume->list_misses >= ATTACHMENT_LASTING,
     };
@@ -120,16 +100,9 @@ static enum decide_conflict attachment_of(const struct store_volume *volume)
 
 static enum decide_status status_of(const struct store_volume *volume)
 {
-    switch (volume->status) {
-    case STORE_PRESENT:
+    if (volume->status == STORE_PRESENT)
         return DECIDE_PRESENT;
-    case STORE_INVALID:
-        return DECIDE_INVALID;
-    case STORE_QUARANTINED:
-    case STORE_REMOVED:
-        break;
-    }
-    return DECIDE_GONE;
+    return volume->status == STORE_INVALID ? DECIDE_INVALID : DECIDE_GONE;
 }
 
 enum decide_conflict volume_facts_conflict(struct devices *devices,
@@ -145,35 +118,11 @@ enum decide_conflict volume_facts_conflict(struct devices *devices,
         return CONFLICT_IDENTITY_MISMATCH;
     if (volume->shared_with || volume->shared_drive)
         return CONFLICT_DEVICE_SHARED;
-    if (volume->live_sandboxes == 1 && is_used_by_host(devices, volume))
+    if (volume->live_sandboxes == 1 && volume->device_id &&
+        volume->device_kind == DEVICE_KIND_BLOCK &&
+        devices_host_use(devices, volume->major, volume->minor))
         return CONFLICT_HOST_IN_USE;
     return volume->bypassed ? CONFLICT_BYPASSED : attachment_of(volume);
-}
-
-static enum decide_lower lower_of(const struct store_volume *volume)
-{
-    switch ((enum layer_state)volume->layers_state) {
-    case LAYER_STALE:
-        return LOWER_STALE;
-    case LAYER_PENDING:
-        return LOWER_PENDING;
-    case LAYER_IN_STEP:
-        break;
-    }
-    return LOWER_IN_STEP;
-}
-
-/* The VMM opened the device after it had reached its present size. A VMM that contradicts this
- * counts more. */
-static bool size_is_assumed(const struct store_volume *volume)
-{
-    return volume->size_since_ns && volume->vmm_start_ns &&
-           volume->size_since_ns < volume->vmm_start_ns && !volume->list_error[0];
-}
-
-static bool may_try(const struct store_volume *volume, uint64_t now)
-{
-    return volume->next_attempt_ns ? now >= volume->next_attempt_ns : volume->attempts == 0;
 }
 
 struct decide_facts volume_facts_of(const struct context *context,
@@ -184,10 +133,12 @@ struct decide_facts volume_facts_of(const struct context *context,
 
     return (struct decide_facts){
         .status = status_of(volume),
-        .permit = permit_of(context->config, volume),
+        .policy = resize_policy_of(context->config, volume),
         .device = device_of(volume),
         .conflict = conflict,
-        .lower = lower_of(volume),
+        .lower = volume->layers_state == LAYER_STALE     ? LOWER_STALE
+                 : volume->layers_state == LAYER_PENDING ? LOWER_PENDING
+                                                         : LOWER_IN_STEP,
         .read_only = volume->read_only,
         .live_sandboxes = volume->live_sandboxes,
         .may_be_hidden = volume->hiding[0] != '\0',
@@ -199,25 +150,31 @@ struct decide_facts volume_facts_of(const struct context *context,
         .list_read = volume->list == STORE_LIST_HAS,
         .list_again = volume->list_again,
         .is_undone = volume->undone >= UNDONE_MOST,
-        .size_assumed = size_is_assumed(volume),
+        /* The VMM opened the device after it had reached its present size. A VMM that contradicts
+         * this counts more. */
+        .size_assumed = volume->size_since_ns && volume->vmm_start_ns &&
+                        volume->size_since_ns < volume->vmm_start_ns && !volume->list_error[0],
         .guest_proven = volume->guest_proven,
+        .is_raw = !volume->grows_file_system,
         .resize_open = volume->resize_id != 0,
         .is_still = now >= volume_facts_still_from(context, volume),
         .hypervisor_reason = volume->hypervisor_reason,
         .guest_reason = volume->guest_reason,
-        .may_try = may_try(volume, now),
+        .may_try = volume->next_attempt_ns ? now >= volume->next_attempt_ns : volume->attempts == 0,
     };
 }
 
+/* Wider than what decide() resizes: a resize that a conflict keeps from being carried out is on
+ * record, too. */
 bool volume_facts_show_resize(const struct context *context, const struct store_volume *volume,
                               enum decide_conflict conflict)
 {
     enum decide_device device = device_of(volume);
+    enum resize_policy policy = resize_policy_of(context->config, volume);
 
-    return status_of(volume) == DECIDE_PRESENT &&
-           permit_of(context->config, volume) != POLICY_NEVER && volume->binding_id &&
-           !volume->read_only && volume->live_sandboxes == 1 &&
-           (device == DEVICE_BLOCK || device == DEVICE_FILE) &&
+    return status_of(volume) == DECIDE_PRESENT && policy != POLICY_NEVER &&
+           policy != POLICY_FIXED && volume->binding_id && !volume->read_only &&
+           volume->live_sandboxes == 1 && (device == DEVICE_BLOCK || device == DEVICE_FILE) &&
            conflict != CONFLICT_IDENTITY_MISMATCH && conflict != CONFLICT_ENTRIES_DISAGREE &&
            volume->device_bytes > decide_baseline(volume->hypervisor_bytes, volume->first_bytes) &&
            (!volume->resize_id || volume->resize_to_bytes < volume->device_bytes);
@@ -225,8 +182,7 @@ bool volume_facts_show_resize(const struct context *context, const struct store_
 
 /* ---- evidence text -------------------------------------------------------------------------- */
 
-/* The evidence that a volume is blocked, or the reason why a claim was not
- * verified, as text for people: which source said what about which device. */
+/* As text for people: which source said what about which device. */
 
 static const char *or_nothing(const char *text)
 {
@@ -235,48 +191,34 @@ static const char *or_nothing(const char *text)
 
 static void say_mismatch(const struct store_volume *volume, char *text, size_t size)
 {
+    const char *names = volume->is_block_claim ? "the driver has published" : "the metadata names";
+
     if (volume->record_contradicts)
-        snprintf(text, size, "the metadata names %.200s (%s), the runtime gave the VM %s",
+        snprintf(text, size, "%s %.200s (%s), the runtime gave the VM %s", names,
                  volume->device_path, volume->device_name, volume->recorded_file);
     else if (volume->list_error[0])
-        snprintf(text, size, "the metadata names %.200s (%s), the VMM says: %s",
-                 volume->device_path, volume->device_name, volume->list_error);
+        snprintf(text, size, "%s %.200s (%s), the VMM says: %s", names, volume->device_path,
+                 volume->device_name, volume->list_error);
     else
         snprintf(text, size,
-                 "the metadata names %.200s (%s), another disk now than the one that the VM was "
-                 "given under this number",
-                 volume->device_path, volume->device_name);
-}
-
-static void say_no_device(const struct context *context, const struct store_volume *volume,
-                          char *text, size_t size)
-{
-    if (path_guard_check(context->root, volume->device_path) == PATH_MAY_HANG)
-        snprintf(text, size,
-                 "%s leads into a file system that may hang, or over too many names and links",
-                 volume->device_path);
-}
-
-static void say_shared_drive(const struct context *context, const struct store_volume *volume,
-                             char *text, size_t size)
-{
-    cleanup(store_drive_mount_done) struct store_drive_mount drive = {0};
-
-    if (store_get_drive_mount_itself(context->store, volume->shared_drive, &drive) == STORE_FOUND)
-        snprintf(text, size,
-                 "volume %" PRId64 " (%.1000s) and drive %s of sandbox %s both lead to %.200s",
-                 volume->volume_id, volume->target_path, drive.request.drive_id,
-                 drive.request.sandbox_id, volume->device_name);
+                 "%s %.200s (%s), another disk now than the one that the VM was given under this "
+                 "number",
+                 names, volume->device_path, volume->device_name);
 }
 
 static void say_shared(const struct context *context, const struct store_volume *volume, char *text,
                        size_t size)
 {
+    cleanup(store_drive_mount_done) struct store_drive_mount drive = {0};
     struct store_volume other = {.volume_id = volume->shared_with};
 
-    if (!volume->shared_with)
-        say_shared_drive(context, volume, text, size);
-    else if (store_get_volume_itself(context->store, &other) == 0)
+    if (!volume->shared_with &&
+        store_get_drive_mount_itself(context->store, volume->shared_drive, &drive) == STORE_FOUND)
+        snprintf(text, size,
+                 "volume %" PRId64 " (%.1000s) and drive %s of sandbox %s both lead to %.200s",
+                 volume->volume_id, volume->target_path, drive.request.drive_id,
+                 drive.request.sandbox_id, volume->device_name);
+    else if (volume->shared_with && store_get_volume_itself(context->store, &other) == 0)
         snprintf(text, size,
                  "volume %" PRId64 " (%.1000s) and volume %" PRId64
                  " (%.1000s) both lead to %.200s",
@@ -320,8 +262,8 @@ static bool is_lasting(const struct store_volume *volume, const struct decision 
     return volume->hypervisor_error[0] && !reason_heals(decision->reason, decision->state);
 }
 
-int evidence_text_record(const struct context *context, struct store_volume *volume,
-                         const struct decision *decision)
+int blocked_detail_record(const struct context *context, struct store_volume *volume,
+                          const struct decision *decision)
 {
     enum volume_reason reason =
         decision->state == STATE_BLOCKED || decision->reason == REASON_NO_DEVICE ? decision->reason
@@ -341,31 +283,27 @@ int evidence_text_record(const struct context *context, struct store_volume *vol
         say_orphaned(volume, text, sizeof(text));
     else if (reason == REASON_IDENTITY_MISMATCH)
         say_mismatch(volume, text, sizeof(text));
-    else if (reason == REASON_NO_DEVICE)
-        say_no_device(context, volume, text, sizeof(text));
+    else if (reason == REASON_NO_DEVICE &&
+             path_guard_check(context->root, volume->device_path) == PATH_MAY_HANG)
+        snprintf(text, sizeof(text),
+                 "%s leads into a file system that may hang, or over too many names and links",
+                 volume->device_path);
     else if (reason == REASON_DEVICE_SHARED)
         say_shared(context, volume, text, sizeof(text));
     else if (reason == REASON_BYPASSED)
         say_bypassed(volume, text, sizeof(text));
+    else if (reason == REASON_POLICY)
+        snprintf(text, sizeof(text),
+                 "the pod has the annotation io.katacontainers.volume.confidential: its manifest "
+                 "fixes the device's size");
     return store_set_evidence(context->store, volume, text);
 }
 
 /* ---- resizable ------------------------------------------------------------------------------ */
 
-/* Records whether a resize of a volume would reach its file system.
- *
- * This needs no request of its own: the VMM's list is read at each binding, and each binding gets
- * one ResizeVolume, by whichever route into the guest works. So it is judged whenever the volume
- * is.
- */
-
-/* ---- the drive ---- */
-
-static bool may_tell_vmm(const struct context *context, const struct store_volume *volume)
-{
-    return hypervisor_has_client(volume->hypervisor) &&
-           !permit_find_forbidding(context->config, volume->hypervisor);
-}
+/* Whether a resize would reach the file system needs no request of its own: the VMM's list is read
+ * at each binding, and each binding gets one ResizeVolume, by whichever route into the guest works.
+ * So it is judged whenever the volume is. */
 
 static void judge_monitor(const struct context *context, const struct store_volume *volume,
                           struct resizable_facts *facts)
@@ -375,7 +313,8 @@ static void judge_monitor(const struct context *context, const struct store_volu
     facts->monitor_reason = volume->obstacle;
     if (is_seen && facts->monitor_reason != REASON_NONE) {
         facts->monitor = MONITOR_UNABLE;
-    } else if (!may_tell_vmm(context, volume)) {
+    } else if (hypervisor_traits(volume->hypervisor)->resize_obstacle ||
+               permit_find_forbidding(context->config, volume->hypervisor)) {
         facts->monitor = MONITOR_UNABLE;
         facts->monitor_reason = REASON_HYPERVISOR_UNSUPPORTED;
     } else {
@@ -383,10 +322,8 @@ static void judge_monitor(const struct context *context, const struct store_volu
     }
 }
 
-/* ---- on the record ---- */
-
-static int record(const struct context *context, const struct store_volume *volume,
-                  const char *answer, enum volume_reason reason)
+static int record_resizable(const struct context *context, const struct store_volume *volume,
+                            const char *answer, enum volume_reason reason)
 {
     const struct log_ids ids = {volume->volume_id, volume->sandbox_id, volume->device_name, NULL,
                                 volume->pv};
@@ -396,7 +333,8 @@ static int record(const struct context *context, const struct store_volume *volu
     if (r < 0 || !changed || !answer)
         return r;
     if (strcmp(answer, "no") == 0)
-        log_info(&ids, "a resize would not reach its file system: %s", reason_name(reason));
+        log_info(&ids, "a resize would not reach %s: %s",
+                 volume->is_block_claim ? "the VM's disk" : "its file system", reason_name(reason));
     else if (strcmp(volume->resizable, "no") == 0)
         log_info(&ids, "an obstacle to resizes is gone: %s", reason_name(volume->resizable_reason));
     return 0;
@@ -415,5 +353,5 @@ int resizable_record(const struct context *context, const struct store_volume *v
     }
     judge_monitor(context, volume, &facts);
     resizable = resizable_decide(&facts);
-    return record(context, volume, resizable_name(resizable.answer), resizable.reason);
+    return record_resizable(context, volume, resizable_name(resizable.answer), resizable.reason);
 }

@@ -9,11 +9,10 @@
 #include "lib/log.h"
 #include "reconciler/act/actor.h"
 #include "reconciler/core/context.h"
-#include "reconciler/core/devices.h"
+#include "reconciler/core/lower_devices.h"
 #include "reconciler/core/observer.h"
-#include "reconciler/core/permit.h"
-#include "reconciler/core/volume_steps.h"
 #include "reconciler/core/work_queue.h"
+#include "reconciler/decide/bind.h"
 
 static struct log_ids ids_of(const struct store_volume *volume)
 {
@@ -21,19 +20,143 @@ static struct log_ids ids_of(const struct store_volume *volume)
                             volume->pv};
 }
 
-/* ---- load and refresh ---- */
+/* ---- bind ---- */
 
-static int load(const struct context *context, int64_t volume_id, struct store_volume *ret_volume)
+/* What the runtime's records say about a volume is hashed. When the hash changes, the VMM's list of
+ * drives is read again, because drives come and go with the containers of a sandbox.
+ */
+
+static enum bind_disk disk_of(const struct store_volume *volume)
 {
-    int r = store_get_volume(context->store, volume_id, ret_volume);
-
-    return r == 0 && ret_volume->status == STORE_PRESENT &&
-                   !work_queue_devices_are_fresh(context->queue)
-               ? devices_refresh(context, ret_volume)
-               : r;
+    if (volume->binding_device_id == volume->device_id)
+        return BIND_SAME_DISK;
+    return volume->device_kind == DEVICE_KIND_BLOCK && volume->binding_major == volume->major &&
+                   volume->binding_minor == volume->minor
+               ? BIND_REPLACED_DISK
+               : BIND_ANOTHER_DISK;
 }
 
-/* ---- bind and decide ---- */
+static struct bind_facts facts_of(const struct store_volume *volume)
+{
+    return (struct bind_facts){
+        .present = volume->status == STORE_PRESENT,
+        .sandbox = volume->sandbox_ref          ? BIND_ONE_SANDBOX
+                   : volume->live_sandboxes > 1 ? BIND_SEVERAL_SANDBOXES
+                                                : BIND_NO_SANDBOX,
+        .device = !volume->device_id                         ? BIND_DEVICE_MISSING
+                  : volume->device_kind == DEVICE_KIND_OTHER ? BIND_DEVICE_UNSUITABLE
+                                                             : BIND_DEVICE_SUITABLE,
+        .binding = !volume->binding_id                                  ? BIND_NONE
+                   : volume->binding_sandbox_ref == volume->sandbox_ref ? BIND_HERE
+                                                                        : BIND_ELSEWHERE,
+        .disk = disk_of(volume),
+        .contradicted = volume->record_contradicts,
+    };
+}
+
+static uint64_t mix(uint64_t hash, const char *text)
+{
+    for (; *text; text++)
+        hash = (hash ^ (unsigned char)*text) * 0x100000001B3; /* FNV-1a */
+    return hash * 0x100000001B3;
+}
+
+/* A hash of everything in the records that could mean another drive. */
+static uint64_t hash_of_records(const struct store_volume *volume)
+{
+    uint64_t hash = 0xCBF29CE484222325 ^ volume->carrier;
+
+    hash = mix(hash, volume->recorded_drive_id);
+    return mix(hash, volume->recorded_guest_path) >> 1; /* the database is signed */
+}
+
+/* The bytes that the guest reported in an earlier binding; the store resets them when the device
+ * shrinks. */
+static uint64_t filled_bytes(const struct store_volume *volume)
+{
+    return volume->filled_device_id == volume->device_id ? volume->filled_bytes : 0;
+}
+
+/* If the volume was published over the API, that is the source of everything. Otherwise a record
+ * that knows the drive outranks one that only names the sandbox. */
+static const char *source_of(const struct store_volume *volume)
+{
+    bool is_published = strcmp(volume->claim_source, "api") == 0;
+
+    return volume->recorded_drive_id[0] && !is_published ? "persist" : volume->claim_source;
+}
+
+static int open_binding(const struct context *context, const struct store_volume *volume)
+{
+    struct store_binding binding = {
+        .volume_id = volume->volume_id,
+        .sandbox_ref = volume->sandbox_ref,
+        .device_id = volume->device_id,
+        .drive_id = volume->recorded_drive_id[0] ? volume->recorded_drive_id : NULL,
+        .guest_path = volume->recorded_guest_path[0] ? volume->recorded_guest_path : NULL,
+        .source = source_of(volume),
+        .device_bytes = volume->device_bytes,
+        .guest_synced_bytes = filled_bytes(volume),
+        .record = hash_of_records(volume),
+    };
+    const struct log_ids ids = ids_of(volume);
+
+    log_info(&ids, "bound to the sandbox at %" PRIu64 " bytes", volume->device_bytes);
+    return store_open_binding(context->store, &binding);
+}
+
+/* The binding itself is unchanged; only what is known about it may have improved. */
+static int update_binding(const struct context *context, struct store_volume *volume, bool mismatch)
+{
+    const char *drive = volume->recorded_drive_id[0] ? volume->recorded_drive_id : NULL;
+    const char *path = volume->recorded_guest_path[0] ? volume->recorded_guest_path : NULL;
+    bool changed = false;
+    int r = 0;
+
+    if (volume->device_bytes > volume->largest_bytes && !mismatch) {
+        r = store_note_size(context->store, volume->volume_id, volume->device_bytes);
+        volume->largest_bytes = volume->device_bytes;
+        volume->undone = 0;
+    }
+    if (r == 0 &&
+        ((drive && !volume->drive_id[0]) || (path && strcmp(path, volume->guest_path) != 0))) {
+        r = store_describe_binding(context->store, volume->volume_id, drive, path,
+                                   drive ? source_of(volume) : NULL);
+        changed = true;
+    }
+    if (r == 0 && volume->record != hash_of_records(volume)) {
+        r = store_renew_record(context->store, volume->volume_id, hash_of_records(volume));
+        changed = true;
+    }
+    return r == 0 && changed ? store_get_volume_itself(context->store, volume) : r;
+}
+
+static int refresh_binding(const struct context *context, struct store_volume *volume,
+                           bool *ret_mismatch)
+{
+    struct bind_facts facts = facts_of(volume);
+    struct binding binding = bind_decide(&facts);
+    int r = 0;
+
+    *ret_mismatch = binding.mismatch;
+    switch (binding.action) {
+    case BIND_NOTHING:
+        return 0;
+    case BIND_KEEP:
+        return update_binding(context, volume, binding.mismatch);
+    case BIND_OPEN:
+        r = open_binding(context, volume);
+        break;
+    case BIND_CLOSE:
+        r = store_close_binding(context->store, volume->volume_id);
+        break;
+    }
+    if (r == 0)
+        r = devices_queue_neighbours(context, volume);
+    return r < 0 ? r : store_get_volume_itself(context->store, volume);
+}
+
+/* ---- decide ---- */
 
 static int open_resize(const struct context *context, struct store_volume *volume)
 {
@@ -54,7 +177,7 @@ static int bind_and_decide(const struct volume_pass *pass, struct store_volume *
     const struct context *context = pass->context;
     enum decide_conflict conflict;
     bool mismatch = false;
-    int r = binding_refresh(context, volume, &mismatch);
+    int r = refresh_binding(context, volume, &mismatch);
 
     if (r < 0)
         return r;
@@ -71,13 +194,6 @@ static int bind_and_decide(const struct volume_pass *pass, struct store_volume *
 
 /* Kata's Rust runtime makes the directory that shows the guest path when the container exists, long
  * after its bundle. */
-static bool lacks_guest_path(const struct volume_pass *pass, const struct store_volume *volume,
-                             const struct decision *decision)
-{
-    return decision->action == ACTION_RESIZE_GUEST && volume->guest_path[0] != '/' &&
-           !actor_is_acting(pass->actor, volume->volume_id);
-}
-
 static int observe_guest_path(const struct volume_pass *pass, struct store_volume *volume)
 {
     char sandbox_id[STORE_SANDBOX_ID_BYTES];
@@ -96,7 +212,11 @@ static int record_state(const struct context *context, struct store_volume *volu
     const struct log_ids ids = ids_of(volume);
     enum volume_state state = volume->state;
     enum volume_reason reason = volume->reason;
-    bool observed = permit_of(context->config, volume) == POLICY_OBSERVE, changed = false;
+    enum resize_policy policy = resize_policy_of(context->config, volume);
+    /* Of a regular file crustd resizes nothing but a file system that is behind its disk. */
+    bool observed = policy == POLICY_OBSERVE || policy == POLICY_FIXED ||
+                    (policy == POLICY_GUEST && decision->state != STATE_BLOCK_GROWN);
+    bool changed = false;
     int r = store_set_state(context->store, volume, decision->state, decision->reason, &changed);
 
     if (r == 0 && volume->observed != observed)
@@ -105,15 +225,6 @@ static int record_state(const struct context *context, struct store_volume *volu
         log_info(&ids, "%s/%s -> %s/%s", state_name(state), reason_name(reason),
                  state_name(decision->state), reason_name(decision->reason));
     return r == 0 && changed ? devices_queue_neighbours(context, volume) : r;
-}
-
-/* A volume that is due and has nothing to try stops waiting: its state says what it lacks. */
-static int end_waiting(const struct context *context, const struct store_volume *volume,
-                       const struct decide_facts *facts)
-{
-    return volume->next_attempt_ns && (facts->may_try || facts->conflict == CONFLICT_DETACHED)
-               ? store_set_attempts(context->store, volume->volume_id, 0, 0, 0)
-               : 0;
 }
 
 /* The device may grow further; the timer of attempts will have the volume decided again. */
@@ -133,9 +244,12 @@ static int follow(const struct volume_pass *pass, const struct store_volume *vol
 {
     if (action == ACTION_WAIT)
         return wait_until_still(pass->context, volume);
-    if (action == ACTION_NONE)
-        return end_waiting(pass->context, volume, facts);
-    return pass->context->stopping ? 0 : actor_decide(pass->actor, volume, action);
+    if (action != ACTION_NONE)
+        return pass->context->stopping ? 0 : actor_decide(pass->actor, volume, action);
+    /* A volume that is due and has nothing to try stops waiting: its state says what it lacks. */
+    return volume->next_attempt_ns && (facts->may_try || facts->conflict == CONFLICT_DETACHED)
+               ? store_set_attempts(pass->context->store, volume->volume_id, 0, 0, 0)
+               : 0;
 }
 
 static int record(const struct volume_pass *pass, struct store_volume *volume,
@@ -146,7 +260,7 @@ static int record(const struct volume_pass *pass, struct store_volume *volume,
     actor_withdraw(pass->actor, volume->volume_id, decision->action);
     r = record_state(pass->context, volume, decision);
     if (r == 0)
-        r = evidence_text_record(pass->context, volume, decision);
+        r = blocked_detail_record(pass->context, volume, decision);
     if (r == 0)
         r = resizable_record(pass->context, volume, facts);
     return r < 0 ? r : follow(pass, volume, facts, decision->action);
@@ -157,13 +271,17 @@ int volume_pass_run(const struct volume_pass *pass, int64_t volume_id)
     struct store_volume volume;
     struct decide_facts facts;
     struct decision decision;
-    int r = load(pass->context, volume_id, &volume);
+    int r = store_get_volume(pass->context->store, volume_id, &volume);
 
     if (r == STORE_NO_VOLUME)
         return 0;
+    if (r == 0 && volume.status == STORE_PRESENT &&
+        !work_queue_devices_are_fresh(pass->context->queue))
+        r = devices_refresh(pass->context, &volume);
     if (r == 0)
         r = bind_and_decide(pass, &volume, &facts, &decision);
-    if (r == 0 && lacks_guest_path(pass, &volume, &decision)) {
+    if (r == 0 && decision.action == ACTION_RESIZE_GUEST && volume.guest_path[0] != '/' &&
+        !volume.is_block_claim && !actor_is_acting(pass->actor, volume_id)) {
         r = observe_guest_path(pass, &volume);
         if (r == 0)
             r = bind_and_decide(pass, &volume, &facts, &decision);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wiring.c - makes and frees the reconciler, and serves what others need of it: events,
- * configuration, health. */
+/* wiring.c - makes and frees the reconciler, and serves what others need of it: configuration,
+ * health. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,64 +11,12 @@
 #include "observe/observe.h"
 #include "reconciler/act/actor.h"
 #include "reconciler/command/clients.h"
-#include "reconciler/command/stats_poll.h"
-#include "reconciler/core/doubts.h"
-#include "reconciler/core/internal.h"
+#include "reconciler/core/observer.h"
+#include "reconciler/core/reconciler_internal.h"
 #include "reconciler/drive/drives.h"
 #include "reconciler/helper/helper.h"
 #include "reconciler/kubernetes/kubernetes_events.h"
 #include "store/read.h"
-
-#define TOO_MANY                                                                                   \
-    "there are more volumes than crustd can handle: further directories are passed over"
-
-/* ---- events ---- */
-
-void reconciler_queue_directory(struct reconciler *reconciler, enum reconciler_tree tree,
-                                const char *name)
-{
-    work_queue_add_directory(&reconciler->queue, tree, name);
-}
-
-void reconciler_queue_tree(struct reconciler *reconciler, enum reconciler_tree tree)
-{
-    scan_want(&reconciler->scan, tree);
-    visibility_disturb(&reconciler->cleanup.visibility);
-}
-
-void reconciler_queue_device(struct reconciler *reconciler, uint32_t major, uint32_t minor)
-{
-    work_queue_add_device(&reconciler->queue, major, minor);
-}
-
-void reconciler_queue_announcement(struct reconciler *reconciler, const char *devpath)
-{
-    lower_devices_announce(&reconciler->context, devpath);
-}
-
-void reconciler_queue_all_volumes(struct reconciler *reconciler)
-{
-    work_queue_doubt_devices(&reconciler->queue);
-    work_queue_add_all_volumes(&reconciler->queue);
-}
-
-void reconciler_queue_everything(struct reconciler *reconciler)
-{
-    scan_want_all(&reconciler->scan);
-    work_queue_add_all_volumes(&reconciler->queue);
-    unresolved_want(&reconciler->unresolved);
-    devices_forget_mounts(&reconciler->devices);
-}
-
-void reconciler_queue_mounts(struct reconciler *reconciler)
-{
-    devices_note_mounts(&reconciler->devices);
-}
-
-void reconciler_queue_exit(struct reconciler *reconciler, const char *sandbox_id, pid_t pid)
-{
-    work_queue_add_exit(&reconciler->queue, sandbox_id, pid);
-}
 
 /* ---- commands ---- */
 
@@ -90,7 +38,7 @@ void reconciler_retry_everything(struct reconciler *reconciler)
     forget(reconciler, store_forget_waiting);
     reconciler_queue_everything(reconciler);
     drives_retry(reconciler->drives);
-    fallback_hurry(&reconciler->fallback);
+    database_try_soon(&reconciler->database);
     work_queue_wake(&reconciler->queue, 0);
 }
 
@@ -105,17 +53,17 @@ void reconciler_resync(struct reconciler *reconciler)
 void reconciler_get_health(const struct reconciler *reconciler,
                            struct reconciler_health *ret_health)
 {
-    const struct reconciler_watchers *watchers = reconciler->trees.watchers;
     struct kubernetes_events_counts events;
-    const char *problem = fallback_problem(&reconciler->fallback);
+    const char *problem = database_problem(&reconciler->database);
 
     if (!problem && scan_is_over_limit(&reconciler->scan))
-        problem = TOO_MANY;
+        problem =
+            "there are more volumes than crustd can handle: further directories are passed over";
     *ret_health = (struct reconciler_health){
         .synced = reconciler->context.synced,
-        .database_fails = fallback_database_fails(&reconciler->fallback),
+        .database_fails = database_fails(&reconciler->database),
         .in_memory = store_is_in_memory(reconciler->context.store),
-        .acts_in_flight = actor_count_running(reconciler->actor),
+        .acts_in_flight = actor_count(reconciler->actor),
         .longest_pass_ns = reconciler->context.loop->pass.longest_ns,
         .longest_pass_processor_ns = reconciler->context.loop->pass.longest_processor_ns,
         .journal_printed = reconciler->journal_lines.output.written,
@@ -127,12 +75,26 @@ void reconciler_get_health(const struct reconciler *reconciler,
     ret_health->events_refused = events.refused;
     ret_health->events_dropped = events.dropped;
     (void)snprintf(ret_health->cleanup_problem, sizeof(ret_health->cleanup_problem), "%s",
-                   reconciler->cleanup.visibility.problem);
-    watchers->report(watchers->userdata, ret_health);
+                   reconciler->cleanup.watch_health.problem);
+    watchers_report(&reconciler->watchers, ret_health);
     if (problem) {
         ret_health->degraded = true;
         snprintf(ret_health->problem, sizeof(ret_health->problem), "%s", problem);
     }
+}
+
+const struct reconciler_findings *reconciler_get_findings(const struct reconciler *reconciler)
+{
+    return &reconciler->examination.findings;
+}
+
+void reconciler_get_modes(const struct reconciler *reconciler, struct reconciler_modes *ret_modes)
+{
+    *ret_modes = (struct reconciler_modes){
+        .resize = config_resize_mode_name(reconciler->config.resize.mode),
+        .cleanup = config_cleanup_mode_name(reconciler->config.cleanup.mode),
+        .per_volume = reconciler->config.metrics.per_volume,
+    };
 }
 
 /* ---- life ---- */
@@ -148,15 +110,15 @@ void reconciler_configure(struct reconciler *reconciler, const struct config *co
     if (reconciler->tells_kubernetes)
         kubernetes_events_configure(reconciler->kubernetes_events);
     reconciler_on_sweep(&reconciler->sweep);
-    stats_poll_start(reconciler->stats_poll);
+    stats_poll_start(reconciler);
     if (reconciler->context.synced)
-        examination_begin(&reconciler->examination, &reconciler->context);
+        examination_begin(reconciler);
     reconciler_retry_everything(reconciler);
 }
 
 void reconciler_start(struct reconciler *reconciler)
 {
-    stagings_sweep(reconciler->clients);
+    stagings_sweep(reconciler);
     reconciler_queue_everything(reconciler);
     journal_lines_start(&reconciler->journal_lines);
     if (reconciler->tells_kubernetes)
@@ -165,16 +127,15 @@ void reconciler_start(struct reconciler *reconciler)
     work_queue_wake(&reconciler->queue, 0);
     loop_timer_start(reconciler->context.loop, &reconciler->sweep,
                      reconciler->config.resize.sweep_seconds * NSEC_PER_SEC, reconciler_on_sweep);
-    stats_poll_start(reconciler->stats_poll);
+    stats_poll_start(reconciler);
 }
 
 void reconciler_stop(struct reconciler *reconciler)
 {
     reconciler->context.stopping = true;
-    expansions_answer(reconciler->clients);
-    helpers_stop(reconciler->helpers);
+    expansions_answer(reconciler);
+    helpers_stop(reconciler->context.helpers);
     drives_stop(reconciler->drives);
-    stats_poll_stop(reconciler->stats_poll);
     work_queue_wake(&reconciler->queue, 0);
 }
 
@@ -188,42 +149,20 @@ static void name_volume(void *userdata, int64_t volume_id, char ret_pv[static LO
         (void)snprintf(ret_pv, LOG_PV_BYTES, "%s", pv);
 }
 
-/* The store is a different one: everything that holds ids of the old one is dropped. */
-static void begin_anew(void *userdata)
-{
-    struct reconciler *reconciler = userdata;
-
-    actor_reset(reconciler->actor);
-    stats_poll_reset(reconciler->stats_poll);
-    drives_reset(reconciler->drives); /* it passes helpers that run on to the next */
-    helpers_reset(reconciler->helpers);
-    expansions_end(reconciler->clients);
-    stagings_fail(reconciler->clients, "crustd starts over with another database");
-    cleanup_abandon(&reconciler->cleanup);
-    work_queue_forget_volumes(&reconciler->queue);
-    scan_done(&reconciler->scan);
-    journal_lines_start(&reconciler->journal_lines);
-    kubernetes_events_begin_anew(reconciler->kubernetes_events);
-    reconciler->attempts_queued_ns = 0;
-    reconciler->context.synced = false;
-    reconciler_queue_everything(reconciler);
-}
-
-static void wire_observing(struct reconciler *reconciler,
-                           const struct reconciler_watchers *watchers)
+static void wire_observing(struct reconciler *reconciler)
 {
     const struct context *context = &reconciler->context;
 
     work_queue_init(&reconciler->queue, reconciler->context.loop);
-    reconciler->trees = (struct trees){.context = context, .watchers = watchers};
+    reconciler->trees = (struct trees){.context = context, .watchers = &reconciler->watchers};
     reconciler->scan = (struct scan){.context = context,
                                      .trees = &reconciler->trees,
-                                     .visibility = &reconciler->cleanup.visibility};
+                                     .watch_health = &reconciler->cleanup.watch_health};
     reconciler->unresolved.context = context;
     devices_init(&reconciler->devices, context);
     reconciler->monitors.context = context;
     reconciler->observer = (struct observer){.context = context,
-                                             .watchers = watchers,
+                                             .watchers = &reconciler->watchers,
                                              .trees = &reconciler->trees,
                                              .scan = &reconciler->scan,
                                              .unresolved = &reconciler->unresolved,
@@ -239,19 +178,20 @@ static void wire_deciding(struct reconciler *reconciler, const struct reconciler
     reconciler->cleanup = (struct cleanup){.context = context,
                                            .trees = &reconciler->trees,
                                            .observer = &reconciler->observer,
-                                           .fallback = &reconciler->fallback};
-    reconciler->cleanup.visibility = (struct visibility){
-        .context = context, .trees = &reconciler->trees, .watchers = options->watchers};
-    reconciler->fallback = (struct fallback){.context = context,
+                                           .database = &reconciler->database};
+    reconciler->cleanup.watch_health = (struct watch_health){
+        .context = context, .trees = &reconciler->trees, .watchers = &reconciler->watchers};
+    reconciler->database = (struct database){.context = context,
                                              .instance = options->instance,
-                                             .begin_anew = begin_anew,
-                                             .userdata = reconciler};
+                                             .restart = options->restart,
+                                             .userdata = options->userdata};
 }
 
 static void wire(struct reconciler *reconciler, const struct reconciler_options *options)
 {
     reconciler->config = *options->config;
     reconciler->on_synced = options->synced;
+    reconciler->on_swept = options->swept;
     reconciler->settled = options->settled;
     reconciler->userdata = options->userdata;
     reconciler->context = (struct context){.loop = options->loop,
@@ -260,38 +200,21 @@ static void wire(struct reconciler *reconciler, const struct reconciler_options 
                                            .root = options->root,
                                            .sysfs = -1,
                                            .queue = &reconciler->queue};
-    wire_observing(reconciler, options->watchers);
+    wire_observing(reconciler);
     wire_deciding(reconciler, options);
     journal_lines_init(&reconciler->journal_lines, &reconciler->context, options->journal_output,
                        options->node);
     reconciler->tells_kubernetes = options->tells_kubernetes;
 }
 
-static const struct drive_guest_ops drive_guest = {
-    .call_new = drive_guest_call_new,
-    .call_free = drive_guest_call_free,
-    .call_must_end = drive_guest_call_must_end,
-};
-
 static int make_modules(struct reconciler *reconciler, const char *node)
 {
-    struct clients_options clients = {
-        .context = &reconciler->context,
-        .core = &core_for_clients,
-        .userdata = reconciler,
-    };
-
-    reconciler->helpers = reconciler->context.helpers = helpers_new(&reconciler->context);
-    reconciler->actor = reconciler->volume_pass.actor =
-        actor_new(&reconciler->context, reconciler->helpers);
-    clients.actor = reconciler->actor;
-    clients.helpers = reconciler->helpers;
-    reconciler->clients = clients_new(&clients);
-    reconciler->stats_poll = stats_poll_new(&reconciler->context, reconciler->clients);
-    reconciler->drives = drives_new(&reconciler->context, &drive_guest);
+    reconciler->context.helpers = helpers_new(&reconciler->context);
+    reconciler->actor = reconciler->volume_pass.actor = actor_new(&reconciler->context);
+    reconciler->drives = drives_new(&reconciler->context);
     reconciler->kubernetes_events = kubernetes_events_new(&reconciler->context, node);
-    return reconciler->helpers && reconciler->actor && reconciler->clients &&
-                   reconciler->stats_poll && reconciler->drives && reconciler->kubernetes_events
+    return reconciler->context.helpers && reconciler->actor && reconciler->drives &&
+                   reconciler->kubernetes_events
                ? 0
                : -ENOMEM;
 }
@@ -310,9 +233,10 @@ int reconciler_new(const struct reconciler_options *options, struct reconciler *
         reconciler_free(reconciler);
         return error_set_errno(error, r, "cannot open %s", options->config->paths.sysfs);
     }
-    r = observe_cache_new(&reconciler->context.cache);
+    r = observe_cache_new(config_list_item(&reconciler->config.resize.grow_annotation, 0),
+                          &reconciler->context.cache);
     if (r == 0)
-        r = doubts_new(&reconciler->context.doubts);
+        r = distrusted_new(&reconciler->context.distrusted);
     if (r == 0)
         r = make_modules(reconciler, options->node);
     if (r < 0) {
@@ -321,19 +245,9 @@ int reconciler_new(const struct reconciler_options *options, struct reconciler *
     }
     log_set_namer(name_volume, reconciler);
     if (options->why_in_memory)
-        fallback_begin(&reconciler->fallback, options->why_in_memory);
+        database_begin_in_memory(&reconciler->database, options->why_in_memory);
     *ret_reconciler = reconciler;
     return 0;
-}
-
-static void stop_timers(struct reconciler *reconciler)
-{
-    loop_prepare_stop(&reconciler->pass);
-    loop_timer_stop(&reconciler->attempt);
-    loop_timer_stop(&reconciler->sweep);
-    loop_timer_stop(&reconciler->idle);
-    loop_timer_stop(&reconciler->trim);
-    examination_done(&reconciler->examination);
 }
 
 struct reconciler *reconciler_free(struct reconciler *reconciler)
@@ -341,15 +255,23 @@ struct reconciler *reconciler_free(struct reconciler *reconciler)
     if (!reconciler)
         return NULL;
     log_set_namer(NULL, NULL);
-    stop_timers(reconciler);
-    fallback_done(&reconciler->fallback);
+    watchers_done(&reconciler->watchers);
+    loop_prepare_stop(&reconciler->pass);
+    loop_timer_stop(&reconciler->attempt);
+    loop_timer_stop(&reconciler->sweep);
+    loop_timer_stop(&reconciler->idle);
+    loop_timer_stop(&reconciler->trim);
+    loop_timer_stop(&reconciler->examination.timer);
+    database_done(&reconciler->database);
     journal_lines_done(&reconciler->journal_lines);
     kubernetes_events_free(reconciler->kubernetes_events);
-    stats_poll_free(reconciler->stats_poll);
+    stats_poll_done(reconciler);
     drives_free(reconciler->drives);
-    clients_free(reconciler->clients);
+    expansions_done(reconciler);
+    stagings_done(reconciler);
+    stats_done(reconciler);
     actor_free(reconciler->actor);
-    helpers_free(reconciler->helpers);
+    helpers_free(reconciler->context.helpers);
     cleanup_done(&reconciler->cleanup);
     monitors_done(&reconciler->monitors);
     scan_done(&reconciler->scan);
@@ -357,7 +279,7 @@ struct reconciler *reconciler_free(struct reconciler *reconciler)
     work_queue_done(&reconciler->queue);
     devices_done(&reconciler->devices);
     trees_done(&reconciler->trees);
-    doubts_free(reconciler->context.doubts);
+    distrusted_free(reconciler->context.distrusted);
     observe_cache_free(reconciler->context.cache);
     fd_close(reconciler->context.sysfs);
     free(reconciler);

@@ -9,7 +9,7 @@
 
 #include "lib/cleanup.h"
 #include "lib/clock.h"
-#include "lib/hash.h"
+#include "lib/collections.h"
 #include "observe/observe.h"
 
 /* A retry lives from the first bad reading to the next good one, or to the last bad one. There may
@@ -91,13 +91,17 @@ static uint64_t pack_number(uint32_t major, uint32_t minor)
     return (uint64_t)major << 32 | minor;
 }
 
-void work_queue_add_device(struct work_queue *queue, uint32_t major, uint32_t minor)
+void work_queue_add_device(void *userdata, uint32_t major, uint32_t minor)
 {
+    struct work_queue *queue = userdata;
+
     key_queue_add_number(&queue->devices, pack_number(major, minor));
 }
 
-void work_queue_add_announcement(struct work_queue *queue, uint32_t major, uint32_t minor)
+void work_queue_add_announcement(void *userdata, uint32_t major, uint32_t minor)
 {
+    struct work_queue *queue = userdata;
+
     key_queue_add_number(&queue->announced, pack_number(major, minor));
 }
 
@@ -118,13 +122,6 @@ void work_queue_add_all_volumes(struct work_queue *queue)
 void work_queue_begin_volumes(struct work_queue *queue)
 {
     queue->takes_volumes = queue->all_volumes = true;
-}
-
-void work_queue_forget_volumes(struct work_queue *queue)
-{
-    key_queue_done(&queue->volumes);
-    queue->takes_volumes = false;
-    queue->devices_are_fresh = true;
 }
 
 void work_queue_add_urgent_volume(struct work_queue *queue, int64_t volume_id)
@@ -297,15 +294,6 @@ bool work_queue_is_waking(const struct work_queue *queue)
 
 /* ---- reading again ---- */
 
-static struct retry *retry_find(struct work_queue *queue, enum reconciler_tree tree,
-                                const char *name)
-{
-    struct retry *retry;
-
-    HASH_FIND_STR(queue->retries[tree], name, retry);
-    return retry;
-}
-
 static struct retry *retry_new(struct work_queue *queue, enum reconciler_tree tree,
                                const char *name)
 {
@@ -332,8 +320,9 @@ static void on_due(struct loop_timer *timer)
 
 bool work_queue_retry(struct work_queue *queue, enum reconciler_tree tree, const char *name)
 {
-    struct retry *retry = retry_find(queue, tree, name);
+    struct retry *retry;
 
+    HASH_FIND_STR(queue->retries[tree], name, retry);
     if (retry && loop_timer_is_active(&retry->timer))
         return true;
     if (!retry)
@@ -350,8 +339,9 @@ bool work_queue_retry(struct work_queue *queue, enum reconciler_tree tree, const
 
 void work_queue_forget_retry(struct work_queue *queue, enum reconciler_tree tree, const char *name)
 {
-    struct retry *retry = retry_find(queue, tree, name);
+    struct retry *retry;
 
+    HASH_FIND_STR(queue->retries[tree], name, retry);
     if (retry)
         retry_free(retry);
 }
@@ -389,7 +379,7 @@ void key_queue_done(struct key_queue *queue)
     *queue = (struct key_queue){0};
 }
 
-void key_queue_add(struct key_queue *queue, const void *key, size_t length)
+static void add_key(struct key_queue *queue, const void *key, size_t length)
 {
     struct dirty_key *dirty;
 
@@ -420,7 +410,7 @@ size_t key_queue_count(const struct key_queue *queue)
     return HASH_COUNT(queue->first);
 }
 
-bool key_queue_take(struct key_queue *queue, void *ret_key, size_t size, size_t *ret_length)
+static bool take_key(struct key_queue *queue, void *ret_key, size_t size, size_t *ret_length)
 {
     struct dirty_key *dirty = queue->first;
 
@@ -447,26 +437,26 @@ void key_queue_remove_name(struct key_queue *queue, const char *name)
 
 void key_queue_add_number(struct key_queue *queue, uint64_t number)
 {
-    key_queue_add(queue, &number, sizeof(number));
+    add_key(queue, &number, sizeof(number));
 }
 
 bool key_queue_take_number(struct key_queue *queue, uint64_t *ret_number)
 {
     size_t length;
 
-    return key_queue_take(queue, ret_number, sizeof(*ret_number), &length);
+    return take_key(queue, ret_number, sizeof(*ret_number), &length);
 }
 
 void key_queue_add_name(struct key_queue *queue, const char *name)
 {
-    key_queue_add(queue, name, strlen(name));
+    add_key(queue, name, strlen(name));
 }
 
 bool key_queue_take_name(struct key_queue *queue, char *ret_name, size_t size)
 {
     size_t length;
 
-    if (!key_queue_take(queue, ret_name, size - 1, &length))
+    if (!take_key(queue, ret_name, size - 1, &length))
         return false;
     ret_name[length] = '\0';
     return true;

@@ -21,12 +21,7 @@
 
 /* ---- key queue ------------------------------------------------------------------------------ */
 
-/* A queue of dirty keys, in the order in which they were first added, without
- * duplicates.
- *
- * An entry carries nothing but its key, so any number of events about one object costs one
- * observation, and the order of events cannot matter.
- */
+/* A queue of dirty keys, in the order in which they were first added, without duplicates. */
 
 struct dirty_key;
 
@@ -37,15 +32,11 @@ struct key_queue {
 
 void key_queue_done(struct key_queue *queue);
 
-void key_queue_add(struct key_queue *queue, const void *key, size_t length);
 bool key_queue_is_empty(const struct key_queue *queue);
 size_t key_queue_count(const struct key_queue *queue);
 
-/* Takes the oldest key into ret_key (at most size bytes; a key longer than that is a programming
- * error). false if the queue is empty. */
-bool key_queue_take(struct key_queue *queue, void *ret_key, size_t size, size_t *ret_length);
-
-/* Numbers and names as keys. */
+/* Numbers and names as keys. The oldest is taken (a longer one than fits is a programming error);
+ * false if the queue is empty. */
 void key_queue_add_number(struct key_queue *queue, uint64_t number);
 bool key_queue_take_number(struct key_queue *queue, uint64_t *ret_number);
 void key_queue_add_name(struct key_queue *queue, const char *name);
@@ -85,17 +76,16 @@ void work_queue_remove_directory(struct work_queue *queue, enum reconciler_tree 
 void work_queue_add_sandbox(struct work_queue *queue, const char *sandbox_id);
 /* A VMM whose exit was observed, and its sandbox. */
 void work_queue_add_exit(struct work_queue *queue, const char *sandbox_id, pid_t pid);
-void work_queue_add_device(struct work_queue *queue, uint32_t major, uint32_t minor);
-/* A disk that reported a larger capacity. It reports that once, so a rollback keeps the key. */
-void work_queue_add_announcement(struct work_queue *queue, uint32_t major, uint32_t minor);
+/* These two are callbacks of observe.h; their userdata is the queue. The second: a disk that
+ * reported a larger capacity. It reports that once, so a rollback keeps the key. */
+void work_queue_add_device(void *userdata, uint32_t major, uint32_t minor);
+void work_queue_add_announcement(void *userdata, uint32_t major, uint32_t minor);
 
 /* Volumes are taken only after the first scan, whose end adds them all. This is a
  * store_volume_callback; its userdata is the queue. */
 int work_queue_add_volume(void *userdata, int64_t volume_id);
 void work_queue_add_all_volumes(struct work_queue *queue);
 void work_queue_begin_volumes(struct work_queue *queue);
-/* Ids belong to another store now: no volume is taken until the next first scan ends. */
-void work_queue_forget_volumes(struct work_queue *queue);
 /* A client waits for the volume: its device is observed too, and the next pass begins at once. */
 void work_queue_add_urgent_volume(struct work_queue *queue, int64_t volume_id);
 
@@ -129,8 +119,8 @@ bool work_queue_is_observed(const struct work_queue *queue);
 /* The queue is short enough for a scan to add more of this tree. */
 bool work_queue_has_room(const struct work_queue *queue, enum reconciler_tree tree);
 
-/* Whether the first scan has observed every device and no event has named one since: then the first
- * decisions need not observe them again. Becomes false with the last of these decisions. */
+/* True from the end of the first scan until its volumes are decided or an event names a device:
+ * decisions meanwhile do not observe devices again. */
 bool work_queue_devices_are_fresh(const struct work_queue *queue);
 void work_queue_note_decision(struct work_queue *queue);
 void work_queue_doubt_devices(struct work_queue *queue);

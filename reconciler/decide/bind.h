@@ -8,6 +8,9 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
+
+#include "observe/observe.h"
 
 /* Live sandboxes that have the volume by their records or by its own. */
 enum bind_sandbox { BIND_NO_SANDBOX, BIND_ONE_SANDBOX, BIND_SEVERAL_SANDBOXES };
@@ -48,4 +51,77 @@ struct binding {
 
 struct binding bind_decide(const struct bind_facts *facts);
 
-const char *bind_action_name(enum bind_action action);
+/* ---- attachment ----------------------------------------------------------------------------- */
+
+/* Whether a VM has a bound volume's drive, and the meaning if it does not.
+ * docs/states.md ("Attachment") is its table, and every cell is tested. */
+
+/* The VMM's own list of drives, as it was read under the runtime's present records. */
+enum attachment_list {
+    LIST_UNREAD,  /* not asked yet */
+    LIST_REFUSED, /* asked, and not read: no monitor, no answer, or it does not tell which is which
+                   */
+    LIST_HAS,
+    LIST_LACKS,
+};
+
+/* What the runtime's record says of the containers' mounts of this volume. */
+enum attachment_record {
+    RECORD_SILENT,
+    RECORD_DEVICE,
+    RECORD_DIRECTORY, /* a shared directory of the node in the place of the device */
+};
+
+struct attachment_facts {
+    enum attachment_list list;
+    enum attachment_record record;
+    bool has_container; /* a container that has not ended mounts the volume */
+    bool is_lasting;    /* the list lacked the drive three times in a row */
+};
+
+enum attachment {
+    ATTACHMENT_OPEN, /* it has the drive, or nothing says that it has not */
+    ATTACHMENT_DETACHED,
+    ATTACHMENT_BYPASSED,
+    ATTACHMENT_UNPLUGGED,
+    ATTACHMENTS,
+};
+
+enum { ATTACHMENT_LASTING = 3 };
+
+enum attachment attachment_decide(const struct attachment_facts *facts);
+
+/* ---- layers --------------------------------------------------------------------------------- */
+
+/* Which layer of a stack has not followed its lower device, and its remedy. Pure.
+ *
+ * Sizes are compared by how much they grew since both layers were last seen in step, not as they
+ * are: a LUKS header is not missing space.
+ */
+
+/* In their order: the worst of a stack is the stack's. */
+enum layer_state {
+    LAYER_IN_STEP,
+    LAYER_PENDING, /* its lower device has grown and it has not, or a path differs from others */
+    LAYER_STALE,   /* the disk has announced that it grew, and keeps its old size */
+};
+
+enum { LAYER_REMEDY_BYTES = 256 };
+
+struct layer {
+    enum observed_layer_kind kind;
+    unsigned above;       /* index of the layer above it, smaller than its own; 0 for the first */
+    const char *name;     /* /dev/sda */
+    const char *label;    /* dm name; "" */
+    uint64_t bytes;       /* now */
+    bool announced;       /* it said that it grew */
+    uint64_t base_bytes;  /* its size, and that of the layer above, when these two were in step; */
+    uint64_t above_bytes; /* 0 and 0: first seen. Both are brought up to date. */
+
+    enum layer_state state; /* of layers_judge() */
+    char remedy[LAYER_REMEDY_BYTES];
+};
+
+void layers_judge(struct layer *layers, unsigned count);
+
+const char *layer_kind_name(enum observed_layer_kind kind);

@@ -33,14 +33,8 @@ static enum volume_reason remark(const struct decide_facts *facts, bool is_synce
     bool is_seen =
         (facts->hypervisor_bytes || facts->guest_proven) && facts->list_read && is_synced;
 
-    switch (facts->lower) {
-    case LOWER_STALE:
-        return REASON_HOST_STALE;
-    case LOWER_PENDING:
-        return REASON_HOST_LAYER_PENDING;
-    case LOWER_IN_STEP:
-        break;
-    }
+    if (facts->lower != LOWER_IN_STEP)
+        return facts->lower == LOWER_STALE ? REASON_HOST_STALE : REASON_HOST_LAYER_PENDING;
     return is_seen && facts->guest_reason != REASON_UNVERIFIED ? REASON_NONE : REASON_UNVERIFIED;
 }
 
@@ -49,42 +43,36 @@ static bool wants_list(const struct decide_facts *facts)
     return (!facts->list_read || facts->list_again) && facts->may_try;
 }
 
-/* Waiting for the VMM's next attempt does not delay the guest's first one. */
-static enum decide_action guest_action(const struct decide_facts *facts, bool is_synced)
-{
-    bool is_untried = facts->hypervisor_reason != REASON_NONE && facts->guest_reason == REASON_NONE;
-
-    if (!(is_synced && facts->guest_proven) && facts->permit == POLICY_GROW &&
-        (facts->may_try || is_untried))
-        return ACTION_RESIZE_GUEST;
-    return wants_list(facts) ? ACTION_QUERY_HYPERVISOR : ACTION_NONE;
-}
-
-/* The VMM has the device's size: it said so, or nothing contradicts it. Its list is read before the
- * guest is asked, but the guest is also asked if the list cannot be read. A file system is grown to
- * its device even if no change of the device was observed, because it may have grown while no pod
- * had it. A file system that is known to fill its device gets the call all the same, once per
- * binding, so that this guest's abilities are known before they are needed. A failure there is not
- * reported as a stuck resize. A guest that is paused is not called; its VMM is asked whether it
- * runs again. */
+/* The VMM has the device's size: it said so, or nothing contradicts it. A file system is grown to
+ * its device even if no growth was observed, because the device may have grown while no pod had it.
+ * One that fills its device gets the call once per binding, so that this guest's abilities are
+ * known before they are needed; a failure of that is not reported as a stuck resize. */
 static struct decision decide_guest(const struct decide_facts *facts)
 {
-    bool is_synced = facts->guest_synced_bytes >= facts->device_bytes;
+    bool is_synced = facts->is_raw || facts->guest_synced_bytes >= facts->device_bytes;
     bool has_debt = !is_synced && facts->resize_open;
-    struct decision decision = {STATE_IN_SYNC, remark(facts, is_synced), ACTION_NONE};
     bool is_paused = facts->hypervisor_reason == REASON_VM_PAUSED;
+    /* The VMM's next attempt does not delay the guest's first one. */
+    bool is_untried = facts->hypervisor_reason != REASON_NONE && facts->guest_reason == REASON_NONE;
+    struct decision decision = say(STATE_IN_SYNC, remark(facts, is_synced));
 
     if (has_debt)
         decision = say(STATE_BLOCK_GROWN, is_paused ? REASON_VM_PAUSED : facts->guest_reason);
-    if (is_paused)
+    if (is_paused) /* the guest cannot answer; the VMM says whether it runs again */
         decision.action = facts->may_try ? ACTION_QUERY_HYPERVISOR : ACTION_NONE;
-    else if (wants_list(facts) && facts->hypervisor_reason == REASON_NONE)
+    else if (wants_list(facts) && facts->hypervisor_reason == REASON_NONE) /* it can be read */
         decision.action = ACTION_QUERY_HYPERVISOR;
     else if (!has_debt && facts->lower == LOWER_STALE && facts->may_rescan &&
-             facts->permit == POLICY_GROW)
+             facts->policy == POLICY_GROW)
         decision.action = ACTION_RESCAN_DISK;
-    else
-        decision.action = guest_action(facts, is_synced);
+    else if (!facts->is_raw && !(is_synced && facts->guest_proven) &&
+             policy_grows_file_system(facts->policy) && (facts->may_try || is_untried))
+        decision.action = ACTION_RESIZE_GUEST;
+    else if (wants_list(facts))
+        decision.action = ACTION_QUERY_HYPERVISOR;
+    else if (facts->is_raw && !facts->hypervisor_bytes && facts->list_read && facts->may_try &&
+             facts->policy == POLICY_GROW) /* no guest shows it: see decide_unknown() */
+        decision.action = ACTION_RESIZE_HYPERVISOR;
     return decision;
 }
 
@@ -94,13 +82,16 @@ static struct decision decide_resize(const struct decide_facts *facts)
 
     if (facts->is_undone)
         return try_to(facts, again, STATE_BLOCKED, REASON_RESIZE_UNDONE);
-    if (facts->permit == POLICY_OBSERVE)
+    if (facts->policy == POLICY_OBSERVE)
         return try_to(facts, again, STATE_HOST_GROWN, REASON_POLICY);
+    if (facts->policy == POLICY_GUEST) /* a drive that was plugged again has the file's new size */
+        return try_to(facts, wants_list(facts) ? ACTION_QUERY_HYPERVISOR : ACTION_NONE,
+                      STATE_HOST_GROWN, REASON_POLICY);
     if (!facts->is_still)
         return (struct decision){STATE_HOST_GROWN, REASON_NONE, ACTION_WAIT};
-    if (facts->hypervisor_reason != REASON_NONE)
-        return try_to(facts, ACTION_RESIZE_HYPERVISOR, STATE_BLOCKED, facts->hypervisor_reason);
-    return try_to(facts, ACTION_RESIZE_HYPERVISOR, STATE_HOST_GROWN, REASON_NONE);
+    return try_to(facts, ACTION_RESIZE_HYPERVISOR,
+                  facts->hypervisor_reason != REASON_NONE ? STATE_BLOCKED : STATE_HOST_GROWN,
+                  facts->hypervisor_reason);
 }
 
 /* A VMM whose list has no sizes can be told to read the present size of the device again: that
@@ -109,59 +100,42 @@ static struct decision decide_unknown(const struct decide_facts *facts)
 {
     enum decide_action action = ACTION_QUERY_HYPERVISOR;
 
-    if (facts->list_read && facts->permit == POLICY_GROW)
+    if (facts->list_read && facts->policy == POLICY_GROW)
         action = ACTION_RESIZE_HYPERVISOR;
     else if (!wants_list(facts))
         action = ACTION_NONE;
     return try_to(facts, action, STATE_UNKNOWN, facts->hypervisor_reason);
 }
 
-static struct decision decide_conflict(const struct decide_facts *facts)
-{
-    switch (facts->conflict) {
-    case CONFLICT_SANDBOX_ORPHANED:
-        return say(STATE_BLOCKED, REASON_SANDBOX_ORPHANED);
-    case CONFLICT_ENTRIES_DISAGREE:
-        return say(STATE_BLOCKED, REASON_ENTRIES_DISAGREE);
-    case CONFLICT_DEVICE_SHARED:
-        return say(STATE_BLOCKED, REASON_DEVICE_SHARED);
-    case CONFLICT_HOST_IN_USE:
-        return say(STATE_BLOCKED, REASON_HOST_IN_USE);
-    case CONFLICT_IDENTITY_MISMATCH:
-        return say(STATE_BLOCKED, REASON_IDENTITY_MISMATCH);
-    case CONFLICT_BYPASSED:
-        return say(STATE_BLOCKED, REASON_BYPASSED);
-    case CONFLICT_UNPLUGGED:
-        return try_to(facts, ACTION_QUERY_HYPERVISOR, STATE_BLOCKED, REASON_BYPASSED);
-    case CONFLICT_DETACHED:
-    case CONFLICT_NONE:
-        break;
-    }
-    return say(STATE_DETACHED, REASON_NONE);
-}
+/* DETACHED has a state of its own. */
+static const enum volume_reason conflict_reasons[] = {
+    [CONFLICT_NONE] = REASON_NONE,
+    [CONFLICT_SANDBOX_ORPHANED] = REASON_SANDBOX_ORPHANED,
+    [CONFLICT_ENTRIES_DISAGREE] = REASON_ENTRIES_DISAGREE,
+    [CONFLICT_IDENTITY_MISMATCH] = REASON_IDENTITY_MISMATCH,
+    [CONFLICT_DEVICE_SHARED] = REASON_DEVICE_SHARED,
+    [CONFLICT_HOST_IN_USE] = REASON_HOST_IN_USE,
+    [CONFLICT_BYPASSED] = REASON_BYPASSED,
+    [CONFLICT_UNPLUGGED] = REASON_BYPASSED,
+    [CONFLICT_DETACHED] = REASON_NONE,
+};
 
-/* Found in the one VMM that has the volume. */
-static bool is_of_drive(const struct decide_facts *facts)
+static bool is_shrunk(const struct decide_facts *facts)
 {
-    return facts->conflict == CONFLICT_UNPLUGGED || facts->conflict == CONFLICT_DETACHED;
-}
-
-/* Nothing can grow its file system, so its VMM need not know the new size. Only its presence is
- * checked. */
-static struct decision decide_reader(const struct decide_facts *facts)
-{
-    return try_to(facts, wants_list(facts) ? ACTION_QUERY_HYPERVISOR : ACTION_NONE, STATE_UNMANAGED,
-                  REASON_READ_ONLY);
+    return facts->device_bytes < facts->largest_bytes ||
+           facts->device_bytes < facts->hypervisor_bytes;
 }
 
 struct decision decide(const struct decide_facts *facts)
 {
     bool has_readers = facts->read_only && facts->live_sandboxes > 1;
+    bool lacks_drive =
+        facts->conflict == CONFLICT_UNPLUGGED || facts->conflict == CONFLICT_DETACHED;
 
     if (facts->status != DECIDE_PRESENT)
         return say(STATE_UNMANAGED,
                    facts->status == DECIDE_INVALID ? REASON_INVALID_MOUNT_INFO : REASON_NONE);
-    if (facts->permit == POLICY_NEVER)
+    if (facts->policy == POLICY_NEVER)
         return say(STATE_UNMANAGED, REASON_POLICY);
     if (facts->device == DEVICE_UNSUITABLE)
         return say(STATE_UNMANAGED, REASON_NOT_A_BLOCK_DEVICE);
@@ -173,15 +147,23 @@ struct decision decide(const struct decide_facts *facts)
         return say(STATE_BLOCKED, REASON_NO_DEVICE);
     if (facts->live_sandboxes > 1 && !has_readers)
         return say(STATE_BLOCKED, REASON_MULTIPLE_SANDBOXES);
-    if (facts->conflict != CONFLICT_NONE && !(has_readers && is_of_drive(facts)))
-        return decide_conflict(facts);
-    if (has_readers)
+    if (facts->policy == POLICY_FIXED)
+        return say(STATE_BLOCKED, REASON_POLICY);
+    if (has_readers && (lacks_drive || facts->conflict == CONFLICT_NONE))
         return say(STATE_UNMANAGED, REASON_READ_ONLY);
+    if (facts->conflict == CONFLICT_DETACHED)
+        return say(STATE_DETACHED, REASON_NONE);
+    if (facts->conflict != CONFLICT_NONE)
+        return try_to(facts, lacks_drive ? ACTION_QUERY_HYPERVISOR : ACTION_NONE, STATE_BLOCKED,
+                      conflict_reasons[facts->conflict]);
     if (facts->hypervisor_reason == REASON_IDENTITY_MISMATCH)
         return try_to(facts, ACTION_QUERY_HYPERVISOR, STATE_BLOCKED, REASON_IDENTITY_MISMATCH);
+    /* Nothing can grow its file system, so its VMM need not know the new size. Only its presence is
+     * checked. */
     if (facts->read_only)
-        return decide_reader(facts);
-    if (facts->device_bytes < facts->largest_bytes || facts->device_bytes < facts->hypervisor_bytes)
+        return try_to(facts, wants_list(facts) ? ACTION_QUERY_HYPERVISOR : ACTION_NONE,
+                      STATE_UNMANAGED, REASON_READ_ONLY);
+    if (is_shrunk(facts))
         return say(STATE_SHRUNK, REASON_NONE);
     if (facts->device_bytes > decide_baseline(facts->hypervisor_bytes, facts->first_bytes))
         return decide_resize(facts);
@@ -191,21 +173,16 @@ struct decision decide(const struct decide_facts *facts)
 
 const char *decide_action_name(enum decide_action action)
 {
-    switch (action) {
-    case ACTION_QUERY_HYPERVISOR:
-        return "query_hypervisor";
-    case ACTION_RESIZE_HYPERVISOR:
-        return "resize_hypervisor";
-    case ACTION_RESIZE_GUEST:
-        return "grow_guest";
-    case ACTION_RESCAN_DISK:
-        return "rescan_disk";
-    case ACTION_WAIT:
-        return "wait";
-    case ACTION_NONE:
-        break;
-    }
-    return "none";
+    static const char *const names[] = {
+        [ACTION_NONE] = "none",
+        [ACTION_QUERY_HYPERVISOR] = "query_hypervisor",
+        [ACTION_RESIZE_HYPERVISOR] = "resize_hypervisor",
+        [ACTION_RESIZE_GUEST] = "grow_guest", /* the journal's word, which is published */
+        [ACTION_RESCAN_DISK] = "rescan_disk",
+        [ACTION_WAIT] = "wait",
+    };
+
+    return names[action];
 }
 
 /* ---- backoff -------------------------------------------------------------------------------- */
@@ -229,77 +206,36 @@ uint64_t backoff_delay(uint32_t failures, uint64_t random)
 
 /* ---- resizable ------------------------------------------------------------------------------ */
 
-/* The decision table for whether a resize would succeed.
- *
- * In the order in which a resize would meet the obstacles, with two exceptions: an observed
+/* The obstacles in the order in which a resize would meet them, with two exceptions: an observed
  * obstacle outweighs a missing observation, and a policy that forbids counts only without any other
- * obstacle, so that a node in observe mode shows what it lacks.
- */
-
-static struct resizable say_no(enum volume_reason reason)
+ * obstacle, so that a node in observe mode shows what it lacks. */
+static enum volume_reason find_obstacle(const struct resizable_facts *facts)
 {
-    return (struct resizable){RESIZABLE_NO, reason};
-}
+    const struct decide_facts *resize = facts->resize;
+    bool has_several = resize->live_sandboxes > 1;
 
-static struct resizable say_unknown(enum volume_reason reason)
-{
-    return (struct resizable){RESIZABLE_UNKNOWN, reason};
-}
-
-/* Why decide() does not manage the volume; NONE: it does. */
-static enum volume_reason unmanaged_reason(const struct decide_facts *resize)
-{
     if (resize->status == DECIDE_INVALID)
         return REASON_INVALID_MOUNT_INFO;
-    if (resize->permit == POLICY_NEVER)
+    if (resize->policy == POLICY_NEVER || resize->policy == POLICY_FIXED)
         return REASON_POLICY;
     if (resize->device == DEVICE_UNSUITABLE)
         return REASON_NOT_A_BLOCK_DEVICE;
     if (resize->device == DEVICE_MISSING)
         return REASON_NO_DEVICE;
-    return resize->live_sandboxes > 1 && !resize->read_only ? REASON_MULTIPLE_SANDBOXES
-                                                            : REASON_NONE;
-}
-
-static enum volume_reason conflict_reason(const struct decide_facts *resize)
-{
-    switch (resize->conflict) {
-    case CONFLICT_SANDBOX_ORPHANED:
-        return REASON_SANDBOX_ORPHANED;
-    case CONFLICT_ENTRIES_DISAGREE:
-        return REASON_ENTRIES_DISAGREE;
-    case CONFLICT_IDENTITY_MISMATCH:
-        return REASON_IDENTITY_MISMATCH;
-    case CONFLICT_DEVICE_SHARED:
-        return REASON_DEVICE_SHARED;
-    case CONFLICT_HOST_IN_USE:
-        return REASON_HOST_IN_USE;
-    case CONFLICT_BYPASSED:
-        return REASON_BYPASSED;
-    case CONFLICT_UNPLUGGED:
-        return resize->live_sandboxes > 1 ? REASON_READ_ONLY : REASON_BYPASSED;
-    case CONFLICT_DETACHED:
-    case CONFLICT_NONE:
-        break;
-    }
-    return resize->read_only ? REASON_READ_ONLY : REASON_NONE;
-}
-
-static bool is_shrunk(const struct decide_facts *resize)
-{
-    return resize->device_bytes < resize->largest_bytes ||
-           resize->device_bytes < resize->hypervisor_bytes;
-}
-
-/* The observed obstacle to a resize of a managed volume; NONE: there is none. */
-static enum volume_reason obstacle(const struct resizable_facts *facts)
-{
-    const struct decide_facts *resize = facts->resize;
-
+    if (has_several && !resize->read_only)
+        return REASON_MULTIPLE_SANDBOXES;
+    if (conflict_reasons[resize->conflict] != REASON_NONE)
+        return has_several && resize->conflict == CONFLICT_UNPLUGGED
+                   ? REASON_READ_ONLY
+                   : conflict_reasons[resize->conflict];
+    if (resize->read_only)
+        return REASON_READ_ONLY;
+    if (resize->conflict == CONFLICT_DETACHED)
+        return REASON_DETACHED;
     if (is_shrunk(resize))
         return REASON_SHRUNK;
     if (resize->device == DEVICE_FILE)
-        return REASON_POLICY; /* a regular file is only ever observed */
+        return REASON_POLICY; /* crustd sends no VMM the new size of a regular file */
     if (resize->is_undone)
         return REASON_RESIZE_UNDONE;
     if (resize->hypervisor_reason != REASON_NONE)
@@ -308,36 +244,25 @@ static enum volume_reason obstacle(const struct resizable_facts *facts)
         return facts->monitor_reason;
     if (resize->guest_reason != REASON_NONE && resize->guest_reason != REASON_UNVERIFIED)
         return resize->guest_reason;
-    return resize->permit == POLICY_OBSERVE ? REASON_POLICY : REASON_NONE;
-}
-
-static struct resizable decide_managed(const struct resizable_facts *facts)
-{
-    enum volume_reason reason = obstacle(facts);
-
-    if (reason != REASON_NONE)
-        return say_no(reason);
-    if (facts->monitor == MONITOR_UNASKED)
-        return say_unknown(REASON_DRIVES_NOT_READ);
-    if (!facts->resize->guest_proven)
-        return say_unknown(REASON_GUEST_NOT_ASKED);
-    return (struct resizable){RESIZABLE_YES, REASON_NONE};
+    return resize->policy != POLICY_GROW ? REASON_POLICY : REASON_NONE;
 }
 
 struct resizable resizable_decide(const struct resizable_facts *facts)
 {
-    const struct decide_facts *resize = facts->resize;
-    enum volume_reason reason;
+    enum volume_reason obstacle;
 
-    if (resize->status == DECIDE_GONE || resize->live_sandboxes == 0)
+    if (facts->resize->status == DECIDE_GONE || facts->resize->live_sandboxes == 0)
         return (struct resizable){RESIZABLE_UNUSED, REASON_NONE};
-    reason = unmanaged_reason(resize);
-    if (reason == REASON_NONE)
-        reason = conflict_reason(resize);
-    if (reason != REASON_NONE)
-        return say_no(reason);
-    return resize->conflict == CONFLICT_DETACHED ? say_unknown(REASON_DETACHED)
-                                                 : decide_managed(facts);
+    obstacle = find_obstacle(facts);
+    if (obstacle == REASON_DETACHED)
+        return (struct resizable){RESIZABLE_UNKNOWN, REASON_DETACHED};
+    if (obstacle != REASON_NONE)
+        return (struct resizable){RESIZABLE_NO, obstacle};
+    if (facts->monitor == MONITOR_UNASKED)
+        return (struct resizable){RESIZABLE_UNKNOWN, REASON_DRIVES_NOT_READ};
+    if (!facts->resize->guest_proven && !facts->resize->is_raw)
+        return (struct resizable){RESIZABLE_UNKNOWN, REASON_GUEST_NOT_ASKED};
+    return (struct resizable){RESIZABLE_YES, REASON_NONE};
 }
 
 const char *resizable_name(enum resizable_answer answer)

@@ -38,7 +38,7 @@ enum decide_lower {
 
 struct decide_facts {
     enum decide_status status;
-    enum resize_policy permit; /* the strictest of configuration and metadata */
+    enum resize_policy policy; /* the strictest of configuration and metadata */
     enum decide_device device;
     enum decide_conflict conflict;
     enum decide_lower lower;
@@ -56,8 +56,9 @@ struct decide_facts {
     bool size_assumed; /* the VMM opened the device when it had this size already */
     bool is_undone;    /* somebody else set the VM's disk back to less, again and again */
     bool guest_proven; /* the last call in this binding had the guest grow the file system */
-    bool resize_open;  /* an audit_resizes row is unfinished */
-    bool is_still;     /* the device has had its size for resize.settle_ms */
+    bool is_raw; /* a file system on it is the pod's affair: the guest is not asked for anything */
+    bool resize_open; /* an audit_resizes row is unfinished */
+    bool is_still;    /* the device has had its size for resize.settle_ms */
 
     enum volume_reason hypervisor_reason; /* why the last call failed; NONE: it did not */
     enum volume_reason guest_reason;      /* UNVERIFIED: grown, but it would not say how far */
@@ -90,11 +91,8 @@ const char *decide_action_name(enum decide_action action);
 
 /* ---- backoff -------------------------------------------------------------------------------- */
 
-/* When to try again: exponential with full jitter, 1 s doubling up to 5 minutes.
- *
- * Full jitter (a time anywhere between nothing and the bound) keeps many sandboxes that failed
- * together from coming back together.
- */
+/* When to try again: exponential, 1 s doubling up to 5 minutes. The jitter keeps many sandboxes
+ * that failed together from coming back together. */
 
 #define BACKOFF_FIRST_NS   UINT64_C(1000000000)
 #define BACKOFF_LARGEST_NS UINT64_C(300000000000)
@@ -108,10 +106,8 @@ uint64_t backoff_delay(uint32_t failures, uint64_t random);
 
 /* ---- resizable ------------------------------------------------------------------------------ */
 
-/* Would a resize of the device reach the file system, if it came now?
- *
- * Pure, as decide.h is. docs/states.md ("Resizable") is its table, and every cell is tested.
- */
+/* Whether a resize of the device would reach the file system if it came now. docs/states.md
+ * ("Resizable") is its table, and every cell is tested. */
 
 /* What the VMM's monitor can do with the drive, as far as its list shows. */
 enum resizable_monitor {

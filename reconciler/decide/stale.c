@@ -2,7 +2,7 @@
 /* stale.c - the decision table for staleness.
  *
  * Read from top to bottom: whether it looks stale at all, then each piece of evidence that must be
- * there, then what crustd itself must be able to do, then patience, the configuration, the brakes.
+ * there, then what crustd itself must be able to do, then patience, the configuration, the limits.
  * The reason is the first condition that is not met, in the order that helps a person most:
  * conditions of this volume before those of the node.
  *
@@ -15,37 +15,6 @@ static bool is_ended(const struct stale_facts *facts)
 {
     return facts->sandbox == STALE_SANDBOX_SEEN || facts->sandbox == STALE_SANDBOX_CLEARED ||
            facts->sandbox == STALE_SANDBOX_TRACES;
-}
-
-static bool looks_stale(const struct stale_facts *facts)
-{
-    if (facts->mode == STALE_MODE_OFF || facts->path == STALE_PATH_EMPTY_DIR)
-        return false;
-    if (is_ended(facts))
-        return true;
-    return facts->path == STALE_PATH_PUBLISH &&
-           (facts->kubelet == STALE_KUBELET_GONE || facts->kubelet == STALE_KUBELET_LEFT);
-}
-
-/* NONE: nothing about the directory itself keeps it. */
-static enum stale_reason missing_about_directory(const struct stale_facts *facts)
-{
-    if (facts->restored)
-        return STALE_REASON_RESTORED;
-    if (facts->entry == STALE_ENTRY_INVALID)
-        return STALE_REASON_INVALID;
-    if (facts->entry == STALE_ENTRY_EXTRA)
-        return STALE_REASON_UNKNOWN_FILE;
-    if (facts->path == STALE_PATH_UNRESOLVED)
-        return STALE_REASON_PATH_UNKNOWN;
-    return facts->path == STALE_PATH_OTHER ? STALE_REASON_NOT_KUBELET_PATH : STALE_REASON_NONE;
-}
-
-static enum stale_reason missing_about_life(const struct stale_facts *facts)
-{
-    if (facts->sandbox == STALE_SANDBOX_ALIVE)
-        return STALE_REASON_SANDBOX_ALIVE;
-    return facts->sandbox == STALE_SANDBOX_UNSEEN ? STALE_REASON_PID_NAMESPACE : STALE_REASON_NONE;
 }
 
 static enum stale_reason missing_about_kubelet(const struct stale_facts *facts)
@@ -67,64 +36,66 @@ static enum stale_reason missing_about_kubelet(const struct stale_facts *facts)
     return STALE_REASON_NONE;
 }
 
-static enum stale_reason missing_about_daemon(const struct stale_facts *facts)
+/* The first condition that keeps the directory; of_kubelet: the evidence of the kubelet that is
+ * missing. NONE: it can go. */
+static enum stale_reason why_kept(const struct stale_facts *facts, enum stale_reason of_kubelet)
 {
-    switch (facts->daemon) {
-    case STALE_DAEMON_SOURCES:
-        return STALE_REASON_SOURCE_UNHEALTHY;
-    case STALE_DAEMON_DATABASE:
-        return STALE_REASON_DATABASE;
-    case STALE_DAEMON_TRASH:
-        return STALE_REASON_TRASH;
-    case STALE_DAEMON_FIT:
-        break;
-    }
-    return STALE_REASON_NONE;
-}
+    static const enum stale_reason of_daemon[] = {
+        [STALE_DAEMON_FIT] = STALE_REASON_NONE,
+        [STALE_DAEMON_SOURCES] = STALE_REASON_SOURCE_UNHEALTHY,
+        [STALE_DAEMON_DATABASE] = STALE_REASON_DATABASE,
+        [STALE_DAEMON_TRASH] = STALE_REASON_TRASH,
+    };
 
-static enum stale_reason held_back(const struct stale_facts *facts)
-{
+    if (facts->restored)
+        return STALE_REASON_RESTORED;
+    if (facts->entry == STALE_ENTRY_INVALID)
+        return STALE_REASON_INVALID;
+    if (facts->entry == STALE_ENTRY_EXTRA)
+        return STALE_REASON_UNKNOWN_FILE;
+    if (facts->path == STALE_PATH_UNRESOLVED)
+        return STALE_REASON_PATH_UNKNOWN;
+    if (facts->path == STALE_PATH_OTHER)
+        return STALE_REASON_NOT_KUBELET_PATH;
+    if (facts->sandbox == STALE_SANDBOX_ALIVE)
+        return STALE_REASON_SANDBOX_ALIVE;
+    if (facts->sandbox == STALE_SANDBOX_UNSEEN)
+        return STALE_REASON_PID_NAMESPACE;
+    if (of_kubelet)
+        return of_kubelet;
+    if (facts->sandbox == STALE_SANDBOX_TRACES)
+        return STALE_REASON_SANDBOX_UNPROVEN;
+    if (facts->daemon != STALE_DAEMON_FIT)
+        return of_daemon[facts->daemon];
     if (!facts->settled)
         return STALE_REASON_GRACE;
     if (facts->mode != STALE_MODE_DELETE)
         return STALE_REASON_REPORT_ONLY;
-    if (facts->brake == STALE_BRAKE_BREAKER)
+    if (facts->limit == STALE_LIMIT_BREAKER)
         return STALE_REASON_BREAKER;
-    return facts->brake == STALE_BRAKE_RATE ? STALE_REASON_RATE_LIMIT : STALE_REASON_NONE;
+    return facts->limit == STALE_LIMIT_RATE ? STALE_REASON_RATE_LIMIT : STALE_REASON_NONE;
 }
 
-static enum stale_reason why_removed(const struct stale_facts *facts)
-{
-    if (facts->sandbox == STALE_SANDBOX_SEEN)
-        return STALE_REASON_SANDBOX_ENDED;
-    return facts->sandbox == STALE_SANDBOX_CLEARED ? STALE_REASON_SANDBOX_CLEARED
-                                                   : STALE_REASON_NEVER_USED;
-}
-
-/* The evidence that is missing apart from the kubelet's; of_kubelet: the kubelet's. */
 static struct stale_decision decide_all(const struct stale_facts *facts,
                                         enum stale_reason of_kubelet)
 {
-    enum stale_reason reason = missing_about_directory(facts);
+    enum stale_reason kept = why_kept(facts, of_kubelet);
 
-    if (!reason)
-        reason = missing_about_life(facts);
-    if (!reason)
-        reason = of_kubelet;
-    if (!reason && facts->sandbox == STALE_SANDBOX_TRACES)
-        reason = STALE_REASON_SANDBOX_UNPROVEN;
-    if (!reason)
-        reason = missing_about_daemon(facts);
-    if (!reason)
-        reason = held_back(facts);
-    if (reason)
-        return (struct stale_decision){STALE_KEEP, reason};
-    return (struct stale_decision){STALE_REMOVE, why_removed(facts)};
+    if (kept)
+        return (struct stale_decision){STALE_KEEP, kept};
+    return (struct stale_decision){
+        STALE_REMOVE, facts->sandbox == STALE_SANDBOX_SEEN      ? STALE_REASON_SANDBOX_ENDED
+                      : facts->sandbox == STALE_SANDBOX_CLEARED ? STALE_REASON_SANDBOX_CLEARED
+                                                                : STALE_REASON_NEVER_USED};
 }
 
 struct stale_decision stale_decide(const struct stale_facts *facts)
 {
-    if (!looks_stale(facts))
+    bool is_released = facts->path == STALE_PATH_PUBLISH && (facts->kubelet == STALE_KUBELET_GONE ||
+                                                             facts->kubelet == STALE_KUBELET_LEFT);
+
+    if (facts->mode == STALE_MODE_OFF || facts->path == STALE_PATH_EMPTY_DIR ||
+        !(is_ended(facts) || is_released))
         return (struct stale_decision){STALE_NOT, STALE_REASON_NONE};
     return decide_all(facts, missing_about_kubelet(facts));
 }

@@ -56,11 +56,11 @@ enum stale_entry {
 
 enum stale_mode { STALE_MODE_OFF, STALE_MODE_REPORT, STALE_MODE_DELETE };
 
-/* A brake on a removal that is otherwise decided. */
-enum stale_brake {
-    STALE_BRAKE_NONE,
-    STALE_BRAKE_BREAKER, /* more than half of all volumes, and at least five, at once */
-    STALE_BRAKE_RATE,
+/* A limit on a removal that is otherwise decided. */
+enum stale_limit {
+    STALE_LIMIT_NONE,
+    STALE_LIMIT_BREAKER, /* more than half of all volumes, and at least five, at once */
+    STALE_LIMIT_RATE,
 };
 
 struct stale_facts {
@@ -72,7 +72,7 @@ struct stale_facts {
     bool restored; /* as a person had it put back */
     bool settled;  /* stale and unchanged for as long as is asked for */
     enum stale_daemon daemon;
-    enum stale_brake brake;
+    enum stale_limit limit;
 };
 
 enum stale_verdict { STALE_NOT, STALE_KEEP, STALE_REMOVE };

@@ -2,7 +2,7 @@
 /* claim.c - opens the host's disk of a drive mount.
  *
  * The path is resolved once, to an O_PATH descriptor below one of the allowed directories, and that
- * descriptor is checked and then reopened through /proc/self/fd, so a path that changes meanwhile
+ * descriptor is checked and then reopened, so a path that changes meanwhile
  * cannot lead elsewhere. The properties of the opened device (its number, size and write
  * protection) count, not its name.
  */
@@ -10,20 +10,25 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <linux/fs.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "config/config.h"
+#include "lib/child.h"
 #include "lib/cleanup.h"
+#include "lib/clock.h"
 #include "lib/path.h"
+#include "lib/workers.h"
 #include "observe/observe.h"
 #include "observe/sysfs.h"
-#include "reconciler/drive/loops.h"
 
 #ifndef BLKGETDISKSEQ
 #define BLKGETDISKSEQ _IOR(0x12, 128, uint64_t) /* since Linux 5.15 */
@@ -46,18 +51,6 @@ static const char *path_below(const char *path, const char *directory)
     return *path ? path : NULL;
 }
 
-static int explain_path(const struct drive_claim_request *request, int r, struct error *error)
-{
-    const char *path = request->host_path;
-
-    if (path_is_missing(r))
-        return error_set(error, DRIVE_CLAIM_MISSING, "%s does not exist on the host", path);
-    if (r == PATH_LEADS_OUT || r == PATH_BEHIND_A_LINK)
-        return error_set(error, DRIVE_CLAIM_OUTSIDE,
-                         "%s leads out of the directory that drives.host_prefixes allows", path);
-    return error_set_errno(error, r, "cannot open %s", path);
-}
-
 /* Refuses a link that a user other than root may have made. */
 static int require_roots(const struct drive_claim_request *request, const char *path,
                          struct error *error)
@@ -77,29 +70,20 @@ static int require_roots(const struct drive_claim_request *request, const char *
                      request->host_path, why.text);
 }
 
-/* Only the last component can be such a link; those before it are directories. */
-static int read_absolute_link(int devices, const char *below, char ret_target[static PATH_MAX])
-{
-    cleanup(fd_closep) int link = -1;
-    int r = path_open_below(devices, below, &link);
-    ssize_t length = r < 0 ? -1 : readlinkat(link, "", ret_target, PATH_MAX - 1);
-
-    if (length <= 0 || ret_target[0] != '/')
-        return PATH_LEADS_OUT;
-    ret_target[length] = '\0';
-    return 0;
-}
-
-/* Follows one link, to a path below /dev that has no other absolute link. */
+/* Follows one link, to a path below /dev that has no other absolute link. Only the last component
+ * can be such a link; those before it are directories. */
 static int open_absolute_link(const struct drive_claim_request *request, int devices,
                               const char *below, int *ret_fd, struct error *error)
 {
+    cleanup(fd_closep) int link = -1;
     char target[PATH_MAX];
     const char *rest;
-    int r = read_absolute_link(devices, below, target);
+    int r = path_open_below(devices, below, &link);
+    ssize_t length = r < 0 ? -1 : readlinkat(link, "", target, PATH_MAX - 1);
 
-    if (r < 0)
-        return r;
+    if (length <= 0 || target[0] != '/')
+        return PATH_LEADS_OUT;
+    target[length] = '\0';
     rest = path_below(target, DEVICES);
     if (!rest || !path_is_clean(target))
         return error_set(error, DRIVE_CLAIM_OUTSIDE, "%s is a link to %s, which is not below /dev",
@@ -142,7 +126,14 @@ static int open_path(const struct drive_claim_request *request, int *ret_fd, str
             r = path_open_within(prefix, below, ret_fd);
         if (r == PATH_LEADS_OUT)
             r = open_link_of_devices(request, ret_fd, error);
-        return r < 0 ? explain_path(request, r, error) : r;
+        if (path_is_missing(r))
+            return error_set(error, DRIVE_CLAIM_MISSING, "%s does not exist on the host",
+                             request->host_path);
+        if (r == PATH_LEADS_OUT || r == PATH_BEHIND_A_LINK)
+            return error_set(error, DRIVE_CLAIM_OUTSIDE,
+                             "%s leads out of the directory that drives.host_prefixes allows",
+                             request->host_path);
+        return r < 0 ? error_set_errno(error, r, "cannot open %s", request->host_path) : r;
     }
     return error_set(error, DRIVE_CLAIM_OUTSIDE,
                      "%s is outside the directories of drives.host_prefixes", request->host_path);
@@ -150,29 +141,13 @@ static int open_path(const struct drive_claim_request *request, int *ret_fd, str
 
 /* ---- who uses the disk ---------------------------------------------------------------------- */
 
-int drive_claim_find_mount(const struct drive_claim_request *request, uint32_t major,
-                           uint32_t minor, char *ret_where, size_t size)
-{
-    struct observed_mounts *mounts = NULL;
-    const char *where;
-    int r = request->read_mounts(request->sysfs, &mounts);
-
-    if (r < 0)
-        return r;
-    where = observed_mounts_find(mounts, request->sysfs, major, minor);
-    if (where)
-        (void)snprintf(ret_where, size, "%s", where);
-    (void)observed_mounts_free(mounts);
-    return where ? OBSERVED : OBSERVED_ABSENT;
-}
-
 static int say_in_use(const struct drive_claim_request *request, const struct stat *status,
                       struct error *error)
 {
     uint32_t major = major(status->st_rdev), minor = minor(status->st_rdev);
     char mount[ERROR_TEXT_BYTES], holder[128];
     bool is_mounted =
-        drive_claim_find_mount(request, major, minor, mount, sizeof(mount)) == OBSERVED;
+        drive_loops_find_mount(request, major, minor, mount, sizeof(mount)) == OBSERVED;
 
     if (is_mounted && strcmp(mount, "swap") == 0)
         return error_set(error, DRIVE_CLAIM_IN_USE, "%s is in use on the host as swap space",
@@ -190,56 +165,39 @@ static int say_in_use(const struct drive_claim_request *request, const struct st
 
 /* ---- checking the disk ---------------------------------------------------------------------- */
 
-static int judge_file(const struct drive_claim_request *request, const struct stat *status,
-                      struct error *error)
-{
-    const char *what = NULL;
-
-    if (status->st_uid != 0)
-        what = "does not belong to root";
-    else if (status->st_mode & 022)
-        what = "can be written by users other than root";
-    else if (status->st_nlink != 1)
-        what = "has several hard links";
-    if (what)
-        return error_set(error, DRIVE_CLAIM_UNSUITABLE, "%s %s", request->host_path, what);
-    return DRIVE_CLAIM_OPEN;
-}
-
 static int judge(const struct drive_claim_request *request, const struct stat *status,
                  struct error *error)
 {
-    int r = DRIVE_CLAIM_OPEN;
+    const char *what = NULL;
 
-    if (S_ISREG(status->st_mode))
-        r = judge_file(request, status, error);
-    else if (!S_ISBLK(status->st_mode))
-        r = error_set(error, DRIVE_CLAIM_UNSUITABLE, "%s is neither a block device nor a file",
-                      request->host_path);
-    return r == DRIVE_CLAIM_OPEN ? drive_loops_refuse(request, status, error) : r;
+    if (!S_ISREG(status->st_mode) && !S_ISBLK(status->st_mode))
+        what = "is neither a block device nor a file";
+    else if (S_ISREG(status->st_mode) && status->st_uid != 0)
+        what = "does not belong to root";
+    else if (S_ISREG(status->st_mode) && status->st_mode & 022)
+        what = "can be written by users other than root";
+    else if (S_ISREG(status->st_mode) && status->st_nlink != 1)
+        what = "has several hard links";
+    return what ? error_set(error, DRIVE_CLAIM_UNSUITABLE, "%s %s", request->host_path, what)
+                : drive_loops_refuse(request, status, error);
 }
 
 /* ---- opening -------------------------------------------------------------------------------- */
 
 /* The kernel refuses to open a write-protected device for writing with EACCES; a device cgroup
  * refuses with EPERM. */
-static bool is_write_protected(const struct drive_claim_request *request, const struct stat *status)
-{
-    char path[64];
-    uint64_t number = 0;
-
-    (void)snprintf(path, sizeof(path), "dev/block/%u:%u/ro", major(status->st_rdev),
-                   minor(status->st_rdev));
-    return request->writable && S_ISBLK(status->st_mode) &&
-           sysfs_read_number(request->sysfs, path, &number) == 0 && number != 0;
-}
-
 static int explain_open(const struct drive_claim_request *request, const struct stat *status,
                         int failure, struct error *error)
 {
     const char *path = request->host_path;
+    char attribute[64];
+    uint64_t is_protected = 0;
 
-    if (failure == EROFS || is_write_protected(request, status))
+    (void)snprintf(attribute, sizeof(attribute), "dev/block/%u:%u/ro", major(status->st_rdev),
+                   minor(status->st_rdev));
+    if (request->writable && S_ISBLK(status->st_mode))
+        (void)sysfs_read_number(request->sysfs, attribute, &is_protected);
+    if (failure == EROFS || is_protected)
         return error_set(error, DRIVE_CLAIM_READ_ONLY, "%s is read-only on the host", path);
     switch (failure) {
     case EBUSY:
@@ -259,13 +217,22 @@ static int explain_open(const struct drive_claim_request *request, const struct 
     }
 }
 
-static int read_block(int fd, struct store_drive_mount_disk *disk, bool *ret_read_only)
+/* Examines the opened descriptor. 0 or -errno. */
+static int read_disk(int fd, struct store_drive_mount_disk *disk, bool *ret_read_only)
 {
     struct stat status;
     int read_only = 0;
 
-    if (fstat(fd, &status) < 0 || ioctl(fd, BLKGETSIZE64, &disk->size_bytes) < 0 ||
-        ioctl(fd, BLKROGET, &read_only) < 0)
+    if (fstat(fd, &status) < 0)
+        return -errno;
+    if (S_ISREG(status.st_mode)) {
+        disk->kind = DEVICE_KIND_FILE;
+        disk->file_device = status.st_dev;
+        disk->inode = status.st_ino;
+        disk->size_bytes = (uint64_t)status.st_size;
+        return 0;
+    }
+    if (ioctl(fd, BLKGETSIZE64, &disk->size_bytes) < 0 || ioctl(fd, BLKROGET, &read_only) < 0)
         return -errno;
     disk->kind = DEVICE_KIND_BLOCK;
     disk->major = major(status.st_rdev);
@@ -276,25 +243,11 @@ static int read_block(int fd, struct store_drive_mount_disk *disk, bool *ret_rea
     return 0;
 }
 
-static int read_file(int fd, struct store_drive_mount_disk *disk)
-{
-    struct stat status;
-
-    if (fstat(fd, &status) < 0)
-        return -errno;
-    disk->kind = DEVICE_KIND_FILE;
-    disk->file_device = status.st_dev;
-    disk->inode = status.st_ino;
-    disk->size_bytes = (uint64_t)status.st_size;
-    return 0;
-}
-
-/* Checks the opened descriptor. */
-static int check_opened(const struct drive_claim_request *request, int fd, bool is_block,
+static int check_opened(const struct drive_claim_request *request, int fd,
                         struct store_drive_mount_disk *disk, struct error *error)
 {
     bool read_only = false;
-    int r = is_block ? read_block(fd, disk, &read_only) : read_file(fd, disk);
+    int r = read_disk(fd, disk, &read_only);
 
     if (r < 0)
         return error_set_errno(error, r, "cannot examine %s", request->host_path);
@@ -306,61 +259,201 @@ static int check_opened(const struct drive_claim_request *request, int fd, bool 
     return DRIVE_CLAIM_OPEN;
 }
 
-/* Opens what was checked. */
-static int reopen(int fd, bool is_block, bool writable)
-{
-    char path[64];
-
-    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    return open(path, (writable ? O_RDWR : O_RDONLY) | (is_block ? O_EXCL : 0) | O_NONBLOCK |
-                          O_NOCTTY | O_CLOEXEC);
-}
-
-/* Identifies a block device before it is opened. */
-static struct store_drive_mount_disk identify(const struct drive_claim_request *request,
-                                              const struct stat *status)
-{
-    struct observed_device device = {0};
-
-    (void)observe_device_number(request->sysfs, major(status->st_rdev), minor(status->st_rdev),
-                                &device);
-    return (struct store_drive_mount_disk){
-        .kind = DEVICE_KIND_BLOCK,
-        .major = major(status->st_rdev),
-        .minor = minor(status->st_rdev),
-        .diskseq = device.diskseq,
-    };
-}
-
 int drive_claim(const struct drive_claim_request *request, int *ret_fd,
                 struct store_drive_mount_disk *ret_disk, struct store_drive_mount_disk *ret_backing,
                 struct error *error)
 {
     struct store_drive_mount_disk disk = {0};
+    struct observed_device device = {0};
     cleanup(fd_closep) int found = -1, opened = -1;
     struct stat status;
+    bool is_block;
     int r = open_path(request, &found, error);
 
     if (r != 0)
         return r;
     if (fstat(found, &status) < 0)
         return error_set_errno(error, -errno, "cannot examine %s", request->host_path);
-    if (S_ISBLK(status.st_mode))
-        *ret_disk = identify(request, &status);
+    is_block = S_ISBLK(status.st_mode);
+    if (is_block) { /* identified before it is opened */
+        (void)observe_device_number(request->sysfs, major(status.st_rdev), minor(status.st_rdev),
+                                    &device);
+        *ret_disk = (struct store_drive_mount_disk){
+            .kind = DEVICE_KIND_BLOCK,
+            .major = major(status.st_rdev),
+            .minor = minor(status.st_rdev),
+            .diskseq = device.diskseq,
+        };
+    }
     r = judge(request, &status, error);
     if (r != DRIVE_CLAIM_OPEN)
         return r;
-    opened = reopen(found, S_ISBLK(status.st_mode), request->writable);
-    if (opened < 0)
-        return explain_open(request, &status, errno, error);
-    r = check_opened(request, opened, S_ISBLK(status.st_mode), &disk, error);
-    if (r == DRIVE_CLAIM_OPEN || S_ISBLK(status.st_mode))
+    r = path_reopen(found,
+                    (request->writable ? O_RDWR : O_RDONLY) | (is_block ? O_EXCL : 0) | O_NONBLOCK |
+                        O_NOCTTY,
+                    &opened);
+    if (r < 0)
+        return explain_open(request, &status, -r, error);
+    r = check_opened(request, opened, &disk, error);
+    if (r == DRIVE_CLAIM_OPEN || is_block)
         *ret_disk = disk;
     if (r == DRIVE_CLAIM_OPEN && ret_backing)
         r = drive_loops_examine(request, opened, &disk, ret_backing, error);
-    if (r != DRIVE_CLAIM_OPEN)
-        return r;
-    *ret_fd = opened;
-    opened = -1;
-    return DRIVE_CLAIM_OPEN;
+    if (r == DRIVE_CLAIM_OPEN)
+        *ret_fd = take_fd(&opened);
+    return r;
+}
+
+/* ---- claim call ----------------------------------------------------------------------------- */
+
+/* The request to the worker; `prefixes` are the claim's. */
+struct claim_message {
+    struct drive_claim_request claim;
+    const char *prefixes[CONFIG_LIST_ITEMS];
+    bool keep;
+};
+
+struct drive_claim_call {
+    struct job job;
+    bool keep;
+    uint64_t patience_ns;
+    char path[DRIVE_PATH_CHARS + 1];
+    drive_claim_done *done;
+    void *userdata;
+};
+
+static const struct job_texts texts[] = {
+    {offsetof(struct claim_message, claim.host_path), 1},
+    {offsetof(struct claim_message, prefixes), CONFIG_LIST_ITEMS},
+    {0, 0},
+};
+
+/* ---- in a worker ---- */
+
+/* The sources of mounts are looked up, too. Where one of them lies in a file system that hangs,
+ * this must not: the disk lies elsewhere. So there is a guard for as long. */
+static int read_mounts(int sysfs, struct observed_mounts **ret_mounts)
+{
+    int r = path_guard_start(-1, NULL, 0);
+
+    if (r == 0)
+        r = observe_mounts(sysfs, ret_mounts);
+    path_guard_stop();
+    return r;
+}
+
+static void claim_act(const struct job_input *input, struct buffer *reply)
+{
+    struct drive_claim_reply answer = {.fd = -1};
+    struct claim_message message;
+
+    job_read_message(input, texts, &message, sizeof(message));
+    message.claim.root = input->fds[0];
+    message.claim.sysfs = input->fds[1];
+    message.claim.prefixes = message.prefixes;
+    message.claim.read_mounts = read_mounts;
+    answer.outcome = drive_claim(&message.claim, &answer.fd, &answer.disk,
+                                 message.keep ? &answer.backing : NULL, &answer.error);
+    if (message.keep && answer.fd >= 0)
+        (void)job_give(answer.fd);
+    else
+        fd_close(answer.fd);
+    (void)buffer_append(reply, &answer, sizeof(answer));
+}
+
+/* ---- in crustd ---- */
+
+/* Whether the descriptor is of the disk that the worker says it is. */
+static bool is_of_disk(int fd, const struct store_drive_mount_disk *disk)
+{
+    struct stat status;
+
+    if (fstat(fd, &status) < 0)
+        return false;
+    if (S_ISBLK(status.st_mode))
+        return disk->kind == DEVICE_KIND_BLOCK && disk->major == major(status.st_rdev) &&
+               disk->minor == minor(status.st_rdev);
+    return S_ISREG(status.st_mode) && disk->kind == DEVICE_KIND_FILE &&
+           disk->file_device == status.st_dev && disk->inode == status.st_ino;
+}
+
+static bool take_reply(const struct drive_claim_call *call, const void *bytes, size_t length,
+                       struct drive_claim_reply *reply)
+{
+    const bool is_whole = job_take_reply(bytes, length, reply, sizeof(*reply));
+
+    reply->fd = job_take_given();
+    if (!is_whole || reply->outcome > DRIVE_CLAIM_FORBIDDEN ||
+        (unsigned)reply->disk.kind > DEVICE_KIND_OTHER ||
+        (unsigned)reply->backing.kind > DEVICE_KIND_OTHER || !job_is_error(&reply->error))
+        return false;
+    return reply->outcome != DRIVE_CLAIM_OPEN || !call->keep || is_of_disk(reply->fd, &reply->disk);
+}
+
+static void on_claimed(struct job *job, enum job_end end, const void *bytes, size_t length)
+{
+    struct drive_claim_call *call = container_of(job, struct drive_claim_call, job);
+    struct drive_claim_reply reply = {.fd = -1};
+
+    if (end == JOB_LATE) {
+        reply.outcome =
+            error_set(&reply.error, DRIVE_CLAIM_HANGS,
+                      "%s cannot be opened: its storage has not answered for %" PRIu64 " s",
+                      call->path, call->patience_ns / NSEC_PER_SEC);
+    } else if (end != JOB_ANSWERED || !take_reply(call, bytes, length, &reply)) {
+        fd_close(reply.fd);
+        reply = (struct drive_claim_reply){.fd = -1};
+        reply.outcome = error_set(&reply.error, -EIO, "%s cannot be opened: %s", call->path,
+                                  job_fault_text(end));
+    }
+    call->done(call, &reply, call->userdata);
+    fd_close(reply.fd);
+}
+
+/* Identifies the disk whatever path leads to it, if that needs no waiting for storage. */
+static uint64_t identify(const struct drive_claim_request *request)
+{
+    struct stat status;
+
+    if (path_stat_in_root(request->root, request->host_path, &status) == 0 &&
+        S_ISBLK(status.st_mode))
+        return status.st_rdev;
+    return child_subject(request->host_path);
+}
+
+int drive_claim_call_new(const struct drive_claim_request *request, bool keep, uint64_t patience_ns,
+                         drive_claim_done *done, void *userdata, struct drive_claim_call **ret_call)
+{
+    struct claim_message message = {.claim = *request, .keep = keep};
+    struct drive_claim_call *call = calloc(1, sizeof(*call));
+    int r;
+
+    if (!call)
+        return -ENOMEM;
+    call->keep = keep;
+    call->patience_ns = patience_ns;
+    call->done = done;
+    call->userdata = userdata;
+    (void)snprintf(call->path, sizeof(call->path), "%s", request->host_path);
+    for (unsigned i = 0; i < request->prefix_count; i++)
+        message.prefixes[i] = request->prefixes[i];
+    r = job_start_message(&call->job,
+                          &(struct job_message){&message, sizeof(message), texts, NULL, 0},
+                          (struct job_request){.act = claim_act,
+                                               .fds = {request->root, request->sysfs},
+                                               .deadline_ns = patience_ns,
+                                               .subject = identify(request),
+                                               .done = on_claimed});
+    if (r < 0)
+        call = drive_claim_call_free(call);
+    *ret_call = call;
+    return r;
+}
+
+struct drive_claim_call *drive_claim_call_free(struct drive_claim_call *call)
+{
+    if (call)
+        job_cancel(&call->job);
+    free(call);
+    return NULL;
 }

@@ -5,17 +5,25 @@
  * of the disk that it is a part of: mounts, swap, device mapper, md, another claim. A VMM that gets
  * the descriptor keeps the claim for as long as it holds a copy, and the claim ends with the VMM
  * (open(2), block/bdev.c; tried with QEMU 7.2). This does not detect a VMM that opened the device
- * itself: in_use.h searches for it by number. Nor a loop device that stands on it (losetup, mount
- * -o loop), so those are asked.
+ * itself: in_use.c searches for it by number. Nor does it detect a loop device above it (losetup,
+ * mount -o loop), so those are asked.
  *
  * O_EXCL has no effect on a regular file. The file must belong to root, have one link, be writable
  * by root only, and must not back a loop device.
  *
- * This is the only place in crustd that opens a block device, with loops.h, which opens the loop
- * devices that are asked. It may block, so claim_call.h runs it in a process of its own. */
+ * This is the only place in crustd that opens a block device, with loops.c, which opens the loop
+ * devices that are asked. It may block, so it runs in a worker (below). */
 #pragma once
 
+#include <errno.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+
+#include "lib/loop.h"
 #include "lib/result.h"
+#include "model/drive.h"
 #include "store/drive_mounts.h"
 
 struct observed_mounts;
@@ -40,20 +48,173 @@ struct drive_claim_request {
     const char *const *prefixes; /* directories, absolute */
     unsigned prefix_count;
     bool writable;
-    bool is_new; /* no VM has it, so what a loop device stands on must have no other user */
+    bool is_new; /* no VM has it, so the backing of a loop device must have no other user */
 };
 
 /* Returns an enum drive_claim_outcome, or -errno of a failure unrelated to the disk. `error` has
  * the path and the reason. The caller owns *ret_fd: O_CLOEXEC, and read-only unless `writable`.
  * *ret_disk also identifies a block device that was refused; its size is 0 unless it was opened.
- * *ret_backing (NULL: not asked for, which takes an answer of its storage) is what a loop device
- * stands on, or of kind OTHER: a loop device holds no claim of that, so in_use.h searches for its
+ * *ret_backing (NULL: not asked for, which takes an answer of its storage) is what backs a loop
+ * device, or of kind OTHER: a loop device holds no claim of that, so in_use.c searches for its
  * users as well. */
 int drive_claim(const struct drive_claim_request *request, int *ret_fd,
                 struct store_drive_mount_disk *ret_disk, struct store_drive_mount_disk *ret_backing,
                 struct error *error);
 
-/* Where the host has mounted the block device, or "swap"; cut if it does not fit. For loops.h.
+/* ---- claim call ----------------------------------------------------------------------------- */
+
+/* Runs drive_claim() in a worker.
+ *
+ * open(2) of a block device may block for as long as storage does not answer, even with O_NONBLOCK:
+ * the kernel waits for the device's mutex, which another open of a dead disk holds; the SCSI layer
+ * waits for its error handling (sd_open() in drivers/scsi/sd.c); and the kernel may read the
+ * partition table (bdev_open() in block/bdev.c).
+ *
+ * The worker gives crustd the descriptor, and with it the exclusive claim.
+ */
+
+enum drive_claim_failure { DRIVE_CLAIM_HANGS = -ETIMEDOUT };
+
+struct drive_claim_reply {
+    int outcome; /* as drive_claim() returns; HANGS: not finished in time */
+    int fd;      /* set it to -1 to keep it; -1: none */
+    struct store_drive_mount_disk disk;
+    struct store_drive_mount_disk backing;
+    struct error error; /* for people, unless OPEN */
+};
+
+struct drive_claim_call;
+
+typedef void drive_claim_done(struct drive_claim_call *call, struct drive_claim_reply *reply,
+                              void *userdata);
+
+/* Exactly one `done` from the loop, never from within. keep: the descriptor is wanted; otherwise
+ * the disk is closed again before `done`. The request is not needed afterwards. After HANGS nothing
+ * is claimed, even if the disk answers later: the worker is killed and ends once the kernel lets
+ * it. Until then no other worker is asked for this disk. *ret_call is NULL unless it returns 0; the
+ * errors of job_start().
+ */
+int drive_claim_call_new(const struct drive_claim_request *request, bool keep, uint64_t patience_ns,
+                         drive_claim_done *done, void *userdata,
+                         struct drive_claim_call **ret_call);
+
+struct drive_claim_call *drive_claim_call_free(struct drive_claim_call *call); /* returns NULL */
+
+/* ---- in use --------------------------------------------------------------------------------- */
+
+/* Finds out who on this node uses a disk.
+ *
+ * O_EXCL (claim.h) detects mounts, swap, device mapper and other claims. It does not detect a VMM
+ * that opened the device without it, or the users of a regular file. So this searches by identity:
+ *
+ *   - the record: volumes on the disk that live sandboxes have, or that are staged for containers
+ *     to come, and other drive mounts of it;
+ *   - the open descriptors of all processes of the node, by the device's number or by file system
+ *     and inode. A VMM that has the disk open counts, and so does any other process that may write
+ *     to it. Readers that are no VMMs (udev, blkid) do not count.
+ *
+ * A VMM also counts if it has a related device: the disk that a partition belongs to, a lower
+ * device of an LVM or dm-crypt volume, or a partition of the disk. The backing of a loop device
+ * counts as the disk itself.
+ *
+ * A read-only drive tolerates users that only read; a writable drive tolerates none.
+ *
+ * The answer holds for the moment of the search. To exclude a race, claim the disk, record it
+ * (store_set_drive_mount_disk()), and only then search, before the VMM gets it. Of two
+ * drives that do so at the same time at least one finds the other. crustd's own descriptors do not
+ * count.
+ */
+
+struct context;
+
+enum drive_in_use_outcome {
+    DRIVE_IN_USE_NOT,
+    DRIVE_IN_USE_BY_OTHERS, /* the text names one user: sandbox, process, volume or drive, and
+                               whether it may write */
+    DRIVE_IN_USE_BY_ORPHAN, /* likewise, and the user is to be ended by an operator */
+    DRIVE_IN_USE_UNKNOWN,   /* the text names what could not be examined */
+};
+
+struct drive_in_use_request {
+    const struct store_drive_mount_disk *disk;    /* copied */
+    const struct store_drive_mount_disk *backing; /* of a loop device; copied; NULL, OTHER: none */
+    const char *drive_id; /* its own row does not count; copied; NULL: none */
+    pid_t own_vmm; /* a VMM that got the disk for this drive earlier: its descriptors do not count;
+                      0: none */
+    bool writable;
+};
+
+struct drive_in_use_reply {
+    enum drive_in_use_outcome outcome;
+    struct error error; /* for people, unless NOT */
+};
+
+struct drive_in_use_call;
+
+typedef void drive_in_use_done(struct drive_in_use_call *call,
+                               const struct drive_in_use_reply *reply, void *userdata);
+
+/* Searches in slices of a few milliseconds. Exactly one `done` from the loop, never from within;
+ * the owner frees the call then or earlier. Needs the context's loop, store and sysfs. 0 or
+ * -ENOMEM. */
+int drive_in_use_call_new(const struct context *context, const struct drive_in_use_request *request,
+                          drive_in_use_done *done, void *userdata,
+                          struct drive_in_use_call **ret_call);
+
+struct drive_in_use_call *drive_in_use_call_free(struct drive_in_use_call *call); /* NULL */
+
+/* ---- loops ---------------------------------------------------------------------------------- */
+
+/* Loop devices above a disk, and the backing of a loop device.
+ *
+ * A loop device takes no exclusive claim of the block device that it stands on, and the kernel, not
+ * a process, has that or the file open. So the loop devices are asked, which takes an answer of
+ * their storage: only the worker that claims a disk does so.
+ */
+
+/* Where the host has mounted the block device, or "swap"; cut if it does not fit.
  * OBSERVED, OBSERVED_ABSENT: nowhere, or -errno: the mounts cannot be read. */
-int drive_claim_find_mount(const struct drive_claim_request *request, uint32_t major,
+int drive_loops_find_mount(const struct drive_claim_request *request, uint32_t major,
                            uint32_t minor, char *ret_where, size_t size);
+
+/* DRIVE_CLAIM_OPEN: no loop device is backed by the disk, or by one that shares data with it; and
+ * if it is_new, no loop device below it is backed by another one. Otherwise as drive_claim(). */
+int drive_loops_refuse(const struct drive_claim_request *request, const struct stat *disk,
+                       struct error *error);
+
+/* Identifies the backing of the disk, open as fd, if that is a loop device; else its kind is OTHER.
+ * If it is_new, that may not be or stand on a loop device, and may not have a user that O_EXCL
+ * would have found: a mount, a device above it, another loop device. Returns as drive_claim(). */
+int drive_loops_examine(const struct drive_claim_request *request, int fd,
+                        const struct store_drive_mount_disk *disk,
+                        struct store_drive_mount_disk *ret_backing, struct error *error);
+
+/* ---- relatives ------------------------------------------------------------------------------ */
+
+/* The devices that share sectors with a disk: the disk that a partition belongs to,
+ * the lower devices of an LVM or dm-crypt volume, the partitions of a disk. */
+
+enum { DRIVE_RELATIVES = 320 /* a disk has at most 256 partitions */ };
+
+struct drive_relatives {
+    dev_t device[DRIVE_RELATIVES];
+    unsigned count;
+};
+
+/* Adds those of one disk, without that itself. false: there may be more of them. */
+bool drive_relatives_add(int sysfs, uint32_t major, uint32_t minor,
+                         struct drive_relatives *relatives);
+
+bool drive_relatives_include(const struct drive_relatives *relatives, dev_t device);
+
+/* ---- serial --------------------------------------------------------------------------------- */
+
+/* The serial by which a guest finds the disk of a drive mount. Pure.
+ *
+ * "crust-" and 14 characters of base32: 70 bits of a SHA-256 over boot, sandbox and drive. So a
+ * drive has the same serial after a restart of crustd, and two drives of a node share one only by
+ * an unlikely collision. virtio-blk has room for 20 characters.
+ */
+
+void drive_serial_make(const char *boot_id, const char *sandbox_id, const char *drive_id,
+                       char ret_serial[static DRIVE_SERIAL_CHARS + 1]);

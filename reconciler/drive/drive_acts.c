@@ -9,15 +9,15 @@
 #include <string.h>
 
 #include "config/config.h"
-#include "hypervisor/drive.h"
+#include "hypervisor/hypervisor.h"
 #include "lib/clock.h"
 #include "lib/log.h"
-#include "reconciler/core/permit.h"
+#include "reconciler/core/context.h"
+#include "reconciler/drive/claim.h"
 #include "reconciler/drive/drive_work.h"
-#include "reconciler/drive/in_use.h"
 #include "reconciler/helper/targets.h"
 
-void drive_act_finish(struct drive_work *work, enum status_code status, const struct error *error)
+static void finish(struct drive_work *work, enum status_code status, const struct error *error)
 {
     work->result.status = status;
     if (error)
@@ -25,12 +25,12 @@ void drive_act_finish(struct drive_work *work, enum status_code status, const st
     work->step = DRIVE_FINISHED;
 }
 
-void drive_act_fail(struct drive_work *work, enum status_code status, const char *text)
+static void fail(struct drive_work *work, enum status_code status, const char *text)
 {
     struct error error = {0};
 
     (void)error_set(&error, (int)status, "%s", text);
-    drive_act_finish(work, status, &error);
+    finish(work, status, &error);
 }
 
 static uint64_t act_time(const struct drive_work *work)
@@ -58,29 +58,33 @@ bool drive_act_takes_out(unsigned act)
     return act == DRIVE_UNMOUNT || act == DRIVE_REMOVE;
 }
 
-static const enum status_code vmm_codes[HYPERVISOR_DRIVE_OUTCOMES] = {
-    [HYPERVISOR_DRIVE_DONE] = STATUS_OK,
-    [HYPERVISOR_DRIVE_MONITOR_MISSING] = STATUS_FAILED_PRECONDITION,
-    [HYPERVISOR_DRIVE_BUSY] = STATUS_UNAVAILABLE,
-    [HYPERVISOR_DRIVE_UNREACHABLE] = STATUS_UNAVAILABLE,
-    [HYPERVISOR_DRIVE_UNSUPPORTED] = STATUS_FAILED_PRECONDITION,
-    [HYPERVISOR_DRIVE_VERSION] = STATUS_FAILED_PRECONDITION,
-    [HYPERVISOR_DRIVE_REFUSED] = STATUS_FAILED_PRECONDITION,
-    [HYPERVISOR_DRIVE_CONFLICT] = STATUS_FAILED_PRECONDITION,
-    [HYPERVISOR_DRIVE_NEEDS_DESCRIPTOR] = STATUS_UNAVAILABLE,
-    [HYPERVISOR_DRIVE_NO_ADDRESS] = STATUS_RESOURCE_EXHAUSTED,
-    [HYPERVISOR_DRIVE_NOT_ATTACHED] = STATUS_FAILED_PRECONDITION,
-    [HYPERVISOR_DRIVE_PENDING] = STATUS_UNAVAILABLE,
+_Static_assert(HYPERVISOR_OUTCOMES == 16, "an outcome without a status would be a success");
+static const enum status_code vmm_codes[HYPERVISOR_OUTCOMES] = {
+    [HYPERVISOR_DONE] = STATUS_OK,
+    [HYPERVISOR_MONITOR_MISSING] = STATUS_FAILED_PRECONDITION,
+    [HYPERVISOR_BUSY] = STATUS_UNAVAILABLE,
+    [HYPERVISOR_UNREACHABLE] = STATUS_UNAVAILABLE,
+    [HYPERVISOR_UNSUPPORTED] = STATUS_FAILED_PRECONDITION,
+    [HYPERVISOR_VERSION] = STATUS_FAILED_PRECONDITION,
+    [HYPERVISOR_REFUSED] = STATUS_FAILED_PRECONDITION,
+    [HYPERVISOR_DRIVE_NOT_FOUND] = STATUS_FAILED_PRECONDITION,
+    [HYPERVISOR_READ_ONLY] = STATUS_FAILED_PRECONDITION,
+    [HYPERVISOR_MISMATCH] = STATUS_FAILED_PRECONDITION,
+    [HYPERVISOR_PAUSED] = STATUS_FAILED_PRECONDITION,
+    [HYPERVISOR_CONFLICT] = STATUS_FAILED_PRECONDITION,
+    [HYPERVISOR_NEEDS_DESCRIPTOR] = STATUS_UNAVAILABLE,
+    [HYPERVISOR_NO_ADDRESS] = STATUS_RESOURCE_EXHAUSTED,
+    [HYPERVISOR_NOT_ATTACHED] = STATUS_FAILED_PRECONDITION,
+    [HYPERVISOR_PENDING] = STATUS_UNAVAILABLE,
 };
 
-static const enum hypervisor_drive_act vmm_acts[] = {
-    [DRIVE_LOOK_VMM] = HYPERVISOR_DRIVE_LOOK, [DRIVE_ATTACH] = HYPERVISOR_DRIVE_ATTACH,
-    [DRIVE_REMOVE] = HYPERVISOR_DRIVE_DETACH, [DRIVE_LIMIT] = HYPERVISOR_DRIVE_LIMIT,
-    [DRIVE_RESIZE] = HYPERVISOR_DRIVE_RESIZE,
+static const enum hypervisor_act vmm_acts[] = {
+    [DRIVE_LOOK_VMM] = HYPERVISOR_QUERY, [DRIVE_ATTACH] = HYPERVISOR_ATTACH,
+    [DRIVE_REMOVE] = HYPERVISOR_DETACH,  [DRIVE_LIMIT] = HYPERVISOR_LIMIT,
+    [DRIVE_RESIZE] = HYPERVISOR_RESIZE,
 };
 
-static enum drive_in_vmm in_vmm(const struct drive_work *work,
-                                const struct hypervisor_drive_reply *reply)
+static enum drive_in_vmm in_vmm(const struct drive_work *work, const struct hypervisor_reply *reply)
 {
     switch (reply->state) {
     case HYPERVISOR_DRIVE_ABSENT:
@@ -103,9 +107,9 @@ static enum drive_in_vmm in_vmm(const struct drive_work *work,
     return DRIVE_IN_VMM_HAS;
 }
 
-static const struct hypervisor_drive_traits *traits_of(const struct drive_work *work)
+static const struct hypervisor_traits *traits_of(const struct drive_work *work)
 {
-    return hypervisor_drive_traits(work->sandbox.hypervisor);
+    return hypervisor_traits(work->sandbox.hypervisor);
 }
 
 bool drive_act_makes_serial(const struct drive_work *work)
@@ -118,66 +122,45 @@ bool drive_act_needs_claim(const struct drive_work *work)
     return work->disk < 0 && work->row.has_disk && traits_of(work)->opens_path;
 }
 
-/* Whether the VMM's reply to this act describes the drive in full. */
-static bool looks(unsigned act)
-{
-    return act == DRIVE_ATTACH || act == DRIVE_LOOK_VMM;
-}
-
-/* The guest did not have it mounted before, and was not asked to mount it since. Whatever else was
- * found is asked again. */
-static enum drive_in_guest in_guest_once_attached(const struct drive_work *work,
-                                                  enum drive_in_vmm before)
-{
-    return before == DRIVE_IN_VMM_ABSENT && work->guest == DRIVE_IN_GUEST_ABSENT && work->address[0]
-               ? DRIVE_IN_GUEST_ABSENT
-               : DRIVE_IN_GUEST_UNKNOWN;
-}
-
-static void on_vmm_done(struct hypervisor_drive_call *call,
-                        const struct hypervisor_drive_reply *reply, void *userdata)
+static void on_vmm_done(struct hypervisor_call *call, const struct hypervisor_reply *reply,
+                        void *userdata)
 {
     struct drive_work *work = userdata;
-    struct error error = reply->error;
-    enum status_code status = vmm_codes[reply->outcome];
-    enum drive_in_vmm before = work->vmm;
+    const enum status_code status = vmm_codes[reply->outcome];
+    const enum drive_in_vmm before = work->vmm;
+    const bool has_worked = status == STATUS_OK;
+    const bool describes = work->act == DRIVE_ATTACH || work->act == DRIVE_LOOK_VMM;
 
     if (work->act != DRIVE_LIMIT && work->act != DRIVE_RESIZE)
         work->vmm = in_vmm(work, reply);
-    if (work->act == DRIVE_RESIZE && status == STATUS_OK)
+    if (work->act == DRIVE_RESIZE && has_worked)
         work->vmm_bytes = reply->bytes;
-    if (reply->address[0] || (status == STATUS_OK && looks(work->act)))
-        memcpy(work->address, reply->address, sizeof(work->address));
-    if (status == STATUS_OK && looks(work->act) && drive_act_makes_serial(work))
+    if (has_worked && describes && drive_act_makes_serial(work))
         (void)snprintf(work->result.serial, sizeof(work->result.serial), "%s", reply->serial);
-    if (status == STATUS_OK && work->act == DRIVE_ATTACH)
-        work->guest = in_guest_once_attached(work, before);
-    work->result.is_brief = reply->outcome == HYPERVISOR_DRIVE_BUSY;
-    work->result.wants_disk = reply->outcome == HYPERVISOR_DRIVE_NEEDS_DESCRIPTOR;
-    if (status == STATUS_OK && work->act == DRIVE_ATTACH && !traits_of(work)->opens_path)
-        drive_work_drop_disk(work); /* from now on the VMM's descriptor keeps the claim */
-    else if (status == STATUS_OK && work->act == DRIVE_REMOVE)
+    /* A guest that did not have it mounted before was not asked to mount it since. Whatever else
+     * was found is asked again, as is a guest that could not be asked by the serial before. */
+    if (has_worked && work->act == DRIVE_ATTACH &&
+        !(before == DRIVE_IN_VMM_ABSENT && work->guest == DRIVE_IN_GUEST_ABSENT &&
+          !drive_act_makes_serial(work)))
+        work->guest = DRIVE_IN_GUEST_UNKNOWN;
+    work->result.is_brief = reply->outcome == HYPERVISOR_BUSY;
+    work->result.wants_disk = reply->outcome == HYPERVISOR_NEEDS_DESCRIPTOR;
+    /* Of a VMM that was given a descriptor, that keeps the claim from now on. */
+    if (has_worked &&
+        (work->act == DRIVE_REMOVE || (work->act == DRIVE_ATTACH && !traits_of(work)->opens_path)))
         drive_work_drop_disk(work);
-    work->vmm_call = hypervisor_drive_call_free(call);
-    drive_act_finish(work, status, &error);
-}
-
-static struct hypervisor_limits limits_of(const struct drive_limits *limits)
-{
-    return (struct hypervisor_limits){
-        .bandwidth = {limits->bandwidth.size, limits->bandwidth.refill_ms,
-                      limits->bandwidth.one_time_burst},
-        .operations = {limits->operations.size, limits->operations.refill_ms,
-                       limits->operations.one_time_burst},
-    };
+    finish(work, status, &reply->error);
+    work->vmm_call = hypervisor_call_free(call);
 }
 
 static void call_vmm(struct drive_work *work)
 {
     const struct store_drive_mount *row = &work->row;
     const struct context *context = work->drives->context;
-    uint64_t left = time_left(work);
-    struct hypervisor_drive_request request = {
+    const struct drive_limits *limits =
+        work->act == DRIVE_LIMIT ? &work->new_limits : &row->request.limits;
+    const uint64_t left = time_left(work);
+    struct hypervisor_request request = {
         .act = vmm_acts[work->act],
         .root = context->root,
         .control_socket = work->sandbox.control_socket[0] ? work->sandbox.control_socket : NULL,
@@ -194,18 +177,21 @@ static void call_vmm(struct drive_work *work)
         .read_only = !row->request.writable,
         .direct = row->disk.kind == DEVICE_KIND_BLOCK,
         .serial = row->serial,
-        .limits = limits_of(work->act == DRIVE_LIMIT ? &work->new_limits : &row->request.limits),
+        .limits = {.bandwidth = {limits->bandwidth.size, limits->bandwidth.refill_ms,
+                                 limits->bandwidth.one_time_burst},
+                   .operations = {limits->operations.size, limits->operations.refill_ms,
+                                  limits->operations.one_time_burst}},
         .removal_ns = left - left / 3,
         .deadline_ns = left,
     };
     struct error error = {0};
     int r;
 
-    r = hypervisor_drive_call_new(context->loop, work->sandbox.hypervisor, &request, on_vmm_done,
-                                  work, &work->vmm_call, &error);
+    r = hypervisor_call_new(context->loop, work->sandbox.hypervisor, &request, on_vmm_done, work,
+                            &work->vmm_call, &error);
     if (r < 0)
-        drive_act_finish(
-            work, result_is_shortage(r) ? STATUS_UNAVAILABLE : STATUS_FAILED_PRECONDITION, &error);
+        finish(work, result_is_shortage(r) ? STATUS_UNAVAILABLE : STATUS_FAILED_PRECONDITION,
+               &error);
 }
 
 /* ---- who has the disk ---- */
@@ -216,52 +202,60 @@ static void name_holder(struct drive_work *work, const char *holder)
                     work->row.request.host_path, holder);
 }
 
+static void search_holder(struct drive_work *work);
+
+/* A drive whose claim was faster may have passed the disk on to its VMM during the search, and is
+ * then in neither place: the second search finds it. */
 static void on_holder_searched(struct drive_in_use_call *call,
                                const struct drive_in_use_reply *reply, void *userdata)
 {
     struct drive_work *work = userdata;
-    struct error error = reply->error;
     bool is_orphan = reply->outcome == DRIVE_IN_USE_BY_ORPHAN;
+    bool is_found = is_orphan || reply->outcome == DRIVE_IN_USE_BY_OTHERS;
+    bool is_last = is_found || work->result.is_searched;
 
-    if (is_orphan || reply->outcome == DRIVE_IN_USE_BY_OTHERS)
-        name_holder(work, error.text);
+    work->result.is_searched = true;
+    if (is_found)
+        name_holder(work, reply->error.text);
     work->search = drive_in_use_call_free(call);
-    drive_act_finish(work, is_orphan ? STATUS_UNAVAILABLE : STATUS_FAILED_PRECONDITION, NULL);
+    if (is_last)
+        finish(work, is_orphan ? STATUS_UNAVAILABLE : STATUS_FAILED_PRECONDITION, NULL);
+    else
+        search_holder(work);
 }
 
-/* Any user of the disk is reported, so the search is for a writable drive. */
+/* The kernel reports only that the disk is in use. The message names the user if it can be found:
+ * another drive, which may not be recorded yet, so that the search might miss it, or else any
+ * user, as the search for a writable drive finds it. */
 static void search_holder(struct drive_work *work)
 {
-    struct drive_in_use_request request = {
+    const struct drive_in_use_request request = {
         .disk = &work->result.disk,
         .drive_id = work->row.request.drive_id,
         .writable = true,
     };
-
-    if (drive_in_use_call_new(work->drives->context, &request, on_holder_searched, work,
-                              &work->search) < 0)
-        drive_act_finish(work, STATUS_FAILED_PRECONDITION, NULL);
-}
-
-/* The kernel reports only that the disk is in use. The message names the user if it can be
- * found. */
-static void fail_claim(struct drive_work *work, enum status_code status, const struct error *error)
-{
-    const struct drive_work *holder;
+    const struct drive_work *holder = drive_disk_find_claim(work->drives, &work->result.disk);
     char text[ERROR_TEXT_BYTES];
 
-    work->result.error = *error;
-    holder = work->result.is_taken ? drive_disk_find_claim(work->drives, &work->result.disk) : NULL;
-    if (holder) { /* it may not be on record yet, so the search might miss it */
+    if (!holder && drive_in_use_call_new(work->drives->context, &request, on_holder_searched, work,
+                                         &work->search) == 0)
+        return;
+    if (holder) {
         (void)snprintf(text, sizeof(text), "sandbox %s has the disk as drive %s, %s",
                        holder->sandbox_id, holder->row.request.drive_id,
                        holder->row.request.writable ? "writable" : "read-only");
         name_holder(work, text);
     }
-    if (work->result.is_taken && !holder)
+    finish(work, STATUS_FAILED_PRECONDITION, NULL);
+}
+
+static void fail_claim(struct drive_work *work, enum status_code status, const struct error *error)
+{
+    work->result.error = *error;
+    if (work->result.is_taken)
         search_holder(work);
     else
-        drive_act_finish(work, status, NULL);
+        finish(work, status, NULL);
 }
 
 /* ---- the claim ---- */
@@ -269,7 +263,7 @@ static void fail_claim(struct drive_work *work, enum status_code status, const s
 static void on_claimed(struct drive_work *work, enum status_code status, const struct error *error)
 {
     if (status == STATUS_OK)
-        drive_act_finish(work, status, NULL);
+        finish(work, status, NULL);
     else
         fail_claim(work, status, error);
 }
@@ -285,23 +279,14 @@ static void on_traits(const struct guest_traits *traits, const struct error *err
     work->traits = helper_guest_free(work->traits);
     if (error) {
         (void)error_prefix(&why, "cannot tell whether the guest is confidential: ");
-        drive_act_finish(work, STATUS_UNAVAILABLE, &why);
+        finish(work, STATUS_UNAVAILABLE, &why);
     } else if (is_confidential) {
-        drive_act_fail(work, STATUS_FAILED_PRECONDITION,
-                       "the guest is confidential: disks of the node are not attached to it");
+        fail(work, STATUS_FAILED_PRECONDITION,
+             "the guest is confidential: disks of the node are not attached to it");
     } else {
         drive_disk_claim(work, on_claimed);
     }
 }
-
-/* A confidential guest gets no disk, so that is found out before the claim. */
-static void claim_disk(struct drive_work *work)
-{
-    if (helper_guest_new(work->drives->context, &work->sandbox, on_traits, work, &work->traits) < 0)
-        drive_act_fail(work, STATUS_UNAVAILABLE, "out of memory");
-}
-
-/* ---- the attach ---- */
 
 static void on_searched(struct drive_in_use_call *call, const struct drive_in_use_reply *reply,
                         void *userdata)
@@ -316,12 +301,12 @@ static void on_searched(struct drive_in_use_call *call, const struct drive_in_us
     if (reply->outcome == DRIVE_IN_USE_NOT)
         call_vmm(work);
     else
-        drive_act_finish(work, codes[reply->outcome], &reply->error);
+        finish(work, codes[reply->outcome], &reply->error);
     work->search = drive_in_use_call_free(call);
 }
 
 /* The search for other users of the disk comes after the claim is recorded and directly before the
- * VMM gets the disk: see in_use.h. */
+ * VMM gets the disk: see "in use" in claim.h. */
 static void search_and_attach(struct drive_work *work)
 {
     const struct drive_in_use_request request = {
@@ -334,7 +319,7 @@ static void search_and_attach(struct drive_work *work)
 
     if (drive_in_use_call_new(work->drives->context, &request, on_searched, work, &work->search) <
         0)
-        drive_act_fail(work, STATUS_UNAVAILABLE, "out of memory");
+        fail(work, STATUS_UNAVAILABLE, "out of memory");
 }
 
 static void on_opened_to_attach(struct drive_work *work, enum status_code status,
@@ -344,14 +329,6 @@ static void on_opened_to_attach(struct drive_work *work, enum status_code status
         search_and_attach(work);
     else
         fail_claim(work, status, error);
-}
-
-static void attach(struct drive_work *work)
-{
-    if (work->disk < 0 && work->wants_disk)
-        drive_disk_claim(work, on_opened_to_attach);
-    else /* somebody may have opened the disk while crustd was down */
-        search_and_attach(work);
 }
 
 /* ---- the guest ---- */
@@ -366,7 +343,6 @@ static void on_guest_done(struct drive_guest_call *call, const struct drive_gues
                           void *userdata)
 {
     struct drive_work *work = userdata;
-    struct error error = reply->error;
     enum status_code status = reply->status;
 
     if (work->act != DRIVE_ENTER || reply->guest == DRIVE_IN_GUEST_MOUNTED)
@@ -376,13 +352,14 @@ static void on_guest_done(struct drive_guest_call *call, const struct drive_gues
     (void)snprintf(work->result.remark, sizeof(work->result.remark), "%s", reply->remark);
     if (status == STATUS_UNIMPLEMENTED)
         status = STATUS_FAILED_PRECONDITION; /* no agent can do it */
-    work->result.takes_its_time =
+    work->result.by_container = reply->by_container;
+    work->result.retry_at_once =
         status == STATUS_DEADLINE_EXCEEDED && time_left(work) < act_time(work) / 2;
     if (work->act == DRIVE_LOOK_GUEST && status == STATUS_OK &&
         work->guest == DRIVE_IN_GUEST_UNKNOWN)
         status = STATUS_UNAVAILABLE;
-    work->guest_call = work->drives->guest->call_free(call);
-    drive_act_finish(work, status, &error);
+    finish(work, status, &reply->error);
+    work->guest_call = drive_guest_call_free(call);
 }
 
 static void ask_guest(struct drive_work *work)
@@ -391,19 +368,16 @@ static void ask_guest(struct drive_work *work)
     struct drive_guest_request request = {
         .act = act,
         .drive = &work->row,
-        .address = work->address,
         .bytes = act == DRIVE_GUEST_GROW    ? work->new_bytes
                  : act == DRIVE_GUEST_MOUNT ? work->vmm_bytes
                                             : 0,
         .deadline_ns = time_left(work),
     };
 
-    if (work->drives->guest->call_new(work->drives->context, &request, on_guest_done, work,
-                                      &work->guest_call) < 0)
-        drive_act_fail(work, STATUS_UNAVAILABLE, "out of memory");
+    if (drive_guest_call_new(work->drives->context, &request, on_guest_done, work,
+                             &work->guest_call) < 0)
+        fail(work, STATUS_UNAVAILABLE, "out of memory");
 }
-
-/* ---- any ---- */
 
 void drive_act_start(struct drive_work *work)
 {
@@ -411,17 +385,22 @@ void drive_act_start(struct drive_work *work)
     work->result = (struct drive_result){0};
     work->deadline_ns = clock_boottime() + act_time(work);
     switch (work->act) {
-    case DRIVE_CLAIM:
-        claim_disk(work);
+    case DRIVE_CLAIM: /* a confidential guest gets no disk, so that is found out first */
+        if (helper_guest_new(work->drives->context, &work->sandbox, on_traits, work,
+                             &work->traits) < 0)
+            fail(work, STATUS_UNAVAILABLE, "out of memory");
         return;
     case DRIVE_ATTACH:
-        attach(work);
+        if (work->disk < 0 && work->wants_disk)
+            drive_disk_claim(work, on_opened_to_attach);
+        else /* somebody may have opened the disk while crustd was down */
+            search_and_attach(work);
         return;
     case DRIVE_RECLAIM:
-        drive_disk_claim(work, drive_act_finish);
+        drive_disk_claim(work, finish);
         return;
     case DRIVE_END:
-        drive_disk_check_free(work, drive_act_finish);
+        drive_disk_check_free(work, finish);
         return;
     case DRIVE_REMOVE:
         if (!traits_of(work)->opens_path)
@@ -442,9 +421,9 @@ void drive_act_start(struct drive_work *work)
 
 void drive_act_stop(struct drive_work *work)
 {
-    work->vmm_call = hypervisor_drive_call_free(work->vmm_call);
+    work->vmm_call = hypervisor_call_free(work->vmm_call);
     if (work->guest_call)
-        work->guest_call = work->drives->guest->call_free(work->guest_call);
+        work->guest_call = drive_guest_call_free(work->guest_call);
     work->traits = helper_guest_free(work->traits);
     work->search = drive_in_use_call_free(work->search);
     drive_disk_stop(work);

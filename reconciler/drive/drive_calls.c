@@ -1,21 +1,147 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* drive_calls.c - the calls of clients: checked, recorded at once, and then waited for
  * (drive_work.h). Reading is answered at once.
+ *
+ * What depends on the node or the guest is checked later: which disk the path leads to, which
+ * options the guest's file system accepts, and where vm_path really leads.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "config/config.h"
-#include "hypervisor/drive.h"
+#include "hypervisor/hypervisor.h"
+#include "lib/buffer.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
+#include "lib/json.h"
+#include "observe/observe.h"
 #include "reconciler/command/answers.h"
 #include "reconciler/command/drive_form.h"
-#include "reconciler/drive/drive_request.h"
+#include "reconciler/core/reconciler_internal.h"
+#include "reconciler/drive/claim.h"
 #include "reconciler/drive/drive_work.h"
-#include "reconciler/drive/loops.h"
 
 #define refuse(error, code, ...) ((enum status_code)error_set((error), (int)(code), __VA_ARGS__))
+
+/* ---- a request ---- */
+
+enum {
+    OPTIONS_BYTES = DRIVE_OPTIONS * (6 * DRIVE_OPTION_CHARS + 3) + 3,
+    CONTAINER_BYTES = 6 * (DRIVE_CONTAINER_ID_CHARS + 2 * DRIVE_PATH_CHARS) + 80,
+    CONTAINERS_BYTES = DRIVE_CONTAINERS * CONTAINER_BYTES + 3,
+};
+
+static bool is_below(const char *path, const char *directory)
+{
+    size_t length = strlen(directory);
+
+    while (length && directory[length - 1] == '/')
+        length--;
+    return strncmp(path, directory, length) == 0 && path[length] == '/';
+}
+
+static char *options_text(const struct reconciler_drive_attach *attach)
+{
+    cleanup(buffer_done) struct buffer text = BUFFER_INIT(OPTIONS_BYTES);
+
+    buffer_append_text(&text, "[");
+    for (unsigned i = 0; i < attach->options; i++) {
+        buffer_append_text(&text, i ? "," : "");
+        json_append_string(&text, attach->option[i]);
+    }
+    return buffer_append_text(&text, "]") < 0 ? NULL : strdup(buffer_text(&text));
+}
+
+static char *containers_text(const struct reconciler_drive_attach *attach)
+{
+    cleanup(buffer_done) struct buffer text = BUFFER_INIT(CONTAINERS_BYTES);
+
+    buffer_append_text(&text, "[");
+    for (unsigned i = 0; i < attach->containers; i++) {
+        const struct reconciler_drive_container *one = &attach->container[i];
+
+        buffer_append_text(&text, i ? ",{\"container_id\":" : "{\"container_id\":");
+        json_append_string(&text, one->container_id);
+        buffer_append_text(&text, ",\"path\":");
+        json_append_string(&text, one->path);
+        buffer_append_text(&text, ",\"sub_path\":");
+        json_append_string(&text, one->sub_path);
+        buffer_append_text(&text,
+                           one->read_only ? ",\"read_only\":true}" : ",\"read_only\":false}");
+    }
+    return buffer_append_text(&text, "]") < 0 ? NULL : strdup(buffer_text(&text));
+}
+
+enum status_code drive_request_check_limits(enum hypervisor_kind kind,
+                                            const struct drive_limits *limits, struct error *error)
+{
+    enum status_code code = drive_form_check_limits(limits, error);
+
+    if (code == STATUS_OK && kind == HYPERVISOR_QEMU &&
+        (limits->bandwidth.one_time_burst || limits->operations.one_time_burst))
+        code = answer_refuse(error, ANSWER_BAD_REQUEST, "%s has no one-time burst",
+                             hypervisor_title(kind));
+    return code;
+}
+
+enum status_code drive_request_check(const struct config *config,
+                                     const struct reconciler_drive_attach *attach,
+                                     struct store_drive_mount_request *ret_request,
+                                     struct error *error)
+{
+    struct store_drive_mount_request request = {
+        .writable = attach->writable,
+        .fsck = attach->fsck,
+        .has_fs_group = attach->has_fs_group,
+        .fs_group = attach->has_fs_group ? attach->fs_group : 0,
+        .fs_group_policy = attach->fs_group_policy,
+        .limits = attach->limits,
+    };
+    const struct config_list *prefixes = &config->drives.host_prefixes;
+    enum status_code code = drive_form_check(attach, error);
+    unsigned i = 0;
+
+    if (code != STATUS_OK)
+        return code;
+    if (!config->drives.enabled)
+        return refuse(error, STATUS_FAILED_PRECONDITION, "drives.enabled is off on this node");
+    if (!observe_is_sandbox_id(attach->sandbox_id))
+        return answer_refuse(error, ANSWER_BAD_REQUEST, "sandbox_id is not the id of a sandbox");
+    while (i < prefixes->count && !is_below(attach->host_path, config_list_item(prefixes, i)))
+        i++;
+    if (i == prefixes->count)
+        return refuse(error, STATUS_PERMISSION_DENIED,
+                      "host_path %s is outside the directories of drives.host_prefixes",
+                      attach->host_path);
+    (void)snprintf(request.drive_id, sizeof(request.drive_id), "%s", attach->drive_id);
+    (void)snprintf(request.sandbox_id, sizeof(request.sandbox_id), "%s", attach->sandbox_id);
+    (void)snprintf(request.host_path, sizeof(request.host_path), "%s", attach->host_path);
+    (void)snprintf(request.vm_path, sizeof(request.vm_path), "%s", attach->vm_path);
+    (void)snprintf(request.fs_type, sizeof(request.fs_type), "%s", attach->fs_type);
+    request.options = options_text(attach);
+    request.containers = containers_text(attach);
+    if (!request.options || !request.containers) {
+        free(request.options);
+        free(request.containers);
+        return refuse(error, STATUS_UNAVAILABLE, "out of memory");
+    }
+    *ret_request = request;
+    return STATUS_OK;
+}
+
+bool drive_request_is_equal(const struct store_drive_mount_request *a,
+                            const struct store_drive_mount_request *b)
+{
+    return strcmp(a->drive_id, b->drive_id) == 0 && strcmp(a->sandbox_id, b->sandbox_id) == 0 &&
+           strcmp(a->host_path, b->host_path) == 0 && strcmp(a->vm_path, b->vm_path) == 0 &&
+           strcmp(a->fs_type, b->fs_type) == 0 && strcmp(a->options, b->options) == 0 &&
+           strcmp(a->containers, b->containers) == 0 && a->writable == b->writable &&
+           a->fsck == b->fsck && a->has_fs_group == b->has_fs_group && a->fs_group == b->fs_group &&
+           a->fs_group_policy == b->fs_group_policy;
+}
+
+/* ---- any call ---- */
 
 /* No call is accepted before it is known which VMs run, or while the store cannot keep it. */
 static enum status_code check_daemon(const struct drives *drives, struct error *error)
@@ -27,7 +153,7 @@ static enum status_code check_daemon(const struct drives *drives, struct error *
                       "crustd has not completed its first scan of the node");
     if (!drive_waits_have_room(drives))
         return refuse(error, STATUS_UNAVAILABLE, "too many calls wait for drives");
-    return promise_check(drives->context->store, error);
+    return require_durable(drives->context->store, error);
 }
 
 static enum status_code explain_store(const struct drives *drives, struct error *error)
@@ -38,58 +164,42 @@ static enum status_code explain_store(const struct drives *drives, struct error 
 
 /* ---- attach ---- */
 
-static enum status_code explain_added(int added, const struct store_drive_mount_request *request,
-                                      struct error *error)
-{
-    switch (added) {
-    case STORE_DRIVE_MOUNT_PATH_TAKEN:
-        return refuse(error, STATUS_ALREADY_EXISTS, "another drive has %s in sandbox %s",
-                      request->vm_path, request->sandbox_id);
-    case STORE_DRIVE_MOUNT_NO_SANDBOX:
-        return refuse(error, STATUS_NOT_FOUND, "sandbox %s has no running VM", request->sandbox_id);
-    case STORE_DRIVE_MOUNT_TOO_MANY:
-        return refuse(error, STATUS_RESOURCE_EXHAUSTED, "this node has %d drives",
-                      STORE_DRIVE_MOUNTS);
-    default:
-        return refuse(error, STATUS_ALREADY_EXISTS, "drive_id %s is taken", request->drive_id);
-    }
-}
-
-/* Checks the VM of the new row. */
-static enum status_code check_vmm(struct drives *drives, int64_t drive_ref, struct error *error)
-{
-    struct store *store = drives->context->store;
-    cleanup(store_drive_mount_done) struct store_drive_mount row = {0};
-    struct store_helper_run sandbox = {0};
-    const struct hypervisor_drive_traits *traits;
-    int r = store_get_drive_mount_itself(store, drive_ref, &row);
-
-    if (r == STORE_FOUND)
-        r = store_get_helper_sandbox(store, row.sandbox_ref, &sandbox);
-    if (r < 0)
-        return explain_store(drives, error);
-    traits = hypervisor_drive_traits(sandbox.hypervisor);
-    if (traits->obstacle)
-        return refuse(error, STATUS_FAILED_PRECONDITION, "sandbox %s: %s", sandbox.sandbox_id,
-                      traits->obstacle);
-    return drive_request_check_limits(sandbox.hypervisor, &row.request.limits, error);
-}
-
 static enum status_code add_drive(struct drives *drives,
                                   const struct store_drive_mount_request *request,
                                   int64_t *ret_drive_ref, struct error *error)
 {
+    struct store *store = drives->context->store;
     char boot_id[CLOCK_BOOT_ID_BYTES], serial[DRIVE_SERIAL_CHARS + 1];
+    cleanup(store_drive_mount_done) struct store_drive_mount row = {0};
+    struct store_helper_run sandbox = {0};
+    const char *obstacle;
     int r = clock_boot_id(boot_id);
 
     if (r < 0)
         return refuse(error, STATUS_UNAVAILABLE, "the boot id cannot be read");
     drive_serial_make(boot_id, request->sandbox_id, request->drive_id, serial);
-    r = store_add_drive_mount(drives->context->store, request, serial, ret_drive_ref);
+    r = store_add_drive_mount(store, request, serial, ret_drive_ref);
+    if (r == STORE_DRIVE_MOUNT_PATH_TAKEN)
+        return refuse(error, STATUS_ALREADY_EXISTS, "another drive has %s in sandbox %s",
+                      request->vm_path, request->sandbox_id);
+    if (r == STORE_DRIVE_MOUNT_NO_SANDBOX)
+        return refuse(error, STATUS_NOT_FOUND, "sandbox %s has no running VM", request->sandbox_id);
+    if (r == STORE_DRIVE_MOUNT_TOO_MANY)
+        return refuse(error, STATUS_RESOURCE_EXHAUSTED, "this node has %d drives",
+                      STORE_DRIVE_MOUNTS);
+    if (r > 0 && r != STORE_DRIVE_MOUNT_ADDED)
+        return refuse(error, STATUS_ALREADY_EXISTS, "drive_id %s is taken", request->drive_id);
+    if (r >= 0)
+        r = store_get_drive_mount_itself(store, *ret_drive_ref, &row);
+    if (r == STORE_FOUND)
+        r = store_get_helper_sandbox(store, row.sandbox_ref, &sandbox);
     if (r < 0)
         return explain_store(drives, error);
-    return r == STORE_DRIVE_MOUNT_ADDED ? check_vmm(drives, *ret_drive_ref, error)
-                                        : explain_added(r, request, error);
+    obstacle = hypervisor_traits(sandbox.hypervisor)->obstacle;
+    if (obstacle)
+        return refuse(error, STATUS_FAILED_PRECONDITION, "sandbox %s: %s", sandbox.sandbox_id,
+                      obstacle);
+    return drive_request_check_limits(sandbox.hypervisor, &request->limits, error);
 }
 
 /* Joins the drive of this id that has not ended, if it has the requested parameters. */
@@ -97,7 +207,7 @@ static enum status_code join_drive(const struct store_drive_mount *row,
                                    const struct store_drive_mount_request *request,
                                    int64_t *ret_drive_ref, struct error *error)
 {
-    if (drive_is_stray(row))
+    if (drive_is_unrecorded(row))
         return refuse(error, STATUS_UNAVAILABLE,
                       "the VM of sandbox %s has drive %s, which was not on record: it is taken out "
                       "first",
@@ -134,61 +244,40 @@ static enum status_code put_on_record(struct drives *drives,
         return code;
     }
     drives->dirty = true;
-    drive_strays_forget(drives, request->sandbox_id, request->drive_id);
+    drive_unrecorded_forget(drives, request->sandbox_id, request->drive_id);
     return store_end(store, 0) < 0 ? explain_store(drives, error) : STATUS_OK;
 }
 
-/* Whether it is ready was read last when it became so, and a guest may have been rebooted since. */
-static void look_again(struct drives *drives, int64_t drive_ref)
+enum status_code reconciler_attach_drive(struct reconciler *reconciler,
+                                         const struct reconciler_drive_attach *attach,
+                                         reconciler_drive_done *done, void *userdata,
+                                         struct drive_wait **ret_wait, struct error *error)
 {
-    struct drive_work *work = drive_work_find(drives, drive_ref);
-
-    if (work && work->step == DRIVE_IDLE && work->row.state == DRIVE_READY) {
-        work->vmm = DRIVE_IN_VMM_UNKNOWN;
-        work->guest = DRIVE_IN_GUEST_UNKNOWN;
-    }
-}
-
-enum status_code drives_attach(struct drives *drives, const struct reconciler_drive_attach *attach,
-                               reconciler_drive_done *done, void *userdata,
-                               struct drive_wait **ret_wait, struct error *error)
-{
+    struct drives *drives = reconciler->drives;
     const struct config *config = drives->context->config;
     cleanup(store_drive_mount_done) struct store_drive_mount asked = {0};
+    struct drive_work *work;
     int64_t drive_ref = 0;
-    enum status_code code;
+    enum status_code code = drive_request_check(config, attach, &asked.request, error);
 
-    if (!config->drives.enabled)
-        return refuse(error, STATUS_FAILED_PRECONDITION, "drives.enabled is off on this node");
-    code = drive_request_check(config, attach, &asked.request, error);
     if (code == STATUS_OK)
         code = check_daemon(drives, error);
     if (code == STATUS_OK)
         code = put_on_record(drives, &asked.request, &drive_ref, error);
     if (code != STATUS_OK)
         return code;
-    look_again(drives, drive_ref);
+    /* Whether it is ready was read last when it became so, and a guest may have been rebooted
+     * since. */
+    work = drive_work_find(drives, drive_ref);
+    if (work && work->step == DRIVE_IDLE && work->row.state == DRIVE_READY) {
+        work->vmm = DRIVE_IN_VMM_UNKNOWN;
+        work->guest = DRIVE_IN_GUEST_UNKNOWN;
+    }
     return drive_wait_begin(drives, WAIT_ATTACH, &asked.request, drive_ref, done, userdata,
                             ret_wait, error);
 }
 
 /* ---- detach ---- */
-
-/* The status of an attach that has not succeeded yet is cleared, because it would be taken for that
- * of the detach. */
-static int unwant(struct drives *drives, const struct store_drive_mount *row)
-{
-    struct store *store = drives->context->store;
-    int r = store_begin(store);
-
-    if (r < 0)
-        return r;
-    r = store_set_drive_mount_state(store, row->drive_ref, row->state, STATUS_OK, "");
-    if (r == 0)
-        r = store_unwant_drive_mount(store, row->drive_ref);
-    drives->dirty = true;
-    return store_end(store, r);
-}
 
 /* Finds the drive of this id, whatever its state: *ret_row; its drive_ref is 0 if there is none. */
 static enum status_code find(struct drives *drives, const char *drive_id,
@@ -201,13 +290,16 @@ static enum status_code find(struct drives *drives, const char *drive_id,
     return code;
 }
 
-enum status_code drives_detach(struct drives *drives, const char *drive_id,
-                               reconciler_drive_done *done, void *userdata,
-                               struct drive_wait **ret_wait, struct error *error)
+enum status_code reconciler_detach_drive(struct reconciler *reconciler, const char *drive_id,
+                                         reconciler_drive_done *done, void *userdata,
+                                         struct drive_wait **ret_wait, struct error *error)
 {
+    struct drives *drives = reconciler->drives;
     cleanup(store_drive_mount_done) struct store_drive_mount row = {0};
+    struct store *store = drives->context->store;
     struct store_drive_mount_request request = {0};
     enum status_code code = drive_form_check_id(drive_id, error);
+    int r = 0;
 
     if (code == STATUS_OK)
         code = check_daemon(drives, error);
@@ -219,49 +311,54 @@ enum status_code drives_detach(struct drives *drives, const char *drive_id,
     (void)snprintf(request.sandbox_id, sizeof(request.sandbox_id), "%s", row.request.sandbox_id);
     if (!row.drive_ref || drive_state_is_end(row.state)) {
         code = drive_wait_begin(drives, WAIT_DETACH, &request, 0, done, userdata, ret_wait, error);
-        if (code == STATUS_OK && (!row.drive_ref || drive_strays_have(drives, drive_id)))
+        if (code == STATUS_OK && (!row.drive_ref || drive_unrecorded_have(drives, drive_id)))
             drive_wait_ask_vms(*ret_wait);
         return code;
     }
-    if (row.wanted && unwant(drives, &row) < 0)
-        return explain_store(drives, error);
+    if (row.wanted) {
+        r = store_begin(store);
+        if (r < 0)
+            return explain_store(drives, error);
+        /* The status of an attach that has not succeeded yet would be taken for that of the
+         * detach. */
+        r = store_set_drive_mount_state(store, row.drive_ref, row.state, STATUS_OK, "");
+        if (r == 0)
+            r = store_unwant_drive_mount(store, row.drive_ref);
+        drives->dirty = true;
+        if (store_end(store, r) < 0)
+            return explain_store(drives, error);
+    }
     return drive_wait_begin(drives, WAIT_DETACH, &request, row.drive_ref, done, userdata, ret_wait,
                             error);
 }
 
-/* ---- limits ---- */
-
-static enum status_code check_limits(struct drives *drives, const struct store_drive_mount *row,
-                                     const struct drive_limits *limits, struct error *error)
+enum status_code reconciler_limit_drive(struct reconciler *reconciler, const char *drive_id,
+                                        const struct drive_limits *limits,
+                                        reconciler_drive_done *done, void *userdata,
+                                        struct drive_wait **ret_wait, struct error *error)
 {
-    struct store_helper_run sandbox = {0};
-    const struct drive_work *work = drive_work_find(drives, row->drive_ref);
-
-    if (!row->wanted)
-        return refuse(error, STATUS_FAILED_PRECONDITION, "the drive is being detached");
-    if (row->state != DRIVE_READY)
-        return refuse(error, STATUS_UNAVAILABLE, "the drive is not attached yet");
-    if (work && work->has_new_limits && !drive_limits_are_equal(&work->new_limits, limits))
-        return refuse(error, STATUS_UNAVAILABLE, "other limits are being set");
-    if (store_get_helper_sandbox(drives->context->store, row->sandbox_ref, &sandbox) < 0)
-        return explain_store(drives, error);
-    return drive_request_check_limits(sandbox.hypervisor, limits, error);
-}
-
-enum status_code drives_limit(struct drives *drives, const char *drive_id,
-                              const struct drive_limits *limits, reconciler_drive_done *done,
-                              void *userdata, struct drive_wait **ret_wait, struct error *error)
-{
+    struct drives *drives = reconciler->drives;
     cleanup(store_drive_mount_done) struct store_drive_mount row = {0};
     enum status_code code = find(drives, drive_id, &row, error);
+    struct store_helper_run sandbox = {0};
     struct drive_work *work;
 
     if (code == STATUS_OK)
         code = check_daemon(drives, error);
-    if (code == STATUS_OK && (!row.drive_ref || drive_state_is_end(row.state)))
-        code = refuse(error, STATUS_NOT_FOUND, "there is no drive %s", drive_id);
-    if (code == STATUS_OK)
-        code = check_limits(drives, &row, limits, error);
+    if (code != STATUS_OK)
+        return code;
+    work = drive_work_find(drives, row.drive_ref);
+    if (!row.drive_ref || drive_state_is_end(row.state))
+        return refuse(error, STATUS_NOT_FOUND, "there is no drive %s", drive_id);
+    if (!row.wanted)
+        return refuse(error, STATUS_FAILED_PRECONDITION, "the drive is being detached");
+    if (row.state != DRIVE_READY)
+        return refuse(error, STATUS_UNAVAILABLE, "the drive is not attached yet");
+    if (work && work->has_new_limits && memcmp(&work->new_limits, limits, sizeof(*limits)) != 0)
+        return refuse(error, STATUS_UNAVAILABLE, "other limits are being set");
+    if (store_get_helper_sandbox(drives->context->store, row.sandbox_ref, &sandbox) < 0)
+        return explain_store(drives, error);
+    code = drive_request_check_limits(sandbox.hypervisor, limits, error);
     if (code == STATUS_OK)
         code = drive_wait_begin(drives, WAIT_LIMIT, &row.request, row.drive_ref, done, userdata,
                                 ret_wait, error);
@@ -275,10 +372,11 @@ enum status_code drives_limit(struct drives *drives, const char *drive_id,
 
 /* ---- reading ---- */
 
-enum status_code drives_get(struct drives *drives, const char *drive_id,
-                            reconciler_drive_callback *callback, void *userdata,
-                            struct error *error)
+enum status_code reconciler_get_drive(struct reconciler *reconciler, const char *drive_id,
+                                      reconciler_drive_callback *callback, void *userdata,
+                                      struct error *error)
 {
+    struct drives *drives = reconciler->drives;
     cleanup(store_drive_mount_done) struct store_drive_mount row = {0};
     enum status_code code = find(drives, drive_id, &row, error);
     struct reconciler_drive drive;
@@ -309,10 +407,11 @@ static int visit(void *userdata, const struct store_drive_mount *row)
     return walk->is_over;
 }
 
-enum status_code drives_each(struct drives *drives, const char *sandbox_id,
-                             reconciler_drive_callback *callback, void *userdata,
-                             struct error *error)
+enum status_code reconciler_each_drive(struct reconciler *reconciler, const char *sandbox_id,
+                                       reconciler_drive_callback *callback, void *userdata,
+                                       struct error *error)
 {
+    struct drives *drives = reconciler->drives;
     struct walk walk = {.sandbox_id = sandbox_id, .callback = callback, .userdata = userdata};
 
     return store_each_drive_mount(drives->context->store, visit, &walk) < 0

@@ -18,8 +18,8 @@
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "observe/observe.h"
-#include "reconciler/core/permit.h"
-#include "reconciler/drive/claim_call.h"
+#include "reconciler/core/context.h"
+#include "reconciler/drive/claim.h"
 #include "reconciler/drive/drive_work.h"
 
 static const enum status_code codes[] = {
@@ -74,14 +74,6 @@ static void finish(struct drive_work *work, enum status_code status, const struc
     done(work, status, status == STATUS_OK ? NULL : error);
 }
 
-static void fail_start(struct drive_work *work, const char *path, int r)
-{
-    struct error error = {0};
-
-    (void)error_set(&error, r, "%s cannot be opened: %s", path, child_explain(r));
-    finish(work, STATUS_UNAVAILABLE, &error);
-}
-
 static void open_disk(struct drive_work *work, const char *path, const struct config_list *prefixes,
                       bool keep, drive_claim_done *done)
 {
@@ -96,31 +88,25 @@ static void open_disk(struct drive_work *work, const char *path, const struct co
         .writable = keep && work->row.request.writable,
         .is_new = !work->row.has_disk,
     };
+    struct error error = {0};
     int r;
 
     for (unsigned i = 0; i < prefixes->count; i++)
         names[i] = config_list_item(prefixes, i);
-    r = drive_claim_call_new(context->loop, &request, keep,
+    r = drive_claim_call_new(&request, keep,
                              context->config->resize.call_timeout_seconds * NSEC_PER_SEC, done,
                              work, &work->claim);
-    if (r < 0)
-        fail_start(work, path, r);
-}
-
-/* O_DIRECT bypasses the host's cache, so that data that another node wrote to the disk is read. The
- * file system of a regular file may not support it. */
-static int set_direct(int fd)
-{
-    int flags = fcntl(fd, F_GETFL);
-
-    return flags < 0 || fcntl(fd, F_SETFL, flags | O_DIRECT) < 0 ? -errno : 0;
+    if (r < 0) {
+        (void)error_set(&error, r, "%s cannot be opened: %s", path, child_explain(r));
+        finish(work, STATUS_UNAVAILABLE, &error);
+    }
 }
 
 static enum status_code judge(struct drive_work *work, struct drive_claim_reply *reply)
 {
     const struct store_drive_mount *row = &work->row;
     struct error *error = &reply->error;
-    int r;
+    int flags;
 
     if (reply->outcome < 0)
         return STATUS_UNAVAILABLE;
@@ -130,13 +116,15 @@ static enum status_code judge(struct drive_work *work, struct drive_claim_reply 
         return (enum status_code)error_set(error, STATUS_FAILED_PRECONDITION,
                                            "%s is not the disk that was claimed",
                                            row->request.host_path);
-    r = reply->disk.kind == DEVICE_KIND_BLOCK ? set_direct(reply->fd) : 0;
-    if (r < 0) {
-        (void)error_set_errno(error, r, "cannot read %s without the page cache",
-                              row->request.host_path);
-        return STATUS_UNAVAILABLE;
-    }
-    return STATUS_OK;
+    if (reply->disk.kind != DEVICE_KIND_BLOCK)
+        return STATUS_OK; /* the file system of a regular file may not support O_DIRECT */
+    /* It bypasses the host's cache, so that data that another node wrote to the disk is read. */
+    flags = fcntl(reply->fd, F_GETFL);
+    if (flags >= 0 && fcntl(reply->fd, F_SETFL, flags | O_DIRECT) == 0)
+        return STATUS_OK;
+    (void)error_set_errno(error, -errno, "cannot read %s without the page cache",
+                          row->request.host_path);
+    return STATUS_UNAVAILABLE;
 }
 
 static void on_claimed(struct drive_claim_call *call, struct drive_claim_reply *reply,
@@ -250,11 +238,6 @@ static void on_tried_path(struct drive_claim_call *call, struct drive_claim_repl
         open_disk(work, device.name, &anywhere, false, on_tried_name);
     else
         say_unseen(work, &reply->error);
-}
-
-bool drive_disk_must_be_free(const struct drive_work *work)
-{
-    return work->row.has_disk && work->row.disk.kind == DEVICE_KIND_BLOCK;
 }
 
 void drive_disk_check_free(struct drive_work *work, drive_disk_done *done)

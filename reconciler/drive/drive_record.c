@@ -10,11 +10,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "lib/clock.h"
 #include "lib/log.h"
-#include "reconciler/decide/decide.h"
+#include "reconciler/act/actor.h"
 #include "reconciler/drive/drive_work.h"
 
 /* Clients are not answered before so many attempts have failed because another client holds the
@@ -23,8 +22,9 @@ enum { BRIEF_FAILURES = 4 };
 
 /* A mount in a container ends with the container, and no event tells the host that a new one runs:
  * so the guest is asked again and again. */
-#define ENTER_NS       (5 * NSEC_PER_SEC)
-#define ENTER_LATER_NS (60 * NSEC_PER_SEC) /* if the guest does not answer */
+#define ENTER_NS (5 * NSEC_PER_SEC)
+/* If the guest does not answer, or its own container enters the others. */
+#define ENTER_LATER_NS (60 * NSEC_PER_SEC)
 
 static struct store *store_of(const struct drive_work *work)
 {
@@ -99,47 +99,35 @@ static void tell(struct drive_work *work, enum status_code status)
         .is_any = true, .act = work->act, .status = status, .error = work->result.error};
 }
 
-static const char *name_act(unsigned act)
-{
-    static const char *const names[] = {"limit", "resize", "grow", "enter", "claim again"};
-
-    return act < DRIVE_ACTS ? drive_act_name((enum drive_act)act) : names[act - DRIVE_ACTS];
-}
-
 void drive_work_log_failure(const struct drive_work *work)
 {
+    static const char *const others[] = {"limit", "resize", "grow", "enter",
+                                         "claim again"}; /* drive_work.h */
+    const unsigned act = work->act;
     const struct store_drive_mount_request *request = &work->row.request;
     const struct log_ids ids = {.sandbox = request->sandbox_id, .device = request->host_path};
 
-    log_warning(&ids, "drive %s: %s: %s: %s", request->drive_id, name_act(work->act),
+    log_warning(&ids, "drive %s: %s: %s: %s", request->drive_id,
+                act < DRIVE_ACTS ? drive_act_name((enum drive_act)act) : others[act - DRIVE_ACTS],
                 status_name((int)work->result.status), work->result.error.text);
 }
 
 /* ---- results ---- */
 
-static int record_growth(struct drive_work *work)
+static uint64_t enter_pause(const struct drive_work *work)
 {
-    struct store_drive_mount_disk disk = work->row.disk;
-    int r;
-
-    disk.size_bytes = work->new_bytes;
-    r = store_set_drive_mount_disk(store_of(work), work->drive_ref, &disk);
-    return r < 0 ? r : set_success(work, work->row.state);
-}
-
-/* `failures` counts what follows this act, so its success does not reset the counter. */
-static bool keeps_failures(const struct drive_work *work)
-{
-    return work->act == DRIVE_LOOK_VMM || work->act == DRIVE_LOOK_GUEST ||
-           (work->act == DRIVE_UNMOUNT && drive_state_is_flushed(work->row.state));
+    return work->result.by_container ? ENTER_LATER_NS : ENTER_NS;
 }
 
 static int record_success(struct drive_work *work)
 {
     struct store *store = store_of(work);
+    struct store_drive_mount_disk disk = work->row.disk;
     int r = 0;
 
-    if (!keeps_failures(work))
+    /* After these acts, `failures` counts what follows them. */
+    if (work->act != DRIVE_LOOK_VMM && work->act != DRIVE_LOOK_GUEST &&
+        !(work->act == DRIVE_UNMOUNT && drive_state_is_flushed(work->row.state)))
         work->failures = 0;
     work->next_ns = 0;
     work->wants_disk = false;
@@ -154,10 +142,10 @@ static int record_success(struct drive_work *work)
         r = store_set_drive_mount_disk(store, work->drive_ref, &work->result.disk);
         return r < 0 ? r : set_success(work, work->row.state);
     case DRIVE_MOUNT:
-        work->enter_ns = clock_boottime() + ENTER_NS;
+        work->enter_ns = clock_boottime() + enter_pause(work);
         return set_success(work, DRIVE_MOUNTED);
     case DRIVE_UNMOUNT:
-        work->is_out_of_guest = true;
+        work->guest_unmounted = true;
         return set_success(work, DRIVE_UNMOUNTED);
     case DRIVE_LIMIT:
         work->has_new_limits = false;
@@ -165,7 +153,11 @@ static int record_success(struct drive_work *work)
         work->drives->dirty = true;
         return store_set_drive_mount_limits(store, work->drive_ref, &work->new_limits);
     case DRIVE_GROW:
-        return record_growth(work);
+        if (work->result.by_container) /* the drive's container was told of the former size */
+            work->enter_ns = 0;
+        disk.size_bytes = work->new_bytes;
+        r = store_set_drive_mount_disk(store, work->drive_ref, &disk);
+        return r < 0 ? r : set_success(work, work->row.state);
     case DRIVE_END:
         work->has_free_disk = true;
         return 0;
@@ -174,19 +166,10 @@ static int record_success(struct drive_work *work)
     }
 }
 
-static uint64_t random_number(void)
-{
-    uint64_t number;
-
-    if (getrandom(&number, sizeof(number), GRND_NONBLOCK) != sizeof(number))
-        number = clock_boottime();
-    return number;
-}
-
 static void wait_longer(struct drive_work *work)
 {
     work->failures++;
-    work->next_ns = clock_boottime() + backoff_delay(work->failures, random_number());
+    work->next_ns = clock_boottime() + actor_backoff(work->failures);
     work->due = false;
     work->waits_to_grow = work->act == DRIVE_RESIZE || work->act == DRIVE_GROW;
 }
@@ -218,7 +201,7 @@ static int refuse_detach(struct drive_work *work)
 
 /* A process in the guest uses the disk: either the drive is still mounted, or it is unmounted and
  * only another mount namespace still has it. In the second case the removal continues: the client
- * is told what holds the disk, but the row gets a status that heals, because no attach failed. */
+ * learns what holds the disk, but the row gets a status that heals, because no attach failed. */
 static int record_held(struct drive_work *work)
 {
     if (work->guest == DRIVE_IN_GUEST_UNKNOWN && !work->is_held) {
@@ -231,7 +214,7 @@ static int record_held(struct drive_work *work)
     work->is_held = false;
     work->act = DRIVE_UNMOUNT;
     if (work->guest == DRIVE_IN_GUEST_MOUNTED && !drive_has_failed(&work->row) &&
-        !drive_is_stray(&work->row))
+        !drive_is_unrecorded(&work->row))
         return refuse_detach(work);
     wait_longer(work);
     tell(work, STATUS_FAILED_PRECONDITION);
@@ -245,12 +228,6 @@ static int give_up_attach(struct drive_work *work, enum drive_state state)
     work->row.wanted = false;
     work->failures = 0;
     return r < 0 ? r : store_unwant_drive_mount(store_of(work), work->drive_ref);
-}
-
-static bool brings_in(unsigned act)
-{
-    return act == DRIVE_CLAIM || act == DRIVE_ATTACH || act == DRIVE_LOOK_GUEST ||
-           act == DRIVE_MOUNT || act == DRIVE_RESIZE || act == DRIVE_GROW;
 }
 
 static int fail_attach(struct drive_work *work)
@@ -314,15 +291,16 @@ static int record_failure(struct drive_work *work)
         work->wants_disk = true;
         return 0;
     }
-    if (work->result.takes_its_time && work->row.wanted)
+    if (work->result.retry_at_once && work->row.wanted)
         return 0;
     if (work->act == DRIVE_UNMOUNT && status == STATUS_FAILED_PRECONDITION)
         return record_held(work);
-    if (!work->row.wanted && brings_in(work->act))
+    if (work->row.wanted)
+        return fail_attach(work);
+    if (work->act == DRIVE_CLAIM || work->act == DRIVE_ATTACH || work->act == DRIVE_LOOK_GUEST ||
+        work->act == DRIVE_MOUNT || work->act == DRIVE_RESIZE || work->act == DRIVE_GROW)
         return 0; /* a detach came meanwhile */
-    if (!work->row.wanted)
-        return drive_work_retry_later(work, STATUS_UNAVAILABLE);
-    return fail_attach(work);
+    return drive_work_retry_later(work, STATUS_UNAVAILABLE);
 }
 
 /* No client waits for this, and a container that is down for a while is not a failure of the
@@ -332,7 +310,7 @@ static int record_entered(struct drive_work *work)
     const struct drive_result *result = &work->result;
     int r;
 
-    work->enter_ns = clock_boottime() + ENTER_NS;
+    work->enter_ns = clock_boottime() + enter_pause(work);
     if (!work->row.wanted)
         return 0;
     if (result->status == STATUS_OK)
@@ -349,16 +327,9 @@ static int record_entered(struct drive_work *work)
 }
 
 /* The VM has a device of this name although this drive's disk was never claimed: it was attached
- * under a row that was lost. */
-static bool is_stray(const struct drive_work *work)
-{
-    return work->act == DRIVE_LOOK_VMM && work->vmm == DRIVE_IN_VMM_HAS && !work->row.has_disk &&
-           drive_phase(work->row.state) == DRIVE_PLANNED;
-}
-
-/* The guest may have it mounted, so the removal starts with an unmount. With a wrong serial the
- * guest would not find the disk and would report it as unmounted. */
-static int record_stray(struct drive_work *work)
+ * under a row that was lost. The guest may have it mounted, so the removal starts with an unmount.
+ * With a wrong serial the guest would not find the disk and would report it as unmounted. */
+static int record_unrecorded(struct drive_work *work)
 {
     if (drive_act_makes_serial(work) && !work->result.serial[0]) {
         work->vmm = DRIVE_IN_VMM_UNKNOWN; /* to be read again */
@@ -386,16 +357,9 @@ static int record_stray(struct drive_work *work)
     return drive_work_set_state(work, DRIVE_UNMOUNTING, work->row.status, work->row.message);
 }
 
-/* The guest was asked whether it has a drive that by its state is not mounted, and has no agent
- * that lists drives. So it has none that scans the bus for them. */
-static bool has_no_agent(const struct drive_work *work)
-{
-    return work->act == DRIVE_LOOK_GUEST && work->result.status == STATUS_FAILED_PRECONDITION &&
-           drive_state_is_flushed(work->row.state);
-}
-
 int drive_work_record(struct drive_work *work)
 {
+    const enum status_code status = work->result.status;
     int r = drive_work_read(work);
 
     work->step = DRIVE_IDLE;
@@ -404,16 +368,25 @@ int drive_work_record(struct drive_work *work)
         return r;
     if (work->act == DRIVE_ENTER)
         return record_entered(work);
-    if (is_stray(work))
-        return record_stray(work);
+    if (work->act == DRIVE_LOOK_VMM && work->vmm == DRIVE_IN_VMM_HAS && !work->row.has_disk &&
+        drive_phase(work->row.state) == DRIVE_PLANNED)
+        return record_unrecorded(work);
     if (work->act == DRIVE_RECLAIM)
         return record_reclaim(work);
     work->tried_claim = false;
-    drive_work_count_silence(work);
+    if (work->act == DRIVE_UNMOUNT) {
+        bool is_silent = status == STATUS_UNAVAILABLE || status == STATUS_DEADLINE_EXCEEDED;
+
+        work->unmount_timeouts = is_silent ? work->unmount_timeouts + 1 : 0;
+    }
     if (work->act == DRIVE_REMOVE)
-        work->is_out_of_guest = work->lacks_agent = false;
-    work->lacks_agent = work->lacks_agent || has_no_agent(work);
+        work->guest_unmounted = work->lacks_agent = false;
+    /* The guest was asked whether it has a drive that by its state is not mounted, and has no agent
+     * that lists drives. So it has none that scans the bus for them. */
+    if (work->act == DRIVE_LOOK_GUEST && status == STATUS_FAILED_PRECONDITION &&
+        drive_state_is_flushed(work->row.state))
+        work->lacks_agent = true;
     if (work->is_held && !work->lacks_agent)
         return record_held(work);
-    return work->result.status == STATUS_OK ? record_success(work) : record_failure(work);
+    return status == STATUS_OK ? record_success(work) : record_failure(work);
 }

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "lib/cleanup.h"
-#include "lib/list.h"
+#include "lib/collections.h"
 #include "reconciler/core/work_queue.h"
 #include "reconciler/drive/drive_work.h"
 
@@ -24,7 +24,7 @@ struct drive_wait {
     enum drive_wait_kind kind;
     struct drive_work *work; /* outlives the wait; NULL: there is no such drive */
     char drive_id[DRIVE_ID_CHARS + 1];
-    bool asks_vms;  /* the id is not on record, but a VM may have it */
+    bool asks_vms;  /* the id has no row, but a VM may have it */
     bool has_asked; /* in a pass */
     reconciler_drive_done *done;
     void *userdata;
@@ -123,12 +123,6 @@ static bool concerns(const struct drive_work *work, const struct drive_wait *wai
     return news->act < DRIVE_ACTS && !(news->act == DRIVE_UNMOUNT && work->row.wanted);
 }
 
-static bool is_there(const struct drive_work *work)
-{
-    return work->row.wanted && work->row.state == DRIVE_READY && work->vmm == DRIVE_IN_VMM_HAS &&
-           work->guest == DRIVE_IN_GUEST_MOUNTED;
-}
-
 static int judge(const struct drive_wait *wait, const struct drive_work *work, struct error *error)
 {
     const struct store_drive_mount *row = &work->row;
@@ -137,7 +131,8 @@ static int judge(const struct drive_wait *wait, const struct drive_work *work, s
         return STILL_WAITS;
     if (drive_state_is_end(row->state))
         return judge_ended(wait, row, error);
-    if (wait->kind == WAIT_ATTACH && is_there(work))
+    if (wait->kind == WAIT_ATTACH && row->wanted && row->state == DRIVE_READY &&
+        work->vmm == DRIVE_IN_VMM_HAS && work->guest == DRIVE_IN_GUEST_MOUNTED)
         return STATUS_OK;
     if (concerns(work, wait)) {
         *error = work->news.error;
@@ -148,16 +143,17 @@ static int judge(const struct drive_wait *wait, const struct drive_work *work, s
     return STILL_WAITS;
 }
 
-/* Judges the detach of an id that is not on record. */
+/* Judges the detach of an id without a row. */
 static int judge_unknown(const struct drive_wait *wait, struct error *error)
 {
-    int known = DRIVE_STRAYS_KNOWN;
+    int known = DRIVE_UNRECORDED_KNOWN;
 
     if (wait->asks_vms)
-        known = wait->has_asked ? drive_strays_known(wait->drives, error) : DRIVE_STRAYS_ASKED;
-    if (known == DRIVE_STRAYS_ASKED || (wait->asks_vms && wait->drives->has_new_lists))
+        known =
+            wait->has_asked ? drive_unrecorded_known(wait->drives, error) : DRIVE_UNRECORDED_ASKED;
+    if (known == DRIVE_UNRECORDED_ASKED || (wait->asks_vms && wait->drives->has_new_lists))
         return STILL_WAITS;
-    return known == DRIVE_STRAYS_UNKNOWN ? (int)STATUS_UNAVAILABLE : (int)STATUS_OK;
+    return known == DRIVE_UNRECORDED_UNKNOWN ? (int)STATUS_UNAVAILABLE : (int)STATUS_OK;
 }
 
 /* A wait that is over, with its answer; NULL: none is. */
@@ -185,30 +181,24 @@ bool drive_waits_are_over(const struct drives *drives)
     return drives->has_news && find_over(drives, &work, &code, &error) != NULL;
 }
 
-/* `done` may begin and cancel other waits. */
-static bool tell_one(struct drives *drives)
-{
-    struct drive_work *work = NULL;
-    enum status_code code = STATUS_OK;
-    struct error error = {0};
-    struct drive_wait *wait = find_over(drives, &work, &code, &error);
-
-    if (wait)
-        answer(wait, code, work ? &work->row : NULL, &error);
-    return wait != NULL;
-}
-
 void drive_waits_tell(struct drives *drives)
 {
+    struct drive_wait *wait;
+    struct drive_work *work;
+    enum status_code code;
+    struct error error = {0};
+
     if (!drives->has_news)
         return;
     drives->has_new_waits = false;
-    while (tell_one(drives))
-        ;
+    while ((wait = find_over(drives, &work, &code, &error))) { /* `done` may begin and end others */
+        answer(wait, code, work ? &work->row : NULL, &error);
+        error = (struct error){0};
+    }
     drives->has_news = false;
 }
 
-/* ---- ids that are not on record ---- */
+/* ---- ids without a row ---- */
 
 /* If a VM has answered that it has the drive, this client waits for the row made for it. */
 static int find_row(struct drive_wait *wait)
@@ -222,7 +212,7 @@ static int find_row(struct drive_wait *wait)
     if (r == STORE_FOUND && !drive_state_is_end(row.state) && !row.wanted)
         drive_ref = row.drive_ref; /* the row was made for another client */
     else
-        r = drive_strays_record(wait->drives, wait->drive_id, &drive_ref);
+        r = drive_unrecorded_record(wait->drives, wait->drive_id, &drive_ref);
     if (drive_ref)
         wait->work = drive_work_find(wait->drives, drive_ref);
     return r < 0 ? r : 0;
@@ -243,7 +233,7 @@ int drive_waits_record(struct drives *drives)
         again = again || (wait->asks_vms && !wait->has_asked);
         wait->has_asked = wait->asks_vms;
     }
-    return ask ? drive_strays_ask(drives, again) : 0;
+    return ask ? drive_unrecorded_ask(drives, again) : 0;
 }
 
 /* ---- a wait begins ---- */

@@ -3,10 +3,10 @@
  * runs. Private to reconciler/drive/. */
 #pragma once
 
-#include "hypervisor/drive.h"
+#include "hypervisor/hypervisor.h"
 #include "lib/loop.h"
 #include "reconciler/core/context.h"
-#include "reconciler/decide/drive.h"
+#include "reconciler/decide/decide_drive.h"
 #include "reconciler/drive/drives.h"
 #include "store/drive_mounts.h"
 #include "store/store.h"
@@ -38,11 +38,13 @@ enum drive_step {
 /* The result of an act. Facts about the VMM and the guest go into struct drive_work at once. */
 struct drive_result {
     enum status_code status;
-    bool is_brief;       /* the act failed because another client has the monitor for a moment */
-    bool wants_disk;     /* the act failed because the VMM needs a descriptor of the disk */
-    bool takes_its_time; /* the guest is still at work: ask again at once */
+    bool is_brief;      /* the act failed because another client has the monitor for a moment */
+    bool wants_disk;    /* the act failed because the VMM needs a descriptor of the disk */
+    bool retry_at_once; /* the guest is still at work: ask again at once */
+    bool by_container;  /* the guest was asked at the price of a container */
     struct store_drive_mount_disk disk; /* CLAIM; also filled if the claim was refused */
     bool is_taken;                      /* somebody unknown has the disk open exclusively */
+    bool is_searched;                   /* for whom, once */
     char guest_device[STORE_NAME_BYTES];
     char serial[DRIVE_SERIAL_CHARS + 1]; /* if the VMM chose it and has the drive, else "" */
     char remark[DRIVE_REMARK_BYTES];
@@ -66,22 +68,21 @@ struct drive_work {
 
     enum drive_in_vmm vmm;
     enum drive_in_guest guest;
-    char address[HYPERVISOR_DRIVE_ADDRESS_BYTES]; /* in the guest; "" unknown */
-    int disk;                                     /* the claimed disk of the host; -1: none */
-    struct store_drive_mount_disk claimed;        /* its identity */
-    struct store_drive_mount_disk backing;        /* what it stands on */
+    int disk;                              /* the claimed disk of the host; -1: none */
+    struct store_drive_mount_disk claimed; /* its identity */
+    struct store_drive_mount_disk backing; /* of a loop device */
     bool wants_disk;
     bool lacks_claim;     /* a claim that crustd has to keep could not be made again */
     bool tried_claim;     /* since the last act other than RECLAIM */
     bool failed_to_enter; /* the row's status and message report this */
     bool has_free_disk;   /* the last act found the disk free */
-    bool is_out_of_guest; /* the guest said so after the last removal was asked of the VMM */
-    bool lacks_agent;  /* since then no agent was found in the guest, which could scan for disks */
-    uint32_t silences; /* unmounts in a row that the guest did not answer */
+    bool guest_unmounted; /* the guest said so after the last removal was asked of the VMM */
+    bool lacks_agent; /* since then no agent was found in the guest, which could scan for disks */
+    uint32_t unmount_timeouts; /* unmounts in a row that the guest did not answer */
 
     bool due, waits_to_grow; /* due: to be decided; waits_to_grow: a growth has failed */
     bool lacks_slot;         /* waits until another act has ended */
-    bool waits_to_leave;     /* and the act that waits is an unmount or a removal */
+    bool waiting_to_detach;  /* and the act that waits is an unmount or a removal */
     uint32_t failures;       /* in a row */
     uint64_t next_ns;        /* CLOCK_BOOTTIME of the next attempt; 0: none waits */
     uint64_t enter_ns;       /* when DRIVE_ENTER is due again; 0: at once */
@@ -94,10 +95,10 @@ struct drive_work {
     uint64_t new_bytes; /* the disk has grown to this */
     uint64_t vmm_bytes; /* the VMM has taken this size; 0: not known */
     bool is_held; /* the guest refused to unmount it and is asked whether it is still mounted */
-    struct error held; /* what holds it */
+    struct error held; /* the error that says what holds it */
     bool has_new_limits;
     struct drive_limits new_limits; /* a client waits for these */
-    struct hypervisor_drive_call *vmm_call;
+    struct hypervisor_call *vmm_call;
     struct drive_guest_call *guest_call;
     struct helper_guest *traits;
     struct drive_in_use_call *search;
@@ -109,13 +110,12 @@ struct drive_work {
 
 struct drives {
     const struct context *context;
-    const struct drive_guest_ops *guest;
     bool loaded; /* the rows that have not ended are in the list */
     bool dirty;  /* something was committed that is not synced */
     struct drive_work *works;
     struct drive_wait *waits;
     bool has_news;                  /* a pass has handled drives since clients were last answered */
-    bool has_new_waits;             /* whose answer may be known already */
+    bool has_new_waits;             /* their answer may be known already */
     struct drive_listing *listings; /* drives that VMs have and the database does not */
     bool has_new_lists;             /* clients may wait for them */
     struct loop_timer timer;        /* the next attempt of any */
@@ -128,8 +128,6 @@ struct drive_work *drive_work_find(const struct drives *drives, int64_t drive_re
 struct drive_work *drive_work_add(struct drives *drives, int64_t drive_ref, const char *sandbox_id);
 /* To be decided in the next pass, whatever waits. */
 void drive_work_hurry(struct drive_work *work);
-/* Cancels its act and forgets what was read from the VMM and the guest. */
-void drive_work_forget(struct drive_work *work);
 void drive_work_drop_disk(struct drive_work *work);
 /* To be called when the state of a drive on this disk has changed: volumes on the disk may share it
  * with the drive now, or no longer, so they are decided again; those on a regular file at the next
@@ -141,7 +139,6 @@ bool drives_have_slot(const struct drives *drives, const struct drive_work *work
 bool drives_use_vmm(const struct drives *drives, const char *sandbox_id);
 /* An act has ended, so drives that wait for a slot may have one. */
 void drives_give_slots(struct drives *drives);
-void drives_arm(struct drives *drives);
 
 /* ---- drive_record.c: records the result of an act ---- */
 
@@ -164,12 +161,7 @@ bool drive_act_makes_writer(unsigned act);
 
 /* Within the pass. 0, or a failure of the store. */
 int drive_work_decide(struct drive_work *work);
-
-/* ---- drive_pass.c: the facts for the decision table ---- */
-
-/* To be called when an act has ended. */
-void drive_work_count_silence(struct drive_work *work);
-/* The table's decision. */
+/* The decision of the table in decide/decide_drive.h. */
 struct drive_decision drive_work_ask_table(const struct drive_work *work);
 
 /* ---- drive_acts.c: carries out one act ---- */
@@ -185,9 +177,6 @@ bool drive_act_makes_serial(const struct drive_work *work);
 bool drive_act_needs_claim(const struct drive_work *work);
 /* Cancels the act. */
 void drive_act_stop(struct drive_work *work);
-/* The act has ended; error: NULL if there is none. */
-void drive_act_finish(struct drive_work *work, enum status_code status, const struct error *error);
-void drive_act_fail(struct drive_work *work, enum status_code status, const char *text);
 
 /* ---- drive_disk.c: claims the host's disk, and checks that it is free in the end ---- */
 
@@ -201,20 +190,10 @@ struct hypervisor_disk drive_disk_identity(const struct store_drive_mount_disk *
 /* The drive that crustd has this block device open for; NULL. */
 const struct drive_work *drive_disk_find_claim(const struct drives *drives,
                                                const struct store_drive_mount_disk *disk);
-/* must_be_free: whether the disk has to be free before the drive counts as removed. check_free:
- * STATUS_OK if nobody has it open, else STATUS_UNAVAILABLE with a text. */
-bool drive_disk_must_be_free(const struct drive_work *work);
+/* STATUS_OK if nobody has the disk open, else STATUS_UNAVAILABLE with a text. */
 void drive_disk_check_free(struct drive_work *work, drive_disk_done *done);
 /* Cancels a claim or check in progress. */
 void drive_disk_stop(struct drive_work *work);
-
-/* ---- drive_pass.c: whether a drive may end ---- */
-
-/* Whether the VMM is gone with a sandbox that has ended, or has closed the disk in one that has
- * not, if it may have had the drive's disk. ret_code: STATUS_OK, or STATUS_UNAVAILABLE with a text.
- * 0, or a failure of the store. */
-int drive_check_process(const struct drive_work *work, enum status_code *ret_code,
-                        struct error *error);
 
 /* ---- drive wait ----------------------------------------------------------------------------- */
 
@@ -228,11 +207,11 @@ enum status_code drive_wait_begin(struct drives *drives, enum drive_wait_kind ki
                                   const struct store_drive_mount_request *request,
                                   int64_t drive_ref, reconciler_drive_done *done, void *userdata,
                                   struct drive_wait **ret_wait, struct error *error);
-/* The id is not on record, but a VM may have the drive: the VMs are asked first. */
+/* The id has no row, but a VM may have the drive: the VMs are asked first. */
 void drive_wait_ask_vms(struct drive_wait *wait);
 struct reconciler_drive drive_describe(const struct store_drive_mount *row);
 
-/* Within the pass: handles detaches of ids that are not on record. 0, or a failure of the store. */
+/* Within the pass: handles detaches of ids without a row. 0, or a failure of the store. */
 int drive_waits_record(struct drives *drives);
 /* After the commit: whether any client can be answered; and, once that is synced, answers them. */
 bool drive_waits_are_over(const struct drives *drives);
@@ -240,33 +219,33 @@ void drive_waits_tell(struct drives *drives);
 void drive_waits_fail(struct drives *drives, enum status_code code, const char *why);
 void drive_waits_done(struct drives *drives);
 
-/* ---- drive strays --------------------------------------------------------------------------- */
+/* ---- unrecorded drives ----------------------------------------------------------------- */
 
-/* Strays: drives that a VM has and the database does not. */
+/* Drives that a VM has and the database does not. */
 
 /* Within the pass: requests the lists of all VMs that were not asked yet and, with `again`, of
  * those that failed to answer. 0, or a failure of the store. */
-int drive_strays_ask(struct drives *drives, bool again);
-/* Within the pass: makes a row for the stray of this id, in a state in which it is being removed.
- * 0, or a failure of the store; *ret_drive_ref is unchanged if there is no such stray. */
-int drive_strays_record(struct drives *drives, const char *drive_id, int64_t *ret_drive_ref);
+int drive_unrecorded_ask(struct drives *drives, bool again);
+/* Within the pass: makes a row for the drive of this id, in a state in which it is being removed.
+ * 0, or a failure of the store; *ret_drive_ref is unchanged if there is no such drive. */
+int drive_unrecorded_record(struct drives *drives, const char *drive_id, int64_t *ret_drive_ref);
 /* After the commit: starts to ask the VMs. */
-void drive_strays_go_on(struct drives *drives);
+void drive_unrecorded_go_on(struct drives *drives);
 
-enum drive_strays_known {
-    DRIVE_STRAYS_KNOWN,
-    DRIVE_STRAYS_ASKED,   /* not yet */
-    DRIVE_STRAYS_UNKNOWN, /* a VM could not be asked: error says which, and why */
+enum drive_unrecorded_known {
+    DRIVE_UNRECORDED_KNOWN,
+    DRIVE_UNRECORDED_ASKED,   /* not yet */
+    DRIVE_UNRECORDED_UNKNOWN, /* a VM could not be asked: error says which, and why */
 };
-/* Whether all VMs have answered: an enum drive_strays_known. */
-int drive_strays_known(const struct drives *drives, struct error *error);
-bool drive_strays_have(const struct drives *drives, const char *drive_id);
+/* Whether all VMs have answered: an enum drive_unrecorded_known. */
+int drive_unrecorded_known(const struct drives *drives, struct error *error);
+bool drive_unrecorded_have(const struct drives *drives, const char *drive_id);
 /* To be called when a row has been made for the drive. */
-void drive_strays_forget(struct drives *drives, const char *sandbox_id, const char *drive_id);
-bool drive_strays_use_vmm(const struct drives *drives, const char *sandbox_id);
-bool drive_strays_are_idle(const struct drives *drives);
+void drive_unrecorded_forget(struct drives *drives, const char *sandbox_id, const char *drive_id);
+bool drive_unrecorded_use_vmm(const struct drives *drives, const char *sandbox_id);
+bool drive_unrecorded_are_idle(const struct drives *drives);
 /* Cancels running calls and forgets all lists. */
-void drive_strays_done(struct drives *drives);
+void drive_unrecorded_done(struct drives *drives);
 
-/* Whether the row was made for a stray, so that its place in the guest is unknown. */
-bool drive_is_stray(const struct store_drive_mount *row);
+/* Whether the row was made for such a drive, so that its place in the guest is unknown. */
+bool drive_is_unrecorded(const struct store_drive_mount *row);

@@ -13,7 +13,7 @@
 
 #include "lib/cleanup.h"
 #include "lib/clock.h"
-#include "lib/list.h"
+#include "lib/collections.h"
 #include "lib/log.h"
 #include "reconciler/core/work_queue.h"
 #include "reconciler/drive/drive_work.h"
@@ -21,7 +21,7 @@
 /* ACTS is how many acts run at once. Of those that talk to a VMM one runs per sandbox, because a
  * monitor serves one client at a time. ACTS_OUT of them are reserved for drives that are being
  * removed: a mount may walk over a file system for minutes, and no detach waits for the mounts of
- * other drives, except in a Firecracker VM (see excludes()). One sandbox gets at most the
+ * other drives, except in a Firecracker VM (see is_excluded()). One sandbox gets at most the
  * SANDBOXESth part, so a guest that does not answer cannot delay other sandboxes. */
 enum { ACTS = 16, ACTS_OUT = 4, SANDBOXES = 2 };
 
@@ -74,22 +74,6 @@ int drives_note_volumes(const struct drives *drives, const struct store_drive_mo
                                        work_queue_add_volume, context->queue);
 }
 
-void drive_work_forget(struct drive_work *work)
-{
-    drive_act_stop(work);
-    drive_work_drop_disk(work);
-    work->step = DRIVE_IDLE;
-    work->vmm = DRIVE_IN_VMM_UNKNOWN;
-    work->guest = DRIVE_IN_GUEST_UNKNOWN;
-    work->wants_disk = work->is_held = work->is_out_of_guest = work->lacks_agent = false;
-    work->waits_to_leave = false;
-    work->silences = 0;
-    work->vmm_bytes = 0;
-    work->has_free_disk = false;
-    work->news = (struct drive_news){0};
-    drive_work_hurry(work);
-}
-
 static void look_again(struct drive_work *work)
 {
     work->due = true;
@@ -101,6 +85,23 @@ void drive_work_hurry(struct drive_work *work)
     look_again(work);
     work->lacks_slot = false;
     work->next_ns = 0;
+}
+
+/* Cancels its act and forgets what was read from the VMM and the guest. */
+static void forget(struct drive_work *work)
+{
+    drive_act_stop(work);
+    drive_work_drop_disk(work);
+    work->step = DRIVE_IDLE;
+    work->vmm = DRIVE_IN_VMM_UNKNOWN;
+    work->guest = DRIVE_IN_GUEST_UNKNOWN;
+    work->wants_disk = work->is_held = work->guest_unmounted = work->lacks_agent = false;
+    work->waiting_to_detach = false;
+    work->unmount_timeouts = 0;
+    work->vmm_bytes = 0;
+    work->has_free_disk = false;
+    work->news = (struct drive_news){0};
+    drive_work_hurry(work);
 }
 
 static void free_work(struct drive_work *work)
@@ -130,35 +131,14 @@ static void drop_ended(struct drives *drives)
 
 /* ---- life ---- */
 
-struct drives *drives_new(const struct context *context, const struct drive_guest_ops *guest)
+struct drives *drives_new(const struct context *context)
 {
     struct drives *drives = calloc(1, sizeof(*drives));
 
     if (!drives)
         return NULL;
     drives->context = context;
-    drives->guest = guest;
     return drives;
-}
-
-static void drop_all(struct drives *drives)
-{
-    while (drives->works) {
-        struct drive_work *work = drives->works;
-
-        drives->works = work->next;
-        free_work(work);
-    }
-    drive_strays_done(drives);
-    loop_timer_stop(&drives->timer);
-    drives->loaded = false;
-    drives->dirty = drives->has_new_lists = false;
-}
-
-void drives_reset(struct drives *drives)
-{
-    drive_waits_fail(drives, STATUS_UNAVAILABLE, "the database was replaced: repeat the call");
-    drop_all(drives);
 }
 
 struct drives *drives_free(struct drives *drives)
@@ -166,7 +146,14 @@ struct drives *drives_free(struct drives *drives)
     if (!drives)
         return NULL;
     drive_waits_done(drives);
-    drop_all(drives);
+    while (drives->works) {
+        struct drive_work *work = drives->works;
+
+        drives->works = work->next;
+        free_work(work);
+    }
+    drive_unrecorded_done(drives);
+    loop_timer_stop(&drives->timer);
     free(drives);
     return NULL;
 }
@@ -174,8 +161,8 @@ struct drives *drives_free(struct drives *drives)
 void drives_stop(struct drives *drives)
 {
     for (struct drive_work *work = drives->works; work; work = work->next)
-        drive_work_forget(work);
-    drive_strays_done(drives);
+        forget(work);
+    drive_unrecorded_done(drives);
     loop_timer_stop(&drives->timer);
     drive_waits_fail(drives, STATUS_UNAVAILABLE,
                      "crustd is being stopped; it continues when it starts again");
@@ -221,24 +208,22 @@ static bool asks_guest(unsigned act)
  * drive at a time, because it may not answer. A guest that removes devices itself scans its bus
  * when it mounts a drive, and so would bring back a device that it removed and that is still in the
  * VMM. A removal that waits for a mount is next, or other mounts could delay it for ever. */
-static bool excludes(const struct drive_work *other, const struct drive_work *work)
-{
-    bool leaves = other->is_out_of_guest || other->waits_to_leave ||
-                  (is_at_work(other) && drive_act_takes_out(other->act));
-
-    if (asks_guest(work->act) && is_at_work(other) && asks_guest(other->act))
-        return true;
-    return ((mounts(work->act) && leaves) ||
-            (drive_act_takes_out(work->act) && is_at_work(other) && mounts(other->act))) &&
-           drive_act_makes_serial(work);
-}
-
 static bool is_excluded(const struct drives *drives, const struct drive_work *work)
 {
-    for (const struct drive_work *other = drives->works; other; other = other->next)
-        if (other != work && strcmp(other->sandbox_id, work->sandbox_id) == 0 &&
-            excludes(other, work))
+    for (const struct drive_work *other = drives->works; other; other = other->next) {
+        const bool acts = is_at_work(other);
+        const bool leaves = other->guest_unmounted || other->waiting_to_detach ||
+                            (acts && drive_act_takes_out(other->act));
+
+        if (other == work || strcmp(other->sandbox_id, work->sandbox_id) != 0)
+            continue;
+        if (asks_guest(work->act) && acts && asks_guest(other->act))
             return true;
+        if (((mounts(work->act) && leaves) ||
+             (drive_act_takes_out(work->act) && acts && mounts(other->act))) &&
+            drive_act_makes_serial(work))
+            return true;
+    }
     return false;
 }
 
@@ -250,7 +235,7 @@ bool drives_have_slot(const struct drives *drives, const struct drive_work *work
         count_acts(drives, work->sandbox_id) >= most / SANDBOXES || is_excluded(drives, work))
         return false;
     return !drive_act_is_on_vmm(work->act) || (!drives_use_vmm(drives, work->sandbox_id) &&
-                                               !drive_strays_use_vmm(drives, work->sandbox_id));
+                                               !drive_unrecorded_use_vmm(drives, work->sandbox_id));
 }
 
 void drives_give_slots(struct drives *drives)
@@ -284,7 +269,7 @@ bool drives_are_idle(const struct drives *drives)
     for (const struct drive_work *work = drives->works; work; work = work->next)
         if (work->step != DRIVE_IDLE)
             return false;
-    return drive_strays_are_idle(drives);
+    return drive_unrecorded_are_idle(drives);
 }
 
 static void enter_soon(struct drive_work *work)
@@ -293,21 +278,9 @@ static void enter_soon(struct drive_work *work)
     work->due = true;
 }
 
-static void on_timer(struct loop_timer *timer)
-{
-    struct drives *drives = container_of(timer, struct drives, timer);
-    uint64_t now = clock_boottime();
+static void on_timer(struct loop_timer *timer);
 
-    for (struct drive_work *work = drives->works; work; work = work->next) {
-        if (work->next_ns && work->next_ns <= now)
-            drive_work_hurry(work);
-        if (work->enter_ns && work->enter_ns <= now)
-            enter_soon(work);
-    }
-    drives_arm(drives);
-}
-
-void drives_arm(struct drives *drives)
+static void arm(struct drives *drives)
 {
     uint64_t next = UINT64_MAX, now = clock_boottime();
 
@@ -322,6 +295,20 @@ void drives_arm(struct drives *drives)
     else
         loop_timer_start(drives->context->loop, &drives->timer,
                          next > now ? next - now + NSEC_PER_MSEC : NSEC_PER_MSEC, on_timer);
+}
+
+static void on_timer(struct loop_timer *timer)
+{
+    struct drives *drives = container_of(timer, struct drives, timer);
+    uint64_t now = clock_boottime();
+
+    for (struct drive_work *work = drives->works; work; work = work->next) {
+        if (work->next_ns && work->next_ns <= now)
+            drive_work_hurry(work);
+        if (work->enter_ns && work->enter_ns <= now)
+            enter_soon(work);
+    }
+    arm(drives);
 }
 
 void drives_note_sandbox(struct drives *drives, const char *sandbox_id)
@@ -358,15 +345,6 @@ static int load_one(void *userdata, const struct store_drive_mount *drive)
                                                                                  : STORE_NO_MEMORY;
 }
 
-static int load(struct drives *drives)
-{
-    int r = store_each_drive_mount(drives->context->store, load_one, drives);
-
-    drives->loaded = r == 0;
-    drives->dirty = true; /* an earlier daemon may have committed without a sync */
-    return r;
-}
-
 static int record_finished(struct drives *drives)
 {
     struct drive_work *next;
@@ -387,12 +365,16 @@ static int record_finished(struct drives *drives)
 int drives_record(struct drives *drives)
 {
     unsigned decided = 0;
-    int r;
+    int r = 0;
 
     if (!drives_are_due(drives))
         return 0;
     drives->has_news = true;
-    r = drives->loaded ? 0 : load(drives);
+    if (!drives->loaded) {
+        r = store_each_drive_mount(drives->context->store, load_one, drives);
+        drives->loaded = r == 0;
+        drives->dirty = true; /* an earlier daemon may have committed without a sync */
+    }
     if (r == 0)
         r = record_finished(drives);
     if (r == 0)
@@ -422,34 +404,32 @@ int drives_go_on(struct drives *drives)
         if (work->step == DRIVE_DECIDED)
             drive_act_start(work);
     }
-    drive_strays_go_on(drives);
+    drive_unrecorded_go_on(drives);
     drop_ended(drives);
-    drives_arm(drives);
+    arm(drives);
     return 0;
 }
 
-/* Forgets everything but a claim that crustd has to keep: that of a disk that the VMM opened
- * itself, which nobody else holds. */
-static void read_again(struct drive_work *work)
-{
-    bool is_kept = work->vmm == DRIVE_IN_VMM_HAS || work->vmm == DRIVE_IN_VMM_LEAVING;
-    int disk = is_kept ? take_fd(&work->disk) : -1;
-
-    store_drive_mount_done(&work->row);
-    work->row = (struct store_drive_mount){0};
-    drive_work_forget(work);
-    work->disk = disk;
-}
-
-/* Running acts stay: an earlier pass decided and committed them. */
+/* Running acts stay: an earlier pass decided and committed them. Of the others everything is
+ * forgotten but a claim that crustd has to keep: that of a disk that the VMM opened itself, which
+ * nobody else holds. */
 void drives_roll_back(struct drives *drives, const char *why)
 {
     char text[ERROR_TEXT_BYTES];
 
     (void)snprintf(text, sizeof(text), "the database cannot be written: %s", why);
-    for (struct drive_work *work = drives->works; work; work = work->next)
-        if (work->step != DRIVE_RUNNING)
-            read_again(work);
-    drive_strays_done(drives);
+    for (struct drive_work *work = drives->works; work; work = work->next) {
+        bool is_kept = work->vmm == DRIVE_IN_VMM_HAS || work->vmm == DRIVE_IN_VMM_LEAVING;
+        int disk;
+
+        if (work->step == DRIVE_RUNNING)
+            continue;
+        disk = is_kept ? take_fd(&work->disk) : -1;
+        store_drive_mount_done(&work->row);
+        work->row = (struct store_drive_mount){0};
+        forget(work);
+        work->disk = disk;
+    }
+    drive_unrecorded_done(drives);
     drive_waits_fail(drives, STATUS_UNAVAILABLE, text);
 }

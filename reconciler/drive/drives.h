@@ -6,26 +6,21 @@
  * reconcile pass records the results of acts and decides the next ones; the acts start once that is
  * committed, and clients are answered once it is synced to disk.
  *
- * The calls of clients are described in reconciler/command/drives.h.
+ * The calls of clients are described in reconciler/command/drive_form.h.
  */
 #pragma once
 
-#include "reconciler/command/drives.h"
+#include "model/sandbox.h"
+#include "reconciler/command/drive_form.h"
 #include "reconciler/drive/guest.h"
 
+struct config;
 struct context;
 struct drives;
+struct store_drive_mount_request;
 
-/* The calls to the guest (guest.h); tests replace them. */
-struct drive_guest_ops {
-    int (*call_new)(const struct context *context, const struct drive_guest_request *request,
-                    drive_guest_done *done, void *userdata, struct drive_guest_call **ret_call);
-    struct drive_guest_call *(*call_free)(struct drive_guest_call *call);
-    bool (*call_must_end)(const struct drive_guest_call *call);
-};
-
-/* Both are borrowed. NULL: no memory. */
-struct drives *drives_new(const struct context *context, const struct drive_guest_ops *guest);
+/* NULL: no memory. */
+struct drives *drives_new(const struct context *context);
 struct drives *drives_free(struct drives *drives); /* no client is answered any more */
 
 /* ---- a reconcile pass ---- */
@@ -56,23 +51,20 @@ void drives_retry(struct drives *drives);
 /* Cancels the acts and answers clients that crustd is stopping. The next start finds out how far
  * the acts came. */
 void drives_stop(struct drives *drives);
-/* The store was replaced: drops everything that holds ids of the old one. */
-void drives_reset(struct drives *drives);
 
-/* ---- clients ---- */
+/* ---- a client's request ---- */
 
-enum status_code drives_attach(struct drives *drives, const struct reconciler_drive_attach *attach,
-                               reconciler_drive_done *done, void *userdata,
-                               struct drive_wait **ret_wait, struct error *error);
-enum status_code drives_detach(struct drives *drives, const char *drive_id,
-                               reconciler_drive_done *done, void *userdata,
-                               struct drive_wait **ret_wait, struct error *error);
-enum status_code drives_limit(struct drives *drives, const char *drive_id,
-                              const struct drive_limits *limits, reconciler_drive_done *done,
-                              void *userdata, struct drive_wait **ret_wait, struct error *error);
-enum status_code drives_get(struct drives *drives, const char *drive_id,
-                            reconciler_drive_callback *callback, void *userdata,
-                            struct error *error);
-enum status_code drives_each(struct drives *drives, const char *sandbox_id,
-                             reconciler_drive_callback *callback, void *userdata,
-                             struct error *error);
+/* Checks it against the configuration. STATUS_OK: ret_request, whose options and containers the
+ * caller frees. */
+enum status_code drive_request_check(const struct config *config,
+                                     const struct reconciler_drive_attach *attach,
+                                     struct store_drive_mount_request *ret_request,
+                                     struct error *error);
+
+/* Checks whether VMMs of this kind can enforce the limits. */
+enum status_code drive_request_check_limits(enum hypervisor_kind kind,
+                                            const struct drive_limits *limits, struct error *error);
+
+/* But for the limits, which may have been changed since they were asked for. */
+bool drive_request_is_equal(const struct store_drive_mount_request *a,
+                            const struct store_drive_mount_request *b);

@@ -12,20 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent-client/container_run.h"
+#include "agent-client/agent_address.h"
 #include "config/config.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/json.h"
 #include "reconciler/drive/guest_state.h"
-#include "reconciler/helper/helper.h"
-#include "reconciler/helper/run.h"
-#include "reconciler/helper/targets.h"
 
-void drive_guest_begin_time(struct drive_guest_call *call)
-{
-    call->ends_at = clock_boottime() + call->deadline_ns;
-}
+enum { SHARE_OF_TIME = 4 }; /* a disk has this part of a helper's time to appear or become free */
 
 uint64_t drive_guest_time(const struct drive_guest_call *call)
 {
@@ -62,7 +56,7 @@ void drive_guest_fail_errno(struct drive_guest_call *call, int r, const char *wh
     drive_guest_fail(call, STATUS_UNAVAILABLE, error.text);
 }
 
-void drive_guest_remark_walk(struct drive_guest_call *call, const struct drive_walk_count *walk)
+static void remark_walk(struct drive_guest_call *call, const struct drive_walk_count *walk)
 {
     if (walk->failed)
         (void)snprintf(call->reply.remark, sizeof(call->reply.remark),
@@ -99,8 +93,7 @@ static bool take_text(const cJSON *object, const char *name, char *ret_text, siz
     return text && snprintf(ret_text, size, "%s", text) < (int)size;
 }
 
-int drive_guest_fill_containers(const struct drive_guest_call *call,
-                                struct drive_containers *containers)
+static int fill_containers(const struct drive_guest_call *call, struct drive_containers *containers)
 {
     const char *text = call->drive.request.containers ? call->drive.request.containers : "[]";
     cleanup(json_deletep) cJSON *array = NULL;
@@ -125,7 +118,7 @@ int drive_guest_fill_containers(const struct drive_guest_call *call,
     return 0;
 }
 
-int drive_guest_fill_mount(const struct drive_guest_call *call, struct drive_mount_request *mount)
+static int fill_mount(const struct drive_guest_call *call, struct drive_mount_request *mount)
 {
     const struct store_drive_mount_request *from = &call->drive.request;
     int r;
@@ -143,7 +136,198 @@ int drive_guest_fill_mount(const struct drive_guest_call *call, struct drive_mou
     (void)strcpy(mount->vm_path, from->vm_path);
     (void)strcpy(mount->filesystem_type, from->fs_type);
     r = fill_options(&call->drive, mount->options, &mount->option_count);
-    return r < 0 ? r : drive_guest_fill_containers(call, &mount->containers);
+    return r < 0 ? r : fill_containers(call, &mount->containers);
+}
+
+/* ---- crust-guest-agent ----
+ *
+ * Moving the mount to its place is the agent's last step, so a MountDrive that it refuses has
+ * mounted nothing. After an UnmountDrive that it refuses, it is unknown whether the drive is
+ * mounted. If the agent does not run or is too old, the other route is taken, but not once the
+ * agent was asked for something. A socket on which somebody else listens says nothing about the
+ * agent: the call fails and names that process, and no other route hides it.
+ */
+
+static void take_device(struct drive_guest_call *call, const char *device)
+{
+    (void)snprintf(call->reply.device, sizeof(call->reply.device), "%s", device);
+}
+
+static void take_mounted(struct drive_guest_call *call, const struct drive_mount_answer *answer)
+{
+    char *remark = call->reply.remark;
+    size_t size = sizeof(call->reply.remark);
+
+    call->reply.guest = DRIVE_IN_GUEST_MOUNTED;
+    take_device(call, answer->device);
+    remark_walk(call, &answer->walk);
+    if (answer->fsck == DRIVE_FSCK_REPAIRED)
+        (void)snprintf(remark + strlen(remark), size - strlen(remark),
+                       "%se2fsck has repaired the file system", remark[0] ? "; " : "");
+}
+
+/* The drive is mounted even if containers lack it. */
+static void take_containers(struct drive_guest_call *call, const struct drive_mount_answer *answer)
+{
+    if (answer->containers >= call->containers && !answer->container_error[0])
+        return;
+    call->reply.status = STATUS_FAILED_PRECONDITION;
+    (void)error_set(&call->reply.error, (int)call->reply.status, "%s",
+                    answer->container_error[0]
+                        ? answer->container_error
+                        : "containers are not entered by the crust-guest-agent that is in the "
+                          "guest: it is older than crustd");
+}
+
+/* A drive that is mounted elsewhere does not count as mounted: MountDrive then reports it. */
+static void take_list(struct drive_guest_call *call, const struct drive_client_reply *reply)
+{
+    const struct drive_guest_entry *entry = &reply->entry;
+
+    if (entry->serial[0]) {
+        call->reply.guest = entry->state == DRIVE_GUEST_MOUNTED &&
+                                    strcmp(entry->vm_path, call->drive.request.vm_path) == 0
+                                ? DRIVE_IN_GUEST_MOUNTED
+                                : DRIVE_IN_GUEST_ABSENT;
+        take_device(call, entry->device);
+    } else if (reply->is_incomplete) {
+        drive_guest_note_refusal(call, STATUS_UNAVAILABLE,
+                                 "the guest's agent cannot list all of its drives");
+    } else {
+        call->reply.guest = DRIVE_IN_GUEST_ABSENT;
+    }
+}
+
+static bool has_mounted_nothing(const struct drive_client_reply *reply)
+{
+    return reply->outcome == DRIVE_CLIENT_ANSWERED &&
+           (reply->status == STATUS_INVALID_ARGUMENT || reply->status == STATUS_ALREADY_EXISTS ||
+            reply->status == STATUS_FAILED_PRECONDITION);
+}
+
+static void take_reply(struct drive_guest_call *call, const struct drive_client_reply *reply)
+{
+    call->reply.status = reply->status;
+    call->reply.error = reply->error;
+    if (reply->status != STATUS_OK) {
+        if (call->act == DRIVE_GUEST_MOUNT && has_mounted_nothing(reply))
+            call->reply.guest = DRIVE_IN_GUEST_ABSENT;
+    } else if (call->act == DRIVE_GUEST_MOUNT) {
+        take_mounted(call, &reply->mount);
+        take_containers(call, &reply->mount);
+    } else if (call->act == DRIVE_GUEST_UNMOUNT) {
+        call->reply.guest = DRIVE_IN_GUEST_ABSENT;
+    } else if (call->act == DRIVE_GUEST_GROW) {
+        call->reply.guest = DRIVE_IN_GUEST_MOUNTED;
+    } else {
+        take_list(call, reply);
+    }
+}
+
+/* Whether the guest had an agent that mounted the drive and entered containers: it should come
+ * back. In a guest without one, a container holds such a drive. */
+static bool had_agent(const struct drive_guest_call *call)
+{
+    return (call->act == DRIVE_GUEST_MOUNT || call->act == DRIVE_GUEST_LOOK) &&
+           (call->drive.state == DRIVE_MOUNTED || drive_phase(call->drive.state) == DRIVE_IN_USE) &&
+           store_drive_mount_has_containers(&call->drive);
+}
+
+/* Whatever keeps the agent from growing the file system, a helper may do it. */
+static bool has_no_agent(const struct drive_guest_call *call,
+                         const struct drive_client_reply *reply)
+{
+    if (call->act == DRIVE_GUEST_GROW)
+        return reply->outcome != DRIVE_CLIENT_ANSWERED && reply->outcome != DRIVE_CLIENT_FOREIGN;
+    return reply->outcome == DRIVE_CLIENT_UNSUPPORTED ||
+           (reply->outcome == DRIVE_CLIENT_ABSENT && !had_agent(call));
+}
+
+static void on_answer(struct drive_client *client, const struct drive_client_reply *reply,
+                      void *userdata)
+{
+    struct drive_guest_call *call = userdata;
+    const bool uses_container = has_no_agent(call, reply);
+
+    if (!uses_container)
+        take_reply(call, reply);
+    call->client = drive_client_free(client);
+    if (uses_container)
+        drive_guest_use_container(call);
+    else
+        drive_guest_finish(call);
+}
+
+static const enum drive_client_act client_acts[] = {
+    [DRIVE_GUEST_LOOK] = DRIVE_CLIENT_LIST,
+    [DRIVE_GUEST_MOUNT] = DRIVE_CLIENT_MOUNT,
+    [DRIVE_GUEST_UNMOUNT] = DRIVE_CLIENT_UNMOUNT,
+    [DRIVE_GUEST_GROW] = DRIVE_CLIENT_GROW,
+};
+
+/* The drive is in the caller's memory. */
+static int make_request(struct drive_guest_call *call, enum drive_guest_act act,
+                        struct drive_client_request *ret_request,
+                        struct drive_mount_request **ret_drive)
+{
+    struct drive_mount_request *drive = *ret_drive = malloc(sizeof(*drive));
+    int r = drive ? fill_mount(call, drive) : -ENOMEM;
+
+    if (r < 0)
+        return r;
+    call->containers = drive->containers.count;
+    *ret_request = (struct drive_client_request){
+        .act = client_acts[act],
+        .root = call->context->root,
+        .listener = {.vmm = call->sandbox.vmm_pid, .sandbox_id = call->sandbox.sandbox_id},
+        .drive = drive,
+        .without_disks = call->drive.state == DRIVE_REQUESTED, /* no VM has the disk yet */
+        .deadline_ns = drive_guest_time(call),
+    };
+    return 0;
+}
+
+/* ---- the same for a helper ---- */
+
+int drive_guest_make_text(struct drive_guest_call *call, enum drive_guest_act act, char **ret_text)
+{
+    cleanup(freep) struct drive_mount_request *drive = NULL;
+    struct drive_client_request request;
+    int r = make_request(call, act, &request, &drive);
+
+    if (r < 0)
+        return r;
+    request.deadline_ns /= SHARE_OF_TIME;
+    return drive_client_make_text(&request, ret_text);
+}
+
+void drive_guest_take_text(struct drive_guest_call *call, const char *text, size_t length)
+{
+    struct drive_client_reply reply;
+
+    drive_client_read_text(client_acts[call->act], call->drive.serial, text, length, &reply);
+    take_reply(call, &reply);
+}
+
+static void ask_companion(struct drive_guest_call *call)
+{
+    cleanup(freep) struct drive_mount_request *drive = NULL;
+    struct drive_client_request request;
+    char address[STORE_ADDRESS_BYTES];
+    int r;
+
+    if (!agent_companion_address(call->sandbox.agent_address,
+                                 call->context->config->agent.companion_port, address,
+                                 sizeof(address))) {
+        drive_guest_use_container(call);
+        return;
+    }
+    r = make_request(call, call->act, &request, &drive);
+    request.address = address;
+    if (r == 0)
+        r = drive_client_new(&request, on_answer, call, &call->client);
+    if (r < 0)
+        drive_guest_fail_errno(call, r, "cannot ask the guest's agent");
 }
 
 /* ---- life ---- */
@@ -169,12 +353,14 @@ static void on_begin(struct loop_timer *timer)
     else if (!call->sandbox.sandbox_ref || !call->sandbox.is_alive)
         drive_guest_fail(call, STATUS_UNAVAILABLE, "the sandbox has ended");
     else if (!call->sandbox.agent_address[0])
+        /* The Go runtime records it after its first container. A helper's must not be the first:
+         * kata-agent takes that one's for the pid namespace that a pod shares. */
         drive_guest_fail(call, STATUS_UNAVAILABLE,
                          "the address of the guest's agent is not known yet");
     else if (drive_guest_is_held(call))
         drive_guest_use_container(call);
     else
-        drive_guest_ask_companion(call);
+        ask_companion(call);
 }
 
 int drive_guest_call_new(const struct context *context, const struct drive_guest_request *request,
@@ -186,10 +372,8 @@ int drive_guest_call_new(const struct context *context, const struct drive_guest
         return -ENOMEM;
     call->context = context;
     call->act = request->act;
-    (void)snprintf(call->address, sizeof(call->address), "%s", request->address);
     call->bytes = request->bytes;
-    call->deadline_ns = request->deadline_ns;
-    drive_guest_begin_time(call);
+    call->ends_at = clock_boottime() + request->deadline_ns;
     call->share = -1;
     call->done = done;
     call->userdata = userdata;
@@ -212,147 +396,9 @@ struct drive_guest_call *drive_guest_call_free(struct drive_guest_call *call)
     if (!call)
         return NULL;
     loop_timer_stop(&call->beginning);
-    drive_guest_drop_companion(call);
+    call->client = drive_client_free(call->client);
     drive_guest_drop_container(call);
     store_drive_mount_done(&call->drive);
     free(call);
     return NULL;
-}
-
-/* ---- guest stock ---------------------------------------------------------------------------- */
-
-/* A drive in a guest that has only kata-agent.
- *
- *     MOUNT    [remove what an earlier one left] check… hold
- *     LOOK     look
- *     UNMOUNT  remove, find, prove [hold, if somebody has the disk]
- *     GROW     as a volume's helper does
- */
-
-/* Whether this route cannot mount it; the call is over then. Nothing is mounted so far. */
-static bool fail_at_obstacle(struct drive_guest_call *call)
-{
-    enum status_code status;
-    const char *obstacle = drive_guest_find_obstacle(call, &status);
-    struct error error;
-
-    if (!obstacle)
-        return false;
-    (void)error_set(&error, 0, "%s", obstacle);
-    call->reply.guest = DRIVE_IN_GUEST_ABSENT;
-    drive_guest_fail(call, status, error.text);
-    return true;
-}
-
-static void begin_mount(struct drive_guest_call *call)
-{
-    if (fail_at_obstacle(call))
-        return;
-    if (drive_guest_is_held(call))
-        drive_guest_remove_holder(call);
-    else
-        drive_guest_check(call);
-}
-
-/* What this route cannot mount is refused before the VM has the disk. */
-static void look_ahead(struct drive_guest_call *call)
-{
-    if (fail_at_obstacle(call))
-        return;
-    call->reply.guest = DRIVE_IN_GUEST_ABSENT;
-    drive_guest_finish(call);
-}
-
-/* Kata's Go runtime makes the directory on the node also for a guest that does not have it. Where
- * the VMM does not say, the helper's own run tells why it cannot be. */
-static void on_traits(const struct guest_traits *traits, const struct error *error, void *userdata)
-{
-    struct drive_guest_call *call = userdata;
-
-    if (!error && traits->share == GUEST_SHARE_NONE) {
-        fd_close(call->share);
-        call->share = -1;
-        call->share_comes = false;
-    }
-    call->traits = helper_guest_free(call->traits);
-    if (call->act == DRIVE_GUEST_MOUNT)
-        begin_mount(call);
-    else
-        look_ahead(call);
-}
-
-static void examine_guest(struct drive_guest_call *call)
-{
-    int r = helper_guest_new(call->context, &call->sandbox, on_traits, call, &call->traits);
-
-    if (r < 0)
-        drive_guest_fail_errno(call, r, "cannot find out about the guest");
-}
-
-static void begin_unmount(struct drive_guest_call *call)
-{
-    if (drive_guest_is_held(call))
-        drive_guest_remove_holder(call);
-    else
-        drive_guest_prove(call);
-}
-
-bool drive_guest_was_mounted(const struct drive_guest_call *call)
-{
-    return call->drive.state == DRIVE_MOUNTED || drive_phase(call->drive.state) == DRIVE_IN_USE;
-}
-
-/* The VM does not have the disk yet: only whether this route could mount it is to be found out. */
-static bool looks_ahead(const struct drive_guest_call *call)
-{
-    return call->act == DRIVE_GUEST_LOOK &&
-           (call->drive.state == DRIVE_REQUESTED || call->drive.state == DRIVE_CLAIMED);
-}
-
-void drive_guest_use_container(struct drive_guest_call *call)
-{
-    drive_guest_open_share(call);
-    if (store_drive_mount_has_containers(&call->drive) &&
-        (call->act == DRIVE_GUEST_LOOK || call->act == DRIVE_GUEST_MOUNT)) {
-        drive_guest_fail(call, STATUS_FAILED_PRECONDITION,
-                         "the guest has no crust-guest-agent, without which nothing can enter "
-                         "containers that run: attach the drive without `containers`");
-    } else if (!config_brings_helpers(call->context->config)) {
-        drive_guest_fail(call, STATUS_FAILED_PRECONDITION,
-                         "the guest has no crust-guest-agent, and guest.helper is off");
-    } else if (!call->address[0] && call->act != DRIVE_GUEST_UNMOUNT && !looks_ahead(call)) {
-        drive_guest_fail(call, STATUS_FAILED_PRECONDITION,
-                         "the guest has no crust-guest-agent, and kata-agent finds a disk by its "
-                         "address, which this VMM does not give");
-    } else if (call->act == DRIVE_GUEST_UNMOUNT) {
-        begin_unmount(call);
-    } else if (call->act == DRIVE_GUEST_GROW) {
-        drive_guest_grow(call);
-    } else if (call->act == DRIVE_GUEST_LOOK && drive_guest_was_mounted(call)) {
-        drive_guest_look(call);
-    } else {
-        examine_guest(call);
-    }
-}
-
-/* The call ends before its helper has, for example because the VM has ended. Its record goes once
- * nothing of it is left, as that of one that could not be removed. */
-static void pass_on_helper(struct drive_guest_call *call)
-{
-    const char *name = helper_run_name(call->helper);
-
-    if (name[0])
-        helpers_note_leftover(call->context->helpers, call->drive.sandbox_ref, name, NULL);
-}
-
-void drive_guest_drop_container(struct drive_guest_call *call)
-{
-    loop_timer_stop(&call->settling);
-    call->traits = helper_guest_free(call->traits);
-    if (call->helper)
-        pass_on_helper(call);
-    call->helper = helper_run_free(call->helper);
-    call->container = container_run_free(call->container);
-    fd_close(call->share);
-    call->share = -1;
 }

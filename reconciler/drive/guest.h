@@ -2,14 +2,9 @@
 /* guest.h - has a guest mount and unmount the disk of a drive, and reports whether it is mounted
  * there.
  *
- * There are two routes. crust-guest-agent in the guest (`companion`) does everything itself, by
- * crust.guest.v1.Drives. In a guest that has only kata-agent (`container`) a container is created
- * with the disk among its storages: the agent waits for the disk at its address and mounts it
- * before it answers; removing the container unmounts it. crustd's helper does the rest: in that
- * container it sets the group and syncs; in containers of their own, before and after, it checks
- * serial, size, access and protected paths, and proves that nobody holds the disk.
- *
- * Only crust-guest-agent can enter running containers; a helper in a container cannot.
+ * There are two routes. crust-guest-agent in the guest (`companion`) is called by
+ * crust.guest.v1.Drives. In a guest that has only kata-agent (`container`) the same calls are made
+ * by crustd's helper, in containers that kata-agent runs in its own mount namespace.
  *
  * The only state kept between calls is the recorded route. Each call may be repeated, also after
  * crustd was killed during one.
@@ -20,7 +15,7 @@
 #include <stdint.h>
 
 #include "lib/result.h"
-#include "reconciler/decide/drive.h"
+#include "reconciler/decide/decide_drive.h"
 #include "store/drive_mounts.h"
 
 struct context;
@@ -37,7 +32,6 @@ enum drive_guest_act {
 struct drive_guest_request {
     enum drive_guest_act act;
     const struct store_drive_mount *drive; /* copied */
-    const char *address;                   /* the disk's in the guest, copied; "" unknown */
     uint64_t bytes;       /* GROW: the disk's present size. MOUNT: the same; 0: the recorded size */
     uint64_t deadline_ns; /* from now, for the whole call */
 };
@@ -49,6 +43,7 @@ struct drive_guest_reply {
     char remark[256];   /* if OK: entries whose group could not be changed, what fsck repaired; ""
                            none */
     struct error error; /* for people, when not OK */
+    bool by_container;  /* it has cost the guest a container */
 };
 
 struct drive_guest_call;

@@ -4,7 +4,7 @@
  * A slice examines a bounded number of processes and descriptors and is followed by a pass of the
  * loop. The search stops at the first user that is an obstacle.
  *
- * Of a VMM of a sandbox on record all descriptors are examined: it may have as many as the kernel
+ * Of the VMM of a known sandbox all descriptors are examined: it may have as many as the kernel
  * allows, and every slice is bounded nevertheless, so that costs time and keeps no drive from being
  * attached. Of other processes at most DESCRIPTORS are examined, and more are ignored, because any
  * user can have many such processes. If a VMM may not be examined, the answer is UNKNOWN.
@@ -12,7 +12,7 @@
  * A process that starts after the search has passed it is missed. That is a VMM with this disk only
  * if somebody hands out the same disk twice at the same moment.
  */
-#include "reconciler/drive/in_use.h"
+#include "reconciler/drive/claim.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -29,13 +29,12 @@
 #include "lib/directory.h"
 #include "lib/loop.h"
 #include "lib/process.h"
-#include "lib/process_trust.h"
 #include "lib/text.h"
-#include "model/hypervisor.h"
+#include "lib/workers.h"
+#include "model/sandbox.h"
 #include "observe/observe.h"
 #include "observe/sysfs.h"
 #include "reconciler/core/context.h"
-#include "reconciler/drive/loops.h"
 #include "store/devices.h"
 #include "store/sandboxes.h"
 
@@ -47,7 +46,7 @@ struct drive_in_use_call {
     drive_in_use_done *done;
     void *userdata;
     struct loop_timer timer;
-    struct store_drive_mount_disk disks[2]; /* the disk, and what it stands on as a loop device */
+    struct store_drive_mount_disk disks[2]; /* the disk, and its backing if it is a loop device */
     unsigned disk_count;
     char drive_id[DRIVE_ID_CHARS + 1];
     pid_t own_pid, own_vmm;
@@ -55,7 +54,7 @@ struct drive_in_use_call {
     struct drive_relatives relatives;
     DIR *proc;
     bool has_counts; /* the kernel says how many descriptors a process has (since Linux 6.2) */
-    pid_t pid;       /* whose descriptors are being examined */
+    pid_t pid;       /* its descriptors are being examined */
     bool is_in_process;
     bool is_doubted; /* one of its descriptors may not be examined */
     struct directory_reader descriptors;
@@ -140,7 +139,7 @@ static int compare_sandbox(void *userdata, const char *sandbox_id, pid_t vmm_pid
     return 1;
 }
 
-/* Whether the process is the VMM of a sandbox on record. */
+/* Whether the process is the VMM of a known sandbox. */
 static bool find_sandbox(const struct drive_in_use_call *call, pid_t pid,
                          char ret_sandbox_id[static STORE_SANDBOX_ID_BYTES])
 {
@@ -149,23 +148,6 @@ static bool find_sandbox(const struct drive_in_use_call *call, pid_t pid,
 
     memcpy(ret_sandbox_id, search.sandbox_id, sizeof(search.sandbox_id));
     return found;
-}
-
-/* ---- related devices ----------------------------------------------------------------------- */
-
-/* A user of a device that is left out would not be found. */
-static int find_relatives(struct drive_in_use_call *call)
-{
-    bool is_all = true;
-
-    for (unsigned i = 0; i < call->disk_count; i++)
-        is_all &= call->disks[i].kind != DEVICE_KIND_BLOCK ||
-                  drive_relatives_add(call->context->sysfs, call->disks[i].major,
-                                      call->disks[i].minor, &call->relatives);
-    return is_all ? PROGRESS_MORE
-                  : say(call, DRIVE_IN_USE_UNKNOWN,
-                        "the disk has more partitions or lower devices than are compared, so who "
-                        "has one of them cannot be told");
 }
 
 /* ---- one descriptor ------------------------------------------------------------------------ */
@@ -217,14 +199,6 @@ static bool read_access(pid_t pid, const char *fd, bool *ret_writable)
     return true;
 }
 
-/* Whether this is crustd, or a child of it, which briefly has copies of its descriptors. */
-static bool is_crustd(pid_t pid)
-{
-    struct process process;
-
-    return pid == getpid() || (process_read(pid, &process) == 0 && process.parent == getpid());
-}
-
 static int read_program(pid_t pid, char ret_program[static PROGRAM_BYTES])
 {
     cleanup(buffer_done) struct buffer arguments = BUFFER_INIT(2 * ARGUMENTS_BYTES);
@@ -242,13 +216,17 @@ static int judge_holder(struct drive_in_use_call *call, enum relation relation, 
     char sandbox_id[STORE_SANDBOX_ID_BYTES], program[PROGRAM_BYTES];
     const char *what =
         relation == THE_DISK ? "the disk" : "a device that shares data with the disk";
+    struct process process;
     const char *access;
     bool writable;
     int r;
 
     if (!read_access(call->pid, fd, &writable) || (!writable && !call->writable) ||
-        is_crustd(call->pid))
+        call->pid == call->own_pid)
         return PROGRESS_MORE;
+    if (process_read(call->pid, &process) == 0 &&
+        (process.parent == call->own_pid || process.parent == workers_parent()))
+        return PROGRESS_MORE; /* crustd's children and workers have copies of its descriptors */
     access = writable ? "writable" : "read-only";
     *budget = 0; /* reading the arguments may take a whole slice */
     r = read_program(call->pid, program);
@@ -276,13 +254,6 @@ static void leave_process(struct drive_in_use_call *call)
     call->is_in_process = false;
 }
 
-static bool is_vmm(const struct drive_in_use_call *call)
-{
-    char sandbox_id[STORE_SANDBOX_ID_BYTES];
-
-    return find_sandbox(call, call->pid, sandbox_id);
-}
-
 static int doubt_process(struct drive_in_use_call *call)
 {
     char sandbox_id[STORE_SANDBOX_ID_BYTES];
@@ -293,42 +264,35 @@ static int doubt_process(struct drive_in_use_call *call)
                (int)call->pid, sandbox_id);
 }
 
-/* Either the process may not be examined or, by FUSE, one file: there may be others. */
-static int doubt_descriptor(struct drive_in_use_call *call)
-{
-    bool is_known = call->is_doubted;
-
-    call->is_doubted = true;
-    return is_known ? PROGRESS_MORE : doubt_process(call);
-}
-
 /* PROGRESS_DONE: this process is an obstacle. */
 static int look_at_descriptor(struct drive_in_use_call *call, const char *name, unsigned *budget)
 {
     enum relation relation;
     struct statx status;
+    bool is_doubted = call->is_doubted;
 
     (*budget)--;
-    if (statx(call->descriptors.fd, name, AT_STATX_DONT_SYNC, STATX_TYPE | STATX_INO, &status) < 0)
-        return errno == EACCES || errno == EPERM ? doubt_descriptor(call) : PROGRESS_MORE;
-    relation = compare(call, &status);
-    if (relation == UNRELATED)
+    if (statx(call->descriptors.fd, name, AT_STATX_DONT_SYNC, STATX_TYPE | STATX_INO, &status) ==
+        0) {
+        relation = compare(call, &status);
+        return relation == UNRELATED ? PROGRESS_MORE : judge_holder(call, relation, name, budget);
+    }
+    if (errno != EACCES && errno != EPERM)
         return PROGRESS_MORE;
-    return judge_holder(call, relation, name, budget);
+    /* Either the process may not be examined or, by FUSE, one file: there may be others. */
+    call->is_doubted = true;
+    return is_doubted ? PROGRESS_MORE : doubt_process(call);
 }
 
 static int look_at_descriptors(struct drive_in_use_call *call, unsigned *budget)
 {
+    char sandbox_id[STORE_SANDBOX_ID_BYTES];
     int r = PROGRESS_MORE;
 
     while (r == PROGRESS_MORE && call->is_in_process && *budget > 0) {
         const char *name = directory_read_next(&call->descriptors);
 
-        if (!name) {
-            leave_process(call);
-            return PROGRESS_MORE;
-        }
-        if (call->seen++ == DESCRIPTORS && !is_vmm(call)) {
+        if (!name || (call->seen++ == DESCRIPTORS && !find_sandbox(call, call->pid, sandbox_id))) {
             leave_process(call);
             return PROGRESS_MORE;
         }
@@ -417,6 +381,7 @@ static int search_processes(struct drive_in_use_call *call)
 
 static int begin_search(struct drive_in_use_call *call)
 {
+    bool has_all_relatives = true;
     uint64_t count;
     int r = search_record(call);
 
@@ -426,9 +391,14 @@ static int begin_search(struct drive_in_use_call *call)
         return say(call, DRIVE_IN_USE_UNKNOWN,
                    "crustd does not see all processes of the node: it needs the node's pid "
                    "namespace and /proc");
-    r = find_relatives(call);
-    if (r == PROGRESS_DONE)
-        return r;
+    for (unsigned i = 0; i < call->disk_count; i++)
+        has_all_relatives &= call->disks[i].kind != DEVICE_KIND_BLOCK ||
+                             drive_relatives_add(call->context->sysfs, call->disks[i].major,
+                                                 call->disks[i].minor, &call->relatives);
+    if (!has_all_relatives)
+        return say(call, DRIVE_IN_USE_UNKNOWN,
+                   "the disk has more partitions or lower devices than are compared, so who has "
+                   "one of them cannot be told");
     call->proc = opendir("/proc");
     if (!call->proc)
         return say(call, DRIVE_IN_USE_UNKNOWN, "/proc cannot be listed: %s", strerror(errno));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* loops.c - see loops.h. */
-#include "reconciler/drive/loops.h"
+/* loops.c - see claim.h. */
+#include "reconciler/drive/claim.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,14 +17,14 @@
 #include "agent-client/drive_call.h"
 #include "lib/cleanup.h"
 #include "lib/directory.h"
+#include "lib/encode.h"
 #include "lib/path.h"
-#include "lib/sha256.h"
 #include "observe/observe.h"
 #include "observe/sysfs.h"
 
 #define DEVICES "/dev"
 
-/* ---- what stands on a disk ------------------------------------------------------------------- */
+/* ---- loop devices above a disk --------------------------------------------------------------- */
 
 struct loop_search {
     const struct drive_claim_request *request;
@@ -33,13 +33,6 @@ struct loop_search {
     struct drive_relatives relatives; /* of a block device */
     char name[256];                   /* /dev/NAME, by the kernel's name */
 };
-
-static const char *last_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return slash ? slash + 1 : path;
-}
 
 /* A loop device waits for its file's storage before it answers, so those on a file system are not
  * asked about a block device: one dead one would keep every disk from being opened. What sysfs has
@@ -52,7 +45,7 @@ static bool may_stand_on(const struct loop_search *search, const char *loop)
     if (sysfs_read_text(search->request->sysfs, path, file, sizeof(file)) < 0)
         return false; /* it has none */
     return !S_ISBLK(search->disk->st_mode) || strncmp(file, DEVICES "/", sizeof(DEVICES)) == 0 ||
-           strcmp(last_name(file), last_name(search->name)) == 0;
+           strcmp(basename(file), basename(search->name)) == 0;
 }
 
 static bool stands_on(const struct loop_search *search, const struct loop_info64 *info)
@@ -65,24 +58,12 @@ static bool stands_on(const struct loop_search *search, const struct loop_info64
            drive_relatives_include(&search->relatives, info->lo_rdevice);
 }
 
-/* Why a loop device does not say what it stands on. */
+/* Why a loop device does not name its backing. */
 enum loop_failure {
     LOOP_EMPTY = -ENXIO,
     LOOP_NOT_PERMITTED = -EPERM, /* by the device cgroup */
     LOOP_DENIED = -EACCES,       /* by the node's mode */
 };
-
-static int explain_loop(const struct loop_search *search, const char *loop, int r,
-                        struct error *error)
-{
-    if (r == LOOP_NOT_PERMITTED || r == LOOP_DENIED)
-        return error_set(error, DRIVE_CLAIM_FORBIDDEN,
-                         "crustd may not ask /dev/%s whether it stands on %s: drives need the "
-                         "drop-in or overlay that allows block devices",
-                         loop, search->request->host_path);
-    return error_set_errno(error, r, "cannot ask /dev/%s whether it stands on %s", loop,
-                           search->request->host_path);
-}
 
 /* 0 or -errno. */
 static int open_loop(const struct drive_claim_request *request, const char *path,
@@ -94,7 +75,7 @@ static int open_loop(const struct drive_claim_request *request, const char *path
     return r == 0 && ioctl(fd, LOOP_GET_STATUS64, ret_info) < 0 ? -errno : r;
 }
 
-/* A loop device that has no node, or no file any more, stands on nothing. */
+/* A loop device without a node, or without a file, has no backing. */
 static int ask_loop(const struct loop_search *search, const char *loop, struct error *error)
 {
     struct loop_info64 info = {0};
@@ -105,8 +86,14 @@ static int ask_loop(const struct loop_search *search, const char *loop, struct e
     r = open_loop(search->request, path, &info);
     if (path_is_missing(r) || r == LOOP_EMPTY)
         return DRIVE_CLAIM_OPEN;
+    if (r == LOOP_NOT_PERMITTED || r == LOOP_DENIED)
+        return error_set(error, DRIVE_CLAIM_FORBIDDEN,
+                         "crustd may not ask /dev/%s whether it stands on %s: drives need the "
+                         "drop-in or overlay that allows block devices",
+                         loop, search->request->host_path);
     if (r < 0)
-        return explain_loop(search, loop, r, error);
+        return error_set_errno(error, r, "cannot ask /dev/%s whether it stands on %s", loop,
+                               search->request->host_path);
     if (!stands_on(search, &info) ||
         (search->spared && search->spared->lo_number == info.lo_number))
         return DRIVE_CLAIM_OPEN;
@@ -114,11 +101,6 @@ static int ask_loop(const struct loop_search *search, const char *loop, struct e
                      search->spared ? "what %s stands on backs /dev/%s as well"
                                     : "%s backs /dev/%s on the host",
                      search->request->host_path, loop);
-}
-
-static bool is_loop(const char *name)
-{
-    return strncmp(name, "loop", 4) == 0 && strlen(name) <= 16;
 }
 
 static int find_loop(const struct loop_search *search, struct error *error)
@@ -130,8 +112,9 @@ static int find_loop(const struct loop_search *search, struct error *error)
     if (r < 0)
         return error_set_errno(error, r, "cannot list the block devices");
     while ((name = directory_next(names))) {
-        r = is_loop(name) && may_stand_on(search, name) ? ask_loop(search, name, error)
-                                                        : DRIVE_CLAIM_OPEN;
+        if (strncmp(name, "loop", 4) != 0 || strlen(name) > 16 || !may_stand_on(search, name))
+            continue;
+        r = ask_loop(search, name, error);
         if (r != DRIVE_CLAIM_OPEN)
             return r;
     }
@@ -139,7 +122,7 @@ static int find_loop(const struct loop_search *search, struct error *error)
                  : DRIVE_CLAIM_OPEN;
 }
 
-/* Refuses a loop device that stands on a loop device, also through a partition or a dm device. */
+/* Refuses a loop device that is backed by another one, also through a partition or a dm device. */
 static int refuse_stacked(const struct drive_claim_request *request, dev_t lower,
                           struct error *error)
 {
@@ -212,7 +195,23 @@ int drive_loops_refuse(const struct drive_claim_request *request, const struct s
     return refuse_under_loop(request, disk, NULL, error);
 }
 
-/* ---- what a loop device stands on ------------------------------------------------------------ */
+int drive_loops_find_mount(const struct drive_claim_request *request, uint32_t major,
+                           uint32_t minor, char *ret_where, size_t size)
+{
+    struct observed_mounts *mounts = NULL;
+    const char *where;
+    int r = request->read_mounts(request->sysfs, &mounts);
+
+    if (r < 0)
+        return r;
+    where = observed_mounts_find(mounts, request->sysfs, major, minor);
+    if (where)
+        (void)snprintf(ret_where, size, "%s", where);
+    (void)observed_mounts_free(mounts);
+    return where ? OBSERVED : OBSERVED_ABSENT;
+}
+
+/* ---- the backing of a loop device ----------------------------------------------------------- */
 
 /* What O_EXCL would say of a block device, if the loop device had opened it so. */
 static int refuse_used_backing(const struct drive_claim_request *request,
@@ -220,7 +219,7 @@ static int refuse_used_backing(const struct drive_claim_request *request,
 {
     struct observed_device device = {.name = "a block device"};
     char use[ERROR_TEXT_BYTES] = "(cannot tell)";
-    int r = drive_claim_find_mount(request, backing->major, backing->minor, use, sizeof(use));
+    int r = drive_loops_find_mount(request, backing->major, backing->minor, use, sizeof(use));
 
     if (r == OBSERVED_ABSENT)
         r = observe_holder(request->sysfs, backing->major, backing->minor, use, sizeof(use));
@@ -231,23 +230,12 @@ static int refuse_used_backing(const struct drive_claim_request *request,
                      request->host_path, device.name, use);
 }
 
-/* Another loop device on the same file or block device. */
-static int refuse_shared_backing(const struct drive_claim_request *request,
-                                 const struct loop_info64 *info, struct error *error)
-{
-    const struct stat below = {.st_mode = info->lo_rdevice ? S_IFBLK : S_IFREG,
-                               .st_dev = info->lo_device,
-                               .st_ino = info->lo_inode,
-                               .st_rdev = info->lo_rdevice};
-
-    return refuse_under_loop(request, &below, info, error);
-}
-
 int drive_loops_examine(const struct drive_claim_request *request, int fd,
                         const struct store_drive_mount_disk *disk,
                         struct store_drive_mount_disk *ret_backing, struct error *error)
 {
     struct loop_info64 info = {0};
+    struct stat below = {0};
     int r = DRIVE_CLAIM_OPEN;
 
     *ret_backing = (struct store_drive_mount_disk){.kind = DEVICE_KIND_OTHER};
@@ -271,7 +259,14 @@ int drive_loops_examine(const struct drive_claim_request *request, int fd,
         r = refuse_stacked(request, info.lo_rdevice, error);
     if (r == DRIVE_CLAIM_OPEN && info.lo_rdevice)
         r = refuse_used_backing(request, ret_backing, error);
-    return r == DRIVE_CLAIM_OPEN ? refuse_shared_backing(request, &info, error) : r;
+    if (r != DRIVE_CLAIM_OPEN)
+        return r;
+    /* Another loop device on the same file or block device. */
+    below.st_mode = info.lo_rdevice ? S_IFBLK : S_IFREG;
+    below.st_dev = info.lo_device;
+    below.st_ino = info.lo_inode;
+    below.st_rdev = info.lo_rdevice;
+    return refuse_under_loop(request, &below, &info, error);
 }
 
 /* ---- relatives ------------------------------------------------------------------------------ */
@@ -323,8 +318,7 @@ bool drive_relatives_include(const struct drive_relatives *relatives, dev_t devi
 
 /* ---- serial --------------------------------------------------------------------------------- */
 
-/* Each part is hashed with its NUL, so different parts never give the same
- * input. */
+/* Each part is hashed with its NUL, so different parts never give the same input. */
 
 /* PART_BYTES: an id of a sandbox has at most 128 characters. */
 enum { PART_BYTES = 160, PARTS_BYTES = 3 * PART_BYTES, BITS_OF_HEX = 4, BITS_OF_CHARACTER = 5 };
@@ -340,11 +334,6 @@ static size_t append(char parts[static PARTS_BYTES], size_t length, const char *
     return length + bytes + 1;
 }
 
-static unsigned digit(char hex)
-{
-    return (unsigned)(hex <= '9' ? hex - '0' : hex - 'a' + 10);
-}
-
 void drive_serial_make(const char *boot_id, const char *sandbox_id, const char *drive_id,
                        char ret_serial[static DRIVE_SERIAL_CHARS + 1])
 {
@@ -358,8 +347,8 @@ void drive_serial_make(const char *boot_id, const char *sandbox_id, const char *
     sha256_hex(parts, length, hex);
     memcpy(at, DRIVE_SERIAL_PREFIX, strlen(DRIVE_SERIAL_PREFIX));
     for (at += strlen(DRIVE_SERIAL_PREFIX); at < ret_serial + DRIVE_SERIAL_CHARS; at++) {
-        for (; count < BITS_OF_CHARACTER; count += BITS_OF_HEX)
-            bits = bits << BITS_OF_HEX | digit(*next++);
+        for (; count < BITS_OF_CHARACTER; count += BITS_OF_HEX, next++)
+            bits = bits << BITS_OF_HEX | (unsigned)(*next <= '9' ? *next - '0' : *next - 'a' + 10);
         count -= BITS_OF_CHARACTER;
         *at = alphabet[bits >> count & 31];
         bits &= (1U << count) - 1;

@@ -17,11 +17,62 @@
 
 #include "agent-client/guest_call.h"
 #include "lib/clock.h"
+#include "model/reason.h"
+#include "reconciler/helper/report.h"
+#include "store/store.h"
+
+/* ---- one run -------------------------------------------------------------------------------- */
+
+/* One helper in one guest: placed, run, removed. For reconciler/helper/ and
+ * reconciler/drive/.
+ *
+ *   recorded → program placed in the share → container run → directory removed → record deleted
+ *
+ * After a kill at any step, the possible remains are on record; a clean-up takes the same steps
+ * backwards.
+ */
+
+struct context;
+struct helper_run;
+
+/* What one run is for. */
+struct helper_task {
+    /* If it has a name, what an earlier run left under that is removed; else the run makes one. */
+    struct store_helper_run sandbox;
+    bool grow;     /* otherwise only report */
+    bool withheld; /* places may be those of volumes that must not be resized */
+    unsigned paths;
+    const char *path[HELPER_VOLUMES + 1]; /* in the guest; copied; ended by NULL */
+    const char *call; /* of a drive (drive_client.h), in place of the paths; copied. NULL: none */
+};
+
+struct helper_outcome {
+    enum volume_reason reason; /* NONE: there is a report; of a clean-up: nothing is left */
+    struct error error;        /* if it is not NONE */
+    struct helper_report report;
+    const char *answer; /* to the call, in place of the report; borrowed for the callback */
+    size_t answer_length;
+    bool left; /* something may be left in the guest or its share under the sandbox's name */
+    struct error removal_error; /* why, if something is left */
+};
+
+typedef void helper_run_done(struct helper_run *run, const struct helper_outcome *outcome,
+                             void *userdata);
+
+/* Exactly one `done` follows from the loop, never from within. 0 or -ENOMEM. */
+int helper_run_new(const struct context *context, const struct helper_task *task,
+                   helper_run_done *done, void *userdata, struct helper_run **ret_run);
+/* Returns NULL. The remains of a running helper stay, on record. */
+struct helper_run *helper_run_free(struct helper_run *run);
+
+/* The name of its container and directory; "" before it has one. */
+const char *helper_run_name(const struct helper_run *run);
+
+/* ---- those that wait for one (helpers.c) ---------------------------------------------------- */
 
 #define HELPER_FRESH_NS (300 * NSEC_PER_SEC)
 
 struct config;
-struct context;
 struct helper_call;
 struct helpers;
 struct store_volume;
@@ -54,6 +105,3 @@ void helpers_sweep(struct helpers *helpers);
 void helpers_stop(struct helpers *helpers);
 /* No helper runs, and none is about to. */
 bool helpers_are_idle(const struct helpers *helpers);
-/* Ids have lost their meaning: waiting calls are refused, and running helpers are left in their
- * guests, on record. */
-void helpers_reset(struct helpers *helpers);

@@ -3,6 +3,7 @@
 #include "reconciler/helper/report.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -10,34 +11,35 @@
 #include "lib/json.h"
 #include "lib/text.h"
 
-enum { VERSION = 1, DEPTH = 4, PATH_BYTES = 24 };
+enum { VERSION = 1, DEPTH = 4 };
 
-static const char *const faults[HELPER_FAULTS] = {
-    [HELPER_FAULT_NONE] = "",
-    [HELPER_FAULT_NOT_MOUNTED] = "not_mounted",
-    [HELPER_FAULT_NOT_A_BLOCK_DEVICE] = "not_a_block_device",
-    [HELPER_FAULT_UNSUPPORTED] = "unsupported",
-    [HELPER_FAULT_REFUSED] = "refused",
-    [HELPER_FAULT_READ_ONLY] = "read_only",
-    [HELPER_FAULT_ERRORS] = "errors",
-    [HELPER_FAULT_SHUT_DOWN] = "shut_down",
-    [HELPER_FAULT_NO_CAPABILITY] = "no_capability",
-    [HELPER_FAULT_BUSY] = "busy",
-    [HELPER_FAULT_TIMED_OUT] = "timed_out",
-    [HELPER_FAULT_LIMIT] = "limit",
-    [HELPER_FAULT_GROWING] = "growing",
-    [HELPER_FAULT_FAILED] = "failed",
+/* How the report spells each code, and what it means for a resize. Of a volume that is not mounted
+ * at a place, or not yet, the helper finds no mount or the directory below it, which has no block
+ * device. */
+static const struct {
+    const char *name;
+    enum volume_reason reason;
+} faults[HELPER_FAULTS] = {
+    [HELPER_FAULT_NONE] = {"", REASON_NONE},
+    [HELPER_FAULT_NOT_MOUNTED] = {"not_mounted", REASON_GUEST_PATH_UNKNOWN},
+    [HELPER_FAULT_NOT_A_BLOCK_DEVICE] = {"not_a_block_device", REASON_GUEST_PATH_UNKNOWN},
+    [HELPER_FAULT_UNSUPPORTED] = {"unsupported", REASON_FILE_SYSTEM_NOT_GROWABLE},
+    [HELPER_FAULT_REFUSED] = {"refused", REASON_FILE_SYSTEM_NOT_GROWABLE},
+    [HELPER_FAULT_READ_ONLY] = {"read_only", REASON_READ_ONLY},
+    [HELPER_FAULT_ERRORS] = {"errors", REASON_FILE_SYSTEM_NOT_GROWABLE},
+    [HELPER_FAULT_SHUT_DOWN] = {"shut_down", REASON_FILE_SYSTEM_SHUT_DOWN},
+    [HELPER_FAULT_NO_CAPABILITY] = {"no_capability", REASON_HELPER_FAILED},
+    [HELPER_FAULT_BUSY] = {"busy", REASON_AGENT_FAILED},
+    [HELPER_FAULT_TIMED_OUT] = {"timed_out", REASON_AGENT_FAILED},
+    [HELPER_FAULT_LIMIT] = {"limit", REASON_FILE_SYSTEM_LIMIT},
+    [HELPER_FAULT_GROWING] = {"growing", REASON_GROWING},
+    [HELPER_FAULT_FAILED] = {"failed", REASON_AGENT_FAILED},
 };
-
-const char *helper_fault_name(enum helper_fault fault)
-{
-    return faults[fault];
-}
 
 static enum helper_fault find_fault(const char *name)
 {
     for (unsigned i = 0; i < HELPER_FAULTS; i++)
-        if (strcmp(faults[i], name) == 0)
+        if (strcmp(faults[i].name, name) == 0)
             return i;
     return HELPER_FAULT_FAILED;
 }
@@ -77,13 +79,11 @@ static void take_stats(const cJSON *object, struct agent_stats *stats)
     take_text(object, "message", stats->condition, sizeof(stats->condition));
 }
 
-static int take_volume(const cJSON *object, unsigned index, struct helper_volume *volume,
+static int take_volume(const cJSON *object, const char *expected, struct helper_volume *volume,
                        struct error *error)
 {
     const char *path = json_string(object, "path"), *fault = json_string(object, "error");
-    char expected[PATH_BYTES];
 
-    (void)snprintf(expected, sizeof(expected), "/vol/%u", index);
     if (!path || strcmp(path, expected) != 0)
         return error_set(error, -EBADMSG, "the helper's report has another path than %s", expected);
     if (!fault)
@@ -98,8 +98,8 @@ static int take_volume(const cJSON *object, unsigned index, struct helper_volume
     return 0;
 }
 
-static int take_volumes(const cJSON *volumes, unsigned paths, struct helper_report *report,
-                        struct error *error)
+static int take_volumes(const cJSON *volumes, const char *const *path, unsigned paths,
+                        struct helper_report *report, struct error *error)
 {
     const cJSON *object;
 
@@ -109,7 +109,7 @@ static int take_volumes(const cJSON *volumes, unsigned paths, struct helper_repo
 
         if (report->volumes == paths)
             return error_set(error, -EBADMSG, "the helper's report has more than %u paths", paths);
-        r = take_volume(object, report->volumes, &report->volume[report->volumes], error);
+        r = take_volume(object, path[report->volumes], &report->volume[report->volumes], error);
         if (r < 0)
             return r;
         report->volumes++;
@@ -120,7 +120,7 @@ static int take_volumes(const cJSON *volumes, unsigned paths, struct helper_repo
                            report->volumes, paths);
 }
 
-int helper_report_parse(const char *text, size_t length, unsigned paths,
+int helper_report_parse(const char *text, size_t length, const char *const *path, unsigned paths,
                         struct helper_report *ret_report, struct error *error)
 {
     static const struct json_limits limits = {HELPER_REPORT_BYTES, DEPTH, 4096};
@@ -145,5 +145,101 @@ int helper_report_parse(const char *text, size_t length, unsigned paths,
     volumes = json_member(object, "volumes");
     if (!cJSON_IsArray(volumes))
         return error_set(error, -EBADMSG, "the helper's report has no volumes");
-    return take_volumes(volumes, paths, ret_report, error);
+    return take_volumes(volumes, path, paths, ret_report, error);
+}
+
+/* ---- judge ---------------------------------------------------------------------------------- */
+
+static void say(struct helper_verdict *verdict, enum volume_reason reason, const char *text)
+{
+    verdict->reason = reason;
+    (void)snprintf(verdict->text, sizeof(verdict->text), "%s", text);
+}
+
+/* The helper reported success; checks whether the device has the expected size. */
+static void judge_size(const struct helper_volume *volume, uint64_t device_bytes,
+                       struct helper_verdict *verdict)
+{
+    if (!volume->device_bytes || volume->device_bytes >= device_bytes)
+        return;
+    if (volume->layer[0]) {
+        say(verdict, REASON_GUEST_LAYER_UNSUPPORTED, volume->layer);
+        return;
+    }
+    verdict->reason = REASON_AGENT_FAILED;
+    (void)snprintf(verdict->text, sizeof(verdict->text),
+                   "the guest's device has %" PRIu64 " bytes and not yet %" PRIu64,
+                   volume->device_bytes, device_bytes);
+}
+
+static void judge_one(const struct helper_volume *volume, uint64_t device_bytes, bool grew,
+                      struct helper_verdict *verdict)
+{
+    verdict->device_bytes = volume->device_bytes;
+    verdict->stats = volume->stats;
+    if (grew || (volume->fault != HELPER_FAULT_NONE && !volume->stats.has_bytes))
+        say(verdict, faults[volume->fault].reason, volume->text);
+    if (grew && verdict->reason == REASON_NONE)
+        judge_size(volume, device_bytes, verdict);
+}
+
+struct choice {
+    const struct helper_volume *found;
+    unsigned count;
+};
+
+static bool has_device(const struct helper_volume *volume)
+{
+    return volume->fault != HELPER_FAULT_NOT_MOUNTED &&
+           volume->fault != HELPER_FAULT_NOT_A_BLOCK_DEVICE;
+}
+
+static struct choice choose(const struct helper_volume *volume, unsigned volumes,
+                            uint64_t device_bytes)
+{
+    struct choice choice = {0};
+
+    for (unsigned i = 0; i < volumes; i++) {
+        if (!has_device(&volume[i]) || (device_bytes && volume[i].device_bytes != device_bytes))
+            continue;
+        if (choice.count++ == 0)
+            choice.found = &volume[i];
+    }
+    return choice;
+}
+
+/* Several devices have this size: a resize is judged by all of them together, and usage is
+ * unknown. */
+static void judge_alike(const struct helper_volume *volume, unsigned volumes, uint64_t device_bytes,
+                        bool grew, struct helper_verdict *verdict)
+{
+    for (unsigned i = 0; i < volumes && verdict->reason == REASON_NONE; i++)
+        if (has_device(&volume[i]) && volume[i].device_bytes == device_bytes)
+            judge_one(&volume[i], device_bytes, grew, verdict);
+    verdict->stats = (struct agent_stats){0};
+    if (!grew)
+        say(verdict, REASON_GUEST_PATH_UNKNOWN,
+            "several devices of the guest have this size and could be the volume");
+}
+
+void helper_judge(const struct helper_volume *volume, unsigned volumes, uint64_t device_bytes,
+                  bool grew, struct helper_verdict *ret_verdict)
+{
+    struct choice alike = choose(volume, volumes, device_bytes), mounted;
+
+    *ret_verdict = (struct helper_verdict){0};
+    if (volumes == 1) {
+        judge_one(volume, device_bytes, grew, ret_verdict);
+        return;
+    }
+    if (alike.count > 1) {
+        judge_alike(volume, volumes, device_bytes, grew, ret_verdict);
+        return;
+    }
+    mounted = choose(volume, volumes, 0);
+    if (alike.count == 1 || mounted.count == 1)
+        judge_one(alike.count == 1 ? alike.found : mounted.found, device_bytes, grew, ret_verdict);
+    else
+        say(ret_verdict, REASON_GUEST_PATH_UNKNOWN,
+            "no place in the guest that could be the volume's has a device of its size");
 }

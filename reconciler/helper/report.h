@@ -48,13 +48,10 @@ struct helper_report {
     struct helper_volume volume[HELPER_VOLUMES]; /* in the order of the given paths */
 };
 
-/* Parses the report of a helper that was given this many paths: /vol/0, /vol/1, … in this order. 0;
- * -EBADMSG: it is not a valid report. */
-int helper_report_parse(const char *text, size_t length, unsigned paths,
+/* Parses the report of a helper that was given these paths, in this order. 0; -EBADMSG: it is not a
+ * valid report. */
+int helper_report_parse(const char *text, size_t length, const char *const *path, unsigned paths,
                         struct helper_report *ret_report, struct error *error);
-
-/* The code as the report spells it. */
-const char *helper_fault_name(enum helper_fault fault);
 
 /* ---- judge ---------------------------------------------------------------------------------- */
 

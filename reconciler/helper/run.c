@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* run.c - see run.h.
+/* run.c - see helper.h.
  *
  * The order makes a kill at any moment harmless: the record is committed before anything is made,
  * and deleted after everything is gone. The directory of a container that may still exist is kept,
@@ -8,7 +8,7 @@
  * A guest without a shared directory gets the program by CopyFile, always into the same directory,
  * because the agent has no call that removes files.
  */
-#include "reconciler/helper/run.h"
+#include "reconciler/helper/helper.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -35,18 +35,17 @@
  * run meanwhile. What a crash leaves of them is on record. */
 enum { PASSED_OVER = 'x' };
 
-enum { TOTAL_CALLS = 2, ARGUMENTS = 4, NUMBER_BYTES = 16, PATH_BYTES = 16, SHOWN_BYTES = 128 };
+enum { TOTAL_CALLS = 2, ARGUMENTS = 4, NUMBER_BYTES = 16, SHOWN_BYTES = 128 };
 
 struct helper_run {
     const struct context *context;
     struct store_helper_run sandbox;
-    bool cleans_up, grow, in_mounts_of_agent;
+    bool cleans_up, grow;
     bool recorded;
     bool copied; /* the guest has no shared directory */
     unsigned paths;
     char *path[HELPER_VOLUMES + 1];
-    unsigned arguments;
-    char *argument[HELPER_ARGUMENTS + 1];
+    char *call; /* of a drive; NULL: it is for the paths */
     int share, program;
     struct helper_guest *guest;
     struct container_run *container;
@@ -70,8 +69,7 @@ struct helper_run *helper_run_free(struct helper_run *run)
     (void)container_run_free(run->container);
     for (unsigned i = 0; i < run->paths; i++)
         free(run->path[i]);
-    for (unsigned i = 0; i < run->arguments; i++)
-        free(run->argument[i]);
+    free(run->call);
     fd_close(run->share);
     fd_close(run->program);
     free(run);
@@ -112,11 +110,12 @@ static const char *ability_of(enum volume_reason reason)
     }
 }
 
-/* If the store fails, the record stays, and the next start finds nothing to remove. */
+/* If the store fails, the record stays, and the next start finds nothing to remove. A policy may
+ * refuse the capabilities for drives alone, so a call of a drive says nothing of volumes. */
 static void record_end(struct helper_run *run)
 {
     struct store *store = run->context->store;
-    bool is_usual = !run->cleans_up && !run->in_mounts_of_agent;
+    bool is_usual = !run->cleans_up && !run->call;
     const char *ability = is_usual ? ability_of(run->outcome.reason) : NULL;
     bool is_gone = run->recorded && !run->outcome.left;
     struct log_ids ids = ids_of(run);
@@ -227,7 +226,7 @@ static int begin_record(struct helper_run *run)
 {
     int r = helper_name_make(run->sandbox.name);
 
-    if (r == 0 && run->arguments)
+    if (r == 0 && run->call)
         run->sandbox.name[strcspn(run->sandbox.name, "-") + 1] = PASSED_OVER;
     if (r == 0)
         r = record(run);
@@ -247,37 +246,15 @@ static int place(struct helper_run *run)
 
 /* ---- the container ----------------------------------------------------------------------- */
 
-static enum volume_reason reason_of(const struct container_reply *reply)
-{
-    switch (reply->kind) {
-    case CONTAINER_DONE:
-        return REASON_NONE;
-    case CONTAINER_DENIED:
-        return REASON_AGENT_POLICY_DENIED;
-    case CONTAINER_UNSUPPORTED:
-        return REASON_AGENT_UNSUPPORTED;
-    case CONTAINER_UNREACHABLE:
-        return REASON_AGENT_UNREACHABLE;
-    case CONTAINER_NO_CGROUPS:
-        return REASON_HELPER_NO_CGROUPS;
-    case CONTAINER_TIMED_OUT:
-    case CONTAINER_FAILED:
-    case CONTAINER_KINDS:
-        break;
-    }
-    return REASON_HELPER_FAILED;
-}
-
-static enum volume_reason copy_line(struct helper_run *run, const struct container_reply *reply)
-{
-    if (reply->output_length >= sizeof(run->outcome.line)) {
-        (void)error_set(&run->outcome.error, 0, "the helper printed too much");
-        return REASON_HELPER_FAILED;
-    }
-    memcpy(run->outcome.line, reply->output, reply->output_length);
-    run->outcome.line[reply->output_length] = '\0';
-    return REASON_NONE;
-}
+static const enum volume_reason reasons[CONTAINER_KINDS] = {
+    [CONTAINER_DONE] = REASON_NONE,
+    [CONTAINER_DENIED] = REASON_AGENT_POLICY_DENIED,
+    [CONTAINER_UNSUPPORTED] = REASON_AGENT_UNSUPPORTED,
+    [CONTAINER_UNREACHABLE] = REASON_AGENT_UNREACHABLE,
+    [CONTAINER_TIMED_OUT] = REASON_HELPER_FAILED,
+    [CONTAINER_NO_CGROUPS] = REASON_HELPER_NO_CGROUPS,
+    [CONTAINER_FAILED] = REASON_HELPER_FAILED,
+};
 
 /* The program has ended: takes its report, if that is valid. */
 static enum volume_reason read_report(struct helper_run *run, const struct container_reply *reply)
@@ -298,10 +275,13 @@ static enum volume_reason read_report(struct helper_run *run, const struct conta
         (void)error_set(error, 0, "the helper ended with %d: %s", reply->exit_status, shown);
         return REASON_HELPER_FAILED;
     }
-    if (run->arguments)
-        return copy_line(run, reply);
-    return helper_report_parse(reply->output, reply->output_length, run->paths,
-                               &run->outcome.report, error) == 0
+    if (run->call) {
+        run->outcome.answer = reply->output;
+        run->outcome.answer_length = reply->output_length;
+        return REASON_NONE;
+    }
+    return helper_report_parse(reply->output, reply->output_length, (const char *const *)run->path,
+                               run->paths, &run->outcome.report, error) == 0
                ? REASON_NONE
                : REASON_HELPER_FAILED;
 }
@@ -312,35 +292,26 @@ static void on_container(struct container_run *container, const struct container
     struct helper_run *run = userdata;
     struct log_ids ids = ids_of(run);
 
-    run->outcome.reason = reason_of(reply);
+    (void)container; /* its output is in use until the run is freed */
+    run->outcome.reason = reasons[reply->kind];
     run->outcome.error = reply->error;
     if (run->outcome.reason != REASON_NONE)
         (void)error_prefix(&run->outcome.error, "helper: ");
     else if (!run->cleans_up)
         run->outcome.reason = read_report(run, reply);
-    run->outcome.not_created =
-        reply->kind == CONTAINER_FAILED && reply->step == CONTAINER_CREATE && !reply->left;
     run->outcome.left = reply->left;
     run->outcome.removal_error = reply->removal_error;
-    if (reply->left)
+    if (reply->left && run->cleans_up) /* the first time it may be the end of the VM */
         log_warning(&ids, "helper %s may still be in the guest: %s", run->sandbox.name,
                     reply->removal_error.text);
-    run->container = container_run_free(container);
     finish(run);
-}
-
-/* The program gets only a part of the helper's time, so that it answers before that is over. */
-static void format_timeout(const struct helper_run *run, char ret_text[static NUMBER_BYTES])
-{
-    uint32_t seconds = run->context->config->resize.call_timeout_seconds;
-
-    (void)snprintf(ret_text, NUMBER_BYTES, "%u", seconds > 2 ? seconds * 2 / 3 : 1);
 }
 
 static int run_container(struct helper_run *run, const char *directory)
 {
-    uint64_t time = run->context->config->resize.call_timeout_seconds * NSEC_PER_SEC;
-    char timeout[NUMBER_BYTES], place_of[HELPER_VOLUMES][PATH_BYTES];
+    uint32_t seconds = run->context->config->resize.call_timeout_seconds;
+    uint64_t time = seconds * NSEC_PER_SEC;
+    char timeout[NUMBER_BYTES];
     const char *arguments[HELPER_VOLUMES + ARGUMENTS + 1], **argument = arguments;
     struct container_request request = {
         .act = run->cleans_up ? CONTAINER_CLEAN_UP : CONTAINER_RUN,
@@ -353,26 +324,25 @@ static int run_container(struct helper_run *run, const char *directory)
         .copied = run->copied,
         .program_file = run->program,
         .arguments = arguments,
-        .volume_paths = (const char *const *)run->path,
-        .in_mounts_of_agent = run->in_mounts_of_agent,
+        .for_drives = run->call != NULL,
         .step_ns = time,
         .program_ns = time,
         .total_ns = time * TOTAL_CALLS,
     };
 
-    if (run->arguments) {
-        request.arguments = (const char *const *)run->argument;
-        return container_run_new(run->context->loop, &request, on_container, run, &run->container);
-    }
-    format_timeout(run, timeout);
-    *argument++ = "--once";
-    if (!run->grow)
-        *argument++ = "--report";
-    *argument++ = "--timeout";
-    *argument++ = timeout;
-    for (unsigned i = 0; i < run->paths; i++) {
-        (void)snprintf(place_of[i], PATH_BYTES, "/vol/%u", i);
-        *argument++ = place_of[i];
+    if (run->call) {
+        *argument++ = "--drive";
+        *argument++ = run->call;
+    } else {
+        /* The program gets only a part of the time, so that it answers before that is over. */
+        (void)snprintf(timeout, sizeof(timeout), "%u", seconds > 2 ? seconds * 2 / 3 : 1);
+        *argument++ = "--once";
+        if (!run->grow)
+            *argument++ = "--report";
+        *argument++ = "--timeout";
+        *argument++ = timeout;
+        for (unsigned i = 0; i < run->paths; i++)
+            *argument++ = run->path[i];
     }
     *argument = NULL;
     return container_run_new(run->context->loop, &request, on_container, run, &run->container);
@@ -394,44 +364,17 @@ static int start_container(struct helper_run *run)
 
 /* ---- both kinds -------------------------------------------------------------------------- */
 
-static int new_run(const struct context *context, const struct store_helper_run *sandbox,
-                   helper_run_done *done, void *userdata, struct helper_run **ret_run)
+static int copy_task(struct helper_run *run, const struct helper_task *task)
 {
-    struct helper_run *run = calloc(1, sizeof(*run));
-
-    if (!run)
-        return -ENOMEM;
-    run->context = context;
-    run->sandbox = *sandbox;
-    run->share = run->program = -1;
-    run->done = done;
-    run->userdata = userdata;
-    *ret_run = run;
-    return 0;
-}
-
-static int copy_paths(struct helper_run *run, const struct helper_task *task)
-{
-    while (run->paths < task->paths && run->paths < HELPER_VOLUMES) {
+    run->grow = task->grow;
+    for (; run->paths < task->paths && run->paths < HELPER_VOLUMES; run->paths++) {
         run->path[run->paths] = strdup(task->path[run->paths]);
         if (!run->path[run->paths])
             return -ENOMEM;
-        run->paths++;
     }
-    return 0;
-}
-
-static int copy_arguments(struct helper_run *run, const struct helper_task *task)
-{
-    while (task->arguments && task->arguments[run->arguments]) {
-        if (run->arguments == HELPER_ARGUMENTS)
-            return -ENOMEM;
-        run->argument[run->arguments] = strdup(task->arguments[run->arguments]);
-        if (!run->argument[run->arguments])
-            return -ENOMEM;
-        run->arguments++;
-    }
-    return 0;
+    if (task->call)
+        run->call = strdup(task->call);
+    return task->call && !run->call ? -ENOMEM : 0;
 }
 
 static void on_guest(const struct guest_traits *traits, const struct error *unknown, void *userdata)
@@ -458,34 +401,11 @@ static int begin_run(struct helper_run *run, bool withheld)
                                     "paths that end differently tell them apart"
                                   : "nothing says where the guest has mounted this volume";
 
-    if ((run->paths > 0 || run->arguments > 0) && is_alive)
+    if ((run->paths > 0 || run->call) && is_alive)
         return helper_guest_new(run->context, &run->sandbox, on_guest, run, &run->guest);
     run->outcome.reason = is_alive ? REASON_GUEST_PATH_UNKNOWN : REASON_AGENT_UNREACHABLE;
     (void)error_set(&run->outcome.error, 0, "%s", text);
     loop_timer_start(run->context->loop, &run->deferred, 0, on_deferred);
-    return 0;
-}
-
-int helper_run_new(const struct context *context, const struct helper_task *task,
-                   helper_run_done *done, void *userdata, struct helper_run **ret_run)
-{
-    struct helper_run *run;
-    int r = new_run(context, &task->sandbox, done, userdata, &run);
-
-    if (r < 0)
-        return r;
-    run->grow = task->grow;
-    run->in_mounts_of_agent = task->in_mounts_of_agent;
-    r = copy_paths(run, task);
-    if (r == 0)
-        r = copy_arguments(run, task);
-    if (r == 0)
-        r = begin_run(run, task->withheld);
-    if (r < 0) {
-        (void)helper_run_free(run);
-        return r;
-    }
-    *ret_run = run;
     return 0;
 }
 
@@ -514,12 +434,6 @@ static int find_directory(const struct helper_run *run,
     return r < 0 ? r : 0;
 }
 
-static void leave_and_finish(struct helper_run *run, const struct error *why)
-{
-    leave(run, why);
-    finish(run);
-}
-
 /* A guest that cannot be described now may have the copied program; only one whose share has the
  * directory does not. */
 static void on_guest_to_clean(const struct guest_traits *traits, const struct error *unknown,
@@ -534,17 +448,14 @@ static void on_guest_to_clean(const struct guest_traits *traits, const struct er
     run->copied = !unknown && traits->share == GUEST_SHARE_NONE;
     run->guest = helper_guest_free(run->guest);
     r = find_directory(run, path, &directory);
-    if (r == 0 && unknown && !directory) {
+    if (r == 0 && unknown && !directory)
         (void)error_prefix(&error, "whether the program was copied into the guest is not known: ");
-        leave_and_finish(run, &error);
+    else if (r == 0 && (r = run_container(run, directory)) == 0)
         return;
-    }
-    if (r == 0)
-        r = run_container(run, directory);
-    if (r == 0)
-        return;
-    (void)error_set_errno(&error, r, "the clean-up cannot be started");
-    leave_and_finish(run, &error);
+    else
+        (void)error_set_errno(&error, r, "the clean-up cannot be started");
+    leave(run, &error);
+    finish(run);
 }
 
 /* If the sandbox is gone, only the directory can be left. */
@@ -553,7 +464,6 @@ static int begin_clean_up(struct helper_run *run)
     struct error error = {0};
     int r;
 
-    run->cleans_up = run->recorded = true;
     r = helper_share_open(run->context->root, run->sandbox.runtime, run->sandbox.sandbox_id,
                           &run->share, &error);
     if (r < 0)
@@ -564,19 +474,28 @@ static int begin_clean_up(struct helper_run *run)
     return 0;
 }
 
-int helper_run_clean_up(const struct context *context, const struct store_helper_run *sandbox,
-                        helper_run_done *done, void *userdata, struct helper_run **ret_run)
+int helper_run_new(const struct context *context, const struct helper_task *task,
+                   helper_run_done *done, void *userdata, struct helper_run **ret_run)
 {
-    struct helper_run *run;
-    int r = new_run(context, sandbox, done, userdata, &run);
+    struct helper_run *run = calloc(1, sizeof(*run));
+    int r;
 
+    if (!run)
+        return -ENOMEM;
+    *run = (struct helper_run){.context = context,
+                               .sandbox = task->sandbox,
+                               .cleans_up = task->sandbox.name[0],
+                               .recorded = task->sandbox.name[0],
+                               .share = -1,
+                               .program = -1,
+                               .done = done,
+                               .userdata = userdata};
+    r = copy_task(run, task);
+    if (r == 0)
+        r = run->cleans_up ? begin_clean_up(run) : begin_run(run, task->withheld);
     if (r < 0)
-        return r;
-    r = begin_clean_up(run);
-    if (r < 0) {
         (void)helper_run_free(run);
-        return r;
-    }
-    *ret_run = run;
-    return 0;
+    else
+        *ret_run = run;
+    return r;
 }

@@ -2,9 +2,11 @@
 /* share.c - see share.h. */
 #include "reconciler/helper/share.h"
 
-#include <ctype.h>
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,9 +15,10 @@
 #include <unistd.h>
 
 #include "lib/cleanup.h"
-#include "lib/clock.h"
+#include "lib/collections.h"
 #include "lib/directory.h"
 #include "lib/path.h"
+#include "reconciler/helper/report.h"
 
 #define HOST_SANDBOXES "/run/kata-containers/shared/sandboxes"
 #define GUEST_SHARE    "/run/kata-containers/shared/containers"
@@ -23,6 +26,7 @@
 
 enum { HEX_CHARS = 16, NAMES = 4096, COPY_BYTES = 64 * 1024 };
 
+/* The mount points that versions up to 0.2 made beside the program. */
 static const char *const directories[] = {"proc", "sys", "dev", "vol"};
 
 static bool is_rust(enum kata_runtime runtime)
@@ -75,27 +79,29 @@ void helper_share_guest_path(enum kata_runtime runtime, const char *name,
 
 /* ---- names ------------------------------------------------------------------------------- */
 
+static int draw(void *ret_number, size_t size)
+{
+    ssize_t length = getrandom(ret_number, size, 0);
+
+    return length == (ssize_t)size ? 0 : length < 0 ? -errno : -EAGAIN;
+}
+
 int helper_name_make(char ret_name[static HELPER_NAME_BYTES])
 {
     uint64_t number;
-    ssize_t length = getrandom(&number, sizeof(number), 0);
+    int r = draw(&number, sizeof(number));
 
-    if (length != sizeof(number))
-        return length < 0 ? -errno : -EAGAIN;
-    (void)snprintf(ret_name, HELPER_NAME_BYTES, PREFIX "%016llx", (unsigned long long)number);
-    return 0;
+    if (r == 0)
+        (void)snprintf(ret_name, HELPER_NAME_BYTES, PREFIX "%016" PRIx64, number);
+    return r;
 }
 
 bool helper_name_is_ours(const char *name)
 {
     const char *digits = name + strlen(PREFIX);
 
-    if (strncmp(name, PREFIX, strlen(PREFIX)) != 0 || strlen(digits) != HEX_CHARS)
-        return false;
-    for (const char *digit = digits; *digit; digit++)
-        if (!isdigit((unsigned char)*digit) && (*digit < 'a' || *digit > 'f'))
-            return false;
-    return true;
+    return strncmp(name, PREFIX, strlen(PREFIX)) == 0 && strlen(digits) == HEX_CHARS &&
+           strspn(digits, "0123456789abcdef") == HEX_CHARS;
 }
 
 int helper_share_has(int share, const char *name)
@@ -104,6 +110,32 @@ int helper_share_has(int share, const char *name)
     int r = path_open_directory_below(share, name, &fd);
 
     return r == 0 ? HELPER_SHARE_HAS : is_absence(r) ? HELPER_SHARE_HAS_NOT : r;
+}
+
+int helper_share_name_drive(const char *serial, char ret_name[static HELPER_NAME_BYTES])
+{
+    uint32_t number;
+    int r = draw(&number, sizeof(number));
+
+    if (r == 0)
+        (void)snprintf(ret_name, HELPER_NAME_BYTES, "%s.%08x", serial, number);
+    return r;
+}
+
+int helper_share_find_drive(int share, const char *serial, char ret_name[static HELPER_NAME_BYTES])
+{
+    cleanup(dir_closep) DIR *names = NULL;
+    size_t length = strlen(serial);
+    const char *name;
+    int r = directory_list(share, &names);
+
+    for (unsigned i = 0; r == 0 && i < NAMES && (name = directory_next(names)); i++)
+        if (strncmp(name, serial, length) == 0 && (!name[length] || name[length] == '.') &&
+            strlen(name) < HELPER_NAME_BYTES) {
+            (void)strcpy(ret_name, name);
+            return HELPER_SHARE_HAS;
+        }
+    return r < 0 ? r : HELPER_SHARE_HAS_NOT;
 }
 
 int helper_share_each(int share, int (*callback)(void *userdata, const char *name), void *userdata)
@@ -131,21 +163,6 @@ static int make_directory(int parent, const char *name)
     return r;
 }
 
-static int write_whole(int fd, const char *data, size_t length)
-{
-    while (length > 0) {
-        ssize_t written = write(fd, data, length);
-
-        if (written < 0 && errno != EINTR)
-            return -errno;
-        if (written > 0) {
-            data += written;
-            length -= (size_t)written;
-        }
-    }
-    return 0;
-}
-
 static int copy_program(int from, int to)
 {
     static char data[COPY_BYTES];
@@ -159,7 +176,7 @@ static int copy_program(int from, int to)
             continue;
         if (length <= 0)
             return length < 0 ? -errno : 0;
-        r = write_whole(to, data, (size_t)length);
+        r = path_write(to, data, (size_t)length);
         if (r < 0)
             return r;
         offset += length;
@@ -181,15 +198,6 @@ static int place_program(int directory, int program)
     return close(take_fd(&fd)) < 0 && r == 0 ? -errno : r;
 }
 
-static int place_all(int directory, int program)
-{
-    int r = place_program(directory, program);
-
-    for (size_t i = 0; r == 0 && i < array_length(directories); i++)
-        r = make_directory(directory, directories[i]);
-    return r;
-}
-
 int helper_share_place(int share, const char *name, int program, struct error *error)
 {
     cleanup(fd_closep) int directory = -1;
@@ -200,7 +208,7 @@ int helper_share_place(int share, const char *name, int program, struct error *e
     if (r == 0)
         r = path_open_directory_below(share, name, &directory);
     if (r == 0)
-        r = place_all(directory, program);
+        r = place_program(directory, program);
     if (r == 0)
         return 0;
     (void)helper_share_remove(share, name);
@@ -228,104 +236,117 @@ int helper_share_remove(int share, const char *name)
     return r == 0 ? remove_directory(share, name) : r;
 }
 
-/* ---- leftovers ------------------------------------------------------------------------------ */
+/* ---- program -------------------------------------------------------------------------------- */
 
-static const uint64_t FIRST_PAUSE_NS = 2 * NSEC_PER_SEC;
-enum { PAUSE_DOUBLINGS = 7 };
+/* See report.h.
+ *
+ * The file belongs to crustd's own installation, so it is not below --root: in a pod it comes with
+ * the image. If the key has its default, the path is derived from crustd's own: PREFIX/sbin/crustd
+ * and PREFIX/libexec/crustd/crust-guest-agent.
+ *
+ * A guest has the architecture of its node. Class, byte order and machine are compared with those
+ * of crustd's own file, so no list of machines is needed.
+ */
 
-static struct helper_leftover *find(const struct helper_leftovers *leftovers, const char *name)
+/* Class, byte order and machine. */
+struct architecture {
+    unsigned char class, order;
+    uint16_t machine;
+};
+
+/* Whether it is an ELF file at all. */
+static bool read_architecture(int fd, struct architecture *ret_architecture)
 {
-    struct helper_leftover *one = leftovers->first;
+    Elf64_Ehdr header; /* the members that are read have the same offsets in both classes */
 
-    while (one && strcmp(one->name, name) != 0)
-        one = one->next;
-    return one;
+    if (pread(fd, &header, sizeof(header), 0) != sizeof(header) ||
+        memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
+        return false;
+    *ret_architecture =
+        (struct architecture){header.e_ident[EI_CLASS], header.e_ident[EI_DATA], header.e_machine};
+    return true;
 }
 
-static struct helper_leftover *add(struct helper_leftovers *leftovers, const char *name)
+static bool find_beside(char ret_path[static PATH_MAX])
 {
-    struct helper_leftover *one = calloc(1, sizeof(*one));
+    ssize_t length = readlink("/proc/self/exe", ret_path, PATH_MAX - 1);
+    static const char there[] = "/libexec/crustd/crust-guest-agent";
 
-    if (!one)
-        return NULL; /* the record stays, and the next start finds it */
-    (void)snprintf(one->name, sizeof(one->name), "%s", name);
-    one->next = leftovers->first;
-    leftovers->first = one;
-    return one;
-}
+    if (length <= 0)
+        return false;
+    ret_path[length] = '\0';
+    for (int i = 0; i < 2; i++) {
+        char *slash = strrchr(ret_path, '/');
 
-void helper_leftovers_put(struct helper_leftovers *leftovers, const char *name,
-                          const struct error *error)
-{
-    struct helper_leftover *one = find(leftovers, name);
-
-    if (!one)
-        one = add(leftovers, name);
-    if (!one || !error)
-        return;
-    one->next_ns = clock_boottime() + (FIRST_PAUSE_NS << one->failures);
-    one->failures += one->failures < PAUSE_DOUBLINGS;
-    (void)error_set(&leftovers->error, 0, "an earlier helper is still in the guest: %s",
-                    error->text[0] ? error->text : "it could not be removed");
-}
-
-void helper_leftovers_remove(struct helper_leftovers *leftovers, const char *name)
-{
-    for (struct helper_leftover **link = &leftovers->first; *link; link = &(*link)->next) {
-        struct helper_leftover *one = *link;
-
-        if (strcmp(one->name, name) != 0)
-            continue;
-        *link = one->next;
-        free(one);
-        return;
+        if (!slash)
+            return false;
+        *slash = '\0';
     }
+    if (strlen(ret_path) + sizeof(there) > PATH_MAX)
+        return false;
+    (void)strcat(ret_path, there);
+    return access(ret_path, F_OK) == 0;
 }
 
-void helper_leftovers_done(struct helper_leftovers *leftovers)
+static int check_file(int fd, const char *path, struct error *error)
 {
-    while (leftovers->first)
-        helper_leftovers_remove(leftovers, leftovers->first->name);
+    struct stat st;
+
+    if (fstat(fd, &st) < 0)
+        return error_set_errno(error, -errno, "cannot read the status of %s", path);
+    if (!S_ISREG(st.st_mode))
+        return error_set(error, HELPER_PROGRAM_MISSING, "%s is no regular file", path);
+    if (st.st_uid != 0 || (st.st_mode & (S_IWGRP | S_IWOTH)))
+        return error_set(error, HELPER_PROGRAM_MISSING,
+                         "%s must be root's, and writable by nobody else", path);
+    if (st.st_size > HELPER_PROGRAM_BYTES)
+        return error_set(error, HELPER_PROGRAM_MISSING, "%s is larger than %d MiB", path,
+                         HELPER_PROGRAM_BYTES >> 20);
+    return HELPER_PROGRAM_OK;
 }
 
-bool helper_leftovers_are_none(const struct helper_leftovers *leftovers)
+static int check_architecture(int fd, const char *path, struct error *error)
 {
-    return !leftovers->first;
+    cleanup(fd_closep) int own = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+    struct architecture wanted, found;
+
+    if (own < 0)
+        return error_set_errno(error, -errno, "cannot open /proc/self/exe");
+    if (!read_architecture(own, &wanted))
+        return 0;
+    if (!read_architecture(fd, &found))
+        return error_set(error, HELPER_PROGRAM_FOREIGN, "%s is no ELF program", path);
+    if (found.class != wanted.class || found.order != wanted.order ||
+        found.machine != wanted.machine)
+        return error_set(error, HELPER_PROGRAM_FOREIGN, "%s is for ELF machine %u, this node is %u",
+                         path, found.machine, wanted.machine);
+    return HELPER_PROGRAM_OK;
 }
 
-const char *helper_leftovers_due(const struct helper_leftovers *leftovers)
+/* Any other error, such as EMFILE, says nothing about the file. */
+static bool is_program_missing(int number)
 {
-    uint64_t now = leftovers->first ? clock_boottime() : 0;
-
-    for (const struct helper_leftover *one = leftovers->first; one; one = one->next)
-        if (one->next_ns <= now)
-            return one->name;
-    return NULL;
+    return number == ENOENT || number == ENOTDIR || number == ELOOP || number == EACCES ||
+           number == EPERM || number == ENXIO || number == ENAMETOOLONG;
 }
 
-bool helper_leftovers_are_stuck(const struct helper_leftovers *leftovers)
+int helper_program_open(const struct config *config, int *ret_fd, struct error *error)
 {
-    return leftovers->first && !helper_leftovers_due(leftovers);
-}
+    cleanup(fd_closep) int fd = -1;
+    char beside[PATH_MAX];
+    const char *path = config->guest.helper_file;
+    int r;
 
-uint64_t helper_leftovers_wait(const struct helper_leftovers *leftovers)
-{
-    uint64_t least = UINT64_MAX, now = clock_boottime();
-
-    for (const struct helper_leftover *one = leftovers->first; one; one = one->next)
-        if (one->next_ns < least)
-            least = one->next_ns;
-    if (least == UINT64_MAX)
-        return least;
-    return least > now ? least - now : 0;
-}
-
-int helper_leftovers_search(int root, const struct store_helper_run *sandbox,
-                            int (*callback)(void *userdata, const char *name), void *userdata)
-{
-    cleanup(fd_closep) int share = -1;
-
-    int r = helper_share_open(root, sandbox->runtime, sandbox->sandbox_id, &share, NULL);
-
-    return r == HELPER_SHARE_OK ? helper_share_each(share, callback, userdata) : r < 0 ? r : 0;
+    if (strcmp(path, CONFIG_HELPER_FILE) == 0 && find_beside(beside))
+        path = beside;
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (fd < 0)
+        return error_set(error, is_program_missing(errno) ? HELPER_PROGRAM_MISSING : -errno,
+                         "%s: %s", path, strerror(errno));
+    r = check_file(fd, path, error);
+    if (r == HELPER_PROGRAM_OK)
+        r = check_architecture(fd, path, error);
+    if (r == HELPER_PROGRAM_OK)
+        *ret_fd = take_fd(&fd);
+    return r;
 }

@@ -10,7 +10,7 @@
  *
  * A helper is one directory there, with a name that no other program uses:
  *
- *     crust-0123456789abcdef/agent, proc/, sys/, dev/, vol/
+ *     crust-0123456789abcdef/agent
  *
  * Everything is opened below the sandbox's directory, without links and without another mount;
  * anything with another name is never touched.
@@ -20,8 +20,7 @@
 #include <stdbool.h>
 
 #include "lib/result.h"
-#include "model/runtime.h"
-#include "store/store.h"
+#include "model/sandbox.h"
 
 enum { HELPER_NAME_BYTES = 32, HELPER_GUEST_PATH_BYTES = 128 };
 
@@ -47,11 +46,12 @@ void helper_share_guest_path(enum kata_runtime runtime, const char *name,
 int helper_name_make(char ret_name[static HELPER_NAME_BYTES]);
 bool helper_name_is_ours(const char *name);
 
-/* Makes the directory with a copy of the program and the mount points of its container. On failure
- * nothing of it is left. 0; -EEXIST, -ENOSPC, … */
+/* Makes the directory with a copy of the program. On failure nothing of it is left. 0; -EEXIST,
+ * -ENOSPC, … */
 int helper_share_place(int share, const char *name, int program, struct error *error);
 
-/* Removes the directory, but nothing that helper_share_place() does not make. 0 also if it does not
+/* Removes the directory, but nothing that helper_share_place() does not make, now or up to version
+ * 0.2. 0 also if it does not
  * exist; -ENOTEMPTY if it contains something else; -ELOOP, -ENOTDIR, … if it is not a directory. */
 int helper_share_remove(int share, const char *name);
 
@@ -61,42 +61,12 @@ enum helper_share_presence { HELPER_SHARE_HAS_NOT, HELPER_SHARE_HAS };
  * present. */
 int helper_share_has(int share, const char *name);
 
+/* The directory of a drive's container: the serial and random digits, because a guest takes a
+ * directory for the one that had its name until a second ago. Up to version 0.2 it is the serial
+ * alone. The second returns as helper_share_has(). */
+int helper_share_name_drive(const char *serial, char ret_name[static HELPER_NAME_BYTES]);
+int helper_share_find_drive(int share, const char *serial, char ret_name[static HELPER_NAME_BYTES]);
+
 /* Calls back with the names of helpers in the share; a bounded number. callback: 0 continues. 0,
  * -errno or the callback's result. */
 int helper_share_each(int share, int (*callback)(void *userdata, const char *name), void *userdata);
-
-/* ---- leftovers ------------------------------------------------------------------------------ */
-
-/* Remains of helpers in one sandbox, and when their removal is due. */
-
-struct helper_leftover {
-    struct helper_leftover *next;
-    char name[HELPER_NAME_BYTES];
-    unsigned failures;
-    uint64_t next_ns;
-};
-
-struct helper_leftovers {
-    struct helper_leftover *first;
-    struct error error; /* why the last removal failed */
-};
-
-/* Adds a name, which is due at once (error NULL: found at start), or records that its removal has
- * failed again. */
-void helper_leftovers_put(struct helper_leftovers *leftovers, const char *name,
-                          const struct error *error);
-void helper_leftovers_remove(struct helper_leftovers *leftovers, const char *name);
-void helper_leftovers_done(struct helper_leftovers *leftovers);
-
-bool helper_leftovers_are_none(const struct helper_leftovers *leftovers);
-/* Whether the removal of some has failed and is not due again yet. */
-bool helper_leftovers_are_stuck(const struct helper_leftovers *leftovers);
-/* The next name to remove now; NULL: none. */
-const char *helper_leftovers_due(const struct helper_leftovers *leftovers);
-/* The time until one is due; UINT64_MAX: there is none. */
-uint64_t helper_leftovers_wait(const struct helper_leftovers *leftovers);
-
-/* Calls back with the names of helpers in a live sandbox's share. 0, -errno, or the callback's
- * result. */
-int helper_leftovers_search(int root, const struct store_helper_run *sandbox,
-                            int (*callback)(void *userdata, const char *name), void *userdata);

@@ -16,29 +16,29 @@
 #include "hypervisor/hypervisor.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
-#include "observe/claims.h"
+#include "observe/observed_sandbox.h"
 #include "reconciler/core/context.h"
-#include "reconciler/core/node_paths.h"
-#include "reconciler/core/permit.h"
 #include "reconciler/helper/helper.h"
 #include "store/store.h"
 
+/* A raw block claim is not mounted by the runtime, so its file system is found by the disk. */
 static bool has_path(const struct store_volume *volume)
 {
-    return volume->guest_path[0] == '/';
+    return volume->guest_path[0] == '/' || (volume->is_block_claim && volume->guest_path[0]);
 }
 
 /* The Rust runtime's shared directory shows where volumes may be, even if the records do not
  * distinguish them. */
 static bool is_rust(const struct store_volume *volume)
 {
-    return volume->runtime == RUNTIME_KATA_RS;
+    return volume->runtime == RUNTIME_KATA_RS && !volume->is_block_claim;
 }
 
 bool helper_is_possible(const struct config *config, const struct store_volume *volume)
 {
-    return config_brings_helpers(config) && permit_of(config, volume) == POLICY_GROW &&
-           volume->sandbox_ref && volume->binding_id && volume->agent_address[0] &&
+    return config_brings_helpers(config) &&
+           policy_grows_file_system(resize_policy_of(config, volume)) && volume->sandbox_ref &&
+           volume->binding_id && volume->agent_address[0] && volume->grows_file_system &&
            (has_path(volume) || is_rust(volume));
 }
 
@@ -83,11 +83,11 @@ static int each_place(const struct context *context, const struct store_volume *
                       claims_place *callback, void *userdata)
 {
     struct observe_sandbox_paths paths;
-    const char *bundles[CONFIG_LIST_ITEMS];
+    struct node_lists lists;
 
     if (has_path(volume))
         return callback(userdata, volume->guest_path);
-    node_sandbox_paths(context, bundles, &paths);
+    node_sandbox_paths(context, &lists, &paths);
     return claims_each_place(&paths, volume->sandbox_id, volume->vmm_pid, volume->target_path,
                              callback, userdata);
 }
@@ -176,7 +176,7 @@ int helper_targets_begin(const struct context *context, const char *sandbox_id, 
     for (unsigned i = 0; r == 0 && i < walk.volumes; i++) {
         r = store_get_volume(context->store, walk.volume_id[i], volume);
         if (r == 0 && volume->sandbox_ref == sandbox_ref &&
-            permit_of(context->config, volume) != POLICY_GROW &&
+            !policy_grows_file_system(resize_policy_of(context->config, volume)) &&
             (has_path(volume) || is_rust(volume)))
             r = each_place(context, volume, forbid_place, targets);
     }
@@ -196,72 +196,6 @@ void helper_targets_complete(const struct context *context, const char *sandbox_
             volume->sandbox_ref == sandbox_ref && helper_is_possible(context->config, volume) &&
             (targets->grow ? is_resize_target(volume) : is_stats_target(volume)))
             helper_targets_add(context, volume, targets);
-}
-
-/* ---- known ---------------------------------------------------------------------------------- */
-
-static void drop(struct helper_known *known, struct helper_fact *fact)
-{
-    HASH_DEL(known->facts, fact);
-    free(fact->text);
-    free(fact);
-}
-
-void helper_known_begin(struct helper_known *known, enum volume_reason reason,
-                        const struct error *error)
-{
-    struct helper_fact *fact, *next;
-
-    known->at_ns = clock_boottime();
-    known->reason = reason;
-    known->error = *error;
-    HASH_ITER (hh, known->facts, fact, next)
-        if (known->at_ns - fact->at_ns >= 2 * HELPER_FRESH_NS)
-            drop(known, fact);
-}
-
-struct helper_fact *helper_known_find(const struct helper_known *known, int64_t binding_id)
-{
-    struct helper_fact *fact;
-
-    HASH_FIND(hh, known->facts, &binding_id, sizeof(binding_id), fact);
-    return fact;
-}
-
-/* Without memory nothing is remembered, so a helper is asked again. */
-void helper_known_put(struct helper_known *known, int64_t binding_id, bool grew,
-                      const struct helper_verdict *verdict)
-{
-    struct helper_fact *fact = helper_known_find(known, binding_id);
-
-    if (fact)
-        drop(known, fact);
-    fact = calloc(1, sizeof(*fact));
-    if (!fact)
-        return;
-    *fact = (struct helper_fact){
-        .binding_id = binding_id,
-        .at_ns = known->at_ns,
-        .grew = grew,
-        .is_news = true,
-        .device_bytes = verdict->device_bytes,
-        .reason = verdict->reason,
-        .text = verdict->text[0] ? strdup(verdict->text) : NULL,
-        .stats = verdict->stats,
-    };
-    HASH_ADD(hh, known->facts, binding_id, sizeof(fact->binding_id), fact);
-    if (fact->hh.tbl)
-        return;
-    free(fact->text);
-    free(fact);
-}
-
-void helper_known_done(struct helper_known *known)
-{
-    struct helper_fact *fact, *next;
-
-    HASH_ITER (hh, known->facts, fact, next)
-        drop(known, fact);
 }
 
 /* ---- guest routes --------------------------------------------------------------------------- */
@@ -287,10 +221,10 @@ void guest_routes_describe(const struct context *context, struct store_volume *v
                            struct guest_request *ret_request)
 {
     const struct config *config = context->config;
-    bool is_rust = volume->runtime == RUNTIME_KATA_RS;
+    bool rust = volume->runtime == RUNTIME_KATA_RS;
 
     (void)snprintf(shim_socket, GUEST_ADDRESS_BYTES, "%s/%s/" SHIM_SOCKET,
-                   is_rust ? config->paths.kata_rs_sandboxes : config->paths.kata_go_sandboxes,
+                   rust ? config->paths.kata_rs_sandboxes : config->paths.kata_go_sandboxes,
                    volume->sandbox_id);
     *ret_request = (struct guest_request){
         .root = context->root,
@@ -300,9 +234,9 @@ void guest_routes_describe(const struct context *context, struct store_volume *v
         .guest_path = volume->guest_path,
         .agent_port = config->agent.port,
         .companion_port = config->agent.companion_port,
-        .shim_socket = shim_socket,
-        .shim_dialect = is_rust ? SHIM_RUST : SHIM_GO,
-        .shim_volume = is_rust ? volume->guest_path : volume->device_path,
+        .shim_socket = volume->is_block_claim ? NULL : shim_socket,
+        .shim_dialect = rust ? SHIM_RUST : SHIM_GO,
+        .shim_volume = rust ? volume->guest_path : volume->device_path,
         .most_bytes = largest_possible(volume),
     };
     memcpy(ret_request->order, config->agent.routes, sizeof(ret_request->order));
@@ -366,18 +300,20 @@ static int ask(struct helper_guest *guest, const struct context *context, enum h
         .sandbox_id = sandbox->sandbox_id,
         .deadline_ns = context->config->resize.call_timeout_seconds * NSEC_PER_SEC,
     };
+    struct error error;
 
-    return hypervisor_call_new(context->loop, kind, &request, on_described, guest, &guest->call);
+    return hypervisor_call_new(context->loop, kind, &request, on_described, guest, &guest->call,
+                               &error);
 }
 
 static void observe(struct helper_guest *guest, const struct context *context,
                     const struct store_helper_run *sandbox)
 {
     struct observe_sandbox_paths paths;
-    const char *bundles[CONFIG_LIST_ITEMS];
+    struct node_lists lists;
     int r;
 
-    node_sandbox_paths(context, bundles, &paths);
+    node_sandbox_paths(context, &lists, &paths);
     r = guest_traits_observe(&paths, sandbox->hypervisor, sandbox->sandbox_id, sandbox->vmm_pid,
                              &guest->traits);
     guest->is_known = r == 0;

@@ -3,9 +3,8 @@
 #pragma once
 
 #include "agent-client/guest_call.h"
-#include "lib/hash.h"
 #include "lib/result.h"
-#include "observe/guest_traits.h"
+#include "observe/kata.h"
 #include "reconciler/helper/report.h"
 #include "store/store.h"
 
@@ -46,37 +45,6 @@ void helper_targets_add(const struct context *context, const struct store_volume
  * the VMM has at its full size; to report, all that the guest has. */
 void helper_targets_complete(const struct context *context, const char *sandbox_id,
                              int64_t sandbox_ref, struct helper_targets *targets);
-
-/* ---- known ---------------------------------------------------------------------------------- */
-
-/* The last helper's answers about the volumes of a sandbox. */
-
-struct helper_fact {
-    UT_hash_handle hh;
-    int64_t binding_id;
-    uint64_t at_ns;
-    bool grew;    /* the helper was to grow */
-    bool is_news; /* and no call of the volume has been given it */
-    uint64_t device_bytes;
-    enum volume_reason reason;
-    char *text; /* NULL: none */
-    struct agent_stats stats;
-};
-
-struct helper_known {
-    uint64_t at_ns; /* when the last helper ended; 0: never */
-    enum volume_reason reason;
-    struct error error;
-    struct helper_fact *facts; /* by binding_id */
-};
-
-/* A helper has ended. Facts older than two periods are forgotten. */
-void helper_known_begin(struct helper_known *known, enum volume_reason reason,
-                        const struct error *error);
-void helper_known_put(struct helper_known *known, int64_t binding_id, bool grew,
-                      const struct helper_verdict *verdict);
-struct helper_fact *helper_known_find(const struct helper_known *known, int64_t binding_id);
-void helper_known_done(struct helper_known *known);
 
 /* ---- guest routes --------------------------------------------------------------------------- */
 

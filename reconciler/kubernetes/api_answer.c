@@ -5,13 +5,12 @@
 #include <string.h>
 
 #include "lib/cleanup.h"
-#include "lib/http_exchange.h"
 #include "lib/json.h"
 #include "lib/text.h"
 
 /* 409: an attempt whose answer was lost had created it. 401: the token is replaced, sooner or
  * later. */
-enum api_verdict api_answer_judge(const struct http_exchange_answer *answer)
+enum api_verdict api_answer_judge(const struct api_answer *answer)
 {
     if (answer->end != HTTP_EXCHANGE_ANSWERED)
         return API_AGAIN;
@@ -23,7 +22,7 @@ enum api_verdict api_answer_judge(const struct http_exchange_answer *answer)
     return API_REFUSED;
 }
 
-void api_answer_explain(const struct http_exchange_answer *answer, struct error *ret_error)
+void api_answer_explain(const struct api_answer *answer, struct error *ret_error)
 {
     cleanup(json_deletep) cJSON *status = NULL;
     char shown[ERROR_TEXT_BYTES / 2];

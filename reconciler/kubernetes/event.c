@@ -20,12 +20,12 @@
 
 #include "lib/cleanup.h"
 #include "lib/clock.h"
+#include "lib/encode.h"
 #include "lib/json.h"
-#include "lib/sha256.h"
 #include "lib/text.h"
 #include "model/reason.h"
 #include "model/stale_reason.h"
-#include "model/state.h"
+#include "model/volume.h"
 #include "store/journal.h"
 
 static const struct {
@@ -52,34 +52,21 @@ bool event_is_warning(enum event_kind kind)
 
 /* ---- what happened ------------------------------------------------------------------------- */
 
-/* A resize is finished in two rows: the state's, which says how, and its own. */
-static enum event_kind kind_of_state(const struct store_event_row *row)
+static enum event_kind kind_of(const struct store_event_row *row)
 {
-    return row->is_current && row->is_stalled && !row->is_repeated ? EVENT_STALLED : EVENT_NONE;
-}
-
-/* The end of a resize has the state alone; one that ended with its volume was no success. */
-static enum event_kind kind_of_end(const struct store_event_row *row)
-{
-    return strcmp(row->to, state_name(STATE_IN_SYNC)) == 0 ? EVENT_RESIZED : EVENT_NONE;
-}
-
-static enum event_kind kind_of_condition(const struct store_event_row *row)
-{
+    /* A resize is finished in two rows: the state's, which says how, and its own. */
+    if (strcmp(row->kind, "state_changed") == 0)
+        return row->is_current && row->is_stalled && !row->is_repeated ? EVENT_STALLED : EVENT_NONE;
+    /* The end of a resize has the state alone; one that ended with its volume was no success. */
+    if (strcmp(row->kind, "resize_finished") == 0)
+        return strcmp(row->to, state_name(STATE_IN_SYNC)) == 0 ? EVENT_RESIZED : EVENT_NONE;
+    if (strcmp(row->kind, "cleanup_removed") == 0)
+        return EVENT_REMOVED;
+    if (strcmp(row->kind, "guest_condition_changed") != 0)
+        return EVENT_NONE;
     if (strcmp(row->to, "abnormal") == 0)
         return EVENT_ABNORMAL;
     return strcmp(row->to, "normal") == 0 ? EVENT_NORMAL : EVENT_NONE;
-}
-
-static enum event_kind kind_of(const struct store_event_row *row)
-{
-    if (strcmp(row->kind, "state_changed") == 0)
-        return kind_of_state(row);
-    if (strcmp(row->kind, "resize_finished") == 0)
-        return kind_of_end(row);
-    if (strcmp(row->kind, "guest_condition_changed") == 0)
-        return kind_of_condition(row);
-    return strcmp(row->kind, "cleanup_removed") == 0 ? EVENT_REMOVED : EVENT_NONE;
 }
 
 /* ---- the words ----------------------------------------------------------------------------- */
@@ -100,26 +87,8 @@ static const char *format_size(int64_t bytes, char ret_text[static SIZE_BYTES])
     return ret_text;
 }
 
-static const char *volume_name(const struct store_event_row *row)
-{
-    return *row->pv ? row->pv : row->target_path;
-}
-
-static void say_resized(struct buffer *text, const struct store_event_row *row)
-{
-    char from[SIZE_BYTES], to[SIZE_BYTES];
-
-    buffer_append_format(text, "Volume %s was resized", volume_name(row));
-    if (row->from_bytes)
-        buffer_append_format(text, " from %s", format_size(row->from_bytes, from));
-    buffer_append_format(text,
-                         " to %s: the VM has the new size, and the guest's file system "
-                         "follows it.",
-                         format_size(row->to_bytes, to));
-}
-
 /* What it is, and the first remedy: crustctl explain has the others. */
-static void say_stalled(struct buffer *text, const struct store_event_row *row)
+static void say_stalled(struct buffer *text, const char *volume, const struct store_event_row *row)
 {
     const char *slash = strchr(row->to, '/');
     const enum volume_reason reason = reason_from_name(slash ? slash + 1 : "");
@@ -128,55 +97,46 @@ static void say_stalled(struct buffer *text, const struct store_event_row *row)
 
     (void)snprintf(state, sizeof(state), "%.*s", slash ? (int)(slash - row->to) : 0, row->to);
     why = reason_explain(reason, state_from_name(state));
-    buffer_append_format(text, "The resize of volume %s is stalled (%s).", volume_name(row),
-                         row->to);
+    buffer_append_format(text, "The resize of volume %s is stalled (%s).", volume, row->to);
     if (why)
         buffer_append_format(text, " %s", why->meaning);
     if (why && why->remedy[0])
         buffer_append_format(text, " What helps: %s", why->remedy[0]);
 }
 
-static void say_condition(struct buffer *text, const struct store_event_row *row, const char *what)
-{
-    buffer_append_format(text, "The guest reports that volume %s is %s", volume_name(row), what);
-    if (*row->message)
-        buffer_append_format(text, ": %s", row->message);
-    else
-        buffer_append_text(text, ".");
-}
-
-static void say_removed(struct buffer *text, const struct store_event_row *row)
-{
-    const char *why = stale_reason_meaning(stale_reason_from_name(row->cause));
-
-    buffer_append_format(text,
-                         "The runtime's metadata of volume %s was stale and was moved to crustd's "
-                         "trash.",
-                         volume_name(row));
-    if (why)
-        buffer_append_format(text, " %s", why);
-}
-
 static void write_message(enum event_kind kind, const struct store_event_row *row,
                           char ret_message[static EVENT_MESSAGE_BYTES])
 {
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(64 * 1024);
+    const char *volume = *row->pv ? row->pv : row->target_path, *why;
+    char size[SIZE_BYTES];
 
     switch (kind) {
     case EVENT_RESIZED:
-        say_resized(&text, row);
+        buffer_append_format(&text, "Volume %s was resized", volume);
+        if (row->from_bytes)
+            buffer_append_format(&text, " from %s", format_size(row->from_bytes, size));
+        buffer_append_format(&text, " to %s: the VM has the new size%s.",
+                             format_size(row->to_bytes, size),
+                             row->is_raw ? "" : ", and the guest's file system follows it");
         break;
     case EVENT_STALLED:
-        say_stalled(&text, row);
+        say_stalled(&text, volume, row);
         break;
     case EVENT_ABNORMAL:
-        say_condition(&text, row, "abnormal");
-        break;
     case EVENT_NORMAL:
-        say_condition(&text, row, "normal again");
+        buffer_append_format(&text, "The guest reports that volume %s is %s", volume,
+                             kind == EVENT_ABNORMAL ? "abnormal" : "normal again");
+        buffer_append_format(&text, "%s%s", *row->message ? ": " : ".", row->message);
         break;
     case EVENT_REMOVED:
-        say_removed(&text, row);
+        buffer_append_format(&text,
+                             "The runtime's metadata of volume %s was stale and was moved to "
+                             "crustd's trash.",
+                             volume);
+        why = stale_reason_meaning(stale_reason_from_name(row->cause));
+        if (why)
+            buffer_append_format(&text, " %s", why);
         break;
     case EVENT_NONE:
     case EVENT_KINDS:
@@ -201,38 +161,16 @@ static bool take_name(const char *name, const char *others, char *ret_name, size
     return true;
 }
 
-static void take_uid(const char *uid, struct event_object *object)
+/* Fills an object of a kind. false: its name is not known. */
+static bool fill_object(struct event_object *object, const char *kind, const char *namespace,
+                        const char *name, const char *uid)
 {
-    if (!take_name(uid, "-", object->uid, sizeof(object->uid)))
+    *object = (struct event_object){.kind = kind};
+    if (uid && !take_name(uid, "-", object->uid, sizeof(object->uid)))
         object->uid[0] = '\0';
-}
-
-static bool find_pod(const struct store_event_row *row, struct event_object *ret_object)
-{
-    struct event_object *pod = ret_object;
-
-    *pod = (struct event_object){.kind = "Pod"};
-    take_uid(row->pod_uid, pod);
-    return take_name(row->pod_namespace, "-", pod->namespace, sizeof(pod->namespace)) &&
-           take_name(row->pod_name, "-.", pod->name, sizeof(pod->name));
-}
-
-static bool find_claim(const struct store_event_row *row, struct event_object *ret_object)
-{
-    struct event_object *claim = ret_object;
-    enum { UUID_LENGTH = 36 };
-
-    *claim = (struct event_object){.kind = "PersistentVolumeClaim"};
-    if (strncmp(row->pv, "pvc-", 4) == 0 && strlen(row->pv) == 4 + UUID_LENGTH)
-        take_uid(row->pv + 4, claim);
-    return take_name(row->claim_namespace, "-", claim->namespace, sizeof(claim->namespace)) &&
-           take_name(row->claim_name, "-.", claim->name, sizeof(claim->name));
-}
-
-static bool find_pv(const struct store_event_row *row, struct event_object *ret_object)
-{
-    *ret_object = (struct event_object){.kind = "PersistentVolume"};
-    return take_name(row->pv, "-.", ret_object->name, sizeof(ret_object->name));
+    return (!namespace ||
+            take_name(namespace, "-", object->namespace, sizeof(object->namespace))) &&
+           take_name(name, "-.", object->name, sizeof(object->name));
 }
 
 unsigned event_from_row(const struct store_event_row *row,
@@ -240,14 +178,18 @@ unsigned event_from_row(const struct store_event_row *row,
 {
     struct event event = {
         .kind = kind_of(row), .first_ms = row->at, .last_ms = row->at, .count = 1};
+    enum { UUID_LENGTH = 36 };
+    const bool names_claim = strncmp(row->pv, "pvc-", 4) == 0 && strlen(row->pv) == 4 + UUID_LENGTH;
     unsigned count = 0;
 
     if (event.kind == EVENT_NONE)
         return 0;
     write_message(event.kind, row, event.message);
-    if (find_pod(row, &event.object))
+    if (fill_object(&event.object, "Pod", row->pod_namespace, row->pod_name, row->pod_uid))
         ret_events[count++] = event;
-    if (find_claim(row, &event.object) || find_pv(row, &event.object))
+    if (fill_object(&event.object, "PersistentVolumeClaim", row->claim_namespace, row->claim_name,
+                    names_claim ? row->pv + 4 : NULL) ||
+        fill_object(&event.object, "PersistentVolume", NULL, row->pv, NULL))
         ret_events[count++] = event;
     return count;
 }
@@ -275,34 +217,33 @@ static void write_time(struct buffer *body, const char *name, int64_t ms)
     json_append_member(body, name, text);
 }
 
-/* A name that is cut does not end with a dash or a dot. */
-static int shown_length(const char *name, size_t most)
-{
-    size_t length = strnlen(name, most);
-
-    while (length > 1 && !isalnum((unsigned char)name[length - 1]))
-        length--;
-    return (int)length;
-}
-
 /* "pod.0123456789abcdef": as client-go forms them, a hash in the place of the time. */
 static void write_name(struct buffer *body, const struct event *event, const char *node)
 {
     enum { NAME_SHOWN = 200, DIGITS = 16 };
     cleanup(buffer_done) struct buffer all = BUFFER_INIT(EVENT_BODY_BYTES);
+    size_t shown = strnlen(event->object.name, NAME_SHOWN);
     char hash[SHA256_HEX_BYTES], name[NAME_SHOWN + DIGITS + 2];
 
     buffer_append_format(&all, "%s\n%s\n%s\n%s\n%s\n%s\n%" PRId64 "\n%" PRId64, node,
                          event_reason(event->kind), event->object.kind, event->object.namespace,
                          event->object.name, event->message, event->first_ms, event->last_ms);
     sha256_hex(buffer_text(&all), all.length, hash);
-    (void)snprintf(name, sizeof(name), "%.*s.%.*s", shown_length(event->object.name, NAME_SHOWN),
-                   event->object.name, DIGITS, hash);
+    while (shown > 1 && !isalnum((unsigned char)event->object.name[shown - 1]))
+        shown--; /* a name that is cut does not end with a dash or a dot */
+    (void)snprintf(name, sizeof(name), "%.*s.%.*s", (int)shown, event->object.name, DIGITS, hash);
     json_append_member(body, "name", name);
 }
 
-static void write_object(struct buffer *body, const struct event_object *object)
+int event_write(const struct event *event, const char *node, struct buffer *ret_body)
 {
+    const struct event_object *object = &event->object;
+    struct buffer *body = ret_body;
+
+    buffer_append_text(body, "{\"apiVersion\":\"v1\",\"kind\":\"Event\",\"metadata\":{");
+    write_name(body, event, node);
+    json_append_member(body, "namespace", event_namespace(event));
+    buffer_append_text(body, "}");
     json_append_name(body, "involvedObject");
     buffer_append_text(body, "{\"apiVersion\":\"v1\"");
     json_append_member(body, "kind", object->kind);
@@ -312,17 +253,6 @@ static void write_object(struct buffer *body, const struct event_object *object)
     if (object->uid[0])
         json_append_member(body, "uid", object->uid);
     buffer_append_text(body, "}");
-}
-
-int event_write(const struct event *event, const char *node, struct buffer *ret_body)
-{
-    struct buffer *body = ret_body;
-
-    buffer_append_text(body, "{\"apiVersion\":\"v1\",\"kind\":\"Event\",\"metadata\":{");
-    write_name(body, event, node);
-    json_append_member(body, "namespace", event_namespace(event));
-    buffer_append_text(body, "}");
-    write_object(body, &event->object);
     json_append_member(body, "type", event_is_warning(event->kind) ? "Warning" : "Normal");
     json_append_member(body, "reason", event_reason(event->kind));
     json_append_member(body, "message", event->message);
@@ -374,32 +304,11 @@ static void forget_old(struct event_queue *queue, uint64_t now_ns)
         struct queued_event *item = queue->item[i];
         bool is_over = item->ready_ns <= now_ns;
 
-        if (!is_due(item) ? is_over : is_over && now_ns - item->since_ns > AGE_NS) {
-            queue->dropped += item->event.count > 0;
+        if (is_over && (!is_due(item) || now_ns - item->since_ns > AGE_NS)) {
+            queue->dropped += is_due(item);
             remove_at(queue, i);
         }
     }
-}
-
-static struct queued_event *find(const struct event_queue *queue, const struct event *event)
-{
-    for (unsigned i = 0; i < queue->count; i++)
-        if (event_equals(&queue->item[i]->event, event))
-            return queue->item[i];
-    return NULL;
-}
-
-static void merge(struct event_queue *queue, struct queued_event *item, const struct event *event,
-                  uint64_t now_ns)
-{
-    if (!is_due(item)) {
-        item->event.first_ms = event->first_ms;
-        item->since_ns = now_ns;
-    } else {
-        queue->merged++;
-    }
-    item->event.last_ms = event->last_ms;
-    item->event.count += event->count;
 }
 
 /* The one that is missed least: taken already, else the oldest. */
@@ -418,12 +327,21 @@ static void make_room(struct event_queue *queue)
 
 void event_queue_add(struct event_queue *queue, const struct event *event, uint64_t now_ns)
 {
-    struct queued_event *item;
+    struct queued_event *item = NULL;
 
     forget_old(queue, now_ns);
-    item = find(queue, event);
+    for (unsigned i = 0; i < queue->count && !item; i++)
+        if (event_equals(&queue->item[i]->event, event))
+            item = queue->item[i];
     if (item) {
-        merge(queue, item, event, now_ns);
+        if (!is_due(item)) {
+            item->event.first_ms = event->first_ms;
+            item->since_ns = now_ns;
+        } else {
+            queue->merged++;
+        }
+        item->event.last_ms = event->last_ms;
+        item->event.count += event->count;
         return;
     }
     item = calloc(1, sizeof(*item));

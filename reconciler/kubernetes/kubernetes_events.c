@@ -19,24 +19,21 @@
 #include "config/config.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
-#include "lib/http_exchange.h"
 #include "lib/log.h"
+#include "lib/loop.h"
 #include "lib/path.h"
 #include "reconciler/core/context.h"
 #include "reconciler/kubernetes/event.h"
 #include "store/journal.h"
-#include "store/journal_text.h"
 
 enum {
-    ROWS_AT_ONCE = 256,  /* of the journal, of which few are events; then the loop is served */
+    ROWS_AT_ONCE = 256,  /* of the journal, few of which are events; the loop is served between */
     BEHIND_MOST = 10000, /* rows; older ones are passed over */
     BURST = 20,          /* events at once */
-    ANSWER_BYTES = 16 * 1024,
-    BACKOFFS = 9, /* doublings of the first pause: four minutes */
+    BACKOFFS = 9,        /* doublings of the first pause: four minutes */
 };
 static const uint64_t PAUSE_NS = 3 * NSEC_PER_SEC; /* between events after a burst */
 static const uint64_t BACKOFF_NS = 1 * NSEC_PER_SEC;
-static const uint64_t DEADLINE_NS = 10 * NSEC_PER_SEC;
 static const uint64_t AGE_NS = 3600 * NSEC_PER_SEC;
 
 struct kubernetes_events {
@@ -44,13 +41,13 @@ struct kubernetes_events {
     const char *node;
     bool is_on;
     struct service_account account;
-    int64_t seq, newest; /* of the journal: read, on record */
+    int64_t seq, newest; /* rows of the journal: the last one read, the last one there */
     struct loop_timer more;
 
     struct event_queue queue;
     struct event current; /* count 0: none */
     uint64_t current_ns;  /* when it was taken */
-    struct http_exchange *exchange;
+    struct api_post *post;
     struct loop_timer timer; /* the next attempt, or the next event */
     uint64_t paid_ns;        /* what was sent so far is paid for up to here */
     unsigned failures;       /* attempts in a row */
@@ -74,31 +71,7 @@ static void say_trouble(struct kubernetes_events *events, int trouble, const cha
         log_info(NULL, "Kubernetes gets events from crustd again");
 }
 
-static void say_answer(struct kubernetes_events *events, const struct http_exchange_answer *answer)
-{
-    const bool is_answered = answer->end == HTTP_EXCHANGE_ANSWERED;
-    struct error error;
-
-    if (api_answer_judge(answer) == API_SENT) {
-        say_trouble(events, 0, NULL);
-        return;
-    }
-    api_answer_explain(answer, &error);
-    say_trouble(events, is_answered ? (int)answer->status : -1 - (int)answer->end, error.text);
-}
-
 /* ---- pace ---------------------------------------------------------------------------------- */
-
-/* Each event costs PAUSE_NS, and BURST of them can be saved up. */
-static void pay(struct kubernetes_events *events, uint64_t now)
-{
-    const uint64_t most = BURST * PAUSE_NS;
-    const uint64_t from = now > most ? now - most : 0;
-
-    if (events->paid_ns < from)
-        events->paid_ns = from;
-    events->paid_ns += PAUSE_NS;
-}
 
 static void on_timer(struct loop_timer *timer)
 {
@@ -116,43 +89,37 @@ static void wake_at(struct kubernetes_events *events, uint64_t when)
                          on_timer);
 }
 
-/* Nodes that failed together do not come back together. */
-static uint64_t next_backoff(struct kubernetes_events *events, uint64_t now)
-{
-    const unsigned doublings = events->failures < BACKOFFS ? events->failures : BACKOFFS - 1;
-    const uint64_t pause = BACKOFF_NS << doublings;
-
-    events->failures++;
-    return pause / 2 + now % (pause / 2);
-}
-
 /* ---- one request --------------------------------------------------------------------------- */
 
-static void end_current(struct kubernetes_events *events)
-{
-    events->current.count = 0;
-    pump(events);
-}
-
+/* Nodes that failed together do not come back together. */
 static void try_again(struct kubernetes_events *events)
 {
     const uint64_t now = clock_boottime();
+    const unsigned doublings = events->failures < BACKOFFS ? events->failures : BACKOFFS - 1;
+    const uint64_t half = (BACKOFF_NS << doublings) / 2;
 
     if (now - events->current_ns > AGE_NS) {
         events->dropped++;
         events->current.count = 0;
     }
-    wake_at(events, now + next_backoff(events, now));
+    events->failures++;
+    wake_at(events, now + half + now % half);
 }
 
-static void on_answer(struct http_exchange *exchange, const struct http_exchange_answer *answer,
-                      void *userdata)
+static void on_answer(struct api_post *post, const struct api_answer *answer, void *userdata)
 {
     struct kubernetes_events *events = userdata;
     const enum api_verdict verdict = api_answer_judge(answer);
+    const bool is_answered = answer->end == HTTP_EXCHANGE_ANSWERED;
+    struct error error = {0};
+    int trouble = 0;
 
-    say_answer(events, answer);
-    events->exchange = http_exchange_free(exchange);
+    if (verdict != API_SENT) {
+        api_answer_explain(answer, &error);
+        trouble = is_answered ? (int)answer->status : -1 - (int)answer->end;
+    }
+    say_trouble(events, trouble, error.text);
+    events->post = api_post_free(post);
     if (verdict == API_AGAIN) {
         try_again(events);
         return;
@@ -160,32 +127,15 @@ static void on_answer(struct http_exchange *exchange, const struct http_exchange
     events->failures = 0;
     events->sent += verdict == API_SENT;
     events->refused += verdict == API_REFUSED;
-    end_current(events);
-}
-
-static int start_request(struct kubernetes_events *events, const char *token, const char *body)
-{
-    const struct http_exchange_tls tls = {.address = events->account.address,
-                                          .port = events->account.port,
-                                          .ca_file = events->account.ca_file,
-                                          .token = token};
-    char target[EVENT_NAMESPACE_BYTES + 40];
-    const struct http_exchange_request request = {.tls = &tls,
-                                                  .method = "POST",
-                                                  .target = target,
-                                                  .body = body,
-                                                  .body_limit = ANSWER_BYTES,
-                                                  .deadline_ns = DEADLINE_NS};
-
-    (void)snprintf(target, sizeof(target), "/api/v1/namespaces/%s/events",
-                   event_namespace(&events->current));
-    return http_exchange_new(events->context->loop, &request, on_answer, events, &events->exchange);
+    events->current.count = 0;
+    pump(events);
 }
 
 static void send_current(struct kubernetes_events *events)
 {
     cleanup(buffer_done) struct buffer body = BUFFER_INIT(EVENT_BODY_BYTES);
     cleanup(buffer_done) struct buffer token = BUFFER_INIT(SERVICE_ACCOUNT_TOKEN_BYTES);
+    char target[EVENT_NAMESPACE_BYTES + 40];
     struct error error = {0};
     int r = service_account_read_token(&events->account, &token, &error);
 
@@ -195,16 +145,22 @@ static void send_current(struct kubernetes_events *events)
         return;
     }
     r = event_write(&events->current, events->node, &body);
+    (void)snprintf(target, sizeof(target), "/api/v1/namespaces/%s/events",
+                   event_namespace(&events->current));
     if (r == 0)
-        r = start_request(events, buffer_text(&token), buffer_text(&body));
+        r = api_post_new(&events->account, buffer_text(&token), target, buffer_text(&body),
+                         on_answer, events, &events->post);
     if (r < 0)
         try_again(events);
 }
 
 /* ---- what is next -------------------------------------------------------------------------- */
 
-static bool take_next(struct kubernetes_events *events, uint64_t now)
+/* Each event costs PAUSE_NS, and BURST of them can be saved up. */
+static bool take_next(struct kubernetes_events *events)
 {
+    const uint64_t now = clock_boottime(), most = BURST * PAUSE_NS;
+
     if (events->paid_ns > now) {
         wake_at(events, events->paid_ns);
         return false;
@@ -214,13 +170,15 @@ static bool take_next(struct kubernetes_events *events, uint64_t now)
         return false;
     }
     events->current_ns = now;
-    pay(events, now);
+    if (now > most && events->paid_ns < now - most)
+        events->paid_ns = now - most;
+    events->paid_ns += PAUSE_NS;
     return true;
 }
 
 static void pump(struct kubernetes_events *events)
 {
-    if (!events->exchange && (events->current.count || take_next(events, clock_boottime())))
+    if (!events->post && (events->current.count || take_next(events)))
         send_current(events);
 }
 
@@ -266,7 +224,7 @@ static void stop(struct kubernetes_events *events)
 {
     loop_timer_stop(&events->more);
     loop_timer_stop(&events->timer);
-    events->exchange = http_exchange_free(events->exchange);
+    events->post = api_post_free(events->post);
     events->current.count = 0;
     events->is_on = false;
     events->trouble = 0;
@@ -305,13 +263,6 @@ void kubernetes_events_configure(struct kubernetes_events *events)
         events->is_on = find_newest(events);
         events->seq = events->newest;
     }
-}
-
-void kubernetes_events_begin_anew(struct kubernetes_events *events)
-{
-    events->newest = events->seq = 0;
-    if (events->is_on)
-        kubernetes_events_start(events);
 }
 
 void kubernetes_events_count(const struct kubernetes_events *events,
@@ -391,16 +342,6 @@ int service_account_find(const char *directory, struct service_account *ret_acco
     return SERVICE_ACCOUNT_FOUND;
 }
 
-static int read_file(const char *path, struct buffer *text, struct error *error)
-{
-    cleanup(fd_closep) int root = -1;
-    int r = path_open_root("/", &root);
-
-    if (r < 0)
-        return error_set_errno(error, r, "cannot open /");
-    return path_read_in_root(root, path, text, error);
-}
-
 /* What may stand in a header: a token is of a JWT's characters, or an opaque word. */
 static bool is_word(const char *text)
 {
@@ -410,33 +351,29 @@ static bool is_word(const char *text)
     return *text != '\0';
 }
 
-static void trim(struct buffer *text)
-{
-    size_t before = 0, after = text->length;
-
-    while (after > 0 && isspace((unsigned char)text->data[after - 1]))
-        after--;
-    buffer_rewind(text, (struct buffer_mark){.length = after});
-    while (before < after && isspace((unsigned char)text->data[before]))
-        before++;
-    buffer_consume(text, before);
-}
-
 int service_account_read_token(const struct service_account *account, struct buffer *ret_token,
                                struct error *error)
 {
+    cleanup(fd_closep) int root = -1;
+    struct buffer *token = ret_token;
     char path[PATH_MAX];
-    int r;
+    size_t before = 0, after;
+    int r = path_open_root("/", &root);
 
-    (void)snprintf(path, sizeof(path), "%s/token", account->directory);
-    buffer_clear(ret_token);
-    r = read_file(path, ret_token, error);
     if (r < 0)
-        return r;
+        return error_set_errno(error, r, "cannot open /");
+    (void)snprintf(path, sizeof(path), "%s/token", account->directory);
+    buffer_clear(token);
+    r = path_read_in_root(root, path, token, error);
     if (r != PATH_OK)
-        return SERVICE_ACCOUNT_NONE;
-    trim(ret_token);
-    if (strlen(buffer_text(ret_token)) != ret_token->length || !is_word(buffer_text(ret_token)))
+        return r < 0 ? r : SERVICE_ACCOUNT_NONE;
+    for (after = token->length; after > 0 && isspace((unsigned char)token->data[after - 1]);)
+        after--;
+    buffer_rewind(token, (struct buffer_mark){.length = after});
+    while (before < after && isspace((unsigned char)token->data[before]))
+        before++;
+    buffer_consume(token, before);
+    if (strlen(buffer_text(token)) != token->length || !is_word(buffer_text(token)))
         return error_set(error, SERVICE_ACCOUNT_NONE, "%s holds no token", path);
     return 0;
 }

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "lib/buffer.h"
+#include "lib/http_exchange.h"
 #include "lib/result.h"
 
 struct context;
@@ -24,8 +25,6 @@ struct kubernetes_events *kubernetes_events_free(struct kubernetes_events *event
 /* As kubernetes.events says now. At the start: from the row on with which the store was opened. */
 void kubernetes_events_start(struct kubernetes_events *events);
 void kubernetes_events_configure(struct kubernetes_events *events);
-/* The store is a different one. */
-void kubernetes_events_begin_anew(struct kubernetes_events *events);
 
 /* Outside a transaction: reads some of what was committed since. */
 void kubernetes_events_follow(struct kubernetes_events *events);
@@ -72,19 +71,35 @@ int service_account_find(const char *directory, struct service_account *ret_acco
 int service_account_read_token(const struct service_account *account, struct buffer *ret_token,
                                struct error *error);
 
-/* ---- api answer ----------------------------------------------------------------------------- */
+/* ---- API server ------------------------------------------------------------------------------ */
 
-/* What the API server's answer to an event means. Pure. */
+struct api_answer {
+    enum http_exchange_end end;
+    unsigned status;  /* ANSWERED */
+    const char *body; /* of `length` bytes; borrowed */
+    size_t length;
+    struct error error; /* unless ANSWERED */
+};
 
-struct http_exchange_answer;
+struct api_post;
+
+typedef void api_post_done(struct api_post *post, const struct api_answer *answer, void *userdata);
+
+/* Runs in a worker (lib/workers.h), and copies its texts. Exactly one `done` from the loop, never
+ * from within; the owner frees the post then or earlier. 0 or -errno. */
+int api_post_new(const struct service_account *account, const char *token, const char *target,
+                 const char *body, api_post_done *done, void *userdata, struct api_post **ret_post);
+struct api_post *api_post_free(struct api_post *post); /* returns NULL */
+
+/* What the answer to an event means. Pure. */
 
 enum api_verdict {
     API_SENT,
     API_REFUSED, /* it will stay the same */
-    API_AGAIN,   /* nobody there, not believed, too busy, a token that has expired */
+    API_AGAIN,   /* no server, a wrong certificate, a busy server, an expired token */
 };
 
-enum api_verdict api_answer_judge(const struct http_exchange_answer *answer);
+enum api_verdict api_answer_judge(const struct api_answer *answer);
 
 /* Why it was not sent, with the reason that the server gives. */
-void api_answer_explain(const struct http_exchange_answer *answer, struct error *ret_error);
+void api_answer_explain(const struct api_answer *answer, struct error *ret_error);

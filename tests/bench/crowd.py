@@ -194,8 +194,10 @@ class Crowd:
         return disk
 
     def _stage(self, number):
+        # The Go runtime's records do not say where in the guest a file is, so that no agent could be asked for it.
+        policy = {} if self._loop(number) else {"crust.resize": "observe"}
         self.node.stage(volume_path(number), self._device(number),
-                        metadata={"fsGroup": "1000", "fsGroupChangePolicy": "OnRootMismatch"},
+                        metadata={"fsGroup": "1000", "fsGroupChangePolicy": "OnRootMismatch"} | policy,
                         options=["rw", "noatime"])
         if self.bound:
             self._record(number)

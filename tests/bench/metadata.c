@@ -23,7 +23,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "lib/base64url.h"
+#include "lib/encode.h"
 #include "tests/bench/bench.h"
 
 enum { TARGETS = 2, HEADER_WORDS = 6, SHM_BYTES = 4096, KEY_BYTES = BASE64URL_NAME_CHARS + 1 };

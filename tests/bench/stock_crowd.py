@@ -101,7 +101,7 @@ class Sandbox:
         with contextlib.closing(SocketDirectory(monitor.parent)) as directory, \
                 contextlib.closing(Qmp(directory.connect(monitor.name))) as qmp:
             qmp.execute("block_resize", node_name=self.drive, size=self.loop.size)
-        container = Container(f"crust-{secrets.token_hex(8)}", ["--once", "/vol/0"], [self.guest_path])
+        container = Container(f"crust-{secrets.token_hex(8)}", ["--once", self.guest_path])
         place(self.share / container.id, PROGRAM)
         with Client(self.agent.socket_path) as client:
             status, *_ = client.run(container)

@@ -142,7 +142,7 @@ class Guest:
 
     def by_hand(self):
         disk, mark = self.disks[1], self.tap.mark()
-        container = Container(f"crust-{secrets.token_hex(8)}", ["--once", "/vol/0"], [disk.mount_point])
+        container = Container(f"crust-{secrets.token_hex(8)}", ["--once", disk.mount_point])
         directory = self.share / container.id
         with TappedClient(self.tap.path) as client:
             time.sleep(PAUSE)

@@ -101,8 +101,7 @@ class AlertsTest(ScratchNodeTest):
 
     def test_each_metric_is_one_of_crustds(self):
         """A misspelt name would be an alert that never fires."""
-        node = self.node()
-        node.start()
+        node = self.running_node({"metrics.per_volume": "on"})
         body = curl(node, "/metrics")[1].decode()
         families = set(re.findall(r"^# TYPE (\w+) ", body, re.MULTILINE)) | FUNCTIONS
         for alert in self.alerts:
@@ -112,7 +111,3 @@ class AlertsTest(ScratchNodeTest):
         names = json.loads(node.crustctl("status", "-o", "json").stdout)["sources"]
         self.assertEqual(set(re.findall(r'crustd_source_up{source="(\w+)"}', body)),
                          {source["name"] for source in names})
-
-
-if __name__ == "__main__":
-    unittest.main()

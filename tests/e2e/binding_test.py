@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """Which drive a volume has, as the runtime's records and the VMM have it: drives that come and go
 while the sandbox lives, and records that contradict the path.
@@ -6,69 +5,29 @@ while the sandbox lives, and records that contradict the path.
 
 import json
 import os
-import unittest
 
-from containers import Containers
-from scratch_node import AFTER, BEFORE, MIB, SANDBOX, ScratchNodeTest, fake_monitor
+from scratch_node import AFTER, BEFORE, MIB, SANDBOX, ScratchNodeTest, Volume
 
 
 class BindingTest(ScratchNodeTest):
     """A sandbox of Kata's Go runtime, its monitor and its agent."""
 
-    def start(self):
-        node = self.node()
-        agent = self.agent(node)
-        volume = self.volume(node)
-        self.sandbox(node, volume)
-        monitor = self.monitor(node, volume)
-        node.start()
-        node.wait_for(volume.path, "in_sync", "none")
-        return node, volume, monitor, agent
-
     def mappings(self, node, volume):
         return node.query("SELECT m.* FROM audit_mappings m JOIN audit_volumes v USING (volume_id)"
                           f" WHERE v.target_path = '{volume.path}' ORDER BY m.since")
-
-    def test_device_moves_between_containers(self):
-        """The drive is unplugged with one container and plugged again, as another drive, for the next."""
-        node, volume, monitor, agent = self.start()
-        first = self.mappings(node, volume)[-1]
-        self.assertEqual((first["drive_id"], first["source"]), (volume.drive, "persist"))
-
-        monitor.drives = []
-        node.add_sandbox(SANDBOX, node.vmms[0].pid, agent="unix:///agent.sock")
-        volume.loop.resize(AFTER)
-        node.wait_for(volume.path, "detached", "none")
-        monitor.drives = [fake_monitor.Drive("drive-again", volume.loop.device)]
-        node.add_sandbox(SANDBOX, node.vmms[0].pid, agent="unix:///agent.sock",
-                         drives=[volume.record(id="drive-again", address="02/1f")])
-        node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=AFTER)
-
-        second = self.mappings(node, volume)[-1]
-        self.assertEqual((second["drive_id"], second["source"]), ("drive-again", "persist"))
-        self.assertNotEqual(second["guest_path"], first["guest_path"])
-        self.assertIn("drive-again", [command.arguments.get("node-name")
-                                      for command in monitor.sent("block_resize")])
-        self.assertIn(second["guest_path"],
-                      [request.path for request in agent.wait_for_requests(1, method="ResizeVolume")])
-        volume.loop.resize(2 * AFTER)
-        node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=2 * AFTER)
 
     def test_container_without_cri(self):
         """As ctr and nerdctl start one: no annotation, no sandbox-id file; its id is the sandbox's."""
         node = self.node()
         self.agent(node)
         volume = self.volume(node)
-        vmm = node.start_vmm(SANDBOX)
-        node.add_sandbox(SANDBOX, vmm.pid, agent="unix:///agent.sock", drives=[volume.record()])
+        self.sandbox(node, drives=[volume.record()])
         self.monitor(node, volume)
-        alone = Containers(node, SANDBOX, ((volume.path, "/data"),))
-        self.addCleanup(alone.close)
+        self.containers(node, SANDBOX, ((volume.path, "/data"),))
         node.start()
         node.wait_for(volume.path, "in_sync", sandbox_id=SANDBOX)
         self.assertEqual([row["sandbox_id"] for row in self.mappings(node, volume)], [SANDBOX])
-        volume.loop.resize(AFTER)
-        node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=AFTER)
+        node.grow(volume, AFTER)
         self.assertIn(SANDBOX, node.crustctl("explain", volume.path).stdout)
 
     def test_large_and_odd_bundle(self):
@@ -76,11 +35,9 @@ class BindingTest(ScratchNodeTest):
         node = self.node()
         self.agent(node)
         volume = self.volume(node)
-        vmm = node.start_vmm(SANDBOX)
-        node.add_sandbox(SANDBOX, vmm.pid, agent="unix:///agent.sock", drives=[volume.record()])
+        self.sandbox(node, drives=[volume.record()])
         self.monitor(node, volume)
-        containers = Containers(node, SANDBOX)
-        self.addCleanup(containers.close)
+        containers = self.containers(node)
         containers.more = {
             "annotations": {"team": "a", "Team": "b", "IO.kubernetes.cri.sandbox-id": "f" * 64},
             "process": {"env": [f"SERVICE_{number}_PORT_8080_TCP_ADDR={'10.96.0.1':>50}"
@@ -89,8 +46,7 @@ class BindingTest(ScratchNodeTest):
         self.assertGreater((bundle / "config.json").stat().st_size, 3 * MIB)
         node.start()
         node.wait_for(volume.path, "in_sync", sandbox_id=SANDBOX)
-        volume.loop.resize(AFTER)
-        node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=AFTER)
+        node.grow(volume, AFTER)
 
     def test_record_of_another_device(self):
         """The runtime was given a link that leads elsewhere by now: nothing is touched."""
@@ -113,11 +69,7 @@ class BindingTest(ScratchNodeTest):
             {"Source": "/dev/disk-of-the-volume", "Destination": "/data",
              "BlockDeviceID": "device-0"}]}))
         node.record(volume.path, SANDBOX)
-        monitor = fake_monitor.FakeMonitor(
-            node.vm_dir(SANDBOX) / "extra-monitor.sock",
-            [fake_monitor.Drive("drive-1", first.device)])
-        self.addCleanup(monitor.stop)
-        monitor.start()
+        monitor = self.monitor(node, Volume(volume.path, first, "drive-1"))
         node.start()
         node.wait_for(volume.path, "blocked", "identity_mismatch")
         self.assertEqual(self.mappings(node, volume), [])
@@ -129,7 +81,3 @@ class BindingTest(ScratchNodeTest):
         link.unlink()
         link.symlink_to(os.path.basename(first.device))
         node.wait_for(volume.path, "in_sync", hypervisor_bytes=BEFORE + 16 * MIB)
-
-
-if __name__ == "__main__":
-    unittest.main()

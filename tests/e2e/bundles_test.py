@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """Where the bundles of a sandbox's containers are: in both of containerd's layouts, below its state
 directory and k3s's, under both runtimes. And what is said of a bundle that cannot be read."""
@@ -8,32 +7,20 @@ import json
 import os
 import secrets
 import shutil
-import unittest
 
-from containers import Containers
 from rust_runtime import RustPod, RustShim, guest_name
-from scratch_node import AFTER, ScratchNodeTest
+from scratch_node import AFTER, ScratchNodeTest, findings
 
 CONTAINERDS = ("run/containerd", "run/k3s/containerd")
 HIDDEN = "which volumes it has is not known: "
-
-
-class Pod(RustPod):
-    def __init__(self, node, containerd, sandbox_api):
-        self.node, self.id = node, secrets.token_hex(32)
-        self.containerd, self.sandbox_api = containerd, sandbox_api
 
 
 class BundlesTest(ScratchNodeTest):
 
     def rust_pod(self, node, containerd=CONTAINERDS[0], sandbox_api=False):
         """It runs, and has no container yet."""
-        pod = Pod(node, containerd, sandbox_api)
-        pod.make_directories()
-        shim = RustShim(pod)
-        self.addCleanup(shim.close)
-        node.start_vmm(pod.id)
-        pod.write_state("qemu")
+        pod = RustPod(node, secrets.token_hex(32), containerd, sandbox_api)
+        pod.start(self)
         return pod
 
     def sandbox_row(self, node, sandbox_id):
@@ -57,16 +44,13 @@ class BundlesTest(ScratchNodeTest):
                 node.add_sandbox(sandbox_id, vmm.pid, drives=[volume.record()],
                                  agent=f"unix:///agent{number}.sock")
                 self.monitor(node, volume, sandbox_id=sandbox_id)
-                containers = Containers(node, sandbox_id, containerd=containerd,
-                                        sandbox_api=sandbox_api)
-                self.addCleanup(containers.close)
+                containers = self.containers(node, sandbox_id, containerd=containerd, sandbox_api=sandbox_api)
                 node.start()
                 self.wait_alive(node, sandbox_id)
                 self.assertEqual(node.volume(volume.path)["state"], "unbound")
                 bundle = containers.run((volume.path, "/data"))
                 self.bound(node, volume, sandbox_id)
-                volume.loop.resize(AFTER)
-                node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=AFTER)
+                node.grow(volume, AFTER)
                 agent.wait_for_requests(1, method="ResizeVolume")
                 shutil.rmtree(bundle)
                 node.wait_for(volume.path, "unbound", "none")
@@ -74,8 +58,7 @@ class BundlesTest(ScratchNodeTest):
     def test_rust_runtime(self):
         for containerd, sandbox_api in itertools.product(CONTAINERDS, (False, True)):
             with self.subTest(containerd=containerd, sandbox_api=sandbox_api):
-                node = self.node()
-                volume = self.volume(node)
+                node, volume = self.node_with_volume()
                 pod = self.rust_pod(node, containerd, sandbox_api)
                 node.start()
                 self.wait_alive(node, pod.id)
@@ -86,10 +69,7 @@ class BundlesTest(ScratchNodeTest):
                 node.wait_for(volume.path, "unbound", "none")
 
     def findings(self, node):
-        findings = json.loads(node.crustctl("doctor", "-o", "json", check=False).stdout)
-        if isinstance(findings, dict):
-            findings = findings["findings"]
-        return [one for one in findings if HIDDEN in one["what"]]
+        return [one for one in findings(node) if HIDDEN in one["what"]]
 
     def check_fault(self, node, pod, volume, spoil, text):
         """A container whose bundle is spoiled before it is there; then it is mended."""
@@ -134,8 +114,7 @@ class BundlesTest(ScratchNodeTest):
 
     def test_unreadable_bundle_is_said(self):
         for sandbox_api in (False, True):
-            node = self.node({"resize.sweep_seconds": 1})
-            volume = self.volume(node)
+            node, volume = self.node_with_volume({"resize.sweep_seconds": 1})
             pod = self.rust_pod(node, sandbox_api=sandbox_api)
             pod.write_bundle(secrets.token_hex(32), [])
             node.start()
@@ -147,9 +126,8 @@ class BundlesTest(ScratchNodeTest):
 
     def test_sandbox_without_bundles_is_said(self):
         """It ends, and then nothing can hide a volume any more."""
-        node = self.node()
-        volume = self.volume(node)
-        pod = Pod(node, CONTAINERDS[0], False)
+        node, volume = self.node_with_volume()
+        pod = RustPod(node, secrets.token_hex(32))
         pod.make_directories()
         pod.bundle = lambda _: node.root  # where the shim works
         shim = RustShim(pod)
@@ -168,14 +146,9 @@ class BundlesTest(ScratchNodeTest):
 
     def test_umask_of_zero(self):
         """Only root can enter the directory, so the file's own mode opens it to nobody."""
-        node = self.node()
-        volume = self.volume(node)
+        node, volume = self.node_with_volume()
         pod = self.rust_pod(node)
         container = pod.run_container(volume.path, guest_name("data"))
         (pod.bundle(container) / "config.json").chmod(0o666)
         node.start()
         self.bound(node, volume, pod.id)
-
-
-if __name__ == "__main__":
-    unittest.main()

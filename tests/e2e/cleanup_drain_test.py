@@ -5,12 +5,10 @@ fast as cleanup.max_per_minute lets it and no faster."""
 import collections
 import json
 import secrets
-import unittest
 
 from cleanups import CleanupTest
 
 PODS = 50
-ALIVE = "SELECT count(*) AS n FROM audit_sandboxes WHERE status = 'alive'"
 MINUTE_MS = 60_000
 
 
@@ -24,7 +22,7 @@ class Drained(CleanupTest):
         self.texts = {path: self.bytes_of(node, path)["mountInfo.json"] for path in paths}
         vmms = [self.use(node, path, sandbox_id=name) for path, name in zip(paths, ids)]
         node.start()
-        node.wait(lambda: node.query(ALIVE)[0]["n"] == PODS, 60, "the sandboxes to be seen")
+        node.wait_alive(PODS)
         for number, (vmm, name, pod) in enumerate(zip(vmms, ids, pods)):
             vmm.stop()
             if number % 5:  # every fifth shim dies too, and leaves its directories
@@ -80,7 +78,3 @@ class Drained(CleanupTest):
         self.wait_decided(node, removed__sandbox_ended=PODS)
         self.check_removed(node, paths)
         self.assertEqual(self.most_in_a_minute(node), PODS // 2)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -10,9 +10,9 @@ was scheduled for that.
 import json
 import secrets
 import shutil
-import unittest
 
-from cleanups import CleanupTest, path_of
+from cleanups import CleanupTest
+from scratch_node import publish_path
 
 BOUND = "SELECT target_path FROM audit_volumes WHERE sandbox_id IS NOT NULL"
 
@@ -22,7 +22,7 @@ class Pod:
 
     def __init__(self, number):
         self.uid = f"aaaaaaaa-0000-0000-0000-{number:012}"
-        self.path = path_of("pv", self.uid)
+        self.path = publish_path("pv", self.uid)
         self.sandbox_id = secrets.token_hex(32)
         self.vmm = None
 
@@ -168,11 +168,7 @@ class Witness(CleanupTest):
 
     def test_exit_seen_before_a_restart(self):
         """The shim died too and left its directories; that the VMM ended was seen."""
-        node = self.kubelet_node()
-        path = self.publish(node)
-        vmm = self.use(node, path)
-        node.start()
-        node.wait(lambda: node.query(BOUND), 60, "the volume to be used")
+        node, path, vmm = self.used()
         vmm.stop()
         self.wait_kept(node, path, "published")
         node.stop()
@@ -185,18 +181,10 @@ class Witness(CleanupTest):
 
     def test_alive_at_a_restart(self):
         """The sandbox lived on while no daemon ran, and the next daemon sees it end."""
-        node = self.kubelet_node()
-        path = self.publish(node)
-        vmm = self.use(node, path)
-        node.start()
-        node.wait(lambda: node.query(BOUND), 60, "the volume to be used")
+        node, path, vmm = self.used()
         node.kill()
         self.unpublish(node)
         node.start()
         self.wait_kept(node, path, "sandbox_alive")
         vmm.stop()
         self.assertEqual(self.wait_removed(node, path)["reason"], "sandbox_ended")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import subprocess
-import unittest
 
 from cleanups import CleanupTest
 from lost import Attached, LostTest, Point
@@ -23,12 +22,12 @@ def boottime(hours):
 
 
 class TrashTest(CleanupTest):
-    def left_behind(self, node, **stage):
-        """A volume whose sandbox and pod are gone; returns its path."""
-        path = self.publish(node, **stage)
+    def left_behind(self, settings=None, **stage):
+        """(node, path): a volume whose sandbox and pod are gone, before the daemon starts."""
+        node, path = self.published(settings, **stage)
         self.end_use(node, self.use(node, path))
         self.unpublish(node)
-        return path
+        return node, path
 
     def in_trash(self, node):
         """The directories in it, each in one of its own."""
@@ -49,7 +48,9 @@ class AsItWas(TrashTest):
 
     other_pod = "22222222-0000-0000-0000-000000000000"
 
-    def restore(self, node, path, before):
+    def restore(self, node, path):
+        before = self.all_of(node.directory(path))
+        node.start()
         row = self.wait_removed(node, path)
         moved, = self.in_trash(node)
         self.assertEqual(self.all_of(moved), before)
@@ -59,8 +60,7 @@ class AsItWas(TrashTest):
         return row
 
     def test_modes(self):
-        node = self.kubelet_node()
-        path = self.left_behind(node)
+        node, path = self.left_behind()
         directory = node.directory(path)
         (directory / "mountInfo.json").chmod(0o400)
         (directory / self.sandbox_id).chmod(0o4755)
@@ -68,38 +68,29 @@ class AsItWas(TrashTest):
         os.chown(directory / self.sandbox_id, 0, 4711)
         os.setxattr(directory / "mountInfo.json", "trusted.crust", b"\0\xff")
         directory.chmod(0o2711)
-        before = self.all_of(directory)
-        node.start()
-        self.restore(node, path, before)
+        self.restore(node, path)
 
     def test_largest(self):
         """Restores the longest directory byte for byte; the record of it has no secret."""
-        node = self.kubelet_node()
         head = '{"volume-type":"block","device":"/dev/none","fstype":"ext4","options":[],' \
                '"metadata":{"password":"xyzzy","filler":"'
         text = head + "f" * (MOUNT_INFO_BYTES - len(head) - 3) + '"}}'
         self.assertEqual(len(text), MOUNT_INFO_BYTES)
-        path = self.left_behind(node, text=text)
-        before = self.all_of(node.directory(path))
-        node.start()
-        row = self.restore(node, path, before)
+        node, path = self.left_behind(text=text)
+        row = self.restore(node, path)
         self.assertNotIn("xyzzy", json.dumps(row))
         self.assertEqual(row["mount_info_sha256"], self.rows(node, path, "restored")[0]
                          ["mount_info_sha256"])
 
     def test_many_sandboxes(self):
-        node = self.kubelet_node()
-        path = self.left_behind(node)
+        node, path = self.left_behind()
         for number in range(7):
             node.record(path, f"{self.sandbox_id[:40]}{number}")
-        before = self.all_of(node.directory(path))
-        node.start()
-        self.restore(node, path, before)
+        self.restore(node, path)
 
     def test_foreign_files(self):
         """Foreign files are reported and left alone."""
-        node = self.kubelet_node()
-        path = self.left_behind(node)
+        node, path = self.left_behind()
         other = self.publish(node, "other", self.other_pod)
         self.unpublish(node, self.other_pod)
         (node.directory(path) / ".mountInfo.json.swp").write_bytes(b"half a thought")
@@ -112,8 +103,7 @@ class AsItWas(TrashTest):
         self.assertEqual([self.all_of(node.directory(name)) for name in (path, other)], before)
 
     def test_foreign_directory(self):
-        node = self.kubelet_node()
-        path = self.left_behind(node)
+        node, path = self.left_behind()
         (node.directory(path) / "directory").mkdir()
         node.start()
         self.wait_kept(node, path, "unknown_file")
@@ -122,13 +112,13 @@ class AsItWas(TrashTest):
 class Kept(TrashTest):
     """A restored entry is nobody's garbage, until its content or its binding changes."""
 
-    def restored(self, node):
-        path = self.left_behind(node)
+    def restored(self):
+        node, path = self.left_behind()
         node.start()
         row = self.wait_removed(node, path)
         node.crustctl("restore", str(row["cleanup_id"]))
         self.wait_restored(node, path)
-        return path
+        return node, path
 
     def wait_restored(self, node, path):
         node.wait(lambda: self.rows(node, path)[-1]["reason"] == "restored", 60, "it to be kept")
@@ -140,8 +130,7 @@ class Kept(TrashTest):
 
     def test_restarted(self):
         """The next daemon knows, and a person's gc too."""
-        node = self.kubelet_node()
-        path = self.restored(node)
+        node, path = self.restored()
         node.stop()
         node.start()
         self.assertEqual([(row["decision"], row["reason"]) for row in self.gc(node)],
@@ -149,15 +138,13 @@ class Kept(TrashTest):
         self.assertTrue(node.directory(path).exists())
 
     def test_content(self):
-        node = self.kubelet_node()
-        path = self.restored(node)
+        node, path = self.restored()
         node.stage(path, "/dev/none", metadata={"another": "one"})
         self.wait_removed_again(node, path)
 
     def test_binding(self):
         """Another sandbox used it, and ended."""
-        node = self.kubelet_node()
-        path = self.restored(node)
+        node, path = self.restored()
         other = self.sandbox_id[::-1]
         vmm = self.use(node, path, sandbox_id=other)
         node.wait(lambda: node.volume(path)["sandbox_id"] == other, 60, "it to be used")
@@ -174,8 +161,7 @@ class Time(TrashTest):
             self.skipTest("needs time namespaces")
 
     def test_hours(self):
-        node = self.kubelet_node({"cleanup.keep_hours": 24})
-        path = self.left_behind(node)
+        node, path = self.left_behind({"cleanup.keep_hours": 24})
         node.start()
         number = self.wait_removed(node, path)["cleanup_id"]
         moved, = self.in_trash(node)
@@ -194,8 +180,7 @@ class Time(TrashTest):
 
     def test_changed_in_the_trash(self):
         """Somebody still wrote to it, hours later: it is put back rather than deleted."""
-        node = self.kubelet_node({"cleanup.keep_hours": 24})
-        path = self.left_behind(node)
+        node, path = self.left_behind({"cleanup.keep_hours": 24})
         node.start()
         self.wait_removed(node, path)
         node.stop()
@@ -209,8 +194,7 @@ class Time(TrashTest):
 
     def test_taken_by_hand(self):
         """A directory that somebody took out of the trash cannot be restored, and crustd does not claim otherwise."""
-        node = self.kubelet_node()
-        path = self.left_behind(node)
+        node, path = self.left_behind()
         node.start()
         number = self.wait_removed(node, path)["cleanup_id"]
         moved, = self.in_trash(node)
@@ -267,7 +251,3 @@ class Changed(TrashTest, LostTest):
         done = node.crustctl("restore", str(row["cleanup_id"]), check=False)
         self.assertEqual(done.returncode, 5, done.stderr)
         self.assertIn("staged again", done.stderr)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -6,9 +6,8 @@ import json
 import secrets
 import shutil
 import subprocess
-import unittest
 
-from cleanups import CANARY, CleanupTest
+from cleanups import CANARY, SETTINGS, CleanupTest
 from programs import run
 from scratch_node import status
 
@@ -108,11 +107,9 @@ class KubeletRoot(CleanupTest):
 
     def setUp(self):
         super().setUp()
-        self.node_ = self.node({"cleanup.grace_seconds": 0, "cleanup.unbound_grace_seconds": 0,
-                                "resize.sweep_seconds": 1})
+        self.node_ = self.node(SETTINGS)
         self.kubelet = self.node_.root / "var/lib/kubelet"
-        run("mount", "-t", "tmpfs", "crust-test", self.kubelet)
-        self.addCleanup(subprocess.run, ["umount", "-l", self.kubelet], capture_output=True)
+        self.mount_for_the_test("-t", "tmpfs", "crust-test", self.kubelet)
         self.pod_directory(self.node_, CANARY).mkdir(parents=True)
         self.path = self.publish(self.node_)
         self.end_use(self.node_, self.use(self.node_, self.path))
@@ -155,8 +152,7 @@ class Kubelet(CleanupTest):
     """The kubelet is started anew: for the grace time it may only be catching up."""
 
     def test_restarted(self):
-        node = self.kubelet_node({"cleanup.grace_seconds": GRACE})
-        path = self.publish(node)
+        node, path = self.published({"cleanup.grace_seconds": GRACE})
         self.end_use(node, self.use(node, path))
         self.unpublish(node)
         node.start()
@@ -179,11 +175,9 @@ class Database(CleanupTest):
 
     def test_read_only(self):
         """Its file system is read-only; then it is not."""
-        node = self.kubelet_node()
-        path = self.publish(node)
+        node, path = self.published()
         state = node.root / "var/lib/crustd"
-        run("mount", "--bind", "-o", "ro", state, state)
-        self.addCleanup(subprocess.run, ["umount", "-l", state], capture_output=True)
+        self.mount_for_the_test("--bind", "-o", "ro", state, state)
         self.unpublish(node)
         node.start()
         node.wait(lambda: [row["reason"] for row in self.gc(node, "--dry-run")]
@@ -192,9 +186,5 @@ class Database(CleanupTest):
         self.assertTrue(node.directory(path).exists())
         run("umount", "-l", state)
         node.crustctl("resync")
-        node.wait(lambda: not status(node)["degraded"], 60, "the database to be written again")
+        node.wait(lambda: not status(node).get("degraded", True), 60, "the database to be written again")
         self.wait_removed(node, path)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -15,16 +15,12 @@ import json
 import secrets
 import shutil
 
-from scratch_node import ScratchNodeTest
+from scratch_node import POD_UID, ScratchNodeTest, publish_path
 
-POD = "11111111-2222-3333-4444-555555555555"
 CANARY = "99999999-0000-0000-0000-000000000000"
+path_of = publish_path
 SETTINGS = {"cleanup.grace_seconds": 0, "cleanup.unbound_grace_seconds": 0,
             "resize.sweep_seconds": 1}
-
-
-def path_of(name, pod=POD):
-    return f"/var/lib/kubelet/pods/{pod}/volumes/kubernetes.io~csi/{name}/mount"
 
 
 class CleanupTest(ScratchNodeTest):
@@ -40,19 +36,32 @@ class CleanupTest(ScratchNodeTest):
         self.pod_directory(node, CANARY).mkdir(parents=True)
         return node
 
-    def pod_directory(self, node, pod=POD):
+    def pod_directory(self, node, pod=POD_UID):
         return node.root / "var/lib/kubelet/pods" / pod
 
-    def publish(self, node, name="pv", pod=POD, **stage):
+    def publish(self, node, name="pv", pod=POD_UID, **stage):
         """What the kubelet and the CSI driver make; returns the volume's path."""
-        path = path_of(name, pod)
+        path = publish_path(name, pod)
         leaf = node.path(path)
         leaf.mkdir(parents=True)
         (leaf.parent / "vol_data.json").write_text('{"driverName":"csi.example"}')
         node.stage(path, "/dev/none", **stage)
         return path
 
-    def unpublish(self, node, pod=POD):
+    def published(self, settings=None, **stage):
+        """(node, path), before the daemon starts."""
+        node = self.kubelet_node(settings)
+        return node, self.publish(node, **stage)
+
+    def used(self, settings=None):
+        """(node, path, VMM): the daemon has seen that a sandbox uses the volume."""
+        node, path = self.published(settings)
+        vmm = self.use(node, path)
+        node.start()
+        node.wait(lambda: (node.volume(path) or {}).get("sandbox_id"), 60, "the volume to be used")
+        return node, path, vmm
+
+    def unpublish(self, node, pod=POD_UID):
         """What the kubelet does once the driver says that it unpublished; the metadata stays."""
         shutil.rmtree(self.pod_directory(node, pod))
 

@@ -6,12 +6,11 @@ import pathlib
 import pty
 import re
 import select
-import shutil
 import subprocess
 import time
-import unittest
 
 from node import BUILD, REPOSITORY
+from programs import needs
 from scratch_node import ScratchNodeTest, publish_path
 
 COMPLETIONS = {"bash": "share/bash-completion/completions/crustctl", "zsh": "share/zsh/site-functions/_crustctl",
@@ -118,8 +117,7 @@ class CompletionTest(ScratchNodeTest):
     # -- the shells
 
     def check(self, shell, complete):
-        if not shutil.which(shell):
-            self.skipTest(f"needs the program {shell}")
+        needs(shell)
         self.with_volume()
         for words, expected in (("crustctl expl", "crustctl explain"), (f"crustctl wait {PV[:6]}", PV),
                                 ("crustctl direct-volume rem", "remove"), ("crustctl gc --dr", "--dry-run")):
@@ -147,7 +145,3 @@ class CompletionTest(ScratchNodeTest):
             # It shows the word alone; the line is the one before it.
             return words.rsplit(" ", 1)[0] + " " + done.stdout
         self.check("fish", complete)
-
-
-if __name__ == "__main__":
-    unittest.main()

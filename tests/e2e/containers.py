@@ -44,7 +44,7 @@ class Containers:
                        for source, to in mounts],
             "annotations": ({"io.kubernetes.cri.sandbox-id": self.sandbox_id} if self.is_cri else {
                 "nerdctl/namespace": "default"}) | self.more.get("annotations", {}),
-            "process": self.more.get("process", {})}))
+            "process": self.more.get("process", {}), "linux": self.more.get("linux", {})}))
         return bundle
 
     def run(self, *mounts):

@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """The CRUST directory: volumes whose directory's name is a hash, the paths found behind it, and
 what bypasses the metadata."""
@@ -7,9 +6,7 @@ import hashlib
 import json
 import os
 import shutil
-import unittest
 
-from containers import Containers
 from scratch_node import AFTER, SANDBOX, ScratchNodeTest, Volume, publish_path
 
 
@@ -20,10 +17,6 @@ class CrustDirectoryTest(ScratchNodeTest):
         node = self.node(settings)
         (node.root / "run/crust").mkdir(mode=0o700, parents=True)
         return node
-
-    def row_of(self, node, key):
-        return node.query(f"SELECT * FROM audit_volumes WHERE key = '{key}'"
-                          " ORDER BY volume_id DESC LIMIT 1")[0]
 
     def wait_for_key(self, node, key, **columns):
         def reached():
@@ -46,12 +39,6 @@ class CrustDirectoryTest(ScratchNodeTest):
         directory.mkdir(parents=True, exist_ok=True)
         (directory / "vol_data.json").write_text(json.dumps(
             {"driverName": "csi.example", "volumeHandle": "vol-1"} | data))
-
-    def containers(self, node):
-        """How to run containers in the sandbox."""
-        containers = Containers(node, SANDBOX)
-        self.addCleanup(containers.close)
-        return containers.run
 
     # names and paths
 
@@ -110,13 +97,12 @@ class CrustDirectoryTest(ScratchNodeTest):
     def test_path_is_a_prefix_of_what_a_container_mounts(self):
         node = self.make_node(**{"resize.sweep_seconds": 3600})
         above, later = "/srv/volumes/above", "/srv/volumes/later"
-        run = self.containers(node)
+        run = self.containers(node).run
         vmm = node.start_vmm(SANDBOX)
         node.add_sandbox(SANDBOX, vmm.pid)
         run((f"{later}/deep/within", "/data"))
         node.start()
-        node.wait(lambda: node.query("SELECT 1 FROM audit_sandboxes WHERE status = 'alive'"), 60,
-                  "the sandbox")
+        node.wait_alive()
         first = self.stage_hidden(node, above)
         run((above, "/above"))
         node.wait_for(above, "blocked", "no_device", volume_id=first["volume_id"])
@@ -203,7 +189,7 @@ class CrustDirectoryTest(ScratchNodeTest):
         node.add_device(loop.device)
         path = publish_path("pv-part")
         pod = path.split("/volumes/")[0]
-        run = self.containers(node)
+        run = self.containers(node).run
         vmm = node.start_vmm(SANDBOX)
         node.add_sandbox(SANDBOX, vmm.pid)
         node.stage(path, loop.device)
@@ -235,7 +221,7 @@ class CrustDirectoryTest(ScratchNodeTest):
         loop = self.loop()
         node.add_device(loop.device)
         node.start_vmm(SANDBOX)
-        run = self.containers(node)
+        run = self.containers(node).run
         node.add_sandbox(SANDBOX, node.vmms[-1].pid)
         node.start()
         path = "/srv/volumes/data"
@@ -256,7 +242,3 @@ class CrustDirectoryTest(ScratchNodeTest):
         self.assertIn("csiPlugin.json", row["problem"])
         self.assertIn("refused", row["problem"])
         self.explains(node, path, "csiPlugin.json", "refused")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,9 +1,7 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """Real guests whose QEMU was started through crust-qemu: resizes on its monitor, and its socket's end."""
 
 import os
-import unittest
 
 from resize_case import ResizeCase
 from rust_test import RustCase
@@ -56,7 +54,3 @@ class RustTest(CrustQemuCase, RustCase):
         self.grow(*volumes)
         self.assertEqual(len({volume.loop.size for volume in volumes}), 1)
         self.check_life(sandbox)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -11,6 +11,7 @@ import tempfile
 import unittest
 
 from node import BUILD, REPOSITORY
+from programs import needs
 
 SCRIPT = REPOSITORY / "config/deploy/crust-qemu/on-node.sh"
 PROGRAM = f"crust-qemu-system-{platform.machine()}"
@@ -52,8 +53,7 @@ class OnNodeTest(unittest.TestCase):
                           self.mode("run/crustd/qemu")), (0o755, 0o755, 0o700))
 
     def test_the_directory_is_there_after_a_boot(self):
-        if not shutil.which("systemd-tmpfiles"):
-            self.skipTest("needs the program systemd-tmpfiles")
+        needs("systemd-tmpfiles")
         self.run_script("install")
         for name in ("passwd", "group"):
             shutil.copy(f"/etc/{name}", self.root / "etc")
@@ -125,7 +125,3 @@ class OnNodeTest(unittest.TestCase):
         self.assertIn("install or remove", self.run_script("", 1))
         (self.image / PROGRAM).unlink()
         self.assertIn("to install", self.run_script("install", 1))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -252,7 +252,3 @@ class RealQemuTest(ProgramTest):
         client = wait_until(try_once, SECONDS, f"QEMU to listen on {path}")
         self.addCleanup(client.close)
         return client
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 import tempfile
-import unittest
 
 import debian_packages
 import grpc_client
@@ -121,7 +120,3 @@ class CrustSimTest(CsiTest):
                 self.assertEqual(code, 6, said)  # crustd tries again
                 self.assertIn(word, said)
                 loop.resize(SIZE)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """The example CSI driver, call by call: what csi-sanity does not ask."""
 
@@ -16,6 +15,7 @@ import unittest
 
 from csi_driver import GROWN, MIB, NODE, SIZE, SOURCE, CsiTest, Pod, program
 from go_programs import find_go, locked, run
+from programs import needs
 
 try:
     import yaml
@@ -278,6 +278,23 @@ class InAGuest(DriverTest):
         client.delete(volume)
         self.assertEqual(self.host.devices(), [])
 
+    def test_raw_device(self):
+        """crustd is asked which VM has it, and as long as none has, nobody is kept waiting."""
+        client = self.begin()
+        volume, target = self.published(client, capability=client.capability(block=True))
+        self.assertTrue(client.expand_device(volume.volume_id, GROWN).node_expansion_required)
+        self.assertEqual(client.expand(volume, target, GROWN), GROWN)
+        self.assertEqual([(one.unit, one.total) for one in client.stats(volume, target).usage], [(1, GROWN)])
+        self.assertEqual(self.crust.query("SELECT * FROM audit_volumes"), [])
+        self.crust.stop()
+        with self.fails("UNAVAILABLE", ""):
+            client.expand(volume, target, GROWN)
+        with self.fails("UNAVAILABLE", ""):
+            client.stats(volume, target)
+        for _ in range(2):
+            client.unpublish(volume, target)
+        client.unstage(volume, self.staging)
+
     def test_staging_again_writes_nothing(self):
         """The kubelet does so for running pods when it restarts: a guest has the file system then."""
         client = self.begin()
@@ -441,8 +458,7 @@ class ByTheRuntimeClass(DriverTest):
 
 class TheSource(unittest.TestCase):
     def test_generated_code_is_that_of_the_proto_file(self):
-        if not shutil.which("protoc"):
-            self.skipTest("needs the program protoc")
+        needs("protoc")
         with locked("crust-csi"):
             go = find_go()
             before = {path: path.read_text() for path in SOURCE.glob("crustv1/*.go")}
@@ -520,7 +536,3 @@ class TheManifests(unittest.TestCase):
         volume, = pod["spec"]["volumes"]
         self.assertEqual(volume["persistentVolumeClaim"]["claimName"], claim["metadata"]["name"])
         self.assertIn("runtimeClassName", pod["spec"])
-
-
-if __name__ == "__main__":
-    unittest.main()

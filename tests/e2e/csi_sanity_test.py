@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """The example CSI driver, judged by csi-sanity: without crustd, and beside one.
 
@@ -8,7 +7,6 @@ published the volume: without one nobody could say how full the volume is.
 
 import re
 import subprocess
-import unittest
 
 from csi_driver import GROWN, SIZE, CsiTest, Kubelet
 from go_programs import build
@@ -63,8 +61,7 @@ class SanityTest(CsiTest):
         self.nothing_is_left(driver)
 
     def test_beside_crustd(self):
-        node = self.node()
-        node.start()
+        node = self.running_node()
         driver = self.driver(crustd=node)
         kubelet = Kubelet(node, driver, self.scratch / "kubelet.sock")
         self.addCleanup(kubelet.end)
@@ -76,7 +73,3 @@ class SanityTest(CsiTest):
         self.assertEqual(kubelet.pods, {})
         kinds = {row["kind"] for row in node.query("SELECT DISTINCT kind FROM audit_journal")}
         self.assertLessEqual({"volume_staged", "volume_unstaged"}, kinds)
-
-
-if __name__ == "__main__":
-    unittest.main()

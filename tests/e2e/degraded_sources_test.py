@@ -3,11 +3,10 @@
 the sweep, crustd says so, and takes them up again.
 """
 
-import shutil
 import subprocess
-import unittest
 
 from lost import Attached
+from programs import needs
 from scratch_node import BEFORE, MIB, ScratchNodeTest, publish_path, status
 
 SECONDS = 60
@@ -81,13 +80,10 @@ class Failures(ScratchNodeTest):
 
     def setUp(self):
         super().setUp()
-        if not shutil.which("strace"):
-            self.skipTest("needs the program strace")
+        needs("strace")
         self.host = self.node({"resize.sweep_seconds": 1})
         self.grown = self.volume(self.host)
-        self.sandbox(self.host, self.grown)
-        self.monitor(self.host, self.grown)
-        self.agent(self.host)
+        self.equip(self.host, self.grown)
 
     def is_up(self, name):
         return next(one["up"] for one in status(self.host)["sources"] if one["name"] == name)
@@ -116,7 +112,3 @@ class Failures(ScratchNodeTest):
         self.host.crustctl("health")
         self.grow()
         self.wait_grown()
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The database's disk fails while volumes grow: full, read-only, broken, its file removed, replaced,
-overwritten or locked. Each resize comes to its end, crustd says what is wrong and what to do, and
+overwritten or locked. crustd executes itself anew, as the same process. Each resize comes to its end, crustd says what is wrong and what to do, and
 once that is done the file has the end state.
 """
 
@@ -8,9 +8,9 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import sqlite3
 import subprocess
-import unittest
 
 from lost import Attached
 from node import NodeError
@@ -35,14 +35,23 @@ class Degraded(ScratchNodeTest):
         for number in range(3):  # so that ids differ in another store
             self.host.stage(publish_path(f"before-{number}"), "/dev/before")
         self.grown = self.volume(self.host)
-        self.sandbox(self.host, self.grown)
-        self.vmm = self.monitor(self.host, self.grown)
-        self.guest = self.agent(self.host)
-        self.guest.stats.total = BEFORE
+        _, self.vmm, self.guest = self.equip(self.host, self.grown)
+
+    def wait(self, condition, seconds, what):
+        """While crustd executes itself anew, nobody answers for a moment."""
+        def holds():
+            try:
+                return condition()
+            except NodeError:
+                return None
+
+        return self.host.wait(holds, seconds, what)
+
+    def resync(self):
+        self.wait(lambda: self.host.crustctl("resync"), SECONDS, "an answer")
 
     def mount_space(self, size=SPACE):
-        run("mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "none", self.place)
-        self.addCleanup(subprocess.run, ["umount", "--lazy", self.place], capture_output=True)
+        self.mount_for_the_test("-t", "tmpfs", "-o", f"size={size},mode=700", "none", self.place)
 
     def fill(self):
         """Leaves no room at all."""
@@ -68,11 +77,22 @@ class Degraded(ScratchNodeTest):
         return {row["target_path"]: row for row in json.loads(done.stdout)
                 if row["status"] != "removed"}.get((volume or self.grown).path, {})
 
+    def restarts(self):
+        """How often crustd executed itself anew, in the process that was started."""
+        self.assertIsNone(self.host.process.poll())
+        return self.host.log.read_text().count("executes itself anew")
+
+    def children(self):
+        pid = self.host.process.pid
+        done = subprocess.run(["ps", "-o", "stat=,comm=", "--ppid", str(pid)],
+                              capture_output=True, text=True)
+        return [line.split() for line in done.stdout.splitlines()]
+
     def grow(self):
         """The guest has it, and the daemon says so: wherever it keeps what it knows."""
         size = self.grown.loop.size + 4 * MIB
         self.grown.loop.resize(size)
-        self.host.wait(lambda: self.is_grown(self.shown()), SECONDS, f"the resize to {size}")
+        self.wait(lambda: self.is_grown(self.shown()), SECONDS, f"the resize to {size}")
         self.assertEqual(self.vmm.drives[0].size, size)
         self.assertEqual(self.guest.stats.total, size)
 
@@ -83,9 +103,9 @@ class Degraded(ScratchNodeTest):
                 row.get("guest_bytes")) == ("in_sync", size, size, size)
 
     def wait_memory(self, *words):
-        self.host.wait(lambda: status(self.host).get("database") == "memory", SECONDS,
+        self.wait(lambda: status(self.host).get("database") == "memory", SECONDS,
                        "the daemon to work in memory")
-        self.host.wait(lambda: status(self.host)["synced"], SECONDS, "the scan")
+        self.wait(lambda: status(self.host).get("synced"), SECONDS, "the scan")
         health = self.host.crustctl("health", check=False)
         self.assertEqual(health.returncode, FAILED)
         for word in ("the database fails", "from memory", *words):
@@ -95,29 +115,26 @@ class Degraded(ScratchNodeTest):
 
     def missing(self):
         """What the file's journal says about history that it does not have."""
-        try:
-            return [json.loads(row["detail"]) for row in self.host.query(
-                "SELECT detail FROM audit_journal WHERE kind = 'history_missing' ORDER BY seq")]
-        except NodeError:  # there is no file now
-            return []
+        return [json.loads(row["detail"]) for row in self.host.query(
+            "SELECT detail FROM audit_journal WHERE kind = 'history_missing' ORDER BY seq")]
 
     def wait_healed(self):
         """Back in the file, which then has the present."""
-        self.host.crustctl("resync")
-        line = self.host.wait(self.missing, SECONDS, "the file's return")[-1]
+        self.resync()
+        line = self.wait(self.missing, SECONDS, "the file's return")[-1]
         self.assertRegex(line["since"], r"^20\d\d-")
         self.assertTrue(line["reason"])
-        self.host.wait(lambda: self.is_grown(self.host.volume(self.grown.path)), SECONDS,
+        self.wait(lambda: self.is_grown(self.host.volume(self.grown.path)), SECONDS,
                        "the end state on record")
-        self.assertEqual(status(self.host)["database"], "file")
-        self.host.wait(lambda: self.host.crustctl("health", check=False).returncode == 0, SECONDS,
+        self.wait(lambda: status(self.host).get("database") == "file", SECONDS, "the file in use")
+        self.wait(lambda: self.host.crustctl("health", check=False).returncode == 0, SECONDS,
                        "the first scan")
         self.assertEqual(self.host.crustctl("journal").stderr, "")
         self.assertEqual(self.host.query("PRAGMA integrity_check"), [{"integrity_check": "ok"}])
         self.assertEqual(self.host.query("SELECT * FROM audit_resizes WHERE finished_at IS NULL"),
                          [])
         self.grow()
-        self.host.wait(lambda: self.is_grown(self.host.volume(self.grown.path)), SECONDS,
+        self.wait(lambda: self.is_grown(self.host.volume(self.grown.path)), SECONDS,
                        "a resize on record")
 
 
@@ -131,7 +148,9 @@ class Full(Degraded):
         self.wait_memory("free space")
         self.grow()
         self.free()
+        self.wait(self.missing, SECONDS, "the file's return")  # nobody has to ask for it
         self.wait_healed()
+        self.assertEqual(self.restarts(), 2)
 
     def test_restore(self):
         """Only the file records what is in the trash."""
@@ -144,8 +163,8 @@ class Full(Degraded):
         self.assertEqual(done.returncode, NOT_NOW, done.stderr)
         self.assertIn("the database is not on disk", done.stderr)
         self.free()
-        self.host.crustctl("resync")
-        self.host.wait(lambda: status(self.host)["database"] == "file", SECONDS, "the file")
+        self.resync()
+        self.wait(lambda: status(self.host).get("database") == "file", SECONDS, "the file")
         done = self.host.crustctl("restore", "1", check=False)
         self.assertIn("there is no cleanup 1", done.stderr)
 
@@ -156,16 +175,6 @@ class Full(Degraded):
         self.wait_memory("free space")
         self.grow()
         self.free()
-        self.wait_healed()
-
-    def test_heals_by_itself(self):
-        self.mount_space()
-        self.start()
-        self.fill()
-        self.grow()
-        self.wait_memory()
-        self.free()
-        self.host.wait(self.missing, SECONDS, "the file's return")
         self.wait_healed()
 
     def test_once(self):
@@ -198,7 +207,7 @@ class Full(Degraded):
         self.fill()
         self.grow()
         self.wait_memory()
-        self.host.wait(lambda: self.shown(other).get("state") == "in_sync", SECONDS, "the other")
+        self.wait(lambda: self.shown(other).get("state") == "in_sync", SECONDS, "the other")
         self.assertEqual(self.shown(other)["hypervisor_bytes"], BEFORE + MIB)
         self.assertTrue(self.is_grown(self.shown()))
         self.free()
@@ -228,6 +237,9 @@ class Broken(Degraded):
         self.assertEqual(
             self.host.query("SELECT * FROM audit_journal WHERE kind = 'history_missing'"), [])
         self.assertEqual(len(self.host.query("SELECT * FROM audit_resizes")), 1)
+        self.assertEqual(self.restarts(), 1)
+        self.assertEqual(sorted(name for _, name in self.children()), ["crustd-nursery", "crustd-reader"])
+        self.host.wait(lambda: "Z" not in "".join(state for state, _ in self.children()), 10, "no child to stay")
 
     def test_file_size_limit(self):
         """A signal that would end the daemon, were it not an error only."""
@@ -242,15 +254,12 @@ class Broken(Degraded):
     def test_file_system_that_loses_its_disk(self):
         """ext4 on a file that can hold no more: errors, then read-only; another is mounted later."""
         below = self.scratch / "below"
-        below.mkdir()
-        run("mount", "-t", "tmpfs", "-o", "size=3m", "none", below)
-        self.addCleanup(subprocess.run, ["umount", "--lazy", below], capture_output=True)
+        self.mount_for_the_test("-t", "tmpfs", "-o", "size=3m", "none", below)
         with open(below / "image", "wb") as image:
             image.truncate(32 * MIB)
         run("mkfs.ext4", "-q", "-b", "1024", "-J", "size=1", "-E", "lazy_itable_init=1",
             below / "image")
-        run("mount", "-o", "loop,errors=remount-ro", below / "image", self.place)
-        self.addCleanup(subprocess.run, ["umount", "--lazy", self.place], capture_output=True)
+        self.mount_for_the_test("-o", "loop,errors=remount-ro", below / "image", self.place)
         self.start()
         with open(below / "filler", "wb", buffering=0) as filler, contextlib.suppress(OSError):
             while True:
@@ -272,14 +281,55 @@ class Elsewhere(Degraded):
         self.start()
         self.database.unlink()
         self.grow()
-        self.host.wait(self.database.exists, SECONDS, "a new file")
+        self.wait(self.database.exists, SECONDS, "a new file")
         self.wait_healed()
+
+    def test_removed_twice(self):
+        """A file that fails soon after a restart is left alone for a while: nothing loops."""
+        self.start()
+        self.database.unlink()
+        self.wait(lambda: self.restarts() == 1 and self.database.exists(), SECONDS, "a new file")
+        self.wait(lambda: status(self.host).get("synced"), SECONDS, "the scan")
+        self.database.unlink()
+        self.wait_memory("failed again")
+        self.assertFalse(self.database.exists())
+        self.grow()
+        self.assertEqual(self.restarts(), 2)
+        self.wait_healed()
+        self.assertEqual(self.restarts(), 3)
+
+    def test_as_the_first_process(self):
+        """As in a container."""
+        health = lambda: self.host.crustctl("health", check=False).returncode == 0
+        with subprocess.Popen(["unshare", "--pid", "--fork", "--mount-proc", *self.host.command()],
+                              stderr=subprocess.PIPE, text=True) as process:
+            try:
+                self.wait(health, SECONDS, "the first scan")
+                self.database.unlink()
+                self.wait(lambda: self.database.exists() and health(), SECONDS, "a new file")
+                self.assertTrue(self.missing())
+                inside = subprocess.run(["ps", "-o", "pid=", "--ppid", str(process.pid)],
+                                        capture_output=True, text=True).stdout.split()
+                self.assertEqual(len(inside), 1)
+                os.kill(int(inside[0]), signal.SIGTERM)
+                self.assertEqual(process.wait(SECONDS), 0)
+                self.assertIn("executes itself anew", process.stderr.read())
+            finally:
+                process.kill()
+
+    def test_a_stop_that_comes_with_the_restart(self):
+        self.start()
+        for _ in range(3):
+            self.database.unlink()
+            self.host.process.send_signal(signal.SIGHUP)  # sweeps
+            self.assertEqual(self.host.stop(), 0)
+            self.host.start()
 
     def test_directory_removed(self):
         self.start()
         shutil.rmtree(self.place)
         self.grow()
-        self.host.wait(self.database.exists, SECONDS, "a new file")
+        self.wait(self.database.exists, SECONDS, "a new file")
         self.wait_healed()
 
     def test_overwritten(self):
@@ -289,7 +339,7 @@ class Elsewhere(Degraded):
         with open(self.database, "r+b") as file:
             file.write(garbage)
             file.truncate()
-        self.host.wait(lambda: (self.place / "crustd.db.corrupt-1").exists(), SECONDS,
+        self.wait(lambda: (self.place / "crustd.db.corrupt-1").exists(), SECONDS,
                        "the damaged file to be set aside")
         self.assertEqual((self.place / "crustd.db.corrupt-1").read_bytes(), garbage)
         self.grow()
@@ -311,7 +361,7 @@ class Elsewhere(Degraded):
         contents = self.put_in_its_place(make)
         self.grow()
         self.wait_memory(*words)
-        self.host.crustctl("resync")
+        self.resync()
         self.grow()
         self.wait_memory(*words)
         self.assertEqual(self.database.read_bytes(), contents)
@@ -347,8 +397,7 @@ class Elsewhere(Degraded):
         self.start()
         cover = self.scratch / "cover"
         shutil.copytree(self.place, cover)
-        run("mount", "--bind", cover, self.place)
-        self.addCleanup(subprocess.run, ["umount", "--lazy", self.place], capture_output=True)
+        self.mount_for_the_test("--bind", cover, self.place)
         run("mount", "-o", "remount,bind,ro", self.place)
         self.grow()
         self.wait_memory("writable")
@@ -385,7 +434,3 @@ class Elsewhere(Degraded):
             holder.stdin.close()
             holder.wait(SECONDS)
         self.wait_healed()
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -2,18 +2,19 @@
 """Loop devices, file systems on them, and disks as QEMU and the guest are told about them."""
 
 import base64
+import contextlib
 import dataclasses
 import os
 import pathlib
 import secrets
 import stat
 
-from programs import run
+from programs import Closing, run
 
 KATA_STORAGE = "/run/kata-containers/sandbox/storage/"
 
 
-class LoopDevice:
+class LoopDevice(Closing):
     """A loop device over a sparse file, in a size that can change. Detached by name at the end."""
 
     def __init__(self, path, size):
@@ -39,18 +40,14 @@ class LoopDevice:
             self.device = None
             self.path.unlink(missing_ok=True)
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
-
 
 def has_open(pid, device):
     """Whether a process has the device open, by whatever name."""
-    number = os.stat(device).st_rdev
-    return any(os.stat(link).st_rdev == number
-               for link in pathlib.Path(f"/proc/{pid}/fd").iterdir() if link.exists())
+    numbers = set()
+    for link in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            numbers.add(link.stat().st_rdev)
+    return os.stat(device).st_rdev in numbers
 
 
 def is_free(device):

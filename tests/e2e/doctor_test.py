@@ -7,14 +7,12 @@ import os
 import re
 import signal
 import subprocess
-import unittest
 
-from containers import Containers
 from node import BUILD, REPOSITORY
 from pod_test import NEVER, Pod, load
 from programs import wait_until
-from scratch_node import SANDBOX, ScratchNodeTest, curl, free_address
-from service_test import needs
+from scratch_node import SANDBOX, ScratchNodeTest, curl, free_address, metrics_of
+from programs import needs
 
 ABSENT = {"path"}  # what may be absent on a node that is well
 VARIABLE = {"processes"}  # depends on the machine that the tests run on
@@ -142,7 +140,7 @@ class DoctorTest(ScratchNodeTest):
         self.drop_in(node, "70-crust.toml", f"[hypervisor.qemu]\npath = '{programs}/crust-no-such-vmm'\n")
         for directory in (programs, "/opt/kata/bin", "/usr/bin"):
             node.path(directory).mkdir(parents=True, exist_ok=True)
-        finding = self.finds(node, 5, "kata_program", "error", "leads nowhere: no pod of these starts")
+        finding = self.finds(node, 5, "kata_program", "error", "does not exist: no pod of these starts")
         self.assertIn("70-crust.toml", finding["remedy"])
         self.put_program(node, f"{programs}/crust-no-such-vmm")
         self.finds(node, 5, "kata_program", "error", "finds no no-such-vmm beside itself")
@@ -173,8 +171,7 @@ class DoctorTest(ScratchNodeTest):
     def test_trash_on_another_mount(self):
         node = self.well()
         volumes = node.path("/run/crust")
-        subprocess.run(["mount", "-t", "tmpfs", "none", volumes], check=True)
-        self.addCleanup(subprocess.run, ["umount", volumes], check=True)
+        self.mount_for_the_test("-t", "tmpfs", "none", volumes)
         self.finds(node, 0, "trash", "warning", "does not cross mounts")
         node.configure(cleanup__mode="off")
         self.assertFalse([f for f in self.doctor(node, 0) if f["id"] == "trash"])
@@ -182,8 +179,7 @@ class DoctorTest(ScratchNodeTest):
     def test_database_on_a_read_only_mount(self):
         node = self.well()
         directory = node.path("/var/lib/crustd")
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "none", directory], check=True)
-        self.addCleanup(subprocess.run, ["umount", directory], check=True)
+        self.mount_for_the_test("-t", "tmpfs", "-o", "ro", "none", directory)
         self.finds(node, 5, "database", "error", "Read-only file system")
 
     def test_configuration_of_crustd(self):
@@ -270,9 +266,7 @@ class DoctorTest(ScratchNodeTest):
     def test_the_daemon_examines_itself(self):
         node = self.well()
         volume = self.volume(node)
-        self.sandbox(node, volume, agent="unix:///agent.sock")
-        self.monitor(node, volume)
-        self.agent(node)
+        self.equip(node, volume)
         node.start()
         node.wait_for(volume.path, "in_sync", "none")
         status, body = curl(node, "/v1/doctor")
@@ -295,12 +289,9 @@ class DoctorTest(ScratchNodeTest):
             here = node.path(path)
             here.mkdir(parents=True)
             (here.parent / "vol_data.json").write_text('{"driverName": "ebs.csi.aws.com"}')
-            subprocess.run(["mount", loop.device, here], check=True)
-            self.addCleanup(subprocess.run, ["umount", here], check=True)
+            self.mount_for_the_test(loop.device, here)
         node.add_sandbox(SANDBOX, node.start_vmm(SANDBOX).pid, agent="unix:///agent.sock")
-        containers = Containers(node, SANDBOX)
-        self.addCleanup(containers.close)
-        containers.run((f"/var/lib/kubelet/pods/{pod}/etc-hosts", "/etc/hosts"), (paths[0], "/data"))
+        self.containers(node).run((f"/var/lib/kubelet/pods/{pod}/etc-hosts", "/etc/hosts"), (paths[0], "/data"))
         node.start()
         node.wait(lambda: node.query("SELECT 1 FROM sandbox_claims"), 30, "the container's mounts")
         finding, = [one for one in json.loads(curl(node, "/v1/doctor")[1]) if one["id"] == "host_mounted"]
@@ -309,10 +300,9 @@ class DoctorTest(ScratchNodeTest):
             "crustd to resize; their file system is the host's"))
 
     def counted(self, node):
-        """What the daemon says of its node, where nobody asks the doctor: (errors, status, lines of /metrics)."""
+        """What the daemon says of its node, where nobody asks the doctor: (errors, status, metrics)."""
         status = json.loads(curl(node, "/v1/status")[1])["doctor"]
-        metrics = [line for line in curl(node, "/metrics")[1].decode().splitlines()
-                   if line.startswith("crustd_doctor_findings{") and 'level="error"' in line]
+        metrics = [name for name in metrics_of(node) if name.startswith("crustd_doctor_findings{") and '"error"' in name]
         return status["errors"], node.crustctl("status").stdout, metrics
 
     def test_a_daemon_says_that_its_node_cannot_resize(self):
@@ -325,7 +315,7 @@ class DoctorTest(ScratchNodeTest):
         self.assertEqual((errors, len(metrics)), (1, 1))
         self.assertRegex(status, r"(?m)^crustd \S+: ready$")
         self.assertRegex(status, r"(?m)^doctor +errors 1, warnings \d+: .*QEMU gets no monitor.*; see crustctl doctor --problems$")
-        self.assertEqual(metrics, ['crustd_doctor_findings{check="kata_configuration",level="error"} 1'])
+        self.assertEqual(metrics, ['crustd_doctor_findings{check="kata_configuration",level="error"}'])
         self.assertEqual(curl(node, "/readyz")[0], 200)
         self.assertRegex(self.page_text(node), r"doctor errors 1, warnings \d+ .*QEMU gets no monitor")
         self.assertIn("level=warning", next(line for line in node.log.read_text().splitlines() if "QEMU gets no" in line))
@@ -381,7 +371,3 @@ class DoctorTest(ScratchNodeTest):
         levels = {finding["id"]: finding["level"] for finding in self.doctor(pod, 5)}
         self.assertEqual([levels[name] for name in ("processes", "uevents", "dev", "kubelet")],
                          ["error", "warning", "error", "warning"])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -3,19 +3,29 @@
 plugged into a running QEMU, the stand-in for kata-agent, and the helper's --drive.
 """
 
-import json
-import signal
-import unittest
+import base64
 
 from disks import Disk, LoopDevice, make_filesystem
 from kata_agent_test import PATTERN_BYTES, KataAgentCase
-from kata_guest import AgentError, Storage
-from programs import run
+from kata_guest import FOR_DRIVES, ttrpc
+from programs import GuestError, run
 from resize_case import FIRST_BYTES
 
 SERIAL, OTHER = "crust-abcdefghijk237", "crust-zyxwvutsrqp765"
-COMPARED = ("/dev", "/run/kata-containers")
-PLACE = ("/vol/0", "/vol/1", "/vol/2", "/vol/3")
+SERVICE = "crust.guest.v1.Drives"
+OK, INVALID_ARGUMENT, ALREADY_EXISTS, FAILED_PRECONDITION, UNAVAILABLE = 0, 3, 6, 9, 14
+
+
+def call_text(method, payload):
+    return base64.urlsafe_b64encode(ttrpc.encode_request(method, payload, service=SERVICE)).decode()
+
+
+def read_answer(text):
+    """(code, message, payload's fields)"""
+    found = ttrpc.fields(base64.urlsafe_b64decode(text)[ttrpc.HEADER.size:])
+    status = ttrpc.fields(ttrpc.first(found, 1, b""))
+    return (ttrpc.first(status, 1, 0), ttrpc.first(status, 2, b"").decode(),
+            ttrpc.fields(ttrpc.first(found, 2, b"")))
 
 
 class StockDriveTest(KataAgentCase):
@@ -34,112 +44,86 @@ class StockDriveTest(KataAgentCase):
         loop.disk = disk
         return loop
 
-    def drive(self, act, *arguments, volumes=(), serial=SERIAL, seconds=10):
-        """(exit status, the line's drive) of a container that ends."""
-        container = self.container("--drive", act, "--timeout", str(seconds), serial, *arguments,
-                                   volumes=volumes)
+    def drive(self, method, payload):
+        """A container that ends; the answer as read_answer() has it."""
+        container = self.container("--drive", call_text(method, payload), capabilities=FOR_DRIVES)
         status, output, errors = self.client.run(container)
-        self.assertEqual((errors, output.count("\n")), ("", 1))
-        return status, json.loads(output)["drive"]
+        answer = read_answer(output)
+        self.assertEqual((status, errors, output.count("\n")), (int(answer[0] != OK), "", 0))
+        return answer
 
-    def check(self, *arguments, volumes=(), size=None, access="rw"):
-        return self.drive("check", str(size or self.loop.size), access, *arguments, volumes=volumes)
+    def mount_payload(self, vm_path, serial=SERIAL, **changes):
+        field = ttrpc.field
+        wanted = {"size": self.loop.size, "read_only": 0, "filesystem": "ext4", "group": None} | changes
+        group = b"" if wanted["group"] is None else field(9, 1) + field(10, wanted["group"])
+        return (field(1, serial) + field(2, serial) + field(3, wanted["size"]) + field(4, wanted["read_only"])
+                + field(5, vm_path) + field(6, wanted["filesystem"]) + group + field(12, 3000))
 
-    def create_holder(self, mount_point, storage, serial):
-        """The first open of a SCSI disk that has just come may fail (ENXIO); crustd asks again as well."""
-        for is_last in (False, True):
-            container = self.container("--drive", "hold", "--flush", "1", serial, "/vol/0",
-                                       volumes=[mount_point], storage=storage)
-            try:
-                self.client.create(container)
-                break
-            except AgentError as error:
-                if is_last or "No such device or address" not in error.text:
-                    raise
-        return container
+    def mount(self, *arguments, **changes):
+        return self.drive("MountDrive", self.mount_payload(*arguments, **changes))
 
-    def hold(self, mount_point, storage=None, serial=SERIAL):
-        """A container that holds the disk, and what it says of it."""
-        container = self.create_holder(mount_point, storage or Storage("255:0", mount_point, group=2000), serial)
+    def unmount(self, serial=SERIAL):
+        return self.drive("UnmountDrive", ttrpc.field(1, serial) + ttrpc.field(2, serial) + ttrpc.field(3, 3000))
+
+    def hold(self, vm_path, **changes):
+        """A container that mounts the disk and stays, and the fields of its answer."""
+        container = self.container("--drive", call_text("MountDrive", self.mount_payload(vm_path, **changes)),
+                                   "--flush", "1", capabilities=FOR_DRIVES)
+        self.client.create(container)
         self.client.start(container.id)
-        return container, json.loads(self.client.read(container.id))["drive"]
+        line = self.client.read(container.id).decode()
+        code, message, found = read_answer(line)
+        self.assertEqual((code, message, line.count("\n")), (OK, "", 1))
+        return container, found
 
-    def release(self, container):
-        """As crustd does."""
-        self.client.signal(container.id, signal.SIGKILL)
-        self.client.wait(container.id)
-        self.client.remove(container.id)
+    def vm_paths(self):
+        """{serial: where it is mounted, or ""}"""
+        drives = map(ttrpc.fields, self.drive("ListDrives", b"")[2].get(1, []))
+        return {ttrpc.first(one, 1, b"").decode(): ttrpc.first(one, 7, b"").decode() for one in drives}
 
-    def assert_refused(self, found, status, text):
-        self.assertEqual(found[0], 1)
-        self.assertEqual(found[1]["status"], status)
-        self.assertRegex(found[1]["text"], text)
+    def assert_refused(self, answer, code, text):
+        self.assertEqual(answer[0], code, answer)
+        self.assertRegex(answer[1], text)
 
     def test_disk_is_checked_by_serial_size_and_access(self):
-        status, found = self.check()
-        self.assertEqual((status, found["status"], found["bytes"]), (0, "OK", self.loop.size))
-        self.assertEqual(found["device"], self.vm.guest_device(self.loop.disk))
-        self.assert_refused(self.check(size=4096), "FAILED_PRECONDITION", "bytes and not 4096")
-        self.assert_refused(self.check(access="ro"), "FAILED_PRECONDITION", "is writable")
-        missing = self.drive("check", "4096", "rw", serial=OTHER, seconds=1)
-        self.assert_refused(missing, "UNAVAILABLE", "no disk")
-
-    def check_place(self, place, parent, *name):
-        return self.check(*PLACE, *name, volumes=(place, parent, *COMPARED))
+        self.assert_refused(self.mount("/run/data", size=4096), FAILED_PRECONDITION, "bytes and not 4096")
+        self.assert_refused(self.mount("/run/data", read_only=1), FAILED_PRECONDITION, "is writable")
+        self.assert_refused(self.mount("/run/data", OTHER), UNAVAILABLE, "no disk")
+        self.assertEqual(self.vm_paths(), {SERIAL: ""})
 
     def test_place_is_judged_by_what_it_is(self):
-        self.assertEqual(self.check_place("/run", "/")[1]["status"], "OK")
-        for place, parent, name in (("/proc/sys", "/proc", ()), ("/sys", "/", ("sys",)),
-                                    ("/dev", "/", ("dev",)),
-                                    ("/run/kata-containers", "/run", ("kata-containers",)),
-                                    ("/run/kata-containers/shared", "/run/kata-containers", ())):
+        for place in ("/proc/sys", "/sys", "/dev", "/dev/below", "/run/kata-containers",
+                      "/run/kata-containers/shared/x"):
             with self.subTest(place):
-                self.assert_refused(self.check_place(place, parent, *name), "INVALID_ARGUMENT",
-                                    "protected place")
-        with self.assertRaisesRegex(AgentError, "No such file or directory"):
-            self.check_place("/run/nothing/there", "/run/nothing", "there")
+                self.assert_refused(self.mount(place), INVALID_ARGUMENT, "protected place")
 
-    def test_drive_from_the_check_to_the_proof(self):
-        container, found = self.hold("/run/data")
-        self.assertEqual((found["status"], found["mounted"]), ("OK", True))
-        device = found["device"]
+    def test_what_the_kernel_cannot_mount(self):
+        self.assert_refused(self.mount("/run/data", filesystem="xfs"), FAILED_PRECONDITION, "cannot mount")
+
+    def test_drive_from_the_mount_to_the_unmount(self):
+        """The mount stays when the container that made it is removed."""
+        container, found = self.hold("/run/data", group=2000)
+        self.assertEqual(ttrpc.first(found, 1, b"").decode(), self.vm.guest_device(self.loop.disk))
         self.vm.guest_write("/run/data/pattern", PATTERN_BYTES)
-        status, found = self.drive("look", "/vol/0", volumes=["/run/data"])
-        self.assertEqual((status, found["mounted"]), (0, True))
-        self.assertEqual(self.check_place("/run/data", "/run", "data")[1]["status"], "OK")  # it is the drive's own
+        self.client.remove(container.id)
+        self.vm.guest_verify("/run/data/pattern", PATTERN_BYTES)
+        self.assertEqual(self.vm_paths(), {SERIAL: "/run/data"})
+        again, found = self.hold("/run/data", group=2000)  # as after a crash
+        self.assertEqual(ttrpc.first(found, 8, 0), 1)  # was_mounted
+        self.client.remove(again.id)
         other = self.plug(OTHER, "255:1")
-        taken = self.drive("check", str(other.size), "rw", *PLACE, "data", serial=OTHER,
-                           volumes=("/run/data", "/run", *COMPARED))
-        self.assert_refused(taken, "ALREADY_EXISTS", "mount point already")
-        node = f"/dev/{device}"
-        self.assert_refused(self.drive("prove", "/vol/0", volumes=[node], seconds=1),
-                            "FAILED_PRECONDITION", "still has the disk")
-        self.release(container)
-        status, found = self.drive("look")
-        self.assertEqual((status, found["mounted"]), (0, False))
-        self.assert_refused(self.drive("prove"), "UNAVAILABLE", "not looked at")
-        status, found = self.drive("prove", "/vol/0", volumes=[node])
-        self.assertEqual((status, found["status"], found["text"]), (0, "OK", ""))
+        self.assert_refused(self.mount("/run/data", OTHER, size=other.size), ALREADY_EXISTS, "mount point already")
+        inner, _ = self.hold("/run/data/inner", serial=OTHER, size=other.size)
+        self.client.remove(inner.id)
+        self.assert_refused(self.unmount(), FAILED_PRECONDITION, "mounted below the drive")
+        self.vm.guest_verify("/run/data/pattern", PATTERN_BYTES)
+        for serial in (OTHER, SERIAL):
+            self.assertEqual(self.unmount(serial)[:2], (OK, ""))
+        self.assertEqual(self.unmount()[:2], (OK, ""))  # there is no such disk any more
+        with self.assertRaises(GuestError):
+            self.vm.guest_verify("/run/data/pattern", PATTERN_BYTES)
         self.vm.unplug(self.loop.disk)
-        self.assertEqual(self.drive("prove")[1]["device"], "")
         listing = run("debugfs", "-R", "ls -l /", self.loop.device)
         self.assertRegex(listing, rf"{PATTERN_BYTES} .* pattern")
         self.assertRegex(listing, r"42775 .* 0 +2000 .* \.\n")
         self.assert_nothing_left()
-
-    def test_another_disk_at_the_address_is_refused(self):
-        self.plug(OTHER, "255:1")
-        container, found = self.hold("/run/other", Storage("255:1", "/run/other"))
-        self.assertEqual(found["status"], "FAILED_PRECONDITION")
-        self.assertIn("another disk", found["text"])
-        self.client.remove(container.id)
-
-    def test_what_the_agent_cannot_mount(self):
-        for storage, text in ((Storage("255:0", "/run/x", filesystem="xfs"), "failed to mount"),
-                              (Storage("255:9", "/run/x"), "waiting for uevent")):
-            with self.subTest(storage.source), self.assertRaisesRegex(AgentError, text):
-                self.hold("/run/x", storage)
-
-
-if __name__ == "__main__":
-    unittest.main()

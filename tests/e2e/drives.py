@@ -10,14 +10,12 @@ whose agent is scripted; and clients of crust.drive.v1.
 """
 
 import pathlib
-import shutil
 import sys
 import types
-import unittest
 
 from bare_qemu import QEMU, Qemu
 from grpc_client import SECONDS, GrpcTest
-from programs import run
+from programs import needs, run
 from scratch_node import BEFORE, SANDBOX
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "fakes"))
@@ -31,8 +29,7 @@ class DrivesTest(GrpcTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        if not shutil.which(QEMU):
-            raise unittest.SkipTest(f"needs the program {QEMU}")
+        needs(QEMU)
 
     def setUp(self):
         super().setUp()
@@ -79,10 +76,6 @@ class DrivesTest(GrpcTest):
     def detach(self, node, drive_id, seconds=SECONDS):
         self.stub_of(node).DetachDrive(self.drive.DetachDriveRequest(drive_id=drive_id),
                                        timeout=seconds)
-
-    def wait_alive(self, node, count=1):
-        node.wait(lambda: len(node.query(
-            "SELECT 1 FROM audit_sandboxes WHERE status = 'alive'")) == count, SECONDS, "the sandbox")
 
     def row(self, node, drive_id):
         rows = node.query(f"SELECT * FROM audit_drives WHERE drive_id = '{drive_id}'")

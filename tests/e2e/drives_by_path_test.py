@@ -6,7 +6,6 @@ import os
 import pathlib
 import stat
 import types
-import unittest
 
 import vmm
 from disks import has_open, is_free
@@ -36,8 +35,7 @@ class DrivesByPath(DrivesTest):
         node.add_sandbox(SANDBOX, node.vmm.pid, agent="hvsock:///agent.sock:1024", hypervisor=kind)
         node.disk = self.disk(node, BEFORE)
         node.start()
-        node.wait(lambda: node.query("SELECT 1 FROM audit_sandboxes WHERE status = 'alive'"), 60,
-                  "the sandbox")
+        node.wait_alive()
         return node
 
     def cloud_hypervisor(self, *options):
@@ -148,7 +146,3 @@ class DrivesByPath(DrivesTest):
                 self.assertTrue(is_free(node.disk.device))
                 node.stop()
                 node.vmm.stop()
-
-
-if __name__ == "__main__":
-    unittest.main()

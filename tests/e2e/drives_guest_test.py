@@ -1,67 +1,19 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """A disk of the node into a running VM and out of it again, as people ask for it: crustctl, a real QEMU,
 a real guest with crust-guest-agent.
 """
 
-import contextlib
 import json
 import os
-import select
-import socket
-import threading
-import unittest
 
 from disks import is_free
 from drive_commands import SIZE, DriveCommands
 from programs import GuestError
+from report_guest import GuestPort, HybridVsock
 from resize_case import MIB, ResizeCase
 
 CYCLES = int(os.environ.get("CRUST_CYCLES", 20))
 PORT = 1030
-
-
-class HybridVsock:
-    """The guest's agent as VMMs with hybrid vsock show it: CONNECT PORT, OK, then the agent's bytes. The
-    agent itself has a serial port, so there is one client at a time."""
-
-    def __init__(self, path, real):
-        self.real = str(real)
-        self.ended = False
-        self.listener = socket.socket(socket.AF_UNIX)
-        self.listener.bind(str(path))
-        self.listener.listen(16)
-        self.thread = threading.Thread(target=self.serve)
-        self.thread.start()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.ended = True
-        self.thread.join()
-        self.listener.close()
-
-    def serve(self):
-        while not self.ended:
-            if select.select([self.listener], [], [], 0.2)[0]:
-                with self.listener.accept()[0] as client, contextlib.suppress(OSError):
-                    self.talk(client)
-
-    def talk(self, client):
-        client.settimeout(10)
-        if client.recv(64) != f"CONNECT {PORT}\n".encode():
-            return
-        with socket.socket(socket.AF_UNIX) as agent:
-            agent.connect(self.real)
-            client.sendall(b"OK 1\n")
-            other = {client: agent, agent: client}
-            while not self.ended:
-                for one in select.select(list(other), [], [], 0.2)[0]:
-                    data = one.recv(65536)
-                    if not data:
-                        return
-                    other[one].sendall(data)
 
 
 class DrivesGuestTest(DriveCommands, ResizeCase):
@@ -74,10 +26,10 @@ class DrivesGuestTest(DriveCommands, ResizeCase):
         cls.sandbox.boot()
         cls.sandbox.vm.wait_ready()
         path = cls.node.root / "agent.hvsock"
-        cls.enterClassContext(HybridVsock(path, cls.sandbox.vm.agent_socket))
+        cls.addClassCleanup(HybridVsock(path, {PORT: GuestPort(cls.sandbox.vm.agent_socket)}).close)
         cls.node.add_sandbox(cls.sandbox.id, cls.sandbox.vm.pid, agent=f"hvsock:///{path.name}:1024")
         cls.node.start()
-        cls.node.wait(lambda: cls.node.query("SELECT 1 FROM audit_sandboxes WHERE status = 'alive'"), 60, "the sandbox")
+        cls.node.wait_alive()
 
     def test_attach_write_detach(self):
         loop, vm = self.disk(), self.sandbox.vm
@@ -194,7 +146,3 @@ class DrivesGuestTest(DriveCommands, ResizeCase):
         self.assertEqual(self.node.query("SELECT drive_id FROM audit_drives WHERE ended_at IS NULL"),
                          [{"drive_id": "one"}])
         self.detach("one")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -9,16 +9,19 @@ those that hit the search are reported. The process that opens the disk is not c
 end means is claim_call_test.c's.
 """
 
+import concurrent.futures
+import contextlib
 import re
-import unittest
+import time
 
 from disks import is_free
 from drives import DrivesTest
 from grpc_client import SECONDS, grpc
-from lost import SWEEP_ALL, Attached, LostTest, points, report, sweep
+from lost import Attached, LostTest, in_time, points, report, spread, sweep
+from scratch_node import status
+from workers_test import attached_to_workers, points_of_busiest
 
-MOST = 40  # points of an ordinary run
-TRIES = 5
+TRIES, HELD_SECONDS = 5, 3
 WITHOUT_A_TRACE = {"brk", "clock_gettime", "getpid"}  # nobody can tell what came before from after
 
 
@@ -36,7 +39,7 @@ class Killed(DrivesTest):
         if self.host.process:
             self.host.kill()
         self.host.start()
-        self.wait_alive(self.host)
+        self.host.wait_alive()
 
     def trace(self, action):
         """The points, and how many other syscalls there are in the search for users of the disk."""
@@ -84,18 +87,15 @@ class Killed(DrivesTest):
 
     def kill_at_each(self, title, traced, action, check):
         found, left_out = traced
-        chosen = sweep(found)
-        if not SWEEP_ALL:
-            chosen = chosen[::max(1, len(chosen) // MOST)]
         where = []
-        for point in chosen:
+        for point in in_time(sweep(found)):
             with self.subTest(killed_before=str(point)):
                 where.append(self.kill_at(point, action))
                 self.start()
                 check()
-        report(title, len(chosen), len(found), left_out_in_the_search=left_out,
+        report(title, len(where), len(found), left_out_in_the_search=left_out,
                hit_the_search=where.count("search"), not_reached=where.count("nowhere"))
-        self.assertGreater(where.count("point"), len(chosen) // 3)
+        self.assertGreater(where.count("point"), len(where) // 3)
 
     def test_attach(self):
         found = self.trace(self.bring_in)
@@ -122,18 +122,64 @@ class Killed(DrivesTest):
 
         self.kill_at_each("killed, drive detached", found, self.take_out, check)
 
+    # -- workers, which talk to QEMU and to the guest
+
+    def trace_worker(self, action):
+        """The points of the worker that has the most to do with it."""
+        file = self.scratch / "trace"
+        with attached_to_workers(self.host, [], file):
+            action()
+        return points_of_busiest(file)
+
+    def kill_workers_at_each(self, title, action, back, check):
+        found = self.trace_worker(action)
+        back()
+        died = 0
+        for count, point in enumerate(in_time(spread(found)), 1):
+            with self.subTest(worker_killed_before=str(point)):
+                before = status(self.host)["workers"]["died"]
+                with attached_to_workers(self.host, point.inject("signal=SIGKILL")):
+                    with contextlib.suppress(grpc.RpcError):
+                        action()
+                died += status(self.host)["workers"]["died"] > before
+                action()  # the client repeats its call
+                check()
+                back()
+        report(title, count, len(found), died=died)
+        self.assertGreater(died, count // 3)
+
+    def test_workers_of_an_attach(self):
+        self.kill_workers_at_each("killed, workers of an attach", self.bring_in, self.take_out, self.check_there)
+
+    def test_workers_of_a_detach(self):
+        self.bring_in()
+        self.kill_workers_at_each("killed, workers of a detach", self.take_out, self.bring_in, self.check_gone)
+
+    def is_held_at(self, point):
+        """Kills the daemon while a worker is about to make this call; false: the attach came to its end before."""
+        with attached_to_workers(self.host, point.inject(f"delay_enter={SECONDS * 1_000_000}")), \
+                concurrent.futures.ThreadPoolExecutor(1) as pool:
+            attach = pool.submit(self.bring_in)
+            time.sleep(HELD_SECONDS)
+            is_held = not attach.done()
+            self.host.process.kill()
+            self.host.process.wait()
+            with contextlib.suppress(grpc.RpcError):
+                attach.result()
+        return is_held
+
     def test_before_the_nodes(self):
         """QEMU's last monitor client goes with crustd, and QEMU then closes the descriptor that no node is on."""
-        found, _ = self.trace(self.bring_in)
+        found = self.trace_worker(self.bring_in)
         self.take_out()
         point = next(point for point in found if "blockdev-add" in point.line)
-        for _ in range(TRIES):  # on a busy machine the same call is not always the same message
-            where = self.kill_at(point, self.bring_in)
-            if where == "point":
+        for _ in range(TRIES):  # not always the same worker has all of an attach
+            is_held = self.is_held_at(point)
+            if is_held:
                 break
             self.start()
             self.take_out()
-        self.assertEqual(where, "point")
+        self.assertTrue(is_held)
         killed = self.row(self.host, "data-1")
         self.start()
         self.host.wait(lambda: self.row(self.host, "data-1")["state"] == "ready", SECONDS, "the drive to be ready")
@@ -141,7 +187,3 @@ class Killed(DrivesTest):
         self.check_there()
         self.take_out()
         self.check_gone()
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -4,7 +4,6 @@ into the guest of a real QEMU, at the PCI address that it names; the stand-in fo
 """
 
 import types
-import unittest
 
 import vmm
 from disks import LoopDevice
@@ -68,7 +67,3 @@ class NoShareTest(DrivesStockCase):
         self.assertEqual(self.sandbox.containers(), 0)
         self.assert_free(loop)
         self.check_nothing_left()
-
-
-if __name__ == "__main__":
-    unittest.main()

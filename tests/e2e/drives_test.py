@@ -3,7 +3,6 @@
 
 import signal
 import subprocess
-import unittest
 
 from disks import is_free
 from drives import DrivesTest
@@ -19,7 +18,7 @@ class Drives(DrivesTest):
         self.host = self.drive_node()
         self.disk_1 = self.disk(self.host)
         self.host.start()
-        self.wait_alive(self.host)
+        self.host.wait_alive()
 
     def test_attach_and_detach(self):
         drive = self.attach(self.host, "data-1", self.disk_1)
@@ -32,6 +31,11 @@ class Drives(DrivesTest):
         self.assertEqual((row["state"], row["message"] or ""), ("ready", ""))
         again = self.attach(self.host, "data-1", self.disk_1)
         self.assertEqual(again, drive)
+        stub = self.stub_of(self.host)
+        self.assertEqual(stub.GetDrive(self.drive.GetDriveRequest(drive_id="data-1"), timeout=60).drive, drive)
+        for sandbox_id, drives in (("", [drive]), (SANDBOX, [drive]), (OTHER, [])):
+            request = self.drive.ListDrivesRequest(sandbox_id=sandbox_id)
+            self.assertEqual(list(stub.ListDrives(request, timeout=60).drives), drives)
         with self.fails("ALREADY_EXISTS", "data-1"):
             self.attach(self.host, "data-1", self.disk_1, filesystem_type="xfs")
         self.detach(self.host, "data-1")
@@ -58,7 +62,7 @@ class Drives(DrivesTest):
 
     def test_two_clients_and_one_disk(self):
         second = self.add_vm(self.host, OTHER)
-        self.wait_alive(self.host, 2)
+        self.host.wait_alive(2)
         calls = [self.attach(self.host, "data-1", self.disk_1, later=True),
                  self.attach(self.host, "data-2", self.disk_1, later=True, sandbox_id=OTHER)]
         failed = [call.exception() for call in calls if call.exception()]
@@ -92,8 +96,7 @@ class Drives(DrivesTest):
         subprocess.run(["mkfs.ext4", "-q", self.disk_1.path], check=True)
         other = self.loop_on(self.host, self.disk_1.path)
         (self.scratch / "mounted").mkdir()
-        subprocess.run(["mount", other.device, self.scratch / "mounted"], check=True)
-        self.addCleanup(subprocess.run, ["umount", self.scratch / "mounted"], check=True)
+        self.mount_for_the_test(other.device, self.scratch / "mounted")
         self.detach(self.host, "data-1")
         self.assertEqual(self.row(self.host, "data-1")["state"], "removed")
         with self.fails("FAILED_PRECONDITION", f"what {self.disk_1.device} stands on backs {other.device} as well"):
@@ -181,7 +184,7 @@ class Drives(DrivesTest):
         for file in (self.host.root / "var/lib/crustd").glob("crustd.db*"):
             file.unlink()
         self.host.start()
-        self.wait_alive(self.host)
+        self.host.wait_alive()
         self.host.qemu.agent.busy = "77 (cat)"
         with self.fails("FAILED_PRECONDITION", "77 (cat)"):
             self.detach(self.host, "data-1")
@@ -202,7 +205,3 @@ class Drives(DrivesTest):
             self.detach(self.host, "data-1")
         self.host.qemu.process.send_signal(signal.SIGCONT)
         self.detach(self.host, "data-1")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -11,7 +11,6 @@ import shutil
 import socket
 import subprocess
 import threading
-import unittest
 import urllib.parse
 import urllib.request
 
@@ -103,8 +102,7 @@ class FleetTest(ScratchNodeTest):
         self.program = shutil.which("prometheus", path=f"{REPOSITORY}/build/tools:{os.environ['PATH']}")
         if not self.program:
             self.skipTest("needs the program prometheus, which make deps unpacks")
-        node = self.node({"metrics.per_volume": "on"})
-        node.start()
+        node = self.running_node({"metrics.per_volume": "on"})
         body = curl(node, "/metrics")[1].decode()
         self.version = re.search(r'crustd_build_info\{version="([^"]+)"', body)[1]
         self.families = set(re.findall(r"^# TYPE (\w+) ", body, re.M))
@@ -188,7 +186,3 @@ class FleetTest(ScratchNodeTest):
         for question, query in QUERY.findall(PAGE.read_text()):
             used = set(re.findall(r"\b(crustd_\w+)\b", query))
             self.assertLessEqual(used - {"crustd"}, self.families, question)
-
-
-if __name__ == "__main__":
-    unittest.main()

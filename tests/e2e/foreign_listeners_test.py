@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """Sockets of a sandbox that another process listens on, or that are links: crustd says a word to
 none of them, names the process, and goes on when the VMM's own socket is there."""
@@ -6,7 +5,6 @@ none of them, names the process, and goes on when the VMM's own socket is there.
 import os
 import pathlib
 import subprocess
-import unittest
 
 from drives import DrivesTest
 from scratch_node import AFTER, LONGEST_PAUSE, ScratchNodeTest, SANDBOX
@@ -67,14 +65,14 @@ class ForeignListenersTest(ScratchNodeTest):
         return process, str
 
     def refused(self, volume, reason, *words):
+        """A socket whose owner does not listen yet is refused otherwise, and asked again."""
         def is_refused():
             row = self.host.volume(volume.path)
-            return row if row["reason"] == reason else None
+            resize = self.resize_row(self.host, volume.path) or {}
+            is_told = all(word in (resize.get("error") or "") for word in words)
+            return row if row["reason"] == reason and is_told else None
 
-        row = self.host.wait(is_refused, 20, reason)
-        for word in words:
-            self.assertIn(word, self.resize_row(self.host, volume.path)["error"])
-        return row
+        return self.host.wait(is_refused, 20, f"{reason}: {words}")
 
     # a monitor
 
@@ -87,9 +85,7 @@ class ForeignListenersTest(ScratchNodeTest):
 
     def check_monitor_of(self, listen, user):
         volume = self.volume(self.host)
-        self.agent(self.host)
-        monitor = self.monitor(self.host, volume)
-        self.sandbox(self.host, volume)
+        _, monitor, _ = self.equip(self.host, volume)
         self.grow_before(volume, monitor)
         path = self.host.vm_dir(SANDBOX) / "extra-monitor.sock"
         process, sent = listen(path, volume)
@@ -113,9 +109,7 @@ class ForeignListenersTest(ScratchNodeTest):
 
     def test_a_linked_monitor(self):
         volume = self.volume(self.host)
-        self.agent(self.host)
-        monitor = self.monitor(self.host, volume)
-        self.sandbox(self.host, volume)
+        _, monitor, _ = self.equip(self.host, volume)
         self.grow_before(volume, monitor)
         other = self.monitor(self.host, volume, name="another.sock")
         (self.host.vm_dir(SANDBOX) / "extra-monitor.sock").symlink_to("another.sock")
@@ -175,12 +169,8 @@ class ForeignDriveAgentTest(DrivesTest):
         process = start_program(self, FAKES / "agent.py", "--hybrid-vsock", 1030, path)
         host.wait(path.exists, 60, "the foreign agent")
         host.start()
-        self.wait_alive(host)
+        host.wait_alive()
         with self.fails("UNAVAILABLE", f"process {process.pid} ("):
             self.attach(host, "data-1", disk)
         self.assertIn("neither the sandbox's VMM nor its shim", self.row(host, "data-1")["message"])
         self.assertFalse(host.qemu.has_open(disk.device))
-
-
-if __name__ == "__main__":
-    unittest.main()

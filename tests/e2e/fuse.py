@@ -14,11 +14,13 @@ import stat
 import struct
 import threading
 
+from programs import Closing
+
 LOOKUP, FORGET, GETATTR, OPEN, INIT = 1, 2, 3, 14, 26
 FILE = 2  # the root is 1
 
 
-class HangingFile:
+class HangingFile(Closing):
     def __init__(self, where):
         self.where = where
         self.silent = threading.Event()
@@ -34,12 +36,6 @@ class HangingFile:
         self.libc = libc
         self.thread = threading.Thread(target=self.serve)
         self.thread.start()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
 
     def close(self):
         """Waiting callers get an error."""

@@ -5,12 +5,11 @@ guests mount, which sandboxes there are. And what the node says of itself to CRU
 import json
 import os
 import subprocess
-import unittest
 
 from lower_devices import Sysfs
 from disks import make_filesystem
-from grpc_client import SECONDS, GrpcTest
-from scratch_node import AFTER, BEFORE, POD_UID, SANDBOX, publish_path
+from grpc_client import SECONDS, GrpcTest, Kubelet, Runtime
+from scratch_node import AFTER, POD_UID, SANDBOX, publish_path
 
 PATH = publish_path("pv-checked")
 OTHER = "b" * 64
@@ -19,26 +18,12 @@ QEMU = '[hypervisor.qemu]\nenable_debug = {debug}\nextra_monitor_socket = "qmp"\
 
 
 class CheckTest(GrpcTest):
-    def setUp(self):
-        super().setUp()
-        self.crust = self.messages("crust_runtime")
-        self.management = self.messages("crust_management")
-        self.runtime = self.kubelet = None
-
     def start(self, node):
         node.start()
-        self.runtime = self.stub(node, "crust_runtime", "Runtime")
-        self.kubelet = self.stub(node, "crust_management", "RuntimeAssistedStorageManagement")
+        self.runtime, self.kubelet = Runtime(self, node), Kubelet(self, node)
 
-    def stage(self, device, path=PATH, fs_type="ext4", **more):
-        return self.runtime.RuntimeStageVolume(self.crust.RuntimeStageVolumeRequest(
-            volume_type=self.crust.VolumeType(type="BLOCK"), volume_target_path=path,
-            volume_backing_path=device, fs_type=fs_type, **more), timeout=SECONDS)
-
-    def publish(self, device, sandbox=SANDBOX, file_system="ext4"):
-        return self.kubelet.RuntimePublishVolume(self.management.RuntimePublishVolumeRequest(
-            sandbox_id=sandbox, host_volume_id=device, host_target_path=PATH,
-            file_system=file_system), timeout=SECONDS)
+    def stage(self, device, path=PATH, **more):
+        self.runtime.stage(path, device, **more)
 
     def is_nowhere(self, node):
         self.assertIsNone(node.volume(PATH))
@@ -54,8 +39,7 @@ class Holders(CheckTest):
         place = self.scratch / "mounted"
         place.mkdir()
         self.start(node)
-        subprocess.run(["mount", loop.device, place], check=True)
-        self.addCleanup(subprocess.run, ["umount", place], check=False, capture_output=True)
+        self.mount_for_the_test(loop.device, place)
         with self.fails("UNAVAILABLE", "in use on the host", str(place)):
             self.stage(loop.device)
         self.is_nowhere(node)
@@ -80,11 +64,8 @@ class Holders(CheckTest):
         self.stage(mapped.device)  # a mapped device that nothing stands on is as good as any
 
     def test_in_another_volumes_sandbox(self):
-        node = self.node()
-        volume = self.volume(node, "pv-first")
-        self.monitor(node, volume)
-        self.agent(node)
-        vmm = self.sandbox(node, volume)
+        node, volume = self.node_with_volume(name="pv-first")
+        vmm, *_ = self.equip(node, volume)
         self.start(node)
         node.wait_for(volume.path, "in_sync")
         with self.fails("UNAVAILABLE", SANDBOX, volume.path):
@@ -105,23 +86,10 @@ class Holders(CheckTest):
 
 
 class FileSystems(CheckTest):
-    def supported(self):
-        return list(self.kubelet.RuntimeGetSupportedFileSystems(
-            self.management.RuntimeGetSupportedFileSystemsRequest(), timeout=SECONDS).file_systems)
-
-    def test_a_file_system_that_no_guest_mounts(self):
-        node = self.node()
-        self.start(node)
-        self.assertEqual(self.supported(), ["ext4", "xfs"])
-        for stage in (lambda: self.stage("/dev/x", fs_type="ntfs"),
-                      lambda: self.publish("/dev/x", file_system="ntfs")):
-            with self.fails("INVALID_ARGUMENT", "ntfs", "ext4, xfs", "crust.file_systems"):
-                stage()
-        self.is_nowhere(node)
 
     def test_as_the_configuration_has_it(self):
         self.start(self.node({"crust.file_systems": "auto, f2fs"}))
-        self.assertEqual(self.supported(), ["ext4", "xfs", "f2fs"])
+        self.assertEqual(self.kubelet.file_systems(), ["ext4", "xfs", "f2fs"])
         self.stage("/dev/x", fs_type="f2fs")
         self.start(self.node({"crust.file_systems": "xfs"}))
         with self.fails("INVALID_ARGUMENT", "they mount xfs"):
@@ -129,17 +97,14 @@ class FileSystems(CheckTest):
 
     def test_a_file_system_that_a_guest_has_mounted(self):
         """Somebody wrote its metadata by hand, and a guest told its size."""
-        node = self.node()
-        volume = self.volume(node, "pv-btrfs")
+        node, volume = self.node_with_volume(name="pv-btrfs")
         node.stage(volume.path, volume.loop.device, fstype="btrfs")
-        self.monitor(node, volume)
-        self.agent(node)
-        self.sandbox(node, volume)
+        self.equip(node, volume)
         self.start(node)
         node.wait_for(volume.path, "in_sync")
         volume.loop.resize(AFTER)
         node.wait(lambda: node.volume(volume.path)["guest_bytes"], SECONDS, "the guest's word")
-        self.assertEqual(self.supported(), ["ext4", "xfs", "btrfs"])
+        self.assertEqual(self.kubelet.file_systems(), ["ext4", "xfs", "btrfs"])
         self.stage("/dev/x", fs_type="btrfs")
 
 
@@ -150,27 +115,22 @@ class Sandboxes(CheckTest):
         node.add_device(loop.device)
         self.start(node)
         with self.fails("UNAVAILABLE", OTHER):
-            self.publish(loop.device, sandbox=OTHER)
+            self.kubelet.publish(loop.device, OTHER, PATH)
         self.is_nowhere(node)
         vmm = node.start_vmm(OTHER)
         node.add_sandbox(OTHER, vmm.pid)
         node.wait(lambda: node.query("SELECT 1 FROM audit_sandboxes"), SECONDS, "the sandbox")
-        self.publish(loop.device, sandbox=OTHER)
+        self.kubelet.publish(loop.device, OTHER, PATH)
         self.assertIn(OTHER, os.listdir(node.directory(PATH)))
 
 
-LABEL = 'context="system_u:object_r:container_file_t:s0:c1,c2"'
+LABELS = ('context="system_u:object_r:container_file_t:s0:c1,c2"', "fscontext=a", "defcontext=a", "rootcontext=a")
 # Of guests that Kata's Go runtime starts, without SELinux in them.
 POST_MOUNT = ["FS_GROUP_CHANGE_POLICY_ALWAYS", "FS_GROUP_CHANGE_POLICY_ROOT_MISMATCH",
               "SELINUX_RELABEL", "SELINUX_RELABEL_ON_MOUNT"]
 
 
 class Capabilities(CheckTest):
-    def names(self):
-        reply = self.kubelet.RuntimeGetCapabilities(
-            self.management.RuntimeGetCapabilitiesRequest(), timeout=SECONDS)
-        name = self.management.RuntimeCapability.RPC.Type.Name
-        return [name(one.rpc.type) for one in reply.capabilities]
 
     def configure_kata(self, node, debug, more=""):
         file = node.root / KATA
@@ -179,48 +139,45 @@ class Capabilities(CheckTest):
 
     def test_without_kata(self):
         self.start(self.node())
-        self.assertEqual(self.names(), [])
+        self.assertEqual(self.kubelet.capabilities(), [])
 
     def test_with_a_monitor(self):
         node = self.node()
         self.configure_kata(node, "true")
         self.start(node)
-        self.assertEqual(self.names(), ["VOLUME_STATS", "VOLUME_RESIZE", *POST_MOUNT])
+        self.assertEqual(self.kubelet.capabilities(), ["VOLUME_STATS", "VOLUME_RESIZE", *POST_MOUNT])
 
     def test_without_a_monitor(self):
         node = self.node()
         self.configure_kata(node, "false")
         self.start(node)
-        self.assertEqual(self.names(), ["VOLUME_STATS", *POST_MOUNT])
+        self.assertEqual(self.kubelet.capabilities(), ["VOLUME_STATS", *POST_MOUNT])
 
     def test_with_katas_rust_runtime(self):
         """It passes no group on (story 2: the kubelet then has the driver mount on the node)."""
         node = self.node()
-        self.configure_kata(node, "true", '[runtime]\nname = "virt_container"\n'
-                                          'hypervisor_name = "qemu"\n')
+        self.configure_kata(node, "true", '[runtime]\nname = "virt_container"\nhypervisor_name = "qemu"\n')
         self.start(node)
-        self.assertEqual(self.names(), ["VOLUME_STATS", *POST_MOUNT[2:]])
+        self.assertEqual(self.kubelet.capabilities(), ["VOLUME_STATS", *POST_MOUNT[2:]])
 
     def test_with_guests_that_enforce_labels(self):
         node = self.node()
         self.configure_kata(node, "true", "disable_guest_selinux = false\n")
         self.start(node)
-        self.assertEqual(self.names(), ["VOLUME_STATS", "VOLUME_RESIZE", *POST_MOUNT[:2],
-                                        "SELINUX_RELABEL_ON_MOUNT"])
+        self.assertEqual(self.kubelet.capabilities(), ["VOLUME_STATS", "VOLUME_RESIZE", *POST_MOUNT[:2], "SELINUX_RELABEL_ON_MOUNT"])
 
     def options_with_a_label(self, more):
         node = self.node()
         self.configure_kata(node, "true", more)
         self.start(node)
-        self.stage("/dev/crust-none", mount_flags=[LABEL, "noatime"])
+        self.stage("/dev/crust-none", mount_flags=[*LABELS, "noatime"])
         return json.loads((node.directory(PATH) / "mountInfo.json").read_text())["options"]
 
     def test_a_label_where_guests_enforce_it(self):
         """It reaches the guest's mount there, and is left out elsewhere: without SELinux a mount
         with it fails."""
         self.assertEqual(self.options_with_a_label(""), ["noatime"])
-        self.assertEqual(self.options_with_a_label("disable_guest_selinux = false\n"),
-                         [LABEL, "noatime"])
+        self.assertEqual(self.options_with_a_label("disable_guest_selinux = false\n"), [*LABELS, "noatime"])
 
     def test_with_a_kata_that_ignores_direct_volumes(self):
         node = self.node()
@@ -229,35 +186,28 @@ class Capabilities(CheckTest):
         version.parent.mkdir(parents=True, exist_ok=True)
         version.write_text("2.3.1\n")
         self.start(node)
-        self.assertEqual(self.names(), [])
+        self.assertEqual(self.kubelet.capabilities(), [])
         version.write_text("4.1.0\n")
-        self.assertEqual(self.names(), ["VOLUME_STATS", "VOLUME_RESIZE", *POST_MOUNT])
+        self.assertEqual(self.kubelet.capabilities(), ["VOLUME_STATS", "VOLUME_RESIZE", *POST_MOUNT])
 
     def test_by_a_sandbox_alone(self):
-        node = self.node()
-        volume = self.volume(node)
-        self.monitor(node, volume)
-        self.agent(node).stats.total = BEFORE
-        self.sandbox(node, volume)
+        node, volume = self.node_with_volume()
+        self.equip(node, volume)
         self.start(node)
         node.wait_for(volume.path, "in_sync")
-        self.assertEqual(self.names(), ["VOLUME_STATS", "VOLUME_RESIZE", *POST_MOUNT[:2]])
+        self.assertEqual(self.kubelet.capabilities(), ["VOLUME_STATS", "VOLUME_RESIZE", *POST_MOUNT[:2]])
 
     def test_where_nothing_may_grow(self):
         for settings in ({"resize.mode": "observe"}, {"resize.mode": "never"}):
             node = self.node(settings)
             self.configure_kata(node, "true")
             self.start(node)
-            self.assertEqual(self.names(), ["VOLUME_STATS", *POST_MOUNT])
+            self.assertEqual(self.kubelet.capabilities(), ["VOLUME_STATS", *POST_MOUNT])
 
     def test_as_an_administrator_declares(self):
         self.start(self.node({"crust.capabilities": "SELINUX_RELABEL_ON_MOUNT, VOLUME_STATS"}))
-        self.assertEqual(self.names(), ["SELINUX_RELABEL_ON_MOUNT", "VOLUME_STATS"])
+        self.assertEqual(self.kubelet.capabilities(), ["SELINUX_RELABEL_ON_MOUNT", "VOLUME_STATS"])
         node = self.node({"crust.capabilities": "auto, FS_GROUP_CHANGE_POLICY_ALWAYS, SUBPATH"})
         self.configure_kata(node, "true")
         self.start(node)
-        self.assertEqual(self.names(), ["VOLUME_STATS", "VOLUME_RESIZE", *POST_MOUNT, "SUBPATH"])
-
-
-if __name__ == "__main__":
-    unittest.main()
+        self.assertEqual(self.kubelet.capabilities(), ["VOLUME_STATS", "VOLUME_RESIZE", *POST_MOUNT, "SUBPATH"])

@@ -10,12 +10,12 @@ import pathlib
 import shutil
 import subprocess
 import tempfile
-import unittest
 
-from grpc_client import SECONDS, GrpcTest
+from grpc_client import GrpcTest, Runtime
 from node import BUILD, VOLUMES, Node
 from pod_test import everywhere, run_as_first_process
-from service_test import needs, settings, with_capabilities
+from programs import needs
+from service_test import settings, with_capabilities
 
 TOTAL = 4 << 20
 STATS = {"usage": [{"available": 0, "total": TOTAL, "used": 0, "unit": 1}]}
@@ -55,7 +55,6 @@ class InMountsOfItsOwn(GrpcTest):
     def setUp(self):
         super().setUp()
         needs("unshare", "setpriv")
-        self.crust = self.messages("crust_runtime")
         # Not below /tmp: who may write there could put another program in its place.
         self.scratch = pathlib.Path(tempfile.mkdtemp(prefix="crust-cli-", dir="/var/lib"))
         self.addCleanup(shutil.rmtree, self.scratch, ignore_errors=True)
@@ -63,8 +62,7 @@ class InMountsOfItsOwn(GrpcTest):
     def ask(self, prepare):
         """What a client is told by a crustd in whose namespace this was done first."""
         self.tool = self.scratch / "tool"
-        self.tool.write_text(f"#!/bin/sh\necho \"$@\" >>{self.scratch}/called\n"
-                             f"echo '{json.dumps(STATS)}'\n")
+        self.tool.write_text(f"#!/bin/sh\necho \"$@\" >>{self.scratch}/called\necho '{json.dumps(STATS)}'\n")
         self.tool.chmod(0o755)
         scratch = self.scratch / "unit"
         scratch.mkdir()
@@ -76,10 +74,8 @@ class InMountsOfItsOwn(GrpcTest):
         file.write_text(f"{self.tool}\n")
         file.chmod(0o600)
         node.start()
-        request = self.crust.RuntimeGetVolumeStatsRequest(volume_target_path=volume.path)
         self.running = node
-        return self.stub(node, "crust_runtime", "Runtime").RuntimeGetVolumeStats(
-            request, timeout=SECONDS)
+        return Runtime(self, node).stats(volume.path)
 
     def is_not_run(self, prepare, said):
         with self.fails("UNAVAILABLE", "no sandbox"):
@@ -105,7 +101,3 @@ class InMountsOfItsOwn(GrpcTest):
         self.is_not_run(f"cp -a {volumes} {self.scratch}/volumes\n"
                         f"mount --bind {self.scratch}/volumes {volumes}",
                         "the node's first process has another directory there, or none")
-
-
-if __name__ == "__main__":
-    unittest.main()

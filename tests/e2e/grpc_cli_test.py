@@ -3,13 +3,15 @@
 of no help. crustd's own ways remain, whatever it does.
 """
 
+import hashlib
 import json
 import os
+import shutil
 import subprocess
-import unittest
 
-from grpc_client import SECONDS, GrpcTest
-from scratch_node import AFTER, BEFORE, status
+from grpc_client import SECONDS, GrpcTest, Runtime
+from node import encode
+from scratch_node import AFTER, BEFORE
 
 TOOL = "/opt/kata/bin/runtime-tool"
 KATA = "/opt/kata/bin/kata-runtime"
@@ -25,19 +27,15 @@ class CliTest(GrpcTest):
 
     def setUp(self):
         super().setUp()
-        self.crust = self.messages("crust_runtime")
         self.running = self.node({"resize.call_timeout_seconds": 4,
                                   "crust.runtime_cli_allow": f"{TOOL}, {KATA}, /usr/bin/crustctl"})
         self.volume_ = self.volume(self.running)
-        self.monitor(self.running, self.volume_)
-        agent = self.agent(self.running)
-        agent.stats.total = BEFORE
-        self.sandbox(self.running, self.volume_)
+        _, _, agent = self.equip(self.running, self.volume_)
         self.furnish(self.running)
         self.running.start()
         self.running.wait_for(self.volume_.path, "in_sync")
-        self.running.wait(lambda: status(self.running)["acts_in_flight"] == 0, SECONDS, "rest")
-        self.client = self.stub(self.running, "crust_runtime", "Runtime")
+        self.running.wait_rest()
+        self.client = Runtime(self, self.running)
 
     def furnish(self, node):
         """What a shell needs to run with the node's root as its own: this machine's."""
@@ -63,29 +61,23 @@ class CliTest(GrpcTest):
         path.chmod(mode)
         named = named if named is not None else f"{name}\n"
         file = (where or self.running.directory(self.volume_.path)) / "runtime-cli"
-        file.write_text(named)
+        file.write_text(named, errors="surrogateescape", newline="")
         file.chmod(0o600)
 
     def record(self):
         """What the journal has of runs: kinds and details."""
-        rows = self.running.query("SELECT kind, detail FROM audit_journal WHERE kind LIKE"
-                                  " 'runtime_cli_%' ORDER BY seq")
-        return [(row["kind"].removeprefix("runtime_cli_"), json.loads(row["detail"]))
-                for row in rows]
+        rows = self.running.query("SELECT kind, detail FROM audit_journal WHERE kind LIKE 'runtime_cli_%' ORDER BY seq")
+        return [(row["kind"].removeprefix("runtime_cli_"), json.loads(row["detail"])) for row in rows]
 
     def called(self):
         called = self.running.root / "called"
         return called.read_text().splitlines() if called.exists() else []
 
     def stats(self):
-        request = self.crust.RuntimeGetVolumeStatsRequest(volume_target_path=self.volume_.path)
-        return self.client.RuntimeGetVolumeStats(request, timeout=SECONDS)
+        return self.client.stats(self.volume_.path)
 
     def expand(self, required=0, limit=0):
-        request = self.crust.RuntimeExpandVolumeRequest(volume_target_path=self.volume_.path)
-        request.capacity_range.required_bytes = required
-        request.capacity_range.limit_bytes = limit
-        return self.client.RuntimeExpandVolume(request, timeout=SECONDS).capacity_bytes
+        return self.client.expand(self.volume_.path, required, limit)
 
     def own_paths_work(self):
         self.assertEqual(self.stats().usage[0].total, BEFORE)
@@ -94,8 +86,7 @@ class CliTest(GrpcTest):
 
 class Helpful(CliTest):
     def test_a_tool_that_knows_crust(self):
-        self.tool(f"case $2 in stats) echo '{json.dumps(STATS)}';; "
-                  f"resize) {GROWS};; esac")
+        self.tool(f"case $2 in stats) echo '{json.dumps(STATS)}';; resize) {GROWS};; esac")
         reply = self.stats()
         self.assertEqual([(one.unit, one.total, one.used, one.available) for one in reply.usage],
                          [(1, 11, 10, 1), (2, 22, 20, 2)])
@@ -111,8 +102,7 @@ class Helpful(CliTest):
         self.assertEqual(self.stats().usage[0].total, 11)
         self.volume_.loop.resize(AFTER)
         self.assertEqual(self.expand(AFTER), AFTER)
-        self.assertEqual(self.called(),
-                         [f"direct-volume stats --volume-path {self.volume_.path}"])
+        self.assertEqual(self.called(), [f"direct-volume stats --volume-path {self.volume_.path}"])
 
 
     def test_how_it_runs(self):
@@ -144,8 +134,7 @@ class Helpful(CliTest):
 
     def test_the_intent_is_on_record_before_it_runs(self):
         self.tool("while [ ! -e /go ]; do sleep 0.1; done; " + GROWS)
-        request = self.crust.RuntimeExpandVolumeRequest(volume_target_path=self.volume_.path)
-        call = self.client.RuntimeExpandVolume.future(request, timeout=SECONDS)
+        call = self.client.expand(self.volume_.path, later=True)
         self.running.wait(self.called, SECONDS, "the tool to run")
         self.assertEqual([kind for kind, _ in self.record()], ["intended"])
         (self.running.root / "go").touch()
@@ -168,6 +157,22 @@ class Helpful(CliTest):
         real.chmod(0o775)
         self.assertEqual(self.expand(), BEFORE)
 
+    def test_where_it_is_named(self):
+        """Under either kind of name, in either root, of which the later one here wins. A line may end as editors end it."""
+        path, first = self.volume_.path, self.running.directory(self.volume_.path)
+        names = encode(path), hashlib.sha256(path.encode()).hexdigest()
+        said = f"echo '{json.dumps(STATS)}'"
+        tools = ((TOOL, f"crust stats {path}"), (KATA, f"direct-volume stats --volume-path {path}"))
+        directories = [root / name for root in (first.parent, self.running.root / "run/crust") for name in names]
+        for number, (directory, end) in enumerate(zip(directories, ("\n", "\r\n", "\n\n", " \t\n"))):
+            with self.subTest(directory):
+                tool, call = tools[number % 2]
+                if directory != first:
+                    shutil.copytree(first, directory)
+                self.tool(said, tool, named=f"{tool}{end}", where=directory)
+                self.assertEqual(self.stats().usage[0].total, 11)
+                self.assertEqual(self.called()[-1], call)
+
     def test_the_tool_is_bound_by_the_same_policy(self):
         self.tool(GROWS)
         with self.fails("OUT_OF_RANGE", "limit_bytes"):
@@ -178,7 +183,7 @@ class Helpful(CliTest):
             self.volume_.loop.resize(AFTER)
             self.running.configure(resize__mode=mode)
             self.running.start()
-            self.client = self.stub(self.running, "crust_runtime", "Runtime")
+            self.client = Runtime(self, self.running)
             with self.subTest(mode), self.fails("FAILED_PRECONDITION", "policy"):
                 self.expand(AFTER)
         self.assertEqual(len(self.called()), 1)
@@ -228,7 +233,8 @@ class Useless(CliTest):
                         lambda: self.tool("true", named="runtime-tool\n"),
                         lambda: self.tool("true", named=f"{TOOL} --flag\n"),
                         lambda: self.tool("true", named=f"{TOOL}\n{TOOL}\n"),
-                        lambda: self.tool("true", named=""),
+                        lambda: self.tool("true", named=""), lambda: self.tool("true", named="\n"),
+                        lambda: self.tool("true", named="/opt/\udcff"),
                         lambda: self.tool("true", named="/" + "x" * 10000),
                         lambda: self.running.path(TOOL).unlink()):
             prepare()
@@ -239,8 +245,7 @@ class Useless(CliTest):
         os.chown(self.running.path(TOOL), 0, 0)
         self.tool("true")
         self.running.path("/opt/kata/bin/link").symlink_to(TOOL)
-        for named in ("/opt/kata/bin/link", f" {TOOL}", f"\n{TOOL}",
-                      "/opt/kata/bin/../bin/runtime-tool"):
+        for named in ("/opt/kata/bin/link", f" {TOOL}", f"\n{TOOL}", "/opt/kata/bin/../bin/runtime-tool"):
             self.tool("true", named=named)
             self.own_paths_work()
         self.tool("true")
@@ -281,8 +286,7 @@ class Useless(CliTest):
 
     def test_a_tool_that_is_given_up(self):
         self.tool("echo $$ >/pid; while :; do sleep 1; done")
-        request = self.crust.RuntimeGetVolumeStatsRequest(volume_target_path=self.volume_.path)
-        call = self.client.RuntimeGetVolumeStats.future(request, timeout=SECONDS)
+        call = self.client.stats(self.volume_.path, later=True)
         pid = self.running.root / "pid"
         self.running.wait(lambda: pid.exists() and pid.read_text(), SECONDS, "the tool to run")
         call.cancel()
@@ -291,7 +295,3 @@ class Useless(CliTest):
         self.running.wait(lambda: len(self.record()) == 2, SECONDS, "its end to be on record")
         self.assertIn("nobody waited", self.record()[1][1]["error"])
         self.is_served(self.running)
-
-
-if __name__ == "__main__":
-    unittest.main()

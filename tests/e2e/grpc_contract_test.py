@@ -3,13 +3,11 @@
 compared with this table, not with what crustd was built from.
 """
 
-import unittest
 
 from grpc_client import SECONDS, GrpcTest, grpc
 
 STATS = {"usage": (1, "repeated VolumeUsage"), "volume_condition": (2, "VolumeCondition")}
-USAGE = {"available": (1, "int64"), "total": (2, "int64"), "used": (3, "int64"),
-         "unit": (4, "VolumeUsage.Unit")}
+USAGE = {"available": (1, "int64"), "total": (2, "int64"), "used": (3, "int64"), "unit": (4, "VolumeUsage.Unit")}
 CONDITION = {"abnormal": (1, "bool"), "message": (2, "string")}
 CAPACITY = {"capacity_bytes": (1, "int64")}
 UNITS = {"UNKNOWN": 0, "BYTES": 1, "INODES": 2}
@@ -169,8 +167,7 @@ class Contract(GrpcTest):
 
     def test_every_method_is_there(self):
         """Whatever an empty message gets, it is not that there is no such method."""
-        node = self.node()
-        node.start()
+        node = self.running_node()
         channel = self.channel(node)
         for service, methods in SERVICES.items():
             for method in methods:
@@ -179,7 +176,3 @@ class Contract(GrpcTest):
                         channel.unary_unary(f"/{service}/{method}")(b"", timeout=SECONDS)
                     except grpc.RpcError as error:
                         self.assertEqual(error.code().name, "INVALID_ARGUMENT")
-
-
-if __name__ == "__main__":
-    unittest.main()

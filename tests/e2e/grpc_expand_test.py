@@ -1,51 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """crust.v1.Runtime/RuntimeExpandVolume: what a CSI driver that asks for a resize is told, and when."""
 
-import shutil
 import struct
-import unittest
 
 from lower_devices import HEADER, stack
-from grpc_client import SECONDS, GrpcTest, grpc, socket_of
+from grpc_client import SECONDS, GrpcTest, Runtime, grpc, socket_of
 from http2_client import ACK, CANCEL, PING, RST_STREAM, Http2, frame, message
-from scratch_node import AFTER, BEFORE, MIB, SANDBOX, curl, publish_path, status
+from programs import needs
+from scratch_node import AFTER, BEFORE, SANDBOX, curl, publish_path, status
 
 
 class ExpandTest(GrpcTest):
-    def setUp(self):
-        super().setUp()
-        self.crust = self.messages("crust_runtime")
-
-    def scene(self, settings=None, behaviour=None, monitor=True, agent=True, name="pv"):
+    def scene(self, settings=None, behaviour=None):
         """A volume in a sandbox, in sync; returns node and volume."""
-        node = self.node(settings)
-        volume = self.volume(node, name)
-        if monitor:
-            self.fake_monitor = self.monitor(node, volume)
-        if agent:
-            self.fake_agent = self.agent(node)
-            self.fake_agent.stats.total = BEFORE
-        self.sandbox(node, volume)
+        node, volume = self.node_with_volume(settings)
+        _, _, self.fake_agent = self.equip(node, volume)
         node.start()
         node.wait_bound(volume.path)
-        node.wait(lambda: self.rests(node), SECONDS, "rest")
+        node.wait_rest()
         if behaviour:
             self.fake_agent.behave("ResizeVolume", behaviour)
         return node, volume
 
-    @staticmethod
-    def rests(node):
-        return status(node)["acts_in_flight"] == 0
-
-    def expand(self, node, path, required=0, limit=0, seconds=SECONDS, later=False):
-        request = self.crust.RuntimeExpandVolumeRequest(volume_target_path=path)
-        if required or limit:
-            request.capacity_range.required_bytes = required
-            request.capacity_range.limit_bytes = limit
-        call = self.stub(node, "crust_runtime", "Runtime").RuntimeExpandVolume
-        if later:
-            return call.future(request, timeout=seconds)
-        return call(request, timeout=seconds).capacity_bytes
+    def expand(self, node, path, *sizes, **options):
+        return Runtime(self, node).expand(path, *sizes, **options)
 
 
 class Grows(ExpandTest):
@@ -54,8 +32,7 @@ class Grows(ExpandTest):
         volume.loop.resize(AFTER)
         self.assertEqual(self.expand(node, volume.path, AFTER), AFTER)
         row = node.volume(volume.path)  # by the time of the reply
-        self.assertEqual((row["state"], row["hypervisor_bytes"], row["guest_bytes"]),
-                         ("in_sync", AFTER, AFTER))
+        self.assertEqual((row["state"], row["hypervisor_bytes"], row["guest_bytes"]), ("in_sync", AFTER, AFTER))
         self.assertEqual(self.expand(node, volume.path), AFTER)
         self.assertEqual(self.expand(node, volume.path, BEFORE), AFTER)
         self.assertEqual(self.expand(node, volume.path, AFTER, AFTER), AFTER)
@@ -98,12 +75,10 @@ class BeforeTheSandbox(ExpandTest):
                           " FROM audit_resizes")
 
     def owed(self, size, **more):
-        return {"sandbox_id": None, "from_bytes": None, "to_bytes": size, "state": "unbound",
-                "open": 1, **more}
+        return {"sandbox_id": None, "from_bytes": None, "to_bytes": size, "state": "unbound", "open": 1, **more}
 
     def test_a_debt_is_recorded_and_paid(self):
-        node = self.node()
-        volume = self.volume(node)
+        node, volume = self.node_with_volume()
         node.start()
         with self.fails("UNAVAILABLE", "on the host"):
             self.expand(node, volume.path, AFTER)
@@ -115,18 +90,13 @@ class BeforeTheSandbox(ExpandTest):
         self.assertEqual(self.expand(node, volume.path, AFTER), AFTER)
         self.assertEqual(self.debts(node), [self.owed(AFTER)])
 
-        self.monitor(node, volume)
-        agent = self.agent(node)
-        self.sandbox(node, volume)
+        _, _, agent = self.equip(node, volume)
         node.wait_for(volume.path, "in_sync", "none")
-        self.assertEqual([request.size for request in agent.requests
-                          if request.method == "ResizeVolume"], [AFTER])
-        self.assertEqual(self.debts(node), [self.owed(AFTER, sandbox_id=SANDBOX, state="in_sync",
-                                                      open=0)])
+        self.assertEqual([request.size for request in agent.requests if request.method == "ResizeVolume"], [AFTER])
+        self.assertEqual(self.debts(node), [self.owed(AFTER, sandbox_id=SANDBOX, state="in_sync", open=0)])
 
     def test_a_debt_outlives_the_daemon(self):
-        node = self.node()
-        volume = self.volume(node)
+        node, volume = self.node_with_volume()
         node.start()
         self.assertEqual(self.expand(node, volume.path, BEFORE), BEFORE)
         node.kill()
@@ -145,8 +115,7 @@ class BeforeTheSandbox(ExpandTest):
             self.assertEqual(self.expand(node, path, BEFORE), BEFORE)
 
     def test_a_missing_device_makes_no_debt(self):
-        node = self.node()
-        node.start()
+        node = self.running_node()
         node.stage(publish_path("nowhere"), "/dev/nowhere")
         with self.fails("UNAVAILABLE", "no_device"):
             self.expand(node, publish_path("nowhere"))
@@ -154,39 +123,10 @@ class BeforeTheSandbox(ExpandTest):
         self.assertIn("unbound/no_device", node.crustctl("volumes").stdout)
         self.explains(node, publish_path("nowhere"), "leads to nothing on this node", "/dev/nowhere")
 
-    def test_a_volume_that_may_not_grow_makes_no_debt(self):
-        node = self.node({"resize.mode": "observe"})
-        volume = self.volume(node)
-        node.start()
-        with self.fails("FAILED_PRECONDITION", "policy"):
-            self.expand(node, volume.path, BEFORE)
-        self.assertEqual(self.debts(node), [])
-
-
 class Refusals(ExpandTest):
-    def test_bad_requests(self):
-        node, volume = self.scene()
-        for arguments in (("",), ("relative",), ("/" + "x" * 4095,), ("/a/../b",),
-                          (volume.path, -1), (volume.path, 0, -1), (volume.path, 2, 1)):
-            with self.subTest(arguments), self.fails("INVALID_ARGUMENT"):
-                self.expand(node, *arguments)
-        with self.fails("UNAVAILABLE", "no such volume"):
-            self.expand(node, publish_path("another"))
-
-    def test_sizes(self):
-        node, volume = self.scene()
-        with self.fails("UNAVAILABLE", "required_bytes", "on the host"):
-            self.expand(node, volume.path, AFTER)
-        with self.fails("OUT_OF_RANGE", "limit_bytes"):
-            self.expand(node, volume.path, 0, BEFORE - 1)
-        volume.loop.resize(BEFORE - MIB)
-        with self.fails("OUT_OF_RANGE", "only grows"):
-            self.expand(node, volume.path)
-
     def test_before_the_first_scan_is_done(self):
         """Something unknown at that moment may become known later."""
-        if not shutil.which("strace"):
-            self.skipTest("needs the program strace")
+        needs("strace")
         node = self.node(wrapper=["strace", "-D", "-qq", "-o", "/dev/null", "-e", "trace=openat2",
                                   "-e", "inject=openat2:delay_exit=5000"])
         for number in range(60):
@@ -201,44 +141,6 @@ class Refusals(ExpandTest):
             said.append((caught.exception.code().name, caught.exception.details()))
         self.assertIn(("UNAVAILABLE", "the first scan is not done yet"), said)
         self.assertEqual({code for code, _ in said}, {"UNAVAILABLE"})
-
-    def test_a_volume_that_is_gone(self):
-        node = self.node()
-        volume = self.volume(node)
-        node.start()
-        node.unstage(volume.path)
-        node.wait_for(volume.path, "unmanaged")
-        with self.fails("UNAVAILABLE", "no such volume"):
-            self.expand(node, volume.path)
-
-    def test_no_monitor(self):
-        node, volume = self.scene(monitor=False)
-        volume.loop.resize(AFTER)
-        with self.fails("UNAVAILABLE", "monitor_missing"):
-            self.expand(node, volume.path, AFTER)
-
-    def test_settings(self):
-        for mode in ("never", "observe"):
-            node, volume = self.scene({"resize.mode": mode}, name=f"pv-{mode}")
-            volume.loop.resize(AFTER)
-            with self.fails("FAILED_PRECONDITION", "policy"):
-                self.expand(node, volume.path, AFTER)
-
-    def test_agents(self):
-        for behaviour, code, reason in (
-                ("status:12:not implemented", "UNAVAILABLE", "agent_unsupported"),
-                ("status:7:blocked by policy", "FAILED_PRECONDITION", "agent_denied"),
-                ("status:9:dm-0 lies between", "FAILED_PRECONDITION", "guest_layer_unsupported"),
-                ("close", "UNAVAILABLE", "agent_unreachable")):
-            node, volume = self.scene(behaviour=behaviour)
-            volume.loop.resize(AFTER)
-            for _ in range(2):  # remembered or not
-                with self.subTest(behaviour), self.fails(code, reason):
-                    self.expand(node, volume.path, AFTER)
-            node.stop()
-            self.fake_agent.close()
-            self.fake_monitor.stop()
-
 
 class LowerDevices(ExpandTest):
     """required_bytes is a driver's word for what it has made, which LUKS takes a header from."""
@@ -292,9 +194,8 @@ class Patience(ExpandTest):
         node, volume = self.scene(behaviour="silent")
         volume.loop.resize(AFTER)
         path = "/crust.v1.Runtime/RuntimeExpandVolume"
-        request = self.crust.RuntimeExpandVolumeRequest(volume_target_path=volume.path)
-        line = (f'crustd_operations_seconds_count{{method_name="{path}",'
-                f'grpc_status_code="CANCELLED"}} 9').encode()
+        request = self.messages("crust_runtime").RuntimeExpandVolumeRequest(volume_target_path=volume.path)
+        line = (f'crustd_operations_seconds_count{{method_name="{path}",grpc_status_code="CANCELLED"}} 9').encode()
         with Http2(socket_of(node)) as client:
             client.begin()
             for stream in range(1, 19, 2):
@@ -311,11 +212,7 @@ class Patience(ExpandTest):
         volume.loop.resize(AFTER)
         call = self.expand(node, volume.path, AFTER, later=True)
         node.wait_for(volume.path, "block_grown")
-        node.wait(lambda: not self.rests(node), SECONDS, "the call into the guest")
+        node.wait(lambda: status(node)["acts_in_flight"], SECONDS, "the call into the guest")
         self.assertEqual(node.stop(), 0)
         with self.fails("UNAVAILABLE"):
             call.result()
-
-
-if __name__ == "__main__":
-    unittest.main()

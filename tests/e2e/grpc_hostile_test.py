@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clients that do what they should not: others are served meanwhile, and memory is bounded.
 
-The bound is not a guess: it is what follows from the limits in api/http2_session.h.
+The bound is not a guess: it is what follows from the limits in api/http2.h.
 """
 
 import contextlib
@@ -10,7 +10,6 @@ import re
 import socket
 import struct
 import threading
-import unittest
 
 from grpc_client import SECONDS, GrpcTest, grpc, socket_of
 from http2_client import (ACK, CANCEL, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, HEADERS,
@@ -31,12 +30,12 @@ def limit(file, name):
 
 
 CONNECTIONS = limit("grpc_server.c", "CONNECTIONS")
-STREAMS = limit("http2_session.h", "HTTP2_STREAMS")
+STREAMS = limit("http2.h", "HTTP2_STREAMS")
 STREAM_NUMBERS = range(1, 2 * STREAMS, 2)
-TAKEN_BYTES = CONNECTIONS * (limit("http2_session.h", "HTTP2_SESSION_BYTES") +
+TAKEN_BYTES = CONNECTIONS * (limit("http2.h", "HTTP2_SESSION_BYTES") +
                              limit("http2_connection.c", "WRITE_BYTES") +
-                             STREAMS * limit("http2_session.h", "HTTP2_REQUEST_BYTES") +
-                             2 * limit("http2_session.h", "HTTP2_OWN_BYTES")) + \
+                             STREAMS * limit("http2.h", "HTTP2_REQUEST_BYTES") +
+                             2 * limit("http2.h", "HTTP2_OWN_BYTES")) + \
     2 * limit("grpc_server.c", "ROOM_BYTES")
 
 
@@ -60,8 +59,7 @@ class Others:
     def ask(self):
         while not self.ended:
             try:
-                self.stub.Check(self.health.HealthCheckRequest(), timeout=SECONDS,
-                                wait_for_ready=True)
+                self.stub.Check(self.health.HealthCheckRequest(), timeout=SECONDS, wait_for_ready=True)
             except grpc.RpcError as error:
                 self.failures.append(error)
             with self.changed:
@@ -86,8 +84,7 @@ class Others:
 class Hostile(GrpcTest):
     def setUp(self):
         super().setUp()
-        self.running = self.node()
-        self.running.start()
+        self.running = self.running_node()
         self.others = Others(self, self.running)
         self.addCleanup(self.others.end)
 
@@ -126,8 +123,7 @@ class Hostile(GrpcTest):
 
     def test_clients_that_dribble(self):
         clients = [self.client() for _ in range(CONNECTIONS // 2)]
-        request = PREFACE + frame(SETTINGS, 0, 0) + frame(HEADERS, END_HEADERS, 1,
-                                                          request_fields(CHECK))
+        request = PREFACE + frame(SETTINGS, 0, 0) + frame(HEADERS, END_HEADERS, 1, request_fields(CHECK))
         for byte in range(len(request)):
             for client in clients:
                 client.send(request[byte:byte + 1])
@@ -151,16 +147,14 @@ class Hostile(GrpcTest):
                       {":status": "415", "grpc-status": None})
 
     def test_malformed_messages(self):
-        self.requests(request_fields(CHECK), message(b"\xff" * 1000),
-                      {":status": "200", "grpc-status": "13"})
+        self.requests(request_fields(CHECK), message(b"\xff" * 1000), {":status": "200", "grpc-status": "13"})
 
     def test_refusals_that_are_not_read(self):
         clients = [self.client() for _ in range(CONNECTIONS // 2)]
         for client in clients:
             client.begin()
             client.socket.settimeout(1)
-        asks = b"".join(frame(HEADERS, END_HEADERS, stream, request_fields("/"))
-                        for stream in range(1, 60001, 2))
+        asks = b"".join(frame(HEADERS, END_HEADERS, stream, request_fields("/")) for stream in range(1, 60001, 2))
         for client in clients:
             with contextlib.suppress(TimeoutError):  # it is not read from while it does not read
                 client.send(asks)
@@ -204,8 +198,7 @@ class Hostile(GrpcTest):
             for client in clients:
                 client.send(b"".join(frame(DATA, 0, s, bytes(1400)) for s in STREAM_NUMBERS))
         self.others_are_served(b"x" * 10000)
-        codes = {said["grpc-status"] for client in clients
-                 for said, _ in client.answers(STREAM_NUMBERS)}
+        codes = {said["grpc-status"] for client in clients for said, _ in client.answers(STREAM_NUMBERS)}
         self.assertEqual(codes, {"8", "4"})  # no room; not done in time
 
     def test_bodies_that_are_too_long(self):
@@ -240,46 +233,27 @@ class Hostile(GrpcTest):
                          for stream in range(1, 20 * count, 2)],
                        codes=(PROTOCOL_ERROR, INTERNAL_ERROR, ENHANCE_YOUR_CALM))
 
-    def test_a_flood_of_pings(self):
-        self.flood(*[frame(PING, 0, 0, bytes(8))] * 1000)
+    def test_floods_of_frames_that_want_no_stream(self):
+        for name, one in {"pings": frame(PING, 0, 0, bytes(8)), "settings": frame(SETTINGS, 0, 0),
+                          "acknowledgements": frame(PING, ACK, 0, bytes(8))}.items():
+            with self.subTest(name):
+                self.flood(*[one] * 1000)
 
-    def test_a_flood_of_settings(self):
-        self.flood(*[frame(SETTINGS, 0, 0)] * 1000)
-
-    def test_a_flood_of_acknowledgements(self):
-        self.flood(*[frame(PING, ACK, 0, bytes(8))] * 1000)
-
-    def test_a_flood_of_trailers(self):
-        client = self.client()
-        client.begin()
-        client.request(1, CHECK)
-        trailers = frame(HEADERS, END_HEADERS, 1) * 1000
-        for _ in range(50):
-            if not client.send(trailers):
-                break
-        self.assertTrue(client.is_over())
-        self.others_are_served()
-
-    def test_a_flood_of_empty_data(self):
-        client = self.client()
-        client.begin()
-        client.request(1, CHECK)
-        data = frame(DATA, 0, 1) * 1000
-        for _ in range(50):
-            if not client.send(data):
-                break
-        self.assertTrue(client.is_over())
-        self.others_are_served()
-
-    def test_continuations_without_end(self):
-        client = self.client()
-        client.begin()
-        client.send(frame(HEADERS, 0, 1, request_fields(CHECK)))
-        for _ in range(1000):
-            if not client.send(frame(9, 0, 1, b"\x10\x01a\x01b" * 100)):
-                break
-        self.assertTrue(client.is_over())
-        self.others_are_served()
+    def test_floods_within_a_request(self):
+        whole = frame(HEADERS, END_HEADERS, 1, request_fields(CHECK))
+        for name, begin, more in (("trailers", whole, frame(HEADERS, END_HEADERS, 1) * 1000),
+                                  ("empty data", whole, frame(DATA, 0, 1) * 1000),
+                                  ("continuations", frame(HEADERS, 0, 1, request_fields(CHECK)),
+                                   frame(9, 0, 1, b"\x10\x01a\x01b" * 100) * 20)):
+            with self.subTest(name):
+                client = self.client()
+                client.begin()
+                client.send(begin)
+                for _ in range(50):
+                    if not client.send(more):
+                        break
+                self.assertTrue(client.is_over())
+                self.others_are_served()
 
     def test_garbage(self):
         for garbage in (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"\x16\x03\x01\x02\x00", os.urandom(500),
@@ -289,6 +263,3 @@ class Hostile(GrpcTest):
             client.socket.shutdown(socket.SHUT_WR)
             self.assertTrue(client.is_over())
         self.others_are_served()
-
-if __name__ == "__main__":
-    unittest.main()

@@ -13,7 +13,8 @@ import unittest
 
 from grpc_client import PROTO, SECONDS, socket_of
 from node import BUILD, REPOSITORY
-from scratch_node import AFTER, BEFORE, ScratchNodeTest, publish_path, status
+from programs import needs
+from scratch_node import AFTER, BEFORE, ScratchNodeTest, publish_path
 
 PACKAGES = {"@grpc/grpc-js": "1.13.4", "@grpc/proto-loader": "0.7.15"}
 HEALTH, RUNTIME = "grpc.health.v1.Health", "crust.v1.Runtime"
@@ -42,9 +43,7 @@ class JavaScript(ScratchNodeTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        for program in ("node", "npm"):
-            if not shutil.which(program):
-                raise unittest.SkipTest(f"needs the program {program}")
+        needs("node", "npm")
         cls.packages = install()
         if not cls.packages:
             raise unittest.SkipTest("needs @grpc/grpc-js: npm's registry is out of reach")
@@ -53,12 +52,10 @@ class JavaScript(ScratchNodeTest):
         super().setUp()
         self.host = self.node()
         self.grown = self.volume(self.host)
-        self.monitor(self.host, self.grown)
-        self.agent(self.host).stats.total = BEFORE
-        self.sandbox(self.host, self.grown)
+        self.equip(self.host, self.grown)
         self.host.start()
         self.host.wait_for(self.grown.path, "in_sync")
-        self.host.wait(lambda: status(self.host)["acts_in_flight"] == 0, SECONDS, "rest")
+        self.host.wait_rest()
         shutil.copy(REPOSITORY / "tests/e2e/grpc_js_client.js", self.packages)
         self.client = subprocess.Popen(
             ["node", "grpc_js_client.js", PROTO, socket_of(self.host)], cwd=self.packages,
@@ -88,15 +85,12 @@ class JavaScript(ScratchNodeTest):
         refused = self.call(RUNTIME, "RuntimeStageVolume", **request | {"fs_type": ""})
         self.assertEqual(refused["code"], "INVALID_ARGUMENT")
         self.assertIn("file system type", refused["details"])
-        refused = self.call(RUNTIME, "RuntimeStageVolume",
-                            **request | {"mount_flags": ["x" * 4000] * 100})
+        refused = self.call(RUNTIME, "RuntimeStageVolume", **request | {"mount_flags": ["x" * 4000] * 100})
         self.assertEqual(refused["code"], "RESOURCE_EXHAUSTED")
-        self.assertEqual(self.call(RUNTIME, "RuntimeUnstageVolume", volume_target_path=path),
-                         {"reply": {}})
+        self.assertEqual(self.call(RUNTIME, "RuntimeUnstageVolume", volume_target_path=path), {"reply": {}})
         self.assertEqual(self.host.volume(path)["status"], "removed")
 
-        usage = self.call(RUNTIME, "RuntimeGetVolumeStats",
-                          volume_target_path=self.grown.path)["reply"]["usage"]
+        usage = self.call(RUNTIME, "RuntimeGetVolumeStats", volume_target_path=self.grown.path)["reply"]["usage"]
         self.assertEqual((usage[0]["unit"], usage[0]["total"]), ("BYTES", BEFORE))
         self.grown.loop.resize(AFTER)
         self.assertEqual(self.call(RUNTIME, "RuntimeExpandVolume",
@@ -106,12 +100,7 @@ class JavaScript(ScratchNodeTest):
         self.assertEqual(self.call(RUNTIME, "RuntimeExpandVolume",
                                    volume_target_path=publish_path("none"))["code"], "UNAVAILABLE")
 
-        reply = self.call("crust.management.v1.RuntimeAssistedStorageManagement",
-                          "RuntimeGetCapabilities")["reply"]
+        reply = self.call("crust.management.v1.RuntimeAssistedStorageManagement", "RuntimeGetCapabilities")["reply"]
         self.assertEqual([one["rpc"]["type"] for one in reply["capabilities"]],
                          ["VOLUME_STATS", "VOLUME_RESIZE", "FS_GROUP_CHANGE_POLICY_ALWAYS",
                           "FS_GROUP_CHANGE_POLICY_ROOT_MISMATCH"])
-
-
-if __name__ == "__main__":
-    unittest.main()

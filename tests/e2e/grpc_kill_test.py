@@ -4,10 +4,9 @@ whole or not there at all, keeps what it has answered, and does it when asked ag
 
 import json
 import os
-import unittest
 
-from grpc_client import SECONDS, GrpcTest, grpc, has_ended
-from lost import Attached, LostTest, points, report, sweep
+from grpc_client import GrpcTest, Runtime, grpc, has_ended
+from lost import Attached, LostTest, in_time, points, report, sweep
 from scratch_node import SANDBOX, publish_path
 
 PATH = publish_path("pv-killed")
@@ -19,22 +18,13 @@ class Killed(GrpcTest, LostTest):
     def setUp(self):
         super().setUp()
         self.need_strace()
-        self.crust = self.messages("crust_runtime")
-        self.host = self.node({"resize.sweep_seconds": 3600})
-        self.host.start()
-
-    def client(self):
-        return self.stub(self.host, "crust_runtime", "Runtime")
+        self.host = self.running_node({"resize.sweep_seconds": 3600})
 
     def stage(self, fs_type):
-        crust = self.crust
-        self.client().RuntimeStageVolume(crust.RuntimeStageVolumeRequest(
-            volume_type=crust.VolumeType(type="BLOCK"), volume_target_path=PATH,
-            volume_backing_path=DEVICE, fs_type=fs_type), timeout=SECONDS)
+        Runtime(self, self.host).stage(PATH, DEVICE, fs_type)
 
     def unstage(self):
-        self.client().RuntimeUnstageVolume(
-            self.crust.RuntimeUnstageVolumeRequest(volume_target_path=PATH), timeout=SECONDS)
+        Runtime(self, self.host).unstage(PATH)
 
     def found(self):
         """The fs_type that a runtime would find; None: no metadata. Nothing else may stand there."""
@@ -61,9 +51,9 @@ class Killed(GrpcTest, LostTest):
     def sweep(self, title, before, act, outcomes):
         """outcomes: what may be found after a kill; the last one is what was asked for."""
         before()
-        chosen = sweep(all_points := self.trace(act))
+        found = self.trace(act)
         killed = 0
-        for point in chosen:
+        for count, point in enumerate(in_time(sweep(found)), 1):
             with self.subTest(killed_before=str(point)):
                 before()
                 answered = True
@@ -81,13 +71,12 @@ class Killed(GrpcTest, LostTest):
                     self.host.start()
                 act()
                 self.check(outcomes[-1])
-        report(title, len(chosen), len(all_points), killed=killed)
-        self.assertGreater(killed, len(chosen) // 2)
+        report(title, count, len(found), killed=killed)
+        self.assertGreater(killed, count // 2)
 
     def test_stage(self):
         self.stage("ext4")
-        self.sweep("killed while staging", self.unstage, lambda: self.stage("ext4"),
-                   (None, "ext4"))
+        self.sweep("killed while staging", self.unstage, lambda: self.stage("ext4"), (None, "ext4"))
 
     def test_stage_with_another_content(self):
         def before():
@@ -98,9 +87,4 @@ class Killed(GrpcTest, LostTest):
         self.assertIn(SANDBOX, os.listdir(self.host.directory(PATH)))
 
     def test_unstage(self):
-        self.sweep("killed while unstaging", lambda: self.stage("ext4"), self.unstage,
-                   ("ext4", None))
-
-
-if __name__ == "__main__":
-    unittest.main()
+        self.sweep("killed while unstaging", lambda: self.stage("ext4"), self.unstage, ("ext4", None))

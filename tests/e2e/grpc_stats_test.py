@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """crust.v1.Runtime/RuntimeGetVolumeStats: the guest's own numbers, by whichever way answers."""
 
-import unittest
 
-from grpc_client import SECONDS, GrpcTest
-from scratch_node import AFTER, BEFORE, MIB, SANDBOX, fake_agent, publish_path, status
+from grpc_client import SECONDS, GrpcTest, Runtime
+from scratch_node import AFTER, BEFORE, MIB, SANDBOX, fake_agent
 from shim import FakeShim
 
 BYTES, INODES = 1, 2
@@ -12,13 +11,8 @@ PER_SANDBOX = 8  # calls at a time
 
 
 class StatsTest(GrpcTest):
-    def setUp(self):
-        super().setUp()
-        self.crust = self.messages("crust_runtime")
-
     def scene(self, agent=True, address="unix:///agent.sock", fstype="ext4", **stats):
-        node = self.node({"resize.call_timeout_seconds": 3})
-        volume = self.volume(node, fstype=fstype)
+        node, volume = self.node_with_volume({"resize.call_timeout_seconds": 3}, fstype=fstype)
         self.monitor(node, volume)
         if agent:
             self.fake_agent = self.agent(node)
@@ -27,13 +21,11 @@ class StatsTest(GrpcTest):
         self.sandbox(node, volume, agent=address)
         node.start()
         node.wait_bound(volume.path)
-        node.wait(lambda: status(node)["acts_in_flight"] == 0, SECONDS, "rest")
+        node.wait_rest()
         return node, volume
 
-    def stats(self, node, path, seconds=SECONDS):
-        request = self.crust.RuntimeGetVolumeStatsRequest(volume_target_path=path)
-        return self.stub(node, "crust_runtime", "Runtime").RuntimeGetVolumeStats(request,
-                                                                                 timeout=seconds)
+    def stats(self, node, path, **options):
+        return Runtime(self, node).stats(path, **options)
 
     def usage(self, reply):
         return {one.unit: (one.total, one.used, one.available) for one in reply.usage}
@@ -43,8 +35,7 @@ class Answers(StatsTest):
     def test_numbers(self):
         node, volume = self.scene()
         reply = self.stats(node, volume.path)
-        self.assertEqual(self.usage(reply), {BYTES: (BEFORE, 5 * MIB, BEFORE - 5 * MIB),
-                                             INODES: (100, 7, 93)})
+        self.assertEqual(self.usage(reply), {BYTES: (BEFORE, 5 * MIB, BEFORE - 5 * MIB), INODES: (100, 7, 93)})
         self.assertFalse(reply.volume_condition.abnormal)
         self.assertEqual(reply.volume_condition.message, "the file system fills its device")
 
@@ -100,40 +91,11 @@ class Answers(StatsTest):
 
 
 class Refusals(StatsTest):
-    def test_bad_requests(self):
-        node, _ = self.scene()
-        for path in ("", "relative", "/" + "x" * 4095):
-            with self.fails("INVALID_ARGUMENT"):
-                self.stats(node, path)
-        with self.fails("NOT_FOUND"):
-            self.stats(node, publish_path("another"))
-
-    def test_no_sandbox(self):
-        node = self.node()
-        volume = self.volume(node)
-        node.start()
-        with self.fails("UNAVAILABLE", "no sandbox"):
-            self.stats(node, volume.path)
-
-    def test_agents(self):
-        node, volume = self.scene()
-        for behaviour, code, reason in (
-                ("status:12:not implemented", "UNAVAILABLE", "agent_unsupported"),
-                ("status:7:blocked by policy", "FAILED_PRECONDITION", "agent_denied"),
-                ("status:13:statfs: EIO", "UNAVAILABLE", "agent_failed"),
-                ("close", "UNAVAILABLE", "agent_unreachable"),
-                ("garbage", "UNAVAILABLE", "agent_unreachable")):
-            self.fake_agent.behave("GetVolumeStats", behaviour)
-            with self.subTest(behaviour), self.fails(code, reason):
-                self.stats(node, volume.path)
-
     def test_a_guest_that_hangs_holds_up_a_few_calls(self):
         node, volume = self.scene()
         self.fake_agent.behave("GetVolumeStats", "silent")
-        stub = self.stub(node, "crust_runtime", "Runtime")
-        request = self.crust.RuntimeGetVolumeStatsRequest(volume_target_path=volume.path)
-        waiting = [stub.RuntimeGetVolumeStats.future(request, timeout=SECONDS)
-                   for _ in range(PER_SANDBOX)]
+        runtime = Runtime(self, node)
+        waiting = [runtime.stats(volume.path, later=True) for _ in range(PER_SANDBOX)]
         self.fake_agent.wait_for_requests(PER_SANDBOX, SECONDS, "GetVolumeStats")
         with self.fails("UNAVAILABLE", "already"):
             self.stats(node, volume.path)
@@ -148,7 +110,3 @@ class Refusals(StatsTest):
         with self.fails("DEADLINE_EXCEEDED"):
             self.stats(node, volume.path, seconds=1)
         self.is_served(node)
-
-
-if __name__ == "__main__":
-    unittest.main()

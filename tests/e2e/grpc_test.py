@@ -1,15 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The gRPC server as clients meet it: who they may be, and what it says to them."""
 
-import os
 import signal
-import stat
-import unittest
 
 from grpc_client import SECONDS, GrpcTest, socket_of
 from http2_client import (DATA, END_HEADERS, END_STREAM, HEADERS, NO_ERROR, RST_STREAM, SETTINGS,
                           Http2, fields, frame, message, request_fields)
-from other_users import GROUP, USER, ask_as, open_addresses
 
 CHECK = "/grpc.health.v1.Health/Check"
 CONNECTIONS = 64  # at a time
@@ -20,8 +16,7 @@ class Calls(GrpcTest):
 
     def setUp(self):
         super().setUp()
-        self.running = self.node()
-        self.running.start()
+        self.running = self.running_node()
         self.health = self.messages("health")
 
     def check(self, message_bytes, path=CHECK, **options):
@@ -71,8 +66,7 @@ class Calls(GrpcTest):
 
     def test_a_reply_as_it_is_written(self):
         said, body = self.answer(request_fields(CHECK, ("grpc-timeout", "5S")), message(b""))
-        self.assertEqual(said, {":status": "200", "content-type": "application/grpc",
-                                "grpc-status": "0"})
+        self.assertEqual(said, {":status": "200", "content-type": "application/grpc", "grpc-status": "0"})
         self.assertEqual(body, message(b"\x08\x01"))
         said, body = self.answer(request_fields("/a.b/C"), message(b""))
         self.assertEqual(said, {":status": "200", "content-type": "application/grpc",
@@ -94,16 +88,14 @@ class Calls(GrpcTest):
                            (message(b"")[:-1], 13), (message(b"x")[:-1], 13), (message(b"", 1), 13),
                            (b"\0\xff\xff\xff\xff", 8)):
             with self.subTest(body):
-                self.assertEqual(self.answer(request_fields(CHECK), body)[0]["grpc-status"],
-                                 str(code))
+                self.assertEqual(self.answer(request_fields(CHECK), body)[0]["grpc-status"], str(code))
 
     def test_fields_that_do_not_matter(self):
         for authority in ("localhost", "/run/crustd/crust.sock", "%2Frun%2Fcrustd", "a b", ""):
             with self.subTest(authority):
                 said, _ = self.answer(request_fields(CHECK, authority=authority), message(b""))
                 self.assertEqual(said["grpc-status"], "0")
-        least = fields((":method", "POST"), (":path", CHECK),
-                       ("content-type", "application/grpc+proto"))
+        least = fields((":method", "POST"), (":path", CHECK), ("content-type", "application/grpc+proto"))
         self.assertEqual(self.answer(least, message(b""))[0]["grpc-status"], "0")
 
     def test_a_nul_in_a_field(self):
@@ -158,40 +150,3 @@ class Calls(GrpcTest):
         self.assertEqual(clients[1].error_code(), NO_ERROR)
         clients[0].request(3, CHECK, message(b""))
         self.assertTrue(clients[0].wait_for(HEADERS, 3))
-
-
-class Others(GrpcTest):
-    """Who may connect."""
-
-    def connect_as(self, user, group, node):
-        """The first bytes that such a process gets; None: it may not even connect."""
-        def connect():
-            with Http2(socket_of(node)) as client:
-                return client.socket.recv(1)
-
-        return ask_as(user, group, connect)
-
-    def test_root_alone(self):
-        node = self.node()
-        node.start()
-        open_addresses(node)
-        self.assertEqual(stat.S_IMODE(socket_of(node).stat().st_mode), 0o600)
-        self.assertIsNone(self.connect_as(USER, GROUP, node))
-        os.chmod(socket_of(node), 0o666)  # what somebody may have opened is asked for its owner
-        self.assertEqual(self.connect_as(USER, GROUP, node), b"")
-        self.is_served(node)
-
-    def test_a_group(self):
-        node = self.node({"paths.socket_group": GROUP})
-        node.start()
-        open_addresses(node)
-        status = socket_of(node).stat()
-        self.assertEqual((stat.S_IMODE(status.st_mode), status.st_gid), (0o660, GROUP))
-        self.assertEqual(self.connect_as(USER, GROUP, node), b"\0")
-        os.chmod(socket_of(node), 0o666)
-        self.assertEqual(self.connect_as(USER, USER, node), b"")
-        self.is_served(node)
-
-
-if __name__ == "__main__":
-    unittest.main()

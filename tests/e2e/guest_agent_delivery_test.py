@@ -14,7 +14,7 @@ import unittest
 
 import go_programs
 from node import BUILD, REPOSITORY
-from service_test import needs
+from programs import needs
 
 try:
     import yaml
@@ -127,7 +127,3 @@ class GuestAgentDeliveryTest(unittest.TestCase):
         for value in (sidecar["name"], sidecar["image"], sidecar["restartPolicy"], *sidecar["resources"]["requests"].values(),
                       *sidecar["securityContext"]["capabilities"]["add"], sidecar["resources"]["limits"]["memory"]):
             self.assertIn(f'"{value}"', text)
-
-
-if __name__ == "__main__":
-    unittest.main()

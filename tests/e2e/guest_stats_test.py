@@ -3,9 +3,8 @@
 
 import signal
 import time
-import unittest
 
-from scratch_node import BEFORE, ScratchNodeTest, curl, free_address
+from scratch_node import BEFORE, ScratchNodeTest, free_address, metrics_of
 from report_attachment_test import AttachmentTest
 
 STATS = "GetVolumeStats"
@@ -18,17 +17,11 @@ class GuestStatsTest(ScratchNodeTest):
         node = self.node({"guest.stats_seconds": 1, "http.listen": free_address()} |
                          {name.replace("__", "."): value for name, value in settings.items()})
         self.volumes = [self.volume(node, f"pv-{number}") for number in range(volumes)]
-        self.sandbox(node, *self.volumes)
-        self.monitor(node, *self.volumes)
-        agent = self.agent(node)
+        _, _, agent = self.equip(node, *self.volumes)
         node.start()
         for volume in self.volumes:  # what verifies them asks for stats as well, beside the poll
             node.wait_for(volume.path, "in_sync", "none")
         return node, agent
-
-    def metrics(self, node):
-        return dict(line.rsplit(" ", 1) for line in curl(node, "/metrics")[1].decode().splitlines()
-                    if not line.startswith("#"))
 
     def lines(self, node):
         """Of the journal; the VMM is asked again by and by, whatever its guest says."""
@@ -52,7 +45,7 @@ class GuestStatsTest(ScratchNodeTest):
         node, agent = self.start()
         path = self.volumes[0].path
         node.wait_for(path, "in_sync", condition="normal")
-        self.assertEqual(self.metrics(node)["volume_stats_health_status_abnormal"], "0")
+        self.assertEqual(metrics_of(node)["volume_stats_health_status_abnormal"], "0")
         agent.stats.condition = "remounted read-only after an error"
         agent.stats.abnormal = True
         node.wait_for(path, "in_sync", condition="abnormal",
@@ -61,27 +54,28 @@ class GuestStatsTest(ScratchNodeTest):
         changes = "SELECT detail FROM audit_journal WHERE kind = 'guest_condition_changed'"
         self.assertEqual(len(node.query(changes)), 1)
         self.explains(node, path, "the guest said that the file system is abnormal: remounted")
-        metrics = self.metrics(node)
+        metrics = metrics_of(node)
         self.assertEqual(metrics["volume_stats_health_status_abnormal"], "1")
         self.assertEqual(metrics['crustd_volumes_condition{condition="abnormal"}'], "1")
         self.assertIn("1 to look at", self.page_text(node))
         agent.stats.abnormal = False
         node.wait_for(path, "in_sync", condition="normal")
         self.assertEqual(len(node.query(changes)), 2)
-        self.assertEqual(self.metrics(node)["volume_stats_health_status_abnormal"], "0")
+        self.assertEqual(metrics_of(node)["volume_stats_health_status_abnormal"], "0")
 
     def test_metrics_per_volume(self):
         node, agent = self.start()
         agent.stats.used = 777
         node.wait_for(self.volumes[0].path, "in_sync", used_bytes=777)
-        self.assertEqual([name for name in self.metrics(node) if "pv=" in name], [])
+        self.assertEqual([name for name in metrics_of(node) if "pv=" in name], [])
         node.configure(metrics__per_volume="on")
         node.process.send_signal(signal.SIGHUP)
-        node.wait(lambda: any("pv=" in name for name in self.metrics(node)), 30, "the new lines")
-        metrics = self.metrics(node)
+        node.wait(lambda: any("pv=" in name for name in metrics_of(node)), 30, "the new lines")
+        metrics = metrics_of(node)
         size = node.volume(self.volumes[0].path)["device_bytes"]
-        labels = '{pv="pv-0",namespace="",persistentvolumeclaim="",pod=""}'
+        labels = '{pv="pv-0",kind="direct_volume",namespace="",persistentvolumeclaim="",pod=""}'
         self.assertEqual(float(metrics[f"crustd_volume_size_bytes{labels}"]), size)
+        self.assertEqual(float(metrics[f"crustd_volume_vm_size_bytes{labels}"]), size)
         self.assertEqual(metrics[f"crustd_volume_used_bytes{labels}"], "777")
         self.assertIn(f"crustd_volume_available_bytes{labels}", metrics)
 
@@ -174,7 +168,3 @@ class WithoutDeviceTest(AttachmentTest):
         self.end_container(node, bundle)
         node.wait_for(volume.path, "detached")
         self.check_silent(node, volume)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -236,10 +236,6 @@ class GuestVM:
         """Takes the main monitor, as the shim does. Nobody else is served until release_qmp()."""
         self.qmp_client = Qmp(self._connect(self.qmp_socket))
 
-    def release_qmp(self):
-        self.qmp_client.close()
-        self.qmp_client = None
-
     def qmp(self, command, **arguments):
         """A command on the held monitor: vm.qmp("block_resize", node_name=..., size=...)."""
         return self.qmp_client.execute(command, **arguments)
@@ -308,6 +304,9 @@ class GuestVM:
         """Where the guest's port is reached from here. Needs the main monitor."""
         network = self.qmp("human-monitor-command", command_line="info usernet")
         return "127.0.0.1", int(re.search(r"HOST_FORWARD\]\s+\S+\s+127\.0\.0\.1\s+(\d+)", network)[1])
+
+    def guest_unmount(self, path):
+        self.ask("umount", path)
 
     def freeze(self, path):
         """Writers to that file system wait until thaw()."""

@@ -282,7 +282,3 @@ class HelmTest(unittest.TestCase):
             template = chart / "templates/_crustd.tpl"
             template.write_text(template.read_text().replace("hostPID:", "hostPid:"))
             self.refused({}, "hostPid", chart=chart)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -35,6 +35,16 @@ class Scene:
     share: pathlib.Path
     vmm: object
 
+    @property
+    def volume(self):
+        """Of a sandbox with one."""
+        volume, = self.volumes
+        return volume
+
+    def created(self):
+        """The containers that the agent was asked for."""
+        return self.agent.matching(lambda one: one.method == "CreateContainer")
+
     def left(self):
         """What is left of helpers: containers, and names in the share."""
         return sorted(self.agent.containers) + [
@@ -86,6 +96,22 @@ class HelperCase(ScratchNodeTest):
         node.start()
         self.in_sync(node, scene, BEFORE)
         return node, scene
+
+    def build_all(self, names, agent_class=KataAgent, **settings):
+        """A sandbox for each name, all in sync."""
+        node = self.helper_node(**{"guest__helpers": 16} | settings)
+        scenes = {name: self.scene(node, sandbox_id=f"{number + 1:064x}", agent_class=agent_class)
+                  for number, name in enumerate(names)}
+        node.start()
+        for scene in scenes.values():
+            self.in_sync(node, scene, BEFORE, 120)
+        return node, scenes
+
+    def stop_at(self, scene, call="StartContainer", when="after", size=AFTER):
+        """The volumes grow, and their helper has come to this call."""
+        scene.agent.stop_at(call, when)
+        self.grow(scene, size)
+        self.assertTrue(scene.agent.reached.wait(60), "the call was not made")
 
     def in_sync(self, node, scene, size, seconds=60):
         for volume in scene.volumes:

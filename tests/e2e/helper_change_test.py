@@ -5,16 +5,12 @@ import os
 import signal
 import threading
 import time
-import unittest
 
 from helper_case import HelperCase
 from scratch_node import AFTER, BEFORE
 
 
 class ChangeTest(HelperCase):
-
-    def created(self, scene):
-        return scene.agent.matching(lambda one: one.method == "CreateContainer")
 
     def reload(self, node, **settings):
         node.configure(**settings)
@@ -30,39 +26,36 @@ class ChangeTest(HelperCase):
             self.in_sync(node, scene, BEFORE, 120)
         first.agent.hold = hold = threading.Event()
         self.addCleanup(hold.set)
-        before = len(self.created(first))
+        before = len(first.created())
         self.grow(first)
         first.agent.wait_for_requests(before + 1, 60, method="CreateContainer")
         self.grow(second)
-        volume, = second.volumes
-        node.wait_for(volume.path, "block_grown", seconds=60, hypervisor_bytes=AFTER)
+        node.wait_for(second.volume.path, "block_grown", seconds=60, hypervisor_bytes=AFTER)
         return node, first, second, hold
 
     def test_switched_off_while_another_waits(self):
         """The one that runs comes to its end, the one that waits does not begin."""
         node, first, second, hold = self.queue()
-        created = len(self.created(second))
+        created = len(second.created())
         self.reload(node, guest__helper="off")
         hold.set()
         self.in_sync(node, first, AFTER)
-        volume, = second.volumes
-        node.wait_for(volume.path, "block_grown", "agent_denied")
-        self.assertEqual(len(self.created(second)), created)
+        node.wait_for(second.volume.path, "block_grown", "agent_denied")
+        self.assertEqual(len(second.created()), created)
         self.nothing_left(node, second)
 
     def test_a_volume_that_is_only_observed_by_the_time_of_its_turn(self):
         node, first, second, hold = self.queue()
-        created = len(self.created(second))
-        volume, = second.volumes
-        node.stage(volume.path, volume.loop.device, metadata={"crust.resize": "observe"})
+        created = len(second.created())
+        node.stage(second.volume.path, second.volume.loop.device, metadata={"crust.resize": "observe"})
         node.wait(lambda: node.query("SELECT count(*) AS n FROM audit_volumes WHERE metadata LIKE "
                                      "'%observe%'")[0]["n"] == 1, 30, "the policy to be on record")
         hold.set()
         self.in_sync(node, first, AFTER)
-        node.wait_for(volume.path, "block_grown", "agent_unreachable")
-        self.assertIn("policy", self.resize_row(node, volume.path)["error"])
-        self.assertEqual(len(self.created(second)), created)
-        node.stage(volume.path, volume.loop.device)
+        node.wait_for(second.volume.path, "block_grown", "agent_unreachable")
+        self.assertIn("policy", self.resize_row(node, second.volume.path)["error"])
+        self.assertEqual(len(second.created()), created)
+        node.stage(second.volume.path, second.volume.loop.device)
         self.in_sync(node, second, AFTER)
 
     def test_a_neighbour_whose_place_in_the_guest_is_gone(self):
@@ -77,7 +70,7 @@ class ChangeTest(HelperCase):
     def test_a_stop_does_not_wait_for_a_guest_that_hangs(self):
         """A stop takes one call's time at most; the next daemon removes what was left."""
         node, scene = self.build(resize__call_timeout_seconds=6)
-        before = len(self.created(scene))
+        before = len(scene.created())
         for call in ("CreateContainer", "SignalProcess", "WaitProcess", "RemoveContainer"):
             scene.agent.behave(call, "silent")
         self.grow(scene)
@@ -109,9 +102,7 @@ class ChangeTest(HelperCase):
         node.start()
         for scene in (ends, stays):
             self.in_sync(node, scene, BEFORE, 120)
-        ends.agent.stop_at("StartContainer", "after")
-        self.grow(ends)
-        self.assertTrue(ends.agent.reached.wait(60))
+        self.stop_at(ends)
         ends.agent.close()
         ends.vmm.stop()
         node.end_sandbox(ends.sandbox_id)
@@ -125,20 +116,13 @@ class ChangeTest(HelperCase):
         node, scene = self.build()
         victim = self.scratch / "victim"
         away = scene.share.with_name("away")
-        scene.agent.stop_at("StartContainer", "after")
-        self.grow(scene)
-        self.assertTrue(scene.agent.reached.wait(60))
+        self.stop_at(scene)
         name, = (one for one in os.listdir(scene.share) if one.startswith("crust-"))
         (victim / name / "proc").mkdir(parents=True)
         (victim / name / "agent").write_text("somebody else's")
         scene.share.rename(away)
         scene.share.symlink_to(victim)
         scene.agent.go_on.set()
-        volume, = scene.volumes
-        node.wait_for(volume.path, "in_sync", "none", guest_bytes=AFTER)
+        node.wait_for(scene.volume.path, "in_sync", "none", guest_bytes=AFTER)
         node.wait(lambda: sorted(os.listdir(away)) == ["0123-resolv.conf"], 30, "the share to be empty")
         self.assertEqual(sorted(os.listdir(victim / name)), ["agent", "proc"])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -3,7 +3,6 @@
 
 import itertools
 import os
-import unittest
 
 from helper_case import HelperCase
 from kata_agent import KataAgent
@@ -23,9 +22,7 @@ class KillTest(HelperCase):
         for call, when in itertools.product(CALLS, ("before", "after")):
             with self.subTest(call=call, when=when):
                 size += self.MIB
-                scene.agent.stop_at(call, when)
-                self.grow(scene, size)
-                self.assertTrue(scene.agent.reached.wait(60), "the call was not made")
+                self.stop_at(scene, call, when, size)
                 node.kill()
                 scene.agent.go_on.set()
                 node.start()
@@ -34,9 +31,7 @@ class KillTest(HelperCase):
     def test_a_helper_that_is_on_no_record(self):
         """A database that was lost: the share tells, by the names."""
         node, scene = self.build()
-        scene.agent.stop_at("StartContainer", "after")
-        self.grow(scene)
-        self.assertTrue(scene.agent.reached.wait(60))
+        self.stop_at(scene)
         node.kill()
         scene.agent.go_on.set()
         for name in os.listdir(node.root / "var/lib/crustd"):
@@ -50,9 +45,7 @@ class KillTest(HelperCase):
 
     def test_a_sandbox_that_ends_with_a_helper_in_it(self):
         node, scene = self.build()
-        scene.agent.stop_at("StartContainer", "after")
-        self.grow(scene)
-        self.assertTrue(scene.agent.reached.wait(60))
+        self.stop_at(scene)
         node.kill()
         scene.agent.close()
         scene.vmm.stop()
@@ -111,7 +104,3 @@ class ManyTest(HelperCase):
     def anonymous_kib(self, node):
         with open(f"/proc/{node.process.pid}/status", encoding="ascii") as status:
             return next(int(line.split()[1]) for line in status if line.startswith("RssAnon"))
-
-
-if __name__ == "__main__":
-    unittest.main()

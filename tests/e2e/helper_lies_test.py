@@ -2,7 +2,6 @@
 """A guest whose helper lies: what is refused, and what is shown of it."""
 
 import json
-import unittest
 
 from helper_case import HelperCase
 from kata_agent import KataAgent
@@ -12,6 +11,7 @@ HUGE = 2 ** 63
 
 
 def entry(path="/vol/0", **changes):
+    """/vol/0 stands for the path that it was given."""
     return {"path": path, "file_system": "ext4", "device_bytes": AFTER, "layer": "", "total": AFTER,
             "used": 4096, "available": AFTER - 4096, "total_inodes": 1024, "used_inodes": 11,
             "available_inodes": 1013, "condition": "normal", "message": "", "error": "",
@@ -38,7 +38,7 @@ LIES = {
     "much too much": (" " * 300000, 0, "helper_failed", "wrote more than 262144 bytes"),
     "no UTF-8": (report(entry()).replace("ext4", "\udcff\udcfe"), 0, "helper_failed", "UTF-8"),
     "another version": (report(entry(), version=2), 0, "helper_failed", "version"),
-    "another path": (report(entry("/vol/1")), 0, "helper_failed", "another path than /vol/0"),
+    "another path": (report(entry("/vol/1")), 0, "helper_failed", "another path than /run/"),
     "the guest's path": (report(entry("/etc")), 0, "helper_failed", "another path"),
     "more paths": (report(*(entry(f"/vol/{i}") for i in range(32))), 0, "helper_failed", "more than 1"),
     "no path": (report(), 0, "helper_failed", "0 paths of 1"),
@@ -67,7 +67,7 @@ class Liar(KataAgent):
         if self.lie is None or "--report" in container.args:
             return super().report(container)
         output, status = self.lie
-        return status, output.encode(errors="surrogateescape"), b""
+        return status, output.replace("/vol/0", container.args[-1]).encode(errors="surrogateescape"), b""
 
 
 class Swapper(KataAgent):
@@ -88,30 +88,20 @@ class Swapper(KataAgent):
 class LiesTest(HelperCase):
     hostile = in_memory = True
 
-    def build_all(self, names):
-        node = self.helper_node(guest__helpers=16)
-        scenes = {name: self.scene(node, sandbox_id=f"{number + 1:064x}", agent_class=Liar)
-                  for number, name in enumerate(names)}
-        node.start()
-        for scene in scenes.values():
-            self.in_sync(node, scene, BEFORE, 120)
-        return node, scenes
-
     def test_what_is_no_report(self):
-        node, scenes = self.build_all(LIES)
+        node, scenes = self.build_all(LIES, Liar)
         for name, scene in scenes.items():
             scene.agent.lie = LIES[name][:2]
             self.grow(scene)
         for name, scene in scenes.items():
             with self.subTest(name):
                 *_, reason, said = LIES[name]
-                volume, = scene.volumes
-                node.wait_for(volume.path, "block_grown", reason, 120)
-                error = self.resize_row(node, volume.path)["error"]
+                node.wait_for(scene.volume.path, "block_grown", reason, 120)
+                error = self.resize_row(node, scene.volume.path)["error"]
                 self.assertIn(said, error)
                 self.assertTrue(error.isprintable(), error)
                 self.assertLess(len(error), 300)
-                self.explains(node, volume.path, "block_grown", reason)
+                self.explains(node, scene.volume.path, "block_grown", reason)
                 self.nothing_left(node, scene)
         for scene in scenes.values():
             scene.agent.lie = None
@@ -121,14 +111,13 @@ class LiesTest(HelperCase):
             self.in_sync(node, scene, AFTER, LONGEST_PAUSE)
 
     def test_figures_that_are_none(self):
-        node, scenes = self.build_all(FIGURES)
+        node, scenes = self.build_all(FIGURES, Liar)
         for name, scene in scenes.items():
             scene.agent.lie = (report(entry(**FIGURES[name])), 0)
             self.grow(scene)
         for name, scene in scenes.items():
             with self.subTest(name):
-                volume, = scene.volumes
-                row = node.wait_for(volume.path, "in_sync", "unverified", 120)
+                row = node.wait_for(scene.volume.path, "in_sync", "unverified", 120)
                 self.assertEqual(row["hypervisor_bytes"], AFTER)
                 for column in ("guest_bytes", "used_bytes", "available_bytes"):
                     self.assertIn(row[column], (None, BEFORE, 4096, BEFORE - 4096))
@@ -152,7 +141,3 @@ class LiesTest(HelperCase):
         node.crustctl("resync")
         node.wait_for(grown.path, "in_sync", "none", LONGEST_PAUSE, guest_bytes=AFTER)
         node.wait_for(other.path, "in_sync", "none", 60, guest_bytes=BEFORE)
-
-
-if __name__ == "__main__":
-    unittest.main()

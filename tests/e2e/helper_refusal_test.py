@@ -3,9 +3,7 @@
 
 import dataclasses
 import os
-import subprocess
 import threading
-import unittest
 
 from helper_case import HOST_SANDBOXES, HelperCase, OURS
 from kata_agent import POLICY
@@ -63,23 +61,13 @@ REFUSALS = {
 
 class RefusalTest(HelperCase):
 
-    def build_all(self, names, **settings):
-        node = self.helper_node(**({"guest__helpers": 16} | settings))
-        scenes = {name: self.scene(node, sandbox_id=f"{number + 1:064x}")
-                  for number, name in enumerate(names)}
-        node.start()
-        for scene in scenes.values():
-            self.in_sync(node, scene, BEFORE, 120)
-        return node, scenes
-
     def refused(self, node, scene, refusal):
-        volume, = scene.volumes
-        row = node.wait_for(volume.path, "block_grown", refusal.reason, 120)
-        self.assertRegex(self.resize_row(node, volume.path)["error"], refusal.error)
+        row = node.wait_for(scene.volume.path, "block_grown", refusal.reason, 120)
+        self.assertRegex(self.resize_row(node, scene.volume.path)["error"], refusal.error)
         self.assertEqual(row["hypervisor_bytes"], AFTER)
         if not refusal.retried:
             self.assertIsNone(row["next_attempt_at"])
-        self.explains(node, volume.path, "block_grown", refusal.reason, *refusal.explained)
+        self.explains(node, scene.volume.path, "block_grown", refusal.reason, *refusal.explained)
 
     def heals(self, node, scenes):
         node.crustctl("resync")
@@ -101,22 +89,18 @@ class RefusalTest(HelperCase):
                 self.nothing_left(node, scene)
         with self.subTest("what a sandbox's guest is remembered for is not tried again"):
             scene = scenes["the policy forbids to create"]
-            tries = len(self.created(scene))
-            volume, = scene.volumes
-            volume.loop.resize(2 * AFTER)
-            node.wait_for(volume.path, "block_grown", "agent_policy_denied",
+            tries = len(scene.created())
+            scene.volume.loop.resize(2 * AFTER)
+            node.wait_for(scene.volume.path, "block_grown", "agent_policy_denied",
                           hypervisor_bytes=2 * AFTER)
             self.settle(node)
-            self.assertEqual(len(self.created(scene)), tries)
+            self.assertEqual(len(scene.created()), tries)
         for scene in scenes.values():
             scene.agent.faults = {}
             for call in CALLS:
                 scene.agent.behave(call, "ok")
         del scenes["the policy forbids to create"]
         self.heals(node, scenes.values())
-
-    def created(self, scene):
-        return scene.agent.matching(lambda one: one.method == "CreateContainer")
 
     def test_hangs_and_deaths_at_each_call(self):
         """The reason names the call; what hangs is killed and removed."""
@@ -129,12 +113,11 @@ class RefusalTest(HelperCase):
             self.grow(scene)
         said = {}
         for name, scene in scenes.items():
-            volume, = scene.volumes
             with self.subTest(name):
                 self.in_sync(node, scene, AFTER, LONGEST_PAUSE)
                 said[name] = [row["detail"] or "" for row in node.query(
                     "SELECT j.detail FROM audit_journal j JOIN audit_volumes v USING (volume_id)"
-                    f" WHERE v.target_path = '{volume.path}' AND j.kind = 'guest_answered'"
+                    f" WHERE v.target_path = '{scene.volume.path}' AND j.kind = 'guest_answered'"
                     " AND j.detail LIKE '%reason%'")]
                 call = name.split()[0]
                 if call != "RemoveContainer":  # then the resize was through
@@ -145,14 +128,13 @@ class RefusalTest(HelperCase):
         node, scenes = self.build_all(["hangs", "grows"], guest__helpers=1, resize__parallel=1,
                                       resize__call_timeout_seconds=60)
         hangs, grows = scenes.values()
-        created = [len(self.created(scene)) for scene in (hangs, grows)]
+        created = [len(scene.created()) for scene in (hangs, grows)]
         hangs.agent.behave("CreateContainer", "silent", "ok")
         self.grow(hangs)
         hangs.agent.wait_for_requests(created[0] + 1, 60, method="CreateContainer")
         self.grow(grows)
-        volume, = grows.volumes
-        node.wait_for(volume.path, "block_grown", seconds=30, hypervisor_bytes=AFTER)
-        self.assertEqual(len(self.created(grows)), created[1])
+        node.wait_for(grows.volume.path, "block_grown", seconds=30, hypervisor_bytes=AFTER)
+        self.assertEqual(len(grows.created()), created[1])
 
     def test_a_program_that_hangs(self):
         """The helper is killed when its time is over, and so is its container."""
@@ -171,10 +153,9 @@ class PlaceTest(HelperCase):
     """The node's side: the program, and the share that it is placed in."""
 
     def refused(self, node, scene, reason, error, *explained):
-        volume, = scene.volumes
-        node.wait_for(volume.path, "block_grown", reason)
-        self.assertRegex(self.resize_row(node, volume.path)["error"], error)
-        self.explains(node, volume.path, "block_grown", reason, *explained)
+        node.wait_for(scene.volume.path, "block_grown", reason)
+        self.assertRegex(self.resize_row(node, scene.volume.path)["error"], error)
+        self.explains(node, scene.volume.path, "block_grown", reason, *explained)
         self.assertEqual(sorted(scene.agent.containers), [])
 
     def heals(self, node, scene):
@@ -235,8 +216,7 @@ class PlaceTest(HelperCase):
         node = self.helper_node()
         shared = node.root / HOST_SANDBOXES
         shared.mkdir(parents=True)
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", shared], check=True)
-        self.addCleanup(subprocess.run, ["umount", "-l", shared], check=True)
+        self.mount_for_the_test("-t", "tmpfs", "-o", "size=8m", "tmpfs", shared)
         scene = self.scene(node)
         node.start()
         self.in_sync(node, scene, BEFORE)
@@ -263,13 +243,8 @@ class PlaceTest(HelperCase):
                          agent=f"unix:///{os.path.basename(scene.agent.socket_path)}",
                          drives=[volume.record() for volume in scene.volumes])
         node.start()
-        volume, = scene.volumes
-        node.wait_for(volume.path, "in_sync", "unverified")
+        node.wait_for(scene.volume.path, "in_sync", "unverified")
         self.grow(scene)
-        node.wait_for(volume.path, "block_grown", "agent_denied")
+        node.wait_for(scene.volume.path, "block_grown", "agent_denied")
         self.assertEqual(scene.agent.matching(lambda one: one.method in CALLS), [])
         self.nothing_left(node, scene)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -4,7 +4,6 @@
 import base64
 import os
 import subprocess
-import unittest
 
 from disks import KATA_STORAGE, make_filesystem
 from helper_case import GUEST_SHARE, HelperCase, OURS, guest_path_of
@@ -21,17 +20,16 @@ class ResizeTest(HelperCase):
 
     def test_resize_of_one_volume(self):
         node, scene = self.build()
-        volume, = scene.volumes
         scene.agent.runs.clear()
         self.grow(scene)
         self.in_sync(node, scene, AFTER)
-        resize = self.resize_row(node, volume.path)
+        resize = self.resize_row(node, scene.volume.path)
         self.assertEqual((resize["state"], resize["from_bytes"], resize["to_bytes"]),
                          ("in_sync", BEFORE, AFTER))
         self.assertIsNotNone(resize["guest_at"])
         self.assertEqual(len(scene.agent.runs), 1)
         arguments = scene.agent.runs[0]
-        self.assertEqual((arguments[:2], arguments[-1]), (["/agent", "--once"], "/vol/0"))
+        self.assertEqual((arguments[1], arguments[-1]), ("--once", self.guest_path(node, scene.volume)))
         self.assertNotIn("--report", arguments)
         kinds = [row["kind"] for row in node.query(
             "SELECT kind FROM audit_journal WHERE kind LIKE 'helper%' ORDER BY seq")]
@@ -45,11 +43,10 @@ class ResizeTest(HelperCase):
         self.grow(scene)
         node.start()
         self.in_sync(node, scene, AFTER)
-        self.assertEqual([one[-3:] for one in scene.agent.runs], [["/vol/0", "/vol/1", "/vol/2"]])
+        self.assertEqual([sorted(one[-3:]) for one in scene.agent.runs], [sorted(scene.agent.mounts)])
 
     def test_an_agent_that_fails_takes_nothing_from_the_helper(self):
         node, scene = self.build()
-        volume, = scene.volumes
         node.crustctl("resync")  # what the sandbox was found unable to do is asked for again
         scene.agent.behave("ResizeVolume", "status:13:resize2fs: bad magic")
         scene.agent.runs.clear()
@@ -57,7 +54,7 @@ class ResizeTest(HelperCase):
         self.in_sync(node, scene, AFTER)
         self.assertEqual(len(scene.agent.runs), 1)
         self.assertIn("ResizeVolume", [request.method for request in scene.agent.requests])
-        self.assertEqual(node.volume(volume.path)["stalled"], 0)
+        self.assertEqual(node.volume(scene.volume.path)["stalled"], 0)
 
     def one_volume(self, path, inside=None, **settings):
         """A volume, its agent, and the directory that Kata makes for the guest; inside: what the guest has in its place."""
@@ -126,10 +123,9 @@ class ResizeTest(HelperCase):
                 node = self.helper_node(**settings)
                 scene = self.scene(node)
                 node.start()
-                volume, = scene.volumes
-                node.wait_for(volume.path, "in_sync", "unverified")
+                node.wait_for(scene.volume.path, "in_sync", "unverified")
                 self.grow(scene)
-                node.wait_for(volume.path, "block_grown", "agent_denied")
+                node.wait_for(scene.volume.path, "block_grown", "agent_denied")
                 self.assertFalse([one for one in scene.agent.requests if one.method in CALLS])
                 self.nothing_left(node, scene)
                 node.close()
@@ -155,25 +151,23 @@ class ResizeTest(HelperCase):
         size, larger = 320 * MIB, 384 * MIB
         node = self.helper_node()
         scene = self.scene(node, size=size)
-        volume, = scene.volumes
-        guest = self.guest_with(volume.loop, "xfs")
+        guest = self.guest_with(scene.volume.loop, "xfs")
         scene.agent.execute = guest.pid
         node.start()
         first = self.synced(node, scene, size)
-        self.ask(guest, f"echo as it was >{volume.loop.mount_point}/file; sync")
-        volume.loop.resize(larger)
+        self.ask(guest, f"echo as it was >{scene.volume.loop.mount_point}/file; sync")
+        scene.volume.loop.resize(larger)
         self.assertGreater(self.synced(node, scene, larger), first)
-        size_by_guest = self.ask(guest, f"stat -f -c '%b*%S' {volume.loop.mount_point}")
+        size_by_guest = self.ask(guest, f"stat -f -c '%b*%S' {scene.volume.loop.mount_point}")
         blocks, block = map(int, size_by_guest.split("*"))
-        self.assertEqual(node.volume(volume.path)["guest_bytes"], blocks * block)
-        self.assertEqual(self.ask(guest, f"cat {volume.loop.mount_point}/file"), "as it was")
+        self.assertEqual(node.volume(scene.volume.path)["guest_bytes"], blocks * block)
+        self.assertEqual(self.ask(guest, f"cat {scene.volume.loop.mount_point}/file"), "as it was")
 
     def synced(self, node, scene, device_bytes):
         """The file system's size, once the guest has grown it to the device."""
-        volume, = scene.volumes
-        node.wait_for(volume.path, "in_sync", "none", device_bytes=device_bytes)
+        node.wait_for(scene.volume.path, "in_sync", "none", device_bytes=device_bytes)
         self.nothing_left(node, scene)
-        return node.volume(volume.path)["guest_bytes"]
+        return node.volume(scene.volume.path)["guest_bytes"]
 
     def guest_with(self, loop, file_system):
         """A shell in a mount namespace where the device is mounted."""
@@ -198,5 +192,35 @@ class ResizeTest(HelperCase):
         return "\n".join(lines).strip()
 
 
-if __name__ == "__main__":
-    unittest.main()
+class StatsTest(HelperCase):
+
+    def test_polled(self):
+        """Usage is recorded although the agent refuses; one helper serves several polls."""
+        node, scene = self.build(2, guest__stats_seconds=1)
+        runs = len(scene.agent.runs)
+        for volume in scene.volumes:
+            row = node.wait_for(volume.path, "in_sync", used_bytes=4096,
+                                available_bytes=BEFORE - 4096, condition="normal")
+        first = row["stats_at"]
+        polls = len(scene.agent.matching(lambda one: one.method == "GetVolumeStats"))
+        scene.agent.wait_for_requests(polls + 6, 60, method="GetVolumeStats")
+        self.assertEqual(len(scene.agent.runs), runs, "what the resize's helper said still serves")
+        # The time at which the guest was read, and not the one at which somebody asked.
+        self.assertEqual(node.volume(scene.volumes[1].path)["stats_at"][:18], first[:18])
+
+    def test_a_restarted_daemon_asks_once(self):
+        node, scene = self.build(2)
+        node.stop()
+        node.configure(guest__stats_seconds=1)
+        scene.agent.runs.clear()
+        node.start()
+        for volume in scene.volumes:
+            node.wait_for(volume.path, "in_sync", used_bytes=4096)
+        time_read = node.volume(scene.volumes[0].path)["stats_at"]
+        self.assertIsNotNone(time_read)
+        polls = len(scene.agent.matching(lambda one: one.method == "GetVolumeStats"))
+        scene.agent.wait_for_requests(polls + 4, 60, method="GetVolumeStats")
+        self.assertEqual(len(scene.agent.runs), 1, scene.agent.runs)
+        self.assertIn("--report", scene.agent.runs[0])
+        self.assertEqual(sorted(scene.agent.runs[0][-2:]), sorted(scene.agent.mounts))
+        self.nothing_left(node, scene)

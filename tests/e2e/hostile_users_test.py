@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """Users of the node who start programs with a sandbox's arguments, in directories of their own:
 crustd believes none of them, even the first, and says so."""
@@ -10,20 +9,14 @@ import pathlib
 import secrets
 import shutil
 import subprocess
-import unittest
 
 from locked_memory import start_locked_process
 from rust_runtime import RustPod, RustShim, guest_name
-from scratch_node import ScratchNodeTest
+from scratch_node import ScratchNodeTest, findings
 
 NOBODY = 65534
 # No other test has such processes meanwhile.
 VICTIM, OTHER = secrets.token_hex(32), secrets.token_hex(32)
-
-
-class Pod(RustPod):
-    def __init__(self, node, sandbox_id):
-        self.node, self.id = node, sandbox_id
 
 
 class HostileUsersTest(ScratchNodeTest):
@@ -36,7 +29,7 @@ class HostileUsersTest(ScratchNodeTest):
     # the node's side
 
     def pod(self, sandbox_id):
-        pod = Pod(self.host, sandbox_id)
+        pod = RustPod(self.host, sandbox_id)
         pod.make_directories()
         return pod
 
@@ -84,10 +77,7 @@ class HostileUsersTest(ScratchNodeTest):
             "SELECT sandbox_id, vmm_pid FROM audit_sandboxes WHERE status = 'alive'")}
 
     def findings(self):
-        findings = json.loads(self.host.crustctl("doctor", "-o", "json", check=False).stdout)
-        if isinstance(findings, dict):
-            findings = findings["findings"]
-        return [one["what"] for one in findings if "not believed" in one["what"]]
+        return [one["what"] for one in findings(self.host) if "not believed" in one["what"]]
 
     def check_two_pods(self, *, impostor_first):
         """A user becomes the victim's shim, and claims the other pod's volume."""
@@ -207,7 +197,3 @@ class HostileUsersTest(ScratchNodeTest):
         shutil.rmtree(pod.state)
         self.settle(self.host)
         self.host.wait(lambda: self.watches() == before, 30, "the watches to be released")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -15,6 +15,8 @@ import ctypes
 import socket
 import struct
 
+from programs import Closing
+
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, _, PING, GOAWAY, WINDOW_UPDATE = range(9)
 END_STREAM, ACK, END_HEADERS = 1, 1, 4
 NO_ERROR, PROTOCOL_ERROR, INTERNAL_ERROR = 0, 1, 2
@@ -89,7 +91,7 @@ class Inflater:
         self.library.nghttp2_hd_inflate_del(self.state)
 
 
-class Http2:
+class Http2(Closing):
     def __init__(self, path, seconds=60):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.socket.connect(str(path))  # waits where too many do
@@ -173,9 +175,3 @@ class Http2:
 
     def close(self):
         self.socket.close()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()

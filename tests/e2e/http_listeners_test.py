@@ -93,9 +93,7 @@ class ListenersTest(Listeners):
     def test_a_resize_while_many_ask_for_the_doctor(self):
         node = self.started()
         volume = self.volume(node)
-        self.sandbox(node, volume)
-        self.monitor(node, volume)
-        self.agent(node)
+        self.equip(node, volume)
         node.wait_for(volume.path, "in_sync")
         stop, answers = threading.Event(), []
 
@@ -112,8 +110,7 @@ class ListenersTest(Listeners):
         for client in clients:
             client.start()
         try:
-            volume.loop.resize(AFTER)
-            node.wait_for(volume.path, "in_sync", hypervisor_bytes=AFTER)
+            node.grow(volume, AFTER, reason=None)
             self.assertEqual(ask(self.metrics, "/healthz")[0], 200)
         finally:
             stop.set()

@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """File systems that reach the end of their own numbers, and ones that grow for longer than a call."""
 
@@ -7,7 +6,6 @@ import re
 import signal
 import subprocess
 import tempfile
-import unittest
 
 from disks import LoopDevice, make_filesystem
 from kata_agent_test import KataAgentCase
@@ -155,7 +153,7 @@ class GrowingTest(LimitCase):
 
 
 class HelperTest(KataAgentCase):
-    """The same in a helper, whose container has no device nodes."""
+    """The same in a helper."""
 
     file_systems = ("ext4", "xfs")
     guest_options = {"memory": 768}
@@ -171,7 +169,7 @@ class HelperTest(KataAgentCase):
         return loop
 
     def run_once(self, name, *options):
-        container = self.container("--once", *options, "/vol/0", volumes=self.mount_points(name))
+        container = self.container("--once", *options, *self.mount_points(name))
         _, (entry,) = self.run_helper(container)
         return entry
 
@@ -187,14 +185,10 @@ class HelperTest(KataAgentCase):
     def test_next_one_goes_on(self):
         size = self.resize("xfs", TIB)
         totals, entry = [], {"error": "growing"}
-        while entry["error"] == "growing":
+        while entry["error"] in ("growing", "timed_out"):  # the latter where the machine is busy
             entry = self.run_once("xfs", "--timeout", "2")
-            totals.append(entry["total"])
+            totals += [entry["total"]] if entry["total"] else []
         self.assertEqual(entry["error"], "", entry)
         self.assertGreater(len(totals), 1)
         self.assertEqual(totals, sorted(totals))
         self.assertGreater(entry["total"], size * 9 // 10)
-
-
-if __name__ == "__main__":
-    unittest.main()

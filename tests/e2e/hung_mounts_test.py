@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """Paths into a file system that never answers: crustd looks up nothing there, says so of the volume
 whose device it is, and goes on serving all others."""
@@ -13,7 +12,6 @@ import secrets
 import shlex
 import socket
 import subprocess
-import unittest
 
 from drives import DrivesTest
 from fuse import HangingFile
@@ -91,12 +89,9 @@ class HungMountsTest(ScratchNodeTest):
     def check_served(self):
         """Another volume, from its metadata to the end of a resize."""
         volume = self.volume(self.host, "served")
-        self.agent(self.host)
-        self.monitor(self.host, volume)
-        self.sandbox(self.host, volume)
+        self.equip(self.host, volume)
         self.host.wait_for(volume.path, "in_sync", "none")
-        volume.loop.resize(AFTER)
-        self.host.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=AFTER)
+        self.host.grow(volume, AFTER)
         self.assertEqual(self.host.crustctl("status").returncode, 0)
         return volume
 
@@ -157,9 +152,7 @@ class HungMountsTest(ScratchNodeTest):
 
     def fill_table(self, directory, count):
         """Mounts whose lines in the mount table have 14 KiB each: a blank is four bytes there."""
-        directory.mkdir()
-        subprocess.run(["mount", "-t", "tmpfs", "fill", directory], check=True)
-        self.addCleanup(subprocess.run, ["umount", "-l", directory], check=True)
+        self.mount_for_the_test("-t", "tmpfs", "fill", directory)
         deep = os.open(directory, os.O_PATH)
         for _ in range(14):
             os.mkdir(" " * 250, dir_fd=deep)
@@ -173,17 +166,14 @@ class HungMountsTest(ScratchNodeTest):
     def test_a_large_mount_table(self):
         """Others' mounts with long names: what the volume's device lies on is found in the table all the same."""
         dev = self.host.root / "dev"
-        dev.mkdir(exist_ok=True)
-        subprocess.run(["mount", "-t", "tmpfs", "dev", dev], check=True)
-        self.addCleanup(subprocess.run, ["umount", "-l", dev], check=True)
+        self.mount_for_the_test("-t", "tmpfs", "dev", dev)
         self.hang()
         path, = self.blocked("/mnt/hung/disk")
         self.host.configure(resize__sweep_seconds=5)
         self.host.start()
         volume = self.check_served()
         self.fill_table(self.host.root / "mnt/many", 300)
-        volume.loop.resize(2 * AFTER)
-        self.host.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=2 * AFTER)
+        self.host.grow(volume, 2 * AFTER)
         self.host.stage(path, "/mnt/hung/other")
         row = self.host.wait_for(path, "blocked", "no_device", device="/mnt/hung/other")
         self.assertIn(LEADS, row["evidence"])
@@ -209,8 +199,7 @@ class HungMountsAndDrivesTest(DrivesTest):
         used, mounted = self.loop(), self.scratch / "mounted"
         mounted.mkdir()
         subprocess.run(["mkfs.ext4", "-q", used.device], check=True)
-        subprocess.run(["mount", used.device, mounted], check=True)
-        self.addCleanup(subprocess.run, ["umount", mounted], check=True)
+        self.mount_for_the_test(used.device, mounted)
         host = self.drive_node(wrapper=in_own_mounts(shlex.join(
             ["python3", "-c", MOUNT_FUSE, str(self.scratch / "hung/file"), str(self.scratch / "over")])))
         host.add_device(used.device)
@@ -218,12 +207,8 @@ class HungMountsAndDrivesTest(DrivesTest):
         host.start()
         self.assertIn(str(self.scratch / "hung/file"),
                       pathlib.Path(f"/proc/{host.process.pid}/mountinfo").read_text())
-        self.wait_alive(host)
+        host.wait_alive()
         with self.fails("FAILED_PRECONDITION", f"{used.device} is mounted on the host at {mounted}"):
             self.attach(host, "data-0", used)
         self.attach(host, "data-1", disk)
         self.detach(host, "data-1")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -6,18 +6,18 @@ import fcntl
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import threading
-import unittest
 
 from node import REPOSITORY
-from scratch_node import AFTER, SANDBOX, ScratchNodeTest, curl, publish_path
+from programs import needs
+from scratch_node import AFTER, SANDBOX, ScratchNodeTest, counted, publish_path
 
 PAGE = REPOSITORY / "docs/reference/journal.md"
 FLEET, VIEWS = REPOSITORY / "docs/fleet.md", REPOSITORY / "docs/reference/audit-views.md"
 QUERY = re.compile(r"^\*\*([^*\n]+)\*\*\n\n```sh\n([^`]+)\n```", re.M)
+COUNTER = "crustd_journal_lines_total"
 
 
 class Reader:
@@ -72,11 +72,6 @@ class JournalLinesTest(ScratchNodeTest):
             for name in ("at", "kind", "volume_id", "sandbox_id", "device", "detail", "pv"):
                 self.assertEqual(line.get(name), row[name], line)
 
-    def counted(self, node):
-        body = curl(node, "/metrics")[1].decode()
-        return {result: int(count) for result, count in
-                re.findall(r'^crustd_journal_lines_total\{result="(\w+)"\} (\d+)$', body, re.M)}
-
     def stalled_volume(self, node):
         """Its device grows, and its VMM has no monitor."""
         volume = self.volume(node, "pvc-7")
@@ -121,7 +116,7 @@ class JournalLinesTest(ScratchNodeTest):
         node = self.node()
         reader = self.start(node)
         self.settle(node)
-        self.assertEqual(self.counted(node), {"printed": 0, "dropped": 0})
+        self.assertEqual(counted(node, COUNTER), {"printed": 0, "dropped": 0})
         self.assertEqual(node.stop(), 0)
         reader.finish()
         self.assertEqual(reader.data, b"")
@@ -133,9 +128,9 @@ class JournalLinesTest(ScratchNodeTest):
         self.switch(node, "on")
         self.settle(node)
         self.switch(node, "off")
-        before = self.counted(node)
+        before = counted(node, COUNTER)
         self.settle(node)
-        self.assertEqual(self.counted(node), before)
+        self.assertEqual(counted(node, COUNTER), before)
         self.assertEqual(node.stop(), 0)
         reader.finish()
         lines = reader.lines()
@@ -168,14 +163,14 @@ class JournalLinesTest(ScratchNodeTest):
         node.wait(lambda: node.volume(paths[-1])["status"] == "removed", 120, "the last volume to go")
         self.assert_served(node)
         newest = self.turns(node)
-        node.wait(lambda: sum(self.counted(node).values()) >= newest, 60, "all lines to be printed or dropped")
-        self.assertGreater(self.counted(node)["dropped"], 700)
+        node.wait(lambda: sum(counted(node, COUNTER).values()) >= newest, 60, "all lines to be printed or dropped")
+        self.assertGreater(counted(node, COUNTER)["dropped"], 700)
         self.assertEqual(node.log.read_text().count("because stdout does not take them: it is full"), 1)
         reader.thread.start()
         fcntl.fcntl(reader.end, fcntl.F_SETPIPE_SZ, 1 << 16)
         self.settle(node)
-        node.wait(lambda: sum(self.counted(node).values()) >= self.turns(node), 60, "the reader to be served")
-        counted = self.counted(node)
+        node.wait(lambda: sum(counted(node, COUNTER).values()) >= self.turns(node), 60, "the reader to be served")
+        results = counted(node, COUNTER)
         newest = self.turns(node)
         self.assertEqual(node.stop(), 0)
         reader.finish()
@@ -183,8 +178,8 @@ class JournalLinesTest(ScratchNodeTest):
         numbers = [line["seq"] for line in lines]
         self.assertEqual(numbers, sorted(set(numbers)))
         self.assertEqual(numbers[-1], newest)
-        self.assertEqual(newest, sum(counted.values()))
-        self.assertEqual(len(numbers), counted["printed"])
+        self.assertEqual(newest, sum(results.values()))
+        self.assertEqual(len(numbers), results["printed"])
         self.assert_recorded(node, lines)
 
     def test_reader_goes(self):
@@ -192,7 +187,7 @@ class JournalLinesTest(ScratchNodeTest):
         reader = self.start(node, read=False)
         os.close(reader.end)
         self.settle(node)
-        node.wait(lambda: self.counted(node)["dropped"], 60, "lines to be dropped")
+        node.wait(lambda: counted(node, COUNTER)["dropped"], 60, "lines to be dropped")
         self.assertIn("because stdout does not take them: Broken pipe", node.log.read_text())
 
     def test_killed(self):
@@ -213,8 +208,7 @@ class JournalLinesTest(ScratchNodeTest):
         self.assertGreater(total, 8)
 
     def test_queries(self):
-        if not shutil.which("jq"):
-            self.skipTest("needs the program jq")
+        needs("jq")
         node = self.on()
         reader = self.start(node)
         volume = self.stalled_volume(node)
@@ -240,7 +234,3 @@ class JournalLinesTest(ScratchNodeTest):
         self.assertEqual(got.pop("Which rows were not printed?"), [["other", "6", "8"]])
         self.assertEqual(got, {})
         self.assertEqual(row["sandbox_id"], SANDBOX)
-
-
-if __name__ == "__main__":
-    unittest.main()

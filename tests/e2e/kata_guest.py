@@ -6,7 +6,7 @@ really runs containers, and a directory that host and guest share.
         guest.vm.wait_ready()
         place(share / "crust-1", helper)
         client = guest.client()
-        client.run(Container("crust-1", ["--once", "/vol/0"], [disk.mount_point]))
+        client.run(Container("crust-1", ["--once", disk.mount_point]))
 
 The agent is reached at guest.relay.socket_path, by as many clients as there are: a relay carries each to a port of the
 guest's. On KVM it listens on vsock, like the real one.
@@ -22,6 +22,7 @@ import sys
 import threading
 
 from guestvm import KATA_SHARED, VIRTIOFSD, GuestVM
+from programs import Closing
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "fakes"))
 import agent as ttrpc  # noqa: E402  pylint: disable=wrong-import-position
@@ -29,6 +30,9 @@ import agent as ttrpc  # noqa: E402  pylint: disable=wrong-import-position
 AGENT_PORT = 1024
 HELPER = "agent"  # what the program is called in its directory
 ROOT_DIRECTORIES = ("proc", "sys", "dev", "vol")
+ORDINARY = ("CAP_SYS_RESOURCE", "CAP_SYS_ADMIN")
+FOR_DRIVES = (*ORDINARY, "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_SYS_CHROOT",
+              "CAP_SYS_PTRACE")
 CALL_SECONDS = 120
 OK, INVALID_ARGUMENT, NOT_FOUND, UNIMPLEMENTED, INTERNAL = 0, 3, 5, 12, 13
 
@@ -38,31 +42,20 @@ def missing_parts():
     return [] if os.access(VIRTIOFSD, os.X_OK) else [VIRTIOFSD]
 
 
-class Relay:
+class Relay(ttrpc.UnixServer):
     """Carries each connection to a unix socket on to a TCP port, and its end in either direction."""
 
     def __init__(self, path, target):
-        self.socket_path, self.target = str(path), target
-        self.listener = socket.socket(socket.AF_UNIX)
-        self.listener.bind(self.socket_path)
-        self.listener.listen(16)
-        self.sockets = []
-        threading.Thread(target=self._accept, daemon=True).start()
+        super().__init__(path)
+        self.target = target
+        self.start()
 
-    def _accept(self):
-        while True:
-            try:
-                client, _ = self.listener.accept()
-            except OSError:
-                return
-            try:
-                guest = socket.create_connection(self.target)
-            except OSError:  # the VM has ended
-                client.close()
-                continue
-            self.sockets += [client, guest]
-            for source, sink in ((client, guest), (guest, client)):
-                threading.Thread(target=self._carry, args=(source, sink), daemon=True).start()
+    def _talk(self, client):
+        with socket.create_connection(self.target) as guest:
+            back = threading.Thread(target=self._carry, args=(guest, client), daemon=True)
+            back.start()
+            self._carry(client, guest)
+            back.join()
 
     @staticmethod
     def _carry(source, sink):
@@ -77,16 +70,8 @@ class Relay:
             except OSError:
                 pass
 
-    def close(self):
-        for one in [self.listener, *self.sockets]:
-            try:
-                one.shutdown(socket.SHUT_RDWR)  # wakes whoever waits for it
-            except OSError:
-                pass
-            one.close()
 
-
-class KataGuest:
+class KataGuest(Closing):
     """A guest and the way to its agent. share: a directory, or None for a guest that has none. Options
     are those of GuestVM, and the stand-in's own."""
 
@@ -107,10 +92,7 @@ class KataGuest:
     def client(self):
         return Client(self.relay.socket_path)
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
+    def close(self):
         self.relay.close()
         self.vm.stop()
 
@@ -119,11 +101,9 @@ class KataGuest:
 
 
 def place(directory, program):
-    """A container's root in the share: the program, and where its mounts go."""
+    """A container's root in the share."""
     directory.mkdir()
     shutil.copy(program, directory / HELPER)
-    for name in ROOT_DIRECTORIES:
-        (directory / name).mkdir()
 
 
 @dataclasses.dataclass
@@ -132,13 +112,14 @@ class Container:
 
     id: str
     arguments: list = dataclasses.field(default_factory=list)
-    volumes: list = dataclasses.field(default_factory=list)
     root: str = None
-    path: str = f"/{HELPER}"  # of the program, in the container
-    capabilities: tuple | None = ("CAP_SYS_RESOURCE", "CAP_SYS_ADMIN")
-    namespaces: tuple = ("mount", "ipc", "uts", "pid")
-    own_mounts: tuple = ("proc", "sys", "dev", "vol")
+    path: str = None  # of the program, in the guest
+    capabilities: tuple | None = ORDINARY
+    namespaces: tuple = ("ipc", "uts", "pid=/proc/1/ns/pid")
     process: bool = True
+    # As crustd 0.2 asked: mounts in a mount namespace, in which the path is, and a disk
+    volumes: list = dataclasses.field(default_factory=list)
+    own_mounts: tuple = ()
     storage: "Storage | None" = None
 
     MOUNTS = {"proc": ("proc", ["nosuid", "noexec", "nodev"]),
@@ -158,7 +139,8 @@ class Container:
         for number, path in enumerate(self.volumes):
             spec += message(5, self._mount(f"/vol/{number}", path, "bind", ["bind", "rw"]))
         linux = field(5, f"/{self.id}")
-        linux += b"".join(message(6, field(1, name)) for name in self.namespaces)
+        linux += b"".join(message(6, field(1, name) + (field(2, path) if path else b""))
+                          for name, _, path in (one.partition("=") for one in self.namespaces))
         storage = message(5, self.storage.encode()) if self.storage else b""
         return (field(1, self.id) + field(2, self.id) + storage
                 + message(6, spec + message(8, linux)))
@@ -166,7 +148,8 @@ class Container:
     def _process(self):
         field, message = ttrpc.field, ttrpc.submessage
         process = message(3, b"")
-        process += b"".join(field(4, word) for word in [self.path, *self.arguments])
+        process += b"".join(field(4, word) for word in [
+            self.path or f"{KATA_SHARED}/{self.id}/{HELPER}", *self.arguments])
         process += field(6, "/") + field(9, 1)
         if self.capabilities is not None:
             process += message(7, b"".join(field(kind, name) for kind in (1, 2, 3, 4)
@@ -205,7 +188,7 @@ class AgentError(Exception):
         self.method, self.code, self.text = method, code, text
 
 
-class Client:
+class Client(Closing):
     """One connection to the agent. Each call is a method; what is refused raises AgentError."""
 
     def __init__(self, path, hybrid_vsock=None):
@@ -266,9 +249,3 @@ class Client:
 
     def close(self):
         self.connection.close()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()

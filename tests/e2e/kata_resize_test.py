@@ -3,6 +3,7 @@
 containers and denies the rest, nothing of crustd's in the guest. Only the devices grow; crustd does all else.
 """
 
+import contextlib
 import os
 import unittest
 
@@ -90,36 +91,32 @@ class StockResizeTest(StockCase):
         self.assertLess(self.sandbox.containers() - before, 2 * len(self.volumes))
         self.check_nothing_left()
 
-    def test_frozen_file_system_grows_once_it_is_thawed(self):
-        volume = self.volumes["xfs"]
+    @contextlib.contextmanager
+    def frozen(self, volume):
+        """A resize of a volume whose file system is frozen, when its helper is in the guest; thawed at the end."""
         self.settle(volume)
-        path = volume.disk.mount_point
-        before = self.sandbox.containers()
+        path, before = volume.disk.mount_point, self.sandbox.containers()
         self.sandbox.vm.freeze(path)
         try:
             resize = self.begin(volume, settled=None)
             self.wait(lambda: self.sandbox.containers() > before, "a helper in the guest")
+            yield resize
         finally:
             self.sandbox.vm.thaw(path)
+
+    def test_frozen_file_system_grows_once_it_is_thawed(self):
+        with self.frozen(self.volumes["xfs"]) as resize:
+            pass
         self.finish(resize)
         self.check_nothing_left()
 
     def test_killed_while_the_helper_runs(self):
         """The next crustd finds what is left, removes it, and the volume grows."""
-        volume = self.volumes["xfs"]
-        self.settle(volume)
-        path = volume.disk.mount_point
-        before = self.sandbox.containers()
-        self.sandbox.vm.freeze(path)
-        try:
-            resize = self.begin(volume, settled=None)
-            self.wait(lambda: self.sandbox.containers() > before, "a helper in the guest")
+        with self.frozen(self.volumes["xfs"]) as resize:
             self.node.kill()
             self.assertTrue(self.sandbox.left())
-        finally:
-            self.sandbox.vm.thaw(path)
         self.node.start()
-        self.node.wait_for(volume.path, "in_sync", "none", SECONDS, device_bytes=resize.to_bytes)
+        self.node.wait_for(resize.volume.path, "in_sync", "none", SECONDS, device_bytes=resize.to_bytes)
         self.check_guest(resize)
         self.check_nothing_left()
 
@@ -186,7 +183,3 @@ class UnmountedCgroupsTest(StockCase):
         self.assertTrue(self.journal(volume, "detail LIKE '%StartContainer%'"), self.journal(volume))
         said = self.node.crustctl("explain", volume.path).stdout
         self.assertIn("control groups", said)
-
-
-if __name__ == "__main__":
-    unittest.main()

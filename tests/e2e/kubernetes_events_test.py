@@ -4,17 +4,17 @@ lost when it is not believed, refuses, is down, or does not answer."""
 
 import http.server
 import json
-import re
 import shutil
 import ssl
 import subprocess
 import threading
 
-from containers import Containers
-from scratch_node import AFTER, SANDBOX, ScratchNodeTest, curl
+from programs import needs
+from scratch_node import AFTER, ScratchNodeTest, counted
 
 UID = "01234567-89ab-cdef-0123-456789abcdef"
 CLAIM = {"csi.storage.k8s.io/pvc/name": "data-db-0", "csi.storage.k8s.io/pvc/namespace": "shop"}
+COUNTER = "crustd_kubernetes_events_total"
 
 
 class Authority:
@@ -107,8 +107,7 @@ class EventsCase(ScratchNodeTest):
 
     def setUp(self):
         super().setUp()
-        if not shutil.which("openssl"):
-            self.skipTest("needs the program openssl")
+        needs("openssl")
         self.authority = Authority(self.scratch / "authority")
         self.account = self.scratch / "serviceaccount"
         self.account.mkdir()
@@ -130,20 +129,26 @@ class EventsCase(ScratchNodeTest):
         return self.node({"kubernetes.events": "on", "kubernetes.service_account": str(self.account)} | settings,
                          ("env", "KUBERNETES_SERVICE_HOST=127.0.0.1", f"KUBERNETES_SERVICE_PORT={port}", "NODE_NAME=node-1"))
 
+    def started(self, **options):
+        """(API server, node): such a crustd, which runs."""
+        server = self.server(**options)
+        node = self.pod(server.port)
+        node.start()
+        return server, node
+
     def bundle(self, node):
         """The sandbox's shim, and what the container engine has of the sandbox: the pod's name."""
-        containers = Containers(node, SANDBOX, annotations={
-            "io.kubernetes.cri.sandbox-name": "db-0", "io.kubernetes.cri.sandbox-namespace": "shop"})
-        self.addCleanup(containers.close)
+        self.containers(node, annotations={"io.kubernetes.cri.sandbox-name": "db-0",
+                                           "io.kubernetes.cri.sandbox-namespace": "shop"})
 
     def bound(self, node, able=True, claim=UID, **stage):
         """A volume that a sandbox uses. able: its VMM and its guest follow when it grows. claim: the uid in its PV's name."""
         volume = self.volume(node, f"pvc-{claim}", **stage)
         self.bundle(node)
         if able:
-            self.monitor(node, volume)
-            self.agent(node)
-        self.sandbox(node, volume)
+            self.equip(node, volume)
+        else:
+            self.sandbox(node, volume)
         node.wait_bound(volume.path)
         return volume
 
@@ -151,13 +156,8 @@ class EventsCase(ScratchNodeTest):
         volume.loop.resize(AFTER)
         return node.wait_for(volume.path, "in_sync", device_bytes=AFTER)
 
-    def counted(self, node):
-        body = curl(node, "/metrics")[1].decode()
-        return {result: int(count) for result, count in
-                re.findall(r'^crustd_kubernetes_events_total\{result="(\w+)"\} (\d+)$', body, re.M)}
-
     def wait_counted(self, node, result, count):
-        node.wait(lambda: self.counted(node)[result] >= count, 120, f"{count} events to be {result}")
+        node.wait(lambda: counted(node, COUNTER)[result] >= count, 120, f"{count} events to be {result}")
 
     def lines(self, node, words):
         return [line for line in node.log.read_text().splitlines() if words in line]
@@ -168,9 +168,7 @@ class KubernetesEventsTest(EventsCase):
     # -- delivered
 
     def test_pod_and_claim_hear_of_a_resize(self):
-        server = self.server()
-        node = self.pod(server.port)
-        node.start()
+        server, node = self.started()
         volume = self.bound(node, metadata=CLAIM)
         self.grow(node, volume)
         self.wait_counted(node, "sent", 2)
@@ -187,20 +185,18 @@ class KubernetesEventsTest(EventsCase):
             "apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "shop", "name": "data-db-0", "uid": UID})
         self.assertEqual({one["path"] for one in server.requests}, {"/api/v1/namespaces/shop/events"})
         self.assertEqual({one["token"] for one in server.requests}, {"first-token"})
-        self.assertEqual(self.counted(node), {"sent": 2, "merged": 0, "refused": 0, "dropped": 0})
+        self.assertEqual(counted(node, COUNTER), {"sent": 2, "merged": 0, "refused": 0, "dropped": 0})
         self.assertNotIn("first-token", node.log.read_text())
 
     def test_stalled_makes_one_event_and_an_unknown_claim_is_named_by_its_pv(self):
-        server = self.server()
-        node = self.pod(server.port)
-        node.start()
+        server, node = self.started()
         volume = self.bound(node, able=False)
         volume.loop.resize(AFTER)
         node.wait_for(volume.path, "blocked", "monitor_missing")
         self.wait_counted(node, "sent", 2)
         node.crustctl("resync")
         self.settle(node)
-        self.assertEqual(self.counted(node)["sent"], 2)
+        self.assertEqual(counted(node, COUNTER)["sent"], 2)
         pod = server.events()["Pod", "FileSystemResizeFailed"]
         self.assertEqual(pod["type"], "Warning")
         self.assertIn("blocked/monitor_missing", pod["message"])
@@ -223,24 +219,20 @@ class KubernetesEventsTest(EventsCase):
     # -- not delivered
 
     def test_server_of_another_ca_gets_nothing(self):
-        server = self.server(authority=Authority(self.scratch / "other"))
-        node = self.pod(server.port)
-        node.start()
+        server, node = self.started(authority=Authority(self.scratch / "other"))
         volume = self.bound(node)
         self.grow(node, volume)
         node.wait(lambda: self.lines(node, "Kubernetes gets no events"), 60, "the refusal to be logged")
         self.assertEqual(server.requests, [])
-        self.assertEqual(self.counted(node)["sent"], 0)
+        self.assertEqual(counted(node, COUNTER)["sent"], 0)
         shutil.copy(server.authority.certificate, self.account / "ca.crt")
         self.wait_counted(node, "sent", 2)
         self.assertEqual(len(self.lines(node, "Kubernetes gets no events")), 1)
         self.assertEqual(len(self.lines(node, "Kubernetes gets events from crustd again")), 1)
 
     def test_refusal_is_counted_and_logged_once(self):
-        server = self.server()
+        server, node = self.started()
         server.status = 403
-        node = self.pod(server.port)
-        node.start()
         volume = self.bound(node)
         self.grow(node, volume)
         self.wait_counted(node, "refused", 2)
@@ -262,41 +254,35 @@ class KubernetesEventsTest(EventsCase):
         server = self.server(port)
         self.wait_counted(node, "sent", 2)
         self.assertIn(("Pod", "FileSystemResizeSuccessful"), server.events())
-        self.assertEqual(self.counted(node)["dropped"], 0)
+        self.assertEqual(counted(node, COUNTER)["dropped"], 0)
 
     def test_resize_does_not_wait_for_a_server_that_does_not_answer(self):
-        server = self.server()
-        node = self.pod(server.port)
-        node.start()
+        server, node = self.started()
         server.unheld.clear()
         volume = self.bound(node)
         self.grow(node, volume)
         node.wait(lambda: server.requests, 60, "the first request")
         volume.loop.resize(2 * AFTER)
         node.wait_for(volume.path, "in_sync", device_bytes=2 * AFTER)
-        self.assertEqual(self.counted(node)["sent"], 0)
+        self.assertEqual(counted(node, COUNTER)["sent"], 0)
         # A slow machine may have given the first one up meanwhile, and tried again with the same Event.
         self.assertEqual(len({one["event"]["metadata"]["name"] for one in server.requests}), 1, "one Event at a time")
         server.unheld.set()
         self.wait_counted(node, "sent", 4)
 
     def test_crustd_ends_while_a_request_is_under_way(self):
-        server = self.server()
+        server, node = self.started()
         server.unheld.clear()
-        node = self.pod(server.port)
-        node.start()
         self.grow(node, self.bound(node))
         node.wait(lambda: server.requests, 60, "the first request")
         self.assertEqual(node.stop(), 0)
 
     def test_token_is_read_anew(self):
-        server = self.server()
+        server, node = self.started()
         server.tokens = {"second-token"}
-        node = self.pod(server.port)
-        node.start()
         self.grow(node, self.bound(node))
         node.wait(lambda: self.lines(node, "its API server answers 401"), 60, "the first token to be refused")
         self.put_token("second-token")
         self.wait_counted(node, "sent", 2)
         self.assertEqual({one["token"] for one in server.requests if one["status"] == 201}, {"second-token"})
-        self.assertEqual(self.counted(node)["refused"], 0)
+        self.assertEqual(counted(node, COUNTER)["refused"], 0)

@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """A mount table of 13 MiB, as users can make it by fusermount: it is read in parts, so others' work goes on,
 and what the host mounts is noticed all the same."""
@@ -8,9 +7,8 @@ import os
 import pathlib
 import subprocess
 import sys
-import unittest
 
-from grpc_client import SECONDS, GrpcTest, grpc
+from grpc_client import GrpcTest, Runtime, grpc
 from own_mounts import in_own_mounts
 from scratch_node import AFTER, longest_pass
 
@@ -55,9 +53,7 @@ class LargeMountTableTest(GrpcTest):
         self.host = self.node(wrapper=in_own_mounts(
             f"python3 {pathlib.Path(__file__).resolve()} fill {self.scratch / 'names'}"))
         self.served = self.volume(self.host)
-        self.agent(self.host)
-        self.monitor(self.host, self.served)
-        self.sandbox(self.host, self.served)
+        self.equip(self.host, self.served)
         self.host.start()
         self.host.wait_for(self.served.path, "in_sync", "none")
         table = pathlib.Path(f"/proc/{self.host.process.pid}/mountinfo").read_bytes()
@@ -82,14 +78,12 @@ class LargeMountTableTest(GrpcTest):
         self.assertEqual(self.host.stop(), 0, self.host.log_tail())
 
     def test_a_volume_grows(self):
-        self.served.loop.resize(AFTER)
-        self.host.wait_for(self.served.path, "in_sync", "none", hypervisor_bytes=AFTER)
+        self.host.grow(self.served, AFTER)
         self.stop()
 
     def test_a_volume_grows_while_the_table_changes_without_end(self):
         self.disturb()
-        self.served.loop.resize(AFTER)
-        self.host.wait_for(self.served.path, "in_sync", "none", hypervisor_bytes=AFTER)
+        self.host.grow(self.served, AFTER)
         self.stop()
 
     def test_a_mount_is_noticed_while_the_table_changes_without_end(self):
@@ -105,14 +99,8 @@ class LargeMountTableTest(GrpcTest):
 
     def stage(self, volume):
         """What a driver is told."""
-        crust = self.messages("crust_runtime")
-        client = self.stub(self.host, "crust_runtime", "Runtime")
         try:
-            client.RuntimeStageVolume(
-                crust.RuntimeStageVolumeRequest(
-                    volume_type=crust.VolumeType(type="BLOCK"), volume_target_path=volume.path,
-                    volume_backing_path=f"/dev/{pathlib.Path(volume.loop.device).name}", fs_type="ext4"),
-                timeout=SECONDS)
+            Runtime(self, self.host).stage(volume.path, volume.loop.device)
         except grpc.RpcError as error:
             self.assertEqual(error.code(), grpc.StatusCode.UNAVAILABLE, error)
             return error.details()
@@ -138,5 +126,3 @@ if __name__ == "__main__":
         fill(sys.argv[2])
     elif sys.argv[1:2] == ["disturb"]:
         disturb(sys.argv[2])
-    else:
-        unittest.main(verbosity=2)

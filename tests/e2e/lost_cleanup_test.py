@@ -10,20 +10,22 @@ import concurrent.futures
 import contextlib
 import json
 import os
+import secrets
 import shutil
 import signal
 import sqlite3
 import subprocess
 import threading
+import time
 import unittest
 
 from cleanups import CANARY, SETTINGS, path_of
-from lost import (SECONDS, STATUSES, STRACE, Attached, LostTest, errors_of, failures, points, report,
-                  rows, sweep, wait)
+from lost import (SECONDS, STATUSES, SWEEP_SECONDS, Attached, LostTest, errors_of, failures, points, report, rows,
+                  sweep, traced, wait)
 from node import VOLUMES, Node, encode
 
 AT_ONCE = 32  # points; most of their time they wait
-DEAD = "d" * 64
+DEAD = secrets.token_hex(32)  # no process has it in its arguments
 PATH = path_of("pv")
 TRASH = "run/kata-containers/shared/.crust-trash"
 WRITES, SYNCS = {"pwrite64"}, {"fsync", "fdatasync"}
@@ -52,7 +54,7 @@ class LeftBehind:
 
     def run_once(self, inject=(), trace="/dev/null"):
         """crustd --once, under strace if asked to; returns its status."""
-        strace = [*STRACE, str(trace), *inject] if inject or trace != "/dev/null" else []
+        strace = traced(trace, *inject) if inject or trace != "/dev/null" else []
         with open(self.node.log, "ab") as log:
             return subprocess.run(strace + self.node.command("--once"), stdout=log, stderr=log,
                                   stdin=subprocess.DEVNULL, timeout=SECONDS).returncode
@@ -164,8 +166,13 @@ class CleanupPoints(LostTest):
         self.assertIn(calls[moves[0] - 1].syscall, SYNCS, calls[:moves[0] + 1])
 
     def at_each(self, items, check):
-        """check(left, *item) for each of them, several at once; every failure is told."""
+        """What check(left, *item) returns for each of them for which there is time, several at once; it
+        reports every failure."""
+        deadline = time.monotonic() + SWEEP_SECONDS
+
         def run(item):
+            if time.monotonic() > deadline:
+                return None
             left = self.left_behind()
             try:
                 return check(left, *item)
@@ -177,7 +184,7 @@ class CleanupPoints(LostTest):
 
         failed = []
         with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-            results = list(pool.map(run, items))
+            results = [result for result in pool.map(run, items) if result]
         self.assertFalse(failed, f"{len(failed)} of {len(items)}:\n" + "\n".join(failed[:3]))
         return results
 
@@ -202,13 +209,12 @@ class Cleanup(CleanupPoints):
     def test_killed(self):
         found = self.trace()
         self.check_durable(found)
-        chosen = sweep(found)
-        ends = self.at_each([(point,) for point in chosen], self.kill)
-        report("killed, cleanup", len(chosen), len(found),
+        ends = self.at_each([(point,) for point in sweep(found)], self.kill)
+        report("killed, cleanup", len(ends), len(found),
                **{where: ends.count(where) for where in sorted(set(ends))})
         self.assertEqual(set(ends), {"place", "intended", "moved", "kept"})
 
-    def fail(self, left, point, error):
+    def make_fail(self, left, point, error):
         status = left.run_once(point.inject(f"error={error}"))
         assert status in STATUSES, status
         found = left.whereabouts()
@@ -217,9 +223,8 @@ class Cleanup(CleanupPoints):
 
     def test_failed(self):
         found = self.trace()
-        chosen = list(failures(found))
-        ends = self.at_each(chosen, self.fail)
-        report("failed, cleanup", len(chosen), sum(map(len, map(errors_of, found))),
+        ends = self.at_each(list(failures(found)), self.make_fail)
+        report("failed, cleanup", len(ends), sum(map(len, map(errors_of, found))),
                **{where: ends.count(where) for where in sorted(set(ends))})
 
 
@@ -263,7 +268,7 @@ class Restore(CleanupPoints):
         self.finish(left)
         return found
 
-    def fail(self, left, point, error):
+    def make_fail(self, left, point, error):
         self.removed(left)
         with Attached(left.node.process.pid, point.inject(f"error={error}")):
             left.restore()
@@ -274,17 +279,15 @@ class Restore(CleanupPoints):
     def test_killed(self):
         found = self.trace_restore()
         self.check_durable(found)
-        chosen = sweep(found)
-        ends = self.at_each([(point,) for point in chosen], self.kill)
-        report("killed, restore", len(chosen), len(found),
+        ends = self.at_each([(point,) for point in sweep(found)], self.kill)
+        report("killed, restore", len(ends), len(found),
                **{where: ends.count(where) for where in sorted(set(ends))})
         self.assertLessEqual({"place", "kept", "restoring"}, set(ends))
 
     def test_failed(self):
         found = self.trace_restore()
-        chosen = list(failures(found))
-        ends = self.at_each(chosen, self.fail)
-        report("failed, restore", len(chosen), sum(map(len, map(errors_of, found))),
+        ends = self.at_each(list(failures(found)), self.make_fail)
+        report("failed, restore", len(ends), sum(map(len, map(errors_of, found))),
                **{where: ends.count(where) for where in sorted(set(ends))})
 
 

@@ -5,12 +5,11 @@ being rescanned, and whose volumes are on device mapper.
 
 import json
 import pathlib
-import shutil
 import tempfile
 import unittest
 
 from node import BUILD, encode
-from programs import wait_until
+from programs import needs, wait_until
 from scratch_node import publish_path
 from scsi_node import PROGRAMS, SECONDS, ScsiNode, build_node_image
 
@@ -27,9 +26,7 @@ class LowerDevicesTest(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        for program in (*PROGRAMS, "qemu-system-x86_64", "cpio"):
-            if not shutil.which(program):
-                raise unittest.SkipTest(f"needs the program {program}")
+        needs(*PROGRAMS, "qemu-system-x86_64", "cpio")
         scratch = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
         image = build_node_image(BUILD / "guest", scratch, [BUILD / "crustd", BUILD / "crustctl"])
         cls.node = cls.enterClassContext(
@@ -158,7 +155,3 @@ class LowerDevicesTest(unittest.TestCase):
                           for line in self.journal("disk_rescanned")}, {(BEFORE, AFTER)})
         self.remap("mpatha", table.format(AFTER // 512))
         self.wait("blocked/monitor_missing")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -6,7 +6,6 @@ import secrets
 import signal
 import socket
 import subprocess
-import unittest
 
 from scratch_node import ScratchNodeTest
 
@@ -99,7 +98,3 @@ class MonitorSocketsTest(ScratchNodeTest):
         self.node_.wrapper = ["unshare", "--pid", "--fork", "--mount-proc"]
         self.node_.once()
         self.assertTrue(stale.exists())
-
-
-if __name__ == "__main__":
-    unittest.main()

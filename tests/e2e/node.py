@@ -24,7 +24,7 @@ import signal
 import stat
 import subprocess
 
-from programs import GuestError, wait_until
+from programs import Closing, GuestError, wait_until
 
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = (REPOSITORY / os.environ.get("CRUST_BUILD", "build")).resolve()
@@ -68,7 +68,7 @@ class Vmm:
         self.process.stdin.close()
 
 
-class Node:
+class Node(Closing):
     """A scratch root directory and at most one crustd on it."""
 
     def __init__(self, scratch, settings=None, wrapper=()):
@@ -310,6 +310,21 @@ class Node:
         self.wait(lambda: self.query(f"SELECT 1 FROM audit_mappings WHERE target_path = '{quoted}' AND until IS NULL"),
                   seconds, f"{volume_path}: bound")
 
+    def wait_rest(self):
+        """Waits until nobody is being asked anything."""
+        self.wait(lambda: json.loads(self.crustctl("status", "-o", "json").stdout)["acts_in_flight"] == 0, 60,
+                  "acts in flight to end")
+
+    def grow(self, volume, size, reason="none", seconds=60, **columns):
+        """The volume's device grows; returns the row, once its guest has it."""
+        volume.loop.resize(size)
+        return self.wait_for(volume.path, "in_sync", reason, seconds, **{"hypervisor_bytes": size} | columns)
+
+    def wait_alive(self, count=1):
+        """Waits until so many sandboxes are recorded as alive."""
+        self.wait(lambda: len(self.query("SELECT 1 FROM audit_sandboxes WHERE status = 'alive'")) == count, 60,
+                  "the sandboxes to be seen")
+
     # -- the end
 
     def close(self):
@@ -320,12 +335,6 @@ class Node:
         for vmm in self.vmms:
             vmm.stop()
         self.vmms = []
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
 
 
 def private(path, flags):

@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """A VMM that has outlived its sandbox's shim: what crustd says of it, what it refuses, and what follows once it has ended."""
 
@@ -11,14 +10,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import unittest
 
-from cleanups import CleanupTest, path_of
+from cleanups import CleanupTest
 from drives import DrivesTest
 from grpc_stage_test import StageTest
 from programs import GuestError, wait_until
-from rust_runtime import RustPod, RustShim, guest_name
-from scratch_node import curl, publish_path
+from rust_runtime import RustPod, guest_name
+from scratch_node import metrics_of, publish_path
 
 NOBODY = 65534
 
@@ -65,12 +63,6 @@ class Orphan:
         return "\nPPid:\t1\n" in status
 
 
-@dataclasses.dataclass
-class Pod(RustPod):
-    node: object
-    id: str
-
-
 class OrphanCase(StageTest):
     """Sandboxes have ids of their own, because crustd looks for them among all processes of this machine."""
 
@@ -87,10 +79,8 @@ class OrphanCase(StageTest):
         return vmm
 
     def start_rust(self, node, volume):
-        pod = Pod(node, self.sandbox_id)
-        pod.make_directories()
-        shim = self.enterContext(RustShim(pod))
-        pod.write_state("qemu")
+        pod = RustPod(node, self.sandbox_id)
+        shim = pod.start(self, vmm=False)
         vmm = self.start_vmm(volume)
         pod.run_container(volume.path, guest_name("data"))
         return pod, shim, vmm
@@ -137,8 +127,7 @@ class Rust(OrphanCase):
     """`shim delete` removes the sandbox's records within a second."""
 
     def test_it_is_bound_until_it_ends(self):
-        node = self.node()
-        volume = self.volume(node)
+        node, volume = self.node_with_volume()
         pod, shim, vmm = self.start_rust(node, volume)
         self.daemon(node)
         node.wait_bound(volume.path)
@@ -166,15 +155,13 @@ class Rust(OrphanCase):
         name = node.query("SELECT pv FROM audit_volumes")[0]["pv"]
         doctor = node.crustctl("doctor", check=False).stdout
         self.assertRegex(" ".join(doctor.split()), rf"process {vmm.pid}.*volume {name}.*kill {vmm.pid}")
-        labels = [line for line in curl(node, "/metrics")[1].decode().splitlines()
-                  if line.startswith("crustd_sandboxes_orphaned{")]
+        labels = [name for name in metrics_of(node) if name.startswith("crustd_sandboxes_orphaned{")]
         self.assertEqual(len(labels), 1, labels)
         self.assertIn(f'sandbox="{self.sandbox_id}",pid="{vmm.pid}",volumes="{name}"', labels[0])
 
     def test_records_that_go_while_the_shim_runs(self):
         """As in a normal end, in which the process is a moment behind."""
-        node = self.node()
-        volume = self.volume(node)
+        node, volume = self.node_with_volume()
         pod, _, vmm = self.start_rust(node, volume)
         self.daemon(node)
         node.wait_bound(volume.path)
@@ -185,8 +172,7 @@ class Rust(OrphanCase):
 
     def test_another_volume_on_its_device(self):
         """The kubelet has let go of the volume: the device is still the VMM's."""
-        node = self.node()
-        volume = self.volume(node)
+        node, volume = self.node_with_volume()
         pod, shim, vmm = self.start_rust(node, volume)
         self.daemon(node)
         node.wait_bound(volume.path)
@@ -216,8 +202,7 @@ class Go(OrphanCase):
     """The engine's `shim delete` was killed: the records stay."""
 
     def test_it_is_orphaned_with_its_records(self):
-        node = self.node()
-        volume = self.volume(node)
+        node, volume = self.node_with_volume()
         shim, vmm = self.start_go(node, volume)
         self.daemon(node)
         node.wait_bound(volume.path)
@@ -237,8 +222,7 @@ class Go(OrphanCase):
         self.wait_gone(node, volume, vmm)
 
     def test_the_shim_ended_while_no_daemon_ran(self):
-        node = self.node()
-        volume = self.volume(node)
+        node, volume = self.node_with_volume()
         shim, vmm = self.start_go(node, volume)
         self.end_process(shim)
         self.daemon(node)
@@ -275,7 +259,7 @@ class Cleaned(CleanupTest):
         node = self.kubelet_node()
         loop = self.loop()
         node.add_device(loop.device)
-        path = path_of("pv")
+        path = publish_path("pv")
         node.path(path).mkdir(parents=True)
         (node.path(path).parent / "vol_data.json").write_text('{"driverName":"csi.example"}')
         node.stage(path, loop.device)
@@ -307,7 +291,3 @@ class Attached(DrivesTest):
         node.unstage(publish_path("pv"))
         node.wait_for(publish_path("pv"), "unmanaged", status="removed")
         self.attach(node, "data-1", loop)
-
-
-if __name__ == "__main__":
-    unittest.main()

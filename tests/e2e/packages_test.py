@@ -7,24 +7,19 @@ import hashlib
 import json
 import pathlib
 import re
-import shutil
 import subprocess
 import tempfile
 import unittest
 
 import debian_packages
 from node import BUILD, REPOSITORY
+from programs import needs
 from programs_reference_test import help_of
 
 VERSION = subprocess.check_output([REPOSITORY / "packaging/version.sh"], text=True).strip()
 # A machine that differs from this one in all that a build could take in, and compiles everything itself.
 ELSEWHERE = {"TZ": "Asia/Kathmandu", "LC_ALL": "C.UTF-8", "HOME": "/", "USER": "somebody", "JOBS": "1",
              "CCACHE_DISABLE": "1"}
-
-
-def needs(program):
-    if not shutil.which(program):
-        raise unittest.SkipTest(f"needs the program {program}")
 
 
 def digests(directory):
@@ -153,7 +148,3 @@ class DebianPackagesTest(unittest.TestCase):
             self.assertIn(f"[{section}]", page)
         for key in keys:
             self.assertRegex(page, rf"(?m)^       {key}\b")
-
-
-if __name__ == "__main__":
-    unittest.main()

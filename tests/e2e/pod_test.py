@@ -20,8 +20,9 @@ import tomllib
 import unittest
 
 from node import BUILD, REPOSITORY, Node
+from programs import needs
 from scratch_node import AFTER, SANDBOX, ScratchNodeTest
-from service_test import needs, with_capabilities
+from service_test import with_capabilities
 
 try:
     import yaml
@@ -194,8 +195,7 @@ class PodTest(ScratchNodeTest):
 
     def grow(self, pod, volume):
         pod.wait_for(volume.path, "in_sync", "none")
-        volume.loop.resize(AFTER)
-        pod.wait_for(volume.path, "in_sync", "none", device_bytes=AFTER, hypervisor_bytes=AFTER)
+        pod.grow(volume, AFTER, device_bytes=AFTER)
 
     def check_confined(self, pod):
         """The program is where the manifest puts it, with the capabilities that the manifest names."""
@@ -236,17 +236,6 @@ class PodTest(ScratchNodeTest):
         done = pod.inside("cat", "/proc/net/tcp", "/proc/net/tcp6")
         listening = re.findall(r"^ *\d+: (0+):(\w{4}) \S+ 0A ", done.stdout, re.MULTILINE)
         self.assertIn(declared["containerPort"], [int(port, 16) for _, port in listening])
-
-    def test_crustctl_without_arguments(self):
-        pod = self.pod(Pod, self.manifest)
-        volume = self.staged(pod)
-        pod.start()
-        pod.wait_for(volume.path, "in_sync", "none")
-        for arguments in (["health"], ["status"], ["volumes"], ["explain", "pv"]):
-            done = pod.inside("crustctl", *arguments)
-            self.assertEqual((done.returncode, done.stderr), (0, ""), arguments)
-        self.assertIn("in_sync", pod.inside("crustctl", "volumes").stdout)
-        self.assertEqual(pod.stop(), 0, pod.log_tail())
 
     def test_doctor_judges_katas_configuration(self):
         pod = self.pod(Pod, self.manifest)
@@ -302,21 +291,6 @@ class PodTest(ScratchNodeTest):
         self.assertEqual(done.returncode, 0, done.stderr)
         return json.loads(done.stdout)
 
-    def test_a_runtimes_tool(self):
-        needs("curl")
-        pod = self.pod(Pod, self.manifest)
-        self.tool(pod)
-        volume = self.staged(pod)
-        self.names_tool(pod, volume)
-        pod.start()
-        pod.wait_for(volume.path, "in_sync", "none")
-        stats = self.crust(pod, f"http://x/direct-volume/stats?path={volume.path}")
-        self.assertEqual(stats["usage"][0]["total"], 4096)
-        self.assertEqual(pod.path("/run/called").read_text(), f"crust stats {volume.path}\n")
-        self.assertEqual([row["kind"] for row in pod.query(
-            "SELECT kind FROM audit_journal WHERE kind LIKE 'runtime_cli%' ORDER BY seq")],
-            ["runtime_cli_intended", "runtime_cli_answered"])
-
     def test_a_runtimes_tool_needs_a_root(self):
         needs("curl")
         container, = self.manifest["spec"]["template"]["spec"]["containers"]
@@ -354,20 +328,6 @@ class PodTest(ScratchNodeTest):
         self.grow(pod, volume)
         self.check_probes(pod)
         self.assertEqual(pod.stop(), 0, pod.log_tail())
-
-    def test_follows_what_the_node_mounts_later(self):
-        pod = self.pod(Pod, self.manifest)
-        run = pod.path("/run")
-        self.mount("--bind", run, run)
-        subprocess.run(["mount", "--make-shared", run], check=True)
-        pod.start()
-        self.mount("-t", "tmpfs", "none", pod.path("/run/kata-containers/shared"))
-        volume = self.volume(pod)
-        pod.wait(lambda: pod.volume(volume.path), 60, "a volume in a directory mounted later")
-
-    def mount(self, *arguments):
-        subprocess.run(["mount", *arguments], check=True)
-        self.addCleanup(subprocess.run, ["umount", "--lazy", arguments[-1]], check=True)
 
 
 class ManifestTest(unittest.TestCase):
@@ -467,7 +427,7 @@ class ManifestTest(unittest.TestCase):
             dynamic = subprocess.run(["readelf", "-d", BUILD / program], check=True, text=True,
                                      capture_output=True).stdout
             wanted |= set(re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic))
-        loaded = (REPOSITORY / "lib/curl_library.c").read_text()
+        loaded = (REPOSITORY / "lib/http_exchange.c").read_text()
         wanted |= set(re.findall(r'"(lib[\w.-]+\.so\.\d+)"', loaded))
         packages = {self.package(library) for library in wanted} - {"libc6"}
         self.assertEqual(packages, set(re.findall(r"\blib[\w.-]+", stage)))
@@ -478,7 +438,3 @@ class ManifestTest(unittest.TestCase):
         if found.returncode != 0:
             self.skipTest(f"{library} is no Debian package's here")
         return found.stdout.split(":")[0]
-
-
-if __name__ == "__main__":
-    unittest.main()

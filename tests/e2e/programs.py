@@ -1,14 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs that are run to their end, and conditions that are waited for."""
 
+import shutil
 import subprocess
 import time
+import unittest
 
 POLL_SECONDS = 0.02
 
 
 class GuestError(Exception):
     """The guest, QEMU or a helper program did not do what it was asked to."""
+
+
+class Closing:
+    """Closed at the end of its `with`."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+def needs(*programs):
+    for program in programs:
+        if not shutil.which(program):
+            raise unittest.SkipTest(f"needs the program {program}")
 
 
 def run(*command):

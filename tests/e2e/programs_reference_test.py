@@ -57,9 +57,10 @@ class ProgramsReferenceTest(unittest.TestCase):
     def test_exit_codes(self):
         rows = re.findall(r"^\| (\d) \|", PAGE.read_text(), re.M)
         self.assertEqual(rows, list("0123456"))
-        for program in ("crustd", "crustctl", "crust-guest-agent"):
+        for program in ("crustd", "crustctl", "crust-guest-agent", "crust-sim"):
             with self.subTest(program):
-                self.assertEqual(run(program, "--version").returncode, 0)
+                done = run(program, "--version")
+                self.assertEqual((done.returncode, done.stdout.split(" ")[0]), (0, program))
                 self.assertEqual(run(program, "--no-such-option").returncode, 2)
         with tempfile.TemporaryDirectory() as root:
             self.assertEqual(run("crustd", "--root", root, "--config", "/nowhere").returncode, 2)
@@ -74,7 +75,3 @@ class ProgramsReferenceTest(unittest.TestCase):
             link.symlink_to(name)
             done = subprocess.run([link], capture_output=True, text=True, timeout=60, check=False)
         self.assertEqual(done.returncode, 127, done.stderr)
-
-
-if __name__ == "__main__":
-    unittest.main()

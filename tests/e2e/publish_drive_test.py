@@ -4,43 +4,16 @@ mounted and the group's before the call is answered. RuntimeUnstageVolume undoes
 
 import hashlib
 import json
-import os
-import socket
 import subprocess
-import threading
-import unittest
 
 from containers import Containers
-from grpc_client import Clients
-from grpc_management_test import ask_again
+from disks import is_free
+from grpc_client import Clients, Kubelet, Runtime
 from resize_case import PATTERN_BYTES, SECONDS, ResizeCase
-from report_guest import HybridVsock
+from report_guest import GuestPort, HybridVsock
 
 COMPANION_PORT, AGENT_PORT = 1030, 1024
-
-
-class GuestPort:
-    """crust-guest-agent of a guest, behind a port of HybridVsock. QEMU serves one client at a time."""
-
-    def __init__(self, path):
-        self.path, self.turn = str(path), threading.Lock()
-
-    def _talk(self, client):
-        with self.turn, socket.socket(socket.AF_UNIX) as guest:
-            guest.connect(self.path)
-            back = threading.Thread(target=self.copy, args=(guest, client), daemon=True)
-            back.start()
-            self.copy(client, guest)
-            guest.shutdown(socket.SHUT_RDWR)
-            back.join()
-
-    @staticmethod
-    def copy(source, target):
-        try:
-            while data := source.recv(65536):
-                target.sendall(data)
-        except OSError:
-            pass  # either side has gone
+OPTIONS = ["rw", "noatime", 'context="u:o:t:s0"', "bind"]  # of which the guest is given what is the file system's
 
 
 class PublishDriveTest(Clients, ResizeCase):
@@ -60,34 +33,16 @@ class PublishDriveTest(Clients, ResizeCase):
         cls.node.start()
 
     def setUp(self):
-        self.management, self.runtime = self.messages("crust_management"), self.messages("crust_runtime")
-        self.kubelet = self.stub(self.node, "crust_management", "RuntimeAssistedStorageManagement")
-        self.driver = self.stub(self.node, "crust_runtime", "Runtime")
+        self.kubelet, self.driver = Kubelet(self, self.node), Runtime(self, self.node)
         self.node.wait_for(self.first.path, "in_sync", "none", SECONDS)
 
     def publish(self, volume, **more):
-        request = self.management.RuntimePublishVolumeRequest(
-            sandbox_id=self.sandbox.id, host_volume_id=volume.device, host_target_path=volume.path,
-            file_system=volume.filesystem, **more)
-        ask_again(lambda: self.kubelet.RuntimePublishVolume(request, timeout=SECONDS))
-
-    def unstage(self, volume):
-        self.driver.RuntimeUnstageVolume(self.runtime.RuntimeUnstageVolumeRequest(volume_target_path=volume.path),
-                                         timeout=SECONDS)
+        self.kubelet.publish(volume.device, self.sandbox.id, volume.path, volume.filesystem, **more)
 
     def drive(self, volume):
         name = hashlib.sha256(volume.path.encode()).hexdigest()[:32]
         row, *_ = self.node.query(f"SELECT * FROM audit_drives WHERE drive_id = 'pub-{name}' ORDER BY requested_at DESC")
         return row, f"/run/crust/volumes/{name}"
-
-    @staticmethod
-    def is_held(device):
-        """Whether somebody has it open exclusively."""
-        try:
-            os.close(os.open(device, os.O_RDONLY | os.O_EXCL))
-        except OSError:
-            return True
-        return False
 
     def test_publish_write_unpublish(self):
         containers = Containers(self.node, self.sandbox.id)
@@ -95,7 +50,7 @@ class PublishDriveTest(Clients, ResizeCase):
         containers.run((self.first.path, "/data"))
         volume = self.sandbox.make_volume("ext4")
         for _ in range(2):  # the second joins what is there
-            self.publish(volume, mount_options=["noatime"], fsgroup_gid=4059, fsgroup_policy="Always")
+            self.publish(volume, mount_options=OPTIONS, fsgroup_gid=4059, fsgroup_policy="Always")
         row, place = self.drive(volume)
         self.assertEqual((row["state"], row["sandbox_id"], row["host_path"], row["vm_path"], row["fs_group"],
                           row["fs_group_policy"], json.loads(row["options"])),
@@ -105,14 +60,14 @@ class PublishDriveTest(Clients, ResizeCase):
         self.assertGreater(vm.guest_size(place), volume.loop.size // 2)
         vm.guest_write(f"{place}/pattern", PATTERN_BYTES)
         vm.guest_verify(f"{place}/pattern", PATTERN_BYTES)
-        self.assertTrue(self.is_held(volume.device))
+        self.assertFalse(is_free(volume.device))
         self.publish(self.first)  # has metadata, and keeps it
         self.assertTrue(self.node.directory(self.first.path).exists())
         for _ in range(2):
-            self.unstage(volume)
+            self.driver.unstage(volume.path)
         row, _ = self.drive(volume)
         self.assertEqual(row["state"], "removed")
-        self.assertFalse(self.is_held(volume.device))
+        self.assertTrue(is_free(volume.device))
         self.check_on_the_host(volume)
 
     def check_on_the_host(self, volume):
@@ -126,7 +81,3 @@ class PublishDriveTest(Clients, ResizeCase):
             subprocess.run(["umount", place], check=True)
         self.assertEqual((root.st_gid, root.st_mode & 0o2770), (4059, 0o2770))
         self.assertEqual((written.st_size, written.st_gid), (PATTERN_BYTES, 4059))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,37 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Volumes that nobody may write to: any number of sandboxes may have them, and nothing grows them."""
 
-import unittest
 
-from grpc_client import SECONDS, GrpcTest
+from grpc_client import GrpcTest, Runtime
 from scratch_node import AFTER, SANDBOX, Volume, publish_path
 
 OTHER = "b" * 64
 
 
 class ReadersTest(GrpcTest):
-    def setUp(self):
-        super().setUp()
-        self.crust = self.messages("crust_runtime")
-
     def scene(self, first, second):
         """Two pods of one claim: two target paths on one device, each with its mount options."""
-        node = self.node()
-        volume = self.volume(node, "pv-first", options=first)
+        node, volume = self.node_with_volume(name="pv-first", options=first)
         other = Volume(publish_path("pv-second"), volume.loop, "drive-of-the-other")
         node.stage(other.path, volume.loop.device, options=second)
-        self.monitor(node, volume)
-        self.agent(node)
-        self.sandbox(node, volume)
+        self.equip(node, volume)
         self.sandbox(node, other, sandbox_id=OTHER)
         node.start()
         return node, volume, other
-
-    def stage(self, node, path, device, options):
-        return self.stub(node, "crust_runtime", "Runtime").RuntimeStageVolume(
-            self.crust.RuntimeStageVolumeRequest(
-                volume_type=self.crust.VolumeType(type="BLOCK"), volume_target_path=path,
-                volume_backing_path=device, fs_type="ext4", mount_flags=options), timeout=SECONDS)
 
     def test_two_readers_of_one_device(self):
         node, volume, other = self.scene(["ro"], ["noatime", "ro"])
@@ -44,9 +30,8 @@ class ReadersTest(GrpcTest):
         self.assertEqual((self.acts(node, "resize_hypervisor"), self.acts(node, "grow_guest")), (0, 0))
         self.assertEqual(node.query("SELECT 1 FROM audit_resizes"), [])
         self.explains(node, volume.path, "read-only", "first sandbox that may write")
-        request = self.crust.RuntimeExpandVolumeRequest(volume_target_path=volume.path)
         with self.fails("FAILED_PRECONDITION", "read_only"):
-            self.stub(node, "crust_runtime", "Runtime").RuntimeExpandVolume(request, timeout=SECONDS)
+            Runtime(self, node).expand(volume.path)
 
     def test_a_reader_beside_a_writer(self):
         node, volume, other = self.scene(["ro"], ["rw"])
@@ -57,8 +42,7 @@ class ReadersTest(GrpcTest):
             node.wait_for(one.path, "unmanaged", "read_only")
 
     def test_one_directory_for_two_readers(self):
-        node = self.node()
-        volume = self.volume(node, options=["ro"])
+        node, volume = self.node_with_volume(options=["ro"])
         self.sandbox(node, volume)
         self.sandbox(node, sandbox_id=OTHER)
         node.record(volume.path, OTHER)
@@ -70,18 +54,13 @@ class ReadersTest(GrpcTest):
         node.wait_for(volume.path, "blocked", "multiple_sandboxes")
 
     def test_a_further_reader_is_staged_and_no_writer(self):
-        node = self.node()
-        volume = self.volume(node, "pv-first", options=["ro"])
+        node, volume = self.node_with_volume(name="pv-first", options=["ro"])
         self.sandbox(node, volume)
         node.start()
         node.wait_for(volume.path, "unmanaged", "read_only")
         path = publish_path("pv-second")
         for options in ([], ["rw"], ["ro", "rw"]):
             with self.subTest(options), self.fails("UNAVAILABLE", volume.path):
-                self.stage(node, path, volume.loop.device, options)
-        self.stage(node, path, volume.loop.device, ["noatime", "ro"])
+                Runtime(self, node).stage(path, volume.loop.device, mount_flags=options)
+        Runtime(self, node).stage(path, volume.loop.device, mount_flags=["noatime", "ro"])
         node.wait_for(path, "unbound", "none")
-
-
-if __name__ == "__main__":
-    unittest.main()

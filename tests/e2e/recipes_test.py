@@ -1,11 +1,9 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """The recipes of docs/csi-drivers.md, run as they stand there."""
 
 import json
 import re
 import subprocess
-import unittest
 
 from grpc_client import Clients
 from node import BUILD, REPOSITORY
@@ -41,9 +39,7 @@ class RecipeTest(ScratchNodeTest):
     def use(self, node, volume):
         """A sandbox takes the volume."""
         node.wait_for(volume.path, "unbound", device=volume.loop.device)
-        self.monitor(node, volume)
-        self.agent(node).stats.total = BEFORE
-        self.sandbox(node, volume)
+        self.equip(node, volume)
         node.wait_for(volume.path, "in_sync", "none", sandbox_id=SANDBOX)
         node.wait(lambda: node.query("SELECT 1 FROM audit_mappings WHERE guest_path IS NOT NULL"),
                   60, "the volume's place in the guest")
@@ -129,7 +125,3 @@ class Shell(RecipeTest):
         for _ in range(2):
             self.call(node, "node_unpublish_volume", volume.path)
         self.is_gone(node, volume)
-
-
-if __name__ == "__main__":
-    unittest.main()

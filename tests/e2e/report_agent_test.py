@@ -1,201 +1,72 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can go wrong on the way into the guest: each has its reason, is tried again or not as fits, is
-explained, and heals when the guest does.
-
-One daemon serves all cases of a test at once, each in a sandbox of its own.
+"""The ways into a guest: which of them is taken, what is remembered of one that cannot, and what persist.json does not
+tell of it. What each way can answer is in report_failures_test.py.
 """
 
-import unittest
+import dataclasses
 
+from report_guest import NOBODY, HybridVsock, SidesTest, resizes
 from scratch_node import AFTER, BEFORE, LONGEST_PAUSE, SANDBOX, ScratchNodeTest
-from report_guest import POLICY, Case, GuestTest, HybridVsock
 
-COMPANION_PORT, AGENT_PORT = 1030, 1024
-
-
-ANSWERS = {
-    "UNIMPLEMENTED": Case("status:12:resize_volume is not implemented in this agent",
-                          "agent_unsupported", "resize_volume is not implemented", retried=False,
-                          explained=("crust-guest-agent", "agent.companion_port", "resize2fs",
-                                     "crustctl resync")),
-    "NOT_FOUND": Case("status:5:not found method grpc.AgentService/ResizeVolume",
-                      "agent_unsupported", "not found", retried=False,
-                      explained=("crust-guest-agent",)),
-    "no such method in ttrpc-rust": Case(
-        "status:3:/grpc.AgentService/ResizeVolume does not exist", "agent_unsupported",
-        "does not exist", retried=False),
-    "INVALID_ARGUMENT": Case("status:3:a path, please", "agent_failed", "a path, please"),
-    "INTERNAL of the policy": Case(f"status:13:{POLICY}", "agent_denied", "policy check",
-                                   retried=False, explained=("ResizeVolumeRequest", "policy")),
-    "INTERNAL": Case("status:13:resize2fs: bad magic", "agent_failed", "bad magic",
-                     explained=("The last error", "bad magic", "kernel log",
-                                "tries again")),
-    "PERMISSION_DENIED": Case("status:7:ResizeVolumeRequest is blocked by policy", "agent_denied",
-                              "blocked by policy", retried=False,
-                              explained=("ResizeVolumeRequest", "VolumeStatsRequest")),
-    "FAILED_PRECONDITION": Case("status:9:dm-0 lies between", "guest_layer_unsupported",
-                                "dm-0 lies between", retried=False,
-                                explained=("cryptsetup resize",)),
-    "the file system's errors": Case(
-        "status:9:the file system cannot be grown: the file system has recorded errors",
-        "file_system_not_growable", "recorded errors", retried=False, explained=("fsck",)),
-    "an error has shut it down": Case(
-        "status:9:the file system cannot be grown: the file system was shut down after an error",
-        "file_system_shut_down", "was shut down", explained=("xfs_repair", "tries again")),
-    "mounted read-only": Case("status:14:the file system is mounted read-only", "read_only",
-                              "mounted read-only", explained=("remount,rw", "tries again")),
-    "UNAVAILABLE": Case("status:14:later", "agent_failed", "later"),
-    "a code that nobody knows": Case("status:4711:what", "agent_failed", "what"),
-    "a text to print with care": Case("status:13:\x1b[2J\nred", "agent_failed", "red"),
-    "silent": Case("silent", "agent_unreachable", "no answer within",
-                   explained=("crustctl sandboxes", "tries again by itself")),
-    "closes": Case("close", "agent_unreachable", "closed the connection without an answer"),
-    "garbage": Case("garbage", "agent_unreachable", "no answer within|no reply"),
-    "half an answer": Case("truncated", "agent_unreachable", "closed the connection"),
-    "oversize": Case("oversize", "agent_unreachable", "too long|no answer within|no reply"),
-}
-
-SUCCESSES = ("ok", "explicit", "split,ok", "stale,ok", "stale,split,ok", "delay=0.2,ok")
+COMPANION, AGENT = 1030, 1024  # ports
 
 
-class AgentTest(GuestTest):
-
-    def build(self, names, seconds=2):
-        node = self.node({"resize.call_timeout_seconds": seconds})
-        scene = {}
-        for number, name in enumerate(names):
-            sandbox_id = f"{number + 1:064x}"
-            volume = self.volume(node, f"pv-{number}")
-            self.monitor(node, volume, sandbox_id=sandbox_id)
-            agent = self.agent(node, f"agent{number}.sock")
-            agent.stats.total = BEFORE
-            self.sandbox(node, volume, sandbox_id=sandbox_id, agent=f"unix:///agent{number}.sock")
-            scene[name] = (volume, agent)
-        node.start()
-        for volume, _ in scene.values():
-            node.wait_for(volume.path, "in_sync", "none", guest_bytes=BEFORE)
-        return node, scene
-
-    def test_answers(self):
-        node, scene = self.build(ANSWERS)
-        calls = {}
-        for name, (volume, agent) in scene.items():
-            agent.behave("ResizeVolume", ANSWERS[name].behaviour)
-            calls[name] = len(agent.requests)
-        for volume, _ in scene.values():
-            volume.loop.resize(AFTER)
-        for name, (volume, _) in scene.items():
-            with self.subTest(name):
-                self.check(ANSWERS[name], node, volume)
-        retried = [name for name in scene if ANSWERS[name].retried]
-        waiting = [name for name in scene if not ANSWERS[name].retried]
-        for name in retried:
-            with self.subTest(name):
-                scene[name][1].wait_for_requests(calls[name] + 2, LONGEST_PAUSE)
-        self.settle(node)
-        for name in scene:
-            with self.subTest(name):
-                requests = scene[name][1].requests[calls[name]:]
-                self.assertEqual({one.method for one in requests}, {"ResizeVolume"})
-                self.assertEqual({one.size for one in requests}, {AFTER})
-                if name in waiting:
-                    self.assertEqual(len(requests), 1)
-        for _, agent in scene.values():
-            agent.behave("ResizeVolume", "ok")
-        self.finish(node, [scene[name][0] for name in retried])
-        self.settle(node)
-        for name in waiting:
-            self.assertEqual(node.volume(scene[name][0].path)["reason"], ANSWERS[name].reason)
-        node.crustctl("resync")
-        self.finish(node, [scene[name][0] for name in waiting])
-
-    def test_once_tries_again(self):
-        """Volumes that wait for their next attempt, and volumes that wait for a change."""
-        node, scene = self.build(("UNAVAILABLE", "UNIMPLEMENTED"))
-        node.stop()
-        for name, (volume, agent) in scene.items():
-            agent.behave("ResizeVolume", ANSWERS[name].behaviour)
-            volume.loop.resize(AFTER)
-        self.assertEqual(node.once()["by_state"], {"block_grown": len(scene)})
-        for volume, agent in scene.values():
-            agent.behave("ResizeVolume", "ok")
-        self.assertEqual(node.once()["by_state"], {"in_sync": len(scene)})
-
-    def test_successes(self):
-        node, scene = self.build(SUCCESSES, seconds=60)
-        for name, (volume, agent) in scene.items():
-            agent.behave("ResizeVolume", name)
-            agent.behave("GetVolumeStats", name)
-            volume.loop.resize(AFTER)
-        for volume, _ in scene.values():
-            node.wait_for(volume.path, "in_sync", "none", guest_bytes=AFTER, next_attempt_at=None)
-        self.finish(node, [volume for volume, _ in scene.values()])
-        for _, agent in scene.values():
-            self.assertEqual([one.method for one in agent.requests][-2:],
-                             ["ResizeVolume", "GetVolumeStats"])
+class AgentTest(ScratchNodeTest):
 
     def test_a_file_system_that_is_larger_than_its_device(self):
-        node, scene = self.build(("ok",))
-        volume, agent = scene["ok"]
-        agent.stats.total = AFTER + 1
-        volume.loop.resize(AFTER)
-        node.wait_for(volume.path, "block_grown", "agent_failed", guest_bytes=BEFORE)
-        self.assertIn(f"has {AFTER + 1} bytes, and its device has {AFTER}",
-                      self.resize_row(node, volume.path)["error"])
-        agent.stats.total = AFTER
-        node.wait_for(volume.path, "in_sync", "none", LONGEST_PAUSE, guest_bytes=AFTER)
-
-    def test_grows_but_refuses_stats(self):
-        answers = ("status:12:no", f"status:13:{POLICY}", "status:5:no", "close", "silent",
-                   "garbage")
-        node, scene = self.build(answers)
-        for name, (volume, agent) in scene.items():
-            agent.behave("GetVolumeStats", name)
-            volume.loop.resize(AFTER)
-        for volume, _ in scene.values():
-            row = node.wait_for(volume.path, "in_sync", "unverified", hypervisor_bytes=AFTER)
-            self.assertIsNone(row["next_attempt_at"])
-            self.assertIsNotNone(self.resize_row(node, volume.path)["finished_at"])
-            self.explains(node, volume.path, "unverified", "df in the container")
+        scene = self.scenery()
+        scene.wait("in_sync", "none", guest_bytes=BEFORE)
+        scene.agent.stats.total = AFTER + 1
+        scene.resize(AFTER)
+        scene.wait("block_grown", "agent_failed", guest_bytes=BEFORE)
+        self.assertIn(f"has {AFTER + 1} bytes, and its device has {AFTER}", scene.row()["error"])
+        scene.agent.stats.total = AFTER
+        scene.wait("in_sync", "none", LONGEST_PAUSE, guest_bytes=AFTER)
 
     def test_nobody_listens(self):
-        node, scene = self.build(["gone"])
-        (volume, agent), = scene.values()
-        agent.close()
-        volume.loop.resize(AFTER)
-        node.wait_for(volume.path, "block_grown", "agent_unreachable")
-        node.wait(lambda: self.resize_row(node, volume.path)["attempts"] >= 3, 60, "more attempts")
-        again = self.agent(node, "agent0.sock")
-        again.stats.total = BEFORE
-        self.finish(node, [volume])
+        scene = self.scenery({"resize.call_timeout_seconds": 2})
+        scene.agent.close()
+        scene.resize(AFTER)
+        scene.wait("block_grown", "agent_unreachable")
+        scene.node.wait(lambda: scene.row()["attempts"] >= 3, 60, "more attempts")
+        self.agent(scene.node).stats.total = BEFORE
+        scene.wait("in_sync", None, LONGEST_PAUSE, hypervisor_bytes=AFTER, next_attempt_at=None)
+        self.assertIsNotNone(scene.row()["guest_at"])
 
     def test_growing_again_does_not_wait_for_the_pause(self):
         """A fresh resize is a fresh reason to try."""
-        node, scene = self.build(["a layer"], seconds=60)
-        (volume, agent), = scene.values()
-        agent.behave("ResizeVolume", "status:9:a layer", "ok")
-        volume.loop.resize(AFTER)
-        node.wait_for(volume.path, "block_grown", "guest_layer_unsupported", next_attempt_at=None)
-        volume.loop.resize(2 * AFTER)
-        node.wait_for(volume.path, "in_sync", "none", guest_bytes=2 * AFTER)
-        row = self.resize_row(node, volume.path)
-        self.assertEqual((row["from_bytes"], row["to_bytes"]), (BEFORE, 2 * AFTER))
+        scene = self.scenery()
+        scene.agent.behave("ResizeVolume", "status:9:a layer", "ok")
+        scene.resize(AFTER)
+        scene.wait("block_grown", "guest_layer_unsupported", next_attempt_at=None)
+        scene.grows(2 * AFTER, guest_bytes=2 * AFTER)
+        self.assertEqual((scene.row()["from_bytes"], scene.row()["to_bytes"]), (BEFORE, 2 * AFTER))
+
+    def test_device_that_grows_while_the_guest_is_asked(self):
+        """Whatever comes of that call, the VMM hears of the resize."""
+        for behaviour, reason in (("delay=2,status:12:not implemented", "agent_unsupported"),
+                                  ("delay=2,status:9:it cannot", "guest_layer_unsupported"),
+                                  ("delay=2,close", "agent_unreachable")):
+            with self.subTest(reason):
+                scene = self.scenery({"resize.call_timeout_seconds": 20}, start=False)
+                scene.agent.behave("ResizeVolume", behaviour)
+                scene.node.start()
+                scene.agent.wait_for_requests(1)
+                scene.resize(AFTER)
+                scene.wait("block_grown", reason, LONGEST_PAUSE, hypervisor_bytes=AFTER)
+                scene.node.close()
 
 
 class UnknownTest(ScratchNodeTest):
     """What persist.json does not tell, and tells later."""
 
-    def build(self, **changes):
-        node = self.node()
-        volume = self.volume(node)
-        self.agent(node).stats.total = BEFORE
-        self.monitor(node, volume)
-        drives = [volume.record(**changes.pop("drive", {}))]
-        vmm = self.sandbox(node, volume, drives=drives, **changes)
-        node.start()
-        node.wait_for(volume.path, "in_sync", "unverified")
-        volume.loop.resize(AFTER)
-        return node, volume, vmm
+    def grown(self, **records):
+        scene = self.scenery(start=False)
+        scene.write_records(**records)
+        scene.node.start()
+        scene.wait("in_sync", "unverified")
+        scene.resize(AFTER)
+        return scene
 
     def test_address(self):
         for address, error in (("", "no agent address is known"),
@@ -204,142 +75,167 @@ class UnknownTest(ScratchNodeTest):
                                ("hvsock:///x", "none of vsock"),
                                ("vsock://2:1024", "none of vsock")):
             with self.subTest(address):
-                node, volume, vmm = self.build(agent=address)
-                node.wait_for(volume.path, "block_grown", "agent_unreachable")
-                self.assertIn(error, self.resize_row(node, volume.path)["error"])
-                self.explains(node, volume.path, "agent_unreachable", "agent's address")
-                node.add_sandbox(SANDBOX, vmm.pid, agent="unix:///agent.sock",
-                                 drives=[volume.record()])
-                node.wait_for(volume.path, "in_sync", "none", LONGEST_PAUSE, guest_bytes=AFTER)
-                node.close()
-
-    def test_device_that_grows_while_the_guest_is_asked(self):
-        """Whatever comes of that call, the VMM hears of the resize."""
-        for behaviour, reason in (("delay=2,status:12:not implemented", "agent_unsupported"),
-                                  ("delay=2,status:9:it cannot", "guest_layer_unsupported"),
-                                  ("delay=2,close", "agent_unreachable")):
-            with self.subTest(reason):
-                node = self.node({"resize.call_timeout_seconds": 20})
-                volume = self.volume(node)
-                self.monitor(node, volume)
-                agent = self.agent(node)
-                agent.behave("ResizeVolume", behaviour)
-                self.sandbox(node, volume)
-                node.start()
-                agent.wait_for_requests(1)
-                volume.loop.resize(AFTER)
-                node.wait_for(volume.path, "block_grown", reason, LONGEST_PAUSE,
-                              hypervisor_bytes=AFTER)
-                node.close()
+                scene = self.grown(agent=address)
+                scene.wait("block_grown", "agent_unreachable")
+                self.assertIn(error, scene.row()["error"])
+                scene.explains("agent_unreachable", "agent's address")
+                scene.write_records()
+                scene.wait("in_sync", "none", LONGEST_PAUSE, guest_bytes=AFTER)
+                scene.node.close()
 
     def test_guest_path(self):
-        node, volume, vmm = self.build(drive={"address": ""})
-        node.wait_for(volume.path, "block_grown", "guest_path_unknown")
-        self.assertGreaterEqual(self.resize_row(node, volume.path)["attempts"], 2)  # and again
-        self.explains(node, volume.path, "persist.json", "paths.kata_go_sandboxes",
-                      "crust-guest-agent --auto")
+        scene = self.scenery(start=False)
+        scene.write_records(drives=[scene.volume.record(address="")])
+        scene.node.start()
+        scene.wait("in_sync", "unverified")
+        scene.resize(AFTER)
+        scene.wait("block_grown", "guest_path_unknown")
+        self.assertGreaterEqual(scene.row()["attempts"], 2)  # and again
+        scene.explains("persist.json", "paths.kata_go_sandboxes", "crust-guest-agent --auto")
         # What it waits for is an address, and nobody has to say that there is one now.
-        node.add_sandbox(SANDBOX, vmm.pid, agent="unix:///agent.sock", drives=[volume.record()])
-        node.wait_for(volume.path, "in_sync", "none", guest_bytes=AFTER)
+        scene.write_records()
+        scene.wait("in_sync", "none", guest_bytes=AFTER)
 
 
-class RoutesTest(ScratchNodeTest):
-    """Two ways into one guest, on one hybrid vsock; what they cannot do is remembered."""
+@dataclasses.dataclass
+class Route:
+    """How the companion and the agent answer (None: nobody listens), whether there is a shim, and what becomes of a
+    resize of both volumes. asked: how often each was asked for one since the start."""
 
-    def build(self, companion=None, kata_agent=None, routes=None, seconds=60):
-        """Two volumes in one sandbox. A behaviour of None: nobody listens on that port."""
-        node = self.node({"resize.call_timeout_seconds": seconds} |
-                         ({"agent.routes": routes} if routes else {}))
+    companion: str | None
+    agent: str | None
+    shim: bool
+    asked: dict
+    reason: str = "none"
+    settings: dict = dataclasses.field(default_factory=dict)
+    ports: set | None = None  # of the hybrid vsock that were tried
+
+
+CANNOT = "status:12:no"
+ROUTES = {
+    "able companion": Route("ok", CANNOT, False, {AGENT: 0}, ports={COMPANION}),
+    "companion that cannot and an agent that can": Route(CANNOT, "ok", False, {COMPANION: 1, AGENT: 4}),
+    "most specific reason is kept": Route("status:7:no", CANNOT, False, {}, "agent_denied"),
+    "agent only": Route("ok", "ok", False, {COMPANION: 0}, settings={"agent.routes": "agent"}),
+    "others are not reached": Route(None, None, True, {"shim": 4}, ports={COMPANION, AGENT}),
+    "others cannot": Route(CANNOT, CANNOT, True, {COMPANION: 1, AGENT: 1, "shim": 4}),
+    "another can": Route("status:7:no", "ok", True, {"shim": 0}),
+    "order": Route("ok", "ok", True, {"shim": 4}, settings={"agent.routes": "shim, agent, companion"}, ports=set()),
+    "not among the routes": Route(None, CANNOT, True, {"shim": 0}, "agent_unsupported",
+                                  {"agent.routes": "companion, agent"}),
+}
+
+
+class RoutesTest(SidesTest):
+    """Two volumes in one sandbox, and all ways into its guest: two ports of one hybrid vsock, and the shim."""
+
+    def build(self, companion=None, agent=None, shim=False, settings=None):
+        node = self.node(settings)
         volumes = [self.volume(node, f"pv-{number}") for number in range(2)]
         self.monitor(node, *volumes)
-        agents = {}
-        for port, behaviour in ((COMPANION_PORT, companion), (AGENT_PORT, kata_agent)):
-            if behaviour is not None:
-                agents[port] = self.agent(node, f"agent{port}.sock")
-        self.vsock = HybridVsock(node.root / "kata.hvsock", agents)
+        self.agents = {port: self.agent(node, f"agent{port}.sock")
+                       for port, behaviour in ((COMPANION, companion), (AGENT, agent)) if behaviour}
+        self.vsock = HybridVsock(node.root / "kata.hvsock", self.agents)
         self.addCleanup(self.vsock.close)
-        self.sandbox(node, *volumes, agent=f"hvsock:///kata.hvsock:{AGENT_PORT}")
-        for port, behaviour in ((COMPANION_PORT, companion), (AGENT_PORT, kata_agent)):
-            if behaviour is not None:
-                agents[port].behave("ResizeVolume", behaviour)
+        self.sandbox(node, *volumes, agent=f"hvsock:///kata.hvsock:{AGENT}")
+        for port, one in self.agents.items():
+            one.behave("ResizeVolume", companion if port == COMPANION else agent)
+        self.shim = self.shim_of(node, *volumes) if shim else None
         node.start()
         for volume in volumes:
-            node.wait(lambda path=volume.path: (node.volume(path) or {}).get("state") == "in_sync",
-                      60, "the first synchronisation")
+            node.wait_for(volume.path, "in_sync")
         self.settle(node)
-        return node, volumes, agents
+        return node, volumes
 
-    def asked(self, agent):
-        return [one for one in agent.requests if one.method == "ResizeVolume"]
+    def asked(self, port):
+        requests = resizes(self.shim) if port == "shim" else self.agents[port].requests
+        return len([one for one in requests if port == "shim" or one.method == "ResizeVolume"])
 
-    def test_no_companion_and_an_agent_that_cannot(self):
-        node, (first, second), agents = self.build(kata_agent="status:12:not implemented")
-        agent = agents[AGENT_PORT]
-        # Asked once for one of the two volumes, and remembered for the other.
-        self.assertEqual(len(self.asked(agent)), 1)
-        for volume in (first, second):
+    def grow(self, node, volumes, reason):
+        for volume in volumes:
             volume.loop.resize(AFTER)
-            row = node.wait_for(volume.path, "block_grown", "agent_unsupported",
-                                next_attempt_at=None)
-            self.assertEqual(row["hypervisor_bytes"], AFTER)
+        for volume in volumes:
+            node.wait_for(volume.path, "in_sync" if reason == "none" else "block_grown", reason,
+                          hypervisor_bytes=AFTER, next_attempt_at=None)
+
+    def test_routes(self):
+        for name, route in ROUTES.items():
+            with self.subTest(name):
+                node, volumes = self.build(route.companion, route.agent, route.shim, route.settings)
+                self.grow(node, volumes, route.reason)
+                for port, count in route.asked.items():
+                    self.assertEqual(self.asked(port), count, port)
+                    peer = self.shim if port == "shim" else self.agents[port]
+                    if count < 2:  # one that cannot is asked for nothing else either
+                        self.assertEqual(len(peer.requests), count, port)
+                if route.ports is not None:
+                    self.assertEqual(set(self.vsock.ports), route.ports)
+                node.close()
+
+    def test_inability_is_remembered(self):
+        """Of an agent beside a companion that nobody has started, asked once for both volumes. A resync forgets it."""
+        node, volumes = self.build(agent="status:12:not implemented")
+        agent = self.agents[AGENT]
+        self.assertEqual(self.asked(AGENT), 1)
+        self.grow(node, volumes, "agent_unsupported")
+        for volume in volumes:
             self.assertIn("found unable before", self.resize_row(node, volume.path)["error"])
             self.explains(node, volume.path, "agent_unsupported", "crust-guest-agent")
-        self.assertEqual(len(self.asked(agent)), 1)
-        self.assertIn(COMPANION_PORT, self.vsock.ports)
-        # Forgotten by a resync, asked again, and remembered again.
+        self.assertEqual(self.asked(AGENT), 1)
+        self.assertIn(COMPANION, self.vsock.ports)
         node.crustctl("resync")
         agent.wait_for_requests(2, method="ResizeVolume")
         self.settle(node)
-        self.assertEqual(len(self.asked(agent)), 2)
+        self.assertEqual(self.asked(AGENT), 2)
         agent.behave("ResizeVolume", "ok")
         node.crustctl("resync")
-        for volume in (first, second):
+        for volume in volumes:
             node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=AFTER)
 
-    def test_abilities_survive_a_restart_of_the_daemon(self):
-        node, (first, second), agents = self.build(kata_agent="status:7:blocked by policy")
+    def test_inability_is_remembered_across_a_restart(self):
+        node, volumes = self.build(agent="status:7:blocked by policy")
         node.stop()
         node.start()
-        for volume in (first, second):
-            volume.loop.resize(AFTER)
-            node.wait_for(volume.path, "block_grown", "agent_denied", next_attempt_at=None)
-        self.assertEqual(len(self.asked(agents[AGENT_PORT])), 1)
+        self.grow(node, volumes, "agent_denied")
+        self.assertEqual(self.asked(AGENT), 1)
 
-    def test_able_companion(self):
-        node, volumes, agents = self.build(companion="ok", kata_agent="status:12:no")
+    def test_inability_of_a_shim_is_remembered(self):
+        """Across a restart, until a resync, and of this agent only."""
+        node = self.node()
+        volumes = [self.volume(node, f"pv-{number}") for number in range(2)]
+        self.monitor(node, *volumes)
+        vmm = self.sandbox(node, *volumes, agent=NOBODY)
+        self.shim = self.shim_of(node, *volumes)
+        self.shim.status = (12, "not implemented")
+        self.start(node, volumes, "unverified")
+        self.settle(node)
+        self.assertEqual(self.asked("shim"), 1)
+        node.stop()
+        node.start()
+        self.grow(node, volumes, "agent_unsupported")
         for volume in volumes:
-            volume.loop.resize(AFTER)
+            self.assertIn("found unable before", self.resize_row(node, volume.path)["error"])
+        self.settle(node)
+        self.assertEqual(self.asked("shim"), 1)
+        node.crustctl("resync")
+        node.wait(lambda: self.asked("shim") == 2, 60, "the shim to be asked again")
+        self.settle(node)
+        self.assertEqual(self.asked("shim"), 2)
+        self.shim.status = None
+        node.add_sandbox(SANDBOX, vmm.pid, agent="unix:///another.sock", drives=[v.record() for v in volumes])
         for volume in volumes:
             node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=AFTER)
-        self.assertEqual(agents[AGENT_PORT].requests, [])
-        self.assertEqual(set(self.vsock.ports), {COMPANION_PORT})
 
-    def test_companion_that_cannot_and_an_agent_that_can(self):
-        node, volumes, agents = self.build(companion="status:12:no", kata_agent="ok")
-        for volume in volumes:
-            volume.loop.resize(AFTER)
-        for volume in volumes:
-            node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=AFTER)
-        self.assertEqual(len(self.asked(agents[COMPANION_PORT])), 1)
-        self.assertEqual(len(self.asked(agents[AGENT_PORT])), 4)
-
-    def test_most_specific_reason_is_kept(self):
-        node, (volume, _), _ = self.build(companion="status:7:no", kata_agent="status:12:no")
-        volume.loop.resize(AFTER)
-        node.wait_for(volume.path, "block_grown", "agent_denied")
-
-    def test_agent_only(self):
-        node, (volume, _), agents = self.build(companion="ok", kata_agent="ok", routes="agent")
-        volume.loop.resize(AFTER)
-        node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=AFTER)
-        self.assertEqual(agents[COMPANION_PORT].requests, [])
-
-    def test_silent_companion_leaves_time_for_the_agent(self):
-        node, (volume, _), agents = self.build(companion="silent", kata_agent="ok", seconds=6)
-        volume.loop.resize(AFTER)
-        node.wait_for(volume.path, "in_sync", seconds=LONGEST_PAUSE, hypervisor_bytes=AFTER)
-        self.assertNotEqual(self.asked(agents[COMPANION_PORT]), [])
-
-
-if __name__ == "__main__":
-    unittest.main()
+    def test_a_silent_one_leaves_time_for_the_next(self):
+        """A silent companion for the agent, and a silent agent for the shim."""
+        for silent, then in (("companion", "agent"), ("agent", "shim")):
+            with self.subTest(silent):
+                node, volumes = self.build(**{silent: "silent", then: "ok"},
+                                           settings={"resize.call_timeout_seconds": 6})
+                volumes[0].loop.resize(AFTER)
+                node.wait_for(volumes[0].path, "in_sync", "none" if then == "shim" else None, LONGEST_PAUSE,
+                              hypervisor_bytes=AFTER)
+                self.assertGreaterEqual(self.asked({"companion": COMPANION, "agent": AGENT}[silent]), 1)
+                if then == "shim":
+                    self.assertGreaterEqual(self.asked("shim"), 2)
+                node.close()

@@ -11,9 +11,9 @@ is down: to the daemon it is what it has recorded before.
 import fcntl
 import json
 import os
+import shutil
 import signal
 import sqlite3
-import unittest
 
 from lower_devices import HEADER, stack
 from scratch_node import AFTER, BEFORE, MIB, ScratchNodeTest, Volume, publish_path
@@ -37,8 +37,7 @@ class LowerDevicesTest(ScratchNodeTest):
         return {row["device"]: (row["kind"], row["size_bytes"], row["state"]) for row in rows}
 
     def test_luks(self):
-        node, sysfs, volume, disks = self.build(["sda"], label="luks-data",
-                                                uuid="CRYPT-LUKS2-0123-luks-data")
+        node, sysfs, volume, disks = self.build(["sda"], label="luks-data", uuid="CRYPT-LUKS2-0123-luks-data")
         sysfs.resize("sda", disks["sda"], AFTER + HEADER)
         row = node.wait_for(volume.path, "in_sync", "host_layer_pending", device_bytes=BEFORE)
         self.assertIsNone(row["next_attempt_at"])
@@ -64,14 +63,12 @@ class LowerDevicesTest(ScratchNodeTest):
         node, sysfs, volume, disks = self.build(["sda", "sdb"], label="vg-pv--1", uuid="LVM-abcdef")
         sysfs.resize("sdb", disks["sdb"], AFTER)
         node.wait_for(volume.path, "in_sync", "host_layer_pending")
-        self.explains(node, volume.path, "pvresize /dev/sdb, then lvextend --size SIZE"
-                      " /dev/mapper/vg-pv--1")
+        self.explains(node, volume.path, "pvresize /dev/sdb, then lvextend --size SIZE /dev/mapper/vg-pv--1")
         sysfs.resize("dm-0", volume.loop, BEFORE + MIB)
         node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=BEFORE + MIB)
 
     def test_multipath(self):
-        node, sysfs, volume, disks = self.build(["sda", "sdb"], header=0, label="mpatha",
-                                                uuid="mpath-3600140")
+        node, sysfs, volume, disks = self.build(["sda", "sdb"], header=0, label="mpatha", uuid="mpath-3600140")
         sysfs.resize("sda", disks["sda"], AFTER)
         node.wait_for(volume.path, "in_sync", "host_layer_pending")
         self.explains(node, volume.path, "echo 1 > /sys/block/sdb/device/rescan",
@@ -105,8 +102,7 @@ class RescanTest(ScratchNodeTest):
     def build(self, **settings):
         """A volume on LUKS on a disk that announced a new size; returns the disk's rescan attribute."""
         node = self.node({"resize.sweep_seconds": NEVER} | settings)
-        sysfs, self.volume, disks = stack(self, node, ["sda"], label="luks-data",
-                                          uuid="CRYPT-LUKS2-0123-luks-data")
+        sysfs, self.volume, disks = stack(self, node, ["sda"], label="luks-data", uuid="CRYPT-LUKS2-0123-luks-data")
         self.disk = disks["sda"]
         node.once()
         self.announce(node)
@@ -156,8 +152,7 @@ class RescanTest(ScratchNodeTest):
         self.assertEqual(rescan.read_text(), "1")
         size = BEFORE + HEADER
         self.assertEqual(self.lines(node, "rescan_disk_intended"), [{"from_bytes": size}])
-        self.assertEqual(self.lines(node, "disk_rescanned"),
-                         [{"from_bytes": size, "to_bytes": size}])
+        self.assertEqual(self.lines(node, "disk_rescanned"), [{"from_bytes": size, "to_bytes": size}])
         node.stop()  # one announcement after the other does not make it more often
         self.announce(node)
         node.start()
@@ -176,8 +171,7 @@ class RescanTest(ScratchNodeTest):
         self.assertEqual(len(self.lines(node, "rescan_disk_intended")), 1)
 
     def test_a_rescan_that_hangs_is_given_up(self):
-        node, _, rescan = self.build(**{"resize.scsi_rescan": "on",
-                                        "resize.call_timeout_seconds": 1})
+        node, _, rescan = self.build(**{"resize.scsi_rescan": "on", "resize.call_timeout_seconds": 1})
         os.mkfifo(rescan)
         reader = os.open(rescan, os.O_RDONLY | os.O_NONBLOCK)
         self.addCleanup(os.close, reader)
@@ -193,13 +187,20 @@ class RescanTest(ScratchNodeTest):
         self.assertIn("rescanning /dev/sda: Connection timed out", line["error"])
 
     def test_another_disk_of_that_number_is_not_rescanned(self):
-        node, sysfs, rescan = self.build(**{"resize.scsi_rescan": "on"})
-        rescan.touch()
-        (sysfs.root / "devices/block/sda/diskseq").write_text("99999\n")
-        node.start()
-        node.wait_for(self.volume.path, "in_sync", "none")
-        self.settle(node)
-        self.assertEqual(rescan.read_text(), "")
+        """Nor one that is gone."""
+        for is_gone in False, True:
+            with self.subTest(is_gone=is_gone):
+                node, sysfs, rescan = self.build(**{"resize.scsi_rescan": "on"})
+                rescan.touch()
+                (sysfs.root / "devices/block/sda/diskseq").write_text("99999\n")
+                if is_gone:
+                    shutil.rmtree(sysfs.root / "devices/block/sda")
+                node.start()
+                node.wait_for(self.volume.path, "in_sync", "none")
+                self.settle(node)
+                self.assertEqual(self.lines(node, "disk_rescanned"), [])
+                self.assertTrue(is_gone or rescan.read_text() == "")
+                node.close()
 
     def test_what_is_only_observed_is_not_rescanned(self):
         node, _, rescan = self.build(**{"resize.scsi_rescan": "on", "resize.mode": "observe"})
@@ -208,7 +209,3 @@ class RescanTest(ScratchNodeTest):
         node.wait_for(self.volume.path, "in_sync", "host_stale")
         self.settle(node)
         self.assertEqual(rescan.read_text(), "")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names of metadata directories (T6 of the threat model): those that are none, those of both layouts
-in both roots, and whose volume a directory is that is renamed, replaced or written again.
+in both roots, and whose volume a directory is that is renamed, replaced or written again. And their root,
+which comes, goes and is covered, and is flooded (T9), up to crustd's bound and beyond it.
 """
 
+import contextlib
 import json
 import os
 import shutil
-import unittest
+import subprocess
 
 from mount_info import kata, text, write_content
 from node import encode
-from scratch_node import ScratchNodeTest, curl, publish_path
+from scratch_node import ScratchNodeTest, curl, publish_path, status
 
+MOST = 16384  # STORE_VOLUMES
+EXTRA = 40
 NAMES = {
     "no padding": encode("/a").rstrip("=").encode(),
     "bits behind the end": b"L2F=",
@@ -58,8 +62,7 @@ class Names(ScratchNodeTest):
             sql = ("SELECT hex(key) AS key, target_path, status, state, reason, layout,"
                    " hex(problem) AS problem FROM audit_volumes")
             node.wait(lambda: len(node.query(sql)) == len(NAMES) + 1, 60, "all rows")
-            node.wait(lambda: all(row["state"] != "unknown" for row in node.query(sql)), 60,
-                      "all to be decided")
+            node.wait(lambda: all(row["state"] != "unknown" for row in node.query(sql)), 60, "all to be decided")
             rows = {bytes.fromhex(row["key"]): row for row in node.query(sql)}
             for name, key in NAMES.items():
                 with self.subTest(name, layout=layout):
@@ -75,8 +78,7 @@ class Names(ScratchNodeTest):
             code, body = curl(node, "/v1/volumes")
             self.assertEqual(code, 200)
             self.assertEqual(len(json.loads(body)), len(rows))
-            self.assertEqual(len(json.loads(node.crustctl("volumes", "-o", "json").stdout)),
-                             len(rows))
+            self.assertEqual(len(json.loads(node.crustctl("volumes", "-o", "json").stdout)), len(rows))
             node.crustctl("volumes")
             node.stop()
 
@@ -96,8 +98,7 @@ class Names(ScratchNodeTest):
             row, = node.query(f"SELECT * FROM audit_volumes WHERE key = '{key}'")
             self.assertIsNone(row["target_path"])
             self.assertEqual((row["layout"], row["status"]), (layout, "present"))
-            self.assertEqual(json.loads(node.crustctl("volumes", "-o", "json").stdout)
-                             .__len__(), 4)
+            self.assertEqual(json.loads(node.crustctl("volumes", "-o", "json").stdout).__len__(), 4)
             self.assertIn(key[:12], node.crustctl("volume", key).stdout)
 
     def test_one_volume_in_both_roots(self):
@@ -123,8 +124,7 @@ class Names(ScratchNodeTest):
         self.assertEqual(node.query("SELECT count(*) AS n FROM audit_volumes"), [{"n": 1}])
 
     def test_removed_and_staged_again(self):
-        node = self.node()
-        node.start()
+        node = self.running_node()
         path = publish_path("pv-again")
         node.stage(path, "/dev/first")
         first = node.wait_for(path, "unbound")
@@ -139,8 +139,7 @@ class Names(ScratchNodeTest):
         self.assertEqual(second["device"], "/dev/second")
 
     def test_a_directory_that_is_renamed_or_replaced(self):
-        node = self.node()
-        node.start()
+        node = self.running_node()
         old, new = publish_path("pv-old"), publish_path("pv-new")
         node.stage(old, "/dev/first")
         first = node.wait_for(old, "unbound")
@@ -158,8 +157,7 @@ class Names(ScratchNodeTest):
         self.assertNotEqual(node.volume(new)["volume_id"], moved["volume_id"])
 
     def test_written_in_place_and_by_rename(self):
-        node = self.node()
-        node.start()
+        node = self.running_node()
         path = publish_path("pv-written")
         directory = node.stage(path, "/dev/first")
         first = node.wait_for(path, "unbound", device="/dev/first")["volume_id"]
@@ -172,5 +170,96 @@ class Names(ScratchNodeTest):
         node.wait_for(path, "unbound", device="/dev/third", volume_id=first)
 
 
-if __name__ == "__main__":
-    unittest.main()
+class Roots(ScratchNodeTest):
+    """The watched directory itself comes, goes and is covered."""
+
+    def test_missing_at_start(self):
+        node = self.node({"resize.sweep_seconds": 3600})
+        shutil.rmtree(node.root / "run/kata-containers")
+        node.start()
+        self.assertEqual(node.query("SELECT * FROM audit_volumes"), [])
+        path = publish_path("pv-late")
+        node.stage(path, "/dev/late")
+        node.wait_for(path, "unbound")
+        self.assertFalse((node.root / "run/crust").exists())
+
+    def test_replaced(self):
+        node = self.running_node({"resize.sweep_seconds": 3600})
+        first, second = publish_path("pv-first"), publish_path("pv-second")
+        node.stage(first, "/dev/first")
+        node.wait_for(first, "unbound")
+        kata(node).rename(node.root / "aside")
+        node.wait_for(first, "unmanaged", "none", status="removed")
+        node.stage(second, "/dev/second")
+        node.wait_for(second, "unbound")
+        shutil.rmtree(node.root / "run/kata-containers")
+        node.wait_for(second, "unmanaged", "none", status="removed")
+        (node.root / "run/kata-containers/shared").mkdir(parents=True, mode=0o700)
+        (node.root / "aside").rename(kata(node))
+        row = node.wait_for(first, "unbound", status="present")
+        self.assertEqual(row["device"], "/dev/first")
+
+    def test_mounted_over(self):
+        """In a mount namespace of the daemon's own, so that only it sees the mount."""
+        if subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode != 0:
+            self.skipTest("needs to make a mount namespace")
+        node = self.node(wrapper=["unshare", "--mount", "--propagation", "private"])
+        under, over = publish_path("pv-under"), publish_path("pv-over")
+        node.stage(under, "/dev/under")
+        node.start()
+        node.wait_for(under, "unbound")
+        inside = ["nsenter", "--target", str(node.process.pid), "--mount"]
+
+        def enter(*command):
+            subprocess.run([*inside, *map(str, command)], check=True, capture_output=True)
+
+        enter("mount", "-t", "tmpfs", "-o", "mode=0700", "none", kata(node))
+        node.wait_for(under, "unmanaged", "none", status="removed")
+        hidden = kata(node) / encode(over)
+        enter("sh", "-c", 'umask 077; mkdir "$1" && printf %s "$2" >"$1/mountInfo.json"', "sh",
+              hidden, text(device="/dev/over").decode())
+        node.wait_for(over, "unbound")
+        enter("umount", kata(node))
+        node.wait_for(over, "unmanaged", "none", status="removed")
+        node.wait_for(under, "unbound", status="present")
+
+    def test_thousand_at_once_while_one_is_bad(self):
+        """A flood of directories loses none, and a bad one among them holds up nobody."""
+        node = self.running_node()
+        for number in range(1000):
+            node.stage(f"/flood/{number}", f"/dev/flood{number}", text="{" if number == 500 else None)
+        sql = "SELECT status, count(*) AS n FROM audit_volumes GROUP BY status ORDER BY status"
+        wanted = [{"status": "invalid", "n": 1}, {"status": "present", "n": 999}]
+        with contextlib.suppress(Exception):
+            node.wait(lambda: node.query(sql) == wanted, 120, "all to be recorded")
+        self.assertEqual(node.query(sql), wanted)
+
+
+class FloodTest(ScratchNodeTest):
+    hostile = True
+
+    def test_further_directories_are_passed_over(self):
+        node = self.node({"resize.sweep_seconds": 1})
+        paths = [f"/flood/{number}" for number in range(MOST + EXTRA)]
+        for path in paths:
+            node.stage(path, "/dev/absent")
+        node.start()
+        health = status(node)
+        self.assertTrue(health["degraded"])
+        self.assertIn("more volumes than crustd can handle", health["problem"])
+        self.assertEqual(self.present(node), MOST)
+
+        for path in paths[:2 * EXTRA]:
+            node.unstage(path)
+        node.wait(lambda: self.present(node) == MOST - EXTRA and not self.degraded(node), 120,
+                  "the directories passed over to be taken after all")
+        self.assertEqual(node.log.read_text().count("further directories are passed over"), 1)
+        self.assertEqual(node.stop(), 0)
+
+    @staticmethod
+    def present(node):
+        return node.query("SELECT count(*) AS n FROM audit_volumes WHERE status = 'present'")[0]["n"]
+
+    @staticmethod
+    def degraded(node):
+        return status(node)["degraded"]

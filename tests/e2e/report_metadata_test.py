@@ -3,8 +3,8 @@
 in words, the last good facts stay, nobody else is touched, and it heals.
 
 The classes are those of the threat model: T1 links and mounts, T2 what is no regular file, T3 hard
-links and owners, T4 size, T5 JSON, T7 sandbox-id names. T6 is in report_metadata_names_test.py, T9 in
-report_metadata_roots_test.py.
+links and owners, T4 size, T5 JSON, T7 sandbox-id names. T6 and T9 are in
+report_metadata_names_test.py.
 """
 
 import json
@@ -12,7 +12,6 @@ import os
 import socket
 import stat
 import subprocess
-import unittest
 
 from mount_info import GOOD, text, write_content
 from node import private
@@ -194,8 +193,7 @@ class InvalidMetadata(ScratchNodeTest):
         """name -> (what breaks a directory, the problem's words)"""
         broken = {}
         for name, (content, problem) in CONTENTS.items():
-            broken[name] = (lambda directory, content=content: write_content(directory, content),
-                            problem)
+            broken[name] = (lambda directory, content=content: write_content(directory, content), problem)
         return broken | DIRECTORIES
 
     def stage_all(self, node, cases):
@@ -216,8 +214,7 @@ class InvalidMetadata(ScratchNodeTest):
     def wait_for_all(self, node, paths, status):
         def reached():
             rows = self.rows(node)
-            return rows if all(rows.get(path, {}).get("status") == status
-                               for path in paths.values()) else None
+            return rows if all(rows.get(path, {}).get("status") == status for path in paths.values()) else None
 
         try:
             return node.wait(reached, 120, f"all to be {status}")
@@ -253,8 +250,7 @@ class InvalidMetadata(ScratchNodeTest):
         paths = self.stage_all(node, cases)
         node.start()
         self.wait_for_all(node, paths, "present")
-        node.wait(lambda: all(row["state"] == "unbound" for row in self.rows(node).values()), 60,
-                  "all to be decided")
+        node.wait(lambda: all(row["state"] == "unbound" for row in self.rows(node).values()), 60, "all to be decided")
         good = self.rows(node)
 
         for name, path in paths.items():
@@ -282,8 +278,7 @@ class InvalidMetadata(ScratchNodeTest):
                 self.assertIsNone(rows[path]["problem"])
                 self.assertEqual(facts(rows[path]), facts(good[path]) | {"fs_type": "ext4"})
         self.assertEqual(rows[bystander], good[bystander])
-        self.assertEqual(node.query("SELECT count(*) AS n FROM audit_volumes"),
-                         [{"n": len(paths) + 1}])
+        self.assertEqual(node.query("SELECT count(*) AS n FROM audit_volumes"), [{"n": len(paths) + 1}])
 
     def test_broken_from_the_start(self):
         cases = self.cases()
@@ -293,8 +288,7 @@ class InvalidMetadata(ScratchNodeTest):
             cases[name][0](node.directory(path))
         node.start()
         rows = self.wait_for_all(node, paths, "invalid")
-        node.wait(lambda: all(row["state"] == "unmanaged" for row in self.rows(node).values()), 60,
-                  "all to be decided")
+        node.wait(lambda: all(row["state"] == "unmanaged" for row in self.rows(node).values()), 60, "all to be decided")
         rows = self.rows(node)
         self.check_broken(rows, cases, paths)
         for name, path in paths.items():
@@ -313,8 +307,7 @@ class InvalidMetadata(ScratchNodeTest):
         self.wait_for_all(node, paths, "present")
         for name, path in paths.items():
             UNKNOWN_NAMES[name][0](node.directory(path))
-        node.wait(lambda: all(row["problem"] for row in self.rows(node).values()), 60,
-                  "all names to be remarked upon")
+        node.wait(lambda: all(row["problem"] for row in self.rows(node).values()), 60, "all names to be remarked upon")
         rows = self.rows(node)
         for name, path in paths.items():
             with self.subTest(name):
@@ -369,8 +362,7 @@ class InvalidMetadata(ScratchNodeTest):
         node.start()
         node.wait_for(path, "unbound")
         directory = node.directory(path)
-        mounted = subprocess.run(["mount", "-t", "tmpfs", "none", directory], capture_output=True,
-                                 text=True)
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "none", directory], capture_output=True, text=True)
         if mounted.returncode != 0:
             self.skipTest(f"needs to mount a tmpfs: {mounted.stderr.strip()}")
         try:
@@ -386,8 +378,7 @@ class InvalidMetadata(ScratchNodeTest):
 
     def test_half_a_file_and_then_the_rest(self):
         """However long that takes: the old facts until the new ones are whole."""
-        node = self.node()
-        node.start()
+        node = self.running_node()
         path = publish_path("pv-slow")
         directory = self.made(node, path)
         write_content(directory, text())
@@ -400,7 +391,3 @@ class InvalidMetadata(ScratchNodeTest):
             self.assertEqual(node.volume(path)["device"], "/dev/good")
             file.write(content[20:])
         node.wait_for(path, "unbound", status="present", device="/dev/next", volume_id=first)
-
-
-if __name__ == "__main__":
-    unittest.main()

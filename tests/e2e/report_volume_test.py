@@ -4,19 +4,21 @@ its device, and what has become of the device. In none of these is a resize ever
 """
 
 import ctypes
+import dataclasses
 import fcntl
 import os
 import pathlib
-import shutil
+import signal
 import struct
 import subprocess
-import unittest
 
 from disks import LoopDevice
-from programs import run
+from programs import needs, run
 from scratch_node import AFTER, BEFORE, SANDBOX, ScratchNodeTest, Volume, fake_monitor, publish_path
+from shim import FakeShim
 
 OTHER = "b" * 64
+NO_SWEEP = {"resize.sweep_seconds": 3600}
 UNSUITABLE = {
     "vfio": {"volume_type": "vfiovol"},
     "spdk": {"volume_type": "spdkvol"},
@@ -60,105 +62,79 @@ class OwnLoop(LoopDevice):
 
 class VolumeTest(ScratchNodeTest):
 
-    def build(self, settings=None, **stage):
-        node = self.node(settings)
-        volume = self.volume(node, **stage)
-        self.agent(node).stats.total = BEFORE
-        monitor = self.monitor(node, volume)
-        self.sandbox(node, volume)
-        return node, volume, monitor
-
-    def check_unsent(self, node, *monitors):
-        self.settle(node)
-        for monitor in monitors:
+    def check_unsent(self, scene, *monitors):
+        self.settle(scene.node)
+        for monitor in (scene.monitor, *monitors):
             self.assertEqual(monitor.sent("block_resize"), [])
 
-    def check_open(self, node, volume, state, reason):
-        """The resize is on the record, with the volume's state, and nothing is due."""
-        resize = self.resize_row(node, volume.path)
-        self.assertEqual((resize["state"], resize["reason"], resize["finished_at"]),
-                         (state, reason, None))
+    def check_held(self, scene, state, reason):
+        """The resize is on record with the volume's state, and no attempt is due."""
+        row = scene.wait(state, reason, device_bytes=AFTER, next_attempt_at=None)
+        resize = scene.row()
+        self.assertEqual((resize["state"], resize["reason"], resize["finished_at"]), (state, reason, None))
         self.assertEqual((resize["from_bytes"], resize["to_bytes"]), (BEFORE, AFTER))
-        self.assertIsNone(node.volume(volume.path)["next_attempt_at"])
+        return row
 
-    def check_grown(self, node, volume, **columns):
-        node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=AFTER,
-                      next_attempt_at=None, **columns)
-        resize = self.resize_row(node, volume.path)
-        self.assertEqual((resize["state"], resize["reason"]), ("in_sync", "none"))
-        self.assertIsNotNone(resize["finished_at"])
+
+@dataclasses.dataclass
+class Policy:
+    """The setting resize.mode, the volume's crust.resize, and what explains the state after the device has grown."""
+
+    mode: str | None = None
+    wish: str | None = None
+    explained: tuple = ()
+    state: str = "host_grown"
+
+
+POLICIES = {
+    "observe": Policy("observe", explained=("resize.mode = observe", "SIGHUP")),
+    "never": Policy("never", explained=("resize.mode = never", "SIGHUP"), state="unmanaged"),
+    "the volume says never": Policy(wish="never", explained=("crust.resize",), state="unmanaged"),
+    "the volume says observe": Policy(wish="observe", explained=("crust.resize",)),
+    "the volume says an unknown word": Policy(wish="grow!", explained=("crust.resize",)),
+    "the volume says nothing": Policy(wish="", explained=("crust.resize",)),
+    "the volume cannot ask for more": Policy("observe", "grow"),
+}
 
 
 class PolicyTest(VolumeTest):
 
-    def test_observe(self):
-        node, volume, monitor = self.build({"resize.mode": "observe"})
-        node.start()
-        node.wait_for(volume.path, "in_sync")
-        volume.loop.resize(AFTER)
-        node.wait_for(volume.path, "host_grown", "policy")
-        self.check_open(node, volume, "host_grown", "policy")
-        self.explains(node, volume.path, "resize.mode = observe", "SIGHUP")
-        self.check_unsent(node, monitor)
-        node.configure(resize__mode="grow")
-        node.process.send_signal(1)
-        self.check_grown(node, volume)
+    def test_policies(self):
+        for name, policy in POLICIES.items():
+            with self.subTest(name):
+                self.check_policy(policy)
 
-    def test_never(self):
-        node, volume, monitor = self.build({"resize.mode": "never"})
+    def check_policy(self, policy):
+        scene = self.scenery(policy.mode and {"resize.mode": policy.mode}, start=False,
+                           metadata={} if policy.wish is None else {"crust.resize": policy.wish})
+        node = scene.node
         node.start()
-        node.wait_for(volume.path, "unmanaged", "policy")
-        volume.loop.resize(AFTER)
-        node.wait_for(volume.path, "unmanaged", "policy", device_bytes=AFTER)
-        self.assertIsNone(self.resize_row(node, volume.path))
-        self.explains(node, volume.path, "resize.mode = never", "SIGHUP")
-        self.check_unsent(node, monitor)
-        self.assertEqual(monitor.connections, 0)
-        node.configure(resize__mode="grow")
-        node.process.send_signal(1)
-        node.wait_for(volume.path, "in_sync", hypervisor_bytes=AFTER)
-
-    def test_volume_policy_never(self):
-        node, volume, monitor = self.build(metadata={"crust.resize": "never"})
-        node.start()
-        node.wait_for(volume.path, "unmanaged", "policy")
-        volume.loop.resize(AFTER)
-        node.wait_for(volume.path, "unmanaged", "policy", device_bytes=AFTER)
-        self.explains(node, volume.path, "crust.resize")
-        self.check_unsent(node, monitor)
-        node.stage(volume.path, volume.loop.device)
-        node.wait_for(volume.path, "in_sync", hypervisor_bytes=AFTER)
-
-    def test_volume_policy_observe_or_unknown(self):
-        for wish in ("observe", "grow!", ""):
-            with self.subTest(wish):
-                node, volume, monitor = self.build(metadata={"crust.resize": wish})
-                node.start()
-                node.wait_for(volume.path, "in_sync")
-                volume.loop.resize(AFTER)
-                node.wait_for(volume.path, "host_grown", "policy")
-                self.check_open(node, volume, "host_grown", "policy")
-                self.explains(node, volume.path, "crust.resize")
-                self.check_unsent(node, monitor)
-                node.stage(volume.path, volume.loop.device)
-                self.check_grown(node, volume)
-                node.close()
+        if policy.state == "host_grown":
+            scene.wait("in_sync")
+            scene.resize(AFTER)
+            self.check_held(scene, "host_grown", "policy")
+        else:
+            scene.wait("unmanaged", "policy")
+            scene.resize(AFTER)
+            scene.wait("unmanaged", "policy", device_bytes=AFTER)
+            self.assertIsNone(scene.row())
+        scene.explains(*policy.explained)
+        self.check_unsent(scene)
+        if policy.mode == "never":
+            self.assertEqual(scene.monitor.connections, 0)
+        if policy.mode:
+            node.configure(resize__mode="grow")
+            node.process.send_signal(signal.SIGHUP)
+        else:
+            node.stage(scene.path, scene.volume.loop.device)
+        if policy.state == "host_grown":
+            scene.grown(AFTER)
+        else:
+            scene.wait("in_sync", hypervisor_bytes=AFTER)
+        node.close()
 
     def test_the_volume_asks_for_nothing_less(self):
-        node, volume, _ = self.build(metadata={"crust.resize": "grow"})
-        node.start()
-        node.wait_for(volume.path, "in_sync")
-        volume.loop.resize(AFTER)
-        self.check_grown(node, volume)
-
-    def test_the_volume_can_not_ask_for_more(self):
-        node, volume, monitor = self.build({"resize.mode": "observe"},
-                                           metadata={"crust.resize": "grow"})
-        node.start()
-        node.wait_for(volume.path, "in_sync")
-        volume.loop.resize(AFTER)
-        node.wait_for(volume.path, "host_grown", "policy")
-        self.check_unsent(node, monitor)
+        self.scenery(metadata={"crust.resize": "grow"}).grows(AFTER)
 
 
 class KindTest(VolumeTest):
@@ -178,45 +154,75 @@ class KindTest(VolumeTest):
         node.record(path, SANDBOX)
         self.agent(node)
         monitor = self.monitor(node)
-        monitor.drives = [self.drive_of(image)]
+        monitor.drives = [fake_monitor.Drive("drive-file", str(image))]
+        node.start()
         return node, path, image, monitor
-
-    def drive_of(self, image):
-
-        return fake_monitor.Drive("drive-file", str(image))
 
     def test_regular_file(self):
         node, path, image, monitor = self.build_file()
-        node.start()
         node.wait_for(path, "in_sync", device_bytes=BEFORE)
         os.truncate(image, AFTER)
-        row = node.wait_for(path, "host_grown", "policy", device_bytes=AFTER)
-        self.assertIsNone(row["next_attempt_at"])
+        node.wait_for(path, "host_grown", "policy", device_bytes=AFTER, next_attempt_at=None)
         resize = self.resize_row(node, path)
-        self.assertEqual((resize["state"], resize["reason"], resize["finished_at"]),
-                         ("host_grown", "policy", None))
+        self.assertEqual((resize["state"], resize["reason"], resize["finished_at"]), ("host_grown", "policy", None))
         self.explains(node, path, "resize.file_backed", "regular file", "loop device")
-        self.check_unsent(node, monitor)
+        self.settle(node)
+        self.assertEqual(monitor.sent("block_resize"), [])
         self.assertEqual(image.stat().st_size, AFTER)
+
+    def shim(self, node):
+        shim = FakeShim(node.root / "run/vc/sbs" / SANDBOX / "shim-monitor.sock", "go", {"/images/disk.img": "/mnt/x"})
+        shim.root, shim.stats.total = str(node.root), BEFORE
+        self.addCleanup(shim.stop)
+        return shim.start()
+
+    def test_guest_of_a_regular_file(self):
+        """The guest is asked only where its VM has the file's size. What fails there needs attention, unlike what
+        crustd only observes."""
+        node, path, image, monitor = self.build_file()
+        shim = self.shim(node)
+        node.crustctl("resync")
+        node.wait_for(path, "in_sync", "none", guest_bytes=BEFORE)
+        asked = len(shim.calls)
+        os.truncate(image, AFTER)
+        node.wait_for(path, "host_grown", "policy", stalled=0)
+        self.settle(node)
+        self.assertEqual(len(shim.calls), asked)
+        shim.status = (13, "no space for the group descriptors")
+        monitor.drives[0].size = AFTER
+        node.crustctl("resync")
+        node.wait_for(path, "block_grown", "agent_failed", stalled=1, hypervisor_bytes=AFTER)
+        shim.status = None
+        node.crustctl("resync")
+        node.wait_for(path, "in_sync", "none", guest_bytes=AFTER, stalled=0, resizable="no", resizable_reason="policy")
+        self.assertIsNotNone(self.resize_row(node, path)["finished_at"])
+        self.assertEqual(monitor.sent("block_resize"), [])
+        self.assertEqual(image.stat().st_size, AFTER)
+
+    def test_regular_file_of_an_observed_volume(self):
+        node, path, image, _ = self.build_file({"resize.mode": "observe"})
+        shim = self.shim(node)
+        node.crustctl("resync")
+        node.wait_for(path, "in_sync", "unverified", device_bytes=BEFORE, hypervisor_bytes=BEFORE)
+        os.truncate(image, AFTER)
+        node.wait_for(path, "host_grown", "policy", device_bytes=AFTER)
+        self.settle(node)
+        self.assertEqual(shim.calls, [])
 
     def test_regular_file_never(self):
         node, path, image, monitor = self.build_file({"resize.file_backed": "never"})
-        node.start()
         node.wait_for(path, "unmanaged", "policy")
         self.explains(node, path, "resize.file_backed = never")
         os.truncate(image, AFTER)
-        self.check_unsent(node, monitor)
+        self.settle(node)
         self.assertEqual(monitor.connections, 0)
 
     def test_devices_that_are_not_block_devices(self):
         node = self.node()
-        loops = {name: self.volume(node, f"pv-{number}", **stage)
-                 for number, (name, stage) in enumerate(UNSUITABLE.items())}
-        self.sandbox(node, *loops.values())
-        empty_dir = ("/var/lib/kubelet/pods/11111111-2222-3333-4444-555555555555/volumes/"
-                     "kubernetes.io~empty-dir/cache")
-        image = node.path("/emptydir.img")
-        image.touch()
+        loops = [self.volume(node, f"pv-{number}", **stage) for number, stage in enumerate(UNSUITABLE.values())]
+        self.sandbox(node, *loops)
+        empty_dir = ("/var/lib/kubelet/pods/11111111-2222-3333-4444-555555555555/volumes/kubernetes.io~empty-dir/cache")
+        node.path("/emptydir.img").touch()
         node.stage(empty_dir, "/emptydir.img", volume_type="blk")
         node.stage(publish_path("blk"), "/nothing/disk.img", volume_type="blk")
         others = {"character device": "/dev/null", "directory": "/etc", "FIFO": "/fifo"}
@@ -224,27 +230,23 @@ class KindTest(VolumeTest):
         os.mkfifo(node.path("/fifo"))
         for name, device in others.items():
             node.stage(publish_path(name), device)
-        paths = [volume.path for volume in loops.values()] + [empty_dir] + \
-            [publish_path("blk")] + [publish_path(name) for name in others]
         node.start()
-        for path in paths:
+        for path in (*(volume.path for volume in loops), empty_dir, *map(publish_path, ("blk", *others))):
             with self.subTest(path):
-                row = node.wait_for(path, "unmanaged", "not_a_block_device")
-                self.assertIsNone(row["next_attempt_at"])
-        for volume in loops.values():
+                node.wait_for(path, "unmanaged", "not_a_block_device", next_attempt_at=None)
+        for volume in loops:
             volume.loop.resize(AFTER)
         self.settle(node)
         self.assertEqual(node.query("SELECT * FROM audit_resizes"), [])
         self.assertEqual(self.acts(node, "query_hypervisor"), 0)
-        self.explains(node, paths[0], "vfio", "Nothing is wrong")
-
+        self.explains(node, loops[0].path, "vfio", "Nothing is wrong")
 
     def test_the_first_volume_of_an_empty_node(self):
         """Its device is examined before anything is reported of it. On several nodes, because
         reading the directory a second time would hide that it was not."""
         loop = self.loop()
         for _ in range(8):
-            node = self.node({"resize.sweep_seconds": 3600})
+            node = self.node(NO_SWEEP)
             node.add_device(loop.device)
             node.start()
             node.stage(publish_path("first"), loop.device)
@@ -255,42 +257,57 @@ class KindTest(VolumeTest):
 
 class HostTest(VolumeTest):
 
-    def mount(self, device, where):
+    def seen_by_init(self, where):
+        if str(where).replace(" ", r"\040") not in pathlib.Path("/proc/1/mountinfo").read_text():
+            self.skipTest("needs the mount namespace of process 1")
+
+    def mount(self, device, name):
+        where = self.scratch / name
         where.mkdir()
+        run("mkfs.ext4", "-q", "-F", device)
         done = subprocess.run(["mount", device, where], capture_output=True, text=True)
         if done.returncode != 0:
             self.skipTest(f"needs to mount a loop device: {done.stderr.strip()}")
         self.addCleanup(subprocess.run, ["umount", where], capture_output=True)
-        if str(where).replace(" ", r"\040") not in pathlib.Path("/proc/1/mountinfo").read_text():
-            self.skipTest("needs the mount namespace of process 1")
+        self.seen_by_init(where)
+        return where
 
     def test_mounted(self):
-        node, volume, monitor = self.build({"resize.sweep_seconds": 3600})
-        run("mkfs.ext4", "-q", "-F", volume.loop.device)
-        node.start()
-        node.wait_for(volume.path, "in_sync")
-        where = self.scratch / "mounted here"
-        self.mount(volume.loop.device, where)
-        node.wait_for(volume.path, "blocked", "host_in_use")
-        volume.loop.resize(AFTER)
-        node.wait_for(volume.path, "blocked", "host_in_use", device_bytes=AFTER)
-        self.check_open(node, volume, "blocked", "host_in_use")
-        self.explains(node, volume.path, "findmnt", "unmount it on the host")
-        self.check_unsent(node, monitor)
+        scene = self.scenery(NO_SWEEP)
+        where = self.mount(scene.volume.loop.device, "mounted here")
+        scene.wait("blocked", "host_in_use")
+        scene.resize(AFTER)
+        self.check_held(scene, "blocked", "host_in_use")
+        scene.explains("findmnt", "unmount it on the host")
+        self.check_unsent(scene)
         run("umount", where)
-        self.check_grown(node, volume)
+        scene.grown(AFTER)
 
     def test_mounted_at_start(self):
-        node, volume, monitor = self.build()
-        run("mkfs.ext4", "-q", "-F", volume.loop.device)
-        where = self.scratch / "mounted"
-        self.mount(volume.loop.device, where)
-        node.start()
-        node.wait_for(volume.path, "blocked", "host_in_use")
-        self.check_unsent(node, monitor)
-        run("umount", where)
-        node.wait_for(volume.path, "in_sync")
+        """The disk, and a partition of the disk: one primary of Linux, 16 MiB from 1 MiB on."""
+        for partition in "", "p1":
+            with self.subTest(partition):
+                scene = self.scenery(start=False)
+                device = scene.volume.loop.device
+                if partition:
+                    self.add_partition(device)
+                where = self.mount(device + partition, f"mounted{partition}")
+                scene.node.start()
+                scene.wait("blocked", "host_in_use")
+                self.check_unsent(scene)
+                run("umount", where)
+                scene.wait("in_sync")
+                scene.node.close()
 
+    def add_partition(self, device):
+        with open(device, "r+b") as disk:
+            disk.seek(446)
+            disk.write(struct.pack("<4xB3xII", 0x83, 2048, 32768) + bytes(48) + b"\x55\xaa")
+        needs("partx")
+        run("partx", "--add", device)
+        self.addCleanup(subprocess.run, ["partx", "--delete", device], capture_output=True)
+        if not os.path.exists(f"{device}p1"):
+            self.skipTest("needs a /dev that shows partitions of loop devices")
 
     def claim_by_fuse(self, device, owner):
         """A FUSE mount that this owner says is of the device. Nobody serves it, and nobody asks."""
@@ -306,136 +323,93 @@ class HostTest(VolumeTest):
         if libc.mount(device.encode(), bytes(where), b"fuse", 0, options.encode()) < 0:
             self.skipTest(f"needs FUSE: {os.strerror(ctypes.get_errno())}")
         self.addCleanup(libc.umount2, bytes(where), 2)
-        if str(where) not in pathlib.Path("/proc/1/mountinfo").read_text():
-            self.skipTest("needs the mount namespace of process 1")
+        self.seen_by_init(where)
 
     def test_claimed_by_fuse(self):
         """Anybody who may mount FUSE chooses the name of the source."""
-        node, volume, _ = self.build({"resize.sweep_seconds": 3600})
-        node.start()
-        node.wait_for(volume.path, "in_sync")
-        self.claim_by_fuse(volume.loop.device, 1000)
-        volume.loop.resize(AFTER)
-        self.check_grown(node, volume)
-        self.claim_by_fuse(volume.loop.device, 0)
-        node.wait_for(volume.path, "blocked", "host_in_use")
-
-    def test_partition_mounted(self):
-        """A partition of the VM's disk is mounted."""
-        node, volume, monitor = self.build()
-        loop = volume.loop.device
-        with open(loop, "r+b") as disk:  # one primary partition of Linux, 16 MiB from 1 MiB on
-            disk.seek(446)
-            disk.write(struct.pack("<4xB3xII", 0x83, 2048, 32768) + bytes(48) + b"\x55\xaa")
-        if not shutil.which("partx"):
-            self.skipTest("needs the program partx")
-        run("partx", "--add", loop)
-        self.addCleanup(subprocess.run, ["partx", "--delete", loop], capture_output=True)
-        partition = f"{loop}p1"
-        if not os.path.exists(partition):
-            self.skipTest("needs a /dev that shows partitions of loop devices")
-        run("mkfs.ext4", "-q", "-F", partition)
-        where = self.scratch / "partition"
-        self.mount(partition, where)
-        node.start()
-        node.wait_for(volume.path, "blocked", "host_in_use")
-        self.check_unsent(node, monitor)
-        run("umount", where)
-        node.wait_for(volume.path, "in_sync")
+        scene = self.scenery(NO_SWEEP)
+        self.claim_by_fuse(scene.volume.loop.device, 1000)
+        scene.grows(AFTER)
+        self.claim_by_fuse(scene.volume.loop.device, 0)
+        scene.wait("blocked", "host_in_use")
 
     def test_swap(self):
-        node, volume, monitor = self.build({"resize.sweep_seconds": 1})
-        run("mkswap", volume.loop.device)
-        node.start()
-        node.wait_for(volume.path, "in_sync")
-        done = subprocess.run(["swapon", volume.loop.device], capture_output=True, text=True)
-        self.addCleanup(subprocess.run, ["swapoff", volume.loop.device], capture_output=True)
+        scene = self.scenery({"resize.sweep_seconds": 1}, start=False)
+        device = scene.volume.loop.device
+        run("mkswap", device)
+        scene.node.start()
+        scene.wait("in_sync")
+        done = subprocess.run(["swapon", device], capture_output=True, text=True)
+        self.addCleanup(subprocess.run, ["swapoff", device], capture_output=True)
         if done.returncode != 0:
             self.skipTest(f"needs to swap to a loop device: {done.stderr.strip()}")
-        node.wait_for(volume.path, "blocked", "host_in_use")
-        self.explains(node, volume.path, "swapon --show")
-        run("swapoff", volume.loop.device)
-        node.wait_for(volume.path, "in_sync")
+        scene.wait("blocked", "host_in_use")
+        scene.explains("swapon --show")
+        run("swapoff", device)
+        scene.wait("in_sync")
 
 
 class SandboxTest(VolumeTest):
 
     def test_dead_beside_live(self):
-        node, volume, _ = self.build()
+        """One has ended, of others nothing but the name is left, and the pid file of one more names a process that
+        lives and is no VMM of its sandbox."""
+        scene = self.scenery(start=False)
+        node = scene.node
         for number in range(3):
-            node.record(volume.path, f"{number}" * 64)
-        dead = "d" * 64
-        vmm = node.start_vmm(dead)
-        node.add_sandbox(dead, vmm.pid, drives=[volume.record()])
-        node.record(volume.path, dead)
-        vmm.stop()
+            node.record(scene.path, f"{number}" * 64)
+        for sandbox_id, pid in (("d" * 64, node.start_vmm("d" * 64).pid), ("e" * 64, os.getpid())):
+            node.add_sandbox(sandbox_id, pid, drives=[scene.volume.record()])
+            node.record(scene.path, sandbox_id)
+        node.vmms[-1].stop()
         node.start()
-        node.wait_for(volume.path, "in_sync", sandbox_id=SANDBOX)
-        volume.loop.resize(AFTER)
-        self.check_grown(node, volume, sandbox_id=SANDBOX)
-
-    def test_pid_of_somebody_else(self):
-        """The pid file names a process that lives and is no VMM of this sandbox."""
-        node, volume, monitor = self.build()
-        stale = "d" * 64
-        node.add_sandbox(stale, os.getpid(), drives=[volume.record()])
-        node.record(volume.path, stale)
-        node.start()
-        node.wait_for(volume.path, "in_sync", sandbox_id=SANDBOX)
+        scene.wait("in_sync", sandbox_id=SANDBOX)
+        scene.grows(AFTER, sandbox_id=SANDBOX)
 
     def test_two_live(self):
-        node, volume, monitor = self.build()
-        second = self.monitor(node, volume, sandbox_id=OTHER)
-        vmm = self.sandbox(node, volume, sandbox_id=OTHER)
-        node.start()
-        row = node.wait_for(volume.path, "blocked", "multiple_sandboxes")
-        self.assertIsNone(row["sandbox_id"])
-        self.assertIsNone(row["next_attempt_at"])
-        volume.loop.resize(AFTER)
-        node.wait_for(volume.path, "blocked", "multiple_sandboxes", device_bytes=AFTER)
-        self.explains(node, volume.path, "More than one live sandbox", "crustctl sandboxes",
-                      "ReadWriteOncePod")
-        self.check_unsent(node, monitor, second)
-        vmm.stop()
-        row = node.wait_for(volume.path, "in_sync", sandbox_id=SANDBOX, hypervisor_bytes=AFTER)
-        self.assertEqual(second.sent("block_resize"), [])
-
-    def test_a_second_one_comes_while_the_first_has_it(self):
-        node, volume, monitor = self.build()
-        node.start()
-        node.wait_for(volume.path, "in_sync", sandbox_id=SANDBOX)
-        vmm = self.sandbox(node, volume, sandbox_id=OTHER)
-        node.wait_for(volume.path, "blocked", "multiple_sandboxes")
-        volume.loop.resize(AFTER)
-        node.wait_for(volume.path, "blocked", "multiple_sandboxes", device_bytes=AFTER)
-        self.check_unsent(node, monitor)
-        vmm.stop()
-        node.wait_for(volume.path, "in_sync", sandbox_id=SANDBOX, hypervisor_bytes=AFTER)
+        """Both from the start, and one that comes while the first has it."""
+        for late in False, True:
+            with self.subTest(late=late):
+                scene = self.scenery(start=late)
+                node = scene.node
+                second = self.monitor(node, scene.volume, sandbox_id=OTHER)
+                vmm = self.sandbox(node, scene.volume, sandbox_id=OTHER)
+                if not late:
+                    node.start()
+                row = scene.wait("blocked", "multiple_sandboxes", next_attempt_at=None)
+                if not late:
+                    self.assertIsNone(row["sandbox_id"])
+                scene.resize(AFTER)
+                scene.wait("blocked", "multiple_sandboxes", device_bytes=AFTER)
+                scene.explains("More than one live sandbox", "crustctl sandboxes", "ReadWriteOncePod")
+                self.check_unsent(scene, second)
+                vmm.stop()
+                scene.wait("in_sync", sandbox_id=SANDBOX, hypervisor_bytes=AFTER)
+                self.assertEqual(second.sent("block_resize"), [])
+                node.close()
 
     def test_one_device_in_two_volumes(self):
-        node, volume, monitor = self.build()
-        path = publish_path("pv-twin")
-        node.stage(path, volume.loop.device)
-        second = self.monitor(node, volume, sandbox_id=OTHER)
-        vmm = self.sandbox(node, sandbox_id=OTHER, drives=[volume.record()])
+        scene = self.scenery(start=False)
+        node, path = scene.node, publish_path("pv-twin")
+        node.stage(path, scene.volume.loop.device)
+        second = self.monitor(node, scene.volume, sandbox_id=OTHER)
+        vmm = self.sandbox(node, sandbox_id=OTHER, drives=[scene.volume.record()])
         node.record(path, OTHER)
         node.start()
-        for one in (volume.path, path):
+        for one in (scene.path, path):
             node.wait_for(one, "blocked", "device_shared")
-        volume.loop.resize(AFTER)
-        for one in (volume.path, path):
-            row = node.wait_for(one, "blocked", "device_shared", device_bytes=AFTER)
-            self.assertIsNone(row["next_attempt_at"])
+        scene.resize(AFTER)
+        for one in (scene.path, path):
+            node.wait_for(one, "blocked", "device_shared", device_bytes=AFTER, next_attempt_at=None)
             self.explains(node, one, "two live sandboxes", "crustctl mappings")
-        self.check_unsent(node, monitor, second)
+        self.check_unsent(scene, second)
         vmm.stop()
         node.wait_for(path, "unbound")
-        self.check_grown(node, volume)
+        scene.grown(AFTER)
         self.assertEqual(second.sent("block_resize"), [])
 
     def test_none(self):
-        node = self.node()
-        volume = self.volume(node)
+        node, volume = self.node_with_volume()
         node.start()
         node.wait_for(volume.path, "unbound", "none")
         volume.loop.resize(AFTER)
@@ -445,85 +419,62 @@ class SandboxTest(VolumeTest):
         self.explains(node, volume.path, "No live sandbox is known to use the volume")
 
     def test_ends_in_the_middle_of_a_resize(self):
-        node, volume, monitor = self.build()
-        node.start()
-        node.wait_for(volume.path, "in_sync")
-        monitor.silent = True
-        volume.loop.resize(AFTER)
-        node.wait(lambda: self.resize_row(node, volume.path), 60, "the resize")
-        node.vmms[0].stop()
-        row = node.wait_for(volume.path, "unbound", "none")
-        self.assertIsNone(row["sandbox_id"])
-        self.explains(node, volume.path, "unbound")
+        scene = self.scenery()
+        scene.monitor.silent = True
+        scene.resize(AFTER)
+        scene.node.wait(scene.row, 60, "the resize")
+        scene.vmm.stop()
+        scene.wait("unbound", "none", sandbox_id=None)
+        scene.explains("unbound")
 
 
 class DeviceTest(VolumeTest):
 
     def test_shrunk(self):
-        node, volume, monitor = self.build()
-        node.start()
-        node.wait_for(volume.path, "in_sync")
-        volume.loop.resize(BEFORE // 2)
-        row = node.wait_for(volume.path, "shrunk", "none", device_bytes=BEFORE // 2)
-        self.assertIsNone(row["next_attempt_at"])
-        self.assertIsNone(self.resize_row(node, volume.path))
-        self.explains(node, volume.path, "smaller than it once was", "former size again")
-        acts = self.turns(node)
-        self.check_unsent(node, monitor)
-        self.assertGreaterEqual(self.turns(node), acts)
-        volume.loop.resize(BEFORE)
-        node.wait_for(volume.path, "in_sync", device_bytes=BEFORE)
-        self.assertEqual(monitor.sent("block_resize"), [])
-        volume.loop.resize(AFTER)
-        self.check_grown(node, volume)
+        scene = self.scenery()
+        scene.resize(BEFORE // 2)
+        scene.wait("shrunk", "none", device_bytes=BEFORE // 2, next_attempt_at=None)
+        self.assertIsNone(scene.row())
+        scene.explains("smaller than it once was", "former size again")
+        self.check_unsent(scene)
+        scene.resize(BEFORE)
+        scene.wait("in_sync", device_bytes=BEFORE)
+        self.assertEqual(scene.sent(), 0)
+        scene.grows(AFTER)
 
     def test_shrunk_while_crustd_was_down(self):
-        node, volume, monitor = self.build()
-        node.start()
-        node.wait_for(volume.path, "in_sync")
-        node.stop()
-        volume.loop.resize(BEFORE // 2)
-        node.start()
-        node.wait_for(volume.path, "shrunk", "none")
-        self.check_unsent(node, monitor)
+        scene = self.scenery()
+        scene.node.stop()
+        scene.resize(BEFORE // 2)
+        scene.node.start()
+        scene.wait("shrunk", "none")
+        self.check_unsent(scene)
 
     def test_grown_and_shrunk_again_before_the_vmm_was_resized(self):
-        node, volume, monitor = self.build()
-        node.start()
-        node.wait_for(volume.path, "in_sync")
-        monitor.refuse = "Device '(null)' is in use"
-        volume.loop.resize(2 * AFTER)
-        node.wait_for(volume.path, "blocked", "hypervisor_busy")
-        volume.loop.resize(AFTER)
-        node.wait_for(volume.path, "shrunk", "none", device_bytes=AFTER)
-        self.assertEqual(self.resize_row(node, volume.path)["state"], "shrunk")
+        scene = self.scenery()
+        scene.monitor.refuse = "Device '(null)' is in use"
+        scene.resize(2 * AFTER)
+        scene.wait("blocked", "hypervisor_busy")
+        scene.resize(AFTER)
+        scene.wait("shrunk", "none", device_bytes=AFTER)
+        self.assertEqual(scene.row()["state"], "shrunk")
 
     def test_missing_and_then_there(self):
-        node = self.node({"resize.sweep_seconds": 3600})
-        volume = self.volume(node)
-        here = node.path(volume.loop.device)
-        self.agent(node)
-        self.monitor(node, volume)
-        self.sandbox(node, volume)
-        here.unlink()
-        node.start()
-        row = node.wait_for(volume.path, "blocked", "no_device")
-        self.assertIsNone(row["device_bytes"])
-        self.assertIsNone(row["next_attempt_at"])
-        self.explains(node, volume.path, "leads to nothing on this node", "ls -lL", "--root")
-        node.add_device(volume.loop.device)
-        volume.loop.resize(AFTER)
-        node.wait_for(volume.path, "in_sync", device_bytes=AFTER)
+        scene = self.scenery(NO_SWEEP, start=False)
+        scene.node.path(scene.volume.loop.device).unlink()
+        scene.node.start()
+        scene.wait("blocked", "no_device", device_bytes=None, next_attempt_at=None)
+        scene.explains("leads to nothing on this node", "ls -lL", "--root")
+        scene.node.add_device(scene.volume.loop.device)
+        scene.resize(AFTER)
+        scene.wait("in_sync", device_bytes=AFTER)
 
     def test_vanishes_under_a_live_sandbox(self):
-        node, volume, monitor = self.build({"resize.sweep_seconds": 1})
-        node.start()
-        node.wait_for(volume.path, "in_sync")
-        node.path(volume.loop.device).unlink()
-        row = node.wait_for(volume.path, "blocked", "no_device")
-        self.assertEqual(row["sandbox_id"], SANDBOX)
-        node.add_device(volume.loop.device)
-        node.wait_for(volume.path, "in_sync")
+        scene = self.scenery({"resize.sweep_seconds": 1})
+        scene.node.path(scene.volume.loop.device).unlink()
+        scene.wait("blocked", "no_device", sandbox_id=SANDBOX)
+        scene.node.add_device(scene.volume.loop.device)
+        scene.wait("in_sync")
 
     def test_another_disk_under_the_same_number(self):
         node = self.node({"resize.sweep_seconds": 1})
@@ -535,9 +486,7 @@ class DeviceTest(VolumeTest):
         volume = Volume(publish_path("pv-replaced"), loop, "drive-replaced")
         node.add_device(loop.device)
         node.stage(volume.path, loop.device)
-        self.agent(node)
-        monitor = self.monitor(node, volume)
-        self.sandbox(node, volume)
+        _, monitor, _ = self.equip(node, volume)
         node.start()
         node.wait_for(volume.path, "in_sync")
         run("losetup", "--detach", loop.device)
@@ -545,8 +494,5 @@ class DeviceTest(VolumeTest):
         node.wait_for(volume.path, "blocked", "identity_mismatch", device_bytes=2 * AFTER)
         self.assertIsNone(self.resize_row(node, volume.path))
         self.explains(node, volume.path, "another device open", "Restart the pod")
-        self.check_unsent(node, monitor)
-
-
-if __name__ == "__main__":
-    unittest.main()
+        self.settle(node)
+        self.assertEqual(monitor.sent("block_resize"), [])

@@ -2,14 +2,13 @@
 """Whether a resize would reach a volume's file system is told before there is one."""
 
 import json
-import unittest
 
 from helper_case import HelperCase
-from scratch_node import AFTER, SANDBOX, ScratchNodeTest, curl, fake_monitor, free_address
-from report_attachment_test import AttachmentTest
+from scratch_node import AFTER, SANDBOX, ScratchNodeTest, counted, curl, fake_monitor, free_address
 from vmm import cloud_hypervisor, firecracker, record
 
 OTHER = "b" * 64
+NOT_RESIZABLE = "crustd_volumes_not_resizable"
 UNSUPPORTED = "status:12:resize_volume is not implemented"
 
 
@@ -29,13 +28,6 @@ class ResizableTest(ScratchNodeTest):
         rows = json.loads(node.crustctl("volumes", "--not-resizable", "-o", "json").stdout)
         return {row["pv"]: row["resizable_reason"] for row in rows}
 
-    def counted(self, node):
-        """The metric, by reason."""
-        lines = curl(node, "/metrics")[1].decode().splitlines()
-        prefix = 'crustd_volumes_not_resizable{reason="'
-        return {line[len(prefix):].split('"')[0]: int(line.split()[-1])
-                for line in lines if line.startswith(prefix)}
-
     def journal(self, node):
         """The changes on record, in their order."""
         rows = node.query("SELECT detail FROM audit_journal WHERE kind = 'resizable_changed'"
@@ -51,8 +43,7 @@ class QemuTest(ResizableTest):
 
     def test_no_monitor(self):
         """Told when the pod starts: its device never grows here."""
-        node = self.node()
-        volume = self.volume(node, "pv-lonely")
+        node, volume = self.node_with_volume(name="pv-lonely")
         idle = self.volume(node, "pv-idle")
         self.agent(node)
         self.sandbox(node, volume)
@@ -61,7 +52,7 @@ class QemuTest(ResizableTest):
         self.assertEqual(row["stalled"], 0)
         self.wait(node, idle, None)
         self.assertEqual(self.listed(node), {"pv-lonely": "monitor_missing"})
-        self.assertEqual(self.counted(node), {"monitor_missing": 1})
+        self.assertEqual(counted(node, NOT_RESIZABLE), {"monitor_missing": 1})
         table = node.crustctl("volumes", "--not-resizable").stdout
         self.assertRegex(table, r"pv-lonely.* monitor_missing")
         self.assertNotIn("pv-idle", table)
@@ -77,7 +68,7 @@ class QemuTest(ResizableTest):
         # A monitor comes: nobody has to say so.
         self.monitor(node, volume)
         self.wait(node, volume, "yes")
-        self.assertEqual((self.listed(node), self.counted(node)), ({}, {}))
+        self.assertEqual((self.listed(node), counted(node, NOT_RESIZABLE)), ({}, {}))
         # On the way the monitor may be found not to listen yet.
         changes = self.journal(node)
         self.assertEqual(changes[0], ("unknown/drives_not_read", "no/monitor_missing"))
@@ -85,16 +76,13 @@ class QemuTest(ResizableTest):
 
     def test_monitor_and_agent(self):
         """Each part was seen, and a resize takes no conversation more than before."""
-        node = self.node()
-        volume = self.volume(node)
-        monitor, agent = self.monitor(node, volume), self.agent(node)
-        self.sandbox(node, volume)
+        node, volume = self.node_with_volume({"resize.sweep_seconds": 3600})
+        _, monitor, agent = self.equip(node, volume)
         node.start()
         self.wait(node, volume, "yes")
         self.settle(node)
         self.assertEqual((monitor.connections, len(self.asked(agent))), (1, 1))
-        volume.loop.resize(AFTER)
-        node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=AFTER, resizable="yes")
+        node.grow(volume, AFTER, resizable="yes")
         self.settle(node)
         self.assertEqual((monitor.connections, len(self.asked(agent))), (2, 2))
         self.assertEqual(self.journal(node), [])
@@ -102,8 +90,7 @@ class QemuTest(ResizableTest):
         self.assertNotIn("judged now", node.crustctl("explain", volume.path).stdout)
 
     def test_guest_that_fails_and_heals(self):
-        node = self.node({"agent.routes": "agent"})
-        volume = self.volume(node)
+        node, volume = self.node_with_volume({"agent.routes": "agent"})
         self.monitor(node, volume)
         agent = self.agent(node)
         agent.behave("ResizeVolume", "status:13:no CAP_SYS_RESOURCE")
@@ -117,8 +104,7 @@ class QemuTest(ResizableTest):
                                    ("no/agent_failed", "yes")])
 
     def test_agent_that_cannot(self):
-        node = self.node({"agent.routes": "companion, agent", "http.listen": free_address()})
-        volume = self.volume(node)
+        node, volume = self.node_with_volume({"agent.routes": "companion, agent", "http.listen": free_address()})
         self.monitor(node, volume)
         agent = self.agent(node)
         agent.behave("ResizeVolume", UNSUPPORTED)
@@ -126,7 +112,7 @@ class QemuTest(ResizableTest):
         node.start()
         row = self.wait(node, volume, "no", "agent_unsupported")
         self.assertEqual((row["state"], row["stalled"]), ("in_sync", 0))
-        self.assertEqual(self.counted(node), {"agent_unsupported": 1})
+        self.assertEqual(counted(node, NOT_RESIZABLE), {"agent_unsupported": 1})
         self.explains(node, volume.path, "agent_unsupported", "put crust-guest-agent into the guest")
         self.assertRegex(self.page_text(node),
                          r"Would not grow pv .*agent unsupported.*crust-guest-agent.* Volumes Volume")
@@ -140,9 +126,7 @@ class QemuTest(ResizableTest):
         """A restarted pod, whose guest has lost what its predecessor's had."""
         node = self.node({"agent.routes": "agent"})
         volumes = [self.volume(node, "pv-a"), self.volume(node, "pv-b")]
-        self.monitor(node, *volumes)
-        able = self.agent(node)
-        vmm = self.sandbox(node, *volumes)
+        vmm, _, able = self.equip(node, *volumes)
         node.start()
         for volume in volumes:
             self.wait(node, volume, "yes")
@@ -169,8 +153,7 @@ class QemuTest(ResizableTest):
 
     def test_read_only_drive(self):
         """The metadata let the pod write, and the VMM does not."""
-        node = self.node({"resize.mode": "observe"})
-        volume = self.volume(node)
+        node, volume = self.node_with_volume({"resize.mode": "observe"})
         monitor = self.monitor(node, volume)
         monitor.drives = [fake_monitor.Drive(volume.drive, volume.loop.device, read_only=True)]
         self.sandbox(node, volume)
@@ -182,13 +165,11 @@ class QemuTest(ResizableTest):
         node = self.node({"resize.mode": "observe"})
         lacking, ready = self.volume(node, "pv-lacking"), self.volume(node, "pv-ready")
         self.sandbox(node, lacking)
-        self.sandbox(node, ready, sandbox_id=OTHER)
-        self.monitor(node, ready, sandbox_id=OTHER)
-        agent = self.agent(node)
+        _, _, agent = self.equip(node, ready, sandbox_id=OTHER)
         node.start()
         self.wait(node, lacking, "no", "monitor_missing")
         self.wait(node, ready, "no", "policy")
-        self.assertEqual(self.counted(node), {})
+        self.assertEqual(counted(node, NOT_RESIZABLE), {})
         self.assertEqual(self.listed(node), {"pv-lacking": "monitor_missing", "pv-ready": "policy"})
         self.assertEqual(self.asked(agent), [])
 
@@ -202,14 +183,12 @@ class QemuTest(ResizableTest):
         node.start()
         self.wait(node, never, "no", "policy")
         self.wait(node, reader, "no", "read_only")
-        self.assertEqual(self.counted(node), {})
+        self.assertEqual(counted(node, NOT_RESIZABLE), {})
 
     def test_restart_of_the_daemon(self):
         """Earlier findings stay valid; only the VMM is asked once more, since its drives may have changed meanwhile."""
-        node = self.node()
-        volume = self.volume(node)
-        monitor, agent = self.monitor(node, volume), self.agent(node)
-        self.sandbox(node, volume)
+        node, volume = self.node_with_volume()
+        _, monitor, agent = self.equip(node, volume)
         node.start()
         self.wait(node, volume, "yes")
         self.assertEqual(node.stop(), 0)
@@ -219,44 +198,11 @@ class QemuTest(ResizableTest):
         self.assertEqual((monitor.connections, len(self.asked(agent))), (2, 1))
 
 
-class UnpluggedTest(AttachmentTest, ResizableTest):
-    """Kata unplugs drives when containers end; somebody may unplug one from a running container."""
-
-    def test_container_ends_and_is_restarted(self):
-        node, (volume,) = self.scene()
-        bundle = self.run_container(node, volume)
-        node.start()
-        self.wait(node, volume, "yes")
-        self.monitor_of.drives = []
-        self.end_container(node, bundle)
-        self.wait(node, volume, "unknown", "detached")
-        again = fake_monitor.Drive("drive-again", volume.loop.device)
-        self.monitor_of.drives = [again]
-        self.run_container(node, volume, drives=[volume.record(id=again.node, address="02/1f")])
-        self.wait(node, volume, "yes")
-
-    def test_drive_that_is_lost(self):
-        node, (volume,) = self.scene()
-        self.run_container(node, volume)
-        node.start()
-        self.wait(node, volume, "yes")
-        self.monitor_of.drives = []
-        node.crustctl("resync")
-        self.wait(node, volume, "no", "drive_not_found")
-        self.wait(node, volume, "no", "bypassed")  # for good, by the third reading
-        self.monitor_of.drives = [fake_monitor.Drive(volume.drive, volume.loop.device)]
-        self.wait(node, volume, "yes")
-        changes = [to for _, to in self.journal(node)]
-        self.assertEqual((changes[0], changes[-1]), ("no/drive_not_found", "yes"))
-        self.assertIn("no/bypassed", changes)
-
-
 class VmmTest(ResizableTest):
     """VMMs whose lists have no sizes, on nodes that may only observe: nothing is tried there."""
 
     def observed(self, make, *options, settings=None):
-        node = self.node({"resize.mode": "observe"} | (settings or {}))
-        volume = self.volume(node)
+        node, volume = self.node_with_volume({"resize.mode": "observe"} | (settings or {}))
         vmm = make(self, node, SANDBOX, volume, *options)
         record(node, vmm, volume)
         node.start()
@@ -269,8 +215,7 @@ class VmmTest(ResizableTest):
         self.wait(*self.observed(cloud_hypervisor, "v52.0"), "no", "policy")
 
     def test_cloud_hypervisor_all_the_way(self):
-        node = self.node()
-        volume = self.volume(node)
+        node, volume = self.node_with_volume()
         self.agent(node)
         record(node, cloud_hypervisor(self, node, SANDBOX, volume, "v53.0"), volume)
         node.start()
@@ -293,17 +238,16 @@ class HelperTest(HelperCase, ResizableTest):
         for volume in scene.volumes:
             self.wait(node, volume, "yes")
         self.assertEqual(len(scene.agent.runs), 1)
-        self.assertEqual(self.counted(node), {})
+        self.assertEqual(counted(node, NOT_RESIZABLE), {})
 
     def refused(self, reason, **settings):
         node = self.helper_node(**settings)
         scene = self.scene(node)
         node.start()
-        volume, = scene.volumes
-        row = self.wait(node, volume, "no", reason)
+        row = self.wait(node, scene.volume, "no", reason)
         self.assertEqual((row["state"], row["stalled"]), ("in_sync", 0))
-        self.assertEqual(self.counted(node), {reason: 1})
-        self.explains(node, volume.path, f"A resize would not reach the file system ({reason})")
+        self.assertEqual(counted(node, NOT_RESIZABLE), {reason: 1})
+        self.explains(node, scene.volume.path, f"A resize would not reach the file system ({reason})")
 
     def test_no_helper(self):
         self.refused("agent_denied", guest__helper="off")
@@ -312,7 +256,4 @@ class HelperTest(HelperCase, ResizableTest):
         self.refused("helper_missing", guest__helper_file="/nowhere/crust-guest-agent")
 
 
-del AttachmentTest, HelperCase
-
-if __name__ == "__main__":
-    unittest.main()
+del HelperCase

@@ -287,6 +287,16 @@ class ResizeCase(unittest.TestCase):
         volume.loop.resize(resize.to_bytes)
         return resize
 
+    def begin_held(self, volume):
+        """The device grows, and its sandbox's agent is asked and kept from answering until the relay is released."""
+        relay = volume.sandbox.relay
+        self.settle(volume)
+        asked = len(relay.requests)
+        relay.hold()
+        resize = self.begin(volume)
+        self.wait(lambda: len(relay.requests) > asked, "the agent to be asked")
+        return resize
+
     def finish(self, resize, reason="none"):
         """Waits for the end of a resize and checks everything that it leaves behind."""
         row = self.node.wait_for(resize.volume.path, "in_sync", reason, SECONDS,

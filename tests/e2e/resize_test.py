@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """Every kind of volume grows all the way: host device, QEMU, the guest's file system, the record.
 
@@ -6,7 +5,6 @@ Two sandboxes on one node: virtio-blk and virtio-scsi.
 """
 
 import os
-import unittest
 
 from resize_case import ResizeCase
 
@@ -109,7 +107,3 @@ class ResizeTest(ResizeCase):
                                  f" <> {self.node.volume(grown.path)['volume_id']}"
                                  " AND kind <> 'query_hypervisor_intended'")
         self.assertEqual(others, [])
-
-
-if __name__ == "__main__":
-    unittest.main()

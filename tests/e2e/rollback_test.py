@@ -5,7 +5,6 @@ programs, built from the history."""
 import contextlib
 import sqlite3
 import subprocess
-import unittest
 
 import previous_release
 from node import BUILD, REPOSITORY
@@ -112,22 +111,3 @@ class RollbackTest(ScratchNodeTest):
         shipped.write_text("[metrics]\nlisten = 127.0.0.1:9825\n")
         done = self.ran(self.previous)
         self.assertEqual(done.returncode, USAGE, done.stderr)
-
-    def test_newer_major_version_is_refused_for_good(self):
-        self.start(BUILD)
-        self.host.stop()
-        with contextlib.closing(sqlite3.connect(self.database)) as connection:
-            connection.execute("PRAGMA user_version = 2")
-        done = self.ran(BUILD)
-        self.assertEqual(done.returncode, REFUSED, done.stderr)
-        self.assertEqual(len(done.stderr.splitlines()), 1)
-        self.assertIn("newer version of crustd", done.stderr)
-        self.assertIn("upgrade crustd, or move it away", done.stderr)
-        unit = (REPOSITORY / "config/deploy/crustd.service").read_text()
-        prevented = [line.split("=")[1].split() for line in unit.splitlines()
-                     if line.startswith("RestartPreventExitStatus=")]
-        self.assertEqual(prevented, [[str(USAGE), str(REFUSED)]])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What Kata's Rust runtime leaves on a node: no sandbox-id file, no record of drives.
 
-    class Pod(RustPod): ...            # brings node and id
+    pod = RustPod(node, sandbox_id)
     pod.make_directories()
     pod.write_state("qemu")
     pod.run_container(volume.path, guest_name("data-1"))
@@ -18,7 +18,8 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "fakes"))
 
-from node import CONTAINERD, SANDBOXES, TASK, Node  # noqa: E402
+from node import CONTAINERD, SANDBOXES, TASK  # noqa: E402
+from programs import Closing  # noqa: E402
 from shim import FakeShim  # noqa: E402
 
 GUEST_MOUNTS = "/run/kata-containers/shared/containers/passthrough"
@@ -32,10 +33,19 @@ def guest_name(destination):
 class RustPod:
     """The records of a pod: its containers are bundles beside the sandbox's own."""
 
-    node: Node
-    id: str
-    containerd = CONTAINERD
-    sandbox_api = False
+    def __init__(self, node, sandbox_id, containerd=CONTAINERD, sandbox_api=False):
+        self.node, self.id = node, sandbox_id
+        self.containerd, self.sandbox_api = containerd, sandbox_api
+
+    def start(self, test, *arguments, agent_url="", hypervisor="qemu", vmm=True):
+        """It runs until the test ends, and has no container yet. Returns its shim; arguments: of its VMM."""
+        self.make_directories()
+        if vmm:
+            self.vmm = self.node.start_vmm(self.id, *arguments)
+        self.write_state(hypervisor)
+        shim = RustShim(self, agent_url)
+        test.addCleanup(shim.close)
+        return shim
 
     @property
     def state(self):
@@ -101,7 +111,7 @@ class RustPod:
         shutil.rmtree(self.bundle(container_id))
 
 
-class RustShim:
+class RustShim(Closing):
     """A process that does nothing, where the shim is, and its management socket."""
 
     def __init__(self, pod, agent_url=""):
@@ -118,9 +128,3 @@ class RustShim:
             self.process.kill()
         self.process.wait()
         self.process.stdin.close()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()

@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """A real guest under Kata's Rust runtime, which records neither sandboxes, drives nor mount points.
 
@@ -8,7 +7,6 @@ management socket that says where the agent is: this test's guest has no vsock."
 
 import os
 import secrets
-import unittest
 
 from resize_case import MIB, ResizeCase, Sandbox
 from guestvm import GuestVM
@@ -19,7 +17,8 @@ class RustSandbox(RustPod, Sandbox):
     """A pod of Kata's Rust runtime in a real VM."""
 
     def __init__(self, case, **options):
-        super().__init__(case, **{"monitor": "crust-qemu"} | options)
+        Sandbox.__init__(self, case, **{"monitor": "crust-qemu"} | options)
+        RustPod.__init__(self, self.node, self.id)
         self.drives = 0
         self.shim = None
 
@@ -174,7 +173,3 @@ class RustTest(RustCase):
         self.node.wait_for(volume.path, "blocked", "multiple_sandboxes")
         vmm.stop()
         self.settle(volume)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """A thousand sandboxes with four thousand volumes, of which ten pods a second go and as many come for
 a minute: what is on record in the end is what a daemon without any history finds, and nothing that
@@ -83,6 +82,7 @@ class ChurnTest(unittest.TestCase):
         crowd.start()
         crowd.wait_settled()
         before = self.settled_held()
+        at_first = crowd.status("RssAnon")
 
         crowd.replace(PODS // 2, PER_SECOND)
         crowd.wait_settled()
@@ -96,12 +96,9 @@ class ChurnTest(unittest.TestCase):
         with contextlib.suppress(GuestError):
             wait_until(lambda: self.held() == before, 60, "crustd to hold what it did")
         self.assertEqual(self.settled_held(), before)
-        self.assertLess(crowd.status("RssAnon"), 1.1 * halfway_figures[0])
+        # The allocator may have given back more halfway than it holds on to otherwise.
+        self.assertLess(crowd.status("RssAnon"), 1.1 * max(at_first, halfway_figures[0]))
         self.assertLess(crowd.database_bytes, 1.25 * halfway_figures[1])
 
         wait_until(lambda: self.present(crowd.database) == self.found_afresh(), 60,
                    "what a daemon without history finds")
-
-
-if __name__ == "__main__":
-    unittest.main()

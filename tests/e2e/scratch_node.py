@@ -30,9 +30,10 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "fakes")
 import agent as fake_agent  # noqa: E402
 import monitor as fake_monitor  # noqa: E402
 from browser import Browser  # noqa: E402
+from containers import Containers  # noqa: E402
 from disks import LoopDevice  # noqa: E402
 from node import BUILD, Node, NodeError  # noqa: E402
-from programs import GuestError  # noqa: E402
+from programs import GuestError, needs, run# noqa: E402
 
 MIB = 1 << 20
 BEFORE, AFTER = 32 * MIB, 64 * MIB
@@ -63,6 +64,56 @@ class Volume:
         return {"device": self.loop.device, "id": self.drive, "address": self.address} | changes
 
 
+@dataclasses.dataclass
+class Scene:
+    """A volume that a sandbox uses, and the two sides that crustd asks about it."""
+
+    test: "ScratchNodeTest"
+    node: Node
+    volume: Volume
+    vmm: object = None
+    monitor: object = None
+    agent: object = None
+
+    @property
+    def path(self):
+        return self.volume.path
+
+    def wait(self, state, reason=None, seconds=60, **columns):
+        return self.node.wait_for(self.path, state, reason, seconds, **columns)
+
+    def resize(self, size):
+        self.volume.loop.resize(size)
+
+    def grown(self, size, seconds=60, **columns):
+        """Waits until the resize to this size is finished; returns the volume's row."""
+        row = self.wait("in_sync", "none", seconds, hypervisor_bytes=size, next_attempt_at=None, **columns)
+        resize = self.row()
+        self.test.assertEqual((resize["state"], resize["reason"]), ("in_sync", "none"))
+        self.test.assertIsNotNone(resize["finished_at"])
+        return row
+
+    def grows(self, size, seconds=60, **columns):
+        self.resize(size)
+        return self.grown(size, seconds, **columns)
+
+    def row(self):
+        """The newest resize, or None."""
+        return self.test.resize_row(self.node, self.path)
+
+    def explains(self, *words):
+        return self.test.explains(self.node, self.path, *words)
+
+    def sent(self):
+        """How often the monitor was told to resize the drive."""
+        return len(self.monitor.sent("block_resize"))
+
+    def write_records(self, **changes):
+        """Kata's records of the sandbox, written again: agent, drives."""
+        self.node.add_sandbox(SANDBOX, self.vmm.pid, **{"agent": "unix:///agent.sock",
+                                                       "drives": [self.volume.record()]} | changes)
+
+
 class ScratchNodeTest(unittest.TestCase):
     """A test with a scratch directory, whose nodes and devices end with it."""
 
@@ -76,9 +127,7 @@ class ScratchNodeTest(unittest.TestCase):
     def setUpClass(cls):
         if os.geteuid() != 0:
             raise unittest.SkipTest("needs root: device nodes, other owners, mounts")
-        for program in ("sqlite3", "losetup"):
-            if not shutil.which(program):
-                raise unittest.SkipTest(f"needs the program {program}")
+        needs("curl", "losetup", "sqlite3")
         if not (BUILD / "crustd").exists():
             raise NodeError(f"there is no crustd in {BUILD} (make, or CRUST_BUILD=DIR)")
 
@@ -96,6 +145,11 @@ class ScratchNodeTest(unittest.TestCase):
         self.addCleanup(self.end, node)
         return node
 
+    def running_node(self, *arguments, **options):
+        node = self.node(*arguments, **options)
+        node.start()
+        return node
+
     def end(self, node):
         """A daemon that is still there stops when it is told to, in good order."""
         try:
@@ -106,6 +160,12 @@ class ScratchNodeTest(unittest.TestCase):
                 self.assertEqual(node.stop(), 0, node.log_tail())
         finally:
             node.close()
+
+    def mount_for_the_test(self, *arguments):
+        """mount with these words, of which the last is where."""
+        pathlib.Path(arguments[-1]).mkdir(exist_ok=True)
+        run("mount", *arguments)
+        self.addCleanup(subprocess.run, ["umount", "--lazy", arguments[-1]], capture_output=True)
 
     def loop(self, size=BEFORE):
         self.loops += 1
@@ -125,6 +185,11 @@ class ScratchNodeTest(unittest.TestCase):
         node.stage(path, loop.device, **stage)
         return Volume(path, loop, f"drive-{self.loops:016x}", f"02/{self.loops:02x}")
 
+    def node_with_volume(self, settings=None, **volume):
+        """(node, volume), before the daemon starts."""
+        node = self.node(settings)
+        return node, self.volume(node, **volume)
+
     def sandbox(self, node, *volumes, sandbox_id=SANDBOX, agent="unix:///agent.sock", drives=None):
         """A live VMM with Kata's records of it, used by these volumes; returns the VMM."""
         vmm = node.start_vmm(sandbox_id)
@@ -135,9 +200,17 @@ class ScratchNodeTest(unittest.TestCase):
             node.record(volume.path, sandbox_id)
         return vmm
 
-    def monitor(self, node, *volumes, sandbox_id=SANDBOX, name="extra-monitor.sock"):
+    def containers(self, node, sandbox_id=SANDBOX, *arguments, **options):
+        """The sandbox's containers, which end with the test."""
+        containers = Containers(node, sandbox_id, *arguments, **options)
+        self.addCleanup(containers.close)
+        return containers
+
+    def monitor(self, node, *volumes, sandbox_id=SANDBOX, name="extra-monitor.sock", path=None,
+                kind=fake_monitor.FakeMonitor):
+        """A VMM's monitor with the drives of these volumes; path: where it is in no directory of the Go runtime's."""
         drives = [fake_monitor.Drive(volume.drive, volume.loop.device) for volume in volumes]
-        monitor = fake_monitor.FakeMonitor(node.vm_dir(sandbox_id) / name, drives)
+        monitor = kind(path or node.vm_dir(sandbox_id) / name, drives)
         self.addCleanup(monitor.stop)
         return monitor.start()
 
@@ -146,6 +219,27 @@ class ScratchNodeTest(unittest.TestCase):
         agent.grows = True
         self.addCleanup(agent.close)
         return agent
+
+    def equip(self, node, *volumes, sandbox_id=SANDBOX):
+        """A sandbox that uses these volumes, whose monitor and agent answer; returns (VMM, monitor, agent)."""
+        monitor, agent = self.monitor(node, *volumes, sandbox_id=sandbox_id), self.agent(node)
+        agent.stats.total = volumes[0].loop.size
+        return self.sandbox(node, *volumes, sandbox_id=sandbox_id), monitor, agent
+
+    def scenery(self, settings=None, monitor="extra-monitor.sock", agent=True, start=True, **stage):
+        """A volume in a sandbox whose monitor and agent answer (None, False: nobody listens). start: the daemon is up, and
+        the volume is in sync."""
+        node = self.node(settings)
+        scene = Scene(self, node, self.volume(node, **stage))
+        scene.monitor = monitor and self.monitor(node, scene.volume, name=monitor)
+        if agent:
+            scene.agent = self.agent(node)
+            scene.agent.stats.total = BEFORE
+        scene.vmm = self.sandbox(node, scene.volume)
+        if start:
+            node.start()
+            scene.wait("in_sync", **({"hypervisor_bytes": BEFORE} if monitor else {}))
+        return scene
 
     # what crustd says
 
@@ -184,7 +278,7 @@ class ScratchNodeTest(unittest.TestCase):
         node.wait(lambda: node.volume(marker), 60, "the marker to be seen")
         node.unstage(marker)
         node.wait(lambda: node.volume(marker)["status"] == "removed", 60, "the marker to go")
-        node.wait(lambda: status(node)["acts_in_flight"] == 0, 60, "acts in flight to end")
+        node.wait_rest()
 
     def assert_served(self, node, seconds=0.05):
         """No pass of the daemon's loop has taken longer since its start. Processor time: how busy
@@ -207,14 +301,31 @@ def memory():
 
 
 def status(node):
-    return json.loads(node.crustctl("status", "-o", "json").stdout)
+    """What the daemon says, or without it the database; {} if neither can be read, as in the moment in which crustd
+    executes itself anew because its database fails."""
+    return json.loads(node.crustctl("status", "-o", "json", check=False).stdout or "{}")
 
 
 def longest_pass(node):
     """Seconds of processor time that the longest pass of the daemon's loop has taken."""
-    _, body = curl(node, "/metrics")
-    found = re.search(rb"^crustd_loop_longest_pass_cpu_seconds (\S+)$", body, re.MULTILINE)
-    return float(found[1])
+    return float(metrics_of(node)["crustd_loop_longest_pass_cpu_seconds"])
+
+
+def metrics_of(node):
+    """{name and labels: value}"""
+    code, body = curl(node, "/metrics")
+    assert code == 200
+    return dict(line.rsplit(" ", 1) for line in body.decode().splitlines() if not line.startswith("#"))
+
+
+def counted(node, name):
+    """{value of its label: number} of a metric that has one label."""
+    return {line.split('"')[1]: int(value) for line, value in metrics_of(node).items() if line.startswith(f"{name}{{")}
+
+
+def findings(node):
+    """What the doctor says."""
+    return json.loads(node.crustctl("doctor", "-o", "json", check=False).stdout)
 
 
 def rss_anon(node):

@@ -5,9 +5,7 @@ them, and what becomes of those that release 0.1.0 stored."""
 import contextlib
 import json
 import pathlib
-import shutil
 import sqlite3
-import unittest
 
 from cleanups import CleanupTest
 from node import REPOSITORY
@@ -41,10 +39,7 @@ class Observed(CleanupTest):
             self.assertNotIn(SECRET.encode(), file.read_bytes(), file)
 
     def test_is_redacted_everywhere(self):
-        if not shutil.which("curl"):
-            self.skipTest("needs the program curl")
-        node = self.kubelet_node()
-        path = self.publish(node, fstype="cifs", options=OPTIONS, metadata=METADATA)
+        node, path = self.published(fstype="cifs", options=OPTIONS, metadata=METADATA)
         node.start("--log-level", "debug")
         node.wait_for(path, "unbound")
         row = node.volume(path)
@@ -55,8 +50,7 @@ class Observed(CleanupTest):
         self.assert_not_disclosed(node, path)
 
         vmm = self.use(node, path)
-        node.wait(lambda: node.query("SELECT * FROM audit_sandboxes WHERE status = 'alive'"), 60,
-                  "the sandbox to be seen")
+        node.wait_alive()
         self.end_use(node, vmm)
         self.unpublish(node)
         removed = self.wait_removed(node, path)
@@ -89,7 +83,3 @@ class Stored(ScratchNodeTest):
         self.assertIn("corrupt-N were set aside by an earlier release and may hold secrets", said)
         self.assertEqual(aside.read_bytes(), b"set aside by 0.1.0")
         self.assertEqual(len(node.query("SELECT * FROM audit_resizes")), 1)  # history is kept
-
-
-if __name__ == "__main__":
-    unittest.main()

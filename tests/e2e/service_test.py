@@ -16,6 +16,7 @@ import tempfile
 import unittest
 
 from node import BUILD, REPOSITORY
+from programs import needs
 from scratch_node import AFTER, ScratchNodeTest
 
 UNIT = REPOSITORY / "config/deploy/crustd.service"
@@ -34,12 +35,6 @@ def with_capabilities(names):
     kept = [f"+{name.removeprefix('CAP_').lower()}" for name in names]
     return ["setpriv", "--no-new-privs", "--inh-caps=-all", "--bounding-set",
             ",".join(["-all", *kept]), "--"]
-
-
-def needs(*programs):
-    for program in programs:
-        if not shutil.which(program):
-            raise unittest.SkipTest(f"needs the program {program}")
 
 
 class ManagerTest(ScratchNodeTest):
@@ -100,13 +95,10 @@ class UnitTest(ScratchNodeTest):
         """A resize, seen by the kernel's event alone."""
         node = self.node({"resize.sweep_seconds": 3600}, wrapper)
         volume = self.volume(node)
-        self.sandbox(node, volume)
-        self.monitor(node, volume)
-        self.agent(node)
+        self.equip(node, volume)
         node.start()
         node.wait_for(volume.path, "in_sync", "none")
-        volume.loop.resize(AFTER)
-        node.wait_for(volume.path, "in_sync", "none", device_bytes=AFTER, hypervisor_bytes=AFTER)
+        node.grow(volume, AFTER, device_bytes=AFTER)
         return node
 
     def test_grows_with_the_unit_capabilities(self):
@@ -250,28 +242,3 @@ class InstallTest(unittest.TestCase):
         drop_in.unlink()
         self.assertEqual(self.uninstall(root, "/usr").returncode, 0)
         self.assertEqual(self.files(root), ["etc/crustd/crustd.conf"])
-
-    def test_systemd_takes_the_unit(self):
-        needs("systemd-analyze")
-        root = self.install("/usr")
-        (root / "bin").mkdir()
-        (root / "bin/kill").touch(0o755)
-        for name in ("basic", "sysinit", "shutdown", "multi-user"):
-            (root / f"usr/lib/systemd/system/{name}.target").write_text("[Unit]\n")
-        done = subprocess.run(["systemd-analyze", "verify", f"--root={root}", "--man=no",
-                               "crustd.service"], capture_output=True, text=True)
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
-
-    def test_tmpfiles(self):
-        needs("systemd-tmpfiles")
-        root = self.install("/usr")
-        shutil.copy("/etc/passwd", root / "etc")
-        shutil.copy("/etc/group", root / "etc")
-        subprocess.run(["systemd-tmpfiles", "--create", f"--root={root}", "crustd.conf"],
-                       check=True)
-        for name in ("run/kata-containers/shared/direct-volumes", "run/crust"):
-            self.assertEqual(os.stat(root / name).st_mode & 0o777, 0o700)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -11,7 +11,7 @@ import unittest
 import urllib.parse
 
 from node import REPOSITORY
-from service_test import needs
+from programs import needs
 
 
 class Page(html.parser.HTMLParser):
@@ -69,7 +69,3 @@ class SiteTest(unittest.TestCase):
         self.assertIn('<code class="language-promql">', text)
         self.assertIn("<table>", (self.directory / "docs/support.html").read_text())
         self.assertIn('id="crustdvolumebypassed"', (self.directory / "docs/operations.html").read_text())
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """What the soak is judged by, and a short one: after restarts and kills, dead VMMs and metadata that
 was left behind, and drives, crustd has as many descriptors and watches as before."""
@@ -62,7 +61,3 @@ class ShortSoakTest(unittest.TestCase):
                 self.assertGreater(soak.counts["drives"], 0, soak.counts)
             for name in ("descriptors", "watches", "vmm_descriptors"):
                 self.assertIsNone(find_difference([sample[name] for sample in soak.samples]), name)
-
-
-if __name__ == "__main__":
-    unittest.main()

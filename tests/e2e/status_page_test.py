@@ -239,7 +239,7 @@ class AnswersTest(PageTest):
             volume(7, "in_sync", condition="abnormal", condition_message="it <burns>"),
             volume(8, "in_sync", resizable="no", resizable_reason="no_route"),
             volume(9, "unbound", removed_at=NOW),
-            volume(10, "unknown", "monitor_missing"),
+            volume(10, "unknown", "monitor_missing", kind="block_claim"),
             volume(11, "unknown", "none", pv=None),
             volume(12, "detached", pv=None, target_path=None)]
         explained = EXPLAINED | {"remedies": ["do <this>", "or that"], "resize": {"error": "it <fails>", "finished_at": None}}
@@ -254,6 +254,7 @@ class AnswersTest(PageTest):
                 "Would not grow pv-8 in sync for 0 ms no route The obstacle. crustctl explain 8 Volumes Volume State "
                 "Host Hypervisor Guest VM pv-6",
                 "pv-1 shop/db-0, claim shop/data in sync \u2013 \u2013 \u2013 qemu",
+                "pv-10 /dev/loop10, raw block claim unknown monitor missing",
                 "pv-2 /dev/loop2, claim shop/data block grown \u2013", "/v/11 /dev/loop11 unknown",
                 "key-12 /dev/loop12 detached"):
             self.assertIn(words, page.text)

@@ -4,7 +4,6 @@ commands are given on a node on which the scene was brought about, and what the 
 it, in its order. A line "..." stands for what is left out; how lines are broken does not matter."""
 
 import re
-import unittest
 
 from doctor_test import CONTAINERD, KATA, QEMU
 from node import REPOSITORY
@@ -87,8 +86,7 @@ class TroubleshootingTest(AttachmentTest):
         self.shows("agent-unsupported", node, volume)
 
     def test_old_cloud_hypervisor(self):
-        node = self.node()
-        volume = self.volume(node, VOLUME)
+        node, volume = self.node_with_volume(name=VOLUME)
         vmm = cloud_hypervisor(self, node, SANDBOX, volume, "v51.1")
         record(node, vmm, volume)
         self.agent(node)
@@ -99,24 +97,21 @@ class TroubleshootingTest(AttachmentTest):
 
     def test_not_used(self):
         """A sandbox runs and its volume is not seen in it."""
-        node = self.node()
-        volume = self.volume(node, VOLUME)
+        node, volume = self.node_with_volume(name=VOLUME)
         node.start()
         node.wait_for(volume.path, "unbound")
         self.settle(node)
         self.shows("not-used", node, volume)
 
     def test_nothing(self):
-        node = self.node()
-        node.start()
+        node = self.running_node()
         self.shows("nothing", node)
 
     def test_no_daemon(self):
         self.shows("no-daemon", self.node())
 
     def test_bad_metadata(self):
-        node = self.node()
-        volume = self.volume(node, VOLUME)
+        node, volume = self.node_with_volume(name=VOLUME)
         (node.directory(volume.path) / "mountInfo.json").write_text('{"volume-type": "directvol", "device": "/dev/x"')
         node.start()
         node.wait_for(volume.path, "unmanaged", "invalid_mount_info")
@@ -165,7 +160,3 @@ class TroubleshootingTest(AttachmentTest):
         tried = {name.removeprefix("test_").replace("_", "-") for name in dir(self) if name.startswith("test_")}
         self.assertLessEqual(set(self.blocks()), tried | {"after-resize"})
         self.assertGreater(len(self.blocks()), 6)
-
-
-if __name__ == "__main__":
-    unittest.main()

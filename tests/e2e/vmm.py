@@ -87,7 +87,13 @@ def firecracker(test, node, sandbox_id, volume, *options, jailed=False):
 
 
 def record(node, vmm, volume, agent="unix:///agent.sock", drive=None):
-    """Kata's records of the sandbox, when the VMM runs; these VMMs have no pid file."""
+    """Kata's records of the sandbox and of its volume, when the VMM runs."""
+    record_sandbox(node, vmm, volume, agent, drive)
+    node.record(volume.path, vmm.sandbox_id)
+
+
+def record_sandbox(node, vmm, volume, agent="unix:///agent.sock", drive=None):
+    """These VMMs have no pid file."""
     vmm.set()
     kata_name = {"cloud-hypervisor": "clh"}.get(vmm.kind, vmm.kind)
     drives = [volume.record(id=drive or volume.drive)]
@@ -97,4 +103,3 @@ def record(node, vmm, volume, agent="unix:///agent.sock", drive=None):
     if vmm.kind == "cloud-hypervisor":
         persist["HypervisorState"]["Bridges"] = None  # as Kata has it
     (directory / "persist.json").write_text(json.dumps(persist))
-    node.record(volume.path, vmm.sandbox_id)

@@ -6,12 +6,13 @@ One daemon serves all cases of a test at once, each in a sandbox of its own.
 """
 
 import dataclasses
+import functools
 import os
 import re
 import stat
-import unittest
 
-from scratch_node import AFTER, BEFORE, LONGEST_PAUSE, MIB, ScratchNodeTest, status
+from report_guest import UNREACHABLE, Case, Side, SidesTest
+from scratch_node import AFTER, BEFORE, LONGEST_PAUSE, MIB, status
 from vmm import DRIVE, cloud_hypervisor, firecracker, jail_of, record
 
 ERROR = ["Error from API", "The disk could not be resized", "Error from device manager"]
@@ -25,139 +26,132 @@ def sandbox_id(number):
     return f"{number + 1:032x}" + "f" * 32
 
 
-@dataclasses.dataclass
-class Case:
-    """The hooks that are set before the resize; what is then said."""
-
-    hooks: dict
-    reason: str
-    error: str
-    retried: bool = True
-    explained: tuple = ()
-    told: bool = False  # whether it got as far as the request that changes something
-
-
-UNREACHABLE = ("the control socket", "tries again by itself", "resize.call_timeout_seconds")
-
 CONNECTIONS = {
-    "full": Case({"full": True}, "hypervisor_busy", "other clients hold all",
-                 explained=("ss -xp", "tries again by itself")),
-    "hangs up": Case({"close_on": "GET"}, "hypervisor_unreachable", "the control socket: ",
-                     explained=UNREACHABLE),
-    "hangs up, in pieces": Case({"close_on": "GET", "split": 1}, "hypervisor_unreachable",
-                                "the control socket: "),
-    "never answers": Case({"silent_on": "GET"}, "hypervisor_unreachable", "the control socket: ",
-                          explained=UNREACHABLE),
-    "answers too late": Case({"delay": 5.0}, "hypervisor_unreachable", "the control socket: "),
-    "answers without an end": Case({"padding": 2 * MIB}, "hypervisor_unreachable",
-                                   "the control socket: "),
+    "full": Case({"full": True}, "hypervisor_busy", "other clients hold all", ("ss -xp", "tries again by itself"),
+                 asked=False),
+    "hangs up": Case({"close_on": "GET"}, "hypervisor_unreachable", "the control socket: ", UNREACHABLE, asked=False),
+    "hangs up, in pieces": Case({"close_on": "GET", "split": 1}, "hypervisor_unreachable", "the control socket: ",
+                                asked=False),
+    "never answers": Case({"silent_on": "GET"}, "hypervisor_unreachable", "the control socket: ", UNREACHABLE,
+                          asked=False),
+    "answers too late": Case({"delay": 5.0}, "hypervisor_unreachable", "the control socket: ", asked=False),
+    "answers without an end": Case({"padding": 2 * MIB}, "hypervisor_unreachable", "the control socket: ", asked=False),
 }
 
 
 def of_change(method):
     """Faults of the request that changes something."""
     return {
-        "never answers the resize": Case({"silent_on": method}, "hypervisor_unreachable",
-                                         "the control socket: ", told=True),
-        "hangs up instead of resizing": Case(
-            {"refuse": [500, ["x"]], "close_on": method}, "hypervisor_unreachable",
-            "the control socket: ", told=True),
-        "resizes and hangs up": Case({"close_on": method}, "hypervisor_unreachable",
-                                     "the control socket: ", told=True),
-        "resizes and hangs up, in pieces": Case({"close_on": method, "split": 1},
-                                                "hypervisor_unreachable", "the control socket: ",
-                                                told=True),
-        "is full when it is told": Case({"refuse": [503, {"error": "Too many open connections"}]},
-                                        "hypervisor_busy", "other clients hold all", told=True),
-        "refuses without an end": Case({"refuse": [500, ["x" * 2 * MIB]]},
-                                       "hypervisor_unreachable", "the control socket: ", told=True),
+        "never answers the resize": Case({"silent_on": method}, "hypervisor_unreachable", "the control socket: "),
+        "hangs up instead of resizing": Case({"refuse": [500, ["x"]], "close_on": method}, "hypervisor_unreachable",
+                                             "the control socket: "),
+        "resizes and hangs up": Case({"close_on": method}, "hypervisor_unreachable", "the control socket: "),
+        "resizes and hangs up, in pieces": Case({"close_on": method, "split": 1}, "hypervisor_unreachable",
+                                                "the control socket: "),
+        "is full when the new size is sent": Case({"refuse": [503, {"error": "Too many open connections"}]}, "hypervisor_busy",
+                                        "other clients hold all"),
+        "refuses without an end": Case({"refuse": [500, ["x" * 2 * MIB]]}, "hypervisor_unreachable",
+                                       "the control socket: "),
     }
 
 
 CLOUD_HYPERVISOR = CONNECTIONS | of_change("PUT") | {
-    "no": Case({"refuse": [500, ERROR + ["the moon is not full"]]}, "hypervisor_refused",
-               "the moon is not full", told=True,
-               explained=("answered with an error", "restart the pod")),
-    "grew meanwhile": Case({"refuse": [500, RACED]}, "hypervisor_refused", "does not match",
-                           told=True),
+    "no": Case({"refuse": [500, ERROR + ["the moon is not full"]]}, "hypervisor_refused", "the moon is not full",
+               ("answered with an error", "restart the pod")),
+    "grew meanwhile": Case({"refuse": [500, RACED]}, "hypervisor_refused", "does not match"),
     "disk is gone": Case({"refuse": [500, ERROR + [MISSING]]}, "drive_not_found", MISSING,
-                         told=True, explained=("is known to be this device",)),
-    "disk is gone, v53": Case({"refuse": [404, ERROR + [MISSING + ": x"]], "version": "v53.0"},
-                              "drive_not_found", MISSING + ": x", told=True),
-    "does not run": Case({"state": "Shutdown"}, "hypervisor_busy", "its state is Shutdown"),
-    "no disks": Case({"disks": []}, "drive_not_found", "none of the VMM's 0 drives"),
+                         ("is known to be this device",)),
+    "disk is gone, v53": Case({"refuse": [404, ERROR + [MISSING + ": x"]], "version": "v53.0"}, "drive_not_found",
+                              MISSING + ": x"),
+    "does not run": Case({"state": "Shutdown"}, "hypervisor_busy", "its state is Shutdown", asked=False),
+    "no disks": Case({"disks": []}, "drive_not_found", "none of the VMM's 0 drives", asked=False),
 }
 
 FIRECRACKER = CONNECTIONS | of_change("PATCH") | {
     "no": Case({"refuse": [400, {"fault_message": "the moon is not full"}]}, "hypervisor_refused",
-               "the moon is not full", told=True, explained=("answered with an error",)),
-    "no drives": Case({"drives": []}, "drive_not_found", "none of the VMM's 0 drives"),
+               "the moon is not full", ("answered with an error",)),
+    "no drives": Case({"drives": []}, "drive_not_found", "none of the VMM's 0 drives", asked=False),
 }
 
 
 NOT_MENDED = ("no disks", "no drives")  # a fake cannot get its drives back
 
 
-class VmmTest(ScratchNodeTest):
-    """The calls to a VMM that cannot report a drive's size and can only be told."""
+@dataclasses.dataclass
+class VmmSide(Side):
+    """A VMM that cannot report a drive's size and can only be told: by this method of HTTP."""
 
+    change: str = ""
+    state = "blocked"
+
+    def breaks(self, hooks):
+        self.peer.set(**hooks)
+
+    def mend(self):
+        self.peer.mend()
+
+    def asked(self):
+        """It was told once before: the size that it had."""
+        return self.peer.sent(self.change)[1:]
+
+
+class VmmTest(SidesTest):
     change = None  # the method of the request that changes something
 
-    def check_blocked(self, node, vmm, volume, case, sent_before):
-        row = node.wait_for(volume.path, "blocked", case.reason)
-        resize = self.resize_row(node, volume.path)
-        self.assertEqual((row["device_bytes"], row["hypervisor_bytes"]), (AFTER, BEFORE))
-        self.assertEqual((resize["state"], resize["reason"]), ("blocked", case.reason))
-        self.assertEqual((resize["from_bytes"], resize["to_bytes"]), (BEFORE, AFTER))
-        self.assertIsNone(resize["hypervisor_at"])
-        self.assertIsNone(resize["finished_at"])
-        self.assertRegex(resize["error"], case.error)
-        self.assertEqual(len(vmm.sent(self.change)) > sent_before, case.told)
-        node.wait(lambda: self.resize_row(node, volume.path)["attempts"] >= 2, 60,
-                  f"{case} to be tried again")
-        self.explains(node, volume.path, "blocked", case.reason, *case.explained)
-
-    def run_cases(self, node, cases, make):
-        """Each is synchronised, broken, grown, checked, and mended."""
+    def run_cases(self, node, cases, makes):
+        """Each is synchronised, broken, grown, checked, and mended at once, before its pauses grow; made in each way."""
         self.agent(node)
-        scene = {}
-        for number, name in enumerate(cases):
-            volume = self.volume(node, f"pv-{number}")
-            scene[name] = (volume, make(node, sandbox_id(number), volume))
+        rows = []
+        for make in makes:
+            for name, case in cases.items():
+                volume = self.volume(node, f"pv-{len(rows)}")
+                rows.append((name, case, VmmSide(volume, make(node, sandbox_id(len(rows)), volume), change=self.change)))
         node.start()
-        for volume, _ in scene.values():
-            node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=BEFORE)
-        told = {}
-        for name, (volume, vmm) in scene.items():
-            told[name] = len(vmm.sent(self.change))
-            self.assertEqual(told[name], 1, f"{name}: synchronised once")
-            vmm.set(**cases[name].hooks)
-        for volume, _ in scene.values():
-            volume.loop.resize(AFTER)
-        for name, (volume, vmm) in scene.items():
+        for name, case, side in rows:
+            node.wait_for(side.volume.path, "in_sync", "none", hypervisor_bytes=BEFORE)
+            self.assertEqual(len(side.peer.sent(self.change)), 1, f"{name}: synchronised once")
+            side.breaks(case.hooks)
+        for _, _, side in rows:
+            side.volume.loop.resize(AFTER)
+        for name, case, side in rows:
             with self.subTest(name):
-                self.check_blocked(node, vmm, volume, cases[name], told[name])
-        self.heal(node, {name: scene[name] for name in cases if name not in NOT_MENDED})
-
-    def heal(self, node, scene):
-        for _, vmm in scene.values():
-            vmm.mend()
-        for name, (volume, vmm) in scene.items():
-            with self.subTest(name):
-                node.wait_for(volume.path, "in_sync", "none", LONGEST_PAUSE,
-                              hypervisor_bytes=AFTER, next_attempt_at=None)
-                self.assertEqual(self.resize_row(node, volume.path)["state"], "in_sync")
-                self.check_resized(vmm, volume)
+                self.check(side, case, node)
+                node.wait(lambda path=side.volume.path: self.resize_row(node, path)["attempts"] >= 2, 60,
+                          f"{name} to be tried again")
+            side.mend()
+        for name, _, side in rows:
+            if name not in NOT_MENDED:
+                with self.subTest(name):
+                    node.wait_for(side.volume.path, "in_sync", "none", LONGEST_PAUSE, hypervisor_bytes=AFTER,
+                                  next_attempt_at=None)
+                    self.assertEqual(self.resize_row(node, side.volume.path)["state"], "in_sync")
+                    self.check_resized(side.peer, side.volume)
 
     def check_resized(self, vmm, volume):
         raise NotImplementedError
+
+    def scene(self, *options, node=None, **stage):
+        """(node, volume, VMM), before the daemon starts."""
+        node = node or self.node()
+        self.agent(node)
+        volume = self.volume(node, **stage)
+        return node, volume, self.make(node, sandbox_id(0), volume, *options)
+
+    def unable(self, reason, error, *explained, options=(), node=None):
+        """Said before the device grows, and what is waited for then is no time. Returns (node, row of before)."""
+        node, volume, vmm = self.scene(*options, node=node)
+        node.start()
+        row = node.wait_for(volume.path, "unknown", reason, next_attempt_at=None)
+        volume.loop.resize(AFTER)
+        self.waits(node, volume, reason, re.escape(error), *explained)
+        self.assertEqual(vmm.sent(self.change), [])
+        return node, row
 
     def waits(self, node, volume, reason, error, *explained):
         """Time does not heal it: one attempt, and none planned."""
         row = node.wait_for(volume.path, "blocked", reason, next_attempt_at=None)
         resize = self.resize_row(node, volume.path)
-        self.assertEqual((resize["state"], resize["reason"], resize["attempts"]),
-                         ("blocked", reason, 1))
+        self.assertEqual((resize["state"], resize["reason"], resize["attempts"]), ("blocked", reason, 1))
         self.assertRegex(resize["error"], error)
         self.explains(node, volume.path, reason, *explained)
         self.settle(node)
@@ -179,16 +173,9 @@ class CloudHypervisorTest(VmmTest):
         self.assertEqual({body["desired_size"] for body in vmm.sent("PUT")}, {BEFORE, AFTER})
         self.assertEqual(set(vmm.targets("PUT")), {"/api/v1/vm.resize-disk"})
 
-    def run_version(self, version):
-        node = self.node({"resize.call_timeout_seconds": 2})
-        self.run_cases(node, CLOUD_HYPERVISOR,
-                       lambda *arguments: self.make(*arguments, version))
-
-    def test_faults_of_v52(self):
-        self.run_version("v52.0")
-
-    def test_faults_of_v53(self):
-        self.run_version("v53.0")
+    def test_faults(self):
+        self.run_cases(self.node({"resize.call_timeout_seconds": 2}), CLOUD_HYPERVISOR,
+                       [functools.partial(self.make, version=version) for version in ("v52.0", "v53.0")])
 
     def test_faults_of_v51(self):
         """A VMM that does not answer is reported; once it answers, so is what its version cannot do."""
@@ -208,16 +195,14 @@ class CloudHypervisorTest(VmmTest):
             self.assertRegex(self.resize_row(node, volume.path)["error"], case.error)
             vmm.mend()
         for _, volume, vmm in scene:
-            node.wait_for(volume.path, "blocked", "hypervisor_version", LONGEST_PAUSE,
-                          next_attempt_at=None)
+            node.wait_for(volume.path, "blocked", "hypervisor_version", LONGEST_PAUSE, next_attempt_at=None)
             self.assertEqual(vmm.sent("PUT"), [])
 
     def test_resize_sends_the_exact_size(self):
         """At first sight, because it cannot be asked, and at each resize; not after a restart."""
         node = self.node()
         self.agent(node)
-        volumes = {version: self.volume(node, f"pv-{version}")
-                   for version in ("v52.0", "v52.0-1-gabcdef", "v53.1")}
+        volumes = {version: self.volume(node, f"pv-{version}") for version in ("v52.0", "v52.0-1-gabcdef", "v53.1")}
         vmms = {version: self.make(node, sandbox_id(number), volume, version)
                 for number, (version, volume) in enumerate(volumes.items())}
         vmms["v53.1"].set(delay=0.05, split=1)
@@ -225,8 +210,7 @@ class CloudHypervisorTest(VmmTest):
         for version, volume in volumes.items():
             node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=BEFORE)
             self.assertIsNone(self.resize_row(node, volume.path))
-            self.assertEqual(vmms[version].sent("PUT"),
-                             [{"id": volume.drive, "desired_size": BEFORE}])
+            self.assertEqual(vmms[version].sent("PUT"), [{"id": volume.drive, "desired_size": BEFORE}])
         row = node.query("SELECT * FROM audit_sandboxes ORDER BY sandbox_id LIMIT 1")[0]
         self.assertEqual((row["runtime"], row["hypervisor"], row["vmm_pid"]),
                          ("kata-go", "cloud-hypervisor", vmms["v52.0"].pid))
@@ -244,34 +228,17 @@ class CloudHypervisorTest(VmmTest):
             self.assertEqual(len(vmms[version].sent("PUT")), 2)
 
     def test_versions_that_would_truncate(self):
-        node = self.node()
-        volume = self.volume(node)
-        vmm = self.make(node, sandbox_id(0), volume, "v51.1")
         need = "needs Cloud Hypervisor 52 or later (this is 51.1, the one that Kata 4.1.0 ships)"
-        node.start()
-        row = node.wait_for(volume.path, "unknown", "hypervisor_version", next_attempt_at=None)
+        node, row = self.unable("hypervisor_version", need, need, "restart the pod", options=["v51.1"])
         self.assertEqual(row["evidence"], need)
-        self.explains(node, volume.path, need)
         self.assertIn(need, " ".join(node.crustctl("doctor", check=False).stdout.split()))
-        volume.loop.resize(AFTER)
-        self.waits(node, volume, "hypervisor_version", re.escape(need), need, "restart the pod")
-        self.assertEqual(vmm.sent("PUT"), [])
 
     def test_read_only(self):
-        node = self.node()
-        volume = self.volume(node)
-        vmm = self.make(node, sandbox_id(0), volume, "v52.0", "--read-only")
-        node.start()
-        node.wait_for(volume.path, "unknown", "read_only", next_attempt_at=None)
-        volume.loop.resize(AFTER)
-        self.waits(node, volume, "read_only", "read-only", "a pod that starts anew")
-        self.assertEqual(vmm.sent("PUT"), [])
+        self.unable("read_only", "read-only", "a pod that starts anew", options=["v52.0", "--read-only"])
 
     def test_observed_only(self):
         """Telling is an act, so its size stays unknown."""
-        node = self.node()
-        volume = self.volume(node, metadata={"crust.resize": "observe"})
-        vmm = self.make(node, sandbox_id(0), volume)
+        node, volume, vmm = self.scene(metadata={"crust.resize": "observe"})
         node.start()
         node.wait_for(volume.path, "unknown")
         self.settle(node)
@@ -281,10 +248,7 @@ class CloudHypervisorTest(VmmTest):
         self.assertEqual(vmm.sent("PUT"), [])
 
     def test_paused(self):
-        node = self.node()
-        self.agent(node)
-        volume = self.volume(node)
-        vmm = self.make(node, sandbox_id(0), volume)
+        node, volume, vmm = self.scene()
         node.start()
         node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=BEFORE)
         vmm.set(state="Paused")
@@ -306,10 +270,7 @@ class CloudHypervisorTest(VmmTest):
         self.assertEqual(vmm.sent("PUT"), [])
 
     def test_no_socket(self):
-        node = self.node()
-        self.agent(node)
-        volume = self.volume(node)
-        vmm = self.make(node, sandbox_id(0), volume)
+        node, volume, vmm = self.scene()
         socket = node.vm_dir(sandbox_id(0)) / "clh-api.sock"
         socket.rename(socket.with_name("elsewhere"))
         node.start()
@@ -325,8 +286,7 @@ class CloudHypervisorTest(VmmTest):
         node = self.node({"resize.call_timeout_seconds": 600})
         self.agent(node)
         volumes = [self.volume(node, f"pv-{number}") for number in range(64)]
-        vmms = [cloud_hypervisor(self, node, sandbox_id(number), volume)
-                for number, volume in enumerate(volumes)]
+        vmms = [cloud_hypervisor(self, node, sandbox_id(number), volume) for number, volume in enumerate(volumes)]
         for vmm, volume in zip(vmms, volumes):
             record(node, vmm, volume)
         node.start()
@@ -406,8 +366,7 @@ class FirecrackerTest(VmmTest):
         for number, volume in enumerate(volumes):
             node.wait_for(volume.path, "in_sync", "none", hypervisor_bytes=BEFORE)
             self.assertEqual(len(vmms[number].sent("PATCH")), 1)
-        for number, row in enumerate(
-                node.query("SELECT * FROM audit_sandboxes ORDER BY sandbox_id")):
+        for number, row in enumerate(node.query("SELECT * FROM audit_sandboxes ORDER BY sandbox_id")):
             self.assertEqual((row["runtime"], row["hypervisor"], row["vmm_pid"]),
                              ("kata-go", "firecracker", vmms[number].pid))
             self.assertEqual(row["control_socket"], f"/run/vc/firecracker/{sandbox_id(number)[:32]}"
@@ -420,25 +379,14 @@ class FirecrackerTest(VmmTest):
             self.assertEqual(len(vmms[number].sent("PATCH")), 2)
 
     def test_faults(self):
-        node = self.on(**{"resize.call_timeout_seconds": 2})
-        self.run_cases(node, FIRECRACKER, self.make)
-
-    def test_faults_without_a_jail(self):
-        node = self.on(**{"resize.call_timeout_seconds": 2})
-        self.run_cases(node, FIRECRACKER,
-                       lambda *arguments: self.make(*arguments, jailed=False))
+        """In a jail and without one."""
+        self.run_cases(self.on(**{"resize.call_timeout_seconds": 2}), FIRECRACKER,
+                       [functools.partial(self.make, jailed=jailed) for jailed in (True, False)])
 
     def test_asynchronous_engine(self):
         """Re-reading the drive would lose requests that are under way."""
-        node = self.on()
-        volume = self.volume(node)
-        vmm = self.make(node, sandbox_id(0), volume, "--io-engine", "Async")
-        node.start()
-        node.wait_for(volume.path, "unknown", "hypervisor_unsupported", next_attempt_at=None)
-        volume.loop.resize(AFTER)
-        self.waits(node, volume, "hypervisor_unsupported", "I/O engine is not Sync",
-                   "Restart the pod")
-        self.assertEqual(vmm.sent("PATCH"), [])
+        self.unable("hypervisor_unsupported", "I/O engine is not Sync", "Restart the pod",
+                    options=["--io-engine", "Async"], node=self.on())
 
     def turn_node(self, node, sandbox, device):
         """What the drive's path leads to within the jail."""
@@ -462,8 +410,7 @@ class FirecrackerTest(VmmTest):
             volume.loop.resize(AFTER)
         for vmm, volume, reason in zip(vmms, volumes, ("identity_mismatch", "drive_not_found")):
             node.wait_for(volume.path, "blocked", reason, hypervisor_bytes=BEFORE)
-            node.wait(lambda path=volume.path: self.resize_row(node, path)["attempts"] >= 2, 60,
-                      "another attempt")
+            node.wait(lambda path=volume.path: self.resize_row(node, path)["attempts"] >= 2, 60, "another attempt")
             self.explains(node, volume.path, reason)
             self.assertEqual(len(vmm.sent("PATCH")), 1)
         for number, volume in enumerate(volumes):
@@ -471,7 +418,3 @@ class FirecrackerTest(VmmTest):
         for vmm, volume in zip(vmms, volumes):
             node.wait_for(volume.path, "in_sync", "none", LONGEST_PAUSE, hypervisor_bytes=AFTER)
             self.assertEqual(len(vmm.sent("PATCH")), 2)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """The whole life of a pod's volumes with a real guest, in the order in which the seed documents tell
 it: staged, used by a sandbox, asked for its stats, grown by the host, expanded, unstaged.
@@ -12,10 +11,9 @@ that path and no other.
 
 import json
 import shutil
-import unittest
 
 from containers import Containers
-from grpc_client import Clients
+from grpc_client import Clients, Runtime
 from resize_case import SECONDS, ResizeCase
 from node import encode
 from scratch_node import curl
@@ -131,35 +129,21 @@ def usage_of(answer):
     return {one["unit"]: (one["total"], one["used"], one["available"]) for one in answer["usage"]}
 
 
-class Runtime:
-    """crust.v1.Runtime: NodePublishVolume stages, NodeExpandVolume expands after its host part,
-    NodeUnpublishVolume unstages."""
-
-    def __init__(self, messages, stub):
-        self.messages, self.stub = messages, stub
+class Driver(Runtime):
+    """NodePublishVolume stages, NodeExpandVolume expands after its host part, NodeUnpublishVolume unstages."""
 
     def stage(self, volume):
-        messages = self.messages
-        self.stub.RuntimeStageVolume(messages.RuntimeStageVolumeRequest(
-            volume_type=messages.VolumeType(type="BLOCK"), volume_target_path=volume.path,
-            volume_backing_path=volume.device, fs_type=volume.filesystem, mount_flags=FLAGS,
-            volume_supplemental_group=GROUP,
-            volume_supplemental_group_change_policy=messages.VolumeGroupChangePolicy(
-                policy="ON_ROOT_MISMATCH")), timeout=SECONDS)
+        super().stage(volume.path, volume.device, volume.filesystem, mount_flags=FLAGS, volume_supplemental_group=GROUP,
+                      policy="ON_ROOT_MISMATCH")
 
     def stats(self, volume):
-        reply = self.stub.RuntimeGetVolumeStats(self.messages.RuntimeGetVolumeStatsRequest(
-            volume_target_path=volume.path), timeout=SECONDS)
-        return {one.unit: (one.total, one.used, one.available) for one in reply.usage}
+        return {one.unit: (one.total, one.used, one.available) for one in super().stats(volume.path, seconds=SECONDS).usage}
 
     def expand(self, volume, size):
-        request = self.messages.RuntimeExpandVolumeRequest(volume_target_path=volume.path)
-        request.capacity_range.required_bytes = size
-        return self.stub.RuntimeExpandVolume(request, timeout=SECONDS).capacity_bytes
+        return super().expand(volume.path, size, seconds=SECONDS)
 
     def unstage(self, volume):
-        self.stub.RuntimeUnstageVolume(self.messages.RuntimeUnstageVolumeRequest(
-            volume_target_path=volume.path), timeout=SECONDS)
+        super().unstage(volume.path)
 
 
 class Tool:
@@ -220,8 +204,7 @@ class Shim:
 class Walks(WalkTest):
 
     def runtime(self):
-        return Runtime(self.messages("crust_runtime"),
-                       self.stub(self.node, "crust_runtime", "Runtime"))
+        return Driver(self, self.node)
 
     def test_crust_ops(self):
         self.walk(self.runtime())
@@ -297,7 +280,3 @@ class Walks(WalkTest):
         self.node.end_sandbox(sandbox.id)
         self.unpublish(dialects[0], [whole])
         dialects[0].unstage(missed)
-
-
-if __name__ == "__main__":
-    unittest.main()

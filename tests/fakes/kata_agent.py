@@ -10,8 +10,7 @@
 Like an agent of stock images it denies ResizeVolume and GetVolumeStats, by the words of its policy check.
 A container's program is taken from the directory of the share in which crustd has put it. What it
 says is made up from the sizes of the loop devices (`report`), unless `execute` names a process: then it
-is really run, in namespaces of its own, with the mounts that were asked for, which that process has at
-the devices' `mount_point`.
+is really run in that process's mounts, which has the devices at their `mount_point`.
 
 Every call can be told to end otherwise, as in agent.py: agent.behave("StartContainer", "silent").
 """
@@ -20,9 +19,7 @@ import dataclasses
 import json
 import os
 import pathlib
-import shutil
 import subprocess
-import tempfile
 import threading
 
 from agent import FakeAgent, Request, encode_response, field, fields, first
@@ -43,7 +40,6 @@ class Container:
     id: str
     directory: pathlib.Path  # on the host
     args: list
-    volumes: dict  # /vol/N: guest path
     started: bool = False
     ended: threading.Event = dataclasses.field(default_factory=threading.Event)
     status: int = 0
@@ -137,25 +133,20 @@ class KataAgent(FakeAgent):
         process = fields(first(spec, 2, b""))
         root = fields(first(spec, 3, b""))
         directory = self._host_path(first(root, 1, b"").decode())
-        for needed in ("proc", "sys", "dev", "vol"):
-            if not (directory / needed).is_dir():
-                raise Refusal(INTERNAL, f"no {needed} in {directory}")
-        volumes = {}
-        for mount in map(fields, spec.get(5, [])):
-            to, source = (first(mount, number, b"").decode() for number in (1, 2))
-            if not to.startswith("/vol/"):
-                continue
-            if source not in self.mounts:
-                raise Refusal(INTERNAL, f"ENOENT: failed to mount {source}")
-            volumes[to] = source
+        if not directory.is_dir():
+            raise Refusal(INTERNAL, f"ENOENT: failed to mount {directory}")
+        namespaces = [tuple(first(one, number, b"").decode() for number in (1, 2))
+                      for one in map(fields, fields(first(spec, 8, b"")).get(6, []))]
+        if ("pid", "/proc/1/ns/pid") not in namespaces or any(kind == "mount" for kind, _ in namespaces):
+            raise Refusal(INTERNAL, f"not in the mounts and pids of the agent: {namespaces}")
         args = [arg.decode() for arg in process.get(4, [])]
-        container = Container(name, directory, args, volumes)
+        container = Container(name, directory, args)
         with self._changed:
             self.containers[name] = container
 
     def _StartContainer(self, found):
         container = self._find(found)
-        program = container.directory / container.args[0].lstrip("/")
+        program = self._host_path(container.args[0])
         if not os.access(program, os.X_OK):
             raise Refusal(INTERNAL, f"EACCES: {program}")
         container.started = True
@@ -246,8 +237,11 @@ class KataAgent(FakeAgent):
         """What the helper would say: sizes of the loop devices that are mounted there."""
         only_report = "--report" in container.args
         volumes, failed = [], 0
-        for place in (arg for arg in container.args if arg.startswith("/vol/")):
-            path = container.volumes[place]
+        for path in (arg for arg in container.args[1:] if arg.startswith("/")):
+            if path not in self.mounts:
+                failed = True
+                volumes.append({"path": path, "error": "not_mounted", "error_text": "it is no mount point"})
+                continue
             fault = self.faults.get(path, "")
             size = self.mounts[path].size
             if not only_report and not fault:
@@ -255,7 +249,7 @@ class KataAgent(FakeAgent):
             total = self.filled[path]
             failed |= bool(fault)
             volumes.append({
-                "path": place, "file_system": "ext4", "device": "254:16", "device_name": "vdb",
+                "path": path, "file_system": "ext4", "device": "254:16", "device_name": "vdb",
                 "device_count": 1, "device_bytes": size, "layer": "", "total": total,
                 "used": 4096, "available": total - 4096, "total_inodes": 1024, "used_inodes": 11,
                 "available_inodes": 1013, "read_only": fault == "read_only",
@@ -266,24 +260,17 @@ class KataAgent(FakeAgent):
         return failed, line.encode(), b""
 
     def _execute(self, container):
-        """The program that was placed, in namespaces of its own; mounts are host directories."""
-        root = pathlib.Path(tempfile.mkdtemp(prefix="crust-container-"))
-        binds = "".join(f"mkdir -p {root}{to} && mount --bind {self.mounts[source].mount_point} "
-                        f"{root}{to} && " for to, source in container.volumes.items())
-        script = (f"mount --bind {container.directory} {root} && mount -o remount,bind,ro {root} && "
-                  f"mount -t proc proc {root}/proc && mount --bind /sys {root}/sys && "
-                  f"mount -t tmpfs tmpfs {root}/dev && mount -t tmpfs tmpfs {root}/vol && "
-                  f"{binds} exec chroot {root} \"$@\"")
-        enter = ["nsenter", f"--mount=/proc/{self.execute}/ns/mnt"]
-        try:
-            container.process = subprocess.Popen(
-                [*enter, "unshare", "--mount", "--pid", "--fork", "--propagation", "private", "sh", "-c",
-                 script, "sh", *container.args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE)
-            out, err = container.process.communicate(timeout=60)
-            return container.process.returncode, out, err
-        finally:
-            shutil.rmtree(root, ignore_errors=True)
+        """The program that was placed, where the guest's paths are those of the devices' host directories."""
+        binds = "".join(f"mkdir -p {path} && mount --bind {device.mount_point} {path} && "
+                        for path, device in self.mounts.items())
+        script = (f"mkdir -p /run/kata-containers && mount -t tmpfs tmpfs /run/kata-containers && {binds}"
+                  f"exec {self._host_path(container.args[0])} \"$@\"")
+        container.process = subprocess.Popen(
+            ["nsenter", f"--mount=/proc/{self.execute}/ns/mnt", "unshare", "--mount", "--propagation", "private",
+             "sh", "-c", script, "sh", *container.args[1:]], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE)
+        out, err = container.process.communicate(timeout=60)
+        return container.process.returncode, out, err
 
 
 def strip_payload(data):

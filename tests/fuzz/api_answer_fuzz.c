@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "lib/cleanup.h"
-#include "lib/http_exchange.h"
 #include "lib/text.h"
 #include "reconciler/kubernetes/kubernetes_events.h"
 
@@ -26,7 +25,7 @@ static void must(bool condition)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const char beginning[] = "its API server answers ";
-    struct http_exchange_answer answer = {.end = HTTP_EXCHANGE_ANSWERED};
+    struct api_answer answer = {.end = HTTP_EXCHANGE_ANSWERED};
     cleanup(freep) char *body = calloc(1, size + 1);
     struct error error;
 

@@ -14,8 +14,8 @@
 #include "crust-qemu/monitor_option.c"
 #include "lib/cleanup.h"
 #include "lib/process.h"
-#include "observe/guest_traits.h"
-#include "observe/sandbox.h"
+#include "observe/kata.h"
+#include "observe/observed_sandbox.h"
 
 enum { ARGUMENTS = 64, INPUT_BYTES = 64 * 1024 };
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "observe/bundle.h"
+#include "observe/bundles.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -19,9 +19,10 @@ static void check_bundle(const char *text, size_t size)
     struct bundle bundle;
     struct error error;
 
-    if (bundle_parse(text, size, &bundle, &error) != FILE_READ)
+    if (bundle_parse(text, size, "crustd.dev/grow-file-system", &bundle, &error) != FILE_READ)
         return;
-    must(bundle.mounts <= BUNDLE_MOUNTS && bundle.bytes <= 2 * size + sizeof(void *) * 2 * size);
+    must(bundle.mounts <= BUNDLE_MOUNTS && bundle.devices <= BUNDLE_DEVICES);
+    must(bundle.bytes <= 2 * size + sizeof(void *) * 2 * size);
     for (unsigned i = 0; i < bundle.mounts; i++)
         must(bundle.mount[i].source[0] == '/' && bundle.mount[i].destination[0] == '/');
     bundle_done(&bundle);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hypervisor/cloud_hypervisor_report.h"
+#include "hypervisor/drive_report.h"
 #include "lib/text.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -27,22 +27,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const char *body = (const char *)data;
     char word[CLOUD_HYPERVISOR_WORD_BYTES];
-    struct drive_report report = {.count = 0};
+    struct drive_report report = {.count = 0}, leaving = {.count = 0};
     struct error error;
 
-    if (cloud_hypervisor_read_ping(body, size, word, &error) == 0) {
-        expect_text(word);
-        if (cloud_hypervisor_check_version(word, &error) != HYPERVISOR_DONE)
-            expect_text(error.text);
-    }
-    if (cloud_hypervisor_read_info(body, size, word, &report, &error) == 0) {
+    word[0] = '\0';
+    if (cloud_hypervisor_read_ping(body, size, word, &error) != HYPERVISOR_DONE)
+        expect_text(error.text);
+    expect_text(word);
+    if (cloud_hypervisor_read_info(body, size, word, &report, "crust_", &leaving, &error) == 0) {
         expect_text(word);
         expect_named(&report);
+        expect_named(&leaving);
     }
     drive_report_done(&report);
-    if (cloud_hypervisor_read_devices(body, size, "crust_", &report, &error) == 0)
-        expect_named(&report);
-    drive_report_done(&report);
+    drive_report_done(&leaving);
     if (cloud_hypervisor_refusal(body, size, &error) == HYPERVISOR_DONE || !error.text[0])
         abort();
     expect_text(error.text);

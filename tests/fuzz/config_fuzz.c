@@ -24,6 +24,7 @@ static int read_text(const void *text, size_t size, struct config *ret_config)
     stream = fmemopen(copy, size, "r");
     if (!stream)
         return -1;
+    config_defaults(ret_config);
     r = config_read(stream, "fuzz", ret_config, &error);
     if (r < 0 && !error.text[0])
         abort();

@@ -6,13 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/drive_asked.h"
-#include "api/http_asked.h"
+#include "api/call.h"
+#include "api/message.h"
 #include "lib/proto.h"
-#include "lib/secret.h"
+#include "lib/text.h"
 #include "reconciler/command/drive_form.h"
 
-enum { PATH_BYTES = 64 };
+#define ATTACH (&crust__drive__v1__attach_drive_request__descriptor)
+#define LIMITS (&crust__drive__v1__update_drive_limits_request__descriptor)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -57,70 +58,54 @@ static void check_attach(const struct reconciler_drive_attach *attach)
     }
 }
 
-/* What was understood keeps its promises to the core. */
-static void check(const struct drive_asked *asked)
+/* What the check lets pass keeps its promises to the core. */
+static void check(const ProtobufCMessage *message)
 {
-    const struct reconciler_drive_attach *attach = &asked->attach;
+    struct crust_attach asked;
+    struct error error;
 
-    must(*attach->drive_id && strlen(attach->drive_id) <= DRIVE_ID_CHARS);
-    check_bucket(&attach->limits.bandwidth);
-    check_bucket(&attach->limits.operations);
-    if (asked->call == DRIVE_ASKED_ATTACH)
-        check_attach(attach);
-}
-
-static void read_json(http_asked_read *read, const char *end, const uint8_t *data, size_t size)
-{
-    const uint8_t *newline = end ? memchr(data, '\n', size) : NULL;
-    const size_t id = newline && newline - data < PATH_BYTES / 2 ? (size_t)(newline - data) : 0;
-    char path[PATH_BYTES] = "/v1/drives/";
-    struct http_asked asked = {0};
-    struct error error = {0};
-    struct http_question question;
-
-    if (end && (!newline || memchr(data, '\0', (size_t)(newline - data))))
+    if (message->descriptor != &crust__drive__v1__attach_drive_request__descriptor)
         return;
-    memcpy(path + strlen(path), data, id);
-    if (end)
-        (void)strcat(path, end);
+    crust_read_attach((const void *)message, &asked);
+    if (drive_form_check(&asked.attach, &error) != STATUS_OK)
+        return;
+    must(*asked.attach.drive_id && strlen(asked.attach.drive_id) <= DRIVE_ID_CHARS);
+    check_bucket(&asked.attach.limits.bandwidth);
+    check_bucket(&asked.attach.limits.operations);
+    check_attach(&asked.attach);
+}
+
+static void read_json(const ProtobufCMessageDescriptor *type, bool has_id, const uint8_t *data,
+                      size_t size)
+{
+    const uint8_t *newline = has_id ? memchr(data, '\n', size) : NULL;
+    struct message_source source = {
+        .is_optional = has_id, .body = (const char *)data, .body_length = size};
+    ProtobufCMessage *message = NULL;
+    struct error error = {0};
+
+    if (has_id && (!newline || memchr(data, '\0', (size_t)(newline - data))))
+        return;
     if (newline) {
-        size -= (size_t)(newline + 1 - data);
-        data = newline + 1;
+        source.id = (const char *)data;
+        source.id_length = (size_t)(newline - data);
+        source.body = (const char *)newline + 1;
+        source.body_length = size - source.id_length - 1;
     }
-    question = (struct http_question){path, NULL, (const char *)data, size};
-    if (read(&question, &asked, &error) == STATUS_OK)
-        check(asked.drive);
-    http_asked_done(&asked);
+    if (message_read_json(type, &source, &message, &error) == STATUS_OK)
+        check(message);
+    (void)proto_free(message);
 }
 
-static void read_attach(const uint8_t *data, size_t size)
+static void read_message(const ProtobufCMessageDescriptor *type, const uint8_t *data, size_t size)
 {
-    struct drive_asked *asked = drive_asked_new(DRIVE_ASKED_ATTACH);
     ProtobufCMessage *message = NULL;
     struct error error;
 
-    must(asked != NULL);
-    if (proto_unpack(&crust__drive__v1__attach_drive_request__descriptor, data, size, &message) ==
-            0 &&
-        drive_message_take_attach((const void *)message, asked, &error) == STATUS_OK)
-        check(asked);
+    if (proto_unpack(type, data, size, &message) == 0 &&
+        message_check(message, &error) == STATUS_OK)
+        check(message);
     (void)proto_free(message);
-    free(asked);
-}
-
-static void read_limits(const uint8_t *data, size_t size)
-{
-    struct drive_asked *asked = drive_asked_new(DRIVE_ASKED_LIMITS);
-    ProtobufCMessage *message = NULL;
-    struct error error;
-
-    must(asked != NULL);
-    if (proto_unpack(&crust__drive__v1__update_drive_limits_request__descriptor, data, size,
-                     &message) == 0 &&
-        drive_message_take_limits((const void *)message, asked, &error) == STATUS_OK)
-        check(asked);
-    (void)proto_free(message);
-    free(asked);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -129,19 +114,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     switch (*data++ % 5) {
     case 0:
-        read_json(http_asked_drive_attach, NULL, data, size - 1);
+        read_json(ATTACH, false, data, size - 1);
         break;
     case 1:
-        read_json(http_asked_drive_detach, "/detach", data, size - 1);
+        read_json(&crust__drive__v1__detach_drive_request__descriptor, true, data, size - 1);
         break;
     case 2:
-        read_json(http_asked_drive_limits, "/limits", data, size - 1);
+        read_json(LIMITS, true, data, size - 1);
         break;
     case 3:
-        read_attach(data, size - 1);
+        read_message(ATTACH, data, size - 1);
         break;
     default:
-        read_limits(data, size - 1);
+        read_message(LIMITS, data, size - 1);
         break;
     }
     return 0;

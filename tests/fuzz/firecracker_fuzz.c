@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hypervisor/firecracker_report.h"
+#include "hypervisor/drive_report.h"
 #include "lib/text.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

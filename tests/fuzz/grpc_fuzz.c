@@ -11,11 +11,11 @@
 
 #include "api/grpc_call.h"
 #include "reconciler/command/command.h"
-#include "reconciler/command/drives.h"
+#include "reconciler/command/drive_form.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const struct grpc_method *const services[] = {
+static const struct call_method *const services[] = {
     crust_runtime_methods, crust_management_methods, crust_drives_methods, health_methods, NULL};
 
 static void must(int condition)
@@ -258,7 +258,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0";
     static const struct http2_handler handler = {on_request, on_cancelled};
     struct operations operations = {0};
-    struct grpc_call_options options = {.services = services, .operations = &operations};
+    struct grpc_call_options options = {.surroundings.operations = &operations,
+                                        .services = services};
     struct http2_room room = {.limit = 128 * 1024};
     struct http2_session *session;
 

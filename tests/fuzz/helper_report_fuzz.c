@@ -4,6 +4,7 @@
  * What is taken from it is bounded, its texts can be shown, and each volume gets one verdict.
  */
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,10 +38,16 @@ static void judge_all(const struct helper_report *report)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static struct helper_report report;
+    static char texts[HELPER_VOLUMES][24];
+    const char *path[HELPER_VOLUMES];
     struct error error = {0};
 
+    for (unsigned i = 0; i < HELPER_VOLUMES; i++) {
+        (void)snprintf(texts[i], sizeof(texts[i]), "/vol/%u", i);
+        path[i] = texts[i];
+    }
     for (unsigned paths = 1; paths <= HELPER_VOLUMES; paths *= 2) {
-        if (helper_report_parse((const char *)data, size, paths, &report, &error) < 0) {
+        if (helper_report_parse((const char *)data, size, path, paths, &report, &error) < 0) {
             expect_text(error.text);
             continue;
         }

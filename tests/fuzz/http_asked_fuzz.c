@@ -17,14 +17,14 @@ static void must(int condition)
 
 static const struct {
     const char *path;
-    http_asked_read *read;
+    enum http_dialect dialect;
 } dialects[] = {
-    {"/v1/volumes/", http_asked_volume_resize},
-    {"/v1/volumes/", http_asked_volume_stats},
-    {"/direct-volume/stats", http_asked_shim_stats},
-    {"/direct-volume/resize", http_asked_shim_resize},
-    {"/fs-stats", http_asked_fs_stats},
-    {"/fs-resize", http_asked_fs_resize},
+    {"/v1/volumes/", HTTP_VOLUME_RESIZE},
+    {"/v1/volumes/", HTTP_VOLUME_STATS},
+    {"/direct-volume/stats", HTTP_SHIM_STATS},
+    {"/direct-volume/resize", HTTP_SHIM_RESIZE},
+    {"/fs-stats", HTTP_FS_STATS},
+    {"/fs-resize", HTTP_FS_RESIZE},
 };
 
 /* What was understood names one volume, in one way, by bounded texts. */
@@ -66,7 +66,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     question.body_length =
         body ? size - 1 - (size_t)(body - text - strlen(dialects[which].path)) : 0;
     memset(&asked, 0, sizeof(asked));
-    if (dialects[which].read(&question, &asked, &error) == STATUS_OK)
+    if (http_asked_read(dialects[which].dialect, &question, &asked, &error) == STATUS_OK)
         check(&asked);
     free(text);
     return 0;

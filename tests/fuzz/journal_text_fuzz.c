@@ -12,7 +12,7 @@
 #include "lib/cleanup.h"
 #include "lib/json.h"
 #include "lib/text.h"
-#include "store/journal_text.h"
+#include "store/journal.h"
 
 enum { NUMBERS = 3, LIMIT = 8 * 1024 };
 

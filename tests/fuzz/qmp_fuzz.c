@@ -8,38 +8,36 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hypervisor/qemu_hotplug_found.h"
+#include "hypervisor/qemu_hotplug.h"
 #include "hypervisor/qemu_report.h"
-#include "hypervisor/qmp_codec.h"
+#include "hypervisor/qmp.h"
 #include "lib/cleanup.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Every path and descriptor is the device that is looked for. */
-static int resolve_path(struct vmm_resolver *resolver, const char *path,
-                        struct vmm_identity *ret_identity)
+/* In the place of the product's own: every path and descriptor is the device that is looked for. */
+int vmm_process_path(struct vmm_process *process, const char *path,
+                     struct hypervisor_disk *ret_disk)
 {
-    (void)resolver;
+    (void)process;
     (void)path;
-    *ret_identity = (struct vmm_identity){.block_device = true, .device = 1};
+    *ret_disk = (struct hypervisor_disk){.device = 1};
     return 0;
 }
 
-static int resolve_descriptor(struct vmm_resolver *resolver, int fd,
-                              struct vmm_identity *ret_identity)
+int vmm_process_descriptor(struct vmm_process *process, int fd, struct hypervisor_disk *ret_disk)
 {
     if (fd < 0)
         abort();
-    return resolve_path(resolver, "", ret_identity);
+    return vmm_process_path(process, "", ret_disk);
 }
 
-/* One drive's parts and the list of all, whatever answers the question; its numbers keep their
+/* One drive's parts, whatever answers the question; its numbers keep their
  * bounds. */
 static void read_attached(const cJSON *value)
 {
     static const enum qemu_hotplug_command asked[] = {QEMU_ASK_SETS, QEMU_ASK_NODES,
                                                       QEMU_ASK_OBJECTS, QEMU_ASK_DEVICES};
-    struct qemu_hotplug_list list = {.count = 0};
     struct qemu_hotplug_found found;
     struct qemu_hotplug_names names;
     struct error error;
@@ -51,20 +49,14 @@ static void read_attached(const cJSON *value)
         abort();
     if (qemu_hotplug_is_absent(&found) != (qemu_hotplug_state(&found) == HYPERVISOR_DRIVE_ABSENT))
         abort();
-    if (qemu_hotplug_list_sets(&list, value, &error) == 0)
-        (void)qemu_hotplug_list_devices(&list, value, &error);
-    for (size_t i = 0; i < list.count; i++)
-        if (list.fds[i] < 0 || !list.entries[i].drive_id[0])
-            abort();
-    qemu_hotplug_list_done(&list);
 }
 
 static void read_answer(struct qemu_report *report, const cJSON *value)
 {
     struct error error;
 
-    (void)qemu_report_read_frontends(&report->roots, value, &error);
-    (void)qemu_report_read_nodes(&report->nodes, value, &error);
+    (void)qemu_report_read_nodes(&report->roots, value, true, &error);
+    (void)qemu_report_read_nodes(&report->nodes, value, false, &error);
     (void)qemu_report_read_sets(report, value, &error);
     read_attached(value);
 }
@@ -72,15 +64,12 @@ static void read_answer(struct qemu_report *report, const cJSON *value)
 /* Whatever was reported: what may be resized is plain in name, writable and over host_device. */
 static void search(const struct qemu_report *report)
 {
-    struct vmm_resolver resolver = {.path = resolve_path, .descriptor = resolve_descriptor};
-    struct vmm_wanted wanted = {
-        .act = HYPERVISOR_RESIZE,
-        .identity = {.block_device = true, .device = 1},
-    };
+    const struct hypervisor_request wanted = {.act = HYPERVISOR_RESIZE, .disk = {.device = 1}};
+    struct vmm_process process = {.pid = 0};
     const struct qemu_node *drive = NULL;
     struct error error = {.text = ""};
 
-    if (qemu_drive_find(report, &wanted, &resolver, &drive, &error) != HYPERVISOR_DONE)
+    if (qemu_drive_find(report, &wanted, &process, &drive, &error) != HYPERVISOR_DONE)
         return;
     if (!drive || drive->read_only || !qemu_name_is_plain(drive->name))
         abort();

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "agent-client/agent_address.h"
-#include "agent-client/shim_codec.h"
+#include "agent-client/shim_client.h"
 #include "lib/text.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -45,21 +45,23 @@ static void decode(char *text)
 static void ask(const char *path)
 {
     for (unsigned dialect = SHIM_GO; dialect <= SHIM_RUST; dialect++) {
-        struct shim_query resize = {0}, stats = {0};
+        struct buffer target = BUFFER_INIT(SHIM_QUERY_BYTES), body = BUFFER_INIT(SHIM_QUERY_BYTES);
+        const char *method;
 
-        if (shim_query_resize(&resize, dialect, path, 1) == 0) {
+        if (shim_encode(dialect, path, false, 1, &method, &target, &body) == 0) {
             char *value;
 
-            must(shim_query_stats(&stats, dialect, path) == 0);
-            value = strstr(stats.target.data, "path=") + 5;
+            buffer_clear(&target);
+            must(shim_encode(dialect, path, true, 1, &method, &target, &body) == 0);
+            value = strstr(target.data, "path=") + 5;
             must(!strpbrk(value, " \r\n\t"));
             decode(value);
             if (dialect == SHIM_GO)
                 decode(value);
             must(strcmp(value, path) == 0);
         }
-        shim_query_done(&resize);
-        shim_query_done(&stats);
+        buffer_done(&target);
+        buffer_done(&body);
     }
 }
 

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent-client/agent_client.h"
 #include "agent-client/agent_messages.h"
-#include "agent-client/container_messages.h"
 #include "agent-client/container_request.h"
 #include "agent-client/drive_call.h"
 #include "agent-client/ttrpc_codec.h"
@@ -38,11 +38,8 @@ static void take_container_payload(const struct buffer *payload)
 /* Whatever a status says, a call that failed is never taken for one that did not. */
 static void take_status(const struct ttrpc_status *status)
 {
-    for (int step = 0; step < CONTAINER_STEPS; step++)
-        must((container_kind_of((enum container_step)step, status) == CONTAINER_DONE) ==
-             (status->code == 0));
-    must(status->code != 0 ||
-         (!container_is_absent(status) && !container_is_end_of_output(status)));
+    must((agent_outcome_from_status(status->code, status->message) == AGENT_DONE) ==
+         (status->code == 0));
 }
 
 /* What was taken for a request has a form that a second reading accepts. */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "watch/uevent_codec.h"
+#include "watch/watch_internal.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -19,8 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         memcpy(copy, data, size);
     copy[size] = '\0';
     if (uevent_parse(copy, size, &event) == 0 &&
-        (!strlen(event.action) || event.devpath[0] != '/' || strlen(event.subsystem) > size ||
-         strlen(event.device_name) > size))
+        (event.devpath[0] != '/' || strlen(event.devpath) > size || strlen(event.subsystem) > size))
         abort();
     free(copy);
     return 0;

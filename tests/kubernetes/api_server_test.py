@@ -134,7 +134,3 @@ class ApiServerTest(unittest.TestCase):
                               with_raw | {"volumeMounts": []}]))):
             with self.subTest(what):
                 self.assertEqual(self.admitted(pod), [])
-
-
-if __name__ == "__main__":
-    unittest.main()

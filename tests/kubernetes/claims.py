@@ -74,12 +74,16 @@ class ClaimTest(ControllerTest):
 
     # -- pods
 
-    def create_pod(self, name, claim=None, runtime="kata", command=None, has_volume=True):
+    def create_pod(self, name, claim=None, runtime="kata", command=None, has_volume=True, raw=False):
+        """raw: the container has the claim's device, not a file system."""
         spec = {"automountServiceAccountToken": False, "terminationGracePeriodSeconds": 1,
                 "dnsPolicy": "Default",
                 "containers": [{"name": "work", "image": IMAGE, "imagePullPolicy": "Never",
                                 "volumeMounts": [{"name": "data", "mountPath": "/data"}]}],
                 "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": claim or name}}]}
+        if raw:
+            del spec["containers"][0]["volumeMounts"]
+            spec["containers"][0]["volumeDevices"] = [{"name": "data", "devicePath": "/dev/data"}]
         if not has_volume:
             del spec["volumes"], spec["containers"][0]["volumeMounts"]
         if runtime:
@@ -104,18 +108,28 @@ class ClaimTest(ControllerTest):
         uid = self.get("pod", name)["metadata"]["uid"]
         return f"/var/lib/kubelet/pods/{uid}/volumes/kubernetes.io~csi/pvc-{claim or name}/mount"
 
+    def raw_target(self, name, claim=None):
+        """Where it publishes the device of a claim of volumeMode Block."""
+        uid = self.get("pod", name)["metadata"]["uid"]
+        return f"/var/lib/kubelet/plugins/kubernetes.io/csi/volumeDevices/publish/pvc-{claim or name}/{uid}"
+
     def metadata_of(self, name, claim=None):
         return f"/run/kata-containers/shared/direct-volumes/{encode(self.target(name, claim))}"
 
-    def start_guest(self, name, claim=None, **options):
-        """Kata's part of a pod's start: as soon as its sandbox is there, a guest has the volume."""
+    def start_guest(self, name, claim=None, raw=False, **options):
+        """Kata's part of a pod's start: as soon as its sandbox is there, a guest has the volume. raw: the device that
+        the driver has published, and not what metadata name."""
         uid = self.get("pod", name)["metadata"]["uid"]
         self.wait_for(lambda: self.has_sandbox(name), f"the kubelet to have started the sandbox of pod {name}")
         found = self.wait_for(lambda: self.node.output(SANDBOX.format(uid)).split(),
                               f"the sandbox of pod {name}")
-        mount_info = json.loads(self.node.read(f"{self.metadata_of(name, claim)}/mountInfo.json"))
-        guest = self.add_sandbox({f"pvc-{claim or name}": (mount_info["device"], mount_info["fstype"])},
-                                 staged=True, **options)
+        if raw:
+            number = f"$(stat --format=%Hr:%Lr {self.raw_target(name, claim)})"
+            disk = self.node.output(f"readlink -e /dev/block/{number}").strip(), None
+        else:
+            mount_info = json.loads(self.node.read(f"{self.metadata_of(name, claim)}/mountInfo.json"))
+            disk = mount_info["device"], mount_info["fstype"]
+        guest = self.add_sandbox({f"pvc-{claim or name}": disk}, staged=True, **options)
         guest.id, guest.pod = found[0], uid
         self.addCleanup(self.end_guest, guest)
         guest.start()

@@ -10,14 +10,16 @@ import unittest
 
 from deployment import Deployment
 from edited_claims import EditedClaims
+from raw_claims import RawClaims
 from refused_claims import RefusedClaims
 from restarts import Restarts
 from shared_claims import SharedClaims
 
-SCENARIOS = (EditedClaims, RefusedClaims, SharedClaims, Restarts, Deployment)
+SCENARIOS = (EditedClaims, RawClaims, RefusedClaims, SharedClaims, Restarts, Deployment)
 # One of each kind; the others are variations, or take long.
-CORE = ("test_running_pod", "test_before_the_pod", "test_no_monitor", "test_policy", "test_infeasible",
-        "test_crustd_is_killed", "test_kubelet_is_restarted", "test_daemonset", "test_helm_chart")
+CORE = ("test_running_pod", "test_before_the_pod", "test_raw_claim", "test_raw_claim_of_another_driver",
+        "test_no_monitor", "test_policy", "test_infeasible", "test_crustd_is_killed", "test_kubelet_is_restarted",
+        "test_daemonset", "test_helm_chart")
 
 
 class ClusterTest(*SCENARIOS):

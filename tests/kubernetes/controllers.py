@@ -68,19 +68,19 @@ class ControllerTest(ClusterTest):
             f"--kubernetes-api=http://10.0.2.2:{cls.control_plane.proxy_port}", *arguments)
 
     def provision(self, name, size, filesystem="ext4", mode="ReadWriteOncePod"):
-        """A claim, its volume, and both bound to each other."""
-        volume = self.csi.create(f"pvc-{name}", size, self.csi.capability(filesystem))
+        """A claim, its volume, and both bound to each other. filesystem: None for a raw device."""
+        volume = self.csi.create(f"pvc-{name}", size, self.csi.capability(filesystem, block=not filesystem))
         self.addCleanup(self.remove_claim, name, volume)
-        quantity = storage(size)
+        quantity, kind = storage(size), "Filesystem" if filesystem else "Block"
         self.create(
             {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": f"pvc-{name}"},
-             "spec": {"capacity": quantity, "accessModes": [mode], "storageClassName": "crust",
+             "spec": {"capacity": quantity, "accessModes": [mode], "storageClassName": "crust", "volumeMode": kind,
                       "persistentVolumeReclaimPolicy": "Retain",
                       "claimRef": {"namespace": "default", "name": name},
                       "csi": {"driver": DRIVER, "volumeHandle": volume.volume_id,
                               "fsType": filesystem}}},
             {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name},
-             "spec": {"accessModes": [mode], "storageClassName": "crust",
+             "spec": {"accessModes": [mode], "storageClassName": "crust", "volumeMode": kind,
                       "volumeName": f"pvc-{name}", "resources": {"requests": quantity}}})
         self.wait_for(lambda: self.claim(name)["status"].get("phase") == "Bound", "the claim")
         return volume

@@ -2,7 +2,6 @@
 """Events of crustd's at a real API server: over TLS, by its own certificate, and validated as it validates them."""
 
 import json
-import unittest
 
 import cluster_disk
 from control_plane import TOKEN, ControlPlane, free_ports
@@ -48,7 +47,3 @@ class EventsTest(EventsCase):
                           for one in found if one["source"].get("component") == "crustd"},
                          {("Pod", "db-0", "FileSystemResizeSuccessful", "Normal"),
                           ("PersistentVolumeClaim", "data-db-0", "FileSystemResizeSuccessful", "Normal")})
-
-
-if __name__ == "__main__":
-    unittest.main()

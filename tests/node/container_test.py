@@ -203,7 +203,7 @@ class ContainerTest(SandboxTest):
         self.node.write(drop_in, self.inside("cat", "/usr/share/crustd/kata/crust-qemu.toml").stdout)
         self.addCleanup(self.node.run, ["rm", "-f", drop_in])
         self.assertEqual(self.kata_findings(),
-                         {f"path = {program} leads nowhere: no pod of these starts": "error"})
+                         {f"path = {program} does not exist: no pod of these starts": "error"})
         self.init(install)
         self.assertEqual(self.node.output("stat -c '%a %U' /run/crustd/qemu"), "700 root")
         self.node.run("systemd-tmpfiles --create crust-qemu.conf")
@@ -275,7 +275,3 @@ class ContainerTest(SandboxTest):
         self.addCleanup(self.node.run, f"mv {TOOL}.c {TOOL}")
         self.with_tool(TOOL)
         self.assertEqual(self.stats(), 4096)
-
-
-if __name__ == "__main__":
-    unittest.main()

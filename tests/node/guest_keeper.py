@@ -3,7 +3,7 @@
 
 The specification is JSON: id, cid, control (a socket's path), kernel, initramfs, program (crust-qemu in QEMU's place, or
 null), extra_monitor (what Kata's enable_debug gives a QEMU that nothing is in the place of), stock and volumes, each with
-path (the publish path), device and filesystem. A stock guest has the stand-in for kata-agent and a directory that it shares
+path (the publish path), device and filesystem (null: a raw device, which nobody stages or mounts). A stock guest has the stand-in for kata-agent and a directory that it shares
 with the node, and no crust-guest-agent.
 
 It boots the guest with the volumes in it, writes what a CSI driver and the runtime write, holds QEMU's main monitor as the
@@ -74,6 +74,8 @@ class Sandbox:
             self.node.stage(volume["path"], volume["device"], fstype=volume["filesystem"])
         self.vm.wait_ready(600)
         for volume, disk in zip(self.volumes, self.disks):
+            if not disk.filesystem:
+                continue
             self.node.record(volume["path"], self.id)
             self.vm.guest_write(f"{disk.mount_point}/pattern", PATTERN_BYTES)
         drives = [{"device": volume["device"], "id": disk.node_name, "address": disk.address}
@@ -88,6 +90,9 @@ class Sandbox:
         """Of the disk, and of the file system on it."""
         disk = self.disks[number]
         return [self.vm.guest_blocksize(disk), self.vm.guest_size(disk.mount_point)]
+
+    def do_disk_bytes(self, number):
+        return self.vm.guest_blocksize(self.disks[number])
 
     def do_freeze(self, number):
         """Writers to the file system wait, and so does its resize."""

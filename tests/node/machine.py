@@ -123,12 +123,6 @@ class Machine:
         self.run("systemctl reboot --no-block")
         self._wait_boot(known)
 
-    def shut_down(self, seconds=BOOT_SECONDS):
-        """An orderly end; the disks stay, for start()."""
-        self.run("systemctl poweroff --no-block")
-        self.process.wait(seconds)
-        self._forget()
-
     def kill_power(self):
         """Kills QEMU, as a power cut would end the node: what its kernel had not written to its
         disks yet is lost, and what was written to the root disk without a flush may be."""

@@ -4,7 +4,6 @@ capabilities that it leaves."""
 
 import base64
 import json
-import unittest
 
 from node_test_case import NodeTest
 from runtime_tools import TOOL, put_tool, stats_of, tool_runs
@@ -45,7 +44,3 @@ class RuntimeToolTest(NodeTest):
         self.assertNotIn("usage", stats_of(self.node, VOLUME))
         self.assertEqual(tool_runs(self.node), before)
         self.assertIn("the node's first process has another file there", self.node.journal())
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -142,7 +142,7 @@ class SandboxTest(NodeTest):
 
     @classmethod
     def add_sandbox(cls, volumes, **options):
-        """{name: (device, file system)}; the devices are there. program: what is started as QEMU. staged:
+        """{name: (device, file system)}; the devices are there. No file system: the guest has the device raw. program: what is started as QEMU. staged:
         a CSI driver has made the file systems and leaves the metadata, before the sandbox is started.
         stock: nothing of ours is in the guest. extra_monitor: None for a QEMU with the shim's alone."""
         sandbox = Sandbox(cls.node, FIRST_CID + cls.sandboxes_begun, volumes, **options)

@@ -191,7 +191,7 @@ def service_lines(name="crustd.service"):
 FREE = ("Type", "ExecStart", "ExecReload", "Restart", "RestartSec", "RestartPreventExitStatus",
         "WatchdogSec", "TimeoutStopSec", "StateDirectory", "RuntimeDirectory",
         "RuntimeDirectoryPreserve")
-PERMITS = ("ReadWritePaths", "SystemCallErrorNumber", "SystemCallFilter=@chown")
+PERMITS = ("ReadWritePaths", "SystemCallErrorNumber", "SystemCallFilter=@chown", "SystemCallFilter=seccomp")
 RESTRICTS = (
     "LimitNOFILE", "TasksMax", "StateDirectoryMode", "UMask", "CapabilityBoundingSet",
     "NoNewPrivileges", "ProtectSystem", "PrivateMounts", "ProtectHome", "PrivateTmp",

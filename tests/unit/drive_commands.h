@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* drive_commands.h - the calls of drives.h as a test of an API sees them: what was asked is kept as
- * text, and answered when the test says so. */
+/* drive_commands.h - the calls of drive_form.h as a test of an API sees them: what was asked is
+ * kept as text, and answered when the test says so. */
 #pragma once
 
 #include "tests/unit/test.h"
@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "lib/cleanup.h"
-#include "reconciler/command/drives.h"
+#include "reconciler/command/drive_form.h"
 
 struct drive_wait {
     reconciler_drive_done *done;
@@ -92,7 +92,6 @@ enum status_code reconciler_attach_drive(struct reconciler *reconciler,
                                          reconciler_drive_done *done, void *userdata,
                                          struct drive_wait **ret_wait, struct error *error)
 {
-    (void)reconciler;
     drives.asked[0] = '\0';
     drives_say("attach %s %s %s %s %s", attach->drive_id, attach->sandbox_id, attach->host_path,
                attach->vm_path, attach->fs_type);
@@ -114,7 +113,6 @@ enum status_code reconciler_detach_drive(struct reconciler *reconciler, const ch
                                          reconciler_drive_done *done, void *userdata,
                                          struct drive_wait **ret_wait, struct error *error)
 {
-    (void)reconciler;
     drives.asked[0] = '\0';
     drives_say("detach %s", drive_id);
     return drives_wait(done, userdata, ret_wait, error);
@@ -125,7 +123,6 @@ enum status_code reconciler_limit_drive(struct reconciler *reconciler, const cha
                                         reconciler_drive_done *done, void *userdata,
                                         struct drive_wait **ret_wait, struct error *error)
 {
-    (void)reconciler;
     drives.asked[0] = '\0';
     drives_say("limit %s", drive_id);
     drives_say_bucket("bandwidth", &limits->bandwidth);
@@ -148,7 +145,6 @@ enum status_code reconciler_each_drive(struct reconciler *reconciler, const char
 {
     const struct reconciler_drive drive = drive_for_test();
 
-    (void)reconciler;
     drives.asked[0] = '\0';
     drives_say("each %s", sandbox_id ? sandbox_id : "of all");
     if (drives.code != STATUS_OK)

@@ -135,7 +135,6 @@ static void http_server_on_reading(struct loop_io *io, int events)
     char bytes[4096];
     ssize_t count = read(server->client, bytes, sizeof(bytes));
 
-    (void)events;
     if (count <= 0) {
         http_server_hang_up(server);
         return;
@@ -152,7 +151,6 @@ static void http_server_on_accepting(struct loop_io *io, int events)
 {
     struct http_server *server = container_of(io, struct http_server, accepting);
 
-    (void)events;
     http_server_hang_up(server); /* the connection before: its client has gone */
     server->client = accept4(server->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     assert_true(server->client >= 0);
@@ -218,8 +216,8 @@ static int http_server_tear_down(void **state)
     return scratch_directory_remove(server->directory);
 }
 
-static void http_server_listen(struct http_server *server, const struct http_script *script,
-                               size_t length)
+static inline void http_server_listen(struct http_server *server, const struct http_script *script,
+                                      size_t length)
 {
     server->script = script;
     server->length = length;

@@ -48,9 +48,6 @@ static inline int scratch_directory_make(char ret_path[static SCRATCH_BYTES])
 static inline int scratch_remove_one(const char *path, const struct stat *status, int type,
                                      struct FTW *place)
 {
-    (void)status;
-    (void)type;
-    (void)place;
     return remove(path);
 }
 

@@ -8,3 +8,6 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+
+/* A test, a fake or a callback has the parameters of its kind, whether it needs them or not. */
+#pragma GCC diagnostic ignored "-Wunused-parameter"

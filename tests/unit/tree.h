@@ -21,13 +21,11 @@ static int root = -1;
 
 static inline int tree_start(void **state)
 {
-    (void)state;
     return scratch_directory_make(scratch) < 0 || path_open_root(scratch, &root) < 0 ? -1 : 0;
 }
 
 static inline int tree_stop(void **state)
 {
-    (void)state;
     fd_close(root);
     return scratch_directory_remove(scratch);
 }

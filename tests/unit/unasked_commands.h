@@ -12,12 +12,6 @@ enum status_code reconciler_stage(struct reconciler *reconciler,
                                   const struct reconciler_stage *stage, reconciler_staged *done,
                                   void *userdata, struct staging **ret_staging, struct error *error)
 {
-    (void)reconciler;
-    (void)stage;
-    (void)done;
-    (void)userdata;
-    (void)ret_staging;
-    (void)error;
     fail();
     return STATUS_UNAVAILABLE;
 }
@@ -26,21 +20,17 @@ enum status_code reconciler_unstage(struct reconciler *reconciler, const char *t
                                     reconciler_staged *done, void *userdata,
                                     struct staging **ret_staging, struct error *error)
 {
-    (void)target_path;
     return reconciler_stage(reconciler, NULL, done, userdata, ret_staging, error);
 }
 
 struct staging *reconciler_stage_cancel(struct staging *staging)
 {
-    (void)staging;
     fail();
     return NULL;
 }
 
 int reconciler_find_file_systems(struct reconciler *reconciler, struct reconciler_names *ret_names)
 {
-    (void)reconciler;
-    (void)ret_names;
     fail();
     return -1;
 }
@@ -48,7 +38,6 @@ int reconciler_find_file_systems(struct reconciler *reconciler, struct reconcile
 int reconciler_find_capabilities(struct reconciler *reconciler, struct reconciler_names *ret_names,
                                  struct error *error)
 {
-    (void)error;
     return reconciler_find_file_systems(reconciler, ret_names);
 }
 
@@ -57,16 +46,10 @@ enum status_code reconciler_ask_stats(struct reconciler *reconciler,
                                       reconciler_stats_done *done, void *userdata,
                                       struct stats_call **ret_call, struct error *error)
 {
-    (void)reconciler;
-    (void)target;
-    (void)done;
-    (void)userdata;
-    (void)ret_call;
     return error_set(error, STATUS_UNAVAILABLE, "no sandbox uses the volume yet");
 }
 
 struct stats_call *reconciler_stats_cancel(struct stats_call *call)
 {
-    (void)call;
     return NULL;
 }

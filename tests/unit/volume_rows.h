@@ -1,9 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* volume_rows.h - the store's setters that take the row in hand, for tests that have the id only.
- */
+/* volume_rows.h - the store's setters, for tests that have less in hand than the daemon: a volume's
+ * id and no row, or no use for all that comes of an entry. */
 #pragma once
 
 #include "store/store.h"
+
+/* A metadata directory, whatever device it leads to. */
+static inline int row_put_entry(struct store *store, const struct store_entry *entry,
+                                int64_t *ret_volume_id, bool *ret_changed)
+{
+    struct store_entry_put put = {0};
+    int r = store_put_entry_on_device(store, entry, &put);
+
+    *ret_volume_id = put.volume_id;
+    *ret_changed = put.changed;
+    return r;
+}
 
 static inline int row_open_resize(struct store *store, int64_t volume_id, uint64_t from_bytes,
                                   uint64_t to_bytes)

@@ -103,7 +103,6 @@ int checked_asprintf(char **ret_text, int flag, const char *format, ...)
     va_list list;
     int length;
 
-    (void)flag;
     va_start(list, format);
     length = print(ret_text, format, list);
     va_end(list);

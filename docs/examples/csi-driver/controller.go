@@ -207,10 +207,8 @@ func (d *driver) ControllerExpandVolume(ctx context.Context, r *csi.ControllerEx
 	if err != nil {
 		return nil, err
 	}
-	return &csi.ControllerExpandVolumeResponse{
-		CapacityBytes:         size,
-		NodeExpansionRequired: r.GetVolumeCapability().GetBlock() == nil,
-	}, nil
+	// Of a raw device, too: a VM may have it.
+	return &csi.ControllerExpandVolumeResponse{CapacityBytes: size, NodeExpansionRequired: true}, nil
 }
 
 // growDevice makes a volume of this node as large as the range asks for; returns its size.

@@ -18,7 +18,9 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 
 	"crust-csi/crustv1"
 )
@@ -124,6 +126,32 @@ func (c *crust) stats(ctx context.Context, target string) (*csi.NodeGetVolumeSta
 		})
 	}
 	return response, nil
+}
+
+// A raw device is no volume that was handed over: the runtime plugs what a container lists among its
+// devices into the VM, and crustd sees it there. Without these two calls the VM grows all the same. With
+// them, the claim has its new size only once the VM has it.
+
+// statsOfRaw returns nil if no VM has the device: its pod is the node's, or has not started yet.
+func (c *crust) statsOfRaw(ctx context.Context, path string) (*csi.NodeGetVolumeStatsResponse, error) {
+	if !c.installed() {
+		return nil, nil
+	}
+	stats, err := c.stats(ctx, path)
+	if status.Code(err) == codes.NotFound {
+		return nil, nil
+	}
+	return stats, err
+}
+
+// expandRaw asks for nothing that no VM has: a pod that starts is held up until the answer, and has no VM
+// before.
+func (c *crust) expandRaw(ctx context.Context, path string, wanted *csi.CapacityRange) error {
+	stats, err := c.statsOfRaw(ctx, path)
+	if err == nil && stats != nil {
+		_, err = c.expand(ctx, path, wanted)
+	}
+	return err
 }
 
 type record struct {

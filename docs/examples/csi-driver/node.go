@@ -307,8 +307,12 @@ func (d *driver) publication(ctx context.Context, id, path string) (inVM bool, a
 	return false, nil, status.Errorf(codes.NotFound, "volume %s is not published at %s", id, path)
 }
 
+// isRaw tells a device that is bound to a file, for a claim of volumeMode Block.
+func isRaw(at *mount) bool { return at.fsType == "devtmpfs" }
+
 // NodeExpandVolume grows the device, if the controller of another node was asked, and the file system on
-// it: by crustd in the guest, or on the node.
+// it: by crustd in the guest, or on the node. A raw device has no file system of ours, but a VM that has it
+// is told of its size.
 func (d *driver) NodeExpandVolume(ctx context.Context, r *csi.NodeExpandVolumeRequest) (*csi.NodeExpandVolumeResponse, error) {
 	inVM, at, err := d.publication(ctx, r.GetVolumeId(), r.GetVolumePath())
 	if err != nil {
@@ -318,9 +322,12 @@ func (d *driver) NodeExpandVolume(ctx context.Context, r *csi.NodeExpandVolumeRe
 	if err != nil {
 		return nil, err
 	}
-	if inVM {
+	switch {
+	case inVM:
 		size, err = d.crust.expand(ctx, r.GetVolumePath(), r.GetCapacityRange())
-	} else {
+	case isRaw(at):
+		err = d.crust.expandRaw(ctx, r.GetVolumePath(), r.GetCapacityRange())
+	default:
 		err = d.host.growFileSystem(ctx, *at)
 	}
 	if err != nil {
@@ -339,7 +346,10 @@ func (d *driver) NodeGetVolumeStats(ctx context.Context, r *csi.NodeGetVolumeSta
 	if inVM {
 		return d.crust.stats(ctx, r.GetVolumePath())
 	}
-	if at.fsType == "devtmpfs" {
+	if isRaw(at) {
+		if stats, err := d.crust.statsOfRaw(ctx, r.GetVolumePath()); err != nil || stats != nil {
+			return stats, err
+		}
 		_, size, err := d.find(ctx, r.GetVolumeId())
 		return &csi.NodeGetVolumeStatsResponse{
 			Usage:           []*csi.VolumeUsage{{Unit: csi.VolumeUsage_BYTES, Total: size}},

@@ -148,14 +148,11 @@ static bool mount_one(const char *root, const struct container_mount *one, char 
     return true;
 }
 
-static bool mount_all(const struct container_spec *spec, const struct container_options *options,
-                      const char *root, char *ret_text)
+static bool mount_all(const struct container_spec *spec, const char *root, char *ret_text)
 {
     for (unsigned i = 0; i < spec->mount_count; i++) {
         const struct container_mount *one = &spec->mounts[i];
 
-        if (options->without_sysfs && strcmp(one->type, "sysfs") == 0)
-            continue;
         if (!mount_one(root, one, ret_text))
             return false;
     }
@@ -213,8 +210,7 @@ static bool enter_root(const char *root, bool read_only, char *ret_text)
     return true;
 }
 
-static bool set_up(const struct container_spec *spec, const struct container_options *options,
-                   const char *root, char *ret_text)
+static bool set_up(const struct container_spec *spec, const char *root, char *ret_text)
 {
     if (!(spec->namespaces & CLONE_NEWNS))
         return access(spec->arguments[0], F_OK) == 0 ||
@@ -222,7 +218,7 @@ static bool set_up(const struct container_spec *spec, const struct container_opt
     if (mount(NULL, "/", NULL, MS_SLAVE | MS_REC, NULL) < 0 ||
         mount(root, root, NULL, MS_BIND | MS_REC, NULL) < 0)
         return say_errno(ret_text, errno);
-    if (!mount_all(spec, options, root, ret_text) || !check_devices(root, ret_text) ||
+    if (!mount_all(spec, root, ret_text) || !check_devices(root, ret_text) ||
         !enter_root(root, spec->root_read_only, ret_text))
         return false;
     if (access(spec->arguments[0], F_OK) < 0)
@@ -261,14 +257,13 @@ struct ends {
     int ready, start, input, outputs[2];
 };
 
-static _Noreturn void child_main(const struct container_spec *spec,
-                                 const struct container_options *options, const char *root,
+static _Noreturn void child_main(const struct container_spec *spec, const char *root,
                                  const struct ends *ends)
 {
     char text[TEXT_BYTES] = "", byte;
     sigset_t none;
 
-    if (!set_up(spec, options, root, text)) {
+    if (!set_up(spec, root, text)) {
         (void)!write(ends->ready, text, strlen(text));
         _exit(1);
     }
@@ -342,8 +337,8 @@ static void close_ends(const struct ends *ends)
     close(ends->outputs[1]);
 }
 
-static bool start_child(const struct container_spec *spec, const struct container_options *options,
-                        const char *root, struct container *container, char *ret_text)
+static bool start_child(const struct container_spec *spec, const char *root,
+                        struct container *container, char *ret_text)
 {
     struct ends ends;
     pthread_t reaper;
@@ -352,10 +347,9 @@ static bool start_child(const struct container_spec *spec, const struct containe
 
     (void)open_pipes(container, &ends, &ready);
     container->ended = eventfd(0, EFD_CLOEXEC);
-    container->process =
-        (pid_t)syscall(SYS_clone, spec->namespaces | CLONE_NEWPID | SIGCHLD, NULL, NULL, NULL, 0);
+    container->process = (pid_t)syscall(SYS_clone, spec->namespaces | SIGCHLD, NULL, NULL, NULL, 0);
     if (container->process == 0)
-        child_main(spec, options, root, &ends);
+        child_main(spec, root, &ends);
     close_ends(&ends);
     if (container->process < 0)
         return say_errno(ret_text, errno);
@@ -434,6 +428,8 @@ static bool check(const struct container_spec *spec, char *ret_text)
         return say(ret_text, "invalid container ID %s", spec->id);
     if (!spec->has_process || !spec->argument_count)
         return say(ret_text, "EINVAL: Invalid argument");
+    if (!spec->joins_pids && !(spec->namespaces & CLONE_NEWPID))
+        return say(ret_text, "cannot find the pid ns");
     if (!spec->capabilities.present)
         return say(ret_text, "missing process capabilities");
     return true;
@@ -460,7 +456,7 @@ bool container_create(const struct container_spec *spec, const struct container_
     if (device_cgroups >= 0 && device_cgroup_make(device_cgroups, spec->id) < 0)
         abort();
     if (make_cgroup(spec, options, container, ret_text) &&
-        start_child(spec, options, root, container, ret_text))
+        start_child(spec, root, container, ret_text))
         return true;
     if (container->cgroup[0])
         (void)rmdir(container->cgroup);

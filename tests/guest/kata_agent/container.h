@@ -55,7 +55,8 @@ struct container_spec {
     uint32_t user, group;
     struct container_capabilities capabilities;
     char cgroup[PATH_BYTES];
-    int namespaces; /* CLONE_NEW… */
+    int namespaces;  /* CLONE_NEW…, of its own */
+    bool joins_pids; /* is in the pid namespace of the agent */
     struct container_mount mounts[MOUNTS];
     unsigned mount_count;
     struct container_storage storage;
@@ -81,7 +82,6 @@ void container_spec_free(struct container_spec *spec);
 
 /* Options of the stand-in. */
 struct container_options {
-    bool without_sysfs;   /* as if the guest's kernel had none: mounts of it are left out */
     bool without_cgroups; /* as if the guest's kernel had none */
 };
 

@@ -7,8 +7,8 @@
  *
  *   vsock:PORT        where it listens; on a KVM guest, where the real one does (1024)
  *   tcp:PORT          the same for an emulated guest, on eth0 with the address 10.0.2.15
- *   without-sysfs     leaves out a container's sysfs, as if the guest's kernel had none
- *   slow-mounts       takes three seconds to create a container with a disk
+ *   without-sysfs     has none in its mount namespace, as if the guest's kernel had none
+ *   slow-answers      takes three seconds to hand on what a drive's container says
  *   without-cgroups   refuses to create containers, as after its source the agent does if the
  *                     guest's kernel has no cgroups
  *
@@ -19,8 +19,7 @@
  * ResizeVolume and allows the rest. Each call is printed on standard output, with how it ended.
  *
  * One thread for each connection and each call. A call that waits ends with its connection; the
- * containers live on. A CreateContainer that ends so leaves its disk mounted, which belongs to no
- * container any more. Fields and answers: Kata's agent.proto, src/agent/src/rpc.rs.
+ * containers live on. Fields and answers: Kata's agent.proto, src/agent/src/rpc.rs.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -29,12 +28,14 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -48,6 +49,7 @@ enum {
     READ_BYTES = 65536,
     ANSWER_BYTES = READ_BYTES + 1024,
     SLOW_MS = 3000,
+    SERIAL_CHARS = 20,
     REQUEST = 1,
     RESPONSE = 2,
 };
@@ -79,7 +81,7 @@ struct answer {
 };
 
 static struct container_options options;
-static bool slow_mounts;
+static bool slow_answers, without_sysfs;
 static struct container *containers[CONTAINERS];
 static pthread_mutex_t containers_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -156,21 +158,10 @@ static bool wait_readable(const struct call *call, int fd, int milliseconds)
     return !polled[1].revents;
 }
 
-/* False: nobody waits for it any more. */
-static bool finish_slowly(struct call *call, struct container *container)
-{
-    if (!slow_mounts || !container->storage[0] || wait_readable(call, -1, SLOW_MS))
-        return true;
-    container->storage[0] = '\0';
-    container_remove(container);
-    return false;
-}
-
 static void create_container(struct call *call, struct answer *answer)
 {
     struct container_spec *spec = container_parse(call->payload);
     struct container *container = calloc(1, sizeof(*container));
-    bool is_dropped = false;
     int slot = 0;
 
     if (!container)
@@ -185,11 +176,9 @@ static void create_container(struct call *call, struct answer *answer)
         refuse(answer, INTERNAL, "the stand-in has no room for another container");
     else if (!answer->none && !container_create(spec, &options, container, answer->text))
         answer->code = INTERNAL;
-    else if (!answer->none && finish_slowly(call, container))
-        containers[slot] = container;
     else if (!answer->none)
-        answer->none = is_dropped = true; /* not freed: its reaper may still be at work */
-    if (!is_dropped && (answer->none || answer->code))
+        containers[slot] = container;
+    if (answer->none || answer->code)
         free(container);
     pthread_mutex_unlock(&containers_lock);
     container_spec_free(spec);
@@ -217,7 +206,8 @@ static void read_stream(struct call *call, struct answer *answer, int which)
 
     if (!container)
         return;
-    if (!wait_readable(call, container->outputs[which], -1)) {
+    if (!wait_readable(call, container->outputs[which], -1) ||
+        (slow_answers && strlen(request.id) == SERIAL_CHARS && !wait_readable(call, -1, SLOW_MS))) {
         answer->none = true;
         return;
     }
@@ -507,6 +497,14 @@ static int listen_on(const char *where)
     return fd;
 }
 
+/* In the place of those that went with sysfs. */
+static int make_cgroups(void)
+{
+    char path[] = "/sys/fs/cgroup";
+
+    return make_directories(path) < 0 ? -1 : mount("none", path, "cgroup2", 0, NULL);
+}
+
 int main(int argc, char **argv)
 {
     int listener;
@@ -516,13 +514,17 @@ int main(int argc, char **argv)
     must(argc > 1, "where to listen");
     for (int i = 2; i < argc; i++) {
         bool sysfs = strcmp(argv[i], "without-sysfs") == 0;
-        bool slow = strcmp(argv[i], "slow-mounts") == 0;
+        bool slow = strcmp(argv[i], "slow-answers") == 0;
 
         must(sysfs || slow || strcmp(argv[i], "without-cgroups") == 0, argv[i]);
-        options.without_sysfs |= sysfs;
+        without_sysfs |= sysfs;
         options.without_cgroups |= !sysfs && !slow;
-        slow_mounts |= slow;
+        slow_answers |= slow;
     }
+    if (without_sysfs)
+        must(unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+                 umount2("/sys", MNT_DETACH) == 0 && make_cgroups() == 0,
+             "sysfs");
     listener = listen_on(argv[1]);
     printf("kata-agent: listening on %s\n", argv[1]);
     for (;;) {

@@ -17,10 +17,12 @@ static const struct {
     {"CAP_SYS_ADMIN", CAP_SYS_ADMIN},
     {"CAP_CHOWN", CAP_CHOWN},
     {"CAP_DAC_READ_SEARCH", CAP_DAC_READ_SEARCH},
+    {"CAP_DAC_OVERRIDE", CAP_DAC_OVERRIDE},
     {"CAP_FOWNER", CAP_FOWNER},
     {"CAP_FSETID", CAP_FSETID},
     {"CAP_KILL", CAP_KILL},
     {"CAP_NET_ADMIN", CAP_NET_ADMIN},
+    {"CAP_SYS_CHROOT", CAP_SYS_CHROOT},
     {"CAP_SYS_PTRACE", CAP_SYS_PTRACE},
 };
 
@@ -157,16 +159,19 @@ static void parse_mount(struct bytes message, struct container_spec *spec)
 static void parse_namespace(struct bytes message, struct container_spec *spec)
 {
     struct field field;
-    char name[32];
+    char name[32] = "", path[PATH_BYTES] = "";
 
     while (wire_next(&message, &field)) {
-        if (field.number != 1)
-            continue;
-        wire_text(field.bytes, name, sizeof(name));
-        for (unsigned i = 0; i < COUNT_NAMESPACES; i++) {
-            if (strcmp(namespaces[i].name, name) == 0)
-                spec->namespaces |= namespaces[i].flag;
-        }
+        if (field.number == 1)
+            wire_text(field.bytes, name, sizeof(name));
+        if (field.number == 2)
+            wire_text(field.bytes, path, sizeof(path));
+    }
+    if (strcmp(path, "/proc/1/ns/pid") == 0 && strcmp(name, "pid") == 0)
+        spec->joins_pids = true; /* which are the agent's own */
+    for (unsigned i = 0; i < COUNT_NAMESPACES; i++) {
+        if (!path[0] && strcmp(namespaces[i].name, name) == 0)
+            spec->namespaces |= namespaces[i].flag;
     }
 }
 

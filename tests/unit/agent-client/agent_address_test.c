@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* agent_address_test.c - the three forms, what is none of them, and the companion's address. */
+/* agent_address_test.c - the three forms, what is none of them, the companion's address, and the
+ * two lines of hybrid vsock's handshake. */
 #include "tests/unit/test.h"
 
 #include <errno.h>
@@ -13,7 +14,6 @@ static void the_three_forms_are_read(void **state)
 {
     struct agent_address address;
 
-    (void)state;
     assert_int_equal(agent_address_parse("vsock://4294967294:1024", &address, NULL), 0);
     assert_int_equal(address.transport, AGENT_VSOCK);
     assert_int_equal(address.cid, UINT32_C(4294967294));
@@ -64,7 +64,6 @@ static void everything_else_is_refused(void **state)
     struct agent_address address;
     struct error error;
 
-    (void)state;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         error.text[0] = '\0';
         assert_int_equal(agent_address_parse(bad[i], &address, &error), -EINVAL);
@@ -77,7 +76,6 @@ static void paths_have_a_bound(void **state)
     char *text = calloc(1, AGENT_ADDRESS_PATH_BYTES + 16);
     struct agent_address address;
 
-    (void)state;
     assert_non_null(text);
     strcpy(text, "unix:///");
     memset(text + 8, 'a', AGENT_ADDRESS_PATH_BYTES - 1);
@@ -91,7 +89,6 @@ static void the_companion_has_another_port(void **state)
 {
     char address[40] = "untouched";
 
-    (void)state;
     assert_false(agent_companion_address("unix:///a", 1030, address, sizeof(address)));
     assert_false(agent_companion_address("nonsense", 1030, address, sizeof(address)));
     assert_false(agent_companion_address("vsock://3:1024", 1030, address, 12));
@@ -104,6 +101,46 @@ static void the_companion_has_another_port(void **state)
     assert_string_equal(address, "hvsock:///a:1/kata.hvsock:77777");
 }
 
+static void the_request_is_one_line(void **state)
+{
+    char line[HYBRID_VSOCK_LINE_BYTES];
+
+    assert_int_equal(hybrid_vsock_request(1024, line), 13);
+    assert_string_equal(line, "CONNECT 1024\n");
+    assert_int_equal(hybrid_vsock_request(UINT32_MAX, line), 19);
+}
+
+static void the_answer_ends_at_its_newline(void **state)
+{
+    static const char answer[] = "OK 1073741824\nOK 7\n";
+    size_t used = 99;
+
+    for (size_t length = 0; length < 14; length++)
+        assert_int_equal(hybrid_vsock_answer(answer, length, &used), HYBRID_VSOCK_MORE);
+    assert_int_equal(used, 99);
+    for (size_t length = 14; length < sizeof(answer); length++) {
+        assert_int_equal(hybrid_vsock_answer(answer, length, &used), HYBRID_VSOCK_CONNECTED);
+        assert_int_equal(used, 14);
+    }
+}
+
+static void other_answers_are_refused_at_once(void **state)
+{
+    static const char *const bad[] = {"N", "OX", "OK\n", "OK \n", "OK 1\r\n", "OK -1\n", "ok 1\n"};
+    char endless[HYBRID_VSOCK_LINE_BYTES + 8];
+    size_t used;
+
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        assert_int_equal(hybrid_vsock_answer(bad[i], strlen(bad[i]), &used), HYBRID_VSOCK_REFUSED);
+    memset(endless, '1', sizeof(endless));
+    memcpy(endless, "OK ", 3);
+    assert_int_equal(hybrid_vsock_answer(endless, HYBRID_VSOCK_LINE_BYTES - 1, &used),
+                     HYBRID_VSOCK_MORE);
+    assert_int_equal(hybrid_vsock_answer(endless, HYBRID_VSOCK_LINE_BYTES, &used),
+                     HYBRID_VSOCK_REFUSED);
+    assert_int_equal(hybrid_vsock_answer(endless, sizeof(endless), &used), HYBRID_VSOCK_REFUSED);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -111,6 +148,9 @@ int main(void)
         cmocka_unit_test(everything_else_is_refused),
         cmocka_unit_test(paths_have_a_bound),
         cmocka_unit_test(the_companion_has_another_port),
+        cmocka_unit_test(the_request_is_one_line),
+        cmocka_unit_test(the_answer_ends_at_its_newline),
+        cmocka_unit_test(other_answers_are_refused_at_once),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

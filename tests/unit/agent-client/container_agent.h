@@ -6,42 +6,23 @@
  */
 #pragma once
 
-#include "tests/unit/test.h"
+#include "tests/unit/agent-client/agent_listener.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include "agent-client/agent.pb-c.h"
 #include "agent-client/container_run.h"
-#include "agent-client/ttrpc_codec.h"
-#include "lib/cleanup.h"
-#include "lib/clock.h"
 #include "lib/proto.h"
 #include "lib/result.h"
-#include "tests/unit/scratch.h"
-
-#define LONG_TIME  (3600 * NSEC_PER_SEC)
-#define SHORT_TIME (30 * NSEC_PER_MSEC)
 
 #define FIRST_HALF "CreateContainer StartContainer ReadStdout ReadStdout ReadStderr WaitProcess "
-
-static struct loop loop;
-static int root;
-static char scratch[SCRATCH_BYTES];
 
 enum misdeed {
     REFUSE, /* `code` and `message` */
     HANG,
     CLOSE,
     NONSENSE, /* an answer that is no message */
-    STALE,    /* answers to others in front of its own */
+    KILL,     /* of the worker that asks */
 };
 
 static struct script {
@@ -61,13 +42,9 @@ static struct script {
     int exit_status;
     bool old;       /* errors at the end of output */
     bool handshake; /* hybrid vsock */
-    bool half;      /* CreateContainer leaves what RemoveContainer does not know */
 } script;
 
 static struct {
-    int listener, connection;
-    struct loop_io accepting, receiving;
-    struct buffer input;
     bool shaken;
     char log[2048];
     unsigned misdeeds, good_deeds;
@@ -77,7 +54,7 @@ static struct {
     struct buffer created;           /* the payload of CreateContainer */
     struct buffer temporary, copied; /* the program as CopyFile makes it */
     char copied_paths[512];
-    bool swept, emptied;
+    bool emptied;
     char ran[1 << 20]; /* the program when the container was created */
     size_t ran_bytes;
 } agent;
@@ -96,16 +73,12 @@ static inline void note(const char *text)
     (void)snprintf(agent.log + length, sizeof(agent.log) - length, "%s", text);
 }
 
-static inline void hang_up(void)
-{
-    loop_io_stop(&agent.receiving);
-    fd_close(take_fd(&agent.connection));
-    buffer_clear(&agent.input);
-}
-
+/* The client may have given up. */
 static inline void say(const void *bytes, size_t length)
 {
-    assert_int_equal(send(agent.connection, bytes, length, MSG_NOSIGNAL), length);
+    if (listening.connection >= 0 &&
+        send(listening.connection, bytes, length, MSG_NOSIGNAL) != (ssize_t)length)
+        assert_int_equal(errno, EPIPE);
 }
 
 static inline void answer(uint32_t stream, int code, const char *message,
@@ -219,7 +192,6 @@ static inline void copy_program(const Agent__CopyFileRequest *copy)
         assert_int_equal(copy->file_size, end);
         buffer_clear(&agent.temporary);
         buffer_clear(&agent.copied);
-        agent.swept = true;
         return;
     }
     if (copy->offset == 0 && !script.old)
@@ -287,10 +259,8 @@ static inline void say_stale(uint32_t stream)
     buffer_done(&frame);
 }
 
-static inline void misbehave(uint32_t stream, const char *method, const struct buffer *payload)
+static inline void misbehave(uint32_t stream)
 {
-    if (!strcmp(method, "CreateContainer") && script.half)
-        agent.half = true;
     switch (script.misdeed) {
     case REFUSE:
         answer(stream, script.code, script.message, NULL);
@@ -301,9 +271,8 @@ static inline void misbehave(uint32_t stream, const char *method, const struct b
     case NONSENSE:
         answer(stream, STATUS_OK, "", &(struct buffer){.data = (char[]){0x0a, 0x7f}, .length = 2});
         break;
-    case STALE:
-        say_stale(stream);
-        serve(stream, method, payload);
+    case KILL:
+        kill_client(stream);
         break;
     case HANG:
     default:
@@ -329,8 +298,8 @@ static inline bool take_request(void)
     struct ttrpc_frame frame;
     uint32_t stream;
 
-    if (ttrpc_next_frame(buffer_text(&agent.input), agent.input.length, TTRPC_DATA_BYTES, &frame) !=
-        TTRPC_FRAME)
+    if (ttrpc_next_frame(buffer_text(&listening.input), listening.input.length, TTRPC_DATA_BYTES,
+                         &frame) != TTRPC_FRAME)
         return false;
     assert_int_equal(ttrpc_parse_request(&frame, &request, &payload), 0);
     assert_string_equal(request.service, "grpc.AgentService");
@@ -340,58 +309,34 @@ static inline bool take_request(void)
     if (agent.stream)
         assert_int_equal(stream, agent.stream + 2);
     agent.stream = stream;
-    buffer_consume(&agent.input, frame.size);
+    buffer_consume(&listening.input, frame.size);
     note(request.method);
     note(" ");
     if (script.stale || (script.stale_before && strcmp(request.method, script.method) != 0))
         say_stale(stream);
     if (is_wrong(request.method))
-        misbehave(stream, request.method, &payload);
+        misbehave(stream);
     else
         serve(stream, request.method, &payload);
     buffer_done(&payload);
     return true;
 }
 
-static inline void take_handshake(void)
+static inline void on_received(void)
 {
-    if (!memchr(buffer_text(&agent.input), '\n', agent.input.length))
-        return;
-    assert_memory_equal(agent.input.data, "CONNECT 1024\n", 13);
-    buffer_consume(&agent.input, 13);
-    agent.shaken = true;
-    say("OK 5\n", 5);
-}
-
-static inline void on_receive(struct loop_io *io, int events)
-{
-    static char bytes[256 * 1024];
-    ssize_t count = read(agent.connection, bytes, sizeof(bytes));
-
-    (void)io;
-    (void)events;
-    if (count <= 0) {
-        hang_up();
-        return;
+    if (script.handshake && !agent.shaken && take_connect()) {
+        agent.shaken = true;
+        say("OK 5\n", 5);
     }
-    assert_int_equal(buffer_append(&agent.input, bytes, (size_t)count), 0);
-    if (script.handshake && !agent.shaken)
-        take_handshake();
-    while (agent.input.length && (!script.handshake || agent.shaken) && take_request())
+    while (listening.input.length && (!script.handshake || agent.shaken) && take_request())
         ;
 }
 
-static inline void on_accept(struct loop_io *io, int events)
+static inline void on_accepted(void)
 {
-    (void)io;
-    (void)events;
-    hang_up();
-    agent.connection = accept4(agent.listener, NULL, NULL, SOCK_CLOEXEC);
-    assert_true(agent.connection >= 0);
     agent.shaken = false;
     agent.stream = 0;
     note("|");
-    loop_io_start(&loop, &agent.receiving, agent.connection, LOOP_READ, on_receive);
 }
 
 static inline void reset(void)
@@ -399,7 +344,7 @@ static inline void reset(void)
     hang_up();
     agent.log[0] = agent.copied_paths[0] = '\0';
     agent.misdeeds = agent.good_deeds = 0;
-    agent.exists = agent.half = agent.killed = agent.swept = agent.emptied = false;
+    agent.exists = agent.half = agent.killed = agent.emptied = false;
     agent.output_at = agent.errors_at = 0;
     buffer_clear(&agent.created);
     buffer_clear(&agent.temporary);
@@ -410,37 +355,19 @@ static inline void reset(void)
 
 static inline int set_up(void **state)
 {
-    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    int r = listen_begin(on_accepted, on_received);
 
-    (void)state;
     memset(&agent, 0, sizeof(agent));
-    agent.connection = -1;
     reset();
-    if (scratch_directory_make(scratch) < 0)
-        return -1;
-    root = open(scratch, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    (void)snprintf(name.sun_path, sizeof(name.sun_path), "%s/agent.sock", scratch);
-    agent.listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (bind(agent.listener, (struct sockaddr *)&name, sizeof(name)) < 0 ||
-        listen(agent.listener, 4) < 0 || loop_init(&loop) < 0)
-        return -1;
-    loop_io_start(&loop, &agent.accepting, agent.listener, LOOP_READ, on_accept);
-    return 0;
+    return r;
 }
 
 static inline int tear_down(void **state)
 {
-    (void)state;
-    hang_up();
-    loop_io_stop(&agent.accepting);
-    fd_close(agent.listener);
-    fd_close(root);
-    buffer_done(&agent.input);
     buffer_done(&agent.created);
     buffer_done(&agent.temporary);
     buffer_done(&agent.copied);
-    loop_done(&loop);
-    return scratch_directory_remove(scratch);
+    return listen_end();
 }
 
 static inline void on_done(struct container_run *run, const struct container_reply *reply,
@@ -449,14 +376,15 @@ static inline void on_done(struct container_run *run, const struct container_rep
     assert_ptr_equal(userdata, &seen);
     seen.calls++;
     seen.reply = *reply;
-    memcpy(seen.output, reply->output, reply->output_length + 1);
-    memcpy(seen.errors, reply->errors, reply->errors_length + 1);
+    memcpy(seen.output, reply->output, reply->output_length);
+    seen.output[reply->output_length] = '\0';
+    memcpy(seen.errors, reply->errors, reply->errors_length);
+    seen.errors[reply->errors_length] = '\0';
     (void)container_run_free(run);
     loop_stop(&loop);
 }
 
-static const char *const arguments[] = {"--once", "/vol/0", "/vol/1", NULL};
-static const char *const volume_paths[] = {"/run/a", "/run/b", NULL};
+static const char *const arguments[] = {"--once", "/run/a", "/run/b", NULL};
 
 static inline struct container_request ordinary(void)
 {
@@ -469,7 +397,6 @@ static inline struct container_request ordinary(void)
         .program = "agent",
         .program_file = -1,
         .arguments = arguments,
-        .volume_paths = volume_paths,
         .step_ns = LONG_TIME,
         .program_ns = LONG_TIME,
         .total_ns = LONG_TIME,

@@ -1,135 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* drive_client_test.c - calls of Drives against an agent on the same loop that answers as each test
- * has it. */
-#include "tests/unit/test.h"
+/* drive_client_test.c - calls of Drives to an agent that answers as each test has it. */
+#include "tests/unit/agent-client/fake_agent.h"
 
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
+#include "agent-client/agent_messages.h"
 #include "agent-client/drive_client.h"
-#include "agent-client/ttrpc_codec.h"
-#include "lib/cleanup.h"
-#include "lib/clock.h"
-#include "tests/unit/scratch.h"
-
-#define LONG_TIME  (3600 * NSEC_PER_SEC)
-#define SHORT_TIME (30 * NSEC_PER_MSEC)
 
 static const char serial[] = "crust-abcdefghijk237";
 
-static struct loop loop;
-static int root;
-static char scratch[SCRATCH_BYTES];
-
-static struct {
-    struct ttrpc_status status;
-    struct buffer answer;
-    bool silent, closes;
-} script;
-
-static struct {
-    int listener, connection;
-    unsigned connections; /* so far */
-    struct loop_io accepting, receiving;
-    struct buffer input;
-    struct ttrpc_request request;
-    struct buffer payload;
-} agent;
+/* What every call is answered. */
+static struct ttrpc_status said;
+static struct buffer payload;
 
 static struct {
     unsigned calls;
-    struct drive_client_reply reply; /* without the list */
-    size_t listed;
-    char listed_path[DRIVE_PATH_BYTES];
+    struct drive_client_reply reply;
 } seen;
-
-static void hang_up(void)
-{
-    loop_io_stop(&agent.receiving);
-    fd_close(take_fd(&agent.connection));
-}
 
 static void answer(uint32_t stream)
 {
-    cleanup(buffer_done) struct buffer frame = BUFFER_INIT(0);
-
-    assert_int_equal(ttrpc_append_response(&frame, stream, &script.status,
-                                           buffer_text(&script.answer), script.answer.length),
-                     0);
-    assert_int_equal(send(agent.connection, frame.data, frame.length, MSG_NOSIGNAL), frame.length);
+    reply_with(stream, said.code, said.message, buffer_text(&payload), payload.length);
 }
 
-static void on_receive(struct loop_io *io, int events)
+static int start(void **state)
 {
-    char bytes[4096];
-    ssize_t count = read(agent.connection, bytes, sizeof(bytes));
-    struct ttrpc_frame frame;
-
-    (void)io;
-    (void)events;
-    if (count <= 0 || script.closes) {
-        hang_up();
-        return;
-    }
-    assert_int_equal(buffer_append(&agent.input, bytes, (size_t)count), 0);
-    if (ttrpc_next_frame(buffer_text(&agent.input), agent.input.length, 65536, &frame) !=
-        TTRPC_FRAME)
-        return;
-    assert_int_equal(ttrpc_parse_request(&frame, &agent.request, &agent.payload), 0);
-    if (!script.silent)
-        answer(frame.header.stream);
-    buffer_consume(&agent.input, frame.size);
-}
-
-static void on_accept(struct loop_io *io, int events)
-{
-    (void)io;
-    (void)events;
-    agent.connection = accept4(agent.listener, NULL, NULL, SOCK_CLOEXEC);
-    assert_true(agent.connection >= 0);
-    agent.connections++;
-    loop_io_start(&loop, &agent.receiving, agent.connection, LOOP_READ, on_receive);
-}
-
-static int set_up(void **state)
-{
-    struct sockaddr_un name = {.sun_family = AF_UNIX};
-
-    (void)state;
-    memset(&script, 0, sizeof(script));
-    memset(&agent, 0, sizeof(agent));
+    said = (struct ttrpc_status){0};
     memset(&seen, 0, sizeof(seen));
-    agent.connection = -1;
-    if (scratch_directory_make(scratch) < 0)
-        return -1;
-    root = open(scratch, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    (void)snprintf(name.sun_path, sizeof(name.sun_path), "%s/agent.sock", scratch);
-    agent.listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (bind(agent.listener, (struct sockaddr *)&name, sizeof(name)) < 0 ||
-        listen(agent.listener, 1) < 0 || loop_init(&loop) < 0)
-        return -1;
-    loop_io_start(&loop, &agent.accepting, agent.listener, LOOP_READ, on_accept);
-    return 0;
+    return set_up(state);
 }
 
-static int tear_down(void **state)
+static int stop(void **state)
 {
-    (void)state;
-    hang_up();
-    loop_io_stop(&agent.accepting);
-    fd_close(agent.listener);
-    fd_close(root);
-    buffer_done(&agent.input);
-    buffer_done(&agent.payload);
-    buffer_done(&script.answer);
-    loop_done(&loop);
-    return scratch_directory_remove(scratch);
+    buffer_done(&payload);
+    return tear_down(state);
 }
 
 static void on_done(struct drive_client *client, const struct drive_client_reply *reply,
@@ -138,16 +42,9 @@ static void on_done(struct drive_client *client, const struct drive_client_reply
     assert_ptr_equal(userdata, &seen);
     seen.calls++;
     seen.reply = *reply;
-    seen.listed = reply->list.count;
-    if (reply->list.count)
-        (void)snprintf(seen.listed_path, sizeof(seen.listed_path), "%s",
-                       reply->list.entries[0].vm_path);
     (void)drive_client_free(client);
     loop_stop(&loop);
 }
-
-/* The sandbox's VMM; 0: anybody may listen. */
-static pid_t vmm;
 
 static void call_at(const char *address, enum drive_client_act act, uint64_t deadline_ns)
 {
@@ -157,21 +54,20 @@ static void call_at(const char *address, enum drive_client_act act, uint64_t dea
         .vm_path = "/data",
         .filesystem_type = "ext4",
     };
-    struct drive_unmount_request unmount = {.drive_id = "d1"};
     struct drive_client_request request = {
         .act = act,
         .root = root,
         .address = address,
         .listener = {.vmm = vmm},
-        .mount = &mount,
-        .unmount = &unmount,
+        .drive = &mount,
         .deadline_ns = deadline_ns,
     };
     struct drive_client *client;
 
     strcpy(mount.serial, serial);
-    strcpy(unmount.serial, serial);
-    assert_int_equal(drive_client_new(&loop, &request, on_done, &seen, &client), 0);
+    hang_up();
+    seen.calls = 0;
+    assert_int_equal(drive_client_new(&request, on_done, &seen, &client), 0);
     assert_int_equal(seen.calls, 0);
     loop_run(&loop);
     assert_int_equal(seen.calls, 1);
@@ -179,6 +75,7 @@ static void call_at(const char *address, enum drive_client_act act, uint64_t dea
 
 static void call(enum drive_client_act act)
 {
+    script.answer = answer;
     call_at("unix:///agent.sock", act, LONG_TIME);
 }
 
@@ -196,16 +93,15 @@ static void a_mount_is_asked_for_and_answered(void **state)
     struct drive_mount_request asked;
     const char *wrong;
 
-    (void)state;
-    assert_int_equal(drive_append_mount_answer(&script.answer, &sent), 0);
+    assert_int_equal(drive_append_mount_answer(&payload, &sent), 0);
     call(DRIVE_CLIENT_MOUNT);
     expect(DRIVE_CLIENT_ANSWERED, STATUS_OK, "");
     assert_string_equal(seen.reply.mount.device, "sda");
     assert_int_equal(seen.reply.mount.walk.failed, 3);
-    assert_string_equal(agent.request.service, DRIVE_SERVICE);
-    assert_string_equal(agent.request.method, DRIVE_METHOD_MOUNT);
+    assert_string_equal(server.request.service, DRIVE_SERVICE);
+    assert_string_equal(server.request.method, DRIVE_METHOD_MOUNT);
     assert_int_equal(
-        drive_parse_mount_request(agent.payload.data, agent.payload.length, &asked, &wrong), 0);
+        drive_parse_mount_request(server.payload.data, server.payload.length, &asked, &wrong), 0);
     assert_string_equal(asked.vm_path, "/data");
     assert_int_equal(asked.timeout_ms, 3600 * 1000);
 }
@@ -216,109 +112,156 @@ static void an_unmount_is_asked_for_and_answered(void **state)
     struct drive_unmount_request asked;
     const char *wrong;
 
-    (void)state;
-    assert_int_equal(drive_append_unmount_answer(&script.answer, &sent), 0);
+    assert_int_equal(drive_append_unmount_answer(&payload, &sent), 0);
     call(DRIVE_CLIENT_UNMOUNT);
     expect(DRIVE_CLIENT_ANSWERED, STATUS_OK, "");
     assert_true(seen.reply.unmount.was_mounted && seen.reply.unmount.disk_removed);
-    assert_string_equal(agent.request.method, DRIVE_METHOD_UNMOUNT);
+    assert_string_equal(server.request.method, DRIVE_METHOD_UNMOUNT);
     assert_int_equal(
-        drive_parse_unmount_request(agent.payload.data, agent.payload.length, &asked, &wrong), 0);
+        drive_parse_unmount_request(server.payload.data, server.payload.length, &asked, &wrong), 0);
     assert_string_equal(asked.serial, serial);
 }
 
-static void a_list_is_lent_to_the_callback(void **state)
+static void drive_is_found_in_the_list_by_its_serial(void **state)
 {
-    struct drive_guest_entry entry = {
-        .state = DRIVE_GUEST_MOUNTED, .device = "sda", .vm_path = "/data"};
-    struct drive_guest_list list = {.count = 1, .entries = &entry};
+    struct drive_guest_entry entries[] = {
+        {.serial = "crust-aaaaaaaaaaaaaa", .state = DRIVE_GUEST_MOUNTED, .vm_path = "/other"},
+        {.state = DRIVE_GUEST_MOUNTED, .device = "sda", .vm_path = "/data"}};
+    struct drive_guest_list list = {.count = 1, .entries = entries, .incomplete = true};
 
-    (void)state;
-    strcpy(entry.serial, serial);
-    assert_int_equal(drive_append_list(&script.answer, &list), 0);
+    strcpy(entries[1].serial, serial);
+    assert_int_equal(drive_append_list(&payload, &list), 0);
     call(DRIVE_CLIENT_LIST);
     expect(DRIVE_CLIENT_ANSWERED, STATUS_OK, "");
-    assert_int_equal(seen.listed, 1);
-    assert_string_equal(seen.listed_path, "/data");
+    assert_string_equal(seen.reply.entry.serial, "");
+    assert_true(seen.reply.is_incomplete);
+    buffer_clear(&payload);
+    list = (struct drive_guest_list){.count = 2, .entries = entries};
+    assert_int_equal(drive_append_list(&payload, &list), 0);
+    call(DRIVE_CLIENT_LIST);
+    assert_string_equal(seen.reply.entry.vm_path, "/data");
+    assert_false(seen.reply.is_incomplete);
 }
 
-static void a_refusal_keeps_its_status_and_text(void **state)
+/* ResizeVolume has no other statuses that are told apart, but those of a policy. */
+struct refusal {
+    struct ttrpc_status answer;
+    enum drive_client_outcome outcome;
+    enum status_code status;
+    const char *text;
+};
+
+static void expect_each(enum drive_client_act act, const struct refusal *rows, size_t count)
 {
-    (void)state;
-    script.status = (struct ttrpc_status){STATUS_FAILED_PRECONDITION, "in use by 12 (sleep)"};
-    call(DRIVE_CLIENT_UNMOUNT);
-    expect(DRIVE_CLIENT_ANSWERED, STATUS_FAILED_PRECONDITION, "12 (sleep)");
+    for (size_t i = 0; i < count; i++) {
+        said = rows[i].answer;
+        call(act);
+        expect(rows[i].outcome, rows[i].status, rows[i].text);
+    }
 }
 
-static void a_status_that_no_agent_of_ours_gives_is_internal(void **state)
+static void growth_is_asked_for_and_answered(void **state)
 {
-    (void)state;
-    script.status = (struct ttrpc_status){STATUS_OUT_OF_RANGE, ""};
-    call(DRIVE_CLIENT_MOUNT);
-    expect(DRIVE_CLIENT_ANSWERED, STATUS_INTERNAL, "OUT_OF_RANGE");
-}
-
-static void agent_without_the_drive_service_is_unsupported(void **state)
-{
-    static const struct ttrpc_status answers[] = {
-        {STATUS_UNIMPLEMENTED, ""},
-        {STATUS_NOT_FOUND, "/crust.guest.v1.Drives/MountDrive is not supported"},
-        {STATUS_INVALID_ARGUMENT, "/crust.guest.v1.Drives/MountDrive does not exist"},
+    static const struct refusal rows[] = {
+        {{0, ""}, DRIVE_CLIENT_ANSWERED, STATUS_OK, ""},
+        {{STATUS_FAILED_PRECONDITION, AGENT_LIMIT_TEXT},
+         DRIVE_CLIENT_ANSWERED,
+         STATUS_FAILED_PRECONDITION,
+         "FAILED_PRECONDITION: the file system cannot"},
+        {{STATUS_UNAVAILABLE, AGENT_READ_ONLY_TEXT},
+         DRIVE_CLIENT_ANSWERED,
+         STATUS_UNAVAILABLE,
+         "UNAVAILABLE: "},
+        {{STATUS_DEADLINE_EXCEEDED, AGENT_GROWING_TEXT},
+         DRIVE_CLIENT_ANSWERED,
+         STATUS_DEADLINE_EXCEEDED,
+         "growing"},
+        {{STATUS_DEADLINE_EXCEEDED, ""},
+         DRIVE_CLIENT_ANSWERED,
+         STATUS_DEADLINE_EXCEEDED,
+         "DEADLINE_EXCEEDED"},
+        {{STATUS_INVALID_ARGUMENT, "no mount point"},
+         DRIVE_CLIENT_ANSWERED,
+         STATUS_INTERNAL,
+         "INVALID_ARGUMENT: no mount point"},
+        {{STATUS_INTERNAL, "policy check"},
+         DRIVE_CLIENT_ANSWERED,
+         STATUS_PERMISSION_DENIED,
+         "INTERNAL: policy check"},
+        {{STATUS_UNIMPLEMENTED, ""},
+         DRIVE_CLIENT_UNSUPPORTED,
+         STATUS_FAILED_PRECONDITION,
+         "does not know"},
     };
 
-    (void)state;
-    for (size_t i = 0; i < array_length(answers); i++) {
-        script.status = answers[i];
-        call(DRIVE_CLIENT_MOUNT);
-        expect(DRIVE_CLIENT_UNSUPPORTED, STATUS_FAILED_PRECONDITION, "does not know drives");
-        seen.calls = 0;
-        hang_up();
-    }
+    expect_each(DRIVE_CLIENT_GROW, rows, array_length(rows));
+    assert_string_equal(server.request.service, AGENT_SERVICE);
+    assert_string_equal(server.request.method, AGENT_METHOD_RESIZE);
+    assert_memory_equal(server.payload.data, "\x0a\x05/data\x10\x80\x20", 10);
+}
+
+static void refusals_have_outcomes(void **state)
+{
+    static const struct refusal rows[] = {
+        {{STATUS_FAILED_PRECONDITION, "in use by 12 (sleep)"},
+         DRIVE_CLIENT_ANSWERED,
+         STATUS_FAILED_PRECONDITION,
+         "12 (sleep)"},
+        /* no agent of ours gives it */
+        {{STATUS_OUT_OF_RANGE, ""}, DRIVE_CLIENT_ANSWERED, STATUS_INTERNAL, "OUT_OF_RANGE"},
+        {{STATUS_UNIMPLEMENTED, ""},
+         DRIVE_CLIENT_UNSUPPORTED,
+         STATUS_FAILED_PRECONDITION,
+         "does not know drives"},
+        {{STATUS_NOT_FOUND, "/crust.guest.v1.Drives/MountDrive is not supported"},
+         DRIVE_CLIENT_UNSUPPORTED,
+         STATUS_FAILED_PRECONDITION,
+         "does not know drives"},
+        {{STATUS_INVALID_ARGUMENT, "/crust.guest.v1.Drives/MountDrive does not exist"},
+         DRIVE_CLIENT_UNSUPPORTED,
+         STATUS_FAILED_PRECONDITION,
+         "does not know drives"},
+    };
+
+    expect_each(DRIVE_CLIENT_MOUNT, rows, array_length(rows));
 }
 
 /* Who listens is this process, and not the VMM. */
 static void another_process_is_not_asked(void **state)
 {
-    (void)state;
-    script.closes = true;
+    script.close_at_once = true;
     vmm = getppid();
     call(DRIVE_CLIENT_MOUNT);
     vmm = 0;
-    expect(DRIVE_CLIENT_UNREACHABLE, STATUS_UNAVAILABLE, "neither the sandbox's VMM nor its shim");
-    assert_int_equal(agent.payload.length, 0);
+    expect(DRIVE_CLIENT_FOREIGN, STATUS_UNAVAILABLE, "neither the sandbox's VMM nor its shim");
+    assert_int_equal(server.payload.length, 0);
 }
 
 static void socket_behind_a_link_is_not_taken_for_an_absent_agent(void **state)
 {
-    (void)state;
     assert_int_equal(symlinkat("agent.sock", root, "linked.sock"), 0);
     vmm = getpid();
     call_at("unix:///linked.sock", DRIVE_CLIENT_MOUNT, LONG_TIME);
     vmm = 0;
-    expect(DRIVE_CLIENT_UNREACHABLE, STATUS_UNAVAILABLE, "a link is on the way");
-    assert_int_equal(agent.connections, 0);
+    expect(DRIVE_CLIENT_FOREIGN, STATUS_UNAVAILABLE, "a link is on the way");
+    assert_int_equal(server.connections, 0);
 }
 
 static void nonsense_and_a_closed_connection_are_unreachable(void **state)
 {
-    (void)state;
-    assert_int_equal(buffer_append(&script.answer, "\xff\xff", 2), 0);
+    assert_int_equal(buffer_append(&payload, "\xff\xff", 2), 0);
     call(DRIVE_CLIENT_MOUNT);
     expect(DRIVE_CLIENT_UNREACHABLE, STATUS_UNAVAILABLE, "cannot be understood");
-    hang_up();
-    seen.calls = 0;
-    script.closes = true;
-    call(DRIVE_CLIENT_MOUNT);
+    script.answer = NULL;
+    script.close = true;
+    call_at("unix:///agent.sock", DRIVE_CLIENT_MOUNT, LONG_TIME); /* without an answer */
     expect(DRIVE_CLIENT_UNREACHABLE, STATUS_UNAVAILABLE, "closed the connection");
 }
 
 static void silent_agent_differs_from_an_absent_one(void **state)
 {
-    (void)state;
-    script.silent = true;
     call_at("unix:///agent.sock", DRIVE_CLIENT_LIST, SHORT_TIME);
-    expect(DRIVE_CLIENT_SILENT, STATUS_UNAVAILABLE, "no answer within");
-    seen.calls = 0;
+    expect(DRIVE_CLIENT_SILENT, STATUS_UNAVAILABLE, "no answer");
     call_at("unix:///nobody.sock", DRIVE_CLIENT_LIST, LONG_TIME);
     expect(DRIVE_CLIENT_ABSENT, STATUS_UNAVAILABLE, "cannot connect");
 }
@@ -330,8 +273,7 @@ static void busy_agent_is_not_taken_for_an_absent_one(void **state)
     int waiting[8];
     unsigned count = 0;
 
-    (void)state;
-    loop_io_stop(&agent.accepting);
+    loop_io_stop(&listening.accepting);
     (void)snprintf(name.sun_path, sizeof(name.sun_path), "%s/agent.sock", scratch);
     for (int r = 0; r == 0; count++) {
         assert_true(count < array_length(waiting));
@@ -344,65 +286,74 @@ static void busy_agent_is_not_taken_for_an_absent_one(void **state)
         fd_close(waiting[--count]);
 }
 
+/* In this process, for a worker's limit is its own. */
 static void without_descriptors_no_agent_is_taken_for_absent(void **state)
 {
+    const struct drive_client_request request = {
+        .act = DRIVE_CLIENT_LIST,
+        .root = root,
+        .address = "unix:///agent.sock",
+        .deadline_ns = LONG_TIME,
+    };
     struct rlimit before, none = {0};
 
-    (void)state;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
     none.rlim_max = before.rlim_max;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
-    call(DRIVE_CLIENT_LIST);
+    drive_client_run(&request, serial, &payload, clock_boottime() + LONG_TIME, &seen.reply);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
     expect(DRIVE_CLIENT_UNREACHABLE, STATUS_UNAVAILABLE, "Too many open files");
 }
 
+static void killed_worker_is_not_taken_for_an_absent_agent(void **state)
+{
+    script.answer = kill_client;
+    call_at("unix:///agent.sock", DRIVE_CLIENT_MOUNT, LONG_TIME);
+    expect(DRIVE_CLIENT_UNREACHABLE, STATUS_UNAVAILABLE, "the worker process that asked has died");
+}
+
 static void a_bad_address_is_reported_from_the_loop(void **state)
 {
-    (void)state;
     call_at("vsock://2:1030", DRIVE_CLIENT_LIST, LONG_TIME);
     expect(DRIVE_CLIENT_ABSENT, STATUS_UNAVAILABLE, "vsock://2:1030");
 }
 
 static void a_running_call_may_be_freed(void **state)
 {
+    const struct drive_mount_request drive = {.drive_id = "d1"};
     struct drive_client_request request = {
         .act = DRIVE_CLIENT_LIST,
         .root = root,
         .address = "unix:///agent.sock",
+        .drive = &drive,
         .deadline_ns = LONG_TIME,
     };
     struct drive_client *client;
 
-    (void)state;
-    assert_int_equal(drive_client_new(&loop, &request, on_done, &seen, &client), 0);
+    assert_int_equal(drive_client_new(&request, on_done, &seen, &client), 0);
     assert_null(drive_client_free(client));
     assert_null(drive_client_free(NULL));
 }
 
+#define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_mount_is_asked_for_and_answered, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(an_unmount_is_asked_for_and_answered, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(another_process_is_not_asked, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(socket_behind_a_link_is_not_taken_for_an_absent_agent,
-                                        set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_list_is_lent_to_the_callback, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_refusal_keeps_its_status_and_text, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_status_that_no_agent_of_ours_gives_is_internal, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(agent_without_the_drive_service_is_unsupported, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(nonsense_and_a_closed_connection_are_unreachable, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(silent_agent_differs_from_an_absent_one, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(busy_agent_is_not_taken_for_an_absent_one, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(without_descriptors_no_agent_is_taken_for_absent, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(a_bad_address_is_reported_from_the_loop, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_running_call_may_be_freed, set_up, tear_down),
+        TEST(a_mount_is_asked_for_and_answered),
+        TEST(an_unmount_is_asked_for_and_answered),
+        TEST(another_process_is_not_asked),
+        TEST(socket_behind_a_link_is_not_taken_for_an_absent_agent),
+        TEST(drive_is_found_in_the_list_by_its_serial),
+        TEST(growth_is_asked_for_and_answered),
+        TEST(refusals_have_outcomes),
+        TEST(nonsense_and_a_closed_connection_are_unreachable),
+        TEST(silent_agent_differs_from_an_absent_one),
+        TEST(busy_agent_is_not_taken_for_an_absent_one),
+        TEST(without_descriptors_no_agent_is_taken_for_absent),
+        TEST(killed_worker_is_not_taken_for_an_absent_agent),
+        TEST(a_bad_address_is_reported_from_the_loop),
+        TEST(a_running_call_may_be_freed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -35,7 +35,6 @@ static void a_stream_has_a_random_odd_number(void **state)
 {
     uint32_t stream = 0;
 
-    (void)state;
     assert_int_equal(ttrpc_random_stream(&stream), 0);
     assert_int_equal(stream, 0x7fffffff);
     random_fails = true;
@@ -50,7 +49,6 @@ static void headers_survive_the_round_trip(void **state)
     uint8_t encoded[TTRPC_HEADER_BYTES];
     struct ttrpc_frame frame = {0};
 
-    (void)state;
     ttrpc_encode_header(&header, encoded);
     assert_memory_equal(encoded, bytes, sizeof(bytes));
     assert_int_equal(ttrpc_next_frame(bytes, sizeof(bytes), 0x2b, &frame), TTRPC_OVERSIZE);
@@ -68,7 +66,6 @@ static void a_request_has_the_bytes_of_the_protocol(void **state)
         .service = "vmshare.v1.Agent", .method = "Echo", .timeout_ns = UINT64_C(5000000000)};
     struct buffer frames = BUFFER_INIT(0);
 
-    (void)state;
     assert_int_equal(ttrpc_append_request(&frames, 1, &request, "\x0a\x02hi", 4), 0);
     assert_int_equal(frames.length, sizeof(bytes) - 1);
     assert_memory_equal(frames.data, bytes, sizeof(bytes) - 1);
@@ -81,7 +78,6 @@ static void a_frame_is_found_only_when_it_is_complete(void **state)
     struct ttrpc_request request;
     struct ttrpc_frame frame;
 
-    (void)state;
     assert_int_equal(ttrpc_append_request(&frames, STREAM, &resize, "abc", 3), 0);
     for (size_t length = 0; length < frames.length; length++) {
         uint8_t *exact = malloc(length + 1); /* lets the sanitizer see a read beyond */
@@ -110,7 +106,6 @@ static void lengths_have_bounds(void **state)
     struct ttrpc_frame frame;
     char *large = calloc(1, TTRPC_DATA_BYTES);
 
-    (void)state;
     assert_non_null(large);
     ttrpc_encode_header(&header, bytes);
     assert_int_equal(ttrpc_next_frame(bytes, sizeof(bytes), TTRPC_DATA_BYTES, &frame),
@@ -139,7 +134,6 @@ static void success_has_three_spellings(void **state)
 {
     struct ttrpc_status status = {.code = 99};
 
-    (void)state;
     parse("", 0, 0, &status);
     assert_int_equal(status.code, STATUS_OK);
     status.code = 99;
@@ -154,7 +148,6 @@ static void an_error_keeps_code_and_message(void **state)
 {
     struct ttrpc_status status;
 
-    (void)state;
     parse("\x0a\x0e\x08\x09\x12\x0ano such fs", 16, 0, &status);
     assert_int_equal(status.code, STATUS_FAILED_PRECONDITION);
     assert_string_equal(status.message, "no such fs");
@@ -170,7 +163,6 @@ static void responses_come_back_as_they_were_sent(void **state)
     struct buffer frames = BUFFER_INIT(0), payload = BUFFER_INIT(0);
     struct ttrpc_frame frame;
 
-    (void)state;
     assert_int_equal(ttrpc_append_response(&frames, 7, &sent, "x", 1), 0);
     assert_int_equal(ttrpc_next_frame(frames.data, frames.length, LIMIT, &frame), TTRPC_FRAME);
     assert_int_equal(ttrpc_parse_response(&frame, &received, &payload), 0);
@@ -191,7 +183,6 @@ static void names_that_do_not_fit_are_refused(void **state)
     struct buffer frames = BUFFER_INIT(0), payload = BUFFER_INIT(0);
     struct ttrpc_frame frame;
 
-    (void)state;
     memset(request.service, 'a', sizeof(request.service) - 1);
     assert_int_equal(ttrpc_append_request(&frames, 1, &request, NULL, 0), 0);
     assert_int_equal(ttrpc_next_frame(frames.data, frames.length, LIMIT, &frame), TTRPC_FRAME);
@@ -243,7 +234,6 @@ static void the_own_reply_is_found_behind_any_part_of_a_foreign_one(void **state
     struct buffer sent = BUFFER_INIT(0);
     size_t foreign;
 
-    (void)state;
     append_reply(&sent, STREAM + 2, "for somebody who died");
     foreign = sent.length;
     append_reply(&sent, STREAM - 2, "for another one");
@@ -259,7 +249,6 @@ static void frames_that_only_resemble_the_reply_are_skipped(void **state)
     struct ttrpc_header header = {.stream = STREAM, .type = TTRPC_DATA};
     uint8_t bytes[TTRPC_HEADER_BYTES];
 
-    (void)state;
     ttrpc_encode_header(&header, bytes);
     assert_int_equal(buffer_append(&sent, bytes, sizeof(bytes)), 0);
     header.type = TTRPC_RESPONSE;
@@ -271,37 +260,8 @@ static void frames_that_only_resemble_the_reply_are_skipped(void **state)
     buffer_done(&sent);
 }
 
-static void oversized_reply_is_recognised(void **state)
-{
-    struct ttrpc_header header = {.length = LIMIT + 1, .stream = STREAM, .type = TTRPC_RESPONSE};
-    uint8_t bytes[TTRPC_HEADER_BYTES];
-    struct ttrpc_frame frame;
-    size_t skipped;
-
-    (void)state;
-    ttrpc_encode_header(&header, bytes);
-    assert_int_equal(ttrpc_find_response(bytes, sizeof(bytes), STREAM, LIMIT, &skipped, &frame),
-                     TTRPC_OVERSIZE);
-}
-
-static void streams_are_odd_and_below_2_31(void **state)
-{
-    uint32_t all = 0;
-
-    (void)state;
-    for (int i = 0; i < 1000; i++) {
-        uint32_t stream;
-
-        assert_int_equal(ttrpc_random_stream(&stream), 0);
-        assert_true(stream & 1);
-        all |= stream;
-    }
-    assert_int_equal(all, 0x7fffffff);
-}
-
 static void another_protocol_is_recognised_by_its_first_bytes(void **state)
 {
-    (void)state;
     assert_true(ttrpc_looks_like_header("", 0));
     assert_true(ttrpc_looks_like_header("\0\0", 2));
     assert_true(ttrpc_looks_like_header("\0\0\0\0\0\0\0\1\2\0", 10));
@@ -313,7 +273,6 @@ static void codes_have_names(void **state)
 {
     char text[16];
 
-    (void)state;
     assert_string_equal(ttrpc_code_name(7, text), "PERMISSION_DENIED");
     assert_string_equal(ttrpc_code_name(16, text), "UNAUTHENTICATED");
     assert_string_equal(ttrpc_code_name(17, text), "17");
@@ -334,8 +293,6 @@ int main(void)
         cmocka_unit_test(names_that_do_not_fit_are_refused),
         cmocka_unit_test(the_own_reply_is_found_behind_any_part_of_a_foreign_one),
         cmocka_unit_test(frames_that_only_resemble_the_reply_are_skipped),
-        cmocka_unit_test(oversized_reply_is_recognised),
-        cmocka_unit_test(streams_are_odd_and_below_2_31),
         cmocka_unit_test(another_protocol_is_recognised_by_its_first_bytes),
         cmocka_unit_test(codes_have_names),
     };

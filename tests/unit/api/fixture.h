@@ -29,6 +29,7 @@
 #include "store/store.h"
 #include "tests/unit/scratch.h"
 #include "tests/unit/unasked_commands.h"
+#include "tests/unit/volume_rows.h"
 
 /* ---- the reconciler, as far as the server sees it ---- */
 
@@ -72,7 +73,6 @@ int reconciler_examine(struct reconciler *reconciler, struct buffer *ret_json, s
 enum status_code reconciler_gc(struct reconciler *reconciler, bool dry_run, int64_t volume_id,
                                struct buffer *ret_json, struct error *error)
 {
-    (void)volume_id;
     reconciler->dry_run = dry_run;
     assert_int_equal(buffer_append_text(ret_json, "[]"), 0);
     return error_set(error, (int)reconciler->outcome, "this is why");
@@ -111,7 +111,6 @@ enum status_code reconciler_expand(struct reconciler *reconciler,
                                    void *userdata, struct expansion **ret_expansion,
                                    struct error *error)
 {
-    (void)reconciler;
     if (asked->target.volume_id == 404)
         return error_set(error, STATUS_NOT_FOUND, "there is no such volume here");
     asked_expansion = calloc(1, sizeof(*asked_expansion));
@@ -156,7 +155,6 @@ struct fixture {
 
 static inline void on_watchdog(struct loop_timer *timer)
 {
-    (void)timer;
     fail_msg("the loop hangs");
 }
 
@@ -380,6 +378,7 @@ static inline void add_volumes_with(struct fixture *fixture, unsigned count, con
                                           .fs_type = "ext4",
                                           .options = "[\"rw\"]",
                                           .metadata = metadata,
+                                          .grows_file_system = true,
                                           .mount_info_sha256 = "0",
                                           .directory_inode = i + 1};
 
@@ -390,7 +389,7 @@ static inline void add_volumes_with(struct fixture *fixture, unsigned count, con
                        "/var/lib/kubelet/pods/12345678-aaaa-bbbb-cccc-%012u/volumes/"
                        "kubernetes.io~csi/pv-%u/mount",
                        i, i);
-        assert_int_equal(store_put_entry(store, &entry, &id, &changed), 0);
+        assert_int_equal(row_put_entry(store, &entry, &id, &changed), 0);
     }
     assert_int_equal(store_commit(store), 0);
 }

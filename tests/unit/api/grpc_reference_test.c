@@ -17,7 +17,7 @@ static void fields_text(const ProtobufCMessageDescriptor *message, char *ret_tex
 }
 
 /* A service's methods stand in the order of its proto file, each with its messages. */
-static void expect_service(struct reference *page, const struct grpc_method *methods,
+static void expect_service(struct reference *page, const struct call_method *methods,
                            const ProtobufCServiceDescriptor *service)
 {
     unsigned i = 0;
@@ -44,7 +44,6 @@ static void services_are_as_the_page_has_them(void **state)
 {
     struct reference page;
 
-    (void)state;
     reference_open(&page, "docs/reference/grpc.md", "methods");
     expect_service(&page, crust_runtime_methods, &crust__v1__runtime__descriptor);
     expect_service(&page, crust_management_methods,

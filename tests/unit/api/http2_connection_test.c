@@ -8,7 +8,7 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 
-#include "api/http2_connection.h"
+#include "api/http2.h"
 
 enum { PACKET_BYTES = 64 * 1024, BODY_BYTES = 60 * 1000 };
 
@@ -24,7 +24,6 @@ static void on_ended(struct http2_connection *connection, void *userdata)
 {
     struct dialogue *dialogue = userdata;
 
-    (void)connection;
     dialogue->ended = true;
 }
 

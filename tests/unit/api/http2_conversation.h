@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/http2_session.h"
+#include "api/http2.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 
@@ -85,11 +85,6 @@ static inline int on_field(nghttp2_session *session, const nghttp2_frame *frame,
 {
     struct conversation *talk = userdata;
 
-    (void)session;
-    (void)frame;
-    (void)name_length;
-    (void)value_length;
-    (void)flags;
     return buffer_append_format(&talk->fields, "%s=%s\n", (const char *)name, (const char *)value);
 }
 
@@ -98,9 +93,6 @@ static inline int on_body(nghttp2_session *session, uint8_t flags, int32_t strea
 {
     struct conversation *talk = userdata;
 
-    (void)session;
-    (void)flags;
-    (void)stream;
     return buffer_append(&talk->body, bytes, length);
 }
 
@@ -108,7 +100,6 @@ static inline int on_frame(nghttp2_session *session, const nghttp2_frame *frame,
 {
     struct conversation *talk = userdata;
 
-    (void)session;
     if ((frame->hd.type == NGHTTP2_DATA || frame->hd.type == NGHTTP2_HEADERS) &&
         (frame->hd.flags & NGHTTP2_FLAG_END_STREAM))
         talk->ended++;
@@ -175,9 +166,6 @@ static inline ssize_t read_body(nghttp2_session *session, int32_t stream, uint8_
 {
     struct conversation *talk = source->ptr;
 
-    (void)session;
-    (void)stream;
-    (void)userdata;
     if (talk->send_length == 0 && talk->send_on)
         return NGHTTP2_ERR_DEFERRED;
     if (length > talk->send_length)

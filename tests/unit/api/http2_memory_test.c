@@ -6,14 +6,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "api/http2_connection.h"
+#include "api/http2.h"
 
 static void returned_memory_can_be_taken_again(void **state)
 {
     struct http2_memory memory = {.limit = 10000};
     nghttp2_mem from = http2_memory_use(&memory);
 
-    (void)state;
     for (unsigned i = 0; i < 100; i++) {
         char *block = from.malloc(5000, from.mem_user_data);
 
@@ -34,7 +33,6 @@ static void beyond_the_limit_there_is_nothing(void **state)
     void *block = from.malloc(6000, from.mem_user_data);
     size_t used = memory.used;
 
-    (void)state;
     assert_non_null(block);
     assert_null(from.malloc(6000, from.mem_user_data));
     assert_null(from.malloc(10001, from.mem_user_data));
@@ -54,7 +52,6 @@ static void many_small_ones_are_bounded(void **state)
     void *blocks[1000];
     unsigned count = 0;
 
-    (void)state;
     while (count < 1000 && (blocks[count] = from.malloc(1, from.mem_user_data)))
         count++;
     assert_in_range(count, 100, 10000 / (1 + sizeof(max_align_t)));
@@ -70,7 +67,6 @@ static void a_block_grows_and_shrinks(void **state)
     char *block = from.calloc(10, 10, from.mem_user_data);
     size_t used = memory.used;
 
-    (void)state;
     for (unsigned i = 0; i < 100; i++)
         assert_int_equal(block[i], 0);
     (void)snprintf(block, 100, "kept");

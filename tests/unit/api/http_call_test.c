@@ -12,22 +12,6 @@ static void begin(struct fixture *fixture, struct client *client)
         loop_run_once(&fixture->loop);
 }
 
-static void a_resize_is_waited_for(void **state)
-{
-    struct fixture *fixture = *state;
-    struct client client;
-
-    begin(fixture, &client);
-    expect_status(fixture, "GET", "/healthz", 200);
-    assert_false(client.ended);
-    end_expansion(STATUS_OK, 4096, "");
-    client_finish(&client);
-    assert_int_equal(status_of(&client.reply), 200);
-    assert_non_null(strstr(buffer_text(&client.reply), "\r\n\r\n{\"capacity_bytes\":4096}\n"));
-    client_done(&client);
-    assert_non_null(fixture->operations.first);
-}
-
 static void a_refusal_has_gRPC_s_code(void **state)
 {
     struct fixture *fixture = *state;
@@ -43,15 +27,6 @@ static void a_refusal_has_gRPC_s_code(void **state)
     expect_status(fixture, "POST", "/v1/volumes/x/resize", 400);
     expect_status(fixture, "GET", "/v1/volumes/1/stats", 503);
     expect_status(fixture, "GET", "/v1/volumes/1/resize", 405);
-}
-
-static void only_on_the_socket(void **state)
-{
-    cleanup(buffer_done) struct buffer reply =
-        ask_listener(*state, HTTP_LISTENER_PAGES, "POST", "/v1/volumes/1/resize");
-
-    assert_int_equal(status_of(&reply), 404);
-    assert_null(asked_expansion);
 }
 
 static void waiting_clients_are_answered_at_shutdown(void **state)
@@ -100,8 +75,8 @@ static void waiting_is_bounded(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_resize_is_waited_for), TEST(a_refusal_has_gRPC_s_code),
-        TEST(only_on_the_socket),     TEST(waiting_clients_are_answered_at_shutdown),
+        TEST(a_refusal_has_gRPC_s_code),
+        TEST(waiting_clients_are_answered_at_shutdown),
         TEST(waiting_is_bounded),
     };
 

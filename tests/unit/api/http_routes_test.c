@@ -2,9 +2,9 @@
 /* http_routes_test.c - what each path answers, and which questions it refuses. */
 #include "tests/unit/api/fixture.h"
 
-#include "api/status_page.h"
+#include "api/http_routes.h"
 #include "lib/json.h"
-#include "store/internal.h"
+#include "store/store_internal.h"
 
 static const char *body_of(const struct buffer *reply)
 {
@@ -53,43 +53,6 @@ static void every_path_answers(void **state)
     }
 }
 
-static void the_metrics_address_serves_metrics_and_health_only(void **state)
-{
-    static const char *const served[] = {"/healthz", "/metrics", "/readyz"};
-    static const char *const hidden[] = {
-        "/",           "/status.css", "/status.js",    "/v1/status",  "/v1/volumes",
-        "/v1/journal", "/v1/doctor",  "/v1/sandboxes", "/v1/resizes", "/direct-volume/stats"};
-
-    for (size_t i = 0; i < array_length(served); i++) {
-        cleanup(buffer_done) struct buffer reply =
-            ask_listener(*state, HTTP_LISTENER_METRICS, "GET", served[i]);
-
-        assert_int_equal(status_of(&reply), 200);
-    }
-    for (size_t i = 0; i < array_length(hidden); i++) {
-        cleanup(buffer_done) struct buffer reply =
-            ask_listener(*state, HTTP_LISTENER_METRICS, "GET", hidden[i]);
-
-        assert_int_equal(status_of(&reply), 404);
-    }
-    for (unsigned listener = HTTP_LISTENER_PAGES; listener <= HTTP_LISTENER_METRICS; listener++) {
-        cleanup(buffer_done) struct buffer reply =
-            ask_listener(*state, listener, "POST", "/v1/resync");
-
-        assert_int_equal(status_of(&reply), 404);
-    }
-}
-
-static void unknown_paths_are_not_found(void **state)
-{
-    static const char *const paths[] = {"/index.html",  "/v1",           "/v1/",
-                                        "/v1/volumes/", "/v1/volume",    "/v1/volumes/1/burn",
-                                        "/metricz",     "/v1/../healthz"};
-
-    for (size_t i = 0; i < array_length(paths); i++)
-        expect_error(*state, "GET", paths[i], 404, "unknown_path");
-}
-
 static cJSON *rows_of(struct fixture *fixture, const char *path)
 {
     cleanup(buffer_done) struct buffer reply = ask(fixture, "GET", path);
@@ -99,17 +62,6 @@ static cJSON *rows_of(struct fixture *fixture, const char *path)
 
     assert_int_equal(json_parse(body, strlen(body), limits, &rows, NULL), 0);
     return rows;
-}
-
-static void rows_are_the_views(void **state)
-{
-    cleanup(json_deletep) cJSON *rows = NULL;
-
-    add_volumes(*state, 3);
-    rows = rows_of(*state, "/v1/volumes?volume=pv-1");
-    assert_int_equal(cJSON_GetArraySize(rows), 1);
-    assert_string_equal(json_string(rows->child, "pv"), "pv-1");
-    assert_string_equal(json_string(json_member(rows->child, "metadata"), "fsGroup"), "1000");
 }
 
 static void one_volume_is_an_object(void **state)
@@ -141,33 +93,6 @@ static void one_volume_is_an_object(void **state)
     expect_error(*state, "PUT", "/v1/volumes/2", 405, "wrong_method");
 }
 
-static void bad_arguments_are_refused(void **state)
-{
-    static const char *const paths[] = {
-        "/v1/volumes?id=x",
-        "/v1/volumes?id=-1",
-        "/v1/volumes?id=",
-        "/v1/volumes?id=1x",
-        "/v1/volumes?live=2",
-        "/v1/volumes?blocked=1",
-        "/v1/volumes?not_resizable=2",
-        "/v1/resizes?not_resizable=1",
-        "/v1/volumes?id",
-        "/v1/journal?volume=pv-1",
-        "/v1/sandboxes?volume=pv-1",
-        "/v1/devices?after=1",
-        "/v1/status?x=1",
-        "/v1/journal?after=99999999999999999999",
-        "/v1/volumes?volume=a%00b",
-        "/v1/volumes?a=1&b=1&c=1&d=1&e=1&f=1&g=1&h=1&i=1",
-        "/v1/volumes?id=1&id=2",
-    };
-
-    for (size_t i = 0; i < array_length(paths); i++)
-        expect_error(*state, "GET", paths[i], 400, "bad_argument");
-    expect_error(*state, "POST", "/v1/gc?dry_run=1&dry_run=0", 400, "bad_argument");
-}
-
 /* What comes after a NUL is not left out, as a C string would have it. */
 static void a_path_ends_where_it_was_written_to_end(void **state)
 {
@@ -178,29 +103,6 @@ static void a_path_ends_where_it_was_written_to_end(void **state)
     assert_int_equal(fixture->reconciler.resyncs, 0);
     expect_error(fixture, "GET", "/v1/%2576olumes", 404, "unknown_path");
     expect_status(fixture, "GET", "/v1/%76olumes", 200);
-}
-
-/* The files are in the server as they are in the source tree. */
-static void expect_file(struct fixture *fixture, const char *path, const char *file)
-{
-    cleanup(buffer_done) struct buffer reply = ask(fixture, "GET", path);
-    char content[65536] = "";
-    FILE *source = fopen(file, "re");
-
-    assert_non_null(source);
-    assert_true(fread(content, 1, sizeof(content) - 1, source) > 0);
-    (void)fclose(source);
-    assert_string_equal(body_of(&reply), content);
-    assert_non_null(
-        strstr(buffer_text(&reply), "\r\nContent-Security-Policy: " STATUS_PAGE_POLICY "\r\n"));
-    assert_non_null(strstr(buffer_text(&reply), "\r\nX-Content-Type-Options: nosniff\r\n"));
-}
-
-static void the_status_page_is_sent_as_it_is(void **state)
-{
-    expect_file(*state, "/", "api/status.html");
-    expect_file(*state, "/status.css", "api/status.css");
-    expect_file(*state, "/status.js", "api/status.js");
 }
 
 static void status_includes_health(void **state)
@@ -232,19 +134,6 @@ static void the_node_is_examined(void **state)
     expect_error(fixture, "GET", "/v1/doctor?id=1", 400, "bad_argument");
     fixture->reconciler.examination_fails = true;
     expect_error(fixture, "GET", "/v1/doctor", 500, "store_failed");
-}
-
-static void resync_is_for_the_socket_only(void **state)
-{
-    struct fixture *fixture = *state;
-    cleanup(buffer_done) struct buffer over_tcp =
-        ask_listener(fixture, HTTP_LISTENER_PAGES, "POST", "/v1/resync");
-
-    assert_int_equal(status_of(&over_tcp), 404);
-    expect_error(fixture, "GET", "/v1/resync", 405, "wrong_method");
-    assert_int_equal(fixture->reconciler.resyncs, 0);
-    expect_status(fixture, "POST", "/v1/resync", 202);
-    assert_int_equal(fixture->reconciler.resyncs, 1);
 }
 
 static void gc_is_for_the_socket_only(void **state)
@@ -319,15 +208,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(every_path_answers),
-        TEST(the_metrics_address_serves_metrics_and_health_only),
-        TEST(unknown_paths_are_not_found),
-        TEST(rows_are_the_views),
         TEST(one_volume_is_an_object),
-        TEST(bad_arguments_are_refused),
         TEST(a_path_ends_where_it_was_written_to_end),
-        TEST(the_status_page_is_sent_as_it_is),
         TEST(status_includes_health),
-        TEST(resync_is_for_the_socket_only),
         TEST(gc_is_for_the_socket_only),
         TEST(a_cleanup_is_restored_by_its_number),
         TEST(thousands_of_volumes_fit),

@@ -70,19 +70,6 @@ static void garbage_is_not_answered_with_rows(void **state)
     expect_status(*state, "GET", "/healthz", 200);
 }
 
-static void long_heads_are_refused(void **state)
-{
-    cleanup(buffer_done) struct buffer request = {0}, reply = {0};
-
-    assert_int_equal(buffer_append_text(&request, "GET /"), 0);
-    for (unsigned i = 0; i < 4096; i++)
-        assert_int_equal(buffer_append_text(&request, "aaaaaaaa"), 0);
-    assert_int_equal(buffer_append_text(&request, " HTTP/1.1\r\nHost: localhost\r\n\r\n"), 0);
-    talk(*state, HTTP_LISTENER_SOCKET, request.data, request.length, &reply);
-    assert_true(status_of(&reply) == 414 || status_of(&reply) == 431 || status_of(&reply) == 0);
-    expect_status(*state, "GET", "/healthz", 200);
-}
-
 static const char status_request[] =
     "GET /v1/status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
 
@@ -119,39 +106,6 @@ static void slow_clients_hold_nobody(void **state)
     client_done(&stuck);
     client_done(&slow);
     client_done(&half);
-}
-
-static void many_clients_are_served(void **state)
-{
-    struct client clients[40];
-
-    for (size_t i = 0; i < array_length(clients); i++) {
-        client_start(*state, &clients[i], i % 2 ? HTTP_LISTENER_PAGES : HTTP_LISTENER_SOCKET,
-                     status_request, strlen(status_request));
-        loop_run_once(&clients[i].fixture->loop);
-    }
-    for (size_t i = 0; i < array_length(clients); i++) {
-        client_finish(&clients[i]);
-        assert_int_equal(status_of(&clients[i].reply), 200);
-        client_done(&clients[i]);
-    }
-}
-
-/* In a pass that others have made long, waiting for the next one is what takes the time. */
-static void a_request_that_is_there_is_answered_in_one_pass(void **state)
-{
-    struct fixture *fixture = *state;
-    cleanup(fd_closep) int fd = connect_to(fixture, HTTP_LISTENER_SOCKET);
-    cleanup(buffer_done) struct buffer reply = BUFFER_INIT(4096);
-    char bytes[4096];
-    ssize_t count;
-
-    assert_int_equal(send(fd, status_request, strlen(status_request), 0), strlen(status_request));
-    loop_run_once(&fixture->loop);
-    count = recv(fd, bytes, sizeof(bytes), MSG_DONTWAIT);
-    assert_true(count > 0);
-    assert_int_equal(buffer_append(&reply, bytes, (size_t)count), 0);
-    assert_int_equal(status_of(&reply), 200);
 }
 
 /* 32 connections are the limit; who comes then is served as soon as one of them ends. */
@@ -221,28 +175,6 @@ static void unread_answers_are_bounded(void **state)
 
 /* ---- one listener against the others ---- */
 
-/* Clients of one listener that ask for all and read nothing, until it has no room left, and before
- * the first of them has been idle for too long. Returns their number. */
-static size_t fill(struct fixture *fixture, enum http_listener listener, struct client *clients,
-                   size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        client_start(fixture, &clients[i], listener, volumes_request, strlen(volumes_request));
-        client_read_some(&clients[i]);
-        loop_io_stop(&clients[i].io);
-        if (status_of(&clients[i].reply) == 503)
-            return i + 1;
-    }
-    fail_msg("%zu answers, and none was refused", count);
-    return count;
-}
-
-static void end_clients(struct client *clients, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        client_done(&clients[i]);
-}
-
 static void expect_answer(struct fixture *fixture, enum http_listener listener, const char *path)
 {
     cleanup(buffer_done) struct buffer reply = ask_listener(fixture, listener, "GET", path);
@@ -251,52 +183,8 @@ static void expect_answer(struct fixture *fixture, enum http_listener listener, 
         fail_msg("%s: %s", path, buffer_text(&reply));
 }
 
-static void a_client_that_does_not_read_takes_no_memory_from_others(void **state)
-{
-    struct fixture *fixture = *state;
-    struct client clients[8];
-    char metadata[16 * 1024];
-    size_t count;
-
-    (void)snprintf(metadata, sizeof(metadata), "{\"a\":\"%0*d\"}", (int)sizeof(metadata) - 16, 0);
-    /* More than the kernel takes of an answer for a TCP connection. */
-    add_volumes_with(fixture, 600, metadata);
-    count = fill(fixture, HTTP_LISTENER_PAGES, clients, array_length(clients));
-    expect_answer(fixture, HTTP_LISTENER_SOCKET, "/v1/volumes");
-    expect_answer(fixture, HTTP_LISTENER_METRICS, "/metrics");
-    end_clients(clients, count);
-    count = fill(fixture, HTTP_LISTENER_SOCKET, clients, array_length(clients));
-    expect_answer(fixture, HTTP_LISTENER_PAGES, "/v1/volumes");
-    end_clients(clients, count);
-}
-
 static const char doctor_request[] =
     "GET /v1/doctor HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-
-static void one_costly_answer_is_made_in_a_pass(void **state)
-{
-    struct fixture *fixture = *state;
-    struct client clients[8];
-    size_t ended = 0;
-
-    for (size_t i = 0; i < array_length(clients); i++)
-        client_start(fixture, &clients[i], HTTP_LISTENER_SOCKET, doctor_request,
-                     strlen(doctor_request));
-    while (ended < array_length(clients)) {
-        const unsigned before = fixture->reconciler.examinations;
-
-        loop_run_once(&fixture->loop);
-        assert_true(fixture->reconciler.examinations <= before + 1);
-        ended = 0;
-        for (size_t i = 0; i < array_length(clients); i++)
-            ended += clients[i].ended;
-    }
-    assert_int_equal(fixture->reconciler.examinations, array_length(clients));
-    for (size_t i = 0; i < array_length(clients); i++) {
-        assert_int_equal(status_of(&clients[i].reply), 200);
-        client_done(&clients[i]);
-    }
-}
 
 /* Of the two that ask for thousands of rows over TCP the second has to wait for seven times as long
  * as the first one's answer took. */
@@ -343,55 +231,6 @@ static void clients_may_vanish_before_their_turn(void **state)
         client_done(&clients[i]);
 }
 
-static void the_doctor_is_not_examined_anew_over_tcp(void **state)
-{
-    struct fixture *fixture = *state;
-
-    for (unsigned i = 0; i < 3; i++) {
-        cleanup(buffer_done) struct buffer reply =
-            ask_listener(fixture, HTTP_LISTENER_PAGES, "GET", "/v1/doctor");
-
-        assert_int_equal(status_of(&reply), 200);
-        assert_non_null(strstr(buffer_text(&reply), "\r\n\r\n[{\"id\":\"kernel\""));
-        assert_int_equal(fixture->reconciler.examinations, 1);
-    }
-    for (unsigned i = 2; i < 4; i++) {
-        expect_status(fixture, "GET", "/v1/doctor", 200);
-        assert_int_equal(fixture->reconciler.examinations, i);
-    }
-    /* What failed is not kept. */
-    fixture->reconciler.examination_fails = true;
-    expect_status(fixture, "GET", "/v1/doctor", 500);
-    fixture->reconciler.examination_fails = false;
-    expect_answer(fixture, HTTP_LISTENER_PAGES, "/v1/doctor");
-    assert_int_equal(fixture->reconciler.examinations, 5);
-}
-
-/* ---- Host ---- */
-
-static unsigned ask_by(struct fixture *fixture, enum http_listener listener, const char *host)
-{
-    cleanup(buffer_done) struct buffer reply = {0};
-    char request[512];
-
-    (void)snprintf(request, sizeof(request),
-                   "GET /healthz HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", host);
-    talk(fixture, listener, request, strlen(request), &reply);
-    return status_of(&reply);
-}
-
-static void pages_are_not_given_to_a_foreign_name(void **state)
-{
-    struct fixture *fixture = *state;
-
-    assert_int_equal(ask_by(fixture, HTTP_LISTENER_PAGES, "rebound.example.com"), 403);
-    assert_int_equal(ask_by(fixture, HTTP_LISTENER_PAGES, "rebound.example.com:9824"), 403);
-    assert_int_equal(ask_by(fixture, HTTP_LISTENER_PAGES, "127.0.0.1:9824"), 200);
-    assert_int_equal(ask_by(fixture, HTTP_LISTENER_PAGES, "a-name.of-ours.example"), 200);
-    assert_int_equal(ask_by(fixture, HTTP_LISTENER_METRICS, "crustd.monitoring.svc"), 200);
-    assert_int_equal(ask_by(fixture, HTTP_LISTENER_SOCKET, "crustd"), 200);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -399,19 +238,12 @@ int main(void)
         TEST(small_bodies_are_dropped),
         TEST(requests_can_be_pipelined),
         TEST(garbage_is_not_answered_with_rows),
-        TEST(long_heads_are_refused),
         TEST(slow_clients_hold_nobody),
-        TEST(many_clients_are_served),
-        TEST(a_request_that_is_there_is_answered_in_one_pass),
         TEST(waiting_clients_get_a_free_place),
         TEST(clients_may_vanish),
         TEST(unread_answers_are_bounded),
-        TEST(a_client_that_does_not_read_takes_no_memory_from_others),
-        TEST(one_costly_answer_is_made_in_a_pass),
         TEST(tcp_rests_after_an_answer_and_the_socket_does_not),
         TEST(clients_may_vanish_before_their_turn),
-        TEST(the_doctor_is_not_examined_anew_over_tcp),
-        TEST(pages_are_not_given_to_a_foreign_name),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,7 +2,7 @@
 /* metrics_test.c - Prometheus' text, and what /metrics says with it. */
 #include "tests/unit/api/fixture.h"
 
-#include "api/metrics_text.h"
+#include "api/metrics.h"
 #include "tests/unit/volume_rows.h"
 
 static void labels_are_escaped(void **state)
@@ -10,7 +10,6 @@ static void labels_are_escaped(void **state)
     cleanup(buffer_done) struct buffer out = BUFFER_INIT(1024);
     struct metrics_text text = {.out = &out};
 
-    (void)state;
     metrics_begin(&text, "a_total", "counter", "A help.");
     metrics_put(&text, METRICS_WITH({"x", "a\"b\\c\nd"}, {"y", "\xff\xc3\xa9"}), 3);
     metrics_put(&text, NULL, 0.25);
@@ -27,7 +26,6 @@ static void buckets_add_up(void **state)
     struct metrics_text text = {.out = &out};
     struct histogram histogram = {0};
 
-    (void)state;
     histogram_add(&histogram, 0.0001);
     histogram_add(&histogram, 0.3);
     histogram_add(&histogram, 1000);
@@ -47,7 +45,6 @@ static void an_answer_that_does_not_fit_is_an_error(void **state)
     cleanup(buffer_done) struct buffer out = BUFFER_INIT(16);
     struct metrics_text text = {.out = &out};
 
-    (void)state;
     metrics_begin(&text, "a", "gauge", "Longer than sixteen bytes.");
     metrics_put(&text, NULL, 1);
     assert_int_equal(buffer_error(&out), -EMSGSIZE);
@@ -84,24 +81,6 @@ static void volumes_are_counted(void **state)
     expect_line(fixture, "\ncrustd_store_degraded 1\n");
 }
 
-static void stalled_volumes_are_counted_by_reason(void **state)
-{
-    struct fixture *fixture = *state;
-    struct store *store = fixture->reconciler.store;
-
-    add_volumes(fixture, 4);
-    assert_int_equal(store_begin(store), 0);
-    assert_int_equal(row_set_state(store, 1, STATE_BLOCKED, REASON_NO_DEVICE, NULL), 0);
-    assert_int_equal(row_set_state(store, 2, STATE_BLOCK_GROWN, REASON_AGENT_DENIED, NULL), 0);
-    assert_int_equal(row_set_state(store, 3, STATE_BLOCK_GROWN, REASON_AGENT_DENIED, NULL), 0);
-    assert_int_equal(row_set_state(store, 4, STATE_BLOCKED, REASON_NO_DEVICE, NULL), 0);
-    assert_int_equal(store_set_observed(store, 4, true), 0);
-    assert_int_equal(store_commit(store), 0);
-    expect_line(fixture, "\ncrustd_volumes_stalled{state=\"blocked\",reason=\"no_device\"} 1\n");
-    expect_line(fixture,
-                "\ncrustd_volumes_stalled{state=\"block_grown\",reason=\"agent_denied\"} 2\n");
-}
-
 static void the_modes_are_shown(void **state)
 {
     expect_line(*state,
@@ -124,17 +103,6 @@ static void add_abnormal(struct fixture *fixture)
     assert_int_equal(store_commit(store), 0);
 }
 
-static void guests_reports_are_counted(void **state)
-{
-    struct fixture *fixture = *state;
-
-    add_volumes(fixture, 2);
-    expect_line(fixture, "\nvolume_stats_health_status_abnormal 0\n");
-    add_abnormal(fixture);
-    expect_line(fixture, "\nvolume_stats_health_status_abnormal 1\n");
-    expect_line(fixture, "\ncrustd_volumes_condition{condition=\"abnormal\"} 1\n");
-}
-
 static void each_volume_where_it_is_wanted(void **state)
 {
     struct fixture *fixture = *state;
@@ -144,10 +112,22 @@ static void each_volume_where_it_is_wanted(void **state)
         "{\"csi.storage.k8s.io/pvc/name\":\"data\",\"csi.storage.k8s.io/pvc/namespace\":\"shop\"}");
     add_abnormal(fixture);
     fixture->reconciler.per_volume = true;
-    expect_line(fixture, "\ncrustd_volume_used_bytes{pv=\"pv-0\",namespace=\"shop\","
-                         "persistentvolumeclaim=\"data\",pod=\"db-0\"} 5\n");
-    expect_line(fixture, "\ncrustd_volume_available_bytes{pv=\"pv-0\",namespace=\"shop\","
-                         "persistentvolumeclaim=\"data\",pod=\"db-0\"} 7\n");
+    assert_int_equal(store_begin(fixture->reconciler.store), 0);
+    assert_int_equal(
+        store_put_hypervisor_result(
+            fixture->reconciler.store,
+            &(struct store_hypervisor_result){.volume_id = 1, .bytes = 64, .list = STORE_LIST_HAS}),
+        0);
+    assert_int_equal(store_commit(fixture->reconciler.store), 0);
+    expect_line(fixture, "\ncrustd_volume_vm_size_bytes{pv=\"pv-0\",kind=\"direct_volume\","
+                         "namespace=\"shop\",persistentvolumeclaim=\"data\",pod=\"db-0\"} 64\n");
+    expect_line(fixture,
+                "\ncrustd_volume_used_bytes{pv=\"pv-0\",kind=\"direct_volume\",namespace=\"shop\","
+                "persistentvolumeclaim=\"data\",pod=\"db-0\"} 5\n");
+    expect_line(
+        fixture,
+        "\ncrustd_volume_available_bytes{pv=\"pv-0\",kind=\"direct_volume\",namespace=\"shop\","
+        "persistentvolumeclaim=\"data\",pod=\"db-0\"} 7\n");
 }
 
 static void resizes_are_counted_once_committed(void **state)
@@ -188,20 +168,6 @@ static void calls_are_counted(void **state)
     expect_line(fixture, "\nvolumes_published_with_deferred_ops_total 0\n");
 }
 
-/* However many volumes there are, the answer does not grow. */
-static void no_volume_is_a_label(void **state)
-{
-    cleanup(buffer_done) struct buffer few = {0}, many = {0};
-
-    add_volumes(*state, 1);
-    few = ask(*state, "GET", "/metrics");
-    add_volumes(*state, 4000);
-    many = ask(*state, "GET", "/metrics");
-    assert_true(many.length < few.length + 256);
-    assert_null(strstr(buffer_text(&many), "pv-"));
-    assert_null(strstr(buffer_text(&many), "/dev/"));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -209,13 +175,10 @@ int main(void)
         TEST(buckets_add_up),
         TEST(an_answer_that_does_not_fit_is_an_error),
         TEST(volumes_are_counted),
-        TEST(stalled_volumes_are_counted_by_reason),
         TEST(the_modes_are_shown),
-        TEST(guests_reports_are_counted),
         TEST(each_volume_where_it_is_wanted),
         TEST(resizes_are_counted_once_committed),
         TEST(calls_are_counted),
-        TEST(no_volume_is_a_label),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

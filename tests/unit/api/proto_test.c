@@ -33,7 +33,6 @@ static void no_message_contains_itself(void **state)
         &grpc__health__v1__health__descriptor,
     };
 
-    (void)state;
     for (size_t i = 0; i < array_length(services); i++)
         for (unsigned j = 0; j < services[i]->n_methods; j++) {
             walk(services[i]->methods[j].input, 0);

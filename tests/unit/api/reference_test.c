@@ -34,6 +34,9 @@ static void add_samples(struct fixture *fixture)
     assert_int_equal(store_put_device(store, &device, &device_id, &changed), 0);
     assert_int_equal(store_set_volume_device(store, 1, device_id, &changed), 0);
     bind_first_volume(store);
+    assert_int_equal(store_put_hypervisor_result(
+                         store, &(struct store_hypervisor_result){.volume_id = 1, .bytes = 1}),
+                     0);
     assert_int_equal(store_set_orphaned(store, "s1", true, NULL, 0, &changed), 0);
     assert_int_equal(store_put_guest_stats(store, 1, &stats, &changed), 0);
     assert_int_equal(row_open_resize(store, 1, 1, 2), 0);
@@ -153,7 +156,6 @@ static void errors_have_their_http_status(void **state)
 {
     struct reference page;
 
-    (void)state;
     reference_open(&page, "docs/reference/http.md", "codes");
     for (int code = STATUS_CANCELLED; code <= STATUS_UNAVAILABLE; code++) {
         char status[16];

@@ -18,7 +18,6 @@
 
 #include "config/config.h"
 #include "config/keys.h"
-#include "config/value.h"
 #include "lib/buffer.h"
 #include "lib/cleanup.h"
 #include "tests/unit/scratch.h"
@@ -44,6 +43,7 @@ static int read_bytes(const char *text, size_t length, struct config *config, st
     assert_non_null(stream);
     assert_int_equal(fwrite(text, 1, length, stream), length);
     rewind(stream);
+    config_defaults(config);
     r = config_read(stream, "x.conf", config, error);
     (void)fclose(stream);
     return r;
@@ -59,11 +59,11 @@ static void expect_error(const char *text, const char *message)
     struct config config, before;
     struct error error;
 
-    memset(&config, 0x5a, sizeof(config));
-    before = config;
+    config_defaults(&config);
+    config_defaults(&before);
     assert_int_equal(read_text(text, &config, &error), -EINVAL);
     assert_string_equal(error.text, message);
-    assert_memory_equal(&config, &before, sizeof(config)); /* untouched */
+    assert_memory_equal(&config, &before, sizeof(config)); /* nothing of it is taken */
 }
 
 /* Every default is what a person could write, and prints as it stands in the table. */
@@ -72,7 +72,6 @@ static void defaults_are_valid(void **state)
     struct config defaults, read;
     char *text, *again;
 
-    (void)state;
     config_defaults(&defaults);
     assert_string_equal(defaults.paths.database, "/var/lib/crustd/crustd.db");
     assert_int_equal(defaults.resize.mode, RESIZE_GROW);
@@ -107,7 +106,6 @@ static void shipped_file_agrees_with_the_table(void **state)
     char line[CONFIG_LINE_BYTES], *text, *expected, *bare;
     struct error error = {.text = ""};
 
-    (void)state;
     assert_non_null(stream);
     assert_int_equal(config_load("config/crustd.conf.example", &config, &error), 0);
     /* "#key = value" is a key, "# text" is a comment. */
@@ -133,7 +131,6 @@ static void shipped_file_agrees_with_the_table(void **state)
 
 static void reports_place_and_reason(void **state)
 {
-    (void)state;
     expect_error("[resize]\nmood = grow\n", "x.conf:2: resize.mood: unknown key");
     expect_error("[resiz]\nmode = grow\n", "x.conf:2: [resiz]: unknown section");
     expect_error("mode = grow\n", "x.conf:1: mode: stands before the first [section]");
@@ -176,7 +173,6 @@ static void numbers_are_strict(void **state)
     char text[128];
     struct config config;
 
-    (void)state;
     for (size_t i = 0; i < array_length(bad); i++) {
         (void)snprintf(text, sizeof(text), "[resize]\nsweep_seconds = %s\n", bad[i]);
         expect_error(text, "x.conf:2: resize.sweep_seconds: must be a whole number from 1 to 3600");
@@ -193,7 +189,6 @@ static void paths_are_absolute_and_bounded(void **state)
     char text[CONFIG_LINE_BYTES], path[CONFIG_PATH_BYTES + 1];
     struct config config;
 
-    (void)state;
     expect_error("[paths]\nsysfs = sys\n", "x.conf:2: paths.sysfs: must be an absolute path");
     expect_error("[paths]\nsysfs =\n", "x.conf:2: paths.sysfs: must be an absolute path");
     expect_error("[paths]\nsysfs = /sys # here\n",
@@ -218,7 +213,6 @@ static void lists_have_no_repeats_and_an_end(void **state)
     struct buffer text = BUFFER_INIT(1024);
     struct config config;
 
-    (void)state;
     expect_error("[paths]\nkubelet =\n", "x.conf:2: paths.kubelet: needs at least 1 path");
     expect_error("[paths]\nkubelet = /a, /b , /a\n", "x.conf:2: paths.kubelet: /a is listed twice");
     expect_error("[paths]\nkubelet = /a,,/b\n",
@@ -251,7 +245,6 @@ static void a_list_has_room_for_a_whole_line(void **state)
     struct config_list list = {0};
     char line[CONFIG_LINE_BYTES];
 
-    (void)state;
     memset(line, 'a', sizeof(line) - 1);
     line[sizeof(line) - 1] = '\0';
     assert_true(config_list_add(&list, line));
@@ -276,7 +269,6 @@ static void listen_is_host_and_port(void **state)
     char text[128];
     struct config config;
 
-    (void)state;
     for (size_t i = 0; i < array_length(good); i++) {
         (void)snprintf(text, sizeof(text), "[http]\nlisten = %s\n", good[i]);
         assert_int_equal(read_text(text, &config, NULL), 0);
@@ -297,7 +289,6 @@ static void lines_and_files_are_bounded(void **state)
     struct config config;
     struct error error;
 
-    (void)state;
     memset(text, '#', sizeof(text));
     text[CONFIG_LINE_BYTES - 2] = '\n';
     text[CONFIG_LINE_BYTES - 1] = '\0';
@@ -320,7 +311,6 @@ static void odd_layouts_are_fine(void **state)
 {
     struct config config;
 
-    (void)state;
     assert_int_equal(read_text("\xEF\xBB\xBF[resize]\r\n\r\n  mode = never\r\n\tparallel:3 ; x\r\n"
                                "settle_ms=5",
                                &config, NULL),
@@ -337,7 +327,6 @@ static void missing_file_returns_enoent(void **state)
     struct config config;
     struct error error;
 
-    (void)state;
     assert_int_equal(config_load("/nonexistent/crustd.conf", &config, &error), -ENOENT);
     assert_string_equal(error.text, "/nonexistent/crustd.conf: No such file or directory");
     assert_true(config_load("/tmp", &config, &error) < 0);
@@ -349,7 +338,6 @@ static void a_pipe_without_a_writer_is_not_a_configuration(void **state)
     struct config config;
     struct error error;
 
-    (void)state;
     assert_int_equal(scratch_directory_make(name), 0);
     (void)snprintf(fifo, sizeof(fifo), "%s/fifo", name);
     assert_int_equal(mkfifo(fifo, 0600), 0);
@@ -365,7 +353,6 @@ static void reads_the_hosts_file_inside_its_root(void **state)
     struct error error;
     int root, file;
 
-    (void)state;
     assert_int_equal(scratch_directory_make(name), 0);
     root = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
     assert_true(root >= 0);
@@ -406,7 +393,6 @@ static void drop_ins_come_after_the_file(void **state)
     struct error error;
     int root;
 
-    (void)state;
     assert_int_equal(scratch_directory_make(name), 0);
     root = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
     (void)snprintf(file, sizeof(file), "%s/etc/crustd/crustd.conf", name);
@@ -452,7 +438,6 @@ static void too_many_drop_ins_are_refused(void **state)
     struct config config;
     struct error error;
 
-    (void)state;
     assert_int_equal(scratch_directory_make(name), 0);
     write_file(name, "c", "");
     (void)snprintf(file, sizeof(file), "%s/c", name);
@@ -473,7 +458,6 @@ static void knows_what_needs_a_restart(void **state)
     struct config old_config, new_config;
     char text[128], small[10];
 
-    (void)state;
     config_defaults(&old_config);
     new_config = old_config;
     config_needs_restart(&old_config, &new_config, text, sizeof(text));
@@ -546,7 +530,6 @@ static void files_give_their_golden_answers(void **state)
 {
     glob_t files;
 
-    (void)state;
     assert_int_equal(glob(DATA "*.conf", 0, NULL, &files), 0);
     for (size_t i = 0; i < files.gl_pathc; i++)
         check_golden(files.gl_pathv[i]);
@@ -560,7 +543,6 @@ static void a_value_is_no_longer_than_a_line(void **state)
     struct config config;
     struct error error;
 
-    (void)state;
     memset(text, 'x', sizeof(text) - 1);
     text[sizeof(text) - 1] = '\0';
     assert_int_equal(config_value_parse(&config_keys[0], text, &config, &error), -EINVAL);

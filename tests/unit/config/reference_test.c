@@ -33,7 +33,6 @@ static void every_key_has_its_row(void **state)
 {
     struct reference page;
 
-    (void)state;
     reference_open(&page, "docs/reference/configuration.md", "keys");
     for (size_t i = 0; i < config_key_count; i++) {
         const struct config_key *key = &config_keys[i];
@@ -55,7 +54,6 @@ static void every_path_has_its_place(void **state)
 {
     struct reference page;
 
-    (void)state;
     reference_open(&page, "docs/reference/files.md", "places");
     for (size_t i = 0; i < config_key_count; i++) {
         const struct config_key *key = &config_keys[i];

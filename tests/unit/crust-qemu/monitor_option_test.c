@@ -23,7 +23,6 @@ static void a_sandbox_gets_a_monitor_of_its_name(void **state)
 {
     struct monitor_option option;
 
-    (void)state;
     assert_true(ask(&option, ARGUMENTS("-name", "sandbox-" ID ",debug-threads=on", "-m", "2048M")));
     assert_string_equal(option.path, "/run/crustd/qemu/" ID ".sock");
     assert_string_equal(option.value, "unix:/run/crustd/qemu/" ID ".sock,server=on,wait=off");
@@ -35,7 +34,6 @@ static void other_machines_get_none(void **state)
 {
     struct monitor_option option;
 
-    (void)state;
     assert_false(ask(&option, ARGUMENTS("--version")));
     assert_false(ask(&option, ARGUMENTS("-name")));
     assert_false(ask(&option, ARGUMENTS("-name", "mine")));
@@ -48,7 +46,6 @@ static void sandbox_names_unfit_for_files_get_no_monitor(void **state)
 {
     struct monitor_option option;
 
-    (void)state;
     assert_false(ask(&option, ARGUMENTS("-name", "sandbox-../../etc/x")));
     assert_false(ask(&option, ARGUMENTS("-name", "sandbox-a/../../../etc/x")));
     assert_false(ask(&option, ARGUMENTS("-name", "sandbox-a/b")));
@@ -63,7 +60,6 @@ static void several_names_get_none(void **state)
 {
     struct monitor_option option;
 
-    (void)state;
     assert_false(ask(&option, ARGUMENTS("-name", "sandbox-a", "-name", "sandbox-b")));
     assert_false(ask(&option, ARGUMENTS("-name", "sandbox-a", "-name", "b")));
 }
@@ -74,7 +70,6 @@ static void a_path_is_as_long_as_a_socket_may_have(void **state)
     char name[MONITOR_PATH_BYTES + 16] = "sandbox-";
     size_t room = MONITOR_PATH_BYTES - 1 - strlen(MONITOR_DIRECTORY "/.sock");
 
-    (void)state;
     memset(name + strlen("sandbox-"), 'x', room);
     assert_true(ask(&option, ARGUMENTS("-name", name)));
     assert_int_equal(strlen(option.path), MONITOR_PATH_BYTES - 1);
@@ -86,7 +81,6 @@ static void a_socket_is_asked_for_once(void **state)
 {
     struct monitor_option option;
 
-    (void)state;
     assert_false(ask(&option, ARGUMENTS("-name", "sandbox-a", "-qmp",
                                         "unix:/run/crustd/qemu/a.sock,server=on,wait=off")));
     assert_true(
@@ -97,7 +91,6 @@ static void a_confidential_guest_keeps_its_command_line(void **state)
 {
     struct monitor_option option;
 
-    (void)state;
     assert_false(ask(&option, ARGUMENTS("-name", "sandbox-a", "-machine",
                                         "q35,accel=kvm,confidential-guest-support=sev")));
     assert_false(

@@ -10,12 +10,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "crust-qemu/program.h"
+#include "crust-qemu/qemu_program.h"
 #include "tests/unit/scratch.h"
 
 static void the_name_is_without_its_prefix(void **state)
 {
-    (void)state;
     assert_string_equal(program_name("/opt/kata/bin/crust-qemu-system-x86_64"),
                         "qemu-system-x86_64");
     assert_string_equal(program_name("crust-qemu-system-aarch64"), "qemu-system-aarch64");

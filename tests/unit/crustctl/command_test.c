@@ -41,8 +41,6 @@ static void tables_fit_a_terminal(void **state)
         char *line;
 
         assert_int_equal(node_run(*state, lists[i], &out), EXIT_DONE);
-        if (getenv("SHOW"))
-            (void)fputs(buffer_text(&out), stderr);
         for (line = strtok(out.data, "\n"); line; line = strtok(NULL, "\n"))
             if (display_width(line) > 80 || line[strlen(line) - 1] == ' ')
                 fail_msg("%s: %s|", lists[i], line);
@@ -66,70 +64,11 @@ static void wide_has_pod_and_claim(void **state)
     assert_non_null(strstr(buffer_text(&out), "NAMESPACE  POD         CLAIM"));
     assert_non_null(
         strstr(buffer_text(&out), "default    database-0  data-database-0  /dev/loop1"));
+    assert_non_null(strstr(buffer_text(&out), "direct_volume"));
     assert_null(strstr(buffer_text(&out), "…"));
     assert_int_equal(node_run(*state, "volumes --blocked -o wide", &filtered), EXIT_DONE);
     assert_non_null(strstr(buffer_text(&filtered), "pvc-ledger"));
     assert_null(strstr(buffer_text(&filtered), "pvc-orders"));
-}
-
-static void blocked_is_a_filter(void **state)
-{
-    cleanup(buffer_done) struct buffer out = {0};
-    cleanup(json_deletep) cJSON *rows = NULL;
-
-    assert_int_equal(node_run(*state, "volumes --blocked -o json", &out), EXIT_DONE);
-    rows = parse(&out);
-    assert_int_equal(cJSON_GetArraySize(rows), 1);
-    assert_string_equal(json_string(rows->child, "reason"), "monitor_missing");
-}
-
-/* The state block_grown with a reason, too; not what is only observed. */
-static void stalled_is_a_filter(void **state)
-{
-    struct node *node = *state;
-    cleanup(buffer_done) struct buffer out = {0}, less = {0};
-    cleanup(json_deletep) cJSON *rows = NULL, *rest = NULL;
-
-    assert_int_equal(node_run(node, "volumes --stalled -o json", &out), EXIT_DONE);
-    rows = parse(&out);
-    assert_int_equal(cJSON_GetArraySize(rows), 2);
-    expect(node, "volumes --stalled", EXIT_DONE, "block_grown/agent_unsupported");
-    assert_int_equal(store_begin(node->store), 0);
-    assert_int_equal(store_set_observed(node->store, node->blocked, true), 0);
-    assert_int_equal(store_commit(node->store), 0);
-    assert_int_equal(node_run(node, "volumes --stalled -o json", &less), EXIT_DONE);
-    rest = parse(&less);
-    assert_int_equal(cJSON_GetArraySize(rest), 1);
-    assert_string_equal(json_string(rest->child, "state"), "block_grown");
-    expect(node, "volumes --blocked", EXIT_DONE, "blocked/monitor_missing");
-}
-
-/* In the state in_sync and never stalled: what would happen is told before it does. */
-static void not_resizable_is_a_filter(void **state)
-{
-    struct node *node = *state;
-    cleanup(buffer_done) struct buffer none = {0}, out = {0}, table = {0};
-    cleanup(json_deletep) cJSON *rows = NULL;
-    struct store_volume volume;
-
-    assert_int_equal(node_run(node, "volumes --not-resizable", &none), EXIT_DONE);
-    assert_non_null(strstr(buffer_text(&none), "no volume in use"));
-    assert_int_equal(store_begin(node->store), 0);
-    assert_int_equal(store_get_volume(node->store, node->grown, &volume), 0);
-    assert_int_equal(
-        store_set_resizable(node->store, &volume, "unknown", REASON_GUEST_NOT_ASKED, NULL), 0);
-    assert_int_equal(store_get_volume(node->store, node->blocked, &volume), 0);
-    assert_int_equal(store_set_resizable(node->store, &volume, "no", REASON_MONITOR_MISSING, NULL),
-                     0);
-    assert_int_equal(store_commit(node->store), 0);
-    assert_int_equal(node_run(node, "volumes --not-resizable -o json", &out), EXIT_DONE);
-    rows = parse(&out);
-    assert_int_equal(cJSON_GetArraySize(rows), 1);
-    assert_string_equal(json_string(rows->child, "pv"), "pvc-ledger");
-    assert_string_equal(json_string(rows->child, "resizable_reason"), "monitor_missing");
-    assert_int_equal(node_run(node, "volumes --not-resizable", &table), EXIT_DONE);
-    assert_non_null(strstr(buffer_text(&table), "NOT RESIZABLE"));
-    expect(node, "volume pvc-ledger", EXIT_DONE, "no/monitor_missing");
 }
 
 static void removed_volumes_are_asked_for(void **state)
@@ -172,21 +111,6 @@ static void a_volume_in_json_is_an_object(void **state)
     volume = parse(&out);
     assert_true(cJSON_IsObject(volume));
     assert_string_equal(json_string(volume, "state"), "block_grown");
-}
-
-/* Two claims of one volume: neither is meant more than the other. */
-static void a_volume_may_be_named_by_its_handle(void **state)
-{
-    struct node *node = *state;
-    int64_t id;
-
-    expect(node, "volume vol-0a1b", EXIT_USAGE, "");
-    assert_int_equal(store_begin(node->store), 0);
-    assert_int_equal(store_close_binding(node->store, node->blocked), 0);
-    assert_int_equal(store_remove_entry(node->store, LAYOUT_KATA, "key2", &id), 0);
-    assert_int_equal(store_commit(node->store), 0);
-    expect(node, "volume vol-0a1b", EXIT_DONE, "pvc-orders");
-    expect(node, "volume vol-0a1", EXIT_NOT_FOUND, "");
 }
 
 /* What the others need to have something to show: a layer, and a kept directory. */
@@ -258,20 +182,6 @@ static void a_drive_shows_its_containers(void **state)
     expect(node, "drives", EXIT_DONE, "requested"); /* where it does not fit, it goes */
 }
 
-/* The PV called 3 has the id 4. */
-static void a_name_that_is_another_volumes_id_is_refused(void **state)
-{
-    struct node *node = *state;
-
-    assert_int_equal(store_begin(node->store), 0);
-    (void)node_add_volume(node, 4, "3");
-    assert_int_equal(store_commit(node->store), 0);
-    expect(node, "volume 3", EXIT_USAGE, "");
-    expect(node, "volume #3", EXIT_DONE, "Volume 3 ");
-    expect(node, "volume #4", EXIT_DONE, "Volume 4 ");
-    expect(node, "volume 2", EXIT_DONE, "Volume 2 ");
-}
-
 static void status_comes_from_the_database_too(void **state)
 {
     expect(*state, "status", EXIT_DONE, "no daemon answers");
@@ -311,20 +221,10 @@ static void the_journal_has_lines(void **state)
     assert_int_equal(cJSON_GetArraySize(rows), 2);
 }
 
-static void commands_that_need_a_daemon_fail_without_one(void **state)
-{
-    expect(*state, "health", EXIT_UNREACHABLE, "");
-    expect(*state, "resync", EXIT_UNREACHABLE, "");
-    expect(*state, "explain pvc-ledger", EXIT_UNREACHABLE, "");
-    expect(*state, "wait pvc-ledger --for in_sync --timeout 0", EXIT_UNREACHABLE, "");
-    expect(*state, "wait pvc-ledger --for asleep", EXIT_USAGE, "");
-}
-
 static void output_that_does_not_fit_is_a_failure(void **state)
 {
     struct session session = {.out = BUFFER_INIT(2)};
 
-    (void)state;
     buffer_append_text(&session.out, "{}\n");
     assert_int_equal(session_end(&session, EXIT_DONE), EXIT_FAILED);
     assert_int_equal(session_end(&session, EXIT_BLOCKED), EXIT_BLOCKED); /* it is told once */
@@ -332,30 +232,6 @@ static void output_that_does_not_fit_is_a_failure(void **state)
     assert_int_equal(session_flush(&session), -EMSGSIZE);
     assert_int_equal(session_flush(&session), 0);
     buffer_done(&session.out);
-}
-
-static void without_daemon_and_database_the_node_is_unreachable(void **state)
-{
-    const struct node *node = *state;
-    char from[256], to[256];
-
-    node_path(node, "/var/lib/crustd/crustd.db", from);
-    node_path(node, "/var/lib/crustd/elsewhere", to);
-    assert_int_equal(rename(from, to), 0);
-    expect(node, "volumes", EXIT_UNREACHABLE, "");
-    assert_int_equal(rename(to, from), 0);
-}
-
-static void show(void **state)
-{
-    static const char *const commands_shown[] = {"volume pvc-ledger", "status", "journal"};
-
-    for (size_t i = 0; i < array_length(commands_shown) && getenv("SHOW"); i++) {
-        cleanup(buffer_done) struct buffer out = {0};
-
-        (void)node_run(*state, commands_shown[i], &out);
-        (void)fprintf(stderr, "$ crustctl %s\n%s\n", commands_shown[i], buffer_text(&out));
-    }
 }
 
 #define TEST(function) cmocka_unit_test_setup_teardown(function, node_set_up, node_tear_down)
@@ -366,24 +242,16 @@ int main(void)
         TEST(tables_fit_a_terminal),
         TEST(volumes_show_sizes_and_states),
         TEST(wide_has_pod_and_claim),
-        TEST(blocked_is_a_filter),
-        TEST(stalled_is_a_filter),
-        TEST(not_resizable_is_a_filter),
         TEST(removed_volumes_are_asked_for),
         TEST(a_volume_is_a_sheet),
         TEST(a_volume_in_json_is_an_object),
-        TEST(a_volume_may_be_named_by_its_handle),
         TEST(every_list_that_shows_a_volume_has_its_pv),
         TEST(a_program_gets_whole_columns),
         TEST(a_drive_shows_its_containers),
-        TEST(a_name_that_is_another_volumes_id_is_refused),
         TEST(status_comes_from_the_database_too),
         TEST(doctor_needs_no_daemon),
         TEST(the_journal_has_lines),
-        TEST(commands_that_need_a_daemon_fail_without_one),
-        TEST(without_daemon_and_database_the_node_is_unreachable),
         cmocka_unit_test(output_that_does_not_fit_is_a_failure),
-        TEST(show),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* display_test.c - escaping, widths, shortening, wrapping. */
-#include "crustctl/display.h"
+#include "crustctl/table.h"
 
 #include <string.h>
 
@@ -9,7 +9,6 @@
 
 static int set_up(void **state)
 {
-    (void)state;
     display_init();
     return 0;
 }
@@ -33,7 +32,6 @@ static void terminal_control_characters_are_escaped(void **state)
         {"", ""},
     };
 
-    (void)state;
     for (size_t i = 0; i < array_length(cases); i++) {
         cleanup(buffer_done) struct buffer out = BUFFER_INIT(0);
 
@@ -44,7 +42,6 @@ static void terminal_control_characters_are_escaped(void **state)
 
 static void widths_are_columns(void **state)
 {
-    (void)state;
     assert_int_equal(display_width(""), 0);
     assert_int_equal(display_width("abc"), 3);
     assert_int_equal(display_width("é"), 1);
@@ -62,13 +59,12 @@ static void cells_have_their_width(void **state)
                                         "\x1b\x1b\x1b\x1b",
                                         "ééééééééééééé"};
 
-    (void)state;
     for (size_t i = 0; i < array_length(texts); i++)
         for (unsigned width = 1; width < 30; width++) {
             cleanup(buffer_done) struct buffer left = BUFFER_INIT(0), right = BUFFER_INIT(0);
 
-            assert_int_equal(display_append_padded(&left, texts[i], width), 0);
-            assert_int_equal(display_append_padded_left(&right, texts[i], width), 0);
+            assert_int_equal(display_append_cell(&left, texts[i], width, DISPLAY_LEFT), 0);
+            assert_int_equal(display_append_cell(&right, texts[i], width, DISPLAY_RIGHT), 0);
             assert_int_equal(display_width(buffer_text(&left)), width);
             assert_int_equal(display_width(buffer_text(&right)), width);
         }
@@ -78,8 +74,8 @@ static void names_are_shortened_in_the_middle(void **state)
 {
     cleanup(buffer_done) struct buffer out = BUFFER_INIT(0);
 
-    (void)state;
-    assert_int_equal(display_append_short(&out, "/var/lib/kubelet/pods/1/mount", 14), 0);
+    assert_int_equal(display_append_cell(&out, "/var/lib/kubelet/pods/1/mount", 14, DISPLAY_SHORT),
+                     0);
     assert_string_equal(buffer_text(&out), "/var…s/1/mount");
 }
 
@@ -87,7 +83,6 @@ static void prose_is_wrapped(void **state)
 {
     cleanup(buffer_done) struct buffer out = BUFFER_INIT(0), plain = BUFFER_INIT(0);
 
-    (void)state;
     assert_int_equal(display_append_wrapped(&out, "one two three four five", "  - ", 4, 13), 0);
     assert_string_equal(buffer_text(&out), "  - one two\n    three\n    four five\n");
     assert_int_equal(display_append_wrapped(&plain, "word unbreakablelongword x", NULL, 0, 10), 0);

@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "crustctl/command.h"
-#include "crustctl/display.h"
+#include "crustctl/commands.h"
+#include "crustctl/table.h"
 #include "lib/cleanup.h"
 #include "store/cleanups.h"
 #include "store/store.h"
@@ -47,6 +47,7 @@ static inline int64_t node_add_volume(struct node *node, unsigned number, const 
         .options = "[\"rw\"]",
         .metadata = "{\"csi.storage.k8s.io/pvc/name\":\"data-database-0\"}",
         .mount_info_sha256 = "0",
+        .grows_file_system = true,
         .directory_inode = number,
     };
 
@@ -56,7 +57,7 @@ static inline int64_t node_add_volume(struct node *node, unsigned number, const 
                    "/var/lib/kubelet/pods/5bd1cbf5-02ab-4a1b-9fd7-1d4b8f6f0a51/volumes/"
                    "kubernetes.io~csi/%s/mount",
                    pv ? pv : key);
-    assert_int_equal(store_put_entry(node->store, &entry, &id, &changed), 0);
+    assert_int_equal(row_put_entry(node->store, &entry, &id, &changed), 0);
     return id;
 }
 
@@ -181,10 +182,10 @@ static inline int node_run_wide(const struct node *node, const char *words, unsi
         fail_msg("%s", error.text);
     session.options = &options;
     buffer_init(&session.out, 16 * MIB);
-    if (source_open(options.root, options.config_file, &session.source, &error) < 0)
+    if (source_open(&session.source, options.root, options.config_file, &error) < 0)
         fail_msg("%s", error.text);
     code = command->run(&session);
-    source_close(session.source);
+    source_close(&session.source);
     *ret_out = session.out;
     return code;
 }

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "crustctl/command.h"
+#include "crustctl/commands.h"
 #include "lib/cleanup.h"
 #include "tests/unit/test.h"
 
@@ -39,7 +39,6 @@ static void options_stand_anywhere(void **state)
         "journal -fn 5 -ojson --root /node",
     };
 
-    (void)state;
     for (size_t i = 0; i < array_length(lines); i++) {
         struct command_line line = {0};
 
@@ -56,7 +55,6 @@ static void defaults_are_the_host(void **state)
 {
     struct command_line line = {0};
 
-    (void)state;
     assert_int_equal(parse(&line, "status"), 0);
     assert_string_equal(line.options.root, "/");
     assert_null(line.options.config_file);
@@ -69,7 +67,6 @@ static void the_environment_stands_for_what_is_not_given(void **state)
 {
     struct command_line line = {0};
 
-    (void)state;
     assert_int_equal(setenv("CRUST_ROOT", "/host", 1), 0);
     assert_int_equal(setenv("CRUST_CONFIG", "/etc/it", 1), 0);
     assert_int_equal(parse(&line, "volumes"), 0);
@@ -84,101 +81,6 @@ static void the_environment_stands_for_what_is_not_given(void **state)
     assert_string_equal(line.options.root, "/");
     assert_null(line.options.config_file);
     assert_int_equal(unsetenv("CRUST_ROOT"), 0);
-}
-
-static void mistakes_are_named(void **state)
-{
-    static const struct {
-        const char *words;
-        const char *text;
-    } cases[] = {
-        {"-o xml status", "-o wants text, wide or json"},
-        {"-x status", "-x"},
-        {"--nothing status", "--nothing"},
-        {"status --root", "--root wants a value"},
-        {"journal -n", "-n wants a value"},
-        {"journal -n many", "-n wants a number, not \"many\""},
-        {"journal -n -3", "-n wants a number"},
-        {"wait x --for in_sync --timeout 5s", "--timeout wants a number"},
-        {"a b c d e f", "too many arguments, from \"f\" on"},
-        {"volumes --blocked=yes", "--blocked takes no value"},
-    };
-
-    (void)state;
-    for (size_t i = 0; i < array_length(cases); i++) {
-        struct command_line line = {0};
-
-        assert_int_equal(parse(&line, cases[i].words), -EINVAL);
-        if (!strstr(line.error.text, cases[i].text))
-            fail_msg("%s: %s", cases[i].words, line.error.text);
-    }
-}
-
-static void an_argument_that_does_not_fit_is_named(void **state)
-{
-    static const struct {
-        const char *words, *text;
-    } cases[] = {
-        {"sandboxes --blocked", "sandboxes does not take --blocked"},
-        {"explain x --size 1", "explain does not take --size"},
-        {"volume x y", "volume: unexpected argument \"y\""},
-        {"volume", "volume wants VOL"},
-    };
-
-    (void)state;
-    for (size_t i = 0; i < array_length(cases); i++) {
-        struct command_line line = {0};
-
-        assert_int_equal(parse(&line, cases[i].words), 0);
-        assert_int_equal(
-            command_check(command_find(line.options.command), &line.options, &line.error), -EINVAL);
-        assert_string_equal(line.error.text, cases[i].text);
-    }
-}
-
-static void every_option_has_a_name(void **state)
-{
-    (void)state;
-    for (unsigned bit = OPTION_BLOCKED; bit <= OPTION_NOT_RESIZABLE; bit <<= 1)
-        assert_int_equal(options_name(bit)[0], '-');
-}
-
-static void commands_take_their_own_options(void **state)
-{
-    static const struct {
-        const char *words;
-        int result;
-    } cases[] = {
-        {"volumes --blocked", 0},
-        {"sandboxes --blocked", -EINVAL},
-        {"volumes --stalled", 0},
-        {"sandboxes --stalled", -EINVAL},
-        {"volume", -EINVAL},
-        {"volume x", 0},
-        {"volume x y", -EINVAL},
-        {"volumes x", -EINVAL},
-        {"status -f", -EINVAL},
-        {"resizes -n 3", 0},
-        {"devices -n 3", -EINVAL},
-        {"wait x", -EINVAL},
-        {"wait x --for in_sync", 0},
-        {"wait --for in_sync", -EINVAL},
-        {"explain x -n 1", -EINVAL},
-        {"volumes --not-resizable", 0},
-        {"sandboxes --not-resizable", -EINVAL},
-    };
-
-    (void)state;
-    for (size_t i = 0; i < array_length(cases); i++) {
-        struct command_line line = {0};
-        const struct command *command;
-
-        assert_int_equal(parse(&line, cases[i].words), 0);
-        command = command_find(line.options.command);
-        assert_non_null(command);
-        if (command_check(command, &line.options, &line.error) != cases[i].result)
-            fail_msg("%s: %s", cases[i].words, line.error.text);
-    }
 }
 
 static void a_command_may_have_two_words(void **state)
@@ -197,7 +99,6 @@ static void a_command_may_have_two_words(void **state)
         {"nothing", NULL, 0},
     };
 
-    (void)state;
     for (size_t i = 0; i < array_length(cases); i++) {
         struct command_line line = {0};
         const struct command *command;
@@ -217,10 +118,6 @@ int main(void)
         cmocka_unit_test(options_stand_anywhere),
         cmocka_unit_test(defaults_are_the_host),
         cmocka_unit_test(the_environment_stands_for_what_is_not_given),
-        cmocka_unit_test(mistakes_are_named),
-        cmocka_unit_test(an_argument_that_does_not_fit_is_named),
-        cmocka_unit_test(every_option_has_a_name),
-        cmocka_unit_test(commands_take_their_own_options),
         cmocka_unit_test(a_command_may_have_two_words),
     };
 

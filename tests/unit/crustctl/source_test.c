@@ -8,7 +8,6 @@
 #include <sys/wait.h>
 
 #include "api/http_server.h"
-#include "lib/json.h"
 #include "lib/loop.h"
 #include "lib/path.h"
 #include "tests/unit/crustctl/node.h"
@@ -27,7 +26,6 @@ struct store_reader *reconciler_reader(struct reconciler *reconciler)
 
 void reconciler_get_modes(const struct reconciler *reconciler, struct reconciler_modes *ret_modes)
 {
-    (void)reconciler;
     *ret_modes = (struct reconciler_modes){.resize = "grow", .cleanup = "delete"};
 }
 
@@ -35,7 +33,6 @@ const struct reconciler_findings *reconciler_get_findings(const struct reconcile
 {
     static const struct reconciler_findings none;
 
-    (void)reconciler;
     return &none;
 }
 
@@ -57,9 +54,6 @@ void reconciler_get_health(const struct reconciler *reconciler,
 enum status_code reconciler_gc(struct reconciler *reconciler, bool dry_run, int64_t volume_id,
                                struct buffer *ret_json, struct error *error)
 {
-    (void)volume_id;
-    (void)reconciler;
-    (void)error;
     (void)buffer_append_format(
         ret_json,
         "[{\"volume_id\":7,\"key\":\"key7\",\"target_path\":\"/var/lib/kubelet/pods/a/volumes/"
@@ -77,7 +71,6 @@ enum status_code reconciler_restore(struct reconciler *reconciler, int64_t clean
     static const enum status_code codes[] = {STATUS_OK, STATUS_NOT_FOUND, STATUS_ALREADY_EXISTS,
                                              STATUS_FAILED_PRECONDITION, STATUS_UNAVAILABLE};
 
-    (void)reconciler;
     return error_set(error, (int)codes[cleanup_id], "this is why");
 }
 
@@ -86,24 +79,16 @@ enum status_code reconciler_expand(struct reconciler *reconciler,
                                    void *userdata, struct expansion **ret_expansion,
                                    struct error *error)
 {
-    (void)reconciler;
-    (void)asked;
-    (void)done;
-    (void)userdata;
-    (void)ret_expansion;
     return error_set(error, STATUS_NOT_FOUND, "there is no such volume here");
 }
 
 struct expansion *reconciler_expand_cancel(struct expansion *expansion)
 {
-    (void)expansion;
     return NULL;
 }
 
 int reconciler_examine(struct reconciler *reconciler, struct buffer *ret_json, struct error *error)
 {
-    (void)reconciler;
-    (void)ret_json;
     return error_set(error, -1, "not examined");
 }
 
@@ -252,22 +237,6 @@ static void explain_prints_the_remedy(void **state)
     expect(daemon, "explain pvc-ledger", EXIT_UNREACHABLE, "");
 }
 
-static void explain_in_json_has_the_same(void **state)
-{
-    const struct daemon *daemon = *state;
-    cleanup(buffer_done) struct buffer out = {0};
-    cleanup(json_deletep) cJSON *answer = NULL;
-
-    assert_int_equal(node_run(daemon->node, "explain pvc-ledger -o json", &out), EXIT_DONE);
-    assert_int_equal(json_parse(buffer_text(&out), out.length,
-                                (struct json_limits){16 * MIB, 12, 0}, &answer, NULL),
-                     0);
-    assert_string_equal(json_string(answer, "reason"), "monitor_missing");
-    assert_true(cJSON_GetArraySize(json_member(answer, "remedies")) > 1);
-    assert_true(cJSON_GetArraySize(json_member(answer, "known")) > 3);
-    assert_non_null(json_string(answer, "missing"));
-}
-
 static void names_are_encoded(void **state)
 {
     struct daemon *daemon = *state;
@@ -290,18 +259,6 @@ static void health_follows_the_daemon(void **state)
     expect(daemon, "health", EXIT_DONE, "ready");
     stop(daemon);
     expect(daemon, "health", EXIT_UNREACHABLE, "");
-}
-
-static void waiting_ends_as_the_volume_is(void **state)
-{
-    struct daemon *daemon = *state;
-
-    expect(daemon, "wait pvc-orders --for in_sync", EXIT_DONE, "volume 1: in_sync\n");
-    expect(daemon, "wait pvc-orders --for in_sync/none -o json", EXIT_DONE,
-           "\"state\":\"in_sync\"");
-    expect(daemon, "wait pvc-orders --for shrunk --timeout 0", EXIT_NOT_NOW, "");
-    expect(daemon, "wait pvc-ledger --for in_sync --timeout 0", EXIT_BLOCKED, "");
-    expect(daemon, "wait pvc-nothing --for in_sync --timeout 0", EXIT_NOT_FOUND, "");
 }
 
 static void stale_metadata_is_a_table_with_reasons(void **state)
@@ -333,11 +290,6 @@ static void restore_exits_with_the_daemons_result(void **state)
     expect(*state, "restore pvc-orders", EXIT_USAGE, "");
 }
 
-static void the_journal_comes_from_the_daemon(void **state)
-{
-    expect(*state, "journal -n 5", EXIT_DONE, "to=in_sync");
-}
-
 #define TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
 
 int main(void)
@@ -346,11 +298,8 @@ int main(void)
         TEST(the_daemon_is_asked_first),
         TEST(explain_begins_with_what_to_do_and_says_nothing_twice),
         TEST(explain_prints_the_remedy),
-        TEST(explain_in_json_has_the_same),
         TEST(names_are_encoded),
         TEST(health_follows_the_daemon),
-        TEST(waiting_ends_as_the_volume_is),
-        TEST(the_journal_comes_from_the_daemon),
         TEST(stale_metadata_is_a_table_with_reasons),
         TEST(restore_exits_with_the_daemons_result),
     };

@@ -6,7 +6,6 @@
 
 static void states_are_selected(void **state)
 {
-    (void)state;
     assert_true(states_is_selector("in_sync"));
     assert_true(states_is_selector("in_sync/none"));
     assert_true(states_is_selector("blocked/read_only"));

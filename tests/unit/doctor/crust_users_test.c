@@ -11,9 +11,8 @@
 
 static void search(struct node *node)
 {
-    written_done(&node->written);
-    written_begin(&node->written);
-    crust_users_find(node->root, &node->written.findings);
+    node_begin(node);
+    crust_users_find(&node->written.findings);
     written_end(&node->written);
 }
 

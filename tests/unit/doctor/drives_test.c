@@ -3,29 +3,14 @@
 #include "tests/unit/doctor/node.h"
 
 #include <errno.h>
+#include <sys/mount.h>
 
 #include "doctor/checks.h"
 
-static void judge(struct node *node, const struct drive_facts *facts)
-{
-    written_done(&node->written);
-    written_begin(&node->written);
-    drives_judge(facts, &node->written.findings);
-    written_end(&node->written);
-}
-
-static void expect(struct node *node, const struct drive_facts *facts, const char *text,
-                   const char *level)
-{
-    judge(node, facts);
-    written_expect(&node->written, "drives", text, level);
-}
-
 static void examine(struct node *node)
 {
-    written_done(&node->written);
-    written_begin(&node->written);
-    drives_examine(node->root, &node->config, &node->written.findings);
+    node_begin(node);
+    drives_examine(&node->written.findings);
     written_end(&node->written);
 }
 
@@ -39,36 +24,40 @@ static void name_prefixes(struct node *node, const char *first, const char *seco
     assert_true(config_list_add(prefixes, second));
 }
 
-static void missing_device_right_is_named(void **state)
+static void expect_device(struct node *node, const char *device, int access, const char *text,
+                          const char *level)
 {
-    struct drive_facts facts = {.device = "/dev/sda"};
-    struct node *node = *state;
-
-    expect(node, &facts, "block devices may be opened", "ok");
-    facts.device_access = EPERM;
-    expect(node, &facts, "DeviceAllow=block-* rw is missing", "error");
-    assert_non_null(strstr(json_string(written_find(&node->written, "drives", "cgroup"), "remedy"),
-                           "crustd-drives.conf"));
-    facts.device_access = EACCES;
-    expect(node, &facts, "Permission denied", "error");
-    facts.device[0] = '\0';
-    expect(node, &facts, "not tried", "note");
+    node_begin(node);
+    drives_judge_device(device, access, &node->written.findings);
+    written_end(&node->written);
+    written_expect(&node->written, "drives", text, level);
 }
 
-static void the_directories_of_disks_are_judged(void **state)
+static void missing_device_right_is_named(void **state)
 {
-    struct drive_facts facts = {.device = "/dev/sda"};
+    struct node *node = *state;
 
-    expect(*state, &facts, "no path of this node may be attached", "warning");
-    facts.prefixes = 1;
-    facts.prefix[0] = (struct drive_prefix){.path = "/dev/vg", .is_directory = true};
-    expect(*state, &facts, "disks below it may be attached", "ok");
-    facts.prefix[0].is_read_only = true;
-    expect(*state, &facts, "image files can't be opened for writing", "note");
-    facts.prefix[0].is_directory = false;
-    expect(*state, &facts, "it is no directory", "warning");
-    facts.prefix[0].found = -ENOENT;
-    expect(*state, &facts, "No such file or directory", "warning");
+    expect_device(node, "/dev/sda", 0, "block devices may be opened", "ok");
+    expect_device(node, "/dev/sda", EPERM, "DeviceAllow=block-* rw is missing", "error");
+    assert_non_null(strstr(json_string(written_find(&node->written, "drives", "cgroup"), "remedy"),
+                           "crustd-drives.conf"));
+    expect_device(node, "/dev/sda", EACCES, "Permission denied", "error");
+    expect_device(node, NULL, 0, "not tried", "note");
+}
+
+static void a_read_only_directory_is_noted(void **state)
+{
+    struct node *node = *state;
+    char path[512];
+
+    node_make(node, "/disks", 0755);
+    name_prefixes(node, "/disks", "/disks");
+    (void)snprintf(path, sizeof(path), "%s/disks", node->name);
+    if (mount("none", path, "tmpfs", MS_RDONLY, NULL) < 0)
+        skip();
+    examine(node);
+    assert_int_equal(umount(path), 0);
+    written_expect(&node->written, "drives", "image files can't be opened for writing", "note");
 }
 
 static void no_finding_while_drives_are_off(void **state)
@@ -83,7 +72,6 @@ static void no_finding_while_drives_are_off(void **state)
 static void the_node_itself_is_read(void **state)
 {
     struct node *node = *state;
-    struct drive_facts facts;
 
     node_make(node, "/disks", 0755);
     node_write(node, "/file", "");
@@ -93,17 +81,18 @@ static void the_node_itself_is_read(void **state)
     written_expect(&node->written, "drives", "disks below it may be attached", "ok");
     written_expect(&node->written, "drives", "it is no directory", "warning");
     name_prefixes(node, "/disks", "/none");
-    drives_read(node->root, &node->config, &facts);
-    assert_int_equal(facts.prefixes, 2);
-    assert_int_equal(facts.prefix[1].found, -ENOENT);
-    assert_string_equal(facts.device, "");
+    examine(node);
+    written_expect(&node->written, "drives", "No such file or directory", "warning");
+    node->config.drives.host_prefixes.count = 0;
+    examine(node);
+    written_expect(&node->written, "drives", "no path of this node may be attached", "warning");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         NODE_TEST(missing_device_right_is_named),
-        NODE_TEST(the_directories_of_disks_are_judged),
+        NODE_TEST(a_read_only_directory_is_noted),
         NODE_TEST(no_finding_while_drives_are_off),
         NODE_TEST(the_node_itself_is_read),
     };

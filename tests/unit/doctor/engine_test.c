@@ -37,7 +37,6 @@ static void containerd_of_both_versions(void **state)
         "options = { ConfigPath = '/y', BinaryName = 'kata' }\n";
     struct engine_runtimes runtimes = {0};
 
-    (void)state;
     take(&runtimes, two);
     take(&runtimes, three);
     assert_int_equal(runtimes.count, 3);
@@ -51,11 +50,22 @@ static void containerd_of_both_versions(void **state)
     assert_string_equal(runtimes.runtime[2].config_path, "/y");
 }
 
+static void a_sandboxer_is_known(void **state)
+{
+    struct engine_runtimes runtimes = {0};
+
+    take(&runtimes, "[plugins.cri.containerd.runtimes.a]\nsandboxer = 'shim'\n"
+                    "[plugins.cri.containerd.runtimes.b]\nsandboxer = 'podsandbox'\n");
+    assert_true(runtimes.runtime[0].is_sandboxer);
+    assert_false(runtimes.runtime[1].is_sandboxer);
+    take(&runtimes, "[plugins.cri.containerd.runtimes.a]\nsandboxer = ''\n");
+    assert_false(runtimes.runtime[0].is_sandboxer);
+}
+
 static void cri_o(void **state)
 {
     struct engine_runtimes runtimes = {0};
 
-    (void)state;
     take(&runtimes, "[crio.runtime.runtimes.kata-clh]\n"
                     "\truntime_path = \"/opt/kata/bin/containerd-shim-kata-v2\"\n"
                     "\truntime_type = \"vm\"\n"
@@ -70,7 +80,6 @@ static void a_later_file_wins(void **state)
 {
     struct engine_runtimes runtimes = {0};
 
-    (void)state;
     take(&runtimes,
          "[plugins.cri.containerd.runtimes.kata]\nruntime_type = 'io.containerd.kata.v2'\n");
     assert_string_equal(runtimes.runtime[0].config_path, "");
@@ -94,7 +103,6 @@ static void unusable_settings_are_reported(void **state)
 {
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(0);
 
-    (void)state;
     expect_fault("runtimes.x.options.ConfigPath = 1\n",
                  "f: line 1: the path of a configuration is no string");
     expect_fault("[runtimes.x]\n?\n",
@@ -113,6 +121,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(containerd_of_both_versions),
+        cmocka_unit_test(a_sandboxer_is_known),
         cmocka_unit_test(cri_o),
         cmocka_unit_test(a_later_file_wins),
         cmocka_unit_test(unusable_settings_are_reported),

@@ -3,7 +3,7 @@
 #include "tests/unit/doctor/node.h"
 
 #include "doctor/checks.h"
-#include "lib/base64url.h"
+#include "lib/encode.h"
 
 #define KUBELET            "/var/lib/kubelet"
 #define KATA               "11111111-aaaa-bbbb-cccc-000000000001"
@@ -45,9 +45,9 @@ static void examine(struct node *node, const char *table, const char *rows)
     fd = open(file, O_RDONLY | O_CLOEXEC);
     assert_int_equal(
         json_parse(rows, strlen(rows), (struct json_limits){1 << 16, 4, 0}, &list, NULL), 0);
-    written_done(&node->written);
-    written_begin(&node->written);
-    host_mounts_examine(node->root, &node->config, fd, list, "b", &node->written.findings);
+    node_begin(node);
+    node->written.findings.sandboxes = list;
+    host_mounts_examine(fd, &node->written.findings);
     written_end(&node->written);
 }
 

@@ -45,7 +45,6 @@ static void go_has_one_table(void **state)
     struct kata_settings settings = {0};
     const struct kata_table *table;
 
-    (void)state;
     take(&settings, "c.toml", go_qemu);
     table = kata_settings_table(&settings);
     assert_non_null(table);
@@ -61,7 +60,6 @@ static void rust_names_its_table(void **state)
     struct kata_settings settings = {0};
     const struct kata_table *table;
 
-    (void)state;
     take(&settings, "c.toml", "[hypervisor.clh]\npath = \"/x\"\n");
     take(&settings, "c.toml", rust_qemu);
     table = kata_settings_table(&settings);
@@ -77,7 +75,6 @@ static void later_settings_win(void **state)
     struct kata_settings settings = {0};
     const struct kata_table *table;
 
-    (void)state;
     take(&settings, "c.toml", go_qemu);
     take(&settings, "50.toml",
          "hypervisor.qemu.enable_debug = true\n"
@@ -94,7 +91,6 @@ static void an_older_name_is_known(void **state)
 {
     struct kata_settings settings = {0};
 
-    (void)state;
     take(&settings, "c.toml",
          "[hypervisor.qemu]\ndbg_monitor_socket = \"hmp\"\nconfidential_guest = true\n"
          "disable_block_device_use = true\n");
@@ -107,7 +103,6 @@ static void a_table_that_is_not_named_is_not_guessed(void **state)
 {
     struct kata_settings settings = {0};
 
-    (void)state;
     assert_null(kata_settings_table(&settings));
     take(&settings, "c.toml", "[hypervisor.qemu]\na = 1\n[hypervisor.clh]\na = 1\n");
     assert_null(kata_settings_table(&settings));
@@ -120,7 +115,6 @@ static void paths_are_the_last_ones(void **state)
     struct kata_settings settings = {0};
     const struct kata_table *table;
 
-    (void)state;
     take(&settings, "c.toml", go_qemu);
     table = kata_settings_table(&settings);
     assert_string_equal(table->path, "/opt/kata/bin/qemu-system-x86_64");
@@ -149,7 +143,6 @@ static void settings_that_kata_would_refuse_are_reported(void **state)
 {
     cleanup(buffer_done) struct buffer many = BUFFER_INIT(0);
 
-    (void)state;
     expect_fault("[hypervisor.qemu]\nenable_debug = \"true\"\n",
                  "c.toml: line 2: enable_debug is neither true nor false");
     expect_fault("[hypervisor.qemu]\nextra_monitor_socket = true\n",

@@ -20,13 +20,11 @@ static void judge(struct node *node, const char *text)
     struct error error = {0};
 
     running = NULL;
-    written_done(&node->written);
-    written_begin(&node->written);
-    node->written.findings.running = rows;
-    node->written.findings.boot_id = "b";
+    node_begin(node);
+    node->written.findings.sandboxes = rows;
     if (kata_settings_read(&settings, "/k/c.toml", text, strlen(text), &error) != 0)
         fail_msg("%s", error.text);
-    kata_judge(&settings, &program, "/k/c.toml", "kata", &node->config, &node->written.findings);
+    kata_judge(&settings, &program, "/k/c.toml", "kata", &node->written.findings);
     written_end(&node->written);
 }
 
@@ -170,11 +168,29 @@ static void a_volume_in_a_vm_outweighs_the_key(void **state)
     expect(node, QEMU("qmp", "true") NO_BLOCK, "note", "VMs that run have volumes as devices");
     assert_int_equal(node->written.findings.configurations, 1);
     assert_true(node->written.findings.tells_hypervisor);
-    expect(node, QEMU("hmp", "true") NO_BLOCK RUST, "error", "no mounted volume");
+    expect(node, QEMU("hmp", "true") NO_BLOCK RUST, "error", "no container is created");
     running = "[" RUNS("b", "kata-go", "qemu", "",
                        "0") "," RUNS("older", "kata-go", "qemu", "",
                                      "1") "," RUNS("b", "kata-go", "cloud-hypervisor", "", "1") "]";
     expect(node, QEMU("qmp", "true") NO_BLOCK, "error", "no mounted volume");
+    assert_int_equal(node->written.findings.configurations, 0);
+}
+
+#define CLAIMS(volumes, claims)                                                                    \
+    "{\"boot_id\":\"b\",\"runtime\":\"kata-go\",\"hypervisor\":\"qemu\",\"volumes\":" volumes      \
+    ",\"block_claims\":" claims "}"
+
+/* The key is about mounted volumes, and this node has none. */
+static void raw_block_claims_need_no_block_device_use(void **state)
+{
+    struct node *node = *state;
+
+    running = "[" CLAIMS("1", "1") "," CLAIMS("0", "0") "]";
+    expect(node, QEMU("qmp", "true") NO_BLOCK, "note", "no mounted volume reaches a guest");
+    assert_int_equal(node->written.findings.configurations, 1);
+    assert_true(node->written.findings.tells_hypervisor);
+    running = "[" CLAIMS("1", "1") "," CLAIMS("2", "1") "]";
+    expect(node, QEMU("qmp", "true") NO_BLOCK, "error", "no mounted volume reaches a guest");
     assert_int_equal(node->written.findings.configurations, 0);
 }
 
@@ -183,7 +199,7 @@ static void the_version_that_runs_is_known(void **state)
     struct node *node = *state;
 
     running = "[" RUNS("b", "kata-go", "cloud-hypervisor", "54.0.0", "1") "]";
-    expect(node, CLH, "ok", "told by its own API");
+    expect(node, CLH, "ok", "uses Cloud Hypervisor's own API");
     assert_true(node->written.findings.tells_hypervisor);
     running = "[" RUNS("b", "kata-go", "cloud-hypervisor", "51.1.0",
                        "1") "," RUNS("b", "kata-go", "cloud-hypervisor", "54.0.0", "1") "]";
@@ -214,17 +230,8 @@ static void confidential_guests_are_warned(void **state)
 
 static void examine(struct node *node)
 {
-    kata_examine(node->root, &node->config, &node->written.findings);
+    kata_examine(&node->written.findings);
     written_end(&node->written);
-}
-
-static void without_kata(void **state)
-{
-    struct node *node = *state;
-
-    examine(node);
-    written_expect(&node->written, "kata_absent", "", "warning");
-    assert_int_equal(cJSON_GetArraySize(node->written.list), 1);
 }
 
 static void the_engine_names_it(void **state)
@@ -278,6 +285,33 @@ static void a_runtime_without_a_path_takes_its_default(void **state)
     written_expect(&node->written, "kata_configuration", "g (", "ok");
 }
 
+#define SANDBOXER(name, path)                                                                      \
+    "[plugins.cri.containerd.runtimes." name "]\nsandboxer = 'shim'\n"                             \
+    "runtime_path = '" path "'\n[plugins.cri.containerd.runtimes." name ".options]\n"              \
+    "ConfigPath = '/kata/" name ".toml'\n"
+
+/* It gets none of the class's options with a sandbox. */
+static void the_rust_runtime_as_a_sandboxer_takes_its_default(void **state)
+{
+    struct node *node = *state;
+
+    node_write(node, "/etc/containerd/config.toml",
+               SANDBOXER("r", "/opt/kata/runtime-rs/bin/shim") SANDBOXER("g", "/usr/bin/kata"));
+    node_write(node, "/kata/r.toml", QEMU("qmp", "true"));
+    node_write(node, "/kata/g.toml", QEMU("qmp", "true"));
+    examine(node);
+    written_expect(&node->written, "kata_unreadable", "/kata/r.toml", "warning");
+    written_expect(&node->written, "kata_configuration", "g (", "ok");
+    node_begin(node);
+    node_write(node, "/etc/kata-containers/runtime-rs/configuration.toml",
+               QEMU("hmp", "true") RUST);
+    examine(node);
+    written_expect(&node->written, "kata_configuration", "r (", "error");
+    written_expect(&node->written, "kata_configuration", "/etc/kata-containers/runtime-rs",
+                   "error");
+    written_expect(&node->written, "kata_configuration", "g (", "ok");
+}
+
 /* kata-deploy leaves a link where the file was, and config.d stands beside the file. */
 static void drop_ins_stand_beside_the_file_itself(void **state)
 {
@@ -293,20 +327,6 @@ static void drop_ins_stand_beside_the_file_itself(void **state)
     examine(node);
     written_expect(&node->written, "kata_configuration", "/k/runtimes/qemu/configuration.toml",
                    "ok");
-}
-
-static void a_later_drop_in_is_named(void **state)
-{
-    struct node *node = *state;
-    const char *remedy;
-
-    node_write(node, "/etc/kata-containers/configuration.toml", QEMU("qmp", "true"));
-    node_write(node, "/etc/kata-containers/config.d/60-debug.toml",
-               "[hypervisor.qemu]\nenable_debug = false\n");
-    examine(node);
-    written_expect(&node->written, "kata_configuration", "config.d/60-debug.toml", "error");
-    remedy = json_string(node->written.list->child, "remedy");
-    assert_non_null(strstr(remedy, "in /etc/kata-containers/config.d/60-debug.toml. Or better"));
 }
 
 static void an_unreadable_configuration_is_not_judged(void **state)
@@ -351,14 +371,14 @@ int main(void)
         NODE_TEST(other_hypervisors),
         NODE_TEST(a_volume_in_a_vm_outweighs_the_key),
         NODE_TEST(the_version_that_runs_is_known),
+        NODE_TEST(raw_block_claims_need_no_block_device_use),
         NODE_TEST(each_obstacle_is_reported),
         NODE_TEST(confidential_guests_are_warned),
-        NODE_TEST(without_kata),
         NODE_TEST(the_engine_names_it),
         NODE_TEST(the_runtimes_look_for_it_themselves),
         NODE_TEST(a_runtime_without_a_path_takes_its_default),
+        NODE_TEST(the_rust_runtime_as_a_sandboxer_takes_its_default),
         NODE_TEST(drop_ins_stand_beside_the_file_itself),
-        NODE_TEST(a_later_drop_in_is_named),
         NODE_TEST(an_unreadable_configuration_is_not_judged),
         NODE_TEST(there_is_a_bound_on_drop_ins),
     };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* kernel_test.c - each thing that a kernel, a filter or a namespace can take away. */
-#include "tests/unit/doctor/findings.h"
+#include "tests/unit/doctor/node.h"
 
 #include <errno.h>
 
@@ -13,6 +13,9 @@ static const struct kernel_facts well = {
     .may_trace = true,
     .user_is_first = true,
     .shows_all_processes = true,
+    .max_instances = 128,
+    .max_watches = 8192,
+    .directories = 4000,
 };
 
 static void expect(const struct kernel_facts *facts, const char *id, const char *text,
@@ -22,7 +25,6 @@ static void expect(const struct kernel_facts *facts, const char *id, const char 
 
     written_begin(&written);
     kernel_judge(facts, &written.findings);
-    kernel_judge_process(facts, &written.findings);
     written_end(&written);
     written_expect(&written, id, text, level);
     written_done(&written);
@@ -33,12 +35,10 @@ static void a_suitable_kernel_has_no_findings(void **state)
     struct written written;
     const cJSON *finding;
 
-    (void)state;
     written_begin(&written);
     kernel_judge(&well, &written.findings);
-    kernel_judge_process(&well, &written.findings);
     written_end(&written);
-    assert_int_equal(cJSON_GetArraySize(written.list), 6);
+    assert_int_equal(cJSON_GetArraySize(written.list), 7);
     cJSON_ArrayForEach(finding, written.list)
     {
         assert_string_equal(json_string(finding, "level"), "ok");
@@ -50,7 +50,6 @@ static void versions(void **state)
 {
     struct kernel_facts facts = well;
 
-    (void)state;
     expect(&facts, "kernel", "Linux 6.1.0-18-amd64", "ok");
     (void)snprintf(facts.release, sizeof(facts.release), "5.15.0");
     expect(&facts, "kernel", "diskseq", "ok");
@@ -66,7 +65,6 @@ static void calls_that_are_refused(void **state)
 {
     struct kernel_facts facts = well;
 
-    (void)state;
     facts.openat2 = -ENOSYS;
     expect(&facts, "kernel", "openat2: Function not implemented", "error");
     facts.openat2 = 0;
@@ -89,7 +87,6 @@ static void missing_rights_of_the_examiner_are_reported(void **state)
 {
     struct kernel_facts facts = well;
 
-    (void)state;
     facts.first_process = -EACCES;
     expect(&facts, "processes", "process 1 cannot be observed (Permission denied)", "warning");
     facts.may_trace = false;
@@ -102,7 +99,6 @@ static void namespaces(void **state)
 {
     struct kernel_facts facts = well;
 
-    (void)state;
     facts.user_is_first = false;
     expect(&facts, "user_namespace", "not the node's", "error");
     expect(&facts, "pid_namespace", "the node's", "ok");
@@ -114,14 +110,35 @@ static void namespaces(void **state)
 
 static void this_kernel_is_read(void **state)
 {
-    struct kernel_facts facts;
+    struct node *node = *state;
+    struct kernel_facts facts, more;
 
-    (void)state;
-    kernel_read(&facts);
+    kernel_read(node->root, &node->config, &facts);
     assert_int_equal(facts.openat2, 0);
     assert_int_equal(facts.pidfd_open, 0);
     assert_true(facts.release[0] >= '4' && facts.release[0] <= '9');
     assert_true(facts.now_seconds > well.now_seconds);
+    assert_true(facts.max_watches > 0);
+    assert_true(facts.max_instances > 0);
+    node_make(node, "/run/crust/a", 0700);
+    node_make(node, "/run/crust/b", 0700);
+    node_make(node, "/run/vc/vm/c", 0700);
+    node_write(node, "/run/crust/file", "");
+    kernel_read(node->root, &node->config, &more);
+    assert_int_equal(more.directories - facts.directories, 3);
+}
+
+static void limits_of_watches(void **state)
+{
+    struct kernel_facts facts = well;
+
+    expect(&facts, "inotify", "4000 directories to watch, of 8192", "ok");
+    facts.directories = 4097;
+    expect(&facts, "inotify", "4097 directories are to be watched", "warning");
+    facts.watch = -ENOSPC;
+    expect(&facts, "inotify", "No space left", "warning");
+    facts.inotify = -EMFILE;
+    expect(&facts, "inotify", "Too many open files", "error");
 }
 
 int main(void)
@@ -132,7 +149,8 @@ int main(void)
         cmocka_unit_test(calls_that_are_refused),
         cmocka_unit_test(missing_rights_of_the_examiner_are_reported),
         cmocka_unit_test(namespaces),
-        cmocka_unit_test(this_kernel_is_read),
+        cmocka_unit_test(limits_of_watches),
+        NODE_TEST(this_kernel_is_read),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

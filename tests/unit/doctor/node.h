@@ -17,6 +17,15 @@ struct node {
     struct written written;
 };
 
+/* What is examined from now on stands in a list of its own. */
+static inline void node_begin(struct node *node)
+{
+    written_done(&node->written);
+    written_begin(&node->written);
+    node->written.findings.root = node->root;
+    node->written.findings.config = &node->config;
+}
+
 static inline int node_set_up(void **state)
 {
     struct node *node = calloc(1, sizeof(*node));
@@ -24,7 +33,7 @@ static inline int node_set_up(void **state)
     assert_int_equal(scratch_directory_make(node->name), 0);
     assert_int_equal(path_open_root(node->name, &node->root), 0);
     config_defaults(&node->config);
-    written_begin(&node->written);
+    node_begin(node);
     *state = node;
     return 0;
 }

@@ -5,7 +5,7 @@
 #include <sys/xattr.h>
 
 #include "doctor/checks.h"
-#include "lib/process_trust.h"
+#include "lib/process.h"
 
 /* Nothing on this machine has such a name. */
 #define VM        "vm-of-unit-tests"
@@ -60,7 +60,7 @@ static void the_rest_of_the_node_is_looked_at(void **state)
     if (!namespaces_show_all_processes() || access("/proc/1/root/bin/sh", X_OK) < 0)
         skip();
     assert_int_equal(find(*state, "/proc/self/exe").state, PROGRAM_THERE);
-    assert_int_equal(program_examine(((struct node *)*state)->root, "/bin/sh"), PROGRAM_THERE);
+    assert_int_equal(find(*state, "/bin/sh").state, PROGRAM_THERE);
 }
 
 static void a_program_out_of_sight_is_not_judged(void **state)
@@ -177,9 +177,8 @@ static void judge(struct node *node, const struct program *program)
 {
     static const struct kata_table table = {.path = CRUST, .path_file = "/k/config.d/50"};
 
-    written_done(&node->written);
-    written_begin(&node->written);
-    kata_program_judge(&table, program, "kata", &node->written.findings);
+    node_begin(node);
+    kata_judge_program(&table, program, "kata", &node->written.findings);
     written_end(&node->written);
 }
 
@@ -209,10 +208,11 @@ static void a_problem_that_keeps_pods_from_starting_is_an_error(void **state)
     struct program program = well;
 
     expect(node, (struct program){.state = PROGRAM_ABSENT}, "error",
-           "path = " CRUST " leads nowhere: no pod of these starts");
+           "path = " CRUST " does not exist: no pod of these starts");
     expect(node, (struct program){.state = PROGRAM_NOT_EXECUTABLE}, "error", "no program that can");
     expect(node, (struct program){.state = PROGRAM_UNSEEN}, "warning", "cannot be told");
-    expect(node, (struct program){.state = PROGRAM_ABSENT, .is_crust = true}, "error", "nowhere");
+    expect(node, (struct program){.state = PROGRAM_ABSENT, .is_crust = true}, "error",
+           "does not exist");
     assert_non_null(strstr(json_string(node->written.list->child, "remedy"), "make install"));
     assert_non_null(strstr(json_string(node->written.list->child, "remedy"), "/k/config.d/50"));
     program.qemu = PROGRAM_ABSENT;
@@ -241,7 +241,7 @@ static void valid_paths_only_bind_annotations(void **state)
                                      .valid_path = {CRUST, "/opt/" VM, "/opt/*/" VM, "/bin/sh"}};
 
     make_directories(*state);
-    kata_program_examine_valid(node->root, &table, "kata", &node->written.findings);
+    kata_judge_valid_paths(&table, "kata", &node->written.findings);
     written_end(&node->written);
     assert_int_equal(cJSON_GetArraySize(node->written.list), 1);
     written_expect(&node->written, "kata_program", "names /opt/" VM ", which is not there", "note");

@@ -23,11 +23,11 @@ static void judge(struct node *node, const char *rows)
 {
     cleanup(json_deletep) cJSON *sandboxes = NULL;
 
-    written_done(&node->written);
-    written_begin(&node->written);
+    node_begin(node);
     assert_int_equal(
         json_parse(rows, strlen(rows), (struct json_limits){1 << 16, 4, 0}, &sandboxes, NULL), 0);
-    sandboxes_judge(sandboxes, "b", &node->config, &node->written.findings);
+    node->written.findings.sandboxes = sandboxes;
+    sandboxes_judge(&node->written.findings);
     written_end(&node->written);
 }
 
@@ -62,14 +62,13 @@ static void a_runtime_that_passes_no_group_on_is_noted(void **state)
 static void a_process_is_ended_because_of_a_process_only(void **state)
 {
     struct node *node = *state;
-    cleanup(json_deletep) cJSON *doubts = cJSON_CreateObject();
+    cleanup(json_deletep) cJSON *distrusted = cJSON_CreateObject();
 
-    assert_non_null(
-        cJSON_AddStringToObject(doubts, "5a", "process 7 names the sandbox but is not trusted"));
-    assert_non_null(cJSON_AddStringToObject(doubts, "5b", "more containers than are read"));
-    written_done(&node->written);
-    written_begin(&node->written);
-    sandboxes_judge_doubts(doubts, &node->written.findings);
+    assert_non_null(cJSON_AddStringToObject(distrusted, "5a",
+                                            "process 7 names the sandbox but is not trusted"));
+    assert_non_null(cJSON_AddStringToObject(distrusted, "5b", "more containers than are read"));
+    node_begin(node);
+    sandboxes_judge_distrusted(distrusted, &node->written.findings);
     written_end(&node->written);
     written_expect(&node->written, "sandbox", "not believed: process 7", "warning");
     expect_remedy(node, "not believed: process 7", "ps -o");
@@ -101,6 +100,21 @@ static void qemu(void **state)
     expect(node, ROW(QEMU "," NO_MONITOR "," ABLE), "error", "no monitor");
     node->config.resize.qemu_monitor = QEMU_MONITOR_OFF;
     expect(node, ROW(QEMU "," NO_MONITOR "," ABLE), "note", "resize.qemu_monitor = off");
+}
+
+/* What is on them is the pod's affair. */
+static void raw_block_claims_need_the_vmm_alone(void **state)
+{
+    struct node *node = *state;
+
+    expect(node, ROW(QEMU "," MONITOR "," UNABLE ",\"block_claims\":2,\"raw_claims\":2"), "ok",
+           "its guest is asked nothing");
+    expect(node, ROW(QEMU "," MONITOR "," UNABLE ",\"block_claims\":2,\"raw_claims\":2"), "ok",
+           "2 volumes (raw block claims: 2): pv-a, pv-b");
+    expect(node, ROW(QEMU "," NO_MONITOR ",\"block_claims\":2,\"raw_claims\":2"), "error",
+           "no monitor");
+    expect(node, ROW(QEMU "," MONITOR "," UNABLE ",\"block_claims\":1,\"raw_claims\":1"), "note",
+           "agent_denied, shim agent_unsupported, helper not tried");
 }
 
 /* Two sandboxes of this boot, and one of the last. */
@@ -307,6 +321,7 @@ int main(void)
         NODE_TEST(a_runtime_that_passes_no_group_on_is_noted),
         NODE_TEST(an_orphan_has_to_be_ended),
         NODE_TEST(qemu),
+        NODE_TEST(raw_block_claims_need_the_vmm_alone),
         NODE_TEST(a_process_is_ended_because_of_a_process_only),
         NODE_TEST(volumes_that_would_not_grow),
         NODE_TEST(the_remedy_serves_both_runtimes),

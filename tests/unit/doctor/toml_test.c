@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "doctor/toml.h"
+#include "doctor/checks.h"
 #include "lib/buffer.h"
 #include "lib/cleanup.h"
 
 /* "a.b=text a.c=true a.d=? " */
-static void on_item(void *userdata, const struct toml_item *item)
+static int on_item(void *userdata, const struct toml_item *item, struct error *error)
 {
     struct buffer *seen = userdata;
 
@@ -28,7 +28,7 @@ static void on_item(void *userdata, const struct toml_item *item)
                                               : item->truth            ? "true"
                                                                        : "false"),
                          0);
-    assert_int_equal(buffer_append_format(seen, "@%u ", item->line), 0);
+    return buffer_append_format(seen, "@%u ", item->line);
 }
 
 static void expect(const char *text, const char *items)
@@ -54,7 +54,6 @@ static void expect_fault(const char *text, const char *fault)
 
 static void tables_and_keys_make_names(void **state)
 {
-    (void)state;
     expect("", "");
     expect("a = true", "a=true@1 ");
     expect("# x\n\n[hypervisor.qemu] # y\r\n  enable_debug=false# z\n",
@@ -67,7 +66,6 @@ static void tables_and_keys_make_names(void **state)
 
 static void values_have_kinds(void **state)
 {
-    (void)state;
     expect("a = -1_000\nb = 1.5e+3\nc = 1979-05-27T07:32:00Z\nd = inf\n",
            "a=?@1 b=?@2 c=?@3 d=?@4 ");
     expect("a = [ 1, \"]\", # ]\n  [true], {b = 1},\n]\nc = true", "a=?@1 a[]=']'@1 c=true@4 ");
@@ -80,7 +78,6 @@ static void values_have_kinds(void **state)
 
 static void strings_are_unescaped(void **state)
 {
-    (void)state;
     expect("a = \"x\\t\\\"\\\\\\u00e4\\U0001F600\"", "a='x\t\"\\\xc3\xa4\xf0\x9f\x98\x80'@1 ");
     expect("a = 'C:\\n'", "a='C:\\n'@1 ");
     expect_fault("a = \"\\q\"", "unknown escape");
@@ -91,7 +88,6 @@ static void strings_are_unescaped(void **state)
 
 static void unknown_syntax_is_reported(void **state)
 {
-    (void)state;
     expect_fault("a", "line 1: neither");
     expect_fault("\n\nkey value\n", "line 3: neither");
     expect_fault("a = yes\n", "the value is neither");
@@ -113,7 +109,6 @@ static void everything_has_a_bound(void **state)
 {
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(0);
 
-    (void)state;
     for (int i = 0; i < TOML_PARTS + 1; i++)
         assert_int_equal(buffer_append_text(&text, i ? ".a" : "a"), 0);
     expect_fault(buffer_text(&text), "too many parts");

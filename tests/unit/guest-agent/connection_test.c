@@ -5,33 +5,22 @@
  * Socket pairs stand for the line: one that is full takes nothing, as a virtio-serial port without
  * a peer does, and one that its peer has shut down reads end-of-file.
  */
-#include "tests/unit/test.h"
+#include "tests/unit/guest-agent/client_fixture.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#include "agent-client/agent_messages.h"
-#include "agent-client/ttrpc_codec.h"
-#include "guest-agent/connection.h"
-#include "lib/cleanup.h"
-#include "lib/clock.h"
 #include "lib/log.h"
 
 enum { REPLY_BYTES = 64 * 1024 }; /* that are kept for a client that does not read */
 
-static struct loop loop;
 static struct connection *connection;
 static bool ended;
 static int line; /* the client's end */
-static struct buffer received;
 
 static void on_ended(struct connection *one, void *userdata)
 {
-    (void)one;
-    (void)userdata;
     ended = true;
 }
 
@@ -62,12 +51,7 @@ static size_t fill(int fd)
 
 static void ask(uint32_t stream)
 {
-    struct ttrpc_request request = {.service = AGENT_SERVICE, .method = AGENT_METHOD_STATS};
-    struct buffer frame = BUFFER_INIT(0);
-
-    assert_int_equal(ttrpc_append_request(&frame, stream, &request, NULL, 0), 0);
-    assert_int_equal(write(line, frame.data, frame.length), (ssize_t)frame.length);
-    buffer_done(&frame);
+    post_request(line, stream, AGENT_SERVICE, AGENT_METHOD_STATS, 0, NULL);
 }
 
 static void leave(void)
@@ -78,51 +62,15 @@ static void leave(void)
     ended = false;
 }
 
-static void nothing(struct loop_io *io, int events)
-{
-    (void)io;
-    (void)events;
-}
-
-static bool out_of_patience;
-
-static void give_up(struct loop_timer *timer)
-{
-    (void)timer;
-    out_of_patience = true;
-}
-
 /* The next thing said is the reply to this stream. */
 static void expect_reply(uint32_t stream)
 {
-    struct loop_io readable = {0};
-    struct loop_timer patience = {0};
-    struct ttrpc_frame frame = {0};
-    size_t skipped;
-
-    out_of_patience = false;
-    loop_io_start(&loop, &readable, line, LOOP_READ, nothing);
-    loop_timer_start(&loop, &patience, 10 * NSEC_PER_SEC, give_up);
-    while (ttrpc_find_response(buffer_text(&received), received.length, stream, 65536, &skipped,
-                               &frame) != TTRPC_FRAME) {
-        char bytes[4096];
-        ssize_t count = read(line, bytes, sizeof(bytes));
-
-        if (count > 0)
-            assert_int_equal(buffer_append(&received, bytes, (size_t)count), 0);
-        else
-            loop_run_once(&loop);
-        assert_false(out_of_patience);
-    }
+    (void)await_status(line, stream);
     assert_int_equal(skipped, 0);
-    buffer_consume(&received, frame.size);
-    loop_io_stop(&readable);
-    loop_timer_stop(&patience);
 }
 
 static void on_turn(struct loop_timer *timer)
 {
-    (void)timer;
 }
 
 /* Lets the agent say all that it has to say; returns how many bytes the client read. */
@@ -162,7 +110,6 @@ static void ask_without_reading(int port)
 
 static int set_up(void **state)
 {
-    (void)state;
     line = -1;
     ended = false;
     buffer_init(&received, 0);
@@ -171,7 +118,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     connection = connection_free(connection);
     fd_close(line);
     buffer_done(&received);
@@ -185,7 +131,6 @@ static void a_reply_that_the_line_did_not_take_reaches_the_next_peer(void **stat
 {
     int port = new_line();
 
-    (void)state;
     fill(port);
     assert_int_equal(connection_new(&loop, port, true, NSEC_PER_SEC, on_ended, NULL, &connection),
                      0);
@@ -205,7 +150,6 @@ static void replies_that_nobody_fetches_are_bounded(void **state)
 {
     int port = new_line();
 
-    (void)state;
     assert_int_equal(
         connection_new(&loop, port, false, 60 * NSEC_PER_SEC, on_ended, NULL, &connection), 0);
     ask_without_reading(port);
@@ -215,7 +159,6 @@ static void they_are_bounded_for_every_client_of_a_line(void **state)
 {
     int port = new_line();
 
-    (void)state;
     assert_int_equal(connection_new(&loop, port, true, NSEC_PER_SEC, on_ended, NULL, &connection),
                      0);
     ask_without_reading(port);

@@ -2,23 +2,12 @@
 /* device_cgroup_test.c - disks that a device cgroup of version 1 forbids. Skipped where this
  * machine has none, or no loop devices.
  */
-#include "guest-agent/drive_disk.h"
+#include "tests/unit/guest-agent/drive_fixture.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/mount.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include "lib/cleanup.h"
-#include "tests/unit/guest-agent/loop_volume.h"
-#include "tests/unit/scratch.h"
-#include "tests/unit/test.h"
+#include "guest-agent/guest_disk.h"
 
 static int hierarchy = -1;
 static char group[64];
@@ -34,21 +23,19 @@ static int open_hierarchy(void)
     return fd;
 }
 
-static int set_up(void **state)
+static int start(void **state)
 {
-    (void)state;
     hierarchy = open_hierarchy();
     (void)snprintf(group, sizeof(group), "crust-unit-%d", (int)getpid());
-    return hierarchy >= 0 ? mkdirat(hierarchy, group, 0700) : 0;
+    return hierarchy >= 0 && mkdirat(hierarchy, group, 0700) < 0 ? -1 : tree_start(state);
 }
 
-static int tear_down(void **state)
+static int stop(void **state)
 {
-    int r = hierarchy >= 0 ? unlinkat(hierarchy, group, AT_REMOVEDIR) : 0;
-
-    (void)state;
+    if (hierarchy >= 0 && unlinkat(hierarchy, group, AT_REMOVEDIR) < 0)
+        return -1;
     fd_close(hierarchy);
-    return r;
+    return disk_stop(state);
 }
 
 static void write_to_group(const char *file, const char *text)
@@ -80,36 +67,21 @@ static int check_in_group(const char *path, dev_t device)
         return 2;
     if (open_disk(path, O_RDONLY) < 0)
         return 3;
-    if (open_disk(path, O_RDWR) != -EPERM) /* it asked to read */
+    if (open_disk(path, O_RDWR) < 0)
         return 4;
     return open_disk("/dev/null", O_RDONLY) == -EPERM ? 0 : 5; /* nothing else is allowed */
 }
 
-static void make_disk(struct loop_volume *volume, const char *directory)
+static void the_disk_alone_may_be_used(void **state)
 {
-    (void)snprintf(volume->image, sizeof(volume->image), "%.60s/image", directory);
-    fd_close(open(volume->image, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
-    assert_int_equal(truncate(volume->image, MIB), 0);
-    loop_volume_attach(volume);
-}
-
-static void the_disk_alone_may_be_read(void **state)
-{
-    struct loop_volume volume = {.loop = -1};
-    char directory[SCRATCH_BYTES];
-    struct stat disk = {0};
+    struct stat disk;
     pid_t child;
     int status;
 
-    (void)state;
     if (hierarchy < 0)
         skip();
-    assert_int_equal(scratch_directory_make(directory), 0);
-    make_disk(&volume, directory);
-    if (volume.loop < 0 || fstat(volume.loop, &disk) < 0) {
-        (void)scratch_directory_remove(directory);
-        skip();
-    }
+    attach_disk("");
+    assert_int_equal(fstat(volume.loop, &disk), 0);
     write_to_group("devices.deny", "a");
     child = fork();
     assert_true(child >= 0);
@@ -119,16 +91,14 @@ static void the_disk_alone_may_be_read(void **state)
         _exit(check_in_group(volume.device, disk.st_rdev));
     }
     assert_int_equal(waitpid(child, &status, 0), child);
-    (void)ioctl(volume.loop, LOOP_CLR_FD);
-    fd_close(volume.loop);
-    assert_int_equal(scratch_directory_remove(directory), 0);
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_disk_alone_may_be_read)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(the_disk_alone_may_be_used, start, stop)};
 
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, private_mounts, NULL);
 }

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* drive_call_test.c - MountDrive, UnmountDrive and ListDrives as the host calls them, over a
- * connection to the whole agent. */
+ * connection to the whole agent; and the periodic sync of the mounted drives. */
 #include "tests/unit/guest-agent/drive_fixture.h"
 
 #include <limits.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
-#include "agent-client/ttrpc_codec.h"
-#include "guest-agent/connection.h"
-#include "guest-agent/drive_flush.h"
 #include "guest-agent/drive_task.h"
+#include "guest-agent/guest_disk.h"
 #include "lib/log.h"
+#include "tests/unit/guest-agent/client_fixture.h"
 
-static struct loop loop;
+#define SERIAL_OF_VMM "65024649381234"
+#define INTERVAL_NS   (NSEC_PER_SEC / 20)
+
 static struct connection *connection;
 static int client = -1;
-static struct buffer received;
-static bool out_of_patience;
 
 static bool serials_hang;
 
@@ -32,16 +32,40 @@ ssize_t read(int fd, void *bytes, size_t size)
     return syscall(SYS_read, fd, bytes, size);
 }
 
+/* Shared with the agent's processes. */
+static struct {
+    char hanging[32]; /* the drive whose sync does not end */
+    unsigned good, bad;
+} * syncs;
+
+/* In place of the C library's. Counts the syncs of the two drives. */
+int syncfs(int fd)
+{
+    char link[32], path[PATH_MAX] = "";
+
+    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    if (readlink(link, path, sizeof(path) - 1) <= 0)
+        return -1;
+    if (strstr(path, "/good"))
+        syncs->good++;
+    if (strstr(path, "/bad"))
+        syncs->bad++;
+    if (!strstr(path, "/good") && !strstr(path, "/bad"))
+        return (int)syscall(SYS_syncfs, fd);
+    while (syncs->hanging[0] && strstr(path, syncs->hanging))
+        (void)usleep(1000);
+    return 0;
+}
+
 static void on_ended(struct connection *one, void *userdata)
 {
-    (void)one;
-    (void)userdata;
 }
 
 static int group_start(void **state)
 {
     log_set_descriptor(open("/dev/null", O_WRONLY | O_CLOEXEC));
-    return private_mounts(state);
+    syncs = mmap(NULL, sizeof(*syncs), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return syncs == MAP_FAILED ? -1 : private_mounts(state);
 }
 
 /* The made-up sysfs takes the place of the real one: in here, and in the agent's processes. */
@@ -49,6 +73,7 @@ static int start(void **state)
 {
     int ends[2];
 
+    memset(syncs, 0, sizeof(*syncs));
     if (tree_start(state) < 0)
         return -1;
     tree_make("/sys/block");
@@ -70,23 +95,19 @@ static int stop(void **state)
     fd_close(client);
     buffer_done(&received);
     loop_done(&loop);
-    if (has_mounts)
+    if (has_mounts) {
         (void)umount2("/sys", MNT_DETACH);
+        (void)umount2(tree_path("/vm/bad"), MNT_DETACH);
+        (void)umount2(tree_path("/vm/good"), MNT_DETACH);
+    }
     return disk_stop(state);
 }
 
 /* ---- the host's side ---- */
 
-static void post(uint32_t stream, const char *method, const struct buffer *payload)
+static void post_drives(uint32_t stream, const char *method, const struct buffer *payload)
 {
-    struct ttrpc_request request = {.service = DRIVE_SERVICE};
-    struct buffer frame = BUFFER_INIT(0);
-
-    strcpy(request.method, method);
-    assert_int_equal(
-        ttrpc_append_request(&frame, stream, &request, buffer_text(payload), payload->length), 0);
-    assert_int_equal(write(client, frame.data, frame.length), (ssize_t)frame.length);
-    buffer_done(&frame);
+    post_request(client, stream, DRIVE_SERVICE, method, 0, payload);
 }
 
 static struct drive_mount_request wanted(void)
@@ -106,7 +127,7 @@ static void post_mount(uint32_t stream, const struct drive_mount_request *reques
     struct buffer payload = BUFFER_INIT(0);
 
     assert_int_equal(drive_append_mount_request(&payload, request), 0);
-    post(stream, DRIVE_METHOD_MOUNT, &payload);
+    post_drives(stream, DRIVE_METHOD_MOUNT, &payload);
     buffer_done(&payload);
 }
 
@@ -117,116 +138,67 @@ static void post_unmount(uint32_t stream)
     struct buffer payload = BUFFER_INIT(0);
 
     assert_int_equal(drive_append_unmount_request(&payload, &request), 0);
-    post(stream, DRIVE_METHOD_UNMOUNT, &payload);
+    post_drives(stream, DRIVE_METHOD_UNMOUNT, &payload);
     buffer_done(&payload);
-}
-
-static void give_up(struct loop_timer *timer)
-{
-    (void)timer;
-    out_of_patience = true;
-}
-
-static void nothing(struct loop_io *io, int events)
-{
-    (void)io;
-    (void)events;
-}
-
-/* Runs the agent until it has answered the stream. */
-static struct ttrpc_status await(uint32_t stream, struct buffer *payload)
-{
-    struct loop_io readable = {0};
-    struct loop_timer patience = {0};
-    struct ttrpc_status status = {0};
-    struct ttrpc_frame frame;
-    size_t skipped;
-    char bytes[4096];
-    ssize_t count;
-
-    out_of_patience = false;
-    loop_io_start(&loop, &readable, client, LOOP_READ, nothing);
-    loop_timer_start(&loop, &patience, 40 * NSEC_PER_SEC, give_up);
-    while (ttrpc_find_response(buffer_text(&received), received.length, stream, 65536, &skipped,
-                               &frame) != TTRPC_FRAME) {
-        loop_run_once(&loop);
-        assert_false(out_of_patience);
-        while ((count = read(client, bytes, sizeof(bytes))) > 0)
-            assert_int_equal(buffer_append(&received, bytes, (size_t)count), 0);
-    }
-    loop_io_stop(&readable);
-    loop_timer_stop(&patience);
-    assert_int_equal(ttrpc_parse_response(&frame, &status, payload), 0);
-    /* What was said to other streams stays. */
-    (void)memmove(received.data + skipped, received.data + skipped + frame.size,
-                  received.length - skipped - frame.size);
-    received.length -= frame.size;
-    return status;
-}
-
-static struct ttrpc_status await_status(uint32_t stream)
-{
-    struct buffer payload = BUFFER_INIT(0);
-    struct ttrpc_status status = await(stream, &payload);
-
-    buffer_done(&payload);
-    return status;
 }
 
 static void check_status(uint32_t stream, enum status_code code, const char *text)
 {
-    struct ttrpc_status status = await_status(stream);
+    struct ttrpc_status status = await_status(client, stream);
 
     assert_string_equal(status.message, text);
     assert_int_equal(status.code, code);
 }
 
-static struct drive_mount_answer await_mounted(uint32_t stream)
+/* The answer, which is good. */
+static struct buffer await_answer(uint32_t stream)
 {
     struct buffer payload = BUFFER_INIT(0);
-    struct drive_mount_answer answer = {0};
-    struct ttrpc_status status = await(stream, &payload);
+    struct ttrpc_status status = {0};
 
+    assert_true(await(client, stream, &status, &payload));
     assert_string_equal(status.message, "");
     assert_int_equal(status.code, STATUS_OK);
+    return payload;
+}
+
+static struct drive_mount_answer await_mounted(uint32_t stream)
+{
+    cleanup(buffer_done) struct buffer payload = await_answer(stream);
+    struct drive_mount_answer answer = {0};
+
     assert_int_equal(drive_parse_mount_answer(buffer_text(&payload), payload.length, &answer), 0);
-    buffer_done(&payload);
     return answer;
+}
+
+static struct drive_guest_list ask_list(uint32_t stream, bool without_disks)
+{
+    cleanup(buffer_done) struct buffer question = BUFFER_INIT(0);
+    cleanup(buffer_done) struct buffer payload = BUFFER_INIT(0);
+    struct drive_guest_list list = {0};
+
+    assert_int_equal(drive_append_list_request(&question, without_disks), 0);
+    post_drives(stream, DRIVE_METHOD_LIST, &question);
+    payload = await_answer(stream);
+    assert_int_equal(drive_parse_list(buffer_text(&payload), payload.length, &list), 0);
+    assert_false(list.incomplete);
+    return list;
 }
 
 /* How many drives the agent has in hand; no disk is read. */
 static size_t ask_tasks(uint32_t stream)
 {
-    struct buffer question = BUFFER_INIT(0), payload = BUFFER_INIT(0);
-    struct drive_guest_list list = {0};
-    size_t count;
+    cleanup(drive_guest_list_done) struct drive_guest_list list = ask_list(stream, true);
 
-    assert_int_equal(drive_append_list_request(&question, true), 0);
-    post(stream, DRIVE_METHOD_LIST, &question);
-    assert_int_equal(await(stream, &payload).code, STATUS_OK);
-    assert_int_equal(drive_parse_list(buffer_text(&payload), payload.length, &list), 0);
-    assert_false(list.incomplete);
-    count = list.count;
-    drive_guest_list_done(&list);
-    buffer_done(&payload);
-    buffer_done(&question);
-    return count;
+    return list.count;
 }
 
 static struct drive_guest_entry ask_entry(uint32_t stream)
 {
-    struct buffer payload = BUFFER_INIT(0);
-    struct drive_guest_list list = {0};
-    struct drive_guest_entry entry;
+    cleanup(drive_guest_list_done) struct drive_guest_list list = ask_list(stream, false);
 
-    post(stream, DRIVE_METHOD_LIST, &payload);
-    assert_int_equal(await(stream, &payload).code, STATUS_OK);
-    assert_int_equal(drive_parse_list(buffer_text(&payload), payload.length, &list), 0);
     assert_int_equal(list.count, 1);
-    entry = list.entries[0];
-    drive_guest_list_done(&list);
-    buffer_done(&payload);
-    return entry;
+    return list.entries[0];
 }
 
 /* ---- */
@@ -236,7 +208,6 @@ static void mounted_listed_and_unmounted(void **state)
     struct drive_mount_request request = wanted();
     struct drive_mount_answer answer;
 
-    (void)state;
     attach_disk("ext4");
     tree_make("/vm/data");
     post_mount(1, &request);
@@ -250,7 +221,7 @@ static void mounted_listed_and_unmounted(void **state)
     assert_true(await_mounted(5).was_mounted);
     /* The test has the disk open itself. */
     post_unmount(7);
-    assert_int_equal(await_status(7).code, STATUS_FAILED_PRECONDITION);
+    assert_int_equal(await_status(client, 7).code, STATUS_FAILED_PRECONDITION);
     fd_close(volume.loop);
     post_unmount(9);
     check_status(9, STATUS_OK, "");
@@ -265,7 +236,6 @@ static void calls_meet_while_the_disk_is_missing(void **state)
     struct drive_mount_request request = wanted();
     struct drive_guest_entry entry;
 
-    (void)state;
     if (!has_mounts)
         skip();
     tree_make("/vm/data");
@@ -289,7 +259,6 @@ static void an_unmount_cancels_the_mount(void **state)
 {
     struct drive_mount_request request = wanted();
 
-    (void)state;
     if (!has_mounts)
         skip();
     tree_make("/vm/data");
@@ -301,16 +270,22 @@ static void an_unmount_cancels_the_mount(void **state)
     assert_int_equal(ask_entry(5).state, DRIVE_GUEST_PRESENT);
 }
 
+/* A machine that stands still for 100 ms lets the call's own deadline come before this answer. */
 static void a_disk_that_never_comes(void **state)
 {
     struct drive_mount_request request = wanted();
+    uint32_t stream = 1;
+    int code;
 
-    (void)state;
     if (!has_mounts)
         skip();
     request.timeout_ms = 300;
-    post_mount(1, &request);
-    assert_int_equal(await_status(1).code, STATUS_UNAVAILABLE);
+    do {
+        post_mount(stream, &request);
+        code = await_status(client, stream).code;
+        stream += 2;
+    } while (code == STATUS_DEADLINE_EXCEEDED && stream < 20);
+    assert_int_equal(code, STATUS_UNAVAILABLE);
 }
 
 /* More at once than there may be processes: the rest is told, and nothing else happens. */
@@ -318,7 +293,6 @@ static void a_crowd_is_bounded(void **state)
 {
     struct drive_mount_request request = wanted();
 
-    (void)state;
     if (!has_mounts)
         skip();
     for (uint32_t i = 0; i <= DRIVE_TASK_LIMIT; i++) {
@@ -326,43 +300,47 @@ static void a_crowd_is_bounded(void **state)
         request.serial[DRIVE_SERIAL_CHARS - 1] = (char)('a' + i);
         post_mount(2 * i + 1, &request);
     }
-    assert_int_equal(await_status(2 * DRIVE_TASK_LIMIT + 1).code, STATUS_RESOURCE_EXHAUSTED);
+    assert_int_equal(await_status(client, 2 * DRIVE_TASK_LIMIT + 1).code,
+                     STATUS_RESOURCE_EXHAUSTED);
 }
 
 static void malformed_requests_name_the_field(void **state)
 {
     struct drive_mount_request request = wanted();
-    struct buffer none = BUFFER_INIT(0);
 
-    (void)state;
     strcpy(request.vm_path, "relative");
     post_mount(1, &request);
     check_status(1, STATUS_INVALID_ARGUMENT, "vm_path is malformed");
-    post(3, DRIVE_METHOD_UNMOUNT, &none);
+    post_drives(3, DRIVE_METHOD_UNMOUNT, NULL);
     check_status(3, STATUS_INVALID_ARGUMENT, "drive_id is malformed");
-    post(5, "FormatDrive", &none);
+    post_drives(5, "FormatDrive", NULL);
     check_status(5, STATUS_UNIMPLEMENTED, "not a method of " DRIVE_SERVICE);
 }
 
 static void a_disk_that_hangs_does_not_stop_the_agent(void **state)
 {
-    const struct ttrpc_request request = {
-        .service = DRIVE_SERVICE, .method = DRIVE_METHOD_LIST, .timeout_ns = NSEC_PER_SEC / 5};
-    struct buffer frame = BUFFER_INIT(0), none = BUFFER_INIT(0);
-
-    (void)state;
     if (!has_mounts)
         skip();
     tree_make("/sys/block/vda");
     tree_write("/sys/block/vda/serial", SERIAL);
     serials_hang = true;
-    assert_int_equal(ttrpc_append_request(&frame, 1, &request, NULL, 0), 0);
-    assert_int_equal(write(client, frame.data, frame.length), (ssize_t)frame.length);
-    buffer_done(&frame);
-    post(3, "FormatDrive", &none);
+    post_request(client, 1, DRIVE_SERVICE, DRIVE_METHOD_LIST, NSEC_PER_SEC / 5, NULL);
+    post_drives(3, "FormatDrive", NULL);
     check_status(3, STATUS_UNIMPLEMENTED, "not a method of " DRIVE_SERVICE);
     check_status(1, STATUS_UNAVAILABLE, "a disk of the guest does not say which serial it has");
     serials_hang = false;
+}
+
+/* ---- the sync ---- */
+
+static void run_for(uint64_t time_ns)
+{
+    struct loop_timer timer = {0};
+
+    out_of_patience = false;
+    loop_timer_start(&loop, &timer, time_ns, give_up);
+    while (!out_of_patience)
+        loop_run_once(&loop);
 }
 
 static void write_and_await(const char *path, const char *text)
@@ -385,7 +363,7 @@ static void mount_and_flush(void)
 
     attach_disk("ext4");
     tree_make("/vm/data");
-    drive_flush_start(&loop, NSEC_PER_SEC / 20);
+    drive_flush_start(&loop, INTERVAL_NS);
     post_mount(1, &request);
     (void)await_mounted(1);
 }
@@ -393,7 +371,6 @@ static void mount_and_flush(void)
 /* What is written is on the disk soon, with nobody having asked for it. */
 static void writes_reach_the_disk(void **state)
 {
-    (void)state;
     mount_and_flush();
     write_and_await("/vm/data/note", "written-by-a-tenant");
 }
@@ -401,18 +378,111 @@ static void writes_reach_the_disk(void **state)
 /* The rounds that knew nothing of it are over when the second note is written. */
 static void a_serial_that_hangs_keeps_no_write_from_its_disk(void **state)
 {
-    struct loop_timer rounds = {0};
-
-    (void)state;
     mount_and_flush();
     write_and_await("/vm/data/note", "written-by-a-tenant");
     serials_hang = true;
-    out_of_patience = false;
-    loop_timer_start(&loop, &rounds, NSEC_PER_SEC / 2, give_up);
-    while (!out_of_patience)
-        loop_run_once(&loop);
+    run_for(NSEC_PER_SEC / 2);
     write_and_await("/vm/data/second", "written-meanwhile");
     serials_hang = false;
+}
+
+static void mount_drive(const char *disk, const char *serial, const char *path, bool read_only)
+{
+    struct stat status;
+    char device[64];
+
+    assert_int_equal(mount("none", tree_path(path), "tmpfs", 0, NULL), 0);
+    assert_int_equal(stat(tree_path(path), &status), 0);
+    (void)snprintf(device, sizeof(device), "%u:%u\n", major(status.st_dev), minor(status.st_dev));
+    write_attribute(disk, "dev", device);
+    write_attribute(disk, "size", "2048\n");
+    write_attribute(disk, "ro", read_only ? "1\n" : "0\n");
+    write_attribute(disk, "serial", serial);
+}
+
+/* The one that may hang comes first in each list. */
+static void mount_two(bool read_only)
+{
+    if (!has_mounts)
+        skip();
+    tree_make("/vm/bad");
+    tree_make("/vm/good");
+    mount_drive("vda", SERIAL, "/vm/bad", read_only);
+    mount_drive("vdb", "crust-bcdefghijklmno", "/vm/good", false);
+    drive_flush_start(&loop, INTERVAL_NS);
+}
+
+static void await_syncs(const unsigned *count, unsigned more)
+{
+    struct loop_timer patience = {0};
+    unsigned wanted = *count + more;
+
+    out_of_patience = false;
+    loop_timer_start(&loop, &patience, 20 * NSEC_PER_SEC, give_up);
+    while (*(const volatile unsigned *)count < wanted) {
+        loop_run_once(&loop);
+        assert_false(out_of_patience);
+    }
+    loop_timer_stop(&patience);
+}
+
+static void each_writable_drive_is_synced_again_and_again(void **state)
+{
+    mount_two(false);
+    await_syncs(&syncs->good, 3);
+    await_syncs(&syncs->bad, 3);
+}
+
+static void a_read_only_drive_is_not_synced(void **state)
+{
+    mount_two(true);
+    await_syncs(&syncs->good, 3);
+    assert_int_equal(syncs->bad, 0);
+}
+
+static void a_sync_that_hangs_keeps_no_other_drive_from_being_synced(void **state)
+{
+    strcpy(syncs->hanging, "/bad");
+    mount_two(false);
+    await_syncs(&syncs->good, 3);
+    assert_int_equal(syncs->bad, 1); /* one process waits for that disk, however long */
+    syncs->hanging[0] = '\0';
+    await_syncs(&syncs->bad, 2);
+}
+
+static void nothing_is_synced_once_no_drive_is_mounted(void **state)
+{
+    unsigned last, rounds = 20;
+
+    mount_two(false);
+    await_syncs(&syncs->good, 1);
+    assert_int_equal(umount2(tree_path("/vm/good"), MNT_DETACH), 0);
+    assert_int_equal(umount2(tree_path("/vm/bad"), MNT_DETACH), 0);
+    do { /* a round that had listed them before may be late; one that goes on has no end */
+        last = syncs->good;
+        run_for(8 * INTERVAL_NS);
+        assert_true(--rounds > 0);
+    } while (syncs->good != last);
+
+    mount_drive("vdb", "crust-bcdefghijklmno", "/vm/good", false);
+    drive_flush_wake("crust-bcdefghijklmno");
+    await_syncs(&syncs->good, 2);
+}
+
+/* A disk of a guest whose VMM chooses the serials is a drive only once it was mounted as one. */
+static void a_disk_with_a_serial_of_its_vmm_is_synced_once_it_is_known_as_a_drive(void **state)
+{
+    if (!has_mounts)
+        skip();
+    tree_make("/vm/bad");
+    tree_make("/vm/good");
+    mount_drive("vda", SERIAL_OF_VMM, "/vm/bad", false);
+    mount_drive("vdb", SERIAL, "/vm/good", false);
+    drive_flush_start(&loop, INTERVAL_NS);
+    await_syncs(&syncs->good, 2);
+    assert_int_equal(syncs->bad, 0);
+    drive_flush_wake(SERIAL_OF_VMM);
+    await_syncs(&syncs->bad, 2);
 }
 
 #undef TEST
@@ -430,6 +500,11 @@ int main(void)
         TEST(a_disk_that_hangs_does_not_stop_the_agent),
         TEST(writes_reach_the_disk),
         TEST(a_serial_that_hangs_keeps_no_write_from_its_disk),
+        TEST(each_writable_drive_is_synced_again_and_again),
+        TEST(a_read_only_drive_is_not_synced),
+        TEST(a_sync_that_hangs_keeps_no_other_drive_from_being_synced),
+        TEST(nothing_is_synced_once_no_drive_is_mounted),
+        TEST(a_disk_with_a_serial_of_its_vmm_is_synced_once_it_is_known_as_a_drive),
     };
 
     return cmocka_run_group_tests(tests, group_start, NULL);

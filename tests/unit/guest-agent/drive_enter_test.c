@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* drive_enter_test.c - a drive in containers that run: a tmpfs here, in mount namespaces that are
- * real. */
+/* drive_enter_test.c - containers that run, in mount namespaces that are real: how one is found,
+ * among others that would like to be taken for it, and a drive in it, which is a tmpfs here. */
 #include "tests/unit/guest-agent/drive_fixture.h"
 
-#include "guest-agent/drive_enter.h"
+#include "guest-agent/drive_list.h"
+#include "guest-agent/drive_mount.h"
 #include "tests/unit/guest-agent/container_fixture.h"
 
 static pid_t pid;
@@ -59,14 +60,15 @@ static struct drive_container asked(const char *path, const char *sub_path)
     return container;
 }
 
-static struct drive_visits visits(void)
+static struct drive_setting setting(void)
 {
-    return (struct drive_visits){tree_path("/proc"), clock_boottime() + 60 * NSEC_PER_SEC};
+    return (struct drive_setting){.proc = tree_path("/proc"),
+                                  .deadline_ns = clock_boottime() + 60 * NSEC_PER_SEC};
 }
 
 static enum status_code enter(const struct drive_container *container)
 {
-    const struct drive_visits here = visits();
+    const struct drive_setting here = setting();
 
     error = (struct error){0};
     return drive_enter(&here, volume_fd, container, &error);
@@ -74,7 +76,7 @@ static enum status_code enter(const struct drive_container *container)
 
 static enum status_code leave(const struct drive_container *container)
 {
-    const struct drive_visits here = visits();
+    const struct drive_setting here = setting();
     struct stat status;
 
     error = (struct error){0};
@@ -101,7 +103,6 @@ static void a_container_gets_the_drive_and_gives_it_back(void **state)
 {
     struct drive_container container = asked(path_there, "");
 
-    (void)state;
     run_container(NULL);
     assert_int_equal(enter(&container), STATUS_OK);
     assert_true(is_there());
@@ -119,7 +120,6 @@ static void a_part_of_the_drive_read_only(void **state)
 {
     struct drive_container container = asked(path_there, "sub");
 
-    (void)state;
     container.read_only = true;
     run_container(NULL);
     assert_int_equal(enter(&container), STATUS_OK);
@@ -141,7 +141,6 @@ static void a_mount_that_is_there_is_made_read_only(void **state)
     char file[1300];
     int fd;
 
-    (void)state;
     run_container(NULL);
     assert_int_equal(enter(&container), STATUS_OK);
     (void)snprintf(file, sizeof(file), "%s/file", in_container(pid, path_there));
@@ -160,7 +159,6 @@ static void a_mount_that_is_there_is_made_read_only(void **state)
 
 static void a_sub_path_stays_in_the_drive(void **state)
 {
-    (void)state;
     run_container(NULL);
     refused(path_there, "evil", "sub_path evil");
     refused(path_there, "link", "sub_path link");
@@ -184,7 +182,6 @@ static void protected_places_of_a_container_are_refused(void **state)
 {
     char path[600];
 
-    (void)state;
     run_container(bind_proc);
     refused("/proc/sys", "", "protected");
     refused("/dev/shm/data", "", "protected");
@@ -205,7 +202,6 @@ static void a_containers_own_mount_stays(void **state)
 {
     struct drive_container container = asked(path_there, "");
 
-    (void)state;
     run_container(mount_something);
     assert_int_equal(enter(&container), STATUS_FAILED_PRECONDITION);
     assert_non_null(strstr(error.text, "mount point already"));
@@ -219,7 +215,6 @@ static void a_mount_in_use_is_not_taken_away(void **state)
     struct drive_container container = asked(path_there, "");
     int fd;
 
-    (void)state;
     run_container(NULL);
     assert_int_equal(enter(&container), STATUS_OK);
     fd = open(in_container(pid, tree_path("/inner/data/file")), O_RDONLY | O_CLOEXEC);
@@ -236,7 +231,6 @@ static void a_container_that_was_restarted(void **state)
 {
     struct drive_container container = asked(path_there, "");
 
-    (void)state;
     run_container(NULL);
     assert_int_equal(enter(&container), STATUS_OK);
     hide_process(pid);
@@ -256,7 +250,6 @@ static void a_container_that_is_still_being_made(void **state)
 {
     struct drive_container container = asked(path_there, "");
 
-    (void)state;
     if (!has_mounts)
         skip();
     pid = start_container_as(false, NULL);
@@ -268,6 +261,133 @@ static void a_container_that_is_still_being_made(void **state)
     assert_int_equal(leave(&container), STATUS_OK); /* it has none, so it is not visited */
 }
 
+/* ---- finding ---- */
+
+static pid_t one, other; /* containers that run */
+
+static int find_start(void **state)
+{
+    if (tree_start(state) < 0)
+        return -1;
+    one = other = 0;
+    if (!has_mounts)
+        return 0;
+    show_agent();
+    one = start_container(NULL);
+    other = start_container(NULL);
+    return 0;
+}
+
+static int find_stop(void **state)
+{
+    if (one)
+        stop_process(one);
+    if (other)
+        stop_process(other);
+    return tree_stop(state);
+}
+
+static void expect(const char *id, enum container_outcome outcome, pid_t wanted)
+{
+    struct container_place place = {.process = -1};
+    struct stat mounts;
+    char path[64];
+
+    assert_int_equal(container_find(tree_path("/proc"), id, &place), outcome);
+    assert_int_equal(place.process >= 0, outcome == CONTAINER_FOUND);
+    if (outcome != CONTAINER_FOUND)
+        return;
+    fd_close(place.process);
+    (void)snprintf(path, sizeof(path), "/proc/%d/ns/mnt", wanted);
+    assert_int_equal(stat(path, &mounts), 0);
+    assert_int_equal(place.mounts, mounts.st_ino);
+}
+
+static void a_container_is_found_by_its_cgroup(void **state)
+{
+    if (!has_mounts)
+        skip();
+    show_process(one, "/kubepods/besteffort/pod7/c1", FIRST);
+    show_process(other, "/c2", FIRST);
+    expect("c1", CONTAINER_FOUND, one);
+    expect("c2", CONTAINER_FOUND, other);
+    expect("c", CONTAINER_ABSENT, 0);
+    expect("c11", CONTAINER_ABSENT, 0);
+    hide_process(one);
+    expect("c1", CONTAINER_ABSENT, 0);
+}
+
+/* Of a container whose containers share a pid namespace, and one that a client ran in it. */
+static void any_child_of_the_agents_is_better_than_none(void **state)
+{
+    if (!has_mounts)
+        skip();
+    show_process(other, "/c1", "1\nNSpid:\t101\t7");
+    expect("c1", CONTAINER_FOUND, other);
+    show_process(one, "/c1", FIRST);
+    expect("c1", CONTAINER_FOUND, one);
+}
+
+static void names_of_other_cgroups_are_no_container(void **state)
+{
+    static const struct {
+        const char *path;
+        bool is_it;
+    } paths[] = {
+        {"/c-1", true},
+        {"c-1", true},
+        {"/x/c-1/below", true},
+        {"/system.slice/cri-containerd-c-1.scope", true},
+        {"/kubepods/besteffort/pod1/crio-c-1", true}, /* CRI-O with cgroup_manager = "cgroupfs" */
+        {"/c-1.scope", true},
+        {"/", false},
+        {"", false},
+        {"/c-11", false},
+        {"/xc-1", false},
+        {"/a-c-1.scope", false},
+        {"/c-1.slice", false},
+        {"/cri-containerd-c-1", false},
+    };
+
+    for (size_t i = 0; i < array_length(paths); i++) {
+        if (container_has_cgroup(paths[i].path, strlen(paths[i].path), "c-1") != paths[i].is_it)
+            fail_msg("%s", paths[i].path);
+    }
+}
+
+/* A container's own child, in a cgroup that the container has called after another one. */
+static void a_containers_child_is_not_taken_for_another_container(void **state)
+{
+    if (!has_mounts)
+        skip();
+    tree_make("/proc/77/ns"); /* in a pid namespace that is not the agent's */
+    tree_write("/proc/77/ns/pid", "");
+    show_process(one, "/c1/c2", "77\nNSpid:\t102\t1");
+    expect("c2", CONTAINER_ABSENT, 0);
+    show_process(other, "/c2", FIRST);
+    expect("c2", CONTAINER_FOUND, other);
+}
+
+static void two_that_claim_one_name_are_refused(void **state)
+{
+    if (!has_mounts)
+        skip();
+    show_process(one, "/c1/c2", FIRST);
+    show_process(other, "/c2", FIRST);
+    expect("c2", CONTAINER_AMBIGUOUS, 0);
+    expect("c1", CONTAINER_FOUND, one);
+}
+
+/* The guest's own processes have the agent's mounts. */
+static void a_process_with_the_agents_mounts_is_no_container(void **state)
+{
+    if (!has_mounts)
+        skip();
+    show_process(getpid(), "/c3", FIRST);
+    expect("c3", CONTAINER_ABSENT, 0);
+}
+
+#define FIND(name)  cmocka_unit_test_setup_teardown(name, find_start, find_stop)
 #define ENTER(name) cmocka_unit_test_setup_teardown(name, start, stop)
 
 int main(void)
@@ -282,6 +402,12 @@ int main(void)
         ENTER(a_mount_in_use_is_not_taken_away),
         ENTER(a_container_that_was_restarted),
         ENTER(a_container_that_is_still_being_made),
+        FIND(a_container_is_found_by_its_cgroup),
+        FIND(any_child_of_the_agents_is_better_than_none),
+        FIND(names_of_other_cgroups_are_no_container),
+        FIND(a_containers_child_is_not_taken_for_another_container),
+        FIND(two_that_claim_one_name_are_refused),
+        FIND(a_process_with_the_agents_mounts_is_no_container),
     };
 
     return cmocka_run_group_tests(tests, private_mounts, NULL);

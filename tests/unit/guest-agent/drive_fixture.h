@@ -20,7 +20,6 @@ static bool has_mounts;
 
 static inline int private_mounts(void **state)
 {
-    (void)state;
     has_mounts = geteuid() == 0 && unshare(CLONE_NEWNS) == 0 &&
                  mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0;
     return 0;
@@ -88,11 +87,6 @@ static inline bool is_mounted(const char *path)
            (status.stx_attributes & STATX_ATTR_MOUNT_ROOT);
 }
 
-static inline int disk_start(void **state)
-{
-    return tree_start(state);
-}
-
 static inline int disk_stop(void **state)
 {
     while (umount2(target(), MNT_DETACH) == 0)
@@ -105,4 +99,7 @@ static inline int disk_stop(void **state)
     return tree_stop(state);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, disk_start, disk_stop)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, tree_start, disk_stop)
+#define TEST_WITH(name, argument)                                                                  \
+    cmocka_unit_test_prestate_setup_teardown(name, tree_start, disk_stop,                          \
+                                             (void *)(uintptr_t)(argument))

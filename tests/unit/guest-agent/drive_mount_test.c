@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* drive_mount_test.c - a drive is mounted as it was asked for, or nothing is mounted at all. */
+/* drive_mount_test.c - where a drive may be mounted; it is mounted as it was asked for, or nothing
+ * is mounted at all. Without root, what needs mounts is skipped. */
 #include "tests/unit/guest-agent/drive_fixture.h"
+
+#include <linux/magic.h>
+#include <sys/statfs.h>
 
 #include "agent-client/agent_messages.h"
 #include "guest-agent/drive_mount.h"
-#include "guest-agent/drive_place.h"
 #include "tests/unit/guest-agent/container_fixture.h"
 
 static struct drive_walk_count walk;
@@ -23,12 +26,10 @@ static struct drive_mount_request ask(const char *file_system)
 static enum status_code mount_until(const struct drive_mount_request *request, uint64_t wait_ns,
                                     struct drive_mount_answer *answer)
 {
-    const struct drive_mount_work work = {.request = request,
-                                          .sysfs = tree_path("/sys"),
-                                          .devices = "/dev",
-                                          .deadline_ns = clock_boottime() + wait_ns,
-                                          .walk = &walk,
-                                          .proc = tree_path("/proc")};
+    const struct drive_mount_work work = {
+        request,
+        &walk,
+        {tree_path("/sys"), "/dev", tree_path("/proc"), clock_boottime() + wait_ns, false}};
 
     error = (struct error){0};
     *answer = (struct drive_mount_answer){0};
@@ -51,8 +52,104 @@ static void check_refused(const struct drive_mount_request *request, enum status
     assert_false(is_mounted(target()));
 }
 
-static void check_type(const char *file_system)
+/* ---- the place ---- */
+
+static enum status_code open_target(const char *path)
 {
+    int fd = -1;
+    enum status_code code;
+
+    error = (struct error){0};
+    code = drive_target_open(path, &fd, &error);
+    assert_true((code == STATUS_OK) == (fd >= 0));
+    assert_true((code == STATUS_OK) == !error.text[0]);
+    fd_close(fd);
+    return code;
+}
+
+static void protected_places_are_refused(void **state)
+{
+    static const char *const places[] = {
+        "/",       "//",   "/proc",    "/proc/self", "/sys",
+        "/sys/fs", "/dev", "/dev/shm", "//dev//",    "/dev/crust-new/below"};
+
+    for (size_t i = 0; i < array_length(places); i++)
+        assert_int_equal(open_target(places[i]), STATUS_INVALID_ARGUMENT);
+    assert_int_equal(access("/dev/crust-new", F_OK), -1);
+}
+
+static void missing_directories_are_made(void **state)
+{
+    struct stat status;
+
+    assert_int_equal(open_target(tree_path("/a/b/c")), STATUS_OK);
+    assert_int_equal(stat(tree_path("/a/b/c"), &status), 0);
+    assert_true(S_ISDIR(status.st_mode));
+    assert_int_equal(status.st_mode & 0022, 0);
+    assert_int_equal(open_target(tree_path("/a/b/c/")), STATUS_OK);
+}
+
+static void links_and_files_are_not_followed(void **state)
+{
+    tree_make("/real");
+    tree_write("/file", "x");
+    assert_int_equal(symlink("real", tree_path("/link")), 0);
+    assert_int_equal(symlink("/proc", tree_path("/proc")), 0);
+    assert_int_equal(open_target(tree_path("/link")), STATUS_FAILED_PRECONDITION);
+    assert_int_equal(open_target(tree_path("/link/new")), STATUS_FAILED_PRECONDITION);
+    assert_int_equal(open_target(tree_path("/proc")), STATUS_FAILED_PRECONDITION);
+    assert_int_equal(open_target(tree_path("/file")), STATUS_FAILED_PRECONDITION);
+    assert_int_equal(open_target(tree_path("/file/new")), STATUS_FAILED_PRECONDITION);
+    assert_false(tree_has("/real/new"));
+}
+
+static void a_mount_point_is_taken(void **state)
+{
+    if (!has_mounts)
+        skip();
+    tree_make("/point");
+    assert_int_equal(mount("none", tree_path("/point"), "tmpfs", 0, NULL), 0);
+    assert_int_equal(open_target(tree_path("/point")), STATUS_ALREADY_EXISTS);
+    assert_int_equal(open_target(tree_path("/point/below")), STATUS_OK);
+    assert_int_equal(umount(tree_path("/point")), 0);
+}
+
+static void a_bind_mount_of_a_protected_place_is_protected(void **state)
+{
+    static const char *const places[] = {"/proc", "/sys", "/dev"};
+
+    if (!has_mounts)
+        skip();
+    tree_make("/point");
+    for (size_t i = 0; i < array_length(places); i++) {
+        assert_int_equal(mount(places[i], tree_path("/point"), NULL, MS_BIND, NULL), 0);
+        assert_int_equal(open_target(tree_path("/point")), STATUS_INVALID_ARGUMENT);
+        assert_int_equal(umount(tree_path("/point")), 0);
+    }
+}
+
+static void enforcement_is_read_from_the_kernel(void **state)
+{
+    struct statfs status;
+    unsigned long type;
+
+    tree_make("/selinux");
+    assert_int_equal(statfs(tree_path("/selinux"), &status), 0);
+    type = (unsigned long)status.f_type;
+    assert_false(selinux_is_enforced_at(tree_path("/none"), type));
+    assert_false(selinux_is_enforced_at(tree_path("/selinux"), type));
+    tree_write("/selinux/enforce", "0");
+    assert_false(selinux_is_enforced_at(tree_path("/selinux"), type));
+    tree_write("/selinux/enforce", "1");
+    assert_true(selinux_is_enforced_at(tree_path("/selinux"), type));
+    assert_false(selinux_is_enforced_at(tree_path("/selinux"), SELINUX_MAGIC));
+}
+
+/* ---- mounting ---- */
+
+static void a_drive_is_mounted(void **state)
+{
+    const char *file_system = *state;
     struct drive_mount_request request = ask(file_system);
     struct drive_mount_answer answer;
     struct stat status;
@@ -77,31 +174,12 @@ static void check_type(const char *file_system)
     assert_false(is_mounted(target()));
 }
 
-static void ext4_is_mounted(void **state)
-{
-    (void)state;
-    check_type("ext4");
-}
-
-static void xfs_is_mounted(void **state)
-{
-    (void)state;
-    check_type("xfs");
-}
-
-static void btrfs_is_mounted(void **state)
-{
-    (void)state;
-    check_type("btrfs");
-}
-
 /* Asked for again, it is not said to be covered. */
 static void an_xfs_that_was_shut_down_is_said_to_be(void **state)
 {
     struct drive_mount_request request = ask("xfs");
     struct drive_mount_answer answer;
 
-    (void)state;
     attach_disk("xfs");
     assert_int_equal(mount_now(&request, &answer), STATUS_OK);
     strcpy(volume.mount_point, target());
@@ -119,7 +197,6 @@ static void containers_get_it_as_well(void **state)
     struct drive_mount_answer answer;
     pid_t pid;
 
-    (void)state;
     attach_disk("ext4");
     show_agent();
     request.containers.count = 2;
@@ -155,7 +232,6 @@ static void a_covering_mount_is_not_taken_for_the_drive(void **state)
     struct drive_mount_request request = ask("ext4");
     struct drive_mount_answer answer;
 
-    (void)state;
     attach_disk("ext4");
     assert_int_equal(mount_now(&request, &answer), STATUS_OK);
     assert_int_equal(mount("none", target(), "tmpfs", 0, NULL), 0);
@@ -170,16 +246,15 @@ static void a_covering_mount_is_not_taken_for_the_drive(void **state)
 /* The kernel has made the node, and not yet the disk that it is of. */
 static void a_node_without_its_disk_is_not_there_yet(void **state)
 {
+    const struct drive_setting find = {.devices = tree_path("")};
     const struct drive_disk disk = {.name = "node", .device = makedev(240, 0)};
+    const struct drive_disk other = {.name = "none", .device = makedev(240, 0)};
     int fd = -1;
 
-    (void)state;
     assert_int_equal(mknod(tree_path("/node"), S_IFBLK | 0600, disk.device), 0);
-    assert_int_equal(drive_find_open_node(tree_path("/node"), &disk, O_RDONLY, &fd),
-                     DRIVE_FIND_ABSENT);
+    assert_int_equal(drive_find_open(&find, &disk, O_RDONLY, &fd), DRIVE_FIND_ABSENT);
     assert_int_equal(fd, -1);
-    assert_int_equal(drive_find_open_node(tree_path("/none"), &disk, O_RDONLY, &fd),
-                     DRIVE_FIND_ABSENT);
+    assert_int_equal(drive_find_open(&find, &other, O_RDONLY, &fd), DRIVE_FIND_ABSENT);
 }
 
 static void the_disk_may_come_later(void **state)
@@ -189,7 +264,6 @@ static void the_disk_may_come_later(void **state)
     pid_t pid;
     int status;
 
-    (void)state;
     attach_disk("ext4");
     show_disk("crust-bbbbbbbbbbbbbb", false);
     check_refused(&request, STATUS_UNAVAILABLE, SERIAL);
@@ -210,7 +284,6 @@ static void bus_is_scanned_for_a_vmms_own_serial(void **state)
     struct drive_mount_request request = ask("ext4");
     struct drive_mount_answer answer;
 
-    (void)state;
     attach_disk("ext4");
     tree_make("/sys/bus/pci");
     tree_write("/sys/bus/pci/rescan", "");
@@ -232,7 +305,6 @@ static void another_disk_is_refused(void **state)
 {
     struct drive_mount_request request = ask("ext4");
 
-    (void)state;
     attach_disk("ext4");
     request.bytes += 512;
     check_refused(&request, STATUS_FAILED_PRECONDITION, "bytes and not");
@@ -253,7 +325,6 @@ static void the_node_is_of_another_disk(void **state)
 {
     struct drive_mount_request request = ask("ext4");
 
-    (void)state;
     attach_disk("ext4");
     write_attribute(volume.device + strlen("/dev/"), "dev", "7:4093\n");
     check_refused(&request, STATUS_UNAVAILABLE, "is not the disk");
@@ -263,7 +334,6 @@ static void a_wrong_request_touches_nothing(void **state)
 {
     struct drive_mount_request request = ask("ext4");
 
-    (void)state;
     attach_disk("ext4");
     strcpy(request.vm_path, "/proc/sys");
     check_refused(&request, STATUS_INVALID_ARGUMENT, "protected");
@@ -284,7 +354,6 @@ static void a_disk_without_a_file_system_is_refused(void **state)
 {
     struct drive_mount_request request = ask("ext4");
 
-    (void)state;
     attach_disk("");
     check_refused(&request, STATUS_FAILED_PRECONDITION, "cannot mount the disk as ext4");
 }
@@ -294,7 +363,6 @@ static void a_place_that_is_taken(void **state)
     struct drive_mount_request request = ask("ext4");
     struct drive_mount_answer answer;
 
-    (void)state;
     attach_disk("ext4");
     tree_make("/vm/data");
     assert_int_equal(mount("none", target(), "tmpfs", 0, NULL), 0);
@@ -311,21 +379,26 @@ static void a_read_only_disk(void **state)
 {
     struct drive_mount_request request = ask("ext4");
     struct drive_mount_answer answer;
-    int on = 1, off = 0;
+    int on = 1, off = 0, status;
+    pid_t kernel;
 
-    (void)state;
     attach_disk("ext4");
     assert_int_equal(ioctl(volume.loop, BLKROSET, &on), 0);
-    show_disk(SERIAL, true);
+    if ((kernel = fork()) == 0) { /* the disk seems writable for a moment */
+        (void)usleep(50 * 1000);
+        show_disk(SERIAL, true);
+        _exit(0);
+    }
     request.read_only = true;
     request.has_fs_group = true; /* is left alone */
     request.fs_group = 4711;
     request.fsck = DRIVE_FSCK_PREEN;
-    assert_int_equal(mount_now(&request, &answer), STATUS_OK);
+    assert_int_equal(mount_until(&request, 60 * NSEC_PER_SEC, &answer), STATUS_OK);
     assert_int_equal(answer.fsck, DRIVE_FSCK_CLEAN);
     assert_int_equal(answer.walk.changed, 0);
     assert_int_equal(open(tree_path("/vm/data/new"), O_CREAT | O_WRONLY | O_CLOEXEC, 0600), -1);
     assert_int_equal(errno, EROFS);
+    assert_int_equal(waitpid(kernel, &status, 0), kernel);
     assert_int_equal(umount(target()), 0);
     assert_int_equal(ioctl(volume.loop, BLKROSET, &off), 0);
 }
@@ -336,7 +409,6 @@ static void the_group_is_given_before_anybody_sees_it(void **state)
     struct drive_mount_answer answer;
     struct stat status;
 
-    (void)state;
     attach_disk("ext4");
     assert_int_equal(mount_now(&request, &answer), STATUS_OK);
     assert_true(run_command("mkdir '%s/below' && touch '%s/below/file'", target(), target()));
@@ -356,7 +428,6 @@ static void a_file_system_is_repaired(void **state)
     struct drive_mount_request request = ask("ext4");
     struct drive_mount_answer answer;
 
-    (void)state;
     attach_disk("ext4");
     request.fsck = DRIVE_FSCK_PREEN;
     assert_int_equal(mount_now(&request, &answer), STATUS_OK);
@@ -378,9 +449,15 @@ static void a_file_system_is_repaired(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(ext4_is_mounted),
-        TEST(xfs_is_mounted),
-        TEST(btrfs_is_mounted),
+        TEST(protected_places_are_refused),
+        TEST(missing_directories_are_made),
+        TEST(links_and_files_are_not_followed),
+        TEST(a_mount_point_is_taken),
+        TEST(a_bind_mount_of_a_protected_place_is_protected),
+        TEST(enforcement_is_read_from_the_kernel),
+        TEST_WITH(a_drive_is_mounted, "ext4"),
+        TEST_WITH(a_drive_is_mounted, "xfs"),
+        TEST_WITH(a_drive_is_mounted, "btrfs"),
         TEST(an_xfs_that_was_shut_down_is_said_to_be),
         TEST(a_covering_mount_is_not_taken_for_the_drive),
         TEST(containers_get_it_as_well),

@@ -2,8 +2,7 @@
 /* drive_unmount_test.c - a drive is given back by everybody, or it stays where it is. */
 #include "tests/unit/guest-agent/drive_fixture.h"
 
-#include "guest-agent/drive_enter.h"
-#include "guest-agent/drive_unmount.h"
+#include "guest-agent/drive_mount.h"
 #include "tests/unit/guest-agent/container_fixture.h"
 
 static struct drive_unmount_answer answer;
@@ -11,16 +10,23 @@ static struct error error;
 
 static const char *serial = SERIAL;
 
-static enum status_code unmount_within(uint64_t wait_ns)
+static enum status_code unmount_asked(const struct drive_unmount_request *request, const char *proc,
+                                      uint64_t wait_ns)
 {
-    struct drive_unmount_request request = {.drive_id = "data"};
-    const struct drive_unmount_work work = {&request, tree_path("/sys"), "/dev", "/proc",
-                                            clock_boottime() + wait_ns};
+    const struct drive_unmount_work work = {
+        request, {tree_path("/sys"), "/dev", proc, clock_boottime() + wait_ns, false}};
 
-    strcpy(request.serial, serial);
     error = (struct error){0};
     answer = (struct drive_unmount_answer){0};
     return drive_unmount_run(&work, &answer, &error);
+}
+
+static enum status_code unmount_within(uint64_t wait_ns)
+{
+    struct drive_unmount_request request = {.drive_id = "data"};
+
+    strcpy(request.serial, serial);
+    return unmount_asked(&request, "/proc", wait_ns);
 }
 
 static enum status_code unmount_now(void)
@@ -59,8 +65,10 @@ static pid_t start_holder(void (*begin)(void))
     return start_process(hold, &begin);
 }
 
-static void check_type(const char *file_system)
+static void a_drive_is_unmounted(void **state)
 {
+    const char *file_system = *state;
+
     mount_disk(file_system);
     assert_true(run_command("echo written > '%s/file'", target()));
     assert_int_equal(unmount_now(), STATUS_OK);
@@ -75,27 +83,8 @@ static void check_type(const char *file_system)
     assert_false(answer.was_mounted);
 }
 
-static void ext4_is_unmounted(void **state)
-{
-    (void)state;
-    check_type("ext4");
-}
-
-static void xfs_is_unmounted(void **state)
-{
-    (void)state;
-    check_type("xfs");
-}
-
-static void btrfs_is_unmounted(void **state)
-{
-    (void)state;
-    check_type("btrfs");
-}
-
 static void an_xfs_that_was_shut_down_is_unmounted(void **state)
 {
-    (void)state;
     mount_disk("xfs");
     strcpy(volume.mount_point, target());
     loop_volume_shut_down(&volume, "xfs");
@@ -108,7 +97,6 @@ static void a_scsi_disk_is_removed(void **state)
 {
     char path[256];
 
-    (void)state;
     mount_disk("ext4");
     (void)snprintf(path, sizeof(path), "/sys/block/%.32s/device", volume.device + strlen("/dev/"));
     tree_make(path);
@@ -124,7 +112,6 @@ static void pci_function_of_a_firecracker_is_removed(void **state)
 {
     char disk[256];
 
-    (void)state;
     mount_disk("ext4");
     tree_make("/sys/devices/0000:00:03.0/virtio1");
     (void)snprintf(disk, sizeof(disk), "/sys/block/%.32s/device", volume.device + strlen("/dev/"));
@@ -146,7 +133,6 @@ static void pci_function_of_a_firecracker_is_removed(void **state)
 
 static void a_disk_that_is_not_there(void **state)
 {
-    (void)state;
     if (!has_mounts)
         skip();
     tree_make("/sys/block");
@@ -185,7 +171,6 @@ static void holders_are_named(void **state)
     void (*const ways[])(void) = {open_a_file, enter_it, open_the_disk, leave_with_the_mount};
     char name[32];
 
-    (void)state;
     mount_disk("ext4");
     for (size_t i = 0; i < array_length(ways); i++) {
         pid_t pid = start_holder(ways[i]);
@@ -203,7 +188,6 @@ static void brief_holders_are_waited_for(void **state)
     pid_t holder, killer;
     int status;
 
-    (void)state;
     mount_disk("ext4");
     holder = start_holder(enter_it);
     killer = fork();
@@ -224,7 +208,6 @@ static void a_slave_mount_does_not_hold_the_drive(void **state)
 {
     pid_t pid;
 
-    (void)state;
     attach_disk("ext4");
     tree_make("/vm");
     assert_int_equal(mount("none", tree_path("/vm"), "tmpfs", 0, NULL), 0);
@@ -239,7 +222,6 @@ static void a_slave_mount_does_not_hold_the_drive(void **state)
 
 static void two_mounts_are_one_too_many(void **state)
 {
-    (void)state;
     mount_disk("ext4");
     tree_make("/second");
     assert_int_equal(mount(target(), tree_path("/second"), NULL, MS_BIND, NULL), 0);
@@ -250,7 +232,6 @@ static void two_mounts_are_one_too_many(void **state)
 
 static void a_mount_below_keeps_it(void **state)
 {
-    (void)state;
     mount_disk("ext4");
     tree_make("/vm/data/below");
     assert_int_equal(mount("none", tree_path("/vm/data/below"), "tmpfs", 0, NULL), 0);
@@ -262,7 +243,6 @@ static void a_mount_below_keeps_it(void **state)
 /* umount(2) takes the mount that is seen at a path, and that is somebody else's. */
 static void a_covering_mount_is_left_alone(void **state)
 {
-    (void)state;
     mount_disk("ext4");
     assert_int_equal(mount("none", target(), "tmpfs", 0, NULL), 0);
     tree_make("/vm/data/theirs");
@@ -297,13 +277,9 @@ static const struct drive_container *in_c1(void)
 static enum status_code unmount_with_container(void)
 {
     struct drive_unmount_request request = {.drive_id = "data", .serial = SERIAL};
-    const struct drive_unmount_work work = {&request, tree_path("/sys"), "/dev", tree_path("/proc"),
-                                            clock_boottime() + NSEC_PER_SEC / 5};
 
     request.containers = (struct drive_containers){1, {*in_c1()}};
-    error = (struct error){0};
-    answer = (struct drive_unmount_answer){0};
-    return drive_unmount_run(&work, &answer, &error);
+    return unmount_asked(&request, tree_path("/proc"), NSEC_PER_SEC / 5);
 }
 
 static bool is_in_container(pid_t pid)
@@ -311,14 +287,23 @@ static bool is_in_container(pid_t pid)
     return is_mounted(in_container(pid, tree_path("/inner")));
 }
 
-static void give_to_c1(void)
+/* The drive is mounted, and a container that runs has it. */
+static pid_t start_c1(const char *file_system)
 {
-    const struct drive_visits visits = {tree_path("/proc"), clock_boottime() + 60 * NSEC_PER_SEC};
-    int volume_fd = open(target(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct drive_setting setting = {.deadline_ns = clock_boottime() + 60 * NSEC_PER_SEC};
+    cleanup(fd_closep) int volume_fd = -1;
+    pid_t pid;
 
+    mount_disk(file_system);
+    tree_make("/inner");
+    show_agent();
+    pid = start_container(leave_all_mounts);
+    show_process(pid, "/c1", FIRST);
+    volume_fd = open(target(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     assert_true(volume_fd >= 0);
-    assert_int_equal(drive_enter(&visits, volume_fd, in_c1(), &error), STATUS_OK);
-    fd_close(volume_fd);
+    setting.proc = tree_path("/proc");
+    assert_int_equal(drive_enter(&setting, volume_fd, in_c1(), &error), STATUS_OK);
+    return pid;
 }
 
 /* What the container has open would show that it was visited. */
@@ -327,15 +312,9 @@ static void what_is_in_the_way_is_found_before_containers_are_visited(void **sta
     pid_t pid;
     int file;
 
-    (void)state;
-    mount_disk("ext4");
-    tree_make("/inner");
+    pid = start_c1("ext4");
     tree_make("/second");
     tree_make("/vm/data/below");
-    show_agent();
-    pid = start_container(leave_all_mounts);
-    show_process(pid, "/c1", FIRST);
-    give_to_c1();
     file = open(in_container(pid, tree_path("/inner")), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     assert_true(file >= 0);
     assert_int_equal(mount("none", tree_path("/vm/data/below"), "tmpfs", 0, NULL), 0);
@@ -363,13 +342,7 @@ static void a_container_gives_the_drive_back_first(void **state)
     pid_t pid, other;
     char name[32];
 
-    (void)state;
-    mount_disk("ext4");
-    tree_make("/inner");
-    show_agent();
-    pid = start_container(leave_all_mounts);
-    show_process(pid, "/c1", FIRST);
-    give_to_c1();
+    pid = start_c1("ext4");
 
     other = start_holder(enter_it);
     show_process(other, "/c2", FIRST);
@@ -398,13 +371,7 @@ static void a_container_gives_back_what_was_shut_down(void **state)
 {
     pid_t pid;
 
-    (void)state;
-    mount_disk("xfs");
-    tree_make("/inner");
-    show_agent();
-    pid = start_container(leave_all_mounts);
-    show_process(pid, "/c1", FIRST);
-    give_to_c1();
+    pid = start_c1("xfs");
     strcpy(volume.mount_point, target());
     loop_volume_shut_down(&volume, "xfs");
     assert_int_equal(unmount_with_container(), STATUS_OK);
@@ -415,7 +382,6 @@ static void somebody_claims_the_disk(void **state)
 {
     int fd;
 
-    (void)state;
     attach_disk("ext4");
     fd = open(volume.device, O_RDONLY | O_EXCL | O_CLOEXEC);
     assert_true(fd >= 0);
@@ -428,9 +394,9 @@ static void somebody_claims_the_disk(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(ext4_is_unmounted),
-        TEST(xfs_is_unmounted),
-        TEST(btrfs_is_unmounted),
+        TEST_WITH(a_drive_is_unmounted, "ext4"),
+        TEST_WITH(a_drive_is_unmounted, "xfs"),
+        TEST_WITH(a_drive_is_unmounted, "btrfs"),
         TEST(an_xfs_that_was_shut_down_is_unmounted),
         TEST(a_scsi_disk_is_removed),
         TEST(a_disk_that_is_not_there),

@@ -115,7 +115,6 @@ static const char *make_volume(int index, const char *file_system)
 
 static int set_up(void **state)
 {
-    (void)state;
     for (int i = 0; i < VOLUMES; i++)
         volumes[i].loop = -1;
     return scratch_directory_make(scratch);
@@ -123,7 +122,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     for (int i = 0; i < VOLUMES; i++)
         loop_volume_remove(&volumes[i]);
     cJSON_Delete(report);
@@ -133,7 +131,6 @@ static int tear_down(void **state)
 
 static int private_mounts(void **state)
 {
-    (void)state;
     if (unshare(CLONE_NEWNS) == 0)
         (void)mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL);
     return 0;
@@ -141,9 +138,9 @@ static int private_mounts(void **state)
 
 /* ---- growing */
 
-static void grows(const char *file_system)
+static void a_file_system_grows(void **state)
 {
-    const char *path = make_volume(0, file_system);
+    const char *path = make_volume(0, *state);
     uint64_t before;
 
     assert_int_equal(look(path), ONESHOT_DONE);
@@ -160,24 +157,11 @@ static void grows(const char *file_system)
     }
 }
 
-static void xfs_grows(void **state)
-{
-    (void)state;
-    grows("xfs");
-}
-
-static void btrfs_grows(void **state)
-{
-    (void)state;
-    grows("btrfs");
-}
-
 static void ext4_grows_or_its_capability_is_named(void **state)
 {
     const char *path = make_volume(0, "ext4");
     uint64_t before;
 
-    (void)state;
     assert_int_equal(look(path), ONESHOT_DONE);
     before = number_of(0, "total");
     loop_volume_resize(&volumes[0], LARGE);
@@ -197,7 +181,6 @@ static void the_report_describes_the_volume(void **state)
     struct stat status;
     char device[32];
 
-    (void)state;
     assert_int_equal(stat(path, &status), 0);
     (void)snprintf(device, sizeof(device), "%u:%u", major(status.st_dev), minor(status.st_dev));
     assert_int_equal(look(path), ONESHOT_DONE);
@@ -221,7 +204,6 @@ static void only_the_paths_given_are_touched(void **state)
     const char *wanted = make_volume(0, "xfs"), *other = make_volume(1, "xfs");
     uint64_t before;
 
-    (void)state;
     assert_int_equal(look(other), ONESHOT_DONE);
     before = number_of(0, "total");
     loop_volume_resize(&volumes[0], LARGE);
@@ -238,7 +220,6 @@ static void all_takes_every_writable_volume(void **state)
     const char *path = make_volume(0, "xfs");
     int count, found = 0;
 
-    (void)state;
     (void)ask(&(struct oneshot_request){.all = true, .report_only = true});
     count = cJSON_GetArraySize(json_member(report, "volumes"));
     for (int i = 0; i < count; i++)
@@ -252,7 +233,6 @@ static void each_path_has_an_entry_in_its_place(void **state)
     char inside[128], slash[128];
     const char *paths[] = {"/nope", path, inside, path, slash, scratch};
 
-    (void)state;
     (void)snprintf(inside, sizeof(inside), "%s/directory", path);
     (void)snprintf(slash, sizeof(slash), "%s/", path);
     assert_int_equal(mkdir(inside, 0700), 0);
@@ -271,7 +251,6 @@ static void more_paths_than_grow_at_once_are_all_served(void **state)
 {
     const char *paths[ONESHOT_PATHS];
 
-    (void)state;
     paths[0] = make_volume(0, "xfs");
     for (size_t i = 1; i < array_length(paths); i++)
         paths[i] = paths[0];
@@ -287,7 +266,6 @@ static void more_paths_than_grow_at_once_are_all_served(void **state)
 
 static void a_mount_without_a_device_is_not_asked_for_its_size(void **state)
 {
-    (void)state;
     assert_int_equal(grow("/proc"), ONESHOT_INCOMPLETE);
     assert_error(0, "not_a_block_device");
     assert_int_equal(look("/proc"), ONESHOT_INCOMPLETE);
@@ -304,7 +282,6 @@ static void a_read_only_mount_is_not_exchanged_for_a_writable_one(void **state)
     char other[128];
     uint64_t before;
 
-    (void)state;
     (void)snprintf(other, sizeof(other), "%s/other", scratch);
     assert_int_equal(mkdir(other, 0700), 0);
     assert_int_equal(mount(path, other, NULL, MS_BIND, NULL), 0);
@@ -351,7 +328,6 @@ static void another_file_system_is_reported_and_not_grown(void **state)
 {
     struct loop_volume *volume = &volumes[0];
 
-    (void)state;
     (void)snprintf(volume->image, sizeof(volume->image), "%s/erofs.img", scratch);
     (void)snprintf(volume->mount_point, sizeof(volume->mount_point), "%s/erofs", scratch);
     assert_int_equal(mkdir(volume->mount_point, 0700), 0);
@@ -370,7 +346,6 @@ static void a_shut_down_file_system_is_reported_and_not_forced(void **state)
 {
     const char *path = make_volume(0, "xfs");
 
-    (void)state;
     loop_volume_resize(&volumes[0], LARGE);
     loop_volume_shut_down(&volumes[0], "xfs");
     assert_int_equal(look(path), ONESHOT_DONE);
@@ -386,7 +361,6 @@ static void recorded_errors_are_reported_and_not_forced(void **state)
     const char *path = make_volume(0, "ext4");
     uint64_t before;
 
-    (void)state;
     loop_volume_resize(&volumes[0], LARGE);
     if (!run_command("echo 1 >/sys/fs/ext4/%s/trigger_fs_error",
                      volumes[0].device + strlen("/dev/")))
@@ -408,7 +382,6 @@ static void a_device_that_shrank_is_refused(void **state)
 {
     const char *path = make_volume(0, "ext4");
 
-    (void)state;
     loop_volume_resize(&volumes[0], SMALL / 2);
     assert_int_equal(grow(path), ONESHOT_INCOMPLETE);
     assert_int_equal(number_of(0, "device_bytes"), SMALL / 2 * MIB);
@@ -424,7 +397,6 @@ static void a_resize_that_hangs_delays_no_other(void **state)
     cleanup(fd_closep) int fd = open(paths[0], O_RDONLY | O_CLOEXEC);
     int outcome;
 
-    (void)state;
     loop_volume_resize(&volumes[0], LARGE);
     loop_volume_resize(&volumes[1], LARGE);
     assert_int_equal(ioctl(fd, FIFREEZE, 0), 0);
@@ -450,7 +422,6 @@ static void no_device_node_is_needed(void **state)
     const char *paths[] = {make_volume(0, "xfs"), make_volume(1, "btrfs")};
     int outcome;
 
-    (void)state;
     loop_volume_resize(&volumes[0], LARGE);
     loop_volume_resize(&volumes[1], LARGE);
     if (!cover("/dev"))
@@ -470,7 +441,6 @@ static void without_sysfs_there_is_no_report(void **state)
     struct error error = {0};
     int outcome;
 
-    (void)state;
     if (!cover("/sys"))
         skip();
     outcome = oneshot_run(&(struct oneshot_request){.paths = &path, .count = 1}, fd, &error);
@@ -485,19 +455,20 @@ static void a_report_that_cannot_be_written_is_an_error(void **state)
     const char *path = "/proc";
     struct error error = {0};
 
-    (void)state;
     assert_int_equal(oneshot_run(&(struct oneshot_request){.paths = &path, .count = 1}, -1, &error),
                      -EBADF);
     assert_non_null(strstr(error.text, "cannot write the report"));
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST_WITH(name, argument)                                                                  \
+    cmocka_unit_test_prestate_setup_teardown(name, set_up, tear_down, (void *)(uintptr_t)(argument))
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(xfs_grows),
-        TEST(btrfs_grows),
+        TEST_WITH(a_file_system_grows, "xfs"),
+        TEST_WITH(a_file_system_grows, "btrfs"),
         TEST(ext4_grows_or_its_capability_is_named),
         TEST(the_report_describes_the_volume),
         TEST(only_the_paths_given_are_touched),

@@ -28,7 +28,6 @@ static void an_empty_report_is_a_report(void **state)
 {
     struct buffer line = BUFFER_INIT(0);
 
-    (void)state;
     assert_int_equal(report_begin(&line), 0);
     assert_int_equal(report_end(&line), 0);
     assert_string_equal(line.data, "{\"version\":1,\"volumes\":[]}\n");
@@ -49,7 +48,6 @@ static void any_path_is_well_formed(void **state)
     uint64_t bytes;
     cJSON *value;
 
-    (void)state;
     assert_int_equal(report_begin(&line), 0);
     assert_int_equal(report_append(&line, &first), 0);
     assert_int_equal(report_append(&line, &second), 0);
@@ -74,7 +72,6 @@ static void a_report_is_not_larger_than_promised(void **state)
     static struct report_volume volume = {.device_count = 16, .device_bytes = UINT64_MAX};
     struct buffer line = BUFFER_INIT(PROMISED);
 
-    (void)state;
     memset(volume.path, '\x01', PATH_LENGTH);
     memset(volume.file_system, 'x', sizeof(volume.file_system) - 1);
     memset(volume.layer, 'x', sizeof(volume.layer) - 1);
@@ -106,10 +103,9 @@ static void every_member_and_every_error_is_documented(void **state)
     const cJSON *volume, *member;
     cJSON *value;
 
-    (void)state;
     read_page(&page);
     assert_int_equal(report_begin(&line), 0);
-    for (enum report_error error = REPORT_DONE; error < REPORT_ERROR_COUNT; error++)
+    for (int error = REPORT_DONE; error < REPORT_ERROR_COUNT; error++)
         assert_int_equal(report_append(&line, &(struct report_volume){.error = error}), 0);
     assert_int_equal(report_end(&line), 0);
     value = parse(&line);

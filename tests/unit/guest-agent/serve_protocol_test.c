@@ -4,68 +4,16 @@
 
 #include <sys/syscall.h>
 
-#include "agent-client/drive_call.h"
-
 /* ---- the protocol */
 
 static void other_calls_are_not_implemented(void **state)
 {
     cleanup(fd_closep) int fd = dial();
-    struct ttrpc_request request = {.service = AGENT_SERVICE, .method = "ExecProcess"};
-    struct buffer frames = BUFFER_INIT(0);
 
-    (void)state;
-    assert_int_equal(ttrpc_append_request(&frames, 7, &request, NULL, 0), 0);
-    strcpy(request.service, "grpc.Health");
-    assert_int_equal(ttrpc_append_request(&frames, 5, &request, NULL, 0), 0); /* lower: fine */
-    post(fd, frames.data, frames.length);
+    post_request(fd, 7, AGENT_SERVICE, "ExecProcess", 0, NULL);
+    post_request(fd, 5, "grpc.Health", "ExecProcess", 0, NULL); /* lower: fine */
     assert_int_equal(await_status(fd, 7).code, STATUS_UNIMPLEMENTED);
     assert_int_equal(await_status(fd, 5).code, STATUS_UNIMPLEMENTED);
-    buffer_done(&frames);
-}
-
-static void post_drives_call(int fd, uint32_t stream, const char *method)
-{
-    struct ttrpc_request request = {.service = DRIVE_SERVICE};
-    struct buffer frames = BUFFER_INIT(0);
-
-    strcpy(request.method, method);
-    assert_int_equal(ttrpc_append_request(&frames, stream, &request, NULL, 0), 0);
-    post(fd, frames.data, frames.length);
-    buffer_done(&frames);
-}
-
-/* The machine that runs the tests has no drives of crustd's, but may be a guest of Firecracker. */
-static void drives_are_listed(void **state)
-{
-    cleanup(fd_closep) int fd = dial();
-    struct buffer payload = BUFFER_INIT(0);
-    struct ttrpc_status status;
-    struct drive_guest_list list;
-
-    (void)state;
-    post_drives_call(fd, 3, DRIVE_METHOD_LIST);
-    assert_true(await(fd, 3, &status, &payload));
-    if (access("/sys/block", F_OK) == 0) {
-        assert_int_equal(status.code, STATUS_OK);
-        assert_int_equal(drive_parse_list(buffer_text(&payload), payload.length, &list), 0);
-        for (size_t i = 0; i < list.count; i++)
-            assert_true(drive_serial_is_of_vmm(list.entries[i].serial));
-        assert_false(list.incomplete);
-        drive_guest_list_done(&list);
-    } else {
-        assert_int_equal(status.code, STATUS_INTERNAL);
-    }
-    buffer_done(&payload);
-}
-
-static void other_calls_for_drives_are_not_implemented(void **state)
-{
-    cleanup(fd_closep) int fd = dial();
-
-    (void)state;
-    post_drives_call(fd, 3, "FreezeDrive");
-    assert_int_equal(await_status(fd, 3).code, STATUS_UNIMPLEMENTED);
 }
 
 static void a_failed_resize_is_reported(void **state)
@@ -73,7 +21,6 @@ static void a_failed_resize_is_reported(void **state)
     cleanup(fd_closep) int fd = dial();
     struct ttrpc_status status;
 
-    (void)state;
     assert_int_equal(ask_resize(fd, "/nope", 1).code, STATUS_INVALID_ARGUMENT);
     status = ask_resize(fd, "/proc", 1);
     assert_int_equal(status.code, STATUS_FAILED_PRECONDITION);
@@ -89,7 +36,6 @@ static void a_request_may_come_byte_by_byte(void **state)
     cleanup(fd_closep) int fd = dial();
     struct buffer frames = BUFFER_INIT(0);
 
-    (void)state;
     append_call(&frames, 11, AGENT_METHOD_RESIZE, "/nope", 1, 0);
     append_call(&frames, 13, AGENT_METHOD_STATS, "/nope", 1, 0);
     loop_run_once(&loop);
@@ -110,7 +56,6 @@ static void strange_frames_are_survived(void **state)
     cleanup(fd_closep) int fd = dial();
     char oversize[TTRPC_HEADER_BYTES + 65537] = "\0\1\0\1\0\0\0\x19\1\0";
 
-    (void)state;
     post(fd, data_frame, sizeof(data_frame) - 1);
     post(fd, unknown_type, sizeof(unknown_type) - 1);
     post(fd, no_request, sizeof(no_request) - 1);
@@ -118,16 +63,6 @@ static void strange_frames_are_survived(void **state)
     post(fd, oversize, sizeof(oversize));
     assert_int_equal(await_status(fd, 0x19).code, STATUS_RESOURCE_EXHAUSTED);
     assert_int_equal(ask_resize(fd, "/nope", 1).code, STATUS_INVALID_ARGUMENT);
-}
-
-static void nonsense_ends_a_connection(void **state)
-{
-    cleanup(fd_closep) int fd = dial();
-    struct ttrpc_status status;
-
-    (void)state;
-    post(fd, "GET / HTTP/1.1\r\n\r\n", 18);
-    assert_false(await(fd, 1, &status, &received));
 }
 
 /* Until the agent has ended the connection. */
@@ -138,11 +73,18 @@ static void await_end(int fd)
     assert_false(await(fd, 1, &status, &received));
 }
 
+static void nonsense_ends_a_connection(void **state)
+{
+    cleanup(fd_closep) int fd = dial();
+
+    post(fd, "GET / HTTP/1.1\r\n\r\n", 18);
+    await_end(fd);
+}
+
 static void the_idlest_connection_gives_way(void **state)
 {
     int fds[SERVE_CONNECTIONS + 1];
 
-    (void)state;
     for (size_t i = 0; i < array_length(fds); i++) {
         fds[i] = dial();
         assert_int_equal(ask_resize(fds[i], "/nope", 1).code, STATUS_INVALID_ARGUMENT);
@@ -159,7 +101,6 @@ static void a_connection_with_a_request_in_progress_stays(void **state)
 {
     int fds[SERVE_CONNECTIONS + 1];
 
-    (void)state;
     make_volume("xfs");
     for (size_t i = 0; i < array_length(fds); i++) {
         fds[i] = dial();
@@ -178,7 +119,6 @@ static void an_idle_connection_ends(void **state)
 {
     cleanup(fd_closep) int silent = dial(), slow = dial();
 
-    (void)state;
     post(slow, "\0\0\0", 3);
     await_end(silent);
     await_end(slow);
@@ -206,7 +146,6 @@ static void only_the_host_is_served(void **state)
     static const unsigned others[] = {VMADDR_CID_LOCAL, 3, VMADDR_CID_ANY};
     cleanup(fd_closep) int host = -1;
 
-    (void)state;
     for (size_t i = 0; i < array_length(others); i++) {
         cleanup(fd_closep) int other = dial();
 
@@ -229,7 +168,6 @@ static void only_the_host_is_served_on_vsock(void **state)
     struct server *on_vsock = NULL;
     char address[64];
 
-    (void)state;
     (void)snprintf(address, sizeof(address), "vsock://%u", name.svm_port);
     if (fd < 0 || server_new(&loop, address, IDLE_NS, &on_vsock, NULL) < 0)
         skip();
@@ -246,7 +184,6 @@ static void only_root_may_connect(void **state)
 {
     struct stat status;
 
-    (void)state;
     assert_int_equal(stat(socket_path, &status), 0);
     assert_int_equal(status.st_mode & 07777, 0600);
 }
@@ -256,7 +193,6 @@ static void requests_in_progress_are_bounded_and_end_with_their_connection(void 
     cleanup(fd_closep) int fd = dial();
     struct ttrpc_status status;
 
-    (void)state;
     make_volume("xfs");
     for (uint32_t i = 0; i <= 16; i++)
         post_call(fd, 101 + 2 * i, AGENT_METHOD_RESIZE, volume.mount_point, LARGE * MIB,
@@ -272,7 +208,6 @@ static void addresses_are_checked(void **state)
     struct server *other = NULL;
     struct error error;
 
-    (void)state;
     for (size_t i = 0; i < array_length(bad); i++) {
         assert_int_equal(server_new(&loop, bad[i], IDLE_NS, &other, &error), -EINVAL);
         assert_null(other);
@@ -286,8 +221,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(other_calls_are_not_implemented),
-        TEST(drives_are_listed),
-        TEST(other_calls_for_drives_are_not_implemented),
         TEST(a_failed_resize_is_reported),
         TEST(a_request_may_come_byte_by_byte),
         TEST(strange_frames_are_survived),

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* qemu_monitor.h - a scripted QEMU monitor in the same loop, and the conversations it is asked for.
+/* qemu_monitor.h - calls of the acts upon QEMU, against a scripted monitor in a child.
  *
- * The monitor expects commands in an order and answers from the script: whole or byte by byte, late
- * or never, or by hanging up. It never holds a device: paths are resolved through this process.
+ * The monitor expects commands in an order and answers from the script, whole or byte by byte. It
+ * never holds a device: paths and descriptors are resolved through this process.
  */
 #pragma once
 
@@ -16,18 +16,20 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-#include "hypervisor/hypervisor.h"
+#include "hypervisor/vmm_process.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/path.h"
 #include "tests/unit/scratch.h"
 
-enum { NEVER = 99 };
+/* MISMATCH: the child's exit code; otherwise that is the number of entries that were met. */
+enum { NEVER = 99, MISMATCH = 100, PATIENCE_MS = 10000 };
 
-/* What is expected to be in a command, and the answer: $ID is the command's id, $DEVICE and $FILE
- * are paths. The first entry is the greeting. */
+/* What is expected to be in a command, and the answer: $ID is the command's id, $DEVICE a path, $FD
+ * a descriptor. The first entry is the greeting; an answer of NULL hangs up, of "" is none. */
 struct exchange {
     const char *expect;
     const char *answer;
@@ -37,150 +39,190 @@ struct exchange {
     "{\"return\": {\"status\": \"" status "\", \"running\": " running "}, \"id\": \"$ID\"}\r\n"
 
 struct monitor {
-    struct loop loop;
     char directory[SCRATCH_BYTES];
-    char path[96], file[96];
+    char path[96];
     char device[280];
     dev_t device_number;
-    int root;
-    int listener, client;
-    struct loop_io accepting, reading;
-    struct loop_timer writer;
-    struct buffer input, output;
+    int root, listener;
+    int disk; /* a regular file */
+    struct stat disk_status;
     const struct exchange *script;
-    size_t script_length, position;
+    size_t length;
     const char *status; /* the answer to query-status, which no script has; NULL: running */
-    bool bytewise;      /* one byte in each turn of the loop */
-    size_t silent_at;   /* says nothing from this exchange on */
-    size_t close_at;    /* hangs up instead of this answer */
-    unsigned done;
+    bool bytewise;
+    unsigned deadline_ms;
+    unsigned met; /* entries of the script */
+    pid_t child;
     struct hypervisor_reply reply;
 };
 
-static inline void send_some(struct monitor *monitor)
+/* ---- the child ---- */
+
+static inline void say(const struct monitor *monitor, int client, const char *answer,
+                       const char *id)
 {
-    size_t length = monitor->bytewise ? 1 : monitor->output.length;
+    cleanup(buffer_done) struct buffer output = BUFFER_INIT(0);
+    size_t step;
 
-    if (monitor->client >= 0 && monitor->output.length) {
-        ssize_t sent = send(monitor->client, monitor->output.data, length, MSG_NOSIGNAL);
-
-        if (sent < 0 && errno == EAGAIN)
-            return; /* the other side reads in the next turn of the loop */
-        buffer_consume(&monitor->output, sent < 0 ? length : (size_t)sent);
-    }
-}
-
-static inline void on_writer(struct loop_timer *timer)
-{
-    struct monitor *monitor = container_of(timer, struct monitor, writer);
-
-    send_some(monitor);
-    if (monitor->output.length)
-        loop_timer_start(&monitor->loop, timer, 0, on_writer);
-}
-
-static inline void hang_up(struct monitor *monitor)
-{
-    loop_io_stop(&monitor->reading);
-    loop_timer_stop(&monitor->writer);
-    buffer_clear(&monitor->output);
-    fd_close(take_fd(&monitor->client));
-}
-
-static inline void append_expanded(struct monitor *monitor, const char *answer, const char *id)
-{
     while (*answer) {
         size_t plain = strcspn(answer, "$");
 
-        assert_int_equal(buffer_append(&monitor->output, answer, plain), 0);
+        (void)buffer_append(&output, answer, plain);
         answer += plain;
-        if (strncmp(answer, "$ID", 3) == 0) {
-            assert_int_equal(buffer_append_text(&monitor->output, id), 0);
-            answer += 3;
-        } else if (strncmp(answer, "$DEVICE", 7) == 0) {
-            assert_int_equal(buffer_append_text(&monitor->output, monitor->device), 0);
-            answer += 7;
-        } else if (strncmp(answer, "$FILE", 5) == 0) {
-            assert_int_equal(buffer_append_text(&monitor->output, monitor->file), 0);
-            answer += 5;
+        if (strncmp(answer, "$ID", 3) == 0)
+            (void)buffer_append_text(&output, id);
+        else if (strncmp(answer, "$FD", 3) == 0)
+            (void)buffer_append_format(&output, "%d", monitor->disk);
+        else if (strncmp(answer, "$DEVICE", 7) == 0)
+            (void)buffer_append_text(&output, monitor->device);
+        answer += *answer ? strspn(answer + 1, "IDEVCF") + 1 : 0;
+    }
+    step = monitor->bytewise ? 1 : output.length;
+    for (size_t at = 0; at < output.length; at += step)
+        if (send(client, output.data + at, step, MSG_NOSIGNAL) < 0)
+            return;
+}
+
+/* Whether a command is as the script's entry expects; a disk comes with the one that adds it. */
+static inline void check(const struct monitor *monitor, size_t position, const char *command,
+                         int passed)
+{
+    struct stat status;
+
+    if (position >= monitor->length || !strstr(command, monitor->script[position].expect)) {
+        print_error("not expected at %zu: %s\n", position, command);
+        _exit(MISMATCH);
+    }
+    if (strstr(command, "\"add-fd\"") &&
+        (fstat(passed, &status) < 0 || status.st_ino != monitor->disk_status.st_ino)) {
+        print_error("the disk was not passed\n");
+        _exit(MISMATCH);
+    }
+}
+
+static inline void answer(const struct monitor *monitor, int client, const char *command,
+                          int passed, size_t *position)
+{
+    const char *start = command;
+    char id[32] = "";
+
+    for (const char *next = command; (next = strstr(next, "\"id\":\"")); next++)
+        start = next; /* the last one is the command's */
+    if (*start)
+        (void)snprintf(id, sizeof(id), "%.*s", (int)strcspn(start + 6, "\""), start + 6);
+    if (strstr(command, "\"query-status\"")) {
+        say(monitor, client, monitor->status ? monitor->status : STATUS("running", "true"), id);
+        return;
+    }
+    check(monitor, *position, command, passed);
+    if (!monitor->script[*position].answer)
+        _exit((int)*position);
+    say(monitor, client, monitor->script[(*position)++].answer, id);
+}
+
+static inline _Noreturn void play(const struct monitor *monitor)
+{
+    int client = accept(monitor->listener, NULL, NULL), passed = -1;
+    cleanup(buffer_done) struct buffer input = BUFFER_INIT(0);
+    size_t position = 0;
+
+    (void)alarm(PATIENCE_MS / 1000);
+    answer(monitor, client, "", -1, &position);
+    for (;;) {
+        char bytes[4096], control[CMSG_SPACE(sizeof(int))];
+        struct iovec piece = {bytes, sizeof(bytes)};
+        struct msghdr message = {.msg_iov = &piece,
+                                 .msg_iovlen = 1,
+                                 .msg_control = control,
+                                 .msg_controllen = sizeof(control)};
+        ssize_t count = recvmsg(client, &message, 0);
+
+        if (count <= 0)
+            _exit((int)position);
+        if (CMSG_FIRSTHDR(&message))
+            memcpy(&passed, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(passed));
+        (void)buffer_append(&input, bytes, (size_t)count);
+        for (char *end; input.length && (end = strchr(input.data, '\n'));) {
+            *end = '\0';
+            answer(monitor, client, input.data, passed, &position);
+            buffer_consume(&input, (size_t)(end + 1 - input.data));
         }
     }
 }
 
-static inline void answer(struct monitor *monitor, const char *command)
-{
-    const char *start = strstr(command, "\"id\":\"");
-    char id[32] = "";
-    const struct exchange *exchange = &monitor->script[monitor->position];
+/* ---- the calls ---- */
 
-    if (start)
-        (void)snprintf(id, sizeof(id), "%.*s", (int)strcspn(start + 6, "\""), start + 6);
-    if (monitor->position == monitor->close_at) {
-        hang_up(monitor);
-        return;
-    }
-    if (monitor->position >= monitor->silent_at)
-        return;
-    if (strstr(command, "\"query-status\"")) {
-        append_expanded(monitor, monitor->status ? monitor->status : STATUS("running", "true"), id);
-        loop_timer_start(&monitor->loop, &monitor->writer, 0, on_writer);
-        return;
-    }
-    assert_true(monitor->position < monitor->script_length);
-    if (!strstr(command, exchange->expect))
-        print_error("expected %s in %s\n", exchange->expect, command);
-    assert_non_null(strstr(command, exchange->expect));
-    append_expanded(monitor, exchange->answer, id);
-    monitor->position++;
-    loop_timer_start(&monitor->loop, &monitor->writer, 0, on_writer);
+static inline void begin(struct monitor *monitor, const struct exchange *script, size_t length)
+{
+    monitor->script = script;
+    monitor->length = length;
+    assert_int_equal(listen(monitor->listener, 1), 0);
+    monitor->child = fork();
+    assert_true(monitor->child >= 0);
+    if (monitor->child == 0)
+        play(monitor);
 }
 
-static inline void on_reading(struct loop_io *io, int events)
+static inline void end(struct monitor *monitor)
 {
-    struct monitor *monitor = container_of(io, struct monitor, reading);
-    char bytes[4096];
-    ssize_t count = read(monitor->client, bytes, sizeof(bytes));
+    int status;
 
-    (void)events;
-    if (count <= 0) {
-        hang_up(monitor);
-        return;
-    }
-    assert_true(monitor->position > 0); /* not a byte before the greeting */
-    assert_int_equal(buffer_append(&monitor->input, bytes, (size_t)count), 0);
-    if (monitor->input.data[monitor->input.length - 1] != '\n')
-        return;
-    while (monitor->input.length && monitor->client >= 0) {
-        size_t length = strcspn(buffer_text(&monitor->input), "\n") + 1;
-        char command[1024];
-
-        assert_true(length < sizeof(command));
-        memcpy(command, monitor->input.data, length);
-        command[length] = '\0';
-        buffer_consume(&monitor->input, length);
-        answer(monitor, command);
-    }
-    buffer_clear(&monitor->input);
+    assert_int_equal(waitpid(monitor->child, &status, 0), monitor->child);
+    assert_true(WIFEXITED(status));
+    assert_int_not_equal(WEXITSTATUS(status), MISMATCH);
+    monitor->met = (unsigned)WEXITSTATUS(status);
 }
 
-static inline void on_accepting(struct loop_io *io, int events)
+static inline uint64_t deadline_of(const struct monitor *monitor)
 {
-    struct monitor *monitor = container_of(io, struct monitor, accepting);
-
-    (void)events;
-    monitor->client = accept4(monitor->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    assert_true(monitor->client >= 0);
-    loop_io_start(&monitor->loop, &monitor->reading, monitor->client, LOOP_READ, on_reading);
-    answer(monitor, "");
+    return clock_boottime() + monitor->deadline_ms * NSEC_PER_MSEC;
 }
 
-static inline struct sockaddr_un address_of(const struct monitor *monitor)
+static inline struct hypervisor_request request_for(const struct monitor *monitor,
+                                                    enum hypervisor_act act)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-
-    (void)snprintf(address.sun_path, sizeof(address.sun_path), "%s", monitor->path);
-    return address;
+    return (struct hypervisor_request){
+        .act = act,
+        .root = monitor->root,
+        .control_socket = monitor->path,
+        .vmm_pid = getpid(),
+        .disk = {.device = monitor->device_number},
+        .bytes = 2048,
+    };
 }
+
+static inline const struct hypervisor_reply *call(struct monitor *monitor,
+                                                  const struct hypervisor_request *request,
+                                                  const struct exchange *script, size_t length)
+{
+    monitor->reply = (struct hypervisor_reply){.bytes = 0};
+    begin(monitor, script, length);
+    qemu_act(request, deadline_of(monitor), &monitor->reply);
+    end(monitor);
+    assert_true((monitor->reply.outcome == HYPERVISOR_DONE) == !monitor->reply.error.text[0]);
+    return &monitor->reply;
+}
+
+static inline struct hypervisor_request drive_request_for(const struct monitor *monitor,
+                                                          enum hypervisor_act act)
+{
+    return (struct hypervisor_request){
+        .act = act,
+        .root = monitor->root,
+        .control_socket = monitor->path,
+        .vmm_pid = getpid(),
+        .drive_id = "data-1",
+        .disk = {.regular_file = true,
+                 .device = monitor->disk_status.st_dev,
+                 .inode = monitor->disk_status.st_ino},
+        .bytes = 2048,
+        .descriptor = monitor->disk,
+        .serial = "serial-1",
+        .removal_ns = 30 * NSEC_PER_MSEC,
+    };
+}
+
+/* ---- scenery ---- */
 
 /* Any block device will do: only its number is ever looked at. */
 static inline void find_device(struct monitor *monitor)
@@ -189,7 +231,6 @@ static inline void find_device(struct monitor *monitor)
     struct dirent *entry;
     struct stat st;
 
-    monitor->device[0] = '\0';
     while (directory && (entry = readdir(directory))) {
         (void)snprintf(monitor->device, sizeof(monitor->device), "/dev/%s", entry->d_name);
         if (stat(monitor->device, &st) == 0 && S_ISBLK(st.st_mode)) {
@@ -203,21 +244,19 @@ static inline void find_device(struct monitor *monitor)
 static inline int set_up(void **state)
 {
     static struct monitor monitor;
-    struct sockaddr_un address;
-    int fd;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    char disk[96];
 
-    monitor = (struct monitor){.listener = -1, .client = -1, .silent_at = NEVER, .close_at = NEVER};
-    assert_int_equal(loop_init(&monitor.loop), 0);
+    monitor = (struct monitor){.deadline_ms = PATIENCE_MS};
     assert_int_equal(scratch_directory_make(monitor.directory), 0);
     (void)snprintf(monitor.path, sizeof(monitor.path), "%s/monitor.sock", monitor.directory);
-    (void)snprintf(monitor.file, sizeof(monitor.file), "%s/disk.img", monitor.directory);
-    fd = open(monitor.file, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    assert_true(fd >= 0);
-    fd_close(fd);
+    (void)snprintf(disk, sizeof(disk), "%s/disk", monitor.directory);
     find_device(&monitor);
     assert_int_equal(path_open_root("/", &monitor.root), 0);
-    monitor.listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    address = address_of(&monitor);
+    monitor.disk = open(disk, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    assert_int_equal(fstat(monitor.disk, &monitor.disk_status), 0);
+    monitor.listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    (void)snprintf(address.sun_path, sizeof(address.sun_path), "%s", monitor.path);
     assert_int_equal(bind(monitor.listener, (struct sockaddr *)&address, sizeof(address)), 0);
     *state = &monitor;
     return 0;
@@ -227,95 +266,31 @@ static inline int tear_down(void **state)
 {
     struct monitor *monitor = *state;
 
-    hang_up(monitor);
-    loop_io_stop(&monitor->accepting);
     fd_close(monitor->listener);
+    fd_close(monitor->disk);
     fd_close(monitor->root);
-    buffer_done(&monitor->input);
-    buffer_done(&monitor->output);
-    loop_done(&monitor->loop);
     return scratch_directory_remove(monitor->directory);
 }
 
-static inline void on_done(struct hypervisor_call *call, const struct hypervisor_reply *reply,
-                           void *userdata)
-{
-    struct monitor *monitor = userdata;
-
-    monitor->done++;
-    monitor->reply = *reply;
-    (void)hypervisor_call_free(call);
-    loop_stop(&monitor->loop);
-}
-
-static inline struct hypervisor_request request_for(const struct monitor *monitor,
-                                                    enum hypervisor_act act)
-{
-    return (struct hypervisor_request){
-        .act = act,
-        .root = monitor->root,
-        .control_socket = monitor->path,
-        .vmm_pid = getpid(),
-        .device = monitor->device_number,
-        .bytes = 2048,
-        .deadline_ns = 60 * NSEC_PER_SEC,
-    };
-}
-
-static const struct hypervisor_reply *call(struct monitor *monitor,
-                                           const struct hypervisor_request *request)
-{
-    struct hypervisor_call *made;
-
-    monitor->done = 0;
-    monitor->position = 0;
-    assert_int_equal(
-        hypervisor_call_new(&monitor->loop, HYPERVISOR_QEMU, request, on_done, monitor, &made), 0);
-    assert_int_equal(monitor->done, 0);
-    loop_run(&monitor->loop);
-    assert_int_equal(monitor->done, 1);
-    hang_up(monitor);
-    buffer_clear(&monitor->input);
-    return &monitor->reply;
-}
-
-static inline void serve(struct monitor *monitor, const struct exchange *script, size_t length)
-{
-    monitor->script = script;
-    monitor->script_length = length;
-    assert_int_equal(listen(monitor->listener, 1), 0);
-    loop_io_start(&monitor->loop, &monitor->accepting, monitor->listener, LOOP_READ, on_accepting);
-}
-
-/* Scripts */
-
 #define GREETING                                                                                   \
     "{\"QMP\": {\"version\": {\"qemu\": {\"micro\": 22, \"minor\": 2, \"major\": 7}}}}\r\n"
-#define OK         "{\"return\": {}, \"id\": \"$ID\"}\r\n"
+#define OK    "{\"return\": {}, \"id\": \"$ID\"}\r\n"
+#define EVENT "{\"event\": \"DEVICE_DELETED\"}\r\n"
+#define REFUSE(why)                                                                                \
+    "{\"error\": {\"class\": \"GenericError\", \"desc\": \"" why "\"}, \"id\": \"$ID\"}\r\n"
 #define LIST(list) "{\"id\": \"$ID\", \"return\": [" list "]}\r\n"
 #define NODE(name, driver, file, size)                                                             \
     "{\"image\": {\"virtual-size\": " size "}, \"ro\": false, \"node-name\": \"" name              \
     "\", \"drv\": \"" driver "\", \"file\": \"" file "\"}"
-#define ROOT(size)      NODE("drive-1", "raw", "$DEVICE", size)
-#define PROTOCOL(size)  NODE("#block046", "host_device", "$DEVICE", size)
-#define FRONTENDS(size) LIST("{\"device\": \"\", \"inserted\": " ROOT(size) "}")
-#define NODES(size)     LIST(ROOT(size) ", " PROTOCOL(size))
-
-static const struct exchange qmp_resize[] = {
-    {"", GREETING},
-    {"\"qmp_capabilities\"", OK},
-    {"\"query-block\"", FRONTENDS("1024")},
-    {"\"query-named-block-nodes\",\"arguments\":{\"flat\":true}", NODES("1024")},
-    {"\"query-fdsets\"", LIST("")},
-    {"\"block_resize\",\"arguments\":{\"node-name\":\"drive-1\",\"size\":2048}", OK},
-    {"\"query-block\"", FRONTENDS("2048")},
-};
-
-#define HMP_GREETING "QEMU 7.2.22 monitor - type 'help' for more information\r\n(qemu) "
-
-static inline bool without_device(const struct monitor *monitor)
-{
-    return !monitor->device[0];
-}
+#define ANY                                                                                        \
+    {                                                                                              \
+        "", ""                                                                                     \
+    } /* and no answer */
+#define NEGOTIATED                                                                                 \
+    {"", GREETING},                                                                                \
+    {                                                                                              \
+        "\"qmp_capabilities\"", OK                                                                 \
+    }
+#define CALL(request, script) call(monitor, request, script, array_length(script))
 
 #define scripted(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)

@@ -37,8 +37,7 @@ static void reads_frontends(void **state)
     struct qemu_nodes roots = {0};
     struct error error;
 
-    (void)state;
-    assert_int_equal(qemu_report_read_frontends(&roots, value, &error), 0);
+    assert_int_equal(qemu_report_read_nodes(&roots, value, true, &error), 0);
     assert_int_equal(roots.count, 2);
     assert_string_equal(roots.entries[0].name, "#block655");
     assert_int_equal(roots.entries[0].bytes, 67108864);
@@ -64,13 +63,12 @@ static void refuses_broken_nodes(void **state)
                  "false", "1") "]",
     };
 
-    (void)state;
     for (size_t i = 0; i < array_length(cases); i++) {
         cleanup(json_deletep) cJSON *value = parse(cases[i]);
         struct qemu_nodes nodes = {0};
         struct error error;
 
-        assert_int_equal(qemu_report_read_nodes(&nodes, value, &error), -EBADMSG);
+        assert_int_equal(qemu_report_read_nodes(&nodes, value, false, &error), -EBADMSG);
         qemu_nodes_done(&nodes);
     }
 }
@@ -82,7 +80,6 @@ static void bounds_the_number_of_nodes(void **state)
     struct error error;
     int r = 0;
 
-    (void)state;
     for (unsigned i = 0; r == 0 && i <= QEMU_REPORT_ENTRIES; i++) {
         (void)snprintf(node.name, sizeof(node.name), "n%u", i);
         r = qemu_nodes_add(&nodes, &node, "/x", &error);
@@ -92,51 +89,6 @@ static void bounds_the_number_of_nodes(void **state)
     qemu_nodes_done(&nodes);
 }
 
-/* Otherwise each of a thousand drives would be compared with each of a thousand nodes. */
-static void file_of_many_nodes_is_kept_once(void **state)
-{
-    static const char *const files[] = {"/b", "/c", "/a", "/e", "/d"};
-    struct qemu_nodes nodes = {0};
-    struct error error;
-
-    (void)state;
-    for (unsigned i = 0; i < 100; i++) {
-        struct qemu_node node = {.driver = "file"};
-
-        (void)snprintf(node.name, sizeof(node.name), "n%u", i);
-        if (i % 5 < 3)
-            (void)snprintf(node.driver, sizeof(node.driver), "host_device");
-        if (i % 5 == 4)
-            (void)snprintf(node.driver, sizeof(node.driver), "throttle");
-        assert_int_equal(qemu_nodes_add(&nodes, &node, files[i % 5], &error), 0);
-    }
-    assert_int_equal(nodes.protocols.count, 4);
-    assert_true(qemu_protocols_find(&nodes.protocols, "/a")->host_device);
-    assert_false(qemu_protocols_find(&nodes.protocols, "/a")->other);
-    assert_true(qemu_protocols_find(&nodes.protocols, "/e")->other);
-    assert_false(qemu_protocols_find(&nodes.protocols, "/e")->host_device);
-    assert_null(qemu_protocols_find(&nodes.protocols, "/d"));
-    assert_null(qemu_protocols_find(&nodes.protocols, "/0"));
-    qemu_nodes_done(&nodes);
-    assert_null(qemu_protocols_find(&nodes.protocols, "/a"));
-}
-
-/* Frontends of a node that is listed already count as well: each is searched for. */
-static void bounds_the_number_of_frontends(void **state)
-{
-    cleanup(qemu_nodes_done) struct qemu_nodes roots = {0}, more = {0};
-    cleanup(json_deletep) cJSON *value = cJSON_CreateArray();
-    struct error error;
-
-    (void)state;
-    for (unsigned i = 0; i < QEMU_REPORT_ENTRIES; i++)
-        assert_true(cJSON_AddItemToArray(value, parse("{\"inserted\": " DRIVE_2 "}")));
-    assert_int_equal(qemu_report_read_frontends(&roots, value, &error), 0);
-    assert_int_equal(roots.count, 1);
-    assert_true(cJSON_AddItemToArray(value, parse("{\"inserted\": " DRIVE_2 "}")));
-    assert_int_equal(qemu_report_read_frontends(&more, value, &error), -EMSGSIZE);
-}
-
 static void bounds_file_names(void **state)
 {
     char file[QEMU_FILE_BYTES + 1];
@@ -144,7 +96,6 @@ static void bounds_file_names(void **state)
     struct qemu_node node = {.name = "a", .driver = "raw"};
     struct error error;
 
-    (void)state;
     memset(file, 'x', sizeof(file));
     file[QEMU_FILE_BYTES] = '\0';
     assert_int_equal(qemu_nodes_add(&nodes, &node, file, &error), -EBADMSG);
@@ -163,7 +114,6 @@ static void reads_sets(void **state)
     struct qemu_report report = {.descriptor_count = 0};
     struct error error;
 
-    (void)state;
     assert_int_equal(qemu_report_read_sets(&report, value, &error), 0);
     assert_int_equal(report.descriptor_count, 2);
     assert_int_equal(report.descriptors[1].set, 2);
@@ -178,8 +128,6 @@ int main(void)
         cmocka_unit_test(reads_frontends),
         cmocka_unit_test(refuses_broken_nodes),
         cmocka_unit_test(bounds_the_number_of_nodes),
-        cmocka_unit_test(file_of_many_nodes_is_kept_once),
-        cmocka_unit_test(bounds_the_number_of_frontends),
         cmocka_unit_test(bounds_file_names),
         cmocka_unit_test(reads_sets),
     };

@@ -3,14 +3,12 @@
 #include "tests/unit/test.h"
 
 #include <errno.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "hypervisor/vmm_process.h"
 #include "lib/cleanup.h"
-#include "lib/clock.h"
-
-enum { MOST = 64 };
 
 static int set_up(void **state)
 {
@@ -30,54 +28,40 @@ static int tear_down(void **state)
 /* Nothing found, and nothing known either. */
 static void a_lack_of_descriptors_is_noted(void **state)
 {
-    struct vmm_resolver *resolver = &((struct vmm_process *)*state)->resolver;
-    struct vmm_identity identity;
+    struct vmm_process *process = *state;
+    struct hypervisor_disk disk = {.device = 0};
     struct rlimit limit, none;
 
-    assert_int_equal(resolver->path(resolver, "/nonexistent", &identity), -ENOENT);
-    assert_int_equal(resolver->shortage, 0);
+    assert_int_equal(vmm_process_path(process, "/nonexistent", &disk), -ENOENT);
+    assert_int_equal(process->shortage, 0);
+    assert_int_equal(vmm_process_holds(process, &disk), VMM_HOLDS_NOT);
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
     none = limit;
     none.rlim_cur = 0;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
-    assert_int_equal(resolver->path(resolver, "/dev/null", &identity), -EMFILE);
-    assert_int_equal(resolver->shortage, -EMFILE);
-    resolver->shortage = 0;
-    assert_int_equal(resolver->held(resolver, &identity, 1), 0);
-    assert_int_equal(resolver->shortage, -EMFILE);
+    assert_int_equal(vmm_process_path(process, "/dev/null", &disk), -EMFILE);
+    assert_int_equal(process->shortage, -EMFILE);
+    process->shortage = 0;
+    assert_int_equal(vmm_process_holds(process, &disk), VMM_MAY_HOLD);
+    assert_int_equal(process->shortage, -EMFILE);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
 }
 
-/* A VMM chooses how many files it has and how long its paths are, and others wait meanwhile. */
-static void one_time_bounds_all_that_is_examined(void **state)
+static enum hypervisor_outcome judge(struct vmm_process *process, struct error *error)
 {
-    struct vmm_resolver *resolver = &((struct vmm_process *)*state)->resolver;
-    const struct vmm_identity none = {.block_device = true};
-    struct vmm_identity identity;
-    struct error error;
+    const struct hypervisor_request request = {.disk = {.device = 0}};
+    enum hypervisor_outcome outcome = HYPERVISOR_DRIVE_NOT_FOUND;
 
-    assert_true(resolver->until_ns > clock_processor());
-    assert_true(resolver->until_ns < clock_processor() + 50 * NSEC_PER_MSEC);
-    assert_int_equal(resolver->path(resolver, "/dev/null", &identity), 0);
-    assert_int_equal(vmm_resolver_doubt(resolver, false, &error), 0);
-    assert_false(vmm_may_hold(resolver, &none));
-    resolver->until_ns = 1;
-    assert_int_equal(resolver->path(resolver, "/dev/null", &identity), -ETIME);
-    resolver->exhausted = false;
-    assert_int_equal(resolver->descriptor(resolver, 0, &identity), -ETIME);
-    resolver->exhausted = false;
-    assert_int_equal(resolver->held(resolver, &identity, 1), 0);
-    assert_true(vmm_may_hold(resolver, &none));
-    assert_true(vmm_resolver_doubt(resolver, true, &error) < 0);
-    assert_non_null(strstr(error.text, "than crustd examines"));
+    (void)vmm_process_judge(process, &request, false, &outcome, error);
+    return outcome;
 }
 
 /* Descriptors that are no files count towards the bound as well. */
 static void descriptors_are_counted(void **state)
 {
-    struct vmm_resolver *resolver = &((struct vmm_process *)*state)->resolver;
+    struct vmm_process *process = *state;
     static int open_ones[VMM_DESCRIPTORS + 1];
-    struct vmm_identity held[MOST];
+    enum hypervisor_outcome outcome;
     struct rlimit limit, more;
     struct error error;
     int pipe_of[2];
@@ -88,19 +72,17 @@ static void descriptors_are_counted(void **state)
         more.rlim_max = limit.rlim_max;
     if (setrlimit(RLIMIT_NOFILE, &more) < 0)
         skip();
-    resolver->until_ns = 0; /* their number is the bound, however fast they are examined */
     assert_int_equal(pipe(pipe_of), 0);
-    (void)resolver->held(resolver, held, MOST);
-    assert_int_equal(vmm_resolver_doubt(resolver, true, &error), 0);
+    assert_int_equal(judge(process, &error), HYPERVISOR_DRIVE_NOT_FOUND);
     for (size_t i = 0; i < array_length(open_ones); i++)
         open_ones[i] = dup(pipe_of[0]);
-    (void)resolver->held(resolver, held, MOST);
+    outcome = judge(process, &error);
     for (size_t i = 0; i < array_length(open_ones); i++)
         fd_close(open_ones[i]);
     fd_close(pipe_of[0]);
     fd_close(pipe_of[1]);
     (void)setrlimit(RLIMIT_NOFILE, &limit);
-    assert_true(vmm_resolver_doubt(resolver, true, &error) < 0);
+    assert_int_equal(outcome, HYPERVISOR_UNREACHABLE);
     assert_non_null(strstr(error.text, "than crustd examines"));
 }
 
@@ -110,7 +92,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         process_test(a_lack_of_descriptors_is_noted),
-        process_test(one_time_bounds_all_that_is_examined),
         process_test(descriptors_are_counted),
     };
 

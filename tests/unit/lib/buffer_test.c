@@ -12,7 +12,6 @@ static void is_text_at_every_moment(void **state)
 {
     struct buffer buffer = BUFFER_INIT(100);
 
-    (void)state;
     assert_string_equal(buffer_text(&buffer), "");
     assert_int_equal(buffer_append_text(&buffer, "ab"), 0);
     assert_int_equal(buffer_append_format(&buffer, "%d", 12), 0);
@@ -31,7 +30,6 @@ static void keeps_to_its_limit(void **state)
 {
     struct buffer buffer = BUFFER_INIT(4);
 
-    (void)state;
     assert_int_equal(buffer_try_append(&buffer, "abcde", 5), -EMSGSIZE);
     assert_int_equal(buffer.length, 0);
     assert_int_equal(buffer_append(&buffer, "abcd", 4), 0);
@@ -50,7 +48,6 @@ static void appends_nothing_after_a_failure(void **state)
 {
     struct buffer buffer = BUFFER_INIT(4);
 
-    (void)state;
     assert_int_equal(buffer_append_text(&buffer, "ab"), 0);
     assert_int_equal(buffer_append_text(&buffer, "cde"), -EMSGSIZE);
     assert_int_equal(buffer_error(&buffer), -EMSGSIZE);
@@ -70,7 +67,6 @@ static void a_failure_ends_with_what_was_appended(void **state)
 {
     struct buffer buffer = BUFFER_INIT(4);
 
-    (void)state;
     assert_int_equal(buffer_append_text(&buffer, "abcde"), -EMSGSIZE);
     buffer_clear(&buffer);
     assert_int_equal(buffer_error(&buffer), 0);
@@ -86,7 +82,6 @@ static void latches_its_user_s_failure(void **state)
 {
     struct buffer buffer = BUFFER_INIT(4);
 
-    (void)state;
     assert_int_equal(buffer_fail(&buffer, 0), 0);
     assert_int_equal(buffer_append_text(&buffer, "a"), 0);
     assert_int_equal(buffer_fail(&buffer, -ENOMEM), -ENOMEM);
@@ -100,7 +95,6 @@ static void goes_back_to_a_mark(void **state)
     struct buffer buffer = BUFFER_INIT(4);
     struct buffer_mark empty = buffer_mark(&buffer), mark, failed;
 
-    (void)state;
     buffer_rewind(&buffer, empty);
     assert_string_equal(buffer_text(&buffer), "");
     assert_int_equal(buffer_append_text(&buffer, "ab"), 0);
@@ -122,7 +116,6 @@ static void grows_byte_by_byte(void **state)
 {
     struct buffer buffer;
 
-    (void)state;
     buffer_init(&buffer, 10000);
     for (int i = 0; i < 10000; i++)
         assert_int_equal(buffer_append(&buffer, &(char){(char)('a' + i % 26)}, 1), 0);
@@ -151,7 +144,6 @@ static void reads_until_the_end(void **state)
 {
     struct buffer buffer = BUFFER_INIT(10);
 
-    (void)state;
     assert_int_equal(read_from_pipe(&buffer, 0), 0);
     assert_string_equal(buffer_text(&buffer), "");
     assert_int_equal(read_from_pipe(&buffer, 10), 0);
@@ -168,7 +160,6 @@ static void reads_until_the_end(void **state)
 
 static void done_takes_null(void **state)
 {
-    (void)state;
     buffer_done(NULL);
 }
 

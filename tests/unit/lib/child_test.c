@@ -214,39 +214,6 @@ static void a_program_that_does_not_exist(void **state)
     assert_null(child);
 }
 
-static void wait_for_the_released(struct made *made)
-{
-    siginfo_t child;
-
-    while (waitid(P_ALL, 0, &child, WEXITED | WNOHANG | WNOWAIT) == 0)
-        loop_run_once(&made->loop);
-}
-
-static void a_child_that_is_released_ends_by_itself(void **state)
-{
-    struct made *made = *state;
-    struct child *one, *other;
-
-    assert_int_equal(begin(made, "sleep 0.1", 60 * NSEC_PER_SEC, &one), 0);
-    assert_int_equal(begin(made, "exit 3", 60 * NSEC_PER_SEC, &other), 0);
-    assert_null(child_release(one));
-    assert_null(child_release(other));
-    assert_null(child_release(NULL));
-    wait_for_the_released(made);
-    assert_int_equal(made->count, 0);
-}
-
-static void a_child_that_is_released_and_does_not_end_is_killed(void **state)
-{
-    struct made *made = *state;
-    struct child *child;
-
-    assert_int_equal(begin(made, "sleep 1000", NSEC_PER_MSEC, &child), 0);
-    assert_null(child_release(child));
-    wait_for_the_released(made);
-    assert_int_equal(made->count, 0);
-}
-
 /* ---- functions ---- */
 
 static int write_one(const void *text)
@@ -307,7 +274,6 @@ static int list_descriptors(const void *argument)
 {
     char name[8];
 
-    (void)argument;
     for (int fd = 0; fd < 256; fd++)
         if (fcntl(fd, F_GETFD) >= 0 &&
             write(STDOUT_FILENO, name, (size_t)snprintf(name, sizeof(name), "%d ", fd)) < 0)
@@ -377,7 +343,6 @@ static void a_function_that_is_given_up_is_ended(void **state)
 
 static int wait_for_ever(const void *argument)
 {
-    (void)argument;
     while (pause() < 0)
         ;
     return 0;
@@ -491,8 +456,6 @@ int main(void)
         TEST(a_child_that_leaves_another_behind),
         TEST(a_child_that_is_given_up),
         TEST(a_program_that_does_not_exist),
-        TEST(a_child_that_is_released_ends_by_itself),
-        TEST(a_child_that_is_released_and_does_not_end_is_killed),
         TEST(a_function_writes_to_its_input),
         TEST(failed_write_returns_its_errno),
         TEST(a_function_has_its_output_and_nothing_else),

@@ -47,7 +47,6 @@ static void accepts_json(void **state)
     };
     struct error error;
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
         assert_int_equal(parse(cases[i], &error), 0);
 }
@@ -97,7 +96,6 @@ static void refuses_with_a_reason(void **state)
     };
     struct error error;
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         assert_int_equal(parse(cases[i].text, &error), -EBADMSG);
         assert_string_equal(error.text, cases[i].reason);
@@ -130,7 +128,6 @@ static void refuses_a_key_that_is_read_twice(void **state)
     };
     struct error error;
 
-    (void)state;
     for (size_t i = 0; i < array_length(cases); i++) {
         assert_int_equal(read_names(cases[i], "device k fstype in{b =of.a.map}", &error),
                          FILE_WRONG);
@@ -153,7 +150,6 @@ static void others_may_have_a_key_twice(void **state)
     };
     struct error error;
 
-    (void)state;
     for (size_t i = 0; i < array_length(cases); i++)
         assert_int_equal(read_names(cases[i], "device k fstype in{b =of.a.map}", &error),
                          FILE_READ);
@@ -166,7 +162,6 @@ static void a_member_that_is_there_twice_is_none(void **state)
     uint64_t number = 0;
     cJSON *value = NULL;
 
-    (void)state;
     assert_int_equal(json_parse(text, sizeof(text) - 1, limits, &value, NULL), 0);
     assert_null(json_member(value, "a"));
     assert_int_equal(json_number(value, "a", &number), JSON_NUMBER_WRONG);
@@ -190,7 +185,6 @@ static void keeps_what_is_named_and_nothing_else(void **state)
         {"{\"in\":7,\"last\":\"\\u00e4\"}", "{\"in\":7,\"last\":\"\xC3\xA4\"}"},
     };
 
-    (void)state;
     for (size_t i = 0; i < array_length(cases); i++) {
         cJSON *value = NULL;
         char *kept;
@@ -212,7 +206,6 @@ static void a_fault_is_found_anywhere(void **state)
                                         "{\"x\":[[[[1]]]]}", "{\"x\":1} y"};
     struct error error;
 
-    (void)state;
     for (size_t i = 0; i < array_length(cases); i++)
         assert_int_equal(read_names(cases[i], "a", &error), FILE_WRONG);
 }
@@ -223,7 +216,6 @@ static void every_prefix_is_cut(void **state)
                                "\xE2\x84\xAA\xF0\x9F\x98\x80\"], \"x\":{ \"in\":0}}";
     struct error error;
 
-    (void)state;
     for (size_t length = 0; length < sizeof(text) - 1; length++) {
         cJSON *value = NULL;
 
@@ -239,7 +231,6 @@ static void refuses_a_raw_nul(void **state)
     struct error error;
     cJSON *value = NULL;
 
-    (void)state;
     assert_int_equal(json_parse(text, sizeof(text) - 1, limits, &value, &error), -EBADMSG);
     assert_int_equal(json_parse(after, sizeof(after) - 1, limits, &value, &error), -EBADMSG);
     assert_null(value);
@@ -250,7 +241,6 @@ static void parser_reads_only_the_given_length(void **state)
 {
     cJSON *value = NULL;
 
-    (void)state;
     for (size_t length = 0; length < 12; length++) {
         char *exact = malloc(length + 1); /* so that the sanitizer sees a byte too many */
 
@@ -269,7 +259,6 @@ static void refuses_long_numbers(void **state)
 {
     char text[80];
 
-    (void)state;
     memset(text, '1', sizeof(text));
     text[64] = '\0';
     assert_int_equal(parse(text, NULL), -EBADMSG);
@@ -282,7 +271,6 @@ static void keeps_to_its_size(void **state)
     struct json_limits small = {4, 1, 0};
     cJSON *value = NULL;
 
-    (void)state;
     assert_int_equal(json_parse("[12]", 4, small, &value, NULL), 0);
     cJSON_Delete(value);
     assert_int_equal(json_parse("[123]", 5, small, &value, NULL), -EMSGSIZE);
@@ -297,7 +285,6 @@ static void survives_any_depth(void **state)
     char *text = malloc(500000);
     cJSON *value = NULL;
 
-    (void)state;
     assert_non_null(text);
     memset(text, '[', 500000);
     assert_int_equal(json_parse(text, 500000, deep, &value, NULL), -EBADMSG);
@@ -310,7 +297,6 @@ static void long_keys_are_no_names(void **state)
     char text[700], key[300];
     struct error error;
 
-    (void)state;
     memset(key, 'a', sizeof(key));
     for (size_t length = 60; length < sizeof(key); length++) {
         (void)snprintf(text, sizeof(text), "{\"%.*s\":1,\"%.*s\":2}", (int)length, key, (int)length,
@@ -325,7 +311,6 @@ static void finds_members_as_go_does(void **state)
         "{\"Volume-Type\":\"block\",\"f\xC5\xBFtype\":\"xfs\",\"n\":7,\"z\":null}";
     cJSON *value = NULL;
 
-    (void)state;
     assert_int_equal(json_parse(text, sizeof(text) - 1, limits, &value, NULL), 0);
     assert_string_equal(json_string(value, "volume-type"), "block");
     assert_string_equal(json_string(value, "fstype"), "xfs");
@@ -346,7 +331,6 @@ static void reads_whole_numbers(void **state)
     uint64_t number = 77;
     cJSON *value = NULL;
 
-    (void)state;
     assert_int_equal(json_parse(text, sizeof(text) - 1, limits, &value, NULL), 0);
     assert_int_equal(json_number(value, "absent", &number), JSON_NUMBER_ABSENT);
     assert_int_equal(json_number(value, "beyond", &number), JSON_NUMBER_WRONG);
@@ -369,7 +353,6 @@ static void writes_strings(void **state)
     struct buffer text = BUFFER_INIT(64), small = BUFFER_INIT(6);
     struct buffer_mark mark;
 
-    (void)state;
     assert_int_equal(json_append_string(&text, "a\"\\\n\x02\xFFz"), 0);
     assert_string_equal(buffer_text(&text), "\"a\\\"\\\\\\n\\u0002\xEF\xBF\xBDz\"");
     buffer_clear(&text);
@@ -391,7 +374,6 @@ static void writes_members(void **state)
 {
     struct buffer text = BUFFER_INIT(64);
 
-    (void)state;
     json_append_name(&text, "a");
     buffer_append_text(&text, "{");
     json_append_member(&text, "b", "c\n");
@@ -413,7 +395,6 @@ static void counts_values_before_any_is_made(void **state)
     struct error error;
     cJSON *value;
 
-    (void)state;
     for (size_t i = 0; i < array_length(five); i++) {
         assert_int_equal(json_parse(five[i], strlen(five[i]), few, &value, &error), 0);
         cJSON_Delete(value);
@@ -429,7 +410,6 @@ static void counts_values_before_any_is_made(void **state)
 
 static void knows_text(void **state)
 {
-    (void)state;
     assert_true(json_is_text("", 0));
     assert_true(json_is_text("\xC3\xA4", 2));
     assert_false(json_is_text("a\0b", 3));

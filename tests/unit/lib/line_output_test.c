@@ -13,7 +13,7 @@
 
 #include "lib/buffer.h"
 #include "lib/cleanup.h"
-#include "lib/line_output.h"
+#include "lib/log.h"
 #include "tests/unit/scratch.h"
 
 enum { FIXED = 100, MANY = 4096 };
@@ -23,7 +23,6 @@ static int end[2]; /* to read from, to write to */
 
 static int start(void **state)
 {
-    (void)state;
     end[0] = end[1] = -1;
     (void)signal(SIGPIPE, SIG_IGN);
     (void)signal(SIGXFSZ, SIG_IGN);
@@ -32,7 +31,6 @@ static int start(void **state)
 
 static int stop(void **state)
 {
-    (void)state;
     line_output_done(&output);
     fd_close(end[0]);
     fd_close(end[1]);
@@ -95,7 +93,6 @@ static void fill(void)
 
 static void full_pipe_takes_whole_lines(void **state)
 {
-    (void)state;
     assert_int_equal(pipe2(end, O_CLOEXEC), 0);
     line_output_init(&output, end[1]);
     fill();
@@ -104,7 +101,6 @@ static void full_pipe_takes_whole_lines(void **state)
 
 static void full_socket_takes_whole_lines(void **state)
 {
-    (void)state;
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, end), 0);
     line_output_init(&output, end[1]);
     fill();
@@ -114,7 +110,6 @@ static void full_socket_takes_whole_lines(void **state)
 /* As where a pipe may not be opened anew. */
 static void full_pipe_that_would_block_is_asked_first(void **state)
 {
-    (void)state;
     assert_int_equal(pipe2(end, O_CLOEXEC), 0);
     line_output_init(&output, end[1]);
     assert_true(output.is_own);
@@ -129,7 +124,6 @@ static void lines_without_reader_are_dropped_and_counted(void **state)
 {
     char text[FIXED];
 
-    (void)state;
     assert_int_equal(pipe2(end, O_CLOEXEC), 0);
     line_output_init(&output, end[1]);
     fd_close(end[0]);
@@ -152,7 +146,6 @@ static void torn_line_is_ended(void **state)
     struct rlimit before, small;
     int file;
 
-    (void)state;
     assert_int_equal(scratch_directory_make(scratch), 0);
     (void)snprintf(path, sizeof(path), "%s/file", scratch);
     file = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0600);

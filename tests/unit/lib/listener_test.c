@@ -17,7 +17,6 @@
 #include "lib/cleanup.h"
 #include "lib/listener.h"
 #include "lib/path.h"
-#include "tests/unit/observe/hanging_reader.h"
 #include "tests/unit/own_processes.h"
 #include "tests/unit/scratch.h"
 
@@ -233,21 +232,6 @@ static void another_process_is_not(void **state)
     assert_non_null(strstr(error.text, "listens on childs"));
 }
 
-/* It may be the shim. */
-static void one_that_cannot_be_read_is_not_called_a_stranger(void **state)
-{
-    struct fixture *fixture = *state;
-    const struct listener listener = {.vmm = getpid(), .sandbox_id = ID};
-    struct error error = {0};
-
-    listen_in_child(fixture, "childs", false);
-    hung = fixture->child;
-    assert_false(is_believed(fixture, "childs", &listener, &error));
-    hung = 0;
-    assert_non_null(strstr(error.text, "listens on childs, and its arguments cannot be read"));
-    assert_null(strstr(error.text, "neither"));
-}
-
 /* Linux since 6.5. */
 static bool tells_peers_pidfd(void)
 {
@@ -378,7 +362,6 @@ static int all_tests(void)
         TEST(the_vmm_and_its_parent_are_believed),
         TEST(a_shim_is_roots_and_not_in_a_jail),
         TEST(another_process_is_not),
-        TEST(one_that_cannot_be_read_is_not_called_a_stranger),
         TEST(one_that_has_ended_is_believed_if_it_was_the_vmms_users),
         TEST(one_that_has_ended_is_not_believed_if_it_was_another_users),
         TEST(one_that_has_ended_is_not_taken_for_who_has_its_number),

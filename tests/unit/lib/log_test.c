@@ -17,7 +17,6 @@ static int ends[2];
 
 static int open_log(void **state)
 {
-    (void)state;
     if (pipe(ends) < 0)
         return -1;
     log_set_descriptor(ends[1]);
@@ -27,7 +26,6 @@ static int open_log(void **state)
 
 static int close_log(void **state)
 {
-    (void)state;
     log_set_descriptor(STDERR_FILENO);
     close(ends[0]);
     close(ends[1]);
@@ -59,7 +57,6 @@ static void writes_logfmt(void **state)
 {
     struct log_ids ids = {.volume = 7, .sandbox = "a1b2", .device = "/dev/loop0", .source = "x y"};
 
-    (void)state;
     log_info(&ids, "grew to %d", 1024);
     assert_string_equal(take_rest(), "level=info volume=7 sandbox=a1b2 device=/dev/loop0 "
                                      "source=\"x y\" msg=\"grew to 1024\"\n");
@@ -71,7 +68,6 @@ static void escapes_values(void **state)
 {
     struct log_ids ids = {.sandbox = "a\" level=error msg=\"b\nc"};
 
-    (void)state;
     log_warning(&ids, "%s", "1\n2\x1b[0m\xFF");
     assert_string_equal(take_rest(), "level=warning sandbox=\"a\\\" level=error msg=\\\"b\\nc\" "
                                      "msg=\"1\\n2\\u001b[0m\xEF\xBF\xBD\"\n");
@@ -86,7 +82,6 @@ static void writes_json(void **state)
     const char *line;
     cJSON *object;
 
-    (void)state;
     log_configure(LOG_INFO, LOG_JSON);
     log_info(&ids, "%s", "q\"\n\x80");
     line = take_line();
@@ -106,7 +101,6 @@ static void cuts_long_lines(void **state)
 {
     static char text[2 * LOG_LINE_BYTES];
 
-    (void)state;
     for (size_t length = LOG_LINE_BYTES - 120; length < sizeof(text) - 1;
          length += length < LOG_LINE_BYTES ? 1 : 1000) {
         struct log_ids ids = {.sandbox = text};
@@ -143,7 +137,6 @@ static void names_the_volume_and_the_node(void **state)
 {
     int asked = 0;
 
-    (void)state;
     log_set_namer(name_seven, &asked);
     log_info(&(struct log_ids){.volume = 7, .device = "/dev/loop0"}, "x");
     assert_string_equal(take_rest(), "level=info volume=7 pv=pvc-7 device=/dev/loop0 msg=\"x\"\n");
@@ -167,7 +160,6 @@ static void tells_journald_the_priority(void **state)
     struct stat st;
     char stream[64];
 
-    (void)state;
     assert_int_equal(fstat(ends[1], &st), 0);
     (void)snprintf(stream, sizeof(stream), "%ju:%ju", (uintmax_t)st.st_dev, (uintmax_t)st.st_ino);
     setenv("JOURNAL_STREAM", stream, 1);
@@ -195,7 +187,6 @@ static void tells_journald_the_priority(void **state)
 
 static void keeps_to_its_level(void **state)
 {
-    (void)state;
     log_debug(NULL, "hidden");
     log_configure(LOG_ERROR, LOG_LOGFMT);
     log_warning(NULL, "hidden");
@@ -208,7 +199,6 @@ static void keeps_to_its_level(void **state)
 
 static void leaves_errno_alone(void **state)
 {
-    (void)state;
     errno = EXDEV;
     log_info(NULL, "x");
     assert_int_equal(errno, EXDEV);
@@ -223,7 +213,6 @@ static void knows_names(void **state)
     enum log_level level = LOG_ERROR;
     enum log_format format = LOG_LOGFMT;
 
-    (void)state;
     assert_int_equal(log_level_from_name("debug", &level), 0);
     assert_int_equal(level, LOG_DEBUG);
     assert_int_equal(log_level_from_name("Debug", &level), -EINVAL);

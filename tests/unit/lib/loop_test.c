@@ -18,14 +18,12 @@ static unsigned calls;
 
 static int open_loop(void **state)
 {
-    (void)state;
     calls = 0;
     return loop_init(&loop);
 }
 
 static int close_loop(void **state)
 {
-    (void)state;
     loop_done(&loop);
     return 0;
 }
@@ -41,7 +39,6 @@ static void timer_fires_once(void **state)
 {
     struct loop_timer timer = {0};
 
-    (void)state;
     loop_timer_stop(&timer); /* never started */
     loop_timer_start(&loop, &timer, 0, on_timer_stop);
     assert_true(loop_timer_is_active(&timer));
@@ -80,7 +77,6 @@ static void timer_is_never_early(void **state)
 {
     struct loop_timer first = {0};
 
-    (void)state;
     memset(&late, 0, sizeof(late));
     loop_timer_start(&loop, &first, 0, on_long_callback);
     loop_run(&loop);
@@ -92,7 +88,6 @@ static void keeps_the_longest_pass(void **state)
 {
     struct loop_timer first = {0};
 
-    (void)state;
     assert_int_equal(loop.pass.longest_ns, 0);
     loop_timer_start(&loop, &first, 0, on_long_callback);
     loop_run(&loop);
@@ -118,7 +113,6 @@ static void a_stall_is_logged_with_what_took_it(void **state)
     char text[512] = "";
     int ends[2];
 
-    (void)state;
     assert_int_equal(pipe2(ends, O_NONBLOCK | O_CLOEXEC), 0);
     log_set_descriptor(ends[1]);
     loop_timer_start(&loop, &timer, 0, on_stall);
@@ -138,7 +132,6 @@ static void starting_again_replaces(void **state)
 {
     struct loop_timer timer = {0};
 
-    (void)state;
     loop_timer_start(&loop, &timer, 3600 * NSEC_PER_SEC, on_timer_stop);
     loop_timer_start(&loop, &timer, 0, on_timer_stop);
     loop_run(&loop);
@@ -172,7 +165,6 @@ static void callback_may_free_a_pending_source(void **state)
     bool gone[2] = {false, false};
     int ends[2];
 
-    (void)state;
     assert_int_equal(pipe(ends), 0);
     assert_int_equal(write(ends[1], "x", 1), 1);
     *a = (struct peer){.other = b, .gone = &gone[0]};
@@ -190,7 +182,6 @@ static int seen_events;
 
 static void on_events(struct loop_io *io, int events)
 {
-    (void)io;
     seen_events = events;
     calls++;
 }
@@ -200,7 +191,6 @@ static void io_changes_its_events(void **state)
     struct loop_io io = {.callback = NULL};
     int ends[2];
 
-    (void)state;
     assert_int_equal(pipe(ends), 0);
     loop_io_stop(&io);
     loop_io_start(&loop, &io, ends[1], LOOP_READ, on_events);
@@ -219,13 +209,11 @@ static unsigned order[2], order_length;
 
 static void on_ordered_timer(struct loop_timer *timer)
 {
-    (void)timer;
     order[order_length++] = 't';
 }
 
 static void on_ordered_io(struct loop_io *io, int events)
 {
-    (void)events;
     order[order_length++] = 'i';
     loop_io_stop(io);
 }
@@ -237,7 +225,6 @@ static void io_comes_before_timers(void **state)
     struct loop_timer timer = {.callback = NULL};
     int ends[2];
 
-    (void)state;
     order_length = 0;
     assert_int_equal(pipe(ends), 0);
     assert_int_equal(write(ends[1], "x", 1), 1);
@@ -260,7 +247,6 @@ static void signals_arrive(void **state)
 {
     struct loop_signal source = {.callback = NULL};
 
-    (void)state;
     loop_signal_stop(&source);
     loop_signal_start(&loop, &source, SIGUSR1, on_signal_count);
     assert_int_equal(raise(SIGUSR1), 0);
@@ -273,7 +259,6 @@ static struct loop_timer again;
 
 static void on_nothing(struct loop_timer *timer)
 {
-    (void)timer;
 }
 
 static void on_prepare_turns(struct loop_prepare *prepare)
@@ -288,7 +273,6 @@ static void prepare_runs_every_turn(void **state)
 {
     struct loop_prepare prepare = {.callback = NULL};
 
-    (void)state;
     memset(&again, 0, sizeof(again));
     loop_prepare_stop(&prepare);
     loop_prepare_start(&loop, &prepare, on_prepare_turns);
@@ -302,7 +286,6 @@ static void ignores_the_environment(void **state)
 {
     struct loop other;
 
-    (void)state;
     setenv("LIBEV_FLAGS", "1", 1); /* select */
     assert_int_equal(loop_init(&other), 0);
     assert_int_equal(ev_backend(other.ev), EVBACKEND_EPOLL);

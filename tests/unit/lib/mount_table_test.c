@@ -27,7 +27,6 @@ static void lines_are_taken_apart(void **state)
     char *cursor = text;
     struct mount_entry mount;
 
-    (void)state;
     assert_true(mount_table_next(&cursor, &mount));
     assert_int_equal(mount.id, 22);
     assert_int_equal(mount.device, makedev(254, 0));
@@ -79,7 +78,6 @@ static void a_source_is_not_everybodys_to_name(void **state)
         {"btrfsx /dev/loop0 rw", false},
     };
 
-    (void)state;
     for (size_t i = 0; i < array_length(cases); i++) {
         struct mount_entry mount;
         char line[256];
@@ -103,7 +101,6 @@ static void nonsense_is_skipped(void **state)
     char *cursor = text;
     struct mount_entry mount;
 
-    (void)state;
     assert_true(mount_table_next(&cursor, &mount));
     assert_string_equal(mount.mount_point, "/\\04");
     assert_false(mount.read_only);
@@ -119,7 +116,6 @@ static void the_real_file_is_read(void **state)
     bool found = false;
     char *cursor;
 
-    (void)state;
     assert_int_equal(mount_table_read(&text), 0);
     cursor = text.data;
     while (mount_table_next(&cursor, &mount))
@@ -166,7 +162,6 @@ static void lines_of_any_length_are_read(void **state)
     size_t length;
     int fd;
 
-    (void)state;
     assert_non_null(text);
     length = (size_t)sprintf(text, "1 0 0:1 / /\\040 rw - tmpfs source rw\n2 1 0:2 /");
     memset(text + length, 'x', LONG);
@@ -198,7 +193,6 @@ static void what_is_no_table_is_reported(void **state)
     int ends[2], fd;
     size_t length = 0;
 
-    (void)state;
     assert_non_null(text);
     for (unsigned i = 0; i < FIELDS; i++) {
         memset(text + length, 'x', MOUNT_TABLE_FIELD_BYTES);

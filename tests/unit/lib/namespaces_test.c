@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "lib/process_trust.h"
+#include "lib/process.h"
 
 enum { REFUSED = 77 };
 
@@ -36,7 +36,6 @@ static void another_pid_namespace_shows_not_all(void **state)
 {
     int answer = ask_within(CLONE_NEWPID, namespaces_show_all_processes);
 
-    (void)state;
     if (answer < 0)
         skip();
     assert_int_equal(answer, false);
@@ -46,7 +45,6 @@ static void another_user_namespace_is_not_the_first(void **state)
 {
     int answer = ask_within(CLONE_NEWUSER, namespaces_user_is_first);
 
-    (void)state;
     if (answer < 0)
         skip();
     assert_int_equal(answer, false);
@@ -72,7 +70,6 @@ static void another_mount_namespace_has_the_same_files_or_others(void **state)
 {
     int same = ask_within(CLONE_NEWNS, first_has_usr);
 
-    (void)state;
     if (same < 0)
         skip();
     assert_int_equal(same, first_has_usr());
@@ -82,7 +79,6 @@ static void another_mount_namespace_has_the_same_files_or_others(void **state)
 /* What one child says, others in the same namespaces say too. */
 static void same_namespaces_give_the_same_result(void **state)
 {
-    (void)state;
     assert_int_equal(ask_within(0, namespaces_user_is_first), namespaces_user_is_first());
     assert_int_equal(ask_within(0, first_has_usr), first_has_usr());
     assert_int_equal(ask_within(0, namespaces_show_all_processes), namespaces_show_all_processes());

@@ -23,7 +23,6 @@ static int manager;
 
 static int set_up(void **state)
 {
-    (void)state;
     notify = (struct notify)NOTIFY_INIT;
     error = (struct error){0};
     manager = -1;
@@ -34,7 +33,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     notify_done(&notify);
     loop_done(&loop);
     if (manager >= 0)
@@ -91,7 +89,6 @@ static void assert_silent(void)
 
 static void states_of_a_life_are_notified(void **state)
 {
-    (void)state;
     listen_in_scratch();
     assert_int_equal(notify_init(&notify, &loop, &error), 0);
     assert_null(getenv("NOTIFY_SOCKET"));
@@ -109,7 +106,6 @@ static void abstract_socket_name_is_supported(void **state)
 {
     char name[80];
 
-    (void)state;
     (void)snprintf(name, sizeof(name), "@%s", scratch);
     listen_at(name);
     assert_int_equal(notify_init(&notify, &loop, &error), 0);
@@ -123,7 +119,6 @@ static void reload_notification_has_its_start_time(void **state)
     uint64_t before, began;
     char text[256];
 
-    (void)state;
     listen_in_scratch();
     assert_int_equal(notify_init(&notify, &loop, &error), 0);
     (void)clock_gettime(CLOCK_MONOTONIC, &now);
@@ -138,7 +133,6 @@ static void cuts_a_long_status(void **state)
 {
     char text[NOTIFY_STATUS_BYTES * 2], received[256];
 
-    (void)state;
     memset(text, 'x', sizeof(text));
     text[sizeof(text) - 1] = '\0';
     listen_in_scratch();
@@ -152,7 +146,6 @@ static void beats_from_the_loop(void **state)
 {
     char pid[32];
 
-    (void)state;
     listen_in_scratch();
     (void)snprintf(pid, sizeof(pid), "%d", (int)getpid());
     (void)setenv("WATCHDOG_USEC", "2000", 1);
@@ -177,7 +170,6 @@ static void has_no_watchdog_of_others(void **state)
         {"-1", NULL},  {"2000s", NULL}, {NULL, NULL}, {"99999999999999999999", NULL},
     };
 
-    (void)state;
     listen_in_scratch();
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         char name[80];
@@ -196,7 +188,6 @@ static void has_no_watchdog_of_others(void **state)
 
 static void is_silent_without_a_manager(void **state)
 {
-    (void)state;
     (void)setenv("WATCHDOG_USEC", "2000", 1);
     assert_int_equal(notify_init(&notify, &loop, &error), 0);
     assert_int_equal(notify.beat, 0);
@@ -211,7 +202,6 @@ static void refuses_malformed_addresses(void **state)
     static const char *const names[] = {"relative", "/", "@", "vsock:2:1234", NULL};
     char endless[200];
 
-    (void)state;
     for (size_t i = 0; names[i]; i++) {
         (void)setenv("NOTIFY_SOCKET", names[i], 1);
         assert_int_equal(notify_init(&notify, &loop, &error), -EINVAL);
@@ -226,7 +216,6 @@ static void refuses_malformed_addresses(void **state)
 
 static void vanished_manager_is_reported(void **state)
 {
-    (void)state;
     listen_in_scratch();
     assert_int_equal(notify_init(&notify, &loop, &error), 0);
     (void)close(manager);

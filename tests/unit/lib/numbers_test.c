@@ -10,7 +10,6 @@ static void device_number_is_read(void **state)
     const char text[] = "8:16\n";
     uint32_t numbers[2];
 
-    (void)state;
     assert_ptr_equal(numbers_read(text, ":", 10, numbers), text + 4);
     assert_int_equal(numbers[0], 8);
     assert_int_equal(numbers[1], 16);
@@ -21,7 +20,6 @@ static void pci_address_is_read(void **state)
     const char text[] = "00fF:0a:1f.7";
     uint32_t numbers[4];
 
-    (void)state;
     assert_ptr_equal(numbers_read(text, "::.", 16, numbers), text + sizeof(text) - 1);
     assert_int_equal(numbers[0], 0xff);
     assert_int_equal(numbers[1], 0x0a);
@@ -33,7 +31,6 @@ static void space_stands_for_several(void **state)
 {
     uint32_t numbers[3];
 
-    (void)state;
     assert_non_null(numbers_read("0          0 4294967295\n", "  ", 10, numbers));
     assert_int_equal(numbers[0], 0);
     assert_int_equal(numbers[1], 0);
@@ -44,7 +41,6 @@ static void caller_sees_what_follows(void **state)
 {
     uint32_t numbers[2];
 
-    (void)state;
     assert_string_equal(numbers_read("1:2:3", ":", 10, numbers), ":3");
     assert_string_equal(numbers_read("1:0x2", ":", 16, numbers), "x2");
     assert_string_equal(numbers_read("7f", "", 10, numbers), "f");
@@ -59,7 +55,6 @@ static void other_texts_are_refused(void **state)
     };
     uint32_t numbers[2];
 
-    (void)state;
     for (size_t i = 0; i < array_length(texts); i++)
         if (numbers_read(texts[i], ":", 10, numbers))
             fail_msg("\"%s\" was read", texts[i]);

@@ -20,7 +20,6 @@
 #include "lib/clock.h"
 #include "lib/mount_table.h"
 #include "lib/path.h"
-#include "lib/path_guard.h"
 #include "tests/unit/scratch.h"
 
 enum { SECONDS = 60, LINKS = 38 };
@@ -49,7 +48,6 @@ static int set_up(void **state)
 {
     char path[128];
 
-    (void)state;
     if (unshare(CLONE_NEWNS) < 0 || mount("", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
         return 0;
     assert_int_equal(scratch_directory_make(directory), 0);
@@ -75,7 +73,6 @@ static int tear_down(void **state)
 {
     char path[128];
 
-    (void)state;
     path_guard_stop();
     (void)snprintf(path, sizeof(path), "%s/dir/hung", directory);
     (void)umount2(path, MNT_DETACH);
@@ -111,7 +108,6 @@ static void nothing_is_looked_up_in_a_guarded_mount(void **state)
     struct stat st;
     int fd = -1;
 
-    (void)state;
     start(NULL);
     for (size_t i = 0; i < array_length(paths); i++) {
         assert_int_equal(path_guard_check(root, paths[i]), PATH_MAY_HANG);
@@ -129,7 +125,6 @@ static void other_paths_are_unaffected(void **state)
 {
     struct stat st;
 
-    (void)state;
     start(NULL);
     assert_int_equal(path_stat_in_root(root, "/dir/fine", &st), 0);
     assert_int_equal(path_stat_in_root(root, "/around", &st), 0);
@@ -141,7 +136,6 @@ static void other_paths_are_unaffected(void **state)
 
 static void trusted_mounts_are_entered(void **state)
 {
-    (void)state;
     start("/dir/hung/inner");
     /* Only asked, not opened: that would wait for ever. */
     assert_int_equal(path_guard_check(root, "/dir/hung/inner/deep"), 0);
@@ -156,7 +150,6 @@ static void mounts_are_noticed(void **state)
 {
     char path[128];
 
-    (void)state;
     start(NULL);
     (void)snprintf(path, sizeof(path), "%s/dir/plain", directory);
     assert_int_equal(path_guard_check(root, "/dir/plain/x"), 0);
@@ -173,7 +166,6 @@ static void the_first_mount_is_noticed(void **state)
 {
     char path[128];
 
-    (void)state;
     start(NULL);
     (void)snprintf(path, sizeof(path), "%s/dir/hung", directory);
     assert_int_equal(umount2(path, MNT_DETACH), 0);
@@ -189,7 +181,6 @@ static void mounts_are_recognised_behind_a_renamed_directory(void **state)
 {
     char path[128];
 
-    (void)state;
     make("before");
     make("before/mount");
     make("before/tmpfs");
@@ -254,7 +245,6 @@ static void expect_own_mounts(const char *its_root, const char *below_root)
 
 static void another_process_has_its_own_mounts(void **state)
 {
-    (void)state;
     start(NULL);
     expect_own_mounts("/", directory);
 }
@@ -262,7 +252,6 @@ static void another_process_has_its_own_mounts(void **state)
 /* What it mounts on an administrator's path is no less its own. */
 static void mounts_of_another_process_are_not_trusted(void **state)
 {
-    (void)state;
     start("/dir/plain/x");
     expect_own_mounts("/", directory);
 }
@@ -270,7 +259,6 @@ static void mounts_of_another_process_are_not_trusted(void **state)
 /* Its table names mount points as it sees them. */
 static void another_process_may_have_another_root(void **state)
 {
-    (void)state;
     start(NULL);
     expect_own_mounts(directory, "");
 }
@@ -281,7 +269,6 @@ static void walks_end_after_a_number_of_steps(void **state)
     char name[16], target[PATH_MAX];
     uint64_t began_ns;
 
-    (void)state;
     start(NULL);
     make("links");
     for (unsigned i = 0; i < LINKS; i++) {
@@ -337,7 +324,6 @@ static void fill_table(int fd, size_t bytes)
 
 static enum mount_list_want want_nothing(const char *file_system)
 {
-    (void)file_system;
     return MOUNT_LIST_NOTHING;
 }
 
@@ -352,7 +338,6 @@ static void large_tables_are_read(void **state)
     char path[128];
     int fd;
 
-    (void)state;
     start(NULL);
     make("big");
     (void)snprintf(path, sizeof(path), "%s/big", directory);
@@ -406,7 +391,6 @@ static void large_table_of_another_process_hides_no_mount(void **state)
     int process;
     pid_t child;
 
-    (void)state;
     start(NULL);
     make("large");
     (void)snprintf(path, sizeof(path), "%s/large", directory);
@@ -427,7 +411,6 @@ static void mount_with_a_name_too_long_for_a_path_is_not_entered(void **state)
     char path[128], here[48];
     int fd;
 
-    (void)state;
     make("deep");
     start(NULL);
     (void)snprintf(path, sizeof(path), "%s/deep", directory);
@@ -445,7 +428,6 @@ static void mount_with_a_name_too_long_for_a_path_is_not_entered(void **state)
 
 static void types_that_may_hang(void **state)
 {
-    (void)state;
     assert_true(path_guard_may_hang("fuse"));
     assert_true(path_guard_may_hang("fuse.sshfs"));
     assert_true(path_guard_may_hang("nfs4"));

@@ -21,7 +21,6 @@ static int directory;
 
 static int make_scratch(void **state)
 {
-    (void)state;
     if (scratch_directory_make(scratch) < 0)
         return -1;
     directory = open(scratch, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -30,7 +29,6 @@ static int make_scratch(void **state)
 
 static int remove_scratch(void **state)
 {
-    (void)state;
     close(directory);
     return scratch_directory_remove(scratch);
 }
@@ -61,7 +59,6 @@ static void reads_a_file(void **state)
     struct path_identity identity, again;
     struct buffer text = BUFFER_INIT(8);
 
-    (void)state;
     make_file("a", "12345678", 0600);
     assert_int_equal(path_read_below(directory, "a", &text, &identity, NULL), PATH_OK);
     assert_string_equal(buffer_text(&text), "12345678");
@@ -77,7 +74,6 @@ static void refused_files_are_reported_with_the_reason(void **state)
 {
     struct error error;
 
-    (void)state;
     make_file("big", "123456789", 0600);
     make_file("group", "x", 0620);
     make_file("other", "x", 0602);
@@ -124,7 +120,6 @@ static void mode_of_a_file_counts_where_others_can_enter(void **state)
         {"hard", 0700, PATH_UNSAFE}, {"none", 0700, PATH_ABSENT},
     };
 
-    (void)state;
     make_file("open", "x", 0666);
     make_file("hard", "x", 0666);
     assert_int_equal(linkat(directory, "hard", directory, "again", 0), 0);
@@ -142,7 +137,6 @@ static void refuses_a_socket(void **state)
     struct sockaddr_un name = {.sun_family = AF_UNIX};
     cleanup(fd_closep) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-    (void)state;
     (void)snprintf(name.sun_path, sizeof(name.sun_path), "%s/socket", scratch);
     assert_int_equal(bind(fd, (struct sockaddr *)&name, sizeof(name)), 0);
     assert_int_equal(read_below("socket", NULL), PATH_UNSAFE);
@@ -150,7 +144,6 @@ static void refuses_a_socket(void **state)
 
 static void refuses_a_foreign_owner(void **state)
 {
-    (void)state;
     if (geteuid() != 0)
         skip();
     make_file("foreign", "x", 0600);
@@ -164,7 +157,6 @@ static void refuses_another_mount(void **state)
     struct buffer text = BUFFER_INIT(4096);
     int fd;
 
-    (void)state;
     assert_int_equal(path_read_below(root, "proc/version", &text, NULL, NULL), PATH_UNSAFE);
     assert_int_equal(path_open_directory_below(root, "proc", &fd), -EXDEV);
     buffer_done(&text);
@@ -174,7 +166,6 @@ static void opens_directories(void **state)
 {
     int fd = -7;
 
-    (void)state;
     make_file("file", "", 0600);
     assert_int_equal(mkdirat(directory, "dir", 0700), 0);
     assert_int_equal(symlinkat("dir", directory, "link"), 0);
@@ -196,7 +187,6 @@ static void links_stay_inside_the_root(void **state)
     struct stat st;
     int root;
 
-    (void)state;
     assert_int_equal(path_open_root(scratch, &root), 0);
     assert_int_equal(mkdirat(directory, "etc", 0700), 0);
     make_file("etc/passwd", "inside", 0666);
@@ -222,7 +212,6 @@ static void reads_kernel_files(void **state)
     struct buffer text = BUFFER_INIT(4096);
     int root;
 
-    (void)state;
     assert_int_equal(path_open_root(NULL, &root), 0);
     assert_int_equal(path_read_in_root(root, "/proc/sys/kernel/ostype", &text, NULL), PATH_OK);
     assert_string_equal(buffer_text(&text), "Linux\n");
@@ -236,7 +225,6 @@ static void identity_sees_a_rewrite(void **state)
     struct path_identity before, after;
     int fd;
 
-    (void)state;
     make_file("a", "1234", 0600);
     fd = openat(directory, "a", O_RDWR | O_CLOEXEC);
     assert_int_equal(path_identify(fd, &before), 0);
@@ -253,7 +241,6 @@ static void resolves_for_libraries(void **state)
     char path[PATH_MAX], expected[PATH_MAX + 32];
     int root;
 
-    (void)state;
     assert_int_equal(path_open_root(scratch, &root), 0);
     assert_int_equal(path_make_directories(root, "/data/real", 0700), 0);
     assert_int_equal(symlinkat("/data/real", directory, "linked"), 0);
@@ -282,7 +269,6 @@ static void makes_directories(void **state)
     char *longest = malloc(PATH_MAX + 2);
     int root;
 
-    (void)state;
     assert_int_equal(path_open_root(scratch, &root), 0);
     assert_int_equal(path_make_directories(root, "/run//a/b/", 0700), 0);
     assert_int_equal(path_make_directories(root, "/run/a/b/c", 0750), 0);

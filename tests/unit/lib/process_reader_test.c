@@ -12,7 +12,6 @@
 
 #include "lib/clock.h"
 #include "lib/process.h"
-#include "lib/process_reader.h"
 
 enum { ENOUGH = 1024 * 1024 };
 /* On a busy machine the locker may have no processor, and its memory unlocked, for a while. */
@@ -22,14 +21,12 @@ static pid_t other; /* a process of the test's; 0: none */
 
 static int begin(void **state)
 {
-    (void)state;
     other = 0;
     return process_reader_start();
 }
 
 static int end(void **state)
 {
-    (void)state;
     if (other) {
         (void)kill(other, SIGKILL);
         (void)waitpid(other, NULL, 0);
@@ -149,7 +146,6 @@ static void whole_arguments_and_the_first_ones(void **state)
     const char *const arguments[] = {"a-name", "-c", "kill -STOP $$", word, NULL};
     struct buffer all = BUFFER_INIT(ENOUGH), some = BUFFER_INIT(20), few = BUFFER_INIT(1024);
 
-    (void)state;
     memset(word, 'x', sizeof(word) - 1);
     run(arguments);
     assert_int_equal(process_read_arguments(other, &all), 0);
@@ -173,7 +169,6 @@ static void a_process_that_is_not_there(void **state)
 {
     struct buffer arguments = BUFFER_INIT(ENOUGH);
 
-    (void)state;
     assert_int_equal(process_read_arguments(0x7ffffffe, &arguments), PROCESS_GONE);
     assert_int_equal(process_read_arguments(0, &arguments), PROCESS_GONE);
     buffer_done(&arguments);
@@ -183,7 +178,6 @@ static void a_reader_that_was_killed_is_started_again(void **state)
 {
     pid_t before = find_reader();
 
-    (void)state;
     assert_true(before > 0);
     assert_int_equal(kill(before, SIGTERM), 0); /* as a service manager does to all at once */
     assert_int_equal(read_own(), 0);
@@ -198,7 +192,6 @@ static void a_reader_that_does_nothing_is_replaced(void **state)
 {
     pid_t before = find_reader();
 
-    (void)state;
     assert_true(before > 0);
     assert_int_equal(kill(before, SIGSTOP), 0);
     assert_int_equal(read_own(), PROCESS_HANGS);
@@ -213,7 +206,6 @@ static void locked_memory_is_not_waited_for(void **state)
     const uint64_t until_ns = clock_monotonic() + PATIENCE_NS;
     int r = 0;
 
-    (void)state;
     run_locked();
     while (r == 0 && clock_monotonic() < until_ns) {
         buffer_clear(&arguments);
@@ -256,7 +248,6 @@ static void a_walk_goes_on_behind_one_that_hangs(void **state)
     const uint64_t until_ns = clock_monotonic() + PATIENCE_NS;
     bool found = false;
 
-    (void)state;
     run_locked();
     while (!found && clock_monotonic() < until_ns)
         found = walk_finds_it();

@@ -34,7 +34,6 @@ static bool names(const char *arguments, size_t length, const char *token)
 
 static void finds_a_whole_token(void **state)
 {
-    (void)state;
     assert_true(NAMES("qemu\0-name\0sandbox-" ID ",debug-threads=on"));
     assert_true(NAMES("qemu\0-name\0sandbox-" ID));
     assert_true(NAMES("clh\0--api-socket\0/run/vc/vm/" ID "/clh-api.sock"));
@@ -47,7 +46,6 @@ static void finds_a_whole_token(void **state)
 
 static void finds_no_part_of_a_token(void **state)
 {
-    (void)state;
     assert_false(NAMES(""));
     assert_false(NAMES("qemu\0-name\0sandbox-" ID "0"));
     assert_false(NAMES("qemu\0-name\0sandbox-0" ID));
@@ -65,7 +63,6 @@ static void knows_a_process_and_its_start(void **state)
 {
     struct process first, again;
 
-    (void)state;
     assert_int_equal(process_read(getpid(), &first), 0);
     assert_int_equal(process_read(getpid(), &again), 0);
     assert_true(first.alive);
@@ -78,7 +75,6 @@ static void pids_without_a_process_are_missing(void **state)
     struct process process;
     pid_t child = fork();
 
-    (void)state;
     if (child == 0)
         _exit(0);
     assert_int_equal(waitpid(child, NULL, 0), child);
@@ -93,7 +89,6 @@ static void knows_whether_a_process_has_ended(void **state)
     siginfo_t info;
     pid_t child = fork();
 
-    (void)state;
     if (child == 0) {
         (void)pause();
         _exit(0);
@@ -114,7 +109,6 @@ static void knows_a_process_that_is_stopped(void **state)
     siginfo_t info;
     pid_t child = fork();
 
-    (void)state;
     if (child == 0) {
         (void)raise(SIGSTOP);
         (void)pause();
@@ -133,7 +127,6 @@ static void knows_a_process_that_is_stopped(void **state)
 
 static int wait_for_a_signal(void *argument)
 {
-    (void)argument;
     return pause();
 }
 
@@ -154,7 +147,6 @@ static void a_process_without_its_first_thread_has_not_ended(void **state)
     struct process process;
     pid_t child = fork();
 
-    (void)state;
     if (child == 0)
         end_first_thread();
     (void)alarm(60);
@@ -194,7 +186,6 @@ static void asks_no_file_system(void **state)
     pid_t child = fork();
     int status;
 
-    (void)state;
     if (child == 0)
         _exit(stat_behind_a_silent_server());
     assert_int_equal(waitpid(child, &status, 0), child);
@@ -208,7 +199,6 @@ static void knows_what_a_process_is_linked_to(void **state)
 {
     struct stat st, expected;
 
-    (void)state;
     assert_int_equal(stat("/proc/self/exe", &expected), 0);
     assert_int_equal(process_stat(getpid(), "exe", &st), 0);
     assert_int_equal(st.st_dev, expected.st_dev);

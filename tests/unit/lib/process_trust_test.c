@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "lib/process_trust.h"
+#include "lib/process.h"
 
 #include "tests/unit/own_processes.h"
 #include "tests/unit/test.h"
@@ -15,8 +15,6 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include "lib/process.h"
 
 enum { NOBODY = 65534 };
 
@@ -94,7 +92,6 @@ static void expect(const struct kind *kind, int trust, int unjailed_trust)
 
 static void a_process_of_roots_is_trusted(void **state)
 {
-    (void)state;
     assert_int_equal(process_judge(getpid(), NULL), PROCESS_ROOTS);
     expect(&(struct kind){0}, PROCESS_ROOTS, PROCESS_ROOTS);
 }
@@ -102,7 +99,6 @@ static void a_process_of_roots_is_trusted(void **state)
 /* Any of its ids may be that of the user who has chosen the arguments. */
 static void a_process_with_a_users_id_is_not(void **state)
 {
-    (void)state;
     expect(&(struct kind){.real = NOBODY, .effective = NOBODY, .saved = NOBODY}, PROCESS_USERS,
            PROCESS_USERS);
     expect(&(struct kind){.real = NOBODY}, PROCESS_USERS, PROCESS_USERS);
@@ -113,14 +109,12 @@ static void a_process_with_a_users_id_is_not(void **state)
 /* Without a user namespace, root in a container has uid 0 on the node, too. */
 static void root_in_a_container_is_not(void **state)
 {
-    (void)state;
     expect(&(struct kind){.namespaces = CLONE_NEWPID}, PROCESS_CONTAINED, PROCESS_CONTAINED);
 }
 
 /* A process that cannot be judged may be root's, so nobody may be able to prevent the judgement. */
 static void groups_hide_nothing(void **state)
 {
-    (void)state;
     expect(
         &(struct kind){
             .real = NOBODY, .effective = NOBODY, .saved = NOBODY, .has_most_groups = true},
@@ -132,7 +126,6 @@ static void groups_hide_nothing(void **state)
 /* A jailed VMM has a root directory of its own, a shim never has. */
 static void a_shim_with_another_root_directory_is_not(void **state)
 {
-    (void)state;
     if (!first_process_can_be_examined())
         skip();
     expect(&(struct kind){.root = "/proc"}, PROCESS_ROOTS, PROCESS_ROOTED_APART);
@@ -142,7 +135,6 @@ static void a_process_that_has_ended_is_gone(void **state)
 {
     pid_t pid = fork();
 
-    (void)state;
     if (pid == 0)
         _exit(0);
     assert_int_equal(waitpid(pid, NULL, 0), pid);

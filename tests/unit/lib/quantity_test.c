@@ -31,7 +31,6 @@ static void expect_error(const char *text, int error)
 
 static void plain_numbers_are_bytes(void **state)
 {
-    (void)state;
     expect("0", 0);
     expect("1", 1);
     expect("0012", 12);
@@ -44,7 +43,6 @@ static void plain_numbers_are_bytes(void **state)
 
 static void binary_suffixes_are_powers_of_two(void **state)
 {
-    (void)state;
     expect("8Gi", UINT64_C(8) << 30);
     expect("1Ki", 1024);
     expect("3Mi", 3 << 20);
@@ -55,7 +53,6 @@ static void binary_suffixes_are_powers_of_two(void **state)
 
 static void decimal_suffixes_are_powers_of_ten(void **state)
 {
-    (void)state;
     expect("5k", 5000);
     expect("500M", 500000000);
     expect("8G", UINT64_C(8000000000));
@@ -69,7 +66,6 @@ static void decimal_suffixes_are_powers_of_ten(void **state)
 
 static void exponents_are_powers_of_ten(void **state)
 {
-    (void)state;
     expect("1e3", 1000);
     expect("1E3", 1000);
     expect("1e+3", 1000);
@@ -81,7 +77,6 @@ static void exponents_are_powers_of_ten(void **state)
 
 static void fractions_are_taken_where_they_are_exact(void **state)
 {
-    (void)state;
     expect("0.5Gi", UINT64_C(1) << 29);
     expect(".5Ki", 512);
     expect("1.5Ti", UINT64_C(3) << 39);
@@ -100,7 +95,6 @@ static void fractions_are_taken_where_they_are_exact(void **state)
 
 static void impossible_sizes_are_refused(void **state)
 {
-    (void)state;
     expect_error("9223372036854775808", -ERANGE);
     expect_error("8Ei", -ERANGE);
     expect_error("10E", -ERANGE);
@@ -118,7 +112,6 @@ static void other_texts_are_refused(void **state)
         "1,5", "1_000", "1\n", "8Gi ", " 8Gi", "1e3k",  "1Kii", "inf",   "nan"};
     char longest[80];
 
-    (void)state;
     for (size_t i = 0; i < array_length(texts); i++)
         expect_error(texts[i], -EINVAL);
     memset(longest, '0', sizeof(longest) - 1);

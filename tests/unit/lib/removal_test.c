@@ -59,7 +59,6 @@ static void expect_refusal(const char *name, unsigned levels, const char *text)
 
 static void files_and_their_directories_go(void **state)
 {
-    (void)state;
     assert_int_equal(removal_check(directory, "top", LEVELS, NULL), 0);
     assert_true(tree_has("/top/sub/file"));
     assert_int_equal(removal_run(directory, "top", LEVELS, NULL), 0);
@@ -69,7 +68,6 @@ static void files_and_their_directories_go(void **state)
 
 static void nothing_goes_where_something_has_to_stay(void **state)
 {
-    (void)state;
     expect_refusal("top", 1, "top/sub: a directory where only files belong: remove it by hand");
     expect_refusal("top", 0, "top: a directory");
     assert_int_equal(symlink("file", tree_path("/top/sub/link")), 0);
@@ -81,7 +79,6 @@ static void nothing_goes_where_something_has_to_stay(void **state)
 
 static void a_name_that_is_a_link_goes_alone(void **state)
 {
-    (void)state;
     assert_int_equal(symlink("top", tree_path("/link")), 0);
     assert_int_equal(removal_run(directory, "link", LEVELS, NULL), 0);
     assert_false(tree_has("/link"));
@@ -95,7 +92,6 @@ static void mounts_stay(void **state)
     static const char *const texts[] = {"top/sub/deep: something is mounted there: unmount it",
                                         "top/sub/file: something is mounted there: unmount it"};
 
-    (void)state;
     tree_make("/other");
     tree_make("/top/sub/deep");
     tree_write("/other/file", "three");
@@ -120,7 +116,6 @@ static void a_name_that_stays_keeps_no_other(void **state)
     struct error error = {0};
     cleanup(fd_closep) int top = -1;
 
-    (void)state;
     assert_int_equal(path_open_directory_in_root(root, "/top", &top), 0);
     assert_int_equal(mkfifo(tree_path("/top/pipe"), 0600), 0);
     assert_true(removal_empty(top, LEVELS, &error) < 0);
@@ -134,7 +129,6 @@ static void a_name_that_cannot_be_found_is_not_looked_for_for_ever(void **state)
 {
     int r;
 
-    (void)state;
     (void)alarm(60);
     has_ghost = true;
     r = removal_run(directory, "top", LEVELS, NULL);
@@ -146,7 +140,6 @@ static void a_name_that_cannot_be_found_is_not_looked_for_for_ever(void **state)
 
 static void a_tree_has_a_bound(void **state)
 {
-    (void)state;
     for (unsigned i = 0; i < REMOVAL_NAMES; i++) {
         char path[40];
 

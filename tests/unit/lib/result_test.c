@@ -12,7 +12,6 @@ static void sets_code_and_text(void **state)
 {
     struct error error;
 
-    (void)state;
     assert_int_equal(error_set(&error, -EINVAL, "line %d: %s", 7, "bad"), -EINVAL);
     assert_int_equal(error.code, -EINVAL);
     assert_string_equal(error.text, "line 7: bad");
@@ -22,7 +21,6 @@ static void appends_what_errno_means(void **state)
 {
     struct error error;
 
-    (void)state;
     assert_int_equal(error_set_errno(&error, -ENOENT, "/x"), -ENOENT);
     assert_string_equal(error.text, "/x: No such file or directory");
 }
@@ -31,7 +29,6 @@ static void puts_context_first(void **state)
 {
     struct error error;
 
-    (void)state;
     error_set(&error, 3, "too long");
     assert_int_equal(error_prefix(&error, "%s:%d: ", "f.conf", 2), 3);
     assert_string_equal(error.text, "f.conf:2: too long");
@@ -42,7 +39,6 @@ static void may_quote_its_own_text(void **state)
 {
     struct error error;
 
-    (void)state;
     error_set(&error, -EIO, "inner");
     error_set(&error, -EPROTO, "outer (%s)", error.text);
     assert_string_equal(error.text, "outer (inner)");
@@ -53,7 +49,6 @@ static void cuts_long_text(void **state)
     struct error error;
     char path[4096];
 
-    (void)state;
     memset(path, 'a', sizeof(path) - 1);
     path[sizeof(path) - 1] = '\0';
     error_set(&error, 1, "%s: is a link", path);
@@ -73,7 +68,6 @@ static void cuts_between_characters(void **state)
     struct error error;
     char text[3 * ERROR_TEXT_BYTES + 4];
 
-    (void)state;
     for (size_t shift = 0; shift < 3; shift++) {
         memset(text, 'x', shift);
         for (size_t at = shift; at < 3 * ERROR_TEXT_BYTES; at += 3)
@@ -86,7 +80,6 @@ static void cuts_between_characters(void **state)
 
 static void takes_no_error_at_all(void **state)
 {
-    (void)state;
     assert_int_equal(error_set(NULL, -EIO, "x"), -EIO);
     assert_int_equal(error_set_errno(NULL, -EIO, "x"), -EIO);
     assert_int_equal(error_prefix(NULL, "x"), 0);
@@ -96,7 +89,6 @@ static void leaves_errno_alone(void **state)
 {
     struct error error;
 
-    (void)state;
     errno = EXDEV;
     error_set_errno(&error, -ENOENT, "x");
     error_prefix(&error, "y");

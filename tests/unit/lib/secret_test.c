@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "lib/cleanup.h"
-#include "lib/secret.h"
+#include "lib/text.h"
 
 static bool is_secret(const char *name)
 {
@@ -24,7 +24,6 @@ static void names_of_secrets(void **state)
         "credit", "cache", "username", "spwn",        "discard", "logbsize",
     };
 
-    (void)state;
     for (size_t i = 0; i < array_length(secrets); i++)
         if (!is_secret(secrets[i]))
             fail_msg("%s", secrets[i]);
@@ -55,7 +54,6 @@ static void only_the_value_of_a_secret_is_hidden(void **state)
         {"a=keys/b=c", "\"a=keys/b=[redacted]\""}, /* too much rather than too little */
     };
 
-    (void)state;
     for (size_t i = 0; i < array_length(cases); i++) {
         cleanup(buffer_done) struct buffer json = BUFFER_INIT(0);
 
@@ -68,7 +66,6 @@ static void a_text_without_room_fails(void **state)
 {
     cleanup(buffer_done) struct buffer json = BUFFER_INIT(8);
 
-    (void)state;
     assert_true(secret_append_json(&json, "password=hunter2") < 0);
     assert_true(buffer_error(&json) < 0);
 }

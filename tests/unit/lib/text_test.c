@@ -13,7 +13,6 @@ static void every_character_survives(void **state)
     char bytes[4];
     uint32_t decoded;
 
-    (void)state;
     for (uint32_t character = 0; character <= 0x10FFFF; character++) {
         size_t length;
 
@@ -51,7 +50,6 @@ static void refuses_what_is_not_utf8(void **state)
         "ok\xFFok",
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
         assert_false(text_is_utf8(cases[i], strlen(cases[i])));
     assert_true(text_is_utf8("", 0));
@@ -65,7 +63,6 @@ static void escapes(void **state)
     struct buffer shown = BUFFER_INIT(0);
     char escaped[TEXT_ESCAPED_BYTES];
 
-    (void)state;
     while (cursor < end)
         assert_int_equal(buffer_append(&shown, escaped, text_escape_next(&cursor, end, escaped)),
                          0);
@@ -79,7 +76,6 @@ static void escapes_nul(void **state)
     const char *cursor = "\0";
     char escaped[TEXT_ESCAPED_BYTES];
 
-    (void)state;
     assert_int_equal(text_escape_next(&cursor, cursor + 1, escaped), 6);
     assert_string_equal(escaped, "\\u0000");
 }
@@ -100,7 +96,6 @@ static void cleans_for_a_person(void **state)
     };
     char text[64];
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         text_clean(cases[i].text, strlen(cases[i].text), text, cases[i].size);
         assert_string_equal(text, cases[i].expected);
@@ -125,14 +120,12 @@ static void sizes_are_human(void **state)
         {UINT64_MAX, "16.0 EiB"},
     };
 
-    (void)state;
     for (size_t i = 0; i < array_length(cases); i++)
         assert_string_equal(text_size(cases[i].bytes).text, cases[i].text);
 }
 
 static void times_lose_what_nobody_reads(void **state)
 {
-    (void)state;
     assert_string_equal(text_time("2026-01-02T03:04:05.678Z").text, "2026-01-02 03:04:05");
     assert_string_equal(text_time("yesterday").text, "yesterday");
 }

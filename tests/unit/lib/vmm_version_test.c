@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "lib/cleanup.h"
-#include "lib/vmm_version.h"
+#include "model/sandbox.h"
 
 static void text_names_the_release(void **state)
 {
@@ -28,7 +28,6 @@ static void text_names_the_release(void **state)
          "this is 51.1.01234567890123456789012345678901234)"},
     };
 
-    (void)state;
     for (size_t i = 0; i < array_length(cases); i++) {
         char text[VMM_VERSION_TEXT_BYTES];
 

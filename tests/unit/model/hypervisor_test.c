@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hypervisor_test.c - the names that hypervisors and runtimes have, ours, Kata's and the kernel's.
  */
-#include "model/hypervisor.h"
+#include "model/sandbox.h"
 
-#include "model/runtime.h"
 #include "tests/unit/test.h"
 
 static void every_name_leads_back(void **state)
@@ -19,10 +18,9 @@ static void every_name_leads_back(void **state)
         [HYPERVISOR_UNKNOWN] = "unknown",
     };
 
-    (void)state;
     for (unsigned kind = 0; kind < HYPERVISOR_KINDS; kind++) {
         if (!hypervisor_name(kind) || !names[kind])
-            fail_msg("kind %u lacks a row in model/hypervisor.c or here", kind);
+            fail_msg("kind %u lacks a row in model/sandbox.c or here", kind);
         assert_string_equal(hypervisor_name(kind), names[kind]);
         assert_int_equal(hypervisor_kind_from_name(names[kind]), kind);
         assert_non_null(hypervisor_title(kind));
@@ -33,7 +31,6 @@ static void every_name_leads_back(void **state)
 
 static void kata_writes_them_in_its_own_way(void **state)
 {
-    (void)state;
     assert_int_equal(hypervisor_kind_from_name("clh"), HYPERVISOR_CLOUD_HYPERVISOR);
     assert_int_equal(hypervisor_kind_from_name("QEMU"), HYPERVISOR_QEMU);
     assert_int_equal(hypervisor_kind_from_name("acrn"), HYPERVISOR_UNKNOWN);
@@ -43,7 +40,6 @@ static void kata_writes_them_in_its_own_way(void **state)
 
 static void programs_are_known_by_how_their_names_begin(void **state)
 {
-    (void)state;
     assert_int_equal(hypervisor_kind_from_program("qemu-system-x86_64"), HYPERVISOR_QEMU);
     assert_int_equal(hypervisor_kind_from_program("cloud-hypervisor"), HYPERVISOR_CLOUD_HYPERVISOR);
     assert_int_equal(hypervisor_kind_from_program("firecracker-v1.12"), HYPERVISOR_FIRECRACKER);
@@ -57,7 +53,6 @@ static void programs_are_known_by_how_their_names_begin(void **state)
 
 static void every_runtime_leads_back(void **state)
 {
-    (void)state;
     for (unsigned i = 0; i < RUNTIMES; i++)
         assert_int_equal(runtime_from_name(runtime_name(i)), i);
     assert_string_equal(runtime_name(RUNTIME_KATA_GO), "kata-go");

@@ -9,7 +9,6 @@
 
 static void every_state_and_reason_has_a_name(void **state)
 {
-    (void)state;
     for (unsigned i = 0; i < STATES; i++)
         if (!state_name(i))
             fail_msg("state %u has no row", i);
@@ -20,7 +19,6 @@ static void every_state_and_reason_has_a_name(void **state)
 
 static void every_state_and_reason_is_explained(void **state)
 {
-    (void)state;
     for (unsigned pair = 0; pair < STATES * REASONS; pair++) {
         const enum volume_state of = pair / REASONS;
         const enum volume_reason reason = pair % REASONS;
@@ -51,7 +49,6 @@ static bool is_no_obstacle(enum volume_reason reason)
 
 static void every_reason_not_to_be_resizable_is_explained(void **state)
 {
-    (void)state;
     for (unsigned i = 0; i < REASONS; i++) {
         const struct explanation *text = reason_explain_resizable(i);
 
@@ -68,7 +65,6 @@ static void every_reason_not_to_be_resizable_is_explained(void **state)
 
 static void an_unknown_name_has_no_explanation(void **state)
 {
-    (void)state;
     assert_int_equal(state_from_name("asleep"), STATES);
     assert_null(state_explain(STATES));
     assert_null(reason_explain(reason_from_name("asleep"), STATE_BLOCKED));
@@ -82,7 +78,6 @@ static void an_unknown_name_has_no_explanation(void **state)
  * asked for again. */
 static void a_read_only_mount_in_the_guest_heals(void **state)
 {
-    (void)state;
     for (unsigned i = 0; i < STATES; i++) {
         bool heals = i == STATE_BLOCK_GROWN;
 
@@ -98,7 +93,6 @@ static void a_read_only_mount_in_the_guest_heals(void **state)
 
 static void every_name_leads_back(void **state)
 {
-    (void)state;
     for (unsigned i = 0; i < STATES; i++)
         assert_int_equal(state_from_name(state_name(i)), i);
     for (unsigned i = 0; i < REASONS; i++)

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "model/drive.h"
-#include "model/hypervisor.h"
 #include "model/reason.h"
+#include "model/sandbox.h"
 #include "model/stale_reason.h"
 
 #define PAGE "docs/reference/states-and-reasons.md"
@@ -16,7 +16,6 @@ static void every_state_has_its_row(void **state)
 {
     struct reference page;
 
-    (void)state;
     reference_open(&page, PAGE, "states");
     for (unsigned i = 0; i < STATES; i++) {
         reference_expect(&page, state_name(i));
@@ -29,7 +28,6 @@ static void every_state_of_drives_has_its_row(void **state)
 {
     struct reference page;
 
-    (void)state;
     reference_open(&page, PAGE, "drive_states");
     for (unsigned i = 0; i < DRIVE_STATES; i++) {
         reference_expect(&page, drive_state_name(i));
@@ -75,7 +73,6 @@ static void every_reason_has_its_row(void **state)
 {
     struct reference page;
 
-    (void)state;
     reference_open(&page, PAGE, "reasons");
     for (unsigned i = 0; i < REASONS; i++) {
         char states[256], status[128], retried[64];
@@ -97,7 +94,6 @@ static void every_stale_reason_has_its_row(void **state)
 {
     struct reference page;
 
-    (void)state;
     reference_open(&page, PAGE, "stale");
     for (unsigned i = STALE_REASON_NONE + 1; i < STALE_REASONS; i++) {
         reference_expect(&page, stale_reason_name(i));
@@ -119,7 +115,6 @@ static void every_hypervisor_is_in_its_row(void **state)
     struct reference page;
     char names[256] = "";
 
-    (void)state;
     for (unsigned i = HYPERVISOR_UNKNOWN + 1; i < HYPERVISOR_KINDS; i++)
         reference_append(names, sizeof(names), hypervisor_name(i));
     assert_true(strlen(names) + sizeof(" or unknown") <= sizeof(names));

@@ -9,7 +9,6 @@
 
 static void every_reason_is_explained(void **state)
 {
-    (void)state;
     for (unsigned i = STALE_REASON_NONE + 1; i < STALE_REASONS; i++)
         if (!stale_reason_meaning(i))
             fail_msg("%s is not explained", stale_reason_name(i));
@@ -19,7 +18,6 @@ static void every_reason_is_explained(void **state)
 
 static void every_name_leads_back(void **state)
 {
-    (void)state;
     for (unsigned i = 0; i < STALE_REASONS; i++)
         assert_int_equal(stale_reason_from_name(stale_reason_name(i)), i);
     assert_int_equal(stale_reason_from_name("asleep"), STALE_REASON_NONE);
@@ -45,7 +43,6 @@ static void every_reason_has_a_place_in_the_walk(void **state)
     struct reference page;
     bool found[STALE_REASONS] = {false};
 
-    (void)state;
     reference_open(&page, "docs/maintaining.md", "cleanup-walk");
     while (reference_next(&page)) {
         char words[256];

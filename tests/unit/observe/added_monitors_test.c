@@ -3,7 +3,7 @@
 #include "tests/unit/observe/hanging_reader.h"
 #include "tests/unit/observe/node_fixture.h"
 
-#include "observe/added_monitors.h"
+#include "observe/process_scan.h"
 
 /* A sandbox that no process has which another run of this test has started. Its id stands in the
  * place of the text's @; what is returned lasts until three more are made. */
@@ -61,7 +61,6 @@ static int start_monitors(void **state)
 
 static void a_socket_that_no_process_names_is_abandoned(void **state)
 {
-    (void)state;
     need_root();
     assert_string_equal(find_abandoned(NULL), "");
     make_socket(ADDED_MONITORS, SOCKET);
@@ -79,7 +78,6 @@ static void a_process_that_names_the_socket_serves_it(void **state)
         {"-name", "sandbox-@"},
     };
 
-    (void)state;
     need_root();
     make_socket(ADDED_MONITORS, SOCKET);
     for (size_t i = 0; i < array_length(arguments); i++) {
@@ -93,7 +91,6 @@ static void a_process_that_names_the_socket_serves_it(void **state)
 
 static void a_zombie_serves_nothing(void **state)
 {
-    (void)state;
     need_root();
     make_socket(ADDED_MONITORS, SOCKET);
     (void)kill(start_process("/", "qemu", "-name", with_id("sandbox-@"), NULL), SIGKILL);
@@ -104,7 +101,6 @@ static void a_zombie_serves_nothing(void **state)
 
 static void foreign_files_are_left_alone(void **state)
 {
-    (void)state;
     need_root();
     write_file(with_id(ADDED_MONITORS "/@.sock"), "");
     make_directory(ADDED_MONITORS "/directory.sock");
@@ -120,7 +116,6 @@ static void a_trial_is_its_process(void **state)
 {
     char name[32];
 
-    (void)state;
     need_root();
     (void)snprintf(name, sizeof(name), ".%d", (int)getpid());
     make_socket(ADDED_MONITORS, name);
@@ -128,32 +123,11 @@ static void a_trial_is_its_process(void **state)
     assert_string_equal(find_abandoned(NULL), ".99999999 ");
 }
 
-static void a_step_waits_for_one_slow_answer(void **state)
-{
-    struct added_monitors *monitors = NULL;
-    int r;
-
-    (void)state;
-    need_root();
-    assert_int_equal(added_monitors_read(paths.root, &monitors), 0);
-    hung = getpid(); /* the rest of what is asked for together is read one by one */
-    slow = -1;
-    do {
-        slow_answers = 0;
-        r = added_monitors_step(monitors);
-        assert_true(slow_answers <= 2); /* together, then alone */
-    } while (r > 0);
-    slow = hung = 0;
-    assert_int_equal(r, PROCESS_HANGS);
-    added_monitors_free(monitors);
-}
-
 static void the_directory_must_be_roots_alone(void **state)
 {
     struct added_monitors *monitors = NULL;
     const char *directory = in_scratch(ADDED_MONITORS);
 
-    (void)state;
     need_root();
     assert_int_equal(chmod(directory, 0710), 0);
     assert_int_equal(added_monitors_read(paths.root, &monitors), -EPERM);
@@ -174,7 +148,6 @@ int main(void)
         TEST(a_zombie_serves_nothing),
         TEST(foreign_files_are_left_alone),
         TEST(a_trial_is_its_process),
-        TEST(a_step_waits_for_one_slow_answer),
         TEST(the_directory_must_be_roots_alone),
     };
 

@@ -24,7 +24,6 @@ static void decodes_what_kata_encodes(void **state)
     };
     char name[BASE64URL_NAME_CHARS + 1], path[ENTRY_PATH_BYTES];
 
-    (void)state;
     for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
         base64url_encode(paths[i], strlen(paths[i]), name);
         assert_int_equal(decode(name, path, NULL), ENTRY_NAME_PATH);
@@ -36,7 +35,6 @@ static void decodes_the_longest_path(void **state)
 {
     char longest[BASE64URL_PATH_BYTES + 1], name[BASE64URL_NAME_CHARS + 1], path[ENTRY_PATH_BYTES];
 
-    (void)state;
     memset(longest, 'x', sizeof(longest) - 1);
     longest[0] = '/';
     longest[sizeof(longest) - 1] = '\0';
@@ -50,7 +48,6 @@ static void knows_a_sha256(void **state)
 {
     char path[ENTRY_PATH_BYTES];
 
-    (void)state;
     assert_int_equal(
         decode("e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", path, NULL),
         ENTRY_NAME_SHA256);
@@ -77,7 +74,6 @@ static void refuses_other_names(void **state)
     char path[ENTRY_PATH_BYTES];
     struct error error;
 
-    (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         assert_int_equal(decode(cases[i].name, path, &error), ENTRY_NAME_OTHER);
         assert_non_null(strstr(error.text, cases[i].why));
@@ -89,7 +85,6 @@ static void shows_names_harmlessly(void **state)
 {
     char shown[SHOWN_NAME_BYTES], name[256];
 
-    (void)state;
     entry_name_show("a\x1b[31m\n", shown);
     assert_string_equal(shown, "a\\u001b[31m\\n");
     memset(name, '\x01', sizeof(name) - 1);

@@ -44,7 +44,6 @@ static void a_move_is_not_a_change(void **state)
 {
     char moved[SHA256_HEX_BYTES];
 
-    (void)state;
     expect(true);
     assert_int_equal(rename(tree_path(ENTRY), tree_path("/trash/key")), 0);
     assert_int_equal(take_of("/trash/key", moved), FINGERPRINT_TAKEN);
@@ -55,7 +54,6 @@ static void every_change_shows(void **state)
 {
     static const struct timeval times[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
 
-    (void)state;
     tree_write(ENTRY "/mountInfo.json", "{\"device\":\"/dev/b\"}"); /* as long */
     expect(false);
     tree_write(ENTRY "/another", "");
@@ -74,7 +72,6 @@ static void foreign_content_makes_a_directory_unfit(void **state)
 {
     char now[SHA256_HEX_BYTES];
 
-    (void)state;
     tree_make(ENTRY "/directory");
     assert_int_equal(take_of(ENTRY, now), FINGERPRINT_UNFIT);
     assert_string_equal(error.text, "directory: not a regular file");
@@ -96,7 +93,6 @@ static void a_file_is_the_same_where_it_is_moved(void **state)
     cleanup(fd_closep) int there = open(tree_path("/trash"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     char first[SHA256_HEX_BYTES], second[SHA256_HEX_BYTES];
 
-    (void)state;
     assert_int_equal(fingerprint_file(here, "sandbox", first), FINGERPRINT_TAKEN);
     assert_int_equal(renameat(here, "sandbox", there, "sandbox"), 0);
     assert_int_equal(fingerprint_file(here, "sandbox", second), FINGERPRINT_ABSENT);

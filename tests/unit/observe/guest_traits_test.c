@@ -6,7 +6,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "observe/guest_traits.h"
+#include "observe/kata.h"
 
 #define TRAITS(arguments) traits_of(arguments, sizeof(arguments))
 
@@ -20,7 +20,6 @@ static struct guest_traits traits_of(const char *arguments, size_t length)
 
 static void confidential_guests_are_known(void **state)
 {
-    (void)state;
     assert_true(
         TRAITS("qemu\0-machine\0q35,accel=kvm,confidential-guest-support=snp").is_confidential);
     assert_true(TRAITS("qemu\0-object\0sev-snp-guest,id=snp,cbitpos=51").is_confidential);
@@ -34,7 +33,6 @@ static void confidential_guests_are_known(void **state)
 
 static void a_shared_directory_is_a_device(void **state)
 {
-    (void)state;
     assert_int_equal(TRAITS("qemu\0-device\0vhost-user-fs-pci,chardev=char0,tag=kataShared").share,
                      GUEST_SHARE_DIRECTORY);
     assert_int_equal(TRAITS("qemu\0-device\0virtio-blk-pci,drive=d").share, GUEST_SHARE_NONE);
@@ -57,7 +55,6 @@ static void guest_traits_are_unknown_for_other_kinds(void **state)
 {
     struct guest_traits traits;
 
-    (void)state;
     for (int kind = 0; kind < HYPERVISOR_KINDS; kind++) {
         if (kind != HYPERVISOR_QEMU && kind != HYPERVISOR_FIRECRACKER)
             assert_int_equal(observe((enum hypervisor_kind)kind, &traits), -EOPNOTSUPP);

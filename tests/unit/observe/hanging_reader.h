@@ -12,7 +12,6 @@
 
 #include "lib/cleanup.h"
 #include "lib/process.h"
-#include "lib/process_reader.h"
 
 static pid_t hung;               /* 0: none */
 static unsigned readings_before; /* of that one, which do not hang yet */

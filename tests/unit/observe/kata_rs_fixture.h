@@ -18,7 +18,7 @@ static inline void observe(void)
 {
     observed_sandbox_done(&sandbox);
     paths.cache = observe_cache_free(paths.cache);
-    assert_int_equal(observe_cache_new(&paths.cache), 0);
+    assert_int_equal(observe_cache_new("", &paths.cache), 0);
     assert_int_equal(observe_whole(ID), OBSERVED);
 }
 

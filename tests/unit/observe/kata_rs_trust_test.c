@@ -29,7 +29,6 @@ static void expect_real_qemu(pid_t pid)
 /* Whichever comes first. */
 static void another_user_is_not_believed(void **state)
 {
-    (void)state;
     if (geteuid() != 0)
         skip();
     write_bundle("/home/" ID, ID, MOUNT("/v/of-a-user", "/data"));
@@ -51,7 +50,6 @@ static void a_set_user_id_program_is_not_believed(void **state)
 {
     char program[1024], command[1100];
 
-    (void)state;
     make_directory(STATE);
     (void)snprintf(program, sizeof(program), "%s", in_scratch("/sudo"));
     (void)snprintf(command, sizeof(command), "cp /bin/sh %s", program);
@@ -65,7 +63,6 @@ static void a_set_user_id_program_is_not_believed(void **state)
 
 static void a_vmm_without_a_tie_is_not_believed(void **state)
 {
-    (void)state;
     make_directory(STATE);
     (void)start_process("/", "qemu-system-x86_64", "-name", "sandbox-" ID, NULL);
     observe();
@@ -78,7 +75,6 @@ static void of_two_candidates_neither_is_believed(void **state)
 {
     pid_t second;
 
-    (void)state;
     start_qemu(TASKS);
     second = start_process("/", "qemu-system-x86_64", "-name", "sandbox-" ID, NULL);
     observe();
@@ -95,7 +91,6 @@ static void of_two_candidates_neither_is_believed(void **state)
 /* What the engine runs for a moment, with the shim's own options. */
 static void a_command_of_the_engine_is_not_a_shim(void **state)
 {
-    (void)state;
     start_qemu(TASKS);
     (void)start_process("/", "containerd-shim-kata-v2", "-id", ID, "delete");
     expect_real_qemu(process[1]);
@@ -147,7 +142,6 @@ static void a_rootless_vmm_is_its_shims_child(void **state)
 {
     pid_t shim;
 
-    (void)state;
     if (geteuid() != 0)
         skip();
     make_directory(STATE);
@@ -164,7 +158,6 @@ static void a_rootless_vmm_is_its_shims_child(void **state)
 
 static void a_bundle_that_others_can_write_is_not_read(void **state)
 {
-    (void)state;
     start_qemu(TASKS);
     assert_int_equal(chmod(in_scratch(TASKS), 0777), 0);
     observe();
@@ -183,7 +176,6 @@ static void a_bundle_that_others_can_write_is_not_read(void **state)
  * 0700. */
 static void a_bundle_that_others_cannot_enter_is_read(void **state)
 {
-    (void)state;
     start_qemu(TASKS);
     assert_int_equal(chmod(in_scratch(TASKS "/" CONTAINER "/config.json"), 0666), 0);
     observe();
@@ -200,7 +192,6 @@ static void a_bundle_that_others_cannot_enter_is_read(void **state)
 /* Who owns a directory can write to it, and put another one in the bundle's place. */
 static void a_bundle_below_a_users_directory_is_not_read(void **state)
 {
-    (void)state;
     if (geteuid() != 0)
         skip();
     start_qemu(TASKS);
@@ -220,7 +211,6 @@ static void a_configured_bundle_that_others_can_write_is_named(void **state)
 {
     static const char *const bundles[] = {"/configured"};
 
-    (void)state;
     make_directory(STATE);
     (void)start_process("/", "containerd-shim-kata-v2", "-id", ID, NULL);
     (void)start_process("/", "qemu-system-x86_64", "-name", "sandbox-" ID, NULL);
@@ -239,7 +229,6 @@ static void a_shim_that_is_not_believed_is_named(void **state)
 {
     pid_t vmm;
 
-    (void)state;
     if (geteuid() != 0)
         skip();
     make_directory("/run/vc/vm/" ID);
@@ -286,7 +275,6 @@ static void more_arguments_than_a_vmm_has_are_not_read(void **state)
 {
     pid_t vmm;
 
-    (void)state;
     make_directory(STATE);
     (void)start_process("/", "containerd-shim-kata-v2", "-id", ID, NULL);
     (void)start_wordy_process(4096);
@@ -300,7 +288,6 @@ static void more_arguments_than_a_vmm_has_are_not_read(void **state)
 
 static void a_cid_of_this_machine_is_refused(void **state)
 {
-    (void)state;
     make_directory(STATE);
     (void)start_process("/", "containerd-shim-kata-v2", "-id", ID, NULL);
     (void)start_process("/", "qemu-system-x86_64", "-name", "sandbox-" ID,

@@ -130,21 +130,19 @@ static void stop_processes(void)
 
 static int start(void **state)
 {
-    (void)state;
     paths = (struct observe_sandbox_paths){.kata_go_sandboxes = "/run/vc/sbs",
                                            .kata_go_vms = "/run/vc/vm",
                                            .kata_rs_sandboxes = "/run/kata",
                                            .extra_monitor = true,
                                            .agent_port = 1024};
     return scratch_directory_make(scratch) < 0 || path_open_root(scratch, &paths.root) < 0 ||
-                   observe_cache_new(&paths.cache) < 0
+                   observe_cache_new("", &paths.cache) < 0
                ? -1
                : 0;
 }
 
 static int stop(void **state)
 {
-    (void)state;
     stop_processes();
     observed_sandbox_done(&sandbox);
     paths.cache = observe_cache_free(paths.cache);

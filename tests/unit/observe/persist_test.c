@@ -44,7 +44,6 @@ static void expect_guest_path(const char *text, const char *path)
 
 static void reads_a_sandbox(void **state)
 {
-    (void)state;
     assert_int_equal(
         parse("{" DEVICES(
             "\"SCSIAddr\":\"0:1\"") "," BRIDGES "}]},"
@@ -70,7 +69,6 @@ static void only_so_many_slots_of_a_bridge_are_looked_at(void **state)
     char text[4096];
     size_t at;
 
-    (void)state;
     at = (size_t)snprintf(
         text, sizeof(text), "%s",
         "{" DEVICES("\"SCSIAddr\":\"\"") "," DRIVER(
@@ -84,7 +82,6 @@ static void only_so_many_slots_of_a_bridge_are_looked_at(void **state)
 
 static void derives_guest_paths(void **state)
 {
-    (void)state;
     /* "03/0a", "02/03/0a", "0.0.0005", "/dev/vdb" */
     expect_guest_path("{" DEVICES("\"SCSIAddr\":\"\"") "," BRIDGES "}]}," DRIVER("virtio-blk") "}",
                       "/run/kata-containers/sandbox/storage/MDMvMGE=");
@@ -105,7 +102,6 @@ static void derives_guest_paths(void **state)
 
 static void knows_a_regular_file(void **state)
 {
-    (void)state;
     assert_int_equal(
         parse("{\"devices\":[{\"id\":\"d\",\"type\":\"block\",\"major\":-1,\"minor\":0,"
               "\"blockdrive\":{\"file\":\"/disk.img\"}}]}"),
@@ -119,7 +115,6 @@ static void knows_a_regular_file(void **state)
 
 static void takes_other_types_for_unknown(void **state)
 {
-    (void)state;
     assert_int_equal(parse("{\"Devices\":{\"a\":{\"ID\":\"d\",\"BlockDrive\":{}}},"
                            "\"HypervisorState\":[1],\"AgentState\":\"x\",\"Config\":null}"),
                      FILE_READ);
@@ -136,7 +131,6 @@ static void every_prefix_is_cut(void **state)
     static const char text[] = "{" DEVICES("\"SCSIAddr\":\"0:1\"") "," DRIVER("virtio-scsi") "}";
     struct error error;
 
-    (void)state;
     for (size_t length = 0; length < sizeof(text) - 1; length++)
         assert_int_equal(persist_parse_sandbox(text, length, &sandbox, &error), FILE_CUT);
 }
@@ -151,7 +145,6 @@ static void reads_a_container(void **state)
     struct persist_container container;
     struct error error;
 
-    (void)state;
     assert_int_equal(persist_parse_container(text, strlen(text), &container, &error), FILE_READ);
     assert_int_equal(container.mounts, 2);
     assert_false(container.ended);
@@ -172,7 +165,6 @@ static void bounds_the_devices(void **state)
 {
     static char text[64 * 1024] = "{\"Devices\":[0";
 
-    (void)state;
     for (unsigned i = 0; i < PERSIST_DEVICES; i++)
         memcpy(text + strlen(text), ",0", 3);
     memcpy(text + strlen(text), "]}", 3);
@@ -185,7 +177,6 @@ static void bounds_the_values(void **state)
     static char text[2 * VALUES + 64];
     size_t length = (size_t)snprintf(text, sizeof(text), "{\"HypervisorState\":{\"Bridges\":[0");
 
-    (void)state;
     for (unsigned i = 0; i < VALUES - 4; i++)
         length += (size_t)snprintf(text + length, sizeof(text) - length, ",0");
     memcpy(text + length, "]}}", 4);

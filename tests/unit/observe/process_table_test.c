@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* process_table_test.c - more processes than one call reads, one that hangs, and one that becomes
- * another program while it is judged. The judge is the test's. */
+/* process_table_test.c - a process that hangs, and one that becomes another program while it is
+ * judged. The judge is the test's. */
 #include "tests/unit/observe/hanging_reader.h"
 #include "tests/unit/observe/node_fixture.h"
 
 #include "lib/process.h"
-#include "lib/process_trust.h"
 #include "observe/process_table.h"
 
 #define ID "1dea5eed0123456789abcdef0123456789abcdef0123456789abcdef01234567"
 
-enum { CROWD = 70, LONG_BYTES = 96 * 1024, TRIES = 20 };
+enum { LONG_BYTES = 96 * 1024 };
 
 static struct process_table *table;
 static pid_t woken; /* continued when it is judged; 0: none */
@@ -48,7 +47,6 @@ int process_judge_unjailed(pid_t pid, uid_t *ret_user)
 int process_read_counted_arguments(const struct process_list *list, pid_t pid,
                                    struct buffer *ret_arguments)
 {
-    (void)list;
     return process_read_arguments(pid, ret_arguments);
 }
 
@@ -72,7 +70,6 @@ static int end(void **state)
     woken = hung = 0;
     reader_failure = 0;
     readings_before = 0;
-    slow = 0;
     return stop(state);
 }
 
@@ -81,17 +78,7 @@ static pid_t start_shim(void)
     return start_process("/", "containerd-shim-kata-v2", "-id", ID, NULL);
 }
 
-static void start_crowd(const char *option, const char *value)
-{
-    static char word[LONG_BYTES];
-
-    memset(word, 'x', sizeof(word) - 1);
-    for (unsigned i = 0; i < CROWD; i++)
-        (void)start_process("/", "a-users", option, value, word);
-}
-
-/* Returns how many calls it took. */
-static unsigned read_all(void)
+static void read_all(void)
 {
     unsigned calls = 0;
     int r;
@@ -101,7 +88,6 @@ static unsigned read_all(void)
         assert_true(++calls < 10000);
     } while (r == PROGRESS_MORE);
     assert_int_equal(r, PROGRESS_DONE);
-    return calls;
 }
 
 static void expect_none(enum process_role role)
@@ -122,7 +108,7 @@ static pid_t start_known_shim(void)
 {
     pid_t pid = start_shim();
 
-    (void)read_all();
+    read_all();
     expect_shim(pid);
     return pid;
 }
@@ -132,135 +118,22 @@ static void an_absence_is_unsure_if_a_process_cannot_be_judged(void **state)
 {
     static const int failures[] = {PROCESS_GONE, -EINTR};
 
-    (void)state;
     (void)start_shim();
     for (unsigned i = 0; i < array_length(failures); i++) {
         judged = failures[i];
-        (void)read_all();
+        read_all();
         expect_none(PROCESS_SHIM);
         assert_int_equal(process_table_gaps(table)->sure_since_ns == 0, judged != PROCESS_GONE);
     }
-}
-
-static void many_processes_are_read_over_several_calls(void **state)
-{
-    pid_t pid;
-
-    (void)state;
-    start_crowd("-a", "b");
-    pid = start_shim();
-    assert_true(read_all() > 1);
-    expect_shim(pid);
-}
-
-/* Their parents are read too, and have few arguments. */
-static void vmms_of_users_are_read_a_part_per_call(void **state)
-{
-    (void)state;
-    judged = PROCESS_USERS;
-    start_crowd("-name", "sandbox-x");
-    assert_true(read_all() > 1);
-    assert_int_equal(process_table_find(table, PROCESS_VMM, "x").count, 0);
-}
-
-/* A shim may have started behind the walk. */
-static void a_reading_of_many_calls_is_doubtful(void **state)
-{
-    (void)state;
-    start_crowd("-a", "b");
-    assert_true(read_all() > 1);
-    assert_true(process_table_gaps(table)->is_doubtful);
-    assert_true(process_table_gaps(table)->sure_since_ns > 0);
-}
-
-static void a_tie_outlasts_a_reading(void **state)
-{
-    (void)state;
-    (void)start_known_shim();
-    assert_false(process_table_find(table, PROCESS_SHIM, ID).entry->tied);
-    process_table_find(table, PROCESS_SHIM, ID).entry->tied = true;
-    (void)read_all();
-    assert_true(process_table_find(table, PROCESS_SHIM, ID).entry->tied);
 }
 
 static void a_process_that_hangs_keeps_its_entry(void **state)
 {
     pid_t pid = start_known_shim();
 
-    (void)state;
     hung = pid;
-    (void)read_all();
+    read_all();
     expect_shim(pid);
-}
-
-/* A call waits for two slow answers about one process at most: its arguments, and whether they are
- * still the same. */
-static void read_slowly(void)
-{
-    int r;
-
-    do {
-        slow_answers = 0;
-        r = process_table_read_on(table);
-        assert_true(slow_answers <= 2);
-    } while (r == PROGRESS_MORE);
-    assert_int_equal(r, PROGRESS_DONE);
-}
-
-static void slow_answers_are_taken_over_several_calls(void **state)
-{
-    pid_t pid;
-
-    (void)state;
-    start_crowd("-a", "b");
-    pid = start_shim();
-    hung = process[0]; /* the rest of what was asked for together is read one by one */
-    slow = -1;
-    read_slowly();
-    expect_shim(pid);
-    assert_true(process_table_gaps(table)->is_doubtful);
-    assert_true(process_table_gaps(table)->has_unread);
-}
-
-/* Up to the call that has read a user's VMM, slowly, and not its parent. */
-static void begin_with_slow_vmm(void)
-{
-    judged = PROCESS_USERS;
-    slow = start_process("/", "qemu-system-x86_64", "-name", "sandbox-" ID, NULL);
-    do {
-        slow_answers = 0;
-        assert_int_equal(process_table_read_on(table), PROGRESS_MORE);
-    } while (!slow_answers);
-}
-
-/* Its parent is read in the next call, and if it is too slow for that as well, in none. */
-static void a_slow_vmm_of_a_user_is_put_off_once(void **state)
-{
-    (void)state;
-    begin_with_slow_vmm();
-    assert_int_equal(slow_answers, 1);
-    read_slowly();
-    expect_none(PROCESS_VMM);
-    assert_true(process_table_gaps(table)->has_unread);
-    assert_null(process_table_find_refused(table, PROCESS_VMM, ID));
-}
-
-static void a_vmm_of_a_user_that_was_put_off_is_judged_by_its_parent(void **state)
-{
-    const struct process_table_entry *refused = NULL;
-
-    for (unsigned i = 0; i < TRIES && !refused; i++) { /* on a busy machine all is slow */
-        if (i > 0)
-            assert_true(end(state) == 0 && begin(state) == 0);
-        begin_with_slow_vmm();
-        slow = 0;
-        read_slowly();
-        expect_none(PROCESS_VMM);
-        refused = process_table_find_refused(table, PROCESS_VMM, ID);
-    }
-    assert_false(process_table_gaps(table)->has_unread);
-    assert_non_null(refused);
-    assert_int_equal(refused->trust, PROCESS_USERS);
 }
 
 /* Its arguments were read, but whether they are still its own is unknown. */
@@ -268,10 +141,9 @@ static void a_process_that_hangs_while_it_is_judged_keeps_its_entry(void **state
 {
     pid_t pid = start_known_shim();
 
-    (void)state;
     hung = pid;
     readings_before = 1;
-    (void)read_all();
+    read_all();
     assert_int_equal(readings_before, 0);
     expect_shim(pid);
 }
@@ -281,7 +153,6 @@ static void without_a_reader_the_table_keeps_its_entries(void **state)
 {
     pid_t pid = start_known_shim();
 
-    (void)state;
     reader_failure = -EAGAIN;
     assert_int_equal(process_table_read_on(table), -EAGAIN);
     assert_false(process_table_is_reading(table));
@@ -290,24 +161,22 @@ static void without_a_reader_the_table_keeps_its_entries(void **state)
 
 static void an_unread_process_of_root_leaves_an_absence_unsure(void **state)
 {
-    (void)state;
     hung = start_shim();
-    (void)read_all();
+    read_all();
     expect_none(PROCESS_SHIM);
     assert_true(process_table_gaps(table)->is_doubtful);
     assert_true(process_table_gaps(table)->has_unread);
     assert_int_equal(process_table_gaps(table)->sure_since_ns, 0);
     hung = 0;
-    (void)read_all();
+    read_all();
     assert_int_equal(process_table_find(table, PROCESS_SHIM, ID).count, 1);
 }
 
 static void an_unread_process_of_a_user_leaves_an_absence_sure(void **state)
 {
-    (void)state;
     judged = PROCESS_USERS;
     hung = start_shim();
-    (void)read_all();
+    read_all();
     expect_none(PROCESS_SHIM);
     assert_true(process_table_gaps(table)->sure_since_ns > 0);
     assert_true(process_table_gaps(table)->has_unread); /* it may be a VMM not run as root */
@@ -319,7 +188,6 @@ static void a_process_that_becomes_another_program_is_not_believed(void **state)
     siginfo_t info;
     pid_t pid = fork();
 
-    (void)state;
     if (pid == 0) {
         execl("/bin/sh", "containerd-shim-kata-v2", "-c", "kill -STOP $$; exec sleep 3600", "-id",
               ID, (char *)NULL);
@@ -328,7 +196,7 @@ static void a_process_that_becomes_another_program_is_not_believed(void **state)
     process[processes++] = pid;
     assert_int_equal(waitid(P_PID, (id_t)pid, &info, WSTOPPED | WEXITED | WNOWAIT), 0);
     woken = pid;
-    (void)read_all();
+    read_all();
     expect_none(PROCESS_SHIM);
     assert_int_equal(woken, 0);
     assert_true(process_table_gaps(table)->is_doubtful);
@@ -339,15 +207,8 @@ static void a_process_that_becomes_another_program_is_not_believed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(many_processes_are_read_over_several_calls),
         TEST(an_absence_is_unsure_if_a_process_cannot_be_judged),
-        TEST(vmms_of_users_are_read_a_part_per_call),
-        TEST(a_reading_of_many_calls_is_doubtful),
-        TEST(a_tie_outlasts_a_reading),
         TEST(a_process_that_hangs_keeps_its_entry),
-        TEST(slow_answers_are_taken_over_several_calls),
-        TEST(a_slow_vmm_of_a_user_is_put_off_once),
-        TEST(a_vmm_of_a_user_that_was_put_off_is_judged_by_its_parent),
         TEST(a_process_that_hangs_while_it_is_judged_keeps_its_entry),
         TEST(without_a_reader_the_table_keeps_its_entries),
         TEST(an_unread_process_of_root_leaves_an_absence_unsure),

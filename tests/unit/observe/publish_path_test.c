@@ -22,7 +22,6 @@ static struct observed_publish_path path;
 
 static int start(void **state)
 {
-    (void)state;
     if (scratch_directory_make(scratch) < 0 || path_open_root(scratch, &root) < 0)
         return -1;
     return path_make_directories(root, CSI, 0700);
@@ -30,20 +29,24 @@ static int start(void **state)
 
 static int stop(void **state)
 {
-    (void)state;
     fd_close(root);
     return scratch_directory_remove(scratch);
 }
 
-static void write_volume_data(const char *text)
+static void write_file(const char *directory, const char *text)
 {
-    cleanup(fd_closep) int fd = openat(root, &CSI[1], /* below the root */
+    cleanup(fd_closep) int fd = openat(root, directory + 1, /* below the root */
                                        O_PATH | O_CLOEXEC);
     cleanup(fd_closep) int file =
         openat(fd, "vol_data.json", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
 
     assert_true(file >= 0);
     assert_int_equal(write(file, text, strlen(text)), strlen(text));
+}
+
+static void write_volume_data(const char *text)
+{
+    write_file(CSI, text);
 }
 
 static void observe(const char *target)
@@ -53,7 +56,6 @@ static void observe(const char *target)
 
 static void takes_a_publish_path_apart(void **state)
 {
-    (void)state;
     write_volume_data("{\"driverName\":\"csi.example\",\"volumeHandle\":\"vol-7\"}");
     observe(CSI "/mount");
     assert_true(path.is_publish_path);
@@ -66,7 +68,6 @@ static void takes_a_publish_path_apart(void **state)
 
 static void needs_no_volume_data(void **state)
 {
-    (void)state;
     observe(CSI "/mount");
     assert_true(path.is_publish_path);
     assert_string_equal(path.driver, "");
@@ -82,7 +83,6 @@ static void needs_no_volume_data(void **state)
 
 static void subpath_directory_of_a_volume_is_found(void **state)
 {
-    (void)state;
     observe(CSI "/mount");
     assert_string_equal(path.subpaths, "/var/lib/kubelet/pods/uid-1/volume-subpaths/pv-1");
     observe("/elsewhere");
@@ -104,7 +104,6 @@ static void defer_fs_mount_is_read_in_both_spellings(void **state)
         {"{\"deferFSMount\":1}", OBSERVED_UNSAID},
     };
 
-    (void)state;
     for (size_t i = 0; i < array_length(cases); i++) {
         write_volume_data(cases[i].text);
         observe(CSI "/mount");
@@ -114,7 +113,6 @@ static void defer_fs_mount_is_read_in_both_spellings(void **state)
 
 static void sees_a_plugin_file_and_follows_none(void **state)
 {
-    (void)state;
     observe(CSI "/mount");
     assert_false(path.has_plugin_file);
     assert_int_equal(path_make_directories(root, CSI "/mount", 0700), 0);
@@ -127,7 +125,6 @@ static void sees_a_plugin_file_and_follows_none(void **state)
 
 static void volume_data_that_others_can_write_is_a_problem(void **state)
 {
-    (void)state;
     write_volume_data("{\"driverName\":\"csi.example\",\"volumeHandle\":\"vol-7\"}");
     observe(CSI "/mount");
     assert_string_equal(path.problem, "");
@@ -139,9 +136,26 @@ static void volume_data_that_others_can_write_is_a_problem(void **state)
                         "driver and the volume's handle are not known");
 }
 
+#define BLOCK "/var/lib/kubelet/plugins/kubernetes.io/csi/volumeDevices"
+
+static void takes_the_path_of_a_raw_block_claim_apart(void **state)
+{
+    observe(BLOCK "/publish/pv-1/uid-1");
+    assert_true(path.is_block);
+    assert_false(path.is_publish_path);
+    assert_string_equal(path.pod_uid, "uid-1");
+    assert_string_equal(path.pv, "pv-1");
+    assert_string_equal(path.driver, "");
+    assert_string_equal(path.subpaths, "");
+    assert_int_equal(path_make_directories(root, BLOCK "/pv-1/data", 0700), 0);
+    write_file(BLOCK "/pv-1/data", "{\"driverName\":\"csi.example\",\"volumeHandle\":\"vol-7\"}");
+    observe(BLOCK "/publish/pv-1/uid-1");
+    assert_string_equal(path.driver, "csi.example");
+    assert_string_equal(path.volume_handle, "vol-7");
+}
+
 static void knows_an_empty_dir(void **state)
 {
-    (void)state;
     observe(VOLUMES "kubernetes.io~empty-dir/cache/disk.img");
     assert_true(path.is_empty_dir);
     assert_false(path.is_publish_path);
@@ -162,13 +176,20 @@ static void takes_nothing_else_for_one(void **state)
         "/var/lib/kubeletx/pods/uid-1/volumes/kubernetes.io~csi/pv-1/mount",
         "/var/lib/kubelet/pods/../volumes/kubernetes.io~csi/pv-1/mount",
         "/host/var/lib/kubelet/pods/uid-1/volumes/kubernetes.io~csi/pv-1/mount",
+        BLOCK "/publish/pv-1",
+        BLOCK "/publish/pv-1/",
+        BLOCK "/publish/pv-1/uid-1/x",
+        BLOCK "/publish/pv-1/..",
+        BLOCK "/publish/../uid-1",
+        BLOCK "/publish//uid-1",
+        BLOCK "/staging/pv-1/uid-1",
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
         observe(others[i]);
         assert_false(path.is_publish_path);
         assert_false(path.is_empty_dir);
+        assert_false(path.is_block);
     }
 }
 
@@ -182,6 +203,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(sees_a_plugin_file_and_follows_none, start, stop),
         cmocka_unit_test_setup_teardown(volume_data_that_others_can_write_is_a_problem, start,
                                         stop),
+        cmocka_unit_test_setup_teardown(takes_the_path_of_a_raw_block_claim_apart, start, stop),
         cmocka_unit_test_setup_teardown(knows_an_empty_dir, start, stop),
         cmocka_unit_test_setup_teardown(takes_nothing_else_for_one, start, stop),
     };

@@ -2,12 +2,9 @@
 /* publish_walk_test.c - which publish paths the kubelets' directories can have. */
 #include "tests/unit/test.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "lib/cleanup.h"
@@ -28,7 +25,6 @@ static int start(void **state)
         "/one/pods/u2/volumes",        "/two/pods/u3" CSI "/pv-4",
     };
 
-    (void)state;
     if (scratch_directory_make(scratch) < 0 || path_open_root(scratch, &root) < 0)
         return -1;
     for (size_t i = 0; i < array_length(directories); i++)
@@ -39,7 +35,6 @@ static int start(void **state)
 
 static int stop(void **state)
 {
-    (void)state;
     fd_close(root);
     return scratch_directory_remove(scratch);
 }
@@ -59,13 +54,6 @@ static int see(void *userdata, const char *path)
     return 0;
 }
 
-static int refuse(void *userdata, const char *path)
-{
-    (void)userdata;
-    (void)path;
-    return -EIO;
-}
-
 static void walks_every_pod_of_every_kubelet(void **state)
 {
     struct seen seen = {0};
@@ -73,7 +61,6 @@ static void walks_every_pod_of_every_kubelet(void **state)
     unsigned pods = 0;
     int r;
 
-    (void)state;
     assert_int_equal(publish_walk_new(root, kubelets, array_length(kubelets), &walk), 0);
     while ((r = publish_walk_next(walk, see, &seen)) == 1)
         pods++;
@@ -93,7 +80,6 @@ static void links_are_skipped_and_paths_too_long_for_base64_are_reported(void **
     struct publish_walk *walk;
     struct seen seen = {0};
 
-    (void)state;
     memset(name, 'x', sizeof(name) - 1);
     name[sizeof(name) - 1] = '\0';
     (void)snprintf(path, sizeof(path), "/three/pods/u1" CSI "/%s", name);
@@ -108,26 +94,12 @@ static void links_are_skipped_and_paths_too_long_for_base64_are_reported(void **
     (void)publish_walk_free(walk);
 }
 
-static void walk_returns_the_error_of_its_callback(void **state)
-{
-    struct publish_walk *walk;
-    int r;
-
-    (void)state;
-    assert_int_equal(publish_walk_new(root, kubelets, array_length(kubelets), &walk), 0);
-    while ((r = publish_walk_next(walk, refuse, NULL)) == 1)
-        ;
-    assert_int_equal(r, -EIO);
-    (void)publish_walk_free(walk); /* in the middle of it */
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(walks_every_pod_of_every_kubelet, start, stop),
         cmocka_unit_test_setup_teardown(
             links_are_skipped_and_paths_too_long_for_base64_are_reported, start, stop),
-        cmocka_unit_test_setup_teardown(walk_returns_the_error_of_its_callback, start, stop),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

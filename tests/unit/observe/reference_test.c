@@ -4,7 +4,7 @@
 
 #include "lib/buffer.h"
 #include "lib/cleanup.h"
-#include "lib/sha256.h"
+#include "lib/encode.h"
 #include "model/volume.h"
 #include "observe/mount_info.h"
 #include "observe/observe.h"
@@ -19,7 +19,6 @@ static void names_decode(void **state)
     char path[ENTRY_PATH_BYTES] = "", hex[SHA256_HEX_BYTES];
     struct error error;
 
-    (void)state;
     sha256_hex(volume_path, strlen(volume_path), hex);
     reference_open(&page, PAGE, "names");
     reference_expect(&page, layout_name(LAYOUT_KATA));
@@ -37,7 +36,6 @@ static void files_are_not_taken_for_sandboxes(void **state)
     struct reference page;
     unsigned files = 0;
 
-    (void)state;
     assert_true(observe_is_sandbox_id("710366aba2f3"));
     reference_open(&page, PAGE, "files");
     while (reference_next(&page) && strcmp(page.cell[0], "SANDBOX-ID") != 0) {
@@ -67,7 +65,6 @@ static void the_example_reads(void **state)
     struct error error;
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(4096);
 
-    (void)state;
     read_example(&text);
     assert_int_equal(mount_info_parse(text.data, text.length, &info, &error), FILE_READ);
     assert_string_equal(info.volume_type, "directvol");
@@ -80,12 +77,13 @@ static void the_example_reads(void **state)
 
 static void policies_are_as_the_page_has_them(void **state)
 {
+    static const char *const policies[] = {"grow", "observe", "never"};
     struct reference page;
 
-    (void)state;
     reference_open(&page, PAGE, "policies");
     for (unsigned i = POLICY_GROW; i <= POLICY_NEVER; i++) {
-        reference_expect(&page, policy_name(i));
+        assert_int_equal(policy_from_name(policies[i]), i);
+        reference_expect(&page, policies[i]);
         reference_expect_words(&page, 1);
     }
     reference_expect_end(&page);

@@ -70,7 +70,6 @@ static void a_later_container_is_found_in_each_layout(void **state)
 {
     struct node node;
 
-    (void)state;
     for (unsigned i = 0; i < 8; i++) {
         start_layout(&node, i);
         observe();
@@ -92,7 +91,6 @@ static void a_configured_directory_may_be_either(void **state)
     static const char *const bundles[] = {configured};
     struct node node;
 
-    (void)state;
     for (unsigned i = 0; i < 16; i++) {
         start_layout(&node, i % 8);
         stop_processes();
@@ -121,7 +119,6 @@ static void the_file_sandbox_names_it(void **state)
 {
     struct node node;
 
-    (void)state;
     start_layout(&node, 4);
     write_bundle(node.container, NULL, MOUNT(VOLUME, "/data"));
     observe();
@@ -129,20 +126,6 @@ static void the_file_sandbox_names_it(void **state)
     write_file(TASKS "/" CONTAINER "/sandbox", ID);
     observe();
     assert_int_equal(sandbox.claims, 1);
-}
-
-static void bundles_that_others_can_make_are_refused(void **state)
-{
-    struct node node;
-
-    (void)state;
-    start_layout(&node, 4);
-    write_bundle(node.container, ID, MOUNT(VOLUME, "/data"));
-    assert_int_equal(chmod(in_scratch(TASKS), 0777), 0);
-    observe();
-    assert_int_equal(sandbox.claims, 0);
-    assert_non_null(strstr(sandbox.problem, TASKS ": is writable by others than its owner"));
-    assert_true(sandbox.hides_volumes);
 }
 
 /* ---- bundles that cannot be read ------------------------------------------------------------- */
@@ -185,7 +168,6 @@ static void each_fault_is_the_problem_and_names_the_file(void **state)
     };
     struct node node;
 
-    (void)state;
     for (unsigned i = 0; i < 8 * array_length(faults); i++) {
         start_layout(&node, (i % 8) & ~1U);
         write_bundle(node.container, ID, MOUNT(VOLUME, "/data"));
@@ -212,7 +194,6 @@ static void a_fault_is_its_own_sandboxs(void **state)
 {
     struct node node;
 
-    (void)state;
     start_layout(&node, 4);
     write_bundle(node.container, ID, "");
     write_bundle(TASKS "/" OTHER, ID, MOUNT(VOLUME, "/data"));
@@ -240,7 +221,6 @@ static void a_bundle_without_config_is_the_problem(void **state)
 {
     struct node node;
 
-    (void)state;
     start_layout(&node, 0);
     assert_int_equal(unlink(in_scratch(TASKS "/" ID "/config.json")), 0);
     observe();
@@ -256,7 +236,6 @@ int main(void)
         TEST(a_later_container_is_found_in_each_layout),
         TEST(a_configured_directory_may_be_either),
         TEST(the_file_sandbox_names_it),
-        TEST(bundles_that_others_can_make_are_refused),
         TEST(each_fault_is_the_problem_and_names_the_file),
         TEST(a_fault_is_its_own_sandboxs),
         TEST(a_bundle_without_config_is_the_problem),

@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "lib/buffer.h"
-#include "observe/sandbox.h"
+#include "observe/observed_sandbox.h"
 
-enum { LONGEST = SANDBOX_ARGUMENTS_ID_BYTES - 1, CROWD = 5000 };
+enum { LONGEST = OBSERVE_SANDBOX_ID_BYTES - 1, CROWD = 5000 };
 
 static struct sandbox_arguments named;
 
@@ -34,7 +34,6 @@ static void expect(enum process_role role, const char *id, enum hypervisor_kind 
 
 static void qemu_names_its_sandbox_and_its_guest_cid(void **state)
 {
-    (void)state;
     assert_true(READ("/usr/bin/qemu-system-x86_64\0-name\0sandbox-1d,debug-threads=on\0-device\0"
                      "vhost-vsock-pci,disable-modern=false,guest-cid=77,id=vsock-77"));
     expect(PROCESS_VMM, "1d", HYPERVISOR_QEMU);
@@ -49,7 +48,6 @@ static void qemu_names_its_sandbox_and_its_guest_cid(void **state)
 
 static void only_cids_of_guests_are_taken(void **state)
 {
-    (void)state;
     assert_true(READ("qemu\0-name\0sandbox-1d\0vhost-vsock-pci,guest-cid=2"));
     assert_int_equal(named.guest_cid, 0); /* the host */
     assert_true(READ("qemu\0-name\0sandbox-1d\0vhost-vsock-pci,guest-cid=4294967295"));
@@ -64,7 +62,6 @@ static void only_cids_of_guests_are_taken(void **state)
 
 static void cloud_hypervisor_names_its_sandbox_by_its_socket(void **state)
 {
-    (void)state;
     assert_true(READ("/opt/kata/bin/cloud-hypervisor\0--api-socket\0/run/vc/vm/1d/clh-api.sock"));
     expect(PROCESS_VMM, "1d", HYPERVISOR_CLOUD_HYPERVISOR);
     assert_true(READ("cloud-hypervisor\0--api-socket\0/run/kata/1d/root/ch-api.sock"));
@@ -76,7 +73,6 @@ static void cloud_hypervisor_names_its_sandbox_by_its_socket(void **state)
 
 static void firecracker_names_its_sandbox_by_its_id_or_its_socket(void **state)
 {
-    (void)state;
     assert_true(READ("/firecracker\0--id\0001d"));
     expect(PROCESS_VMM, "1d", HYPERVISOR_FIRECRACKER);
     assert_true(READ("firecracker\0--api-sock\0/run/kata/1d/root/run/fc.sock"));
@@ -85,13 +81,11 @@ static void firecracker_names_its_sandbox_by_its_id_or_its_socket(void **state)
 
 static void a_jailer_is_no_vmm(void **state)
 {
-    (void)state;
     assert_false(READ("/opt/kata/bin/jailer\0--id\0001d"));
 }
 
 static void a_shim_names_its_sandbox_unless_it_runs_a_command(void **state)
 {
-    (void)state;
     assert_true(READ("containerd-shim-kata-v2\0-namespace\0k8s.io\0-id\0001d\0-debug"));
     expect(PROCESS_SHIM, "1d", HYPERVISOR_UNKNOWN);
     assert_false(READ("containerd-shim-kata-v2\0-namespace\0k8s.io\0-id\0001d\0start"));
@@ -100,7 +94,6 @@ static void a_shim_names_its_sandbox_unless_it_runs_a_command(void **state)
 
 static void the_first_id_counts(void **state)
 {
-    (void)state;
     assert_true(READ("qemu\0-name\0sandbox-1d\0-id\0another"));
     expect(PROCESS_VMM, "1d", HYPERVISOR_QEMU);
 }
@@ -117,7 +110,6 @@ static bool read_id(size_t length)
 
 static void an_id_that_is_empty_or_too_long_is_none(void **state)
 {
-    (void)state;
     assert_true(read_id(LONGEST));
     assert_int_equal(strlen(named.id), LONGEST);
     assert_false(read_id(LONGEST + 1));
@@ -128,7 +120,6 @@ static void an_option_behind_thousands_of_arguments_is_not_found(void **state)
 {
     static char bytes[2 * CROWD + sizeof("-id\0001d")];
 
-    (void)state;
     for (size_t i = 0; i < CROWD; i++)
         bytes[2 * i] = 'x';
     memcpy(bytes + sizeof(bytes) - sizeof("-id\0001d"), "-id\0001d", sizeof("-id\0001d"));
@@ -139,7 +130,6 @@ static void an_option_behind_thousands_of_arguments_is_not_found(void **state)
 
 static void no_arguments_name_nothing(void **state)
 {
-    (void)state;
     assert_false(read_bytes("", 0));
     assert_false(READ(""));
 }

@@ -40,7 +40,6 @@ static void start_with_containers(unsigned containers, unsigned mounts, int padd
 /* Each is as long as one may be. */
 static void files_of_containers_are_bounded_together(void **state)
 {
-    (void)state;
     start_with_containers(2, 1, 1000 * 1000);
     assert_int_equal(observe_whole(ID), OBSERVED);
     assert_null(sandbox.problem);
@@ -54,7 +53,6 @@ static void files_of_containers_are_bounded_together(void **state)
 
 static void a_file_is_bounded(void **state)
 {
-    (void)state;
     start_with_containers(1, 1, 0);
     write_long_container(0, 1, 1024 * 1024);
     assert_int_equal(observe_whole(ID), OBSERVED);
@@ -64,7 +62,6 @@ static void a_file_is_bounded(void **state)
 
 static void containers_are_bounded(void **state)
 {
-    (void)state;
     start_with_containers(128, 1, 0);
     assert_int_equal(observe_whole(ID), OBSERVED);
     assert_null(sandbox.problem);
@@ -78,7 +75,6 @@ static void names_are_bounded(void **state)
 {
     char file[160];
 
-    (void)state;
     start_with_containers(1, 1, 0);
     for (unsigned i = 0; i < 512; i++) {
         (void)snprintf(file, sizeof(file), "/run/vc/sbs/" ID "/file%u", i);
@@ -90,7 +86,6 @@ static void names_are_bounded(void **state)
 
 static void mounts_of_containers_are_bounded_together(void **state)
 {
-    (void)state;
     start_with_containers(4, 500, 0);
     assert_int_equal(observe_whole(ID), OBSERVED);
     assert_null(sandbox.problem);

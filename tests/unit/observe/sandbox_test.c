@@ -36,7 +36,6 @@ static void observe(void)
 
 static void knows_absence(void **state)
 {
-    (void)state;
     assert_int_equal(observe_whole(ID), OBSERVED_ABSENT);
     assert_int_equal(observe_whole("../vm"), OBSERVED_ABSENT);
 }
@@ -57,216 +56,8 @@ static void write_persist(pid_t pid)
     write_file("/run/vc/sbs/" ID "/persist.json", text);
 }
 
-/* As Cloud Hypervisor's and Firecracker's sandboxes have it. */
-static void write_persist_of(const char *type, pid_t pid, const char *agent)
-{
-    char text[512];
-
-    (void)snprintf(
-        text, sizeof(text),
-        "{\"HypervisorState\":{\"Type\":\"%s\",\"Pid\":%d},\"AgentState\":{\"URL\":\"%s\"}}", type,
-        (int)pid, agent);
-    write_file("/run/vc/sbs/" ID "/persist.json", text);
-}
-
-static void reads_a_living_sandbox(void **state)
-{
-    struct process vmm_process;
-
-    (void)state;
-    make_directory("/run/vc/vm/" ID);
-    make_directory("/run/vc/sbs/" ID);
-    make_directory("/run/vc/sbs/" ID "/c1");
-    make_directory("/run/vc/sbs/" ID "/c2");
-    start_vmm("/usr/bin/qemu-system-x86_64", "-name", "sandbox-" ID ",debug-threads=on");
-    write_pid("/run/vc/vm/" ID "/pid", vmm);
-    make_socket("/run/vc/vm/" ID, "extra-monitor.sock");
-    write_persist(0);
-    write_file("/run/vc/sbs/" ID "/c1/persist.json",
-               "{\"Mounts\":[{\"Source\":\"/dev/disk/link\",\"BlockDeviceID\":\"dev1\"}]}");
-    write_file("/run/vc/sbs/" ID "/c2/persist.json",
-               "{\"Mounts\":[{\"Source\":\"/dev/disk/link\",\"BlockDeviceID\":\"dev1\"},"
-               "{\"Source\":\"/dev/other\",\"BlockDeviceID\":\"dev1\"}]}");
-    observe();
-    assert_true(sandbox.alive);
-    assert_int_equal(sandbox.runtime, RUNTIME_KATA_GO);
-    assert_int_equal(sandbox.hypervisor, HYPERVISOR_QEMU);
-    assert_int_equal(sandbox.vmm_pid, vmm);
-    assert_int_equal(process_read(vmm, &vmm_process), 0);
-    assert_int_equal(sandbox.vmm_start_ns, vmm_process.start_ns);
-    assert_string_equal(sandbox.control_socket, "/run/vc/vm/" ID "/extra-monitor.sock");
-    assert_string_equal(sandbox.agent_address, "vsock://3:1024");
-    assert_null(sandbox.problem);
-    assert_false(sandbox.try_again);
-    assert_int_equal(sandbox.drives, 3);
-    for (unsigned i = 0; i < 2; i++) {
-        assert_string_equal(sandbox.drive[i].file, "/dev/loop3");
-        assert_string_equal(sandbox.drive[i].drive_id, "drive-1");
-        assert_string_equal(sandbox.drive[i].guest_path,
-                            "/run/kata-containers/sandbox/storage/MDox");
-    }
-    assert_string_not_equal(sandbox.drive[0].mount_source, sandbox.drive[1].mount_source);
-    assert_null(sandbox.drive[2].mount_source);
-    assert_int_equal(sandbox.drive[2].minor, 4);
-}
-
 #define TASKS  "/run/containerd/io.containerd.runtime.v2.task/k8s.io"
 #define VOLUME "/var/lib/kubelet/pods/u/volumes/kubernetes.io~csi/pv/mount"
-
-static void write_container(const char *state, const char *mount)
-{
-    char text[512];
-
-    (void)snprintf(text, sizeof(text), "{\"State\":\"%s\",\"Mounts\":[%s]}", state, mount);
-    write_file("/run/vc/sbs/" ID "/c1/persist.json", text);
-    observe();
-}
-
-/* The bundle says what is mounted, persist.json what by; they meet at the destination. */
-static void carrier_of_a_volume_comes_from_persist_json(void **state)
-{
-    static const char bundle[] =
-        "{\"mounts\":[{\"type\":\"bind\",\"source\":\"" VOLUME "\",\"destination\":\"/data\"}],"
-        "\"annotations\":{\"io.kubernetes.cri.sandbox-id\":\"" ID "\"}}";
-
-    (void)state;
-    make_directory("/run/vc/vm/" ID);
-    make_directory("/run/vc/sbs/" ID);
-    make_directory("/run/vc/sbs/" ID "/c1");
-    make_directory(TASKS "/" ID);
-    make_directory(TASKS "/c1");
-    start_vmm("qemu", "-name", "sandbox-" ID);
-    write_pid("/run/vc/vm/" ID "/pid", vmm);
-    write_persist(0);
-    write_container("running", "{\"Source\":\"" VOLUME "\",\"Destination\":\"/data\"}");
-    assert_int_equal(sandbox.claims, 1); /* no bundle is needed to say this */
-    assert_string_equal(sandbox.claim[0].path, VOLUME);
-    assert_string_equal(sandbox.claim[0].source, "persist");
-    assert_int_equal(sandbox.claim[0].carrier, CARRIER_DIRECTORY);
-
-    write_file(TASKS "/c1/config.json", bundle);
-    (void)start_process(TASKS "/" ID, "containerd-shim-kata-v2", "-id", ID, NULL);
-    write_file(TASKS "/" ID "/config.json", "{}");
-    paths.cache = observe_cache_free(paths.cache);
-    assert_int_equal(observe_cache_new(&paths.cache), 0);
-    write_container("running", "{\"Source\":\"" VOLUME "\",\"Destination\":\"/data\"}");
-    assert_int_equal(sandbox.claims, 1);
-    assert_string_equal(sandbox.claim[0].source, "bundle");
-    assert_int_equal(sandbox.claim[0].carrier, CARRIER_DIRECTORY);
-    write_container("running", "{\"Source\":\"/dev/loop3\",\"Destination\":\"/data\","
-                               "\"BlockDeviceID\":\"dev1\"}");
-    assert_int_equal(sandbox.claim[0].carrier, CARRIER_DEVICE);
-    assert_string_equal(sandbox.drive[sandbox.claim[0].drive].file, "/dev/loop3");
-    write_container("running", "{\"Source\":\"/dev/loop3\",\"Destination\":\"/other\","
-                               "\"BlockDeviceID\":\"dev1\"}");
-    assert_int_equal(sandbox.claim[0].carrier, CARRIER_UNKNOWN);
-    write_container("running", "{\"Source\":\"/dev/loop9\",\"Destination\":\"/data\","
-                               "\"BlockDeviceID\":\"gone\"}");
-    assert_int_equal(sandbox.claim[0].carrier, CARRIER_ENDED); /* with its device */
-    write_container("stopped", "{\"Source\":\"/dev/loop3\",\"Destination\":\"/data\","
-                               "\"BlockDeviceID\":\"dev1\"}");
-    assert_int_equal(sandbox.claim[0].carrier, CARRIER_ENDED);
-}
-
-static void takes_the_pid_from_persist(void **state)
-{
-    (void)state;
-    make_directory("/run/vc/sbs/" ID);
-    start_vmm("cloud-hypervisor", "--api-socket", "/run/vc/vm/" ID "/clh-api.sock");
-    write_persist(vmm);
-    observe();
-    assert_true(sandbox.alive);
-    assert_int_equal(sandbox.vmm_pid, vmm);
-    assert_int_equal(sandbox.hypervisor, HYPERVISOR_QEMU); /* as the runtime wrote */
-}
-
-static void finds_cloud_hypervisors_api(void **state)
-{
-    (void)state;
-    make_directory("/run/vc/sbs/" ID);
-    make_directory("/run/vc/vm/" ID);
-    make_socket("/run/vc/vm/" ID, "clh-api.sock");
-    make_socket("/run/vc/vm/" ID, "extra-monitor.sock");
-    start_vmm("/opt/kata/bin/cloud-hypervisor", "--api-socket", "/run/vc/vm/" ID "/clh-api.sock");
-    write_persist_of("clh", vmm, "hvsock:///run/vc/vm/" ID "/clh.sock:1024");
-    observe();
-    assert_true(sandbox.alive);
-    assert_int_equal(sandbox.vmm_pid, vmm);
-    assert_int_equal(sandbox.runtime, RUNTIME_KATA_GO);
-    assert_int_equal(sandbox.hypervisor, HYPERVISOR_CLOUD_HYPERVISOR);
-    assert_string_equal(sandbox.control_socket, "/run/vc/vm/" ID "/clh-api.sock");
-    assert_string_equal(sandbox.agent_address, "hvsock:///run/vc/vm/" ID "/clh.sock:1024");
-    assert_int_equal(unlink(in_scratch("/run/vc/vm/" ID "/clh-api.sock")), 0);
-    observe();
-    assert_true(sandbox.alive);
-    assert_null(sandbox.control_socket); /* nothing else is its API */
-}
-
-static void make_jail(void)
-{
-    make_directory(JAIL "/run");
-}
-
-static void expect_firecracker(void)
-{
-    observe();
-    assert_true(sandbox.alive);
-    assert_int_equal(sandbox.vmm_pid, vmm);
-    assert_int_equal(sandbox.runtime, RUNTIME_KATA_GO);
-    assert_int_equal(sandbox.hypervisor, HYPERVISOR_FIRECRACKER);
-    assert_string_equal(sandbox.control_socket, JAIL "/run/firecracker.socket");
-}
-
-static void finds_firecrackers_api(void **state)
-{
-    (void)state;
-    make_directory("/run/vc/sbs/" ID);
-    make_jail();
-    make_socket(JAIL "/run", "firecracker.socket");
-    start_vmm("firecracker", "--api-sock", JAIL "/run/firecracker.socket");
-    write_persist_of("firecracker", vmm, "hvsock://" JAIL "/kata.hvsock:1024");
-    expect_firecracker();
-    assert_string_equal(sandbox.agent_address, "hvsock://" JAIL "/kata.hvsock:1024");
-    assert_false(sandbox.try_again);
-    stop_processes();
-    start_vmm("firecracker", "--api-sock",
-              "/run/vc/firecracker/" SHORT_ID "0/root/run/firecracker.socket");
-    write_persist_of("firecracker", vmm, "");
-    observe();
-    assert_false(sandbox.alive); /* another's */
-    assert_null(sandbox.control_socket);
-}
-
-static void finds_a_jailed_firecracker(void **state)
-{
-    (void)state;
-    make_jail();
-    make_socket(JAIL "/run", "firecracker.socket");
-    start_vmm("/firecracker", "--id", SHORT_ID);
-    write_pid(JAIL "/firecracker.pid", vmm);
-    expect_firecracker();
-    assert_true(sandbox.try_again); /* persist.json is still to come */
-    make_directory("/run/vc/sbs/" ID);
-    write_persist_of("firecracker", getpid(), ""); /* the jailer that started it has ended */
-    expect_firecracker();
-    assert_int_equal(unlink(in_scratch(JAIL "/firecracker.pid")), 0);
-    write_persist_of("firecracker", vmm, "");
-    expect_firecracker();
-    assert_false(sandbox.try_again);
-}
-
-static void takes_no_jailer_for_a_vmm(void **state)
-{
-    (void)state;
-    make_directory("/run/vc/sbs/" ID);
-    make_jail();
-    make_socket(JAIL "/run", "firecracker.socket");
-    start_vmm("/opt/kata/bin/jailer", "--id", SHORT_ID);
-    write_persist_of("firecracker", vmm, "");
-    observe();
-    assert_false(sandbox.alive);
-    assert_null(sandbox.control_socket);
-}
 
 static void expect_dead(void)
 {
@@ -279,7 +70,6 @@ static void expect_dead(void)
 
 static void takes_no_other_process_for_it(void **state)
 {
-    (void)state;
     make_directory("/run/vc/vm/" ID);
     make_directory("/run/vc/sbs/" ID);
     make_socket("/run/vc/vm/" ID, "extra-monitor.sock");
@@ -295,27 +85,10 @@ static void takes_no_other_process_for_it(void **state)
     expect_dead();
 }
 
-/* Each reading may be as slow as its process likes. */
-static void a_process_on_record_twice_is_read_once(void **state)
-{
-    (void)state;
-    make_directory("/run/vc/vm/" ID);
-    make_directory("/run/vc/sbs/" ID);
-    start_vmm("qemu", "-name", "sandbox-x" ID);
-    write_pid("/run/vc/vm/" ID "/pid", vmm);
-    write_persist(vmm);
-    slow = vmm;
-    slow_answers = 0;
-    expect_dead();
-    slow = 0;
-    assert_int_equal(slow_answers, 1);
-}
-
 static void takes_a_zombie_for_dead(void **state)
 {
     siginfo_t info;
 
-    (void)state;
     make_directory("/run/vc/vm/" ID);
     start_vmm("qemu", "-name", "sandbox-" ID);
     write_pid("/run/vc/vm/" ID "/pid", vmm);
@@ -328,52 +101,10 @@ static void takes_a_zombie_for_dead(void **state)
     expect_dead();
 }
 
-static void main_monitor_is_used_only_if_configured(void **state)
-{
-    (void)state;
-    make_directory("/run/vc/vm/" ID);
-    start_vmm("qemu", "-name", "sandbox-" ID);
-    write_pid("/run/vc/vm/" ID "/pid", vmm);
-    make_socket("/run/vc/vm/" ID, "qmp.sock");
-    write_file("/run/vc/vm/" ID "/extra-monitor.sock", ""); /* not a socket */
-    observe();
-    assert_null(sandbox.control_socket);
-    paths.main_monitor = true;
-    observe();
-    assert_string_equal(sandbox.control_socket, "/run/vc/vm/" ID "/qmp.sock");
-    assert_int_equal(unlink(in_scratch("/run/vc/vm/" ID "/extra-monitor.sock")), 0);
-    make_socket("/run/vc/vm/" ID, "extra-monitor.sock");
-    observe();
-    assert_string_equal(sandbox.control_socket, "/run/vc/vm/" ID "/extra-monitor.sock");
-}
-
 #define ADDED "/run/crustd/qemu"
-
-static void finds_the_monitor_that_crust_qemu_added(void **state)
-{
-    (void)state;
-    make_directory("/run/vc/vm/" ID);
-    make_directory(ADDED);
-    vmm = start_process("/", "qemu-system-x86_64", "-name", "sandbox-" ID,
-                        "unix:" ADDED "/" ID ".sock,server=on,wait=off");
-    write_pid("/run/vc/vm/" ID "/pid", vmm);
-    make_socket("/run/vc/vm/" ID, "qmp.sock");
-    paths.main_monitor = true;
-    observe();
-    assert_null(sandbox.control_socket); /* QEMU is about to make it */
-    assert_true(sandbox.try_again);
-    make_socket("/run/vc/vm/" ID, "extra-monitor.sock");
-    make_socket(ADDED, ID ".sock");
-    observe();
-    assert_string_equal(sandbox.control_socket, ADDED "/" ID ".sock");
-    paths.extra_monitor = paths.main_monitor = false;
-    observe();
-    assert_null(sandbox.control_socket);
-}
 
 static void a_socket_that_the_vmm_does_not_mention_is_not_its_monitor(void **state)
 {
-    (void)state;
     make_directory("/run/vc/vm/" ID);
     make_directory(ADDED);
     make_socket(ADDED, ID ".sock");
@@ -388,7 +119,6 @@ static void a_socket_that_the_vmm_does_not_mention_is_not_its_monitor(void **sta
 /* Whose number was another process' before. */
 static void another_users_process_is_not_taken_for_the_vmm(void **state)
 {
-    (void)state;
     if (geteuid() != 0)
         skip();
     make_directory("/run/vc/vm/" ID);
@@ -402,7 +132,6 @@ static void another_users_process_is_not_taken_for_the_vmm(void **state)
 
 static void a_pid_file_that_others_can_write_names_no_vmm(void **state)
 {
-    (void)state;
     make_directory("/run/vc/vm/" ID);
     start_vmm("qemu-system-x86_64", "-name", "sandbox-" ID);
     write_pid("/run/vc/vm/" ID "/pid", vmm);
@@ -433,7 +162,6 @@ static void mounts_beyond_the_limit_are_reported(void **state)
 {
     enum { MOUNTS = 1024 };
 
-    (void)state;
     make_directory("/run/vc/vm/" ID);
     make_directory(TASKS "/" ID);
     make_directory(TASKS "/c1");
@@ -454,7 +182,6 @@ static void mounts_beyond_the_limit_are_reported(void **state)
 
 static void follows_the_vm_factorys_link(void **state)
 {
-    (void)state;
     make_directory("/run/vc/vm/factory-vm");
     assert_int_equal(symlink("/run/vc/vm/factory-vm", in_scratch("/run/vc/vm/" ID)), 0);
     start_vmm("qemu", "-name", "sandbox-factory-vm");
@@ -470,7 +197,6 @@ static void a_sockets_path_that_does_not_fit_is_not_cut(void **state)
 {
     char target[PATH_MAX - (sizeof("/extra") - 1)];
 
-    (void)state;
     memset(target, '/', sizeof(target));
     memcpy(target + sizeof(target) - sizeof("/run/vc/vm/factory-vm"), "/run/vc/vm/factory-vm",
            sizeof("/run/vc/vm/factory-vm"));
@@ -486,7 +212,6 @@ static void a_sockets_path_that_does_not_fit_is_not_cut(void **state)
 
 static void keeps_what_a_cut_file_leaves(void **state)
 {
-    (void)state;
     make_directory("/run/vc/vm/" ID);
     make_directory("/run/vc/sbs/" ID);
     make_directory("/run/vc/sbs/" ID "/c1");
@@ -515,7 +240,6 @@ static void directories_whose_paths_do_not_fit_are_not_cut(void **state)
     static char longest[PATH_MAX];
     struct observed_sandbox other = {0};
 
-    (void)state;
     memset(longest, '/', sizeof(longest) - 1);
     paths.kata_go_sandboxes = longest;
     assert_true(observe_sandbox(&paths, ID, &other) < 0);
@@ -526,7 +250,6 @@ static void directories_whose_paths_do_not_fit_are_not_cut(void **state)
 
 static void reports_a_bad_pid_file(void **state)
 {
-    (void)state;
     make_directory("/run/vc/vm/" ID);
     write_file("/run/vc/vm/" ID "/pid", "12x");
     observe();
@@ -545,18 +268,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(knows_absence),
-        TEST(reads_a_living_sandbox),
-        TEST(takes_the_pid_from_persist),
-        TEST(carrier_of_a_volume_comes_from_persist_json),
-        TEST(finds_cloud_hypervisors_api),
-        TEST(finds_firecrackers_api),
-        TEST(finds_a_jailed_firecracker),
-        TEST(takes_no_jailer_for_a_vmm),
         TEST(takes_no_other_process_for_it),
-        TEST(a_process_on_record_twice_is_read_once),
         TEST(takes_a_zombie_for_dead),
-        TEST(main_monitor_is_used_only_if_configured),
-        TEST(finds_the_monitor_that_crust_qemu_added),
         TEST(a_socket_that_the_vmm_does_not_mention_is_not_its_monitor),
         TEST(another_users_process_is_not_taken_for_the_vmm),
         TEST(a_pid_file_that_others_can_write_names_no_vmm),

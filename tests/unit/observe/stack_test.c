@@ -52,19 +52,8 @@ static unsigned look(unsigned minor)
     return observe_stack(sysfs, &device, layer);
 }
 
-static void a_disk_stands_on_nothing(void **state)
-{
-    (void)state;
-    make_plain("sda", 0);
-    make_directory("/sys/devices/block/sda/slaves");
-    assert_int_equal(look(0), 1);
-    assert_int_equal(layer[0].kind, LAYER_DISK);
-    assert_string_equal(layer[0].device.name, "/dev/sda");
-}
-
 static void a_partition_stands_on_its_disk(void **state)
 {
-    (void)state;
     make_plain("sda", 0);
     make_plain("sda/sda1", 1);
     put("sda/sda1", "partition", "1\n");
@@ -76,7 +65,6 @@ static void a_partition_stands_on_its_disk(void **state)
 
 static void a_stack_is_seen_to_its_bottom(void **state)
 {
-    (void)state;
     make_plain("sda", 0);
     make_plain("sdb", 1);
     make_dm("dm-0", 10, "mpatha\n", "mpath-3600140\n");
@@ -111,7 +99,6 @@ static void dm_uuid_determines_the_layer_kind(void **state)
         {"mpath-\n", LAYER_MULTIPATH},
     };
 
-    (void)state;
     make_plain("sda", 0);
     make_dm("dm-0", 10, "it\n", "");
     stand("dm-0", "sda");
@@ -129,7 +116,6 @@ static void dm_uuid_determines_the_layer_kind(void **state)
 /* A thin volume has its own size, whatever the pool has. */
 static void a_pool_is_not_stood_on(void **state)
 {
-    (void)state;
     make_plain("sda", 0);
     make_dm("dm-0", 10, "vg-pool-tpool\n", "LVM-abcdef-tpool\n");
     make_dm("dm-1", 11, "vg-thin\n", "LVM-abcxyz\n");
@@ -140,16 +126,12 @@ static void a_pool_is_not_stood_on(void **state)
 
 static void pass_over(void *userdata, uint32_t major, uint32_t minor)
 {
-    (void)userdata;
-    (void)major;
-    (void)minor;
 }
 
 static void a_stack_too_deep_or_too_wide_is_cut(void **state)
 {
     char name[16], above[16];
 
-    (void)state;
     make_dm("dm-0", 0, "wide\n", "");
     for (unsigned i = 1; i < 2 * OBSERVE_LAYERS; i++) {
         (void)snprintf(name, sizeof(name), "sd%u", i);
@@ -174,26 +156,10 @@ static void note_number(void *userdata, uint32_t major, uint32_t minor)
     *(unsigned *)userdata = *(unsigned *)userdata * 100 + minor;
 }
 
-static void numbers_of_lower_devices(void **state)
-{
-    unsigned seen = 0;
-
-    (void)state;
-    make_plain("sda", 1);
-    make_dm("dm-0", 10, "it\n", "CRYPT-x\n");
-    stand("dm-0", "sda");
-    assert_true(observe_each_lower_device(sysfs, 8, 10, note_number, &seen));
-    assert_int_equal(seen, 1001);
-    seen = 0;
-    assert_true(observe_each_lower_device(sysfs, 8, 77, note_number, &seen)); /* has gone */
-    assert_int_equal(seen, 77);
-}
-
 static void the_disk_of_a_scsi_device(void **state)
 {
     unsigned seen = 0;
 
-    (void)state;
     make_directory("/sys/devices/pci0/host0/0:0:0:0/block/sda");
     write_file("sys/devices/pci0/host0/0:0:0:0/block/sda/dev", "8:16\n");
     observe_scsi_disks(sysfs, "/devices/pci0/host0/0:0:0:0", note_number, &seen);
@@ -207,13 +173,11 @@ static void the_disk_of_a_scsi_device(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_disk_stands_on_nothing, start, stop),
         cmocka_unit_test_setup_teardown(a_partition_stands_on_its_disk, start, stop),
         cmocka_unit_test_setup_teardown(a_stack_is_seen_to_its_bottom, start, stop),
         cmocka_unit_test_setup_teardown(dm_uuid_determines_the_layer_kind, start, stop),
         cmocka_unit_test_setup_teardown(a_pool_is_not_stood_on, start, stop),
         cmocka_unit_test_setup_teardown(a_stack_too_deep_or_too_wide_is_cut, start, stop),
-        cmocka_unit_test_setup_teardown(numbers_of_lower_devices, start, stop),
         cmocka_unit_test_setup_teardown(the_disk_of_a_scsi_device, start, stop),
     };
 

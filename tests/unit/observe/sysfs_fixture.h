@@ -55,7 +55,6 @@ static inline void make_disk(const char *name, const char *number, const char *s
 
 static inline int start(void **state)
 {
-    (void)state;
     if (scratch_directory_make(scratch) < 0 || path_open_root(scratch, &root) < 0)
         return -1;
     make_disk("loop3", "7:3", "2048\n", "15\n", "MAJOR=7\nMINOR=3\nDEVNAME=loop3\nDEVTYPE=disk\n");
@@ -64,7 +63,6 @@ static inline int start(void **state)
 
 static inline int stop(void **state)
 {
-    (void)state;
     fd_close(sysfs);
     fd_close(root);
     return scratch_directory_remove(scratch);

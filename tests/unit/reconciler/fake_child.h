@@ -2,9 +2,8 @@
 /* fake_child.h - a program that ends when the test says so; in place of lib/child.c. */
 #pragma once
 
-#include "tests/unit/test.h"
+#include "tests/unit/reconciler/fake_call.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,28 +17,13 @@ struct child {
 
 static struct child *fake_child; /* the last that was run and has not been freed */
 static int fake_child_refused;   /* -errno: nothing can be run */
-static struct child_request fake_child_request;
-static char fake_child_arguments[512];     /* each followed by a space */
-static void (*fake_child_is_to_run)(void); /* NULL: nobody looks at what is so then */
 
 int child_new(struct loop *loop, const struct child_request *request, child_done *done,
               void *userdata, struct child **ret_child)
 {
-    (void)loop;
-    fake_child_request = *request;
-    fake_child_arguments[0] = '\0';
-    for (const char *const *argument = request->arguments; *argument; argument++) {
-        size_t length = strlen(fake_child_arguments);
-
-        (void)snprintf(fake_child_arguments + length, sizeof(fake_child_arguments) - length, "%s ",
-                       *argument);
-    }
-    if (fake_child_is_to_run)
-        fake_child_is_to_run();
     if (fake_child_refused)
         return fake_child_refused;
-    *ret_child = fake_child = calloc(1, sizeof(**ret_child));
-    assert_non_null(fake_child);
+    *ret_child = fake_child = fake_call_make(sizeof(**ret_child));
     *fake_child = (struct child){done, userdata};
     return 0;
 }
@@ -49,13 +33,7 @@ const char *child_explain(int failure)
     return strerror(-failure);
 }
 
-struct child *child_free(struct child *child)
-{
-    if (child)
-        fake_child = NULL;
-    free(child);
-    return NULL;
-}
+FAKE_CALL_FREE(child, child_free, fake_child)
 
 static inline void child_ends(enum child_end end, int status, const char *text)
 {

@@ -64,8 +64,6 @@ int observe_device_path(int root_fd, int sysfs, const char *path,
 {
     const struct fake_device *fake = find_device(path, 0);
 
-    (void)root_fd;
-    (void)sysfs;
     if (fake_device_failure)
         return fake_device_failure;
     if (fake)
@@ -78,8 +76,6 @@ int observe_device_number(int sysfs, uint32_t major, uint32_t minor,
 {
     const struct fake_device *fake = find_device(NULL, minor);
 
-    (void)sysfs;
-    (void)major;
     if (fake)
         fill_device(fake, ret_device);
     return fake ? OBSERVED : OBSERVED_ABSENT;
@@ -97,7 +93,6 @@ unsigned observe_stack(int sysfs, const struct observed_device *device,
     const struct fake_device *fake = find_device(NULL, device->minor);
     unsigned count = 0;
 
-    (void)sysfs;
     ret_layer[count++] = (struct observed_layer){.kind = !fake || !fake->lower ? LAYER_DISK
                                                          : fake->is_crypt      ? LAYER_CRYPT
                                                                                : LAYER_DM,
@@ -112,7 +107,6 @@ unsigned observe_stack(int sysfs, const struct observed_device *device,
 bool observe_each_lower_device(int sysfs, uint32_t major, uint32_t minor,
                                observe_device_callback *callback, void *userdata)
 {
-    (void)sysfs;
     callback(userdata, major, minor);
     return true;
 }
@@ -120,6 +114,5 @@ bool observe_each_lower_device(int sysfs, uint32_t major, uint32_t minor,
 void observe_scsi_disks(int sysfs, const char *devpath, observe_device_callback *callback,
                         void *userdata)
 {
-    (void)sysfs;
     callback(userdata, 7, (uint32_t)atoi(devpath));
 }

@@ -3,9 +3,7 @@
  */
 #pragma once
 
-#include "tests/unit/test.h"
-
-#include <stdlib.h>
+#include "tests/unit/reconciler/fake_call.h"
 
 #include "agent-client/guest_call.h"
 
@@ -20,20 +18,12 @@ static struct guest_call *fake_guest; /* the last that was called and has not be
 int guest_call_new(struct loop *loop, const struct guest_request *request, guest_done *done,
                    void *userdata, struct guest_call **ret_call)
 {
-    (void)loop;
-    *ret_call = fake_guest = calloc(1, sizeof(**ret_call));
-    assert_non_null(fake_guest);
+    *ret_call = fake_guest = fake_call_make(sizeof(**ret_call));
     *fake_guest = (struct guest_call){done, userdata, *request};
     return 0;
 }
 
-struct guest_call *guest_call_free(struct guest_call *call)
-{
-    if (call && call == fake_guest)
-        fake_guest = NULL;
-    free(call);
-    return NULL;
-}
+FAKE_CALL_FREE(guest_call, guest_call_free, fake_guest)
 
 static inline void guest_answers(const struct guest_reply *reply)
 {

@@ -2,8 +2,8 @@
 /* fake_node.h - a whole reconciler on a node that needs no root: directories and a store below a
  * scratch root, and readers of devices, sandboxes and processes that answer from tables.
  *
- * What is defined here takes the place of observe/sandbox.c and census.c, and in fake_devices.h of
- * device.c and stack.c.
+ * What is defined here takes the place of observe/observed_sandbox.c and process_scan.c, and in
+ * fake_devices.h of device.c and stack.c.
  */
 #pragma once
 
@@ -12,14 +12,15 @@
 
 #include <poll.h>
 
-#include "lib/base64url.h"
 #include "lib/clock.h"
+#include "lib/encode.h"
 #include "lib/loop.h"
-#include "observe/census.h"
+#include "lib/workers.h"
 #include "observe/observe.h"
-#include "observe/sandbox.h"
+#include "observe/observed_sandbox.h"
+#include "observe/process_scan.h"
 #include "reconciler/core/instance.h"
-#include "reconciler/core/reconciler.h"
+#include "reconciler/core/reconciler_internal.h"
 #include "store/cleanups.h"
 #include "store/store.h"
 
@@ -51,7 +52,9 @@ static int fake_owner_result;
 static bool fake_process, fake_cgroup, fake_sees_host;
 static bool fake_watcher_down;
 static pid_t fake_unpinned;
-static unsigned fake_settled, fake_synced, fake_checks;
+static unsigned fake_settled, fake_synced, fake_checks, fake_restarts;
+static int fake_failure; /* why the last restart was asked for */
+static void (*fake_when_restarted)(void);
 static bool fake_pin_fails;
 static void (*fake_when_synced)(void); /* what happens between the first scan and what follows it */
 static bool fake_goes_on; /* the loop, although nothing is left to do: somebody else stops it */
@@ -86,7 +89,6 @@ int observe_sandbox(const struct observe_sandbox_paths *paths, const char *sandb
 {
     const struct fake_sandbox *fake = find_sandbox(sandbox_id);
 
-    (void)paths;
     if (!fake || !fake->is_there)
         return OBSERVED_ABSENT;
     if (fake->is_slow) {
@@ -134,7 +136,7 @@ void observed_sandbox_done(struct observed_sandbox *sandbox)
     *sandbox = (struct observed_sandbox){0};
 }
 
-int observe_cache_new(struct observe_cache **ret_cache)
+int observe_cache_new(const char *grow_annotation, struct observe_cache **ret_cache)
 {
     *ret_cache = NULL;
     return 0;
@@ -142,21 +144,18 @@ int observe_cache_new(struct observe_cache **ret_cache)
 
 struct observe_cache *observe_cache_free(struct observe_cache *cache)
 {
-    (void)cache;
     return NULL;
 }
 
 /* In two parts. */
 int observe_cache_refresh(struct observe_cache *cache)
 {
-    (void)cache;
     fake_refreshes++;
     return fake_refreshes % 2 ? PROGRESS_MORE : PROGRESS_DONE;
 }
 
 int observe_cache_read_on(struct observe_cache *cache)
 {
-    (void)cache;
     fake_unread -= fake_unread > 0;
     return fake_unread ? PROGRESS_MORE : PROGRESS_DONE;
 }
@@ -164,7 +163,6 @@ int observe_cache_read_on(struct observe_cache *cache)
 /* Nothing is judged by processes of which a part was read. */
 void observe_cache_hold(struct observe_cache *cache, bool is_held)
 {
-    (void)cache;
     assert_int_equal(fake_refreshes % 2, 0);
     assert_true(fake_refreshes > 0 || !is_held);
 }
@@ -173,9 +171,7 @@ int observe_bundle_owner(const struct observe_sandbox_paths *paths, const char *
                          const char *container_id,
                          char ret_sandbox_id[static OBSERVE_SANDBOX_ID_BYTES])
 {
-    (void)paths;
     assert_non_null(parent);
-    (void)container_id;
     (void)snprintf(ret_sandbox_id, OBSERVE_SANDBOX_ID_BYTES, "%s", fake_owner ? fake_owner : "");
     return fake_owner_result;
 }
@@ -189,17 +185,12 @@ static uint32_t
 int observe_shim(struct observe_cache *cache, const char *sandbox_id, pid_t vmm_pid,
                  uint64_t vmm_start_ns, bool has_records)
 {
-    (void)cache;
-    (void)sandbox_id;
-    (void)has_records;
     assert_true(vmm_pid > 0 && vmm_start_ns > 0);
     return (int)fake_shim;
 }
 
 int observe_held_drives(pid_t pid, uint64_t start_ns, struct observed_sandbox *ret_held)
 {
-    (void)pid;
-    (void)start_ns;
     if (!fake_held_minor)
         return -EACCES;
     ret_held->drive = calloc(1, sizeof(*ret_held->drive));
@@ -216,7 +207,6 @@ int observe_each_vmm(struct observe_cache *cache,
 {
     int r = 0;
 
-    (void)cache;
     for (unsigned i = 0; r == 0 && i < FAKES; i++)
         if (fake_sandbox[i].unrecorded)
             r = callback(userdata, fake_sandbox[i].id, fake_sandbox[i].pid, 5);
@@ -225,63 +215,54 @@ int observe_each_vmm(struct observe_cache *cache,
 
 /* ---- processes ---------------------------------------------------------------------------- */
 
-struct census {
+struct process_scan {
     unsigned asked;
 };
 
-int census_new(struct census **ret_census)
+int process_scan_new(struct process_scan **ret_scan)
 {
-    *ret_census = calloc(1, sizeof(**ret_census));
-    return *ret_census ? 0 : -ENOMEM;
+    *ret_scan = calloc(1, sizeof(**ret_scan));
+    return *ret_scan ? 0 : -ENOMEM;
 }
 
-struct census *census_free(struct census *census)
+struct process_scan *process_scan_free(struct process_scan *process_scan)
 {
-    free(census);
+    free(process_scan);
     return NULL;
 }
 
-int census_ask(struct census *census, const char *sandbox_id)
+int process_scan_ask(struct process_scan *process_scan, const char *sandbox_id)
 {
-    (void)sandbox_id;
-    census->asked++;
+    process_scan->asked++;
     return 0;
 }
 
-int census_step(struct census *census)
+int process_scan_step(struct process_scan *process_scan)
 {
-    (void)census;
     return 0;
 }
 
-pid_t census_get_process(const struct census *census, const char *sandbox_id)
+pid_t process_scan_get_process(const struct process_scan *process_scan, const char *sandbox_id)
 {
-    (void)census;
-    (void)sandbox_id;
     return 0;
 }
 
-bool census_has_process(const struct census *census, const char *sandbox_id)
+bool process_scan_has_process(const struct process_scan *process_scan, const char *sandbox_id)
 {
-    (void)census;
-    (void)sandbox_id;
     return fake_process;
 }
 
-bool census_has_cgroup(const struct census *census, const char *sandbox_id)
+bool process_scan_has_cgroup(const struct process_scan *process_scan, const char *sandbox_id)
 {
-    (void)census;
-    (void)sandbox_id;
     return fake_cgroup;
 }
 
-uint64_t census_kubelet_start(const struct census *census)
+uint64_t process_scan_kubelet_start(const struct process_scan *process_scan)
 {
-    (void)census;
     return 0;
 }
 
-bool census_sees_host(void)
+bool process_scan_sees_host(void)
 {
     return fake_sees_host;
 }
@@ -290,86 +271,79 @@ bool census_sees_host(void)
 
 static char fake_watched[64]; /* the path of TREE_BUNDLES; "": none */
 
-static int fake_watch(void *userdata, enum reconciler_tree tree, const char *path)
+int watch_directories_add_tree(struct watch_directories *watch, const char *path,
+                               unsigned *ret_tree)
 {
-    (void)userdata;
-    if (tree != TREE_BUNDLES)
+    if (fake_watched[0])
         return -ENOSPC;
     (void)snprintf(fake_watched, sizeof(fake_watched), "%s", path);
+    *ret_tree = TREE_BUNDLES;
     return 0;
 }
 
-static int fake_arm(void *userdata, enum reconciler_tree tree, const char *name)
+void watch_directories_remove_tree(struct watch_directories *watch, unsigned tree)
 {
-    (void)userdata;
-    (void)tree;
-    (void)name;
-    return 0;
-}
-
-static void fake_unwatch(void *userdata, enum reconciler_tree tree)
-{
-    (void)userdata;
     assert_int_equal(tree, TREE_BUNDLES);
     fake_watched[0] = '\0';
 }
 
-static int fake_arm_opened(void *userdata, enum reconciler_tree tree, const char *name, int opened,
-                           int fd)
+int watch_directories_arm(struct watch_directories *watch, unsigned tree, const char *name)
 {
-    (void)userdata;
-    (void)tree;
-    (void)name;
-    (void)opened;
-    (void)fd;
     return 0;
 }
 
-static int fake_pin(void *userdata, const char *sandbox_id, pid_t pid)
+int watch_directories_arm_opened(struct watch_directories *watch, unsigned tree, const char *name,
+                                 int opened, int child)
 {
-    (void)userdata;
-    (void)sandbox_id;
-    (void)pid;
+    return 0;
+}
+
+int watch_processes_add(struct watch_processes *watch, const char *sandbox_id, pid_t pid)
+{
     return fake_pin_fails;
 }
 
-static pid_t fake_unpin(void *userdata, const char *sandbox_id)
+pid_t watch_processes_remove(struct watch_processes *watch, const char *sandbox_id)
 {
-    (void)userdata;
-    (void)sandbox_id;
     return fake_unpinned;
 }
 
-static void fake_check(void *userdata)
+void watchers_check(struct watchers *watchers)
 {
-    (void)userdata;
     fake_checks++;
 }
 
-static void fake_report(void *userdata, struct reconciler_health *ret_health)
+void watchers_report(const struct watchers *watchers, struct reconciler_health *ret_health)
 {
-    (void)userdata;
     ret_health->source[ret_health->sources++] =
         (struct reconciler_source){.name = "inotify", .up = !fake_watcher_down};
 }
 
-static const struct reconciler_watchers fake_watchers = {NULL,       fake_watch,      fake_unwatch,
-                                                         fake_arm,   fake_arm_opened, fake_pin,
-                                                         fake_unpin, fake_check,      fake_report};
+static inline void queue_all_volumes(void)
+{
+    work_queue_doubt_devices(&reconciler->queue);
+    work_queue_add_all_volumes(&reconciler->queue);
+}
 
 /* ---- the reconciler ----------------------------------------------------------------------- */
 
 static void on_fake_synced(void *userdata)
 {
-    (void)userdata;
     fake_synced++;
     if (fake_when_synced)
         fake_when_synced();
 }
 
+static void on_fake_restart(void *userdata, int failure, const char *why)
+{
+    fake_failure = failure;
+    fake_restarts++;
+    if (fake_when_restarted)
+        fake_when_restarted();
+}
+
 static void on_fake_settled(void *userdata)
 {
-    (void)userdata;
     fake_settled++;
     if (!fake_goes_on)
         loop_stop(&loop);
@@ -382,8 +356,8 @@ static inline void open_store(void)
 
     instance_init(&instance, root, scratch, &config);
     if (instance_take_place(&instance, &error) != INSTANCE_ALONE ||
-        instance_open_store(&instance, &config, INSTANCE_STORE_FILE, &store, &opening, &error) !=
-            STORE_OPENED)
+        instance_open_store(&instance, &config, INSTANCE_STORE_FILE, NULL, &store, &opening,
+                            &error) != STORE_OPENED)
         fail_msg("no store: %s", error.text);
 }
 
@@ -395,9 +369,9 @@ static inline void make_reconciler(const struct error *why_in_memory)
                                          .why_in_memory = why_in_memory,
                                          .config = &config,
                                          .root = root,
-                                         .watchers = &fake_watchers,
                                          .synced = on_fake_synced,
-                                         .settled = on_fake_settled};
+                                         .settled = on_fake_settled,
+                                         .restart = on_fake_restart};
     struct error error = {0};
 
     if (reconciler_new(&options, &reconciler, &error) < 0)
@@ -412,14 +386,16 @@ static int node_start(void **state)
     fake_owner_result = 0;
     fake_process = fake_cgroup = fake_watcher_down = fake_pin_fails = fake_goes_on = false;
     fake_sees_host = true;
-    fake_when_synced = NULL;
+    fake_when_synced = fake_when_restarted = NULL;
+    fake_restarts = 0;
     fake_unpinned = 0;
     fake_settled = fake_synced = fake_checks = fake_slow = 0;
     fake_shim = OBSERVED_SHIM_RUNS;
     fake_held_minor = 0;
     instance = (struct instance)INSTANCE_INIT;
-    if (tree_start(state) < 0 || loop_init(&loop) < 0)
+    if (tree_start(state) < 0 || workers_fork_nursery() < 0 || loop_init(&loop) < 0)
         return -1;
+    workers_start(&loop, NULL, NULL);
     config_defaults(&config);
     config.resize.settle_ms = 0;
     config.guest.stats_seconds = 0;
@@ -437,6 +413,7 @@ static int node_stop(void **state)
     reconciler = reconciler_free(reconciler);
     store_close(store);
     instance_done(&instance);
+    workers_stop();
     loop_done(&loop);
     return tree_stop(state);
 }

@@ -24,11 +24,10 @@ struct surroundings {
 
 static inline void surroundings_on_watchdog(struct loop_timer *timer)
 {
-    (void)timer;
     fail_msg("the loop hangs");
 }
 
-/* in_memory: a store that crustd has fallen back to. */
+/* in_memory: a store that was opened because the file fails. */
 static inline void surroundings_begin(struct surroundings *node, bool in_memory)
 {
     char path[SCRATCH_BYTES + 16];
@@ -55,7 +54,7 @@ static inline void surroundings_begin(struct surroundings *node, bool in_memory)
     tree_make(node->config.paths.sysfs);
     assert_int_equal(
         observe_open_sysfs(node->context.root, node->config.paths.sysfs, &node->context.sysfs), 0);
-    assert_int_equal(observe_cache_new(&node->context.cache), 0);
+    assert_int_equal(observe_cache_new("", &node->context.cache), 0);
     loop_timer_start(&node->loop, &node->watchdog, 60 * NSEC_PER_SEC, surroundings_on_watchdog);
 }
 

@@ -52,30 +52,12 @@ static void sizes_are_dated(void **state)
     assert_int_equal(lines_of(store, "device_shrunk"), 1);
 }
 
-static void a_volumes_device_changes_or_does_not(void **state)
-{
-    struct store *store = store_of(state);
-    struct bound bound = put_bound(store);
-    struct store_entry other = entry_of("key-2", "/other", 12);
-    int64_t second = put_entry(store, &other, true);
-    bool changed = false;
-
-    assert_int_equal(store_set_volume_device(store, second, bound.device_id, &changed), 0);
-    assert_true(changed);
-    assert_int_equal(store_set_volume_device(store, second, bound.device_id, &changed), 0);
-    assert_false(changed);
-    assert_int_equal(store_set_volume_device(store, second, 0, &changed), 0);
-    assert_true(changed);
-    assert_int_equal(get_volume(store, second).device_id, 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         MODEL(a_device_is_its_identity),
         MODEL(a_file_is_its_inode),
         MODEL(sizes_are_dated),
-        MODEL(a_volumes_device_changes_or_does_not),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

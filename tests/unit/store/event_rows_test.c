@@ -3,7 +3,6 @@
 #include "tests/unit/store/fixture.h"
 
 #include "store/journal.h"
-#include "store/journal_text.h"
 #include "tests/unit/volume_rows.h"
 
 enum { ROWS = 16, TEXT = 64 };
@@ -70,32 +69,6 @@ static void set_state(struct store *store, int64_t volume_id, enum volume_state 
     assert_int_equal(row_set_state(store, volume_id, state, reason, NULL), 0);
 }
 
-static void stalled_volume_has_its_pod_and_claim(void **state)
-{
-    struct store *store = store_of(state);
-    struct bound bound = put_with_metadata(
-        store, "{\"csi.storage.k8s.io/pvc/name\":\"data\",\"csi.storage.k8s.io/pvc/namespace\":"
-               "\"shop\"}");
-    struct seen seen;
-    int64_t seq = 0;
-
-    (void)read_after(store, &seq);
-    assert_int_equal(row_open_resize(store, bound.volume_id, GIB, 2 * GIB), 0);
-    set_state(store, bound.volume_id, STATE_BLOCKED, REASON_MONITOR_MISSING);
-    seen = read_after(store, &seq);
-    assert_int_equal(seen.count, 1);
-    assert_string_equal(seen.row[0].kind, "state_changed");
-    assert_string_equal(seen.row[0].to, "blocked/monitor_missing");
-    assert_string_equal(seen.row[0].pv, "pv-1");
-    assert_string_equal(seen.row[0].claim, "data");
-    assert_string_equal(seen.row[0].claim_namespace, "shop");
-    assert_string_equal(seen.row[0].pod, "pod");
-    assert_string_equal(seen.row[0].pod_namespace, "default");
-    assert_true(seen.row[0].is_current && seen.row[0].is_stalled && !seen.row[0].is_repeated);
-    assert_int_equal(seen.row[0].from_bytes, GIB);
-    assert_int_equal(seen.row[0].to_bytes, 2 * GIB);
-}
-
 /* Back and forth is the same; another size, or another sandbox, is not. */
 static void same_reason_is_repeated_until_the_size_changes(void **state)
 {
@@ -124,23 +97,6 @@ static void same_reason_is_repeated_until_the_size_changes(void **state)
     assert_int_equal(seen.count, 2);
     assert_false(seen.row[0].is_current);
     assert_true(seen.row[1].is_current && !seen.row[1].is_repeated);
-}
-
-static void end_of_a_resize_has_its_state_and_sizes(void **state)
-{
-    struct store *store = store_of(state);
-    struct bound bound = put_bound(store);
-    struct seen seen;
-    int64_t seq = 0;
-
-    assert_int_equal(row_open_resize(store, bound.volume_id, GIB, 2 * GIB), 0);
-    (void)read_after(store, &seq);
-    set_state(store, bound.volume_id, STATE_IN_SYNC, REASON_NONE);
-    seen = read_after(store, &seq);
-    assert_int_equal(seen.count, 2);
-    assert_string_equal(seen.row[1].kind, "resize_finished");
-    assert_string_equal(seen.row[1].to, "in_sync");
-    assert_int_equal(seen.row[1].to_bytes, 2 * GIB);
 }
 
 static void ended_sandbox_is_still_known(void **state)
@@ -203,9 +159,7 @@ static void rows_come_in_pieces_and_only_when_committed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(stalled_volume_has_its_pod_and_claim),
         TEST(same_reason_is_repeated_until_the_size_changes),
-        TEST(end_of_a_resize_has_its_state_and_sizes),
         TEST(ended_sandbox_is_still_known),
         TEST(malformed_json_is_left_out),
         TEST(rows_come_in_pieces_and_only_when_committed),

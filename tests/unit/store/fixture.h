@@ -12,11 +12,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "store/internal.h"
+#include "store/store_internal.h"
 #include "tests/unit/scratch.h"
+#include "tests/unit/volume_rows.h"
 
 #define VOLUME_PATH "/var/lib/kubelet/pods/u1/volumes/kubernetes.io~csi/pv-1/mount"
 #define GIB         (UINT64_C(1) << 30)
+#define DAY_MS      (INT64_C(24) * 3600 * 1000)
 
 struct fixture {
     char directory[SCRATCH_BYTES];
@@ -44,7 +46,7 @@ static inline void pass_time(struct store *store, int64_t milliseconds)
     store->uptime_ms += milliseconds;
 }
 
-/* Everything that the sweeps of some time take of what is too old; in how many steps. */
+/* Some sweeps; in how many steps. */
 static inline int trim_in_sweeps(struct store *store, unsigned sweeps)
 {
     int steps = 0, r;
@@ -60,6 +62,15 @@ static inline int trim_in_sweeps(struct store *store, unsigned sweeps)
         } while (r == STORE_TRIM_MORE);
     }
     return steps;
+}
+
+/* A day has some sweeps, and takes a tenth of what is too old. */
+static inline void trim_for_days(struct store *store, unsigned days)
+{
+    while (days--) {
+        (void)trim_in_sweeps(store, 3);
+        pass_time(store, DAY_MS);
+    }
 }
 
 /* A directory without a database. */
@@ -134,6 +145,7 @@ static inline struct store_entry entry_of(const char *key, const char *target_pa
                                 .fs_type = "ext4",
                                 .options = "[\"rw\"]",
                                 .metadata = "{\"a\":\"b\"}",
+                                .grows_file_system = true,
                                 .pv = "pv-1",
                                 .pod_uid = "u1",
                                 .driver = "driver",
@@ -142,12 +154,25 @@ static inline struct store_entry entry_of(const char *key, const char *target_pa
                                 .sandbox = {"sandbox-1"}};
 }
 
+#define CLAIM_PATH "/var/lib/kubelet/plugins/kubernetes.io/csi/volumeDevices/publish/pv-block/u1"
+
+/* A raw block claim, as the reconciler makes it of a container's device. */
+static inline struct store_entry claim_of(const char *key, const char *target_path)
+{
+    return (struct store_entry){.layout = LAYOUT_NONE,
+                                .key = key,
+                                .target_path = target_path,
+                                .device = target_path,
+                                .pv = "pv-block",
+                                .pod_uid = "u1"};
+}
+
 static inline int64_t put_entry(struct store *store, const struct store_entry *entry, bool changes)
 {
     int64_t volume_id = 0;
     bool changed = !changes;
 
-    assert_int_equal(store_put_entry(store, entry, &volume_id, &changed), 0);
+    assert_int_equal(row_put_entry(store, entry, &volume_id, &changed), 0);
     assert_int_equal(changed, changes);
     return volume_id;
 }
@@ -260,18 +285,6 @@ static inline int64_t number_of(struct store *store, const char *sql)
 
     assert_int_equal(sql_pragma_number(&store->connection, sql, &number), 0);
     return number;
-}
-
-/* How many sandbox-id files stand in a volume's directories. */
-static inline int64_t named_sandboxes(struct store *store, int64_t volume_id)
-{
-    char sql[200];
-
-    (void)snprintf(sql, sizeof(sql),
-                   "SELECT count(*) FROM entries o JOIN entry_sandboxes n"
-                   " ON n.entry_id = o.entry_id WHERE o.volume_id = %lld AND o.gone = 0",
-                   (long long)volume_id);
-    return number_of(store, sql);
 }
 
 static inline void assert_text_of(struct store *store, const char *sql, const char *expected)

@@ -4,7 +4,7 @@
 #include "tests/unit/store/fixture.h"
 
 #include "lib/json.h"
-#include "store/journal_text.h"
+#include "store/journal.h"
 #include "tests/unit/reference.h"
 #include "tests/unit/volume_rows.h"
 

@@ -17,21 +17,6 @@ static const struct store_layer *layer_of(int64_t device_id, unsigned above, uns
     return &layer;
 }
 
-static int count_volume(void *userdata, int64_t volume_id)
-{
-    (void)volume_id;
-    ++*(unsigned *)userdata;
-    return 0;
-}
-
-static unsigned volumes_of(struct store *store, uint32_t minor)
-{
-    unsigned count = 0;
-
-    assert_int_equal(store_each_volume_of_device(store, 7, minor, count_volume, &count), 0);
-    return count;
-}
-
 /* A bound volume whose device 7:1 stands on the disk 7:2. */
 static struct bound put_stack(struct store *store, int64_t *ret_disk)
 {
@@ -44,28 +29,6 @@ static struct bound put_stack(struct store *store, int64_t *ret_disk)
     layers[1] = *layer_of(*ret_disk, 0, 0, "");
     assert_int_equal(store_put_layers(store, bound.device_id, layers, 2), 0);
     return bound;
-}
-
-static void a_disk_touches_the_volumes_above_it(void **state)
-{
-    struct store *store = store_of(state);
-    struct store_layer layers[STORE_LAYERS];
-    int64_t disk;
-    struct bound bound = put_stack(store, &disk);
-    unsigned count;
-
-    assert_true(volumes_of(store, 2) > 0);
-    assert_int_equal(volumes_of(store, 3), 0);
-    assert_int_equal(store_get_layers(store, bound.device_id, layers, &count), 0);
-    assert_int_equal(count, 2);
-    assert_int_equal(layers[1].layer_id, disk);
-    assert_string_equal(layers[0].remedy, "cryptsetup resize it");
-    assert_true(get_volume(store, bound.volume_id).has_layers);
-    assert_int_equal(get_volume(store, bound.volume_id).layers_state, 1);
-    assert_int_equal(store_put_layers(store, bound.device_id, layers, 0), 0);
-    assert_int_equal(volumes_of(store, 2), 0);
-    assert_false(get_volume(store, bound.volume_id).has_layers);
-    assert_int_equal(get_volume(store, bound.volume_id).layers_state, 0);
 }
 
 static void an_announcement_ends_with_a_new_size(void **state)
@@ -93,45 +56,6 @@ static void an_announcement_ends_with_a_new_size(void **state)
     assert_false(changed); /* told along with the size that it has now */
 }
 
-static void announcements_are_forgotten(void **state)
-{
-    struct store *store = store_of(state);
-    struct bound bound = put_bound(store);
-    bool changed;
-
-    assert_int_equal(store_note_capacity_change(store, bound.device_id, 50, &changed), 0);
-    assert_int_equal(store_forget_announcements(store), 0);
-    assert_false(get_volume(store, bound.volume_id).device_announced);
-}
-
-static void an_announced_disk_is_rescanned_once_in_a_while(void **state)
-{
-    struct store *store = store_of(state);
-    struct store_disk found = {0};
-    int64_t disk;
-    struct bound bound = put_stack(store, &disk);
-    bool changed, announced;
-
-    assert_int_equal(store_find_announced(store, bound.device_id, 1000, &found), STORE_NOT_FOUND);
-    assert_int_equal(store_note_capacity_change(store, disk, 50, &changed), 0);
-    assert_int_equal(store_find_announced(store, bound.device_id, 0, &found), STORE_FOUND);
-    assert_int_equal(found.device_id, disk);
-    assert_int_equal(found.minor, 2);
-    assert_int_equal(found.diskseq, 3);
-    assert_int_equal(found.size_bytes, GIB);
-    assert_int_equal(store_intend_rescan(store, bound.volume_id, &found, 500), 0);
-    assert_int_equal(store_find_announced(store, bound.device_id, 499, &found), STORE_NOT_FOUND);
-    assert_int_equal(store_find_announced(store, bound.device_id, 500, &found), STORE_FOUND);
-    assert_int_equal(store_put_rescan_result(store, bound.volume_id, &found, GIB, "refused"), 0);
-    assert_int_equal(store_is_announced(store, disk, &announced), 0);
-    assert_true(announced);
-    assert_int_equal(store_put_rescan_result(store, bound.volume_id, &found, GIB, ""), 0);
-    assert_int_equal(store_is_announced(store, disk, &announced), 0);
-    assert_false(announced);
-    assert_int_equal(lines_of(store, "rescan_disk_intended"), 1);
-    assert_int_equal(lines_of(store, "disk_rescanned"), 2);
-}
-
 /* What nothing stands on any more goes with its age, from the top. */
 static void history_keeps_what_something_stands_on(void **state)
 {
@@ -141,13 +65,13 @@ static void history_keeps_what_something_stands_on(void **state)
     bool changed;
 
     pass_time(store, store->keep_ms + 1000);
-    (void)trim_in_sweeps(store, 1);
+    trim_for_days(store, 1);
     assert_int_equal(number_of(store, "SELECT count(*) FROM devices"), 2);
     assert_int_equal(store_end_sandbox(store, "sandbox-1", &changed), 0);
     assert_int_equal(store_remove_entry(store, LAYOUT_KATA, "key-1", &removed), 0);
     assert_int_equal(removed, bound.volume_id);
     pass_time(store, store->keep_ms + 1000);
-    (void)trim_in_sweeps(store, 4);
+    trim_for_days(store, 20);
     assert_int_equal(number_of(store, "SELECT count(*) FROM devices"), 0);
     assert_int_equal(number_of(store, "SELECT count(*) FROM layers"), 0);
 }
@@ -155,10 +79,7 @@ static void history_keeps_what_something_stands_on(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        MODEL(a_disk_touches_the_volumes_above_it),
         MODEL(an_announcement_ends_with_a_new_size),
-        MODEL(announcements_are_forgotten),
-        MODEL(an_announced_disk_is_rescanned_once_in_a_while),
         MODEL(history_keeps_what_something_stands_on),
     };
 

@@ -37,7 +37,6 @@ static int install(void **state)
 {
     sqlite3_mem_methods failing;
 
-    (void)state;
     allowed = -1;
     assert_int_equal(sqlite3_config(SQLITE_CONFIG_GETMALLOC, &real), SQLITE_OK);
     failing = real;

@@ -8,6 +8,7 @@
 #include "tests/power-loss/disk.h"
 #include "tests/power-loss/workload.h"
 #include "tests/unit/store/fixture.h"
+#include "tests/unit/volume_rows.h"
 
 #include <dirent.h>
 #include <inttypes.h>
@@ -114,7 +115,7 @@ static bool goes_on(struct image *image, struct store *store)
     bool changed;
 
     if (store_begin(store) == 0 &&
-        store_put_entry(store, &entry, &volume_id, &changed) == STORE_PUT &&
+        row_put_entry(store, &entry, &volume_id, &changed) == STORE_PUT &&
         store_commit_durable(store) == 0)
         return is_sound(&store->connection, image->text);
     (void)snprintf(image->text, sizeof(image->text), "cannot write: %.200s",
@@ -196,14 +197,13 @@ static void check_lie(struct image *image, const struct workload *workload)
     int64_t volume_id;
     int r;
 
-    (void)workload;
     if (!store) {
         complain(image, &image->tally->refused);
         return;
     }
     r = store_begin(store);
     if (r == 0)
-        r = store_put_entry(store, &entry, &volume_id, &changed);
+        r = row_put_entry(store, &entry, &volume_id, &changed);
     if (r == STORE_PUT)
         r = store_commit_durable(store);
     (void)snprintf(image->text, sizeof(image->text), "%d %.200s", r, store_error_text(store));

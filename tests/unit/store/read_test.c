@@ -8,7 +8,7 @@
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/json.h"
-#include "store/overview.h"
+#include "store/read.h"
 #include "tests/unit/reference.h"
 #include "tests/unit/volume_rows.h"
 
@@ -60,19 +60,6 @@ static void views_and_clock_format_time_alike(void **state)
                        (long long)ms);
         assert_text_of(store_of(state), sql, expected);
     }
-}
-
-/* Names of views, both ways. */
-static void views_have_names(void **state)
-{
-    enum store_view view = STORE_VIEWS;
-
-    (void)state;
-    for (unsigned i = 0; i < STORE_VIEWS; i++) {
-        assert_int_equal(store_view_from_name(store_view_name(i), &view), 0);
-        assert_int_equal(view, i);
-    }
-    assert_int_equal(store_view_from_name("tables", &view), -EINVAL);
 }
 
 /* ---- stalled ---- */
@@ -210,18 +197,6 @@ static void resizable_is_counted_where_it_should_be(void **state)
     assert_int_equal(written(store), before);
 }
 
-static void a_removed_volume_is_not_resizable_or_not(void **state)
-{
-    struct store *store = store_of(state);
-    int64_t volume_id = put_bound(store).volume_id;
-
-    expect_answer(store, volume_id, &(struct answer){"no", "monitor_missing", false, 1, 1});
-    assert_int_equal(store_remove_entry(store, LAYOUT_KATA, "key-1", &volume_id), 0);
-    assert_int_equal(number_of(store, "SELECT count(*) FROM audit_volumes"
-                                      " WHERE resizable IS NULL AND resizable_reason IS NULL"),
-                     1);
-}
-
 /* A debt of a week that a pod comes to pay is as old as the pod's stay. */
 static void a_resize_is_pending_since_its_binding(void **state)
 {
@@ -267,31 +242,6 @@ static int count_rows(struct store_reader *reader, const struct store_query *que
 
     cJSON_Delete(rows);
     return count;
-}
-
-static void a_row_is_an_object_with_the_views_columns(void **state)
-{
-    struct store *store = store_of(state);
-    struct store_query query = {.view = STORE_VIEW_VOLUMES};
-    char columns[1024] = "";
-    cJSON *rows, *row;
-
-    (void)put_bound(store);
-    rows = read_rows(store_get_reader(store), &query);
-    row = cJSON_GetArrayItem(rows, 0);
-    for (const cJSON *member = row->child; member; member = member->next)
-        (void)snprintf(columns + strlen(columns), sizeof(columns) - strlen(columns), "%s%s",
-                       *columns ? ", " : "", member->string);
-    assert_text_of(store, "SELECT group_concat(name, ', ') FROM pragma_table_info('audit_volumes')",
-                   columns);
-    assert_true(cJSON_IsNumber(cJSON_GetObjectItem(row, "device_bytes")));
-    assert_true(cJSON_IsNull(cJSON_GetObjectItem(row, "guest_bytes")));
-    assert_true(cJSON_IsArray(cJSON_GetObjectItem(row, "options")));
-    assert_string_equal(cJSON_GetObjectItem(cJSON_GetObjectItem(row, "metadata"), "a")->valuestring,
-                        "b");
-    assert_string_equal(cJSON_GetObjectItem(row, "device")->valuestring, "/dev/disk");
-    assert_string_equal(cJSON_GetObjectItem(row, "sandbox_id")->valuestring, "sandbox-1");
-    cJSON_Delete(rows);
 }
 
 static int take_pod(void *userdata, const struct store_usage_line *line)
@@ -352,119 +302,6 @@ static void a_volume_has_a_pod_and_a_claim(void **state)
     binding.sandbox_ref = put_sandbox(store, &other, true);
     assert_int_equal(store_open_binding(store, &binding), 0);
     expect_names(store, "shop/pod-2/data shop/pod/data", "pv-1/shop/data/");
-}
-
-static void put_layer(struct store *store, int64_t device_id)
-{
-    struct store_layer layer = {.layer_id = device_id, .kind = "disk", .base_bytes = GIB};
-
-    assert_int_equal(store_put_layers(store, device_id, &layer, 1), 0);
-}
-
-static void every_view_reads(void **state)
-{
-    struct store *store = store_of(state);
-    struct bound bound = put_bound(store);
-    static const int expected[STORE_VIEWS] = {1, 1, 1, 1, 1, 1, 0, 8, 0};
-
-    assert_int_equal(row_open_resize(store, bound.volume_id, GIB, 2 * GIB), 0);
-    put_layer(store, bound.device_id);
-    for (unsigned i = 0; i < STORE_VIEWS; i++) {
-        struct store_query query = {.view = i};
-
-        assert_int_equal(count_rows(store_get_reader(store), &query), expected[i]);
-        query.last = 1;
-        assert_int_equal(count_rows(store_get_reader(store), &query), expected[i] > 0);
-    }
-}
-
-static void the_journal_is_read_by_number(void **state)
-{
-    struct store *store = store_of(state);
-    struct store_query query = {.view = STORE_VIEW_JOURNAL, .after = 2, .last = 3};
-    cJSON *rows;
-
-    for (int i = 0; i < 10; i++)
-        assert_int_equal(store_journal(store, "line", 0, NULL, NULL, NULL), 0);
-    rows = read_rows(store_get_reader(store), &query);
-    assert_int_equal(cJSON_GetArraySize(rows), 3);
-    assert_int_equal(cJSON_GetObjectItem(cJSON_GetArrayItem(rows, 0), "seq")->valueint, 9);
-    assert_int_equal(cJSON_GetObjectItem(cJSON_GetArrayItem(rows, 2), "seq")->valueint, 11);
-    cJSON_Delete(rows);
-    query.last = 0;
-    assert_int_equal(count_rows(store_get_reader(store), &query), 9);
-    query.id = 4;
-    assert_int_equal(count_rows(store_get_reader(store), &query), 1);
-    query.after = 4;
-    assert_int_equal(count_rows(store_get_reader(store), &query), 0);
-}
-
-static void live_rows_only(void **state)
-{
-    struct store *store = store_of(state);
-    struct store_query query = {.live = true};
-    int64_t removed;
-    bool changed;
-
-    put_layer(store, put_bound(store).device_id);
-    for (query.view = 0; query.view <= STORE_VIEW_MAPPINGS; query.view++)
-        assert_int_equal(count_rows(store_get_reader(store), &query), 1);
-    assert_int_equal(store_end_sandbox(store, "sandbox-1", &changed), 0);
-    assert_int_equal(store_remove_entry(store, LAYOUT_KATA, "key-1", &removed), 0);
-    query.view = STORE_VIEW_VOLUMES;
-    assert_int_equal(count_rows(store_get_reader(store), &query), 0);
-    query.view = STORE_VIEW_SANDBOXES;
-    assert_int_equal(count_rows(store_get_reader(store), &query), 0);
-    query.view = STORE_VIEW_LAYERS;
-    assert_int_equal(count_rows(store_get_reader(store), &query), 0);
-    query.view = STORE_VIEW_MAPPINGS;
-    assert_int_equal(count_rows(store_get_reader(store), &query), 0);
-}
-
-static void a_volume_has_many_names(void **state)
-{
-    struct store *store = store_of(state);
-    struct store_entry first = entry_of("key-1", VOLUME_PATH, 11);
-    struct store_entry second = entry_of("2", "/other", 12);
-    struct store_entry third = entry_of("key-3", "/third", 13);
-    struct store_reader *reader = store_get_reader(store);
-    struct store_query query = {.view = STORE_VIEW_VOLUMES};
-    int64_t first_id = put_entry(store, &first, true), removed;
-    char digits[32];
-
-    (void)put_entry(store, &second, true);
-    third.pv = "pv-3";
-    (void)put_entry(store, &third, true);
-    (void)snprintf(digits, sizeof(digits), "%lld", (long long)first_id);
-    query.volume = digits;
-    assert_int_equal(count_rows(reader, &query), 1);
-    query.volume = VOLUME_PATH;
-    assert_int_equal(count_rows(reader, &query), 1);
-    query.volume = "key-3";
-    assert_int_equal(count_rows(reader, &query), 1);
-    query.volume = "pv-1"; /* two of them */
-    assert_int_equal(count_rows(reader, &query), 2);
-    query.volume = "nothing";
-    assert_int_equal(count_rows(reader, &query), 0);
-
-    query.volume = "2"; /* the second's key and, as it happens, its id */
-    assert_int_equal(count_rows(reader, &query), 1);
-    third.pv = "1";
-    (void)put_entry(store, &third, true);
-    query.volume = "1"; /* the first by its id, the third by its PV */
-    assert_int_equal(count_rows(reader, &query), 2);
-    query.volume = "#1";
-    assert_int_equal(count_rows(reader, &query), 1);
-    query.volume = "#77";
-    assert_int_equal(count_rows(reader, &query), 0);
-
-    assert_int_equal(store_remove_entry(store, LAYOUT_KATA, "key-1", &removed), 0);
-    query.volume = "pv-1"; /* one lives */
-    assert_int_equal(count_rows(reader, &query), 1);
-    query.volume = VOLUME_PATH; /* removed, and nothing live */
-    assert_int_equal(count_rows(reader, &query), 1);
-    query.live = true;
-    assert_int_equal(count_rows(reader, &query), 0);
 }
 
 static void put_named(struct store *store, const char *key, const char *pv)
@@ -573,92 +410,7 @@ static void an_answer_has_a_bound(void **state)
     buffer_done(&json);
 }
 
-static void the_summary_counts(void **state)
-{
-    struct store *store = store_of(state);
-    struct bound bound = put_bound(store);
-    struct buffer json = BUFFER_INIT(0);
-    cJSON *summary = NULL;
-
-    assert_int_equal(row_set_state(store, bound.volume_id, STATE_BLOCKED, REASON_NO_DEVICE, NULL),
-                     0);
-    assert_int_equal(store_read_summary(store_get_reader(store), &json, NULL), 0);
-    assert_int_equal(json_parse(json.data, json.length, JSON_LIMITS_HTTP, &summary, NULL), 0);
-    assert_int_equal(cJSON_GetObjectItem(summary, "volumes")->valueint, 1);
-    assert_int_equal(cJSON_GetObjectItem(summary, "blocked")->valueint, 1);
-    assert_int_equal(cJSON_GetObjectItem(summary, "sandboxes_alive")->valueint, 1);
-    assert_int_equal(
-        cJSON_GetObjectItem(cJSON_GetObjectItem(summary, "by_state"), "blocked")->valueint, 1);
-    cJSON_Delete(summary);
-    buffer_done(&json);
-}
-
-static void abilities_are_those_of_live_sandboxes(void **state)
-{
-    struct store *store = store_of(state);
-    struct bound bound = put_bound(store);
-    const struct store_claim claims[] = {
-        {.path = "/data/pods.d/a", .source = "bundle", .drive = -1},
-        {.path = "/k/pods/uid-1/etc-hosts", .source = "bundle", .drive = -1}};
-    struct store_sandbox first = sandbox_of("sandbox-1", &fixture_drive);
-    struct store_sandbox other = sandbox_of("sandbox-2", NULL);
-    struct store_guest_result failed = {.volume_id = bound.volume_id,
-                                        .reason = REASON_AGENT_FAILED};
-    const struct store_volume volume = get_volume(store, bound.volume_id);
-    struct buffer json = BUFFER_INIT(0);
-    cJSON *rows = NULL;
-    bool changed;
-
-    assert_int_equal(store_set_resizable(store, &volume, "no", REASON_AGENT_FAILED, NULL), 0);
-    first.claims = 2;
-    first.claim = claims;
-    (void)put_sandbox(store, &first, true);
-    (void)put_sandbox(store, &other, true);
-    assert_int_equal(store_end_sandbox(store, "sandbox-2", &changed), 0);
-    assert_int_equal(store_set_ability(store, bound.sandbox_ref, ROUTE_AGENT, "able"), 0);
-    assert_int_equal(store_set_vmm_version(store, bound.sandbox_ref, "7.2.22"), 0);
-    assert_int_equal(store_put_guest_result(store, &failed), 0);
-    assert_int_equal(store_read_abilities(store_get_reader(store), &json, NULL), 0);
-    assert_int_equal(json_parse(json.data, json.length, JSON_LIMITS_HTTP, &rows, NULL), 0);
-    assert_int_equal(cJSON_GetArraySize(rows), 1);
-    assert_string_equal(json_string(rows->child, "sandbox_id"), "sandbox-1");
-    assert_string_equal(json_string(rows->child, "boot_id"), "boot-1");
-    assert_string_equal(json_string(rows->child, "agent_ability"), "able");
-    assert_string_equal(json_string(rows->child, "vmm_version"), "7.2.22");
-    assert_null(json_string(rows->child, "companion_ability"));
-    assert_int_equal(json_member(rows->child, "volumes")->valueint, 1);
-    assert_string_equal(json_string(rows->child, "volume_names"), "pv-1");
-    assert_string_equal(json_string(rows->child, "guest_reasons"), "agent_failed");
-    assert_null(json_string(rows->child, "hypervisor_reasons"));
-    assert_string_equal(json_string(rows->child, "pod_path"), "/k/pods/uid-1/etc-hosts");
-    assert_int_equal(json_member(rows->child, "not_resizable")->valueint, 1);
-    assert_int_equal(json_member(rows->child, "resizable_unknown")->valueint, 0);
-    assert_string_equal(json_string(rows->child, "not_resizable_names"), "pv-1 (agent_failed)");
-    cJSON_Delete(rows);
-    buffer_done(&json);
-}
-
 /* ---- a reader of its own ------------------------------------------------------------------- */
-
-static void a_reader_sees_commits_and_never_waits(void **state)
-{
-    struct fixture *fixture = *state;
-    struct store_query query = {.view = STORE_VIEW_VOLUMES};
-    struct store_reader *reader = NULL;
-    struct error error;
-
-    assert_int_equal(store_reader_open(fixture->path, 0, &reader, &error), -ENOENT);
-    fixture->store = fixture_open(fixture->path, "boot-1");
-    assert_int_equal(store_reader_open(fixture->path, 0, &reader, &error), 0);
-    assert_int_equal(store_begin(fixture->store), 0);
-    (void)put_bound(fixture->store);
-    assert_int_equal(count_rows(reader, &query), 0);
-    assert_int_equal(count_rows(store_get_reader(fixture->store), &query), 1);
-    assert_int_equal(store_commit(fixture->store), 0);
-    assert_int_equal(count_rows(reader, &query), 1);
-    store_reader_free(reader);
-    store_reader_free(NULL);
-}
 
 /* As a daemon does that starts after a kill, while it reads the log of the one before. */
 static void lock_for_a_moment(const char *path, int told)
@@ -698,48 +450,19 @@ static void a_reader_waits_for_a_locked_database(void **state)
     fd_close(ends[1]);
 }
 
-static void a_reader_refuses_what_is_not_crustds(void **state)
-{
-    struct fixture *fixture = *state;
-    struct store_reader *reader = NULL;
-    struct error error = {0};
-    FILE *file = fopen(fixture->path, "w");
-
-    assert_non_null(file);
-    for (int i = 0; i < 1000; i++)
-        (void)fputs("not a database ", file);
-    (void)fclose(file);
-    assert_int_equal(store_reader_open(fixture->path, 0, &reader, &error), -EINVAL);
-    assert_non_null(strstr(error.text, fixture->path));
-    assert_int_equal(truncate(fixture->path, 0), 0);
-    assert_int_equal(store_reader_open(fixture->path, 0, &reader, &error), -EINVAL);
-    assert_null(reader);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         MODEL(views_have_their_columns),
         MODEL(stalled_is_one_notion),
         MODEL(resizable_is_counted_where_it_should_be),
-        MODEL(a_removed_volume_is_not_resizable_or_not),
         MODEL(a_resize_is_pending_since_its_binding),
         MODEL(views_and_clock_format_time_alike),
-        MODEL(views_have_names),
-        MODEL(a_row_is_an_object_with_the_views_columns),
         MODEL(a_volume_has_a_pod_and_a_claim),
-        MODEL(every_view_reads),
-        MODEL(the_journal_is_read_by_number),
-        MODEL(live_rows_only),
-        MODEL(a_volume_has_many_names),
         MODEL(a_name_that_is_another_volumes_id_is_both),
         MODEL(hostile_text_stays_json),
         MODEL(an_answer_has_a_bound),
-        MODEL(the_summary_counts),
-        MODEL(abilities_are_those_of_live_sandboxes),
-        FILES(a_reader_sees_commits_and_never_waits),
         FILES(a_reader_waits_for_a_locked_database),
-        FILES(a_reader_refuses_what_is_not_crustds),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

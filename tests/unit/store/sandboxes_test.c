@@ -2,19 +2,6 @@
 /* sandboxes_test.c - VMs come, change and go, with what they were able to do. */
 #include "tests/unit/store/fixture.h"
 
-static void an_equal_sandbox_writes_nothing(void **state)
-{
-    struct store *store = store_of(state);
-    struct store_sandbox sandbox = sandbox_of("sandbox-1", &fixture_drive);
-    int64_t ref = put_sandbox(store, &sandbox, true);
-    int before = written(store);
-
-    assert_int_equal(put_sandbox(store, &sandbox, false), ref);
-    assert_int_equal(written(store), before);
-    sandbox.drives = 0;
-    assert_int_equal(put_sandbox(store, &sandbox, true), ref);
-}
-
 static void another_vmm_is_another_sandbox(void **state)
 {
     struct store *store = store_of(state);
@@ -31,24 +18,6 @@ static void another_vmm_is_another_sandbox(void **state)
     assert_int_equal(lines_of(store, "mapping_closed"), 1);
     assert_text_of(store, "SELECT sandbox_id FROM journal WHERE kind = 'mapping_closed'",
                    "sandbox-1");
-}
-
-static void an_ability_lasts_as_long_as_its_address(void **state)
-{
-    struct store *store = store_of(state);
-    struct bound bound = put_bound(store);
-    struct store_sandbox sandbox = sandbox_of("sandbox-1", &fixture_drive);
-
-    for (unsigned i = ROUTE_COMPANION; i < GUEST_ROUTES; i++)
-        assert_int_equal(store_set_ability(store, bound.sandbox_ref, i, "agent_unsupported"), 0);
-    assert_string_equal(get_volume(store, bound.volume_id).ability[ROUTE_SHIM],
-                        "agent_unsupported");
-    (void)put_sandbox(store, &sandbox, false);
-    assert_string_equal(get_volume(store, bound.volume_id).ability[ROUTE_AGENT],
-                        "agent_unsupported");
-    sandbox.agent_address = "vsock://4:1024";
-    (void)put_sandbox(store, &sandbox, true);
-    assert_string_equal(get_volume(store, bound.volume_id).ability[ROUTE_AGENT], "");
 }
 
 static void an_address_that_was_learned_stays(void **state)
@@ -84,24 +53,6 @@ static void a_pod_outlasts_its_bundle(void **state)
                    "default/pod");
 }
 
-static void an_ended_sandbox_leaves_its_volumes(void **state)
-{
-    struct store *store = store_of(state);
-    struct bound bound = put_bound(store);
-    bool changed = false;
-
-    assert_int_equal(store_end_sandbox(store, "sandbox-1", &changed), 0);
-    assert_true(changed);
-    assert_int_equal(store_end_sandbox(store, "sandbox-1", &changed), 0);
-    assert_false(changed);
-    assert_int_equal(get_volume(store, bound.volume_id).live_sandboxes, 0);
-    assert_int_equal(named_sandboxes(store, bound.volume_id), 1);
-    assert_int_equal(get_volume(store, bound.volume_id).binding_id, 0);
-    assert_text_of(store, "SELECT sandbox_id FROM audit_volumes", NULL);
-    assert_text_of(store, "SELECT status FROM audit_sandboxes", "gone");
-    assert_int_equal(number_of(store, "SELECT count(*) FROM sandbox_drives"), 0);
-}
-
 static bool set_orphaned(struct store *store, bool orphaned, const struct store_drive *held)
 {
     bool changed;
@@ -109,30 +60,6 @@ static bool set_orphaned(struct store *store, bool orphaned, const struct store_
     assert_int_equal(store_set_orphaned(store, "sandbox-1", orphaned, held, held ? 1 : 0, &changed),
                      0);
     return changed;
-}
-
-static void an_orphan_has_what_its_process_has_open(void **state)
-{
-    struct store *store = store_of(state);
-    struct bound bound = put_bound(store);
-    const struct store_drive held = {.major = 8, .minor = 1};
-    struct store_sandbox sandbox = sandbox_of("sandbox-1", &fixture_drive);
-    bool changed;
-
-    assert_true(set_orphaned(store, true, NULL));
-    assert_int_equal(number_of(store, "SELECT count(*) FROM sandbox_drives WHERE major = 8"), 0);
-    assert_true(set_orphaned(store, true, &held));
-    assert_false(set_orphaned(store, true, &held));
-    (void)put_sandbox(store, &sandbox, false);
-    assert_int_equal(number_of(store, "SELECT count(*) FROM sandbox_drives WHERE major = 8"), 1);
-    assert_text_of(store, "SELECT status FROM audit_sandboxes", "orphaned");
-    assert_true(get_volume(store, bound.volume_id).orphaned);
-    assert_true(set_orphaned(store, false, NULL));
-    assert_text_of(store, "SELECT status FROM audit_sandboxes", "alive");
-    assert_true(set_orphaned(store, true, &held));
-    assert_int_equal(store_end_sandbox(store, "sandbox-1", &changed), 0);
-    assert_text_of(store, "SELECT status FROM audit_sandboxes", "gone");
-    assert_false(get_volume(store, bound.volume_id).orphaned);
 }
 
 /* Kata's VM factory: the shim knows the VM by another id. */
@@ -149,32 +76,11 @@ static void a_vmm_of_two_sandboxes_is_no_orphan(void **state)
                      2);
 }
 
-static int see_sandbox(void *userdata, const char *sandbox_id, pid_t vmm_pid)
-{
-    assert_string_equal(sandbox_id, "sandbox-1");
-    *(pid_t *)userdata = vmm_pid;
-    return 0;
-}
-
-static void each_live_sandbox(void **state)
-{
-    pid_t pid = 0;
-
-    (void)put_bound(store_of(state));
-    assert_int_equal(store_each_live_sandbox(store_of(state), see_sandbox, &pid), 0);
-    assert_int_equal(pid, 100);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        MODEL(an_equal_sandbox_writes_nothing),
         MODEL(another_vmm_is_another_sandbox),
-        MODEL(an_ability_lasts_as_long_as_its_address),
         MODEL(an_address_that_was_learned_stays),
-        MODEL(an_ended_sandbox_leaves_its_volumes),
-        MODEL(each_live_sandbox),
-        MODEL(an_orphan_has_what_its_process_has_open),
         MODEL(a_vmm_of_two_sandboxes_is_no_orphan),
         MODEL(a_pod_outlasts_its_bundle),
     };

@@ -62,7 +62,7 @@ static void assert_minor(struct store *store, int64_t expected)
 {
     int64_t minor = -1;
 
-    assert_int_equal(schema_check(&store->connection, &minor), 0);
+    assert_int_equal(schema_read_minor(&store->connection, &minor), 0);
     assert_int_equal(minor, expected);
 }
 
@@ -112,6 +112,29 @@ static void database_of_release_0_1_0_keeps_its_history(void **state)
     assert_int_equal(lines_of(fixture->store, "volume_added"), 2);
 }
 
+/* Its check of layouts names two. */
+static void database_of_release_0_1_0_takes_raw_block_claims(void **state)
+{
+    struct fixture *fixture = *state;
+    struct store_entry claim = claim_of("block:1", CLAIM_PATH);
+
+    (void)open_fixture(fixture, false);
+    assert_int_equal(
+        number_of(fixture->store, "SELECT count(*) FROM entries WHERE grows_file_system = 0"), 0);
+    assert_int_equal(store_begin(fixture->store), 0);
+    (void)put_entry(fixture->store, &claim, true);
+    assert_int_equal(store_commit(fixture->store), 0);
+    assert_text_of(fixture->store, "SELECT group_concat(DISTINCT kind) FROM audit_volumes",
+                   "direct_volume,block_claim");
+    assert_int_equal(sqlite3_exec(fixture->store->connection.db,
+                                  "UPDATE entries SET layout = 'other'", NULL, NULL, NULL),
+                     SQLITE_CONSTRAINT_CHECK);
+    close_fixture(fixture);
+    (void)open_fixture(fixture, false);
+    assert_int_equal(
+        number_of(fixture->store, "SELECT count(*) FROM entries WHERE layout = 'none'"), 1);
+}
+
 /* crustctl's reader: it would miss columns and show secrets. */
 static void older_minor_version_is_not_read(void **state)
 {
@@ -151,11 +174,15 @@ static void make_minor_1(struct fixture *fixture, bool has_containers)
     connection = &fixture->store->connection;
     assert_int_equal(schema_drop_views(connection), 0);
     assert_int_equal(sql_execute(connection, "DROP INDEX drive_mounts_by_disk;"
+                                             "DROP INDEX entries_without_directory;"
                                              "DROP INDEX sandboxes_hiding;"
                                              "ALTER TABLE sandboxes DROP COLUMN problem;"
                                              "DROP INDEX sandboxes_orphaned;"
                                              "ALTER TABLE sandboxes DROP COLUMN orphaned;"
-                                             "ALTER TABLE mappings DROP COLUMN undone"),
+                                             "ALTER TABLE mappings DROP COLUMN undone;"
+                                             "ALTER TABLE entries DROP COLUMN grows_file_system;"
+                                             "ALTER TABLE sandbox_claims DROP COLUMN major;"
+                                             "ALTER TABLE sandbox_claims DROP COLUMN minor"),
                      0);
     if (!has_containers)
         assert_int_equal(sql_execute(connection, "ALTER TABLE drive_mounts DROP COLUMN containers"),
@@ -280,6 +307,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         FILES(new_database_has_the_newest_minor_version),
         OLD(database_of_release_0_1_0_keeps_its_history),
+        OLD(database_of_release_0_1_0_takes_raw_block_claims),
         OLD(older_minor_version_is_not_read),
         OLD(upgraded_database_equals_a_new_one),
         FILES(database_of_a_development_build_gets_what_it_lacks),

@@ -15,7 +15,6 @@ static char scratch[SCRATCH_BYTES], file[96], link_name[96];
 
 static int set_up(void **state)
 {
-    (void)state;
     if (scratch_directory_make(scratch) < 0)
         return -1;
     (void)snprintf(file, sizeof(file), "%s/file.db", scratch);
@@ -25,7 +24,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     return scratch_directory_remove(scratch);
 }
 
@@ -44,7 +42,6 @@ static void assert_opened_as(const char *path, const char *name)
 
 static void follows_links_of_files(void **state)
 {
-    (void)state;
     assert_opened_as(link_name, file);
 }
 
@@ -52,7 +49,6 @@ static void leaves_links_of_proc_to_the_kernel(void **state)
 {
     char path[128];
 
-    (void)state;
     (void)snprintf(path, sizeof(path), "/proc/self/root%s", file);
     assert_opened_as(path, path);
 }
@@ -62,7 +58,6 @@ static void refuses_what_is_too_long(void **state)
     static char path[PATH_MAX * 2];
     sqlite3 *db = NULL;
 
-    (void)state;
     (void)snprintf(path, sizeof(path), "/proc/%0*d", PATH_MAX + 100, 0);
     assert_int_equal(sqlite3_open_v2(path, &db, SQLITE_OPEN_READWRITE, sql_path_vfs()),
                      SQLITE_CANTOPEN);

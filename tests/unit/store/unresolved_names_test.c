@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* unresolved_names_test.c - names that are hashes, and the paths that are found behind them. */
-#include "lib/sha256.h"
+#include "lib/encode.h"
 #include "tests/unit/store/fixture.h"
 
 #define OTHER_PATH "/var/lib/kubelet/pods/u2/volumes/kubernetes.io~csi/pv-2/mount"
@@ -95,31 +95,6 @@ static void a_name_that_is_not_a_hash_is_never_unresolved(void **state)
     assert_false(has_unresolved(store));
 }
 
-static int add_length(void *userdata, const char *path)
-{
-    *(size_t *)userdata += strlen(path);
-    return 0;
-}
-
-static void claimed_paths_are_listed_once_and_in_pages(void **state)
-{
-    struct store *store = store_of(state);
-    struct store_claim claim = {.path = VOLUME_PATH, .source = "bundle"};
-    size_t total = 0;
-
-    for (unsigned i = 0; i < 2; i++) {
-        struct store_sandbox sandbox = sandbox_of(i ? "sandbox-1" : "sandbox-2", NULL);
-
-        sandbox.claims = 1;
-        sandbox.claim = &claim;
-        (void)put_sandbox(store, &sandbox, true);
-    }
-    assert_int_equal(store_each_claimed_path(store, "", add_length, &total), 0);
-    assert_int_equal(total, strlen(VOLUME_PATH));
-    assert_int_equal(store_each_claimed_path(store, VOLUME_PATH, add_length, &total), 0);
-    assert_int_equal(total, strlen(VOLUME_PATH));
-}
-
 /* That there was none is remembered within a transaction only for as long as it is so. */
 static void a_name_that_comes_after_a_search_for_none_is_found(void **state)
 {
@@ -139,7 +114,6 @@ int main(void)
         MODEL(both_names_of_one_path_are_one_volume_in_any_order),
         MODEL(a_path_once_known_stays_known),
         MODEL(a_name_that_is_not_a_hash_is_never_unresolved),
-        MODEL(claimed_paths_are_listed_once_and_in_pages),
         MODEL(a_name_that_comes_after_a_search_for_none_is_found),
     };
 

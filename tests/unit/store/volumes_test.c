@@ -5,14 +5,6 @@
 
 /* ---- whose it is ----------------------------------------------------------------------------- */
 
-static void an_unknown_volume_is_not_found(void **state)
-{
-    struct store *store = store_of(state);
-    struct store_volume volume;
-
-    assert_int_equal(store_get_volume(store, 99, &volume), STORE_NO_VOLUME);
-}
-
 /* The beginning of a path leads to somebody else. */
 static void an_address_that_does_not_fit_is_dropped(void **state)
 {
@@ -33,27 +25,6 @@ static void an_address_that_does_not_fit_is_dropped(void **state)
     (void)put_sandbox(store, &sandbox, true);
     assert_string_equal(get_volume(store, bound.volume_id).control_socket, "");
     assert_string_equal(get_volume(store, bound.volume_id).agent_address, "");
-}
-
-static void only_live_sandboxes_count(void **state)
-{
-    struct store *store = store_of(state);
-    struct store_entry entry = entry_of("key-1", VOLUME_PATH, 11);
-    struct store_sandbox second = sandbox_of("sandbox-2", NULL);
-    struct bound bound = put_bound(store);
-
-    entry.sandboxes = 3;
-    entry.sandbox[1] = "sandbox-dead";
-    entry.sandbox[2] = "sandbox-2";
-    (void)put_entry(store, &entry, true);
-    assert_int_equal(get_volume(store, bound.volume_id).live_sandboxes, 1);
-    assert_string_equal(get_volume(store, bound.volume_id).sandbox_id, "sandbox-1");
-    second.vmm_pid = 101;
-    (void)put_sandbox(store, &second, true);
-    assert_int_equal(get_volume(store, bound.volume_id).live_sandboxes, 2);
-    assert_int_equal(get_volume(store, bound.volume_id).sandbox_ref, 0);
-    assert_string_equal(get_volume(store, bound.volume_id).sandbox_id, "");
-    assert_string_equal(get_volume(store, bound.volume_id).control_socket, "");
 }
 
 /* A sandbox of a runtime that writes no sandbox-id file. */
@@ -176,27 +147,6 @@ static void the_bypassing_container_is_shown(void **state)
                    "a container of sandbox sandbox-1 mounts " VOLUME_PATH "/sub");
 }
 
-static void a_record_of_another_device_contradicts(void **state)
-{
-    struct store *store = store_of(state);
-    struct store_drive drives[] = {fixture_drive, fixture_drive};
-    struct store_sandbox sandbox = sandbox_of("sandbox-1", drives);
-    struct bound bound = put_bound(store);
-
-    assert_false(get_volume(store, bound.volume_id).record_contradicts);
-    drives[0].minor = 2; /* what the path led to when the runtime looked */
-    (void)put_sandbox(store, &sandbox, true);
-    assert_true(get_volume(store, bound.volume_id).record_contradicts);
-    drives[0].major = drives[0].minor = -1; /* a regular file has no number */
-    (void)put_sandbox(store, &sandbox, true);
-    assert_false(get_volume(store, bound.volume_id).record_contradicts);
-    drives[0] = fixture_drive; /* unplugged, and plugged again */
-    drives[0].minor = 2;
-    sandbox.drives = 2;
-    (void)put_sandbox(store, &sandbox, true);
-    assert_false(get_volume(store, bound.volume_id).record_contradicts);
-}
-
 static void two_directories_may_name_two_devices(void **state)
 {
     struct store *store = store_of(state);
@@ -231,73 +181,6 @@ static int sum_volumes(void *userdata, int64_t volume_id)
     return 0;
 }
 
-static void a_claim_binds_like_a_file(void **state)
-{
-    struct store *store = store_of(state);
-    int64_t volume_id = put_unnamed(store, "key-1", VOLUME_PATH), sum = 0;
-    struct store_sandbox sandbox = claiming("sandbox-1", &fixture_claim);
-    struct store_volume volume;
-    bool changed;
-
-    assert_int_equal(get_volume(store, volume_id).live_sandboxes, 0);
-    (void)put_sandbox(store, &sandbox, true);
-    (void)put_sandbox(store, &sandbox, false);
-    volume = get_volume(store, volume_id);
-    assert_int_equal(named_sandboxes(store, volume.volume_id), 0);
-    assert_int_equal(volume.live_sandboxes, 1);
-    assert_string_equal(volume.sandbox_id, "sandbox-1");
-    assert_string_equal(volume.claim_source, "bundle");
-    assert_string_equal(volume.recorded_guest_path, "/guest/data");
-    assert_text_of(store, "SELECT sandbox_id FROM audit_volumes", "sandbox-1");
-    assert_int_equal(store_each_volume_of_sandbox(store, "sandbox-1", sum_volumes, &sum), 0);
-    assert_int_equal(sum, volume_id);
-
-    sandbox.claims = 0;
-    (void)put_sandbox(store, &sandbox, true);
-    assert_int_equal(get_volume(store, volume_id).live_sandboxes, 0);
-    sandbox.claims = 1;
-    (void)put_sandbox(store, &sandbox, true);
-    assert_int_equal(store_end_sandbox(store, "sandbox-1", &changed), 0);
-    assert_int_equal(get_volume(store, volume_id).live_sandboxes, 0);
-    assert_int_equal(number_of(store, "SELECT count(*) FROM sandbox_claims"), 0);
-}
-
-static void sources_that_agree_are_one_sandbox_and_others_two(void **state)
-{
-    struct store *store = store_of(state);
-    struct bound bound = put_bound(store);
-    struct store_sandbox same = claiming("sandbox-1", &fixture_claim);
-    struct store_sandbox other = claiming("sandbox-2", &fixture_claim);
-    struct store_volume volume;
-
-    (void)put_sandbox(store, &same, true);
-    volume = get_volume(store, bound.volume_id);
-    assert_int_equal(volume.live_sandboxes, 1);
-    assert_string_equal(volume.claim_source, "sandbox-file");
-    assert_string_equal(volume.recorded_guest_path, "/guest/data");
-    (void)put_sandbox(store, &other, true);
-    volume = get_volume(store, bound.volume_id);
-    assert_int_equal(volume.live_sandboxes, 2);
-    assert_int_equal(volume.sandbox_ref, 0);
-    assert_string_equal(volume.recorded_guest_path, "");
-}
-
-static void a_claimed_device_is_shared_too(void **state)
-{
-    static const struct store_claim other_claim = {.path = "/other", .source = "bundle"};
-    struct store *store = store_of(state);
-    struct bound bound = put_bound(store);
-    int64_t other_id = put_unnamed(store, "key-2", "/other");
-    struct store_sandbox other = claiming("sandbox-2", &other_claim);
-    bool changed;
-
-    assert_int_equal(store_set_volume_device(store, other_id, bound.device_id, &changed), 0);
-    assert_false(get_volume(store, bound.volume_id).shared_with);
-    (void)put_sandbox(store, &other, true);
-    assert_true(get_volume(store, bound.volume_id).shared_with);
-    assert_true(get_volume(store, other_id).shared_with);
-}
-
 static void a_drive_is_found_by_number_then_by_source(void **state)
 {
     struct store *store = store_of(state);
@@ -323,28 +206,6 @@ static void a_drive_is_found_by_number_then_by_source(void **state)
 static void set_drive_state(struct store *store, int64_t drive_ref, enum drive_state drive_state)
 {
     assert_int_equal(store_set_drive_mount_state(store, drive_ref, drive_state, STATUS_OK, ""), 0);
-}
-
-static void one_device_in_two_sandboxes_is_shared(void **state)
-{
-    struct store *store = store_of(state);
-    struct bound bound = put_bound(store);
-    struct store_entry other = entry_of("key-2", "/other", 12);
-    struct store_sandbox second = sandbox_of("sandbox-2", NULL);
-    int64_t other_id, removed;
-    bool changed;
-
-    other_id = put_entry(store, &other, true);
-    assert_int_equal(store_set_volume_device(store, other_id, bound.device_id, &changed), 0);
-    assert_int_equal(get_volume(store, bound.volume_id).shared_with, other_id); /* in one, too */
-    other.sandbox[0] = "sandbox-2";
-    (void)put_entry(store, &other, true);
-    assert_false(get_volume(store, bound.volume_id).shared_with); /* not alive */
-    (void)put_sandbox(store, &second, true);
-    assert_true(get_volume(store, bound.volume_id).shared_with);
-    assert_true(get_volume(store, other_id).shared_with);
-    assert_int_equal(store_remove_entry(store, LAYOUT_KATA, "key-2", &removed), 0);
-    assert_false(get_volume(store, bound.volume_id).shared_with);
 }
 
 static void readers_share_a_device(void **state)
@@ -427,83 +288,6 @@ static void a_device_that_a_drive_has_is_shared(void **state)
     assert_int_equal(get_volume(store, bound.volume_id).shared_drive, 0);
 }
 
-/* ---- what is touched ------------------------------------------------------------------------- */
-
-static void each_volume_that_is_touched(void **state)
-{
-    struct store *store = store_of(state);
-    struct bound bound = put_bound(store);
-    struct store_entry other = entry_of("key-2", "/other", 12);
-    int64_t sum = 0, other_id;
-
-    other.sandboxes = 0;
-    other_id = put_entry(store, &other, true);
-    assert_int_equal(store_each_volume_of_device(store, 7, 1, sum_volumes, &sum), 0);
-    assert_int_equal(sum, bound.volume_id);
-    assert_int_equal(store_each_volume_of_device(store, 7, 2, sum_volumes, &sum), 0);
-    assert_int_equal(store_each_volume_of_device_id(store, bound.device_id, sum_volumes, &sum), 0);
-    assert_int_equal(sum, 2 * bound.volume_id);
-    assert_int_equal(store_each_volume_of_sandbox(store, "sandbox-1", sum_volumes, &sum), 0);
-    assert_int_equal(sum, 3 * bound.volume_id);
-    sum = 0;
-    assert_int_equal(store_each_volume(store, sum_volumes, &sum), 0);
-    assert_int_equal(sum, bound.volume_id + other_id);
-}
-
-static void a_sandbox_touches_what_is_bound_to_it_without_a_name(void **state)
-{
-    struct store *store = store_of(state);
-    struct bound bound = put_bound(store);
-    struct store_entry entry = entry_of("key-1", VOLUME_PATH, 11);
-    int64_t sum = 0;
-
-    entry.sandboxes = 0;
-    (void)put_entry(store, &entry, true);
-    assert_int_equal(store_each_volume_of_sandbox(store, "sandbox-1", sum_volumes, &sum), 0);
-    assert_int_equal(sum, bound.volume_id);
-}
-
-static void waiting_volumes_come_due(void **state)
-{
-    struct store *store = store_of(state);
-    struct bound bound = put_bound(store);
-    int64_t sum = 0;
-    uint64_t next = 0;
-    int before;
-
-    assert_int_equal(store_next_attempt(store, 0, &next), 0);
-    assert_true(next == UINT64_MAX);
-    assert_int_equal(store_set_attempts(store, bound.volume_id, 3, 500, 1767323045678), 0);
-    before = written(store);
-    assert_int_equal(store_set_attempts(store, bound.volume_id, 3, 500, 1767323045678), 0);
-    assert_int_equal(written(store), before);
-    assert_int_equal(store_next_attempt(store, 0, &next), 0);
-    assert_int_equal(next, 500);
-    assert_int_equal(store_next_attempt(store, 500, &next), 0);
-    assert_true(next == UINT64_MAX);
-    assert_text_of(store, "SELECT next_attempt_at FROM audit_volumes", "2026-01-02T03:04:05.678Z");
-    assert_int_equal(store_each_volume_due(store, 499, sum_volumes, &sum), 0);
-    assert_int_equal(sum, 0);
-    assert_int_equal(store_each_volume_due(store, 500, sum_volumes, &sum), 0);
-    assert_int_equal(sum, bound.volume_id);
-
-    assert_int_equal(store_set_ability(store, bound.sandbox_ref, ROUTE_AGENT, "no"), 0);
-    assert_int_equal(store_forget_waiting(store), 0);
-    assert_int_equal(get_volume(store, bound.volume_id).attempts, 0);
-    assert_int_equal(get_volume(store, bound.volume_id).next_attempt_ns, 0);
-    assert_string_equal(get_volume(store, bound.volume_id).ability[ROUTE_AGENT], "");
-    before = written(store);
-    assert_int_equal(store_forget_waiting(store), 0);
-    assert_int_equal(written(store), before);
-
-    assert_int_equal(store_set_attempts(store, bound.volume_id, 3, 500, 1767323045678), 0);
-    assert_false(store_awaits_stillness(store));
-    assert_int_equal(store_close_binding(store, bound.volume_id), 0);
-    assert_int_equal(get_volume(store, bound.volume_id).next_attempt_ns, 0);
-    assert_int_equal(store_set_attempts(store, bound.volume_id, 0, 500, 1767323045678), 0);
-    assert_true(store_awaits_stillness(store));
-}
-
 /* ---- cost ------------------------------------------------------------------------------------ */
 
 /* Nothing between a uevent and its command may look through a table. */
@@ -572,23 +356,13 @@ static void the_hot_path_scans_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        MODEL(an_unknown_volume_is_not_found),
         MODEL(an_address_that_does_not_fit_is_dropped),
-        MODEL(only_live_sandboxes_count),
-        MODEL(a_claim_binds_like_a_file),
-        MODEL(sources_that_agree_are_one_sandbox_and_others_two),
-        MODEL(a_claimed_device_is_shared_too),
         MODEL(a_drive_is_found_by_number_then_by_source),
-        MODEL(one_device_in_two_sandboxes_is_shared),
         MODEL(readers_share_a_device),
         MODEL(a_device_that_a_drive_has_is_shared),
-        MODEL(each_volume_that_is_touched),
-        MODEL(a_sandbox_touches_what_is_bound_to_it_without_a_name),
-        MODEL(waiting_volumes_come_due),
         MODEL(a_part_of_a_volume_is_no_claim_on_it),
         MODEL(a_part_that_is_served_goes_round_nothing),
         MODEL(the_bypassing_container_is_shown),
-        MODEL(a_record_of_another_device_contradicts),
         MODEL(two_directories_may_name_two_devices),
         MODEL(the_hot_path_scans_nothing),
     };

@@ -6,19 +6,17 @@
  */
 #include "tests/unit/test.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
 #include <linux/netlink.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "lib/cleanup.h"
 #include "lib/clock.h"
-#include "watch/directories.h"
+#include "watch/watch_internal.h"
 
 enum { GUARD_SECONDS = 60, RECEIVE_BYTES = 1024 * 1024, TINY_BYTES = 4096, STORM = 600 };
 
@@ -27,30 +25,26 @@ static struct watch_block *watch;
 static struct loop_timer guard;
 static unsigned wanted_major, wanted_minor, looked, queued_forged, everywhere;
 
-static void observe_again(void *userdata, uint32_t major, uint32_t minor)
+static void queue_device(void *userdata, uint32_t major, uint32_t minor)
 {
-    (void)userdata;
     looked += major == wanted_major && minor == wanted_minor;
     queued_forged += major == 4242;
 }
 
 static void capacity_changed(void *userdata, const char *devpath)
 {
-    (void)userdata;
-    (void)devpath;
 }
 
-static void observe_all(void *userdata)
+static void queue_all_devices(void *userdata)
 {
-    (void)userdata;
     everywhere++;
 }
 
-static const struct watch_block_handler handler = {observe_again, capacity_changed, observe_all};
+static const struct watch_block_handler handler = {queue_device, capacity_changed,
+                                                   queue_all_devices};
 
 static void on_guard(struct loop_timer *timer)
 {
-    (void)timer;
     fail_msg("what was waited for never came");
 }
 
@@ -71,19 +65,16 @@ static int start_sized(int bytes)
 
 static int start(void **state)
 {
-    (void)state;
     return start_sized(RECEIVE_BYTES);
 }
 
 static int start_tiny(void **state)
 {
-    (void)state;
     return start_sized(TINY_BYTES);
 }
 
 static int stop(void **state)
 {
-    (void)state;
     loop_timer_stop(&guard);
     watch = watch_block_free(watch);
     loop_done(&loop);
@@ -119,7 +110,6 @@ static void hears_the_kernel(void **state)
 {
     cleanup(fd_closep) int fd = open_uevent_file();
 
-    (void)state;
     if (fd < 0 || !make_event(fd)) {
         print_message("no block device whose uevent file may be written\n");
         skip();
@@ -147,7 +137,6 @@ static void ignores_forgeries(void **state)
     cleanup(fd_closep) int sender =
         socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_KOBJECT_UEVENT);
 
-    (void)state;
     if (fd < 0 || sender < 0)
         skip();
     send_forgery(sender, 0, 1);
@@ -163,7 +152,6 @@ static void lost_messages_are_reported_and_reading_continues(void **state)
 {
     cleanup(fd_closep) int fd = open_uevent_file();
 
-    (void)state;
     if (fd < 0 || !make_event(fd))
         skip();
     for (unsigned i = 0; i < STORM; i++)
@@ -176,23 +164,12 @@ static void lost_messages_are_reported_and_reading_continues(void **state)
     wait_until(&looked);
 }
 
-static void has_its_default_size(void **state)
-{
-    struct watch_block *other;
-
-    (void)state;
-    assert_int_equal(watch_block_new(&loop, &handler, NULL, &other), 0);
-    assert_true(watch_block_counters(other)->up);
-    assert_null(watch_block_free(other));
-}
-
 /* No descriptor is to be had at first. */
 static void begins_to_listen_when_it_can(void **state)
 {
     cleanup(fd_closep) int fd = open_uevent_file();
     struct rlimit limit, none;
 
-    (void)state;
     assert_int_equal(loop_init(&loop), 0);
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
     none = limit;
@@ -217,7 +194,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(ignores_forgeries, start, stop),
         cmocka_unit_test_setup_teardown(lost_messages_are_reported_and_reading_continues,
                                         start_tiny, stop),
-        cmocka_unit_test_setup_teardown(has_its_default_size, start, stop),
         cmocka_unit_test(begins_to_listen_when_it_can),
     };
 

@@ -9,7 +9,6 @@ static void hears_of_children_and_their_files(void **state)
 {
     unsigned tree;
 
-    (void)state;
     make_directory("root");
     tree = add_tree("/root");
     assert_int_equal(tree, 0);
@@ -33,7 +32,6 @@ static void arms_directories_only(void **state)
 {
     unsigned tree;
 
-    (void)state;
     make_directory("root");
     make_directory("elsewhere");
     write_file("root/file", "");
@@ -52,7 +50,6 @@ static void follows_a_renamed_child(void **state)
 {
     unsigned tree;
 
-    (void)state;
     make_directory("root");
     make_directory("root/old");
     tree = add_tree("/root");
@@ -73,7 +70,6 @@ static void hears_of_a_child_that_replaces_another(void **state)
 {
     unsigned tree;
 
-    (void)state;
     make_directory("root");
     make_directory("root/a");
     make_directory("root/b");
@@ -92,7 +88,6 @@ static void hears_of_removal(void **state)
 {
     unsigned tree;
 
-    (void)state;
     make_directory("root");
     make_directory("root/a");
     tree = add_tree("/root");
@@ -145,7 +140,6 @@ static void running_out_of_watches_is_reported(void **state)
     pid_t child = fork();
     int status;
 
-    (void)state;
     if (child == 0)
         run_out_of_watches();
     assert_int_equal(waitpid(child, &status, 0), child);

@@ -42,7 +42,6 @@ static struct {
 
 static inline void note(void *userdata, unsigned tree, const char *name)
 {
-    (void)userdata;
     assert_true(heard.in_loop);
     assert_true(heard.count < NOTES);
     heard.note[heard.count].tree = tree;
@@ -52,7 +51,6 @@ static inline void note(void *userdata, unsigned tree, const char *name)
 
 static inline void note_everywhere(void *userdata, unsigned tree)
 {
-    (void)userdata;
     assert_true(heard.in_loop);
     assert_true(tree < TREES);
     heard.everywhere[tree]++;
@@ -68,7 +66,6 @@ static inline void forget_notes(void)
 
 static inline void on_guard(struct loop_timer *timer)
 {
-    (void)timer;
     fail_msg("what was waited for never came");
 }
 
@@ -158,7 +155,6 @@ static inline void drain(const char *root, unsigned tree)
 
 static inline int start(void **state)
 {
-    (void)state;
     if (scratch_directory_make(scratch) < 0 || path_open_root(scratch, &scratch_fd) < 0 ||
         loop_init(&loop) < 0)
         return -1;
@@ -168,7 +164,6 @@ static inline int start(void **state)
 
 static inline int stop(void **state)
 {
-    (void)state;
     loop_timer_stop(&guard);
     watch = watch_directories_free(watch);
     loop_done(&loop);

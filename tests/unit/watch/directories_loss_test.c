@@ -22,7 +22,6 @@ static void starts_over_after_an_overflow(void **state)
     unsigned long limit = queue_limit();
     unsigned tree;
 
-    (void)state;
     if (!limit || limit > 100000)
         skip();
     make_directory("root");
@@ -96,7 +95,6 @@ static void loses_none_of_two_thousand(void **state)
     int status;
     pid_t writer;
 
-    (void)state;
     make_directory("root");
     tree = add_tree("/root");
     wait_for_everywhere(tree);

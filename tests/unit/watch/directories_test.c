@@ -9,7 +9,6 @@ static void waits_for_an_absent_root(void **state)
 {
     unsigned tree = add_tree("/one/two/three");
 
-    (void)state;
     wait_for_everywhere(tree);
     forget_notes();
     make_directory("one");
@@ -26,7 +25,6 @@ static void is_not_woken_by_neighbours(void **state)
     unsigned tree = add_tree("/one/two");
     uint64_t events;
 
-    (void)state;
     make_directory("one");
     make_directory("one/two");
     wait_for_everywhere(tree);
@@ -49,7 +47,6 @@ static void takes_up_a_root_that_comes_back(void **state)
 {
     unsigned tree;
 
-    (void)state;
     make_directory("root");
     tree = add_tree("/root");
     wait_for_everywhere(tree);
@@ -67,7 +64,6 @@ static void takes_up_a_root_that_was_replaced(void **state)
 {
     unsigned tree;
 
-    (void)state;
     make_directory("root");
     make_directory("root/a");
     tree = add_tree("/root");
@@ -92,7 +88,6 @@ static void notices_that_a_parent_was_replaced(void **state)
 {
     unsigned tree;
 
-    (void)state;
     make_directory("one");
     make_directory("one/two");
     make_directory("one/two/root");
@@ -112,7 +107,6 @@ static void forgets_a_tree_that_is_removed(void **state)
 {
     unsigned first, second;
 
-    (void)state;
     make_directory("root");
     make_directory("root/seen");
     make_directory("other");
@@ -138,7 +132,6 @@ static void serves_two_trees_at_one_root(void **state)
 {
     unsigned first, second;
 
-    (void)state;
     make_directory("root");
     make_directory("root/a");
     first = add_tree("/root");
@@ -158,7 +151,6 @@ static void serves_a_tree_inside_another(void **state)
 {
     unsigned outer, inner;
 
-    (void)state;
     make_directory("root");
     make_directory("root/a");
     outer = add_tree("/root");
@@ -189,7 +181,6 @@ static void notices_what_is_mounted_over_a_root(void **state)
     char path[128];
     unsigned tree;
 
-    (void)state;
     if (!may_mount)
         skip();
     make_directory("root");

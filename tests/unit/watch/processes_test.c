@@ -19,7 +19,6 @@ static unsigned exits;
 
 static void note_exit(void *userdata, const char *sandbox_id, pid_t pid)
 {
-    (void)userdata;
     exited_pid = pid;
     assert_true(exits < 4);
     (void)snprintf(exited[exits++], sizeof(exited[0]), "%s", sandbox_id);
@@ -44,7 +43,6 @@ static void end_child(pid_t child)
 
 static int start(void **state)
 {
-    (void)state;
     exits = 0;
     if (loop_init(&loop) < 0)
         return -1;
@@ -53,7 +51,6 @@ static int start(void **state)
 
 static int stop(void **state)
 {
-    (void)state;
     watch = watch_processes_free(watch);
     loop_done(&loop);
     return 0;
@@ -63,7 +60,6 @@ static void reports_an_exit_once(void **state)
 {
     pid_t child = start_child();
 
-    (void)state;
     assert_int_equal(watch_processes_add(watch, "sandbox", child), 0);
     assert_int_equal(watch_processes_add(watch, "sandbox", child), 0);
     end_child(child);
@@ -78,7 +74,6 @@ static void reports_a_zombie(void **state)
 {
     pid_t child = start_child();
 
-    (void)state;
     assert_int_equal(watch_processes_add(watch, "sandbox", child), 0);
     assert_int_equal(kill(child, SIGKILL), 0);
     loop_run_once(&loop);
@@ -90,7 +85,6 @@ static void forgets_what_was_removed_or_replaced(void **state)
 {
     pid_t first = start_child(), second = start_child(), third = start_child();
 
-    (void)state;
     assert_int_equal(watch_processes_add(watch, "replaced", first), 0);
     assert_int_equal(watch_processes_add(watch, "replaced", second), 0);
     assert_int_equal(watch_processes_add(watch, "removed", third), 0);
@@ -110,7 +104,6 @@ static void exit_before_removal_is_reported(void **state)
 {
     pid_t child = start_child();
 
-    (void)state;
     assert_int_equal(watch_processes_add(watch, "sandbox", child), 0);
     end_child(child);
     assert_int_equal(watch_processes_remove(watch, "sandbox"), child);
@@ -121,7 +114,6 @@ static void refuses_pids_without_a_process(void **state)
 {
     pid_t child = start_child();
 
-    (void)state;
     end_child(child);
     assert_int_equal(watch_processes_add(watch, "sandbox", child), 1);
     assert_int_equal(watch_processes_add(watch, "sandbox", 0), 1);

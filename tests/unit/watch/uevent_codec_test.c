@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "watch/uevent_codec.h"
+#include "watch/watch_internal.h"
 
 /* The text is a literal whose strings are separated by \0; its own NUL stands for the receiver's.
  */
@@ -18,16 +18,11 @@ static void reads_resize_of_a_loop_device(void **state)
                   "MINOR=3\0DEVNAME=loop3\0DEVTYPE=disk\0DISKSEQ=15\0SEQNUM=6831\0";
     struct uevent event;
 
-    (void)state;
     assert_int_equal(uevent_parse(data, sizeof(data) - 1, &event), 0);
-    assert_string_equal(event.action, "change");
     assert_string_equal(event.devpath, "/devices/virtual/block/loop0");
     assert_string_equal(event.subsystem, "block");
-    assert_string_equal(event.device_name, "loop3");
     assert_true(event.has_number && event.major == 7 && event.minor == 3);
-    assert_true(event.resize);
     assert_false(event.capacity_changed);
-    assert_false(event.synthetic);
 }
 
 static void reads_device_mapper_with_its_own_key_first(void **state)
@@ -36,9 +31,8 @@ static void reads_device_mapper_with_its_own_key_first(void **state)
                   "MAJOR=253\0SUBSYSTEM=block\0";
     struct uevent event;
 
-    (void)state;
     assert_int_equal(uevent_parse(data, sizeof(data) - 1, &event), 0);
-    assert_true(event.has_number && event.major == 253 && event.minor == 0 && event.resize);
+    assert_true(event.has_number && event.major == 253 && event.minor == 0);
 }
 
 /* The next three were recorded from Linux 6.1: a disk grew, was read, was rescanned; then the dm
@@ -52,13 +46,12 @@ static void reads_scsi_unit_attention(void **state)
         "MODALIAS=scsi:t-0x00\0SEQNUM=628\0";
     struct uevent event;
 
-    (void)state;
     assert_int_equal(uevent_parse(data, sizeof(data) - 1, &event), 0);
     assert_true(event.capacity_changed);
     assert_string_equal(event.subsystem, "scsi");
     assert_string_equal(event.devpath, "/devices/pci0000:00/0000:00:04.0/virtio0/host0/"
                                        "target0:0:1/0:0:1:0");
-    assert_false(event.has_number || event.resize);
+    assert_false(event.has_number);
 }
 
 static void reads_a_rescanned_disk(void **state)
@@ -69,9 +62,8 @@ static void reads_a_rescanned_disk(void **state)
                   "DEVNAME=sda\0DEVTYPE=disk\0DISKSEQ=1\0SEQNUM=630\0";
     struct uevent event;
 
-    (void)state;
     assert_int_equal(uevent_parse(data, sizeof(data) - 1, &event), 0);
-    assert_true(event.has_number && event.major == 8 && event.minor == 0 && event.resize);
+    assert_true(event.has_number && event.major == 8 && event.minor == 0);
     assert_false(event.capacity_changed);
 }
 
@@ -83,22 +75,17 @@ static void reads_a_resumed_dm_device(void **state)
                   "SEQNUM=631\0";
     struct uevent event;
 
-    (void)state;
     assert_int_equal(uevent_parse(data, sizeof(data) - 1, &event), 0);
-    assert_string_equal(event.device_name, "dm-0");
-    assert_true(event.has_number && event.major == 254 && event.minor == 0 && event.resize);
+    assert_true(event.has_number && event.major == 254 && event.minor == 0);
 }
 
-static void knows_a_synthetic_event(void **state)
+static void reads_a_last_string_without_a_nul_of_its_own(void **state)
 {
     char data[] = "change@/devices/virtual/block/loop0\0SUBSYSTEM=block\0SYNTH_UUID=0\0"
                   "SYNTH_ARG_RESIZE=1\0MAJOR=7\0MINOR=0";
     struct uevent event;
 
-    (void)state;
     assert_int_equal(uevent_parse(data, sizeof(data) - 1, &event), 0);
-    assert_true(event.synthetic);
-    assert_false(event.resize);
     assert_true(event.has_number); /* the last string had no NUL of its own */
 }
 
@@ -106,7 +93,6 @@ static void refuses_malformed_numbers(void **state)
 {
     struct uevent event;
 
-    (void)state;
     assert_int_equal(PARSE("add@/x\0MAJOR=7\0MINOR=4294967296\0", &event), 0);
     assert_false(event.has_number);
     assert_int_equal(PARSE("add@/x\0MAJOR=\0MINOR=1\0", &event), 0);
@@ -121,7 +107,6 @@ static void refuses_malformed_uevents(void **state)
 {
     struct uevent event;
 
-    (void)state;
     assert_int_equal(PARSE("", &event), -EBADMSG);
     assert_int_equal(PARSE("\0\0\0", &event), -EBADMSG);
     assert_int_equal(PARSE("libudev\0\xfe\xed\xca\xfe", &event), -EBADMSG);
@@ -138,7 +123,7 @@ int main(void)
         cmocka_unit_test(reads_scsi_unit_attention),
         cmocka_unit_test(reads_a_rescanned_disk),
         cmocka_unit_test(reads_a_resumed_dm_device),
-        cmocka_unit_test(knows_a_synthetic_event),
+        cmocka_unit_test(reads_a_last_string_without_a_nul_of_its_own),
         cmocka_unit_test(refuses_malformed_numbers),
         cmocka_unit_test(refuses_malformed_uevents),
     };

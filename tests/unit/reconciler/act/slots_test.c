@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "reconciler/act/slots.h"
+#include "reconciler/act/actor.h"
 #include "reconciler/decide/decide.h"
 
 static struct slots slots;
@@ -16,19 +16,18 @@ static void begin(unsigned parallel)
 
 static int end(void **state)
 {
-    (void)state;
     slots_done(&slots);
     return 0;
 }
 
 static void enters(int64_t sandbox, int64_t volume)
 {
-    assert_true(slots_enter(&slots, sandbox, volume));
+    assert_true(slots_enter(&slots, sandbox, volume, false));
 }
 
 static void waits(int64_t sandbox, int64_t volume)
 {
-    assert_false(slots_enter(&slots, sandbox, volume));
+    assert_false(slots_enter(&slots, sandbox, volume, false));
 }
 
 static void expect_next(int64_t expected)
@@ -54,7 +53,6 @@ static void expect_nobody(void)
 
 static void one_act_per_sandbox(void **state)
 {
-    (void)state;
     begin(4);
     enters(1, 10);
     waits(1, 11);
@@ -69,7 +67,6 @@ static void one_act_per_sandbox(void **state)
 
 static void the_bound_holds_over_all_slots(void **state)
 {
-    (void)state;
     begin(2);
     enters(1, 10);
     enters(2, 20);
@@ -86,7 +83,6 @@ static void the_bound_holds_over_all_slots(void **state)
 
 static void resting_keeps_the_sandbox_and_frees_a_place(void **state)
 {
-    (void)state;
     begin(1);
     enters(1, 10);
     waits(1, 11);
@@ -104,7 +100,6 @@ static void resting_keeps_the_sandbox_and_frees_a_place(void **state)
 
 static void a_bounded_number_may_rest(void **state)
 {
-    (void)state;
     begin(1);
     for (int64_t sandbox = 1; sandbox <= SLOTS_RESTING + 1; sandbox++) {
         enters(sandbox, sandbox * 10);
@@ -120,7 +115,6 @@ static void a_bounded_number_may_rest(void **state)
  */
 static void a_waiter_that_declines_lets_the_next_one_go(void **state)
 {
-    (void)state;
     begin(1);
     enters(1, 10);
     waits(1, 11);
@@ -135,15 +129,14 @@ static void a_waiter_that_declines_lets_the_next_one_go(void **state)
 /* Two that wait behind each other would be handed out in turn for ever. */
 static void those_that_go_first_go_before_those_that_wait(void **state)
 {
-    (void)state;
     begin(4);
-    assert_true(slots_enter_first(&slots, 1, 10));
+    assert_true(slots_enter(&slots, 1, 10, true));
     waits(1, 11);
-    assert_false(slots_enter_first(&slots, 1, 12));
+    assert_false(slots_enter(&slots, 1, 12, true));
     slots_leave(&slots, 1);
     waits(1, 10); /* 12 goes before it */
     expect_next(12);
-    assert_true(slots_enter_first(&slots, 1, 12));
+    assert_true(slots_enter(&slots, 1, 12, true));
     slots_leave(&slots, 1);
     enters(1, 12); /* nothing goes before it any more */
     slots_leave(&slots, 1);
@@ -155,7 +148,6 @@ static void those_that_go_first_go_before_those_that_wait(void **state)
 
 static void slots_take_turns(void **state)
 {
-    (void)state;
     begin(2);
     enters(1, 10);
     enters(2, 20);
@@ -172,7 +164,6 @@ static void slots_take_turns(void **state)
 
 static void backoff_doubles_up_to_its_largest(void **state)
 {
-    (void)state;
     assert_int_equal(backoff_bound(1), BACKOFF_FIRST_NS);
     assert_int_equal(backoff_bound(2), 2 * BACKOFF_FIRST_NS);
     assert_int_equal(backoff_bound(9), 256 * BACKOFF_FIRST_NS);

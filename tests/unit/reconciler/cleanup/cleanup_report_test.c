@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cleanup_report_test.c - a report has as many directories as fit, and is whole. */
+/* cleanup_report_test.c - a report has as many directories as fit, and is whole; the breaker and
+ * the rate. */
 #include "tests/unit/test.h"
 
 #include <cjson/cJSON.h>
@@ -17,7 +18,6 @@ static int missing_entry;
 static int fake_get_suspect(struct store *store, int64_t entry_id,
                             struct store_suspect *ret_suspect)
 {
-    (void)store;
     if (entry_id == missing_entry)
         return -EIO;
     ret_suspect->volume_id = entry_id;
@@ -27,8 +27,6 @@ static int fake_get_suspect(struct store *store, int64_t entry_id,
 
 static int fake_get_pv(struct store *store, int64_t volume_id, char *ret_pv)
 {
-    (void)store;
-    (void)volume_id;
     ret_pv[0] = '\0';
     return 0;
 }
@@ -68,7 +66,6 @@ static void has_all_that_looks_stale(void **state)
 {
     struct buffer json = BUFFER_INIT(0);
 
-    (void)state;
     assert_int_equal(report(&json), 0);
     assert_int_equal(rows_of(&json), VERDICTS - 1);
     buffer_done(&json);
@@ -78,7 +75,6 @@ static void is_whole_however_little_fits(void **state)
 {
     int before = 0;
 
-    (void)state;
     for (size_t limit = 20; limit < 4096; limit++) {
         struct buffer json = BUFFER_INIT(limit);
         int rows;
@@ -99,7 +95,6 @@ static void a_failing_store_is_not_taken_for_a_short_report(void **state)
 {
     struct buffer json = BUFFER_INIT(0);
 
-    (void)state;
     missing_entry = 7;
     assert_int_equal(report(&json), -EIO);
     missing_entry = 0;
@@ -127,7 +122,6 @@ static struct verdict judge_held(bool person, bool held, enum stale_sandbox sand
 
 static void only_a_person_frees_what_the_breaker_holds(void **state)
 {
-    (void)state;
     assert_true(is_removable(&(struct verdict){.decision.verdict = STALE_REMOVE}));
     assert_int_equal(judge_held(false, true, STALE_SANDBOX_NEVER).decision.reason,
                      STALE_REASON_BREAKER);
@@ -137,6 +131,54 @@ static void only_a_person_frees_what_the_breaker_holds(void **state)
     assert_int_equal(judge_held(false, false, STALE_SANDBOX_NEVER).decision.verdict, STALE_REMOVE);
 }
 
+/* ---- so many removals in any minute ---- */
+
+static const uint64_t BEGIN = 100000 * NSEC_PER_SEC;
+
+static unsigned long allowance(const struct cleanup *cleanup, unsigned seconds)
+{
+    uint64_t wake_ns;
+    unsigned long left = allowance_of(cleanup, 3, BEGIN + seconds * NSEC_PER_SEC, &wake_ns);
+
+    assert_true(wake_ns > BEGIN + seconds * NSEC_PER_SEC);
+    return left;
+}
+
+static void remove_at(struct cleanup *cleanup, unsigned seconds)
+{
+    note_removal(cleanup, BEGIN + seconds * NSEC_PER_SEC);
+}
+
+static void no_minute_has_more_than_the_rate(void **state)
+{
+    struct cleanup cleanup = {0};
+    uint64_t wake_ns;
+
+    assert_int_equal(allowance(&cleanup, 0), 3);
+    remove_at(&cleanup, 0);
+    remove_at(&cleanup, 30);
+    remove_at(&cleanup, 30);
+    assert_int_equal(allowance(&cleanup, 30), 0);
+    assert_int_equal(allowance_of(&cleanup, 3, BEGIN + 31 * NSEC_PER_SEC, &wake_ns), 0);
+    assert_int_equal((wake_ns - BEGIN) / NSEC_PER_SEC, 91);
+    assert_int_equal(allowance(&cleanup, 90), 0);
+    assert_int_equal(allowance(&cleanup, 91), 3);
+    remove_at(&cleanup, 91);
+    assert_int_equal(allowance(&cleanup, 91), 2);
+    assert_int_equal(allowance(&cleanup, 200), 3);
+}
+
+static void a_lower_rate_holds_at_once(void **state)
+{
+    struct cleanup cleanup = {0};
+    uint64_t wake_ns;
+
+    for (int i = 0; i < 5; i++)
+        remove_at(&cleanup, 0);
+    assert_int_equal(allowance_of(&cleanup, 3, BEGIN, &wake_ns), 0);
+    assert_int_equal(allowance_of(&cleanup, 7, BEGIN, &wake_ns), 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -144,6 +186,8 @@ int main(void)
         cmocka_unit_test(has_all_that_looks_stale),
         cmocka_unit_test(is_whole_however_little_fits),
         cmocka_unit_test(a_failing_store_is_not_taken_for_a_short_report),
+        cmocka_unit_test(no_minute_has_more_than_the_rate),
+        cmocka_unit_test(a_lower_rate_holds_at_once),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -26,7 +26,7 @@
 
 #include "lib/clock.h"
 #include "observe/mount_info.h"
-#include "reconciler/cleanup/quarantine.h"
+#include "reconciler/cleanup/cleanup_pass.h"
 
 #define VOLUMES "/run/shared/direct-volumes"
 #define TRASH   "/run/shared/.trash"
@@ -251,7 +251,6 @@ static void no_acknowledged_write_is_lost(void **state)
     const uint64_t until_ns = clock_boottime() + SECONDS * NSEC_PER_SEC;
     unsigned rounds = 0;
 
-    (void)state;
     writer = fork();
     if (writer == 0) {
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -3,7 +3,7 @@
 #include "tests/unit/tree.h"
 
 #include "observe/mount_info.h"
-#include "reconciler/cleanup/quarantine.h"
+#include "reconciler/cleanup/cleanup_pass.h"
 #include "tests/unit/mounts.h"
 
 #define VOLUMES "/run/shared/direct-volumes"
@@ -59,47 +59,9 @@ static struct quarantine_state look(void)
 
 /* ---- there and back -------------------------------------------------------------------------- */
 
-static void a_directory_goes_and_comes_back_as_it_was(void **state)
-{
-    char before[SHA256_HEX_BYTES];
-
-    (void)state;
-    assert_true(look().in_place && !look().in_trash);
-    assert_int_equal(quarantine_take(&quarantine, &item), QUARANTINE_DONE);
-    assert_false(tree_has(ENTRY));
-    assert_true(tree_has(MOVED "/mountInfo.json"));
-    assert_true(look().in_trash && look().unchanged && !look().in_place);
-    assert_int_equal(quarantine_put_back(&quarantine, &item), QUARANTINE_DONE);
-    memcpy(before, fingerprint, sizeof(before));
-    take_fingerprint();
-    assert_string_equal(before, fingerprint);
-    assert_false(tree_has(TRASH "/1-1"));
-    assert_int_equal(quarantine_put_back(&quarantine, &item), QUARANTINE_ABSENT);
-}
-
-static void a_missing_directory_is_absent(void **state)
-{
-    (void)state;
-    item.key = "other";
-    assert_int_equal(quarantine_take(&quarantine, &item), QUARANTINE_ABSENT);
-    assert_false(tree_has(TRASH "/1-1"));
-    assert_false(look().in_place || look().in_trash);
-}
-
-static void changes_are_noticed(void **state)
-{
-    (void)state;
-    assert_int_equal(quarantine_take(&quarantine, &item), QUARANTINE_DONE);
-    tree_write(MOVED "/mountInfo.json", "{\"device\":\"/dev/b\"}");
-    assert_true(look().in_trash && !look().unchanged);
-    tree_make(MOVED "/directory"); /* whatever somebody puts there */
-    assert_true(look().in_trash && !look().unchanged);
-}
-
 /* Staged anew between the look and the move: another directory went. */
 static void another_directory_is_a_change(void **state)
 {
-    (void)state;
     assert_int_equal(rename(tree_path(ENTRY), tree_path("/aside")), 0);
     tree_make(ENTRY);
     tree_write(ENTRY "/mountInfo.json", "{\"device\":\"/dev/a\"}");
@@ -110,20 +72,8 @@ static void another_directory_is_a_change(void **state)
     assert_true(tree_has(ENTRY "/mountInfo.json"));
 }
 
-static void a_name_taken_again_is_newer(void **state)
-{
-    (void)state;
-    assert_int_equal(quarantine_take(&quarantine, &item), QUARANTINE_DONE);
-    tree_make(ENTRY);
-    assert_true(look().in_place && look().in_trash && look().unchanged);
-    assert_int_equal(quarantine_put_back(&quarantine, &item), QUARANTINE_TAKEN);
-    assert_true(tree_has(MOVED "/mountInfo.json"));
-    assert_false(tree_has(ENTRY "/mountInfo.json"));
-}
-
 static void a_link_in_its_place_is_put_back_unfollowed(void **state)
 {
-    (void)state;
     assert_int_equal(rename(tree_path(ENTRY), tree_path("/aside")), 0);
     assert_int_equal(symlink("../../../aside", tree_path(ENTRY)), 0);
     assert_int_equal(quarantine_take(&quarantine, &item), QUARANTINE_DONE);
@@ -135,7 +85,6 @@ static void a_link_in_its_place_is_put_back_unfollowed(void **state)
 
 static void deleting_may_be_repeated(void **state)
 {
-    (void)state;
     assert_int_equal(quarantine_take(&quarantine, &item), QUARANTINE_DONE);
     tree_remove(MOVED "/sandbox-1"); /* killed on its way */
     assert_int_equal(quarantine_delete(&quarantine, &item, NULL), QUARANTINE_DONE);
@@ -144,20 +93,10 @@ static void deleting_may_be_repeated(void **state)
     assert_int_equal(quarantine_delete(&quarantine, &item, NULL), QUARANTINE_DONE);
 }
 
-static void only_files_are_deleted(void **state)
-{
-    (void)state;
-    assert_int_equal(quarantine_take(&quarantine, &item), QUARANTINE_DONE);
-    tree_make(MOVED "/directory/deeper");
-    assert_true(quarantine_delete(&quarantine, &item, NULL) < 0);
-    assert_true(tree_has(MOVED "/directory/deeper"));
-}
-
 static void a_file_goes_and_comes_back(void **state)
 {
     cleanup(fd_closep) int fd = open(tree_path(ENTRY), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-    (void)state;
     assert_int_equal(fingerprint_file(fd, "sandbox-1", fingerprint), FINGERPRINT_TAKEN);
     item.file = "sandbox-1";
     assert_int_equal(quarantine_take(&quarantine, &item), QUARANTINE_DONE);
@@ -188,7 +127,6 @@ static void expect_unfit(const char *trash, const char *text)
 
 static void a_trash_in_a_watched_directory_is_refused(void **state)
 {
-    (void)state;
     tree_make("/run/crust");
     expect_unfit(VOLUMES, "which is watched");
     expect_unfit(VOLUMES "/.trash/deeper", "which is watched");
@@ -199,7 +137,6 @@ static void a_trash_in_a_watched_directory_is_refused(void **state)
 
 static void a_trash_of_others_is_refused(void **state)
 {
-    (void)state;
     tree_make("/open");
     assert_int_equal(chmod(tree_path("/open"), 0777), 0);
     expect_unfit("/open", "writable by others");
@@ -214,7 +151,6 @@ static void a_trash_of_others_is_refused(void **state)
 
 static void a_trash_on_another_mount_is_refused(void **state)
 {
-    (void)state;
     tree_make("/elsewhere");
     if (child_begins()) {
         struct error error = {0};
@@ -231,7 +167,6 @@ static void a_trash_on_another_mount_is_refused(void **state)
 
 static void mounts_in_the_trash_stay(void **state)
 {
-    (void)state;
     tree_make("/precious");
     tree_write("/precious/file", "");
     assert_int_equal(quarantine_take(&quarantine, &item), QUARANTINE_DONE);
@@ -249,22 +184,19 @@ static void mounts_in_the_trash_stay(void **state)
     assert_true(tree_has("/precious/file") && tree_has(MOVED "/sandbox-1"));
 }
 
+#define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_directory_goes_and_comes_back_as_it_was, start, stop),
-        cmocka_unit_test_setup_teardown(a_missing_directory_is_absent, start, stop),
-        cmocka_unit_test_setup_teardown(changes_are_noticed, start, stop),
-        cmocka_unit_test_setup_teardown(another_directory_is_a_change, start, stop),
-        cmocka_unit_test_setup_teardown(a_name_taken_again_is_newer, start, stop),
-        cmocka_unit_test_setup_teardown(a_link_in_its_place_is_put_back_unfollowed, start, stop),
-        cmocka_unit_test_setup_teardown(deleting_may_be_repeated, start, stop),
-        cmocka_unit_test_setup_teardown(only_files_are_deleted, start, stop),
-        cmocka_unit_test_setup_teardown(a_file_goes_and_comes_back, start, stop),
-        cmocka_unit_test_setup_teardown(a_trash_in_a_watched_directory_is_refused, start, stop),
-        cmocka_unit_test_setup_teardown(a_trash_of_others_is_refused, start, stop),
-        cmocka_unit_test_setup_teardown(a_trash_on_another_mount_is_refused, start, stop),
-        cmocka_unit_test_setup_teardown(mounts_in_the_trash_stay, start, stop),
+        TEST(another_directory_is_a_change),
+        TEST(a_link_in_its_place_is_put_back_unfollowed),
+        TEST(deleting_may_be_repeated),
+        TEST(a_file_goes_and_comes_back),
+        TEST(a_trash_in_a_watched_directory_is_refused),
+        TEST(a_trash_of_others_is_refused),
+        TEST(a_trash_on_another_mount_is_refused),
+        TEST(mounts_in_the_trash_stay),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,11 +4,12 @@
 #include "tests/unit/reconciler/surroundings.h"
 
 #include "observe/mount_info.h"
-#include "reconciler/cleanup/cleanup.h"
-#include "reconciler/cleanup/trash.h"
+#include "reconciler/cleanup/cleaner.h"
+#include "reconciler/cleanup/cleanup_pass.h"
 #include "reconciler/core/observer.h"
 #include "reconciler/core/work_queue.h"
 #include "store/cleanups.h"
+#include "tests/unit/volume_rows.h"
 
 #define KEY          "key-1"
 #define SANDBOX_FILE "sandbox-1"
@@ -42,7 +43,7 @@ int observer_observe_entry(const struct observer *observer, enum reconciler_tree
     assert_ptr_equal(observer, &test.observer);
     assert_int_equal(tree, TREE_KATA_VOLUMES);
     assert_string_equal(name, KEY);
-    return tree_has(ENTRY) ? store_put_entry(the_store(), &entry, &volume_id, &changed)
+    return tree_has(ENTRY) ? row_put_entry(the_store(), &entry, &volume_id, &changed)
                            : store_remove_entry(the_store(), LAYOUT_KATA, KEY, &volume_id);
 }
 
@@ -57,7 +58,6 @@ static void stage(const char *device)
 
 static int set_up(void **state)
 {
-    (void)state;
     memset(&test, 0, sizeof(test));
     surroundings_begin(&test.node, false);
     surroundings_bind(&test.node);
@@ -71,7 +71,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     surroundings_end(&test.node);
     return 0;
 }
@@ -174,7 +173,6 @@ static void remove_it(void)
 
 static void metadata_goes_step_by_step(void **state)
 {
-    (void)state;
     intend(NULL);
     assert_step("intended");
     take();
@@ -201,28 +199,9 @@ static void metadata_goes_step_by_step(void **state)
     assert_decided("removed", "sandbox_ended");
 }
 
-static void one_file_goes_alone(void **state)
-{
-    (void)state;
-    intend(SANDBOX_FILE);
-    take();
-    assert_true(tree_has(INFO));
-    assert_false(tree_has(ENTRY "/" SANDBOX_FILE));
-    advance();
-    pass_seconds(3);
-    advance();
-    assert_step("kept");
-    pass_seconds(3601);
-    advance();
-    assert_step(NULL);
-    assert_false(tree_has(test.moved));
-    assert_true(volume_is(STORE_PRESENT));
-}
-
 /* A daemon that was killed between the two. */
 static void an_intent_without_a_move_is_forgotten(void **state)
 {
-    (void)state;
     intend(NULL);
     advance();
     assert_step(NULL);
@@ -236,7 +215,6 @@ static void a_failed_move_is_on_record(void **state)
     struct store_trash row;
     char drawer[256];
 
-    (void)state;
     intend(NULL);
     assert_int_equal(store_get_trash(the_store(), test.cleanup_id, &row), STORE_FOUND);
     (void)snprintf(drawer, sizeof(drawer), "%.150s/%s", row.directory, row.name);
@@ -251,7 +229,6 @@ static void a_failed_deletion_is_tried_again(void **state)
 {
     char strange[320];
 
-    (void)state;
     remove_it();
     pass_seconds(3601);
     execute_sql(the_store(), "UPDATE trash SET step = 'deleting'");
@@ -266,46 +243,8 @@ static void a_failed_deletion_is_tried_again(void **state)
 
 /* ---- back ---- */
 
-static void a_directory_that_changed_on_its_way_is_put_back(void **state)
-{
-    char info[320];
-
-    (void)state;
-    for (unsigned settled = 0; settled < 2; settled++) {
-        intend(NULL);
-        take();
-        if (settled)
-            advance();
-        (void)snprintf(info, sizeof(info), "%s/mountInfo.json", test.moved);
-        tree_write(info, settled ? "/dev/c" : "/dev/b");
-        advance();
-        assert_step(NULL);
-        assert_true(tree_has(INFO));
-        assert_decided("put-back", "changed");
-        assert_true(volume_is(STORE_PRESENT));
-    }
-}
-
-static void a_changed_directory_stays_in_the_trash_if_staged_again(void **state)
-{
-    char info[320];
-
-    (void)state;
-    intend(NULL);
-    take();
-    advance();
-    (void)snprintf(info, sizeof(info), "%s/mountInfo.json", test.moved);
-    tree_write(info, "/dev/b");
-    stage("/dev/new");
-    advance();
-    assert_step("kept");
-    assert_decided("removed", "staged_again");
-    assert_true(tree_has(INFO) && tree_has(test.moved));
-}
-
 static void a_volume_staged_again_is_a_new_one(void **state)
 {
-    (void)state;
     intend(NULL);
     take();
     advance();
@@ -319,7 +258,6 @@ static void a_volume_staged_again_is_a_new_one(void **state)
 
 static void a_directory_moved_back_by_hand_counts_as_never_moved(void **state)
 {
-    (void)state;
     intend(NULL);
     take();
     advance();
@@ -332,7 +270,6 @@ static void a_directory_moved_back_by_hand_counts_as_never_moved(void **state)
 
 static void a_loss_from_the_trash_is_reported(void **state)
 {
-    (void)state;
     intend(NULL);
     take();
     advance();
@@ -342,25 +279,8 @@ static void a_loss_from_the_trash_is_reported(void **state)
     assert_decided("failed", "lost_from_trash");
 }
 
-/* Whoever wrote it had the file open all the time. */
-static void a_directory_that_changed_in_the_trash_comes_back(void **state)
-{
-    char info[320];
-
-    (void)state;
-    remove_it();
-    (void)snprintf(info, sizeof(info), "%s/mountInfo.json", test.moved);
-    tree_write(info, "/dev/b");
-    pass_seconds(3601);
-    advance();
-    assert_step(NULL);
-    assert_true(tree_has(INFO));
-    assert_decided("restored", "changed");
-}
-
 static void a_directory_taken_out_by_hand_is_forgotten(void **state)
 {
-    (void)state;
     remove_it();
     assert_int_equal(scratch_directory_remove(tree_path(test.moved)), 0);
     pass_seconds(3601);
@@ -378,25 +298,8 @@ static void assert_restore(int outcome, const char *text)
         fail_msg("\"%s\" does not say \"%s\"", test.error.text, text);
 }
 
-static void a_removed_directory_is_restored_byte_for_byte(void **state)
-{
-    char before[SHA256_HEX_BYTES], after[SHA256_HEX_BYTES];
-
-    (void)state;
-    take_fingerprint(NULL, before);
-    remove_it();
-    assert_restore(TRASH_RESTORED, "");
-    take_fingerprint(NULL, after);
-    assert_string_equal(before, after);
-    assert_step(NULL);
-    assert_true(volume_is(STORE_PRESENT));
-    assert_decided("restored", "requested");
-    assert_restore(TRASH_REFUSED, "no longer in the trash");
-}
-
 static void restore_refuses_a_directory_that_was_not_removed(void **state)
 {
-    (void)state;
     test.cleanup_id = 99;
     assert_restore(TRASH_UNKNOWN, "there is no cleanup 99");
     intend(NULL);
@@ -409,30 +312,10 @@ static void restore_refuses_a_directory_that_was_not_removed(void **state)
     assert_restore(TRASH_REFUSED, "only what was removed can be restored");
 }
 
-static void bytes_that_are_gone_are_not_restored(void **state)
-{
-    (void)state;
-    remove_it();
-    assert_int_equal(scratch_directory_remove(tree_path(test.moved)), 0);
-    assert_restore(TRASH_REFUSED, "taken out by hand");
-    assert_step("kept");
-}
-
-static void restore_leaves_a_newer_directory_in_place(void **state)
-{
-    (void)state;
-    remove_it();
-    stage("/dev/new");
-    assert_restore(TRASH_TAKEN, "staged again since");
-    assert_step("kept");
-    assert_true(tree_has(INFO) && tree_has(test.moved));
-}
-
 /* ---- what fails ---- */
 
 static void a_trash_that_will_not_do_keeps_what_is_in_it(void **state)
 {
-    (void)state;
     assert_true(trash_is_usable(&test.cleanup, LAYOUT_KATA, &test.error));
     assert_true(trash_is_usable(&test.cleanup, LAYOUT_CRUST, &test.error));
     remove_it();
@@ -449,7 +332,6 @@ static void a_trash_that_will_not_do_keeps_what_is_in_it(void **state)
 
 static void a_database_that_fails_leaves_all_as_it_was(void **state)
 {
-    (void)state;
     remove_it();
     pass_seconds(3601);
     fail_writes(the_store());
@@ -465,21 +347,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(metadata_goes_step_by_step),
-        TEST(one_file_goes_alone),
         TEST(an_intent_without_a_move_is_forgotten),
         TEST(a_failed_move_is_on_record),
         TEST(a_failed_deletion_is_tried_again),
-        TEST(a_directory_that_changed_on_its_way_is_put_back),
-        TEST(a_changed_directory_stays_in_the_trash_if_staged_again),
         TEST(a_volume_staged_again_is_a_new_one),
         TEST(a_directory_moved_back_by_hand_counts_as_never_moved),
         TEST(a_loss_from_the_trash_is_reported),
-        TEST(a_directory_that_changed_in_the_trash_comes_back),
         TEST(a_directory_taken_out_by_hand_is_forgotten),
-        TEST(a_removed_directory_is_restored_byte_for_byte),
         TEST(restore_refuses_a_directory_that_was_not_removed),
-        TEST(bytes_that_are_gone_are_not_restored),
-        TEST(restore_leaves_a_newer_directory_in_place),
         TEST(a_trash_that_will_not_do_keeps_what_is_in_it),
         TEST(a_database_that_fails_leaves_all_as_it_was),
     };

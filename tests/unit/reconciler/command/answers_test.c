@@ -67,7 +67,6 @@ static void docs_table_is_the_codes(void **state)
     bool inside = false, ended = false;
     unsigned rows = 0;
 
-    (void)state;
     assert_non_null(file);
     while (!ended && fgets(line, sizeof(line), file)) {
         assert_non_null(strchr(line, '\n'));
@@ -88,7 +87,6 @@ static void docs_table_is_the_codes(void **state)
 /* Pods do not start on these, and the kubelet asks for ever. */
 static void no_refusal_blocks_pods_for_ever(void **state)
 {
-    (void)state;
     for (unsigned i = 0; i < ANSWERS + REASONS; i++) {
         const enum status_code code =
             i < ANSWERS ? answer_code(i) : reason_code(i - ANSWERS, STATES);

@@ -5,14 +5,14 @@
 
 #include "tests/unit/reconciler/surroundings.h"
 
-#include "lib/base64url.h"
-#include "lib/sha256.h"
-#include "reconciler/act/actor.h"
-#include "reconciler/command/clients.h"
+#include "lib/encode.h"
+#include "reconciler/core/reconciler_internal.h"
+#include "reconciler/drive/drives.h"
 #include "reconciler/helper/helper.h"
 #include "tests/unit/reconciler/fake_child.h"
 #include "tests/unit/reconciler/fake_devices.h"
 #include "tests/unit/reconciler/fake_guest.h"
+#include "tests/unit/volume_rows.h"
 
 #define STAGED        "/staged"
 #define KATA_VOLUMES  "/run/kata-containers/shared/direct-volumes"
@@ -21,12 +21,8 @@
 
 static struct {
     struct surroundings node;
-    struct actor *actor;
-    struct helpers *helpers;
-    struct clients *clients;
+    struct reconciler core;
     bool full, vanishes; /* so the core finds what was staged */
-    const char *problem;
-    const char *host_use;
     unsigned answers;
     enum status_code code;
     char error[ERROR_TEXT_BYTES];
@@ -35,22 +31,16 @@ static struct {
         enum drive_state state;
         enum status_code code, get_code;
         unsigned attached, detached, cancelled;
-        char drive_id[DRIVE_ID_CHARS + 1];
-        char vm_path[64], host_path[64], sandbox_id[64];
-        char options[256];
         bool writable, has_fs_group;
-        uint32_t fs_group;
-        enum drive_group_policy policy;
         reconciler_drive_done *done;
         void *userdata;
     } drive;
 } test;
 
-/* ---- the core ---- */
+/* ---- the core, in the place of its own functions ---- */
 
-static bool is_full(void *userdata)
+bool scan_is_over_limit(const struct scan *scan)
 {
-    (void)userdata;
     return test.full;
 }
 
@@ -66,34 +56,29 @@ static const char *directory_of(enum volume_layout layout, const char *name)
 
 /* A directory that is there is a volume of that name; what it says of itself is of no matter here.
  */
-static int observe_entry_now(void *userdata, enum volume_layout layout, const char *name)
+int observer_observe_entry(const struct observer *observer, enum reconciler_tree tree,
+                           const char *name)
 {
+    const enum volume_layout layout = tree == TREE_KATA_VOLUMES ? LAYOUT_KATA : LAYOUT_CRUST;
     struct store_entry entry = entry_of(name, STAGED, 99);
     int64_t volume_id;
     bool changed;
 
-    (void)userdata;
     if (!tree_has(directory_of(layout, name)) || test.vanishes)
         return store_remove_entry(test.node.context.store, layout, name, &volume_id);
     entry.layout = layout;
     entry.directory_inode += layout;
-    entry.problem = test.problem;
-    return store_put_entry(test.node.context.store, &entry, &volume_id, &changed);
+    return row_put_entry(test.node.context.store, &entry, &volume_id, &changed);
 }
 
-static int resolve_path(void *userdata, const char *target_path)
+int unresolved_offer(const struct context *context, const char *target_path, const char *source)
 {
-    (void)userdata;
-    (void)target_path;
     return 0;
 }
 
-static const char *find_host_use(void *userdata, uint32_t major, uint32_t minor)
+const char *devices_host_use_for_client(struct devices *devices, uint32_t major, uint32_t minor)
 {
-    (void)userdata;
-    (void)major;
-    (void)minor;
-    return test.host_use;
+    return NULL;
 }
 
 /* ---- its drives ---- */
@@ -109,45 +94,31 @@ static enum status_code wait_for_drive(reconciler_drive_done *done, void *userda
     return STATUS_OK;
 }
 
-static enum status_code attach_drive(void *userdata, const struct reconciler_drive_attach *attach,
-                                     reconciler_drive_done *done, void *done_userdata,
-                                     struct drive_wait **ret_wait, struct error *error)
+enum status_code reconciler_attach_drive(struct reconciler *reconciler,
+                                         const struct reconciler_drive_attach *attach,
+                                         reconciler_drive_done *done, void *done_userdata,
+                                         struct drive_wait **ret_wait, struct error *error)
 {
-    (void)userdata;
     test.drive.attached++;
-    (void)snprintf(test.drive.drive_id, sizeof(test.drive.drive_id), "%s", attach->drive_id);
-    (void)snprintf(test.drive.vm_path, sizeof(test.drive.vm_path), "%s", attach->vm_path);
-    (void)snprintf(test.drive.host_path, sizeof(test.drive.host_path), "%s", attach->host_path);
-    (void)snprintf(test.drive.sandbox_id, sizeof(test.drive.sandbox_id), "%s", attach->sandbox_id);
-    test.drive.options[0] = '\0';
-    for (unsigned i = 0; i < attach->options; i++) {
-        strcat(test.drive.options, i ? " " : "");
-        strcat(test.drive.options, attach->option[i]);
-    }
     test.drive.writable = attach->writable;
     test.drive.has_fs_group = attach->has_fs_group;
-    test.drive.fs_group = attach->fs_group;
-    test.drive.policy = attach->fs_group_policy;
     return wait_for_drive(done, done_userdata, ret_wait, error);
 }
 
-static enum status_code detach_drive(void *userdata, const char *drive_id,
-                                     reconciler_drive_done *done, void *done_userdata,
-                                     struct drive_wait **ret_wait, struct error *error)
+enum status_code reconciler_detach_drive(struct reconciler *reconciler, const char *drive_id,
+                                         reconciler_drive_done *done, void *done_userdata,
+                                         struct drive_wait **ret_wait, struct error *error)
 {
-    (void)userdata;
     test.drive.detached++;
-    (void)snprintf(test.drive.drive_id, sizeof(test.drive.drive_id), "%s", drive_id);
     return wait_for_drive(done, done_userdata, ret_wait, error);
 }
 
-static enum status_code get_drive(void *userdata, const char *drive_id,
-                                  reconciler_drive_callback *callback, void *callback_userdata,
-                                  struct error *error)
+enum status_code reconciler_get_drive(struct reconciler *reconciler, const char *drive_id,
+                                      reconciler_drive_callback *callback, void *callback_userdata,
+                                      struct error *error)
 {
     const struct reconciler_drive drive = {.drive_id = drive_id, .state = test.drive.state};
 
-    (void)userdata;
     if (test.drive.get_code != STATUS_OK)
         return (enum status_code)error_set(error, test.drive.get_code, "cannot be read");
     if (!test.drive.is_there)
@@ -156,61 +127,47 @@ static enum status_code get_drive(void *userdata, const char *drive_id,
     return STATUS_OK;
 }
 
-static struct drive_wait *cancel_drive(struct drive_wait *wait)
+struct drive_wait *reconciler_drive_cancel(struct drive_wait *wait)
 {
     assert_ptr_equal(wait, &test.drive);
     test.drive.cancelled++;
     return NULL;
 }
 
-static const struct clients_core core = {
-    .is_full = is_full,
-    .observe_entry = observe_entry_now,
-    .resolve_path = resolve_path,
-    .find_host_use = find_host_use,
-    .attach_drive = attach_drive,
-    .detach_drive = detach_drive,
-    .get_drive = get_drive,
-    .cancel_drive = cancel_drive,
-};
-
 static void begin(bool in_memory)
 {
     memset(&test, 0, sizeof(test));
     clear_devices();
     fake_child_refused = 0;
-    fake_child_arguments[0] = '\0';
     surroundings_begin(&test.node, in_memory);
     surroundings_bind(&test.node);
-    test.helpers = helpers_new(&test.node.context);
-    test.actor = actor_new(&test.node.context, test.helpers);
-    test.clients = clients_new(&(struct clients_options){.context = &test.node.context,
-                                                         .actor = test.actor,
-                                                         .helpers = test.helpers,
-                                                         .core = &core});
-    assert_non_null(test.clients);
+    test.core.context = test.node.context;
+    test.core.config = test.node.config;
+    test.core.context.helpers = helpers_new(&test.core.context);
+    test.core.actor = actor_new(&test.core.context);
+    assert_non_null(test.core.actor);
 }
 
 static int set_up(void **state)
 {
-    (void)state;
     begin(false);
     return 0;
 }
 
 static inline int set_up_in_memory(void **state)
 {
-    (void)state;
     begin(true);
     return 0;
 }
 
 static int tear_down(void **state)
 {
-    (void)state;
-    assert_null(clients_free(test.clients));
-    assert_null(actor_free(test.actor));
-    assert_null(helpers_free(test.helpers));
+    stats_poll_done(&test.core);
+    expansions_done(&test.core);
+    stagings_done(&test.core);
+    stats_done(&test.core);
+    assert_null(actor_free(test.core.actor));
+    assert_null(helpers_free(test.core.context.helpers));
     assert_null(fake_guest);
     assert_null(fake_child);
     surroundings_end(&test.node);
@@ -250,11 +207,11 @@ static inline size_t queued_volumes(void)
 static inline void pass(void)
 {
     assert_int_equal(store_begin(the_store()), 0);
-    assert_int_equal(stagings_record(test.clients), 0);
-    assert_int_equal(expansions_note(test.clients, test.node.bound.volume_id), 0);
+    assert_int_equal(stagings_record(&test.core), 0);
+    assert_int_equal(expansions_note(&test.core, test.node.bound.volume_id), 0);
     assert_int_equal(store_commit(the_store()), 0);
-    expansions_answer(test.clients);
-    assert_int_equal(stagings_answer(test.clients), 0);
+    expansions_answer(&test.core);
+    assert_int_equal(stagings_answer(&test.core), 0);
 }
 
 static inline void run_pass(void)

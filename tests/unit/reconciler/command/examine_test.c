@@ -5,10 +5,11 @@
 #include <cjson/cJSON.h>
 
 #include "doctor/doctor.h"
-#include "reconciler/command/clients_state.h"
+#include "reconciler/core/reconciler_internal.h"
 
 static struct {
     struct surroundings node;
+    struct reconciler core;
     struct doctor_abilities abilities;
     int failure;
     unsigned examinations;
@@ -49,10 +50,10 @@ int doctor_examine(const struct doctor_request *request, struct buffer *ret_json
 
 static int set_up(void **state)
 {
-    (void)state;
     memset(&test, 0, sizeof(test));
     surroundings_begin(&test.node, true);
     surroundings_bind(&test.node);
+    test.core.context = test.node.context;
     test.abilities = (struct doctor_abilities){
         .has_guests = true, .tells_hypervisor = true, .resizes_guests = true};
     return 0;
@@ -60,16 +61,8 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     surroundings_end(&test.node);
     return 0;
-}
-
-static void configure(struct config_list *words, const char *first, const char *second)
-{
-    *words = (struct config_list){0};
-    assert_true(config_list_add(words, first));
-    assert_true(!second || config_list_add(words, second));
 }
 
 static const char *said(void)
@@ -86,13 +79,7 @@ static const char *said(void)
 
 static const char *capabilities(void)
 {
-    assert_int_equal(find_capabilities(&test.node.context, &test.names, &test.error), 0);
-    return said();
-}
-
-static const char *file_systems(void)
-{
-    assert_int_equal(find_file_systems(&test.node.context, &test.names), 0);
+    assert_int_equal(reconciler_find_capabilities(&test.core, &test.names, &test.error), 0);
     return said();
 }
 
@@ -102,12 +89,11 @@ static void an_examination_knows_the_sandboxes(void **state)
 {
     struct buffer json = BUFFER_INIT(0);
 
-    (void)state;
-    assert_int_equal(examine_node(&test.node.context, &json, &test.error), 0);
+    assert_int_equal(reconciler_examine(&test.core, &json, &test.error), 0);
     assert_string_equal(buffer_text(&json), "[findings]");
     assert_int_equal(test.examinations, 1);
     test.failure = -EMSGSIZE;
-    assert_int_equal(examine_node(&test.node.context, &json, &test.error), -EMSGSIZE);
+    assert_int_equal(reconciler_examine(&test.core, &json, &test.error), -EMSGSIZE);
     assert_non_null(strstr(test.error.text, "the findings can't be written"));
     buffer_done(&json);
 }
@@ -117,10 +103,9 @@ static void without_the_record_nothing_is_examined(void **state)
     struct doctor_abilities abilities;
     struct buffer json = BUFFER_INIT(0);
 
-    (void)state;
     execute_sql(test.node.context.store,
                 "PRAGMA foreign_keys = 0; ALTER TABLE sandboxes RENAME COLUMN sandbox_id TO lost");
-    assert_true(examine_node(&test.node.context, &json, &test.error) < 0);
+    assert_true(reconciler_examine(&test.core, &json, &test.error) < 0);
     assert_true(examine_abilities(&test.node.context, &abilities, &test.error) < 0);
     assert_int_equal(test.examinations, 0);
     buffer_done(&json);
@@ -152,7 +137,6 @@ static void capabilities_are_what_was_found(void **state)
         {{.enforces_labels = true}, RESIZE_GROW, "SELINUX_RELABEL_ON_MOUNT"},
     };
 
-    (void)state;
     for (size_t i = 0; i < array_length(table); i++) {
         test.abilities = table[i].found;
         test.node.config.resize.mode = table[i].mode;
@@ -162,52 +146,15 @@ static void capabilities_are_what_was_found(void **state)
 
 static void without_a_route_to_guests_there_is_no_capability(void **state)
 {
-    (void)state;
     test.node.config.agent.routes[0] = ROUTE_NONE;
     assert_string_equal(capabilities(), "");
 }
 
-static void configured_capabilities_are_listed_once(void **state)
-{
-    struct config_list *words = &test.node.config.crust.capabilities;
-
-    (void)state;
-    configure(words, "VOLUME_STATS", NULL);
-    assert_string_equal(capabilities(), "VOLUME_STATS");
-    assert_int_equal(test.examinations, 0);
-    configure(words, "VOLUME_STATS", "auto");
-    assert_string_equal(capabilities(), "VOLUME_STATS VOLUME_RESIZE");
-}
-
 static void an_examination_that_fails_has_no_capabilities(void **state)
 {
-    (void)state;
     test.failure = -ENOMEM;
-    assert_int_equal(find_capabilities(&test.node.context, &test.names, &test.error), -ENOMEM);
+    assert_int_equal(reconciler_find_capabilities(&test.core, &test.names, &test.error), -ENOMEM);
     assert_non_null(strstr(test.error.text, "the node can't be examined"));
-}
-
-/* ---- file systems ---- */
-
-static void file_systems_are_those_that_guests_were_seen_to_mount(void **state)
-{
-    (void)state;
-    assert_string_equal(file_systems(), "ext4 xfs"); /* of every Kata guest */
-    execute_sql(test.node.context.store, "UPDATE entries SET fs_type = 'btrfs'");
-    assert_string_equal(file_systems(), "ext4 xfs"); /* no guest has mounted it yet */
-    execute_sql(test.node.context.store, "UPDATE mappings SET guest_bytes = 1");
-    assert_string_equal(file_systems(), "ext4 xfs btrfs");
-}
-
-static void configured_file_systems_are_listed_once(void **state)
-{
-    struct config_list *words = &test.node.config.crust.file_systems;
-
-    (void)state;
-    configure(words, "f2fs", NULL);
-    assert_string_equal(file_systems(), "f2fs");
-    configure(words, "xfs", "auto");
-    assert_string_equal(file_systems(), "xfs ext4");
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -219,10 +166,7 @@ int main(void)
         TEST(without_the_record_nothing_is_examined),
         TEST(capabilities_are_what_was_found),
         TEST(without_a_route_to_guests_there_is_no_capability),
-        TEST(configured_capabilities_are_listed_once),
         TEST(an_examination_that_fails_has_no_capabilities),
-        TEST(file_systems_are_those_that_guests_were_seen_to_mount),
-        TEST(configured_file_systems_are_listed_once),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,206 +2,190 @@
 /* expand_answer_test.c - each state and reason in the words of a status. */
 #include "tests/unit/test.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "lib/cleanup.h"
 #include "model/reason.h"
-#include "reconciler/command/expand_answer.h"
+#include "reconciler/command/clients.h"
+#include "store/store.h"
 
 enum { SIZE = 1000 };
 
-struct setting {
-    struct store_volume volume;
-    struct expand_facts facts;
+/* A volume on a device of SIZE bytes, of which as many are usable where `usable` is 0. */
+static const struct {
+    const char *state, *reason;
+    int code;
+    uint64_t guest_bytes, required, limit, usable;
+    enum resize_policy policy;
+    bool was_tried, has_no_device;
+} cases[] = {
+    /* what retries cannot change */
+    {"unmanaged", "policy", .code = STATUS_FAILED_PRECONDITION},
+    {"unmanaged", "not_a_block_device", .code = STATUS_FAILED_PRECONDITION},
+    {"unmanaged", "invalid_mount_info", .code = STATUS_UNAVAILABLE},
+    {"shrunk", "none", .code = STATUS_OUT_OF_RANGE},
+    {"blocked", "no_device", .code = STATUS_UNAVAILABLE},
+    {"blocked", "multiple_sandboxes", .code = STATUS_UNAVAILABLE},
+    {"blocked", "device_shared", .code = STATUS_UNAVAILABLE},
+    {"blocked", "host_in_use", .code = STATUS_UNAVAILABLE},
+    {"blocked", "identity_mismatch", .code = STATUS_UNAVAILABLE},
+    {"blocked", "bypassed", .code = STATUS_UNAVAILABLE},
+    {"blocked", "entries_disagree", .code = STATUS_UNAVAILABLE},
+    /* the kubelet asks before the pod's sandbox exists */
+    {"unbound", "none", .code = EXPAND_LATER},
+    {"unbound", "none", .code = EXPAND_LATER, .required = SIZE},
+    {"unbound", "none", .code = STATUS_UNAVAILABLE, .required = SIZE + 1},
+    {"unbound", "none", .code = STATUS_OUT_OF_RANGE, .limit = SIZE - 1},
+    {"unbound", "none", .code = STATUS_FAILED_PRECONDITION, .policy = POLICY_OBSERVE},
+    {"unbound", "none", .code = STATUS_UNAVAILABLE, .has_no_device = true},
+    /* sizes, of which a LUKS header is not missing */
+    {"in_sync", "none", .code = STATUS_OK, .guest_bytes = SIZE},
+    {"in_sync", "none", .code = STATUS_OK, .guest_bytes = SIZE, .required = SIZE, .limit = SIZE},
+    {"in_sync", "none", .code = STATUS_UNAVAILABLE, .guest_bytes = SIZE, .required = SIZE + 1},
+    {"in_sync", "none", .code = STATUS_OK, .guest_bytes = SIZE, .required = SIZE + 1,
+     .usable = SIZE + 1},
+    {"in_sync", "none", .code = STATUS_OUT_OF_RANGE, .guest_bytes = SIZE, .limit = SIZE - 1},
+    /* a layer that has not followed */
+    {"in_sync", "host_stale", .code = STATUS_OK, .guest_bytes = SIZE},
+    {"in_sync", "host_stale", .code = STATUS_UNAVAILABLE, .guest_bytes = SIZE, .required = SIZE + 1,
+     .usable = 2 * SIZE},
+    {"in_sync", "host_layer_pending", .code = STATUS_OK, .guest_bytes = SIZE},
+    {"in_sync", "host_layer_pending", .code = STATUS_UNAVAILABLE, .guest_bytes = SIZE,
+     .required = SIZE + 1, .usable = 2 * SIZE},
+    /* under way; in sync: to be synchronised once */
+    {"host_grown", "none", .code = EXPAND_WAIT},
+    {"block_grown", "none", .code = EXPAND_WAIT},
+    {"unknown", "none", .code = EXPAND_WAIT},
+    {"in_sync", "none", .code = EXPAND_WAIT},
+    {"in_sync", "none", .code = STATUS_FAILED_PRECONDITION, .policy = POLICY_OBSERVE},
+    {"host_grown", "policy", .code = STATUS_FAILED_PRECONDITION, .policy = POLICY_OBSERVE},
+    /* a regular file, which is behind in its VM or in the guest alone */
+    {"unbound", "none", .code = EXPAND_LATER, .policy = POLICY_GUEST},
+    {"detached", "none", .code = EXPAND_LATER, .policy = POLICY_GUEST},
+    {"host_grown", "policy", .code = STATUS_FAILED_PRECONDITION, .policy = POLICY_GUEST},
+    {"unknown", "none", .code = STATUS_FAILED_PRECONDITION, .policy = POLICY_GUEST},
+    {"unknown", "monitor_missing", .code = STATUS_UNAVAILABLE, .was_tried = true,
+     .policy = POLICY_GUEST},
+    {"in_sync", "none", .code = EXPAND_WAIT, .policy = POLICY_GUEST},
+    {"in_sync", "none", .code = STATUS_OK, .guest_bytes = SIZE, .policy = POLICY_GUEST},
+    {"block_grown", "none", .code = EXPAND_WAIT, .policy = POLICY_GUEST},
+    {"block_grown", "agent_failed", .code = STATUS_UNAVAILABLE, .was_tried = true,
+     .policy = POLICY_GUEST},
+    /* attempts */
+    {"blocked", "monitor_missing", .code = STATUS_UNAVAILABLE, .was_tried = true},
+    {"blocked", "hypervisor_busy", .code = STATUS_UNAVAILABLE, .was_tried = true},
+    {"blocked", "hypervisor_unreachable", .code = STATUS_UNAVAILABLE, .was_tried = true},
+    {"blocked", "hypervisor_unsupported", .code = STATUS_UNAVAILABLE, .was_tried = true},
+    {"blocked", "hypervisor_version", .code = STATUS_UNAVAILABLE, .was_tried = true},
+    {"blocked", "hypervisor_refused", .code = STATUS_UNAVAILABLE, .was_tried = true},
+    {"blocked", "drive_not_found", .code = STATUS_UNAVAILABLE, .was_tried = true},
+    {"blocked", "read_only", .code = STATUS_FAILED_PRECONDITION, .was_tried = true},
+    {"unknown", "monitor_missing", .code = STATUS_UNAVAILABLE, .was_tried = true},
+    {"block_grown", "agent_unreachable", .code = STATUS_UNAVAILABLE, .was_tried = true},
+    {"block_grown", "agent_unsupported", .code = STATUS_UNAVAILABLE, .was_tried = true},
+    {"block_grown", "agent_denied", .code = STATUS_FAILED_PRECONDITION, .was_tried = true},
+    {"block_grown", "agent_failed", .code = STATUS_UNAVAILABLE, .was_tried = true},
+    {"block_grown", "guest_path_unknown", .code = STATUS_UNAVAILABLE, .was_tried = true},
+    {"block_grown", "guest_layer_unsupported", .code = STATUS_FAILED_PRECONDITION,
+     .was_tried = true},
 };
 
-static struct setting make(const char *state, const char *reason)
-{
-    struct setting setting = {.volume = {.volume_id = 7, .status = STORE_PRESENT}};
-
-    setting.volume.state = state_from_name(state);
-    setting.volume.reason = reason_from_name(reason);
-    assert_string_equal(state_name(setting.volume.state), state);
-    assert_string_equal(reason_name(setting.volume.reason), reason);
-    setting.volume.device_bytes = SIZE;
-    setting.volume.device_id = 3;
-    setting.facts.usable_bytes = SIZE;
-    return setting;
-}
-
-static int judge(struct setting *setting)
+static int judge(struct expand_facts *facts)
 {
     struct error error = {0};
-    int code;
+    int code = expand_answer(facts, &error);
 
-    setting->facts.volume = &setting->volume;
-    code = expand_answer(&setting->facts, &error);
     assert_int_equal(code > STATUS_OK, error.text[0] != '\0');
     return code;
 }
 
-static int judge_state(const char *state, const char *reason)
-{
-    struct setting setting = make(state, reason);
-
-    return judge(&setting);
-}
-
-static void failures_that_retries_cannot_change(void **state)
-{
-    struct setting removed = make("unmanaged", "none");
-
-    (void)state;
-    removed.volume.status = STORE_REMOVED;
-    assert_int_equal(judge(&removed), STATUS_UNAVAILABLE);
-    removed.volume.status = STORE_QUARANTINED;
-    assert_int_equal(judge(&removed), STATUS_UNAVAILABLE);
-    assert_int_equal(judge_state("unmanaged", "policy"), STATUS_FAILED_PRECONDITION);
-    assert_int_equal(judge_state("unmanaged", "not_a_block_device"), STATUS_FAILED_PRECONDITION);
-    assert_int_equal(judge_state("unmanaged", "invalid_mount_info"), STATUS_UNAVAILABLE);
-    assert_int_equal(judge_state("shrunk", "none"), STATUS_OUT_OF_RANGE);
-    assert_int_equal(judge_state("blocked", "no_device"), STATUS_UNAVAILABLE);
-    assert_int_equal(judge_state("blocked", "multiple_sandboxes"), STATUS_UNAVAILABLE);
-    assert_int_equal(judge_state("blocked", "device_shared"), STATUS_UNAVAILABLE);
-    assert_int_equal(judge_state("blocked", "host_in_use"), STATUS_UNAVAILABLE);
-    assert_int_equal(judge_state("blocked", "identity_mismatch"), STATUS_UNAVAILABLE);
-    assert_int_equal(judge_state("blocked", "bypassed"), STATUS_UNAVAILABLE);
-    assert_int_equal(judge_state("blocked", "entries_disagree"), STATUS_UNAVAILABLE);
-}
-
-/* The kubelet asks before the pod's sandbox exists. */
-static void before_there_is_a_sandbox(void **state)
-{
-    struct setting setting = make("unbound", "none");
-
-    (void)state;
-    assert_int_equal(judge(&setting), EXPAND_LATER);
-    setting.facts.required_bytes = SIZE;
-    assert_int_equal(judge(&setting), EXPAND_LATER);
-    setting.facts.required_bytes = SIZE + 1;
-    assert_int_equal(judge(&setting), STATUS_UNAVAILABLE);
-    setting.facts.required_bytes = 0;
-    setting.facts.limit_bytes = SIZE - 1;
-    assert_int_equal(judge(&setting), STATUS_OUT_OF_RANGE);
-    setting.facts.limit_bytes = 0;
-    setting.facts.observes = true;
-    assert_int_equal(judge(&setting), STATUS_FAILED_PRECONDITION);
-    setting.facts.observes = false;
-    setting.volume.device_id = 0;
-    assert_int_equal(judge(&setting), STATUS_UNAVAILABLE);
-}
-
-static void sizes(void **state)
-{
-    struct setting setting = make("in_sync", "none");
-
-    (void)state;
-    setting.volume.guest_synced_bytes = SIZE;
-    assert_int_equal(judge(&setting), STATUS_OK);
-    setting.facts.required_bytes = SIZE;
-    setting.facts.limit_bytes = SIZE;
-    assert_int_equal(judge(&setting), STATUS_OK);
-    setting.facts.required_bytes = SIZE + 1;
-    setting.facts.limit_bytes = 0;
-    assert_int_equal(judge(&setting), STATUS_UNAVAILABLE);
-    setting.facts.usable_bytes = SIZE + 1; /* a LUKS header is not missing */
-    assert_int_equal(judge(&setting), STATUS_OK);
-    setting.facts.required_bytes = 0;
-    setting.facts.limit_bytes = SIZE - 1;
-    assert_int_equal(judge(&setting), STATUS_OUT_OF_RANGE);
-}
-
-static void a_layer_that_has_not_followed(void **state)
-{
-    static const char *const reasons[] = {"host_stale", "host_layer_pending"};
-
-    (void)state;
-    for (size_t i = 0; i < array_length(reasons); i++) {
-        struct setting setting = make("in_sync", reasons[i]);
-
-        setting.volume.guest_synced_bytes = SIZE;
-        assert_int_equal(judge(&setting), STATUS_OK);
-        setting.facts.usable_bytes = 2 * SIZE;
-        setting.facts.required_bytes = SIZE + 1;
-        assert_int_equal(judge(&setting), STATUS_UNAVAILABLE);
-    }
-}
-
-static void resizes_under_way(void **state)
-{
-    struct setting setting = make("in_sync", "none");
-
-    (void)state;
-    assert_int_equal(judge_state("host_grown", "none"), EXPAND_WAIT);
-    assert_int_equal(judge_state("block_grown", "none"), EXPAND_WAIT);
-    assert_int_equal(judge_state("unknown", "none"), EXPAND_WAIT);
-    assert_int_equal(judge(&setting), EXPAND_WAIT); /* to be synchronised once */
-    setting.facts.observes = true;
-    assert_int_equal(judge(&setting), STATUS_FAILED_PRECONDITION);
-    setting = make("host_grown", "policy");
-    setting.facts.observes = true;
-    assert_int_equal(judge(&setting), STATUS_FAILED_PRECONDITION);
-}
-
 /* A failure of before the client asked is none. */
-static void attempts(void **state)
+static void each_state_has_its_answer(void **state)
 {
-    static const struct {
-        const char *state, *reason;
-        int code;
-    } cases[] = {
-        {"blocked", "monitor_missing", STATUS_UNAVAILABLE},
-        {"blocked", "hypervisor_busy", STATUS_UNAVAILABLE},
-        {"blocked", "hypervisor_unreachable", STATUS_UNAVAILABLE},
-        {"blocked", "hypervisor_unsupported", STATUS_UNAVAILABLE},
-        {"blocked", "hypervisor_version", STATUS_UNAVAILABLE},
-        {"blocked", "hypervisor_refused", STATUS_UNAVAILABLE},
-        {"blocked", "drive_not_found", STATUS_UNAVAILABLE},
-        {"blocked", "read_only", STATUS_FAILED_PRECONDITION},
-        {"unknown", "monitor_missing", STATUS_UNAVAILABLE},
-        {"block_grown", "agent_unreachable", STATUS_UNAVAILABLE},
-        {"block_grown", "agent_unsupported", STATUS_UNAVAILABLE},
-        {"block_grown", "agent_denied", STATUS_FAILED_PRECONDITION},
-        {"block_grown", "agent_failed", STATUS_UNAVAILABLE},
-        {"block_grown", "guest_path_unknown", STATUS_UNAVAILABLE},
-        {"block_grown", "guest_layer_unsupported", STATUS_FAILED_PRECONDITION},
-    };
-
-    (void)state;
     for (size_t i = 0; i < array_length(cases); i++) {
-        struct setting setting = make(cases[i].state, cases[i].reason);
+        struct store_volume volume = {
+            .volume_id = 7,
+            .status = STORE_PRESENT,
+            .state = state_from_name(cases[i].state),
+            .reason = reason_from_name(cases[i].reason),
+            .device_bytes = SIZE,
+            .device_id = cases[i].has_no_device ? 0 : 3,
+            .guest_synced_bytes = cases[i].guest_bytes,
+            .grows_file_system = true,
+        };
+        struct expand_facts facts = {
+            .volume = &volume,
+            .usable_bytes = cases[i].usable ? cases[i].usable : SIZE,
+            .required_bytes = cases[i].required,
+            .limit_bytes = cases[i].limit,
+            .policy = cases[i].policy,
+        };
 
-        setting.volume.hypervisor_reason = setting.volume.reason;
-        assert_int_equal(judge(&setting), EXPAND_WAIT);
-        setting.volume.attempts = 1;
-        assert_int_equal(judge(&setting), cases[i].code);
+        if (cases[i].was_tried) {
+            volume.hypervisor_reason = volume.reason;
+            assert_int_equal(judge(&facts), EXPAND_WAIT);
+            volume.attempts = 1;
+        }
+        if (judge(&facts) != cases[i].code)
+            fail_msg("case %zu, %s/%s: not %d", i, cases[i].state, cases[i].reason, cases[i].code);
     }
+}
+
+static void a_volume_that_is_gone_may_come_back(void **state)
+{
+    struct store_volume volume = {.status = STORE_REMOVED};
+    struct expand_facts facts = {.volume = &volume};
+
+    assert_int_equal(judge(&facts), STATUS_UNAVAILABLE);
+    volume.status = STORE_QUARANTINED;
+    assert_int_equal(judge(&facts), STATUS_UNAVAILABLE);
+}
+
+/* The guest has no part in it. */
+static void a_raw_block_claim_is_done_once_the_vm_has_the_size(void **state)
+{
+    struct store_volume volume = {.state = STATE_HOST_GROWN,
+                                  .device_bytes = SIZE,
+                                  .device_id = 3,
+                                  .is_block_claim = true,
+                                  .status = STORE_PRESENT};
+    struct expand_facts facts = {.volume = &volume, .usable_bytes = SIZE};
+
+    assert_int_equal(judge(&facts), EXPAND_WAIT);
+    volume.state = STATE_IN_SYNC;
+    assert_int_equal(judge(&facts), STATUS_OK);
+    volume.grows_file_system = true; /* its pod wants that */
+    assert_int_equal(judge(&facts), EXPAND_WAIT);
+    volume.state = STATE_BLOCKED;
+    volume.reason = REASON_POLICY;
+    assert_int_equal(judge(&facts), STATUS_FAILED_PRECONDITION);
 }
 
 /* In sync as far as the host can see, while the guest could not be asked. */
 static void a_guest_that_could_not(void **state)
 {
-    struct setting setting = make("in_sync", "unverified");
+    struct store_volume volume = {.state = STATE_IN_SYNC,
+                                  .reason = REASON_UNVERIFIED,
+                                  .guest_reason = REASON_AGENT_UNSUPPORTED,
+                                  .device_bytes = SIZE,
+                                  .device_id = 3,
+                                  .grows_file_system = true,
+                                  .status = STORE_PRESENT};
+    struct expand_facts facts = {.volume = &volume, .usable_bytes = SIZE};
 
-    (void)state;
-    setting.volume.guest_reason = REASON_AGENT_UNSUPPORTED;
-    assert_int_equal(judge(&setting), EXPAND_WAIT);
-    setting.volume.attempts = 1;
-    assert_int_equal(judge(&setting), STATUS_UNAVAILABLE);
-    setting.volume.guest_synced_bytes = SIZE;
-    assert_int_equal(judge(&setting), STATUS_OK);
+    assert_int_equal(judge(&facts), EXPAND_WAIT);
+    volume.attempts = 1;
+    assert_int_equal(judge(&facts), STATUS_UNAVAILABLE);
+    volume.guest_synced_bytes = SIZE;
+    assert_int_equal(judge(&facts), STATUS_OK);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(failures_that_retries_cannot_change),
-        cmocka_unit_test(before_there_is_a_sandbox),
-        cmocka_unit_test(sizes),
-        cmocka_unit_test(resizes_under_way),
-        cmocka_unit_test(a_layer_that_has_not_followed),
-        cmocka_unit_test(attempts),
+        cmocka_unit_test(each_state_has_its_answer),
+        cmocka_unit_test(a_volume_that_is_gone_may_come_back),
+        cmocka_unit_test(a_raw_block_claim_is_done_once_the_vm_has_the_size),
         cmocka_unit_test(a_guest_that_could_not),
     };
 

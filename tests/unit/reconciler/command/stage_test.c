@@ -1,354 +1,97 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stage_test.c - drivers that have a volume's metadata put in place and taken away. */
+/* stage_test.c - drivers that have a volume's metadata put in place and taken away; and volumes
+ * that are published into a sandbox with containers, and become drives. */
 #include "tests/unit/reconciler/command/clients_fixture.h"
 
 #include "model/reason.h"
 #include "reconciler/command/answers.h"
 
 #define STAGED_HASH "b7dded8a12b528bef7f84da6e4966b781e0ec9cd61f36c59d96cfea71d079e1b"
+#define BUNDLES     "/bundles"
+
+static struct staging *staging; /* of the last call that waits */
 
 static void on_staged(void *userdata, enum status_code code, const struct error *error)
 {
-    (void)userdata;
     note(code, error);
 }
 
-static enum status_code stage(const char *fs_type, const char *sandbox_id,
-                              struct staging **ret_staging, struct error *error)
+static enum status_code ask(const struct reconciler_stage *asked)
 {
-    const struct reconciler_stage asked = {
-        .target_path = STAGED,
-        .device = "/dev/none",
-        .fs_type = fs_type,
-        .sandbox_id = sandbox_id,
-    };
+    struct error error;
+    enum status_code code;
 
-    return stage_begin(test.clients, &asked, on_staged, NULL, ret_staging, error);
+    do { /* a node with many processes is read in several calls */
+        error = (struct error){0};
+        code = reconciler_stage(&test.core, asked, on_staged, NULL, &staging, &error);
+    } while (strstr(error.text, "are being read"));
+    (void)snprintf(test.error, sizeof(test.error), "%s", error.text);
+    return code;
 }
 
 /* What the node says to a staging of another volume on this device. */
 static enum status_code check_on(const char *device, const char *option)
 {
-    const struct reconciler_stage asked = {
-        .target_path = STAGED,
-        .device = device,
-        .fs_type = "ext4",
-        .options = option != NULL,
-        .option = &option,
-    };
-    struct staging *staging;
+    return ask(&(struct reconciler_stage){.target_path = STAGED,
+                                          .device = device,
+                                          .fs_type = "ext4",
+                                          .options = option != NULL,
+                                          .option = &option});
+}
+
+static enum status_code unstage(const char *path)
+{
     struct error error = {0};
-    enum status_code code = stage_begin(test.clients, &asked, on_staged, NULL, &staging, &error);
+    enum status_code code = reconciler_unstage(&test.core, path, on_staged, NULL, &staging, &error);
 
     (void)snprintf(test.error, sizeof(test.error), "%s", error.text);
     return code;
 }
 
-static const char *name_of(enum volume_layout layout)
-{
-    static char name[STORE_KEY_BYTES];
-
-    if (layout == LAYOUT_CRUST)
-        sha256_hex(STAGED, strlen(STAGED), name);
-    else
-        base64url_encode(STAGED, strlen(STAGED), name);
-    return name;
-}
-
-static bool is_staged_in(enum volume_layout layout)
-{
-    return tree_has(directory_of(layout, name_of(layout)));
-}
-
-static bool is_staged(void)
-{
-    return is_staged_in(LAYOUT_KATA);
-}
-
-/* The watcher's event about what a staging made. */
-static void announce_staged(void)
-{
-    work_queue_add_directory(&test.node.queue, TREE_KATA_VOLUMES, name_of(LAYOUT_KATA));
-}
-
-static void a_staging_is_answered_once_it_is_on_record(void **state)
-{
-    struct staging *staging;
-    struct error error = {0};
-
-    (void)state;
-    test.node.config.crust.stage_layout = STAGE_KATA;
-    assert_int_equal(stage("ext4", NULL, &staging, &error), STATUS_OK);
-    assert_true(is_staged());
-    assert_true(stagings_wait(test.clients));
-    assert_false(stagings_are_due(test.clients));
-    run_pass();
-    assert_true(stagings_are_due(test.clients));
-    assert_int_equal(test.answers, 0);
-    announce_staged();
-    pass();
-    assert_int_equal(test.answers, 1);
-    assert_int_equal(test.code, STATUS_OK);
-    assert_true(key_queue_is_empty(&test.node.queue.directories[TREE_KATA_VOLUMES]));
-    assert_int_equal(lines_of(the_store(), "volume_staged"), 1);
-    assert_false(stagings_wait(test.clients));
-
-    assert_int_equal(unstage_begin(test.clients, STAGED, on_staged, NULL, &staging, &error),
-                     STATUS_OK);
-    assert_false(is_staged());
-    assert_int_equal(stage("ext4", NULL, &staging, &error), STATUS_UNAVAILABLE); /* not done yet */
-    run_pass();
-    pass();
-    assert_int_equal(test.answers, 2);
-    assert_int_equal(lines_of(the_store(), "volume_unstaged"), 1);
-}
-
 static void a_staged_directory_that_is_gone_is_reported(void **state)
 {
-    struct staging *staging;
-    struct error error;
-
-    (void)state;
-    assert_int_equal(stage("ext4", NULL, &staging, &error), STATUS_OK);
+    test.core.context.synced = false; /* nothing is promised before the first scan is done */
+    assert_int_equal(check_on("/dev/none", NULL), STATUS_UNAVAILABLE);
+    test.core.context.synced = true;
+    assert_int_equal(check_on("/dev/none", NULL), STATUS_OK);
     test.vanishes = true;
     run_pass();
     pass();
     assert_int_equal(test.code, STATUS_UNAVAILABLE);
     assert_string_equal(test.error, "what was staged is gone again");
     test.full = true;
-    assert_int_equal(stage("ext4", NULL, &staging, &error), STATUS_OK);
+    assert_int_equal(check_on("/dev/none", NULL), STATUS_OK);
     run_pass();
     pass();
     assert_int_equal(test.code, STATUS_RESOURCE_EXHAUSTED);
 }
 
-static void requests_that_contradict_the_node_are_refused(void **state)
-{
-    struct staging *staging;
-    struct error error;
-
-    (void)state;
-    assert_int_equal(stage("btrfs", NULL, &staging, &error), STATUS_INVALID_ARGUMENT);
-    assert_non_null(strstr(error.text, "ext4"));
-    assert_int_equal(stage("ext4", "sandbox-2", &staging, &error), STATUS_UNAVAILABLE);
-    assert_int_equal(key_queue_count(&test.node.queue.sandboxes), 1);
-    assert_int_equal(stage("ext4", "sandbox-1", &staging, &error), STATUS_OK);
-    test.node.context.synced = false;
-    assert_int_equal(stage("ext4", NULL, &staging, &error), STATUS_UNAVAILABLE);
-}
-
-static void store_failure_is_reported_to_all_waiting_clients(void **state)
-{
-    struct staging *staging;
-    struct error error;
-
-    (void)state;
-    assert_int_equal(stage("ext4", NULL, &staging, &error), STATUS_OK);
-    assert_null(
-        reconciler_stage_cancel(staging)); /* its client has gone; it is done all the same */
-    assert_int_equal(stage("ext4", NULL, &staging, &error), STATUS_OK);
-    stagings_fail(test.clients, "disk full");
-    assert_int_equal(test.answers, 1);
-    assert_int_equal(test.code, STATUS_UNAVAILABLE);
-    assert_non_null(strstr(test.error, "disk full"));
-    assert_false(stagings_wait(test.clients));
-}
-
-static void nothing_is_promised_from_memory(void **state)
-{
-    struct staging *staging;
-    struct error error;
-
-    (void)state;
-    assert_int_equal(stage("ext4", NULL, &staging, &error), STATUS_UNAVAILABLE);
-    assert_non_null(strstr(error.text, "not on disk"));
-    assert_false(is_staged());
-}
-
-/* ---- where and what ---- */
-
-static void staging_uses_the_configured_directory(void **state)
-{
-    static const struct {
-        enum config_stage_layout layout;
-        bool in_kata, in_crust;
-    } table[] = {
-        {STAGE_KATA, true, false},
-        {STAGE_CRUST, false, true},
-        {STAGE_BOTH, true, true},
-    };
-    struct staging *staging;
-    struct error error;
-
-    (void)state;
-    for (size_t i = 0; i < array_length(table); i++) {
-        test.node.config.crust.stage_layout = table[i].layout;
-        assert_int_equal(stage("ext4", NULL, &staging, &error), STATUS_OK);
-        assert_int_equal(is_staged_in(LAYOUT_KATA), table[i].in_kata);
-        assert_int_equal(is_staged_in(LAYOUT_CRUST), table[i].in_crust);
-        run_pass();
-        pass();
-        assert_int_equal(test.code, STATUS_OK);
-        assert_int_equal(unstage_begin(test.clients, STAGED, on_staged, NULL, &staging, &error),
-                         STATUS_OK);
-        assert_false(is_staged_in(LAYOUT_KATA) || is_staged_in(LAYOUT_CRUST));
-        run_pass();
-        pass();
-        assert_int_equal(test.code, STATUS_OK);
-    }
-}
-
-static void staging_the_same_again_adds_no_journal_line(void **state)
-{
-    struct staging *staging;
-    struct error error;
-
-    (void)state;
-    for (unsigned i = 0; i < 2; i++) {
-        assert_int_equal(stage("ext4", NULL, &staging, &error), STATUS_OK);
-        run_pass();
-        pass();
-    }
-    assert_int_equal(test.answers, 2);
-    assert_int_equal(test.code, STATUS_OK);
-    assert_int_equal(lines_of(the_store(), "volume_staged"), 1);
-}
-
-static void a_sandbox_that_is_named_has_its_file(void **state)
-{
-    struct staging *staging;
-    struct error error;
-    char path[600];
-
-    (void)state;
-    assert_int_equal(stage("ext4", "sandbox-1", &staging, &error), STATUS_OK);
-    (void)snprintf(path, sizeof(path), "%s/sandbox-1",
-                   directory_of(LAYOUT_KATA, name_of(LAYOUT_KATA)));
-    assert_true(tree_has(path));
-    run_pass();
-    pass();
-    assert_int_equal(test.code, STATUS_OK);
-}
-
-static void a_foreign_directory_is_not_taken_over(void **state)
-{
-    struct staging *staging;
-    struct error error;
-
-    (void)state;
-    tree_write(directory_of(LAYOUT_KATA, name_of(LAYOUT_KATA)), "a file");
-    assert_int_equal(stage("ext4", NULL, &staging, &error), answer_code(ANSWER_NAME_TAKEN));
-    assert_false(stagings_wait(test.clients));
-}
-
-static void directory_with_foreign_files_is_refused(void **state)
-{
-    struct staging *staging;
-    struct error error;
-
-    (void)state;
-    test.problem = "a directory of somebody's";
-    assert_int_equal(stage("ext4", NULL, &staging, &error), STATUS_OK);
-    run_pass();
-    pass();
-    assert_int_equal(test.code, reason_code(REASON_INVALID_MOUNT_INFO, STATE_UNMANAGED));
-    assert_non_null(strstr(test.error, "does not belong there"));
-}
-
-/* A name that may be lost with the power is no promise. */
-static void failed_sync_of_the_root_is_reported(void **state)
-{
-    struct staging *staging;
-    struct error error;
-
-    (void)state;
-    assert_int_equal(stage("ext4", NULL, &staging, &error), STATUS_OK);
-    run_pass();
-    assert_int_equal(store_begin(the_store()), 0);
-    assert_int_equal(stagings_record(test.clients), 0);
-    assert_int_equal(store_commit(the_store()), 0);
-    assert_int_equal(rename(tree_path(KATA_VOLUMES), tree_path("/gone")), 0);
-    tree_write(KATA_VOLUMES, "a file");
-    assert_int_equal(stagings_answer(test.clients), 0);
-    assert_int_equal(test.code, answer_code(ANSWER_NOT_STAGED));
-    assert_non_null(strstr(test.error, "cannot sync"));
-}
-
 static void calls_that_wait_have_a_bound(void **state)
 {
-    struct staging *staging;
-    struct error error;
     char path[32];
 
-    (void)state;
     for (unsigned i = 0; i < 2048; i++) {
         (void)snprintf(path, sizeof(path), "/path-%u", i);
-        assert_int_equal(unstage_begin(test.clients, path, on_staged, NULL, &staging, &error),
-                         STATUS_OK);
+        assert_int_equal(unstage(path), STATUS_OK);
     }
-    assert_int_equal(unstage_begin(test.clients, "/one-more", on_staged, NULL, &staging, &error),
-                     answer_code(ANSWER_BUSY));
-    assert_non_null(strstr(error.text, "too many calls wait"));
+    assert_int_equal(unstage("/one-more"), answer_code(ANSWER_BUSY));
+    assert_non_null(strstr(test.error, "too many calls wait"));
     run_pass();
     pass(); /* so many at a time */
-    assert_true(stagings_are_due(test.clients));
+    assert_true(stagings_are_due(&test.core));
     assert_in_range(test.answers, 1, 2047);
-    while (stagings_are_due(test.clients))
+    while (stagings_are_due(&test.core))
         pass();
     assert_int_equal(test.answers, 2048);
 }
 
 /* ---- who else has the device ---- */
 
-static void a_device_that_the_host_has_mounted_is_held(void **state)
-{
-    (void)state;
-    put_disk(0, "/dev/sdb", 5, GIB);
-    assert_int_equal(check_on("/dev/sdb", NULL), STATUS_OK);
-    test.host_use = "/mnt";
-    assert_int_equal(check_on("/dev/sdb", NULL), answer_code(ANSWER_DEVICE_HELD));
-    assert_non_null(strstr(test.error, "/dev/sdb is in use on the host: /mnt"));
-}
-
-static void a_device_that_another_stands_on_is_held(void **state)
-{
-    (void)state;
-    put_disk(0, "/dev/sdb", 5, GIB);
-    tree_make("/sys/devices/block/sdb/holders");
-    tree_make("/sys/devices/block/md0");
-    tree_make("/sys/dev/block");
-    assert_int_equal(symlink("../../devices/block/sdb", tree_path("/sys/dev/block/7:5")), 0);
-    assert_int_equal(check_on("/dev/sdb", NULL), STATUS_OK);
-    assert_int_equal(symlink("../../md0", tree_path("/sys/devices/block/sdb/holders/md0")), 0);
-    assert_int_equal(check_on("/dev/sdb", NULL), answer_code(ANSWER_DEVICE_HELD));
-    assert_non_null(strstr(test.error, "/dev/sdb is held on the host by md0"));
-}
-
-static void a_device_of_a_live_sandbox_is_held(void **state)
-{
-    (void)state;
-    put_disk(0, "/dev/disk", 1, GIB); /* the volume's that is bound */
-    assert_int_equal(check_on("/dev/disk", NULL), answer_code(ANSWER_DEVICE_HELD));
-    assert_non_null(
-        strstr(test.error, "/dev/disk is in a live sandbox sandbox-1 as volume " VOLUME_PATH));
-}
-
-static void readers_may_share_a_device(void **state)
-{
-    (void)state;
-    put_disk(0, "/dev/disk", 1, GIB);
-    assert_int_equal(check_on("/dev/disk", "ro"), answer_code(ANSWER_DEVICE_HELD));
-    change("UPDATE entries SET options = '[\"ro\"]', read_only = 1");
-    assert_int_equal(check_on("/dev/disk", NULL), answer_code(ANSWER_DEVICE_HELD));
-    assert_int_equal(check_on("/dev/disk", "ro"), STATUS_OK);
-}
-
 static void a_disk_image_of_a_live_sandbox_is_held(void **state)
 {
-    (void)state;
     fake_device[0] = (struct fake_device){"/srv/a.img", DEVICE_KIND_FILE, 9, GIB, 0, false};
     assert_int_equal(check_on("/srv/a.img", NULL), STATUS_OK);
-    stagings_fail(test.clients, "done with");
+    stagings_fail(&test.core, "done with");
     change("UPDATE devices SET kind = 'file', major = 0, minor = 0, file_device = 1, inode = 9");
     assert_int_equal(check_on("/srv/a.img", NULL), answer_code(ANSWER_DEVICE_HELD));
 }
@@ -356,19 +99,15 @@ static void a_disk_image_of_a_live_sandbox_is_held(void **state)
 /* The row knows its device in the commit before the answer, whenever the volume is decided. */
 static void a_staged_device_is_held_until_it_is_unstaged(void **state)
 {
-    struct reconciler_stage other = {
+    const struct reconciler_stage other = {
         .target_path = "/other", .device = "/dev/disk", .fs_type = "ext4"};
-    struct staging *staging;
-    struct error error;
 
-    (void)state;
     put_disk(0, "/dev/disk", 5, GIB); /* as the volume's directory will say */
     assert_int_equal(check_on("/dev/disk", NULL), STATUS_OK);
     run_pass();
     pass();
     assert_int_equal(test.code, STATUS_OK);
-    assert_int_equal(stage_begin(test.clients, &other, on_staged, NULL, &staging, &error),
-                     answer_code(ANSWER_DEVICE_HELD));
+    assert_int_equal(ask(&other), answer_code(ANSWER_DEVICE_HELD));
     change("UPDATE volumes SET target_path = NULL WHERE target_path = '" STAGED "'");
     assert_int_equal(check_on("/dev/disk", NULL), answer_code(ANSWER_DEVICE_HELD));
     change("UPDATE entries SET key = '" STAGED_HASH "' WHERE volume_id IN"
@@ -376,14 +115,15 @@ static void a_staged_device_is_held_until_it_is_unstaged(void **state)
     assert_int_equal(check_on("/dev/disk", NULL), STATUS_OK); /* it is this volume's own row */
 }
 
-static void begin_drive(bool writable)
+/* But readers may share it. */
+static void a_disk_of_a_drive_is_held(void **state)
 {
     const struct store_drive_mount_request request = {.drive_id = "data",
                                                       .sandbox_id = "sandbox-1",
                                                       .host_path = "/dev/sdb",
                                                       .vm_path = "/vm",
                                                       .fs_type = "ext4",
-                                                      .writable = writable};
+                                                      .writable = true};
     const struct store_drive_mount_disk disk = {.kind = DEVICE_KIND_BLOCK, .major = 7, .minor = 5};
     int64_t drive_ref = 0;
 
@@ -391,48 +131,147 @@ static void begin_drive(bool writable)
     assert_int_equal(store_add_drive_mount(the_store(), &request, "serial", &drive_ref),
                      STORE_DRIVE_MOUNT_ADDED);
     assert_int_equal(store_set_drive_mount_disk(the_store(), drive_ref, &disk), 0);
-}
-
-static void a_disk_of_a_drive_is_held(void **state)
-{
-    (void)state;
-    begin_drive(true);
     assert_int_equal(check_on("/dev/sdb", "ro"), answer_code(ANSWER_DEVICE_HELD));
     assert_non_null(strstr(test.error, "/dev/sdb is in sandbox sandbox-1 as drive data"));
-}
-
-static void readers_may_share_the_disk_of_a_drive(void **state)
-{
-    (void)state;
-    begin_drive(false);
+    change("UPDATE drive_mounts SET writable = 0");
     assert_int_equal(check_on("/dev/sdb", NULL), answer_code(ANSWER_DEVICE_HELD));
     assert_int_equal(check_on("/dev/sdb", "ro"), STATUS_OK);
 }
 
+/* ---- drives ---- */
+
+static void add_container(const char *container_id)
+{
+    char path[64];
+
+    (void)snprintf(path, sizeof(path), BUNDLES "/%s", container_id);
+    tree_make(path);
+    (void)snprintf(path, sizeof(path), BUNDLES "/%s/config.json", container_id);
+    tree_write(path, "{\"annotations\":{\"io.kubernetes.cri.sandbox-id\":\"sandbox-1\"},"
+                     "\"mounts\":[]}");
+}
+
+static int set_up_drives(void **state)
+{
+    (void)set_up(state);
+    test.node.config.drives.enabled = true;
+    test.node.config.paths.bundles = (struct config_list){.count = 1, .text = BUNDLES};
+    add_container("sandbox-1");
+    add_container("app");
+    test.drive.state = DRIVE_READY;
+    return 0;
+}
+
+static enum status_code publish(void)
+{
+    static const char *read_only = "ro";
+
+    return ask(&(struct reconciler_stage){.target_path = STAGED,
+                                          .device = "/dev/none",
+                                          .fs_type = "ext4",
+                                          .sandbox_id = "sandbox-1",
+                                          .options = 1,
+                                          .option = &read_only,
+                                          .group = "4059",
+                                          .group_policy = "OnRootMismatch"});
+}
+
+static void answer(enum status_code code)
+{
+    struct error error = {0};
+
+    if (code != STATUS_OK)
+        (void)error_set(&error, code, "the drive says no");
+    test.drive.done(test.drive.userdata, code, NULL, &error);
+}
+
+static void a_read_only_drive_gets_no_group(void **state)
+{
+    assert_int_equal(publish(), STATUS_OK);
+    assert_false(test.drive.writable || test.drive.has_fs_group);
+    answer(STATUS_FAILED_PRECONDITION);
+    assert_int_equal(test.code, STATUS_FAILED_PRECONDITION);
+    assert_string_equal(test.error, "the drive says no");
+}
+
+/* Also once its containers have ended. */
+static void a_drive_stays_one(void **state)
+{
+    assert_int_equal(scratch_directory_remove(tree_path(BUNDLES "/app")), 0);
+    test.drive.is_there = true;
+    assert_int_equal(publish(), STATUS_OK);
+    assert_int_equal(test.drive.attached, 1);
+    answer(STATUS_OK);
+    test.drive.state = DRIVE_REMOVED;
+    assert_int_equal(publish(), STATUS_OK);
+    assert_int_equal(test.drive.attached, 1);
+}
+
+/* And one in use stays. */
+static void a_drive_goes_before_the_metadata(void **state)
+{
+    test.drive.is_there = true;
+    assert_int_equal(unstage(STAGED), STATUS_OK);
+    answer(STATUS_FAILED_PRECONDITION);
+    assert_int_equal(test.code, STATUS_FAILED_PRECONDITION);
+    assert_false(stagings_wait(&test.core));
+    test.drive.code = STATUS_UNAVAILABLE;
+    assert_int_equal(unstage(STAGED), STATUS_UNAVAILABLE);
+    test.drive.code = STATUS_OK;
+    assert_int_equal(unstage(STAGED), STATUS_OK);
+    assert_false(stagings_wait(&test.core));
+    answer(STATUS_OK);
+    assert_int_equal(test.answers, 1); /* this one waits for the record */
+    assert_true(stagings_wait(&test.core));
+}
+
+/* Nobody is told that a volume is gone while it may be mounted in a guest. */
+static void whether_it_is_a_drive_is_not_known(void **state)
+{
+    test.drive.get_code = STATUS_UNAVAILABLE;
+    assert_int_equal(unstage(STAGED), STATUS_UNAVAILABLE);
+    assert_int_equal(publish(), STATUS_UNAVAILABLE);
+    assert_string_equal(test.error, "cannot be read");
+    assert_int_equal(test.drive.attached + test.drive.detached, 0);
+    assert_false(stagings_wait(&test.core));
+}
+
+/* The database may be another one than that in which it was published. */
+static void what_is_not_on_record_is_asked_of_the_vms(void **state)
+{
+    assert_int_equal(unstage(STAGED), STATUS_OK);
+    assert_int_equal(test.drive.detached, 1);
+    answer(STATUS_UNAVAILABLE);
+    assert_int_equal(test.code, STATUS_UNAVAILABLE);
+    test.node.config.drives.enabled = false;
+    assert_int_equal(unstage(STAGED), STATUS_OK);
+    assert_int_equal(test.drive.detached, 1);
+}
+
+static void cancelled_client_gets_no_answer(void **state)
+{
+    assert_int_equal(publish(), STATUS_OK);
+    assert_null(reconciler_stage_cancel(staging));
+    assert_int_equal(test.drive.cancelled, 1);
+    assert_int_equal(test.answers, 0);
+}
+
+#define DRIVES(test) cmocka_unit_test_setup_teardown(test, set_up_drives, tear_down)
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CLIENTS(a_staging_is_answered_once_it_is_on_record),
         CLIENTS(a_staged_directory_that_is_gone_is_reported),
-        CLIENTS(requests_that_contradict_the_node_are_refused),
-        CLIENTS(store_failure_is_reported_to_all_waiting_clients),
-        cmocka_unit_test_setup_teardown(nothing_is_promised_from_memory, set_up_in_memory,
-                                        tear_down),
-        CLIENTS(staging_uses_the_configured_directory),
-        CLIENTS(staging_the_same_again_adds_no_journal_line),
-        CLIENTS(a_sandbox_that_is_named_has_its_file),
-        CLIENTS(a_foreign_directory_is_not_taken_over),
-        CLIENTS(directory_with_foreign_files_is_refused),
-        CLIENTS(failed_sync_of_the_root_is_reported),
         CLIENTS(calls_that_wait_have_a_bound),
-        CLIENTS(a_device_that_the_host_has_mounted_is_held),
-        CLIENTS(a_device_that_another_stands_on_is_held),
-        CLIENTS(a_device_of_a_live_sandbox_is_held),
-        CLIENTS(readers_may_share_a_device),
         CLIENTS(a_disk_image_of_a_live_sandbox_is_held),
         CLIENTS(a_staged_device_is_held_until_it_is_unstaged),
         CLIENTS(a_disk_of_a_drive_is_held),
-        CLIENTS(readers_may_share_the_disk_of_a_drive),
+        DRIVES(a_read_only_drive_gets_no_group),
+        DRIVES(a_drive_stays_one),
+        DRIVES(a_drive_goes_before_the_metadata),
+        DRIVES(whether_it_is_a_drive_is_not_known),
+        DRIVES(what_is_not_on_record_is_asked_of_the_vms),
+        DRIVES(cancelled_client_gets_no_answer),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,37 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stats_test.c - clients that ask what a guest's file system says of itself. */
+/* stats_test.c - clients that ask what a guest's file system says of itself, and guests that
+ * are polled for it. */
 #include "tests/unit/reconciler/command/clients_fixture.h"
 
 #include <inttypes.h>
+#include <unistd.h>
 
+#include "lib/clock.h"
 #include "lib/process.h"
 #include "reconciler/command/answers.h"
+#include "reconciler/command/clients.h"
 
 static struct reconciler_stats stats_answer;
 
 static void on_stats(void *userdata, enum status_code code, const struct reconciler_stats *stats,
                      const struct error *error)
 {
-    (void)userdata;
     note(code, error);
     if (stats)
         stats_answer = *stats;
 }
 
-static enum status_code ask(int64_t volume_id, struct stats_call **ret_call, struct error *error)
+static struct stats_call *ask(enum status_code code)
 {
-    const struct reconciler_target target = {.volume_id = volume_id};
+    const struct reconciler_target target = {.target_path = VOLUME_PATH};
+    struct stats_call *call = NULL;
+    struct error error = {0};
 
-    return stats_begin(test.clients, &target, on_stats, NULL, ret_call, error);
+    assert_int_equal(reconciler_ask_stats(&test.core, &target, on_stats, NULL, &call, &error),
+                     code);
+    (void)snprintf(test.error, sizeof(test.error), "%s", error.text);
+    return call;
 }
 
 static void a_guest_counts_for_a_client(void **state)
 {
-    struct stats_call *call;
-    struct error error;
-
-    (void)state;
-    assert_int_equal(ask(test.node.bound.volume_id, &call, &error), STATUS_OK);
+    (void)ask(STATUS_OK);
     assert_false(fake_guest->request.resizes);
     assert_false(fake_guest->request.asks_address);
     assert_int_equal(fake_guest->request.inability[ROUTE_AGENT], REASON_NONE);
@@ -42,247 +46,49 @@ static void a_guest_counts_for_a_client(void **state)
     assert_int_equal(stats_answer.total, 7);
     assert_int_equal(stats_answer.age_ms, 3000);
     assert_non_null(strstr(stats_answer.condition, "the guest was read 3 s ago"));
-}
-
-/* The VMM is this process, which lives. */
-static void run_vmm(void)
-{
-    struct process process;
-    char sql[128];
-
-    assert_int_equal(process_read(getpid(), &process), 0);
-    (void)snprintf(sql, sizeof(sql), "UPDATE sandboxes SET vmm_pid = %d, vmm_start_ns = %" PRIu64,
-                   (int)getpid(), process.start_ns);
-    change(sql);
+    test.core.context.synced = false; /* nothing is known before the first scan is done */
+    (void)ask(STATUS_UNAVAILABLE);
 }
 
 static void a_sandbox_that_ends_meanwhile_is_the_answer(void **state)
 {
     struct guest_reply reply = {.reason = REASON_AGENT_UNREACHABLE};
-    struct stats_call *call;
-    struct error error;
+    struct process process;
+    char sql[128];
 
-    (void)state;
     (void)error_set(&reply.error, 0, "no answer");
-    assert_int_equal(ask(test.node.bound.volume_id, &call, &error), STATUS_OK);
+    (void)ask(STATUS_OK);
     guest_answers(&reply); /* the VMM that is on record has ended */
     assert_int_equal(test.code, STATUS_UNAVAILABLE);
     assert_string_equal(test.error, "the volume's sandbox ended while it was asked");
-    run_vmm();
-    assert_int_equal(ask(test.node.bound.volume_id, &call, &error), STATUS_OK);
+    assert_int_equal(process_read(getpid(), &process), 0); /* a VMM that lives */
+    (void)snprintf(sql, sizeof(sql), "UPDATE sandboxes SET vmm_pid = %d, vmm_start_ns = %" PRIu64,
+                   (int)getpid(), process.start_ns);
+    change(sql);
+    (void)ask(STATUS_OK);
     unbind();
     guest_answers(&reply);
     assert_string_equal(test.error, "the volume's sandbox ended while it was asked");
 }
 
-static void stats_error_includes_the_reason(void **state)
-{
-    struct guest_reply reply = {.reason = REASON_AGENT_DENIED};
-    struct stats_call *call;
-    struct error error;
-
-    (void)state;
-    run_vmm();
-    (void)error_set(&reply.error, 0, "by policy");
-    assert_int_equal(ask(test.node.bound.volume_id, &call, &error), STATUS_OK);
-    guest_answers(&reply);
-    assert_int_equal(test.code, reason_code(REASON_AGENT_DENIED, STATE_BLOCK_GROWN));
-    assert_string_equal(test.error, "agent_denied: by policy");
-}
-
-static void an_unknown_volume_has_no_stats(void **state)
-{
-    struct stats_call *call;
-    struct error error;
-
-    (void)state;
-    assert_int_equal(ask(4711, &call, &error), STATUS_NOT_FOUND);
-    test.node.context.synced = false;
-    assert_int_equal(ask(test.node.bound.volume_id, &call, &error), STATUS_UNAVAILABLE);
-}
-
-static void calls_of_one_sandbox_have_a_bound(void **state)
-{
-    struct stats_call *call[9];
-    struct error error;
-
-    (void)state;
-    for (unsigned i = 0; i < 8; i++)
-        assert_int_equal(ask(test.node.bound.volume_id, &call[i], &error), STATUS_OK);
-    assert_int_equal(ask(test.node.bound.volume_id, &call[8], &error), STATUS_UNAVAILABLE);
-    assert_non_null(strstr(error.text, "8 such calls"));
-    assert_null(reconciler_stats_cancel(call[0]));
-    assert_int_equal(ask(test.node.bound.volume_id, &call[0], &error), STATUS_OK);
-    /* Those that are left end with the clients. */
-}
-
-static struct stats_call *ask_by_path(enum status_code code)
-{
-    const struct reconciler_target target = {.target_path = VOLUME_PATH};
-    struct stats_call *call = NULL;
-    struct error error = {0};
-
-    assert_int_equal(stats_begin(test.clients, &target, on_stats, NULL, &call, &error), code);
-    (void)snprintf(test.error, sizeof(test.error), "%s", error.text);
-    return call;
-}
-
-static void a_volume_is_found_by_its_path_or_its_device(void **state)
-{
-    static const struct {
-        struct reconciler_target target;
-        enum status_code code;
-    } table[] = {
-        {{.target_path = VOLUME_PATH}, STATUS_OK},
-        {{.target_path = "/unknown"}, STATUS_NOT_FOUND},
-        {{.target_path = "relative"}, STATUS_INVALID_ARGUMENT},
-        {{.sandbox_id = "sandbox-1", .device = "/dev/disk"}, STATUS_OK},
-        {{.device = "/dev/disk"}, STATUS_OK},
-        {{.device = "/dev/other"}, STATUS_NOT_FOUND},
-        {{.device = "other"}, STATUS_INVALID_ARGUMENT},
-        {{.sandbox_id = "no/sandbox", .device = "/dev/disk"}, STATUS_INVALID_ARGUMENT},
-        {{.sandbox_id = "sandbox-2", .device = "/dev/disk"}, STATUS_NOT_FOUND},
-    };
-    struct stats_call *call;
-    struct error error;
-
-    (void)state;
-    for (size_t i = 0; i < array_length(table); i++) {
-        assert_int_equal(stats_begin(test.clients, &table[i].target, on_stats, NULL, &call, &error),
-                         table[i].code);
-        if (table[i].code == STATUS_OK)
-            (void)reconciler_stats_cancel(call);
-    }
-}
-
 /* ---- calls that do not reach the guest ---- */
-
-/* Its guest has another directory in the volume's place, and would count that. */
-static void bypassed_volume_is_answered_without_its_guest(void **state)
-{
-    (void)state;
-    change("UPDATE volumes SET state = 'blocked', reason = 'bypassed'");
-    (void)ask_by_path(STATUS_OK);
-    assert_null(fake_guest);
-    assert_int_equal(test.answers, 0); /* never from within */
-    run_pass();
-    assert_int_equal(test.answers, 1);
-    assert_int_equal(test.code, STATUS_OK);
-    assert_false(stats_answer.has_bytes);
-    assert_true(stats_answer.abnormal);
-    assert_non_null(strstr(stats_answer.condition, ". (blocked/bypassed)"));
-}
-
-static void a_volume_without_a_sandbox_has_nobody_to_count_it(void **state)
-{
-    (void)state;
-    unbind();
-    assert_null(ask_by_path(answer_code(ANSWER_NO_SANDBOX)));
-    assert_non_null(strstr(test.error, "no sandbox uses the volume yet"));
-}
 
 static void a_volume_of_two_sandboxes_has_no_one_guest(void **state)
 {
     struct store_entry entry = entry_of("key-1", VOLUME_PATH, 11);
     struct store_sandbox sandbox = sandbox_of("sandbox-2", NULL);
 
-    (void)state;
     entry.sandboxes = 2;
     entry.sandbox[1] = "sandbox-2";
     assert_int_equal(store_begin(the_store()), 0);
     (void)put_sandbox(the_store(), &sandbox, true);
     (void)put_entry(the_store(), &entry, true);
     assert_int_equal(store_commit(the_store()), 0);
-    assert_null(ask_by_path(reason_code(REASON_MULTIPLE_SANDBOXES, STATE_BLOCKED)));
+    assert_null(ask(reason_code(REASON_MULTIPLE_SANDBOXES, STATE_BLOCKED)));
     assert_non_null(strstr(test.error, "more than one live sandbox"));
 }
 
-static void abnormal_file_system_is_reported(void **state)
-{
-    (void)state;
-    (void)ask_by_path(STATUS_OK);
-    guest_answers(&(struct guest_reply){
-        .stats = {.has_bytes = true, .total = 7, .abnormal = true, .condition = "errors"}});
-    assert_true(stats_answer.abnormal);
-    assert_true(stats_answer.guest_abnormal);
-    assert_string_equal(stats_answer.guest_condition, "errors");
-    assert_string_equal(stats_answer.condition, "the guest says: errors");
-}
-
-static void a_helper_counts_where_nobody_in_the_guest_does(void **state)
-{
-    struct guest_call *guest;
-    struct helper_call *helper;
-
-    (void)state;
-    (void)ask_by_path(STATUS_OK);
-    guest = fake_guest;
-    assert_false(guest->request.helper->is_possible(guest->request.owner)); /* it has no path */
-    assert_int_equal(guest->request.helper->begin(guest->request.owner, 1, NULL, NULL, &helper), 0);
-    assert_null(guest->request.helper->free(helper));
-}
-
 /* ---- the runtime's own tool ---- */
-
-#define COUNTED "{\"usage\":[{\"available\":1,\"total\":11,\"used\":10,\"unit\":1}]}"
-
-static void the_runtimes_own_tool_is_asked_before_the_guest(void **state)
-{
-    (void)state;
-    leave_tool(0755);
-    (void)ask_by_path(STATUS_OK);
-    assert_null(fake_guest);
-    assert_string_equal(fake_child_arguments, TOOL " crust stats " VOLUME_PATH " ");
-    child_says(COUNTED);
-    assert_int_equal(test.answers, 1);
-    assert_int_equal(test.code, STATUS_OK);
-    assert_int_equal(stats_answer.total, 11);
-    assert_null(fake_guest);
-}
-
-static void a_tool_of_no_help_leaves_the_guest(void **state)
-{
-    (void)state;
-    leave_tool(0755);
-    (void)ask_by_path(STATUS_OK);
-    child_ends(CHILD_EXITED, 3, "");
-    assert_int_equal(test.answers, 0);
-    guest_answers(&(struct guest_reply){.stats = {.has_bytes = true, .total = 7}});
-    assert_int_equal(test.answers, 1);
-    assert_int_equal(stats_answer.total, 7);
-}
-
-static void a_tool_that_anybody_may_write_is_not_run(void **state)
-{
-    (void)state;
-    leave_tool(0777);
-    (void)ask_by_path(STATUS_OK);
-    assert_null(fake_child);
-    guest_answers(&(struct guest_reply){.stats = {.has_bytes = true, .total = 7}});
-    assert_int_equal(stats_answer.total, 7);
-}
-
-static void a_tool_is_not_asked_of_what_is_not_the_volume(void **state)
-{
-    (void)state;
-    leave_tool(0755);
-    change("UPDATE volumes SET state = 'blocked', reason = 'bypassed'");
-    (void)ask_by_path(STATUS_OK);
-    assert_null(fake_child);
-    run_pass();
-    assert_int_equal(test.answers, 1);
-}
-
-static void failed_runtime_tool_leaves_the_refusal(void **state)
-{
-    (void)state;
-    leave_tool(0755);
-    unbind();
-    (void)ask_by_path(STATUS_OK);
-    child_ends(CHILD_TIMEOUT, 0, "");
-    assert_int_equal(test.answers, 1);
-    assert_int_equal(test.code, answer_code(ANSWER_NO_SANDBOX));
-}
 
 /* Each costs a process or a connection. */
 static void all_calls_together_have_a_bound(void **state)
@@ -290,40 +96,135 @@ static void all_calls_together_have_a_bound(void **state)
     struct stats_call *call[64];
     struct child *tool[64];
 
-    (void)state;
     leave_tool(0755);
     unbind();
     for (unsigned i = 0; i < 64; i++) {
-        call[i] = ask_by_path(STATUS_OK);
+        call[i] = ask(STATUS_OK);
         tool[i] = fake_child;
         assert_non_null(tool[i]);
     }
-    assert_null(ask_by_path(STATUS_UNAVAILABLE));
+    assert_null(ask(STATUS_UNAVAILABLE));
     assert_non_null(strstr(test.error, "64 such calls wait"));
     assert_null(reconciler_stats_cancel(call[0]));
-    assert_non_null(ask_by_path(STATUS_OK));
+    assert_non_null(ask(STATUS_OK));
+}
+
+/* ---- what is on record of guests that are polled ---- */
+
+/* Until somebody was asked, or nobody was for longer than it takes. */
+static bool guest_is_asked(void)
+{
+    for (unsigned i = 0; i < 3000 && !fake_guest; i++)
+        run_pass();
+    return fake_guest != NULL;
+}
+
+static void begin_poll(void)
+{
+    test.node.config.guest.stats_seconds = 1;
+    stats_poll_start(&test.core);
+}
+
+/* The guest had counted before the volume grew, and the growth has been recorded first. */
+static void an_answer_from_before_a_growth_is_dropped(void **state)
+{
+    struct store_guest_stats grown = {.has_bytes = true, .total = 154};
+    bool changed = false;
+
+    begin_poll();
+    assert_true(guest_is_asked());
+    (void)usleep(2000);
+    grown.binding_id = number_of(the_store(), "SELECT max(mapping_id) FROM mappings");
+    assert_int_equal(store_begin(the_store()), 0);
+    assert_int_equal(store_put_guest_stats(the_store(), 1, &grown, &changed), 0);
+    assert_int_equal(store_commit(the_store()), 0);
+    guest_answers(&(struct guest_reply){.stats = {.has_bytes = true, .total = 77}});
+    assert_int_equal(number_of(the_store(), "SELECT guest_bytes FROM mappings"), 154);
+}
+
+/* What the guest has told another client is as old as it was for that one. */
+static void an_answer_is_recorded_with_its_age(void **state)
+{
+    begin_poll();
+    assert_true(guest_is_asked());
+    guest_answers(&(struct guest_reply){.stats = {.has_bytes = true, .total = 77},
+                                        .age_ns = 60 * NSEC_PER_SEC});
+    assert_true(clock_realtime_ms() - number_of(the_store(), "SELECT read_at FROM guest_stats") >=
+                60 * 1000);
+}
+
+/* ---- when a guest is polled ---- */
+
+enum { BINDINGS = 4000, TICKS = 64 };
+static const uint64_t PERIOD_NS = 300 * NSEC_PER_SEC;
+
+static bool is_due(uint64_t from_ns, uint64_t to_ns, int64_t binding_id, uint32_t failures)
+{
+    return stats_poll_is_moment(&(struct stats_span){from_ns, to_ns, PERIOD_NS}, binding_id,
+                                failures);
+}
+
+/* Each once in a period, and never many at a time. */
+static void thousands_are_spread_evenly(void **state)
+{
+    const uint64_t began_ns = 12345 * NSEC_PER_SEC, tick_ns = PERIOD_NS / TICKS;
+    unsigned all = 0;
+
+    for (unsigned tick = 0; tick < TICKS; tick++) {
+        unsigned due = 0;
+
+        for (int64_t id = 1; id <= BINDINGS; id++)
+            due += is_due(began_ns + tick * tick_ns, began_ns + (tick + 1) * tick_ns, id, 0);
+        assert_in_range(due, BINDINGS / TICKS * 2 / 3, BINDINGS / TICKS * 4 / 3);
+        all += due;
+    }
+    assert_int_equal(all, BINDINGS);
+}
+
+/* Whatever the steps in which time is looked at, nobody is asked twice or passed over. */
+static void steps_do_not_matter(void **state)
+{
+    for (int64_t id = 1; id <= 100; id++) {
+        unsigned due = 0;
+        uint64_t at_ns = 7;
+
+        for (unsigned step = 1; at_ns < 3 * PERIOD_NS; step++) {
+            uint64_t to_ns = at_ns + step * NSEC_PER_SEC;
+
+            if (to_ns > 3 * PERIOD_NS + 7)
+                to_ns = 3 * PERIOD_NS + 7;
+            due += is_due(at_ns, to_ns, id, 0);
+            at_ns = to_ns;
+        }
+        assert_int_equal(due, 3);
+    }
+}
+
+static void a_silent_guest_is_asked_less_often(void **state)
+{
+    static const unsigned asked[] = {64, 32, 16, 8, 4, 2, 2, 2, 2};
+
+    for (uint32_t failures = 0; failures < array_length(asked); failures++) {
+        unsigned due = 0;
+
+        for (unsigned period = 64; period < 128; period++)
+            due += is_due(period * PERIOD_NS, (period + 1) * PERIOD_NS, 77, failures);
+        assert_int_equal(due, asked[failures]);
+    }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         CLIENTS(a_guest_counts_for_a_client),
-        CLIENTS(stats_error_includes_the_reason),
         CLIENTS(a_sandbox_that_ends_meanwhile_is_the_answer),
-        CLIENTS(an_unknown_volume_has_no_stats),
-        CLIENTS(calls_of_one_sandbox_have_a_bound),
-        CLIENTS(a_volume_is_found_by_its_path_or_its_device),
-        CLIENTS(bypassed_volume_is_answered_without_its_guest),
-        CLIENTS(a_volume_without_a_sandbox_has_nobody_to_count_it),
         CLIENTS(a_volume_of_two_sandboxes_has_no_one_guest),
-        CLIENTS(abnormal_file_system_is_reported),
-        CLIENTS(a_helper_counts_where_nobody_in_the_guest_does),
-        CLIENTS(the_runtimes_own_tool_is_asked_before_the_guest),
-        CLIENTS(a_tool_of_no_help_leaves_the_guest),
-        CLIENTS(a_tool_that_anybody_may_write_is_not_run),
-        CLIENTS(a_tool_is_not_asked_of_what_is_not_the_volume),
-        CLIENTS(failed_runtime_tool_leaves_the_refusal),
         CLIENTS(all_calls_together_have_a_bound),
+        CLIENTS(an_answer_from_before_a_growth_is_dropped),
+        CLIENTS(an_answer_is_recorded_with_its_age),
+        cmocka_unit_test(thousands_are_spread_evenly),
+        cmocka_unit_test(steps_do_not_matter),
+        cmocka_unit_test(a_silent_guest_is_asked_less_often),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

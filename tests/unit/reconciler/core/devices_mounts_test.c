@@ -4,20 +4,9 @@
 
 #include "lib/buffer.h"
 #include "lib/mount_table.h"
-#include "reconciler/core/internal.h"
+#include "reconciler/core/reconciler_internal.h"
 #include "tests/unit/few_descriptors.h"
 #include "tests/unit/reconciler/fake_node.h"
-
-static void mounts_that_change_queue_their_devices(void **state)
-{
-    int64_t volume_id = bind_one();
-
-    (void)state;
-    reconciler_queue_mounts(reconciler);
-    reconciler_queue_mounts(reconciler);
-    settle();
-    assert_true(volume_of(volume_id).binding_id != 0);
-}
 
 /* A settled node would stop the loop before the timer is due. */
 static void run_until_compared(const struct devices *devices)
@@ -36,17 +25,16 @@ static void mounts_are_compared_once_in_a_while(void **state)
     struct devices *devices;
     int64_t volume_id = bind_one();
 
-    (void)state;
     devices = &reconciler->devices;
     devices_compare_mounts(devices);
     devices->rests_until_ns = UINT64_MAX / 2;
-    reconciler_queue_mounts(reconciler);
+    devices_note_mounts(&reconciler->devices);
     assert_true(devices->is_outdated);
     assert_true(devices_know_mounts(devices)); /* what is asked about is never out of date */
     assert_false(devices->is_outdated);
     devices->rests_until_ns = clock_monotonic() + 20 * NSEC_PER_MSEC;
-    reconciler_queue_mounts(reconciler);
-    reconciler_queue_mounts(reconciler);
+    devices_note_mounts(&reconciler->devices);
+    devices_note_mounts(&reconciler->devices);
     assert_true(devices->is_outdated);
     run_until_compared(devices);
     settle();
@@ -60,7 +48,6 @@ static void a_large_table_is_read_in_parts(void **state)
     struct devices *devices;
     int64_t volume_id = bind_one();
 
-    (void)state;
     devices = &reconciler->devices;
     devices->part_ns = 0;
     devices_forget_mounts(devices);
@@ -70,10 +57,10 @@ static void a_large_table_is_read_in_parts(void **state)
     assert_string_equal(devices_host_use_for_client(devices, 7, 1),
                         "(the host's mounts are being read)");
     assert_true(devices_are_reading(devices));
-    reconciler_queue_mounts(reconciler);
+    devices_note_mounts(&reconciler->devices);
     assert_true(devices->is_outdated);
     put_disk(0, DISK, 1, 2 * GIB);
-    reconciler_queue_all_volumes(reconciler);
+    queue_all_volumes();
     settle();
     assert_int_equal(volume_of(volume_id).device_bytes, 2 * GIB);
     assert_true(devices->is_outdated && devices->is_large);
@@ -94,7 +81,6 @@ static void a_table_that_cannot_be_read_queues_volumes_once(void **state)
     int64_t taken, volume_id = bind_one();
     int filler;
 
-    (void)state;
     devices = &reconciler->devices;
     limit = leave_free(&filler, 1);
     devices_compare_mounts(devices);
@@ -133,7 +119,6 @@ static void an_obstacle_is_looked_for_again(void **state)
     struct devices *devices;
     uint32_t major = 0, minor = 0;
 
-    (void)state;
     (void)bind_one();
     devices = &reconciler->devices;
     assert_true(devices_know_mounts(devices));
@@ -153,7 +138,6 @@ static void an_obstacle_is_looked_for_again(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        NODE(mounts_that_change_queue_their_devices),
         NODE(mounts_are_compared_once_in_a_while),
         NODE(a_large_table_is_read_in_parts),
         NODE(an_obstacle_is_looked_for_again),

@@ -2,14 +2,13 @@
 /* evidence_text_test.c - what shows that a volume is blocked, in words: who said what. */
 #include "tests/unit/reconciler/surroundings.h"
 
-#include "reconciler/core/volume_steps.h"
+#include "reconciler/core/volume_pass.h"
 
 static struct surroundings node;
 static struct store_volume volume;
 
 static int set_up(void **state)
 {
-    (void)state;
     surroundings_begin(&node, true);
     surroundings_bind(&node);
     volume = get_volume(node.context.store, node.bound.volume_id);
@@ -18,7 +17,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     surroundings_end(&node);
     return 0;
 }
@@ -27,7 +25,7 @@ static void expect(enum volume_state volume_state, enum volume_reason reason, co
 {
     const struct decision decision = {.state = volume_state, .reason = reason};
 
-    assert_int_equal(evidence_text_record(&node.context, &volume, &decision), 0);
+    assert_int_equal(blocked_detail_record(&node.context, &volume, &decision), 0);
     assert_text_of(node.context.store, "SELECT evidence FROM volumes WHERE volume_id = 1", text);
 }
 
@@ -40,7 +38,6 @@ static void say(char *member, size_t size, const char *text)
 
 static void a_volume_that_is_not_blocked_needs_no_evidence(void **state)
 {
-    (void)state;
     volume.record_contradicts = true;
     expect(STATE_IN_SYNC, REASON_NONE, NULL);
     expect(STATE_BLOCKED, REASON_READ_ONLY, NULL);
@@ -48,7 +45,6 @@ static void a_volume_that_is_not_blocked_needs_no_evidence(void **state)
 
 static void mismatch_text_names_source_and_device(void **state)
 {
-    (void)state;
     expect(STATE_BLOCKED, REASON_IDENTITY_MISMATCH,
            "the metadata names /dev/disk (/dev/loop1), another disk now than the one that the VM "
            "was given under this number");
@@ -66,7 +62,6 @@ static void shared_device_text_names_both_volumes(void **state)
 {
     struct store_entry other = entry_of("key-2", "/other", 12);
 
-    (void)state;
     assert_int_equal(store_begin(node.context.store), 0);
     volume.shared_with = put_entry(node.context.store, &other, true);
     assert_int_equal(store_commit(node.context.store), 0);
@@ -85,7 +80,6 @@ static void text_names_the_drive_that_has_the_device(void **state)
                                                       .vm_path = "/vm",
                                                       .fs_type = "ext4"};
 
-    (void)state;
     assert_int_equal(store_begin(store), 0);
     assert_int_equal(store_add_drive_mount(store, &request, "serial", &volume.shared_drive), 0);
     assert_int_equal(store_commit(store), 0);
@@ -96,7 +90,6 @@ static void text_names_the_drive_that_has_the_device(void **state)
 
 static void bypassed_volume_text_names_what_the_container_has(void **state)
 {
-    (void)state;
     volume.carrier = STORE_CARRIER_DIRECTORY;
     volume.list = STORE_LIST_LACKS;
     expect(STATE_BLOCKED, REASON_BYPASSED,
@@ -120,7 +113,6 @@ static void bypassed_volume_text_names_what_the_container_has(void **state)
 /* Not because its pod is just starting. */
 static void text_includes_the_error_of_the_vmm(void **state)
 {
-    (void)state;
     SAY(hypervisor_error, "connection refused");
     expect(STATE_UNKNOWN, REASON_HYPERVISOR_UNSUPPORTED, "connection refused");
     expect(STATE_UNKNOWN, REASON_HYPERVISOR_UNREACHABLE, NULL);

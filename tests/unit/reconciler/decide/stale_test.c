@@ -4,7 +4,7 @@
 
 #include "reconciler/decide/stale.h"
 
-enum { MODE, PATH, SANDBOX, KUBELET, ENTRY, RESTORED, DAEMON, SETTLED, BRAKE, FACTS };
+enum { MODE, PATH, SANDBOX, KUBELET, ENTRY, RESTORED, DAEMON, SETTLED, LIMIT, FACTS };
 
 static const struct table_fact facts[FACTS] = {
     [MODE] = {"mode", {"off", "report", "delete"}},
@@ -15,7 +15,7 @@ static const struct table_fact facts[FACTS] = {
     [RESTORED] = {"restored", {"no", "yes"}},
     [DAEMON] = {"daemon", {"fit", "sources", "database", "trash"}},
     [SETTLED] = {"settled", {"no", "yes"}},
-    [BRAKE] = {"brake", {"none", "breaker", "rate"}},
+    [LIMIT] = {"limit", {"none", "breaker", "rate"}},
 };
 
 static struct table table = {
@@ -24,13 +24,6 @@ static struct table table = {
     .fact_count = FACTS,
     .outcomes = 2,
 };
-
-static int read_table(void **state)
-{
-    (void)state;
-    table_read(&table);
-    return 0;
-}
 
 static struct stale_facts facts_of(const int *combination)
 {
@@ -43,7 +36,7 @@ static struct stale_facts facts_of(const int *combination)
         .restored = combination[RESTORED] == 1,
         .daemon = combination[DAEMON],
         .settled = combination[SETTLED] == 1,
-        .brake = combination[BRAKE],
+        .limit = combination[LIMIT],
     };
 }
 
@@ -51,20 +44,15 @@ static void check(const int *combination, const struct table_row *row,
                   struct stale_decision decision)
 {
     static const char *const verdicts[] = {"none", "keep", "remove"};
+    const char *decided[] = {verdicts[decision.verdict], stale_reason_name(decision.reason)};
 
-    if (strcmp(verdicts[decision.verdict], row->outcome[0]) == 0 &&
-        strcmp(stale_reason_name(decision.reason), row->outcome[1]) == 0)
-        return;
-    table_print(&table, combination);
-    fail_msg("row %u says %s/%s, the code %s/%s", (unsigned)(row - table.rows) + 1, row->outcome[0],
-             row->outcome[1], verdicts[decision.verdict], stale_reason_name(decision.reason));
+    table_expect(&table, combination, row, decided);
 }
 
 static void every_combination_is_decided_by_the_table(void **state)
 {
     int combination[FACTS] = {0};
 
-    (void)state;
     do {
         struct stale_facts given = facts_of(combination);
 
@@ -78,7 +66,6 @@ static void a_file_is_decided_by_the_rows_without_the_kubelet(void **state)
 {
     int combination[FACTS] = {0};
 
-    (void)state;
     do {
         struct stale_facts given = facts_of(combination);
         struct stale_decision decision = stale_decide_file(&given);
@@ -96,7 +83,6 @@ static void a_directory_that_does_not_look_stale_has_a_reason(void **state)
 {
     int combination[FACTS] = {0};
 
-    (void)state;
     do {
         struct stale_facts given = facts_of(combination);
         enum stale_reason why = stale_why_not(&given);
@@ -124,7 +110,6 @@ static void nothing_is_removed_without_every_piece_of_evidence(void **state)
     int combination[FACTS] = {0};
     unsigned long removed = 0;
 
-    (void)state;
     do {
         struct stale_facts given = facts_of(combination);
 
@@ -138,7 +123,7 @@ static void nothing_is_removed_without_every_piece_of_evidence(void **state)
         assert_true(given.kubelet == STALE_KUBELET_GONE || given.kubelet == STALE_KUBELET_LEFT);
         assert_true(given.settled && given.entry == STALE_ENTRY_VALID && !given.restored);
         assert_int_equal(given.daemon, STALE_DAEMON_FIT);
-        assert_int_equal(given.brake, STALE_BRAKE_NONE);
+        assert_int_equal(given.limit, STALE_LIMIT_NONE);
     } while (table_advance(&table, combination));
     assert_int_equal(removed, 5);
 }
@@ -148,7 +133,6 @@ static void the_grace_time_begins_anew(void **state)
 {
     struct stale_times times = {.since_ns = 30, .well_ns = 10, .kubelet_ns = 20, .grace_ns = 5};
 
-    (void)state;
     assert_int_equal(stale_settles(&times), 35);
     times.kubelet_ns = 40;
     assert_int_equal(stale_settles(&times), 45);
@@ -163,7 +147,6 @@ static void the_grace_time_begins_anew(void **state)
 
 static void more_than_half_and_at_least_five_break(void **state)
 {
-    (void)state;
     assert_false(stale_breaks(4, 4));
     assert_true(stale_breaks(5, 5));
     assert_true(stale_breaks(5, 9));
@@ -184,5 +167,5 @@ int main(void)
         cmocka_unit_test(more_than_half_and_at_least_five_break),
     };
 
-    return cmocka_run_group_tests_name("stale", tests, read_table, NULL);
+    return cmocka_run_group_tests_name("stale", tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* table.h - a decision table of docs/states.md, read and gone through cell by cell.
  *
- * A row is `| fact=value fact=value | outcome | … |`; the first row whose conditions all hold
+ * A row is `| fact=value fact=value,value | outcome | … |`; the first row whose conditions all hold
  * decides. What a table means is the test's affair: for every combination of facts it compares the
  * code's answer with the outcomes of the first match.
  */
@@ -15,7 +15,7 @@
 #include "lib/cleanup.h"
 #include "tests/unit/test.h"
 
-enum { TABLE_VALUES = 9, TABLE_ROWS = 64, TABLE_OUTCOMES = 3 };
+enum { TABLE_VALUES = 9, TABLE_ROWS = 96, TABLE_OUTCOMES = 3 };
 
 struct table_fact {
     const char *name;
@@ -24,6 +24,7 @@ struct table_fact {
 
 struct table_row {
     int fact[8], value[8];
+    unsigned values[8]; /* a bit for each that the condition allows; value is the last of them */
     unsigned conditions;
     char outcome[TABLE_OUTCOMES][32];
     unsigned long first_matches;
@@ -49,14 +50,18 @@ static inline int table_value(const struct table_fact *fact, const char *name)
 
 static inline void table_add_condition(const struct table *table, struct table_row *row, char *word)
 {
-    char *equals = strchr(word, '=');
+    char *rest = word, *value;
 
-    assert_non_null(equals);
-    *equals = '\0';
+    (void)strsep(&rest, "=");
+    assert_non_null(rest);
     for (int fact = 0; fact < table->fact_count; fact++)
         if (strcmp(table->facts[fact].name, word) == 0) {
             row->fact[row->conditions] = fact;
-            row->value[row->conditions++] = table_value(&table->facts[fact], equals + 1);
+            while ((value = strsep(&rest, ","))) {
+                row->value[row->conditions] = table_value(&table->facts[fact], value);
+                row->values[row->conditions] |= 1U << row->value[row->conditions];
+            }
+            row->conditions++;
             return;
         }
     fail_msg("no fact %s", word);
@@ -106,12 +111,14 @@ static inline void table_read(struct table *table)
 static inline struct table_row *table_match_without(struct table *table, const int *combination,
                                                     int without)
 {
+    if (table->row_count == 0)
+        table_read(table);
     for (unsigned i = 0; i < table->row_count; i++) {
         struct table_row *row = &table->rows[i];
         unsigned matched = 0;
 
         while (matched < row->conditions && row->fact[matched] != without &&
-               combination[row->fact[matched]] == row->value[matched])
+               row->values[matched] >> combination[row->fact[matched]] & 1)
             matched++;
         if (matched < row->conditions)
             continue;
@@ -132,6 +139,18 @@ static inline void table_print(const struct table *table, const int *combination
     for (int fact = 0; fact < table->fact_count; fact++)
         print_message("%s=%s ", table->facts[fact].name,
                       table->facts[fact].values[combination[fact]]);
+}
+
+/* Fails unless the code decides as the row says, outcome by outcome. */
+static inline void table_expect(const struct table *table, const int *combination,
+                                const struct table_row *row, const char *const *decided)
+{
+    for (unsigned i = 0; i < table->outcomes; i++)
+        if (strcmp(row->outcome[i], decided[i]) != 0) {
+            table_print(table, combination);
+            fail_msg("row %u says %s, the code %s", (unsigned)(row - table->rows) + 1,
+                     row->outcome[i], decided[i]);
+        }
 }
 
 static inline bool table_next_value(const struct table *table, int *combination, int fact)
@@ -177,11 +196,13 @@ static inline void table_visit_around(const struct table *table, const struct ta
 
 /* Calls visit for what lies around each row, which takes a second; with CRUST_EVERY in the
  * environment for every combination there is. */
-static inline void table_visit(const struct table *table, const int *neutral,
+static inline void table_visit(struct table *table, const int *neutral,
                                void (*visit)(const int *combination))
 {
     int every[32] = {0};
 
+    if (table->row_count == 0)
+        table_read(table);
     if (getenv("CRUST_EVERY")) {
         do
             visit(every);

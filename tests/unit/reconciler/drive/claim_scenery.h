@@ -28,17 +28,17 @@ struct claim_fixture {
     struct error error;
 };
 
+static struct claim_fixture *fixture;
+
 static inline int set_up(void **state)
 {
-    struct claim_fixture *fixture = calloc(1, sizeof(*fixture));
-
+    fixture = calloc(1, sizeof(*fixture));
     assert_non_null(fixture);
     fixture->opened = fixture->volume.loop = fixture->other.loop = -1;
     assert_int_equal(scratch_directory_make(fixture->directory), 0);
     assert_int_equal(path_open_root("/", &fixture->root), 0);
     assert_int_equal(observe_open_sysfs(fixture->root, "/sys", &fixture->sysfs), 0);
     fixture->read_mounts = observe_mounts;
-    *state = fixture;
     return 0;
 }
 
@@ -71,7 +71,6 @@ static inline void detach_loop(struct loop_volume *volume)
 
 static inline int tear_down(void **state)
 {
-    struct claim_fixture *fixture = *state;
     int r;
 
     fd_close(fixture->opened);
@@ -86,8 +85,7 @@ static inline int tear_down(void **state)
     return r;
 }
 
-static inline int claim(struct claim_fixture *fixture, const char *path, const char *prefix,
-                        bool writable)
+static inline int claim(const char *path, const char *prefix, bool writable)
 {
     struct drive_claim_request request = {
         .root = fixture->root,
@@ -107,17 +105,17 @@ static inline int claim(struct claim_fixture *fixture, const char *path, const c
                        &fixture->error);
 }
 
-static inline void expect_refused(struct claim_fixture *fixture, const char *path, bool writable,
-                                  enum drive_claim_outcome outcome, const char *why)
+static inline void expect_refused(const char *path, bool writable, enum drive_claim_outcome outcome,
+                                  const char *why)
 {
-    assert_int_equal(claim(fixture, path, fixture->directory, writable), outcome);
+    assert_int_equal(claim(path, fixture->directory, writable), outcome);
     assert_int_equal(fixture->opened, -1);
     if (!strstr(fixture->error.text, why) || !strstr(fixture->error.text, path))
         fail_msg("\"%s\" does not say \"%s\" about %s", fixture->error.text, why, path);
 }
 
-__attribute__((format(printf, 3, 4))) static inline const char *
-name(const struct claim_fixture *fixture, char ret_path[static 128], const char *format, ...)
+__attribute__((format(printf, 2, 3))) static inline const char *name(char ret_path[static 128],
+                                                                     const char *format, ...)
 {
     char last[48];
     va_list arguments;
@@ -146,36 +144,36 @@ static inline void make_file(const char *path, off_t size)
         skip(); /* files must be root's */
 }
 
-static inline void make_directory(const struct claim_fixture *fixture, const char *directory)
+static inline void make_directory(const char *directory)
 {
     char path[128];
 
-    assert_int_equal(mkdir(name(fixture, path, "%s", directory), 0755), 0);
+    assert_int_equal(mkdir(name(path, "%s", directory), 0755), 0);
 }
 
 /* Makes the fixture's directory the root, with a /dev that has one volume group. */
-static inline void enter_root_with_dev(struct claim_fixture *fixture)
+static inline void enter_root_with_dev(void)
 {
     fd_close(fixture->root);
     assert_int_equal(path_open_root(fixture->directory, &fixture->root), 0);
-    make_directory(fixture, "dev");
-    make_directory(fixture, "dev/vg");
+    make_directory("dev");
+    make_directory("dev/vg");
 }
 
 /* A loop device on an image in the fixture's directory, and a node for it there. */
-static inline void attach_loop(struct claim_fixture *fixture, char ret_node[static 128])
+static inline void attach_loop(char ret_node[static 128])
 {
     struct loop_volume *volume = &fixture->volume;
     struct stat status;
 
-    (void)name(fixture, ret_node, "disk.img");
+    (void)name(ret_node, "disk.img");
     make_file(ret_node, 1 << 20);
     (void)snprintf(volume->image, sizeof(volume->image), "%s", ret_node);
     loop_volume_attach(volume);
     if (volume->loop < 0)
         skip(); /* this machine has no loop devices */
     assert_int_equal(fstat(volume->loop, &status), 0);
-    assert_int_equal(mknod(name(fixture, ret_node, "node"), S_IFBLK | 0600, status.st_rdev), 0);
+    assert_int_equal(mknod(name(ret_node, "node"), S_IFBLK | 0600, status.st_rdev), 0);
 }
 
 #define CLAIM(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)

@@ -1,156 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* guest_test.c - a drive's calls into a guest with crust-guest-agent, whose answers the test gives.
- */
-#include "tests/unit/reconciler/surroundings.h"
+/* guest_test.c - a drive's calls into a guest: by crust-guest-agent, or by helpers and the drive's
+ * container where there is only kata-agent; and what stays in the sandbox's share. */
+#include "tests/unit/reconciler/drive/guest_fixture.h"
 
-#include "agent-client/agent_client.h"
-#include "agent-client/drive_client.h"
-#include "reconciler/drive/guest.h"
+/* ---- crust-guest-agent ---- */
 
-#define SERIAL "crust-abcdefghijk237"
-
-struct drive_client {
-    drive_client_done *done;
-    void *userdata;
-};
-
-struct agent_call {
-    agent_done *done;
-    void *userdata;
-};
-
-static struct {
-    struct surroundings node;
-    struct store_drive_mount drive;
-    struct drive_guest_call *call;
-    unsigned ends;
-    struct drive_guest_reply reply;
-    /* The agent. */
-    struct drive_client *client; /* that runs */
-    struct drive_client_request asked;
-    struct drive_mount_request mount;
-    struct drive_unmount_request unmount;
-    char address[128];
-    struct agent_call *agent;
-    struct agent_request grow;
-    char grow_path[128];
-    bool has_no_memory;
-} test;
-
-int drive_client_new(struct loop *loop, const struct drive_client_request *request,
-                     drive_client_done *done, void *userdata, struct drive_client **ret_client)
+static int set_up_companion(void **state)
 {
-    assert_ptr_equal(loop, &test.node.loop);
-    if (test.has_no_memory)
-        return -ENOMEM;
-    *ret_client = calloc(1, sizeof(**ret_client));
-    assert_non_null(*ret_client);
-    **ret_client = (struct drive_client){done, userdata};
-    test.client = *ret_client;
-    test.asked = *request;
-    test.mount = *request->mount;
-    test.unmount = *request->unmount;
-    (void)snprintf(test.address, sizeof(test.address), "%s", request->address);
+    (void)set_up(state);
+    test.has_companion = true;
     return 0;
-}
-
-struct drive_client *drive_client_free(struct drive_client *client)
-{
-    if (client)
-        test.client = NULL;
-    free(client);
-    return NULL;
-}
-
-int agent_call_new(struct loop *loop, const struct agent_request *request, agent_done *done,
-                   void *userdata, struct agent_call **ret_call)
-{
-    assert_ptr_equal(loop, &test.node.loop);
-    test.grow = *request;
-    (void)snprintf(test.address, sizeof(test.address), "%s", request->address);
-    (void)snprintf(test.grow_path, sizeof(test.grow_path), "%s", request->volume_path);
-    *ret_call = test.agent = calloc(1, sizeof(**ret_call));
-    assert_non_null(test.agent);
-    *test.agent = (struct agent_call){done, userdata};
-    return 0;
-}
-
-struct agent_call *agent_call_free(struct agent_call *call)
-{
-    if (call)
-        test.agent = NULL;
-    free(call);
-    return NULL;
-}
-
-enum agent_outcome agent_outcome_from_status(int status, const char *message)
-{
-    (void)status;
-    (void)message;
-    return AGENT_FAILED;
-}
-
-/* ---- a call ---- */
-
-static int set_up(void **state)
-{
-    (void)state;
-    memset(&test, 0, sizeof(test));
-    surroundings_begin(&test.node, false);
-    surroundings_bind(&test.node);
-    test.drive = (struct store_drive_mount){
-        .sandbox_ref = test.node.bound.sandbox_ref,
-        .request = {.drive_id = "d1", .vm_path = "/data", .fs_type = "ext4", .writable = true},
-        .serial = SERIAL,
-        .disk = {.size_bytes = 4096},
-    };
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    test.call = drive_guest_call_free(test.call);
-    assert_null(test.client);
-    assert_null(test.agent);
-    surroundings_end(&test.node);
-    return 0;
-}
-
-static void on_done(struct drive_guest_call *call, const struct drive_guest_reply *reply,
-                    void *userdata)
-{
-    assert_ptr_equal(userdata, &test);
-    assert_ptr_equal(call, test.call);
-    test.ends++;
-    test.reply = *reply;
-    (void)drive_guest_call_free(call);
-    test.call = NULL;
-}
-
-static void begin(enum drive_guest_act act)
-{
-    struct drive_guest_request request = {
-        .act = act,
-        .drive = &test.drive,
-        .address = "scsi:255:0",
-        .bytes = act == DRIVE_GUEST_GROW ? 8192 : 0,
-        .deadline_ns = 20 * NSEC_PER_SEC,
-    };
-
-    test.ends = 0;
-    assert_int_equal(drive_guest_call_new(&test.node.context, &request, on_done, &test, &test.call),
-                     0);
-    assert_int_equal(test.ends, 0);
-    while (!test.client && !test.agent && !test.ends)
-        loop_run_once(&test.node.loop);
 }
 
 static void answers(const struct drive_client_reply *reply)
 {
     assert_non_null(test.client);
     test.client->done(test.client, reply, test.client->userdata);
-    assert_int_equal(test.ends, 1);
 }
 
 static void refuses(enum drive_client_outcome outcome, enum status_code status, const char *text)
@@ -161,29 +26,12 @@ static void refuses(enum drive_client_outcome outcome, enum status_code status, 
     answers(&reply);
 }
 
-static void expect(enum status_code status, enum drive_in_guest guest, const char *text)
-{
-    assert_int_equal(test.ends, 1);
-    assert_int_equal(test.reply.status, status);
-    assert_int_equal(test.reply.guest, guest);
-    if (!strstr(test.reply.error.text, text))
-        fail_msg("\"%s\" does not say \"%s\"", test.reply.error.text, text);
-}
-
-static void expect_unasked(enum status_code status, const char *text)
-{
-    expect(status, DRIVE_IN_GUEST_UNKNOWN, text);
-}
-
-/* ---- mounting ---- */
-
 static void a_mount_is_asked_for_as_the_row_has_it(void **state)
 {
     char options[] = "[\"noatime\",\"data=ordered\"]";
-    struct drive_client_reply reply = {
+    const struct drive_client_reply reply = {
         .mount = {.device = "sda", .walk = {10, 5, 2}, .fsck = DRIVE_FSCK_REPAIRED}};
 
-    (void)state;
     test.drive.request.options = options;
     test.drive.request.fsck = DRIVE_FSCK_PREEN;
     test.drive.request.has_fs_group = true;
@@ -197,7 +45,7 @@ static void a_mount_is_asked_for_as_the_row_has_it(void **state)
     assert_string_equal(test.mount.serial, SERIAL);
     assert_int_equal(test.mount.bytes, 4096);
     assert_false(test.mount.read_only);
-    assert_string_equal(test.mount.vm_path, "/data");
+    assert_string_equal(test.mount.vm_path, "/run/data");
     assert_string_equal(test.mount.filesystem_type, "ext4");
     assert_int_equal(test.mount.option_count, 2);
     assert_string_equal(test.mount.options[1], "data=ordered");
@@ -211,34 +59,44 @@ static void a_mount_is_asked_for_as_the_row_has_it(void **state)
                                            "has repaired the file system");
 }
 
-static void a_read_only_drive_is_mounted_read_only(void **state)
+/* Without the agent, or where it is older, the other route is taken. */
+static void a_refusal_says_what_is_known_of_the_mount(void **state)
 {
-    (void)state;
-    test.drive.request.writable = false;
-    begin(DRIVE_GUEST_MOUNT);
-    assert_true(test.mount.read_only);
-}
+    static const struct {
+        enum drive_guest_act act;
+        enum drive_client_outcome outcome;
+        enum status_code said, status;
+        enum drive_in_guest guest;
+        const char *text;
+    } cases[] = {
+        {DRIVE_GUEST_MOUNT, DRIVE_CLIENT_ANSWERED, STATUS_INVALID_ARGUMENT, STATUS_INVALID_ARGUMENT,
+         DRIVE_IN_GUEST_ABSENT, "it says so"},
+        {DRIVE_GUEST_MOUNT, DRIVE_CLIENT_SILENT, STATUS_UNAVAILABLE, STATUS_UNAVAILABLE,
+         DRIVE_IN_GUEST_UNKNOWN, "it says so"},
+        {DRIVE_GUEST_MOUNT, DRIVE_CLIENT_ANSWERED, STATUS_DEADLINE_EXCEEDED,
+         STATUS_DEADLINE_EXCEEDED, DRIVE_IN_GUEST_UNKNOWN, "it says so"},
+        {DRIVE_GUEST_UNMOUNT, DRIVE_CLIENT_ANSWERED, STATUS_FAILED_PRECONDITION,
+         STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_UNKNOWN, "it says so"},
+        {DRIVE_GUEST_UNMOUNT, DRIVE_CLIENT_UNREACHABLE, STATUS_UNAVAILABLE, STATUS_UNAVAILABLE,
+         DRIVE_IN_GUEST_UNKNOWN, "it says so"},
+        {DRIVE_GUEST_MOUNT, DRIVE_CLIENT_ABSENT, STATUS_UNAVAILABLE, STATUS_FAILED_PRECONDITION,
+         DRIVE_IN_GUEST_UNKNOWN, "guest.helper is off"},
+        {DRIVE_GUEST_UNMOUNT, DRIVE_CLIENT_UNSUPPORTED, STATUS_FAILED_PRECONDITION,
+         STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_UNKNOWN, "guest.helper is off"},
+    };
 
-static void a_refused_mount_has_mounted_nothing(void **state)
-{
-    (void)state;
-    begin(DRIVE_GUEST_MOUNT);
-    refuses(DRIVE_CLIENT_ANSWERED, STATUS_INVALID_ARGUMENT, "vm_path lies in a protected place");
-    expect(STATUS_INVALID_ARGUMENT, DRIVE_IN_GUEST_ABSENT, "protected");
+    test.node.config.guest.helper = false;
+    for (size_t i = 0; i < array_length(cases); i++) {
+        begin(cases[i].act);
+        refuses(cases[i].outcome, cases[i].said, "it says so");
+        expect(cases[i].status, cases[i].guest, cases[i].text);
+    }
+    begin(DRIVE_GUEST_UNMOUNT);
+    assert_string_equal(test.mount.drive_id, "d1");
+    assert_string_equal(test.mount.serial, SERIAL);
+    answers(&(struct drive_client_reply){.unmount = {.was_mounted = true}});
+    expect(STATUS_OK, DRIVE_IN_GUEST_ABSENT, "");
 }
-
-static void what_a_silent_agent_has_done_is_not_known(void **state)
-{
-    (void)state;
-    begin(DRIVE_GUEST_MOUNT);
-    refuses(DRIVE_CLIENT_SILENT, STATUS_UNAVAILABLE, "no answer within 20 s");
-    expect(STATUS_UNAVAILABLE, DRIVE_IN_GUEST_UNKNOWN, "no answer");
-    begin(DRIVE_GUEST_MOUNT);
-    refuses(DRIVE_CLIENT_ANSWERED, STATUS_DEADLINE_EXCEEDED, "the walk goes on");
-    expect(STATUS_DEADLINE_EXCEEDED, DRIVE_IN_GUEST_UNKNOWN, "goes on");
-}
-
-/* ---- containers ---- */
 
 static char one_container[] = "[{\"container_id\":\"c1\",\"path\":\"/in\",\"sub_path\":\"a\","
                               "\"read_only\":true}]";
@@ -248,7 +106,6 @@ static void containers_are_asked_for_and_answered(void **state)
     struct drive_client_reply reply = {.mount = {.device = "sda", .containers = 1}};
     const struct drive_container *one = test.mount.containers.each;
 
-    (void)state;
     test.drive.request.containers = one_container;
     begin(DRIVE_GUEST_MOUNT);
     assert_int_equal(test.mount.containers.count, 1);
@@ -268,22 +125,7 @@ static void containers_are_asked_for_and_answered(void **state)
     answers(&reply);
     expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_MOUNTED, "older than crustd");
     begin(DRIVE_GUEST_UNMOUNT);
-    assert_string_equal(test.unmount.containers.each[0].path, "/in");
-}
-
-/* In a stock guest nothing leads into a container that runs. */
-static void without_the_agent_no_container_is_entered(void **state)
-{
-    static const enum drive_guest_act acts[] = {DRIVE_GUEST_LOOK, DRIVE_GUEST_MOUNT};
-
-    (void)state;
-    test.drive.request.containers = one_container;
-    for (size_t i = 0; i < array_length(acts); i++) {
-        begin(acts[i]);
-        refuses(DRIVE_CLIENT_ABSENT, STATUS_UNAVAILABLE, "nothing listens");
-        expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_UNKNOWN, "no crust-guest-agent");
-        assert_non_null(strstr(test.reply.error.text, "containers"));
-    }
+    assert_string_equal(test.mount.containers.each[0].path, "/in");
 }
 
 /* It has entered them once, and is started again. crustd may have been as well. */
@@ -292,239 +134,438 @@ static void an_agent_that_is_away_may_enter_containers_later(void **state)
     static const enum drive_state states[] = {DRIVE_MOUNTED, DRIVE_READY};
     static const enum drive_guest_act acts[] = {DRIVE_GUEST_LOOK, DRIVE_GUEST_MOUNT};
 
-    (void)state;
     test.drive.request.containers = one_container;
     for (size_t i = 0; i < array_length(states) * array_length(acts); i++) {
         test.drive.state = states[i % 2];
         begin(acts[i / 2]);
         refuses(DRIVE_CLIENT_ABSENT, STATUS_UNAVAILABLE, "nothing listens");
-        expect_unasked(STATUS_UNAVAILABLE, "nothing listens");
+        expect(STATUS_UNAVAILABLE, DRIVE_IN_GUEST_UNKNOWN, "nothing listens");
     }
 }
 
-static void containers_that_cannot_be_read_are_refused(void **state)
+/* A damaged row, no memory, no sandbox. */
+static void what_cannot_be_asked_is_reported(void **state)
 {
     static const char *const texts[] = {"[1]", "[{\"container_id\":\"c1\"}]", "x"};
-    char text[64];
-
-    (void)state;
-    test.drive.request.containers = text;
-    for (size_t i = 0; i < array_length(texts); i++) {
-        strcpy(text, texts[i]);
-        begin(DRIVE_GUEST_MOUNT);
-        expect_unasked(STATUS_UNAVAILABLE, "cannot ask");
-    }
-}
-
-/* ---- looking and unmounting ---- */
-
-static void look(struct drive_guest_list list)
-{
-    const struct drive_client_reply reply = {.list = list};
-
-    begin(DRIVE_GUEST_LOOK);
-    assert_int_equal(test.asked.act, DRIVE_CLIENT_LIST);
-    answers(&reply);
-}
-
-static void a_look_finds_the_drive_by_its_serial_and_place(void **state)
-{
-    struct drive_guest_entry entries[] = {
-        {.serial = "crust-aaaaaaaaaaaaaa", .state = DRIVE_GUEST_MOUNTED, .vm_path = "/other"},
-        {.serial = SERIAL, .state = DRIVE_GUEST_MOUNTED, .device = "sdb", .vm_path = "/data"},
-    };
-
-    (void)state;
-    look((struct drive_guest_list){.count = 2, .entries = entries});
-    expect(STATUS_OK, DRIVE_IN_GUEST_MOUNTED, "");
-    assert_string_equal(test.reply.device, "sdb");
-    strcpy(entries[1].vm_path, "/elsewhere");
-    look((struct drive_guest_list){.count = 2, .entries = entries});
-    expect(STATUS_OK, DRIVE_IN_GUEST_ABSENT, "");
-    entries[1].state = DRIVE_GUEST_PRESENT;
-    look((struct drive_guest_list){.count = 2, .entries = entries});
-    expect(STATUS_OK, DRIVE_IN_GUEST_ABSENT, "");
-    look((struct drive_guest_list){.count = 1, .entries = entries});
-    expect(STATUS_OK, DRIVE_IN_GUEST_ABSENT, "");
-    assert_string_equal(test.reply.device, "");
-    strcpy(entries[0].vm_path, "/data"); /* another drive in this one's place */
-    look((struct drive_guest_list){.count = 1, .entries = entries});
-    expect(STATUS_OK, DRIVE_IN_GUEST_ABSENT, "");
-    assert_string_equal(test.reply.device, "");
-}
-
-static void a_list_that_was_cut_proves_no_absence(void **state)
-{
-    (void)state;
-    look((struct drive_guest_list){.incomplete = true});
-    expect(STATUS_UNAVAILABLE, DRIVE_IN_GUEST_UNKNOWN, "cannot list all of its drives");
-}
-
-static void an_unmount_is_over_when_nobody_has_the_disk(void **state)
-{
-    const struct drive_client_reply reply = {.unmount = {.was_mounted = true}};
-
-    (void)state;
-    begin(DRIVE_GUEST_UNMOUNT);
-    assert_int_equal(test.asked.act, DRIVE_CLIENT_UNMOUNT);
-    assert_string_equal(test.unmount.drive_id, "d1");
-    assert_string_equal(test.unmount.serial, SERIAL);
-    refuses(DRIVE_CLIENT_ANSWERED, STATUS_FAILED_PRECONDITION, "in use by 12 (sleep)");
-    expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_UNKNOWN, "12 (sleep)");
-    begin(DRIVE_GUEST_UNMOUNT);
-    answers(&reply);
-    expect(STATUS_OK, DRIVE_IN_GUEST_ABSENT, "");
-}
-
-/* ---- no such agent ---- */
-
-static void without_the_agent_the_other_route_is_taken(void **state)
-{
-    (void)state;
-    test.node.config.guest.helper = false;
-    begin(DRIVE_GUEST_MOUNT);
-    refuses(DRIVE_CLIENT_ABSENT, STATUS_UNAVAILABLE, "nothing listens");
-    expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_UNKNOWN, "guest.helper is off");
-    begin(DRIVE_GUEST_UNMOUNT);
-    refuses(DRIVE_CLIENT_UNSUPPORTED, STATUS_FAILED_PRECONDITION, "does not know drives");
-    expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_UNKNOWN, "guest.helper is off");
-    begin(DRIVE_GUEST_UNMOUNT);
-    refuses(DRIVE_CLIENT_UNREACHABLE, STATUS_UNAVAILABLE, "closed the connection");
-    expect(STATUS_UNAVAILABLE, DRIVE_IN_GUEST_UNKNOWN, "closed");
-}
-
-/* ---- growing ---- */
-
-static void grow_by(struct agent_reply reply, const char *text)
-{
-    (void)error_set(&reply.error, (int)reply.outcome, "%s", text);
-    begin(DRIVE_GUEST_GROW);
-    assert_int_equal(test.grow.act, AGENT_RESIZE);
-    assert_int_equal(test.grow.bytes, 8192);
-    assert_string_equal(test.grow_path, "/data");
-    assert_string_equal(test.address, "vsock://3:1030");
-    test.agent->done(test.agent, &reply, test.agent->userdata);
-}
-
-static void grow(enum agent_outcome outcome, int status, const char *text)
-{
-    grow_by((struct agent_reply){.outcome = outcome, .status = status}, text);
-}
-
-static void a_drive_grows_by_its_mount_point(void **state)
-{
-    (void)state;
-    grow(AGENT_DONE, STATUS_OK, "");
-    expect(STATUS_OK, DRIVE_IN_GUEST_MOUNTED, "");
-    grow(AGENT_NOT_GROWABLE, STATUS_FAILED_PRECONDITION, "errors");
-    expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_UNKNOWN, "errors");
-    grow(AGENT_SHUT_DOWN, STATUS_FAILED_PRECONDITION, "shut down");
-    expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_UNKNOWN, "shut down");
-    grow(AGENT_READ_ONLY, STATUS_UNAVAILABLE, "read-only"); /* it may be remounted */
-    expect(STATUS_UNAVAILABLE, DRIVE_IN_GUEST_UNKNOWN, "read-only");
-    grow(AGENT_NOT_GROWABLE, STATUS_FAILED_PRECONDITION, "read-only");
-    expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_UNKNOWN, "read-only");
-    grow(AGENT_LIMIT, STATUS_FAILED_PRECONDITION, "at most");
-    expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_UNKNOWN, "at most");
-    grow(AGENT_GROWING, STATUS_DEADLINE_EXCEEDED, "1 of 2");
-    expect(STATUS_DEADLINE_EXCEEDED, DRIVE_IN_GUEST_UNKNOWN, "1 of 2");
-    grow(AGENT_FAILED, STATUS_DEADLINE_EXCEEDED, "still growing");
-    expect(STATUS_DEADLINE_EXCEEDED, DRIVE_IN_GUEST_UNKNOWN, "still growing");
-    grow(AGENT_FAILED, STATUS_INTERNAL, "ioctl");
-    expect(STATUS_INTERNAL, DRIVE_IN_GUEST_UNKNOWN, "ioctl");
-}
-
-static void growth_takes_no_other_route_around_a_foreign_listener(void **state)
-{
-    (void)state;
-    test.node.config.guest.helper = false;
-    grow_by((struct agent_reply){.outcome = AGENT_UNREACHABLE, .is_foreign = true},
-            "process 7 (x) of user 0 listens on /vm.sock");
-    expect(STATUS_UNAVAILABLE, DRIVE_IN_GUEST_UNKNOWN, "process 7 (x)");
-    grow(AGENT_UNREACHABLE, STATUS_OK, "nothing listens");
-    expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_UNKNOWN, "guest.helper is off");
-}
-
-/* Its disks are read only if one of them may be the drive's. */
-static void disks_are_not_listed_before_the_vm_has_the_drives(void **state)
-{
-    struct drive_client_reply reply = {.outcome = DRIVE_CLIENT_ANSWERED};
-
-    (void)state;
-    begin(DRIVE_GUEST_LOOK);
-    assert_true(test.asked.without_disks);
-    answers(&reply);
-    test.drive.state = DRIVE_ATTACHED;
-    begin(DRIVE_GUEST_LOOK);
-    assert_false(test.asked.without_disks);
-    answers(&reply);
-}
-
-/* ---- before anything is asked ---- */
-
-static void a_sandbox_that_has_ended_is_not_asked(void **state)
-{
+    char text[64], options[] = "[1]";
     bool changed;
 
-    (void)state;
+    for (size_t i = 0; i < array_length(texts); i++) {
+        test.drive.request.containers = strcpy(text, texts[i]);
+        begin(DRIVE_GUEST_MOUNT);
+        expect(STATUS_UNAVAILABLE, DRIVE_IN_GUEST_UNKNOWN, "cannot ask");
+    }
+    test.drive.request.containers = NULL;
+    test.drive.request.options = options;
+    begin(DRIVE_GUEST_MOUNT);
+    expect(STATUS_UNAVAILABLE, DRIVE_IN_GUEST_UNKNOWN, "cannot ask");
+    test.has_no_memory = true;
+    begin(DRIVE_GUEST_LOOK);
+    expect(STATUS_UNAVAILABLE, DRIVE_IN_GUEST_UNKNOWN, "cannot ask");
     assert_int_equal(store_begin(test.node.context.store), 0);
     assert_int_equal(store_end_sandbox(test.node.context.store, "sandbox-1", &changed), 0);
     assert_int_equal(store_commit(test.node.context.store), 0);
     begin(DRIVE_GUEST_LOOK);
-    expect_unasked(STATUS_UNAVAILABLE, "the sandbox has ended");
+    expect(STATUS_UNAVAILABLE, DRIVE_IN_GUEST_UNKNOWN, "the sandbox has ended");
 }
 
-static void options_that_are_no_texts_are_refused(void **state)
+/* By its serial and its place, and whatever else the guest has. */
+static void a_look_finds_the_drive(void **state)
 {
-    char options[] = "[1]";
+    static const struct {
+        const char *serial, *vm_path;
+        enum drive_guest_state state;
+        enum drive_in_guest guest;
+        const char *device;
+    } cases[] = {
+        {SERIAL, "/run/data", DRIVE_GUEST_MOUNTED, DRIVE_IN_GUEST_MOUNTED, "sdb"},
+        {SERIAL, "/elsewhere", DRIVE_GUEST_MOUNTED, DRIVE_IN_GUEST_ABSENT, "sdb"},
+        {SERIAL, "", DRIVE_GUEST_PRESENT, DRIVE_IN_GUEST_ABSENT, "sdb"},
+        {"", "", DRIVE_GUEST_PRESENT, DRIVE_IN_GUEST_ABSENT, ""},
+    };
 
-    (void)state;
-    test.drive.request.options = options;
-    begin(DRIVE_GUEST_MOUNT);
-    expect_unasked(STATUS_UNAVAILABLE, "cannot ask");
-}
+    for (size_t i = 0; i < array_length(cases); i++) {
+        struct drive_client_reply reply = {.entry = {.state = cases[i].state}};
 
-static void a_call_without_memory_is_reported(void **state)
-{
-    (void)state;
-    test.has_no_memory = true;
+        strcpy(reply.entry.serial, cases[i].serial);
+        strcpy(reply.entry.device, cases[i].device);
+        strcpy(reply.entry.vm_path, cases[i].vm_path);
+        begin(DRIVE_GUEST_LOOK);
+        assert_int_equal(test.asked.act, DRIVE_CLIENT_LIST);
+        assert_false(test.asked.without_disks);
+        answers(&reply);
+        expect(STATUS_OK, cases[i].guest, "");
+        assert_string_equal(test.reply.device, cases[i].device);
+    }
+    test.drive.state = DRIVE_REQUESTED; /* no disk of the guest can be the drive's */
     begin(DRIVE_GUEST_LOOK);
-    expect_unasked(STATUS_UNAVAILABLE, "cannot ask");
+    assert_true(test.asked.without_disks);
+    answers(&(struct drive_client_reply){.is_incomplete = true}); /* proves no absence */
+    expect(STATUS_UNAVAILABLE, DRIVE_IN_GUEST_UNKNOWN, "cannot list all of its drives");
 }
 
-static void a_running_call_may_be_freed(void **state)
+static void grow(enum drive_client_outcome outcome, enum status_code status, const char *text)
 {
-    (void)state;
+    begin(DRIVE_GUEST_GROW);
+    assert_int_equal(test.asked.act, DRIVE_CLIENT_GROW);
+    assert_int_equal(test.mount.bytes, 8192);
+    assert_string_equal(test.mount.vm_path, "/run/data");
+    assert_string_equal(test.address, "vsock://3:1030");
+    refuses(outcome, status, text);
+}
+
+/* What is read-only may be remounted. */
+static void a_drive_grows_by_its_mount_point(void **state)
+{
+    static const enum drive_client_outcome none[] = {DRIVE_CLIENT_UNSUPPORTED, DRIVE_CLIENT_ABSENT,
+                                                     DRIVE_CLIENT_UNREACHABLE, DRIVE_CLIENT_SILENT};
+
+    grow(DRIVE_CLIENT_ANSWERED, STATUS_OK, "");
+    expect(STATUS_OK, DRIVE_IN_GUEST_MOUNTED, "");
+    grow(DRIVE_CLIENT_ANSWERED, STATUS_DEADLINE_EXCEEDED, "why not");
+    expect(STATUS_DEADLINE_EXCEEDED, DRIVE_IN_GUEST_UNKNOWN, "why not");
+    test.node.config.guest.helper = false;
+    grow(DRIVE_CLIENT_FOREIGN, STATUS_UNAVAILABLE,
+         "process 7 (x) of user 0 listens on /vm.sock"); /* around which no other route leads */
+    expect(STATUS_UNAVAILABLE, DRIVE_IN_GUEST_UNKNOWN, "process 7 (x)");
+    for (size_t i = 0; i < array_length(none); i++) {
+        grow(none[i], STATUS_UNAVAILABLE, "nothing listens");
+        expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_UNKNOWN, "guest.helper is off");
+    }
+}
+
+/* ---- only kata-agent ---- */
+
+static void helper_ends(const struct helper_outcome *outcome)
+{
+    assert_non_null(test.helper);
+    test.helper->done(test.helper, outcome, test.helper->userdata);
+}
+
+static void helper_answers(enum status_code status, const char *text)
+{
+    test.answer.status = status;
+    (void)error_set(&test.answer.error, (int)status, "%s", text);
+    helper_ends(&(struct helper_outcome){.answer = "answer", .answer_length = strlen("answer")});
+}
+
+static void helper_fails(enum volume_reason reason, const char *text)
+{
+    struct helper_outcome outcome = {.reason = reason};
+
+    (void)error_set(&outcome.error, (int)reason, "%s", text);
+    helper_ends(&outcome);
+}
+
+/* ListDrives finds it so. */
+static void helper_lists(enum drive_guest_state state, const char *vm_path)
+{
+    test.answer =
+        (struct drive_client_reply){.entry = {.serial = SERIAL, .state = state, .device = "sda"}};
+    (void)strcpy(test.answer.entry.vm_path, vm_path);
+    helper_answers(STATUS_OK, "");
+}
+
+static void container_ends(struct container_reply reply, const char *text)
+{
+    (void)error_set(&reply.error, 0, "%s", text);
+    reply.output = "answer";
+    reply.output_length = strlen(reply.output);
+    assert_non_null(test.container);
+    test.container->done(test.container, &reply, test.container->userdata);
+}
+
+/* The directory of the drive's container. */
+static bool has_directory(void)
+{
+    char name[HELPER_NAME_BYTES];
+    int share = open(tree_path(SHARE), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bool found = helper_share_find_drive(share, SERIAL, name) == HELPER_SHARE_HAS;
+
+    assert_true(share >= 0);
+    fd_close(share);
+    return found;
+}
+
+static void a_drive_is_mounted_by_its_container(void **state)
+{
+    test.node.config.drives.flush_seconds = 7;
     begin(DRIVE_GUEST_MOUNT);
-    assert_non_null(test.client);
+    assert_int_equal(test.companions, 1);
+    assert_int_equal(test.request.act, CONTAINER_HOLD);
+    assert_int_equal(
+        strncmp(test.directory, "/run/kata-containers/shared/containers/" SERIAL ".", 60), 0);
+    assert_string_equal(test.container_arguments, "--drive mount --flush 7");
+    assert_string_equal(test.mount.serial, SERIAL);
+    assert_int_equal(test.mount.bytes, 4096);
+    assert_true(has_directory());
+    test.answer = (struct drive_client_reply){.mount = {.device = "sda", .walk = {1, 2, 3}}};
+    container_ends((struct container_reply){.kind = CONTAINER_DONE, .held = true}, "");
+    expect(STATUS_OK, DRIVE_IN_GUEST_MOUNTED, "");
+    assert_string_equal(test.reply.device, "sda");
+    assert_string_equal(test.reply.remark, "the group of 3 entries could not be changed");
+    assert_true(test.reply.by_container);
+    assert_true(has_directory());
+}
+
+/* A walk over the files that takes too long goes on with the next call; without a group it is the
+ * guest that does not answer. */
+static void a_mount_that_fails_leaves_only_what_cannot_be_removed(void **state)
+{
+    static const struct {
+        struct container_reply reply;
+        bool has_group;
+        enum status_code said, status;
+        enum drive_in_guest guest;
+        bool is_left;
+        const char *text;
+    } cases[] = {
+        {{.kind = CONTAINER_DONE},
+         false,
+         STATUS_INVALID_ARGUMENT,
+         STATUS_INVALID_ARGUMENT,
+         DRIVE_IN_GUEST_ABSENT,
+         false,
+         "a protected place"},
+        {{.kind = CONTAINER_FAILED},
+         false,
+         STATUS_OK,
+         STATUS_FAILED_PRECONDITION,
+         DRIVE_IN_GUEST_UNKNOWN,
+         false,
+         "EROFS"},
+        {{.kind = CONTAINER_DONE, .not_executed = true},
+         false,
+         STATUS_OK,
+         STATUS_FAILED_PRECONDITION,
+         DRIVE_IN_GUEST_UNKNOWN,
+         false,
+         "cannot execute"},
+        {{.kind = CONTAINER_TIMED_OUT, .step = CONTAINER_READ},
+         true,
+         STATUS_OK,
+         STATUS_DEADLINE_EXCEEDED,
+         DRIVE_IN_GUEST_UNKNOWN,
+         false,
+         "EROFS"},
+        {{.kind = CONTAINER_TIMED_OUT, .step = CONTAINER_READ},
+         false,
+         STATUS_OK,
+         STATUS_UNAVAILABLE,
+         DRIVE_IN_GUEST_UNKNOWN,
+         false,
+         "EROFS"},
+        {{.kind = CONTAINER_DENIED},
+         false,
+         STATUS_OK,
+         STATUS_PERMISSION_DENIED,
+         DRIVE_IN_GUEST_UNKNOWN,
+         false,
+         "need crust-guest-agent"},
+        {{.kind = CONTAINER_FAILED, .left = true},
+         false,
+         STATUS_OK,
+         STATUS_FAILED_PRECONDITION,
+         DRIVE_IN_GUEST_UNKNOWN,
+         true,
+         "EROFS"},
+    };
+
+    for (size_t i = 0; i < array_length(cases); i++) {
+        test.drive.request.has_fs_group = cases[i].has_group;
+        test.answer = (struct drive_client_reply){.status = cases[i].said};
+        (void)error_set(&test.answer.error, 0, "a protected place");
+        begin(DRIVE_GUEST_MOUNT);
+        container_ends(cases[i].reply, "EROFS");
+        expect(cases[i].status, cases[i].guest, cases[i].text);
+        assert_int_equal(has_directory(), cases[i].is_left);
+    }
+}
+
+/* Before the VM has the disk. */
+static void a_guest_that_refuses_helpers_is_found_out_first(void **state)
+{
+    test.drive.state = DRIVE_REQUESTED;
+    begin(DRIVE_GUEST_LOOK);
+    assert_string_equal(test.helper_call, "list");
+    helper_fails(REASON_AGENT_POLICY_DENIED, "CreateContainer: blocked by policy");
+    expect(STATUS_PERMISSION_DENIED, DRIVE_IN_GUEST_UNKNOWN,
+           "blocked by policy; drives in this guest need crust-guest-agent");
+    begin(DRIVE_GUEST_LOOK);
+    helper_fails(REASON_AGENT_UNSUPPORTED, "the guest is confidential");
+    expect(reason_code(REASON_AGENT_UNSUPPORTED, STATE_BLOCK_GROWN), DRIVE_IN_GUEST_UNKNOWN,
+           "confidential");
+    begin(DRIVE_GUEST_LOOK);
+    helper_answers(STATUS_OK, "");
+    expect(STATUS_OK, DRIVE_IN_GUEST_ABSENT, "");
+    test.drive.state = DRIVE_ATTACHED;
+    test.program_result = HELPER_PROGRAM_MISSING;
+    begin(DRIVE_GUEST_MOUNT);
+    expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_UNKNOWN, "no such program");
+    test.node.config.guest.helper = false;
+    begin(DRIVE_GUEST_MOUNT);
+    expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_UNKNOWN, "guest.helper is off");
+}
+
+/* Kata's Go runtime makes the directory all the same. And a sandbox of runtime-rs has none before
+ * its first container is created. */
+static void a_guest_needs_the_share(void **state)
+{
+    struct store_sandbox sandbox = sandbox_of("sandbox-1", &fixture_drive);
+    struct store *store = test.node.context.store;
+
+    test.guest_share = GUEST_SHARE_NONE;
+    begin(DRIVE_GUEST_MOUNT);
+    expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_ABSENT, "shares no directory");
+    test.is_unknown = true;
+    begin(DRIVE_GUEST_MOUNT);
+    assert_non_null(test.container); /* it is told why it cannot run, or runs */
+    test.call = drive_guest_call_free(test.call);
+    test.is_unknown = false;
+    test.guest_share = GUEST_SHARE_DIRECTORY;
+    sandbox.runtime = RUNTIME_KATA_RS;
+    assert_int_equal(store_begin(store), 0);
+    (void)put_sandbox(store, &sandbox, true);
+    assert_int_equal(store_commit(store), 0);
+    tree_make("/run/kata-containers/shared/sandboxes/sandbox-1/rw");
+    begin(DRIVE_GUEST_MOUNT);
+    expect(STATUS_UNAVAILABLE, DRIVE_IN_GUEST_ABSENT, "not yet made");
+    tree_make("/run/kata-containers/shared/sandboxes/sandbox-1/rw/passthrough");
+    begin(DRIVE_GUEST_MOUNT);
+    assert_non_null(
+        strstr(test.directory, "/run/kata-containers/shared/containers/passthrough/" SERIAL));
+}
+
+static void a_drive_in_use_is_looked_at(void **state)
+{
+    test.drive.state = DRIVE_READY;
+    tree_make(HELD);
+    begin(DRIVE_GUEST_LOOK);
+    helper_lists(DRIVE_GUEST_MOUNTED, "/run/data");
+    expect(STATUS_OK, DRIVE_IN_GUEST_MOUNTED, "");
+    begin(DRIVE_GUEST_LOOK);
+    helper_lists(DRIVE_GUEST_PRESENT, "");
+    expect(STATUS_OK, DRIVE_IN_GUEST_ABSENT, "");
+    begin(DRIVE_GUEST_LOOK);
+    helper_fails(REASON_AGENT_UNREACHABLE, "no answer");
+    expect(STATUS_UNAVAILABLE, DRIVE_IN_GUEST_UNKNOWN, "no answer");
+}
+
+/* An unmount was refused, after its container was removed. That a new one fails is no answer to
+ * what was asked; and without syncs there is none. */
+static void a_mounted_drive_gets_its_container_again(void **state)
+{
+    test.drive.state = DRIVE_UNMOUNTING;
+    test.node.config.drives.flush_seconds = 5;
+    begin(DRIVE_GUEST_LOOK);
+    helper_lists(DRIVE_GUEST_MOUNTED, "/run/data");
+    assert_string_equal(test.container_arguments, "--drive mount --flush 5");
+    container_ends((struct container_reply){.kind = CONTAINER_FAILED}, "EROFS");
+    expect(STATUS_OK, DRIVE_IN_GUEST_MOUNTED, "");
+    assert_false(has_directory());
+    test.node.config.drives.flush_seconds = 0;
+    begin(DRIVE_GUEST_LOOK);
+    helper_lists(DRIVE_GUEST_MOUNTED, "/run/data");
+    expect(STATUS_OK, DRIVE_IN_GUEST_MOUNTED, "");
+}
+
+/* Also of one that runs on, because the VM has ended or crustd has another database. */
+static void remains_of_a_helper_are_passed_on(void **state)
+{
+    struct helper_outcome outcome = {.reason = REASON_HELPER_FAILED, .left = true};
+
+    (void)error_set(&outcome.removal_error, 0, "busy");
+    test.drive.state = DRIVE_READY;
+    begin(DRIVE_GUEST_LOOK);
+    helper_ends(&outcome);
+    assert_int_equal(test.leftovers, 1);
+    begin(DRIVE_GUEST_LOOK);
+    helper_lists(DRIVE_GUEST_PRESENT, "");
+    assert_int_equal(test.leftovers, 1);
+    begin(DRIVE_GUEST_LOOK);
+    test.call = drive_guest_call_free(test.call);
+    assert_int_equal(test.passed_on, 1);
+    test.helper_name = ""; /* it is not on record yet */
+    begin(DRIVE_GUEST_LOOK);
+    test.call = drive_guest_call_free(test.call);
+    assert_int_equal(test.leftovers, 2);
+}
+
+static void an_unmount_removes_the_container_first(void **state)
+{
+    tree_make(HELD);
+    begin(DRIVE_GUEST_UNMOUNT);
+    assert_int_equal(test.request.act, CONTAINER_CLEAN_UP);
+    container_ends((struct container_reply){.kind = CONTAINER_TIMED_OUT, .left = true},
+                   "RemoveContainer: no answer");
+    expect(STATUS_UNAVAILABLE, DRIVE_IN_GUEST_UNKNOWN, "no answer");
+    assert_true(tree_has(HELD));
+    begin(DRIVE_GUEST_UNMOUNT);
+    container_ends((struct container_reply){.kind = CONTAINER_DONE}, "");
+    assert_false(tree_has(HELD));
+    assert_string_equal(test.helper_call, "unmount");
+    assert_string_equal(test.mount.serial, SERIAL);
+    helper_answers(STATUS_FAILED_PRECONDITION, "/run/data is in use by 1 processes: 12 (sleep)");
+    expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_UNKNOWN, "12 (sleep)");
+    begin(DRIVE_GUEST_UNMOUNT); /* without a container */
+    helper_answers(STATUS_OK, "");
+    expect(STATUS_OK, DRIVE_IN_GUEST_ABSENT, "");
+}
+
+static void a_held_drive_grows_by_a_helper(void **state)
+{
+    struct helper_outcome outcome = {
+        .report = {.volumes = 1, .volume = {{.device_bytes = 8192, .stats = {.has_bytes = true}}}}};
+
+    tree_make(HELD);
+    begin(DRIVE_GUEST_GROW);
+    assert_true(test.grow);
+    assert_string_equal(test.helper_call, "");
+    assert_string_equal(test.paths, "/run/data");
+    helper_ends(&outcome);
+    expect(STATUS_OK, DRIVE_IN_GUEST_MOUNTED, "");
+    begin(DRIVE_GUEST_GROW);
+    outcome.report.volume[0].fault = HELPER_FAULT_READ_ONLY;
+    strcpy(outcome.report.volume[0].text, "mounted read-only");
+    helper_ends(&outcome);
+    assert_int_not_equal(test.reply.status, STATUS_OK);
+}
+
+static void a_call_may_be_freed_at_any_time(void **state)
+{
+    test.has_companion = true;
+    begin(DRIVE_GUEST_MOUNT);
     test.call = drive_guest_call_free(test.call);
     assert_int_equal(test.ends, 0);
+    test.has_companion = false;
+    begin(DRIVE_GUEST_MOUNT);
+    assert_true(drive_guest_call_must_end(test.call)); /* should not, while the VM lives */
+    test.call = drive_guest_call_free(test.call);
+    assert_true(has_directory());
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define COMPANION(name) cmocka_unit_test_setup_teardown(name, set_up_companion, tear_down)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_mount_is_asked_for_as_the_row_has_it),
-        TEST(a_read_only_drive_is_mounted_read_only),
-        TEST(a_refused_mount_has_mounted_nothing),
-        TEST(what_a_silent_agent_has_done_is_not_known),
-        TEST(containers_are_asked_for_and_answered),
-        TEST(without_the_agent_no_container_is_entered),
-        TEST(an_agent_that_is_away_may_enter_containers_later),
-        TEST(containers_that_cannot_be_read_are_refused),
-        TEST(a_look_finds_the_drive_by_its_serial_and_place),
-        TEST(a_list_that_was_cut_proves_no_absence),
-        TEST(disks_are_not_listed_before_the_vm_has_the_drives),
-        TEST(an_unmount_is_over_when_nobody_has_the_disk),
-        TEST(without_the_agent_the_other_route_is_taken),
-        TEST(a_drive_grows_by_its_mount_point),
-        TEST(growth_takes_no_other_route_around_a_foreign_listener),
-        TEST(a_sandbox_that_has_ended_is_not_asked),
-        TEST(options_that_are_no_texts_are_refused),
-        TEST(a_call_without_memory_is_reported),
-        TEST(a_running_call_may_be_freed),
+        COMPANION(a_mount_is_asked_for_as_the_row_has_it),
+        COMPANION(a_refusal_says_what_is_known_of_the_mount),
+        COMPANION(containers_are_asked_for_and_answered),
+        COMPANION(an_agent_that_is_away_may_enter_containers_later),
+        COMPANION(what_cannot_be_asked_is_reported),
+        COMPANION(a_look_finds_the_drive),
+        COMPANION(a_drive_grows_by_its_mount_point),
+        TEST(a_drive_is_mounted_by_its_container),
+        TEST(a_mount_that_fails_leaves_only_what_cannot_be_removed),
+        TEST(a_guest_that_refuses_helpers_is_found_out_first),
+        TEST(a_guest_needs_the_share),
+        TEST(a_drive_in_use_is_looked_at),
+        TEST(a_mounted_drive_gets_its_container_again),
+        TEST(remains_of_a_helper_are_passed_on),
+        TEST(an_unmount_removes_the_container_first),
+        TEST(a_held_drive_grows_by_a_helper),
+        TEST(a_call_may_be_freed_at_any_time),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,15 +3,17 @@
  */
 #pragma once
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/sysmacros.h>
 
 #include "lib/clock.h"
 #include "lib/loop.h"
-#include "lib/process_trust.h"
+#include "lib/process.h"
 #include "observe/observe.h"
 #include "reconciler/core/context.h"
-#include "reconciler/drive/in_use.h"
+#include "reconciler/drive/claim.h"
 #include "tests/unit/guest-agent/loop_volume.h"
 #include "tests/unit/store/fixture.h"
 
@@ -21,25 +23,60 @@ struct search_fixture {
     struct loop_timer watchdog;
     struct context context;
     struct loop_volume volume;
+    char path[SCRATCH_BYTES + 16];         /* of a file that nobody has open */
+    struct store_drive_mount_disk disk;    /* which it is */
+    struct store_drive_mount_disk backing; /* only if a test asks for it */
+    struct drive_in_use_request request;   /* of a writer, for that disk */
     pid_t holder;
     unsigned done;
     struct drive_in_use_reply reply;
 };
 
+static struct search_fixture *fixture;
+
 static void on_watchdog(struct loop_timer *timer)
 {
-    (void)timer;
     fail_msg("the search does not end");
+}
+
+static void make_file(const char *path)
+{
+    int fd = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+
+    assert_true(fd >= 0);
+    assert_int_equal(ftruncate(fd, 1 << 20), 0);
+    fd_close(fd);
+}
+
+static struct store_drive_mount_disk disk_of(const char *path)
+{
+    struct store_drive_mount_disk disk = {.kind = DEVICE_KIND_FILE};
+    struct stat status;
+
+    assert_int_equal(stat(path, &status), 0);
+    if (S_ISBLK(status.st_mode)) {
+        disk.kind = DEVICE_KIND_BLOCK;
+        disk.major = major(status.st_rdev);
+        disk.minor = minor(status.st_rdev);
+    } else {
+        disk.file_device = status.st_dev;
+        disk.inode = status.st_ino;
+    }
+    return disk;
 }
 
 static int set_up(void **state)
 {
-    struct search_fixture *fixture = calloc(1, sizeof(*fixture));
     int root;
 
+    fixture = calloc(1, sizeof(*fixture));
     assert_non_null(fixture);
     assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 0), 0);
     assert_int_equal(scratch_directory_make(fixture->directory), 0);
+    (void)snprintf(fixture->path, sizeof(fixture->path), "%s/disk.img", fixture->directory);
+    make_file(fixture->path);
+    fixture->disk = disk_of(fixture->path);
+    fixture->request = (struct drive_in_use_request){.disk = &fixture->disk, .writable = true};
     assert_int_equal(loop_init(&fixture->loop), 0);
     fixture->context.loop = &fixture->loop;
     fixture->context.store = fixture_open(NULL, "boot-1");
@@ -49,13 +86,11 @@ static int set_up(void **state)
     fixture->volume.loop = -1;
     loop_timer_start(&fixture->loop, &fixture->watchdog, 120 * NSEC_PER_SEC, on_watchdog);
     assert_int_equal(store_begin(fixture->context.store), 0);
-    *state = fixture;
     return 0;
 }
 
 static int tear_down(void **state)
 {
-    struct search_fixture *fixture = *state;
     int r;
 
     if (fixture->holder > 0)
@@ -77,41 +112,47 @@ static int tear_down(void **state)
 static void on_done(struct drive_in_use_call *call, const struct drive_in_use_reply *reply,
                     void *userdata)
 {
-    struct search_fixture *fixture = userdata;
-
     fixture->done++;
     fixture->reply = *reply;
     (void)drive_in_use_call_free(call);
     loop_stop(&fixture->loop);
 }
 
-static void search(struct search_fixture *fixture, const struct drive_in_use_request *request)
+static void search(void)
 {
     struct drive_in_use_call *call;
 
     if (!namespaces_show_all_processes())
         skip();
     fixture->done = 0;
-    assert_int_equal(drive_in_use_call_new(&fixture->context, request, on_done, fixture, &call), 0);
+    assert_int_equal(
+        drive_in_use_call_new(&fixture->context, &fixture->request, on_done, NULL, &call), 0);
     assert_int_equal(fixture->done, 0);
     loop_run(&fixture->loop);
     assert_int_equal(fixture->done, 1);
 }
 
-static void expect_free(struct search_fixture *fixture, const struct drive_in_use_request *request)
+static void expect_free(void)
 {
-    search(fixture, request);
+    search();
     if (fixture->reply.outcome != DRIVE_IN_USE_NOT)
         fail_msg("in use: %s", fixture->reply.error.text);
 }
 
-static void expect_used(struct search_fixture *fixture, const struct drive_in_use_request *request,
-                        const char *who, const char *access)
+static void expect_used(const char *who, const char *access)
 {
-    search(fixture, request);
+    search();
     assert_int_equal(fixture->reply.outcome, DRIVE_IN_USE_BY_OTHERS);
     if (!strstr(fixture->reply.error.text, who) || !strstr(fixture->reply.error.text, access))
         fail_msg("\"%s\" says nothing of \"%s\", %s", fixture->reply.error.text, who, access);
+}
+
+static inline void expect_outcome(enum drive_in_use_outcome outcome, const char *text)
+{
+    search();
+    assert_int_equal(fixture->reply.outcome, outcome);
+    if (!strstr(fixture->reply.error.text, text))
+        fail_msg("\"%s\" does not say \"%s\"", fixture->reply.error.text, text);
 }
 
 #define SEARCH(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* serial_test.c - serials that a guest accepts, and that are nobody else's. */
-#include "reconciler/drive/loops.h"
+#include "reconciler/drive/claim.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -26,28 +26,20 @@ static const char *make(const char *boot_id, const char *sandbox_id, const char 
  * case: it must be the same in every release, because a drive outlives crustd. */
 static void is_the_hash_in_base32(void **state)
 {
-    (void)state;
     assert_string_equal(make("boot", "sandbox", "drive"), "crust-obm2gvjbf3ukmq");
 }
 
 static void each_part_counts(void **state)
 {
-    (void)state;
+    char boot[2000] = "";
+
     assert_string_equal(make(BOOT, SANDBOX, "data"), make(BOOT, SANDBOX, "data"));
     assert_string_not_equal(make(BOOT, SANDBOX, "data"), make("", SANDBOX, "data"));
     assert_string_not_equal(make(BOOT, SANDBOX, "data"), make(BOOT, "", "data"));
     assert_string_not_equal(make(BOOT, SANDBOX, "data"), make(BOOT, SANDBOX, "data1"));
     assert_string_not_equal(make("a", "c", "b"), make("ab", "c", ""));
     assert_string_not_equal(make("a", "bc", ""), make("a", "c", "b"));
-}
-
-static void parts_that_are_too_long_are_cut(void **state)
-{
-    char boot[2000];
-
-    (void)state;
-    memset(boot, 'b', sizeof(boot) - 1);
-    boot[sizeof(boot) - 1] = '\0';
+    memset(boot, 'b', sizeof(boot) - 1); /* parts that are too long are cut */
     (void)make(boot, boot, boot);
 }
 
@@ -56,7 +48,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(is_the_hash_in_base32),
         cmocka_unit_test(each_part_counts),
-        cmocka_unit_test(parts_that_are_too_long_are_cut),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

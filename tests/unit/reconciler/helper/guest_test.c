@@ -59,7 +59,6 @@ static int look_at(enum hypervisor_kind kind, const char *control_socket)
 
 static int set_up(void **state)
 {
-    (void)state;
     memset(&test, 0, sizeof(test));
     fake_vmm_refused = 0;
     surroundings_begin(&test.node, true);
@@ -69,50 +68,38 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     assert_null(helper_guest_free(test.guest));
     assert_null(fake_vmm);
     surroundings_end(&test.node);
     return 0;
 }
 
-static void guest_traits_come_from_arguments_except_with_cloud_hypervisor(void **state)
+static void other_guests_are_read_from_their_vmms_arguments(void **state)
 {
-    static const enum hypervisor_kind kinds[] = {HYPERVISOR_QEMU, HYPERVISOR_FIRECRACKER};
+    static const struct {
+        enum hypervisor_kind kind;
+        int unobservable;
+        const char *error; /* NULL: it is known */
+    } table[] = {
+        {HYPERVISOR_QEMU, 0, NULL},
+        {HYPERVISOR_FIRECRACKER, 0, NULL},
+        {HYPERVISOR_QEMU, -ENOENT, "arguments of its process"},
+        {HYPERVISOR_DRAGONBALL, -EOPNOTSUPP, "does not know how to find out"},
+    };
 
-    (void)state;
     test.traits = (struct guest_traits){.is_confidential = true, .share = GUEST_SHARE_NONE};
-    for (size_t i = 0; i < array_length(kinds); i++) {
+    for (size_t i = 0; i < array_length(table); i++) {
         test.answers = 0;
-        assert_int_equal(look_at(kinds[i], "/run/monitor.sock"), 0);
+        test.unobservable = table[i].unobservable;
+        assert_int_equal(look_at(table[i].kind, "/run/monitor.sock"), 0);
         loop_run(&test.node.loop);
         assert_int_equal(test.answers, 1);
         assert_int_equal(test.observed, i + 1);
-        assert_true(test.is_known);
+        assert_int_equal(test.is_known, !table[i].error);
+        assert_non_null(strstr(test.error, table[i].error ? table[i].error : ""));
         assert_true(test.answered_traits.is_confidential);
         assert_int_equal(test.answered_traits.share, GUEST_SHARE_NONE);
     }
-}
-
-static void guest_of_a_vanished_vmm_is_unknown(void **state)
-{
-    (void)state;
-    test.unobservable = -ENOENT;
-    assert_int_equal(look_at(HYPERVISOR_QEMU, ""), 0);
-    loop_run(&test.node.loop);
-    assert_false(test.is_known);
-    assert_non_null(strstr(test.error, "arguments of its process"));
-}
-
-static void guest_is_unknown_if_its_vmm_does_not_report_traits(void **state)
-{
-    (void)state;
-    test.unobservable = -EOPNOTSUPP;
-    assert_int_equal(look_at(HYPERVISOR_DRAGONBALL, ""), 0);
-    loop_run(&test.node.loop);
-    assert_int_equal(test.observed, 1);
-    assert_false(test.is_known);
-    assert_non_null(strstr(test.error, "does not know how to find out"));
 }
 
 static void cloud_hypervisor_is_asked_itself(void **state)
@@ -125,7 +112,6 @@ static void cloud_hypervisor_is_asked_itself(void **state)
         {{.is_confidential = true}, GUEST_SHARE_NONE},
     };
 
-    (void)state;
     test.node.config.resize.call_timeout_seconds = 7;
     for (size_t i = 0; i < array_length(table); i++) {
         test.answers = 0;
@@ -146,7 +132,6 @@ static void cloud_hypervisor_is_asked_itself(void **state)
 
 static void cloud_hypervisor_without_a_socket_is_known_to_have_none(void **state)
 {
-    (void)state;
     assert_int_equal(look_at(HYPERVISOR_CLOUD_HYPERVISOR, ""), 0);
     assert_null(fake_vmm->request.control_socket);
 }
@@ -155,7 +140,6 @@ static void a_vmm_that_does_not_answer_leaves_its_guest_unknown(void **state)
 {
     struct hypervisor_reply reply = {.outcome = HYPERVISOR_UNREACHABLE};
 
-    (void)state;
     (void)error_set(&reply.error, 0, "silent");
     assert_int_equal(look_at(HYPERVISOR_CLOUD_HYPERVISOR, "/run/clh-api.sock"), 0);
     vmm_answers(&reply);
@@ -165,7 +149,6 @@ static void a_vmm_that_does_not_answer_leaves_its_guest_unknown(void **state)
 
 static void a_call_that_cannot_be_made_is_refused(void **state)
 {
-    (void)state;
     fake_vmm_refused = -ENOMEM;
     assert_int_equal(look_at(HYPERVISOR_CLOUD_HYPERVISOR, "/run/clh-api.sock"), -ENOMEM);
     assert_null(test.guest);
@@ -176,9 +159,7 @@ static void a_call_that_cannot_be_made_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(guest_traits_come_from_arguments_except_with_cloud_hypervisor),
-        TEST(guest_of_a_vanished_vmm_is_unknown),
-        TEST(guest_is_unknown_if_its_vmm_does_not_report_traits),
+        TEST(other_guests_are_read_from_their_vmms_arguments),
         TEST(cloud_hypervisor_is_asked_itself),
         TEST(cloud_hypervisor_without_a_socket_is_known_to_have_none),
         TEST(a_vmm_that_does_not_answer_leaves_its_guest_unknown),

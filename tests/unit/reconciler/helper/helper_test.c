@@ -4,7 +4,6 @@
 #include "tests/unit/reconciler/surroundings.h"
 
 #include "reconciler/helper/helper.h"
-#include "reconciler/helper/run.h"
 #include "reconciler/helper/share.h"
 
 /* ---- runs ---- */
@@ -27,40 +26,21 @@ static struct {
     struct guest_helper_reply reply;
 } test;
 
-static int begin_run(const struct store_helper_run *sandbox, helper_run_done *done, void *userdata,
-                     struct helper_run **ret_run)
-{
-    if (test.refused)
-        return test.refused;
-    *ret_run = test.run = calloc(1, sizeof(**ret_run));
-    test.run->done = done;
-    test.run->userdata = userdata;
-    (void)snprintf(test.run->name, sizeof(test.run->name), "%s",
-                   sandbox->name[0] ? sandbox->name : "crust-0123456789abcdef");
-    test.runs++;
-    return 0;
-}
-
 int helper_run_new(const struct context *context, const struct helper_task *task,
                    helper_run_done *done, void *userdata, struct helper_run **ret_run)
 {
-    int r = begin_run(&task->sandbox, done, userdata, ret_run);
+    const char *name = task->sandbox.name;
 
     assert_ptr_equal(context, &test.node.context);
-    if (r == 0)
-        test.run->task = *task;
-    return r;
-}
-
-int helper_run_clean_up(const struct context *context, const struct store_helper_run *sandbox,
-                        helper_run_done *done, void *userdata, struct helper_run **ret_run)
-{
-    int r = begin_run(sandbox, done, userdata, ret_run);
-
-    (void)context;
-    if (r == 0)
-        test.run->cleans_up = true;
-    return r;
+    if (test.refused)
+        return test.refused;
+    *ret_run = test.run = calloc(1, sizeof(**ret_run));
+    *test.run = (struct helper_run){
+        .task = *task, .cleans_up = name[0], .done = done, .userdata = userdata};
+    (void)snprintf(test.run->name, sizeof(test.run->name), "%s",
+                   name[0] ? name : "crust-0123456789abcdef");
+    test.runs++;
+    return 0;
 }
 
 struct helper_run *helper_run_free(struct helper_run *run)
@@ -100,7 +80,6 @@ static void run_resizes(uint64_t bytes)
 
 static void on_reply(const struct guest_helper_reply *reply, void *userdata)
 {
-    (void)userdata;
     test.replies++;
     test.reply = *reply;
 }
@@ -129,7 +108,6 @@ static int set_up(void **state)
 {
     struct store *store;
 
-    (void)state;
     memset(&test, 0, sizeof(test));
     surroundings_begin(&test.node, true);
     surroundings_bind(&test.node);
@@ -152,7 +130,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     assert_null(helpers_free(test.helpers));
     assert_null(test.run);
     surroundings_end(&test.node);
@@ -166,7 +143,6 @@ static void a_helper_is_possible_where_configuration_policy_and_record_allow_it(
     struct store_volume volume = the_volume();
     struct config config = test.node.config;
 
-    (void)state;
     assert_true(helper_is_possible(&config, &volume));
     volume.guest_path[0] = '\0';
     assert_false(helper_is_possible(&config, &volume));
@@ -178,13 +154,17 @@ static void a_helper_is_possible_where_configuration_policy_and_record_allow_it(
     volume.policy = POLICY_OBSERVE;
     assert_false(helper_is_possible(&config, &volume));
     volume = the_volume();
+    volume.device_kind = DEVICE_KIND_FILE;
+    assert_true(helper_is_possible(&config, &volume));
+    config.resize.file_backed = FILE_BACKED_NEVER;
+    assert_false(helper_is_possible(&config, &volume));
+    volume = the_volume();
     config.guest.helper = false;
     assert_false(helper_is_possible(&config, &volume));
 }
 
 static void a_helper_grows_who_waits_for_it(void **state)
 {
-    (void)state;
     (void)call(HELPER_RESIZE, 0);
     assert_int_equal(test.runs, 0); /* never from within */
     run_pass();
@@ -201,26 +181,10 @@ static void a_helper_grows_who_waits_for_it(void **state)
     assert_true(helpers_are_idle(test.helpers));
 }
 
-static void counting_waits_for_its_time_and_the_last_word_serves(void **state)
-{
-    (void)state;
-    (void)call(HELPER_STATS, NSEC_PER_SEC);
-    run_pass();
-    assert_false(test.run->task.grow);
-    run_resizes(GIB);
-    assert_int_equal(test.reply.stats.total, GIB / 2);
-    (void)call(HELPER_STATS, NSEC_PER_SEC);
-    run_pass();
-    assert_int_equal(test.runs, 1);
-    assert_int_equal(test.replies, 2);
-    assert_int_equal(test.reply.reason, REASON_NONE);
-}
-
 static void failed_stats_are_answered_from_memory_until_the_next_run(void **state)
 {
     struct helper_outcome outcome = {.reason = REASON_AGENT_POLICY_DENIED};
 
-    (void)state;
     (void)error_set(&outcome.error, 0, "denied");
     (void)call(HELPER_STATS, NSEC_PER_SEC);
     run_pass();
@@ -237,7 +201,6 @@ static void a_sandbox_of_no_use_is_not_asked_to_count(void **state)
 {
     struct store *store = test.node.context.store;
 
-    (void)state;
     assert_int_equal(store_begin(store), 0);
     assert_int_equal(
         store_set_ability(store, test.node.bound.sandbox_ref, ROUTE_HELPER, "helper_no_cgroups"),
@@ -251,7 +214,6 @@ static void a_sandbox_of_no_use_is_not_asked_to_count(void **state)
 
 static void client_past_its_deadline_is_answered(void **state)
 {
-    (void)state;
     (void)call(HELPER_RESIZE, 0);
     run_pass();
     (void)call(HELPER_STATS, 1);
@@ -261,21 +223,8 @@ static void client_past_its_deadline_is_answered(void **state)
     assert_non_null(strstr(test.reply.error.text, "took all of the time"));
 }
 
-static void a_configuration_that_changed_bars_the_helper(void **state)
-{
-    (void)state;
-    (void)call(HELPER_RESIZE, 0);
-    test.node.config.guest.helper = false;
-    run_pass();
-    run_pass();
-    assert_int_equal(test.runs, 0);
-    assert_int_equal(test.replies, 1);
-    assert_non_null(strstr(test.reply.error.text, "may not use a helper"));
-}
-
 static void a_run_that_cannot_begin_is_a_failure(void **state)
 {
-    (void)state;
     test.refused = -ENOMEM;
     (void)call(HELPER_RESIZE, 0);
     run_pass();
@@ -287,7 +236,6 @@ static void leftovers_go_before_the_next_helper(void **state)
 {
     struct helper_outcome left = {.reason = REASON_HELPER_FAILED, .left = true};
 
-    (void)state;
     (void)error_set(&left.removal_error, 0, "busy");
     (void)call(HELPER_RESIZE, 0);
     run_pass();
@@ -304,7 +252,6 @@ static void leftovers_of_another_modules_helper_are_removed(void **state)
 {
     struct error error;
 
-    (void)state;
     (void)error_set(&error, 0, "busy");
     helpers_note_leftover(test.helpers, test.node.bound.sandbox_ref, "crust-x0000000000000aa",
                           NULL);
@@ -321,31 +268,8 @@ static void leftovers_of_another_modules_helper_are_removed(void **state)
     assert_non_null(strstr(test.reply.error.text, "an earlier helper is still in the guest: busy"));
 }
 
-static void leftovers_of_an_earlier_daemon_are_removed_after_the_start(void **state)
-{
-    struct store *store = test.node.context.store;
-
-    (void)state;
-    assert_int_equal(store_begin(store), 0);
-    assert_int_equal(
-        store_put_helper_run(store, test.node.bound.sandbox_ref, "crust-00000000000000aa", true),
-        0);
-    assert_int_equal(store_commit(store), 0);
-    helpers_start(test.helpers);
-    run_pass();
-    assert_int_equal(test.runs, 1);
-    assert_true(test.run->cleans_up);
-    assert_string_equal(test.run->name, "crust-00000000000000aa");
-    run_ends(&(struct helper_outcome){0});
-    (void)call(HELPER_RESIZE, 0);
-    run_pass();
-    assert_int_equal(test.runs, 2);
-    assert_false(test.run->cleans_up);
-}
-
 static void a_stop_refuses_who_waits_and_leaves_what_runs(void **state)
 {
-    (void)state;
     test.node.config.resize.call_timeout_seconds = 0;
     (void)call(HELPER_RESIZE, 0);
     run_pass();
@@ -359,20 +283,8 @@ static void a_stop_refuses_who_waits_and_leaves_what_runs(void **state)
     assert_true(helpers_are_idle(test.helpers));
 }
 
-static void another_store_forgets_all(void **state)
-{
-    (void)state;
-    (void)call(HELPER_RESIZE, 0);
-    run_pass();
-    helpers_reset(test.helpers);
-    assert_null(test.run);
-    assert_int_equal(test.replies, 1);
-    assert_true(helpers_are_idle(test.helpers));
-}
-
 static void a_call_may_be_given_up(void **state)
 {
-    (void)state;
     assert_null(helper_call_free(call(HELPER_RESIZE, 0)));
     assert_null(helper_call_free(NULL));
     run_pass();
@@ -387,17 +299,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_helper_is_possible_where_configuration_policy_and_record_allow_it),
         TEST(a_helper_grows_who_waits_for_it),
-        TEST(counting_waits_for_its_time_and_the_last_word_serves),
         TEST(failed_stats_are_answered_from_memory_until_the_next_run),
         TEST(a_sandbox_of_no_use_is_not_asked_to_count),
         TEST(client_past_its_deadline_is_answered),
-        TEST(a_configuration_that_changed_bars_the_helper),
         TEST(a_run_that_cannot_begin_is_a_failure),
         TEST(leftovers_go_before_the_next_helper),
         TEST(leftovers_of_another_modules_helper_are_removed),
-        TEST(leftovers_of_an_earlier_daemon_are_removed_after_the_start),
         TEST(a_stop_refuses_who_waits_and_leaves_what_runs),
-        TEST(another_store_forgets_all),
         TEST(a_call_may_be_given_up),
     };
 

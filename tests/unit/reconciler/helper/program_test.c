@@ -88,7 +88,6 @@ static void assert_opened(const char *path, int outcome, const char *text)
 
 static void a_program_is_roots_and_nobody_elses_to_write(void **state)
 {
-    (void)state;
     read_own();
     put("/program", own, sizeof(own), 0755);
     assert_opened("/program", HELPER_PROGRAM_OK, "");
@@ -103,7 +102,6 @@ static void a_program_is_roots_and_nobody_elses_to_write(void **state)
 
 static void a_program_is_for_this_machine(void **state)
 {
-    (void)state;
     read_own();
     own[18] ^= 0x40; /* e_machine */
     put("/program", own, sizeof(own), 0755);
@@ -114,7 +112,6 @@ static void a_program_is_for_this_machine(void **state)
 
 static void a_program_is_a_regular_file_of_a_bounded_size(void **state)
 {
-    (void)state;
     assert_opened("/nonexistent", HELPER_PROGRAM_MISSING, "/nonexistent");
     tree_make("/directory");
     assert_opened("/directory", HELPER_PROGRAM_MISSING, "no regular file");
@@ -130,7 +127,6 @@ static void by_default_it_stands_where_crustd_was_installed(void **state)
 {
     struct error error;
 
-    (void)state;
     (void)snprintf(crustd, sizeof(crustd), "%s/opt/sbin/crustd", scratch);
     tree_make("/opt/libexec/crustd");
     put("/opt" BESIDE, "#!/bin/sh\n", 10, 0755);
@@ -145,7 +141,6 @@ static void without_one_beside_crustd_the_default_is_as_it_is_written(void **sta
     static const char *const places[] = {"", "crustd", "/crustd"};
     struct error error;
 
-    (void)state;
     for (size_t i = 0; i < array_length(places) + 1; i++) {
         if (i < array_length(places))
             (void)snprintf(crustd, sizeof(crustd), "%s", places[i]);

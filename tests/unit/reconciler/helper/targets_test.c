@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* targets_test.c - which volumes of a sandbox one helper is given, and which places of the guest.
- */
+/* targets_test.c - which volumes of a sandbox one helper is given, and which places of the guest;
+ * and the routes to its guest. */
 #include "reconciler/helper/targets.h"
 
 #include "config/config.h"
-#include "observe/claims.h"
+#include "observe/observed_sandbox.h"
 #include "reconciler/core/context.h"
 #include "reconciler/helper/helper.h"
 #include "tests/unit/store/fixture.h"
@@ -25,8 +25,6 @@ int claims_each_place(const struct observe_sandbox_paths *paths, const char *san
 {
     int r = 0;
 
-    (void)paths;
-    (void)path;
     assert_string_equal(sandbox_id, "sandbox-1");
     assert_int_equal(vmm_pid, 100);
     for (const char *const *place = test.place; r == 0 && *place; place++)
@@ -36,7 +34,6 @@ int claims_each_place(const struct observe_sandbox_paths *paths, const char *san
 
 static int set_up(void **state)
 {
-    (void)state;
     memset(&test, 0, sizeof(test));
     config_defaults(&test.config);
     test.store = fixture_open(NULL, "boot-1");
@@ -47,7 +44,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    (void)state;
     store_close(test.store);
     return 0;
 }
@@ -119,7 +115,6 @@ static void a_volume_is_given_once_by_its_place(void **state)
 {
     const struct store_volume volume = put_volume(1, POLICY_GROW, "/a");
 
-    (void)state;
     begin(true);
     helper_targets_add(&test.context, &volume, &test.targets);
     helper_targets_add(&test.context, &volume, &test.targets);
@@ -136,7 +131,6 @@ static void volumes_that_look_alike_share_their_places(void **state)
     const struct store_volume one = as_rust(put_volume(1, POLICY_GROW, "/known"));
     const struct store_volume other = as_rust(put_volume(2, POLICY_GROW, "/known-too"));
 
-    (void)state;
     test.place[0] = "/a";
     test.place[1] = "/b";
     begin(false);
@@ -156,7 +150,6 @@ static void a_volume_has_so_many_candidates_and_no_more(void **state)
     static char names[HELPER_CANDIDATES + 1][8];
     const struct store_volume volume = as_rust(put_volume(1, POLICY_GROW, "/known"));
 
-    (void)state;
     for (unsigned i = 0; i <= HELPER_CANDIDATES; i++) {
         (void)snprintf(names[i], sizeof(names[i]), "/%u", i);
         test.place[i] = names[i];
@@ -172,7 +165,6 @@ static void a_volume_without_a_place_is_not_a_target(void **state)
     static char longest[STORE_ADDRESS_BYTES + 1];
     const struct store_volume volume = as_rust(put_volume(1, POLICY_GROW, "/known"));
 
-    (void)state;
     begin(true);
     helper_targets_add(&test.context, &volume, &test.targets);
     assert_int_equal(test.targets.targets, 0);
@@ -188,7 +180,6 @@ static void the_places_of_volumes_that_must_not_grow_are_withheld(void **state)
 {
     const struct store_volume volume = as_rust(put_volume(1, POLICY_GROW, "/known"));
 
-    (void)state;
     (void)put_volume(2, POLICY_OBSERVE, "/b");
     test.place[0] = "/a";
     test.place[1] = "/b";
@@ -206,7 +197,6 @@ static void too_many_that_must_not_grow_leave_known_places_only(void **state)
 {
     struct store_volume known = {0}, unknown;
 
-    (void)state;
     known = put_volume(1, POLICY_GROW, "/known");
     for (uint32_t i = 2; i <= MANY; i++) {
         char place[16];
@@ -230,7 +220,6 @@ static void other_volumes_of_the_sandbox_go_along(void **state)
 {
     struct store_volume bypassed, waiting;
 
-    (void)state;
     (void)put_volume(1, POLICY_GROW, "/a");
     (void)put_volume(2, POLICY_OBSERVE, "/b");
     bypassed = put_volume(3, POLICY_GROW, "/c");
@@ -249,7 +238,6 @@ static void other_volumes_of_the_sandbox_go_along(void **state)
 
 static void a_helper_is_given_so_many_volumes_and_no_more(void **state)
 {
-    (void)state;
     for (uint32_t i = 1; i <= MANY; i++) {
         char place[16];
 
@@ -262,23 +250,34 @@ static void a_helper_is_given_so_many_volumes_and_no_more(void **state)
     assert_int_equal(test.targets.paths, HELPER_VOLUMES);
 }
 
-static void a_helper_is_possible_where_its_place_may_be_known(void **state)
-{
-    struct store_volume volume = put_volume(1, POLICY_GROW, "/a");
+/* ---- routes ---- */
 
-    (void)state;
-    assert_true(helper_is_possible(&test.config, &volume));
-    volume.guest_path[0] = '\0';
-    assert_false(helper_is_possible(&test.config, &volume));
-    volume.runtime = RUNTIME_KATA_RS;
-    assert_true(helper_is_possible(&test.config, &volume));
-    volume.agent_address[0] = '\0';
-    assert_false(helper_is_possible(&test.config, &volume));
-    volume = put_volume(2, POLICY_OBSERVE, "/b");
-    assert_false(helper_is_possible(&test.config, &volume));
-    volume = put_volume(3, POLICY_GROW, "/c");
-    test.config.guest.helper = false;
-    assert_false(helper_is_possible(&test.config, &volume));
+static void routes_are_described_by_the_record(void **state)
+{
+    static const struct {
+        struct store_volume volume;
+        uint64_t most_bytes;
+    } cases[] = {
+        {{.device_bytes = 10}, 10},
+        {{.device_bytes = 10, .hypervisor_bytes = 9}, 10},
+        {{.device_bytes = 10, .hypervisor_bytes = 12}, 12},
+        {{.device_bytes = 10, .largest_bytes = 14, .hypervisor_bytes = 12}, 14},
+        {{.hypervisor_bytes = 12}, 0}, /* what is not known bounds nothing */
+        {{.device_bytes = 10, .is_btrfs = true}, 0},
+    };
+    char shim_socket[GUEST_ADDRESS_BYTES];
+    struct guest_request request;
+
+    for (size_t i = 0; i < array_length(cases); i++) {
+        struct store_volume volume = cases[i].volume;
+
+        volume.vmm_pid = 100;
+        strcpy(volume.sandbox_id, "s1");
+        guest_routes_describe(&test.context, &volume, shim_socket, &request);
+        assert_int_equal(request.most_bytes, cases[i].most_bytes);
+        assert_int_equal(request.listener.vmm, 100); /* the sandbox's sockets are its VMM's */
+        assert_string_equal(request.listener.sandbox_id, "s1");
+    }
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -294,7 +293,7 @@ int main(void)
         TEST(too_many_that_must_not_grow_leave_known_places_only),
         TEST(other_volumes_of_the_sandbox_go_along),
         TEST(a_helper_is_given_so_many_volumes_and_no_more),
-        TEST(a_helper_is_possible_where_its_place_may_be_known),
+        TEST(routes_are_described_by_the_record),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,13 +19,11 @@ static struct buffer token = BUFFER_INIT(SERVICE_ACCOUNT_TOKEN_BYTES);
 
 static int set_up(void **state)
 {
-    (void)state;
     return scratch_directory_make(directory);
 }
 
 static int tear_down(void **state)
 {
-    (void)state;
     buffer_done(&token);
     return scratch_directory_remove(directory);
 }
@@ -49,7 +47,6 @@ static void address_is_the_environments(void **state)
     struct service_account account;
     char ca_file[SCRATCH_BYTES + 16];
 
-    (void)state;
     assert_int_equal(find("10.96.0.1", "443", &account), SERVICE_ACCOUNT_FOUND);
     assert_string_equal(account.address, "10.96.0.1");
     assert_int_equal(account.port, 443);
@@ -68,44 +65,17 @@ static void malformed_addresses_are_refused(void **state)
     };
     struct service_account account;
 
-    (void)state;
     for (size_t i = 0; i < array_length(pairs); i++)
         assert_int_equal(find(pairs[i][0], pairs[i][1], &account), SERVICE_ACCOUNT_NONE);
 }
 
-/* As the kubelet does it: `token` leads to ..data/token, and ..data is replaced. */
-static void put_token(const char *revision, const char *text)
+static void put_token(const char *text)
 {
-    char path[SCRATCH_BYTES + 64], next[SCRATCH_BYTES + 64], link[SCRATCH_BYTES + 64];
     int fd = -1;
 
-    (void)snprintf(path, sizeof(path), "%s/%s", directory, revision);
-    assert_int_equal(mkdir(path, 0755), 0);
-    assert_int_equal(path_open_root(path, &fd), 0);
-    assert_int_equal(path_write_below(fd, "token", O_EXCL, 0600, text, strlen(text)), 0);
+    assert_int_equal(path_open_root(directory, &fd), 0);
+    assert_int_equal(path_write_below(fd, "token", O_TRUNC, 0600, text, strlen(text)), 0);
     fd_close(fd);
-    (void)snprintf(next, sizeof(next), "%s/..next", directory);
-    (void)snprintf(link, sizeof(link), "%s/..data", directory);
-    assert_int_equal(symlink(revision, next), 0);
-    assert_int_equal(rename(next, link), 0);
-    (void)snprintf(path, sizeof(path), "%s/token", directory);
-    assert_true(symlink("..data/token", path) == 0 || errno == EEXIST);
-}
-
-static void token_is_read_as_it_is_now(void **state)
-{
-    struct service_account account;
-    struct error error;
-
-    (void)state;
-    assert_int_equal(find("10.0.0.1", "443", &account), 0);
-    assert_int_equal(service_account_read_token(&account, &token, &error), SERVICE_ACCOUNT_NONE);
-    put_token("1", "first.of-them_\n");
-    assert_int_equal(service_account_read_token(&account, &token, &error), 0);
-    assert_string_equal(buffer_text(&token), "first.of-them_");
-    put_token("2", " second ");
-    assert_int_equal(service_account_read_token(&account, &token, &error), 0);
-    assert_string_equal(buffer_text(&token), "second");
 }
 
 /* It goes into a header. */
@@ -115,19 +85,19 @@ static void malformed_tokens_are_refused(void **state)
     const char *const texts[] = {"", " \n", "a b", "a\r\nHost: b", "a\x01", "\xff", longest};
     struct service_account account;
     struct error error;
-    char revision[8];
 
-    (void)state;
     memset(longest, 'a', sizeof(longest) - 1);
     assert_int_equal(find("10.0.0.1", "443", &account), 0);
     for (size_t i = 0; i < array_length(texts); i++) {
-        (void)snprintf(revision, sizeof(revision), "%zu", i);
-        put_token(revision, texts[i]);
+        put_token(texts[i]);
         assert_int_equal(service_account_read_token(&account, &token, &error),
                          SERVICE_ACCOUNT_NONE);
         assert_true(error.text[0]);
         assert_null(strstr(error.text, "Host"));
     }
+    put_token(" first.of-them_\n");
+    assert_int_equal(service_account_read_token(&account, &token, &error), 0);
+    assert_string_equal(buffer_text(&token), "first.of-them_");
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -137,7 +107,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(address_is_the_environments),
         TEST(malformed_addresses_are_refused),
-        TEST(token_is_read_as_it_is_now),
         TEST(malformed_tokens_are_refused),
     };
 

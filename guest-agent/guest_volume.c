@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* guest_volume.c - reads mountinfo anew for each question: mounts come and go, and nothing is
+ * remembered.
+ *
+ * Of several mounts on one mount point the last one is on top and is the one meant. A mount found
+ * by its device may be hidden under another one, so each candidate is opened and checked.
+ */
+#include "guest-agent/guest_volume.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/btrfs.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/sysmacros.h>
+#include <sys/vfs.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "agent-client/agent_messages.h"
+#include "guest-agent/guest_device.h"
+#include "lib/cleanup.h"
+#include "lib/encode.h"
+#include "lib/mount_table.h"
+
+#define STORAGE "/run/kata-containers/sandbox/storage/"
+
+enum { VOLUMES = 256 }; /* that one walk tells apart */
+
+static bool to_volume(const struct mount_entry *mount, struct volume *ret_volume)
+{
+    if (strlen(mount->mount_point) >= sizeof(ret_volume->mount_point) ||
+        strlen(mount->file_system) >= sizeof(ret_volume->file_system))
+        return false;
+    strcpy(ret_volume->mount_point, mount->mount_point);
+    strcpy(ret_volume->file_system, mount->file_system);
+    ret_volume->kind = filesystem_kind_from_name(mount->file_system);
+    ret_volume->device = mount->device;
+    ret_volume->read_only = mount->read_only;
+    ret_volume->file_system_read_only = mount->file_system_read_only;
+    ret_volume->shut_down = mount->shut_down;
+    return true;
+}
+
+int volume_open(const struct volume *volume, struct filesystem *ret_filesystem, int *ret_fd)
+{
+    cleanup(fd_closep) int fd = open(volume->mount_point, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    int r;
+
+    if (fd < 0)
+        return -errno;
+    r = filesystem_inspect(fd, volume->kind, volume->device, ret_filesystem);
+    if (r < 0)
+        return r;
+    *ret_fd = take_fd(&fd);
+    return 0;
+}
+
+bool volume_has_device(const struct volume *volume)
+{
+    return major(volume->device) != 0 || volume->kind == FILESYSTEM_BTRFS;
+}
+
+static bool has_recorded_errors(const struct volume *volume)
+{
+    char name[DEVICE_NAME_BYTES], path[128], text[16] = "";
+    cleanup(fd_closep) int fd = -1;
+
+    if (volume->kind != FILESYSTEM_EXT)
+        return false;
+    device_name(volume->device, name);
+    (void)snprintf(path, sizeof(path), "/sys/fs/ext4/%s/errors_count", name);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    return fd >= 0 && read(fd, text, sizeof(text) - 1) > 0 && text[0] != '0';
+}
+
+bool volume_fails_as_shut_down(int error_number)
+{
+    return error_number == EIO || error_number == EUCLEAN || error_number == ESHUTDOWN;
+}
+
+/* After an error that it cannot live with, xfs fails every open; ext4 and btrfs become read-only.
+ * Recorded errors tell such an ext4 from one that is read-only by request. ext4 of Linux 6.12 to
+ * 6.14, and of stable kernels, stays "rw", but refuses every transaction, as btrfs does: here one
+ * that would change nothing, because there is no such attribute. */
+static bool is_shut_down(const struct volume *volume)
+{
+    bool has_errors = has_recorded_errors(volume);
+    cleanup(fd_closep) int fd = -1;
+    uint64_t transaction = 0;
+
+    if (volume->kind == FILESYSTEM_OTHER)
+        return false;
+    if (volume->shut_down || (has_errors && volume->file_system_read_only))
+        return true;
+    fd = open(volume->mount_point, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return volume_fails_as_shut_down(errno);
+    if (volume->kind == FILESYSTEM_BTRFS)
+        return volume->file_system_read_only && ioctl(fd, BTRFS_IOC_START_SYNC, &transaction) < 0 &&
+               errno == EROFS;
+    return has_errors && !volume->read_only && fremovexattr(fd, "user.crust_absent") < 0 &&
+           errno == EROFS;
+}
+
+const char *volume_trouble(const struct volume *volume, int *ret_outcome)
+{
+    if (is_shut_down(volume)) {
+        *ret_outcome = FILESYSTEM_SHUT_DOWN;
+        return AGENT_SHUT_DOWN_TEXT " after an error; unmount it, it needs fsck";
+    }
+    if (!has_recorded_errors(volume))
+        return NULL;
+    *ret_outcome = FILESYSTEM_ERRORS;
+    return "the file system has recorded errors; it needs fsck";
+}
+
+/* Whether the volume can be reached and, unless disk is 0, stands on that disk. One that was shut
+ * down cannot be opened; nor can what lies under it, which is then taken for shut down, too. */
+static bool stands_on(const struct volume *volume, dev_t disk)
+{
+    cleanup(fd_closep) int fd = -1;
+    struct filesystem filesystem;
+    int r = volume_open(volume, &filesystem, &fd);
+
+    if (r < 0)
+        return volume_fails_as_shut_down(-r) && (!disk || volume->device == disk);
+    for (unsigned i = 0; disk && i < filesystem.device_count; i++) {
+        if (filesystem.devices[i].device == disk)
+            return true;
+    }
+    return !disk;
+}
+
+int volume_find_mount(const char *path, struct volume *ret_volume, struct error *error)
+{
+    cleanup(buffer_done) struct buffer text = BUFFER_INIT(MOUNT_TABLE_BYTES);
+    int r = mount_table_read(&text);
+    char *cursor = text.data;
+    struct mount_entry mount;
+    bool found = false;
+
+    while (r == 0 && mount_table_next(&cursor, &mount)) {
+        if (strcmp(mount.mount_point, path) == 0)
+            found = to_volume(&mount, ret_volume);
+    }
+    if (r < 0)
+        return r;
+    return found ? VOLUME_FOUND
+                 : error_set(error, VOLUME_UNKNOWN, "%s is not a mount point in this guest", path);
+}
+
+/* A writable mount of the device, or else a read-only one. */
+static int find_by_device(dev_t disk, struct volume *ret_volume, struct error *error)
+{
+    cleanup(buffer_done) struct buffer text = BUFFER_INIT(MOUNT_TABLE_BYTES);
+    int r = mount_table_read(&text);
+    char *cursor = text.data, name[DEVICE_NAME_BYTES];
+    struct mount_entry mount;
+    bool found = false;
+
+    while (r == 0 && (!found || ret_volume->read_only) && mount_table_next(&cursor, &mount)) {
+        struct volume volume;
+
+        if (!to_volume(&mount, &volume) || (found && volume.read_only) ||
+            (volume.device != disk && volume.kind != FILESYSTEM_BTRFS))
+            continue;
+        if (volume.kind == FILESYSTEM_OTHER || stands_on(&volume, disk)) {
+            *ret_volume = volume;
+            found = true;
+        }
+    }
+    if (r < 0)
+        return r;
+    device_name(disk, name);
+    return found ? VOLUME_FOUND
+                 : error_set(error, VOLUME_UNKNOWN,
+                             "the guest has not mounted %s (by a container alone does not count)",
+                             name);
+}
+
+static int find_disk(const char *path, dev_t *ret_disk)
+{
+    if (strncmp(path, "/dev/", 5) == 0)
+        return device_by_name(path + 5, ret_disk);
+    if (strncmp(path, "pci:", 4) == 0)
+        return device_by_pci_path(path + 4, ret_disk);
+    if (strncmp(path, "scsi:", 5) == 0)
+        return device_by_scsi_address(path + 5, ret_disk);
+    return DEVICE_IMPOSSIBLE;
+}
+
+static int find_on_disk(const char *path, struct volume *ret_volume, struct error *error)
+{
+    dev_t disk;
+    int r = find_disk(path, &disk);
+
+    if (r == DEVICE_IMPOSSIBLE)
+        return error_set(error, VOLUME_UNKNOWN,
+                         "%s is none of /MOUNT/POINT, /dev/NAME, pci:02/01, scsi:0:1", path);
+    if (r == DEVICE_ABSENT || r == DEVICE_MISSING)
+        return error_set(error, VOLUME_UNKNOWN, "no disk is at %s", path);
+    if (r == DEVICE_AMBIGUOUS)
+        return error_set(error, VOLUME_UNKNOWN, "more than one disk is at %s", path);
+    return r == DEVICE_FOUND ? find_by_device(disk, ret_volume, error) : r;
+}
+
+/* Kata's Go runtime names the agent's mount point by the base64url of the disk's address
+ * (src/runtime/virtcontainers/kata_agent.go): "02/01", "0:1" or "/dev/vdb". In a sidecar's mount
+ * namespace that mount point is not there, but its own mount of the disk is. */
+static bool storage_to_disk(const char *path, char *ret_disk, size_t size)
+{
+    char source[BASE64URL_PATH_BYTES + 1];
+    size_t length;
+
+    if (strncmp(path, STORAGE, sizeof(STORAGE) - 1) != 0)
+        return false;
+    path += sizeof(STORAGE) - 1;
+    if (base64url_decode(path, strlen(path), source, sizeof(source) - 1, &length) < 0 ||
+        memchr(source, '\0', length))
+        return false;
+    source[length] = '\0';
+    (void)snprintf(ret_disk, size, "%s%s",
+                   source[0] == '/'      ? ""
+                   : strchr(source, ':') ? "scsi:"
+                                         : "pci:",
+                   source);
+    return true;
+}
+
+int volume_find(const char *path, struct volume *ret_volume, struct error *error)
+{
+    char disk[BASE64URL_PATH_BYTES + sizeof("scsi:")];
+    struct volume volume;
+    int r;
+
+    if (path[0] == '/' && strncmp(path, "/dev/", 5) != 0) {
+        r = volume_find_mount(path, &volume, error);
+        if (r == VOLUME_UNKNOWN && storage_to_disk(path, disk, sizeof(disk)))
+            r = find_on_disk(disk, &volume, error);
+    } else {
+        r = find_on_disk(path, &volume, error);
+    }
+    if (r < 0)
+        return error_set_errno(error, r, "cannot find %s", path);
+    if (r == VOLUME_FOUND)
+        *ret_volume = volume;
+    return r;
+}
+
+int volume_for_each(dev_t only, bool (*visit)(const struct volume *volume, void *userdata),
+                    void *userdata)
+{
+    cleanup(buffer_done) struct buffer text = BUFFER_INIT(MOUNT_TABLE_BYTES);
+    dev_t seen[VOLUMES];
+    size_t count = 0;
+    int r = mount_table_read(&text);
+    char *cursor = text.data;
+    struct mount_entry mount;
+
+    while (r == 0 && count < VOLUMES && mount_table_next(&cursor, &mount)) {
+        struct volume volume;
+        size_t i = 0;
+
+        if (!to_volume(&mount, &volume) || volume.kind == FILESYSTEM_OTHER ||
+            (only && volume.device != only) || (volume.read_only && !is_shut_down(&volume)))
+            continue;
+        while (i < count && seen[i] != volume.device)
+            i++;
+        if (i < count || !stands_on(&volume, 0))
+            continue;
+        seen[count++] = volume.device;
+        if (!visit(&volume, userdata))
+            break;
+    }
+    return r;
+}
+
+static bool take_first(const struct volume *volume, void *userdata)
+{
+    *(struct volume *)userdata = *volume;
+    return false;
+}
+
+void volume_prefer_writable(struct volume *volume)
+{
+    if (volume->read_only)
+        (void)volume_for_each(volume->device, take_first, volume);
+}
+
+/* ---- stats ---------------------------------------------------------------------------------- */
+
+/* Statfs(2), and the file system's own record of errors.
+ *
+ * statfs(2) on a mounted local file system does not block, so this is answered at once.
+ */
+
+static void fill(struct agent_stats *stats, const struct statfs *statistics)
+{
+    uint64_t unit = (uint64_t)statistics->f_bsize;
+
+    stats->has_bytes = true;
+    stats->total = statistics->f_blocks * unit;
+    stats->available = statistics->f_bavail * unit;
+    stats->used = (statistics->f_blocks - statistics->f_bfree) * unit;
+    stats->has_inodes = statistics->f_files > 0; /* btrfs has no number of them */
+    stats->total_inodes = statistics->f_files;
+    stats->available_inodes = statistics->f_ffree;
+    stats->used_inodes = stats->total_inodes - stats->available_inodes;
+}
+
+void stats_of(const struct volume *volume, struct agent_stats *ret_stats)
+{
+    struct agent_stats stats = {.condition = "OK"};
+    struct statfs statistics;
+    int outcome;
+    const char *trouble = volume_trouble(volume, &outcome);
+
+    if (statfs(volume->mount_point, &statistics) == 0) {
+        fill(&stats, &statistics);
+    } else {
+        stats.abnormal = true;
+        (void)snprintf(stats.condition, sizeof(stats.condition), "the file system answers: %s",
+                       strerror(errno));
+    }
+    if (trouble) {
+        stats.abnormal = true;
+        (void)snprintf(stats.condition, sizeof(stats.condition), "%s", trouble);
+    }
+    *ret_stats = stats;
+}
+
+void stats_read(const char *volume_path, struct ttrpc_status *ret_status,
+                struct agent_stats *ret_stats)
+{
+    struct volume volume;
+    struct error error;
+    int r = volume_find(volume_path, &volume, &error);
+
+    if (r != VOLUME_FOUND) {
+        ret_status->code = r < 0 ? STATUS_INTERNAL : STATUS_INVALID_ARGUMENT;
+        (void)snprintf(ret_status->message, sizeof(ret_status->message), "%.*s",
+                       (int)sizeof(ret_status->message) - 1, error.text);
+        return;
+    }
+    ret_status->code = STATUS_OK;
+    stats_of(&volume, ret_stats);
+}

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* volumes.h - one volume, whole. */
+#pragma once
+
+#include <errno.h>
+
+#include "model/reason.h"
+#include "model/sandbox.h"
+#include "model/volume.h"
+#include "store/bounds.h"
+#include "store/entries.h"
+#include "store/sandboxes.h"
+
+/* Whether the VMM's list of drives has the volume's drive. */
+enum store_list { STORE_LIST_UNREAD, STORE_LIST_HAS, STORE_LIST_LACKS };
+
+/* Everything that is known about a volume, joined, for decide() and for the acts. Unknown text is
+ * "", unknown numbers 0. */
+struct store_volume {
+    int64_t volume_id;
+    enum store_status status;
+    enum resize_policy policy;
+    bool read_only; /* all of its directories say so */
+    char key[STORE_KEY_BYTES];
+    char pv[STORE_KEY_BYTES]; /* the PV's name; "" */
+    char volume_type[STORE_NAME_BYTES];
+    bool is_btrfs;          /* which may have several devices */
+    bool is_block_claim;    /* a raw block claim, which has no metadata */
+    bool grows_file_system; /* the guest has a file system on it that is to be grown */
+
+    int64_t device_id; /* 0: missing */
+    enum device_kind device_kind;
+    uint32_t major, minor;
+    uint64_t file_device, inode;
+    uint64_t device_bytes;
+    uint64_t size_since_ns; /* the device has had this size at least since then */
+    bool device_announced;  /* it announced a new size, and still has the old one */
+    bool has_layers;        /* layers are on record for it */
+    unsigned layers_state;  /* the worst of theirs */
+    int64_t shared_with; /* another volume with a live sandbox that leads to it too, unless both are
+                            read-only; 0 none */
+    int64_t shared_drive; /* a drive mount of it that a VMM may have, likewise; 0 none */
+
+    unsigned live_sandboxes; /* alive, named by a file or claiming the volume or a part of it */
+    /* If there is none: a live sandbox that may have it, and why that is not known; "" none. */
+    char hiding[STORE_SANDBOX_ID_BYTES + 2 * STORE_TEXT_BYTES];
+    bool bypassed;         /* one of them claims a part of it, and was not given the whole */
+    char claim_source[32]; /* what says so: sandbox-file, api, bundle */
+
+    int64_t sandbox_ref; /* 0 unless exactly one is alive, and has it whole */
+    bool orphaned;       /* the VMM of one of them has outlived its shim */
+    char sandbox_id[STORE_SANDBOX_ID_BYTES];
+    enum kata_runtime runtime;
+    enum hypervisor_kind hypervisor;
+    pid_t vmm_pid;
+    uint64_t vmm_start_ns;
+    char control_socket[STORE_ADDRESS_BYTES];
+    char agent_address[STORE_ADDRESS_BYTES];
+    char ability[GUEST_ROUTES][STORE_NAME_BYTES];
+
+    /* What the sandbox's own records say about this device: its drive and where the guest has it.
+     */
+    char recorded_drive_id[STORE_NAME_BYTES];
+    char recorded_guest_path[STORE_ADDRESS_BYTES];
+    bool record_contradicts; /* it was given another device for this volume than this one */
+    char recorded_file[STORE_NAME_BYTES]; /* which one, where it contradicts */
+    enum store_carrier carrier;           /* what its containers have; ENDED: no container has it */
+    bool is_recorded; /* a drive on record is this device, or given by this path */
+
+    /* The open binding; 0 if none. */
+    int64_t binding_id;
+    int64_t binding_device_id;
+    uint32_t binding_major, binding_minor; /* of its device, 0:0 for a file */
+    int64_t binding_sandbox_ref;
+    char drive_id[STORE_NAME_BYTES];
+    char guest_path[STORE_ADDRESS_BYTES];
+    char binding_source[32];
+    uint64_t first_bytes;        /* device size when the binding began */
+    uint64_t largest_bytes;      /* largest device size seen since */
+    uint64_t hypervisor_bytes;   /* what the VMM said or acknowledged; 0 unknown */
+    uint64_t guest_bytes;        /* the file system's own total, as the guest said; 0 unknown */
+    uint64_t guest_synced_bytes; /* device size up to which the guest has been grown; 0 none */
+    enum volume_reason hypervisor_reason;    /* why the last call failed; NONE */
+    char hypervisor_error[STORE_TEXT_BYTES]; /* the same, in words */
+    enum volume_reason guest_reason;
+    bool guest_proven;    /* the last call had the guest grow the file system */
+    uint64_t record;      /* the runtime's records under which the list was read; 0 none */
+    enum store_list list; /* what the VMM's own list of drives said of this one */
+    bool list_again;      /* it is to be read again */
+    unsigned list_misses; /* how often in a row it was missing */
+    char list_error[STORE_TEXT_BYTES]; /* why it had not, when it was read last; "" it had */
+    unsigned undone;                   /* how often it was found with less than it had */
+    bool obstacle_known;
+    enum volume_reason obstacle; /* what keeps the VMM from resizing it */
+
+    /* The file system is known to fill this device at this size. 0: not known. */
+    int64_t filled_device_id;
+    uint64_t filled_bytes;
+
+    int64_t resize_id; /* the open resize; 0 */
+    uint64_t resize_from_bytes, resize_to_bytes;
+
+    enum volume_state state;
+    enum volume_reason reason;
+    bool has_unknown_words; /* on record stands a state or a reason of another version's */
+    bool has_evidence;      /* store_set_evidence() */
+    bool observed;          /* crustd may only watch it (store_set_observed()) */
+    char resizable[STORE_NAME_BYTES]; /* "" */
+    enum volume_reason resizable_reason;
+    uint32_t attempts;        /* failed in a row */
+    uint64_t next_attempt_ns; /* 0: none waits */
+
+    /* Four fifths of the struct, and last, so that reading a volume need not clear them. */
+    char target_path[STORE_TARGET_BYTES];
+    char device_path[STORE_PATH_BYTES];
+    char other_device_path[STORE_PATH_BYTES]; /* of another of its directories; "" the same */
+    char device_name[STORE_PATH_BYTES];
+};
+
+/* Copies only as much of the paths as is in use. */
+void store_volume_copy(struct store_volume *ret_copy, const struct store_volume *volume);
+
+enum store_volume_outcome { STORE_NO_VOLUME = 1 /* there is none of that number */ };
+
+/* 0, STORE_NO_VOLUME or an enum store_failure. Unless it is 0, *ret_volume is of no use. */
+int store_get_volume(struct store *store, int64_t volume_id, struct store_volume *ret_volume);
+/* Reads the volume of a row that is known to exist again. */
+int store_reload_volume(struct store *store, struct store_volume *volume);
+/* The same without the sandboxes, their records and the sharing of the device, which stay as they
+ * are in `volume`. */
+int store_get_volume_itself(struct store *store, struct store_volume *volume);
+/* Reads name and size of its device again, which must be the same device as before. */
+int store_get_volume_device(struct store *store, struct store_volume *volume);
+
+/* ---- volume state --------------------------------------------------------------------------- */
+
+/* A volume's state, what shows it, and when it is tried again. */
+
+/* The only place that changes a volume's state. Journals "old -> new"; an open resize follows; one
+ * that is in_sync, unmanaged or whose volume is removed is finished. The row follows. ret_changed
+ * may be NULL. */
+int store_set_state(struct store *store, struct store_volume *volume, enum volume_state state,
+                    enum volume_reason reason, bool *ret_changed);
+
+/* Whether crustd may only watch the volume's resizes: it then never counts as stalled or pending.
+ */
+int store_set_observed(struct store *store, int64_t volume_id, bool observed);
+
+/* Whether a resize would reach the volume's file system: yes, no, unknown; NULL: nobody uses it.
+ * reason: why not, or what was not seen. Journaled where it is or was "no".
+ * ret_changed may be NULL. */
+int store_set_resizable(struct store *store, const struct store_volume *volume,
+                        const char *resizable, enum volume_reason reason, bool *ret_changed);
+
+/* The evidence for why the volume is blocked; "" none. The row follows. */
+int store_set_evidence(struct store *store, struct store_volume *volume, const char *evidence);
+
+/* When it is tried again; next_attempt_ns 0: not until something changes. */
+int store_set_attempts(struct store *store, int64_t volume_id, uint32_t attempts,
+                       uint64_t next_attempt_ns, int64_t next_attempt_ms);
+
+/* Whether a next attempt is set that no failed one came before. */
+bool store_awaits_stillness(struct store *store);
+
+/* An operator asked for a resync: every waiting volume may try at once, by every route. The result
+ * of the last attempt stays until the next one ends. */
+int store_forget_waiting(struct store *store);
+/* The same for the volumes bound to one sandbox, about which something changed. */
+int store_forget_waiting_of(struct store *store, int64_t sandbox_ref);
+
+/* ---- volume lists --------------------------------------------------------------------------- */
+
+/* Which volumes an event concerns. */
+
+/* Must not write, nor start the walk that it is called from. Returning non-zero ends the walk and
+ * is what it returns. */
+typedef int store_volume_callback(void *userdata, int64_t volume_id);
+
+/* Volumes whose path leads to a device with this number or to one that stands on it, or to this
+ * regular file, or whose directory names this sandbox (or is bound to it, or is claimed by it), or
+ * all that are not removed, or whose next attempt is due. */
+int store_each_volume_of_device(struct store *store, uint32_t major, uint32_t minor,
+                                store_volume_callback *callback, void *userdata);
+int store_each_volume_of_file(struct store *store, uint64_t file_device, uint64_t inode,
+                              store_volume_callback *callback, void *userdata);
+int store_each_volume_of_device_id(struct store *store, int64_t device_id,
+                                   store_volume_callback *callback, void *userdata);
+/* Other volumes on the device of the one whose directory has this name. */
+int store_each_volume_beside(struct store *store, const char *key, store_volume_callback *callback,
+                             void *userdata);
+int store_each_volume_of_sandbox(struct store *store, const char *sandbox_id,
+                                 store_volume_callback *callback, void *userdata);
+/* Volumes that the sandbox's containers mount something within, and those that were last seen
+ * bypassed by any. */
+int store_each_bypassed_volume(struct store *store, const char *sandbox_id,
+                               store_volume_callback *callback, void *userdata);
+int store_each_volume(struct store *store, store_volume_callback *callback, void *userdata);
+/* For the sweep: volumes with a live sandbox, or that conflict about one, and present ones whose
+ * path leads to no device. */
+int store_each_bound_volume(struct store *store, store_volume_callback *callback, void *userdata);
+int store_each_volume_without_device(struct store *store, store_volume_callback *callback,
+                                     void *userdata);
+int store_each_volume_due(struct store *store, uint64_t now_ns, store_volume_callback *callback,
+                          void *userdata);
+
+/* File systems, as metadata names them, that a guest has told the size of. The callback must not
+ * write; returning non-zero ends the walk. */
+int store_each_mounted_file_system(struct store *store,
+                                   int (*callback)(void *userdata, const char *fs_type),
+                                   void *userdata);
+
+/* The earliest next attempt after that time; UINT64_MAX if there is none. */
+int store_next_attempt(struct store *store, uint64_t after_ns, uint64_t *ret_ns);
+
+/* ---- resizes -------------------------------------------------------------------------------- */
+
+/* Resizes: opened, intended, reached. */
+
+/* Opens a resize or raises to_bytes of the open one (which also clears attempts and reasons). The
+ * row follows. */
+int store_open_resize(struct store *store, struct store_volume *volume, uint64_t from_bytes,
+                      uint64_t to_bytes);
+
+/* The device's size up to which the last guest that had the volume was grown; 0: not known, or the
+ * volume is on another device now. */
+int store_get_reached_size(struct store *store, int64_t volume_id, uint64_t *ret_bytes);
+
+/* An act (by decide's name) is about to run: journaled as <act>_intended and counted in the open
+ * resize. */
+int store_intend(struct store *store, const struct store_volume *volume, const char *act);
+
+/* ---- unresolved names ----------------------------------------------------------------------- */
+
+/* Volumes whose directory's name is a hash, and the paths behind them.
+ *
+ * A SHA-256 name is a volume of its own until its path is known. Every path that could be its own
+ * is given to store_learn_path(), which compares the hash.
+ */
+
+/* Whether any live volume has an unresolved name. */
+int store_has_unresolved(struct store *store, bool *ret_has);
+
+/* The path that any volume, of whatever time, is known to have had under this hash; "" if none. */
+int store_path_of_hash(struct store *store, const char *hash,
+                       char ret_path[static STORE_TARGET_BYTES]);
+
+/* If the path's hash is the name of a live volume whose path is not known, records the path;
+ * `source` goes to the journal. ret_volume_id 0: no volume has that name. ret_key gets the name. */
+int store_learn_path(struct store *store, const char *path, const char *source,
+                     char ret_key[static STORE_KEY_BYTES], int64_t *ret_volume_id);
+
+/* Paths that live sandboxes claim, each once and in their order, from the first one after `after`;
+ * a bounded number per call. The callback must not put sandboxes. */
+int store_each_claimed_path(struct store *store, const char *after,
+                            int (*callback)(void *userdata, const char *path), void *userdata);
