@@ -36,9 +36,10 @@ class AgentTest(ScratchNodeTest):
     def test_growing_again_does_not_wait_for_the_pause(self):
         """A fresh resize is a fresh reason to try."""
         scene = self.scenery()
-        scene.agent.behave("ResizeVolume", "status:9:a layer", "ok")
+        scene.agent.behave("ResizeVolume", "status:9:a layer")
         scene.resize(AFTER)
         scene.wait("block_grown", "guest_layer_unsupported", next_attempt_at=None)
+        scene.agent.behave("ResizeVolume", "ok")
         scene.grows(2 * AFTER, guest_bytes=2 * AFTER)
         self.assertEqual((scene.row()["from_bytes"], scene.row()["to_bytes"]), (BEFORE, 2 * AFTER))
 
