@@ -46,7 +46,10 @@ struct request_header {
     job_act *act;
     uint64_t deadline_ns;
     uint64_t length;
+    bool is_ahead;
 };
+/* A message of one byte, in the place of a request: the job that was started ahead may act. */
+static const char GO[1];
 
 struct reply_header {
     uint64_t length;
@@ -156,6 +159,17 @@ static void *memory_read(int fd, uint64_t length)
 
 /* ---- in a worker ---- */
 
+static bool is_ahead; /* the job, and has not heard yet that it may act */
+
+void job_await_go(void)
+{
+    char byte;
+
+    if (is_ahead && recv(ONLY, &byte, sizeof(byte), 0) != sizeof(GO))
+        _exit(0); /* the daemon is gone */
+    is_ahead = false;
+}
+
 static int send_in_memory(const struct buffer *reply)
 {
     const struct reply_header header = {.length = reply->length};
@@ -210,6 +224,8 @@ static _Noreturn void work(void)
         struct job_input input = {.request = message + sizeof(header)};
         ssize_t length = receive_message(ONLY, message, sizeof(message), 0, fds);
 
+        if (length == sizeof(GO))
+            continue; /* for a job that had nothing to change */
         if (length < (ssize_t)sizeof(header))
             _exit(0);
         memcpy(&header, message, sizeof(header));
@@ -223,6 +239,7 @@ static _Noreturn void work(void)
         memcpy(input.fds, fds, sizeof(input.fds));
         input.length = header.length;
         input.deadline_ns = header.deadline_ns;
+        is_ahead = header.is_ahead;
         limit_processor_time();
         header.act(&input, &reply);
         close_all(fds);
@@ -619,7 +636,7 @@ void workers_stop(void)
 static int job_write(struct job *job, const struct job_request *request)
 {
     const struct request_header header = {request->act, clock_boottime() + request->deadline_ns,
-                                          request->length};
+                                          request->length, request->is_ahead};
     const bool is_large = sizeof(header) + request->length > MESSAGE_BYTES;
 
     if (request->length > JOB_REQUEST_BYTES)
@@ -682,6 +699,14 @@ int job_start(struct job *job, const struct job_request *request)
         (void)order_worker(
             WORKERS_MOST); /* after the job was sent: it does not wait for the fork */
     return 0;
+}
+
+void job_go(struct job *job)
+{
+    if (job->worker)
+        (void)send(job->worker->socket, GO, sizeof(GO), MSG_NOSIGNAL | MSG_DONTWAIT);
+    else if (job->is_running)
+        ((struct request_header *)job->message)->is_ahead = false;
 }
 
 void job_cancel(struct job *job)
