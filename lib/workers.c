@@ -462,7 +462,13 @@ static void remove_waiting(struct job *job)
     pool.status.waiting--;
 }
 
-/* A failure to send shows in the worker's socket. */
+/* What was not sent never comes: the end of the connection tells both of it. */
+static void send_or_end(struct worker *worker, struct iovec piece, const int *fds, size_t fd_count)
+{
+    if (send_message(worker->socket, &piece, 1, fds, fd_count) < 0)
+        (void)shutdown(worker->socket, SHUT_RDWR);
+}
+
 static void assign(struct worker *worker, struct job *job)
 {
     struct iovec piece = {job->message, sizeof(struct request_header)};
@@ -481,7 +487,7 @@ static void assign(struct worker *worker, struct job *job)
     worker->subject = job->request.subject;
     job->worker = worker;
     list_add(&pool.busy, &pool.status.busy, worker);
-    (void)send_message(worker->socket, &piece, 1, fds, fd_count);
+    send_or_end(worker, piece, fds, fd_count);
 }
 
 /* The worker is in no list. It is for the job that has waited longest, or one to come. */
@@ -704,7 +710,7 @@ int job_start(struct job *job, const struct job_request *request)
 void job_go(struct job *job)
 {
     if (job->worker)
-        (void)send(job->worker->socket, GO, sizeof(GO), MSG_NOSIGNAL | MSG_DONTWAIT);
+        send_or_end(job->worker, (struct iovec){(void *)(uintptr_t)GO, sizeof(GO)}, NULL, 0);
     else if (job->is_running)
         ((struct request_header *)job->message)->is_ahead = false;
 }

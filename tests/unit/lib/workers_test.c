@@ -247,6 +247,17 @@ static void descriptors_go_with_a_job(void **state)
     fd_close(ends[1]);
 }
 
+/* Its deadline is not waited for. */
+static void a_job_that_cannot_be_sent_ends(void **state)
+{
+    struct workers_status status;
+
+    (void)state;
+    assert_int_equal(run(echo, "", 12345, 600 * NSEC_PER_SEC).end, JOB_DIED);
+    workers_get_status(&status);
+    assert_int_equal(status.waiting + status.busy, 0);
+}
+
 static void a_worker_is_used_again(void **state)
 {
     char first[16];
@@ -485,6 +496,7 @@ int main(void)
         cmocka_unit_test(a_reply_of_nothing_is_one),
         cmocka_unit_test(a_large_reply_comes_whole),
         cmocka_unit_test(descriptors_go_with_a_job),
+        cmocka_unit_test(a_job_that_cannot_be_sent_ends),
         cmocka_unit_test(a_worker_is_used_again),
         cmocka_unit_test(a_job_ends_at_its_deadline),
         cmocka_unit_test(a_worker_that_dies_ends_its_job),
