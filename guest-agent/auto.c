@@ -7,8 +7,7 @@
  * the next scan. Growing a file system that fills its device changes nothing.
  *
  * Uevents: datagrams of the kernel's (port id 0) group 1; anything from elsewhere is dropped
- * (netlink(7); format: lib/kobject_uevent.c). An overrun of the socket is one more reason
- * to scan.
+ * (netlink(7)). An overrun of the socket is one more reason to scan.
  */
 #include "guest-agent/guest_serve.h"
 
@@ -20,7 +19,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "guest-agent/guest_device.h"
 #include "guest-agent/guest_volume.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
@@ -37,7 +35,7 @@ struct known {
     dev_t device;          /* as in mountinfo; 0: a free slot */
     uint64_t filled_bytes; /* of its devices, when it was last seen to fill them */
     uint64_t trying_bytes; /* the same, when the task now running began */
-    struct grow_task *task;
+    struct task_waiter task;
     bool seen; /* in this scan */
     bool shut_down;
     char mount_point[256];
@@ -80,17 +78,16 @@ static struct known *find_known(struct automatic *automatic, dev_t device)
     return NULL;
 }
 
-static void on_grown(struct grow_task *task, int outcome, const struct error *error, void *userdata)
+static void on_grown(struct task_waiter *waiter, const struct task_result *result)
 {
-    struct known *known = userdata;
+    struct known *known = container_of(waiter, struct known, task);
     struct automatic *automatic = known->automatic;
 
-    known->task = grow_task_free(task);
-    if (outcome == FILESYSTEM_GROWN)
+    if (result->outcome == FILESYSTEM_GROWN)
         log_info(NULL, "%s fills its device", known->mount_point);
     else
-        log_warning(NULL, "cannot grow %s: %s", known->mount_point, error->text);
-    if (outcome >= 0 && outcome != FILESYSTEM_BUSY) /* not for a temporary reason */
+        log_warning(NULL, "cannot grow %s: %s", known->mount_point, result->text);
+    if (result->outcome >= 0 && result->outcome != FILESYSTEM_BUSY) /* not for a temporary reason */
         known->filled_bytes = known->trying_bytes;
     if (automatic->postponed)
         loop_timer_start(automatic->loop, &automatic->scan, SCAN_DELAY_NS, on_scan);
@@ -116,28 +113,15 @@ static bool check_volume(const struct volume *volume, void *userdata)
     if (shut_down && !known->shut_down)
         log_warning(NULL, "%s does not grow: %s", volume->mount_point, trouble);
     known->shut_down = shut_down;
-    if (shut_down || known->task || bytes <= known->filled_bytes)
+    if (shut_down || known->task.task || bytes <= known->filled_bytes)
         return true;
     known->trying_bytes = bytes;
     (void)snprintf(known->mount_point, sizeof(known->mount_point), "%.*s",
                    (int)sizeof(known->mount_point) - 1, volume->mount_point);
-    r = grow_task_new(automatic->loop, volume, on_grown, known, &known->task);
-    if (r == GROW_TASK_TOO_MANY || r == GROW_TASK_RUNS)
+    r = grow_start(automatic->loop, volume, &known->task, on_grown);
+    if (r == TASK_TOO_MANY || r == GROW_RUNS)
         automatic->postponed = true;
     return true;
-}
-
-/* Forgets file systems that are no longer mounted, because their device numbers may be given to
- * others. */
-static void forget_unseen(struct automatic *automatic)
-{
-    for (size_t i = 0; i < KNOWN; i++) {
-        struct known *known = &automatic->known[i];
-
-        if (known->device && !known->seen && !known->task)
-            *known = (struct known){0};
-        known->seen = false;
-    }
 }
 
 static void on_scan(struct loop_timer *timer)
@@ -149,38 +133,36 @@ static void on_scan(struct loop_timer *timer)
     r = volume_for_each(0, check_volume, automatic);
     if (r < 0)
         log_warning(NULL, "cannot read the mounts: %s", strerror(-r));
-    else
-        forget_unseen(automatic);
-    loop_timer_start(automatic->loop, &automatic->scan, SCAN_PERIOD_NS, on_scan);
-}
+    for (size_t i = 0; r == 0 && i < KNOWN; i++) {
+        struct known *known = &automatic->known[i];
 
-/* Reads one datagram. False if there is none; true also for one that is no reason to scan. */
-static bool receive_event(int fd, bool *reason)
-{
-    char text[UEVENT_BYTES];
-    struct sockaddr_nl sender = {0};
-    socklen_t size = sizeof(sender);
-    ssize_t length =
-        recvfrom(fd, text, sizeof(text), MSG_DONTWAIT, (struct sockaddr *)&sender, &size);
-
-    if (length < 0) {
-        *reason |= errno == ENOBUFS;
-        return errno == ENOBUFS || errno == EINTR;
+        /* It is not mounted any more, and its device number may be given to another. */
+        if (known->device && !known->seen && !known->task.task)
+            *known = (struct known){0};
+        known->seen = false;
     }
-    if (sender.nl_pid == 0 && memmem(text, (size_t)length, "\0SUBSYSTEM=block", 17))
-        *reason = true;
-    return true;
+    loop_timer_start(automatic->loop, &automatic->scan, SCAN_PERIOD_NS, on_scan);
 }
 
 static void on_events(struct loop_io *io, int events)
 {
     struct automatic *automatic = container_of(io, struct automatic, events);
-    bool reason = false;
+    bool is_reason = false;
+    char text[UEVENT_BYTES];
+    ssize_t length;
 
     (void)events;
-    while (receive_event(automatic->socket, &reason))
-        ;
-    if (reason)
+    do {
+        struct sockaddr_nl sender = {0};
+        socklen_t size = sizeof(sender);
+
+        length = recvfrom(automatic->socket, text, sizeof(text), MSG_DONTWAIT,
+                          (struct sockaddr *)&sender, &size);
+        is_reason |= length < 0 ? errno == ENOBUFS
+                                : sender.nl_pid == 0 &&
+                                      memmem(text, (size_t)length, "\0SUBSYSTEM=block", 17);
+    } while (length >= 0 || errno == ENOBUFS || errno == EINTR);
+    if (is_reason)
         loop_timer_start(automatic->loop, &automatic->scan, SCAN_DELAY_NS, on_scan);
 }
 
@@ -220,7 +202,7 @@ struct automatic *automatic_free(struct automatic *automatic)
     if (!automatic)
         return NULL;
     for (size_t i = 0; i < KNOWN; i++)
-        (void)grow_task_free(automatic->known[i].task);
+        task_leave(&automatic->known[i].task);
     loop_io_stop(&automatic->events);
     loop_timer_stop(&automatic->scan);
     fd_close(automatic->socket);

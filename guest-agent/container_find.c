@@ -1,9 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* container_find.c - one pass over /proc. A process that ends meanwhile is left out. */
-#include "guest-agent/drive_list.h"
+/* container_find.c - one pass over /proc. A process that ends meanwhile is left out.
+ *
+ * kata-agent names a container's cgroup after it: "/ID", or the path that the runtime asked for,
+ * which ends with the id (with systemd "PREFIX-ID.scope"). Its processes are children of the agent,
+ * which is in the same pid namespace as this process, and have a mount namespace of their own.
+ *
+ * What a container can do about it: one that may write to the cgroup file system can call a cgroup
+ * of its own after another container. Its own children have a parent in its pid namespace and do
+ * not count. Its first process, moved there, makes the id ambiguous for as long as the other
+ * container runs, and nothing is mounted. Such a container has CAP_SYS_ADMIN in the guest.
+ *
+ * Source: rustjail's container.rs in Kata Containers 4.1.0 (cgroups_path), proc(5), cgroups(7),
+ * pid_namespaces(7).
+ */
+#include "guest-agent/guest_drive.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* drive_options.c - two tables: attributes of mounts, and parameters of file systems. */
-#include "guest-agent/drive_mount.h"
+#include "guest-agent/guest_drive.h"
 
 #include <linux/mount.h>
 #include <stdbool.h>

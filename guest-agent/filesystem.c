@@ -12,7 +12,7 @@
  * does, so the present size is read first (statfs(2) would not do: it leaves out the file system's
  * own overhead). An equal size is success for all three, so growing is idempotent.
  */
-#include "guest-agent/filesystem.h"
+#include "guest-agent/guest_volume.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -30,9 +30,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "agent-client/agent_messages.h"
-#include "guest-agent/guest_device.h"
-#include "guest-agent/guest_disk.h"
+#include "guest-agent/guest_drive.h"
 #include "lib/cleanup.h"
 #include "lib/quantity.h"
 

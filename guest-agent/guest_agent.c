@@ -11,8 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "guest-agent/drive_task.h"
-#include "guest-agent/guest_disk.h"
+#include "guest-agent/guest_drive.h"
 #include "guest-agent/guest_serve.h"
 #include "guest-agent/oneshot.h"
 #include "lib/cleanup.h"
@@ -34,7 +33,7 @@ struct options {
     bool automatic;
     uint64_t flush_ns; /* 0: never; FLUSH_DEFAULT: not said */
     bool once;
-    const char *drive; /* the call of drive_task.h; NULL */
+    const char *drive; /* the call of --drive; NULL */
     struct oneshot_request request;
 };
 
@@ -222,8 +221,8 @@ static int run(const struct options *options)
     (void)automatic_free(automatic);
     for (size_t i = 0; i < LISTENERS; i++)
         (void)server_free(servers[i]);
-    drive_tasks_end();
     drive_flush_end();
+    tasks_free();
     loop_signal_stop(&terminated);
     loop_signal_stop(&interrupted);
     loop_done(&loop);

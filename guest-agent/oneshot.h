@@ -9,7 +9,6 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "agent-client/agent_messages.h"
 #include "guest-agent/guest_volume.h"
 #include "lib/buffer.h"
 #include "lib/result.h"
@@ -34,8 +33,6 @@ enum {
 int oneshot_run(const struct oneshot_request *request, int output, struct error *error);
 
 /* ---- report --------------------------------------------------------------------------------- */
-
-/* The one-shot mode's report about each path, as JSON (docs/guest-helper.md). */
 
 /* The outcomes of filesystem_grow(), and other reasons why a path is not done. */
 enum report_error {
@@ -64,13 +61,5 @@ struct report_volume {
     char error_text[ERROR_TEXT_BYTES]; /* "" with REPORT_DONE */
 };
 
-/* Fills everything but path and error from a mounted volume. */
-void report_describe(const struct volume *volume, struct report_volume *report);
-
-/* Sets the error, unless one is set already; -errno is REPORT_FAILED. */
-void report_fail(struct report_volume *report, int error, const char *text);
-
-/* The line is a beginning, any number of volumes, and an end. 0, -EMSGSIZE, -ENOMEM. */
-int report_begin(struct buffer *line);
+/* One path's object. 0, -EMSGSIZE, -ENOMEM. */
 int report_append(struct buffer *line, const struct report_volume *volume);
-int report_end(struct buffer *line);

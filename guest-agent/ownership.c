@@ -18,7 +18,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "guest-agent/guest_disk.h"
+#include "guest-agent/guest_drive.h"
 #include "lib/cleanup.h"
 #include "lib/directory.h"
 #include "lib/path.h"

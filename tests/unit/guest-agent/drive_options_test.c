@@ -5,7 +5,7 @@
 #include <linux/mount.h>
 #include <string.h>
 
-#include "guest-agent/drive_mount.h"
+#include "guest-agent/guest_drive.h"
 #include "lib/cleanup.h"
 
 static struct drive_options options;
