@@ -14,14 +14,10 @@
  */
 #include "guest-agent/guest_serve.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent-client/agent_messages.h"
-#include "agent-client/drive_call.h"
-#include "agent-client/ttrpc_codec.h"
 #include "guest-agent/guest_drive.h"
 #include "guest-agent/guest_volume.h"
 #include "lib/cleanup.h"

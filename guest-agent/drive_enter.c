@@ -28,43 +28,35 @@
 #define CONFIGFS_TYPE 0x62656570
 #define MQUEUE_TYPE   0x19800202
 
-static bool is_kernels(int fd)
+/* What cannot be looked at is. If /dev is not a file system of its own, it is recognised by its
+ * inode. */
+static bool is_protected(int fd)
 {
-    static const unsigned long kinds[] = {
+    static const unsigned long kernels[] = {
         PROC_SUPER_MAGIC,   SYSFS_MAGIC,     CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC,
         DEVPTS_SUPER_MAGIC, DEBUGFS_MAGIC,   TRACEFS_MAGIC,      SECURITYFS_MAGIC,
         SELINUX_MAGIC,      BPF_FS_MAGIC,    PSTOREFS_MAGIC,     EFIVARFS_MAGIC,
         NSFS_MAGIC,         HUGETLBFS_MAGIC, CONFIGFS_TYPE,      MQUEUE_TYPE,
     };
-    struct statfs status;
-
-    if (fstatfs(fd, &status) < 0)
-        return true; /* unknown: treated as protected */
-    for (size_t i = 0; i < array_length(kinds); i++) {
-        if ((unsigned long)status.f_type == kinds[i])
-            return true;
-    }
-    return false;
-}
-
-/* If /dev is not a file system of its own, it is recognised by its inode. */
-static bool is_protected(int fd)
-{
     static const struct {
         const char *path;
         bool has_super_block; /* its own, usually */
     } places[] = {{"/dev", true}, {"/dev/shm", true}, {"/run/kata-containers", false}};
+    struct statfs file_system;
     struct stat status, root, place;
 
-    if (is_kernels(fd) || fstat(fd, &status) < 0 || stat("/", &root) < 0)
+    if (fstatfs(fd, &file_system) < 0 || fstat(fd, &status) < 0 || stat("/", &root) < 0)
         return true;
+    for (size_t i = 0; i < array_length(kernels); i++) {
+        if ((unsigned long)file_system.f_type == kernels[i])
+            return true;
+    }
     for (size_t i = 0; i < array_length(places); i++) {
         if (stat(places[i].path, &place) < 0)
             continue;
-        if (status.st_dev == place.st_dev && status.st_ino == place.st_ino)
-            return true;
-        if (places[i].has_super_block && place.st_dev != root.st_dev &&
-            status.st_dev == place.st_dev)
+        if (status.st_dev == place.st_dev &&
+            (status.st_ino == place.st_ino ||
+             (places[i].has_super_block && place.st_dev != root.st_dev)))
             return true;
     }
     return false;
@@ -243,29 +235,39 @@ static enum status_code run_there(int namespace, const struct visit *visit, stru
     return report->code;
 }
 
-/* Makes the visit, unless the error says already why not, which then gets the container's name. */
-static enum status_code visit_container(enum status_code code, struct container_place *place,
+/* code: whether the visit was prepared; if not, the error says why. A container that does not run
+ * has lost what it was to give back. */
+static enum status_code visit_container(enum status_code code, const struct drive_setting *setting,
                                         const struct visit *visit, struct error *error)
 {
     cleanup(fd_closep) int namespace = -1;
-    void *shared;
+    struct container_place place = {.process = -1};
+    const char *id = visit->container->container_id;
+    int r = container_find(setting->proc, id, &place);
+    void *shared = mmap(NULL, sizeof(struct report), PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
-    if (code == STATUS_OK && place->process >= 0) {
-        namespace = openat(place->process, "ns/mnt", O_RDONLY | O_CLOEXEC);
-        shared = mmap(NULL, sizeof(struct report), PROT_READ | PROT_WRITE,
-                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-        if (namespace < 0) /* the process has ended */
+    if (code == STATUS_OK && r == CONTAINER_FOUND) {
+        namespace = openat(place.process, "ns/mnt", O_RDONLY | O_CLOEXEC);
+        if (namespace < 0)
             code = drive_refuse(error, STATUS_FAILED_PRECONDITION, "it has just ended");
         else if (shared == MAP_FAILED)
             code = drive_refuse(error, STATUS_RESOURCE_EXHAUSTED, "out of memory");
         else
             code = run_there(namespace, visit, shared, error);
-        if (shared != MAP_FAILED)
-            (void)munmap(shared, sizeof(struct report));
+    } else if (code == STATUS_OK && r == CONTAINER_AMBIGUOUS) {
+        code = drive_refuse(error, STATUS_FAILED_PRECONDITION,
+                            "processes of several containers are in a cgroup of its name");
+    } else if (code == STATUS_OK && r < 0) {
+        code = drive_refuse_errno(error, STATUS_INTERNAL, r, "cannot look for its processes");
+    } else if (code == STATUS_OK && visit->tree >= 0) {
+        code = drive_refuse(error, STATUS_FAILED_PRECONDITION, "it does not run in this guest");
     }
-    fd_close(place->process);
+    if (shared != MAP_FAILED)
+        (void)munmap(shared, sizeof(struct report));
+    fd_close(place.process);
     if (code != STATUS_OK)
-        (void)error_prefix(error, "container %s: ", visit->container->container_id);
+        (void)error_prefix(error, "container %s: ", id);
     return code;
 }
 
@@ -297,36 +299,30 @@ static uint64_t attributes_of(const struct drive_container *container)
     return MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID | (container->read_only ? MOUNT_ATTR_RDONLY : 0U);
 }
 
-/* A process in the container may have made or remounted this mount. */
-static enum status_code restrict_mounted(const struct visit *visit, int mounted,
-                                         struct error *error)
-{
-    struct mount_attr attributes = {.attr_set = attributes_of(visit->container)};
-
-    if (mount_setattr(mounted, "", AT_EMPTY_PATH, &attributes, sizeof(attributes)) == 0)
-        return STATUS_OK;
-    return drive_refuse_errno(error, STATUS_FAILED_PRECONDITION, -errno,
-                              "the drive is mounted on %s, and cannot be made %s",
-                              visit->container->path,
-                              visit->container->read_only ? "read-only" : "nodev and nosuid");
-}
-
+/* A process in the container may have made or remounted a mount of the drive that is there. */
 static enum status_code mount_there(const struct visit *visit, struct error *error)
 {
+    const struct drive_container *container = visit->container;
+    struct mount_attr attributes = {.attr_set = attributes_of(container)};
     cleanup(fd_closep) int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     cleanup(fd_closep) int target = -1;
     enum status_code code;
 
-    if (root >= 0 && open_mounted(visit, root, visit->container->path + 1, true, &target) == 0)
-        return restrict_mounted(visit, target, error);
-    code = drive_target_open(visit->container->path, &target, error);
+    if (root >= 0 && open_mounted(visit, root, container->path + 1, true, &target) == 0)
+        return mount_setattr(target, "", AT_EMPTY_PATH, &attributes, sizeof(attributes)) == 0
+                   ? STATUS_OK
+                   : drive_refuse_errno(error, STATUS_FAILED_PRECONDITION, -errno,
+                                        "the drive is mounted on %s, and cannot be made %s",
+                                        container->path,
+                                        container->read_only ? "read-only" : "nodev and nosuid");
+    code = drive_target_open(container->path, &target, error);
     if (code != STATUS_OK)
         return code == STATUS_INTERNAL ? code : STATUS_FAILED_PRECONDITION;
     if (move_mount(visit->tree, "", target, "",
                    MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) == 0)
         return STATUS_OK;
     return drive_refuse_errno(error, STATUS_FAILED_PRECONDITION, -errno, "cannot mount on %s",
-                              visit->container->path);
+                              container->path);
 }
 
 /* Clones the directory of the drive that the container gets. */
@@ -359,19 +355,6 @@ static enum status_code clone_part(int volume, struct visit *visit, struct error
     return STATUS_OK;
 }
 
-/* ret_place stays as it is if the container does not run. */
-static enum status_code find(const char *proc, const struct drive_container *container,
-                             struct container_place *ret_place, struct error *error)
-{
-    int r = container_find(proc, container->container_id, ret_place);
-
-    if (r == CONTAINER_AMBIGUOUS)
-        return drive_refuse(error, STATUS_FAILED_PRECONDITION,
-                            "processes of several containers are in a cgroup of its name");
-    return r < 0 ? drive_refuse_errno(error, STATUS_INTERNAL, r, "cannot look for its processes")
-                 : STATUS_OK;
-}
-
 enum status_code drive_enter(const struct drive_setting *setting, int volume,
                              const struct drive_container *container, struct error *error)
 {
@@ -380,14 +363,9 @@ enum status_code drive_enter(const struct drive_setting *setting, int volume,
                           .proc = -1,
                           .deadline_ns = setting->deadline_ns,
                           .function = mount_there};
-    struct container_place place = {.process = -1};
-    enum status_code code = find(setting->proc, container, &place, error);
+    enum status_code code = clone_part(volume, &visit, error);
 
-    if (code == STATUS_OK && place.process < 0)
-        code = drive_refuse(error, STATUS_FAILED_PRECONDITION, "it does not run in this guest");
-    if (code == STATUS_OK)
-        code = clone_part(volume, &visit, error);
-    code = visit_container(code, &place, &visit, error);
+    code = visit_container(code, setting, &visit, error);
     fd_close(visit.tree);
     return code;
 }
@@ -429,7 +407,6 @@ enum status_code drive_leave(const struct drive_setting *setting, dev_t files, d
                                 .proc = proc,
                                 .deadline_ns = setting->deadline_ns,
                                 .function = unmount_there};
-    struct container_place place = {.process = -1};
 
-    return visit_container(find(setting->proc, container, &place, error), &place, &visit, error);
+    return visit_container(STATUS_OK, setting, &visit, error);
 }

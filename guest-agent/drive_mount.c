@@ -19,7 +19,6 @@
 #include <unistd.h>
 
 #include "guest-agent/guest_volume.h"
-#include "guest-agent/ownership.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/mount_table.h"
@@ -170,31 +169,25 @@ static enum status_code open_seen(const struct mounting *mounting, int *ret_dire
 /* Exit codes of e2fsck(8), which may be added up. */
 enum { E2FSCK_REPAIRED = 1, E2FSCK_RESTART = 2, NOT_STARTED = 127 };
 
-/* In the child, whose input and output are /dev/null. */
-static _Noreturn void become(const char *program, const char *device, bool read_only)
-{
-    char name[] = "e2fsck", repair[] = "-p", check[] = "-n", *path = strdup(device);
-    char *arguments[] = {name, read_only ? check : repair, path, NULL};
-    char *environment[] = {NULL};
-    int nothing = open("/dev/null", O_RDWR);
-
-    if (path && nothing >= 0 && dup2(nothing, STDIN_FILENO) >= 0 &&
-        dup2(nothing, STDOUT_FILENO) >= 0 && dup2(nothing, STDERR_FILENO) >= 0)
-        (void)execve(program, arguments, environment);
-    _exit(NOT_STARTED);
-}
-
-/* The exit code, or -errno. */
+/* The input and output of e2fsck are /dev/null. The exit code, or -errno. */
 static int run_e2fsck(const char *program, const char *device, bool read_only)
 {
-    int status;
+    char name[] = "e2fsck", repair[] = "-p", check[] = "-n", *path;
+    char *environment[] = {NULL};
+    int status, nothing;
     pid_t pid = fork();
 
     if (pid < 0)
         return -errno;
     if (pid == 0) {
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-        become(program, device, read_only);
+        path = strdup(device);
+        nothing = open("/dev/null", O_RDWR);
+        if (path && nothing >= 0 && dup2(nothing, STDIN_FILENO) >= 0 &&
+            dup2(nothing, STDOUT_FILENO) >= 0 && dup2(nothing, STDERR_FILENO) >= 0)
+            (void)execve(program, (char *[]){name, read_only ? check : repair, path, NULL},
+                         environment);
+        _exit(NOT_STARTED);
     }
     while (waitpid(pid, &status, 0) < 0) {
         if (errno != EINTR)
@@ -376,12 +369,10 @@ enum status_code drive_mount_run(const struct drive_mount_request *request,
     bool enforces_labels = selinux_is_enforced_at("/sys/fs/selinux", SELINUX_MAGIC);
     int seen = -1; /* checked before anything is done to the disk */
     struct statvfs status;
-    enum status_code code;
+    enum status_code code = drive_options_take(request, enforces_labels, &mounting.options, error);
 
-    if (drive_options_take(request, enforces_labels, &mounting.options, error) !=
-        DRIVE_OPTIONS_FINE)
-        return STATUS_INVALID_ARGUMENT;
-    code = find_as_attached(&mounting, error);
+    if (code == STATUS_OK)
+        code = find_as_attached(&mounting, error);
     if (code == STATUS_OK)
         code = find_mount(&mounting, error);
     if (code == STATUS_OK)

@@ -313,20 +313,6 @@ static enum status_code check_holders(const struct unmount *unmount, struct erro
 
 /* ---- unmounting ---- */
 
-/* Busy although no process was found: a process came after the search, or the kernel itself holds
- * the file system. */
-static enum status_code refuse_busy(const struct unmount *unmount, struct error *error)
-{
-    enum status_code code = check_holders(unmount, error);
-
-    return code != STATUS_OK
-               ? code
-               : drive_refuse(error, STATUS_FAILED_PRECONDITION,
-                              "%s is in use by no process: something is mounted below it, or swap, "
-                              "a loop device or an export lies on it",
-                              unmount->first);
-}
-
 /* Failures are ignored, because the host repeats the mount as well. */
 static void enter_again(const struct unmount *unmount)
 {
@@ -354,10 +340,18 @@ static enum status_code take_away(const struct unmount *unmount, struct error *e
                                   unmount->first);
     for (size_t i = 0; code == STATUS_OK && i < containers->count; i++)
         code = drive_leave(unmount->setting, files, unmount->mounts, &containers->each[i], error);
-    if (code == STATUS_OK && unmount->count && umount2(unmount->first, UMOUNT_NOFOLLOW) < 0)
-        code = errno == EBUSY ? refuse_busy(unmount, error)
-                              : drive_refuse_errno(error, STATUS_FAILED_PRECONDITION, -errno,
-                                                   "cannot unmount %s", unmount->first);
+    if (code == STATUS_OK && unmount->count && umount2(unmount->first, UMOUNT_NOFOLLOW) < 0) {
+        /* If it is busy, a process may have come since the search, or the kernel itself holds it.
+         */
+        if (errno != EBUSY)
+            code = drive_refuse_errno(error, STATUS_FAILED_PRECONDITION, -errno,
+                                      "cannot unmount %s", unmount->first);
+        else if ((code = check_holders(unmount, error)) == STATUS_OK)
+            code = drive_refuse(error, STATUS_FAILED_PRECONDITION,
+                                "%s is in use by no process: something is mounted below it, or "
+                                "swap, a loop device or an export lies on it",
+                                unmount->first);
+    }
     if (code != STATUS_OK)
         enter_again(unmount);
     return code;
@@ -417,14 +411,12 @@ static enum status_code claim(const struct unmount *unmount, bool was_mounted, i
 /* 0 or -errno. */
 static int press(const struct unmount *unmount, const char *attribute)
 {
-    cleanup(fd_closep) int fd = -1;
     char path[PATH_MAX];
 
     if (snprintf(path, sizeof(path), "%s/block/%s/%s", unmount->setting->sysfs, unmount->disk.name,
                  attribute) >= (int)sizeof(path))
         return -ENAMETOOLONG;
-    fd = open(path, O_WRONLY | O_CLOEXEC);
-    return fd < 0 || write(fd, "1", 1) < 0 ? -errno : 0;
+    return device_write_attribute(path, "1");
 }
 
 /* Removes the disk while nobody else can open it. The guest has to remove a SCSI disk, and the PCI

@@ -32,6 +32,13 @@ ssize_t device_read_attribute(int directory, const char *name, char *ret_bytes, 
     return count;
 }
 
+int device_write_attribute(const char *path, const char *text)
+{
+    cleanup(fd_closep) int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+    return fd < 0 || write(fd, text, strlen(text)) < 0 ? -errno : 0;
+}
+
 int device_read_number(int directory, const char *name, uint64_t *ret_number)
 {
     char text[ATTRIBUTE_BYTES], *end;
@@ -217,11 +224,24 @@ static int resolve_pci_path(const char *path, char ret_directory[static PATH_MAX
     return r;
 }
 
-/* The one whole disk whose sysfs directory `matches`. */
-static int find_disk(bool (*matches)(const char *directory, const void *wanted), const void *wanted,
-                     dev_t *ret_device)
+static bool has_scsi_address(const char *directory, const uint32_t address[static 2])
+{
+    for (const char *at = strchr(directory, '/'); at; at = strchr(at + 1, '/')) {
+        uint32_t numbers[4]; /* host, channel, target, lun */
+        const char *end = numbers_read(at + 1, ":::", 10, numbers);
+
+        if (end && (*end == '/' || !*end) && numbers[2] == address[0] && numbers[3] == address[1])
+            return true;
+    }
+    return false;
+}
+
+/* The one whole disk whose sysfs directory lies below `above`, or, if that is NULL, has the SCSI
+ * address (target and LUN). */
+static int find_disk(const char *above, const uint32_t address[static 2], dev_t *ret_device)
 {
     cleanup(dir_closep) DIR *class = opendir("/sys/class/block");
+    size_t length = above ? strlen(above) : 0;
     const struct dirent *entry;
     dev_t found = 0;
 
@@ -232,7 +252,9 @@ static int find_disk(bool (*matches)(const char *directory, const void *wanted),
         dev_t device;
 
         (void)snprintf(link, sizeof(link), "/sys/class/block/%s", entry->d_name);
-        if (entry->d_name[0] == '.' || !realpath(link, directory) || !matches(directory, wanted) ||
+        if (entry->d_name[0] == '.' || !realpath(link, directory) ||
+            (above ? strncmp(directory, above, length) != 0 || directory[length] != '/'
+                   : !has_scsi_address(directory, address)) ||
             device_by_name(entry->d_name, &device) < 0 || has_file(device, "partition"))
             continue;
         if (found)
@@ -245,32 +267,10 @@ static int find_disk(bool (*matches)(const char *directory, const void *wanted),
     return DEVICE_FOUND;
 }
 
-static bool lies_below(const char *directory, const void *wanted)
-{
-    const char *above = wanted;
-    size_t length = strlen(above);
-
-    return strncmp(directory, above, length) == 0 && directory[length] == '/';
-}
-
-static bool has_scsi_address(const char *directory, const void *wanted)
-{
-    const uint32_t *address = wanted; /* target, LUN */
-
-    for (const char *at = strchr(directory, '/'); at; at = strchr(at + 1, '/')) {
-        uint32_t numbers[4]; /* host, channel, target, lun */
-        const char *end = numbers_read(at + 1, ":::", 10, numbers);
-
-        if (end && (*end == '/' || !*end) && numbers[2] == address[0] && numbers[3] == address[1])
-            return true;
-    }
-    return false;
-}
-
 int device_by_path(const char *path, dev_t *ret_device)
 {
     char directory[PATH_MAX];
-    uint32_t address[2];
+    uint32_t address[2] = {0};
     const char *end;
     int r;
 
@@ -278,10 +278,10 @@ int device_by_path(const char *path, dev_t *ret_device)
         return device_by_name(path + 5, ret_device);
     if (strncmp(path, "pci:", 4) == 0) {
         r = resolve_pci_path(path + 4, directory);
-        return r == DEVICE_FOUND ? find_disk(lies_below, directory, ret_device) : r;
+        return r == DEVICE_FOUND ? find_disk(directory, address, ret_device) : r;
     }
     if (strncmp(path, "scsi:", 5) != 0)
         return DEVICE_IMPOSSIBLE;
     end = numbers_read(path + 5, ":", 10, address);
-    return end && !*end ? find_disk(has_scsi_address, address, ret_device) : DEVICE_IMPOSSIBLE;
+    return end && !*end ? find_disk(NULL, address, ret_device) : DEVICE_IMPOSSIBLE;
 }

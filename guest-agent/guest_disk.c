@@ -197,49 +197,23 @@ enum status_code drive_disks_find(const struct drive_disks *disks, const char *s
 
 /* ---- waiting ---- */
 
-static void write_attribute(const char *path, const char *text)
-{
-    cleanup(fd_closep) int fd = open(path, O_WRONLY | O_CLOEXEC);
-
-    if (fd >= 0)
-        (void)!write(fd, text, strlen(text));
-}
-
-/* Errors are ignored, here and below: the bus may be missing or unable to rescan. */
-static void scan_pci(const char *sysfs)
-{
-    char path[PATH_MAX];
-
-    if (snprintf(path, sizeof(path), "%s/bus/pci/rescan", sysfs) < (int)sizeof(path))
-        write_attribute(path, "1");
-}
-
-/* Has every SCSI host and the PCI bus scan for disks. */
-static void scan_buses(const char *sysfs)
+/* Has the PCI bus scan for disks, and every SCSI host. Errors are ignored: a bus may be missing or
+ * unable to rescan. */
+static void scan_buses(const char *sysfs, bool with_scsi)
 {
     cleanup(dir_closep) DIR *hosts = NULL;
     char path[PATH_MAX];
     const char *name;
 
-    if (snprintf(path, sizeof(path), "%s/class/scsi_host", sysfs) < (int)sizeof(path))
+    if (with_scsi && snprintf(path, sizeof(path), "%s/class/scsi_host", sysfs) < (int)sizeof(path))
         hosts = opendir(path);
     while (hosts && (name = directory_next(hosts))) {
         if (snprintf(path, sizeof(path), "%s/class/scsi_host/%s/scan", sysfs, name) <
             (int)sizeof(path))
-            write_attribute(path, "- - -");
+            (void)device_write_attribute(path, "- - -");
     }
-    scan_pci(sysfs);
-}
-
-/* One reading. */
-static enum status_code find_once(const char *sysfs, const char *serial,
-                                  struct drive_disk *ret_disk, struct error *error)
-{
-    cleanup(drive_disks_done) struct drive_disks disks = {0};
-    int r = drive_disks_read(sysfs, &disks);
-
-    return r < 0 ? drive_refuse_errno(error, STATUS_INTERNAL, r, "cannot list the disks")
-                 : drive_disks_find(&disks, serial, ret_disk, error);
+    if (snprintf(path, sizeof(path), "%s/bus/pci/rescan", sysfs) < (int)sizeof(path))
+        (void)device_write_attribute(path, "1");
 }
 
 enum status_code drive_find(const struct drive_setting *setting, const char *serial,
@@ -247,63 +221,56 @@ enum status_code drive_find(const struct drive_setting *setting, const char *ser
 {
     /* Polls sysfs. A uevent would be some milliseconds faster, but may get lost. */
     uint64_t now, pause_ns = FIRST_PAUSE_NS, scan_ns = clock_boottime() + SCAN_PAUSE_NS;
-    enum status_code code;
 
     if (setting->deadline_ns && drive_serial_is_of_vmm(serial))
-        scan_pci(setting->sysfs);
-    for (code = find_once(setting->sysfs, serial, ret_disk, error);
-         (code == STATUS_UNAVAILABLE || code == STATUS_INTERNAL) &&
-         (now = clock_boottime()) < setting->deadline_ns;
-         code = find_once(setting->sysfs, serial, ret_disk, error)) {
-        const uint64_t left_ns = setting->deadline_ns - now;
-        const struct timespec pause = {.tv_nsec = (long)(pause_ns < left_ns ? pause_ns : left_ns)};
+        scan_buses(setting->sysfs, false);
+    for (;;) {
+        cleanup(drive_disks_done) struct drive_disks disks = {0};
+        int r = drive_disks_read(setting->sysfs, &disks);
+        enum status_code code =
+            r < 0 ? drive_refuse_errno(error, STATUS_INTERNAL, r, "cannot list the disks")
+                  : drive_disks_find(&disks, serial, ret_disk, error);
+        struct timespec pause = {.tv_nsec = (long)pause_ns};
 
+        now = clock_boottime();
+        if ((code != STATUS_UNAVAILABLE && code != STATUS_INTERNAL) || now >= setting->deadline_ns)
+            return code;
+        if (pause_ns > setting->deadline_ns - now)
+            pause.tv_nsec = (long)(setting->deadline_ns - now);
         if (now >= scan_ns) {
-            scan_buses(setting->sysfs);
+            scan_buses(setting->sysfs, true);
             scan_ns = now + SCAN_PAUSE_NS;
         }
         (void)nanosleep(&pause, NULL);
         pause_ns = pause_ns * 2 < LONGEST_PAUSE_NS ? pause_ns * 2 : LONGEST_PAUSE_NS;
     }
-    return code;
 }
 
 /* ---- the device cgroup ---- */
 
-/* The path in one line of /proc/PID/cgroup, "N:CONTROLLER,…:/PATH". NULL: of other controllers. */
-static char *path_of(char *line)
-{
-    char *controllers = strchr(line, ':'),
-         *path = controllers ? strchr(controllers + 1, ':') : NULL;
-    char *rest, *name;
-
-    if (!path)
-        return NULL;
-    *path++ = '\0';
-    for (name = strtok_r(controllers + 1, ",", &rest); name; name = strtok_r(NULL, ",", &rest))
-        if (strcmp(name, "devices") == 0)
-            return path;
-    return NULL;
-}
-
-/* Relative to the root of the hierarchy, which may be mounted anywhere or nowhere. By /proc/self,
- * because /proc may be that of another pid namespace. */
+/* From the line "N:CONTROLLER,…:/PATH": relative to the root of the hierarchy, which may be mounted
+ * anywhere or nowhere. By /proc/self, because /proc may be that of another pid namespace. */
 static int find_own_group(char ret_path[static PATH_MAX])
 {
     cleanup(freep) char *line = NULL;
     FILE *file = fopen("/proc/self/cgroup", "re");
-    const char *path = NULL;
+    char controllers[256];
     size_t size = 0;
     int length = -1;
 
     if (!file)
         return -errno;
-    while (!path && getline(&line, &size, file) > 0) {
-        line[strcspn(line, "\n")] = '\0';
-        path = path_of(line);
+    while (length < 0 && getline(&line, &size, file) > 0) {
+        char *list = strchr(line, ':'), *path = list ? strchr(list + 1, ':') : NULL;
+
+        if (!path)
+            continue;
+        path[strcspn(path, "\n")] = '\0';
+        *path++ = '\0';
+        (void)snprintf(controllers, sizeof(controllers), ",%s,", list + 1);
+        if (strstr(controllers, ",devices,"))
+            length = snprintf(ret_path, PATH_MAX, ".%s/devices.allow", path);
     }
-    if (path)
-        length = snprintf(ret_path, PATH_MAX, ".%s/devices.allow", path);
     (void)fclose(file);
     return length < 0 ? -ENOENT : length < PATH_MAX ? 0 : -ENAMETOOLONG;
 }

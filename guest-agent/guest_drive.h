@@ -72,9 +72,8 @@ enum { DRIVE_TASK_LIMIT = 16 }; /* drives that are mounted at once, or unmounted
 
 /* Makes the call in a task of the drive's. Equal calls wait for the same task. An UnmountDrive
  * cancels a MountDrive in progress. A call is answered by its deadline; the task goes on, and the
- * call may be repeated. timeout_ns: the connection's; 0: none.
- *
- * OK: `done` is called, with a status as the outcome. Or the call was refused. */
+ * call may be repeated. timeout_ns: the connection's; 0: none. OK: `done` is called, with a status
+ * as the outcome. Or the call was refused. */
 enum status_code drive_serve(struct loop *loop, struct drive_call *call, uint64_t timeout_ns,
                              struct task_waiter *waiter, task_done *done, struct error *error);
 
@@ -84,10 +83,9 @@ enum status_code drive_status(int outcome);
 /* ---- sync: drive_serve.c -------------------------------------------------------------------- */
 
 /* A VM may end without notice (Kata kills QEMU when a sandbox ends), and data that its guest has
- * not written to the disk is lost. While a writable drive is mounted, the file systems of all such
- * drives are synced at a steady pace, each in a task of its own: a disk that hangs delays only its
- * own next sync. While the serial of a disk cannot be read, the drives of the last list are synced.
- */
+ * not written to the disk is lost. So the file systems of all writable drives are synced at a
+ * steady pace, each in a task of its own: a disk that hangs delays only its own next sync. While
+ * the serial of a disk cannot be read, the drives of the last list are synced. */
 
 /* Includes drives that are mounted already. interval_ns 0: never syncs. */
 void drive_flush_start(struct loop *loop, uint64_t interval_ns);
@@ -98,27 +96,6 @@ void drive_flush_start(struct loop *loop, uint64_t interval_ns);
 void drive_flush_wake(const char *serial);
 
 void drive_flush_end(void);
-
-/* ---- one call: drive_once.c ----------------------------------------------------------------- */
-
-/* `crust-guest-agent --drive`: one call, made by crustd in a container in kata-agent's own mount
- * namespace (docs/guest-helper.md).
- *
- * The argument is the ttrpc frame of the request in base64url, and what is printed that of the
- * response. A program that is about to end does not end its line. One that has mounted a drive ends
- * it and stays, if the drive is to be synced or containers have it: it syncs the file system at an
- * interval, and mounts it into containers that were started again. It has the mount point open only
- * while it syncs. */
-
-enum drive_once_outcome {
-    DRIVE_ONCE_DONE,    /* the first two are the program's exit codes */
-    DRIVE_ONCE_REFUSED, /* the response has the reason */
-    DRIVE_ONCE_USAGE,   /* no such call: nothing was printed */
-};
-
-/* flush_ns: the interval; 0: no syncs. An outcome, or -errno with a text if no response could be
- * written. Does not return while it stays. */
-int drive_once_run(const char *call, uint64_t flush_ns, int output, struct error *error);
 
 /* ---- disks: guest_disk.c -------------------------------------------------------------------- */
 
@@ -134,12 +111,12 @@ struct drive_disks {
     size_t count;
     struct drive_disk *disks;            /* owned; in the order of their names */
     bool incomplete;                     /* there are more than DRIVE_LIST disks */
-    char unreadable[DRIVE_DEVICE_BYTES]; /* a disk that exists and may be any drive; "" none */
+    char unreadable[DRIVE_DEVICE_BYTES]; /* one that exists and may be any drive, because its serial
+                                            or numbers cannot be read; "": none */
 };
 
-/* Reads all disks whose serial has the form of a drive's. A disk that is removed meanwhile is left
- * out. A disk whose serial cannot be read, or a drive whose numbers cannot be read, is
- * `unreadable`. 0 or -errno. */
+/* All disks whose serial has the form of a drive's, but for those removed meanwhile. 0 or -errno.
+ */
 int drive_disks_read(const char *sysfs, struct drive_disks *ret_disks);
 void drive_disks_done(struct drive_disks *disks); /* frees, resets */
 
@@ -148,11 +125,10 @@ void drive_disks_done(struct drive_disks *disks); /* frees, resets */
 enum status_code drive_disks_find(const struct drive_disks *disks, const char *serial,
                                   struct drive_disk *ret_disk, struct error *error);
 
-/* The same, but waits for the disk until the deadline. The VMM notifies the guest of a new disk,
- * which appears some milliseconds later. If the notification is lost, or the guest has removed the
- * disk itself, only a scan of the buses finds it, so they are scanned once a second. Firecracker
- * does not notify its guest: for a serial of its form the PCI bus is also scanned before the first
- * read, also because another disk may have the same serial. */
+/* The same, but waits for the disk until the deadline. If the VMM's notification of a new disk is
+ * lost, or the guest has removed the disk itself, only a scan of the buses finds it, so they are
+ * scanned once a second. Firecracker does not notify its guest: for a serial of its form the PCI
+ * bus is also scanned before the first read, also because another disk may have the same serial. */
 enum status_code drive_find(const struct drive_setting *setting, const char *serial,
                             struct drive_disk *ret_disk, struct error *error);
 
@@ -166,13 +142,13 @@ enum drive_find_failure {
 int drive_find_open(const struct drive_setting *setting, const struct drive_disk *disk, int flags,
                     int *ret_fd);
 
-/* Lets this process use a block device that its device cgroup forbids.
+/* Lets this process use a block device that its device cgroup forbids, for a helper in a container.
  *
- * Only for a helper in a container. Where the guest has cgroup v1, as with an initrd in which
- * kata-agent is process 1, the agent allows a container no disk unless the pod is privileged, and
- * its protocol cannot say "any disk": it takes a number, which is not known outside the guest
- * (Kata: src/libs/protocols/src/trans.rs, src/agent/rustjail/src/cgroups/fs/mod.rs). The agent
- * leaves the cgroup's parent open, so the container may widen its own. It needs CAP_SYS_ADMIN.
+ * Where the guest has cgroup v1, as with an initrd in which kata-agent is process 1, the agent
+ * allows a container no disk unless the pod is privileged, and its protocol cannot say "any disk":
+ * it takes a number, which is not known outside the guest (Kata:
+ * src/libs/protocols/src/trans.rs, src/agent/rustjail/src/cgroups/fs/mod.rs). The agent leaves the
+ * cgroup's parent open, so the container may widen its own. It needs CAP_SYS_ADMIN.
  *
  * 0; -ENOENT: no device cgroup of version 1 has this process; another -errno. */
 int device_cgroup_allow(dev_t device);
@@ -212,6 +188,31 @@ enum status_code drive_mount_run(const struct drive_mount_request *request,
 /* Whether the kernel's own file system at the directory says that it enforces SELinux. */
 bool selinux_is_enforced_at(const char *directory, unsigned long type);
 
+/* ---- fsGroup: ownership.c ------------------------------------------------------------------- */
+
+/* A pod's fsGroup applied to a volume, as the kubelet does it.
+ *
+ * Every entry gets the group, and, unless it is a symbolic link, mode | 0660; directories also
+ * | 02110. A directory comes after what is in it and the root last, so a walk that was interrupted
+ * is repeated under ON_ROOT_MISMATCH. That policy skips the walk where the root has the group,
+ * setgid and 0770.
+ *
+ * Source: Kubernetes, pkg/volume/volume_linux.go. It differs from the kubelet in three points:
+ * an entry that is right already is not touched, because chown(2) takes its file capabilities; a
+ * directory that cannot be read does not end the walk; and other file systems are not entered.
+ *
+ * Nothing is reached by a path that a link could redirect. The names in the tree are the tenant's,
+ * and so is its depth: the walk has a bounded number of descriptors, and 24 bytes a level. */
+
+enum { OWNERSHIP_DEPTH = 131072 }; /* levels of directories; what is deeper fails */
+
+/* directory: the root, O_PATH or not; a mount that is not attached yet is fine. count: set to zero,
+ * then kept up to date during the walk, so it may lie in shared memory. OK, also if single entries
+ * failed; FAILED_PRECONDITION: the file system is read-only, or directories could not be read or
+ * were moved, and the root is unchanged; INTERNAL: the root cannot be read, or memory is short. */
+enum status_code ownership_set_group(int directory, gid_t group, enum drive_group_policy policy,
+                                     struct drive_walk_count *count, struct error *error);
+
 /* ---- mount options: drive_options.c --------------------------------------------------------- */
 
 struct drive_parameter {
@@ -225,17 +226,11 @@ struct drive_options {
     struct drive_parameter parameters[DRIVE_OPTIONS]; /* for fsconfig(2); "ro" is not among them */
 };
 
-enum drive_options_outcome {
-    DRIVE_OPTIONS_FINE,
-    DRIVE_OPTIONS_REFUSED, /* the error has the option's position, but no part of its text */
-};
-
 /* Uses the request's file system type, options and read_only. enforces_labels: the guest enforces
- * SELinux, so context= is allowed; elsewhere the kernel refuses to mount with it. */
-enum drive_options_outcome drive_options_take(const struct drive_mount_request *request,
-                                              bool enforces_labels,
-                                              struct drive_options *ret_options,
-                                              struct error *error);
+ * SELinux, so context= is allowed; elsewhere the kernel refuses to mount with it. INVALID_ARGUMENT:
+ * the error has the option's position, but no part of its text. */
+enum status_code drive_options_take(const struct drive_mount_request *request, bool enforces_labels,
+                                    struct drive_options *ret_options, struct error *error);
 
 /* ---- unmounting: drive_unmount.c ------------------------------------------------------------ */
 
@@ -245,9 +240,8 @@ enum drive_options_outcome drive_options_take(const struct drive_mount_request *
  * the disk. The proof is an exclusive open(2) of the disk, which the kernel refuses while the file
  * system is mounted in any namespace.
  *
- * The request names the containers that were given the mount: it is taken from them first, and does
- * not count as held by them. If the unmount then fails, they get it back at once. Obstacles that
- * can be seen are looked for before.
+ * The request names the containers that were given the mount: it is taken from them first. If the
+ * unmount then fails, they get it back at once. Obstacles that can be seen are looked for before.
  *
  * deadline: for the kernel to release the disk, and for containers. Source: umount2(2), open(2)
  * (O_EXCL of a block device), Documentation/ABI (the attribute `delete` of a SCSI device),

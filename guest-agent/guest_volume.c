@@ -7,7 +7,6 @@
  */
 #include "guest-agent/guest_volume.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <linux/btrfs.h>
 #include <stdio.h>
@@ -18,14 +17,13 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include "agent-client/agent_messages.h"
 #include "lib/cleanup.h"
 #include "lib/encode.h"
 #include "lib/mount_table.h"
 
 #define STORAGE "/run/kata-containers/sandbox/storage/"
 
-enum { VOLUMES = 256 }; /* that one walk tells apart */
+enum { VOLUMES = 256 }; /* in a list */
 
 /* The next mount. False at the end. */
 static bool next_volume(char **cursor, struct volume *ret_volume)
@@ -69,15 +67,14 @@ bool volume_has_device(const struct volume *volume)
 
 static bool has_recorded_errors(const struct volume *volume)
 {
-    char name[DEVICE_NAME_BYTES], path[128], text[16] = "";
-    cleanup(fd_closep) int fd = -1;
+    char name[DEVICE_NAME_BYTES], path[128];
+    uint64_t errors;
 
     if (volume->kind != FILESYSTEM_EXT)
         return false;
     device_name(volume->device, name);
     (void)snprintf(path, sizeof(path), "/sys/fs/ext4/%s/errors_count", name);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    return fd >= 0 && read(fd, text, sizeof(text) - 1) > 0 && text[0] != '0';
+    return device_read_number(AT_FDCWD, path, &errors) == 0 && errors > 0;
 }
 
 bool volume_fails_as_shut_down(int error_number)
@@ -158,35 +155,13 @@ int volume_find_mount(const char *path, struct volume *ret_volume, struct error 
                  : error_set(error, VOLUME_UNKNOWN, "%s is not a mount point in this guest", path);
 }
 
-/* A writable mount of the device, or else a read-only one. */
-static int find_by_device(dev_t disk, struct volume *ret_volume, struct error *error)
-{
-    cleanup(buffer_done) struct buffer text = BUFFER_INIT(MOUNT_TABLE_BYTES);
-    int r = mount_table_read(&text);
-    char *cursor = text.data, name[DEVICE_NAME_BYTES];
-    struct volume volume;
-    bool found = false;
-
-    while (r == 0 && (!found || ret_volume->read_only) && next_volume(&cursor, &volume)) {
-        if ((found && volume.read_only) ||
-            (volume.device != disk && volume.kind != FILESYSTEM_BTRFS))
-            continue;
-        if (volume.kind == FILESYSTEM_OTHER || stands_on(&volume, disk)) {
-            *ret_volume = volume;
-            found = true;
-        }
-    }
-    if (r < 0)
-        return r;
-    device_name(disk, name);
-    return found ? VOLUME_FOUND
-                 : error_set(error, VOLUME_UNKNOWN,
-                             "the guest has not mounted %s (by a container alone does not count)",
-                             name);
-}
-
+/* A writable mount of the disk, or else a read-only one. */
 static int find_on_disk(const char *path, struct volume *ret_volume, struct error *error)
 {
+    cleanup(buffer_done) struct buffer text = BUFFER_INIT(MOUNT_TABLE_BYTES);
+    char *cursor, name[DEVICE_NAME_BYTES];
+    struct volume volume;
+    bool found = false;
     dev_t disk;
     int r = device_by_path(path, &disk);
 
@@ -197,7 +172,24 @@ static int find_on_disk(const char *path, struct volume *ret_volume, struct erro
         return error_set(error, VOLUME_UNKNOWN, "no disk is at %s", path);
     if (r == DEVICE_AMBIGUOUS)
         return error_set(error, VOLUME_UNKNOWN, "more than one disk is at %s", path);
-    return r == DEVICE_FOUND ? find_by_device(disk, ret_volume, error) : r;
+    if (r == DEVICE_FOUND)
+        r = mount_table_read(&text);
+    if (r < 0)
+        return r;
+    cursor = text.data;
+    while ((!found || ret_volume->read_only) && next_volume(&cursor, &volume)) {
+        if ((found && volume.read_only) ||
+            (volume.device != disk && volume.kind != FILESYSTEM_BTRFS) ||
+            (volume.kind != FILESYSTEM_OTHER && !stands_on(&volume, disk)))
+            continue;
+        *ret_volume = volume;
+        found = true;
+    }
+    device_name(disk, name);
+    return found ? VOLUME_FOUND
+                 : error_set(error, VOLUME_UNKNOWN,
+                             "the guest has not mounted %s (by a container alone does not count)",
+                             name);
 }
 
 /* Kata's Go runtime names the agent's mount point by the base64url of the disk's address
@@ -243,43 +235,39 @@ int volume_find(const char *path, struct volume *ret_volume, struct error *error
     return r;
 }
 
-int volume_for_each(dev_t only, bool (*visit)(const struct volume *volume, void *userdata),
-                    void *userdata)
+int volume_list(dev_t only, struct volume **ret_volumes, size_t *ret_count)
 {
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(MOUNT_TABLE_BYTES);
-    dev_t seen[VOLUMES];
+    cleanup(freep) struct volume *volumes = calloc(VOLUMES, sizeof(*volumes));
     size_t count = 0;
-    int r = mount_table_read(&text);
+    int r = volumes ? mount_table_read(&text) : -ENOMEM;
     char *cursor = text.data;
-    struct volume volume;
 
-    while (r == 0 && count < VOLUMES && next_volume(&cursor, &volume)) {
+    while (r == 0 && count < VOLUMES && next_volume(&cursor, &volumes[count])) {
+        const struct volume *volume = &volumes[count];
         size_t i = 0;
 
-        if (volume.kind == FILESYSTEM_OTHER || (only && volume.device != only) ||
-            (volume.read_only && !is_shut_down(&volume)))
+        if (volume->kind == FILESYSTEM_OTHER || (only && volume->device != only) ||
+            (volume->read_only && !is_shut_down(volume)))
             continue;
-        while (i < count && seen[i] != volume.device)
+        while (volumes[i].device != volume->device)
             i++;
-        if (i < count || !stands_on(&volume, 0))
-            continue;
-        seen[count++] = volume.device;
-        if (!visit(&volume, userdata))
-            break;
+        count += i == count && stands_on(volume, 0);
     }
-    return r;
-}
-
-static bool take_first(const struct volume *volume, void *userdata)
-{
-    *(struct volume *)userdata = *volume;
-    return false;
+    if (r < 0)
+        return r;
+    *ret_volumes = take_pointer(&volumes);
+    *ret_count = count;
+    return 0;
 }
 
 void volume_prefer_writable(struct volume *volume)
 {
-    if (volume->read_only)
-        (void)volume_for_each(volume->device, take_first, volume);
+    cleanup(freep) struct volume *volumes = NULL;
+    size_t count = 0;
+
+    if (volume->read_only && volume_list(volume->device, &volumes, &count) == 0 && count)
+        *volume = volumes[0];
 }
 
 /* ---- stats: statfs(2) of a mounted local file system does not block ---- */

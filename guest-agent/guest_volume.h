@@ -42,6 +42,7 @@ ssize_t device_read_attribute(int directory, const char *name, char *ret_bytes, 
 int device_read_number(int directory, const char *name, uint64_t *ret_number);
 int device_read_size(int directory, const char *name, uint64_t *ret_bytes);
 int device_read_device(int directory, const char *name, dev_t *ret_device);
+int device_write_attribute(const char *path, const char *text);
 
 /* Bytes. 0, DEVICE_MISSING, another -errno. */
 int device_size(dev_t device, uint64_t *ret_bytes);
@@ -185,11 +186,10 @@ void volume_prefer_writable(struct volume *volume);
 /* Opens the volume's root directory and checks that it still is that file system. 0 or -errno. */
 int volume_open(const struct volume *volume, struct filesystem *ret_filesystem, int *ret_fd);
 
-/* Calls `visit` for one mount of each file system of a kind that can be grown, if it can be reached
- * and is writable or was shut down, until it returns false. only: of this device alone;
- * 0: of all. 0 or -errno. */
-int volume_for_each(dev_t only, bool (*visit)(const struct volume *volume, void *userdata),
-                    void *userdata);
+/* One mount of each file system of a kind that can be grown, if it can be reached and is writable
+ * or was shut down: 256 at most. only: of this device alone; 0: of all. The caller frees the
+ * volumes. 0 or -errno. */
+int volume_list(dev_t only, struct volume **ret_volumes, size_t *ret_count);
 
 /* How full it is, in bytes and inodes, if its statfs(2) does not wait: if it is on a device.
  *

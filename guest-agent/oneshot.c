@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* oneshot.c - finds the volumes, grows them side by side in processes of their own, reports.
+/* oneshot.c - --once finds the volumes, grows them side by side in processes of their own, and
+ * reports. --drive makes a call with the same functions as the server, without its loop.
  *
  * Only the named volumes are touched: a path must be a mount point, and a read-only mount is not
  * replaced by another mount of the same file system. A call that the kernel is known to refuse is
@@ -7,18 +8,29 @@
  */
 #include "guest-agent/oneshot.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sysmacros.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "guest-agent/guest_drive.h"
 #include "lib/cleanup.h"
+#include "lib/clock.h"
+#include "lib/encode.h"
 #include "lib/json.h"
 #include "lib/path.h"
 
-enum { REPORT_BYTES = 1024 * 1024, REPORT_VERSION = 1 };
+#define CONTAINERS_NS (5 * NSEC_PER_SEC) /* the interval for containers */
+
+enum {
+    REPORT_BYTES = 1024 * 1024,
+    REPORT_VERSION = 1,
+    FRAME_BYTES = TTRPC_HEADER_BYTES + AGENT_REPLY_BYTES,
+};
 
 struct job {
     struct oneshot *oneshot;
@@ -37,7 +49,6 @@ struct oneshot {
     struct job *jobs;
     size_t count;
     size_t unfinished; /* resizes, waiting or running */
-    int failure;       /* of collecting jobs: 0 or -errno */
 };
 
 /* Sets the error, unless one is set already; -errno is REPORT_FAILED. */
@@ -52,12 +63,6 @@ static void fail(struct job *job, int error, const char *text)
 /* ---- growing ---- */
 
 static void start_tasks(struct oneshot *oneshot);
-
-static void finish(struct job *job)
-{
-    if (--job->oneshot->unfinished == 0)
-        loop_stop(&job->oneshot->loop);
-}
 
 /* Another helper, or a call that goes on, may be what grows it. */
 static void say_growing(struct job *job, int otherwise, const char *text)
@@ -80,7 +85,7 @@ static void on_grown(struct task_waiter *waiter, const struct task_result *resul
         say_growing(job, REPORT_BUSY, result->text);
     else if (result->outcome != FILESYSTEM_GROWN)
         fail(job, result->outcome, result->text);
-    finish(job);
+    job->oneshot->unfinished--;
     start_tasks(job->oneshot);
 }
 
@@ -102,9 +107,11 @@ static void start_tasks(struct oneshot *oneshot)
         job->waiting = false;
         if (r < 0) {
             fail(job, REPORT_FAILED, "cannot start a process to grow it");
-            finish(job);
+            oneshot->unfinished--;
         }
     }
+    if (!oneshot->unfinished)
+        loop_stop(&oneshot->loop);
 }
 
 /* The processes are killed, which takes effect when their system call returns: the ioctl may still
@@ -124,87 +131,6 @@ static void on_deadline(struct loop_timer *timer)
     }
     tasks_free();
     loop_stop(&oneshot->loop);
-}
-
-/* On the loop, until all are grown or the time is over. */
-static void grow(struct oneshot *oneshot)
-{
-    for (size_t i = 0; i < oneshot->count; i++) {
-        struct job *job = &oneshot->jobs[i];
-
-        job->waiting = !oneshot->request->report_only && job->report.error == REPORT_DONE;
-        oneshot->unfinished += job->waiting;
-    }
-    if (oneshot->unfinished && oneshot->request->timeout_ns)
-        loop_timer_start(&oneshot->loop, &oneshot->deadline, oneshot->request->timeout_ns,
-                         on_deadline);
-    start_tasks(oneshot);
-    if (oneshot->unfinished)
-        loop_run(&oneshot->loop);
-    loop_timer_stop(&oneshot->deadline);
-}
-
-/* ---- which ---- */
-
-/* NULL: memory is short. */
-static struct job *add_job(struct oneshot *oneshot, const char *path)
-{
-    struct job *jobs = realloc(oneshot->jobs, (oneshot->count + 1) * sizeof(*jobs));
-    struct job *job;
-
-    if (!jobs)
-        return NULL;
-    oneshot->jobs = jobs;
-    job = &jobs[oneshot->count++];
-    *job = (struct job){.oneshot = oneshot};
-    (void)snprintf(job->report.path, sizeof(job->report.path), "%s", path);
-    return job;
-}
-
-static int add_path(struct oneshot *oneshot, const char *path, struct error *error)
-{
-    struct error reason = {0};
-    struct job *job = add_job(oneshot, path);
-    int r;
-
-    if (!job)
-        return error_set_errno(error, -ENOMEM, "cannot take %s", path);
-    r = path[0] == '/' ? volume_find_mount(path, &job->volume, &reason)
-                       : volume_find(path, &job->volume, &reason);
-    if (r < 0)
-        return error_set_errno(error, r, "cannot read /proc/self/mountinfo");
-    job->found = r == VOLUME_FOUND;
-    if (!job->found)
-        fail(job, REPORT_NOT_MOUNTED, reason.text);
-    return 0;
-}
-
-static bool add_volume(const struct volume *volume, void *userdata)
-{
-    struct oneshot *oneshot = userdata;
-    struct job *job = add_job(oneshot, volume->mount_point);
-
-    if (!job) {
-        oneshot->failure = -ENOMEM;
-        return false;
-    }
-    job->volume = *volume;
-    job->found = true;
-    return true;
-}
-
-static int find_volumes(struct oneshot *oneshot, struct error *error)
-{
-    int r = 0;
-
-    for (size_t i = 0; r == 0 && i < oneshot->request->count; i++)
-        r = add_path(oneshot, oneshot->request->paths[i], error);
-    if (r < 0 || !oneshot->request->all)
-        return r;
-    r = volume_for_each(0, add_volume, oneshot);
-    if (r == 0)
-        r = oneshot->failure;
-    return r < 0 ? error_set_errno(error, r, "cannot list the mounted file systems") : 0;
 }
 
 /* Settles the volumes whose result is known without trying. */
@@ -231,6 +157,70 @@ static void examine(struct job *job)
     } else if (volume->read_only) {
         fail(job, REPORT_READ_ONLY, AGENT_READ_ONLY_TEXT);
     }
+}
+
+/* On the loop, until all are grown or the time is over. */
+static void grow(struct oneshot *oneshot)
+{
+    for (size_t i = 0; i < oneshot->count; i++) {
+        struct job *job = &oneshot->jobs[i];
+
+        if (job->found)
+            examine(job);
+        job->waiting = !oneshot->request->report_only && job->report.error == REPORT_DONE;
+        oneshot->unfinished += job->waiting;
+    }
+    if (oneshot->unfinished && oneshot->request->timeout_ns)
+        loop_timer_start(&oneshot->loop, &oneshot->deadline, oneshot->request->timeout_ns,
+                         on_deadline);
+    start_tasks(oneshot);
+    if (oneshot->unfinished)
+        loop_run(&oneshot->loop);
+    loop_timer_stop(&oneshot->deadline);
+}
+
+/* ---- which ---- */
+
+static int find_volume(struct job *job, const char *path, struct error *error)
+{
+    struct error reason = {0};
+    int r = path[0] == '/' ? volume_find_mount(path, &job->volume, &reason)
+                           : volume_find(path, &job->volume, &reason);
+
+    if (r < 0)
+        return error_set_errno(error, r, "cannot read /proc/self/mountinfo");
+    job->found = r == VOLUME_FOUND;
+    if (!job->found)
+        fail(job, REPORT_NOT_MOUNTED, reason.text);
+    return 0;
+}
+
+static int find_volumes(struct oneshot *oneshot, struct error *error)
+{
+    const struct oneshot_request *request = oneshot->request;
+    cleanup(freep) struct volume *volumes = NULL;
+    size_t count = request->count;
+    int r = request->all ? volume_list(0, &volumes, &count) : 0;
+
+    oneshot->jobs = calloc(count + 1, sizeof(*oneshot->jobs));
+    if (r == 0 && !oneshot->jobs)
+        r = -ENOMEM;
+    if (r < 0)
+        return error_set_errno(error, r, "cannot list the mounted file systems");
+    while (r == 0 && oneshot->count < count) {
+        size_t i = oneshot->count++;
+        struct job *job = &oneshot->jobs[i];
+        const char *path = volumes ? volumes[i].mount_point : request->paths[i];
+
+        job->oneshot = oneshot;
+        (void)snprintf(job->report.path, sizeof(job->report.path), "%s", path);
+        job->found = volumes;
+        if (volumes)
+            job->volume = volumes[i];
+        else
+            r = find_volume(job, path, error);
+    }
+    return r;
 }
 
 /* ---- report ---- */
@@ -316,15 +306,19 @@ int report_append(struct buffer *line, const struct report_volume *volume)
     return buffer_append_text(line, "}");
 }
 
-static int print(const struct oneshot *oneshot, int output, struct error *error)
+static int print_report(struct oneshot *oneshot, int output, struct error *error)
 {
     cleanup(buffer_done) struct buffer line = BUFFER_INIT(REPORT_BYTES);
     int outcome = ONESHOT_DONE, r;
 
     buffer_append_format(&line, "{\"version\":%d,\"volumes\":[", REPORT_VERSION);
     for (size_t i = 0; i < oneshot->count; i++) {
-        report_append(&line, &oneshot->jobs[i].report);
-        if (oneshot->jobs[i].report.error != REPORT_DONE)
+        struct job *job = &oneshot->jobs[i];
+
+        if (job->found)
+            describe(&job->volume, &job->report);
+        report_append(&line, &job->report);
+        if (job->report.error != REPORT_DONE)
             outcome = ONESHOT_INCOMPLETE;
     }
     r = buffer_append_text(&line, "]}\n");
@@ -343,19 +337,129 @@ int oneshot_run(const struct oneshot_request *request, int output, struct error 
     if (loop_init(&oneshot.loop) < 0)
         return error_set(error, -ENOMEM, "cannot start the event loop");
     r = find_volumes(&oneshot, error);
-    for (size_t i = 0; r == 0 && i < oneshot.count; i++) {
-        if (oneshot.jobs[i].found)
-            examine(&oneshot.jobs[i]);
-    }
-    if (r == 0)
+    if (r == 0) {
         grow(&oneshot);
-    for (size_t i = 0; r == 0 && i < oneshot.count; i++) {
-        if (oneshot.jobs[i].found)
-            describe(&oneshot.jobs[i].volume, &oneshot.jobs[i].report);
+        r = print_report(&oneshot, output, error);
     }
-    if (r == 0)
-        r = print(&oneshot, output, error);
     loop_done(&oneshot.loop);
     free(oneshot.jobs);
     return r;
+}
+
+/* ---- one call for a drive ---- */
+
+static enum status_code run_call(struct drive_call *call, uint64_t timeout_ms,
+                                 struct buffer *payload, struct error *error)
+{
+    struct drive_walk_count walk;
+
+    call->setting.in_container = true;
+    call->setting.deadline_ns = clock_boottime() + timeout_ms * NSEC_PER_MSEC;
+    return drive_call_run(call, &walk, payload, error);
+}
+
+/* Prints the response. 0 or -errno. */
+static int print_response(uint32_t stream, enum status_code code, const char *text,
+                          const struct buffer *answer, bool stays, int output)
+{
+    cleanup(buffer_done) struct buffer frame = BUFFER_INIT(FRAME_BYTES);
+    cleanup(freep) char *line = NULL;
+    struct ttrpc_status status = {.code = (int)code};
+    size_t length;
+    int r;
+
+    if (code != STATUS_OK)
+        (void)snprintf(status.message, sizeof(status.message), "%.*s", TTRPC_MESSAGE_BYTES - 1,
+                       text);
+    r = ttrpc_append_response(&frame, stream, &status, buffer_text(answer),
+                              code == STATUS_OK ? answer->length : 0);
+    if (r < 0)
+        return r;
+    length = BASE64URL_ENCODED_LENGTH(frame.length);
+    line = malloc(length + 2);
+    if (!line)
+        return -ENOMEM;
+    base64url_encode(frame.data, frame.length, line);
+    if (stays)
+        line[length++] = '\n';
+    return path_write(output, line, length);
+}
+
+static void sync_drive(const char *vm_path)
+{
+    cleanup(fd_closep) int fd = open(vm_path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+    if (fd >= 0)
+        (void)syncfs(fd);
+}
+
+/* Until it is killed. */
+static _Noreturn void stay(struct drive_call *call, uint64_t flush_ns)
+{
+    bool has_containers = call->mount.containers.count > 0;
+    uint64_t pause_ns =
+        has_containers && (!flush_ns || flush_ns > CONTAINERS_NS) ? CONTAINERS_NS : flush_ns;
+    const struct timespec pause = {(time_t)(pause_ns / NSEC_PER_SEC),
+                                   (long)(pause_ns % NSEC_PER_SEC)};
+    struct buffer ignored = BUFFER_INIT(FRAME_BYTES);
+    struct error error;
+
+    for (;;) {
+        (void)nanosleep(&pause, NULL);
+        if (has_containers)
+            (void)run_call(call, 0, &ignored, &error);
+        buffer_clear(&ignored);
+        if (flush_ns)
+            sync_drive(call->mount.vm_path);
+    }
+}
+
+/* Whether it is a request of the drives' service. */
+static bool read_request(const char *text, uint32_t *ret_stream, struct ttrpc_request *ret_request,
+                         struct buffer *ret_payload)
+{
+    size_t chars = strlen(text), size = chars / 4 * 3 + 1, length;
+    cleanup(freep) char *bytes = malloc(size);
+    struct ttrpc_frame frame;
+
+    if (!bytes || base64url_decode(text, chars, bytes, size, &length) < 0 ||
+        ttrpc_next_frame(bytes, length, AGENT_REPLY_BYTES, &frame) != TTRPC_FRAME ||
+        ttrpc_parse_request(&frame, ret_request, ret_payload) < 0)
+        return false;
+    *ret_stream = frame.header.stream;
+    return strcmp(ret_request->service, DRIVE_SERVICE) == 0;
+}
+
+int drive_once_run(const char *text, uint64_t flush_ns, int output, struct error *error)
+{
+    cleanup(buffer_done) struct buffer payload = BUFFER_INIT(FRAME_BYTES);
+    cleanup(buffer_done) struct buffer answer = BUFFER_INIT(FRAME_BYTES);
+    cleanup(freep) struct drive_call *call = malloc(sizeof(*call));
+    struct ttrpc_request request;
+    struct error reason = {0};
+    enum status_code code;
+    bool stays = false;
+    uint32_t stream;
+    int r;
+
+    if (!call)
+        return error_set_errno(error, -ENOMEM, "cannot read the call");
+    if (!read_request(text, &stream, &request, &payload))
+        return DRIVE_ONCE_USAGE;
+    code = drive_call_parse(request.method, &payload, call, &reason);
+    if (code == STATUS_UNIMPLEMENTED)
+        return DRIVE_ONCE_USAGE;
+    if (code == STATUS_OK)
+        code = run_call(call, drive_call_timeout_ms(call), &answer, &reason);
+    if (code == STATUS_OK && call->kind == DRIVE_CALL_MOUNT) {
+        if (call->mount.read_only)
+            flush_ns = 0;
+        stays = flush_ns || call->mount.containers.count;
+    }
+    r = print_response(stream, code, reason.text, &answer, stays, output);
+    if (r < 0)
+        return error_set_errno(error, r, "cannot write the response");
+    if (stays)
+        stay(call, flush_ns);
+    return code == STATUS_OK ? DRIVE_ONCE_DONE : DRIVE_ONCE_REFUSED;
 }
