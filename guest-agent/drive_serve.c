@@ -42,20 +42,18 @@ enum status_code drive_call_parse(const char *method, const struct buffer *paylo
     } else if (strcmp(method, DRIVE_METHOD_MOUNT) == 0) {
         ret_call->kind = DRIVE_CALL_MOUNT;
         r = drive_parse_mount_request(bytes, payload->length, &ret_call->mount, &wrong);
+        ret_call->timeout_ms = ret_call->mount.timeout_ms;
+        ret_call->mount.timeout_ms = 0;
     } else if (strcmp(method, DRIVE_METHOD_UNMOUNT) == 0) {
         ret_call->kind = DRIVE_CALL_UNMOUNT;
         r = drive_parse_unmount_request(bytes, payload->length, &ret_call->unmount, &wrong);
+        ret_call->timeout_ms = ret_call->unmount.timeout_ms;
     } else {
         return drive_refuse(error, STATUS_UNIMPLEMENTED, "not a method of " DRIVE_SERVICE);
     }
     return r < 0 ? drive_refuse(error, STATUS_INVALID_ARGUMENT, "%s is malformed",
                                 wrong ? wrong : "the request")
                  : STATUS_OK;
-}
-
-uint64_t drive_call_timeout_ms(const struct drive_call *call)
-{
-    return call->kind == DRIVE_CALL_MOUNT ? call->mount.timeout_ms : call->unmount.timeout_ms;
 }
 
 /* Adds tasks in progress to the list: the state and the progress of the walk. A drive whose disk
@@ -203,7 +201,7 @@ static int note_tasks(struct drive_guest_list *list)
     return 0;
 }
 
-/* Whether both ask for the same. Their deadlines are not compared. */
+/* Whether both ask for the same. */
 static bool is_same(const struct drive_call *one, const struct drive_call *other)
 {
     cleanup(buffer_done) struct buffer a = BUFFER_INIT(0);
@@ -290,10 +288,8 @@ enum status_code drive_serve(struct loop *loop, struct drive_call *call, uint64_
                                     child_explain(r))
                      : STATUS_OK;
     }
-    timeout_ns = shorter(timeout_ns, drive_call_timeout_ms(call));
+    timeout_ns = shorter(timeout_ns, call->timeout_ms);
     call->setting.deadline_ns = clock_boottime() + timeout_ns;
-    if (call->kind == DRIVE_CALL_MOUNT)
-        call->mount.timeout_ms = 0; /* is_same() */
     code = find_task(loop, call, &task, error);
     if (code == STATUS_OK)
         task_wait(task, waiter, timeout_ns + MARGIN_NS / 2, done);

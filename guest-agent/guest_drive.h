@@ -55,14 +55,13 @@ struct drive_call {
         struct drive_mount_request mount;
         struct drive_unmount_request unmount;
     };
+    uint64_t timeout_ms; /* as requested; 0 in `mount`, so that equal requests are equal */
     struct drive_setting setting;
 };
 
 /* UNIMPLEMENTED: no such method. INVALID_ARGUMENT. Sets no deadline. */
 enum status_code drive_call_parse(const char *method, const struct buffer *payload,
                                   struct drive_call *ret_call, struct error *error);
-
-uint64_t drive_call_timeout_ms(const struct drive_call *call); /* as requested */
 
 /* Appends the answer to the payload. */
 enum status_code drive_call_run(const struct drive_call *call, struct drive_walk_count *walk,

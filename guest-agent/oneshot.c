@@ -450,7 +450,7 @@ int drive_once_run(const char *text, uint64_t flush_ns, int output, struct error
     if (code == STATUS_UNIMPLEMENTED)
         return DRIVE_ONCE_USAGE;
     if (code == STATUS_OK)
-        code = run_call(call, drive_call_timeout_ms(call), &answer, &reason);
+        code = run_call(call, call->timeout_ms, &answer, &reason);
     if (code == STATUS_OK && call->kind == DRIVE_CALL_MOUNT) {
         if (call->mount.read_only)
             flush_ns = 0;
