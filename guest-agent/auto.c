@@ -7,20 +7,16 @@
  * the next scan. Growing a file system that fills its device changes nothing.
  *
  * Uevents: datagrams of the kernel's (port id 0) group 1; anything from elsewhere is dropped
- * (netlink(7); format: lib/kobject_uevent.c). An overrun of the socket is one more reason
- * to scan.
+ * (netlink(7)). An overrun of the socket is one more reason to scan.
  */
 #include "guest-agent/guest_serve.h"
 
-#include <errno.h>
 #include <linux/netlink.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "guest-agent/guest_device.h"
 #include "guest-agent/guest_volume.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
@@ -33,24 +29,23 @@ enum { KERNEL_GROUP = 1, UEVENT_BYTES = 8192, KNOWN = 256 };
 #define SCAN_PERIOD_NS (30 * NSEC_PER_SEC)
 
 struct known {
-    struct automatic *automatic;
     dev_t device;          /* as in mountinfo; 0: a free slot */
     uint64_t filled_bytes; /* of its devices, when it was last seen to fill them */
     uint64_t trying_bytes; /* the same, when the task now running began */
-    struct grow_task *task;
+    struct task_waiter task;
     bool seen; /* in this scan */
     bool shut_down;
     char mount_point[256];
 };
 
-struct automatic {
+static struct {
     struct loop *loop;
     int socket;
     struct loop_io events;
     struct loop_timer scan;
     bool postponed; /* too many grew at once to start another */
     struct known known[KNOWN];
-};
+} automatic;
 
 static void on_scan(struct loop_timer *timer);
 
@@ -71,159 +66,105 @@ static uint64_t total_bytes(const struct volume *volume)
     return total;
 }
 
-static struct known *find_known(struct automatic *automatic, dev_t device)
+static void on_grown(struct task_waiter *waiter, const struct task_result *result)
 {
-    for (size_t i = 0; i < KNOWN; i++) {
-        if (automatic->known[i].device == device)
-            return &automatic->known[i];
-    }
-    return NULL;
-}
+    struct known *known = container_of(waiter, struct known, task);
 
-static void on_grown(struct grow_task *task, int outcome, const struct error *error, void *userdata)
-{
-    struct known *known = userdata;
-    struct automatic *automatic = known->automatic;
-
-    known->task = grow_task_free(task);
-    if (outcome == FILESYSTEM_GROWN)
+    if (result->outcome == FILESYSTEM_GROWN)
         log_info(NULL, "%s fills its device", known->mount_point);
     else
-        log_warning(NULL, "cannot grow %s: %s", known->mount_point, error->text);
-    if (outcome >= 0 && outcome != FILESYSTEM_BUSY) /* not for a temporary reason */
+        log_warning(NULL, "cannot grow %s: %s", known->mount_point, result->text);
+    if (result->outcome >= 0 && result->outcome != FILESYSTEM_BUSY) /* not for a temporary reason */
         known->filled_bytes = known->trying_bytes;
-    if (automatic->postponed)
-        loop_timer_start(automatic->loop, &automatic->scan, SCAN_DELAY_NS, on_scan);
+    if (automatic.postponed)
+        loop_timer_start(automatic.loop, &automatic.scan, SCAN_DELAY_NS, on_scan);
 }
 
-static bool check_volume(const struct volume *volume, void *userdata)
+static void check_volume(const struct volume *volume)
 {
-    struct automatic *automatic = userdata;
-    struct known *known = find_known(automatic, volume->device);
+    struct known *known = NULL;
     uint64_t bytes = total_bytes(volume);
     int outcome = FILESYSTEM_GROWN;
     const char *trouble = volume_trouble(volume, &outcome);
     bool shut_down = outcome == FILESYSTEM_SHUT_DOWN;
     int r;
 
+    for (size_t i = 0; i < KNOWN && !(known && known->device == volume->device); i++) {
+        if (automatic.known[i].device == volume->device || (!known && !automatic.known[i].device))
+            known = &automatic.known[i];
+    }
     if (!known)
-        known = find_known(automatic, 0);
-    if (!known)
-        return true;
-    known->automatic = automatic;
+        return;
     known->device = volume->device;
     known->seen = true;
     if (shut_down && !known->shut_down)
         log_warning(NULL, "%s does not grow: %s", volume->mount_point, trouble);
     known->shut_down = shut_down;
-    if (shut_down || known->task || bytes <= known->filled_bytes)
-        return true;
+    if (shut_down || known->task.task || bytes <= known->filled_bytes)
+        return;
     known->trying_bytes = bytes;
     (void)snprintf(known->mount_point, sizeof(known->mount_point), "%.*s",
                    (int)sizeof(known->mount_point) - 1, volume->mount_point);
-    r = grow_task_new(automatic->loop, volume, on_grown, known, &known->task);
-    if (r == GROW_TASK_TOO_MANY || r == GROW_TASK_RUNS)
-        automatic->postponed = true;
-    return true;
-}
-
-/* Forgets file systems that are no longer mounted, because their device numbers may be given to
- * others. */
-static void forget_unseen(struct automatic *automatic)
-{
-    for (size_t i = 0; i < KNOWN; i++) {
-        struct known *known = &automatic->known[i];
-
-        if (known->device && !known->seen && !known->task)
-            *known = (struct known){0};
-        known->seen = false;
-    }
+    r = grow_start(automatic.loop, volume, &known->task, on_grown);
+    if (r == TASK_TOO_MANY || r == GROW_RUNS)
+        automatic.postponed = true;
 }
 
 static void on_scan(struct loop_timer *timer)
 {
-    struct automatic *automatic = container_of(timer, struct automatic, scan);
-    int r;
+    cleanup(freep) struct volume *volumes = NULL;
+    size_t count = 0;
+    int r = volume_list(0, &volumes, &count);
 
-    automatic->postponed = false;
-    r = volume_for_each(0, check_volume, automatic);
+    automatic.postponed = false;
     if (r < 0)
         log_warning(NULL, "cannot read the mounts: %s", strerror(-r));
-    else
-        forget_unseen(automatic);
-    loop_timer_start(automatic->loop, &automatic->scan, SCAN_PERIOD_NS, on_scan);
-}
+    for (size_t i = 0; i < count; i++)
+        check_volume(&volumes[i]);
+    for (size_t i = 0; r == 0 && i < KNOWN; i++) {
+        struct known *known = &automatic.known[i];
 
-/* Reads one datagram. False if there is none; true also for one that is no reason to scan. */
-static bool receive_event(int fd, bool *reason)
-{
-    char text[UEVENT_BYTES];
-    struct sockaddr_nl sender = {0};
-    socklen_t size = sizeof(sender);
-    ssize_t length =
-        recvfrom(fd, text, sizeof(text), MSG_DONTWAIT, (struct sockaddr *)&sender, &size);
-
-    if (length < 0) {
-        *reason |= errno == ENOBUFS;
-        return errno == ENOBUFS || errno == EINTR;
+        /* It is not mounted any more, and its device number may be given to another. */
+        if (known->device && !known->seen && !known->task.task)
+            *known = (struct known){0};
+        known->seen = false;
     }
-    if (sender.nl_pid == 0 && memmem(text, (size_t)length, "\0SUBSYSTEM=block", 17))
-        *reason = true;
-    return true;
+    loop_timer_start(automatic.loop, timer, SCAN_PERIOD_NS, on_scan);
 }
 
 static void on_events(struct loop_io *io, int events)
 {
-    struct automatic *automatic = container_of(io, struct automatic, events);
-    bool reason = false;
+    bool is_reason = false;
+    char text[UEVENT_BYTES];
+    ssize_t length;
 
+    (void)io;
     (void)events;
-    while (receive_event(automatic->socket, &reason))
-        ;
-    if (reason)
-        loop_timer_start(automatic->loop, &automatic->scan, SCAN_DELAY_NS, on_scan);
+    do {
+        struct sockaddr_nl sender = {0};
+        socklen_t size = sizeof(sender);
+
+        length = recvfrom(automatic.socket, text, sizeof(text), MSG_DONTWAIT,
+                          (struct sockaddr *)&sender, &size);
+        is_reason |= length < 0 ? errno == ENOBUFS
+                                : sender.nl_pid == 0 &&
+                                      memmem(text, (size_t)length, "\0SUBSYSTEM=block", 17);
+    } while (length >= 0 || errno == ENOBUFS || errno == EINTR);
+    if (is_reason)
+        loop_timer_start(automatic.loop, &automatic.scan, SCAN_DELAY_NS, on_scan);
 }
 
-static int open_events(int *ret_fd)
+void automatic_start(struct loop *loop)
 {
-    struct sockaddr_nl name = {.nl_family = AF_NETLINK, .nl_groups = KERNEL_GROUP};
-    cleanup(fd_closep) int fd =
+    const struct sockaddr_nl name = {.nl_family = AF_NETLINK, .nl_groups = KERNEL_GROUP};
+
+    automatic.loop = loop;
+    automatic.socket =
         socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_KOBJECT_UEVENT);
-
-    if (fd < 0 || bind(fd, (const struct sockaddr *)&name, sizeof(name)) < 0)
-        return -errno;
-    *ret_fd = take_fd(&fd);
-    return 0;
-}
-
-int automatic_new(struct loop *loop, struct automatic **ret_automatic)
-{
-    struct automatic *automatic = calloc(1, sizeof(*automatic));
-    int r;
-
-    if (!automatic)
-        return -ENOMEM;
-    automatic->loop = loop;
-    automatic->socket = -1;
-    r = open_events(&automatic->socket);
-    if (r < 0)
-        log_warning(NULL, "no kernel events, comparing sizes only: %s", strerror(-r));
+    if (automatic.socket < 0 ||
+        bind(automatic.socket, (const struct sockaddr *)&name, sizeof(name)) < 0)
+        log_warning(NULL, "no kernel events, comparing sizes only: %s", strerror(errno));
     else
-        loop_io_start(loop, &automatic->events, automatic->socket, LOOP_READ, on_events);
-    loop_timer_start(loop, &automatic->scan, 0, on_scan);
-    *ret_automatic = automatic;
-    return 0;
-}
-
-struct automatic *automatic_free(struct automatic *automatic)
-{
-    if (!automatic)
-        return NULL;
-    for (size_t i = 0; i < KNOWN; i++)
-        (void)grow_task_free(automatic->known[i].task);
-    loop_io_stop(&automatic->events);
-    loop_timer_stop(&automatic->scan);
-    fd_close(automatic->socket);
-    free(automatic);
-    return NULL;
+        loop_io_start(loop, &automatic.events, automatic.socket, LOOP_READ, on_events);
+    loop_timer_start(loop, &automatic.scan, 0, on_scan);
 }

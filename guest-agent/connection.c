@@ -14,18 +14,12 @@
  */
 #include "guest-agent/guest_serve.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent-client/agent_messages.h"
-#include "agent-client/drive_call.h"
-#include "agent-client/ttrpc_codec.h"
-#include "guest-agent/drive_list.h"
-#include "guest-agent/drive_task.h"
+#include "guest-agent/guest_drive.h"
 #include "guest-agent/guest_volume.h"
-#include "lib/child.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/log.h"
@@ -40,14 +34,12 @@ enum {
 
 #define SILENCE_NS (1 * NSEC_PER_SEC)
 
-/* In progress; a free slot has none of the three. */
+/* In progress. */
 struct request {
-    struct connection *connection;
+    struct connection *connection; /* NULL: a free slot */
     uint32_t stream_id;
     struct resize *resize;
-    struct drive_waiter *drive;
-    struct drive_listing *listing;
-    char path[AGENT_PATH_BYTES];
+    struct task_waiter waiter; /* for a drive's task */
 };
 
 struct connection {
@@ -64,15 +56,10 @@ struct connection {
     void *userdata;
 };
 
-static bool is_free(const struct request *request)
-{
-    return !request->resize && !request->drive && !request->listing;
-}
-
 static bool is_busy(const struct connection *connection)
 {
     for (size_t i = 0; i < REQUESTS; i++) {
-        if (!is_free(&connection->requests[i]))
+        if (connection->requests[i].connection)
             return true;
     }
     return false;
@@ -87,61 +74,36 @@ static void note_activity(struct connection *connection)
                             is_busy(connection) ? STREAM_NO_DEADLINE : connection->idle_ns);
 }
 
-static void note_loss(int code)
+static void note_loss(int r)
 {
-    log_warning(NULL, "a reply could not be sent: %s", strerror(-code));
-}
-
-static void hold(struct connection *connection, const void *replies, size_t length)
-{
-    int r = buffer_try_append(&connection->held, replies, length);
-
     if (r < 0)
-        note_loss(r);
+        log_warning(NULL, "a reply could not be sent: %s", strerror(-r));
 }
 
 /* A peer that does not read its replies loses them. The loop reports the stream's end. */
-static void answer(struct connection *connection, uint32_t stream_id,
-                   const struct ttrpc_status *status, const struct buffer *payload)
+static void answer(struct connection *connection, uint32_t stream_id, enum status_code code,
+                   const char *text, const void *payload, size_t length)
 {
     struct buffer frame = BUFFER_INIT(OUTPUT_BYTES);
-    int r = ttrpc_append_response(&frame, stream_id, status, payload ? buffer_text(payload) : NULL,
-                                  payload ? payload->length : 0);
+    struct ttrpc_status status = {.code = (int)code};
+    int r;
 
-    if (r == 0 && connection->stream.handler)
-        r = stream_send(&connection->stream, frame.data, frame.length);
-    else if (r == 0)
-        hold(connection, frame.data, frame.length);
+    if (code != STATUS_OK)
+        (void)snprintf(status.message, sizeof(status.message), "%.*s",
+                       (int)sizeof(status.message) - 1, text);
+    r = ttrpc_append_response(&frame, stream_id, &status, payload, code == STATUS_OK ? length : 0);
+    if (r == 0)
+        r = connection->stream.handler
+                ? stream_send(&connection->stream, frame.data, frame.length)
+                : buffer_try_append(&connection->held, frame.data, frame.length);
     buffer_done(&frame);
-    if (r < 0)
-        note_loss(r);
+    note_loss(r);
 }
 
 static void refuse(struct connection *connection, uint32_t stream_id, enum status_code code,
                    const char *text)
 {
-    struct ttrpc_status status = {.code = (int)code};
-
-    (void)snprintf(status.message, sizeof(status.message), "%.*s", (int)sizeof(status.message) - 1,
-                   text);
-    answer(connection, stream_id, &status, NULL);
-}
-
-static void on_resized(struct resize *resize, const struct ttrpc_status *status, void *userdata)
-{
-    struct request *request = userdata;
-    char number[16];
-
-    if (status->code == STATUS_OK)
-        log_info(NULL, "resized %s", request->path);
-    else if (strncmp(status->message, AGENT_GROWING_TEXT, strlen(AGENT_GROWING_TEXT)) == 0)
-        log_info(NULL, "%s: %s", request->path, status->message);
-    else
-        log_warning(NULL, "cannot resize %s: %s: %s", request->path,
-                    ttrpc_code_name(status->code, number), status->message);
-    request->resize = resize_free(resize);
-    note_activity(request->connection);
-    answer(request->connection, request->stream_id, status, NULL);
+    answer(connection, stream_id, code, text, NULL, 0);
 }
 
 /* NULL: there is none, and the request was refused. */
@@ -150,149 +112,110 @@ static struct request *take_slot(struct connection *connection, uint32_t stream_
     for (size_t i = 0; i < REQUESTS; i++) {
         struct request *request = &connection->requests[i];
 
-        if (!is_free(request))
+        if (request->connection)
             continue;
-        request->connection = connection;
-        request->stream_id = stream_id;
+        *request = (struct request){.connection = connection, .stream_id = stream_id};
         return request;
     }
     refuse(connection, stream_id, STATUS_RESOURCE_EXHAUSTED, "too many requests in progress");
     return NULL;
 }
 
+/* Answers the request, whose slot is free then. */
+static void finish(struct request *request, enum status_code code, const char *text,
+                   const void *payload, size_t length)
+{
+    struct connection *connection = request->connection;
+
+    request->connection = NULL;
+    note_activity(connection);
+    answer(connection, request->stream_id, code, text, payload, length);
+}
+
+static void on_resized(struct resize *resize, enum status_code code, const char *text,
+                       void *userdata)
+{
+    struct request *request = userdata;
+
+    request->resize = resize_free(resize);
+    finish(request, code, text, NULL, 0);
+}
+
 static void start_resize(struct connection *connection, uint32_t stream_id,
                          const struct buffer *payload, uint64_t timeout_ns)
 {
-    struct request *request = take_slot(connection, stream_id);
+    struct request *request;
+    char path[AGENT_PATH_BYTES];
     uint64_t bytes;
 
-    if (!request)
-        return;
-    if (agent_parse_resize_request(buffer_text(payload), payload->length, request->path, &bytes) <
-        0) {
+    if (agent_parse_resize_request(buffer_text(payload), payload->length, path, &bytes) < 0) {
         refuse(connection, stream_id, STATUS_INVALID_ARGUMENT, "not a ResizeVolumeRequest");
         return;
     }
-    if (resize_new(connection->loop, request->path, bytes, timeout_ns, on_resized, request,
-                   &request->resize) < 0)
-        refuse(connection, stream_id, STATUS_RESOURCE_EXHAUSTED, "out of memory");
+    request = take_slot(connection, stream_id);
+    if (request && resize_new(connection->loop, path, bytes, timeout_ns, on_resized, request,
+                              &request->resize) < 0)
+        finish(request, STATUS_RESOURCE_EXHAUSTED, "out of memory", NULL, 0);
 }
 
 static void answer_stats(struct connection *connection, uint32_t stream_id,
                          const struct buffer *payload)
 {
     struct buffer reply = BUFFER_INIT(OUTPUT_BYTES);
-    struct ttrpc_status status = {0};
-    char path[AGENT_PATH_BYTES];
+    struct error error = {0};
     struct agent_stats stats;
+    char path[AGENT_PATH_BYTES];
+    enum status_code code;
 
     if (agent_parse_stats_request(buffer_text(payload), payload->length, path) < 0) {
         refuse(connection, stream_id, STATUS_INVALID_ARGUMENT, "not a VolumeStatsRequest");
         return;
     }
-    stats_read(path, &status, &stats);
-    if (status.code == STATUS_OK && agent_append_stats(&reply, &stats) < 0)
+    code = stats_read(path, &stats, &error);
+    if (code == STATUS_OK && agent_append_stats(&reply, &stats) < 0)
         refuse(connection, stream_id, STATUS_RESOURCE_EXHAUSTED, "out of memory");
     else
-        answer(connection, stream_id, &status, &reply);
+        answer(connection, stream_id, code, error.text, buffer_text(&reply), reply.length);
     buffer_done(&reply);
 }
 
-static void answer_drives(struct request *request, struct drive_guest_list *list)
+static void on_drive_done(struct task_waiter *waiter, const struct task_result *result)
 {
-    struct buffer reply = BUFFER_INIT(OUTPUT_BYTES);
-    struct ttrpc_status status = {0};
-
-    if (drive_tasks_note(list) < 0 || drive_append_list(&reply, list) < 0)
-        refuse(request->connection, request->stream_id, STATUS_RESOURCE_EXHAUSTED, "out of memory");
-    else
-        answer(request->connection, request->stream_id, &status, &reply);
-    buffer_done(&reply);
+    finish(container_of(waiter, struct request, waiter), drive_status(result->outcome),
+           result->text, result->payload, result->length);
 }
 
-static void on_listed(struct drive_listing *listing, int r, struct drive_guest_list *list,
-                      const struct error *error, void *userdata)
+/* What is in progress is listed without a task, because no disk is read for it. */
+static void start_drive_call(struct connection *connection, uint32_t stream_id,
+                             const struct ttrpc_request *request, const struct buffer *payload)
 {
-    struct request *request = userdata;
-
-    request->listing = drive_listing_free(listing);
-    note_activity(request->connection);
-    if (r < 0)
-        refuse(request->connection, request->stream_id, STATUS_UNAVAILABLE, error->text);
-    else
-        answer_drives(request, list);
-}
-
-static void start_list(struct request *slot, const struct buffer *payload, uint64_t timeout_ns)
-{
-    struct drive_guest_list none = {0};
-    struct error error;
-    bool without_disks;
-    int r;
-
-    if (drive_parse_list_request(buffer_text(payload), payload->length, &without_disks) < 0) {
-        refuse(slot->connection, slot->stream_id, STATUS_INVALID_ARGUMENT,
-               "the request is malformed");
-        return;
-    }
-    if (without_disks) {
-        answer_drives(slot, &none);
-        drive_guest_list_done(&none);
-        return;
-    }
-    r = drive_listing_new(slot->connection->loop, timeout_ns, on_listed, slot, &slot->listing);
-    if (r == 0)
-        return;
-    (void)error_set(&error, r, "cannot list the drives: %s", child_explain(r));
-    refuse(slot->connection, slot->stream_id, STATUS_UNAVAILABLE, error.text);
-}
-
-static void on_drive_done(struct drive_waiter *waiter, const struct ttrpc_status *status,
-                          const struct buffer *payload, void *userdata)
-{
-    struct request *request = userdata;
-
-    request->drive = drive_waiter_free(waiter);
-    note_activity(request->connection);
-    answer(request->connection, request->stream_id, status, payload);
-}
-
-static void start_work(struct request *slot, const struct ttrpc_request *request,
-                       const struct buffer *payload)
-{
-    struct drive_work work;
-    struct error error;
-
-    if (drive_work_parse(request->method, payload, &work, &error) != STATUS_OK)
-        refuse(slot->connection, slot->stream_id, STATUS_INVALID_ARGUMENT, error.text);
-    else if (drive_task_start(slot->connection->loop, &work, request->timeout_ns, on_drive_done,
-                              slot, &slot->drive) < 0)
-        refuse(slot->connection, slot->stream_id, STATUS_RESOURCE_EXHAUSTED, "out of memory");
-}
-
-static void dispatch_drives(struct connection *connection, uint32_t stream_id,
-                            const struct ttrpc_request *request, const struct buffer *payload)
-{
-    bool lists = strcmp(request->method, DRIVE_METHOD_LIST) == 0;
+    cleanup(freep) struct drive_call *call = malloc(sizeof(*call));
+    cleanup(buffer_done) struct buffer reply = BUFFER_INIT(OUTPUT_BYTES);
+    struct error error = {.text = "out of memory"};
+    enum status_code code =
+        call ? drive_call_parse(request->method, payload, call, &error) : STATUS_RESOURCE_EXHAUSTED;
+    bool is_quick = code == STATUS_OK && call->kind == DRIVE_CALL_LIST && call->without_disks;
     struct request *slot;
 
-    if (!lists && strcmp(request->method, DRIVE_METHOD_MOUNT) != 0 &&
-        strcmp(request->method, DRIVE_METHOD_UNMOUNT) != 0) {
-        refuse(connection, stream_id, STATUS_UNIMPLEMENTED, "not a method of " DRIVE_SERVICE);
+    if (is_quick)
+        code = drive_call_run(call, NULL, &reply, &error);
+    if (is_quick || code != STATUS_OK) {
+        answer(connection, stream_id, code, error.text, buffer_text(&reply), reply.length);
         return;
     }
     slot = take_slot(connection, stream_id);
-    if (slot && lists)
-        start_list(slot, payload, request->timeout_ns);
-    else if (slot)
-        start_work(slot, request, payload);
+    if (slot)
+        code = drive_serve(connection->loop, call, request->timeout_ns, &slot->waiter,
+                           on_drive_done, &error);
+    if (code != STATUS_OK)
+        finish(slot, code, error.text, NULL, 0);
 }
 
 static void dispatch(struct connection *connection, uint32_t stream_id,
                      const struct ttrpc_request *request, const struct buffer *payload)
 {
     if (strcmp(request->service, DRIVE_SERVICE) == 0)
-        dispatch_drives(connection, stream_id, request, payload);
+        start_drive_call(connection, stream_id, request, payload);
     else if (strcmp(request->service, AGENT_SERVICE) != 0)
         refuse(connection, stream_id, STATUS_UNIMPLEMENTED,
                "only " AGENT_SERVICE " and " DRIVE_SERVICE " are served here");
@@ -385,7 +308,7 @@ static void on_ended(struct stream *stream, enum stream_end end, const struct er
     loop_timer_stop(&connection->silence);
     connection->discard = 0;
     if (connection->serial) {
-        hold(connection, stream->output.data, stream->output.length);
+        note_loss(buffer_try_append(&connection->held, stream->output.data, stream->output.length));
         stream_done(stream);
     }
     connection->ended(connection, connection->userdata);
@@ -442,8 +365,7 @@ struct connection *connection_free(struct connection *connection)
         return NULL;
     for (size_t i = 0; i < REQUESTS; i++) {
         (void)resize_free(connection->requests[i].resize);
-        (void)drive_waiter_free(connection->requests[i].drive);
-        (void)drive_listing_free(connection->requests[i].listing);
+        task_leave(&connection->requests[i].waiter);
     }
     loop_timer_stop(&connection->silence);
     stream_done(&connection->stream);

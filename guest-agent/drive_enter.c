@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* drive_enter.c - opens what is needed of its own mount namespace, then enters the container's.
  */
-#include "guest-agent/drive_mount.h"
+#include "guest-agent/guest_drive.h"
 
-#include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <linux/magic.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -13,15 +14,135 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "guest-agent/drive_list.h"
 #include "guest-agent/guest_volume.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/mount_table.h"
 #include "lib/path.h"
+
+/* Not in linux/magic.h: fs/configfs/mount.c, ipc/mqueue.c. */
+#define CONFIGFS_TYPE 0x62656570
+#define MQUEUE_TYPE   0x19800202
+
+/* What cannot be looked at is. If /dev is not a file system of its own, it is recognised by its
+ * inode. */
+static bool is_protected(int fd)
+{
+    static const unsigned long kernels[] = {
+        PROC_SUPER_MAGIC,   SYSFS_MAGIC,     CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC,
+        DEVPTS_SUPER_MAGIC, DEBUGFS_MAGIC,   TRACEFS_MAGIC,      SECURITYFS_MAGIC,
+        SELINUX_MAGIC,      BPF_FS_MAGIC,    PSTOREFS_MAGIC,     EFIVARFS_MAGIC,
+        NSFS_MAGIC,         HUGETLBFS_MAGIC, CONFIGFS_TYPE,      MQUEUE_TYPE,
+    };
+    static const struct {
+        const char *path;
+        bool has_super_block; /* its own, usually */
+    } places[] = {{"/dev", true}, {"/dev/shm", true}, {"/run/kata-containers", false}};
+    struct statfs file_system;
+    struct stat status, root, place;
+
+    if (fstatfs(fd, &file_system) < 0 || fstat(fd, &status) < 0 || stat("/", &root) < 0)
+        return true;
+    for (size_t i = 0; i < array_length(kernels); i++) {
+        if ((unsigned long)file_system.f_type == kernels[i])
+            return true;
+    }
+    for (size_t i = 0; i < array_length(places); i++) {
+        if (stat(places[i].path, &place) < 0)
+            continue;
+        if (status.st_dev == place.st_dev &&
+            (status.st_ino == place.st_ino ||
+             (places[i].has_super_block && place.st_dev != root.st_dev)))
+            return true;
+    }
+    return false;
+}
+
+static enum status_code refuse_protected(const char *path, struct error *error)
+{
+    return drive_refuse(error, STATUS_INVALID_ARGUMENT, "%s is or lies in a protected place", path);
+}
+
+/* Opens the next directory, and creates it if it is missing. 0 or -errno. */
+static int step_into(int directory, const char *name, int *ret_fd)
+{
+    cleanup(fd_closep) int fd = -1;
+    struct stat status;
+    int r = path_open_unlinked(directory, name, &fd);
+
+    if (r == PATH_MISSING) {
+        if (mkdirat(directory, name, 0755) < 0 && errno != EEXIST)
+            return -errno;
+        r = path_open_unlinked(directory, name, &fd);
+    }
+    if (r < 0)
+        return r;
+    if (fstat(fd, &status) < 0)
+        return -errno;
+    if (!S_ISDIR(status.st_mode))
+        return PATH_BELOW_A_FILE;
+    *ret_fd = take_fd(&fd);
+    return 0;
+}
+
+/* Whether the directory is a mount point. 0 or -errno. */
+static int find_mount_root(int fd, bool *ret_is_root)
+{
+    struct statx status;
+
+    if (statx(fd, "", AT_EMPTY_PATH | AT_NO_AUTOMOUNT, STATX_TYPE, &status) < 0)
+        return -errno;
+    if (!(status.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT))
+        return -ENOTSUP; /* before Linux 5.8 */
+    *ret_is_root = status.stx_attributes & STATX_ATTR_MOUNT_ROOT;
+    return 0;
+}
+
+enum status_code drive_target_open(const char *path, int *ret_fd, struct error *error)
+{
+    cleanup(fd_closep) int fd = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    const char *part = path + strspn(path, "/");
+    bool is_mount_root = false;
+    char name[NAME_MAX + 1];
+    int r;
+
+    if (fd < 0)
+        return drive_refuse_errno(error, STATUS_INTERNAL, -errno, "cannot open /");
+    if (!*part)
+        return refuse_protected(path, error);
+    while (*part) {
+        size_t length = strcspn(part, "/");
+        int next = -1;
+
+        if (length >= sizeof(name))
+            return drive_refuse(error, STATUS_FAILED_PRECONDITION, "%s has a name that is too long",
+                                path);
+        memcpy(name, part, length);
+        name[length] = '\0';
+        r = step_into(fd, name, &next);
+        if (r < 0)
+            return drive_refuse_errno(
+                error, result_is_shortage(r) ? STATUS_INTERNAL : STATUS_FAILED_PRECONDITION, r,
+                "cannot reach %s, at %s", path, name);
+        fd_close(fd);
+        fd = next;
+        if (is_protected(fd))
+            return refuse_protected(path, error);
+        part += length + strspn(part + length, "/");
+    }
+    r = find_mount_root(fd, &is_mount_root);
+    if (r < 0)
+        return drive_refuse_errno(error, STATUS_INTERNAL, r,
+                                  "cannot tell whether %s is a mount point", path);
+    if (is_mount_root)
+        return drive_refuse(error, STATUS_ALREADY_EXISTS, "%s is a mount point already", path);
+    *ret_fd = take_fd(&fd);
+    return STATUS_OK;
+}
 
 enum { SECONDS = 20, LEAST_SECONDS = 5 };
 
@@ -45,20 +166,6 @@ struct report {
     struct error error;
 };
 
-/* A container that is being created has the guest's root until its own replaces that, and would
- * lose the mount. */
-static enum status_code check_root(const struct stat *guest, struct error *error)
-{
-    struct stat root;
-
-    if (stat("/", &root) < 0)
-        return drive_refuse_errno(error, STATUS_INTERNAL, -errno, "cannot tell what its root is");
-    if (root.st_dev == guest->st_dev && root.st_ino == guest->st_ino)
-        return drive_refuse(error, STATUS_UNAVAILABLE,
-                            "it is still being made: the guest's root is its root");
-    return STATUS_OK;
-}
-
 /* Whether the drive may be mounted at the path: mountinfo has it, or cannot be read. */
 static bool may_be_there(const struct visit *visit)
 {
@@ -77,31 +184,31 @@ static bool may_be_there(const struct visit *visit)
     return false;
 }
 
+/* A container that is being created has the guest's root until its own replaces that, and would
+ * lose the mount. */
 static enum status_code go_there(int namespace, const struct visit *visit, struct error *error)
 {
-    enum status_code code;
-    struct stat guest;
+    struct stat guest, root;
 
     if (stat("/", &guest) < 0 || setns(namespace, CLONE_NEWNS) < 0)
         return drive_refuse_errno(error, STATUS_INTERNAL, -errno,
                                   "cannot enter its mount namespace");
     if (visit->proc >= 0 && !may_be_there(visit))
         return STATUS_OK;
-    code = check_root(&guest, error);
-    return code == STATUS_OK ? visit->function(visit, error) : code;
+    if (stat("/", &root) < 0)
+        return drive_refuse_errno(error, STATUS_INTERNAL, -errno, "cannot tell what its root is");
+    if (root.st_dev == guest.st_dev && root.st_ino == guest.st_ino)
+        return drive_refuse(error, STATUS_UNAVAILABLE,
+                            "it is still being made: the guest's root is its root");
+    return visit->function(visit, error);
 }
 
-static unsigned seconds_of(const struct visit *visit)
+/* In a process of its own, until the deadline, or for a few seconds even after it. */
+static enum status_code run_there(int namespace, const struct visit *visit, struct report *report,
+                                  struct error *error)
 {
     uint64_t now = clock_boottime();
     uint64_t left = visit->deadline_ns > now ? (visit->deadline_ns - now) / NSEC_PER_SEC : 0;
-
-    return left < LEAST_SECONDS ? LEAST_SECONDS : left > SECONDS ? SECONDS : (unsigned)left;
-}
-
-static enum status_code run(int namespace, const struct visit *visit, struct report *report,
-                            struct error *error)
-{
     pid_t pid = fork();
     int status = 0;
 
@@ -109,7 +216,10 @@ static enum status_code run(int namespace, const struct visit *visit, struct rep
         return drive_refuse_errno(error, STATUS_INTERNAL, -errno, "cannot start a process");
     if (pid == 0) {
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-        (void)alarm(seconds_of(visit)); /* this process has the default action for all signals */
+        /* This process has the default action for all signals. */
+        (void)alarm(left < LEAST_SECONDS ? LEAST_SECONDS
+                    : left > SECONDS     ? SECONDS
+                                         : (unsigned)left);
         report->code = go_there(namespace, visit, &report->error);
         _exit(0);
     }
@@ -125,21 +235,39 @@ static enum status_code run(int namespace, const struct visit *visit, struct rep
     return report->code;
 }
 
-static enum status_code run_there(const struct container_place *place, const struct visit *visit,
-                                  struct error *error)
+/* code: whether the visit was prepared; if not, the error says why. A container that does not run
+ * has lost what it was to give back. */
+static enum status_code visit_container(enum status_code code, const struct drive_setting *setting,
+                                        const struct visit *visit, struct error *error)
 {
-    cleanup(fd_closep) int namespace = openat(place->process, "ns/mnt", O_RDONLY | O_CLOEXEC);
-    void *shared;
-    enum status_code code;
+    cleanup(fd_closep) int namespace = -1;
+    struct container_place place = {.process = -1};
+    const char *id = visit->container->container_id;
+    int r = container_find(setting->proc, id, &place);
+    void *shared = mmap(NULL, sizeof(struct report), PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
-    if (namespace < 0) /* the process has ended */
-        return drive_refuse(error, STATUS_FAILED_PRECONDITION, "it has just ended");
-    shared = mmap(NULL, sizeof(struct report), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-                  -1, 0);
-    if (shared == MAP_FAILED)
-        return drive_refuse(error, STATUS_RESOURCE_EXHAUSTED, "out of memory");
-    code = run(namespace, visit, shared, error);
-    (void)munmap(shared, sizeof(struct report));
+    if (code == STATUS_OK && r == CONTAINER_FOUND) {
+        namespace = openat(place.process, "ns/mnt", O_RDONLY | O_CLOEXEC);
+        if (namespace < 0)
+            code = drive_refuse(error, STATUS_FAILED_PRECONDITION, "it has just ended");
+        else if (shared == MAP_FAILED)
+            code = drive_refuse(error, STATUS_RESOURCE_EXHAUSTED, "out of memory");
+        else
+            code = run_there(namespace, visit, shared, error);
+    } else if (code == STATUS_OK && r == CONTAINER_AMBIGUOUS) {
+        code = drive_refuse(error, STATUS_FAILED_PRECONDITION,
+                            "processes of several containers are in a cgroup of its name");
+    } else if (code == STATUS_OK && r < 0) {
+        code = drive_refuse_errno(error, STATUS_INTERNAL, r, "cannot look for its processes");
+    } else if (code == STATUS_OK && visit->tree >= 0) {
+        code = drive_refuse(error, STATUS_FAILED_PRECONDITION, "it does not run in this guest");
+    }
+    if (shared != MAP_FAILED)
+        (void)munmap(shared, sizeof(struct report));
+    fd_close(place.process);
+    if (code != STATUS_OK)
+        (void)error_prefix(error, "container %s: ", id);
     return code;
 }
 
@@ -153,7 +281,7 @@ static int open_mounted(const struct visit *visit, int directory, const char *na
     int r = path_open_unlinked(directory, name, &fd);
 
     if (r == 0)
-        r = drive_target_find_mount_root(fd, &is_root);
+        r = find_mount_root(fd, &is_root);
     if (r == 0 && fstat(fd, &status) < 0)
         r = -errno;
     if (r < 0)
@@ -171,36 +299,30 @@ static uint64_t attributes_of(const struct drive_container *container)
     return MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID | (container->read_only ? MOUNT_ATTR_RDONLY : 0U);
 }
 
-/* A process in the container may have made or remounted this mount. */
-static enum status_code restrict_mounted(const struct visit *visit, int mounted,
-                                         struct error *error)
-{
-    struct mount_attr attributes = {.attr_set = attributes_of(visit->container)};
-
-    if (mount_setattr(mounted, "", AT_EMPTY_PATH, &attributes, sizeof(attributes)) == 0)
-        return STATUS_OK;
-    return drive_refuse_errno(error, STATUS_FAILED_PRECONDITION, -errno,
-                              "the drive is mounted on %s, and cannot be made %s",
-                              visit->container->path,
-                              visit->container->read_only ? "read-only" : "nodev and nosuid");
-}
-
+/* A process in the container may have made or remounted a mount of the drive that is there. */
 static enum status_code mount_there(const struct visit *visit, struct error *error)
 {
+    const struct drive_container *container = visit->container;
+    struct mount_attr attributes = {.attr_set = attributes_of(container)};
     cleanup(fd_closep) int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     cleanup(fd_closep) int target = -1;
     enum status_code code;
 
-    if (root >= 0 && open_mounted(visit, root, visit->container->path + 1, true, &target) == 0)
-        return restrict_mounted(visit, target, error);
-    code = drive_target_open(visit->container->path, &target, error);
+    if (root >= 0 && open_mounted(visit, root, container->path + 1, true, &target) == 0)
+        return mount_setattr(target, "", AT_EMPTY_PATH, &attributes, sizeof(attributes)) == 0
+                   ? STATUS_OK
+                   : drive_refuse_errno(error, STATUS_FAILED_PRECONDITION, -errno,
+                                        "the drive is mounted on %s, and cannot be made %s",
+                                        container->path,
+                                        container->read_only ? "read-only" : "nodev and nosuid");
+    code = drive_target_open(container->path, &target, error);
     if (code != STATUS_OK)
         return code == STATUS_INTERNAL ? code : STATUS_FAILED_PRECONDITION;
     if (move_mount(visit->tree, "", target, "",
                    MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) == 0)
         return STATUS_OK;
     return drive_refuse_errno(error, STATUS_FAILED_PRECONDITION, -errno, "cannot mount on %s",
-                              visit->container->path);
+                              container->path);
 }
 
 /* Clones the directory of the drive that the container gets. */
@@ -233,27 +355,6 @@ static enum status_code clone_part(int volume, struct visit *visit, struct error
     return STATUS_OK;
 }
 
-static enum status_code name_container(enum status_code code,
-                                       const struct drive_container *container, struct error *error)
-{
-    if (code != STATUS_OK)
-        (void)error_prefix(error, "container %s: ", container->container_id);
-    return code;
-}
-
-/* ret_place stays as it is if the container does not run. */
-static enum status_code find(const char *proc, const struct drive_container *container,
-                             struct container_place *ret_place, struct error *error)
-{
-    int r = container_find(proc, container->container_id, ret_place);
-
-    if (r == CONTAINER_AMBIGUOUS)
-        return drive_refuse(error, STATUS_FAILED_PRECONDITION,
-                            "processes of several containers are in a cgroup of its name");
-    return r < 0 ? drive_refuse_errno(error, STATUS_INTERNAL, r, "cannot look for its processes")
-                 : STATUS_OK;
-}
-
 enum status_code drive_enter(const struct drive_setting *setting, int volume,
                              const struct drive_container *container, struct error *error)
 {
@@ -262,18 +363,11 @@ enum status_code drive_enter(const struct drive_setting *setting, int volume,
                           .proc = -1,
                           .deadline_ns = setting->deadline_ns,
                           .function = mount_there};
-    struct container_place place = {.process = -1};
-    enum status_code code = find(setting->proc, container, &place, error);
+    enum status_code code = clone_part(volume, &visit, error);
 
-    if (code == STATUS_OK && place.process < 0)
-        code = drive_refuse(error, STATUS_FAILED_PRECONDITION, "it does not run in this guest");
-    if (code == STATUS_OK)
-        code = clone_part(volume, &visit, error);
-    if (code == STATUS_OK)
-        code = run_there(&place, &visit, error);
+    code = visit_container(code, setting, &visit, error);
     fd_close(visit.tree);
-    fd_close(place.process);
-    return name_container(code, container, error);
+    return code;
 }
 
 /* ---- unmounting ---- */
@@ -313,11 +407,6 @@ enum status_code drive_leave(const struct drive_setting *setting, dev_t files, d
                                 .proc = proc,
                                 .deadline_ns = setting->deadline_ns,
                                 .function = unmount_there};
-    struct container_place place = {.process = -1};
-    enum status_code code = find(setting->proc, container, &place, error);
 
-    if (code == STATUS_OK && place.process >= 0)
-        code = run_there(&place, &visit, error);
-    fd_close(place.process);
-    return name_container(code, container, error);
+    return visit_container(STATUS_OK, setting, &visit, error);
 }

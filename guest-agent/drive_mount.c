@@ -1,27 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* drive_mount.c - the steps of MountDrive; each returns a status and fills the error. */
-#include "guest-agent/drive_mount.h"
+#include "guest-agent/guest_drive.h"
 
-#include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <linux/magic.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "agent-client/agent_messages.h"
-#include "agent-client/drive_call.h"
-#include "guest-agent/drive_list.h"
-#include "guest-agent/filesystem.h"
-#include "guest-agent/guest_disk.h"
 #include "guest-agent/guest_volume.h"
-#include "guest-agent/ownership.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/mount_table.h"
@@ -29,15 +26,22 @@
 
 enum { KERNEL_MESSAGE_BYTES = 160 };
 
-/* ---- an existing mount ---- */
+struct mounting {
+    const struct drive_mount_request *request;
+    const struct drive_setting *setting;
+    struct drive_walk_count *walk;
+    struct drive_options options;
+    struct drive_disk disk;
+    struct drive_mount_answer answer;
+};
+
+/* ---- the disk ---- */
 
 /* Whether the disk is mounted, and if so, whether as requested. */
-static enum status_code find_mount(const struct drive_mount_request *request,
-                                   const struct drive_disk *disk, bool *ret_is_mounted,
-                                   struct error *error)
+static enum status_code find_mount(struct mounting *mounting, struct error *error)
 {
-    struct drive_disk copy = *disk;
-    const struct drive_disks disks = {.count = 1, .disks = &copy};
+    const struct drive_mount_request *request = mounting->request;
+    const struct drive_disks disks = {.count = 1, .disks = &mounting->disk};
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(MOUNT_TABLE_BYTES);
     cleanup(drive_guest_list_done) struct drive_guest_list list = {0};
     const struct drive_guest_entry *entry;
@@ -48,9 +52,10 @@ static enum status_code find_mount(const struct drive_mount_request *request,
     if (r < 0)
         return drive_refuse_errno(error, STATUS_INTERNAL, r, "cannot read the mounts");
     entry = &list.entries[0];
-    *ret_is_mounted = entry->state == DRIVE_GUEST_MOUNTED;
-    if (*ret_is_mounted && (strcmp(entry->vm_path, request->vm_path) != 0 ||
-                            strcmp(entry->filesystem_type, request->filesystem_type) != 0))
+    mounting->answer.was_mounted = entry->state == DRIVE_GUEST_MOUNTED;
+    if (mounting->answer.was_mounted &&
+        (strcmp(entry->vm_path, request->vm_path) != 0 ||
+         strcmp(entry->filesystem_type, request->filesystem_type) != 0))
         return drive_refuse(error, STATUS_ALREADY_EXISTS, "the drive is mounted on %s as %s",
                             entry->vm_path, entry->filesystem_type);
     return STATUS_OK;
@@ -58,18 +63,167 @@ static enum status_code find_mount(const struct drive_mount_request *request,
 
 /* A mounted drive is found without a scan of the bus, because the call is repeated regularly while
  * containers have the drive. */
-static enum status_code find_disk(const struct drive_mount_work *work, struct drive_disk *ret_disk,
-                                  struct error *error)
+static enum status_code find_disk(struct mounting *mounting, struct error *error)
 {
-    const char *serial = work->request->serial;
-    struct drive_setting now = work->setting;
-    bool is_mounted = false;
+    const char *serial = mounting->request->serial;
+    struct drive_setting now = *mounting->setting;
 
     now.deadline_ns = 0;
-    if (drive_serial_is_of_vmm(serial) && drive_find(&now, serial, ret_disk, NULL) == STATUS_OK &&
-        find_mount(work->request, ret_disk, &is_mounted, NULL) == STATUS_OK && is_mounted)
+    if (drive_serial_is_of_vmm(serial) &&
+        drive_find(&now, serial, &mounting->disk, NULL) == STATUS_OK &&
+        find_mount(mounting, NULL) == STATUS_OK && mounting->answer.was_mounted)
         return STATUS_OK;
-    return drive_find(&work->setting, serial, ret_disk, error);
+    return drive_find(mounting->setting, serial, &mounting->disk, error);
+}
+
+/* Whether the disk has the size and the access that the drive was attached with. */
+static enum status_code check_size(const struct mounting *mounting, struct error *error)
+{
+    const struct drive_disk *disk = &mounting->disk;
+
+    if (disk->bytes != mounting->request->bytes)
+        return drive_refuse(error, STATUS_FAILED_PRECONDITION,
+                            "%s has %" PRIu64 " bytes and not %" PRIu64, disk->name, disk->bytes,
+                            mounting->request->bytes);
+    if (disk->read_only != mounting->request->read_only)
+        return drive_refuse(error, STATUS_FAILED_PRECONDITION, "%s is %s", disk->name,
+                            disk->read_only ? "read-only" : "writable");
+    return STATUS_OK;
+}
+
+/* While the kernel reads what a SCSI disk is, as it does once more to look for partitions, the disk
+ * seems writable for a moment (sd_read_write_protect_flag() in Linux' drivers/scsi/sd.c). */
+static enum status_code find_as_attached(struct mounting *mounting, struct error *error)
+{
+    const struct timespec pause = {.tv_nsec = 5 * NSEC_PER_MSEC};
+    uint64_t until_ns = clock_boottime() + NSEC_PER_SEC;
+    enum status_code code;
+
+    if (until_ns > mounting->setting->deadline_ns)
+        until_ns = mounting->setting->deadline_ns;
+    while ((code = find_disk(mounting, error)) == STATUS_OK &&
+           (code = check_size(mounting, error)) != STATUS_OK && clock_boottime() < until_ns)
+        (void)nanosleep(&pause, NULL);
+    return code;
+}
+
+/* The node of a disk appears a little after its attributes, and until the kernel has registered the
+ * disk, opening the node fails with ENXIO, as would the mount. */
+static enum status_code check_node(const struct mounting *mounting, struct error *error)
+{
+    const struct drive_setting *setting = mounting->setting;
+    const struct timespec pause = {.tv_nsec = 5 * NSEC_PER_MSEC};
+    cleanup(fd_closep) int fd = -1;
+    int r;
+
+    while ((r = drive_find_open(setting, &mounting->disk, O_RDONLY, &fd)) == DRIVE_FIND_ABSENT &&
+           clock_boottime() < setting->deadline_ns)
+        (void)nanosleep(&pause, NULL);
+    return r < 0 ? drive_refuse_errno(error, STATUS_UNAVAILABLE, r, "%s/%s is not the disk",
+                                      setting->devices, mounting->disk.name)
+                 : STATUS_OK;
+}
+
+/* The kernel was given a name in /dev, which somebody may have redirected. So this checks that the
+ * file system lies on the expected disk and on no other. */
+static enum status_code check_disk(const struct mounting *mounting, int directory,
+                                   struct error *error)
+{
+    enum filesystem_kind kind = filesystem_kind_from_name(mounting->request->filesystem_type);
+    struct filesystem filesystem;
+    struct stat status;
+    int r = fstat(directory, &status) < 0 ? -errno : 0;
+
+    if (r == 0)
+        r = filesystem_inspect(directory, kind, status.st_dev, &filesystem);
+    if (r < 0)
+        return drive_refuse_errno(error, STATUS_INTERNAL, r,
+                                  "cannot tell on which disk the file system lies");
+    if (filesystem.device_count != 1 || filesystem.devices[0].device != mounting->disk.device)
+        return drive_refuse(error, STATUS_FAILED_PRECONDITION,
+                            "the file system does not lie on %s alone", mounting->disk.name);
+    return STATUS_OK;
+}
+
+/* Opens what is visible at the path, which must be the mount that was found or made, and not one
+ * over it. */
+static enum status_code open_seen(const struct mounting *mounting, int *ret_directory,
+                                  struct error *error)
+{
+    const char *path = mounting->request->vm_path;
+    cleanup(fd_closep) int directory = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+    if (directory >= 0 && check_disk(mounting, directory, error) == STATUS_OK) {
+        *ret_directory = take_fd(&directory);
+        return STATUS_OK;
+    }
+    return drive_refuse(error, STATUS_FAILED_PRECONDITION,
+                        directory < 0 && volume_fails_as_shut_down(errno)
+                            ? "%s: " AGENT_SHUT_DOWN_TEXT " after an error; detach the drive"
+                            : "%s is covered: something else is mounted over it",
+                        path);
+}
+
+/* ---- fsck ---- */
+
+/* Exit codes of e2fsck(8), which may be added up. */
+enum { E2FSCK_REPAIRED = 1, E2FSCK_RESTART = 2, NOT_STARTED = 127 };
+
+/* The input and output of e2fsck are /dev/null. The exit code, or -errno. */
+static int run_e2fsck(const char *program, const char *device, bool read_only)
+{
+    char name[] = "e2fsck", repair[] = "-p", check[] = "-n", *path;
+    char *environment[] = {NULL};
+    int status, nothing;
+    pid_t pid = fork();
+
+    if (pid < 0)
+        return -errno;
+    if (pid == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        path = strdup(device);
+        nothing = open("/dev/null", O_RDWR);
+        if (path && nothing >= 0 && dup2(nothing, STDIN_FILENO) >= 0 &&
+            dup2(nothing, STDOUT_FILENO) >= 0 && dup2(nothing, STDERR_FILENO) >= 0)
+            (void)execve(program, (char *[]){name, read_only ? check : repair, path, NULL},
+                         environment);
+        _exit(NOT_STARTED);
+    }
+    while (waitpid(pid, &status, 0) < 0) {
+        if (errno != EINTR)
+            return -errno;
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -EINTR;
+}
+
+/* Checks a file system before it is mounted, by the guest's e2fsck: -p repairs what is safe to
+ * repair, and -n only checks, for a read-only disk. xfs and btrfs repair themselves when they are
+ * mounted, so nothing is run for them (fsck.xfs(8), fsck.btrfs(8)). */
+static enum status_code check_file_system(const struct drive_mount_request *request,
+                                          const char *device, enum drive_fsck_result *ret_result,
+                                          struct error *error)
+{
+    static const char *const programs[] = {"/sbin/e2fsck", "/usr/sbin/e2fsck", "/usr/bin/e2fsck"};
+    size_t i = 0;
+    int code;
+
+    if (strcmp(request->filesystem_type, "ext4") != 0)
+        return STATUS_OK;
+    while (i < array_length(programs) && access(programs[i], X_OK) < 0)
+        i++;
+    if (i == array_length(programs))
+        return drive_refuse(error, STATUS_FAILED_PRECONDITION,
+                            "the guest has no e2fsck: attach the drive without `fsck`");
+    code = run_e2fsck(programs[i], device, request->read_only);
+    if (code < 0 || code == NOT_STARTED)
+        return drive_refuse_errno(error, STATUS_INTERNAL, code < 0 ? code : -ENOEXEC,
+                                  "cannot run %s", programs[i]);
+    if (code & ~(E2FSCK_REPAIRED | E2FSCK_RESTART))
+        return drive_refuse(error, STATUS_FAILED_PRECONDITION,
+                            "e2fsck %s found what it does not repair without asking (exit code %d)",
+                            request->read_only ? "-n" : "-p", code);
+    *ret_result = code ? DRIVE_FSCK_REPAIRED : DRIVE_FSCK_CLEAN;
+    return STATUS_OK;
 }
 
 /* ---- a detached mount of the file system ---- */
@@ -94,14 +248,13 @@ static enum status_code refuse_mount(int context, const char *type, struct error
 }
 
 /* 0, or -1 as the call returned. */
-static int configure(int context, const struct drive_mount_request *request,
-                     const struct drive_options *options, const char *source)
+static int configure(int context, const struct mounting *mounting, const char *source)
 {
     if (fsconfig(context, FSCONFIG_SET_STRING, "source", source, 0) < 0 ||
-        (request->read_only && fsconfig(context, FSCONFIG_SET_FLAG, "ro", NULL, 0) < 0))
+        (mounting->request->read_only && fsconfig(context, FSCONFIG_SET_FLAG, "ro", NULL, 0) < 0))
         return -1;
-    for (size_t i = 0; i < options->count; i++) {
-        const struct drive_parameter *parameter = &options->parameters[i];
+    for (size_t i = 0; i < mounting->options.count; i++) {
+        const struct drive_parameter *parameter = &mounting->options.parameters[i];
 
         if (fsconfig(context, parameter->value[0] ? FSCONFIG_SET_STRING : FSCONFIG_SET_FLAG,
                      parameter->name, parameter->value[0] ? parameter->value : NULL, 0) < 0)
@@ -110,131 +263,37 @@ static int configure(int context, const struct drive_mount_request *request,
     return fsconfig(context, FSCONFIG_CMD_CREATE, NULL, NULL, 0);
 }
 
-static enum status_code mount_detached(const struct drive_mount_request *request,
-                                       const struct drive_options *options, const char *source,
+static enum status_code mount_detached(const struct mounting *mounting, const char *source,
                                        int *ret_mount, struct error *error)
 {
-    const char *type = request->filesystem_type;
+    const char *type = mounting->request->filesystem_type;
     cleanup(fd_closep) int context = fsopen(type, FSOPEN_CLOEXEC);
 
     if (context < 0)
         return drive_refuse_errno(
             error, errno == EPERM ? STATUS_PERMISSION_DENIED : STATUS_FAILED_PRECONDITION, -errno,
             "the guest's kernel cannot mount %s", type);
-    if (configure(context, request, options, source) == 0)
-        *ret_mount = fsmount(context, FSMOUNT_CLOEXEC, (unsigned)options->attributes);
+    if (configure(context, mounting, source) == 0)
+        *ret_mount = fsmount(context, FSMOUNT_CLOEXEC, (unsigned)mounting->options.attributes);
     return *ret_mount < 0 ? refuse_mount(context, type, error) : STATUS_OK;
-}
-
-/* The kernel was given a name in /dev, which somebody may have redirected. So this checks that the
- * file system lies on the expected disk and on no other. */
-static enum status_code check_disk(int directory, const struct drive_mount_request *request,
-                                   const struct drive_disk *disk, struct error *error)
-{
-    struct filesystem filesystem;
-    struct stat status;
-    int r = fstat(directory, &status) < 0 ? -errno : 0;
-
-    if (r == 0)
-        r = filesystem_inspect(directory, filesystem_kind_from_name(request->filesystem_type),
-                               status.st_dev, &filesystem);
-    if (r < 0)
-        return drive_refuse_errno(error, STATUS_INTERNAL, r,
-                                  "cannot tell on which disk the file system lies");
-    if (filesystem.device_count != 1 || filesystem.devices[0].device != disk->device)
-        return drive_refuse(error, STATUS_FAILED_PRECONDITION,
-                            "the file system does not lie on %s alone", disk->name);
-    return STATUS_OK;
-}
-
-/* Opens what is visible at the path, which must be the mount that was found or made, and not one
- * over it. */
-static enum status_code open_seen(const struct drive_mount_request *request,
-                                  const struct drive_disk *disk, int *ret_directory,
-                                  struct error *error)
-{
-    cleanup(fd_closep) int directory =
-        open(request->vm_path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-
-    if (directory >= 0 && check_disk(directory, request, disk, error) == STATUS_OK) {
-        *ret_directory = take_fd(&directory);
-        return STATUS_OK;
-    }
-    return drive_refuse(error, STATUS_FAILED_PRECONDITION,
-                        directory < 0 && volume_fails_as_shut_down(errno)
-                            ? "%s: " AGENT_SHUT_DOWN_TEXT " after an error; detach the drive"
-                            : "%s is covered: something else is mounted over it",
-                        request->vm_path);
-}
-
-/* ---- the mount point ---- */
-
-static enum status_code put_in_place(int mount, const char *path, struct error *error)
-{
-    cleanup(fd_closep) int target = -1;
-    enum status_code code = drive_target_open(path, &target, error);
-
-    if (code != STATUS_OK)
-        return code;
-    if (move_mount(mount, "", target, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
-        return drive_refuse_errno(error, STATUS_FAILED_PRECONDITION, -errno, "cannot mount on %s",
-                                  path);
-    return STATUS_OK;
-}
-
-/* ---- containers ---- */
-
-/* Tries all of them; the answer has the first failure. */
-static void enter_containers(const struct drive_mount_work *work, const struct drive_disk *disk,
-                             struct drive_mount_answer *answer)
-{
-    const struct drive_containers *containers = &work->request->containers;
-    cleanup(fd_closep) int volume = -1;
-    struct error first = {0}, error = {0};
-    enum status_code code =
-        containers->count ? open_seen(work->request, disk, &volume, &first) : STATUS_OK;
-
-    for (size_t i = 0; code == STATUS_OK && i < containers->count; i++) {
-        if (drive_enter(&work->setting, volume, &containers->each[i], &error) == STATUS_OK)
-            answer->containers++;
-        else if (!first.text[0])
-            first = error;
-    }
-    text_clean(first.text, strlen(first.text), answer->container_error,
-               sizeof(answer->container_error));
-}
-
-/* ---- all steps ---- */
-
-static enum status_code measure(const char *path, struct drive_mount_answer *answer,
-                                struct error *error)
-{
-    struct statvfs status;
-
-    if (statvfs(path, &status) < 0)
-        return drive_refuse_errno(error, STATUS_INTERNAL, -errno,
-                                  "cannot read the size of the file system");
-    answer->filesystem_bytes = (uint64_t)status.f_frsize * status.f_blocks;
-    return STATUS_OK;
 }
 
 /* Prepares the file system while only this process can see it. Groups on a read-only disk stay
  * unchanged, as with the kubelet. */
-static enum status_code prepare(const struct drive_mount_work *work, const struct drive_disk *disk,
-                                int mount, struct drive_mount_answer *answer, struct error *error)
+static enum status_code prepare(struct mounting *mounting, int mount, struct error *error)
 {
-    const struct drive_mount_request *request = work->request;
+    const struct drive_mount_request *request = mounting->request;
     cleanup(fd_closep) int directory = openat(mount, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     enum status_code code;
 
     if (directory < 0)
         return drive_refuse_errno(error, STATUS_FAILED_PRECONDITION, -errno,
                                   "cannot open the file system");
-    code = check_disk(directory, request, disk, error);
+    code = check_disk(mounting, directory, error);
     if (code == STATUS_OK && request->has_fs_group && !request->read_only) {
         code = ownership_set_group(directory, request->fs_group, request->fs_group_policy,
-                                   work->walk, error);
-        answer->walk = *work->walk;
+                                   mounting->walk, error);
+        mounting->answer.walk = *mounting->walk;
     }
     if (code == STATUS_OK && !request->read_only && syncfs(directory) < 0)
         return drive_refuse_errno(error, STATUS_FAILED_PRECONDITION, -errno,
@@ -242,107 +301,52 @@ static enum status_code prepare(const struct drive_mount_work *work, const struc
     return code;
 }
 
-static enum status_code mount_disk(const struct drive_mount_work *work,
-                                   const struct drive_options *options,
-                                   const struct drive_disk *disk, struct drive_mount_answer *answer,
-                                   struct error *error)
+static enum status_code mount_disk(struct mounting *mounting, struct error *error)
 {
-    const struct drive_mount_request *request = work->request;
+    const struct drive_mount_request *request = mounting->request;
     cleanup(fd_closep) int mount = -1;
+    cleanup(fd_closep) int target = -1;
     enum status_code code = STATUS_OK;
     char source[PATH_MAX];
 
-    if (snprintf(source, sizeof(source), "%s/%s", work->setting.devices, disk->name) >=
-        (int)sizeof(source))
+    if (snprintf(source, sizeof(source), "%s/%s", mounting->setting->devices,
+                 mounting->disk.name) >= (int)sizeof(source))
         return drive_refuse(error, STATUS_INTERNAL, "the name of the disk is too long");
     if (request->fsck == DRIVE_FSCK_PREEN)
-        code = drive_fsck_run(source, request->filesystem_type, request->read_only, &answer->fsck,
-                              error);
+        code = check_file_system(request, source, &mounting->answer.fsck, error);
     if (code == STATUS_OK)
-        code = mount_detached(request, options, source, &mount, error);
+        code = mount_detached(mounting, source, &mount, error);
     if (code == STATUS_OK)
-        code = prepare(work, disk, mount, answer, error);
-    return code == STATUS_OK ? put_in_place(mount, request->vm_path, error) : code;
+        code = prepare(mounting, mount, error);
+    if (code == STATUS_OK)
+        code = drive_target_open(request->vm_path, &target, error);
+    if (code == STATUS_OK &&
+        move_mount(mount, "", target, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
+        return drive_refuse_errno(error, STATUS_FAILED_PRECONDITION, -errno, "cannot mount on %s",
+                                  request->vm_path);
+    return code;
 }
 
-/* The node of a disk appears a little after its attributes, and until the kernel has registered the
- * disk, opening the node fails with ENXIO, as would the mount. */
-static enum status_code check_node(const struct drive_setting *setting,
-                                   const struct drive_disk *disk, struct error *error)
-{
-    const struct timespec pause = {.tv_nsec = 5 * NSEC_PER_MSEC};
-    cleanup(fd_closep) int fd = -1;
-    int r = drive_find_open(setting, disk, O_RDONLY, &fd);
+/* ---- all steps ---- */
 
-    while (r == DRIVE_FIND_ABSENT && clock_boottime() < setting->deadline_ns) {
-        (void)nanosleep(&pause, NULL);
-        r = drive_find_open(setting, disk, O_RDONLY, &fd);
+/* Tries all containers; the answer has the first failure. */
+static void enter_containers(struct mounting *mounting)
+{
+    const struct drive_containers *containers = &mounting->request->containers;
+    struct drive_mount_answer *answer = &mounting->answer;
+    cleanup(fd_closep) int volume = -1;
+    struct error first = {0}, error = {0};
+    enum status_code code = containers->count ? open_seen(mounting, &volume, &first) : STATUS_OK;
+
+    for (size_t i = 0; code == STATUS_OK && i < containers->count; i++) {
+        if (drive_enter(mounting->setting, volume, &containers->each[i], &error) == STATUS_OK)
+            answer->containers++;
+        else if (!first.text[0])
+            first = error;
     }
-    return r < 0 ? drive_refuse_errno(error, STATUS_UNAVAILABLE, r, "%s/%s is not the disk",
-                                      setting->devices, disk->name)
-                 : STATUS_OK;
+    text_clean(first.text, strlen(first.text), answer->container_error,
+               sizeof(answer->container_error));
 }
-
-/* While the kernel reads what a SCSI disk is, as it does once more to look for partitions, the disk
- * seems writable for a moment (sd_read_write_protect_flag() in Linux' drivers/scsi/sd.c). */
-static enum status_code find_as_attached(const struct drive_mount_work *work,
-                                         struct drive_disk *ret_disk, struct error *error)
-{
-    const struct drive_mount_request *request = work->request;
-    const struct timespec pause = {.tv_nsec = 5 * NSEC_PER_MSEC};
-    uint64_t until_ns = clock_boottime() + NSEC_PER_SEC;
-    enum status_code code;
-
-    if (until_ns > work->setting.deadline_ns)
-        until_ns = work->setting.deadline_ns;
-    while ((code = find_disk(work, ret_disk, error)) == STATUS_OK &&
-           (code = drive_find_check(ret_disk, request->bytes, request->read_only, error)) !=
-               STATUS_OK &&
-           clock_boottime() < until_ns)
-        (void)nanosleep(&pause, NULL);
-    return code;
-}
-
-enum status_code drive_mount_run(const struct drive_mount_work *work,
-                                 struct drive_mount_answer *ret_answer, struct error *error)
-{
-    const struct drive_mount_request *request = work->request;
-    struct drive_mount_answer answer = {0};
-    int seen = -1; /* checked before anything is done to the disk */
-    struct drive_options options;
-    struct drive_disk disk;
-    enum status_code code = STATUS_OK;
-
-    if (drive_options_take(request, selinux_is_enforced(), &options, error) != DRIVE_OPTIONS_FINE)
-        return STATUS_INVALID_ARGUMENT;
-    code = find_as_attached(work, &disk, error);
-    if (code == STATUS_OK)
-        code = find_mount(request, &disk, &answer.was_mounted, error);
-    if (code == STATUS_OK)
-        code = answer.was_mounted ? open_seen(request, &disk, &seen, error)
-                                  : drive_target_open(request->vm_path, &seen, error);
-    fd_close(seen);
-    if (code == STATUS_OK)
-        code = check_node(&work->setting, &disk, error);
-    if (code != STATUS_OK)
-        return code;
-    strcpy(answer.device, disk.name);
-    answer.bytes = disk.bytes;
-    if (!answer.was_mounted)
-        code = mount_disk(work, &options, &disk, &answer, error);
-    if (code == STATUS_OK)
-        code = measure(request->vm_path, &answer, error);
-    if (code == STATUS_OK)
-        enter_containers(work, &disk, &answer);
-    if (code == STATUS_OK)
-        *ret_answer = answer;
-    return code;
-}
-
-/* ---- selinux -------------------------------------------------------------------------------- */
-
-/* Reads one character of selinuxfs. A file by that name in another file system says
- * nothing. */
 
 bool selinux_is_enforced_at(const char *directory, unsigned long type)
 {
@@ -357,7 +361,37 @@ bool selinux_is_enforced_at(const char *directory, unsigned long type)
     return fd >= 0 && read(fd, &enforcing, 1) == 1 && enforcing == '1';
 }
 
-bool selinux_is_enforced(void)
+enum status_code drive_mount_run(const struct drive_mount_request *request,
+                                 const struct drive_setting *setting, struct drive_walk_count *walk,
+                                 struct drive_mount_answer *ret_answer, struct error *error)
 {
-    return selinux_is_enforced_at("/sys/fs/selinux", SELINUX_MAGIC);
+    struct mounting mounting = {.request = request, .setting = setting, .walk = walk};
+    bool enforces_labels = selinux_is_enforced_at("/sys/fs/selinux", SELINUX_MAGIC);
+    int seen = -1; /* checked before anything is done to the disk */
+    struct statvfs status;
+    enum status_code code = drive_options_take(request, enforces_labels, &mounting.options, error);
+
+    if (code == STATUS_OK)
+        code = find_as_attached(&mounting, error);
+    if (code == STATUS_OK)
+        code = find_mount(&mounting, error);
+    if (code == STATUS_OK)
+        code = mounting.answer.was_mounted ? open_seen(&mounting, &seen, error)
+                                           : drive_target_open(request->vm_path, &seen, error);
+    fd_close(seen);
+    if (code == STATUS_OK)
+        code = check_node(&mounting, error);
+    if (code == STATUS_OK && !mounting.answer.was_mounted)
+        code = mount_disk(&mounting, error);
+    if (code == STATUS_OK && statvfs(request->vm_path, &status) < 0)
+        code = drive_refuse_errno(error, STATUS_INTERNAL, -errno,
+                                  "cannot read the size of the file system");
+    if (code != STATUS_OK)
+        return code;
+    strcpy(mounting.answer.device, mounting.disk.name);
+    mounting.answer.bytes = mounting.disk.bytes;
+    mounting.answer.filesystem_bytes = (uint64_t)status.f_frsize * status.f_blocks;
+    enter_containers(&mounting);
+    *ret_answer = mounting.answer;
+    return STATUS_OK;
 }

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* drive_options.c - two tables: attributes of mounts, and parameters of file systems. */
-#include "guest-agent/drive_mount.h"
+#include "guest-agent/guest_drive.h"
 
 #include <linux/mount.h>
-#include <stdbool.h>
 #include <string.h>
 
 #include "lib/cleanup.h"
@@ -70,13 +69,6 @@ static const struct parameter {
     {"subvolid", BTRFS, NUMBER, NULL, false},
 };
 
-static bool is_number(const char *value)
-{
-    size_t length = strspn(value, "0123456789");
-
-    return length > 0 && length <= 10 && !value[length];
-}
-
 static bool is_word(const char *value, const char *words)
 {
     size_t length = strlen(value);
@@ -88,12 +80,6 @@ static bool is_word(const char *value, const char *words)
             return true;
     }
     return false;
-}
-
-/* The kernel resolves the path inside the file system. */
-static bool is_subvolume(const char *value)
-{
-    return *value && !strchr(value, ',') && !strstr(value, "..");
 }
 
 /* USER:ROLE:TYPE:LEVEL; a level has commas between its categories. */
@@ -111,17 +97,19 @@ static bool is_label(const char *value)
 
 static bool has_value(const struct parameter *parameter, const char *value)
 {
-    switch (parameter->value) {
+    size_t length = value ? strspn(value, "0123456789") : 0;
+
+    switch (value ? parameter->value : FLAG) {
     case FLAG:
-        return !value;
+        return !value && parameter->value == FLAG;
     case NUMBER:
-        return value && is_number(value);
+        return length > 0 && length <= 10 && !value[length];
     case WORD:
-        return value && is_word(value, parameter->words);
-    case PATH:
-        return value && is_subvolume(value);
+        return is_word(value, parameter->words);
+    case PATH: /* the kernel resolves it inside the file system */
+        return *value && !strchr(value, ',') && !strstr(value, "..");
     case LABEL:
-        return value && is_label(value);
+        return is_label(value);
     }
     return false;
 }
@@ -134,15 +122,6 @@ static const struct parameter *find_parameter(unsigned type, const char *name, s
             return &parameters[i];
     }
     return NULL;
-}
-
-/* mount(2) removes the quotes of a label; fsconfig(2) does not. */
-static void copy_value(const char *value, bool is_label, char *ret_value)
-{
-    size_t quotes = is_label && value[0] == '"', length = strlen(value) - 2 * quotes;
-
-    memcpy(ret_value, value + quotes, length);
-    ret_value[length] = '\0';
 }
 
 /* Takes the option. NULL, or what is wrong with it. */
@@ -164,8 +143,11 @@ static const char *take_parameter(const char *option, unsigned type, bool enforc
         return "is an SELinux label, and this guest does not enforce SELinux";
     *added = (struct drive_parameter){0};
     strcpy(added->name, parameter->name);
-    if (equals)
-        copy_value(equals + 1, parameter->value == LABEL, added->value);
+    if (equals) { /* mount(2) removes the quotes of a label; fsconfig(2) does not */
+        size_t quotes = parameter->value == LABEL && equals[1] == '"';
+
+        memcpy(added->value, equals + 1 + quotes, strlen(equals + 1) - 2 * quotes);
+    }
     options->count++;
     return NULL;
 }
@@ -191,10 +173,8 @@ static const char *take_option(const char *option, unsigned type, bool enforces_
     return take_parameter(option, type, enforces_labels, read_only, options);
 }
 
-enum drive_options_outcome drive_options_take(const struct drive_mount_request *request,
-                                              bool enforces_labels,
-                                              struct drive_options *ret_options,
-                                              struct error *error)
+enum status_code drive_options_take(const struct drive_mount_request *request, bool enforces_labels,
+                                    struct drive_options *ret_options, struct error *error)
 {
     struct drive_options options = {.attributes = MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID};
     bool has_atime = false;
@@ -205,8 +185,8 @@ enum drive_options_outcome drive_options_take(const struct drive_mount_request *
             type = types[i].bit;
     }
     if (!type)
-        return error_set(error, DRIVE_OPTIONS_REFUSED,
-                         "filesystem_type is none of ext4, xfs and btrfs");
+        return drive_refuse(error, STATUS_INVALID_ARGUMENT,
+                            "filesystem_type is none of ext4, xfs and btrfs");
     if (request->read_only)
         options.attributes |= MOUNT_ATTR_RDONLY;
     for (size_t i = 0; i < request->option_count; i++) {
@@ -214,8 +194,8 @@ enum drive_options_outcome drive_options_take(const struct drive_mount_request *
                                         request->read_only, &options, &has_atime);
 
         if (wrong)
-            return error_set(error, DRIVE_OPTIONS_REFUSED, "options[%zu] %s", i, wrong);
+            return drive_refuse(error, STATUS_INVALID_ARGUMENT, "options[%zu] %s", i, wrong);
     }
     *ret_options = options;
-    return DRIVE_OPTIONS_FINE;
+    return STATUS_OK;
 }

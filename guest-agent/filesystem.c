@@ -12,9 +12,8 @@
  * does, so the present size is read first (statfs(2) would not do: it leaves out the file system's
  * own overhead). An equal size is success for all three, so growing is idempotent.
  */
-#include "guest-agent/filesystem.h"
+#include "guest-agent/guest_volume.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <linux/btrfs.h>
@@ -30,9 +29,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "agent-client/agent_messages.h"
-#include "guest-agent/guest_device.h"
-#include "guest-agent/guest_disk.h"
+#include "guest-agent/guest_drive.h"
 #include "lib/cleanup.h"
 #include "lib/quantity.h"
 
@@ -375,32 +372,26 @@ static bool has_capability(unsigned capability)
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct data[2] = {{0}};
 
-    if (syscall(SYS_capget, &header, data) < 0)
-        return false;
-    return data[capability / 32].effective & (UINT32_C(1) << capability % 32);
+    return syscall(SYS_capget, &header, data) == 0 &&
+           (data[capability / 32].effective & (UINT32_C(1) << capability % 32));
 }
 
-/* Any other one maps fewer ids (user_namespaces(7)). */
-static bool in_initial_user_namespace(void)
+static int explain_permission(enum filesystem_kind kind, struct error *error)
 {
     cleanup(fd_closep) int fd = open("/proc/self/uid_map", O_RDONLY | O_CLOEXEC);
     char text[64] = "";
     uint32_t range[3]; /* the first id inside, the first outside, how many */
 
-    return fd < 0 || read(fd, text, sizeof(text) - 1) <= 0 ||
-           (numbers_read(text + strspn(text, " "), "  ", 10, range) && range[0] == 0 &&
-            range[1] == 0 && range[2] == UINT32_MAX);
-}
-
-static int explain_permission(enum filesystem_kind kind, struct error *error)
-{
     for (size_t i = 0; i < array_length(kinds); i++) {
-        if (kinds[i].kind != kind || has_capability(kinds[i].capability))
-            continue;
-        return error_set(error, FILESYSTEM_DENIED, "growing %s needs %s, which this agent lacks",
-                         kinds[i].name, kinds[i].capability_name);
+        if (kinds[i].kind == kind && !has_capability(kinds[i].capability))
+            return error_set(error, FILESYSTEM_DENIED,
+                             "growing %s needs %s, which this agent lacks", kinds[i].name,
+                             kinds[i].capability_name);
     }
-    if (!in_initial_user_namespace())
+    /* Any user namespace but the initial one maps fewer ids (user_namespaces(7)). */
+    if (fd >= 0 && read(fd, text, sizeof(text) - 1) > 0 &&
+        (!numbers_read(text + strspn(text, " "), "  ", 10, range) || range[0] != 0 ||
+         range[1] != 0 || range[2] != UINT32_MAX))
         return error_set(error, FILESYSTEM_DENIED,
                          "growing needs a capability in the initial user namespace, and this agent "
                          "runs in another one");

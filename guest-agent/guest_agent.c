@@ -11,8 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "guest-agent/drive_task.h"
-#include "guest-agent/guest_disk.h"
+#include "guest-agent/guest_drive.h"
 #include "guest-agent/guest_serve.h"
 #include "guest-agent/oneshot.h"
 #include "lib/cleanup.h"
@@ -31,10 +30,9 @@ static const char default_address[] = "vsock://1030"; /* agent.companion_port of
 struct options {
     const char *listen[LISTENERS];
     size_t listen_count;
-    bool automatic;
-    uint64_t flush_ns; /* 0: never; FLUSH_DEFAULT: not said */
-    bool once;
-    const char *drive; /* the call of drive_task.h; NULL */
+    int automatic, once, report, all; /* bool, as getopt_long(3) sets them */
+    uint64_t flush_ns;                /* 0: never; FLUSH_DEFAULT: not said */
+    const char *drive;                /* the call of --drive; NULL */
     struct oneshot_request request;
 };
 
@@ -66,9 +64,6 @@ static const char help[] =
     "Exit codes of --once: 0 all is done, 1 a path has an error in the JSON, 2 nothing could be "
     "done.\n";
 
-/* Outcomes of reading the options. */
-enum { OPTIONS_RUN, OPTIONS_SHOWN, OPTIONS_BAD };
-
 static bool parse_seconds(const char *text, unsigned long least, uint64_t *ret_ns)
 {
     char *end;
@@ -81,10 +76,18 @@ static bool parse_seconds(const char *text, unsigned long least, uint64_t *ret_n
 }
 
 /* Whether the options fit together, and the paths are valid. */
-static bool check_once(const struct options *options)
+static bool check_options(struct options *options)
 {
     const struct oneshot_request *request = &options->request;
+    bool grows = request->count || request->all || request->report_only || request->timeout_ns;
 
+    if (options->drive)
+        return !options->once && !options->listen_count && !options->automatic && !grows;
+    if (!options->once) {
+        if (!options->automatic && !options->listen_count)
+            options->listen[options->listen_count++] = default_address;
+        return !grows && (options->flush_ns == FLUSH_DEFAULT || options->listen_count > 0);
+    }
     if (options->listen_count || options->automatic || options->flush_ns != FLUSH_DEFAULT ||
         request->count > ONESHOT_PATHS || request->all == (request->count > 0))
         return false;
@@ -98,84 +101,60 @@ static bool check_once(const struct options *options)
     return true;
 }
 
-static bool check_options(struct options *options)
-{
-    const struct oneshot_request *request = &options->request;
-
-    if (options->drive)
-        return !options->once && !options->listen_count && !options->automatic && !request->count &&
-               !request->report_only && !request->all && !request->timeout_ns;
-    if (options->once)
-        return check_once(options);
-    if (request->count || request->all || request->report_only || request->timeout_ns)
-        return false;
-    if (!options->automatic && !options->listen_count)
-        options->listen[options->listen_count++] = default_address;
-    return options->flush_ns == FLUSH_DEFAULT || options->listen_count > 0;
-}
+/* Outcomes of reading the options. */
+enum { OPTIONS_RUN, OPTIONS_SHOWN, OPTIONS_BAD };
 
 enum { SET, LISTEN = 256, FLUSH, DRIVE, TIMEOUT, VERSION, HELP };
 
-/* OPTIONS_RUN: go on. */
-static int take_option(int option, struct options *options)
-{
-    bool is_good = true;
-
-    switch (option) {
-    case SET:
-        break;
-    case LISTEN:
-        is_good = options->listen_count < LISTENERS;
-        if (is_good)
-            options->listen[options->listen_count++] = optarg;
-        break;
-    case FLUSH:
-        is_good = parse_seconds(optarg, 0, &options->flush_ns);
-        break;
-    case DRIVE:
-        options->drive = optarg;
-        break;
-    case TIMEOUT:
-        is_good = parse_seconds(optarg, 1, &options->request.timeout_ns);
-        break;
-    case VERSION:
-        return puts("crust-guest-agent " CRUST_VERSION) < 0 ? OPTIONS_BAD : OPTIONS_SHOWN;
-    case HELP:
-        return fputs(help, stdout) < 0 ? OPTIONS_BAD : OPTIONS_SHOWN;
-    default:
-        return OPTIONS_BAD;
-    }
-    return is_good ? OPTIONS_RUN : OPTIONS_BAD;
-}
-
 static int parse_options(int argc, char **argv, struct options *options)
 {
-    int automatic = 0, once = 0, report = 0, all = 0, option, r = OPTIONS_RUN;
     const struct option known[] = {
         {"listen", required_argument, NULL, LISTEN},
-        {"auto", no_argument, &automatic, true},
+        {"auto", no_argument, &options->automatic, true},
         {"flush", required_argument, NULL, FLUSH},
-        {"once", no_argument, &once, true},
+        {"once", no_argument, &options->once, true},
         {"drive", required_argument, NULL, DRIVE},
-        {"report", no_argument, &report, true},
+        {"report", no_argument, &options->report, true},
         {"timeout", required_argument, NULL, TIMEOUT},
-        {"all", no_argument, &all, true},
+        {"all", no_argument, &options->all, true},
         {"version", no_argument, NULL, VERSION},
         {"help", no_argument, NULL, HELP},
         {0},
     };
+    bool is_good = true;
+    int option;
 
-    while (r == OPTIONS_RUN && (option = getopt_long(argc, argv, "", known, NULL)) != -1)
-        r = take_option(option, options);
-    if (r != OPTIONS_RUN)
-        return r;
-    options->automatic = automatic;
-    options->once = once;
-    options->request.report_only = report;
-    options->request.all = all;
+    while (is_good && (option = getopt_long(argc, argv, "", known, NULL)) != -1) {
+        switch (option) {
+        case SET:
+            break;
+        case LISTEN:
+            is_good = options->listen_count < LISTENERS;
+            if (is_good)
+                options->listen[options->listen_count++] = optarg;
+            break;
+        case FLUSH:
+            is_good = parse_seconds(optarg, 0, &options->flush_ns);
+            break;
+        case DRIVE:
+            options->drive = optarg;
+            break;
+        case TIMEOUT:
+            is_good = parse_seconds(optarg, 1, &options->request.timeout_ns);
+            break;
+        case VERSION:
+            return puts("crust-guest-agent " CRUST_VERSION) < 0 ? OPTIONS_BAD : OPTIONS_SHOWN;
+        case HELP:
+            return fputs(help, stdout) < 0 ? OPTIONS_BAD : OPTIONS_SHOWN;
+        default:
+            is_good = false;
+        }
+    }
+    options->request.report_only = options->report;
+    options->request.all = options->all;
     options->request.paths = (const char *const *)&argv[optind];
     options->request.count = (size_t)(argc - optind);
-    return check_options(options) ? OPTIONS_RUN : OPTIONS_BAD;
+    return is_good && check_options(options) ? OPTIONS_RUN : OPTIONS_BAD;
 }
 
 static void on_stop(struct loop_signal *signal)
@@ -183,66 +162,50 @@ static void on_stop(struct loop_signal *signal)
     loop_stop(signal->loop);
 }
 
-/* As server_new(). */
-static int start_servers(struct loop *loop, const struct options *options, struct server **servers)
-{
-    for (size_t i = 0; i < options->listen_count; i++) {
-        struct error error;
-        int r = server_new(loop, options->listen[i], IDLE_NS, &servers[i], &error);
-
-        if (r < 0) {
-            log_error(NULL, "%s", error.text);
-            return r;
-        }
-        log_info(NULL, "listening on %s", options->listen[i]);
-    }
-    return 0;
-}
-
 static int run(const struct options *options)
 {
     struct server *servers[LISTENERS] = {0};
-    struct automatic *automatic = NULL;
     struct loop_signal terminated = {0}, interrupted = {0};
     struct loop loop;
-    int status, r;
+    struct error error;
+    int status = EXIT_FAILURE, r = 0;
 
     if (loop_init(&loop) < 0)
         return EXIT_FAILURE;
     loop_signal_start(&loop, &terminated, SIGTERM, on_stop);
     loop_signal_start(&loop, &interrupted, SIGINT, on_stop);
-    r = start_servers(&loop, options, servers);
-    status = r == SERVER_NO_ADDRESS ? EXIT_USAGE : EXIT_FAILURE;
-    if (r == 0 && (!options->automatic || automatic_new(&loop, &automatic) == 0)) {
+    for (size_t i = 0; r == 0 && i < options->listen_count; i++) {
+        r = server_new(&loop, options->listen[i], IDLE_NS, &servers[i], &error);
+        if (r == 0)
+            log_info(NULL, "listening on %s", options->listen[i]);
+        else
+            log_error(NULL, "%s", error.text);
+    }
+    if (r == SERVER_NO_ADDRESS)
+        status = EXIT_USAGE;
+    if (r == 0) {
+        if (options->automatic)
+            automatic_start(&loop);
         if (options->listen_count)
             drive_flush_start(&loop, options->flush_ns);
         loop_run(&loop);
         status = EXIT_SUCCESS;
     }
-    (void)automatic_free(automatic);
     for (size_t i = 0; i < LISTENERS; i++)
         (void)server_free(servers[i]);
-    drive_tasks_end();
     drive_flush_end();
+    tasks_free();
     loop_signal_stop(&terminated);
     loop_signal_stop(&interrupted);
     loop_done(&loop);
     return status;
 }
 
-/* outcome: of a call or a report, or a failure before there was any. */
-static int end_once(int outcome, const struct error *error)
-{
-    if (outcome == EXIT_SUCCESS || outcome == EXIT_INCOMPLETE)
-        return outcome;
-    (void)fprintf(stderr, "crust-guest-agent: %s\n", error->text);
-    return EXIT_USAGE;
-}
-
 int main(int argc, char **argv)
 {
     struct options options = {.flush_ns = FLUSH_DEFAULT};
     struct error error = {.text = "no such call, try --help"};
+    int outcome;
 
     switch (parse_options(argc, argv, &options)) {
     case OPTIONS_SHOWN:
@@ -255,12 +218,14 @@ int main(int argc, char **argv)
     }
     log_configure(LOG_INFO, LOG_LOGFMT);
     (void)signal(SIGPIPE, SIG_IGN); /* a serial port is written by write(2) */
-    if (options.once)
-        return end_once(oneshot_run(&options.request, STDOUT_FILENO, &error), &error);
     if (options.flush_ns == FLUSH_DEFAULT)
         options.flush_ns = FLUSH_NS;
-    if (options.drive)
-        return end_once(drive_once_run(options.drive, options.flush_ns, STDOUT_FILENO, &error),
-                        &error);
-    return run(&options);
+    if (!options.once && !options.drive)
+        return run(&options);
+    outcome = options.once ? oneshot_run(&options.request, STDOUT_FILENO, &error)
+                           : drive_once_run(options.drive, options.flush_ns, STDOUT_FILENO, &error);
+    if (outcome == EXIT_SUCCESS || outcome == EXIT_INCOMPLETE)
+        return outcome;
+    (void)fprintf(stderr, "crust-guest-agent: %s\n", error.text);
+    return EXIT_USAGE;
 }

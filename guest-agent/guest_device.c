@@ -5,14 +5,9 @@
  * function that carries it, and, on a SCSI bus, in one named HOST:CHANNEL:TARGET:LUN. This holds
  * for virtio-blk, virtio-scsi and NVMe alike, so no driver needs to be known by name.
  */
-#include "guest-agent/guest_device.h"
+#include "guest-agent/guest_volume.h"
 
-#include <ctype.h>
-#include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
-#include <limits.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,55 +18,89 @@
 
 enum { ATTRIBUTE_BYTES = 128, SECTOR_BYTES = 512, PCI_LEVELS = 4 };
 
-/* A short text attribute without its newline. */
-static int read_attribute(const char *path, char ret_text[static ATTRIBUTE_BYTES])
+ssize_t device_read_attribute(int directory, const char *name, char *ret_bytes, size_t size)
 {
-    cleanup(fd_closep) int fd = open(path, O_RDONLY | O_CLOEXEC);
+    cleanup(fd_closep) int fd = openat(directory, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     ssize_t count;
 
     if (fd < 0)
         return -errno;
-    count = read(fd, ret_text, ATTRIBUTE_BYTES - 1);
+    count = read(fd, ret_bytes, size - 1);
     if (count < 0)
         return -errno;
-    ret_text[count] = '\0';
-    ret_text[strcspn(ret_text, "\n")] = '\0';
+    ret_bytes[count] = '\0';
+    return count;
+}
+
+int device_write_attribute(const char *path, const char *text)
+{
+    cleanup(fd_closep) int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+    return fd < 0 || write(fd, text, strlen(text)) < 0 ? -errno : 0;
+}
+
+int device_read_number(int directory, const char *name, uint64_t *ret_number)
+{
+    char text[ATTRIBUTE_BYTES], *end;
+    ssize_t count = device_read_attribute(directory, name, text, sizeof(text));
+    uint64_t number;
+
+    if (count < 0)
+        return (int)count;
+    errno = 0;
+    number = strtoull(text, &end, 10);
+    if (errno || text[0] < '0' || text[0] > '9' || (*end && *end != '\n'))
+        return -EBADMSG;
+    *ret_number = number;
     return 0;
 }
 
-static int read_device_attribute(dev_t device, const char *name,
-                                 char ret_text[static ATTRIBUTE_BYTES])
+int device_read_size(int directory, const char *name, uint64_t *ret_bytes)
 {
-    char path[PATH_MAX];
+    uint64_t sectors;
+    int r = device_read_number(directory, name, &sectors);
 
-    (void)snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/%s", major(device), minor(device),
-                   name);
-    return read_attribute(path, ret_text);
+    if (r < 0)
+        return r;
+    if (sectors > UINT64_MAX / SECTOR_BYTES)
+        return -EBADMSG;
+    *ret_bytes = sectors * SECTOR_BYTES;
+    return 0;
 }
 
-static bool has_device_file(dev_t device, const char *name)
+int device_read_device(int directory, const char *name, dev_t *ret_device)
 {
-    char path[PATH_MAX];
+    char text[ATTRIBUTE_BYTES];
+    ssize_t count = device_read_attribute(directory, name, text, sizeof(text));
+    uint32_t numbers[2];
 
-    (void)snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/%s", major(device), minor(device),
-                   name);
-    return access(path, F_OK) == 0;
+    if (count < 0)
+        return (int)count;
+    if (!numbers_read(text, ":", 10, numbers))
+        return -EBADMSG;
+    *ret_device = makedev(numbers[0], numbers[1]);
+    return 0;
+}
+
+static const char *path_of(dev_t device, const char *name, char ret_path[static ATTRIBUTE_BYTES])
+{
+    (void)snprintf(ret_path, ATTRIBUTE_BYTES, "/sys/dev/block/%u:%u/%s", major(device),
+                   minor(device), name);
+    return ret_path;
+}
+
+static bool has_file(dev_t device, const char *name)
+{
+    char path[ATTRIBUTE_BYTES];
+
+    return access(path_of(device, name, path), F_OK) == 0;
 }
 
 int device_size(dev_t device, uint64_t *ret_bytes)
 {
-    char text[ATTRIBUTE_BYTES], *end;
-    uint64_t sectors;
-    int r = read_device_attribute(device, "size", text);
+    char path[ATTRIBUTE_BYTES];
 
-    if (r < 0)
-        return r;
-    errno = 0;
-    sectors = strtoull(text, &end, 10);
-    if (errno || end == text || *end || sectors > UINT64_MAX / SECTOR_BYTES)
-        return -EBADMSG;
-    *ret_bytes = sectors * SECTOR_BYTES;
-    return 0;
+    return device_read_size(AT_FDCWD, path_of(device, "size", path), ret_bytes);
 }
 
 void device_name(dev_t device, char ret_name[static DEVICE_NAME_BYTES])
@@ -92,52 +121,40 @@ void device_name(dev_t device, char ret_name[static DEVICE_NAME_BYTES])
 
 int device_by_name(const char *name, dev_t *ret_device)
 {
-    char path[PATH_MAX], text[ATTRIBUTE_BYTES];
-    uint32_t numbers[2];
-    int r;
+    char path[ATTRIBUTE_BYTES];
 
     if (!*name || *name == '.' || strchr(name, '/') || strlen(name) >= DEVICE_NAME_BYTES)
         return DEVICE_IMPOSSIBLE;
     (void)snprintf(path, sizeof(path), "/sys/class/block/%s/dev", name);
-    r = read_attribute(path, text);
-    if (r < 0)
-        return r;
-    if (!numbers_read(text, ":", 10, numbers))
-        return -EBADMSG;
-    *ret_device = makedev(numbers[0], numbers[1]);
-    return 0;
-}
-
-static const char *mapper_kind(const char *uuid)
-{
-    static const struct {
-        const char *prefix, *kind;
-    } kinds[] = {
-        {"CRYPT-", "an encrypted (dm-crypt) device; it needs cryptsetup resize"},
-        {"LVM-", "an LVM logical volume; it needs pvresize and lvextend"},
-        {"mpath-", "a multipath device; it needs multipathd resize map"},
-    };
-
-    for (size_t i = 0; i < array_length(kinds); i++) {
-        if (strncmp(uuid, kinds[i].prefix, strlen(kinds[i].prefix)) == 0)
-            return kinds[i].kind;
-    }
-    return "a device-mapper device";
+    return device_read_device(AT_FDCWD, path, ret_device);
 }
 
 bool device_layer(dev_t device, char *ret_text, size_t size)
 {
-    char name[DEVICE_NAME_BYTES], uuid[ATTRIBUTE_BYTES];
+    static const struct {
+        const char *prefix, *kind;
+    } mappers[] = {
+        {"CRYPT-", "an encrypted (dm-crypt) device; it needs cryptsetup resize"},
+        {"LVM-", "an LVM logical volume; it needs pvresize and lvextend"},
+        {"mpath-", "a multipath device; it needs multipathd resize map"},
+    };
+    char name[DEVICE_NAME_BYTES], path[ATTRIBUTE_BYTES], uuid[ATTRIBUTE_BYTES];
     const char *kind = NULL;
 
-    if (read_device_attribute(device, "dm/uuid", uuid) == 0)
-        kind = mapper_kind(uuid);
-    else if (has_device_file(device, "partition"))
+    if (device_read_attribute(AT_FDCWD, path_of(device, "dm/uuid", path), uuid, sizeof(uuid)) >=
+        0) {
+        kind = "a device-mapper device";
+        for (size_t i = 0; i < array_length(mappers); i++) {
+            if (strncmp(uuid, mappers[i].prefix, strlen(mappers[i].prefix)) == 0)
+                kind = mappers[i].kind;
+        }
+    } else if (has_file(device, "partition")) {
         kind = "a partition; its table has to be changed first";
-    else if (has_device_file(device, "md"))
+    } else if (has_file(device, "md")) {
         kind = "a software RAID (md); it needs mdadm --grow";
-    else if (has_device_file(device, "bcache"))
+    } else if (has_file(device, "bcache")) {
         kind = "a bcache device";
+    }
     if (!kind)
         return false;
     device_name(device, name);
@@ -145,35 +162,25 @@ bool device_layer(dev_t device, char *ret_text, size_t size)
     return true;
 }
 
-/* "02" or "02.0" up to a slash or the end; moves the cursor past it. */
-static int parse_slot(const char **cursor, unsigned *ret_slot, unsigned *ret_function)
+/* Reads "02" or "02.0". Returns what follows; NULL: it is malformed. */
+static const char *parse_function(const char *text, uint32_t ret_function[static 2])
 {
-    unsigned slot = 0, function = 0, digits = 0;
+    const char *end = numbers_read(text, "", 16, ret_function);
 
-    for (; isxdigit((unsigned char)**cursor) && digits < 2; digits++, ++*cursor) {
-        char c = (char)tolower((unsigned char)**cursor);
-
-        slot = slot * 16 + (unsigned)(c <= '9' ? c - '0' : c - 'a' + 10);
+    ret_function[1] = 0;
+    if (!end || end - text > 2 || ret_function[0] > 0x1f)
+        return NULL;
+    if (*end == '.') {
+        if (end[1] < '0' || end[1] > '7')
+            return NULL;
+        ret_function[1] = (uint32_t)(end[1] - '0');
+        end += 2;
     }
-    if (digits == 0 || slot > 0x1f)
-        return DEVICE_IMPOSSIBLE;
-    if (**cursor == '.') {
-        if ((*cursor)[1] < '0' || (*cursor)[1] > '7')
-            return DEVICE_IMPOSSIBLE;
-        function = (unsigned)((*cursor)[1] - '0');
-        *cursor += 2;
-    }
-    if (**cursor == '/' && (*cursor)[1])
-        ++*cursor;
-    else if (**cursor)
-        return DEVICE_IMPOSSIBLE;
-    *ret_slot = slot;
-    *ret_function = function;
-    return 0;
+    return end;
 }
 
 /* The function at slot.function on the bus behind a bridge, whatever number that bus has. */
-static int descend(char path[static PATH_MAX], unsigned slot, unsigned function)
+static int descend(char path[static PATH_MAX], uint32_t slot, uint32_t function)
 {
     cleanup(dir_closep) DIR *directory = opendir(path);
     const struct dirent *entry;
@@ -195,51 +202,46 @@ static int descend(char path[static PATH_MAX], unsigned slot, unsigned function)
     return DEVICE_ABSENT;
 }
 
-struct pci_function {
-    unsigned slot, number;
-};
-
-static int parse_pci_path(const char *path, struct pci_function functions[static PCI_LEVELS],
-                          unsigned *ret_levels)
-{
-    unsigned levels = 0;
-
-    do {
-        int r = levels < PCI_LEVELS
-                    ? parse_slot(&path, &functions[levels].slot, &functions[levels].number)
-                    : DEVICE_IMPOSSIBLE;
-
-        if (r < 0)
-            return r;
-        levels++;
-    } while (*path);
-    *ret_levels = levels;
-    return 0;
-}
-
 /* The sysfs directory of the last function of the path, without links. */
 static int resolve_pci_path(const char *path, char ret_directory[static PATH_MAX])
 {
-    struct pci_function functions[PCI_LEVELS];
-    unsigned levels;
+    uint32_t functions[PCI_LEVELS][2]; /* slot and number */
+    unsigned levels = 0;
     char link[64];
-    int r = parse_pci_path(path, functions, &levels);
+    int r;
 
-    if (r < 0)
-        return r;
-    (void)snprintf(link, sizeof(link), "/sys/bus/pci/devices/0000:00:%02x.%x", functions[0].slot,
-                   functions[0].number);
+    while (levels == 0 || *path) {
+        path = levels < PCI_LEVELS ? parse_function(path, functions[levels++]) : NULL;
+        if (!path || (*path && *path != '/') || (*path && !path[1]))
+            return DEVICE_IMPOSSIBLE;
+        path += *path == '/';
+    }
+    (void)snprintf(link, sizeof(link), "/sys/bus/pci/devices/0000:00:%02x.%x", functions[0][0],
+                   functions[0][1]);
     r = realpath(link, ret_directory) ? DEVICE_FOUND : DEVICE_ABSENT;
     for (unsigned level = 1; level < levels && r == DEVICE_FOUND; level++)
-        r = descend(ret_directory, functions[level].slot, functions[level].number);
+        r = descend(ret_directory, functions[level][0], functions[level][1]);
     return r;
 }
 
-/* The one whole disk whose sysfs directory `matches`. */
-static int find_disk(bool (*matches)(const char *directory, const void *wanted), const void *wanted,
-                     dev_t *ret_device)
+static bool has_scsi_address(const char *directory, const uint32_t address[static 2])
+{
+    for (const char *at = strchr(directory, '/'); at; at = strchr(at + 1, '/')) {
+        uint32_t numbers[4]; /* host, channel, target, lun */
+        const char *end = numbers_read(at + 1, ":::", 10, numbers);
+
+        if (end && (*end == '/' || !*end) && numbers[2] == address[0] && numbers[3] == address[1])
+            return true;
+    }
+    return false;
+}
+
+/* The one whole disk whose sysfs directory lies below `above`, or, if that is NULL, has the SCSI
+ * address (target and LUN). */
+static int find_disk(const char *above, const uint32_t address[static 2], dev_t *ret_device)
 {
     cleanup(dir_closep) DIR *class = opendir("/sys/class/block");
+    size_t length = above ? strlen(above) : 0;
     const struct dirent *entry;
     dev_t found = 0;
 
@@ -250,8 +252,10 @@ static int find_disk(bool (*matches)(const char *directory, const void *wanted),
         dev_t device;
 
         (void)snprintf(link, sizeof(link), "/sys/class/block/%s", entry->d_name);
-        if (entry->d_name[0] == '.' || !realpath(link, directory) || !matches(directory, wanted) ||
-            device_by_name(entry->d_name, &device) < 0 || has_device_file(device, "partition"))
+        if (entry->d_name[0] == '.' || !realpath(link, directory) ||
+            (above ? strncmp(directory, above, length) != 0 || directory[length] != '/'
+                   : !has_scsi_address(directory, address)) ||
+            device_by_name(entry->d_name, &device) < 0 || has_file(device, "partition"))
             continue;
         if (found)
             return DEVICE_AMBIGUOUS;
@@ -263,42 +267,21 @@ static int find_disk(bool (*matches)(const char *directory, const void *wanted),
     return DEVICE_FOUND;
 }
 
-static bool lies_below(const char *directory, const void *wanted)
-{
-    const char *above = wanted;
-    size_t length = strlen(above);
-
-    return strncmp(directory, above, length) == 0 && directory[length] == '/';
-}
-
-int device_by_pci_path(const char *path, dev_t *ret_device)
+int device_by_path(const char *path, dev_t *ret_device)
 {
     char directory[PATH_MAX];
-    int r = resolve_pci_path(path, directory);
+    uint32_t address[2] = {0};
+    const char *end;
+    int r;
 
-    return r == DEVICE_FOUND ? find_disk(lies_below, directory, ret_device) : r;
-}
-
-static bool has_scsi_address(const char *directory, const void *wanted)
-{
-    const uint32_t *address = wanted; /* target, LUN */
-
-    for (const char *at = strchr(directory, '/'); at; at = strchr(at + 1, '/')) {
-        uint32_t numbers[4]; /* host, channel, target, lun */
-        const char *end = numbers_read(at + 1, ":::", 10, numbers);
-
-        if (end && (*end == '/' || !*end) && numbers[2] == address[0] && numbers[3] == address[1])
-            return true;
+    if (strncmp(path, "/dev/", 5) == 0)
+        return device_by_name(path + 5, ret_device);
+    if (strncmp(path, "pci:", 4) == 0) {
+        r = resolve_pci_path(path + 4, directory);
+        return r == DEVICE_FOUND ? find_disk(directory, address, ret_device) : r;
     }
-    return false;
-}
-
-int device_by_scsi_address(const char *address, dev_t *ret_device)
-{
-    uint32_t numbers[2];
-    const char *end = numbers_read(address, ":", 10, numbers);
-
-    if (!end || *end)
+    if (strncmp(path, "scsi:", 5) != 0)
         return DEVICE_IMPOSSIBLE;
-    return find_disk(has_scsi_address, numbers, ret_device);
+    end = numbers_read(path + 5, ":", 10, address);
+    return end && !*end ? find_disk(NULL, address, ret_device) : DEVICE_IMPOSSIBLE;
 }

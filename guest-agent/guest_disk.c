@@ -1,61 +1,59 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* guest_disk.c - finds disks in /sys/block. */
-#include "guest-agent/guest_disk.h"
+/* guest_disk.c - the disks of drives: read from sysfs, waited for, opened, and listed with their
+ * mounts.
+ *
+ * Sources: Documentation/ABI/testing/sysfs-block (serial, of virtio-blk), SPC-4 section 7.7 (VPD
+ * page 0x80, of SCSI disks: four bytes of header, the last two of which are the length of the text
+ * that follows).
+ */
+#include "guest-agent/guest_drive.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
-#include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "guest-agent/guest_volume.h"
 #include "lib/cleanup.h"
+#include "lib/clock.h"
 #include "lib/directory.h"
-#include "lib/quantity.h"
+#include "lib/mount_table.h"
+#include "lib/text.h"
+
+#define FIRST_PAUSE_NS   (2 * NSEC_PER_MSEC)
+#define LONGEST_PAUSE_NS (50 * NSEC_PER_MSEC)
+#define SCAN_PAUSE_NS    (1 * NSEC_PER_SEC)
 
 enum {
     DISKS_LOOKED_AT = 16384, /* of any serial; no Kata guest has more */
     PAGE_BYTES = 256,        /* of VPD page 0x80: header and text */
     PAGE_HEADER_BYTES = 4,
-    SECTOR_BYTES = 512,
 };
 
-/* At most size - 1 bytes, then a NUL. The number of bytes or -errno. */
-static ssize_t read_attribute(int disk, const char *name, char *ret_bytes, size_t size)
+/* ---- sysfs ---- */
+
+enum reading {
+    READ,
+    NO_DRIVE, /* or it was removed */
+    UNREADABLE,
+};
+
+/* What a failure means, or no failure and no serial: the disk may have no such attribute or page
+ * (drivers/scsi/scsi_sysfs.c). */
+static enum reading explain(ssize_t count)
 {
-    cleanup(fd_closep) int fd = openat(disk, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    ssize_t count;
+    int failure = count < 0 ? (int)-count : 0;
 
-    if (fd < 0)
-        return -errno;
-    count = read(fd, ret_bytes, size - 1);
-    if (count < 0)
-        return -errno;
-    ret_bytes[count] = '\0';
-    return count;
-}
-
-/* The disk has no such attribute or page (drivers/scsi/scsi_sysfs.c), or was removed. */
-static bool is_missing(int failure)
-{
-    return failure == ENOENT || failure == EINVAL || failure == ENODEV || failure == ENXIO;
-}
-
-static bool read_number(int disk, const char *name, uint64_t *ret_number)
-{
-    char text[32], *end;
-
-    if (read_attribute(disk, name, text, sizeof(text)) <= 0 || text[0] < '0' || text[0] > '9')
-        return false;
-    errno = 0;
-    *ret_number = strtoull(text, &end, 10);
-    return errno == 0 && (*end == '\n' || *end == '\0');
+    return failure == 0 || failure == ENOENT || failure == EINVAL || failure == ENODEV ||
+                   failure == ENXIO
+               ? NO_DRIVE
+               : UNREADABLE;
 }
 
 /* Strips the blanks and the newline: SCSI serials may be padded. */
@@ -71,22 +69,11 @@ static bool take_serial(const char *text, char ret_serial[static DRIVE_SERIAL_BY
     return drive_serial_is_valid(ret_serial);
 }
 
-enum reading {
-    READ,
-    NO_DRIVE, /* or it was removed */
-    UNREADABLE,
-};
-
-static enum reading explain(ssize_t count)
-{
-    return count >= 0 || is_missing((int)-count) ? NO_DRIVE : UNREADABLE;
-}
-
 /* Reads the serial of a SCSI disk. */
 static enum reading read_page_serial(int disk, char ret_serial[static DRIVE_SERIAL_BYTES])
 {
     char page[PAGE_BYTES];
-    ssize_t count = read_attribute(disk, "device/vpd_pg80", page, sizeof(page));
+    ssize_t count = device_read_attribute(disk, "device/vpd_pg80", page, sizeof(page));
     size_t length;
 
     if (count < PAGE_HEADER_BYTES || (unsigned char)page[1] != 0x80)
@@ -104,7 +91,7 @@ static enum reading read_page_serial(int disk, char ret_serial[static DRIVE_SERI
 static enum reading read_serial(int disk, char ret_serial[static DRIVE_SERIAL_BYTES])
 {
     char text[64];
-    ssize_t count = read_attribute(disk, "serial", text, sizeof(text));
+    ssize_t count = device_read_attribute(disk, "serial", text, sizeof(text));
     enum reading reading;
 
     if (count > 0 && take_serial(text, ret_serial))
@@ -113,34 +100,11 @@ static enum reading read_serial(int disk, char ret_serial[static DRIVE_SERIAL_BY
     return reading == NO_DRIVE ? explain(count) : reading;
 }
 
-static bool read_device(int disk, dev_t *ret_device)
-{
-    char text[32];
-    uint32_t numbers[2];
-
-    if (read_attribute(disk, "dev", text, sizeof(text)) <= 0 ||
-        !numbers_read(text, ":", 10, numbers))
-        return false;
-    *ret_device = makedev(numbers[0], numbers[1]);
-    return true;
-}
-
-static bool read_numbers(int disk, struct drive_disk *ret_disk)
-{
-    uint64_t sectors, read_only;
-
-    if (!read_device(disk, &ret_disk->device) || !read_number(disk, "size", &sectors) ||
-        sectors > UINT64_MAX / SECTOR_BYTES || !read_number(disk, "ro", &read_only))
-        return false;
-    ret_disk->bytes = sectors * SECTOR_BYTES;
-    ret_disk->read_only = read_only != 0;
-    return true;
-}
-
 static enum reading read_disk(const char *sysfs, const char *name, struct drive_disk *ret_disk)
 {
     cleanup(fd_closep) int disk = -1;
     enum reading reading;
+    uint64_t read_only = 0;
     char path[PATH_MAX];
 
     if (strlen(name) >= sizeof(ret_disk->name) ||
@@ -151,8 +115,11 @@ static enum reading read_disk(const char *sysfs, const char *name, struct drive_
     if (disk < 0)
         return explain(-errno);
     reading = read_serial(disk, ret_disk->serial);
-    if (reading == READ && !read_numbers(disk, ret_disk)) /* was it removed? */
+    if (reading == READ && (device_read_device(disk, "dev", &ret_disk->device) < 0 ||
+                            device_read_size(disk, "size", &ret_disk->bytes) < 0 ||
+                            device_read_number(disk, "ro", &read_only) < 0)) /* was it removed? */
         return faccessat(disk, "dev", F_OK, 0) == 0 ? UNREADABLE : NO_DRIVE;
+    ret_disk->read_only = read_only != 0;
     return reading;
 }
 
@@ -228,156 +195,215 @@ enum status_code drive_disks_find(const struct drive_disks *disks, const char *s
     return STATUS_OK;
 }
 
-/* ---- drive fsck ----------------------------------------------------------------------------- */
+/* ---- waiting ---- */
 
-/* E2fsck -p repairs what is safe to repair; -n only checks, for a read-only disk. */
-
-/* Exit codes of e2fsck(8), which may be added up. */
-enum { E2FSCK_REPAIRED = 1, E2FSCK_RESTART = 2, NOT_STARTED = 127 };
-
-static const char *find_program(void)
+/* Has the PCI bus scan for disks, and every SCSI host. Errors are ignored: a bus may be missing or
+ * unable to rescan. */
+static void scan_buses(const char *sysfs, bool with_scsi)
 {
-    static const char *const paths[] = {"/sbin/e2fsck", "/usr/sbin/e2fsck", "/usr/bin/e2fsck"};
+    cleanup(dir_closep) DIR *hosts = NULL;
+    char path[PATH_MAX];
+    const char *name;
 
-    for (size_t i = 0; i < array_length(paths); i++) {
-        if (access(paths[i], X_OK) == 0)
-            return paths[i];
+    if (with_scsi && snprintf(path, sizeof(path), "%s/class/scsi_host", sysfs) < (int)sizeof(path))
+        hosts = opendir(path);
+    while (hosts && (name = directory_next(hosts))) {
+        if (snprintf(path, sizeof(path), "%s/class/scsi_host/%s/scan", sysfs, name) <
+            (int)sizeof(path))
+            (void)device_write_attribute(path, "- - -");
     }
-    return NULL;
+    if (snprintf(path, sizeof(path), "%s/bus/pci/rescan", sysfs) < (int)sizeof(path))
+        (void)device_write_attribute(path, "1");
 }
 
-/* In the child, whose input and output are /dev/null. */
-static _Noreturn void become(const char *program, const char *device, bool read_only)
+enum status_code drive_find(const struct drive_setting *setting, const char *serial,
+                            struct drive_disk *ret_disk, struct error *error)
 {
-    char name[] = "e2fsck", repair[] = "-p", check[] = "-n", *path = strdup(device);
-    char *arguments[] = {name, read_only ? check : repair, path, NULL};
-    char *environment[] = {NULL};
-    int nothing = open("/dev/null", O_RDWR);
+    /* Polls sysfs. A uevent would be some milliseconds faster, but may get lost. */
+    uint64_t now, pause_ns = FIRST_PAUSE_NS, scan_ns = clock_boottime() + SCAN_PAUSE_NS;
 
-    if (path && nothing >= 0 && dup2(nothing, STDIN_FILENO) >= 0 &&
-        dup2(nothing, STDOUT_FILENO) >= 0 && dup2(nothing, STDERR_FILENO) >= 0)
-        (void)execve(program, arguments, environment);
-    _exit(NOT_STARTED);
-}
+    if (setting->deadline_ns && drive_serial_is_of_vmm(serial))
+        scan_buses(setting->sysfs, false);
+    for (;;) {
+        cleanup(drive_disks_done) struct drive_disks disks = {0};
+        int r = drive_disks_read(setting->sysfs, &disks);
+        enum status_code code =
+            r < 0 ? drive_refuse_errno(error, STATUS_INTERNAL, r, "cannot list the disks")
+                  : drive_disks_find(&disks, serial, ret_disk, error);
+        struct timespec pause = {.tv_nsec = (long)pause_ns};
 
-/* The exit code, or -errno. */
-static int run(const char *program, const char *device, bool read_only)
-{
-    int status;
-    pid_t pid = fork();
-
-    if (pid < 0)
-        return -errno;
-    if (pid == 0) {
-        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-        become(program, device, read_only);
+        now = clock_boottime();
+        if ((code != STATUS_UNAVAILABLE && code != STATUS_INTERNAL) || now >= setting->deadline_ns)
+            return code;
+        if (pause_ns > setting->deadline_ns - now)
+            pause.tv_nsec = (long)(setting->deadline_ns - now);
+        if (now >= scan_ns) {
+            scan_buses(setting->sysfs, true);
+            scan_ns = now + SCAN_PAUSE_NS;
+        }
+        (void)nanosleep(&pause, NULL);
+        pause_ns = pause_ns * 2 < LONGEST_PAUSE_NS ? pause_ns * 2 : LONGEST_PAUSE_NS;
     }
-    while (waitpid(pid, &status, 0) < 0) {
-        if (errno != EINTR)
-            return -errno;
-    }
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -EINTR;
 }
 
-enum status_code drive_fsck_run(const char *device, const char *filesystem_type, bool read_only,
-                                enum drive_fsck_result *ret_result, struct error *error)
-{
-    const char *program = find_program();
-    int code;
+/* ---- the device cgroup ---- */
 
-    if (strcmp(filesystem_type, "ext4") != 0) {
-        *ret_result = DRIVE_FSCK_NOT_RUN;
-        return STATUS_OK;
-    }
-    if (!program)
-        return drive_refuse(error, STATUS_FAILED_PRECONDITION,
-                            "the guest has no e2fsck: attach the drive without `fsck`");
-    code = run(program, device, read_only);
-    if (code < 0 || code == NOT_STARTED)
-        return drive_refuse_errno(error, STATUS_INTERNAL, code < 0 ? code : -ENOEXEC,
-                                  "cannot run %s", program);
-    if (code & ~(E2FSCK_REPAIRED | E2FSCK_RESTART))
-        return drive_refuse(error, STATUS_FAILED_PRECONDITION,
-                            "e2fsck %s found what it does not repair without asking (exit code %d)",
-                            read_only ? "-n" : "-p", code);
-    *ret_result = code ? DRIVE_FSCK_REPAIRED : DRIVE_FSCK_CLEAN;
-    return STATUS_OK;
-}
-
-/* ---- device cgroup -------------------------------------------------------------------------- */
-
-/* Adds a rule to the cgroup of this process.
- *
- * The hierarchy may be mounted anywhere or nowhere.
- */
-
-enum { RULE_BYTES = 48 };
-
-/* The path in one line of /proc/PID/cgroup, "N:CONTROLLER,…:/PATH". NULL: of other controllers. */
-static char *path_of(char *line)
-{
-    char *controllers = strchr(line, ':'),
-         *path = controllers ? strchr(controllers + 1, ':') : NULL;
-    char *rest, *name;
-
-    if (!path)
-        return NULL;
-    *path++ = '\0';
-    for (name = strtok_r(controllers + 1, ",", &rest); name; name = strtok_r(NULL, ",", &rest))
-        if (strcmp(name, "devices") == 0)
-            return path;
-    return NULL;
-}
-
-/* Relative to the root of the hierarchy. By /proc/self, because /proc may be that of another pid
- * namespace. */
-static int find_own(char ret_path[static PATH_MAX])
+/* From the line "N:CONTROLLER,…:/PATH": relative to the root of the hierarchy, which may be mounted
+ * anywhere or nowhere. By /proc/self, because /proc may be that of another pid namespace. */
+static int find_own_group(char ret_path[static PATH_MAX])
 {
     cleanup(freep) char *line = NULL;
     FILE *file = fopen("/proc/self/cgroup", "re");
-    const char *path = NULL;
+    char controllers[256];
     size_t size = 0;
     int length = -1;
 
     if (!file)
         return -errno;
-    while (!path && getline(&line, &size, file) > 0) {
-        line[strcspn(line, "\n")] = '\0';
-        path = path_of(line);
+    while (length < 0 && getline(&line, &size, file) > 0) {
+        char *list = strchr(line, ':'), *path = list ? strchr(list + 1, ':') : NULL;
+
+        if (!path)
+            continue;
+        path[strcspn(path, "\n")] = '\0';
+        *path++ = '\0';
+        (void)snprintf(controllers, sizeof(controllers), ",%s,", list + 1);
+        if (strstr(controllers, ",devices,"))
+            length = snprintf(ret_path, PATH_MAX, ".%s/devices.allow", path);
     }
-    if (path)
-        length = snprintf(ret_path, PATH_MAX, ".%s/devices.allow", path);
     (void)fclose(file);
     return length < 0 ? -ENOENT : length < PATH_MAX ? 0 : -ENAMETOOLONG;
 }
 
-static int open_hierarchy(int *ret_fd)
+int device_cgroup_allow(dev_t device)
 {
-    cleanup(fd_closep) int context = fsopen("cgroup", FSOPEN_CLOEXEC);
-    int fd;
+    cleanup(fd_closep) int context = -1;
+    cleanup(fd_closep) int hierarchy = -1;
+    cleanup(fd_closep) int rules = -1;
+    char path[PATH_MAX], rule[48];
+    int length, r = find_own_group(path);
 
+    if (r < 0)
+        return r;
+    context = fsopen("cgroup", FSOPEN_CLOEXEC);
     if (context < 0 || fsconfig(context, FSCONFIG_SET_FLAG, "devices", NULL, 0) < 0 ||
         fsconfig(context, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
         return -errno;
-    fd = fsmount(context, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
-    if (fd < 0)
+    hierarchy = fsmount(context, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+    if (hierarchy < 0)
         return -errno;
-    *ret_fd = fd;
-    return 0;
-}
-
-int device_cgroup_allow(dev_t device)
-{
-    cleanup(fd_closep) int hierarchy = -1;
-    cleanup(fd_closep) int rules = -1;
-    char path[PATH_MAX], rule[RULE_BYTES];
-    int length, r = find_own(path);
-
-    if (r == 0)
-        r = open_hierarchy(&hierarchy);
-    if (r < 0)
-        return r;
     rules = openat(hierarchy, path, O_WRONLY | O_CLOEXEC);
     length = snprintf(rule, sizeof(rule), "b %u:%u rw", major(device), minor(device));
     return rules < 0 || write(rules, rule, (size_t)length) < 0 ? -errno : 0;
+}
+
+/* ---- opening ---- */
+
+static int open_node(const char *path, const struct drive_disk *disk, int flags, int *ret_fd)
+{
+    cleanup(fd_closep) int fd = open(path, flags | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    struct stat status;
+
+    if (fd < 0 && errno == ENXIO)
+        return DRIVE_FIND_ABSENT;
+    if (fd < 0 || fstat(fd, &status) < 0)
+        return -errno;
+    if (!S_ISBLK(status.st_mode) || status.st_rdev != disk->device)
+        return DRIVE_FIND_ABSENT;
+    *ret_fd = take_fd(&fd);
+    return 0;
+}
+
+int drive_find_open(const struct drive_setting *setting, const struct drive_disk *disk, int flags,
+                    int *ret_fd)
+{
+    char path[PATH_MAX];
+    int r;
+
+    if (snprintf(path, sizeof(path), "%s/%s", setting->devices, disk->name) >= (int)sizeof(path))
+        return -ENAMETOOLONG;
+    r = open_node(path, disk, flags, ret_fd);
+    if (r == DRIVE_FIND_DENIED && setting->in_container && device_cgroup_allow(disk->device) == 0)
+        r = open_node(path, disk, flags, ret_fd);
+    return r;
+}
+
+/* ---- the list ---- */
+
+dev_t drive_list_device(const struct mount_entry *mount)
+{
+    struct stat status;
+
+    if (major(mount->device) == 0 && strcmp(mount->file_system, "btrfs") == 0 &&
+        stat(mount->source, &status) == 0 && S_ISBLK(status.st_mode))
+        return status.st_rdev;
+    return mount->device;
+}
+
+/* A process in the guest may mount the disk at a path that is not UTF-8. The path is escaped, or
+ * crustd would refuse the whole list. */
+static void copy_text(const char *from, char *ret_text, size_t size)
+{
+    size_t length = strlen(from);
+
+    if (length < size && text_is_utf8(from, length))
+        memcpy(ret_text, from, length + 1);
+    else
+        text_clean(from, length, ret_text, size);
+}
+
+/* Of several mounts the first one of the whole file system counts, or else a bind mount of one of
+ * its directories. */
+static void note_mount(struct drive_guest_entry *entry, const struct mount_entry *mount,
+                       bool *is_whole)
+{
+    bool whole = strcmp(mount->root, "/") == 0;
+
+    if (entry->state == DRIVE_GUEST_MOUNTED && (*is_whole || !whole))
+        return;
+    *is_whole = whole;
+    entry->state = DRIVE_GUEST_MOUNTED;
+    copy_text(mount->mount_point, entry->vm_path, sizeof(entry->vm_path));
+    copy_text(mount->file_system, entry->filesystem_type, sizeof(entry->filesystem_type));
+}
+
+int drive_list_make(const struct drive_disks *disks, char *mountinfo,
+                    struct drive_guest_list *ret_list)
+{
+    cleanup(freep) bool *is_whole = calloc(disks->count + 1, sizeof(*is_whole));
+    struct drive_guest_entry *entries = calloc(disks->count + 1, sizeof(*entries));
+    struct mount_entry mount;
+
+    if (!entries || !is_whole) {
+        free(entries);
+        return -ENOMEM;
+    }
+    for (size_t i = 0; i < disks->count; i++) {
+        strcpy(entries[i].serial, disks->disks[i].serial);
+        strcpy(entries[i].device, disks->disks[i].name);
+        entries[i].bytes = disks->disks[i].bytes;
+        entries[i].read_only = disks->disks[i].read_only;
+    }
+    while (mountinfo && mount_table_next(&mountinfo, &mount)) {
+        dev_t device = disks->count ? drive_list_device(&mount) : 0;
+
+        for (size_t i = 0; i < disks->count; i++) {
+            if (disks->disks[i].device == device)
+                note_mount(&entries[i], &mount, &is_whole[i]);
+        }
+    }
+    *ret_list =
+        (struct drive_guest_list){disks->count, entries, disks->incomplete || disks->unreadable[0]};
+    return 0;
+}
+
+int drive_list_read(struct drive_guest_list *ret_list)
+{
+    cleanup(drive_disks_done) struct drive_disks disks = {0};
+    cleanup(buffer_done) struct buffer text = BUFFER_INIT(MOUNT_TABLE_BYTES);
+    int r = drive_disks_read("/sys", &disks);
+
+    if (r == 0)
+        r = mount_table_read(&text);
+    return r < 0 ? r : drive_list_make(&disks, text.data, ret_list);
 }

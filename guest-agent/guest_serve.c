@@ -62,28 +62,21 @@ struct server {
 static void on_accept(struct loop_io *io, int events);
 static void on_attach(struct loop_timer *timer);
 
-static struct connection **find_slot(struct server *server, const struct connection *connection)
-{
-    for (size_t i = 0; i < SERVE_CONNECTIONS; i++) {
-        if (server->connections[i] == connection)
-            return &server->connections[i];
-    }
-    return NULL;
-}
-
 static void on_connection_ended(struct connection *connection, void *userdata)
 {
     struct server *server = userdata;
-    struct connection **slot = find_slot(server, connection);
 
     if (server->serial) {
         server->has_peer = false;
         loop_timer_start(server->loop, &server->timer, ATTACH_PAUSE_NS, on_attach);
         return;
     }
-    if (slot)
-        *slot = NULL;
-    (void)connection_free(connection);
+    for (size_t i = 0; i < SERVE_CONNECTIONS; i++) {
+        if (server->connections[i] == connection) {
+            server->connections[i] = connection_free(connection);
+            break;
+        }
+    }
 }
 
 static void on_accept_again(struct loop_timer *timer)
@@ -97,22 +90,23 @@ static void on_accept_again(struct loop_timer *timer)
  * busy. */
 static struct connection **make_room(struct server *server)
 {
-    struct connection **slot = find_slot(server, NULL), **idlest = NULL;
+    struct connection **slot = NULL;
     uint64_t since = UINT64_MAX;
 
-    if (slot)
-        return slot;
     for (size_t i = 0; i < SERVE_CONNECTIONS; i++) {
-        if (connection_idle_since(server->connections[i]) < since) {
-            idlest = &server->connections[i];
-            since = connection_idle_since(*idlest);
+        struct connection **each = &server->connections[i];
+        uint64_t idle_since = *each ? connection_idle_since(*each) : 0;
+
+        if (idle_since < since) {
+            slot = each;
+            since = idle_since;
         }
     }
-    if (idlest) {
+    if (slot && *slot) {
         log_warning(NULL, "too many connections: the one that was idle for longest is closed");
-        *idlest = connection_free(*idlest);
+        *slot = connection_free(*slot);
     }
-    return idlest;
+    return slot;
 }
 
 static void on_accept(struct loop_io *io, int events)
@@ -271,64 +265,48 @@ static int listen_unix(struct server *server)
     return r;
 }
 
-static int listen_vsock(struct server *server, const char *port)
-{
-    struct sockaddr_vm name = {.svm_family = AF_VSOCK, .svm_cid = VMADDR_CID_ANY};
-
-    if (agent_address_parse_number(port, strlen(port), 1, &name.svm_port) < 0)
-        return SERVER_NO_ADDRESS;
-    return listen_on(server, (const struct sockaddr *)&name, sizeof(name));
-}
-
-static int set_path(struct server *server, const char *path)
-{
-    if (path[0] != '/' || !path[1])
-        return SERVER_NO_ADDRESS;
-    server->path = strdup(path);
-    return server->path ? 0 : -ENOMEM;
-}
-
 static int server_start(struct server *server, const char *address)
 {
-    int r = SERVER_NO_ADDRESS;
+    struct sockaddr_vm name = {.svm_family = AF_VSOCK, .svm_cid = VMADDR_CID_ANY};
+    const bool is_unix = strncmp(address, "unix://", 7) == 0;
+    const char *path = address + (is_unix ? 7 : 9);
 
     if (strncmp(address, "vsock://", 8) == 0)
-        return listen_vsock(server, address + 8);
-    if (strncmp(address, "unix://", 7) == 0) {
-        r = set_path(server, address + 7);
-        return r < 0 ? r : listen_unix(server);
-    }
-    if (strncmp(address, "serial://", 9) == 0) {
-        r = set_path(server, address + 9);
-        server->serial = true;
-        loop_signal_start(server->loop, &server->attached, SIGIO, on_attached);
-        if (r == 0)
-            loop_timer_start(server->loop, &server->timer, 0, on_attach);
-    }
-    return r;
+        return agent_address_parse_number(address + 8, strlen(address + 8), 1, &name.svm_port) < 0
+                   ? SERVER_NO_ADDRESS
+                   : listen_on(server, (const struct sockaddr *)&name, sizeof(name));
+    if ((!is_unix && strncmp(address, "serial://", 9) != 0) || path[0] != '/' || !path[1])
+        return SERVER_NO_ADDRESS;
+    server->path = strdup(path);
+    if (!server->path)
+        return -ENOMEM;
+    if (is_unix)
+        return listen_unix(server);
+    server->serial = true;
+    loop_signal_start(server->loop, &server->attached, SIGIO, on_attached);
+    loop_timer_start(server->loop, &server->timer, 0, on_attach);
+    return 0;
 }
 
 int server_new(struct loop *loop, const char *address, uint64_t idle_ns, struct server **ret_server,
                struct error *error)
 {
     struct server *server = calloc(1, sizeof(*server));
-    int r;
+    int r = -ENOMEM;
 
-    if (!server)
-        return error_set_errno(error, -ENOMEM, "cannot listen on %s", address);
-    server->loop = loop;
-    server->idle_ns = idle_ns;
-    server->fd = -1;
-    r = server_start(server, address);
-    if (r < 0) {
-        (void)server_free(server);
-        if (r == SERVER_NO_ADDRESS)
-            return error_set(
-                error, r, "%s is none of vsock://PORT, unix:///PATH, serial:///dev/NAME", address);
-        return error_set_errno(error, r, "cannot listen on %s", address);
+    if (server) {
+        *server = (struct server){.loop = loop, .idle_ns = idle_ns, .fd = -1};
+        r = server_start(server, address);
     }
-    *ret_server = server;
-    return 0;
+    if (r == 0) {
+        *ret_server = server;
+        return 0;
+    }
+    (void)server_free(server);
+    return r == SERVER_NO_ADDRESS
+               ? error_set(error, r, "%s is none of vsock://PORT, unix:///PATH, serial:///dev/NAME",
+                           address)
+               : error_set_errno(error, r, "cannot listen on %s", address);
 }
 
 struct server *server_free(struct server *server)

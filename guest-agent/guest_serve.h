@@ -63,11 +63,7 @@ struct connection *connection_free(struct connection *connection);
 
 /* ---- auto ----------------------------------------------------------------------------------- */
 
-/* Grows every mounted file system whose device has grown, without being asked. */
-
-struct automatic;
-
-/* Scans at once, then whenever the kernel reports a change to a block device, and every half
- * minute, because a mount or an event may have been missed. 0 or -errno. */
-int automatic_new(struct loop *loop, struct automatic **ret_automatic);
-struct automatic *automatic_free(struct automatic *automatic); /* NULL is fine; returns NULL */
+/* Grows every mounted file system whose device has grown, without being asked, until the program
+ * ends. Scans at once, then whenever the kernel reports a change to a block device, and every half
+ * minute, because a mount or an event may have been missed. */
+void automatic_start(struct loop *loop);

@@ -7,7 +7,6 @@
  */
 #include "guest-agent/guest_volume.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <linux/btrfs.h>
 #include <stdio.h>
@@ -18,29 +17,33 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include "agent-client/agent_messages.h"
-#include "guest-agent/guest_device.h"
 #include "lib/cleanup.h"
 #include "lib/encode.h"
 #include "lib/mount_table.h"
 
 #define STORAGE "/run/kata-containers/sandbox/storage/"
 
-enum { VOLUMES = 256 }; /* that one walk tells apart */
+enum { VOLUMES = 256 }; /* in a list */
 
-static bool to_volume(const struct mount_entry *mount, struct volume *ret_volume)
+/* The next mount. False at the end. */
+static bool next_volume(char **cursor, struct volume *ret_volume)
 {
-    if (strlen(mount->mount_point) >= sizeof(ret_volume->mount_point) ||
-        strlen(mount->file_system) >= sizeof(ret_volume->file_system))
-        return false;
-    strcpy(ret_volume->mount_point, mount->mount_point);
-    strcpy(ret_volume->file_system, mount->file_system);
-    ret_volume->kind = filesystem_kind_from_name(mount->file_system);
-    ret_volume->device = mount->device;
-    ret_volume->read_only = mount->read_only;
-    ret_volume->file_system_read_only = mount->file_system_read_only;
-    ret_volume->shut_down = mount->shut_down;
-    return true;
+    struct mount_entry mount;
+
+    while (mount_table_next(cursor, &mount)) {
+        if (strlen(mount.mount_point) >= sizeof(ret_volume->mount_point) ||
+            strlen(mount.file_system) >= sizeof(ret_volume->file_system))
+            continue;
+        strcpy(ret_volume->mount_point, mount.mount_point);
+        strcpy(ret_volume->file_system, mount.file_system);
+        ret_volume->kind = filesystem_kind_from_name(mount.file_system);
+        ret_volume->device = mount.device;
+        ret_volume->read_only = mount.read_only;
+        ret_volume->file_system_read_only = mount.file_system_read_only;
+        ret_volume->shut_down = mount.shut_down;
+        return true;
+    }
+    return false;
 }
 
 int volume_open(const struct volume *volume, struct filesystem *ret_filesystem, int *ret_fd)
@@ -64,15 +67,14 @@ bool volume_has_device(const struct volume *volume)
 
 static bool has_recorded_errors(const struct volume *volume)
 {
-    char name[DEVICE_NAME_BYTES], path[128], text[16] = "";
-    cleanup(fd_closep) int fd = -1;
+    char name[DEVICE_NAME_BYTES], path[128];
+    uint64_t errors;
 
     if (volume->kind != FILESYSTEM_EXT)
         return false;
     device_name(volume->device, name);
     (void)snprintf(path, sizeof(path), "/sys/fs/ext4/%s/errors_count", name);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    return fd >= 0 && read(fd, text, sizeof(text) - 1) > 0 && text[0] != '0';
+    return device_read_number(AT_FDCWD, path, &errors) == 0 && errors > 0;
 }
 
 bool volume_fails_as_shut_down(int error_number)
@@ -138,12 +140,14 @@ int volume_find_mount(const char *path, struct volume *ret_volume, struct error 
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(MOUNT_TABLE_BYTES);
     int r = mount_table_read(&text);
     char *cursor = text.data;
-    struct mount_entry mount;
+    struct volume volume;
     bool found = false;
 
-    while (r == 0 && mount_table_next(&cursor, &mount)) {
-        if (strcmp(mount.mount_point, path) == 0)
-            found = to_volume(&mount, ret_volume);
+    while (r == 0 && next_volume(&cursor, &volume)) {
+        if (strcmp(volume.mount_point, path) != 0)
+            continue;
+        *ret_volume = volume;
+        found = true;
     }
     if (r < 0)
         return r;
@@ -151,50 +155,15 @@ int volume_find_mount(const char *path, struct volume *ret_volume, struct error 
                  : error_set(error, VOLUME_UNKNOWN, "%s is not a mount point in this guest", path);
 }
 
-/* A writable mount of the device, or else a read-only one. */
-static int find_by_device(dev_t disk, struct volume *ret_volume, struct error *error)
-{
-    cleanup(buffer_done) struct buffer text = BUFFER_INIT(MOUNT_TABLE_BYTES);
-    int r = mount_table_read(&text);
-    char *cursor = text.data, name[DEVICE_NAME_BYTES];
-    struct mount_entry mount;
-    bool found = false;
-
-    while (r == 0 && (!found || ret_volume->read_only) && mount_table_next(&cursor, &mount)) {
-        struct volume volume;
-
-        if (!to_volume(&mount, &volume) || (found && volume.read_only) ||
-            (volume.device != disk && volume.kind != FILESYSTEM_BTRFS))
-            continue;
-        if (volume.kind == FILESYSTEM_OTHER || stands_on(&volume, disk)) {
-            *ret_volume = volume;
-            found = true;
-        }
-    }
-    if (r < 0)
-        return r;
-    device_name(disk, name);
-    return found ? VOLUME_FOUND
-                 : error_set(error, VOLUME_UNKNOWN,
-                             "the guest has not mounted %s (by a container alone does not count)",
-                             name);
-}
-
-static int find_disk(const char *path, dev_t *ret_disk)
-{
-    if (strncmp(path, "/dev/", 5) == 0)
-        return device_by_name(path + 5, ret_disk);
-    if (strncmp(path, "pci:", 4) == 0)
-        return device_by_pci_path(path + 4, ret_disk);
-    if (strncmp(path, "scsi:", 5) == 0)
-        return device_by_scsi_address(path + 5, ret_disk);
-    return DEVICE_IMPOSSIBLE;
-}
-
+/* A writable mount of the disk, or else a read-only one. */
 static int find_on_disk(const char *path, struct volume *ret_volume, struct error *error)
 {
+    cleanup(buffer_done) struct buffer text = BUFFER_INIT(MOUNT_TABLE_BYTES);
+    char *cursor, name[DEVICE_NAME_BYTES];
+    struct volume volume;
+    bool found = false;
     dev_t disk;
-    int r = find_disk(path, &disk);
+    int r = device_by_path(path, &disk);
 
     if (r == DEVICE_IMPOSSIBLE)
         return error_set(error, VOLUME_UNKNOWN,
@@ -203,7 +172,24 @@ static int find_on_disk(const char *path, struct volume *ret_volume, struct erro
         return error_set(error, VOLUME_UNKNOWN, "no disk is at %s", path);
     if (r == DEVICE_AMBIGUOUS)
         return error_set(error, VOLUME_UNKNOWN, "more than one disk is at %s", path);
-    return r == DEVICE_FOUND ? find_by_device(disk, ret_volume, error) : r;
+    if (r == DEVICE_FOUND)
+        r = mount_table_read(&text);
+    if (r < 0)
+        return r;
+    cursor = text.data;
+    while ((!found || ret_volume->read_only) && next_volume(&cursor, &volume)) {
+        if ((found && volume.read_only) ||
+            (volume.device != disk && volume.kind != FILESYSTEM_BTRFS) ||
+            (volume.kind != FILESYSTEM_OTHER && !stands_on(&volume, disk)))
+            continue;
+        *ret_volume = volume;
+        found = true;
+    }
+    device_name(disk, name);
+    return found ? VOLUME_FOUND
+                 : error_set(error, VOLUME_UNKNOWN,
+                             "the guest has not mounted %s (by a container alone does not count)",
+                             name);
 }
 
 /* Kata's Go runtime names the agent's mount point by the base64url of the disk's address
@@ -249,66 +235,42 @@ int volume_find(const char *path, struct volume *ret_volume, struct error *error
     return r;
 }
 
-int volume_for_each(dev_t only, bool (*visit)(const struct volume *volume, void *userdata),
-                    void *userdata)
+int volume_list(dev_t only, struct volume **ret_volumes, size_t *ret_count)
 {
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(MOUNT_TABLE_BYTES);
-    dev_t seen[VOLUMES];
+    cleanup(freep) struct volume *volumes = calloc(VOLUMES, sizeof(*volumes));
     size_t count = 0;
-    int r = mount_table_read(&text);
+    int r = volumes ? mount_table_read(&text) : -ENOMEM;
     char *cursor = text.data;
-    struct mount_entry mount;
 
-    while (r == 0 && count < VOLUMES && mount_table_next(&cursor, &mount)) {
-        struct volume volume;
+    while (r == 0 && count < VOLUMES && next_volume(&cursor, &volumes[count])) {
+        const struct volume *volume = &volumes[count];
         size_t i = 0;
 
-        if (!to_volume(&mount, &volume) || volume.kind == FILESYSTEM_OTHER ||
-            (only && volume.device != only) || (volume.read_only && !is_shut_down(&volume)))
+        if (volume->kind == FILESYSTEM_OTHER || (only && volume->device != only) ||
+            (volume->read_only && !is_shut_down(volume)))
             continue;
-        while (i < count && seen[i] != volume.device)
+        while (volumes[i].device != volume->device)
             i++;
-        if (i < count || !stands_on(&volume, 0))
-            continue;
-        seen[count++] = volume.device;
-        if (!visit(&volume, userdata))
-            break;
+        count += i == count && stands_on(volume, 0);
     }
-    return r;
-}
-
-static bool take_first(const struct volume *volume, void *userdata)
-{
-    *(struct volume *)userdata = *volume;
-    return false;
+    if (r < 0)
+        return r;
+    *ret_volumes = take_pointer(&volumes);
+    *ret_count = count;
+    return 0;
 }
 
 void volume_prefer_writable(struct volume *volume)
 {
-    if (volume->read_only)
-        (void)volume_for_each(volume->device, take_first, volume);
+    cleanup(freep) struct volume *volumes = NULL;
+    size_t count = 0;
+
+    if (volume->read_only && volume_list(volume->device, &volumes, &count) == 0 && count)
+        *volume = volumes[0];
 }
 
-/* ---- stats ---------------------------------------------------------------------------------- */
-
-/* Statfs(2), and the file system's own record of errors.
- *
- * statfs(2) on a mounted local file system does not block, so this is answered at once.
- */
-
-static void fill(struct agent_stats *stats, const struct statfs *statistics)
-{
-    uint64_t unit = (uint64_t)statistics->f_bsize;
-
-    stats->has_bytes = true;
-    stats->total = statistics->f_blocks * unit;
-    stats->available = statistics->f_bavail * unit;
-    stats->used = (statistics->f_blocks - statistics->f_bfree) * unit;
-    stats->has_inodes = statistics->f_files > 0; /* btrfs has no number of them */
-    stats->total_inodes = statistics->f_files;
-    stats->available_inodes = statistics->f_ffree;
-    stats->used_inodes = stats->total_inodes - stats->available_inodes;
-}
+/* ---- stats: statfs(2) of a mounted local file system does not block ---- */
 
 void stats_of(const struct volume *volume, struct agent_stats *ret_stats)
 {
@@ -318,7 +280,16 @@ void stats_of(const struct volume *volume, struct agent_stats *ret_stats)
     const char *trouble = volume_trouble(volume, &outcome);
 
     if (statfs(volume->mount_point, &statistics) == 0) {
-        fill(&stats, &statistics);
+        uint64_t unit = (uint64_t)statistics.f_bsize;
+
+        stats.has_bytes = true;
+        stats.total = statistics.f_blocks * unit;
+        stats.available = statistics.f_bavail * unit;
+        stats.used = (statistics.f_blocks - statistics.f_bfree) * unit;
+        stats.has_inodes = statistics.f_files > 0; /* btrfs has no number of them */
+        stats.total_inodes = statistics.f_files;
+        stats.available_inodes = statistics.f_ffree;
+        stats.used_inodes = stats.total_inodes - stats.available_inodes;
     } else {
         stats.abnormal = true;
         (void)snprintf(stats.condition, sizeof(stats.condition), "the file system answers: %s",
@@ -331,19 +302,14 @@ void stats_of(const struct volume *volume, struct agent_stats *ret_stats)
     *ret_stats = stats;
 }
 
-void stats_read(const char *volume_path, struct ttrpc_status *ret_status,
-                struct agent_stats *ret_stats)
+enum status_code stats_read(const char *volume_path, struct agent_stats *ret_stats,
+                            struct error *error)
 {
     struct volume volume;
-    struct error error;
-    int r = volume_find(volume_path, &volume, &error);
+    int r = volume_find(volume_path, &volume, error);
 
-    if (r != VOLUME_FOUND) {
-        ret_status->code = r < 0 ? STATUS_INTERNAL : STATUS_INVALID_ARGUMENT;
-        (void)snprintf(ret_status->message, sizeof(ret_status->message), "%.*s",
-                       (int)sizeof(ret_status->message) - 1, error.text);
-        return;
-    }
-    ret_status->code = STATUS_OK;
+    if (r != VOLUME_FOUND)
+        return r < 0 ? STATUS_INTERNAL : STATUS_INVALID_ARGUMENT;
     stats_of(&volume, ret_stats);
+    return STATUS_OK;
 }

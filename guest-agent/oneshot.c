@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* oneshot.c - finds the volumes, grows them side by side in processes of their own, reports.
+/* oneshot.c - --once finds the volumes, grows them side by side in processes of their own, and
+ * reports. --drive makes a call with the same functions as the server, without its loop.
  *
  * Only the named volumes are touched: a path must be a mount point, and a read-only mount is not
  * replaced by another mount of the same file system. A call that the kernel is known to refuse is
@@ -7,22 +8,29 @@
  */
 #include "guest-agent/oneshot.h"
 
-#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sysmacros.h>
+#include <time.h>
 #include <unistd.h>
 
-#include "guest-agent/guest_device.h"
-#include "guest-agent/guest_volume.h"
+#include "guest-agent/guest_drive.h"
 #include "lib/cleanup.h"
+#include "lib/clock.h"
+#include "lib/encode.h"
 #include "lib/json.h"
-#include "lib/loop.h"
 #include "lib/path.h"
 
-enum { REPORT_BYTES = 1024 * 1024 };
+#define CONTAINERS_NS (5 * NSEC_PER_SEC) /* the interval for containers */
+
+enum {
+    REPORT_BYTES = 1024 * 1024,
+    REPORT_VERSION = 1,
+    FRAME_BYTES = TTRPC_HEADER_BYTES + AGENT_REPLY_BYTES,
+};
 
 struct job {
     struct oneshot *oneshot;
@@ -30,7 +38,7 @@ struct job {
     bool found;
     bool waiting;         /* to be grown, not started yet */
     uint64_t first_bytes; /* of its file system */
-    struct grow_task *task;
+    struct task_waiter task;
     struct report_volume report;
 };
 
@@ -43,13 +51,18 @@ struct oneshot {
     size_t unfinished; /* resizes, waiting or running */
 };
 
-static void start_tasks(struct oneshot *oneshot);
-
-static void finish(struct job *job)
+/* Sets the error, unless one is set already; -errno is REPORT_FAILED. */
+static void fail(struct job *job, int error, const char *text)
 {
-    if (--job->oneshot->unfinished == 0)
-        loop_stop(&job->oneshot->loop);
+    if (job->report.error != REPORT_DONE)
+        return;
+    job->report.error = error < 0 ? REPORT_FAILED : error;
+    (void)snprintf(job->report.error_text, sizeof(job->report.error_text), "%s", text);
 }
+
+/* ---- growing ---- */
+
+static void start_tasks(struct oneshot *oneshot);
 
 /* Another helper, or a call that goes on, may be what grows it. */
 static void say_growing(struct job *job, int otherwise, const char *text)
@@ -58,22 +71,21 @@ static void say_growing(struct job *job, int otherwise, const char *text)
     uint64_t bytes = 0;
 
     (void)device_size(job->volume.device, &bytes);
-    if (grow_task_progress(&job->volume, job->first_bytes, bytes, progress, sizeof(progress)))
-        report_fail(&job->report, REPORT_GROWING, progress);
+    if (grow_progress(&job->volume, job->first_bytes, bytes, progress, sizeof(progress)))
+        fail(job, REPORT_GROWING, progress);
     else
-        report_fail(&job->report, otherwise, text);
+        fail(job, otherwise, text);
 }
 
-static void on_grown(struct grow_task *task, int outcome, const struct error *error, void *userdata)
+static void on_grown(struct task_waiter *waiter, const struct task_result *result)
 {
-    struct job *job = userdata;
+    struct job *job = container_of(waiter, struct job, task);
 
-    job->task = grow_task_free(task);
-    if (outcome == FILESYSTEM_BUSY)
-        say_growing(job, REPORT_BUSY, error->text);
-    else if (outcome != FILESYSTEM_GROWN)
-        report_fail(&job->report, outcome, error->text);
-    finish(job);
+    if (result->outcome == FILESYSTEM_BUSY)
+        say_growing(job, REPORT_BUSY, result->text);
+    else if (result->outcome != FILESYSTEM_GROWN)
+        fail(job, result->outcome, result->text);
+    job->oneshot->unfinished--;
     start_tasks(job->oneshot);
 }
 
@@ -86,20 +98,24 @@ static void start_tasks(struct oneshot *oneshot)
 
         if (!job->waiting)
             continue;
-        job->first_bytes = grow_task_size(&job->volume);
-        r = grow_task_new(&oneshot->loop, &job->volume, on_grown, job, &job->task);
-        if (r == GROW_TASK_TOO_MANY)
+        job->first_bytes = grow_size(&job->volume);
+        r = grow_start(&oneshot->loop, &job->volume, &job->task, on_grown);
+        if (r == TASK_TOO_MANY)
             return;
-        if (r == GROW_TASK_RUNS)
+        if (r == GROW_RUNS)
             continue; /* by another path */
         job->waiting = false;
         if (r < 0) {
-            report_fail(&job->report, REPORT_FAILED, "cannot start a process to grow it");
-            finish(job);
+            fail(job, REPORT_FAILED, "cannot start a process to grow it");
+            oneshot->unfinished--;
         }
     }
+    if (!oneshot->unfinished)
+        loop_stop(&oneshot->loop);
 }
 
+/* The processes are killed, which takes effect when their system call returns: the ioctl may still
+ * complete. */
 static void on_deadline(struct loop_timer *timer)
 {
     struct oneshot *oneshot = container_of(timer, struct oneshot, deadline);
@@ -107,105 +123,39 @@ static void on_deadline(struct loop_timer *timer)
     for (size_t i = 0; i < oneshot->count; i++) {
         struct job *job = &oneshot->jobs[i];
 
-        if (job->task)
+        if (job->task.task)
             say_growing(job, REPORT_TIMED_OUT, "the file system does not go on growing");
         else if (job->waiting)
-            report_fail(&job->report, REPORT_TIMED_OUT, "other file systems took all of the time");
-        job->task = grow_task_abandon(job->task);
+            fail(job, REPORT_TIMED_OUT, "other file systems took all of the time");
         job->waiting = false;
     }
+    tasks_free();
     loop_stop(&oneshot->loop);
-}
-
-static int add_job(struct oneshot *oneshot, const char *path)
-{
-    struct job *jobs = realloc(oneshot->jobs, (oneshot->count + 1) * sizeof(*jobs));
-    struct job *job;
-
-    if (!jobs)
-        return -ENOMEM;
-    oneshot->jobs = jobs;
-    job = &jobs[oneshot->count++];
-    *job = (struct job){.oneshot = oneshot};
-    (void)snprintf(job->report.path, sizeof(job->report.path), "%s", path);
-    return 0;
-}
-
-static int add_path(struct oneshot *oneshot, const char *path, struct error *error)
-{
-    struct error reason = {0};
-    struct job *job;
-    int r = add_job(oneshot, path);
-
-    if (r < 0)
-        return error_set_errno(error, r, "cannot take %s", path);
-    job = &oneshot->jobs[oneshot->count - 1];
-    r = path[0] == '/' ? volume_find_mount(path, &job->volume, &reason)
-                       : volume_find(path, &job->volume, &reason);
-    if (r < 0)
-        return error_set_errno(error, r, "cannot read /proc/self/mountinfo");
-    job->found = r == VOLUME_FOUND;
-    if (!job->found)
-        report_fail(&job->report, REPORT_NOT_MOUNTED, reason.text);
-    return 0;
-}
-
-struct collector {
-    struct oneshot *oneshot;
-    int result;
-};
-
-static bool add_volume(const struct volume *volume, void *userdata)
-{
-    struct collector *collector = userdata;
-    struct oneshot *oneshot = collector->oneshot;
-
-    collector->result = add_job(oneshot, volume->mount_point);
-    if (collector->result < 0)
-        return false;
-    oneshot->jobs[oneshot->count - 1].volume = *volume;
-    oneshot->jobs[oneshot->count - 1].found = true;
-    return true;
-}
-
-static int find_volumes(struct oneshot *oneshot, struct error *error)
-{
-    struct collector collector = {oneshot, 0};
-    int r = 0;
-
-    for (size_t i = 0; r == 0 && i < oneshot->request->count; i++)
-        r = add_path(oneshot, oneshot->request->paths[i], error);
-    if (r < 0 || !oneshot->request->all)
-        return r;
-    r = volume_for_each(0, add_volume, &collector);
-    if (r == 0)
-        r = collector.result;
-    return r < 0 ? error_set_errno(error, r, "cannot list the mounted file systems") : 0;
 }
 
 /* Settles the volumes whose result is known without trying. */
 static void examine(struct job *job)
 {
-    struct report_volume *report = &job->report;
+    const struct volume *volume = &job->volume;
     const char *trouble;
     char text[ERROR_TEXT_BYTES];
     int outcome;
 
-    if (!volume_has_device(&job->volume)) {
-        (void)snprintf(text, sizeof(text), "%s is not on a block device", job->volume.file_system);
-        report_fail(report, REPORT_NOT_A_BLOCK_DEVICE, text);
+    if (!volume_has_device(volume)) {
+        (void)snprintf(text, sizeof(text), "%s is not on a block device", volume->file_system);
+        fail(job, REPORT_NOT_A_BLOCK_DEVICE, text);
     }
-    if (job->oneshot->request->report_only || report->error != REPORT_DONE)
+    if (job->oneshot->request->report_only || job->report.error != REPORT_DONE)
         return;
-    trouble = volume_trouble(&job->volume, &outcome);
-    if (job->volume.kind == FILESYSTEM_OTHER) {
+    trouble = volume_trouble(volume, &outcome);
+    if (volume->kind == FILESYSTEM_OTHER) {
         (void)snprintf(text, sizeof(text), "%s is a file system that cannot be grown here",
-                       job->volume.file_system);
-        report_fail(report, REPORT_UNSUPPORTED, text);
+                       volume->file_system);
+        fail(job, REPORT_UNSUPPORTED, text);
     } else if (trouble) {
-        report_fail(report, outcome, trouble);
-    } else if (job->volume.read_only) {
-        report_fail(report, REPORT_READ_ONLY, AGENT_READ_ONLY_TEXT);
+        fail(job, outcome, trouble);
+    } else if (volume->read_only) {
+        fail(job, REPORT_READ_ONLY, AGENT_READ_ONLY_TEXT);
     }
 }
 
@@ -215,12 +165,12 @@ static void grow(struct oneshot *oneshot)
     for (size_t i = 0; i < oneshot->count; i++) {
         struct job *job = &oneshot->jobs[i];
 
+        if (job->found)
+            examine(job);
         job->waiting = !oneshot->request->report_only && job->report.error == REPORT_DONE;
         oneshot->unfinished += job->waiting;
     }
-    if (!oneshot->unfinished)
-        return;
-    if (oneshot->request->timeout_ns)
+    if (oneshot->unfinished && oneshot->request->timeout_ns)
         loop_timer_start(&oneshot->loop, &oneshot->deadline, oneshot->request->timeout_ns,
                          on_deadline);
     start_tasks(oneshot);
@@ -229,65 +179,51 @@ static void grow(struct oneshot *oneshot)
     loop_timer_stop(&oneshot->deadline);
 }
 
-static int print(const struct oneshot *oneshot, int output, struct error *error)
-{
-    struct buffer line = BUFFER_INIT(REPORT_BYTES);
-    int outcome = ONESHOT_DONE, r;
+/* ---- which ---- */
 
-    report_begin(&line);
-    for (size_t i = 0; i < oneshot->count; i++) {
-        report_append(&line, &oneshot->jobs[i].report);
-        if (oneshot->jobs[i].report.error != REPORT_DONE)
-            outcome = ONESHOT_INCOMPLETE;
-    }
-    r = report_end(&line);
-    if (r == 0)
-        r = path_write(output, line.data, line.length);
-    buffer_done(&line);
-    return r < 0 ? error_set_errno(error, r, "cannot write the report") : outcome;
-}
-
-static int run(struct oneshot *oneshot, int output, struct error *error)
+static int find_volume(struct job *job, const char *path, struct error *error)
 {
-    int r = find_volumes(oneshot, error);
+    struct error reason = {0};
+    int r = path[0] == '/' ? volume_find_mount(path, &job->volume, &reason)
+                           : volume_find(path, &job->volume, &reason);
 
     if (r < 0)
-        return r;
-    for (size_t i = 0; i < oneshot->count; i++) {
-        if (oneshot->jobs[i].found)
-            examine(&oneshot->jobs[i]);
-    }
-    grow(oneshot);
-    for (size_t i = 0; i < oneshot->count; i++) {
-        if (oneshot->jobs[i].found)
-            report_describe(&oneshot->jobs[i].volume, &oneshot->jobs[i].report);
-    }
-    return print(oneshot, output, error);
+        return error_set_errno(error, r, "cannot read /proc/self/mountinfo");
+    job->found = r == VOLUME_FOUND;
+    if (!job->found)
+        fail(job, REPORT_NOT_MOUNTED, reason.text);
+    return 0;
 }
 
-int oneshot_run(const struct oneshot_request *request, int output, struct error *error)
+static int find_volumes(struct oneshot *oneshot, struct error *error)
 {
-    struct oneshot oneshot = {.request = request};
-    int r;
+    const struct oneshot_request *request = oneshot->request;
+    cleanup(freep) struct volume *volumes = NULL;
+    size_t count = request->count;
+    int r = request->all ? volume_list(0, &volumes, &count) : 0;
 
-    if (access("/sys/dev/block", F_OK) < 0)
-        return error_set(error, -ENOENT, "/sys is not mounted: the sizes of devices are not known");
-    if (loop_init(&oneshot.loop) < 0)
-        return error_set(error, -ENOMEM, "cannot start the event loop");
-    r = run(&oneshot, output, error);
-    loop_done(&oneshot.loop);
-    free(oneshot.jobs);
+    oneshot->jobs = calloc(count + 1, sizeof(*oneshot->jobs));
+    if (r == 0 && !oneshot->jobs)
+        r = -ENOMEM;
+    if (r < 0)
+        return error_set_errno(error, r, "cannot list the mounted file systems");
+    while (r == 0 && oneshot->count < count) {
+        size_t i = oneshot->count++;
+        struct job *job = &oneshot->jobs[i];
+        const char *path = volumes ? volumes[i].mount_point : request->paths[i];
+
+        job->oneshot = oneshot;
+        (void)snprintf(job->report.path, sizeof(job->report.path), "%s", path);
+        job->found = volumes;
+        if (volumes)
+            job->volume = volumes[i];
+        else
+            r = find_volume(job, path, error);
+    }
     return r;
 }
 
-/* ---- report --------------------------------------------------------------------------------- */
-
-/* Figures from statfs(2) and sysfs, one object per path.
- *
- * A figure that cannot be read is 0 and no error, because the report is mainly about growing.
- */
-
-enum { REPORT_VERSION = 1 };
+/* ---- report ---- */
 
 static const char *const error_names[REPORT_ERROR_COUNT] = {
     [REPORT_DONE] = "",
@@ -306,34 +242,23 @@ static const char *const error_names[REPORT_ERROR_COUNT] = {
     [REPORT_FAILED] = "failed",
 };
 
-void report_fail(struct report_volume *report, int error, const char *text)
+/* Figures from statfs(2), which might wait for a remote file system, and sysfs. One that cannot be
+ * read is 0 and no error, because the report is mainly about growing. Of devices that are not known
+ * because the file system cannot be opened, the one in mountinfo is taken. */
+static void describe(const struct volume *volume, struct report_volume *report)
 {
-    if (report->error != REPORT_DONE)
-        return;
-    report->error = error < 0 ? REPORT_FAILED : error;
-    (void)snprintf(report->error_text, sizeof(report->error_text), "%s", text);
-}
-
-/* The file system's devices; of one that cannot be opened, the device in mountinfo. */
-static void find_devices(const struct volume *volume, struct filesystem *ret_filesystem)
-{
+    struct filesystem filesystem = {.device_count = 0};
     cleanup(fd_closep) int fd = -1;
 
-    if (volume->kind != FILESYSTEM_OTHER && volume_open(volume, ret_filesystem, &fd) == 0)
+    (void)snprintf(report->file_system, sizeof(report->file_system), "%s", volume->file_system);
+    report->read_only = volume->read_only;
+    if (!volume_has_device(volume))
         return;
-    *ret_filesystem = (struct filesystem){.kind = volume->kind};
-    if (major(volume->device) == 0)
-        return;
-    ret_filesystem->device_count = 1;
-    ret_filesystem->devices[0].device = volume->device;
-}
-
-static void describe_devices(const struct volume *volume, struct report_volume *report)
-{
-    struct filesystem filesystem;
-
-    find_devices(volume, &filesystem);
-    report->device_bytes = 0;
+    if ((volume->kind == FILESYSTEM_OTHER || volume_open(volume, &filesystem, &fd) < 0) &&
+        major(volume->device) != 0) {
+        filesystem.device_count = 1;
+        filesystem.devices[0].device = volume->device;
+    }
     report->device_count = filesystem.device_count;
     report->device = filesystem.device_count ? filesystem.devices[0].device : 0;
     for (unsigned i = 0; i < filesystem.device_count; i++) {
@@ -345,21 +270,13 @@ static void describe_devices(const struct volume *volume, struct report_volume *
         if (!report->layer[0])
             (void)device_layer(device, report->layer, sizeof(report->layer));
     }
-}
-
-void report_describe(const struct volume *volume, struct report_volume *report)
-{
-    (void)snprintf(report->file_system, sizeof(report->file_system), "%s", volume->file_system);
-    report->read_only = volume->read_only;
-    report->stats = (struct agent_stats){0};
-    if (!volume_has_device(volume))
-        return; /* statfs(2) of a remote one might wait */
-    describe_devices(volume, report);
     stats_of(volume, &report->stats);
 }
 
-static void append_device(struct buffer *line, const struct report_volume *volume)
+int report_append(struct buffer *line, const struct report_volume *volume)
 {
+    const struct agent_stats *stats = &volume->stats;
+    bool is_first = line->length > 0 && line->data[line->length - 1] == '[';
     char name[DEVICE_NAME_BYTES] = "", numbers[32] = "";
 
     if (volume->device_count) {
@@ -367,47 +284,182 @@ static void append_device(struct buffer *line, const struct report_volume *volum
         (void)snprintf(numbers, sizeof(numbers), "%u:%u", major(volume->device),
                        minor(volume->device));
     }
+    buffer_append_text(line, is_first ? "{" : ",{");
+    json_append_member(line, "path", volume->path);
+    json_append_member(line, "file_system", volume->file_system);
     json_append_member(line, "device", numbers);
     json_append_member(line, "device_name", name);
     buffer_append_format(line, ",\"device_count\":%u,\"device_bytes\":%" PRIu64,
                          volume->device_count, volume->device_bytes);
     json_append_member(line, "layer", volume->layer);
-}
-
-static void append_stats(struct buffer *line, const struct agent_stats *stats)
-{
     buffer_append_format(line,
                          ",\"total\":%" PRIu64 ",\"used\":%" PRIu64 ",\"available\":%" PRIu64
                          ",\"total_inodes\":%" PRIu64 ",\"used_inodes\":%" PRIu64
-                         ",\"available_inodes\":%" PRIu64,
+                         ",\"available_inodes\":%" PRIu64 ",\"read_only\":%s",
                          stats->total, stats->used, stats->available, stats->total_inodes,
-                         stats->used_inodes, stats->available_inodes);
-}
-
-int report_begin(struct buffer *line)
-{
-    return buffer_append_format(line, "{\"version\":%d,\"volumes\":[", REPORT_VERSION);
-}
-
-int report_append(struct buffer *line, const struct report_volume *volume)
-{
-    bool abnormal = volume->stats.abnormal;
-    bool is_first = line->length > 0 && line->data[line->length - 1] == '[';
-
-    buffer_append_text(line, is_first ? "{" : ",{");
-    json_append_member(line, "path", volume->path);
-    json_append_member(line, "file_system", volume->file_system);
-    append_device(line, volume);
-    append_stats(line, &volume->stats);
-    buffer_append_format(line, ",\"read_only\":%s", volume->read_only ? "true" : "false");
-    json_append_member(line, "condition", abnormal ? "abnormal" : "normal");
-    json_append_member(line, "message", abnormal ? volume->stats.condition : "");
+                         stats->used_inodes, stats->available_inodes,
+                         volume->read_only ? "true" : "false");
+    json_append_member(line, "condition", stats->abnormal ? "abnormal" : "normal");
+    json_append_member(line, "message", stats->abnormal ? stats->condition : "");
     json_append_member(line, "error", error_names[volume->error]);
     json_append_member(line, "error_text", volume->error_text);
     return buffer_append_text(line, "}");
 }
 
-int report_end(struct buffer *line)
+static int print_report(struct oneshot *oneshot, int output, struct error *error)
 {
-    return buffer_append_text(line, "]}\n");
+    cleanup(buffer_done) struct buffer line = BUFFER_INIT(REPORT_BYTES);
+    int outcome = ONESHOT_DONE, r;
+
+    buffer_append_format(&line, "{\"version\":%d,\"volumes\":[", REPORT_VERSION);
+    for (size_t i = 0; i < oneshot->count; i++) {
+        struct job *job = &oneshot->jobs[i];
+
+        if (job->found)
+            describe(&job->volume, &job->report);
+        report_append(&line, &job->report);
+        if (job->report.error != REPORT_DONE)
+            outcome = ONESHOT_INCOMPLETE;
+    }
+    r = buffer_append_text(&line, "]}\n");
+    if (r == 0)
+        r = path_write(output, line.data, line.length);
+    return r < 0 ? error_set_errno(error, r, "cannot write the report") : outcome;
+}
+
+int oneshot_run(const struct oneshot_request *request, int output, struct error *error)
+{
+    struct oneshot oneshot = {.request = request};
+    int r;
+
+    if (access("/sys/dev/block", F_OK) < 0)
+        return error_set(error, -ENOENT, "/sys is not mounted: the sizes of devices are not known");
+    if (loop_init(&oneshot.loop) < 0)
+        return error_set(error, -ENOMEM, "cannot start the event loop");
+    r = find_volumes(&oneshot, error);
+    if (r == 0) {
+        grow(&oneshot);
+        r = print_report(&oneshot, output, error);
+    }
+    loop_done(&oneshot.loop);
+    free(oneshot.jobs);
+    return r;
+}
+
+/* ---- one call for a drive ---- */
+
+static enum status_code run_call(struct drive_call *call, uint64_t timeout_ms,
+                                 struct buffer *payload, struct error *error)
+{
+    struct drive_walk_count walk;
+
+    call->setting.in_container = true;
+    call->setting.deadline_ns = clock_boottime() + timeout_ms * NSEC_PER_MSEC;
+    return drive_call_run(call, &walk, payload, error);
+}
+
+/* Prints the response. 0 or -errno. */
+static int print_response(uint32_t stream, enum status_code code, const char *text,
+                          const struct buffer *answer, bool stays, int output)
+{
+    cleanup(buffer_done) struct buffer frame = BUFFER_INIT(FRAME_BYTES);
+    cleanup(freep) char *line = NULL;
+    struct ttrpc_status status = {.code = (int)code};
+    size_t length;
+    int r;
+
+    if (code != STATUS_OK)
+        (void)snprintf(status.message, sizeof(status.message), "%.*s", TTRPC_MESSAGE_BYTES - 1,
+                       text);
+    r = ttrpc_append_response(&frame, stream, &status, buffer_text(answer),
+                              code == STATUS_OK ? answer->length : 0);
+    if (r < 0)
+        return r;
+    length = BASE64URL_ENCODED_LENGTH(frame.length);
+    line = malloc(length + 2);
+    if (!line)
+        return -ENOMEM;
+    base64url_encode(frame.data, frame.length, line);
+    if (stays)
+        line[length++] = '\n';
+    return path_write(output, line, length);
+}
+
+static void sync_drive(const char *vm_path)
+{
+    cleanup(fd_closep) int fd = open(vm_path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+    if (fd >= 0)
+        (void)syncfs(fd);
+}
+
+/* Until it is killed. */
+static _Noreturn void stay(struct drive_call *call, uint64_t flush_ns)
+{
+    bool has_containers = call->mount.containers.count > 0;
+    uint64_t pause_ns =
+        has_containers && (!flush_ns || flush_ns > CONTAINERS_NS) ? CONTAINERS_NS : flush_ns;
+    const struct timespec pause = {(time_t)(pause_ns / NSEC_PER_SEC),
+                                   (long)(pause_ns % NSEC_PER_SEC)};
+    struct buffer ignored = BUFFER_INIT(FRAME_BYTES);
+    struct error error;
+
+    for (;;) {
+        (void)nanosleep(&pause, NULL);
+        if (has_containers)
+            (void)run_call(call, 0, &ignored, &error);
+        buffer_clear(&ignored);
+        if (flush_ns)
+            sync_drive(call->mount.vm_path);
+    }
+}
+
+/* Whether it is a request of the drives' service. */
+static bool read_request(const char *text, uint32_t *ret_stream, struct ttrpc_request *ret_request,
+                         struct buffer *ret_payload)
+{
+    size_t chars = strlen(text), size = chars / 4 * 3 + 1, length;
+    cleanup(freep) char *bytes = malloc(size);
+    struct ttrpc_frame frame;
+
+    if (!bytes || base64url_decode(text, chars, bytes, size, &length) < 0 ||
+        ttrpc_next_frame(bytes, length, AGENT_REPLY_BYTES, &frame) != TTRPC_FRAME ||
+        ttrpc_parse_request(&frame, ret_request, ret_payload) < 0)
+        return false;
+    *ret_stream = frame.header.stream;
+    return strcmp(ret_request->service, DRIVE_SERVICE) == 0;
+}
+
+int drive_once_run(const char *text, uint64_t flush_ns, int output, struct error *error)
+{
+    cleanup(buffer_done) struct buffer payload = BUFFER_INIT(FRAME_BYTES);
+    cleanup(buffer_done) struct buffer answer = BUFFER_INIT(FRAME_BYTES);
+    cleanup(freep) struct drive_call *call = malloc(sizeof(*call));
+    struct ttrpc_request request;
+    struct error reason = {0};
+    enum status_code code;
+    bool stays = false;
+    uint32_t stream;
+    int r;
+
+    if (!call)
+        return error_set_errno(error, -ENOMEM, "cannot read the call");
+    if (!read_request(text, &stream, &request, &payload))
+        return DRIVE_ONCE_USAGE;
+    code = drive_call_parse(request.method, &payload, call, &reason);
+    if (code == STATUS_UNIMPLEMENTED)
+        return DRIVE_ONCE_USAGE;
+    if (code == STATUS_OK)
+        code = run_call(call, call->timeout_ms, &answer, &reason);
+    if (code == STATUS_OK && call->kind == DRIVE_CALL_MOUNT) {
+        if (call->mount.read_only)
+            flush_ns = 0;
+        stays = flush_ns || call->mount.containers.count;
+    }
+    r = print_response(stream, code, reason.text, &answer, stays, output);
+    if (r < 0)
+        return error_set_errno(error, r, "cannot write the response");
+    if (stays)
+        stay(call, flush_ns);
+    return code == STATUS_OK ? DRIVE_ONCE_DONE : DRIVE_ONCE_REFUSED;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* oneshot.h - `crust-guest-agent --once`: grows or reports the named volumes, prints one line of
- * JSON and exits. The contract is docs/guest-helper.md.
+/* oneshot.h - what crust-guest-agent does once, as a helper that crustd runs in a container in
+ * kata-agent's own mount namespace. The contract is docs/guest-helper.md.
  */
 #pragma once
 
@@ -9,10 +9,11 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "agent-client/agent_messages.h"
 #include "guest-agent/guest_volume.h"
 #include "lib/buffer.h"
 #include "lib/result.h"
+
+/* ---- --once: grows or reports the named volumes, and prints one line of JSON ---------------- */
 
 enum { ONESHOT_PATHS = 64, ONESHOT_PATH_BYTES = 1024 }; /* the latter with its NUL */
 
@@ -32,10 +33,6 @@ enum {
 
 /* Writes the report to `output`. Outcome, or -errno with a text: there is no report then. */
 int oneshot_run(const struct oneshot_request *request, int output, struct error *error);
-
-/* ---- report --------------------------------------------------------------------------------- */
-
-/* The one-shot mode's report about each path, as JSON (docs/guest-helper.md). */
 
 /* The outcomes of filesystem_grow(), and other reasons why a path is not done. */
 enum report_error {
@@ -64,13 +61,23 @@ struct report_volume {
     char error_text[ERROR_TEXT_BYTES]; /* "" with REPORT_DONE */
 };
 
-/* Fills everything but path and error from a mounted volume. */
-void report_describe(const struct volume *volume, struct report_volume *report);
-
-/* Sets the error, unless one is set already; -errno is REPORT_FAILED. */
-void report_fail(struct report_volume *report, int error, const char *text);
-
-/* The line is a beginning, any number of volumes, and an end. 0, -EMSGSIZE, -ENOMEM. */
-int report_begin(struct buffer *line);
+/* One path's object. 0, -EMSGSIZE, -ENOMEM. */
 int report_append(struct buffer *line, const struct report_volume *volume);
-int report_end(struct buffer *line);
+
+/* ---- --drive: makes one call of crust.guest.v1.Drives --------------------------------------- */
+
+/* The argument is the ttrpc frame of the request in base64url, and what is printed that of the
+ * response. A program that is about to end does not end its line. One that has mounted a drive ends
+ * it and stays, if the drive is to be synced or containers have it: it syncs the file system at an
+ * interval, and mounts it into containers that were started again. It has the mount point open only
+ * while it syncs. */
+
+enum drive_once_outcome {
+    DRIVE_ONCE_DONE,    /* the first two are the program's exit codes */
+    DRIVE_ONCE_REFUSED, /* the response has the reason */
+    DRIVE_ONCE_USAGE,   /* no such call: nothing was printed */
+};
+
+/* flush_ns: the interval; 0: no syncs. An outcome, or -errno with a text if no response could be
+ * written. Does not return while it stays. */
+int drive_once_run(const char *call, uint64_t flush_ns, int output, struct error *error);

@@ -6,9 +6,8 @@
  * is opened and must be that very directory. If it is not, somebody has moved it, and the walk goes
  * on with the deepest directory that is still open.
  */
-#include "guest-agent/ownership.h"
+#include "guest-agent/guest_drive.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -18,13 +17,12 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "guest-agent/guest_disk.h"
 #include "lib/cleanup.h"
 #include "lib/directory.h"
 #include "lib/path.h"
 #include "lib/text.h"
 
-enum { HELD = 16, SHOWN_PATH_BYTES = 160 };
+enum { HELD = 16, SHOWN_PATH_BYTES = 160, FD_PATH_BYTES = 32 };
 
 struct level {
     dev_t device;
@@ -56,28 +54,22 @@ static bool is_right(gid_t wanted_group, gid_t group, mode_t mode)
     return group == wanted_group && (mode & wanted) == wanted;
 }
 
-/* chmod(2) of a descriptor that may be O_PATH: such a link leads to the very file. */
-static int change_mode(int fd, mode_t mode)
-{
-    char path[sizeof("/proc/self/fd/") + 3 * sizeof(fd)];
-
-    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    return chmod(path, mode) < 0 ? -errno : 0;
-}
-
 /* The mode is the one from before the chown, which clears setuid and setgid. As in the kubelet, a
  * chown that fails does not prevent the chmod. 0 or -errno. */
 static int change_entry(gid_t group, int fd, const struct stat *status)
 {
     mode_t wanted = mode_wanted(status->st_mode);
     bool changes_group = status->st_gid != group;
-    int r = 0, s = 0;
+    char path[FD_PATH_BYTES];
+    int r = 0;
 
     if (changes_group && fchownat(fd, "", (uid_t)-1, group, AT_EMPTY_PATH) < 0)
         r = -errno;
-    if (wanted && (changes_group || (status->st_mode & wanted) != wanted))
-        s = change_mode(fd, (status->st_mode & 07777) | wanted);
-    return r < 0 ? r : s;
+    if (!wanted || (!changes_group && (status->st_mode & wanted) == wanted))
+        return r;
+    /* The descriptor may be O_PATH: this link leads to the very file. */
+    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    return chmod(path, (status->st_mode & 07777) | wanted) < 0 && r == 0 ? -errno : r;
 }
 
 /* ---- what is counted ---- */
@@ -92,30 +84,23 @@ static struct directory_reader *reader_in_progress(struct walk *walk)
     return reader_at(walk, walk->depth - 1);
 }
 
-/* The path of an open directory as the kernel has it: only to be shown. */
-static void describe(int fd, const char *name, char ret_text[static SHOWN_PATH_BYTES])
+/* name: in the directory of fd; "" is the directory itself. The text of the first failure has the
+ * path that the kernel has for it: only to be shown. */
+static void count_failure(struct walk *walk, int fd, const char *name, const char *what, int r)
 {
-    char link[sizeof("/proc/self/fd/") + 3 * sizeof(fd)], path[PATH_MAX + NAME_MAX + 2];
+    char link[FD_PATH_BYTES], path[PATH_MAX + NAME_MAX + 2], shown[SHOWN_PATH_BYTES];
     ssize_t length;
 
+    if (walk->count->failed++)
+        return;
     (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
     length = readlink(link, path, PATH_MAX);
     if (length < 0)
         length = 0;
     (void)snprintf(path + length, sizeof(path) - (size_t)length, "%s%s",
                    *name && (length == 0 || path[length - 1] != '/') ? "/" : "", name);
-    text_clean(path, strlen(path), ret_text, SHOWN_PATH_BYTES);
-}
-
-/* name: in the directory of fd; "" is the directory itself. */
-static void count_failure(struct walk *walk, int fd, const char *name, const char *what, int r)
-{
-    char path[SHOWN_PATH_BYTES];
-
-    if (walk->count->failed++)
-        return;
-    describe(fd, name, path);
-    (void)error_set_errno(&walk->first, r, "cannot %s %s", what, path);
+    text_clean(path, strlen(path), shown, sizeof(shown));
+    (void)error_set_errno(&walk->first, r, "cannot %s %s", what, shown);
 }
 
 /* An open entry. parent and name are for the text alone. */

@@ -14,7 +14,6 @@
  */
 #include "guest-agent/guest_volume.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -23,20 +22,116 @@
 #include <sys/prctl.h>
 #include <sys/vfs.h>
 #include <time.h>
-#include <unistd.h>
 
-#include "agent-client/agent_messages.h"
-#include "guest-agent/guest_device.h"
-#include "lib/child.h"
+#include "agent-client/ttrpc_codec.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
-#include "lib/collections.h"
+#include "lib/log.h"
 
 #define DEFAULT_TIMEOUT_NS (10 * NSEC_PER_SEC)
 #define LONGEST_TIMEOUT_NS (600 * NSEC_PER_SEC)
 #define LONGEST_MARGIN_NS  (1 * NSEC_PER_SEC)
 #define FIRST_PAUSE_NS     (5 * NSEC_PER_MSEC)
 #define LONGEST_PAUSE_NS   (250 * NSEC_PER_MSEC)
+/* Another's resize is waited for this long. */
+#define BUSY_PATIENCE_NS (5 * NSEC_PER_SEC)
+#define BUSY_PAUSE_NS    (50 * NSEC_PER_MSEC)
+/* One step on a slow disk may take longer than a call. */
+#define STEP_PATIENCE_NS (60 * NSEC_PER_SEC)
+
+enum { GROW_TASK_LIMIT = 16 };
+
+/* ---- the task ---- */
+
+static int grow_once(const struct volume *volume, struct error *error)
+{
+    cleanup(fd_closep) int directory = -1;
+    struct filesystem filesystem;
+    int r;
+
+    if (volume->kind == FILESYSTEM_OTHER)
+        return error_set(error, FILESYSTEM_UNSUPPORTED,
+                         "%s is a file system that cannot be grown here", volume->file_system);
+    r = volume_open(volume, &filesystem, &directory);
+    if (r < 0)
+        return error_set_errno(error, r, "cannot open %s", volume->mount_point);
+    return filesystem_grow(directory, &filesystem, error);
+}
+
+static int grow(const void *work, struct task_progress *progress, struct buffer *payload,
+                struct error *error)
+{
+    const struct volume *volume = work;
+    const struct timespec pause = {.tv_nsec = (long)BUSY_PAUSE_NS};
+    uint64_t patience_ends = clock_boottime() + BUSY_PATIENCE_NS;
+    const char *trouble;
+    int outcome;
+
+    (void)progress;
+    (void)payload;
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    outcome = grow_once(volume, error);
+    while (outcome == FILESYSTEM_BUSY && clock_boottime() < patience_ends) {
+        (void)nanosleep(&pause, NULL);
+        outcome = grow_once(volume, error);
+    }
+    if (outcome < 0 || outcome == FILESYSTEM_READ_ONLY) {
+        trouble = volume_trouble(volume, &outcome);
+        if (trouble)
+            (void)error_set(error, outcome, "%s", trouble);
+    }
+    return outcome;
+}
+
+static const struct task_kind growing = {
+    .run = grow,
+    .work_bytes = sizeof(struct volume),
+    .most = GROW_TASK_LIMIT,
+    .died = {-ECHILD, "the process that grows it has died"},
+};
+
+int grow_start(struct loop *loop, const struct volume *volume, struct task_waiter *waiter,
+               task_done *done)
+{
+    struct task *task = task_find(volume->device);
+    int r = task ? GROW_RUNS : task_start(loop, &growing, volume->device, volume, 0, &task);
+
+    if (r < 0)
+        return r;
+    task->progress->bytes = grow_size(volume);
+    task_wait(task, waiter, 0, done);
+    return 0;
+}
+
+uint64_t grow_size(const struct volume *volume)
+{
+    struct statfs statistics;
+
+    if (statfs(volume->mount_point, &statistics) < 0)
+        return 0;
+    return statistics.f_blocks * (uint64_t)statistics.f_bsize;
+}
+
+bool grow_progress(const struct volume *volume, uint64_t before, uint64_t device_bytes,
+                   char *ret_text, size_t size)
+{
+    const struct task *task = task_find(volume->device);
+    struct task_progress *seen = task ? task->progress : NULL;
+    uint64_t bytes = grow_size(volume), now = clock_boottime();
+    bool grows = bytes > before;
+
+    if (seen) {
+        if (bytes > seen->bytes)
+            seen->grown_ns = now;
+        seen->bytes = bytes;
+        grows = grows || (seen->grown_ns && now - seen->grown_ns < STEP_PATIENCE_NS);
+    }
+    (void)snprintf(ret_text, size, "%" PRIu64 " of %" PRIu64 " bytes%s", bytes, device_bytes,
+                   grows ? "" : ", and no more than before");
+    return grows;
+}
+
+/* ---- the call ---- */
 
 struct resize {
     struct loop *loop;
@@ -45,7 +140,7 @@ struct resize {
     uint64_t pause_ns;
     struct volume volume;
     struct filesystem filesystem;
-    struct grow_task *task;
+    struct task_waiter task;
     bool is_growing;      /* by this request's task or another's */
     uint64_t grown_bytes; /* when that was found */
     struct loop_timer step;
@@ -57,43 +152,22 @@ struct resize {
 static void on_check(struct loop_timer *timer);
 
 /* The owner may free the resize in here. */
-static void resize_report(struct resize *resize, enum status_code code, const char *text)
+static void report(struct resize *resize, enum status_code code, const char *beginning,
+                   const char *why)
 {
-    struct ttrpc_status status = {.code = (int)code};
+    char text[ERROR_TEXT_BYTES + sizeof(AGENT_LIMIT_TEXT)], number[16];
 
     loop_timer_stop(&resize->step);
     loop_timer_stop(&resize->deadline);
-    (void)snprintf(status.message, sizeof(status.message), "%.*s", (int)sizeof(status.message) - 1,
-                   text);
-    resize->done(resize, &status, resize->userdata);
-}
-
-static enum status_code code_from_outcome(int outcome)
-{
-    switch (outcome) {
-    case FILESYSTEM_GROWN:
-        return STATUS_OK;
-    case FILESYSTEM_READ_ONLY:
-        return STATUS_UNAVAILABLE;
-    case FILESYSTEM_DENIED:
-        return STATUS_PERMISSION_DENIED;
-    case FILESYSTEM_UNSUPPORTED:
-    case FILESYSTEM_REFUSED:
-    case FILESYSTEM_ERRORS:
-    case FILESYSTEM_SHUT_DOWN:
-    case FILESYSTEM_LIMIT:
-        return STATUS_FAILED_PRECONDITION;
-    default:
-        return STATUS_INTERNAL;
-    }
-}
-
-static void resize_refuse(struct resize *resize, const char *beginning, const char *why)
-{
-    char text[ERROR_TEXT_BYTES + sizeof(AGENT_LIMIT_TEXT)];
-
     (void)snprintf(text, sizeof(text), "%s%s", beginning, why);
-    resize_report(resize, STATUS_FAILED_PRECONDITION, text);
+    if (code == STATUS_OK)
+        log_info(NULL, "resized %s", resize->path);
+    else if (strncmp(text, AGENT_GROWING_TEXT, strlen(AGENT_GROWING_TEXT)) == 0)
+        log_info(NULL, "%s: %s", resize->path, text);
+    else
+        log_warning(NULL, "cannot resize %s: %s: %s", resize->path,
+                    ttrpc_code_name((int)code, number), text);
+    resize->done(resize, code, text, resize->userdata);
 }
 
 static void wait_for_check(struct resize *resize)
@@ -104,20 +178,32 @@ static void wait_for_check(struct resize *resize)
         resize->pause_ns = LONGEST_PAUSE_NS;
 }
 
-static void on_grown(struct grow_task *task, int outcome, const struct error *error, void *userdata)
+static void on_grown(struct task_waiter *waiter, const struct task_result *result)
 {
-    struct resize *resize = userdata;
-    enum status_code code = code_from_outcome(outcome);
+    struct resize *resize = container_of(waiter, struct resize, task);
 
-    resize->task = grow_task_free(task);
-    if (outcome == FILESYSTEM_BUSY)
+    switch (result->outcome) {
+    case FILESYSTEM_GROWN:
+        report(resize, STATUS_OK, "", "");
+        break;
+    case FILESYSTEM_BUSY:
         wait_for_check(resize);
-    else if (code == STATUS_FAILED_PRECONDITION)
-        resize_refuse(resize,
-                      outcome == FILESYSTEM_LIMIT ? AGENT_LIMIT_TEXT : AGENT_NOT_GROWABLE_TEXT,
-                      error->text);
-    else
-        resize_report(resize, code, code == STATUS_OK ? "" : error->text);
+        break;
+    case FILESYSTEM_READ_ONLY:
+        report(resize, STATUS_UNAVAILABLE, "", result->text);
+        break;
+    case FILESYSTEM_DENIED:
+        report(resize, STATUS_PERMISSION_DENIED, "", result->text);
+        break;
+    case FILESYSTEM_LIMIT:
+        report(resize, STATUS_FAILED_PRECONDITION, AGENT_LIMIT_TEXT, result->text);
+        break;
+    default:
+        if (result->outcome < 0)
+            report(resize, STATUS_INTERNAL, "", result->text);
+        else
+            report(resize, STATUS_FAILED_PRECONDITION, AGENT_NOT_GROWABLE_TEXT, result->text);
+    }
 }
 
 static void resize_grow(struct resize *resize)
@@ -125,15 +211,15 @@ static void resize_grow(struct resize *resize)
     int r;
 
     if (!resize->is_growing)
-        resize->grown_bytes = grow_task_size(&resize->volume);
+        resize->grown_bytes = grow_size(&resize->volume);
     resize->is_growing = true;
-    r = grow_task_new(resize->loop, &resize->volume, on_grown, resize, &resize->task);
-    if (r == GROW_TASK_RUNS)
+    r = grow_start(resize->loop, &resize->volume, &resize->task, on_grown);
+    if (r == GROW_RUNS)
         wait_for_check(resize);
-    else if (r == GROW_TASK_TOO_MANY)
-        resize_report(resize, STATUS_RESOURCE_EXHAUSTED, "too many file systems grow at once");
+    else if (r == TASK_TOO_MANY)
+        report(resize, STATUS_RESOURCE_EXHAUSTED, "", "too many file systems grow at once");
     else if (r < 0)
-        resize_report(resize, STATUS_INTERNAL, "cannot start a process to grow the file system");
+        report(resize, STATUS_INTERNAL, "", "cannot start a process to grow the file system");
 }
 
 /* The largest device of the volume; its layer, if the size asked for is not there yet. */
@@ -162,7 +248,7 @@ static void on_check(struct loop_timer *timer)
     if (largest_device(resize, &device) >= resize->bytes)
         resize_grow(resize);
     else if (device_layer(device, layer, sizeof(layer)))
-        resize_report(resize, STATUS_FAILED_PRECONDITION, layer);
+        report(resize, STATUS_FAILED_PRECONDITION, "", layer);
     else
         wait_for_check(resize);
 }
@@ -170,22 +256,20 @@ static void on_check(struct loop_timer *timer)
 static void on_deadline(struct loop_timer *timer)
 {
     struct resize *resize = container_of(timer, struct resize, deadline);
-    char name[DEVICE_NAME_BYTES], text[TTRPC_MESSAGE_BYTES], progress[96];
+    char name[DEVICE_NAME_BYTES], text[TTRPC_MESSAGE_BYTES];
+    const char *beginning = "";
     dev_t device = 0;
     uint64_t bytes = largest_device(resize, &device);
 
     device_name(device, name);
     if (resize->is_growing)
-        (void)snprintf(text, sizeof(text), "%s%s",
-                       grow_task_progress(&resize->volume, resize->grown_bytes, bytes, progress,
-                                          sizeof(progress))
-                           ? AGENT_GROWING_TEXT
-                           : "the file system does not go on growing: ",
-                       progress);
+        beginning = grow_progress(&resize->volume, resize->grown_bytes, bytes, text, sizeof(text))
+                        ? AGENT_GROWING_TEXT
+                        : "the file system does not go on growing: ";
     else
         (void)snprintf(text, sizeof(text), "%s has %" PRIu64 " bytes, not yet %" PRIu64, name,
                        bytes, resize->bytes);
-    resize_report(resize, STATUS_DEADLINE_EXCEEDED, text);
+    report(resize, STATUS_DEADLINE_EXCEEDED, beginning, text);
 }
 
 /* The first step: everything that can be answered without waiting. */
@@ -194,24 +278,22 @@ static void on_start(struct loop_timer *timer)
     struct resize *resize = container_of(timer, struct resize, step);
     cleanup(fd_closep) int directory = -1;
     struct error error = {0};
-    char text[ERROR_TEXT_BYTES];
     const char *trouble;
     int outcome, r = volume_find(resize->path, &resize->volume, &error);
 
     if (r != VOLUME_FOUND) {
-        resize_report(resize, r < 0 ? STATUS_INTERNAL : STATUS_INVALID_ARGUMENT, error.text);
+        report(resize, r < 0 ? STATUS_INTERNAL : STATUS_INVALID_ARGUMENT, "", error.text);
         return;
     }
     if (resize->volume.kind == FILESYSTEM_OTHER) {
-        (void)snprintf(text, sizeof(text), "%s is not ext4, xfs or btrfs",
-                       resize->volume.file_system);
-        resize_refuse(resize, AGENT_NOT_GROWABLE_TEXT, text);
+        (void)error_set(&error, 0, "%s is not ext4, xfs or btrfs", resize->volume.file_system);
+        report(resize, STATUS_FAILED_PRECONDITION, AGENT_NOT_GROWABLE_TEXT, error.text);
         return;
     }
     volume_prefer_writable(&resize->volume);
     trouble = volume_trouble(&resize->volume, &outcome);
     if (trouble && outcome == FILESYSTEM_SHUT_DOWN)
-        resize_refuse(resize, AGENT_NOT_GROWABLE_TEXT, trouble);
+        report(resize, STATUS_FAILED_PRECONDITION, AGENT_NOT_GROWABLE_TEXT, trouble);
     else if (volume_open(&resize->volume, &resize->filesystem, &directory) < 0)
         resize_grow(resize); /* fails, too, and says why */
     else
@@ -248,190 +330,7 @@ struct resize *resize_free(struct resize *resize)
         return NULL;
     loop_timer_stop(&resize->step);
     loop_timer_stop(&resize->deadline);
-    (void)grow_task_free(resize->task);
+    task_leave(&resize->task);
     free(resize);
     return NULL;
-}
-
-/* ---- grow task ------------------------------------------------------------------------------ */
-
-/* The ioctl in a child process, which reports the outcome through a pipe. */
-
-/* Another's resize is waited for this long. */
-#define BUSY_PATIENCE_NS (5 * NSEC_PER_SEC)
-#define BUSY_PAUSE_NS    (50 * NSEC_PER_MSEC)
-/* One step on a slow disk may take longer than a call. */
-#define STEP_PATIENCE_NS (60 * NSEC_PER_SEC)
-
-struct grow_task {
-    struct grow_task *next; /* while it runs */
-    dev_t device;           /* of its volume */
-    uint64_t bytes;         /* of the file system, when last looked at */
-    uint64_t grown_ns;      /* when it was seen to have grown; 0: not yet */
-    struct child *child;
-    grow_task_done *done; /* NULL: nobody wants to know */
-    void *userdata;
-    bool reported;
-};
-
-struct report {
-    int outcome;
-    struct error error;
-};
-
-static struct grow_task *running;
-
-static int grow_once(const struct volume *volume, struct error *error)
-{
-    cleanup(fd_closep) int directory = -1;
-    struct filesystem filesystem;
-    int r;
-
-    if (volume->kind == FILESYSTEM_OTHER)
-        return error_set(error, FILESYSTEM_UNSUPPORTED,
-                         "%s is a file system that cannot be grown here", volume->file_system);
-    r = volume_open(volume, &filesystem, &directory);
-    if (r < 0)
-        return error_set_errno(error, r, "cannot open %s", volume->mount_point);
-    return filesystem_grow(directory, &filesystem, error);
-}
-
-/* In the child. */
-static int grow(const void *volume)
-{
-    const struct timespec pause = {.tv_nsec = (long)BUSY_PAUSE_NS};
-    uint64_t patience_ends = clock_boottime() + BUSY_PATIENCE_NS;
-    struct report report = {0};
-
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    report.outcome = grow_once(volume, &report.error);
-    while (report.outcome == FILESYSTEM_BUSY && clock_boottime() < patience_ends) {
-        (void)nanosleep(&pause, NULL);
-        report.outcome = grow_once(volume, &report.error);
-    }
-    if (report.outcome < 0 || report.outcome == FILESYSTEM_READ_ONLY) {
-        const char *trouble = volume_trouble(volume, &report.outcome);
-
-        if (trouble)
-            (void)error_set(&report.error, report.outcome, "%s", trouble);
-    }
-    return write(STDOUT_FILENO, &report, sizeof(report)) == sizeof(report) ? EXIT_SUCCESS
-                                                                           : EXIT_FAILURE;
-}
-
-static void release(struct grow_task *task)
-{
-    (void)child_free(task->child);
-    free(task);
-}
-
-static void on_end(struct child *child, enum child_end end, int status, const struct buffer *output,
-                   void *userdata)
-{
-    struct grow_task *task = userdata;
-    struct report report;
-
-    (void)child;
-    LL_DELETE(running, task);
-    task->reported = true;
-    if (end == CHILD_EXITED && status == EXIT_SUCCESS && output->length == sizeof(report)) {
-        memcpy(&report, output->data, sizeof(report));
-    } else {
-        report.outcome = -ECHILD;
-        (void)error_set(&report.error, -ECHILD, "the process that grows it has died");
-    }
-    if (task->done)
-        task->done(task, report.outcome, &report.error, task->userdata);
-    else
-        release(task);
-}
-
-int grow_task_new(struct loop *loop, const struct volume *volume, grow_task_done *done,
-                  void *userdata, struct grow_task **ret_task)
-{
-    const struct child_request request = {
-        .output_limit = sizeof(struct report), .function = grow, .argument = volume, .input = -1};
-    struct grow_task *task;
-    unsigned count = 0;
-    int r;
-
-    LL_FOREACH(running, task)
-    {
-        if (task->device == volume->device)
-            return GROW_TASK_RUNS;
-        count++;
-    }
-    if (count >= GROW_TASK_LIMIT)
-        return GROW_TASK_TOO_MANY;
-    task = calloc(1, sizeof(*task));
-    if (!task)
-        return -ENOMEM;
-    *task = (struct grow_task){.device = volume->device,
-                               .bytes = grow_task_size(volume),
-                               .done = done,
-                               .userdata = userdata};
-    r = child_new(loop, &request, on_end, task, &task->child);
-    if (r < 0) {
-        free(task);
-        return r;
-    }
-    LL_PREPEND(running, task);
-    *ret_task = task;
-    return 0;
-}
-
-struct grow_task *grow_task_free(struct grow_task *task)
-{
-    if (task && task->reported)
-        release(task);
-    else if (task)
-        task->done = NULL;
-    return NULL;
-}
-
-struct grow_task *grow_task_abandon(struct grow_task *task)
-{
-    if (!task)
-        return NULL;
-    if (!task->reported)
-        LL_DELETE(running, task);
-    release(task);
-    return NULL;
-}
-
-uint64_t grow_task_size(const struct volume *volume)
-{
-    struct statfs statistics;
-
-    if (statfs(volume->mount_point, &statistics) < 0)
-        return 0;
-    return statistics.f_blocks * (uint64_t)statistics.f_bsize;
-}
-
-/* Whether a child of this process has grown the file system lately. */
-static bool has_grown_lately(const struct volume *volume, uint64_t bytes)
-{
-    struct grow_task *task;
-
-    LL_FOREACH(running, task)
-    {
-        if (task->device != volume->device)
-            continue;
-        if (bytes > task->bytes)
-            task->grown_ns = clock_boottime();
-        task->bytes = bytes;
-        return task->grown_ns && clock_boottime() - task->grown_ns < STEP_PATIENCE_NS;
-    }
-    return false;
-}
-
-bool grow_task_progress(const struct volume *volume, uint64_t before, uint64_t device_bytes,
-                        char *ret_text, size_t size)
-{
-    uint64_t now = grow_task_size(volume);
-    bool grows = has_grown_lately(volume, now) || now > before;
-
-    (void)snprintf(ret_text, size, "%" PRIu64 " of %" PRIu64 " bytes%s", now, device_bytes,
-                   grows ? "" : ", and no more than before");
-    return grows;
 }

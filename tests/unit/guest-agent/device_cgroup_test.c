@@ -7,7 +7,7 @@
 #include <signal.h>
 #include <sys/prctl.h>
 
-#include "guest-agent/guest_disk.h"
+#include "guest-agent/guest_drive.h"
 
 static int hierarchy = -1;
 static char group[64];

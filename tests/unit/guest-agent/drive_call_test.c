@@ -8,8 +8,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
-#include "guest-agent/drive_task.h"
-#include "guest-agent/guest_disk.h"
+#include "guest-agent/guest_drive.h"
 #include "lib/log.h"
 #include "tests/unit/guest-agent/client_fixture.h"
 
@@ -90,8 +89,8 @@ static int start(void **state)
 static int stop(void **state)
 {
     connection = connection_free(connection);
-    drive_tasks_end();
     drive_flush_end();
+    tasks_free();
     fd_close(client);
     buffer_done(&received);
     loop_done(&loop);

@@ -3,8 +3,7 @@
  * among others that would like to be taken for it, and a drive in it, which is a tmpfs here. */
 #include "tests/unit/guest-agent/drive_fixture.h"
 
-#include "guest-agent/drive_list.h"
-#include "guest-agent/drive_mount.h"
+#include "guest-agent/guest_drive.h"
 #include "tests/unit/guest-agent/container_fixture.h"
 
 static pid_t pid;

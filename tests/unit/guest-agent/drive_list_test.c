@@ -4,7 +4,7 @@
 
 #include <sys/sysmacros.h>
 
-#include "guest-agent/drive_list.h"
+#include "guest-agent/guest_drive.h"
 
 #define SERIAL_A "crust-abcdefghijklmn"
 #define SERIAL_B "crust-bbbbbbbbbbbbbb"

@@ -7,7 +7,7 @@
 #include <sys/statfs.h>
 
 #include "agent-client/agent_messages.h"
-#include "guest-agent/drive_mount.h"
+#include "guest-agent/guest_drive.h"
 #include "tests/unit/guest-agent/container_fixture.h"
 
 static struct drive_walk_count walk;
@@ -26,14 +26,12 @@ static struct drive_mount_request ask(const char *file_system)
 static enum status_code mount_until(const struct drive_mount_request *request, uint64_t wait_ns,
                                     struct drive_mount_answer *answer)
 {
-    const struct drive_mount_work work = {
-        request,
-        &walk,
-        {tree_path("/sys"), "/dev", tree_path("/proc"), clock_boottime() + wait_ns, false}};
+    const struct drive_setting setting = {tree_path("/sys"), "/dev", tree_path("/proc"),
+                                          clock_boottime() + wait_ns, false};
 
     error = (struct error){0};
     *answer = (struct drive_mount_answer){0};
-    return drive_mount_run(&work, answer, &error);
+    return drive_mount_run(request, &setting, &walk, answer, &error);
 }
 
 static enum status_code mount_now(const struct drive_mount_request *request,

@@ -10,7 +10,7 @@
 
 #include "agent-client/drive_client.h"
 #include "agent-client/ttrpc_codec.h"
-#include "guest-agent/drive_task.h"
+#include "guest-agent/oneshot.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/encode.h"

@@ -3,10 +3,10 @@
  * processes are stand-ins. */
 #include "tests/unit/test.h"
 
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "guest-agent/drive_task.h"
+#include "guest-agent/guest_drive.h"
 #include "lib/child.h"
 
 enum { PROCESSES = 4, CALLS = 8 };
@@ -26,7 +26,7 @@ static struct {
     uint64_t hanging; /* the subject of a process that was killed and does not end */
     unsigned answers;
     struct ttrpc_status status; /* of the last answer */
-    struct drive_waiter *waiters[CALLS];
+    struct task_waiter waiters[CALLS];
     unsigned waiting;
 } scene;
 
@@ -62,34 +62,39 @@ uint64_t child_subject(const char *name)
     return 1 + (uint64_t)name[strlen(name) - 1];
 }
 
-static void on_answer(struct drive_waiter *waiter, const struct ttrpc_status *status,
-                      const struct buffer *payload, void *userdata)
+static void on_answer(struct task_waiter *waiter, const struct task_result *result)
 {
     scene.answers++;
-    scene.status = *status;
+    scene.status.code = (int)drive_status(result->outcome);
+    (void)snprintf(scene.status.message, sizeof(scene.status.message), "%s", result->text);
 }
 
-static void start(struct drive_work *work, const char *serial)
+/* A call that is refused at once counts as answered. */
+static void start(enum drive_call_kind kind, const char *serial)
 {
-    (void)strcpy(work->mount.drive_id, serial);
-    (void)strcpy(work->mount.serial, serial);
-    assert_int_equal(
-        drive_task_start(&scene.loop, work, 0, on_answer, NULL, &scene.waiters[scene.waiting++]),
-        0);
+    struct drive_call call = {.kind = kind};
+    struct error error = {0};
+    enum status_code code;
+
+    if (kind == DRIVE_CALL_MOUNT)
+        call.mount = (struct drive_mount_request){.bytes = 4096, .vm_path = "/data"};
+    (void)strcpy(call.mount.drive_id, serial);
+    (void)strcpy(call.mount.serial, serial);
+    code = drive_serve(&scene.loop, &call, 0, &scene.waiters[scene.waiting++], on_answer, &error);
+    if (code == STATUS_OK)
+        return;
+    scene.answers++;
+    scene.status.code = (int)code;
 }
 
 static void mount(const char *serial)
 {
-    struct drive_work work = {.mount = {.bytes = 4096, .vm_path = "/data"}};
-
-    start(&work, serial);
+    start(DRIVE_CALL_MOUNT, serial);
 }
 
 static void unmount(const char *serial)
 {
-    struct drive_work work = {.unmounts = true};
-
-    start(&work, serial);
+    start(DRIVE_CALL_UNMOUNT, serial);
 }
 
 static void end(struct child *process)
@@ -139,9 +144,7 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    for (unsigned i = 0; i < scene.waiting; i++)
-        (void)drive_waiter_free(scene.waiters[i]);
-    drive_tasks_end();
+    tasks_free();
     loop_done(&scene.loop);
     return 0;
 }

@@ -2,7 +2,7 @@
 /* drive_unmount_test.c - a drive is given back by everybody, or it stays where it is. */
 #include "tests/unit/guest-agent/drive_fixture.h"
 
-#include "guest-agent/drive_mount.h"
+#include "guest-agent/guest_drive.h"
 #include "tests/unit/guest-agent/container_fixture.h"
 
 static struct drive_unmount_answer answer;
@@ -13,12 +13,12 @@ static const char *serial = SERIAL;
 static enum status_code unmount_asked(const struct drive_unmount_request *request, const char *proc,
                                       uint64_t wait_ns)
 {
-    const struct drive_unmount_work work = {
-        request, {tree_path("/sys"), "/dev", proc, clock_boottime() + wait_ns, false}};
+    const struct drive_setting setting = {tree_path("/sys"), "/dev", proc,
+                                          clock_boottime() + wait_ns, false};
 
     error = (struct error){0};
     answer = (struct drive_unmount_answer){0};
-    return drive_unmount_run(&work, &answer, &error);
+    return drive_unmount_run(request, &setting, &answer, &error);
 }
 
 static enum status_code unmount_within(uint64_t wait_ns)

@@ -13,7 +13,7 @@
 #include <sys/ioctl.h>
 #include <sys/vfs.h>
 
-#include "guest-agent/filesystem.h"
+#include "guest-agent/guest_volume.h"
 #include "lib/cleanup.h"
 
 static struct {

@@ -12,7 +12,7 @@
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
 
-#include "guest-agent/ownership.h"
+#include "guest-agent/guest_drive.h"
 
 enum { NOBODY = 65534 };
 

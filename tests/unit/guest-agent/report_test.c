@@ -24,14 +24,15 @@ static cJSON *parse(struct buffer *line)
     return value;
 }
 
-static void an_empty_report_is_a_report(void **state)
+/* What oneshot_run() puts around the objects. */
+static void begin(struct buffer *line)
 {
-    struct buffer line = BUFFER_INIT(0);
+    assert_int_equal(buffer_append_text(line, "{\"version\":1,\"volumes\":["), 0);
+}
 
-    assert_int_equal(report_begin(&line), 0);
-    assert_int_equal(report_end(&line), 0);
-    assert_string_equal(line.data, "{\"version\":1,\"volumes\":[]}\n");
-    buffer_done(&line);
+static void end(struct buffer *line)
+{
+    assert_int_equal(buffer_append_text(line, "]}\n"), 0);
 }
 
 static void any_path_is_well_formed(void **state)
@@ -48,10 +49,10 @@ static void any_path_is_well_formed(void **state)
     uint64_t bytes;
     cJSON *value;
 
-    assert_int_equal(report_begin(&line), 0);
+    begin(&line);
     assert_int_equal(report_append(&line, &first), 0);
     assert_int_equal(report_append(&line, &second), 0);
-    assert_int_equal(report_end(&line), 0);
+    end(&line);
     value = parse(&line);
     volumes = json_member(value, "volumes");
     assert_int_equal(cJSON_GetArraySize(volumes), 2);
@@ -79,10 +80,10 @@ static void a_report_is_not_larger_than_promised(void **state)
     volume.stats.abnormal = true;
     memset(volume.stats.condition, 'x', sizeof(volume.stats.condition) - 1);
     volume.stats.total = volume.stats.used = volume.stats.available = UINT64_MAX;
-    assert_int_equal(report_begin(&line), 0);
+    begin(&line);
     for (int i = 0; i < PATHS; i++)
         assert_int_equal(report_append(&line, &volume), 0);
-    assert_int_equal(report_end(&line), 0);
+    end(&line);
     buffer_done(&line);
 }
 
@@ -104,10 +105,10 @@ static void every_member_and_every_error_is_documented(void **state)
     cJSON *value;
 
     read_page(&page);
-    assert_int_equal(report_begin(&line), 0);
+    begin(&line);
     for (int error = REPORT_DONE; error < REPORT_ERROR_COUNT; error++)
         assert_int_equal(report_append(&line, &(struct report_volume){.error = error}), 0);
-    assert_int_equal(report_end(&line), 0);
+    end(&line);
     value = parse(&line);
     cJSON_ArrayForEach(volume, json_member(value, "volumes"))
     {
@@ -129,7 +130,6 @@ static void every_member_and_every_error_is_documented(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_empty_report_is_a_report),
         cmocka_unit_test(any_path_is_well_formed),
         cmocka_unit_test(a_report_is_not_larger_than_promised),
         cmocka_unit_test(every_member_and_every_error_is_documented),

@@ -6,7 +6,6 @@
 #include <string.h>
 #include <sys/sysmacros.h>
 
-#include "guest-agent/guest_device.h"
 #include "guest-agent/guest_volume.h"
 #include "lib/cleanup.h"
 #include "lib/encode.h"
