@@ -74,8 +74,8 @@ struct job_request {
 
 /* Embedded in its owner; zero-initialise. */
 struct job {
-    struct worker *worker; /* NULL: it waits for one, or is not running */
-    struct job *next;      /* of those that wait */
+    struct worker *worker;   /* NULL: it waits for one, or is not running */
+    struct job *prev, *next; /* of those that wait */
     struct job_request request;
     void *message; /* what is sent; owned */
     int memory;    /* of a large request, while the job runs; -1: none */
