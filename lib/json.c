@@ -567,12 +567,6 @@ bool json_is_text(const char *text, size_t length)
 
 /* ---- json append ---------------------------------------------------------------------------- */
 
-/* The writer of json.h.
- *
- * Apart from json.c, which needs cJSON: that is a shared library only, and crust-guest-agent is
- * static.
- */
-
 int json_append_string(struct buffer *buffer, const char *text)
 {
     struct buffer_mark before = buffer_mark(buffer);

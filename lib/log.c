@@ -271,9 +271,7 @@ void log_write(enum log_level level, const struct log_ids *ids, const char *form
 
 /* ---- line output ---------------------------------------------------------------------------- */
 
-/* See log.h.
- *
- * O_NONBLOCK belongs to the open file and not to the descriptor, so setting it would change the
+/* O_NONBLOCK belongs to the open file and not to the descriptor, so setting it would change the
  * descriptors of all processes that share it: a shell's terminal, the log on stderr. Therefore a
  * pipe, a terminal or a file is opened anew through /proc/self/fd. Where that is not allowed,
  * poll(2) says whether a pipe has room for PIPE_BUF bytes, which is the most that is written at

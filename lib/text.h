@@ -62,7 +62,7 @@ unsigned name_table_find(const char *const *first, size_t stride, unsigned rows,
 
 /* ---- secrets -------------------------------------------------------------------------------- */
 
-/* which names stand for secrets, and what may be shown of a text that holds one.
+/* Which names stand for secrets, and what may be shown of a text that holds one.
  *
  * Applied to every mount option and metadata value of a CSI driver before it enters the database,
  * and so to the journal, HTTP, crustctl and everything else that reads it.
