@@ -22,7 +22,6 @@
 #include "lib/path.h"
 #include "lib/quantity.h"
 #include "observe/observe.h"
-#include "observe/sysfs.h"
 
 enum { SECTOR_BYTES = 512 };
 

@@ -7,7 +7,9 @@
  */
 #pragma once
 
+#include <errno.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -157,3 +159,25 @@ bool observe_each_lower_device(int sysfs, uint32_t major, uint32_t minor,
 /* Calls back with the disks of a SCSI device (in practice one), given by its path below /sys. */
 void observe_scsi_disks(int sysfs, const char *devpath, observe_device_callback *callback,
                         void *userdata);
+
+/* ---- sysfs ---------------------------------------------------------------------------------- */
+
+/* Small reads below an open /sys; links are followed inside it only. */
+
+enum { SYSFS_PATH_BYTES = 320, SYSFS_TEXT_BYTES = 4096 };
+
+/* The failures that callers distinguish. */
+enum sysfs_failure {
+    SYSFS_MISSING = -ENOENT, /* also: the device is gone */
+    SYSFS_TOO_LONG = -EMSGSIZE,
+    SYSFS_WRONG = -EBADMSG, /* not an attribute, or not in the expected form */
+};
+
+/* The text of one attribute without its final newline. 0, an enum sysfs_failure or another -errno;
+ * then the content of ret_text is undefined. */
+int sysfs_read_text(int sysfs, const char *path, char *ret_text, size_t size);
+int sysfs_read_number(int sysfs, const char *path, uint64_t *ret_number);
+int sysfs_read_device_number(int sysfs, const char *path, uint32_t *ret_major, uint32_t *ret_minor);
+
+/* Finds "KEY=VALUE" in the text of a uevent file; false if it is missing or does not fit. */
+bool sysfs_uevent_value(const char *text, const char *key, char *ret_value, size_t size);

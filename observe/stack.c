@@ -19,7 +19,6 @@
 #include "lib/cleanup.h"
 #include "lib/directory.h"
 #include "observe/observe.h"
-#include "observe/sysfs.h"
 
 enum { STACK_NAMES = 64, UUID_BYTES = 160 };
 
