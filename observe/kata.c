@@ -61,6 +61,15 @@ int kata_read_file(int root, const char *directory, const char *name, struct buf
     return path_read_below(fd, name, ret_text, NULL, error);
 }
 
+int kata_has_directory(int root, const char *path, bool *ret_has)
+{
+    struct stat st;
+    int r = path_stat_in_root(root, path, &st);
+
+    *ret_has = r == 0 && S_ISDIR(st.st_mode);
+    return kata_is_absent(r) ? 0 : r;
+}
+
 int kata_try_socket(int root, const char *directory, const char *name, char **ret_path)
 {
     char path[PATH_MAX];

@@ -28,6 +28,9 @@ int kata_hide_volumes(struct observed_sandbox *sandbox, bool try_again, const ch
 int kata_read_file(int root, const char *directory, const char *name, struct buffer *ret_text,
                    struct error *error);
 
+/* Whether a host path leads to a directory. 0 or -errno. */
+int kata_has_directory(int root, const char *path, bool *ret_has);
+
 /* Sets ret_path to DIRECTORY/name if that is a socket; otherwise leaves it NULL. */
 int kata_try_socket(int root, const char *directory, const char *name, char **ret_path);
 
@@ -68,45 +71,6 @@ int kata_go_observe(const struct observe_sandbox_paths *paths, const char *sandb
 /* The same of Kata's Rust runtime, from its state directory and its processes. */
 int kata_rs_observe(const struct observe_sandbox_paths *paths, const char *sandbox_id,
                     struct observed_sandbox *sandbox);
-
-/* ---- passthrough ---------------------------------------------------------------------------- */
-
-/* The guest path of a direct volume consists of the device's id, a random part and the last part of
- * the container's destination (src/runtime-rs, resource/src/volume/utils.rs):
- *
- *     /run/kata-containers/shared/containers/passthrough/DEVICE10-RANDOM8-BASENAME
- *
- * It is not recorded anywhere, but the shim makes a directory of that name on the host:
- *
- *     /run/kata-containers/shared/sandboxes/SANDBOX/rw/passthrough/
- *
- * The same directory has files shared with the guest, whose names have the same form, with the
- * beginning of a container's id as the first part.
- */
-
-/* The names of the form above. If the directory does not exist: no names. 0 or -errno. */
-int passthrough_read(int root, const char *sandbox_id, struct directory_names *ret_names);
-
-/* Whether a name of the form above is that of a volume whose mount destination ends in BASENAME. */
-bool passthrough_is_candidate(const char *name, const char *basename,
-                              bool (*is_container)(void *userdata, const char *part),
-                              void *userdata);
-
-/* The oldest name that ends in BASENAME and was made at since_ns or later: the directories of
- * containers that have ended remain. NULL if there is none, or if such names belong to several
- * devices. is_container: whether the first part belongs to a container. */
-const char *passthrough_find(int root, const char *sandbox_id, const struct directory_names *names,
-                             const char *basename, int64_t since_ns,
-                             bool (*is_container)(void *userdata, const char *part),
-                             void *userdata);
-
-/* Whether the container with this beginning of its id has a file or directory of the node in place
- * of the mount whose destination ends in BASENAME. */
-bool passthrough_is_shared(const struct directory_names *names, const char *container,
-                           const char *basename);
-
-/* The guest path for a name. 0 or -ENOMEM. */
-int passthrough_guest_path(const char *name, char **ret_path);
 
 /* ---- guest traits --------------------------------------------------------------------------- */
 

@@ -106,7 +106,7 @@ static int follow_vm_link(struct traces *traces)
 
 static int find_vm_directory(struct traces *traces)
 {
-    struct stat st;
+    bool has = true;
     int r;
 
     (void)snprintf(traces->vm_id, sizeof(traces->vm_id), "%s", traces->sandbox_id);
@@ -115,17 +115,17 @@ static int find_vm_directory(struct traces *traces)
         return -ENAMETOOLONG;
     r = follow_vm_link(traces);
     if (r == 0)
-        r = path_stat_in_root(traces->paths->root, traces->vm_directory, &st);
-    if (kata_is_absent(r) || (r == 0 && !S_ISDIR(st.st_mode)))
+        r = kata_has_directory(traces->paths->root, traces->vm_directory, &has);
+    if (!has)
         traces->vm_directory[0] = '\0';
-    return kata_is_absent(r) ? 0 : r;
+    return r;
 }
 
 /* The jail is beside VMS, not in it. The VMM then knows the sandbox only by the short id. */
 static int find_jail(struct traces *traces)
 {
     const char *vms = traces->paths->kata_go_vms, *end = strrchr(vms, '/');
-    struct stat st;
+    bool has;
     int r;
 
     if (!end)
@@ -133,13 +133,13 @@ static int find_jail(struct traces *traces)
     if (snprintf(traces->jail, PATH_MAX, "%.*s/" JAILS "/%.*s/root", (int)(end - vms), vms,
                  SHORT_ID_CHARS, traces->sandbox_id) >= PATH_MAX)
         return -ENAMETOOLONG;
-    r = path_stat_in_root(traces->paths->root, traces->jail, &st);
-    if (r == 0 && S_ISDIR(st.st_mode))
+    r = kata_has_directory(traces->paths->root, traces->jail, &has);
+    if (has)
         (void)snprintf(traces->vm_id, sizeof(traces->vm_id), "%.*s", SHORT_ID_CHARS,
                        traces->sandbox_id);
     else
         traces->jail[0] = '\0';
-    return kata_is_absent(r) ? 0 : r;
+    return r;
 }
 
 /* ---- persist.json ------------------------------------------------------------------------ */
@@ -367,8 +367,7 @@ static int find_child(const struct traces *traces, pid_t pid)
 {
     struct process_search shim;
     struct process process;
-    int r = process_index_find(traces->paths->cache->processes, PROCESS_SHIM, traces->sandbox_id,
-                               &shim);
+    int r = process_index_find(traces->paths->cache, PROCESS_SHIM, traces->sandbox_id, &shim);
 
     if (r != PROCESS_INDEX_FOUND)
         return r;

@@ -15,6 +15,7 @@
 #include "lib/clock.h"
 #include "lib/encode.h"
 #include "lib/loop.h"
+#include "lib/process.h"
 #include "lib/workers.h"
 #include "observe/observe.h"
 #include "observe/observed_sandbox.h"
@@ -262,7 +263,7 @@ uint64_t process_scan_kubelet_start(const struct process_scan *process_scan)
     return 0;
 }
 
-bool process_scan_sees_host(void)
+bool namespaces_show_all_processes(void)
 {
     return fake_sees_host;
 }
