@@ -49,16 +49,10 @@ struct exchange {
 
 /* ---- the end ----------------------------------------------------------------------------- */
 
-static enum http_exchange_end end_of_connecting(const struct exchange *exchange)
+static enum http_exchange_end end_of(const struct exchange *exchange)
 {
     long failure = 0;
 
-    (void)libcurl.easy_getinfo(exchange->easy, CURLINFO_OS_ERRNO, &failure);
-    return failure == EACCES ? HTTP_EXCHANGE_FORBIDDEN : HTTP_EXCHANGE_REFUSED;
-}
-
-static enum http_exchange_end end_of(const struct exchange *exchange)
-{
     if (exchange->foreign)
         return HTTP_EXCHANGE_FOREIGN;
     if (exchange->overflow)
@@ -69,7 +63,8 @@ static enum http_exchange_end end_of(const struct exchange *exchange)
     case CURLE_OK: /* also for headers that were cut off */
         return exchange->headers_whole ? HTTP_EXCHANGE_ANSWERED : HTTP_EXCHANGE_CLOSED;
     case CURLE_COULDNT_CONNECT:
-        return end_of_connecting(exchange);
+        (void)libcurl.easy_getinfo(exchange->easy, CURLINFO_OS_ERRNO, &failure);
+        return failure == EACCES ? HTTP_EXCHANGE_FORBIDDEN : HTTP_EXCHANGE_REFUSED;
     case CURLE_PEER_FAILED_VERIFICATION:
     case CURLE_SSL_CACERT_BADFILE:
         return HTTP_EXCHANGE_UNTRUSTED;
@@ -88,26 +83,18 @@ static enum http_exchange_end end_of(const struct exchange *exchange)
 
 static const char *text_of(const struct exchange *exchange, enum http_exchange_end end)
 {
+    static const char *const texts[HTTP_EXCHANGE_ENDS] = {
+        [HTTP_EXCHANGE_OVERFLOW] = "the answer is too long",
+        [HTTP_EXCHANGE_NOTHING] = "the connection was closed without an answer",
+        [HTTP_EXCHANGE_CLOSED] = "the connection was closed before the answer was whole",
+        [HTTP_EXCHANGE_TIMEOUT] = "no answer in time",
+    };
+
     if (end == HTTP_EXCHANGE_FOREIGN)
         return exchange->foreigner.text;
-    if (end == HTTP_EXCHANGE_OVERFLOW)
-        return "the answer is too long";
-    if (end == HTTP_EXCHANGE_NOTHING)
-        return "the connection was closed without an answer";
-    if (end == HTTP_EXCHANGE_CLOSED)
-        return "the connection was closed before the answer was whole";
-    if (end == HTTP_EXCHANGE_TIMEOUT)
-        return "no answer in time";
+    if (texts[end])
+        return texts[end];
     return exchange->detail[0] ? exchange->detail : libcurl.easy_strerror(exchange->code);
-}
-
-static unsigned status_of(const struct exchange *exchange)
-{
-    long status = STATUS_FULL;
-
-    if (!exchange->turned_away)
-        (void)libcurl.easy_getinfo(exchange->easy, CURLINFO_RESPONSE_CODE, &status);
-    return (unsigned)status;
 }
 
 /* ---- what libcurl asks and tells --------------------------------------------------------- */
@@ -353,8 +340,11 @@ enum http_exchange_end http_exchange_perform(const struct http_exchange_request 
     struct exchange exchange = {
         .request = request, .handle = -1, .fd = -1, .body = BUFFER_INIT(request->body_limit)};
     enum http_exchange_end end = transfer(&exchange, until_ns, error);
+    long status = exchange.turned_away ? STATUS_FULL : 0;
 
-    *ret_status = end == HTTP_EXCHANGE_ANSWERED ? status_of(&exchange) : 0;
+    if (end == HTTP_EXCHANGE_ANSWERED && !exchange.turned_away)
+        (void)libcurl.easy_getinfo(exchange.easy, CURLINFO_RESPONSE_CODE, &status);
+    *ret_status = end == HTTP_EXCHANGE_ANSWERED ? (unsigned)status : 0;
     if (exchange.easy) {
         libcurl.easy_cleanup(exchange.easy);
         libcurl.slist_free_all(exchange.headers);

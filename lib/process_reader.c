@@ -155,24 +155,19 @@ bool process_reader_is_used(void)
 
 /* ---- requests ----------------------------------------------------------------------------- */
 
-static bool is_waiting(void)
-{
-    struct process process;
-
-    return process_read(reader.pid, &process) == 0 && process.waits;
-}
-
 /* 0, PROCESS_HANGS, or another -errno: the reader has ended. */
 static int await(void)
 {
     struct pollfd answer = {.fd = reader.socket, .events = POLLIN};
     const uint64_t began_ns = clock_boottime();
+    struct process process;
     int count;
 
     do {
         const uint64_t waited_ns = clock_boottime() - began_ns;
 
-        if (waited_ns >= STARVED_NS || (waited_ns >= PATIENCE_NS && is_waiting()))
+        if (waited_ns >= STARVED_NS ||
+            (waited_ns >= PATIENCE_NS && process_read(reader.pid, &process) == 0 && process.waits))
             return PROCESS_HANGS;
         count = poll(&answer, 1, PATIENCE_MILLISECONDS);
     } while (count == 0 || (count < 0 && errno == EINTR));

@@ -157,24 +157,17 @@ static void *memory_read(int fd, uint64_t length)
 
 /* ---- in a worker ---- */
 
-static int send_in_memory(const struct buffer *reply)
-{
-    const struct reply_header header = {.length = reply->length};
-    struct iovec piece = {(void *)(uintptr_t)&header, sizeof(header)};
-    cleanup(fd_closep) int fd = memory_make(reply->data, reply->length);
-
-    return fd < 0 ? fd : send_message(ONLY, &piece, 1, &fd, 1);
-}
-
 static int send_reply(const struct buffer *reply)
 {
     const struct reply_header header = {.length = reply->length};
     struct iovec pieces[] = {{(void *)(uintptr_t)&header, sizeof(header)},
                              {(void *)(uintptr_t)buffer_text(reply), reply->length}};
+    const bool is_large = sizeof(header) + reply->length > MESSAGE_BYTES;
+    cleanup(fd_closep) int fd = is_large ? memory_make(reply->data, reply->length) : -1;
 
-    if (sizeof(header) + reply->length > MESSAGE_BYTES)
-        return send_in_memory(reply);
-    return send_message(ONLY, pieces, array_length(pieces), NULL, 0);
+    if (is_large && fd < 0)
+        return fd;
+    return send_message(ONLY, pieces, is_large ? 1 : array_length(pieces), &fd, is_large);
 }
 
 /* The worker has closed it when the reply comes, so that the daemon has the only copy. */
