@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "lib/directory.h"
+#include "lib/json.h"
 #include "observe/observe.h"
 
 /* Whether r means that there is nothing at the path, which is not an error. */
@@ -47,10 +47,6 @@ int kata_find_monitor(const struct observe_sandbox_paths *paths, const char *nam
 
 enum { RECORDS = 2048 };
 
-/* Takes over the record's strings, also on failure. Records beyond RECORDS are dropped. 0 or
- * -ENOMEM. */
-int records_add(struct observed_sandbox *sandbox, const struct observed_record *record);
-
 /* Must be called after the last addition and before the first search. */
 void records_sort(struct observed_sandbox *sandbox);
 
@@ -59,6 +55,11 @@ const struct observed_record *records_find(const struct observed_sandbox *sandbo
                                            const char *container, const char *destination);
 
 void records_done(struct observed_sandbox *sandbox);
+
+/* Allocates room for the elements of a JSON array, of which the file may have `most`: an enum
+ * file_text or -ENOMEM. What is no array has none. */
+int kata_make_room(const cJSON *array, int most, size_t element_bytes, void **ret_room,
+                   const char *name, struct error *error);
 
 /* ---- the runtimes --------------------------------------------------------------------------- */
 
@@ -71,6 +72,62 @@ int kata_go_observe(const struct observe_sandbox_paths *paths, const char *sandb
 /* The same of Kata's Rust runtime, from its state directory and its processes. */
 int kata_rs_observe(const struct observe_sandbox_paths *paths, const char *sandbox_id,
                     struct observed_sandbox *sandbox);
+
+/* ---- persist.json --------------------------------------------------------------------------- */
+
+/* The records of Kata's Go runtime, text in, facts out; no I/O.
+ *
+ * The runtime writes its structures with Go's own names (src/runtime/virtcontainers/persist/api), a
+ * sandbox file and one file per container. Only what crustd uses is read:
+ *
+ *   sandbox:   Devices[]{ID, Type, Major, Minor, BlockDrive{File, ID, SCSIAddr, VirtPath, DevNo}},
+ *              HypervisorState{Type, Pid, Bridges[]{Addr, ParentID, ParentAddr, DeviceAddr{}}},
+ *              AgentState{URL}, Config{HypervisorType, HypervisorConfig{BlockDeviceDriver}}
+ *   container: State, Mounts[]{Source, Destination, BlockDeviceID}
+ */
+
+enum { PERSIST_DEVICES = 512, PERSIST_MOUNTS = 4096 };
+
+struct persist_device {
+    char *id;
+    char *drive_id;       /* NULL unknown */
+    char *file;           /* as given to the hypervisor; NULL unknown */
+    char *guest_path;     /* where the agent mounts it; NULL: cannot be derived */
+    int64_t major, minor; /* -1: a regular file */
+};
+
+struct persist_sandbox {
+    char *hypervisor; /* as written; NULL unknown */
+    char *agent_url;  /* NULL unknown */
+    pid_t pid;        /* 0 unknown */
+    unsigned devices;
+    struct persist_device *device; /* block devices only */
+};
+
+struct persist_mount {
+    char *source;      /* the device if one is attached, otherwise the path that is shared */
+    char *destination; /* NULL unknown */
+    char *device_id;   /* NULL: not attached as a block device */
+};
+
+struct persist_container {
+    bool ended;
+    unsigned mounts;
+    struct persist_mount *mount;
+};
+
+/* Where the agent mounts a device that the Go runtime identifies by `source`: a PCI path ("02/01"),
+ * a SCSI address, a name. *ret_path NULL: too long. 0 or -ENOMEM. */
+int persist_guest_path(const char *source, char **ret_path);
+
+/* An enum file_text or -ENOMEM. A member of an unexpected type counts as unknown. */
+int persist_parse_sandbox(const char *text, size_t length, struct persist_sandbox *ret_sandbox,
+                          struct error *error);
+void persist_sandbox_done(struct persist_sandbox *sandbox);
+
+int persist_parse_container(const char *text, size_t length,
+                            struct persist_container *ret_container, struct error *error);
+void persist_container_done(struct persist_container *container);
 
 /* ---- guest traits --------------------------------------------------------------------------- */
 

@@ -39,7 +39,6 @@
 #include "lib/json.h"
 #include "lib/process.h"
 #include "observe/observed_sandbox.h"
-#include "observe/persist.h"
 
 #define PERSIST "persist.json"
 #define JAILS   "firecracker"
@@ -294,31 +293,32 @@ static int add_record(const struct traces *traces, const struct container *conta
                       const struct persist_mount *mount, const unsigned *first,
                       struct observed_sandbox *sandbox)
 {
-    struct observed_record record = {.carrier = CARRIER_DIRECTORY, .drive = -1};
-    int r = kata_copy(container->id, &record.container);
+    struct observed_record *record = &sandbox->record[sandbox->records++];
+    int r;
 
-    if (mount->device_id)
-        record.carrier = CARRIER_ENDED;
+    *record = (struct observed_record){
+        .carrier = mount->device_id ? CARRIER_ENDED : CARRIER_DIRECTORY, .drive = -1};
     for (unsigned i = 0; mount->device_id && i < traces->persist.devices; i++)
         if (strcmp(mount->device_id, traces->persist.device[i].id) == 0) {
-            record.carrier = CARRIER_DEVICE;
-            record.drive = first[i];
+            record->carrier = CARRIER_DEVICE;
+            record->drive = first[i];
         }
     if (container->persist.ended)
-        record.carrier = CARRIER_ENDED;
+        record->carrier = CARRIER_ENDED;
+    r = kata_copy(container->id, &record->container);
     if (r == 0)
-        r = kata_copy(mount->source, &record.source);
-    if (r == 0)
-        r = kata_copy(mount->destination, &record.destination);
-    return records_add(sandbox, &record) < 0 ? -ENOMEM : r;
+        r = kata_copy(mount->source, &record->source);
+    return r == 0 ? kata_copy(mount->destination, &record->destination) : r;
 }
 
 /* The drives of one device are adjacent; first[i] is the index of the first drive of device i. */
 static int add_drives_and_records(const struct traces *traces, struct observed_sandbox *sandbox)
 {
     cleanup(freep) unsigned *first = calloc(traces->persist.devices + 1, sizeof(*first));
-    int r = first ? 0 : -ENOMEM;
+    int r;
 
+    sandbox->record = calloc(traces->mounts + 1, sizeof(*sandbox->record));
+    r = first && sandbox->record ? 0 : -ENOMEM;
     for (unsigned i = 0; r == 0 && i < traces->persist.devices; i++) {
         first[i] = sandbox->drives;
         r = add_drives_of(traces, &traces->persist.device[i], sandbox);
@@ -329,7 +329,8 @@ static int add_drives_and_records(const struct traces *traces, struct observed_s
         for (unsigned j = 0; r == 0 && j < container->persist.mounts; j++)
             r = add_record(traces, container, &container->persist.mount[j], first, sandbox);
     }
-    records_sort(sandbox);
+    if (r == 0)
+        records_sort(sandbox);
     return r;
 }
 

@@ -7,7 +7,7 @@
  * anything. A value that is not understood means observe, because its author probably wanted
  * something other than a resize.
  */
-#include "observe/mount_info.h"
+#include "observe/observe.h"
 
 #include <errno.h>
 #include <limits.h>

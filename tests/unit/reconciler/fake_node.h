@@ -3,7 +3,7 @@
  * scratch root, and readers of devices, sandboxes and processes that answer from tables.
  *
  * What is defined here takes the place of observe/observed_sandbox.c and process_scan.c, and in
- * fake_devices.h of device.c and stack.c.
+ * fake_devices.h of device.c.
  */
 #pragma once
 
