@@ -71,18 +71,15 @@ static bool needs_number(uint32_t character)
     return is_control || reorders;
 }
 
-size_t text_plain_length(const char *text, const char *end)
+/* Printable ASCII that stands for itself wherever text is shown or quoted. */
+static bool is_plain(char byte)
 {
-    const char *at = text;
-
-    while (at < end && (unsigned char)*at >= 0x20 && (unsigned char)*at < 0x7f && *at != '"' &&
-           *at != '\\')
-        at++;
-    return (size_t)(at - text);
+    return (unsigned char)byte >= 0x20 && (unsigned char)byte < 0x7f && byte != '"' && byte != '\\';
 }
 
-size_t text_escape_next(const char **cursor, const char *end,
-                        char ret_escaped[static TEXT_ESCAPED_BYTES])
+/* The length of one character, escaped. Precondition: *cursor < end. */
+static size_t escape_next(const char **cursor, const char *end,
+                          char ret_escaped[static TEXT_ESCAPED_BYTES + 1])
 {
     static const char special[] = "\"\\\b\f\n\r\t", letter[] = "\"\\bfnrt";
     uint32_t character;
@@ -96,13 +93,35 @@ size_t text_escape_next(const char **cursor, const char *end,
     *cursor += length;
     found = character && character < 0x80 ? strchr(special, (int)character) : NULL;
     if (found)
-        length = (size_t)snprintf(ret_escaped, TEXT_ESCAPED_BYTES, "\\%c", letter[found - special]);
-    else if (needs_number(character))
-        length = (size_t)snprintf(ret_escaped, TEXT_ESCAPED_BYTES, "\\u%04x", character & 0xFFFFU);
-    else
-        length = text_encode_utf8(character, ret_escaped);
-    ret_escaped[length] = '\0';
-    return length;
+        return (size_t)snprintf(ret_escaped, TEXT_ESCAPED_BYTES + 1, "\\%c",
+                                letter[found - special]);
+    if (needs_number(character))
+        return (size_t)snprintf(ret_escaped, TEXT_ESCAPED_BYTES + 1, "\\u%04x",
+                                character & 0xFFFFU);
+    return text_encode_utf8(character, ret_escaped);
+}
+
+size_t text_escape(const char **cursor, const char *end, char *ret_escaped, size_t size)
+{
+    size_t used = 0;
+
+    while (*cursor < end && used < size) {
+        char escaped[TEXT_ESCAPED_BYTES + 1];
+        const char *next = *cursor;
+        size_t length;
+
+        if (is_plain(*next)) {
+            ret_escaped[used++] = *(*cursor)++;
+            continue;
+        }
+        length = escape_next(&next, end, escaped);
+        if (length > size - used)
+            break;
+        memcpy(ret_escaped + used, escaped, length);
+        used += length;
+        *cursor = next;
+    }
+    return used;
 }
 
 /* Quotes and backslashes stay: whatever shows the text in quotes escapes them itself. */
@@ -112,7 +131,7 @@ void text_clean(const char *text, size_t length, char *ret_text, size_t size)
     size_t used = 0;
 
     while (text < end) {
-        char escaped[TEXT_ESCAPED_BYTES];
+        char escaped[TEXT_ESCAPED_BYTES + 1];
         uint32_t character;
         size_t count = text_decode_utf8(text, (size_t)(end - text), &character);
         const char *source = text;
@@ -120,7 +139,7 @@ void text_clean(const char *text, size_t length, char *ret_text, size_t size)
         if (count && !needs_number(character)) {
             text += count;
         } else {
-            count = text_escape_next(&text, end, escaped);
+            count = escape_next(&text, end, escaped);
             source = escaped;
         }
         if (count >= size - used)

@@ -345,18 +345,6 @@ static void worker_kill(struct worker *worker)
 
 /* ---- jobs ---- */
 
-const char *job_end_text(enum job_end end)
-{
-    static const char *const texts[] = {
-        [JOB_ANSWERED] = "it was answered",
-        [JOB_LATE] = "no answer in time",
-        [JOB_DIED] = "the worker process that asked has died",
-        [JOB_WAITED] = "no worker process was free in time",
-    };
-
-    return texts[end];
-}
-
 static void job_forget(struct job *job)
 {
     loop_timer_stop(&job->deadline);

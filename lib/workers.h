@@ -103,9 +103,6 @@ int job_start(struct job *job, const struct job_request *request);
 /* Kills the job's worker; `done` does not come. A job that is not running is left alone. */
 void job_cancel(struct job *job);
 
-/* Why a job has no reply, for people. */
-const char *job_end_text(enum job_end end);
-
 struct workers_status {
     unsigned ready, busy;
     unsigned dying;      /* killed, and not dead yet: a call in the kernel holds it */
