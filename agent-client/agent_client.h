@@ -22,7 +22,6 @@
 #include "agent-client/agent_messages.h"
 #include "agent-client/ttrpc_codec.h"
 #include "lib/buffer.h"
-#include "lib/listener.h"
 #include "lib/peer.h"
 #include "lib/result.h"
 

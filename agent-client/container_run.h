@@ -26,8 +26,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "lib/listener.h"
 #include "lib/loop.h"
+#include "lib/peer.h"
 #include "lib/result.h"
 
 enum {

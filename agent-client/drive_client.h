@@ -9,7 +9,7 @@
 #pragma once
 
 #include "agent-client/drive_call.h"
-#include "lib/listener.h"
+#include "lib/peer.h"
 #include "lib/result.h"
 
 enum drive_client_act {
@@ -24,7 +24,7 @@ enum drive_client_outcome {
     DRIVE_CLIENT_ANSWERED,    /* `status` is that of the agent */
     DRIVE_CLIENT_UNSUPPORTED, /* the agent does not know the call: FAILED_PRECONDITION */
     DRIVE_CLIENT_ABSENT,      /* nothing listens there, so nothing was sent: UNAVAILABLE */
-    DRIVE_CLIENT_FOREIGN, /* neither the VMM nor the shim listens there (listener.h): nothing was
+    DRIVE_CLIENT_FOREIGN, /* neither the VMM nor the shim listens there (lib/peer.h): nothing was
                              sent: UNAVAILABLE */
     /* No connection in time, or none that could be tried; closed, or an invalid answer:
      * UNAVAILABLE */

@@ -29,8 +29,8 @@
 
 #include "agent-client/agent_messages.h"
 #include "agent-client/shim_client.h"
-#include "lib/listener.h"
 #include "lib/loop.h"
+#include "lib/peer.h"
 #include "model/reason.h"
 #include "model/sandbox.h"
 

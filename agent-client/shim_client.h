@@ -21,7 +21,7 @@
 #pragma once
 
 #include "agent-client/agent_client.h"
-#include "lib/listener.h"
+#include "lib/peer.h"
 
 #define SHIM_SOCKET "shim-monitor.sock"
 

@@ -9,7 +9,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -63,55 +64,15 @@ int clock_boot_id(char ret_boot_id[static CLOCK_BOOT_ID_BYTES])
     return r;
 }
 
-/* The number in so many digits, and a character after them. */
-static char *put_number(char *at, int number, unsigned digits, char after)
-{
-    for (unsigned i = digits; i-- > 0; number /= 10)
-        at[i] = (char)('0' + number % 10);
-    at[digits] = after;
-    return at + digits + 1;
-}
-
-struct date {
-    int year, month, day; /* month and day from 1 on */
-};
-
-/* From 0000-01-01 to the year's first day. The year 0 is a leap year. */
-static int days_before_year(int year)
-{
-    return 365 * year + (year + 3) / 4 - (year + 99) / 100 + (year + 399) / 400;
-}
-
-/* By hand, because gmtime_r(3) brings time zones and their files into a static program. */
-static struct date date_of_day(int day)
-{
-    static const int lengths[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
-    struct date date = {.year = day / 366, .month = 1};
-    bool is_leap;
-
-    while (day >= days_before_year(date.year + 1))
-        date.year++;
-    day -= days_before_year(date.year);
-    is_leap = days_before_year(date.year + 1) - days_before_year(date.year) == 366;
-    for (;; date.month++) {
-        int length = lengths[date.month - 1] + (date.month == 2 && is_leap);
-
-        if (day < length)
-            break;
-        day -= length;
-    }
-    date.day = day + 1;
-    return date;
-}
-
+/* By hand, because gmtime_r(3) brings time zones and their files into a static program. Years begin
+ * in March here, so that the leap day is the last one and any five months have 153 days. */
 void clock_text(int64_t realtime_ms, char ret_text[static CLOCK_TEXT_BYTES])
 {
-    enum { DAY_SECONDS = 24 * 60 * 60 };
+    enum { DAY_SECONDS = 24 * 60 * 60, CYCLE_YEARS = 400, CYCLE_DAYS = 146097, TO_MARCH = 60 };
     int64_t seconds = realtime_ms / MSEC_PER_SEC;
-    int64_t milliseconds = realtime_ms % MSEC_PER_SEC;
-    struct date date;
-    char *at = ret_text;
-    int of_day;
+    int milliseconds = (int)(realtime_ms % MSEC_PER_SEC);
+    int of_day, day, year, of_cycle, month;
+    char text[96];
 
     if (milliseconds < 0) {
         milliseconds += MSEC_PER_SEC;
@@ -122,16 +83,20 @@ void clock_text(int64_t realtime_ms, char ret_text[static CLOCK_TEXT_BYTES])
     if (seconds > LAST_SECOND)
         seconds = LAST_SECOND;
     seconds -= FIRST_SECOND;
-    date = date_of_day((int)(seconds / DAY_SECONDS));
     of_day = (int)(seconds % DAY_SECONDS);
-    at = put_number(at, date.year, 4, '-');
-    at = put_number(at, date.month, 2, '-');
-    at = put_number(at, date.day, 2, 'T');
-    at = put_number(at, of_day / 3600, 2, ':');
-    at = put_number(at, of_day / 60 % 60, 2, ':');
-    at = put_number(at, of_day % 60, 2, '.');
-    at = put_number(at, (int)milliseconds, 3, 'Z');
-    *at = '\0';
+    day = (int)(seconds / DAY_SECONDS) - TO_MARCH + CYCLE_DAYS; /* one cycle too much */
+    year = (day / CYCLE_DAYS - 1) * CYCLE_YEARS;
+    day %= CYCLE_DAYS;
+    of_cycle = (day - day / 1460 + day / 36524 - day / 146096) / 365;
+    year += of_cycle;
+    day -= 365 * of_cycle + of_cycle / 4 - of_cycle / 100;
+    month = (5 * day + 2) / 153;
+    day -= (153 * month + 2) / 5;
+    year += month >= 10;
+    month = month < 10 ? month + 3 : month - 9;
+    (void)snprintf(text, sizeof(text), "%04d-%02d-%02dT%02d:%02d:%02d.%03dZ", year, month, day + 1,
+                   of_day / 3600, of_day / 60 % 60, of_day % 60, milliseconds);
+    memcpy(ret_text, text, CLOCK_TEXT_BYTES);
 }
 
 /* ---- histogram ------------------------------------------------------------------------------ */

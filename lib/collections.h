@@ -15,5 +15,5 @@
 /* ---- list ----------------------------------------------------------------------------------- */
 
 /* Singly linked lists by a member `next` (utlist.h of uthash): LL_APPEND(head, item),
- * LL_DELETE(head, item).
+ * LL_DELETE(head, item). Doubly linked ones by `prev` as well: DL_APPEND(), DL_DELETE().
  */

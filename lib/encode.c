@@ -8,26 +8,16 @@
 #include <nettle/base16.h>
 #include <nettle/sha2.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "lib/encode.h"
 
 enum { GROUP_CHARS = 4, GROUP_BYTES = 3 };
 
-/* Six bits and one: 0 is no digit. */
-static const uint8_t digits[256] = {
-    ['A'] = 1,  ['B'] = 2,  ['C'] = 3,  ['D'] = 4,  ['E'] = 5,  ['F'] = 6,  ['G'] = 7,  ['H'] = 8,
-    ['I'] = 9,  ['J'] = 10, ['K'] = 11, ['L'] = 12, ['M'] = 13, ['N'] = 14, ['O'] = 15, ['P'] = 16,
-    ['Q'] = 17, ['R'] = 18, ['S'] = 19, ['T'] = 20, ['U'] = 21, ['V'] = 22, ['W'] = 23, ['X'] = 24,
-    ['Y'] = 25, ['Z'] = 26, ['a'] = 27, ['b'] = 28, ['c'] = 29, ['d'] = 30, ['e'] = 31, ['f'] = 32,
-    ['g'] = 33, ['h'] = 34, ['i'] = 35, ['j'] = 36, ['k'] = 37, ['l'] = 38, ['m'] = 39, ['n'] = 40,
-    ['o'] = 41, ['p'] = 42, ['q'] = 43, ['r'] = 44, ['s'] = 45, ['t'] = 46, ['u'] = 47, ['v'] = 48,
-    ['w'] = 49, ['x'] = 50, ['y'] = 51, ['z'] = 52, ['0'] = 53, ['1'] = 54, ['2'] = 55, ['3'] = 56,
-    ['4'] = 57, ['5'] = 58, ['6'] = 59, ['7'] = 60, ['8'] = 61, ['9'] = 62, ['-'] = 63, ['_'] = 64,
-};
+static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 void base64url_encode(const void *data, size_t length, char *ret_text)
 {
-    static const char chars[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     const uint8_t *bytes = data;
 
     for (size_t at = 0; at < length; at += GROUP_BYTES) {
@@ -37,7 +27,7 @@ void base64url_encode(const void *data, size_t length, char *ret_text)
         for (size_t i = 0; i < GROUP_BYTES; i++)
             bits = bits << 8 | (i < left ? bytes[at + i] : 0U);
         for (size_t i = 0; i < GROUP_CHARS; i++)
-            *ret_text++ = i <= left ? chars[bits >> (18 - 6 * i) & 63] : '=';
+            *ret_text++ = i <= left ? digits[bits >> (18 - 6 * i) & 63] : '=';
     }
     *ret_text = '\0';
 }
@@ -49,11 +39,11 @@ static size_t decode_group(const char *text, uint8_t ret_bytes[static GROUP_BYTE
     uint32_t bits = 0;
 
     for (size_t i = 0; i < GROUP_CHARS; i++) {
-        uint8_t digit = i < chars ? digits[(unsigned char)text[i]] : 1;
+        const char *digit = i < chars ? memchr(digits, text[i], sizeof(digits) - 1) : digits;
 
         if (!digit)
             return 0;
-        bits = bits << 6 | (uint32_t)(digit - 1);
+        bits = bits << 6 | (uint32_t)(digit - digits);
     }
     ret_bytes[0] = (uint8_t)(bits >> 16);
     ret_bytes[1] = (uint8_t)(bits >> 8);
@@ -97,8 +87,6 @@ int base64url_decode(const char *text, size_t length, void *ret_data, size_t siz
 }
 
 /* ---- sha256 --------------------------------------------------------------------------------- */
-
-/* Nettle's digest, written as lower-case hexadecimal digits. */
 
 void sha256_hex(const void *data, size_t length, char ret_hex[static SHA256_HEX_BYTES])
 {

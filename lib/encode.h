@@ -30,8 +30,6 @@ int base64url_decode(const char *text, size_t length, void *ret_data, size_t siz
 
 /* ---- sha256 --------------------------------------------------------------------------------- */
 
-/* SHA-256 as text. */
-
 enum { SHA256_HEX_BYTES = 65 }; /* 64 lower-case digits and a NUL */
 
 void sha256_hex(const void *data, size_t length, char ret_hex[static SHA256_HEX_BYTES]);

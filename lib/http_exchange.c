@@ -49,16 +49,10 @@ struct exchange {
 
 /* ---- the end ----------------------------------------------------------------------------- */
 
-static enum http_exchange_end end_of_connecting(const struct exchange *exchange)
+static enum http_exchange_end end_of(const struct exchange *exchange)
 {
     long failure = 0;
 
-    (void)libcurl.easy_getinfo(exchange->easy, CURLINFO_OS_ERRNO, &failure);
-    return failure == EACCES ? HTTP_EXCHANGE_FORBIDDEN : HTTP_EXCHANGE_REFUSED;
-}
-
-static enum http_exchange_end end_of(const struct exchange *exchange)
-{
     if (exchange->foreign)
         return HTTP_EXCHANGE_FOREIGN;
     if (exchange->overflow)
@@ -69,7 +63,8 @@ static enum http_exchange_end end_of(const struct exchange *exchange)
     case CURLE_OK: /* also for headers that were cut off */
         return exchange->headers_whole ? HTTP_EXCHANGE_ANSWERED : HTTP_EXCHANGE_CLOSED;
     case CURLE_COULDNT_CONNECT:
-        return end_of_connecting(exchange);
+        (void)libcurl.easy_getinfo(exchange->easy, CURLINFO_OS_ERRNO, &failure);
+        return failure == EACCES ? HTTP_EXCHANGE_FORBIDDEN : HTTP_EXCHANGE_REFUSED;
     case CURLE_PEER_FAILED_VERIFICATION:
     case CURLE_SSL_CACERT_BADFILE:
         return HTTP_EXCHANGE_UNTRUSTED;
@@ -88,26 +83,18 @@ static enum http_exchange_end end_of(const struct exchange *exchange)
 
 static const char *text_of(const struct exchange *exchange, enum http_exchange_end end)
 {
+    static const char *const texts[HTTP_EXCHANGE_ENDS] = {
+        [HTTP_EXCHANGE_OVERFLOW] = "the answer is too long",
+        [HTTP_EXCHANGE_NOTHING] = "the connection was closed without an answer",
+        [HTTP_EXCHANGE_CLOSED] = "the connection was closed before the answer was whole",
+        [HTTP_EXCHANGE_TIMEOUT] = "no answer in time",
+    };
+
     if (end == HTTP_EXCHANGE_FOREIGN)
         return exchange->foreigner.text;
-    if (end == HTTP_EXCHANGE_OVERFLOW)
-        return "the answer is too long";
-    if (end == HTTP_EXCHANGE_NOTHING)
-        return "the connection was closed without an answer";
-    if (end == HTTP_EXCHANGE_CLOSED)
-        return "the connection was closed before the answer was whole";
-    if (end == HTTP_EXCHANGE_TIMEOUT)
-        return "no answer in time";
+    if (texts[end])
+        return texts[end];
     return exchange->detail[0] ? exchange->detail : libcurl.easy_strerror(exchange->code);
-}
-
-static unsigned status_of(const struct exchange *exchange)
-{
-    long status = STATUS_FULL;
-
-    if (!exchange->turned_away)
-        (void)libcurl.easy_getinfo(exchange->easy, CURLINFO_RESPONSE_CODE, &status);
-    return (unsigned)status;
 }
 
 /* ---- what libcurl asks and tells --------------------------------------------------------- */
@@ -193,57 +180,6 @@ static int on_progress(void *context, curl_off_t download, curl_off_t downloaded
             return -ENOMEM;                                                                        \
     } while (0)
 
-static int set_unix_socket(struct exchange *exchange)
-{
-    char link[32];
-
-    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", exchange->handle);
-    SET(CURLOPT_UNIX_SOCKET_PATH, link);
-    SET(CURLOPT_CLOSESOCKETFUNCTION, on_close);
-    SET(CURLOPT_CLOSESOCKETDATA, exchange);
-    SET(CURLOPT_PREREQFUNCTION, on_connected);
-    SET(CURLOPT_PREREQDATA, exchange);
-    SET(CURLOPT_PROTOCOLS_STR, "http");
-    return 0;
-}
-
-/* Certificate and address are verified by default; here it is only said by which CA. */
-static int set_tls(struct exchange *exchange, const struct http_exchange_tls *tls)
-{
-    SET(CURLOPT_PROTOCOLS_STR, "https");
-    SET(CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
-    SET(CURLOPT_SSL_VERIFYPEER, 1L);
-    SET(CURLOPT_SSL_VERIFYHOST, 2L);
-    SET(CURLOPT_CAINFO, tls->ca_file);
-    SET(CURLOPT_CAPATH, NULL);
-    return 0;
-}
-
-static int set_surroundings(struct exchange *exchange)
-{
-    SET(CURLOPT_OPENSOCKETFUNCTION, on_open);
-    SET(CURLOPT_OPENSOCKETDATA, exchange);
-    SET(CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
-    SET(CURLOPT_PROXY, "");
-    SET(CURLOPT_NOPROXY, "*");
-    SET(CURLOPT_FOLLOWLOCATION, 0L);
-    SET(CURLOPT_NOSIGNAL, 1L);
-    SET(CURLOPT_FRESH_CONNECT, 1L);
-    SET(CURLOPT_FORBID_REUSE, 1L);
-    SET(CURLOPT_BUFFERSIZE, (long)READ_BYTES);
-    SET(CURLOPT_ERRORBUFFER, exchange->detail);
-    SET(CURLOPT_HEADERFUNCTION, on_header);
-    SET(CURLOPT_HEADERDATA, exchange);
-    SET(CURLOPT_WRITEFUNCTION, on_body);
-    SET(CURLOPT_WRITEDATA, exchange);
-    if (exchange->request->on_waiting) {
-        SET(CURLOPT_NOPROGRESS, 0L);
-        SET(CURLOPT_XFERINFOFUNCTION, on_progress);
-        SET(CURLOPT_XFERINFODATA, exchange->request);
-    }
-    return 0;
-}
-
 static int add_header(struct exchange *exchange, const char *header)
 {
     struct curl_slist *longer = libcurl.slist_append(exchange->headers, header);
@@ -299,14 +235,50 @@ static int set_target(struct exchange *exchange)
 
 static int set_up(struct exchange *exchange)
 {
-    const struct http_exchange_tls *tls = exchange->request->tls;
-    int r;
+    const struct http_exchange_request *request = exchange->request;
+    char link[32];
 
     exchange->easy = libcurl.easy_init();
-    r = exchange->easy ? set_surroundings(exchange) : -ENOMEM;
-    if (r == 0)
-        r = tls ? set_tls(exchange, tls) : set_unix_socket(exchange);
-    return r == 0 ? set_target(exchange) : r;
+    if (!exchange->easy)
+        return -ENOMEM;
+    SET(CURLOPT_OPENSOCKETFUNCTION, on_open);
+    SET(CURLOPT_OPENSOCKETDATA, exchange);
+    SET(CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+    SET(CURLOPT_PROXY, "");
+    SET(CURLOPT_NOPROXY, "*");
+    SET(CURLOPT_FOLLOWLOCATION, 0L);
+    SET(CURLOPT_NOSIGNAL, 1L);
+    SET(CURLOPT_FRESH_CONNECT, 1L);
+    SET(CURLOPT_FORBID_REUSE, 1L);
+    SET(CURLOPT_BUFFERSIZE, (long)READ_BYTES);
+    SET(CURLOPT_ERRORBUFFER, exchange->detail);
+    SET(CURLOPT_HEADERFUNCTION, on_header);
+    SET(CURLOPT_HEADERDATA, exchange);
+    SET(CURLOPT_WRITEFUNCTION, on_body);
+    SET(CURLOPT_WRITEDATA, exchange);
+    if (request->on_waiting) {
+        SET(CURLOPT_NOPROGRESS, 0L);
+        SET(CURLOPT_XFERINFOFUNCTION, on_progress);
+        SET(CURLOPT_XFERINFODATA, request);
+    }
+    if (request->tls) {
+        /* Certificate and address are verified by default; here it is only said by which CA. */
+        SET(CURLOPT_PROTOCOLS_STR, "https");
+        SET(CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
+        SET(CURLOPT_SSL_VERIFYPEER, 1L);
+        SET(CURLOPT_SSL_VERIFYHOST, 2L);
+        SET(CURLOPT_CAINFO, request->tls->ca_file);
+        SET(CURLOPT_CAPATH, NULL);
+    } else {
+        (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", exchange->handle);
+        SET(CURLOPT_UNIX_SOCKET_PATH, link);
+        SET(CURLOPT_CLOSESOCKETFUNCTION, on_close);
+        SET(CURLOPT_CLOSESOCKETDATA, exchange);
+        SET(CURLOPT_PREREQFUNCTION, on_connected);
+        SET(CURLOPT_PREREQDATA, exchange);
+        SET(CURLOPT_PROTOCOLS_STR, "http");
+    }
+    return set_target(exchange);
 }
 
 /* Opens the socket and loads libcurl. ANSWERED, or why there is no means of asking. */
@@ -353,8 +325,11 @@ enum http_exchange_end http_exchange_perform(const struct http_exchange_request 
     struct exchange exchange = {
         .request = request, .handle = -1, .fd = -1, .body = BUFFER_INIT(request->body_limit)};
     enum http_exchange_end end = transfer(&exchange, until_ns, error);
+    long status = exchange.turned_away ? STATUS_FULL : 0;
 
-    *ret_status = end == HTTP_EXCHANGE_ANSWERED ? status_of(&exchange) : 0;
+    if (end == HTTP_EXCHANGE_ANSWERED && !exchange.turned_away)
+        (void)libcurl.easy_getinfo(exchange.easy, CURLINFO_RESPONSE_CODE, &status);
+    *ret_status = end == HTTP_EXCHANGE_ANSWERED ? (unsigned)status : 0;
     if (exchange.easy) {
         libcurl.easy_cleanup(exchange.easy);
         libcurl.slist_free_all(exchange.headers);

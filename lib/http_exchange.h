@@ -12,7 +12,7 @@
 #include <sys/types.h>
 
 #include "lib/buffer.h"
-#include "lib/listener.h"
+#include "lib/peer.h"
 #include "lib/result.h"
 
 enum { HTTP_EXCHANGE_HEADER_BYTES = 8 * 1024 };

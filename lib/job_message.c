@@ -107,5 +107,12 @@ bool job_is_error(struct error *error)
 
 const char *job_fault_text(enum job_end end)
 {
-    return end == JOB_ANSWERED ? "a worker process sent what is no reply" : job_end_text(end);
+    static const char *const texts[] = {
+        [JOB_ANSWERED] = "a worker process sent what is no reply",
+        [JOB_LATE] = "no answer in time",
+        [JOB_DIED] = "the worker process that asked has died",
+        [JOB_WAITED] = "no worker process was free in time",
+    };
+
+    return texts[end];
 }

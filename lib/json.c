@@ -567,16 +567,10 @@ bool json_is_text(const char *text, size_t length)
 
 /* ---- json append ---------------------------------------------------------------------------- */
 
-/* The writer of json.h.
- *
- * Apart from json.c, which needs cJSON: that is a shared library only, and crust-guest-agent is
- * static.
- */
-
 int json_append_string(struct buffer *buffer, const char *text)
 {
     struct buffer_mark before = buffer_mark(buffer);
-    char escaped[TEXT_ESCAPED_BYTES];
+    char escaped[256];
     const char *end;
     int r;
 
@@ -584,14 +578,8 @@ int json_append_string(struct buffer *buffer, const char *text)
         return buffer_append_text(buffer, "null");
     end = text + strlen(text);
     buffer_append(buffer, "\"", 1);
-    while (text < end) {
-        size_t length = text_plain_length(text, end);
-
-        buffer_append(buffer, text, length);
-        text += length;
-        if (text < end)
-            buffer_append(buffer, escaped, text_escape_next(&text, end, escaped));
-    }
+    while (text < end)
+        buffer_append(buffer, escaped, text_escape(&text, end, escaped, sizeof(escaped)));
     r = buffer_append(buffer, "\"", 1);
     if (r < 0)
         buffer_rewind(buffer, before);

@@ -3,7 +3,7 @@
  *
  * A line is put together in a fixed array on the stack and handed to the kernel in one piece, so
  * that lines of several processes do not mix on a shared stderr. Every value goes through
- * text_escape_next(): nothing from outside reaches the output as it was. While text is appended,
+ * text_escape(): nothing from outside reaches the output as it was. While text is appended,
  * LINE_TAIL bytes stay free for what closes the line, which is therefore well-formed even when cut.
  *
  * The settings are the one piece of process-wide state: a log line must be possible from anywhere.
@@ -172,22 +172,10 @@ static bool is_plain(const char *text)
 
 static void line_append_quoted(struct line *line, const char *text)
 {
-    const char *end = text + strlen(text);
-    char escaped[TEXT_ESCAPED_BYTES];
-    bool fits = line_append(line, "\"", 1);
-
-    if (!fits)
+    if (!line_append(line, "\"", 1))
         return;
-    while (fits && text < end) {
-        size_t plain = text_plain_length(text, end);
-        size_t length = plain < line_room(line) ? plain : line_room(line);
-
-        (void)line_append(line, text, length);
-        text += length;
-        fits = length == plain;
-        if (fits && text < end)
-            fits = line_append(line, escaped, text_escape_next(&text, end, escaped));
-    }
+    line->length +=
+        text_escape(&text, text + strlen(text), line->text + line->length, line_room(line));
     line_close(line, '"');
 }
 
@@ -271,9 +259,7 @@ void log_write(enum log_level level, const struct log_ids *ids, const char *form
 
 /* ---- line output ---------------------------------------------------------------------------- */
 
-/* See log.h.
- *
- * O_NONBLOCK belongs to the open file and not to the descriptor, so setting it would change the
+/* O_NONBLOCK belongs to the open file and not to the descriptor, so setting it would change the
  * descriptors of all processes that share it: a shell's terminal, the log on stderr. Therefore a
  * pipe, a terminal or a file is opened anew through /proc/self/fd. Where that is not allowed,
  * poll(2) says whether a pipe has room for PIPE_BUF bytes, which is the most that is written at

@@ -40,13 +40,6 @@ struct loop_pass {
     uint64_t longest_processor_ns;
 };
 
-void loop_pass_begin(struct loop_pass *pass);
-void loop_pass_end(struct loop_pass *pass);
-
-/* From now on this is done, until something else is announced or the pass ends. `name` may be
- * NULL. */
-void loop_pass_announce(struct loop_pass *pass, const char *what, const char *name);
-
 /* Stays where it was initialised. */
 struct loop {
     struct ev_loop *ev;
@@ -60,11 +53,9 @@ void loop_run(struct loop *loop);      /* until loop_stop() or no source is left
 void loop_run_once(struct loop *loop); /* one iteration, waits for an event */
 void loop_stop(struct loop *loop);
 
-/* What the loop is about to do, for the log should it take too long: loop_pass_announce(). */
-static inline void loop_announce(struct loop *loop, const char *what, const char *name)
-{
-    loop_pass_announce(&loop->pass, what, name);
-}
+/* From now on this is done, until something else is announced or the pass ends: for the log, should
+ * it take too long. `name` may be NULL. */
+void loop_announce(struct loop *loop, const char *what, const char *name);
 
 enum { LOOP_READ = EV_READ, LOOP_WRITE = EV_WRITE };
 

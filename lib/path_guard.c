@@ -24,13 +24,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "lib/buffer.h"
 #include "lib/cleanup.h"
+#include "lib/clock.h"
 #include "lib/mount_table.h"
 
 enum {
@@ -46,11 +46,10 @@ enum {
     OWN_TABLE_BYTES = 16 * 1024 * 1024,
 };
 
-/* A mount that may hang. Its point is the hash of what this process' kernel calls it. A point that
- * is none of them and has the same hash is refused; nobody who lacks the key can bring that about.
- */
+/* A mount that may hang. */
 struct mounted {
-    uint64_t id, point;
+    uint64_t id;
+    char *point; /* NULL: it is known by its number alone */
 };
 
 struct mounts {
@@ -69,7 +68,6 @@ struct trusted {
 static struct {
     int mountinfo; /* open while guarding */
     bool started, lists;
-    uint64_t key[2];
     struct mounts mounts;
     bool is_outdated; /* they have changed */
     unsigned walks;   /* since then, that only a current list could have spared */
@@ -93,62 +91,10 @@ bool path_guard_may_hang(const char *file_system)
 
 static void mounts_done(struct mounts *mounts)
 {
+    for (size_t i = 0; i < mounts->count; i++)
+        free(mounts->list[i].point);
     free(mounts->list);
     *mounts = (struct mounts){.distrusted = mounts->distrusted};
-}
-
-static bool mounts_add(struct mounts *mounts, struct mounted mounted)
-{
-    if (mounts->count == mounts->capacity) {
-        size_t capacity = mounts->capacity ? mounts->capacity * 2 : 16;
-        struct mounted *list =
-            capacity > MOUNTS ? NULL : reallocarray(mounts->list, capacity, sizeof(*list));
-
-        if (!list)
-            return false;
-        mounts->list = list;
-        mounts->capacity = capacity;
-    }
-    mounts->list[mounts->count++] = mounted;
-    return true;
-}
-
-static bool trusted_add(struct trusted *trusted, const char *name)
-{
-    char **longer = trusted->count == TRUSTED
-                        ? NULL
-                        : reallocarray(trusted->names, trusted->count + 1, sizeof(*longer));
-
-    if (!longer)
-        return false;
-    trusted->names = longer;
-    longer[trusted->count] = strdup(name);
-    return longer[trusted->count] && ++trusted->count;
-}
-
-/* Modulo 2^61 - 1, or that and a few more. */
-static uint64_t multiply(uint64_t a, uint64_t b)
-{
-    const uint64_t prime = (UINT64_C(1) << 61) - 1;
-    __extension__ unsigned __int128 product = (unsigned __int128)a * b;
-    uint64_t sum = (uint64_t)(product & prime) + (uint64_t)(product >> 61);
-
-    return (sum & prime) + (sum >> 61);
-}
-
-/* A polynomial in the key modulo 2^61 - 1, whose coefficients are the name, four bytes each, and
- * its length: two names have the same in one of 2^50 keys. */
-static uint64_t hash_point(const char *name, size_t length)
-{
-    uint64_t hash = guard.key[0] >> 3, key = guard.key[1] >> 3;
-
-    for (size_t at = 0; at <= length; at += sizeof(uint32_t)) {
-        uint32_t word = 0;
-
-        memcpy(&word, name + at, length - at < sizeof(word) ? length - at : sizeof(word));
-        hash = multiply(hash + word, key);
-    }
-    return hash + length;
 }
 
 static bool lies_below(const char *path, const char *directory)
@@ -167,19 +113,160 @@ static bool is_trusted(const struct mounts *mounts, const char *point)
 }
 
 /* Of several mounts on one point the last is on top, but the others may become visible again. */
-static enum mount_list_want want_mount(const char *file_system)
+static int add_mount(struct mounts *mounts, uint64_t id, const char *point)
 {
+    if (point && is_trusted(mounts, point))
+        return 0;
+    if (mounts->count == mounts->capacity) {
+        size_t capacity = mounts->capacity ? mounts->capacity * 2 : 16;
+        struct mounted *list =
+            capacity > MOUNTS ? NULL : reallocarray(mounts->list, capacity, sizeof(*list));
+
+        if (!list)
+            return -ENOMEM;
+        mounts->list = list;
+        mounts->capacity = capacity;
+    }
+    mounts->list[mounts->count] = (struct mounted){id, point ? strdup(point) : NULL};
+    if (point && !mounts->list[mounts->count].point)
+        return -ENOMEM;
+    mounts->count++;
+    return 0;
+}
+
+static bool trusted_add(struct trusted *trusted, const char *name)
+{
+    char **longer = trusted->count == TRUSTED
+                        ? NULL
+                        : reallocarray(trusted->names, trusted->count + 1, sizeof(*longer));
+
+    if (!longer)
+        return false;
+    trusted->names = longer;
+    longer[trusted->count] = strdup(name);
+    return longer[trusted->count] && ++trusted->count;
+}
+
+/* ---- the list of the mounts ---------------------------------------------------------------- */
+
+/* By listmount(2) and statmount(2), which Linux has since 6.8. A mount costs 2 us if its name is
+ * not wanted, however long that is.
+ *
+ * Source: include/uapi/linux/mount.h, which older headers lack. The numbers of the system calls are
+ * the same on all architectures that crustd is built for.
+ */
+
+#ifndef SYS_statmount
+#define SYS_statmount 457
+#define SYS_listmount 458
+#endif
+
+#define ROOT      UINT64_MAX     /* LSMT_ROOT */
+#define OF_MOUNT  UINT64_C(0x2)  /* STATMOUNT_MNT_BASIC */
+#define OF_POINT  UINT64_C(0x10) /* STATMOUNT_MNT_POINT */
+#define OF_SYSTEM UINT64_C(0x20) /* STATMOUNT_FS_TYPE */
+
+enum { BATCH = 256 };
+
+/* What the two fail with. */
+enum list_failure {
+    LIST_UNKNOWN = -ENOSYS,  /* to the kernel */
+    LIST_FORBIDDEN = -EPERM, /* by a filter of system calls */
+    STATUS_GONE = -ENOENT,
+    STATUS_TOO_LONG = -EOVERFLOW,      /* for `text` */
+    STATUS_TOO_LONG_FOR_ALL = -EAGAIN, /* for the kernel's own buffer */
+};
+
+/* Processor time. A name of 3.5 KiB takes 40 us; others' mounts are renamed to any length. */
+static const uint64_t LISTING_NS = 100 * NSEC_PER_MSEC;
+
+struct request {
+    uint32_t size, spare;
+    uint64_t mount, param;
+};
+
+/* struct statmount. Strings are offsets into the text. */
+struct status {
+    uint32_t size, options;
+    uint64_t mask;
+    uint32_t super_block[2];
+    uint64_t magic;
+    uint32_t flags, file_system;
+    uint64_t unique_id, unique_parent;
+    uint32_t id, parent; /* as mountinfo has them */
+    uint64_t attributes[5];
+    uint32_t root, point;
+    uint64_t spare[50];
+    char text[PATH_MAX + NAME_MAX + 64];
+};
+
+_Static_assert(offsetof(struct status, text) == 512, "struct statmount of the kernel");
+
+/* The kernel ends each string that it gives with a NUL. */
+static const char *text_of(const struct status *status, uint64_t what, uint32_t offset)
+{
+    return (status->mask & what) && offset < sizeof(status->text) ? status->text + offset : "";
+}
+
+static int read_status(uint64_t mount, uint64_t what, struct status *ret_status)
+{
+    const struct request request = {.size = sizeof(request), .mount = mount, .param = what};
+
+    return syscall(SYS_statmount, &request, ret_status, sizeof(*ret_status), 0) < 0 ? -errno : 0;
+}
+
+/* A mount may be gone by now. That FUSE, which users may mount, needs no name says
+ * is_root_guarded(). */
+static int list_mount(uint64_t mount, uint64_t until_ns)
+{
+    struct status status;
+    const char *file_system, *point;
+    uint64_t id;
+    int r = read_status(mount, OF_MOUNT | OF_SYSTEM, &status);
+
+    if (r < 0)
+        return r == STATUS_GONE ? 0 : r;
+    id = status.id;
+    file_system = text_of(&status, OF_SYSTEM, status.file_system);
     if (!path_guard_may_hang(file_system))
-        return MOUNT_LIST_NOTHING;
-    return strncmp(file_system, "fuse", strlen("fuse")) == 0 ? MOUNT_LIST_ID : MOUNT_LIST_NAME;
+        return 0;
+    if (strncmp(file_system, "fuse", strlen("fuse")) == 0)
+        return add_mount(&guard.mounts, id, NULL);
+    if (clock_processor() > until_ns)
+        return -ETIME;
+    r = read_status(mount, OF_POINT, &status);
+    if (r == STATUS_TOO_LONG || r == STATUS_TOO_LONG_FOR_ALL) /* for any path */
+        return add_mount(&guard.mounts, id, NULL);
+    if (r < 0)
+        return r == STATUS_GONE ? 0 : r;
+    point = text_of(&status, OF_POINT, status.point);
+    /* One that the table would not list has no name. */
+    return point[0] ? add_mount(&guard.mounts, id, point) : 0;
 }
 
-static int add_mount(void *userdata, uint64_t id, const char *point)
+static int list_own_mounts(void)
 {
-    struct mounted mounted = {.id = id, .point = point ? hash_point(point, strlen(point)) : 0};
+    const uint64_t until_ns = clock_processor() + LISTING_NS;
+    struct request request = {.size = sizeof(request), .mount = ROOT};
+    uint64_t mounts[BATCH];
 
-    return (point && is_trusted(userdata, point)) || mounts_add(userdata, mounted) ? 0 : -ENOMEM;
+    for (unsigned batch = 0; batch < MOUNTS / BATCH; batch++) {
+        long count = syscall(SYS_listmount, &request, mounts, BATCH, 0);
+
+        if (count <= 0)
+            return count < 0 ? -errno : 0;
+        for (long i = 0; i < count; i++) {
+            int r = list_mount(mounts[i], until_ns);
+
+            if (r < 0)
+                return r;
+        }
+        request.param = mounts[count - 1];
+    }
+    return BUFFER_FULL;
 }
+
+/* ---- the table of the mounts --------------------------------------------------------------- */
 
 static int read_line(void *userdata, char *line)
 {
@@ -193,10 +280,8 @@ static int read_line(void *userdata, char *line)
 
 static bool mounts_have_point(const struct mounts *mounts, const char *point)
 {
-    uint64_t hash = hash_point(point, strlen(point));
-
     for (size_t i = 0; i < mounts->count; i++)
-        if (mounts->list[i].point == hash)
+        if (mounts->list[i].point && strcmp(mounts->list[i].point, point) == 0)
             return true;
     return mounts->unknown;
 }
@@ -221,10 +306,10 @@ static void read_own_mounts(void)
         guard.lists = read_table(guard.mountinfo, SMALL_TABLE_BYTES, &guard.mounts) == BUFFER_FULL;
     if (guard.lists) {
         mounts_done(&guard.mounts);
-        r = mount_list_each(want_mount, add_mount, &guard.mounts);
+        r = list_own_mounts();
         guard.mounts.unknown = r < 0;
     }
-    if (r == MOUNT_LIST_UNKNOWN || r == MOUNT_LIST_FORBIDDEN)
+    if (r == LIST_UNKNOWN || r == LIST_FORBIDDEN)
         (void)read_table(guard.mountinfo, OWN_TABLE_BYTES, &guard.mounts);
 }
 
@@ -512,23 +597,17 @@ static bool trust(int root, const char *path)
  * file system that may hang. */
 int path_guard_start(int root, const char *const *trusted, size_t count)
 {
-    bool all;
-
     guard.mountinfo = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
     if (guard.mountinfo < 0)
         return -errno;
     guard.mounts.distrusted = true;
-    guard.started = getrandom(guard.key, sizeof(guard.key), 0) == sizeof(guard.key);
+    guard.started = true;
     read_own_mounts();
-    all = guard.started;
-    for (size_t i = 0; all && i < count; i++)
-        all = trust(root, trusted[i]);
-    if (!all) {
-        int r = guard.started ? -ENOMEM : -EIO;
-
-        path_guard_stop();
-        return r;
-    }
+    for (size_t i = 0; i < count; i++)
+        if (!trust(root, trusted[i])) {
+            path_guard_stop();
+            return -ENOMEM;
+        }
     guard.mounts.distrusted = false;
     read_own_mounts();
     return 0;

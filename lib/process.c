@@ -16,10 +16,13 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -247,9 +250,46 @@ bool process_arguments_are_jailers(const struct buffer *arguments)
     return strcmp(process_arguments_program(arguments), "jailer") == 0;
 }
 
-/* ---- namespaces ----------------------------------------------------------------------------- */
+/* ---- helper processes ----------------------------------------------------------------------- */
 
-/* Reads nsfs, and this process's own entries in /proc. */
+static _Noreturn void become_helper(const char *name, void (*run)(void), int socket, pid_t parent)
+{
+    if (dup2(socket, PROCESS_HELPER_SOCKET) < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 ||
+        getppid() != parent)
+        _exit(1);
+    (void)prctl(PR_SET_NAME, name);
+    (void)close_range(PROCESS_HELPER_SOCKET + 1, ~0U, 0);
+    run();
+    _exit(0);
+}
+
+int process_fork_helper(const char *name, void (*run)(void), pid_t *ret_pid, int *ret_socket)
+{
+    sigset_t blocked, before;
+    pid_t parent = getpid(), pid;
+    int ends[2], r;
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
+        return -errno;
+    (void)sigfillset(&blocked);
+    (void)sigdelset(&blocked, SIGXCPU);
+    (void)sigprocmask(SIG_SETMASK, &blocked, &before);
+    pid = fork();
+    if (pid == 0)
+        become_helper(name, run, ends[1], parent);
+    r = pid < 0 ? -errno : 0;
+    (void)sigprocmask(SIG_SETMASK, &before, NULL);
+    fd_close(ends[1]);
+    if (r < 0) {
+        fd_close(ends[0]);
+        return r;
+    }
+    *ret_pid = pid;
+    *ret_socket = ends[0];
+    return 0;
+}
+
+/* ---- namespaces ----------------------------------------------------------------------------- */
 
 #define FIRST_USER_NAMESPACE 0xEFFFFFFDU
 #define FIRST_PID_NAMESPACE  0xEFFFFFFCU
@@ -392,9 +432,7 @@ int process_list_read_arguments(const struct process_list *list, size_t bytes,
 
 /* ---- process trust -------------------------------------------------------------------------- */
 
-/* See process.h.
- *
- * Root in a container without a user namespace has uid 0 on the node as well, so the pid namespace
+/* Root in a container without a user namespace has uid 0 on the node as well, so the pid namespace
  * counts too: NSpid in /proc/PID/status lists the pid in the namespace of /proc and in each one
  * below it. After a set-user-id program has called setuid(2), all its ids are 0 although its caller
  * chose the arguments; only the mode of its file reveals that.

@@ -142,6 +142,16 @@ bool namespaces_user_is_first(void);
  * the root of process 1 cannot be reached (CAP_SYS_PTRACE). */
 bool namespaces_first_has(const char *path, const struct stat *file);
 
+/* ---- helper processes ----------------------------------------------------------------------- */
+
+enum { PROCESS_HELPER_SOCKET = 3 };
+
+/* Forks a process that runs this function. It has one descriptor besides the standard ones, a
+ * SOCK_SEQPACKET whose other end is *ret_socket. It is killed when its parent ends, but not by a
+ * signal that is sent to both. Signals stay blocked in it, but for SIGXCPU, so that no handler of
+ * the program runs there. 0 or -errno. */
+int process_fork_helper(const char *name, void (*run)(void), pid_t *ret_pid, int *ret_socket);
+
 /* ---- process reader ------------------------------------------------------------------------- */
 
 /* Reads the arguments of processes without waiting for what one of them does.
@@ -153,7 +163,7 @@ bool namespaces_first_has(const char *path, const struct stat *file);
  */
 
 /* Starts the reader. From then on only the reader reads that file, and it is restarted if it
- * ends; before, and in programs that never call this, they is read directly. To be called early,
+ * ends; before, and in programs that never call this, it is read directly. To be called early,
  * because the reader keeps a copy of the program's memory. 0 or -errno. */
 int process_reader_start(void);
 

@@ -107,60 +107,36 @@ int error_prefix(struct error *error, const char *format, ...)
 
 /* ---- status --------------------------------------------------------------------------------- */
 
-/* The codes by name, and over HTTP. */
+/* By code: its name, and HTTP's status for it, which counts where enum status_code has it. */
+static const struct status {
+    const char *name;
+    unsigned http;
+} statuses[] = {
+    {"OK", 200},
+    {"CANCELLED", 499},
+    {"UNKNOWN", 500},
+    {"INVALID_ARGUMENT", 400},
+    {"DEADLINE_EXCEEDED", 504},
+    {"NOT_FOUND", 404},
+    {"ALREADY_EXISTS", 409},
+    {"PERMISSION_DENIED", 403},
+    {"RESOURCE_EXHAUSTED", 429},
+    {"FAILED_PRECONDITION", 400},
+    {"ABORTED", 500},
+    {"OUT_OF_RANGE", 400},
+    {"UNIMPLEMENTED", 501},
+    {"INTERNAL", 500},
+    {"UNAVAILABLE", 503},
+    {"DATA_LOSS", 500},
+    {"UNAUTHENTICATED", 500},
+};
 
 const char *status_name(int code)
 {
-    static const char *const names[] = {
-        "OK",
-        "CANCELLED",
-        "UNKNOWN",
-        "INVALID_ARGUMENT",
-        "DEADLINE_EXCEEDED",
-        "NOT_FOUND",
-        "ALREADY_EXISTS",
-        "PERMISSION_DENIED",
-        "RESOURCE_EXHAUSTED",
-        "FAILED_PRECONDITION",
-        "ABORTED",
-        "OUT_OF_RANGE",
-        "UNIMPLEMENTED",
-        "INTERNAL",
-        "UNAVAILABLE",
-        "DATA_LOSS",
-        "UNAUTHENTICATED",
-    };
-
-    return code >= 0 && (size_t)code < array_length(names) ? names[code] : NULL;
+    return code >= 0 && (size_t)code < array_length(statuses) ? statuses[code].name : NULL;
 }
 
 unsigned status_of_http(enum status_code code)
 {
-    switch (code) {
-    case STATUS_OK:
-        return 200;
-    case STATUS_CANCELLED:
-        return 499;
-    case STATUS_INVALID_ARGUMENT:
-    case STATUS_FAILED_PRECONDITION:
-    case STATUS_OUT_OF_RANGE:
-        return 400;
-    case STATUS_PERMISSION_DENIED:
-        return 403;
-    case STATUS_NOT_FOUND:
-        return 404;
-    case STATUS_ALREADY_EXISTS:
-        return 409;
-    case STATUS_RESOURCE_EXHAUSTED:
-        return 429;
-    case STATUS_UNIMPLEMENTED:
-        return 501;
-    case STATUS_UNAVAILABLE:
-        return 503;
-    case STATUS_DEADLINE_EXCEEDED:
-        return 504;
-    case STATUS_INTERNAL:
-        break;
-    }
-    return 500;
+    return statuses[code].http;
 }

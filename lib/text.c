@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* text.c - a strict UTF-8 decoder and one escaper.
  *
- * The decoder accepts exactly the table 3-7 of the Unicode standard: the range of the second byte
- * depends on the first, which is how overlong forms, surrogates and values past U+10FFFF fall out.
+ * The decoder accepts what RFC 3629 does: no character in more bytes than it needs, no surrogate
+ * and nothing past U+10FFFF.
  */
 #include "lib/text.h"
 
@@ -14,44 +14,25 @@
 
 #define REPLACEMENT UINT32_C(0xFFFD)
 
-/* Bytes that follow a leading byte, and its value bits; false if nothing starts with it. */
-static bool decode_leading(unsigned char byte, size_t *ret_following, uint32_t *ret_bits)
-{
-    if (byte < 0x80)
-        *ret_following = 0, *ret_bits = byte;
-    else if (byte >= 0xC2 && byte <= 0xDF)
-        *ret_following = 1, *ret_bits = byte & 0x1F;
-    else if (byte >= 0xE0 && byte <= 0xEF)
-        *ret_following = 2, *ret_bits = byte & 0x0F;
-    else if (byte >= 0xF0 && byte <= 0xF4)
-        *ret_following = 3, *ret_bits = byte & 0x07;
-    else
-        return false;
-    return true;
-}
-
-/* What the second byte of some leading bytes must not be. */
-static bool second_is_forbidden(unsigned char first, unsigned char second)
-{
-    return (first == 0xE0 && second < 0xA0) || (first == 0xED && second > 0x9F) ||
-           (first == 0xF0 && second < 0x90) || (first == 0xF4 && second > 0x8F);
-}
-
 size_t text_decode_utf8(const char *text, size_t length, uint32_t *ret_character)
 {
+    static const unsigned char bits[] = {0x7F, 0x1F, 0x0F, 0x07};
+    static const uint32_t least[] = {0, 0x80, 0x800, 0x10000};
     const unsigned char *bytes = (const unsigned char *)text;
-    uint32_t character;
-    size_t following;
+    const unsigned char first = length ? bytes[0] : 0xFF;
+    const size_t following = first < 0x80 ? 0 : first < 0xE0 ? 1 : first < 0xF0 ? 2 : 3;
+    uint32_t character = first & bits[following];
 
-    if (!length || !decode_leading(bytes[0], &following, &character) || following >= length)
-        return 0;
-    if (following && second_is_forbidden(bytes[0], bytes[1]))
+    if (following >= length || (first >= 0x80 && first < 0xC0) || first > 0xF7)
         return 0;
     for (size_t i = 1; i <= following; i++) {
         if ((bytes[i] & 0xC0) != 0x80) /* no continuation */
             return 0;
         character = character << 6 | (bytes[i] & 0x3F);
     }
+    if (character < least[following] || character > 0x10FFFF ||
+        (character >= 0xD800 && character <= 0xDFFF))
+        return 0;
     *ret_character = character;
     return following + 1;
 }
@@ -90,18 +71,15 @@ static bool needs_number(uint32_t character)
     return is_control || reorders;
 }
 
-size_t text_plain_length(const char *text, const char *end)
+/* Printable ASCII that stands for itself wherever text is shown or quoted. */
+static bool is_plain(char byte)
 {
-    const char *at = text;
-
-    while (at < end && (unsigned char)*at >= 0x20 && (unsigned char)*at < 0x7f && *at != '"' &&
-           *at != '\\')
-        at++;
-    return (size_t)(at - text);
+    return (unsigned char)byte >= 0x20 && (unsigned char)byte < 0x7f && byte != '"' && byte != '\\';
 }
 
-size_t text_escape_next(const char **cursor, const char *end,
-                        char ret_escaped[static TEXT_ESCAPED_BYTES])
+/* The length of one character, escaped. Precondition: *cursor < end. */
+static size_t escape_next(const char **cursor, const char *end,
+                          char ret_escaped[static TEXT_ESCAPED_BYTES + 1])
 {
     static const char special[] = "\"\\\b\f\n\r\t", letter[] = "\"\\bfnrt";
     uint32_t character;
@@ -115,13 +93,35 @@ size_t text_escape_next(const char **cursor, const char *end,
     *cursor += length;
     found = character && character < 0x80 ? strchr(special, (int)character) : NULL;
     if (found)
-        length = (size_t)snprintf(ret_escaped, TEXT_ESCAPED_BYTES, "\\%c", letter[found - special]);
-    else if (needs_number(character))
-        length = (size_t)snprintf(ret_escaped, TEXT_ESCAPED_BYTES, "\\u%04x", character & 0xFFFFU);
-    else
-        length = text_encode_utf8(character, ret_escaped);
-    ret_escaped[length] = '\0';
-    return length;
+        return (size_t)snprintf(ret_escaped, TEXT_ESCAPED_BYTES + 1, "\\%c",
+                                letter[found - special]);
+    if (needs_number(character))
+        return (size_t)snprintf(ret_escaped, TEXT_ESCAPED_BYTES + 1, "\\u%04x",
+                                character & 0xFFFFU);
+    return text_encode_utf8(character, ret_escaped);
+}
+
+size_t text_escape(const char **cursor, const char *end, char *ret_escaped, size_t size)
+{
+    size_t used = 0;
+
+    while (*cursor < end && used < size) {
+        char escaped[TEXT_ESCAPED_BYTES + 1];
+        const char *next = *cursor;
+        size_t length;
+
+        if (is_plain(*next)) {
+            ret_escaped[used++] = *(*cursor)++;
+            continue;
+        }
+        length = escape_next(&next, end, escaped);
+        if (length > size - used)
+            break;
+        memcpy(ret_escaped + used, escaped, length);
+        used += length;
+        *cursor = next;
+    }
+    return used;
 }
 
 /* Quotes and backslashes stay: whatever shows the text in quotes escapes them itself. */
@@ -131,7 +131,7 @@ void text_clean(const char *text, size_t length, char *ret_text, size_t size)
     size_t used = 0;
 
     while (text < end) {
-        char escaped[TEXT_ESCAPED_BYTES];
+        char escaped[TEXT_ESCAPED_BYTES + 1];
         uint32_t character;
         size_t count = text_decode_utf8(text, (size_t)(end - text), &character);
         const char *source = text;
@@ -139,7 +139,7 @@ void text_clean(const char *text, size_t length, char *ret_text, size_t size)
         if (count && !needs_number(character)) {
             text += count;
         } else {
-            count = text_escape_next(&text, end, escaped);
+            count = escape_next(&text, end, escaped);
             source = escaped;
         }
         if (count >= size - used)

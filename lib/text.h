@@ -22,16 +22,11 @@ size_t text_encode_utf8(uint32_t character, char ret_bytes[static 4]);
 
 bool text_is_utf8(const char *text, size_t length);
 
-/* How many bytes from text on are printable ASCII without quotes and backslashes, which stand for
- * themselves wherever text is shown or quoted. */
-size_t text_plain_length(const char *text, const char *end);
+enum { TEXT_ESCAPED_BYTES = 6 }; /* "\u001b", the longest that one character becomes */
 
-enum { TEXT_ESCAPED_BYTES = 8 }; /* "\u001b" and a NUL, rounded up */
-
-/* Escapes one character and moves the cursor past it; a byte that is not UTF-8 becomes U+FFFD.
- * Precondition: *cursor < end. Returns the length of ret_escaped. */
-size_t text_escape_next(const char **cursor, const char *end,
-                        char ret_escaped[static TEXT_ESCAPED_BYTES]);
+/* Escapes the text from the cursor on, as far as whole characters fit into `size` bytes, without a
+ * NUL; a byte that is not UTF-8 becomes U+FFFD. Moves the cursor, and returns the length. */
+size_t text_escape(const char **cursor, const char *end, char *ret_escaped, size_t size);
 
 /* Returned whole, so that its text can be an argument of a format. */
 struct text_word {
@@ -62,7 +57,7 @@ unsigned name_table_find(const char *const *first, size_t stride, unsigned rows,
 
 /* ---- secrets -------------------------------------------------------------------------------- */
 
-/* which names stand for secrets, and what may be shown of a text that holds one.
+/* Which names stand for secrets, and what may be shown of a text that holds one.
  *
  * Applied to every mount option and metadata value of a CSI driver before it enters the database,
  * and so to the journal, HTTP, crustctl and everything else that reads it.

@@ -18,7 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -29,9 +28,11 @@
 #include "lib/child.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
+#include "lib/collections.h"
+#include "lib/process.h"
 
 enum {
-    ONLY = 3, /* the one descriptor of a nursery and a worker, besides the standard ones */
+    ONLY = PROCESS_HELPER_SOCKET, /* of a nursery and a worker */
     MESSAGE_BYTES = 64 * 1024,
     MESSAGE_DESCRIPTORS = JOB_DESCRIPTORS + 1, /* the last one is a memfd */
     FOR_SHORT_JOBS = 8,
@@ -170,24 +171,17 @@ void job_await_go(void)
     is_ahead = false;
 }
 
-static int send_in_memory(const struct buffer *reply)
-{
-    const struct reply_header header = {.length = reply->length};
-    struct iovec piece = {(void *)(uintptr_t)&header, sizeof(header)};
-    cleanup(fd_closep) int fd = memory_make(reply->data, reply->length);
-
-    return fd < 0 ? fd : send_message(ONLY, &piece, 1, &fd, 1);
-}
-
 static int send_reply(const struct buffer *reply)
 {
     const struct reply_header header = {.length = reply->length};
     struct iovec pieces[] = {{(void *)(uintptr_t)&header, sizeof(header)},
                              {(void *)(uintptr_t)buffer_text(reply), reply->length}};
+    const bool is_large = sizeof(header) + reply->length > MESSAGE_BYTES;
+    cleanup(fd_closep) int fd = is_large ? memory_make(reply->data, reply->length) : -1;
 
-    if (sizeof(header) + reply->length > MESSAGE_BYTES)
-        return send_in_memory(reply);
-    return send_message(ONLY, pieces, array_length(pieces), NULL, 0);
+    if (is_large && fd < 0)
+        return fd;
+    return send_message(ONLY, pieces, is_large ? 1 : array_length(pieces), &fd, is_large);
 }
 
 /* The worker has closed it when the reply comes, so that the daemon has the only copy. */
@@ -212,7 +206,7 @@ static void limit_processor_time(void)
                                          RLIM_INFINITY});
 }
 
-static _Noreturn void work(void)
+static void work(void)
 {
     static unsigned char message[MESSAGE_BYTES];
     struct buffer reply = BUFFER_INIT(JOB_REPLY_BYTES);
@@ -227,7 +221,7 @@ static _Noreturn void work(void)
         if (length == sizeof(GO))
             continue; /* for a job that had nothing to change */
         if (length < (ssize_t)sizeof(header))
-            _exit(0);
+            return;
         memcpy(&header, message, sizeof(header));
         if (header.length > (size_t)length - sizeof(header)) {
             cleanup(fd_closep) int fd = last_of(fds);
@@ -251,59 +245,33 @@ static _Noreturn void work(void)
 
 /* ---- in the nursery ---- */
 
-/* Signals that end the daemon are blocked: it ends its workers itself, when it is done with them.
- */
-static void become(const char *name, int socket, pid_t parent)
+/* Without a pidfd the worker ends with its socket. The daemon orders another one. */
+static void nurse(void)
 {
-    sigset_t kept;
-
-    (void)sigfillset(&kept);
-    (void)sigdelset(&kept, SIGXCPU);
-    (void)sigprocmask(SIG_SETMASK, &kept, NULL);
-    if (dup2(socket, ONLY) < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent)
-        _exit(1);
-    (void)prctl(PR_SET_NAME, name);
-    (void)close_range(ONLY + 1, ~0U, 0);
-}
-
-static _Noreturn void nurse(void)
-{
-    const pid_t self = getpid();
     char byte;
 
     if (confine_workers() < 0)
-        _exit(1);
+        return;
     while (recv(ONLY, &byte, 1, 0) == 1) {
         struct iovec piece = {&byte, 1};
-        int ends[2], parents[2] = {-1, -1};
+        int ends[2] = {-1, -1};
         pid_t pid;
 
         while (waitpid(-1, NULL, WNOHANG) > 0)
             ;
-        if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
-            _exit(1);
-        pid = fork();
-        if (pid == 0) {
-            become("crustd-worker", ends[1], self);
-            work();
-        }
-        parents[0] = ends[0];
-        if (pid > 0)
-            parents[1] = (int)syscall(SYS_pidfd_open, pid, 0);
-        /* Without a pidfd the worker ends with its socket. The daemon orders another one. */
-        if (send_message(ONLY, &piece, 1, parents, parents[1] < 0 ? 0 : 2) < 0)
-            _exit(1);
-        fd_close(parents[0]);
-        fd_close(parents[1]);
+        if (process_fork_helper("crustd-worker", work, &pid, &ends[0]) == 0)
+            ends[1] = (int)syscall(SYS_pidfd_open, pid, 0);
+        if (send_message(ONLY, &piece, 1, ends, ends[1] < 0 ? 0 : 2) < 0)
+            return;
+        fd_close(ends[0]);
         fd_close(ends[1]);
     }
-    _exit(0);
 }
 
 /* ---- in the daemon: workers ---- */
 
 struct worker {
-    struct worker *next;
+    struct worker *prev, *next;
     struct loop_io io; /* of the socket; of the pidfd while it dies */
     struct job *job;   /* NULL: it is ready, or dies */
     uint64_t since_ns; /* when it got the job, or was killed */
@@ -322,33 +290,15 @@ static struct pool {
     void *userdata;
     struct worker *ready, *busy, *dying; /* lists */
     unsigned ordered;                    /* and not here yet */
-    struct job *waiting, **waiting_end;
-    struct loop_timer silence; /* while jobs wait */
-    int given;                 /* see job_take_given() */
-    struct workers_status status;
+    struct job *waiting;                 /* the one that has waited longest is the first */
+    struct loop_timer silence;           /* while jobs wait */
+    int given;                           /* see job_take_given() */
+    uint64_t ended[JOB_WAITED + 1];      /* jobs, by their end */
 } pool = {.socket = -1, .given = -1};
 
 int workers_fork_nursery(void)
 {
-    const pid_t parent = getpid();
-    int ends[2];
-    pid_t pid;
-
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
-        return -errno;
-    pid = fork();
-    if (pid == 0) {
-        become("crustd-nursery", ends[1], parent);
-        nurse();
-    }
-    fd_close(ends[1]);
-    if (pid < 0) {
-        fd_close(ends[0]);
-        return -errno;
-    }
-    pool.parent = pid;
-    pool.socket = ends[0];
-    return 0;
+    return process_fork_helper("crustd-nursery", nurse, &pool.parent, &pool.socket);
 }
 
 pid_t workers_parent(void)
@@ -356,34 +306,28 @@ pid_t workers_parent(void)
     return pool.parent;
 }
 
+static unsigned count(const struct worker *list)
+{
+    const struct worker *worker;
+    unsigned workers;
+
+    DL_COUNT(list, worker, workers);
+    return workers;
+}
+
 /* Those that can have a job, now or later. */
 static unsigned worker_count(void)
 {
-    return pool.status.ready + pool.status.busy + pool.ordered;
+    return count(pool.ready) + count(pool.busy) + pool.ordered;
 }
 
 static bool order_worker(unsigned most)
 {
-    if (worker_count() + pool.status.dying >= most ||
+    if (worker_count() + count(pool.dying) >= most ||
         send(pool.socket, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT) != 1)
         return false;
     pool.ordered++;
     return true;
-}
-
-static void list_add(struct worker **list, unsigned *count, struct worker *worker)
-{
-    worker->next = *list;
-    *list = worker;
-    ++*count;
-}
-
-static void list_remove(struct worker **list, unsigned *count, const struct worker *worker)
-{
-    while (*list != worker)
-        list = &(*list)->next;
-    *list = worker->next;
-    --*count;
 }
 
 static void worker_free(struct worker *worker)
@@ -400,7 +344,7 @@ static void on_dead(struct loop_io *io, int events)
     struct worker *worker = container_of(io, struct worker, io);
 
     (void)events;
-    list_remove(&pool.dying, &pool.status.dying, worker);
+    DL_DELETE(pool.dying, worker);
     worker_free(worker);
 }
 
@@ -412,23 +356,11 @@ static void worker_kill(struct worker *worker)
     worker->since_ns = clock_boottime();
     fd_close(take_fd(&worker->socket));
     fd_close(take_fd(&worker->given));
-    list_add(&pool.dying, &pool.status.dying, worker);
+    DL_APPEND(pool.dying, worker);
     loop_io_start(pool.loop, &worker->io, worker->pidfd, LOOP_READ, on_dead);
 }
 
 /* ---- jobs ---- */
-
-const char *job_end_text(enum job_end end)
-{
-    static const char *const texts[] = {
-        [JOB_ANSWERED] = "it was answered",
-        [JOB_LATE] = "no answer in time",
-        [JOB_DIED] = "the worker process that asked has died",
-        [JOB_WAITED] = "no worker process was free in time",
-    };
-
-    return texts[end];
-}
 
 static void job_forget(struct job *job)
 {
@@ -442,24 +374,19 @@ static void job_finish(struct job *job, enum job_end end, const void *reply, siz
 {
     job_forget(job);
     job->worker = NULL;
-    pool.status.answered += end == JOB_ANSWERED;
-    pool.status.late += end == JOB_LATE || end == JOB_WAITED;
-    pool.status.died += end == JOB_DIED;
+    pool.ended[end]++;
     job->request.done(job, end, reply, length);
 }
 
-static void remove_waiting(struct job *job)
+/* Takes it back from its worker, which is killed, or from those that wait. */
+static void job_take_back(struct job *job)
 {
-    struct job **link = &pool.waiting;
-
-    while (*link && *link != job)
-        link = &(*link)->next;
-    if (!*link)
-        return;
-    *link = job->next;
-    if (!*link)
-        pool.waiting_end = link;
-    pool.status.waiting--;
+    if (job->worker) {
+        DL_DELETE(pool.busy, job->worker);
+        worker_kill(take_pointer(&job->worker));
+    } else {
+        DL_DELETE(pool.waiting, job);
+    }
 }
 
 /* What was not sent never comes: the end of the connection tells both of it. */
@@ -486,7 +413,7 @@ static void assign(struct worker *worker, struct job *job)
     worker->is_silent = false;
     worker->subject = job->request.subject;
     job->worker = worker;
-    list_add(&pool.busy, &pool.status.busy, worker);
+    DL_APPEND(pool.busy, worker);
     send_or_end(worker, piece, fds, fd_count);
 }
 
@@ -497,10 +424,10 @@ static void worker_release(struct worker *worker)
 
     worker->job = NULL;
     if (job) {
-        remove_waiting(job);
+        DL_DELETE(pool.waiting, job);
         assign(worker, job);
-    } else if (pool.status.ready < WORKERS_READY) {
-        list_add(&pool.ready, &pool.status.ready, worker);
+    } else if (count(pool.ready) < WORKERS_READY) {
+        DL_PREPEND(pool.ready, worker);
     } else {
         worker_kill(worker);
     }
@@ -534,8 +461,10 @@ static void on_reply(struct loop_io *io, int events)
     }
     close_all(fds);
     pool.given = take_fd(&worker->given);
-    list_remove(job ? &pool.busy : &pool.ready, job ? &pool.status.busy : &pool.status.ready,
-                worker);
+    if (job)
+        DL_DELETE(pool.busy, worker);
+    else
+        DL_DELETE(pool.ready, worker);
     if (job && reply)
         worker_release(worker);
     else
@@ -555,12 +484,7 @@ static void on_deadline(struct loop_timer *timer)
     struct job *job = container_of(timer, struct job, deadline);
     enum job_end end = job->worker ? JOB_LATE : JOB_WAITED;
 
-    if (job->worker) {
-        list_remove(&pool.busy, &pool.status.busy, job->worker);
-        worker_kill(job->worker);
-    } else {
-        remove_waiting(job);
-    }
+    job_take_back(job);
     job_finish(job, end, NULL, 0);
 }
 
@@ -568,9 +492,9 @@ static void on_deadline(struct loop_timer *timer)
 static void on_silence(struct loop_timer *timer)
 {
     const uint64_t now_ns = clock_boottime();
-    unsigned most = WORKERS_MOST - FOR_SHORT_JOBS, wanted = pool.status.waiting;
+    unsigned most = WORKERS_MOST - FOR_SHORT_JOBS, wanted = 0;
 
-    for (const struct job *job = pool.waiting; job; job = job->next)
+    for (const struct job *job = pool.waiting; job; job = job->next, wanted++)
         if (job->request.deadline_ns <= SHORT_NS)
             most = WORKERS_MOST;
     for (struct worker *worker = pool.busy; worker && wanted > pool.ordered; worker = worker->next)
@@ -614,7 +538,6 @@ void workers_start(struct loop *loop, void (*lost)(void *userdata), void *userda
     pool.loop = loop;
     pool.lost = lost;
     pool.userdata = userdata;
-    pool.waiting_end = &pool.waiting;
     loop_io_start(loop, &pool.nursery, pool.socket, LOOP_READ, on_born);
     for (unsigned i = 0; i < WORKERS_READY; i++)
         (void)order_worker(WORKERS_MOST);
@@ -688,16 +611,13 @@ int job_start(struct job *job, const struct job_request *request)
         return r;
     job->request = *request;
     job->request.data = NULL;
-    job->next = NULL;
     job->is_running = true;
     loop_timer_start(pool.loop, &job->deadline, request->deadline_ns + GRACE_NS, on_deadline);
     if (worker) {
-        list_remove(&pool.ready, &pool.status.ready, worker);
+        DL_DELETE(pool.ready, worker);
         assign(worker, job);
     } else {
-        *pool.waiting_end = job;
-        pool.waiting_end = &job->next;
-        pool.status.waiting++;
+        DL_APPEND(pool.waiting, job);
         if (!loop_timer_is_active(&pool.silence))
             loop_timer_start(pool.loop, &pool.silence, SILENT_NS / 5, on_silence);
     }
@@ -720,16 +640,22 @@ void job_cancel(struct job *job)
     if (!job->is_running)
         return;
     job_forget(job);
-    if (job->worker) {
-        list_remove(&pool.busy, &pool.status.busy, job->worker);
-        worker_kill(job->worker);
-        job->worker = NULL;
-    } else {
-        remove_waiting(job);
-    }
+    job_take_back(job);
 }
 
 void workers_get_status(struct workers_status *ret_status)
 {
-    *ret_status = pool.status;
+    const struct job *job;
+    unsigned waiting;
+
+    DL_COUNT(pool.waiting, job, waiting);
+    *ret_status = (struct workers_status){
+        .ready = count(pool.ready),
+        .busy = count(pool.busy),
+        .dying = count(pool.dying),
+        .waiting = waiting,
+        .late = pool.ended[JOB_LATE] + pool.ended[JOB_WAITED],
+        .died = pool.ended[JOB_DIED],
+        .answered = pool.ended[JOB_ANSWERED],
+    };
 }

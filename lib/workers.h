@@ -79,8 +79,8 @@ struct job_request {
 
 /* Embedded in its owner; zero-initialise. */
 struct job {
-    struct worker *worker; /* NULL: it waits for one, or is not running */
-    struct job *next;      /* of those that wait */
+    struct worker *worker;   /* NULL: it waits for one, or is not running */
+    struct job *prev, *next; /* of those that wait */
     struct job_request request;
     void *message; /* what is sent; owned */
     int memory;    /* of a large request, while the job runs; -1: none */
@@ -110,9 +110,6 @@ void job_go(struct job *job);
 
 /* Kills the job's worker; `done` does not come. A job that is not running is left alone. */
 void job_cancel(struct job *job);
-
-/* Why a job has no reply, for people. */
-const char *job_end_text(enum job_end end);
 
 struct workers_status {
     unsigned ready, busy;

@@ -16,6 +16,7 @@
 #include <sys/sysmacros.h>
 
 #include "lib/cleanup.h"
+#include "observe/kata.h"
 
 #define CONFIDENTIAL "io.katacontainers.volume.confidential"
 #define NAMES                                                                                      \
@@ -64,17 +65,15 @@ static int read_mount(const cJSON *object, struct bundle *bundle)
 static int read_mounts(const cJSON *object, struct bundle *bundle, struct error *error)
 {
     const cJSON *mounts = json_member(object, "mounts"), *mount;
-    int count = cJSON_IsArray(mounts) ? cJSON_GetArraySize(mounts) : 0, r = 0;
+    void *room;
+    int r = kata_make_room(mounts, BUNDLE_MOUNTS, sizeof(*bundle->mount), &room, "mounts", error);
 
-    if (count > BUNDLE_MOUNTS)
-        return error_set(error, FILE_WRONG, "mounts: %d elements, more than %d", count,
-                         BUNDLE_MOUNTS);
-    if (!count)
+    if (r != FILE_READ)
+        return r;
+    bundle->mount = room;
+    if (!cJSON_IsArray(mounts))
         return 0;
-    bundle->mount = calloc((size_t)count, sizeof(*bundle->mount));
-    if (!bundle->mount)
-        return -ENOMEM;
-    bundle->bytes += (size_t)count * sizeof(*bundle->mount);
+    bundle->bytes += (size_t)cJSON_GetArraySize(mounts) * sizeof(*bundle->mount);
     cJSON_ArrayForEach(mount, mounts)
     {
         if (r == 0)
@@ -96,17 +95,16 @@ static bool read_number(const cJSON *object, const char *name, uint32_t *ret_num
 static int read_devices(const cJSON *object, struct bundle *bundle, struct error *error)
 {
     const cJSON *devices = json_member(json_member(object, "linux"), "devices"), *device;
-    int count = cJSON_IsArray(devices) ? cJSON_GetArraySize(devices) : 0;
+    void *room;
+    int r = kata_make_room(devices, BUNDLE_DEVICES, sizeof(*bundle->device), &room, "linux.devices",
+                           error);
 
-    if (count > BUNDLE_DEVICES)
-        return error_set(error, FILE_WRONG, "linux.devices: %d elements, more than %d", count,
-                         BUNDLE_DEVICES);
-    if (!count)
+    if (r != FILE_READ)
+        return r;
+    bundle->device = room;
+    if (!cJSON_IsArray(devices))
         return 0;
-    bundle->device = calloc((size_t)count, sizeof(*bundle->device));
-    if (!bundle->device)
-        return -ENOMEM;
-    bundle->bytes += (size_t)count * sizeof(*bundle->device);
+    bundle->bytes += (size_t)cJSON_GetArraySize(devices) * sizeof(*bundle->device);
     cJSON_ArrayForEach(device, devices)
     {
         const char *type = json_string(device, "type");

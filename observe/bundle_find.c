@@ -130,7 +130,7 @@ int bundle_find(const struct observe_sandbox_paths *paths, const char *sandbox_i
 {
     struct process_search shim;
     struct error refused = {0};
-    int r = process_index_find(paths->cache->processes, PROCESS_SHIM, sandbox_id, &shim);
+    int r = process_index_find(paths->cache, PROCESS_SHIM, sandbox_id, &shim);
 
     if (r < 0)
         return r;

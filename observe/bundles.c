@@ -58,15 +58,10 @@ struct container {
     bool is_left_out; /* of the call in progress, because too much is kept already */
     unsigned young;
     uint64_t round;                            /* the round in which it was last read */
-    struct kept *kept;                         /* read for a call that is not complete yet; NULL */
+    struct bundle *kept;                       /* read for a call that is not complete yet; NULL */
     struct refusal *refusal;                   /* NULL: it could be read, or was not tried */
     char sandbox_id[OBSERVE_SANDBOX_ID_BYTES]; /* "" none */
     char id[];
-};
-
-struct kept {
-    struct bundle bundle;
-    size_t bytes;
 };
 
 struct parent {
@@ -110,7 +105,7 @@ static void drop_kept(struct bundles *bundles, struct container *container)
     if (!container->kept)
         return;
     bundles->kept_bytes -= container->kept->bytes;
-    bundle_done(&container->kept->bundle);
+    bundle_done(container->kept);
     free(container->kept);
     container->kept = NULL;
 }
@@ -342,7 +337,7 @@ static int keep(const struct reading *reading, struct container *container, stru
     container->kept = calloc(1, sizeof(*container->kept));
     if (!container->kept)
         return -ENOMEM;
-    *container->kept = (struct kept){*bundle, bytes};
+    *container->kept = *bundle;
     *bundle = (struct bundle){0};
     bundles->kept_bytes += bytes;
     return 0;
@@ -451,7 +446,7 @@ static int hand_over(const struct reading *reading, bundles_callback *callback, 
         if (!container->kept)
             continue;
         if (r == 0)
-            r = callback(userdata, container->id, &container->kept->bundle);
+            r = callback(userdata, container->id, container->kept);
         drop_kept(reading->bundles, container);
     }
     return r == 0 && is_cut ? BUNDLES_CUT : r;

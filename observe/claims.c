@@ -12,12 +12,15 @@
 #include "observe/observed_sandbox.h"
 #include "observe/process_table.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/cleanup.h"
+#include "lib/clock.h"
+#include "lib/directory.h"
 #include "observe/bundles.h"
 #include "observe/kata.h"
 
@@ -41,34 +44,30 @@ struct mounts {
     const struct observe_sandbox_paths *paths;
     const char *sandbox_id;
     struct observed_sandbox *sandbox;
+    const char *container_id; /* the current one */
+    const struct bundle *bundle;
     unsigned containers, mounts;
     bool is_cut;                                     /* there are more */
     char container[CONTAINERS][CONTAINER_CHARS + 1]; /* the beginnings of their ids */
     struct mount mount[MOUNTS];
 };
 
-static int copy_mount(struct mounts *mounts, const char *container_id, const char *source,
-                      const char *destination, int64_t since_ns)
+static int copy_mount(struct mounts *mounts, const char *source, const char *destination)
 {
-    const struct observed_record *record = records_find(mounts->sandbox, container_id, destination);
+    const struct observed_record *record =
+        records_find(mounts->sandbox, mounts->container_id, destination);
     struct mount *mount = &mounts->mount[mounts->mounts++];
 
     *mount = (struct mount){.path = strdup(source),
                             .destination = strdup(destination),
-                            .since_ns = since_ns,
+                            .since_ns = mounts->bundle->written_ns,
                             .carrier = record ? record->carrier : CARRIER_UNKNOWN,
                             .drive = record ? record->drive : -1};
-    (void)snprintf(mount->container, sizeof(mount->container), "%s", container_id);
+    (void)snprintf(mount->container, sizeof(mount->container), "%s", mounts->container_id);
     return mount->path && mount->destination ? 0 : -ENOMEM;
 }
 
 /* ---- raw block claims -------------------------------------------------------------------- */
-
-struct devices {
-    struct mounts *mounts;
-    const char *container_id;
-    const struct bundle *bundle;
-};
 
 static bool has_device(const struct bundle *bundle, dev_t device)
 {
@@ -83,9 +82,8 @@ static bool has_device(const struct bundle *bundle, dev_t device)
  * and of those only these are the pod's. */
 static int add_device(void *userdata, const char *path, dev_t device)
 {
-    const struct devices *devices = userdata;
-    const struct bundle *bundle = devices->bundle;
-    struct mounts *mounts = devices->mounts;
+    struct mounts *mounts = userdata;
+    const struct bundle *bundle = mounts->bundle;
     struct mount *mount = &mounts->mount[mounts->mounts];
     int r;
 
@@ -96,21 +94,11 @@ static int add_device(void *userdata, const char *path, dev_t device)
     mounts->is_cut |= mounts->mounts == MOUNTS;
     if (mounts->mounts == MOUNTS)
         return 0;
-    r = copy_mount(mounts, devices->container_id, path, path, bundle->written_ns);
+    r = copy_mount(mounts, path, path);
     mount->given = device;
     mount->is_confidential = bundle->is_confidential;
     mount->grows_file_systems = bundle->grows_file_systems;
     return r;
-}
-
-static int add_devices(struct mounts *mounts, const char *container_id, const struct bundle *bundle)
-{
-    struct devices devices = {mounts, container_id, bundle};
-
-    if (!bundle->devices || !bundle->pod_uid)
-        return 0;
-    return observe_each_block_claim(mounts->paths->root, mounts->paths->kubelet,
-                                    mounts->paths->kubelets, bundle->pod_uid, add_device, &devices);
 }
 
 static int add_container(void *userdata, const char *container_id, struct bundle *bundle)
@@ -118,6 +106,8 @@ static int add_container(void *userdata, const char *container_id, struct bundle
     struct mounts *mounts = userdata;
     struct observed_sandbox *sandbox = mounts->sandbox;
 
+    mounts->container_id = container_id;
+    mounts->bundle = bundle;
     mounts->is_cut |= mounts->containers == CONTAINERS || bundle->mounts > MOUNTS - mounts->mounts;
     if (mounts->containers < CONTAINERS)
         (void)snprintf(mounts->container[mounts->containers++], CONTAINER_CHARS + 1, "%s",
@@ -126,8 +116,7 @@ static int add_container(void *userdata, const char *container_id, struct bundle
         const struct bundle_mount *mount = &bundle->mount[i];
 
         if (strlen(mount->source) < PATH_MAX &&
-            copy_mount(mounts, container_id, mount->source, mount->destination,
-                       bundle->written_ns) < 0)
+            copy_mount(mounts, mount->source, mount->destination) < 0)
             return -ENOMEM;
     }
     /* Copies: the bundle may be read again in this round. Without memory they count as unknown. */
@@ -135,7 +124,10 @@ static int add_container(void *userdata, const char *container_id, struct bundle
         sandbox->pod_name = strdup(bundle->pod_name);
     if (!sandbox->pod_namespace && bundle->pod_namespace)
         sandbox->pod_namespace = strdup(bundle->pod_namespace);
-    return add_devices(mounts, container_id, bundle);
+    if (!bundle->devices || !bundle->pod_uid)
+        return 0;
+    return observe_each_block_claim(mounts->paths->root, mounts->paths->kubelet,
+                                    mounts->paths->kubelets, bundle->pod_uid, add_device, mounts);
 }
 
 static void mounts_freep(struct mounts **mounts)
@@ -147,17 +139,166 @@ static void mounts_freep(struct mounts **mounts)
     free(*mounts);
 }
 
-/* ---- guest paths ------------------------------------------------------------------------- */
+/* ---- passthrough ------------------------------------------------------------------------- */
 
-static bool is_container(void *userdata, const char *part)
+/* The guest path of a direct volume consists of the device's id, a random part and the last part of
+ * the container's destination (src/runtime-rs, resource/src/volume/utils.rs):
+ *
+ *     /run/kata-containers/shared/containers/passthrough/DEVICE10-RANDOM8-BASENAME
+ *
+ * It is not recorded anywhere, but the shim makes a directory of that name on the host:
+ *
+ *     /run/kata-containers/shared/sandboxes/SANDBOX/rw/passthrough/
+ *
+ * The same directory has files shared with the guest, whose names have the same form, with the
+ * beginning of a container's id as the first part.
+ *
+ * Only names and times are read, never what is in a directory, because the guest may write there.
+ */
+
+#define HOST_SANDBOXES "/run/kata-containers/shared/sandboxes"
+#define GUEST_MOUNTS   "/run/kata-containers/shared/containers/passthrough"
+
+enum { NAMES = 2048, DEVICE_CHARS = 10, RANDOM_CHARS = 8, PREFIX_CHARS = 20 };
+
+static bool is_hex(const char *text, size_t length)
 {
-    const struct mounts *mounts = userdata;
+    for (size_t i = 0; i < length; i++)
+        if (!isdigit((unsigned char)text[i]) && (text[i] < 'a' || text[i] > 'f'))
+            return false;
+    return true;
+}
 
+static bool has_form(const char *name)
+{
+    return strlen(name) > PREFIX_CHARS && name[DEVICE_CHARS] == '-' &&
+           name[PREFIX_CHARS - 1] == '-' && is_hex(name, DEVICE_CHARS) &&
+           is_hex(name + DEVICE_CHARS + 1, RANDOM_CHARS);
+}
+
+/* By mount name first, so that the names for one mount are adjacent. */
+static int compare_passthrough(const void *a, const void *b)
+{
+    const char *left = *(char *const *)a, *right = *(char *const *)b;
+    int order = strcmp(left + PREFIX_CHARS, right + PREFIX_CHARS);
+
+    return order ? order : strcmp(left, right);
+}
+
+/* The index of the first name whose mount ends in `basename`, or the place where it would be. */
+static unsigned first_of(const struct directory_names *names, const char *basename)
+{
+    unsigned low = 0, high = names->count;
+
+    while (low < high) {
+        unsigned middle = low + (high - low) / 2;
+
+        if (strcmp(names->name[middle] + PREFIX_CHARS, basename) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static bool is_of(const struct directory_names *names, unsigned i, const char *basename)
+{
+    return i < names->count && strcmp(names->name[i] + PREFIX_CHARS, basename) == 0;
+}
+
+/* The names of that form. If the directory does not exist: no names. 0 or -errno. */
+static int read_passthrough(int root, const char *sandbox_id, struct directory_names *ret_names)
+{
+    cleanup(dir_closep) DIR *directory = NULL;
+    char path[PATH_MAX];
+    int r;
+
+    (void)snprintf(path, sizeof(path), HOST_SANDBOXES "/%s/rw/passthrough", sandbox_id);
+    r = directory_list_in_root(root, path, &directory);
+    if (r == 0)
+        r = directory_read_names(directory, NAMES, has_form, ret_names);
+    if (r == DIRECTORY_TOO_MANY)
+        directory_names_done(ret_names); /* an incomplete list cannot tell whose a name is */
+    if (r >= 0 && ret_names->count)
+        qsort(ret_names->name, ret_names->count, sizeof(*ret_names->name), compare_passthrough);
+    return r < 0 && !kata_is_absent(r) ? r : 0;
+}
+
+static bool is_container(const struct mounts *mounts, const char *part)
+{
     for (unsigned i = 0; i < mounts->containers; i++)
         if (strcmp(mounts->container[i], part) == 0)
             return true;
     return false;
 }
+
+/* Whether a name of that form is that of a volume whose mount destination ends in BASENAME. */
+static bool is_candidate(const struct mounts *mounts, const char *name, const char *basename)
+{
+    char part[DEVICE_CHARS + 1] = "";
+
+    memcpy(part, name, DEVICE_CHARS);
+    return strcmp(name + PREFIX_CHARS, basename) == 0 && !is_container(mounts, part);
+}
+
+/* -1: it is gone. */
+static int64_t made_ns(int root, const char *sandbox_id, const char *name)
+{
+    char path[PATH_MAX];
+    struct stat st;
+
+    (void)snprintf(path, sizeof(path), HOST_SANDBOXES "/%s/rw/passthrough/%s", sandbox_id, name);
+    return path_stat_in_root(root, path, &st) == 0
+               ? st.st_mtim.tv_sec * (int64_t)NSEC_PER_SEC + st.st_mtim.tv_nsec
+               : -1;
+}
+
+/* The oldest name that ends in BASENAME and was made at since_ns or later: the directories of
+ * containers that have ended remain. NULL if there is none, or if such names belong to several
+ * devices. */
+static const char *find_passthrough(const struct mounts *mounts,
+                                    const struct directory_names *names, const char *basename,
+                                    int64_t since_ns)
+{
+    const char *found = NULL;
+    int64_t found_ns = 0;
+
+    for (unsigned i = first_of(names, basename); is_of(names, i, basename); i++) {
+        const char *name = names->name[i];
+        int64_t name_ns;
+
+        if (!is_candidate(mounts, name, basename))
+            continue;
+        name_ns = made_ns(mounts->paths->root, mounts->sandbox_id, name);
+        if (name_ns < since_ns)
+            continue;
+        if (found && strncmp(found, name, DEVICE_CHARS) != 0)
+            return NULL;
+        if (!found || name_ns < found_ns) {
+            found = name;
+            found_ns = name_ns;
+        }
+    }
+    return found;
+}
+
+/* Whether the container with this beginning of its id has a file or directory of the node in place
+ * of the mount whose destination ends in BASENAME. */
+static bool is_shared(const struct directory_names *names, const char *container,
+                      const char *basename)
+{
+    for (unsigned i = first_of(names, basename); is_of(names, i, basename); i++)
+        if (strncmp(names->name[i], container, DEVICE_CHARS) == 0)
+            return true;
+    return false;
+}
+
+static int make_guest_path(const char *name, char **ret_path)
+{
+    return asprintf(ret_path, GUEST_MOUNTS "/%s", name) < 0 ? -ENOMEM : 0;
+}
+
+/* ---- guest paths ------------------------------------------------------------------------- */
 
 static int compare_names(const void *a, const void *b)
 {
@@ -202,9 +343,7 @@ static const char *find_name(struct mounts *mounts, const struct directory_names
 
         if (mount->shares_name || (i > first && is_named_alike(mount, mount - 1)))
             continue;
-        name =
-            passthrough_find(mounts->paths->root, mounts->sandbox_id, passthrough,
-                             basename(mount->destination), mount->since_ns, is_container, mounts);
+        name = find_passthrough(mounts, passthrough, basename(mount->destination), mount->since_ns);
         if (name)
             return name;
     }
@@ -234,7 +373,7 @@ static void set_carrier(const struct mounts *mounts, const struct directory_name
 
         if (carrier == CARRIER_UNKNOWN && claim->carrier < CARRIER_DIRECTORY && !mount->given &&
             !mount->shares_name &&
-            passthrough_is_shared(passthrough, mount->container, basename(mount->destination)))
+            is_shared(passthrough, mount->container, basename(mount->destination)))
             carrier = CARRIER_DIRECTORY;
         if (carrier <= claim->carrier)
             continue;
@@ -266,7 +405,7 @@ static int add_claim(struct mounts *mounts, const struct directory_names *passth
         return 0;
     if (claim->carrier < CARRIER_DEVICE)
         claim->carrier = CARRIER_DEVICE;
-    return passthrough_guest_path(name, &claim->guest_path);
+    return make_guest_path(name, &claim->guest_path);
 }
 
 /* Adds one claim per path, sorted by path. */
@@ -333,7 +472,7 @@ int claims_read(const struct observe_sandbox_paths *paths, const char *sandbox_i
     if (r == 0 || r == BUNDLES_CUT)
         r = note_unseen(mounts, place, &refused, sandbox);
     if (r == 0 && passthrough)
-        r = passthrough_read(paths->root, sandbox_id, &names);
+        r = read_passthrough(paths->root, sandbox_id, &names);
     return r == 0 ? add_claims(mounts, &names) : r;
 }
 
@@ -347,10 +486,9 @@ static int offer_names(struct mounts *mounts, const struct directory_names *name
     for (unsigned i = 0; r == 0 && i < names->count; i++) {
         cleanup(freep) char *guest_path = NULL;
 
-        if (!passthrough_is_candidate(names->name[i], basename(mount->destination), is_container,
-                                      mounts))
+        if (!is_candidate(mounts, names->name[i], basename(mount->destination)))
             continue;
-        r = passthrough_guest_path(names->name[i], &guest_path);
+        r = make_guest_path(names->name[i], &guest_path);
         if (r == 0)
             r = callback(userdata, guest_path);
     }
@@ -385,7 +523,7 @@ int claims_each_place(const struct observe_sandbox_paths *paths, const char *san
     if (r == 0 && refused.text[0])
         return -EBADMSG;
     if (r == 0)
-        r = passthrough_read(paths->root, sandbox_id, &names);
+        r = read_passthrough(paths->root, sandbox_id, &names);
     for (unsigned i = 0; r == 0 && i < mounts->mounts; i++)
         if (strcmp(mounts->mount[i].path, path) == 0)
             r = offer_names(mounts, &names, &mounts->mount[i], callback, userdata);
@@ -415,13 +553,12 @@ int claims_count_containers(const struct observe_sandbox_paths *paths, const cha
     struct error refused;
     int r;
 
-    unknown_sandboxes_ask(paths->cache->unknown_sandboxes, sandbox_id);
+    unknown_sandboxes_ask(paths->cache, sandbox_id);
     r = bundle_find(paths, sandbox_id, 0, &sandbox, &place);
     if (r != 0)
         return r;
     if (!place.own[0])
-        return unknown_sandboxes_find(paths->cache->unknown_sandboxes, paths->cache->processes,
-                                      sandbox_id);
+        return unknown_sandboxes_find(paths->cache, sandbox_id);
     r = bundles_each(paths->cache->bundles, paths->root, &place, sandbox_id, count_container,
                      &count, &refused);
     if (r < 0)

@@ -25,7 +25,6 @@
 #include "lib/encode.h"
 #include "lib/json.h"
 #include "lib/path.h"
-#include "observe/mount_info.h"
 #include "observe/observe.h"
 
 #define MOUNT_INFO  "mountInfo.json"

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "lib/cleanup.h"
-#include "lib/json.h"
 #include "lib/path.h"
 #include "lib/process.h"
 #include "observe/process_scan.h"
@@ -59,6 +58,26 @@ int kata_read_file(int root, const char *directory, const char *name, struct buf
     if (r < 0)
         return kata_is_absent(r) ? PATH_ABSENT : r;
     return path_read_below(fd, name, ret_text, NULL, error);
+}
+
+int kata_make_room(const cJSON *array, int most, size_t element_bytes, void **ret_room,
+                   const char *name, struct error *error)
+{
+    int count = cJSON_IsArray(array) ? cJSON_GetArraySize(array) : 0;
+
+    if (count > most)
+        return error_set(error, FILE_WRONG, "%s: %d elements, more than %d", name, count, most);
+    *ret_room = calloc(count ? (size_t)count : 1, element_bytes);
+    return *ret_room ? FILE_READ : -ENOMEM;
+}
+
+int kata_has_directory(int root, const char *path, bool *ret_has)
+{
+    struct stat st;
+    int r = path_stat_in_root(root, path, &st);
+
+    *ret_has = r == 0 && S_ISDIR(st.st_mode);
+    return kata_is_absent(r) ? 0 : r;
 }
 
 int kata_try_socket(int root, const char *directory, const char *name, char **ret_path)
@@ -136,30 +155,6 @@ int kata_find_monitor(const struct observe_sandbox_paths *paths, const char *nam
  * tells which of a bundle's mounts a record is about. A mount whose source is still its own path is
  * shared with the guest as a directory. */
 
-static void record_done(struct observed_record *record)
-{
-    free(record->container);
-    free(record->source);
-    free(record->destination);
-}
-
-int records_add(struct observed_sandbox *sandbox, const struct observed_record *record)
-{
-    struct observed_record copy = *record;
-    struct observed_record *all = NULL;
-    bool has_room = sandbox->records < RECORDS;
-
-    if (has_room && copy.container && copy.source)
-        all = reallocarray(sandbox->record, sandbox->records + 1, sizeof(*all));
-    if (!all) {
-        record_done(&copy);
-        return has_room ? -ENOMEM : 0;
-    }
-    sandbox->record = all;
-    all[sandbox->records++] = copy;
-    return 0;
-}
-
 static int compare_texts(const char *a, const char *b)
 {
     return a && b ? strcmp(a, b) : (a != NULL) - (b != NULL);
@@ -209,8 +204,11 @@ const struct observed_record *records_find(const struct observed_sandbox *sandbo
 
 void records_done(struct observed_sandbox *sandbox)
 {
-    for (unsigned i = 0; i < sandbox->records; i++)
-        record_done(&sandbox->record[i]);
+    for (unsigned i = 0; i < sandbox->records; i++) {
+        free(sandbox->record[i].container);
+        free(sandbox->record[i].source);
+        free(sandbox->record[i].destination);
+    }
     free(sandbox->record);
     sandbox->record = NULL;
     sandbox->records = 0;

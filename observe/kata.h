@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "lib/directory.h"
+#include "lib/json.h"
 #include "observe/observe.h"
 
 /* Whether r means that there is nothing at the path, which is not an error. */
@@ -28,6 +28,9 @@ int kata_hide_volumes(struct observed_sandbox *sandbox, bool try_again, const ch
 int kata_read_file(int root, const char *directory, const char *name, struct buffer *ret_text,
                    struct error *error);
 
+/* Whether a host path leads to a directory. 0 or -errno. */
+int kata_has_directory(int root, const char *path, bool *ret_has);
+
 /* Sets ret_path to DIRECTORY/name if that is a socket; otherwise leaves it NULL. */
 int kata_try_socket(int root, const char *directory, const char *name, char **ret_path);
 
@@ -44,10 +47,6 @@ int kata_find_monitor(const struct observe_sandbox_paths *paths, const char *nam
 
 enum { RECORDS = 2048 };
 
-/* Takes over the record's strings, also on failure. Records beyond RECORDS are dropped. 0 or
- * -ENOMEM. */
-int records_add(struct observed_sandbox *sandbox, const struct observed_record *record);
-
 /* Must be called after the last addition and before the first search. */
 void records_sort(struct observed_sandbox *sandbox);
 
@@ -56,6 +55,11 @@ const struct observed_record *records_find(const struct observed_sandbox *sandbo
                                            const char *container, const char *destination);
 
 void records_done(struct observed_sandbox *sandbox);
+
+/* Allocates room for the elements of a JSON array, of which the file may have `most`: an enum
+ * file_text or -ENOMEM. What is no array has none. */
+int kata_make_room(const cJSON *array, int most, size_t element_bytes, void **ret_room,
+                   const char *name, struct error *error);
 
 /* ---- the runtimes --------------------------------------------------------------------------- */
 
@@ -69,44 +73,61 @@ int kata_go_observe(const struct observe_sandbox_paths *paths, const char *sandb
 int kata_rs_observe(const struct observe_sandbox_paths *paths, const char *sandbox_id,
                     struct observed_sandbox *sandbox);
 
-/* ---- passthrough ---------------------------------------------------------------------------- */
+/* ---- persist.json --------------------------------------------------------------------------- */
 
-/* The guest path of a direct volume consists of the device's id, a random part and the last part of
- * the container's destination (src/runtime-rs, resource/src/volume/utils.rs):
+/* The records of Kata's Go runtime, text in, facts out; no I/O.
  *
- *     /run/kata-containers/shared/containers/passthrough/DEVICE10-RANDOM8-BASENAME
+ * The runtime writes its structures with Go's own names (src/runtime/virtcontainers/persist/api), a
+ * sandbox file and one file per container. Only what crustd uses is read:
  *
- * It is not recorded anywhere, but the shim makes a directory of that name on the host:
- *
- *     /run/kata-containers/shared/sandboxes/SANDBOX/rw/passthrough/
- *
- * The same directory has files shared with the guest, whose names have the same form, with the
- * beginning of a container's id as the first part.
+ *   sandbox:   Devices[]{ID, Type, Major, Minor, BlockDrive{File, ID, SCSIAddr, VirtPath, DevNo}},
+ *              HypervisorState{Type, Pid, Bridges[]{Addr, ParentID, ParentAddr, DeviceAddr{}}},
+ *              AgentState{URL}, Config{HypervisorType, HypervisorConfig{BlockDeviceDriver}}
+ *   container: State, Mounts[]{Source, Destination, BlockDeviceID}
  */
 
-/* The names of the form above. If the directory does not exist: no names. 0 or -errno. */
-int passthrough_read(int root, const char *sandbox_id, struct directory_names *ret_names);
+enum { PERSIST_DEVICES = 512, PERSIST_MOUNTS = 4096 };
 
-/* Whether a name of the form above is that of a volume whose mount destination ends in BASENAME. */
-bool passthrough_is_candidate(const char *name, const char *basename,
-                              bool (*is_container)(void *userdata, const char *part),
-                              void *userdata);
+struct persist_device {
+    char *id;
+    char *drive_id;       /* NULL unknown */
+    char *file;           /* as given to the hypervisor; NULL unknown */
+    char *guest_path;     /* where the agent mounts it; NULL: cannot be derived */
+    int64_t major, minor; /* -1: a regular file */
+};
 
-/* The oldest name that ends in BASENAME and was made at since_ns or later: the directories of
- * containers that have ended remain. NULL if there is none, or if such names belong to several
- * devices. is_container: whether the first part belongs to a container. */
-const char *passthrough_find(int root, const char *sandbox_id, const struct directory_names *names,
-                             const char *basename, int64_t since_ns,
-                             bool (*is_container)(void *userdata, const char *part),
-                             void *userdata);
+struct persist_sandbox {
+    char *hypervisor; /* as written; NULL unknown */
+    char *agent_url;  /* NULL unknown */
+    pid_t pid;        /* 0 unknown */
+    unsigned devices;
+    struct persist_device *device; /* block devices only */
+};
 
-/* Whether the container with this beginning of its id has a file or directory of the node in place
- * of the mount whose destination ends in BASENAME. */
-bool passthrough_is_shared(const struct directory_names *names, const char *container,
-                           const char *basename);
+struct persist_mount {
+    char *source;      /* the device if one is attached, otherwise the path that is shared */
+    char *destination; /* NULL unknown */
+    char *device_id;   /* NULL: not attached as a block device */
+};
 
-/* The guest path for a name. 0 or -ENOMEM. */
-int passthrough_guest_path(const char *name, char **ret_path);
+struct persist_container {
+    bool ended;
+    unsigned mounts;
+    struct persist_mount *mount;
+};
+
+/* Where the agent mounts a device that the Go runtime identifies by `source`: a PCI path ("02/01"),
+ * a SCSI address, a name. *ret_path NULL: too long. 0 or -ENOMEM. */
+int persist_guest_path(const char *source, char **ret_path);
+
+/* An enum file_text or -ENOMEM. A member of an unexpected type counts as unknown. */
+int persist_parse_sandbox(const char *text, size_t length, struct persist_sandbox *ret_sandbox,
+                          struct error *error);
+void persist_sandbox_done(struct persist_sandbox *sandbox);
+
+int persist_parse_container(const char *text, size_t length,
+                            struct persist_container *ret_container, struct error *error);
+void persist_container_done(struct persist_container *container);
 
 /* ---- guest traits --------------------------------------------------------------------------- */
 

@@ -39,7 +39,6 @@
 #include "lib/json.h"
 #include "lib/process.h"
 #include "observe/observed_sandbox.h"
-#include "observe/persist.h"
 
 #define PERSIST "persist.json"
 #define JAILS   "firecracker"
@@ -106,7 +105,7 @@ static int follow_vm_link(struct traces *traces)
 
 static int find_vm_directory(struct traces *traces)
 {
-    struct stat st;
+    bool has = true;
     int r;
 
     (void)snprintf(traces->vm_id, sizeof(traces->vm_id), "%s", traces->sandbox_id);
@@ -115,17 +114,17 @@ static int find_vm_directory(struct traces *traces)
         return -ENAMETOOLONG;
     r = follow_vm_link(traces);
     if (r == 0)
-        r = path_stat_in_root(traces->paths->root, traces->vm_directory, &st);
-    if (kata_is_absent(r) || (r == 0 && !S_ISDIR(st.st_mode)))
+        r = kata_has_directory(traces->paths->root, traces->vm_directory, &has);
+    if (!has)
         traces->vm_directory[0] = '\0';
-    return kata_is_absent(r) ? 0 : r;
+    return r;
 }
 
 /* The jail is beside VMS, not in it. The VMM then knows the sandbox only by the short id. */
 static int find_jail(struct traces *traces)
 {
     const char *vms = traces->paths->kata_go_vms, *end = strrchr(vms, '/');
-    struct stat st;
+    bool has;
     int r;
 
     if (!end)
@@ -133,13 +132,13 @@ static int find_jail(struct traces *traces)
     if (snprintf(traces->jail, PATH_MAX, "%.*s/" JAILS "/%.*s/root", (int)(end - vms), vms,
                  SHORT_ID_CHARS, traces->sandbox_id) >= PATH_MAX)
         return -ENAMETOOLONG;
-    r = path_stat_in_root(traces->paths->root, traces->jail, &st);
-    if (r == 0 && S_ISDIR(st.st_mode))
+    r = kata_has_directory(traces->paths->root, traces->jail, &has);
+    if (has)
         (void)snprintf(traces->vm_id, sizeof(traces->vm_id), "%.*s", SHORT_ID_CHARS,
                        traces->sandbox_id);
     else
         traces->jail[0] = '\0';
-    return kata_is_absent(r) ? 0 : r;
+    return r;
 }
 
 /* ---- persist.json ------------------------------------------------------------------------ */
@@ -294,31 +293,32 @@ static int add_record(const struct traces *traces, const struct container *conta
                       const struct persist_mount *mount, const unsigned *first,
                       struct observed_sandbox *sandbox)
 {
-    struct observed_record record = {.carrier = CARRIER_DIRECTORY, .drive = -1};
-    int r = kata_copy(container->id, &record.container);
+    struct observed_record *record = &sandbox->record[sandbox->records++];
+    int r;
 
-    if (mount->device_id)
-        record.carrier = CARRIER_ENDED;
+    *record = (struct observed_record){
+        .carrier = mount->device_id ? CARRIER_ENDED : CARRIER_DIRECTORY, .drive = -1};
     for (unsigned i = 0; mount->device_id && i < traces->persist.devices; i++)
         if (strcmp(mount->device_id, traces->persist.device[i].id) == 0) {
-            record.carrier = CARRIER_DEVICE;
-            record.drive = first[i];
+            record->carrier = CARRIER_DEVICE;
+            record->drive = first[i];
         }
     if (container->persist.ended)
-        record.carrier = CARRIER_ENDED;
+        record->carrier = CARRIER_ENDED;
+    r = kata_copy(container->id, &record->container);
     if (r == 0)
-        r = kata_copy(mount->source, &record.source);
-    if (r == 0)
-        r = kata_copy(mount->destination, &record.destination);
-    return records_add(sandbox, &record) < 0 ? -ENOMEM : r;
+        r = kata_copy(mount->source, &record->source);
+    return r == 0 ? kata_copy(mount->destination, &record->destination) : r;
 }
 
 /* The drives of one device are adjacent; first[i] is the index of the first drive of device i. */
 static int add_drives_and_records(const struct traces *traces, struct observed_sandbox *sandbox)
 {
     cleanup(freep) unsigned *first = calloc(traces->persist.devices + 1, sizeof(*first));
-    int r = first ? 0 : -ENOMEM;
+    int r;
 
+    sandbox->record = calloc(traces->mounts + 1, sizeof(*sandbox->record));
+    r = first && sandbox->record ? 0 : -ENOMEM;
     for (unsigned i = 0; r == 0 && i < traces->persist.devices; i++) {
         first[i] = sandbox->drives;
         r = add_drives_of(traces, &traces->persist.device[i], sandbox);
@@ -329,7 +329,8 @@ static int add_drives_and_records(const struct traces *traces, struct observed_s
         for (unsigned j = 0; r == 0 && j < container->persist.mounts; j++)
             r = add_record(traces, container, &container->persist.mount[j], first, sandbox);
     }
-    records_sort(sandbox);
+    if (r == 0)
+        records_sort(sandbox);
     return r;
 }
 
@@ -367,8 +368,7 @@ static int find_child(const struct traces *traces, pid_t pid)
 {
     struct process_search shim;
     struct process process;
-    int r = process_index_find(traces->paths->cache->processes, PROCESS_SHIM, traces->sandbox_id,
-                               &shim);
+    int r = process_index_find(traces->paths->cache, PROCESS_SHIM, traces->sandbox_id, &shim);
 
     if (r != PROCESS_INDEX_FOUND)
         return r;

@@ -9,7 +9,6 @@
  * absent. So the directory of another pod must be visible, which every node has: that of the CSI
  * driver itself.
  */
-#include "observe/kubelet.h"
 
 #include <dirent.h>
 #include <errno.h>

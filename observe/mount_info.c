@@ -7,7 +7,7 @@
  * anything. A value that is not understood means observe, because its author probably wanted
  * something other than a resize.
  */
-#include "observe/mount_info.h"
+#include "observe/observe.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -193,21 +193,13 @@ void mount_info_done(struct mount_info *info)
 
 void entry_name_show(const char *name, char ret_shown[static SHOWN_NAME_BYTES])
 {
+    static const char more[] = "...";
     const char *end = name + strlen(name);
-    char escaped[TEXT_ESCAPED_BYTES];
-    size_t used = 0;
+    size_t used = text_escape(&name, end, ret_shown, SHOWN_NAME_BYTES - sizeof(more));
 
-    while (name < end) {
-        size_t length = text_escape_next(&name, end, escaped);
-
-        if (used + length + strlen("...") >= SHOWN_NAME_BYTES) {
-            used += (size_t)snprintf(ret_shown + used, SHOWN_NAME_BYTES - used, "...");
-            break;
-        }
-        memcpy(ret_shown + used, escaped, length);
-        used += length;
-    }
-    ret_shown[used] = '\0';
+    memcpy(ret_shown + used, more, sizeof(more));
+    if (name == end)
+        ret_shown[used] = '\0';
 }
 
 static int refuse(const char *name, const char *why, struct error *error)

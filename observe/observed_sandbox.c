@@ -50,6 +50,25 @@ static int observe_either(const struct observe_sandbox_paths *paths, const char 
     return s;
 }
 
+/* QEMU or Cloud Hypervisor of a sandbox without records, if its process is known already: an absent
+ * sandbox is an ordinary answer, which must not cost a reading of all processes. */
+static int find_unrecorded(struct observe_cache *cache, const char *sandbox_id,
+                           struct observed_sandbox *sandbox)
+{
+    struct indexed_process vmm;
+
+    /* Firecracker's arguments have half of the sandbox's id. Others live in the shim. */
+    if (!process_index_find_known(cache, PROCESS_VMM, sandbox_id, &vmm) ||
+        (vmm.hypervisor != HYPERVISOR_QEMU && vmm.hypervisor != HYPERVISOR_CLOUD_HYPERVISOR))
+        return OBSERVED_ABSENT;
+    sandbox->alive = sandbox->unrecorded = true;
+    sandbox->runtime = RUNTIME_UNKNOWN;
+    sandbox->hypervisor = vmm.hypervisor;
+    sandbox->vmm_pid = vmm.pid;
+    sandbox->vmm_start_ns = vmm.start_ns;
+    return OBSERVED;
+}
+
 int observe_sandbox(const struct observe_sandbox_paths *paths, const char *sandbox_id,
                     struct observed_sandbox *ret_sandbox)
 {
@@ -60,7 +79,7 @@ int observe_sandbox(const struct observe_sandbox_paths *paths, const char *sandb
         return OBSERVED_ABSENT;
     r = observe_either(paths, sandbox_id, &sandbox);
     if (r == OBSERVED_ABSENT)
-        r = observe_unrecorded(paths->cache, sandbox_id, &sandbox);
+        r = find_unrecorded(paths->cache, sandbox_id, &sandbox);
     if (r != OBSERVED)
         return r;
     *ret_sandbox = sandbox;
@@ -103,10 +122,7 @@ int observe_cache_new(const char *grow_annotation, struct observe_cache **ret_ca
 
     if (!cache)
         return -ENOMEM;
-    r = process_index_new(&cache->processes);
-    cache->unknown_sandboxes = calloc(1, sizeof(*cache->unknown_sandboxes));
-    if (r == 0 && !cache->unknown_sandboxes)
-        r = -ENOMEM;
+    r = process_table_new(&cache->processes);
     if (r == 0)
         r = bundles_new(grow_annotation, &cache->bundles);
     if (r == 0)
@@ -120,8 +136,7 @@ struct observe_cache *observe_cache_free(struct observe_cache *cache)
 {
     if (!cache)
         return NULL;
-    process_index_free(cache->processes);
-    free(cache->unknown_sandboxes);
+    process_table_free(cache->processes);
     bundles_free(cache->bundles);
     free(cache);
     return NULL;
@@ -149,7 +164,7 @@ int observe_shim(struct observe_cache *cache, const char *sandbox_id, pid_t vmm_
         return OBSERVED_SHIM_UNKNOWN;
     if (has_records && vmm.parent != INIT)
         return OBSERVED_SHIM_RUNS;
-    r = process_index_find(cache->processes, PROCESS_SHIM, sandbox_id, &shim);
+    r = process_index_find(cache, PROCESS_SHIM, sandbox_id, &shim);
     if (r == PROCESS_INDEX_FOUND)
         return OBSERVED_SHIM_RUNS;
     if (r == PROCESS_INDEX_UNFINISHED)
@@ -159,23 +174,6 @@ int observe_shim(struct observe_cache *cache, const char *sandbox_id, pid_t vmm_
     return r == PROCESS_INDEX_NONE && !shim.is_contested && shim.sure_since_ns > vmm_start_ns
                ? OBSERVED_SHIM_ENDED
                : OBSERVED_SHIM_UNKNOWN;
-}
-
-int observe_unrecorded(struct observe_cache *cache, const char *sandbox_id,
-                       struct observed_sandbox *sandbox)
-{
-    struct indexed_process vmm;
-
-    /* Firecracker's arguments have half of the sandbox's id. Others live in the shim. */
-    if (!process_index_find_known(cache->processes, PROCESS_VMM, sandbox_id, &vmm) ||
-        (vmm.hypervisor != HYPERVISOR_QEMU && vmm.hypervisor != HYPERVISOR_CLOUD_HYPERVISOR))
-        return OBSERVED_ABSENT;
-    sandbox->alive = sandbox->unrecorded = true;
-    sandbox->runtime = RUNTIME_UNKNOWN;
-    sandbox->hypervisor = vmm.hypervisor;
-    sandbox->vmm_pid = vmm.pid;
-    sandbox->vmm_start_ns = vmm.start_ns;
-    return OBSERVED;
 }
 
 /* ---- what a VMM has open ------------------------------------------------------------------- */

@@ -11,12 +11,11 @@
 #include "observe/bundles.h"
 #include "observe/observe.h"
 
-struct unknown_sandboxes;
 struct bundles;
 struct bundles_place;
-struct process_index;
+struct process_table;
 
-enum { OBSERVE_SANDBOX_ID_BYTES = 129 };
+enum { OBSERVE_SANDBOX_ID_BYTES = 129, OBSERVE_QUESTIONS = 64 };
 
 struct observed_drive {
     char *mount_source; /* NULL unknown */
@@ -78,9 +77,13 @@ struct observed_sandbox {
 
 /* What observations of different sandboxes share. */
 struct observe_cache {
-    struct process_index *processes;
-    struct unknown_sandboxes *unknown_sandboxes;
+    struct process_table *processes;
+    bool is_held; /* observe_cache_hold() */
     struct bundles *bundles;
+    struct question { /* observe/process_table.h */
+        char sandbox_id[OBSERVE_SANDBOX_ID_BYTES];
+        uint64_t first_ns, last_ns; /* 0: free */
+    } question[OBSERVE_QUESTIONS];
 };
 
 /* grow_annotation: as for bundles_new(). */
@@ -169,12 +172,6 @@ enum observed_shim {
 int observe_shim(struct observe_cache *cache, const char *sandbox_id, pid_t vmm_pid,
                  uint64_t vmm_start_ns, bool has_records);
 
-/* QEMU or Cloud Hypervisor of a sandbox without records, if its process is known already: an absent
- * sandbox is an ordinary answer, which must not cost a reading of all processes. OBSERVED: *sandbox
- * has what its process says, and is `unrecorded`; OBSERVED_ABSENT. */
-int observe_unrecorded(struct observe_cache *cache, const char *sandbox_id,
-                       struct observed_sandbox *sandbox);
-
 /* Calls back with each VMM that names a sandbox in the last reading of all processes. If there was
  * none, one is begun. 0, what the callback returned, or PROGRESS_MORE: that one is not complete,
  * call again. */
@@ -188,8 +185,6 @@ int observe_each_vmm(struct observe_cache *cache,
 int observe_held_drives(pid_t pid, uint64_t start_ns, struct observed_sandbox *ret_held);
 
 /* ---- claims --------------------------------------------------------------------------------- */
-
-/* The volumes that a sandbox's containers mount, from their bundles. */
 
 /* Fills claims, pod and bundles of the sandbox, and its problem if it may have volumes that are not
  * seen. passthrough: derive guest paths by the scheme of Kata's Rust runtime. OBSERVED,

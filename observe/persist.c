@@ -15,7 +15,6 @@
  * The file is the runtime's own, yet it passes the strict parser like any other, and a member of an
  * unexpected type counts as unknown: newer runtimes may have changed it.
  */
-#include "observe/persist.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -177,18 +176,6 @@ static int read_device(const cJSON *hypervisor, const char *driver, const cJSON 
     return 0;
 }
 
-/* Allocates room for the array's elements, after checking their number. */
-static int make_room(const cJSON *array, int most, size_t element, void **ret_room,
-                     const char *name, struct error *error)
-{
-    int count = cJSON_IsArray(array) ? cJSON_GetArraySize(array) : 0;
-
-    if (count > most)
-        return error_set(error, FILE_WRONG, "%s: %d elements, more than %d", name, count, most);
-    *ret_room = calloc(count ? (size_t)count : 1, element);
-    return *ret_room ? 0 : -ENOMEM;
-}
-
 static int read_devices(const cJSON *object, struct persist_sandbox *sandbox, struct error *error)
 {
     const cJSON *devices = json_member(object, "Devices"), *device;
@@ -196,7 +183,8 @@ static int read_devices(const cJSON *object, struct persist_sandbox *sandbox, st
     const char *driver = json_text(config, "BlockDeviceDriver");
     const cJSON *hypervisor = json_member(object, "HypervisorState");
     void *room;
-    int r = make_room(devices, PERSIST_DEVICES, sizeof(*sandbox->device), &room, "Devices", error);
+    int r =
+        kata_make_room(devices, PERSIST_DEVICES, sizeof(*sandbox->device), &room, "Devices", error);
 
     if (r != 0)
         return r;
@@ -289,7 +277,8 @@ int persist_parse_container(const char *text, size_t length,
     void *room;
 
     if (r == FILE_READ)
-        r = make_room(mounts, PERSIST_MOUNTS, sizeof(*container.mount), &room, "Mounts", error);
+        r = kata_make_room(mounts, PERSIST_MOUNTS, sizeof(*container.mount), &room, "Mounts",
+                           error);
     if (r != FILE_READ)
         return r;
     container.mount = room;

@@ -26,7 +26,6 @@
 #include "lib/mount_table.h"
 #include "lib/path.h"
 #include "observe/observe.h"
-#include "observe/sysfs.h"
 
 enum { STACK_DEPTH = 8, STACK_VISITS = 256, STACK_NAMES = 512, DEVICES_OF_FILE_SYSTEM = 4096 };
 

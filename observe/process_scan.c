@@ -50,6 +50,21 @@ static const uint64_t STEP_NS = 10 * NSEC_PER_MSEC;
  * moment, too. Users' processes have as many of their own, so that they leave root's theirs. */
 enum { ATTEMPTS = 20 };
 
+struct walk {
+    struct process_list *processes; /* NULL: it has not begun */
+    pid_t again;                    /* one that hung, and is the next one once more; 0: none */
+};
+
+/* *ret_pid is 0 if none is left. 0 or -errno. */
+static int next_process(struct walk *walk, pid_t *ret_pid)
+{
+    int r = walk->processes ? 0 : process_list_new(&walk->processes);
+
+    *ret_pid = walk->again;
+    walk->again = 0;
+    return r == 0 && !*ret_pid ? process_list_next(walk->processes, ret_pid) : r;
+}
+
 struct asked {
     UT_hash_handle hh;
     bool has_process, has_cgroup;
@@ -59,13 +74,12 @@ struct asked {
 
 struct process_scan {
     struct asked *asked;
-    struct process_list *processes;
+    struct walk walk;
     /* The current process, and the sandbox that it is searched for next; NULL: it was searched for
      * all. */
     pid_t pid;
     bool unread, unread_cgroup;
     bool has_locked_arguments; /* it is a user's, and hangs */
-    pid_t again; /* the current process hung and is read again in the next step; 0: none */
     unsigned roots_attempts, users_attempts;
     bool is_over; /* further processes cannot change the answer */
     struct buffer arguments, cgroup;
@@ -103,7 +117,7 @@ struct process_scan *process_scan_free(struct process_scan *process_scan)
         HASH_DEL(process_scan->asked, asked);
         free(asked);
     }
-    process_list_free(process_scan->processes);
+    process_list_free(process_scan->walk.processes);
     buffer_done(&process_scan->arguments);
     buffer_done(&process_scan->cgroup);
     free(process_scan);
@@ -148,7 +162,7 @@ static int take_hanging(struct process_scan *process_scan, pid_t pid, int cgroup
         return trust == PROCESS_GONE ? 0 : trust;
     if (*attempts < ATTEMPTS) {
         (*attempts)++;
-        process_scan->again = pid;
+        process_scan->walk.again = pid;
     } else if (is_roots) {
         /* It may belong to any sandbox, or be a kubelet that was just started. */
         for (struct asked *asked = process_scan->asked; asked; asked = asked->hh.next)
@@ -176,7 +190,7 @@ static int take_process(struct process_scan *process_scan, pid_t pid)
     buffer_clear(&process_scan->arguments);
     buffer_clear(&process_scan->cgroup);
     process_scan->unread = process_scan->unread_cgroup = process_scan->has_locked_arguments = false;
-    r = process_read_counted_arguments(process_scan->processes, pid, &process_scan->arguments);
+    r = process_read_counted_arguments(process_scan->walk.processes, pid, &process_scan->arguments);
     s = r == PROCESS_GONE ? r : process_read_file(pid, "cgroup", &process_scan->cgroup);
     if (r == PROCESS_GONE || s == PROCESS_GONE)
         return 0;
@@ -226,17 +240,13 @@ int process_scan_step(struct process_scan *process_scan)
 
     if (process_scan->is_over)
         return 0;
-    if (!process_scan->processes)
-        r = process_list_new(&process_scan->processes);
     for (unsigned i = 0;
          r == 0 && i < PROCESSES_PER_STEP && bytes > 0 && (i == 0 || clock_boottime() < until_ns);
          i++) {
         if (!process_scan->next) {
-            pid_t pid = process_scan->again;
+            pid_t pid;
 
-            process_scan->again = 0;
-            if (!pid)
-                r = process_list_next(process_scan->processes, &pid);
+            r = next_process(&process_scan->walk, &pid);
             if (r < 0 || !pid)
                 return r;
             r = take_process(process_scan, pid);
@@ -272,11 +282,6 @@ uint64_t process_scan_kubelet_start(const struct process_scan *process_scan)
     return process_scan->kubelet_start_ns;
 }
 
-bool process_scan_sees_host(void)
-{
-    return namespaces_show_all_processes();
-}
-
 /* ---- added monitors ------------------------------------------------------------------------- */
 
 /* Reads the directory, then walks through /proc once.
@@ -301,8 +306,7 @@ struct added_monitors {
     struct monitor *monitors, *next;
     unsigned count;
     int directory;
-    struct process_list *processes;
-    pid_t again; /* a process that hung, to be read again in the next step; 0: none */
+    struct walk walk;
     unsigned attempts;
     struct buffer arguments;
 };
@@ -407,7 +411,7 @@ struct added_monitors *added_monitors_free(struct added_monitors *monitors)
         HASH_DEL(monitors->monitors, monitor);
         free(monitor);
     }
-    process_list_free(monitors->processes);
+    process_list_free(monitors->walk.processes);
     buffer_done(&monitors->arguments);
     fd_close(monitors->directory);
     free(monitors);
@@ -469,10 +473,10 @@ static int check_process(struct added_monitors *monitors, pid_t pid)
     (void)snprintf(trial, sizeof(trial), ".%d", (int)pid);
     note_served(monitors, trial, strlen(trial));
     buffer_clear(&monitors->arguments);
-    r = process_read_counted_arguments(monitors->processes, pid, &monitors->arguments);
+    r = process_read_counted_arguments(monitors->walk.processes, pid, &monitors->arguments);
     if (r == PROCESS_HANGS && monitors->attempts < ATTEMPTS) {
         monitors->attempts++;
-        monitors->again = pid;
+        monitors->walk.again = pid;
         return PROGRESS_MORE;
     }
     if (r < 0)
@@ -489,15 +493,11 @@ int added_monitors_step(struct added_monitors *monitors)
     const uint64_t until_ns = clock_boottime() + STEP_NS;
     int r = 0;
 
-    if (!monitors->processes)
-        r = process_list_new(&monitors->processes);
     for (unsigned i = 0;
          r == 0 && i < PROCESSES_PER_STEP && (i == 0 || clock_boottime() < until_ns); i++) {
-        pid_t pid = monitors->again;
+        pid_t pid;
 
-        monitors->again = 0;
-        if (!pid)
-            r = process_list_next(monitors->processes, &pid);
+        r = next_process(&monitors->walk, &pid);
         if (r == 0 && !pid) {
             monitors->next = monitors->monitors;
             return 0;

@@ -35,9 +35,6 @@ bool process_scan_has_cgroup(const struct process_scan *process_scan, const char
 /* When the running kubelet was started, CLOCK_BOOTTIME; 0: none was found. */
 uint64_t process_scan_kubelet_start(const struct process_scan *process_scan);
 
-/* Whether all processes of the host are visible. */
-bool process_scan_sees_host(void);
-
 /* ---- added monitors ------------------------------------------------------------------------- */
 
 /* Finds sockets of monitors that crust-qemu added, and whose VM is gone.

@@ -1,18 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* process_table.c - reads all processes into a table, sorted by sandbox id.
+/* process_table.c - reads all processes into a table, sorted by sandbox id, and finds a sandbox's
+ * VMM or shim in it.
  *
- * By process_table_is_young() its callers read it at most once per SETTLE_NS and for at most a
- * twentieth of the time, however many searches fail.
+ * By is_young() the table is read at most once per SETTLE_NS and for at most a twentieth of the
+ * time, however many searches fail.
+ *
+ * The tie of a VMM to its sandbox (is_tied()) cannot be verified once the shim has ended, so a tie
+ * that was seen once holds for as long as the process lives. The only tie accepted for a rootless
+ * VMM is to be its shim's child.
  */
 #include "observe/process_table.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/process.h"
 #include "lib/result.h"
+#include "observe/observe.h"
 
 /* The part of a process's arguments that is read. Kata's VMMs have about 20 KiB; any user can start
  * thousands of processes with as many as the kernel allows. */
@@ -22,20 +30,37 @@ enum { ARGUMENTS_BYTES = 64 * 1024 };
  * almost as long as a process that hangs (process.h), so the time is bounded, too. */
 enum { CALL_STEPS = 2 * 4096, CALL_BYTES = 4 * 1024 * 1024 };
 static const uint64_t CALL_NS = 15 * NSEC_PER_MSEC;
-enum { PROCESSES = 65536, REFUSED = 32 };
+enum { ENTRIES = 65536, REFUSED = 32 };
 
 static const uint64_t SETTLE_NS = 100 * NSEC_PER_MSEC, REST_NS = 5 * NSEC_PER_SEC;
 static const uint64_t ABANDONED_NS =
     10 * NSEC_PER_SEC; /* then a reading that was not continued is dropped */
 
+struct entry {
+    struct sandbox_arguments named;
+    enum process_trust trust; /* PROCESS_ROOTS; for a VMM also PROCESS_USERS */
+    pid_t pid;
+    uint64_t start_ns; /* CLOCK_BOOTTIME */
+    bool tied;         /* to its sandbox, by this reading or one before it */
+};
+
+/* The entries of one sandbox and role. */
+struct range {
+    struct entry *entry;
+    size_t count;
+};
+
 struct reading {
     size_t count, room;
-    struct process_table_entry *entry;
+    struct entry *entry;
     unsigned refusals;
-    struct process_table_entry refused[REFUSED];
+    struct entry refused[REFUSED];
     bool has_missed; /* a process of root that started before the reading may be missing */
     uint64_t began_ns;
-    struct process_table_gaps gaps;
+    /* What it may lack when it is complete: */
+    uint64_t sure_since_ns; /* every process of root started by then is in it; 0: unknown */
+    bool has_unread;        /* a process hung */
+    bool is_doubtful; /* a process of root may be missing, or one that started during the reading */
 };
 
 /* The arguments of a process; and of the current call its deadline, the bytes it has read, and
@@ -93,8 +118,7 @@ struct process_table *process_table_free(struct process_table *table)
 
 /* ---- entries ----------------------------------------------------------------------------- */
 
-static int compare_names(const struct process_table_entry *entry, enum process_role role,
-                         const char *sandbox_id)
+static int compare_names(const struct entry *entry, enum process_role role, const char *sandbox_id)
 {
     int order = strcmp(entry->named.id, sandbox_id);
 
@@ -103,15 +127,15 @@ static int compare_names(const struct process_table_entry *entry, enum process_r
 
 static int compare(const void *a, const void *b)
 {
-    const struct process_table_entry *other = b;
+    const struct entry *other = b;
 
     return compare_names(a, other->named.role, other->named.id);
 }
 
-static struct process_table_range find_range(const struct reading *reading, enum process_role role,
-                                             const char *sandbox_id)
+static struct range find_range(const struct reading *reading, enum process_role role,
+                               const char *sandbox_id)
 {
-    struct process_table_range range = {0};
+    struct range range = {0};
     size_t low = 0, high = reading->count;
 
     while (low < high) {
@@ -131,9 +155,9 @@ static struct process_table_range find_range(const struct reading *reading, enum
 }
 
 /* Whether the previous reading found it tied. */
-static bool was_tied(const struct reading *before, const struct process_table_entry *entry)
+static bool was_tied(const struct reading *before, const struct entry *entry)
 {
-    const struct process_table_range same = find_range(before, entry->named.role, entry->named.id);
+    const struct range same = find_range(before, entry->named.role, entry->named.id);
 
     for (size_t i = 0; i < same.count; i++)
         if (same.entry[i].pid == entry->pid && same.entry[i].start_ns == entry->start_ns)
@@ -141,11 +165,11 @@ static bool was_tied(const struct reading *before, const struct process_table_en
     return false;
 }
 
-static int add_entry(struct reading *reading, const struct process_table_entry *entry)
+static int add_entry(struct reading *reading, const struct entry *entry)
 {
     if (reading->count == reading->room) {
         size_t more = reading->room ? 2 * reading->room : 64;
-        struct process_table_entry *room = reallocarray(reading->entry, more, sizeof(*room));
+        struct entry *room = reallocarray(reading->entry, more, sizeof(*room));
 
         if (!room)
             return -ENOMEM;
@@ -203,7 +227,7 @@ static int keep_unread(struct reading *next, const struct reading *before, pid_t
 {
     int r = 0;
 
-    next->gaps.has_unread = true;
+    next->has_unread = true;
     next->has_missed |= process_judge(pid, NULL) == PROCESS_ROOTS;
     for (size_t i = 0; r == 0 && i < before->count; i++)
         if (before->entry[i].pid == pid)
@@ -212,7 +236,7 @@ static int keep_unread(struct reading *next, const struct reading *before, pid_t
 }
 
 /* A process that has a sandbox's id and could not be examined. */
-static int skip(struct reading *next, int failure)
+static int skip_process(struct reading *next, int failure)
 {
     next->has_missed |=
         failure != PROCESS_GONE && failure != PROCESS_DENIED && failure != BUFFER_FULL;
@@ -225,7 +249,7 @@ static int add_process(struct process_table *table, pid_t pid)
     const struct reading *before = &table->known;
     struct reading *next = &table->next;
     struct reader *reader = &table->reader;
-    struct process_table_entry entry = {.pid = pid};
+    struct entry entry = {.pid = pid};
     struct process process;
     bool may_be_rootless;
     int trust, r = read_first_arguments(reader, table->processes, pid);
@@ -239,14 +263,14 @@ static int add_process(struct process_table *table, pid_t pid)
         return 0;
     r = process_read(pid, &process);
     if (r < 0)
-        return skip(next, r);
+        return skip_process(next, r);
     if (!process.alive)
         return 0;
     entry.start_ns = process.start_ns;
     trust = entry.named.role == PROCESS_SHIM ? process_judge_unjailed(pid, NULL)
                                              : process_judge(pid, NULL);
     if (trust < 0)
-        return skip(next, trust);
+        return skip_process(next, trust);
     entry.trust = (enum process_trust)trust;
     entry.tied = was_tied(before, &entry);
     r = still_has_arguments(reader, pid);
@@ -306,7 +330,7 @@ static int read_processes(struct process_table *table)
     do {
         reader->is_first = steps == 0;
         r = read_next(table, &is_last);
-        is_last |= table->next.count >= PROCESSES;
+        is_last |= table->next.count >= ENTRIES;
     } while (r == 0 && !is_last && !reader->hung && !is_late(reader) &&
              reader->bytes < CALL_BYTES && ++steps < CALL_STEPS);
     return r == 0 && !is_last ? PROGRESS_MORE : r;
@@ -320,8 +344,8 @@ static void finish_reading(struct process_table *table, bool is_whole)
         next->entry[i].tied |= was_tied(&table->known, &next->entry[i]);
     if (next->count)
         qsort(next->entry, next->count, sizeof(*next->entry), compare);
-    next->gaps.sure_since_ns = next->has_missed ? 0 : next->began_ns;
-    next->gaps.is_doubtful = next->has_missed || !is_whole;
+    next->sure_since_ns = next->has_missed ? 0 : next->began_ns;
+    next->is_doubtful = next->has_missed || !is_whole;
     free(table->known.entry);
     table->known = *next;
     *next = (struct reading){0};
@@ -330,7 +354,9 @@ static void finish_reading(struct process_table *table, bool is_whole)
     stop_reading(table);
 }
 
-int process_table_read_on(struct process_table *table)
+/* Reads the next part, of a new reading if none is in progress. An enum progress_outcome (DONE: the
+ * table has been replaced) or -errno. */
+static int read_on(struct process_table *table)
 {
     const uint64_t began_ns = clock_boottime();
     bool is_first;
@@ -355,12 +381,8 @@ int process_table_read_on(struct process_table *table)
     return 0;
 }
 
-bool process_table_is_reading(const struct process_table *table)
-{
-    return table->processes != NULL;
-}
-
-bool process_table_is_young(const struct process_table *table)
+/* Whether the last reading is so recent, or took so long, that it is too early for the next. */
+static bool is_young(const struct process_table *table)
 {
     uint64_t age = clock_boottime() - table->read_ns;
     uint64_t rest = 20 * table->cost_ns < REST_NS ? 20 * table->cost_ns : REST_NS;
@@ -368,27 +390,9 @@ bool process_table_is_young(const struct process_table *table)
     return table->read_ns && (age < SETTLE_NS || age < rest);
 }
 
-void process_table_expire(struct process_table *table)
-{
-    table->read_ns = 0;
-}
-
-/* ---- finding ----------------------------------------------------------------------------- */
-
-struct process_table_range process_table_find(struct process_table *table, enum process_role role,
-                                              const char *sandbox_id)
-{
-    return find_range(&table->known, role, sandbox_id);
-}
-
-struct process_table_range process_table_all(struct process_table *table)
-{
-    return (struct process_table_range){table->known.entry, table->known.count};
-}
-
-const struct process_table_entry *process_table_find_refused(const struct process_table *table,
-                                                             enum process_role role,
-                                                             const char *sandbox_id)
+/* A process that names the sandbox and is not trusted; NULL: none is known. */
+static const struct entry *find_refused(const struct process_table *table, enum process_role role,
+                                        const char *sandbox_id)
 {
     for (unsigned i = 0; i < table->known.refusals; i++)
         if (compare_names(&table->known.refused[i], role, sandbox_id) == 0)
@@ -396,7 +400,244 @@ const struct process_table_entry *process_table_find_refused(const struct proces
     return NULL;
 }
 
-const struct process_table_gaps *process_table_gaps(const struct process_table *table)
+enum { CGROUP_BYTES = 64 * 1024, CGROUP_ID_CHARS = 32, INIT = 1 };
+
+/* ---- what ties a VMM to its sandbox ------------------------------------------------------- */
+
+struct shim {
+    pid_t pid, parent; /* 0: none is known */
+};
+
+/* Whether its cgroup's name contains the sandbox's id, or is the shim's. */
+static bool is_in_cgroup(const struct entry *entry, const struct shim *shim)
 {
-    return &table->known.gaps;
+    cleanup(buffer_done) struct buffer own = BUFFER_INIT(CGROUP_BYTES);
+    cleanup(buffer_done) struct buffer other = BUFFER_INIT(CGROUP_BYTES);
+    const char *id = entry->named.id;
+
+    if (process_read_file(entry->pid, "cgroup", &own) < 0)
+        return false;
+    if (memmem(buffer_text(&own), own.length, id, strnlen(id, CGROUP_ID_CHARS)))
+        return true;
+    return shim->pid && process_read_file(shim->pid, "cgroup", &other) == 0 &&
+           own.length == other.length &&
+           memcmp(buffer_text(&own), buffer_text(&other), own.length) == 0;
+}
+
+/* Whether its parent is the shim, or the process that adopts children of the shim: the first
+ * process, or the shim's own parent. */
+static bool is_tied(const struct entry *entry, pid_t parent, const struct shim *shim)
+{
+    if (shim->pid && parent == shim->pid)
+        return true;
+    if (entry->trust != PROCESS_ROOTS)
+        return false;
+    return parent == INIT || (shim->pid && parent == shim->parent) || is_in_cgroup(entry, shim);
+}
+
+/* ---- finding ----------------------------------------------------------------------------- */
+
+/* A child that has not called execve(2) yet, or a worker, has the arguments of its parent. */
+static bool is_child_of_another(const struct range *named, pid_t parent)
+{
+    for (size_t i = 0; i < named->count; i++)
+        if (named->entry[i].pid == parent)
+            return true;
+    return false;
+}
+
+/* Finds the one process that is trusted. ret_parent may be NULL. */
+static bool find_one(const struct range *named, const struct shim *shim,
+                     struct process_search *search, pid_t *ret_parent)
+{
+    const struct entry *found = NULL;
+
+    for (size_t i = 0; i < named->count; i++) {
+        struct entry *entry = &named->entry[i];
+        struct process now;
+
+        if (process_read(entry->pid, &now) < 0 || !now.alive || now.start_ns != entry->start_ns ||
+            is_child_of_another(named, now.parent))
+            continue;
+        entry->tied =
+            entry->tied || entry->named.role == PROCESS_SHIM || is_tied(entry, now.parent, shim);
+        if (!entry->tied) {
+            (void)snprintf(search->doubt, sizeof(search->doubt),
+                           "process %d names the sandbox, but neither its parent nor its cgroup "
+                           "is the sandbox's",
+                           (int)entry->pid);
+        } else if (found) {
+            (void)snprintf(search->doubt, sizeof(search->doubt),
+                           "processes %d and %d both name the sandbox, so neither is trusted",
+                           (int)found->pid, (int)entry->pid);
+            search->is_contested = true;
+            return false;
+        } else {
+            found = entry;
+            if (ret_parent)
+                *ret_parent = now.parent;
+        }
+    }
+    if (!found)
+        return false;
+    search->process = (struct indexed_process){.pid = found->pid,
+                                               .start_ns = found->start_ns,
+                                               .hypervisor = found->named.hypervisor,
+                                               .guest_cid = found->named.guest_cid};
+    search->doubt[0] = '\0';
+    return true;
+}
+
+static bool find_believed(const struct process_table *table, enum process_role role,
+                          const char *sandbox_id, struct process_search *search)
+{
+    const struct range named = find_range(&table->known, role, sandbox_id);
+    struct process_search of_shim = {0};
+    struct range shims;
+    struct shim shim = {0};
+
+    if (role == PROCESS_VMM) {
+        shims = find_range(&table->known, PROCESS_SHIM, sandbox_id);
+        if (find_one(&shims, &shim, &of_shim, &shim.parent))
+            shim.pid = of_shim.process.pid;
+    }
+    return find_one(&named, &shim, search, NULL);
+}
+
+static bool is_id(const char *sandbox_id)
+{
+    return sandbox_id[0] && strlen(sandbox_id) < OBSERVE_SANDBOX_ID_BYTES;
+}
+
+int observe_cache_refresh(struct observe_cache *cache)
+{
+    struct process_table *table = cache->processes;
+
+    return is_young(table) ? 0 : read_on(table);
+}
+
+int observe_cache_read_on(struct observe_cache *cache)
+{
+    struct process_table *table = cache->processes;
+
+    return table->processes && !cache->is_held ? read_on(table) : 0;
+}
+
+void observe_cache_hold(struct observe_cache *cache, bool is_held)
+{
+    cache->is_held = is_held;
+}
+
+int process_index_find(struct observe_cache *cache, enum process_role role, const char *sandbox_id,
+                       struct process_search *ret_search)
+{
+    struct process_table *table = cache->processes;
+    const struct entry *refused;
+    int r;
+
+    *ret_search = (struct process_search){0};
+    if (!is_id(sandbox_id))
+        return PROCESS_INDEX_NONE;
+    if (find_believed(table, role, sandbox_id, ret_search))
+        return PROCESS_INDEX_FOUND;
+    ret_search->stale = cache->is_held || is_young(table);
+    if (!ret_search->stale) {
+        r = read_on(table);
+        if (r != 0)
+            return r < 0 ? r : PROCESS_INDEX_UNFINISHED;
+        ret_search->stale = table->known.is_doubtful;
+        ret_search->doubt[0] = '\0';
+        ret_search->is_contested = false;
+        if (find_believed(table, role, sandbox_id, ret_search))
+            return PROCESS_INDEX_FOUND;
+    }
+    ret_search->sure_since_ns = table->known.sure_since_ns;
+    ret_search->has_unread = table->known.has_unread;
+    refused = find_refused(table, role, sandbox_id);
+    if (refused && !ret_search->doubt[0])
+        (void)snprintf(ret_search->doubt, sizeof(ret_search->doubt),
+                       "process %d names the sandbox but is not trusted: %s", (int)refused->pid,
+                       process_trust_text(refused->trust));
+    return PROCESS_INDEX_NONE;
+}
+
+bool process_index_find_known(struct observe_cache *cache, enum process_role role,
+                              const char *sandbox_id, struct indexed_process *ret_process)
+{
+    struct process_search search = {0};
+    bool found = is_id(sandbox_id) && find_believed(cache->processes, role, sandbox_id, &search);
+
+    *ret_process = search.process;
+    return found;
+}
+
+int observe_each_vmm(struct observe_cache *cache,
+                     int (*callback)(void *userdata, const char *sandbox_id, pid_t pid,
+                                     uint64_t start_ns),
+                     void *userdata)
+{
+    struct process_table *table = cache->processes;
+    int r = table->known.sure_since_ns == 0 ? read_on(table) : 0;
+
+    if (r > 0)
+        return r;
+    table->read_ns = 0; /* what is looked for later may have started since */
+    r = 0;              /* what cannot be read now may be known from before */
+    for (size_t i = 0; r == 0 && i < table->known.count; i++) {
+        const struct entry *entry = &table->known.entry[i];
+
+        if (entry->named.role == PROCESS_VMM)
+            r = callback(userdata, entry->named.id, entry->pid, entry->start_ns);
+    }
+    return r;
+}
+
+/* ---- unknown sandboxes ----------------------------------------------------------------------- */
+
+/* The kubelet pauses at most two minutes between its attempts. */
+static const uint64_t FORGOTTEN_NS = 300 * NSEC_PER_SEC;
+
+/* The question about this sandbox; a new one replaces the least recently asked. */
+static struct question *remember(struct observe_cache *cache, const char *sandbox_id)
+{
+    const uint64_t now = clock_boottime();
+    struct question *question = NULL, *oldest = &cache->question[0];
+
+    for (unsigned i = 0; i < OBSERVE_QUESTIONS && !question; i++) {
+        if (strcmp(cache->question[i].sandbox_id, sandbox_id) == 0)
+            question = &cache->question[i];
+        else if (cache->question[i].last_ns < oldest->last_ns)
+            oldest = &cache->question[i];
+    }
+    if (!question || now - question->last_ns > FORGOTTEN_NS) {
+        question = question ? question : oldest;
+        *question = (struct question){.first_ns = now};
+        memcpy(question->sandbox_id, sandbox_id, strlen(sandbox_id) + 1);
+    }
+    question->last_ns = now;
+    return question;
+}
+
+void unknown_sandboxes_ask(struct observe_cache *cache, const char *sandbox_id)
+{
+    if (observe_is_sandbox_id(sandbox_id))
+        (void)remember(cache, sandbox_id);
+}
+
+int unknown_sandboxes_find(struct observe_cache *cache, const char *sandbox_id)
+{
+    struct process_search shim;
+    struct question *question;
+    int r;
+
+    if (!observe_is_sandbox_id(sandbox_id))
+        return OBSERVED_ABSENT;
+    question = remember(cache, sandbox_id);
+    r = process_index_find(cache, PROCESS_SHIM, sandbox_id, &shim);
+    if (r < 0)
+        return r;
+    if (r != PROCESS_INDEX_NONE || shim.sure_since_ns < question->first_ns)
+        return OBSERVED_UNFINISHED;
+    *question = (struct question){0};
+    return OBSERVED_ABSENT;
 }

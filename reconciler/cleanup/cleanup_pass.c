@@ -20,7 +20,7 @@
 #include "lib/clock.h"
 #include "lib/json.h"
 #include "lib/log.h"
-#include "lib/path.h"
+#include "lib/process.h"
 #include "observe/observe.h"
 #include "observe/process_scan.h"
 #include "reconciler/cleanup/cleaner.h"
@@ -473,7 +473,7 @@ static void observe_sources(struct cleanup_pass *pass)
     pass->view = (struct pass_view){
         .now_ns = clock_boottime(),
         .well_since_ns = cleanup->watch_health.well_since_ns,
-        .sees_host = process_scan_sees_host(),
+        .sees_host = namespaces_show_all_processes(),
         .process_scan = pass->process_scan,
     };
     for (enum volume_layout layout = LAYOUT_KATA; layout <= LAYOUT_CRUST; layout++)

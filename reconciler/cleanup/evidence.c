@@ -22,8 +22,6 @@
 #include "lib/json.h"
 #include "lib/path.h"
 #include "lib/process.h"
-#include "observe/kubelet.h"
-#include "observe/mount_info.h"
 #include "observe/observe.h"
 #include "observe/process_scan.h"
 #include "reconciler/cleanup/cleaner.h"

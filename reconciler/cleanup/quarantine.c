@@ -22,7 +22,7 @@
 #include "lib/cleanup.h"
 #include "lib/directory.h"
 #include "lib/path.h"
-#include "observe/mount_info.h"
+#include "observe/observe.h"
 
 enum { ANCESTORS = 64 };
 

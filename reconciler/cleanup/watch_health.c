@@ -10,7 +10,7 @@
 #include "lib/clock.h"
 #include "lib/log.h"
 #include "lib/path.h"
-#include "observe/kubelet.h"
+#include "observe/observe.h"
 #include "reconciler/command/command.h"
 #include "reconciler/core/context.h"
 #include "reconciler/core/trees.h"

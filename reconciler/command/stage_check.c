@@ -11,8 +11,6 @@
 #include <string.h>
 
 #include "lib/encode.h"
-#include "observe/kubelet.h"
-#include "observe/mount_info.h"
 #include "observe/observe.h"
 #include "reconciler/command/staging.h"
 #include "reconciler/core/reconciler_internal.h"

@@ -28,7 +28,6 @@
 #include "lib/path.h"
 #include "lib/workers.h"
 #include "observe/observe.h"
-#include "observe/sysfs.h"
 
 #ifndef BLKGETDISKSEQ
 #define BLKGETDISKSEQ _IOR(0x12, 128, uint64_t) /* since Linux 5.15 */

@@ -33,7 +33,6 @@
 #include "lib/workers.h"
 #include "model/sandbox.h"
 #include "observe/observe.h"
-#include "observe/sysfs.h"
 #include "reconciler/core/context.h"
 #include "store/devices.h"
 #include "store/sandboxes.h"

@@ -20,7 +20,6 @@
 #include "lib/encode.h"
 #include "lib/path.h"
 #include "observe/observe.h"
-#include "observe/sysfs.h"
 
 #define DEVICES "/dev"
 

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "observe/mount_info.h"
 #include "observe/observe.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "observe/persist.h"
+#include "observe/kata.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 #include "lib/cleanup.h"
-#include "lib/listener.h"
 #include "lib/path.h"
+#include "lib/peer.h"
 #include "tests/unit/own_processes.h"
 #include "tests/unit/scratch.h"
 

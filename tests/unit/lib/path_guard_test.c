@@ -7,12 +7,14 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -322,20 +324,31 @@ static void fill_table(int fd, size_t bytes)
         assert_int_equal(mount("fill", here, "tmpfs", 0, NULL), 0);
 }
 
-static enum mount_list_want want_nothing(const char *file_system)
-{
-    return MOUNT_LIST_NOTHING;
-}
-
+/* Whether the kernel has listmount(2), which Linux has since 6.8. */
 static bool can_list(void)
 {
-    return mount_list_each(want_nothing, NULL, NULL) == 0;
+    const uint64_t request[] = {24, UINT64_MAX /* LSMT_ROOT */, 0};
+    uint64_t mount;
+
+    return syscall(458, request, &mount, 1, 0) == 1;
+}
+
+/* A file system other than FUSE, which is known by its name as well. False: not allowed here. */
+static bool mount_automatic(const char *path)
+{
+    char options[96];
+    int ends[2];
+
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    (void)snprintf(options, sizeof(options), "fd=%d,pgrp=%d,minproto=5,maxproto=5", ends[1],
+                   (int)getpgrp());
+    return mount("automatic", path, "autofs", 0, options) == 0;
 }
 
 /* Users who may mount can make it that large, with names that are long. */
 static void large_tables_are_read(void **state)
 {
-    char path[128];
+    char path[128], automatic[160];
     int fd;
 
     start(NULL);
@@ -354,6 +367,10 @@ static void large_tables_are_read(void **state)
     assert_int_equal(path_guard_check(root, "/dir/hung"), PATH_MAY_HANG);
     start("/dir/hung");
     assert_int_equal(path_guard_check(root, "/dir/hung"), can_list() ? 0 : PATH_MAY_HANG);
+    make("big/automatic");
+    (void)snprintf(automatic, sizeof(automatic), "%s/big/automatic", directory);
+    if (mount_automatic(automatic))
+        assert_int_equal(path_guard_check(root, "/big/automatic/x"), PATH_MAY_HANG);
     fd_close(fd);
     assert_int_equal(umount2(path, MNT_DETACH), 0);
 }

@@ -64,8 +64,8 @@ static void escapes(void **state)
     char escaped[TEXT_ESCAPED_BYTES];
 
     while (cursor < end)
-        assert_int_equal(buffer_append(&shown, escaped, text_escape_next(&cursor, end, escaped)),
-                         0);
+        assert_int_equal(
+            buffer_append(&shown, escaped, text_escape(&cursor, end, escaped, sizeof(escaped))), 0);
     assert_string_equal(buffer_text(&shown),
                         "a\\\"\\\\\\n\\t\\u0001\\u007f\\u009b\xEF\xBF\xBD\xC3\xA4");
     buffer_done(&shown);
@@ -76,8 +76,8 @@ static void escapes_nul(void **state)
     const char *cursor = "\0";
     char escaped[TEXT_ESCAPED_BYTES];
 
-    assert_int_equal(text_escape_next(&cursor, cursor + 1, escaped), 6);
-    assert_string_equal(escaped, "\\u0000");
+    assert_int_equal(text_escape(&cursor, cursor + 1, escaped, sizeof(escaped)), 6);
+    assert_memory_equal(escaped, "\\u0000", 6);
 }
 
 static void cleans_for_a_person(void **state)

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "observe/mount_info.h"
+#include "observe/observe.h"
 
 static int decode(const char *name, char *ret_path, struct error *error)
 {

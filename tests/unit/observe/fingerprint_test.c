@@ -4,7 +4,7 @@
 
 #include <sys/time.h>
 
-#include "observe/mount_info.h"
+#include "observe/observe.h"
 
 #define ENTRY "/volumes/key"
 

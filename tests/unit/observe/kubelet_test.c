@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <sys/sysmacros.h>
 
-#include "observe/kubelet.h"
+#include "observe/observe.h"
 
 #define KUBELET "/var/lib/kubelet"
 #define PODS    KUBELET "/pods"

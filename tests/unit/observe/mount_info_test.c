@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "observe/mount_info.h"
+#include "observe/observe.h"
 
 static int parse(const char *text, struct mount_info *info, struct error *error)
 {

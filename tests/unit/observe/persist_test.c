@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "observe/persist.h"
+#include "observe/kata.h"
 
 #define DEVICES(drive)                                                                             \
     "\"Devices\":[{\"ID\":\"dev1\",\"Type\":\"block\",\"DevType\":\"b\",\"Major\":7,\"Minor\":3,"  \

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* process_table_test.c - a process that hangs, and one that becomes another program while it is
  * judged. The judge is the test's. */
+#include "observe/process_table.c"
+
 #include "tests/unit/observe/hanging_reader.h"
 #include "tests/unit/observe/node_fixture.h"
-
-#include "lib/process.h"
-#include "observe/process_table.h"
 
 #define ID "1dea5eed0123456789abcdef0123456789abcdef0123456789abcdef01234567"
 
@@ -84,7 +83,7 @@ static void read_all(void)
     int r;
 
     do {
-        r = process_table_read_on(table);
+        r = read_on(table);
         assert_true(++calls < 10000);
     } while (r == PROGRESS_MORE);
     assert_int_equal(r, PROGRESS_DONE);
@@ -92,12 +91,12 @@ static void read_all(void)
 
 static void expect_none(enum process_role role)
 {
-    assert_int_equal(process_table_find(table, role, ID).count, 0);
+    assert_int_equal(find_range(&table->known, role, ID).count, 0);
 }
 
 static void expect_shim(pid_t pid)
 {
-    const struct process_table_range found = process_table_find(table, PROCESS_SHIM, ID);
+    const struct range found = find_range(&table->known, PROCESS_SHIM, ID);
 
     assert_int_equal(found.count, 1);
     assert_int_equal(found.entry->pid, pid);
@@ -123,7 +122,7 @@ static void an_absence_is_unsure_if_a_process_cannot_be_judged(void **state)
         judged = failures[i];
         read_all();
         expect_none(PROCESS_SHIM);
-        assert_int_equal(process_table_gaps(table)->sure_since_ns == 0, judged != PROCESS_GONE);
+        assert_int_equal(table->known.sure_since_ns == 0, judged != PROCESS_GONE);
     }
 }
 
@@ -154,8 +153,8 @@ static void without_a_reader_the_table_keeps_its_entries(void **state)
     pid_t pid = start_known_shim();
 
     reader_failure = -EAGAIN;
-    assert_int_equal(process_table_read_on(table), -EAGAIN);
-    assert_false(process_table_is_reading(table));
+    assert_int_equal(read_on(table), -EAGAIN);
+    assert_null(table->processes);
     expect_shim(pid);
 }
 
@@ -164,12 +163,12 @@ static void an_unread_process_of_root_leaves_an_absence_unsure(void **state)
     hung = start_shim();
     read_all();
     expect_none(PROCESS_SHIM);
-    assert_true(process_table_gaps(table)->is_doubtful);
-    assert_true(process_table_gaps(table)->has_unread);
-    assert_int_equal(process_table_gaps(table)->sure_since_ns, 0);
+    assert_true(table->known.is_doubtful);
+    assert_true(table->known.has_unread);
+    assert_int_equal(table->known.sure_since_ns, 0);
     hung = 0;
     read_all();
-    assert_int_equal(process_table_find(table, PROCESS_SHIM, ID).count, 1);
+    assert_int_equal(find_range(&table->known, PROCESS_SHIM, ID).count, 1);
 }
 
 static void an_unread_process_of_a_user_leaves_an_absence_sure(void **state)
@@ -178,8 +177,8 @@ static void an_unread_process_of_a_user_leaves_an_absence_sure(void **state)
     hung = start_shim();
     read_all();
     expect_none(PROCESS_SHIM);
-    assert_true(process_table_gaps(table)->sure_since_ns > 0);
-    assert_true(process_table_gaps(table)->has_unread); /* it may be a VMM not run as root */
+    assert_true(table->known.sure_since_ns > 0);
+    assert_true(table->known.has_unread); /* it may be a VMM not run as root */
 }
 
 /* The judged program need not be the one whose arguments were read. */
@@ -199,7 +198,7 @@ static void a_process_that_becomes_another_program_is_not_believed(void **state)
     read_all();
     expect_none(PROCESS_SHIM);
     assert_int_equal(woken, 0);
-    assert_true(process_table_gaps(table)->is_doubtful);
+    assert_true(table->known.is_doubtful);
 }
 
 #define TEST(test) cmocka_unit_test_setup_teardown(test, begin, end)

@@ -6,7 +6,6 @@
 #include "lib/cleanup.h"
 #include "lib/encode.h"
 #include "model/volume.h"
-#include "observe/mount_info.h"
 #include "observe/observe.h"
 
 #define PAGE "docs/reference/files.md"

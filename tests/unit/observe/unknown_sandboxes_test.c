@@ -10,14 +10,14 @@
 #include "observe/observe.h"
 #include "observe/process_table.h"
 
-static struct unknown_sandboxes unknown_sandboxes;
+static struct observe_cache cache;
 static enum process_index_outcome outcome;
 static uint64_t sure_since_ns;
 
-int process_index_find(struct process_index *index, enum process_role role, const char *sandbox_id,
+int process_index_find(struct observe_cache *asked, enum process_role role, const char *sandbox_id,
                        struct process_search *ret_search)
 {
-    assert_null(index);
+    assert_ptr_equal(asked, &cache);
     assert_int_equal(role, PROCESS_SHIM);
     assert_non_null(sandbox_id);
     *ret_search = (struct process_search){.sure_since_ns = sure_since_ns};
@@ -28,19 +28,19 @@ static int begin(void **state)
 {
     outcome = PROCESS_INDEX_NONE;
     sure_since_ns = 0;
-    memset(&unknown_sandboxes, 0, sizeof(unknown_sandboxes));
+    memset(&cache, 0, sizeof(cache));
     return 0;
 }
 
 static int find(const char *sandbox_id)
 {
-    return unknown_sandboxes_find(&unknown_sandboxes, NULL, sandbox_id);
+    return unknown_sandboxes_find(&cache, sandbox_id);
 }
 
 static void a_reading_that_began_before_the_question_is_not_enough(void **state)
 {
     sure_since_ns = clock_boottime() - 1;
-    unknown_sandboxes_ask(&unknown_sandboxes, "a");
+    unknown_sandboxes_ask(&cache, "a");
     assert_int_equal(find("a"), OBSERVED_UNFINISHED);
     sure_since_ns = clock_boottime();
     assert_int_equal(find("b"), OBSERVED_UNFINISHED);
@@ -89,7 +89,7 @@ static void the_latest_questions_are_remembered(void **state)
 
 static void what_is_no_id_has_no_shim(void **state)
 {
-    unknown_sandboxes_ask(&unknown_sandboxes, "../x");
+    unknown_sandboxes_ask(&cache, "../x");
     assert_int_equal(find("../x"), OBSERVED_ABSENT);
 }
 

@@ -27,8 +27,8 @@
 #include "lib/proto.h"
 #include "lib/text.h"
 #include "observe/bundles.h"
-#include "observe/mount_info.h"
-#include "observe/persist.h"
+#include "observe/kata.h"
+#include "observe/observe.h"
 #include "reconciler/helper/report.h"
 #include "tests/unit/without_memory.h"
 

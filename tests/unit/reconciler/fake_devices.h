@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fake_devices.h - readers of devices that answer from a table; in place of observe/device.c and
- * stack.c. */
+/* fake_devices.h - readers of devices that answer from a table; in place of observe/device.c. */
 #pragma once
 
 #include "tests/unit/test.h"

@@ -3,7 +3,7 @@
  * scratch root, and readers of devices, sandboxes and processes that answer from tables.
  *
  * What is defined here takes the place of observe/observed_sandbox.c and process_scan.c, and in
- * fake_devices.h of device.c and stack.c.
+ * fake_devices.h of device.c.
  */
 #pragma once
 
@@ -15,6 +15,7 @@
 #include "lib/clock.h"
 #include "lib/encode.h"
 #include "lib/loop.h"
+#include "lib/process.h"
 #include "lib/workers.h"
 #include "observe/observe.h"
 #include "observe/observed_sandbox.h"
@@ -262,7 +263,7 @@ uint64_t process_scan_kubelet_start(const struct process_scan *process_scan)
     return 0;
 }
 
-bool process_scan_sees_host(void)
+bool namespaces_show_all_processes(void)
 {
     return fake_sees_host;
 }

@@ -25,7 +25,7 @@
 #include <sys/wait.h>
 
 #include "lib/clock.h"
-#include "observe/mount_info.h"
+#include "observe/observe.h"
 #include "reconciler/cleanup/cleanup_pass.h"
 
 #define VOLUMES "/run/shared/direct-volumes"

@@ -2,7 +2,7 @@
 /* quarantine_test.c - directories that are moved away and come back. */
 #include "tests/unit/tree.h"
 
-#include "observe/mount_info.h"
+#include "observe/observe.h"
 #include "reconciler/cleanup/cleanup_pass.h"
 #include "tests/unit/mounts.h"
 

@@ -3,7 +3,7 @@
  * disk, as a kill or somebody else may have left it. */
 #include "tests/unit/reconciler/surroundings.h"
 
-#include "observe/mount_info.h"
+#include "observe/observe.h"
 #include "reconciler/cleanup/cleaner.h"
 #include "reconciler/cleanup/cleanup_pass.h"
 #include "reconciler/core/observer.h"
