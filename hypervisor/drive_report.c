@@ -35,28 +35,31 @@ const struct drive *drive_report_get(const struct drive_report *report, const ch
     return NULL;
 }
 
-int drive_report_add(struct drive_report *report, const struct drive *drive, const char *path,
-                     struct error *error)
+enum hypervisor_outcome drive_report_add(struct drive_report *report, const struct drive *drive,
+                                         const char *path, struct error *error)
 {
     struct drive *entries;
-    char *copy;
 
     if (!drive->id[0] || !path[0] || strlen(path) >= DRIVE_PATH_BYTES)
-        return error_set(error, -EBADMSG, "a drive's id or path is empty or too long");
+        return error_set(error, HYPERVISOR_UNREACHABLE,
+                         "a drive's id or path is empty or too long");
     if (drive_report_get(report, drive->id))
-        return error_set(error, -EBADMSG, "two drives have the same id");
+        return error_set(error, HYPERVISOR_UNREACHABLE, "two drives have the same id");
     if (report->count == DRIVE_REPORT_ENTRIES)
-        return error_set(error, -EMSGSIZE, "more than %d drives", DRIVE_REPORT_ENTRIES);
+        return error_set(error, HYPERVISOR_UNREACHABLE, "more than %d drives",
+                         DRIVE_REPORT_ENTRIES);
     entries = reallocarray(report->entries, report->count + 1, sizeof(*entries));
-    if (!entries)
-        return error_set_errno(error, -ENOMEM, "cannot keep the drives");
-    report->entries = entries;
-    copy = strdup(path);
-    if (!copy)
-        return error_set_errno(error, -ENOMEM, "cannot keep the drives");
-    entries[report->count] = *drive;
-    entries[report->count++].path = copy;
-    return 0;
+    if (entries) {
+        report->entries = entries;
+        entries[report->count] = *drive;
+        entries[report->count].path = strdup(path);
+    }
+    if (!entries || !entries[report->count].path) {
+        (void)error_set_errno(error, -ENOMEM, "cannot keep the drives");
+        return HYPERVISOR_UNREACHABLE;
+    }
+    report->count++;
+    return HYPERVISOR_DONE;
 }
 
 static bool leads_to(const struct drive *drive, const struct hypervisor_disk *disk,
