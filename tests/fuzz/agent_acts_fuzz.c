@@ -220,7 +220,7 @@ static void run_container(enum container_act act)
                                               .total_ns = NSEC_PER_SEC};
     struct container_run *container;
 
-    must(container_run_new(NULL, &request, on_run, NULL, &container) == 0);
+    must(container_run_new(&request, on_run, NULL, &container) == 0);
     run();
     (void)container_run_free(container);
 }

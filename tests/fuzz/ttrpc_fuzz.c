@@ -10,7 +10,7 @@
 
 #include "agent-client/agent_client.h"
 #include "agent-client/agent_messages.h"
-#include "agent-client/container_request.h"
+#include "agent-client/container_run.h"
 #include "agent-client/drive_call.h"
 #include "agent-client/ttrpc_codec.h"
 
@@ -27,10 +27,11 @@ static void must(int condition)
 static void take_container_payload(const struct buffer *payload)
 {
     struct buffer output = BUFFER_INIT(LIMIT / 2);
+    bool end;
     int status;
 
     (void)container_parse_wait(buffer_text(payload), payload->length, &status);
-    (void)container_parse_read(buffer_text(payload), payload->length, &output);
+    (void)container_parse_read(buffer_text(payload), payload->length, true, &output, &end);
     must(output.length <= LIMIT / 2);
     buffer_done(&output);
 }

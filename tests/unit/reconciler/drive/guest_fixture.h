@@ -203,8 +203,8 @@ void helpers_note_leftover(struct helpers *helpers, int64_t sandbox_ref, const c
     test.leftovers++;
 }
 
-int container_run_new(struct loop *loop, const struct container_request *request,
-                      container_done *done, void *userdata, struct container_run **ret_run)
+int container_run_new(const struct container_request *request, container_done *done, void *userdata,
+                      struct container_run **ret_run)
 {
     test.request = *request;
     assert_int_equal(request->listener.vmm, 100); /* no other process is taken for the agent */
