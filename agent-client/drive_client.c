@@ -104,9 +104,9 @@ static void take_answer(enum drive_client_act act, const char *serial,
     if (status->code != STATUS_OK)
         take_refusal(act, status, reply);
     else if (act == DRIVE_CLIENT_MOUNT)
-        r = drive_parse_mount_answer(bytes, payload->length, &reply->mount);
+        r = drive_parse(bytes, payload->length, DRIVE_MOUNT_ANSWER, &reply->mount, NULL);
     else if (act == DRIVE_CLIENT_UNMOUNT)
-        r = drive_parse_unmount_answer(bytes, payload->length, &reply->unmount);
+        r = drive_parse(bytes, payload->length, DRIVE_UNMOUNT_ANSWER, &reply->unmount, NULL);
     else if (act == DRIVE_CLIENT_LIST)
         r = parse_list(bytes, payload->length, serial, reply);
     if (r < 0)
@@ -159,19 +159,19 @@ static int append_request(struct buffer *payload, const struct drive_client_requ
             return -ENOMEM;
         *mount = *request->drive;
         mount->timeout_ms = request->deadline_ns / NSEC_PER_MSEC;
-        return drive_append_mount_request(payload, mount);
+        return drive_append(payload, DRIVE_MOUNT_REQUEST, mount);
     case DRIVE_CLIENT_UNMOUNT:
         unmount = (struct drive_unmount_request){.timeout_ms = request->deadline_ns / NSEC_PER_MSEC,
                                                  .containers = request->drive->containers};
         (void)strcpy(unmount.drive_id, request->drive->drive_id);
         (void)strcpy(unmount.serial, request->drive->serial);
-        return drive_append_unmount_request(payload, &unmount);
+        return drive_append(payload, DRIVE_UNMOUNT_REQUEST, &unmount);
     case DRIVE_CLIENT_GROW:
         return agent_append_request(payload, request->drive->vm_path, request->drive->bytes);
     case DRIVE_CLIENT_LIST:
     case DRIVE_CLIENT_ACTS:
     default:
-        return drive_append_list_request(payload, request->without_disks);
+        return drive_append(payload, DRIVE_LIST_REQUEST, &(bool){request->without_disks});
     }
 }
 

@@ -230,7 +230,8 @@ static void start_list(struct request *slot, const struct buffer *payload, uint6
     bool without_disks;
     int r;
 
-    if (drive_parse_list_request(buffer_text(payload), payload->length, &without_disks) < 0) {
+    if (drive_parse(buffer_text(payload), payload->length, DRIVE_LIST_REQUEST, &without_disks,
+                    NULL) < 0) {
         refuse(slot->connection, slot->stream_id, STATUS_INVALID_ARGUMENT,
                "the request is malformed");
         return;

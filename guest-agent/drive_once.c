@@ -73,8 +73,8 @@ static enum status_code answer_list(struct call *call)
 {
     cleanup(drive_guest_list_done) struct drive_guest_list list = {0};
     bool without_disks = false;
-    int r =
-        drive_parse_list_request(buffer_text(&call->payload), call->payload.length, &without_disks);
+    int r = drive_parse(buffer_text(&call->payload), call->payload.length, DRIVE_LIST_REQUEST,
+                        &without_disks, NULL);
 
     if (r < 0)
         return drive_refuse(&call->error, STATUS_INVALID_ARGUMENT, "the request is malformed");

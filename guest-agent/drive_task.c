@@ -104,8 +104,8 @@ enum status_code drive_work_parse(const char *method, const struct buffer *paylo
 
     *ret_work = (struct drive_work){.unmounts = strcmp(method, DRIVE_METHOD_UNMOUNT) == 0};
     r = ret_work->unmounts
-            ? drive_parse_unmount_request(bytes, payload->length, &ret_work->unmount, &wrong)
-            : drive_parse_mount_request(bytes, payload->length, &ret_work->mount, &wrong);
+            ? drive_parse(bytes, payload->length, DRIVE_UNMOUNT_REQUEST, &ret_work->unmount, &wrong)
+            : drive_parse(bytes, payload->length, DRIVE_MOUNT_REQUEST, &ret_work->mount, &wrong);
     return r < 0 ? drive_refuse(error, STATUS_INVALID_ARGUMENT, "%s is malformed",
                                 wrong ? wrong : "the request")
                  : STATUS_OK;
@@ -131,8 +131,8 @@ enum status_code drive_work_run(const struct drive_work *work, bool in_container
 int drive_work_append_answer(const struct drive_work *work, const union drive_answer *answer,
                              struct buffer *payload)
 {
-    return work->unmounts ? drive_append_unmount_answer(payload, &answer->unmount)
-                          : drive_append_mount_answer(payload, &answer->mount);
+    return work->unmounts ? drive_append(payload, DRIVE_UNMOUNT_ANSWER, &answer->unmount)
+                          : drive_append(payload, DRIVE_MOUNT_ANSWER, &answer->mount);
 }
 
 /* ---- calls ---- */

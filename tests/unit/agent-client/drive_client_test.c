@@ -93,15 +93,16 @@ static void a_mount_is_asked_for_and_answered(void **state)
     struct drive_mount_request asked;
     const char *wrong;
 
-    assert_int_equal(drive_append_mount_answer(&payload, &sent), 0);
+    assert_int_equal(drive_append(&payload, DRIVE_MOUNT_ANSWER, &sent), 0);
     call(DRIVE_CLIENT_MOUNT);
     expect(DRIVE_CLIENT_ANSWERED, STATUS_OK, "");
     assert_string_equal(seen.reply.mount.device, "sda");
     assert_int_equal(seen.reply.mount.walk.failed, 3);
     assert_string_equal(server.request.service, DRIVE_SERVICE);
     assert_string_equal(server.request.method, DRIVE_METHOD_MOUNT);
-    assert_int_equal(
-        drive_parse_mount_request(server.payload.data, server.payload.length, &asked, &wrong), 0);
+    assert_int_equal(drive_parse(server.payload.data, server.payload.length, DRIVE_MOUNT_REQUEST,
+                                 &asked, &wrong),
+                     0);
     assert_string_equal(asked.vm_path, "/data");
     assert_int_equal(asked.timeout_ms, 3600 * 1000);
 }
@@ -112,13 +113,14 @@ static void an_unmount_is_asked_for_and_answered(void **state)
     struct drive_unmount_request asked;
     const char *wrong;
 
-    assert_int_equal(drive_append_unmount_answer(&payload, &sent), 0);
+    assert_int_equal(drive_append(&payload, DRIVE_UNMOUNT_ANSWER, &sent), 0);
     call(DRIVE_CLIENT_UNMOUNT);
     expect(DRIVE_CLIENT_ANSWERED, STATUS_OK, "");
     assert_true(seen.reply.unmount.was_mounted && seen.reply.unmount.disk_removed);
     assert_string_equal(server.request.method, DRIVE_METHOD_UNMOUNT);
-    assert_int_equal(
-        drive_parse_unmount_request(server.payload.data, server.payload.length, &asked, &wrong), 0);
+    assert_int_equal(drive_parse(server.payload.data, server.payload.length, DRIVE_UNMOUNT_REQUEST,
+                                 &asked, &wrong),
+                     0);
     assert_string_equal(asked.serial, serial);
 }
 
