@@ -112,11 +112,6 @@ bool agent_companion_address(const char *agent_address, uint32_t companion_port,
 
 /* ---- hybrid vsock --------------------------------------------------------------------------- */
 
-size_t hybrid_vsock_request(uint32_t port, char ret_line[static HYBRID_VSOCK_LINE_BYTES])
-{
-    return (size_t)snprintf(ret_line, HYBRID_VSOCK_LINE_BYTES, "CONNECT %u\n", port);
-}
-
 /* A wrong answer is refused at its first wrong byte, so that a peer with another protocol is
  * detected at once and not by the deadline. */
 int hybrid_vsock_answer(const char *bytes, size_t length, size_t *ret_used)

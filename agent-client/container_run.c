@@ -6,6 +6,8 @@
  *     HOLD      the same up to READ, until a line has come
  *     CLEAN_UP  KILL WAIT REMOVE [CREATE KILL WAIT REMOVE] [COPY]
  *
+ * After WAIT the agent forgets the process and its output.
+ *
  * A run has two halves. A failure in the first settles the reply. The second is `cleaning`: KILL,
  * WAIT, REMOVE and emptying the copied program, as far as there is something to be removed. A
  * failure there is only told as removal_error.
@@ -112,14 +114,6 @@ static enum container_kind kind_of(enum container_step step, const struct ttrpc_
 static bool is_barred(enum container_kind kind)
 {
     return kind == CONTAINER_DENIED || kind == CONTAINER_UNSUPPORTED;
-}
-
-/* It does not know this id. */
-static bool says_absent(const struct ttrpc_status *status)
-{
-    return status->code == STATUS_NOT_FOUND ||
-           (status->code != STATUS_OK && (strcasestr(status->message, "Invalid container id") ||
-                                          strcasestr(status->message, "InvalidContainerId")));
 }
 
 /* ---- one call: its request, its time, its connection ----
@@ -271,16 +265,6 @@ static enum container_kind copy(struct run *run)
 
 /* ---- the first half ---- */
 
-/* After a failure that is no refusal the agent may have left something. */
-static enum container_kind create(struct run *run)
-{
-    enum container_kind kind = call(run, CONTAINER_CREATE);
-
-    if (run->end == 0)
-        run->presence = is_barred(kind) ? PRESENCE_NONE : PRESENCE_MADE;
-    return kind;
-}
-
 /* One stream to its end; of a HOLD standard output only until a line has come. Kata up to 3.26
  * answers an error instead of an empty answer at the end, "eof" or "read meet eof". */
 static enum container_kind read_stream(struct run *run)
@@ -309,13 +293,16 @@ static enum container_kind read_stream(struct run *run)
     return CONTAINER_DONE;
 }
 
-/* One stream after the other, for WaitProcess makes the agent forget both. */
 static enum container_kind run_program(struct run *run)
 {
     enum container_kind kind = run->request.copied ? copy(run) : CONTAINER_DONE;
 
-    if (kind == CONTAINER_DONE)
-        kind = create(run);
+    if (kind == CONTAINER_DONE) {
+        kind = call(run, CONTAINER_CREATE);
+        /* After a failure that is no refusal the agent may have left something. */
+        if (run->end == 0)
+            run->presence = is_barred(kind) ? PRESENCE_NONE : PRESENCE_MADE;
+    }
     if (kind == CONTAINER_DONE)
         kind = call(run, CONTAINER_START);
     run->program_ends_at = clock_boottime() + run->request.program_ns;
@@ -363,8 +350,6 @@ static enum container_kind remove_container(struct run *run)
 
     if (!run->ended) {
         kind = call(run, CONTAINER_KILL);
-        if (run->step == CONTAINER_CONNECT)
-            return kind;
         if (kind == CONTAINER_DONE)
             kind = call(run, CONTAINER_WAIT);
         if (run->step == CONTAINER_CONNECT)
@@ -376,7 +361,12 @@ static enum container_kind remove_container(struct run *run)
 /* RemoveContainer has answered that there is no such container. */
 static bool is_absent(const struct run *run)
 {
-    return run->step == CONTAINER_REMOVE && run->end == 0 && says_absent(&run->status);
+    const struct ttrpc_status *status = &run->status;
+
+    return run->step == CONTAINER_REMOVE && run->end == 0 &&
+           (status->code == STATUS_NOT_FOUND ||
+            (status->code != STATUS_OK && (strcasestr(status->message, "Invalid container id") ||
+                                           strcasestr(status->message, "InvalidContainerId"))));
 }
 
 /* The container is done; its program becomes an empty file. */
@@ -433,10 +423,9 @@ static void clean_up(struct run *run)
         clean_files(run);
     } else {
         settle(run, kind);
-        run->reply.left = kind != CONTAINER_UNSUPPORTED; /* no such agent ever ran one */
+        if (kind != CONTAINER_UNSUPPORTED) /* no such agent ever ran one */
+            leave(run, run->error.text);
     }
-    if (run->reply.left && !run->reply.removal_error.text[0])
-        run->reply.removal_error = run->reply.error;
 }
 
 /* ---- the job ---- */

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* container_run.h - one container of crustd's own in a guest, by the calls of kata-agent.
  *
- * A run is CreateContainer, StartContainer, ReadStdout and ReadStderr until they are at their end,
- * WaitProcess and RemoveContainer, in this order, on one connection. (After WaitProcess the agent
- * forgets the process and its output.) The program is a static file in a directory of the guest:
- * either of the share that the host also sees, or one that CopyFile fills.
+ * The program is a static file in a directory of the guest: either of the share that the host also
+ * sees, or one that CopyFile fills.
  *
  * The container has no mount namespace of its own: it is in that of the agent, whose mounts it sees
  * and changes for good, and in the guest's first pid namespace, so that it finds the processes of

@@ -168,8 +168,7 @@ static void start_resize(struct connection *connection, uint32_t stream_id,
 
     if (!request)
         return;
-    if (agent_parse_resize_request(buffer_text(payload), payload->length, request->path, &bytes) <
-        0) {
+    if (agent_parse_request(buffer_text(payload), payload->length, request->path, &bytes) < 0) {
         refuse(connection, stream_id, STATUS_INVALID_ARGUMENT, "not a ResizeVolumeRequest");
         return;
     }
@@ -186,7 +185,7 @@ static void answer_stats(struct connection *connection, uint32_t stream_id,
     char path[AGENT_PATH_BYTES];
     struct agent_stats stats;
 
-    if (agent_parse_stats_request(buffer_text(payload), payload->length, path) < 0) {
+    if (agent_parse_request(buffer_text(payload), payload->length, path, NULL) < 0) {
         refuse(connection, stream_id, STATUS_INVALID_ARGUMENT, "not a VolumeStatsRequest");
         return;
     }

@@ -200,7 +200,7 @@ static void call_drives(enum drive_client_act act)
     static const struct drive_mount_request drive = {
         .drive_id = "d", .serial = SERIAL, .bytes = 1, .vm_path = "/v"};
     const struct drive_client_request request = {
-        .act = act, .address = "unix:///a", .drive = &drive, .deadline_ns = NSEC_PER_SEC};
+        .act = act, .address = "unix:///a", .drive = &drive, .allowed_ns = NSEC_PER_SEC};
     struct drive_client *client;
 
     must(drive_client_new(&request, on_drive, NULL, &client) == 0);

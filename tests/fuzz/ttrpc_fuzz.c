@@ -83,8 +83,7 @@ static void take_payload(const struct buffer *payload)
     struct agent_stats stats;
     uint64_t bytes;
 
-    (void)agent_parse_resize_request(buffer_text(payload), payload->length, path, &bytes);
-    (void)agent_parse_stats_request(buffer_text(payload), payload->length, path);
+    (void)agent_parse_request(buffer_text(payload), payload->length, path, &bytes);
     (void)agent_parse_stats(buffer_text(payload), payload->length, &stats);
     take_container_payload(payload);
     take_drive_payload(payload);

@@ -46,13 +46,14 @@ static void on_done(struct drive_client *client, const struct drive_client_reply
     loop_stop(&loop);
 }
 
-static void call_at(const char *address, enum drive_client_act act, uint64_t deadline_ns)
+static void call_at(const char *address, enum drive_client_act act, uint64_t allowed_ns)
 {
     struct drive_mount_request mount = {
         .drive_id = "d1",
         .bytes = 4096,
         .vm_path = "/data",
         .filesystem_type = "ext4",
+        .timeout_ms = allowed_ns / NSEC_PER_MSEC,
     };
     struct drive_client_request request = {
         .act = act,
@@ -60,7 +61,7 @@ static void call_at(const char *address, enum drive_client_act act, uint64_t dea
         .address = address,
         .listener = {.vmm = vmm},
         .drive = &mount,
-        .deadline_ns = deadline_ns,
+        .allowed_ns = allowed_ns,
     };
     struct drive_client *client;
 
@@ -295,7 +296,7 @@ static void without_descriptors_no_agent_is_taken_for_absent(void **state)
         .act = DRIVE_CLIENT_LIST,
         .root = root,
         .address = "unix:///agent.sock",
-        .deadline_ns = LONG_TIME,
+        .allowed_ns = LONG_TIME,
     };
     struct rlimit before, none = {0};
 
@@ -328,7 +329,7 @@ static void a_running_call_may_be_freed(void **state)
         .root = root,
         .address = "unix:///agent.sock",
         .drive = &drive,
-        .deadline_ns = LONG_TIME,
+        .allowed_ns = LONG_TIME,
     };
     struct drive_client *client;
 
