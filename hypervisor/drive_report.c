@@ -81,14 +81,11 @@ enum hypervisor_outcome drive_report_judge(const struct drive *drive,
     text_clean(drive->id, strlen(drive->id), id, sizeof(id));
     if (!obstacle && resize && wanted->disk.regular_file)
         obstacle = "a regular file is cut or grown by what re-reads a device";
-    if (obstacle) {
-        (void)error_set(error, 0, "%s: %s", id, obstacle);
-        return HYPERVISOR_UNSUPPORTED;
-    }
-    if (resize && drive->read_only) {
-        (void)error_set(error, 0, "%s: attached read-only, cannot be refreshed", id);
-        return HYPERVISOR_READ_ONLY;
-    }
+    if (obstacle)
+        return error_set(error, HYPERVISOR_UNSUPPORTED, "%s: %s", id, obstacle);
+    if (resize && drive->read_only)
+        return error_set(error, HYPERVISOR_READ_ONLY, "%s: attached read-only, cannot be refreshed",
+                         id);
     return HYPERVISOR_DONE;
 }
 
@@ -102,11 +99,11 @@ static enum hypervisor_outcome explain_absence(const struct drive_report *report
 
     if (recorded && vmm_process_path(process, recorded->path, &identity) == 0) {
         text_clean(recorded->path, strlen(recorded->path), path, sizeof(path));
-        (void)error_set(error, 0, "the recorded drive is %s, another device", path);
-        return HYPERVISOR_MISMATCH;
+        return error_set(error, HYPERVISOR_MISMATCH, "the recorded drive is %s, another device",
+                         path);
     }
-    (void)error_set(error, 0, "none of the VMM's %zu drives is the device", report->count);
-    return HYPERVISOR_DRIVE_NOT_FOUND;
+    return error_set(error, HYPERVISOR_DRIVE_NOT_FOUND,
+                     "none of the VMM's %zu drives is the device", report->count);
 }
 
 /* The recorded drive if it leads to the device, or else the first that does; *ret_count: how many
@@ -144,16 +141,12 @@ enum hypervisor_outcome drive_report_find(const struct drive_report *report,
 
     if (!found)
         return explain_absence(report, wanted, process, error);
-    if (count > 1) {
-        (void)error_set(error, 0, "%zu of the VMM's drives lead to the device", count);
-        return HYPERVISOR_DRIVE_NOT_FOUND;
-    }
-    if (vmm_process_holds(process, &wanted->disk) != VMM_HOLDS) {
-        (void)error_set(error, 0,
-                        "a drive's path leads to the device, but the VMM does not have "
-                        "it open");
-        return HYPERVISOR_DRIVE_NOT_FOUND;
-    }
+    if (count > 1)
+        return error_set(error, HYPERVISOR_DRIVE_NOT_FOUND,
+                         "%zu of the VMM's drives lead to the device", count);
+    if (vmm_process_holds(process, &wanted->disk) != VMM_HOLDS)
+        return error_set(error, HYPERVISOR_DRIVE_NOT_FOUND,
+                         "a drive's path leads to the device, but the VMM does not have it open");
     *ret_drive = found;
     return drive_report_judge(found, wanted, wanted->act, error);
 }

@@ -343,14 +343,11 @@ static enum hypervisor_outcome judge_node(const struct search *search, const str
         problem = "its raw layer has a fixed offset or size and does not follow the device";
     else if (resize && (!source->host_device || search->wanted->disk.regular_file))
         problem = "its protocol driver is not host_device";
-    if (problem) {
-        (void)error_set(error, 0, "%s: %s", root->name, problem);
-        return HYPERVISOR_UNSUPPORTED;
-    }
-    if (resize && root->read_only) {
-        (void)error_set(error, 0, "%s: attached read-only, cannot be refreshed", root->name);
-        return HYPERVISOR_READ_ONLY;
-    }
+    if (problem)
+        return error_set(error, HYPERVISOR_UNSUPPORTED, "%s: %s", root->name, problem);
+    if (resize && root->read_only)
+        return error_set(error, HYPERVISOR_READ_ONLY, "%s: attached read-only, cannot be refreshed",
+                         root->name);
     return HYPERVISOR_DONE;
 }
 
@@ -362,13 +359,11 @@ explain_missing_node(const struct search *search, const struct qemu_node *root, 
     struct qemu_source source;
 
     if (root && qemu_source_read(&source, root, &search->report->nodes) &&
-        resolve(search, &source, &disk) == 0) {
-        (void)error_set(error, 0, "%s is %.150s, another device", root->name, source.file);
-        return HYPERVISOR_MISMATCH;
-    }
-    (void)error_set(error, 0, "none of the VMM's %zu drives is the device",
-                    search->report->roots.count);
-    return HYPERVISOR_DRIVE_NOT_FOUND;
+        resolve(search, &source, &disk) == 0)
+        return error_set(error, HYPERVISOR_MISMATCH, "%s is %.150s, another device", root->name,
+                         source.file);
+    return error_set(error, HYPERVISOR_DRIVE_NOT_FOUND,
+                     "none of the VMM's %zu drives is the device", search->report->roots.count);
 }
 
 /* Of several drives on the device, the smallest that `act` may be done to is chosen: Kata's Rust

@@ -355,13 +355,11 @@ static enum hypervisor_outcome add(struct vmm_http *http)
         return vmm_http_fail(http, HYPERVISOR_NEEDS_DESCRIPTOR,
                              "the VMM does not have the disk: it has to be opened");
     outcome = follow(http, request->path);
-    if (outcome == HYPERVISOR_CONFLICT) {
-        (void)error_set(&http->reply->error, 0,
-                        "%s does not lead to the disk as the VMM sees it: in another mount "
-                        "namespace or a jail the disk needs a name of its own",
-                        request->path);
-        return HYPERVISOR_REFUSED;
-    }
+    if (outcome == HYPERVISOR_CONFLICT)
+        return error_set(&http->reply->error, HYPERVISOR_REFUSED,
+                         "%s does not lead to the disk as the VMM sees it: in another mount "
+                         "namespace or a jail the disk needs a name of its own",
+                         request->path);
     if (outcome == HYPERVISOR_DONE)
         outcome = request_change(http, VMM_HTTP_ADD);
     if (is_without_answer(outcome))
