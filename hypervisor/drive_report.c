@@ -9,7 +9,7 @@
  * Two drives on one device cannot be distinguished by identity. The recorded one is taken; without
  * a record neither is.
  */
-#include "hypervisor/drive_report.h"
+#include "hypervisor/vmm_http.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -35,7 +35,6 @@
 #include <sys/stat.h>
 
 #include "hypervisor/vmm_http.h"
-#include "hypervisor/vmm_process.h"
 #include "lib/cleanup.h"
 #include "lib/directory.h"
 #include "lib/json.h"

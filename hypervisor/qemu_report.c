@@ -453,10 +453,12 @@ enum hypervisor_outcome qemu_refusal(const char *error_class, const char *text)
 
 enum { DEPTH = 32 };
 
+/* Numbers as QEMU prints them; "": there is none. */
 struct device {
     size_t indent;
-    bool has_slot, has_target, has_lun, is_wanted;
-    unsigned slot, function, target, lun;
+    bool is_wanted;
+    char slot[5]; /* with its function, "02.0" */
+    char target[6], lun[6];
 };
 
 struct tree {
@@ -468,36 +470,25 @@ struct tree {
     char address[QEMU_ADDRESS_BYTES];
 };
 
-static bool append(char *text, size_t *used, const char *separator, const struct device *device)
-{
-    size_t size = QEMU_ADDRESS_BYTES - *used;
-    int length = device->function ? snprintf(text + *used, size, "%s%02x.%x", separator,
-                                             device->slot, device->function)
-                                  : snprintf(text + *used, size, "%s%02x", separator, device->slot);
-
-    if (length < 0 || (size_t)length >= size)
-        return false;
-    *used += (size_t)length;
-    return true;
-}
-
 static bool write_address(struct tree *tree, const struct device *disk)
 {
+    const size_t size = sizeof(tree->address);
     size_t used = strlen("pci:");
     const char *separator = "";
 
-    if (disk->has_target && disk->has_lun)
-        return snprintf(tree->address, sizeof(tree->address), "scsi:%u:%u", disk->target,
-                        disk->lun) > 0;
+    if (disk->target[0] && disk->lun[0])
+        return snprintf(tree->address, size, "scsi:%s:%s", disk->target, disk->lun) > 0;
     memcpy(tree->address, "pci:", used + 1);
-    for (unsigned i = 0; i < tree->depth; i++) {
-        if (!tree->device[i].has_slot)
+    for (unsigned i = 0; i < tree->depth && used < size; i++) {
+        const char *slot = tree->device[i].slot;
+
+        if (!slot[0])
             continue;
-        if (!append(tree->address, &used, separator, &tree->device[i]))
-            return false;
+        used += (size_t)snprintf(tree->address + used, size - used, "%s%.*s", separator,
+                                 slot[3] == '0' ? 2 : 4, slot);
         separator = "/";
     }
-    return *separator != '\0';
+    return *separator && used < size;
 }
 
 static void end_device(struct tree *tree)
@@ -525,25 +516,20 @@ static bool names_drive(const struct tree *tree, const char *line)
            line[sizeof(before) - 1 + length] == '"';
 }
 
-/* "02.0", in hexadecimal. */
-static bool read_slot(const char *text, struct device *device)
+/* In hexadecimal. */
+static void read_slot(const char *text, struct device *device)
 {
-    char *end;
-    unsigned long slot = strtoul(text, &end, 16), function = *end == '.' ? end[1] - '0' : 8;
-
-    if (!isxdigit((unsigned char)text[0]) || slot > UINT8_MAX || function > 7)
-        return false;
-    device->slot = (unsigned)slot;
-    device->function = (unsigned)function;
-    return true;
+    if (isxdigit((unsigned char)text[0]) && isxdigit((unsigned char)text[1]) && text[2] == '.' &&
+        text[3] >= '0' && text[3] <= '7')
+        memcpy(device->slot, text, sizeof(device->slot) - 1);
 }
 
-static bool read_number(const char *text, unsigned *ret_number)
+static void read_number(const char *text, char ret_number[static 6])
 {
-    unsigned long number = strtoul(text, NULL, 10);
+    size_t length = strspn(text, "0123456789");
 
-    *ret_number = (unsigned)number;
-    return isdigit((unsigned char)text[0]) && number <= UINT16_MAX;
+    if (length < 6)
+        memcpy(ret_number, text, length);
 }
 
 static void read_property(struct tree *tree, const char *line)
@@ -554,11 +540,11 @@ static void read_property(struct tree *tree, const char *line)
         tree->named += !device->is_wanted;
         device->is_wanted = true;
     } else if (strncmp(line, "addr = ", 7) == 0) {
-        device->has_slot |= read_slot(line + 7, device);
+        read_slot(line + 7, device);
     } else if (strncmp(line, "scsi-id = ", 10) == 0) {
-        device->has_target |= read_number(line + 10, &device->target);
+        read_number(line + 10, device->target);
     } else if (strncmp(line, "lun = ", 6) == 0) {
-        device->has_lun |= read_number(line + 6, &device->lun);
+        read_number(line + 6, device->lun);
     }
 }
 

@@ -22,7 +22,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "hypervisor/vmm_process.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/http_exchange.h"
