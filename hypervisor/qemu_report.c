@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "lib/cleanup.h"
+#include "lib/quantity.h"
 
 void qemu_nodes_done(struct qemu_nodes *nodes)
 {
@@ -453,12 +454,11 @@ enum hypervisor_outcome qemu_refusal(const char *error_class, const char *text)
 
 enum { DEPTH = 32 };
 
-/* Numbers as QEMU prints them; "": there is none. */
 struct device {
     size_t indent;
-    bool is_wanted;
-    char slot[5]; /* with its function, "02.0" */
-    char target[6], lun[6];
+    bool is_wanted, has_target, has_lun;
+    uint32_t target, lun;
+    char slot[5]; /* with its function, as QEMU prints it, "02.0"; "": there is none */
 };
 
 struct tree {
@@ -476,8 +476,8 @@ static bool write_address(struct tree *tree, const struct device *disk)
     size_t used = strlen("pci:");
     const char *separator = "";
 
-    if (disk->target[0] && disk->lun[0])
-        return snprintf(tree->address, size, "scsi:%s:%s", disk->target, disk->lun) > 0;
+    if (disk->has_target && disk->has_lun)
+        return snprintf(tree->address, size, "scsi:%u:%u", disk->target, disk->lun) > 0;
     memcpy(tree->address, "pci:", used + 1);
     for (unsigned i = 0; i < tree->depth && used < size; i++) {
         const char *slot = tree->device[i].slot;
@@ -524,14 +524,6 @@ static void read_slot(const char *text, struct device *device)
         memcpy(device->slot, text, sizeof(device->slot) - 1);
 }
 
-static void read_number(const char *text, char ret_number[static 6])
-{
-    size_t length = strspn(text, "0123456789");
-
-    if (length < 6)
-        memcpy(ret_number, text, length);
-}
-
 static void read_property(struct tree *tree, const char *line)
 {
     struct device *device = &tree->device[tree->depth - 1];
@@ -542,9 +534,9 @@ static void read_property(struct tree *tree, const char *line)
     } else if (strncmp(line, "addr = ", 7) == 0) {
         read_slot(line + 7, device);
     } else if (strncmp(line, "scsi-id = ", 10) == 0) {
-        read_number(line + 10, device->target);
+        device->has_target = numbers_read(line + 10, "", 10, &device->target);
     } else if (strncmp(line, "lun = ", 6) == 0) {
-        read_number(line + 6, device->lun);
+        device->has_lun = numbers_read(line + 6, "", 10, &device->lun);
     }
 }
 
