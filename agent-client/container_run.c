@@ -535,7 +535,7 @@ int container_run_new(const struct container_request *request, container_done *d
                     (struct job_request){
                         .act = run_job,
                         .fds = {request->root, request->copied ? request->program_file : -1},
-                        .deadline_ns = request->total_ns + MOST_CLEANING_CALLS * request->step_ns,
+                        .allowed_ns = request->total_ns + MOST_CLEANING_CALLS * request->step_ns,
                         .done = on_job_done},
                     &job);
 

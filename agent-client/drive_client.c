@@ -248,7 +248,7 @@ int drive_client_new(const struct drive_client_request *request, drive_client_do
             &(struct job_message){&message, sizeof(message), texts, payload.data, payload.length},
             (struct job_request){.act = client_act,
                                  .fds = {request->root, -1},
-                                 .deadline_ns = request->allowed_ns,
+                                 .allowed_ns = request->allowed_ns,
                                  .done = on_job_done},
             &job);
     if (r < 0)

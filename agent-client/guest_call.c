@@ -293,7 +293,7 @@ static int start_job(struct guest_call *call, enum guest_route route, const char
                              &(struct job_message){&question, sizeof(question), texts, NULL, 0},
                              (struct job_request){.act = ask_act,
                                                   .fds = {from->root, -1},
-                                                  .deadline_ns = allowed_ns,
+                                                  .allowed_ns = allowed_ns,
                                                   .done = on_job_done});
 }
 

@@ -173,7 +173,7 @@ int drive_listing_new(struct loop *loop, uint64_t timeout_ns, drive_listing_done
             sizeof(struct drive_guest_list) + DRIVE_LIST * sizeof(struct drive_guest_entry),
         .input = -1,
         .root = -1,
-        .deadline_ns = timeout_ns && timeout_ns / 2 < LONGEST_NS ? timeout_ns / 2 : LONGEST_NS,
+        .allowed_ns = timeout_ns && timeout_ns / 2 < LONGEST_NS ? timeout_ns / 2 : LONGEST_NS,
         .subject = child_subject("serials"),
     };
     struct drive_listing *listing = calloc(1, sizeof(*listing));

@@ -374,7 +374,7 @@ int drive_guest_call_new(const struct context *context, const struct drive_guest
     call->context = context;
     call->act = request->act;
     call->bytes = request->bytes;
-    call->ends_at = clock_boottime() + request->deadline_ns;
+    call->ends_at = clock_boottime() + request->allowed_ns;
     call->share = -1;
     call->done = done;
     call->userdata = userdata;

@@ -83,7 +83,7 @@ static struct loop_timer *waiting;
 int job_start(struct job *job, const struct job_request *request)
 {
     const struct job_input input = {
-        request->data, request->length, {-1, -1}, clock_boottime() + request->deadline_ns};
+        request->data, request->length, {-1, -1}, clock_boottime() + request->allowed_ns};
 
     buffer_init(&answered, JOB_REPLY_BYTES);
     job->request = *request;

@@ -51,7 +51,7 @@ static void ask(struct asked *asked, job_act *act, const char *text, int fd, uin
                                         .data = text,
                                         .length = strlen(text) + 1,
                                         .fds = {fd, -1},
-                                        .deadline_ns = deadline_ns,
+                                        .allowed_ns = deadline_ns,
                                         .done = on_done};
 
     open_jobs++;
@@ -385,7 +385,7 @@ static void a_large_request_is_refused(void **state)
                                         .data = bytes,
                                         .length = sizeof(bytes),
                                         .fds = {-1, -1},
-                                        .deadline_ns = SOON,
+                                        .allowed_ns = SOON,
                                         .done = on_done};
 
     (void)state;

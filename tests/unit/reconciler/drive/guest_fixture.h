@@ -274,7 +274,7 @@ static void begin(enum drive_guest_act act)
         .act = act,
         .drive = &test.drive,
         .bytes = act == DRIVE_GUEST_GROW ? 8192 : 0,
-        .deadline_ns = 20 * NSEC_PER_SEC,
+        .allowed_ns = 20 * NSEC_PER_SEC,
     };
 
     test.ends = 0;
