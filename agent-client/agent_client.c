@@ -270,8 +270,8 @@ void agent_call_run(const struct agent_request *request, uint64_t until_ns,
     reply->stats_outcome = reply->outcome;
     if (request->resizes && reply->outcome == AGENT_DONE) {
         ask(&connection, request, true, reply);
-        if (reply->outcome ==
-            AGENT_UNREACHABLE) { /* some servers take one request per connection */
+        /* Some servers take one request per connection. */
+        if (reply->outcome == AGENT_UNREACHABLE) {
             agent_close(&connection);
             if (agent_connect(&connection, until_ns, request->allowed_ns, &reply->error) == 0)
                 ask(&connection, request, true, reply);

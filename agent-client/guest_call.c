@@ -237,6 +237,7 @@ struct question {
     enum guest_route route; /* NONE: where the agent listens, of the shim */
     enum shim_dialect dialect;
     uint32_t agent_port;
+    size_t address_size; /* the longest address and its NUL */
     struct agent_request request;
 };
 
@@ -260,13 +261,15 @@ static void ask_act(const struct job_input *input, struct buffer *reply)
 
     job_read_message(input, texts, &question, sizeof(question));
     request->root = input->fds[0];
-    if (question.route == ROUTE_NONE)
-        (void)shim_ask_address(request, input->deadline_ns, question.agent_port, answer.address,
-                               sizeof(answer.address), &answer.reply.error);
-    else if (question.route == ROUTE_SHIM)
+    if (question.route == ROUTE_NONE) {
+        if (shim_ask_address(request, input->deadline_ns, question.agent_port, answer.address,
+                             question.address_size, &answer.reply.error) < 0)
+            answer.address[0] = '\0';
+    } else if (question.route == ROUTE_SHIM) {
         shim_call_run(request, question.dialect, input->deadline_ns, &answer.reply);
-    else
+    } else {
         agent_call_run(request, input->deadline_ns, &answer.reply);
+    }
     (void)buffer_append(reply, &answer, sizeof(answer));
 }
 
@@ -282,6 +285,8 @@ static int start_job(struct guest_call *call, enum guest_route route, const char
         .route = route,
         .dialect = from->shim_dialect,
         .agent_port = from->agent_port,
+        .address_size = from->agent_address_size < GUEST_ADDRESS_BYTES ? from->agent_address_size
+                                                                       : GUEST_ADDRESS_BYTES,
         .request = {.resizes = from->resizes,
                     .address = address,
                     .listener = from->listener,
