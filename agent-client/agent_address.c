@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "lib/cleanup.h"
+#include "lib/quantity.h"
 
 /* 0 is the hypervisor, 1 this machine itself, 2 the host (vsock(7)). */
 enum { FIRST_GUEST_CID = 3 };
@@ -27,19 +28,9 @@ static const struct {
 int agent_address_parse_number(const char *text, size_t length, uint32_t minimum,
                                uint32_t *ret_number)
 {
-    uint64_t number = 0;
-
-    if (length == 0 || length > 10 || (text[0] == '0' && length > 1))
+    if (numbers_read(text, "", 10, ret_number) != text + length || (text[0] == '0' && length > 1))
         return -EINVAL;
-    for (size_t i = 0; i < length; i++) {
-        if (text[i] < '0' || text[i] > '9')
-            return -EINVAL;
-        number = number * 10 + (uint64_t)(text[i] - '0');
-    }
-    if (number < minimum || number >= UINT32_MAX)
-        return -EINVAL;
-    *ret_number = (uint32_t)number;
-    return 0;
+    return *ret_number < minimum || *ret_number == UINT32_MAX ? -EINVAL : 0;
 }
 
 static int copy_path(const char *text, size_t length, struct agent_address *address)
@@ -111,11 +102,6 @@ bool agent_companion_address(const char *agent_address, uint32_t companion_port,
 }
 
 /* ---- hybrid vsock --------------------------------------------------------------------------- */
-
-size_t hybrid_vsock_request(uint32_t port, char ret_line[static HYBRID_VSOCK_LINE_BYTES])
-{
-    return (size_t)snprintf(ret_line, HYBRID_VSOCK_LINE_BYTES, "CONNECT %u\n", port);
-}
 
 /* A wrong answer is refused at its first wrong byte, so that a peer with another protocol is
  * detected at once and not by the deadline. */

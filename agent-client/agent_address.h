@@ -52,9 +52,6 @@ bool agent_companion_address(const char *agent_address, uint32_t companion_port,
 
 enum { HYBRID_VSOCK_LINE_BYTES = 32 }; /* either line, its newline included */
 
-/* Returns the length; the text ends with a NUL. */
-size_t hybrid_vsock_request(uint32_t port, char ret_line[static HYBRID_VSOCK_LINE_BYTES]);
-
 /* Outcomes. */
 enum {
     HYBRID_VSOCK_CONNECTED, /* ret_used bytes were the line; what follows is the guest's */

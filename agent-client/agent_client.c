@@ -37,7 +37,8 @@ static int shake_hands(struct agent_connection *connection, uint32_t port, struc
     struct buffer *input = &connection->peer.input;
     char line[HYBRID_VSOCK_LINE_BYTES];
     size_t used = 0;
-    int r = peer_send(&connection->peer, line, hybrid_vsock_request(port, line), -1, error);
+    int length = snprintf(line, sizeof(line), "CONNECT %u\n", port);
+    int r = peer_send(&connection->peer, line, (size_t)length, -1, error);
 
     while (r == 0) {
         switch (hybrid_vsock_answer(buffer_text(input), input->length, &used)) {
@@ -176,18 +177,15 @@ void agent_close(struct agent_connection *connection)
 
 /* ---- ResizeVolume and GetVolumeStats ---- */
 
-static bool contains(const char *text, const char *part)
-{
-    return text && strstr(text, part);
-}
-
 static bool begins(const char *text, const char *prefix)
 {
-    return text && strncmp(text, prefix, strlen(prefix)) == 0;
+    return strncmp(text, prefix, strlen(prefix)) == 0;
 }
 
 enum agent_outcome agent_outcome_from_status(int status, const char *message)
 {
+    if (!message)
+        message = "";
     switch (status) {
     case STATUS_OK:
         return AGENT_DONE;
@@ -195,12 +193,12 @@ enum agent_outcome agent_outcome_from_status(int status, const char *message)
     case STATUS_NOT_FOUND: /* Go before 1.1, kata-agent before 4.0 */
         return AGENT_UNSUPPORTED;
     case STATUS_INVALID_ARGUMENT: /* ttrpc-rust: "/SERVICE/METHOD does not exist" */
-        return contains(message, "does not exist") ? AGENT_UNSUPPORTED : AGENT_FAILED;
+        return strstr(message, "does not exist") ? AGENT_UNSUPPORTED : AGENT_FAILED;
     case STATUS_PERMISSION_DENIED:
         return AGENT_DENIED;
     case STATUS_INTERNAL: /* a policy that does not know the call or its object; only the agent's
                              src/agent/src/policy.rs has these words */
-        return contains(message, "policy check") || contains(message, "Request: internal error ")
+        return strstr(message, "policy check") || strstr(message, "Request: internal error ")
                    ? AGENT_DENIED
                    : AGENT_FAILED;
     case STATUS_UNAVAILABLE:
@@ -272,6 +270,12 @@ void agent_call_run(const struct agent_request *request, uint64_t until_ns,
     reply->stats_outcome = reply->outcome;
     if (request->resizes && reply->outcome == AGENT_DONE) {
         ask(&connection, request, true, reply);
+        /* Some servers take one request per connection. */
+        if (reply->outcome == AGENT_UNREACHABLE) {
+            agent_close(&connection);
+            if (agent_connect(&connection, until_ns, request->allowed_ns, &reply->error) == 0)
+                ask(&connection, request, true, reply);
+        }
         reply->stats_outcome = reply->outcome;
         reply->outcome = AGENT_DONE;
     }

@@ -52,37 +52,24 @@ int agent_append_stats(struct buffer *payload, const struct agent_stats *stats)
     return proto_append(payload, &message.base);
 }
 
-static int copy_path(const ProtobufCBinaryData *path, char ret_path[static AGENT_PATH_BYTES])
-{
-    if (path->len == 0 || path->len >= AGENT_PATH_BYTES || memchr(path->data, '\0', path->len))
-        return -EINVAL;
-    memcpy(ret_path, path->data, path->len);
-    ret_path[path->len] = '\0';
-    return 0;
-}
-
-int agent_parse_resize_request(const void *payload, size_t length,
-                               char ret_volume_path[static AGENT_PATH_BYTES], uint64_t *ret_bytes)
+int agent_parse_request(const void *payload, size_t length,
+                        char ret_volume_path[static AGENT_PATH_BYTES], uint64_t *ret_bytes)
 {
     cleanup(proto_freep) ProtobufCMessage *unpacked = NULL;
     int r = proto_unpack(&agent__resize_volume_request__descriptor, payload, length, &unpacked);
     const Agent__ResizeVolumeRequest *message = (const void *)unpacked;
+    const ProtobufCBinaryData *path;
 
-    if (r == 0)
-        r = copy_path(&message->volume_guest_path, ret_volume_path);
-    if (r == 0)
+    if (r < 0)
+        return r;
+    path = &message->volume_guest_path;
+    if (path->len == 0 || path->len >= AGENT_PATH_BYTES || memchr(path->data, '\0', path->len))
+        return -EINVAL;
+    memcpy(ret_volume_path, path->data, path->len);
+    ret_volume_path[path->len] = '\0';
+    if (ret_bytes)
         *ret_bytes = message->size;
-    return r;
-}
-
-int agent_parse_stats_request(const void *payload, size_t length,
-                              char ret_volume_path[static AGENT_PATH_BYTES])
-{
-    cleanup(proto_freep) ProtobufCMessage *unpacked = NULL;
-    int r = proto_unpack(&agent__volume_stats_request__descriptor, payload, length, &unpacked);
-    const Agent__VolumeStatsRequest *message = (const void *)unpacked;
-
-    return r < 0 ? r : copy_path(&message->volume_guest_path, ret_volume_path);
+    return 0;
 }
 
 void agent_stats_take(struct agent_stats *stats, const struct agent_usage *usage)

@@ -60,11 +60,10 @@ void agent_stats_take(struct agent_stats *stats, const struct agent_usage *usage
 int agent_append_request(struct buffer *payload, const char *volume_path, uint64_t bytes);
 int agent_append_stats(struct buffer *payload, const struct agent_stats *stats);
 
-/* 0; -EBADMSG: not such a message; -EINVAL: the path is empty, too long or contains a NUL. */
-int agent_parse_resize_request(const void *payload, size_t length,
-                               char ret_volume_path[static AGENT_PATH_BYTES], uint64_t *ret_bytes);
-int agent_parse_stats_request(const void *payload, size_t length,
-                              char ret_volume_path[static AGENT_PATH_BYTES]);
+/* Of either request. 0; -EBADMSG: not such a message; -EINVAL: the path is empty, too long or
+ * contains a NUL. ret_bytes may be NULL. */
+int agent_parse_request(const void *payload, size_t length,
+                        char ret_volume_path[static AGENT_PATH_BYTES], uint64_t *ret_bytes);
 
 /* 0, -EBADMSG. */
 int agent_parse_stats(const void *payload, size_t length, struct agent_stats *ret_stats);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* container_request.c - the container's configuration, and the small requests around it. */
-#include "agent-client/container_request.h"
+#include "agent-client/container_run.h"
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -12,16 +11,6 @@
 #include "agent-client/agent_messages.h"
 #include "lib/cleanup.h"
 #include "lib/proto.h"
-
-/* Of a list that ends with NULL; NULL: none. */
-static size_t count_texts(const char *const *texts)
-{
-    size_t count = 0;
-
-    while (texts && texts[count])
-        count++;
-    return count;
-}
 
 /* The configuration was found to work with Kata 4.1.0 under both runtimes:
  *
@@ -38,74 +27,26 @@ enum { ORDINARY_CAPABILITIES = 2 };
 
 /* The first ones are every container's, the others for_drives. */
 static const char *const capability_names[] = {
-    "CAP_SYS_RESOURCE", "CAP_SYS_ADMIN",  "CAP_CHOWN",
-    "CAP_DAC_OVERRIDE", "CAP_FOWNER",     "CAP_FSETID",
-    "CAP_SYS_CHROOT",   "CAP_SYS_PTRACE", NULL,
+    "CAP_SYS_RESOURCE", "CAP_SYS_ADMIN", "CAP_CHOWN",      "CAP_DAC_OVERRIDE",
+    "CAP_FOWNER",       "CAP_FSETID",    "CAP_SYS_CHROOT", "CAP_SYS_PTRACE",
 };
 
 static const struct {
     const char *type, *path; /* "": a new one */
 } namespaces[] = {{"ipc", ""}, {"uts", ""}, {"pid", "/proc/1/ns/pid"}};
 
-/* Everything that the message borrows. */
-struct create_parts {
-    char program[2 * AGENT_PATH_BYTES];
-    char cgroup[CONTAINER_ID_BYTES + 1];
-    ProtobufCBinaryData arguments[CONTAINER_ARGUMENTS + 1];
-    ProtobufCBinaryData capabilities[array_length(capability_names)];
-    Agent__Namespace namespaces[array_length(namespaces)];
-    Agent__Namespace *namespace_pointers[array_length(namespaces)];
-};
-
-/* How many of `texts` were borrowed into the array, at most `room`. */
+/* Borrows the texts, at most `room`; returns how many there are. */
 static size_t borrow_texts(const char *const *texts, ProtobufCBinaryData *array, size_t room)
 {
     size_t count = 0;
 
-    while (texts && texts[count] && count < room) {
+    for (; count < room && texts[count]; count++)
         array[count] = proto_borrow_text(texts[count]);
-        count++;
-    }
     return count;
-}
-
-static void fill_process(struct create_parts *parts, const struct container_request *from,
-                         Agent__Process *process, Agent__Capabilities *capabilities)
-{
-    size_t count = borrow_texts(capability_names, parts->capabilities,
-                                from->for_drives ? SIZE_MAX : ORDINARY_CAPABILITIES);
-
-    (void)snprintf(parts->program, sizeof(parts->program), "%s/%s", from->directory, from->program);
-    parts->arguments[0] = proto_borrow_text(parts->program);
-    process->args = parts->arguments;
-    process->n_args = 1 + borrow_texts(from->arguments, parts->arguments + 1, CONTAINER_ARGUMENTS);
-    process->cwd = proto_borrow_text("/");
-    process->no_new_privileges = true;
-    process->capabilities = capabilities;
-    capabilities->bounding = capabilities->effective = parts->capabilities;
-    capabilities->inheritable = capabilities->permitted = parts->capabilities;
-    capabilities->n_bounding = capabilities->n_effective = count;
-    capabilities->n_inheritable = capabilities->n_permitted = count;
-}
-
-static void fill_linux(struct create_parts *parts, const struct container_request *from,
-                       Agent__Linux *platform)
-{
-    (void)snprintf(parts->cgroup, sizeof(parts->cgroup), "/%s", from->container_id);
-    platform->cgroups_path = proto_borrow_text(parts->cgroup);
-    for (size_t i = 0; i < array_length(namespaces); i++) {
-        agent__namespace__init(&parts->namespaces[i]);
-        parts->namespaces[i].type = proto_borrow_text(namespaces[i].type);
-        parts->namespaces[i].path = proto_borrow_text(namespaces[i].path);
-        parts->namespace_pointers[i] = &parts->namespaces[i];
-    }
-    platform->namespaces = parts->namespace_pointers;
-    platform->n_namespaces = array_length(namespaces);
 }
 
 int container_append_create(struct buffer *payload, const struct container_request *from)
 {
-    cleanup(freep) struct create_parts *parts = calloc(1, sizeof(*parts));
     Agent__CreateContainerRequest message = AGENT__CREATE_CONTAINER_REQUEST__INIT;
     Agent__Spec spec = AGENT__SPEC__INIT;
     Agent__Process process = AGENT__PROCESS__INIT;
@@ -113,16 +54,36 @@ int container_append_create(struct buffer *payload, const struct container_reque
     Agent__Capabilities capabilities = AGENT__CAPABILITIES__INIT;
     Agent__Root root = AGENT__ROOT__INIT;
     Agent__Linux platform = AGENT__LINUX__INIT;
+    Agent__Namespace spaces[array_length(namespaces)], *space_pointers[array_length(namespaces)];
+    ProtobufCBinaryData arguments[CONTAINER_ARGUMENTS + 1], names[array_length(capability_names)];
+    char program[2 * AGENT_PATH_BYTES], cgroup[CONTAINER_ID_BYTES + 1];
 
-    if (!parts)
-        return -ENOMEM;
-    if (count_texts(from->arguments) > CONTAINER_ARGUMENTS)
-        return -EMSGSIZE;
-    fill_process(parts, from, &process, &capabilities);
+    (void)snprintf(program, sizeof(program), "%s/%s", from->directory, from->program);
+    arguments[0] = proto_borrow_text(program);
+    process.args = arguments;
+    process.n_args = 1 + borrow_texts(from->arguments, arguments + 1, CONTAINER_ARGUMENTS);
     process.user = &user;
+    process.cwd = proto_borrow_text("/");
+    process.no_new_privileges = true;
+    process.capabilities = &capabilities;
+    capabilities.bounding = capabilities.effective = names;
+    capabilities.inheritable = capabilities.permitted = names;
+    capabilities.n_bounding = capabilities.n_effective = capabilities.n_inheritable =
+        capabilities.n_permitted =
+            borrow_texts(capability_names, names,
+                         from->for_drives ? array_length(names) : ORDINARY_CAPABILITIES);
     root.path = proto_borrow_text(from->directory);
     root.readonly = true;
-    fill_linux(parts, from, &platform);
+    (void)snprintf(cgroup, sizeof(cgroup), "/%s", from->container_id);
+    platform.cgroups_path = proto_borrow_text(cgroup);
+    for (size_t i = 0; i < array_length(namespaces); i++) {
+        agent__namespace__init(&spaces[i]);
+        spaces[i].type = proto_borrow_text(namespaces[i].type);
+        spaces[i].path = proto_borrow_text(namespaces[i].path);
+        space_pointers[i] = &spaces[i];
+    }
+    platform.namespaces = space_pointers;
+    platform.n_namespaces = array_length(namespaces);
     spec.version = proto_borrow_text("1.0.2");
     spec.process = &process;
     spec.root = &root;
@@ -144,12 +105,14 @@ int container_append_call(struct buffer *payload, enum container_step step,
     return proto_append(payload, &message.base);
 }
 
-int container_append_copy(struct buffer *payload, const struct container_copy *copy)
+int container_append_copy(struct buffer *payload, const struct container_request *request,
+                          const struct container_copy *copy)
 {
     Agent__CopyFileRequest message = AGENT__COPY_FILE_REQUEST__INIT;
     char path[AGENT_PATH_BYTES];
 
-    if (snprintf(path, sizeof(path), "%s/%s", copy->directory, copy->name) >= (int)sizeof(path))
+    if (snprintf(path, sizeof(path), "%s/%s", request->directory, request->program) >=
+        (int)sizeof(path))
         return -ENAMETOOLONG;
     message.path = proto_borrow_text(path);
     message.file_size = (int64_t)copy->file_bytes;
@@ -170,11 +133,17 @@ int container_parse_wait(const void *payload, size_t length, int *ret_status)
     return r;
 }
 
-int container_parse_read(const void *payload, size_t length, struct buffer *bytes)
+int container_parse_read(const void *payload, size_t length, bool cuts, struct buffer *bytes,
+                         bool *ret_end)
 {
     cleanup(proto_freep) ProtobufCMessage *unpacked = NULL;
     int r = proto_unpack(&agent__read_stream_response__descriptor, payload, length, &unpacked);
     const Agent__ReadStreamResponse *message = (const void *)unpacked;
+    const size_t room = bytes->limit - bytes->length;
 
-    return r < 0 ? r : buffer_append(bytes, message->data.data, message->data.len);
+    if (r < 0)
+        return r;
+    *ret_end = message->data.len == 0;
+    return buffer_append(bytes, message->data.data,
+                         cuts && message->data.len > room ? room : message->data.len);
 }

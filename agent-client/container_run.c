@@ -6,6 +6,8 @@
  *     HOLD      the same up to READ, until a line has come
  *     CLEAN_UP  KILL WAIT REMOVE [CREATE KILL WAIT REMOVE] [COPY]
  *
+ * After WAIT the agent forgets the process and its output.
+ *
  * A run has two halves. A failure in the first settles the reply. The second is `cleaning`: KILL,
  * WAIT, REMOVE and emptying the copied program, as far as there is something to be removed. A
  * failure there is only told as removal_error.
@@ -17,13 +19,10 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "agent-client/agent_client.h"
-#include "agent-client/container_request.h"
-#include "lib/buffer.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/workers.h"
@@ -43,8 +42,8 @@ enum presence {
 
 /* In the worker. */
 struct run {
-    const struct container_request *request;
-    struct container_reply *reply;
+    struct container_request request;
+    struct container_reply reply;
     struct agent_connection connection;
 
     /* Of the last call. */
@@ -58,9 +57,8 @@ struct run {
     enum presence presence;
     bool ended;          /* the program's end was seen */
     bool reading_errors; /* READ: of standard error */
-    uint64_t program_bytes;
-    bool copying; /* the program may be there, to be emptied in the end */
-    bool copied;  /* and no temporary file beside it */
+    bool copying;        /* the program may be there, to be emptied in the end */
+    bool copied;         /* and no temporary file beside it */
 
     uint64_t ends_at;         /* total_ns, on clock_boottime() */
     uint64_t program_ends_at; /* program_ns */
@@ -92,11 +90,6 @@ static const char *call_name(const struct run *run)
  * are the same from Kata 2.5.0 to 4.1.0 unless noted.
  */
 
-static bool contains(const char *text, const char *part)
-{
-    return strcasestr(text, part) != NULL;
-}
-
 static enum container_kind kind_of(enum container_step step, const struct ttrpc_status *status)
 {
     bool first = step == CONTAINER_CREATE || step == CONTAINER_COPY;
@@ -112,8 +105,8 @@ static enum container_kind kind_of(enum container_step step, const struct ttrpc_
         return first || status->code == STATUS_UNIMPLEMENTED ? CONTAINER_UNSUPPORTED
                                                              : CONTAINER_FAILED;
     default:
-        return makes && contains(status->message, "cgroup") ? CONTAINER_NO_CGROUPS
-                                                            : CONTAINER_FAILED;
+        return makes && strcasestr(status->message, "cgroup") ? CONTAINER_NO_CGROUPS
+                                                              : CONTAINER_FAILED;
     }
 }
 
@@ -121,21 +114,6 @@ static enum container_kind kind_of(enum container_step step, const struct ttrpc_
 static bool is_barred(enum container_kind kind)
 {
     return kind == CONTAINER_DENIED || kind == CONTAINER_UNSUPPORTED;
-}
-
-/* It does not know this id. */
-static bool says_absent(const struct ttrpc_status *status)
-{
-    return status->code == STATUS_NOT_FOUND ||
-           (status->code != STATUS_OK && (contains(status->message, "Invalid container id") ||
-                                          contains(status->message, "InvalidContainerId")));
-}
-
-/* Of ReadStdout and ReadStderr: Kata up to 3.26 answers an error instead of an empty answer, "eof"
- * or "read meet eof". */
-static bool is_end_of_output(const struct ttrpc_status *status)
-{
-    return status->code == STATUS_INTERNAL && contains(status->message, "eof");
 }
 
 /* ---- one call: its request, its time, its connection ----
@@ -146,7 +124,7 @@ static bool is_end_of_output(const struct ttrpc_status *status)
 
 static bool is_first_half(const struct run *run)
 {
-    return !run->cleaning && run->request->act != CONTAINER_CLEAN_UP;
+    return !run->cleaning && run->request.act != CONTAINER_CLEAN_UP;
 }
 
 static bool is_program_running(const struct run *run)
@@ -157,10 +135,10 @@ static bool is_program_running(const struct run *run)
 /* The time for the call; 0 if there is none left. */
 static uint64_t allowed_time(const struct run *run, uint64_t now)
 {
-    uint64_t end = now + run->request->step_ns;
+    uint64_t end = now + run->request.step_ns;
 
     if (!is_first_half(run))
-        return run->request->step_ns;
+        return run->request.step_ns;
     end = least(run->ends_at, is_program_running(run) ? run->program_ends_at : end);
     return end > now ? end - now : 0;
 }
@@ -206,7 +184,7 @@ static enum container_kind call_with(struct run *run, enum container_step step,
     agent_close(&run->connection);
     if (run->end == PEER_LATE && is_program_running(run))
         (void)error_set(&error, 0, "the program has not ended within %g s",
-                        (double)least(run->request->program_ns, run->request->total_ns) /
+                        (double)least(run->request.program_ns, run->request.total_ns) /
                             (double)NSEC_PER_SEC);
     return fail(run, run->end == PEER_LATE ? CONTAINER_TIMED_OUT : CONTAINER_UNREACHABLE,
                 error.text);
@@ -219,8 +197,8 @@ static enum container_kind call(struct run *run, enum container_step step)
 
     (void)buffer_fail(
         &payload, step == CONTAINER_CREATE
-                      ? container_append_create(&payload, run->request)
-                      : container_append_call(&payload, step, run->request->container_id, number));
+                      ? container_append_create(&payload, &run->request)
+                      : container_append_call(&payload, step, run->request.container_id, number));
     return call_with(run, step, &payload);
 }
 
@@ -240,53 +218,46 @@ static enum container_kind not_understood(struct run *run)
  * rename any leftover.
  */
 
-static enum container_kind copy_piece(struct run *run, uint32_t mode, uint64_t file_bytes,
-                                      uint64_t offset, const void *data, size_t length)
+static enum container_kind copy_piece(struct run *run, struct container_copy piece)
 {
     cleanup(buffer_done) struct buffer payload = BUFFER_INIT(REQUEST_BYTES);
-    const struct container_copy piece = {
-        run->request->directory, run->request->program, mode, file_bytes, offset, data, length};
 
-    (void)buffer_fail(&payload, container_append_copy(&payload, &piece));
+    (void)buffer_fail(&payload, container_append_copy(&payload, &run->request, &piece));
     return call_with(run, CONTAINER_COPY, &payload);
 }
 
 static enum container_kind sweep(struct run *run)
 {
-    return copy_piece(run, 0644, CONTAINER_PROGRAM_BYTES + 1, CONTAINER_PROGRAM_BYTES, "", 1);
-}
-
-/* NULL, or what is wrong with the file. */
-static const char *check_program(struct run *run)
-{
-    struct stat status;
-
-    if (fstat(run->request->program_file, &status) < 0 || !S_ISREG(status.st_mode) ||
-        status.st_size == 0)
-        return "the program to be copied cannot be read or is empty";
-    if (status.st_size > CONTAINER_PROGRAM_BYTES)
-        return "the program to be copied is too large";
-    run->program_bytes = (uint64_t)status.st_size;
-    return NULL;
+    return copy_piece(run, (struct container_copy){0644, CONTAINER_PROGRAM_BYTES + 1,
+                                                   CONTAINER_PROGRAM_BYTES, "", 1});
 }
 
 static enum container_kind copy(struct run *run)
 {
     static char bytes[CONTAINER_PIECE_BYTES];
-    enum container_kind kind = sweep(run);
+    const int file = run->request.program_file;
+    enum container_kind kind;
+    struct stat status;
     struct error error;
-    size_t length;
+    uint64_t size;
 
+    if (fstat(file, &status) < 0 || !S_ISREG(status.st_mode) || status.st_size == 0)
+        return fail(run, CONTAINER_FAILED, "the program to be copied cannot be read or is empty");
+    if (status.st_size > CONTAINER_PROGRAM_BYTES)
+        return fail(run, CONTAINER_FAILED, "the program to be copied is too large");
+    size = (uint64_t)status.st_size;
+    kind = sweep(run);
     if (is_barred(kind))
         run->copying = false;
-    for (uint64_t at = 0; kind == CONTAINER_DONE && at < run->program_bytes; at += length) {
-        length = (size_t)least(sizeof(bytes), run->program_bytes - at);
+    for (uint64_t at = 0; kind == CONTAINER_DONE && at < size; at += sizeof(bytes)) {
+        const size_t length = (size_t)least(sizeof(bytes), size - at);
+
         errno = ENODATA;
-        if (pread(run->request->program_file, bytes, length, (off_t)at) != (ssize_t)length) {
+        if (pread(file, bytes, length, (off_t)at) != (ssize_t)length) {
             (void)error_set_errno(&error, -errno, "cannot read the program's file");
             return fail(run, CONTAINER_FAILED, error.text);
         }
-        kind = copy_piece(run, 0755, run->program_bytes, at, bytes, length);
+        kind = copy_piece(run, (struct container_copy){0755, size, at, bytes, length});
     }
     run->copied = kind == CONTAINER_DONE;
     return kind;
@@ -294,69 +265,50 @@ static enum container_kind copy(struct run *run)
 
 /* ---- the first half ---- */
 
-/* After a failure that is no refusal the agent may have left something. */
-static enum container_kind create(struct run *run)
-{
-    enum container_kind kind = call(run, CONTAINER_CREATE);
-
-    if (run->end == 0)
-        run->presence = is_barred(kind) ? PRESENCE_NONE : PRESENCE_MADE;
-    return kind;
-}
-
-/* What ReadStdout or ReadStderr has answered; nothing is the end. Errors beyond the bound are
- * dropped. */
-static int take_output(struct run *run, bool *ret_end)
-{
-    cleanup(buffer_done) struct buffer bytes = BUFFER_INIT(AGENT_REPLY_BYTES);
-    struct buffer *stream = run->reading_errors ? &run->errors : &run->output;
-    size_t room = run->reading_errors ? stream->limit - stream->length : SIZE_MAX;
-    int r = container_parse_read(buffer_text(&run->answer), run->answer.length, &bytes);
-
-    if (r < 0)
-        return r;
-    *ret_end = bytes.length == 0;
-    return buffer_append(stream, buffer_text(&bytes), least(bytes.length, room));
-}
-
-/* One stream to its end; of a HOLD standard output only until a line has come. */
+/* One stream to its end; of a HOLD standard output only until a line has come. Kata up to 3.26
+ * answers an error instead of an empty answer at the end, "eof" or "read meet eof". */
 static enum container_kind read_stream(struct run *run)
 {
-    const bool may_hold = run->request->act == CONTAINER_HOLD && !run->reading_errors;
+    const bool may_hold = run->request.act == CONTAINER_HOLD && !run->reading_errors;
+    struct buffer *stream = run->reading_errors ? &run->errors : &run->output;
     char text[64];
 
-    for (bool end = false; !end && !run->reply->held;) {
+    for (bool end = false; !end && !run->reply.held;) {
         enum container_kind kind = call(run, CONTAINER_READ);
         int r;
 
-        if (kind != CONTAINER_DONE && run->end == 0 && is_end_of_output(&run->status))
+        if (kind != CONTAINER_DONE && run->end == 0 && run->status.code == STATUS_INTERNAL &&
+            strcasestr(run->status.message, "eof"))
             return CONTAINER_DONE;
         if (kind != CONTAINER_DONE)
             return kind;
-        r = take_output(run, &end);
+        r = container_parse_read(buffer_text(&run->answer), run->answer.length, run->reading_errors,
+                                 stream, &end);
         (void)snprintf(text, sizeof(text), "the program wrote more than %d bytes",
                        CONTAINER_OUTPUT_BYTES);
         if (r < 0)
             return r == BUFFER_FULL ? fail(run, CONTAINER_FAILED, text) : not_understood(run);
-        run->reply->held = may_hold && memchr(buffer_text(&run->output), '\n', run->output.length);
+        run->reply.held = may_hold && memchr(buffer_text(&run->output), '\n', run->output.length);
     }
     return CONTAINER_DONE;
 }
 
-/* One stream after the other, for WaitProcess makes the agent forget both. */
 static enum container_kind run_program(struct run *run)
 {
-    const struct container_request *request = run->request;
-    enum container_kind kind = request->copied ? copy(run) : CONTAINER_DONE;
+    enum container_kind kind = run->request.copied ? copy(run) : CONTAINER_DONE;
 
-    if (kind == CONTAINER_DONE)
-        kind = create(run);
+    if (kind == CONTAINER_DONE) {
+        kind = call(run, CONTAINER_CREATE);
+        /* After a failure that is no refusal the agent may have left something. */
+        if (run->end == 0)
+            run->presence = is_barred(kind) ? PRESENCE_NONE : PRESENCE_MADE;
+    }
     if (kind == CONTAINER_DONE)
         kind = call(run, CONTAINER_START);
-    run->program_ends_at = clock_boottime() + request->program_ns;
+    run->program_ends_at = clock_boottime() + run->request.program_ns;
     if (kind == CONTAINER_DONE)
         kind = read_stream(run);
-    if (kind != CONTAINER_DONE || run->reply->held)
+    if (kind != CONTAINER_DONE || run->reply.held)
         return kind;
     run->reading_errors = true;
     kind = read_stream(run);
@@ -364,7 +316,7 @@ static enum container_kind run_program(struct run *run)
         kind = call(run, CONTAINER_WAIT);
     if (kind == CONTAINER_DONE &&
         container_parse_wait(buffer_text(&run->answer), run->answer.length,
-                             &run->reply->exit_status) < 0)
+                             &run->reply.exit_status) < 0)
         kind = not_understood(run);
     run->ended = kind == CONTAINER_DONE;
     return kind;
@@ -372,11 +324,11 @@ static enum container_kind run_program(struct run *run)
 
 static void settle(struct run *run, enum container_kind kind)
 {
-    run->reply->kind = kind;
-    run->reply->step = run->step;
+    run->reply.kind = kind;
+    run->reply.step = run->step;
     if (kind == CONTAINER_DONE)
         return;
-    run->reply->error = run->error;
+    run->reply.error = run->error;
     agent_close(&run->connection);
 }
 
@@ -384,9 +336,9 @@ static void settle(struct run *run, enum container_kind kind)
 
 static void leave(struct run *run, const char *text)
 {
-    run->reply->left = true;
-    if (!run->reply->removal_error.text[0])
-        (void)error_set(&run->reply->removal_error, 0, "%s", text);
+    run->reply.left = true;
+    if (!run->reply.removal_error.text[0])
+        (void)error_set(&run->reply.removal_error, 0, "%s", text);
 }
 
 /* RemoveContainer kills, too, but does not wait: with cgroup v2 the container's cgroup then stays.
@@ -398,8 +350,6 @@ static enum container_kind remove_container(struct run *run)
 
     if (!run->ended) {
         kind = call(run, CONTAINER_KILL);
-        if (run->step == CONTAINER_CONNECT)
-            return kind;
         if (kind == CONTAINER_DONE)
             kind = call(run, CONTAINER_WAIT);
         if (run->step == CONTAINER_CONNECT)
@@ -411,7 +361,12 @@ static enum container_kind remove_container(struct run *run)
 /* RemoveContainer has answered that there is no such container. */
 static bool is_absent(const struct run *run)
 {
-    return run->step == CONTAINER_REMOVE && run->end == 0 && says_absent(&run->status);
+    const struct ttrpc_status *status = &run->status;
+
+    return run->step == CONTAINER_REMOVE && run->end == 0 &&
+           (status->code == STATUS_NOT_FOUND ||
+            (status->code != STATUS_OK && (strcasestr(status->message, "Invalid container id") ||
+                                           strcasestr(status->message, "InvalidContainerId"))));
 }
 
 /* The container is done; its program becomes an empty file. */
@@ -425,15 +380,9 @@ static void clean_files(struct run *run)
     if (!run->copied)
         kind = sweep(run);
     if (kind == CONTAINER_DONE)
-        kind = copy_piece(run, 0644, 0, 0, NULL, 0);
+        kind = copy_piece(run, (struct container_copy){.mode = 0644});
     if (kind != CONTAINER_DONE)
         leave(run, run->error.text);
-}
-
-/* The agent, and not the way to it, has ended the call. */
-static bool is_broken(const struct run *run)
-{
-    return run->end != PEER_FOREIGN && run->end != PEER_FULL && run->end != PEER_HINDERED;
 }
 
 /* The second half. */
@@ -444,8 +393,10 @@ static void clean(struct run *run)
     run->cleaning = true;
     if (run->presence != PRESENCE_NONE) {
         kind = remove_container(run);
-        if (kind == CONTAINER_UNREACHABLE && is_broken(run))
-            kind = call(run, CONTAINER_REMOVE); /* once more, on a new connection */
+        /* Once more, on a new connection, if the agent and not the way to it has ended the call. */
+        if (kind == CONTAINER_UNREACHABLE && run->end != PEER_FOREIGN && run->end != PEER_FULL &&
+            run->end != PEER_HINDERED)
+            kind = call(run, CONTAINER_REMOVE);
         if (is_absent(run) && run->presence == PRESENCE_ASKED)
             leave(run, "RemoveContainer: CreateContainer was not answered; it may have been cut "
                        "off");
@@ -457,7 +408,7 @@ static void clean(struct run *run)
 
 static void clean_up(struct run *run)
 {
-    const struct container_request *request = run->request;
+    const struct container_request *request = &run->request;
     enum container_kind kind = remove_container(run);
 
     if (is_absent(run) && request->directory && request->program) {
@@ -466,94 +417,55 @@ static void clean_up(struct run *run)
             kind = is_barred(kind) ? CONTAINER_DONE : remove_container(run);
     }
     if (kind == CONTAINER_DONE || is_absent(run)) {
-        run->reply->left = false;
         run->step = CONTAINER_REMOVE;
         settle(run, CONTAINER_DONE);
         run->copying = request->copied;
         clean_files(run);
     } else {
         settle(run, kind);
-        run->reply->left = kind != CONTAINER_UNSUPPORTED; /* no such agent ever ran one */
+        if (kind != CONTAINER_UNSUPPORTED) /* no such agent ever ran one */
+            leave(run, run->error.text);
     }
-}
-
-/* ---- a run ---- */
-
-/* The agent's child exits with the errno of execve(2). glibc's execvp(3), which it calls, tries a
- * shell for a file of an unknown format: then the errno says that there is no shell. */
-static bool is_exec_failure(int exit_status)
-{
-    return exit_status == ENOEXEC || exit_status == ENOENT || exit_status == EACCES;
-}
-
-static void run_act(struct run *run)
-{
-    const struct container_request *request = run->request;
-    struct container_reply *reply = run->reply;
-    const char *fault = NULL;
-
-    run->ends_at = clock_boottime() + request->total_ns;
-    reply->left = request->act == CONTAINER_CLEAN_UP;
-    if (request->copied && request->act != CONTAINER_CLEAN_UP)
-        fault = check_program(run);
-    if (fault) {
-        settle(run, fail(run, CONTAINER_FAILED, fault));
-    } else if (request->act == CONTAINER_CLEAN_UP) {
-        clean_up(run);
-    } else {
-        settle(run, run_program(run));
-        if (!reply->held)
-            clean(run);
-    }
-    if (reply->left && request->act == CONTAINER_CLEAN_UP && !reply->removal_error.text[0])
-        reply->removal_error = reply->error;
-    reply->not_executed = reply->kind == CONTAINER_DONE && !reply->held && !run->output.length &&
-                          !run->errors.length && is_exec_failure(reply->exit_status);
-    agent_close(&run->connection);
 }
 
 /* ---- the job ---- */
 
-struct message {
-    struct container_request request;
-    const char *arguments[CONTAINER_ARGUMENTS + 2]; /* one too many is refused */
-};
-
 static const struct job_texts texts[] = {
-    {offsetof(struct message, request.address), 1},
-    {offsetof(struct message, request.listener.sandbox_id), 1},
-    {offsetof(struct message, request.container_id), 1},
-    {offsetof(struct message, request.directory), 1},
-    {offsetof(struct message, request.program), 1},
-    {offsetof(struct message, arguments), CONTAINER_ARGUMENTS + 1},
+    {offsetof(struct container_request, address), 1},
+    {offsetof(struct container_request, listener.sandbox_id), 1},
+    {offsetof(struct container_request, container_id), 1},
+    {offsetof(struct container_request, directory), 1},
+    {offsetof(struct container_request, program), 1},
+    {offsetof(struct container_request, arguments), CONTAINER_ARGUMENTS},
     {0, 0},
 };
 
 static void run_job(const struct job_input *input, struct buffer *reply)
 {
-    struct message message;
-    struct container_request *request = &message.request;
-    struct container_reply answer = {.kind = CONTAINER_DONE};
     struct run run = {
-        .request = request,
-        .reply = &answer,
         .connection = {.peer = PEER_INIT, .service = AGENT_SERVICE},
         .answer = BUFFER_INIT(AGENT_REPLY_BYTES),
         .output = BUFFER_INIT(CONTAINER_OUTPUT_BYTES),
         .errors = BUFFER_INIT(CONTAINER_ERRORS_BYTES),
     };
 
-    job_read_message(input, texts, &message, sizeof(message));
-    request->root = input->fds[0];
-    request->program_file = input->fds[1];
-    request->arguments = message.arguments;
-    run.connection.root = request->root;
-    run.connection.address = request->address;
-    run.connection.listener = &request->listener;
-    run_act(&run);
-    answer.output_length = run.output.length;
-    answer.errors_length = run.errors.length;
-    (void)buffer_append(reply, &answer, sizeof(answer));
+    job_read_message(input, texts, &run.request, sizeof(run.request));
+    run.request.program_file = input->fds[1];
+    run.connection.root = input->fds[0];
+    run.connection.address = run.request.address;
+    run.connection.listener = &run.request.listener;
+    run.ends_at = clock_boottime() + run.request.total_ns;
+    if (run.request.act == CONTAINER_CLEAN_UP) {
+        clean_up(&run);
+    } else {
+        settle(&run, run_program(&run));
+        if (!run.reply.held)
+            clean(&run);
+    }
+    agent_close(&run.connection);
+    run.reply.output_length = run.output.length;
+    run.reply.errors_length = run.errors.length;
+    (void)buffer_append(reply, &run.reply, sizeof(run.reply));
     (void)buffer_append(reply, buffer_text(&run.output), run.output.length);
     (void)buffer_append(reply, buffer_text(&run.errors), run.errors.length);
     buffer_done(&run.answer);
@@ -575,59 +487,58 @@ static bool take_reply(const void *bytes, size_t length, struct container_reply 
     reply->output = (const char *)bytes + sizeof(*reply);
     reply->errors = reply->output + reply->output_length;
     return (unsigned)reply->kind < CONTAINER_KINDS && (unsigned)reply->step < CONTAINER_STEPS &&
-           job_is_flag(&reply->held) && job_is_flag(&reply->not_executed) &&
-           job_is_flag(&reply->left) && job_is_error(&reply->error) &&
+           job_is_flag(&reply->held) && job_is_flag(&reply->left) && job_is_error(&reply->error) &&
            job_is_error(&reply->removal_error) && reply->output_length <= CONTAINER_OUTPUT_BYTES &&
            reply->errors_length <= CONTAINER_ERRORS_BYTES &&
            length == sizeof(*reply) + reply->output_length + reply->errors_length;
 }
 
-/* A worker that was killed or has died may have created the container. */
-static struct container_reply lost_reply(const struct container_run *run, enum job_end end)
+/* The agent's child exits with the errno of execve(2). glibc's execvp(3), which it calls, tries a
+ * shell for a file of an unknown format: then the errno says that there is no shell. */
+static bool is_exec_failure(const struct container_reply *reply)
 {
-    struct container_reply reply = {
-        .kind = end == JOB_LATE ? CONTAINER_TIMED_OUT : CONTAINER_UNREACHABLE,
-        .left = end != JOB_WAITED || run->act == CONTAINER_CLEAN_UP,
-        .output = "",
-        .errors = "",
-    };
+    const int status = reply->exit_status;
 
-    (void)error_set(&reply.error, 0, "%s: %s", methods[reply.step], job_fault_text(end));
-    if (reply.left)
-        reply.removal_error = reply.error;
-    return reply;
+    return reply->kind == CONTAINER_DONE && !reply->held && !reply->output_length &&
+           !reply->errors_length && (status == ENOEXEC || status == ENOENT || status == EACCES);
 }
 
-/* The owner may free the run in `done`: nothing follows it. */
+/* The owner may free the run in `done`: nothing follows it. A worker that was killed or has died
+ * may have created the container. */
 static void on_job_done(struct job *job, enum job_end end, const void *bytes, size_t length)
 {
     struct container_run *run = container_of(job, struct container_run, job);
     struct container_reply reply;
 
-    if (end != JOB_ANSWERED || !take_reply(bytes, length, &reply))
-        reply = lost_reply(run, end);
+    if (end != JOB_ANSWERED || !take_reply(bytes, length, &reply)) {
+        reply = (struct container_reply){
+            .kind = end == JOB_LATE ? CONTAINER_TIMED_OUT : CONTAINER_UNREACHABLE,
+            .left = end != JOB_WAITED || run->act == CONTAINER_CLEAN_UP,
+            .output = "",
+            .errors = "",
+        };
+        (void)error_set(&reply.error, 0, "%s: %s", methods[reply.step], job_fault_text(end));
+        if (reply.left)
+            reply.removal_error = reply.error;
+    }
     reply.error.code = (int)reply.kind;
+    reply.not_executed = is_exec_failure(&reply);
     run->done(run, &reply, run->userdata);
 }
 
-int container_run_new(struct loop *loop, const struct container_request *request,
-                      container_done *done, void *userdata, struct container_run **ret_run)
+int container_run_new(const struct container_request *request, container_done *done, void *userdata,
+                      struct container_run **ret_run)
 {
-    struct message message = {.request = *request};
     struct container_run *run;
     struct job *job;
-    int r;
+    int r = job_new(sizeof(*run), &(struct job_message){request, sizeof(*request), texts, NULL, 0},
+                    (struct job_request){
+                        .act = run_job,
+                        .fds = {request->root, request->copied ? request->program_file : -1},
+                        .allowed_ns = request->total_ns + MOST_CLEANING_CALLS * request->step_ns,
+                        .done = on_job_done},
+                    &job);
 
-    (void)loop;
-    for (size_t i = 0; i <= CONTAINER_ARGUMENTS && request->arguments && request->arguments[i]; i++)
-        message.arguments[i] = request->arguments[i];
-    r = job_new(sizeof(*run), &(struct job_message){&message, sizeof(message), texts, NULL, 0},
-                (struct job_request){
-                    .act = run_job,
-                    .fds = {request->root, request->copied ? request->program_file : -1},
-                    .deadline_ns = request->total_ns + MOST_CLEANING_CALLS * request->step_ns,
-                    .done = on_job_done},
-                &job);
     if (r < 0)
         return r;
     run = *ret_run = container_of(job, struct container_run, job);

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* container_run.h - one container of crustd's own in a guest, by the calls of kata-agent.
  *
- * A run is CreateContainer, StartContainer, ReadStdout and ReadStderr until they are at their end,
- * WaitProcess and RemoveContainer, in this order, on one connection. (After WaitProcess the agent
- * forgets the process and its output.) The program is a static file in a directory of the guest:
- * either of the share that the host also sees, or one that CopyFile fills.
+ * The program is a static file in a directory of the guest: either of the share that the host also
+ * sees, or one that CopyFile fills.
  *
  * The container has no mount namespace of its own: it is in that of the agent, whose mounts it sees
  * and changes for good, and in the guest's first pid namespace, so that it finds the processes of
@@ -26,7 +24,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "lib/loop.h"
+#include "lib/buffer.h"
 #include "lib/peer.h"
 #include "lib/result.h"
 
@@ -94,7 +92,7 @@ struct container_request {
     bool copied;
     int program_file;
 
-    const char *const *arguments; /* NULL at the end: what follows the program's name */
+    const char *arguments[CONTAINER_ARGUMENTS + 1]; /* what follows the program's name, then NULL */
     /* CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_FSETID, CAP_SYS_CHROOT and CAP_SYS_PTRACE as
      * well: to give files to a group, and to enter containers. */
     bool for_drives;
@@ -135,9 +133,37 @@ typedef void container_done(struct container_run *run, const struct container_re
 
 /* Runs in a worker (lib/workers.h), and copies the request's texts. Exactly one `done` from the
  * loop, never from within. 0 or -errno. */
-int container_run_new(struct loop *loop, const struct container_request *request,
-                      container_done *done, void *userdata, struct container_run **ret_run);
+int container_run_new(const struct container_request *request, container_done *done, void *userdata,
+                      struct container_run **ret_run);
 
 /* Returns NULL. Ends a running run at once: it sends nothing more, and its container stays in the
  * guest until the caller has it removed by CLEAN_UP. */
 struct container_run *container_run_free(struct container_run *run);
+
+/* ---- payloads ------------------------------------------------------------------------------- */
+
+/* Private to agent-client/. Answers that are empty messages are not parsed. */
+
+enum { CONTAINER_PIECE_BYTES = 256 * 1024 }; /* the agent takes up to 4 MiB in one request */
+
+/* A piece of a file that is to be `file_bytes` long. */
+struct container_copy {
+    uint32_t mode; /* of the file, without its type */
+    uint64_t file_bytes, offset;
+    const void *data;
+    size_t length;
+};
+
+/* Append to the buffer. 0, -EMSGSIZE, -ENOMEM; of a copy, -ENAMETOOLONG. number: the signal of
+ * KILL, the most bytes of READ, else 0. */
+int container_append_create(struct buffer *payload, const struct container_request *request);
+int container_append_call(struct buffer *payload, enum container_step step,
+                          const char *container_id, uint32_t number);
+int container_append_copy(struct buffer *payload, const struct container_request *request,
+                          const struct container_copy *copy);
+
+/* 0; -EBADMSG: not such a message. container_parse_read() appends what was read, and also returns
+ * -EMSGSIZE (unless it cuts what is too much) and -ENOMEM. *ret_end: nothing was. */
+int container_parse_wait(const void *payload, size_t length, int *ret_status);
+int container_parse_read(const void *payload, size_t length, bool cuts, struct buffer *bytes,
+                         bool *ret_end);

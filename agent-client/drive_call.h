@@ -147,28 +147,24 @@ bool drive_serial_is_valid(const char *serial);
 /* Whether it has the form of a serial that the VMM chose. */
 bool drive_serial_is_of_vmm(const char *serial);
 
-/* Append to the buffer. 0, -EMSGSIZE, -ENOMEM. A list is cut to AGENT_REPLY_BYTES and then marked
- * incomplete. */
-int drive_append_mount_request(struct buffer *payload, const struct drive_mount_request *request);
-int drive_append_mount_answer(struct buffer *payload, const struct drive_mount_answer *answer);
-int drive_append_unmount_request(struct buffer *payload,
-                                 const struct drive_unmount_request *request);
-int drive_append_unmount_answer(struct buffer *payload, const struct drive_unmount_answer *answer);
-int drive_append_list_request(struct buffer *payload, bool without_disks);
+/* The messages, and the structure of each. */
+enum drive_message {
+    DRIVE_MOUNT_REQUEST,
+    DRIVE_MOUNT_ANSWER,
+    DRIVE_UNMOUNT_REQUEST,
+    DRIVE_UNMOUNT_ANSWER,
+    DRIVE_LIST_REQUEST, /* bool: no disks are to be read */
+};
+
+/* Appends to the buffer. 0, -EMSGSIZE, -ENOMEM. */
+int drive_append(struct buffer *payload, enum drive_message which, const void *structure);
+
+/* 0; -EBADMSG: not such a message; -EINVAL: *ret_wrong (unless it is NULL) names the malformed
+ * field, and the structure is not to be used. */
+int drive_parse(const void *payload, size_t length, enum drive_message which, void *ret_structure,
+                const char **ret_wrong);
+
+/* The same for a list: it is cut to AGENT_REPLY_BYTES and then marked incomplete. A malformed field
+ * is -EBADMSG. The caller frees a list with drive_guest_list_done(). */
 int drive_append_list(struct buffer *payload, const struct drive_guest_list *list);
-
-/* Parse a request. 0; -EBADMSG: not such a message; -EINVAL: *ret_wrong names the malformed field
- * (static). */
-int drive_parse_mount_request(const void *payload, size_t length,
-                              struct drive_mount_request *ret_request, const char **ret_wrong);
-int drive_parse_unmount_request(const void *payload, size_t length,
-                                struct drive_unmount_request *ret_request, const char **ret_wrong);
-int drive_parse_list_request(const void *payload, size_t length, bool *ret_without_disks);
-
-/* Parse an answer. 0; -EBADMSG: not such a message, or a malformed field; -ENOMEM. The caller frees
- * a list with drive_guest_list_done(). */
-int drive_parse_mount_answer(const void *payload, size_t length,
-                             struct drive_mount_answer *ret_answer);
-int drive_parse_unmount_answer(const void *payload, size_t length,
-                               struct drive_unmount_answer *ret_answer);
 int drive_parse_list(const void *payload, size_t length, struct drive_guest_list *ret_list);

@@ -104,9 +104,9 @@ static void take_answer(enum drive_client_act act, const char *serial,
     if (status->code != STATUS_OK)
         take_refusal(act, status, reply);
     else if (act == DRIVE_CLIENT_MOUNT)
-        r = drive_parse_mount_answer(bytes, payload->length, &reply->mount);
+        r = drive_parse(bytes, payload->length, DRIVE_MOUNT_ANSWER, &reply->mount, NULL);
     else if (act == DRIVE_CLIENT_UNMOUNT)
-        r = drive_parse_unmount_answer(bytes, payload->length, &reply->unmount);
+        r = drive_parse(bytes, payload->length, DRIVE_UNMOUNT_ANSWER, &reply->unmount, NULL);
     else if (act == DRIVE_CLIENT_LIST)
         r = parse_list(bytes, payload->length, serial, reply);
     if (r < 0)
@@ -128,7 +128,7 @@ void drive_client_run(const struct drive_client_request *request, const char *se
     cleanup(buffer_done) struct buffer answer = BUFFER_INIT(AGENT_REPLY_BYTES);
     struct ttrpc_status status;
     struct error error;
-    int r = agent_connect(&connection, until_ns, request->deadline_ns, &error);
+    int r = agent_connect(&connection, until_ns, request->allowed_ns, &error);
     enum drive_client_outcome outcome = r == PEER_FOREIGN ? DRIVE_CLIENT_FOREIGN
                                         : r == PEER_LATE || r == PEER_FULL || r == PEER_HINDERED
                                             ? DRIVE_CLIENT_UNREACHABLE
@@ -149,29 +149,24 @@ void drive_client_run(const struct drive_client_request *request, const char *se
 
 static int append_request(struct buffer *payload, const struct drive_client_request *request)
 {
-    cleanup(freep) struct drive_mount_request *mount = NULL;
+    const struct drive_mount_request *drive = request->drive;
     struct drive_unmount_request unmount;
 
     switch (request->act) {
     case DRIVE_CLIENT_MOUNT:
-        mount = malloc(sizeof(*mount));
-        if (!mount)
-            return -ENOMEM;
-        *mount = *request->drive;
-        mount->timeout_ms = request->deadline_ns / NSEC_PER_MSEC;
-        return drive_append_mount_request(payload, mount);
+        return drive_append(payload, DRIVE_MOUNT_REQUEST, drive);
     case DRIVE_CLIENT_UNMOUNT:
-        unmount = (struct drive_unmount_request){.timeout_ms = request->deadline_ns / NSEC_PER_MSEC,
-                                                 .containers = request->drive->containers};
-        (void)strcpy(unmount.drive_id, request->drive->drive_id);
-        (void)strcpy(unmount.serial, request->drive->serial);
-        return drive_append_unmount_request(payload, &unmount);
+        unmount = (struct drive_unmount_request){.timeout_ms = drive->timeout_ms,
+                                                 .containers = drive->containers};
+        (void)strcpy(unmount.drive_id, drive->drive_id);
+        (void)strcpy(unmount.serial, drive->serial);
+        return drive_append(payload, DRIVE_UNMOUNT_REQUEST, &unmount);
     case DRIVE_CLIENT_GROW:
-        return agent_append_request(payload, request->drive->vm_path, request->drive->bytes);
+        return agent_append_request(payload, drive->vm_path, drive->bytes);
     case DRIVE_CLIENT_LIST:
     case DRIVE_CLIENT_ACTS:
     default:
-        return drive_append_list_request(payload, request->without_disks);
+        return drive_append(payload, DRIVE_LIST_REQUEST, &(bool){request->without_disks});
     }
 }
 
@@ -253,7 +248,7 @@ int drive_client_new(const struct drive_client_request *request, drive_client_do
             &(struct job_message){&message, sizeof(message), texts, payload.data, payload.length},
             (struct job_request){.act = client_act,
                                  .fds = {request->root, -1},
-                                 .deadline_ns = request->deadline_ns,
+                                 .allowed_ns = request->allowed_ns,
                                  .done = on_job_done},
             &job);
     if (r < 0)

@@ -35,13 +35,12 @@ enum drive_client_outcome {
 
 struct drive_client_request {
     enum drive_client_act act;
-    int root;                 /* O_PATH of --root; borrowed until done */
-    const char *address;      /* copied */
-    struct listener listener; /* who may listen on a unix socket at the address */
-    /* The drive as it is mounted; copied. Its timeout_ms is ignored. */
-    const struct drive_mount_request *drive;
-    bool without_disks;   /* LIST: only what the agent is mounting or unmounting, at once */
-    uint64_t deadline_ns; /* from now, for the whole call */
+    int root;                                /* O_PATH of --root; borrowed until done */
+    const char *address;                     /* copied */
+    struct listener listener;                /* who may listen on a unix socket at the address */
+    const struct drive_mount_request *drive; /* as it is mounted; copied */
+    bool without_disks;  /* LIST: only what the agent is mounting or unmounting, at once */
+    uint64_t allowed_ns; /* for the whole call, as the drive's timeout_ms says it to the agent */
 };
 
 struct drive_client_reply {

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* guest_call.c - see guest_call.h.
  *
- * The routes up to a helper's are one job: a worker walks along them and sends back what is known
- * then. The daemon brings the helper, and begins another job for the routes after that.
- *
- * go_on() is the last thing that touches a call: its owner may free it there.
+ * One route after the other is asked, each by a job in a worker; the helper is the caller's to
+ * bring. go_on() is the last thing that touches a call: its owner may free it there.
  */
 #include "agent-client/guest_call.h"
 
@@ -21,31 +19,21 @@
 #include "lib/path.h"
 #include "lib/workers.h"
 
-enum {
-    ASK_PART = 4, /* of the time: a silent shim must leave the agent some */
-    PRIORITY_MOST = 6,
-};
+enum { ASK_PART = 4 }; /* of the time: a silent shim must leave the agent some */
 
-/* What is known so far: a worker adds to it. */
-struct walk {
-    unsigned next; /* the routes of the order before this one have been tried or passed over */
+struct guest_call {
+    struct job job;
+    struct guest_request request;
+    bool is_at_address; /* the job asks the shim for the agent's address */
+    unsigned next;      /* the routes of the order before this one were tried or passed over */
     bool has_ended;
-    bool agent_is_silent;                     /* kata-agent was called and did not answer */
-    enum agent_outcome answers[GUEST_ROUTES]; /* AGENT_OUTCOMES: it was not asked */
-    /* The most specific reason why a route failed, and how specific it is. Once the walk has ended,
-     * that of the reply. */
-    enum volume_reason reason;
-    struct error error;
-    unsigned priority;
-    struct agent_stats stats;
-    bool address_learned; /* from the shim */
-    char address[GUEST_ADDRESS_BYTES];
-};
-
-struct progress {
-    struct guest_request request; /* asks_address: the next job begins with that */
-    bool has_shim, has_helper;    /* one that can be tried for this volume */
-    struct walk walk;
+    bool agent_is_silent; /* kata-agent was called and did not answer */
+    struct helper_call *helper;
+    struct loop_timer beginning;
+    unsigned priority;        /* of the reply's reason */
+    struct guest_reply reply; /* so far: the most specific reason why a route failed */
+    guest_done *done;
+    void *userdata;
 };
 
 static uint64_t time_left(const struct guest_request *request)
@@ -57,20 +45,30 @@ static uint64_t time_left(const struct guest_request *request)
 
 /* ---- which routes there are ---- */
 
+static bool has_shim(const struct guest_request *request)
+{
+    struct stat status;
+
+    return request->shim_socket && request->shim_volume[0] == '/' &&
+           path_stat_in_root(request->root, request->shim_socket, &status) == 0 &&
+           S_ISSOCK(status.st_mode);
+}
+
 /* Whether the volume's guest has the route, and where it is asked. kata-agent knows no disks. On an
  * address without ports either agent may listen. */
-static bool has_route(const struct progress *progress, enum guest_route route,
+static bool has_route(const struct guest_call *call, enum guest_route route,
                       char ret_address[static GUEST_ADDRESS_BYTES])
 {
-    const struct guest_request *request = &progress->request;
+    const struct guest_request *request = &call->request;
     bool has_companion;
 
     if (route == ROUTE_HELPER) /* it is the agent's to run */
-        return progress->has_helper && !progress->walk.agent_is_silent;
-    if (route == ROUTE_SHIM && progress->has_shim)
-        (void)snprintf(ret_address, GUEST_ADDRESS_BYTES, "%s", request->shim_socket);
-    if (route == ROUTE_SHIM)
-        return progress->has_shim;
+        return !call->agent_is_silent && request->helper->is_possible(request->owner);
+    if (route == ROUTE_SHIM) {
+        (void)snprintf(ret_address, GUEST_ADDRESS_BYTES, "%s",
+                       request->shim_socket ? request->shim_socket : "");
+        return has_shim(request);
+    }
     if (route == ROUTE_NONE || !request->agent_address[0] || !request->guest_path[0])
         return false;
     has_companion = agent_companion_address(request->agent_address, request->companion_port,
@@ -82,17 +80,17 @@ static bool has_route(const struct progress *progress, enum guest_route route,
 }
 
 /* For the next route: a silent one leaves time for those after it. A helper has its own. */
-static uint64_t route_time(const struct progress *progress)
+static uint64_t route_time(const struct guest_call *call)
 {
-    const struct guest_request *request = &progress->request;
+    const struct guest_request *request = &call->request;
     char address[GUEST_ADDRESS_BYTES];
     unsigned parts = 1;
 
-    for (unsigned i = progress->walk.next + 1; i < GUEST_ROUTES; i++) {
+    for (unsigned i = call->next + 1; i < GUEST_ROUTES; i++) {
         enum guest_route route = request->order[i];
 
         parts += route != ROUTE_HELPER && request->inability[route] == REASON_NONE &&
-                 has_route(progress, route, address);
+                 has_route(call, route, address);
     }
     return time_left(request) / parts + 1;
 }
@@ -105,9 +103,9 @@ static uint64_t route_time(const struct progress *progress)
 static unsigned priority_of(enum guest_route route, enum volume_reason reason, bool is_explained)
 {
     if (reason == REASON_AGENT_FAILED && is_explained)
-        return PRIORITY_MOST;
+        return 6;
     if (route == ROUTE_HELPER && reason_heals(reason, STATE_BLOCK_GROWN))
-        return PRIORITY_MOST - 1;
+        return 5;
     switch ((int)reason) {
     case REASON_GUEST_PATH_UNKNOWN:
     case REASON_AGENT_UNREACHABLE:
@@ -122,24 +120,24 @@ static unsigned priority_of(enum guest_route route, enum volume_reason reason, b
 }
 
 /* route: it has answered so, or it is ROUTE_NONE. is_explained: `error` is the agent's own text. */
-static void note(struct walk *walk, enum guest_route route, enum volume_reason reason,
+static void note(struct guest_call *call, enum guest_route route, enum volume_reason reason,
                  bool is_explained, const struct error *error)
 {
     unsigned priority = priority_of(route, reason, is_explained);
 
-    walk->agent_is_silent |= route == ROUTE_AGENT && reason == REASON_AGENT_UNREACHABLE;
-    if (priority < walk->priority)
+    call->agent_is_silent |= route == ROUTE_AGENT && reason == REASON_AGENT_UNREACHABLE;
+    if (priority < call->priority)
         return;
-    walk->priority = priority;
-    walk->reason = reason;
-    walk->error = *error;
+    call->priority = priority;
+    call->reply.reason = reason;
+    call->reply.error = *error;
 }
 
-static void end(struct walk *walk, enum volume_reason reason, const struct error *error)
+static void end(struct guest_call *call, enum volume_reason reason, const struct error *error)
 {
-    walk->has_ended = true;
-    walk->reason = reason;
-    walk->error = reason == REASON_NONE ? (struct error){0} : *error;
+    call->has_ended = true;
+    call->reply.reason = reason;
+    call->reply.error = reason == REASON_NONE ? (struct error){0} : *error;
 }
 
 bool guest_route_ends_resize(enum volume_reason reason)
@@ -151,39 +149,34 @@ bool guest_route_ends_resize(enum volume_reason reason)
 }
 
 /* A file system that cannot grow ends a resize; a question for stats tries the next route. */
-static void take_failure(struct progress *progress, enum guest_route route,
-                         enum volume_reason reason, bool is_explained, const struct error *error)
+static void take_failure(struct guest_call *call, enum guest_route route, enum volume_reason reason,
+                         bool is_explained, const struct error *error)
 {
-    if (progress->request.resizes && guest_route_ends_resize(reason))
-        end(&progress->walk, reason, error);
+    if (call->request.resizes && guest_route_ends_resize(reason))
+        end(call, reason, error);
     else
-        note(&progress->walk, route, reason, is_explained, error);
+        note(call, route, reason, is_explained, error);
 }
 
-static bool is_too_large(const struct guest_request *request, const struct agent_stats *stats)
-{
-    return stats->has_bytes && request->most_bytes && stats->total > request->most_bytes;
-}
-
-/* A route has done what it was asked for. `came`: with the stats. After a resize they decide
- * whether that is verified. */
-static void take_stats(struct progress *progress, enum guest_route route, bool came,
+/* A route has done what it was asked for. After a resize the stats decide whether that is verified;
+ * NULL: it has none to give. */
+static void take_stats(struct guest_call *call, enum guest_route route,
                        const struct agent_stats *stats, const struct error *why_not)
 {
-    const struct guest_request *request = &progress->request;
+    const struct guest_request *request = &call->request;
     struct error error;
 
-    if (is_too_large(request, stats)) {
+    if (stats && stats->has_bytes && request->most_bytes && stats->total > request->most_bytes) {
         (void)error_set(&error, 0,
                         "the guest says that the file system has %" PRIu64
                         " bytes, and its device has %" PRIu64,
                         stats->total, request->most_bytes);
-        take_failure(progress, route, REASON_AGENT_FAILED, true, &error);
-    } else if (request->resizes && !(came && stats->has_bytes)) {
-        end(&progress->walk, REASON_UNVERIFIED, why_not);
+        take_failure(call, route, REASON_AGENT_FAILED, true, &error);
+    } else if (request->resizes && !(stats && stats->has_bytes)) {
+        end(call, REASON_UNVERIFIED, why_not);
     } else {
-        progress->walk.stats = *stats;
-        end(&progress->walk, REASON_NONE, NULL);
+        call->reply.stats = *stats;
+        end(call, REASON_NONE, NULL);
     }
 }
 
@@ -211,321 +204,235 @@ static enum volume_reason reason_of(enum agent_outcome outcome)
  * nothing about its ability. */
 static const char *ability_of(enum agent_outcome outcome)
 {
-    if (outcome == AGENT_OUTCOMES || outcome == AGENT_UNREACHABLE || outcome == AGENT_UNEXPLAINED)
+    if (outcome == AGENT_UNREACHABLE || outcome == AGENT_UNEXPLAINED)
         return NULL;
     return outcome == AGENT_UNSUPPORTED || outcome == AGENT_DENIED ? reason_name(reason_of(outcome))
                                                                    : ROUTE_ABLE;
 }
 
-/* `error`: why the agent's address is not known after all; NULL: nobody was asked for it. */
-static void begin_walk(struct progress *progress, const struct error *address_error)
-{
-    struct error error;
-
-    if (address_error)
-        note(&progress->walk, ROUTE_NONE, REASON_AGENT_UNREACHABLE, true, address_error);
-    if (progress->request.guest_path[0] == '/')
-        return;
-    (void)error_set(&error, 0, "nothing says where the guest has mounted this volume");
-    note(&progress->walk, ROUTE_NONE, REASON_GUEST_PATH_UNKNOWN, true, &error);
-}
-
 /* Goes on to the next route worth trying, and returns it with its address. */
-static enum guest_route find_next(struct progress *progress,
+static enum guest_route find_next(struct guest_call *call,
                                   char ret_address[static GUEST_ADDRESS_BYTES])
 {
-    const struct guest_request *request = &progress->request;
-    struct walk *walk = &progress->walk;
+    const struct guest_request *request = &call->request;
     struct error error;
 
-    for (; !walk->has_ended && walk->next < GUEST_ROUTES; walk->next++) {
-        enum guest_route route = request->order[walk->next];
+    for (; !call->has_ended && call->next < GUEST_ROUTES; call->next++) {
+        enum guest_route route = request->order[call->next];
 
-        if (!has_route(progress, route, ret_address))
+        if (!has_route(call, route, ret_address))
             continue;
         if (request->inability[route] == REASON_NONE)
             return route;
         (void)error_set(&error, 0, "the sandbox was found unable before: %s",
                         reason_name(request->inability[route]));
-        note(walk, ROUTE_NONE, request->inability[route], true, &error);
+        note(call, ROUTE_NONE, request->inability[route], true, &error);
     }
     return ROUTE_NONE;
 }
 
 /* ---- in a worker ---- */
 
-static void ask(const struct progress *progress, enum guest_route route, const char *address,
-                bool resizes, struct agent_reply *reply)
-{
-    const struct guest_request *from = &progress->request;
-    const struct agent_request request = {
-        .resizes = resizes,
-        .root = from->root,
-        .address = address,
-        .listener = from->listener,
-        .volume = route == ROUTE_SHIM ? from->shim_volume : from->guest_path,
-        .bytes = from->bytes,
-        .allowed_ns = route_time(progress),
-    };
-    const uint64_t until_ns = clock_boottime() + request.allowed_ns;
+struct question {
+    enum guest_route route; /* NONE: where the agent listens, of the shim */
+    enum shim_dialect dialect;
+    uint32_t agent_port;
+    size_t address_size; /* the longest address and its NUL */
+    struct agent_request request;
+};
 
-    if (route == ROUTE_SHIM)
-        shim_call_run(&request, from->shim_dialect, until_ns, reply);
-    else
-        agent_call_run(&request, until_ns, reply);
-}
-
-static void ask_route(const struct progress *progress, enum guest_route route, const char *address,
-                      struct agent_reply *reply)
-{
-    struct agent_reply size;
-
-    ask(progress, route, address, progress->request.resizes, reply);
-    if (route == ROUTE_SHIM || !progress->request.resizes || reply->outcome != AGENT_DONE ||
-        reply->stats_outcome != AGENT_UNREACHABLE)
-        return;
-    /* Some servers take one request per connection. */
-    ask(progress, route, address, false, &size);
-    reply->stats_outcome = size.outcome;
-    reply->stats = size.stats;
-    reply->error = size.error;
-}
-
-static void ask_address(struct progress *progress)
-{
-    struct guest_request *request = &progress->request;
-    const struct agent_request shim = {
-        .root = request->root, .address = request->shim_socket, .listener = request->listener};
-    struct walk *walk = &progress->walk;
-    const size_t size = request->agent_address_size < sizeof(walk->address)
-                            ? request->agent_address_size
-                            : sizeof(walk->address);
-    struct error error;
-
-    walk->address_learned =
-        shim_ask_address(&shim, clock_boottime() + time_left(request) / ASK_PART + 1,
-                         request->agent_port, walk->address, size, &error) == 0;
-    request->agent_address = walk->address;
-    begin_walk(progress, walk->address_learned ? NULL : &error);
-}
+struct answer {
+    struct agent_reply reply;
+    char address[GUEST_ADDRESS_BYTES]; /* of the agent; "": why not is the reply's error */
+};
 
 static const struct job_texts texts[] = {
-    {offsetof(struct progress, request.listener.sandbox_id), 1},
-    {offsetof(struct progress, request.agent_address), 1},
-    {offsetof(struct progress, request.guest_path), 1},
-    {offsetof(struct progress, request.shim_socket), 1},
-    {offsetof(struct progress, request.shim_volume), 1},
+    {offsetof(struct question, request.address), 1},
+    {offsetof(struct question, request.listener.sandbox_id), 1},
+    {offsetof(struct question, request.volume), 1},
     {0, 0},
 };
 
-static void walk_act(const struct job_input *input, struct buffer *reply)
+static void ask_act(const struct job_input *input, struct buffer *reply)
 {
-    struct progress progress;
-    struct walk *walk = &progress.walk;
-    char address[GUEST_ADDRESS_BYTES];
-    enum guest_route route;
+    struct question question;
+    struct agent_request *request = &question.request;
+    struct answer answer = {.reply.outcome = AGENT_UNREACHABLE};
 
-    job_read_message(input, texts, &progress, sizeof(progress));
-    progress.request.root = input->fds[0];
-    /* Here the walk only stops: with the address that is learned the daemon judges the helper anew.
-     */
-    progress.has_helper = true;
-    progress.request.inability[ROUTE_HELPER] = REASON_NONE;
-    if (progress.request.asks_address)
-        ask_address(&progress);
-    while ((route = find_next(&progress, address)) != ROUTE_NONE && route != ROUTE_HELPER) {
-        struct agent_reply answer;
-
-        ask_route(&progress, route, address, &answer);
-        walk->next++;
-        walk->answers[route] = answer.outcome;
-        if (answer.outcome == AGENT_DONE)
-            take_stats(&progress, route, answer.stats_outcome == AGENT_DONE, &answer.stats,
-                       &answer.error);
-        else
-            take_failure(&progress, route, reason_of(answer.outcome),
-                         answer.outcome != AGENT_UNEXPLAINED, &answer.error);
+    job_read_message(input, texts, &question, sizeof(question));
+    request->root = input->fds[0];
+    if (question.route == ROUTE_NONE) {
+        if (shim_ask_address(request, input->deadline_ns, question.agent_port, answer.address,
+                             question.address_size, &answer.reply.error) < 0)
+            answer.address[0] = '\0';
+    } else if (question.route == ROUTE_SHIM) {
+        shim_call_run(request, question.dialect, input->deadline_ns, &answer.reply);
+    } else {
+        agent_call_run(request, input->deadline_ns, &answer.reply);
     }
-    (void)buffer_append(reply, walk, sizeof(*walk));
+    (void)buffer_append(reply, &answer, sizeof(answer));
 }
 
 /* ---- in the daemon ---- */
 
-struct guest_call {
-    struct job job;
-    struct progress progress;
-    struct helper_call *helper;
-    uint64_t age_ns; /* of the helper's stats */
-    struct loop_timer beginning;
-    guest_done *done;
-    void *userdata;
-};
+static void on_job_done(struct job *job, enum job_end end, const void *bytes, size_t length);
 
-static void report(struct guest_call *call)
+static int start_job(struct guest_call *call, enum guest_route route, const char *address,
+                     uint64_t allowed_ns)
 {
-    const struct walk *walk = &call->progress.walk;
-    struct guest_reply reply = {
-        .reason = walk->reason,
-        .error = walk->error,
-        .stats = walk->stats,
-        .age_ns = call->age_ns,
-        .address_learned = walk->address_learned,
-    };
+    const struct guest_request *from = &call->request;
+    const struct question question = {
+        .route = route,
+        .dialect = from->shim_dialect,
+        .agent_port = from->agent_port,
+        .address_size = from->agent_address_size < GUEST_ADDRESS_BYTES ? from->agent_address_size
+                                                                       : GUEST_ADDRESS_BYTES,
+        .request = {.resizes = from->resizes,
+                    .address = address,
+                    .listener = from->listener,
+                    .volume = route == ROUTE_SHIM ? from->shim_volume : from->guest_path,
+                    .bytes = from->bytes,
+                    .allowed_ns = allowed_ns}};
 
-    for (enum guest_route route = ROUTE_COMPANION; route < ROUTE_HELPER; route++)
-        if (call->progress.request.resizes)
-            reply.ability[route] = ability_of(walk->answers[route]);
+    return job_start_message(&call->job,
+                             &(struct job_message){&question, sizeof(question), texts, NULL, 0},
+                             (struct job_request){.act = ask_act,
+                                                  .fds = {from->root, -1},
+                                                  .allowed_ns = allowed_ns,
+                                                  .done = on_job_done});
+}
+
+static void on_helper(const struct guest_helper_reply *reply, void *userdata);
+
+static void go_on(struct guest_call *call)
+{
+    const struct guest_request *request = &call->request;
+    char address[GUEST_ADDRESS_BYTES];
+    struct guest_reply reply;
+    enum guest_route route;
+    struct error error;
+
+    while ((route = find_next(call, address)) != ROUTE_NONE) {
+        int r = route == ROUTE_HELPER ? request->helper->begin(request->owner, time_left(request),
+                                                               on_helper, call, &call->helper)
+                                      : start_job(call, route, address, route_time(call));
+
+        if (r == 0)
+            return;
+        call->next++;
+        (void)error_set_errno(&error, r, "cannot call the agent");
+        take_failure(call, route, REASON_AGENT_UNREACHABLE, true, &error);
+    }
+    reply = call->reply;
+    if (!call->has_ended && reply.reason == REASON_NONE) {
+        reply.reason = REASON_AGENT_UNREACHABLE;
+        (void)error_set(&reply.error, 0, "agent.routes has no route to this agent");
+    }
     call->done(call, &reply, call->userdata);
 }
 
-static bool has_shim(const struct guest_request *request)
+/* address_error: why the agent's address is not known after all; NULL: nobody was asked for it. */
+static void begin_walk(struct guest_call *call, const struct error *address_error)
 {
-    struct stat status;
-
-    return request->shim_socket && request->shim_volume[0] == '/' &&
-           path_stat_in_root(request->root, request->shim_socket, &status) == 0 &&
-           S_ISSOCK(status.st_mode);
-}
-
-static void on_job_done(struct job *job, enum job_end end, const void *bytes, size_t length);
-static void on_helper(const struct guest_helper_reply *reply, void *userdata);
-
-static int start_job(struct guest_call *call)
-{
-    const struct guest_request *request = &call->progress.request;
-
-    return job_start_message(
-        &call->job, &(struct job_message){&call->progress, sizeof(call->progress), texts, NULL, 0},
-        (struct job_request){.act = walk_act,
-                             .fds = {request->root, -1},
-                             .deadline_ns = time_left(request),
-                             .done = on_job_done});
-}
-
-/* Has the next route asked: the helper's, or as many others as there are before it. */
-static void go_on(struct guest_call *call)
-{
-    struct progress *progress = &call->progress;
-    struct guest_request *request = &progress->request;
-    struct walk *walk = &progress->walk;
-    char address[GUEST_ADDRESS_BYTES];
-    enum guest_route route;
     struct error error;
-    int r;
 
-    progress->has_shim = has_shim(request);
-    progress->has_helper = request->helper->is_possible(request->owner);
-    if (request->asks_address) {
-        r = start_job(call);
-        if (r == 0)
-            return;
-        request->asks_address = false;
-        (void)error_set_errno(&error, r, "cannot ask for the agent's address");
-        begin_walk(progress, &error);
+    if (address_error)
+        note(call, ROUTE_NONE, REASON_AGENT_UNREACHABLE, true, address_error);
+    if (call->request.guest_path[0] != '/') {
+        (void)error_set(&error, 0, "nothing says where the guest has mounted this volume");
+        note(call, ROUTE_NONE, REASON_GUEST_PATH_UNKNOWN, true, &error);
     }
-    while ((route = find_next(progress, address)) != ROUTE_NONE) {
-        r = route == ROUTE_HELPER ? request->helper->begin(request->owner, time_left(request),
-                                                           on_helper, call, &call->helper)
-                                  : start_job(call);
-        if (r == 0)
-            return;
-        walk->next++;
-        (void)error_set_errno(&error, r, "cannot call the agent");
-        take_failure(progress, route, REASON_AGENT_UNREACHABLE, true, &error);
-    }
-    if (!walk->has_ended && walk->reason == REASON_NONE) {
-        walk->reason = REASON_AGENT_UNREACHABLE;
-        (void)error_set(&walk->error, 0, "agent.routes has no route to this agent");
-    }
-    report(call);
+    go_on(call);
 }
 
-static bool is_reason(enum volume_reason reason)
+static void take_address(struct guest_call *call, const struct answer *answer)
 {
-    return reason == REASON_NONE || reason == REASON_UNVERIFIED ||
-           (reason >= REASON_OF_GUEST_FIRST && reason <= REASON_OF_GUEST_LAST);
-}
-
-/* Only a walk that has worked has stats, and after a resize it has a size. */
-static bool are_possible(const struct guest_request *request, const struct walk *walk)
-{
-    return walk->has_ended && walk->reason == REASON_NONE
-               ? !is_too_large(request, &walk->stats) &&
-                     (walk->stats.has_bytes || !request->resizes)
-               : !walk->stats.has_bytes;
-}
-
-/* A worker that has brought the walk no further has not answered. */
-static bool take_walk(struct progress *progress, const void *bytes, size_t length)
-{
-    struct guest_request *request = &progress->request;
-    const unsigned first = progress->walk.next + !request->asks_address;
+    struct guest_request *request = &call->request;
     struct agent_address address;
-    struct walk walk;
 
-    if (!job_take_reply(bytes, length, &walk, sizeof(walk)) || walk.next < first ||
-        walk.next > GUEST_ROUTES || !job_is_flag(&walk.has_ended) ||
-        !job_is_flag(&walk.agent_is_silent) || !is_reason(walk.reason) ||
-        !job_is_error(&walk.error) || walk.priority > PRIORITY_MOST ||
-        !job_is_flag(&walk.stats.has_bytes) || !job_is_flag(&walk.stats.has_inodes) ||
-        !job_is_flag(&walk.stats.abnormal) || !job_is_text(walk.stats.condition) ||
-        !are_possible(request, &walk) || !job_is_flag(&walk.address_learned) ||
-        !job_is_text(walk.address))
-        return false;
-    for (enum guest_route route = ROUTE_NONE; route < GUEST_ROUTES; route++)
-        if ((unsigned)walk.answers[route] > AGENT_OUTCOMES)
-            return false;
-    if (request->asks_address && walk.address_learned) {
-        if (strlen(walk.address) >= request->agent_address_size ||
-            agent_address_parse(walk.address, &address, NULL) < 0)
-            return false;
-        (void)strcpy(request->agent_address, walk.address);
-    }
-    progress->walk = walk;
-    return true;
+    call->is_at_address = false;
+    call->reply.address_learned = strlen(answer->address) < request->agent_address_size &&
+                                  agent_address_parse(answer->address, &address, NULL) == 0;
+    if (call->reply.address_learned)
+        (void)strcpy(request->agent_address, answer->address);
+    begin_walk(call, call->reply.address_learned ? NULL : &answer->reply.error);
+}
+
+static void take_reply(struct guest_call *call, const struct agent_reply *reply)
+{
+    enum guest_route route = call->request.order[call->next++];
+
+    if (call->request.resizes)
+        call->reply.ability[route] = ability_of(reply->outcome);
+    if (reply->outcome == AGENT_DONE)
+        take_stats(call, route, reply->stats_outcome == AGENT_DONE ? &reply->stats : NULL,
+                   &reply->error);
+    else
+        take_failure(call, route, reason_of(reply->outcome), reply->outcome != AGENT_UNEXPLAINED,
+                     &reply->error);
+    go_on(call);
+}
+
+/* An answer to a question for stats alone has them. */
+static bool take_answer(const void *bytes, size_t length, bool resizes, struct answer *answer)
+{
+    struct agent_reply *reply = &answer->reply;
+
+    return job_take_reply(bytes, length, answer, sizeof(*answer)) &&
+           (unsigned)reply->outcome < AGENT_OUTCOMES &&
+           (resizes || reply->outcome != AGENT_DONE || reply->stats_outcome == AGENT_DONE) &&
+           job_is_error(&reply->error) && job_is_flag(&reply->stats.has_bytes) &&
+           job_is_flag(&reply->stats.has_inodes) && job_is_flag(&reply->stats.abnormal) &&
+           job_is_text(reply->stats.condition) && job_is_text(answer->address);
 }
 
 static void on_job_done(struct job *job, enum job_end how, const void *bytes, size_t length)
 {
     struct guest_call *call = container_of(job, struct guest_call, job);
-    struct progress *progress = &call->progress;
-    struct error error;
+    struct answer answer;
 
-    /* Without a reply the route that is next has failed, or the question for the address. */
-    if (how != JOB_ANSWERED || !take_walk(progress, bytes, length)) {
-        (void)error_set(&error, 0, "%s", job_fault_text(how));
-        if (progress->request.asks_address)
-            begin_walk(progress, &error);
-        else
-            take_failure(progress, progress->request.order[progress->walk.next++],
-                         REASON_AGENT_UNREACHABLE, true, &error);
+    if (how != JOB_ANSWERED || !take_answer(bytes, length, call->request.resizes, &answer)) {
+        answer = (struct answer){.reply.outcome = AGENT_UNREACHABLE};
+        (void)error_set(&answer.reply.error, 0, "%s", job_fault_text(how));
     }
-    progress->request.asks_address = false;
-    go_on(call);
+    if (call->is_at_address)
+        take_address(call, &answer);
+    else
+        take_reply(call, &answer.reply);
 }
 
 static void on_helper(const struct guest_helper_reply *reply, void *userdata)
 {
     struct guest_call *call = userdata;
-    struct progress *progress = &call->progress;
 
     call->helper = NULL;
-    call->age_ns = reply->age_ns;
-    progress->walk.next++;
+    call->reply.age_ns = reply->age_ns;
+    call->next++;
     if (reply->reason != REASON_NONE)
-        take_failure(progress, ROUTE_HELPER, reply->reason, true, &reply->error);
+        take_failure(call, ROUTE_HELPER, reply->reason, true, &reply->error);
     else
-        take_stats(progress, ROUTE_HELPER, true, &reply->stats, &reply->error);
+        take_stats(call, ROUTE_HELPER, &reply->stats, &reply->error);
     go_on(call);
 }
 
 static void on_beginning(struct loop_timer *timer)
 {
     struct guest_call *call = container_of(timer, struct guest_call, beginning);
+    const struct guest_request *request = &call->request;
+    struct error error;
+    int r;
 
-    if (!call->progress.request.asks_address)
-        begin_walk(&call->progress, NULL);
-    go_on(call);
+    call->is_at_address = request->asks_address && !request->agent_address[0];
+    if (!call->is_at_address) {
+        begin_walk(call, NULL);
+        return;
+    }
+    r = start_job(call, ROUTE_NONE, request->shim_socket, time_left(request) / ASK_PART + 1);
+    if (r == 0)
+        return;
+    call->is_at_address = false;
+    (void)error_set_errno(&error, r, "cannot ask for the agent's address");
+    begin_walk(call, &error);
 }
 
 int guest_call_new(struct loop *loop, const struct guest_request *request, guest_done *done,
@@ -537,10 +444,7 @@ int guest_call_new(struct loop *loop, const struct guest_request *request, guest
         return -ENOMEM;
     call->done = done;
     call->userdata = userdata;
-    call->progress.request = *request;
-    call->progress.request.asks_address = request->asks_address && !request->agent_address[0];
-    for (enum guest_route route = ROUTE_NONE; route < GUEST_ROUTES; route++)
-        call->progress.walk.answers[route] = AGENT_OUTCOMES;
+    call->request = *request;
     loop_timer_start(loop, &call->beginning, 0, on_beginning);
     *ret_call = call;
     return 0;
@@ -552,6 +456,6 @@ struct guest_call *guest_call_free(struct guest_call *call)
         return NULL;
     loop_timer_stop(&call->beginning);
     if (call->helper)
-        (void)call->progress.request.helper->free(call->helper);
+        (void)call->request.helper->free(call->helper);
     return job_free(&call->job);
 }

@@ -55,9 +55,9 @@ typedef void guest_helper_done(const struct guest_helper_reply *reply, void *use
 /* How the caller brings a helper into the guest; `owner` is the request's. */
 struct guest_helper_ops {
     bool (*is_possible)(void *owner);
-    /* Exactly one `done`, from the loop and never from within; the call is freed then. deadline_ns:
-     * from now. 0 or -errno. */
-    int (*begin)(void *owner, uint64_t deadline_ns, guest_helper_done *done, void *userdata,
+    /* Exactly one `done`, from the loop and never from within; the call is freed then. 0 or -errno.
+     */
+    int (*begin)(void *owner, uint64_t allowed_ns, guest_helper_done *done, void *userdata,
                  struct helper_call **ret_call);
     struct helper_call *(*free)(struct helper_call *call); /* returns NULL */
 };

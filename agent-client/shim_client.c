@@ -145,13 +145,11 @@ enum agent_outcome shim_outcome(unsigned status, const char *body, size_t length
                                 struct error *error)
 {
     struct ttrpc_status said;
-    char number[16];
 
     if (status / 100 == 2)
         return AGENT_DONE;
     if (status == HTTP_INTERNAL && read_status(body, length, &said)) {
-        (void)error_set(error, 0, "by the shim: %s%s%s", ttrpc_code_name(said.code, number),
-                        said.message[0] ? ": " : "", said.message);
+        agent_describe_status(&said, "by the shim", error);
         /* In the words of kata_agent.go, when its own time for the call is over. */
         if (said.code == STATUS_DEADLINE_EXCEEDED && strstr(said.message, "Request timed out"))
             return AGENT_UNREACHABLE;
@@ -280,54 +278,36 @@ int shim_parse_stats(enum shim_dialect dialect, const char *body, size_t length,
 
 /* ---- where the agent listens ------------------------------------------------------------- */
 
-static bool is_address(const char *text)
-{
-    struct agent_address address;
-
-    return agent_address_parse(text, &address, NULL) == 0;
-}
-
 int shim_parse_agent_url(const char *body, size_t length, uint32_t default_port, char *ret_address,
                          size_t size)
 {
-    char address[AGENT_ADDRESS_PATH_BYTES + 32];
+    struct agent_address address;
     int written;
 
     while (length && body[length - 1] && strchr(" \t\r\n", body[length - 1]))
         length--;
-    if (!length || length >= sizeof(address) || memchr(body, '\0', length))
+    if (!length || length >= size || memchr(body, '\0', length))
         return -EINVAL;
-    written = snprintf(address, sizeof(address), "%.*s", (int)length, body);
-    if (!is_address(address)) {
-        if (!strstr(address, "vsock://"))
-            return -EINVAL;
-        written = snprintf(address, sizeof(address), "%.*s:%u", (int)length, body, default_port);
-        if (written >= (int)sizeof(address) || !is_address(address))
-            return -EINVAL;
-    }
-    if ((size_t)written >= size)
-        return -EINVAL;
-    memcpy(ret_address, address, (size_t)written + 1);
-    return 0;
+    (void)snprintf(ret_address, size, "%.*s", (int)length, body);
+    if (agent_address_parse(ret_address, &address, NULL) == 0)
+        return 0;
+    written = snprintf(ret_address, size, "%.*s:%u", (int)length, body, default_port);
+    return written < (int)size && strstr(ret_address, "vsock://") &&
+                   agent_address_parse(ret_address, &address, NULL) == 0
+               ? 0
+               : -EINVAL;
 }
 
 /* ---- calls ---- */
 
-static enum http_exchange_end exchange(const struct agent_request *asked, const char *method,
-                                       const char *target, const char *body, size_t limit,
-                                       uint64_t until_ns, unsigned *ret_status,
-                                       struct buffer *answer, struct error *error)
+static enum http_exchange_end exchange(const struct agent_request *asked,
+                                       struct http_exchange_request request, uint64_t until_ns,
+                                       unsigned *ret_status, struct buffer *answer,
+                                       struct error *error)
 {
-    const struct http_exchange_request request = {
-        .directory = asked->root,
-        .socket_path = asked->address,
-        .listener = asked->listener,
-        .method = method,
-        .target = target,
-        .body = body,
-        .body_limit = limit,
-    };
-
+    request.directory = asked->root;
+    request.socket_path = asked->address;
+    request.listener = asked->listener;
     return http_exchange_perform(&request, until_ns, ret_status, answer, error);
 }
 
@@ -348,8 +328,12 @@ static void ask(const struct agent_request *asked, enum shim_dialect dialect, bo
         (void)error_set_errno(error, r, "cannot call the agent");
         return;
     }
-    end = exchange(asked, method, buffer_text(&target), body.length ? buffer_text(&body) : NULL,
-                   AGENT_REPLY_BYTES, until_ns, &status, &answer, error);
+    end = exchange(asked,
+                   (struct http_exchange_request){.method = method,
+                                                  .target = buffer_text(&target),
+                                                  .body = body.length ? buffer_text(&body) : NULL,
+                                                  .body_limit = AGENT_REPLY_BYTES},
+                   until_ns, &status, &answer, error);
     if (end == HTTP_EXCHANGE_ANSWERED) {
         reply->outcome = shim_outcome(status, buffer_text(&answer), answer.length, error);
     } else if (end == HTTP_EXCHANGE_NOTHING && dialect == SHIM_RUST) {
@@ -386,8 +370,10 @@ int shim_ask_address(const struct agent_request *request, uint64_t until_ns, uin
     unsigned status;
     char shown[64];
 
-    if (exchange(request, "GET", "/agent-url", NULL, size, until_ns, &status, &answer, error) !=
-        HTTP_EXCHANGE_ANSWERED) {
+    if (exchange(request,
+                 (struct http_exchange_request){
+                     .method = "GET", .target = "/agent-url", .body_limit = size},
+                 until_ns, &status, &answer, error) != HTTP_EXCHANGE_ANSWERED) {
         (void)error_prefix(error, "no agent address is known, and the shim cannot help: ");
         return -EINVAL;
     }

@@ -148,7 +148,7 @@ static void start_resize(struct connection *connection, uint32_t stream_id,
     char path[AGENT_PATH_BYTES];
     uint64_t bytes;
 
-    if (agent_parse_resize_request(buffer_text(payload), payload->length, path, &bytes) < 0) {
+    if (agent_parse_request(buffer_text(payload), payload->length, path, &bytes) < 0) {
         refuse(connection, stream_id, STATUS_INVALID_ARGUMENT, "not a ResizeVolumeRequest");
         return;
     }
@@ -167,7 +167,7 @@ static void answer_stats(struct connection *connection, uint32_t stream_id,
     char path[AGENT_PATH_BYTES];
     enum status_code code;
 
-    if (agent_parse_stats_request(buffer_text(payload), payload->length, path) < 0) {
+    if (agent_parse_request(buffer_text(payload), payload->length, path, NULL) < 0) {
         refuse(connection, stream_id, STATUS_INVALID_ARGUMENT, "not a VolumeStatsRequest");
         return;
     }

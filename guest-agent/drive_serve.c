@@ -38,15 +38,15 @@ enum status_code drive_call_parse(const char *method, const struct buffer *paylo
     *ret_call = (struct drive_call){.setting = {"/sys", "/dev", "/proc", 0, false}};
     if (strcmp(method, DRIVE_METHOD_LIST) == 0) {
         ret_call->kind = DRIVE_CALL_LIST;
-        r = drive_parse_list_request(bytes, payload->length, &ret_call->without_disks);
+        r = drive_parse(bytes, payload->length, DRIVE_LIST_REQUEST, &ret_call->without_disks, NULL);
     } else if (strcmp(method, DRIVE_METHOD_MOUNT) == 0) {
         ret_call->kind = DRIVE_CALL_MOUNT;
-        r = drive_parse_mount_request(bytes, payload->length, &ret_call->mount, &wrong);
+        r = drive_parse(bytes, payload->length, DRIVE_MOUNT_REQUEST, &ret_call->mount, &wrong);
         ret_call->timeout_ms = ret_call->mount.timeout_ms;
         ret_call->mount.timeout_ms = 0;
     } else if (strcmp(method, DRIVE_METHOD_UNMOUNT) == 0) {
         ret_call->kind = DRIVE_CALL_UNMOUNT;
-        r = drive_parse_unmount_request(bytes, payload->length, &ret_call->unmount, &wrong);
+        r = drive_parse(bytes, payload->length, DRIVE_UNMOUNT_REQUEST, &ret_call->unmount, &wrong);
         ret_call->timeout_ms = ret_call->unmount.timeout_ms;
     } else {
         return drive_refuse(error, STATUS_UNIMPLEMENTED, "not a method of " DRIVE_SERVICE);
@@ -81,12 +81,12 @@ enum status_code drive_call_run(const struct drive_call *call, struct drive_walk
     case DRIVE_CALL_MOUNT:
         code = drive_mount_run(&call->mount, &call->setting, walk, &mounted, error);
         if (code == STATUS_OK)
-            r = drive_append_mount_answer(payload, &mounted);
+            r = drive_append(payload, DRIVE_MOUNT_ANSWER, &mounted);
         break;
     case DRIVE_CALL_UNMOUNT:
         code = drive_unmount_run(&call->unmount, &call->setting, &unmounted, error);
         if (code == STATUS_OK)
-            r = drive_append_unmount_answer(payload, &unmounted);
+            r = drive_append(payload, DRIVE_UNMOUNT_ANSWER, &unmounted);
         break;
     }
     return r < 0 ? drive_refuse_errno(error, STATUS_RESOURCE_EXHAUSTED, r, "cannot make the answer")
@@ -128,7 +128,7 @@ static void log_end(const void *work, const struct task_result *result)
     }
     if (call->kind == DRIVE_CALL_MOUNT) {
         drive_flush_wake(call->mount.serial);
-        if (drive_parse_mount_answer(result->payload, result->length, &answer) == 0 &&
+        if (drive_parse(result->payload, result->length, DRIVE_MOUNT_ANSWER, &answer, NULL) == 0 &&
             answer.was_mounted) {
             log_debug(NULL, "drive %s: is mounted already", id);
             return;
@@ -211,8 +211,8 @@ static bool is_same(const struct drive_call *one, const struct drive_call *other
         return false;
     if (one->kind == DRIVE_CALL_UNMOUNT)
         return strcmp(one->unmount.drive_id, other->unmount.drive_id) == 0;
-    return drive_append_mount_request(&a, &one->mount) == 0 &&
-           drive_append_mount_request(&b, &other->mount) == 0 && a.length == b.length &&
+    return drive_append(&a, DRIVE_MOUNT_REQUEST, &one->mount) == 0 &&
+           drive_append(&b, DRIVE_MOUNT_REQUEST, &other->mount) == 0 && a.length == b.length &&
            memcmp(a.data, b.data, a.length) == 0;
 }
 

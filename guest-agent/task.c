@@ -94,11 +94,11 @@ static int run(const void *argument)
 static void on_end(struct child *child, enum child_end end, int status, const struct buffer *output,
                    void *userdata);
 
-static int start(struct task *task, uint64_t deadline_ns)
+static int start(struct task *task, uint64_t allowed_ns)
 {
     const struct child_request request = {
         .output_limit = sizeof(struct report) + task->kind->payload_bytes,
-        .deadline_ns = deadline_ns,
+        .allowed_ns = allowed_ns,
         .function = run,
         .argument = task,
         .input = -1,
@@ -161,7 +161,7 @@ void task_free(struct task *task)
 }
 
 int task_start(struct loop *loop, const struct task_kind *kind, uint64_t subject, const void *work,
-               uint64_t deadline_ns, struct task **ret_task)
+               uint64_t allowed_ns, struct task **ret_task)
 {
     cleanup(freep) void *copy = malloc(kind->work_bytes);
     struct task *task;
@@ -189,7 +189,7 @@ int task_start(struct loop *loop, const struct task_kind *kind, uint64_t subject
     memcpy(copy, work, kind->work_bytes);
     task->work = take_pointer(&copy);
     LL_PREPEND(tasks, task);
-    r = start(task, deadline_ns);
+    r = start(task, allowed_ns);
     if (r < 0)
         task_free(task);
     else

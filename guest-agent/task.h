@@ -73,9 +73,9 @@ struct task *task_find(uint64_t subject); /* NULL: there is none */
 
 enum task_failure { TASK_TOO_MANY = -EAGAIN };
 
-/* deadline_ns: from now; 0: none. 0, TASK_TOO_MANY, -ENOMEM, or a failure of child_new(). */
+/* allowed_ns: 0: without end. 0, TASK_TOO_MANY, -ENOMEM, or a failure of child_new(). */
 int task_start(struct loop *loop, const struct task_kind *kind, uint64_t subject, const void *work,
-               uint64_t deadline_ns, struct task **ret_task);
+               uint64_t allowed_ns, struct task **ret_task);
 
 /* `done` comes once, from the loop: when the task has ended, or timeout_ns from now (0: never). */
 void task_wait(struct task *task, struct task_waiter *waiter, uint64_t timeout_ns, task_done *done);

@@ -16,10 +16,18 @@
  * which the VMM's path leads, and which the VMM has open.
  *
  * Limits are a part of vm.add-disk and cannot be changed afterwards.
- * (Cloud Hypervisor: vmm/src/api/openapi/cloud-hypervisor.yaml, vmm/src/device_manager.rs)
+ *
+ *     vmm.ping          {"build_version": "v52.0", "version": "52.0.0", "pid": 7, …};
+ * "v52.0-dirty", "v52.0-12-gabcdef" vm.info           {"config": {"disks": [{"id": "_disk0",
+ * "path": "/dev/sdb", "readonly": false, "image_type": "Raw", …}], "fs": [{…}], "platform": {"tdx":
+ * true, "sev_snp": true, …}, …}, "state": "Running", "device_tree": {"crust_data": {…}, …}, …} a
+ * refusal         ["Error from API", …, "the innermost cause"]; before v47 plain text. Up to v52
+ * all are 500, later some are 404
+ *
+ * (Cloud Hypervisor: vmm/src/api/openapi/cloud-hypervisor.yaml, vmm/src/device_manager.rs,
+ * vmm/src/vm_config.rs; release notes of v47 and v52)
  */
 #include <ctype.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -30,7 +38,7 @@
 #include "lib/text.h"
 #include "model/sandbox.h"
 
-enum { SECTOR_BYTES = 512 };
+enum { SECTOR_BYTES = 512, WORD_BYTES = 64 };
 
 /* ---- answers ----
  *
@@ -39,33 +47,19 @@ enum { SECTOR_BYTES = 512 };
  * without an id cannot be named, but Cloud Hypervisor assigns each an id before it reports it.
  */
 
-static void copy_word(const char *text, char ret_word[static CLOUD_HYPERVISOR_WORD_BYTES])
+static enum hypervisor_outcome read_version(struct vmm_http *http, const cJSON *ping)
 {
-    text_clean(text, strlen(text), ret_word, CLOUD_HYPERVISOR_WORD_BYTES);
-}
+    const char *version = json_string(ping, "version");
+    char word[WORD_BYTES], need[VMM_VERSION_TEXT_BYTES];
 
-enum hypervisor_outcome
-cloud_hypervisor_read_ping(const char *body, size_t length,
-                           char ret_version[static CLOUD_HYPERVISOR_WORD_BYTES],
-                           struct error *error)
-{
-    cleanup(json_deletep) cJSON *ping = NULL;
-    char need[VMM_VERSION_TEXT_BYTES];
-    const char *version;
-
-    if (json_parse(body, length, JSON_LIMITS_VMM_HTTP, &ping, error) < 0)
-        return HYPERVISOR_UNREACHABLE;
-    version = json_string(ping, "version");
-    if (!version) {
-        (void)error_set(error, 0, "vmm.ping: no version");
-        return HYPERVISOR_UNREACHABLE;
-    }
-    copy_word(version, ret_version);
-    if (cloud_hypervisor_is_able(ret_version))
+    if (!version)
+        return vmm_http_fail(http, HYPERVISOR_UNREACHABLE, "vmm.ping: no version");
+    text_clean(version, strlen(version), http->reply->version, sizeof(http->reply->version));
+    text_clean(version, strlen(version), word, sizeof(word));
+    if (cloud_hypervisor_is_able(word))
         return HYPERVISOR_DONE;
-    cloud_hypervisor_say_need(ret_version, need);
-    (void)error_set(error, 0, "%s", need);
-    return HYPERVISOR_VERSION;
+    cloud_hypervisor_say_need(word, need);
+    return vmm_http_fail(http, HYPERVISOR_VERSION, need);
 }
 
 /* With another format, a resize would change the image instead of re-reading the device. */
@@ -99,8 +93,8 @@ static void read_address(const cJSON *tree, const char *id, struct drive *drive)
         (void)snprintf(drive->address, sizeof(drive->address), "pci:%.2s", bdf + 8);
 }
 
-static int read_disk(const cJSON *disk, const cJSON *tree, struct drive_report *report,
-                     struct error *error)
+static enum hypervisor_outcome read_disk(struct vmm_http *http, const cJSON *disk,
+                                         const cJSON *tree)
 {
     struct drive drive = {
         .read_only = cJSON_IsTrue(json_member(disk, "readonly")),
@@ -110,88 +104,81 @@ static int read_disk(const cJSON *disk, const cJSON *tree, struct drive_report *
     const char *serial = json_string(disk, "serial");
 
     if (!path)
-        return 0;
+        return HYPERVISOR_DONE;
     if (serial)
         text_clean(serial, strlen(serial), drive.serial, sizeof(drive.serial));
     if (!id || strlen(id) >= sizeof(drive.id))
-        return error_set(error, -EBADMSG, "vm.info: a disk without an id, or with too long a one");
+        return vmm_http_fail(http, HYPERVISOR_UNREACHABLE,
+                             "vm.info: a disk without an id, or with too long a one");
     memcpy(drive.id, id, strlen(id) + 1);
     read_address(tree, id, &drive);
-    return drive_report_add(report, &drive, path, error);
+    return drive_report_add(&http->drives, &drive, path, &http->reply->error);
 }
 
 /* A disk that was removed leaves the configuration at once, and the tree when the guest has let go
- * of it (vmm/src/device_manager.rs). */
-static int read_device(const cJSON *device, const char *prefix, struct drive_report *leaving,
-                       struct error *error)
+ * of it. */
+static enum hypervisor_outcome read_device(struct vmm_http *http, const cJSON *device)
 {
     struct drive drive = {.read_only = false};
 
-    if (!device->string || strncmp(device->string, prefix, strlen(prefix)) != 0 ||
+    if (!device->string || strncmp(device->string, VMM_HTTP_PREFIX, strlen(VMM_HTTP_PREFIX)) != 0 ||
         strlen(device->string) >= sizeof(drive.id))
-        return 0;
+        return HYPERVISOR_DONE;
     strcpy(drive.id, device->string);
-    return drive_report_add(leaving, &drive, drive.id, error);
+    return drive_report_add(&http->leaving, &drive, drive.id, &http->reply->error);
 }
 
-int cloud_hypervisor_read_info(const char *body, size_t length,
-                               char ret_state[static CLOUD_HYPERVISOR_WORD_BYTES],
-                               struct drive_report *report, const char *prefix,
-                               struct drive_report *leaving, struct error *error)
+static enum hypervisor_outcome read_list(struct vmm_http *http, const cJSON *info)
 {
-    cleanup(json_deletep) cJSON *info = NULL;
-    int r = json_parse(body, length, JSON_LIMITS_VMM_HTTP, &info, error);
-    const cJSON *disks, *each, *tree;
-    const char *state;
+    const char *state = json_string(info, "state");
+    const cJSON *disks = json_member(json_member(info, "config"), "disks"), *each;
+    const cJSON *tree = json_member(info, "device_tree");
+    enum hypervisor_outcome outcome = HYPERVISOR_DONE;
+    char word[WORD_BYTES];
 
-    if (r < 0)
-        return r;
-    state = json_string(info, "state");
-    disks = json_member(json_member(info, "config"), "disks");
-    tree = json_member(info, "device_tree");
     if (!state)
-        return error_set(error, -EBADMSG, "vm.info: no state");
+        return vmm_http_fail(http, HYPERVISOR_UNREACHABLE, "vm.info: no state");
     if (disks && !cJSON_IsArray(disks) && !cJSON_IsNull(disks))
-        return error_set(error, -EBADMSG, "vm.info: config.disks is no list");
+        return vmm_http_fail(http, HYPERVISOR_UNREACHABLE, "vm.info: config.disks is no list");
     cJSON_ArrayForEach(each, disks)
     {
-        r = read_disk(each, tree, report, error);
-        if (r < 0)
-            return r;
+        if (outcome == HYPERVISOR_DONE)
+            outcome = read_disk(http, each, tree);
     }
     cJSON_ArrayForEach(each, tree)
     {
-        r = read_device(each, prefix, leaving, error);
-        if (r < 0)
-            return r;
+        if (outcome == HYPERVISOR_DONE)
+            outcome = read_device(http, each);
     }
-    copy_word(state, ret_state);
-    return 0;
+    http->is_paused = strcmp(state, "Paused") == 0;
+    if (outcome != HYPERVISOR_DONE || http->is_paused || strcmp(state, "Running") == 0)
+        return outcome;
+    text_clean(state, strlen(state), word, sizeof(word));
+    return error_set(&http->reply->error, HYPERVISOR_BUSY, "the VM is not running: its state is %s",
+                     word);
 }
 
-int cloud_hypervisor_read_guest(const char *body, size_t length, struct hypervisor_guest *ret_guest,
-                                struct error *error)
+/* A build without support for a kind of confidential guest does not name that kind. */
+static enum hypervisor_outcome read_guest(struct vmm_http *http, const cJSON *info)
 {
-    cleanup(json_deletep) cJSON *info = NULL;
-    int r = json_parse(body, length, JSON_LIMITS_VMM_HTTP, &info, error);
-    const cJSON *config, *platform;
+    const cJSON *config = json_member(info, "config"), *platform = json_member(config, "platform");
 
-    if (r < 0)
-        return r;
-    config = json_member(info, "config");
     if (!cJSON_IsObject(config))
-        return error_set(error, -EBADMSG, "vm.info: no config");
-    platform = json_member(config, "platform");
-    *ret_guest = (struct hypervisor_guest){
+        return vmm_http_fail(http, HYPERVISOR_UNREACHABLE, "vm.info: no config");
+    http->reply->guest = (struct hypervisor_guest){
         .is_confidential = cJSON_IsTrue(json_member(platform, "tdx")) ||
                            cJSON_IsTrue(json_member(platform, "sev_snp")),
         .has_share = cJSON_GetArraySize(json_member(config, "fs")) > 0,
     };
-    return 0;
+    return HYPERVISOR_DONE;
 }
 
-enum hypervisor_outcome cloud_hypervisor_refusal(const char *body, size_t length,
-                                                 struct error *error)
+static const char *find_fault(const cJSON *refusal)
+{
+    return cJSON_GetStringValue(cJSON_GetArrayItem(refusal, cJSON_GetArraySize(refusal) - 1));
+}
+
+static enum hypervisor_outcome judge_fault(struct error *text)
 {
     static const struct {
         const char *words;
@@ -201,54 +188,14 @@ enum hypervisor_outcome cloud_hypervisor_refusal(const char *body, size_t length
         {"does not match requested size", HYPERVISOR_REFUSED}, /* the device grew again meanwhile */
         {"Unsupported operation", HYPERVISOR_UNSUPPORTED},
     };
-    cleanup(json_deletep) cJSON *list = NULL;
-    const cJSON *innermost = NULL;
 
-    if (json_parse(body, length, JSON_LIMITS_VMM_HTTP, &list, NULL) == 0)
-        innermost = cJSON_GetArrayItem(list, cJSON_GetArraySize(list) - 1);
-    vmm_http_say_refusal(cJSON_GetStringValue(innermost), body, length, error);
     for (size_t i = 0; i < array_length(causes); i++)
-        if (strstr(error->text, causes[i].words))
+        if (strstr(text->text, causes[i].words))
             return causes[i].outcome;
     return HYPERVISOR_REFUSED;
 }
 
-/* ---- the kind ---- */
-
-static enum hypervisor_outcome read_version(struct vmm_http *http)
-{
-    struct hypervisor_reply *reply = http->reply;
-    char version[CLOUD_HYPERVISOR_WORD_BYTES] = "";
-    enum hypervisor_outcome outcome = cloud_hypervisor_read_ping(
-        buffer_text(&http->answer), http->answer.length, version, &reply->error);
-
-    text_clean(version, strlen(version), reply->version, sizeof(reply->version));
-    return outcome;
-}
-
-static enum hypervisor_outcome read_list(struct vmm_http *http)
-{
-    const struct buffer *answer = &http->answer;
-    struct error *error = &http->reply->error;
-    char state[CLOUD_HYPERVISOR_WORD_BYTES];
-
-    if (cloud_hypervisor_read_info(buffer_text(answer), answer->length, state, &http->drives,
-                                   VMM_HTTP_PREFIX, &http->leaving, error) < 0)
-        return HYPERVISOR_UNREACHABLE;
-    http->is_paused = strcmp(state, "Paused") == 0;
-    if (http->is_paused || strcmp(state, "Running") == 0)
-        return HYPERVISOR_DONE;
-    (void)error_set(error, 0, "the VM is not running: its state is %s", state);
-    return HYPERVISOR_BUSY;
-}
-
-static enum hypervisor_outcome read_guest(struct vmm_http *http)
-{
-    return cloud_hypervisor_read_guest(buffer_text(&http->answer), http->answer.length,
-                                       &http->reply->guest, &http->reply->error) < 0
-               ? HYPERVISOR_UNREACHABLE
-               : HYPERVISOR_DONE;
-}
+/* ---- requests ---- */
 
 static const char *encode(const struct vmm_http *http, enum vmm_http_change change,
                           const struct drive *drive, struct buffer *target, struct buffer *body)
@@ -287,19 +234,20 @@ static const char *encode(const struct vmm_http *http, enum vmm_http_change chan
     return "PUT";
 }
 
+const struct vmm_http_kind cloud_hypervisor_kind = {
+    .version_target = "/api/v1/vmm.ping",
+    .list_target = "/api/v1/vm.info",
+    .resizes_by_version = true,
+    .read_version = read_version,
+    .read_list = read_list,
+    .read_guest = read_guest,
+    .find_fault = find_fault,
+    .judge_fault = judge_fault,
+    .encode = encode,
+};
+
 void cloud_hypervisor_act(const struct hypervisor_request *request, uint64_t deadline_ns,
                           struct hypervisor_reply *reply)
 {
-    static const struct vmm_http_kind kind = {
-        .version_target = "/api/v1/vmm.ping",
-        .list_target = "/api/v1/vm.info",
-        .resizes_by_version = true,
-        .refusal = cloud_hypervisor_refusal,
-        .read_version = read_version,
-        .read_list = read_list,
-        .read_guest = read_guest,
-        .encode = encode,
-    };
-
-    vmm_http_act(&kind, request, deadline_ns, reply);
+    vmm_http_act(&cloud_hypervisor_kind, request, deadline_ns, reply);
 }

@@ -9,7 +9,7 @@
  * Two drives on one device cannot be distinguished by identity. The recorded one is taken; without
  * a record neither is.
  */
-#include "hypervisor/drive_report.h"
+#include "hypervisor/vmm_http.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -35,28 +35,31 @@ const struct drive *drive_report_get(const struct drive_report *report, const ch
     return NULL;
 }
 
-int drive_report_add(struct drive_report *report, const struct drive *drive, const char *path,
-                     struct error *error)
+enum hypervisor_outcome drive_report_add(struct drive_report *report, const struct drive *drive,
+                                         const char *path, struct error *error)
 {
     struct drive *entries;
-    char *copy;
 
     if (!drive->id[0] || !path[0] || strlen(path) >= DRIVE_PATH_BYTES)
-        return error_set(error, -EBADMSG, "a drive's id or path is empty or too long");
+        return error_set(error, HYPERVISOR_UNREACHABLE,
+                         "a drive's id or path is empty or too long");
     if (drive_report_get(report, drive->id))
-        return error_set(error, -EBADMSG, "two drives have the same id");
+        return error_set(error, HYPERVISOR_UNREACHABLE, "two drives have the same id");
     if (report->count == DRIVE_REPORT_ENTRIES)
-        return error_set(error, -EMSGSIZE, "more than %d drives", DRIVE_REPORT_ENTRIES);
+        return error_set(error, HYPERVISOR_UNREACHABLE, "more than %d drives",
+                         DRIVE_REPORT_ENTRIES);
     entries = reallocarray(report->entries, report->count + 1, sizeof(*entries));
-    if (!entries)
-        return error_set_errno(error, -ENOMEM, "cannot keep the drives");
-    report->entries = entries;
-    copy = strdup(path);
-    if (!copy)
-        return error_set_errno(error, -ENOMEM, "cannot keep the drives");
-    entries[report->count] = *drive;
-    entries[report->count++].path = copy;
-    return 0;
+    if (entries) {
+        report->entries = entries;
+        entries[report->count] = *drive;
+        entries[report->count].path = strdup(path);
+    }
+    if (!entries || !entries[report->count].path) {
+        (void)error_set_errno(error, -ENOMEM, "cannot keep the drives");
+        return HYPERVISOR_UNREACHABLE;
+    }
+    report->count++;
+    return HYPERVISOR_DONE;
 }
 
 static bool leads_to(const struct drive *drive, const struct hypervisor_disk *disk,
@@ -78,14 +81,11 @@ enum hypervisor_outcome drive_report_judge(const struct drive *drive,
     text_clean(drive->id, strlen(drive->id), id, sizeof(id));
     if (!obstacle && resize && wanted->disk.regular_file)
         obstacle = "a regular file is cut or grown by what re-reads a device";
-    if (obstacle) {
-        (void)error_set(error, 0, "%s: %s", id, obstacle);
-        return HYPERVISOR_UNSUPPORTED;
-    }
-    if (resize && drive->read_only) {
-        (void)error_set(error, 0, "%s: attached read-only, cannot be refreshed", id);
-        return HYPERVISOR_READ_ONLY;
-    }
+    if (obstacle)
+        return error_set(error, HYPERVISOR_UNSUPPORTED, "%s: %s", id, obstacle);
+    if (resize && drive->read_only)
+        return error_set(error, HYPERVISOR_READ_ONLY, "%s: attached read-only, cannot be refreshed",
+                         id);
     return HYPERVISOR_DONE;
 }
 
@@ -99,11 +99,11 @@ static enum hypervisor_outcome explain_absence(const struct drive_report *report
 
     if (recorded && vmm_process_path(process, recorded->path, &identity) == 0) {
         text_clean(recorded->path, strlen(recorded->path), path, sizeof(path));
-        (void)error_set(error, 0, "the recorded drive is %s, another device", path);
-        return HYPERVISOR_MISMATCH;
+        return error_set(error, HYPERVISOR_MISMATCH, "the recorded drive is %s, another device",
+                         path);
     }
-    (void)error_set(error, 0, "none of the VMM's %zu drives is the device", report->count);
-    return HYPERVISOR_DRIVE_NOT_FOUND;
+    return error_set(error, HYPERVISOR_DRIVE_NOT_FOUND,
+                     "none of the VMM's %zu drives is the device", report->count);
 }
 
 /* The recorded drive if it leads to the device, or else the first that does; *ret_count: how many
@@ -141,16 +141,12 @@ enum hypervisor_outcome drive_report_find(const struct drive_report *report,
 
     if (!found)
         return explain_absence(report, wanted, process, error);
-    if (count > 1) {
-        (void)error_set(error, 0, "%zu of the VMM's drives lead to the device", count);
-        return HYPERVISOR_DRIVE_NOT_FOUND;
-    }
-    if (vmm_process_holds(process, &wanted->disk) != VMM_HOLDS) {
-        (void)error_set(error, 0,
-                        "a drive's path leads to the device, but the VMM does not have "
-                        "it open");
-        return HYPERVISOR_DRIVE_NOT_FOUND;
-    }
+    if (count > 1)
+        return error_set(error, HYPERVISOR_DRIVE_NOT_FOUND,
+                         "%zu of the VMM's drives lead to the device", count);
+    if (vmm_process_holds(process, &wanted->disk) != VMM_HOLDS)
+        return error_set(error, HYPERVISOR_DRIVE_NOT_FOUND,
+                         "a drive's path leads to the device, but the VMM does not have it open");
     *ret_drive = found;
     return drive_report_judge(found, wanted, wanted->act, error);
 }

@@ -20,12 +20,14 @@
  * st_dev, st_rdev and st_ino of the file in decimal, without anything in between, of which the
  * guest sees the first 20 characters.
  *
- * Ids have letters, digits and '_' only.
+ *     GET /vm/config    {"drives": [{"drive_id": "drive_0", "path_on_host": "/drive_0",
+ *                        "is_read_only": false, "io_engine": "Sync", …}], …}
+ *     a refusal         {"fault_message": "…"}; its wording differs between versions
  *
  * (firecracker/docs/device-hotplug.md, firecracker/docs/api_requests/block-caching.md,
+ * firecracker/docs/api_requests/patch-block.md, src/firecracker/swagger/firecracker.yaml,
  * src/vmm/src/devices/virtio/block/virtio/device.rs; 1.17.0-dev was run)
  */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,7 +35,6 @@
 #include <sys/stat.h>
 
 #include "hypervisor/vmm_http.h"
-#include "hypervisor/vmm_process.h"
 #include "lib/cleanup.h"
 #include "lib/directory.h"
 #include "lib/json.h"
@@ -42,7 +43,7 @@
 
 enum { MAJOR = 1, MINOR = 16, VERSION_BYTES = 32 };
 
-/* The drives of a Firecracker and the obstacles to resizing them.
+/* ---- answers ----
  *
  * A vhost-user drive has a socket and no path, and is left out. Firecracker before 1.0 had only one
  * I/O engine and did not name it: a drive without io_engine is served synchronously.
@@ -58,69 +59,52 @@ static bool id_is_plain(const char *id)
     return id[0] && !id[strspn(id, allowed)];
 }
 
-static const char *obstacle_of(const cJSON *entry)
+static enum hypervisor_outcome read_drive(struct vmm_http *http, const cJSON *entry)
 {
     const char *engine = json_string(entry, "io_engine");
-
-    if (engine && strcmp(engine, "Sync") != 0)
-        return "its I/O engine is not Sync: a drive that is re-read would lose the requests that "
-               "are under way";
-    return NULL;
-}
-
-static int read_drive(const cJSON *entry, struct drive_report *report, struct error *error)
-{
-    struct drive drive = {
-        .read_only = cJSON_IsTrue(json_member(entry, "is_read_only")),
-        .obstacle = obstacle_of(entry),
-    };
     const char *id = json_string(entry, "drive_id"), *path = json_string(entry, "path_on_host");
+    struct drive drive = {.read_only = cJSON_IsTrue(json_member(entry, "is_read_only"))};
 
     if (!path)
-        return 0;
+        return HYPERVISOR_DONE;
+    if (engine && strcmp(engine, "Sync") != 0)
+        drive.obstacle = "its I/O engine is not Sync: a drive that is re-read would lose the "
+                         "requests that are under way";
     if (!id || strlen(id) >= sizeof(drive.id) || !id_is_plain(id))
-        return error_set(error, -EBADMSG, "/vm/config: a drive_id that is missing or malformed");
+        return vmm_http_fail(http, HYPERVISOR_UNREACHABLE,
+                             "/vm/config: a drive_id that is missing or malformed");
     memcpy(drive.id, id, strlen(id) + 1);
-    return drive_report_add(report, &drive, path, error);
+    return drive_report_add(&http->drives, &drive, path, &http->reply->error);
 }
 
-int firecracker_read_config(const char *body, size_t length, struct drive_report *report,
-                            struct error *error)
+static enum hypervisor_outcome read_list(struct vmm_http *http, const cJSON *config)
 {
-    cleanup(json_deletep) cJSON *config = NULL;
-    int r = json_parse(body, length, JSON_LIMITS_VMM_HTTP, &config, error);
-    const cJSON *drives, *entry;
+    const cJSON *drives = json_member(config, "drives"), *entry;
+    enum hypervisor_outcome outcome = HYPERVISOR_DONE;
 
-    if (r < 0)
-        return r;
-    drives = json_member(config, "drives");
     if (!cJSON_IsArray(drives))
-        return error_set(error, -EBADMSG, "/vm/config: no list of drives");
+        return vmm_http_fail(http, HYPERVISOR_UNREACHABLE, "/vm/config: no list of drives");
     cJSON_ArrayForEach(entry, drives)
     {
-        r = read_drive(entry, report, error);
-        if (r < 0)
-            return r;
+        if (outcome == HYPERVISOR_DONE)
+            outcome = read_drive(http, entry);
     }
-    return 0;
+    return outcome;
+}
+
+static const char *find_fault(const cJSON *refusal)
+{
+    return json_string(refusal, "fault_message");
 }
 
 /* The wording differs between versions; but without PCI no repetition helps. */
-enum hypervisor_outcome firecracker_refusal(const char *body, size_t length, struct error *error)
+static enum hypervisor_outcome judge_fault(struct error *text)
 {
-    cleanup(json_deletep) cJSON *refusal = NULL;
-    const char *fault = NULL;
-
-    if (json_parse(body, length, JSON_LIMITS_VMM_HTTP, &refusal, NULL) == 0)
-        fault = json_string(refusal, "fault_message");
-    vmm_http_say_refusal(fault, body, length, error);
-    if (!strcasestr(error->text, "PCI") || !strcasestr(error->text, "enable"))
+    if (!strcasestr(text->text, "PCI") || !strcasestr(text->text, "enable"))
         return HYPERVISOR_REFUSED;
-    (void)error_prefix(error, "Firecracker was started without --enable-pci");
+    (void)error_prefix(text, "Firecracker was started without --enable-pci");
     return HYPERVISOR_UNSUPPORTED;
 }
-
-/* ---- the kind ---- */
 
 static bool is_able(const char *version)
 {
@@ -131,32 +115,18 @@ static bool is_able(const char *version)
     return major > MAJOR || (major == MAJOR && minor >= MINOR);
 }
 
-static enum hypervisor_outcome read_version(struct vmm_http *http)
+static enum hypervisor_outcome read_version(struct vmm_http *http, const cJSON *answer)
 {
-    struct error *error = &http->reply->error;
-    cleanup(json_deletep) cJSON *answer = NULL;
-    int r = json_parse(buffer_text(&http->answer), http->answer.length, JSON_LIMITS_VMM_HTTP,
-                       &answer, error);
-    const char *version = r == 0 ? json_string(answer, "firecracker_version") : NULL;
+    const char *version = json_string(answer, "firecracker_version");
     char shown[VERSION_BYTES];
 
-    if (r == 0 && !version)
-        (void)error_set(error, 0, "/version: no version");
     if (!version)
-        return HYPERVISOR_UNREACHABLE;
+        return vmm_http_fail(http, HYPERVISOR_UNREACHABLE, "/version: no version");
     if (is_able(version))
         return HYPERVISOR_DONE;
     text_clean(version, strlen(version), shown, sizeof(shown));
-    (void)error_set(error, 0, "needs Firecracker %d.%d or later (this is %s)", MAJOR, MINOR, shown);
-    return HYPERVISOR_VERSION;
-}
-
-static enum hypervisor_outcome read_list(struct vmm_http *http)
-{
-    return firecracker_read_config(buffer_text(&http->answer), http->answer.length, &http->drives,
-                                   &http->reply->error) < 0
-               ? HYPERVISOR_UNREACHABLE
-               : HYPERVISOR_DONE;
+    return error_set(&http->reply->error, HYPERVISOR_VERSION,
+                     "needs Firecracker %d.%d or later (this is %s)", MAJOR, MINOR, shown);
 }
 
 static const char *encode(const struct vmm_http *http, enum vmm_http_change change,
@@ -221,19 +191,20 @@ static bool make_serial(const struct vmm_http *http, const struct drive *drive,
     return true;
 }
 
+const struct vmm_http_kind firecracker_kind = {
+    .version_target = "/version",
+    .list_target = "/vm/config",
+    .has_plain_ids = true,
+    .read_version = read_version,
+    .read_list = read_list,
+    .find_fault = find_fault,
+    .judge_fault = judge_fault,
+    .encode = encode,
+    .make_serial = make_serial,
+};
+
 void firecracker_act(const struct hypervisor_request *request, uint64_t deadline_ns,
                      struct hypervisor_reply *reply)
 {
-    static const struct vmm_http_kind kind = {
-        .version_target = "/version",
-        .list_target = "/vm/config",
-        .has_plain_ids = true,
-        .refusal = firecracker_refusal,
-        .read_version = read_version,
-        .read_list = read_list,
-        .encode = encode,
-        .make_serial = make_serial,
-    };
-
-    vmm_http_act(&kind, request, deadline_ns, reply);
+    vmm_http_act(&firecracker_kind, request, deadline_ns, reply);
 }

@@ -264,7 +264,7 @@ static int start(struct hypervisor_call *call, enum hypervisor_kind kind,
         &(struct job_message){.request = &message, .size = sizeof(message), .texts = texts},
         (struct job_request){.act = act_in_worker,
                              .fds = {request->root, call->descriptor},
-                             .deadline_ns = request->deadline_ns,
+                             .allowed_ns = request->allowed_ns,
                              .subject =
                                  request->sandbox_id ? child_subject(request->sandbox_id) : 0,
                              .is_ahead = request->is_ahead,

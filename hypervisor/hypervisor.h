@@ -134,8 +134,8 @@ struct hypervisor_request {
     struct hypervisor_disk disk;
     uint64_t bytes; /* RESIZE: the device's real size; never less than the drive has is requested,
                        and the VMM may refuse if it has grown again */
-    uint64_t deadline_ns; /* for the whole conversation, from now */
-    bool is_ahead;        /* nothing is changed before hypervisor_call_go() */
+    uint64_t allowed_ns; /* for the whole conversation */
+    bool is_ahead;       /* nothing is changed before hypervisor_call_go() */
 
     /* A drive that the runtime attached. */
     const char *recorded_drive; /* drive id that the runtime recorded, NULL unknown */

@@ -176,16 +176,15 @@ static enum hypervisor_outcome resize_one(struct qemu *qemu)
     drive = qemu_nodes_find(&qemu->report.roots, reply->drive_id);
     if (!drive) {
         reply->list = HYPERVISOR_LIST_UNREAD;
-        (void)error_set(&reply->error, 0, "%s was removed in the meantime", reply->drive_id);
-        return HYPERVISOR_DRIVE_NOT_FOUND;
+        return error_set(&reply->error, HYPERVISOR_DRIVE_NOT_FOUND,
+                         "%s was removed in the meantime", reply->drive_id);
     }
     reply->bytes = drive->bytes;
     if (drive->bytes >= bytes)
         return HYPERVISOR_DONE;
-    (void)error_set(&reply->error, 0,
-                    "%s has %" PRIu64 " bytes after the resize, the device %" PRIu64,
-                    reply->drive_id, drive->bytes, bytes);
-    return HYPERVISOR_REFUSED;
+    return error_set(&reply->error, HYPERVISOR_REFUSED,
+                     "%s has %" PRIu64 " bytes after the resize, the device %" PRIu64,
+                     reply->drive_id, drive->bytes, bytes);
 }
 
 /* qemu_drive_find() returns the smallest drive of the device: once that has grown, another one may
@@ -452,11 +451,9 @@ static enum hypervisor_outcome ask_list(struct qemu *qemu, enum qemu_hotplug_com
         outcome = qmp_answer(&qemu->qmp, ret_answer, error);
     if (outcome != HYPERVISOR_DONE || cJSON_IsArray(ret_answer->value))
         return outcome;
-    if (ret_answer->kind == QMP_ERROR)
-        (void)error_set(error, 0, "%s: %s", name, ret_answer->error_text);
-    else
-        (void)error_set(error, 0, "%s: the answer is no list", name);
-    return HYPERVISOR_UNREACHABLE;
+    return error_set(error, HYPERVISOR_UNREACHABLE, "%s: %s", name,
+                     ret_answer->kind == QMP_ERROR ? ret_answer->error_text
+                                                   : "the answer is no list");
 }
 
 static bool has_device(const cJSON *devices, const char *drive_id)

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "lib/cleanup.h"
+#include "lib/quantity.h"
 
 void qemu_nodes_done(struct qemu_nodes *nodes)
 {
@@ -343,14 +344,11 @@ static enum hypervisor_outcome judge_node(const struct search *search, const str
         problem = "its raw layer has a fixed offset or size and does not follow the device";
     else if (resize && (!source->host_device || search->wanted->disk.regular_file))
         problem = "its protocol driver is not host_device";
-    if (problem) {
-        (void)error_set(error, 0, "%s: %s", root->name, problem);
-        return HYPERVISOR_UNSUPPORTED;
-    }
-    if (resize && root->read_only) {
-        (void)error_set(error, 0, "%s: attached read-only, cannot be refreshed", root->name);
-        return HYPERVISOR_READ_ONLY;
-    }
+    if (problem)
+        return error_set(error, HYPERVISOR_UNSUPPORTED, "%s: %s", root->name, problem);
+    if (resize && root->read_only)
+        return error_set(error, HYPERVISOR_READ_ONLY, "%s: attached read-only, cannot be refreshed",
+                         root->name);
     return HYPERVISOR_DONE;
 }
 
@@ -362,13 +360,11 @@ explain_missing_node(const struct search *search, const struct qemu_node *root, 
     struct qemu_source source;
 
     if (root && qemu_source_read(&source, root, &search->report->nodes) &&
-        resolve(search, &source, &disk) == 0) {
-        (void)error_set(error, 0, "%s is %.150s, another device", root->name, source.file);
-        return HYPERVISOR_MISMATCH;
-    }
-    (void)error_set(error, 0, "none of the VMM's %zu drives is the device",
-                    search->report->roots.count);
-    return HYPERVISOR_DRIVE_NOT_FOUND;
+        resolve(search, &source, &disk) == 0)
+        return error_set(error, HYPERVISOR_MISMATCH, "%s is %.150s, another device", root->name,
+                         source.file);
+    return error_set(error, HYPERVISOR_DRIVE_NOT_FOUND,
+                     "none of the VMM's %zu drives is the device", search->report->roots.count);
 }
 
 /* Of several drives on the device, the smallest that `act` may be done to is chosen: Kata's Rust
@@ -460,8 +456,9 @@ enum { DEPTH = 32 };
 
 struct device {
     size_t indent;
-    bool has_slot, has_target, has_lun, is_wanted;
-    unsigned slot, function, target, lun;
+    bool is_wanted, has_target, has_lun;
+    uint32_t target, lun;
+    char slot[5]; /* with its function, as QEMU prints it, "02.0"; "": there is none */
 };
 
 struct tree {
@@ -473,36 +470,25 @@ struct tree {
     char address[QEMU_ADDRESS_BYTES];
 };
 
-static bool append(char *text, size_t *used, const char *separator, const struct device *device)
-{
-    size_t size = QEMU_ADDRESS_BYTES - *used;
-    int length = device->function ? snprintf(text + *used, size, "%s%02x.%x", separator,
-                                             device->slot, device->function)
-                                  : snprintf(text + *used, size, "%s%02x", separator, device->slot);
-
-    if (length < 0 || (size_t)length >= size)
-        return false;
-    *used += (size_t)length;
-    return true;
-}
-
 static bool write_address(struct tree *tree, const struct device *disk)
 {
+    const size_t size = sizeof(tree->address);
     size_t used = strlen("pci:");
     const char *separator = "";
 
     if (disk->has_target && disk->has_lun)
-        return snprintf(tree->address, sizeof(tree->address), "scsi:%u:%u", disk->target,
-                        disk->lun) > 0;
+        return snprintf(tree->address, size, "scsi:%u:%u", disk->target, disk->lun) > 0;
     memcpy(tree->address, "pci:", used + 1);
-    for (unsigned i = 0; i < tree->depth; i++) {
-        if (!tree->device[i].has_slot)
+    for (unsigned i = 0; i < tree->depth && used < size; i++) {
+        const char *slot = tree->device[i].slot;
+
+        if (!slot[0])
             continue;
-        if (!append(tree->address, &used, separator, &tree->device[i]))
-            return false;
+        used += (size_t)snprintf(tree->address + used, size - used, "%s%.*s", separator,
+                                 slot[3] == '0' ? 2 : 4, slot);
         separator = "/";
     }
-    return *separator != '\0';
+    return *separator && used < size;
 }
 
 static void end_device(struct tree *tree)
@@ -530,25 +516,12 @@ static bool names_drive(const struct tree *tree, const char *line)
            line[sizeof(before) - 1 + length] == '"';
 }
 
-/* "02.0", in hexadecimal. */
-static bool read_slot(const char *text, struct device *device)
+/* In hexadecimal. */
+static void read_slot(const char *text, struct device *device)
 {
-    char *end;
-    unsigned long slot = strtoul(text, &end, 16), function = *end == '.' ? end[1] - '0' : 8;
-
-    if (!isxdigit((unsigned char)text[0]) || slot > UINT8_MAX || function > 7)
-        return false;
-    device->slot = (unsigned)slot;
-    device->function = (unsigned)function;
-    return true;
-}
-
-static bool read_number(const char *text, unsigned *ret_number)
-{
-    unsigned long number = strtoul(text, NULL, 10);
-
-    *ret_number = (unsigned)number;
-    return isdigit((unsigned char)text[0]) && number <= UINT16_MAX;
+    if (isxdigit((unsigned char)text[0]) && isxdigit((unsigned char)text[1]) && text[2] == '.' &&
+        text[3] >= '0' && text[3] <= '7')
+        memcpy(device->slot, text, sizeof(device->slot) - 1);
 }
 
 static void read_property(struct tree *tree, const char *line)
@@ -559,11 +532,11 @@ static void read_property(struct tree *tree, const char *line)
         tree->named += !device->is_wanted;
         device->is_wanted = true;
     } else if (strncmp(line, "addr = ", 7) == 0) {
-        device->has_slot |= read_slot(line + 7, device);
+        read_slot(line + 7, device);
     } else if (strncmp(line, "scsi-id = ", 10) == 0) {
-        device->has_target |= read_number(line + 10, &device->target);
+        device->has_target = numbers_read(line + 10, "", 10, &device->target);
     } else if (strncmp(line, "lun = ", 6) == 0) {
-        device->has_lun |= read_number(line + 6, &device->lun);
+        device->has_lun = numbers_read(line + 6, "", 10, &device->lun);
     }
 }
 

@@ -22,7 +22,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "hypervisor/vmm_process.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/http_exchange.h"
@@ -55,12 +54,28 @@ enum hypervisor_outcome vmm_http_fail(const struct vmm_http *http, enum hypervis
     return outcome;
 }
 
-void vmm_http_say_refusal(const char *fault, const char *body, size_t length, struct error *error)
+enum hypervisor_outcome vmm_http_read(struct vmm_http *http, vmm_http_reader *reader)
 {
+    cleanup(json_deletep) cJSON *answer = NULL;
+
+    if (json_parse(buffer_text(&http->answer), http->answer.length, JSON_LIMITS_VMM_HTTP, &answer,
+                   &http->reply->error) < 0)
+        return HYPERVISOR_UNREACHABLE;
+    return reader(http, answer);
+}
+
+enum hypervisor_outcome vmm_http_refusal(struct vmm_http *http)
+{
+    cleanup(json_deletep) cJSON *refusal = NULL;
+    const char *body = buffer_text(&http->answer), *fault;
+    size_t length = http->answer.length;
     char text[ERROR_TEXT_BYTES];
 
+    (void)json_parse(body, length, JSON_LIMITS_VMM_HTTP, &refusal, NULL);
+    fault = http->kind->find_fault(refusal);
     text_clean(fault ? fault : body, fault ? strlen(fault) : length, text, sizeof(text));
-    (void)error_set(error, 0, "%s", text[0] ? text : "refused without a word");
+    (void)error_set(&http->reply->error, 0, "%s", text[0] ? text : "refused without a word");
+    return http->kind->judge_fault(&http->reply->error);
 }
 
 /* ---- a drive's id in the VMM ---- */
@@ -138,7 +153,7 @@ static enum hypervisor_outcome send_request(struct vmm_http *http, const char *m
     if (http->status == STATUS_FULL)
         return vmm_http_fail(http, HYPERVISOR_BUSY,
                              "other clients hold all of the control socket's connections");
-    return http->kind->refusal(buffer_text(&http->answer), http->answer.length, error);
+    return vmm_http_refusal(http);
 }
 
 static enum hypervisor_outcome request_change(struct vmm_http *http, enum vmm_http_change change)
@@ -163,22 +178,22 @@ static enum hypervisor_outcome request_change(struct vmm_http *http, enum vmm_ht
 }
 
 /* A question about crustd's drives that is refused leaves everything unknown. */
-static enum hypervisor_outcome ask(struct vmm_http *http, const char *target)
+static enum hypervisor_outcome ask(struct vmm_http *http, const char *target,
+                                   vmm_http_reader *reader)
 {
     enum hypervisor_outcome outcome = send_request(http, "GET", target, NULL);
 
-    return http->is_own && outcome != HYPERVISOR_DONE && !is_without_answer(outcome)
-               ? HYPERVISOR_UNREACHABLE
-               : outcome;
+    if (outcome == HYPERVISOR_DONE)
+        return vmm_http_read(http, reader);
+    return http->is_own && !is_without_answer(outcome) ? HYPERVISOR_UNREACHABLE : outcome;
 }
 
 /* Drives of any version can be read, so a query only foresees that they cannot be resized. */
 static enum hypervisor_outcome check_version(struct vmm_http *http)
 {
-    enum hypervisor_outcome outcome = ask(http, http->kind->version_target);
+    enum hypervisor_outcome outcome =
+        ask(http, http->kind->version_target, http->kind->read_version);
 
-    if (outcome == HYPERVISOR_DONE)
-        outcome = http->kind->read_version(http);
     if (outcome != HYPERVISOR_VERSION || http->request->act != HYPERVISOR_QUERY)
         return outcome;
     http->reply->resize = outcome;
@@ -191,14 +206,10 @@ static enum hypervisor_outcome read_list(struct vmm_http *http)
 
     drive_report_done(&http->drives);
     drive_report_done(&http->leaving);
-    outcome = ask(http, http->kind->list_target);
-    if (outcome == HYPERVISOR_DONE) {
-        outcome = http->kind->read_list(http);
-        if (http->is_own && outcome != HYPERVISOR_DONE)
-            outcome = HYPERVISOR_UNREACHABLE;
-    }
+    outcome = ask(http, http->kind->list_target, http->kind->read_list);
     http->is_read = outcome == HYPERVISOR_DONE;
-    return outcome;
+    return http->is_own && !http->is_read && http->status / 100 == 2 ? HYPERVISOR_UNREACHABLE
+                                                                     : outcome;
 }
 
 /* ---- a drive that the runtime attached ---- */
@@ -345,13 +356,11 @@ static enum hypervisor_outcome add(struct vmm_http *http)
         return vmm_http_fail(http, HYPERVISOR_NEEDS_DESCRIPTOR,
                              "the VMM does not have the disk: it has to be opened");
     outcome = follow(http, request->path);
-    if (outcome == HYPERVISOR_CONFLICT) {
-        (void)error_set(&http->reply->error, 0,
-                        "%s does not lead to the disk as the VMM sees it: in another mount "
-                        "namespace or a jail the disk needs a name of its own",
-                        request->path);
-        return HYPERVISOR_REFUSED;
-    }
+    if (outcome == HYPERVISOR_CONFLICT)
+        return error_set(&http->reply->error, HYPERVISOR_REFUSED,
+                         "%s does not lead to the disk as the VMM sees it: in another mount "
+                         "namespace or a jail the disk needs a name of its own",
+                         request->path);
     if (outcome == HYPERVISOR_DONE)
         outcome = request_change(http, VMM_HTTP_ADD);
     if (is_without_answer(outcome))
@@ -481,10 +490,8 @@ static enum hypervisor_outcome act(struct vmm_http *http)
     enum hypervisor_act wanted = http->request->act;
     enum hypervisor_outcome outcome = HYPERVISOR_DONE;
 
-    if (wanted == HYPERVISOR_DESCRIBE && http->kind->read_guest) {
-        outcome = ask(http, http->kind->list_target);
-        return outcome == HYPERVISOR_DONE ? http->kind->read_guest(http) : outcome;
-    }
+    if (wanted == HYPERVISOR_DESCRIBE && http->kind->read_guest)
+        return ask(http, http->kind->list_target, http->kind->read_guest);
     if (http->is_own ? wanted == HYPERVISOR_ATTACH || wanted == HYPERVISOR_RESIZE
                      : http->kind->resizes_by_version)
         outcome = check_version(http);

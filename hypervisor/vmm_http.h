@@ -11,8 +11,60 @@
  */
 #pragma once
 
-#include "hypervisor/drive_report.h"
+#include "hypervisor/vmm_process.h"
 #include "lib/buffer.h"
+#include "lib/json.h"
+
+/* ---- the drives that a VMM reports, and which of them is the device ---- */
+
+enum {
+    DRIVE_ID_BYTES = 128,
+    DRIVE_PATH_BYTES = 4096,
+    DRIVE_ADDRESS_BYTES = 16,
+    DRIVE_SERIAL_BYTES = 64,
+    DRIVE_REPORT_ENTRIES = 1024,
+};
+
+struct drive {
+    char id[DRIVE_ID_BYTES];
+    char *path; /* as given to the VMM; owned */
+    bool read_only;
+    char address[DRIVE_ADDRESS_BYTES]; /* in the guest, pci:03; "": not reported */
+    char serial[DRIVE_SERIAL_BYTES];   /* as given to the VMM; "": not reported */
+    const char *obstacle;              /* static: why its size cannot be re-read; NULL: it can */
+};
+
+struct drive_report {
+    struct drive *entries; /* owned */
+    size_t count;
+};
+
+void drive_report_done(struct drive_report *report);
+
+/* The drive with this id; NULL: there is none. */
+const struct drive *drive_report_get(const struct drive_report *report, const char *id);
+
+/* Appends a copy with this path (drive->path is ignored). UNREACHABLE for an id or path that
+ * exceeds its bounds, or an id that exists already, because a report that contradicts itself must
+ * not be acted upon; for too many drives, and without memory. */
+enum hypervisor_outcome drive_report_add(struct drive_report *report, const struct drive *drive,
+                                         const char *path, struct error *error);
+
+/* Whether `act` may be done to this drive, which is the device. DONE, READ_ONLY or UNSUPPORTED. */
+enum hypervisor_outcome drive_report_judge(const struct drive *drive,
+                                           const struct hypervisor_request *wanted,
+                                           enum hypervisor_act act, struct error *error);
+
+/* Finds the drive whose path leads to the device, which the process must also have open.
+ * HYPERVISOR_DONE: *ret_drive is set, borrowed from the report, and `act` may be done to it.
+ * READ_ONLY and UNSUPPORTED set it too, to name the drive; DRIVE_NOT_FOUND and MISMATCH leave it
+ * unchanged. `error` has the reason. */
+enum hypervisor_outcome drive_report_find(const struct drive_report *report,
+                                          const struct hypervisor_request *wanted,
+                                          struct vmm_process *process,
+                                          const struct drive **ret_drive, struct error *error);
+
+/* ---- acts ---- */
 
 /* The VMM's names of drives that crustd attached begin with this. */
 #define VMM_HTTP_PREFIX "crust_"
@@ -34,17 +86,20 @@ struct vmm_http {
     bool is_paused;
 };
 
+/* Reads an answer: DONE, or an error in the reply. */
+typedef enum hypervisor_outcome vmm_http_reader(struct vmm_http *http, const cJSON *answer);
+
 struct vmm_http_kind {
     const char *version_target, *list_target;
     bool has_plain_ids; /* of letters, digits and '_': '-' and '_' of a drive's id are "_m", "_u" */
     bool resizes_by_version; /* also drives that the runtime attached */
-    /* The outcome for a refusal's body, with a text for people. */
-    enum hypervisor_outcome (*refusal)(const char *body, size_t length, struct error *error);
-    /* These read what was answered, and end with DONE or with an error. The list is DONE if the VM
-     * runs or is paused. */
-    enum hypervisor_outcome (*read_version)(struct vmm_http *http);
-    enum hypervisor_outcome (*read_list)(struct vmm_http *http);
-    enum hypervisor_outcome (*read_guest)(struct vmm_http *http); /* NULL: it is not known */
+    vmm_http_reader *read_version;
+    vmm_http_reader *read_list;  /* DONE if the VM runs or is paused */
+    vmm_http_reader *read_guest; /* NULL: it is not known */
+    /* What is wrong, from a refusal, which may be NULL; NULL: all of the body says it. */
+    const char *(*find_fault)(const cJSON *refusal);
+    /* The outcome for that text. */
+    enum hypervisor_outcome (*judge_fault)(struct error *text);
     /* Writes target and body of a request, and returns its method. NULL, with an error: there is
      * none. `drive` is NULL for ADD. */
     const char *(*encode)(const struct vmm_http *http, enum vmm_http_change change,
@@ -54,16 +109,19 @@ struct vmm_http_kind {
                         char ret_serial[static HYPERVISOR_DRIVE_SERIAL_BYTES]);
 };
 
+extern const struct vmm_http_kind cloud_hypervisor_kind, firecracker_kind;
+
 /* The whole act. */
 void vmm_http_act(const struct vmm_http_kind *kind, const struct hypervisor_request *request,
                   uint64_t deadline_ns, struct hypervisor_reply *reply);
 
+/* Reads the answer that has come; the outcome of the refusal that has come. */
+enum hypervisor_outcome vmm_http_read(struct vmm_http *http, vmm_http_reader *reader);
+enum hypervisor_outcome vmm_http_refusal(struct vmm_http *http);
+
 /* Sets the reply's error and returns the outcome. */
 enum hypervisor_outcome vmm_http_fail(const struct vmm_http *http, enum hypervisor_outcome outcome,
                                       const char *text);
-
-/* Says why the VMM has refused: its fault, or all of the body where that is NULL. */
-void vmm_http_say_refusal(const char *fault, const char *body, size_t length, struct error *error);
 
 /* Appends the member `name` with both buckets. Those without a limit are left out, or, if
  * `all`, are there and mean "no limit". */

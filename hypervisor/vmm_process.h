@@ -14,8 +14,8 @@
 
 #include "hypervisor/hypervisor.h"
 
-/* deadline_ns is absolute (CLOCK_BOOTTIME), and takes the place of the request's own, which counts
- * from now. A request's strings are valid for the call. The reply's `entries` are allocated by the
+/* deadline_ns is absolute (CLOCK_BOOTTIME), and takes the place of the request's allowed_ns. A
+ * request's strings are valid for the call. The reply's `entries` are allocated by the
  * act and freed by its caller. */
 typedef void vmm_act(const struct hypervisor_request *request, uint64_t deadline_ns,
                      struct hypervisor_reply *reply);

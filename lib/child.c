@@ -389,8 +389,8 @@ int child_new(struct loop *loop, const struct child_request *request, child_done
     }
     loop_io_start(loop, &child->ended, child->pidfd, LOOP_READ, on_ended);
     loop_io_start(loop, &child->said, child->pipe, LOOP_READ, on_said);
-    if (request->deadline_ns)
-        loop_timer_start(loop, &child->deadline, request->deadline_ns, on_deadline);
+    if (request->allowed_ns)
+        loop_timer_start(loop, &child->deadline, request->allowed_ns, on_deadline);
     *ret_child = child;
     return 0;
 }

@@ -30,7 +30,7 @@ enum child_end {
 struct child_request {
     const char *const *arguments; /* ends with NULL; the first is the program, an absolute path */
     size_t output_limit;          /* bytes of its standard output */
-    uint64_t deadline_ns;         /* from now; 0: none */
+    uint64_t allowed_ns;          /* from its start to its end; 0: without end */
     int root; /* the directory that is the program's "/" (CAP_SYS_CHROOT); -1: ours */
 
     int (*function)(const void *argument); /* returns its exit code, 0 to 255; NULL: a program */

@@ -495,7 +495,7 @@ static void on_silence(struct loop_timer *timer)
     unsigned most = WORKERS_MOST - FOR_SHORT_JOBS, wanted = 0;
 
     for (const struct job *job = pool.waiting; job; job = job->next, wanted++)
-        if (job->request.deadline_ns <= SHORT_NS)
+        if (job->request.allowed_ns <= SHORT_NS)
             most = WORKERS_MOST;
     for (struct worker *worker = pool.busy; worker && wanted > pool.ordered; worker = worker->next)
         if (!worker->is_silent && now_ns - worker->since_ns >= SILENT_NS)
@@ -564,7 +564,7 @@ void workers_stop(void)
 /* 0 or -errno. */
 static int job_write(struct job *job, const struct job_request *request)
 {
-    const struct request_header header = {request->act, clock_boottime() + request->deadline_ns,
+    const struct request_header header = {request->act, clock_boottime() + request->allowed_ns,
                                           request->length, request->is_ahead};
     const bool is_large = sizeof(header) + request->length > MESSAGE_BYTES;
 
@@ -612,7 +612,7 @@ int job_start(struct job *job, const struct job_request *request)
     job->request = *request;
     job->request.data = NULL;
     job->is_running = true;
-    loop_timer_start(pool.loop, &job->deadline, request->deadline_ns + GRACE_NS, on_deadline);
+    loop_timer_start(pool.loop, &job->deadline, request->allowed_ns + GRACE_NS, on_deadline);
     if (worker) {
         DL_DELETE(pool.ready, worker);
         assign(worker, job);

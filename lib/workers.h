@@ -71,7 +71,7 @@ struct job_request {
     const void *data; /* copied; at most JOB_REQUEST_BYTES */
     size_t length;
     int fds[JOB_DESCRIPTORS]; /* borrowed until done; -1: none, and none after it */
-    uint64_t deadline_ns;     /* from now */
+    uint64_t allowed_ns;      /* from its start to its reply */
     uint64_t subject;         /* what it may wait for without end, as in child.h; 0: nothing */
     bool is_ahead; /* its intent is not committed yet: it reads, and acts after job_go() */
     job_done *done;

@@ -92,7 +92,7 @@ static int act_hypervisor_start(struct act *act)
         .recorded_drive = known(volume->recorded_drive_id),
         .wants_address = volume->grows_file_system && volume->guest_path[0] != '/',
         .bytes = volume->device_bytes,
-        .deadline_ns = act_time_left(act),
+        .allowed_ns = act_time_left(act),
         .is_ahead = act->is_ahead,
     };
     struct error error;
@@ -372,7 +372,7 @@ static int act_rescan_start(struct act *act)
                                                    .data = "1",
                                                    .length = 1,
                                                    .fds = {act->disk.rescan, -1},
-                                                   .deadline_ns = act_time_left(act),
+                                                   .allowed_ns = act_time_left(act),
                                                    .subject = makedev(disk->major, disk->minor),
                                                    .done = on_written});
 }

@@ -346,7 +346,7 @@ static int start(struct runtime_cli_run *run, const struct runtime_cli_question 
         .output_limit = RUNTIME_CLI_OUTPUT_BYTES,
         .root = question->cli->root,
         /* Leaves time for crustd's own routes. */
-        .deadline_ns = run->context->config->resize.call_timeout_seconds * NSEC_PER_SEC / 2,
+        .allowed_ns = run->context->config->resize.call_timeout_seconds * NSEC_PER_SEC / 2,
     };
 
     (void)snprintf(minimum, sizeof(minimum), "%" PRIu64, question->required_bytes);

@@ -440,7 +440,7 @@ int drive_claim_call_new(const struct drive_claim_request *request, bool keep, u
                           &(struct job_message){&message, sizeof(message), texts, NULL, 0},
                           (struct job_request){.act = claim_act,
                                                .fds = {request->root, request->sysfs},
-                                               .deadline_ns = patience_ns,
+                                               .allowed_ns = patience_ns,
                                                .subject = identify(request),
                                                .done = on_claimed});
     if (r < 0)

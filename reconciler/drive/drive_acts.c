@@ -182,7 +182,7 @@ static void call_vmm(struct drive_work *work)
                    .operations = {limits->operations.size, limits->operations.refill_ms,
                                   limits->operations.one_time_burst}},
         .removal_ns = left - left / 3,
-        .deadline_ns = left,
+        .allowed_ns = left,
     };
     struct error error = {0};
     int r;
@@ -371,7 +371,7 @@ static void ask_guest(struct drive_work *work)
         .bytes = act == DRIVE_GUEST_GROW    ? work->new_bytes
                  : act == DRIVE_GUEST_MOUNT ? work->vmm_bytes
                                             : 0,
-        .deadline_ns = time_left(work),
+        .allowed_ns = time_left(work),
     };
 
     if (drive_guest_call_new(work->drives->context, &request, on_guest_done, work,

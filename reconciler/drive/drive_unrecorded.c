@@ -199,7 +199,7 @@ static void start_listing(struct drive_listing *listing)
         .vmm_pid = sandbox.vmm_pid,
         .sandbox_id = sandbox.sandbox_id,
         .descriptor = -1,
-        .deadline_ns = context->config->resize.call_timeout_seconds * NSEC_PER_SEC,
+        .allowed_ns = context->config->resize.call_timeout_seconds * NSEC_PER_SEC,
     };
 
     listing->step = LISTING_RUNNING;

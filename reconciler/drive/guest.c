@@ -282,8 +282,9 @@ static int make_request(struct drive_guest_call *call, enum drive_guest_act act,
         .listener = {.vmm = call->sandbox.vmm_pid, .sandbox_id = call->sandbox.sandbox_id},
         .drive = drive,
         .without_disks = call->drive.state == DRIVE_REQUESTED, /* no VM has the disk yet */
-        .deadline_ns = drive_guest_time(call),
+        .allowed_ns = drive_guest_time(call),
     };
+    drive->timeout_ms = ret_request->allowed_ns / NSEC_PER_MSEC;
     return 0;
 }
 
@@ -297,7 +298,7 @@ int drive_guest_make_text(struct drive_guest_call *call, enum drive_guest_act ac
 
     if (r < 0)
         return r;
-    request.deadline_ns /= SHARE_OF_TIME;
+    drive->timeout_ms /= SHARE_OF_TIME;
     return drive_client_make_text(&request, ret_text);
 }
 
@@ -373,7 +374,7 @@ int drive_guest_call_new(const struct context *context, const struct drive_guest
     call->context = context;
     call->act = request->act;
     call->bytes = request->bytes;
-    call->ends_at = clock_boottime() + request->deadline_ns;
+    call->ends_at = clock_boottime() + request->allowed_ns;
     call->share = -1;
     call->done = done;
     call->userdata = userdata;

@@ -32,8 +32,8 @@ enum drive_guest_act {
 struct drive_guest_request {
     enum drive_guest_act act;
     const struct store_drive_mount *drive; /* copied */
-    uint64_t bytes;       /* GROW: the disk's present size. MOUNT: the same; 0: the recorded size */
-    uint64_t deadline_ns; /* from now, for the whole call */
+    uint64_t bytes;      /* GROW: the disk's present size. MOUNT: the same; 0: the recorded size */
+    uint64_t allowed_ns; /* for the whole call */
 };
 
 struct drive_guest_reply {

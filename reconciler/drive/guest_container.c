@@ -190,7 +190,6 @@ static int start_holding(struct drive_guest_call *call, struct error *error)
     cleanup(fd_closep) int program = -1;
     cleanup(freep) char *text = NULL;
     char directory[HELPER_GUEST_PATH_BYTES], flush[NUMBER_BYTES];
-    const char *arguments[] = {"--drive", NULL, "--flush", flush, NULL};
     struct container_request request;
     int r = drive_guest_make_text(call, DRIVE_GUEST_MOUNT, &text);
 
@@ -204,11 +203,13 @@ static int start_holding(struct drive_guest_call *call, struct error *error)
         r = helper_share_place(call->share, call->directory, program, error);
     if (r != 0)
         return -EIO;
-    arguments[1] = text;
     (void)snprintf(flush, sizeof(flush), "%u", call->context->config->drives.flush_seconds);
     request = describe(call, CONTAINER_HOLD, directory);
-    request.arguments = arguments;
-    r = container_run_new(call->context->loop, &request, on_held, call, &call->container);
+    request.arguments[0] = "--drive";
+    request.arguments[1] = text;
+    request.arguments[2] = "--flush";
+    request.arguments[3] = flush;
+    r = container_run_new(&request, on_held, call, &call->container);
     if (r == 0)
         return 0;
     (void)helper_share_remove(call->share, call->directory);
@@ -252,7 +253,7 @@ static void remove_holder(struct drive_guest_call *call)
 {
     char directory[HELPER_GUEST_PATH_BYTES];
     struct container_request request = describe(call, CONTAINER_CLEAN_UP, directory);
-    int r = container_run_new(call->context->loop, &request, on_removed, call, &call->container);
+    int r = container_run_new(&request, on_removed, call, &call->container);
 
     if (r < 0)
         drive_guest_fail_errno(call, r, "cannot have the drive's container removed");

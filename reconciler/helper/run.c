@@ -312,7 +312,6 @@ static int run_container(struct helper_run *run, const char *directory)
     uint32_t seconds = run->context->config->resize.call_timeout_seconds;
     uint64_t time = seconds * NSEC_PER_SEC;
     char timeout[NUMBER_BYTES];
-    const char *arguments[HELPER_VOLUMES + ARGUMENTS + 1], **argument = arguments;
     struct container_request request = {
         .act = run->cleans_up ? CONTAINER_CLEAN_UP : CONTAINER_RUN,
         .root = run->context->root,
@@ -323,13 +322,14 @@ static int run_container(struct helper_run *run, const char *directory)
         .program = directory ? HELPER_PROGRAM_NAME : NULL,
         .copied = run->copied,
         .program_file = run->program,
-        .arguments = arguments,
         .for_drives = run->call != NULL,
         .step_ns = time,
         .program_ns = time,
         .total_ns = time * TOTAL_CALLS,
     };
+    const char **argument = request.arguments;
 
+    _Static_assert(HELPER_VOLUMES + ARGUMENTS <= CONTAINER_ARGUMENTS, "the paths fit");
     if (run->call) {
         *argument++ = "--drive";
         *argument++ = run->call;
@@ -344,8 +344,7 @@ static int run_container(struct helper_run *run, const char *directory)
         for (unsigned i = 0; i < run->paths; i++)
             *argument++ = run->path[i];
     }
-    *argument = NULL;
-    return container_run_new(run->context->loop, &request, on_container, run, &run->container);
+    return container_run_new(&request, on_container, run, &run->container);
 }
 
 static int start_container(struct helper_run *run)

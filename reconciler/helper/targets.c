@@ -298,7 +298,7 @@ static int ask(struct helper_guest *guest, const struct context *context, enum h
         .control_socket = sandbox->control_socket[0] ? sandbox->control_socket : NULL,
         .vmm_pid = sandbox->vmm_pid,
         .sandbox_id = sandbox->sandbox_id,
-        .deadline_ns = context->config->resize.call_timeout_seconds * NSEC_PER_SEC,
+        .allowed_ns = context->config->resize.call_timeout_seconds * NSEC_PER_SEC,
     };
     struct error error;
 

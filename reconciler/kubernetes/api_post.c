@@ -98,7 +98,7 @@ int api_post_new(const struct service_account *account, const char *token, const
                              &(struct job_message){&request, sizeof(request), texts, NULL, 0},
                              (struct job_request){.act = post_act,
                                                   .fds = {fd, -1},
-                                                  .deadline_ns = DEADLINE_NS,
+                                                  .allowed_ns = DEADLINE_NS,
                                                   .done = on_job_done},
                              &job);
 

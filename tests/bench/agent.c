@@ -30,7 +30,7 @@ static int grow(struct agent *agent, const struct buffer *request)
 {
     char path[AGENT_PATH_BYTES];
 
-    return agent_parse_resize_request(buffer_text(request), request->length, path, &agent->bytes);
+    return agent_parse_request(buffer_text(request), request->length, path, &agent->bytes);
 }
 
 static int tell(const struct agent *agent, struct buffer *reply)

@@ -83,7 +83,7 @@ static struct loop_timer *waiting;
 int job_start(struct job *job, const struct job_request *request)
 {
     const struct job_input input = {
-        request->data, request->length, {-1, -1}, clock_boottime() + request->deadline_ns};
+        request->data, request->length, {-1, -1}, clock_boottime() + request->allowed_ns};
 
     buffer_init(&answered, JOB_REPLY_BYTES);
     job->request = *request;
@@ -200,7 +200,7 @@ static void call_drives(enum drive_client_act act)
     static const struct drive_mount_request drive = {
         .drive_id = "d", .serial = SERIAL, .bytes = 1, .vm_path = "/v"};
     const struct drive_client_request request = {
-        .act = act, .address = "unix:///a", .drive = &drive, .deadline_ns = NSEC_PER_SEC};
+        .act = act, .address = "unix:///a", .drive = &drive, .allowed_ns = NSEC_PER_SEC};
     struct drive_client *client;
 
     must(drive_client_new(&request, on_drive, NULL, &client) == 0);
@@ -220,7 +220,7 @@ static void run_container(enum container_act act)
                                               .total_ns = NSEC_PER_SEC};
     struct container_run *container;
 
-    must(container_run_new(NULL, &request, on_run, NULL, &container) == 0);
+    must(container_run_new(&request, on_run, NULL, &container) == 0);
     run();
     (void)container_run_free(container);
 }

@@ -4,8 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hypervisor/drive_report.h"
+#include "lib/cleanup.h"
 #include "lib/text.h"
+#include "tests/unit/hypervisor/http_answer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -25,24 +26,19 @@ static void expect_named(const struct drive_report *report)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    const char *body = (const char *)data;
-    char word[CLOUD_HYPERVISOR_WORD_BYTES];
-    struct drive_report report = {.count = 0}, leaving = {.count = 0};
-    struct error error;
+    const struct vmm_http_kind *kind = &cloud_hypervisor_kind;
+    vmm_http_reader *const readers[] = {kind->read_version, kind->read_list, kind->read_guest};
+    cleanup(http_answer_done) struct http_answer answer;
 
-    word[0] = '\0';
-    if (cloud_hypervisor_read_ping(body, size, word, &error) != HYPERVISOR_DONE)
-        expect_text(error.text);
-    expect_text(word);
-    if (cloud_hypervisor_read_info(body, size, word, &report, "crust_", &leaving, &error) == 0) {
-        expect_text(word);
-        expect_named(&report);
-        expect_named(&leaving);
-    }
-    drive_report_done(&report);
-    drive_report_done(&leaving);
-    if (cloud_hypervisor_refusal(body, size, &error) == HYPERVISOR_DONE || !error.text[0])
+    http_answer_init(&answer, kind, data, size);
+    for (size_t i = 0; i < array_length(readers); i++)
+        if (vmm_http_read(&answer.http, readers[i]) != HYPERVISOR_DONE)
+            expect_text(answer.reply.error.text);
+    expect_text(answer.reply.version);
+    expect_named(&answer.http.drives);
+    expect_named(&answer.http.leaving);
+    if (vmm_http_refusal(&answer.http) == HYPERVISOR_DONE || !answer.reply.error.text[0])
         abort();
-    expect_text(error.text);
+    expect_text(answer.reply.error.text);
     return 0;
 }

@@ -4,24 +4,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hypervisor/drive_report.h"
+#include "lib/cleanup.h"
 #include "lib/text.h"
+#include "tests/unit/hypervisor/http_answer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    const char *body = (const char *)data;
-    struct drive_report report = {.count = 0};
-    struct error error;
+    cleanup(http_answer_done) struct http_answer answer;
+    const struct error *error = &answer.reply.error;
 
-    if (firecracker_read_config(body, size, &report, &error) == 0)
-        for (size_t i = 0; i < report.count; i++)
-            if (!report.entries[i].path[0] || strpbrk(report.entries[i].id, "/ \r\n?#%\""))
+    http_answer_init(&answer, &firecracker_kind, data, size);
+    (void)vmm_http_read(&answer.http, firecracker_kind.read_version);
+    if (vmm_http_read(&answer.http, firecracker_kind.read_list) == HYPERVISOR_DONE)
+        for (size_t i = 0; i < answer.http.drives.count; i++)
+            if (!answer.http.drives.entries[i].path[0] ||
+                strpbrk(answer.http.drives.entries[i].id, "/ \r\n?#%\""))
                 abort(); /* an id goes into a request line */
-    drive_report_done(&report);
-    if (firecracker_refusal(body, size, &error) != HYPERVISOR_REFUSED || !error.text[0] ||
-        !text_is_utf8(error.text, strlen(error.text)) || strpbrk(error.text, "\n\r\x1b"))
+    if (vmm_http_refusal(&answer.http) == HYPERVISOR_DONE || !error->text[0] ||
+        !text_is_utf8(error->text, strlen(error->text)) || strpbrk(error->text, "\n\r\x1b"))
         abort();
     return 0;
 }

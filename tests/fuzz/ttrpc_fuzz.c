@@ -10,7 +10,7 @@
 
 #include "agent-client/agent_client.h"
 #include "agent-client/agent_messages.h"
-#include "agent-client/container_request.h"
+#include "agent-client/container_run.h"
 #include "agent-client/drive_call.h"
 #include "agent-client/ttrpc_codec.h"
 
@@ -27,10 +27,11 @@ static void must(int condition)
 static void take_container_payload(const struct buffer *payload)
 {
     struct buffer output = BUFFER_INIT(LIMIT / 2);
+    bool end;
     int status;
 
     (void)container_parse_wait(buffer_text(payload), payload->length, &status);
-    (void)container_parse_read(buffer_text(payload), payload->length, &output);
+    (void)container_parse_read(buffer_text(payload), payload->length, true, &output, &end);
     must(output.length <= LIMIT / 2);
     buffer_done(&output);
 }
@@ -49,8 +50,8 @@ static void take_mount_request(const struct drive_mount_request *request)
     struct drive_mount_request copy;
     const char *wrong;
 
-    must(drive_append_mount_request(&again, request) == 0);
-    must(drive_parse_mount_request(buffer_text(&again), again.length, &copy, &wrong) == 0);
+    must(drive_append(&again, DRIVE_MOUNT_REQUEST, request) == 0);
+    must(drive_parse(buffer_text(&again), again.length, DRIVE_MOUNT_REQUEST, &copy, &wrong) == 0);
     must(strcmp(copy.vm_path, request->vm_path) == 0 && copy.option_count == request->option_count);
     must(memcmp(&copy.containers, &request->containers, sizeof(copy.containers)) == 0);
     buffer_done(&again);
@@ -66,12 +67,12 @@ static void take_drive_payload(const struct buffer *payload)
     struct drive_guest_list list;
     bool without_disks;
 
-    (void)drive_parse_list_request(bytes, payload->length, &without_disks);
-    if (drive_parse_mount_request(bytes, payload->length, &request, &wrong) == 0)
+    (void)drive_parse(bytes, payload->length, DRIVE_LIST_REQUEST, &without_disks, NULL);
+    if (drive_parse(bytes, payload->length, DRIVE_MOUNT_REQUEST, &request, &wrong) == 0)
         take_mount_request(&request);
-    (void)drive_parse_unmount_request(bytes, payload->length, &unmount, &wrong);
-    (void)drive_parse_mount_answer(bytes, payload->length, &answer);
-    (void)drive_parse_unmount_answer(bytes, payload->length, &unmounted);
+    (void)drive_parse(bytes, payload->length, DRIVE_UNMOUNT_REQUEST, &unmount, &wrong);
+    (void)drive_parse(bytes, payload->length, DRIVE_MOUNT_ANSWER, &answer, NULL);
+    (void)drive_parse(bytes, payload->length, DRIVE_UNMOUNT_ANSWER, &unmounted, NULL);
     if (drive_parse_list(bytes, payload->length, &list) == 0)
         drive_guest_list_done(&list);
 }
@@ -82,8 +83,7 @@ static void take_payload(const struct buffer *payload)
     struct agent_stats stats;
     uint64_t bytes;
 
-    (void)agent_parse_resize_request(buffer_text(payload), payload->length, path, &bytes);
-    (void)agent_parse_stats_request(buffer_text(payload), payload->length, path);
+    (void)agent_parse_request(buffer_text(payload), payload->length, path, &bytes);
     (void)agent_parse_stats(buffer_text(payload), payload->length, &stats);
     take_container_payload(payload);
     take_drive_payload(payload);

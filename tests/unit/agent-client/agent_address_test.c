@@ -101,15 +101,6 @@ static void the_companion_has_another_port(void **state)
     assert_string_equal(address, "hvsock:///a:1/kata.hvsock:77777");
 }
 
-static void the_request_is_one_line(void **state)
-{
-    char line[HYBRID_VSOCK_LINE_BYTES];
-
-    assert_int_equal(hybrid_vsock_request(1024, line), 13);
-    assert_string_equal(line, "CONNECT 1024\n");
-    assert_int_equal(hybrid_vsock_request(UINT32_MAX, line), 19);
-}
-
 static void the_answer_ends_at_its_newline(void **state)
 {
     static const char answer[] = "OK 1073741824\nOK 7\n";
@@ -148,7 +139,6 @@ int main(void)
         cmocka_unit_test(everything_else_is_refused),
         cmocka_unit_test(paths_have_a_bound),
         cmocka_unit_test(the_companion_has_another_port),
-        cmocka_unit_test(the_request_is_one_line),
         cmocka_unit_test(the_answer_ends_at_its_newline),
         cmocka_unit_test(other_answers_are_refused_at_once),
     };

@@ -53,7 +53,7 @@ static inline void start_in_worker(struct loop *in, const struct agent_request *
     assert_int_equal(job_start_message(job, &message,
                                        (struct job_request){.act = act,
                                                             .fds = {request->root, -1},
-                                                            .deadline_ns = request->allowed_ns,
+                                                            .allowed_ns = request->allowed_ns,
                                                             .done = on_answered}),
                      0);
 }

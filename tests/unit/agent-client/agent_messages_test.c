@@ -22,7 +22,7 @@ static void a_resize_request_comes_back(void **state)
     assert_int_equal(agent_append_request(&payload, "/mnt", UINT64_C(1) << 31), 0);
     assert_int_equal(payload.length, sizeof(bytes) - 1);
     assert_memory_equal(payload.data, bytes, sizeof(bytes) - 1);
-    assert_int_equal(agent_parse_resize_request(payload.data, payload.length, path, &size), 0);
+    assert_int_equal(agent_parse_request(payload.data, payload.length, path, &size), 0);
     assert_string_equal(path, "/mnt");
     assert_int_equal(size, UINT64_C(1) << 31);
     buffer_done(&payload);
@@ -35,16 +35,16 @@ static void bad_paths_are_refused(void **state)
     uint64_t size;
 
     assert_non_null(longest);
-    assert_int_equal(agent_parse_resize_request("", 0, path, &size), -EINVAL);
-    assert_int_equal(agent_parse_stats_request("\x0a\x03/\0a", 5, path), -EINVAL);
-    assert_int_equal(agent_parse_stats_request("\x0a\x09/", 3, path), -EBADMSG);
+    assert_int_equal(agent_parse_request("", 0, path, &size), -EINVAL);
+    assert_int_equal(agent_parse_request("\x0a\x03/\0a", 5, path, NULL), -EINVAL);
+    assert_int_equal(agent_parse_request("\x0a\x09/", 3, path, NULL), -EBADMSG);
     memset(longest, 'a', AGENT_PATH_BYTES);
     assert_int_equal(agent_append_request(&payload, longest, 0), 0);
-    assert_int_equal(agent_parse_stats_request(payload.data, payload.length, path), -EINVAL);
+    assert_int_equal(agent_parse_request(payload.data, payload.length, path, NULL), -EINVAL);
     buffer_clear(&payload);
     longest[AGENT_PATH_BYTES - 1] = '\0';
     assert_int_equal(agent_append_request(&payload, longest, 0), 0);
-    assert_int_equal(agent_parse_stats_request(payload.data, payload.length, path), 0);
+    assert_int_equal(agent_parse_request(payload.data, payload.length, path, NULL), 0);
     assert_string_equal(path, longest);
     free(longest);
     buffer_done(&payload);
@@ -134,7 +134,6 @@ static void no_message_contains_itself(void **state)
     walk(&agent__request__descriptor, 0);
     walk(&agent__response__descriptor, 0);
     walk(&agent__resize_volume_request__descriptor, 0);
-    walk(&agent__volume_stats_request__descriptor, 0);
     walk(&agent__volume_stats_response__descriptor, 0);
     walk(&crust__guest__v1__mount_drive_request__descriptor, 0);
     walk(&crust__guest__v1__mount_drive_response__descriptor, 0);

@@ -384,8 +384,6 @@ static inline void on_done(struct container_run *run, const struct container_rep
     loop_stop(&loop);
 }
 
-static const char *const arguments[] = {"--once", "/run/a", "/run/b", NULL};
-
 static inline struct container_request ordinary(void)
 {
     return (struct container_request){
@@ -396,7 +394,7 @@ static inline struct container_request ordinary(void)
         .directory = "/run/kata-containers/shared/containers/crust-0123456789abcdef",
         .program = "agent",
         .program_file = -1,
-        .arguments = arguments,
+        .arguments = {"--once", "/run/a", "/run/b"},
         .step_ns = LONG_TIME,
         .program_ns = LONG_TIME,
         .total_ns = LONG_TIME,
@@ -407,7 +405,7 @@ static inline void run_with(const struct container_request *request)
 {
     struct container_run *run;
 
-    assert_int_equal(container_run_new(&loop, request, on_done, &seen, &run), 0);
+    assert_int_equal(container_run_new(request, on_done, &seen, &run), 0);
     assert_int_equal(seen.calls, 0);
     loop_run(&loop);
     assert_int_equal(seen.calls, 1);

@@ -331,7 +331,7 @@ static void run_can_be_given_up_at_any_time(void **state)
         script.misdeed = HANG; /* so that it is not done before */
         script.method = "RemoveContainer";
         request = ordinary();
-        assert_int_equal(container_run_new(&loop, &request, on_done, &seen, &run), 0);
+        assert_int_equal(container_run_new(&request, on_done, &seen, &run), 0);
         for (unsigned i = 0; i < turns && !strstr(agent.log, "Remove"); i++)
             loop_run_once(&loop);
         run = container_run_free(run);
@@ -379,14 +379,12 @@ static void answers_have_kinds(void **state)
 static void longest_request_is_sent(void **state)
 {
     static char path[4096];
-    static const char *paths[CONTAINER_ARGUMENTS + 1];
     struct container_request request = ordinary();
 
     memset(path, 'p', sizeof(path) - 1);
     path[0] = '/';
     for (size_t i = 0; i < CONTAINER_ARGUMENTS; i++)
-        paths[i] = path;
-    request.arguments = paths;
+        request.arguments[i] = path;
     run_with(&request);
     assert_kind(CONTAINER_DONE, CONTAINER_WAIT, "");
     assert_true(agent.created.length > CONTAINER_ARGUMENTS * (sizeof(path) - 1));

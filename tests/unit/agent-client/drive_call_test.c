@@ -43,8 +43,8 @@ static const char *wrong_field(const struct drive_mount_request *request)
     const char *wrong = NULL;
     int r;
 
-    assert_int_equal(drive_append_mount_request(&payload, request), 0);
-    r = drive_parse_mount_request(payload.data, payload.length, &parsed, &wrong);
+    assert_int_equal(drive_append(&payload, DRIVE_MOUNT_REQUEST, request), 0);
+    r = drive_parse(payload.data, payload.length, DRIVE_MOUNT_REQUEST, &parsed, &wrong);
     buffer_done(&payload);
     assert_int_equal(r, wrong ? -EINVAL : 0);
     return wrong ? wrong : "";
@@ -57,8 +57,9 @@ static struct drive_mount_request pass_mount(const struct drive_mount_request *s
     struct drive_mount_request parsed;
     const char *wrong;
 
-    assert_int_equal(drive_append_mount_request(&payload, sent), 0);
-    assert_int_equal(drive_parse_mount_request(payload.data, payload.length, &parsed, &wrong), 0);
+    assert_int_equal(drive_append(&payload, DRIVE_MOUNT_REQUEST, sent), 0);
+    assert_int_equal(
+        drive_parse(payload.data, payload.length, DRIVE_MOUNT_REQUEST, &parsed, &wrong), 0);
     return parsed;
 }
 
@@ -70,8 +71,8 @@ static const char *pass_unmount(const struct drive_unmount_request *sent,
     const char *wrong = "";
     int r;
 
-    assert_int_equal(drive_append_unmount_request(&payload, sent), 0);
-    r = drive_parse_unmount_request(payload.data, payload.length, ret_parsed, &wrong);
+    assert_int_equal(drive_append(&payload, DRIVE_UNMOUNT_REQUEST, sent), 0);
+    r = drive_parse(payload.data, payload.length, DRIVE_UNMOUNT_REQUEST, ret_parsed, &wrong);
     assert_int_equal(r, wrong ? -EINVAL : 0);
     return wrong ? wrong : "";
 }
@@ -173,7 +174,7 @@ static void containers_come_back(void **state)
     strcpy(unmount.containers.each[1].path, "b");
     assert_string_equal(pass_unmount(&unmount, &parsed), "containers");
     unmount.containers.count = DRIVE_CONTAINERS + 1;
-    assert_int_equal(drive_append_unmount_request(&payload, &unmount), -EMSGSIZE);
+    assert_int_equal(drive_append(&payload, DRIVE_UNMOUNT_REQUEST, &unmount), -EMSGSIZE);
 }
 
 static void malformed_containers_are_refused(void **state)
@@ -196,14 +197,14 @@ static void malformed_containers_are_refused(void **state)
         assert_string_equal(wrong_field(&request), "containers");
     }
     request.containers.count = DRIVE_CONTAINERS + 1;
-    assert_int_equal(drive_append_mount_request(&payload, &request), -EMSGSIZE);
+    assert_int_equal(drive_append(&payload, DRIVE_MOUNT_REQUEST, &request), -EMSGSIZE);
     request.containers.count = DRIVE_CONTAINERS;
     for (size_t i = 0; i < DRIVE_CONTAINERS; i++)
         request.containers.each[i] = (struct drive_container){"c1", "/data", "", false};
-    assert_int_equal(drive_append_mount_request(&payload, &request), 0);
+    assert_int_equal(drive_append(&payload, DRIVE_MOUNT_REQUEST, &request), 0);
     assert_int_equal(buffer_append(&payload, "\x6a\x00", 2), 0); /* one more container */
-    assert_int_equal(drive_parse_mount_request(payload.data, payload.length, &request, &field),
-                     -EINVAL);
+    assert_int_equal(
+        drive_parse(payload.data, payload.length, DRIVE_MOUNT_REQUEST, &request, &field), -EINVAL);
     assert_string_equal(field, "containers");
     buffer_done(&payload);
 }
@@ -215,14 +216,15 @@ static void too_many_options_are_refused(void **state)
     const char *wrong = NULL;
 
     request.option_count = DRIVE_OPTIONS + 1;
-    assert_int_equal(drive_append_mount_request(&payload, &request), -EMSGSIZE);
+    assert_int_equal(drive_append(&payload, DRIVE_MOUNT_REQUEST, &request), -EMSGSIZE);
     for (request.option_count = 0; request.option_count < DRIVE_OPTIONS; request.option_count++)
         strcpy(request.options[request.option_count], "x");
-    assert_int_equal(drive_append_mount_request(&payload, &request), 0);
-    assert_int_equal(drive_parse_mount_request(payload.data, payload.length, &request, &wrong), 0);
+    assert_int_equal(drive_append(&payload, DRIVE_MOUNT_REQUEST, &request), 0);
+    assert_int_equal(
+        drive_parse(payload.data, payload.length, DRIVE_MOUNT_REQUEST, &request, &wrong), 0);
     assert_int_equal(buffer_append(&payload, "\x3a\x01y", 3), 0); /* one more option */
-    assert_int_equal(drive_parse_mount_request(payload.data, payload.length, &request, &wrong),
-                     -EINVAL);
+    assert_int_equal(
+        drive_parse(payload.data, payload.length, DRIVE_MOUNT_REQUEST, &request, &wrong), -EINVAL);
     assert_string_equal(wrong, "options");
     buffer_done(&payload);
 }
@@ -233,18 +235,18 @@ static void a_nul_or_foreign_bytes_are_refused(void **state)
     struct buffer payload = BUFFER_INIT(0);
     const char *wrong = NULL;
 
-    assert_int_equal(drive_append_mount_request(&payload, &request), 0);
+    assert_int_equal(drive_append(&payload, DRIVE_MOUNT_REQUEST, &request), 0);
     /* The last vm_path of a message counts. */
     assert_int_equal(buffer_append(&payload, "\x2a\x04/a\0b", 6), 0);
-    assert_int_equal(drive_parse_mount_request(payload.data, payload.length, &request, &wrong),
-                     -EINVAL);
+    assert_int_equal(
+        drive_parse(payload.data, payload.length, DRIVE_MOUNT_REQUEST, &request, &wrong), -EINVAL);
     assert_string_equal(wrong, "vm_path");
     assert_int_equal(buffer_append(&payload, "\x2a\x02/\xff", 4), 0);
-    assert_int_equal(drive_parse_mount_request(payload.data, payload.length, &request, &wrong),
-                     -EINVAL);
+    assert_int_equal(
+        drive_parse(payload.data, payload.length, DRIVE_MOUNT_REQUEST, &request, &wrong), -EINVAL);
     assert_int_equal(buffer_append(&payload, "\x2a\x7f", 2), 0);
-    assert_int_equal(drive_parse_mount_request(payload.data, payload.length, &request, &wrong),
-                     -EBADMSG);
+    assert_int_equal(
+        drive_parse(payload.data, payload.length, DRIVE_MOUNT_REQUEST, &request, &wrong), -EBADMSG);
     buffer_done(&payload);
 }
 
@@ -258,8 +260,8 @@ static void answers_come_back(void **state)
     struct drive_mount_answer copy;
     struct buffer payload = BUFFER_INIT(0);
 
-    assert_int_equal(drive_append_mount_answer(&payload, &sent), 0);
-    assert_int_equal(drive_parse_mount_answer(payload.data, payload.length, &copy), 0);
+    assert_int_equal(drive_append(&payload, DRIVE_MOUNT_ANSWER, &sent), 0);
+    assert_int_equal(drive_parse(payload.data, payload.length, DRIVE_MOUNT_ANSWER, &copy, NULL), 0);
     assert_string_equal(copy.device, "sda");
     assert_int_equal(copy.bytes, 10);
     assert_int_equal(copy.filesystem_bytes, 9);
@@ -270,7 +272,8 @@ static void answers_come_back(void **state)
     assert_true(copy.was_mounted);
     assert_int_equal(copy.containers, 2);
     assert_string_equal(copy.container_error, "container c3: it does not run");
-    assert_int_equal(drive_parse_mount_answer("\x38\x09", 2, &copy), -EBADMSG); /* fsck 9 */
+    assert_int_equal(drive_parse("\x38\x09", 2, DRIVE_MOUNT_ANSWER, &copy, NULL),
+                     -EINVAL); /* fsck 9 */
 
     strcpy(request.serial, serial);
     assert_string_equal(pass_unmount(&request, &its_copy), "");
@@ -280,11 +283,12 @@ static void answers_come_back(void **state)
     assert_string_equal(pass_unmount(&request, &its_copy), "serial");
     strcpy(request.drive_id, "/");
     assert_string_equal(pass_unmount(&request, &its_copy), "drive_id");
-    assert_true(drive_parse_unmount_answer("\x0a", 1, &unmounted_copy) < 0);
+    assert_true(drive_parse("\x0a", 1, DRIVE_UNMOUNT_ANSWER, &unmounted_copy, NULL) < 0);
 
     buffer_clear(&payload);
-    assert_int_equal(drive_append_unmount_answer(&payload, &unmounted), 0);
-    assert_int_equal(drive_parse_unmount_answer(payload.data, payload.length, &unmounted_copy), 0);
+    assert_int_equal(drive_append(&payload, DRIVE_UNMOUNT_ANSWER, &unmounted), 0);
+    assert_int_equal(
+        drive_parse(payload.data, payload.length, DRIVE_UNMOUNT_ANSWER, &unmounted_copy, NULL), 0);
     assert_true(unmounted_copy.was_mounted && unmounted_copy.disk_removed);
     buffer_done(&payload);
 }
@@ -315,9 +319,10 @@ static void the_question_for_a_list_comes_back(void **state)
         struct buffer payload = BUFFER_INIT(0);
         bool without_disks = i == 0;
 
-        assert_int_equal(drive_append_list_request(&payload, i == 1), 0);
-        assert_int_equal(
-            drive_parse_list_request(buffer_text(&payload), payload.length, &without_disks), 0);
+        assert_int_equal(drive_append(&payload, DRIVE_LIST_REQUEST, &(bool){i == 1}), 0);
+        assert_int_equal(drive_parse(buffer_text(&payload), payload.length, DRIVE_LIST_REQUEST,
+                                     &without_disks, NULL),
+                         0);
         assert_int_equal(without_disks, i == 1);
         assert_int_equal(payload.length > 0, i == 1); /* as before there was such a field */
         buffer_done(&payload);

@@ -46,13 +46,14 @@ static void on_done(struct drive_client *client, const struct drive_client_reply
     loop_stop(&loop);
 }
 
-static void call_at(const char *address, enum drive_client_act act, uint64_t deadline_ns)
+static void call_at(const char *address, enum drive_client_act act, uint64_t allowed_ns)
 {
     struct drive_mount_request mount = {
         .drive_id = "d1",
         .bytes = 4096,
         .vm_path = "/data",
         .filesystem_type = "ext4",
+        .timeout_ms = allowed_ns / NSEC_PER_MSEC,
     };
     struct drive_client_request request = {
         .act = act,
@@ -60,7 +61,7 @@ static void call_at(const char *address, enum drive_client_act act, uint64_t dea
         .address = address,
         .listener = {.vmm = vmm},
         .drive = &mount,
-        .deadline_ns = deadline_ns,
+        .allowed_ns = allowed_ns,
     };
     struct drive_client *client;
 
@@ -93,15 +94,16 @@ static void a_mount_is_asked_for_and_answered(void **state)
     struct drive_mount_request asked;
     const char *wrong;
 
-    assert_int_equal(drive_append_mount_answer(&payload, &sent), 0);
+    assert_int_equal(drive_append(&payload, DRIVE_MOUNT_ANSWER, &sent), 0);
     call(DRIVE_CLIENT_MOUNT);
     expect(DRIVE_CLIENT_ANSWERED, STATUS_OK, "");
     assert_string_equal(seen.reply.mount.device, "sda");
     assert_int_equal(seen.reply.mount.walk.failed, 3);
     assert_string_equal(server.request.service, DRIVE_SERVICE);
     assert_string_equal(server.request.method, DRIVE_METHOD_MOUNT);
-    assert_int_equal(
-        drive_parse_mount_request(server.payload.data, server.payload.length, &asked, &wrong), 0);
+    assert_int_equal(drive_parse(server.payload.data, server.payload.length, DRIVE_MOUNT_REQUEST,
+                                 &asked, &wrong),
+                     0);
     assert_string_equal(asked.vm_path, "/data");
     assert_int_equal(asked.timeout_ms, 3600 * 1000);
 }
@@ -112,13 +114,14 @@ static void an_unmount_is_asked_for_and_answered(void **state)
     struct drive_unmount_request asked;
     const char *wrong;
 
-    assert_int_equal(drive_append_unmount_answer(&payload, &sent), 0);
+    assert_int_equal(drive_append(&payload, DRIVE_UNMOUNT_ANSWER, &sent), 0);
     call(DRIVE_CLIENT_UNMOUNT);
     expect(DRIVE_CLIENT_ANSWERED, STATUS_OK, "");
     assert_true(seen.reply.unmount.was_mounted && seen.reply.unmount.disk_removed);
     assert_string_equal(server.request.method, DRIVE_METHOD_UNMOUNT);
-    assert_int_equal(
-        drive_parse_unmount_request(server.payload.data, server.payload.length, &asked, &wrong), 0);
+    assert_int_equal(drive_parse(server.payload.data, server.payload.length, DRIVE_UNMOUNT_REQUEST,
+                                 &asked, &wrong),
+                     0);
     assert_string_equal(asked.serial, serial);
 }
 
@@ -293,7 +296,7 @@ static void without_descriptors_no_agent_is_taken_for_absent(void **state)
         .act = DRIVE_CLIENT_LIST,
         .root = root,
         .address = "unix:///agent.sock",
-        .deadline_ns = LONG_TIME,
+        .allowed_ns = LONG_TIME,
     };
     struct rlimit before, none = {0};
 
@@ -326,7 +329,7 @@ static void a_running_call_may_be_freed(void **state)
         .root = root,
         .address = "unix:///agent.sock",
         .drive = &drive,
-        .deadline_ns = LONG_TIME,
+        .allowed_ns = LONG_TIME,
     };
     struct drive_client *client;
 

@@ -125,7 +125,7 @@ static void post_mount(uint32_t stream, const struct drive_mount_request *reques
 {
     struct buffer payload = BUFFER_INIT(0);
 
-    assert_int_equal(drive_append_mount_request(&payload, request), 0);
+    assert_int_equal(drive_append(&payload, DRIVE_MOUNT_REQUEST, request), 0);
     post_drives(stream, DRIVE_METHOD_MOUNT, &payload);
     buffer_done(&payload);
 }
@@ -136,7 +136,7 @@ static void post_unmount(uint32_t stream)
         .drive_id = "data", .serial = SERIAL, .timeout_ms = 20000};
     struct buffer payload = BUFFER_INIT(0);
 
-    assert_int_equal(drive_append_unmount_request(&payload, &request), 0);
+    assert_int_equal(drive_append(&payload, DRIVE_UNMOUNT_REQUEST, &request), 0);
     post_drives(stream, DRIVE_METHOD_UNMOUNT, &payload);
     buffer_done(&payload);
 }
@@ -166,7 +166,8 @@ static struct drive_mount_answer await_mounted(uint32_t stream)
     cleanup(buffer_done) struct buffer payload = await_answer(stream);
     struct drive_mount_answer answer = {0};
 
-    assert_int_equal(drive_parse_mount_answer(buffer_text(&payload), payload.length, &answer), 0);
+    assert_int_equal(
+        drive_parse(buffer_text(&payload), payload.length, DRIVE_MOUNT_ANSWER, &answer, NULL), 0);
     return answer;
 }
 
@@ -176,7 +177,7 @@ static struct drive_guest_list ask_list(uint32_t stream, bool without_disks)
     cleanup(buffer_done) struct buffer payload = BUFFER_INIT(0);
     struct drive_guest_list list = {0};
 
-    assert_int_equal(drive_append_list_request(&question, without_disks), 0);
+    assert_int_equal(drive_append(&question, DRIVE_LIST_REQUEST, &(bool){without_disks}), 0);
     post_drives(stream, DRIVE_METHOD_LIST, &question);
     payload = await_answer(stream);
     assert_int_equal(drive_parse_list(buffer_text(&payload), payload.length, &list), 0);

@@ -87,12 +87,11 @@ static void a_disk_that_does_not_come_is_unavailable(void **state)
                                               .serial = SERIAL,
                                               .bytes = 4096,
                                               .vm_path = "/run/crust-never",
-                                              .filesystem_type = "ext4"};
+                                              .filesystem_type = "ext4",
+                                              .timeout_ms = 1};
     struct drive_client_reply reply = {0};
 
-    answer(&(struct drive_client_request){.act = DRIVE_CLIENT_MOUNT,
-                                          .drive = &mount,
-                                          .deadline_ns = NSEC_PER_MSEC},
+    answer(&(struct drive_client_request){.act = DRIVE_CLIENT_MOUNT, .drive = &mount},
            DRIVE_ONCE_REFUSED, &reply);
     assert_int_equal(reply.outcome, DRIVE_CLIENT_ANSWERED);
     assert_int_equal(reply.status, STATUS_UNAVAILABLE);

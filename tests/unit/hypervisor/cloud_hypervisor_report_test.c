@@ -2,32 +2,37 @@
 /* cloud_hypervisor_report_test.c - what the bodies mean; how versions are written. */
 #include "tests/unit/test.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "hypervisor/drive_report.h"
 #include "lib/buffer.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/json.h"
+#include "tests/unit/hypervisor/http_answer.h"
 
-static enum hypervisor_outcome read_ping(const char *body,
-                                         char version[static CLOUD_HYPERVISOR_WORD_BYTES])
+static enum hypervisor_outcome read_with(struct http_answer *answer, vmm_http_reader *reader,
+                                         const char *body)
 {
-    struct error error = {.text = ""};
-    enum hypervisor_outcome outcome =
-        cloud_hypervisor_read_ping(body, strlen(body), version, &error);
+    http_answer_init(answer, &cloud_hypervisor_kind, body, strlen(body));
+    return vmm_http_read(&answer->http, reader);
+}
 
+static enum hypervisor_outcome read_ping(const char *body, char *ret_version)
+{
+    cleanup(http_answer_done) struct http_answer answer;
+    enum hypervisor_outcome outcome = read_with(&answer, cloud_hypervisor_kind.read_version, body);
+
+    strcpy(ret_version, answer.reply.version);
     if (outcome == HYPERVISOR_VERSION)
-        assert_true(strstr(error.text, version + (version[0] == 'v')) &&
-                    strstr(error.text, "needs Cloud Hypervisor 52 or later"));
+        assert_true(strstr(answer.reply.error.text, ret_version + (*ret_version == 'v')) &&
+                    strstr(answer.reply.error.text, "needs Cloud Hypervisor 52 or later"));
     return outcome;
 }
 
 static enum hypervisor_outcome check(const char *version)
 {
-    char body[64], read[CLOUD_HYPERVISOR_WORD_BYTES];
+    char body[64], read[HYPERVISOR_VERSION_BYTES];
 
     (void)snprintf(body, sizeof(body), "{\"version\":\"%s\"}", version);
     return read_ping(body, read);
@@ -48,7 +53,7 @@ static void knows_versions(void **state)
 
 static void reads_a_ping(void **state)
 {
-    char version[CLOUD_HYPERVISOR_WORD_BYTES];
+    char version[HYPERVISOR_VERSION_BYTES];
 
     assert_int_equal(read_ping("{\"version\":\"v52\\u001b\"}", version), HYPERVISOR_DONE);
     assert_string_equal(version, "v52\\u001b");
@@ -57,17 +62,15 @@ static void reads_a_ping(void **state)
     assert_int_equal(read_ping("", version), HYPERVISOR_UNREACHABLE);
 }
 
-static int read_info(const char *body, struct drive_report *report)
+static enum hypervisor_outcome read_info(const char *body, struct drive_report *ret_report)
 {
-    char word[CLOUD_HYPERVISOR_WORD_BYTES];
-    struct drive_report leaving = {.count = 0};
-    struct error error;
-    int r;
+    struct http_answer answer;
+    enum hypervisor_outcome outcome = read_with(&answer, cloud_hypervisor_kind.read_list, body);
 
-    *report = (struct drive_report){.count = 0};
-    r = cloud_hypervisor_read_info(body, strlen(body), word, report, "crust_", &leaving, &error);
-    drive_report_done(&leaving);
-    return r;
+    *ret_report = answer.http.drives;
+    answer.http.drives = (struct drive_report){.count = 0};
+    http_answer_done(&answer);
+    return outcome;
 }
 
 static void reads_disks(void **state)
@@ -79,15 +82,16 @@ static void reads_disks(void **state)
                                "{\"id\":\"_disk1\",\"vhost_user\":true,\"vhost_socket\":\"/x\"},"
                                "{\"id\":\"_disk2\",\"path\":\"/y\",\"image_type\":\"Unknown\"}]}}",
                                &report),
-                     0);
+                     HYPERVISOR_DONE);
     assert_int_equal(report.count, 2);
     assert_string_equal(report.entries[0].path, "/dev/sdb");
     assert_true(report.entries[0].read_only);
     assert_string_equal(report.entries[1].id, "_disk2");
     assert_null(report.entries[1].obstacle);
     drive_report_done(&report);
-    assert_int_equal(read_info("{\"state\":\"Running\",\"config\":{}}", &report), 0);
-    assert_int_equal(read_info("{\"state\":\"Running\",\"config\":{\"disks\":null}}", &report), 0);
+    assert_int_equal(read_info("{\"state\":\"Running\",\"config\":{}}", &report), HYPERVISOR_DONE);
+    assert_int_equal(read_info("{\"state\":\"Running\",\"config\":{\"disks\":null}}", &report),
+                     HYPERVISOR_DONE);
     assert_int_equal(report.count, 0);
 }
 
@@ -130,7 +134,7 @@ static void recorded_disk_is_examined_first(void **state)
                                "{\"id\":\"_disk1\",\"path\":\"/b\"},"
                                "{\"id\":\"_disk2\",\"path\":\"/c\"}]}}",
                                &report),
-                     0);
+                     HYPERVISOR_DONE);
     assert_int_equal(find_recorded(&report, "_disk2"), HYPERVISOR_DONE);
     assert_int_equal(resolved, 2); /* and what is open */
     assert_int_equal(find_recorded(&report, NULL), HYPERVISOR_DRIVE_NOT_FOUND);
@@ -164,7 +168,7 @@ static void knows_a_disks_place(void **state)
     for (size_t i = 0; i < array_length(cases); i++) {
         struct drive_report report;
 
-        assert_int_equal(read_info(cases[i].body, &report), 0);
+        assert_int_equal(read_info(cases[i].body, &report), HYPERVISOR_DONE);
         assert_int_equal(report.count, 1);
         assert_string_equal(report.entries[0].address, cases[i].address);
         drive_report_done(&report);
@@ -175,29 +179,27 @@ static void guest_traits_are_read_from_vm_info(void **state)
 {
     static const struct {
         const char *body;
-        int r;
+        enum hypervisor_outcome outcome;
         bool is_confidential, has_share;
     } cases[] = {
-        {"{\"config\":{\"fs\":[{\"tag\":\"kataShared\"}],\"platform\":{\"tdx\":false}}}", 0, false,
-         true},
-        {"{\"config\":{\"fs\":null,\"platform\":null}}", 0, false, false},
-        {"{\"config\":{\"fs\":[]}}", 0, false, false},
-        {"{\"config\":{\"platform\":{\"tdx\":true}}}", 0, true, false},
-        {"{\"config\":{\"fs\":[{}],\"platform\":{\"sev_snp\":true}}}", 0, true, true},
-        {"{\"state\":\"Running\"}", -EBADMSG, false, false},
-        {"{\"config\":[]}", -EBADMSG, false, false},
-        {"{", -EBADMSG, false, false},
+        {"{\"config\":{\"fs\":[{\"tag\":\"kataShared\"}],\"platform\":{\"tdx\":false}}}",
+         HYPERVISOR_DONE, false, true},
+        {"{\"config\":{\"fs\":null,\"platform\":null}}", HYPERVISOR_DONE, false, false},
+        {"{\"config\":{\"fs\":[]}}", HYPERVISOR_DONE, false, false},
+        {"{\"config\":{\"platform\":{\"tdx\":true}}}", HYPERVISOR_DONE, true, false},
+        {"{\"config\":{\"fs\":[{}],\"platform\":{\"sev_snp\":true}}}", HYPERVISOR_DONE, true, true},
+        {"{\"state\":\"Running\"}", HYPERVISOR_UNREACHABLE, false, false},
+        {"{\"config\":[]}", HYPERVISOR_UNREACHABLE, false, false},
+        {"{", HYPERVISOR_UNREACHABLE, false, false},
     };
 
     for (size_t i = 0; i < array_length(cases); i++) {
-        struct hypervisor_guest guest = {0};
-        struct error error;
+        cleanup(http_answer_done) struct http_answer answer;
 
-        assert_int_equal(
-            cloud_hypervisor_read_guest(cases[i].body, strlen(cases[i].body), &guest, &error),
-            cases[i].r);
-        assert_int_equal(guest.is_confidential, cases[i].is_confidential);
-        assert_int_equal(guest.has_share, cases[i].has_share);
+        assert_int_equal(read_with(&answer, cloud_hypervisor_kind.read_guest, cases[i].body),
+                         cases[i].outcome);
+        assert_int_equal(answer.reply.guest.is_confidential, cases[i].is_confidential);
+        assert_int_equal(answer.reply.guest.has_share, cases[i].has_share);
     }
 }
 
@@ -218,7 +220,7 @@ static void refuses_what_contradicts_itself(void **state)
     struct drive_report report;
 
     for (size_t i = 0; i < array_length(bodies); i++) {
-        assert_int_equal(read_info(bodies[i], &report), -EBADMSG);
+        assert_int_equal(read_info(bodies[i], &report), HYPERVISOR_UNREACHABLE);
         drive_report_done(&report);
     }
 }
@@ -236,11 +238,11 @@ static void refusal_text_is_extracted(void **state)
     };
 
     for (size_t i = 0; i < array_length(cases); i++) {
-        struct error error;
+        cleanup(http_answer_done) struct http_answer answer;
 
-        assert_int_equal(cloud_hypervisor_refusal(cases[i].body, strlen(cases[i].body), &error),
-                         HYPERVISOR_REFUSED);
-        assert_string_equal(error.text, cases[i].text);
+        http_answer_init(&answer, &cloud_hypervisor_kind, cases[i].body, strlen(cases[i].body));
+        assert_int_equal(vmm_http_refusal(&answer.http), HYPERVISOR_REFUSED);
+        assert_string_equal(answer.reply.error.text, cases[i].text);
     }
 }
 
@@ -253,13 +255,13 @@ static void refuses_ids_and_paths_that_do_not_fit(void **state)
     struct drive_report report;
 
     (void)snprintf(body, sizeof(body), disk, DRIVE_ID_BYTES - 1, 1, DRIVE_PATH_BYTES - 2, 1);
-    assert_int_equal(read_info(body, &report), 0);
+    assert_int_equal(read_info(body, &report), HYPERVISOR_DONE);
     drive_report_done(&report);
     (void)snprintf(body, sizeof(body), disk, DRIVE_ID_BYTES, 1, 1, 1);
-    assert_int_equal(read_info(body, &report), -EBADMSG);
+    assert_int_equal(read_info(body, &report), HYPERVISOR_UNREACHABLE);
     drive_report_done(&report);
     (void)snprintf(body, sizeof(body), disk, 1, 1, DRIVE_PATH_BYTES - 1, 1);
-    assert_int_equal(read_info(body, &report), -EBADMSG);
+    assert_int_equal(read_info(body, &report), HYPERVISOR_UNREACHABLE);
     drive_report_done(&report);
 }
 
@@ -272,7 +274,7 @@ static void refuses_more_disks_than_are_kept(void **state)
     for (unsigned i = 0; i <= DRIVE_REPORT_ENTRIES; i++)
         buffer_append_format(&body, "%s{\"id\":\"%u\",\"path\":\"/x\"}", i ? "," : "", i);
     assert_int_equal(buffer_append_text(&body, "]}}"), 0);
-    assert_int_equal(read_info(buffer_text(&body), &report), -EMSGSIZE);
+    assert_int_equal(read_info(buffer_text(&body), &report), HYPERVISOR_UNREACHABLE);
     drive_report_done(&report);
 }
 
@@ -285,7 +287,7 @@ static void refuses_more_values_than_a_vm_has(void **state)
     for (unsigned i = 0; i < JSON_LIMITS_VMM_HTTP.values; i++)
         buffer_append_format(&body, ",\"x%u\":0", i);
     assert_int_equal(buffer_append_text(&body, "}"), 0);
-    assert_int_equal(read_info(buffer_text(&body), &report), -EBADMSG);
+    assert_int_equal(read_info(buffer_text(&body), &report), HYPERVISOR_UNREACHABLE);
 }
 
 int main(void)

@@ -28,7 +28,7 @@ static struct hypervisor_request request_for(const struct http_server *server,
         .path = server->device,
         .serial = "crust-abc",
         .removal_ns = 60 * NSEC_PER_SEC,
-        .deadline_ns = 60 * NSEC_PER_SEC,
+        .allowed_ns = 60 * NSEC_PER_SEC,
     };
 }
 
@@ -36,7 +36,7 @@ static struct drive_case call(vmm_act *act, const struct hypervisor_request *req
 {
     struct drive_case made = {.reply = {.bytes = 0}};
 
-    act(request, clock_boottime() + request->deadline_ns, &made.reply);
+    act(request, clock_boottime() + request->allowed_ns, &made.reply);
     assert_int_equal(made.reply.outcome == HYPERVISOR_DONE, !made.reply.error.text[0]);
     assert_in_range(made.reply.entry_count, 0, array_length(made.entry));
     if (made.reply.entry_count)
@@ -444,7 +444,7 @@ static void detach_ends_at_its_deadline(void **state)
     struct drive_case made;
 
     http_call_need_device(server);
-    request.deadline_ns = 40 * NSEC_PER_MSEC;
+    request.allowed_ns = 40 * NSEC_PER_MSEC;
     play = http_play_start(server, script, array_length(script));
     made = call(CH, &request);
     (void)http_play_end(play);

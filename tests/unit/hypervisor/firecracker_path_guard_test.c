@@ -64,7 +64,7 @@ static void list(struct http_server *server, pid_t vmm)
         .control_socket = server->path,
         .vmm_pid = vmm, /* whose parent listens */
         .descriptor = -1,
-        .deadline_ns = SECONDS * NSEC_PER_SEC,
+        .allowed_ns = SECONDS * NSEC_PER_SEC,
     };
     struct hypervisor_reply reply = {.entry_count = 0};
     struct http_play *play;
@@ -75,7 +75,7 @@ static void list(struct http_server *server, pid_t vmm)
                    "{\"drive_id\":\"crust_b\",\"path_on_host\":\"%s/hung/disk\"}]}",
                    server->directory, server->directory);
     play = http_play_start(server, &script, 1);
-    firecracker_act(&request, clock_boottime() + request.deadline_ns, &reply);
+    firecracker_act(&request, clock_boottime() + request.allowed_ns, &reply);
     assert_int_equal(http_play_end(play), 1);
     assert_int_equal(reply.outcome, HYPERVISOR_DONE);
     assert_int_equal(reply.entry_count, array_length(serial));

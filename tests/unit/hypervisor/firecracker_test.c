@@ -2,11 +2,9 @@
 /* firecracker_test.c - whole conversations with a scripted Firecracker. */
 #include "tests/unit/hypervisor/http_call.h"
 
-#include <errno.h>
-
-#include "hypervisor/drive_report.h"
 #include "lib/cleanup.h"
 #include "lib/json.h"
+#include "tests/unit/hypervisor/http_answer.h"
 
 #define DRIVE(id, path, engine)                                                                    \
     "{\"drive_id\":\"" id "\",\"partuuid\":null,\"is_root_device\":false,\"is_read_only\":false,"  \
@@ -89,16 +87,16 @@ static void recorded_drive_on_another_device_is_a_mismatch(void **state)
 static void an_id_that_does_not_fit_is_refused(void **state)
 {
     char body[2 * DRIVE_ID_BYTES];
-    struct drive_report report = {0};
-    struct error error;
 
     for (int longer = 0; longer < 2; longer++) {
+        cleanup(http_answer_done) struct http_answer answer;
+
         (void)snprintf(body, sizeof(body),
                        "{\"drives\":[{\"drive_id\":\"%0*d\",\"path_on_host\":\"/x\"}]}",
                        DRIVE_ID_BYTES - 1 + longer, 1);
-        assert_int_equal(firecracker_read_config(body, strlen(body), &report, &error),
-                         longer ? -EBADMSG : 0);
-        drive_report_done(&report);
+        http_answer_init(&answer, &firecracker_kind, body, strlen(body));
+        assert_int_equal(vmm_http_read(&answer.http, firecracker_kind.read_list),
+                         longer ? HYPERVISOR_UNREACHABLE : HYPERVISOR_DONE);
     }
 }
 
@@ -106,16 +104,16 @@ static void an_id_that_does_not_fit_is_refused(void **state)
 static void more_values_than_a_vm_has_are_refused(void **state)
 {
     cleanup(buffer_done) struct buffer body = BUFFER_INIT(JSON_LIMITS_VMM_HTTP.bytes);
-    struct drive_report report = {0};
-    struct error error;
+    cleanup(http_answer_done) struct http_answer answer;
 
     assert_int_equal(buffer_append_text(&body, "{\"drives\":[],\"x\":[0"), 0);
     for (unsigned i = 0; i < 16384; i++)
         assert_int_equal(buffer_append_text(&body, ",0"), 0);
     assert_int_equal(buffer_append_text(&body, "]}"), 0);
-    assert_int_equal(firecracker_read_config(buffer_text(&body), body.length, &report, &error),
-                     -EBADMSG);
-    assert_non_null(strstr(error.text, "more values than are read"));
+    http_answer_init(&answer, &firecracker_kind, buffer_text(&body), body.length);
+    assert_int_equal(vmm_http_read(&answer.http, firecracker_kind.read_list),
+                     HYPERVISOR_UNREACHABLE);
+    assert_non_null(strstr(answer.reply.error.text, "more values than are read"));
 }
 
 int main(void)

@@ -124,7 +124,7 @@ static inline struct hypervisor_request http_call_request(const struct http_serv
         .vmm_pid = getpid(),
         .disk = {.device = server->device_number},
         .bytes = 2048,
-        .deadline_ns = 60 * NSEC_PER_SEC,
+        .allowed_ns = 60 * NSEC_PER_SEC,
     };
 }
 
@@ -133,7 +133,7 @@ static inline struct hypervisor_reply http_call_act(vmm_act *act,
 {
     struct hypervisor_reply reply = {.bytes = 0};
 
-    act(request, clock_boottime() + request->deadline_ns, &reply);
+    act(request, clock_boottime() + request->allowed_ns, &reply);
     assert_int_equal(reply.outcome == HYPERVISOR_DONE, !reply.error.text[0]);
     return reply;
 }

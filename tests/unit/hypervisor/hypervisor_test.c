@@ -43,7 +43,7 @@ static struct hypervisor_request request_for(enum hypervisor_act act)
         .descriptor = -1,
         .path = "/dev/null",
         .serial = "crust-abc",
-        .deadline_ns = NSEC_PER_SEC,
+        .allowed_ns = NSEC_PER_SEC,
     };
 }
 

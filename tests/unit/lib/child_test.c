@@ -225,7 +225,7 @@ static int begin_function(struct made *made, int input, uint64_t deadline_ns,
                           struct child **ret_child)
 {
     const struct child_request request = {
-        .deadline_ns = deadline_ns, .function = write_one, .argument = "1", .input = input};
+        .allowed_ns = deadline_ns, .function = write_one, .argument = "1", .input = input};
 
     return child_new(&made->loop, &request, on_done, made, ret_child);
 }
@@ -351,7 +351,7 @@ static int wait_for_ever(const void *argument)
 static int begin_one(struct made *made, uint64_t subject)
 {
     const struct child_request request = {
-        .deadline_ns = 1, .function = wait_for_ever, .input = -1, .subject = subject};
+        .allowed_ns = 1, .function = wait_for_ever, .input = -1, .subject = subject};
     struct child *child;
 
     return child_new(&made->loop, &request, on_done, made, &child);

@@ -58,7 +58,7 @@ static void ask(struct asked *asked, job_act *act, const char *text, int fd, uin
                                        .data = text,
                                        .length = strlen(text) + 1,
                                        .fds = {fd, -1},
-                                       .deadline_ns = deadline_ns,
+                                       .allowed_ns = deadline_ns,
                                        .done = on_done});
 }
 
@@ -321,7 +321,7 @@ static void ask_ahead(struct asked *asked, job_act *act, int fd)
 {
     start(asked,
           &(struct job_request){
-              .act = act, .fds = {fd, -1}, .deadline_ns = SOON, .is_ahead = true, .done = on_done});
+              .act = act, .fds = {fd, -1}, .allowed_ns = SOON, .is_ahead = true, .done = on_done});
 }
 
 /* A permission that comes after the reply is not the next job's. */
@@ -441,7 +441,7 @@ static void a_large_request_is_refused(void **state)
                                         .data = bytes,
                                         .length = sizeof(bytes),
                                         .fds = {-1, -1},
-                                        .deadline_ns = SOON,
+                                        .allowed_ns = SOON,
                                         .done = on_done};
 
     (void)state;

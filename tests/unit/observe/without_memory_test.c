@@ -18,7 +18,6 @@
 #include "agent-client/ttrpc_codec.h"
 #include "api/message.h"
 #include "api/proto/crust_drive_v1.pb-c.h"
-#include "hypervisor/drive_report.h"
 #include "hypervisor/qemu_report.h"
 #include "hypervisor/qmp.h"
 #include "lib/buffer.h"
@@ -30,6 +29,7 @@
 #include "observe/kata.h"
 #include "observe/observe.h"
 #include "reconciler/helper/report.h"
+#include "tests/unit/hypervisor/http_answer.h"
 #include "tests/unit/without_memory.h"
 
 /* ---- parsers --------------------------------------------------------------------------------- */
@@ -78,21 +78,25 @@ static int parse_persist_container(const char *text, size_t length)
     return r;
 }
 
+static int read_answer(struct http_answer *answer, const struct vmm_http_kind *kind,
+                       const char *text, size_t length)
+{
+    http_answer_init(answer, kind, text, length);
+    return vmm_http_read(&answer->http, kind->read_list) == HYPERVISOR_DONE ? 0 : -EBADMSG;
+}
+
 static int parse_cloud_hypervisor(const char *text, size_t length)
 {
-    cleanup(drive_report_done) struct drive_report report = {.count = 0}, leaving = {.count = 0};
-    char word[CLOUD_HYPERVISOR_WORD_BYTES];
-    struct error error;
+    cleanup(http_answer_done) struct http_answer answer;
 
-    return cloud_hypervisor_read_info(text, length, word, &report, "", &leaving, &error);
+    return read_answer(&answer, &cloud_hypervisor_kind, text, length);
 }
 
 static int parse_firecracker(const char *text, size_t length)
 {
-    cleanup(drive_report_done) struct drive_report report = {.count = 0};
-    struct error error;
+    cleanup(http_answer_done) struct http_answer answer;
 
-    return firecracker_read_config(text, length, &report, &error);
+    return read_answer(&answer, &firecracker_kind, text, length);
 }
 
 static int parse_helper_report(const char *text, size_t length)
@@ -172,12 +176,10 @@ static int find_on(const struct drive_report *report)
 
 static int find_cloud_hypervisor(const char *text, size_t length)
 {
-    cleanup(drive_report_done) struct drive_report report = {.count = 0}, leaving = {.count = 0};
-    char word[CLOUD_HYPERVISOR_WORD_BYTES];
-    struct error error;
-    int r = cloud_hypervisor_read_info(text, length, word, &report, "crust_", &leaving, &error);
+    cleanup(http_answer_done) struct http_answer answer;
+    int r = read_answer(&answer, &cloud_hypervisor_kind, text, length);
 
-    return r < 0 ? r : find_on(&report);
+    return r < 0 ? r : find_on(&answer.http.drives);
 }
 
 /* ---- messages there and back ----------------------------------------------------------------- */

@@ -203,8 +203,8 @@ void helpers_note_leftover(struct helpers *helpers, int64_t sandbox_ref, const c
     test.leftovers++;
 }
 
-int container_run_new(struct loop *loop, const struct container_request *request,
-                      container_done *done, void *userdata, struct container_run **ret_run)
+int container_run_new(const struct container_request *request, container_done *done, void *userdata,
+                      struct container_run **ret_run)
 {
     test.request = *request;
     assert_int_equal(request->listener.vmm, 100); /* no other process is taken for the agent */
@@ -274,7 +274,7 @@ static void begin(enum drive_guest_act act)
         .act = act,
         .drive = &test.drive,
         .bytes = act == DRIVE_GUEST_GROW ? 8192 : 0,
-        .deadline_ns = 20 * NSEC_PER_SEC,
+        .allowed_ns = 20 * NSEC_PER_SEC,
     };
 
     test.ends = 0;

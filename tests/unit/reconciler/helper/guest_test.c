@@ -120,7 +120,7 @@ static void cloud_hypervisor_is_asked_itself(void **state)
         assert_int_equal(fake_vmm->request.act, HYPERVISOR_DESCRIBE);
         assert_int_equal(fake_vmm->request.root, test.node.context.root);
         assert_int_equal(fake_vmm->request.vmm_pid, 100);
-        assert_int_equal(fake_vmm->request.deadline_ns, 7 * NSEC_PER_SEC);
+        assert_int_equal(fake_vmm->request.allowed_ns, 7 * NSEC_PER_SEC);
         vmm_answers(&(struct hypervisor_reply){.guest = table[i].said});
         assert_int_equal(test.answers, 1);
         assert_true(test.is_known);

@@ -96,12 +96,11 @@ static void join(const char *const *words, size_t size, char *ret_text)
     }
 }
 
-int container_run_new(struct loop *loop, const struct container_request *request,
-                      container_done *done, void *userdata, struct container_run **ret_run)
+int container_run_new(const struct container_request *request, container_done *done, void *userdata,
+                      struct container_run **ret_run)
 {
     struct container_run *run;
 
-    assert_ptr_equal(loop, &test.node.loop);
     if (test.refuses_container)
         return -ENOMEM;
     *ret_run = test.container = run = calloc(1, sizeof(*run));
