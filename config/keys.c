@@ -18,7 +18,7 @@ enum { DAY_SECONDS = 24 * 3600, YEAR_HOURS = 365 * 24 };
 static const char *const resize_modes[] = {"never", "observe", "grow", NULL};
 static const char *const file_backed_modes[] = {"never", "observe", NULL};
 static const char *const qemu_monitors[] = {"off", "extra", "main", NULL};
-static const char *const routes[] = {"none", "companion", "agent", "shim", "helper", NULL};
+static const char *const routes[] = {"companion", "agent", "shim", "helper", NULL};
 static const char *const cleanup_modes[] = {"off", "report", "delete", NULL};
 static const char *const stage_layouts[] = {"kata", "crust", "both", NULL};
 

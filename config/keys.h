@@ -32,7 +32,7 @@ struct config_key {
     const char *default_value; /* as it would stand in the file */
     bool restart;              /* a new value needs a restart */
     uint32_t minimum, maximum;
-    const char *const *choices; /* ends with NULL */
+    const char *const *choices; /* ends with NULL; of KEY_ROUTES from ROUTE_NONE + 1 on */
     const char *refused;        /* a value that people are likely to try, and … */
     const char *refusal;        /* … why they can't have it */
 };
