@@ -11,6 +11,8 @@
 #include <stdint.h>
 
 #include "lib/buffer.h"
+#include "lib/http_exchange.h"
+#include "lib/result.h"
 
 struct store_event_row;
 
@@ -32,8 +34,10 @@ enum event_kind {
     EVENT_KINDS,
 };
 
-const char *event_reason(enum event_kind kind); /* "" for EVENT_NONE */
-bool event_is_warning(enum event_kind kind);
+extern const struct event_word {
+    const char *reason; /* "" for EVENT_NONE */
+    bool warning;
+} event_words[EVENT_KINDS];
 
 struct event_object {
     const char *kind;                      /* Pod, PersistentVolumeClaim or PersistentVolume */
@@ -66,6 +70,25 @@ const char *event_namespace(const struct event *event);
 /* A core/v1 Event as JSON. Its name is derived from all that tells it from others, so sending one
  * twice makes one. -errno of the buffer. */
 int event_write(const struct event *event, const char *node, struct buffer *ret_body);
+
+/* ---- the API server's answer ---------------------------------------------------------------- */
+
+struct api_answer {
+    enum http_exchange_end end;
+    unsigned status;  /* ANSWERED */
+    const char *body; /* of `length` bytes; borrowed */
+    size_t length;
+    struct error error; /* unless ANSWERED */
+};
+
+enum api_verdict {
+    API_SENT,
+    API_REFUSED, /* it will stay the same */
+    API_AGAIN,   /* no server, a wrong certificate, a busy server, an expired token */
+};
+
+/* The error says why it was not sent, with the reason that the server gives. */
+enum api_verdict api_answer_judge(const struct api_answer *answer, struct error *ret_error);
 
 /* ---- event queue ---------------------------------------------------------------------------- */
 

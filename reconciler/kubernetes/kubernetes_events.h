@@ -12,8 +12,8 @@
 #include <stdint.h>
 
 #include "lib/buffer.h"
-#include "lib/http_exchange.h"
 #include "lib/result.h"
+#include "reconciler/kubernetes/event.h"
 
 struct context;
 struct kubernetes_events;
@@ -73,14 +73,6 @@ int service_account_read_token(const struct service_account *account, struct buf
 
 /* ---- API server ------------------------------------------------------------------------------ */
 
-struct api_answer {
-    enum http_exchange_end end;
-    unsigned status;  /* ANSWERED */
-    const char *body; /* of `length` bytes; borrowed */
-    size_t length;
-    struct error error; /* unless ANSWERED */
-};
-
 struct api_post;
 
 typedef void api_post_done(struct api_post *post, const struct api_answer *answer, void *userdata);
@@ -90,16 +82,3 @@ typedef void api_post_done(struct api_post *post, const struct api_answer *answe
 int api_post_new(const struct service_account *account, const char *token, const char *target,
                  const char *body, api_post_done *done, void *userdata, struct api_post **ret_post);
 struct api_post *api_post_free(struct api_post *post); /* returns NULL */
-
-/* What the answer to an event means. Pure. */
-
-enum api_verdict {
-    API_SENT,
-    API_REFUSED, /* it will stay the same */
-    API_AGAIN,   /* no server, a wrong certificate, a busy server, an expired token */
-};
-
-enum api_verdict api_answer_judge(const struct api_answer *answer);
-
-/* Why it was not sent, with the reason that the server gives. */
-void api_answer_explain(const struct api_answer *answer, struct error *ret_error);
