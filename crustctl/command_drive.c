@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "crustctl/commands.h"
+#include "crustctl/crustctl.h"
 #include "crustctl/table.h"
 #include "lib/cleanup.h"
 #include "lib/json.h"

@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "crustctl/commands.h"
+#include "crustctl/crustctl.h"
 #include "crustctl/table.h"
 #include "lib/cleanup.h"
 #include "lib/directory.h"

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "crustctl/commands.h"
+#include "crustctl/crustctl.h"
 #include "crustctl/table.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
@@ -86,16 +86,6 @@ static int take_size(const char *text, uint64_t *ret_bytes)
     return r == 0 ? EXIT_DONE : session_fail(EXIT_USAGE, "\"%s\" is %s", text, quantity_error(r));
 }
 
-static void print_resized(const cJSON *answer, const char *name, struct buffer *out)
-{
-    buffer_append_format(out,
-                         cJSON_IsTrue(json_member(answer, "owed"))
-                             ? "%s: no sandbox has it; the file system grows to the device's %s "
-                               "with the next one\n"
-                             : "%s: the guest has all %s of the device\n",
-                         name, text_size(row_number(answer, "capacity_bytes")).text);
-}
-
 /* crust resize TARGET MIN MAX prints the member that the KEP's runtime CLI has, and direct-volume
  * resize --size MIN, like kata-runtime, nothing. */
 int command_resize(struct session *session)
@@ -125,7 +115,13 @@ int command_resize(struct session *session)
         buffer_append_format(&session->out, "{\"capacity_bytes\":%" PRIu64 "}\n",
                              row_number(answer, "capacity_bytes"));
     else if (!session_print_json(session, answer))
-        print_resized(answer, options->operand[0], &session->out);
+        buffer_append_format(&session->out,
+                             cJSON_IsTrue(json_member(answer, "owed"))
+                                 ? "%s: no sandbox has it; the file system grows to the device's "
+                                   "%s with the next one\n"
+                                 : "%s: the guest has all %s of the device\n",
+                             options->operand[0],
+                             text_size(row_number(answer, "capacity_bytes")).text);
     return EXIT_DONE;
 }
 

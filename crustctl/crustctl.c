@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "config/config.h"
-#include "crustctl/commands.h"
+#include "crustctl/crustctl.h"
 #include "crustctl/table.h"
 #include "lib/cleanup.h"
 #include "lib/json.h"

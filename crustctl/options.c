@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* options.c - the command line, by getopt_long(3), which lets options stand anywhere. */
-#include "crustctl/options.h"
+#include "crustctl/crustctl.h"
 
 #include <errno.h>
 #include <getopt.h>

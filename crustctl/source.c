@@ -8,7 +8,7 @@
  * answer of the daemon, or a socket without permission, is an error and no reason to read the
  * database instead.
  */
-#include "crustctl/source.h"
+#include "crustctl/crustctl.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -33,8 +33,6 @@ static int format_cell(const struct column *column, const cJSON *row, struct buf
         return buffer_append_text(ret_text, json_text(row, column->key));
     case COLUMN_TIME:
         return buffer_append_text(ret_text, text_time(json_text(row, column->key)).text);
-    case COLUMN_JSON:
-        return row_print_value(value, ret_text);
     case COLUMN_NUMBER:
     case COLUMN_SIZE:
         break;
@@ -43,16 +41,6 @@ static int format_cell(const struct column *column, const cJSON *row, struct buf
         return 0;
     return column->kind == COLUMN_SIZE ? buffer_append_text(ret_text, text_size(number).text)
                                        : buffer_append_format(ret_text, "%" PRIu64, number);
-}
-
-/* A failure to format is reported when the cell is printed. */
-static unsigned cell_width(const struct column *column, const cJSON *row)
-{
-    cleanup(buffer_done) struct buffer text = BUFFER_INIT(0), escaped = BUFFER_INIT(0);
-
-    format_cell(column, row, &text);
-    display_append(&escaped, buffer_text(&text));
-    return display_width(buffer_text(&escaped));
 }
 
 /* The columns' widths; a width of 0 hides the column. */
@@ -131,8 +119,12 @@ int table_print(const struct column *columns, unsigned count, const cJSON *rows,
         layout.width[i] = display_width(columns[i].title);
         cJSON_ArrayForEach(row, rows)
         {
-            const unsigned here = cell_width(&columns[i], row);
+            cleanup(buffer_done) struct buffer text = BUFFER_INIT(0), escaped = BUFFER_INIT(0);
+            unsigned here;
 
+            format_cell(&columns[i], row, &text); /* a failure is reported when it is printed */
+            display_append(&escaped, buffer_text(&text));
+            here = display_width(buffer_text(&escaped));
             layout.width[i] = here > layout.width[i] ? here : layout.width[i];
         }
     }
@@ -145,22 +137,40 @@ int table_print(const struct column *columns, unsigned count, const cJSON *rows,
     return buffer_error(out);
 }
 
-int table_print_sheet(const struct column *columns, unsigned count, const cJSON *row,
-                      struct buffer *out)
+/* A text as it is, a size with its unit, anything else as JSON. */
+static void append_member(const cJSON *member, struct buffer *out)
 {
+    const char *bytes = strstr(member->string, "bytes");
+
+    if (cJSON_IsNumber(member) && member->valuedouble >= 0 && bytes && !bytes[strlen("bytes")])
+        buffer_append_text(out, text_size((uint64_t)member->valuedouble).text);
+    else if (cJSON_IsString(member))
+        buffer_append_text(out, member->valuestring);
+    else
+        row_print_value(member, out);
+}
+
+int table_print_sheet(const cJSON *row, struct buffer *out)
+{
+    const cJSON *member;
     unsigned width = 0;
 
-    for (unsigned i = 0; i < count; i++)
-        if (display_width(columns[i].title) > width)
-            width = display_width(columns[i].title);
-    for (unsigned i = 0; i < count; i++) {
+    cJSON_ArrayForEach(member, row)
+    {
+        if (display_width(member->string) > width)
+            width = display_width(member->string);
+    }
+    cJSON_ArrayForEach(member, row)
+    {
         cleanup(buffer_done) struct buffer text = BUFFER_INIT(0);
 
-        buffer_fail(out, format_cell(&columns[i], row, &text));
+        if (!cJSON_IsNull(member))
+            append_member(member, &text);
+        buffer_fail(out, buffer_error(&text));
         if (text.length == 0)
             continue;
         buffer_append_text(out, "  ");
-        display_append_cell(out, columns[i].title, width + GAP, DISPLAY_LEFT);
+        display_append_cell(out, member->string, width + GAP, DISPLAY_LEFT);
         display_append(out, buffer_text(&text));
         buffer_append_text(out, "\n");
     }
@@ -230,15 +240,8 @@ static void append_detail(const cJSON *detail, struct buffer *out)
         return;
     cJSON_ArrayForEach(member, detail)
     {
-        const char *bytes = strstr(member->string, "bytes");
-
         buffer_append_format(out, "%s%s=", out->length > 0 ? " " : "", member->string);
-        if (cJSON_IsNumber(member) && member->valuedouble >= 0 && bytes && !bytes[strlen("bytes")])
-            buffer_append_text(out, text_size((uint64_t)member->valuedouble).text);
-        else if (cJSON_IsString(member))
-            buffer_append_text(out, member->valuestring);
-        else
-            row_print_value(member, out);
+        append_member(member, out);
     }
 }
 

@@ -16,7 +16,7 @@
 
 #include "lib/buffer.h"
 
-enum column_kind { COLUMN_TEXT, COLUMN_NUMBER, COLUMN_SIZE, COLUMN_TIME, COLUMN_JSON };
+enum column_kind { COLUMN_TEXT, COLUMN_NUMBER, COLUMN_SIZE, COLUMN_TIME };
 
 struct column {
     const char *title;
@@ -34,9 +34,8 @@ enum { TABLE_COLUMNS = 12 };
 int table_print(const struct column *columns, unsigned count, const cJSON *rows, unsigned width,
                 const char *nothing, struct buffer *out);
 
-/* "title  value" lines of those columns that the row has a value for. */
-int table_print_sheet(const struct column *columns, unsigned count, const cJSON *row,
-                      struct buffer *out);
+/* "column  value" lines of what the row has a value for. */
+int table_print_sheet(const cJSON *row, struct buffer *out);
 
 /* ---- row ------------------------------------------------------------------------------------ */
 

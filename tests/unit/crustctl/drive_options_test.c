@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* drive_options_test.c - the command line of `crustctl drive`, and the JSON that it becomes. */
-#include "crustctl/options.h"
+#include "crustctl/crustctl.h"
 
 #include <errno.h>
 #include <string.h>

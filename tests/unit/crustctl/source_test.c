@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* source_test.c - crustctl with a daemon: the real HTTP server in a process of its own, over a
  * store that differs from the database below the root, so that it shows who answered. */
-#include "crustctl/source.h"
+#include "crustctl/crustctl.h"
 
 #include <fcntl.h>
 #include <signal.h>
