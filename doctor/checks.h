@@ -148,15 +148,16 @@ struct toml_item {
     enum toml_kind kind;
     const char *text; /* of a string, "" else */
     bool truth;       /* of a boolean */
+    const char *file; /* as given to toml_read() */
     unsigned line;
 };
 
 /* The item is borrowed for the call. A negative ends the reading and is what it returns. */
 typedef int toml_callback(void *userdata, const struct toml_item *item, struct error *error);
 
-/* 0, or -EBADMSG with "line N: what"; what came before has been called back then. */
-int toml_read(const char *text, size_t length, toml_callback *callback, void *userdata,
-              struct error *error);
+/* 0, or -EBADMSG with "FILE: line N: what"; what came before has been called back then. */
+int toml_read(const char *file, const char *text, size_t length, toml_callback *callback,
+              void *userdata, struct error *error);
 
 /* The few keys of Kata's configuration.toml that decide whether volumes of its sandboxes can be
  * resized. Annotations of a pod may change them again; they are not seen here. */

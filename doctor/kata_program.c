@@ -32,22 +32,16 @@ struct found {
     char label[LABEL_BYTES]; /* SELinux's; "" none */
 };
 
-static bool is_own_root(int root)
-{
-    struct stat status, own;
-
-    return fstat(root, &status) == 0 && stat("/", &own) == 0 && status.st_dev == own.st_dev &&
-           status.st_ino == own.st_ino;
-}
-
 /* A file that is not found does not exist: the whole node can be seen, or at least the directory.
  */
 static enum program_state judge_absence(const struct view *view, const char *path)
 {
     const char *slash = strrchr(path, '/');
     char directory[PATH_MAX], real[PATH_MAX];
+    struct stat root, own;
 
-    if (view->first >= 0 || is_own_root(view->root))
+    if (view->first >= 0 || (fstat(view->root, &root) == 0 && stat("/", &own) == 0 &&
+                             root.st_dev == own.st_dev && root.st_ino == own.st_ino))
         return PROGRAM_ABSENT;
     (void)snprintf(directory, sizeof(directory), "%.*s", slash ? (int)(slash - path) + 1 : 0, path);
     return host_file_resolve(view->root, directory, real) == 0 ? PROGRAM_ABSENT : PROGRAM_UNSEEN;
