@@ -40,6 +40,15 @@ void call_fail(struct call *call, enum status_code code, const char *format, ...
     end(call, &(struct call_answer){.code = code, .text = text});
 }
 
+void call_end(struct call *call, enum status_code code, const ProtobufCMessage *reply,
+              const struct error *error)
+{
+    if (code == STATUS_OK)
+        call_reply(call, reply);
+    else
+        call_fail(call, code, "%s", error->text);
+}
+
 void call_cancel(struct call *call)
 {
     loop_timer_stop(&call->deadline);

@@ -60,6 +60,10 @@ void call_reply_packed(struct call *call, const struct buffer *packed); /* of gR
 void call_fail(struct call *call, enum status_code code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* What the reconciler answers: the reply with STATUS_OK, or else the error. */
+void call_end(struct call *call, enum status_code code, const ProtobufCMessage *reply,
+              const struct error *error);
+
 /* The reconciler has been asked. STATUS_OK: it answers later; otherwise the error is the answer. */
 void call_wait_or_fail(struct call *call, enum status_code code, void (*cancel)(void *work),
                        void *work, const struct error *error);

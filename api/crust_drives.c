@@ -204,10 +204,7 @@ static void on_detached(void *call, enum status_code code, const struct reconcil
         CRUST__DRIVE__V1__DETACH_DRIVE_RESPONSE__INIT;
 
     (void)drive;
-    if (code == STATUS_OK)
-        call_reply(call, &response.base);
-    else
-        call_fail(call, code, "%s", error->text);
+    call_end(call, code, &response.base, error);
 }
 
 static void attach(struct call *call, const ProtobufCMessage *message)

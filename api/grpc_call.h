@@ -24,7 +24,7 @@ void grpc_call_begin(const struct grpc_call_options *options, struct http2_reque
                      struct http2_connection *connection);
 
 /* The request is gone: cancels its method. */
-void grpc_call_cancel(struct http2_request *request);
+void grpc_call_cancel(struct http2_request *request, void *ignored);
 
 /* Whether the server of this call offers a service of this name. */
 bool grpc_call_has_service(struct call *call, const char *name);
@@ -63,44 +63,3 @@ void grpc_server_shut_down(struct grpc_server *server);
 
 /* Sends the replies that are ready, cancels the other calls, closes. Accepts NULL; returns NULL. */
 struct grpc_server *grpc_server_free(struct grpc_server *server);
-
-/* ---- grpc codec ----------------------------------------------------------------------------- */
-
-/* GRPC's own encodings over HTTP/2: text and bytes, no I/O.
- *
- * A message is a byte that says whether it is compressed, its length (4 bytes, big endian) and its
- * bytes; the boundaries of DATA frames have no meaning. Source: grpc/doc/PROTOCOL-HTTP2.md.
- */
-
-enum {
-    GRPC_PREFIX_BYTES = 5,
-    GRPC_MESSAGE_BYTES = 64 * 1024, /* the limit of mountInfo.json */
-};
-
-/* "application/grpc", also with "+proto" or another suffix, or with parameters. */
-bool grpc_is_content_type(const char *value);
-
-/* "500m": one to eight digits and H, M, S, m, u or n. 0, -EINVAL. */
-int grpc_parse_timeout(const char *text, uint64_t *ret_nanoseconds);
-
-/* Outcomes of grpc_find_message(). */
-enum {
-    GRPC_MESSAGE,
-    GRPC_EMPTY,      /* no message */
-    GRPC_CUT,        /* shorter than its prefix announces */
-    GRPC_OVERSIZE,   /* its prefix announces more than GRPC_MESSAGE_BYTES */
-    GRPC_COMPRESSED, /* not offered by this server */
-    GRPC_SEVERAL,    /* followed by more bytes */
-};
-
-/* Finds the one message in the whole body of a unary call. ret_message is borrowed from the body,
- * and only set for GRPC_MESSAGE. */
-int grpc_find_message(const void *body, size_t length, const void **ret_message,
-                      size_t *ret_length);
-
-/* Begins a message of that many bytes, which follow. 0 or as buffer_append(). */
-int grpc_append_prefix(struct buffer *body, size_t length);
-
-/* Encodes grpc-message: bytes other than printable ASCII, and the percent sign, become %XX. A text
- * that does not fit into size (at least 1) is cut, but never within an escape. */
-void grpc_escape_text(const char *text, char *ret_escaped, size_t size);

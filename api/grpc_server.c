@@ -13,7 +13,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "api/unix_socket.h"
+#include "api/listen.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/collections.h"
@@ -50,12 +50,6 @@ static void on_request(struct http2_request *request, void *userdata)
     grpc_call_begin(&client->server->calls, request, client->connection);
 }
 
-static void on_cancelled(struct http2_request *request, void *userdata)
-{
-    (void)userdata;
-    grpc_call_cancel(request);
-}
-
 static void remove_client(struct client *client)
 {
     LL_DELETE(client->server->clients, client);
@@ -73,7 +67,7 @@ static void on_ended(struct http2_connection *connection, void *userdata)
     remove_client(userdata);
 }
 
-static const struct http2_handler handler = {on_request, on_cancelled};
+static const struct http2_handler handler = {on_request, grpc_call_cancel};
 
 /* Prefers clients that have said nothing yet over those that have made calls; of either kind, the
  * one that has been idle for longest. */
@@ -97,20 +91,9 @@ static struct client *find_idlest(const struct grpc_server *server)
     return idlest;
 }
 
-/* Of the leaving clients, the one that connected first. */
-static struct client *find_leaving(const struct grpc_server *server)
-{
-    struct client *first = NULL;
-
-    for (struct client *client = server->clients; client; client = client->next)
-        if (client->leaving)
-            first = client;
-    return first;
-}
-
 static bool make_room(struct grpc_server *server)
 {
-    struct client *idlest;
+    struct client *idlest, *first = NULL;
 
     if (server->count < CONNECTIONS)
         return true;
@@ -128,8 +111,12 @@ static bool make_room(struct grpc_server *server)
     idlest->leaving = true;
     server->count--;
     server->leaving++;
-    if (server->leaving > CONNECTIONS)
-        remove_client(find_leaving(server));
+    if (server->leaving <= CONNECTIONS)
+        return true;
+    for (struct client *client = server->clients; client; client = client->next)
+        if (client->leaving)
+            first = client; /* the list begins with the newest */
+    remove_client(first);
     return true;
 }
 
@@ -168,15 +155,6 @@ static void on_pause(struct loop_timer *timer)
                   on_accept);
 }
 
-/* Without a pause, the loop would spin on a connection that cannot be accepted. */
-static void pause_accepting(struct grpc_server *server, int error_number)
-{
-    log_warning(&(struct log_ids){.source = "grpc"}, "cannot accept a connection: %s",
-                strerror(error_number));
-    loop_io_stop(&server->accepting);
-    loop_timer_start(server->calls.surroundings.loop, &server->pause, NSEC_PER_SEC, on_pause);
-}
-
 static void on_accept(struct loop_io *io, int events)
 {
     struct grpc_server *server = container_of(io, struct grpc_server, accepting);
@@ -186,8 +164,14 @@ static void on_accept(struct loop_io *io, int events)
         int fd = accept4(server->socket.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
         if (fd < 0) {
-            if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
-                pause_accepting(server, errno);
+            if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM)
+                return;
+            /* Without a pause, the loop would spin on a connection that cannot be accepted. */
+            log_warning(&(struct log_ids){.source = "grpc"}, "cannot accept a connection: %s",
+                        strerror(errno));
+            loop_io_stop(&server->accepting);
+            loop_timer_start(server->calls.surroundings.loop, &server->pause, NSEC_PER_SEC,
+                             on_pause);
             return;
         }
         if (unix_socket_admits(&server->socket, fd))

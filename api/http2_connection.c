@@ -152,16 +152,6 @@ static void on_farewell_timer(struct loop_timer *timer)
     end(container_of(timer, struct http2_connection, timer));
 }
 
-/* Sends nothing more, and ignores what arrives. */
-static void bid_farewell(struct http2_connection *connection)
-{
-    (void)shutdown(connection->fd, SHUT_WR);
-    loop_io_start(connection->options.loop, &connection->io, connection->fd, LOOP_READ,
-                  on_farewell_io);
-    loop_timer_start(connection->options.loop, &connection->timer, FAREWELL_SECONDS * NSEC_PER_SEC,
-                     on_farewell_timer);
-}
-
 /* Writes, then waits for what comes next. Must be the last call of a callback, because it may end
  * the connection. */
 static void go_on(struct http2_connection *connection)
@@ -172,7 +162,12 @@ static void go_on(struct http2_connection *connection)
         connection->moved_ns = clock_boottime();
     r = write_some(connection);
     if (r == 0 && connection->leaving && http2_session_is_over(connection->session)) {
-        bid_farewell(connection);
+        /* Sends nothing more, and ignores what arrives. */
+        (void)shutdown(connection->fd, SHUT_WR);
+        loop_io_start(connection->options.loop, &connection->io, connection->fd, LOOP_READ,
+                      on_farewell_io);
+        loop_timer_start(connection->options.loop, &connection->timer,
+                         FAREWELL_SECONDS * NSEC_PER_SEC, on_farewell_timer);
         return;
     }
     if (r < 0 || (r == 0 && http2_session_is_over(connection->session))) {
@@ -184,28 +179,24 @@ static void go_on(struct http2_connection *connection)
     start_timer(connection);
 }
 
-/* false: the client is gone. The bytes that it sent last are still processed. If they broke the
+/* The bytes that a client sent last are still processed after it has gone. If they broke the
  * session, the client is told so when the rest is written. */
-static bool read_some(struct http2_connection *connection)
-{
-    char bytes[READ_BYTES];
-    ssize_t length = recv(connection->fd, bytes, sizeof(bytes), 0);
-
-    if (length < 0)
-        return errno == EAGAIN || errno == EINTR;
-    if (length > 0)
-        (void)http2_session_receive(connection->session, bytes, (size_t)length);
-    return length > 0;
-}
-
 static void on_io(struct loop_io *io, int events)
 {
     struct http2_connection *connection = container_of(io, struct http2_connection, io);
+    char bytes[READ_BYTES];
+    ssize_t length;
 
-    if ((events & LOOP_READ) && !read_some(connection))
-        end(connection);
-    else
-        go_on(connection);
+    if (events & LOOP_READ) {
+        length = recv(connection->fd, bytes, sizeof(bytes), 0);
+        if (length == 0 || (length < 0 && errno != EAGAIN && errno != EINTR)) {
+            end(connection);
+            return;
+        }
+        if (length > 0)
+            (void)http2_session_receive(connection->session, bytes, (size_t)length);
+    }
+    go_on(connection);
 }
 
 static void on_timer(struct loop_timer *timer)

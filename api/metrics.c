@@ -22,16 +22,6 @@
 
 /* ---- the format ---- */
 
-static void put_character(struct buffer *out, const char *bytes, size_t length)
-{
-    if (*bytes == '\\' || *bytes == '"')
-        buffer_append_text(out, "\\");
-    if (*bytes == '\n')
-        buffer_append_text(out, "\\n");
-    else
-        buffer_append(out, bytes, length);
-}
-
 /* A single label that is not UTF-8 would make Prometheus refuse the whole answer. */
 static void put_escaped(struct buffer *out, const char *value)
 {
@@ -39,12 +29,14 @@ static void put_escaped(struct buffer *out, const char *value)
 
     while (value < end) {
         uint32_t character;
-        size_t length = text_decode_utf8(value, (size_t)(end - value), &character);
+        const size_t length = text_decode_utf8(value, (size_t)(end - value), &character);
 
-        if (length == 0)
+        if (*value == '\\' || *value == '"' || *value == '\n')
+            buffer_append_format(out, "\\%c", *value == '\n' ? 'n' : *value);
+        else if (length == 0)
             buffer_append_text(out, "\xef\xbf\xbd");
         else
-            put_character(out, value, length);
+            buffer_append(out, value, length);
         value += length ? length : 1;
     }
 }
@@ -316,17 +308,6 @@ static void write_cleanups(struct metrics_text *text, const struct store_counter
     metrics_put_histogram(text, NULL, &counters->commits);
 }
 
-static void write_operations(struct metrics_text *text, const struct operations *operations)
-{
-    metrics_begin(text, "crustd_operations_seconds", "histogram", "Calls of clients.");
-    for (const struct operation *one = operations->first; one; one = one->next) {
-        metrics_put_histogram(text,
-                              METRICS_WITH({"method_name", one->method},
-                                           {"grpc_status_code", status_name(one->code)}),
-                              &one->spans);
-    }
-}
-
 /* ---- the daemon ---- */
 
 static void write_sources(struct metrics_text *text, const struct reconciler_health *health)
@@ -345,20 +326,10 @@ static void write_sources(struct metrics_text *text, const struct reconciler_hea
                     (double)health->source[i].overflows);
 }
 
-static void write_findings(struct metrics_text *text, const struct reconciler_findings *findings)
-{
-    metrics_begin(text, "crustd_doctor_findings", "gauge",
-                  "What the last examination of the node found, but for what is well.");
-    for (unsigned i = 0; i < findings->checks; i++)
-        metrics_put(
-            text,
-            METRICS_WITH({"check", findings->check[i].check}, {"level", findings->check[i].level}),
-            findings->check[i].findings);
-}
-
 static void write_daemon(struct metrics_text *text, struct reconciler *reconciler,
                          const struct reconciler_modes *modes)
 {
+    const struct reconciler_findings *findings = reconciler_get_findings(reconciler);
     struct reconciler_health health = {0};
     struct workers_status workers;
 
@@ -404,7 +375,13 @@ static void write_daemon(struct metrics_text *text, struct reconciler *reconcile
     metrics_put(text, METRICS_WITH({"result", "refused"}), (double)health.events_refused);
     metrics_put(text, METRICS_WITH({"result", "dropped"}), (double)health.events_dropped);
     write_sources(text, &health);
-    write_findings(text, reconciler_get_findings(reconciler));
+    metrics_begin(text, "crustd_doctor_findings", "gauge",
+                  "What the last examination of the node found, but for what is well.");
+    for (unsigned i = 0; i < findings->checks; i++)
+        metrics_put(
+            text,
+            METRICS_WITH({"check", findings->check[i].check}, {"level", findings->check[i].level}),
+            findings->check[i].findings);
 }
 
 /* ---- the process ---- */
@@ -505,7 +482,12 @@ int metrics_write(struct reconciler *reconciler, const struct operations *operat
         return r;
     write_resizes(&text, store_reader_counters(reader));
     write_cleanups(&text, store_reader_counters(reader));
-    write_operations(&text, operations);
+    metrics_begin(&text, "crustd_operations_seconds", "histogram", "Calls of clients.");
+    for (const struct operation *one = operations->first; one; one = one->next)
+        metrics_put_histogram(&text,
+                              METRICS_WITH({"method_name", one->method},
+                                           {"grpc_status_code", status_name(one->code)}),
+                              &one->spans);
     write_process(&text);
     r = buffer_error(ret_text);
     return r < 0 ? error_set_errno(error, r, "metrics") : 0;
@@ -516,32 +498,23 @@ int metrics_write(struct reconciler *reconciler, const struct operations *operat
 /* A linked list, because there are few. A call is not counted if there is no memory
  * for its entry. */
 
-static struct operation *find(struct operations *operations, const char *method,
-                              enum status_code code)
+void operations_note(struct operations *operations, const char *method, enum status_code code,
+                     uint64_t began_ns)
 {
     struct operation *one = operations->first;
 
     while (one && (one->method != method || one->code != code))
         one = one->next;
-    if (one)
-        return one;
-    one = calloc(1, sizeof(*one));
-    if (!one)
-        return NULL;
-    one->next = operations->first;
-    one->method = method;
-    one->code = code;
-    operations->first = one;
-    return one;
-}
-
-void operations_note(struct operations *operations, const char *method, enum status_code code,
-                     uint64_t began_ns)
-{
-    struct operation *one = find(operations, method, code);
-
-    if (one)
-        histogram_add(&one->spans, (double)(clock_boottime() - began_ns) / (double)NSEC_PER_SEC);
+    if (!one) {
+        one = calloc(1, sizeof(*one));
+        if (!one)
+            return;
+        one->next = operations->first;
+        one->method = method;
+        one->code = code;
+        operations->first = one;
+    }
+    histogram_add(&one->spans, (double)(clock_boottime() - began_ns) / (double)NSEC_PER_SEC);
 }
 
 void operations_done(struct operations *operations)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* unix_socket.c - the unix sockets that crustd listens on.
+/* listen.c - the sockets that crustd listens on.
  *
  * A socket is bound through /proc/self/fd/N/NAME, where N is its directory as resolved below
  * --root. So a path longer than sun_path works, and the directory that was checked is the one that
@@ -14,18 +14,23 @@
  * descriptor can be passed on, and a directory that is mounted into a pod is subject to the pod's
  * users.
  */
-#include "api/unix_socket.h"
+#include "api/listen.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
 #include <limits.h>
+#include <netdb.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include "lib/cleanup.h"
 #include "lib/path.h"
@@ -47,13 +52,6 @@ static int find_group(const char *group, gid_t *ret_gid, struct error *error)
         return error_set(error, -EINVAL, "paths.socket_group: there is no group \"%s\"", group);
     *ret_gid = entry->gr_gid;
     return 0;
-}
-
-static void make_address(const struct unix_socket *self, struct sockaddr_un *ret_address)
-{
-    *ret_address = (struct sockaddr_un){.sun_family = AF_UNIX};
-    (void)snprintf(ret_address->sun_path, sizeof(ret_address->sun_path), "/proc/self/fd/%d/%s",
-                   self->directory, self->name);
 }
 
 /* Removes a socket that nothing listens on. */
@@ -78,10 +76,11 @@ static int remove_stale(const struct unix_socket *self, const struct sockaddr_un
 
 static int bind_name(const struct unix_socket *self)
 {
-    struct sockaddr_un address;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
     int result;
 
-    make_address(self, &address);
+    (void)snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/%s",
+                   self->directory, self->name);
     if (fchmod(self->fd, 0600) < 0)
         return -errno;
     if (bind(self->fd, (const struct sockaddr *)&address, sizeof(address)) == 0)
@@ -158,29 +157,23 @@ int unix_socket_listen(int root, const char *path, const char *group,
     return 0;
 }
 
-static bool is_in_groups(int connection, gid_t group)
-{
-    gid_t groups[PEER_GROUPS];
-    socklen_t length = sizeof(groups);
-
-    if (getsockopt(connection, SOL_SOCKET, SO_PEERGROUPS, groups, &length) < 0)
-        return false;
-    for (size_t i = 0; i < length / sizeof(groups[0]); i++)
-        if (groups[i] == group)
-            return true;
-    return false;
-}
-
 bool unix_socket_admits(const struct unix_socket *self, int connection)
 {
+    gid_t groups[PEER_GROUPS];
     struct ucred peer;
-    socklen_t length = sizeof(peer);
+    socklen_t length = sizeof(peer), groups_length = sizeof(groups);
 
     if (getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &length) < 0)
         return false;
-    if (peer.uid == 0 || peer.uid == geteuid())
+    if (peer.uid == 0 || peer.uid == geteuid() || (self->has_group && peer.gid == self->group))
         return true;
-    return self->has_group && (peer.gid == self->group || is_in_groups(connection, self->group));
+    if (!self->has_group ||
+        getsockopt(connection, SOL_SOCKET, SO_PEERGROUPS, groups, &groups_length) < 0)
+        return false;
+    for (size_t i = 0; i < groups_length / sizeof(groups[0]); i++)
+        if (groups[i] == self->group)
+            return true;
+    return false;
 }
 
 void unix_socket_close(struct unix_socket *self)
@@ -194,4 +187,146 @@ void unix_socket_close(struct unix_socket *self)
     fd_close(self->fd);
     fd_close(self->directory);
     *self = (struct unix_socket)UNIX_SOCKET_INIT;
+}
+
+/* ---- TCP ------------------------------------------------------------------------------------ */
+
+/* The failures of listening that are distinguished. */
+enum {
+    WRONG_ADDRESS = -EINVAL, /* not numeric */
+    NO_FAMILY = -EAFNOSUPPORT,
+    ABSENT_ADDRESS = -EADDRNOTAVAIL,
+};
+
+/* "[::1]:80" -> "::1", "80"; "localhost:80" -> "127.0.0.1", "80". */
+static int split_address(const char *address, char *ret_host, size_t size, const char **ret_port)
+{
+    const char *colon = strrchr(address, ':');
+    size_t length;
+
+    if (!colon || colon[1] == '\0')
+        return WRONG_ADDRESS;
+    length = (size_t)(colon - address);
+    if (length >= 2 && address[0] == '[' && colon[-1] == ']') {
+        address++;
+        length -= 2;
+    }
+    if (length >= size)
+        return WRONG_ADDRESS;
+    memcpy(ret_host, address, length);
+    ret_host[length] = '\0';
+    if (strcmp(ret_host, "localhost") == 0)
+        (void)snprintf(ret_host, size, "127.0.0.1");
+    *ret_port = colon + 1;
+    return 0;
+}
+
+static int listen_at(const char *host, const char *port, int *ret_fd)
+{
+    const struct addrinfo hints = {
+        .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE,
+        .ai_socktype = SOCK_STREAM,
+    };
+    const int on = 1, off = 0;
+    const struct sockaddr_in6 *ipv6;
+    struct addrinfo *info = NULL;
+    bool takes_all;
+    int fd, result = 0;
+
+    if (getaddrinfo(*host ? host : NULL, port, &hints, &info) != 0)
+        return WRONG_ADDRESS;
+    ipv6 = (const struct sockaddr_in6 *)(const void *)info->ai_addr;
+    takes_all = info->ai_family == AF_INET6 && IN6_IS_ADDR_UNSPECIFIED(&ipv6->sin6_addr);
+    fd = socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    /* [::] means every address of either family, regardless of net.ipv6.bindv6only. */
+    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0 ||
+        (takes_all && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off)) < 0) ||
+        bind(fd, info->ai_addr, info->ai_addrlen) < 0 || listen(fd, BACKLOG) < 0)
+        result = -errno;
+    freeaddrinfo(info);
+    if (result < 0)
+        fd_close(fd);
+    else
+        *ret_fd = fd;
+    return result;
+}
+
+int http_listen_tcp(const char *key, const char *address, int *ret_fd, struct error *error)
+{
+    const char *port;
+    char host[64];
+    int result = split_address(address, host, sizeof(host), &port);
+
+    if (result == 0)
+        result = listen_at(host, port, ret_fd);
+    /* The kernel may have been booted without IPv6. */
+    if ((result == NO_FAMILY || result == ABSENT_ADDRESS) && strcmp(host, "::") == 0)
+        result = listen_at("0.0.0.0", port, ret_fd);
+    if (result == WRONG_ADDRESS)
+        return error_set(error, WRONG_ADDRESS, "%s: \"%s\" is not a numeric ADDRESS:PORT", key,
+                         address);
+    if (result < 0)
+        return error_set_errno(error, result, "%s: cannot listen on %s", key, address);
+    return 0;
+}
+
+/* ---- the Host header ---- */
+
+/* Addresses are always allowed, because they cannot be rebound; names must be known. */
+
+void http_hosts_add(struct http_hosts *hosts, const char *name)
+{
+    const size_t length = strlen(name);
+
+    if (length == 0 || length >= HTTP_HOST_BYTES || hosts->count == HTTP_HOSTS)
+        return;
+    memcpy(hosts->name[hosts->count++], name, length + 1);
+}
+
+void http_hosts_add_own(struct http_hosts *hosts)
+{
+    char name[HTTP_HOST_BYTES] = "";
+
+    if (gethostname(name, sizeof(name) - 1) < 0)
+        return;
+    http_hosts_add(hosts, name);
+    name[strcspn(name, ".")] = '\0';
+    http_hosts_add(hosts, name);
+}
+
+/* "[::1]:9824", "10.0.0.7:9824", "node-7": cuts off the port and the brackets. */
+static bool cut_port(const char *host, char ret_name[static HTTP_HOST_BYTES])
+{
+    const char *begin = *host == '[' ? host + 1 : host;
+    const size_t length = strcspn(begin, *host == '[' ? "]" : ":");
+    const char *rest = begin + length;
+
+    if (*host == '[' && *rest++ != ']')
+        return false;
+    if (*rest == ':')
+        rest += 1 + strspn(rest + 1, "0123456789");
+    if (*rest || length == 0 || length >= HTTP_HOST_BYTES)
+        return false;
+    memcpy(ret_name, begin, length);
+    ret_name[length] = '\0';
+    return true;
+}
+
+bool http_hosts_allow(const struct http_hosts *hosts, const char *host)
+{
+    char name[HTTP_HOST_BYTES];
+    struct in6_addr address;
+
+    if (!host)
+        return true;
+    if (!cut_port(host, name))
+        return false;
+    if (inet_pton(*host == '[' ? AF_INET6 : AF_INET, name, &address) == 1)
+        return true;
+    if (*host == '[')
+        return false;
+    for (unsigned i = 0; i < hosts->count; i++)
+        if (strcasecmp(hosts->name[i], name) == 0)
+            return true;
+    return strcasecmp(name, "localhost") == 0;
 }
