@@ -264,25 +264,6 @@ static int load_drop_ins(const struct place *place, const char *file, struct con
     return r;
 }
 
-static int load_all(const struct place *place, const char *file, struct config *ret_config,
-                    struct error *error)
-{
-    int r, s;
-
-    config_defaults(ret_config);
-    r = load_file(place, file, ret_config, error);
-    /* The host's own file may be absent, and its drop-ins hold all the same. */
-    if (path_is_missing(r) && place->in_root)
-        r = 0;
-    s = load_drop_ins(place, file, ret_config, r ? NULL : error);
-    return r ? r : s;
-}
-
-int config_load(const char *file, struct config *ret_config, struct error *error)
-{
-    return load_all(&(struct place){0}, file, ret_config, error);
-}
-
 const char *config_root_of_environment(void)
 {
     const char *root = getenv(CONFIG_ROOT_VARIABLE);
@@ -297,14 +278,21 @@ const char *config_file_of_environment(void)
     return file && *file ? file : NULL;
 }
 
-int config_load_host(int root, const char *root_name, const char *given, struct config *ret_config,
-                     struct error *error)
+int config_load(int root, const char *root_name, const char *given, struct config *ret_config,
+                struct error *error)
 {
-    struct place place = {
-        .in_root = true, .root = root, .root_name = strcmp(root_name, "/") == 0 ? "" : root_name};
+    const struct place place = {
+        .in_root = !given, .root = root, .root_name = strcmp(root_name, "/") == 0 ? "" : root_name};
+    const char *file = given ? given : CONFIG_DEFAULT_FILE;
+    int r, s;
 
-    return given ? config_load(given, ret_config, error)
-                 : load_all(&place, CONFIG_DEFAULT_FILE, ret_config, error);
+    config_defaults(ret_config);
+    r = load_file(&place, file, ret_config, error);
+    /* The host's own file may be absent, and its drop-ins hold all the same. */
+    if (path_is_missing(r) && place.in_root)
+        r = 0;
+    s = load_drop_ins(&place, file, ret_config, r ? NULL : error);
+    return r ? r : s;
 }
 
 int config_print(const struct config *config, FILE *stream)

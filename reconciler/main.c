@@ -99,8 +99,8 @@ static void on_synced(void *userdata)
 
 static int load_config(const struct daemon *daemon, struct config *ret_config, struct error *error)
 {
-    return config_load_host(daemon->root, daemon->arguments.root, daemon->arguments.config,
-                            ret_config, error);
+    return config_load(daemon->root, daemon->arguments.root, daemon->arguments.config, ret_config,
+                       error);
 }
 
 static void reload(struct daemon *daemon)
