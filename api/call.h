@@ -2,8 +2,8 @@
 /* call.h - one call of a client, over gRPC or HTTP, from its message to its one answer. Private to
  * api/.
  *
- * A method reads the message and either answers at once, or calls call_wait() with the function to
- * call when the client gives up or the call's time is over, and answers later.
+ * A method reads the message and either answers at once, or asks the reconciler, which answers
+ * later.
  */
 #pragma once
 
@@ -52,9 +52,7 @@ struct call {
     bool is_owed; /* of an expansion: the guest is yet to grow the file system */
 };
 
-/* For methods. Each but call_wait() ends the call. `cancel` is called once if the answer is no
- * longer wanted: the client gave up, or the call's time passed. Then the method must not answer. */
-void call_wait(struct call *call, void (*cancel)(void *work), void *work);
+/* For methods. Each ends the call. */
 void call_reply(struct call *call, const ProtobufCMessage *reply);
 void call_reply_packed(struct call *call, const struct buffer *packed); /* of gRPC's alone */
 void call_fail(struct call *call, enum status_code code, const char *format, ...)
@@ -64,7 +62,9 @@ void call_fail(struct call *call, enum status_code code, const char *format, ...
 void call_end(struct call *call, enum status_code code, const ProtobufCMessage *reply,
               const struct error *error);
 
-/* The reconciler has been asked. STATUS_OK: it answers later; otherwise the error is the answer. */
+/* The reconciler has been asked. STATUS_OK: it answers later; otherwise the error is the answer.
+ * `cancel` is called once if the answer is no longer wanted: the client gave up, or the call's time
+ * passed. Then the method must not answer. */
 void call_wait_or_fail(struct call *call, enum status_code code, void (*cancel)(void *work),
                        void *work, const struct error *error);
 

@@ -35,7 +35,7 @@ enum {
 struct grpc_call {
     struct call call;
     const struct grpc_call_options *options;
-    struct http2_connection *connection;
+    struct grpc_connection *connection;
     struct http2_request *request;
 };
 
@@ -134,7 +134,7 @@ static enum status_code finish_call(struct call *call, const struct call_answer 
     else
         send_error(grpc->request, code, answer->text);
     if (call->cancel)
-        http2_connection_wake(grpc->connection);
+        grpc->options->wake(grpc->connection);
     forget(grpc);
     return code;
 }
@@ -308,7 +308,7 @@ static void answer(const struct call_method *method, struct call *call, const vo
 }
 
 void grpc_call_begin(const struct grpc_call_options *options, struct http2_request *request,
-                     struct http2_connection *connection)
+                     struct grpc_connection *connection)
 {
     const struct call_method *method;
     struct grpc_call *grpc;

@@ -14,14 +14,18 @@
 #include "lib/result.h"
 #include "reconciler/command/command.h"
 
+struct grpc_connection;
+
 struct grpc_call_options {
     struct call_surroundings surroundings;
     const struct call_method *const *services; /* ends with NULL */
+    /* A reply was queued outside of grpc_call_begin(), and is to be sent. */
+    void (*wake)(struct grpc_connection *connection);
 };
 
 /* Answers a request, now or later; a later answer wakes the connection. */
 void grpc_call_begin(const struct grpc_call_options *options, struct http2_request *request,
-                     struct http2_connection *connection);
+                     struct grpc_connection *connection);
 
 /* The request is gone: cancels its method. */
 void grpc_call_cancel(struct http2_request *request, void *ignored);
@@ -40,8 +44,11 @@ bool grpc_call_has_service(struct call *call, const char *name);
  *   grpc.health.v1.Health         Check
  *
  * Root and the processes of one group have access (by SO_PEERCRED as well as the socket's mode).
- * Calls are unary, uncompressed, of at most 64 KiB. At stop, clients get GOAWAY, and calls in
- * flight get their reply.
+ * Calls are unary, uncompressed, of at most 64 KiB. A client must begin within 10 s, complete a
+ * request within 10 s, read without a pause of 30 s, and send a request at least every 5 minutes. A
+ * reply that is held up by the client's flow control does not keep the connection open for longer.
+ * Memory is bounded as in http2.h, beside the bytes that are gathered for one write. At stop,
+ * clients get GOAWAY, and calls in flight get their reply.
  */
 
 struct grpc_server;

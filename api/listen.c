@@ -113,28 +113,11 @@ static int open_directory(int root, const char *path, struct unix_socket *self)
     return path_open_directory_in_root(root, directory, &self->directory);
 }
 
-/* Remembers the inode, so that only this one is removed at the end. */
-static int widen_and_listen(struct unix_socket *self)
-{
-    struct stat status;
-
-    if (fstatat(self->directory, self->name, &status, AT_SYMLINK_NOFOLLOW) < 0)
-        return -errno;
-    self->device = status.st_dev;
-    self->inode = status.st_ino;
-    if (self->has_group) {
-        if (fchownat(self->directory, self->name, (uid_t)-1, self->group, AT_SYMLINK_NOFOLLOW) < 0)
-            return -errno;
-        if (fchmodat(self->directory, self->name, 0660, 0) < 0)
-            return -errno;
-    }
-    return listen(self->fd, BACKLOG) < 0 ? -errno : 0;
-}
-
 int unix_socket_listen(int root, const char *path, const char *group,
                        struct unix_socket *ret_socket, struct error *error)
 {
     struct unix_socket made = UNIX_SOCKET_INIT;
+    struct stat status;
     int result = 0;
 
     made.has_group = group && *group;
@@ -147,8 +130,17 @@ int unix_socket_listen(int root, const char *path, const char *group,
         made.fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         result = made.fd < 0 ? -errno : bind_name(&made);
     }
-    if (result == 0)
-        result = widen_and_listen(&made);
+    if (result == 0 && fstatat(made.directory, made.name, &status, AT_SYMLINK_NOFOLLOW) < 0)
+        result = -errno;
+    if (result == 0) { /* only this inode is removed at the end */
+        made.device = status.st_dev;
+        made.inode = status.st_ino;
+        if ((made.has_group &&
+             (fchownat(made.directory, made.name, (uid_t)-1, made.group, AT_SYMLINK_NOFOLLOW) < 0 ||
+              fchmodat(made.directory, made.name, 0660, 0) < 0)) ||
+            listen(made.fd, BACKLOG) < 0)
+            result = -errno;
+    }
     if (result < 0) {
         unix_socket_close(&made);
         return error_set_errno(error, result, "cannot listen on %s", path);
