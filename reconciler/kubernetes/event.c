@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* event.c - see event.h.
+/* event.c - see kubernetes_events.h.
  *
  * core/v1 is what the kubelet and external-resizer create, and what their readers expect: it has
  * count, firstTimestamp and lastTimestamp, so that events that were counted before they were sent
@@ -10,7 +10,7 @@
  * kubectl describe looks for the object's uid. A pod's is part of the volume path; a claim's is
  * part of its PV's name where external-provisioner made that ("pvc-" and the uid).
  */
-#include "reconciler/kubernetes/event.h"
+#include "reconciler/kubernetes/kubernetes_events.h"
 
 #include <ctype.h>
 #include <inttypes.h>

@@ -10,7 +10,7 @@
 
 #include "lib/cleanup.h"
 #include "lib/text.h"
-#include "reconciler/kubernetes/event.h"
+#include "reconciler/kubernetes/kubernetes_events.h"
 
 enum { STATUS = 2 };
 

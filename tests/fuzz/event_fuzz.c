@@ -11,7 +11,7 @@
 #include "lib/cleanup.h"
 #include "lib/json.h"
 #include "lib/text.h"
-#include "reconciler/kubernetes/event.h"
+#include "reconciler/kubernetes/kubernetes_events.h"
 #include "store/journal.h"
 
 enum { FLAGS = 2, TEXTS = 10 };

@@ -7,7 +7,7 @@
 
 #include "lib/cleanup.h"
 #include "lib/json.h"
-#include "reconciler/kubernetes/event.h"
+#include "reconciler/kubernetes/kubernetes_events.h"
 #include "store/journal.h"
 #include "tests/unit/reference.h"
 
