@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "crustctl/crustctl.h"
-#include "crustctl/table.h"
 #include "lib/cleanup.h"
 #include "lib/json.h"
 #include "lib/text.h"

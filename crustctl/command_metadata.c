@@ -17,7 +17,6 @@
 #include <unistd.h>
 
 #include "crustctl/crustctl.h"
-#include "crustctl/table.h"
 #include "lib/cleanup.h"
 #include "lib/directory.h"
 #include "lib/encode.h"

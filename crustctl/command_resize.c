@@ -12,7 +12,6 @@
 #include <time.h>
 
 #include "crustctl/crustctl.h"
-#include "crustctl/table.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/json.h"
@@ -36,20 +35,6 @@ static void describe(struct source *source, const char *volume_id, struct buffer
                              text_size(row_number(rows->child, "hypervisor_bytes")).text);
 }
 
-/* The volume that the command line names; NULL, with the reason on stderr: none. Only a path does
- * so after --volume-path: a number could be a relative path. */
-static const char *named_volume(const struct options *options)
-{
-    const char *path = options->volume_path;
-
-    if (options->operands > 0)
-        return options->operand[0];
-    if (path && path[0] == '/')
-        return path;
-    (void)session_fail(EXIT_FAILED, "--volume-path is missing, or is no absolute path");
-    return NULL;
-}
-
 /* body NULL: a person asks. CSI drivers get no progress, because they may take stderr for a part of
  * the answer. An exit code. */
 static int ask_volume(struct session *session, const char *what, const char *body,
@@ -57,7 +42,7 @@ static int ask_volume(struct session *session, const char *what, const char *bod
 {
     const bool is_resize = strcmp(what, "resize") == 0;
     const bool is_shown = is_resize && !body && !session->options->json;
-    const char *name = named_volume(session->options);
+    const char *name = session->options->volume_path;
     cleanup(json_deletep) cJSON *row = NULL;
     char volume_id[32], target[64];
     struct source_request request = {.method = is_resize ? "POST" : "GET",
@@ -68,8 +53,12 @@ static int ask_volume(struct session *session, const char *what, const char *bod
                                      .subject = volume_id};
     int code;
 
+    if (session->options->operands > 0)
+        name = session->options->operand[0];
+    else if (!name || name[0] != '/') /* a number could be a relative path */
+        return session_fail(EXIT_FAILED, "--volume-path is missing, or is no absolute path");
     session->source.needs_daemon = true;
-    code = name ? session_find_volume(session, name, &row) : EXIT_FAILED;
+    code = session_find_volume(session, name, &row);
     if (code != EXIT_DONE)
         return code;
     (void)snprintf(volume_id, sizeof(volume_id), "#%" PRIu64, row_number(row, "volume_id"));

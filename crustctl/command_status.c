@@ -8,7 +8,6 @@
 #include <time.h>
 
 #include "crustctl/crustctl.h"
-#include "crustctl/table.h"
 #include "doctor/doctor.h"
 #include "lib/cleanup.h"
 #include "lib/json.h"

@@ -9,7 +9,6 @@
 
 #include "config/config.h"
 #include "crustctl/crustctl.h"
-#include "crustctl/table.h"
 #include "lib/cleanup.h"
 #include "lib/json.h"
 #include "lib/log.h"

@@ -4,7 +4,7 @@
  * Everything is laid out into a buffer first, so that a layout can be tested without a terminal.
  * Text is escaped before it is measured, so that a width is that of the bytes written.
  */
-#include "crustctl/table.h"
+#include "crustctl/crustctl.h"
 
 #include <inttypes.h>
 #include <limits.h>

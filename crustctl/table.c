@@ -4,7 +4,7 @@
  * Cells are formatted twice, once to measure and once to print, rather than kept: a table of 4,000
  * rows then needs no memory beyond its rows.
  */
-#include "crustctl/table.h"
+#include "crustctl/crustctl.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -137,6 +137,15 @@ int table_print(const struct column *columns, unsigned count, const cJSON *rows,
     return buffer_error(out);
 }
 
+static int print_value(const cJSON *value, struct buffer *out)
+{
+    char *text = cJSON_PrintUnformatted(value);
+    int result = text ? buffer_append_text(out, text) : buffer_fail(out, -ENOMEM);
+
+    cJSON_free(text);
+    return result;
+}
+
 /* A text as it is, a size with its unit, anything else as JSON. */
 static void append_member(const cJSON *member, struct buffer *out)
 {
@@ -147,7 +156,7 @@ static void append_member(const cJSON *member, struct buffer *out)
     else if (cJSON_IsString(member))
         buffer_append_text(out, member->valuestring);
     else
-        row_print_value(member, out);
+        print_value(member, out);
 }
 
 int table_print_sheet(const cJSON *row, struct buffer *out)
@@ -229,22 +238,6 @@ int row_pod(const cJSON *row, struct buffer *ret_text)
 
 /* ---- journal -------------------------------------------------------------------------------- */
 
-/* "name=value …" of an object; sizes with their unit. */
-static void append_detail(const cJSON *detail, struct buffer *out)
-{
-    const cJSON *member;
-
-    if (cJSON_IsString(detail))
-        buffer_append_text(out, detail->valuestring);
-    if (!cJSON_IsObject(detail))
-        return;
-    cJSON_ArrayForEach(member, detail)
-    {
-        buffer_append_format(out, "%s%s=", out->length > 0 ? " " : "", member->string);
-        append_member(member, out);
-    }
-}
-
 /* "2026-01-02 03:04:05.678  state_changed     volume 7 pvc-orders  sandbox a1b2…" */
 static void append_subject(const cJSON *row, struct buffer *out)
 {
@@ -267,10 +260,18 @@ static void append_subject(const cJSON *row, struct buffer *out)
 int row_print_journal(const cJSON *row, unsigned width, struct buffer *out)
 {
     cleanup(buffer_done) struct buffer subject = BUFFER_INIT(0), detail = BUFFER_INIT(0);
+    const cJSON *details = json_member(row, "detail"), *member;
+    const cJSON *object = cJSON_IsObject(details) ? details : NULL;
     unsigned columns;
 
     append_subject(row, &subject);
-    append_detail(json_member(row, "detail"), &detail);
+    if (cJSON_IsString(details))
+        buffer_append_text(&detail, details->valuestring);
+    cJSON_ArrayForEach(member, object)
+    {
+        buffer_append_format(&detail, "%s%s=", detail.length > 0 ? " " : "", member->string);
+        append_member(member, &detail);
+    }
     buffer_fail(out, buffer_error(&subject));
     buffer_fail(out, buffer_error(&detail));
     display_append(out, buffer_text(&subject));
@@ -284,28 +285,19 @@ int row_print_journal(const cJSON *row, unsigned width, struct buffer *out)
 
 /* ---- JSON ----------------------------------------------------------------------------------- */
 
-int row_print_value(const cJSON *value, struct buffer *out)
-{
-    char *text = cJSON_PrintUnformatted(value);
-    int result = text ? buffer_append_text(out, text) : buffer_fail(out, -ENOMEM);
-
-    cJSON_free(text);
-    return result;
-}
-
 int row_print_json(const cJSON *value, struct buffer *out)
 {
     const cJSON *row;
 
     if (!cJSON_IsArray(value)) {
-        row_print_value(value, out);
+        print_value(value, out);
         return buffer_append_text(out, "\n");
     }
     buffer_append_text(out, "[");
     cJSON_ArrayForEach(row, value)
     {
         buffer_append_text(out, row == value->child ? "\n" : ",\n");
-        row_print_value(row, out);
+        print_value(row, out);
     }
     return buffer_append_text(out, value->child ? "\n]\n" : "]\n");
 }

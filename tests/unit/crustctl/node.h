@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "crustctl/crustctl.h"
-#include "crustctl/table.h"
 #include "lib/cleanup.h"
 #include "store/cleanups.h"
 #include "store/store.h"
