@@ -43,18 +43,6 @@ static int read_digits(const char *text, uint64_t *ret_number)
     return 0;
 }
 
-static int parse_number(const struct config_key *key, const char *text, uint32_t *value,
-                        struct error *error)
-{
-    uint64_t number;
-
-    if (read_digits(text, &number) < 0 || number < key->minimum || number > key->maximum)
-        return error_set(error, -EINVAL, "must be a whole number from %" PRIu32 " to %" PRIu32,
-                         key->minimum, key->maximum);
-    *value = (uint32_t)number;
-    return 0;
-}
-
 static bool has_control_characters(const char *text)
 {
     for (; *text; text++)
@@ -204,6 +192,7 @@ int config_value_parse(const struct config_key *key, const char *text, struct co
     void *value = (char *)config + key->offset;
     char copy[CONFIG_LINE_BYTES];
     struct config_list list;
+    uint64_t number;
     int r;
 
     if (strlen(text) >= sizeof(copy))
@@ -222,7 +211,11 @@ int config_value_parse(const struct config_key *key, const char *text, struct co
     case KEY_LISTEN:
         return parse_text(key, text, value, error);
     case KEY_NUMBER:
-        return parse_number(key, text, value, error);
+        if (read_digits(text, &number) < 0 || number < key->minimum || number > key->maximum)
+            return error_set(error, -EINVAL, "must be a whole number from %" PRIu32 " to %" PRIu32,
+                             key->minimum, key->maximum);
+        *(uint32_t *)value = (uint32_t)number;
+        return 0;
     case KEY_SWITCH:
         r = parse_choice(switch_names, text, error);
         if (r >= 0)
