@@ -6,7 +6,6 @@
  */
 #include "api/call.h"
 
-#include "api/message.h"
 #include "lib/cleanup.h"
 #include "lib/json.h"
 #include "lib/proto.h"

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "api/grpc_call.h"
-#include "api/message.h"
 #include "api/proto/crust_management.pb-c.h"
 #include "api/proto/crust_runtime.pb-c.h"
 #include "api/proto/health.pb-c.h"

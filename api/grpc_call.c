@@ -18,7 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/message.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/log.h"

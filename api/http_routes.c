@@ -19,7 +19,6 @@
 #include <strings.h>
 #include <unistd.h>
 
-#include "api/message.h"
 #include "api/metrics.h"
 #include "api/proto/crust_drive_v1.pb-c.h"
 #include "lib/cleanup.h"
@@ -541,17 +540,6 @@ static const struct route routes[] = {
     {"/fs-resize", "PUT", VOLUME_CALL, .dialect = HTTP_FS_RESIZE, .name = "PUT /fs-resize"},
 };
 
-static bool is_path_of(const char *pattern, const char *path)
-{
-    const char *star = strchr(pattern, '*');
-    size_t before = star ? (size_t)(star - pattern) : 0, component;
-
-    if (!star || strncmp(pattern, path, before) != 0)
-        return strcmp(pattern, path) == 0;
-    component = strcspn(path + before, "/");
-    return component && strcmp(star + 1, path + before + component) == 0;
-}
-
 static bool method_fits(const char *method, const char *route_method)
 {
     if (strcmp(method, "HEAD") == 0)
@@ -561,11 +549,19 @@ static bool method_fits(const char *method, const char *route_method)
 
 static bool is_served_at(const struct route *route, const struct http_request *request)
 {
-    return is_path_of(route->path, request->path) &&
-           (request->listener == HTTP_LISTENER_SOCKET ||
-            (request->listener == HTTP_LISTENER_PAGES && route->kind < WRITE) ||
-            (request->listener == HTTP_LISTENER_METRICS &&
-             (route->kind == PROBE || route->answer == answer_metrics)));
+    const char *star = strchr(route->path, '*');
+    const size_t before = star ? (size_t)(star - route->path) : strlen(route->path);
+    const size_t component = star && strncmp(route->path, request->path, before) == 0
+                                 ? strcspn(request->path + before, "/")
+                                 : 0;
+
+    if (star ? !component || strcmp(star + 1, request->path + before + component) != 0
+             : strcmp(route->path, request->path) != 0)
+        return false;
+    return request->listener == HTTP_LISTENER_SOCKET ||
+           (request->listener == HTTP_LISTENER_PAGES && route->kind < WRITE) ||
+           (request->listener == HTTP_LISTENER_METRICS &&
+            (route->kind == PROBE || route->answer == answer_metrics));
 }
 
 /* The one that has the request's method, or else any at its path. */

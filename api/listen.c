@@ -286,36 +286,29 @@ void http_hosts_add_own(struct http_hosts *hosts)
     http_hosts_add(hosts, name);
 }
 
-/* "[::1]:9824", "10.0.0.7:9824", "node-7": cuts off the port and the brackets. */
-static bool cut_port(const char *host, char ret_name[static HTTP_HOST_BYTES])
+/* "[::1]:9824", "10.0.0.7:9824", "node-7": without the port and the brackets. */
+bool http_hosts_allow(const struct http_hosts *hosts, const char *host)
 {
-    const char *begin = *host == '[' ? host + 1 : host;
-    const size_t length = strcspn(begin, *host == '[' ? "]" : ":");
-    const char *rest = begin + length;
+    const bool is_ipv6 = host && *host == '[';
+    const char *begin = is_ipv6 ? host + 1 : host, *rest;
+    char name[HTTP_HOST_BYTES];
+    struct in6_addr address;
+    size_t length;
 
-    if (*host == '[' && *rest++ != ']')
+    if (!host)
+        return true;
+    length = strcspn(begin, is_ipv6 ? "]" : ":");
+    rest = begin + length;
+    if (is_ipv6 && *rest++ != ']')
         return false;
     if (*rest == ':')
         rest += 1 + strspn(rest + 1, "0123456789");
     if (*rest || length == 0 || length >= HTTP_HOST_BYTES)
         return false;
-    memcpy(ret_name, begin, length);
-    ret_name[length] = '\0';
-    return true;
-}
-
-bool http_hosts_allow(const struct http_hosts *hosts, const char *host)
-{
-    char name[HTTP_HOST_BYTES];
-    struct in6_addr address;
-
-    if (!host)
+    (void)snprintf(name, sizeof(name), "%.*s", (int)length, begin);
+    if (inet_pton(is_ipv6 ? AF_INET6 : AF_INET, name, &address) == 1)
         return true;
-    if (!cut_port(host, name))
-        return false;
-    if (inet_pton(*host == '[' ? AF_INET6 : AF_INET, name, &address) == 1)
-        return true;
-    if (*host == '[')
+    if (is_ipv6)
         return false;
     for (unsigned i = 0; i < hosts->count; i++)
         if (strcasecmp(hosts->name[i], name) == 0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* message.c - one walk over a message's descriptor for each direction. */
-#include "api/message.h"
+#include "api/call.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -285,11 +285,16 @@ static int write_usage(struct text *text, struct store_reader *reader, struct er
 
 /* ---- events so far ---- */
 
-static void write_resizes(struct text *text, const struct store_counters *counters)
+static void write_counters(struct text *text, const struct store_counters *counters)
 {
     static const char *const stages[] = {[STORE_STAGE_HYPERVISOR] = "hypervisor",
                                          [STORE_STAGE_GUEST] = "guest",
                                          [STORE_STAGE_TOTAL] = "total"};
+    static const char *const decisions[] = {
+        [STORE_COUNTED_KEPT] = "kept",         [STORE_COUNTED_REMOVED] = "removed",
+        [STORE_COUNTED_PUT_BACK] = "put-back", [STORE_COUNTED_RESTORED] = "restored",
+        [STORE_COUNTED_FAILED] = "failed",
+    };
 
     begin_family(text, "crustd_resizes_total", "counter",
                  "Resizes that finished (grown), came to be held up (blocked, each time), or ended "
@@ -304,16 +309,6 @@ static void write_resizes(struct text *text, const struct store_counters *counte
         "Of finished resizes: from detection to the hypervisor, on to the guest, and in total.");
     for (unsigned i = 0; i < STORE_STAGES; i++)
         put_histogram(text, WITH({"stage", stages[i]}), &counters->resizes[i]);
-}
-
-static void write_cleanups(struct text *text, const struct store_counters *counters)
-{
-    static const char *const decisions[] = {
-        [STORE_COUNTED_KEPT] = "kept",         [STORE_COUNTED_REMOVED] = "removed",
-        [STORE_COUNTED_PUT_BACK] = "put-back", [STORE_COUNTED_RESTORED] = "restored",
-        [STORE_COUNTED_FAILED] = "failed",
-    };
-
     begin_family(text, "crustd_cleanups_total", "counter", "Decisions about stale metadata.");
     for (unsigned i = 0; i < STORE_COUNTED_CLEANUPS; i++)
         put_value(text, WITH({"decision", decisions[i]}), (double)counters->cleanups[i]);
@@ -492,8 +487,7 @@ int metrics_write(struct reconciler *reconciler, const struct operations *operat
         r = write_usage(&text, reader, error);
     if (r < 0)
         return r;
-    write_resizes(&text, store_reader_counters(reader));
-    write_cleanups(&text, store_reader_counters(reader));
+    write_counters(&text, store_reader_counters(reader));
     begin_family(&text, "crustd_operations_seconds", "histogram", "Calls of clients.");
     for (const struct operation *one = operations->first; one; one = one->next)
         put_histogram(

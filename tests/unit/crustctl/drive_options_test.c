@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "api/call.h"
-#include "api/message.h"
 #include "lib/cleanup.h"
 #include "lib/proto.h"
 #include "tests/unit/test.h"
