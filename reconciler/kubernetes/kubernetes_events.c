@@ -10,7 +10,6 @@
 
 #include <arpa/inet.h>
 #include <ctype.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
