@@ -16,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
 #include "api/metrics.h"
@@ -36,32 +35,25 @@ enum {
     ROWS_BYTES = 8 * ROW_BYTES,
 };
 
-int http_routes_refuse(struct http_reply *reply, unsigned status, const char *code,
-                       const char *reason, const char *message)
+int http_routes_refuse(struct http_reply *reply, enum status_code code, const char *reason,
+                       const char *message)
 {
+    const char *usual = code == STATUS_INVALID_ARGUMENT     ? "bad_argument"
+                        : code == STATUS_NOT_FOUND          ? "not_found"
+                        : code == STATUS_ALREADY_EXISTS     ? "taken"
+                        : code == STATUS_UNAVAILABLE        ? "not_now"
+                        : code == STATUS_DEADLINE_EXCEEDED  ? "not_in_time"
+                        : code == STATUS_RESOURCE_EXHAUSTED ? "too_many"
+                                                            : "refused";
+
     buffer_clear(&reply->body);
-    reply->status = status;
+    reply->status = status_of_http(code);
     reply->content_type = "application/json";
     buffer_append_text(&reply->body, "{");
-    json_append_member(&reply->body, "code", code);
-    json_append_member(&reply->body, "reason", reason);
+    json_append_member(&reply->body, "code", status_name(code));
+    json_append_member(&reply->body, "reason", reason ? reason : usual);
     json_append_member(&reply->body, "message", message);
     return buffer_append_text(&reply->body, "}\n");
-}
-
-/* A command that failed, with gRPC's code. */
-static int http_routes_refuse_code(struct http_reply *reply, enum status_code code,
-                                   const char *message)
-{
-    const char *reason = code == STATUS_INVALID_ARGUMENT     ? "bad_argument"
-                         : code == STATUS_NOT_FOUND          ? "not_found"
-                         : code == STATUS_ALREADY_EXISTS     ? "taken"
-                         : code == STATUS_UNAVAILABLE        ? "not_now"
-                         : code == STATUS_DEADLINE_EXCEEDED  ? "not_in_time"
-                         : code == STATUS_RESOURCE_EXHAUSTED ? "too_many"
-                                                             : "refused";
-
-    return http_routes_refuse(reply, status_of_http(code), status_name(code), reason, message);
 }
 
 /* The argument is not known at the path, or its value is not valid. */
@@ -71,7 +63,7 @@ static int refuse_argument(struct http_reply *reply, const char *name)
 
     (void)error_set(&error, -EINVAL, "argument \"%s\" is not known here, or its value is not valid",
                     name);
-    return http_routes_refuse(reply, 400, "INVALID_ARGUMENT", "bad_argument", error.text);
+    return http_routes_refuse(reply, STATUS_INVALID_ARGUMENT, NULL, error.text);
 }
 
 /* The limit in the text is that of the listener, because no other answer has a part of it. */
@@ -80,14 +72,14 @@ static int refuse_size(const struct http_request *request, struct http_reply *re
     struct error error;
 
     if (request->is_crowded)
-        return http_routes_refuse_code(reply, STATUS_UNAVAILABLE,
-                                       "answers that their clients have not read yet take the "
-                                       "memory for this one: try again later");
+        return http_routes_refuse(reply, STATUS_UNAVAILABLE, NULL,
+                                  "answers that their clients have not read yet take the "
+                                  "memory for this one: try again later");
     (void)error_set(&error, -EMSGSIZE,
                     "the answer has more than %zu MiB: ask for fewer rows (?last=, ?after=, "
                     "?live=1)",
                     reply->body.limit >> 20);
-    return http_routes_refuse(reply, 429, "RESOURCE_EXHAUSTED", "too_many_rows", error.text);
+    return http_routes_refuse(reply, STATUS_RESOURCE_EXHAUSTED, "too_many_rows", error.text);
 }
 
 /* Completes what the store wrote, or turns its failure into an error. */
@@ -101,8 +93,8 @@ static int finish(const struct http_request *request, struct http_reply *reply, 
     if (result == BUFFER_FULL)
         return refuse_size(request, reply);
     if (result == STORE_FAULT)
-        return http_routes_refuse(reply, 400, "INVALID_ARGUMENT", "bad_argument", error->text);
-    return http_routes_refuse(reply, 500, "INTERNAL", "store_failed", error->text);
+        return http_routes_refuse(reply, STATUS_INVALID_ARGUMENT, NULL, error->text);
+    return http_routes_refuse(reply, STATUS_INTERNAL, "store_failed", error->text);
 }
 
 static int answer_healthz(const struct http_request *request, struct http_reply *reply)
@@ -118,10 +110,10 @@ static int answer_readyz(const struct http_request *request, struct http_reply *
 
     reconciler_get_health(request->reconciler, &health);
     if (!health.synced)
-        return http_routes_refuse(reply, 503, "UNAVAILABLE", "not_synced",
+        return http_routes_refuse(reply, STATUS_UNAVAILABLE, "not_synced",
                                   "the first scan is not done yet");
     if (health.degraded)
-        return http_routes_refuse(reply, 503, "UNAVAILABLE", "degraded", health.problem);
+        return http_routes_refuse(reply, STATUS_UNAVAILABLE, "degraded", health.problem);
     return answer_healthz(request, reply);
 }
 
@@ -264,7 +256,7 @@ static int answer_rows(const struct http_request *request, struct http_reply *re
     int result = store_view_from_name(request->path + strlen("/v1/"), &query.view);
 
     if (result < 0)
-        return http_routes_refuse(reply, 500, "INTERNAL", "store_failed", "no such view");
+        return http_routes_refuse(reply, STATUS_INTERNAL, "store_failed", "no such view");
     if (refused)
         return refuse_argument(reply, refused);
     if ((query.view == STORE_VIEW_RESIZES || query.view == STORE_VIEW_CLEANUPS ||
@@ -302,11 +294,11 @@ static int answer_gc(const struct http_request *request, struct http_reply *repl
         dry_run = cJSON_IsTrue(member);
     }
     if (!is_understood)
-        return http_routes_refuse(reply, 400, "INVALID_ARGUMENT", "bad_argument",
+        return http_routes_refuse(reply, STATUS_INVALID_ARGUMENT, NULL,
                                   "the body: only {\"dry_run\":true} is understood here");
     code = reconciler_gc(request->reconciler, dry_run, volume_id, &reply->body, &error);
     return code == STATUS_OK ? buffer_append_text(&reply->body, "\n")
-                             : http_routes_refuse_code(reply, code, error.text);
+                             : http_routes_refuse(reply, code, NULL, error.text);
 }
 
 /* /v1/cleanups/ID/restore */
@@ -317,11 +309,11 @@ static int answer_restore(const struct http_request *request, struct http_reply 
     enum status_code code;
 
     if (read_path_id(request, "/v1/cleanups/", &cleanup_id) < 0)
-        return http_routes_refuse(reply, 400, "INVALID_ARGUMENT", "bad_argument",
+        return http_routes_refuse(reply, STATUS_INVALID_ARGUMENT, NULL,
                                   "a cleanup is named by its number");
     code = reconciler_restore(request->reconciler, cleanup_id, &error);
     return code == STATUS_OK ? buffer_append_text(&reply->body, "{}\n")
-                             : http_routes_refuse_code(reply, code, error.text);
+                             : http_routes_refuse(reply, code, NULL, error.text);
 }
 
 /* ---- one volume, and all that explains it ---- */
@@ -413,12 +405,12 @@ static int answer_volume(const struct http_request *request, struct http_reply *
     int result;
 
     if (read_path_id(request, "/v1/volumes/", &query.id) < 0 || query.id == 0)
-        return http_routes_refuse(reply, 400, "INVALID_ARGUMENT", "bad_argument",
+        return http_routes_refuse(reply, STATUS_INVALID_ARGUMENT, NULL,
                                   "a volume is named by its volume_id here; "
                                   "/v1/volumes?volume= takes other names");
     result = append_rows(request, &query, false, &volume, &error);
     if (result == 0 && strcmp(buffer_text(&volume), "null") == 0)
-        return http_routes_refuse_code(reply, STATUS_NOT_FOUND, "there is no such volume here");
+        return http_routes_refuse(reply, STATUS_NOT_FOUND, NULL, "there is no such volume here");
     if (result == 0 && strchr(request->path + strlen("/v1/volumes/"), '/'))
         result = explain_volume(request, query.id, &volume, &reply->body, &error);
     else if (result == 0)
@@ -607,12 +599,15 @@ int http_routes_answer(const struct http_request *request, struct http_reply *re
     reply->status = 200;
     reply->content_type = "application/json";
     if (!route)
-        return http_routes_refuse(reply, 404, "NOT_FOUND", "unknown_path",
+        return http_routes_refuse(reply, STATUS_NOT_FOUND, "unknown_path",
                                   "there is nothing at this path");
     if (!method_fits(request->method, route->method)) {
+        int result = http_routes_refuse(reply, STATUS_UNIMPLEMENTED, "wrong_method",
+                                        "this path has another method");
+
         reply->allow = methods_at(request);
-        return http_routes_refuse(reply, 405, "UNIMPLEMENTED", "wrong_method",
-                                  "this path has another method");
+        reply->status = 405;
+        return result;
     }
     if (request->arguments > 0 && !route->takes_arguments)
         return refuse_argument(reply, request->argument[0].name);
@@ -680,7 +675,7 @@ int http_routes_write(struct http_reply *reply, const struct call *call,
     const ProtobufCMessage *message = answer->reply;
 
     if (answer->code != STATUS_OK)
-        return http_routes_refuse_code(reply, answer->code, answer->text);
+        return http_routes_refuse(reply, answer->code, NULL, answer->text);
     reply->status = 200;
     reply->content_type = "application/json";
     if (message->descriptor == &crust__drive__v1__attach_drive_response__descriptor)

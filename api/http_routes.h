@@ -78,9 +78,10 @@ void http_routes_call(const struct http_request *request, struct call *call);
 int http_routes_write(struct http_reply *reply, const struct call *call,
                       const struct call_answer *answer);
 
-/* An error of the HTTP level (too much, too many arguments) in the same JSON form. */
-int http_routes_refuse(struct http_reply *reply, unsigned status, const char *code,
-                       const char *reason, const char *message);
+/* An error in JSON, with the code's HTTP status; reason NULL: the code's usual one. 0 or -ENOMEM.
+ */
+int http_routes_refuse(struct http_reply *reply, enum status_code code, const char *reason,
+                       const char *message);
 
 /* ---- requests about one volume --------------------------------------------------------------- */
 

@@ -164,12 +164,12 @@ static void set_answer(struct exchange *exchange, struct http_reply *reply, int 
     exchange->response = response;
 }
 
-static void set_refusal(struct exchange *exchange, unsigned status, const char *code,
-                        const char *reason, const char *message)
+static void set_refusal(struct exchange *exchange, enum status_code code, const char *reason,
+                        const char *message)
 {
     struct http_reply reply = {.body = BUFFER_INIT(REFUSAL_BYTES)};
 
-    set_answer(exchange, &reply, http_routes_refuse(&reply, status, code, reason, message));
+    set_answer(exchange, &reply, http_routes_refuse(&reply, code, reason, message));
 }
 
 static enum MHD_Result send_answer(const struct exchange *exchange)
@@ -214,7 +214,7 @@ static void refuse_suspended(struct exchange *exchange, const char *message)
     if (exchange->state == CALLED)
         call_cancel(&exchange->call);
     resume(exchange);
-    set_refusal(exchange, MHD_HTTP_SERVICE_UNAVAILABLE, "UNAVAILABLE", "not_now", message);
+    set_refusal(exchange, STATUS_UNAVAILABLE, NULL, message);
 }
 
 /* ---- calls that are answered later ---- */
@@ -254,7 +254,7 @@ static void begin_call(struct exchange *exchange)
     if (listener->calls >= CALLS)
         end_abandoned(listener);
     if (listener->calls >= CALLS) {
-        set_refusal(exchange, MHD_HTTP_TOO_MANY_REQUESTS, "RESOURCE_EXHAUSTED", "too_many",
+        set_refusal(exchange, STATUS_RESOURCE_EXHAUSTED, NULL,
                     "too many calls wait for an answer: try again later");
         return;
     }
@@ -389,11 +389,10 @@ static void answer_request(struct exchange *exchange, const char *path, const ch
     (void)MHD_get_connection_values_n(exchange->connection, MHD_GET_ARGUMENT_KIND, collect_argument,
                                       &exchange->request);
     if (exchange->request.arguments > HTTP_ARGUMENTS)
-        set_refusal(exchange, MHD_HTTP_BAD_REQUEST, "INVALID_ARGUMENT", "bad_argument",
+        set_refusal(exchange, STATUS_INVALID_ARGUMENT, NULL,
                     "too many arguments, one twice, or one that is no text");
     else if (listener->stops)
-        set_refusal(exchange, MHD_HTTP_SERVICE_UNAVAILABLE, "UNAVAILABLE", "not_now",
-                    "crustd stops");
+        set_refusal(exchange, STATUS_UNAVAILABLE, NULL, "crustd stops");
     else
         answer_or_queue(exchange);
 }
@@ -450,19 +449,20 @@ static enum MHD_Result begin_exchange(struct listener *listener, struct MHD_Conn
     exchange->connection = connection;
     buffer_init(&exchange->body, BODY_BYTES);
     if (has_nul)
-        set_refusal(exchange, MHD_HTTP_BAD_REQUEST, "INVALID_ARGUMENT", "bad_path",
-                    "the path has a NUL");
+        set_refusal(exchange, STATUS_INVALID_ARGUMENT, "bad_path", "the path has a NUL");
     /* Only the pages are checked: metrics.listen is scraped by names of services, and shows names
      * of volumes only with metrics.per_volume. */
     else if (listener->kind == HTTP_LISTENER_PAGES &&
              !http_hosts_allow(&listener->server->hosts,
                                MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Host")))
-        set_refusal(exchange, MHD_HTTP_FORBIDDEN, "PERMISSION_DENIED", "foreign_host",
+        set_refusal(exchange, STATUS_PERMISSION_DENIED, "foreign_host",
                     "Host is neither an address nor localhost, this node's name or one of "
                     "http.hosts");
-    else if (length && strtoull(length, NULL, 10) > BODY_BYTES)
-        set_refusal(exchange, MHD_HTTP_CONTENT_TOO_LARGE, "INVALID_ARGUMENT", "body_too_large",
+    else if (length && strtoull(length, NULL, 10) > BODY_BYTES) {
+        set_refusal(exchange, STATUS_INVALID_ARGUMENT, "body_too_large",
                     "a request body has at most 64 KiB");
+        exchange->status = MHD_HTTP_CONTENT_TOO_LARGE;
+    }
     return exchange->is_answered ? send_answer(exchange) : MHD_YES;
 }
 
