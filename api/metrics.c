@@ -435,21 +435,11 @@ static int count_descriptors(void)
     return count;
 }
 
-/* Computed once: the clocks drift against each other, but the start time must stay the same. */
-static double started_at(const struct process *process)
-{
-    static double started;
-
-    if (started == 0)
-        started = (double)clock_realtime_ms() / 1000 -
-                  (double)clock_boottime() / (double)NSEC_PER_SEC +
-                  (double)process->start_ticks / (double)sysconf(_SC_CLK_TCK);
-    return started;
-}
-
 /* Omits what /proc does not provide. */
 static void write_process(struct text *text)
 {
+    /* Computed once: the clocks drift against each other, but the start time must stay the same. */
+    static double started;
     const double ticks_per_second = (double)sysconf(_SC_CLK_TCK);
     struct process process;
     struct rlimit limit;
@@ -458,8 +448,12 @@ static void write_process(struct text *text)
     if (read_stat(&process)) {
         put_one(text, "process_cpu_seconds_total", "counter", "Processor time, of user and system.",
                 (double)(process.user_ticks + process.system_ticks) / ticks_per_second);
+        if (started == 0)
+            started = (double)clock_realtime_ms() / 1000 -
+                      (double)clock_boottime() / (double)NSEC_PER_SEC +
+                      (double)process.start_ticks / ticks_per_second;
         put_one(text, "process_start_time_seconds", "gauge", "When it started, since 1970.",
-                started_at(&process));
+                started);
         put_one(text, "process_virtual_memory_bytes", "gauge", "Virtual memory.",
                 (double)process.virtual_bytes);
         put_one(text, "process_resident_memory_bytes", "gauge", "Memory that is in use.",

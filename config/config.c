@@ -111,7 +111,7 @@ static int on_value(void *context, const char *section, const char *name, const 
         return 1;
     if (!*section)
         r = error_set(error, -EINVAL, "%s: stands before the first [section]", name);
-    else if (!config_key_section_exists(section))
+    else if (config_key_find(section, NULL) < 0)
         r = error_set(error, -EINVAL, "[%s]: unknown section", section);
     else if (index < 0)
         r = error_set(error, -EINVAL, "%s.%s: unknown key", section, name);

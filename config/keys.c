@@ -137,15 +137,8 @@ const char *config_cleanup_mode_name(enum config_cleanup_mode mode)
 int config_key_find(const char *section, const char *name)
 {
     for (size_t i = 0; i < config_key_count; i++)
-        if (strcmp(config_keys[i].section, section) == 0 && strcmp(config_keys[i].name, name) == 0)
+        if (strcmp(config_keys[i].section, section) == 0 &&
+            (!name || strcmp(config_keys[i].name, name) == 0))
             return (int)i;
     return -1;
-}
-
-bool config_key_section_exists(const char *section)
-{
-    for (size_t i = 0; i < config_key_count; i++)
-        if (strcmp(config_keys[i].section, section) == 0)
-            return true;
-    return false;
 }

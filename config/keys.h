@@ -40,9 +40,8 @@ struct config_key {
 extern const struct config_key config_keys[];
 extern const size_t config_key_count;
 
-/* Index in config_keys, or -1. */
+/* Index in config_keys, or -1. name NULL: any of the section. */
 int config_key_find(const char *section, const char *name);
-bool config_key_section_exists(const char *section);
 
 /* Checks the text and stores the value in its place. 0, or -EINVAL with what is wrong; the value
  * may then be half written, so callers work on a copy. */

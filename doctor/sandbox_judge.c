@@ -25,10 +25,8 @@ struct verdict {
     char remedy[DROP_IN_BYTES + 128]; /* "" none */
 };
 
-static struct verdict judge(enum finding_level level, const char *remedy, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static struct verdict judge(enum finding_level level, const char *remedy, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static struct verdict
+judge(enum finding_level level, const char *remedy, const char *format, ...)
 {
     struct verdict verdict = {.level = level};
     va_list arguments;
