@@ -12,8 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "api/metrics.h"
 #include "api/proto/crust_drive_v1.pb-c.h"
+#include "api/server.h"
 #include "lib/buffer.h"
 #include "lib/loop.h"
 #include "lib/result.h"

@@ -18,8 +18,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "api/metrics.h"
 #include "api/proto/crust_drive_v1.pb-c.h"
+#include "api/server.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/json.h"

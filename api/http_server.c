@@ -20,7 +20,7 @@
  * suspended for one, which leaves the other connections to clients that only read. microhttpd
  * requires that none is suspended when it stops.
  */
-#include "api/http_server.h"
+#include "api/server.h"
 
 #include <inttypes.h>
 #include <malloc.h>

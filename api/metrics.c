@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* metrics.c - writes each family in turn: from the store by counting in SQL, from counters that are
  * kept where events happen, from the watchers, and from the process itself. */
-#include "api/metrics.h"
+#include "api/server.h"
 
 #include <dirent.h>
 #include <inttypes.h>

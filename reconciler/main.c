@@ -14,9 +14,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "api/grpc_call.h"
-#include "api/http_server.h"
-#include "api/metrics.h"
+#include "api/server.h"
 #include "config/config.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"

@@ -8,8 +8,8 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include "api/grpc_call.h"
 #include "api/proto/crust_drive_v1.pb-c.h"
+#include "api/server.h"
 #include "lib/proto.h"
 #include "tests/unit/scratch.h"
 #include "tests/unit/unasked_commands.h"

@@ -2,7 +2,7 @@
 /* metrics_test.c - Prometheus' text, and what /metrics says with it. */
 #include "tests/unit/api/fixture.h"
 
-#include "api/metrics.h"
+#include "api/server.h"
 #include "tests/unit/volume_rows.h"
 
 static void expect_line(struct fixture *fixture, const char *line)

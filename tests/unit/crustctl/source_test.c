@@ -7,7 +7,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#include "api/http_server.h"
+#include "api/server.h"
 #include "lib/loop.h"
 #include "lib/path.h"
 #include "tests/unit/crustctl/node.h"
