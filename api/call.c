@@ -40,6 +40,15 @@ void call_fail(struct call *call, enum status_code code, const char *format, ...
     end(call, &(struct call_answer){.code = code, .text = text});
 }
 
+void call_end(struct call *call, enum status_code code, const ProtobufCMessage *reply,
+              const struct error *error)
+{
+    if (code == STATUS_OK)
+        call_reply(call, reply);
+    else
+        call_fail(call, code, "%s", error->text);
+}
+
 void call_cancel(struct call *call)
 {
     loop_timer_stop(&call->deadline);
@@ -56,21 +65,17 @@ static void on_deadline(struct loop_timer *timer)
               "not done within the time of the call; what was begun goes on");
 }
 
-void call_wait(struct call *call, void (*cancel)(void *work), void *work)
+void call_wait_or_fail(struct call *call, enum status_code code, void (*cancel)(void *work),
+                       void *work, const struct error *error)
 {
     const uint64_t passed = clock_boottime() - call->began_ns;
 
+    if (code != STATUS_OK) {
+        call_fail(call, code, "%s", error->text);
+        return;
+    }
     call->cancel = cancel;
     call->work = work;
     loop_timer_start(call->surroundings->loop, &call->deadline,
                      call->timeout_ns > passed ? call->timeout_ns - passed : 0, on_deadline);
-}
-
-void call_wait_or_fail(struct call *call, enum status_code code, void (*cancel)(void *work),
-                       void *work, const struct error *error)
-{
-    if (code == STATUS_OK)
-        call_wait(call, cancel, work);
-    else
-        call_fail(call, code, "%s", error->text);
 }

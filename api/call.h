@@ -2,17 +2,18 @@
 /* call.h - one call of a client, over gRPC or HTTP, from its message to its one answer. Private to
  * api/.
  *
- * A method reads the message and either answers at once, or calls call_wait() with the function to
- * call when the client gives up or the call's time is over, and answers later.
+ * A method reads the message and either answers at once, or asks the reconciler, which answers
+ * later.
  */
 #pragma once
 
+#include <cjson/cJSON.h>
 #include <protobuf-c/protobuf-c.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "api/metrics.h"
 #include "api/proto/crust_drive_v1.pb-c.h"
+#include "api/server.h"
 #include "lib/buffer.h"
 #include "lib/loop.h"
 #include "lib/result.h"
@@ -52,15 +53,19 @@ struct call {
     bool is_owed; /* of an expansion: the guest is yet to grow the file system */
 };
 
-/* For methods. Each but call_wait() ends the call. `cancel` is called once if the answer is no
- * longer wanted: the client gave up, or the call's time passed. Then the method must not answer. */
-void call_wait(struct call *call, void (*cancel)(void *work), void *work);
+/* For methods. Each ends the call. */
 void call_reply(struct call *call, const ProtobufCMessage *reply);
 void call_reply_packed(struct call *call, const struct buffer *packed); /* of gRPC's alone */
 void call_fail(struct call *call, enum status_code code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* The reconciler has been asked. STATUS_OK: it answers later; otherwise the error is the answer. */
+/* What the reconciler answers: the reply with STATUS_OK, or else the error. */
+void call_end(struct call *call, enum status_code code, const ProtobufCMessage *reply,
+              const struct error *error);
+
+/* The reconciler has been asked. STATUS_OK: it answers later; otherwise the error is the answer.
+ * `cancel` is called once if the answer is no longer wanted: the client gave up, or the call's time
+ * passed. Then the method must not answer. */
 void call_wait_or_fail(struct call *call, enum status_code code, void (*cancel)(void *work),
                        void *work, const struct error *error);
 
@@ -99,3 +104,48 @@ struct crust_attach {
 /* Of a request that message_check() let pass. */
 void crust_read_attach(const Crust__Drive__V1__AttachDriveRequest *request,
                        struct crust_attach *ret_attach);
+
+/* ---- messages ------------------------------------------------------------------------------- */
+
+/* Protobuf-c messages by their descriptors: from JSON, to JSON, and whether their fields keep their
+ * bounds.
+ *
+ * A client's JSON becomes the bytes that a gRPC client would have sent, so that both are unpacked
+ * and checked by the same code. Members have the names of the fields, in any letter case; one that
+ * the message does not have is refused, because a misspelt "is_writable" would be taken for a
+ * read-only drive. null is the same as absent. The fields of crust.drive.v1 whose numbers are
+ * choices are words in JSON.
+ */
+enum { MESSAGE_BYTES = 64 * 1024 };
+
+/* What the fields of requests may have at most. */
+enum {
+    MESSAGE_PATH_CHARS = 4095,
+    MESSAGE_WORD_CHARS = 127,
+    MESSAGE_MOUNT_OPTIONS = 256,
+};
+
+/* An unpacked text; "" if the field is absent. proto_unpack() puts a NUL behind each. */
+const char *message_text(const ProtobufCBinaryData *field);
+
+/* STATUS_OK or STATUS_INVALID_ARGUMENT: every text is UTF-8 without a NUL, no text or list is
+ * longer than its field may be, and every choice is known. The error names the field as in
+ * "containers[0].path" and shows nothing of its value. */
+enum status_code message_check(const ProtobufCMessage *message, struct error *error);
+
+/* Unpacks and checks what a client sent as JSON. id: the first field, which the client named in the
+ * path and may not repeat in the body; NULL: it did not. An empty body is {} where it is optional.
+ * STATUS_OK: the caller frees ret_message by proto_free(). */
+struct message_source {
+    const char *id;
+    size_t id_length;
+    bool is_optional;
+    const char *body;
+    size_t body_length;
+};
+enum status_code message_read_json(const ProtobufCMessageDescriptor *type,
+                                   const struct message_source *source,
+                                   ProtobufCMessage **ret_message, struct error *error);
+
+/* Appends an answer as a JSON object with all of its fields. 0 or as buffer_append(). */
+int message_append_json(struct buffer *json, const ProtobufCMessage *message);

@@ -6,7 +6,6 @@
  */
 #include "api/call.h"
 
-#include "api/message.h"
 #include "lib/cleanup.h"
 #include "lib/json.h"
 #include "lib/proto.h"
@@ -93,14 +92,6 @@ static TokenBucket *fill_bucket(TokenBucket *message, const struct drive_bucket 
     return bucket->size ? message : NULL;
 }
 
-static RateLimiter *fill_limiter(struct drive_message *message, const struct drive_limits *limits)
-{
-    crust__drive__v1__rate_limiter__init(&message->limiter);
-    message->limiter.bandwidth = fill_bucket(&message->bandwidth, &limits->bandwidth);
-    message->limiter.ops = fill_bucket(&message->ops, &limits->operations);
-    return message->limiter.bandwidth || message->limiter.ops ? &message->limiter : NULL;
-}
-
 /* The store has them as JSON: an array of texts, and one of objects. */
 static void fill_lists(struct drive_message *message, const struct reconciler_drive *drive)
 {
@@ -149,7 +140,11 @@ static void fill_drive(struct drive_message *ret_message, const struct reconcile
     message->vm_path = proto_borrow_text(drive->vm_path);
     message->filesystem_type = proto_borrow_text(drive->fs_type);
     message->is_writable = drive->writable;
-    message->rate_limiter = fill_limiter(ret_message, &drive->limits);
+    crust__drive__v1__rate_limiter__init(&ret_message->limiter);
+    ret_message->limiter.bandwidth = fill_bucket(&ret_message->bandwidth, &drive->limits.bandwidth);
+    ret_message->limiter.ops = fill_bucket(&ret_message->ops, &drive->limits.operations);
+    if (ret_message->limiter.bandwidth || ret_message->limiter.ops)
+        message->rate_limiter = &ret_message->limiter;
     message->serial = proto_borrow_text(drive->serial);
     message->guest_device = proto_borrow_text(drive->guest_device);
     message->size_bytes = drive->size_bytes;
@@ -204,10 +199,7 @@ static void on_detached(void *call, enum status_code code, const struct reconcil
         CRUST__DRIVE__V1__DETACH_DRIVE_RESPONSE__INIT;
 
     (void)drive;
-    if (code == STATUS_OK)
-        call_reply(call, &response.base);
-    else
-        call_fail(call, code, "%s", error->text);
+    call_end(call, code, &response.base, error);
 }
 
 static void attach(struct call *call, const ProtobufCMessage *message)

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "api/grpc_call.h"
-#include "api/message.h"
 #include "api/proto/crust_management.pb-c.h"
 #include "api/proto/crust_runtime.pb-c.h"
 #include "api/proto/health.pb-c.h"
@@ -29,10 +28,7 @@ static void on_staged(void *userdata, enum status_code code, const struct error 
     const Crust__V1__RuntimeStageVolumeResponse response =
         CRUST__V1__RUNTIME_STAGE_VOLUME_RESPONSE__INIT;
 
-    if (code == STATUS_OK)
-        call_reply(userdata, &response.base);
-    else
-        call_fail(userdata, code, "%s", error->text);
+    call_end(userdata, code, &response.base, error);
 }
 
 static void cancel_staging(void *staging)
@@ -58,7 +54,8 @@ static int64_t clamp(uint64_t number)
     return number > INT64_MAX ? INT64_MAX : (int64_t)number;
 }
 
-static void reply_stats(struct call *call, const struct reconciler_stats *stats)
+static void on_counted(void *userdata, enum status_code code, const struct reconciler_stats *stats,
+                       const struct error *error)
 {
     Crust__V1__VolumeUsage bytes = CRUST__V1__VOLUME_USAGE__INIT;
     Crust__V1__VolumeUsage inodes = CRUST__V1__VOLUME_USAGE__INIT;
@@ -67,6 +64,10 @@ static void reply_stats(struct call *call, const struct reconciler_stats *stats)
     Crust__V1__RuntimeGetVolumeStatsResponse response =
         CRUST__V1__RUNTIME_GET_VOLUME_STATS_RESPONSE__INIT;
 
+    if (code != STATUS_OK) {
+        call_fail(userdata, code, "%s", error->text);
+        return;
+    }
     bytes.unit = CRUST__V1__VOLUME_USAGE__UNIT__BYTES;
     bytes.total = clamp(stats->total);
     bytes.used = clamp(stats->used);
@@ -83,16 +84,7 @@ static void reply_stats(struct call *call, const struct reconciler_stats *stats)
     if (stats->has_inodes)
         usage[response.n_usage++] = &inodes;
     response.volume_condition = &condition;
-    call_reply(call, &response.base);
-}
-
-static void on_counted(void *userdata, enum status_code code, const struct reconciler_stats *stats,
-                       const struct error *error)
-{
-    if (code == STATUS_OK)
-        reply_stats(userdata, stats);
-    else
-        call_fail(userdata, code, "%s", error->text);
+    call_reply(userdata, &response.base);
 }
 
 static void cancel_stats(void *stats_call)
@@ -119,13 +111,11 @@ static void on_expanded(void *userdata, enum status_code code,
         CRUST__V1__RUNTIME_EXPAND_VOLUME_RESPONSE__INIT;
     struct call *call = userdata;
 
-    if (code != STATUS_OK) {
-        call_fail(call, code, "%s", error->text);
-        return;
+    if (code == STATUS_OK) {
+        response.capacity_bytes = clamp(capacity->bytes);
+        call->is_owed = capacity->is_owed;
     }
-    response.capacity_bytes = clamp(capacity->bytes);
-    call->is_owed = capacity->is_owed;
-    call_reply(call, &response.base);
+    call_end(call, code, &response.base, error);
 }
 
 static void cancel_expansion(void *expansion)
@@ -234,32 +224,14 @@ const struct call_method crust_runtime_methods[] = {
 
 /* ---- capabilities ---- */
 
-struct capability {
-    Crust__Management__V1__RuntimeCapability outer;
-    Crust__Management__V1__RuntimeCapability__RPC rpc;
-};
-
-/* Sets the capability of this name. false: the proto has none. */
-static bool name_capability(struct capability *capability, const char *name)
-{
-    const ProtobufCEnumValue *value = protobuf_c_enum_descriptor_get_value_by_name(
-        &crust__management__v1__runtime_capability__rpc__type__descriptor, name);
-
-    if (!value)
-        return false;
-    crust__management__v1__runtime_capability__init(&capability->outer);
-    crust__management__v1__runtime_capability__rpc__init(&capability->rpc);
-    capability->outer.type_case = CRUST__MANAGEMENT__V1__RUNTIME_CAPABILITY__TYPE_RPC;
-    capability->outer.rpc = &capability->rpc;
-    capability->rpc.type = (Crust__Management__V1__RuntimeCapability__RPC__Type)value->value;
-    return true;
-}
-
 static void get_capabilities(struct call *call, const ProtobufCMessage *message)
 {
     Crust__Management__V1__RuntimeGetCapabilitiesResponse response =
         CRUST__MANAGEMENT__V1__RUNTIME_GET_CAPABILITIES_RESPONSE__INIT;
-    struct capability capability[RECONCILER_NAMES];
+    struct {
+        Crust__Management__V1__RuntimeCapability outer;
+        Crust__Management__V1__RuntimeCapability__RPC rpc;
+    } capability[RECONCILER_NAMES];
     Crust__Management__V1__RuntimeCapability *capabilities[RECONCILER_NAMES];
     struct reconciler_names names;
     struct error error;
@@ -270,9 +242,19 @@ static void get_capabilities(struct call *call, const ProtobufCMessage *message)
         return;
     }
     response.capabilities = capabilities;
-    for (unsigned i = 0; i < names.count; i++)
-        if (name_capability(&capability[i], names.name[i]))
-            capabilities[response.n_capabilities++] = &capability[i].outer;
+    for (unsigned i = 0; i < names.count; i++) {
+        const ProtobufCEnumValue *value = protobuf_c_enum_descriptor_get_value_by_name(
+            &crust__management__v1__runtime_capability__rpc__type__descriptor, names.name[i]);
+
+        if (!value)
+            continue;
+        crust__management__v1__runtime_capability__init(&capability[i].outer);
+        crust__management__v1__runtime_capability__rpc__init(&capability[i].rpc);
+        capability[i].outer.type_case = CRUST__MANAGEMENT__V1__RUNTIME_CAPABILITY__TYPE_RPC;
+        capability[i].outer.rpc = &capability[i].rpc;
+        capability[i].rpc.type = (Crust__Management__V1__RuntimeCapability__RPC__Type)value->value;
+        capabilities[response.n_capabilities++] = &capability[i].outer;
+    }
     call_reply(call, &response.base);
 }
 

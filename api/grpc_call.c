@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* grpc_call.c - gRPC's requirements on a request, and its replies.
  *
+ * A message is a byte that says whether it is compressed, its length (4 bytes, big endian) and its
+ * bytes; the boundaries of DATA frames have no meaning. Source: grpc/doc/PROTOCOL-HTTP2.md.
+ *
  * Requests that are not gRPC's (another method than POST, another content type) get an HTTP status,
  * because their sender is not a gRPC client. All others get HTTP 200: a successful reply is a
  * message and the trailer grpc-status 0, any other reply is trailers only, in one HEADERS frame.
@@ -9,22 +12,29 @@
  */
 #include "api/grpc_call.h"
 
+#include <endian.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/message.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/log.h"
 #include "lib/proto.h"
 
-enum { REPLY_BYTES = 2 * 1024, ESCAPED_BYTES = 3 * ERROR_TEXT_BYTES };
+enum {
+    PREFIX_BYTES = 5,
+    MESSAGE_BYTES_MOST = 64 * 1024, /* the limit of mountInfo.json */
+    REPLY_BYTES = 2 * 1024,
+    ESCAPED_BYTES = 3 * ERROR_TEXT_BYTES,
+    TIMEOUT_DIGITS = 8,
+};
 
 struct grpc_call {
     struct call call;
     const struct grpc_call_options *options;
-    struct http2_connection *connection;
+    struct grpc_connection *connection;
     struct http2_request *request;
 };
 
@@ -43,6 +53,22 @@ static void log_call(const struct http2_request *request, enum status_code code,
     log_debug(&(struct log_ids){.source = "grpc"}, "%s: %d %s", request->path, (int)code, text);
 }
 
+/* Bytes other than printable ASCII, and the percent sign, become %XX. */
+static void escape_text(const char *text, char ret_escaped[static ESCAPED_BYTES])
+{
+    size_t used = 0;
+
+    for (; *text && used < ESCAPED_BYTES - 4; text++) {
+        const uint8_t byte = (uint8_t)*text;
+
+        if (byte >= ' ' && byte <= '~' && byte != '%')
+            ret_escaped[used++] = *text;
+        else
+            used += (size_t)snprintf(ret_escaped + used, 4, "%%%02X", byte);
+    }
+    ret_escaped[used] = '\0';
+}
+
 static void send_error(struct http2_request *request, enum status_code code, const char *text)
 {
     char number[16], escaped[ESCAPED_BYTES];
@@ -54,7 +80,7 @@ static void send_error(struct http2_request *request, enum status_code code, con
     };
 
     (void)snprintf(number, sizeof(number), "%d", (int)code);
-    grpc_escape_text(text, escaped, sizeof(escaped));
+    escape_text(text, escaped);
     log_call(request, code, text);
     http2_reply(request, "200", fields, array_length(fields), NULL, NULL);
 }
@@ -65,14 +91,17 @@ static enum status_code send_reply(struct http2_request *request, const struct c
     static const struct http2_field trailer = {"grpc-status", "0"};
     const size_t length =
         answer->reply ? protobuf_c_message_get_packed_size(answer->reply) : answer->packed->length;
-    const size_t bytes = GRPC_PREFIX_BYTES + length;
+    const size_t bytes = PREFIX_BYTES + length;
+    const uint32_t announced = htobe32((uint32_t)length);
+    char prefix[PREFIX_BYTES] = "";
     cleanup(buffer_done) struct buffer body = BUFFER_INIT(bytes);
 
     if (bytes > REPLY_BYTES && !http2_reserve_reply(request, bytes)) {
         send_error(request, STATUS_RESOURCE_EXHAUSTED, "too many large replies at a time");
         return STATUS_RESOURCE_EXHAUSTED;
     }
-    (void)grpc_append_prefix(&body, length);
+    memcpy(prefix + 1, &announced, sizeof(announced));
+    (void)buffer_append(&body, prefix, sizeof(prefix));
     if (answer->reply)
         (void)buffer_fail(&body, proto_append(&body, answer->reply));
     else
@@ -104,15 +133,16 @@ static enum status_code finish_call(struct call *call, const struct call_answer 
     else
         send_error(grpc->request, code, answer->text);
     if (call->cancel)
-        http2_connection_wake(grpc->connection);
+        grpc->options->wake(grpc->connection);
     forget(grpc);
     return code;
 }
 
-void grpc_call_cancel(struct http2_request *request)
+void grpc_call_cancel(struct http2_request *request, void *ignored)
 {
     struct grpc_call *call = request->userdata;
 
+    (void)ignored;
     if (!call)
         return;
     call_cancel(&call->call);
@@ -157,21 +187,17 @@ bool grpc_call_has_service(struct call *call, const char *name)
 
 /* ---- a call begins ---- */
 
-static bool is_path_of(const char *path, const struct call_method *method)
-{
-    const char *bare = without_package(method->path);
-
-    return strcmp(method->path, path) == 0 ||
-           (bare && path[0] == '/' && strcmp(bare, path + 1) == 0);
-}
-
 static const struct call_method *find_method(const struct grpc_call_options *options,
                                              const char *path)
 {
     for (const struct call_method *const *service = options->services; *service; service++)
-        for (const struct call_method *method = *service; method->path; method++)
-            if (is_path_of(path, method))
+        for (const struct call_method *method = *service; method->path; method++) {
+            const char *bare = without_package(method->path);
+
+            if (strcmp(method->path, path) == 0 ||
+                (bare && path[0] == '/' && strcmp(bare, path + 1) == 0))
                 return method;
+        }
     return NULL;
 }
 
@@ -188,44 +214,77 @@ static const struct refusal faults[] = {
     [HTTP2_TOO_SLOW] = {STATUS_DEADLINE_EXCEEDED, "the request did not come within its time"},
 };
 
-static const struct refusal bodies[] = {
-    [GRPC_MESSAGE] = {STATUS_OK, NULL},
-    [GRPC_EMPTY] = {STATUS_UNIMPLEMENTED, "the method takes exactly one message"},
-    [GRPC_CUT] = {STATUS_INTERNAL, "the message is shorter than it says"},
-    [GRPC_OVERSIZE] = {STATUS_RESOURCE_EXHAUSTED, "a message has at most 64 KiB"},
-    [GRPC_COMPRESSED] = {STATUS_INTERNAL, "the message is compressed, without grpc-encoding"},
-    [GRPC_SEVERAL] = {STATUS_UNIMPLEMENTED, "the method takes exactly one message"},
-};
+/* The one message in the whole body of a unary call, borrowed from it. */
+static struct refusal find_message(const struct buffer *body, const void **ret_message,
+                                   size_t *ret_length)
+{
+    static const char one[] = "the method takes exactly one message",
+                      cut[] = "the message is shorter than it says";
+    const size_t length = body->length - PREFIX_BYTES;
+    uint32_t announced;
+
+    if (body->length == 0)
+        return (struct refusal){STATUS_UNIMPLEMENTED, one};
+    if (body->length < PREFIX_BYTES)
+        return (struct refusal){STATUS_INTERNAL, cut};
+    memcpy(&announced, body->data + 1, sizeof(announced));
+    announced = be32toh(announced);
+    if (announced > MESSAGE_BYTES_MOST)
+        return (struct refusal){STATUS_RESOURCE_EXHAUSTED, "a message has at most 64 KiB"};
+    if (body->data[0])
+        return (struct refusal){STATUS_INTERNAL,
+                                "the message is compressed, without grpc-encoding"};
+    if (length != announced)
+        return length < announced ? (struct refusal){STATUS_INTERNAL, cut}
+                                  : (struct refusal){STATUS_UNIMPLEMENTED, one};
+    *ret_message = body->data + PREFIX_BYTES;
+    *ret_length = announced;
+    return (struct refusal){STATUS_OK, NULL};
+}
+
+/* "500m": one to eight digits and H, M, S, m, u or n. Eight digits of hours are 3.6e20 ns and do
+ * not fit; anything above a century becomes a century. 0, -EINVAL. */
+static int parse_timeout(const char *text, uint64_t *ret_nanoseconds)
+{
+    static const char letters[] = "HMSmun";
+    static const uint64_t units[] = {
+        3600 * NSEC_PER_SEC, 60 * NSEC_PER_SEC, NSEC_PER_SEC, NSEC_PER_MSEC, 1000, 1};
+    const size_t digits = strspn(text, "0123456789");
+    const char *letter = strchr(letters, text[digits]);
+    uint64_t number, unit;
+
+    if (digits == 0 || digits > TIMEOUT_DIGITS || !letter || !*letter || text[digits + 1] != '\0')
+        return -EINVAL;
+    number = strtoull(text, NULL, 10);
+    unit = units[letter - letters];
+    *ret_nanoseconds = number > INT64_MAX / unit ? INT64_MAX : number * unit;
+    return 0;
+}
 
 /* Each is true if it refused the request. */
-static bool refuse(struct http2_request *request, const struct refusal *refusal)
+static bool refuse(struct http2_request *request, struct refusal refusal)
 {
-    if (refusal->text)
-        send_error(request, refusal->code, refusal->text);
-    return refusal->text;
+    if (refusal.text)
+        send_error(request, refusal.code, refusal.text);
+    return refusal.text;
 }
 
 static bool refuse_protocol(struct http2_request *request)
 {
     static const struct http2_field allow = {"allow", "POST"};
+    static const char type[] = "application/grpc"; /* also with "+proto", or with parameters */
+    const char *rest = request->content_type + strlen(type);
 
     if (strcmp(request->method, "POST") != 0)
         http2_reply(request, "405", &allow, 1, NULL, NULL);
-    else if (!grpc_is_content_type(request->content_type))
+    else if (strncmp(request->content_type, type, strlen(type)) != 0 ||
+             (*rest && *rest != '+' && *rest != ';'))
         http2_reply(request, "415", NULL, 0, NULL, NULL);
     else if (*request->encoding && strcmp(request->encoding, "identity") != 0)
         send_error(request, STATUS_UNIMPLEMENTED, "messages are taken uncompressed only");
     else
         return false;
     return true;
-}
-
-static int read_timeout(const struct http2_request *request, uint64_t *ret_nanoseconds)
-{
-    if (*request->timeout)
-        return grpc_parse_timeout(request->timeout, ret_nanoseconds);
-    *ret_nanoseconds = CALL_TIMEOUT_NS;
-    return 0;
 }
 
 static void answer(const struct call_method *method, struct call *call, const void *bytes,
@@ -248,25 +307,24 @@ static void answer(const struct call_method *method, struct call *call, const vo
 }
 
 void grpc_call_begin(const struct grpc_call_options *options, struct http2_request *request,
-                     struct http2_connection *connection)
+                     struct grpc_connection *connection)
 {
     const struct call_method *method;
     struct grpc_call *grpc;
+    uint64_t timeout = CALL_TIMEOUT_NS;
     const void *message;
-    uint64_t timeout;
     size_t length;
 
-    if (refuse(request, &faults[request->fault]) || refuse_protocol(request))
+    if (refuse(request, faults[request->fault]) || refuse_protocol(request))
         return;
     method = find_method(options, request->path);
     if (!method) {
         send_error(request, STATUS_UNIMPLEMENTED, "there is no such method here");
         return;
     }
-    if (refuse(request, &bodies[grpc_find_message(request->body.data, request->body.length,
-                                                  &message, &length)]))
+    if (refuse(request, find_message(&request->body, &message, &length)))
         return;
-    if (read_timeout(request, &timeout) < 0) {
+    if (*request->timeout && parse_timeout(request->timeout, &timeout) < 0) {
         send_error(request, STATUS_INTERNAL, "grpc-timeout is not understood");
         return;
     }

@@ -110,22 +110,6 @@ static void give(struct http2_request *request, enum http2_fault fault)
     request->session->handler->request(request, request->session->userdata);
 }
 
-static int begin_request(struct http2_session *session, int32_t stream)
-{
-    struct http2_request *request = calloc(1, sizeof(*request));
-
-    if (!request)
-        return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
-    request->session = session;
-    request->stream = stream;
-    request->began_ns = clock_boottime();
-    buffer_init(&request->body, HTTP2_BODY_BYTES);
-    request->next = session->requests;
-    session->requests = request;
-    (void)nghttp2_session_set_stream_user_data(session->nghttp2, stream, request);
-    return 0;
-}
-
 static void keep_field(struct http2_request *request, const char *name, const char *value)
 {
     const struct {
@@ -150,24 +134,6 @@ static void keep_field(struct http2_request *request, const char *name, const ch
     }
 }
 
-static void take_body(struct http2_request *request, const uint8_t *bytes, size_t length)
-{
-    struct http2_session *session = request->session;
-
-    if (request->given)
-        return;
-    if (request->body.length + length > HTTP2_BODY_BYTES) {
-        give(request, HTTP2_BODY_TOO_LONG);
-        return;
-    }
-    if (!fit_bodies(session, session->body_bytes + length)) {
-        give(request, HTTP2_NO_ROOM);
-    } else if (buffer_append(&request->body, bytes, length) < 0) {
-        (void)fit_bodies(session, session->body_bytes - length);
-        give(request, HTTP2_NO_ROOM);
-    }
-}
-
 /* ---- the allowance ---- */
 
 static void earn(struct http2_session *session, unsigned replies)
@@ -182,19 +148,15 @@ static void earn(struct http2_session *session, unsigned replies)
     session->noise = earned < session->noise ? session->noise - (unsigned)earned : 0;
 }
 
-static void break_off(struct http2_session *session, uint32_t code)
-{
-    session->broken = true;
-    (void)nghttp2_session_terminate_session(session->nghttp2, code);
-}
-
 static void note_noise(struct http2_session *session)
 {
     if (++session->noise <= HTTP2_NOISE || session->broken)
         return;
     earn(session, 0);
-    if (session->noise > HTTP2_NOISE)
-        break_off(session, NGHTTP2_ENHANCE_YOUR_CALM);
+    if (session->noise <= HTTP2_NOISE)
+        return;
+    session->broken = true;
+    (void)nghttp2_session_terminate_session(session->nghttp2, NGHTTP2_ENHANCE_YOUR_CALM);
 }
 
 /* ---- nghttp2's callbacks ---- */
@@ -214,10 +176,23 @@ static int on_begin_frame(nghttp2_session *nghttp2, const nghttp2_frame_hd *head
 
 static int on_begin_headers(nghttp2_session *nghttp2, const nghttp2_frame *frame, void *userdata)
 {
-    (void)nghttp2;
-    if (frame->hd.type == NGHTTP2_HEADERS && frame->headers.cat == NGHTTP2_HCAT_REQUEST)
-        return begin_request(userdata, frame->hd.stream_id);
-    note_noise(userdata); /* trailers, which have no meaning here */
+    struct http2_session *session = userdata;
+    struct http2_request *request;
+
+    if (frame->hd.type != NGHTTP2_HEADERS || frame->headers.cat != NGHTTP2_HCAT_REQUEST) {
+        note_noise(session); /* trailers, which have no meaning here */
+        return 0;
+    }
+    request = calloc(1, sizeof(*request));
+    if (!request)
+        return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+    request->session = session;
+    request->stream = frame->hd.stream_id;
+    request->began_ns = clock_boottime();
+    buffer_init(&request->body, HTTP2_BODY_BYTES);
+    request->next = session->requests;
+    session->requests = request;
+    (void)nghttp2_session_set_stream_user_data(nghttp2, request->stream, request);
     return 0;
 }
 
@@ -247,12 +222,21 @@ static int on_header(nghttp2_session *nghttp2, const nghttp2_frame *frame, const
 static int on_data(nghttp2_session *nghttp2, uint8_t flags, int32_t stream, const uint8_t *bytes,
                    size_t length, void *userdata)
 {
-    struct http2_request *request = find_request(userdata, stream);
+    struct http2_session *session = userdata;
+    struct http2_request *request = find_request(session, stream);
 
     (void)nghttp2;
     (void)flags;
-    if (request)
-        take_body(request, bytes, length);
+    if (!request || request->given)
+        return 0;
+    if (request->body.length + length > HTTP2_BODY_BYTES) {
+        give(request, HTTP2_BODY_TOO_LONG);
+    } else if (!fit_bodies(session, session->body_bytes + length)) {
+        give(request, HTTP2_NO_ROOM);
+    } else if (buffer_append(&request->body, bytes, length) < 0) {
+        (void)fit_bodies(session, session->body_bytes - length);
+        give(request, HTTP2_NO_ROOM);
+    }
     return 0;
 }
 
@@ -503,26 +487,6 @@ nghttp2_mem http2_memory_use(struct http2_memory *memory)
 
 /* ---- life ---- */
 
-static void set_callbacks(nghttp2_session_callbacks *callbacks)
-{
-    nghttp2_session_callbacks_set_on_begin_frame_callback(callbacks, on_begin_frame);
-    nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks, on_begin_headers);
-    nghttp2_session_callbacks_set_on_header_callback(callbacks, on_header);
-    nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_data);
-    nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, on_frame);
-    nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, on_sent);
-    nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_stream_close);
-}
-
-static void set_options(nghttp2_option *option)
-{
-    nghttp2_option_set_stream_reset_rate_limit(option, RESETS, RESETS_PER_SECOND);
-    nghttp2_option_set_max_continuations(option, CONTINUATIONS);
-    nghttp2_option_set_max_outbound_ack(option, ACKS);
-    nghttp2_option_set_no_closed_streams(option, 1);
-    nghttp2_option_set_no_http_messaging(option, 1);
-}
-
 /* nghttp2 fails here for want of memory alone. */
 static int open_session(struct http2_session *session)
 {
@@ -536,8 +500,18 @@ static int open_session(struct http2_session *session)
     int r = -ENOMEM;
 
     if (nghttp2_session_callbacks_new(&callbacks) == 0 && nghttp2_option_new(&option) == 0) {
-        set_callbacks(callbacks);
-        set_options(option);
+        nghttp2_session_callbacks_set_on_begin_frame_callback(callbacks, on_begin_frame);
+        nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks, on_begin_headers);
+        nghttp2_session_callbacks_set_on_header_callback(callbacks, on_header);
+        nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_data);
+        nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, on_frame);
+        nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, on_sent);
+        nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_stream_close);
+        nghttp2_option_set_stream_reset_rate_limit(option, RESETS, RESETS_PER_SECOND);
+        nghttp2_option_set_max_continuations(option, CONTINUATIONS);
+        nghttp2_option_set_max_outbound_ack(option, ACKS);
+        nghttp2_option_set_no_closed_streams(option, 1);
+        nghttp2_option_set_no_http_messaging(option, 1);
         if (nghttp2_session_server_new3(&session->nghttp2, callbacks, session, option, &memory) ==
                 0 &&
             nghttp2_submit_settings(session->nghttp2, NGHTTP2_FLAG_NONE, settings,

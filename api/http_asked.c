@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* http_asked.c - parses requests of three dialects into one question. Pure: bytes in, question
  * out. */
-#include "api/http_asked.h"
+#include "api/http_routes.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -29,15 +29,14 @@ static const struct members {
 
 /* ---- the target ---- */
 
-static enum status_code take_target(const char *text, size_t length, struct http_asked *asked,
-                                    struct error *error)
+static enum status_code take_target(const char *text, struct http_asked *asked, struct error *error)
 {
     struct reconciler_target *target = &asked->expand.target;
+    const size_t length = strlen(text);
 
     if (length == 0 || length >= sizeof(asked->path) || !json_is_text(text, length))
         return REFUSE(error, "the volume's path is missing, too long, or no UTF-8");
-    memcpy(asked->path, text, length);
-    asked->path[length] = '\0';
+    memcpy(asked->path, text, length + 1);
     /* A path below /dev is a device, because no volume is published there. */
     if (strncmp(asked->path, "/dev/", 5) == 0)
         target->device = asked->path;
@@ -64,20 +63,21 @@ static enum status_code take_id(const char *path, struct http_asked *asked, stru
 }
 
 /* "/direct-volume/stats?path=P", "/direct-volume/stats/URLSAFE" */
-static enum status_code take_url(const struct http_question *question, struct http_asked *asked,
+static enum status_code take_url(const struct http_request *request, struct http_asked *asked,
                                  struct error *error)
 {
-    const char *encoded = question->path + strlen("/direct-volume/stats");
-    char decoded[BASE64URL_PATH_BYTES];
+    const char *encoded = request->path + strlen("/direct-volume/stats");
+    char decoded[BASE64URL_PATH_BYTES + 1] = "";
     size_t length = 0;
 
-    if (question->argument && *encoded == '\0')
-        return take_target(question->argument, strlen(question->argument), asked, error);
-    if (*encoded != '/' || question->argument)
+    if (request->arguments && *encoded == '\0')
+        return take_target(request->argument[0].value, asked, error);
+    if (*encoded != '/' || request->arguments)
         return REFUSE(error, "the volume's path is missing: ?path=, or its base64url in the URL");
-    if (base64url_decode(encoded + 1, strlen(encoded + 1), decoded, sizeof(decoded), &length) < 0)
+    if (base64url_decode(encoded + 1, strlen(encoded + 1), decoded, BASE64URL_PATH_BYTES, &length) <
+        0)
         return REFUSE(error, "the volume's path in the URL is no padded base64url, or too long");
-    return take_target(decoded, length, asked, error);
+    return take_target(strlen(decoded) == length ? decoded : "", asked, error);
 }
 
 /* A device is a path or, in the first proposal's form, a name below /dev. */
@@ -118,47 +118,37 @@ static enum status_code take_size(const cJSON *body, const char *name, bool requ
                   size == JSON_NUMBER_ABSENT ? "missing" : "no size in bytes");
 }
 
-static enum status_code take_body(const struct http_question *question,
-                                  const struct members *members, struct http_asked *asked,
-                                  struct error *error)
+enum status_code http_asked_read(enum http_dialect dialect, const struct http_request *request,
+                                 struct http_asked *ret_asked, struct error *error)
 {
     static const char names[] =
         "required_bytes limit_bytes volumePath size pod-id block-device volume-size";
-    struct reconciler_expand *expand = &asked->expand;
+    const struct members *members = &all_members[dialect];
+    const bool is_by_id = dialect == HTTP_VOLUME_RESIZE || dialect == HTTP_VOLUME_STATS;
+    struct reconciler_expand *expand = &ret_asked->expand;
     cleanup(json_deletep) cJSON *body = NULL;
     enum status_code code = STATUS_OK;
     struct error why = {0};
 
-    if (json_read(question->body, question->body_length, JSON_LIMITS_HTTP, names, &body, &why) !=
+    ret_asked->resizes = members->size;
+    if (dialect == HTTP_SHIM_STATS)
+        return take_url(request, ret_asked, error);
+    if (is_by_id)
+        code = take_id(request->path, ret_asked, error);
+    if (code != STATUS_OK || (is_by_id && (!members->size || request->body_length == 0)))
+        return code;
+    if (json_read(request->body, request->body_length, JSON_LIMITS_HTTP, names, &body, &why) !=
         FILE_READ)
         return REFUSE(error, "the body: %s", why.text);
     if (!cJSON_IsObject(body))
         return REFUSE(error, "the body is no JSON object");
     if (members->path)
-        code = take_target(json_text(body, members->path), strlen(json_text(body, members->path)),
-                           asked, error);
+        code = take_target(json_text(body, members->path), ret_asked, error);
     if (members->device)
-        code = take_device(body, members, asked, error);
+        code = take_device(body, members, ret_asked, error);
     if (code == STATUS_OK && members->size)
         code = take_size(body, members->size, !members->limit, &expand->required_bytes, error);
     if (code == STATUS_OK && members->limit)
         code = take_size(body, members->limit, false, &expand->limit_bytes, error);
     return code;
-}
-
-enum status_code http_asked_read(enum http_dialect dialect, const struct http_question *question,
-                                 struct http_asked *ret_asked, struct error *error)
-{
-    const struct members *members = &all_members[dialect];
-    const bool is_by_id = dialect == HTTP_VOLUME_RESIZE || dialect == HTTP_VOLUME_STATS;
-    enum status_code code = STATUS_OK;
-
-    ret_asked->resizes = members->size;
-    if (dialect == HTTP_SHIM_STATS)
-        return take_url(question, ret_asked, error);
-    if (is_by_id)
-        code = take_id(question->path, ret_asked, error);
-    if (code != STATUS_OK || (is_by_id && (!members->size || question->body_length == 0)))
-        return code;
-    return take_body(question, members, ret_asked, error);
 }

@@ -13,50 +13,47 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
-#include "api/http_asked.h"
-#include "api/message.h"
-#include "api/metrics.h"
 #include "api/proto/crust_drive_v1.pb-c.h"
+#include "api/server.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/json.h"
 #include "lib/proto.h"
 #include "lib/workers.h"
+#include "model/volume.h"
 #include "store/read.h"
 
-enum { HISTORY_ROWS = 10000 };
+enum {
+    HISTORY_ROWS = 10000,
+    JOURNAL_LINES = 8,
+    ROW_BYTES = 1024 * 1024,
+    ROWS_BYTES = 8 * ROW_BYTES,
+};
 
-int http_routes_refuse(struct http_reply *reply, unsigned status, const char *code,
-                       const char *reason, const char *message)
+int http_routes_refuse(struct http_reply *reply, enum status_code code, const char *reason,
+                       const char *message)
 {
+    const char *usual = code == STATUS_INVALID_ARGUMENT     ? "bad_argument"
+                        : code == STATUS_NOT_FOUND          ? "not_found"
+                        : code == STATUS_ALREADY_EXISTS     ? "taken"
+                        : code == STATUS_UNAVAILABLE        ? "not_now"
+                        : code == STATUS_DEADLINE_EXCEEDED  ? "not_in_time"
+                        : code == STATUS_RESOURCE_EXHAUSTED ? "too_many"
+                                                            : "refused";
+
     buffer_clear(&reply->body);
-    reply->status = status;
+    reply->status = status_of_http(code);
     reply->content_type = "application/json";
     buffer_append_text(&reply->body, "{");
-    json_append_member(&reply->body, "code", code);
-    json_append_member(&reply->body, "reason", reason);
+    json_append_member(&reply->body, "code", status_name(code));
+    json_append_member(&reply->body, "reason", reason ? reason : usual);
     json_append_member(&reply->body, "message", message);
     return buffer_append_text(&reply->body, "}\n");
-}
-
-/* A command that failed, with gRPC's code. */
-static int http_routes_refuse_code(struct http_reply *reply, enum status_code code,
-                                   const char *message)
-{
-    const char *reason = code == STATUS_INVALID_ARGUMENT     ? "bad_argument"
-                         : code == STATUS_NOT_FOUND          ? "not_found"
-                         : code == STATUS_ALREADY_EXISTS     ? "taken"
-                         : code == STATUS_UNAVAILABLE        ? "not_now"
-                         : code == STATUS_DEADLINE_EXCEEDED  ? "not_in_time"
-                         : code == STATUS_RESOURCE_EXHAUSTED ? "too_many"
-                                                             : "refused";
-
-    return http_routes_refuse(reply, status_of_http(code), status_name(code), reason, message);
 }
 
 /* The argument is not known at the path, or its value is not valid. */
@@ -66,7 +63,7 @@ static int refuse_argument(struct http_reply *reply, const char *name)
 
     (void)error_set(&error, -EINVAL, "argument \"%s\" is not known here, or its value is not valid",
                     name);
-    return http_routes_refuse(reply, 400, "INVALID_ARGUMENT", "bad_argument", error.text);
+    return http_routes_refuse(reply, STATUS_INVALID_ARGUMENT, NULL, error.text);
 }
 
 /* The limit in the text is that of the listener, because no other answer has a part of it. */
@@ -75,14 +72,14 @@ static int refuse_size(const struct http_request *request, struct http_reply *re
     struct error error;
 
     if (request->is_crowded)
-        return http_routes_refuse_code(reply, STATUS_UNAVAILABLE,
-                                       "answers that their clients have not read yet take the "
-                                       "memory for this one: try again later");
+        return http_routes_refuse(reply, STATUS_UNAVAILABLE, NULL,
+                                  "answers that their clients have not read yet take the "
+                                  "memory for this one: try again later");
     (void)error_set(&error, -EMSGSIZE,
                     "the answer has more than %zu MiB: ask for fewer rows (?last=, ?after=, "
                     "?live=1)",
                     reply->body.limit >> 20);
-    return http_routes_refuse(reply, 429, "RESOURCE_EXHAUSTED", "too_many_rows", error.text);
+    return http_routes_refuse(reply, STATUS_RESOURCE_EXHAUSTED, "too_many_rows", error.text);
 }
 
 /* Completes what the store wrote, or turns its failure into an error. */
@@ -96,8 +93,8 @@ static int finish(const struct http_request *request, struct http_reply *reply, 
     if (result == BUFFER_FULL)
         return refuse_size(request, reply);
     if (result == STORE_FAULT)
-        return http_routes_refuse(reply, 400, "INVALID_ARGUMENT", "bad_argument", error->text);
-    return http_routes_refuse(reply, 500, "INTERNAL", "store_failed", error->text);
+        return http_routes_refuse(reply, STATUS_INVALID_ARGUMENT, NULL, error->text);
+    return http_routes_refuse(reply, STATUS_INTERNAL, "store_failed", error->text);
 }
 
 static int answer_healthz(const struct http_request *request, struct http_reply *reply)
@@ -113,10 +110,10 @@ static int answer_readyz(const struct http_request *request, struct http_reply *
 
     reconciler_get_health(request->reconciler, &health);
     if (!health.synced)
-        return http_routes_refuse(reply, 503, "UNAVAILABLE", "not_synced",
+        return http_routes_refuse(reply, STATUS_UNAVAILABLE, "not_synced",
                                   "the first scan is not done yet");
     if (health.degraded)
-        return http_routes_refuse(reply, 503, "UNAVAILABLE", "degraded", health.problem);
+        return http_routes_refuse(reply, STATUS_UNAVAILABLE, "degraded", health.problem);
     return answer_healthz(request, reply);
 }
 
@@ -199,16 +196,6 @@ static int read_number(const char *text, int64_t *ret_number)
     return 0;
 }
 
-static int read_flag(const char *text, bool *ret_flag)
-{
-    bool yes = strcmp(text, "1") == 0 || strcmp(text, "true") == 0;
-
-    if (!yes && strcmp(text, "0") != 0 && strcmp(text, "false") != 0)
-        return -EINVAL;
-    *ret_flag = yes;
-    return 0;
-}
-
 /* The number of whatever follows the prefix in the path. */
 static int read_path_id(const struct http_request *request, const char *prefix, int64_t *ret_id)
 {
@@ -228,29 +215,30 @@ struct place {
     const char **text;
 };
 
-static bool take_argument(const struct http_argument *argument, const struct place *places)
-{
-    while (places->name && strcmp(places->name, argument->name) != 0)
-        places++;
-    if (places->text)
-        *places->text = argument->value;
-    return places->text || (places->number && read_number(argument->value, places->number) == 0) ||
-           (places->flag && read_flag(argument->value, places->flag) == 0);
-}
-
 /* The places end with a name that is NULL. NULL, or the first argument that is refused. */
 static const char *take_arguments(const struct http_request *request, const struct place *places)
 {
-    for (unsigned i = 0; i < request->arguments; i++)
-        if (!take_argument(&request->argument[i], places))
-            return request->argument[i].name;
-    return NULL;
-}
+    for (unsigned i = 0; i < request->arguments; i++) {
+        const char *name = request->argument[i].name, *value = request->argument[i].value;
+        const struct place *place = places;
+        bool is_taken = false, is_true;
 
-static bool is_history(enum store_view view)
-{
-    return view == STORE_VIEW_RESIZES || view == STORE_VIEW_CLEANUPS ||
-           view == STORE_VIEW_JOURNAL || view == STORE_VIEW_DRIVES;
+        while (place->name && strcmp(place->name, name) != 0)
+            place++;
+        if (place->text) {
+            *place->text = value;
+            is_taken = true;
+        } else if (place->number) {
+            is_taken = read_number(value, place->number) == 0;
+        } else if (place->flag) {
+            is_true = strcmp(value, "1") == 0 || strcmp(value, "true") == 0;
+            is_taken = is_true || strcmp(value, "0") == 0 || strcmp(value, "false") == 0;
+            *place->flag = is_true;
+        }
+        if (!is_taken)
+            return name;
+    }
+    return NULL;
 }
 
 static int answer_rows(const struct http_request *request, struct http_reply *reply)
@@ -268,10 +256,12 @@ static int answer_rows(const struct http_request *request, struct http_reply *re
     int result = store_view_from_name(request->path + strlen("/v1/"), &query.view);
 
     if (result < 0)
-        return http_routes_refuse(reply, 500, "INTERNAL", "store_failed", "no such view");
+        return http_routes_refuse(reply, STATUS_INTERNAL, "store_failed", "no such view");
     if (refused)
         return refuse_argument(reply, refused);
-    if (is_history(query.view) && (query.last == 0 || query.last > HISTORY_ROWS))
+    if ((query.view == STORE_VIEW_RESIZES || query.view == STORE_VIEW_CLEANUPS ||
+         query.view == STORE_VIEW_JOURNAL || query.view == STORE_VIEW_DRIVES) &&
+        (query.last == 0 || query.last > HISTORY_ROWS))
         query.last = HISTORY_ROWS;
     result = store_read_json(reconciler_reader(request->reconciler), &query, &reply->body, &error);
     return finish(request, reply, result, "\n", &error);
@@ -279,45 +269,36 @@ static int answer_rows(const struct http_request *request, struct http_reply *re
 
 /* The body is {"dry_run":true} or empty. Anything else is refused, so that a request that was not
  * understood removes nothing. */
-static int read_gc_body(const struct http_request *request, bool *dry_run)
-{
-    cleanup(json_deletep) cJSON *object = NULL;
-    const cJSON *member;
-    struct error error;
-
-    if (request->body_length == 0)
-        return 0;
-    if (json_parse(request->body, request->body_length, JSON_LIMITS_HTTP, &object, &error) < 0 ||
-        !cJSON_IsObject(object))
-        return -EINVAL;
-    cJSON_ArrayForEach(member, object)
-    {
-        if (member != json_member(object, "dry_run") || !cJSON_IsBool(member))
-            return -EINVAL;
-        *dry_run = cJSON_IsTrue(member);
-    }
-    return 0;
-}
-
 static int answer_gc(const struct http_request *request, struct http_reply *reply)
 {
+    cleanup(json_deletep) cJSON *object = NULL;
     struct error error = {0};
-    bool dry_run = false;
+    bool dry_run = false, is_understood = true;
     int64_t volume_id = 0;
     const char *refused =
         take_arguments(request, (const struct place[]){{"dry_run", .flag = &dry_run},
                                                        {"volume", .number = &volume_id},
                                                        {.name = NULL}});
+    const cJSON *member;
     enum status_code code;
 
     if (refused)
         return refuse_argument(reply, refused);
-    if (read_gc_body(request, &dry_run) < 0)
-        return http_routes_refuse(reply, 400, "INVALID_ARGUMENT", "bad_argument",
+    if (request->body_length > 0)
+        is_understood = json_parse(request->body, request->body_length, JSON_LIMITS_HTTP, &object,
+                                   &error) == 0 &&
+                        cJSON_IsObject(object);
+    cJSON_ArrayForEach(member, object)
+    {
+        is_understood &= member == json_member(object, "dry_run") && cJSON_IsBool(member);
+        dry_run = cJSON_IsTrue(member);
+    }
+    if (!is_understood)
+        return http_routes_refuse(reply, STATUS_INVALID_ARGUMENT, NULL,
                                   "the body: only {\"dry_run\":true} is understood here");
     code = reconciler_gc(request->reconciler, dry_run, volume_id, &reply->body, &error);
     return code == STATUS_OK ? buffer_append_text(&reply->body, "\n")
-                             : http_routes_refuse_code(reply, code, error.text);
+                             : http_routes_refuse(reply, code, NULL, error.text);
 }
 
 /* /v1/cleanups/ID/restore */
@@ -328,33 +309,112 @@ static int answer_restore(const struct http_request *request, struct http_reply 
     enum status_code code;
 
     if (read_path_id(request, "/v1/cleanups/", &cleanup_id) < 0)
-        return http_routes_refuse(reply, 400, "INVALID_ARGUMENT", "bad_argument",
+        return http_routes_refuse(reply, STATUS_INVALID_ARGUMENT, NULL,
                                   "a cleanup is named by its number");
     code = reconciler_restore(request->reconciler, cleanup_id, &error);
     return code == STATUS_OK ? buffer_append_text(&reply->body, "{}\n")
-                             : http_routes_refuse_code(reply, code, error.text);
+                             : http_routes_refuse(reply, code, NULL, error.text);
+}
+
+/* ---- one volume, and all that explains it ---- */
+
+/* Appends the rows of a view: all of them as an array, else the only one, or null. 0 or -errno. */
+static int append_rows(const struct http_request *request, const struct store_query *query,
+                       bool is_list, struct buffer *json, struct error *error)
+{
+    cleanup(buffer_done) struct buffer rows = BUFFER_INIT(ROW_BYTES);
+    const int r = store_read_json(reconciler_reader(request->reconciler), query, &rows, error);
+
+    if (r < 0)
+        return r;
+    if (is_list)
+        return buffer_append(json, rows.data, rows.length);
+    return rows.length <= strlen("[]") ? buffer_append_text(json, "null")
+                                       : buffer_append(json, rows.data + 1, rows.length - 2);
+}
+
+/* {"volume_id","target_path","state","reason","resizable","resizable_reason", the members of
+ * advice_append(), "volume":{…},"mapping","sandbox","resize","cleanup":{…}|null,"layers":[…],
+ * "journal":[…],"judged":[…]|null}. Whether its metadata is stale is judged now, on the unix socket
+ * only, because that costs a look at the node; null where nothing is looked for, or not yet. All
+ * rows are of the same moment, because they are read within one iteration of the loop. */
+static int explain_volume(const struct http_request *request, int64_t volume_id,
+                          const struct buffer *volume, struct buffer *json, struct error *error)
+{
+    static const struct {
+        const char *name;
+        enum store_view view;
+        int64_t last;
+        bool is_list;
+    } parts[] = {
+        {"mapping", STORE_VIEW_MAPPINGS, 1, false},
+        {"sandbox", STORE_VIEW_SANDBOXES, 1, false},
+        {"resize", STORE_VIEW_RESIZES, 1, false},
+        {"cleanup", STORE_VIEW_CLEANUPS, 1, false},
+        {"layers", STORE_VIEW_LAYERS, 0, true},
+        {"journal", STORE_VIEW_JOURNAL, JOURNAL_LINES, true},
+    };
+    static const char *const names[] = {"target_path", "state", "reason", "resizable",
+                                        "resizable_reason"};
+    cleanup(buffer_done) struct buffer rows = BUFFER_INIT(ROWS_BYTES);
+    cleanup(buffer_done) struct buffer judged = BUFFER_INIT(ROW_BYTES);
+    cleanup(json_deletep) cJSON *parsed = NULL;
+    struct reconciler_modes modes;
+    char number[24];
+    int r = 0;
+
+    (void)snprintf(number, sizeof(number), "%" PRId64, volume_id);
+    buffer_append_text(&rows, "{\"volume\":");
+    buffer_append(&rows, volume->data, volume->length);
+    for (size_t i = 0; r == 0 && i < array_length(parts); i++) {
+        const struct store_query query = {
+            .view = parts[i].view, .volume = number, .last = parts[i].last, .live = true};
+
+        json_append_name(&rows, parts[i].name);
+        r = append_rows(request, &query, parts[i].is_list, &rows, error);
+    }
+    if (r == 0 && request->listener == HTTP_LISTENER_SOCKET) {
+        const enum status_code code =
+            reconciler_gc(request->reconciler, true, volume_id, &judged, NULL);
+
+        json_append_name(&rows, "judged");
+        buffer_append_text(&rows, code == STATUS_OK ? buffer_text(&judged) : "null");
+    }
+    if (r == 0)
+        r = buffer_append_text(&rows, "}");
+    if (r == 0)
+        r = json_parse(rows.data, rows.length, (struct json_limits){ROWS_BYTES, 12, 0}, &parsed,
+                       error);
+    if (r < 0)
+        return r;
+    reconciler_get_modes(request->reconciler, &modes);
+    buffer_append_format(json, "{\"volume_id\":%" PRId64, volume_id);
+    for (size_t i = 0; i < array_length(names); i++)
+        json_append_member(json, names[i], json_string(json_member(parsed, "volume"), names[i]));
+    (void)advice_append(parsed, modes.resize, json);
+    buffer_append_text(json, ",");
+    return buffer_append(json, rows.data + 1, rows.length - 1);
 }
 
 /* "/v1/volumes/ID" and "/v1/volumes/ID/explain" */
 static int answer_volume(const struct http_request *request, struct http_reply *reply)
 {
+    cleanup(buffer_done) struct buffer volume = BUFFER_INIT(ROW_BYTES);
+    struct store_query query = {.view = STORE_VIEW_VOLUMES};
     struct error error = {0};
-    int64_t volume_id;
     int result;
 
-    if (read_path_id(request, "/v1/volumes/", &volume_id) < 0 || volume_id == 0)
-        return http_routes_refuse(reply, 400, "INVALID_ARGUMENT", "bad_argument",
+    if (read_path_id(request, "/v1/volumes/", &query.id) < 0 || query.id == 0)
+        return http_routes_refuse(reply, STATUS_INVALID_ARGUMENT, NULL,
                                   "a volume is named by its volume_id here; "
                                   "/v1/volumes?volume= takes other names");
-    if (strchr(request->path + strlen("/v1/volumes/"), '/'))
-        result =
-            http_volume_explain(request->reconciler, volume_id,
-                                request->listener == HTTP_LISTENER_SOCKET, &reply->body, &error);
-    else
-        result = http_volume_write(reconciler_reader(request->reconciler), volume_id, &reply->body,
-                                   &error);
-    if (result == HTTP_VOLUME_UNKNOWN)
-        return http_routes_refuse_code(reply, STATUS_NOT_FOUND, "there is no such volume here");
+    result = append_rows(request, &query, false, &volume, &error);
+    if (result == 0 && strcmp(buffer_text(&volume), "null") == 0)
+        return http_routes_refuse(reply, STATUS_NOT_FOUND, NULL, "there is no such volume here");
+    if (result == 0 && strchr(request->path + strlen("/v1/volumes/"), '/'))
+        result = explain_volume(request, query.id, &volume, &reply->body, &error);
+    else if (result == 0)
+        result = buffer_append(&reply->body, volume.data, volume.length);
     return finish(request, reply, result, "\n", &error);
 }
 
@@ -412,7 +472,7 @@ enum route_kind {
     READ,  /* reads the database or examines the node, and so costs the loop some time */
     WRITE, /* at once; on the unix socket only, as all that follow */
     COSTLY_WRITE,
-    VOLUME_CALL, /* answered later: how http_asked.h has it */
+    VOLUME_CALL, /* answered later: http_asked_read() */
     DRIVE_CALL,  /* the same: by the method of crust.drive.v1 that has this request */
 };
 
@@ -420,74 +480,57 @@ struct route {
     const char *path;   /* one component may be "*" */
     const char *method; /* GET includes HEAD */
     enum route_kind kind;
-    bool takes_arguments;
     int (*answer)(const struct http_request *request, struct http_reply *reply); /* NULL: a call */
     enum http_dialect dialect;
     const ProtobufCMessageDescriptor *request;
     const char *name; /* of a call, in metrics */
+    bool takes_arguments;
 };
 
 static const struct route routes[] = {
-    {"/", "GET", PAGE, false, answer_page, 0, NULL, NULL},
-    {"/status.css", "GET", PAGE, false, answer_page, 0, NULL, NULL},
-    {"/status.js", "GET", PAGE, false, answer_page, 0, NULL, NULL},
-    {"/healthz", "GET", PROBE, false, answer_healthz, 0, NULL, NULL},
-    {"/readyz", "GET", PROBE, false, answer_readyz, 0, NULL, NULL},
-    {"/metrics", "GET", READ, false, answer_metrics, 0, NULL, NULL},
-    {"/v1/status", "GET", READ, false, answer_status, 0, NULL, NULL},
-    {"/v1/volumes", "GET", READ, true, answer_rows, 0, NULL, NULL},
-    {"/v1/volumes/*", "GET", READ, false, answer_volume, 0, NULL, NULL},
-    {"/v1/volumes/*/explain", "GET", READ, false, answer_volume, 0, NULL, NULL},
-    {"/v1/sandboxes", "GET", READ, true, answer_rows, 0, NULL, NULL},
-    {"/v1/devices", "GET", READ, true, answer_rows, 0, NULL, NULL},
-    {"/v1/layers", "GET", READ, true, answer_rows, 0, NULL, NULL},
-    {"/v1/mappings", "GET", READ, true, answer_rows, 0, NULL, NULL},
-    {"/v1/resizes", "GET", READ, true, answer_rows, 0, NULL, NULL},
-    {"/v1/cleanups", "GET", READ, true, answer_rows, 0, NULL, NULL},
-    {"/v1/journal", "GET", READ, true, answer_rows, 0, NULL, NULL},
-    {"/v1/drives", "GET", READ, true, answer_rows, 0, NULL, NULL},
-    {"/v1/doctor", "GET", READ, false, answer_doctor, 0, NULL, NULL},
-    {"/v1/resync", "POST", WRITE, false, answer_resync, 0, NULL, NULL},
-    {"/v1/gc", "POST", COSTLY_WRITE, true, answer_gc, 0, NULL, NULL},
-    {"/v1/cleanups/*/restore", "POST", WRITE, false, answer_restore, 0, NULL, NULL},
-    {"/v1/volumes/*/resize", "POST", VOLUME_CALL, false, NULL, HTTP_VOLUME_RESIZE, NULL,
-     "POST /v1/volumes/ID/resize"},
-    {"/v1/volumes/*/stats", "GET", VOLUME_CALL, false, NULL, HTTP_VOLUME_STATS, NULL,
-     "GET /v1/volumes/ID/stats"},
-    {"/v1/drives", "POST", DRIVE_CALL, false, NULL, 0,
-     &crust__drive__v1__attach_drive_request__descriptor, "POST /v1/drives"},
-    {"/v1/drives/*/detach", "POST", DRIVE_CALL, false, NULL, 0,
-     &crust__drive__v1__detach_drive_request__descriptor, "POST /v1/drives/ID/detach"},
-    {"/v1/drives/*/limits", "POST", DRIVE_CALL, false, NULL, 0,
-     &crust__drive__v1__update_drive_limits_request__descriptor, "POST /v1/drives/ID/limits"},
-    {"/direct-volume/stats", "GET", VOLUME_CALL, true, NULL, HTTP_SHIM_STATS, NULL,
-     "GET /direct-volume/stats"},
-    {"/direct-volume/stats/*", "GET", VOLUME_CALL, false, NULL, HTTP_SHIM_STATS, NULL,
-     "GET /direct-volume/stats"},
-    {"/direct-volume/resize", "POST", VOLUME_CALL, false, NULL, HTTP_SHIM_RESIZE, NULL,
-     "POST /direct-volume/resize"},
-    {"/fs-stats", "PUT", VOLUME_CALL, false, NULL, HTTP_FS_STATS, NULL, "PUT /fs-stats"},
-    {"/fs-resize", "PUT", VOLUME_CALL, false, NULL, HTTP_FS_RESIZE, NULL, "PUT /fs-resize"},
+    {"/", "GET", PAGE, .answer = answer_page},
+    {"/status.css", "GET", PAGE, .answer = answer_page},
+    {"/status.js", "GET", PAGE, .answer = answer_page},
+    {"/healthz", "GET", PROBE, .answer = answer_healthz},
+    {"/readyz", "GET", PROBE, .answer = answer_readyz},
+    {"/metrics", "GET", READ, .answer = answer_metrics},
+    {"/v1/status", "GET", READ, .answer = answer_status},
+    {"/v1/volumes", "GET", READ, .answer = answer_rows, .takes_arguments = true},
+    {"/v1/volumes/*", "GET", READ, .answer = answer_volume},
+    {"/v1/volumes/*/explain", "GET", READ, .answer = answer_volume},
+    {"/v1/sandboxes", "GET", READ, .answer = answer_rows, .takes_arguments = true},
+    {"/v1/devices", "GET", READ, .answer = answer_rows, .takes_arguments = true},
+    {"/v1/layers", "GET", READ, .answer = answer_rows, .takes_arguments = true},
+    {"/v1/mappings", "GET", READ, .answer = answer_rows, .takes_arguments = true},
+    {"/v1/resizes", "GET", READ, .answer = answer_rows, .takes_arguments = true},
+    {"/v1/cleanups", "GET", READ, .answer = answer_rows, .takes_arguments = true},
+    {"/v1/journal", "GET", READ, .answer = answer_rows, .takes_arguments = true},
+    {"/v1/drives", "GET", READ, .answer = answer_rows, .takes_arguments = true},
+    {"/v1/doctor", "GET", READ, .answer = answer_doctor},
+    {"/v1/resync", "POST", WRITE, .answer = answer_resync},
+    {"/v1/gc", "POST", COSTLY_WRITE, .answer = answer_gc, .takes_arguments = true},
+    {"/v1/cleanups/*/restore", "POST", WRITE, .answer = answer_restore},
+    {"/v1/volumes/*/resize", "POST", VOLUME_CALL, .dialect = HTTP_VOLUME_RESIZE,
+     .name = "POST /v1/volumes/ID/resize"},
+    {"/v1/volumes/*/stats", "GET", VOLUME_CALL, .dialect = HTTP_VOLUME_STATS,
+     .name = "GET /v1/volumes/ID/stats"},
+    {"/v1/drives", "POST", DRIVE_CALL,
+     .request = &crust__drive__v1__attach_drive_request__descriptor, .name = "POST /v1/drives"},
+    {"/v1/drives/*/detach", "POST", DRIVE_CALL,
+     .request = &crust__drive__v1__detach_drive_request__descriptor,
+     .name = "POST /v1/drives/ID/detach"},
+    {"/v1/drives/*/limits", "POST", DRIVE_CALL,
+     .request = &crust__drive__v1__update_drive_limits_request__descriptor,
+     .name = "POST /v1/drives/ID/limits"},
+    {"/direct-volume/stats", "GET", VOLUME_CALL, .dialect = HTTP_SHIM_STATS,
+     .takes_arguments = true, .name = "GET /direct-volume/stats"},
+    {"/direct-volume/stats/*", "GET", VOLUME_CALL, .dialect = HTTP_SHIM_STATS,
+     .name = "GET /direct-volume/stats"},
+    {"/direct-volume/resize", "POST", VOLUME_CALL, .dialect = HTTP_SHIM_RESIZE,
+     .name = "POST /direct-volume/resize"},
+    {"/fs-stats", "PUT", VOLUME_CALL, .dialect = HTTP_FS_STATS, .name = "PUT /fs-stats"},
+    {"/fs-resize", "PUT", VOLUME_CALL, .dialect = HTTP_FS_RESIZE, .name = "PUT /fs-resize"},
 };
-
-static bool is_path_of(const char *pattern, const char *path)
-{
-    const char *star = strchr(pattern, '*');
-    size_t before = star ? (size_t)(star - pattern) : 0, component;
-
-    if (!star || strncmp(pattern, path, before) != 0)
-        return strcmp(pattern, path) == 0;
-    component = strcspn(path + before, "/");
-    return component && strcmp(star + 1, path + before + component) == 0;
-}
-
-static bool is_served_on(const struct route *route, enum http_listener listener)
-{
-    return listener == HTTP_LISTENER_SOCKET ||
-           (listener == HTTP_LISTENER_PAGES && route->kind < WRITE) ||
-           (listener == HTTP_LISTENER_METRICS &&
-            (route->kind == PROBE || route->answer == answer_metrics));
-}
 
 static bool method_fits(const char *method, const char *route_method)
 {
@@ -498,7 +541,19 @@ static bool method_fits(const char *method, const char *route_method)
 
 static bool is_served_at(const struct route *route, const struct http_request *request)
 {
-    return is_path_of(route->path, request->path) && is_served_on(route, request->listener);
+    const char *star = strchr(route->path, '*');
+    const size_t before = star ? (size_t)(star - route->path) : strlen(route->path);
+    const size_t component = star && strncmp(route->path, request->path, before) == 0
+                                 ? strcspn(request->path + before, "/")
+                                 : 0;
+
+    if (star ? !component || strcmp(star + 1, request->path + before + component) != 0
+             : strcmp(route->path, request->path) != 0)
+        return false;
+    return request->listener == HTTP_LISTENER_SOCKET ||
+           (request->listener == HTTP_LISTENER_PAGES && route->kind < WRITE) ||
+           (request->listener == HTTP_LISTENER_METRICS &&
+            (route->kind == PROBE || route->answer == answer_metrics));
 }
 
 /* The one that has the request's method, or else any at its path. */
@@ -529,11 +584,6 @@ static const char *methods_at(const struct http_request *request)
     return methods;
 }
 
-static bool is_path_argument(const struct http_request *request)
-{
-    return strcmp(request->argument[0].name, "path") == 0;
-}
-
 bool http_routes_is_costly(const struct http_request *request)
 {
     const struct route *route = find_route(request);
@@ -549,41 +599,27 @@ int http_routes_answer(const struct http_request *request, struct http_reply *re
     reply->status = 200;
     reply->content_type = "application/json";
     if (!route)
-        return http_routes_refuse(reply, 404, "NOT_FOUND", "unknown_path",
+        return http_routes_refuse(reply, STATUS_NOT_FOUND, "unknown_path",
                                   "there is nothing at this path");
     if (!method_fits(request->method, route->method)) {
+        int result = http_routes_refuse(reply, STATUS_UNIMPLEMENTED, "wrong_method",
+                                        "this path has another method");
+
         reply->allow = methods_at(request);
-        return http_routes_refuse(reply, 405, "UNIMPLEMENTED", "wrong_method",
-                                  "this path has another method");
+        reply->status = 405;
+        return result;
     }
     if (request->arguments > 0 && !route->takes_arguments)
         return refuse_argument(reply, request->argument[0].name);
     if (route->answer)
         return route->answer(request, reply);
-    if (request->arguments > 0 && (request->arguments > 1 || !is_path_argument(request)))
+    if (request->arguments > 1 ||
+        (request->arguments == 1 && strcmp(request->argument[0].name, "path") != 0))
         return refuse_argument(reply, request->argument[request->arguments - 1].name);
     return HTTP_ROUTES_CALL;
 }
 
 /* ---- calls ---- */
-
-static void call_volume(const struct route *route, const struct http_request *request,
-                        struct call *call)
-{
-    const struct http_question question = {request->path,
-                                           request->arguments ? request->argument[0].value : NULL,
-                                           request->body, request->body_length};
-    struct http_asked asked = {0};
-    struct error error = {0};
-    const enum status_code code = http_asked_read(route->dialect, &question, &asked, &error);
-
-    if (code != STATUS_OK)
-        call_fail(call, code, "%s", error.text);
-    else if (asked.resizes)
-        call_expand(call, &asked.expand);
-    else
-        call_count(call, &asked.expand.target);
-}
 
 /* The same method as gRPC's. */
 static void call_drive(const struct route *route, const struct http_request *request,
@@ -614,12 +650,22 @@ static void call_drive(const struct route *route, const struct http_request *req
 void http_routes_call(const struct http_request *request, struct call *call)
 {
     const struct route *route = find_route(request);
+    struct http_asked asked = {0};
+    struct error error = {0};
+    enum status_code code;
 
     call->method = route->name;
-    if (route->kind == VOLUME_CALL)
-        call_volume(route, request, call);
-    else
+    if (route->kind == DRIVE_CALL) {
         call_drive(route, request, call);
+        return;
+    }
+    code = http_asked_read(route->dialect, request, &asked, &error);
+    if (code != STATUS_OK)
+        call_fail(call, code, "%s", error.text);
+    else if (asked.resizes)
+        call_expand(call, &asked.expand);
+    else
+        call_count(call, &asked.expand.target);
 }
 
 /* A drive is answered as it is, without the response around it. */
@@ -629,7 +675,7 @@ int http_routes_write(struct http_reply *reply, const struct call *call,
     const ProtobufCMessage *message = answer->reply;
 
     if (answer->code != STATUS_OK)
-        return http_routes_refuse_code(reply, answer->code, answer->text);
+        return http_routes_refuse(reply, answer->code, NULL, answer->text);
     reply->status = 200;
     reply->content_type = "application/json";
     if (message->descriptor == &crust__drive__v1__attach_drive_response__descriptor)

@@ -8,6 +8,8 @@
 
 #include "api/call.h"
 #include "lib/buffer.h"
+#include "lib/result.h"
+#include "reconciler/command/command.h"
 
 enum {
     HTTP_ARGUMENTS = 8,
@@ -76,9 +78,54 @@ void http_routes_call(const struct http_request *request, struct call *call);
 int http_routes_write(struct http_reply *reply, const struct call *call,
                       const struct call_answer *answer);
 
-/* An error of the HTTP level (too much, too many arguments) in the same JSON form. */
-int http_routes_refuse(struct http_reply *reply, unsigned status, const char *code,
-                       const char *reason, const char *message);
+/* An error in JSON, with the code's HTTP status; reason NULL: the code's usual one. 0 or -ENOMEM.
+ */
+int http_routes_refuse(struct http_reply *reply, enum status_code code, const char *reason,
+                       const char *message);
+
+/* ---- requests about one volume --------------------------------------------------------------- */
+
+/* For its stats, or for a resize:
+ *
+ *   POST /v1/volumes/ID/resize           {"required_bytes":N,"limit_bytes":N}, both optional; or
+ *                                        nothing at all
+ *   GET  /v1/volumes/ID/stats
+ *   GET  /direct-volume/stats?path=P     as Kata's shim has it: P is a volume path, or a device
+ *   GET  /direct-volume/stats/URLSAFE    the same, P in padded base64url
+ *   POST /direct-volume/resize           {"volumePath":P,"size":N}
+ *   PUT  /fs-stats                       {"block-device":D,"pod-id":SANDBOX}
+ *   PUT  /fs-resize                      {"block-device":D,"pod-id":SANDBOX,"volume-size":N}
+ *
+ * D is a path, or a name below /dev. Keys may have any letter case. A size is a number or a text:
+ * digits or a Kubernetes quantity ("8Gi"). The last two requests were proposed for a shim, which
+ * knows its sandbox; here pod-id names the sandbox, and may be omitted if only one volume is on the
+ * device. A requested size is a minimum: a volume is resized to the size of its device.
+ */
+
+enum { HTTP_PATH_BYTES = 4096, HTTP_SANDBOX_BYTES = 256 };
+
+/* Includes the texts that `expand` borrows. */
+struct http_asked {
+    bool resizes; /* otherwise stats, for which only the target counts */
+    struct reconciler_expand expand;
+    char path[HTTP_PATH_BYTES]; /* of the volume or its device */
+    char sandbox_id[HTTP_SANDBOX_BYTES];
+};
+
+enum http_dialect {
+    HTTP_VOLUME_RESIZE,
+    HTTP_VOLUME_STATS,
+    HTTP_SHIM_RESIZE,
+    HTTP_SHIM_STATS,
+    HTTP_FS_RESIZE,
+    HTTP_FS_STATS,
+    HTTP_DIALECTS,
+};
+
+/* From the request's path, its one argument and its body. ret_asked is all zero before. STATUS_OK
+ * or STATUS_INVALID_ARGUMENT. */
+enum status_code http_asked_read(enum http_dialect dialect, const struct http_request *request,
+                                 struct http_asked *ret_asked, struct error *error);
 
 /* ---- status page ---------------------------------------------------------------------------- */
 

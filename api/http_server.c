@@ -20,7 +20,7 @@
  * suspended for one, which leaves the other connections to clients that only read. microhttpd
  * requires that none is suspended when it stops.
  */
-#include "api/http_server.h"
+#include "api/server.h"
 
 #include <inttypes.h>
 #include <malloc.h>
@@ -33,7 +33,6 @@
 
 #include "api/call.h"
 #include "api/http_routes.h"
-#include "api/unix_socket.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/collections.h"
@@ -126,29 +125,11 @@ static void free_answer(void *data)
         (void)malloc_trim(0);
 }
 
-/* Takes over the body. NULL if there is no memory. */
-static struct MHD_Response *make_response(struct listener *listener, struct buffer *body)
-{
-    struct answer *answer = calloc(1, sizeof(*answer));
-    struct MHD_Response *response;
-
-    if (!answer)
-        return NULL;
-    *answer = (struct answer){.listener = listener, .body = *body};
-    *body = (struct buffer){0};
-    listener->answer_bytes += answer->body.length;
-    response = MHD_create_response_from_buffer_with_free_callback_cls(
-        answer->body.length, answer->body.data, free_answer, answer);
-    if (!response)
-        free_answer(answer);
-    return response;
-}
-
 /* Takes over the reply's body. result: below 0 if there was no memory to write it. */
 static void set_answer(struct exchange *exchange, struct http_reply *reply, int result)
 {
-    struct MHD_Response *response =
-        result < 0 ? NULL : make_response(exchange->listener, &reply->body);
+    struct answer *answer = result < 0 ? NULL : calloc(1, sizeof(*answer));
+    struct MHD_Response *response = NULL;
     char age[24] = "";
     const struct {
         const char *name, *value;
@@ -161,6 +142,15 @@ static void set_answer(struct exchange *exchange, struct http_reply *reply, int 
         {"Age", reply->age_seconds ? age : NULL},
     };
 
+    if (answer) {
+        *answer = (struct answer){.listener = exchange->listener, .body = reply->body};
+        reply->body = (struct buffer){0};
+        answer->listener->answer_bytes += answer->body.length;
+        response = MHD_create_response_from_buffer_with_free_callback_cls(
+            answer->body.length, answer->body.data, free_answer, answer);
+        if (!response)
+            free_answer(answer);
+    }
     (void)snprintf(age, sizeof(age), "%" PRIu64, reply->age_seconds);
     for (size_t i = 0; response && i < array_length(fields); i++)
         if (fields[i].value &&
@@ -174,12 +164,12 @@ static void set_answer(struct exchange *exchange, struct http_reply *reply, int 
     exchange->response = response;
 }
 
-static void set_refusal(struct exchange *exchange, unsigned status, const char *code,
-                        const char *reason, const char *message)
+static void set_refusal(struct exchange *exchange, enum status_code code, const char *reason,
+                        const char *message)
 {
     struct http_reply reply = {.body = BUFFER_INIT(REFUSAL_BYTES)};
 
-    set_answer(exchange, &reply, http_routes_refuse(&reply, status, code, reason, message));
+    set_answer(exchange, &reply, http_routes_refuse(&reply, code, reason, message));
 }
 
 static enum MHD_Result send_answer(const struct exchange *exchange)
@@ -224,7 +214,7 @@ static void refuse_suspended(struct exchange *exchange, const char *message)
     if (exchange->state == CALLED)
         call_cancel(&exchange->call);
     resume(exchange);
-    set_refusal(exchange, MHD_HTTP_SERVICE_UNAVAILABLE, "UNAVAILABLE", "not_now", message);
+    set_refusal(exchange, STATUS_UNAVAILABLE, NULL, message);
 }
 
 /* ---- calls that are answered later ---- */
@@ -264,7 +254,7 @@ static void begin_call(struct exchange *exchange)
     if (listener->calls >= CALLS)
         end_abandoned(listener);
     if (listener->calls >= CALLS) {
-        set_refusal(exchange, MHD_HTTP_TOO_MANY_REQUESTS, "RESOURCE_EXHAUSTED", "too_many",
+        set_refusal(exchange, STATUS_RESOURCE_EXHAUSTED, NULL,
                     "too many calls wait for an answer: try again later");
         return;
     }
@@ -363,26 +353,22 @@ static void answer_or_queue(struct exchange *exchange)
 
 /* ---- requests ---- */
 
-struct argument_collector {
-    struct http_request *request;
-    bool refused;
-};
-
 /* A value that contains a NUL would end early, and of two values for one name only one would count.
- * Such a request does not mean what it seems to, so it is refused. */
+ * Such a request does not mean what it seems to, so it is refused: it has too many arguments. */
 static enum MHD_Result collect_argument(void *data, enum MHD_ValueKind kind, const char *name,
                                         size_t name_length, const char *value, size_t value_length)
 {
-    struct argument_collector *collector = data;
-    struct http_request *request = collector->request;
+    struct http_request *request = data;
+    bool is_refused = request->arguments >= HTTP_ARGUMENTS || !value ||
+                      strlen(name) != name_length || strlen(value) != value_length;
 
     (void)kind;
-    collector->refused = request->arguments == HTTP_ARGUMENTS || !value ||
-                         strlen(name) != name_length || strlen(value) != value_length;
-    for (unsigned i = 0; i < request->arguments; i++)
-        collector->refused = collector->refused || strcmp(request->argument[i].name, name) == 0;
-    if (collector->refused)
+    for (unsigned i = 0; !is_refused && i < request->arguments; i++)
+        is_refused = strcmp(request->argument[i].name, name) == 0;
+    if (is_refused) {
+        request->arguments = HTTP_ARGUMENTS + 1;
         return MHD_NO;
+    }
     request->argument[request->arguments++] = (struct http_argument){name, value};
     return MHD_YES;
 }
@@ -391,7 +377,6 @@ static void answer_request(struct exchange *exchange, const char *path, const ch
 {
     struct listener *listener = exchange->listener;
     struct http_server *server = listener->server;
-    struct argument_collector collector = {.request = &exchange->request};
 
     exchange->request = (struct http_request){.reconciler = server->surroundings.reconciler,
                                               .method = method,
@@ -402,22 +387,14 @@ static void answer_request(struct exchange *exchange, const char *path, const ch
                                               .operations = server->surroundings.operations,
                                               .examination = &server->examination};
     (void)MHD_get_connection_values_n(exchange->connection, MHD_GET_ARGUMENT_KIND, collect_argument,
-                                      &collector);
-    if (collector.refused)
-        set_refusal(exchange, MHD_HTTP_BAD_REQUEST, "INVALID_ARGUMENT", "bad_argument",
+                                      &exchange->request);
+    if (exchange->request.arguments > HTTP_ARGUMENTS)
+        set_refusal(exchange, STATUS_INVALID_ARGUMENT, NULL,
                     "too many arguments, one twice, or one that is no text");
     else if (listener->stops)
-        set_refusal(exchange, MHD_HTTP_SERVICE_UNAVAILABLE, "UNAVAILABLE", "not_now",
-                    "crustd stops");
+        set_refusal(exchange, STATUS_UNAVAILABLE, NULL, "crustd stops");
     else
         answer_or_queue(exchange);
-}
-
-static bool announces_large_body(struct MHD_Connection *connection)
-{
-    const char *length = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Content-Length");
-
-    return length && strtoull(length, NULL, 10) > BODY_BYTES;
 }
 
 /* microhttpd decodes the path into a C string, which would hide everything after a NUL. */
@@ -442,16 +419,6 @@ static bool is_admitted(const struct listener *listener, struct MHD_Connection *
     return info && unix_socket_admits(&listener->server->unix_socket, info->connect_fd);
 }
 
-/* Only the pages are checked: metrics.listen is scraped by names of services, and shows names of
- * volumes only with metrics.per_volume. */
-static bool is_asked_by_a_known_name(const struct listener *listener,
-                                     struct MHD_Connection *connection)
-{
-    return listener->kind != HTTP_LISTENER_PAGES ||
-           http_hosts_allow(&listener->server->hosts,
-                            MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Host"));
-}
-
 static void check_client(void *data, struct MHD_Connection *connection, void **context,
                          enum MHD_ConnectionNotificationCode code)
 {
@@ -468,6 +435,7 @@ static enum MHD_Result begin_exchange(struct listener *listener, struct MHD_Conn
                                       void **exchange_pointer)
 {
     const bool has_nul = *exchange_pointer == &path_with_nul;
+    const char *length = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Content-Length");
     struct exchange *exchange;
 
     *exchange_pointer = NULL;
@@ -481,15 +449,20 @@ static enum MHD_Result begin_exchange(struct listener *listener, struct MHD_Conn
     exchange->connection = connection;
     buffer_init(&exchange->body, BODY_BYTES);
     if (has_nul)
-        set_refusal(exchange, MHD_HTTP_BAD_REQUEST, "INVALID_ARGUMENT", "bad_path",
-                    "the path has a NUL");
-    else if (!is_asked_by_a_known_name(listener, connection))
-        set_refusal(exchange, MHD_HTTP_FORBIDDEN, "PERMISSION_DENIED", "foreign_host",
+        set_refusal(exchange, STATUS_INVALID_ARGUMENT, "bad_path", "the path has a NUL");
+    /* Only the pages are checked: metrics.listen is scraped by names of services, and shows names
+     * of volumes only with metrics.per_volume. */
+    else if (listener->kind == HTTP_LISTENER_PAGES &&
+             !http_hosts_allow(&listener->server->hosts,
+                               MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Host")))
+        set_refusal(exchange, STATUS_PERMISSION_DENIED, "foreign_host",
                     "Host is neither an address nor localhost, this node's name or one of "
                     "http.hosts");
-    else if (announces_large_body(connection))
-        set_refusal(exchange, MHD_HTTP_CONTENT_TOO_LARGE, "INVALID_ARGUMENT", "body_too_large",
+    else if (length && strtoull(length, NULL, 10) > BODY_BYTES) {
+        set_refusal(exchange, STATUS_INVALID_ARGUMENT, "body_too_large",
                     "a request body has at most 64 KiB");
+        exchange->status = MHD_HTTP_CONTENT_TOO_LARGE;
+    }
     return exchange->is_answered ? send_answer(exchange) : MHD_YES;
 }
 
@@ -644,35 +617,29 @@ static int open_listener(struct http_server *server, struct listener *listener, 
     return 0;
 }
 
-/* If the address is "" or NULL, the listener stays closed. */
-static int open_tcp_listener(struct http_server *server, struct listener *listener, const char *key,
-                             const char *address, struct error *error)
-{
-    int fd = -1;
-    int result;
-
-    if (!address || !*address)
-        return 0;
-    result = http_listen_tcp(key, address, &fd, error);
-    return result == 0 ? open_listener(server, listener, fd, error) : result;
-}
-
 static int open_listeners(struct http_server *server, const struct http_server_options *options,
                           struct error *error)
 {
-    struct listener *listener = server->listener;
+    const struct {
+        enum http_listener kind;
+        const char *key, *address; /* "" or NULL: the listener stays closed */
+    } tcp[] = {{HTTP_LISTENER_PAGES, "http.listen", options->listen},
+               {HTTP_LISTENER_METRICS, "metrics.listen", options->metrics_listen}};
     int result = unix_socket_listen(options->root, options->socket_path, options->socket_group,
                                     &server->unix_socket, error);
 
     if (result == 0)
-        result = open_listener(server, &listener[HTTP_LISTENER_SOCKET],
+        result = open_listener(server, &server->listener[HTTP_LISTENER_SOCKET],
                                take_fd(&server->unix_socket.fd), error);
-    if (result == 0)
-        result = open_tcp_listener(server, &listener[HTTP_LISTENER_PAGES], "http.listen",
-                                   options->listen, error);
-    if (result == 0)
-        result = open_tcp_listener(server, &listener[HTTP_LISTENER_METRICS], "metrics.listen",
-                                   options->metrics_listen, error);
+    for (size_t i = 0; result == 0 && i < array_length(tcp); i++) {
+        int fd = -1;
+
+        if (!tcp[i].address || !*tcp[i].address)
+            continue;
+        result = http_listen_tcp(tcp[i].key, tcp[i].address, &fd, error);
+        if (result == 0)
+            result = open_listener(server, &server->listener[tcp[i].kind], fd, error);
+    }
     return result;
 }
 

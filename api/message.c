@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* message.c - one walk over a message's descriptor for each direction. */
-#include "api/message.h"
+#include "api/call.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -78,41 +78,21 @@ static struct field_name name_element(const char *list, unsigned i)
 
 /* ---- choices ---- */
 
-static const char *fsck_word(int value)
+/* The word that JSON has for a choice; NULL: it has none, or only the number. */
+static const char *word_of(const ProtobufCFieldDescriptor *field, int value)
 {
-    return value >= 0 && value < DRIVE_FSCKS ? drive_fsck_name((enum drive_fsck)value) : NULL;
-}
-
-static const char *policy_word(int value)
-{
-    return value >= 0 && value < DRIVE_GROUP_POLICIES
-               ? drive_group_policy_name((enum drive_group_policy)value)
-               : NULL;
-}
-
-/* The message has 0 for a state that it does not know. */
-static const char *state_word(int value)
-{
-    return value > 0 && value <= DRIVE_STATES ? drive_state_name((enum drive_state)(value - 1))
-                                              : drive_state_name(DRIVE_STATES);
-}
-
-/* Choices that are words in JSON. Each has at least two. */
-static const struct words {
-    const ProtobufCEnumDescriptor *type;
-    const char *(*word)(int value);
-} all_words[] = {
-    {&crust__drive__v1__attach_drive_request__fsck__descriptor, fsck_word},
-    {&crust__drive__v1__attach_drive_request__fs_group_change_policy__descriptor, policy_word},
-    {&crust__drive__v1__drive__state__descriptor, state_word},
-};
-
-static const struct words *find_words(const void *type)
-{
-    for (size_t i = 0; i < array_length(all_words); i++)
-        if (all_words[i].type == type)
-            return &all_words[i];
-    return NULL;
+    if (field->descriptor == &crust__drive__v1__attach_drive_request__fsck__descriptor)
+        return value >= 0 && value < DRIVE_FSCKS ? drive_fsck_name((enum drive_fsck)value) : NULL;
+    if (field->descriptor ==
+        &crust__drive__v1__attach_drive_request__fs_group_change_policy__descriptor)
+        return value >= 0 && value < DRIVE_GROUP_POLICIES
+                   ? drive_group_policy_name((enum drive_group_policy)value)
+                   : NULL;
+    if (field->descriptor != &crust__drive__v1__drive__state__descriptor)
+        return NULL;
+    /* The message has 0 for a state that it does not know. */
+    return drive_state_name(value > 0 && value <= DRIVE_STATES ? (enum drive_state)(value - 1)
+                                                               : DRIVE_STATES);
 }
 
 /* The messages' numbers are those of model/drive.h. */
@@ -272,16 +252,16 @@ static enum status_code take_number(const cJSON *object, const cJSON *member,
 static enum status_code take_word(const cJSON *member, const ProtobufCFieldDescriptor *field,
                                   const char *name, struct buffer *wire, struct error *error)
 {
-    const struct words *words = find_words(field->descriptor);
+    const char *word;
 
-    for (int i = 0; words && cJSON_IsString(member) && words->word(i); i++) {
-        if (strcmp(words->word(i), member->valuestring) != 0)
+    for (int i = 0; cJSON_IsString(member) && (word = word_of(field, i)); i++) {
+        if (strcmp(word, member->valuestring) != 0)
             continue;
         put_varint(wire, field, (uint64_t)i);
         return STATUS_OK;
     }
-    return REFUSE(error, "%s is neither \"%s\" nor \"%s\"", name, words ? words->word(0) : "",
-                  words ? words->word(1) : "");
+    return REFUSE(error, "%s is neither \"%s\" nor \"%s\"", name, word_of(field, 0),
+                  word_of(field, 1)); /* those of requests have two */
 }
 
 static enum status_code take_object(const ProtobufCMessageDescriptor *type, const cJSON *object,
@@ -335,15 +315,6 @@ static enum status_code take_list(const cJSON *list, const ProtobufCFieldDescrip
     return code;
 }
 
-static const ProtobufCFieldDescriptor *find_field(const ProtobufCMessageDescriptor *type,
-                                                  const char *name)
-{
-    for (unsigned i = 0; i < type->n_fields; i++)
-        if (strcasecmp(type->fields[i].name, name) == 0)
-            return &type->fields[i];
-    return NULL;
-}
-
 /* The name of a member that is refused is not shown: who knows what a client put there. `known`:
  * the number of a field that is known already, or 0. */
 static enum status_code take_object(const ProtobufCMessageDescriptor *type, const cJSON *object,
@@ -358,10 +329,12 @@ static enum status_code take_object(const ProtobufCMessageDescriptor *type, cons
         return REFUSE(error, "%s is no JSON object", whole);
     cJSON_ArrayForEach(member, object)
     {
-        const ProtobufCFieldDescriptor *field = find_field(type, member->string);
+        const ProtobufCFieldDescriptor *field = type->fields, *end = field + type->n_fields;
         struct field_name name;
 
-        if (!field || field->id == known)
+        while (field < end && strcasecmp(field->name, member->string) != 0)
+            field++;
+        if (field == end || field->id == known)
             return REFUSE(error, "%s has a member that is not known here", whole);
         if (json_member(object, member->string) != member)
             return REFUSE(error, "%s has a member twice", whole);
@@ -408,46 +381,28 @@ enum status_code message_read_json(const ProtobufCMessageDescriptor *type,
 
 /* ---- to JSON ---- */
 
-/* Where a drive has no text, nothing is known, so that is null. */
-static void append_text(struct buffer *json, const ProtobufCMessage *message,
-                        const ProtobufCBinaryData *text)
-{
-    const bool is_unknown =
-        !text->len && message->descriptor == &crust__drive__v1__drive__descriptor;
-
-    (void)json_append_string(json, is_unknown ? NULL : message_text(text));
-}
-
-/* A message that is absent is null; only limits are always an object. */
-static void append_message(struct buffer *json, const ProtobufCFieldDescriptor *field,
-                           const ProtobufCMessage *message)
-{
-    static const Crust__Drive__V1__RateLimiter no_limits = CRUST__DRIVE__V1__RATE_LIMITER__INIT;
-
-    if (!message && field->descriptor == no_limits.base.descriptor)
-        message = &no_limits.base;
-    if (message)
-        (void)message_append_json(json, message);
-    else
-        buffer_append_text(json, "null");
-}
-
 static void append_value(struct buffer *json, const ProtobufCMessage *message,
                          const ProtobufCFieldDescriptor *field, const void *value)
 {
+    static const Crust__Drive__V1__RateLimiter no_limits = CRUST__DRIVE__V1__RATE_LIMITER__INIT;
     const int choice = field->type == PROTOBUF_C_TYPE_ENUM ? *(const int *)value : 0;
-    const struct words *words = find_words(field->descriptor);
+    const ProtobufCBinaryData *text = value;
+    const ProtobufCMessage *inner;
+    const char *word = field->type == PROTOBUF_C_TYPE_ENUM ? word_of(field, choice) : NULL;
 
     switch ((int)field->type) {
-    case PROTOBUF_C_TYPE_BYTES:
-        append_text(json, message, value);
+    case PROTOBUF_C_TYPE_BYTES: /* where a drive has no text, nothing is known, so that is null */
+        (void)json_append_string(json, !text->len && message->descriptor ==
+                                                         &crust__drive__v1__drive__descriptor
+                                           ? NULL
+                                           : message_text(text));
         break;
     case PROTOBUF_C_TYPE_BOOL:
         buffer_append_text(json, *(const protobuf_c_boolean *)value ? "true" : "false");
         break;
     case PROTOBUF_C_TYPE_ENUM:
-        if (words)
-            (void)json_append_string(json, words->word(choice));
+        if (word)
+            (void)json_append_string(json, word);
         else
             buffer_append_format(json, "%d", choice);
         break;
@@ -455,8 +410,14 @@ static void append_value(struct buffer *json, const ProtobufCMessage *message,
         (void)json_append_string(
             json, *(const int32_t *)value ? status_name(*(const int32_t *)value) : NULL);
         break;
-    case PROTOBUF_C_TYPE_MESSAGE:
-        append_message(json, field, *(const ProtobufCMessage *const *)value);
+    case PROTOBUF_C_TYPE_MESSAGE: /* one that is absent is null; only limits are always an object */
+        inner = *(const ProtobufCMessage *const *)value;
+        if (!inner && field->descriptor == no_limits.base.descriptor)
+            inner = &no_limits.base;
+        if (inner)
+            (void)message_append_json(json, inner);
+        else
+            buffer_append_text(json, "null");
         break;
     default: /* sizes, with or without a sign; none is negative */
         buffer_append_format(json, "%" PRIu64, *(const uint64_t *)value);

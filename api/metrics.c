@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* metrics.c - writes each family in turn: from the store by counting in SQL, from counters that are
  * kept where events happen, from the watchers, and from the process itself. */
-#include "api/metrics.h"
+#include "api/server.h"
 
 #include <dirent.h>
 #include <inttypes.h>
@@ -20,17 +20,24 @@
 #include "model/volume.h"
 #include "store/read.h"
 
-/* ---- the format ---- */
+/* ---- the format: Prometheus' text, version 0.0.4 ---- */
 
-static void put_character(struct buffer *out, const char *bytes, size_t length)
-{
-    if (*bytes == '\\' || *bytes == '"')
-        buffer_append_text(out, "\\");
-    if (*bytes == '\n')
-        buffer_append_text(out, "\\n");
-    else
-        buffer_append(out, bytes, length);
-}
+struct text {
+    struct buffer *out; /* latches failures to append */
+    const char *family;
+};
+
+enum { LABELS = 5 };
+
+/* Ends with a name that is NULL. */
+struct labels {
+    struct {
+        const char *name;
+        const char *value; /* any text */
+    } label[LABELS];
+};
+
+#define WITH(...) (&(const struct labels){{__VA_ARGS__}})
 
 /* A single label that is not UTF-8 would make Prometheus refuse the whole answer. */
 static void put_escaped(struct buffer *out, const char *value)
@@ -39,24 +46,26 @@ static void put_escaped(struct buffer *out, const char *value)
 
     while (value < end) {
         uint32_t character;
-        size_t length = text_decode_utf8(value, (size_t)(end - value), &character);
+        const size_t length = text_decode_utf8(value, (size_t)(end - value), &character);
 
-        if (length == 0)
+        if (*value == '\\' || *value == '"' || *value == '\n')
+            buffer_append_format(out, "\\%c", *value == '\n' ? 'n' : *value);
+        else if (length == 0)
             buffer_append_text(out, "\xef\xbf\xbd");
         else
-            put_character(out, value, length);
+            buffer_append(out, value, length);
         value += length ? length : 1;
     }
 }
 
 /* NAME[SUFFIX]{name="value",…} VALUE; `limit` is the bucket's, or NULL. */
-static void put_sample(struct metrics_text *text, const char *suffix,
-                       const struct metrics_labels *labels, const char *limit, double value)
+static void put_sample(struct text *text, const char *suffix, const struct labels *labels,
+                       const char *limit, double value)
 {
     const char *before = "{";
 
     buffer_append_format(text->out, "%s%s", text->family, suffix);
-    for (size_t i = 0; labels && i < METRICS_LABELS && labels->label[i].name; i++) {
+    for (size_t i = 0; labels && i < LABELS && labels->label[i].name; i++) {
         buffer_append_format(text->out, "%s%s=\"", before, labels->label[i].name);
         put_escaped(text->out, labels->label[i].value);
         buffer_append_text(text->out, "\"");
@@ -67,27 +76,29 @@ static void put_sample(struct metrics_text *text, const char *suffix,
     buffer_append_format(text->out, "%s %.15g\n", limit || *before == ',' ? "}" : "", value);
 }
 
-void metrics_begin(struct metrics_text *text, const char *name, const char *type, const char *help)
+/* Begins a family; type: "counter", "gauge", "histogram". Its samples follow. */
+static void begin_family(struct text *text, const char *name, const char *type, const char *help)
 {
     text->family = name;
     buffer_append_format(text->out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-void metrics_put(struct metrics_text *text, const struct metrics_labels *labels, double value)
+/* labels NULL: none. */
+static void put_value(struct text *text, const struct labels *labels, double value)
 {
     put_sample(text, "", labels, NULL, value);
 }
 
 /* A family of one sample. */
-static void put_one(struct metrics_text *text, const char *name, const char *type, const char *help,
+static void put_one(struct text *text, const char *name, const char *type, const char *help,
                     double value)
 {
-    metrics_begin(text, name, type, help);
-    metrics_put(text, NULL, value);
+    begin_family(text, name, type, help);
+    put_value(text, NULL, value);
 }
 
-void metrics_put_histogram(struct metrics_text *text, const struct metrics_labels *labels,
-                           const struct histogram *histogram)
+static void put_histogram(struct text *text, const struct labels *labels,
+                          const struct histogram *histogram)
 {
     uint64_t below = 0;
 
@@ -152,7 +163,7 @@ static const struct family families[] = {
 
 /* A family while its rows are read. */
 struct group {
-    struct metrics_text *text;
+    struct text *text;
     const struct family *family;
     uint64_t abnormal;
 };
@@ -167,7 +178,7 @@ static bool is_abnormal_state(const char *name)
 static int put_row(void *userdata, const char *const name[static STORE_GROUP_NAMES], uint64_t count)
 {
     struct group *group = userdata;
-    struct metrics_labels labels = {0};
+    struct labels labels = {0};
 
     for (size_t i = 0; i < STORE_GROUP_NAMES && group->family->label[i]; i++) {
         labels.label[i].name = group->family->label[i];
@@ -175,7 +186,7 @@ static int put_row(void *userdata, const char *const name[static STORE_GROUP_NAM
     }
     if (group->family->query == store_group_volumes && is_abnormal_state(name[1]))
         group->abnormal += count;
-    metrics_put(group->text, &labels, (double)count);
+    put_value(group->text, &labels, (double)count);
     return buffer_error(group->text->out);
 }
 
@@ -190,13 +201,13 @@ static int count_abnormal(void *userdata, const char *const name[static STORE_GR
     return 0;
 }
 
-static int write_family(struct metrics_text *text, struct store_reader *reader,
-                        const struct family *family, struct error *error)
+static int write_family(struct text *text, struct store_reader *reader, const struct family *family,
+                        struct error *error)
 {
     struct group group = {text, family, 0};
     int r;
 
-    metrics_begin(text, family->name, "gauge", family->help);
+    begin_family(text, family->name, "gauge", family->help);
     r = family->query(reader, put_row, &group, error);
     if (r < 0 || family->query != store_group_volumes)
         return r;
@@ -208,7 +219,7 @@ static int write_family(struct metrics_text *text, struct store_reader *reader,
     return r;
 }
 
-static int write_store(struct metrics_text *text, struct store_reader *reader, struct error *error)
+static int write_store(struct text *text, struct store_reader *reader, struct error *error)
 {
     int64_t oldest_ms = 0, now_ms;
     int r = 0;
@@ -233,7 +244,7 @@ struct usage {
     const char *name, *help;
     size_t offset; /* in a store_usage_line */
     bool of_guest; /* known only after the guest has reported it; others: where it is not 0 */
-    struct metrics_text *text;
+    struct text *text;
 };
 
 /* A label that is not known is there, and empty: Prometheus takes that for no label, and with
@@ -244,15 +255,14 @@ static int put_usage(void *userdata, const struct store_usage_line *line)
     const uint64_t *number = (const void *)((const char *)line + usage->offset);
 
     if (usage->of_guest ? line->has_usage : *number != 0)
-        metrics_put(usage->text,
-                    METRICS_WITH({"pv", line->pv}, {"kind", line->kind},
-                                 {"namespace", line->namespace},
-                                 {"persistentvolumeclaim", line->claim}, {"pod", line->pod}),
-                    (double)*number);
+        put_value(usage->text,
+                  WITH({"pv", line->pv}, {"kind", line->kind}, {"namespace", line->namespace},
+                       {"persistentvolumeclaim", line->claim}, {"pod", line->pod}),
+                  (double)*number);
     return buffer_error(usage->text->out);
 }
 
-static int write_usage(struct metrics_text *text, struct store_reader *reader, struct error *error)
+static int write_usage(struct text *text, struct store_reader *reader, struct error *error)
 {
     struct usage usages[] = {
         {"crustd_volume_size_bytes", "Size of the volume's device on the host.",
@@ -267,7 +277,7 @@ static int write_usage(struct metrics_text *text, struct store_reader *reader, s
     int r = 0;
 
     for (size_t i = 0; r == 0 && i < array_length(usages); i++) {
-        metrics_begin(text, usages[i].name, "gauge", usages[i].help);
+        begin_family(text, usages[i].name, "gauge", usages[i].help);
         r = store_list_usage(reader, put_usage, &usages[i], error);
     }
     return r;
@@ -275,103 +285,72 @@ static int write_usage(struct metrics_text *text, struct store_reader *reader, s
 
 /* ---- events so far ---- */
 
-static void write_resizes(struct metrics_text *text, const struct store_counters *counters)
+static void write_counters(struct text *text, const struct store_counters *counters)
 {
     static const char *const stages[] = {[STORE_STAGE_HYPERVISOR] = "hypervisor",
                                          [STORE_STAGE_GUEST] = "guest",
                                          [STORE_STAGE_TOTAL] = "total"};
-
-    metrics_begin(
-        text, "crustd_resizes_total", "counter",
-        "Resizes that finished (grown), came to be held up (blocked, each time), or ended "
-        "with their volume or sandbox (ended).");
-    for (unsigned i = 0; i < counters->resize_results; i++) {
-        const struct store_counted_resize *row = &counters->resize_result[i];
-
-        metrics_put(text, METRICS_WITH({"result", row->result}, {"reason", row->reason}),
-                    (double)row->count);
-    }
-    metrics_begin(
-        text, "crustd_resize_duration_seconds", "histogram",
-        "Of finished resizes: from detection to the hypervisor, on to the guest, and in total.");
-    for (unsigned i = 0; i < STORE_STAGES; i++)
-        metrics_put_histogram(text, METRICS_WITH({"stage", stages[i]}), &counters->resizes[i]);
-}
-
-static void write_cleanups(struct metrics_text *text, const struct store_counters *counters)
-{
     static const char *const decisions[] = {
         [STORE_COUNTED_KEPT] = "kept",         [STORE_COUNTED_REMOVED] = "removed",
         [STORE_COUNTED_PUT_BACK] = "put-back", [STORE_COUNTED_RESTORED] = "restored",
         [STORE_COUNTED_FAILED] = "failed",
     };
 
-    metrics_begin(text, "crustd_cleanups_total", "counter", "Decisions about stale metadata.");
+    begin_family(text, "crustd_resizes_total", "counter",
+                 "Resizes that finished (grown), came to be held up (blocked, each time), or ended "
+                 "with their volume or sandbox (ended).");
+    for (unsigned i = 0; i < counters->resize_results; i++) {
+        const struct store_counted_resize *row = &counters->resize_result[i];
+
+        put_value(text, WITH({"result", row->result}, {"reason", row->reason}), (double)row->count);
+    }
+    begin_family(
+        text, "crustd_resize_duration_seconds", "histogram",
+        "Of finished resizes: from detection to the hypervisor, on to the guest, and in total.");
+    for (unsigned i = 0; i < STORE_STAGES; i++)
+        put_histogram(text, WITH({"stage", stages[i]}), &counters->resizes[i]);
+    begin_family(text, "crustd_cleanups_total", "counter", "Decisions about stale metadata.");
     for (unsigned i = 0; i < STORE_COUNTED_CLEANUPS; i++)
-        metrics_put(text, METRICS_WITH({"decision", decisions[i]}), (double)counters->cleanups[i]);
+        put_value(text, WITH({"decision", decisions[i]}), (double)counters->cleanups[i]);
     put_one(text, "volumes_published_with_deferred_ops_total", "counter",
             "Volumes whose metadata appeared and read well, whoever wrote it, each once.",
             (double)counters->published);
-    metrics_begin(text, "crustd_store_commit_seconds", "histogram", "Commits of the database.");
-    metrics_put_histogram(text, NULL, &counters->commits);
-}
-
-static void write_operations(struct metrics_text *text, const struct operations *operations)
-{
-    metrics_begin(text, "crustd_operations_seconds", "histogram", "Calls of clients.");
-    for (const struct operation *one = operations->first; one; one = one->next) {
-        metrics_put_histogram(text,
-                              METRICS_WITH({"method_name", one->method},
-                                           {"grpc_status_code", status_name(one->code)}),
-                              &one->spans);
-    }
+    begin_family(text, "crustd_store_commit_seconds", "histogram", "Commits of the database.");
+    put_histogram(text, NULL, &counters->commits);
 }
 
 /* ---- the daemon ---- */
 
-static void write_sources(struct metrics_text *text, const struct reconciler_health *health)
+static void write_sources(struct text *text, const struct reconciler_health *health)
 {
-    metrics_begin(text, "crustd_source_up", "gauge", "Whether a source of events works.");
+    begin_family(text, "crustd_source_up", "gauge", "Whether a source of events works.");
     for (unsigned i = 0; i < health->sources; i++)
-        metrics_put(text, METRICS_WITH({"source", health->source[i].name}), health->source[i].up);
-    metrics_begin(text, "crustd_events_total", "counter", "Events that a watcher reported.");
+        put_value(text, WITH({"source", health->source[i].name}), health->source[i].up);
+    begin_family(text, "crustd_events_total", "counter", "Events that a watcher reported.");
     for (unsigned i = 0; i < health->sources; i++)
-        metrics_put(text, METRICS_WITH({"source", health->source[i].name}),
-                    (double)health->source[i].events);
-    metrics_begin(text, "crustd_event_overflows_total", "counter",
-                  "How often events were lost, so that everything was observed again.");
+        put_value(text, WITH({"source", health->source[i].name}), (double)health->source[i].events);
+    begin_family(text, "crustd_event_overflows_total", "counter",
+                 "How often events were lost, so that everything was observed again.");
     for (unsigned i = 0; i < health->sources; i++)
-        metrics_put(text, METRICS_WITH({"source", health->source[i].name}),
-                    (double)health->source[i].overflows);
+        put_value(text, WITH({"source", health->source[i].name}),
+                  (double)health->source[i].overflows);
 }
 
-static void write_findings(struct metrics_text *text, const struct reconciler_findings *findings)
-{
-    metrics_begin(text, "crustd_doctor_findings", "gauge",
-                  "What the last examination of the node found, but for what is well.");
-    for (unsigned i = 0; i < findings->checks; i++)
-        metrics_put(
-            text,
-            METRICS_WITH({"check", findings->check[i].check}, {"level", findings->check[i].level}),
-            findings->check[i].findings);
-}
-
-static void write_daemon(struct metrics_text *text, struct reconciler *reconciler,
+static void write_daemon(struct text *text, struct reconciler *reconciler,
                          const struct reconciler_modes *modes)
 {
+    const struct reconciler_findings *findings = reconciler_get_findings(reconciler);
     struct reconciler_health health = {0};
     struct workers_status workers;
 
     reconciler_get_health(reconciler, &health);
     workers_get_status(&workers);
-    metrics_begin(text, "crustd_build_info", "gauge", "The version that runs.");
-    metrics_put(text,
-                METRICS_WITH({"version", CRUST_VERSION}, {"revision", CRUST_REVISION},
-                             {"node", log_node()}),
-                1);
-    metrics_begin(text, "crustd_config_info", "gauge", "What crustd may do on this node.");
-    metrics_put(text,
-                METRICS_WITH({"resize_mode", modes->resize}, {"cleanup_mode", modes->cleanup}), 1);
+    begin_family(text, "crustd_build_info", "gauge", "The version that runs.");
+    put_value(text,
+              WITH({"version", CRUST_VERSION}, {"revision", CRUST_REVISION}, {"node", log_node()}),
+              1);
+    begin_family(text, "crustd_config_info", "gauge", "What crustd may do on this node.");
+    put_value(text, WITH({"resize_mode", modes->resize}, {"cleanup_mode", modes->cleanup}), 1);
     put_one(text, "crustd_degraded", "gauge",
             "1 while something that crustd needs is missing (/readyz says what).", health.degraded);
     put_one(text, "crustd_store_degraded", "gauge",
@@ -383,28 +362,33 @@ static void write_daemon(struct metrics_text *text, struct reconciler *reconcile
     put_one(text, "crustd_loop_longest_pass_cpu_seconds", "gauge",
             "The most processor time that one pass of the loop has taken.",
             (double)health.longest_pass_processor_ns / (double)NSEC_PER_SEC);
-    metrics_begin(text, "crustd_workers", "gauge",
-                  "Worker processes, which talk to VMMs; hung: killed, and held by the kernel.");
-    metrics_put(text, METRICS_WITH({"state", "ready"}), workers.ready);
-    metrics_put(text, METRICS_WITH({"state", "busy"}), workers.busy);
-    metrics_put(text, METRICS_WITH({"state", "hung"}), workers.dying);
-    metrics_begin(text, "crustd_worker_jobs_total", "counter",
-                  "Jobs of worker processes, by how they ended.");
-    metrics_put(text, METRICS_WITH({"result", "answered"}), (double)workers.answered);
-    metrics_put(text, METRICS_WITH({"result", "late"}), (double)workers.late);
-    metrics_put(text, METRICS_WITH({"result", "died"}), (double)workers.died);
-    metrics_begin(text, "crustd_journal_lines_total", "counter",
-                  "Lines of the journal that were printed to stdout (log.journal), or dropped.");
-    metrics_put(text, METRICS_WITH({"result", "printed"}), (double)health.journal_printed);
-    metrics_put(text, METRICS_WITH({"result", "dropped"}), (double)health.journal_dropped);
-    metrics_begin(text, "crustd_kubernetes_events_total", "counter",
-                  "Events for Kubernetes (kubernetes.events), by what became of them.");
-    metrics_put(text, METRICS_WITH({"result", "sent"}), (double)health.events_sent);
-    metrics_put(text, METRICS_WITH({"result", "merged"}), (double)health.events_merged);
-    metrics_put(text, METRICS_WITH({"result", "refused"}), (double)health.events_refused);
-    metrics_put(text, METRICS_WITH({"result", "dropped"}), (double)health.events_dropped);
+    begin_family(text, "crustd_workers", "gauge",
+                 "Worker processes, which talk to VMMs; hung: killed, and held by the kernel.");
+    put_value(text, WITH({"state", "ready"}), workers.ready);
+    put_value(text, WITH({"state", "busy"}), workers.busy);
+    put_value(text, WITH({"state", "hung"}), workers.dying);
+    begin_family(text, "crustd_worker_jobs_total", "counter",
+                 "Jobs of worker processes, by how they ended.");
+    put_value(text, WITH({"result", "answered"}), (double)workers.answered);
+    put_value(text, WITH({"result", "late"}), (double)workers.late);
+    put_value(text, WITH({"result", "died"}), (double)workers.died);
+    begin_family(text, "crustd_journal_lines_total", "counter",
+                 "Lines of the journal that were printed to stdout (log.journal), or dropped.");
+    put_value(text, WITH({"result", "printed"}), (double)health.journal_printed);
+    put_value(text, WITH({"result", "dropped"}), (double)health.journal_dropped);
+    begin_family(text, "crustd_kubernetes_events_total", "counter",
+                 "Events for Kubernetes (kubernetes.events), by what became of them.");
+    put_value(text, WITH({"result", "sent"}), (double)health.events_sent);
+    put_value(text, WITH({"result", "merged"}), (double)health.events_merged);
+    put_value(text, WITH({"result", "refused"}), (double)health.events_refused);
+    put_value(text, WITH({"result", "dropped"}), (double)health.events_dropped);
     write_sources(text, &health);
-    write_findings(text, reconciler_get_findings(reconciler));
+    begin_family(text, "crustd_doctor_findings", "gauge",
+                 "What the last examination of the node found, but for what is well.");
+    for (unsigned i = 0; i < findings->checks; i++)
+        put_value(text,
+                  WITH({"check", findings->check[i].check}, {"level", findings->check[i].level}),
+                  findings->check[i].findings);
 }
 
 /* ---- the process ---- */
@@ -451,21 +435,11 @@ static int count_descriptors(void)
     return count;
 }
 
-/* Computed once: the clocks drift against each other, but the start time must stay the same. */
-static double started_at(const struct process *process)
-{
-    static double started;
-
-    if (started == 0)
-        started = (double)clock_realtime_ms() / 1000 -
-                  (double)clock_boottime() / (double)NSEC_PER_SEC +
-                  (double)process->start_ticks / (double)sysconf(_SC_CLK_TCK);
-    return started;
-}
-
 /* Omits what /proc does not provide. */
-static void write_process(struct metrics_text *text)
+static void write_process(struct text *text)
 {
+    /* Computed once: the clocks drift against each other, but the start time must stay the same. */
+    static double started;
     const double ticks_per_second = (double)sysconf(_SC_CLK_TCK);
     struct process process;
     struct rlimit limit;
@@ -474,8 +448,12 @@ static void write_process(struct metrics_text *text)
     if (read_stat(&process)) {
         put_one(text, "process_cpu_seconds_total", "counter", "Processor time, of user and system.",
                 (double)(process.user_ticks + process.system_ticks) / ticks_per_second);
+        if (started == 0)
+            started = (double)clock_realtime_ms() / 1000 -
+                      (double)clock_boottime() / (double)NSEC_PER_SEC +
+                      (double)process.start_ticks / ticks_per_second;
         put_one(text, "process_start_time_seconds", "gauge", "When it started, since 1970.",
-                started_at(&process));
+                started);
         put_one(text, "process_virtual_memory_bytes", "gauge", "Virtual memory.",
                 (double)process.virtual_bytes);
         put_one(text, "process_resident_memory_bytes", "gauge", "Memory that is in use.",
@@ -491,7 +469,7 @@ static void write_process(struct metrics_text *text)
 int metrics_write(struct reconciler *reconciler, const struct operations *operations,
                   struct buffer *ret_text, struct error *error)
 {
-    struct metrics_text text = {.out = ret_text};
+    struct text text = {.out = ret_text};
     struct store_reader *reader = reconciler_reader(reconciler);
     struct reconciler_modes modes;
     int r;
@@ -503,9 +481,12 @@ int metrics_write(struct reconciler *reconciler, const struct operations *operat
         r = write_usage(&text, reader, error);
     if (r < 0)
         return r;
-    write_resizes(&text, store_reader_counters(reader));
-    write_cleanups(&text, store_reader_counters(reader));
-    write_operations(&text, operations);
+    write_counters(&text, store_reader_counters(reader));
+    begin_family(&text, "crustd_operations_seconds", "histogram", "Calls of clients.");
+    for (const struct operation *one = operations->first; one; one = one->next)
+        put_histogram(
+            &text, WITH({"method_name", one->method}, {"grpc_status_code", status_name(one->code)}),
+            &one->spans);
     write_process(&text);
     r = buffer_error(ret_text);
     return r < 0 ? error_set_errno(error, r, "metrics") : 0;
@@ -516,32 +497,23 @@ int metrics_write(struct reconciler *reconciler, const struct operations *operat
 /* A linked list, because there are few. A call is not counted if there is no memory
  * for its entry. */
 
-static struct operation *find(struct operations *operations, const char *method,
-                              enum status_code code)
+void operations_note(struct operations *operations, const char *method, enum status_code code,
+                     uint64_t began_ns)
 {
     struct operation *one = operations->first;
 
     while (one && (one->method != method || one->code != code))
         one = one->next;
-    if (one)
-        return one;
-    one = calloc(1, sizeof(*one));
-    if (!one)
-        return NULL;
-    one->next = operations->first;
-    one->method = method;
-    one->code = code;
-    operations->first = one;
-    return one;
-}
-
-void operations_note(struct operations *operations, const char *method, enum status_code code,
-                     uint64_t began_ns)
-{
-    struct operation *one = find(operations, method, code);
-
-    if (one)
-        histogram_add(&one->spans, (double)(clock_boottime() - began_ns) / (double)NSEC_PER_SEC);
+    if (!one) {
+        one = calloc(1, sizeof(*one));
+        if (!one)
+            return;
+        one->next = operations->first;
+        one->method = method;
+        one->code = code;
+        operations->first = one;
+    }
+    histogram_add(&one->spans, (double)(clock_boottime() - began_ns) / (double)NSEC_PER_SEC);
 }
 
 void operations_done(struct operations *operations)

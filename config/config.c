@@ -99,41 +99,34 @@ static char *read_line(char *text, int size, void *context)
     return reading->failed_line || (character == EOF && !length) ? NULL : text;
 }
 
-static int fail_key(struct reading *reading, const char *section, const char *name)
-{
-    struct error *error = reading->error;
-
-    reading->failed_line = reading->line;
-    if (!*section)
-        (void)error_set(error, -EINVAL, "%s: stands before the first [section]", name);
-    else if (!config_key_section_exists(section))
-        (void)error_set(error, -EINVAL, "[%s]: unknown section", section);
-    else
-        (void)error_set(error, -EINVAL, "%s.%s: unknown key", section, name);
-    (void)error_prefix(error, "%s:%u: ", reading->name, reading->line);
-    return 1;
-}
-
 /* inih's handler. Always returns 1: a failure is noted in `reading`. */
 static int on_value(void *context, const char *section, const char *name, const char *value)
 {
     struct reading *reading = context;
-    int index = config_key_find(section, name), r;
+    struct error *error = reading->error;
+    const int index = config_key_find(section, name);
+    int r;
 
     if (reading->failed_line)
         return 1;
-    if (index < 0)
-        return fail_key(reading, section, name);
-    if (reading->seen[index])
-        r = error_set(reading->error, -EINVAL, "was given in line %u already",
+    if (!*section)
+        r = error_set(error, -EINVAL, "%s: stands before the first [section]", name);
+    else if (config_key_find(section, NULL) < 0)
+        r = error_set(error, -EINVAL, "[%s]: unknown section", section);
+    else if (index < 0)
+        r = error_set(error, -EINVAL, "%s.%s: unknown key", section, name);
+    else if (reading->seen[index])
+        r = error_set(error, -EINVAL, "%s.%s: was given in line %u already", section, name,
                       reading->seen[index]);
-    else
-        r = config_value_parse(&config_keys[index], value, &reading->config, reading->error);
-    reading->seen[index] = reading->line;
+    else {
+        r = config_value_parse(&config_keys[index], value, &reading->config, error);
+        if (r < 0)
+            (void)error_prefix(error, "%s.%s: ", section, name);
+        reading->seen[index] = reading->line;
+    }
     if (r < 0) {
         reading->failed_line = reading->line;
-        (void)error_prefix(reading->error, "%s:%u: %s.%s: ", reading->name, reading->line, section,
-                           name);
+        (void)error_prefix(error, "%s:%u: ", reading->name, reading->line);
     }
     return 1;
 }
@@ -271,50 +264,35 @@ static int load_drop_ins(const struct place *place, const char *file, struct con
     return r;
 }
 
-static int load_all(const struct place *place, const char *file, struct config *ret_config,
-                    struct error *error)
-{
-    int r, s;
-
-    config_defaults(ret_config);
-    r = load_file(place, file, ret_config, error);
-    /* The host's own file may be absent, and its drop-ins hold all the same. */
-    if (path_is_missing(r) && place->in_root)
-        r = 0;
-    s = load_drop_ins(place, file, ret_config, r ? NULL : error);
-    return r ? r : s;
-}
-
-int config_load(const char *file, struct config *ret_config, struct error *error)
-{
-    return load_all(&(struct place){0}, file, ret_config, error);
-}
-
-static const char *variable(const char *name, const char *otherwise)
-{
-    const char *value = getenv(name);
-
-    return value && *value ? value : otherwise;
-}
-
 const char *config_root_of_environment(void)
 {
-    return variable(CONFIG_ROOT_VARIABLE, "/");
+    const char *root = getenv(CONFIG_ROOT_VARIABLE);
+
+    return root && *root ? root : "/";
 }
 
 const char *config_file_of_environment(void)
 {
-    return variable(CONFIG_FILE_VARIABLE, NULL);
+    const char *file = getenv(CONFIG_FILE_VARIABLE);
+
+    return file && *file ? file : NULL;
 }
 
-int config_load_host(int root, const char *root_name, const char *given, struct config *ret_config,
-                     struct error *error)
+int config_load(int root, const char *root_name, const char *given, struct config *ret_config,
+                struct error *error)
 {
-    struct place place = {
-        .in_root = true, .root = root, .root_name = strcmp(root_name, "/") == 0 ? "" : root_name};
+    const struct place place = {
+        .in_root = !given, .root = root, .root_name = strcmp(root_name, "/") == 0 ? "" : root_name};
+    const char *file = given ? given : CONFIG_DEFAULT_FILE;
+    int r, s;
 
-    return given ? config_load(given, ret_config, error)
-                 : load_all(&place, CONFIG_DEFAULT_FILE, ret_config, error);
+    config_defaults(ret_config);
+    r = load_file(&place, file, ret_config, error);
+    /* The host's own file may be absent, and its drop-ins hold all the same. */
+    if (path_is_missing(r) && place.in_root)
+        r = 0;
+    s = load_drop_ins(&place, file, ret_config, r ? NULL : error);
+    return r ? r : s;
 }
 
 int config_print(const struct config *config, FILE *stream)

@@ -135,12 +135,6 @@ void config_defaults(struct config *ret_config);
 const char *config_resize_mode_name(enum config_resize_mode mode);
 const char *config_cleanup_mode_name(enum config_cleanup_mode mode);
 
-/* Defaults, then the file over them, then those of FILE.d whose names end with .conf, sorted by
- * name; the last one that gives a key wins. -ENOENT only if the file is absent; -EINVAL with
- * "FILE:LINE: section.key: what is wrong" otherwise. On failure ret_config has what the files
- * without a fault say, which is enough to find the daemon. */
-int config_load(const char *file, struct config *ret_config, struct error *error);
-
 /* By CRUST_ROOT and CRUST_CONFIG; "/" and NULL where these are not set, or empty. Borrowed. */
 const char *config_root_of_environment(void);
 const char *config_file_of_environment(void);
@@ -148,11 +142,14 @@ const char *config_file_of_environment(void);
 /* Whether crustd brings a helper into guests without an agent that can grow file systems. */
 bool config_brings_helpers(const struct config *config);
 
-/* The configuration of a program on this host: from the given file, path as it stands, or else from
- * the default one inside the root, which may be absent; then its drop-ins. root_name names the root
- * in errors. */
-int config_load_host(int root, const char *root_name, const char *given, struct config *ret_config,
-                     struct error *error);
+/* The configuration of a program on this host: defaults, then the file over them, then those of
+ * FILE.d whose names end with .conf, sorted by name; the last one that gives a key wins. The file
+ * is the given one, path as it stands, or else the default one inside the root, which may be
+ * absent; root_name names the root in errors. -ENOENT only if the given file is absent; -EINVAL
+ * with "FILE:LINE: section.key: what is wrong" otherwise. On failure ret_config has what the files
+ * without a fault say, which is enough to find the daemon. */
+int config_load(int root, const char *root_name, const char *given, struct config *ret_config,
+                struct error *error);
 
 /* From a stream already open, over what the configuration says already, which stays if that fails;
  * `name` stands for the file in errors. */

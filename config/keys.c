@@ -18,7 +18,7 @@ enum { DAY_SECONDS = 24 * 3600, YEAR_HOURS = 365 * 24 };
 static const char *const resize_modes[] = {"never", "observe", "grow", NULL};
 static const char *const file_backed_modes[] = {"never", "observe", NULL};
 static const char *const qemu_monitors[] = {"off", "extra", "main", NULL};
-static const char *const routes[] = {"none", "companion", "agent", "shim", "helper", NULL};
+static const char *const routes[] = {"companion", "agent", "shim", "helper", NULL};
 static const char *const cleanup_modes[] = {"off", "report", "delete", NULL};
 static const char *const stage_layouts[] = {"kata", "crust", "both", NULL};
 
@@ -137,15 +137,8 @@ const char *config_cleanup_mode_name(enum config_cleanup_mode mode)
 int config_key_find(const char *section, const char *name)
 {
     for (size_t i = 0; i < config_key_count; i++)
-        if (strcmp(config_keys[i].section, section) == 0 && strcmp(config_keys[i].name, name) == 0)
+        if (strcmp(config_keys[i].section, section) == 0 &&
+            (!name || strcmp(config_keys[i].name, name) == 0))
             return (int)i;
     return -1;
-}
-
-bool config_key_section_exists(const char *section)
-{
-    for (size_t i = 0; i < config_key_count; i++)
-        if (strcmp(config_keys[i].section, section) == 0)
-            return true;
-    return false;
 }

@@ -32,7 +32,7 @@ struct config_key {
     const char *default_value; /* as it would stand in the file */
     bool restart;              /* a new value needs a restart */
     uint32_t minimum, maximum;
-    const char *const *choices; /* ends with NULL */
+    const char *const *choices; /* ends with NULL; of KEY_ROUTES from ROUTE_NONE + 1 on */
     const char *refused;        /* a value that people are likely to try, and … */
     const char *refusal;        /* … why they can't have it */
 };
@@ -40,9 +40,8 @@ struct config_key {
 extern const struct config_key config_keys[];
 extern const size_t config_key_count;
 
-/* Index in config_keys, or -1. */
+/* Index in config_keys, or -1. name NULL: any of the section. */
 int config_key_find(const char *section, const char *name);
-bool config_key_section_exists(const char *section);
 
 /* Checks the text and stores the value in its place. 0, or -EINVAL with what is wrong; the value
  * may then be half written, so callers work on a copy. */

@@ -13,36 +13,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/cleanup.h"
 #include "lib/text.h"
 
 static const char *const switch_names[] = {"off", "on", NULL};
 
-static int choice_index(const char *const *choices, const char *text)
-{
-    for (int i = 0; choices[i]; i++)
-        if (strcmp(choices[i], text) == 0)
-            return i;
-    return -1;
-}
-
-/* "must be one of never, observe, grow" */
-static int refuse_choice(const char *const *choices, struct error *error)
-{
-    struct buffer names = BUFFER_INIT(ERROR_TEXT_BYTES);
-
-    for (size_t i = 0; choices[i]; i++)
-        buffer_append_format(&names, "%s%s", i ? ", " : "", choices[i]);
-    (void)error_set(error, -EINVAL, "must be one of %s", buffer_text(&names));
-    buffer_done(&names);
-    return -EINVAL;
-}
-
-/* The index of the text among the choices, or -EINVAL. */
+/* The index of the text among the choices, or -EINVAL with "must be one of never, observe, grow".
+ */
 static int parse_choice(const char *const *choices, const char *text, struct error *error)
 {
-    int index = choice_index(choices, text);
+    cleanup(buffer_done) struct buffer names = BUFFER_INIT(ERROR_TEXT_BYTES);
 
-    return index < 0 ? refuse_choice(choices, error) : index;
+    for (int i = 0; choices[i]; i++) {
+        if (strcmp(choices[i], text) == 0)
+            return i;
+        buffer_append_format(&names, "%s%s", i ? ", " : "", choices[i]);
+    }
+    return error_set(error, -EINVAL, "must be one of %s", buffer_text(&names));
 }
 
 /* Digits only: strtoull(3) alone would take " -1" and "0x10". Ten digits hold every uint32_t. */
@@ -53,18 +40,6 @@ static int read_digits(const char *text, uint64_t *ret_number)
     if (!length || text[length] || length > 10)
         return -EINVAL;
     *ret_number = strtoull(text, NULL, 10);
-    return 0;
-}
-
-static int parse_number(const struct config_key *key, const char *text, uint32_t *value,
-                        struct error *error)
-{
-    uint64_t number;
-
-    if (read_digits(text, &number) < 0 || number < key->minimum || number > key->maximum)
-        return error_set(error, -EINVAL, "must be a whole number from %" PRIu32 " to %" PRIu32,
-                         key->minimum, key->maximum);
-    *value = (uint32_t)number;
     return 0;
 }
 
@@ -116,8 +91,8 @@ static int check_word(const struct config_key *key, const char *item, struct err
     const char *allowed = key->maximum == 1 ? letters : letters + 1;
     const size_t length = strlen(item);
 
-    if (key->choices && choice_index(key->choices, item) < 0)
-        return refuse_choice(key->choices, error);
+    if (key->choices && parse_choice(key->choices, item, error) < 0)
+        return -EINVAL;
     if (length == 0 || length >= CONFIG_WORD_BYTES || strspn(item, allowed) != length)
         return error_set(error, -EINVAL, "\"%.64s\" is no name", item);
     return 0;
@@ -177,28 +152,6 @@ static int parse_list(const struct config_key *key, char *text, struct config_li
     return r;
 }
 
-/* No name stands twice, so the array cannot overflow. */
-static int parse_routes(const struct config_key *key, char *text,
-                        enum guest_route list[static GUEST_ROUTES], struct error *error)
-{
-    char *cursor = text;
-    unsigned count = 0;
-
-    memset(list, 0, GUEST_ROUTES * sizeof(*list));
-    for (char *item = next_item(&cursor); item; item = next_item(&cursor)) {
-        int route = parse_choice(key->choices + 1, item, error);
-
-        if (route < 0)
-            return route;
-        list[count] = ROUTE_NONE + 1 + (enum guest_route)route;
-        for (unsigned i = 0; i < count; i++)
-            if (list[i] == list[count])
-                return error_set(error, -EINVAL, "%s is listed twice", item);
-        count++;
-    }
-    return 0;
-}
-
 /* An address, an IPv6 one in brackets. The only name accepted is localhost; others would need a
  * resolver. */
 static bool is_host(const char *host, size_t length)
@@ -238,6 +191,8 @@ int config_value_parse(const struct config_key *key, const char *text, struct co
 {
     void *value = (char *)config + key->offset;
     char copy[CONFIG_LINE_BYTES];
+    struct config_list list;
+    uint64_t number;
     int r;
 
     if (strlen(text) >= sizeof(copy))
@@ -256,7 +211,11 @@ int config_value_parse(const struct config_key *key, const char *text, struct co
     case KEY_LISTEN:
         return parse_text(key, text, value, error);
     case KEY_NUMBER:
-        return parse_number(key, text, value, error);
+        if (read_digits(text, &number) < 0 || number < key->minimum || number > key->maximum)
+            return error_set(error, -EINVAL, "must be a whole number from %" PRIu32 " to %" PRIu32,
+                             key->minimum, key->maximum);
+        *(uint32_t *)value = (uint32_t)number;
+        return 0;
     case KEY_SWITCH:
         r = parse_choice(switch_names, text, error);
         if (r >= 0)
@@ -272,7 +231,16 @@ int config_value_parse(const struct config_key *key, const char *text, struct co
     case KEY_ROUTES:
         break;
     }
-    return parse_routes(key, copy, value, error);
+    /* No name stands twice, so the array cannot overflow. */
+    r = *text ? parse_list(key, copy, &list, error) : parse_choice(key->choices, text, error);
+    for (unsigned i = 0; r == 0 && i < GUEST_ROUTES; i++) {
+        const char *name = i < list.count ? config_list_item(&list, i) : NULL;
+
+        ((enum guest_route *)value)[i] =
+            name ? ROUTE_NONE + 1 + (enum guest_route)parse_choice(key->choices, name, NULL)
+                 : ROUTE_NONE;
+    }
+    return r;
 }
 
 int config_value_format(const struct config_key *key, const struct config *config,
@@ -300,7 +268,7 @@ int config_value_format(const struct config_key *key, const struct config *confi
         return buffer_append_text(text, key->choices[*(const int *)value]);
     case KEY_ROUTES:
         for (unsigned i = 0; i < GUEST_ROUTES && routes[i] != ROUTE_NONE; i++)
-            buffer_append_format(text, "%s%s", i ? ", " : "", key->choices[routes[i]]);
+            buffer_append_format(text, "%s%s", i ? ", " : "", key->choices[routes[i] - 1]);
         break;
     }
     return buffer_error(text);

@@ -14,10 +14,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include "crustctl/commands.h"
-#include "crustctl/table.h"
+#include "crustctl/crustctl.h"
 #include "lib/cleanup.h"
 #include "lib/directory.h"
 #include "lib/encode.h"
@@ -42,22 +40,19 @@ static int name_volume(const struct session *session, char ret_name[BASE64URL_NA
     return EXIT_DONE;
 }
 
-static bool are_texts(const cJSON *list)
+/* A text, or a list or object of texts. As Go's decoder reads it: null counts as absent. */
+static bool is_of_texts(const cJSON *value, int type)
 {
-    const cJSON *value;
+    const cJSON *one;
 
-    cJSON_ArrayForEach(value, list)
+    if (!value || cJSON_IsNull(value))
+        return true;
+    cJSON_ArrayForEach(one, value)
     {
-        if (!cJSON_IsString(value))
+        if (!cJSON_IsString(one))
             return false;
     }
-    return true;
-}
-
-/* As Go's decoder reads it: null counts as absent. */
-static bool is_text(const cJSON *value)
-{
-    return !value || cJSON_IsNull(value) || cJSON_IsString(value);
+    return (value->type & type) != 0;
 }
 
 /* The runtime would not start a container with a volume of another type, and crustd would not
@@ -66,7 +61,6 @@ static int check_mount_info(const char *text)
 {
     static const char names[] = "volume-type device fstype options metadata";
     cleanup(json_deletep) cJSON *object = NULL;
-    const cJSON *metadata, *options;
     struct error error = {0};
 
     if (!text)
@@ -75,12 +69,10 @@ static int check_mount_info(const char *text)
         return session_fail(EXIT_FAILED, "--mount-info: %s", error.text);
     if (!cJSON_IsObject(object) || !json_string(object, "device"))
         return session_fail(EXIT_FAILED, "--mount-info is no JSON object with a \"device\"");
-    metadata = json_member(object, "metadata");
-    options = json_member(object, "options");
-    if (is_text(json_member(object, "volume-type")) && is_text(json_member(object, "fstype")) &&
-        (!metadata || cJSON_IsNull(metadata) ||
-         (cJSON_IsObject(metadata) && are_texts(metadata))) &&
-        (!options || cJSON_IsNull(options) || (cJSON_IsArray(options) && are_texts(options))))
+    if (is_of_texts(json_member(object, "volume-type"), cJSON_String) &&
+        is_of_texts(json_member(object, "fstype"), cJSON_String) &&
+        is_of_texts(json_member(object, "metadata"), cJSON_Object) &&
+        is_of_texts(json_member(object, "options"), cJSON_Array))
         return EXIT_DONE;
     return session_fail(EXIT_FAILED, "--mount-info: volume-type and fstype are texts, options a "
                                      "list and metadata an object of texts");

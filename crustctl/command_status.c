@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* command_status.c - the daemon itself: status, health, resync, its journal, and the doctor. */
-#include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
-#include "crustctl/commands.h"
-#include "crustctl/table.h"
+#include "crustctl/crustctl.h"
 #include "doctor/doctor.h"
 #include "lib/cleanup.h"
 #include "lib/json.h"
@@ -22,50 +20,43 @@ enum {
     LEVEL_OK = 3
 };
 
-static const char *condition_of(const cJSON *status)
+/* A number, or an object of numbers. "by_state" is "by state". */
+static void print_counts(const cJSON *member, struct buffer *out)
 {
-    if (!json_member(status, "version"))
-        return "no daemon answers; this is its database";
-    if (!cJSON_IsTrue(json_member(status, "synced")))
-        return "not ready: the first scan is not done yet";
-    return cJSON_IsTrue(json_member(status, "degraded")) ? "degraded" : "ready";
-}
+    const cJSON *count;
+    char label[32];
 
-/* Members the store may add later are shown as they come: a number, or an object of numbers.
- * "by_state" is "by state". */
-static void print_summary(const cJSON *summary, struct buffer *out)
-{
-    const cJSON *member, *count;
-
-    cJSON_ArrayForEach(member, summary)
+    if (!member)
+        return;
+    (void)snprintf(label, sizeof(label), "%s", member->string);
+    for (char *cursor = label; *cursor; cursor++)
+        *cursor = *cursor == '_' ? ' ' : *cursor;
+    display_append_cell(out, label, LABEL_WIDTH, DISPLAY_LEFT);
+    cJSON_ArrayForEach(count, member)
     {
-        char label[32];
-
-        (void)snprintf(label, sizeof(label), "%s", member->string);
-        for (char *cursor = label; *cursor; cursor++)
-            *cursor = *cursor == '_' ? ' ' : *cursor;
-        display_append_cell(out, label, LABEL_WIDTH, DISPLAY_LEFT);
-        cJSON_ArrayForEach(count, member)
-        {
-            buffer_append_format(out, "%s%s %.0f", count == member->child ? "" : ", ",
-                                 count->string, count->valuedouble);
-        }
-        if (!cJSON_IsObject(member))
-            buffer_append_format(out, "%.0f", member->valuedouble);
-        buffer_append_text(out, cJSON_IsObject(member) && !member->child ? "-\n" : "\n");
+        buffer_append_format(out, "%s%s %.0f", count == member->child ? "" : ", ", count->string,
+                             count->valuedouble);
     }
+    if (!cJSON_IsObject(member))
+        buffer_append_format(out, "%.0f", member->valuedouble);
+    buffer_append_text(out, cJSON_IsObject(member) && !member->child ? "-\n" : "\n");
 }
 
 static void print_status(const cJSON *status, struct buffer *out)
 {
-    const cJSON *doctor = json_member(status, "doctor"), *workers = json_member(status, "workers");
-    const cJSON *source;
+    static const char *const counts[] = {"acts_in_flight", "longest_pass_ms", "workers"};
+    const cJSON *doctor = json_member(status, "doctor"), *member, *source;
     const uint64_t errors = row_number(doctor, "errors"), warnings = row_number(doctor, "warnings");
     const char *version = json_text(status, "version"), *problem = json_text(status, "problem");
     const char *cleanup_problem = json_text(status, "cleanup_problem");
+    const char *condition = !*version ? "no daemon answers; this is its database"
+                            : !cJSON_IsTrue(json_member(status, "synced"))
+                                ? "not ready: the first scan is not done yet"
+                            : cJSON_IsTrue(json_member(status, "degraded")) ? "degraded"
+                                                                            : "ready";
 
-    buffer_append_format(out, "crustd%s%s: %s%s", *version ? " " : "", version,
-                         condition_of(status), *problem ? ": " : "");
+    buffer_append_format(out, "crustd%s%s: %s%s", *version ? " " : "", version, condition,
+                         *problem ? ": " : "");
     display_append(out, problem);
     buffer_append_text(out, "\n\n");
     if (doctor) { /* whether volumes can be resized here, which readiness does not say */
@@ -81,21 +72,12 @@ static void print_status(const cJSON *status, struct buffer *out)
         display_append(out, cleanup_problem);
         buffer_append_text(out, "\n");
     }
-    print_summary(json_member(status, "summary"), out);
-    if (json_member(status, "acts_in_flight"))
-        buffer_append_format(out, "acts in flight    %" PRIu64 "\n",
-                             row_number(status, "acts_in_flight"));
-    if (json_member(status, "longest_pass_ms"))
-        buffer_append_format(out, "longest pass      %" PRIu64 " ms\n",
-                             row_number(status, "longest_pass_ms"));
-    if (workers)
-        buffer_append_format(out,
-                             "workers           %" PRIu64 " ready, %" PRIu64 " busy, %" PRIu64
-                             " hung; %" PRIu64 " jobs answered, %" PRIu64 " late, %" PRIu64
-                             " died\n",
-                             row_number(workers, "ready"), row_number(workers, "busy"),
-                             row_number(workers, "hung"), row_number(workers, "answered"),
-                             row_number(workers, "late"), row_number(workers, "died"));
+    cJSON_ArrayForEach(member, json_member(status, "summary"))
+    {
+        print_counts(member, out); /* also what the store may add later */
+    }
+    for (size_t i = 0; i < array_length(counts); i++)
+        print_counts(json_member(status, counts[i]), out);
     cJSON_ArrayForEach(source, json_member(status, "sources"))
     {
         const uint64_t overflows = row_number(source, "overflows");

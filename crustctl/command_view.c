@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* command_view.c - the commands that list a view: volumes, sandboxes, devices, layers, mappings,
- * resizes, cleanups, drives.
+/* command_view.c - the commands that list a view (volumes, sandboxes, devices, layers, mappings,
+ * resizes, cleanups, drives), and one volume with all that is known of it.
  *
  * The table has the columns that fit into 80 characters; the whole row is in the JSON. A volume is
  * shown by its PV name if it has one, because that is the name people know.
  */
 #include <inttypes.h>
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "crustctl/commands.h"
-#include "crustctl/table.h"
+#include "crustctl/crustctl.h"
 #include "lib/cleanup.h"
 #include "lib/json.h"
 #include "model/volume.h"
@@ -244,4 +244,135 @@ int command_view(struct session *session)
 int command_drives(struct session *session)
 {
     return show(session, STORE_VIEW_DRIVES);
+}
+
+/* ---- one volume ------------------------------------------------------------------------------ */
+
+enum { JOURNAL_LINES = 8, WIDEST = 100 }; /* longer lines of prose are hard to read */
+
+/* The other views whose newest row about the volume is shown. */
+static const struct part {
+    const char *title;
+    enum store_view view;
+} parts[] = {
+    {"Mapping", STORE_VIEW_MAPPINGS},
+    {"Sandbox", STORE_VIEW_SANDBOXES},
+    {"Last resize", STORE_VIEW_RESIZES},
+    {"Last cleanup", STORE_VIEW_CLEANUPS},
+};
+
+/* "Volume 7, pvc-orders: blocked/monitor_missing" */
+static void print_head(const cJSON *volume, struct buffer *out)
+{
+    cleanup(buffer_done) struct buffer name = BUFFER_INIT(0);
+
+    row_volume_name(volume, &name);
+    buffer_append_text(&name, ": ");
+    row_state(volume, &name);
+    buffer_fail(out, buffer_error(&name));
+    buffer_append_format(out, "Volume %" PRIu64 ", ", row_number(volume, "volume_id"));
+    display_append(out, buffer_text(&name));
+    buffer_append_text(out, "\n");
+}
+
+/* The views are read one after another, so a sheet can mix two points in time if the volume changes
+ * meanwhile. */
+int command_volume(struct session *session)
+{
+    cleanup(json_deletep) cJSON *volume = NULL, *lines = NULL;
+    struct buffer *out = &session->out;
+    char id[24];
+    struct store_query query = {.volume = id, .last = 1, .live = true};
+    const cJSON *row;
+    int code = session_find_volume(session, session->options->operand[0], &volume);
+
+    if (code != EXIT_DONE || session_print_json(session, volume))
+        return code;
+    (void)snprintf(id, sizeof(id), "%" PRIu64, row_number(volume, "volume_id"));
+    print_head(volume, out);
+    table_print_sheet(volume, out);
+    for (size_t i = 0; i < array_length(parts); i++) {
+        cleanup(json_deletep) cJSON *rows = NULL;
+
+        query.view = parts[i].view;
+        code = session_rows(session, &query, &rows);
+        if (code != EXIT_DONE)
+            return code;
+        if (!rows->child)
+            continue;
+        buffer_append_format(out, "\n%s\n",
+                             query.view == STORE_VIEW_RESIZES &&
+                                     !*json_text(rows->child, "finished_at")
+                                 ? "Open resize"
+                                 : parts[i].title);
+        table_print_sheet(rows->child, out);
+    }
+    query.view = STORE_VIEW_JOURNAL;
+    query.last = JOURNAL_LINES;
+    code = session_rows(session, &query, &lines);
+    if (code != EXIT_DONE)
+        return code;
+    buffer_append_text(out, lines->child ? "\nLast in the journal\n" : "");
+    cJSON_ArrayForEach(row, lines)
+    {
+        row_print_journal(row, session->table_width, out);
+    }
+    return EXIT_DONE;
+}
+
+/* ---- command explain ------------------------------------------------------------------------ */
+
+/* What to do comes first: the reader may have been woken for it. A member is a sentence, null, or
+ * an array of sentences; without a title it goes on with the section before it. */
+static const struct {
+    const char *title, *member;
+} sections[] = {
+    {"What to do", "remedies"},     {"What it means", "state_meaning"}, {NULL, "reason_meaning"},
+    {"What is missing", "missing"}, {"What is known", "known"},
+};
+
+static void print_answer(const cJSON *answer, unsigned width, struct buffer *out)
+{
+    print_head(json_member(answer, "volume"), out);
+    for (size_t i = 0; i < array_length(sections); i++) {
+        const cJSON *member = json_member(answer, sections[i].member);
+        const bool is_list = cJSON_IsArray(member);
+        const cJSON *sentence = is_list ? member->child : member;
+
+        if (sections[i].title && cJSON_IsString(sentence))
+            buffer_append_format(out, "\n%s\n", sections[i].title);
+        for (; cJSON_IsString(sentence); sentence = is_list ? sentence->next : NULL)
+            display_append_wrapped(out, sentence->valuestring, "  - ", 4, width);
+    }
+}
+
+int command_explain(struct session *session)
+{
+    cleanup(buffer_done) struct buffer body = BUFFER_INIT(SOURCE_ANSWER_BYTES);
+    cleanup(json_deletep) cJSON *volume = NULL, *answer = NULL;
+    struct source_request request = {.method = "GET"};
+    char target[64];
+    int code;
+
+    session->source.needs_daemon = true;
+    code = session_find_volume(session, session->options->operand[0], &volume);
+    if (code == EXIT_UNREACHABLE)
+        (void)fprintf(
+            stderr,
+            "Only the daemon explains. crustctl volume VOL shows the recorded state, and so "
+            "does\n  sqlite3 -readonly %s 'SELECT * FROM audit_volumes'\n",
+            session->source.config.paths.database);
+    if (code != EXIT_DONE)
+        return code;
+    (void)snprintf(target, sizeof(target), "/v1/volumes/%" PRIu64 "/explain",
+                   row_number(volume, "volume_id"));
+    request.target = target;
+    code = session_ask(session, &request, &body, &answer);
+    if (code != EXIT_DONE)
+        return code;
+    if (session->options->json)
+        buffer_append(&session->out, body.data, body.length);
+    else
+        print_answer(answer, session->width < WIDEST ? session->width : WIDEST, &session->out);
+    return EXIT_DONE;
 }

@@ -8,8 +8,7 @@
 #include <unistd.h>
 
 #include "config/config.h"
-#include "crustctl/commands.h"
-#include "crustctl/table.h"
+#include "crustctl/crustctl.h"
 #include "lib/cleanup.h"
 #include "lib/json.h"
 #include "lib/log.h"

@@ -4,7 +4,7 @@
  * Everything is laid out into a buffer first, so that a layout can be tested without a terminal.
  * Text is escaped before it is measured, so that a width is that of the bytes written.
  */
-#include "crustctl/table.h"
+#include "crustctl/crustctl.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -113,20 +113,6 @@ static size_t head_bytes(const char *text, unsigned width)
     return (size_t)(cursor - text);
 }
 
-/* Where the last `width` columns begin. */
-static const char *tail_of(const char *text, unsigned width)
-{
-    const char *end = text + strlen(text);
-    unsigned total = display_width(text);
-    size_t length;
-
-    while (total > width) {
-        total -= next_width(text, end, &length);
-        text += length;
-    }
-    return text;
-}
-
 /* The end of a name tells more than its start. */
 int display_append_cell(struct buffer *out, const char *text, unsigned width,
                         enum display_align align)
@@ -134,6 +120,8 @@ int display_append_cell(struct buffer *out, const char *text, unsigned width,
     cleanup(buffer_done) struct buffer escaped = BUFFER_INIT(0), cell = BUFFER_INIT(0);
     const unsigned head = (width - 1) / 3;
     const char *shown;
+    unsigned total;
+    size_t length;
     int blanks;
 
     buffer_fail(&cell, display_append(&escaped, text));
@@ -141,7 +129,8 @@ int display_append_cell(struct buffer *out, const char *text, unsigned width,
     if (display_width(shown) > width) {
         buffer_append(&cell, shown, head_bytes(shown, head));
         buffer_append_text(&cell, ELLIPSIS);
-        shown = tail_of(shown, width - 1 - head);
+        for (total = display_width(shown); total > width - 1 - head; shown += length)
+            total -= next_width(shown, shown + strlen(shown), &length);
     }
     buffer_append_text(&cell, shown);
     buffer_fail(out, buffer_error(&cell));

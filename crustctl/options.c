@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* options.c - the command line, by getopt_long(3), which lets options stand anywhere. */
-#include "crustctl/options.h"
+#include "crustctl/crustctl.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -83,17 +83,6 @@ static int take_digits(const char *text, uint64_t most, uint64_t *ret_number)
     return *text < '0' || *text > '9' || *end || errno || *ret_number > most ? -EINVAL : 0;
 }
 
-static int take_format(const char *text, struct options *options, struct error *error)
-{
-    const bool is_wide = strcmp(text, "wide") == 0;
-
-    options->json = strcmp(text, "json") == 0;
-    options->given = (options->given & ~(unsigned)OPTION_WIDE) | (is_wide ? OPTION_WIDE : 0);
-    if (!options->json && !is_wide && strcmp(text, "text") != 0)
-        return error_set(error, -EINVAL, "-o wants text, wide or json, not \"%s\"", text);
-    return 0;
-}
-
 static int take_option(const struct row *row, struct options *options, struct error *error)
 {
     void *member = (char *)options + row->member;
@@ -117,7 +106,13 @@ static int take_option(const struct row *row, struct options *options, struct er
         *(int64_t *)member = (int64_t)number;
         break;
     case FORMAT:
-        return take_format(optarg, options, error);
+        options->json = strcmp(optarg, "json") == 0;
+        options->given &= ~(unsigned)OPTION_WIDE;
+        if (strcmp(optarg, "wide") == 0)
+            options->given |= OPTION_WIDE;
+        else if (!options->json && strcmp(optarg, "text") != 0)
+            return error_set(error, -EINVAL, "-o wants text, wide or json, not \"%s\"", optarg);
+        break;
     case LIST:
         if (*count == row->most)
             return error_set(error, -EINVAL, "%s is given more than %zu times", row->name,

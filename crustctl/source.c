@@ -8,7 +8,7 @@
  * answer of the daemon, or a socket without permission, is an error and no reason to read the
  * database instead.
  */
-#include "crustctl/source.h"
+#include "crustctl/crustctl.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -43,7 +43,7 @@ int source_open(struct source *source, const char *root, const char *config_file
         return error_set_errno(error, result, "cannot open --root %s", root);
     if (config_file && access(config_file, F_OK) < 0)
         return error_set_errno(error, -errno, "%s", config_file);
-    if (config_load_host(source->root, root, config_file, &source->config, &fault) < 0)
+    if (config_load(source->root, root, config_file, &source->config, &fault) < 0)
         source->config_fault = fault;
     return 0;
 }
@@ -76,41 +76,16 @@ static void show_progress(void *userdata)
     buffer_append_text(&progress->said, buffer_text(&text));
 }
 
-static int fail_exchange(const struct source *source, enum http_exchange_end end,
-                         const struct error *why, struct error *error)
-{
-    const char *socket = source->config.paths.http_socket;
-
-    if (end == HTTP_EXCHANGE_FORBIDDEN)
-        return error_set(error, -EACCES,
-                         "no permission to ask the daemon on %s: be root, or in the group that "
-                         "paths.socket_group names",
-                         socket);
-    if (end == HTTP_EXCHANGE_NO_SOCKET || end == HTTP_EXCHANGE_REFUSED)
-        return error_set(error, SOURCE_UNREACHABLE, "no daemon answers on %s", socket);
-    return error_set(error, -EPROTO, "%s: %s", socket, why->text);
-}
-
-static int fail_request(unsigned status, const struct buffer *body, struct error *error)
-{
-    cleanup(json_deletep) cJSON *refusal = NULL;
-    const char *message = NULL;
-
-    if (json_parse(buffer_text(body), body->length, JSON_LIMITS_HTTP, &refusal, NULL) == 0)
-        message = json_string(refusal, "message");
-    return message ? error_set(error, SOURCE_REFUSED, "%s", message)
-                   : error_set(error, SOURCE_REFUSED,
-                               "the daemon refused without a word (HTTP status %u)", status);
-}
-
 int source_ask(struct source *source, struct source_request *request, struct buffer *ret_body,
                struct error *error)
 {
     const unsigned seconds = request->seconds ? request->seconds : REQUEST_SECONDS;
+    const char *socket = source->config.paths.http_socket;
+    cleanup(json_deletep) cJSON *refusal = NULL;
     struct progress progress = {.source = source, .request = request};
     const struct http_exchange_request exchange = {
         .directory = source->root,
-        .socket_path = source->config.paths.http_socket,
+        .socket_path = socket,
         .method = request->method,
         .target = request->target,
         .body = request->body,
@@ -123,9 +98,23 @@ int source_ask(struct source *source, struct source_request *request, struct buf
         &exchange, clock_boottime() + seconds * NSEC_PER_SEC, &request->status, ret_body, &why);
 
     buffer_done(&progress.said);
+    if (end == HTTP_EXCHANGE_FORBIDDEN)
+        return error_set(error, -EACCES,
+                         "no permission to ask the daemon on %s: be root, or in the group that "
+                         "paths.socket_group names",
+                         socket);
+    if (end == HTTP_EXCHANGE_NO_SOCKET || end == HTTP_EXCHANGE_REFUSED)
+        return error_set(error, SOURCE_UNREACHABLE, "no daemon answers on %s", socket);
     if (end != HTTP_EXCHANGE_ANSWERED)
-        return fail_exchange(source, end, &why, error);
-    return request->status / 100 == 2 ? 0 : fail_request(request->status, ret_body, error);
+        return error_set(error, -EPROTO, "%s: %s", socket, why.text);
+    if (request->status / 100 == 2)
+        return 0;
+    if (json_parse(buffer_text(ret_body), ret_body->length, JSON_LIMITS_HTTP, &refusal, NULL) ==
+            0 &&
+        json_string(refusal, "message"))
+        return error_set(error, SOURCE_REFUSED, "%s", json_string(refusal, "message"));
+    return error_set(error, SOURCE_REFUSED, "the daemon refused without a word (HTTP status %u)",
+                     request->status);
 }
 
 static int get(struct source *source, const char *target, struct buffer *ret_body,

@@ -4,7 +4,7 @@
  * Cells are formatted twice, once to measure and once to print, rather than kept: a table of 4,000
  * rows then needs no memory beyond its rows.
  */
-#include "crustctl/table.h"
+#include "crustctl/crustctl.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -33,8 +33,6 @@ static int format_cell(const struct column *column, const cJSON *row, struct buf
         return buffer_append_text(ret_text, json_text(row, column->key));
     case COLUMN_TIME:
         return buffer_append_text(ret_text, text_time(json_text(row, column->key)).text);
-    case COLUMN_JSON:
-        return row_print_value(value, ret_text);
     case COLUMN_NUMBER:
     case COLUMN_SIZE:
         break;
@@ -43,16 +41,6 @@ static int format_cell(const struct column *column, const cJSON *row, struct buf
         return 0;
     return column->kind == COLUMN_SIZE ? buffer_append_text(ret_text, text_size(number).text)
                                        : buffer_append_format(ret_text, "%" PRIu64, number);
-}
-
-/* A failure to format is reported when the cell is printed. */
-static unsigned cell_width(const struct column *column, const cJSON *row)
-{
-    cleanup(buffer_done) struct buffer text = BUFFER_INIT(0), escaped = BUFFER_INIT(0);
-
-    format_cell(column, row, &text);
-    display_append(&escaped, buffer_text(&text));
-    return display_width(buffer_text(&escaped));
 }
 
 /* The columns' widths; a width of 0 hides the column. */
@@ -131,8 +119,12 @@ int table_print(const struct column *columns, unsigned count, const cJSON *rows,
         layout.width[i] = display_width(columns[i].title);
         cJSON_ArrayForEach(row, rows)
         {
-            const unsigned here = cell_width(&columns[i], row);
+            cleanup(buffer_done) struct buffer text = BUFFER_INIT(0), escaped = BUFFER_INIT(0);
+            unsigned here;
 
+            format_cell(&columns[i], row, &text); /* a failure is reported when it is printed */
+            display_append(&escaped, buffer_text(&text));
+            here = display_width(buffer_text(&escaped));
             layout.width[i] = here > layout.width[i] ? here : layout.width[i];
         }
     }
@@ -145,22 +137,49 @@ int table_print(const struct column *columns, unsigned count, const cJSON *rows,
     return buffer_error(out);
 }
 
-int table_print_sheet(const struct column *columns, unsigned count, const cJSON *row,
-                      struct buffer *out)
+static int print_value(const cJSON *value, struct buffer *out)
 {
+    char *text = cJSON_PrintUnformatted(value);
+    int result = text ? buffer_append_text(out, text) : buffer_fail(out, -ENOMEM);
+
+    cJSON_free(text);
+    return result;
+}
+
+/* A text as it is, a size with its unit, anything else as JSON. */
+static void append_member(const cJSON *member, struct buffer *out)
+{
+    const char *bytes = strstr(member->string, "bytes");
+
+    if (cJSON_IsNumber(member) && member->valuedouble >= 0 && bytes && !bytes[strlen("bytes")])
+        buffer_append_text(out, text_size((uint64_t)member->valuedouble).text);
+    else if (cJSON_IsString(member))
+        buffer_append_text(out, member->valuestring);
+    else
+        print_value(member, out);
+}
+
+int table_print_sheet(const cJSON *row, struct buffer *out)
+{
+    const cJSON *member;
     unsigned width = 0;
 
-    for (unsigned i = 0; i < count; i++)
-        if (display_width(columns[i].title) > width)
-            width = display_width(columns[i].title);
-    for (unsigned i = 0; i < count; i++) {
+    cJSON_ArrayForEach(member, row)
+    {
+        if (display_width(member->string) > width)
+            width = display_width(member->string);
+    }
+    cJSON_ArrayForEach(member, row)
+    {
         cleanup(buffer_done) struct buffer text = BUFFER_INIT(0);
 
-        buffer_fail(out, format_cell(&columns[i], row, &text));
+        if (!cJSON_IsNull(member))
+            append_member(member, &text);
+        buffer_fail(out, buffer_error(&text));
         if (text.length == 0)
             continue;
         buffer_append_text(out, "  ");
-        display_append_cell(out, columns[i].title, width + GAP, DISPLAY_LEFT);
+        display_append_cell(out, member->string, width + GAP, DISPLAY_LEFT);
         display_append(out, buffer_text(&text));
         buffer_append_text(out, "\n");
     }
@@ -219,29 +238,6 @@ int row_pod(const cJSON *row, struct buffer *ret_text)
 
 /* ---- journal -------------------------------------------------------------------------------- */
 
-/* "name=value …" of an object; sizes with their unit. */
-static void append_detail(const cJSON *detail, struct buffer *out)
-{
-    const cJSON *member;
-
-    if (cJSON_IsString(detail))
-        buffer_append_text(out, detail->valuestring);
-    if (!cJSON_IsObject(detail))
-        return;
-    cJSON_ArrayForEach(member, detail)
-    {
-        const char *bytes = strstr(member->string, "bytes");
-
-        buffer_append_format(out, "%s%s=", out->length > 0 ? " " : "", member->string);
-        if (cJSON_IsNumber(member) && member->valuedouble >= 0 && bytes && !bytes[strlen("bytes")])
-            buffer_append_text(out, text_size((uint64_t)member->valuedouble).text);
-        else if (cJSON_IsString(member))
-            buffer_append_text(out, member->valuestring);
-        else
-            row_print_value(member, out);
-    }
-}
-
 /* "2026-01-02 03:04:05.678  state_changed     volume 7 pvc-orders  sandbox a1b2…" */
 static void append_subject(const cJSON *row, struct buffer *out)
 {
@@ -264,10 +260,18 @@ static void append_subject(const cJSON *row, struct buffer *out)
 int row_print_journal(const cJSON *row, unsigned width, struct buffer *out)
 {
     cleanup(buffer_done) struct buffer subject = BUFFER_INIT(0), detail = BUFFER_INIT(0);
+    const cJSON *details = json_member(row, "detail"), *member;
+    const cJSON *object = cJSON_IsObject(details) ? details : NULL;
     unsigned columns;
 
     append_subject(row, &subject);
-    append_detail(json_member(row, "detail"), &detail);
+    if (cJSON_IsString(details))
+        buffer_append_text(&detail, details->valuestring);
+    cJSON_ArrayForEach(member, object)
+    {
+        buffer_append_format(&detail, "%s%s=", detail.length > 0 ? " " : "", member->string);
+        append_member(member, &detail);
+    }
     buffer_fail(out, buffer_error(&subject));
     buffer_fail(out, buffer_error(&detail));
     display_append(out, buffer_text(&subject));
@@ -281,28 +285,19 @@ int row_print_journal(const cJSON *row, unsigned width, struct buffer *out)
 
 /* ---- JSON ----------------------------------------------------------------------------------- */
 
-int row_print_value(const cJSON *value, struct buffer *out)
-{
-    char *text = cJSON_PrintUnformatted(value);
-    int result = text ? buffer_append_text(out, text) : buffer_fail(out, -ENOMEM);
-
-    cJSON_free(text);
-    return result;
-}
-
 int row_print_json(const cJSON *value, struct buffer *out)
 {
     const cJSON *row;
 
     if (!cJSON_IsArray(value)) {
-        row_print_value(value, out);
+        print_value(value, out);
         return buffer_append_text(out, "\n");
     }
     buffer_append_text(out, "[");
     cJSON_ArrayForEach(row, value)
     {
         buffer_append_text(out, row == value->child ? "\n" : ",\n");
-        row_print_value(row, out);
+        print_value(row, out);
     }
     return buffer_append_text(out, value->child ? "\n]\n" : "]\n");
 }

@@ -148,15 +148,16 @@ struct toml_item {
     enum toml_kind kind;
     const char *text; /* of a string, "" else */
     bool truth;       /* of a boolean */
+    const char *file; /* as given to toml_read() */
     unsigned line;
 };
 
 /* The item is borrowed for the call. A negative ends the reading and is what it returns. */
 typedef int toml_callback(void *userdata, const struct toml_item *item, struct error *error);
 
-/* 0, or -EBADMSG with "line N: what"; what came before has been called back then. */
-int toml_read(const char *text, size_t length, toml_callback *callback, void *userdata,
-              struct error *error);
+/* 0, or -EBADMSG with "FILE: line N: what"; what came before has been called back then. */
+int toml_read(const char *file, const char *text, size_t length, toml_callback *callback,
+              void *userdata, struct error *error);
 
 /* The few keys of Kata's configuration.toml that decide whether volumes of its sandboxes can be
  * resized. Annotations of a pod may change them again; they are not seen here. */
@@ -243,13 +244,10 @@ void kata_examine(struct findings *findings);
 /* The findings about one configuration, and about its paths. */
 void kata_judge(const struct kata_settings *settings, const struct program *program,
                 const char *file, const char *runtimes, struct findings *findings);
-void kata_judge_program(const struct kata_table *table, const struct program *program,
-                        const char *runtimes, struct findings *findings);
-void kata_judge_valid_paths(const struct kata_table *table, const char *runtimes,
-                            struct findings *findings);
+void kata_judge_programs(const struct kata_table *table, const struct program *program,
+                         const char *runtimes, struct findings *findings);
 
-/* The text of /opt/kata/VERSION: "4.1.0" or "3.26.0-rc0", a line's end behind it or not. */
-bool kata_version_parse(const char *text, unsigned *ret_major, unsigned *ret_minor);
+/* text: of /opt/kata/VERSION. */
 void kata_version_judge(const char *text, struct findings *findings);
 
 /* Every file in the places of Kata's configurations, in use or not, and those that the container

@@ -12,7 +12,6 @@
  * With sandboxer = "shim" containerd hands the sandbox itself to the shim, without the class's
  * options: runtime-rs then takes the first on its list, too. Go's shim serves no sandboxes.
  */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -123,7 +123,7 @@ static bool judge_extra_monitor(const struct judgement *judgement)
     return false;
 }
 
-/* kata_judge_program() says what is wrong with crust-qemu, which leaves a confidential guest alone.
+/* judge_program() says what is wrong with crust-qemu, which leaves a confidential guest alone.
  */
 static bool judge_qemu(const struct judgement *judgement)
 {
@@ -278,8 +278,8 @@ static void judge_crust(const struct kata_table *table, const struct program *pr
                      runtimes, program->qemu_name);
 }
 
-void kata_judge_program(const struct kata_table *table, const struct program *program,
-                        const char *runtimes, struct findings *findings)
+static void judge_program(const struct kata_table *table, const struct program *program,
+                          const char *runtimes, struct findings *findings)
 {
     char remedy[2 * KATA_FILE_BYTES];
 
@@ -305,18 +305,18 @@ void kata_judge_program(const struct kata_table *table, const struct program *pr
                                                   : "is no program that can be run");
 }
 
-/* These only restrict the annotations of pods. */
-void kata_judge_valid_paths(const struct kata_table *table, const char *runtimes,
-                            struct findings *findings)
+void kata_judge_programs(const struct kata_table *table, const struct program *program,
+                         const char *runtimes, struct findings *findings)
 {
-    for (unsigned i = 0; i < table->valid_paths; i++) {
+    judge_program(table, program, runtimes, findings);
+    for (unsigned i = 0; i < table->valid_paths; i++) { /* which only restrict pods' annotations */
         const char *path = table->valid_path[i];
-        struct program program;
+        struct program other;
 
         if (path[0] != '/' || strpbrk(path, "*?[{\\") || strcmp(path, table->path) == 0)
             continue;
-        program_find(findings->root, path, &program);
-        if (program.state == PROGRAM_ABSENT)
+        program_find(findings->root, path, &other);
+        if (other.state == PROGRAM_ABSENT)
             findings_add(findings, FINDING_NOTE, "kata_program", table->path_file,
                          "Correct valid_hypervisor_paths",
                          "%s: valid_hypervisor_paths names %s, which is not there: a pod whose "
@@ -383,8 +383,7 @@ static void examine_one(const struct kata_configuration *configuration, struct f
     table = kata_settings_table(&settings);
     if (table) {
         program_find(findings->root, table->path, &program);
-        kata_judge_program(table, &program, runtimes, findings);
-        kata_judge_valid_paths(table, runtimes, findings);
+        kata_judge_programs(table, &program, runtimes, findings);
     }
     kata_judge(&settings, &program, configuration->path, runtimes, findings);
 }
@@ -393,26 +392,16 @@ static void examine_one(const struct kata_configuration *configuration, struct f
  * there is no finding. */
 static const char version_file[] = "/opt/kata/VERSION";
 
-bool kata_version_parse(const char *text, unsigned *ret_major, unsigned *ret_minor)
+/* Kata reads the metadata of direct-assigned volumes since 2.4.0 (Go), 3.2.0 (runtime-rs). */
+void kata_version_judge(const char *text, struct findings *findings)
 {
     const size_t most = strspn(text, "0123456789.");
     unsigned major, minor, patch;
     int end = 0;
 
+    /* "4.1.0" or "3.26.0-rc0", a line's end behind it or not. */
     if (*text == '.' || sscanf(text, "%4u.%4u.%4u%n", &major, &minor, &patch, &end) != 3 ||
-        (size_t)end != most || !strchr("-+\n\r ", text[end]))
-        return false;
-    *ret_major = major;
-    *ret_minor = minor;
-    return true;
-}
-
-/* Kata reads the metadata of direct-assigned volumes since 2.4.0 (Go), 3.2.0 (runtime-rs). */
-void kata_version_judge(const char *text, struct findings *findings)
-{
-    unsigned major, minor;
-
-    if (!kata_version_parse(text, &major, &minor)) {
+        (size_t)end != most || !strchr("-+\n\r ", text[end])) {
         findings_add(findings, FINDING_WARNING, "kata_version", version_file, NULL,
                      "which release of Kata is installed can't be told: the file holds no version");
         return;

@@ -32,33 +32,15 @@ struct found {
     char label[LABEL_BYTES]; /* SELinux's; "" none */
 };
 
-static bool is_own_root(int root)
-{
-    struct stat status, own;
-
-    return fstat(root, &status) == 0 && stat("/", &own) == 0 && status.st_dev == own.st_dev &&
-           status.st_ino == own.st_ino;
-}
-
-/* A file that is not found does not exist: the whole node can be seen, or at least the directory.
- */
-static enum program_state judge_absence(const struct view *view, const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    char directory[PATH_MAX], real[PATH_MAX];
-
-    if (view->first >= 0 || is_own_root(view->root))
-        return PROGRAM_ABSENT;
-    (void)snprintf(directory, sizeof(directory), "%.*s", slash ? (int)(slash - path) + 1 : 0, path);
-    return host_file_resolve(view->root, directory, real) == 0 ? PROGRAM_ABSENT : PROGRAM_UNSEEN;
-}
-
 static void find(const struct view *view, const char *path, struct found *ret_found)
 {
+    const char *slash = strrchr(path, '/');
     cleanup(fd_closep) int fd = -1;
-    char link[32];
+    char link[32], directory[PATH_MAX], real[PATH_MAX];
+    struct stat its, own;
     ssize_t length;
     int root = view->root;
+    bool sees_all;
 
     *ret_found = (struct found){.state = PROGRAM_UNNAMED};
     if (!*path)
@@ -68,7 +50,15 @@ static void find(const struct view *view, const char *path, struct found *ret_fo
                    ? view->first
                    : -1;
     if (root < 0 || path_open_in_root(root, path, &fd) < 0 || fstat(fd, &ret_found->status) < 0) {
-        ret_found->state = judge_absence(view, path);
+        /* A file that is not found does not exist if the whole node can be seen, or at least the
+         * directory. */
+        (void)snprintf(directory, sizeof(directory), "%.*s", slash ? (int)(slash - path) + 1 : 0,
+                       path);
+        sees_all = view->first >= 0 || (fstat(view->root, &its) == 0 && stat("/", &own) == 0 &&
+                                        its.st_dev == own.st_dev && its.st_ino == own.st_ino);
+        ret_found->state = sees_all || host_file_resolve(view->root, directory, real) == 0
+                               ? PROGRAM_ABSENT
+                               : PROGRAM_UNSEEN;
         return;
     }
     (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);

@@ -9,11 +9,12 @@
 #include <string.h>
 
 #include "doctor/checks.h"
+#include "lib/cleanup.h"
 
 static int fail(const struct toml_item *item, const char *what, struct error *error)
 {
-    return error_set(error, -EBADMSG, "line %u: %s %s", item->line, item->part[item->parts - 1],
-                     what);
+    return error_set(error, -EBADMSG, "%s: line %u: %s %s", item->file, item->line,
+                     item->part[item->parts - 1], what);
 }
 
 static int take_boolean(const struct toml_item *item, bool *ret_value, struct error *error)
@@ -46,18 +47,26 @@ static int take_valid_path(const struct toml_item *item, struct kata_table *tabl
     return 0;
 }
 
-struct reading {
-    struct kata_settings *settings;
-    const char *file;
+/* [hypervisor.NAME] KEY; where the value goes, and the name of the file that set it last. */
+static const struct {
+    const char *key;
+    size_t member, size; /* size: of a text; 0: a boolean */
+    size_t file;         /* 0: none is kept */
+} keys[] = {
+#define MEMBER(member) offsetof(struct kata_table, member)
+    {"enable_debug", MEMBER(enable_debug), 0, MEMBER(debug_file)},
+    {"extra_monitor_socket", MEMBER(monitor), KATA_WORD_BYTES, MEMBER(monitor_file)},
+    {"dbg_monitor_socket", MEMBER(monitor), KATA_WORD_BYTES, MEMBER(monitor_file)},
+    {"path", MEMBER(path), KATA_FILE_BYTES, MEMBER(path_file)},
+    {"disable_block_device_use", MEMBER(no_block_devices), 0, 0},
+    {"confidential_guest", MEMBER(confidential), 0, 0},
 };
 
-/* [hypervisor.NAME] KEY */
-static int take_hypervisor(const struct reading *reading, const struct toml_item *item,
+static int take_hypervisor(struct kata_settings *settings, const struct toml_item *item,
                            struct error *error)
 {
-    struct kata_settings *settings = reading->settings;
     struct kata_table *table = settings->table;
-    const char *key = item->part[2], *file = reading->file;
+    const char *key = item->part[2];
     bool is_off = true;
     int r;
 
@@ -69,22 +78,16 @@ static int take_hypervisor(const struct reading *reading, const struct toml_item
         settings->tables++;
         (void)snprintf(table->name, sizeof(table->name), "%s", item->part[1]);
     }
-    if (strcmp(key, "enable_debug") == 0) {
-        (void)snprintf(table->debug_file, sizeof(table->debug_file), "%s", file);
-        return take_boolean(item, &table->enable_debug, error);
+    for (size_t i = 0; i < array_length(keys); i++) {
+        char *member = (char *)table + keys[i].member;
+
+        if (strcmp(keys[i].key, key) != 0)
+            continue;
+        if (keys[i].file)
+            (void)snprintf((char *)table + keys[i].file, KATA_FILE_BYTES, "%s", item->file);
+        return keys[i].size ? take_text(item, member, keys[i].size, error)
+                            : take_boolean(item, (bool *)(void *)member, error);
     }
-    if (strcmp(key, "extra_monitor_socket") == 0 || strcmp(key, "dbg_monitor_socket") == 0) {
-        (void)snprintf(table->monitor_file, sizeof(table->monitor_file), "%s", file);
-        return take_text(item, table->monitor, sizeof(table->monitor), error);
-    }
-    if (strcmp(key, "path") == 0) {
-        (void)snprintf(table->path_file, sizeof(table->path_file), "%s", file);
-        return take_text(item, table->path, sizeof(table->path), error);
-    }
-    if (strcmp(key, "disable_block_device_use") == 0)
-        return take_boolean(item, &table->no_block_devices, error);
-    if (strcmp(key, "confidential_guest") == 0)
-        return take_boolean(item, &table->confidential, error);
     if (strcmp(key, "valid_hypervisor_paths") == 0)
         return take_valid_path(item, table, error);
     if (strcmp(key, "disable_guest_selinux") != 0)
@@ -96,12 +99,11 @@ static int take_hypervisor(const struct reading *reading, const struct toml_item
 
 static int on_item(void *userdata, const struct toml_item *item, struct error *error)
 {
-    const struct reading *reading = userdata;
-    struct kata_settings *settings = reading->settings;
+    struct kata_settings *settings = userdata;
     bool is_hypervisor;
 
     if (item->parts == 3 && strcmp(item->part[0], "hypervisor") == 0)
-        return take_hypervisor(reading, item, error);
+        return take_hypervisor(settings, item, error);
     if (item->parts != 2 || strcmp(item->part[0], "runtime") != 0)
         return 0;
     is_hypervisor = strcmp(item->part[1], "hypervisor_name") == 0;
@@ -111,23 +113,10 @@ static int on_item(void *userdata, const struct toml_item *item, struct error *e
                : 0;
 }
 
-/* Puts the file's name before a failure's text. */
-static int read_file(const char *file, const char *text, size_t length, toml_callback *callback,
-                     void *userdata, struct error *error)
-{
-    const int r = toml_read(text, length, callback, userdata, error);
-
-    if (r < 0)
-        (void)error_prefix(error, "%s: ", file);
-    return r;
-}
-
 int kata_settings_read(struct kata_settings *settings, const char *file, const char *text,
                        size_t length, struct error *error)
 {
-    struct reading reading = {settings, file};
-
-    return read_file(file, text, length, on_item, &reading, error);
+    return toml_read(file, text, length, on_item, settings, error);
 }
 
 const struct kata_table *kata_settings_table(const struct kata_settings *settings)
@@ -163,14 +152,16 @@ static int on_runtime_item(void *userdata, const struct toml_item *item, struct 
     if (runtime == runtimes->runtime + runtimes->count) {
         if (runtimes->count == ENGINE_RUNTIMES || strlen(name) >= ENGINE_NAME_BYTES)
             return error_set(error, -EBADMSG,
-                             "line %u: more runtimes, or longer names, than are read", item->line);
+                             "%s: line %u: more runtimes, or longer names, than are read",
+                             item->file, item->line);
         runtimes->count++;
         (void)snprintf(runtime->name, sizeof(runtime->name), "%s", name);
     }
     is_config = strcmp(key, "ConfigPath") == 0 || strcmp(key, "runtime_config_path") == 0;
     is_path = strcmp(key, "runtime_path") == 0;
     if (is_config && (item->kind != TOML_STRING || strlen(item->text) >= ENGINE_PATH_BYTES))
-        return error_set(error, -EBADMSG, "line %u: the path of a configuration is %s", item->line,
+        return error_set(error, -EBADMSG, "%s: line %u: the path of a configuration is %s",
+                         item->file, item->line,
                          item->kind == TOML_STRING ? "too long" : "no string");
     if (is_config)
         (void)snprintf(runtime->config_path, sizeof(runtime->config_path), "%s", item->text);
@@ -186,5 +177,5 @@ static int on_runtime_item(void *userdata, const struct toml_item *item, struct 
 int engine_runtimes_read(struct engine_runtimes *runtimes, const char *file, const char *text,
                          size_t length, struct error *error)
 {
-    return read_file(file, text, length, on_runtime_item, runtimes, error);
+    return toml_read(file, text, length, on_runtime_item, runtimes, error);
 }

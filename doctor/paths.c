@@ -168,34 +168,31 @@ static void examine_database(const char *path, struct findings *findings)
                      "it can be written, %.1f GiB are free", (double)free_mib / 1024);
 }
 
-static void examine_socket(const char *path, struct findings *findings)
-{
-    cleanup(fd_closep) int directory = -1;
-    int r = open_writable(findings->root, path, &directory);
-
-    findings_check(findings, r == 0, "its directory can be written", FINDING_ERROR, "socket", path,
-                   "Let crustd write to its directory, or name another path",
-                   "the socket can't be made: %s", strerror(-r));
-}
-
 void paths_examine(struct findings *findings)
 {
     const struct config *config = findings->config;
+    const char *const watched[] = {config->paths.kata_volumes, config->paths.crust_volumes,
+                                   config->paths.kata_go_sandboxes, config->paths.kata_go_vms,
+                                   config->paths.kata_rs_sandboxes};
+    const char *const sockets[] = {config->paths.http_socket, config->paths.grpc_socket};
     const char *group = config->paths.socket_group;
 
-    examine_watched(config->paths.kata_volumes, findings);
-    examine_watched(config->paths.crust_volumes, findings);
-    examine_watched(config->paths.kata_go_sandboxes, findings);
-    examine_watched(config->paths.kata_go_vms, findings);
-    examine_watched(config->paths.kata_rs_sandboxes, findings);
+    for (size_t i = 0; i < array_length(watched); i++)
+        examine_watched(watched[i], findings);
     if (config->cleanup.mode == CLEANUP_DELETE) {
         examine_trash(config->paths.kata_volumes, config->paths.kata_trash, findings);
         examine_trash(config->paths.crust_volumes, config->paths.crust_trash, findings);
     }
     examine_node(findings);
     examine_database(config->paths.database, findings);
-    examine_socket(config->paths.http_socket, findings);
-    examine_socket(config->paths.grpc_socket, findings);
+    for (size_t i = 0; i < array_length(sockets); i++) {
+        cleanup(fd_closep) int directory = -1;
+        const int r = open_writable(findings->root, sockets[i], &directory);
+
+        findings_check(findings, r == 0, "its directory can be written", FINDING_ERROR, "socket",
+                       sockets[i], "Let crustd write to its directory, or name another path",
+                       "the socket can't be made: %s", strerror(-r));
+    }
     if (group[0] && group[strspn(group, "0123456789")] && !getgrnam(group))
         findings_add(findings, FINDING_ERROR, "socket_group", "paths.socket_group",
                      "groupadd it, or name another",
@@ -319,14 +316,6 @@ static const char *below(const char *path, const char *directory)
     return strncmp(path, directory, length) == 0 && path[length] == '/' ? path + length : NULL;
 }
 
-static bool is_of_kata(const struct search *search, const char *uid)
-{
-    for (unsigned i = 0; i < search->uids; i++)
-        if (below(search->uid[i], uid))
-            return true;
-    return false;
-}
-
 /* Whether a driver has also left metadata for the path: such a volume is crustd's. */
 static bool has_metadata(const struct search *search, const char *below_kubelet)
 {
@@ -370,6 +359,7 @@ static int on_mount(void *userdata, char *line)
     const char *rest;
     char uid[64], pv[256], record[400];
     struct mount_entry mount;
+    bool is_kata = false;
     int end = 0;
 
     if (!mount_table_split(line, &mount) || !strstr(mount.mount_point, "/kubernetes.io~csi/") ||
@@ -382,7 +372,11 @@ static int on_mount(void *userdata, char *line)
     if (!rest ||
         sscanf(rest, "/pods/%63[^/]/volumes/kubernetes.io~csi/%255[^/]/mount%n", uid, pv, &end) !=
             2 ||
-        end == 0 || rest[end] != '\0' || !is_of_kata(search, uid))
+        end == 0 || rest[end] != '\0')
+        return 0;
+    for (unsigned i = 0; i < search->uids && !is_kata; i++)
+        is_kata = below(search->uid[i], uid);
+    if (!is_kata)
         return 0;
     (void)snprintf(record, sizeof(record), "pods/%s/volumes/kubernetes.io~csi/%s/vol_data.json",
                    uid, pv);

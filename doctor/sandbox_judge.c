@@ -25,10 +25,8 @@ struct verdict {
     char remedy[DROP_IN_BYTES + 128]; /* "" none */
 };
 
-static struct verdict judge(enum finding_level level, const char *remedy, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static struct verdict judge(enum finding_level level, const char *remedy, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static struct verdict
+judge(enum finding_level level, const char *remedy, const char *format, ...)
 {
     struct verdict verdict = {.level = level};
     va_list arguments;
@@ -88,14 +86,6 @@ static const char *find_monitor(const cJSON *row)
     if (strncmp(option, "-qmp", 4) == 0)
         return "an extra monitor, QMP";
     return strcmp(option, "-monitor") == 0 ? NULL : "an extra monitor";
-}
-
-static bool lacks_monitor(const cJSON *row, const struct config *config)
-{
-    const enum hypervisor_kind kind = hypervisor_kind_from_name(json_text(row, "hypervisor"));
-
-    return (kind == HYPERVISOR_QEMU || kind == HYPERVISOR_UNKNOWN) && !number_of(row, "orphaned") &&
-           config->resize.qemu_monitor != QEMU_MONITOR_OFF && !find_monitor(row);
 }
 
 static struct verdict judge_qemu(const char *vmm, const cJSON *row, const struct config *config)
@@ -295,16 +285,21 @@ static void list_restarts(struct findings *findings)
     unsigned with_volumes = 0, count;
     char more[32] = "";
 
+    if (findings->config->resize.qemu_monitor == QEMU_MONITOR_OFF)
+        return;
     for (int pass = 1; pass >= 0; pass--) {
         const cJSON *row;
 
         cJSON_ArrayForEach(row, findings->sandboxes)
         {
+            const enum hypervisor_kind kind =
+                hypervisor_kind_from_name(json_text(row, "hypervisor"));
             const char *pod = json_text(row, "pod_name");
             char name[384];
 
             if ((number_of(row, "volumes") > 0) != pass || !findings_is_running(findings, row) ||
-                !lacks_monitor(row, findings->config))
+                (kind != HYPERVISOR_QEMU && kind != HYPERVISOR_UNKNOWN) ||
+                number_of(row, "orphaned") || find_monitor(row))
                 continue;
             (void)snprintf(name, sizeof(name), "%.64s%s%.256s",
                            *pod ? json_text(row, "pod_namespace") : "sandbox", *pod ? "/" : " ",

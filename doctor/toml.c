@@ -23,11 +23,13 @@ struct reading {
     toml_callback *callback;
     void *userdata;
     struct error *error;
+    const char *file;
 };
 
 static int fail(struct reading *reading, const char *what)
 {
-    return error_set(reading->error, -EBADMSG, "line %u: %s", reading->line, what);
+    return error_set(reading->error, -EBADMSG, "%s: line %u: %s", reading->file, reading->line,
+                     what);
 }
 
 /* The next character, or NUL at the end: the text itself has none. */
@@ -74,8 +76,12 @@ static void skip_space(struct reading *reading)
 
 static int call_back(struct reading *reading, enum toml_kind kind, const char *text, bool truth)
 {
-    struct toml_item item = {
-        .parts = reading->parts, .kind = kind, .text = text, .truth = truth, .line = reading->line};
+    struct toml_item item = {.parts = reading->parts,
+                             .kind = kind,
+                             .text = text,
+                             .truth = truth,
+                             .file = reading->file,
+                             .line = reading->line};
 
     for (unsigned i = 0; i < reading->parts; i++)
         item.part[i] = reading->part[i];
@@ -303,36 +309,34 @@ static int take_value(struct reading *reading, bool is_element)
 
 /* ---- the file ------------------------------------------------------------------------------ */
 
-static int take_table(struct reading *reading)
-{
-    const char *closing = take(reading, "[[") ? "]]" : "]";
-    int r;
-
-    if (closing[1] == '\0')
-        (void)take(reading, "[");
-    reading->parts = 0;
-    r = take_name(reading);
-    return r < 0 || take(reading, closing) ? r : fail(reading, "a [table] without its end");
-}
-
-int toml_read(const char *text, size_t length, toml_callback *callback, void *userdata,
-              struct error *error)
+int toml_read(const char *file, const char *text, size_t length, toml_callback *callback,
+              void *userdata, struct error *error)
 {
     struct reading reading = {.cursor = text,
                               .end = text + length,
                               .line = 1,
                               .callback = callback,
                               .userdata = userdata,
-                              .error = error};
-    int r = 0;
+                              .error = error,
+                              .file = file};
+    const char *closing;
+    int r;
 
     if (memchr(text, '\0', length) || !text_is_utf8(text, length))
-        return error_set(error, -EBADMSG, "it is not UTF-8 text");
+        return error_set(error, -EBADMSG, "%s: it is not UTF-8 text", file);
     for (;;) {
         skip_space(&reading);
         if (!peek(&reading))
             return 0;
-        r = peek(&reading) == '[' ? take_table(&reading) : take_pair(&reading);
+        if (take(&reading, "[")) {
+            closing = take(&reading, "[") ? "]]" : "]";
+            reading.parts = 0;
+            r = take_name(&reading);
+            if (r == 0 && !take(&reading, closing))
+                r = fail(&reading, "a [table] without its end");
+        } else {
+            r = take_pair(&reading);
+        }
         if (r < 0)
             return r;
         if (!take_line_end(&reading) && peek(&reading))

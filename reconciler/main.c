@@ -14,9 +14,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "api/grpc_call.h"
-#include "api/http_server.h"
-#include "api/metrics.h"
+#include "api/server.h"
 #include "config/config.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
@@ -99,8 +97,8 @@ static void on_synced(void *userdata)
 
 static int load_config(const struct daemon *daemon, struct config *ret_config, struct error *error)
 {
-    return config_load_host(daemon->root, daemon->arguments.root, daemon->arguments.config,
-                            ret_config, error);
+    return config_load(daemon->root, daemon->arguments.root, daemon->arguments.config, ret_config,
+                       error);
 }
 
 static void reload(struct daemon *daemon)

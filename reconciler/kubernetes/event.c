@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* event.c - see event.h.
+/* event.c - see kubernetes_events.h.
  *
  * core/v1 is what the kubelet and external-resizer create, and what their readers expect: it has
  * count, firstTimestamp and lastTimestamp, so that events that were counted before they were sent
@@ -10,7 +10,7 @@
  * kubectl describe looks for the object's uid. A pod's is part of the volume path; a claim's is
  * part of its PV's name where external-provisioner made that ("pvc-" and the uid).
  */
-#include "reconciler/kubernetes/event.h"
+#include "reconciler/kubernetes/kubernetes_events.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -28,10 +28,7 @@
 #include "model/volume.h"
 #include "store/journal.h"
 
-static const struct {
-    const char *reason;
-    bool warning;
-} kinds[EVENT_KINDS] = {
+const struct event_word event_words[EVENT_KINDS] = {
     [EVENT_NONE] = {"", false},
     [EVENT_RESIZED] = {"FileSystemResizeSuccessful", false},
     [EVENT_STALLED] = {"FileSystemResizeFailed", true},
@@ -39,16 +36,6 @@ static const struct {
     [EVENT_NORMAL] = {"VolumeConditionNormal", false},
     [EVENT_REMOVED] = {"StaleVolumeMetadataRemoved", false},
 };
-
-const char *event_reason(enum event_kind kind)
-{
-    return kinds[kind].reason;
-}
-
-bool event_is_warning(enum event_kind kind)
-{
-    return kinds[kind].warning;
-}
 
 /* ---- what happened ------------------------------------------------------------------------- */
 
@@ -209,14 +196,6 @@ const char *event_namespace(const struct event *event)
     return event->object.namespace[0] ? event->object.namespace : "default";
 }
 
-static void write_time(struct buffer *body, const char *name, int64_t ms)
-{
-    char text[CLOCK_TEXT_BYTES];
-
-    clock_text(ms, text);
-    json_append_member(body, name, text);
-}
-
 /* "pod.0123456789abcdef": as client-go forms them, a hash in the place of the time. */
 static void write_name(struct buffer *body, const struct event *event, const char *node)
 {
@@ -226,8 +205,9 @@ static void write_name(struct buffer *body, const struct event *event, const cha
     char hash[SHA256_HEX_BYTES], name[NAME_SHOWN + DIGITS + 2];
 
     buffer_append_format(&all, "%s\n%s\n%s\n%s\n%s\n%s\n%" PRId64 "\n%" PRId64, node,
-                         event_reason(event->kind), event->object.kind, event->object.namespace,
-                         event->object.name, event->message, event->first_ms, event->last_ms);
+                         event_words[event->kind].reason, event->object.kind,
+                         event->object.namespace, event->object.name, event->message,
+                         event->first_ms, event->last_ms);
     sha256_hex(buffer_text(&all), all.length, hash);
     while (shown > 1 && !isalnum((unsigned char)event->object.name[shown - 1]))
         shown--; /* a name that is cut does not end with a dash or a dot */
@@ -238,8 +218,11 @@ static void write_name(struct buffer *body, const struct event *event, const cha
 int event_write(const struct event *event, const char *node, struct buffer *ret_body)
 {
     const struct event_object *object = &event->object;
+    char first[CLOCK_TEXT_BYTES], last[CLOCK_TEXT_BYTES];
     struct buffer *body = ret_body;
 
+    clock_text(event->first_ms, first);
+    clock_text(event->last_ms, last);
     buffer_append_text(body, "{\"apiVersion\":\"v1\",\"kind\":\"Event\",\"metadata\":{");
     write_name(body, event, node);
     json_append_member(body, "namespace", event_namespace(event));
@@ -253,18 +236,45 @@ int event_write(const struct event *event, const char *node, struct buffer *ret_
     if (object->uid[0])
         json_append_member(body, "uid", object->uid);
     buffer_append_text(body, "}");
-    json_append_member(body, "type", event_is_warning(event->kind) ? "Warning" : "Normal");
-    json_append_member(body, "reason", event_reason(event->kind));
+    json_append_member(body, "type", event_words[event->kind].warning ? "Warning" : "Normal");
+    json_append_member(body, "reason", event_words[event->kind].reason);
     json_append_member(body, "message", event->message);
     buffer_append_text(body, ",\"source\":{\"component\":\"crustd\"");
     json_append_member(body, "host", node);
     buffer_append_text(body, "}");
     json_append_member(body, "reportingComponent", "crustd");
     json_append_member(body, "reportingInstance", node);
-    write_time(body, "firstTimestamp", event->first_ms);
-    write_time(body, "lastTimestamp", event->last_ms);
+    json_append_member(body, "firstTimestamp", first);
+    json_append_member(body, "lastTimestamp", last);
     buffer_append_format(body, ",\"count\":%u}", event->count);
     return buffer_error(body);
+}
+
+/* ---- the API server's answer ---------------------------------------------------------------- */
+
+enum api_verdict api_answer_judge(const struct api_answer *answer, struct error *ret_error)
+{
+    cleanup(json_deletep) cJSON *status = NULL;
+    char shown[ERROR_TEXT_BYTES / 2];
+    const char *message = "";
+
+    if (answer->end != HTTP_EXCHANGE_ANSWERED) {
+        *ret_error = answer->error;
+        return API_AGAIN;
+    }
+    if (json_parse(answer->body, answer->length, JSON_LIMITS_HTTP, &status, NULL) == 0)
+        message = json_text(status, "message");
+    text_clean(message, strlen(message), shown, sizeof(shown));
+    (void)error_set(ret_error, (int)answer->status, "its API server answers %u%s%s", answer->status,
+                    *shown ? ": " : "", shown);
+    /* 409: an attempt whose answer was lost had created it. 401: the token is replaced, sooner or
+     * later. */
+    if (answer->status / 100 == 2 || answer->status == 409)
+        return API_SENT;
+    return answer->status >= 500 || answer->status == 401 || answer->status == 408 ||
+                   answer->status == 429
+               ? API_AGAIN
+               : API_REFUSED;
 }
 
 /* ---- event queue ---------------------------------------------------------------------------- */
@@ -302,43 +312,28 @@ static void forget_old(struct event_queue *queue, uint64_t now_ns)
 {
     for (unsigned i = queue->count; i-- > 0;) {
         struct queued_event *item = queue->item[i];
-        bool is_over = item->ready_ns <= now_ns;
 
-        if (is_over && (!is_due(item) || now_ns - item->since_ns > AGE_NS)) {
+        if (item->ready_ns <= now_ns && (!is_due(item) || now_ns - item->since_ns > AGE_NS)) {
             queue->dropped += is_due(item);
             remove_at(queue, i);
         }
     }
 }
 
-/* The one that is missed least: taken already, else the oldest. */
-static void make_room(struct event_queue *queue)
-{
-    unsigned victim = 0;
-
-    if (queue->count < EVENT_QUEUE_LENGTH)
-        return;
-    for (unsigned i = queue->count; i-- > 0;)
-        if (!is_due(queue->item[i]))
-            victim = i;
-    queue->dropped += is_due(queue->item[victim]);
-    remove_at(queue, victim);
-}
-
 void event_queue_add(struct event_queue *queue, const struct event *event, uint64_t now_ns)
 {
-    struct queued_event *item = NULL;
+    struct queued_event *item;
+    unsigned victim = 0;
 
     forget_old(queue, now_ns);
-    for (unsigned i = 0; i < queue->count && !item; i++)
-        if (event_equals(&queue->item[i]->event, event))
-            item = queue->item[i];
-    if (item) {
+    for (unsigned i = 0; i < queue->count; i++) {
+        item = queue->item[i];
+        if (!event_equals(&item->event, event))
+            continue;
+        queue->merged += is_due(item);
         if (!is_due(item)) {
             item->event.first_ms = event->first_ms;
             item->since_ns = now_ns;
-        } else {
-            queue->merged++;
         }
         item->event.last_ms = event->last_ms;
         item->event.count += event->count;
@@ -349,7 +344,13 @@ void event_queue_add(struct event_queue *queue, const struct event *event, uint6
         queue->dropped++;
         return;
     }
-    make_room(queue);
+    if (queue->count == EVENT_QUEUE_LENGTH) { /* the one that is missed least goes: taken already,
+                                                 else the oldest */
+        while (victim < queue->count && is_due(queue->item[victim]))
+            victim++;
+        queue->dropped += victim == queue->count;
+        remove_at(queue, victim % queue->count);
+    }
     *item = (struct queued_event){.event = *event, .since_ns = now_ns, .ready_ns = now_ns};
     queue->item[queue->count++] = item;
 }

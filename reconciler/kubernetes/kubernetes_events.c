@@ -10,8 +10,6 @@
 
 #include <arpa/inet.h>
 #include <ctype.h>
-#include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +21,6 @@
 #include "lib/loop.h"
 #include "lib/path.h"
 #include "reconciler/core/context.h"
-#include "reconciler/kubernetes/event.h"
 #include "store/journal.h"
 
 enum {
@@ -109,16 +106,15 @@ static void try_again(struct kubernetes_events *events)
 static void on_answer(struct api_post *post, const struct api_answer *answer, void *userdata)
 {
     struct kubernetes_events *events = userdata;
-    const enum api_verdict verdict = api_answer_judge(answer);
-    const bool is_answered = answer->end == HTTP_EXCHANGE_ANSWERED;
     struct error error = {0};
-    int trouble = 0;
+    const enum api_verdict verdict = api_answer_judge(answer, &error);
+    const bool is_answered = answer->end == HTTP_EXCHANGE_ANSWERED;
 
-    if (verdict != API_SENT) {
-        api_answer_explain(answer, &error);
-        trouble = is_answered ? (int)answer->status : -1 - (int)answer->end;
-    }
-    say_trouble(events, trouble, error.text);
+    say_trouble(events,
+                verdict == API_SENT ? 0
+                : is_answered       ? (int)answer->status
+                                    : -1 - (int)answer->end,
+                error.text);
     events->post = api_post_free(post);
     if (verdict == API_AGAIN) {
         try_again(events);
@@ -157,29 +153,27 @@ static void send_current(struct kubernetes_events *events)
 /* ---- what is next -------------------------------------------------------------------------- */
 
 /* Each event costs PAUSE_NS, and BURST of them can be saved up. */
-static bool take_next(struct kubernetes_events *events)
+static void pump(struct kubernetes_events *events)
 {
     const uint64_t now = clock_boottime(), most = BURST * PAUSE_NS;
 
-    if (events->paid_ns > now) {
-        wake_at(events, events->paid_ns);
-        return false;
+    if (events->post)
+        return;
+    if (!events->current.count) {
+        if (events->paid_ns > now) {
+            wake_at(events, events->paid_ns);
+            return;
+        }
+        if (!event_queue_take(&events->queue, now, &events->current)) {
+            wake_at(events, event_queue_when(&events->queue));
+            return;
+        }
+        events->current_ns = now;
+        if (now > most && events->paid_ns < now - most)
+            events->paid_ns = now - most;
+        events->paid_ns += PAUSE_NS;
     }
-    if (!event_queue_take(&events->queue, now, &events->current)) {
-        wake_at(events, event_queue_when(&events->queue));
-        return false;
-    }
-    events->current_ns = now;
-    if (now > most && events->paid_ns < now - most)
-        events->paid_ns = now - most;
-    events->paid_ns += PAUSE_NS;
-    return true;
-}
-
-static void pump(struct kubernetes_events *events)
-{
-    if (!events->post && (events->current.count || take_next(events)))
-        send_current(events);
+    send_current(events);
 }
 
 static void on_row(void *userdata, const struct store_event_row *row)
@@ -302,53 +296,31 @@ struct kubernetes_events *kubernetes_events_free(struct kubernetes_events *event
  * one: a name would have to be resolved, which waits or takes a thread, and the kubelet gives none.
  */
 
-static bool is_address(const char *text)
-{
-    unsigned char bytes[sizeof(struct in6_addr)];
-
-    return strlen(text) < SERVICE_ACCOUNT_ADDRESS_BYTES &&
-           (inet_pton(AF_INET, text, bytes) == 1 || inet_pton(AF_INET6, text, bytes) == 1);
-}
-
-static bool parse_port(const char *text, uint16_t *ret_port)
-{
-    char *end;
-    unsigned long port;
-
-    errno = 0;
-    port = strtoul(text, &end, 10);
-    if (!isdigit((unsigned char)text[0]) || *end || errno || port < 1 || port > UINT16_MAX)
-        return false;
-    *ret_port = (uint16_t)port;
-    return true;
-}
-
 int service_account_find(const char *directory, struct service_account *ret_account,
                          struct error *error)
 {
     const char *host = getenv("KUBERNETES_SERVICE_HOST"), *port = getenv("KUBERNETES_SERVICE_PORT");
     struct service_account *account = ret_account;
+    unsigned char bytes[sizeof(struct in6_addr)];
+    unsigned long number = 0;
+    char *end = NULL;
 
     if (!host || !*host || !port)
         return error_set(error, SERVICE_ACCOUNT_NONE,
                          "KUBERNETES_SERVICE_HOST and _PORT are not set: crustd does not run in a "
                          "pod");
-    if (!is_address(host) || !parse_port(port, &account->port))
+    if (isdigit((unsigned char)port[0]))
+        number = strtoul(port, &end, 10); /* ULONG_MAX where it does not fit */
+    if (strlen(host) >= SERVICE_ACCOUNT_ADDRESS_BYTES ||
+        (inet_pton(AF_INET, host, bytes) != 1 && inet_pton(AF_INET6, host, bytes) != 1) || !end ||
+        *end || number < 1 || number > UINT16_MAX)
         return error_set(error, SERVICE_ACCOUNT_NONE,
                          "KUBERNETES_SERVICE_HOST and _PORT are no address and port");
+    account->port = (uint16_t)number;
     (void)snprintf(account->address, sizeof(account->address), "%s", host);
     (void)snprintf(account->ca_file, sizeof(account->ca_file), "%s/ca.crt", directory);
     account->directory = directory;
     return SERVICE_ACCOUNT_FOUND;
-}
-
-/* What may stand in a header: a token is of a JWT's characters, or an opaque word. */
-static bool is_word(const char *text)
-{
-    for (const char *at = text; *at; at++)
-        if (!isgraph((unsigned char)*at))
-            return false;
-    return *text != '\0';
 }
 
 int service_account_read_token(const struct service_account *account, struct buffer *ret_token,
@@ -373,7 +345,10 @@ int service_account_read_token(const struct service_account *account, struct buf
     while (before < after && isspace((unsigned char)token->data[before]))
         before++;
     buffer_consume(token, before);
-    if (strlen(buffer_text(token)) != token->length || !is_word(buffer_text(token)))
+    /* What may stand in a header: a token is of a JWT's characters, or an opaque word. */
+    for (after = 0; after < token->length && isgraph((unsigned char)token->data[after]);)
+        after++;
+    if (after == 0 || after < token->length)
         return error_set(error, SERVICE_ACCOUNT_NONE, "%s holds no token", path);
     return 0;
 }

@@ -33,7 +33,7 @@ CONNECTIONS = limit("grpc_server.c", "CONNECTIONS")
 STREAMS = limit("http2.h", "HTTP2_STREAMS")
 STREAM_NUMBERS = range(1, 2 * STREAMS, 2)
 TAKEN_BYTES = CONNECTIONS * (limit("http2.h", "HTTP2_SESSION_BYTES") +
-                             limit("http2_connection.c", "WRITE_BYTES") +
+                             limit("grpc_server.c", "WRITE_BYTES") +
                              STREAMS * limit("http2.h", "HTTP2_REQUEST_BYTES") +
                              2 * limit("http2.h", "HTTP2_OWN_BYTES")) + \
     2 * limit("grpc_server.c", "ROOM_BYTES")

@@ -27,7 +27,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static const char beginning[] = "its API server answers ";
     struct api_answer answer = {.end = HTTP_EXCHANGE_ANSWERED};
     cleanup(freep) char *body = calloc(1, size + 1);
-    struct error error;
+    struct error error = {0};
+    enum api_verdict verdict;
 
     if (!body || size < STATUS)
         return 0;
@@ -35,8 +36,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     answer.status = data[0] * 4 + data[1] % 4;
     answer.body = body;
     answer.length = size - STATUS;
-    must(api_answer_judge(&answer) != API_SENT || answer.status / 100 == 2 || answer.status == 409);
-    api_answer_explain(&answer, &error);
+    verdict = api_answer_judge(&answer, &error);
+    must(verdict != API_SENT || answer.status / 100 == 2 || answer.status == 409);
     must(error.code == (int)answer.status);
     must(strncmp(error.text, beginning, strlen(beginning)) == 0);
     must(text_is_utf8(error.text, strlen(error.text)));

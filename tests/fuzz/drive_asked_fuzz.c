@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "api/call.h"
-#include "api/message.h"
 #include "lib/proto.h"
 #include "lib/text.h"
 #include "reconciler/command/drive_form.h"

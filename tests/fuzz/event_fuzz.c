@@ -11,7 +11,7 @@
 #include "lib/cleanup.h"
 #include "lib/json.h"
 #include "lib/text.h"
-#include "reconciler/kubernetes/event.h"
+#include "reconciler/kubernetes/kubernetes_events.h"
 #include "store/journal.h"
 
 enum { FLAGS = 2, TEXTS = 10 };
@@ -50,7 +50,7 @@ static void check(const struct event *event)
     must(json_parse(buffer_text(&body), body.length, JSON_LIMITS_HTTP, &object, &error) == 0);
     involved = json_member(object, "involvedObject");
     must(strcmp(json_text(involved, "name"), event->object.name) == 0);
-    must(strcmp(json_text(object, "reason"), event_reason(event->kind)) == 0);
+    must(strcmp(json_text(object, "reason"), event_words[event->kind].reason) == 0);
     must(strcmp(json_text(object, "message"), event->message) == 0);
 }
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/http_asked.h"
+#include "api/http_routes.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -43,7 +43,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const size_t which = size ? data[0] % (sizeof(dialects) / sizeof(dialects[0])) : 0;
     static struct http_asked asked;
-    struct http_question question = {0};
+    struct http_request request = {0};
     struct error error = {0};
     char *text, *path, *argument = NULL, *body = NULL;
 
@@ -60,13 +60,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         *argument++ = '\0';
     if (body)
         *body++ = '\0';
-    question.path = path;
-    question.argument = argument && *argument ? argument : NULL;
-    question.body = body ? body : "";
-    question.body_length =
+    request.path = path;
+    request.arguments = argument && *argument;
+    request.argument[0] = (struct http_argument){"path", argument};
+    request.body = body ? body : "";
+    request.body_length =
         body ? size - 1 - (size_t)(body - text - strlen(dialects[which].path)) : 0;
     memset(&asked, 0, sizeof(asked));
-    if (http_asked_read(dialects[which].dialect, &question, &asked, &error) == STATUS_OK)
+    if (http_asked_read(dialects[which].dialect, &request, &asked, &error) == STATUS_OK)
         check(&asked);
     free(text);
     return 0;

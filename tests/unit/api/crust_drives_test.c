@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* crust_drives_test.c - crust.drive.v1 over a connection: every field, every status, and clients
- * that give up. */
+/* crust_drives_test.c - crust.drive.v1 over a session: every field, every status, and clients that
+ * give up. */
 #include "tests/unit/api/http2_conversation.h"
 
-#include <fcntl.h>
-#include <sys/socket.h>
+#include <endian.h>
 
 #include "api/grpc_call.h"
 #include "api/http2.h"
@@ -35,8 +34,6 @@ struct server {
     struct loop loop;
     struct operations operations;
     struct grpc_call_options calls;
-    struct http2_connection *connection;
-    int client;
 };
 
 static const struct call_method *const services[] = {crust_drives_methods, NULL};
@@ -45,38 +42,28 @@ static void on_call(struct http2_request *request, void *userdata)
 {
     struct server *server = userdata;
 
-    grpc_call_begin(&server->calls, request, server->connection);
+    grpc_call_begin(&server->calls, request, NULL);
 }
 
-static void on_given_up(struct http2_request *request, void *userdata)
-{
-    grpc_call_cancel(request);
-}
-
-static void on_connection_ended(struct http2_connection *connection, void *userdata)
+/* Each exchange sends what there is. */
+static void wake(struct grpc_connection *connection)
 {
 }
 
-static const struct http2_handler calls = {on_call, on_given_up};
+static const struct http2_handler calls = {on_call, grpc_call_cancel};
 
 static int begin(void **state)
 {
     struct server *server = calloc(1, sizeof(*server));
-    struct http2_connection_options options = {.loop = &server->loop,
-                                               .handler = &calls,
-                                               .room = &server->talk.room,
-                                               .ended = on_connection_ended,
-                                               .userdata = server};
-    int ends[2];
 
-    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
     assert_int_equal(loop_init(&server->loop), 0);
     server->talk.room.limit = ROOM_BYTES;
-    server->client = ends[0];
     server->calls = (struct grpc_call_options){
         .surroundings = {.loop = &server->loop, .operations = &server->operations},
-        .services = services};
-    assert_int_equal(http2_connection_new(&options, ends[1], &server->connection), 0);
+        .services = services,
+        .wake = wake};
+    assert_int_equal(http2_session_new(&calls, server, &server->talk.room, &server->talk.server),
+                     0);
     make_client(&server->talk);
     buffer_init(&server->talk.body, 2 * REPLY_BYTES);
     memset(&drives, 0, sizeof(drives));
@@ -88,14 +75,13 @@ static int end(void **state)
 {
     struct server *server = *state;
 
-    http2_connection_free(server->connection);
+    http2_session_free(server->talk.server);
     assert_int_equal(server->talk.room.used, 0);
     loop_done(&server->loop);
     operations_done(&server->operations);
     nghttp2_session_del(server->talk.client);
     buffer_done(&server->talk.fields);
     buffer_done(&server->talk.body);
-    fd_close(server->client);
     free(server);
     return 0;
 }
@@ -104,21 +90,22 @@ static int end(void **state)
 
 static void exchange(struct server *server)
 {
-    static uint8_t got[64 * 1024];
-    const uint8_t *bytes;
-    ssize_t length;
-
-    while ((length = nghttp2_session_mem_send(server->talk.client, &bytes)) > 0)
-        assert_int_equal(send(server->client, bytes, (size_t)length, 0), length);
-    loop_run_once(&server->loop);
-    while ((length = recv(server->client, got, sizeof(got), 0)) > 0)
-        assert_int_equal(nghttp2_session_mem_recv(server->talk.client, got, (size_t)length),
-                         length);
+    pump(&server->talk);
+    if (server->talk.ended == 0 && drives.wait)
+        loop_run_once(&server->loop);
+    pump(&server->talk);
 }
+
+/* Of a message of gRPC's. */
+struct prefix {
+    uint8_t is_compressed;
+    uint32_t length; /* big endian */
+} __attribute__((packed));
 
 static int32_t send_call(struct server *server, const char *path, const char *timeout,
                          const ProtobufCMessage *message, struct buffer *body)
 {
+    struct prefix prefix = {0};
     nghttp2_data_provider provider = {.source.ptr = &server->talk, .read_callback = read_body};
     nghttp2_nv fields[] = {
         field(":method", "POST"),       field(":scheme", "http"),
@@ -128,7 +115,8 @@ static int32_t send_call(struct server *server, const char *path, const char *ti
     };
 
     buffer_init(body, 128 * 1024);
-    assert_int_equal(grpc_append_prefix(body, protobuf_c_message_get_packed_size(message)), 0);
+    prefix.length = htobe32((uint32_t)protobuf_c_message_get_packed_size(message));
+    assert_int_equal(buffer_append(body, &prefix, sizeof(prefix)), 0);
     assert_int_equal(proto_append(body, message), 0);
     server->talk.send = body->data;
     server->talk.send_length = body->length;
@@ -153,8 +141,7 @@ static void call(struct server *server, const char *method, const ProtobufCMessa
 
     (void)snprintf(path, sizeof(path), "/crust.drive.v1.Drives/%s", method);
     assert_true(send_call(server, path, "60S", message, &body) > 0);
-    while (server->talk.ended == 0 && !drives.wait)
-        exchange(server);
+    pump(&server->talk);
 }
 
 static void expect_status(struct server *server, enum status_code code, const char *text)
@@ -170,14 +157,16 @@ static void expect_status(struct server *server, enum status_code code, const ch
 
 static ProtobufCMessage *reply_of(struct server *server, const ProtobufCMessageDescriptor *type)
 {
+    const struct buffer *body = &server->talk.body;
     ProtobufCMessage *reply = NULL;
-    const void *message;
-    size_t length;
+    struct prefix prefix;
 
+    assert_true(body->length >= sizeof(prefix));
+    memcpy(&prefix, body->data, sizeof(prefix));
+    assert_false(prefix.is_compressed);
+    assert_int_equal(be32toh(prefix.length), body->length - sizeof(prefix));
     assert_int_equal(
-        grpc_find_message(server->talk.body.data, server->talk.body.length, &message, &length),
-        GRPC_MESSAGE);
-    assert_int_equal(proto_unpack(type, message, length, &reply), 0);
+        proto_unpack(type, body->data + sizeof(prefix), body->length - sizeof(prefix), &reply), 0);
     return reply;
 }
 
@@ -348,7 +337,7 @@ static void a_detach_answers_nothing_but_its_status(void **state)
     assert_string_equal(drives.asked, "detach data-1");
     drives_end(STATUS_OK, "");
     expect_status(server, STATUS_OK, NULL);
-    assert_int_equal(server->talk.body.length, GRPC_PREFIX_BYTES);
+    assert_int_equal(server->talk.body.length, sizeof(struct prefix));
     call(server, "DetachDrive", &request.base);
     drives_end(STATUS_FAILED_PRECONDITION, "pid 7 (postgres) has it");
     expect_status(server, STATUS_FAILED_PRECONDITION, "pid 7 (postgres) has it");
@@ -391,7 +380,7 @@ static void drives_are_listed(void **state)
     call(server, "ListDrives", &request.base);
     expect_status(server, STATUS_OK, NULL);
     assert_string_equal(drives.asked, "each of all");
-    assert_int_equal(server->talk.body.length, GRPC_PREFIX_BYTES);
+    assert_int_equal(server->talk.body.length, sizeof(struct prefix));
     drives.count = 200;
     request.sandbox_id = proto_borrow_text("sandbox-1");
     call(server, "ListDrives", &request.base);
@@ -451,13 +440,13 @@ static void a_call_ends_when_its_client_gives_up(void **state)
     make_attach(&all);
     stream =
         send_call(server, "/crust.drive.v1.Drives/AttachDrive", "60S", &all.request.base, &body);
-    while (!drives.wait)
-        exchange(server);
+    pump(&server->talk);
+    assert_non_null(drives.wait);
     assert_int_equal(
         nghttp2_submit_rst_stream(server->talk.client, NGHTTP2_FLAG_NONE, stream, NGHTTP2_CANCEL),
         0);
-    while (drives.cancelled == 0)
-        exchange(server);
+    pump(&server->talk);
+    assert_int_equal(drives.cancelled, 1);
     assert_null(drives.wait);
     assert_int_equal(server->operations.first->code, STATUS_CANCELLED);
     assert_string_equal(server->operations.first->method, "/crust.drive.v1.Drives/AttachDrive");

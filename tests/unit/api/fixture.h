@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "api/http_routes.h"
-#include "api/http_server.h"
+#include "api/server.h"
 #include "lib/buffer.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"

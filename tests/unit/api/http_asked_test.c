@@ -5,17 +5,21 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "api/http_asked.h"
+#include "api/http_routes.h"
 
 static enum status_code read_with(enum http_dialect dialect, const char *path, const char *argument,
                                   const char *body, struct http_asked *ret_asked)
 {
-    const struct http_question question = {path, argument, body, strlen(body)};
+    const struct http_request request = {.path = path,
+                                         .arguments = argument != NULL,
+                                         .argument = {{"path", argument}},
+                                         .body = body,
+                                         .body_length = strlen(body)};
     struct error error = {0};
     enum status_code code;
 
     memset(ret_asked, 0, sizeof(*ret_asked));
-    code = http_asked_read(dialect, &question, ret_asked, &error);
+    code = http_asked_read(dialect, &request, ret_asked, &error);
     assert_true(code == STATUS_OK || *error.text);
     return code;
 }

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "api/http_server.h"
+#include "api/server.h"
 #include "lib/cleanup.h"
 
 static struct http_hosts hosts;

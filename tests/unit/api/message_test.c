@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* message_test.c - JSON as messages: what is understood, and what is refused rather than ignored;
  * and the bounds of every message. */
-#include "api/message.h"
 
 #include <stddef.h>
 #include <stdlib.h>

@@ -2,53 +2,8 @@
 /* metrics_test.c - Prometheus' text, and what /metrics says with it. */
 #include "tests/unit/api/fixture.h"
 
-#include "api/metrics.h"
+#include "api/server.h"
 #include "tests/unit/volume_rows.h"
-
-static void labels_are_escaped(void **state)
-{
-    cleanup(buffer_done) struct buffer out = BUFFER_INIT(1024);
-    struct metrics_text text = {.out = &out};
-
-    metrics_begin(&text, "a_total", "counter", "A help.");
-    metrics_put(&text, METRICS_WITH({"x", "a\"b\\c\nd"}, {"y", "\xff\xc3\xa9"}), 3);
-    metrics_put(&text, NULL, 0.25);
-    assert_int_equal(buffer_error(&out), 0);
-    assert_string_equal(buffer_text(&out),
-                        "# HELP a_total A help.\n# TYPE a_total counter\n"
-                        "a_total{x=\"a\\\"b\\\\c\\nd\",y=\"\xef\xbf\xbd\xc3\xa9\"} 3\n"
-                        "a_total 0.25\n");
-}
-
-static void buckets_add_up(void **state)
-{
-    cleanup(buffer_done) struct buffer out = BUFFER_INIT(16 * 1024);
-    struct metrics_text text = {.out = &out};
-    struct histogram histogram = {0};
-
-    histogram_add(&histogram, 0.0001);
-    histogram_add(&histogram, 0.3);
-    histogram_add(&histogram, 1000);
-    metrics_begin(&text, "h", "histogram", "H.");
-    metrics_put_histogram(&text, METRICS_WITH({"s", "t"}), &histogram);
-    assert_non_null(strstr(buffer_text(&out), "h_bucket{s=\"t\",le=\"0.0001\"} 1\n"));
-    assert_non_null(strstr(buffer_text(&out), "h_bucket{s=\"t\",le=\"0.25\"} 1\n"));
-    assert_non_null(strstr(buffer_text(&out), "h_bucket{s=\"t\",le=\"0.5\"} 2\n"));
-    assert_non_null(strstr(buffer_text(&out), "h_bucket{s=\"t\",le=\"600\"} 2\n"));
-    assert_non_null(strstr(buffer_text(&out), "h_bucket{s=\"t\",le=\"+Inf\"} 3\n"));
-    assert_non_null(strstr(buffer_text(&out), "h_sum{s=\"t\"} 1000.3001\n"));
-    assert_non_null(strstr(buffer_text(&out), "h_count{s=\"t\"} 3\n"));
-}
-
-static void an_answer_that_does_not_fit_is_an_error(void **state)
-{
-    cleanup(buffer_done) struct buffer out = BUFFER_INIT(16);
-    struct metrics_text text = {.out = &out};
-
-    metrics_begin(&text, "a", "gauge", "Longer than sixteen bytes.");
-    metrics_put(&text, NULL, 1);
-    assert_int_equal(buffer_error(&out), -EMSGSIZE);
-}
 
 static void expect_line(struct fixture *fixture, const char *line)
 {
@@ -168,12 +123,35 @@ static void calls_are_counted(void **state)
     expect_line(fixture, "\nvolumes_published_with_deferred_ops_total 0\n");
 }
 
+static void labels_are_escaped(void **state)
+{
+    struct fixture *fixture = *state;
+
+    operations_note(&fixture->operations, "a\"b\\c\nd\xff\xc3\xa9", STATUS_OK, clock_boottime());
+    expect_line(fixture, "\ncrustd_operations_seconds_count{method_name=\"a\\\"b\\\\c\\nd"
+                         "\xef\xbf\xbd\xc3\xa9\",grpc_status_code=\"OK\"} 1\n");
+}
+
+static void buckets_add_up(void **state)
+{
+    static const uint64_t before_ns[] = {0, 300 * NSEC_PER_MSEC, 1000 * NSEC_PER_SEC};
+    struct fixture *fixture = *state;
+
+    for (size_t i = 0; i < array_length(before_ns); i++)
+        operations_note(&fixture->operations, "m", STATUS_OK, clock_boottime() - before_ns[i]);
+    expect_line(fixture, "m\",grpc_status_code=\"OK\",le=\"0.25\"} 1\n");
+    expect_line(fixture, "m\",grpc_status_code=\"OK\",le=\"0.5\"} 2\n");
+    expect_line(fixture, "m\",grpc_status_code=\"OK\",le=\"600\"} 2\n");
+    expect_line(fixture, "m\",grpc_status_code=\"OK\",le=\"+Inf\"} 3\n");
+    expect_line(fixture,
+                "crustd_operations_seconds_count{method_name=\"m\",grpc_status_code=\"OK\"} 3\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(labels_are_escaped),
         TEST(buckets_add_up),
-        TEST(an_answer_that_does_not_fit_is_an_error),
         TEST(volumes_are_counted),
         TEST(the_modes_are_shown),
         TEST(each_volume_where_it_is_wanted),

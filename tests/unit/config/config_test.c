@@ -107,7 +107,7 @@ static void shipped_file_agrees_with_the_table(void **state)
     struct error error = {.text = ""};
 
     assert_non_null(stream);
-    assert_int_equal(config_load("config/crustd.conf.example", &config, &error), 0);
+    assert_int_equal(config_load(-1, "/", "config/crustd.conf.example", &config, &error), 0);
     /* "#key = value" is a key, "# text" is a comment. */
     while (fgets(line, sizeof(line), stream))
         if (line[0] == '[' || (line[0] == '#' && line[1] >= 'a' && line[1] <= 'z'))
@@ -327,9 +327,9 @@ static void missing_file_returns_enoent(void **state)
     struct config config;
     struct error error;
 
-    assert_int_equal(config_load("/nonexistent/crustd.conf", &config, &error), -ENOENT);
+    assert_int_equal(config_load(-1, "/", "/nonexistent/crustd.conf", &config, &error), -ENOENT);
     assert_string_equal(error.text, "/nonexistent/crustd.conf: No such file or directory");
-    assert_true(config_load("/tmp", &config, &error) < 0);
+    assert_true(config_load(-1, "/", "/tmp", &config, &error) < 0);
 }
 
 static void a_pipe_without_a_writer_is_not_a_configuration(void **state)
@@ -341,7 +341,7 @@ static void a_pipe_without_a_writer_is_not_a_configuration(void **state)
     assert_int_equal(scratch_directory_make(name), 0);
     (void)snprintf(fifo, sizeof(fifo), "%s/fifo", name);
     assert_int_equal(mkfifo(fifo, 0600), 0);
-    assert_int_equal(config_load(fifo, &config, &error), -EINVAL);
+    assert_int_equal(config_load(-1, "/", fifo, &config, &error), -EINVAL);
     assert_non_null(strstr(error.text, "nothing was written"));
     assert_int_equal(scratch_directory_remove(name), 0);
 }
@@ -356,7 +356,7 @@ static void reads_the_hosts_file_inside_its_root(void **state)
     assert_int_equal(scratch_directory_make(name), 0);
     root = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
     assert_true(root >= 0);
-    assert_int_equal(config_load_host(root, name, NULL, &config, &error), 0);
+    assert_int_equal(config_load(root, name, NULL, &config, &error), 0);
     assert_int_equal(config.resize.mode, RESIZE_GROW);
     assert_int_equal(mkdirat(root, "etc", 0700), 0);
     assert_int_equal(mkdirat(root, "elsewhere", 0700), 0);
@@ -364,9 +364,9 @@ static void reads_the_hosts_file_inside_its_root(void **state)
     file = openat(root, "elsewhere/crustd.conf", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     assert_int_equal(write(file, "[resize]\nmode = never\n", 22), 22);
     close(file);
-    assert_int_equal(config_load_host(root, name, NULL, &config, &error), 0);
+    assert_int_equal(config_load(root, name, NULL, &config, &error), 0);
     assert_int_equal(config.resize.mode, RESIZE_NEVER);
-    assert_int_equal(config_load_host(root, name, "/nonexistent", &config, &error), -ENOENT);
+    assert_int_equal(config_load(root, name, "/nonexistent", &config, &error), -ENOENT);
     close(root);
     assert_int_equal(scratch_directory_remove(name), 0);
 }
@@ -406,12 +406,12 @@ static void drop_ins_come_after_the_file(void **state)
     write_file(directory, ".30-hidden.conf", "[resize]\nmode = bad\n");
 
     /* Without the main file, and with it. */
-    assert_int_equal(config_load_host(root, name, NULL, &config, &error), 0);
+    assert_int_equal(config_load(root, name, NULL, &config, &error), 0);
     assert_int_equal(config.resize.mode, RESIZE_NEVER);
     write_file(name, "etc/crustd/crustd.conf",
                "[resize]\nmode = grow\nparallel = 2\nsweep_seconds = 7\n");
     for (int given = 0; given < 2; given++) {
-        assert_int_equal(config_load_host(root, name, given ? file : NULL, &config, &error), 0);
+        assert_int_equal(config_load(root, name, given ? file : NULL, &config, &error), 0);
         assert_int_equal(config.resize.mode, RESIZE_NEVER);
         assert_int_equal(config.resize.parallel, 3);
         assert_int_equal(config.resize.settle_ms, 9);
@@ -422,8 +422,7 @@ static void drop_ins_come_after_the_file(void **state)
     write_file(directory, "30-site.conf", "[resize]\nparallel = 4\n");
     (void)snprintf(expected, sizeof(expected), "%s/20-site.conf:2: resize.mode: ", directory);
     for (int given = 0; given < 2; given++) {
-        assert_int_equal(config_load_host(root, name, given ? file : NULL, &config, &error),
-                         -EINVAL);
+        assert_int_equal(config_load(root, name, given ? file : NULL, &config, &error), -EINVAL);
         assert_memory_equal(error.text, expected, strlen(expected));
         assert_int_equal(config.resize.mode, RESIZE_OBSERVE);
         assert_int_equal(config.resize.parallel, 4);
@@ -444,11 +443,11 @@ static void too_many_drop_ins_are_refused(void **state)
     (void)snprintf(directory, sizeof(directory), "%s.d", file);
     assert_int_equal(mkdir(directory, 0700), 0);
     for (int i = 0; i < 65; i++) {
-        assert_int_equal(config_load(file, &config, &error), 0);
+        assert_int_equal(config_load(-1, "/", file, &config, &error), 0);
         (void)snprintf(number, sizeof(number), "%d.conf", i);
         write_file(directory, number, "");
     }
-    assert_int_equal(config_load(file, &config, &error), -EINVAL);
+    assert_int_equal(config_load(-1, "/", file, &config, &error), -EINVAL);
     assert_non_null(strstr(error.text, "c.d: has 65 files"));
     assert_int_equal(scratch_directory_remove(name), 0);
 }
@@ -494,7 +493,7 @@ static void compute_answer(const char *file, struct buffer *answer)
     struct error error;
 
     config_defaults(&defaults);
-    if (config_load(file, &config, &error) < 0) {
+    if (config_load(-1, "/", file, &config, &error) < 0) {
         assert_int_equal(buffer_append_format(answer, "%s\n", error.text), 0);
     } else {
         char *text = print(&config), *default_text = print(&defaults);

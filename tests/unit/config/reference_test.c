@@ -25,7 +25,7 @@ static void values_text(const struct config_key *key, char *ret_text, size_t siz
         (void)snprintf(ret_text, size, "off, on");
     if (key->type == KEY_PATHS && key->minimum)
         (void)snprintf(ret_text, size, "at least %u", key->minimum);
-    for (size_t i = key->type == KEY_ROUTES; key->choices && key->choices[i]; i++) /* not "none" */
+    for (size_t i = 0; key->choices && key->choices[i]; i++)
         reference_append(ret_text, size, key->choices[i]);
 }
 

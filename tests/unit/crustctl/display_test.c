@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* display_test.c - escaping, widths, shortening, wrapping. */
-#include "crustctl/table.h"
+#include "crustctl/crustctl.h"
 
 #include <string.h>
 

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* drive_options_test.c - the command line of `crustctl drive`, and the JSON that it becomes. */
-#include "crustctl/options.h"
+#include "crustctl/crustctl.h"
 
 #include <errno.h>
 #include <string.h>
 
 #include "api/call.h"
-#include "api/message.h"
 #include "lib/cleanup.h"
 #include "lib/proto.h"
 #include "tests/unit/test.h"

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* options_test.c - the command line: what is understood, and what is refused with which words. */
-#include "crustctl/options.h"
+#include "crustctl/crustctl.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "crustctl/commands.h"
 #include "lib/cleanup.h"
 #include "tests/unit/test.h"
 

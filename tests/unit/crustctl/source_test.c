@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* source_test.c - crustctl with a daemon: the real HTTP server in a process of its own, over a
  * store that differs from the database below the root, so that it shows who answered. */
-#include "crustctl/source.h"
+#include "crustctl/crustctl.h"
 
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
 
-#include "api/http_server.h"
+#include "api/server.h"
 #include "lib/loop.h"
 #include "lib/path.h"
 #include "tests/unit/crustctl/node.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* states_test.c - what a person may wait for. */
-#include "crustctl/options.h"
+#include "crustctl/crustctl.h"
 
 #include "tests/unit/test.h"
 

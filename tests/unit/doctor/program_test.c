@@ -178,7 +178,7 @@ static void judge(struct node *node, const struct program *program)
     static const struct kata_table table = {.path = CRUST, .path_file = "/k/config.d/50"};
 
     node_begin(node);
-    kata_judge_program(&table, program, "kata", &node->written.findings);
+    kata_judge_programs(&table, program, "kata", &node->written.findings);
     written_end(&node->written);
 }
 
@@ -241,7 +241,7 @@ static void valid_paths_only_bind_annotations(void **state)
                                      .valid_path = {CRUST, "/opt/" VM, "/opt/*/" VM, "/bin/sh"}};
 
     make_directories(*state);
-    kata_judge_valid_paths(&table, "kata", &node->written.findings);
+    kata_judge_programs(&table, &(struct program){0}, "kata", &node->written.findings);
     written_end(&node->written);
     assert_int_equal(cJSON_GetArraySize(node->written.list), 1);
     written_expect(&node->written, "kata_program", "names /opt/" VM ", which is not there", "note");

@@ -36,7 +36,7 @@ static void expect(const char *text, const char *items)
     cleanup(buffer_done) struct buffer seen = BUFFER_INIT(0);
     struct error error = {0};
 
-    if (toml_read(text, strlen(text), on_item, &seen, &error) != 0)
+    if (toml_read("f", text, strlen(text), on_item, &seen, &error) != 0)
         fail_msg("%s: %s", text, error.text);
     assert_string_equal(buffer_text(&seen), items);
 }
@@ -46,7 +46,7 @@ static void expect_fault(const char *text, const char *fault)
     cleanup(buffer_done) struct buffer seen = BUFFER_INIT(0);
     struct error error = {0};
 
-    if (toml_read(text, strlen(text), on_item, &seen, &error) != -EBADMSG)
+    if (toml_read("f", text, strlen(text), on_item, &seen, &error) != -EBADMSG)
         fail_msg("read: %s", text);
     if (!strstr(error.text, fault))
         fail_msg("%s: \"%s\", not \"%s\"", text, error.text, fault);
@@ -102,7 +102,7 @@ static void unknown_syntax_is_reported(void **state)
     expect_fault("[[a]\n", "a [table] without its end");
     expect_fault("a = 1 b = 2\n", "the line goes on");
     expect_fault("a = \"\xff\"", "not UTF-8");
-    assert_int_equal(toml_read("a\0b", 3, on_item, NULL, NULL), -EBADMSG);
+    assert_int_equal(toml_read("f", "a\0b", 3, on_item, NULL, NULL), -EBADMSG);
 }
 
 static void everything_has_a_bound(void **state)

@@ -16,7 +16,7 @@
 
 #include "agent-client/agent.pb-c.h"
 #include "agent-client/ttrpc_codec.h"
-#include "api/message.h"
+#include "api/call.h"
 #include "api/proto/crust_drive_v1.pb-c.h"
 #include "hypervisor/qemu_report.h"
 #include "hypervisor/qmp.h"

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "lib/clock.h"
-#include "reconciler/kubernetes/event.h"
+#include "reconciler/kubernetes/kubernetes_events.h"
 
 static const uint64_t WINDOW_NS = 600 * NSEC_PER_SEC, HOUR_NS = 3600 * NSEC_PER_SEC;
 

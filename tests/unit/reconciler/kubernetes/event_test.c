@@ -7,7 +7,7 @@
 
 #include "lib/cleanup.h"
 #include "lib/json.h"
-#include "reconciler/kubernetes/event.h"
+#include "reconciler/kubernetes/kubernetes_events.h"
 #include "store/journal.h"
 #include "tests/unit/reference.h"
 
@@ -200,8 +200,8 @@ static void reasons_are_those_of_the_page(void **state)
 
     reference_open(&page, pages, "reasons");
     for (enum event_kind kind = EVENT_NONE + 1; kind < EVENT_KINDS; kind++) {
-        reference_expect(&page, event_reason(kind));
-        assert_string_equal(page.cell[1], event_is_warning(kind) ? "Warning" : "Normal");
+        reference_expect(&page, event_words[kind].reason);
+        assert_string_equal(page.cell[1], event_words[kind].warning ? "Warning" : "Normal");
     }
     reference_expect_end(&page);
 }

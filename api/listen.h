@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* unix_socket.h - a listening unix socket, and the users that have access to it. Private to
- * api/. */
+/* listen.h - where the servers listen, and who has access there: unix sockets with their users, TCP
+ * with the names by which browsers may ask. */
 #pragma once
 
 #include <stdbool.h>
@@ -37,3 +37,37 @@ bool unix_socket_admits(const struct unix_socket *self, int connection);
 /* Closes, and removes the name if it is still this socket's. May be called after
  * UNIX_SOCKET_INIT. */
 void unix_socket_close(struct unix_socket *self);
+
+/* ---- TCP ------------------------------------------------------------------------------------ */
+
+/* Listens on "ADDRESS:PORT", "[ADDRESS]:PORT" or ":PORT" (numbers only, so that nothing waits for a
+ * name server). "[::]" means every address of either family. `key` is the configuration key, for
+ * the error text. 0 or -errno with a text. */
+int http_listen_tcp(const char *key, const char *address, int *ret_fd, struct error *error);
+
+/* The names by which a browser may request the pages.
+ *
+ * A page of some website can make its own name resolve to this machine (DNS rebinding), and then
+ * read what http.listen serves as if it were its own. The name in the Host header reveals this,
+ * because a browser always sends the name that it used.
+ */
+
+enum {
+    HTTP_HOSTS = 20,
+    HTTP_HOST_BYTES = 256, /* a DNS name has at most 253 */
+};
+
+struct http_hosts {
+    unsigned count;
+    char name[HTTP_HOSTS][HTTP_HOST_BYTES];
+};
+
+/* Adds a name. A name that does not fit is ignored: no Host header can match it. */
+void http_hosts_add(struct http_hosts *hosts, const char *name);
+
+/* Adds this machine's own name, with and without its domain. */
+void http_hosts_add_own(struct http_hosts *hosts);
+
+/* Whether a Host header's value, with or without a port, is an address, localhost, or one of the
+ * names in any letter case. NULL is allowed: HTTP/1.0 clients omit the header, browsers do not. */
+bool http_hosts_allow(const struct http_hosts *hosts, const char *host);

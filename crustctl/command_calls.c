@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* command_resize.c - has a volume resized, or its usage read, and waits for the guest.
+/* command_calls.c - has a volume resized or its usage read, or a drive attached or detached, and
+ * waits for the guest.
  *
  * resize and stats are for operators. `crust …` is the runtime CLI of KEP-2857, so that a volume's
  * runtime-cli file may name crustctl, and `fs …` that of the proposal before it: these print the
@@ -11,8 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "crustctl/commands.h"
-#include "crustctl/table.h"
+#include "crustctl/crustctl.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/json.h"
@@ -36,20 +36,6 @@ static void describe(struct source *source, const char *volume_id, struct buffer
                              text_size(row_number(rows->child, "hypervisor_bytes")).text);
 }
 
-/* The volume that the command line names; NULL, with the reason on stderr: none. Only a path does
- * so after --volume-path: a number could be a relative path. */
-static const char *named_volume(const struct options *options)
-{
-    const char *path = options->volume_path;
-
-    if (options->operands > 0)
-        return options->operand[0];
-    if (path && path[0] == '/')
-        return path;
-    (void)session_fail(EXIT_FAILED, "--volume-path is missing, or is no absolute path");
-    return NULL;
-}
-
 /* body NULL: a person asks. CSI drivers get no progress, because they may take stderr for a part of
  * the answer. An exit code. */
 static int ask_volume(struct session *session, const char *what, const char *body,
@@ -57,7 +43,7 @@ static int ask_volume(struct session *session, const char *what, const char *bod
 {
     const bool is_resize = strcmp(what, "resize") == 0;
     const bool is_shown = is_resize && !body && !session->options->json;
-    const char *name = named_volume(session->options);
+    const char *name = session->options->volume_path;
     cleanup(json_deletep) cJSON *row = NULL;
     char volume_id[32], target[64];
     struct source_request request = {.method = is_resize ? "POST" : "GET",
@@ -68,8 +54,12 @@ static int ask_volume(struct session *session, const char *what, const char *bod
                                      .subject = volume_id};
     int code;
 
+    if (session->options->operands > 0)
+        name = session->options->operand[0];
+    else if (!name || name[0] != '/') /* a number could be a relative path */
+        return session_fail(EXIT_FAILED, "--volume-path is missing, or is no absolute path");
     session->source.needs_daemon = true;
-    code = name ? session_find_volume(session, name, &row) : EXIT_FAILED;
+    code = session_find_volume(session, name, &row);
     if (code != EXIT_DONE)
         return code;
     (void)snprintf(volume_id, sizeof(volume_id), "#%" PRIu64, row_number(row, "volume_id"));
@@ -84,16 +74,6 @@ static int take_size(const char *text, uint64_t *ret_bytes)
     const int r = quantity_parse(text, ret_bytes);
 
     return r == 0 ? EXIT_DONE : session_fail(EXIT_USAGE, "\"%s\" is %s", text, quantity_error(r));
-}
-
-static void print_resized(const cJSON *answer, const char *name, struct buffer *out)
-{
-    buffer_append_format(out,
-                         cJSON_IsTrue(json_member(answer, "owed"))
-                             ? "%s: no sandbox has it; the file system grows to the device's %s "
-                               "with the next one\n"
-                             : "%s: the guest has all %s of the device\n",
-                         name, text_size(row_number(answer, "capacity_bytes")).text);
 }
 
 /* crust resize TARGET MIN MAX prints the member that the KEP's runtime CLI has, and direct-volume
@@ -125,7 +105,13 @@ int command_resize(struct session *session)
         buffer_append_format(&session->out, "{\"capacity_bytes\":%" PRIu64 "}\n",
                              row_number(answer, "capacity_bytes"));
     else if (!session_print_json(session, answer))
-        print_resized(answer, options->operand[0], &session->out);
+        buffer_append_format(&session->out,
+                             cJSON_IsTrue(json_member(answer, "owed"))
+                                 ? "%s: no sandbox has it; the file system grows to the device's "
+                                   "%s with the next one\n"
+                                 : "%s: the guest has all %s of the device\n",
+                             options->operand[0],
+                             text_size(row_number(answer, "capacity_bytes")).text);
     return EXIT_DONE;
 }
 
@@ -278,4 +264,115 @@ int command_wait(struct session *session)
     return is_reached || code == EXIT_USAGE
                ? code
                : session_fail(code, "waited %" PRIu64 " s for %s: %s", seconds, wanted, why.text);
+}
+
+/* ---- drives --------------------------------------------------------------------------------- */
+
+/* A disk of the node is mounted in a running VM, or taken out of it. The daemon answers when it is
+ * done; meanwhile a person sees the drive's state on stderr. */
+
+/* Appends the drive's state, and why the last attempt failed. */
+static void describe_drive(struct source *source, const char *drive_id, struct buffer *ret_text)
+{
+    const struct store_query query = {.view = STORE_VIEW_DRIVES, .live = true};
+    cleanup(json_deletep) cJSON *rows = NULL;
+    const cJSON *row;
+
+    if (source_rows(source, &query, &rows, NULL) != 0)
+        return;
+    cJSON_ArrayForEach(row, rows)
+    {
+        const char *message = json_text(row, "message");
+
+        if (strcmp(json_text(row, "drive_id"), drive_id) != 0)
+            continue;
+        display_append(ret_text, json_text(row, "state"));
+        buffer_append_text(ret_text, *message ? ": " : "");
+        display_append(ret_text, message);
+        return;
+    }
+}
+
+/* "data-1: ready, /dev/vg/data at /mnt/data as sdb, 64 MiB", and the remark. */
+static void print_drive(const cJSON *drive, struct buffer *out)
+{
+    static const char *const words[][2] = {{"", "drive_id"},
+                                           {": ", "state"},
+                                           {", ", "host_path"},
+                                           {" at ", "vm_path"},
+                                           {" as ", "guest_device"}};
+    const char *message = json_text(drive, "message");
+
+    for (size_t i = 0; i < array_length(words); i++) {
+        const char *text = json_text(drive, words[i][1]);
+
+        buffer_append_text(out, *text ? words[i][0] : "");
+        display_append(out, text);
+    }
+    buffer_append_format(out, ", %s\n", text_size(row_number(drive, "size_bytes")).text);
+    display_append(out, message);
+    buffer_append_text(out, *message ? "\n" : "");
+}
+
+/* `what` is the last word of the target; NULL means attach. An exit code. */
+static int ask_drive(struct session *session, const char *what, const struct buffer *body)
+{
+    const char *drive_id = session->options->operand[0];
+    cleanup(buffer_done) struct buffer text = BUFFER_INIT(SOURCE_ANSWER_BYTES);
+    cleanup(buffer_done) struct buffer target = BUFFER_INIT(0);
+    cleanup(json_deletep) cJSON *answer = NULL;
+    struct source_request request = {.method = "POST",
+                                     .body = buffer_text(body),
+                                     .seconds = DEADLINE_SECONDS,
+                                     .describe = session->options->json ? NULL : describe_drive,
+                                     .subject = drive_id};
+    int code;
+
+    /* What the daemon would not take for an id must not become another path. */
+    if (what && (!*drive_id || strpbrk(drive_id, "/?#%& ")))
+        return session_fail(EXIT_USAGE, "\"%s\" is no drive's id", drive_id);
+    buffer_append_text(&target, "/v1/drives");
+    if (what)
+        buffer_append_format(&target, "/%s/%s", drive_id, what);
+    request.target = buffer_text(&target);
+    session->source.needs_daemon = true;
+    code = session_ask(session, &request, &text, &answer);
+    if (code != EXIT_DONE)
+        return code;
+    if (what && strcmp(what, "detach") == 0)
+        buffer_append_format(&session->out, session->options->json ? "{}\n" : "%s: detached\n",
+                             drive_id);
+    else if (session->options->json)
+        buffer_append(&session->out, text.data, text.length);
+    else
+        print_drive(answer, &session->out);
+    return EXIT_DONE;
+}
+
+int command_drive_attach(struct session *session)
+{
+    cleanup(buffer_done) struct buffer body = BUFFER_INIT(0);
+    struct error error = {0};
+
+    return drive_options_append_attach(&session->options->drive, session->options->operand[0],
+                                       &body, &error) < 0
+               ? session_fail(EXIT_USAGE, "%s", error.text)
+               : ask_drive(session, NULL, &body);
+}
+
+int command_drive_limits(struct session *session)
+{
+    cleanup(buffer_done) struct buffer body = BUFFER_INIT(0);
+    struct error error = {0};
+
+    return drive_options_append_limits(&session->options->drive, &body, &error) < 0
+               ? session_fail(EXIT_USAGE, "%s", error.text)
+               : ask_drive(session, "limits", &body);
+}
+
+int command_drive_detach(struct session *session)
+{
+    const struct buffer none = BUFFER_INIT(0);
+
+    return ask_drive(session, "detach", &none);
 }
