@@ -32,15 +32,6 @@ enum {
     CONTAINERS_BYTES = DRIVE_CONTAINERS * CONTAINER_BYTES + 3,
 };
 
-static bool is_below(const char *path, const char *directory)
-{
-    size_t length = strlen(directory);
-
-    while (length && directory[length - 1] == '/')
-        length--;
-    return strncmp(path, directory, length) == 0 && path[length] == '/';
-}
-
 static char *options_text(const struct reconciler_drive_attach *attach)
 {
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(OPTIONS_BYTES);
@@ -108,7 +99,8 @@ enum status_code drive_request_check(const struct config *config,
         return refuse(error, STATUS_FAILED_PRECONDITION, "drives.enabled is off on this node");
     if (!observe_is_sandbox_id(attach->sandbox_id))
         return answer_refuse(error, ANSWER_BAD_REQUEST, "sandbox_id is not the id of a sandbox");
-    while (i < prefixes->count && !is_below(attach->host_path, config_list_item(prefixes, i)))
+    while (i < prefixes->count &&
+           !drive_path_below(attach->host_path, config_list_item(prefixes, i)))
         i++;
     if (i == prefixes->count)
         return refuse(error, STATUS_PERMISSION_DENIED,
@@ -257,24 +249,23 @@ enum status_code reconciler_attach_drive(struct reconciler *reconciler,
     const struct config *config = drives->context->config;
     cleanup(store_drive_mount_done) struct store_drive_mount asked = {0};
     struct drive_work *work;
-    int64_t drive_ref = 0;
     enum status_code code = drive_request_check(config, attach, &asked.request, error);
 
     if (code == STATUS_OK)
         code = check_daemon(drives, error);
     if (code == STATUS_OK)
-        code = put_on_record(drives, &asked.request, &drive_ref, error);
+        code = put_on_record(drives, &asked.request, &asked.drive_ref, error);
     if (code != STATUS_OK)
         return code;
     /* Whether it is ready was read last when it became so, and a guest may have been rebooted
      * since. */
-    work = drive_work_find(drives, drive_ref);
+    work = drive_work_find(drives, asked.drive_ref);
     if (work && work->step == DRIVE_IDLE && work->row.state == DRIVE_READY) {
         work->vmm = DRIVE_IN_VMM_UNKNOWN;
         work->guest = DRIVE_IN_GUEST_UNKNOWN;
     }
-    return drive_wait_begin(drives, WAIT_ATTACH, &asked.request, drive_ref, done, userdata,
-                            ret_wait, error);
+    return drive_wait_begin(drives, WAIT_ATTACH, attach->drive_id, &asked, done, userdata, ret_wait,
+                            error);
 }
 
 /* ---- detach ---- */
@@ -297,25 +288,17 @@ enum status_code reconciler_detach_drive(struct reconciler *reconciler, const ch
     struct drives *drives = reconciler->drives;
     cleanup(store_drive_mount_done) struct store_drive_mount row = {0};
     struct store *store = drives->context->store;
-    struct store_drive_mount_request request = {0};
-    enum status_code code = drive_form_check_id(drive_id, error);
-    int r = 0;
+    enum status_code code = find(drives, drive_id, &row, error);
+    const bool has_ended = drive_state_is_end(row.state), is_known = row.drive_ref;
+    int r;
 
     if (code == STATUS_OK)
         code = check_daemon(drives, error);
-    if (code == STATUS_OK)
-        code = find(drives, drive_id, &row, error);
     if (code != STATUS_OK)
         return code;
-    (void)snprintf(request.drive_id, sizeof(request.drive_id), "%s", drive_id);
-    (void)snprintf(request.sandbox_id, sizeof(request.sandbox_id), "%s", row.request.sandbox_id);
-    if (!row.drive_ref || drive_state_is_end(row.state)) {
-        code = drive_wait_begin(drives, WAIT_DETACH, &request, 0, done, userdata, ret_wait, error);
-        if (code == STATUS_OK && (!row.drive_ref || drive_unrecorded_have(drives, drive_id)))
-            drive_wait_ask_vms(*ret_wait);
-        return code;
-    }
-    if (row.wanted) {
+    if (has_ended) {
+        row.drive_ref = 0;
+    } else if (is_known && row.wanted) {
         r = store_begin(store);
         if (r < 0)
             return explain_store(drives, error);
@@ -328,8 +311,10 @@ enum status_code reconciler_detach_drive(struct reconciler *reconciler, const ch
         if (store_end(store, r) < 0)
             return explain_store(drives, error);
     }
-    return drive_wait_begin(drives, WAIT_DETACH, &request, row.drive_ref, done, userdata, ret_wait,
-                            error);
+    code = drive_wait_begin(drives, WAIT_DETACH, drive_id, &row, done, userdata, ret_wait, error);
+    if (code == STATUS_OK && !row.drive_ref)
+        (*ret_wait)->asks_vms = !is_known || drive_unrecorded_have(drives, drive_id);
+    return code;
 }
 
 enum status_code reconciler_limit_drive(struct reconciler *reconciler, const char *drive_id,
@@ -360,8 +345,8 @@ enum status_code reconciler_limit_drive(struct reconciler *reconciler, const cha
         return explain_store(drives, error);
     code = drive_request_check_limits(sandbox.hypervisor, limits, error);
     if (code == STATUS_OK)
-        code = drive_wait_begin(drives, WAIT_LIMIT, &row.request, row.drive_ref, done, userdata,
-                                ret_wait, error);
+        code =
+            drive_wait_begin(drives, WAIT_LIMIT, drive_id, &row, done, userdata, ret_wait, error);
     if (code != STATUS_OK)
         return code;
     work = drive_work_find(drives, row.drive_ref);

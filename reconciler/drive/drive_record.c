@@ -360,11 +360,13 @@ static int record_unrecorded(struct drive_work *work)
 int drive_work_record(struct drive_work *work)
 {
     const enum status_code status = work->result.status;
-    int r = drive_work_read(work);
+    int r = work->drive_ref ? drive_work_read(work) : 0;
 
     work->step = DRIVE_IDLE;
     work->due = true;
-    if (r < 0 || drive_state_is_end(work->row.state))
+    if (!work->drive_ref)
+        drive_unrecorded_record_list(work);
+    if (r < 0 || !work->drive_ref || drive_state_is_end(work->row.state))
         return r;
     if (work->act == DRIVE_ENTER)
         return record_entered(work);

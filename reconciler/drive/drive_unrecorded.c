@@ -3,19 +3,18 @@
  * replaced by an older one.
  *
  * A drive_id without a row does not prove that no VM has the disk. So the first detach of such an
- * id asks each VM once for its list. Drives attached later have a row, so a list stays true until
- * the database is replaced. One that a client wants to detach gets a row in a state in which it
- * is being removed: the guest is asked to unmount it first. One that no client asks for is left
- * alone, because its pod may be using it.
+ * id asks each VM once for its list, by an act without a row: a struct drive_work whose drive_ref
+ * is 0. Drives attached later have a row, so a list stays true until the database is replaced. One
+ * that a client wants to detach gets a row in a state in which it is being removed: the guest is
+ * asked to unmount it first. One that no client asks for is left alone, because its pod may be
+ * using it.
  *
  * A VMM without a monitor has no unrecorded drives: nothing could be attached to it.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/sysmacros.h>
 
-#include "config/config.h"
 #include "hypervisor/hypervisor.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
@@ -24,257 +23,114 @@
 #include "reconciler/drive/claim.h"
 #include "reconciler/drive/drive_work.h"
 
-/* How many VMs are asked at the same time. */
-enum { LISTINGS = 4 };
-
-enum listing_step { LISTING_DUE, LISTING_RUNNING, LISTING_FAILED, LISTING_DONE };
-
-/* The unrecorded drives of one VM. */
-struct drive_listing {
-    struct drive_listing *next;
-    struct drives *drives;
-    int64_t sandbox_ref;
-    char sandbox_id[STORE_SANDBOX_ID_BYTES];
-    bool is_live; /* while the store is read */
-    enum listing_step step;
-    struct hypervisor_call *call;
-    struct hypervisor_drive_entry *unrecorded; /* owned */
-    size_t unrecorded_count;
-    struct error error; /* why the listing failed */
-};
-
 /* ---- the lists ---- */
 
-static void free_listing(struct drive_listing *listing)
+static struct hypervisor_drive_entry *find_in(const struct drive_work *list, const char *drive_id)
 {
-    (void)hypervisor_call_free(listing->call);
-    free(listing->unrecorded);
-    free(listing);
-}
-
-void drive_unrecorded_done(struct drives *drives)
-{
-    while (drives->listings) {
-        struct drive_listing *listing = drives->listings;
-
-        drives->listings = listing->next;
-        free_listing(listing);
-    }
-}
-
-static struct hypervisor_drive_entry *find_in(const struct drive_listing *listing,
-                                              const char *drive_id)
-{
-    for (size_t i = 0; i < listing->unrecorded_count; i++)
-        if (strcmp(listing->unrecorded[i].drive_id, drive_id) == 0)
-            return &listing->unrecorded[i];
+    for (size_t i = 0; i < list->entry_count; i++)
+        if (strcmp(list->entries[i].drive_id, drive_id) == 0)
+            return &list->entries[i];
     return NULL;
 }
 
 bool drive_unrecorded_have(const struct drives *drives, const char *drive_id)
 {
-    for (const struct drive_listing *listing = drives->listings; listing; listing = listing->next)
-        if (find_in(listing, drive_id))
+    for (const struct drive_work *list = drives->works; list; list = list->next)
+        if (find_in(list, drive_id))
             return true;
     return false;
 }
 
-static void forget_in(struct drive_listing *listing, const char *drive_id)
+static void forget_in(struct drive_work *list, const char *drive_id)
 {
-    struct hypervisor_drive_entry *entry = find_in(listing, drive_id);
+    struct hypervisor_drive_entry *entry = find_in(list, drive_id);
 
     if (entry)
-        *entry = listing->unrecorded[--listing->unrecorded_count];
+        *entry = list->entries[--list->entry_count];
 }
 
 void drive_unrecorded_forget(struct drives *drives, const char *sandbox_id, const char *drive_id)
 {
-    for (struct drive_listing *listing = drives->listings; listing; listing = listing->next)
-        if (strcmp(listing->sandbox_id, sandbox_id) == 0)
-            forget_in(listing, drive_id);
-}
-
-bool drive_unrecorded_use_vmm(const struct drives *drives, const char *sandbox_id)
-{
-    for (const struct drive_listing *listing = drives->listings; listing; listing = listing->next)
-        if (listing->step == LISTING_RUNNING && strcmp(listing->sandbox_id, sandbox_id) == 0)
-            return true;
-    return false;
-}
-
-bool drive_unrecorded_are_idle(const struct drives *drives)
-{
-    for (const struct drive_listing *listing = drives->listings; listing; listing = listing->next)
-        if (listing->step == LISTING_RUNNING)
-            return false;
-    return true;
+    for (struct drive_work *list = drives->works; list; list = list->next)
+        if (strcmp(list->sandbox_id, sandbox_id) == 0)
+            forget_in(list, drive_id);
 }
 
 int drive_unrecorded_known(const struct drives *drives, struct error *error)
 {
-    const struct drive_listing *failed = NULL;
+    const struct drive_work *failed = NULL;
 
-    for (const struct drive_listing *listing = drives->listings; listing; listing = listing->next) {
-        if (listing->step == LISTING_DUE || listing->step == LISTING_RUNNING)
+    for (const struct drive_work *list = drives->works; list; list = list->next) {
+        if (list->drive_ref || drive_state_is_end(list->row.state))
+            continue;
+        if (!list->is_listed)
             return DRIVE_UNRECORDED_ASKED;
-        if (listing->step == LISTING_FAILED)
-            failed = listing;
+        if (list->result.status != STATUS_OK)
+            failed = list;
     }
     if (!failed)
         return DRIVE_UNRECORDED_KNOWN;
     return error_set(error, DRIVE_UNRECORDED_UNKNOWN,
                      "the drive is not recorded, but sandbox %s may have it: %s",
-                     failed->sandbox_id, failed->error.text);
+                     failed->sandbox_id, failed->result.error.text);
 }
 
-/* ---- asking a VM ---- */
-
-static void fail_listing(struct drive_listing *listing, const struct error *error)
-{
-    listing->step = LISTING_FAILED;
-    listing->error = *error;
-}
-
-/* Whether a row that has not ended exists for the drive. */
-static bool is_on_record(const struct drive_listing *listing, const char *drive_id)
-{
-    cleanup(store_drive_mount_done) struct store_drive_mount row = {0};
-
-    return store_get_drive_mount(listing->drives->context->store, drive_id, &row) == STORE_FOUND &&
-           !drive_state_is_end(row.state) && row.sandbox_ref == listing->sandbox_ref;
-}
-
-static void take_entries(struct drive_listing *listing, const struct hypervisor_reply *reply)
-{
-    const struct log_ids ids = {.sandbox = listing->sandbox_id};
-    struct error error = {0};
-
-    listing->unrecorded = calloc(reply->entry_count + 1, sizeof(*listing->unrecorded));
-    if (!listing->unrecorded) {
-        (void)error_set(&error, 0, "out of memory");
-        fail_listing(listing, &error);
-        return;
-    }
-    for (size_t i = 0; i < reply->entry_count; i++) {
-        const struct hypervisor_drive_entry *entry = &reply->entries[i];
-
-        if (entry->state == HYPERVISOR_DRIVE_ABSENT || is_on_record(listing, entry->drive_id))
-            continue;
-        listing->unrecorded[listing->unrecorded_count++] = *entry;
-        log_warning(&ids, "drive %s: the VM has it, and it is not on record: detach it",
-                    entry->drive_id);
-    }
-}
-
-static void on_listed(struct hypervisor_call *call, const struct hypervisor_reply *reply,
-                      void *userdata)
-{
-    struct drive_listing *listing = userdata;
-    struct drives *drives = listing->drives;
-    struct error error = reply->error;
-
-    free(listing->unrecorded);
-    listing->unrecorded = NULL;
-    listing->unrecorded_count = 0;
-    listing->step = LISTING_DONE;
-    if (reply->outcome == HYPERVISOR_BUSY || reply->outcome == HYPERVISOR_UNREACHABLE)
-        fail_listing(listing, &error);
-    else if (reply->outcome == HYPERVISOR_DONE)
-        take_entries(listing, reply);
-    listing->call = hypervisor_call_free(call);
-    drives->has_new_lists = true;
-    drives_give_slots(drives);
-}
-
-static void start_listing(struct drive_listing *listing)
-{
-    const struct context *context = listing->drives->context;
-    struct store_helper_run sandbox = {0};
-    struct error error = {0};
-    int r = store_get_helper_sandbox(context->store, listing->sandbox_ref, &sandbox);
-    const struct hypervisor_request request = {
-        .act = HYPERVISOR_LIST,
-        .root = context->root,
-        .control_socket = sandbox.control_socket[0] ? sandbox.control_socket : NULL,
-        .vmm_pid = sandbox.vmm_pid,
-        .sandbox_id = sandbox.sandbox_id,
-        .descriptor = -1,
-        .deadline_ns = context->config->resize.call_timeout_seconds * NSEC_PER_SEC,
-    };
-
-    listing->step = LISTING_RUNNING;
-    if (r < 0)
-        (void)error_set(&error, 0, "its record cannot be read");
-    else
-        r = hypervisor_call_new(context->loop, sandbox.hypervisor, &request, on_listed, listing,
-                                &listing->call, &error);
-    if (r >= 0)
-        return;
-    fail_listing(listing, &error);
-    listing->drives->has_new_lists = true;
-}
-
-void drive_unrecorded_go_on(struct drives *drives)
-{
-    unsigned count = 0;
-
-    for (const struct drive_listing *listing = drives->listings; listing; listing = listing->next)
-        count += listing->step == LISTING_RUNNING;
-    for (struct drive_listing *listing = drives->listings; listing && count < LISTINGS;
-         listing = listing->next)
-        if (listing->step == LISTING_DUE && !drives_use_vmm(drives, listing->sandbox_id)) {
-            start_listing(listing);
-            count++;
-        }
-}
-
-/* ---- choosing VMs ---- */
-
-static int visit_sandbox(void *userdata, const struct store_helper_run *sandbox)
+static int ask_sandbox(void *userdata, const struct store_helper_run *sandbox)
 {
     struct drives *drives = userdata;
-    struct drive_listing *listing = drives->listings;
+    struct drive_work *list = drives->works;
 
     if (hypervisor_traits(sandbox->hypervisor)->obstacle)
         return 0; /* crustd refuses to attach drives to it, so it has none */
-    while (listing && listing->sandbox_ref != sandbox->sandbox_ref)
-        listing = listing->next;
-    if (!listing) {
-        listing = calloc(1, sizeof(*listing));
-        if (!listing)
-            return STORE_NO_MEMORY;
-        listing->drives = drives;
-        listing->sandbox_ref = sandbox->sandbox_ref;
-        (void)snprintf(listing->sandbox_id, sizeof(listing->sandbox_id), "%s", sandbox->sandbox_id);
-        listing->next = drives->listings;
-        drives->listings = listing;
-    }
-    listing->is_live = true;
+    while (list && (list->drive_ref || list->row.sandbox_ref != sandbox->sandbox_ref ||
+                    drive_state_is_end(list->row.state)))
+        list = list->next;
+    if (list)
+        return 0;
+    list = drive_work_new(drives, 0, sandbox->sandbox_id);
+    if (!list)
+        return STORE_NO_MEMORY;
+    list->row.sandbox_ref = sandbox->sandbox_ref;
     return 0;
 }
 
 int drive_unrecorded_ask(struct drives *drives, bool again)
 {
-    struct drive_listing **link = &drives->listings;
-    int r;
-
-    for (struct drive_listing *listing = drives->listings; listing; listing = listing->next) {
-        listing->is_live = false;
-        if (again && listing->step == LISTING_FAILED)
-            listing->step = LISTING_DUE;
-    }
-    r = store_each_helper_sandbox(drives->context->store, visit_sandbox, drives);
-    while (r == 0 && *link) {
-        struct drive_listing *listing = *link;
-
-        if (listing->is_live) {
-            link = &listing->next;
-        } else {
-            *link = listing->next;
-            free_listing(listing);
+    for (struct drive_work *list = drives->works; again && list; list = list->next)
+        if (list->is_listed && list->result.status != STATUS_OK) {
+            list->is_listed = false;
+            list->due = true;
         }
+    return store_each_helper_sandbox(drives->context->store, ask_sandbox, drives);
+}
+
+/* Whether a row that has not ended exists for the drive. */
+static bool is_on_record(const struct drive_work *list, const char *drive_id)
+{
+    cleanup(store_drive_mount_done) struct store_drive_mount row = {0};
+
+    return store_get_drive_mount(list->drives->context->store, drive_id, &row) == STORE_FOUND &&
+           !drive_state_is_end(row.state) && row.sandbox_ref == list->row.sandbox_ref;
+}
+
+void drive_unrecorded_record_list(struct drive_work *list)
+{
+    const struct log_ids ids = {.sandbox = list->sandbox_id};
+    const size_t count = list->entry_count;
+
+    list->is_listed = true;
+    if (list->result.status != STATUS_UNAVAILABLE)
+        list->result.status = STATUS_OK; /* without a monitor there are none */
+    list->entry_count = 0;
+    for (size_t i = 0; i < count; i++) {
+        const struct hypervisor_drive_entry *entry = &list->entries[i];
+
+        if (entry->state == HYPERVISOR_DRIVE_ABSENT || is_on_record(list, entry->drive_id))
+            continue;
+        log_warning(&ids, "drive %s: the VM has it, and it is not on record: detach it",
+                    entry->drive_id);
+        list->entries[list->entry_count++] = *entry;
     }
-    return r;
 }
 
 /* ---- making a row ---- */
@@ -298,15 +154,14 @@ static struct store_drive_mount_disk describe_disk(const struct context *context
 }
 
 /* Its mount point and the path of its disk are no longer known. */
-static void fill_request(const struct drive_listing *listing,
-                         const struct hypervisor_drive_entry *entry,
+static void fill_request(const struct drive_work *list, const struct hypervisor_drive_entry *entry,
                          struct store_drive_mount_request *ret_request)
 {
     *ret_request = (struct store_drive_mount_request){
         .host_path = "unknown", .fs_type = "unknown", .writable = true};
     (void)snprintf(ret_request->drive_id, sizeof(ret_request->drive_id), "%s", entry->drive_id);
     (void)snprintf(ret_request->sandbox_id, sizeof(ret_request->sandbox_id), "%s",
-                   listing->sandbox_id);
+                   list->sandbox_id);
     (void)snprintf(ret_request->vm_path, sizeof(ret_request->vm_path), "unknown:%s",
                    entry->drive_id);
     if (entry->identified && !entry->disk.regular_file)
@@ -320,15 +175,14 @@ bool drive_is_unrecorded(const struct store_drive_mount *row)
 }
 
 /* 0, or a failure of the store; *ret_drive_ref stays 0 if no row can be made. */
-static int add_row(struct drive_listing *listing, const struct hypervisor_drive_entry *entry,
+static int add_row(struct drive_work *list, const struct hypervisor_drive_entry *entry,
                    bool is_made_by_vmm, int64_t *ret_drive_ref)
 {
-    struct drives *drives = listing->drives;
+    struct drives *drives = list->drives;
     struct store *store = drives->context->store;
     struct store_drive_mount_disk disk;
     char boot_id[CLOCK_BOOT_ID_BYTES], serial[DRIVE_SERIAL_CHARS + 1] = "";
     struct store_drive_mount_request request;
-    struct error error = {0};
     int64_t drive_ref = 0;
     int r = STORE_DRIVE_MOUNT_TOO_MANY;
 
@@ -336,18 +190,18 @@ static int add_row(struct drive_listing *listing, const struct hypervisor_drive_
     if (is_made_by_vmm)
         (void)snprintf(serial, sizeof(serial), "%s", entry->serial);
     else if (clock_boot_id(boot_id) == 0)
-        drive_serial_make(boot_id, listing->sandbox_id, entry->drive_id, serial);
+        drive_serial_make(boot_id, list->sandbox_id, entry->drive_id, serial);
     if (serial[0]) {
-        fill_request(listing, entry, &request);
+        fill_request(list, entry, &request);
         r = store_add_drive_mount(store, &request, serial, &drive_ref);
     }
     if (r < 0)
         return r;
     if (r != STORE_DRIVE_MOUNT_ADDED) {
-        (void)error_set(&error, 0, "it has drive %s, which cannot be put on record%s",
-                        entry->drive_id,
-                        serial[0] ? "" : ": the serial that its guest sees is not known");
-        fail_listing(listing, &error);
+        list->result.status = (enum status_code)error_set(
+            &list->result.error, STATUS_UNAVAILABLE,
+            "it has drive %s, which cannot be put on record%s", entry->drive_id,
+            serial[0] ? "" : ": the serial that its guest sees is not known");
         return 0;
     }
     drives->dirty = true;
@@ -370,23 +224,23 @@ static int add_row(struct drive_listing *listing, const struct hypervisor_drive_
 
 int drive_unrecorded_record(struct drives *drives, const char *drive_id, int64_t *ret_drive_ref)
 {
-    for (struct drive_listing *listing = drives->listings; listing; listing = listing->next) {
-        struct hypervisor_drive_entry *entry = find_in(listing, drive_id);
+    for (struct drive_work *list = drives->works; list; list = list->next) {
+        struct hypervisor_drive_entry *entry = find_in(list, drive_id);
         struct store_helper_run sandbox = {0};
         int r;
 
         if (!entry)
             continue;
-        r = store_get_helper_sandbox(drives->context->store, listing->sandbox_ref, &sandbox);
+        r = store_get_helper_sandbox(drives->context->store, list->row.sandbox_ref, &sandbox);
         if (r == 0 && sandbox.is_alive)
-            r = add_row(listing, entry, hypervisor_traits(sandbox.hypervisor)->makes_serial,
+            r = add_row(list, entry, hypervisor_traits(sandbox.hypervisor)->makes_serial,
                         ret_drive_ref);
         if (r < 0)
             return r;
         if (!*ret_drive_ref)
             continue;
-        forget_in(listing, drive_id);
-        return drive_work_add(drives, *ret_drive_ref, listing->sandbox_id) ? 0 : STORE_NO_MEMORY;
+        forget_in(list, drive_id);
+        return drive_work_add(drives, *ret_drive_ref, list->sandbox_id) ? 0 : STORE_NO_MEMORY;
     }
     return 0;
 }

@@ -18,18 +18,6 @@
 /* As many as clients can have calls in progress. */
 enum { WAITING = 2048 };
 
-struct drive_wait {
-    struct drive_wait *next;
-    struct drives *drives;
-    enum drive_wait_kind kind;
-    struct drive_work *work; /* outlives the wait; NULL: there is no such drive */
-    char drive_id[DRIVE_ID_CHARS + 1];
-    bool asks_vms;  /* the id has no row, but a VM may have it */
-    bool has_asked; /* in a pass */
-    reconciler_drive_done *done;
-    void *userdata;
-};
-
 /* ---- the answer ---- */
 
 struct reconciler_drive drive_describe(const struct store_drive_mount *row)
@@ -151,7 +139,7 @@ static int judge_unknown(const struct drive_wait *wait, struct error *error)
     if (wait->asks_vms)
         known =
             wait->has_asked ? drive_unrecorded_known(wait->drives, error) : DRIVE_UNRECORDED_ASKED;
-    if (known == DRIVE_UNRECORDED_ASKED || (wait->asks_vms && wait->drives->has_new_lists))
+    if (known == DRIVE_UNRECORDED_ASKED)
         return STILL_WAITS;
     return known == DRIVE_UNRECORDED_UNKNOWN ? (int)STATUS_UNAVAILABLE : (int)STATUS_OK;
 }
@@ -222,7 +210,6 @@ int drive_waits_record(struct drives *drives)
 {
     bool ask = false, again = false;
 
-    drives->has_new_lists = false;
     for (struct drive_wait *wait = drives->waits; wait; wait = wait->next) {
         int r = wait->asks_vms ? find_row(wait) : 0;
 
@@ -248,15 +235,15 @@ bool drive_waits_have_room(const struct drives *drives)
 }
 
 enum status_code drive_wait_begin(struct drives *drives, enum drive_wait_kind kind,
-                                  const struct store_drive_mount_request *request,
-                                  int64_t drive_ref, reconciler_drive_done *done, void *userdata,
+                                  const char *drive_id, const struct store_drive_mount *row,
+                                  reconciler_drive_done *done, void *userdata,
                                   struct drive_wait **ret_wait, struct error *error)
 {
     struct drive_wait *wait = calloc(1, sizeof(*wait));
     struct drive_work *work =
-        drive_ref ? drive_work_add(drives, drive_ref, request->sandbox_id) : NULL;
+        row->drive_ref ? drive_work_add(drives, row->drive_ref, row->request.sandbox_id) : NULL;
 
-    if (!wait || (drive_ref && !work)) {
+    if (!wait || (row->drive_ref && !work)) {
         free(wait);
         return (enum status_code)error_set(error, STATUS_UNAVAILABLE, "out of memory");
     }
@@ -264,15 +251,10 @@ enum status_code drive_wait_begin(struct drives *drives, enum drive_wait_kind ki
         drive_work_hurry(work);
     *wait = (struct drive_wait){
         .drives = drives, .kind = kind, .work = work, .done = done, .userdata = userdata};
-    (void)snprintf(wait->drive_id, sizeof(wait->drive_id), "%s", request->drive_id);
+    (void)snprintf(wait->drive_id, sizeof(wait->drive_id), "%s", drive_id);
     LL_APPEND(drives->waits, wait);
     drives->has_new_waits = true;
     work_queue_wake(drives->context->queue, 0);
     *ret_wait = wait;
     return STATUS_OK;
-}
-
-void drive_wait_ask_vms(struct drive_wait *wait)
-{
-    wait->asks_vms = true;
 }

@@ -7,24 +7,24 @@
 #include "lib/loop.h"
 #include "reconciler/core/context.h"
 #include "reconciler/decide/decide_drive.h"
+#include "reconciler/drive/claim.h"
 #include "reconciler/drive/drives.h"
+#include "reconciler/drive/guest.h"
 #include "store/drive_mounts.h"
 #include "store/store.h"
-
-struct drive_claim_call;
-struct drive_in_use_call;
-struct drive_work;
-struct helper_guest;
 
 /* Acts beside those of the table: LIMIT sets the limits that a client asked for. If the disk of a
  * ready drive has grown, RESIZE has the VMM take the new size, then GROW has the guest grow the
  * file system. ENTER mounts a ready drive into restarted containers. RECLAIM makes a claim that
- * crustd has to keep again. */
-enum { DRIVE_LIMIT = DRIVE_ACTS, DRIVE_RESIZE, DRIVE_GROW, DRIVE_ENTER, DRIVE_RECLAIM };
-
-/* error: NULL if STATUS_OK. */
-typedef void drive_disk_done(struct drive_work *work, enum status_code status,
-                             const struct error *error);
+ * crustd has to keep again. LIST asks a VMM for all drives that it has (drive_unrecorded.c). */
+enum {
+    DRIVE_LIMIT = DRIVE_ACTS,
+    DRIVE_RESIZE,
+    DRIVE_GROW,
+    DRIVE_ENTER,
+    DRIVE_RECLAIM,
+    DRIVE_LIST_VMM,
+};
 
 enum { DRIVE_REMARK_BYTES = 256 };
 
@@ -63,7 +63,7 @@ struct drive_news {
 struct drive_work {
     struct drive_work *next;
     struct drives *drives;
-    int64_t drive_ref;
+    int64_t drive_ref; /* 0: the list of a VM's drives, of whose row only the sandbox is used */
     char sandbox_id[STORE_SANDBOX_ID_BYTES];
 
     enum drive_in_vmm vmm;
@@ -99,13 +99,17 @@ struct drive_work {
     bool has_new_limits;
     struct drive_limits new_limits; /* a client waits for these */
     struct hypervisor_call *vmm_call;
-    struct drive_guest_call *guest_call;
-    struct helper_guest *traits;
-    struct drive_in_use_call *search;
-    struct drive_claim_call *claim;
-    drive_disk_done *disk_done;
+    struct drive_guest_call guest_call;
+    struct helper_guest traits;
+    struct drive_in_use_call search;
+    struct drive_claim_call claim;
     struct drive_result result;
     struct drive_news news;
+
+    /* LIST: whether the VM has answered or failed to, and its unrecorded drives; owned. */
+    bool is_listed;
+    struct hypervisor_drive_entry *entries;
+    size_t entry_count;
 };
 
 struct drives {
@@ -114,17 +118,16 @@ struct drives {
     bool dirty;  /* something was committed that is not synced */
     struct drive_work *works;
     struct drive_wait *waits;
-    bool has_news;                  /* a pass has handled drives since clients were last answered */
-    bool has_new_waits;             /* their answer may be known already */
-    struct drive_listing *listings; /* drives that VMs have and the database does not */
-    bool has_new_lists;             /* clients may wait for them */
-    struct loop_timer timer;        /* the next attempt of any */
+    bool has_news;           /* a pass has handled drives since clients were last answered */
+    bool has_new_waits;      /* their answer may be known already */
+    struct loop_timer timer; /* the next attempt of any */
 };
 
 /* ---- drives.c: the list of drives ---- */
 
 struct drive_work *drive_work_find(const struct drives *drives, int64_t drive_ref);
-/* Due at once. NULL: no memory. */
+/* Due at once. NULL: no memory. The second finds the work of a drive that has one. */
+struct drive_work *drive_work_new(struct drives *drives, int64_t drive_ref, const char *sandbox_id);
 struct drive_work *drive_work_add(struct drives *drives, int64_t drive_ref, const char *sandbox_id);
 /* To be decided in the next pass, whatever waits. */
 void drive_work_hurry(struct drive_work *work);
@@ -135,8 +138,6 @@ void drive_work_drop_disk(struct drive_work *work);
 int drives_note_volumes(const struct drives *drives, const struct store_drive_mount_disk *disk);
 /* Whether an act that talks to the VMM, or one that does not, may start. */
 bool drives_have_slot(const struct drives *drives, const struct drive_work *work);
-/* Whether an act is talking to this sandbox's VMM. */
-bool drives_use_vmm(const struct drives *drives, const char *sandbox_id);
 /* An act has ended, so drives that wait for a slot may have one. */
 void drives_give_slots(struct drives *drives);
 
@@ -177,23 +178,24 @@ bool drive_act_makes_serial(const struct drive_work *work);
 bool drive_act_needs_claim(const struct drive_work *work);
 /* Cancels the act. */
 void drive_act_stop(struct drive_work *work);
+/* The disk was claimed or checked. */
+void drive_act_disk_done(struct drive_work *work, enum status_code status,
+                         const struct error *error);
 
 /* ---- drive_disk.c: claims the host's disk, and checks that it is free in the end ---- */
 
 /* The new size of a ready drive's disk; 0: it has not grown. */
 uint64_t drive_disk_growth(const struct drive_work *work);
-/* Opens and checks the host's disk, for one act at a time; `done` is called from within only for a
- * failure. STATUS_OK: work->disk and work->result.disk. If somebody unknown has it open
- * exclusively: work->result.is_taken, and the disk. */
-void drive_disk_claim(struct drive_work *work, drive_disk_done *done);
+/* Opens and checks the host's disk; drive_act_disk_done() follows, as it does below. STATUS_OK:
+ * work->disk and work->result.disk. If somebody unknown has it open exclusively:
+ * work->result.is_taken, and the disk. */
+void drive_disk_claim(struct drive_work *work);
 struct hypervisor_disk drive_disk_identity(const struct store_drive_mount_disk *disk);
 /* The drive that crustd has this block device open for; NULL. */
 const struct drive_work *drive_disk_find_claim(const struct drives *drives,
                                                const struct store_drive_mount_disk *disk);
 /* STATUS_OK if nobody has the disk open, else STATUS_UNAVAILABLE with a text. */
-void drive_disk_check_free(struct drive_work *work, drive_disk_done *done);
-/* Cancels a claim or check in progress. */
-void drive_disk_stop(struct drive_work *work);
+void drive_disk_check_free(struct drive_work *work);
 
 /* ---- drive wait ----------------------------------------------------------------------------- */
 
@@ -201,14 +203,24 @@ void drive_disk_stop(struct drive_work *work);
 
 enum drive_wait_kind { WAIT_ATTACH, WAIT_DETACH, WAIT_LIMIT };
 
+struct drive_wait {
+    struct drive_wait *next;
+    struct drives *drives;
+    enum drive_wait_kind kind;
+    struct drive_work *work; /* outlives the wait; NULL: there is no such drive */
+    char drive_id[DRIVE_ID_CHARS + 1];
+    bool asks_vms;  /* the id has no row, but a VM may have it: the VMs are asked first */
+    bool has_asked; /* in a pass */
+    reconciler_drive_done *done;
+    void *userdata;
+};
+
 bool drive_waits_have_room(const struct drives *drives);
-/* drive_ref: the row that the client waits for; 0: the detach of an id without one. */
+/* row: the one that the client waits for; its drive_ref is 0: the detach of an id without one. */
 enum status_code drive_wait_begin(struct drives *drives, enum drive_wait_kind kind,
-                                  const struct store_drive_mount_request *request,
-                                  int64_t drive_ref, reconciler_drive_done *done, void *userdata,
+                                  const char *drive_id, const struct store_drive_mount *row,
+                                  reconciler_drive_done *done, void *userdata,
                                   struct drive_wait **ret_wait, struct error *error);
-/* The id has no row, but a VM may have the drive: the VMs are asked first. */
-void drive_wait_ask_vms(struct drive_wait *wait);
 struct reconciler_drive drive_describe(const struct store_drive_mount *row);
 
 /* Within the pass: handles detaches of ids without a row. 0, or a failure of the store. */
@@ -229,8 +241,8 @@ int drive_unrecorded_ask(struct drives *drives, bool again);
 /* Within the pass: makes a row for the drive of this id, in a state in which it is being removed.
  * 0, or a failure of the store; *ret_drive_ref is unchanged if there is no such drive. */
 int drive_unrecorded_record(struct drives *drives, const char *drive_id, int64_t *ret_drive_ref);
-/* After the commit: starts to ask the VMs. */
-void drive_unrecorded_go_on(struct drives *drives);
+/* Within the pass: a VM has answered or failed to. */
+void drive_unrecorded_record_list(struct drive_work *list);
 
 enum drive_unrecorded_known {
     DRIVE_UNRECORDED_KNOWN,
@@ -242,10 +254,6 @@ int drive_unrecorded_known(const struct drives *drives, struct error *error);
 bool drive_unrecorded_have(const struct drives *drives, const char *drive_id);
 /* To be called when a row has been made for the drive. */
 void drive_unrecorded_forget(struct drives *drives, const char *sandbox_id, const char *drive_id);
-bool drive_unrecorded_use_vmm(const struct drives *drives, const char *sandbox_id);
-bool drive_unrecorded_are_idle(const struct drives *drives);
-/* Cancels running calls and forgets all lists. */
-void drive_unrecorded_done(struct drives *drives);
 
 /* Whether the row was made for such a drive, so that its place in the guest is unknown. */
 bool drive_is_unrecorded(const struct store_drive_mount *row);

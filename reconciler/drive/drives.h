@@ -12,7 +12,6 @@
 
 #include "model/sandbox.h"
 #include "reconciler/command/drive_form.h"
-#include "reconciler/drive/guest.h"
 
 struct config;
 struct context;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* guest.c - see guest.h.
  *
- * Everything runs on the loop. drive_guest_finish() is the last use of a call, because its owner
- * may free it there. crust-guest-agent is asked first, unless a container has the drive.
+ * Everything runs on the loop. drive_guest_finish() is the last use of a call. crust-guest-agent is
+ * asked first, unless a container has the drive.
  */
 #include "reconciler/drive/guest.h"
 
@@ -17,7 +17,6 @@
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/json.h"
-#include "reconciler/drive/guest_state.h"
 
 enum { SHARE_OF_TIME = 4 }; /* a disk has this part of a helper's time to appear or become free */
 
@@ -30,9 +29,8 @@ uint64_t drive_guest_time(const struct drive_guest_call *call)
 
 void drive_guest_finish(struct drive_guest_call *call)
 {
-    struct drive_guest_reply reply = call->reply;
-
-    call->done(call, &reply, call->userdata);
+    drive_guest_stop(call);
+    call->done(call);
 }
 
 void drive_guest_note_refusal(struct drive_guest_call *call, enum status_code status,
@@ -54,13 +52,6 @@ void drive_guest_fail_errno(struct drive_guest_call *call, int r, const char *wh
 
     (void)error_set_errno(&error, r, "%s", what);
     drive_guest_fail(call, STATUS_UNAVAILABLE, error.text);
-}
-
-static void remark_walk(struct drive_guest_call *call, const struct drive_walk_count *walk)
-{
-    if (walk->failed)
-        (void)snprintf(call->reply.remark, sizeof(call->reply.remark),
-                       "the group of %" PRIu64 " entries could not be changed", walk->failed);
 }
 
 static int fill_options(const struct store_drive_mount *drive,
@@ -95,7 +86,7 @@ static bool take_text(const cJSON *object, const char *name, char *ret_text, siz
 
 static int fill_containers(const struct drive_guest_call *call, struct drive_containers *containers)
 {
-    const char *text = call->drive.request.containers ? call->drive.request.containers : "[]";
+    const char *text = call->drive->request.containers ? call->drive->request.containers : "[]";
     cleanup(json_deletep) cJSON *array = NULL;
     const cJSON *item;
     int r = json_parse(text, strlen(text), JSON_LIMITS_PERSIST, &array, NULL);
@@ -120,11 +111,11 @@ static int fill_containers(const struct drive_guest_call *call, struct drive_con
 
 static int fill_mount(const struct drive_guest_call *call, struct drive_mount_request *mount)
 {
-    const struct store_drive_mount_request *from = &call->drive.request;
+    const struct store_drive_mount_request *from = &call->drive->request;
     int r;
 
     *mount = (struct drive_mount_request){
-        .bytes = call->bytes ? call->bytes : call->drive.disk.size_bytes,
+        .bytes = call->bytes ? call->bytes : call->drive->disk.size_bytes,
         .read_only = !from->writable,
         .fsck = from->fsck,
         .has_fs_group = from->has_fs_group,
@@ -132,10 +123,10 @@ static int fill_mount(const struct drive_guest_call *call, struct drive_mount_re
         .fs_group_policy = from->fs_group_policy,
     };
     (void)strcpy(mount->drive_id, from->drive_id);
-    (void)strcpy(mount->serial, call->drive.serial);
+    (void)strcpy(mount->serial, call->drive->serial);
     (void)strcpy(mount->vm_path, from->vm_path);
     (void)strcpy(mount->filesystem_type, from->fs_type);
-    r = fill_options(&call->drive, mount->options, &mount->option_count);
+    r = fill_options(call->drive, mount->options, &mount->option_count);
     return r < 0 ? r : fill_containers(call, &mount->containers);
 }
 
@@ -148,22 +139,19 @@ static int fill_mount(const struct drive_guest_call *call, struct drive_mount_re
  * agent: the call fails and names that process, and no other route hides it.
  */
 
-static void take_device(struct drive_guest_call *call, const char *device)
-{
-    (void)snprintf(call->reply.device, sizeof(call->reply.device), "%s", device);
-}
-
 static void take_mounted(struct drive_guest_call *call, const struct drive_mount_answer *answer)
 {
-    char *remark = call->reply.remark;
-    size_t size = sizeof(call->reply.remark);
+    const bool is_repaired = answer->fsck == DRIVE_FSCK_REPAIRED, has_failed = answer->walk.failed;
+    char walk[128] = "";
 
     call->reply.guest = DRIVE_IN_GUEST_MOUNTED;
-    take_device(call, answer->device);
-    remark_walk(call, &answer->walk);
-    if (answer->fsck == DRIVE_FSCK_REPAIRED)
-        (void)snprintf(remark + strlen(remark), size - strlen(remark),
-                       "%se2fsck has repaired the file system", remark[0] ? "; " : "");
+    (void)snprintf(call->reply.device, sizeof(call->reply.device), "%s", answer->device);
+    if (has_failed)
+        (void)snprintf(walk, sizeof(walk), "the group of %" PRIu64 " entries could not be changed",
+                       answer->walk.failed);
+    (void)snprintf(call->reply.remark, sizeof(call->reply.remark), "%s%s%s", walk,
+                   has_failed && is_repaired ? "; " : "",
+                   is_repaired ? "e2fsck has repaired the file system" : "");
 }
 
 /* The drive is mounted even if containers lack it. */
@@ -186,10 +174,10 @@ static void take_list(struct drive_guest_call *call, const struct drive_client_r
 
     if (entry->serial[0]) {
         call->reply.guest = entry->state == DRIVE_GUEST_MOUNTED &&
-                                    strcmp(entry->vm_path, call->drive.request.vm_path) == 0
+                                    strcmp(entry->vm_path, call->drive->request.vm_path) == 0
                                 ? DRIVE_IN_GUEST_MOUNTED
                                 : DRIVE_IN_GUEST_ABSENT;
-        take_device(call, entry->device);
+        (void)snprintf(call->reply.device, sizeof(call->reply.device), "%s", entry->device);
     } else if (reply->is_incomplete) {
         drive_guest_note_refusal(call, STATUS_UNAVAILABLE,
                                  "the guest's agent cannot list all of its drives");
@@ -198,26 +186,24 @@ static void take_list(struct drive_guest_call *call, const struct drive_client_r
     }
 }
 
-static bool has_mounted_nothing(const struct drive_client_reply *reply)
-{
-    return reply->outcome == DRIVE_CLIENT_ANSWERED &&
-           (reply->status == STATUS_INVALID_ARGUMENT || reply->status == STATUS_ALREADY_EXISTS ||
-            reply->status == STATUS_FAILED_PRECONDITION);
-}
-
 static void take_reply(struct drive_guest_call *call, const struct drive_client_reply *reply)
 {
+    const bool has_mounted_nothing =
+        reply->outcome == DRIVE_CLIENT_ANSWERED &&
+        (reply->status == STATUS_INVALID_ARGUMENT || reply->status == STATUS_ALREADY_EXISTS ||
+         reply->status == STATUS_FAILED_PRECONDITION);
+
     call->reply.status = reply->status;
     call->reply.error = reply->error;
     if (reply->status != STATUS_OK) {
-        if (call->act == DRIVE_GUEST_MOUNT && has_mounted_nothing(reply))
+        if (call->act == DRIVE_CLIENT_MOUNT && has_mounted_nothing)
             call->reply.guest = DRIVE_IN_GUEST_ABSENT;
-    } else if (call->act == DRIVE_GUEST_MOUNT) {
+    } else if (call->act == DRIVE_CLIENT_MOUNT) {
         take_mounted(call, &reply->mount);
         take_containers(call, &reply->mount);
-    } else if (call->act == DRIVE_GUEST_UNMOUNT) {
+    } else if (call->act == DRIVE_CLIENT_UNMOUNT) {
         call->reply.guest = DRIVE_IN_GUEST_ABSENT;
-    } else if (call->act == DRIVE_GUEST_GROW) {
+    } else if (call->act == DRIVE_CLIENT_GROW) {
         call->reply.guest = DRIVE_IN_GUEST_MOUNTED;
     } else {
         take_list(call, reply);
@@ -228,16 +214,17 @@ static void take_reply(struct drive_guest_call *call, const struct drive_client_
  * back. In a guest without one, a container holds such a drive. */
 static bool had_agent(const struct drive_guest_call *call)
 {
-    return (call->act == DRIVE_GUEST_MOUNT || call->act == DRIVE_GUEST_LOOK) &&
-           (call->drive.state == DRIVE_MOUNTED || drive_phase(call->drive.state) == DRIVE_IN_USE) &&
-           store_drive_mount_has_containers(&call->drive);
+    return (call->act == DRIVE_CLIENT_MOUNT || call->act == DRIVE_CLIENT_LIST) &&
+           (call->drive->state == DRIVE_MOUNTED ||
+            drive_phase(call->drive->state) == DRIVE_IN_USE) &&
+           store_drive_mount_has_containers(call->drive);
 }
 
 /* Whatever keeps the agent from growing the file system, a helper may do it. */
 static bool has_no_agent(const struct drive_guest_call *call,
                          const struct drive_client_reply *reply)
 {
-    if (call->act == DRIVE_GUEST_GROW)
+    if (call->act == DRIVE_CLIENT_GROW)
         return reply->outcome != DRIVE_CLIENT_ANSWERED && reply->outcome != DRIVE_CLIENT_FOREIGN;
     return reply->outcome == DRIVE_CLIENT_UNSUPPORTED ||
            (reply->outcome == DRIVE_CLIENT_ABSENT && !had_agent(call));
@@ -258,15 +245,8 @@ static void on_answer(struct drive_client *client, const struct drive_client_rep
         drive_guest_finish(call);
 }
 
-static const enum drive_client_act client_acts[] = {
-    [DRIVE_GUEST_LOOK] = DRIVE_CLIENT_LIST,
-    [DRIVE_GUEST_MOUNT] = DRIVE_CLIENT_MOUNT,
-    [DRIVE_GUEST_UNMOUNT] = DRIVE_CLIENT_UNMOUNT,
-    [DRIVE_GUEST_GROW] = DRIVE_CLIENT_GROW,
-};
-
 /* The drive is in the caller's memory. */
-static int make_request(struct drive_guest_call *call, enum drive_guest_act act,
+static int make_request(struct drive_guest_call *call, enum drive_client_act act,
                         struct drive_client_request *ret_request,
                         struct drive_mount_request **ret_drive)
 {
@@ -277,11 +257,11 @@ static int make_request(struct drive_guest_call *call, enum drive_guest_act act,
         return r;
     call->containers = drive->containers.count;
     *ret_request = (struct drive_client_request){
-        .act = client_acts[act],
+        .act = act,
         .root = call->context->root,
-        .listener = {.vmm = call->sandbox.vmm_pid, .sandbox_id = call->sandbox.sandbox_id},
+        .listener = {.vmm = call->sandbox->vmm_pid, .sandbox_id = call->sandbox->sandbox_id},
         .drive = drive,
-        .without_disks = call->drive.state == DRIVE_REQUESTED, /* no VM has the disk yet */
+        .without_disks = call->drive->state == DRIVE_REQUESTED, /* no VM has the disk yet */
         .deadline_ns = drive_guest_time(call),
     };
     return 0;
@@ -289,7 +269,7 @@ static int make_request(struct drive_guest_call *call, enum drive_guest_act act,
 
 /* ---- the same for a helper ---- */
 
-int drive_guest_make_text(struct drive_guest_call *call, enum drive_guest_act act, char **ret_text)
+int drive_guest_make_text(struct drive_guest_call *call, enum drive_client_act act, char **ret_text)
 {
     cleanup(freep) struct drive_mount_request *drive = NULL;
     struct drive_client_request request;
@@ -305,7 +285,7 @@ void drive_guest_take_text(struct drive_guest_call *call, const char *text, size
 {
     struct drive_client_reply reply;
 
-    drive_client_read_text(client_acts[call->act], call->drive.serial, text, length, &reply);
+    drive_client_read_text(call->act, call->drive->serial, text, length, &reply);
     take_reply(call, &reply);
 }
 
@@ -316,7 +296,7 @@ static void ask_companion(struct drive_guest_call *call)
     char address[STORE_ADDRESS_BYTES];
     int r;
 
-    if (!agent_companion_address(call->sandbox.agent_address,
+    if (!agent_companion_address(call->sandbox->agent_address,
                                  call->context->config->agent.companion_port, address,
                                  sizeof(address))) {
         drive_guest_use_container(call);
@@ -332,27 +312,10 @@ static void ask_companion(struct drive_guest_call *call)
 
 /* ---- life ---- */
 
-static int copy_drive(struct drive_guest_call *call, const struct store_drive_mount *drive)
+void drive_guest_start(struct drive_guest_call *call)
 {
-    const char *options = drive->request.options, *containers = drive->request.containers;
-    struct store_drive_mount_request *copy = &call->drive.request;
-
-    call->drive = *drive;
-    copy->options = options ? strdup(options) : NULL;
-    copy->containers = containers ? strdup(containers) : NULL;
-    return (options && !copy->options) || (containers && !copy->containers) ? -ENOMEM : 0;
-}
-
-static void on_begin(struct loop_timer *timer)
-{
-    struct drive_guest_call *call = container_of(timer, struct drive_guest_call, beginning);
-    int r = store_get_helper_sandbox(call->context->store, call->drive.sandbox_ref, &call->sandbox);
-
-    if (r < 0)
-        drive_guest_fail(call, STATUS_UNAVAILABLE, "the sandbox's record cannot be read");
-    else if (!call->sandbox.sandbox_ref || !call->sandbox.is_alive)
-        drive_guest_fail(call, STATUS_UNAVAILABLE, "the sandbox has ended");
-    else if (!call->sandbox.agent_address[0])
+    call->share = -1;
+    if (!call->sandbox->agent_address[0])
         /* The Go runtime records it after its first container. A helper's must not be the first:
          * kata-agent takes that one's for the pid namespace that a pod shares. */
         drive_guest_fail(call, STATUS_UNAVAILABLE,
@@ -363,42 +326,16 @@ static void on_begin(struct loop_timer *timer)
         ask_companion(call);
 }
 
-int drive_guest_call_new(const struct context *context, const struct drive_guest_request *request,
-                         drive_guest_done *done, void *userdata, struct drive_guest_call **ret_call)
-{
-    struct drive_guest_call *call = calloc(1, sizeof(*call));
-
-    if (!call)
-        return -ENOMEM;
-    call->context = context;
-    call->act = request->act;
-    call->bytes = request->bytes;
-    call->ends_at = clock_boottime() + request->deadline_ns;
-    call->share = -1;
-    call->done = done;
-    call->userdata = userdata;
-    if (copy_drive(call, request->drive) < 0) {
-        (void)drive_guest_call_free(call);
-        return -ENOMEM;
-    }
-    loop_timer_start(context->loop, &call->beginning, 0, on_begin);
-    *ret_call = call;
-    return 0;
-}
-
-bool drive_guest_call_must_end(const struct drive_guest_call *call)
+bool drive_guest_must_end(const struct drive_guest_call *call)
 {
     return call->helper || call->container;
 }
 
-struct drive_guest_call *drive_guest_call_free(struct drive_guest_call *call)
+void drive_guest_stop(struct drive_guest_call *call)
 {
-    if (!call)
-        return NULL;
-    loop_timer_stop(&call->beginning);
+    if (!call->context)
+        return;
     call->client = drive_client_free(call->client);
     drive_guest_drop_container(call);
-    store_drive_mount_done(&call->drive);
-    free(call);
-    return NULL;
+    call->context = NULL;
 }

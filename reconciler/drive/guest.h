@@ -1,40 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* guest.h - has a guest mount and unmount the disk of a drive, and reports whether it is mounted
- * there.
+ * there. Private to reconciler/drive/.
  *
- * There are two routes. crust-guest-agent in the guest (`companion`) is called by
- * crust.guest.v1.Drives. In a guest that has only kata-agent (`container`) the same calls are made
- * by crustd's helper, in containers that kata-agent runs in its own mount namespace.
+ * There are two routes. crust-guest-agent in the guest (guest.c) is called by
+ * crust.guest.v1.Drives. In a guest that has only kata-agent (guest_container.c) the same calls are
+ * made by crustd's helper, in containers that kata-agent runs in its own mount namespace.
  *
  * The only state kept between calls is the recorded route. Each call may be repeated, also after
  * crustd was killed during one.
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include "lib/result.h"
+#include "agent-client/drive_client.h"
+#include "reconciler/core/context.h"
 #include "reconciler/decide/decide_drive.h"
+#include "reconciler/helper/share.h"
+#include "reconciler/helper/targets.h"
 #include "store/drive_mounts.h"
+#include "store/store.h"
 
-struct context;
-
-enum drive_guest_act {
-    DRIVE_GUEST_LOOK,    /* only reads */
-    DRIVE_GUEST_MOUNT,   /* OK: mounted at vm_path as the row asks for, synced, and in all of the
-                            containers. Mounted and FAILED_PRECONDITION: not in one of the containers
-                          */
-    DRIVE_GUEST_UNMOUNT, /* OK: nobody in the guest has the disk, and all data is written to it */
-    DRIVE_GUEST_GROW,    /* OK: the file system fills the disk's present size */
-};
-
-struct drive_guest_request {
-    enum drive_guest_act act;
-    const struct store_drive_mount *drive; /* copied */
-    uint64_t bytes;       /* GROW: the disk's present size. MOUNT: the same; 0: the recorded size */
-    uint64_t deadline_ns; /* from now, for the whole call */
-};
+struct container_run;
+struct helper_run;
 
 struct drive_guest_reply {
     enum status_code status;       /* as listed in agent-client/drive_call.h */
@@ -46,19 +32,67 @@ struct drive_guest_reply {
     bool by_container;  /* it has cost the guest a container */
 };
 
-struct drive_guest_call;
+/* Its owner fills in the first members, and keeps what they point to. */
+struct drive_guest_call {
+    const struct context *context; /* NULL: no call runs */
+    const struct store_drive_mount *drive;
+    const struct store_helper_run *sandbox;
+    /* LIST only reads. MOUNT is OK if the drive is mounted as the row asks for, synced, and in all
+     * of the containers; mounted and FAILED_PRECONDITION: not in one of them. UNMOUNT is OK if
+     * nobody in the guest has the disk, and all data is written to it. */
+    enum drive_client_act act;
+    uint64_t bytes;   /* GROW: the disk's present size. MOUNT: the same; 0: the recorded size */
+    uint64_t ends_at; /* of the whole call, on clock_boottime() */
+    void (*done)(struct drive_guest_call *call);
 
-typedef void drive_guest_done(struct drive_guest_call *call, const struct drive_guest_reply *reply,
-                              void *userdata);
+    struct drive_guest_reply reply;
 
-/* Exactly one `done` from the loop, never from within; the owner frees the call then or later.
- * Freeing a running call ends the conversation, but not the work in the guest. 0 or -ENOMEM. */
-int drive_guest_call_new(const struct context *context, const struct drive_guest_request *request,
-                         drive_guest_done *done, void *userdata,
-                         struct drive_guest_call **ret_call);
-struct drive_guest_call *drive_guest_call_free(struct drive_guest_call *call); /* returns NULL */
+    /* For the route by crust-guest-agent. */
+    struct drive_client *client;
+    size_t containers; /* MOUNT: asked for */
 
-/* Whether the call should not be freed while its VM runs, because it is creating, running or
+    /* For the route by a container. */
+    int share;                  /* the sandbox's shared directory; -1: not open */
+    struct helper_guest traits; /* asked whether the guest has the share */
+    bool share_comes;           /* the runtime makes the share with the sandbox's first container */
+    char directory[HELPER_NAME_BYTES]; /* there, of the drive's container */
+    struct helper_run *helper;
+    struct container_run *container;
+};
+
+/* ---- guest.c ---- */
+
+/* Exactly one `done` follows, perhaps from within. */
+void drive_guest_start(struct drive_guest_call *call);
+/* Ends the conversation, if there is one, but not the work in the guest. */
+void drive_guest_stop(struct drive_guest_call *call);
+/* Whether the call should not be stopped while its VM runs, because it is creating, running or
  * removing a container in the guest. A container whose creation is interrupted may keep the disk
  * mounted for good, and one that runs a helper would stay until crustd starts again. */
-bool drive_guest_call_must_end(const struct drive_guest_call *call);
+bool drive_guest_must_end(const struct drive_guest_call *call);
+
+/* The time that is left to the call; at least 1. */
+uint64_t drive_guest_time(const struct drive_guest_call *call);
+
+/* These report to the owner: nothing may follow them. */
+void drive_guest_finish(struct drive_guest_call *call);
+void drive_guest_fail(struct drive_guest_call *call, enum status_code status, const char *text);
+void drive_guest_fail_errno(struct drive_guest_call *call, int r, const char *what);
+
+/* Fills in the reply, which is given later. */
+void drive_guest_note_refusal(struct drive_guest_call *call, enum status_code status,
+                              const char *text);
+
+/* An act as a text for a helper (drive_client.h), and the helper's answer to the call's own act. 0,
+ * -EBADMSG, -EMSGSIZE, -ENOMEM. */
+int drive_guest_make_text(struct drive_guest_call *call, enum drive_client_act act,
+                          char **ret_text);
+void drive_guest_take_text(struct drive_guest_call *call, const char *text, size_t length);
+
+/* ---- guest_container.c ---- */
+
+/* Makes the call by kata-agent and helpers. */
+void drive_guest_use_container(struct drive_guest_call *call);
+void drive_guest_drop_container(struct drive_guest_call *call);
+/* Whether the guest has the drive's container, or may have it. */
+bool drive_guest_is_held(struct drive_guest_call *call);

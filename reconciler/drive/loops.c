@@ -29,7 +29,7 @@
 struct loop_search {
     const struct drive_claim_request *request;
     const struct stat *disk;
-    const struct loop_info64 *spared; /* a loop device that may stand on it; NULL: none may */
+    int spared; /* the number of a loop device that may stand on it; -1: none may */
     struct drive_relatives relatives; /* of a block device */
     char name[256];                   /* /dev/NAME, by the kernel's name */
 };
@@ -94,12 +94,11 @@ static int ask_loop(const struct loop_search *search, const char *loop, struct e
     if (r < 0)
         return error_set_errno(error, r, "cannot ask /dev/%s whether it stands on %s", loop,
                                search->request->host_path);
-    if (!stands_on(search, &info) ||
-        (search->spared && search->spared->lo_number == info.lo_number))
+    if (!stands_on(search, &info) || (int64_t)info.lo_number == search->spared)
         return DRIVE_CLAIM_OPEN;
     return error_set(error, DRIVE_CLAIM_IN_USE,
-                     search->spared ? "what %s stands on backs /dev/%s as well"
-                                    : "%s backs /dev/%s on the host",
+                     search->spared >= 0 ? "what %s stands on backs /dev/%s as well"
+                                         : "%s backs /dev/%s on the host",
                      search->request->host_path, loop);
 }
 
@@ -167,9 +166,8 @@ static int refuse_on_stacked(const struct loop_search *search, struct error *err
     return r;
 }
 
-/* spared: a loop device that may stand on it; NULL: none may. */
-static int refuse_under_loop(const struct drive_claim_request *request, const struct stat *disk,
-                             const struct loop_info64 *spared, struct error *error)
+int drive_loops_refuse(const struct drive_claim_request *request, const struct stat *disk,
+                       int spared, struct error *error)
 {
     const uint32_t major = major(disk->st_rdev), minor = minor(disk->st_rdev);
     struct loop_search search = {.request = request, .disk = disk, .spared = spared};
@@ -187,12 +185,6 @@ static int refuse_under_loop(const struct drive_claim_request *request, const st
     if (request->is_new)
         r = refuse_on_stacked(&search, error);
     return r == DRIVE_CLAIM_OPEN ? find_loop(&search, error) : r;
-}
-
-int drive_loops_refuse(const struct drive_claim_request *request, const struct stat *disk,
-                       struct error *error)
-{
-    return refuse_under_loop(request, disk, NULL, error);
 }
 
 int drive_loops_find_mount(const struct drive_claim_request *request, uint32_t major,
@@ -266,7 +258,7 @@ int drive_loops_examine(const struct drive_claim_request *request, int fd,
     below.st_dev = info.lo_device;
     below.st_ino = info.lo_inode;
     below.st_rdev = info.lo_rdevice;
-    return refuse_under_loop(request, &below, &info, error);
+    return drive_loops_refuse(request, &below, (int)info.lo_number, error);
 }
 
 /* ---- relatives ------------------------------------------------------------------------------ */
@@ -318,32 +310,27 @@ bool drive_relatives_include(const struct drive_relatives *relatives, dev_t devi
 
 /* ---- serial --------------------------------------------------------------------------------- */
 
-/* Each part is hashed with its NUL, so different parts never give the same input. */
-
-/* PART_BYTES: an id of a sandbox has at most 128 characters. */
-enum { PART_BYTES = 160, PARTS_BYTES = 3 * PART_BYTES, BITS_OF_HEX = 4, BITS_OF_CHARACTER = 5 };
-
-static const char alphabet[] = "abcdefghijklmnopqrstuvwxyz234567";
-
-static size_t append(char parts[static PARTS_BYTES], size_t length, const char *part)
-{
-    size_t bytes = strnlen(part, PART_BYTES - 1);
-
-    memcpy(parts + length, part, bytes);
-    parts[length + bytes] = '\0';
-    return length + bytes + 1;
-}
+/* Each part is hashed with its NUL, so different parts never give the same input. PART_BYTES: an id
+ * of a sandbox has at most 128 characters. */
+enum { PART_BYTES = 160, BITS_OF_HEX = 4, BITS_OF_CHARACTER = 5 };
 
 void drive_serial_make(const char *boot_id, const char *sandbox_id, const char *drive_id,
                        char ret_serial[static DRIVE_SERIAL_CHARS + 1])
 {
-    char parts[PARTS_BYTES], hex[SHA256_HEX_BYTES], *at = ret_serial;
+    static const char alphabet[] = "abcdefghijklmnopqrstuvwxyz234567";
+    const char *const part[] = {boot_id, drive_id, sandbox_id};
+    char parts[array_length(part) * PART_BYTES], hex[SHA256_HEX_BYTES], *at = ret_serial;
     const char *next = hex;
     unsigned bits = 0, count = 0;
-    size_t length = append(parts, 0, boot_id);
+    size_t length = 0;
 
-    length = append(parts, length, drive_id);
-    length = append(parts, length, sandbox_id);
+    for (size_t i = 0; i < array_length(part); i++) {
+        const size_t bytes = strnlen(part[i], PART_BYTES - 1);
+
+        memcpy(parts + length, part[i], bytes);
+        length += bytes;
+        parts[length++] = '\0';
+    }
     sha256_hex(parts, length, hex);
     memcpy(at, DRIVE_SERIAL_PREFIX, strlen(DRIVE_SERIAL_PREFIX));
     for (at += strlen(DRIVE_SERIAL_PREFIX); at < ret_serial + DRIVE_SERIAL_CHARS; at++) {

@@ -503,32 +503,26 @@ static int begin_helper(struct helper_sandbox *sandbox, const struct store_helpe
 }
 
 /* The sandbox may have been found after the start, so its share is searched before its first
- * helper. What is left is removed before another helper begins. */
-static int begin_run(struct helper_sandbox *sandbox)
+ * helper. What is left is removed before another helper begins, and retried later if that cannot
+ * begin. */
+static void begin(struct helper_sandbox *sandbox)
 {
     struct helpers *helpers = sandbox->helpers;
     struct store_helper_run run;
+    struct error error;
     int r = store_get_helper_sandbox(helpers->context->store, sandbox->sandbox_ref, &run);
 
     if (r == 0 && !sandbox->searched && run.is_alive)
         r = search_share(helpers, &run);
-    if (r < 0)
-        return r;
-    sandbox->searched = true;
-    if (!may_remove(sandbox))
-        return begin_helper(sandbox, &run);
-    (void)snprintf(run.name, sizeof(run.name), "%s", sandbox->leftovers->name);
-    return helper_run_new(helpers->context, &(struct helper_task){.sandbox = run}, on_end, sandbox,
-                          &sandbox->run);
-}
-
-/* Leftovers are retried later, as after a failed removal. */
-static void begin(struct helper_sandbox *sandbox)
-{
-    struct error error;
-    int r = begin_run(sandbox);
-
-    sandbox->helpers->running += sandbox->run != NULL;
+    sandbox->searched = sandbox->searched || r >= 0;
+    if (r >= 0 && may_remove(sandbox)) {
+        (void)snprintf(run.name, sizeof(run.name), "%s", sandbox->leftovers->name);
+        r = helper_run_new(helpers->context, &(struct helper_task){.sandbox = run}, on_end, sandbox,
+                           &sandbox->run);
+    } else if (r >= 0) {
+        r = begin_helper(sandbox, &run);
+    }
+    helpers->running += sandbox->run != NULL;
     if (r >= 0)
         return;
     (void)error_set_errno(&error, r, "the helper cannot begin");

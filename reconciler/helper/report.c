@@ -183,63 +183,37 @@ static void judge_one(const struct helper_volume *volume, uint64_t device_bytes,
         judge_size(volume, device_bytes, verdict);
 }
 
-struct choice {
-    const struct helper_volume *found;
-    unsigned count;
-};
-
-static bool has_device(const struct helper_volume *volume)
-{
-    return volume->fault != HELPER_FAULT_NOT_MOUNTED &&
-           volume->fault != HELPER_FAULT_NOT_A_BLOCK_DEVICE;
-}
-
-static struct choice choose(const struct helper_volume *volume, unsigned volumes,
-                            uint64_t device_bytes)
-{
-    struct choice choice = {0};
-
-    for (unsigned i = 0; i < volumes; i++) {
-        if (!has_device(&volume[i]) || (device_bytes && volume[i].device_bytes != device_bytes))
-            continue;
-        if (choice.count++ == 0)
-            choice.found = &volume[i];
-    }
-    return choice;
-}
-
-/* Several devices have this size: a resize is judged by all of them together, and usage is
+/* Several devices may have this size: a resize is judged by all of them together, and usage is
  * unknown. */
-static void judge_alike(const struct helper_volume *volume, unsigned volumes, uint64_t device_bytes,
-                        bool grew, struct helper_verdict *verdict)
-{
-    for (unsigned i = 0; i < volumes && verdict->reason == REASON_NONE; i++)
-        if (has_device(&volume[i]) && volume[i].device_bytes == device_bytes)
-            judge_one(&volume[i], device_bytes, grew, verdict);
-    verdict->stats = (struct agent_stats){0};
-    if (!grew)
-        say(verdict, REASON_GUEST_PATH_UNKNOWN,
-            "several devices of the guest have this size and could be the volume");
-}
-
 void helper_judge(const struct helper_volume *volume, unsigned volumes, uint64_t device_bytes,
                   bool grew, struct helper_verdict *ret_verdict)
 {
-    struct choice alike = choose(volume, volumes, device_bytes), mounted;
+    const struct helper_volume *alike[HELPER_VOLUMES], *mounted = NULL;
+    unsigned alikes = 0, mounts = 0;
 
     *ret_verdict = (struct helper_verdict){0};
+    for (unsigned i = 0; i < volumes; i++) {
+        if (volume[i].fault == HELPER_FAULT_NOT_MOUNTED ||
+            volume[i].fault == HELPER_FAULT_NOT_A_BLOCK_DEVICE)
+            continue;
+        mounted = &volume[i];
+        mounts++;
+        if (!device_bytes || volume[i].device_bytes == device_bytes)
+            alike[alikes++] = &volume[i];
+    }
     if (volumes == 1) {
         judge_one(volume, device_bytes, grew, ret_verdict);
-        return;
-    }
-    if (alike.count > 1) {
-        judge_alike(volume, volumes, device_bytes, grew, ret_verdict);
-        return;
-    }
-    mounted = choose(volume, volumes, 0);
-    if (alike.count == 1 || mounted.count == 1)
-        judge_one(alike.count == 1 ? alike.found : mounted.found, device_bytes, grew, ret_verdict);
-    else
+    } else if (alikes == 1 || (alikes == 0 && mounts == 1)) {
+        judge_one(alikes ? alike[0] : mounted, device_bytes, grew, ret_verdict);
+    } else if (alikes > 1) {
+        for (unsigned i = 0; i < alikes && ret_verdict->reason == REASON_NONE; i++)
+            judge_one(alike[i], device_bytes, grew, ret_verdict);
+        ret_verdict->stats = (struct agent_stats){0};
+        if (!grew)
+            say(ret_verdict, REASON_GUEST_PATH_UNKNOWN,
+                "several devices of the guest have this size and could be the volume");
+    } else {
         say(ret_verdict, REASON_GUEST_PATH_UNKNOWN,
             "no place in the guest that could be the volume's has a device of its size");
+    }
 }

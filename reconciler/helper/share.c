@@ -248,23 +248,13 @@ int helper_share_remove(int share, const char *name)
  * of crustd's own file, so no list of machines is needed.
  */
 
-/* Class, byte order and machine. */
-struct architecture {
-    unsigned char class, order;
-    uint16_t machine;
-};
-
-/* Whether it is an ELF file at all. */
-static bool read_architecture(int fd, struct architecture *ret_architecture)
+/* Whether it is an ELF file at all. The members that are used have the same offsets in both
+ * classes.
+ */
+static bool read_header(int fd, Elf64_Ehdr *ret_header)
 {
-    Elf64_Ehdr header; /* the members that are read have the same offsets in both classes */
-
-    if (pread(fd, &header, sizeof(header), 0) != sizeof(header) ||
-        memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
-        return false;
-    *ret_architecture =
-        (struct architecture){header.e_ident[EI_CLASS], header.e_ident[EI_DATA], header.e_machine};
-    return true;
+    return pread(fd, ret_header, sizeof(*ret_header), 0) == sizeof(*ret_header) &&
+           memcmp(ret_header->e_ident, ELFMAG, SELFMAG) == 0;
 }
 
 static bool find_beside(char ret_path[static PATH_MAX])
@@ -308,18 +298,18 @@ static int check_file(int fd, const char *path, struct error *error)
 static int check_architecture(int fd, const char *path, struct error *error)
 {
     cleanup(fd_closep) int own = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-    struct architecture wanted, found;
+    Elf64_Ehdr wanted, found;
 
     if (own < 0)
         return error_set_errno(error, -errno, "cannot open /proc/self/exe");
-    if (!read_architecture(own, &wanted))
+    if (!read_header(own, &wanted))
         return 0;
-    if (!read_architecture(fd, &found))
+    if (!read_header(fd, &found))
         return error_set(error, HELPER_PROGRAM_FOREIGN, "%s is no ELF program", path);
-    if (found.class != wanted.class || found.order != wanted.order ||
-        found.machine != wanted.machine)
+    if (found.e_ident[EI_CLASS] != wanted.e_ident[EI_CLASS] ||
+        found.e_ident[EI_DATA] != wanted.e_ident[EI_DATA] || found.e_machine != wanted.e_machine)
         return error_set(error, HELPER_PROGRAM_FOREIGN, "%s is for ELF machine %u, this node is %u",
-                         path, found.machine, wanted.machine);
+                         path, found.e_machine, wanted.e_machine);
     return HELPER_PROGRAM_OK;
 }
 

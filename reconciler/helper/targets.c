@@ -244,34 +244,9 @@ void guest_routes_describe(const struct context *context, struct store_volume *v
 
 /* ---- guest ---------------------------------------------------------------------------------- */
 
-struct helper_guest {
-    struct hypervisor_call *call; /* NULL: its arguments are sufficient */
-    struct loop_timer deferred;
-    struct guest_traits traits;
-    bool is_known;
-    struct error error;
-    helper_guest_done *done;
-    void *userdata;
-};
-
-struct helper_guest *helper_guest_free(struct helper_guest *guest)
+void helper_guest_stop(struct helper_guest *guest)
 {
-    if (!guest)
-        return NULL;
-    loop_timer_stop(&guest->deferred);
-    (void)hypervisor_call_free(guest->call);
-    free(guest);
-    return NULL;
-}
-
-static void tell(struct helper_guest *guest)
-{
-    guest->done(&guest->traits, guest->is_known ? NULL : &guest->error, guest->userdata);
-}
-
-static void on_deferred(struct loop_timer *timer)
-{
-    tell(container_of(timer, struct helper_guest, deferred));
+    guest->call = hypervisor_call_free(guest->call);
 }
 
 static void on_described(struct hypervisor_call *call, const struct hypervisor_reply *reply,
@@ -286,28 +261,11 @@ static void on_described(struct hypervisor_call *call, const struct hypervisor_r
         .share = reply->guest.has_share ? GUEST_SHARE_DIRECTORY : GUEST_SHARE_NONE,
     };
     guest->call = hypervisor_call_free(call);
-    tell(guest);
+    guest->done(guest);
 }
 
-static int ask(struct helper_guest *guest, const struct context *context, enum hypervisor_kind kind,
-               const struct store_helper_run *sandbox)
-{
-    struct hypervisor_request request = {
-        .act = HYPERVISOR_DESCRIBE,
-        .root = context->root,
-        .control_socket = sandbox->control_socket[0] ? sandbox->control_socket : NULL,
-        .vmm_pid = sandbox->vmm_pid,
-        .sandbox_id = sandbox->sandbox_id,
-        .deadline_ns = context->config->resize.call_timeout_seconds * NSEC_PER_SEC,
-    };
-    struct error error;
-
-    return hypervisor_call_new(context->loop, kind, &request, on_described, guest, &guest->call,
-                               &error);
-}
-
-static void observe(struct helper_guest *guest, const struct context *context,
-                    const struct store_helper_run *sandbox)
+static void read_arguments(struct helper_guest *guest, const struct context *context,
+                           const struct store_helper_run *sandbox)
 {
     struct observe_sandbox_paths paths;
     struct node_lists lists;
@@ -322,28 +280,26 @@ static void observe(struct helper_guest *guest, const struct context *context,
                         hypervisor_title(sandbox->hypervisor));
     else if (r < 0)
         (void)error_set_errno(&guest->error, r, "cannot read the arguments of its process");
-    loop_timer_start(context->loop, &guest->deferred, 0, on_deferred);
 }
 
-int helper_guest_new(const struct context *context, const struct store_helper_run *sandbox,
-                     helper_guest_done *done, void *userdata, struct helper_guest **ret_guest)
+void helper_guest_start(struct helper_guest *guest, const struct context *context,
+                        const struct store_helper_run *sandbox,
+                        void (*done)(struct helper_guest *guest))
 {
-    enum hypervisor_kind kind = sandbox->hypervisor;
-    struct helper_guest *guest = calloc(1, sizeof(*guest));
-    int r = 0;
+    const struct hypervisor_request request = {
+        .act = HYPERVISOR_DESCRIBE,
+        .root = context->root,
+        .control_socket = sandbox->control_socket[0] ? sandbox->control_socket : NULL,
+        .vmm_pid = sandbox->vmm_pid,
+        .sandbox_id = sandbox->sandbox_id,
+        .deadline_ns = context->config->resize.call_timeout_seconds * NSEC_PER_SEC,
+    };
 
-    if (!guest)
-        return -ENOMEM;
-    guest->done = done;
-    guest->userdata = userdata;
-    if (hypervisor_guest_source(kind) == HYPERVISOR_GUEST_BY_CALL)
-        r = ask(guest, context, kind, sandbox);
-    else
-        observe(guest, context, sandbox);
-    if (r < 0) {
-        (void)helper_guest_free(guest);
-        return r;
-    }
-    *ret_guest = guest;
-    return 0;
+    *guest = (struct helper_guest){.done = done};
+    if (hypervisor_guest_source(sandbox->hypervisor) != HYPERVISOR_GUEST_BY_CALL)
+        read_arguments(guest, context, sandbox);
+    else if (hypervisor_call_new(context->loop, sandbox->hypervisor, &request, on_described, guest,
+                                 &guest->call, &guest->error) == 0)
+        return;
+    done(guest);
 }

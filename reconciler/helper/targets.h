@@ -9,6 +9,7 @@
 #include "store/store.h"
 
 struct context;
+struct hypervisor_call;
 
 enum { HELPER_CANDIDATES = 8 };
 
@@ -48,11 +49,7 @@ void helper_targets_complete(const struct context *context, const char *sandbox_
 
 /* ---- guest routes --------------------------------------------------------------------------- */
 
-/* What the record and the configuration say about the routes to a volume's
- * guest. */
-
-struct context;
-struct store_volume;
+/* What the record and the configuration say about the routes to a volume's guest. */
 
 /* Fills in everything but the call itself, its route and its deadline. Borrows the volume, whose
  * address it may fill in, and the socket's path. */
@@ -65,15 +62,17 @@ void guest_routes_describe(const struct context *context, struct store_volume *v
 /* Observes a sandbox's guest before anything is brought into it: by its VMM's arguments,
  * or by asking the VMM, depending on hypervisor_guest_source() for its kind. */
 
-struct context;
-struct helper_guest;
+/* Zero-initialised, and embedded in its owner. */
+struct helper_guest {
+    struct hypervisor_call *call;
+    bool is_known;
+    struct guest_traits traits; /* if they are known */
+    struct error error;         /* why not, else */
+    void (*done)(struct helper_guest *guest);
+};
 
-/* error: why nothing is known about the guest; NULL: `traits` are valid. */
-typedef void helper_guest_done(const struct guest_traits *traits, const struct error *error,
-                               void *userdata);
-
-/* Exactly one `done` follows from the loop, never from within; the caller frees it then or earlier.
- * 0 or -ENOMEM. */
-int helper_guest_new(const struct context *context, const struct store_helper_run *sandbox,
-                     helper_guest_done *done, void *userdata, struct helper_guest **ret_guest);
-struct helper_guest *helper_guest_free(struct helper_guest *guest); /* returns NULL */
+/* Exactly one `done` follows, from the loop or from within. */
+void helper_guest_start(struct helper_guest *guest, const struct context *context,
+                        const struct store_helper_run *sandbox,
+                        void (*done)(struct helper_guest *guest));
+void helper_guest_stop(struct helper_guest *guest);
