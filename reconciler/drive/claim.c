@@ -379,11 +379,11 @@ static void on_claimed(struct job *job, enum job_end end, const void *bytes, siz
         reply.outcome =
             error_set(&reply.error, DRIVE_CLAIM_HANGS,
                       "%s cannot be opened: its storage has not answered for %" PRIu64 " s",
-                      call->path, call->patience_ns / NSEC_PER_SEC);
+                      call->name, call->patience_ns / NSEC_PER_SEC);
     } else if (end != JOB_ANSWERED || !take_reply(call, bytes, length, &reply)) {
         fd_close(reply.fd);
         reply = (struct drive_claim_reply){.fd = -1};
-        reply.outcome = error_set(&reply.error, -EIO, "%s cannot be opened: %s", call->path,
+        reply.outcome = error_set(&reply.error, -EIO, "%s cannot be opened: %s", call->name,
                                   job_fault_text(end));
     }
     call->done(call, &reply);
@@ -402,12 +402,12 @@ static uint64_t identify(const struct drive_claim_request *request)
 }
 
 int drive_claim_start(struct drive_claim_call *call, const struct drive_claim_request *request,
-                      uint64_t patience_ns, drive_claim_done *done)
+                      const char *name, uint64_t patience_ns, drive_claim_done *done)
 {
     call->keep = request->keep;
     call->patience_ns = patience_ns;
     call->done = done;
-    (void)snprintf(call->path, sizeof(call->path), "%s", request->host_path);
+    call->name = name;
     return job_start_message(&call->job,
                              &(struct job_message){request, sizeof(*request), texts, NULL, 0},
                              (struct job_request){.act = claim_act,

@@ -93,7 +93,7 @@ struct drive_claim_call {
     struct job job;
     bool keep;
     uint64_t patience_ns;
-    char path[DRIVE_PATH_CHARS + 1];
+    const char *name; /* of the disk, in errors; borrowed */
     void (*done)(struct drive_claim_call *call, struct drive_claim_reply *reply);
 };
 
@@ -104,7 +104,7 @@ typedef void drive_claim_done(struct drive_claim_call *call, struct drive_claim_
  * disk answers later: the worker is killed and ends once the kernel lets it. Until then no other
  * worker is asked for this disk. */
 int drive_claim_start(struct drive_claim_call *call, const struct drive_claim_request *request,
-                      uint64_t patience_ns, drive_claim_done *done);
+                      const char *name, uint64_t patience_ns, drive_claim_done *done);
 void drive_claim_stop(struct drive_claim_call *call);
 
 /* ---- in use --------------------------------------------------------------------------------- */

@@ -259,7 +259,7 @@ static void search_holder(struct drive_work *work)
 
 static void on_traits(struct helper_guest *guest)
 {
-    struct drive_work *work = container_of(guest, struct drive_work, traits);
+    struct drive_work *work = container_of(guest, struct drive_work, guest_call.traits);
 
     if (!guest->is_known) {
         (void)error_prefix(&guest->error, "cannot tell whether the guest is confidential: ");
@@ -320,23 +320,18 @@ void drive_act_disk_done(struct drive_work *work, enum status_code status,
 static void on_guest_done(struct drive_guest_call *call)
 {
     struct drive_work *work = container_of(call, struct drive_work, guest_call);
-    const struct drive_guest_reply *reply = &call->reply;
-    enum status_code status = reply->status;
+    enum status_code status = call->result->status;
 
-    if (work->act != DRIVE_ENTER || reply->guest == DRIVE_IN_GUEST_MOUNTED)
-        work->guest = reply->guest; /* a failed ENTER does not change whether it is mounted */
-    (void)snprintf(work->result.guest_device, sizeof(work->result.guest_device), "%s",
-                   reply->device);
-    (void)snprintf(work->result.remark, sizeof(work->result.remark), "%s", reply->remark);
-    if (status == STATUS_UNIMPLEMENTED)
-        status = STATUS_FAILED_PRECONDITION; /* no agent can do it */
-    work->result.by_container = reply->by_container;
+    if (work->act != DRIVE_ENTER || call->guest == DRIVE_IN_GUEST_MOUNTED)
+        work->guest = call->guest; /* a failed ENTER does not change whether it is mounted */
     work->result.retry_at_once =
         status == STATUS_DEADLINE_EXCEEDED && time_left(work) < act_time(work) / 2;
+    if (status == STATUS_UNIMPLEMENTED)
+        status = STATUS_FAILED_PRECONDITION; /* no agent can do it */
     if (work->act == DRIVE_LOOK_GUEST && status == STATUS_OK &&
         work->guest == DRIVE_IN_GUEST_UNKNOWN)
         status = STATUS_UNAVAILABLE;
-    finish(work, status, &reply->error);
+    finish(work, status, NULL);
 }
 
 static void ask_guest(struct drive_work *work, enum drive_client_act act)
@@ -350,6 +345,7 @@ static void ask_guest(struct drive_work *work, enum drive_client_act act)
                  : act == DRIVE_CLIENT_MOUNT ? work->vmm_bytes
                                              : 0,
         .ends_at = work->deadline_ns,
+        .result = &work->result,
         .done = on_guest_done,
     };
     drive_guest_start(&work->guest_call);
@@ -362,7 +358,8 @@ void drive_act_start(struct drive_work *work)
     work->deadline_ns = clock_boottime() + act_time(work);
     switch (work->act) {
     case DRIVE_CLAIM: /* a confidential guest gets no disk, so that is found out first */
-        helper_guest_start(&work->traits, work->drives->context, &work->sandbox, on_traits);
+        helper_guest_start(&work->guest_call.traits, work->drives->context, &work->sandbox,
+                           on_traits);
         return;
     case DRIVE_ATTACH:
         if (work->disk < 0 && work->wants_disk)
@@ -403,7 +400,7 @@ void drive_act_stop(struct drive_work *work)
 {
     work->vmm_call = hypervisor_call_free(work->vmm_call);
     drive_guest_stop(&work->guest_call);
-    helper_guest_stop(&work->traits);
+    helper_guest_stop(&work->guest_call.traits);
     drive_in_use_stop(&work->search);
     drive_claim_stop(&work->claim);
 }

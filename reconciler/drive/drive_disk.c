@@ -84,7 +84,7 @@ static void open_disk(struct drive_work *work, const char *path, const struct co
 
     for (unsigned i = 0; i < prefixes->count; i++)
         request.prefixes[i] = config_list_item(prefixes, i);
-    r = drive_claim_start(&work->claim, &request,
+    r = drive_claim_start(&work->claim, &request, work->row.request.host_path,
                           context->config->resize.call_timeout_seconds * NSEC_PER_SEC, done);
     if (r < 0) {
         (void)error_set(&error, r, "%s cannot be opened: %s", path, child_explain(r));

@@ -26,29 +26,11 @@ enum {
     DRIVE_LIST_VMM,
 };
 
-enum { DRIVE_REMARK_BYTES = 256 };
-
 enum drive_step {
     DRIVE_IDLE,
     DRIVE_DECIDED, /* in this pass: starts once that is committed */
     DRIVE_RUNNING,
     DRIVE_FINISHED, /* the next pass records the result */
-};
-
-/* The result of an act. Facts about the VMM and the guest go into struct drive_work at once. */
-struct drive_result {
-    enum status_code status;
-    bool is_brief;      /* the act failed because another client has the monitor for a moment */
-    bool wants_disk;    /* the act failed because the VMM needs a descriptor of the disk */
-    bool retry_at_once; /* the guest is still at work: ask again at once */
-    bool by_container;  /* the guest was asked at the price of a container */
-    struct store_drive_mount_disk disk; /* CLAIM; also filled if the claim was refused */
-    bool is_taken;                      /* somebody unknown has the disk open exclusively */
-    bool is_searched;                   /* for whom, once */
-    char guest_device[STORE_NAME_BYTES];
-    char serial[DRIVE_SERIAL_CHARS + 1]; /* if the VMM chose it and has the drive, else "" */
-    char remark[DRIVE_REMARK_BYTES];
-    struct error error;
 };
 
 /* What the clients of a drive are answered after the commit, unless its row already says that they
@@ -99,8 +81,7 @@ struct drive_work {
     bool has_new_limits;
     struct drive_limits new_limits; /* a client waits for these */
     struct hypervisor_call *vmm_call;
-    struct drive_guest_call guest_call;
-    struct helper_guest traits;
+    struct drive_guest_call guest_call; /* CLAIM: only its traits */
     struct drive_in_use_call search;
     struct drive_claim_call claim;
     struct drive_result result;

@@ -36,8 +36,8 @@ void drive_guest_finish(struct drive_guest_call *call)
 void drive_guest_note_refusal(struct drive_guest_call *call, enum status_code status,
                               const char *text)
 {
-    call->reply.status = status;
-    (void)error_set(&call->reply.error, (int)status, "%s", text);
+    call->result->status = status;
+    (void)error_set(&call->result->error, (int)status, "%s", text);
 }
 
 void drive_guest_fail(struct drive_guest_call *call, enum status_code status, const char *text)
@@ -144,12 +144,13 @@ static void take_mounted(struct drive_guest_call *call, const struct drive_mount
     const bool is_repaired = answer->fsck == DRIVE_FSCK_REPAIRED, has_failed = answer->walk.failed;
     char walk[128] = "";
 
-    call->reply.guest = DRIVE_IN_GUEST_MOUNTED;
-    (void)snprintf(call->reply.device, sizeof(call->reply.device), "%s", answer->device);
+    call->guest = DRIVE_IN_GUEST_MOUNTED;
+    (void)snprintf(call->result->guest_device, sizeof(call->result->guest_device), "%s",
+                   answer->device);
     if (has_failed)
         (void)snprintf(walk, sizeof(walk), "the group of %" PRIu64 " entries could not be changed",
                        answer->walk.failed);
-    (void)snprintf(call->reply.remark, sizeof(call->reply.remark), "%s%s%s", walk,
+    (void)snprintf(call->result->remark, sizeof(call->result->remark), "%s%s%s", walk,
                    has_failed && is_repaired ? "; " : "",
                    is_repaired ? "e2fsck has repaired the file system" : "");
 }
@@ -159,8 +160,8 @@ static void take_containers(struct drive_guest_call *call, const struct drive_mo
 {
     if (answer->containers >= call->containers && !answer->container_error[0])
         return;
-    call->reply.status = STATUS_FAILED_PRECONDITION;
-    (void)error_set(&call->reply.error, (int)call->reply.status, "%s",
+    call->result->status = STATUS_FAILED_PRECONDITION;
+    (void)error_set(&call->result->error, (int)call->result->status, "%s",
                     answer->container_error[0]
                         ? answer->container_error
                         : "containers are not entered by the crust-guest-agent that is in the "
@@ -173,16 +174,17 @@ static void take_list(struct drive_guest_call *call, const struct drive_client_r
     const struct drive_guest_entry *entry = &reply->entry;
 
     if (entry->serial[0]) {
-        call->reply.guest = entry->state == DRIVE_GUEST_MOUNTED &&
-                                    strcmp(entry->vm_path, call->drive->request.vm_path) == 0
-                                ? DRIVE_IN_GUEST_MOUNTED
-                                : DRIVE_IN_GUEST_ABSENT;
-        (void)snprintf(call->reply.device, sizeof(call->reply.device), "%s", entry->device);
+        call->guest = entry->state == DRIVE_GUEST_MOUNTED &&
+                              strcmp(entry->vm_path, call->drive->request.vm_path) == 0
+                          ? DRIVE_IN_GUEST_MOUNTED
+                          : DRIVE_IN_GUEST_ABSENT;
+        (void)snprintf(call->result->guest_device, sizeof(call->result->guest_device), "%s",
+                       entry->device);
     } else if (reply->is_incomplete) {
         drive_guest_note_refusal(call, STATUS_UNAVAILABLE,
                                  "the guest's agent cannot list all of its drives");
     } else {
-        call->reply.guest = DRIVE_IN_GUEST_ABSENT;
+        call->guest = DRIVE_IN_GUEST_ABSENT;
     }
 }
 
@@ -193,18 +195,18 @@ static void take_reply(struct drive_guest_call *call, const struct drive_client_
         (reply->status == STATUS_INVALID_ARGUMENT || reply->status == STATUS_ALREADY_EXISTS ||
          reply->status == STATUS_FAILED_PRECONDITION);
 
-    call->reply.status = reply->status;
-    call->reply.error = reply->error;
+    call->result->status = reply->status;
+    call->result->error = reply->error;
     if (reply->status != STATUS_OK) {
         if (call->act == DRIVE_CLIENT_MOUNT && has_mounted_nothing)
-            call->reply.guest = DRIVE_IN_GUEST_ABSENT;
+            call->guest = DRIVE_IN_GUEST_ABSENT;
     } else if (call->act == DRIVE_CLIENT_MOUNT) {
         take_mounted(call, &reply->mount);
         take_containers(call, &reply->mount);
     } else if (call->act == DRIVE_CLIENT_UNMOUNT) {
-        call->reply.guest = DRIVE_IN_GUEST_ABSENT;
+        call->guest = DRIVE_IN_GUEST_ABSENT;
     } else if (call->act == DRIVE_CLIENT_GROW) {
-        call->reply.guest = DRIVE_IN_GUEST_MOUNTED;
+        call->guest = DRIVE_IN_GUEST_MOUNTED;
     } else {
         take_list(call, reply);
     }

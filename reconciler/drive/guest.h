@@ -22,14 +22,22 @@
 struct container_run;
 struct helper_run;
 
-struct drive_guest_reply {
-    enum status_code status;       /* as listed in agent-client/drive_call.h */
-    enum drive_in_guest guest;     /* at the end of the call */
-    char device[STORE_NAME_BYTES]; /* the guest's name of the disk; "" not known */
-    char remark[256];   /* if OK: entries whose group could not be changed, what fsck repaired; ""
-                           none */
-    struct error error; /* for people, when not OK */
-    bool by_container;  /* it has cost the guest a container */
+enum { DRIVE_REMARK_BYTES = 256 };
+
+/* The result of an act. Facts about the VMM and the guest go into struct drive_work at once. */
+struct drive_result {
+    enum status_code status;
+    bool is_brief;      /* the act failed because another client has the monitor for a moment */
+    bool wants_disk;    /* the act failed because the VMM needs a descriptor of the disk */
+    bool retry_at_once; /* the guest is still at work: ask again at once */
+    bool by_container;  /* the guest was asked at the price of a container */
+    struct store_drive_mount_disk disk; /* CLAIM; also filled if the claim was refused */
+    bool is_taken;                      /* somebody unknown has the disk open exclusively */
+    bool is_searched;                   /* for whom, once */
+    char guest_device[STORE_NAME_BYTES];
+    char serial[DRIVE_SERIAL_CHARS + 1]; /* if the VMM chose it and has the drive, else "" */
+    char remark[DRIVE_REMARK_BYTES];
+    struct error error;
 };
 
 /* Its owner fills in the first members, and keeps what they point to. */
@@ -43,9 +51,10 @@ struct drive_guest_call {
     enum drive_client_act act;
     uint64_t bytes;   /* GROW: the disk's present size. MOUNT: the same; 0: the recorded size */
     uint64_t ends_at; /* of the whole call, on clock_boottime() */
+    struct drive_result *result; /* the status is one of those in agent-client/drive_call.h */
     void (*done)(struct drive_guest_call *call);
 
-    struct drive_guest_reply reply;
+    enum drive_in_guest guest; /* at the end of the call */
 
     /* For the route by crust-guest-agent. */
     struct drive_client *client;
@@ -79,7 +88,7 @@ void drive_guest_finish(struct drive_guest_call *call);
 void drive_guest_fail(struct drive_guest_call *call, enum status_code status, const char *text);
 void drive_guest_fail_errno(struct drive_guest_call *call, int r, const char *what);
 
-/* Fills in the reply, which is given later. */
+/* Fills in the result, which is reported later. */
 void drive_guest_note_refusal(struct drive_guest_call *call, enum status_code status,
                               const char *text);
 

@@ -59,10 +59,10 @@ bool drive_guest_is_held(struct drive_guest_call *call)
 /* Reports to the owner. Where a policy forbids containers, only the other route is left. */
 static void finish(struct drive_guest_call *call)
 {
-    const struct error refusal = call->reply.error;
+    const struct error refusal = call->result->error;
 
-    if (call->reply.status == STATUS_PERMISSION_DENIED)
-        (void)error_set(&call->reply.error, refusal.code,
+    if (call->result->status == STATUS_PERMISSION_DENIED)
+        (void)error_set(&call->result->error, refusal.code,
                         "%.160s; drives in this guest need crust-guest-agent", refusal.text);
     drive_guest_finish(call);
 }
@@ -96,7 +96,7 @@ static void take_growth(struct drive_guest_call *call, const struct helper_repor
 
     helper_judge(&report->volume[0], 1, call->bytes, true, &verdict);
     if (verdict.reason == REASON_NONE)
-        call->reply.guest = DRIVE_IN_GUEST_MOUNTED;
+        call->guest = DRIVE_IN_GUEST_MOUNTED;
     else
         drive_guest_note_refusal(call, reason_code(verdict.reason, STATE_BLOCK_GROWN),
                                  verdict.text);
@@ -254,7 +254,7 @@ static bool lacks_holder(struct drive_guest_call *call)
     bool is_synced =
         call->drive->request.writable && call->context->config->drives.flush_seconds > 0;
 
-    return call->act == DRIVE_CLIENT_LIST && call->reply.guest == DRIVE_IN_GUEST_MOUNTED &&
+    return call->act == DRIVE_CLIENT_LIST && call->guest == DRIVE_IN_GUEST_MOUNTED &&
            (is_synced || store_drive_mount_has_containers(call->drive)) &&
            !drive_guest_is_held(call) && call->share >= 0;
 }
@@ -292,7 +292,7 @@ static void mount_or_look(struct drive_guest_call *call)
     const bool has_share = call->share >= 0, is_look = call->act == DRIVE_CLIENT_LIST;
 
     if (!has_share || (is_look && call->drive->state == DRIVE_SEEN))
-        call->reply.guest = DRIVE_IN_GUEST_ABSENT;
+        call->guest = DRIVE_IN_GUEST_ABSENT;
     if (call->share_comes)
         drive_guest_fail(call, STATUS_UNAVAILABLE,
                          "the guest has no crust-guest-agent, and the runtime has not yet made the "
@@ -301,7 +301,7 @@ static void mount_or_look(struct drive_guest_call *call)
         drive_guest_fail(call, STATUS_FAILED_PRECONDITION,
                          "the guest has no crust-guest-agent, and shares no directory in which "
                          "crustd could place its helper");
-    else if (call->reply.guest == DRIVE_IN_GUEST_ABSENT)
+    else if (call->guest == DRIVE_IN_GUEST_ABSENT)
         drive_guest_finish(call);
     else if (is_look)
         run_call(call);
@@ -331,7 +331,7 @@ void drive_guest_use_container(struct drive_guest_call *call)
         drive_phase(call->drive->state) == DRIVE_PLANNED || call->drive->state == DRIVE_SEEN;
 
     open_share(call);
-    call->reply.by_container = true;
+    call->result->by_container = true;
     if (!config_brings_helpers(call->context->config))
         drive_guest_fail(call, STATUS_FAILED_PRECONDITION,
                          "the guest has no crust-guest-agent, and guest.helper is off");

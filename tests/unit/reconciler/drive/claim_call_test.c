@@ -117,7 +117,7 @@ static void begin(const char *path, bool keep, uint64_t patience_ns)
                                                 .prefix_count = 1,
                                                 .keep = keep};
 
-    assert_int_equal(drive_claim_start(&made->call, &request, patience_ns, on_done), 0);
+    assert_int_equal(drive_claim_start(&made->call, &request, path, patience_ns, on_done), 0);
     assert_int_equal(made->answers, 0);
 }
 
@@ -177,7 +177,7 @@ static int try_to_begin(const char *path)
     const struct drive_claim_request request = {
         .root = made->root, .sysfs = made->sysfs, .host_path = path, .keep = true};
 
-    return drive_claim_start(&made->call, &request, 50 * NSEC_PER_MSEC, on_done);
+    return drive_claim_start(&made->call, &request, path, 50 * NSEC_PER_MSEC, on_done);
 }
 
 static void let_it_hang(const char *path)

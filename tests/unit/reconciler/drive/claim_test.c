@@ -222,7 +222,7 @@ static void claim_in_worker(const char *path, enum drive_claim_outcome outcome)
     };
     struct drive_claim_call call = {0};
 
-    assert_int_equal(drive_claim_start(&call, &request, 60 * NSEC_PER_SEC, on_claimed), 0);
+    assert_int_equal(drive_claim_start(&call, &request, path, 60 * NSEC_PER_SEC, on_claimed), 0);
     loop_run(&loop);
     assert_int_equal(outcome_of_worker, outcome);
 }

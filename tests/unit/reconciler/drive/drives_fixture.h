@@ -74,7 +74,8 @@ static struct {
     struct drive_in_use_call *search;
     struct helper_guest *traits;
     struct drive_claim_call *claims[8]; /* they end by themselves */
-    char walked[512];                   /* the acts, in their order */
+    char claim_path[8][64];
+    char walked[512]; /* the acts, in their order */
 
     unsigned answers;
     enum status_code code;
@@ -250,25 +251,22 @@ static void guest_acts(void)
 static void guest_answers(void)
 {
     struct drive_guest_call *call = world.guest_call;
-    struct drive_guest_reply reply = {
-        .status = world.guest_fails,
-        .guest = world.mounted ? DRIVE_IN_GUEST_MOUNTED : DRIVE_IN_GUEST_ABSENT,
-        .device = "sda",
-    };
+    struct drive_result *result = call->result;
 
-    if (!reply.status && world.guest_call->act == DRIVE_CLIENT_UNMOUNT && world.mounted)
-        reply.status = STATUS_FAILED_PRECONDITION;
-    if (!reply.status && world.guest_call->act == DRIVE_CLIENT_MOUNT && world.lacks_container)
-        reply.status = (enum status_code)error_set(&reply.error, STATUS_FAILED_PRECONDITION,
-                                                   "container c1: it does not run");
-    else if (reply.status)
-        (void)error_set(&reply.error, 0, "the guest does not: 77 (cat) has it");
-    if (reply.status == STATUS_UNAVAILABLE || world.lacks_agent ||
-        (reply.status &&
-         world.guest_call->act == DRIVE_CLIENT_UNMOUNT)) /* not known what is left */
-        reply.guest = DRIVE_IN_GUEST_UNKNOWN;
+    result->status = world.guest_fails;
+    call->guest = world.mounted ? DRIVE_IN_GUEST_MOUNTED : DRIVE_IN_GUEST_ABSENT;
+    strcpy(result->guest_device, "sda");
+    if (!result->status && call->act == DRIVE_CLIENT_UNMOUNT && world.mounted)
+        result->status = STATUS_FAILED_PRECONDITION;
+    if (!result->status && call->act == DRIVE_CLIENT_MOUNT && world.lacks_container)
+        result->status = (enum status_code)error_set(&result->error, STATUS_FAILED_PRECONDITION,
+                                                     "container c1: it does not run");
+    else if (result->status)
+        (void)error_set(&result->error, 0, "the guest does not: 77 (cat) has it");
+    if (result->status == STATUS_UNAVAILABLE || world.lacks_agent ||
+        (result->status && call->act == DRIVE_CLIENT_UNMOUNT)) /* not known what is left */
+        call->guest = DRIVE_IN_GUEST_UNKNOWN;
     world.guest_fails = STATUS_OK;
-    call->reply = reply;
     world.guest_call = NULL;
     call->done(call);
 }
@@ -333,9 +331,8 @@ static int claim_by_pipe(void)
     return ends[1];
 }
 
-static void claim_by_name(const struct drive_claim_call *call, struct drive_claim_reply *reply)
+static void claim_by_name(struct drive_claim_reply *reply)
 {
-    assert_string_equal(call->path, world.numbered.name);
     reply->disk = (struct store_drive_mount_disk){.kind = world.numbered.kind,
                                                   .major = world.numbered.major,
                                                   .minor = world.numbered.minor,
@@ -359,17 +356,18 @@ static void claim_by_path(const struct drive_claim_call *call, struct drive_clai
     }
 }
 
-static void end_claim(struct drive_claim_call *call)
+static void end_claim(struct drive_claim_call *call, const char *path)
 {
     struct drive_claim_reply reply = {.fd = -1};
 
     world.hangs = world.storage_is_dead;
     if (world.storage_is_dead) {
         reply.outcome = error_set(&reply.error, DRIVE_CLAIM_HANGS, "its storage has not answered");
-    } else if (strcmp(call->path, world.host_path) == 0) {
+    } else if (strcmp(path, world.host_path) == 0) {
         claim_by_path(call, &reply);
     } else {
-        claim_by_name(call, &reply);
+        assert_string_equal(path, world.numbered.name);
+        claim_by_name(&reply);
     }
     call->done(call, &reply);
     fd_close(reply.fd);
@@ -382,13 +380,16 @@ static void open_disks(void)
     struct drive_claim_call *call;
 
     while ((call = world.claims[0])) {
+        char path[sizeof(world.claim_path[0])];
+
+        (void)strcpy(path, world.claim_path[0]);
         drive_claim_stop(call);
-        end_claim(call);
+        end_claim(call, path);
     }
 }
 
 int drive_claim_start(struct drive_claim_call *call, const struct drive_claim_request *request,
-                      uint64_t patience_ns, drive_claim_done *done)
+                      const char *name, uint64_t patience_ns, drive_claim_done *done)
 {
     unsigned i = 0;
 
@@ -401,7 +402,7 @@ int drive_claim_start(struct drive_claim_call *call, const struct drive_claim_re
     world.claims[i] = call;
     call->keep = request->keep;
     call->done = done;
-    (void)snprintf(call->path, sizeof(call->path), "%s", request->host_path);
+    (void)snprintf(world.claim_path[i], sizeof(world.claim_path[i]), "%s", request->host_path);
     world.opens++;
     return 0;
 }
@@ -414,8 +415,10 @@ void drive_claim_stop(struct drive_claim_call *call)
         struct drive_claim_call *one = world.claims[i];
 
         world.claims[i] = NULL;
-        if (one != call)
-            world.claims[kept++] = one;
+        if (one == call)
+            continue;
+        memmove(world.claim_path[kept], world.claim_path[i], sizeof(world.claim_path[i]));
+        world.claims[kept++] = one;
     }
 }
 

@@ -41,7 +41,7 @@ static struct {
     struct store_helper_run sandbox;
     struct drive_guest_call call;
     unsigned ends;
-    struct drive_guest_reply reply;
+    struct drive_result result;
 
     /* crust-guest-agent */
     bool has_companion, has_no_memory;
@@ -244,7 +244,6 @@ static int tear_down(void **state)
 static void on_done(struct drive_guest_call *call)
 {
     test.ends++;
-    test.reply = call->reply;
 }
 
 /* Until somebody waits for the test's answer, or the call has ended. */
@@ -261,8 +260,10 @@ static void begin(enum drive_client_act act)
         .act = act,
         .bytes = act == DRIVE_CLIENT_GROW ? 8192 : 0,
         .ends_at = clock_boottime() + 20 * NSEC_PER_SEC,
+        .result = &test.result,
         .done = on_done,
     };
+    test.result = (struct drive_result){0};
     test.ends = 0;
     drive_guest_start(&test.call);
     while (!test.client && !test.helper && !test.container && !test.ends)
@@ -271,10 +272,10 @@ static void begin(enum drive_client_act act)
 
 static void expect(enum status_code status, enum drive_in_guest guest, const char *text)
 {
-    if (test.reply.status != status || test.reply.guest != guest ||
-        !strstr(test.reply.error.text, text))
-        fail_msg("%s, guest %d, \"%s\": not %s, guest %d, \"%s\"", status_name(test.reply.status),
-                 test.reply.guest, test.reply.error.text, status_name(status), guest, text);
+    if (test.result.status != status || test.call.guest != guest ||
+        !strstr(test.result.error.text, text))
+        fail_msg("%s, guest %d, \"%s\": not %s, guest %d, \"%s\"", status_name(test.result.status),
+                 test.call.guest, test.result.error.text, status_name(status), guest, text);
     assert_int_equal(test.ends, 1);
 }
 

@@ -54,9 +54,9 @@ static void a_mount_is_asked_for_as_the_row_has_it(void **state)
     assert_int_equal(test.mount.fs_group_policy, DRIVE_GROUP_ON_ROOT_MISMATCH);
     answers(&reply);
     expect(STATUS_OK, DRIVE_IN_GUEST_MOUNTED, "");
-    assert_string_equal(test.reply.device, "sda");
-    assert_string_equal(test.reply.remark, "the group of 2 entries could not be changed; e2fsck "
-                                           "has repaired the file system");
+    assert_string_equal(test.result.guest_device, "sda");
+    assert_string_equal(test.result.remark, "the group of 2 entries could not be changed; e2fsck "
+                                            "has repaired the file system");
 }
 
 /* Without the agent, or where it is older, the other route is taken. */
@@ -189,7 +189,7 @@ static void a_look_finds_the_drive(void **state)
         assert_false(test.asked.without_disks);
         answers(&reply);
         expect(STATUS_OK, cases[i].guest, "");
-        assert_string_equal(test.reply.device, cases[i].device);
+        assert_string_equal(test.result.guest_device, cases[i].device);
     }
     test.drive.state = DRIVE_REQUESTED; /* no disk of the guest can be the drive's */
     begin(DRIVE_CLIENT_LIST);
@@ -296,9 +296,9 @@ static void a_drive_is_mounted_by_its_container(void **state)
     test.answer = (struct drive_client_reply){.mount = {.device = "sda", .walk = {1, 2, 3}}};
     container_ends((struct container_reply){.kind = CONTAINER_DONE, .held = true}, "");
     expect(STATUS_OK, DRIVE_IN_GUEST_MOUNTED, "");
-    assert_string_equal(test.reply.device, "sda");
-    assert_string_equal(test.reply.remark, "the group of 3 entries could not be changed");
-    assert_true(test.reply.by_container);
+    assert_string_equal(test.result.guest_device, "sda");
+    assert_string_equal(test.result.remark, "the group of 3 entries could not be changed");
+    assert_true(test.result.by_container);
     assert_true(has_directory());
 }
 
@@ -522,7 +522,7 @@ static void a_held_drive_grows_by_a_helper(void **state)
     outcome.report.volume[0].fault = HELPER_FAULT_READ_ONLY;
     strcpy(outcome.report.volume[0].text, "mounted read-only");
     helper_ends(&outcome);
-    assert_int_not_equal(test.reply.status, STATUS_OK);
+    assert_int_not_equal(test.result.status, STATUS_OK);
 }
 
 static void a_call_may_be_freed_at_any_time(void **state)
