@@ -357,30 +357,24 @@ static bool is_of_disk(int fd, const struct store_drive_mount_disk *disk)
            disk->file_device == status.st_dev && disk->inode == status.st_ino;
 }
 
-static bool take_reply(const struct drive_claim_call *call, const void *bytes, size_t length,
-                       struct drive_claim_reply *reply)
-{
-    const bool is_whole = job_take_reply(bytes, length, reply, sizeof(*reply));
-
-    reply->fd = job_take_given();
-    if (!is_whole || reply->outcome > DRIVE_CLAIM_FORBIDDEN ||
-        (unsigned)reply->disk.kind > DEVICE_KIND_OTHER ||
-        (unsigned)reply->backing.kind > DEVICE_KIND_OTHER || !job_is_error(&reply->error))
-        return false;
-    return reply->outcome != DRIVE_CLAIM_OPEN || !call->keep || is_of_disk(reply->fd, &reply->disk);
-}
-
 static void on_claimed(struct job *job, enum job_end end, const void *bytes, size_t length)
 {
     struct drive_claim_call *call = container_of(job, struct drive_claim_call, job);
     struct drive_claim_reply reply = {.fd = -1};
+    bool is_valid = end == JOB_ANSWERED && job_take_reply(bytes, length, &reply, sizeof(reply));
 
+    reply.fd = end == JOB_ANSWERED ? job_take_given() : -1;
+    is_valid =
+        is_valid && reply.outcome <= DRIVE_CLAIM_FORBIDDEN &&
+        (unsigned)reply.disk.kind <= DEVICE_KIND_OTHER &&
+        (unsigned)reply.backing.kind <= DEVICE_KIND_OTHER && job_is_error(&reply.error) &&
+        (reply.outcome != DRIVE_CLAIM_OPEN || !call->keep || is_of_disk(reply.fd, &reply.disk));
     if (end == JOB_LATE) {
         reply.outcome =
             error_set(&reply.error, DRIVE_CLAIM_HANGS,
                       "%s cannot be opened: its storage has not answered for %" PRIu64 " s",
                       call->name, call->patience_ns / NSEC_PER_SEC);
-    } else if (end != JOB_ANSWERED || !take_reply(call, bytes, length, &reply)) {
+    } else if (!is_valid) {
         fd_close(reply.fd);
         reply = (struct drive_claim_reply){.fd = -1};
         reply.outcome = error_set(&reply.error, -EIO, "%s cannot be opened: %s", call->name,

@@ -93,12 +93,6 @@ static int set_failure(struct drive_work *work, enum status_code status)
     return drive_work_set_state(work, work->row.state, status, work->result.error.text);
 }
 
-static void tell(struct drive_work *work, enum status_code status)
-{
-    work->news = (struct drive_news){
-        .is_any = true, .act = work->act, .status = status, .error = work->result.error};
-}
-
 void drive_work_log_failure(const struct drive_work *work)
 {
     static const char *const others[] = {"limit", "resize", "grow", "enter",
@@ -149,7 +143,7 @@ static int record_success(struct drive_work *work)
         return set_success(work, DRIVE_UNMOUNTED);
     case DRIVE_LIMIT:
         work->has_new_limits = false;
-        tell(work, STATUS_OK);
+        drive_waits_note(work, STATUS_OK);
         work->drives->dirty = true;
         return store_set_drive_mount_limits(store, work->drive_ref, &work->new_limits);
     case DRIVE_GROW:
@@ -178,7 +172,7 @@ int drive_work_retry_later(struct drive_work *work, enum status_code status)
 {
     wait_longer(work);
     if (!work->result.is_brief || work->failures > BRIEF_FAILURES)
-        tell(work, status);
+        drive_waits_note(work, status);
     return set_failure(work, status);
 }
 
@@ -193,7 +187,7 @@ static int refuse_detach(struct drive_work *work)
         work->failures = 0;
     else
         wait_longer(work);
-    tell(work, STATUS_FAILED_PRECONDITION);
+    drive_waits_note(work, STATUS_FAILED_PRECONDITION);
     return r < 0 ? r
                  : drive_work_set_state(work, work->row.ready_ms ? DRIVE_READY : DRIVE_MOUNTED,
                                         STATUS_FAILED_PRECONDITION, work->result.error.text);
@@ -217,7 +211,7 @@ static int record_held(struct drive_work *work)
         !drive_is_unrecorded(&work->row))
         return refuse_detach(work);
     wait_longer(work);
-    tell(work, STATUS_FAILED_PRECONDITION);
+    drive_waits_note(work, STATUS_FAILED_PRECONDITION);
     return set_failure(work, STATUS_UNAVAILABLE);
 }
 
@@ -284,7 +278,7 @@ static int record_failure(struct drive_work *work)
     drive_work_log_failure(work);
     if (work->act == DRIVE_LIMIT) {
         work->has_new_limits = false;
-        tell(work, status);
+        drive_waits_note(work, status);
         return 0;
     }
     if (work->result.wants_disk && !work->wants_disk) {

@@ -83,32 +83,23 @@ void drive_waits_done(struct drives *drives)
 
 enum { STILL_WAITS = -1 }; /* no status */
 
-static int judge_ended(const struct drive_wait *wait, const struct store_drive_mount *row,
-                       struct error *error)
+void drive_waits_note(struct drive_work *work, enum status_code status)
 {
-    if (wait->kind == WAIT_DETACH)
-        return STATUS_OK;
-    if (wait->kind == WAIT_LIMIT)
-        return error_set(error, STATUS_NOT_FOUND, "the drive has ended: %s", row->message);
-    if (row->state == DRIVE_FAILED)
-        return error_set(error, (int)row->status, "%s", row->message);
-    if (row->state == DRIVE_LOST)
-        return error_set(error, STATUS_FAILED_PRECONDITION, "%s", row->message);
-    return error_set(error, STATUS_FAILED_PRECONDITION, "the drive was detached meanwhile");
-}
+    const bool is_in_table = work->act < DRIVE_ACTS;
 
-/* Whether this client waits for what happened. */
-static bool concerns(const struct drive_work *work, const struct drive_wait *wait)
-{
-    const struct drive_news *news = &work->news;
+    for (struct drive_wait *wait = work->drives->waits; wait; wait = wait->next) {
+        const bool is_concerned =
+            wait->kind == WAIT_LIMIT ? work->act == DRIVE_LIMIT
+            : wait->kind == WAIT_DETACH
+                ? is_in_table
+                : is_in_table && !(work->act == DRIVE_UNMOUNT && work->row.wanted);
 
-    if (!news->is_any)
-        return false;
-    if (wait->kind == WAIT_LIMIT)
-        return news->act == DRIVE_LIMIT;
-    if (wait->kind == WAIT_DETACH)
-        return news->act < DRIVE_ACTS;
-    return news->act < DRIVE_ACTS && !(news->act == DRIVE_UNMOUNT && work->row.wanted);
+        if (wait->work != work || !is_concerned)
+            continue;
+        wait->is_told = true;
+        wait->status = status;
+        wait->error = work->result.error;
+    }
 }
 
 static int judge(const struct drive_wait *wait, const struct drive_work *work, struct error *error)
@@ -117,14 +108,23 @@ static int judge(const struct drive_wait *wait, const struct drive_work *work, s
 
     if (!row->drive_ref)
         return STILL_WAITS;
-    if (drive_state_is_end(row->state))
-        return judge_ended(wait, row, error);
+    if (drive_state_is_end(row->state)) {
+        if (wait->kind == WAIT_DETACH)
+            return STATUS_OK;
+        if (wait->kind == WAIT_LIMIT)
+            return error_set(error, STATUS_NOT_FOUND, "the drive has ended: %s", row->message);
+        if (row->state == DRIVE_FAILED)
+            return error_set(error, (int)row->status, "%s", row->message);
+        return error_set(error, STATUS_FAILED_PRECONDITION, "%s",
+                         row->state == DRIVE_LOST ? row->message
+                                                  : "the drive was detached meanwhile");
+    }
     if (wait->kind == WAIT_ATTACH && row->wanted && row->state == DRIVE_READY &&
         work->vmm == DRIVE_IN_VMM_HAS && work->guest == DRIVE_IN_GUEST_MOUNTED)
         return STATUS_OK;
-    if (concerns(work, wait)) {
-        *error = work->news.error;
-        return (int)work->news.status;
+    if (wait->is_told) {
+        *error = wait->error;
+        return (int)wait->status;
     }
     if (wait->kind == WAIT_LIMIT && !row->wanted)
         return error_set(error, STATUS_FAILED_PRECONDITION, "the drive is being detached");
@@ -134,14 +134,17 @@ static int judge(const struct drive_wait *wait, const struct drive_work *work, s
 /* Judges the detach of an id without a row. */
 static int judge_unknown(const struct drive_wait *wait, struct error *error)
 {
-    int known = DRIVE_UNRECORDED_KNOWN;
-
-    if (wait->asks_vms)
-        known =
-            wait->has_asked ? drive_unrecorded_known(wait->drives, error) : DRIVE_UNRECORDED_ASKED;
-    if (known == DRIVE_UNRECORDED_ASKED)
+    if (!wait->asks_vms)
+        return STATUS_OK;
+    switch (wait->has_asked ? drive_unrecorded_known(wait->drives, error)
+                            : DRIVE_UNRECORDED_ASKED) {
+    case DRIVE_UNRECORDED_KNOWN:
+        return STATUS_OK;
+    case DRIVE_UNRECORDED_UNKNOWN:
+        return STATUS_UNAVAILABLE;
+    default:
         return STILL_WAITS;
-    return known == DRIVE_UNRECORDED_UNKNOWN ? (int)STATUS_UNAVAILABLE : (int)STATUS_OK;
+    }
 }
 
 /* A wait that is over, with its answer; NULL: none is. */

@@ -33,15 +33,6 @@ enum drive_step {
     DRIVE_FINISHED, /* the next pass records the result */
 };
 
-/* What the clients of a drive are answered after the commit, unless its row already says that they
- * are done. */
-struct drive_news {
-    bool is_any;
-    unsigned act; /* the act that they report */
-    enum status_code status;
-    struct error error;
-};
-
 struct drive_work {
     struct drive_work *next;
     struct drives *drives;
@@ -85,7 +76,6 @@ struct drive_work {
     struct drive_in_use_call search;
     struct drive_claim_call claim;
     struct drive_result result;
-    struct drive_news news;
 
     /* LIST: whether the VM has answered or failed to, and its unrecorded drives; owned. */
     bool is_listed;
@@ -192,6 +182,9 @@ struct drive_wait {
     char drive_id[DRIVE_ID_CHARS + 1];
     bool asks_vms;  /* the id has no row, but a VM may have it: the VMs are asked first */
     bool has_asked; /* in a pass */
+    bool is_told;   /* an act has ended so; what the row says of the drive comes before it */
+    enum status_code status;
+    struct error error;
     reconciler_drive_done *done;
     void *userdata;
 };
@@ -206,6 +199,8 @@ struct reconciler_drive drive_describe(const struct store_drive_mount *row);
 
 /* Within the pass: handles detaches of ids without a row. 0, or a failure of the store. */
 int drive_waits_record(struct drives *drives);
+/* Within the pass: an act of the drive has ended so. */
+void drive_waits_note(struct drive_work *work, enum status_code status);
 /* After the commit: whether any client can be answered; and, once that is synced, answers them. */
 bool drive_waits_are_over(const struct drives *drives);
 void drive_waits_tell(struct drives *drives);

@@ -105,7 +105,6 @@ static void forget(struct drive_work *work)
     work->unmount_timeouts = 0;
     work->vmm_bytes = 0;
     work->has_free_disk = false;
-    work->news = (struct drive_news){0};
     drive_work_hurry(work);
 }
 
@@ -402,11 +401,9 @@ int drives_go_on(struct drives *drives)
         drives->dirty = false;
     }
     drive_waits_tell(drives);
-    for (struct drive_work *work = drives->works; work; work = work->next) {
-        work->news = (struct drive_news){0};
+    for (struct drive_work *work = drives->works; work; work = work->next)
         if (work->step == DRIVE_DECIDED)
             drive_act_start(work);
-    }
     drop_ended(drives);
     arm(drives);
     return 0;

@@ -27,8 +27,14 @@ uint64_t drive_guest_time(const struct drive_guest_call *call)
     return call->ends_at > now ? call->ends_at - now : 1;
 }
 
+/* Where a policy forbids containers, only the other route is left. */
 void drive_guest_finish(struct drive_guest_call *call)
 {
+    const struct error refusal = call->result->error;
+
+    if (call->result->status == STATUS_PERMISSION_DENIED && call->result->by_container)
+        (void)error_set(&call->result->error, refusal.code,
+                        "%.160s; drives in this guest need crust-guest-agent", refusal.text);
     drive_guest_stop(call);
     call->done(call);
 }
@@ -139,33 +145,27 @@ static int fill_mount(const struct drive_guest_call *call, struct drive_mount_re
  * agent: the call fails and names that process, and no other route hides it.
  */
 
+/* The drive is mounted even if containers lack it. */
 static void take_mounted(struct drive_guest_call *call, const struct drive_mount_answer *answer)
 {
     const bool is_repaired = answer->fsck == DRIVE_FSCK_REPAIRED, has_failed = answer->walk.failed;
+    struct drive_result *result = call->result;
     char walk[128] = "";
 
     call->guest = DRIVE_IN_GUEST_MOUNTED;
-    (void)snprintf(call->result->guest_device, sizeof(call->result->guest_device), "%s",
-                   answer->device);
+    (void)snprintf(result->guest_device, sizeof(result->guest_device), "%s", answer->device);
     if (has_failed)
         (void)snprintf(walk, sizeof(walk), "the group of %" PRIu64 " entries could not be changed",
                        answer->walk.failed);
-    (void)snprintf(call->result->remark, sizeof(call->result->remark), "%s%s%s", walk,
+    (void)snprintf(result->remark, sizeof(result->remark), "%s%s%s", walk,
                    has_failed && is_repaired ? "; " : "",
                    is_repaired ? "e2fsck has repaired the file system" : "");
-}
-
-/* The drive is mounted even if containers lack it. */
-static void take_containers(struct drive_guest_call *call, const struct drive_mount_answer *answer)
-{
-    if (answer->containers >= call->containers && !answer->container_error[0])
-        return;
-    call->result->status = STATUS_FAILED_PRECONDITION;
-    (void)error_set(&call->result->error, (int)call->result->status, "%s",
-                    answer->container_error[0]
-                        ? answer->container_error
-                        : "containers are not entered by the crust-guest-agent that is in the "
-                          "guest: it is older than crustd");
+    if (answer->container_error[0])
+        drive_guest_note_refusal(call, STATUS_FAILED_PRECONDITION, answer->container_error);
+    else if (answer->containers < call->containers)
+        drive_guest_note_refusal(call, STATUS_FAILED_PRECONDITION,
+                                 "containers are not entered by the crust-guest-agent that is in "
+                                 "the guest: it is older than crustd");
 }
 
 /* A drive that is mounted elsewhere does not count as mounted: MountDrive then reports it. */
@@ -202,7 +202,6 @@ static void take_reply(struct drive_guest_call *call, const struct drive_client_
             call->guest = DRIVE_IN_GUEST_ABSENT;
     } else if (call->act == DRIVE_CLIENT_MOUNT) {
         take_mounted(call, &reply->mount);
-        take_containers(call, &reply->mount);
     } else if (call->act == DRIVE_CLIENT_UNMOUNT) {
         call->guest = DRIVE_IN_GUEST_ABSENT;
     } else if (call->act == DRIVE_CLIENT_GROW) {
@@ -212,24 +211,21 @@ static void take_reply(struct drive_guest_call *call, const struct drive_client_
     }
 }
 
-/* Whether the guest had an agent that mounted the drive and entered containers: it should come
- * back. In a guest without one, a container holds such a drive. */
-static bool had_agent(const struct drive_guest_call *call)
-{
-    return (call->act == DRIVE_CLIENT_MOUNT || call->act == DRIVE_CLIENT_LIST) &&
-           (call->drive->state == DRIVE_MOUNTED ||
-            drive_phase(call->drive->state) == DRIVE_IN_USE) &&
-           store_drive_mount_has_containers(call->drive);
-}
-
-/* Whatever keeps the agent from growing the file system, a helper may do it. */
+/* A guest that had an agent which mounted the drive and entered containers should get it back; in
+ * one without an agent, a container holds such a drive. Whatever keeps the agent from growing the
+ * file system, a helper may do it. */
 static bool has_no_agent(const struct drive_guest_call *call,
                          const struct drive_client_reply *reply)
 {
+    const bool had_agent =
+        (call->act == DRIVE_CLIENT_MOUNT || call->act == DRIVE_CLIENT_LIST) &&
+        (call->drive->state == DRIVE_MOUNTED || drive_phase(call->drive->state) == DRIVE_IN_USE) &&
+        store_drive_mount_has_containers(call->drive);
+
     if (call->act == DRIVE_CLIENT_GROW)
         return reply->outcome != DRIVE_CLIENT_ANSWERED && reply->outcome != DRIVE_CLIENT_FOREIGN;
     return reply->outcome == DRIVE_CLIENT_UNSUPPORTED ||
-           (reply->outcome == DRIVE_CLIENT_ABSENT && !had_agent(call));
+           (reply->outcome == DRIVE_CLIENT_ABSENT && !had_agent);
 }
 
 static void on_answer(struct drive_client *client, const struct drive_client_reply *reply,

@@ -56,17 +56,6 @@ bool drive_guest_is_held(struct drive_guest_call *call)
                                                        call->directory) == HELPER_SHARE_HAS;
 }
 
-/* Reports to the owner. Where a policy forbids containers, only the other route is left. */
-static void finish(struct drive_guest_call *call)
-{
-    const struct error refusal = call->result->error;
-
-    if (call->result->status == STATUS_PERMISSION_DENIED)
-        (void)error_set(&call->result->error, refusal.code,
-                        "%.160s; drives in this guest need crust-guest-agent", refusal.text);
-    drive_guest_finish(call);
-}
-
 /* ---- helpers ---- */
 
 static void run_helper(struct drive_guest_call *call, const struct helper_task *task)
@@ -170,7 +159,7 @@ static void on_held(struct container_run *run, const struct container_reply *rep
     if (call->act != DRIVE_CLIENT_LIST)
         take_mount(call, reply);
     call->container = container_run_free(run);
-    finish(call);
+    drive_guest_finish(call);
 }
 
 static int start_holding(struct drive_guest_call *call, struct error *error)
@@ -211,7 +200,7 @@ static void hold(struct drive_guest_call *call)
         return;
     if (call->act != DRIVE_CLIENT_LIST)
         drive_guest_note_refusal(call, STATUS_FAILED_PRECONDITION, error.text);
-    finish(call);
+    drive_guest_finish(call);
 }
 
 static void on_removed(struct container_run *run, const struct container_reply *reply,
@@ -228,7 +217,7 @@ static void on_removed(struct container_run *run, const struct container_reply *
         (void)helper_share_remove(call->share, call->directory);
     call->container = container_run_free(run);
     if (left)
-        finish(call);
+        drive_guest_finish(call);
     else if (call->act == DRIVE_CLIENT_MOUNT)
         hold(call);
     else
@@ -280,7 +269,7 @@ static void on_helper(struct helper_run *run, const struct helper_outcome *outco
     if (lacks_holder(call))
         hold(call);
     else
-        finish(call);
+        drive_guest_finish(call);
 }
 
 /* ---- the beginning ---- */

@@ -371,15 +371,6 @@ static bool answer_now(const struct helper_sandbox *sandbox, struct helper_call 
                                          : answer_resize(sandbox, call);
 }
 
-/* An answer may change the list, so the walk starts over after each. */
-static bool answer_one(const struct helper_sandbox *sandbox)
-{
-    for (struct helper_call *call = sandbox->calls; call; call = call->next)
-        if (answer_now(sandbox, call))
-            return true;
-    return false;
-}
-
 /* The helper that ran for these calls has ended. Each has its answer then, so the fact is no longer
  * news. If there is none, the call's places were withheld from the helper or did not fit. */
 static void answer_served(struct helper_sandbox *sandbox)
@@ -536,26 +527,24 @@ static void begin(struct helper_sandbox *sandbox)
 
 /* ---- the next one ---- */
 
-static bool is_waiting(const struct helper_sandbox *sandbox, enum helper_purpose purpose)
-{
-    return !sandbox->run &&
-           (may_remove(sandbox) || (!sandbox->leftovers && has_purpose(sandbox, purpose)));
-}
-
-static uint64_t turn_of(const struct helper_sandbox *sandbox)
-{
-    return sandbox->calls ? sandbox->calls->number : 0;
-}
-
-/* Picks the sandbox of the call that has waited longest; resizes come first. */
+/* Picks the sandbox of the call that has waited longest; resizes come first, and what is left over
+ * before them. */
 static struct helper_sandbox *find_next(const struct helpers *helpers)
 {
     struct helper_sandbox *found = NULL, *sandbox;
+    uint64_t least = UINT64_MAX;
 
     for (enum helper_purpose purpose = HELPER_RESIZE; !found && purpose <= HELPER_STATS; purpose++)
         LL_FOREACH(helpers->sandboxes, sandbox)
-    if (is_waiting(sandbox, purpose) && (!found || turn_of(sandbox) < turn_of(found)))
-        found = sandbox;
+        {
+            const uint64_t number = sandbox->calls ? sandbox->calls->number : 0;
+
+            if (sandbox->run || number >= least ||
+                !(may_remove(sandbox) || (!sandbox->leftovers && has_purpose(sandbox, purpose))))
+                continue;
+            found = sandbox;
+            least = number;
+        }
     return found;
 }
 
@@ -567,8 +556,8 @@ static void serve(struct helpers *helpers)
 
     do {
         LL_FOREACH(helpers->sandboxes, sandbox)
-        while (answer_one(sandbox))
-            ;
+        for (struct helper_call *call = sandbox->calls; call;)
+            call = answer_now(sandbox, call) ? sandbox->calls : call->next;
         sandbox = helpers->running < most ? find_next(helpers) : NULL;
         if (sandbox)
             begin(sandbox);

@@ -117,17 +117,16 @@ void helper_targets_add(const struct context *context, const struct store_volume
 
 /* ---- other volumes of the sandbox -------------------------------------------------------- */
 
-/* Whether the guest has the volume's device, as far as known. If the VM lacks it, or has something
- * else in its place, the guest path is not the volume's. */
-static bool is_stats_target(const struct store_volume *volume)
+/* To report, whether the guest has the volume's device, as far as known: if the VM lacks it, or has
+ * something else in its place, the guest path is not the volume's. */
+static bool is_target(const struct store_volume *volume, bool grow)
 {
-    return volume->status == STORE_PRESENT && volume->state != STATE_UNMANAGED &&
-           volume->state != STATE_DETACHED && volume->reason != REASON_BYPASSED;
-}
-
-static bool is_resize_target(const struct store_volume *volume)
-{
-    return volume->status == STORE_PRESENT && !volume->read_only &&
+    if (volume->status != STORE_PRESENT)
+        return false;
+    if (!grow)
+        return volume->state != STATE_UNMANAGED && volume->state != STATE_DETACHED &&
+               volume->reason != REASON_BYPASSED;
+    return !volume->read_only &&
            (volume->state == STATE_IN_SYNC || volume->state == STATE_BLOCK_GROWN) &&
            (!volume->hypervisor_bytes || volume->hypervisor_bytes >= volume->device_bytes);
 }
@@ -194,7 +193,7 @@ void helper_targets_complete(const struct context *context, const char *sandbox_
     for (unsigned i = 0; i < walk.volumes; i++)
         if (store_get_volume(context->store, walk.volume_id[i], volume) == 0 &&
             volume->sandbox_ref == sandbox_ref && helper_is_possible(context->config, volume) &&
-            (targets->grow ? is_resize_target(volume) : is_stats_target(volume)))
+            is_target(volume, targets->grow))
             helper_targets_add(context, volume, targets);
 }
 
