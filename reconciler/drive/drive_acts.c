@@ -13,7 +13,6 @@
 #include "hypervisor/hypervisor.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
-#include "lib/log.h"
 #include "reconciler/core/context.h"
 #include "reconciler/drive/drive_work.h"
 

@@ -152,43 +152,6 @@ const struct drive_work *drive_disk_find_claim(const struct drives *drives,
 
 static const struct config_list anywhere = {.count = 1, .text = "/"};
 
-/* Whether the path leads to the drive's disk, so that the reply tells whether the disk is free. */
-static bool is_answer(struct drive_work *work, struct drive_claim_reply *reply)
-{
-    bool is_its = is_block_device(&reply->disk, &work->row.disk);
-
-    if (!is_its && reply->outcome != DRIVE_CLAIM_HANGS)
-        return false;
-    drive_act_disk_done(work,
-                        reply->outcome == DRIVE_CLAIM_OPEN ||
-                                reply->outcome == DRIVE_CLAIM_UNSUITABLE /* opened, and empty */
-                            ? STATUS_OK
-                            : STATUS_UNAVAILABLE,
-                        &reply->error);
-    return true;
-}
-
-/* why: the error of the last attempt to open it. */
-static void say_unseen(struct drive_work *work, const struct error *why)
-{
-    struct error error = {0};
-
-    (void)error_set(&error, STATUS_UNAVAILABLE,
-                    "%s does not lead to the disk any more, so whether that "
-                    "(block device %u:%u) is free cannot be seen%s%s",
-                    work->row.request.host_path, work->row.disk.major, work->row.disk.minor,
-                    why->text[0] ? ": " : "", why->text);
-    drive_act_disk_done(work, STATUS_UNAVAILABLE, &error);
-}
-
-static void on_tried_name(struct drive_claim_call *call, struct drive_claim_reply *reply)
-{
-    struct drive_work *work = container_of(call, struct drive_work, claim);
-
-    if (!is_answer(work, reply))
-        say_unseen(work, &reply->error);
-}
-
 /* OBSERVED; OBSERVED_ABSENT, also if another disk has its number; or the reason why it is
  * unknown. */
 static int find_by_number(const struct drive_work *work, struct observed_device *ret_device)
@@ -200,21 +163,39 @@ static int find_by_number(const struct drive_work *work, struct observed_device 
     return r == OBSERVED && !is_numbered_so(disk, ret_device->diskseq) ? OBSERVED_ABSENT : r;
 }
 
-static void on_tried_path(struct drive_claim_call *call, struct drive_claim_reply *reply)
+/* The disk was opened by its path or, if that leads elsewhere, by the kernel's name. */
+static void on_tried(struct drive_claim_call *call, struct drive_claim_reply *reply)
 {
     struct drive_work *work = container_of(call, struct drive_work, claim);
+    const struct store_drive_mount_disk *disk = &work->row.disk;
+    const char *why = reply->error.text;
     struct observed_device device;
+    struct error error = {0};
     int r;
 
-    if (is_answer(work, reply))
+    if (is_block_device(&reply->disk, disk) || reply->outcome == DRIVE_CLAIM_HANGS) {
+        drive_act_disk_done(work,
+                            reply->outcome == DRIVE_CLAIM_OPEN ||
+                                    reply->outcome == DRIVE_CLAIM_UNSUITABLE /* opened, and empty */
+                                ? STATUS_OK
+                                : STATUS_UNAVAILABLE,
+                            &reply->error);
         return;
+    }
     r = find_by_number(work, &device);
-    if (r == OBSERVED_ABSENT)
+    if (r == OBSERVED_ABSENT) {
         drive_act_disk_done(work, STATUS_OK, NULL);
-    else if (r == OBSERVED)
-        open_disk(work, device.name, &anywhere, false, on_tried_name);
-    else
-        say_unseen(work, &reply->error);
+    } else if (r == OBSERVED && !work->result.is_by_name) {
+        work->result.is_by_name = true;
+        open_disk(work, device.name, &anywhere, false, on_tried);
+    } else {
+        (void)error_set(&error, STATUS_UNAVAILABLE,
+                        "%s does not lead to the disk any more, so whether that "
+                        "(block device %u:%u) is free cannot be seen%s%s",
+                        work->row.request.host_path, disk->major, disk->minor, why[0] ? ": " : "",
+                        why);
+        drive_act_disk_done(work, STATUS_UNAVAILABLE, &error);
+    }
 }
 
 void drive_disk_check_free(struct drive_work *work)
@@ -225,7 +206,7 @@ void drive_disk_check_free(struct drive_work *work)
     if (find_by_number(work, &device) == OBSERVED_ABSENT)
         drive_act_disk_done(work, STATUS_OK, NULL);
     else
-        open_disk(work, work->row.request.host_path, &anywhere, false, on_tried_path);
+        open_disk(work, work->row.request.host_path, &anywhere, false, on_tried);
 }
 
 /* The number may belong to another disk by now. */

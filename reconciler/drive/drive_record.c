@@ -7,7 +7,6 @@
  * removed because of a failure. A detach that the guest refuses because it uses the disk changes
  * nothing: the drive is wanted again.
  */
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -16,7 +16,7 @@
 /* Acts beside those of the table: LIMIT sets the limits that a client asked for. If the disk of a
  * ready drive has grown, RESIZE has the VMM take the new size, then GROW has the guest grow the
  * file system. ENTER mounts a ready drive into restarted containers. RECLAIM makes a claim that
- * crustd has to keep again. LIST asks a VMM for all drives that it has (drive_unrecorded.c). */
+ * crustd has to keep again. LIST asks a VMM for all drives that it has (drive_wait.c). */
 enum {
     DRIVE_LIMIT = DRIVE_ACTS,
     DRIVE_RESIZE,
@@ -207,29 +207,12 @@ void drive_waits_tell(struct drives *drives);
 void drive_waits_fail(struct drives *drives, enum status_code code, const char *why);
 void drive_waits_done(struct drives *drives);
 
-/* ---- unrecorded drives ----------------------------------------------------------------- */
+/* ---- drives that a VM has and the database does not ---- */
 
-/* Drives that a VM has and the database does not. */
-
-/* Within the pass: requests the lists of all VMs that were not asked yet and, with `again`, of
- * those that failed to answer. 0, or a failure of the store. */
-int drive_unrecorded_ask(struct drives *drives, bool again);
-/* Within the pass: makes a row for the drive of this id, in a state in which it is being removed.
- * 0, or a failure of the store; *ret_drive_ref is unchanged if there is no such drive. */
-int drive_unrecorded_record(struct drives *drives, const char *drive_id, int64_t *ret_drive_ref);
 /* Within the pass: a VM has answered or failed to. */
 void drive_unrecorded_record_list(struct drive_work *list);
-
-enum drive_unrecorded_known {
-    DRIVE_UNRECORDED_KNOWN,
-    DRIVE_UNRECORDED_ASKED,   /* not yet */
-    DRIVE_UNRECORDED_UNKNOWN, /* a VM could not be asked: error says which, and why */
-};
-/* Whether all VMs have answered: an enum drive_unrecorded_known. */
-int drive_unrecorded_known(const struct drives *drives, struct error *error);
 bool drive_unrecorded_have(const struct drives *drives, const char *drive_id);
 /* To be called when a row has been made for the drive. */
 void drive_unrecorded_forget(struct drives *drives, const char *sandbox_id, const char *drive_id);
-
 /* Whether the row was made for such a drive, so that its place in the guest is unknown. */
 bool drive_is_unrecorded(const struct store_drive_mount *row);

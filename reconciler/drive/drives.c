@@ -14,7 +14,6 @@
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/collections.h"
-#include "lib/log.h"
 #include "reconciler/core/work_queue.h"
 #include "reconciler/drive/drive_work.h"
 

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "agent-client/agent_address.h"
@@ -243,22 +242,20 @@ static void on_answer(struct drive_client *client, const struct drive_client_rep
         drive_guest_finish(call);
 }
 
-/* The drive is in the caller's memory. */
 static int make_request(struct drive_guest_call *call, enum drive_client_act act,
-                        struct drive_client_request *ret_request,
-                        struct drive_mount_request **ret_drive)
+                        struct drive_client_request *ret_request)
 {
-    struct drive_mount_request *drive = *ret_drive = malloc(sizeof(*drive));
-    int r = drive ? fill_mount(call, drive) : -ENOMEM;
+    static struct drive_mount_request drive; /* large, and copied by whoever gets the request */
+    int r = fill_mount(call, &drive);
 
     if (r < 0)
         return r;
-    call->containers = drive->containers.count;
+    call->containers = drive.containers.count;
     *ret_request = (struct drive_client_request){
         .act = act,
         .root = call->context->root,
         .listener = {.vmm = call->sandbox->vmm_pid, .sandbox_id = call->sandbox->sandbox_id},
-        .drive = drive,
+        .drive = &drive,
         .without_disks = call->drive->state == DRIVE_REQUESTED, /* no VM has the disk yet */
         .deadline_ns = drive_guest_time(call),
     };
@@ -269,9 +266,8 @@ static int make_request(struct drive_guest_call *call, enum drive_client_act act
 
 int drive_guest_make_text(struct drive_guest_call *call, enum drive_client_act act, char **ret_text)
 {
-    cleanup(freep) struct drive_mount_request *drive = NULL;
     struct drive_client_request request;
-    int r = make_request(call, act, &request, &drive);
+    int r = make_request(call, act, &request);
 
     if (r < 0)
         return r;
@@ -289,7 +285,6 @@ void drive_guest_take_text(struct drive_guest_call *call, const char *text, size
 
 static void ask_companion(struct drive_guest_call *call)
 {
-    cleanup(freep) struct drive_mount_request *drive = NULL;
     struct drive_client_request request;
     char address[STORE_ADDRESS_BYTES];
     int r;
@@ -300,7 +295,7 @@ static void ask_companion(struct drive_guest_call *call)
         drive_guest_use_container(call);
         return;
     }
-    r = make_request(call, call->act, &request, &drive);
+    r = make_request(call, call->act, &request);
     request.address = address;
     if (r == 0)
         r = drive_client_new(&request, on_answer, call, &call->client);

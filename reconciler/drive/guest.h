@@ -14,8 +14,7 @@
 #include "agent-client/drive_client.h"
 #include "reconciler/core/context.h"
 #include "reconciler/decide/decide_drive.h"
-#include "reconciler/helper/share.h"
-#include "reconciler/helper/targets.h"
+#include "reconciler/helper/helper.h"
 #include "store/drive_mounts.h"
 #include "store/store.h"
 
@@ -34,6 +33,7 @@ struct drive_result {
     struct store_drive_mount_disk disk; /* CLAIM; also filled if the claim was refused */
     bool is_taken;                      /* somebody unknown has the disk open exclusively */
     bool is_searched;                   /* for whom, once */
+    bool is_by_name;                    /* END: the disk was opened by the kernel's name */
     char guest_device[STORE_NAME_BYTES];
     char serial[DRIVE_SERIAL_CHARS + 1]; /* if the VMM chose it and has the drive, else "" */
     char remark[DRIVE_REMARK_BYTES];

@@ -25,11 +25,8 @@
 #include "agent-client/container_run.h"
 #include "config/config.h"
 #include "lib/cleanup.h"
-#include "lib/clock.h"
 #include "reconciler/drive/guest.h"
 #include "reconciler/helper/helper.h"
-#include "reconciler/helper/report.h"
-#include "reconciler/helper/targets.h"
 
 enum { NUMBER_BYTES = 24 };
 

@@ -29,8 +29,6 @@
 #include "lib/process.h"
 #include "lib/text.h"
 #include "model/sandbox.h"
-#include "observe/observe.h"
-#include "observe/sysfs.h"
 #include "reconciler/core/context.h"
 #include "store/devices.h"
 #include "store/sandboxes.h"

@@ -12,7 +12,6 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/sysmacros.h>
-#include <unistd.h>
 
 #include "agent-client/drive_call.h"
 #include "lib/cleanup.h"

@@ -19,9 +19,6 @@
 #include "lib/collections.h"
 #include "lib/log.h"
 #include "reconciler/core/context.h"
-#include "reconciler/helper/report.h"
-#include "reconciler/helper/share.h"
-#include "reconciler/helper/targets.h"
 
 static const uint64_t FORGET_NS = 2 * HELPER_FRESH_NS;
 /* Until the next attempt to remove what was left; doubled so many times. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* report.c - see report.h. */
-#include "reconciler/helper/report.h"
+/* report.c - see helper.h. */
+#include "reconciler/helper/helper.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -98,28 +98,6 @@ static int take_volume(const cJSON *object, const char *expected, struct helper_
     return 0;
 }
 
-static int take_volumes(const cJSON *volumes, const char *const *path, unsigned paths,
-                        struct helper_report *report, struct error *error)
-{
-    const cJSON *object;
-
-    cJSON_ArrayForEach(object, volumes)
-    {
-        int r;
-
-        if (report->volumes == paths)
-            return error_set(error, -EBADMSG, "the helper's report has more than %u paths", paths);
-        r = take_volume(object, path[report->volumes], &report->volume[report->volumes], error);
-        if (r < 0)
-            return r;
-        report->volumes++;
-    }
-    return report->volumes == paths
-               ? 0
-               : error_set(error, -EBADMSG, "the helper's report has %u paths of %u",
-                           report->volumes, paths);
-}
-
 int helper_report_parse(const char *text, size_t length, const char *const *path, unsigned paths,
                         struct helper_report *ret_report, struct error *error)
 {
@@ -128,8 +106,9 @@ int helper_report_parse(const char *text, size_t length, const char *const *path
         "version volumes{path error error_text layer device_bytes condition message"
         " total used available total_inodes used_inodes available_inodes}";
     cleanup(json_deletep) cJSON *object = NULL;
-    const cJSON *volumes;
+    const cJSON *volumes, *volume;
     uint64_t version = 0;
+    unsigned count = 0;
     int r;
 
     *ret_report = (struct helper_report){0};
@@ -145,7 +124,18 @@ int helper_report_parse(const char *text, size_t length, const char *const *path
     volumes = json_member(object, "volumes");
     if (!cJSON_IsArray(volumes))
         return error_set(error, -EBADMSG, "the helper's report has no volumes");
-    return take_volumes(volumes, path, paths, ret_report, error);
+    cJSON_ArrayForEach(volume, volumes)
+    {
+        if (count == paths)
+            return error_set(error, -EBADMSG, "the helper's report has more than %u paths", paths);
+        r = take_volume(volume, path[count], &ret_report->volume[count], error);
+        if (r < 0)
+            return r;
+        ret_report->volumes = ++count;
+    }
+    return count == paths
+               ? 0
+               : error_set(error, -EBADMSG, "the helper's report has %u paths of %u", count, paths);
 }
 
 /* ---- judge ---------------------------------------------------------------------------------- */

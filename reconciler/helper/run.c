@@ -21,12 +21,8 @@
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/log.h"
-#include "lib/path.h"
 #include "lib/text.h"
 #include "reconciler/core/context.h"
-#include "reconciler/helper/report.h"
-#include "reconciler/helper/share.h"
-#include "reconciler/helper/targets.h"
 
 #define COPY_DIRECTORY "/run/kata-containers/shared/containers/crust-helper"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* share.c - see share.h. */
-#include "reconciler/helper/share.h"
+/* share.c - see helper.h. */
+#include "reconciler/helper/helper.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -8,7 +8,6 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -18,7 +17,6 @@
 #include "lib/collections.h"
 #include "lib/directory.h"
 #include "lib/path.h"
-#include "reconciler/helper/report.h"
 
 #define HOST_SANDBOXES "/run/kata-containers/shared/sandboxes"
 #define GUEST_SHARE    "/run/kata-containers/shared/containers"
@@ -238,7 +236,7 @@ int helper_share_remove(int share, const char *name)
 
 /* ---- program -------------------------------------------------------------------------------- */
 
-/* See report.h.
+/* See helper.h.
  *
  * The file belongs to crustd's own installation, so it is not below --root: in a pod it comes with
  * the image. If the key has its default, the path is derived from crustd's own: PREFIX/sbin/crustd

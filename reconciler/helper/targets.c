@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* targets.c - see targets.h.
+/* targets.c - see helper.h.
  *
  * The cost of a container does not depend on the number of volumes, and growing a file system that
  * fills its device changes nothing. So a helper that is needed for one volume also serves the
  * others of its sandbox, as far as crustd may resize them.
  */
-#include "reconciler/helper/targets.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -29,7 +29,7 @@
 #include "observe/bundles.h"
 #include "observe/mount_info.h"
 #include "observe/persist.h"
-#include "reconciler/helper/report.h"
+#include "reconciler/helper/helper.h"
 #include "tests/unit/without_memory.h"
 
 /* ---- parsers --------------------------------------------------------------------------------- */

@@ -18,7 +18,7 @@
 #include "reconciler/drive/claim.h"
 #include "reconciler/drive/drive_work.h"
 #include "reconciler/drive/drives.h"
-#include "reconciler/helper/targets.h"
+#include "reconciler/helper/helper.h"
 
 #define VMM_SERIAL "617951234"
 

@@ -10,9 +10,6 @@
 #include "agent-client/drive_client.h"
 #include "reconciler/drive/guest.h"
 #include "reconciler/helper/helper.h"
-#include "reconciler/helper/report.h"
-#include "reconciler/helper/share.h"
-#include "reconciler/helper/targets.h"
 
 #define SERIAL "crust-abcdefghijk237"
 #define SHARE  "/run/kata-containers/shared/sandboxes/sandbox-1/mounts"

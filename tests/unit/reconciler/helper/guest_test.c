@@ -3,7 +3,7 @@
  * what either comes to. */
 #include "tests/unit/reconciler/surroundings.h"
 
-#include "reconciler/helper/targets.h"
+#include "reconciler/helper/helper.h"
 #include "tests/unit/reconciler/fake_vmm.h"
 
 static struct {
