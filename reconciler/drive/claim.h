@@ -27,6 +27,7 @@
 #include "model/drive.h"
 #include "store/drive_mounts.h"
 
+struct context;
 struct observed_mounts;
 
 enum drive_claim_outcome {
@@ -68,14 +69,13 @@ const char *drive_path_below(const char *path, const char *directory);
 
 /* ---- claim call ----------------------------------------------------------------------------- */
 
-/* Runs drive_claim() in a worker.
+/* Runs drive_claim() in a worker, which gives crustd the descriptor, and with it the exclusive
+ * claim.
  *
  * open(2) of a block device may block for as long as storage does not answer, even with O_NONBLOCK:
  * the kernel waits for the device's mutex, which another open of a dead disk holds; the SCSI layer
  * waits for its error handling (sd_open() in drivers/scsi/sd.c); and the kernel may read the
  * partition table (bdev_open() in block/bdev.c).
- *
- * The worker gives crustd the descriptor, and with it the exclusive claim.
  */
 
 enum drive_claim_failure { DRIVE_CLAIM_HANGS = -ETIMEDOUT };
@@ -120,20 +120,14 @@ void drive_claim_stop(struct drive_claim_call *call);
  *     and inode. A VMM that has the disk open counts, and so does any other process that may write
  *     to it. Readers that are no VMMs (udev, blkid) do not count.
  *
- * A VMM also counts if it has a related device: the disk that a partition belongs to, a lower
- * device of an LVM or dm-crypt volume, or a partition of the disk. The backing of a loop device
- * counts as the disk itself.
- *
- * A read-only drive tolerates users that only read; a writable drive tolerates none.
+ * A VMM also counts if it has a related device (below). The backing of a loop device counts as the
+ * disk itself. A read-only drive tolerates users that only read; a writable drive tolerates none.
+ * crustd's own descriptors do not count.
  *
  * The answer holds for the moment of the search. To exclude a race, claim the disk, record it
- * (store_set_drive_mount_disk()), and only then search, before the VMM gets it. Of two
- * drives that do so at the same time at least one finds the other. crustd's own descriptors do not
- * count.
+ * (store_set_drive_mount_disk()), and only then search, before the VMM gets it. Of two drives that
+ * do so at the same time at least one finds the other.
  */
-
-struct context;
-
 enum drive_in_use_outcome {
     DRIVE_IN_USE_NOT,
     DRIVE_IN_USE_BY_OTHERS, /* the text names one user: sandbox, process, volume or drive, and
@@ -172,12 +166,10 @@ void drive_in_use_stop(struct drive_in_use_call *call);
 
 /* ---- loops ---------------------------------------------------------------------------------- */
 
-/* Loop devices above a disk, and the backing of a loop device.
- *
- * A loop device takes no exclusive claim of the block device that it stands on, and the kernel, not
- * a process, has that or the file open. So the loop devices are asked, which takes an answer of
- * their storage: only the worker that claims a disk does so.
- */
+/* Loop devices above a disk, and the backing of a loop device. A loop device takes no exclusive
+ * claim of the block device that it stands on, and the kernel, not a process, has that or the file
+ * open. So the loop devices are asked, which takes an answer of their storage: only the worker that
+ * claims a disk does so. */
 
 /* Where the host has mounted the block device, or "swap"; cut if it does not fit.
  * OBSERVED, OBSERVED_ABSENT: nowhere, or -errno: the mounts cannot be read. */
@@ -199,14 +191,15 @@ int drive_loops_examine(const struct drive_claim_request *request, int fd,
 
 /* ---- relatives ------------------------------------------------------------------------------ */
 
-/* The devices that share sectors with a disk: the disk that a partition belongs to,
- * the lower devices of an LVM or dm-crypt volume, the partitions of a disk. */
-
 enum { DRIVE_RELATIVES = 320 /* a disk has at most 256 partitions */ };
 
+/* The devices that share sectors with a disk: the disk that a partition belongs to, the lower
+ * devices of an LVM or dm-crypt volume, the partitions of a disk. */
 struct drive_relatives {
     dev_t device[DRIVE_RELATIVES];
     unsigned count;
+    dev_t disk;  /* whose are being added */
+    bool is_cut; /* there are more */
 };
 
 /* Adds those of one disk, without that itself. false: there may be more of them. */

@@ -64,8 +64,9 @@ static char *containers_text(const struct reconciler_drive_attach *attach)
     return buffer_append_text(&text, "]") < 0 ? NULL : strdup(buffer_text(&text));
 }
 
-enum status_code drive_request_check_limits(enum hypervisor_kind kind,
-                                            const struct drive_limits *limits, struct error *error)
+/* Checks whether VMMs of this kind can enforce the limits. */
+static enum status_code check_limits(enum hypervisor_kind kind, const struct drive_limits *limits,
+                                     struct error *error)
 {
     enum status_code code = drive_form_check_limits(limits, error);
 
@@ -76,10 +77,12 @@ enum status_code drive_request_check_limits(enum hypervisor_kind kind,
     return code;
 }
 
-enum status_code drive_request_check(const struct config *config,
-                                     const struct reconciler_drive_attach *attach,
-                                     struct store_drive_mount_request *ret_request,
-                                     struct error *error)
+/* Checks it against the configuration. STATUS_OK: ret_request, whose options and containers the
+ * caller frees. */
+static enum status_code check_request(const struct config *config,
+                                      const struct reconciler_drive_attach *attach,
+                                      struct store_drive_mount_request *ret_request,
+                                      struct error *error)
 {
     struct store_drive_mount_request request = {
         .writable = attach->writable,
@@ -122,8 +125,9 @@ enum status_code drive_request_check(const struct config *config,
     return STATUS_OK;
 }
 
-bool drive_request_is_equal(const struct store_drive_mount_request *a,
-                            const struct store_drive_mount_request *b)
+/* But for the limits, which may have been changed since they were asked for. */
+static bool is_equal(const struct store_drive_mount_request *a,
+                     const struct store_drive_mount_request *b)
 {
     return strcmp(a->drive_id, b->drive_id) == 0 && strcmp(a->sandbox_id, b->sandbox_id) == 0 &&
            strcmp(a->host_path, b->host_path) == 0 && strcmp(a->vm_path, b->vm_path) == 0 &&
@@ -191,7 +195,7 @@ static enum status_code add_drive(struct drives *drives,
     if (obstacle)
         return refuse(error, STATUS_FAILED_PRECONDITION, "sandbox %s: %s", sandbox.sandbox_id,
                       obstacle);
-    return drive_request_check_limits(sandbox.hypervisor, &request->limits, error);
+    return check_limits(sandbox.hypervisor, &request->limits, error);
 }
 
 /* Joins the drive of this id that has not ended, if it has the requested parameters. */
@@ -204,7 +208,7 @@ static enum status_code join_drive(const struct store_drive_mount *row,
                       "the VM of sandbox %s has drive %s, which was not on record: it is taken out "
                       "first",
                       row->request.sandbox_id, request->drive_id);
-    if (!drive_request_is_equal(&row->request, request))
+    if (!is_equal(&row->request, request))
         return refuse(error, STATUS_ALREADY_EXISTS, "drive_id %s exists with other parameters",
                       request->drive_id);
     if (!row->wanted && !drive_has_failed(row))
@@ -249,7 +253,7 @@ enum status_code reconciler_attach_drive(struct reconciler *reconciler,
     const struct config *config = drives->context->config;
     cleanup(store_drive_mount_done) struct store_drive_mount asked = {0};
     struct drive_work *work;
-    enum status_code code = drive_request_check(config, attach, &asked.request, error);
+    enum status_code code = check_request(config, attach, &asked.request, error);
 
     if (code == STATUS_OK)
         code = check_daemon(drives, error);
@@ -343,7 +347,7 @@ enum status_code reconciler_limit_drive(struct reconciler *reconciler, const cha
         return refuse(error, STATUS_UNAVAILABLE, "other limits are being set");
     if (store_get_helper_sandbox(drives->context->store, row.sandbox_ref, &sandbox) < 0)
         return explain_store(drives, error);
-    code = drive_request_check_limits(sandbox.hypervisor, limits, error);
+    code = check_limits(sandbox.hypervisor, limits, error);
     if (code == STATUS_OK)
         code =
             drive_wait_begin(drives, WAIT_LIMIT, drive_id, &row, done, userdata, ret_wait, error);

@@ -159,42 +159,35 @@ static void on_held(struct container_run *run, const struct container_reply *rep
     drive_guest_finish(call);
 }
 
-static int start_holding(struct drive_guest_call *call, struct error *error)
+static void hold(struct drive_guest_call *call)
 {
     cleanup(fd_closep) int program = -1;
     cleanup(freep) char *text = NULL;
     char directory[HELPER_GUEST_PATH_BYTES], flush[NUMBER_BYTES];
     const char *arguments[] = {"--drive", NULL, "--flush", flush, NULL};
     struct container_request request;
+    struct error error;
     int r = drive_guest_make_text(call, DRIVE_CLIENT_MOUNT, &text);
 
-    if (r < 0)
-        return error_set_errno(error, r, "the mount cannot be described");
-    r = helper_share_name_drive(call->drive->serial, call->directory);
-    if (r < 0)
-        return error_set_errno(error, r, "cannot name a directory");
-    r = helper_program_open(call->context->config, &program, error);
-    if (r == HELPER_PROGRAM_OK)
-        r = helper_share_place(call->share, call->directory, program, error);
-    if (r != 0)
-        return -EIO;
-    arguments[1] = text;
-    (void)snprintf(flush, sizeof(flush), "%u", call->context->config->drives.flush_seconds);
-    request = describe(call, CONTAINER_HOLD, directory);
-    request.arguments = arguments;
-    r = container_run_new(call->context->loop, &request, on_held, call, &call->container);
     if (r == 0)
-        return 0;
-    (void)helper_share_remove(call->share, call->directory);
-    return error_set_errno(error, r, "cannot have a container created");
-}
-
-static void hold(struct drive_guest_call *call)
-{
-    struct error error;
-
-    if (start_holding(call, &error) == 0)
-        return;
+        r = helper_share_name_drive(call->drive->serial, call->directory);
+    if (r < 0)
+        (void)error_set_errno(&error, r, "the drive's container cannot be described");
+    if (r == 0)
+        r = helper_program_open(call->context->config, &program, &error);
+    if (r == 0)
+        r = helper_share_place(call->share, call->directory, program, &error);
+    if (r == 0) {
+        arguments[1] = text;
+        (void)snprintf(flush, sizeof(flush), "%u", call->context->config->drives.flush_seconds);
+        request = describe(call, CONTAINER_HOLD, directory);
+        request.arguments = arguments;
+        r = container_run_new(call->context->loop, &request, on_held, call, &call->container);
+        if (r == 0)
+            return;
+        (void)helper_share_remove(call->share, call->directory);
+        (void)error_set_errno(&error, r, "cannot have a container created");
+    }
     if (call->act != DRIVE_CLIENT_LIST)
         drive_guest_note_refusal(call, STATUS_FAILED_PRECONDITION, error.text);
     drive_guest_finish(call);

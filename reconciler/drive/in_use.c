@@ -123,11 +123,11 @@ static bool judge_holder(struct search *search, enum relation relation, const ch
     const struct search_message *message = &search->message;
     const char *what =
         relation == THE_DISK ? "the disk" : "a device that shares data with the disk";
-    char sandbox_id[STORE_SANDBOX_ID_BYTES], program[PROGRAM_BYTES];
+    char sandbox_id[STORE_SANDBOX_ID_BYTES] = "", program[PROGRAM_BYTES];
     const pid_t pid = search->pid;
     struct process process;
     const char *access, *name;
-    bool writable;
+    bool writable, is_vmm;
     int r;
 
     if (!read_access(pid, fd, &writable) || (!writable && !message->writable))
@@ -139,20 +139,18 @@ static bool judge_holder(struct search *search, enum relation relation, const ch
     r = process_read_first_arguments(pid, ARGUMENTS_BYTES, &arguments);
     name = process_arguments_program(&arguments);
     text_clean(name, strlen(name), program, sizeof(program));
-    if (find_sandbox(search, sandbox_id))
-        return say(search->reply, DRIVE_IN_USE_BY_OTHERS,
-                   "process %d (%s), the VMM of sandbox %s, has %s open, %s", (int)pid, program,
-                   sandbox_id, what, access);
-    if (writable && relation == THE_DISK)
-        return say(search->reply, DRIVE_IN_USE_BY_OTHERS, "process %d (%s) has %s open, %s",
-                   (int)pid, program, what, access);
-    if (r < 0 && r != PROCESS_GONE) /* it may be a VMM */
-        return say(search->reply, DRIVE_IN_USE_UNKNOWN,
-                   "process %d has %s open, %s, and its arguments cannot be read: %s", (int)pid,
-                   what, access, strerror(-r));
-    return hypervisor_kind_from_program(program) != HYPERVISOR_UNKNOWN &&
-           say(search->reply, DRIVE_IN_USE_BY_OTHERS, "process %d (%s) has %s open, %s", (int)pid,
-               program, what, access);
+    is_vmm = find_sandbox(search, sandbox_id);
+    if (!is_vmm && !(writable && relation == THE_DISK)) {
+        if (r < 0 && r != PROCESS_GONE) /* it may be a VMM */
+            return say(search->reply, DRIVE_IN_USE_UNKNOWN,
+                       "process %d has %s open, %s, and its arguments cannot be read: %s", (int)pid,
+                       what, access, strerror(-r));
+        if (hypervisor_kind_from_program(program) == HYPERVISOR_UNKNOWN)
+            return false;
+    }
+    return say(search->reply, DRIVE_IN_USE_BY_OTHERS, "process %d (%s)%s%s%s has %s open, %s",
+               (int)pid, program, is_vmm ? ", the VMM of sandbox " : "", sandbox_id,
+               is_vmm ? "," : "", what, access);
 }
 
 /* ---- in a worker: all processes ------------------------------------------------------------ */

@@ -262,24 +262,17 @@ int drive_loops_examine(const struct drive_claim_request *request, int fd,
 
 /* ---- relatives ------------------------------------------------------------------------------ */
 
-struct finding {
-    dev_t disk;
-    struct drive_relatives *relatives;
-    bool is_cut;
-};
-
 static void add(void *userdata, uint32_t major, uint32_t minor)
 {
-    struct finding *finding = userdata;
-    struct drive_relatives *relatives = finding->relatives;
+    struct drive_relatives *relatives = userdata;
     dev_t device = makedev(major, minor);
 
-    if (device == finding->disk)
+    if (device == relatives->disk)
         return;
     if (relatives->count < DRIVE_RELATIVES)
         relatives->device[relatives->count++] = device;
     else
-        finding->is_cut = true;
+        relatives->is_cut = true;
 }
 
 static int add_partition(void *userdata, const char *directory, uint32_t major, uint32_t minor)
@@ -292,11 +285,10 @@ static int add_partition(void *userdata, const char *directory, uint32_t major, 
 bool drive_relatives_add(int sysfs, uint32_t major, uint32_t minor,
                          struct drive_relatives *relatives)
 {
-    struct finding finding = {.disk = makedev(major, minor), .relatives = relatives};
-
-    return observe_each_lower_device(sysfs, major, minor, add, &finding) &&
-           observe_each_partition(sysfs, major, minor, add_partition, &finding) == 0 &&
-           !finding.is_cut;
+    relatives->disk = makedev(major, minor);
+    return observe_each_lower_device(sysfs, major, minor, add, relatives) &&
+           observe_each_partition(sysfs, major, minor, add_partition, relatives) == 0 &&
+           !relatives->is_cut;
 }
 
 bool drive_relatives_include(const struct drive_relatives *relatives, dev_t device)
