@@ -214,40 +214,30 @@ static int explain_open(const struct drive_claim_request *request, const struct 
     }
 }
 
-/* Examines the opened descriptor. 0 or -errno. */
-static int read_disk(int fd, struct store_drive_mount_disk *disk, bool *ret_read_only)
-{
-    struct stat status;
-    int read_only = 0;
-
-    if (fstat(fd, &status) < 0)
-        return -errno;
-    if (S_ISREG(status.st_mode)) {
-        disk->kind = DEVICE_KIND_FILE;
-        disk->file_device = status.st_dev;
-        disk->inode = status.st_ino;
-        disk->size_bytes = (uint64_t)status.st_size;
-        return 0;
-    }
-    if (ioctl(fd, BLKGETSIZE64, &disk->size_bytes) < 0 || ioctl(fd, BLKROGET, &read_only) < 0)
-        return -errno;
-    disk->kind = DEVICE_KIND_BLOCK;
-    disk->major = major(status.st_rdev);
-    disk->minor = minor(status.st_rdev);
-    if (ioctl(fd, BLKGETDISKSEQ, &disk->diskseq) < 0)
-        disk->diskseq = 0;
-    *ret_read_only = read_only != 0;
-    return 0;
-}
-
 static int check_opened(const struct drive_claim_request *request, int fd,
                         struct store_drive_mount_disk *disk, struct error *error)
 {
-    bool read_only = false;
-    int r = read_disk(fd, disk, &read_only);
+    struct stat status;
+    int read_only = 0;
+    bool is_file;
 
-    if (r < 0)
-        return error_set_errno(error, r, "cannot examine %s", request->host_path);
+    if (fstat(fd, &status) < 0)
+        return error_set_errno(error, -errno, "cannot examine %s", request->host_path);
+    is_file = S_ISREG(status.st_mode);
+    if (is_file)
+        *disk = (struct store_drive_mount_disk){.kind = DEVICE_KIND_FILE,
+                                                .file_device = status.st_dev,
+                                                .inode = status.st_ino,
+                                                .size_bytes = (uint64_t)status.st_size};
+    else
+        *disk = (struct store_drive_mount_disk){.kind = DEVICE_KIND_BLOCK,
+                                                .major = major(status.st_rdev),
+                                                .minor = minor(status.st_rdev)};
+    if (!is_file &&
+        (ioctl(fd, BLKGETSIZE64, &disk->size_bytes) < 0 || ioctl(fd, BLKROGET, &read_only) < 0))
+        return error_set_errno(error, -errno, "cannot examine %s", request->host_path);
+    if (!is_file && ioctl(fd, BLKGETDISKSEQ, &disk->diskseq) < 0)
+        disk->diskseq = 0;
     if (read_only && request->writable)
         return error_set(error, DRIVE_CLAIM_READ_ONLY, "%s is read-only on the host",
                          request->host_path);

@@ -273,17 +273,15 @@ static void on_traits(struct helper_guest *guest)
 
 static void on_searched(struct drive_in_use_call *call, const struct drive_in_use_reply *reply)
 {
-    static const enum status_code codes[] = {
-        [DRIVE_IN_USE_BY_OTHERS] = STATUS_FAILED_PRECONDITION,
-        [DRIVE_IN_USE_BY_ORPHAN] = STATUS_UNAVAILABLE,
-        [DRIVE_IN_USE_UNKNOWN] = STATUS_UNAVAILABLE,
-    };
     struct drive_work *work = container_of(call, struct drive_work, search);
 
     if (reply->outcome == DRIVE_IN_USE_NOT)
         call_vmm(work);
     else
-        finish(work, codes[reply->outcome], &reply->error);
+        finish(work,
+               reply->outcome == DRIVE_IN_USE_BY_OTHERS ? STATUS_FAILED_PRECONDITION
+                                                        : STATUS_UNAVAILABLE,
+               &reply->error);
 }
 
 /* The search for other users of the disk comes after the claim is recorded and directly before the

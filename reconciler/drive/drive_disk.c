@@ -22,17 +22,6 @@
 #include "reconciler/drive/claim.h"
 #include "reconciler/drive/drive_work.h"
 
-static const enum status_code codes[] = {
-    [DRIVE_CLAIM_OPEN] = STATUS_OK,
-    [DRIVE_CLAIM_OUTSIDE] = STATUS_PERMISSION_DENIED,
-    [DRIVE_CLAIM_MISSING] = STATUS_NOT_FOUND,
-    [DRIVE_CLAIM_UNSUITABLE] = STATUS_FAILED_PRECONDITION,
-    [DRIVE_CLAIM_READ_ONLY] = STATUS_FAILED_PRECONDITION,
-    [DRIVE_CLAIM_IN_USE] = STATUS_FAILED_PRECONDITION,
-    [DRIVE_CLAIM_TAKEN] = STATUS_FAILED_PRECONDITION,
-    [DRIVE_CLAIM_FORBIDDEN] = STATUS_FAILED_PRECONDITION,
-};
-
 static bool is_same(const struct store_drive_mount_disk *a, const struct store_drive_mount_disk *b)
 {
     if (a->kind != b->kind)
@@ -101,7 +90,9 @@ static enum status_code judge(struct drive_work *work, struct drive_claim_reply 
     if (reply->outcome < 0)
         return STATUS_UNAVAILABLE;
     if (reply->outcome != DRIVE_CLAIM_OPEN)
-        return codes[reply->outcome];
+        return reply->outcome == DRIVE_CLAIM_OUTSIDE   ? STATUS_PERMISSION_DENIED
+               : reply->outcome == DRIVE_CLAIM_MISSING ? STATUS_NOT_FOUND
+                                                       : STATUS_FAILED_PRECONDITION;
     if (row->has_disk && !is_same(&row->disk, &reply->disk))
         return (enum status_code)error_set(error, STATUS_FAILED_PRECONDITION,
                                            "%s is not the disk that was claimed",

@@ -91,28 +91,31 @@ void drive_work_hurry(struct drive_work *work)
     work->next_ns = 0;
 }
 
-/* Cancels its act and forgets what was read from the VMM and the guest. */
-static void forget(struct drive_work *work)
-{
-    drive_act_stop(work);
-    drive_work_drop_disk(work);
-    work->step = DRIVE_IDLE;
-    work->vmm = DRIVE_IN_VMM_UNKNOWN;
-    work->guest = DRIVE_IN_GUEST_UNKNOWN;
-    work->wants_disk = work->is_held = work->guest_unmounted = work->lacks_agent = false;
-    work->waiting_to_detach = false;
-    work->unmount_timeouts = 0;
-    work->vmm_bytes = 0;
-    work->has_free_disk = false;
-    drive_work_hurry(work);
-}
-
-static void free_work(struct drive_work *work)
+static void release(struct drive_work *work)
 {
     drive_act_stop(work);
     drive_work_drop_disk(work);
     store_drive_mount_done(&work->row);
     free(work->entries);
+}
+
+/* Cancels its act. Everything is read again. */
+static void forget(struct drive_work *work)
+{
+    struct drive_work anew = {.next = work->next,
+                              .drives = work->drives,
+                              .drive_ref = work->drive_ref,
+                              .disk = -1,
+                              .due = true};
+
+    memcpy(anew.sandbox_id, work->sandbox_id, sizeof(anew.sandbox_id));
+    release(work);
+    *work = anew;
+}
+
+static void free_work(struct drive_work *work)
+{
+    release(work);
     free(work);
 }
 
@@ -418,19 +421,18 @@ void drives_roll_back(struct drives *drives, const char *why)
     (void)snprintf(text, sizeof(text), "the database cannot be written: %s", why);
     for (struct drive_work *work = drives->works; work; work = work->next) {
         bool is_kept = work->vmm == DRIVE_IN_VMM_HAS || work->vmm == DRIVE_IN_VMM_LEAVING;
+        struct store_drive_mount_disk claimed = work->claimed, backing = work->backing;
         int disk;
 
         if (work->step == DRIVE_RUNNING)
             continue;
-        if (!work->drive_ref)
-            work->row.state = DRIVE_LOST; /* it is made anew for clients to come */
         disk = is_kept ? take_fd(&work->disk) : -1;
-        if (work->drive_ref) {
-            store_drive_mount_done(&work->row);
-            work->row = (struct store_drive_mount){0};
-        }
         forget(work);
         work->disk = disk;
+        work->claimed = claimed;
+        work->backing = backing;
+        if (!work->drive_ref)
+            work->row.state = DRIVE_LOST; /* it is made anew for clients to come */
     }
     drive_waits_fail(drives, STATUS_UNAVAILABLE, text);
 }

@@ -141,37 +141,13 @@ static int refuse_stacked(const struct drive_claim_request *request, dev_t lower
     return DRIVE_CLAIM_OPEN;
 }
 
-/* The same for the loop devices below a disk. */
-static int refuse_on_stacked(const struct loop_search *search, struct error *error)
-{
-    const struct drive_claim_request *request = search->request;
-    int r = DRIVE_CLAIM_OPEN;
-
-    for (unsigned i = 0; r == DRIVE_CLAIM_OPEN && i < search->relatives.count; i++) {
-        const uint32_t minor = minor(search->relatives.device[i]);
-        struct observed_device device = {.name = "a loop device"};
-        struct loop_info64 info = {0};
-
-        if (major(search->relatives.device[i]) != LOOP_MAJOR)
-            continue;
-        (void)observe_device_number(request->sysfs, LOOP_MAJOR, minor, &device);
-        r = open_loop(request, device.name, &info);
-        if (r < 0)
-            r = error_set_errno(error, r, "cannot ask %s, on which %s stands, what it stands on",
-                                device.name, request->host_path);
-        else if (info.lo_rdevice)
-            r = refuse_stacked(request, info.lo_rdevice, error);
-    }
-    return r;
-}
-
 int drive_loops_refuse(const struct drive_claim_request *request, const struct stat *disk,
                        int spared, struct error *error)
 {
     const uint32_t major = major(disk->st_rdev), minor = minor(disk->st_rdev);
     struct loop_search search = {.request = request, .disk = disk, .spared = spared};
     struct observed_device device = {0};
-    int r = DRIVE_CLAIM_OPEN;
+    int r;
 
     if (!S_ISBLK(disk->st_mode))
         return find_loop(&search, error);
@@ -181,9 +157,23 @@ int drive_loops_refuse(const struct drive_claim_request *request, const struct s
         return error_set(error, -EOVERFLOW,
                          "%s has more partitions or lower devices than are compared",
                          request->host_path);
-    if (request->is_new)
-        r = refuse_on_stacked(&search, error);
-    return r == DRIVE_CLAIM_OPEN ? find_loop(&search, error) : r;
+    for (unsigned i = 0; request->is_new && i < search.relatives.count; i++) {
+        struct observed_device lower = {.name = "a loop device"};
+        struct loop_info64 info = {0};
+
+        if (major(search.relatives.device[i]) != LOOP_MAJOR)
+            continue;
+        (void)observe_device_number(request->sysfs, LOOP_MAJOR, minor(search.relatives.device[i]),
+                                    &lower);
+        r = open_loop(request, lower.name, &info);
+        if (r < 0)
+            return error_set_errno(error, r, "cannot ask %s, on which %s stands, what it stands on",
+                                   lower.name, request->host_path);
+        r = info.lo_rdevice ? refuse_stacked(request, info.lo_rdevice, error) : DRIVE_CLAIM_OPEN;
+        if (r != DRIVE_CLAIM_OPEN)
+            return r;
+    }
+    return find_loop(&search, error);
 }
 
 int drive_loops_find_mount(const struct drive_claim_request *request, uint32_t major,

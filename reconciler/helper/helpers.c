@@ -71,8 +71,7 @@ struct helper_sandbox {
     struct helpers *helpers;
     int64_t sandbox_ref;
     struct helper_call *calls;
-    struct helper_run *run; /* a helper, or a clean-up */
-    bool grows;
+    struct helper_run *run;         /* a helper, or a clean-up */
     struct helper_targets *targets; /* of the run; NULL: it is a clean-up */
     bool searched;                  /* its share was searched for what an earlier daemon left */
     bool alone; /* the last helper failed as a whole: the next one gets one volume only */
@@ -254,12 +253,11 @@ static void put_fact(struct helper_sandbox *sandbox, const struct helper_target 
     }
     fact->binding_id = target->binding_id;
     fact->at_ns = sandbox->ended_ns;
-    fact->grew = sandbox->grows;
+    fact->grew = sandbox->targets->grow;
     fact->is_news = true;
     for (unsigned i = 0; i < target->candidates; i++)
         candidates[i] = report->volume[target->candidate[i]];
-    helper_judge(candidates, target->candidates, target->device_bytes, sandbox->grows,
-                 &fact->verdict);
+    helper_judge(candidates, target->candidates, target->device_bytes, fact->grew, &fact->verdict);
 }
 
 /* ---- answers ---- */
@@ -469,7 +467,7 @@ static int begin_helper(struct helper_sandbox *sandbox, const struct store_helpe
 
     if (!targets)
         return -ENOMEM;
-    sandbox->grows = targets->grow = task.grow;
+    targets->grow = task.grow;
     r = helper_targets_begin(context, run->sandbox_id, sandbox->sandbox_ref, targets);
     for (struct helper_call *call = r == 0 ? sandbox->calls : NULL; call; call = call->next) {
         if ((call->purpose == HELPER_RESIZE || !task.grow) &&
