@@ -305,9 +305,9 @@ static void answer_by_fact(struct helper_call *call, const struct fact *fact)
 }
 
 /* Calls for usage wait until the next helper is due; until then the known answer is used. */
-static bool answer_count(const struct helper_sandbox *sandbox, struct helper_call *call)
+static bool answer_count(const struct helper_sandbox *sandbox, struct helper_call *call,
+                         const struct fact *fact)
 {
-    const struct fact *fact = find_fact(sandbox, call->binding_id);
     const uint64_t now = clock_boottime();
     enum volume_reason reason = sandbox->reason;
     const char *why = sandbox->error.text;
@@ -334,24 +334,13 @@ static bool answer_count(const struct helper_sandbox *sandbox, struct helper_cal
     return turn_away(call, reason, text);
 }
 
-/* A helper that ran for another volume of the sandbox has grown this one, too, or has found why it
- * cannot. A result from when the device was smaller does not count. */
-static bool answer_resize(const struct helper_sandbox *sandbox, struct helper_call *call)
+/* Answers without a helper, if possible. A helper that ran for another volume of the sandbox has
+ * grown this one, too, or has found why it cannot. A result from when the device was smaller does
+ * not count. */
+static bool answer_now(const struct helper_sandbox *sandbox, struct helper_call *call)
 {
     struct fact *fact = find_fact(sandbox, call->binding_id);
 
-    if (!fact || !fact->is_news || !fact->grew ||
-        clock_boottime() - fact->at_ns >= HELPER_FRESH_NS ||
-        fact->verdict.device_bytes < call->device_bytes)
-        return false;
-    fact->is_news = false;
-    answer_by_fact(call, fact);
-    return true;
-}
-
-/* Answers without a helper, if possible. */
-static bool answer_now(const struct helper_sandbox *sandbox, struct helper_call *call)
-{
     if (call->served)
         return false;
     if (sandbox->helpers->stopping)
@@ -362,8 +351,15 @@ static bool answer_now(const struct helper_sandbox *sandbox, struct helper_call 
                          "binding or the configuration has changed");
     if (sandbox->leftovers && !may_remove(sandbox))
         return turn_away(call, REASON_HELPER_FAILED, sandbox->removal_error.text);
-    return call->purpose == HELPER_STATS ? answer_count(sandbox, call)
-                                         : answer_resize(sandbox, call);
+    if (call->purpose == HELPER_STATS)
+        return answer_count(sandbox, call, fact);
+    if (!fact || !fact->is_news || !fact->grew ||
+        clock_boottime() - fact->at_ns >= HELPER_FRESH_NS ||
+        fact->verdict.device_bytes < call->device_bytes)
+        return false;
+    fact->is_news = false;
+    answer_by_fact(call, fact);
+    return true;
 }
 
 /* The helper that ran for these calls has ended. Each has its answer then, so the fact is no longer

@@ -36,14 +36,6 @@ static const struct {
     [HELPER_FAULT_FAILED] = {"failed", REASON_AGENT_FAILED},
 };
 
-static enum helper_fault find_fault(const char *name)
-{
-    for (unsigned i = 0; i < HELPER_FAULTS; i++)
-        if (strcmp(faults[i].name, name) == 0)
-            return i;
-    return HELPER_FAULT_FAILED;
-}
-
 static void take_text(const cJSON *object, const char *name, char *ret_text, size_t size)
 {
     const char *text = json_string(object, name);
@@ -88,7 +80,9 @@ static int take_volume(const cJSON *object, const char *expected, struct helper_
         return error_set(error, -EBADMSG, "the helper's report has another path than %s", expected);
     if (!fault)
         return error_set(error, -EBADMSG, "the helper's report lacks the error of %s", expected);
-    volume->fault = find_fault(fault);
+    volume->fault = HELPER_FAULT_NONE;
+    while (volume->fault < HELPER_FAULT_FAILED && strcmp(faults[volume->fault].name, fault) != 0)
+        volume->fault++;
     take_text(object, "error_text", volume->text, sizeof(volume->text));
     if (volume->fault != HELPER_FAULT_NONE && !volume->text[0])
         text_clean(fault, strlen(fault), volume->text, sizeof(volume->text));
@@ -146,11 +140,16 @@ static void say(struct helper_verdict *verdict, enum volume_reason reason, const
     (void)snprintf(verdict->text, sizeof(verdict->text), "%s", text);
 }
 
-/* The helper reported success; checks whether the device has the expected size. */
-static void judge_size(const struct helper_volume *volume, uint64_t device_bytes,
-                       struct helper_verdict *verdict)
+static void judge_one(const struct helper_volume *volume, uint64_t device_bytes, bool grew,
+                      struct helper_verdict *verdict)
 {
-    if (!volume->device_bytes || volume->device_bytes >= device_bytes)
+    verdict->device_bytes = volume->device_bytes;
+    verdict->stats = volume->stats;
+    if (grew || (volume->fault != HELPER_FAULT_NONE && !volume->stats.has_bytes))
+        say(verdict, faults[volume->fault].reason, volume->text);
+    /* The helper reported success, and the device may not have the expected size. */
+    if (!grew || verdict->reason != REASON_NONE || !volume->device_bytes ||
+        volume->device_bytes >= device_bytes)
         return;
     if (volume->layer[0]) {
         say(verdict, REASON_GUEST_LAYER_UNSUPPORTED, volume->layer);
@@ -160,17 +159,6 @@ static void judge_size(const struct helper_volume *volume, uint64_t device_bytes
     (void)snprintf(verdict->text, sizeof(verdict->text),
                    "the guest's device has %" PRIu64 " bytes and not yet %" PRIu64,
                    volume->device_bytes, device_bytes);
-}
-
-static void judge_one(const struct helper_volume *volume, uint64_t device_bytes, bool grew,
-                      struct helper_verdict *verdict)
-{
-    verdict->device_bytes = volume->device_bytes;
-    verdict->stats = volume->stats;
-    if (grew || (volume->fault != HELPER_FAULT_NONE && !volume->stats.has_bytes))
-        say(verdict, faults[volume->fault].reason, volume->text);
-    if (grew && verdict->reason == REASON_NONE)
-        judge_size(volume, device_bytes, verdict);
 }
 
 /* Several devices may have this size: a resize is judged by all of them together, and usage is

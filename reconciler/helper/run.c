@@ -72,11 +72,6 @@ struct helper_run *helper_run_free(struct helper_run *run)
     return NULL;
 }
 
-static struct log_ids ids_of(const struct helper_run *run)
-{
-    return (struct log_ids){.sandbox = run->sandbox.sandbox_id};
-}
-
 /* ---- the record -------------------------------------------------------------------------- */
 
 static int record(struct helper_run *run)
@@ -91,32 +86,21 @@ static int record(struct helper_run *run)
     return r;
 }
 
-/* The ability to remember for this guest; NULL: none. */
-static const char *ability_of(enum volume_reason reason)
-{
-    switch ((int)reason) {
-    case REASON_NONE:
-        return ROUTE_ABLE;
-    case REASON_AGENT_POLICY_DENIED:
-    case REASON_AGENT_UNSUPPORTED:
-    case REASON_HELPER_NO_CGROUPS:
-        return reason_name(reason);
-    default:
-        return NULL;
-    }
-}
-
 /* If the store fails, the record stays, and the next start finds nothing to remove. A policy may
  * refuse the capabilities for drives alone, so a call of a drive says nothing of volumes. */
 static void record_end(struct helper_run *run)
 {
     struct store *store = run->context->store;
-    bool is_usual = !run->cleans_up && !run->call;
-    const char *ability = is_usual ? ability_of(run->outcome.reason) : NULL;
+    const enum volume_reason reason = run->outcome.reason;
+    const char *ability = NULL; /* to remember for this guest */
     bool is_gone = run->recorded && !run->outcome.left;
-    struct log_ids ids = ids_of(run);
+    const struct log_ids ids = {.sandbox = run->sandbox.sandbox_id};
     int r;
 
+    if (!run->cleans_up && !run->call &&
+        (reason == REASON_NONE || reason == REASON_AGENT_POLICY_DENIED ||
+         reason == REASON_AGENT_UNSUPPORTED || reason == REASON_HELPER_NO_CGROUPS))
+        ability = reason == REASON_NONE ? ROUTE_ABLE : reason_name(reason);
     if (!ability && !is_gone)
         return;
     r = store_begin(store);
@@ -135,7 +119,7 @@ static void record_end(struct helper_run *run)
 
 static void remove_directory(struct helper_run *run)
 {
-    struct log_ids ids = ids_of(run);
+    const struct log_ids ids = {.sandbox = run->sandbox.sandbox_id};
     int r;
 
     if (run->copied || run->share < 0)
@@ -204,7 +188,7 @@ static void on_container(struct container_run *container, const struct container
                          void *userdata)
 {
     struct helper_run *run = userdata;
-    struct log_ids ids = ids_of(run);
+    const struct log_ids ids = {.sandbox = run->sandbox.sandbox_id};
 
     (void)container; /* its output is in use until the run is freed */
     run->outcome.reason = reasons[reply->kind];

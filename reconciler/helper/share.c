@@ -39,21 +39,11 @@ static bool is_absence(int r)
            r == PATH_NOT_PERMITTED;
 }
 
-/* The sandbox shares a directory, in which the one for containers is still missing. */
-static bool comes_later(int sandboxes, enum kata_runtime runtime, const char *sandbox_id)
-{
-    cleanup(fd_closep) int fd = -1;
-    char below[NAME_MAX + 32];
-
-    (void)snprintf(below, sizeof(below), "%s/rw", sandbox_id);
-    return is_rust(runtime) && path_open_directory_below(sandboxes, below, &fd) == 0;
-}
-
 int helper_share_open(int root, enum kata_runtime runtime, const char *sandbox_id, int *ret_fd,
                       struct error *error)
 {
-    cleanup(fd_closep) int sandboxes = -1;
-    char below[NAME_MAX + 32];
+    cleanup(fd_closep) int sandboxes = -1, writable = -1;
+    char below[NAME_MAX + 32], whole[NAME_MAX + 32];
     int r = path_open_directory_in_root(root, HOST_SANDBOXES, &sandboxes), outcome;
 
     (void)snprintf(below, sizeof(below), "%s/%s", sandbox_id,
@@ -63,8 +53,10 @@ int helper_share_open(int root, enum kata_runtime runtime, const char *sandbox_i
     if (r == 0)
         return HELPER_SHARE_OK;
     outcome = is_absence(r) ? HELPER_SHARE_ABSENT : r;
-    if (path_is_missing(r) && comes_later(sandboxes, runtime, sandbox_id))
-        outcome = HELPER_SHARE_LATER;
+    (void)snprintf(whole, sizeof(whole), "%s/rw", sandbox_id);
+    if (path_is_missing(r) && is_rust(runtime) &&
+        path_open_directory_below(sandboxes, whole, &writable) == 0)
+        outcome = HELPER_SHARE_LATER; /* only the directory for containers is still missing */
     return error_set(error, outcome, HOST_SANDBOXES "/%s: %s", below, strerror(-r));
 }
 

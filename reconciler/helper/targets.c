@@ -202,25 +202,19 @@ void helper_targets_complete(const struct context *context, const char *sandbox_
  * shim identifies a volume by its device, Rust's by its guest path.
  */
 
-/* The record of the device may be older than what the VMM has told its guest. */
-static uint64_t largest_possible(const struct store_volume *volume)
-{
-    uint64_t bytes = volume->device_bytes;
-
-    if (!bytes || volume->is_btrfs)
-        return 0;
-    if (volume->largest_bytes > bytes)
-        bytes = volume->largest_bytes;
-    return volume->hypervisor_bytes > bytes ? volume->hypervisor_bytes : bytes;
-}
-
 void guest_routes_describe(const struct context *context, struct store_volume *volume,
                            char shim_socket[static GUEST_ADDRESS_BYTES],
                            struct guest_request *ret_request)
 {
     const struct config *config = context->config;
     bool rust = volume->runtime == RUNTIME_KATA_RS;
+    uint64_t most = volume->device_bytes;
 
+    /* The record of the device may be older than what the VMM has told its guest. */
+    if (volume->largest_bytes > most)
+        most = volume->largest_bytes;
+    if (volume->hypervisor_bytes > most)
+        most = volume->hypervisor_bytes;
     (void)snprintf(shim_socket, GUEST_ADDRESS_BYTES, "%s/%s/" SHIM_SOCKET,
                    rust ? config->paths.kata_rs_sandboxes : config->paths.kata_go_sandboxes,
                    volume->sandbox_id);
@@ -235,7 +229,7 @@ void guest_routes_describe(const struct context *context, struct store_volume *v
         .shim_socket = volume->is_block_claim ? NULL : shim_socket,
         .shim_dialect = rust ? SHIM_RUST : SHIM_GO,
         .shim_volume = rust ? volume->guest_path : volume->device_path,
-        .most_bytes = largest_possible(volume),
+        .most_bytes = volume->device_bytes && !volume->is_btrfs ? most : 0,
     };
     memcpy(ret_request->order, config->agent.routes, sizeof(ret_request->order));
 }
