@@ -16,6 +16,23 @@
 #include "reconciler/core/context.h"
 #include "reconciler/drive/drive_work.h"
 
+const struct drive_act_row drive_acts[DRIVE_ALL_ACTS] = {
+    [DRIVE_LOOK_VMM] = {"look_vmm", ACT_ON_VMM, HYPERVISOR_QUERY, 0},
+    [DRIVE_CLAIM] = {"claim", 0, 0, 0},
+    [DRIVE_ATTACH] = {"attach", ACT_ON_VMM | ACT_MAKES_WRITER, HYPERVISOR_ATTACH, 0},
+    [DRIVE_LOOK_GUEST] = {"look_guest", ACT_ON_GUEST | ACT_ASKS_GUEST, 0, DRIVE_CLIENT_LIST},
+    [DRIVE_MOUNT] = {"mount", ACT_ON_GUEST | ACT_MOUNTS | ACT_MAKES_WRITER, 0, DRIVE_CLIENT_MOUNT},
+    [DRIVE_UNMOUNT] = {"unmount", ACT_ON_GUEST | ACT_TAKES_OUT, 0, DRIVE_CLIENT_UNMOUNT},
+    [DRIVE_REMOVE] = {"remove", ACT_ON_VMM | ACT_TAKES_OUT, HYPERVISOR_DETACH, 0},
+    [DRIVE_END] = {"end", 0, 0, 0},
+    [DRIVE_LIMIT] = {"limit", ACT_ON_VMM, HYPERVISOR_LIMIT, 0},
+    [DRIVE_RESIZE] = {"resize", ACT_ON_VMM, HYPERVISOR_RESIZE, 0},
+    [DRIVE_GROW] = {"grow", ACT_ON_GUEST, 0, DRIVE_CLIENT_GROW},
+    [DRIVE_ENTER] = {"enter", ACT_ON_GUEST | ACT_ASKS_GUEST | ACT_MOUNTS, 0, DRIVE_CLIENT_MOUNT},
+    [DRIVE_RECLAIM] = {"claim again", 0, 0, 0},
+    [DRIVE_LIST_VMM] = {"list", ACT_ON_VMM, HYPERVISOR_LIST, 0},
+};
+
 static void finish(struct drive_work *work, enum status_code status, const struct error *error)
 {
     work->result.status = status;
@@ -46,17 +63,6 @@ static uint64_t time_left(const struct drive_work *work)
 
 /* ---- the VMM ---- */
 
-bool drive_act_is_on_vmm(unsigned act)
-{
-    return act == DRIVE_LOOK_VMM || act == DRIVE_ATTACH || act == DRIVE_REMOVE ||
-           act == DRIVE_LIMIT || act == DRIVE_RESIZE || act == DRIVE_LIST_VMM;
-}
-
-bool drive_act_takes_out(unsigned act)
-{
-    return act == DRIVE_UNMOUNT || act == DRIVE_REMOVE;
-}
-
 _Static_assert(HYPERVISOR_OUTCOMES == 16, "an outcome without a status would be a success");
 static const enum status_code vmm_codes[HYPERVISOR_OUTCOMES] = {
     [HYPERVISOR_DONE] = STATUS_OK,
@@ -75,12 +81,6 @@ static const enum status_code vmm_codes[HYPERVISOR_OUTCOMES] = {
     [HYPERVISOR_NO_ADDRESS] = STATUS_RESOURCE_EXHAUSTED,
     [HYPERVISOR_NOT_ATTACHED] = STATUS_FAILED_PRECONDITION,
     [HYPERVISOR_PENDING] = STATUS_UNAVAILABLE,
-};
-
-static const enum hypervisor_act vmm_acts[] = {
-    [DRIVE_LOOK_VMM] = HYPERVISOR_QUERY, [DRIVE_ATTACH] = HYPERVISOR_ATTACH,
-    [DRIVE_REMOVE] = HYPERVISOR_DETACH,  [DRIVE_LIMIT] = HYPERVISOR_LIMIT,
-    [DRIVE_RESIZE] = HYPERVISOR_RESIZE,  [DRIVE_LIST_VMM] = HYPERVISOR_LIST,
 };
 
 static enum drive_in_vmm in_vmm(const struct drive_work *work, const struct hypervisor_reply *reply)
@@ -175,7 +175,7 @@ static void call_vmm(struct drive_work *work)
         work->act == DRIVE_LIMIT ? &work->new_limits : &row->request.limits;
     const uint64_t left = time_left(work);
     struct hypervisor_request request = {
-        .act = vmm_acts[work->act],
+        .act = drive_acts[work->act].vmm,
         .root = context->root,
         .control_socket = work->sandbox.control_socket[0] ? work->sandbox.control_socket : NULL,
         .vmm_pid = work->sandbox.vmm_pid,
@@ -373,24 +373,14 @@ void drive_act_start(struct drive_work *work)
     case DRIVE_REMOVE:
         if (!traits_of(work)->opens_path)
             drive_work_drop_disk(work);
-        call_vmm(work);
-        return;
-    case DRIVE_LOOK_GUEST:
-        ask_guest(work, DRIVE_CLIENT_LIST);
-        return;
-    case DRIVE_MOUNT:
-    case DRIVE_ENTER:
-        ask_guest(work, DRIVE_CLIENT_MOUNT);
-        return;
-    case DRIVE_UNMOUNT:
-        ask_guest(work, DRIVE_CLIENT_UNMOUNT);
-        return;
-    case DRIVE_GROW:
-        ask_guest(work, DRIVE_CLIENT_GROW);
-        return;
+        break;
     default:
-        call_vmm(work);
+        break;
     }
+    if (drive_acts[work->act].does & ACT_ON_GUEST)
+        ask_guest(work, drive_acts[work->act].guest);
+    else
+        call_vmm(work);
 }
 
 void drive_act_stop(struct drive_work *work)

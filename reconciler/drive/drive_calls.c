@@ -139,15 +139,22 @@ static bool is_equal(const struct store_drive_mount_request *a,
 
 /* ---- any call ---- */
 
+/* As many as clients can have calls in progress. */
+enum { WAITING = 2048 };
+
 /* No call is accepted before it is known which VMs run, or while the store cannot keep it. */
 static enum status_code check_daemon(const struct drives *drives, struct error *error)
 {
+    unsigned count = 0;
+
+    for (const struct drive_wait *wait = drives->waits; wait; wait = wait->next)
+        count++;
     if (drives->context->stopping)
         return refuse(error, STATUS_UNAVAILABLE, "crustd is being stopped");
     if (!drives->context->synced)
         return refuse(error, STATUS_UNAVAILABLE,
                       "crustd has not completed its first scan of the node");
-    if (!drive_waits_have_room(drives))
+    if (count >= WAITING)
         return refuse(error, STATUS_UNAVAILABLE, "too many calls wait for drives");
     return require_durable(drives->context->store, error);
 }

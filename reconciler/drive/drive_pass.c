@@ -87,7 +87,7 @@ static int begin_act(struct drive_work *work, unsigned act, enum drive_state sta
     work->act = act;
     if (!drives_have_slot(work->drives, work)) {
         work->due = work->lacks_slot = true;
-        work->waiting_to_detach = drive_act_takes_out(act);
+        work->waiting_to_detach = drive_acts[act].does & ACT_TAKES_OUT;
         return 0;
     }
     r = store_get_helper_sandbox(work->drives->context->store, work->row.sandbox_ref,
@@ -196,7 +196,7 @@ static bool must_claim_again(const struct drive_work *work, const struct drive_d
 {
     return (work->vmm == DRIVE_IN_VMM_HAS || work->vmm == DRIVE_IN_VMM_PARTLY) &&
            decision->act != DRIVE_REMOVE &&
-           (!work->tried_claim || drive_act_makes_writer(decision->act)) &&
+           (!work->tried_claim || drive_acts[decision->act].does & ACT_MAKES_WRITER) &&
            drive_act_needs_claim(work);
 }
 

@@ -94,14 +94,10 @@ static int set_failure(struct drive_work *work, enum status_code status)
 
 void drive_work_log_failure(const struct drive_work *work)
 {
-    static const char *const others[] = {"limit", "resize", "grow", "enter",
-                                         "claim again"}; /* drive_work.h */
-    const unsigned act = work->act;
     const struct store_drive_mount_request *request = &work->row.request;
     const struct log_ids ids = {.sandbox = request->sandbox_id, .device = request->host_path};
 
-    log_warning(&ids, "drive %s: %s: %s: %s", request->drive_id,
-                act < DRIVE_ACTS ? drive_act_name((enum drive_act)act) : others[act - DRIVE_ACTS],
+    log_warning(&ids, "drive %s: %s: %s: %s", request->drive_id, drive_acts[work->act].name,
                 status_name((int)work->result.status), work->result.error.text);
 }
 
@@ -233,12 +229,6 @@ static int fail_attach(struct drive_work *work)
     return give_up_attach(work, work->row.state);
 }
 
-/* After these acts the guest may write to the disk. */
-bool drive_act_makes_writer(unsigned act)
-{
-    return act == DRIVE_ATTACH || act == DRIVE_MOUNT;
-}
-
 /* Without the claim, somebody else may write to the disk, so the guest must not become a second
  * writer. If the guest has the disk mounted already, it keeps it, and the row says so. */
 static int record_reclaim(struct drive_work *work)
@@ -249,7 +239,7 @@ static int record_reclaim(struct drive_work *work)
 
     work->lacks_claim = work->result.status != STATUS_OK;
     work->tried_claim = true;
-    if (work->lacks_claim && drive_act_makes_writer(next)) {
+    if (work->lacks_claim && drive_acts[next].does & ACT_MAKES_WRITER) {
         (void)error_prefix(&work->result.error,
                            "the disk cannot be claimed again, so the guest does not get it: ");
         drive_work_log_failure(work);

@@ -31,9 +31,6 @@
 #include "reconciler/drive/claim.h"
 #include "reconciler/drive/drive_work.h"
 
-/* As many as clients can have calls in progress. */
-enum { WAITING = 2048 };
-
 /* ---- drives that a VM has and the database does not ---- */
 
 static struct hypervisor_drive_entry *find_in(const struct drive_work *list, const char *drive_id)
@@ -470,15 +467,6 @@ int drive_waits_record(struct drives *drives)
 }
 
 /* ---- a wait begins ---- */
-
-bool drive_waits_have_room(const struct drives *drives)
-{
-    unsigned count = 0;
-
-    for (const struct drive_wait *wait = drives->waits; wait; wait = wait->next)
-        count++;
-    return count < WAITING;
-}
 
 enum status_code drive_wait_begin(struct drives *drives, enum drive_wait_kind kind,
                                   const char *drive_id, const struct store_drive_mount *row,

@@ -24,7 +24,28 @@ enum {
     DRIVE_ENTER,
     DRIVE_RECLAIM,
     DRIVE_LIST_VMM,
+    DRIVE_ALL_ACTS,
 };
+
+/* What an act does, in one table (drive_acts.c). */
+enum {
+    ACT_ON_VMM = 1 << 0,
+    ACT_ON_GUEST = 1 << 1,
+    ACT_ASKS_GUEST = 1 << 2, /* and the guest may not answer */
+    ACT_MOUNTS = 1 << 3,
+    ACT_TAKES_OUT = 1 << 4,
+    ACT_MAKES_WRITER =
+        1 << 5, /* the guest may write to the disk afterwards, so it needs the claim */
+};
+
+struct drive_act_row {
+    const char *name;
+    unsigned does;
+    enum hypervisor_act vmm;
+    enum drive_client_act guest;
+};
+
+extern const struct drive_act_row drive_acts[DRIVE_ALL_ACTS];
 
 enum drive_step {
     DRIVE_IDLE,
@@ -126,8 +147,6 @@ void drive_work_log_failure(const struct drive_work *work);
 /* The attach failed for a reason that does not heal, and the drive is being removed. */
 bool drive_has_failed(const struct store_drive_mount *row);
 bool drive_status_heals(enum status_code status);
-/* Whether the guest may write to the disk after the act, so that it needs the claim. */
-bool drive_act_makes_writer(unsigned act);
 
 /* ---- drive_pass.c: decides the next act ---- */
 
@@ -140,8 +159,6 @@ struct drive_decision drive_work_ask_table(const struct drive_work *work);
 
 /* Starts the act that was decided and committed. */
 void drive_act_start(struct drive_work *work);
-bool drive_act_is_on_vmm(unsigned act);
-bool drive_act_takes_out(unsigned act);
 /* Whether the drive's VMM gives it a serial of its own. */
 bool drive_act_makes_serial(const struct drive_work *work);
 /* A VMM that opens the disk itself makes no claim, so crustd keeps the claim for as long as the VMM
@@ -189,7 +206,6 @@ struct drive_wait {
     void *userdata;
 };
 
-bool drive_waits_have_room(const struct drives *drives);
 /* row: the one that the client waits for; its drive_ref is 0: the detach of an id without one. */
 enum status_code drive_wait_begin(struct drives *drives, enum drive_wait_kind kind,
                                   const char *drive_id, const struct store_drive_mount *row,

@@ -183,7 +183,7 @@ static bool is_at_work(const struct drive_work *work)
 static bool is_vmm_used(const struct drives *drives, const char *sandbox_id)
 {
     for (const struct drive_work *work = drives->works; work; work = work->next)
-        if (is_at_work(work) && drive_act_is_on_vmm(work->act) &&
+        if (is_at_work(work) && (drive_acts[work->act].does & ACT_ON_VMM) &&
             strcmp(work->sandbox_id, sandbox_id) == 0)
             return true;
     return false;
@@ -200,33 +200,24 @@ static unsigned count_acts(const struct drive_work *work, bool in_sandbox)
     return count;
 }
 
-static bool mounts(unsigned act)
-{
-    return act == DRIVE_MOUNT || act == DRIVE_ENTER;
-}
-
-static bool asks_guest(unsigned act)
-{
-    return act == DRIVE_LOOK_GUEST || act == DRIVE_ENTER;
-}
-
 /* Whether another drive of the same VM keeps the act from beginning. A guest is asked about one
  * drive at a time, because it may not answer. A guest that removes devices itself scans its bus
  * when it mounts a drive, and so would bring back a device that it removed and that is still in the
  * VMM. A removal that waits for a mount is next, or other mounts could delay it for ever. */
 static bool is_excluded(const struct drives *drives, const struct drive_work *work)
 {
+    const unsigned does = drive_acts[work->act].does;
+
     for (const struct drive_work *other = drives->works; other; other = other->next) {
-        const bool acts = is_at_work(other);
-        const bool leaves = other->guest_unmounted || other->waiting_to_detach ||
-                            (acts && drive_act_takes_out(other->act));
+        const unsigned others = is_at_work(other) ? drive_acts[other->act].does : 0;
+        const bool leaves =
+            other->guest_unmounted || other->waiting_to_detach || others & ACT_TAKES_OUT;
 
         if (other == work || strcmp(other->sandbox_id, work->sandbox_id) != 0)
             continue;
-        if (asks_guest(work->act) && acts && asks_guest(other->act))
+        if (does & others & ACT_ASKS_GUEST)
             return true;
-        if (((mounts(work->act) && leaves) ||
-             (drive_act_takes_out(work->act) && acts && mounts(other->act))) &&
+        if (((does & ACT_MOUNTS && leaves) || (does & ACT_TAKES_OUT && others & ACT_MOUNTS)) &&
             drive_act_makes_serial(work))
             return true;
     }
@@ -239,7 +230,7 @@ bool drives_have_slot(const struct drives *drives, const struct drive_work *work
 
     return count_acts(work, false) < most && count_acts(work, true) < most / SANDBOXES &&
            !is_excluded(drives, work) &&
-           !(drive_act_is_on_vmm(work->act) && is_vmm_used(drives, work->sandbox_id));
+           !((drive_acts[work->act].does & ACT_ON_VMM) && is_vmm_used(drives, work->sandbox_id));
 }
 
 void drives_give_slots(struct drives *drives)
