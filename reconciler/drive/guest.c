@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* guest.c - see guest.h.
+/* guest.c - see drive_work.h.
  *
  * Everything runs on the loop. drive_guest_finish() is the last use of a call. crust-guest-agent is
  * asked first, unless a container has the drive.
  */
-#include "reconciler/drive/guest.h"
+#include "reconciler/drive/drive_work.h"
 
 #include <errno.h>
 #include <inttypes.h>

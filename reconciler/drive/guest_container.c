@@ -25,7 +25,7 @@
 #include "agent-client/container_run.h"
 #include "config/config.h"
 #include "lib/cleanup.h"
-#include "reconciler/drive/guest.h"
+#include "reconciler/drive/drive_work.h"
 #include "reconciler/helper/helper.h"
 
 enum { NUMBER_BYTES = 24 };

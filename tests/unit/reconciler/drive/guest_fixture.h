@@ -8,7 +8,7 @@
 
 #include "agent-client/container_run.h"
 #include "agent-client/drive_client.h"
-#include "reconciler/drive/guest.h"
+#include "reconciler/drive/drive_work.h"
 #include "reconciler/helper/helper.h"
 
 #define SERIAL "crust-abcdefghijk237"
