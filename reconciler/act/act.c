@@ -23,7 +23,6 @@
 #include "reconciler/core/lower_devices.h"
 #include "reconciler/core/work_queue.h"
 #include "reconciler/helper/helper.h"
-#include "reconciler/helper/targets.h"
 
 /* The last five are no outcomes of a query or a resize. */
 _Static_assert(HYPERVISOR_OUTCOMES == 16, "an outcome without a reason would be a success");

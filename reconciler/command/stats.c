@@ -22,7 +22,6 @@
 #include "reconciler/command/runtime_cli.h"
 #include "reconciler/core/reconciler_internal.h"
 #include "reconciler/helper/helper.h"
-#include "reconciler/helper/targets.h"
 
 enum { AT_ONCE = 64, PER_SANDBOX = 8 };
 

@@ -14,14 +14,12 @@
 #include <limits.h>
 #include <linux/fs.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "config/config.h"
 #include "lib/child.h"
 #include "lib/cleanup.h"
 #include "lib/clock.h"
@@ -37,8 +35,7 @@
 
 /* ---- the path ------------------------------------------------------------------------------- */
 
-/* The rest of an absolute path below the directory; NULL: the path is not below it. */
-static const char *path_below(const char *path, const char *directory)
+const char *drive_path_below(const char *path, const char *directory)
 {
     size_t length = strlen(directory);
 
@@ -83,7 +80,7 @@ static int open_absolute_link(const struct drive_claim_request *request, int dev
     if (length <= 0 || target[0] != '/')
         return PATH_LEADS_OUT;
     target[length] = '\0';
-    rest = path_below(target, DEVICES);
+    rest = drive_path_below(target, DEVICES);
     if (!rest || !path_is_clean(target))
         return error_set(error, DRIVE_CLAIM_OUTSIDE, "%s is a link to %s, which is not below /dev",
                          request->host_path, target);
@@ -99,7 +96,7 @@ static int open_absolute_link(const struct drive_claim_request *request, int dev
 static int open_link_of_devices(const struct drive_claim_request *request, int *ret_fd,
                                 struct error *error)
 {
-    const char *below = path_below(request->host_path, DEVICES);
+    const char *below = drive_path_below(request->host_path, DEVICES);
     cleanup(fd_closep) int devices = -1;
     int r;
 
@@ -114,7 +111,7 @@ static int open_link_of_devices(const struct drive_claim_request *request, int *
 static int open_path(const struct drive_claim_request *request, int *ret_fd, struct error *error)
 {
     for (unsigned i = 0; i < request->prefix_count; i++) {
-        const char *below = path_below(request->host_path, request->prefixes[i]);
+        const char *below = drive_path_below(request->host_path, request->prefixes[i]);
         cleanup(fd_closep) int prefix = -1;
         int r;
 
@@ -178,7 +175,7 @@ static int judge(const struct drive_claim_request *request, const struct stat *s
     else if (S_ISREG(status->st_mode) && status->st_nlink != 1)
         what = "has several hard links";
     return what ? error_set(error, DRIVE_CLAIM_UNSUITABLE, "%s %s", request->host_path, what)
-                : drive_loops_refuse(request, status, error);
+                : drive_loops_refuse(request, status, -1, error);
 }
 
 /* ---- opening -------------------------------------------------------------------------------- */
@@ -216,40 +213,30 @@ static int explain_open(const struct drive_claim_request *request, const struct 
     }
 }
 
-/* Examines the opened descriptor. 0 or -errno. */
-static int read_disk(int fd, struct store_drive_mount_disk *disk, bool *ret_read_only)
-{
-    struct stat status;
-    int read_only = 0;
-
-    if (fstat(fd, &status) < 0)
-        return -errno;
-    if (S_ISREG(status.st_mode)) {
-        disk->kind = DEVICE_KIND_FILE;
-        disk->file_device = status.st_dev;
-        disk->inode = status.st_ino;
-        disk->size_bytes = (uint64_t)status.st_size;
-        return 0;
-    }
-    if (ioctl(fd, BLKGETSIZE64, &disk->size_bytes) < 0 || ioctl(fd, BLKROGET, &read_only) < 0)
-        return -errno;
-    disk->kind = DEVICE_KIND_BLOCK;
-    disk->major = major(status.st_rdev);
-    disk->minor = minor(status.st_rdev);
-    if (ioctl(fd, BLKGETDISKSEQ, &disk->diskseq) < 0)
-        disk->diskseq = 0;
-    *ret_read_only = read_only != 0;
-    return 0;
-}
-
 static int check_opened(const struct drive_claim_request *request, int fd,
                         struct store_drive_mount_disk *disk, struct error *error)
 {
-    bool read_only = false;
-    int r = read_disk(fd, disk, &read_only);
+    struct stat status;
+    int read_only = 0;
+    bool is_file;
 
-    if (r < 0)
-        return error_set_errno(error, r, "cannot examine %s", request->host_path);
+    if (fstat(fd, &status) < 0)
+        return error_set_errno(error, -errno, "cannot examine %s", request->host_path);
+    is_file = S_ISREG(status.st_mode);
+    if (is_file)
+        *disk = (struct store_drive_mount_disk){.kind = DEVICE_KIND_FILE,
+                                                .file_device = status.st_dev,
+                                                .inode = status.st_ino,
+                                                .size_bytes = (uint64_t)status.st_size};
+    else
+        *disk = (struct store_drive_mount_disk){.kind = DEVICE_KIND_BLOCK,
+                                                .major = major(status.st_rdev),
+                                                .minor = minor(status.st_rdev)};
+    if (!is_file &&
+        (ioctl(fd, BLKGETSIZE64, &disk->size_bytes) < 0 || ioctl(fd, BLKROGET, &read_only) < 0))
+        return error_set_errno(error, -errno, "cannot examine %s", request->host_path);
+    if (!is_file && ioctl(fd, BLKGETDISKSEQ, &disk->diskseq) < 0)
+        disk->diskseq = 0;
     if (read_only && request->writable)
         return error_set(error, DRIVE_CLAIM_READ_ONLY, "%s is read-only on the host",
                          request->host_path);
@@ -305,25 +292,9 @@ int drive_claim(const struct drive_claim_request *request, int *ret_fd,
 
 /* ---- claim call ----------------------------------------------------------------------------- */
 
-/* The request to the worker; `prefixes` are the claim's. */
-struct claim_message {
-    struct drive_claim_request claim;
-    const char *prefixes[CONFIG_LIST_ITEMS];
-    bool keep;
-};
-
-struct drive_claim_call {
-    struct job job;
-    bool keep;
-    uint64_t patience_ns;
-    char path[DRIVE_PATH_CHARS + 1];
-    drive_claim_done *done;
-    void *userdata;
-};
-
 static const struct job_texts texts[] = {
-    {offsetof(struct claim_message, claim.host_path), 1},
-    {offsetof(struct claim_message, prefixes), CONFIG_LIST_ITEMS},
+    {offsetof(struct drive_claim_request, host_path), 1},
+    {offsetof(struct drive_claim_request, prefixes), CONFIG_LIST_ITEMS},
     {0, 0},
 };
 
@@ -344,16 +315,15 @@ static int read_mounts(int sysfs, struct observed_mounts **ret_mounts)
 static void claim_act(const struct job_input *input, struct buffer *reply)
 {
     struct drive_claim_reply answer = {.fd = -1};
-    struct claim_message message;
+    struct drive_claim_request request;
 
-    job_read_message(input, texts, &message, sizeof(message));
-    message.claim.root = input->fds[0];
-    message.claim.sysfs = input->fds[1];
-    message.claim.prefixes = message.prefixes;
-    message.claim.read_mounts = read_mounts;
-    answer.outcome = drive_claim(&message.claim, &answer.fd, &answer.disk,
-                                 message.keep ? &answer.backing : NULL, &answer.error);
-    if (message.keep && answer.fd >= 0)
+    job_read_message(input, texts, &request, sizeof(request));
+    request.root = input->fds[0];
+    request.sysfs = input->fds[1];
+    request.read_mounts = read_mounts;
+    answer.outcome = drive_claim(&request, &answer.fd, &answer.disk,
+                                 request.keep ? &answer.backing : NULL, &answer.error);
+    if (request.keep && answer.fd >= 0)
         (void)job_give(answer.fd);
     else
         fd_close(answer.fd);
@@ -376,36 +346,30 @@ static bool is_of_disk(int fd, const struct store_drive_mount_disk *disk)
            disk->file_device == status.st_dev && disk->inode == status.st_ino;
 }
 
-static bool take_reply(const struct drive_claim_call *call, const void *bytes, size_t length,
-                       struct drive_claim_reply *reply)
-{
-    const bool is_whole = job_take_reply(bytes, length, reply, sizeof(*reply));
-
-    reply->fd = job_take_given();
-    if (!is_whole || reply->outcome > DRIVE_CLAIM_FORBIDDEN ||
-        (unsigned)reply->disk.kind > DEVICE_KIND_OTHER ||
-        (unsigned)reply->backing.kind > DEVICE_KIND_OTHER || !job_is_error(&reply->error))
-        return false;
-    return reply->outcome != DRIVE_CLAIM_OPEN || !call->keep || is_of_disk(reply->fd, &reply->disk);
-}
-
 static void on_claimed(struct job *job, enum job_end end, const void *bytes, size_t length)
 {
     struct drive_claim_call *call = container_of(job, struct drive_claim_call, job);
     struct drive_claim_reply reply = {.fd = -1};
+    bool is_valid = end == JOB_ANSWERED && job_take_reply(bytes, length, &reply, sizeof(reply));
 
+    reply.fd = end == JOB_ANSWERED ? job_take_given() : -1;
+    is_valid =
+        is_valid && reply.outcome <= DRIVE_CLAIM_FORBIDDEN &&
+        (unsigned)reply.disk.kind <= DEVICE_KIND_OTHER &&
+        (unsigned)reply.backing.kind <= DEVICE_KIND_OTHER && job_is_error(&reply.error) &&
+        (reply.outcome != DRIVE_CLAIM_OPEN || !call->keep || is_of_disk(reply.fd, &reply.disk));
     if (end == JOB_LATE) {
         reply.outcome =
             error_set(&reply.error, DRIVE_CLAIM_HANGS,
                       "%s cannot be opened: its storage has not answered for %" PRIu64 " s",
-                      call->path, call->patience_ns / NSEC_PER_SEC);
-    } else if (end != JOB_ANSWERED || !take_reply(call, bytes, length, &reply)) {
+                      call->name, call->patience_ns / NSEC_PER_SEC);
+    } else if (!is_valid) {
         fd_close(reply.fd);
         reply = (struct drive_claim_reply){.fd = -1};
-        reply.outcome = error_set(&reply.error, -EIO, "%s cannot be opened: %s", call->path,
+        reply.outcome = error_set(&reply.error, -EIO, "%s cannot be opened: %s", call->name,
                                   job_fault_text(end));
     }
-    call->done(call, &reply, call->userdata);
+    call->done(call, &reply);
     fd_close(reply.fd);
 }
 
@@ -420,39 +384,23 @@ static uint64_t identify(const struct drive_claim_request *request)
     return child_subject(request->host_path);
 }
 
-int drive_claim_call_new(const struct drive_claim_request *request, bool keep, uint64_t patience_ns,
-                         drive_claim_done *done, void *userdata, struct drive_claim_call **ret_call)
+int drive_claim_start(struct drive_claim_call *call, const struct drive_claim_request *request,
+                      const char *name, uint64_t patience_ns, drive_claim_done *done)
 {
-    struct claim_message message = {.claim = *request, .keep = keep};
-    struct drive_claim_call *call = calloc(1, sizeof(*call));
-    int r;
-
-    if (!call)
-        return -ENOMEM;
-    call->keep = keep;
+    call->keep = request->keep;
     call->patience_ns = patience_ns;
     call->done = done;
-    call->userdata = userdata;
-    (void)snprintf(call->path, sizeof(call->path), "%s", request->host_path);
-    for (unsigned i = 0; i < request->prefix_count; i++)
-        message.prefixes[i] = request->prefixes[i];
-    r = job_start_message(&call->job,
-                          &(struct job_message){&message, sizeof(message), texts, NULL, 0},
-                          (struct job_request){.act = claim_act,
-                                               .fds = {request->root, request->sysfs},
-                                               .allowed_ns = patience_ns,
-                                               .subject = identify(request),
-                                               .done = on_claimed});
-    if (r < 0)
-        call = drive_claim_call_free(call);
-    *ret_call = call;
-    return r;
+    call->name = name;
+    return job_start_message(&call->job,
+                             &(struct job_message){request, sizeof(*request), texts, NULL, 0},
+                             (struct job_request){.act = claim_act,
+                                                  .fds = {request->root, request->sysfs},
+                                                  .allowed_ns = patience_ns,
+                                                  .subject = identify(request),
+                                                  .done = on_claimed});
 }
 
-struct drive_claim_call *drive_claim_call_free(struct drive_claim_call *call)
+void drive_claim_stop(struct drive_claim_call *call)
 {
-    if (call)
-        job_cancel(&call->job);
-    free(call);
-    return NULL;
+    job_cancel(&call->job);
 }

@@ -21,11 +21,13 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
-#include "lib/loop.h"
+#include "config/config.h"
 #include "lib/result.h"
+#include "lib/workers.h"
 #include "model/drive.h"
 #include "store/drive_mounts.h"
 
+struct context;
 struct observed_mounts;
 
 enum drive_claim_outcome {
@@ -45,10 +47,11 @@ struct drive_claim_request {
     int sysfs; /* an open directory */
     int (*read_mounts)(int sysfs, struct observed_mounts **ret_mounts); /* as observe_mounts() */
     const char *host_path;
-    const char *const *prefixes; /* directories, absolute */
+    const char *prefixes[CONFIG_LIST_ITEMS]; /* directories, absolute */
     unsigned prefix_count;
     bool writable;
     bool is_new; /* no VM has it, so the backing of a loop device must have no other user */
+    bool keep;   /* in a worker: the descriptor is wanted; else the disk is closed again */
 };
 
 /* Returns an enum drive_claim_outcome, or -errno of a failure unrelated to the disk. `error` has
@@ -61,16 +64,18 @@ int drive_claim(const struct drive_claim_request *request, int *ret_fd,
                 struct store_drive_mount_disk *ret_disk, struct store_drive_mount_disk *ret_backing,
                 struct error *error);
 
+/* The rest of an absolute path below the directory; NULL: the path is not below it. */
+const char *drive_path_below(const char *path, const char *directory);
+
 /* ---- claim call ----------------------------------------------------------------------------- */
 
-/* Runs drive_claim() in a worker.
+/* Runs drive_claim() in a worker, which gives crustd the descriptor, and with it the exclusive
+ * claim.
  *
  * open(2) of a block device may block for as long as storage does not answer, even with O_NONBLOCK:
  * the kernel waits for the device's mutex, which another open of a dead disk holds; the SCSI layer
  * waits for its error handling (sd_open() in drivers/scsi/sd.c); and the kernel may read the
  * partition table (bdev_open() in block/bdev.c).
- *
- * The worker gives crustd the descriptor, and with it the exclusive claim.
  */
 
 enum drive_claim_failure { DRIVE_CLAIM_HANGS = -ETIMEDOUT };
@@ -83,22 +88,24 @@ struct drive_claim_reply {
     struct error error; /* for people, unless OPEN */
 };
 
-struct drive_claim_call;
+/* Zero-initialised, and embedded in its owner. */
+struct drive_claim_call {
+    struct job job;
+    bool keep;
+    uint64_t patience_ns;
+    const char *name; /* of the disk, in errors; borrowed */
+    void (*done)(struct drive_claim_call *call, struct drive_claim_reply *reply);
+};
 
-typedef void drive_claim_done(struct drive_claim_call *call, struct drive_claim_reply *reply,
-                              void *userdata);
+typedef void drive_claim_done(struct drive_claim_call *call, struct drive_claim_reply *reply);
 
-/* Exactly one `done` from the loop, never from within. keep: the descriptor is wanted; otherwise
- * the disk is closed again before `done`. The request is not needed afterwards. After HANGS nothing
- * is claimed, even if the disk answers later: the worker is killed and ends once the kernel lets
- * it. Until then no other worker is asked for this disk. *ret_call is NULL unless it returns 0; the
- * errors of job_start().
- */
-int drive_claim_call_new(const struct drive_claim_request *request, bool keep, uint64_t patience_ns,
-                         drive_claim_done *done, void *userdata,
-                         struct drive_claim_call **ret_call);
-
-struct drive_claim_call *drive_claim_call_free(struct drive_claim_call *call); /* returns NULL */
+/* Exactly one `done` from the loop, never from within, if it returns 0; else the errors of
+ * job_start(). The request is not needed afterwards. After HANGS nothing is claimed, even if the
+ * disk answers later: the worker is killed and ends once the kernel lets it. Until then no other
+ * worker is asked for this disk. */
+int drive_claim_start(struct drive_claim_call *call, const struct drive_claim_request *request,
+                      const char *name, uint64_t patience_ns, drive_claim_done *done);
+void drive_claim_stop(struct drive_claim_call *call);
 
 /* ---- in use --------------------------------------------------------------------------------- */
 
@@ -113,20 +120,14 @@ struct drive_claim_call *drive_claim_call_free(struct drive_claim_call *call); /
  *     and inode. A VMM that has the disk open counts, and so does any other process that may write
  *     to it. Readers that are no VMMs (udev, blkid) do not count.
  *
- * A VMM also counts if it has a related device: the disk that a partition belongs to, a lower
- * device of an LVM or dm-crypt volume, or a partition of the disk. The backing of a loop device
- * counts as the disk itself.
- *
- * A read-only drive tolerates users that only read; a writable drive tolerates none.
+ * A VMM also counts if it has a related device (below). The backing of a loop device counts as the
+ * disk itself. A read-only drive tolerates users that only read; a writable drive tolerates none.
+ * crustd's own descriptors do not count.
  *
  * The answer holds for the moment of the search. To exclude a race, claim the disk, record it
- * (store_set_drive_mount_disk()), and only then search, before the VMM gets it. Of two
- * drives that do so at the same time at least one finds the other. crustd's own descriptors do not
- * count.
+ * (store_set_drive_mount_disk()), and only then search, before the VMM gets it. Of two drives that
+ * do so at the same time at least one finds the other.
  */
-
-struct context;
-
 enum drive_in_use_outcome {
     DRIVE_IN_USE_NOT,
     DRIVE_IN_USE_BY_OTHERS, /* the text names one user: sandbox, process, volume or drive, and
@@ -136,9 +137,9 @@ enum drive_in_use_outcome {
 };
 
 struct drive_in_use_request {
-    const struct store_drive_mount_disk *disk;    /* copied */
-    const struct store_drive_mount_disk *backing; /* of a loop device; copied; NULL, OTHER: none */
-    const char *drive_id; /* its own row does not count; copied; NULL: none */
+    const struct store_drive_mount_disk *disk;
+    const struct store_drive_mount_disk *backing; /* of a loop device; NULL, OTHER: none */
+    const char *drive_id;                         /* its own row does not count; NULL: none */
     pid_t own_vmm; /* a VMM that got the disk for this drive earlier: its descriptors do not count;
                       0: none */
     bool writable;
@@ -149,38 +150,37 @@ struct drive_in_use_reply {
     struct error error; /* for people, unless NOT */
 };
 
-struct drive_in_use_call;
+/* Zero-initialised, and embedded in its owner. */
+struct drive_in_use_call {
+    struct job job;
+    void (*done)(struct drive_in_use_call *call, const struct drive_in_use_reply *reply);
+};
 
 typedef void drive_in_use_done(struct drive_in_use_call *call,
-                               const struct drive_in_use_reply *reply, void *userdata);
+                               const struct drive_in_use_reply *reply);
 
-/* Searches in slices of a few milliseconds. Exactly one `done` from the loop, never from within;
- * the owner frees the call then or earlier. Needs the context's loop, store and sysfs. 0 or
- * -ENOMEM. */
-int drive_in_use_call_new(const struct context *context, const struct drive_in_use_request *request,
-                          drive_in_use_done *done, void *userdata,
-                          struct drive_in_use_call **ret_call);
-
-struct drive_in_use_call *drive_in_use_call_free(struct drive_in_use_call *call); /* NULL */
+/* Exactly one `done`, from the loop or from within. */
+void drive_in_use_start(struct drive_in_use_call *call, const struct context *context,
+                        const struct drive_in_use_request *request, drive_in_use_done *done);
+void drive_in_use_stop(struct drive_in_use_call *call);
 
 /* ---- loops ---------------------------------------------------------------------------------- */
 
-/* Loop devices above a disk, and the backing of a loop device.
- *
- * A loop device takes no exclusive claim of the block device that it stands on, and the kernel, not
- * a process, has that or the file open. So the loop devices are asked, which takes an answer of
- * their storage: only the worker that claims a disk does so.
- */
+/* Loop devices above a disk, and the backing of a loop device. A loop device takes no exclusive
+ * claim of the block device that it stands on, and the kernel, not a process, has that or the file
+ * open. So the loop devices are asked, which takes an answer of their storage: only the worker that
+ * claims a disk does so. */
 
 /* Where the host has mounted the block device, or "swap"; cut if it does not fit.
  * OBSERVED, OBSERVED_ABSENT: nowhere, or -errno: the mounts cannot be read. */
 int drive_loops_find_mount(const struct drive_claim_request *request, uint32_t major,
                            uint32_t minor, char *ret_where, size_t size);
 
-/* DRIVE_CLAIM_OPEN: no loop device is backed by the disk, or by one that shares data with it; and
- * if it is_new, no loop device below it is backed by another one. Otherwise as drive_claim(). */
+/* DRIVE_CLAIM_OPEN: no loop device but the one of the number `spared` (-1: none) is backed by the
+ * disk, or by one that shares data with it; and if it is_new, no loop device below it is backed by
+ * another one. Otherwise as drive_claim(). */
 int drive_loops_refuse(const struct drive_claim_request *request, const struct stat *disk,
-                       struct error *error);
+                       int spared, struct error *error);
 
 /* Identifies the backing of the disk, open as fd, if that is a loop device; else its kind is OTHER.
  * If it is_new, that may not be or stand on a loop device, and may not have a user that O_EXCL
@@ -191,14 +191,15 @@ int drive_loops_examine(const struct drive_claim_request *request, int fd,
 
 /* ---- relatives ------------------------------------------------------------------------------ */
 
-/* The devices that share sectors with a disk: the disk that a partition belongs to,
- * the lower devices of an LVM or dm-crypt volume, the partitions of a disk. */
-
 enum { DRIVE_RELATIVES = 320 /* a disk has at most 256 partitions */ };
 
+/* The devices that share sectors with a disk: the disk that a partition belongs to, the lower
+ * devices of an LVM or dm-crypt volume, the partitions of a disk. */
 struct drive_relatives {
     dev_t device[DRIVE_RELATIVES];
     unsigned count;
+    dev_t disk;  /* whose are being added */
+    bool is_cut; /* there are more */
 };
 
 /* Adds those of one disk, without that itself. false: there may be more of them. */

@@ -6,16 +6,32 @@
  * true even if the pass that records the result fails. The result waits for the next pass.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "config/config.h"
 #include "hypervisor/hypervisor.h"
+#include "lib/cleanup.h"
 #include "lib/clock.h"
-#include "lib/log.h"
 #include "reconciler/core/context.h"
-#include "reconciler/drive/claim.h"
 #include "reconciler/drive/drive_work.h"
-#include "reconciler/helper/targets.h"
+
+const struct drive_act_row drive_acts[DRIVE_ALL_ACTS] = {
+    [DRIVE_LOOK_VMM] = {"look_vmm", ACT_ON_VMM, HYPERVISOR_QUERY, 0},
+    [DRIVE_CLAIM] = {"claim", 0, 0, 0},
+    [DRIVE_ATTACH] = {"attach", ACT_ON_VMM | ACT_MAKES_WRITER, HYPERVISOR_ATTACH, 0},
+    [DRIVE_LOOK_GUEST] = {"look_guest", ACT_ON_GUEST | ACT_ASKS_GUEST, 0, DRIVE_CLIENT_LIST},
+    [DRIVE_MOUNT] = {"mount", ACT_ON_GUEST | ACT_MOUNTS | ACT_MAKES_WRITER, 0, DRIVE_CLIENT_MOUNT},
+    [DRIVE_UNMOUNT] = {"unmount", ACT_ON_GUEST | ACT_TAKES_OUT, 0, DRIVE_CLIENT_UNMOUNT},
+    [DRIVE_REMOVE] = {"remove", ACT_ON_VMM | ACT_TAKES_OUT, HYPERVISOR_DETACH, 0},
+    [DRIVE_END] = {"end", 0, 0, 0},
+    [DRIVE_LIMIT] = {"limit", ACT_ON_VMM, HYPERVISOR_LIMIT, 0},
+    [DRIVE_RESIZE] = {"resize", ACT_ON_VMM, HYPERVISOR_RESIZE, 0},
+    [DRIVE_GROW] = {"grow", ACT_ON_GUEST, 0, DRIVE_CLIENT_GROW},
+    [DRIVE_ENTER] = {"enter", ACT_ON_GUEST | ACT_ASKS_GUEST | ACT_MOUNTS, 0, DRIVE_CLIENT_MOUNT},
+    [DRIVE_RECLAIM] = {"claim again", 0, 0, 0},
+    [DRIVE_LIST_VMM] = {"list", ACT_ON_VMM, HYPERVISOR_LIST, 0},
+};
 
 static void finish(struct drive_work *work, enum status_code status, const struct error *error)
 {
@@ -47,17 +63,6 @@ static uint64_t time_left(const struct drive_work *work)
 
 /* ---- the VMM ---- */
 
-bool drive_act_is_on_vmm(unsigned act)
-{
-    return act == DRIVE_LOOK_VMM || act == DRIVE_ATTACH || act == DRIVE_REMOVE ||
-           act == DRIVE_LIMIT || act == DRIVE_RESIZE;
-}
-
-bool drive_act_takes_out(unsigned act)
-{
-    return act == DRIVE_UNMOUNT || act == DRIVE_REMOVE;
-}
-
 _Static_assert(HYPERVISOR_OUTCOMES == 16, "an outcome without a status would be a success");
 static const enum status_code vmm_codes[HYPERVISOR_OUTCOMES] = {
     [HYPERVISOR_DONE] = STATUS_OK,
@@ -76,12 +81,6 @@ static const enum status_code vmm_codes[HYPERVISOR_OUTCOMES] = {
     [HYPERVISOR_NO_ADDRESS] = STATUS_RESOURCE_EXHAUSTED,
     [HYPERVISOR_NOT_ATTACHED] = STATUS_FAILED_PRECONDITION,
     [HYPERVISOR_PENDING] = STATUS_UNAVAILABLE,
-};
-
-static const enum hypervisor_act vmm_acts[] = {
-    [DRIVE_LOOK_VMM] = HYPERVISOR_QUERY, [DRIVE_ATTACH] = HYPERVISOR_ATTACH,
-    [DRIVE_REMOVE] = HYPERVISOR_DETACH,  [DRIVE_LIMIT] = HYPERVISOR_LIMIT,
-    [DRIVE_RESIZE] = HYPERVISOR_RESIZE,
 };
 
 static enum drive_in_vmm in_vmm(const struct drive_work *work, const struct hypervisor_reply *reply)
@@ -122,6 +121,18 @@ bool drive_act_needs_claim(const struct drive_work *work)
     return work->disk < 0 && work->row.has_disk && traits_of(work)->opens_path;
 }
 
+static bool take_entries(struct drive_work *list, const struct hypervisor_reply *reply)
+{
+    free(list->entries);
+    list->entry_count = 0;
+    list->entries = calloc(reply->entry_count + 1, sizeof(*list->entries));
+    if (!list->entries)
+        return false;
+    for (; list->entry_count < reply->entry_count; list->entry_count++)
+        list->entries[list->entry_count] = reply->entries[list->entry_count];
+    return true;
+}
+
 static void on_vmm_done(struct hypervisor_call *call, const struct hypervisor_reply *reply,
                         void *userdata)
 {
@@ -131,7 +142,7 @@ static void on_vmm_done(struct hypervisor_call *call, const struct hypervisor_re
     const bool has_worked = status == STATUS_OK;
     const bool describes = work->act == DRIVE_ATTACH || work->act == DRIVE_LOOK_VMM;
 
-    if (work->act != DRIVE_LIMIT && work->act != DRIVE_RESIZE)
+    if (work->act != DRIVE_LIMIT && work->act != DRIVE_RESIZE && work->act != DRIVE_LIST_VMM)
         work->vmm = in_vmm(work, reply);
     if (work->act == DRIVE_RESIZE && has_worked)
         work->vmm_bytes = reply->bytes;
@@ -149,7 +160,10 @@ static void on_vmm_done(struct hypervisor_call *call, const struct hypervisor_re
     if (has_worked &&
         (work->act == DRIVE_REMOVE || (work->act == DRIVE_ATTACH && !traits_of(work)->opens_path)))
         drive_work_drop_disk(work);
-    finish(work, status, &reply->error);
+    if (work->act == DRIVE_LIST_VMM && !take_entries(work, reply))
+        fail(work, STATUS_UNAVAILABLE, "out of memory");
+    else
+        finish(work, status, &reply->error);
     work->vmm_call = hypervisor_call_free(call);
 }
 
@@ -161,12 +175,12 @@ static void call_vmm(struct drive_work *work)
         work->act == DRIVE_LIMIT ? &work->new_limits : &row->request.limits;
     const uint64_t left = time_left(work);
     struct hypervisor_request request = {
-        .act = vmm_acts[work->act],
+        .act = drive_acts[work->act].vmm,
         .root = context->root,
         .control_socket = work->sandbox.control_socket[0] ? work->sandbox.control_socket : NULL,
         .vmm_pid = work->sandbox.vmm_pid,
-        .sandbox_id = row->request.sandbox_id,
-        .drive_id = row->request.drive_id,
+        .sandbox_id = work->sandbox_id,
+        .drive_id = work->drive_ref ? row->request.drive_id : NULL,
         .forbidden = work->act == DRIVE_RESIZE
                          ? permit_find_forbidding(context->config, work->sandbox.hypervisor)
                          : NULL,
@@ -194,30 +208,25 @@ static void call_vmm(struct drive_work *work)
                &error);
 }
 
-/* ---- who has the disk ---- */
-
-static void name_holder(struct drive_work *work, const char *holder)
-{
-    (void)error_set(&work->result.error, STATUS_FAILED_PRECONDITION, "%s is open exclusively: %s",
-                    work->row.request.host_path, holder);
-}
+/* ---- the disk ---- */
 
 static void search_holder(struct drive_work *work);
 
 /* A drive whose claim was faster may have passed the disk on to its VMM during the search, and is
  * then in neither place: the second search finds it. */
 static void on_holder_searched(struct drive_in_use_call *call,
-                               const struct drive_in_use_reply *reply, void *userdata)
+                               const struct drive_in_use_reply *reply)
 {
-    struct drive_work *work = userdata;
+    struct drive_work *work = container_of(call, struct drive_work, search);
     bool is_orphan = reply->outcome == DRIVE_IN_USE_BY_ORPHAN;
     bool is_found = is_orphan || reply->outcome == DRIVE_IN_USE_BY_OTHERS;
     bool is_last = is_found || work->result.is_searched;
 
     work->result.is_searched = true;
     if (is_found)
-        name_holder(work, reply->error.text);
-    work->search = drive_in_use_call_free(call);
+        (void)error_set(&work->result.error, STATUS_FAILED_PRECONDITION,
+                        "%s is open exclusively: %s", work->row.request.host_path,
+                        reply->error.text);
     if (is_last)
         finish(work, is_orphan ? STATUS_UNAVAILABLE : STATUS_FAILED_PRECONDITION, NULL);
     else
@@ -235,74 +244,44 @@ static void search_holder(struct drive_work *work)
         .writable = true,
     };
     const struct drive_work *holder = drive_disk_find_claim(work->drives, &work->result.disk);
-    char text[ERROR_TEXT_BYTES];
 
-    if (!holder && drive_in_use_call_new(work->drives->context, &request, on_holder_searched, work,
-                                         &work->search) == 0)
+    if (!holder) {
+        drive_in_use_start(&work->search, work->drives->context, &request, on_holder_searched);
         return;
-    if (holder) {
-        (void)snprintf(text, sizeof(text), "sandbox %s has the disk as drive %s, %s",
-                       holder->sandbox_id, holder->row.request.drive_id,
-                       holder->row.request.writable ? "writable" : "read-only");
-        name_holder(work, text);
     }
+    (void)error_set(&work->result.error, STATUS_FAILED_PRECONDITION,
+                    "%s is open exclusively: sandbox %s has the disk as drive %s, %s",
+                    work->row.request.host_path, holder->sandbox_id, holder->row.request.drive_id,
+                    holder->row.request.writable ? "writable" : "read-only");
     finish(work, STATUS_FAILED_PRECONDITION, NULL);
 }
 
-static void fail_claim(struct drive_work *work, enum status_code status, const struct error *error)
+static void on_traits(struct helper_guest *guest)
 {
-    work->result.error = *error;
-    if (work->result.is_taken)
-        search_holder(work);
-    else
-        finish(work, status, NULL);
-}
+    struct drive_work *work = container_of(guest, struct drive_work, guest_call.traits);
 
-/* ---- the claim ---- */
-
-static void on_claimed(struct drive_work *work, enum status_code status, const struct error *error)
-{
-    if (status == STATUS_OK)
-        finish(work, status, NULL);
-    else
-        fail_claim(work, status, error);
-}
-
-static void on_traits(const struct guest_traits *traits, const struct error *error, void *userdata)
-{
-    struct drive_work *work = userdata;
-    bool is_confidential = !error && traits->is_confidential;
-    struct error why = {0};
-
-    if (error)
-        why = *error;
-    work->traits = helper_guest_free(work->traits);
-    if (error) {
-        (void)error_prefix(&why, "cannot tell whether the guest is confidential: ");
-        finish(work, STATUS_UNAVAILABLE, &why);
-    } else if (is_confidential) {
+    if (!guest->is_known) {
+        (void)error_prefix(&guest->error, "cannot tell whether the guest is confidential: ");
+        finish(work, STATUS_UNAVAILABLE, &guest->error);
+    } else if (guest->traits.is_confidential) {
         fail(work, STATUS_FAILED_PRECONDITION,
              "the guest is confidential: disks of the node are not attached to it");
     } else {
-        drive_disk_claim(work, on_claimed);
+        drive_disk_claim(work);
     }
 }
 
-static void on_searched(struct drive_in_use_call *call, const struct drive_in_use_reply *reply,
-                        void *userdata)
+static void on_searched(struct drive_in_use_call *call, const struct drive_in_use_reply *reply)
 {
-    static const enum status_code codes[] = {
-        [DRIVE_IN_USE_BY_OTHERS] = STATUS_FAILED_PRECONDITION,
-        [DRIVE_IN_USE_BY_ORPHAN] = STATUS_UNAVAILABLE,
-        [DRIVE_IN_USE_UNKNOWN] = STATUS_UNAVAILABLE,
-    };
-    struct drive_work *work = userdata;
+    struct drive_work *work = container_of(call, struct drive_work, search);
 
     if (reply->outcome == DRIVE_IN_USE_NOT)
         call_vmm(work);
     else
-        finish(work, codes[reply->outcome], &reply->error);
-    work->search = drive_in_use_call_free(call);
+        finish(work,
+               reply->outcome == DRIVE_IN_USE_BY_OTHERS ? STATUS_FAILED_PRECONDITION
+                                                        : STATUS_UNAVAILABLE,
+               &reply->error);
 }
 
 /* The search for other users of the disk comes after the claim is recorded and directly before the
@@ -317,66 +296,56 @@ static void search_and_attach(struct drive_work *work)
         .writable = work->row.request.writable,
     };
 
-    if (drive_in_use_call_new(work->drives->context, &request, on_searched, work, &work->search) <
-        0)
-        fail(work, STATUS_UNAVAILABLE, "out of memory");
+    drive_in_use_start(&work->search, work->drives->context, &request, on_searched);
 }
 
-static void on_opened_to_attach(struct drive_work *work, enum status_code status,
-                                const struct error *error)
+void drive_act_disk_done(struct drive_work *work, enum status_code status,
+                         const struct error *error)
 {
-    if (status == STATUS_OK)
+    if (work->act == DRIVE_ATTACH && status == STATUS_OK) {
         search_and_attach(work);
-    else
-        fail_claim(work, status, error);
+    } else if (work->act != DRIVE_RECLAIM && work->result.is_taken) {
+        work->result.error = *error;
+        search_holder(work);
+    } else {
+        finish(work, status, status == STATUS_OK ? NULL : error);
+    }
 }
 
 /* ---- the guest ---- */
 
-static const enum drive_guest_act guest_acts[] = {
-    [DRIVE_LOOK_GUEST] = DRIVE_GUEST_LOOK, [DRIVE_MOUNT] = DRIVE_GUEST_MOUNT,
-    [DRIVE_UNMOUNT] = DRIVE_GUEST_UNMOUNT, [DRIVE_GROW] = DRIVE_GUEST_GROW,
-    [DRIVE_ENTER] = DRIVE_GUEST_MOUNT,
-};
-
-static void on_guest_done(struct drive_guest_call *call, const struct drive_guest_reply *reply,
-                          void *userdata)
+static void on_guest_done(struct drive_guest_call *call)
 {
-    struct drive_work *work = userdata;
-    enum status_code status = reply->status;
+    struct drive_work *work = container_of(call, struct drive_work, guest_call);
+    enum status_code status = call->result->status;
 
-    if (work->act != DRIVE_ENTER || reply->guest == DRIVE_IN_GUEST_MOUNTED)
-        work->guest = reply->guest; /* a failed ENTER does not change whether it is mounted */
-    (void)snprintf(work->result.guest_device, sizeof(work->result.guest_device), "%s",
-                   reply->device);
-    (void)snprintf(work->result.remark, sizeof(work->result.remark), "%s", reply->remark);
-    if (status == STATUS_UNIMPLEMENTED)
-        status = STATUS_FAILED_PRECONDITION; /* no agent can do it */
-    work->result.by_container = reply->by_container;
+    if (work->act != DRIVE_ENTER || call->guest == DRIVE_IN_GUEST_MOUNTED)
+        work->guest = call->guest; /* a failed ENTER does not change whether it is mounted */
     work->result.retry_at_once =
         status == STATUS_DEADLINE_EXCEEDED && time_left(work) < act_time(work) / 2;
+    if (status == STATUS_UNIMPLEMENTED)
+        status = STATUS_FAILED_PRECONDITION; /* no agent can do it */
     if (work->act == DRIVE_LOOK_GUEST && status == STATUS_OK &&
         work->guest == DRIVE_IN_GUEST_UNKNOWN)
         status = STATUS_UNAVAILABLE;
-    finish(work, status, &reply->error);
-    work->guest_call = drive_guest_call_free(call);
+    finish(work, status, NULL);
 }
 
-static void ask_guest(struct drive_work *work)
+static void ask_guest(struct drive_work *work, enum drive_client_act act)
 {
-    enum drive_guest_act act = guest_acts[work->act];
-    struct drive_guest_request request = {
-        .act = act,
+    work->guest_call = (struct drive_guest_call){
+        .context = work->drives->context,
         .drive = &work->row,
-        .bytes = act == DRIVE_GUEST_GROW    ? work->new_bytes
-                 : act == DRIVE_GUEST_MOUNT ? work->vmm_bytes
-                                            : 0,
-        .allowed_ns = time_left(work),
+        .sandbox = &work->sandbox,
+        .act = act,
+        .bytes = act == DRIVE_CLIENT_GROW    ? work->new_bytes
+                 : act == DRIVE_CLIENT_MOUNT ? work->vmm_bytes
+                                             : 0,
+        .ends_at = work->deadline_ns,
+        .result = &work->result,
+        .done = on_guest_done,
     };
-
-    if (drive_guest_call_new(work->drives->context, &request, on_guest_done, work,
-                             &work->guest_call) < 0)
-        fail(work, STATUS_UNAVAILABLE, "out of memory");
+    drive_guest_start(&work->guest_call);
 }
 
 void drive_act_start(struct drive_work *work)
@@ -386,45 +355,39 @@ void drive_act_start(struct drive_work *work)
     work->deadline_ns = clock_boottime() + act_time(work);
     switch (work->act) {
     case DRIVE_CLAIM: /* a confidential guest gets no disk, so that is found out first */
-        if (helper_guest_new(work->drives->context, &work->sandbox, on_traits, work,
-                             &work->traits) < 0)
-            fail(work, STATUS_UNAVAILABLE, "out of memory");
+        helper_guest_start(&work->guest_call.traits, work->drives->context, &work->sandbox,
+                           on_traits);
         return;
     case DRIVE_ATTACH:
         if (work->disk < 0 && work->wants_disk)
-            drive_disk_claim(work, on_opened_to_attach);
+            drive_disk_claim(work);
         else /* somebody may have opened the disk while crustd was down */
             search_and_attach(work);
         return;
     case DRIVE_RECLAIM:
-        drive_disk_claim(work, finish);
+        drive_disk_claim(work);
         return;
     case DRIVE_END:
-        drive_disk_check_free(work, finish);
+        drive_disk_check_free(work);
         return;
     case DRIVE_REMOVE:
         if (!traits_of(work)->opens_path)
             drive_work_drop_disk(work);
-        call_vmm(work);
-        return;
-    case DRIVE_LOOK_GUEST:
-    case DRIVE_MOUNT:
-    case DRIVE_UNMOUNT:
-    case DRIVE_GROW:
-    case DRIVE_ENTER:
-        ask_guest(work);
-        return;
+        break;
     default:
-        call_vmm(work);
+        break;
     }
+    if (drive_acts[work->act].does & ACT_ON_GUEST)
+        ask_guest(work, drive_acts[work->act].guest);
+    else
+        call_vmm(work);
 }
 
 void drive_act_stop(struct drive_work *work)
 {
     work->vmm_call = hypervisor_call_free(work->vmm_call);
-    if (work->guest_call)
-        work->guest_call = drive_guest_call_free(work->guest_call);
-    work->traits = helper_guest_free(work->traits);
-    work->search = drive_in_use_call_free(work->search);
-    drive_disk_stop(work);
+    drive_guest_stop(&work->guest_call);
+    helper_guest_stop(&work->guest_call.traits);
+    drive_in_use_stop(&work->search);
+    drive_claim_stop(&work->claim);
 }

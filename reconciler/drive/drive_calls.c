@@ -32,15 +32,6 @@ enum {
     CONTAINERS_BYTES = DRIVE_CONTAINERS * CONTAINER_BYTES + 3,
 };
 
-static bool is_below(const char *path, const char *directory)
-{
-    size_t length = strlen(directory);
-
-    while (length && directory[length - 1] == '/')
-        length--;
-    return strncmp(path, directory, length) == 0 && path[length] == '/';
-}
-
 static char *options_text(const struct reconciler_drive_attach *attach)
 {
     cleanup(buffer_done) struct buffer text = BUFFER_INIT(OPTIONS_BYTES);
@@ -73,8 +64,9 @@ static char *containers_text(const struct reconciler_drive_attach *attach)
     return buffer_append_text(&text, "]") < 0 ? NULL : strdup(buffer_text(&text));
 }
 
-enum status_code drive_request_check_limits(enum hypervisor_kind kind,
-                                            const struct drive_limits *limits, struct error *error)
+/* Checks whether VMMs of this kind can enforce the limits. */
+static enum status_code check_limits(enum hypervisor_kind kind, const struct drive_limits *limits,
+                                     struct error *error)
 {
     enum status_code code = drive_form_check_limits(limits, error);
 
@@ -85,10 +77,12 @@ enum status_code drive_request_check_limits(enum hypervisor_kind kind,
     return code;
 }
 
-enum status_code drive_request_check(const struct config *config,
-                                     const struct reconciler_drive_attach *attach,
-                                     struct store_drive_mount_request *ret_request,
-                                     struct error *error)
+/* Checks it against the configuration. STATUS_OK: ret_request, whose options and containers the
+ * caller frees. */
+static enum status_code check_request(const struct config *config,
+                                      const struct reconciler_drive_attach *attach,
+                                      struct store_drive_mount_request *ret_request,
+                                      struct error *error)
 {
     struct store_drive_mount_request request = {
         .writable = attach->writable,
@@ -108,7 +102,8 @@ enum status_code drive_request_check(const struct config *config,
         return refuse(error, STATUS_FAILED_PRECONDITION, "drives.enabled is off on this node");
     if (!observe_is_sandbox_id(attach->sandbox_id))
         return answer_refuse(error, ANSWER_BAD_REQUEST, "sandbox_id is not the id of a sandbox");
-    while (i < prefixes->count && !is_below(attach->host_path, config_list_item(prefixes, i)))
+    while (i < prefixes->count &&
+           !drive_path_below(attach->host_path, config_list_item(prefixes, i)))
         i++;
     if (i == prefixes->count)
         return refuse(error, STATUS_PERMISSION_DENIED,
@@ -130,8 +125,9 @@ enum status_code drive_request_check(const struct config *config,
     return STATUS_OK;
 }
 
-bool drive_request_is_equal(const struct store_drive_mount_request *a,
-                            const struct store_drive_mount_request *b)
+/* But for the limits, which may have been changed since they were asked for. */
+static bool is_equal(const struct store_drive_mount_request *a,
+                     const struct store_drive_mount_request *b)
 {
     return strcmp(a->drive_id, b->drive_id) == 0 && strcmp(a->sandbox_id, b->sandbox_id) == 0 &&
            strcmp(a->host_path, b->host_path) == 0 && strcmp(a->vm_path, b->vm_path) == 0 &&
@@ -143,15 +139,22 @@ bool drive_request_is_equal(const struct store_drive_mount_request *a,
 
 /* ---- any call ---- */
 
+/* As many as clients can have calls in progress. */
+enum { WAITING = 2048 };
+
 /* No call is accepted before it is known which VMs run, or while the store cannot keep it. */
 static enum status_code check_daemon(const struct drives *drives, struct error *error)
 {
+    unsigned count = 0;
+
+    for (const struct drive_wait *wait = drives->waits; wait; wait = wait->next)
+        count++;
     if (drives->context->stopping)
         return refuse(error, STATUS_UNAVAILABLE, "crustd is being stopped");
     if (!drives->context->synced)
         return refuse(error, STATUS_UNAVAILABLE,
                       "crustd has not completed its first scan of the node");
-    if (!drive_waits_have_room(drives))
+    if (count >= WAITING)
         return refuse(error, STATUS_UNAVAILABLE, "too many calls wait for drives");
     return require_durable(drives->context->store, error);
 }
@@ -199,7 +202,7 @@ static enum status_code add_drive(struct drives *drives,
     if (obstacle)
         return refuse(error, STATUS_FAILED_PRECONDITION, "sandbox %s: %s", sandbox.sandbox_id,
                       obstacle);
-    return drive_request_check_limits(sandbox.hypervisor, &request->limits, error);
+    return check_limits(sandbox.hypervisor, &request->limits, error);
 }
 
 /* Joins the drive of this id that has not ended, if it has the requested parameters. */
@@ -212,7 +215,7 @@ static enum status_code join_drive(const struct store_drive_mount *row,
                       "the VM of sandbox %s has drive %s, which was not on record: it is taken out "
                       "first",
                       row->request.sandbox_id, request->drive_id);
-    if (!drive_request_is_equal(&row->request, request))
+    if (!is_equal(&row->request, request))
         return refuse(error, STATUS_ALREADY_EXISTS, "drive_id %s exists with other parameters",
                       request->drive_id);
     if (!row->wanted && !drive_has_failed(row))
@@ -257,24 +260,23 @@ enum status_code reconciler_attach_drive(struct reconciler *reconciler,
     const struct config *config = drives->context->config;
     cleanup(store_drive_mount_done) struct store_drive_mount asked = {0};
     struct drive_work *work;
-    int64_t drive_ref = 0;
-    enum status_code code = drive_request_check(config, attach, &asked.request, error);
+    enum status_code code = check_request(config, attach, &asked.request, error);
 
     if (code == STATUS_OK)
         code = check_daemon(drives, error);
     if (code == STATUS_OK)
-        code = put_on_record(drives, &asked.request, &drive_ref, error);
+        code = put_on_record(drives, &asked.request, &asked.drive_ref, error);
     if (code != STATUS_OK)
         return code;
     /* Whether it is ready was read last when it became so, and a guest may have been rebooted
      * since. */
-    work = drive_work_find(drives, drive_ref);
+    work = drive_work_find(drives, asked.drive_ref);
     if (work && work->step == DRIVE_IDLE && work->row.state == DRIVE_READY) {
         work->vmm = DRIVE_IN_VMM_UNKNOWN;
         work->guest = DRIVE_IN_GUEST_UNKNOWN;
     }
-    return drive_wait_begin(drives, WAIT_ATTACH, &asked.request, drive_ref, done, userdata,
-                            ret_wait, error);
+    return drive_wait_begin(drives, WAIT_ATTACH, attach->drive_id, &asked, done, userdata, ret_wait,
+                            error);
 }
 
 /* ---- detach ---- */
@@ -297,25 +299,17 @@ enum status_code reconciler_detach_drive(struct reconciler *reconciler, const ch
     struct drives *drives = reconciler->drives;
     cleanup(store_drive_mount_done) struct store_drive_mount row = {0};
     struct store *store = drives->context->store;
-    struct store_drive_mount_request request = {0};
-    enum status_code code = drive_form_check_id(drive_id, error);
-    int r = 0;
+    enum status_code code = find(drives, drive_id, &row, error);
+    const bool has_ended = drive_state_is_end(row.state), is_known = row.drive_ref;
+    int r;
 
     if (code == STATUS_OK)
         code = check_daemon(drives, error);
-    if (code == STATUS_OK)
-        code = find(drives, drive_id, &row, error);
     if (code != STATUS_OK)
         return code;
-    (void)snprintf(request.drive_id, sizeof(request.drive_id), "%s", drive_id);
-    (void)snprintf(request.sandbox_id, sizeof(request.sandbox_id), "%s", row.request.sandbox_id);
-    if (!row.drive_ref || drive_state_is_end(row.state)) {
-        code = drive_wait_begin(drives, WAIT_DETACH, &request, 0, done, userdata, ret_wait, error);
-        if (code == STATUS_OK && (!row.drive_ref || drive_unrecorded_have(drives, drive_id)))
-            drive_wait_ask_vms(*ret_wait);
-        return code;
-    }
-    if (row.wanted) {
+    if (has_ended) {
+        row.drive_ref = 0;
+    } else if (is_known && row.wanted) {
         r = store_begin(store);
         if (r < 0)
             return explain_store(drives, error);
@@ -328,8 +322,10 @@ enum status_code reconciler_detach_drive(struct reconciler *reconciler, const ch
         if (store_end(store, r) < 0)
             return explain_store(drives, error);
     }
-    return drive_wait_begin(drives, WAIT_DETACH, &request, row.drive_ref, done, userdata, ret_wait,
-                            error);
+    code = drive_wait_begin(drives, WAIT_DETACH, drive_id, &row, done, userdata, ret_wait, error);
+    if (code == STATUS_OK && !row.drive_ref)
+        (*ret_wait)->asks_vms = !is_known || drive_unrecorded_have(drives, drive_id);
+    return code;
 }
 
 enum status_code reconciler_limit_drive(struct reconciler *reconciler, const char *drive_id,
@@ -358,10 +354,10 @@ enum status_code reconciler_limit_drive(struct reconciler *reconciler, const cha
         return refuse(error, STATUS_UNAVAILABLE, "other limits are being set");
     if (store_get_helper_sandbox(drives->context->store, row.sandbox_ref, &sandbox) < 0)
         return explain_store(drives, error);
-    code = drive_request_check_limits(sandbox.hypervisor, limits, error);
+    code = check_limits(sandbox.hypervisor, limits, error);
     if (code == STATUS_OK)
-        code = drive_wait_begin(drives, WAIT_LIMIT, &row.request, row.drive_ref, done, userdata,
-                                ret_wait, error);
+        code =
+            drive_wait_begin(drives, WAIT_LIMIT, drive_id, &row, done, userdata, ret_wait, error);
     if (code != STATUS_OK)
         return code;
     work = drive_work_find(drives, row.drive_ref);

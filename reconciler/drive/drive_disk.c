@@ -22,17 +22,6 @@
 #include "reconciler/drive/claim.h"
 #include "reconciler/drive/drive_work.h"
 
-static const enum status_code codes[] = {
-    [DRIVE_CLAIM_OPEN] = STATUS_OK,
-    [DRIVE_CLAIM_OUTSIDE] = STATUS_PERMISSION_DENIED,
-    [DRIVE_CLAIM_MISSING] = STATUS_NOT_FOUND,
-    [DRIVE_CLAIM_UNSUITABLE] = STATUS_FAILED_PRECONDITION,
-    [DRIVE_CLAIM_READ_ONLY] = STATUS_FAILED_PRECONDITION,
-    [DRIVE_CLAIM_IN_USE] = STATUS_FAILED_PRECONDITION,
-    [DRIVE_CLAIM_TAKEN] = STATUS_FAILED_PRECONDITION,
-    [DRIVE_CLAIM_FORBIDDEN] = STATUS_FAILED_PRECONDITION,
-};
-
 static bool is_same(const struct store_drive_mount_disk *a, const struct store_drive_mount_disk *b)
 {
     if (a->kind != b->kind)
@@ -66,39 +55,29 @@ struct hypervisor_disk drive_disk_identity(const struct store_drive_mount_disk *
     };
 }
 
-static void finish(struct drive_work *work, enum status_code status, const struct error *error)
-{
-    drive_disk_done *done = work->disk_done;
-
-    work->disk_done = NULL;
-    done(work, status, status == STATUS_OK ? NULL : error);
-}
-
 static void open_disk(struct drive_work *work, const char *path, const struct config_list *prefixes,
                       bool keep, drive_claim_done *done)
 {
     const struct context *context = work->drives->context;
-    const char *names[CONFIG_LIST_ITEMS];
     struct drive_claim_request request = {
         .root = context->root,
         .sysfs = context->sysfs,
         .host_path = path,
-        .prefixes = names,
         .prefix_count = prefixes->count,
         .writable = keep && work->row.request.writable,
         .is_new = !work->row.has_disk,
+        .keep = keep,
     };
     struct error error = {0};
     int r;
 
     for (unsigned i = 0; i < prefixes->count; i++)
-        names[i] = config_list_item(prefixes, i);
-    r = drive_claim_call_new(&request, keep,
-                             context->config->resize.call_timeout_seconds * NSEC_PER_SEC, done,
-                             work, &work->claim);
+        request.prefixes[i] = config_list_item(prefixes, i);
+    r = drive_claim_start(&work->claim, &request, work->row.request.host_path,
+                          context->config->resize.call_timeout_seconds * NSEC_PER_SEC, done);
     if (r < 0) {
         (void)error_set(&error, r, "%s cannot be opened: %s", path, child_explain(r));
-        finish(work, STATUS_UNAVAILABLE, &error);
+        drive_act_disk_done(work, STATUS_UNAVAILABLE, &error);
     }
 }
 
@@ -111,7 +90,9 @@ static enum status_code judge(struct drive_work *work, struct drive_claim_reply 
     if (reply->outcome < 0)
         return STATUS_UNAVAILABLE;
     if (reply->outcome != DRIVE_CLAIM_OPEN)
-        return codes[reply->outcome];
+        return reply->outcome == DRIVE_CLAIM_OUTSIDE   ? STATUS_PERMISSION_DENIED
+               : reply->outcome == DRIVE_CLAIM_MISSING ? STATUS_NOT_FOUND
+                                                       : STATUS_FAILED_PRECONDITION;
     if (row->has_disk && !is_same(&row->disk, &reply->disk))
         return (enum status_code)error_set(error, STATUS_FAILED_PRECONDITION,
                                            "%s is not the disk that was claimed",
@@ -127,13 +108,11 @@ static enum status_code judge(struct drive_work *work, struct drive_claim_reply 
     return STATUS_UNAVAILABLE;
 }
 
-static void on_claimed(struct drive_claim_call *call, struct drive_claim_reply *reply,
-                       void *userdata)
+static void on_claimed(struct drive_claim_call *call, struct drive_claim_reply *reply)
 {
-    struct drive_work *work = userdata;
+    struct drive_work *work = container_of(call, struct drive_work, claim);
     enum status_code status = judge(work, reply);
 
-    work->claim = drive_claim_call_free(call);
     work->result.is_taken = reply->outcome == DRIVE_CLAIM_TAKEN;
     work->result.disk = reply->disk;
     if (status == STATUS_OK) {
@@ -142,12 +121,11 @@ static void on_claimed(struct drive_claim_call *call, struct drive_claim_reply *
         work->claimed = reply->disk;
         work->backing = reply->backing;
     }
-    finish(work, status, &reply->error);
+    drive_act_disk_done(work, status, &reply->error);
 }
 
-void drive_disk_claim(struct drive_work *work, drive_disk_done *done)
+void drive_disk_claim(struct drive_work *work)
 {
-    work->disk_done = done;
     open_disk(work, work->row.request.host_path,
               &work->drives->context->config->drives.host_prefixes, true, on_claimed);
 }
@@ -161,54 +139,9 @@ const struct drive_work *drive_disk_find_claim(const struct drives *drives,
     return NULL;
 }
 
-void drive_disk_stop(struct drive_work *work)
-{
-    work->claim = drive_claim_call_free(work->claim);
-    work->disk_done = NULL;
-}
-
 /* ---- whether it is free ---- */
 
 static const struct config_list anywhere = {.count = 1, .text = "/"};
-
-/* Whether the path leads to the drive's disk, so that the reply tells whether the disk is free. */
-static bool is_answer(struct drive_work *work, struct drive_claim_reply *reply)
-{
-    bool is_its = is_block_device(&reply->disk, &work->row.disk);
-
-    if (!is_its && reply->outcome != DRIVE_CLAIM_HANGS)
-        return false;
-    finish(work,
-           reply->outcome == DRIVE_CLAIM_OPEN ||
-                   reply->outcome == DRIVE_CLAIM_UNSUITABLE /* opened, and empty */
-               ? STATUS_OK
-               : STATUS_UNAVAILABLE,
-           &reply->error);
-    return true;
-}
-
-/* why: the error of the last attempt to open it. */
-static void say_unseen(struct drive_work *work, const struct error *why)
-{
-    struct error error = {0};
-
-    (void)error_set(&error, STATUS_UNAVAILABLE,
-                    "%s does not lead to the disk any more, so whether that "
-                    "(block device %u:%u) is free cannot be seen%s%s",
-                    work->row.request.host_path, work->row.disk.major, work->row.disk.minor,
-                    why->text[0] ? ": " : "", why->text);
-    finish(work, STATUS_UNAVAILABLE, &error);
-}
-
-static void on_tried_name(struct drive_claim_call *call, struct drive_claim_reply *reply,
-                          void *userdata)
-{
-    struct drive_work *work = userdata;
-
-    work->claim = drive_claim_call_free(call);
-    if (!is_answer(work, reply))
-        say_unseen(work, &reply->error);
-}
 
 /* OBSERVED; OBSERVED_ABSENT, also if another disk has its number; or the reason why it is
  * unknown. */
@@ -221,35 +154,50 @@ static int find_by_number(const struct drive_work *work, struct observed_device 
     return r == OBSERVED && !is_numbered_so(disk, ret_device->diskseq) ? OBSERVED_ABSENT : r;
 }
 
-static void on_tried_path(struct drive_claim_call *call, struct drive_claim_reply *reply,
-                          void *userdata)
+/* The disk was opened by its path or, if that leads elsewhere, by the kernel's name. */
+static void on_tried(struct drive_claim_call *call, struct drive_claim_reply *reply)
 {
-    struct drive_work *work = userdata;
+    struct drive_work *work = container_of(call, struct drive_work, claim);
+    const struct store_drive_mount_disk *disk = &work->row.disk;
+    const char *why = reply->error.text;
     struct observed_device device;
+    struct error error = {0};
     int r;
 
-    work->claim = drive_claim_call_free(call);
-    if (is_answer(work, reply))
+    if (is_block_device(&reply->disk, disk) || reply->outcome == DRIVE_CLAIM_HANGS) {
+        drive_act_disk_done(work,
+                            reply->outcome == DRIVE_CLAIM_OPEN ||
+                                    reply->outcome == DRIVE_CLAIM_UNSUITABLE /* opened, and empty */
+                                ? STATUS_OK
+                                : STATUS_UNAVAILABLE,
+                            &reply->error);
         return;
+    }
     r = find_by_number(work, &device);
-    if (r == OBSERVED_ABSENT)
-        finish(work, STATUS_OK, NULL);
-    else if (r == OBSERVED)
-        open_disk(work, device.name, &anywhere, false, on_tried_name);
-    else
-        say_unseen(work, &reply->error);
+    if (r == OBSERVED_ABSENT) {
+        drive_act_disk_done(work, STATUS_OK, NULL);
+    } else if (r == OBSERVED && !work->result.is_by_name) {
+        work->result.is_by_name = true;
+        open_disk(work, device.name, &anywhere, false, on_tried);
+    } else {
+        (void)error_set(&error, STATUS_UNAVAILABLE,
+                        "%s does not lead to the disk any more, so whether that "
+                        "(block device %u:%u) is free cannot be seen%s%s",
+                        work->row.request.host_path, disk->major, disk->minor, why[0] ? ": " : "",
+                        why);
+        drive_act_disk_done(work, STATUS_UNAVAILABLE, &error);
+    }
 }
 
-void drive_disk_check_free(struct drive_work *work, drive_disk_done *done)
+void drive_disk_check_free(struct drive_work *work)
 {
     struct observed_device device;
 
     drive_work_drop_disk(work);
-    work->disk_done = done;
     if (find_by_number(work, &device) == OBSERVED_ABSENT)
-        finish(work, STATUS_OK, NULL);
+        drive_act_disk_done(work, STATUS_OK, NULL);
     else
-        open_disk(work, work->row.request.host_path, &anywhere, false, on_tried_path);
+        open_disk(work, work->row.request.host_path, &anywhere, false, on_tried);
 }
 
 /* The number may belong to another disk by now. */

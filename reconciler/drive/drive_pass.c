@@ -87,7 +87,7 @@ static int begin_act(struct drive_work *work, unsigned act, enum drive_state sta
     work->act = act;
     if (!drives_have_slot(work->drives, work)) {
         work->due = work->lacks_slot = true;
-        work->waiting_to_detach = drive_act_takes_out(act);
+        work->waiting_to_detach = drive_acts[act].does & ACT_TAKES_OUT;
         return 0;
     }
     r = store_get_helper_sandbox(work->drives->context->store, work->row.sandbox_ref,
@@ -188,7 +188,7 @@ static bool is_overtaken(const struct drive_work *work)
            (!work->row.wanted && !work->is_held &&
             (work->act == DRIVE_MOUNT || work->act == DRIVE_LOOK_GUEST ||
              work->act == DRIVE_ENTER) &&
-            !(work->guest_call && drive_guest_call_must_end(work->guest_call)));
+            !drive_guest_must_end(&work->guest_call));
 }
 
 /* Without a claim, somebody may have opened the disk meanwhile. */
@@ -196,7 +196,7 @@ static bool must_claim_again(const struct drive_work *work, const struct drive_d
 {
     return (work->vmm == DRIVE_IN_VMM_HAS || work->vmm == DRIVE_IN_VMM_PARTLY) &&
            decision->act != DRIVE_REMOVE &&
-           (!work->tried_claim || drive_act_makes_writer(decision->act)) &&
+           (!work->tried_claim || drive_acts[decision->act].does & ACT_MAKES_WRITER) &&
            drive_act_needs_claim(work);
 }
 
@@ -230,6 +230,27 @@ static int decide_ready(struct drive_work *work, enum drive_state state)
         return begin_act(work, DRIVE_GROW, state);
     work->failures = 0;
     return advance(work, state);
+}
+
+/* A VM that has ended has no drives. */
+static int decide_list(struct drive_work *list)
+{
+    int r = store_get_helper_sandbox(list->drives->context->store, list->row.sandbox_ref,
+                                     &list->sandbox);
+
+    list->due = false;
+    if (r < 0)
+        return r;
+    if (!list->sandbox.is_alive) {
+        drive_act_stop(list);
+        drives_give_slots(list->drives);
+        list->step = DRIVE_IDLE;
+        list->row.state = DRIVE_LOST;
+    } else if (list->step == DRIVE_IDLE && !list->is_listed &&
+               !drive_state_is_end(list->row.state)) {
+        return begin_act(list, DRIVE_LIST_VMM, list->row.state);
+    }
+    return 0;
 }
 
 static int decide(struct drive_work *work)
@@ -290,7 +311,7 @@ int drive_work_decide(struct drive_work *work)
     int r;
 
     work->waiting_to_detach = false;
-    r = decide(work);
+    r = work->drive_ref ? decide(work) : decide_list(work);
     if (waited && !work->waiting_to_detach)
         drives_give_slots(work->drives); /* for the drives that let it go first */
     return r;

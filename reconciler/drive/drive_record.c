@@ -7,7 +7,6 @@
  * removed because of a failure. A detach that the guest refuses because it uses the disk changes
  * nothing: the drive is wanted again.
  */
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -93,22 +92,12 @@ static int set_failure(struct drive_work *work, enum status_code status)
     return drive_work_set_state(work, work->row.state, status, work->result.error.text);
 }
 
-static void tell(struct drive_work *work, enum status_code status)
-{
-    work->news = (struct drive_news){
-        .is_any = true, .act = work->act, .status = status, .error = work->result.error};
-}
-
 void drive_work_log_failure(const struct drive_work *work)
 {
-    static const char *const others[] = {"limit", "resize", "grow", "enter",
-                                         "claim again"}; /* drive_work.h */
-    const unsigned act = work->act;
     const struct store_drive_mount_request *request = &work->row.request;
     const struct log_ids ids = {.sandbox = request->sandbox_id, .device = request->host_path};
 
-    log_warning(&ids, "drive %s: %s: %s: %s", request->drive_id,
-                act < DRIVE_ACTS ? drive_act_name((enum drive_act)act) : others[act - DRIVE_ACTS],
+    log_warning(&ids, "drive %s: %s: %s: %s", request->drive_id, drive_acts[work->act].name,
                 status_name((int)work->result.status), work->result.error.text);
 }
 
@@ -149,7 +138,7 @@ static int record_success(struct drive_work *work)
         return set_success(work, DRIVE_UNMOUNTED);
     case DRIVE_LIMIT:
         work->has_new_limits = false;
-        tell(work, STATUS_OK);
+        drive_waits_note(work, STATUS_OK);
         work->drives->dirty = true;
         return store_set_drive_mount_limits(store, work->drive_ref, &work->new_limits);
     case DRIVE_GROW:
@@ -178,7 +167,7 @@ int drive_work_retry_later(struct drive_work *work, enum status_code status)
 {
     wait_longer(work);
     if (!work->result.is_brief || work->failures > BRIEF_FAILURES)
-        tell(work, status);
+        drive_waits_note(work, status);
     return set_failure(work, status);
 }
 
@@ -193,7 +182,7 @@ static int refuse_detach(struct drive_work *work)
         work->failures = 0;
     else
         wait_longer(work);
-    tell(work, STATUS_FAILED_PRECONDITION);
+    drive_waits_note(work, STATUS_FAILED_PRECONDITION);
     return r < 0 ? r
                  : drive_work_set_state(work, work->row.ready_ms ? DRIVE_READY : DRIVE_MOUNTED,
                                         STATUS_FAILED_PRECONDITION, work->result.error.text);
@@ -217,7 +206,7 @@ static int record_held(struct drive_work *work)
         !drive_is_unrecorded(&work->row))
         return refuse_detach(work);
     wait_longer(work);
-    tell(work, STATUS_FAILED_PRECONDITION);
+    drive_waits_note(work, STATUS_FAILED_PRECONDITION);
     return set_failure(work, STATUS_UNAVAILABLE);
 }
 
@@ -240,12 +229,6 @@ static int fail_attach(struct drive_work *work)
     return give_up_attach(work, work->row.state);
 }
 
-/* After these acts the guest may write to the disk. */
-bool drive_act_makes_writer(unsigned act)
-{
-    return act == DRIVE_ATTACH || act == DRIVE_MOUNT;
-}
-
 /* Without the claim, somebody else may write to the disk, so the guest must not become a second
  * writer. If the guest has the disk mounted already, it keeps it, and the row says so. */
 static int record_reclaim(struct drive_work *work)
@@ -256,7 +239,7 @@ static int record_reclaim(struct drive_work *work)
 
     work->lacks_claim = work->result.status != STATUS_OK;
     work->tried_claim = true;
-    if (work->lacks_claim && drive_act_makes_writer(next)) {
+    if (work->lacks_claim && drive_acts[next].does & ACT_MAKES_WRITER) {
         (void)error_prefix(&work->result.error,
                            "the disk cannot be claimed again, so the guest does not get it: ");
         drive_work_log_failure(work);
@@ -284,7 +267,7 @@ static int record_failure(struct drive_work *work)
     drive_work_log_failure(work);
     if (work->act == DRIVE_LIMIT) {
         work->has_new_limits = false;
-        tell(work, status);
+        drive_waits_note(work, status);
         return 0;
     }
     if (work->result.wants_disk && !work->wants_disk) {
@@ -360,11 +343,13 @@ static int record_unrecorded(struct drive_work *work)
 int drive_work_record(struct drive_work *work)
 {
     const enum status_code status = work->result.status;
-    int r = drive_work_read(work);
+    int r = work->drive_ref ? drive_work_read(work) : 0;
 
     work->step = DRIVE_IDLE;
     work->due = true;
-    if (r < 0 || drive_state_is_end(work->row.state))
+    if (!work->drive_ref)
+        drive_unrecorded_record_list(work);
+    if (r < 0 || !work->drive_ref || drive_state_is_end(work->row.state))
         return r;
     if (work->act == DRIVE_ENTER)
         return record_entered(work);

@@ -14,7 +14,6 @@
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/collections.h"
-#include "lib/log.h"
 #include "reconciler/core/work_queue.h"
 #include "reconciler/drive/drive_work.h"
 
@@ -22,8 +21,9 @@
  * monitor serves one client at a time. ACTS_OUT of them are reserved for drives that are being
  * removed: a mount may walk over a file system for minutes, and no detach waits for the mounts of
  * other drives, except in a Firecracker VM (see is_excluded()). One sandbox gets at most the
- * SANDBOXESth part, so a guest that does not answer cannot delay other sandboxes. */
-enum { ACTS = 16, ACTS_OUT = 4, SANDBOXES = 2 };
+ * SANDBOXESth part, so a guest that does not answer cannot delay other sandboxes. LISTS is how many
+ * VMs are asked for their drives, beside those acts. */
+enum { ACTS = 16, ACTS_OUT = 4, SANDBOXES = 2, LISTS = 4 };
 
 /* How many drives one pass decides, so that the loop is served in between. */
 enum { DECISIONS = 64 };
@@ -39,13 +39,10 @@ struct drive_work *drive_work_find(const struct drives *drives, int64_t drive_re
     return work;
 }
 
-struct drive_work *drive_work_add(struct drives *drives, int64_t drive_ref, const char *sandbox_id)
+struct drive_work *drive_work_new(struct drives *drives, int64_t drive_ref, const char *sandbox_id)
 {
-    struct drive_work *work = drive_work_find(drives, drive_ref);
+    struct drive_work *work = calloc(1, sizeof(*work));
 
-    if (work)
-        return work;
-    work = calloc(1, sizeof(*work));
     if (!work)
         return NULL;
     work->drives = drives;
@@ -55,6 +52,13 @@ struct drive_work *drive_work_add(struct drives *drives, int64_t drive_ref, cons
     (void)snprintf(work->sandbox_id, sizeof(work->sandbox_id), "%s", sandbox_id);
     LL_APPEND(drives->works, work);
     return work;
+}
+
+struct drive_work *drive_work_add(struct drives *drives, int64_t drive_ref, const char *sandbox_id)
+{
+    struct drive_work *work = drive_work_find(drives, drive_ref);
+
+    return work ? work : drive_work_new(drives, drive_ref, sandbox_id);
 }
 
 void drive_work_drop_disk(struct drive_work *work)
@@ -87,28 +91,31 @@ void drive_work_hurry(struct drive_work *work)
     work->next_ns = 0;
 }
 
-/* Cancels its act and forgets what was read from the VMM and the guest. */
-static void forget(struct drive_work *work)
-{
-    drive_act_stop(work);
-    drive_work_drop_disk(work);
-    work->step = DRIVE_IDLE;
-    work->vmm = DRIVE_IN_VMM_UNKNOWN;
-    work->guest = DRIVE_IN_GUEST_UNKNOWN;
-    work->wants_disk = work->is_held = work->guest_unmounted = work->lacks_agent = false;
-    work->waiting_to_detach = false;
-    work->unmount_timeouts = 0;
-    work->vmm_bytes = 0;
-    work->has_free_disk = false;
-    work->news = (struct drive_news){0};
-    drive_work_hurry(work);
-}
-
-static void free_work(struct drive_work *work)
+static void release(struct drive_work *work)
 {
     drive_act_stop(work);
     drive_work_drop_disk(work);
     store_drive_mount_done(&work->row);
+    free(work->entries);
+}
+
+/* Cancels its act. Everything is read again. */
+static void forget(struct drive_work *work)
+{
+    struct drive_work anew = {.next = work->next,
+                              .drives = work->drives,
+                              .drive_ref = work->drive_ref,
+                              .disk = -1,
+                              .due = true};
+
+    memcpy(anew.sandbox_id, work->sandbox_id, sizeof(anew.sandbox_id));
+    release(work);
+    *work = anew;
+}
+
+static void free_work(struct drive_work *work)
+{
+    release(work);
     free(work);
 }
 
@@ -119,7 +126,7 @@ static void drop_ended(struct drives *drives)
     while (*link) {
         struct drive_work *work = *link;
 
-        if (work->step == DRIVE_IDLE && work->row.drive_ref &&
+        if (work->step == DRIVE_IDLE && work->row.drive_ref == work->drive_ref &&
             drive_state_is_end(work->row.state)) {
             *link = work->next;
             free_work(work);
@@ -152,7 +159,6 @@ struct drives *drives_free(struct drives *drives)
         drives->works = work->next;
         free_work(work);
     }
-    drive_unrecorded_done(drives);
     loop_timer_stop(&drives->timer);
     free(drives);
     return NULL;
@@ -162,7 +168,6 @@ void drives_stop(struct drives *drives)
 {
     for (struct drive_work *work = drives->works; work; work = work->next)
         forget(work);
-    drive_unrecorded_done(drives);
     loop_timer_stop(&drives->timer);
     drive_waits_fail(drives, STATUS_UNAVAILABLE,
                      "crustd is being stopped; it continues when it starts again");
@@ -175,33 +180,24 @@ static bool is_at_work(const struct drive_work *work)
     return work->step == DRIVE_DECIDED || work->step == DRIVE_RUNNING;
 }
 
-bool drives_use_vmm(const struct drives *drives, const char *sandbox_id)
+static bool is_vmm_used(const struct drives *drives, const char *sandbox_id)
 {
     for (const struct drive_work *work = drives->works; work; work = work->next)
-        if (is_at_work(work) && drive_act_is_on_vmm(work->act) &&
+        if (is_at_work(work) && (drive_acts[work->act].does & ACT_ON_VMM) &&
             strcmp(work->sandbox_id, sandbox_id) == 0)
             return true;
     return false;
 }
 
-/* Counts the acts of the sandbox; NULL: of all. */
-static unsigned count_acts(const struct drives *drives, const char *sandbox_id)
+/* Counts the acts of the sandbox, or of all, that are lists if this work is one. */
+static unsigned count_acts(const struct drive_work *work, bool in_sandbox)
 {
     unsigned count = 0;
 
-    for (const struct drive_work *one = drives->works; one; one = one->next)
-        count += is_at_work(one) && (!sandbox_id || strcmp(one->sandbox_id, sandbox_id) == 0);
+    for (const struct drive_work *one = work->drives->works; one; one = one->next)
+        count += is_at_work(one) && !one->drive_ref == !work->drive_ref &&
+                 (!in_sandbox || strcmp(one->sandbox_id, work->sandbox_id) == 0);
     return count;
-}
-
-static bool mounts(unsigned act)
-{
-    return act == DRIVE_MOUNT || act == DRIVE_ENTER;
-}
-
-static bool asks_guest(unsigned act)
-{
-    return act == DRIVE_LOOK_GUEST || act == DRIVE_ENTER;
 }
 
 /* Whether another drive of the same VM keeps the act from beginning. A guest is asked about one
@@ -210,17 +206,18 @@ static bool asks_guest(unsigned act)
  * VMM. A removal that waits for a mount is next, or other mounts could delay it for ever. */
 static bool is_excluded(const struct drives *drives, const struct drive_work *work)
 {
+    const unsigned does = drive_acts[work->act].does;
+
     for (const struct drive_work *other = drives->works; other; other = other->next) {
-        const bool acts = is_at_work(other);
-        const bool leaves = other->guest_unmounted || other->waiting_to_detach ||
-                            (acts && drive_act_takes_out(other->act));
+        const unsigned others = is_at_work(other) ? drive_acts[other->act].does : 0;
+        const bool leaves =
+            other->guest_unmounted || other->waiting_to_detach || others & ACT_TAKES_OUT;
 
         if (other == work || strcmp(other->sandbox_id, work->sandbox_id) != 0)
             continue;
-        if (asks_guest(work->act) && acts && asks_guest(other->act))
+        if (does & others & ACT_ASKS_GUEST)
             return true;
-        if (((mounts(work->act) && leaves) ||
-             (drive_act_takes_out(work->act) && acts && mounts(other->act))) &&
+        if (((does & ACT_MOUNTS && leaves) || (does & ACT_TAKES_OUT && others & ACT_MOUNTS)) &&
             drive_act_makes_serial(work))
             return true;
     }
@@ -229,13 +226,11 @@ static bool is_excluded(const struct drives *drives, const struct drive_work *wo
 
 bool drives_have_slot(const struct drives *drives, const struct drive_work *work)
 {
-    unsigned most = work->row.wanted ? ACTS - ACTS_OUT : ACTS;
+    unsigned most = !work->drive_ref ? LISTS : work->row.wanted ? ACTS - ACTS_OUT : ACTS;
 
-    if (count_acts(drives, NULL) >= most ||
-        count_acts(drives, work->sandbox_id) >= most / SANDBOXES || is_excluded(drives, work))
-        return false;
-    return !drive_act_is_on_vmm(work->act) || (!drives_use_vmm(drives, work->sandbox_id) &&
-                                               !drive_unrecorded_use_vmm(drives, work->sandbox_id));
+    return count_acts(work, false) < most && count_acts(work, true) < most / SANDBOXES &&
+           !is_excluded(drives, work) &&
+           !((drive_acts[work->act].does & ACT_ON_VMM) && is_vmm_used(drives, work->sandbox_id));
 }
 
 void drives_give_slots(struct drives *drives)
@@ -256,7 +251,7 @@ bool drives_are_due(const struct drives *drives)
 {
     if (!drives->context->synced || drives->context->stopping)
         return false;
-    if (!drives->loaded || drives->has_new_waits || drives->has_new_lists)
+    if (!drives->loaded || drives->has_new_waits)
         return true;
     for (const struct drive_work *work = drives->works; work; work = work->next)
         if (is_ready(work))
@@ -269,7 +264,7 @@ bool drives_are_idle(const struct drives *drives)
     for (const struct drive_work *work = drives->works; work; work = work->next)
         if (work->step != DRIVE_IDLE)
             return false;
-    return drive_unrecorded_are_idle(drives);
+    return true;
 }
 
 static void enter_soon(struct drive_work *work)
@@ -399,12 +394,9 @@ int drives_go_on(struct drives *drives)
         drives->dirty = false;
     }
     drive_waits_tell(drives);
-    for (struct drive_work *work = drives->works; work; work = work->next) {
-        work->news = (struct drive_news){0};
+    for (struct drive_work *work = drives->works; work; work = work->next)
         if (work->step == DRIVE_DECIDED)
             drive_act_start(work);
-    }
-    drive_unrecorded_go_on(drives);
     drop_ended(drives);
     arm(drives);
     return 0;
@@ -420,16 +412,18 @@ void drives_roll_back(struct drives *drives, const char *why)
     (void)snprintf(text, sizeof(text), "the database cannot be written: %s", why);
     for (struct drive_work *work = drives->works; work; work = work->next) {
         bool is_kept = work->vmm == DRIVE_IN_VMM_HAS || work->vmm == DRIVE_IN_VMM_LEAVING;
+        struct store_drive_mount_disk claimed = work->claimed, backing = work->backing;
         int disk;
 
         if (work->step == DRIVE_RUNNING)
             continue;
         disk = is_kept ? take_fd(&work->disk) : -1;
-        store_drive_mount_done(&work->row);
-        work->row = (struct store_drive_mount){0};
         forget(work);
         work->disk = disk;
+        work->claimed = claimed;
+        work->backing = backing;
+        if (!work->drive_ref)
+            work->row.state = DRIVE_LOST; /* it is made anew for clients to come */
     }
-    drive_unrecorded_done(drives);
     drive_waits_fail(drives, STATUS_UNAVAILABLE, text);
 }

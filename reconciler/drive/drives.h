@@ -12,12 +12,9 @@
 
 #include "model/sandbox.h"
 #include "reconciler/command/drive_form.h"
-#include "reconciler/drive/guest.h"
 
-struct config;
 struct context;
 struct drives;
-struct store_drive_mount_request;
 
 /* NULL: no memory. */
 struct drives *drives_new(const struct context *context);
@@ -51,20 +48,3 @@ void drives_retry(struct drives *drives);
 /* Cancels the acts and answers clients that crustd is stopping. The next start finds out how far
  * the acts came. */
 void drives_stop(struct drives *drives);
-
-/* ---- a client's request ---- */
-
-/* Checks it against the configuration. STATUS_OK: ret_request, whose options and containers the
- * caller frees. */
-enum status_code drive_request_check(const struct config *config,
-                                     const struct reconciler_drive_attach *attach,
-                                     struct store_drive_mount_request *ret_request,
-                                     struct error *error);
-
-/* Checks whether VMMs of this kind can enforce the limits. */
-enum status_code drive_request_check_limits(enum hypervisor_kind kind,
-                                            const struct drive_limits *limits, struct error *error);
-
-/* But for the limits, which may have been changed since they were asked for. */
-bool drive_request_is_equal(const struct store_drive_mount_request *a,
-                            const struct store_drive_mount_request *b);

@@ -25,11 +25,8 @@
 #include "agent-client/container_run.h"
 #include "config/config.h"
 #include "lib/cleanup.h"
-#include "lib/clock.h"
-#include "reconciler/drive/guest_state.h"
+#include "reconciler/drive/drive_work.h"
 #include "reconciler/helper/helper.h"
-#include "reconciler/helper/report.h"
-#include "reconciler/helper/targets.h"
 
 enum { NUMBER_BYTES = 24 };
 
@@ -42,7 +39,7 @@ static void open_share(struct drive_guest_call *call)
 
     if (call->share >= 0)
         return;
-    r = helper_share_open(call->context->root, call->sandbox.runtime, call->sandbox.sandbox_id,
+    r = helper_share_open(call->context->root, call->sandbox->runtime, call->sandbox->sandbox_id,
                           &call->share, &ignored);
     call->share_comes = r == HELPER_SHARE_LATER;
     if (r != HELPER_SHARE_OK)
@@ -52,19 +49,8 @@ static void open_share(struct drive_guest_call *call)
 bool drive_guest_is_held(struct drive_guest_call *call)
 {
     open_share(call);
-    return call->share >= 0 && helper_share_find_drive(call->share, call->drive.serial,
+    return call->share >= 0 && helper_share_find_drive(call->share, call->drive->serial,
                                                        call->directory) == HELPER_SHARE_HAS;
-}
-
-/* Reports to the owner. Where a policy forbids containers, only the other route is left. */
-static void finish(struct drive_guest_call *call)
-{
-    const struct error refusal = call->reply.error;
-
-    if (call->reply.status == STATUS_PERMISSION_DENIED)
-        (void)error_set(&call->reply.error, refusal.code,
-                        "%.160s; drives in this guest need crust-guest-agent", refusal.text);
-    drive_guest_finish(call);
 }
 
 /* ---- helpers ---- */
@@ -80,7 +66,7 @@ static void run_helper(struct drive_guest_call *call, const struct helper_task *
 static void run_call(struct drive_guest_call *call)
 {
     cleanup(freep) char *text = NULL;
-    struct helper_task task = {.sandbox = call->sandbox};
+    struct helper_task task = {.sandbox = *call->sandbox};
     int r = drive_guest_make_text(call, call->act, &text);
 
     task.call = text;
@@ -90,21 +76,13 @@ static void run_call(struct drive_guest_call *call)
         run_helper(call, &task);
 }
 
-static void grow(struct drive_guest_call *call)
-{
-    run_helper(call, &(struct helper_task){.sandbox = call->sandbox,
-                                           .grow = true,
-                                           .paths = 1,
-                                           .path = {call->drive.request.vm_path}});
-}
-
 static void take_growth(struct drive_guest_call *call, const struct helper_report *report)
 {
     struct helper_verdict verdict;
 
     helper_judge(&report->volume[0], 1, call->bytes, true, &verdict);
     if (verdict.reason == REASON_NONE)
-        call->reply.guest = DRIVE_IN_GUEST_MOUNTED;
+        call->guest = DRIVE_IN_GUEST_MOUNTED;
     else
         drive_guest_note_refusal(call, reason_code(verdict.reason, STATE_BLOCK_GROWN),
                                  verdict.text);
@@ -117,13 +95,13 @@ static struct container_request describe(struct drive_guest_call *call, enum con
 {
     uint64_t time = drive_guest_time(call);
 
-    helper_share_guest_path(call->sandbox.runtime, call->directory, directory);
+    helper_share_guest_path(call->sandbox->runtime, call->directory, directory);
     return (struct container_request){
         .act = act,
         .root = call->context->root,
-        .address = call->sandbox.agent_address,
-        .listener = {.vmm = call->sandbox.vmm_pid, .sandbox_id = call->sandbox.sandbox_id},
-        .container_id = call->drive.serial,
+        .address = call->sandbox->agent_address,
+        .listener = {.vmm = call->sandbox->vmm_pid, .sandbox_id = call->sandbox->sandbox_id},
+        .container_id = call->drive->serial,
         .directory = directory,
         .program = HELPER_PROGRAM_NAME,
         .program_file = -1,
@@ -139,24 +117,20 @@ static struct container_request describe(struct drive_guest_call *call, enum con
 static enum status_code status_of(const struct drive_guest_call *call,
                                   const struct container_reply *reply)
 {
-    switch (reply->kind) {
-    case CONTAINER_DONE:
-        return STATUS_OK;
-    case CONTAINER_DENIED:
-        return STATUS_PERMISSION_DENIED;
-    case CONTAINER_TIMED_OUT:
-        return reply->step == CONTAINER_READ && call->drive.request.has_fs_group
-                   ? STATUS_DEADLINE_EXCEEDED
-                   : STATUS_UNAVAILABLE;
-    case CONTAINER_UNREACHABLE:
-        return STATUS_UNAVAILABLE;
-    case CONTAINER_UNSUPPORTED:
-    case CONTAINER_NO_CGROUPS:
-    case CONTAINER_FAILED:
-    case CONTAINER_KINDS:
-    default:
-        return STATUS_FAILED_PRECONDITION;
-    }
+    static const enum status_code codes[CONTAINER_KINDS] = {
+        [CONTAINER_DONE] = STATUS_OK,
+        [CONTAINER_DENIED] = STATUS_PERMISSION_DENIED,
+        [CONTAINER_UNSUPPORTED] = STATUS_FAILED_PRECONDITION,
+        [CONTAINER_UNREACHABLE] = STATUS_UNAVAILABLE,
+        [CONTAINER_TIMED_OUT] = STATUS_UNAVAILABLE,
+        [CONTAINER_NO_CGROUPS] = STATUS_FAILED_PRECONDITION,
+        [CONTAINER_FAILED] = STATUS_FAILED_PRECONDITION,
+    };
+
+    return reply->kind == CONTAINER_TIMED_OUT && reply->step == CONTAINER_READ &&
+                   call->drive->request.has_fs_group
+               ? STATUS_DEADLINE_EXCEEDED
+               : codes[reply->kind];
 }
 
 static void take_mount(struct drive_guest_call *call, const struct container_reply *reply)
@@ -179,52 +153,45 @@ static void on_held(struct container_run *run, const struct container_reply *rep
 
     if (!reply->held && !reply->left)
         (void)helper_share_remove(call->share, call->directory);
-    if (call->act != DRIVE_GUEST_LOOK)
+    if (call->act != DRIVE_CLIENT_LIST)
         take_mount(call, reply);
     call->container = container_run_free(run);
-    finish(call);
+    drive_guest_finish(call);
 }
 
-static int start_holding(struct drive_guest_call *call, struct error *error)
+static void hold(struct drive_guest_call *call)
 {
     cleanup(fd_closep) int program = -1;
     cleanup(freep) char *text = NULL;
     char directory[HELPER_GUEST_PATH_BYTES], flush[NUMBER_BYTES];
     struct container_request request;
-    int r = drive_guest_make_text(call, DRIVE_GUEST_MOUNT, &text);
-
-    if (r < 0)
-        return error_set_errno(error, r, "the mount cannot be described");
-    r = helper_share_name_drive(call->drive.serial, call->directory);
-    if (r < 0)
-        return error_set_errno(error, r, "cannot name a directory");
-    r = helper_program_open(call->context->config, &program, error);
-    if (r == HELPER_PROGRAM_OK)
-        r = helper_share_place(call->share, call->directory, program, error);
-    if (r != 0)
-        return -EIO;
-    (void)snprintf(flush, sizeof(flush), "%u", call->context->config->drives.flush_seconds);
-    request = describe(call, CONTAINER_HOLD, directory);
-    request.arguments[0] = "--drive";
-    request.arguments[1] = text;
-    request.arguments[2] = "--flush";
-    request.arguments[3] = flush;
-    r = container_run_new(&request, on_held, call, &call->container);
-    if (r == 0)
-        return 0;
-    (void)helper_share_remove(call->share, call->directory);
-    return error_set_errno(error, r, "cannot have a container created");
-}
-
-static void hold(struct drive_guest_call *call)
-{
     struct error error;
+    int r = drive_guest_make_text(call, DRIVE_CLIENT_MOUNT, &text);
 
-    if (start_holding(call, &error) == 0)
-        return;
-    if (call->act != DRIVE_GUEST_LOOK)
+    if (r == 0)
+        r = helper_share_name_drive(call->drive->serial, call->directory);
+    if (r < 0)
+        (void)error_set_errno(&error, r, "the drive's container cannot be described");
+    if (r == 0)
+        r = helper_program_open(call->context->config, &program, &error);
+    if (r == 0)
+        r = helper_share_place(call->share, call->directory, program, &error);
+    if (r == 0) {
+        (void)snprintf(flush, sizeof(flush), "%u", call->context->config->drives.flush_seconds);
+        request = describe(call, CONTAINER_HOLD, directory);
+        request.arguments[0] = "--drive";
+        request.arguments[1] = text;
+        request.arguments[2] = "--flush";
+        request.arguments[3] = flush;
+        r = container_run_new(&request, on_held, call, &call->container);
+        if (r == 0)
+            return;
+        (void)helper_share_remove(call->share, call->directory);
+        (void)error_set_errno(&error, r, "cannot have a container created");
+    }
+    if (call->act != DRIVE_CLIENT_LIST)
         drive_guest_note_refusal(call, STATUS_FAILED_PRECONDITION, error.text);
-    finish(call);
+    drive_guest_finish(call);
 }
 
 static void on_removed(struct container_run *run, const struct container_reply *reply,
@@ -241,8 +208,8 @@ static void on_removed(struct container_run *run, const struct container_reply *
         (void)helper_share_remove(call->share, call->directory);
     call->container = container_run_free(run);
     if (left)
-        finish(call);
-    else if (call->act == DRIVE_GUEST_MOUNT)
+        drive_guest_finish(call);
+    else if (call->act == DRIVE_CLIENT_MOUNT)
         hold(call);
     else
         run_call(call);
@@ -261,20 +228,14 @@ static void remove_holder(struct drive_guest_call *call)
 
 /* ---- the helpers' results ---- */
 
-static enum status_code status_of_reason(enum volume_reason reason)
-{
-    return reason == REASON_AGENT_POLICY_DENIED ? STATUS_PERMISSION_DENIED
-                                                : reason_code(reason, STATE_BLOCK_GROWN);
-}
-
 /* The drive is mounted and its container is gone: an unmount was refused or cut off. */
 static bool lacks_holder(struct drive_guest_call *call)
 {
     bool is_synced =
-        call->drive.request.writable && call->context->config->drives.flush_seconds > 0;
+        call->drive->request.writable && call->context->config->drives.flush_seconds > 0;
 
-    return call->act == DRIVE_GUEST_LOOK && call->reply.guest == DRIVE_IN_GUEST_MOUNTED &&
-           (is_synced || store_drive_mount_has_containers(&call->drive)) &&
+    return call->act == DRIVE_CLIENT_LIST && call->guest == DRIVE_IN_GUEST_MOUNTED &&
+           (is_synced || store_drive_mount_has_containers(call->drive)) &&
            !drive_guest_is_held(call) && call->share >= 0;
 }
 
@@ -283,11 +244,15 @@ static void on_helper(struct helper_run *run, const struct helper_outcome *outco
     struct drive_guest_call *call = userdata;
 
     if (outcome->left)
-        helpers_note_leftover(call->context->helpers, call->drive.sandbox_ref, helper_run_name(run),
-                              &outcome->removal_error);
+        helpers_note_leftover(call->context->helpers, call->sandbox->sandbox_ref,
+                              helper_run_name(run), &outcome->removal_error);
     if (outcome->reason != REASON_NONE)
-        drive_guest_note_refusal(call, status_of_reason(outcome->reason), outcome->error.text);
-    else if (call->act == DRIVE_GUEST_GROW)
+        drive_guest_note_refusal(call,
+                                 outcome->reason == REASON_AGENT_POLICY_DENIED
+                                     ? STATUS_PERMISSION_DENIED
+                                     : reason_code(outcome->reason, STATE_BLOCK_GROWN),
+                                 outcome->error.text);
+    else if (call->act == DRIVE_CLIENT_GROW)
         take_growth(call, &outcome->report);
     else
         drive_guest_take_text(call, outcome->answer, outcome->answer_length);
@@ -295,39 +260,30 @@ static void on_helper(struct helper_run *run, const struct helper_outcome *outco
     if (lacks_holder(call))
         hold(call);
     else
-        finish(call);
+        drive_guest_finish(call);
 }
 
 /* ---- the beginning ---- */
-
-/* Why this route cannot mount the drive; NULL: it can. */
-static const char *find_obstacle(const struct drive_guest_call *call, enum status_code *ret_status)
-{
-    *ret_status = STATUS_UNAVAILABLE;
-    if (call->share_comes)
-        return "the guest has no crust-guest-agent, and the runtime has not yet made the directory "
-               "in which crustd places its helper";
-    *ret_status = STATUS_FAILED_PRECONDITION;
-    if (call->share < 0)
-        return "the guest has no crust-guest-agent, and shares no directory in which crustd could "
-               "place its helper";
-    return NULL;
-}
 
 /* Before the VM has the disk, a helper is run all the same: a guest that refuses it gets none. A
  * mount that was not answered is made once more, whatever became of it. */
 static void mount_or_look(struct drive_guest_call *call)
 {
-    enum status_code status;
-    const char *obstacle = find_obstacle(call, &status);
+    const bool has_share = call->share >= 0, is_look = call->act == DRIVE_CLIENT_LIST;
 
-    if (obstacle || (call->act == DRIVE_GUEST_LOOK && call->drive.state == DRIVE_SEEN))
-        call->reply.guest = DRIVE_IN_GUEST_ABSENT;
-    if (obstacle)
-        drive_guest_fail(call, status, obstacle);
-    else if (call->reply.guest == DRIVE_IN_GUEST_ABSENT)
+    if (!has_share || (is_look && call->drive->state == DRIVE_SEEN))
+        call->guest = DRIVE_IN_GUEST_ABSENT;
+    if (call->share_comes)
+        drive_guest_fail(call, STATUS_UNAVAILABLE,
+                         "the guest has no crust-guest-agent, and the runtime has not yet made the "
+                         "directory in which crustd places its helper");
+    else if (!has_share)
+        drive_guest_fail(call, STATUS_FAILED_PRECONDITION,
+                         "the guest has no crust-guest-agent, and shares no directory in which "
+                         "crustd could place its helper");
+    else if (call->guest == DRIVE_IN_GUEST_ABSENT)
         drive_guest_finish(call);
-    else if (call->act == DRIVE_GUEST_LOOK)
+    else if (is_look)
         run_call(call);
     else if (drive_guest_is_held(call))
         remove_holder(call);
@@ -337,65 +293,50 @@ static void mount_or_look(struct drive_guest_call *call)
 
 /* Kata's Go runtime makes the directory on the node also for a guest that does not have it. Where
  * the VMM does not say, the helper's own run tells why it cannot be. */
-static void on_traits(const struct guest_traits *traits, const struct error *error, void *userdata)
+static void on_traits(struct helper_guest *guest)
 {
-    struct drive_guest_call *call = userdata;
+    struct drive_guest_call *call = container_of(guest, struct drive_guest_call, traits);
 
-    if (!error && traits->share == GUEST_SHARE_NONE) {
+    if (guest->is_known && guest->traits.share == GUEST_SHARE_NONE) {
         fd_close(call->share);
         call->share = -1;
         call->share_comes = false;
     }
-    call->traits = helper_guest_free(call->traits);
     mount_or_look(call);
-}
-
-static void examine_guest(struct drive_guest_call *call)
-{
-    int r = helper_guest_new(call->context, &call->sandbox, on_traits, call, &call->traits);
-
-    if (r < 0)
-        drive_guest_fail_errno(call, r, "cannot find out about the guest");
-}
-
-static bool is_before_mount(const struct drive_guest_call *call)
-{
-    return drive_phase(call->drive.state) == DRIVE_PLANNED || call->drive.state == DRIVE_SEEN;
 }
 
 void drive_guest_use_container(struct drive_guest_call *call)
 {
+    const bool is_before_mount =
+        drive_phase(call->drive->state) == DRIVE_PLANNED || call->drive->state == DRIVE_SEEN;
+
     open_share(call);
-    call->reply.by_container = true;
+    call->result->by_container = true;
     if (!config_brings_helpers(call->context->config))
         drive_guest_fail(call, STATUS_FAILED_PRECONDITION,
                          "the guest has no crust-guest-agent, and guest.helper is off");
-    else if (call->act == DRIVE_GUEST_GROW)
-        grow(call);
-    else if (call->act == DRIVE_GUEST_MOUNT ||
-             (call->act == DRIVE_GUEST_LOOK && is_before_mount(call)))
-        examine_guest(call);
-    else if (call->act == DRIVE_GUEST_UNMOUNT && drive_guest_is_held(call))
+    else if (call->act == DRIVE_CLIENT_GROW)
+        run_helper(call, &(struct helper_task){.sandbox = *call->sandbox,
+                                               .grow = true,
+                                               .paths = 1,
+                                               .path = {call->drive->request.vm_path}});
+    else if (call->act == DRIVE_CLIENT_MOUNT || (call->act == DRIVE_CLIENT_LIST && is_before_mount))
+        helper_guest_start(&call->traits, call->context, call->sandbox, on_traits);
+    else if (call->act == DRIVE_CLIENT_UNMOUNT && drive_guest_is_held(call))
         remove_holder(call);
     else
         run_call(call);
 }
 
-/* The call ends before its helper has, for example because the VM has ended. Its record goes once
- * nothing of it is left, as that of one that could not be removed. */
-static void pass_on_helper(struct drive_guest_call *call)
-{
-    const char *name = helper_run_name(call->helper);
-
-    if (name[0])
-        helpers_note_leftover(call->context->helpers, call->drive.sandbox_ref, name, NULL);
-}
-
+/* Of a helper that runs on, for example because the VM has ended, the record goes once nothing of
+ * it is left, as that of one that could not be removed. */
 void drive_guest_drop_container(struct drive_guest_call *call)
 {
-    call->traits = helper_guest_free(call->traits);
-    if (call->helper)
-        pass_on_helper(call);
+    const char *name = call->helper ? helper_run_name(call->helper) : "";
+
+    helper_guest_stop(&call->traits);
+    if (name[0])
+        helpers_note_leftover(call->context->helpers, call->sandbox->sandbox_ref, name, NULL);
     call->helper = helper_run_free(call->helper);
     call->container = container_run_free(call->container);
     fd_close(call->share);

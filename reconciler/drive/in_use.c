@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* in_use.c - searches for the users of a disk: first in the store, then among all processes.
- *
- * A slice examines a bounded number of processes and descriptors and is followed by a pass of the
- * loop. The search stops at the first user that is an obstacle.
+/* in_use.c - searches for the users of a disk: first in the store, then, in a worker, among all
+ * processes. The search stops at the first user that is an obstacle.
  *
  * Of the VMM of a known sandbox all descriptors are examined: it may have as many as the kernel
- * allows, and every slice is bounded nevertheless, so that costs time and keeps no drive from being
- * attached. Of other processes at most DESCRIPTORS are examined, and more are ignored, because any
- * user can have many such processes. If a VMM may not be examined, the answer is UNKNOWN.
+ * allows. Of other processes at most DESCRIPTORS are examined, and more are ignored, because any
+ * user can have many such processes. If a VMM may not be examined, the answer is UNKNOWN, as it is
+ * if a process that has the disk open does not let its arguments be read in time.
  *
  * A process that starts after the search has passed it is missed. That is a VMM with this disk only
  * if somebody hands out the same disk twice at the same moment.
@@ -26,158 +24,78 @@
 
 #include "lib/buffer.h"
 #include "lib/cleanup.h"
+#include "lib/clock.h"
 #include "lib/directory.h"
-#include "lib/loop.h"
 #include "lib/process.h"
 #include "lib/text.h"
-#include "lib/workers.h"
 #include "model/sandbox.h"
-#include "observe/observe.h"
 #include "reconciler/core/context.h"
 #include "store/devices.h"
 #include "store/sandboxes.h"
 
-enum { PROCESSES_PER_SLICE = 64, DESCRIPTORS_PER_SLICE = 512, DESCRIPTORS = 4096 };
-enum { FDINFO_BYTES = 4096, ARGUMENTS_BYTES = 1024, PROGRAM_BYTES = 48 };
+enum { DESCRIPTORS = 4096, FDINFO_BYTES = 4096, ARGUMENTS_BYTES = 1024, PROGRAM_BYTES = 48 };
 
-struct drive_in_use_call {
-    const struct context *context;
-    drive_in_use_done *done;
-    void *userdata;
-    struct loop_timer timer;
+/* The request to the worker. */
+struct search_message {
     struct store_drive_mount_disk disks[2]; /* the disk, and its backing if it is a loop device */
     unsigned disk_count;
-    char drive_id[DRIVE_ID_CHARS + 1];
-    pid_t own_pid, own_vmm;
+    pid_t crustd, nursery, own_vmm;
     bool writable;
+    const char *vmms; /* of known sandboxes: "\nPID ID" for each, and "\n" */
+};
+
+static const struct job_texts texts[] = {{offsetof(struct search_message, vmms), 1}, {0, 0}};
+
+/* True: the search is over. */
+#define say(reply, why, ...)                                                                       \
+    ((reply)->outcome = (why), (void)error_set(&(reply)->error, (int)(why), __VA_ARGS__), true)
+
+/* ---- in a worker: one descriptor ----------------------------------------------------------- */
+
+struct search {
+    struct search_message message;
     struct drive_relatives relatives;
     DIR *proc;
     bool has_counts; /* the kernel says how many descriptors a process has (since Linux 6.2) */
     pid_t pid;       /* its descriptors are being examined */
-    bool is_in_process;
-    bool is_doubted; /* one of its descriptors may not be examined */
-    struct directory_reader descriptors;
-    unsigned seen; /* examined descriptors of it */
-    struct drive_in_use_reply reply;
+    struct drive_in_use_reply *reply;
 };
-
-static int say(struct drive_in_use_call *call, enum drive_in_use_outcome outcome,
-               const char *format, ...) __attribute__((format(printf, 3, 4)));
-
-/* Returns PROGRESS_DONE: the search is over. */
-static int say(struct drive_in_use_call *call, enum drive_in_use_outcome outcome,
-               const char *format, ...)
-{
-    char text[ERROR_TEXT_BYTES * 2];
-    va_list arguments;
-
-    va_start(arguments, format);
-    (void)vsnprintf(text, sizeof(text), format, arguments);
-    va_end(arguments);
-    call->reply.outcome = outcome;
-    (void)error_set(&call->reply.error, (int)outcome, "%s", text);
-    return PROGRESS_DONE;
-}
-
-/* ---- the store ---------------------------------------------------------------------------- */
-
-/* Returns 1 to end the walk. */
-static int note_user(void *userdata, const struct store_disk_user *user)
-{
-    struct drive_in_use_call *call = userdata;
-
-    if (!call->writable && !user->writable)
-        return 0;
-    if (user->kind == STORE_DISK_USER_ORPHAN) {
-        if (call->own_vmm && strtol(user->name, NULL, 10) == call->own_vmm)
-            return 0;
-        (void)say(call, DRIVE_IN_USE_BY_ORPHAN,
-                  "process %s, the VMM of the orphaned sandbox %s, has the disk open: it ends by "
-                  "kill %s",
-                  user->name, user->sandbox_id, user->name);
-        return 1;
-    }
-    if (user->kind == STORE_DISK_USER_STAGED) {
-        (void)say(call, DRIVE_IN_USE_BY_OTHERS,
-                  "the disk is staged as volume %s, %s, for containers to come",
-                  user->name[0] ? user->name : "of an unknown path",
-                  user->writable ? "writable" : "read-only");
-        return 1;
-    }
-    (void)say(call, DRIVE_IN_USE_BY_OTHERS, "sandbox %s has the disk as %s %s, %s",
-              user->sandbox_id, user->kind == STORE_DISK_USER_DRIVE ? "drive" : "volume",
-              user->name[0] ? user->name : "of an unknown path",
-              user->writable ? "writable" : "read-only");
-    return 1;
-}
-
-static int search_record(struct drive_in_use_call *call)
-{
-    const char *own = call->drive_id[0] ? call->drive_id : NULL;
-    int r = 0;
-
-    for (unsigned i = 0; r == 0 && i < call->disk_count; i++)
-        r = store_each_disk_user(call->context->store, &call->disks[i], own, note_user, call);
-    if (r < 0)
-        return say(call, DRIVE_IN_USE_UNKNOWN, "the record of volumes and drives cannot be read");
-    return r > 0 ? PROGRESS_DONE : PROGRESS_MORE;
-}
-
-struct sandbox_search {
-    pid_t pid;
-    char sandbox_id[STORE_SANDBOX_ID_BYTES];
-};
-
-static int compare_sandbox(void *userdata, const char *sandbox_id, pid_t vmm_pid)
-{
-    struct sandbox_search *search = userdata;
-
-    if (vmm_pid != search->pid)
-        return 0;
-    (void)snprintf(search->sandbox_id, sizeof(search->sandbox_id), "%s", sandbox_id);
-    return 1;
-}
-
-/* Whether the process is the VMM of a known sandbox. */
-static bool find_sandbox(const struct drive_in_use_call *call, pid_t pid,
-                         char ret_sandbox_id[static STORE_SANDBOX_ID_BYTES])
-{
-    struct sandbox_search search = {.pid = pid};
-    bool found = store_each_live_sandbox(call->context->store, compare_sandbox, &search) > 0;
-
-    memcpy(ret_sandbox_id, search.sandbox_id, sizeof(search.sandbox_id));
-    return found;
-}
-
-/* ---- one descriptor ------------------------------------------------------------------------ */
 
 enum relation { UNRELATED, THE_DISK, A_RELATIVE };
 
-static bool is_disk(const struct store_drive_mount_disk *disk, const struct statx *status)
+static enum relation compare(const struct search *search, const struct statx *status)
 {
-    switch (disk->kind) {
-    case DEVICE_KIND_BLOCK:
-        return S_ISBLK(status->stx_mode) && status->stx_rdev_major == disk->major &&
-               status->stx_rdev_minor == disk->minor;
-    case DEVICE_KIND_FILE:
-        return S_ISREG(status->stx_mode) && status->stx_ino == disk->inode &&
-               makedev(status->stx_dev_major, status->stx_dev_minor) == disk->file_device;
-    case DEVICE_KIND_OTHER:
-        break;
-    }
-    return false;
-}
+    const bool is_block = S_ISBLK(status->stx_mode);
 
-static enum relation compare(const struct drive_in_use_call *call, const struct statx *status)
-{
-    for (unsigned i = 0; i < call->disk_count; i++)
-        if (is_disk(&call->disks[i], status))
+    for (unsigned i = 0; i < search->message.disk_count; i++) {
+        const struct store_drive_mount_disk *disk = &search->message.disks[i];
+
+        if (disk->kind == DEVICE_KIND_BLOCK
+                ? is_block && status->stx_rdev_major == disk->major &&
+                      status->stx_rdev_minor == disk->minor
+                : S_ISREG(status->stx_mode) && status->stx_ino == disk->inode &&
+                      makedev(status->stx_dev_major, status->stx_dev_minor) == disk->file_device)
             return THE_DISK;
-    return S_ISBLK(status->stx_mode) &&
-                   drive_relatives_include(&call->relatives,
-                                           makedev(status->stx_rdev_major, status->stx_rdev_minor))
+    }
+    return is_block && drive_relatives_include(&search->relatives, makedev(status->stx_rdev_major,
+                                                                           status->stx_rdev_minor))
                ? A_RELATIVE
                : UNRELATED;
+}
+
+/* Whether the process is the VMM of a known sandbox. */
+static bool find_sandbox(const struct search *search, char ret_id[static STORE_SANDBOX_ID_BYTES])
+{
+    const char *vmm;
+    char key[32];
+
+    (void)snprintf(key, sizeof(key), "\n%d ", (int)search->pid);
+    vmm = strstr(search->message.vmms, key);
+    if (!vmm)
+        return false;
+    vmm += strlen(key);
+    (void)snprintf(ret_id, STORE_SANDBOX_ID_BYTES, "%.*s", (int)strcspn(vmm, "\n"), vmm);
+    return true;
 }
 
 /* false: opened with O_PATH, or closed by now. */
@@ -198,262 +116,271 @@ static bool read_access(pid_t pid, const char *fd, bool *ret_writable)
     return true;
 }
 
-static int read_program(pid_t pid, char ret_program[static PROGRAM_BYTES])
+/* Whether this process is an obstacle. */
+static bool judge_holder(struct search *search, enum relation relation, const char *fd)
 {
     cleanup(buffer_done) struct buffer arguments = BUFFER_INIT(2 * ARGUMENTS_BYTES);
-    int r = process_read_first_arguments(pid, ARGUMENTS_BYTES, &arguments);
-    const char *program = process_arguments_program(&arguments);
-
-    text_clean(program, strlen(program), ret_program, PROGRAM_BYTES);
-    return r;
-}
-
-/* PROGRESS_DONE: this process is an obstacle. */
-static int judge_holder(struct drive_in_use_call *call, enum relation relation, const char *fd,
-                        unsigned *budget)
-{
-    char sandbox_id[STORE_SANDBOX_ID_BYTES], program[PROGRAM_BYTES];
+    const struct search_message *message = &search->message;
     const char *what =
         relation == THE_DISK ? "the disk" : "a device that shares data with the disk";
+    char sandbox_id[STORE_SANDBOX_ID_BYTES] = "", program[PROGRAM_BYTES];
+    const pid_t pid = search->pid;
     struct process process;
-    const char *access;
-    bool writable;
+    const char *access, *name;
+    bool writable, is_vmm;
     int r;
 
-    if (!read_access(call->pid, fd, &writable) || (!writable && !call->writable) ||
-        call->pid == call->own_pid)
-        return PROGRESS_MORE;
-    if (process_read(call->pid, &process) == 0 &&
-        (process.parent == call->own_pid || process.parent == workers_parent()))
-        return PROGRESS_MORE; /* crustd's children and workers have copies of its descriptors */
+    if (!read_access(pid, fd, &writable) || (!writable && !message->writable))
+        return false;
+    if (process_read(pid, &process) == 0 &&
+        (process.parent == message->crustd || process.parent == message->nursery))
+        return false; /* crustd's children and workers have copies of its descriptors */
     access = writable ? "writable" : "read-only";
-    *budget = 0; /* reading the arguments may take a whole slice */
-    r = read_program(call->pid, program);
-    if (find_sandbox(call, call->pid, sandbox_id))
-        return say(call, DRIVE_IN_USE_BY_OTHERS,
-                   "process %d (%s), the VMM of sandbox %s, has %s open, %s", (int)call->pid,
-                   program, sandbox_id, what, access);
-    if (r < 0 && r != PROCESS_GONE && !(writable && relation == THE_DISK)) /* it may be a VMM */
-        return say(call, DRIVE_IN_USE_UNKNOWN,
-                   "process %d has %s open, %s, and its arguments cannot be read: %s",
-                   (int)call->pid, what, access, strerror(-r));
-    if (hypervisor_kind_from_program(program) == HYPERVISOR_UNKNOWN &&
-        !(writable && relation == THE_DISK))
-        return PROGRESS_MORE;
-    return say(call, DRIVE_IN_USE_BY_OTHERS, "process %d (%s) has %s open, %s", (int)call->pid,
-               program, what, access);
-}
-
-/* ---- all processes ------------------------------------------------------------------------- */
-
-static void leave_process(struct drive_in_use_call *call)
-{
-    if (call->is_in_process)
-        fd_close(call->descriptors.fd);
-    call->is_in_process = false;
-}
-
-static int doubt_process(struct drive_in_use_call *call)
-{
-    char sandbox_id[STORE_SANDBOX_ID_BYTES];
-
-    if (!find_sandbox(call, call->pid, sandbox_id))
-        return PROGRESS_MORE;
-    return say(call, DRIVE_IN_USE_UNKNOWN, "process %d, the VMM of sandbox %s, may not be examined",
-               (int)call->pid, sandbox_id);
-}
-
-/* PROGRESS_DONE: this process is an obstacle. */
-static int look_at_descriptor(struct drive_in_use_call *call, const char *name, unsigned *budget)
-{
-    enum relation relation;
-    struct statx status;
-    bool is_doubted = call->is_doubted;
-
-    (*budget)--;
-    if (statx(call->descriptors.fd, name, AT_STATX_DONT_SYNC, STATX_TYPE | STATX_INO, &status) ==
-        0) {
-        relation = compare(call, &status);
-        return relation == UNRELATED ? PROGRESS_MORE : judge_holder(call, relation, name, budget);
+    r = process_read_first_arguments(pid, ARGUMENTS_BYTES, &arguments);
+    name = process_arguments_program(&arguments);
+    text_clean(name, strlen(name), program, sizeof(program));
+    is_vmm = find_sandbox(search, sandbox_id);
+    if (!is_vmm && !(writable && relation == THE_DISK)) {
+        if (r < 0 && r != PROCESS_GONE) /* it may be a VMM */
+            return say(search->reply, DRIVE_IN_USE_UNKNOWN,
+                       "process %d has %s open, %s, and its arguments cannot be read: %s", (int)pid,
+                       what, access, strerror(-r));
+        if (hypervisor_kind_from_program(program) == HYPERVISOR_UNKNOWN)
+            return false;
     }
-    if (errno != EACCES && errno != EPERM)
-        return PROGRESS_MORE;
-    /* Either the process may not be examined or, by FUSE, one file: there may be others. */
-    call->is_doubted = true;
-    return is_doubted ? PROGRESS_MORE : doubt_process(call);
+    return say(search->reply, DRIVE_IN_USE_BY_OTHERS, "process %d (%s)%s%s%s has %s open, %s",
+               (int)pid, program, is_vmm ? ", the VMM of sandbox " : "", sandbox_id,
+               is_vmm ? "," : "", what, access);
 }
 
-static int look_at_descriptors(struct drive_in_use_call *call, unsigned *budget)
+/* ---- in a worker: all processes ------------------------------------------------------------ */
+
+static bool doubt_process(struct search *search)
 {
     char sandbox_id[STORE_SANDBOX_ID_BYTES];
-    int r = PROGRESS_MORE;
 
-    while (r == PROGRESS_MORE && call->is_in_process && *budget > 0) {
-        const char *name = directory_read_next(&call->descriptors);
+    return find_sandbox(search, sandbox_id) &&
+           say(search->reply, DRIVE_IN_USE_UNKNOWN,
+               "process %d, the VMM of sandbox %s, may not be examined", (int)search->pid,
+               sandbox_id);
+}
 
-        if (!name || (call->seen++ == DESCRIPTORS && !find_sandbox(call, call->pid, sandbox_id))) {
-            leave_process(call);
-            return PROGRESS_MORE;
+/* Whether this process is an obstacle. */
+static bool search_descriptors(struct search *search, int fd)
+{
+    struct directory_reader descriptors = {.fd = fd};
+    char sandbox_id[STORE_SANDBOX_ID_BYTES];
+    bool is_doubted = false;
+    const char *name;
+
+    for (unsigned seen = 0; (name = directory_read_next(&descriptors)); seen++) {
+        enum relation relation;
+        struct statx status;
+
+        if (seen == DESCRIPTORS && !find_sandbox(search, sandbox_id))
+            return false;
+        if (statx(fd, name, AT_STATX_DONT_SYNC, STATX_TYPE | STATX_INO, &status) == 0) {
+            relation = compare(search, &status);
+            if (relation != UNRELATED && judge_holder(search, relation, name))
+                return true;
+        } else if ((errno == EACCES || errno == EPERM) && !is_doubted) {
+            /* Either the process may not be examined or, by FUSE, one file: there may be others. */
+            is_doubted = true;
+            if (doubt_process(search))
+                return true;
         }
-        r = look_at_descriptor(call, name, budget);
     }
-    return r;
+    return false;
 }
 
-static bool read_descriptor_count(const struct drive_in_use_call *call, const char *path,
+static bool read_descriptor_count(const struct search *search, const char *path,
                                   uint64_t *ret_count)
 {
     struct statx status;
 
-    if (statx(dirfd(call->proc), path, AT_STATX_DONT_SYNC, STATX_SIZE, &status) < 0)
+    if (statx(dirfd(search->proc), path, AT_STATX_DONT_SYNC, STATX_SIZE, &status) < 0)
         return false;
     *ret_count = status.stx_size;
     return true;
 }
 
-/* Kernel threads, which most processes are, have none. That a process has no program does not say
- * so: one that ends has none either while its last writes go to the disk and its memory is freed,
- * and closes its files after that. */
-static bool has_no_descriptors(const struct drive_in_use_call *call, const char *path)
+/* Kernel threads, which most processes are, have no descriptors. That a process has no program does
+ * not say so: one that ends has none either while its last writes go to the disk and its memory is
+ * freed, and closes its files after that. */
+static bool search_process(struct search *search, const char *pid)
 {
+    cleanup(fd_closep) int fd = -1;
     uint64_t count;
-
-    return call->has_counts && read_descriptor_count(call, path, &count) && count == 0;
-}
-
-static int begin_process(struct drive_in_use_call *call, const char *pid)
-{
     char path[32];
-    int fd, r;
-
-    (void)snprintf(path, sizeof(path), "%s/fd", pid);
-    if (call->pid == call->own_vmm || call->pid == call->own_pid || has_no_descriptors(call, path))
-        return PROGRESS_MORE;
-    fd = openat(dirfd(call->proc), path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd >= 0) {
-        call->is_in_process = true;
-        call->is_doubted = false;
-        call->descriptors = (struct directory_reader){.fd = fd};
-        call->seen = 0;
-        return PROGRESS_MORE;
-    }
-    r = -errno;
-    if (result_is_shortage(r))
-        return say(call, DRIVE_IN_USE_UNKNOWN, "process %d cannot be examined: %s", (int)call->pid,
-                   strerror(-r));
-    return path_is_missing(r) ? PROGRESS_MORE : doubt_process(call);
-}
-
-/* PROGRESS_DONE: no process is left, or the search is over. */
-static int next_process(struct drive_in_use_call *call)
-{
-    const char *name = directory_next(call->proc);
-    char *end;
-    long pid;
-
-    if (!name)
-        return errno ? say(call, DRIVE_IN_USE_UNKNOWN, "the processes cannot be listed: %s",
-                           strerror(errno))
-                     : PROGRESS_DONE;
-    pid = strtol(name, &end, 10);
-    if (!isdigit((unsigned char)name[0]) || *end || pid > INT_MAX)
-        return PROGRESS_MORE;
-    call->pid = (pid_t)pid;
-    return begin_process(call, name);
-}
-
-static int search_processes(struct drive_in_use_call *call)
-{
-    unsigned processes = PROCESSES_PER_SLICE, descriptors = DESCRIPTORS_PER_SLICE;
-    int r = PROGRESS_MORE;
-
-    while (r == PROGRESS_MORE && descriptors > 0) {
-        if (call->is_in_process)
-            r = look_at_descriptors(call, &descriptors);
-        else if (processes-- > 0)
-            r = next_process(call);
-        else
-            break;
-    }
-    return r;
-}
-
-static int begin_search(struct drive_in_use_call *call)
-{
-    bool has_all_relatives = true;
-    uint64_t count;
-    int r = search_record(call);
-
-    if (r == PROGRESS_DONE)
-        return r;
-    if (!namespaces_show_all_processes())
-        return say(call, DRIVE_IN_USE_UNKNOWN,
-                   "crustd does not see all processes of the node: it needs the node's pid "
-                   "namespace and /proc");
-    for (unsigned i = 0; i < call->disk_count; i++)
-        has_all_relatives &= call->disks[i].kind != DEVICE_KIND_BLOCK ||
-                             drive_relatives_add(call->context->sysfs, call->disks[i].major,
-                                                 call->disks[i].minor, &call->relatives);
-    if (!has_all_relatives)
-        return say(call, DRIVE_IN_USE_UNKNOWN,
-                   "the disk has more partitions or lower devices than are compared, so who has "
-                   "one of them cannot be told");
-    call->proc = opendir("/proc");
-    if (!call->proc)
-        return say(call, DRIVE_IN_USE_UNKNOWN, "/proc cannot be listed: %s", strerror(errno));
-    call->has_counts = read_descriptor_count(call, "self/fd", &count) && count > 0;
-    return PROGRESS_MORE;
-}
-
-/* ---- the call ------------------------------------------------------------------------------ */
-
-static void on_timer(struct loop_timer *timer)
-{
-    struct drive_in_use_call *call = container_of(timer, struct drive_in_use_call, timer);
-    struct drive_in_use_reply reply;
     int r;
 
-    loop_announce(call->context->loop, "searching for users of a disk", call->drive_id);
-    r = call->proc ? search_processes(call) : begin_search(call);
-    if (r == PROGRESS_MORE) {
-        loop_timer_start(call->context->loop, &call->timer, 0, on_timer);
+    (void)snprintf(path, sizeof(path), "%s/fd", pid);
+    if (search->pid == search->message.own_vmm || search->pid == search->message.crustd ||
+        (search->has_counts && read_descriptor_count(search, path, &count) && count == 0))
+        return false;
+    fd = openat(dirfd(search->proc), path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0)
+        return search_descriptors(search, fd);
+    r = -errno;
+    if (result_is_shortage(r))
+        return say(search->reply, DRIVE_IN_USE_UNKNOWN, "process %d cannot be examined: %s",
+                   (int)search->pid, strerror(-r));
+    return !path_is_missing(r) && doubt_process(search);
+}
+
+static void search_processes(struct search *search)
+{
+    cleanup(dir_closep) DIR *proc = search->proc = opendir("/proc");
+    const char *name;
+    uint64_t count;
+
+    if (!proc) {
+        (void)say(search->reply, DRIVE_IN_USE_UNKNOWN, "/proc cannot be listed: %s",
+                  strerror(errno));
         return;
     }
-    reply = call->reply; /* `done` may free the call */
-    call->done(call, &reply, call->userdata);
+    search->has_counts = read_descriptor_count(search, "self/fd", &count) && count > 0;
+    while ((name = directory_next(proc))) {
+        char *end;
+        long pid = strtol(name, &end, 10);
+
+        if (!isdigit((unsigned char)name[0]) || *end || pid > INT_MAX)
+            continue;
+        search->pid = (pid_t)pid;
+        if (search_process(search, name))
+            return;
+    }
+    if (errno)
+        (void)say(search->reply, DRIVE_IN_USE_UNKNOWN, "the processes cannot be listed: %s",
+                  strerror(errno));
 }
 
-int drive_in_use_call_new(const struct context *context, const struct drive_in_use_request *request,
-                          drive_in_use_done *done, void *userdata,
-                          struct drive_in_use_call **ret_call)
+static void search_act(const struct job_input *input, struct buffer *reply)
 {
-    struct drive_in_use_call *call = calloc(1, sizeof(*call));
+    struct drive_in_use_reply answer = {.outcome = DRIVE_IN_USE_NOT};
+    struct search search = {.reply = &answer};
+    bool has_all_relatives = true;
 
-    if (!call)
-        return -ENOMEM;
-    call->context = context;
-    call->disks[call->disk_count++] = *request->disk;
-    if (request->backing && request->backing->kind != DEVICE_KIND_OTHER)
-        call->disks[call->disk_count++] = *request->backing;
-    call->own_pid = getpid();
-    call->own_vmm = request->own_vmm;
-    call->writable = request->writable;
-    (void)snprintf(call->drive_id, sizeof(call->drive_id), "%s",
-                   request->drive_id ? request->drive_id : "");
+    job_read_message(input, texts, &search.message, sizeof(search.message));
+    for (unsigned i = 0; i < search.message.disk_count; i++) {
+        const struct store_drive_mount_disk *disk = &search.message.disks[i];
+
+        has_all_relatives &=
+            disk->kind != DEVICE_KIND_BLOCK ||
+            drive_relatives_add(input->fds[0], disk->major, disk->minor, &search.relatives);
+    }
+    if (!namespaces_show_all_processes())
+        (void)say(&answer, DRIVE_IN_USE_UNKNOWN,
+                  "crustd does not see all processes of the node: it needs the node's pid "
+                  "namespace and /proc");
+    else if (!has_all_relatives)
+        (void)say(&answer, DRIVE_IN_USE_UNKNOWN,
+                  "the disk has more partitions or lower devices than are compared, so who has "
+                  "one of them cannot be told");
+    else
+        search_processes(&search);
+    (void)buffer_append(reply, &answer, sizeof(answer));
+}
+
+/* ---- in crustd ----------------------------------------------------------------------------- */
+
+struct record_search {
+    const struct drive_in_use_request *request;
+    struct drive_in_use_reply *reply;
+};
+
+/* Returns 1 to end the walk. */
+static int note_user(void *userdata, const struct store_disk_user *user)
+{
+    const struct record_search *search = userdata;
+    const pid_t own_vmm = search->request->own_vmm;
+    const char *access = user->writable ? "writable" : "read-only";
+    const char *name = user->name[0] ? user->name : "of an unknown path";
+
+    if (!search->request->writable && !user->writable)
+        return 0;
+    if (user->kind == STORE_DISK_USER_ORPHAN && own_vmm && strtol(user->name, NULL, 10) == own_vmm)
+        return 0;
+    if (user->kind == STORE_DISK_USER_ORPHAN)
+        (void)say(search->reply, DRIVE_IN_USE_BY_ORPHAN,
+                  "process %s, the VMM of the orphaned sandbox %s, has the disk open: it ends by "
+                  "kill %s",
+                  user->name, user->sandbox_id, user->name);
+    else if (user->kind == STORE_DISK_USER_STAGED)
+        (void)say(search->reply, DRIVE_IN_USE_BY_OTHERS,
+                  "the disk is staged as volume %s, %s, for containers to come", name, access);
+    else
+        (void)say(search->reply, DRIVE_IN_USE_BY_OTHERS, "sandbox %s has the disk as %s %s, %s",
+                  user->sandbox_id, user->kind == STORE_DISK_USER_DRIVE ? "drive" : "volume", name,
+                  access);
+    return 1;
+}
+
+static int add_vmm(void *userdata, const char *sandbox_id, pid_t vmm_pid)
+{
+    return buffer_append_format(userdata, "\n%d %s", (int)vmm_pid, sandbox_id) < 0 ? STORE_NO_MEMORY
+                                                                                   : 0;
+}
+
+static void on_searched(struct job *job, enum job_end end, const void *bytes, size_t length)
+{
+    struct drive_in_use_call *call = container_of(job, struct drive_in_use_call, job);
+    struct drive_in_use_reply reply;
+
+    if (end != JOB_ANSWERED || !job_take_reply(bytes, length, &reply, sizeof(reply)) ||
+        (unsigned)reply.outcome > DRIVE_IN_USE_UNKNOWN || !job_is_error(&reply.error))
+        (void)say(&reply, DRIVE_IN_USE_UNKNOWN, "who has the disk open cannot be told: %s",
+                  job_fault_text(end));
+    call->done(call, &reply);
+}
+
+void drive_in_use_start(struct drive_in_use_call *call, const struct context *context,
+                        const struct drive_in_use_request *request, drive_in_use_done *done)
+{
+    cleanup(buffer_done) struct buffer vmms = BUFFER_INIT(JOB_REQUEST_BYTES);
+    struct search_message message = {
+        .disks = {*request->disk},
+        .disk_count = 1,
+        .crustd = getpid(),
+        .nursery = workers_parent(),
+        .own_vmm = request->own_vmm,
+        .writable = request->writable,
+    };
+    struct drive_in_use_reply reply = {0};
+    struct record_search search = {request, &reply};
+    int r = 0;
+
     call->done = done;
-    call->userdata = userdata;
-    loop_timer_start(context->loop, &call->timer, 0, on_timer);
-    *ret_call = call;
-    return 0;
+    if (request->backing && request->backing->kind != DEVICE_KIND_OTHER)
+        message.disks[message.disk_count++] = *request->backing;
+    for (unsigned i = 0; r == 0 && i < message.disk_count; i++)
+        r = store_each_disk_user(context->store, &message.disks[i], request->drive_id, note_user,
+                                 &search);
+    if (r == 0)
+        r = store_each_live_sandbox(context->store, add_vmm, &vmms);
+    if (r < 0)
+        (void)say(&reply, DRIVE_IN_USE_UNKNOWN, "the record of volumes and drives cannot be read");
+    if (r != 0) {
+        done(call, &reply);
+        return;
+    }
+    buffer_append_text(&vmms, "\n");
+    message.vmms = buffer_text(&vmms);
+    r = job_start_message(
+        &call->job, &(struct job_message){&message, sizeof(message), texts, NULL, 0},
+        (struct job_request){.act = search_act,
+                             .fds = {context->sysfs, -1},
+                             .allowed_ns =
+                                 context->config->resize.call_timeout_seconds * NSEC_PER_SEC,
+                             .done = on_searched});
+    if (r == 0)
+        return;
+    (void)say(&reply, DRIVE_IN_USE_UNKNOWN, "who has the disk open cannot be told: %s",
+              strerror(-r));
+    done(call, &reply);
 }
 
-struct drive_in_use_call *drive_in_use_call_free(struct drive_in_use_call *call)
+void drive_in_use_stop(struct drive_in_use_call *call)
 {
-    if (!call)
-        return NULL;
-    loop_timer_stop(&call->timer);
-    leave_process(call);
-    dir_closep(&call->proc);
-    free(call);
-    return NULL;
+    job_cancel(&call->job);
 }

@@ -12,7 +12,6 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/sysmacros.h>
-#include <unistd.h>
 
 #include "agent-client/drive_call.h"
 #include "lib/cleanup.h"
@@ -28,7 +27,7 @@
 struct loop_search {
     const struct drive_claim_request *request;
     const struct stat *disk;
-    const struct loop_info64 *spared; /* a loop device that may stand on it; NULL: none may */
+    int spared; /* the number of a loop device that may stand on it; -1: none may */
     struct drive_relatives relatives; /* of a block device */
     char name[256];                   /* /dev/NAME, by the kernel's name */
 };
@@ -93,12 +92,11 @@ static int ask_loop(const struct loop_search *search, const char *loop, struct e
     if (r < 0)
         return error_set_errno(error, r, "cannot ask /dev/%s whether it stands on %s", loop,
                                search->request->host_path);
-    if (!stands_on(search, &info) ||
-        (search->spared && search->spared->lo_number == info.lo_number))
+    if (!stands_on(search, &info) || (int64_t)info.lo_number == search->spared)
         return DRIVE_CLAIM_OPEN;
     return error_set(error, DRIVE_CLAIM_IN_USE,
-                     search->spared ? "what %s stands on backs /dev/%s as well"
-                                    : "%s backs /dev/%s on the host",
+                     search->spared >= 0 ? "what %s stands on backs /dev/%s as well"
+                                         : "%s backs /dev/%s on the host",
                      search->request->host_path, loop);
 }
 
@@ -142,38 +140,13 @@ static int refuse_stacked(const struct drive_claim_request *request, dev_t lower
     return DRIVE_CLAIM_OPEN;
 }
 
-/* The same for the loop devices below a disk. */
-static int refuse_on_stacked(const struct loop_search *search, struct error *error)
-{
-    const struct drive_claim_request *request = search->request;
-    int r = DRIVE_CLAIM_OPEN;
-
-    for (unsigned i = 0; r == DRIVE_CLAIM_OPEN && i < search->relatives.count; i++) {
-        const uint32_t minor = minor(search->relatives.device[i]);
-        struct observed_device device = {.name = "a loop device"};
-        struct loop_info64 info = {0};
-
-        if (major(search->relatives.device[i]) != LOOP_MAJOR)
-            continue;
-        (void)observe_device_number(request->sysfs, LOOP_MAJOR, minor, &device);
-        r = open_loop(request, device.name, &info);
-        if (r < 0)
-            r = error_set_errno(error, r, "cannot ask %s, on which %s stands, what it stands on",
-                                device.name, request->host_path);
-        else if (info.lo_rdevice)
-            r = refuse_stacked(request, info.lo_rdevice, error);
-    }
-    return r;
-}
-
-/* spared: a loop device that may stand on it; NULL: none may. */
-static int refuse_under_loop(const struct drive_claim_request *request, const struct stat *disk,
-                             const struct loop_info64 *spared, struct error *error)
+int drive_loops_refuse(const struct drive_claim_request *request, const struct stat *disk,
+                       int spared, struct error *error)
 {
     const uint32_t major = major(disk->st_rdev), minor = minor(disk->st_rdev);
     struct loop_search search = {.request = request, .disk = disk, .spared = spared};
     struct observed_device device = {0};
-    int r = DRIVE_CLAIM_OPEN;
+    int r;
 
     if (!S_ISBLK(disk->st_mode))
         return find_loop(&search, error);
@@ -183,15 +156,23 @@ static int refuse_under_loop(const struct drive_claim_request *request, const st
         return error_set(error, -EOVERFLOW,
                          "%s has more partitions or lower devices than are compared",
                          request->host_path);
-    if (request->is_new)
-        r = refuse_on_stacked(&search, error);
-    return r == DRIVE_CLAIM_OPEN ? find_loop(&search, error) : r;
-}
+    for (unsigned i = 0; request->is_new && i < search.relatives.count; i++) {
+        struct observed_device lower = {.name = "a loop device"};
+        struct loop_info64 info = {0};
 
-int drive_loops_refuse(const struct drive_claim_request *request, const struct stat *disk,
-                       struct error *error)
-{
-    return refuse_under_loop(request, disk, NULL, error);
+        if (major(search.relatives.device[i]) != LOOP_MAJOR)
+            continue;
+        (void)observe_device_number(request->sysfs, LOOP_MAJOR, minor(search.relatives.device[i]),
+                                    &lower);
+        r = open_loop(request, lower.name, &info);
+        if (r < 0)
+            return error_set_errno(error, r, "cannot ask %s, on which %s stands, what it stands on",
+                                   lower.name, request->host_path);
+        r = info.lo_rdevice ? refuse_stacked(request, info.lo_rdevice, error) : DRIVE_CLAIM_OPEN;
+        if (r != DRIVE_CLAIM_OPEN)
+            return r;
+    }
+    return find_loop(&search, error);
 }
 
 int drive_loops_find_mount(const struct drive_claim_request *request, uint32_t major,
@@ -265,29 +246,22 @@ int drive_loops_examine(const struct drive_claim_request *request, int fd,
     below.st_dev = info.lo_device;
     below.st_ino = info.lo_inode;
     below.st_rdev = info.lo_rdevice;
-    return refuse_under_loop(request, &below, &info, error);
+    return drive_loops_refuse(request, &below, (int)info.lo_number, error);
 }
 
 /* ---- relatives ------------------------------------------------------------------------------ */
 
-struct finding {
-    dev_t disk;
-    struct drive_relatives *relatives;
-    bool is_cut;
-};
-
 static void add(void *userdata, uint32_t major, uint32_t minor)
 {
-    struct finding *finding = userdata;
-    struct drive_relatives *relatives = finding->relatives;
+    struct drive_relatives *relatives = userdata;
     dev_t device = makedev(major, minor);
 
-    if (device == finding->disk)
+    if (device == relatives->disk)
         return;
     if (relatives->count < DRIVE_RELATIVES)
         relatives->device[relatives->count++] = device;
     else
-        finding->is_cut = true;
+        relatives->is_cut = true;
 }
 
 static int add_partition(void *userdata, const char *directory, uint32_t major, uint32_t minor)
@@ -300,11 +274,10 @@ static int add_partition(void *userdata, const char *directory, uint32_t major, 
 bool drive_relatives_add(int sysfs, uint32_t major, uint32_t minor,
                          struct drive_relatives *relatives)
 {
-    struct finding finding = {.disk = makedev(major, minor), .relatives = relatives};
-
-    return observe_each_lower_device(sysfs, major, minor, add, &finding) &&
-           observe_each_partition(sysfs, major, minor, add_partition, &finding) == 0 &&
-           !finding.is_cut;
+    relatives->disk = makedev(major, minor);
+    return observe_each_lower_device(sysfs, major, minor, add, relatives) &&
+           observe_each_partition(sysfs, major, minor, add_partition, relatives) == 0 &&
+           !relatives->is_cut;
 }
 
 bool drive_relatives_include(const struct drive_relatives *relatives, dev_t device)
@@ -317,32 +290,27 @@ bool drive_relatives_include(const struct drive_relatives *relatives, dev_t devi
 
 /* ---- serial --------------------------------------------------------------------------------- */
 
-/* Each part is hashed with its NUL, so different parts never give the same input. */
-
-/* PART_BYTES: an id of a sandbox has at most 128 characters. */
-enum { PART_BYTES = 160, PARTS_BYTES = 3 * PART_BYTES, BITS_OF_HEX = 4, BITS_OF_CHARACTER = 5 };
-
-static const char alphabet[] = "abcdefghijklmnopqrstuvwxyz234567";
-
-static size_t append(char parts[static PARTS_BYTES], size_t length, const char *part)
-{
-    size_t bytes = strnlen(part, PART_BYTES - 1);
-
-    memcpy(parts + length, part, bytes);
-    parts[length + bytes] = '\0';
-    return length + bytes + 1;
-}
+/* Each part is hashed with its NUL, so different parts never give the same input. PART_BYTES: an id
+ * of a sandbox has at most 128 characters. */
+enum { PART_BYTES = 160, BITS_OF_HEX = 4, BITS_OF_CHARACTER = 5 };
 
 void drive_serial_make(const char *boot_id, const char *sandbox_id, const char *drive_id,
                        char ret_serial[static DRIVE_SERIAL_CHARS + 1])
 {
-    char parts[PARTS_BYTES], hex[SHA256_HEX_BYTES], *at = ret_serial;
+    static const char alphabet[] = "abcdefghijklmnopqrstuvwxyz234567";
+    const char *const part[] = {boot_id, drive_id, sandbox_id};
+    char parts[array_length(part) * PART_BYTES], hex[SHA256_HEX_BYTES], *at = ret_serial;
     const char *next = hex;
     unsigned bits = 0, count = 0;
-    size_t length = append(parts, 0, boot_id);
+    size_t length = 0;
 
-    length = append(parts, length, drive_id);
-    length = append(parts, length, sandbox_id);
+    for (size_t i = 0; i < array_length(part); i++) {
+        const size_t bytes = strnlen(part[i], PART_BYTES - 1);
+
+        memcpy(parts + length, part[i], bytes);
+        length += bytes;
+        parts[length++] = '\0';
+    }
     sha256_hex(parts, length, hex);
     memcpy(at, DRIVE_SERIAL_PREFIX, strlen(DRIVE_SERIAL_PREFIX));
     for (at += strlen(DRIVE_SERIAL_PREFIX); at < ret_serial + DRIVE_SERIAL_CHARS; at++) {

@@ -19,9 +19,6 @@
 #include "lib/collections.h"
 #include "lib/log.h"
 #include "reconciler/core/context.h"
-#include "reconciler/helper/report.h"
-#include "reconciler/helper/share.h"
-#include "reconciler/helper/targets.h"
 
 static const uint64_t FORGET_NS = 2 * HELPER_FRESH_NS;
 /* Until the next attempt to remove what was left; doubled so many times. */
@@ -74,8 +71,7 @@ struct helper_sandbox {
     struct helpers *helpers;
     int64_t sandbox_ref;
     struct helper_call *calls;
-    struct helper_run *run; /* a helper, or a clean-up */
-    bool grows;
+    struct helper_run *run;         /* a helper, or a clean-up */
     struct helper_targets *targets; /* of the run; NULL: it is a clean-up */
     bool searched;                  /* its share was searched for what an earlier daemon left */
     bool alone; /* the last helper failed as a whole: the next one gets one volume only */
@@ -257,12 +253,11 @@ static void put_fact(struct helper_sandbox *sandbox, const struct helper_target 
     }
     fact->binding_id = target->binding_id;
     fact->at_ns = sandbox->ended_ns;
-    fact->grew = sandbox->grows;
+    fact->grew = sandbox->targets->grow;
     fact->is_news = true;
     for (unsigned i = 0; i < target->candidates; i++)
         candidates[i] = report->volume[target->candidate[i]];
-    helper_judge(candidates, target->candidates, target->device_bytes, sandbox->grows,
-                 &fact->verdict);
+    helper_judge(candidates, target->candidates, target->device_bytes, fact->grew, &fact->verdict);
 }
 
 /* ---- answers ---- */
@@ -310,9 +305,9 @@ static void answer_by_fact(struct helper_call *call, const struct fact *fact)
 }
 
 /* Calls for usage wait until the next helper is due; until then the known answer is used. */
-static bool answer_count(const struct helper_sandbox *sandbox, struct helper_call *call)
+static bool answer_count(const struct helper_sandbox *sandbox, struct helper_call *call,
+                         const struct fact *fact)
 {
-    const struct fact *fact = find_fact(sandbox, call->binding_id);
     const uint64_t now = clock_boottime();
     enum volume_reason reason = sandbox->reason;
     const char *why = sandbox->error.text;
@@ -339,24 +334,13 @@ static bool answer_count(const struct helper_sandbox *sandbox, struct helper_cal
     return turn_away(call, reason, text);
 }
 
-/* A helper that ran for another volume of the sandbox has grown this one, too, or has found why it
- * cannot. A result from when the device was smaller does not count. */
-static bool answer_resize(const struct helper_sandbox *sandbox, struct helper_call *call)
+/* Answers without a helper, if possible. A helper that ran for another volume of the sandbox has
+ * grown this one, too, or has found why it cannot. A result from when the device was smaller does
+ * not count. */
+static bool answer_now(const struct helper_sandbox *sandbox, struct helper_call *call)
 {
     struct fact *fact = find_fact(sandbox, call->binding_id);
 
-    if (!fact || !fact->is_news || !fact->grew ||
-        clock_boottime() - fact->at_ns >= HELPER_FRESH_NS ||
-        fact->verdict.device_bytes < call->device_bytes)
-        return false;
-    fact->is_news = false;
-    answer_by_fact(call, fact);
-    return true;
-}
-
-/* Answers without a helper, if possible. */
-static bool answer_now(const struct helper_sandbox *sandbox, struct helper_call *call)
-{
     if (call->served)
         return false;
     if (sandbox->helpers->stopping)
@@ -367,17 +351,15 @@ static bool answer_now(const struct helper_sandbox *sandbox, struct helper_call 
                          "binding or the configuration has changed");
     if (sandbox->leftovers && !may_remove(sandbox))
         return turn_away(call, REASON_HELPER_FAILED, sandbox->removal_error.text);
-    return call->purpose == HELPER_STATS ? answer_count(sandbox, call)
-                                         : answer_resize(sandbox, call);
-}
-
-/* An answer may change the list, so the walk starts over after each. */
-static bool answer_one(const struct helper_sandbox *sandbox)
-{
-    for (struct helper_call *call = sandbox->calls; call; call = call->next)
-        if (answer_now(sandbox, call))
-            return true;
-    return false;
+    if (call->purpose == HELPER_STATS)
+        return answer_count(sandbox, call, fact);
+    if (!fact || !fact->is_news || !fact->grew ||
+        clock_boottime() - fact->at_ns >= HELPER_FRESH_NS ||
+        fact->verdict.device_bytes < call->device_bytes)
+        return false;
+    fact->is_news = false;
+    answer_by_fact(call, fact);
+    return true;
 }
 
 /* The helper that ran for these calls has ended. Each has its answer then, so the fact is no longer
@@ -481,7 +463,7 @@ static int begin_helper(struct helper_sandbox *sandbox, const struct store_helpe
 
     if (!targets)
         return -ENOMEM;
-    sandbox->grows = targets->grow = task.grow;
+    targets->grow = task.grow;
     r = helper_targets_begin(context, run->sandbox_id, sandbox->sandbox_ref, targets);
     for (struct helper_call *call = r == 0 ? sandbox->calls : NULL; call; call = call->next) {
         if ((call->purpose == HELPER_RESIZE || !task.grow) &&
@@ -503,32 +485,26 @@ static int begin_helper(struct helper_sandbox *sandbox, const struct store_helpe
 }
 
 /* The sandbox may have been found after the start, so its share is searched before its first
- * helper. What is left is removed before another helper begins. */
-static int begin_run(struct helper_sandbox *sandbox)
+ * helper. What is left is removed before another helper begins, and retried later if that cannot
+ * begin. */
+static void begin(struct helper_sandbox *sandbox)
 {
     struct helpers *helpers = sandbox->helpers;
     struct store_helper_run run;
+    struct error error;
     int r = store_get_helper_sandbox(helpers->context->store, sandbox->sandbox_ref, &run);
 
     if (r == 0 && !sandbox->searched && run.is_alive)
         r = search_share(helpers, &run);
-    if (r < 0)
-        return r;
-    sandbox->searched = true;
-    if (!may_remove(sandbox))
-        return begin_helper(sandbox, &run);
-    (void)snprintf(run.name, sizeof(run.name), "%s", sandbox->leftovers->name);
-    return helper_run_new(helpers->context, &(struct helper_task){.sandbox = run}, on_end, sandbox,
-                          &sandbox->run);
-}
-
-/* Leftovers are retried later, as after a failed removal. */
-static void begin(struct helper_sandbox *sandbox)
-{
-    struct error error;
-    int r = begin_run(sandbox);
-
-    sandbox->helpers->running += sandbox->run != NULL;
+    sandbox->searched = sandbox->searched || r >= 0;
+    if (r >= 0 && may_remove(sandbox)) {
+        (void)snprintf(run.name, sizeof(run.name), "%s", sandbox->leftovers->name);
+        r = helper_run_new(helpers->context, &(struct helper_task){.sandbox = run}, on_end, sandbox,
+                           &sandbox->run);
+    } else if (r >= 0) {
+        r = begin_helper(sandbox, &run);
+    }
+    helpers->running += sandbox->run != NULL;
     if (r >= 0)
         return;
     (void)error_set_errno(&error, r, "the helper cannot begin");
@@ -542,26 +518,24 @@ static void begin(struct helper_sandbox *sandbox)
 
 /* ---- the next one ---- */
 
-static bool is_waiting(const struct helper_sandbox *sandbox, enum helper_purpose purpose)
-{
-    return !sandbox->run &&
-           (may_remove(sandbox) || (!sandbox->leftovers && has_purpose(sandbox, purpose)));
-}
-
-static uint64_t turn_of(const struct helper_sandbox *sandbox)
-{
-    return sandbox->calls ? sandbox->calls->number : 0;
-}
-
-/* Picks the sandbox of the call that has waited longest; resizes come first. */
+/* Picks the sandbox of the call that has waited longest; resizes come first, and what is left over
+ * before them. */
 static struct helper_sandbox *find_next(const struct helpers *helpers)
 {
     struct helper_sandbox *found = NULL, *sandbox;
+    uint64_t least = UINT64_MAX;
 
     for (enum helper_purpose purpose = HELPER_RESIZE; !found && purpose <= HELPER_STATS; purpose++)
         LL_FOREACH(helpers->sandboxes, sandbox)
-    if (is_waiting(sandbox, purpose) && (!found || turn_of(sandbox) < turn_of(found)))
-        found = sandbox;
+        {
+            const uint64_t number = sandbox->calls ? sandbox->calls->number : 0;
+
+            if (sandbox->run || number >= least ||
+                !(may_remove(sandbox) || (!sandbox->leftovers && has_purpose(sandbox, purpose))))
+                continue;
+            found = sandbox;
+            least = number;
+        }
     return found;
 }
 
@@ -573,8 +547,8 @@ static void serve(struct helpers *helpers)
 
     do {
         LL_FOREACH(helpers->sandboxes, sandbox)
-        while (answer_one(sandbox))
-            ;
+        for (struct helper_call *call = sandbox->calls; call;)
+            call = answer_now(sandbox, call) ? sandbox->calls : call->next;
         sandbox = helpers->running < most ? find_next(helpers) : NULL;
         if (sandbox)
             begin(sandbox);

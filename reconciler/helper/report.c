@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* report.c - see report.h. */
-#include "reconciler/helper/report.h"
+/* report.c - see helper.h. */
+#include "reconciler/helper/helper.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -35,14 +35,6 @@ static const struct {
     [HELPER_FAULT_GROWING] = {"growing", REASON_GROWING},
     [HELPER_FAULT_FAILED] = {"failed", REASON_AGENT_FAILED},
 };
-
-static enum helper_fault find_fault(const char *name)
-{
-    for (unsigned i = 0; i < HELPER_FAULTS; i++)
-        if (strcmp(faults[i].name, name) == 0)
-            return i;
-    return HELPER_FAULT_FAILED;
-}
 
 static void take_text(const cJSON *object, const char *name, char *ret_text, size_t size)
 {
@@ -88,7 +80,9 @@ static int take_volume(const cJSON *object, const char *expected, struct helper_
         return error_set(error, -EBADMSG, "the helper's report has another path than %s", expected);
     if (!fault)
         return error_set(error, -EBADMSG, "the helper's report lacks the error of %s", expected);
-    volume->fault = find_fault(fault);
+    volume->fault = HELPER_FAULT_NONE;
+    while (volume->fault < HELPER_FAULT_FAILED && strcmp(faults[volume->fault].name, fault) != 0)
+        volume->fault++;
     take_text(object, "error_text", volume->text, sizeof(volume->text));
     if (volume->fault != HELPER_FAULT_NONE && !volume->text[0])
         text_clean(fault, strlen(fault), volume->text, sizeof(volume->text));
@@ -96,28 +90,6 @@ static int take_volume(const cJSON *object, const char *expected, struct helper_
     volume->device_bytes = number_of(object, "device_bytes");
     take_stats(object, &volume->stats);
     return 0;
-}
-
-static int take_volumes(const cJSON *volumes, const char *const *path, unsigned paths,
-                        struct helper_report *report, struct error *error)
-{
-    const cJSON *object;
-
-    cJSON_ArrayForEach(object, volumes)
-    {
-        int r;
-
-        if (report->volumes == paths)
-            return error_set(error, -EBADMSG, "the helper's report has more than %u paths", paths);
-        r = take_volume(object, path[report->volumes], &report->volume[report->volumes], error);
-        if (r < 0)
-            return r;
-        report->volumes++;
-    }
-    return report->volumes == paths
-               ? 0
-               : error_set(error, -EBADMSG, "the helper's report has %u paths of %u",
-                           report->volumes, paths);
 }
 
 int helper_report_parse(const char *text, size_t length, const char *const *path, unsigned paths,
@@ -128,8 +100,9 @@ int helper_report_parse(const char *text, size_t length, const char *const *path
         "version volumes{path error error_text layer device_bytes condition message"
         " total used available total_inodes used_inodes available_inodes}";
     cleanup(json_deletep) cJSON *object = NULL;
-    const cJSON *volumes;
+    const cJSON *volumes, *volume;
     uint64_t version = 0;
+    unsigned count = 0;
     int r;
 
     *ret_report = (struct helper_report){0};
@@ -145,7 +118,18 @@ int helper_report_parse(const char *text, size_t length, const char *const *path
     volumes = json_member(object, "volumes");
     if (!cJSON_IsArray(volumes))
         return error_set(error, -EBADMSG, "the helper's report has no volumes");
-    return take_volumes(volumes, path, paths, ret_report, error);
+    cJSON_ArrayForEach(volume, volumes)
+    {
+        if (count == paths)
+            return error_set(error, -EBADMSG, "the helper's report has more than %u paths", paths);
+        r = take_volume(volume, path[count], &ret_report->volume[count], error);
+        if (r < 0)
+            return r;
+        ret_report->volumes = ++count;
+    }
+    return count == paths
+               ? 0
+               : error_set(error, -EBADMSG, "the helper's report has %u paths of %u", count, paths);
 }
 
 /* ---- judge ---------------------------------------------------------------------------------- */
@@ -156,11 +140,16 @@ static void say(struct helper_verdict *verdict, enum volume_reason reason, const
     (void)snprintf(verdict->text, sizeof(verdict->text), "%s", text);
 }
 
-/* The helper reported success; checks whether the device has the expected size. */
-static void judge_size(const struct helper_volume *volume, uint64_t device_bytes,
-                       struct helper_verdict *verdict)
+static void judge_one(const struct helper_volume *volume, uint64_t device_bytes, bool grew,
+                      struct helper_verdict *verdict)
 {
-    if (!volume->device_bytes || volume->device_bytes >= device_bytes)
+    verdict->device_bytes = volume->device_bytes;
+    verdict->stats = volume->stats;
+    if (grew || (volume->fault != HELPER_FAULT_NONE && !volume->stats.has_bytes))
+        say(verdict, faults[volume->fault].reason, volume->text);
+    /* The helper reported success, and the device may not have the expected size. */
+    if (!grew || verdict->reason != REASON_NONE || !volume->device_bytes ||
+        volume->device_bytes >= device_bytes)
         return;
     if (volume->layer[0]) {
         say(verdict, REASON_GUEST_LAYER_UNSUPPORTED, volume->layer);
@@ -172,74 +161,37 @@ static void judge_size(const struct helper_volume *volume, uint64_t device_bytes
                    volume->device_bytes, device_bytes);
 }
 
-static void judge_one(const struct helper_volume *volume, uint64_t device_bytes, bool grew,
-                      struct helper_verdict *verdict)
-{
-    verdict->device_bytes = volume->device_bytes;
-    verdict->stats = volume->stats;
-    if (grew || (volume->fault != HELPER_FAULT_NONE && !volume->stats.has_bytes))
-        say(verdict, faults[volume->fault].reason, volume->text);
-    if (grew && verdict->reason == REASON_NONE)
-        judge_size(volume, device_bytes, verdict);
-}
-
-struct choice {
-    const struct helper_volume *found;
-    unsigned count;
-};
-
-static bool has_device(const struct helper_volume *volume)
-{
-    return volume->fault != HELPER_FAULT_NOT_MOUNTED &&
-           volume->fault != HELPER_FAULT_NOT_A_BLOCK_DEVICE;
-}
-
-static struct choice choose(const struct helper_volume *volume, unsigned volumes,
-                            uint64_t device_bytes)
-{
-    struct choice choice = {0};
-
-    for (unsigned i = 0; i < volumes; i++) {
-        if (!has_device(&volume[i]) || (device_bytes && volume[i].device_bytes != device_bytes))
-            continue;
-        if (choice.count++ == 0)
-            choice.found = &volume[i];
-    }
-    return choice;
-}
-
-/* Several devices have this size: a resize is judged by all of them together, and usage is
+/* Several devices may have this size: a resize is judged by all of them together, and usage is
  * unknown. */
-static void judge_alike(const struct helper_volume *volume, unsigned volumes, uint64_t device_bytes,
-                        bool grew, struct helper_verdict *verdict)
-{
-    for (unsigned i = 0; i < volumes && verdict->reason == REASON_NONE; i++)
-        if (has_device(&volume[i]) && volume[i].device_bytes == device_bytes)
-            judge_one(&volume[i], device_bytes, grew, verdict);
-    verdict->stats = (struct agent_stats){0};
-    if (!grew)
-        say(verdict, REASON_GUEST_PATH_UNKNOWN,
-            "several devices of the guest have this size and could be the volume");
-}
-
 void helper_judge(const struct helper_volume *volume, unsigned volumes, uint64_t device_bytes,
                   bool grew, struct helper_verdict *ret_verdict)
 {
-    struct choice alike = choose(volume, volumes, device_bytes), mounted;
+    const struct helper_volume *alike[HELPER_VOLUMES], *mounted = NULL;
+    unsigned alikes = 0, mounts = 0;
 
     *ret_verdict = (struct helper_verdict){0};
+    for (unsigned i = 0; i < volumes; i++) {
+        if (volume[i].fault == HELPER_FAULT_NOT_MOUNTED ||
+            volume[i].fault == HELPER_FAULT_NOT_A_BLOCK_DEVICE)
+            continue;
+        mounted = &volume[i];
+        mounts++;
+        if (!device_bytes || volume[i].device_bytes == device_bytes)
+            alike[alikes++] = &volume[i];
+    }
     if (volumes == 1) {
         judge_one(volume, device_bytes, grew, ret_verdict);
-        return;
-    }
-    if (alike.count > 1) {
-        judge_alike(volume, volumes, device_bytes, grew, ret_verdict);
-        return;
-    }
-    mounted = choose(volume, volumes, 0);
-    if (alike.count == 1 || mounted.count == 1)
-        judge_one(alike.count == 1 ? alike.found : mounted.found, device_bytes, grew, ret_verdict);
-    else
+    } else if (alikes == 1 || (alikes == 0 && mounts == 1)) {
+        judge_one(alikes ? alike[0] : mounted, device_bytes, grew, ret_verdict);
+    } else if (alikes > 1) {
+        for (unsigned i = 0; i < alikes && ret_verdict->reason == REASON_NONE; i++)
+            judge_one(alike[i], device_bytes, grew, ret_verdict);
+        ret_verdict->stats = (struct agent_stats){0};
+        if (!grew)
+            say(ret_verdict, REASON_GUEST_PATH_UNKNOWN,
+                "several devices of the guest have this size and could be the volume");
+    } else {
         say(ret_verdict, REASON_GUEST_PATH_UNKNOWN,
             "no place in the guest that could be the volume's has a device of its size");
+    }
 }

@@ -21,12 +21,8 @@
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/log.h"
-#include "lib/path.h"
 #include "lib/text.h"
 #include "reconciler/core/context.h"
-#include "reconciler/helper/report.h"
-#include "reconciler/helper/share.h"
-#include "reconciler/helper/targets.h"
 
 #define COPY_DIRECTORY "/run/kata-containers/shared/containers/crust-helper"
 
@@ -40,16 +36,16 @@ enum { TOTAL_CALLS = 2, ARGUMENTS = 4, NUMBER_BYTES = 16, SHOWN_BYTES = 128 };
 struct helper_run {
     const struct context *context;
     struct store_helper_run sandbox;
-    bool cleans_up, grow;
+    bool cleans_up, grow, withheld;
     bool recorded;
     bool copied; /* the guest has no shared directory */
     unsigned paths;
     char *path[HELPER_VOLUMES + 1];
     char *call; /* of a drive; NULL: it is for the paths */
     int share, program;
-    struct helper_guest *guest;
+    struct helper_guest guest;
     struct container_run *container;
-    struct loop_timer deferred; /* for a result that is known before anything runs */
+    struct loop_timer beginning;
     struct helper_outcome outcome;
     helper_run_done *done;
     void *userdata;
@@ -64,8 +60,8 @@ struct helper_run *helper_run_free(struct helper_run *run)
 {
     if (!run)
         return NULL;
-    loop_timer_stop(&run->deferred);
-    (void)helper_guest_free(run->guest);
+    loop_timer_stop(&run->beginning);
+    helper_guest_stop(&run->guest);
     (void)container_run_free(run->container);
     for (unsigned i = 0; i < run->paths; i++)
         free(run->path[i]);
@@ -74,11 +70,6 @@ struct helper_run *helper_run_free(struct helper_run *run)
     fd_close(run->program);
     free(run);
     return NULL;
-}
-
-static struct log_ids ids_of(const struct helper_run *run)
-{
-    return (struct log_ids){.sandbox = run->sandbox.sandbox_id};
 }
 
 /* ---- the record -------------------------------------------------------------------------- */
@@ -95,32 +86,21 @@ static int record(struct helper_run *run)
     return r;
 }
 
-/* The ability to remember for this guest; NULL: none. */
-static const char *ability_of(enum volume_reason reason)
-{
-    switch ((int)reason) {
-    case REASON_NONE:
-        return ROUTE_ABLE;
-    case REASON_AGENT_POLICY_DENIED:
-    case REASON_AGENT_UNSUPPORTED:
-    case REASON_HELPER_NO_CGROUPS:
-        return reason_name(reason);
-    default:
-        return NULL;
-    }
-}
-
 /* If the store fails, the record stays, and the next start finds nothing to remove. A policy may
  * refuse the capabilities for drives alone, so a call of a drive says nothing of volumes. */
 static void record_end(struct helper_run *run)
 {
     struct store *store = run->context->store;
-    bool is_usual = !run->cleans_up && !run->call;
-    const char *ability = is_usual ? ability_of(run->outcome.reason) : NULL;
+    const enum volume_reason reason = run->outcome.reason;
+    const char *ability = NULL; /* to remember for this guest */
     bool is_gone = run->recorded && !run->outcome.left;
-    struct log_ids ids = ids_of(run);
+    const struct log_ids ids = {.sandbox = run->sandbox.sandbox_id};
     int r;
 
+    if (!run->cleans_up && !run->call &&
+        (reason == REASON_NONE || reason == REASON_AGENT_POLICY_DENIED ||
+         reason == REASON_AGENT_UNSUPPORTED || reason == REASON_HELPER_NO_CGROUPS))
+        ability = reason == REASON_NONE ? ROUTE_ABLE : reason_name(reason);
     if (!ability && !is_gone)
         return;
     r = store_begin(store);
@@ -139,7 +119,7 @@ static void record_end(struct helper_run *run)
 
 static void remove_directory(struct helper_run *run)
 {
-    struct log_ids ids = ids_of(run);
+    const struct log_ids ids = {.sandbox = run->sandbox.sandbox_id};
     int r;
 
     if (run->copied || run->share < 0)
@@ -160,88 +140,6 @@ static void finish(struct helper_run *run)
         remove_directory(run);
     record_end(run);
     run->done(run, &run->outcome, run->userdata);
-}
-
-static void on_deferred(struct loop_timer *timer)
-{
-    finish(container_of(timer, struct helper_run, deferred));
-}
-
-static int refuse(struct helper_run *run, enum volume_reason reason)
-{
-    run->outcome.reason = reason;
-    return -ECANCELED;
-}
-
-/* ---- before anything is made ------------------------------------------------------------- */
-
-static int judge_guest(struct helper_run *run, const struct guest_traits *traits,
-                       const struct error *unknown)
-{
-    struct error *error = &run->outcome.error;
-
-    if (unknown) {
-        (void)error_set(error, 0, "the VMM does not tell whether its guest is confidential: %s",
-                        unknown->text);
-        return refuse(run, unknown->code == GUEST_TRAITS_NO_SOURCE ? REASON_AGENT_UNSUPPORTED
-                                                                   : REASON_AGENT_UNREACHABLE);
-    }
-    if (traits->is_confidential) {
-        (void)error_set(error, 0, "the guest is confidential: crustd brings nothing into it");
-        return refuse(run, REASON_AGENT_UNSUPPORTED);
-    }
-    run->copied = traits->share == GUEST_SHARE_NONE;
-    return 0;
-}
-
-static int open_program(struct helper_run *run)
-{
-    struct error *error = &run->outcome.error;
-
-    switch (helper_program_open(run->context->config, &run->program, error)) {
-    case HELPER_PROGRAM_OK:
-        return 0;
-    case HELPER_PROGRAM_MISSING:
-        return refuse(run, REASON_HELPER_MISSING);
-    case HELPER_PROGRAM_FOREIGN:
-        return refuse(run, REASON_HELPER_WRONG_ARCHITECTURE);
-    default:
-        return refuse(run, REASON_HELPER_FAILED);
-    }
-}
-
-static int open_share(struct helper_run *run)
-{
-    int r = run->copied
-                ? HELPER_SHARE_OK
-                : helper_share_open(run->context->root, run->sandbox.runtime,
-                                    run->sandbox.sandbox_id, &run->share, &run->outcome.error);
-
-    if (r == HELPER_SHARE_OK)
-        return 0;
-    return refuse(run, r > 0 ? REASON_HELPER_NO_SHARE : REASON_HELPER_FAILED);
-}
-
-static int begin_record(struct helper_run *run)
-{
-    int r = helper_name_make(run->sandbox.name);
-
-    if (r == 0 && run->call)
-        run->sandbox.name[strcspn(run->sandbox.name, "-") + 1] = PASSED_OVER;
-    if (r == 0)
-        r = record(run);
-    if (r == 0)
-        return 0;
-    (void)error_set_errno(&run->outcome.error, r, "the helper cannot be put on record");
-    return refuse(run, REASON_HELPER_FAILED);
-}
-
-static int place(struct helper_run *run)
-{
-    if (run->copied ||
-        helper_share_place(run->share, run->sandbox.name, run->program, &run->outcome.error) == 0)
-        return 0;
-    return refuse(run, REASON_HELPER_NO_SHARE);
 }
 
 /* ---- the container ----------------------------------------------------------------------- */
@@ -290,7 +188,7 @@ static void on_container(struct container_run *container, const struct container
                          void *userdata)
 {
     struct helper_run *run = userdata;
-    struct log_ids ids = ids_of(run);
+    const struct log_ids ids = {.sandbox = run->sandbox.sandbox_id};
 
     (void)container; /* its output is in use until the run is freed */
     run->outcome.reason = reasons[reply->kind];
@@ -347,65 +245,68 @@ static int run_container(struct helper_run *run, const char *directory)
     return container_run_new(&request, on_container, run, &run->container);
 }
 
-static int start_container(struct helper_run *run)
-{
-    char directory[HELPER_GUEST_PATH_BYTES] = COPY_DIRECTORY;
-    int r;
-
-    if (!run->copied)
-        helper_share_guest_path(run->sandbox.runtime, run->sandbox.name, directory);
-    r = run_container(run, directory);
-    if (r == 0)
-        return 0;
-    (void)error_set_errno(&run->outcome.error, r, "the helper cannot be started");
-    return refuse(run, REASON_HELPER_FAILED);
-}
-
 /* ---- both kinds -------------------------------------------------------------------------- */
 
-static int copy_task(struct helper_run *run, const struct helper_task *task)
+/* Records the helper, places its program, and starts its container. NONE, or why it does not run.
+ */
+static enum volume_reason start(struct helper_run *run)
 {
-    run->grow = task->grow;
-    for (; run->paths < task->paths && run->paths < HELPER_VOLUMES; run->paths++) {
-        run->path[run->paths] = strdup(task->path[run->paths]);
-        if (!run->path[run->paths])
-            return -ENOMEM;
+    char directory[HELPER_GUEST_PATH_BYTES] = COPY_DIRECTORY;
+    struct error *error = &run->outcome.error;
+    int r = helper_program_open(run->context->config, &run->program, error);
+
+    if (r != HELPER_PROGRAM_OK)
+        return r == HELPER_PROGRAM_MISSING   ? REASON_HELPER_MISSING
+               : r == HELPER_PROGRAM_FOREIGN ? REASON_HELPER_WRONG_ARCHITECTURE
+                                             : REASON_HELPER_FAILED;
+    if (!run->copied) {
+        r = helper_share_open(run->context->root, run->sandbox.runtime, run->sandbox.sandbox_id,
+                              &run->share, error);
+        if (r != HELPER_SHARE_OK)
+            return r > 0 ? REASON_HELPER_NO_SHARE : REASON_HELPER_FAILED;
     }
-    if (task->call)
-        run->call = strdup(task->call);
-    return task->call && !run->call ? -ENOMEM : 0;
+    r = helper_name_make(run->sandbox.name);
+    if (r == 0 && run->call)
+        run->sandbox.name[strcspn(run->sandbox.name, "-") + 1] = PASSED_OVER;
+    if (r == 0)
+        r = record(run);
+    if (r < 0) {
+        (void)error_set_errno(error, r, "the helper cannot be put on record");
+        return REASON_HELPER_FAILED;
+    }
+    if (!run->copied) {
+        helper_share_guest_path(run->sandbox.runtime, run->sandbox.name, directory);
+        if (helper_share_place(run->share, run->sandbox.name, run->program, error) < 0)
+            return REASON_HELPER_NO_SHARE;
+    }
+    r = run_container(run, directory);
+    if (r == 0)
+        return REASON_NONE;
+    (void)error_set_errno(error, r, "the helper cannot be started");
+    return REASON_HELPER_FAILED;
 }
 
-static void on_guest(const struct guest_traits *traits, const struct error *unknown, void *userdata)
+static void on_guest(struct helper_guest *guest)
 {
-    static int (*const steps[])(struct helper_run * run) = {
-        open_program, open_share, begin_record, place, start_container,
-    };
-    struct helper_run *run = userdata;
-    int r = judge_guest(run, traits, unknown);
+    struct helper_run *run = container_of(guest, struct helper_run, guest);
+    struct error *error = &run->outcome.error;
+    enum volume_reason reason = REASON_AGENT_UNSUPPORTED;
 
-    run->guest = helper_guest_free(run->guest);
-    for (size_t i = 0; r == 0 && i < array_length(steps); i++)
-        r = steps[i](run);
-    if (r < 0)
-        finish(run);
-}
-
-/* A guest path that is unknown now may be known soon. */
-static int begin_run(struct helper_run *run, bool withheld)
-{
-    bool is_alive = run->sandbox.is_alive;
-    const char *text = !is_alive  ? "the sandbox has ended"
-                       : withheld ? "it may be mounted where a volume is that must not grow; mount "
-                                    "paths that end differently tell them apart"
-                                  : "nothing says where the guest has mounted this volume";
-
-    if ((run->paths > 0 || run->call) && is_alive)
-        return helper_guest_new(run->context, &run->sandbox, on_guest, run, &run->guest);
-    run->outcome.reason = is_alive ? REASON_GUEST_PATH_UNKNOWN : REASON_AGENT_UNREACHABLE;
-    (void)error_set(&run->outcome.error, 0, "%s", text);
-    loop_timer_start(run->context->loop, &run->deferred, 0, on_deferred);
-    return 0;
+    run->copied = guest->traits.share == GUEST_SHARE_NONE;
+    if (!guest->is_known) {
+        (void)error_set(error, 0, "the VMM does not tell whether its guest is confidential: %s",
+                        guest->error.text);
+        if (guest->error.code != GUEST_TRAITS_NO_SOURCE)
+            reason = REASON_AGENT_UNREACHABLE;
+    } else if (guest->traits.is_confidential) {
+        (void)error_set(error, 0, "the guest is confidential: crustd brings nothing into it");
+    } else {
+        reason = start(run);
+    }
+    if (reason == REASON_NONE)
+        return;
+    run->outcome.reason = reason;
+    finish(run);
 }
 
 /* Remains that cannot be removed now stay on record, and are tried again. */
@@ -414,70 +315,71 @@ static void leave(struct helper_run *run, const struct error *why)
     run->outcome.reason = REASON_HELPER_FAILED;
     run->outcome.error = run->outcome.removal_error = *why;
     run->outcome.left = true;
-}
-
-/* The directory is needed to find a container whose creation may be in progress. NULL: it does not
- * exist. 0 or -errno. */
-static int find_directory(const struct helper_run *run,
-                          char ret_path[static HELPER_GUEST_PATH_BYTES], const char **ret_directory)
-{
-    int r = run->share < 0 ? HELPER_SHARE_HAS_NOT : helper_share_has(run->share, run->sandbox.name);
-
-    if (run->copied) {
-        *ret_directory = COPY_DIRECTORY;
-        return 0;
-    }
-    if (r == HELPER_SHARE_HAS)
-        helper_share_guest_path(run->sandbox.runtime, run->sandbox.name, ret_path);
-    *ret_directory = r == HELPER_SHARE_HAS ? ret_path : NULL;
-    return r < 0 ? r : 0;
-}
-
-/* A guest that cannot be described now may have the copied program; only one whose share has the
- * directory does not. */
-static void on_guest_to_clean(const struct guest_traits *traits, const struct error *unknown,
-                              void *userdata)
-{
-    struct helper_run *run = userdata;
-    char path[HELPER_GUEST_PATH_BYTES];
-    const char *directory;
-    struct error error = unknown ? *unknown : (struct error){0};
-    int r;
-
-    run->copied = !unknown && traits->share == GUEST_SHARE_NONE;
-    run->guest = helper_guest_free(run->guest);
-    r = find_directory(run, path, &directory);
-    if (r == 0 && unknown && !directory)
-        (void)error_prefix(&error, "whether the program was copied into the guest is not known: ");
-    else if (r == 0 && (r = run_container(run, directory)) == 0)
-        return;
-    else
-        (void)error_set_errno(&error, r, "the clean-up cannot be started");
-    leave(run, &error);
     finish(run);
 }
 
-/* If the sandbox is gone, only the directory can be left. */
-static int begin_clean_up(struct helper_run *run)
+/* The directory is needed to find a container whose creation may be in progress. A guest that
+ * cannot be described now may have the copied program; only one whose share has the directory does
+ * not. */
+static void on_guest_to_clean(struct helper_guest *guest)
 {
-    struct error error = {0};
-    int r;
+    struct helper_run *run = container_of(guest, struct helper_run, guest);
+    char path[HELPER_GUEST_PATH_BYTES] = COPY_DIRECTORY;
+    struct error error = guest->error;
+    int r = HELPER_SHARE_HAS;
 
-    r = helper_share_open(run->context->root, run->sandbox.runtime, run->sandbox.sandbox_id,
-                          &run->share, &error);
-    if (r < 0)
+    run->copied = guest->is_known && guest->traits.share == GUEST_SHARE_NONE;
+    if (!run->copied) {
+        helper_share_guest_path(run->sandbox.runtime, run->sandbox.name, path);
+        r = run->share < 0 ? HELPER_SHARE_HAS_NOT : helper_share_has(run->share, run->sandbox.name);
+    }
+    if (r == HELPER_SHARE_HAS_NOT && !guest->is_known) {
+        (void)error_prefix(&error, "whether the program was copied into the guest is not known: ");
         leave(run, &error);
-    else if (run->sandbox.is_alive)
-        return helper_guest_new(run->context, &run->sandbox, on_guest_to_clean, run, &run->guest);
-    loop_timer_start(run->context->loop, &run->deferred, 0, on_deferred);
-    return 0;
+        return;
+    }
+    if (r >= 0)
+        r = run_container(run, r == HELPER_SHARE_HAS ? path : NULL);
+    if (r == 0)
+        return;
+    (void)error_set_errno(&error, r, "the clean-up cannot be started");
+    leave(run, &error);
+}
+
+/* If the sandbox is gone, only the directory can be left. A guest path that is unknown now may be
+ * known soon. */
+static void on_begin(struct loop_timer *timer)
+{
+    struct helper_run *run = container_of(timer, struct helper_run, beginning);
+    const struct store_helper_run *sandbox = &run->sandbox;
+    struct error error = {0};
+
+    if (run->cleans_up && helper_share_open(run->context->root, sandbox->runtime,
+                                            sandbox->sandbox_id, &run->share, &error) < 0) {
+        leave(run, &error);
+    } else if (sandbox->is_alive && (run->cleans_up || run->paths > 0 || run->call)) {
+        helper_guest_start(&run->guest, run->context, sandbox,
+                           run->cleans_up ? on_guest_to_clean : on_guest);
+    } else {
+        if (!run->cleans_up) {
+            run->outcome.reason =
+                sandbox->is_alive ? REASON_GUEST_PATH_UNKNOWN : REASON_AGENT_UNREACHABLE;
+            (void)error_set(&run->outcome.error, 0, "%s",
+                            !sandbox->is_alive ? "the sandbox has ended"
+                            : run->withheld
+                                ? "it may be mounted where a volume is that must not grow; mount "
+                                  "paths that end differently tell them apart"
+                                : "nothing says where the guest has mounted this volume");
+        }
+        finish(run);
+    }
 }
 
 int helper_run_new(const struct context *context, const struct helper_task *task,
                    helper_run_done *done, void *userdata, struct helper_run **ret_run)
 {
     struct helper_run *run = calloc(1, sizeof(*run));
-    int r;
+    bool is_whole = true;
 
     if (!run)
         return -ENOMEM;
@@ -485,16 +387,20 @@ int helper_run_new(const struct context *context, const struct helper_task *task
                                .sandbox = task->sandbox,
                                .cleans_up = task->sandbox.name[0],
                                .recorded = task->sandbox.name[0],
+                               .grow = task->grow,
+                               .withheld = task->withheld,
+                               .call = task->call ? strdup(task->call) : NULL,
                                .share = -1,
                                .program = -1,
                                .done = done,
                                .userdata = userdata};
-    r = copy_task(run, task);
-    if (r == 0)
-        r = run->cleans_up ? begin_clean_up(run) : begin_run(run, task->withheld);
-    if (r < 0)
+    for (; run->paths < task->paths && run->paths < HELPER_VOLUMES && is_whole; run->paths++)
+        is_whole = (run->path[run->paths] = strdup(task->path[run->paths]));
+    if (!is_whole || (task->call && !run->call)) {
         (void)helper_run_free(run);
-    else
-        *ret_run = run;
-    return r;
+        return -ENOMEM;
+    }
+    loop_timer_start(context->loop, &run->beginning, 0, on_begin);
+    *ret_run = run;
+    return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* share.c - see share.h. */
-#include "reconciler/helper/share.h"
+/* share.c - see helper.h. */
+#include "reconciler/helper/helper.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -8,7 +8,6 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -18,7 +17,6 @@
 #include "lib/collections.h"
 #include "lib/directory.h"
 #include "lib/path.h"
-#include "reconciler/helper/report.h"
 
 #define HOST_SANDBOXES "/run/kata-containers/shared/sandboxes"
 #define GUEST_SHARE    "/run/kata-containers/shared/containers"
@@ -41,21 +39,11 @@ static bool is_absence(int r)
            r == PATH_NOT_PERMITTED;
 }
 
-/* The sandbox shares a directory, in which the one for containers is still missing. */
-static bool comes_later(int sandboxes, enum kata_runtime runtime, const char *sandbox_id)
-{
-    cleanup(fd_closep) int fd = -1;
-    char below[NAME_MAX + 32];
-
-    (void)snprintf(below, sizeof(below), "%s/rw", sandbox_id);
-    return is_rust(runtime) && path_open_directory_below(sandboxes, below, &fd) == 0;
-}
-
 int helper_share_open(int root, enum kata_runtime runtime, const char *sandbox_id, int *ret_fd,
                       struct error *error)
 {
-    cleanup(fd_closep) int sandboxes = -1;
-    char below[NAME_MAX + 32];
+    cleanup(fd_closep) int sandboxes = -1, writable = -1;
+    char below[NAME_MAX + 32], whole[NAME_MAX + 32];
     int r = path_open_directory_in_root(root, HOST_SANDBOXES, &sandboxes), outcome;
 
     (void)snprintf(below, sizeof(below), "%s/%s", sandbox_id,
@@ -65,8 +53,10 @@ int helper_share_open(int root, enum kata_runtime runtime, const char *sandbox_i
     if (r == 0)
         return HELPER_SHARE_OK;
     outcome = is_absence(r) ? HELPER_SHARE_ABSENT : r;
-    if (path_is_missing(r) && comes_later(sandboxes, runtime, sandbox_id))
-        outcome = HELPER_SHARE_LATER;
+    (void)snprintf(whole, sizeof(whole), "%s/rw", sandbox_id);
+    if (path_is_missing(r) && is_rust(runtime) &&
+        path_open_directory_below(sandboxes, whole, &writable) == 0)
+        outcome = HELPER_SHARE_LATER; /* only the directory for containers is still missing */
     return error_set(error, outcome, HOST_SANDBOXES "/%s: %s", below, strerror(-r));
 }
 
@@ -238,7 +228,7 @@ int helper_share_remove(int share, const char *name)
 
 /* ---- program -------------------------------------------------------------------------------- */
 
-/* See report.h.
+/* See helper.h.
  *
  * The file belongs to crustd's own installation, so it is not below --root: in a pod it comes with
  * the image. If the key has its default, the path is derived from crustd's own: PREFIX/sbin/crustd
@@ -248,23 +238,13 @@ int helper_share_remove(int share, const char *name)
  * of crustd's own file, so no list of machines is needed.
  */
 
-/* Class, byte order and machine. */
-struct architecture {
-    unsigned char class, order;
-    uint16_t machine;
-};
-
-/* Whether it is an ELF file at all. */
-static bool read_architecture(int fd, struct architecture *ret_architecture)
+/* Whether it is an ELF file at all. The members that are used have the same offsets in both
+ * classes.
+ */
+static bool read_header(int fd, Elf64_Ehdr *ret_header)
 {
-    Elf64_Ehdr header; /* the members that are read have the same offsets in both classes */
-
-    if (pread(fd, &header, sizeof(header), 0) != sizeof(header) ||
-        memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
-        return false;
-    *ret_architecture =
-        (struct architecture){header.e_ident[EI_CLASS], header.e_ident[EI_DATA], header.e_machine};
-    return true;
+    return pread(fd, ret_header, sizeof(*ret_header), 0) == sizeof(*ret_header) &&
+           memcmp(ret_header->e_ident, ELFMAG, SELFMAG) == 0;
 }
 
 static bool find_beside(char ret_path[static PATH_MAX])
@@ -308,18 +288,18 @@ static int check_file(int fd, const char *path, struct error *error)
 static int check_architecture(int fd, const char *path, struct error *error)
 {
     cleanup(fd_closep) int own = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-    struct architecture wanted, found;
+    Elf64_Ehdr wanted, found;
 
     if (own < 0)
         return error_set_errno(error, -errno, "cannot open /proc/self/exe");
-    if (!read_architecture(own, &wanted))
+    if (!read_header(own, &wanted))
         return 0;
-    if (!read_architecture(fd, &found))
+    if (!read_header(fd, &found))
         return error_set(error, HELPER_PROGRAM_FOREIGN, "%s is no ELF program", path);
-    if (found.class != wanted.class || found.order != wanted.order ||
-        found.machine != wanted.machine)
+    if (found.e_ident[EI_CLASS] != wanted.e_ident[EI_CLASS] ||
+        found.e_ident[EI_DATA] != wanted.e_ident[EI_DATA] || found.e_machine != wanted.e_machine)
         return error_set(error, HELPER_PROGRAM_FOREIGN, "%s is for ELF machine %u, this node is %u",
-                         path, found.machine, wanted.machine);
+                         path, found.e_machine, wanted.e_machine);
     return HELPER_PROGRAM_OK;
 }
 

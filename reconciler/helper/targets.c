@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* targets.c - see targets.h.
+/* targets.c - see helper.h.
  *
  * The cost of a container does not depend on the number of volumes, and growing a file system that
  * fills its device changes nothing. So a helper that is needed for one volume also serves the
  * others of its sandbox, as far as crustd may resize them.
  */
-#include "reconciler/helper/targets.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -117,17 +116,16 @@ void helper_targets_add(const struct context *context, const struct store_volume
 
 /* ---- other volumes of the sandbox -------------------------------------------------------- */
 
-/* Whether the guest has the volume's device, as far as known. If the VM lacks it, or has something
- * else in its place, the guest path is not the volume's. */
-static bool is_stats_target(const struct store_volume *volume)
+/* To report, whether the guest has the volume's device, as far as known: if the VM lacks it, or has
+ * something else in its place, the guest path is not the volume's. */
+static bool is_target(const struct store_volume *volume, bool grow)
 {
-    return volume->status == STORE_PRESENT && volume->state != STATE_UNMANAGED &&
-           volume->state != STATE_DETACHED && volume->reason != REASON_BYPASSED;
-}
-
-static bool is_resize_target(const struct store_volume *volume)
-{
-    return volume->status == STORE_PRESENT && !volume->read_only &&
+    if (volume->status != STORE_PRESENT)
+        return false;
+    if (!grow)
+        return volume->state != STATE_UNMANAGED && volume->state != STATE_DETACHED &&
+               volume->reason != REASON_BYPASSED;
+    return !volume->read_only &&
            (volume->state == STATE_IN_SYNC || volume->state == STATE_BLOCK_GROWN) &&
            (!volume->hypervisor_bytes || volume->hypervisor_bytes >= volume->device_bytes);
 }
@@ -194,7 +192,7 @@ void helper_targets_complete(const struct context *context, const char *sandbox_
     for (unsigned i = 0; i < walk.volumes; i++)
         if (store_get_volume(context->store, walk.volume_id[i], volume) == 0 &&
             volume->sandbox_ref == sandbox_ref && helper_is_possible(context->config, volume) &&
-            (targets->grow ? is_resize_target(volume) : is_stats_target(volume)))
+            is_target(volume, targets->grow))
             helper_targets_add(context, volume, targets);
 }
 
@@ -204,25 +202,19 @@ void helper_targets_complete(const struct context *context, const char *sandbox_
  * shim identifies a volume by its device, Rust's by its guest path.
  */
 
-/* The record of the device may be older than what the VMM has told its guest. */
-static uint64_t largest_possible(const struct store_volume *volume)
-{
-    uint64_t bytes = volume->device_bytes;
-
-    if (!bytes || volume->is_btrfs)
-        return 0;
-    if (volume->largest_bytes > bytes)
-        bytes = volume->largest_bytes;
-    return volume->hypervisor_bytes > bytes ? volume->hypervisor_bytes : bytes;
-}
-
 void guest_routes_describe(const struct context *context, struct store_volume *volume,
                            char shim_socket[static GUEST_ADDRESS_BYTES],
                            struct guest_request *ret_request)
 {
     const struct config *config = context->config;
     bool rust = volume->runtime == RUNTIME_KATA_RS;
+    uint64_t most = volume->device_bytes;
 
+    /* The record of the device may be older than what the VMM has told its guest. */
+    if (volume->largest_bytes > most)
+        most = volume->largest_bytes;
+    if (volume->hypervisor_bytes > most)
+        most = volume->hypervisor_bytes;
     (void)snprintf(shim_socket, GUEST_ADDRESS_BYTES, "%s/%s/" SHIM_SOCKET,
                    rust ? config->paths.kata_rs_sandboxes : config->paths.kata_go_sandboxes,
                    volume->sandbox_id);
@@ -237,41 +229,16 @@ void guest_routes_describe(const struct context *context, struct store_volume *v
         .shim_socket = volume->is_block_claim ? NULL : shim_socket,
         .shim_dialect = rust ? SHIM_RUST : SHIM_GO,
         .shim_volume = rust ? volume->guest_path : volume->device_path,
-        .most_bytes = largest_possible(volume),
+        .most_bytes = volume->device_bytes && !volume->is_btrfs ? most : 0,
     };
     memcpy(ret_request->order, config->agent.routes, sizeof(ret_request->order));
 }
 
 /* ---- guest ---------------------------------------------------------------------------------- */
 
-struct helper_guest {
-    struct hypervisor_call *call; /* NULL: its arguments are sufficient */
-    struct loop_timer deferred;
-    struct guest_traits traits;
-    bool is_known;
-    struct error error;
-    helper_guest_done *done;
-    void *userdata;
-};
-
-struct helper_guest *helper_guest_free(struct helper_guest *guest)
+void helper_guest_stop(struct helper_guest *guest)
 {
-    if (!guest)
-        return NULL;
-    loop_timer_stop(&guest->deferred);
-    (void)hypervisor_call_free(guest->call);
-    free(guest);
-    return NULL;
-}
-
-static void tell(struct helper_guest *guest)
-{
-    guest->done(&guest->traits, guest->is_known ? NULL : &guest->error, guest->userdata);
-}
-
-static void on_deferred(struct loop_timer *timer)
-{
-    tell(container_of(timer, struct helper_guest, deferred));
+    guest->call = hypervisor_call_free(guest->call);
 }
 
 static void on_described(struct hypervisor_call *call, const struct hypervisor_reply *reply,
@@ -286,28 +253,11 @@ static void on_described(struct hypervisor_call *call, const struct hypervisor_r
         .share = reply->guest.has_share ? GUEST_SHARE_DIRECTORY : GUEST_SHARE_NONE,
     };
     guest->call = hypervisor_call_free(call);
-    tell(guest);
+    guest->done(guest);
 }
 
-static int ask(struct helper_guest *guest, const struct context *context, enum hypervisor_kind kind,
-               const struct store_helper_run *sandbox)
-{
-    struct hypervisor_request request = {
-        .act = HYPERVISOR_DESCRIBE,
-        .root = context->root,
-        .control_socket = sandbox->control_socket[0] ? sandbox->control_socket : NULL,
-        .vmm_pid = sandbox->vmm_pid,
-        .sandbox_id = sandbox->sandbox_id,
-        .allowed_ns = context->config->resize.call_timeout_seconds * NSEC_PER_SEC,
-    };
-    struct error error;
-
-    return hypervisor_call_new(context->loop, kind, &request, on_described, guest, &guest->call,
-                               &error);
-}
-
-static void observe(struct helper_guest *guest, const struct context *context,
-                    const struct store_helper_run *sandbox)
+static void read_arguments(struct helper_guest *guest, const struct context *context,
+                           const struct store_helper_run *sandbox)
 {
     struct observe_sandbox_paths paths;
     struct node_lists lists;
@@ -322,28 +272,26 @@ static void observe(struct helper_guest *guest, const struct context *context,
                         hypervisor_title(sandbox->hypervisor));
     else if (r < 0)
         (void)error_set_errno(&guest->error, r, "cannot read the arguments of its process");
-    loop_timer_start(context->loop, &guest->deferred, 0, on_deferred);
 }
 
-int helper_guest_new(const struct context *context, const struct store_helper_run *sandbox,
-                     helper_guest_done *done, void *userdata, struct helper_guest **ret_guest)
+void helper_guest_start(struct helper_guest *guest, const struct context *context,
+                        const struct store_helper_run *sandbox,
+                        void (*done)(struct helper_guest *guest))
 {
-    enum hypervisor_kind kind = sandbox->hypervisor;
-    struct helper_guest *guest = calloc(1, sizeof(*guest));
-    int r = 0;
+    const struct hypervisor_request request = {
+        .act = HYPERVISOR_DESCRIBE,
+        .root = context->root,
+        .control_socket = sandbox->control_socket[0] ? sandbox->control_socket : NULL,
+        .vmm_pid = sandbox->vmm_pid,
+        .sandbox_id = sandbox->sandbox_id,
+        .allowed_ns = context->config->resize.call_timeout_seconds * NSEC_PER_SEC,
+    };
 
-    if (!guest)
-        return -ENOMEM;
-    guest->done = done;
-    guest->userdata = userdata;
-    if (hypervisor_guest_source(kind) == HYPERVISOR_GUEST_BY_CALL)
-        r = ask(guest, context, kind, sandbox);
-    else
-        observe(guest, context, sandbox);
-    if (r < 0) {
-        (void)helper_guest_free(guest);
-        return r;
-    }
-    *ret_guest = guest;
-    return 0;
+    *guest = (struct helper_guest){.done = done};
+    if (hypervisor_guest_source(sandbox->hypervisor) != HYPERVISOR_GUEST_BY_CALL)
+        read_arguments(guest, context, sandbox);
+    else if (hypervisor_call_new(context->loop, sandbox->hypervisor, &request, on_described, guest,
+                                 &guest->call, &guest->error) == 0)
+        return;
+    done(guest);
 }

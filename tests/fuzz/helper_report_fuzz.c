@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "lib/text.h"
-#include "reconciler/helper/report.h"
+#include "reconciler/helper/helper.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -28,7 +28,7 @@
 #include "observe/bundles.h"
 #include "observe/kata.h"
 #include "observe/observe.h"
-#include "reconciler/helper/report.h"
+#include "reconciler/helper/helper.h"
 #include "tests/unit/hypervisor/http_answer.h"
 #include "tests/unit/without_memory.h"
 

@@ -26,6 +26,7 @@ static struct made {
     char directory[SCRATCH_BYTES], name[SCRATCH_BYTES + 8];
     unsigned answers;
     struct drive_claim_reply reply;
+    struct drive_claim_call call;
 } * made;
 
 /* The path says what happens. */
@@ -99,7 +100,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void on_done(struct drive_claim_call *call, struct drive_claim_reply *reply, void *userdata)
+static void on_done(struct drive_claim_call *call, struct drive_claim_reply *reply)
 {
     made->answers++;
     made->reply = *reply;
@@ -107,35 +108,31 @@ static void on_done(struct drive_claim_call *call, struct drive_claim_reply *rep
     loop_stop(&made->loop);
 }
 
-static struct drive_claim_call *begin(const char *path, bool keep, uint64_t patience_ns)
+static void begin(const char *path, bool keep, uint64_t patience_ns)
 {
-    const char *const prefixes[] = {"disk"};
     const struct drive_claim_request request = {.root = made->root,
                                                 .sysfs = made->sysfs,
                                                 .host_path = path,
-                                                .prefixes = prefixes,
-                                                .prefix_count = 1};
-    struct drive_claim_call *call;
+                                                .prefixes = {"disk"},
+                                                .prefix_count = 1,
+                                                .keep = keep};
 
-    assert_int_equal(drive_claim_call_new(&request, keep, patience_ns, on_done, NULL, &call), 0);
+    assert_int_equal(drive_claim_start(&made->call, &request, path, patience_ns, on_done), 0);
     assert_int_equal(made->answers, 0);
-    return call;
 }
 
-static struct drive_claim_call *call(const char *path, bool keep)
+static void call(const char *path, bool keep)
 {
-    struct drive_claim_call *begun = begin(path, keep, 60 * NSEC_PER_SEC);
-
+    begin(path, keep, 60 * NSEC_PER_SEC);
     loop_run(&made->loop);
     assert_int_equal(made->answers, 1);
-    return begun;
 }
 
 static void the_descriptor_comes_back(void **state)
 {
-    struct drive_claim_call *begun = call("/dev/disk", true);
     struct stat file, opened, directory;
 
+    call("/dev/disk", true);
     assert_int_equal(made->reply.outcome, DRIVE_CLAIM_OPEN);
     assert_int_equal(fstat(made->file, &file), 0);
     assert_int_equal(fstat(made->reply.fd, &opened), 0);
@@ -147,7 +144,6 @@ static void the_descriptor_comes_back(void **state)
     assert_int_equal(fstat(made->sysfs, &directory), 0);
     assert_int_equal(made->reply.disk.size_bytes, directory.st_ino);
     fd_close(made->reply.fd);
-    assert_null(drive_claim_call_free(begun));
 }
 
 /* A refusal comes with its text and disk, a crash is a failure, a disk that is only looked at is
@@ -167,36 +163,30 @@ static void what_becomes_of_the_process_is_reported(void **state)
     };
 
     for (size_t i = 0; i < array_length(cases); i++) {
-        struct drive_claim_call *begun;
-
         made->answers = 0;
-        begun = call(cases[i].path, cases[i].keep);
+        call(cases[i].path, cases[i].keep);
         assert_int_equal(made->reply.outcome, cases[i].outcome);
         assert_int_equal(made->reply.fd, -1);
         assert_non_null(strstr(made->reply.error.text, cases[i].text));
         assert_int_equal(made->reply.disk.minor == 9, cases[i].outcome == DRIVE_CLAIM_TAKEN);
-        (void)drive_claim_call_free(begun);
     }
 }
 
-static int try_to_begin(const char *path, struct drive_claim_call **ret_call)
+static int try_to_begin(const char *path)
 {
     const struct drive_claim_request request = {
-        .root = made->root, .sysfs = made->sysfs, .host_path = path};
+        .root = made->root, .sysfs = made->sysfs, .host_path = path, .keep = true};
 
-    return drive_claim_call_new(&request, true, 50 * NSEC_PER_MSEC, on_done, NULL, ret_call);
+    return drive_claim_start(&made->call, &request, path, 50 * NSEC_PER_MSEC, on_done);
 }
 
 static void let_it_hang(const char *path)
 {
-    struct drive_claim_call *begun;
-
-    assert_int_equal(try_to_begin(path, &begun), 0);
+    assert_int_equal(try_to_begin(path), 0);
     loop_run(&made->loop);
     assert_int_equal(made->reply.outcome, DRIVE_CLAIM_HANGS);
     assert_non_null(strstr(made->reply.error.text, "cannot be opened"));
     assert_int_equal(made->reply.fd, -1);
-    (void)drive_claim_call_free(begun);
     (void)usleep(1100000); /* without the loop, which would learn that it is dead */
 }
 
@@ -204,21 +194,16 @@ static void let_it_hang(const char *path)
  * for another disk begins. */
 static void a_disk_is_not_opened_while_another_open_of_it_hangs(void **state)
 {
-    struct drive_claim_call *second;
-
     let_it_hang("/dev/dead");
-    assert_int_equal(try_to_begin("/dev/dead", &second), CHILD_STILL_HANGS);
-    assert_null(second);
-    assert_int_equal(try_to_begin("/dev/crash", &second), 0);
+    assert_int_equal(try_to_begin("/dev/dead"), CHILD_STILL_HANGS);
+    assert_int_equal(try_to_begin("/dev/crash"), 0);
     loop_run(&made->loop);
-    (void)drive_claim_call_free(second);
     let_it_hang("/dev/dead"); /* it was dead by then */
 }
 
 /* Two nodes of one device. */
 static void a_disk_that_hangs_is_known_by_its_number(void **state)
 {
-    struct drive_claim_call *second = NULL;
     char one[SCRATCH_BYTES + 16], other[SCRATCH_BYTES + 16];
     int r;
 
@@ -228,16 +213,16 @@ static void a_disk_that_hangs_is_known_by_its_number(void **state)
         mknod(other, S_IFBLK | 0600, makedev(7, 4095)) < 0)
         skip(); /* not root */
     let_it_hang(one + strlen(made->directory));
-    r = try_to_begin(other + strlen(made->directory), &second);
+    r = try_to_begin(other + strlen(made->directory));
     assert_int_equal(r, CHILD_STILL_HANGS);
 }
 
 /* crustd has as many files open as it may. */
 static void a_descriptor_that_cannot_be_taken_is_a_failure(void **state)
 {
-    struct drive_claim_call *begun = begin("/dev/disk", true, 60 * NSEC_PER_SEC);
     struct rlimit before, none;
 
+    begin("/dev/disk", true, 60 * NSEC_PER_SEC);
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
     none = (struct rlimit){.rlim_cur = 0, .rlim_max = before.rlim_max};
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
@@ -246,7 +231,6 @@ static void a_descriptor_that_cannot_be_taken_is_a_failure(void **state)
     assert_int_equal(made->reply.outcome, -EIO);
     assert_int_equal(made->reply.fd, -1);
     assert_non_null(strstr(made->reply.error.text, "cannot be opened"));
-    (void)drive_claim_call_free(begun);
 }
 
 #define CALL(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)

@@ -91,7 +91,7 @@ static inline int claim(const char *path, const char *prefix, bool writable)
         .root = fixture->root,
         .sysfs = fixture->sysfs,
         .host_path = path,
-        .prefixes = (const char *const[]){"/nowhere", prefix},
+        .prefixes = {"/nowhere", prefix},
         .prefix_count = 2,
         .read_mounts = fixture->read_mounts,
         .writable = writable,

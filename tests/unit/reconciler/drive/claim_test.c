@@ -197,14 +197,14 @@ static void a_write_protected_device_is_only_read(void **state)
 
 static struct loop loop;
 
-static void on_claimed(struct drive_claim_call *call, struct drive_claim_reply *reply,
-                       void *userdata)
+static int outcome_of_worker;
+
+static void on_claimed(struct drive_claim_call *call, struct drive_claim_reply *reply)
 {
-    assert_int_equal(reply->outcome, *(const enum drive_claim_outcome *)userdata);
+    outcome_of_worker = reply->outcome;
     fixture->opened = reply->fd;
     fixture->error = reply->error;
     reply->fd = -1;
-    (void)drive_claim_call_free(call);
     loop_stop(&loop);
 }
 
@@ -214,16 +214,17 @@ static void claim_in_worker(const char *path, enum drive_claim_outcome outcome)
         .root = fixture->root,
         .sysfs = fixture->sysfs,
         .host_path = path,
-        .prefixes = (const char *const[]){fixture->directory},
+        .prefixes = {fixture->directory},
         .prefix_count = 1,
         .writable = true,
         .is_new = true,
+        .keep = true,
     };
-    struct drive_claim_call *call;
+    struct drive_claim_call call = {0};
 
-    assert_int_equal(
-        drive_claim_call_new(&request, true, 60 * NSEC_PER_SEC, on_claimed, &outcome, &call), 0);
+    assert_int_equal(drive_claim_start(&call, &request, path, 60 * NSEC_PER_SEC, on_claimed), 0);
     loop_run(&loop);
+    assert_int_equal(outcome_of_worker, outcome);
 }
 
 /* Which is confined. It keeps no copy of the descriptor. */

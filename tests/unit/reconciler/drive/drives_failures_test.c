@@ -37,20 +37,20 @@ static const struct attach_case {
      .code = STATUS_FAILED_PRECONDITION, .text = "the VMM does not", .walked = "look "},
     {"another VM has the disk", .other_has_disk = true, .code = STATUS_FAILED_PRECONDITION,
      .text = "sandbox-9 has the disk", .walked = "look ask "},
-    {"the mount fails", .call = GUEST_CALL, .act = DRIVE_GUEST_MOUNT,
+    {"the mount fails", .call = GUEST_CALL, .act = DRIVE_CLIENT_MOUNT,
      .guest_fails = STATUS_INVALID_ARGUMENT, .code = STATUS_INVALID_ARGUMENT,
      .text = "the guest does not", .walked = "look ask attach mount unmount remove "},
     {"a guest without an agent is not given the disk", .lacks_agent = true,
      .code = STATUS_FAILED_PRECONDITION, .text = "the guest does not", .walked = "look ask "},
     {"a guest that has lost its agent was not asked to mount it", .opens_path = true,
-     .makes_serial = true, .is_late = true, .call = GUEST_CALL, .act = DRIVE_GUEST_LOOK,
+     .makes_serial = true, .is_late = true, .call = GUEST_CALL, .act = DRIVE_CLIENT_LIST,
      .guest_fails = STATUS_UNIMPLEMENTED, .code = STATUS_FAILED_PRECONDITION,
      .text = "the guest does not", .walked = "look ask attach ask remove "},
     {"a guest without an agent has brought nothing back", .opens_path = true, .makes_serial = true,
      .lacks_agent = true, .is_late = true, .code = STATUS_FAILED_PRECONDITION,
      .text = "the guest does not", .walked = "look ask attach ask remove "},
     {"a guest that does not answer is not given the disk", .call = GUEST_CALL,
-     .act = DRIVE_GUEST_LOOK, .guest_fails = STATUS_UNAVAILABLE, .code = STATUS_UNAVAILABLE,
+     .act = DRIVE_CLIENT_LIST, .guest_fails = STATUS_UNAVAILABLE, .code = STATUS_UNAVAILABLE,
      .text = "the guest does not", .walked = "look ask ", .healed = "ask attach mount "},
     {"a VMM that does not answer", .call = VMM_CALL, .act = HYPERVISOR_QUERY,
      .vmm_fails = HYPERVISOR_UNREACHABLE, .code = STATUS_UNAVAILABLE, .text = "the VMM does not",
@@ -153,10 +153,10 @@ static void a_mount_from_before_the_attach_does_not_count(void **state)
 static void a_failed_unwinding_is_tried_again(void **state)
 {
     attach();
-    step_until(GUEST_CALL, DRIVE_GUEST_MOUNT);
+    step_until(GUEST_CALL, DRIVE_CLIENT_MOUNT);
     world.guest_fails = STATUS_FAILED_PRECONDITION;
     (void)step();
-    step_until(GUEST_CALL, DRIVE_GUEST_UNMOUNT);
+    step_until(GUEST_CALL, DRIVE_CLIENT_UNMOUNT);
     world.guest_fails = STATUS_UNAVAILABLE;
     go_on();
     expect_answer(1, STATUS_UNAVAILABLE, "the guest does not");
@@ -212,7 +212,7 @@ static void pauses_become_longer_though_other_acts_succeed(void **state)
             if (is_detached)
                 step_until(VMM_CALL, HYPERVISOR_DETACH);
             else
-                step_until(GUEST_CALL, DRIVE_GUEST_MOUNT);
+                step_until(GUEST_CALL, DRIVE_CLIENT_MOUNT);
             assert_non_null(strstr(world.walked, is_detached ? "unmount " : "ask "));
             world.vmm_fails = is_detached ? HYPERVISOR_PENDING : HYPERVISOR_DONE;
             world.guest_fails = is_detached ? STATUS_OK : STATUS_UNAVAILABLE;
@@ -229,7 +229,7 @@ static void pauses_become_longer_though_other_acts_succeed(void **state)
 static void a_guest_that_takes_its_time_is_asked_again_at_once(void **state)
 {
     attach();
-    step_until(GUEST_CALL, DRIVE_GUEST_MOUNT);
+    step_until(GUEST_CALL, DRIVE_CLIENT_MOUNT);
     world.drives->works->deadline_ns = 1; /* it has used all of it */
     world.guest_fails = STATUS_DEADLINE_EXCEEDED;
     (void)step();
@@ -249,11 +249,11 @@ static void a_disk_that_only_a_namespace_has_goes_on_its_way_out(void **state)
 
     for (unsigned was_ready = 0; was_ready < 2; was_ready++) {
         attach();
-        step_until(GUEST_CALL, DRIVE_GUEST_MOUNT);
+        step_until(GUEST_CALL, DRIVE_CLIENT_MOUNT);
         if (was_ready)
             go_on();
         detach();
-        step_until(GUEST_CALL, DRIVE_GUEST_UNMOUNT);
+        step_until(GUEST_CALL, DRIVE_CLIENT_UNMOUNT);
         world.guest_fails = STATUS_FAILED_PRECONDITION;
         world.mounted = false;
         go_on();

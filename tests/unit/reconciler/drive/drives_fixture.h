@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* drives_fixture.h - drives in a world whose VMM, guest and disk do as they are asked, one act at a
- * time; crustd's passes, and a client. In place of hypervisor/hypervisor.c, claim.c, in_use.c and
- * helper/guest.c.
+ * time; crustd's passes, and a client. In place of hypervisor/hypervisor.c, claim.c, in_use.c,
+ * guest.c and helper_guest_start().
  *
  * Each act has an effect on the world and then an answer, so a test can let crustd end between. */
 #pragma once
@@ -18,7 +18,7 @@
 #include "reconciler/drive/claim.h"
 #include "reconciler/drive/drive_work.h"
 #include "reconciler/drive/drives.h"
-#include "reconciler/helper/targets.h"
+#include "reconciler/helper/helper.h"
 
 #define VMM_SERIAL "617951234"
 
@@ -31,31 +31,6 @@ struct hypervisor_call {
     enum hypervisor_act act;
     bool has_descriptor;
     struct hypervisor_limits limits;
-};
-
-struct drive_guest_call {
-    drive_guest_done *done;
-    void *userdata;
-    enum drive_guest_act act;
-    uint64_t bytes;
-};
-
-struct drive_in_use_call {
-    drive_in_use_done *done;
-    void *userdata;
-};
-
-struct helper_guest {
-    helper_guest_done *done;
-    void *userdata;
-};
-
-struct drive_claim_call {
-    struct drive_claim_call *next;
-    drive_claim_done *done;
-    void *userdata;
-    char path[64];
-    bool keep;
 };
 
 static struct {
@@ -98,8 +73,9 @@ static struct {
     struct drive_guest_call *guest_call;
     struct drive_in_use_call *search;
     struct helper_guest *traits;
-    struct drive_claim_call *claims; /* any number, and they end by themselves */
-    char walked[512];                /* the acts, in their order */
+    struct drive_claim_call *claims[8]; /* they end by themselves */
+    char claim_path[8][64];
+    char walked[512]; /* the acts, in their order */
 
     unsigned answers;
     enum status_code code;
@@ -227,75 +203,72 @@ static void vmm_answers(void)
 
 /* ---- the guest ---- */
 
-int drive_guest_call_new(const struct context *context, const struct drive_guest_request *request,
-                         drive_guest_done *done, void *userdata, struct drive_guest_call **ret_call)
+void drive_guest_start(struct drive_guest_call *call)
 {
-    struct drive_guest_call *call = calloc(1, sizeof(*call));
-
-    assert_non_null(call);
     assert_null(world.guest_call);
-    if (request->act != DRIVE_GUEST_LOOK) {
+    if (call->act != DRIVE_CLIENT_LIST) {
         assert_int_equal(world.vmm, HYPERVISOR_DRIVE_PRESENT);
-        assert_true(!world.makes_serial || strcmp(request->drive->serial, VMM_SERIAL) == 0);
+        assert_true(!world.makes_serial || strcmp(call->drive->serial, VMM_SERIAL) == 0);
     }
-    strcpy(world.asked_serial, request->drive->serial);
-    *call = (struct drive_guest_call){done, userdata, request->act, request->bytes};
-    *ret_call = world.guest_call = call;
-    return 0;
+    strcpy(world.asked_serial, call->drive->serial);
+    world.guest_call = call;
 }
 
-FAKE_CALL_FREE(drive_guest_call, drive_guest_call_free, world.guest_call)
-
-bool drive_guest_call_must_end(const struct drive_guest_call *call)
+void drive_guest_stop(struct drive_guest_call *call)
 {
-    assert_ptr_equal(call, world.guest_call);
-    return world.has_container;
+    if (call == world.guest_call)
+        world.guest_call = NULL;
+}
+
+bool drive_guest_must_end(const struct drive_guest_call *call)
+{
+    return call == world.guest_call && world.has_container;
 }
 
 static void guest_acts(void)
 {
-    static const char *const names[] = {[DRIVE_GUEST_LOOK] = "ask",
-                                        [DRIVE_GUEST_MOUNT] = "mount",
-                                        [DRIVE_GUEST_UNMOUNT] = "unmount",
-                                        [DRIVE_GUEST_GROW] = "grow"};
-    enum drive_guest_act act = world.guest_call->act;
+    static const char *const names[] = {[DRIVE_CLIENT_LIST] = "ask",
+                                        [DRIVE_CLIENT_MOUNT] = "mount",
+                                        [DRIVE_CLIENT_UNMOUNT] = "unmount",
+                                        [DRIVE_CLIENT_GROW] = "grow"};
+    enum drive_client_act act = world.guest_call->act;
 
     walk(names[act]);
     if (world.lacks_agent)
         world.guest_fails = STATUS_FAILED_PRECONDITION;
     if (world.guest_fails)
         return;
-    if (act == DRIVE_GUEST_MOUNT) {
+    if (act == DRIVE_CLIENT_MOUNT) {
         world.mounted = true;
         world.mount_bytes = world.guest_call->bytes;
     }
-    if (act == DRIVE_GUEST_GROW)
+    if (act == DRIVE_CLIENT_GROW)
         world.guest_bytes = world.guest_call->bytes;
-    if (act == DRIVE_GUEST_UNMOUNT && !world.busy)
+    if (act == DRIVE_CLIENT_UNMOUNT && !world.busy)
         world.mounted = false;
 }
 
 static void guest_answers(void)
 {
-    struct drive_guest_reply reply = {
-        .status = world.guest_fails,
-        .guest = world.mounted ? DRIVE_IN_GUEST_MOUNTED : DRIVE_IN_GUEST_ABSENT,
-        .device = "sda",
-    };
+    struct drive_guest_call *call = world.guest_call;
+    struct drive_result *result = call->result;
 
-    if (!reply.status && world.guest_call->act == DRIVE_GUEST_UNMOUNT && world.mounted)
-        reply.status = STATUS_FAILED_PRECONDITION;
-    if (!reply.status && world.guest_call->act == DRIVE_GUEST_MOUNT && world.lacks_container)
-        reply.status = (enum status_code)error_set(&reply.error, STATUS_FAILED_PRECONDITION,
-                                                   "container c1: it does not run");
-    else if (reply.status)
-        (void)error_set(&reply.error, 0, "the guest does not: 77 (cat) has it");
-    if (reply.status == STATUS_UNAVAILABLE || world.lacks_agent ||
-        (reply.status && world.guest_call->act == DRIVE_GUEST_UNMOUNT)) /* not known what is left */
-        reply.guest = DRIVE_IN_GUEST_UNKNOWN;
+    result->status = world.guest_fails;
+    call->guest = world.mounted ? DRIVE_IN_GUEST_MOUNTED : DRIVE_IN_GUEST_ABSENT;
+    strcpy(result->guest_device, "sda");
+    if (!result->status && call->act == DRIVE_CLIENT_UNMOUNT && world.mounted)
+        result->status = STATUS_FAILED_PRECONDITION;
+    if (!result->status && call->act == DRIVE_CLIENT_MOUNT && world.lacks_container)
+        result->status = (enum status_code)error_set(&result->error, STATUS_FAILED_PRECONDITION,
+                                                     "container c1: it does not run");
+    else if (result->status)
+        (void)error_set(&result->error, 0, "the guest does not: 77 (cat) has it");
+    if (result->status == STATUS_UNAVAILABLE || world.lacks_agent ||
+        (result->status && call->act == DRIVE_CLIENT_UNMOUNT)) /* not known what is left */
+        call->guest = DRIVE_IN_GUEST_UNKNOWN;
     world.guest_fails = STATUS_OK;
-    world.guest_call->done(world.guest_call, &reply, world.guest_call->userdata);
-    assert_null(world.guest_call);
+    world.guest_call = NULL;
+    call->done(call);
 }
 
 /* ---- the host ---- */
@@ -324,16 +297,20 @@ int observe_open_sysfs(int root_fd, const char *path, int *ret_fd)
     return *ret_fd < 0 ? -errno : 0;
 }
 
-int helper_guest_new(const struct context *context, const struct store_helper_run *sandbox,
-                     helper_guest_done *done, void *userdata, struct helper_guest **ret_guest)
+void helper_guest_start(struct helper_guest *guest, const struct context *context,
+                        const struct store_helper_run *sandbox,
+                        void (*done)(struct helper_guest *guest))
 {
     assert_non_null(strstr("sandbox-1 sandbox-2", sandbox->sandbox_id));
-    *ret_guest = world.traits = fake_call_make(sizeof(**ret_guest));
-    *world.traits = (struct helper_guest){done, userdata};
-    return 0;
+    *guest = (struct helper_guest){.is_known = true, .done = done};
+    world.traits = guest;
 }
 
-FAKE_CALL_FREE(helper_guest, helper_guest_free, world.traits)
+void helper_guest_stop(struct helper_guest *guest)
+{
+    if (guest == world.traits)
+        world.traits = NULL;
+}
 
 /* crustd itself has the disk open. */
 static inline bool is_claimed(void)
@@ -354,9 +331,8 @@ static int claim_by_pipe(void)
     return ends[1];
 }
 
-static void claim_by_name(const struct drive_claim_call *call, struct drive_claim_reply *reply)
+static void claim_by_name(struct drive_claim_reply *reply)
 {
-    assert_string_equal(call->path, world.numbered.name);
     reply->disk = (struct store_drive_mount_disk){.kind = world.numbered.kind,
                                                   .major = world.numbered.major,
                                                   .minor = world.numbered.minor,
@@ -380,103 +356,109 @@ static void claim_by_path(const struct drive_claim_call *call, struct drive_clai
     }
 }
 
-static void end_claim(struct drive_claim_call *call)
+static void end_claim(struct drive_claim_call *call, const char *path)
 {
     struct drive_claim_reply reply = {.fd = -1};
 
     world.hangs = world.storage_is_dead;
     if (world.storage_is_dead) {
         reply.outcome = error_set(&reply.error, DRIVE_CLAIM_HANGS, "its storage has not answered");
-    } else if (strcmp(call->path, world.host_path) == 0) {
+    } else if (strcmp(path, world.host_path) == 0) {
         claim_by_path(call, &reply);
     } else {
-        claim_by_name(call, &reply);
+        assert_string_equal(path, world.numbered.name);
+        claim_by_name(&reply);
     }
-    call->done(call, &reply, call->userdata);
+    call->done(call, &reply);
     fd_close(reply.fd);
 }
 
-/* The first that began. */
-static struct drive_claim_call *find_claim(void)
-{
-    struct drive_claim_call *first = NULL;
-
-    for (struct drive_claim_call *call = world.claims; call; call = call->next)
-        first = call;
-    return first;
-}
-
-/* All processes that open the disk come to an end, or to the end of crustd's patience. */
+/* All processes that open the disk come to an end, or to the end of crustd's patience: the first
+ * that began comes first. */
 static void open_disks(void)
 {
     struct drive_claim_call *call;
 
-    while ((call = find_claim()))
-        end_claim(call);
+    while ((call = world.claims[0])) {
+        char path[sizeof(world.claim_path[0])];
+
+        (void)strcpy(path, world.claim_path[0]);
+        drive_claim_stop(call);
+        end_claim(call, path);
+    }
 }
 
-int drive_claim_call_new(const struct drive_claim_request *request, bool keep, uint64_t patience_ns,
-                         drive_claim_done *done, void *userdata, struct drive_claim_call **ret_call)
+int drive_claim_start(struct drive_claim_call *call, const struct drive_claim_request *request,
+                      const char *name, uint64_t patience_ns, drive_claim_done *done)
 {
-    struct drive_claim_call *call;
+    unsigned i = 0;
 
     assert_true(patience_ns > 0);
     if (world.hangs && world.storage_is_dead)
         return CHILD_STILL_HANGS;
-    call = calloc(1, sizeof(*call));
-    assert_non_null(call);
-    *call = (struct drive_claim_call){
-        .next = world.claims, .done = done, .userdata = userdata, .keep = keep};
-    (void)snprintf(call->path, sizeof(call->path), "%s", request->host_path);
+    while (world.claims[i])
+        i++;
+    assert_true(i + 1 < array_length(world.claims));
+    world.claims[i] = call;
+    call->keep = request->keep;
+    call->done = done;
+    (void)snprintf(world.claim_path[i], sizeof(world.claim_path[i]), "%s", request->host_path);
     world.opens++;
-    *ret_call = world.claims = call;
     return 0;
 }
 
-struct drive_claim_call *drive_claim_call_free(struct drive_claim_call *call)
+void drive_claim_stop(struct drive_claim_call *call)
 {
-    struct drive_claim_call **link = &world.claims;
+    unsigned kept = 0;
 
-    while (call && *link != call)
-        link = &(*link)->next;
-    if (call)
-        *link = call->next;
-    free(call);
-    return NULL;
+    for (unsigned i = 0; i < array_length(world.claims); i++) {
+        struct drive_claim_call *one = world.claims[i];
+
+        world.claims[i] = NULL;
+        if (one == call)
+            continue;
+        memmove(world.claim_path[kept], world.claim_path[i], sizeof(world.claim_path[i]));
+        world.claims[kept++] = one;
+    }
 }
 
-int drive_in_use_call_new(const struct context *context, const struct drive_in_use_request *request,
-                          drive_in_use_done *done, void *userdata,
-                          struct drive_in_use_call **ret_call)
+void drive_in_use_start(struct drive_in_use_call *call, const struct context *context,
+                        const struct drive_in_use_request *request, drive_in_use_done *done)
 {
     assert_string_equal(request->drive_id, "data-1");
     assert_int_equal(request->disk->kind, world.disk.kind);
     assert_int_equal(request->disk->inode, world.disk.inode);
     world.searches_for_anybody = request->writable;
-    *ret_call = world.search = fake_call_make(sizeof(**ret_call));
-    *world.search = (struct drive_in_use_call){done, userdata};
-    return 0;
+    call->done = done;
+    world.search = call;
 }
 
-FAKE_CALL_FREE(drive_in_use_call, drive_in_use_call_free, world.search)
+void drive_in_use_stop(struct drive_in_use_call *call)
+{
+    if (call == world.search)
+        world.search = NULL;
+}
 
 static void traits_are_known(void)
 {
-    const struct guest_traits traits = {.is_confidential = world.confidential};
+    struct helper_guest *guest = world.traits;
 
-    world.traits->done(&traits, NULL, world.traits->userdata);
-    assert_null(world.traits);
+    guest->traits.is_confidential = world.confidential;
+    world.traits = NULL;
+    guest->done(guest);
 }
 
 static void search_ends(void)
 {
+    struct drive_in_use_call *call = world.search;
     struct drive_in_use_reply reply = {.outcome = world.other_has_disk ? DRIVE_IN_USE_BY_OTHERS
                                                                        : DRIVE_IN_USE_NOT};
 
     if (world.other_has_disk)
         (void)error_set(&reply.error, 0, "sandbox-9 has the disk");
     world.searched = true;
-    world.search->done(world.search, &reply, world.search->userdata);
+    world.search = NULL;
+    call->done(call, &reply);
 }
 
 /* ---- crustd ---- */

@@ -65,7 +65,7 @@ static void crustd_may_end_after_the_guest_has_removed_it(void **state)
 static void a_drive_that_was_never_mounted_is_removed_by_the_guest_too(void **state)
 {
     attach_without_serial();
-    step_until(GUEST_CALL, DRIVE_GUEST_LOOK);
+    step_until(GUEST_CALL, DRIVE_CLIENT_LIST);
     detach();
     go_on();
     expect_walked("look ask attach unmount remove ");
@@ -101,7 +101,7 @@ static void whether_a_guest_has_an_agent_is_found_out_again(void **state)
 static void be_silent(unsigned times)
 {
     for (unsigned i = 0; i < times; i++) {
-        step_until(GUEST_CALL, DRIVE_GUEST_UNMOUNT);
+        step_until(GUEST_CALL, DRIVE_CLIENT_UNMOUNT);
         world.guest_fails = i % 2 ? STATUS_DEADLINE_EXCEEDED : STATUS_UNAVAILABLE;
         go_on();
         drives_retry(world.drives);
@@ -112,10 +112,10 @@ static void be_silent(unsigned times)
 static void a_silent_guest_keeps_no_drive_that_it_does_not_have_mounted(void **state)
 {
     attach_without_serial();
-    step_until(GUEST_CALL, DRIVE_GUEST_LOOK);
+    step_until(GUEST_CALL, DRIVE_CLIENT_LIST);
     detach();
     be_silent(4);
-    step_until(GUEST_CALL, DRIVE_GUEST_UNMOUNT);
+    step_until(GUEST_CALL, DRIVE_CLIENT_UNMOUNT);
     expect_walked("look ask attach unmount unmount unmount unmount ");
     world.guest_fails = STATUS_FAILED_PRECONDITION; /* it answers */
     go_on();

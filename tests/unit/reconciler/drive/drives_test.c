@@ -101,12 +101,12 @@ static void a_detach_overtakes_a_mount_but_not_a_container(void **state)
         world.has_container = has_container;
         world.answers = 0;
         attach();
-        step_until(GUEST_CALL, DRIVE_GUEST_MOUNT);
+        step_until(GUEST_CALL, DRIVE_CLIENT_MOUNT);
         act(GUEST_CALL);
         detach();
         pass_while_due();
         assert_int_equal(world.guest_call->act,
-                         has_container ? DRIVE_GUEST_MOUNT : DRIVE_GUEST_UNMOUNT);
+                         has_container ? DRIVE_CLIENT_MOUNT : DRIVE_CLIENT_UNMOUNT);
         if (has_container)
             finish(GUEST_CALL);
         go_on();
@@ -156,7 +156,7 @@ static void a_pass_that_is_rolled_back_has_not_happened(void **state)
 {
     world.opens_path = true;
     attach();
-    step_until(GUEST_CALL, DRIVE_GUEST_MOUNT);
+    step_until(GUEST_CALL, DRIVE_CLIENT_MOUNT);
     act(GUEST_CALL);
     execute_sql(the_store(), "PRAGMA query_only = 1");
     finish(GUEST_CALL);
@@ -414,7 +414,7 @@ static void a_mount_that_was_cut_off_is_done_again_or_undone(void **state)
         begin_anew();
         world.opens_path = lacks_claim;
         assert_int_equal(attach_with_container("/in"), STATUS_OK);
-        step_until(GUEST_CALL, DRIVE_GUEST_MOUNT);
+        step_until(GUEST_CALL, DRIVE_CLIENT_MOUNT);
         act(GUEST_CALL);
         assert_true(world.mounted);
         restart();
@@ -432,7 +432,7 @@ static void a_growth_that_fails_keeps_no_container_from_the_drive(void **state)
 {
     bring_in_with_container();
     grow_disk(2 * GIB);
-    step_until(GUEST_CALL, DRIVE_GUEST_GROW);
+    step_until(GUEST_CALL, DRIVE_CLIENT_GROW);
     world.guest_fails = STATUS_UNAVAILABLE;
     go_on();
     expect_walked("resize grow ");
@@ -462,10 +462,10 @@ static void containers_get_the_drive_again(void **state)
     expect_walked("mount mount ");
     drives_note_sandbox(world.drives, "sandbox-1");
     pass_while_due();
-    assert_int_equal(world.guest_call->act, DRIVE_GUEST_MOUNT);
+    assert_int_equal(world.guest_call->act, DRIVE_CLIENT_MOUNT);
     detach(); /* waits for none of it */
     pass_while_due();
-    assert_int_equal(world.guest_call->act, DRIVE_GUEST_UNMOUNT);
+    assert_int_equal(world.guest_call->act, DRIVE_CLIENT_UNMOUNT);
     go_on();
     expect_answer(2, STATUS_OK, "");
     bring_in();

@@ -8,11 +8,8 @@
 
 #include "agent-client/container_run.h"
 #include "agent-client/drive_client.h"
-#include "reconciler/drive/guest.h"
+#include "reconciler/drive/drive_work.h"
 #include "reconciler/helper/helper.h"
-#include "reconciler/helper/report.h"
-#include "reconciler/helper/share.h"
-#include "reconciler/helper/targets.h"
 
 #define SERIAL "crust-abcdefghijk237"
 #define SHARE  "/run/kata-containers/shared/sandboxes/sandbox-1/mounts"
@@ -35,18 +32,13 @@ struct container_run {
     void *userdata;
 };
 
-struct helper_guest {
-    helper_guest_done *done;
-    void *userdata;
-    struct loop_timer timer;
-};
-
 static struct {
     struct surroundings node;
     struct store_drive_mount drive;
-    struct drive_guest_call *call;
+    struct store_helper_run sandbox;
+    struct drive_guest_call call;
     unsigned ends;
-    struct drive_guest_reply reply;
+    struct drive_result result;
 
     /* crust-guest-agent */
     bool has_companion, has_no_memory;
@@ -136,32 +128,19 @@ void drive_client_read_text(enum drive_client_act act, const char *serial, const
     *ret_reply = test.answer;
 }
 
-static void on_described(struct loop_timer *timer)
-{
-    struct helper_guest *guest = container_of(timer, struct helper_guest, timer);
-    const struct guest_traits traits = {.share = test.guest_share};
-    const struct error error = {.text = "no answer"};
-
-    guest->done(&traits, test.is_unknown ? &error : NULL, guest->userdata);
-}
-
-int helper_guest_new(const struct context *context, const struct store_helper_run *sandbox,
-                     helper_guest_done *done, void *userdata, struct helper_guest **ret_guest)
+void helper_guest_start(struct helper_guest *guest, const struct context *context,
+                        const struct store_helper_run *sandbox,
+                        void (*done)(struct helper_guest *guest))
 {
     assert_string_equal(sandbox->sandbox_id, "sandbox-1");
-    *ret_guest = calloc(1, sizeof(**ret_guest));
-    assert_non_null(*ret_guest);
-    **ret_guest = (struct helper_guest){.done = done, .userdata = userdata};
-    loop_timer_start(context->loop, &(*ret_guest)->timer, 0, on_described);
-    return 0;
+    *guest = (struct helper_guest){.is_known = !test.is_unknown,
+                                   .traits = {.share = test.guest_share},
+                                   .error = {.text = "no answer"}};
+    done(guest);
 }
 
-struct helper_guest *helper_guest_free(struct helper_guest *guest)
+void helper_guest_stop(struct helper_guest *guest)
 {
-    if (guest)
-        loop_timer_stop(&guest->timer);
-    free(guest);
-    return NULL;
 }
 
 static void join(const char *const *texts, char *ret_text, size_t size)
@@ -253,44 +232,47 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    test.call = drive_guest_call_free(test.call);
+    drive_guest_stop(&test.call);
     assert_false(test.client || test.helper || test.container);
     surroundings_end(&test.node);
     return 0;
 }
 
-static void on_done(struct drive_guest_call *call, const struct drive_guest_reply *reply,
-                    void *userdata)
+static void on_done(struct drive_guest_call *call)
 {
     test.ends++;
-    test.reply = *reply;
-    test.call = drive_guest_call_free(call);
 }
 
 /* Until somebody waits for the test's answer, or the call has ended. */
-static void begin(enum drive_guest_act act)
+static void begin(enum drive_client_act act)
 {
-    const struct drive_guest_request request = {
-        .act = act,
+    drive_guest_stop(&test.call);
+    assert_int_equal(
+        store_get_helper_sandbox(test.node.context.store, test.drive.sandbox_ref, &test.sandbox),
+        0);
+    test.call = (struct drive_guest_call){
+        .context = &test.node.context,
         .drive = &test.drive,
-        .bytes = act == DRIVE_GUEST_GROW ? 8192 : 0,
-        .allowed_ns = 20 * NSEC_PER_SEC,
+        .sandbox = &test.sandbox,
+        .act = act,
+        .bytes = act == DRIVE_CLIENT_GROW ? 8192 : 0,
+        .ends_at = clock_boottime() + 20 * NSEC_PER_SEC,
+        .result = &test.result,
+        .done = on_done,
     };
-
+    test.result = (struct drive_result){0};
     test.ends = 0;
-    assert_int_equal(drive_guest_call_new(&test.node.context, &request, on_done, NULL, &test.call),
-                     0);
-    assert_int_equal(test.ends, 0);
+    drive_guest_start(&test.call);
     while (!test.client && !test.helper && !test.container && !test.ends)
         loop_run_once(&test.node.loop);
 }
 
 static void expect(enum status_code status, enum drive_in_guest guest, const char *text)
 {
-    if (test.reply.status != status || test.reply.guest != guest ||
-        !strstr(test.reply.error.text, text))
-        fail_msg("%s, guest %d, \"%s\": not %s, guest %d, \"%s\"", status_name(test.reply.status),
-                 test.reply.guest, test.reply.error.text, status_name(status), guest, text);
+    if (test.result.status != status || test.call.guest != guest ||
+        !strstr(test.result.error.text, text))
+        fail_msg("%s, guest %d, \"%s\": not %s, guest %d, \"%s\"", status_name(test.result.status),
+                 test.call.guest, test.result.error.text, status_name(status), guest, text);
     assert_int_equal(test.ends, 1);
 }
 

@@ -37,7 +37,7 @@ static void a_mount_is_asked_for_as_the_row_has_it(void **state)
     test.drive.request.has_fs_group = true;
     test.drive.request.fs_group = 2000;
     test.drive.request.fs_group_policy = DRIVE_GROUP_ON_ROOT_MISMATCH;
-    begin(DRIVE_GUEST_MOUNT);
+    begin(DRIVE_CLIENT_MOUNT);
     assert_string_equal(test.address, "vsock://3:1030");
     assert_int_equal(test.asked.act, DRIVE_CLIENT_MOUNT);
     assert_int_equal(test.asked.listener.vmm, 100);
@@ -54,34 +54,34 @@ static void a_mount_is_asked_for_as_the_row_has_it(void **state)
     assert_int_equal(test.mount.fs_group_policy, DRIVE_GROUP_ON_ROOT_MISMATCH);
     answers(&reply);
     expect(STATUS_OK, DRIVE_IN_GUEST_MOUNTED, "");
-    assert_string_equal(test.reply.device, "sda");
-    assert_string_equal(test.reply.remark, "the group of 2 entries could not be changed; e2fsck "
-                                           "has repaired the file system");
+    assert_string_equal(test.result.guest_device, "sda");
+    assert_string_equal(test.result.remark, "the group of 2 entries could not be changed; e2fsck "
+                                            "has repaired the file system");
 }
 
 /* Without the agent, or where it is older, the other route is taken. */
 static void a_refusal_says_what_is_known_of_the_mount(void **state)
 {
     static const struct {
-        enum drive_guest_act act;
+        enum drive_client_act act;
         enum drive_client_outcome outcome;
         enum status_code said, status;
         enum drive_in_guest guest;
         const char *text;
     } cases[] = {
-        {DRIVE_GUEST_MOUNT, DRIVE_CLIENT_ANSWERED, STATUS_INVALID_ARGUMENT, STATUS_INVALID_ARGUMENT,
-         DRIVE_IN_GUEST_ABSENT, "it says so"},
-        {DRIVE_GUEST_MOUNT, DRIVE_CLIENT_SILENT, STATUS_UNAVAILABLE, STATUS_UNAVAILABLE,
+        {DRIVE_CLIENT_MOUNT, DRIVE_CLIENT_ANSWERED, STATUS_INVALID_ARGUMENT,
+         STATUS_INVALID_ARGUMENT, DRIVE_IN_GUEST_ABSENT, "it says so"},
+        {DRIVE_CLIENT_MOUNT, DRIVE_CLIENT_SILENT, STATUS_UNAVAILABLE, STATUS_UNAVAILABLE,
          DRIVE_IN_GUEST_UNKNOWN, "it says so"},
-        {DRIVE_GUEST_MOUNT, DRIVE_CLIENT_ANSWERED, STATUS_DEADLINE_EXCEEDED,
+        {DRIVE_CLIENT_MOUNT, DRIVE_CLIENT_ANSWERED, STATUS_DEADLINE_EXCEEDED,
          STATUS_DEADLINE_EXCEEDED, DRIVE_IN_GUEST_UNKNOWN, "it says so"},
-        {DRIVE_GUEST_UNMOUNT, DRIVE_CLIENT_ANSWERED, STATUS_FAILED_PRECONDITION,
+        {DRIVE_CLIENT_UNMOUNT, DRIVE_CLIENT_ANSWERED, STATUS_FAILED_PRECONDITION,
          STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_UNKNOWN, "it says so"},
-        {DRIVE_GUEST_UNMOUNT, DRIVE_CLIENT_UNREACHABLE, STATUS_UNAVAILABLE, STATUS_UNAVAILABLE,
+        {DRIVE_CLIENT_UNMOUNT, DRIVE_CLIENT_UNREACHABLE, STATUS_UNAVAILABLE, STATUS_UNAVAILABLE,
          DRIVE_IN_GUEST_UNKNOWN, "it says so"},
-        {DRIVE_GUEST_MOUNT, DRIVE_CLIENT_ABSENT, STATUS_UNAVAILABLE, STATUS_FAILED_PRECONDITION,
+        {DRIVE_CLIENT_MOUNT, DRIVE_CLIENT_ABSENT, STATUS_UNAVAILABLE, STATUS_FAILED_PRECONDITION,
          DRIVE_IN_GUEST_UNKNOWN, "guest.helper is off"},
-        {DRIVE_GUEST_UNMOUNT, DRIVE_CLIENT_UNSUPPORTED, STATUS_FAILED_PRECONDITION,
+        {DRIVE_CLIENT_UNMOUNT, DRIVE_CLIENT_UNSUPPORTED, STATUS_FAILED_PRECONDITION,
          STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_UNKNOWN, "guest.helper is off"},
     };
 
@@ -91,7 +91,7 @@ static void a_refusal_says_what_is_known_of_the_mount(void **state)
         refuses(cases[i].outcome, cases[i].said, "it says so");
         expect(cases[i].status, cases[i].guest, cases[i].text);
     }
-    begin(DRIVE_GUEST_UNMOUNT);
+    begin(DRIVE_CLIENT_UNMOUNT);
     assert_string_equal(test.mount.drive_id, "d1");
     assert_string_equal(test.mount.serial, SERIAL);
     answers(&(struct drive_client_reply){.unmount = {.was_mounted = true}});
@@ -107,7 +107,7 @@ static void containers_are_asked_for_and_answered(void **state)
     const struct drive_container *one = test.mount.containers.each;
 
     test.drive.request.containers = one_container;
-    begin(DRIVE_GUEST_MOUNT);
+    begin(DRIVE_CLIENT_MOUNT);
     assert_int_equal(test.mount.containers.count, 1);
     assert_string_equal(one->container_id, "c1");
     assert_string_equal(one->path, "/in");
@@ -115,16 +115,16 @@ static void containers_are_asked_for_and_answered(void **state)
     assert_true(one->read_only);
     answers(&reply);
     expect(STATUS_OK, DRIVE_IN_GUEST_MOUNTED, "");
-    begin(DRIVE_GUEST_MOUNT);
+    begin(DRIVE_CLIENT_MOUNT);
     reply.mount.containers = 0;
     strcpy(reply.mount.container_error, "container c1: it does not run in this guest");
     answers(&reply);
     expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_MOUNTED, "does not run");
-    begin(DRIVE_GUEST_MOUNT);
+    begin(DRIVE_CLIENT_MOUNT);
     reply.mount.container_error[0] = '\0';
     answers(&reply);
     expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_MOUNTED, "older than crustd");
-    begin(DRIVE_GUEST_UNMOUNT);
+    begin(DRIVE_CLIENT_UNMOUNT);
     assert_string_equal(test.mount.containers.each[0].path, "/in");
 }
 
@@ -132,7 +132,7 @@ static void containers_are_asked_for_and_answered(void **state)
 static void an_agent_that_is_away_may_enter_containers_later(void **state)
 {
     static const enum drive_state states[] = {DRIVE_MOUNTED, DRIVE_READY};
-    static const enum drive_guest_act acts[] = {DRIVE_GUEST_LOOK, DRIVE_GUEST_MOUNT};
+    static const enum drive_client_act acts[] = {DRIVE_CLIENT_LIST, DRIVE_CLIENT_MOUNT};
 
     test.drive.request.containers = one_container;
     for (size_t i = 0; i < array_length(states) * array_length(acts); i++) {
@@ -143,30 +143,24 @@ static void an_agent_that_is_away_may_enter_containers_later(void **state)
     }
 }
 
-/* A damaged row, no memory, no sandbox. */
+/* A damaged row, no memory. */
 static void what_cannot_be_asked_is_reported(void **state)
 {
     static const char *const texts[] = {"[1]", "[{\"container_id\":\"c1\"}]", "x"};
     char text[64], options[] = "[1]";
-    bool changed;
 
     for (size_t i = 0; i < array_length(texts); i++) {
         test.drive.request.containers = strcpy(text, texts[i]);
-        begin(DRIVE_GUEST_MOUNT);
+        begin(DRIVE_CLIENT_MOUNT);
         expect(STATUS_UNAVAILABLE, DRIVE_IN_GUEST_UNKNOWN, "cannot ask");
     }
     test.drive.request.containers = NULL;
     test.drive.request.options = options;
-    begin(DRIVE_GUEST_MOUNT);
+    begin(DRIVE_CLIENT_MOUNT);
     expect(STATUS_UNAVAILABLE, DRIVE_IN_GUEST_UNKNOWN, "cannot ask");
     test.has_no_memory = true;
-    begin(DRIVE_GUEST_LOOK);
+    begin(DRIVE_CLIENT_LIST);
     expect(STATUS_UNAVAILABLE, DRIVE_IN_GUEST_UNKNOWN, "cannot ask");
-    assert_int_equal(store_begin(test.node.context.store), 0);
-    assert_int_equal(store_end_sandbox(test.node.context.store, "sandbox-1", &changed), 0);
-    assert_int_equal(store_commit(test.node.context.store), 0);
-    begin(DRIVE_GUEST_LOOK);
-    expect(STATUS_UNAVAILABLE, DRIVE_IN_GUEST_UNKNOWN, "the sandbox has ended");
 }
 
 /* By its serial and its place, and whatever else the guest has. */
@@ -190,15 +184,15 @@ static void a_look_finds_the_drive(void **state)
         strcpy(reply.entry.serial, cases[i].serial);
         strcpy(reply.entry.device, cases[i].device);
         strcpy(reply.entry.vm_path, cases[i].vm_path);
-        begin(DRIVE_GUEST_LOOK);
+        begin(DRIVE_CLIENT_LIST);
         assert_int_equal(test.asked.act, DRIVE_CLIENT_LIST);
         assert_false(test.asked.without_disks);
         answers(&reply);
         expect(STATUS_OK, cases[i].guest, "");
-        assert_string_equal(test.reply.device, cases[i].device);
+        assert_string_equal(test.result.guest_device, cases[i].device);
     }
     test.drive.state = DRIVE_REQUESTED; /* no disk of the guest can be the drive's */
-    begin(DRIVE_GUEST_LOOK);
+    begin(DRIVE_CLIENT_LIST);
     assert_true(test.asked.without_disks);
     answers(&(struct drive_client_reply){.is_incomplete = true}); /* proves no absence */
     expect(STATUS_UNAVAILABLE, DRIVE_IN_GUEST_UNKNOWN, "cannot list all of its drives");
@@ -206,7 +200,7 @@ static void a_look_finds_the_drive(void **state)
 
 static void grow(enum drive_client_outcome outcome, enum status_code status, const char *text)
 {
-    begin(DRIVE_GUEST_GROW);
+    begin(DRIVE_CLIENT_GROW);
     assert_int_equal(test.asked.act, DRIVE_CLIENT_GROW);
     assert_int_equal(test.mount.bytes, 8192);
     assert_string_equal(test.mount.vm_path, "/run/data");
@@ -290,7 +284,7 @@ static bool has_directory(void)
 static void a_drive_is_mounted_by_its_container(void **state)
 {
     test.node.config.drives.flush_seconds = 7;
-    begin(DRIVE_GUEST_MOUNT);
+    begin(DRIVE_CLIENT_MOUNT);
     assert_int_equal(test.companions, 1);
     assert_int_equal(test.request.act, CONTAINER_HOLD);
     assert_int_equal(
@@ -302,9 +296,9 @@ static void a_drive_is_mounted_by_its_container(void **state)
     test.answer = (struct drive_client_reply){.mount = {.device = "sda", .walk = {1, 2, 3}}};
     container_ends((struct container_reply){.kind = CONTAINER_DONE, .held = true}, "");
     expect(STATUS_OK, DRIVE_IN_GUEST_MOUNTED, "");
-    assert_string_equal(test.reply.device, "sda");
-    assert_string_equal(test.reply.remark, "the group of 3 entries could not be changed");
-    assert_true(test.reply.by_container);
+    assert_string_equal(test.result.guest_device, "sda");
+    assert_string_equal(test.result.remark, "the group of 3 entries could not be changed");
+    assert_true(test.result.by_container);
     assert_true(has_directory());
 }
 
@@ -375,7 +369,7 @@ static void a_mount_that_fails_leaves_only_what_cannot_be_removed(void **state)
         test.drive.request.has_fs_group = cases[i].has_group;
         test.answer = (struct drive_client_reply){.status = cases[i].said};
         (void)error_set(&test.answer.error, 0, "a protected place");
-        begin(DRIVE_GUEST_MOUNT);
+        begin(DRIVE_CLIENT_MOUNT);
         container_ends(cases[i].reply, "EROFS");
         expect(cases[i].status, cases[i].guest, cases[i].text);
         assert_int_equal(has_directory(), cases[i].is_left);
@@ -386,24 +380,24 @@ static void a_mount_that_fails_leaves_only_what_cannot_be_removed(void **state)
 static void a_guest_that_refuses_helpers_is_found_out_first(void **state)
 {
     test.drive.state = DRIVE_REQUESTED;
-    begin(DRIVE_GUEST_LOOK);
+    begin(DRIVE_CLIENT_LIST);
     assert_string_equal(test.helper_call, "list");
     helper_fails(REASON_AGENT_POLICY_DENIED, "CreateContainer: blocked by policy");
     expect(STATUS_PERMISSION_DENIED, DRIVE_IN_GUEST_UNKNOWN,
            "blocked by policy; drives in this guest need crust-guest-agent");
-    begin(DRIVE_GUEST_LOOK);
+    begin(DRIVE_CLIENT_LIST);
     helper_fails(REASON_AGENT_UNSUPPORTED, "the guest is confidential");
     expect(reason_code(REASON_AGENT_UNSUPPORTED, STATE_BLOCK_GROWN), DRIVE_IN_GUEST_UNKNOWN,
            "confidential");
-    begin(DRIVE_GUEST_LOOK);
+    begin(DRIVE_CLIENT_LIST);
     helper_answers(STATUS_OK, "");
     expect(STATUS_OK, DRIVE_IN_GUEST_ABSENT, "");
     test.drive.state = DRIVE_ATTACHED;
     test.program_result = HELPER_PROGRAM_MISSING;
-    begin(DRIVE_GUEST_MOUNT);
+    begin(DRIVE_CLIENT_MOUNT);
     expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_UNKNOWN, "no such program");
     test.node.config.guest.helper = false;
-    begin(DRIVE_GUEST_MOUNT);
+    begin(DRIVE_CLIENT_MOUNT);
     expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_UNKNOWN, "guest.helper is off");
 }
 
@@ -415,12 +409,12 @@ static void a_guest_needs_the_share(void **state)
     struct store *store = test.node.context.store;
 
     test.guest_share = GUEST_SHARE_NONE;
-    begin(DRIVE_GUEST_MOUNT);
+    begin(DRIVE_CLIENT_MOUNT);
     expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_ABSENT, "shares no directory");
     test.is_unknown = true;
-    begin(DRIVE_GUEST_MOUNT);
+    begin(DRIVE_CLIENT_MOUNT);
     assert_non_null(test.container); /* it is told why it cannot run, or runs */
-    test.call = drive_guest_call_free(test.call);
+    drive_guest_stop(&test.call);
     test.is_unknown = false;
     test.guest_share = GUEST_SHARE_DIRECTORY;
     sandbox.runtime = RUNTIME_KATA_RS;
@@ -428,10 +422,10 @@ static void a_guest_needs_the_share(void **state)
     (void)put_sandbox(store, &sandbox, true);
     assert_int_equal(store_commit(store), 0);
     tree_make("/run/kata-containers/shared/sandboxes/sandbox-1/rw");
-    begin(DRIVE_GUEST_MOUNT);
+    begin(DRIVE_CLIENT_MOUNT);
     expect(STATUS_UNAVAILABLE, DRIVE_IN_GUEST_ABSENT, "not yet made");
     tree_make("/run/kata-containers/shared/sandboxes/sandbox-1/rw/passthrough");
-    begin(DRIVE_GUEST_MOUNT);
+    begin(DRIVE_CLIENT_MOUNT);
     assert_non_null(
         strstr(test.directory, "/run/kata-containers/shared/containers/passthrough/" SERIAL));
 }
@@ -440,13 +434,13 @@ static void a_drive_in_use_is_looked_at(void **state)
 {
     test.drive.state = DRIVE_READY;
     tree_make(HELD);
-    begin(DRIVE_GUEST_LOOK);
+    begin(DRIVE_CLIENT_LIST);
     helper_lists(DRIVE_GUEST_MOUNTED, "/run/data");
     expect(STATUS_OK, DRIVE_IN_GUEST_MOUNTED, "");
-    begin(DRIVE_GUEST_LOOK);
+    begin(DRIVE_CLIENT_LIST);
     helper_lists(DRIVE_GUEST_PRESENT, "");
     expect(STATUS_OK, DRIVE_IN_GUEST_ABSENT, "");
-    begin(DRIVE_GUEST_LOOK);
+    begin(DRIVE_CLIENT_LIST);
     helper_fails(REASON_AGENT_UNREACHABLE, "no answer");
     expect(STATUS_UNAVAILABLE, DRIVE_IN_GUEST_UNKNOWN, "no answer");
 }
@@ -457,14 +451,14 @@ static void a_mounted_drive_gets_its_container_again(void **state)
 {
     test.drive.state = DRIVE_UNMOUNTING;
     test.node.config.drives.flush_seconds = 5;
-    begin(DRIVE_GUEST_LOOK);
+    begin(DRIVE_CLIENT_LIST);
     helper_lists(DRIVE_GUEST_MOUNTED, "/run/data");
     assert_string_equal(test.container_arguments, "--drive mount --flush 5");
     container_ends((struct container_reply){.kind = CONTAINER_FAILED}, "EROFS");
     expect(STATUS_OK, DRIVE_IN_GUEST_MOUNTED, "");
     assert_false(has_directory());
     test.node.config.drives.flush_seconds = 0;
-    begin(DRIVE_GUEST_LOOK);
+    begin(DRIVE_CLIENT_LIST);
     helper_lists(DRIVE_GUEST_MOUNTED, "/run/data");
     expect(STATUS_OK, DRIVE_IN_GUEST_MOUNTED, "");
 }
@@ -476,38 +470,38 @@ static void remains_of_a_helper_are_passed_on(void **state)
 
     (void)error_set(&outcome.removal_error, 0, "busy");
     test.drive.state = DRIVE_READY;
-    begin(DRIVE_GUEST_LOOK);
+    begin(DRIVE_CLIENT_LIST);
     helper_ends(&outcome);
     assert_int_equal(test.leftovers, 1);
-    begin(DRIVE_GUEST_LOOK);
+    begin(DRIVE_CLIENT_LIST);
     helper_lists(DRIVE_GUEST_PRESENT, "");
     assert_int_equal(test.leftovers, 1);
-    begin(DRIVE_GUEST_LOOK);
-    test.call = drive_guest_call_free(test.call);
+    begin(DRIVE_CLIENT_LIST);
+    drive_guest_stop(&test.call);
     assert_int_equal(test.passed_on, 1);
     test.helper_name = ""; /* it is not on record yet */
-    begin(DRIVE_GUEST_LOOK);
-    test.call = drive_guest_call_free(test.call);
+    begin(DRIVE_CLIENT_LIST);
+    drive_guest_stop(&test.call);
     assert_int_equal(test.leftovers, 2);
 }
 
 static void an_unmount_removes_the_container_first(void **state)
 {
     tree_make(HELD);
-    begin(DRIVE_GUEST_UNMOUNT);
+    begin(DRIVE_CLIENT_UNMOUNT);
     assert_int_equal(test.request.act, CONTAINER_CLEAN_UP);
     container_ends((struct container_reply){.kind = CONTAINER_TIMED_OUT, .left = true},
                    "RemoveContainer: no answer");
     expect(STATUS_UNAVAILABLE, DRIVE_IN_GUEST_UNKNOWN, "no answer");
     assert_true(tree_has(HELD));
-    begin(DRIVE_GUEST_UNMOUNT);
+    begin(DRIVE_CLIENT_UNMOUNT);
     container_ends((struct container_reply){.kind = CONTAINER_DONE}, "");
     assert_false(tree_has(HELD));
     assert_string_equal(test.helper_call, "unmount");
     assert_string_equal(test.mount.serial, SERIAL);
     helper_answers(STATUS_FAILED_PRECONDITION, "/run/data is in use by 1 processes: 12 (sleep)");
     expect(STATUS_FAILED_PRECONDITION, DRIVE_IN_GUEST_UNKNOWN, "12 (sleep)");
-    begin(DRIVE_GUEST_UNMOUNT); /* without a container */
+    begin(DRIVE_CLIENT_UNMOUNT); /* without a container */
     helper_answers(STATUS_OK, "");
     expect(STATUS_OK, DRIVE_IN_GUEST_ABSENT, "");
 }
@@ -518,29 +512,29 @@ static void a_held_drive_grows_by_a_helper(void **state)
         .report = {.volumes = 1, .volume = {{.device_bytes = 8192, .stats = {.has_bytes = true}}}}};
 
     tree_make(HELD);
-    begin(DRIVE_GUEST_GROW);
+    begin(DRIVE_CLIENT_GROW);
     assert_true(test.grow);
     assert_string_equal(test.helper_call, "");
     assert_string_equal(test.paths, "/run/data");
     helper_ends(&outcome);
     expect(STATUS_OK, DRIVE_IN_GUEST_MOUNTED, "");
-    begin(DRIVE_GUEST_GROW);
+    begin(DRIVE_CLIENT_GROW);
     outcome.report.volume[0].fault = HELPER_FAULT_READ_ONLY;
     strcpy(outcome.report.volume[0].text, "mounted read-only");
     helper_ends(&outcome);
-    assert_int_not_equal(test.reply.status, STATUS_OK);
+    assert_int_not_equal(test.result.status, STATUS_OK);
 }
 
 static void a_call_may_be_freed_at_any_time(void **state)
 {
     test.has_companion = true;
-    begin(DRIVE_GUEST_MOUNT);
-    test.call = drive_guest_call_free(test.call);
+    begin(DRIVE_CLIENT_MOUNT);
+    drive_guest_stop(&test.call);
     assert_int_equal(test.ends, 0);
     test.has_companion = false;
-    begin(DRIVE_GUEST_MOUNT);
-    assert_true(drive_guest_call_must_end(test.call)); /* should not, while the VM lives */
-    test.call = drive_guest_call_free(test.call);
+    begin(DRIVE_CLIENT_MOUNT);
+    assert_true(drive_guest_must_end(&test.call)); /* should not, while the VM lives */
+    drive_guest_stop(&test.call);
     assert_true(has_directory());
 }
 

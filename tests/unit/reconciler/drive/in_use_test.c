@@ -158,31 +158,6 @@ static void a_reader_whose_arguments_cannot_be_read_is_a_doubt(void **state)
     hung = 0;
 }
 
-static void on_prepare(struct loop_prepare *prepare)
-{
-    assert_true(slow_answers <= 1);
-    slow_answers = 0;
-}
-
-/* Anybody who may read a disk's file can have it open many times. */
-static void a_pass_waits_for_one_slow_answer(void **state)
-{
-    struct loop_prepare prepare = {0};
-    int own;
-
-    own = open(fixture->path, O_RDONLY); /* the holder inherits it */
-    assert_true(own >= 0);
-    start_holder("blkid", fixture->path, O_RDONLY);
-    loop_prepare_start(&fixture->loop, &prepare, on_prepare);
-    slow = fixture->holder;
-    slow_answers = 0;
-    expect_free();
-    on_prepare(&prepare);
-    slow = 0;
-    loop_prepare_stop(&prepare);
-    fd_close(own);
-}
-
 static void the_vmm_of_a_sandbox_is_named_with_it(void **state)
 {
     start_holder("anything", fixture->path, O_RDONLY);
@@ -337,7 +312,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         SEARCH(who_has_the_file_open_is_named),
         SEARCH(a_reader_whose_arguments_cannot_be_read_is_a_doubt),
-        SEARCH(a_pass_waits_for_one_slow_answer),
         SEARCH(the_vmm_of_a_sandbox_is_named_with_it),
         SEARCH(a_vmm_with_many_descriptors_is_examined_whole),
         SEARCH(a_vmm_that_may_not_be_examined_is_a_doubt),

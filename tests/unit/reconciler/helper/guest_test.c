@@ -3,7 +3,7 @@
  * what either comes to. */
 #include "tests/unit/reconciler/surroundings.h"
 
-#include "reconciler/helper/targets.h"
+#include "reconciler/helper/helper.h"
 #include "tests/unit/reconciler/fake_vmm.h"
 
 static struct {
@@ -12,11 +12,8 @@ static struct {
     struct guest_traits traits; /* by the arguments */
     int unobservable;
     unsigned observed;
-    struct helper_guest *guest;
+    struct helper_guest guest;
     unsigned answers;
-    struct guest_traits answered_traits;
-    bool is_known;
-    char error[ERROR_TEXT_BYTES];
 } test;
 
 int guest_traits_observe(const struct observe_sandbox_paths *paths, enum hypervisor_kind kind,
@@ -31,30 +28,22 @@ int guest_traits_observe(const struct observe_sandbox_paths *paths, enum hypervi
     return test.unobservable;
 }
 
-static void on_guest(const struct guest_traits *traits, const struct error *error, void *userdata)
+static void on_guest(struct helper_guest *guest)
 {
-    assert_ptr_equal(userdata, &test);
+    assert_ptr_equal(guest, &test.guest);
     test.answers++;
-    test.answered_traits = *traits;
-    test.is_known = !error;
-    (void)snprintf(test.error, sizeof(test.error), "%s", error ? error->text : "");
-    test.guest = helper_guest_free(test.guest);
-    loop_stop(&test.node.loop);
 }
 
-static int look_at(enum hypervisor_kind kind, const char *control_socket)
+static void look_at(enum hypervisor_kind kind, const char *control_socket)
 {
     struct store_helper_run sandbox;
-    int r;
 
     assert_int_equal(
         store_get_helper_sandbox(test.node.context.store, test.node.bound.sandbox_ref, &sandbox),
         0);
     sandbox.hypervisor = test.kind = kind;
     (void)snprintf(sandbox.control_socket, sizeof(sandbox.control_socket), "%s", control_socket);
-    r = helper_guest_new(&test.node.context, &sandbox, on_guest, &test, &test.guest);
-    assert_int_equal(test.answers, 0); /* never from within */
-    return r;
+    helper_guest_start(&test.guest, &test.node.context, &sandbox, on_guest);
 }
 
 static int set_up(void **state)
@@ -68,7 +57,7 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    assert_null(helper_guest_free(test.guest));
+    helper_guest_stop(&test.guest);
     assert_null(fake_vmm);
     surroundings_end(&test.node);
     return 0;
@@ -91,14 +80,13 @@ static void other_guests_are_read_from_their_vmms_arguments(void **state)
     for (size_t i = 0; i < array_length(table); i++) {
         test.answers = 0;
         test.unobservable = table[i].unobservable;
-        assert_int_equal(look_at(table[i].kind, "/run/monitor.sock"), 0);
-        loop_run(&test.node.loop);
+        look_at(table[i].kind, "/run/monitor.sock");
         assert_int_equal(test.answers, 1);
         assert_int_equal(test.observed, i + 1);
-        assert_int_equal(test.is_known, !table[i].error);
-        assert_non_null(strstr(test.error, table[i].error ? table[i].error : ""));
-        assert_true(test.answered_traits.is_confidential);
-        assert_int_equal(test.answered_traits.share, GUEST_SHARE_NONE);
+        assert_int_equal(test.guest.is_known, !table[i].error);
+        assert_non_null(strstr(test.guest.error.text, table[i].error ? table[i].error : ""));
+        assert_true(test.guest.traits.is_confidential);
+        assert_int_equal(test.guest.traits.share, GUEST_SHARE_NONE);
     }
 }
 
@@ -115,7 +103,8 @@ static void cloud_hypervisor_is_asked_itself(void **state)
     test.node.config.resize.call_timeout_seconds = 7;
     for (size_t i = 0; i < array_length(table); i++) {
         test.answers = 0;
-        assert_int_equal(look_at(HYPERVISOR_CLOUD_HYPERVISOR, "/run/clh-api.sock"), 0);
+        look_at(HYPERVISOR_CLOUD_HYPERVISOR, "/run/clh-api.sock");
+        assert_int_equal(test.answers, 0);
         assert_int_equal(fake_vmm->kind, HYPERVISOR_CLOUD_HYPERVISOR);
         assert_int_equal(fake_vmm->request.act, HYPERVISOR_DESCRIBE);
         assert_int_equal(fake_vmm->request.root, test.node.context.root);
@@ -123,16 +112,16 @@ static void cloud_hypervisor_is_asked_itself(void **state)
         assert_int_equal(fake_vmm->request.allowed_ns, 7 * NSEC_PER_SEC);
         vmm_answers(&(struct hypervisor_reply){.guest = table[i].said});
         assert_int_equal(test.answers, 1);
-        assert_true(test.is_known);
-        assert_int_equal(test.answered_traits.is_confidential, table[i].said.is_confidential);
-        assert_int_equal(test.answered_traits.share, table[i].share);
+        assert_true(test.guest.is_known);
+        assert_int_equal(test.guest.traits.is_confidential, table[i].said.is_confidential);
+        assert_int_equal(test.guest.traits.share, table[i].share);
     }
     assert_int_equal(test.observed, 0);
 }
 
 static void cloud_hypervisor_without_a_socket_is_known_to_have_none(void **state)
 {
-    assert_int_equal(look_at(HYPERVISOR_CLOUD_HYPERVISOR, ""), 0);
+    look_at(HYPERVISOR_CLOUD_HYPERVISOR, "");
     assert_null(fake_vmm->request.control_socket);
 }
 
@@ -141,17 +130,18 @@ static void a_vmm_that_does_not_answer_leaves_its_guest_unknown(void **state)
     struct hypervisor_reply reply = {.outcome = HYPERVISOR_UNREACHABLE};
 
     (void)error_set(&reply.error, 0, "silent");
-    assert_int_equal(look_at(HYPERVISOR_CLOUD_HYPERVISOR, "/run/clh-api.sock"), 0);
+    look_at(HYPERVISOR_CLOUD_HYPERVISOR, "/run/clh-api.sock");
     vmm_answers(&reply);
-    assert_false(test.is_known);
-    assert_string_equal(test.error, "silent");
+    assert_false(test.guest.is_known);
+    assert_string_equal(test.guest.error.text, "silent");
 }
 
 static void a_call_that_cannot_be_made_is_refused(void **state)
 {
     fake_vmm_refused = -ENOMEM;
-    assert_int_equal(look_at(HYPERVISOR_CLOUD_HYPERVISOR, "/run/clh-api.sock"), -ENOMEM);
-    assert_null(test.guest);
+    look_at(HYPERVISOR_CLOUD_HYPERVISOR, "/run/clh-api.sock");
+    assert_int_equal(test.answers, 1);
+    assert_false(test.guest.is_known);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)

@@ -4,7 +4,6 @@
 #include "tests/unit/reconciler/surroundings.h"
 
 #include "reconciler/helper/helper.h"
-#include "reconciler/helper/share.h"
 
 /* ---- runs ---- */
 

@@ -4,7 +4,7 @@
 
 #include <limits.h>
 
-#include "reconciler/helper/report.h"
+#include "reconciler/helper/helper.h"
 
 #define BESIDE "/libexec/crustd/crust-guest-agent"
 

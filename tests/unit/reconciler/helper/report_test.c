@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "lib/cleanup.h"
-#include "reconciler/helper/report.h"
+#include "reconciler/helper/helper.h"
 
 #define VOLUME(path, more)                                                                         \
     "{\"path\":\"" path "\",\"file_system\":\"ext4\",\"device\":\"254:16\",\"device_bytes\":1000," \

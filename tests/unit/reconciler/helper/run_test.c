@@ -9,8 +9,6 @@
 #include "agent-client/container_run.h"
 #include "observe/kata.h"
 #include "reconciler/helper/helper.h"
-#include "reconciler/helper/report.h"
-#include "reconciler/helper/share.h"
 
 #define MOUNTS   "/run/kata-containers/shared/sandboxes/sandbox-1/mounts"
 #define EARLIER  "crust-00000000000000aa"

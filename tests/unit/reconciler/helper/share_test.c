@@ -8,8 +8,7 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
-#include "reconciler/helper/report.h"
-#include "reconciler/helper/share.h"
+#include "reconciler/helper/helper.h"
 
 #define NAME      "crust-0123456789abcdef"
 #define SECRET    "a secret of the node's"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* targets_test.c - which volumes of a sandbox one helper is given, and which places of the guest;
  * and the routes to its guest. */
-#include "reconciler/helper/targets.h"
 
 #include "config/config.h"
 #include "observe/observed_sandbox.h"
