@@ -267,6 +267,7 @@ static int start(struct hypervisor_call *call, enum hypervisor_kind kind,
                              .deadline_ns = request->deadline_ns,
                              .subject =
                                  request->sandbox_id ? child_subject(request->sandbox_id) : 0,
+                             .is_ahead = request->is_ahead,
                              .done = on_job_done});
 }
 
@@ -300,6 +301,11 @@ int hypervisor_call_new(struct loop *loop, enum hypervisor_kind kind,
         loop_timer_start(loop, &call->deferred, 0, on_deferred);
     *ret_call = call;
     return 0;
+}
+
+void hypervisor_call_go(struct hypervisor_call *call)
+{
+    job_go(&call->job);
 }
 
 struct hypervisor_call *hypervisor_call_free(struct hypervisor_call *call)

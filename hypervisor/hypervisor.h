@@ -135,6 +135,7 @@ struct hypervisor_request {
     uint64_t bytes; /* RESIZE: the device's real size; never less than the drive has is requested,
                        and the VMM may refuse if it has grown again */
     uint64_t deadline_ns; /* for the whole conversation, from now */
+    bool is_ahead;        /* nothing is changed before hypervisor_call_go() */
 
     /* A drive that the runtime attached. */
     const char *recorded_drive; /* drive id that the runtime recorded, NULL unknown */
@@ -220,6 +221,7 @@ typedef void hypervisor_done(struct hypervisor_call *call, const struct hypervis
 int hypervisor_call_new(struct loop *loop, enum hypervisor_kind kind,
                         const struct hypervisor_request *request, hypervisor_done *done,
                         void *userdata, struct hypervisor_call **ret_call, struct error *error);
+void hypervisor_call_go(struct hypervisor_call *call);
 struct hypervisor_call *hypervisor_call_free(struct hypervisor_call *call); /* returns NULL */
 
 /* Whether the VMM's process has the disk open, whatever its monitor says; also if that cannot be

@@ -22,6 +22,7 @@
 #include "lib/cleanup.h"
 #include "lib/clock.h"
 #include "lib/text.h"
+#include "lib/workers.h"
 
 static const uint64_t pause_min_ns = 10 * NSEC_PER_MSEC, pause_max_ns = 500 * NSEC_PER_MSEC;
 
@@ -159,6 +160,7 @@ static enum hypervisor_outcome resize_one(struct qemu *qemu)
     /* QMP's int is 64 bits with a sign, as the kernel's sizes are. */
     (void)snprintf(arguments, sizeof(arguments), "{\"node-name\":\"%s\",\"size\":%" PRIu64 "}",
                    reply->drive_id, bytes > reply->bytes ? bytes : reply->bytes);
+    job_await_go();
     outcome = ask(qemu, "block_resize", arguments);
     if (outcome == HYPERVISOR_DONE)
         outcome = ask(qemu, "query-block", NULL);

@@ -28,6 +28,7 @@
 #include "lib/http_exchange.h"
 #include "lib/json.h"
 #include "lib/text.h"
+#include "lib/workers.h"
 
 enum { STATUS_MISSING = 404, STATUS_FULL = 503, REQUEST_BYTES = 32 * 1024 };
 
@@ -154,6 +155,7 @@ static enum hypervisor_outcome request_change(struct vmm_http *http, enum vmm_ht
         (void)error_set_errno(&http->reply->error, r, "cannot ask the VMM");
         return HYPERVISOR_UNREACHABLE;
     }
+    job_await_go();
     outcome =
         send_request(http, method, buffer_text(&target), body.length ? buffer_text(&body) : NULL);
     http->is_read &= http->status != 0; /* without an answer it may have been done */

@@ -47,7 +47,10 @@ struct request_header {
     job_act *act;
     uint64_t deadline_ns;
     uint64_t length;
+    bool is_ahead;
 };
+/* A message of one byte, in the place of a request: the job that was started ahead may act. */
+static const char GO[1];
 
 struct reply_header {
     uint64_t length;
@@ -157,6 +160,17 @@ static void *memory_read(int fd, uint64_t length)
 
 /* ---- in a worker ---- */
 
+static bool is_ahead; /* the job, and has not heard yet that it may act */
+
+void job_await_go(void)
+{
+    char byte;
+
+    if (is_ahead && recv(ONLY, &byte, sizeof(byte), 0) != sizeof(GO))
+        _exit(0); /* the daemon is gone */
+    is_ahead = false;
+}
+
 static int send_reply(const struct buffer *reply)
 {
     const struct reply_header header = {.length = reply->length};
@@ -204,6 +218,8 @@ static void work(void)
         struct job_input input = {.request = message + sizeof(header)};
         ssize_t length = receive_message(ONLY, message, sizeof(message), 0, fds);
 
+        if (length == sizeof(GO))
+            continue; /* for a job that had nothing to change */
         if (length < (ssize_t)sizeof(header))
             return;
         memcpy(&header, message, sizeof(header));
@@ -217,6 +233,7 @@ static void work(void)
         memcpy(input.fds, fds, sizeof(input.fds));
         input.length = header.length;
         input.deadline_ns = header.deadline_ns;
+        is_ahead = header.is_ahead;
         limit_processor_time();
         header.act(&input, &reply);
         close_all(fds);
@@ -372,7 +389,13 @@ static void job_take_back(struct job *job)
     }
 }
 
-/* A failure to send shows in the worker's socket. */
+/* What was not sent never comes: the end of the connection tells both of it. */
+static void send_or_end(struct worker *worker, struct iovec piece, const int *fds, size_t fd_count)
+{
+    if (send_message(worker->socket, &piece, 1, fds, fd_count) < 0)
+        (void)shutdown(worker->socket, SHUT_RDWR);
+}
+
 static void assign(struct worker *worker, struct job *job)
 {
     struct iovec piece = {job->message, sizeof(struct request_header)};
@@ -391,7 +414,7 @@ static void assign(struct worker *worker, struct job *job)
     worker->subject = job->request.subject;
     job->worker = worker;
     DL_APPEND(pool.busy, worker);
-    (void)send_message(worker->socket, &piece, 1, fds, fd_count);
+    send_or_end(worker, piece, fds, fd_count);
 }
 
 /* The worker is in no list. It is for the job that has waited longest, or one to come. */
@@ -542,7 +565,7 @@ void workers_stop(void)
 static int job_write(struct job *job, const struct job_request *request)
 {
     const struct request_header header = {request->act, clock_boottime() + request->deadline_ns,
-                                          request->length};
+                                          request->length, request->is_ahead};
     const bool is_large = sizeof(header) + request->length > MESSAGE_BYTES;
 
     if (request->length > JOB_REQUEST_BYTES)
@@ -602,6 +625,14 @@ int job_start(struct job *job, const struct job_request *request)
         (void)order_worker(
             WORKERS_MOST); /* after the job was sent: it does not wait for the fork */
     return 0;
+}
+
+void job_go(struct job *job)
+{
+    if (job->worker)
+        send_or_end(job->worker, (struct iovec){(void *)(uintptr_t)GO, sizeof(GO)}, NULL, 0);
+    else if (job->is_running)
+        ((struct request_header *)job->message)->is_ahead = false;
 }
 
 void job_cancel(struct job *job)

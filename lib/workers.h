@@ -43,6 +43,10 @@ struct job_input {
 /* Runs in the worker, and appends the reply. */
 typedef void job_act(const struct job_input *input, struct buffer *reply);
 
+/* In the worker, before anything is changed: a job that was started ahead waits here for job_go().
+ */
+void job_await_go(void);
+
 /* In the worker: gives the daemon a descriptor ahead of the reply, and closes it. 0 or -errno. */
 int job_give(int fd);
 
@@ -69,6 +73,7 @@ struct job_request {
     int fds[JOB_DESCRIPTORS]; /* borrowed until done; -1: none, and none after it */
     uint64_t deadline_ns;     /* from now */
     uint64_t subject;         /* what it may wait for without end, as in child.h; 0: nothing */
+    bool is_ahead; /* its intent is not committed yet: it reads, and acts after job_go() */
     job_done *done;
 };
 
@@ -99,6 +104,9 @@ void workers_stop(void);
 /* 0, -EMSGSIZE, -ENOMEM; CHILD_STILL_HANGS and CHILD_TOO_MANY_HANG (child.h) of jobs with a
  * subject; another -errno: a large request finds no memory. */
 int job_start(struct job *job, const struct job_request *request);
+
+/* The intent is committed: a job that was started ahead may act. */
+void job_go(struct job *job);
 
 /* Kills the job's worker; `done` does not come. A job that is not running is left alone. */
 void job_cancel(struct job *job);

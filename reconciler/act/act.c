@@ -93,6 +93,7 @@ static int act_hypervisor_start(struct act *act)
         .wants_address = volume->grows_file_system && volume->guest_path[0] != '/',
         .bytes = volume->device_bytes,
         .deadline_ns = act_time_left(act),
+        .is_ahead = act->is_ahead,
     };
     struct error error;
 

@@ -49,6 +49,7 @@ struct act {
     const struct context *context;
     enum decide_action action;
     enum act_step step;
+    bool is_ahead;        /* its call reads already, and acts once the intent is committed */
     uint64_t deadline_ns; /* CLOCK_BOOTTIME, for all of its calls together */
 
     enum volume_reason reason; /* what came of it */

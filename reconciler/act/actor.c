@@ -65,9 +65,17 @@ void actor_set_parallel(struct actor *actor, unsigned parallel)
 
 /* ---- decided ---- */
 
+static int start(struct act *act)
+{
+    act->deadline_ns =
+        clock_boottime() + act->context->config->resize.call_timeout_seconds * NSEC_PER_SEC;
+    return ops_of(act)->start(act);
+}
+
 int actor_decide(struct actor *actor, const struct store_volume *volume, enum decide_action action)
 {
     struct act *act;
+    int r;
 
     if (actor_is_acting(actor, volume->volume_id))
         return 0;
@@ -87,9 +95,15 @@ int actor_decide(struct actor *actor, const struct store_volume *volume, enum de
     act->action = action;
     store_volume_copy(&act->volume, volume);
     LL_APPEND(actor->acts, act);
-    return ops_of(act)->intend
-               ? ops_of(act)->intend(act)
-               : store_intend(act->context->store, &act->volume, decide_action_name(action));
+    r = ops_of(act)->intend
+            ? ops_of(act)->intend(act)
+            : store_intend(act->context->store, &act->volume, decide_action_name(action));
+    /* The VMM is asked while the database writes. */
+    if (r == 0 && action == ACTION_RESIZE_HYPERVISOR) {
+        act->is_ahead = true;
+        act->is_ahead = start(act) == 0;
+    }
+    return r;
 }
 
 void actor_drop(struct actor *actor)
@@ -138,20 +152,21 @@ bool actor_next_volume(struct actor *actor, int64_t *ret_volume_id)
 
 void actor_start(struct actor *actor)
 {
-    const uint64_t limit_ns = actor->context->config->resize.call_timeout_seconds * NSEC_PER_SEC;
     struct act *act;
 
     LL_FOREACH(actor->acts, act)
     {
         const struct act_ops *ops = ops_of(act);
         struct error error;
-        int r;
+        int r = 0;
 
         if (act->step != ACT_DECIDED)
             continue;
         act->step = ACT_RUNNING;
-        act->deadline_ns = clock_boottime() + limit_ns;
-        r = ops->start(act);
+        if (act->is_ahead)
+            hypervisor_call_go(act->vmm.call);
+        else
+            r = start(act);
         if (r == 0)
             continue;
         (void)error_set(&error, r, "%s: %s", ops->problem, child_explain(r));

@@ -17,7 +17,7 @@ import time
 from disks import is_free
 from drives import DrivesTest
 from grpc_client import SECONDS, grpc
-from lost import Attached, LostTest, in_time, points, report, spread, sweep
+from lost import Attached, LostTest, points, spread, sweep
 from scratch_node import status
 from workers_test import attached_to_workers, points_of_busiest
 
@@ -87,14 +87,14 @@ class Killed(DrivesTest):
 
     def kill_at_each(self, title, traced, action, check):
         found, left_out = traced
-        where = []
-        for point in in_time(sweep(found)):
-            with self.subTest(killed_before=str(point)):
-                where.append(self.kill_at(point, action))
-                self.start()
-                check()
-        report(title, len(where), len(found), left_out_in_the_search=left_out,
-               hit_the_search=where.count("search"), not_reached=where.count("nowhere"))
+
+        def kill(_, point):
+            where = self.kill_at(point, action)
+            self.start()
+            check()
+            return where
+
+        where = self.at_each(f"{title} ({left_out} left out in the search)", sweep(found), kill)
         self.assertGreater(where.count("point"), len(where) // 3)
 
     def test_attach(self):
@@ -134,19 +134,20 @@ class Killed(DrivesTest):
     def kill_workers_at_each(self, title, action, back, check):
         found = self.trace_worker(action)
         back()
-        died = 0
-        for count, point in enumerate(in_time(spread(found)), 1):
-            with self.subTest(worker_killed_before=str(point)):
-                before = status(self.host)["workers"]["died"]
-                with attached_to_workers(self.host, point.inject("signal=SIGKILL")):
-                    with contextlib.suppress(grpc.RpcError):
-                        action()
-                died += status(self.host)["workers"]["died"] > before
-                action()  # the client repeats its call
-                check()
-                back()
-        report(title, count, len(found), died=died)
-        self.assertGreater(died, count // 3)
+
+        def kill(_, point):
+            before = status(self.host)["workers"]["died"]
+            with attached_to_workers(self.host, point.inject("signal=SIGKILL")), \
+                    contextlib.suppress(grpc.RpcError):
+                action()
+            died = status(self.host)["workers"]["died"] > before
+            action()  # the client repeats its call
+            check()
+            back()
+            return "died" if died else "not reached"
+
+        ends = self.at_each(title, spread(found), kill)
+        self.assertGreater(ends.count("died"), len(ends) // 3)
 
     def test_workers_of_an_attach(self):
         self.kill_workers_at_each("killed, workers of an attach", self.bring_in, self.take_out, self.check_there)

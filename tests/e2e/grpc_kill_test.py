@@ -6,7 +6,7 @@ import json
 import os
 
 from grpc_client import GrpcTest, Runtime, grpc, has_ended
-from lost import Attached, LostTest, in_time, points, report, sweep
+from lost import Attached, LostTest, points, sweep
 from scratch_node import SANDBOX, publish_path
 
 PATH = publish_path("pv-killed")
@@ -46,33 +46,34 @@ class Killed(GrpcTest, LostTest):
         output = self.scratch / "trace"
         with Attached(self.host.process.pid, ["-e", "trace=all"], output):
             act()
-        return [point for point in points(output) if point.syscall != "restart_syscall"]
+        return points(output)
 
     def sweep(self, title, before, act, outcomes):
         """outcomes: what may be found after a kill; the last one is what was asked for."""
         before()
         found = self.trace(act)
-        killed = 0
-        for count, point in enumerate(in_time(sweep(found)), 1):
-            with self.subTest(killed_before=str(point)):
-                before()
-                answered = True
-                with Attached(self.host.process.pid, point.inject("signal=SIGKILL")):
-                    try:
-                        act()
-                    except grpc.RpcError as error:
-                        self.assertEqual(error.code().name, "UNAVAILABLE", error.details())
-                        answered = False
-                self.assertIn(self.found(), outcomes)
-                if answered:
-                    self.assertEqual(self.found(), outcomes[-1])
-                if has_ended(self.host):
-                    killed += 1
-                    self.host.start()
-                act()
-                self.check(outcomes[-1])
-        report(title, count, len(found), killed=killed)
-        self.assertGreater(killed, count // 2)
+
+        def kill(_, point):
+            before()
+            answered = True
+            with Attached(self.host.process.pid, point.inject("signal=SIGKILL")):
+                try:
+                    act()
+                except grpc.RpcError as error:
+                    self.assertEqual(error.code().name, "UNAVAILABLE", error.details())
+                    answered = False
+            self.assertIn(self.found(), outcomes)
+            if answered:
+                self.assertEqual(self.found(), outcomes[-1])
+            killed = has_ended(self.host)
+            if killed:
+                self.host.start()
+            act()
+            self.check(outcomes[-1])
+            return "killed" if killed else "not reached"
+
+        ends = self.at_each(title, sweep(found), kill)
+        self.assertGreater(ends.count("killed"), len(ends) // 2)
 
     def test_stage(self):
         self.stage("ext4")

@@ -8,7 +8,7 @@ import signal
 
 from grpc_client import SECONDS, GrpcTest, Runtime, has_ended, socket_of
 from http2_client import SETTINGS, Http2, message
-from lost import Attached, LostTest, Point, in_time, points, report, sweep, wait
+from lost import Attached, LostTest, Point, points, sweep, wait
 from node import VOLUMES
 from scratch_node import publish_path
 
@@ -171,18 +171,19 @@ class KilledTogether(TogetherTest):
         output = self.scratch / "trace"
         calls = [act(path) for path in paths]
         self.assertEqual(self.answers(calls, ["-e", "trace=all"], output), [OK] * len(paths))
-        found = [point for point in points(output) if point.syscall != "restart_syscall"]
-        killed = 0
-        for count, point in enumerate(in_time(sweep(found)), 1):
-            with self.subTest(killed_before=str(point)):
-                self.assertEqual(self.answers([before(path) for path in paths]), [OK] * len(paths))
-                answers = self.answers(calls, point.inject("signal=SIGKILL"))
-                killed += self.check(paths, answers, is_there)
-                self.assertEqual(self.answers(calls), [OK] * len(paths))
-                self.check(paths, [OK] * len(paths), is_there)
-                self.assertEqual(os.listdir(self.host.root / WORKSHOP), [])
-        report(title, count, len(found), killed=killed)
-        self.assertGreater(killed, count // 2)
+        found = points(output)
+
+        def kill(_, point):
+            self.assertEqual(self.answers([before(path) for path in paths]), [OK] * len(paths))
+            answers = self.answers(calls, point.inject("signal=SIGKILL"))
+            killed = self.check(paths, answers, is_there)
+            self.assertEqual(self.answers(calls), [OK] * len(paths))
+            self.check(paths, [OK] * len(paths), is_there)
+            self.assertEqual(os.listdir(self.host.root / WORKSHOP), [])
+            return "killed" if killed else "not reached"
+
+        ends = self.at_each(title, sweep(found), kill)
+        self.assertGreater(ends.count("killed"), len(ends) // 2)
 
     def test_stage(self):
         self.sweep("killed while staging three", [publish_path(f"pv-{n}") for n in range(3)],

@@ -131,7 +131,7 @@ def points(trace, begin=""):
     process = re.match(r"(?:\d+ +)?", lines[0])[0] if lines else ""
     for line in lines:
         begun = begun or begin in line
-        if match := re.match(process + r"(\w+)\(", line):
+        if (match := re.match(process + r"(\w+)\(", line)) and match[1] != "restart_syscall":
             counts[match[1]] += 1
             if begun:
                 found.append(Point(match[1], counts[match[1]], line))
@@ -169,10 +169,11 @@ def errors_of(point):
 
 def failures(found):
     """(point, error) of this run: each point with each of its errors, in an ordinary run with one of them, in turn."""
-    for point in sweep([point for point in found if errors_of(point)]):
+    def chosen(point):
         errors = errors_of(point)
-        for error in errors if SWEEP_ALL else [errors[point.number % len(errors)]]:
-            yield point, error
+        return errors if SWEEP_ALL else [errors[point.number % len(errors)]]
+
+    return [(point, error) for point in sweep([point for point in found if errors_of(point)]) for error in chosen(point)]
 
 
 def rows(database, sql):
@@ -185,6 +186,16 @@ def rows(database, sql):
 
 class LostTest(ScratchNodeTest):
     """A test that nothing is lost."""
+
+    def at_each(self, title, chosen, run):
+        """Has run(count, *item) for each item for which there is time, and returns what that returned, once for each."""
+        ends = []
+        for count, item in enumerate(in_time(chosen), 1):
+            item = item if isinstance(item, tuple) else (item,)
+            with self.subTest(at=" ".join(map(str, item))):
+                ends.append(run(count, *item))
+        report(title, len(chosen), ends)
+        return ends
 
     def need_strace(self):
         if not shutil.which("strace"):
@@ -441,6 +452,6 @@ def wait(condition, what, log=lambda: ""):
         time.sleep(0.002)
 
 
-def report(title, swept, found, **counts):
-    text = "".join(f", {count} {name.replace('_', ' ')}" for name, count in counts.items())
-    print(f"{title}: {swept} of {found} points{text}", flush=True)
+def report(title, found, ends):
+    text = "".join(f", {ends.count(end)} {end}" for end in sorted(set(ends)))
+    print(f"{title}: {len(ends)} of {found} points{text}", flush=True)

@@ -20,8 +20,8 @@ import time
 import unittest
 
 from cleanups import CANARY, SETTINGS, path_of
-from lost import (SECONDS, STATUSES, SWEEP_SECONDS, Attached, LostTest, errors_of, failures, points, report, rows,
-                  sweep, traced, wait)
+from lost import (SECONDS, STATUSES, SWEEP_SECONDS, Attached, LostTest, failures, points, report, rows, sweep,
+                  traced, wait)
 from node import VOLUMES, Node, encode
 
 AT_ONCE = 32  # points; most of their time they wait
@@ -165,7 +165,7 @@ class CleanupPoints(LostTest):
         self.assertEqual(len(moves), 1, calls)
         self.assertIn(calls[moves[0] - 1].syscall, SYNCS, calls[:moves[0] + 1])
 
-    def at_each(self, items, check):
+    def at_each_at_once(self, title, items, check):
         """What check(left, *item) returns for each of them for which there is time, several at once; it
         reports every failure."""
         deadline = time.monotonic() + SWEEP_SECONDS
@@ -186,6 +186,7 @@ class CleanupPoints(LostTest):
         with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
             results = [result for result in pool.map(run, items) if result]
         self.assertFalse(failed, f"{len(failed)} of {len(items)}:\n" + "\n".join(failed[:3]))
+        report(title, len(items), results)
         return results
 
 
@@ -209,9 +210,7 @@ class Cleanup(CleanupPoints):
     def test_killed(self):
         found = self.trace()
         self.check_durable(found)
-        ends = self.at_each([(point,) for point in sweep(found)], self.kill)
-        report("killed, cleanup", len(ends), len(found),
-               **{where: ends.count(where) for where in sorted(set(ends))})
+        ends = self.at_each_at_once("killed, cleanup", [(point,) for point in sweep(found)], self.kill)
         self.assertEqual(set(ends), {"place", "intended", "moved", "kept"})
 
     def make_fail(self, left, point, error):
@@ -223,9 +222,7 @@ class Cleanup(CleanupPoints):
 
     def test_failed(self):
         found = self.trace()
-        ends = self.at_each(list(failures(found)), self.make_fail)
-        report("failed, cleanup", len(ends), sum(map(len, map(errors_of, found))),
-               **{where: ends.count(where) for where in sorted(set(ends))})
+        self.at_each_at_once("failed, cleanup", failures(found), self.make_fail)
 
 
 class Restore(CleanupPoints):
@@ -279,16 +276,12 @@ class Restore(CleanupPoints):
     def test_killed(self):
         found = self.trace_restore()
         self.check_durable(found)
-        ends = self.at_each([(point,) for point in sweep(found)], self.kill)
-        report("killed, restore", len(ends), len(found),
-               **{where: ends.count(where) for where in sorted(set(ends))})
+        ends = self.at_each_at_once("killed, restore", [(point,) for point in sweep(found)], self.kill)
         self.assertLessEqual({"place", "kept", "restoring"}, set(ends))
 
     def test_failed(self):
         found = self.trace_restore()
-        ends = self.at_each(list(failures(found)), self.make_fail)
-        report("failed, restore", len(ends), sum(map(len, map(errors_of, found))),
-               **{where: ends.count(where) for where in sorted(set(ends))})
+        self.at_each_at_once("failed, restore", failures(found), self.make_fail)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,7 @@ has gone.
 import time
 import unittest
 
-from lost import (SECONDS, STATUSES, Attached, Interrupted, LostTest, errors_of, failures, in_time, report,
-                  wait)
+from lost import SECONDS, STATUSES, Attached, Interrupted, LostTest, failures, wait
 from scratch_node import AFTER, status
 
 
@@ -32,17 +31,16 @@ class Failed(LostTest):
         scene.reset()
         found = scene.trace()
         scene.check()
-        ended = 0
-        for count, (point, error) in enumerate(in_time(failures(found)), 1):
-            with self.subTest(syscall=str(point), error=error):
-                scene.reset()
-                status = scene.run_once(point.inject(f"error={error}"))
-                self.assertIn(status, STATUSES, scene.node.log_tail())
-                ended += status != 0
-                self.end_up(scene)
-                scene.check()
-        report(title, count, sum(map(len, map(errors_of, found))),
-               ended_with_an_error=ended)
+
+        def fail(_, point, error):
+            scene.reset()
+            status = scene.run_once(point.inject(f"error={error}"))
+            self.assertIn(status, STATUSES, scene.node.log_tail())
+            self.end_up(scene)
+            scene.check()
+            return "ended with an error" if status else "went on"
+
+        self.at_each(title, failures(found), fail)
 
     def test_resize_seen_at_start(self):
         scene = Interrupted(self)
@@ -78,22 +76,21 @@ class FailedWhileRunning(LostTest):
         # strace refuses a close, and the descriptor stays open: the kernel closes it in any case. A
         # monitor's would keep crustd out for good.
         found = [point for point in self.scene.trace_running() if point.syscall != "close"]
-        ended = 0
-        for count, (point, error) in enumerate(in_time(failures(found)), 1):
-            with self.subTest(syscall=str(point), error=error):
-                with Attached(node.process.pid, point.inject(f"error={error}")):
-                    self.scene.grow_more()
-                    wait(lambda: node.process.poll() is not None or self.is_reached(),
-                         "the resize's end", node.log_tail)
-                if node.process.poll() is not None:
-                    ended += 1
-                    self.assertIn(node.process.returncode, STATUSES, node.log_tail())
-                    node.start()
-                    self.scene.wait_reached()
-                self.scene.check(expected=1 + count)
-        report("failed, running daemon", count,
-               sum(map(len, map(errors_of, found))),
-               ended_with_an_error=ended)
+
+        def fail(count, point, error):
+            with Attached(node.process.pid, point.inject(f"error={error}")):
+                self.scene.grow_more()
+                wait(lambda: node.process.poll() is not None or self.is_reached(),
+                     "the resize's end", node.log_tail)
+            ended = node.process.poll() is not None
+            if ended:
+                self.assertIn(node.process.returncode, STATUSES, node.log_tail())
+                node.start()
+                self.scene.wait_reached()
+            self.scene.check(expected=1 + count)
+            return "ended with an error" if ended else "went on"
+
+        self.at_each("failed, running daemon", failures(found), fail)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import unittest
 
-from lost import Attached, Interrupted, InterruptedClaim, LostTest, in_time, report, sweep, wait
+from lost import Attached, Interrupted, InterruptedClaim, LostTest, sweep, wait
 from scratch_node import AFTER
 
 
@@ -20,17 +20,17 @@ class Killed(LostTest):
         scene.reset()
         found = scene.trace()
         scene.check()
-        missed = 0
-        for count, point in enumerate(in_time(sweep(found)), 1):
-            with self.subTest(killed_before=str(point)):
-                scene.reset()
-                status = scene.run_once(point.inject("signal=SIGKILL"))
-                self.assertIn(status, (0, -signal.SIGKILL), scene.node.log_tail())
-                missed += status == 0
-                self.assertEqual(scene.run_once(), 0, scene.node.log_tail())
-                scene.check()
-        report(title, count, len(found), not_reached=missed)
-        self.assertLess(missed, count / 2)
+
+        def kill(_, point):
+            scene.reset()
+            status = scene.run_once(point.inject("signal=SIGKILL"))
+            self.assertIn(status, (0, -signal.SIGKILL), scene.node.log_tail())
+            self.assertEqual(scene.run_once(), 0, scene.node.log_tail())
+            scene.check()
+            return "killed" if status else "not reached"
+
+        ends = self.at_each(title, sweep(found), kill)
+        self.assertGreater(ends.count("killed"), len(ends) / 2)
 
     def test_resize_seen_at_start(self):
         """The device has grown while no daemon ran: start, scan, resize and end, all in one run."""
@@ -74,26 +74,22 @@ class KilledWhileRunning(LostTest):
                                             stderr=log)
         self.scene.wait_reached()
 
-    def kill_at(self, point):
-        """Whether the daemon came to this point."""
+    def kill_at(self, count, point):
         process = self.scene.node.process
         with Attached(process.pid, point.inject("signal=SIGKILL")):
             self.scene.grow_more()
             wait(lambda: process.poll() is not None or self.scene.is_reached(),
                  "the kill or the resize's end")
-        return process.poll() is not None
+        killed = process.poll() is not None
+        self.start()
+        self.scene.check(expected=1 + count)
+        return "killed" if killed else "not reached"
 
     def test_resize_of_a_running_daemon(self):
         found = self.scene.trace_running()
         self.scene.check(expected=1)
-        missed = 0
-        for count, point in enumerate(in_time(sweep(found)), 1):
-            with self.subTest(killed_before=str(point)):
-                missed += not self.kill_at(point)
-                self.start()
-                self.scene.check(expected=1 + count)
-        report(self.title, count, len(found), not_reached=missed)
-        self.assertLess(missed, count / 2)
+        ends = self.at_each(self.title, sweep(found), self.kill_at)
+        self.assertGreater(ends.count("killed"), len(ends) / 2)
 
 
 class RawClaimKilledWhileRunning(KilledWhileRunning):

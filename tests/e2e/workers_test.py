@@ -7,7 +7,7 @@ import re
 import signal
 import unittest
 
-from lost import Attached, Interrupted, LostTest, points, report, wait
+from lost import Attached, Interrupted, LostTest, points, spread, wait
 from scratch_node import AFTER, BEFORE, ScratchNodeTest, metrics_of, status
 
 HUNG, ALL = 16, 24
@@ -51,7 +51,7 @@ def points_of_busiest(file):
     pids = [line.split()[0] for line in lines]
     busiest = max(set(pids), key=pids.count)
     file.write_text("\n".join(line for line in lines if line.startswith(f"{busiest} ")))
-    return [point for point in points(file) if point.syscall != "restart_syscall"]
+    return points(file)
 
 
 class WorkersTest(ScratchNodeTest):
@@ -175,18 +175,18 @@ class KilledWorkers(LostTest):
         scene.wait_reached()
         scene.grow(AFTER)
         scene.wait_reached()
-        found = self.trace_worker(scene)
-        died = 0
-        for point in found:
-            with self.subTest(killed_before=str(point)):
-                before = status(scene.node)["workers"]["died"]
-                with attached_to_workers(scene.node, point.inject("signal=SIGKILL")):
-                    scene.grow_more()
-                    scene.wait_reached()
-                died += status(scene.node)["workers"]["died"] > before
-                self.assertEqual(scene.monitor.drives[0].size, scene.end_bytes)
-        report("killed, worker", len(found), len(found), died=died)
-        self.assertGreater(died, len(found) / 2)
+
+        def kill(_, point):
+            before = status(scene.node)["workers"]["died"]
+            with attached_to_workers(scene.node, point.inject("signal=SIGKILL")):
+                scene.grow_more()
+                scene.wait_reached()
+            died = status(scene.node)["workers"]["died"] > before
+            self.assertEqual(scene.monitor.drives[0].size, scene.end_bytes)
+            return "died" if died else "not reached"
+
+        ends = self.at_each("killed, worker", spread(self.trace_worker(scene)), kill)
+        self.assertGreater(ends.count("died"), len(ends) / 2)
 
 
 if __name__ == "__main__":

@@ -45,18 +45,21 @@ static void on_done(struct job *job, enum job_end end, const void *reply, size_t
         loop_stop(&loop);
 }
 
-static void ask(struct asked *asked, job_act *act, const char *text, int fd, uint64_t deadline_ns)
+static void start(struct asked *asked, const struct job_request *request)
 {
-    const struct job_request request = {.act = act,
-                                        .data = text,
-                                        .length = strlen(text) + 1,
-                                        .fds = {fd, -1},
-                                        .deadline_ns = deadline_ns,
-                                        .done = on_done};
-
     open_jobs++;
     *asked = (struct asked){.count = 0};
-    assert_int_equal(job_start(&asked->job, &request), 0);
+    assert_int_equal(job_start(&asked->job, request), 0);
+}
+
+static void ask(struct asked *asked, job_act *act, const char *text, int fd, uint64_t deadline_ns)
+{
+    start(asked, &(struct job_request){.act = act,
+                                       .data = text,
+                                       .length = strlen(text) + 1,
+                                       .fds = {fd, -1},
+                                       .deadline_ns = deadline_ns,
+                                       .done = on_done});
 }
 
 static struct asked run(job_act *act, const char *text, int fd, uint64_t deadline_ns)
@@ -100,6 +103,14 @@ static void read_descriptor(const struct job_input *input, struct buffer *reply)
 
     if (input->fds[1] == -1 && read(input->fds[0], bytes, sizeof(bytes) - 1) > 0)
         (void)buffer_append(reply, bytes, strlen(bytes) + 1);
+}
+
+static void act_when_told(const struct job_input *input, struct buffer *reply)
+{
+    (void)send(input->fds[0], "ready", 5, 0);
+    job_await_go();
+    (void)send(input->fds[0], "done", 4, 0);
+    (void)buffer_append(reply, "acted", 6);
 }
 
 static void say_pid(const struct job_input *input, struct buffer *reply)
@@ -236,6 +247,17 @@ static void descriptors_go_with_a_job(void **state)
     fd_close(ends[1]);
 }
 
+/* Its deadline is not waited for. */
+static void a_job_that_cannot_be_sent_ends(void **state)
+{
+    struct workers_status status;
+
+    (void)state;
+    assert_int_equal(run(echo, "", 12345, 600 * NSEC_PER_SEC).end, JOB_DIED);
+    workers_get_status(&status);
+    assert_int_equal(status.waiting + status.busy, 0);
+}
+
 static void a_worker_is_used_again(void **state)
 {
     char first[16];
@@ -295,13 +317,47 @@ static void a_cancelled_job_says_nothing(void **state)
         assert_int_equal(cancelled[i].count, 0);
 }
 
+static void ask_ahead(struct asked *asked, job_act *act, int fd)
+{
+    start(asked,
+          &(struct job_request){
+              .act = act, .fds = {fd, -1}, .deadline_ns = SOON, .is_ahead = true, .done = on_done});
+}
+
+/* A permission that comes after the reply is not the next job's. */
+static void a_job_that_was_started_ahead_waits_to_act(void **state)
+{
+    struct asked has_nothing_to_do, ahead;
+    char bytes[16] = "";
+    int ends[2];
+
+    (void)state;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+    ask_ahead(&has_nothing_to_do, echo, -1);
+    job_go(&has_nothing_to_do.job);
+    loop_run(&loop);
+    assert_int_equal(has_nothing_to_do.end, JOB_ANSWERED);
+    ask_ahead(&ahead, act_when_told, ends[1]);
+    assert_int_equal(recv(ends[0], bytes, sizeof(bytes), 0), 5);
+    (void)usleep(50000);
+    assert_int_equal(recv(ends[0], bytes, sizeof(bytes), MSG_DONTWAIT), -1);
+    job_go(&ahead.job);
+    loop_run(&loop);
+    assert_string_equal(ahead.reply, "acted");
+    assert_int_equal(recv(ends[0], bytes, sizeof(bytes), 0), 4);
+    fd_close(ends[0]);
+    fd_close(ends[1]);
+}
+
 static void jobs_wait_for_workers(void **state)
 {
     static struct asked asked[MANY];
 
     (void)state;
-    for (size_t i = 0; i < MANY; i++)
-        ask(&asked[i], echo, "one of many", -1, SOON);
+    for (size_t i = 0; i < MANY; i++) {
+        ask_ahead(&asked[i], act_when_told, -1);
+        job_go(&asked[i].job);
+    }
     loop_run(&loop);
     for (size_t i = 0; i < MANY; i++)
         assert_int_equal(asked[i].end, JOB_ANSWERED);
@@ -440,12 +496,14 @@ int main(void)
         cmocka_unit_test(a_reply_of_nothing_is_one),
         cmocka_unit_test(a_large_reply_comes_whole),
         cmocka_unit_test(descriptors_go_with_a_job),
+        cmocka_unit_test(a_job_that_cannot_be_sent_ends),
         cmocka_unit_test(a_worker_is_used_again),
         cmocka_unit_test(a_job_ends_at_its_deadline),
         cmocka_unit_test(a_worker_that_dies_ends_its_job),
         cmocka_unit_test(what_is_no_reply_is_refused),
         cmocka_unit_test(memory_without_seals_is_refused),
         cmocka_unit_test(a_cancelled_job_says_nothing),
+        cmocka_unit_test(a_job_that_was_started_ahead_waits_to_act),
         cmocka_unit_test(jobs_wait_for_workers),
         cmocka_unit_test(hung_workers_are_replaced),
         cmocka_unit_test(workers_are_bounded),

@@ -27,11 +27,17 @@ int hypervisor_call_new(struct loop *loop, enum hypervisor_kind kind,
     return 0;
 }
 
+void hypervisor_call_go(struct hypervisor_call *call)
+{
+    call->request.is_ahead = false;
+}
+
 FAKE_CALL_FREE(hypervisor_call, hypervisor_call_free, fake_vmm)
 
 static inline void vmm_answers(const struct hypervisor_reply *reply)
 {
     assert_non_null(fake_vmm);
+    assert_false(fake_vmm->request.is_ahead);
     fake_vmm->done(fake_vmm, reply, fake_vmm->userdata);
     assert_null(fake_vmm);
 }

@@ -102,6 +102,19 @@ static void overruled_and_rolled_back_actions_never_start(void **state)
     assert_int_equal(actor_count(test.actor), 1);
 }
 
+/* It may act once the intent is committed; vmm_answers() asserts that. */
+static void a_resize_reads_ahead(void **state)
+{
+    decide_on(ACTION_RESIZE_HYPERVISOR);
+    assert_true(fake_vmm->request.is_ahead);
+    actor_drop(test.actor);
+    assert_null(fake_vmm);
+    begin(ACTION_RESIZE_HYPERVISOR);
+    vmm_answers(&(struct hypervisor_reply){.bytes = GIB, .list = HYPERVISOR_LIST_HAS});
+    record();
+    assert_int_equal(the_volume().hypervisor_bytes, GIB);
+}
+
 static void an_act_for_a_binding_that_is_gone_is_cancelled(void **state)
 {
     struct store_volume volume = the_volume();
@@ -182,6 +195,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_call_that_cannot_be_made_is_a_failure),
         TEST(overruled_and_rolled_back_actions_never_start),
+        TEST(a_resize_reads_ahead),
         TEST(an_act_for_a_binding_that_is_gone_is_cancelled),
         TEST(result_for_a_closed_binding_is_ignored),
         TEST(a_guest_that_falls_silent_has_its_vmm_asked_once),
