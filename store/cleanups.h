@@ -61,17 +61,13 @@ struct store_user {
     pid_t vmm_pid;  /* last known; 0 never seen */
     uint64_t vmm_start_ns;
 
-    /* Of its file, in store_each_named() only. */
+    /* Of its file, if entry_id is set. */
     uint64_t stale_since_ns; /* beside a live one since then; 0 not known in this boot */
     bool restored;           /* a person had the file put back */
 };
-int store_each_user(struct store *store, int64_t volume_id,
+/* Those of the volume; with an entry_id, those that a file of this very entry names. */
+int store_each_user(struct store *store, int64_t volume_id, int64_t entry_id,
                     int (*callback)(void *userdata, const struct store_user *user), void *userdata);
-
-/* Those that a file of this very entry names. */
-int store_each_named(struct store *store, int64_t entry_id,
-                     int (*callback)(void *userdata, const struct store_user *user),
-                     void *userdata);
 
 /* The end of a live sandbox's VMM was observed (pidfd). */
 int store_note_exit(struct store *store, const char *sandbox_id, pid_t vmm_pid);

@@ -243,75 +243,55 @@ static int open_memory(struct sql_connection *connection, struct error *error)
     return error_set(error, r, "in memory: %s", connection->error_text);
 }
 
+#define FORGET_AGES                                                                                \
+    "UPDATE entries SET stale_since_ns = NULL; UPDATE entry_sandboxes SET stale_since_ns = NULL"
+
 /* Facts of another boot about devices, VMMs and waiting do not hold in this one. Resizes stay open
  * and follow their volume: whether the file system has grown is not known before a guest has
  * mounted it again. */
-static int begin_boot(struct store *store, bool rebuilt)
+static void begin_boot(struct store *store, bool rebuilt)
 {
-    static const char known_boot[] = "SELECT 1 FROM meta WHERE boot_id = ?1";
     static const char set_boot[] = "INSERT INTO meta (one, boot_id) VALUES (1, ?1)"
                                    " ON CONFLICT (one) DO UPDATE SET boot_id = excluded.boot_id";
-    static const char forget[] =
-        "UPDATE volumes SET device_id = NULL, attempts = 0, next_attempt_ns = NULL,"
-        " next_attempt_ms = NULL WHERE removed_at IS NULL";
-    static const char forget_ages[] =
-        "UPDATE trash SET since_ns = 0; UPDATE entries SET stale_since_ns = NULL;"
-        "UPDATE entry_sandboxes SET stale_since_ns = NULL";
-    struct sql_connection *connection = &store->connection;
-    struct sql_value boot = sql_text(store->boot_id);
-    int r = sql_find(connection, known_boot, NULL, boot);
 
-    if (r < 0)
-        return r;
-    if (r == 0) {
-        r = sandboxes_end_other_boots(store);
-        if (r == 0)
-            r = sql_run_values(connection, forget, NULL, NULL, 0);
-        if (r == 0)
-            r = sql_execute(connection, forget_ages);
-        if (r == 0)
-            r = sql_run(connection, set_boot, NULL, boot);
-        if (r < 0)
-            return r;
+    if (!STORE_HAS(store, "SELECT 1 FROM meta WHERE boot_id = ?1", store->boot_id)) {
+        sandboxes_end_other_boots(store);
+        STORE_RUN(store,
+                  "UPDATE volumes SET device_id = NULL, attempts = 0, next_attempt_ns = NULL,"
+                  " next_attempt_ms = NULL WHERE removed_at IS NULL");
+        sql_execute(&store->connection, "UPDATE trash SET since_ns = 0;" FORGET_AGES);
+        STORE_RUN(store, set_boot, store->boot_id);
     }
-    return JOURNAL(store, "store_opened", ABOUT(0), "boot_id", boot, "rebuilt", sql_known(rebuilt),
-                   "in_memory", sql_known((uint64_t)!store->path));
-}
-
-static int note_upgrade(struct store *store, const struct schema_upgrade *upgrade)
-{
-    return JOURNAL(store, "store_upgraded", ABOUT(0), "from_minor", upgrade->from_minor, "to_minor",
-                   SCHEMA_MINOR_VERSION, "redacted", upgrade->redacted);
+    JOURNAL(store, "store_opened", ABOUT(0), "boot_id", store->boot_id, "rebuilt",
+            sql_known(rebuilt), "in_memory", sql_known((uint64_t)!store->path));
 }
 
 /* The file does not show what happened in the gap, nor whether metadata that looked stale has
  * looked so ever since. */
-static int note_gap(struct store *store, const struct store_gap *gap)
+static void note_gap(struct store *store, const struct store_gap *gap)
 {
-    static const char forget_ages[] = "UPDATE entries SET stale_since_ns = NULL;"
-                                      "UPDATE entry_sandboxes SET stale_since_ns = NULL";
     char since[CLOCK_TEXT_BYTES];
-    int r = sql_execute(&store->connection, forget_ages);
 
-    if (r < 0)
-        return r;
+    sql_execute(&store->connection, FORGET_AGES);
     clock_text(gap->since_ms, since);
-    return JOURNAL(store, "history_missing", ABOUT(0), "since", since, "reason", gap->reason);
+    JOURNAL(store, "history_missing", ABOUT(0), "since", since, "reason", gap->reason);
 }
 
 static int begin_store(struct store *store, const struct store_opening *opening,
                        const struct store_gap *gap, struct error *error)
 {
+    const struct schema_upgrade *upgrade = &opening->upgrade;
     int r = store_begin(store);
 
-    if (r == 0)
-        r = begin_boot(store, opening->rebuilt);
-    if (r == 0 && opening->upgrade.upgraded)
-        r = note_upgrade(store, &opening->upgrade);
-    if (r == 0 && gap && (gap->is_certain || opening->rebuilt))
-        r = note_gap(store, gap);
-    if (r == 0)
+    if (r == 0) {
+        begin_boot(store, opening->rebuilt);
+        if (upgrade->upgraded)
+            JOURNAL(store, "store_upgraded", ABOUT(0), "from_minor", upgrade->from_minor,
+                    "to_minor", SCHEMA_MINOR_VERSION, "redacted", upgrade->redacted);
+        if (gap && (gap->is_certain || opening->rebuilt))
+            note_gap(store, gap);
         r = store_commit(store);
+    }
     (void)sqlite3_busy_timeout(store->connection.db, BUSY_MSEC);
     if (r == 0)
         return 0;

@@ -474,8 +474,8 @@ int store_oldest_pending(struct store_reader *reader, int64_t *ret_ms, struct er
         " WHERE r.finished_at IS NULL AND v.observed = 0"
         " AND v.state NOT IN ('unbound', 'detached', 'unmanaged')";
 
-    return finish_reading(reader, sql_find_values(reader->connection, find, ret_ms, NULL, 0),
-                          error);
+    *ret_ms = sql_number_values(reader->connection, find, NULL, 0);
+    return finish_reading(reader, reader->connection->failure, error);
 }
 
 /* A PV that two pods of this node use is one device, and its guests see one file system. */

@@ -147,9 +147,10 @@ static int record_minor(struct sql_connection *connection)
     char digest[SHA256_HEX_BYTES];
     int r = schema_digest(connection, digest);
 
-    return r < 0 ? r
-                 : sql_run(connection, record, NULL, sql_number(SCHEMA_MINOR_VERSION),
-                           sql_text(digest));
+    if (r < 0)
+        return r;
+    r = sql_change_values(connection, record, SQL_VALUES(SCHEMA_MINOR_VERSION, digest));
+    return r < 0 ? r : 0;
 }
 
 /* Databases of development builds of 0.2.0 are of minor version 1 and may have its column. */
@@ -177,7 +178,7 @@ static int add_minors(struct sql_connection *connection, int64_t minor)
     return r < 0 ? r : record_minor(connection);
 }
 
-int schema_finish(struct sql_connection *connection, int r)
+static int finish(struct sql_connection *connection, int r)
 {
     if (r == 0)
         r = sql_execute(connection, "COMMIT");
@@ -198,46 +199,13 @@ int schema_create(struct sql_connection *connection)
         r = add_minors(connection, 0);
     if (r == 0)
         r = sql_execute(connection, text);
-    return schema_finish(connection, r);
-}
-
-/* ---- opening ------------------------------------------------------------------------------- */
-
-static int upgrade_from(struct sql_connection *connection, int64_t minor,
-                        struct schema_upgrade *ret_upgrade)
-{
-    int r = sql_execute(connection, "BEGIN IMMEDIATE");
-
-    if (r == 0)
-        r = add_minors(connection, minor);
-    if (r == 0 && minor < FIRST_REDACTED) /* release 0.1.0 stored mount options as they were */
-        r = secrets_redact(connection, &ret_upgrade->redacted);
-    return schema_finish(connection, r);
-}
-
-int schema_upgrade(struct sql_connection *connection, struct schema_upgrade *ret_upgrade)
-{
-    struct recorded recorded;
-    int r = read_and_check(connection, &recorded);
-
-    *ret_upgrade = (struct schema_upgrade){0};
-    if (r == 0 && recorded.minor < SCHEMA_MINOR_VERSION) {
-        r = upgrade_from(connection, recorded.minor, ret_upgrade);
-        ret_upgrade->upgraded = r == 0;
-        ret_upgrade->from_minor = recorded.minor;
-    }
-    return r;
+    return finish(connection, r);
 }
 
 /* ---- secrets -------------------------------------------------------------------------------- */
 
-/* Redacts rows in place.
- *
- * Release 0.1.0 redacted metadata, but no mount options. Its rows are redacted by the same function
- * as today's observations, so that a row equals the next observation of its file.
- */
-
-/* ---- one text ------------------------------------------------------------------------------ */
+/* Release 0.1.0 redacted metadata, but no mount options. Its rows are redacted by the same function
+ * as today's observations, so that a row equals the next observation of its file. */
 
 enum kind { KIND_OPTIONS, KIND_METADATA, KIND_MOUNT_INFO };
 
@@ -296,8 +264,6 @@ static int redact_value(const cJSON *value, enum kind kind)
     return options | metadata;
 }
 
-/* ---- in SQL -------------------------------------------------------------------------------- */
-
 /* The text itself if it holds no secret; NULL for what is no JSON. */
 static void redact_in_sql(sqlite3_context *context, int count, sqlite3_value **values)
 {
@@ -323,40 +289,62 @@ static void redact_in_sql(sqlite3_context *context, int count, sqlite3_value **v
         sqlite3_result_text(context, text, -1, free);
 }
 
-static int add_functions(struct sql_connection *connection)
+/* In a transaction: redacts mount options and metadata in every row that has them, and counts the
+ * rows that held a secret. */
+static int redact_secrets(struct sql_connection *connection, uint64_t *ret_redacted)
 {
+    static const char redact[] =
+        "UPDATE entries SET options = redact_options(options), metadata = redact_metadata(metadata)"
+        " WHERE options IS NOT redact_options(options)"
+        " OR metadata IS NOT redact_metadata(metadata);"
+        "UPDATE cleanups SET mount_info = redact_mount_info(mount_info)"
+        " WHERE mount_info IS NOT redact_mount_info(mount_info)";
     static const struct {
         const char *name;
         enum kind kind;
     } functions[] = {{"redact_options", KIND_OPTIONS},
                      {"redact_metadata", KIND_METADATA},
                      {"redact_mount_info", KIND_MOUNT_INFO}};
-    int code = SQLITE_OK;
+    int code = SQLITE_OK, redacted;
 
     for (size_t i = 0; code == SQLITE_OK && i < array_length(functions); i++)
         code = sqlite3_create_function_v2(connection->db, functions[i].name, 1,
                                           SQLITE_UTF8 | SQLITE_DIRECTONLY | SQLITE_DETERMINISTIC,
                                           (void *)(uintptr_t)&functions[i].kind, redact_in_sql,
                                           NULL, NULL, NULL);
-    return code == SQLITE_OK ? 0 : sql_failed(connection, code);
+    if (code != SQLITE_OK)
+        return sql_failed(connection, code);
+    redacted = sql_change_values(connection, redact, NULL, 0);
+    if (redacted < 0)
+        return redacted;
+    *ret_redacted = (uint64_t)redacted;
+    return 0;
 }
 
-int secrets_redact(struct sql_connection *connection, uint64_t *ret_redacted)
+/* ---- opening ------------------------------------------------------------------------------- */
+
+static int upgrade_from(struct sql_connection *connection, int64_t minor,
+                        struct schema_upgrade *ret_upgrade)
 {
-    static const char entries[] =
-        "UPDATE entries SET options = redact_options(options), metadata = redact_metadata(metadata)"
-        " WHERE options IS NOT redact_options(options)"
-        " OR metadata IS NOT redact_metadata(metadata)";
-    static const char cleanups[] = "UPDATE cleanups SET mount_info = redact_mount_info(mount_info)"
-                                   " WHERE mount_info IS NOT redact_mount_info(mount_info)";
-    int in_entries = 0, in_cleanups = 0;
-    int r = add_functions(connection);
+    int r = sql_execute(connection, "BEGIN IMMEDIATE");
 
     if (r == 0)
-        r = sql_run_values(connection, entries, &in_entries, NULL, 0);
-    if (r == 0)
-        r = sql_run_values(connection, cleanups, &in_cleanups, NULL, 0);
-    if (r == 0)
-        *ret_redacted = (uint64_t)in_entries + (uint64_t)in_cleanups;
+        r = add_minors(connection, minor);
+    if (r == 0 && minor < FIRST_REDACTED) /* release 0.1.0 stored mount options as they were */
+        r = redact_secrets(connection, &ret_upgrade->redacted);
+    return finish(connection, r);
+}
+
+int schema_upgrade(struct sql_connection *connection, struct schema_upgrade *ret_upgrade)
+{
+    struct recorded recorded;
+    int r = read_and_check(connection, &recorded);
+
+    *ret_upgrade = (struct schema_upgrade){0};
+    if (r == 0 && recorded.minor < SCHEMA_MINOR_VERSION) {
+        r = upgrade_from(connection, recorded.minor, ret_upgrade);
+        ret_upgrade->upgraded = r == 0;
+        ret_upgrade->from_minor = recorded.minor;
+    }
     return r;
 }

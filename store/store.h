@@ -15,11 +15,9 @@
 #pragma once
 
 #include "lib/result.h"
-#include "store/bindings.h"
 #include "store/bounds.h"
 #include "store/devices.h"
 #include "store/drive_mounts.h"
-#include "store/entries.h"
 #include "store/journal.h"
 #include "store/sandboxes.h"
 #include "store/volumes.h"

@@ -421,11 +421,10 @@ int store_get_pv(struct store *store, int64_t volume_id, char ret_pv[static STOR
 {
     static const char find[] = "SELECT e.pv FROM volumes v JOIN entries e"
                                " ON e.entry_id = v.entry_id WHERE v.volume_id = ?1";
-    int r;
 
     ret_pv[0] = '\0';
     if (!store->connection.db)
         return -EBADF;
-    r = STORE_FIND_TEXT(store, find, ret_pv, STORE_KEY_BYTES, volume_id);
-    return r < 0 ? r : 0;
+    STORE_FIND_TEXT(store, find, ret_pv, STORE_KEY_BYTES, volume_id);
+    return STORE_RESULT(store);
 }

@@ -140,7 +140,8 @@ static bool is_on_record(const struct drive_listing *listing, const char *drive_
 {
     cleanup(store_drive_mount_done) struct store_drive_mount row = {0};
 
-    return store_get_drive_mount(listing->drives->context->store, drive_id, &row) == STORE_FOUND &&
+    return store_get_drive_mount(listing->drives->context->store, drive_id, 0, &row) ==
+               STORE_FOUND &&
            !drive_state_is_end(row.state) && row.sandbox_ref == listing->sandbox_ref;
 }
 
@@ -263,7 +264,7 @@ int drive_unrecorded_ask(struct drives *drives, bool again)
         if (again && listing->step == LISTING_FAILED)
             listing->step = LISTING_DUE;
     }
-    r = store_each_helper_sandbox(drives->context->store, visit_sandbox, drives);
+    r = store_each_sandbox(drives->context->store, false, visit_sandbox, drives);
     while (r == 0 && *link) {
         struct drive_listing *listing = *link;
 
@@ -351,7 +352,7 @@ static int add_row(struct drive_listing *listing, const struct hypervisor_drive_
         return 0;
     }
     drives->dirty = true;
-    r = store_unwant_drive_mount(store, drive_ref);
+    r = store_set_drive_mount_wanted(store, drive_ref, false);
     if (r == 0 && entry->identified) {
         disk = describe_disk(drives->context, &entry->disk);
         r = store_set_drive_mount_disk(store, drive_ref, &disk);

@@ -205,7 +205,7 @@ static int find_row(struct drive_wait *wait)
 {
     cleanup(store_drive_mount_done) struct store_drive_mount row = {0};
     int64_t drive_ref = 0;
-    int r = store_get_drive_mount(wait->drives->context->store, wait->drive_id, &row);
+    int r = store_get_drive_mount(wait->drives->context->store, wait->drive_id, 0, &row);
 
     if (r < 0)
         return r;

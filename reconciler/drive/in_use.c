@@ -129,13 +129,13 @@ struct sandbox_search {
     char sandbox_id[STORE_SANDBOX_ID_BYTES];
 };
 
-static int compare_sandbox(void *userdata, const char *sandbox_id, pid_t vmm_pid)
+static int compare_sandbox(void *userdata, const struct store_helper_run *sandbox)
 {
     struct sandbox_search *search = userdata;
 
-    if (vmm_pid != search->pid)
+    if (sandbox->vmm_pid != search->pid)
         return 0;
-    (void)snprintf(search->sandbox_id, sizeof(search->sandbox_id), "%s", sandbox_id);
+    (void)snprintf(search->sandbox_id, sizeof(search->sandbox_id), "%s", sandbox->sandbox_id);
     return 1;
 }
 
@@ -144,7 +144,7 @@ static bool find_sandbox(const struct drive_in_use_call *call, pid_t pid,
                          char ret_sandbox_id[static STORE_SANDBOX_ID_BYTES])
 {
     struct sandbox_search search = {.pid = pid};
-    bool found = store_each_live_sandbox(call->context->store, compare_sandbox, &search) > 0;
+    bool found = store_each_sandbox(call->context->store, false, compare_sandbox, &search) > 0;
 
     memcpy(ret_sandbox_id, search.sandbox_id, sizeof(search.sandbox_id));
     return found;

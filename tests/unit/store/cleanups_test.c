@@ -90,7 +90,7 @@ static struct users users_of(struct store *store, int64_t volume_id)
 {
     struct users users = {0};
 
-    assert_int_equal(store_each_user(store, volume_id, take_user, &users), 0);
+    assert_int_equal(store_each_user(store, volume_id, 0, take_user, &users), 0);
     return users;
 }
 
