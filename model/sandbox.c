@@ -10,6 +10,7 @@
 
 #include "lib/text.h"
 #include "model/sandbox.h"
+#include "model/volume.h"
 
 static const char *const names[RUNTIMES] = {
     [RUNTIME_UNKNOWN] = "unknown",
@@ -17,15 +18,7 @@ static const char *const names[RUNTIMES] = {
     [RUNTIME_KATA_RS] = "kata-rs",
 };
 
-const char *runtime_name(enum kata_runtime runtime)
-{
-    return names[runtime];
-}
-
-enum kata_runtime runtime_from_name(const char *name)
-{
-    return name_table_find(names, sizeof(names[0]), RUNTIMES, name, RUNTIME_UNKNOWN);
-}
+WORDS(runtime, enum kata_runtime, names, RUNTIMES, RUNTIME_UNKNOWN)
 
 /* ---- hypervisor ----------------------------------------------------------------------------- */
 

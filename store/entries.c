@@ -467,61 +467,11 @@ static bool resolve_entry(struct store *store, const struct store_entry *entry,
     return true;
 }
 
-/* A volume is counted once, when its metadata first reads well. Volumes on record at start were
- * counted by the run that recorded them. In memory everything looks new, and is counted when the
- * file has it later. */
-static void count_volume(struct store *store, const struct store_entry *entry, bool is_first)
-{
-    if (store->path && !entry->problem && is_first)
-        store_count(store)->published++;
-}
-
-/* ---- a volume that nothing is known of ------------------------------------------------------ */
-
-/* Nor of its name or its path. */
-static bool is_unknown(struct store *store, const struct store_entry *entry,
-                       const struct known_entry *known)
-{
-    static const char find[] =
-        "SELECT NOT EXISTS (SELECT 1 FROM trash WHERE key = ?1) AND NOT EXISTS"
-        " (SELECT 1 FROM volumes WHERE target_path = ?2 AND removed_at IS NULL)";
-
-    return !known->entry_id && !entry->problem && entry->target_path &&
-           STORE_NUMBER(store, find, entry->key, entry->target_path);
-}
-
-/* Each row once, as it will stay. */
-static int put_unknown(struct store *store, const struct store_entry *entry,
-                       struct store_entry_put *ret_put)
-{
-    int64_t device_id, volume_id;
-    int r = count_live_volume(store);
-
-    if (r != STORE_PUT)
-        return r;
-    /* Its device, if that is new as well; else the volume is put on it as any other one is. */
-    device_id = entry->leads_to ? device_insert(store, entry->leads_to) : 0;
-    volume_id = add_volume(store, entry, device_id);
-    write_entry(store, entry, 0, volume_id);
-    write_sandboxes(store, entry, sqlite3_last_insert_rowid(store->connection.db), true);
-    if (device_id) {
-        device_journal_seen(store, entry->leads_to);
-        JOURNAL(
-            store, "device_found",
-            ABOUT(.volume_id = volume_id, .device = entry->leads_to->name, .is_complete = true));
-    }
-    count_volume(store, entry, true);
-    *ret_put = (struct store_entry_put){volume_id, true, device_id != 0};
-    return STORE_RESULT(store);
-}
-
-/* ---- any other ------------------------------------------------------------------------------- */
-
-static int put_known(struct store *store, const struct store_entry *entry,
-                     struct known_entry *known, struct store_entry_put *ret_put)
+static int put_changed(struct store *store, const struct store_entry *entry,
+                       struct known_entry *known, struct store_entry_put *ret_put)
 {
     bool changed = resolve_entry(store, entry, known), added = false;
-    int64_t entry_id = known->entry_id, volume_id = known->volume_id;
+    int64_t entry_id = known->entry_id, volume_id = known->volume_id, device_id = 0;
 
     if (!volume_id)
         volume_id = find_volume(store, entry->target_path, entry->key);
@@ -530,22 +480,35 @@ static int put_known(struct store *store, const struct store_entry *entry,
 
         if (r != STORE_PUT)
             return r;
-        volume_id = add_volume(store, entry, 0);
+        /* Its device, if that is new as well; else the volume is put on it as any other one is. */
+        if (entry->leads_to)
+            device_id = device_insert(store, entry->leads_to);
+        volume_id = add_volume(store, entry, device_id);
         added = true;
     }
     changed |= write_entry(store, entry, entry_id, volume_id);
     if (!entry_id)
         entry_id = sqlite3_last_insert_rowid(store->connection.db);
-    changed |= write_sandboxes(store, entry, entry_id, false);
-    if (changed)
+    changed |= write_sandboxes(store, entry, entry_id, added);
+    if (device_id) {
+        device_journal_seen(store, entry->leads_to);
+        JOURNAL(
+            store, "device_found",
+            ABOUT(.volume_id = volume_id, .device = entry->leads_to->name, .is_complete = true));
+    }
+    if (changed && (!added || entry->problem)) {
         refresh_volume(store, volume_id);
-    if (changed && (!added || entry->problem))
         JOURNAL(store, entry->problem ? "volume_invalid" : "volume_changed",
                 ABOUT(.volume_id = volume_id), "layout", layout_name(entry->layout), "problem",
                 entry->problem, "mount_info_sha256", entry->mount_info_sha256, "sandboxes",
                 entry->sandboxes);
-    count_volume(store, entry, added || (known->entry_id && !known->inode));
-    *ret_put = (struct store_entry_put){volume_id, changed, false};
+    }
+    /* A volume is counted once, when its metadata first reads well. Volumes on record at start were
+     * counted by the run that recorded them. In memory everything looks new, and is counted when
+     * the file has it later. */
+    if (store->path && !entry->problem && (added || (known->entry_id && !known->inode)))
+        store_count(store)->published++;
+    *ret_put = (struct store_entry_put){volume_id, changed, device_id != 0};
     return STORE_RESULT(store);
 }
 
@@ -562,8 +525,7 @@ int store_put_entry_on_device(struct store *store, const struct store_entry *ent
         *ret_put = (struct store_entry_put){known.volume_id, false, known.is_on_device};
         return 0;
     }
-    return is_unknown(store, entry, &known) ? put_unknown(store, entry, ret_put)
-                                            : put_known(store, entry, &known, ret_put);
+    return put_changed(store, entry, &known, ret_put);
 }
 
 int store_note_published(struct store *store, int64_t volume_id, const char *sandbox_id)

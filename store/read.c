@@ -380,88 +380,65 @@ int store_read_abilities(struct store_reader *reader, struct buffer *ret_json, s
 
 /* ---- overview ------------------------------------------------------------------------------- */
 
-/* One statement per list. Counting 4,000 volumes is one walk over their table. */
-
 static int finish_reading(struct store_reader *reader, int r, struct error *error)
 {
     return r < 0 ? error_set_errno(error, r, "%s", reader->connection->error_text) : 0;
 }
 
-/* ---- numbers ------------------------------------------------------------------------------- */
+/* Counting 4,000 volumes is one walk over their table. */
+static const struct {
+    unsigned names; /* of each row, before its number */
+    const char *text;
+} groups[STORE_GROUPS] = {
+    [STORE_GROUP_VOLUMES] =
+        {3, "SELECT CASE WHEN EXISTS (SELECT 1 FROM entries o WHERE o.volume_id = v.volume_id"
+            " AND o.gone = 0 AND o.layout <> e.layout) THEN 'both' ELSE e.layout END"
+            " AS layout_shown, v.state, v.reason, count(*)"
+            " FROM volumes v LEFT JOIN entries e ON e.entry_id = v.entry_id"
+            " WHERE v.removed_at IS NULL GROUP BY layout_shown, v.state, v.reason"},
+    [STORE_GROUP_STALLED] = {2, "SELECT v.state, v.reason, count(*) FROM volumes v"
+                                " WHERE " V_IS_STALLED " GROUP BY v.state, v.reason"},
+    [STORE_GROUP_NOT_RESIZABLE] = {1, "SELECT v.resizable_reason, count(*) FROM volumes v"
+                                      " WHERE " V_IS_NOT_RESIZABLE " GROUP BY v.resizable_reason"},
+    [STORE_GROUP_ABNORMAL] = {3, "SELECT v.state, v.reason, " V_IS_STALLED
+                                 " AS stalled, count(*) FROM volumes v"
+                                 " WHERE v.removed_at IS NULL AND " V_IS_ABNORMAL_IN_GUEST
+                                 " GROUP BY v.state, v.reason, stalled"},
+    [STORE_GROUP_CONDITIONS] =
+        {1, "SELECT coalesce(g.condition, 'unknown') AS said, count(*)"
+            " FROM mappings m INDEXED BY mappings_open LEFT JOIN guest_stats g"
+            " ON g.mapping_id = m.mapping_id WHERE m.until IS NULL GROUP BY said"},
+    [STORE_GROUP_STALE] = {1, "SELECT stale_reason, count(*) FROM entries WHERE gone = 0"
+                              " AND stale_reason IS NOT NULL GROUP BY stale_reason"},
+    [STORE_GROUP_SANDBOXES] = {2, "SELECT runtime, hypervisor, count(*) FROM sandboxes"
+                                  " WHERE gone_at IS NULL GROUP BY runtime, hypervisor"},
+    [STORE_GROUP_ORPHANS] =
+        {3, "SELECT s.sandbox_id, s.vmm_pid, coalesce((SELECT group_concat(name, ', ') FROM"
+            "  (SELECT coalesce(e.pv, 'volume ' || v.volume_id) AS name FROM mappings m"
+            "   JOIN volumes v ON v.volume_id = m.volume_id"
+            "   LEFT JOIN entries e ON e.entry_id = v.entry_id"
+            "   WHERE m.sandbox_ref = s.sandbox_ref" AND_IN_VM " LIMIT 4)), ''), 1"
+            " FROM sandboxes s INDEXED BY sandboxes_orphaned"
+            " WHERE s.orphaned = 1 AND s.gone_at IS NULL LIMIT 64"},
+    [STORE_GROUP_DRIVES] = {1, "SELECT state, count(*) FROM drive_mounts"
+                               " WHERE ended_at IS NULL GROUP BY state"},
+};
 
-static int count_groups(struct store_reader *reader, const char *text, unsigned names,
-                        store_group_callback *callback, void *userdata, struct error *error)
+int store_each_group(struct store_reader *reader, enum store_group group,
+                     store_group_callback *callback, void *userdata, struct error *error)
 {
     cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_query_values(reader->connection, text, &rows, NULL, 0);
+    int r = sql_query_values(reader->connection, groups[group].text, &rows, NULL, 0);
 
     while (r == 0 && (r = sql_next(&rows)) > 0) {
         const char *name[STORE_GROUP_NAMES] = {"", "", ""};
 
-        for (unsigned i = 0; i < names; i++)
+        for (unsigned i = 0; i < groups[group].names; i++)
             name[i] = sql_borrow_text(&rows);
         r = callback(userdata, name, (uint64_t)sql_take_number(&rows));
     }
     return finish_reading(reader, r, error);
 }
-
-/* store_group_NAME() of `names` texts and a number per row. */
-#define GROUPS(name, names, text)                                                                  \
-    int store_group_##name(struct store_reader *reader, store_group_callback *callback,            \
-                           void *userdata, struct error *error)                                    \
-    {                                                                                              \
-        static const char query[] = text;                                                          \
-                                                                                                   \
-        return count_groups(reader, query, names, callback, userdata, error);                      \
-    }
-
-GROUPS(volumes, 3,
-       "SELECT CASE WHEN EXISTS (SELECT 1 FROM entries o WHERE o.volume_id = v.volume_id"
-       " AND o.gone = 0 AND o.layout <> e.layout) THEN 'both' ELSE e.layout END AS layout_shown,"
-       " v.state, v.reason, count(*)"
-       " FROM volumes v LEFT JOIN entries e ON e.entry_id = v.entry_id"
-       " WHERE v.removed_at IS NULL GROUP BY layout_shown, v.state, v.reason")
-
-GROUPS(stalled, 2,
-       "SELECT v.state, v.reason, count(*) FROM volumes v"
-       " WHERE " V_IS_STALLED " GROUP BY v.state, v.reason")
-
-GROUPS(stale, 1,
-       "SELECT stale_reason, count(*) FROM entries"
-       " WHERE gone = 0 AND stale_reason IS NOT NULL"
-       " GROUP BY stale_reason")
-
-GROUPS(not_resizable, 1,
-       "SELECT v.resizable_reason, count(*) FROM volumes v"
-       " WHERE " V_IS_NOT_RESIZABLE " GROUP BY v.resizable_reason")
-
-GROUPS(abnormal, 3,
-       "SELECT v.state, v.reason, " V_IS_STALLED " AS stalled, count(*) FROM volumes v"
-       " WHERE v.removed_at IS NULL AND " V_IS_ABNORMAL_IN_GUEST
-       " GROUP BY v.state, v.reason, stalled")
-
-GROUPS(conditions, 1,
-       "SELECT coalesce(g.condition, 'unknown') AS said, count(*)"
-       " FROM mappings m INDEXED BY mappings_open"
-       " LEFT JOIN guest_stats g ON g.mapping_id = m.mapping_id WHERE m.until IS NULL"
-       " GROUP BY said")
-
-GROUPS(sandboxes, 2,
-       "SELECT runtime, hypervisor, count(*) FROM sandboxes"
-       " WHERE gone_at IS NULL GROUP BY runtime, hypervisor")
-
-GROUPS(orphans, 3,
-       "SELECT s.sandbox_id, s.vmm_pid, coalesce((SELECT group_concat(name, ', ') FROM"
-       "  (SELECT coalesce(e.pv, 'volume ' || v.volume_id) AS name FROM mappings m"
-       "   JOIN volumes v ON v.volume_id = m.volume_id"
-       "   LEFT JOIN entries e ON e.entry_id = v.entry_id"
-       "   WHERE m.sandbox_ref = s.sandbox_ref" AND_IN_VM " LIMIT 4)), ''), 1"
-       " FROM sandboxes s INDEXED BY sandboxes_orphaned"
-       " WHERE s.orphaned = 1 AND s.gone_at IS NULL LIMIT 64")
-
-GROUPS(drives, 1,
-       "SELECT state, count(*) FROM drive_mounts"
-       " WHERE ended_at IS NULL GROUP BY state")
 
 /* Not by the index of finished ones, which grows with history. */
 int store_oldest_pending(struct store_reader *reader, int64_t *ret_ms, struct error *error)

@@ -106,18 +106,6 @@ int schema_read_minor(struct sql_connection *connection, int64_t *ret_minor)
     return r;
 }
 
-static int read_and_check(struct sql_connection *connection, struct recorded *ret_recorded)
-{
-    char digest[SHA256_HEX_BYTES];
-    int r = read_recorded(connection, ret_recorded);
-
-    if (r == 0)
-        r = schema_digest(connection, digest);
-    if (r == 0 && strcmp(digest, ret_recorded->digest) != 0)
-        r = STORE_DAMAGED;
-    return r;
-}
-
 /* ---- migrating ----------------------------------------------------------------------------- */
 
 int schema_drop_views(struct sql_connection *connection)
@@ -140,48 +128,44 @@ int schema_drop_views(struct sql_connection *connection)
     }
 }
 
-static int record_minor(struct sql_connection *connection)
+/* Adds what the minor versions after `minor` have, and makes the views anew. */
+static int add_minors(struct sql_connection *connection, int64_t minor)
 {
     static const char record[] = "INSERT OR REPLACE INTO schema_minor (one, version, schema_sha256)"
                                  " VALUES (1, ?1, ?2)";
     char digest[SHA256_HEX_BYTES];
-    int r = schema_digest(connection, digest);
+    int r;
 
-    if (r < 0)
-        return r;
-    r = sql_change_values(connection, record, SQL_VALUES(SCHEMA_MINOR_VERSION, digest));
+    schema_drop_views(connection);
+    (void)sqlite3_db_config(connection->db, SQLITE_DBCONFIG_DEFENSIVE, 0, NULL);
+    for (int64_t next = minor; next < SCHEMA_MINOR_VERSION; next++) {
+        /* Databases of development builds of 0.2.0 are of minor version 1 and may have it. */
+        if (next == 1 &&
+            sqlite3_table_column_metadata(connection->db, NULL, "drive_mounts", "containers", NULL,
+                                          NULL, NULL, NULL, NULL) != SQLITE_OK)
+            sql_execute(connection, schema_drive_containers);
+        sql_execute(connection, schema_minors[next]);
+    }
+    (void)sqlite3_db_config(connection->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+    sql_execute(connection, schema_views);
+    r = schema_digest(connection, digest);
+    if (r == 0)
+        r = sql_change_values(connection, record, SQL_VALUES(SCHEMA_MINOR_VERSION, digest));
     return r < 0 ? r : 0;
 }
 
-/* Databases of development builds of 0.2.0 are of minor version 1 and may have its column. */
-static int add_second(struct sql_connection *connection)
+static void begin(struct sql_connection *connection)
 {
-    bool is_there =
-        sqlite3_table_column_metadata(connection->db, NULL, "drive_mounts", "containers", NULL,
-                                      NULL, NULL, NULL, NULL) == SQLITE_OK;
-    int r = is_there ? 0 : sql_execute(connection, schema_drive_containers);
-
-    return r < 0 ? r : sql_execute(connection, schema_minors[1]);
-}
-
-/* Adds what the minor versions after `minor` have, and makes the views anew. */
-static int add_minors(struct sql_connection *connection, int64_t minor)
-{
-    int r = schema_drop_views(connection);
-
-    (void)sqlite3_db_config(connection->db, SQLITE_DBCONFIG_DEFENSIVE, 0, NULL);
-    for (int64_t next = minor; r == 0 && next < SCHEMA_MINOR_VERSION; next++)
-        r = next == 1 ? add_second(connection) : sql_execute(connection, schema_minors[next]);
-    (void)sqlite3_db_config(connection->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
-    if (r == 0)
-        r = sql_execute(connection, schema_views);
-    return r < 0 ? r : record_minor(connection);
+    connection->failure = 0;
+    connection->is_latched = true;
+    sql_execute(connection, "BEGIN IMMEDIATE");
 }
 
 static int finish(struct sql_connection *connection, int r)
 {
     if (r == 0)
         r = sql_execute(connection, "COMMIT");
+    connection->is_latched = false;
     if (r < 0 && !sqlite3_get_autocommit(connection->db))
         (void)sqlite3_exec(connection->db, "ROLLBACK", NULL, NULL, NULL);
     return r;
@@ -190,16 +174,13 @@ static int finish(struct sql_connection *connection, int r)
 int schema_create(struct sql_connection *connection)
 {
     char text[64];
-    int r = sql_execute(connection, "BEGIN IMMEDIATE");
+    int r;
 
     (void)snprintf(text, sizeof(text), "PRAGMA user_version = %d", STORE_SCHEMA_VERSION);
-    if (r == 0)
-        r = sql_execute(connection, schema_tables);
-    if (r == 0)
-        r = add_minors(connection, 0);
-    if (r == 0)
-        r = sql_execute(connection, text);
-    return finish(connection, r);
+    begin(connection);
+    sql_execute(connection, schema_tables);
+    r = add_minors(connection, 0);
+    return finish(connection, r < 0 ? r : sql_execute(connection, text));
 }
 
 /* ---- secrets -------------------------------------------------------------------------------- */
@@ -323,28 +304,25 @@ static int redact_secrets(struct sql_connection *connection, uint64_t *ret_redac
 
 /* ---- opening ------------------------------------------------------------------------------- */
 
-static int upgrade_from(struct sql_connection *connection, int64_t minor,
-                        struct schema_upgrade *ret_upgrade)
-{
-    int r = sql_execute(connection, "BEGIN IMMEDIATE");
-
-    if (r == 0)
-        r = add_minors(connection, minor);
-    if (r == 0 && minor < FIRST_REDACTED) /* release 0.1.0 stored mount options as they were */
-        r = redact_secrets(connection, &ret_upgrade->redacted);
-    return finish(connection, r);
-}
-
 int schema_upgrade(struct sql_connection *connection, struct schema_upgrade *ret_upgrade)
 {
     struct recorded recorded;
-    int r = read_and_check(connection, &recorded);
+    char digest[SHA256_HEX_BYTES];
+    int r = read_recorded(connection, &recorded);
 
     *ret_upgrade = (struct schema_upgrade){0};
-    if (r == 0 && recorded.minor < SCHEMA_MINOR_VERSION) {
-        r = upgrade_from(connection, recorded.minor, ret_upgrade);
-        ret_upgrade->upgraded = r == 0;
-        ret_upgrade->from_minor = recorded.minor;
-    }
+    if (r == 0)
+        r = schema_digest(connection, digest);
+    if (r == 0 && strcmp(digest, recorded.digest) != 0)
+        r = STORE_DAMAGED;
+    if (r < 0 || recorded.minor >= SCHEMA_MINOR_VERSION)
+        return r;
+    begin(connection);
+    r = add_minors(connection, recorded.minor);
+    if (r == 0 && recorded.minor < FIRST_REDACTED) /* it has mount options as they were */
+        r = redact_secrets(connection, &ret_upgrade->redacted);
+    r = finish(connection, r);
+    ret_upgrade->upgraded = r == 0;
+    ret_upgrade->from_minor = recorded.minor;
     return r;
 }

@@ -217,19 +217,9 @@ static void take_sandbox(struct sql_rows *rows, struct store_volume *volume)
 
 static void forget_sandbox(struct store_volume *volume)
 {
-    volume->sandbox_ref = 0;
-    volume->vmm_pid = 0;
-    volume->vmm_start_ns = 0;
-    volume->sandbox_id[0] = '\0';
-    volume->runtime = RUNTIME_UNKNOWN;
-    volume->hypervisor = HYPERVISOR_UNKNOWN;
-    volume->control_socket[0] = volume->agent_address[0] = '\0';
-    volume->claim_source[0] = volume->recorded_guest_path[0] = '\0';
-    volume->recorded_drive_id[0] = volume->recorded_file[0] = '\0';
-    volume->record_contradicts = false;
-    volume->carrier = STORE_CARRIER_ENDED;
-    for (enum guest_route i = ROUTE_COMPANION; i < GUEST_ROUTES; i++)
-        volume->ability[i][0] = '\0';
+    const size_t first = offsetof(struct store_volume, sandbox_ref);
+
+    memset((char *)volume + first, 0, offsetof(struct store_volume, is_recorded) - first);
 }
 
 /* The runtime's record for the mount of this volume outweighs a match by device, because the

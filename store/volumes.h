@@ -122,11 +122,12 @@ struct store_volume {
     unsigned live_sandboxes; /* alive, named by a file or claiming the volume or a part of it */
     /* If there is none: a live sandbox that may have it, and why that is not known; "" none. */
     char hiding[STORE_SANDBOX_ID_BYTES + 2 * STORE_TEXT_BYTES];
-    bool bypassed;         /* one of them claims a part of it, and was not given the whole */
-    char claim_source[32]; /* what says so: sandbox-file, api, bundle */
+    bool bypassed; /* one of them claims a part of it, and was not given the whole */
+    bool orphaned; /* the VMM of one of them has outlived its shim */
 
-    int64_t sandbox_ref; /* 0 unless exactly one is alive, and has it whole */
-    bool orphaned;       /* the VMM of one of them has outlived its shim */
+    /* Of the sandbox, if exactly one is alive and has it whole; down to `carrier`. */
+    int64_t sandbox_ref;
+    char claim_source[32]; /* what says so: sandbox-file, api, bundle */
     char sandbox_id[STORE_SANDBOX_ID_BYTES];
     enum kata_runtime runtime;
     enum hypervisor_kind hypervisor;
