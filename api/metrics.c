@@ -299,15 +299,10 @@ static void write_resizes(struct metrics_text *text, const struct store_counters
 
 static void write_cleanups(struct metrics_text *text, const struct store_counters *counters)
 {
-    static const char *const decisions[] = {
-        [STORE_COUNTED_KEPT] = "kept",         [STORE_COUNTED_REMOVED] = "removed",
-        [STORE_COUNTED_PUT_BACK] = "put-back", [STORE_COUNTED_RESTORED] = "restored",
-        [STORE_COUNTED_FAILED] = "failed",
-    };
-
     metrics_begin(text, "crustd_cleanups_total", "counter", "Decisions about stale metadata.");
-    for (unsigned i = 0; i < STORE_COUNTED_CLEANUPS; i++)
-        metrics_put(text, METRICS_WITH({"decision", decisions[i]}), (double)counters->cleanups[i]);
+    for (enum cleanup_decision i = 0; i < CLEANUP_DECISIONS; i++)
+        metrics_put(text, METRICS_WITH({"decision", cleanup_decision_name(i)}),
+                    (double)counters->cleanups[i]);
     put_one(text, "volumes_published_with_deferred_ops_total", "counter",
             "Volumes whose metadata appeared and read well, whoever wrote it, each once.",
             (double)counters->published);

@@ -113,3 +113,8 @@ const char *stale_reason_remedy(enum stale_reason reason)
 {
     return reasons[reason].remedy;
 }
+
+static const char *const decisions[CLEANUP_DECISIONS] = {"kept", "removed", "put-back", "restored",
+                                                         "failed"};
+
+WORDS(cleanup_decision, enum cleanup_decision, decisions, CLEANUP_DECISIONS, CLEANUP_DECISIONS)

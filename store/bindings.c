@@ -22,11 +22,6 @@ int store_set_attempts(struct store *store, int64_t volume_id, uint32_t attempts
                      sql_known(next_attempt_ns ? (uint64_t)next_attempt_ms : 0));
 }
 
-int volume_clear_attempts(struct store *store, int64_t volume_id)
-{
-    return store_set_attempts(store, volume_id, 0, 0, 0);
-}
-
 /* ---- opening and closing ------------------------------------------------------------------- */
 
 int store_close_binding(struct store *store, int64_t volume_id)
@@ -38,7 +33,7 @@ int store_close_binding(struct store *store, int64_t volume_id)
     JOURNAL(store, "mapping_closed", ABOUT(.volume_id = volume_id));
     STORE_RUN(store, "UPDATE mappings SET until = ?2 WHERE volume_id = ?1 AND until IS NULL",
               volume_id, store->now_ms);
-    return volume_clear_attempts(store, volume_id);
+    return store_set_attempts(store, volume_id, 0, 0, 0);
 }
 
 int store_open_binding(struct store *store, const struct store_binding *binding)
@@ -57,7 +52,7 @@ int store_open_binding(struct store *store, const struct store_binding *binding)
               binding->drive_id, binding->guest_path, binding->source,
               sql_known(binding->device_bytes), sql_known(binding->guest_synced_bytes),
               binding->record, store->now_ms);
-    volume_clear_attempts(store, binding->volume_id);
+    store_set_attempts(store, binding->volume_id, 0, 0, 0);
     return JOURNAL(store, "mapping_opened", ABOUT(.volume_id = binding->volume_id), "source",
                    binding->source, "drive_id", binding->drive_id, "guest_path",
                    binding->guest_path);
@@ -102,7 +97,7 @@ int store_renew_record(struct store *store, int64_t volume_id, uint64_t record)
                                 " WHERE volume_id = ?1 AND until IS NULL";
 
     STORE_RUN(store, renew, volume_id, record);
-    return volume_clear_attempts(store, volume_id);
+    return store_set_attempts(store, volume_id, 0, 0, 0);
 }
 
 #define WANT_LIST                                                                                  \

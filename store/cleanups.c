@@ -272,22 +272,19 @@ static int end_quarantine(struct store *store, int64_t cleanup_id)
     return STORE_RUN(store, end, cleanup_id, store->now_ms);
 }
 
-int store_finish_cleanup(struct store *store, int64_t cleanup_id,
-                         enum store_cleanup_decision decision, enum stale_reason reason,
-                         uint64_t now_ns)
+int store_finish_cleanup(struct store *store, int64_t cleanup_id, enum cleanup_decision decision,
+                         enum stale_reason reason, uint64_t now_ns)
 {
-    static const char *const names[] = {[STORE_CLEANUP_REMOVED] = "removed",
-                                        [STORE_CLEANUP_PUT_BACK] = "put-back",
-                                        [STORE_CLEANUP_FAILED] = "failed"};
     static const char decide[] =
         "UPDATE cleanups SET decision = ?2, reason = coalesce(?3, reason), at = ?4"
         " WHERE cleanup_id = ?1 AND decision = 'intended';"
         "UPDATE entries SET stale_since_ns = NULL FROM trash t WHERE t.cleanup_id = ?1"
         " AND entries.key = t.key AND entries.layout = t.layout AND entries.gone = 0";
 
-    STORE_RUN(store, decide, cleanup_id, names[decision], sql_stale_reason(reason), store->now_ms);
-    journal_row(store, cleanup_id, names[decision]);
-    return decision == STORE_CLEANUP_REMOVED
+    STORE_RUN(store, decide, cleanup_id, cleanup_decision_name(decision), sql_stale_reason(reason),
+              store->now_ms);
+    journal_row(store, cleanup_id, cleanup_decision_name(decision));
+    return decision == CLEANUP_REMOVED
                ? store_set_trash_step(store, cleanup_id, STORE_TRASH_STORED, now_ns)
                : end_quarantine(store, cleanup_id);
 }

@@ -2,14 +2,10 @@
 /* cleanups.h - stale metadata in the model: its evidence, what was done about it, and the trash.
  *
  * Everything but the reading functions runs inside a transaction (store.h). A directory is moved
- * away in steps, each committed before or after what it says has happened on disk:
- *
- *   store_intend_cleanup() intended committed durably, then it is moved to the trash
- *   store_set_trash_step() moved it is there; a late writer shows within seconds
- *   store_finish_cleanup() kept       decided as `removed`: stored, the bytes stay for keep_hours
- *                            no row     decided as `put-back` or `failed`
- *   store_set_trash_step()   restoring  a person wants it back
- *                            deleting   its time is up
+ * away in steps. store_intend_cleanup() is committed durably before it is moved to the trash, which
+ * store_set_trash_step() says afterwards, because a late writer shows within seconds. Then
+ * store_finish_cleanup() decides: `removed`, and the bytes stay for keep_hours, or `put-back` or
+ * `failed`. Later they are restored for a person, or deleted because their time is up.
  *
  * After a crash the disk shows how far a row came: any recorded step may turn out not to be done.
  * While a volume's directory is in the trash the volume is `quarantined`, afterwards `removed`. A
@@ -133,12 +129,10 @@ int store_get_trash(struct store *store, int64_t cleanup_id, struct store_trash 
 int store_set_trash_step(struct store *store, int64_t cleanup_id, enum store_trash_step step,
                          uint64_t now_ns);
 
-enum store_cleanup_decision { STORE_CLEANUP_REMOVED, STORE_CLEANUP_PUT_BACK, STORE_CLEANUP_FAILED };
-
-/* The result of an intent. reason NONE: the one that it was intended for. */
-int store_finish_cleanup(struct store *store, int64_t cleanup_id,
-                         enum store_cleanup_decision decision, enum stale_reason reason,
-                         uint64_t now_ns);
+/* The result of an intent: REMOVED, PUT_BACK or FAILED. reason NONE: the one that it was intended
+ * for. */
+int store_finish_cleanup(struct store *store, int64_t cleanup_id, enum cleanup_decision decision,
+                         enum stale_reason reason, uint64_t now_ns);
 
 /* Nothing has been moved: as if the cleanup had never been intended. */
 int store_drop_cleanup(struct store *store, int64_t cleanup_id);

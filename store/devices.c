@@ -126,13 +126,10 @@ int store_set_volume_device(struct store *store, int64_t volume_id, int64_t devi
 
 /* ---- disk users ----------------------------------------------------------------------------- */
 
-/* Volumes and drive mounts on one disk.
- *
- * A disk is its number and its sequence, or its file system and inode, as in `devices`. A volume is
+/* A disk is its number and its sequence, or its file system and inode, as in `devices`. A volume is
  * read-only if its mount options say "ro" and nothing else.
- */
-
-/* ?1 kind, ?2 major, ?3 minor, ?4 diskseq, ?5 file_device, ?6 inode. */
+ *
+ * ?1 kind, ?2 major, ?3 minor, ?4 diskseq, ?5 file_device, ?6 inode. */
 #define KNOWN(row, column) "coalesce(" row "." column ", 0)"
 #define IS_DISK(row)                                                                               \
     row ".kind = ?1 AND " row ".major = ?2 AND " row ".minor = ?3"                                 \
@@ -192,9 +189,7 @@ int store_each_disk_user(struct store *store, const struct store_drive_mount_dis
 
 /* ---- layers --------------------------------------------------------------------------------- */
 
-/* The lower devices of each device, and disks that announced a new size.
- *
- * A device's layers are replaced as a whole. Each layer is itself a device, so its size is kept
+/* A device's layers are replaced as a whole. Each layer is itself a device, so its size is kept
  * where every device's size is, and a disk below many volumes is announced once for all of them.
  */
 
@@ -228,8 +223,6 @@ int store_forget_announcements(struct store *store)
 {
     return STORE_RUN(store, "UPDATE devices SET announced = 0 WHERE announced <> 0");
 }
-
-/* ---- rescans ---- */
 
 int store_find_announced(struct store *store, int64_t device_id, uint64_t before_ns,
                          struct store_disk *ret_disk)
@@ -267,8 +260,6 @@ int store_put_rescan_result(struct store *store, int64_t volume_id, const struct
                    "from_bytes", sql_known(disk->size_bytes), "to_bytes", sql_known(bytes), "error",
                    error);
 }
-
-/* ---- layers ---- */
 
 int store_get_layers(struct store *store, int64_t device_id,
                      struct store_layer ret_layer[static STORE_LAYERS], unsigned *ret_layers)

@@ -107,33 +107,6 @@ int store_each_drive_mount(struct store *store, store_drive_mount_callback *call
 
 /* ---- asked for ------------------------------------------------------------------------------ */
 
-/* What stands against a new row: an enum store_drive_mount_added, or a failure. */
-static int find_conflict(struct store *store, const struct store_drive_mount_request *request,
-                         int64_t *ret_sandbox_ref)
-{
-    static const char find[] =
-        "SELECT s.sandbox_ref,"
-        " EXISTS (SELECT 1 FROM drive_mounts d WHERE d.drive_id = ?2 AND d.ended_at IS NULL),"
-        " EXISTS (SELECT 1 FROM drive_mounts d WHERE d.sandbox_ref = s.sandbox_ref"
-        "  AND d.vm_path = ?3 AND d.ended_at IS NULL),"
-        " (SELECT count(*) FROM drive_mounts d WHERE d.ended_at IS NULL)"
-        " FROM sandboxes s WHERE s.sandbox_id = ?1 AND s.gone_at IS NULL";
-    cleanup(sql_end) struct sql_rows rows = {0};
-    bool has_id, has_path;
-    int r =
-        STORE_FIRST(store, find, &rows, request->sandbox_id, request->drive_id, request->vm_path);
-
-    if (r <= 0)
-        return r < 0 ? r : STORE_DRIVE_MOUNT_NO_SANDBOX;
-    TAKE(&rows, *ret_sandbox_ref, has_id, has_path);
-    if (has_id)
-        return STORE_DRIVE_MOUNT_ID_TAKEN;
-    if (has_path)
-        return STORE_DRIVE_MOUNT_PATH_TAKEN;
-    return sql_take_number(&rows) >= STORE_DRIVE_MOUNTS ? STORE_DRIVE_MOUNT_TOO_MANY
-                                                        : STORE_DRIVE_MOUNT_ADDED;
-}
-
 static int journal_drive(struct store *store, const char *kind, int64_t drive_ref)
 {
     static const char find[] = "SELECT s.sandbox_id, d.host_path, d.drive_id, d.vm_path, d.state,"
@@ -152,17 +125,32 @@ static int journal_drive(struct store *store, const char *kind, int64_t drive_re
 int store_add_drive_mount(struct store *store, const struct store_drive_mount_request *request,
                           const char *serial, int64_t *ret_drive_ref)
 {
+    static const char find_conflict[] =
+        "SELECT s.sandbox_ref,"
+        " EXISTS (SELECT 1 FROM drive_mounts d WHERE d.drive_id = ?2 AND d.ended_at IS NULL),"
+        " EXISTS (SELECT 1 FROM drive_mounts d WHERE d.sandbox_ref = s.sandbox_ref"
+        "  AND d.vm_path = ?3 AND d.ended_at IS NULL),"
+        " (SELECT count(*) FROM drive_mounts d WHERE d.ended_at IS NULL)"
+        " FROM sandboxes s WHERE s.sandbox_id = ?1 AND s.gone_at IS NULL";
     static const char insert[] =
         "INSERT INTO drive_mounts (" LIMITS ", drive_id, sandbox_ref, host_path, vm_path, fs_type,"
         " options, writable, fsck, fs_group, fs_group_policy, serial, state, requested_at,"
         " containers) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, coalesce(?12, '[]'),"
         " ?13, ?14, ?15, ?16, ?17, 'requested', ?18, coalesce(?19, '[]'))";
     const struct drive_limits *limits = &request->limits;
-    int64_t sandbox_ref = 0, drive_ref;
-    int r = find_conflict(store, request, &sandbox_ref);
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int64_t sandbox_ref, drive_ref, count;
+    bool has_id, has_path;
+    int r = STORE_FIRST(store, find_conflict, &rows, request->sandbox_id, request->drive_id,
+                        request->vm_path);
 
-    if (r != STORE_DRIVE_MOUNT_ADDED)
-        return r;
+    if (r <= 0)
+        return r < 0 ? r : STORE_DRIVE_MOUNT_NO_SANDBOX;
+    TAKE(&rows, sandbox_ref, has_id, has_path, count);
+    if (has_id || has_path)
+        return has_id ? STORE_DRIVE_MOUNT_ID_TAKEN : STORE_DRIVE_MOUNT_PATH_TAKEN;
+    if (count >= STORE_DRIVE_MOUNTS)
+        return STORE_DRIVE_MOUNT_TOO_MANY;
     r = STORE_RUN(
         store, insert, sql_known(limits->bandwidth.size), sql_known(limits->bandwidth.refill_ms),
         sql_known(limits->bandwidth.one_time_burst), sql_known(limits->operations.size),

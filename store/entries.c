@@ -433,8 +433,10 @@ static bool find_returned(struct store *store, const struct store_entry *entry,
     return true;
 }
 
-/* It is the same volume, because it is the same directory. */
-static void revive(struct store *store, const struct known_entry *known)
+/* From the one that is known by this name to the entry that this one continues, or none. Whether
+ * something changed. */
+static bool resolve_entry(struct store *store, const struct store_entry *entry,
+                          struct known_entry *known)
 {
     static const char revive[] =
         "UPDATE entries SET gone = 0, stale_reason = NULL, stale_held = 0 WHERE entry_id = ?1;"
@@ -442,17 +444,6 @@ static void revive(struct store *store, const struct known_entry *known)
         "UPDATE volumes SET status = 'present', removed_at = NULL, last_changed = ?3"
         " WHERE volume_id = ?2;"
         "UPDATE meta SET live_volumes = live_volumes + 1 WHERE one = 1";
-
-    STORE_RUN(store, revive, known->entry_id, known->volume_id, store->now_ms);
-    store->has_no_unnamed = false; /* its own may be unknown */
-    JOURNAL(store, "volume_returned", ABOUT(.volume_id = known->volume_id));
-}
-
-/* From the one that is known by this name to the entry that this one continues, or none. Whether
- * something changed. */
-static bool resolve_entry(struct store *store, const struct store_entry *entry,
-                          struct known_entry *known)
-{
     bool is_another = is_another_directory(known, entry);
 
     if (is_another) {
@@ -463,7 +454,10 @@ static bool resolve_entry(struct store *store, const struct store_entry *entry,
         return learn_path(store, entry, known);
     if (!find_returned(store, entry, known))
         return is_another;
-    revive(store, known);
+    /* It is the same volume, because it is the same directory. */
+    STORE_RUN(store, revive, known->entry_id, known->volume_id, store->now_ms);
+    store->has_no_unnamed = false; /* its own may be unknown */
+    JOURNAL(store, "volume_returned", ABOUT(.volume_id = known->volume_id));
     return true;
 }
 

@@ -61,31 +61,32 @@ static const char *write_detail(struct buffer *buffer, const struct sql_value *m
 static int put_line(struct store *store, const char *kind, const struct journal_subject *subject,
                     const char *detail)
 {
-    const char *put = subject->is_complete || !subject->volume_id ? insert_complete : insert;
+    const struct store_volume *volume = subject->volume;
+    struct journal_subject of_volume;
 
-    return STORE_RUN(store, put, store->now_ms, kind, sql_known(subject->volume_id),
-                     subject->sandbox_id, subject->device, detail);
+    if (volume) {
+        /* The sandbox is the open binding's; one that the row does not name is looked up. */
+        bool is_here = volume->binding_id && volume->binding_sandbox_ref == volume->sandbox_ref;
+
+        of_volume = (struct journal_subject){.volume_id = volume->volume_id,
+                                             .sandbox_id = is_here ? volume->sandbox_id : NULL,
+                                             .device = volume->device_name,
+                                             .is_complete = is_here || !volume->binding_id};
+        subject = &of_volume;
+    }
+    return STORE_RUN(store, subject->is_complete || !subject->volume_id ? insert_complete : insert,
+                     store->now_ms, kind, sql_known(subject->volume_id), subject->sandbox_id,
+                     subject->device, detail);
 }
 
 int journal_write(struct store *store, const char *kind, const struct journal_subject *subject,
                   const struct sql_value *members, size_t count)
 {
     const char *detail = write_detail(&store->detail, members, count);
-    const struct store_volume *volume = subject->volume;
-    struct journal_subject of_volume;
-    bool is_here;
 
     if (buffer_error(&store->detail) < 0)
         return sql_failed(&store->connection, SQLITE_NOMEM);
-    if (!volume)
-        return put_line(store, kind, subject, detail);
-    /* The sandbox is the open binding's; one that the row does not name is looked up. */
-    is_here = volume->binding_id && volume->binding_sandbox_ref == volume->sandbox_ref;
-    of_volume = (struct journal_subject){.volume_id = volume->volume_id,
-                                         .sandbox_id = is_here ? volume->sandbox_id : NULL,
-                                         .device = volume->device_name,
-                                         .is_complete = is_here || !volume->binding_id};
-    return put_line(store, kind, &of_volume, detail);
+    return put_line(store, kind, subject, detail);
 }
 
 int store_journal(struct store *store, const char *kind, int64_t volume_id, const char *sandbox_id,

@@ -17,14 +17,8 @@ int store_journal(struct store *store, const char *kind, int64_t volume_id, cons
 
 /* ---- event rows ----------------------------------------------------------------------------- */
 
-/* The journal's rows that Kubernetes is told of, with the objects they are about.
- *
- * Outside a transaction only, so that every row is committed.
- */
-
-struct store;
-
-/* Texts are borrowed while the callback runs, and "" where unknown. */
+/* A row of the journal that Kubernetes is told of, with the objects that it is about. Texts are
+ * borrowed while the callback runs, and "" where unknown. */
 struct store_event_row {
     int64_t seq, at; /* at: milliseconds since 1970 */
     const char *kind;
@@ -45,20 +39,16 @@ struct store_event_row {
 
 typedef void store_event_callback(void *userdata, const struct store_event_row *row);
 
-/* Calls it for each such row from *seq + 1 to *seq + most, and moves *seq. 0 or an enum
- * store_failure. */
+/* Calls it for each such row from *seq + 1 to *seq + most, and moves *seq. Outside a transaction
+ * only, so that every row is committed. 0 or an enum store_failure. */
 int store_each_event_row(struct store *store, int64_t *seq, int64_t newest, unsigned most,
                          store_event_callback *callback, void *userdata);
 
 /* ---- journal text --------------------------------------------------------------------------- */
 
-/* One row of the journal as a line of JSON. Pure.
- *
- * Every value is escaped, and detail is embedded only if it is JSON without control characters, so
- * that nothing on record can begin another line.
- */
-
-/* Texts are borrowed, and "" where unknown. */
+/* One row of the journal as a line of JSON. Every value is escaped, and detail is embedded only if
+ * it is JSON without control characters, so that nothing on record can begin another line. Texts
+ * are borrowed, and "" where unknown. */
 struct journal_row {
     int64_t seq, at, volume_id;
     const char *kind, *sandbox_id, *device, *detail;
@@ -74,13 +64,8 @@ int journal_text_append(struct buffer *text, const struct journal_row *row, cons
 
 /* ---- journal lines -------------------------------------------------------------------------- */
 
-/* The journal's rows as lines of JSON, for log engines.
- *
- * docs/reference/journal.md is the contract. Outside a transaction only, so that every line is of a
- * row that is committed.
- */
-
-struct store;
+/* The journal's rows as lines of JSON, for log engines: docs/reference/journal.md is the contract.
+ * Outside a transaction only, so that every line is of a row that is committed. */
 
 /* The newest row's number, and that of the row with which this opening of the store began; 0: there
  * is none. 0 or an enum store_failure. */

@@ -42,37 +42,25 @@ static int harden(struct sql_connection *connection)
                                    "PRAGMA temp_store = MEMORY; PRAGMA foreign_keys = ON;");
 }
 
-static int create_schema(struct sql_connection *connection)
+/* A whole database at `path`, which is an empty file or in memory. */
+static int fill(struct sql_connection *connection, const char *path)
 {
     char text[64];
-    int r = harden(connection);
+    int r = sql_open(connection, path, SQLITE_OPEN_READWRITE);
 
     (void)snprintf(text, sizeof(text), "PRAGMA application_id = %d", SCHEMA_APPLICATION_ID);
     if (r == 0)
+        r = harden(connection);
+    if (r == 0)
         r = sql_execute(connection, text);
     return r < 0 ? r : schema_create(connection);
-}
-
-/* A whole database at `path`, which is an empty file. */
-static int fill_file(const char *path, struct error *error)
-{
-    struct sql_connection connection = {0};
-    int r = sql_open(&connection, path, SQLITE_OPEN_READWRITE);
-
-    if (r == 0)
-        r = create_schema(&connection);
-    if (r == 0)
-        r = sql_execute(&connection, "PRAGMA journal_mode = WAL");
-    if (r < 0)
-        (void)error_set(error, r, "cannot create %s: %s", path, connection.error_text);
-    sql_close(&connection);
-    return r;
 }
 
 static int create_file(const char *path, struct error *error)
 {
     cleanup(freep) char *new_path = place_with(path, ".new");
     cleanup(fd_closep) int fd = -1;
+    struct sql_connection connection = {0};
     int r = place_clear(path, error);
 
     if (r < 0)
@@ -86,7 +74,12 @@ static int create_file(const char *path, struct error *error)
     fd = open(new_path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0640);
     if (fd < 0 || fchmod(fd, 0640) < 0)
         return error_set_errno(error, -errno, "cannot create %s", new_path);
-    r = fill_file(new_path, error);
+    r = fill(&connection, new_path);
+    if (r == 0)
+        r = sql_execute(&connection, "PRAGMA journal_mode = WAL");
+    if (r < 0)
+        (void)error_set(error, r, "cannot create %s: %s", new_path, connection.error_text);
+    sql_close(&connection);
     if (r == 0 && (fsync(fd) < 0 || rename(new_path, path) < 0))
         r = error_set_errno(error, -errno, "cannot create %s", path);
     if (r < 0) {
@@ -99,35 +92,27 @@ static int create_file(const char *path, struct error *error)
 
 /* ---- opening -------------------------------------------------------------------------------- */
 
-/* The pages that the check has read are given back: it reads the whole database, once. */
-static int quick_check(struct sql_connection *connection)
-{
-    char verdict[SQL_TEXT_BYTES];
-    int r = sql_pragma_text(connection, "PRAGMA quick_check(1)", verdict, sizeof(verdict));
-
-    (void)sqlite3_db_release_memory(connection->db);
-    if (r < 0 || strcmp(verdict, "ok") == 0)
-        return r;
-    memcpy(connection->error_text, verdict, sizeof(verdict));
-    return STORE_DAMAGED;
-}
-
 /* From here on, closing may write. 0, STORE_NEWER, STORE_DAMAGED, -errno. */
 static int check_version(struct sql_connection *connection, struct schema_upgrade *ret_upgrade)
 {
+    char verdict[SQL_TEXT_BYTES];
     int64_t version = 0;
-    int r;
+    int r = sql_pragma_number(connection, "PRAGMA user_version", &version);
 
-    r = sql_pragma_number(connection, "PRAGMA user_version", &version);
+    if (r == 0 && version > STORE_SCHEMA_VERSION)
+        return STORE_NEWER;
+    if (r == 0 && version < 1)
+        return STORE_DAMAGED;
+    if (r == 0)
+        r = sql_pragma_text(connection, "PRAGMA quick_check(1)", verdict, sizeof(verdict));
+    /* The pages that the check has read are given back: it reads the whole database, once. */
+    (void)sqlite3_db_release_memory(connection->db);
     if (r < 0)
         return r;
-    if (version > STORE_SCHEMA_VERSION)
-        return STORE_NEWER;
-    if (version < 1)
+    if (strcmp(verdict, "ok") != 0) {
+        memcpy(connection->error_text, verdict, sizeof(verdict));
         return STORE_DAMAGED;
-    r = quick_check(connection);
-    if (r != 0)
-        return r;
+    }
     (void)sqlite3_db_config(connection->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
     return schema_upgrade(connection, ret_upgrade);
 }
@@ -189,12 +174,6 @@ static int open_file(struct store *store, int busy_msec, struct schema_upgrade *
     return r;
 }
 
-/* What SQLite says of a header that is not damaged in its eyes, but of no format that it knows. */
-static bool is_about_header(int r)
-{
-    return r == STORE_READ_ONLY || r == STORE_UNREADABLE;
-}
-
 /* STORE_* or -errno. A power cut during a checkpoint may leave noise where the header stood; the
  * log still has the page, so SQLite is asked before such a file is set aside. */
 static int open_or_create(struct store *store, int busy_msec, struct store_opening *ret_opening,
@@ -213,7 +192,9 @@ static int open_or_create(struct store *store, int busy_msec, struct store_openi
         /* Damage counts only if it is found twice, because missing memory can look like damage. */
         if (r == STORE_DAMAGED)
             r = open_file(store, busy_msec, upgrade, error);
-        if (r == STORE_DAMAGED || (kind == PLACE_DAMAGED && is_about_header(r)))
+        /* The other two are what SQLite says of a header of no format that it knows. */
+        if (r == STORE_DAMAGED ||
+            (kind == PLACE_DAMAGED && (r == STORE_READ_ONLY || r == STORE_UNREADABLE)))
             kind = PLACE_DAMAGED;
         else if (r != STORE_NEWER)
             return r;
@@ -233,10 +214,8 @@ static int open_or_create(struct store *store, int busy_msec, struct store_openi
 
 static int open_memory(struct sql_connection *connection, struct error *error)
 {
-    int r = sql_open(connection, ":memory:", SQLITE_OPEN_READWRITE);
+    int r = fill(connection, ":memory:");
 
-    if (r == 0)
-        r = create_schema(connection);
     if (r == 0)
         return 0;
     sql_close(connection);
@@ -337,24 +316,4 @@ int store_open(const struct store_options *options, struct store **ret_store, st
         *options->ret_opening = opening;
     *ret_store = take_pointer(&store);
     return STORE_OPENED;
-}
-
-void store_keep_wal(struct store *store)
-{
-    int r = store_check_file(store);
-
-    if (r != STORE_MISSING && r != STORE_REPLACED)
-        (void)sqlite3_db_config(store->connection.db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
-}
-
-void store_close(struct store *store)
-{
-    if (!store)
-        return;
-    store_leave_wal(store);
-    sql_close(&store->connection);
-    buffer_done(&store->detail);
-    free(store->path);
-    free(store->boot_id);
-    free(store);
 }

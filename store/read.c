@@ -16,58 +16,12 @@
 
 #include "lib/json.h"
 #include "lib/text.h"
+#include "model/volume.h"
 #include "store/read.h"
 #include "store/schema.h"
 #include "store/store_internal.h"
 
 /* ---- readers ------------------------------------------------------------------------------- */
-
-static int open_readonly(struct store_reader *reader, const char *path, unsigned wait_msec,
-                         struct error *error)
-{
-    struct sql_connection *connection = &reader->own;
-    int64_t application = 0, version = 0, minor = 0;
-    int r = sql_open(connection, path, SQLITE_OPEN_READONLY);
-
-    if (r == 0)
-        (void)sqlite3_busy_timeout(connection->db, (int)wait_msec);
-    if (r == 0)
-        r = sql_pragma_number(connection, "PRAGMA application_id", &application);
-    if (r == 0)
-        r = sql_pragma_number(connection, "PRAGMA user_version", &version);
-    if (r < 0 && r != STORE_DAMAGED)
-        return error_set(error, r, "%s: %s", path, connection->error_text);
-    if (r == STORE_DAMAGED || application != SCHEMA_APPLICATION_ID ||
-        version != STORE_SCHEMA_VERSION)
-        return error_set(error, -EINVAL, "%s is not a database of this version of crustd", path);
-    r = schema_read_minor(connection, &minor);
-    if (r < 0)
-        return error_set(error, r, "%s: %s", path, connection->error_text);
-    /* The database lacks the columns that are read, and may hold secrets. */
-    if (minor < SCHEMA_MINOR_VERSION)
-        return error_set(error, -EINVAL,
-                         "%s was written by an older crustd: start this one, which upgrades it",
-                         path);
-    return 0;
-}
-
-int store_reader_open(const char *path, unsigned wait_msec, struct store_reader **ret_reader,
-                      struct error *error)
-{
-    struct store_reader *reader = calloc(1, sizeof(*reader));
-    int r;
-
-    if (!reader)
-        return error_set_errno(error, -ENOMEM, "%s", path);
-    reader->connection = &reader->own;
-    r = open_readonly(reader, path, wait_msec, error);
-    if (r < 0) {
-        store_reader_free(reader);
-        return r;
-    }
-    *ret_reader = reader;
-    return 0;
-}
 
 void store_reader_free(struct store_reader *reader)
 {
@@ -75,6 +29,45 @@ void store_reader_free(struct store_reader *reader)
         return;
     sql_close(&reader->own);
     free(reader);
+}
+
+static void reader_freep(struct store_reader **reader)
+{
+    store_reader_free(*reader);
+}
+
+int store_reader_open(const char *path, unsigned wait_msec, struct store_reader **ret_reader,
+                      struct error *error)
+{
+    cleanup(reader_freep) struct store_reader *reader = calloc(1, sizeof(*reader));
+    struct sql_connection *connection;
+    int64_t application = 0, version = 0, minor = 0;
+    int r;
+
+    if (!reader)
+        return error_set_errno(error, -ENOMEM, "%s", path);
+    connection = reader->connection = &reader->own;
+    r = sql_open(connection, path, SQLITE_OPEN_READONLY);
+    if (r == 0)
+        (void)sqlite3_busy_timeout(connection->db, (int)wait_msec);
+    if (r == 0)
+        r = sql_pragma_number(connection, "PRAGMA application_id", &application);
+    if (r == 0)
+        r = sql_pragma_number(connection, "PRAGMA user_version", &version);
+    if (r == STORE_DAMAGED ||
+        (r == 0 && (application != SCHEMA_APPLICATION_ID || version != STORE_SCHEMA_VERSION)))
+        return error_set(error, -EINVAL, "%s is not a database of this version of crustd", path);
+    if (r == 0)
+        r = schema_read_minor(connection, &minor);
+    if (r < 0)
+        return error_set(error, r, "%s: %s", path, connection->error_text);
+    /* The database lacks the columns that are read, and may hold secrets. */
+    if (minor < SCHEMA_MINOR_VERSION)
+        return error_set(error, -EINVAL,
+                         "%s was written by an older crustd: start this one, which upgrades it",
+                         path);
+    *ret_reader = take_pointer(&reader);
+    return 0;
 }
 
 struct store_reader *store_get_reader(struct store *store)
@@ -110,20 +103,7 @@ static const struct view views[STORE_VIEWS] = {
                            false},
 };
 
-int store_view_from_name(const char *name, enum store_view *ret_view)
-{
-    unsigned view = name_table_find(&views->name, sizeof(*views), STORE_VIEWS, name, STORE_VIEWS);
-
-    if (view == STORE_VIEWS)
-        return -EINVAL;
-    *ret_view = (enum store_view)view;
-    return 0;
-}
-
-const char *store_view_name(enum store_view view)
-{
-    return views[view].name;
-}
+WORDS(store_view, enum store_view, views, STORE_VIEWS, STORE_VIEWS)
 
 /* ---- rows ---------------------------------------------------------------------------------- */
 

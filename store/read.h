@@ -13,6 +13,7 @@
 #include "lib/buffer.h"
 #include "lib/clock.h"
 #include "lib/result.h"
+#include "model/stale_reason.h"
 #include "store/bounds.h"
 
 struct store;
@@ -31,9 +32,9 @@ enum store_view {
     STORE_VIEWS,
 };
 
-/* "volumes", … or -EINVAL. */
-int store_view_from_name(const char *name, enum store_view *ret_view);
+/* "volumes", …; STORE_VIEWS: any other name. */
 const char *store_view_name(enum store_view view);
+enum store_view store_view_from_name(const char *name);
 
 struct store_query {
     enum store_view view;
@@ -90,15 +91,6 @@ enum store_resize_stage {
     STORE_STAGES,
 };
 
-enum store_counted_cleanup {
-    STORE_COUNTED_KEPT,
-    STORE_COUNTED_REMOVED,
-    STORE_COUNTED_PUT_BACK,
-    STORE_COUNTED_RESTORED,
-    STORE_COUNTED_FAILED,
-    STORE_COUNTED_CLEANUPS,
-};
-
 enum { STORE_COUNTED_RESIZES = 64, STORE_COUNTED_BYTES = 32 };
 
 /* result: "grown"; "blocked", each time that a resize comes to be held up for a reason; "ended",
@@ -114,7 +106,7 @@ struct store_counters {
     struct histogram resizes[STORE_STAGES]; /* that came through */
     unsigned resize_results;
     struct store_counted_resize resize_result[STORE_COUNTED_RESIZES];
-    uint64_t cleanups[STORE_COUNTED_CLEANUPS];
+    uint64_t cleanups[CLEANUP_DECISIONS];
     uint64_t published; /* volumes whose metadata read well for the first time */
 };
 

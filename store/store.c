@@ -16,10 +16,11 @@
  *
  * At the end SQLite moves the WAL into the database and cuts its file to nothing, without a flush.
  * If only some of that lasts, an old beginning of the WAL would be taken for the newest state of
- * its pages. So store_leave_wal() has a new one begun before, whose header is flushed.
+ * its pages. So leave_wal() has a new one begun before, whose header is flushed.
  */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -202,7 +203,8 @@ int store_idle(struct store *store)
     return r < 0 || !complete ? r : restart_wal(store);
 }
 
-void store_leave_wal(struct store *store)
+/* Before the file is closed: what is left of the WAL is small, and only its own commit is in it. */
+static void leave_wal(struct store *store)
 {
     sqlite3 *db = store->connection.db;
     int keeps_wal = 0, in_wal = 0, moved = 0;
@@ -215,6 +217,26 @@ void store_leave_wal(struct store *store)
             SQLITE_OK &&
         in_wal > 0 && in_wal == moved)
         (void)restart_wal(store);
+}
+
+void store_keep_wal(struct store *store)
+{
+    int r = store_check_file(store);
+
+    if (r != STORE_MISSING && r != STORE_REPLACED)
+        (void)sqlite3_db_config(store->connection.db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+}
+
+void store_close(struct store *store)
+{
+    if (!store)
+        return;
+    leave_wal(store);
+    sql_close(&store->connection);
+    buffer_done(&store->detail);
+    free(store->path);
+    free(store->boot_id);
+    free(store);
 }
 
 int store_contain(struct store *store, bool at_leisure)
@@ -292,16 +314,10 @@ void count_resize(struct store *store, int64_t volume_id, enum volume_state stat
 
 void count_cleanup(struct store *store, const char *decision)
 {
-    static const char *const names[] = {[STORE_COUNTED_KEPT] = "kept",
-                                        [STORE_COUNTED_REMOVED] = "removed",
-                                        [STORE_COUNTED_PUT_BACK] = "put-back",
-                                        [STORE_COUNTED_RESTORED] = "restored",
-                                        [STORE_COUNTED_FAILED] = "failed"};
-    unsigned i = name_table_find(names, sizeof(*names), STORE_COUNTED_CLEANUPS, decision,
-                                 STORE_COUNTED_CLEANUPS);
+    enum cleanup_decision decided = cleanup_decision_from_name(decision);
 
-    if (i < STORE_COUNTED_CLEANUPS)
-        store_count(store)->cleanups[i]++;
+    if (decided < CLEANUP_DECISIONS)
+        store_count(store)->cleanups[decided]++;
 }
 
 bool store_delete_others(struct store *store, const char *select, const char *delete, int64_t id,

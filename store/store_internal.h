@@ -46,9 +46,6 @@ struct store {
 /* Whether text from the file may be embedded as JSON. */
 bool store_is_json(const char *text);
 
-/* Before the file is closed: what is left of the WAL is small, and only its own commit is in it. */
-void store_leave_wal(struct store *store);
-
 /* NULL for none. */
 static inline struct sql_value sql_reason(enum volume_reason reason)
 {
@@ -129,9 +126,6 @@ void device_take_columns(const struct store *store, const struct store_device *d
                          struct sql_value ret_columns[static DEVICE_COLUMNS]);
 int64_t device_insert(struct store *store, const struct store_device *device);
 int device_journal_seen(struct store *store, const struct store_device *device);
-
-/* No retry waits and none has failed. */
-int volume_clear_attempts(struct store *store, int64_t volume_id);
 
 /* Sandboxes of another boot are gone. */
 int sandboxes_end_other_boots(struct store *store);

@@ -10,20 +10,6 @@
 
 /* ---- state --------------------------------------------------------------------------------- */
 
-static void write_state(struct store *store, const struct store_volume *volume,
-                        enum volume_state state, enum volume_reason reason)
-{
-    static const char set[] =
-        "UPDATE volumes SET state = ?2, reason = ?3, state_since = ?4 WHERE volume_id = ?1";
-    char before[2 * STORE_NAME_BYTES], after[2 * STORE_NAME_BYTES];
-
-    STORE_RUN(store, set, volume->volume_id, state_name(state), reason_name(reason), store->now_ms);
-    (void)snprintf(before, sizeof(before), "%s/%s", state_name(volume->state),
-                   reason_name(volume->reason));
-    (void)snprintf(after, sizeof(after), "%s/%s", state_name(state), reason_name(reason));
-    JOURNAL(store, "state_changed", ABOUT(.volume = volume), "from", before, "to", after);
-}
-
 static void follow_state(struct store *store, const struct store_volume *volume,
                          enum volume_state state, enum volume_reason reason, bool finish)
 {
@@ -42,12 +28,21 @@ static void follow_state(struct store *store, const struct store_volume *volume,
 int store_set_state(struct store *store, struct store_volume *volume, enum volume_state state,
                     enum volume_reason reason, bool *ret_changed)
 {
+    static const char set[] =
+        "UPDATE volumes SET state = ?2, reason = ?3, state_since = ?4 WHERE volume_id = ?1";
+    char before[2 * STORE_NAME_BYTES], after[2 * STORE_NAME_BYTES];
     bool changed = volume->state != state || volume->reason != reason || volume->has_unknown_words;
     bool finish =
         volume->status == STORE_REMOVED || state == STATE_IN_SYNC || state == STATE_UNMANAGED;
 
-    if (changed)
-        write_state(store, volume, state, reason);
+    if (changed) {
+        STORE_RUN(store, set, volume->volume_id, state_name(state), reason_name(reason),
+                  store->now_ms);
+        (void)snprintf(before, sizeof(before), "%s/%s", state_name(volume->state),
+                       reason_name(volume->reason));
+        (void)snprintf(after, sizeof(after), "%s/%s", state_name(state), reason_name(reason));
+        JOURNAL(store, "state_changed", ABOUT(.volume = volume), "from", before, "to", after);
+    }
     /* Then the sandbox's VM does not have the volume's device, and the guest's answers were not
      * about it, or no longer are. */
     if (changed && (state == STATE_DETACHED || reason == REASON_BYPASSED))
@@ -178,7 +173,7 @@ static void forget_reasons(struct store *store, struct store_volume *volume)
     if (volume->hypervisor_reason != REASON_NONE || volume->guest_reason != REASON_NONE)
         STORE_RUN(store, forget, volume->volume_id);
     if (volume->attempts || volume->next_attempt_ns)
-        volume_clear_attempts(store, volume->volume_id);
+        store_set_attempts(store, volume->volume_id, 0, 0, 0);
     volume->hypervisor_reason = volume->guest_reason = REASON_NONE;
     volume->attempts = 0;
     volume->next_attempt_ns = 0;

@@ -304,11 +304,8 @@ int store_intend(struct store *store, const struct store_volume *volume, const c
 
 /* ---- unresolved names ----------------------------------------------------------------------- */
 
-/* Volumes whose directory's name is a hash, and the paths behind them.
- *
- * A SHA-256 name is a volume of its own until its path is known. Every path that could be its own
- * is given to store_learn_path(), which compares the hash.
- */
+/* A SHA-256 name is a volume of its own until its path is known. Every path that could be its own
+ * is given to store_learn_path(), which compares the hash. */
 
 /* Whether any live volume has an unresolved name. */
 int store_has_unresolved(struct store *store, bool *ret_has);
