@@ -154,4 +154,3 @@ void histogram_add(struct histogram *histogram, double seconds)
             return;
         }
 }
-

@@ -123,8 +123,7 @@ int store_want_lists_in_turn(struct store *store, unsigned turn, unsigned turns,
 
 /* list_error stays until the list has the drive. An answer that belongs to older records is
  * ignored. The size in a VMM that has lost the drive is no longer known; a resize goes on counting
- * from the last one.
- */
+ * from the last one. */
 static int put_list(struct store *store, const struct store_hypervisor_result *result)
 {
     static const char has[] = "UPDATE mappings SET list = 1, list_error = NULL,"

@@ -160,10 +160,9 @@ int store_add_drive_mount(struct store *store, const struct store_drive_mount_re
         request->has_fs_group ? sql_number(request->fs_group) : sql_text(NULL),
         drive_group_policy_name(request->fs_group_policy), serial, store->now_ms,
         request->containers);
-    if (r < 0)
-        return r;
     drive_ref = sqlite3_last_insert_rowid(store->connection.db);
-    r = journal_drive(store, "drive_requested", drive_ref);
+    if (r == 0)
+        r = journal_drive(store, "drive_requested", drive_ref);
     if (r < 0)
         return r;
     *ret_drive_ref = drive_ref;

@@ -20,7 +20,6 @@
 /* ---- one row -------------------------------------------------------------------------------- */
 
 /* SQLite compares the facts, so that none of them has to be copied. */
-
 struct known_entry {
     int64_t entry_id; /* 0: none */
     int64_t volume_id;
@@ -552,9 +551,9 @@ int store_find_unclaimed(struct store *store, char ret_key[static STORE_KEY_BYTE
         " AND NOT EXISTS (SELECT 1 FROM sandbox_claims c WHERE c.path = v.target_path)"
         " AND NOT EXISTS (SELECT 1 FROM sandboxes s WHERE s.problem IS NOT NULL"
         "  AND s.gone_at IS NULL) LIMIT 1";
-    int r = STORE_FIND_TEXT(store, find, ret_key, STORE_KEY_BYTES);
 
-    return r < 0 ? r : 0;
+    STORE_FIND_TEXT(store, find, ret_key, STORE_KEY_BYTES);
+    return STORE_RESULT(store);
 }
 
 int store_each_entry(struct store *store, enum volume_layout layout, bool young,

@@ -96,10 +96,6 @@ int journal_text_append(struct buffer *text, const struct journal_row *row, cons
 
 /* ---- journal lines -------------------------------------------------------------------------- */
 
-/* A line has the row's own columns, and what is known now of the volume and the sandbox that it is
- * about.
- */
-
 int store_newest_journal_row(struct store *store, int64_t *ret_seq)
 {
     *ret_seq = STORE_NUMBER(store, "SELECT max(seq) FROM journal");
@@ -116,7 +112,8 @@ int store_opening_journal_row(struct store *store, int64_t *ret_seq)
     return STORE_RESULT(store);
 }
 
-/* Without state where the volume's row is gone: history is trimmed. */
+/* A row's own columns, and what is known now of the volume and the sandbox that it is about: no
+ * state where the volume's row is gone, because history is trimmed. */
 static const char after[] =
     "SELECT j.seq, j.at, j.volume_id, j.kind, j.sandbox_id, j.device, j.detail, e.pv, e.pod_uid,"
     " v.target_path, v.state, v.reason, v.state_since, " V_IS_STALLED ", s.pod_namespace,"

@@ -13,7 +13,6 @@
 #include <fcntl.h>
 #include <libgen.h>
 #include <limits.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +22,6 @@
 #include "lib/cleanup.h"
 #include "lib/text.h"
 #include "store/schema.h"
-#include "store/store.h"
 
 /* https://www.sqlite.org/fileformat2.html, "The Database Header". */
 enum {
@@ -126,7 +124,6 @@ int place_try_room(const char *path, struct error *error)
 
 /* ---- setting a damaged file aside ---------------------------------------------------------- */
 
-/* The database comes last: as long as it is there, the next start sets it aside again. */
 static const char *const suffixes[] = {"-wal", "-shm", ""};
 
 /* The largest N of PATH.corrupt-N, 0 if there is none; those up to `dropped` are deleted. */

@@ -17,7 +17,6 @@
 #include "lib/json.h"
 #include "lib/text.h"
 #include "model/volume.h"
-#include "store/read.h"
 #include "store/schema.h"
 #include "store/store_internal.h"
 

@@ -26,7 +26,6 @@
 
 #include "lib/clock.h"
 #include "lib/text.h"
-#include "store/read.h"
 #include "store/store_internal.h"
 
 enum {
