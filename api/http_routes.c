@@ -253,9 +253,10 @@ static int answer_rows(const struct http_request *request, struct http_reply *re
                                         {"volume", .text = &query.volume},
                                         {.name = NULL}});
     struct error error = {0};
-    int result = store_view_from_name(request->path + strlen("/v1/"), &query.view);
+    int result;
 
-    if (result < 0)
+    query.view = store_view_from_name(request->path + strlen("/v1/"));
+    if (query.view == STORE_VIEWS)
         return http_routes_refuse(reply, STATUS_INTERNAL, "store_failed", "no such view");
     if (refused)
         return refuse_argument(reply, refused);

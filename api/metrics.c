@@ -119,8 +119,7 @@ static void put_histogram(struct text *text, const struct labels *labels,
 /* A family of what a query counts, with a label for each of the names in a row. */
 struct family {
     const char *name, *help;
-    int (*query)(struct store_reader *reader, store_group_callback *callback, void *userdata,
-                 struct error *error);
+    enum store_group counted;
     const char *label[STORE_GROUP_NAMES];
 };
 
@@ -128,36 +127,36 @@ struct family {
 static const struct family families[] = {
     {"crustd_volumes",
      "Volumes that are staged on this node.",
-     store_group_volumes,
+     STORE_GROUP_VOLUMES,
      {"layout", "state", "reason"}},
     {"crustd_volumes_stalled",
      "Volumes whose resize does not proceed and needs attention.",
-     store_group_stalled,
+     STORE_GROUP_STALLED,
      {"state", "reason"}},
     {"crustd_volumes_not_resizable",
      "Volumes in use whose file system a resize would not reach, though crustd may resize them, by "
      "the first obstacle.",
-     store_group_not_resizable,
+     STORE_GROUP_NOT_RESIZABLE,
      {"reason"}},
     {"crustd_volumes_condition",
      "Volumes that a sandbox uses, by the condition that its guest last reported.",
-     store_group_conditions,
+     STORE_GROUP_CONDITIONS,
      {"condition"}},
     {"crustd_metadata_stale",
      "Metadata directories that look stale, by the reason for which they are kept.",
-     store_group_stale,
+     STORE_GROUP_STALE,
      {"reason"}},
     {"crustd_sandboxes",
      "Sandboxes that are alive.",
-     store_group_sandboxes,
+     STORE_GROUP_SANDBOXES,
      {"runtime", "hypervisor"}},
     {"crustd_sandboxes_orphaned",
      "Sandboxes whose VMM has outlived its shim, with the volumes that it has.",
-     store_group_orphans,
+     STORE_GROUP_ORPHANS,
      {"sandbox", "pid", "volumes"}},
     {"crustd_drives",
      "Drives that clients attached to running VMs and that have not ended.",
-     store_group_drives,
+     STORE_GROUP_DRIVES,
      {"state"}},
 };
 
@@ -184,7 +183,7 @@ static int put_row(void *userdata, const char *const name[static STORE_GROUP_NAM
         labels.label[i].name = group->family->label[i];
         labels.label[i].value = name[i];
     }
-    if (group->family->query == store_group_volumes && is_abnormal_state(name[1]))
+    if (group->family->counted == STORE_GROUP_VOLUMES && is_abnormal_state(name[1]))
         group->abnormal += count;
     put_value(group->text, &labels, (double)count);
     return buffer_error(group->text->out);
@@ -208,10 +207,10 @@ static int write_family(struct text *text, struct store_reader *reader, const st
     int r;
 
     begin_family(text, family->name, "gauge", family->help);
-    r = family->query(reader, put_row, &group, error);
-    if (r < 0 || family->query != store_group_volumes)
+    r = store_each_group(reader, family->counted, put_row, &group, error);
+    if (r < 0 || family->counted != STORE_GROUP_VOLUMES)
         return r;
-    r = store_group_abnormal(reader, count_abnormal, &group, error);
+    r = store_each_group(reader, STORE_GROUP_ABNORMAL, count_abnormal, &group, error);
     if (r == 0)
         put_one(text, "volume_stats_health_status_abnormal", "gauge",
                 "Volumes that are blocked or shrunk, or abnormal as their guest says.",
@@ -290,11 +289,6 @@ static void write_counters(struct text *text, const struct store_counters *count
     static const char *const stages[] = {[STORE_STAGE_HYPERVISOR] = "hypervisor",
                                          [STORE_STAGE_GUEST] = "guest",
                                          [STORE_STAGE_TOTAL] = "total"};
-    static const char *const decisions[] = {
-        [STORE_COUNTED_KEPT] = "kept",         [STORE_COUNTED_REMOVED] = "removed",
-        [STORE_COUNTED_PUT_BACK] = "put-back", [STORE_COUNTED_RESTORED] = "restored",
-        [STORE_COUNTED_FAILED] = "failed",
-    };
 
     begin_family(text, "crustd_resizes_total", "counter",
                  "Resizes that finished (grown), came to be held up (blocked, each time), or ended "
@@ -310,8 +304,9 @@ static void write_counters(struct text *text, const struct store_counters *count
     for (unsigned i = 0; i < STORE_STAGES; i++)
         put_histogram(text, WITH({"stage", stages[i]}), &counters->resizes[i]);
     begin_family(text, "crustd_cleanups_total", "counter", "Decisions about stale metadata.");
-    for (unsigned i = 0; i < STORE_COUNTED_CLEANUPS; i++)
-        put_value(text, WITH({"decision", decisions[i]}), (double)counters->cleanups[i]);
+    for (enum cleanup_decision i = 0; i < CLEANUP_DECISIONS; i++)
+        put_value(text, WITH({"decision", cleanup_decision_name(i)}),
+                  (double)counters->cleanups[i]);
     put_one(text, "volumes_published_with_deferred_ops_total", "counter",
             "Volumes whose metadata appeared and read well, whoever wrote it, each once.",
             (double)counters->published);

@@ -235,10 +235,9 @@ static int show(struct session *session, enum store_view view)
 
 int command_view(struct session *session)
 {
-    enum store_view view;
-    const int result = store_view_from_name(session->options->command, &view);
+    const enum store_view view = store_view_from_name(session->options->command);
 
-    return result == 0 ? show(session, view) : session_fail_result(result, NULL);
+    return view < STORE_VIEWS ? show(session, view) : session_fail_result(STORE_FAULT, NULL);
 }
 
 int command_drives(struct session *session)

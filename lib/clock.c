@@ -119,11 +119,3 @@ void histogram_add(struct histogram *histogram, double seconds)
             return;
         }
 }
-
-void histogram_merge(struct histogram *into, const struct histogram *from)
-{
-    for (unsigned i = 0; i < HISTOGRAM_BUCKETS; i++)
-        into->bucket[i] += from->bucket[i];
-    into->count += from->count;
-    into->sum_seconds += from->sum_seconds;
-}

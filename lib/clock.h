@@ -42,4 +42,3 @@ struct histogram {
 };
 
 void histogram_add(struct histogram *histogram, double seconds);
-void histogram_merge(struct histogram *into, const struct histogram *from);

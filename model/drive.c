@@ -3,6 +3,7 @@
 #include "model/drive.h"
 
 #include "lib/text.h"
+#include "model/volume.h"
 
 static const struct {
     const char *name;
@@ -24,15 +25,7 @@ static const struct {
     [DRIVE_STATES] = {.name = "other"},
 };
 
-const char *drive_state_name(enum drive_state state)
-{
-    return states[state].name;
-}
-
-enum drive_state drive_state_from_name(const char *name)
-{
-    return name_table_find(&states[0].name, sizeof(states[0]), DRIVE_STATES, name, DRIVE_STATES);
-}
+WORDS(drive_state, enum drive_state, states, DRIVE_STATES, DRIVE_STATES)
 
 bool drive_state_is_end(enum drive_state state)
 {
@@ -46,26 +39,10 @@ bool drive_state_is_flushed(enum drive_state state)
 
 static const char *const fscks[DRIVE_FSCKS] = {"none", "preen"};
 
-const char *drive_fsck_name(enum drive_fsck fsck)
-{
-    return fscks[fsck];
-}
-
-enum drive_fsck drive_fsck_from_name(const char *name)
-{
-    return name_table_find(fscks, sizeof(fscks[0]), DRIVE_FSCKS, name, DRIVE_FSCKS);
-}
+WORDS(drive_fsck, enum drive_fsck, fscks, DRIVE_FSCKS, DRIVE_FSCKS)
 
 /* As Kubernetes writes them (PodSecurityContext.fsGroupChangePolicy). */
 static const char *const group_policies[DRIVE_GROUP_POLICIES] = {"Always", "OnRootMismatch"};
 
-const char *drive_group_policy_name(enum drive_group_policy policy)
-{
-    return group_policies[policy];
-}
-
-enum drive_group_policy drive_group_policy_from_name(const char *name)
-{
-    return name_table_find(group_policies, sizeof(group_policies[0]), DRIVE_GROUP_POLICIES, name,
-                           DRIVE_GROUP_POLICIES);
-}
+WORDS(drive_group_policy, enum drive_group_policy, group_policies, DRIVE_GROUP_POLICIES,
+      DRIVE_GROUP_POLICIES)

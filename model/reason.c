@@ -538,17 +538,7 @@ static const struct {
           {"It is made when the sandbox gets the volume; crustctl resync has it made now."}}}),
 };
 
-const char *reason_name(enum volume_reason reason)
-{
-    return reasons[reason].name;
-}
-
-enum volume_reason reason_from_name(const char *name)
-{
-    if (!*name)
-        return REASON_NONE;
-    return name_table_find(&reasons[0].name, sizeof(reasons[0]), REASONS, name, REASON_NONE);
-}
+WORDS(reason, enum volume_reason, reasons, REASONS, REASON_NONE)
 
 bool reason_heals(enum volume_reason reason, enum volume_state state)
 {

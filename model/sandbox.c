@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sandbox.c - the names of runtimes. */
 #include <ctype.h>
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +8,7 @@
 
 #include "lib/text.h"
 #include "model/sandbox.h"
+#include "model/volume.h"
 
 static const char *const names[RUNTIMES] = {
     [RUNTIME_UNKNOWN] = "unknown",
@@ -17,15 +16,7 @@ static const char *const names[RUNTIMES] = {
     [RUNTIME_KATA_RS] = "kata-rs",
 };
 
-const char *runtime_name(enum kata_runtime runtime)
-{
-    return names[runtime];
-}
-
-enum kata_runtime runtime_from_name(const char *name)
-{
-    return name_table_find(names, sizeof(names[0]), RUNTIMES, name, RUNTIME_UNKNOWN);
-}
+WORDS(runtime, enum kata_runtime, names, RUNTIMES, RUNTIME_UNKNOWN)
 
 /* ---- hypervisor ----------------------------------------------------------------------------- */
 

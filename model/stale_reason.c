@@ -3,6 +3,7 @@
 #include "model/stale_reason.h"
 
 #include "lib/text.h"
+#include "model/volume.h"
 
 #define ROW(reason, ...) [STALE_REASON_##reason] = {__VA_ARGS__}
 
@@ -101,16 +102,7 @@ static const struct {
         "If it lasts, look at the log, and at what writes to the directory."),
 };
 
-const char *stale_reason_name(enum stale_reason reason)
-{
-    return reasons[reason].name;
-}
-
-enum stale_reason stale_reason_from_name(const char *name)
-{
-    return name_table_find(&reasons[0].name, sizeof(reasons[0]), STALE_REASONS, name,
-                           STALE_REASON_NONE);
-}
+WORDS(stale_reason, enum stale_reason, reasons, STALE_REASONS, STALE_REASON_NONE)
 
 const char *stale_reason_meaning(enum stale_reason reason)
 {
@@ -121,3 +113,8 @@ const char *stale_reason_remedy(enum stale_reason reason)
 {
     return reasons[reason].remedy;
 }
+
+static const char *const decisions[CLEANUP_DECISIONS] = {"kept", "removed", "put-back", "restored",
+                                                         "failed"};
+
+WORDS(cleanup_decision, enum cleanup_decision, decisions, CLEANUP_DECISIONS, CLEANUP_DECISIONS)

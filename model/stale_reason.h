@@ -58,3 +58,16 @@ const char *stale_reason_meaning(enum stale_reason reason);
 
 /* NULL: nothing is to be done. */
 const char *stale_reason_remedy(enum stale_reason reason);
+
+/* What is decided about stale metadata, as audit_cleanups and the metrics have it. */
+enum cleanup_decision {
+    CLEANUP_KEPT,
+    CLEANUP_REMOVED,
+    CLEANUP_PUT_BACK,
+    CLEANUP_RESTORED,
+    CLEANUP_FAILED,
+    CLEANUP_DECISIONS,
+};
+const char *cleanup_decision_name(enum cleanup_decision decision);
+/* CLEANUP_DECISIONS: any other word. */
+enum cleanup_decision cleanup_decision_from_name(const char *name);

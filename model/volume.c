@@ -23,37 +23,18 @@ static const char *const device_kinds[] = {
     [DEVICE_KIND_OTHER] = "other",
 };
 
-#define FIND(names, name, otherwise)                                                               \
-    name_table_find(names, sizeof((names)[0]), array_length(names), name, otherwise)
-
-const char *layout_name(enum volume_layout layout)
-{
-    return layouts[layout];
-}
-
-enum volume_layout layout_from_name(const char *name)
-{
-    return FIND(layouts, name, LAYOUT_KATA);
-}
+WORDS(layout, enum volume_layout, layouts, array_length(layouts), LAYOUT_KATA)
+WORDS(device_kind, enum device_kind, device_kinds, array_length(device_kinds), DEVICE_KIND_BLOCK)
 
 enum resize_policy policy_from_name(const char *name)
 {
-    return FIND(policies, name, POLICY_OBSERVE);
+    return name_table_find(policies, sizeof(policies[0]), array_length(policies), name,
+                           POLICY_OBSERVE);
 }
 
 bool policy_grows_file_system(enum resize_policy policy)
 {
     return policy == POLICY_GROW || policy == POLICY_GUEST;
-}
-
-const char *device_kind_name(enum device_kind kind)
-{
-    return device_kinds[kind];
-}
-
-enum device_kind device_kind_from_name(const char *name)
-{
-    return FIND(device_kinds, name, DEVICE_KIND_BLOCK);
 }
 
 /* ---- state ---------------------------------------------------------------------------------- */
@@ -109,15 +90,7 @@ static const struct {
     [STATES] = {.name = "other"},
 };
 
-const char *state_name(enum volume_state state)
-{
-    return states[state].name;
-}
-
-enum volume_state state_from_name(const char *name)
-{
-    return name_table_find(&states[0].name, sizeof(states[0]), STATES, name, STATES);
-}
+WORDS(state, enum volume_state, states, STATES, STATES)
 
 const struct explanation *state_explain(enum volume_state state)
 {

@@ -7,6 +7,19 @@
 
 #include "lib/buffer.h"
 
+/* Defines PREFIX_name() and PREFIX_from_name() of an enum whose words are in a table of `rows` rows
+ * that each begin with one. PREFIX_from_name() is `otherwise` for any other word. */
+#define WORDS(prefix, type, table, rows, otherwise)                                                \
+    const char *prefix##_name(type value)                                                          \
+    {                                                                                              \
+        return *(const char *const *)&(table)[value];                                              \
+    }                                                                                              \
+    type prefix##_from_name(const char *name)                                                      \
+    {                                                                                              \
+        return (type)name_table_find((const char *const *)(table), sizeof((table)[0]), rows, name, \
+                                     otherwise);                                                   \
+    }
+
 /* Where a metadata directory stands: that of Kata's runtimes or crustd's own. A raw block claim (a
  * claim of volumeMode Block, which the runtime plugs into the VM as it is) has no directory. */
 enum volume_layout { LAYOUT_KATA, LAYOUT_CRUST, LAYOUT_NONE };

@@ -15,107 +15,66 @@
 int store_set_attempts(struct store *store, int64_t volume_id, uint32_t attempts,
                        uint64_t next_attempt_ns, int64_t next_attempt_ms)
 {
-    static const char set[] =
-        "UPDATE volumes SET attempts = ?2, next_attempt_ns = ?3, next_attempt_ms = ?4"
-        " WHERE volume_id = ?1"
-        " AND (attempts, next_attempt_ns, next_attempt_ms) IS NOT (?2, ?3, ?4)";
-    uint64_t shown_ms = next_attempt_ns ? (uint64_t)next_attempt_ms : 0;
+    static const char set[] = "UPDATE volumes" SET_IF_OTHER(
+        "attempts, next_attempt_ns, next_attempt_ms", "?2, ?3, ?4") " AND volume_id = ?1";
 
     return STORE_RUN(store, set, volume_id, attempts, sql_known(next_attempt_ns),
-                     sql_known(shown_ms));
-}
-
-int volume_clear_attempts(struct store *store, int64_t volume_id)
-{
-    return store_set_attempts(store, volume_id, 0, 0, 0);
+                     sql_known(next_attempt_ns ? (uint64_t)next_attempt_ms : 0));
 }
 
 /* ---- opening and closing ------------------------------------------------------------------- */
 
 int store_close_binding(struct store *store, int64_t volume_id)
 {
-    int r = STORE_FIND(store, "SELECT 1 FROM mappings WHERE volume_id = ?1 AND until IS NULL", NULL,
-                       volume_id);
-
-    if (r <= 0)
-        return r;
+    if (!STORE_HAS(store, "SELECT 1 FROM mappings WHERE volume_id = ?1 AND until IS NULL",
+                   volume_id))
+        return STORE_RESULT(store);
     /* The journal's line comes first: it takes the sandbox from the binding while that is open. */
-    r = JOURNAL(store, "mapping_closed", ABOUT(.volume_id = volume_id));
-    if (r == 0)
-        r = STORE_RUN(store,
-                      "UPDATE mappings SET until = ?2 WHERE volume_id = ?1 AND until IS NULL",
-                      volume_id, store->now_ms);
-    return r < 0 ? r : volume_clear_attempts(store, volume_id);
-}
-
-int bindings_close_of_sandbox(struct store *store, int64_t sandbox_ref)
-{
-    static const char next[] =
-        "SELECT volume_id FROM mappings WHERE sandbox_ref = ?1 AND until IS NULL LIMIT 1";
-    int64_t volume_id;
-    int r;
-
-    while ((r = STORE_FIND(store, next, &volume_id, sandbox_ref)) > 0) {
-        r = store_close_binding(store, volume_id);
-        if (r < 0)
-            return r;
-    }
-    return r;
+    JOURNAL(store, "mapping_closed", ABOUT(.volume_id = volume_id));
+    STORE_RUN(store, "UPDATE mappings SET until = ?2 WHERE volume_id = ?1 AND until IS NULL",
+              volume_id, store->now_ms);
+    return store_set_attempts(store, volume_id, 0, 0, 0);
 }
 
 int store_open_binding(struct store *store, const struct store_binding *binding)
 {
-    static const char insert[] =
+    /* A person who put the directory back did so for this sandbox. */
+    static const char open[] =
+        "UPDATE entries SET restored = NULL WHERE volume_id = ?1 AND restored IS NOT NULL;"
         "INSERT INTO mappings (volume_id, sandbox_ref, device_id, drive_id, guest_path, source,"
         " first_bytes, largest_bytes, guest_synced_bytes, record, since)"
-        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, ?8, ?9, ?10)";
-    static const char forget_restored[] =
-        "UPDATE entries SET restored = NULL WHERE volume_id = ?1 AND restored IS NOT NULL";
-    static const char take_over[] =
+        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, ?8, ?9, ?10);"
         "UPDATE resizes SET sandbox_id = (SELECT sandbox_id FROM sandboxes WHERE sandbox_ref = ?2)"
         " WHERE volume_id = ?1 AND finished_at IS NULL AND sandbox_id IS NULL";
-    int r = store_close_binding(store, binding->volume_id);
 
-    /* A person who put the directory back did so for this sandbox. */
-    if (r == 0)
-        r = STORE_RUN(store, forget_restored, binding->volume_id);
-    if (r == 0)
-        r = STORE_RUN(store, insert, binding->volume_id, binding->sandbox_ref,
-                      sql_known(binding->device_id), binding->drive_id, binding->guest_path,
-                      binding->source, sql_known(binding->device_bytes),
-                      sql_known(binding->guest_synced_bytes), binding->record, store->now_ms);
-    if (r == 0)
-        r = STORE_RUN(store, take_over, binding->volume_id, binding->sandbox_ref);
-    if (r == 0)
-        r = volume_clear_attempts(store, binding->volume_id);
-    return r < 0 ? r
-                 : JOURNAL(store, "mapping_opened", ABOUT(.volume_id = binding->volume_id),
-                           "source", binding->source, "drive_id", binding->drive_id, "guest_path",
-                           binding->guest_path);
+    store_close_binding(store, binding->volume_id);
+    STORE_RUN(store, open, binding->volume_id, binding->sandbox_ref, sql_known(binding->device_id),
+              binding->drive_id, binding->guest_path, binding->source,
+              sql_known(binding->device_bytes), sql_known(binding->guest_synced_bytes),
+              binding->record, store->now_ms);
+    store_set_attempts(store, binding->volume_id, 0, 0, 0);
+    return JOURNAL(store, "mapping_opened", ABOUT(.volume_id = binding->volume_id), "source",
+                   binding->source, "drive_id", binding->drive_id, "guest_path",
+                   binding->guest_path);
 }
 
-int store_is_binding_open(struct store *store, int64_t binding_id, bool *ret_open)
+bool store_is_binding_open(struct store *store, int64_t binding_id)
 {
-    int r = STORE_FIND(store, "SELECT 1 FROM mappings WHERE mapping_id = ?1 AND until IS NULL",
-                       NULL, binding_id);
-
-    *ret_open = r > 0;
-    return r < 0 ? r : 0;
+    return STORE_HAS(store, "SELECT 1 FROM mappings WHERE mapping_id = ?1 AND until IS NULL",
+                     binding_id);
 }
 
 int store_describe_binding(struct store *store, int64_t volume_id, const char *drive_id,
                            const char *guest_path, const char *source)
 {
     static const char describe[] =
-        "UPDATE mappings SET drive_id = coalesce(?2, drive_id),"
-        " guest_path = coalesce(?3, guest_path), source = coalesce(?4, source)"
-        " WHERE volume_id = ?1 AND until IS NULL AND (drive_id, guest_path, source)"
-        " IS NOT (coalesce(?2, drive_id), coalesce(?3, guest_path), coalesce(?4, source))";
-    int changes = 0;
-    int r = STORE_CHANGE(store, describe, &changes, volume_id, drive_id, guest_path, source);
+        "UPDATE mappings" SET_IF_OTHER("drive_id, guest_path, source",
+                                       "coalesce(?2, drive_id), coalesce(?3, guest_path), "
+                                       "coalesce(?4, source)") " AND volume_id = ?1 AND until IS "
+                                                               "NULL";
 
-    if (r < 0 || !changes)
-        return r;
+    if (STORE_CHANGE(store, describe, volume_id, drive_id, guest_path, source) <= 0)
+        return STORE_RESULT(store);
     return JOURNAL(store, "mapping_described", ABOUT(.volume_id = volume_id), "source", source,
                    "drive_id", drive_id, "guest_path", guest_path);
 }
@@ -136,22 +95,20 @@ int store_renew_record(struct store *store, int64_t volume_id, uint64_t record)
     static const char renew[] = "UPDATE mappings SET record = ?2, list = NULL,"
                                 " hypervisor_reason = NULL, obstacle = NULL"
                                 " WHERE volume_id = ?1 AND until IS NULL";
-    int r = STORE_RUN(store, renew, volume_id, record);
 
-    return r < 0 ? r : volume_clear_attempts(store, volume_id);
+    STORE_RUN(store, renew, volume_id, record);
+    return store_set_attempts(store, volume_id, 0, 0, 0);
 }
 
-/* mappings.list, of the VMM's list of drives: NULL unread, 1 has it, 2 has it and is asked again,
- * -n has lacked it n times. */
+#define WANT_LIST                                                                                  \
+    "UPDATE mappings SET list = CASE WHEN list > 0 THEN 2 END"                                     \
+    " WHERE until IS NULL AND list IS NOT NULL AND list <> 2"
+
 int store_want_list(struct store *store, int64_t volume_id)
 {
-    static const char of_one[] =
-        "UPDATE mappings SET list = CASE WHEN list > 0 THEN 2 END"
-        " WHERE volume_id = ?1 AND until IS NULL AND list IS NOT NULL AND list <> 2";
-    static const char of_all[] = "UPDATE mappings SET list = CASE WHEN list > 0 THEN 2 END"
-                                 " WHERE until IS NULL AND list IS NOT NULL AND list <> 2";
+    static const char of_all[] = WANT_LIST, of_one[] = WANT_LIST " AND volume_id = ?1";
 
-    return volume_id ? STORE_RUN(store, of_one, volume_id) : STORE_RUN(store, of_all);
+    return STORE_RUN(store, volume_id ? of_one : of_all, volume_id);
 }
 
 int store_want_lists_in_turn(struct store *store, unsigned turn, unsigned turns,
@@ -166,8 +123,7 @@ int store_want_lists_in_turn(struct store *store, unsigned turn, unsigned turns,
 
 /* list_error stays until the list has the drive. An answer that belongs to older records is
  * ignored. The size in a VMM that has lost the drive is no longer known; a resize goes on counting
- * from the last one.
- */
+ * from the last one. */
 static int put_list(struct store *store, const struct store_hypervisor_result *result)
 {
     static const char has[] = "UPDATE mappings SET list = 1, list_error = NULL,"
@@ -182,18 +138,16 @@ static int put_list(struct store *store, const struct store_hypervisor_result *r
         " WHERE volume_id = ?1 AND until IS NULL AND record IS ?2";
     static const char other[] = "UPDATE mappings SET list_error = ?2"
                                 " WHERE volume_id = ?1 AND until IS NULL AND list_error IS NOT ?2";
-    struct sql_value volume = sql_number(result->volume_id);
     struct sql_value record = sql_number((int64_t)result->record);
-    struct sql_value obstacle =
-        sql_text(result->obstacle_known ? reason_name(result->obstacle) : NULL);
 
     if (result->list == STORE_LIST_HAS)
-        return STORE_RUN(store, has, volume, record, obstacle);
-    if (result->list == STORE_LIST_UNREAD && result->reason == REASON_IDENTITY_MISMATCH)
-        return STORE_RUN(store, other, volume, result->error);
-    return result->list == STORE_LIST_LACKS
-               ? STORE_RUN(store, lacks, volume, record, result->error, result->recorded_drive,
-                           result->recorded_guest_path)
+        return STORE_RUN(store, has, result->volume_id, record,
+                         result->obstacle_known ? reason_name(result->obstacle) : NULL);
+    if (result->list == STORE_LIST_LACKS)
+        return STORE_RUN(store, lacks, result->volume_id, record, result->error,
+                         result->recorded_drive, result->recorded_guest_path);
+    return result->reason == REASON_IDENTITY_MISMATCH
+               ? STORE_RUN(store, other, result->volume_id, result->error)
                : 0;
 }
 
@@ -204,10 +158,10 @@ static int put_list(struct store *store, const struct store_hypervisor_result *r
     " AND m.guest_reason IS NOT NULL)"
 
 /* Updates the open resize. told_bytes, synced_bytes: the size that the hypervisor, the guest now
- * has; 0: it was not told. A VMM's success does not clear the guest's error. ret_changed is set
- * if a resize is open and the answer changed it. */
-static int follow_in_resize(struct store *store, int64_t volume_id, const char *error,
-                            uint64_t told_bytes, uint64_t synced_bytes, int *ret_changed)
+ * has; 0: it was not told. A VMM's success does not clear the guest's error. Whether a resize is
+ * open and the answer changed it. */
+static bool follow_in_resize(struct store *store, int64_t volume_id, const char *error,
+                             uint64_t told_bytes, uint64_t synced_bytes)
 {
     static const char follow[] =
         "UPDATE resizes SET error = CASE WHEN ?2 IS NULL AND ?4 IS NULL AND " GUEST_FAILED
@@ -217,8 +171,8 @@ static int follow_in_resize(struct store *store, int64_t volume_id, const char *
         " WHERE volume_id = ?1 AND finished_at IS NULL AND (coalesce(?3, ?4)"
         "  OR (error IS NOT ?2 AND NOT (?2 IS NULL AND " GUEST_FAILED ")))";
 
-    return STORE_CHANGE(store, follow, ret_changed, volume_id, error, sql_known(told_bytes),
-                        sql_known(synced_bytes), store->now_ms);
+    return STORE_CHANGE(store, follow, volume_id, error, sql_known(told_bytes),
+                        sql_known(synced_bytes), store->now_ms) > 0;
 }
 
 /* A path replaces an address, and a new one of either kind an old one. */
@@ -226,32 +180,30 @@ static int follow_in_resize(struct store *store, int64_t volume_id, const char *
     "CASE WHEN guest_path LIKE '/%' AND ?5 NOT LIKE '/%' THEN guest_path"                          \
     " ELSE coalesce(?5, guest_path) END"
 
+#define HYPERVISOR_ERROR "CASE WHEN ?2 IS NOT NULL THEN ?6 END"
+
 /* An answer is journaled if it changes something or reports a failure. */
 int store_put_hypervisor_result(struct store *store, const struct store_hypervisor_result *result)
 {
     static const char put[] =
-        "UPDATE mappings SET hypervisor_reason = ?2,"
-        " hypervisor_error = CASE WHEN ?2 IS NOT NULL THEN ?6 END,"
+        "UPDATE mappings SET hypervisor_reason = ?2, hypervisor_error = " HYPERVISOR_ERROR ","
         " source = CASE WHEN drive_id IS NULL AND ?3 IS NOT NULL AND source <> 'api'"
         "  THEN 'hypervisor' ELSE source END,"
         " drive_id = coalesce(?3, drive_id), hypervisor_bytes = coalesce(?4, hypervisor_bytes),"
         " undone = undone + ?7, guest_path = " NEW_GUEST_PATH
         " WHERE volume_id = ?1 AND until IS NULL"
         " AND (hypervisor_reason, hypervisor_error, drive_id, hypervisor_bytes, guest_path)"
-        " IS NOT (?2, CASE WHEN ?2 IS NOT NULL THEN ?6 END, coalesce(?3, drive_id), coalesce(?4, "
-        "hypervisor_bytes), " NEW_GUEST_PATH ")";
-    int changes = 0, followed = 0;
-    int r = STORE_CHANGE(store, put, &changes, result->volume_id, sql_reason(result->reason),
-                         result->drive_id, sql_known(result->bytes), result->guest_path,
-                         result->error, result->undone);
+        " IS NOT (?2, " HYPERVISOR_ERROR ", coalesce(?3, drive_id),"
+        "  coalesce(?4, hypervisor_bytes), " NEW_GUEST_PATH ")";
+    bool changed = STORE_CHANGE(store, put, result->volume_id, sql_reason(result->reason),
+                                result->drive_id, sql_known(result->bytes), result->guest_path,
+                                result->error, result->undone) > 0;
 
-    if (r == 0)
-        r = put_list(store, result);
-    if (r == 0)
-        r = follow_in_resize(store, result->volume_id, result->error,
-                             result->told ? result->bytes : 0, 0, &followed);
-    if (r < 0 || !(changes || followed || result->told || result->reason != REASON_NONE))
-        return r;
+    put_list(store, result);
+    changed |= follow_in_resize(store, result->volume_id, result->error,
+                                result->told ? result->bytes : 0, 0);
+    if (!changed && !result->told && result->reason == REASON_NONE)
+        return STORE_RESULT(store);
     return JOURNAL(store, "hypervisor_answered",
                    ABOUT(.volume_id = result->volume_id, .sandbox_id = result->sandbox_id,
                          .device = result->device),
@@ -261,29 +213,23 @@ int store_put_hypervisor_result(struct store *store, const struct store_hypervis
 
 int store_put_guest_result(struct store *store, const struct store_guest_result *result)
 {
-    static const char put[] =
-        "UPDATE mappings SET guest_reason = ?2,"
-        " guest_synced_bytes = coalesce(?3, guest_synced_bytes),"
-        " guest_bytes = coalesce(?4, guest_bytes), guest_proven = ?3 IS NOT NULL"
-        " WHERE volume_id = ?1 AND until IS NULL"
-        " AND (guest_reason, guest_synced_bytes, guest_bytes, guest_proven)"
-        " IS NOT (?2, coalesce(?3, guest_synced_bytes), coalesce(?4, guest_bytes),"
-        "  ?3 IS NOT NULL)";
+    static const char put[] = "UPDATE mappings" SET_IF_OTHER(
+        "guest_reason, guest_synced_bytes, guest_bytes, guest_proven",
+        "?2, coalesce(?3, guest_synced_bytes),"
+        " coalesce(?4, guest_bytes), ?3 IS NOT NULL") " AND volume_id = ?1 AND until IS NULL";
     /* The guest's answer about this file system holds for the next binding, too. */
     static const char note_filled[] =
         "UPDATE volumes SET filled_bytes = ?2, filled_device_id = (SELECT device_id FROM mappings"
         "  WHERE volume_id = ?1 AND until IS NULL) WHERE volume_id = ?1";
-    int changes = 0, followed = 0;
-    int r = STORE_CHANGE(store, put, &changes, result->volume_id, sql_reason(result->reason),
-                         sql_known(result->synced_bytes), sql_known(result->guest_bytes));
+    bool changed =
+        STORE_CHANGE(store, put, result->volume_id, sql_reason(result->reason),
+                     sql_known(result->synced_bytes), sql_known(result->guest_bytes)) > 0;
 
-    if (r == 0 && result->synced_bytes && result->guest_bytes)
-        r = STORE_RUN(store, note_filled, result->volume_id, result->synced_bytes);
-    if (r == 0)
-        r = follow_in_resize(store, result->volume_id, result->error, 0, result->synced_bytes,
-                             &followed);
-    if (r < 0 || !(changes || followed || result->reason != REASON_NONE))
-        return r;
+    if (result->synced_bytes && result->guest_bytes)
+        STORE_RUN(store, note_filled, result->volume_id, result->synced_bytes);
+    changed |= follow_in_resize(store, result->volume_id, result->error, 0, result->synced_bytes);
+    if (!changed && result->reason == REASON_NONE)
+        return STORE_RESULT(store);
     return JOURNAL(store, "guest_answered",
                    ABOUT(.volume_id = result->volume_id, .sandbox_id = result->sandbox_id,
                          .device = result->device),
@@ -301,15 +247,6 @@ int store_put_guest_result(struct store *store, const struct store_guest_result 
  */
 
 enum { FAILURES_COUNTED = 8 };
-
-int guest_stats_forget(struct store *store, int64_t volume_id)
-{
-    static const char forget[] =
-        "DELETE FROM guest_stats WHERE mapping_id ="
-        " (SELECT mapping_id FROM mappings WHERE volume_id = ?1 AND until IS NULL)";
-
-    return STORE_RUN(store, forget, volume_id);
-}
 
 int store_put_guest_stats(struct store *store, int64_t volume_id,
                           const struct store_guest_stats *stats, bool *ret_changed)
@@ -329,33 +266,29 @@ int store_put_guest_stats(struct store *store, int64_t volume_id,
     static const char set_total[] = "UPDATE mappings SET guest_bytes = ?2 WHERE mapping_id = ?1"
                                     " AND guest_bytes IS NOT ?2";
     cleanup(sql_end) struct sql_rows rows = {0};
-    const struct sql_value unknown = sql_known(0);
     const char *condition = stats->abnormal ? "abnormal" : "normal";
     const int64_t read_ms = store->now_ms - stats->age_ms;
     char old_condition[16];
     int64_t old_ms;
-    int r = STORE_FIRST(store, find, &rows, stats->binding_id);
+    bool is_open = STORE_FIRST(store, find, &rows, stats->binding_id) > 0;
 
-    *ret_changed = false;
-    if (r <= 0)
-        return r;
     TAKE(&rows, old_condition, old_ms);
+    *ret_changed = false;
     /* A poll and a resize are asked on connections of their own: what was counted before the growth
      * can arrive after its result. A moment in the future is of a clock that was set back since. */
-    if (old_ms <= store->now_ms && read_ms < old_ms)
-        return 0;
-    r = STORE_RUN(store, put, stats->binding_id,
-                  stats->has_bytes ? sql_number((int64_t)stats->used) : unknown,
-                  stats->has_bytes ? sql_number((int64_t)stats->available) : unknown, condition,
-                  stats->message, read_ms);
-    if (r == 0 && stats->has_bytes && stats->total)
-        r = STORE_RUN(store, set_total, stats->binding_id, stats->total);
-    if (r < 0)
-        return r;
+    if (!is_open || (old_ms <= store->now_ms && read_ms < old_ms))
+        return STORE_RESULT(store);
+    STORE_RUN(store, put, stats->binding_id,
+              stats->has_bytes ? sql_number((int64_t)stats->used) : sql_text(NULL),
+              stats->has_bytes ? sql_number((int64_t)stats->available) : sql_text(NULL), condition,
+              stats->message, read_ms);
+    if (stats->has_bytes && stats->total)
+        STORE_RUN(store, set_total, stats->binding_id, stats->total);
     *ret_changed = old_condition[0] ? strcmp(old_condition, condition) != 0 : stats->abnormal;
-    return *ret_changed ? JOURNAL(store, "guest_condition_changed", ABOUT(.volume_id = volume_id),
-                                  "from", old_condition, "to", condition, "message", stats->message)
-                        : 0;
+    if (!*ret_changed)
+        return STORE_RESULT(store);
+    return JOURNAL(store, "guest_condition_changed", ABOUT(.volume_id = volume_id), "from",
+                   old_condition, "to", condition, "message", stats->message);
 }
 
 int store_note_guest_silent(struct store *store, int64_t volume_id)

@@ -25,13 +25,9 @@ enum {
 
 /* ---- failure -------------------------------------------------------------------------------- */
 
-/* What the store can fail with.
- *
- * A function of store/ that fails returns one of these. They are negative: a caller that only
- * forwards tests `r < 0`, and one that distinguishes them switches on the names. Each has the value
- * of the errno that describes it, whose text error_set_errno() prints.
- */
-
+/* What a function of store/ returns if it fails. They are negative: a caller that only forwards
+ * tests `r < 0`, and one that distinguishes them switches on the names. Each has the value of the
+ * errno that describes it, whose text error_set_errno() prints. */
 enum store_failure {
     STORE_NO_SPACE = -ENOSPC,   /* its file system is full, or a quota is */
     STORE_READ_ONLY = -EROFS,   /* its file system, or the database, can't be written */

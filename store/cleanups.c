@@ -67,11 +67,21 @@ int store_get_suspect(struct store *store, int64_t entry_id, struct store_suspec
     "u.sandbox_id, s.sandbox_ref IS NOT NULL AND s.gone_at IS NULL, s.exit_seen, s.vmm_pid,"       \
     " s.vmm_start_ns"
 
-static int each_user(struct store *store, const char *text, int64_t id,
-                     int (*callback)(void *userdata, const struct store_user *user), void *userdata)
+int store_each_user(struct store *store, int64_t volume_id, int64_t entry_id,
+                    int (*callback)(void *userdata, const struct store_user *user), void *userdata)
 {
+    static const char of_volume[] =
+        "SELECT " USER ", NULL, 0 FROM ("
+        " SELECT n.sandbox_id FROM entries e JOIN entry_sandboxes n ON n.entry_id = e.entry_id"
+        "  WHERE e.volume_id = ?1 AND e.gone = 0"
+        " UNION SELECT b.sandbox_id FROM mappings m JOIN sandboxes b"
+        "  ON b.sandbox_ref = m.sandbox_ref WHERE m.volume_id = ?1 AND b.boot_id = ?2) "
+        "u" LAST_OF_ID;
+    static const char of_entry[] = "SELECT " USER ", u.stale_since_ns, u.restored"
+                                   " FROM entry_sandboxes u" LAST_OF_ID " WHERE u.entry_id = ?1";
     cleanup(sql_end) struct sql_rows rows = {0};
-    int r = STORE_QUERY(store, text, &rows, id, store->boot_id);
+    int r = STORE_QUERY(store, entry_id ? of_entry : of_volume, &rows,
+                        entry_id ? entry_id : volume_id, store->boot_id);
 
     while (r == 0 && (r = sql_next(&rows)) > 0) {
         char sandbox_id[STORE_SANDBOX_ID_BYTES];
@@ -84,29 +94,6 @@ static int each_user(struct store *store, const char *text, int64_t id,
     return r;
 }
 
-int store_each_user(struct store *store, int64_t volume_id,
-                    int (*callback)(void *userdata, const struct store_user *user), void *userdata)
-{
-    static const char all[] =
-        "SELECT " USER ", NULL, 0 FROM ("
-        " SELECT n.sandbox_id FROM entries e JOIN entry_sandboxes n ON n.entry_id = e.entry_id"
-        "  WHERE e.volume_id = ?1 AND e.gone = 0"
-        " UNION SELECT b.sandbox_id FROM mappings m JOIN sandboxes b"
-        "  ON b.sandbox_ref = m.sandbox_ref WHERE m.volume_id = ?1 AND b.boot_id = ?2) "
-        "u" LAST_OF_ID;
-
-    return each_user(store, all, volume_id, callback, userdata);
-}
-
-int store_each_named(struct store *store, int64_t entry_id,
-                     int (*callback)(void *userdata, const struct store_user *user), void *userdata)
-{
-    static const char all[] = "SELECT " USER ", u.stale_since_ns, u.restored"
-                              " FROM entry_sandboxes u" LAST_OF_ID " WHERE u.entry_id = ?1";
-
-    return each_user(store, all, entry_id, callback, userdata);
-}
-
 int store_note_exit(struct store *store, const char *sandbox_id, pid_t vmm_pid)
 {
     static const char note[] = "UPDATE sandboxes SET exit_seen = 1 WHERE sandbox_id = ?1"
@@ -117,11 +104,8 @@ int store_note_exit(struct store *store, const char *sandbox_id, pid_t vmm_pid)
 
 int store_count_volumes(struct store *store, uint64_t *ret_count)
 {
-    int64_t volumes;
-    int r = STORE_FIND(store, "SELECT live_volumes FROM meta", &volumes);
-
-    *ret_count = (uint64_t)volumes;
-    return r < 0 ? r : 0;
+    *ret_count = (uint64_t)STORE_NUMBER(store, "SELECT live_volumes FROM meta");
+    return STORE_RESULT(store);
 }
 
 /* ---- rows ---------------------------------------------------------------------------------- */
@@ -132,8 +116,26 @@ static struct sql_value sql_stale_reason(enum stale_reason reason)
     return sql_text(reason == STALE_REASON_NONE ? NULL : stale_reason_name(reason));
 }
 
-static int add_row(struct store *store, int64_t entry_id, const char *decision,
-                   enum stale_reason reason, const char *evidence, int64_t *ret_cleanup_id)
+/* The line about a row; its kind is cleanup_ and the decision. */
+static int journal_row(struct store *store, int64_t cleanup_id, const char *decision)
+{
+    cleanup(sql_end) struct sql_rows rows = {0};
+    char kind[32], key[STORE_KEY_BYTES], reason[STORE_NAME_BYTES];
+    int64_t volume_id;
+
+    if (STORE_FIRST(store, "SELECT volume_id, key, reason FROM cleanups WHERE cleanup_id = ?1",
+                    &rows, cleanup_id) <= 0)
+        return STORE_RESULT(store);
+    TAKE(&rows, volume_id, key, reason);
+    (void)snprintf(kind, sizeof(kind), "cleanup_%s", decision);
+    count_cleanup(store, decision);
+    return JOURNAL(store, kind, ABOUT(.volume_id = volume_id), "cleanup_id", cleanup_id, "key", key,
+                   "reason", reason);
+}
+
+/* A row about the entry, and its line in the journal. Its number. */
+static int64_t add_row(struct store *store, int64_t entry_id, const char *decision,
+                       enum stale_reason reason, const char *evidence)
 {
     static const char copy[] =
         "INSERT INTO cleanups (volume_id, key, target_path, decision, reason, evidence, mount_info,"
@@ -143,58 +145,27 @@ static int add_row(struct store *store, int64_t entry_id, const char *decision,
         "  e.volume_type, 'device', e.device, 'fstype', e.fs_type, 'metadata', json(e.metadata),"
         "  'options', json(e.options))) END, e.mount_info_sha256, ?5"
         " FROM entries e JOIN volumes v ON v.volume_id = e.volume_id WHERE e.entry_id = ?1";
-    int r = STORE_RUN(store, copy, entry_id, decision, sql_stale_reason(reason), evidence,
-                      store->now_ms);
-
-    if (r == 0)
-        *ret_cleanup_id = sqlite3_last_insert_rowid(store->connection.db);
-    return r;
-}
-
-/* The line about a row; its kind is cleanup_ and the decision. */
-static int journal_row(struct store *store, int64_t cleanup_id, const char *decision)
-{
-    cleanup(sql_end) struct sql_rows rows = {0};
-    char kind[32], key[STORE_KEY_BYTES], reason[STORE_NAME_BYTES];
-    int64_t volume_id;
-    int r = STORE_FIRST(store, "SELECT volume_id, key, reason FROM cleanups WHERE cleanup_id = ?1",
-                        &rows, cleanup_id);
-
-    if (r <= 0)
-        return r;
-    TAKE(&rows, volume_id, key, reason);
-    (void)snprintf(kind, sizeof(kind), "cleanup_%s", decision);
-    count_cleanup(store, decision);
-    return JOURNAL(store, kind, ABOUT(.volume_id = volume_id), "cleanup_id", cleanup_id, "key", key,
-                   "reason", reason);
-}
-
-static int add_kept(struct store *store, int64_t entry_id, enum stale_reason reason,
-                    const char *evidence)
-{
     int64_t cleanup_id;
-    int r = add_row(store, entry_id, "kept", reason, evidence, &cleanup_id);
 
-    return r < 0 ? r : journal_row(store, cleanup_id, "kept");
+    STORE_RUN(store, copy, entry_id, decision, sql_stale_reason(reason), evidence, store->now_ms);
+    cleanup_id = sqlite3_last_insert_rowid(store->connection.db);
+    journal_row(store, cleanup_id, decision);
+    return cleanup_id;
 }
 
 int store_note_stale(struct store *store, int64_t entry_id, const struct store_stale *stale)
 {
     static const char note[] =
-        "UPDATE entries SET (stale_reason, stale_fingerprint, stale_since_ns, stale_held)"
-        " = (?2, ?3, ?4, ?5) WHERE entry_id = ?1"
-        " AND (stale_reason, stale_fingerprint, stale_since_ns, stale_held) IS NOT (?2, ?3, ?4, "
-        "?5)";
+        "UPDATE entries" SET_IF_OTHER("stale_reason, stale_fingerprint, stale_since_ns, stale_held",
+                                      "?2, ?3, ?4, ?5") " AND entry_id = ?1";
     static const char changed[] = "SELECT 1 FROM entries WHERE entry_id = ?1"
                                   " AND gone = 0 AND ?2 IS NOT NULL AND stale_reason IS NOT ?2";
-    struct sql_value id = sql_number(entry_id), reason = sql_stale_reason(stale->reason);
-    int r = STORE_FIND(store, changed, NULL, id, reason);
+    struct sql_value reason = sql_stale_reason(stale->reason);
 
-    if (r > 0)
-        r = add_kept(store, entry_id, stale->reason, stale->evidence);
-    return r < 0 ? r
-                 : STORE_RUN(store, note, id, reason, stale->fingerprint,
-                             sql_known(stale->since_ns), stale->held);
+    if (STORE_HAS(store, changed, entry_id, reason))
+        add_row(store, entry_id, "kept", stale->reason, stale->evidence);
+    return STORE_RUN(store, note, entry_id, reason, stale->fingerprint, sql_known(stale->since_ns),
+                     stale->held);
 }
 
 int store_note_stale_file(struct store *store, int64_t entry_id, const char *file,
@@ -207,14 +178,12 @@ int store_note_stale_file(struct store *store, int64_t entry_id, const char *fil
         "  FROM cleanups l WHERE l.volume_id = e.volume_id AND l.key = e.key"
         "  AND json_extract(l.evidence, '$.file') = ?2)"
         " WHERE e.entry_id = ?1 AND c.decision = 'kept' AND c.reason = ?3";
-    int r = STORE_RUN(store, note, entry_id, file, sql_known(stale->since_ns));
 
-    if (r < 0 || stale->reason == STALE_REASON_NONE)
-        return r;
-    r = STORE_FIND(store, newest, NULL, entry_id, file, sql_stale_reason(stale->reason));
-    if (r != 0)
-        return r < 0 ? r : 0;
-    return add_kept(store, entry_id, stale->reason, stale->evidence);
+    STORE_RUN(store, note, entry_id, file, sql_known(stale->since_ns));
+    if (stale->reason != STALE_REASON_NONE &&
+        !STORE_HAS(store, newest, entry_id, file, sql_stale_reason(stale->reason)))
+        add_row(store, entry_id, "kept", stale->reason, stale->evidence);
+    return STORE_RESULT(store);
 }
 
 /* ---- the trash ----------------------------------------------------------------------------- */
@@ -234,28 +203,22 @@ int store_intend_cleanup(struct store *store, int64_t entry_id,
         " SELECT ?1, volume_id, layout, key, ?3, ?4, printf('%d-%d', ?6, ?1), 'intended', ?5,"
         " directory_device, directory_inode, directory_born_ns, ?7"
         " FROM entries WHERE entry_id = ?2";
-    int64_t cleanup_id = 0;
-    int r = add_row(store, entry_id, "intended", intent->reason, intent->evidence, &cleanup_id);
+    int64_t cleanup_id = add_row(store, entry_id, "intended", intent->reason, intent->evidence);
 
-    if (r == 0)
-        r = STORE_RUN(store, add, cleanup_id, entry_id, intent->file, intent->directory,
-                      intent->fingerprint, store->now_ms, intent->now_ns);
-    if (r == 0)
-        r = journal_row(store, cleanup_id, "intended");
-    if (r == 0)
-        *ret_cleanup_id = cleanup_id;
-    return r;
+    STORE_RUN(store, add, cleanup_id, entry_id, intent->file, intent->directory,
+              intent->fingerprint, store->now_ms, intent->now_ns);
+    *ret_cleanup_id = cleanup_id;
+    return STORE_RESULT(store);
 }
 
 int store_oldest_trash(struct store *store, uint64_t *ret_since_ns)
 {
-    int64_t since_ns;
-    int r = STORE_FIND(store,
-                       "SELECT since_ns FROM trash WHERE step = 'kept' ORDER BY since_ns LIMIT 1",
-                       &since_ns);
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int r = STORE_FIRST(
+        store, "SELECT since_ns FROM trash WHERE step = 'kept' ORDER BY since_ns LIMIT 1", &rows);
 
-    *ret_since_ns = r > 0 ? (uint64_t)since_ns : UINT64_MAX;
-    return r < 0 ? r : 0;
+    *ret_since_ns = r > 0 ? (uint64_t)sql_take_number(&rows) : UINT64_MAX;
+    return STORE_RESULT(store);
 }
 
 int store_each_trash(struct store *store, int64_t kept_before_ns,
@@ -301,51 +264,37 @@ int store_set_trash_step(struct store *store, int64_t cleanup_id, enum store_tra
 static int end_quarantine(struct store *store, int64_t cleanup_id)
 {
     static const char end[] =
+        "DELETE FROM trash WHERE cleanup_id = ?1;"
         "UPDATE volumes SET status = 'removed', last_changed = ?2 WHERE status = 'quarantined'"
         " AND volume_id = (SELECT volume_id FROM cleanups WHERE cleanup_id = ?1)"
         " AND NOT EXISTS (SELECT 1 FROM trash t WHERE t.volume_id = volumes.volume_id)";
-    int r = STORE_RUN(store, "DELETE FROM trash WHERE cleanup_id = ?1", cleanup_id);
 
-    return r < 0 ? r : STORE_RUN(store, end, cleanup_id, store->now_ms);
+    return STORE_RUN(store, end, cleanup_id, store->now_ms);
 }
 
-int store_finish_cleanup(struct store *store, int64_t cleanup_id,
-                         enum store_cleanup_decision decision, enum stale_reason reason,
-                         uint64_t now_ns)
+int store_finish_cleanup(struct store *store, int64_t cleanup_id, enum cleanup_decision decision,
+                         enum stale_reason reason, uint64_t now_ns)
 {
-    static const char *const names[] = {[STORE_CLEANUP_REMOVED] = "removed",
-                                        [STORE_CLEANUP_PUT_BACK] = "put-back",
-                                        [STORE_CLEANUP_FAILED] = "failed"};
     static const char decide[] =
         "UPDATE cleanups SET decision = ?2, reason = coalesce(?3, reason), at = ?4"
-        " WHERE cleanup_id = ?1 AND decision = 'intended'";
-    static const char begin_anew[] =
+        " WHERE cleanup_id = ?1 AND decision = 'intended';"
         "UPDATE entries SET stale_since_ns = NULL FROM trash t WHERE t.cleanup_id = ?1"
         " AND entries.key = t.key AND entries.layout = t.layout AND entries.gone = 0";
-    int r = STORE_RUN(store, decide, cleanup_id, names[decision], sql_stale_reason(reason),
-                      store->now_ms);
 
-    if (r == 0)
-        r = STORE_RUN(store, begin_anew, cleanup_id);
-    if (r == 0)
-        r = journal_row(store, cleanup_id, names[decision]);
-    if (r < 0)
-        return r;
-    return decision == STORE_CLEANUP_REMOVED
+    STORE_RUN(store, decide, cleanup_id, cleanup_decision_name(decision), sql_stale_reason(reason),
+              store->now_ms);
+    journal_row(store, cleanup_id, cleanup_decision_name(decision));
+    return decision == CLEANUP_REMOVED
                ? store_set_trash_step(store, cleanup_id, STORE_TRASH_STORED, now_ns)
                : end_quarantine(store, cleanup_id);
 }
 
 int store_drop_cleanup(struct store *store, int64_t cleanup_id)
 {
-    int r = journal_row(store, cleanup_id, "dropped");
-
-    if (r == 0)
-        r = end_quarantine(store, cleanup_id);
-    if (r == 0)
-        r = STORE_RUN(store, "DELETE FROM cleanups WHERE cleanup_id = ?1 AND decision = 'intended'",
-                      cleanup_id);
-    return r;
+    journal_row(store, cleanup_id, "dropped");
+    end_quarantine(store, cleanup_id);
+    return STORE_RUN(store, "DELETE FROM cleanups WHERE cleanup_id = ?1 AND decision = 'intended'",
+                     cleanup_id);
 }
 
 int store_record_restore(struct store *store, int64_t cleanup_id, enum stale_reason reason)
@@ -359,29 +308,22 @@ int store_record_restore(struct store *store, int64_t cleanup_id, enum stale_rea
         "UPDATE entries SET restored = t.fingerprint, stale_reason = NULL, stale_since_ns = NULL,"
         " stale_held = 0"
         " FROM trash t WHERE t.cleanup_id = ?1 AND t.file IS NULL AND entries.key = t.key"
-        " AND entries.layout = t.layout AND (entries.gone = 0 OR entries.volume_id = t.volume_id)";
-    static const char flag_file[] =
-        "UPDATE entry_sandboxes SET restored = 1, stale_since_ns = NULL WHERE (entry_id, "
-        "sandbox_id)"
+        " AND entries.layout = t.layout AND (entries.gone = 0 OR entries.volume_id = t.volume_id);"
+        "UPDATE entry_sandboxes SET restored = 1, stale_since_ns = NULL"
+        " WHERE (entry_id, sandbox_id)"
         " IN (SELECT e.entry_id, t.file FROM trash t JOIN entries e ON e.key = t.key"
         "  AND e.layout = t.layout AND e.gone = 0 WHERE t.cleanup_id = ?1)";
-    struct sql_value id = sql_number(cleanup_id);
-    int r = STORE_RUN(store, copy, id, sql_stale_reason(reason), store->now_ms);
 
-    if (r == 0)
-        r = journal_row(store, sqlite3_last_insert_rowid(store->connection.db), "restored");
-    if (r == 0)
-        r = STORE_RUN(store, flag, id);
-    if (r == 0)
-        r = STORE_RUN(store, flag_file, id);
-    return r < 0 ? r : end_quarantine(store, cleanup_id);
+    STORE_RUN(store, copy, cleanup_id, sql_stale_reason(reason), store->now_ms);
+    journal_row(store, sqlite3_last_insert_rowid(store->connection.db), "restored");
+    STORE_RUN(store, flag, cleanup_id);
+    return end_quarantine(store, cleanup_id);
 }
 
 int store_forget_trash(struct store *store, int64_t cleanup_id)
 {
-    int r = journal_row(store, cleanup_id, "expired");
-
-    return r < 0 ? r : end_quarantine(store, cleanup_id);
+    journal_row(store, cleanup_id, "expired");
+    return end_quarantine(store, cleanup_id);
 }
 
 int store_get_cleanup(struct store *store, int64_t cleanup_id,

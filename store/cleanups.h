@@ -2,14 +2,10 @@
 /* cleanups.h - stale metadata in the model: its evidence, what was done about it, and the trash.
  *
  * Everything but the reading functions runs inside a transaction (store.h). A directory is moved
- * away in steps, each committed before or after what it says has happened on disk:
- *
- *   store_intend_cleanup() intended committed durably, then it is moved to the trash
- *   store_set_trash_step() moved it is there; a late writer shows within seconds
- *   store_finish_cleanup() kept       decided as `removed`: stored, the bytes stay for keep_hours
- *                            no row     decided as `put-back` or `failed`
- *   store_set_trash_step()   restoring  a person wants it back
- *                            deleting   its time is up
+ * away in steps. store_intend_cleanup() is committed durably before it is moved to the trash, which
+ * store_set_trash_step() says afterwards, because a late writer shows within seconds. Then
+ * store_finish_cleanup() decides: `removed`, and the bytes stay for keep_hours, or `put-back` or
+ * `failed`. Later they are restored for a person, or deleted because their time is up.
  *
  * After a crash the disk shows how far a row came: any recorded step may turn out not to be done.
  * While a volume's directory is in the trash the volume is `quarantined`, afterwards `removed`. A
@@ -61,17 +57,13 @@ struct store_user {
     pid_t vmm_pid;  /* last known; 0 never seen */
     uint64_t vmm_start_ns;
 
-    /* Of its file, in store_each_named() only. */
+    /* Of its file, if entry_id is set. */
     uint64_t stale_since_ns; /* beside a live one since then; 0 not known in this boot */
     bool restored;           /* a person had the file put back */
 };
-int store_each_user(struct store *store, int64_t volume_id,
+/* Those of the volume; with an entry_id, those that a file of this very entry names. */
+int store_each_user(struct store *store, int64_t volume_id, int64_t entry_id,
                     int (*callback)(void *userdata, const struct store_user *user), void *userdata);
-
-/* Those that a file of this very entry names. */
-int store_each_named(struct store *store, int64_t entry_id,
-                     int (*callback)(void *userdata, const struct store_user *user),
-                     void *userdata);
 
 /* The end of a live sandbox's VMM was observed (pidfd). */
 int store_note_exit(struct store *store, const char *sandbox_id, pid_t vmm_pid);
@@ -137,12 +129,10 @@ int store_get_trash(struct store *store, int64_t cleanup_id, struct store_trash 
 int store_set_trash_step(struct store *store, int64_t cleanup_id, enum store_trash_step step,
                          uint64_t now_ns);
 
-enum store_cleanup_decision { STORE_CLEANUP_REMOVED, STORE_CLEANUP_PUT_BACK, STORE_CLEANUP_FAILED };
-
-/* The result of an intent. reason NONE: the one that it was intended for. */
-int store_finish_cleanup(struct store *store, int64_t cleanup_id,
-                         enum store_cleanup_decision decision, enum stale_reason reason,
-                         uint64_t now_ns);
+/* The result of an intent: REMOVED, PUT_BACK or FAILED. reason NONE: the one that it was intended
+ * for. */
+int store_finish_cleanup(struct store *store, int64_t cleanup_id, enum cleanup_decision decision,
+                         enum stale_reason reason, uint64_t now_ns);
 
 /* Nothing has been moved: as if the cleanup had never been intended. */
 int store_drop_cleanup(struct store *store, int64_t cleanup_id);

@@ -11,38 +11,6 @@
 #include "store/schema.h"
 #include "store/store_internal.h"
 
-struct known_device {
-    int64_t device_id; /* 0: none */
-    uint64_t size_bytes;
-    bool same_name;
-};
-
-static int find_device(struct store *store, const struct store_device *device,
-                       struct known_device *ret_known)
-{
-    static const char by_number[] =
-        "SELECT device_id, size_bytes, name FROM devices WHERE kind = 'block'"
-        " AND major = ?1 AND minor = ?2 AND diskseq = ?3 AND boot_id = ?4";
-    static const char by_inode[] =
-        "SELECT device_id, size_bytes, name FROM devices WHERE kind <> 'block'"
-        " AND inode = ?1 AND file_device = ?2 AND boot_id = ?3";
-    cleanup(sql_end) struct sql_rows rows = {0};
-    struct sql_value boot = sql_text(store->boot_id);
-    int r;
-
-    if (device->kind == DEVICE_KIND_BLOCK)
-        r = STORE_FIRST(store, by_number, &rows, device->major, device->minor, device->diskseq,
-                        boot);
-    else
-        r = STORE_FIRST(store, by_inode, &rows, device->inode, device->file_device, boot);
-    *ret_known = (struct known_device){0};
-    if (r <= 0)
-        return r;
-    TAKE(&rows, ret_known->device_id, ret_known->size_bytes);
-    ret_known->same_name = strcmp(sql_borrow_text(&rows), device->name) == 0;
-    return 0;
-}
-
 void device_take_columns(const struct store *store, const struct store_device *device,
                          struct sql_value ret_columns[static DEVICE_COLUMNS])
 {
@@ -62,21 +30,20 @@ void device_take_columns(const struct store *store, const struct store_device *d
     memcpy(ret_columns, columns, sizeof(columns));
 }
 
-int device_insert(struct store *store, const struct store_device *device, int64_t *ret_device_id)
+int64_t device_insert(struct store *store, const struct store_device *device)
 {
     static const char insert[] =
         "INSERT INTO devices (" DEVICE_NAMES ", first_size, size_since_ns, first_seen,"
         " last_changed) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9, ?10, ?11, ?11)"
         " ON CONFLICT DO NOTHING";
     struct sql_value values[DEVICE_COLUMNS + 2];
-    int added = 0, r;
 
     device_take_columns(store, device, values);
     values[DEVICE_COLUMNS] = sql_number((int64_t)device->now_ns);
     values[DEVICE_COLUMNS + 1] = sql_number(store->now_ms);
-    r = sql_run_values(&store->connection, insert, &added, values, array_length(values));
-    *ret_device_id = r == 0 && added ? sqlite3_last_insert_rowid(store->connection.db) : 0;
-    return r;
+    if (sql_change_values(&store->connection, insert, values, array_length(values)) <= 0)
+        return 0;
+    return sqlite3_last_insert_rowid(store->connection.db);
 }
 
 int device_journal_seen(struct store *store, const struct store_device *device)
@@ -85,8 +52,8 @@ int device_journal_seen(struct store *store, const struct store_device *device)
                    device->size_bytes);
 }
 
-static int change_device(struct store *store, const struct store_device *device,
-                         const struct known_device *known)
+static int change_device(struct store *store, const struct store_device *device, int64_t device_id,
+                         uint64_t known_bytes)
 {
     static const char change[] =
         "UPDATE devices SET name = ?2, size_bytes = ?3, last_changed = ?5,"
@@ -94,47 +61,54 @@ static int change_device(struct store *store, const struct store_device *device,
         " announced = CASE WHEN size_bytes = ?3 THEN announced ELSE 0 END"
         " WHERE device_id = ?1";
     /* Of a device that was cut, nothing is known about the file system on it. */
-    static const char forget_filled[] = "UPDATE volumes SET filled_device_id = NULL, filled_bytes ="
-                                        " NULL WHERE device_id = ?1 AND filled_device_id = ?1";
-    static const char forget_synced[] = "UPDATE mappings SET guest_synced_bytes = NULL"
-                                        " WHERE device_id = ?1 AND until IS NULL";
-    int r = STORE_RUN(store, change, known->device_id, device->name, device->size_bytes,
-                      device->now_ns, store->now_ms);
+    static const char forget[] =
+        "UPDATE volumes SET filled_device_id = NULL, filled_bytes = NULL"
+        " WHERE device_id = ?1 AND filled_device_id = ?1;"
+        "UPDATE mappings SET guest_synced_bytes = NULL WHERE device_id = ?1 AND until IS NULL";
 
-    if (r == 0 && device->size_bytes < known->size_bytes)
-        r = STORE_RUN(store, forget_filled, known->device_id);
-    if (r == 0 && device->size_bytes < known->size_bytes)
-        r = STORE_RUN(store, forget_synced, known->device_id);
-    if (r < 0 || known->size_bytes == device->size_bytes)
-        return r;
-    return JOURNAL(store, device->size_bytes > known->size_bytes ? "device_grown" : "device_shrunk",
-                   ABOUT(.device = device->name), "from_bytes", known->size_bytes, "to_bytes",
+    STORE_RUN(store, change, device_id, device->name, device->size_bytes, device->now_ns,
+              store->now_ms);
+    if (device->size_bytes < known_bytes)
+        STORE_RUN(store, forget, device_id);
+    if (known_bytes == device->size_bytes)
+        return STORE_RESULT(store);
+    return JOURNAL(store, device->size_bytes > known_bytes ? "device_grown" : "device_shrunk",
+                   ABOUT(.device = device->name), "from_bytes", known_bytes, "to_bytes",
                    device->size_bytes);
 }
 
 int store_put_device(struct store *store, const struct store_device *device, int64_t *ret_device_id,
                      bool *ret_changed)
 {
-    struct known_device known;
-    bool changed = true;
-    int r = find_device(store, device, &known);
+    static const char by_number[] =
+        "SELECT device_id, size_bytes, name FROM devices WHERE kind = 'block'"
+        " AND major = ?1 AND minor = ?2 AND diskseq = ?3 AND boot_id = ?4";
+    static const char by_inode[] =
+        "SELECT device_id, size_bytes, name FROM devices WHERE kind <> 'block'"
+        " AND inode = ?1 AND file_device = ?2 AND boot_id = ?3";
+    cleanup(sql_end) struct sql_rows rows = {0};
+    bool same_name;
+    int64_t device_id;
+    uint64_t known_bytes;
+    int r = device->kind == DEVICE_KIND_BLOCK
+                ? STORE_FIRST(store, by_number, &rows, device->major, device->minor,
+                              device->diskseq, store->boot_id)
+                : STORE_FIRST(store, by_inode, &rows, device->inode, device->file_device,
+                              store->boot_id);
 
     if (r < 0)
         return r;
-    if (!known.device_id) {
-        r = device_insert(store, device, &known.device_id);
-        if (r == 0)
-            r = device_journal_seen(store, device);
-    } else if (known.size_bytes != device->size_bytes || !known.same_name) {
-        r = change_device(store, device, &known);
-    } else {
-        changed = false;
+    TAKE(&rows, device_id, known_bytes);
+    same_name = strcmp(sql_borrow_text(&rows), device->name) == 0;
+    *ret_changed = !device_id || known_bytes != device->size_bytes || !same_name;
+    if (!device_id) {
+        device_id = device_insert(store, device);
+        r = device_journal_seen(store, device);
+    } else if (*ret_changed) {
+        r = change_device(store, device, device_id, known_bytes);
     }
-    if (r < 0)
-        return r;
-    *ret_device_id = known.device_id;
-    *ret_changed = changed;
-    return 0;
+    *ret_device_id = device_id;
+    return r < 0 ? r : 0;
 }
 
 int store_set_volume_device(struct store *store, int64_t volume_id, int64_t device_id,
@@ -142,26 +116,20 @@ int store_set_volume_device(struct store *store, int64_t volume_id, int64_t devi
 {
     static const char set[] = "UPDATE volumes SET device_id = ?2, last_changed = ?3"
                               " WHERE volume_id = ?1 AND device_id IS NOT ?2";
-    int changes = 0;
-    int r = STORE_CHANGE(store, set, &changes, volume_id, sql_known(device_id), store->now_ms);
 
-    if (r == 0 && changes)
-        r = JOURNAL(store, device_id ? "device_found" : "device_missing",
-                    ABOUT(.volume_id = volume_id));
-    if (r == 0)
-        *ret_changed = changes > 0;
-    return r;
+    *ret_changed = STORE_CHANGE(store, set, volume_id, sql_known(device_id), store->now_ms) > 0;
+    if (!*ret_changed)
+        return STORE_RESULT(store);
+    return JOURNAL(store, device_id ? "device_found" : "device_missing",
+                   ABOUT(.volume_id = volume_id));
 }
 
 /* ---- disk users ----------------------------------------------------------------------------- */
 
-/* Volumes and drive mounts on one disk.
- *
- * A disk is its number and its sequence, or its file system and inode, as in `devices`. A volume is
+/* A disk is its number and its sequence, or its file system and inode, as in `devices`. A volume is
  * read-only if its mount options say "ro" and nothing else.
- */
-
-/* ?1 kind, ?2 major, ?3 minor, ?4 diskseq, ?5 file_device, ?6 inode. */
+ *
+ * ?1 kind, ?2 major, ?3 minor, ?4 diskseq, ?5 file_device, ?6 inode. */
 #define KNOWN(row, column) "coalesce(" row "." column ", 0)"
 #define IS_DISK(row)                                                                               \
     row ".kind = ?1 AND " row ".major = ?2 AND " row ".minor = ?3"                                 \
@@ -211,9 +179,9 @@ int store_each_disk_user(struct store *store, const struct store_drive_mount_dis
     while (r == 0 && (r = sql_next(&rows)) > 0) {
         struct store_disk_user user;
 
-        user.kind = (enum store_disk_user_kind)sql_take_number(&rows);
+        TAKE(&rows, user.kind);
         TAKE_NAME(&rows, user.name, user.sandbox_id);
-        user.writable = sql_take_number(&rows) != 0;
+        TAKE(&rows, user.writable);
         r = callback(userdata, &user);
     }
     return r;
@@ -221,9 +189,7 @@ int store_each_disk_user(struct store *store, const struct store_drive_mount_dis
 
 /* ---- layers --------------------------------------------------------------------------------- */
 
-/* The lower devices of each device, and disks that announced a new size.
- *
- * A device's layers are replaced as a whole. Each layer is itself a device, so its size is kept
+/* A device's layers are replaced as a whole. Each layer is itself a device, so its size is kept
  * where every device's size is, and a disk below many volumes is announced once for all of them.
  */
 
@@ -236,36 +202,27 @@ int store_note_capacity_change(struct store *store, int64_t device_id, uint64_t 
     cleanup(sql_end) struct sql_rows rows = {0};
     char device[STORE_PATH_BYTES];
     int64_t bytes;
-    int changes = 0;
-    int r = STORE_CHANGE(store, announce, &changes, device_id, since_ns);
 
-    *ret_changed = changes > 0;
-    if (r < 0 || !changes)
-        return r;
-    r = STORE_FIRST(store, "SELECT name, size_bytes FROM devices WHERE device_id = ?1", &rows,
-                    device_id);
-    if (r < 0)
-        return r;
+    *ret_changed = STORE_CHANGE(store, announce, device_id, since_ns) > 0;
+    if (!*ret_changed)
+        return STORE_RESULT(store);
+    STORE_FIRST(store, "SELECT name, size_bytes FROM devices WHERE device_id = ?1", &rows,
+                device_id);
     TAKE(&rows, device, bytes);
     return JOURNAL(store, "device_announced", ABOUT(.device = device), "bytes", bytes);
 }
 
 int store_is_announced(struct store *store, int64_t device_id, bool *ret_announced)
 {
-    int64_t announced;
-    int r = STORE_FIND(store, "SELECT announced FROM devices WHERE device_id = ?1", &announced,
-                       device_id);
-
-    *ret_announced = announced != 0;
-    return r < 0 ? r : 0;
+    *ret_announced =
+        STORE_NUMBER(store, "SELECT announced FROM devices WHERE device_id = ?1", device_id) != 0;
+    return STORE_RESULT(store);
 }
 
 int store_forget_announcements(struct store *store)
 {
     return STORE_RUN(store, "UPDATE devices SET announced = 0 WHERE announced <> 0");
 }
-
-/* ---- rescans ---- */
 
 int store_find_announced(struct store *store, int64_t device_id, uint64_t before_ns,
                          struct store_disk *ret_disk)
@@ -287,31 +244,22 @@ int store_find_announced(struct store *store, int64_t device_id, uint64_t before
 int store_intend_rescan(struct store *store, int64_t volume_id, const struct store_disk *disk,
                         uint64_t now_ns)
 {
-    int r = STORE_RUN(store, "UPDATE devices SET rescanned_ns = ?2 WHERE device_id = ?1",
-                      disk->device_id, now_ns);
-
-    return r < 0 ? r
-                 : JOURNAL(store, "rescan_disk_intended",
-                           ABOUT(.volume_id = volume_id, .device = disk->name), "from_bytes",
-                           sql_known(disk->size_bytes));
+    STORE_RUN(store, "UPDATE devices SET rescanned_ns = ?2 WHERE device_id = ?1", disk->device_id,
+              now_ns);
+    return JOURNAL(store, "rescan_disk_intended",
+                   ABOUT(.volume_id = volume_id, .device = disk->name), "from_bytes",
+                   sql_known(disk->size_bytes));
 }
 
 int store_put_rescan_result(struct store *store, int64_t volume_id, const struct store_disk *disk,
                             uint64_t bytes, const char *error)
 {
-    int r = 0;
-
     if (!*error)
-        r = STORE_RUN(store, "UPDATE devices SET announced = 0 WHERE device_id = ?1",
-                      disk->device_id);
-    return r < 0
-               ? r
-               : JOURNAL(store, "disk_rescanned",
-                         ABOUT(.volume_id = volume_id, .device = disk->name), "from_bytes",
-                         sql_known(disk->size_bytes), "to_bytes", sql_known(bytes), "error", error);
+        STORE_RUN(store, "UPDATE devices SET announced = 0 WHERE device_id = ?1", disk->device_id);
+    return JOURNAL(store, "disk_rescanned", ABOUT(.volume_id = volume_id, .device = disk->name),
+                   "from_bytes", sql_known(disk->size_bytes), "to_bytes", sql_known(bytes), "error",
+                   error);
 }
-
-/* ---- layers ---- */
 
 int store_get_layers(struct store *store, int64_t device_id,
                      struct store_layer ret_layer[static STORE_LAYERS], unsigned *ret_layers)
@@ -340,11 +288,11 @@ int store_put_layers(struct store *store, int64_t device_id, const struct store_
     static const char insert[] =
         "INSERT INTO layers (device_id, position, layer_id, above, kind, label, base_bytes,"
         " above_bytes, state, remedy) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
-    int r = STORE_RUN(store, "DELETE FROM layers WHERE device_id = ?1", device_id);
 
-    for (unsigned i = 0; r == 0 && i < layers; i++)
-        r = STORE_RUN(store, insert, device_id, i, layer[i].layer_id, layer[i].above, layer[i].kind,
-                      layer[i].label, layer[i].base_bytes, layer[i].above_bytes, layer[i].state,
-                      layer[i].remedy);
-    return r;
+    STORE_RUN(store, "DELETE FROM layers WHERE device_id = ?1", device_id);
+    for (unsigned i = 0; i < layers; i++)
+        STORE_RUN(store, insert, device_id, i, layer[i].layer_id, layer[i].above, layer[i].kind,
+                  layer[i].label, layer[i].base_bytes, layer[i].above_bytes, layer[i].state,
+                  layer[i].remedy);
+    return STORE_RESULT(store);
 }

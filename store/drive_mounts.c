@@ -70,35 +70,22 @@ static int take_drive(struct sql_rows *rows, struct store_drive_mount *drive)
     return request->options && request->containers ? 0 : sql_failed(rows->connection, SQLITE_NOMEM);
 }
 
-static int get_drive(struct store *store, const char *find, struct sql_value which,
-                     struct store_drive_mount *ret_drive)
+int store_get_drive_mount(struct store *store, const char *drive_id, int64_t drive_ref,
+                          struct store_drive_mount *ret_drive)
 {
+    static const char by_id[] =
+        SELECT_DRIVES " WHERE d.drive_id = ?1 ORDER BY d.ended_at IS NULL DESC, d.drive_ref DESC"
+                      " LIMIT 1";
+    static const char by_ref[] = SELECT_DRIVES " WHERE d.drive_ref = ?1";
     cleanup(sql_end) struct sql_rows rows = {0};
-    int r = STORE_FIRST(store, find, &rows, which);
+    int r = drive_id ? STORE_FIRST(store, by_id, &rows, drive_id)
+                     : STORE_FIRST(store, by_ref, &rows, drive_ref);
 
     *ret_drive = (struct store_drive_mount){0};
     if (r <= 0)
         return r < 0 ? r : STORE_NOT_FOUND;
     r = take_drive(&rows, ret_drive);
     return r < 0 ? r : STORE_FOUND;
-}
-
-int store_get_drive_mount(struct store *store, const char *drive_id,
-                          struct store_drive_mount *ret_drive)
-{
-    static const char find[] = SELECT_DRIVES " WHERE d.drive_id = ?1"
-                                             " ORDER BY d.ended_at IS NULL DESC, d.drive_ref DESC"
-                                             " LIMIT 1";
-
-    return get_drive(store, find, sql_text(drive_id), ret_drive);
-}
-
-int store_get_drive_mount_itself(struct store *store, int64_t drive_ref,
-                                 struct store_drive_mount *ret_drive)
-{
-    static const char find[] = SELECT_DRIVES " WHERE d.drive_ref = ?1";
-
-    return get_drive(store, find, sql_number(drive_ref), ret_drive);
 }
 
 int store_each_drive_mount(struct store *store, store_drive_mount_callback *callback,
@@ -120,33 +107,6 @@ int store_each_drive_mount(struct store *store, store_drive_mount_callback *call
 
 /* ---- asked for ------------------------------------------------------------------------------ */
 
-/* What stands against a new row: an enum store_drive_mount_added, or a failure. */
-static int find_conflict(struct store *store, const struct store_drive_mount_request *request,
-                         int64_t *ret_sandbox_ref)
-{
-    static const char find[] =
-        "SELECT s.sandbox_ref,"
-        " EXISTS (SELECT 1 FROM drive_mounts d WHERE d.drive_id = ?2 AND d.ended_at IS NULL),"
-        " EXISTS (SELECT 1 FROM drive_mounts d WHERE d.sandbox_ref = s.sandbox_ref"
-        "  AND d.vm_path = ?3 AND d.ended_at IS NULL),"
-        " (SELECT count(*) FROM drive_mounts d WHERE d.ended_at IS NULL)"
-        " FROM sandboxes s WHERE s.sandbox_id = ?1 AND s.gone_at IS NULL";
-    cleanup(sql_end) struct sql_rows rows = {0};
-    bool has_id, has_path;
-    int r =
-        STORE_FIRST(store, find, &rows, request->sandbox_id, request->drive_id, request->vm_path);
-
-    if (r <= 0)
-        return r < 0 ? r : STORE_DRIVE_MOUNT_NO_SANDBOX;
-    TAKE(&rows, *ret_sandbox_ref, has_id, has_path);
-    if (has_id)
-        return STORE_DRIVE_MOUNT_ID_TAKEN;
-    if (has_path)
-        return STORE_DRIVE_MOUNT_PATH_TAKEN;
-    return sql_take_number(&rows) >= STORE_DRIVE_MOUNTS ? STORE_DRIVE_MOUNT_TOO_MANY
-                                                        : STORE_DRIVE_MOUNT_ADDED;
-}
-
 static int journal_drive(struct store *store, const char *kind, int64_t drive_ref)
 {
     static const char find[] = "SELECT s.sandbox_id, d.host_path, d.drive_id, d.vm_path, d.state,"
@@ -154,10 +114,9 @@ static int journal_drive(struct store *store, const char *kind, int64_t drive_re
                                " ON s.sandbox_ref = d.sandbox_ref WHERE d.drive_ref = ?1";
     cleanup(sql_end) struct sql_rows rows = {0};
     const char *sandbox_id, *host_path, *drive_id, *vm_path, *state, *message;
-    int r = STORE_FIRST(store, find, &rows, drive_ref);
 
-    if (r <= 0)
-        return r;
+    if (STORE_FIRST(store, find, &rows, drive_ref) <= 0)
+        return STORE_RESULT(store);
     TAKE(&rows, sandbox_id, host_path, drive_id, vm_path, state, message);
     return JOURNAL(store, kind, ABOUT(.sandbox_id = sandbox_id, .device = host_path), "drive_id",
                    drive_id, "vm_path", vm_path, "state", state, "message", message);
@@ -166,31 +125,44 @@ static int journal_drive(struct store *store, const char *kind, int64_t drive_re
 int store_add_drive_mount(struct store *store, const struct store_drive_mount_request *request,
                           const char *serial, int64_t *ret_drive_ref)
 {
+    static const char find_conflict[] =
+        "SELECT s.sandbox_ref,"
+        " EXISTS (SELECT 1 FROM drive_mounts d WHERE d.drive_id = ?2 AND d.ended_at IS NULL),"
+        " EXISTS (SELECT 1 FROM drive_mounts d WHERE d.sandbox_ref = s.sandbox_ref"
+        "  AND d.vm_path = ?3 AND d.ended_at IS NULL),"
+        " (SELECT count(*) FROM drive_mounts d WHERE d.ended_at IS NULL)"
+        " FROM sandboxes s WHERE s.sandbox_id = ?1 AND s.gone_at IS NULL";
     static const char insert[] =
-        "INSERT INTO drive_mounts (drive_id, sandbox_ref, host_path, vm_path, fs_type, options, "
-        "writable,"
-        " fsck, fs_group, fs_group_policy, " LIMITS ", serial, state, requested_at, containers)"
-        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,"
-        " 'requested', ?18, ?19)";
+        "INSERT INTO drive_mounts (" LIMITS ", drive_id, sandbox_ref, host_path, vm_path, fs_type,"
+        " options, writable, fsck, fs_group, fs_group_policy, serial, state, requested_at,"
+        " containers) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, coalesce(?12, '[]'),"
+        " ?13, ?14, ?15, ?16, ?17, 'requested', ?18, coalesce(?19, '[]'))";
     const struct drive_limits *limits = &request->limits;
-    struct sql_value group = request->has_fs_group ? sql_number(request->fs_group) : sql_text(NULL);
-    int64_t sandbox_ref = 0, drive_ref;
-    int r = find_conflict(store, request, &sandbox_ref);
+    cleanup(sql_end) struct sql_rows rows = {0};
+    int64_t sandbox_ref, drive_ref, count;
+    bool has_id, has_path;
+    int r = STORE_FIRST(store, find_conflict, &rows, request->sandbox_id, request->drive_id,
+                        request->vm_path);
 
-    if (r != STORE_DRIVE_MOUNT_ADDED)
-        return r;
+    if (r <= 0)
+        return r < 0 ? r : STORE_DRIVE_MOUNT_NO_SANDBOX;
+    TAKE(&rows, sandbox_ref, has_id, has_path, count);
+    if (has_id || has_path)
+        return has_id ? STORE_DRIVE_MOUNT_ID_TAKEN : STORE_DRIVE_MOUNT_PATH_TAKEN;
+    if (count >= STORE_DRIVE_MOUNTS)
+        return STORE_DRIVE_MOUNT_TOO_MANY;
     r = STORE_RUN(
-        store, insert, request->drive_id, sandbox_ref, request->host_path, request->vm_path,
-        request->fs_type, request->options ? request->options : "[]", request->writable,
-        drive_fsck_name(request->fsck), group, drive_group_policy_name(request->fs_group_policy),
-        sql_known(limits->bandwidth.size), sql_known(limits->bandwidth.refill_ms),
+        store, insert, sql_known(limits->bandwidth.size), sql_known(limits->bandwidth.refill_ms),
         sql_known(limits->bandwidth.one_time_burst), sql_known(limits->operations.size),
         sql_known(limits->operations.refill_ms), sql_known(limits->operations.one_time_burst),
-        serial, store->now_ms, request->containers ? request->containers : "[]");
-    if (r < 0)
-        return r;
+        request->drive_id, sandbox_ref, request->host_path, request->vm_path, request->fs_type,
+        request->options, request->writable, drive_fsck_name(request->fsck),
+        request->has_fs_group ? sql_number(request->fs_group) : sql_text(NULL),
+        drive_group_policy_name(request->fs_group_policy), serial, store->now_ms,
+        request->containers);
     drive_ref = sqlite3_last_insert_rowid(store->connection.db);
-    r = journal_drive(store, "drive_requested", drive_ref);
+    if (r == 0)
+        r = journal_drive(store, "drive_requested", drive_ref);
     if (r < 0)
         return r;
     *ret_drive_ref = drive_ref;
@@ -207,32 +179,22 @@ int store_set_drive_mount_state(struct store *store, int64_t drive_ref, enum dri
         " ready_at = coalesce(ready_at, CASE WHEN ?2 = 'ready' THEN ?5 END),"
         " ended_at = CASE WHEN ?6 THEN ?5 END WHERE drive_ref = ?1 AND ended_at IS NULL"
         " AND (state <> ?2 OR status <> ?3 OR message IS NOT ?4)";
-    int changes = 0;
-    int r = STORE_CHANGE(store, set, &changes, drive_ref, drive_state_name(state), status, message,
-                         store->now_ms, drive_state_is_end(state));
 
-    return r == 0 && changes ? journal_drive(store, "drive_state_changed", drive_ref) : r;
+    if (STORE_CHANGE(store, set, drive_ref, drive_state_name(state), status, message, store->now_ms,
+                     drive_state_is_end(state)) > 0)
+        journal_drive(store, "drive_state_changed", drive_ref);
+    return STORE_RESULT(store);
 }
 
-static int set_wanted(struct store *store, int64_t drive_ref, bool wanted, const char *kind)
+int store_set_drive_mount_wanted(struct store *store, int64_t drive_ref, bool wanted)
 {
     static const char set[] =
         "UPDATE drive_mounts SET wanted = ?2 WHERE drive_ref = ?1 AND wanted <> ?2"
         " AND ended_at IS NULL";
-    int changes = 0;
-    int r = STORE_CHANGE(store, set, &changes, drive_ref, wanted);
 
-    return r == 0 && changes ? journal_drive(store, kind, drive_ref) : r;
-}
-
-int store_unwant_drive_mount(struct store *store, int64_t drive_ref)
-{
-    return set_wanted(store, drive_ref, false, "drive_unwanted");
-}
-
-int store_want_drive_mount_again(struct store *store, int64_t drive_ref)
-{
-    return set_wanted(store, drive_ref, true, "drive_wanted_again");
+    if (STORE_CHANGE(store, set, drive_ref, wanted) > 0)
+        journal_drive(store, wanted ? "drive_wanted_again" : "drive_unwanted", drive_ref);
+    return STORE_RESULT(store);
 }
 
 int store_set_drive_mount_disk(struct store *store, int64_t drive_ref,
@@ -265,15 +227,12 @@ int store_set_drive_mount_guest_device(struct store *store, int64_t drive_ref, c
 int store_set_drive_mount_limits(struct store *store, int64_t drive_ref,
                                  const struct drive_limits *limits)
 {
-    static const char set[] =
-        "UPDATE drive_mounts SET bandwidth_size = ?2, bandwidth_refill_ms = ?3, bandwidth_burst = "
-        "?4,"
-        " operations_size = ?5, operations_refill_ms = ?6, operations_burst = ?7"
-        " WHERE drive_ref = ?1 AND ended_at IS NULL";
+    static const char set[] = "UPDATE drive_mounts SET (" LIMITS ") = (?1, ?2, ?3, ?4, ?5, ?6)"
+                              " WHERE drive_ref = ?7 AND ended_at IS NULL";
 
-    return STORE_RUN(store, set, drive_ref, sql_known(limits->bandwidth.size),
+    return STORE_RUN(store, set, sql_known(limits->bandwidth.size),
                      sql_known(limits->bandwidth.refill_ms),
                      sql_known(limits->bandwidth.one_time_burst),
                      sql_known(limits->operations.size), sql_known(limits->operations.refill_ms),
-                     sql_known(limits->operations.one_time_burst));
+                     sql_known(limits->operations.one_time_burst), drive_ref);
 }

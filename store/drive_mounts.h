@@ -72,14 +72,10 @@ enum { STORE_DRIVE_MOUNTS = 1024 };
 int store_add_drive_mount(struct store *store, const struct store_drive_mount_request *request,
                           const char *serial, int64_t *ret_drive_ref);
 
-/* The one of this id that has not ended, or else the newest. An enum store_found, or a failure.
- * ret_drive is to be done. */
-int store_get_drive_mount(struct store *store, const char *drive_id,
+/* The one of this id that has not ended, or else the newest; without an id the one of this number.
+ * An enum store_found, or a failure. ret_drive is to be done. */
+int store_get_drive_mount(struct store *store, const char *drive_id, int64_t drive_ref,
                           struct store_drive_mount *ret_drive);
-
-/* The same of one life. */
-int store_get_drive_mount_itself(struct store *store, int64_t drive_ref,
-                                 struct store_drive_mount *ret_drive);
 
 /* Those that have not ended, in the order in which they were asked for. The callback must not
  * write; returning non-zero ends the walk. */
@@ -92,10 +88,9 @@ int store_each_drive_mount(struct store *store, store_drive_mount_callback *call
 int store_set_drive_mount_state(struct store *store, int64_t drive_ref, enum drive_state state,
                                 enum status_code status, const char *message);
 
-/* It is to go. Journaled. */
-int store_unwant_drive_mount(struct store *store, int64_t drive_ref);
-/* It stays after all, because the guest uses it. Journaled. */
-int store_want_drive_mount_again(struct store *store, int64_t drive_ref);
+/* Whether it is to be in the VM; where it was to go, it stays after all, because the guest uses it.
+ * Journaled. */
+int store_set_drive_mount_wanted(struct store *store, int64_t drive_ref, bool wanted);
 
 int store_set_drive_mount_disk(struct store *store, int64_t drive_ref,
                                const struct store_drive_mount_disk *disk);

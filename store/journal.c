@@ -61,31 +61,32 @@ static const char *write_detail(struct buffer *buffer, const struct sql_value *m
 static int put_line(struct store *store, const char *kind, const struct journal_subject *subject,
                     const char *detail)
 {
-    const char *put = subject->is_complete || !subject->volume_id ? insert_complete : insert;
+    const struct store_volume *volume = subject->volume;
+    struct journal_subject of_volume;
 
-    return STORE_RUN(store, put, store->now_ms, kind, sql_known(subject->volume_id),
-                     subject->sandbox_id, subject->device, detail);
+    if (volume) {
+        /* The sandbox is the open binding's; one that the row does not name is looked up. */
+        bool is_here = volume->binding_id && volume->binding_sandbox_ref == volume->sandbox_ref;
+
+        of_volume = (struct journal_subject){.volume_id = volume->volume_id,
+                                             .sandbox_id = is_here ? volume->sandbox_id : NULL,
+                                             .device = volume->device_name,
+                                             .is_complete = is_here || !volume->binding_id};
+        subject = &of_volume;
+    }
+    return STORE_RUN(store, subject->is_complete || !subject->volume_id ? insert_complete : insert,
+                     store->now_ms, kind, sql_known(subject->volume_id), subject->sandbox_id,
+                     subject->device, detail);
 }
 
 int journal_write(struct store *store, const char *kind, const struct journal_subject *subject,
                   const struct sql_value *members, size_t count)
 {
     const char *detail = write_detail(&store->detail, members, count);
-    const struct store_volume *volume = subject->volume;
-    struct journal_subject of_volume;
-    bool is_here;
 
     if (buffer_error(&store->detail) < 0)
         return sql_failed(&store->connection, SQLITE_NOMEM);
-    if (!volume)
-        return put_line(store, kind, subject, detail);
-    /* The sandbox is the open binding's; one that the row does not name is looked up. */
-    is_here = volume->binding_id && volume->binding_sandbox_ref == volume->sandbox_ref;
-    of_volume = (struct journal_subject){.volume_id = volume->volume_id,
-                                         .sandbox_id = is_here ? volume->sandbox_id : NULL,
-                                         .device = volume->device_name,
-                                         .is_complete = is_here || !volume->binding_id};
-    return put_line(store, kind, &of_volume, detail);
+    return put_line(store, kind, subject, detail);
 }
 
 int store_journal(struct store *store, const char *kind, int64_t volume_id, const char *sandbox_id,
@@ -143,42 +144,31 @@ static const struct {
                              {"drive_mounts", trim_drive_mounts}, {"sandboxes", trim_sandboxes},
                              {"volumes", trim_volumes},           {"devices", trim_devices}};
 
-static int is_same_day(struct store *store)
-{
-    static const char same_day[] =
-        "SELECT 1 FROM clock_spans WHERE span_id = (SELECT max(span_id) FROM clock_spans)"
-        " AND CASE boot_id WHEN ?1 THEN ?2 - uptime_from ELSE abs(?3 - wall_from) END < ?4";
-
-    return sql_find(&store->connection, same_day, NULL, sql_text(store->boot_id),
-                    sql_number(store->uptime_ms), sql_number(store->now_ms),
-                    sql_number(MSEC_PER_DAY));
-}
-
 /* At most a tenth of each table goes in a day because of its age: a clock that is set ahead makes
  * all history look old, and somebody has time to see it. Within a boot the day is counted by the
  * clock that nobody sets. A restart forgets what is left of the day's tenth. */
 static int begin_day(struct store *store)
 {
-    static const char forget[] = "DELETE FROM clock_spans";
+    static const char same_day[] =
+        "SELECT 1 FROM clock_spans WHERE span_id = (SELECT max(span_id) FROM clock_spans)"
+        " AND CASE boot_id WHEN ?1 THEN ?3 - uptime_from ELSE abs(?2 - wall_from) END < ?4";
     static const char begin[] =
+        "DELETE FROM clock_spans;"
         "INSERT INTO clock_spans (boot_id, counted_from, wall_from, uptime_from, counted_until)"
         " VALUES (?1, 0, ?2, ?3, 0)";
     char count[128];
-    int r = is_same_day(store);
+    int r = 0;
 
-    if (r != 0)
-        return r < 0 ? r : 0;
-    r = sql_run_values(&store->connection, forget, NULL, NULL, 0);
-    if (r == 0)
-        r = sql_run(&store->connection, begin, NULL, sql_text(store->boot_id),
-                    sql_number(store->now_ms), sql_number(store->uptime_ms));
+    if (STORE_HAS(store, same_day, store->boot_id, store->now_ms, store->uptime_ms, MSEC_PER_DAY))
+        return 0;
+    STORE_RUN(store, begin, store->boot_id, store->now_ms, store->uptime_ms);
     for (size_t i = 0; r >= 0 && i < TRIMMED_TABLES; i++) {
         (void)snprintf(count, sizeof(count),
                        "SELECT (count(*) + 9) / 10 FROM (SELECT 1 FROM %s LIMIT %d)",
                        trimmed[i].table, COUNTED_ROWS);
         r = sql_pragma_number(&store->connection, count, &store->old_rows_left[i]);
     }
-    return r < 0 ? r : 0;
+    return r < 0 ? r : STORE_RESULT(store);
 }
 
 int store_trim(struct store *store, bool by_age)
@@ -188,13 +178,13 @@ int store_trim(struct store *store, bool by_age)
 
     for (size_t i = 0; r >= 0 && i < TRIMMED_TABLES; i++) {
         int64_t *left = &store->old_rows_left[i];
-        int removed = 0;
 
-        r = STORE_CHANGE(store, trimmed[i].trim, &removed, store->now_ms - store->keep_ms,
+        r = STORE_CHANGE(store, trimmed[i].trim, store->now_ms - store->keep_ms,
                          store_rows_kept(store), TRIM_ROWS, *left < TRIM_ROWS ? *left : TRIM_ROWS);
-        *left = *left > removed ? *left - removed : 0;
+        if (r > 0)
+            *left = *left > r ? *left - r : 0;
         /* The newest line is spared, which may be one of those that were picked. */
-        more = more || removed >= TRIM_ROWS - 1;
+        more = more || r >= TRIM_ROWS - 1;
     }
     return r < 0 ? r : more ? STORE_TRIM_MORE : STORE_TRIMMED;
 }

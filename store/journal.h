@@ -10,46 +10,15 @@
 #include "store/bounds.h"
 
 /* A line of history. ids 0/NULL where it is about nothing in particular (a volume brings its own
- * sandbox and device); detail is JSON or NULL. The store itself writes these kinds:
- *
- *   store_opened                                            boot_id, rebuilt, in_memory
- *   history_missing                                         since, reason
- *   volume_added, volume_changed, volume_invalid, volume_removed   target_path, layout, key,
- * problem device_seen, device_grown, device_shrunk                from_bytes, to_bytes
- *   path_learned                                            target_path, key, source
- *   device_announced                                        bytes: it says that it grew from this
- *   device_found, device_missing                            where a volume's path leads
- *   sandbox_alive, sandbox_changed, sandbox_gone            vmm_pid, control_socket, agent_address
- *   mapping_opened, mapping_described, mapping_closed       source, drive_id, guest_path
- *   state_changed                                           from, to: "state/reason"
- *   resizable_changed                                       from, to: "yes", "no/reason"
- *   resize_opened, resize_raised, resize_finished           from_bytes, to_bytes, state
- *   query_hypervisor_intended, resize_hypervisor_intended, grow_guest_intended   bytes
- *   rescan_disk_intended, disk_rescanned                    from_bytes, to_bytes, error
- *   hypervisor_answered, guest_answered                     bytes, reason, error
- *   guest_condition_changed                                 from, to, message
- *   helper_intended, helper_removed                         name
- * and the reconciler:
- *   volume_staged, volume_unstaged                          layout
- *   volume_returned                                         from the trash
- *   runtime_cli_intended           command, program, required_bytes, limit_bytes
- *   runtime_cli_answered           command, capacity_bytes, total_bytes, used_bytes, error
- *   cleanup_kept, cleanup_intended, cleanup_removed, cleanup_put-back, cleanup_failed,
- *   cleanup_dropped, cleanup_restored, cleanup_expired      cleanup_id, key, reason
- */
+ * sandbox and device); detail is JSON or NULL. The kinds and what their details have are listed in
+ * docs/reference/audit-views.md (audit_journal). */
 int store_journal(struct store *store, const char *kind, int64_t volume_id, const char *sandbox_id,
                   const char *device, const char *detail);
 
 /* ---- event rows ----------------------------------------------------------------------------- */
 
-/* The journal's rows that Kubernetes is told of, with the objects they are about.
- *
- * Outside a transaction only, so that every row is committed.
- */
-
-struct store;
-
-/* Texts are borrowed while the callback runs, and "" where unknown. */
+/* A row of the journal that Kubernetes is told of, with the objects that it is about. Texts are
+ * borrowed while the callback runs, and "" where unknown. */
 struct store_event_row {
     int64_t seq, at; /* at: milliseconds since 1970 */
     const char *kind;
@@ -70,20 +39,16 @@ struct store_event_row {
 
 typedef void store_event_callback(void *userdata, const struct store_event_row *row);
 
-/* Calls it for each such row from *seq + 1 to *seq + most, and moves *seq. 0 or an enum
- * store_failure. */
+/* Calls it for each such row from *seq + 1 to *seq + most, and moves *seq. Outside a transaction
+ * only, so that every row is committed. 0 or an enum store_failure. */
 int store_each_event_row(struct store *store, int64_t *seq, int64_t newest, unsigned most,
                          store_event_callback *callback, void *userdata);
 
 /* ---- journal text --------------------------------------------------------------------------- */
 
-/* One row of the journal as a line of JSON. Pure.
- *
- * Every value is escaped, and detail is embedded only if it is JSON without control characters, so
- * that nothing on record can begin another line.
- */
-
-/* Texts are borrowed, and "" where unknown. */
+/* One row of the journal as a line of JSON. Every value is escaped, and detail is embedded only if
+ * it is JSON without control characters, so that nothing on record can begin another line. Texts
+ * are borrowed, and "" where unknown. */
 struct journal_row {
     int64_t seq, at, volume_id;
     const char *kind, *sandbox_id, *device, *detail;
@@ -99,13 +64,8 @@ int journal_text_append(struct buffer *text, const struct journal_row *row, cons
 
 /* ---- journal lines -------------------------------------------------------------------------- */
 
-/* The journal's rows as lines of JSON, for log engines.
- *
- * docs/reference/journal.md is the contract. Outside a transaction only, so that every line is of a
- * row that is committed.
- */
-
-struct store;
+/* The journal's rows as lines of JSON, for log engines: docs/reference/journal.md is the contract.
+ * Outside a transaction only, so that every line is of a row that is committed. */
 
 /* The newest row's number, and that of the row with which this opening of the store began; 0: there
  * is none. 0 or an enum store_failure. */

@@ -96,30 +96,24 @@ int journal_text_append(struct buffer *text, const struct journal_row *row, cons
 
 /* ---- journal lines -------------------------------------------------------------------------- */
 
-/* A line has the row's own columns, and what is known now of the volume and the sandbox that it is
- * about.
- */
-
 int store_newest_journal_row(struct store *store, int64_t *ret_seq)
 {
-    int r = STORE_FIND(store, "SELECT max(seq) FROM journal", ret_seq);
-
-    return r < 0 ? r : 0;
+    *ret_seq = STORE_NUMBER(store, "SELECT max(seq) FROM journal");
+    return STORE_RESULT(store);
 }
 
 int store_opening_journal_row(struct store *store, int64_t *ret_seq)
 {
     /* A gap in history that was recorded just before belongs to it. */
-    static const char opening[] =
-        "SELECT o.seq - EXISTS (SELECT 1 FROM journal g WHERE g.seq = o.seq - 1"
-        " AND g.kind = 'history_missing') FROM journal o WHERE o.kind = 'store_opened'"
-        " ORDER BY o.seq DESC LIMIT 1";
-    int r = STORE_FIND(store, opening, ret_seq);
-
-    return r < 0 ? r : 0;
+    *ret_seq = STORE_NUMBER(
+        store, "SELECT o.seq - EXISTS (SELECT 1 FROM journal g WHERE g.seq = o.seq - 1"
+               " AND g.kind = 'history_missing') FROM journal o WHERE o.kind = 'store_opened'"
+               " ORDER BY o.seq DESC LIMIT 1");
+    return STORE_RESULT(store);
 }
 
-/* Without state where the volume's row is gone: history is trimmed. */
+/* A row's own columns, and what is known now of the volume and the sandbox that it is about: no
+ * state where the volume's row is gone, because history is trimmed. */
 static const char after[] =
     "SELECT j.seq, j.at, j.volume_id, j.kind, j.sandbox_id, j.device, j.detail, e.pv, e.pod_uid,"
     " v.target_path, v.state, v.reason, v.state_since, " V_IS_STALLED ", s.pod_namespace,"

@@ -42,37 +42,25 @@ static int harden(struct sql_connection *connection)
                                    "PRAGMA temp_store = MEMORY; PRAGMA foreign_keys = ON;");
 }
 
-static int create_schema(struct sql_connection *connection)
+/* A whole database at `path`, which is an empty file or in memory. */
+static int fill(struct sql_connection *connection, const char *path)
 {
     char text[64];
-    int r = harden(connection);
+    int r = sql_open(connection, path, SQLITE_OPEN_READWRITE);
 
     (void)snprintf(text, sizeof(text), "PRAGMA application_id = %d", SCHEMA_APPLICATION_ID);
     if (r == 0)
+        r = harden(connection);
+    if (r == 0)
         r = sql_execute(connection, text);
     return r < 0 ? r : schema_create(connection);
-}
-
-/* A whole database at `path`, which is an empty file. */
-static int fill_file(const char *path, struct error *error)
-{
-    struct sql_connection connection = {0};
-    int r = sql_open(&connection, path, SQLITE_OPEN_READWRITE);
-
-    if (r == 0)
-        r = create_schema(&connection);
-    if (r == 0)
-        r = sql_execute(&connection, "PRAGMA journal_mode = WAL");
-    if (r < 0)
-        (void)error_set(error, r, "cannot create %s: %s", path, connection.error_text);
-    sql_close(&connection);
-    return r;
 }
 
 static int create_file(const char *path, struct error *error)
 {
     cleanup(freep) char *new_path = place_with(path, ".new");
     cleanup(fd_closep) int fd = -1;
+    struct sql_connection connection = {0};
     int r = place_clear(path, error);
 
     if (r < 0)
@@ -86,7 +74,12 @@ static int create_file(const char *path, struct error *error)
     fd = open(new_path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0640);
     if (fd < 0 || fchmod(fd, 0640) < 0)
         return error_set_errno(error, -errno, "cannot create %s", new_path);
-    r = fill_file(new_path, error);
+    r = fill(&connection, new_path);
+    if (r == 0)
+        r = sql_execute(&connection, "PRAGMA journal_mode = WAL");
+    if (r < 0)
+        (void)error_set(error, r, "cannot create %s: %s", new_path, connection.error_text);
+    sql_close(&connection);
     if (r == 0 && (fsync(fd) < 0 || rename(new_path, path) < 0))
         r = error_set_errno(error, -errno, "cannot create %s", path);
     if (r < 0) {
@@ -99,35 +92,27 @@ static int create_file(const char *path, struct error *error)
 
 /* ---- opening -------------------------------------------------------------------------------- */
 
-/* The pages that the check has read are given back: it reads the whole database, once. */
-static int quick_check(struct sql_connection *connection)
-{
-    char verdict[SQL_TEXT_BYTES];
-    int r = sql_pragma_text(connection, "PRAGMA quick_check(1)", verdict, sizeof(verdict));
-
-    (void)sqlite3_db_release_memory(connection->db);
-    if (r < 0 || strcmp(verdict, "ok") == 0)
-        return r;
-    memcpy(connection->error_text, verdict, sizeof(verdict));
-    return STORE_DAMAGED;
-}
-
 /* From here on, closing may write. 0, STORE_NEWER, STORE_DAMAGED, -errno. */
 static int check_version(struct sql_connection *connection, struct schema_upgrade *ret_upgrade)
 {
+    char verdict[SQL_TEXT_BYTES];
     int64_t version = 0;
-    int r;
+    int r = sql_pragma_number(connection, "PRAGMA user_version", &version);
 
-    r = sql_pragma_number(connection, "PRAGMA user_version", &version);
+    if (r == 0 && version > STORE_SCHEMA_VERSION)
+        return STORE_NEWER;
+    if (r == 0 && version < 1)
+        return STORE_DAMAGED;
+    if (r == 0)
+        r = sql_pragma_text(connection, "PRAGMA quick_check(1)", verdict, sizeof(verdict));
+    /* The pages that the check has read are given back: it reads the whole database, once. */
+    (void)sqlite3_db_release_memory(connection->db);
     if (r < 0)
         return r;
-    if (version > STORE_SCHEMA_VERSION)
-        return STORE_NEWER;
-    if (version < 1)
+    if (strcmp(verdict, "ok") != 0) {
+        memcpy(connection->error_text, verdict, sizeof(verdict));
         return STORE_DAMAGED;
-    r = quick_check(connection);
-    if (r != 0)
-        return r;
+    }
     (void)sqlite3_db_config(connection->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
     return schema_upgrade(connection, ret_upgrade);
 }
@@ -189,12 +174,6 @@ static int open_file(struct store *store, int busy_msec, struct schema_upgrade *
     return r;
 }
 
-/* What SQLite says of a header that is not damaged in its eyes, but of no format that it knows. */
-static bool is_about_header(int r)
-{
-    return r == STORE_READ_ONLY || r == STORE_UNREADABLE;
-}
-
 /* STORE_* or -errno. A power cut during a checkpoint may leave noise where the header stood; the
  * log still has the page, so SQLite is asked before such a file is set aside. */
 static int open_or_create(struct store *store, int busy_msec, struct store_opening *ret_opening,
@@ -213,7 +192,9 @@ static int open_or_create(struct store *store, int busy_msec, struct store_openi
         /* Damage counts only if it is found twice, because missing memory can look like damage. */
         if (r == STORE_DAMAGED)
             r = open_file(store, busy_msec, upgrade, error);
-        if (r == STORE_DAMAGED || (kind == PLACE_DAMAGED && is_about_header(r)))
+        /* The other two are what SQLite says of a header of no format that it knows. */
+        if (r == STORE_DAMAGED ||
+            (kind == PLACE_DAMAGED && (r == STORE_READ_ONLY || r == STORE_UNREADABLE)))
             kind = PLACE_DAMAGED;
         else if (r != STORE_NEWER)
             return r;
@@ -233,85 +214,63 @@ static int open_or_create(struct store *store, int busy_msec, struct store_openi
 
 static int open_memory(struct sql_connection *connection, struct error *error)
 {
-    int r = sql_open(connection, ":memory:", SQLITE_OPEN_READWRITE);
+    int r = fill(connection, ":memory:");
 
-    if (r == 0)
-        r = create_schema(connection);
     if (r == 0)
         return 0;
     sql_close(connection);
     return error_set(error, r, "in memory: %s", connection->error_text);
 }
 
+#define FORGET_AGES                                                                                \
+    "UPDATE entries SET stale_since_ns = NULL; UPDATE entry_sandboxes SET stale_since_ns = NULL"
+
 /* Facts of another boot about devices, VMMs and waiting do not hold in this one. Resizes stay open
  * and follow their volume: whether the file system has grown is not known before a guest has
  * mounted it again. */
-static int begin_boot(struct store *store, bool rebuilt)
+static void begin_boot(struct store *store, bool rebuilt)
 {
-    static const char known_boot[] = "SELECT 1 FROM meta WHERE boot_id = ?1";
     static const char set_boot[] = "INSERT INTO meta (one, boot_id) VALUES (1, ?1)"
                                    " ON CONFLICT (one) DO UPDATE SET boot_id = excluded.boot_id";
-    static const char forget[] =
-        "UPDATE volumes SET device_id = NULL, attempts = 0, next_attempt_ns = NULL,"
-        " next_attempt_ms = NULL WHERE removed_at IS NULL";
-    static const char forget_ages[] =
-        "UPDATE trash SET since_ns = 0; UPDATE entries SET stale_since_ns = NULL;"
-        "UPDATE entry_sandboxes SET stale_since_ns = NULL";
-    struct sql_connection *connection = &store->connection;
-    struct sql_value boot = sql_text(store->boot_id);
-    int r = sql_find(connection, known_boot, NULL, boot);
 
-    if (r < 0)
-        return r;
-    if (r == 0) {
-        r = sandboxes_end_other_boots(store);
-        if (r == 0)
-            r = sql_run_values(connection, forget, NULL, NULL, 0);
-        if (r == 0)
-            r = sql_execute(connection, forget_ages);
-        if (r == 0)
-            r = sql_run(connection, set_boot, NULL, boot);
-        if (r < 0)
-            return r;
+    if (!STORE_HAS(store, "SELECT 1 FROM meta WHERE boot_id = ?1", store->boot_id)) {
+        sandboxes_end_other_boots(store);
+        STORE_RUN(store,
+                  "UPDATE volumes SET device_id = NULL, attempts = 0, next_attempt_ns = NULL,"
+                  " next_attempt_ms = NULL WHERE removed_at IS NULL");
+        sql_execute(&store->connection, "UPDATE trash SET since_ns = 0;" FORGET_AGES);
+        STORE_RUN(store, set_boot, store->boot_id);
     }
-    return JOURNAL(store, "store_opened", ABOUT(0), "boot_id", boot, "rebuilt", sql_known(rebuilt),
-                   "in_memory", sql_known((uint64_t)!store->path));
-}
-
-static int note_upgrade(struct store *store, const struct schema_upgrade *upgrade)
-{
-    return JOURNAL(store, "store_upgraded", ABOUT(0), "from_minor", upgrade->from_minor, "to_minor",
-                   SCHEMA_MINOR_VERSION, "redacted", upgrade->redacted);
+    JOURNAL(store, "store_opened", ABOUT(0), "boot_id", store->boot_id, "rebuilt",
+            sql_known(rebuilt), "in_memory", sql_known((uint64_t)!store->path));
 }
 
 /* The file does not show what happened in the gap, nor whether metadata that looked stale has
  * looked so ever since. */
-static int note_gap(struct store *store, const struct store_gap *gap)
+static void note_gap(struct store *store, const struct store_gap *gap)
 {
-    static const char forget_ages[] = "UPDATE entries SET stale_since_ns = NULL;"
-                                      "UPDATE entry_sandboxes SET stale_since_ns = NULL";
     char since[CLOCK_TEXT_BYTES];
-    int r = sql_execute(&store->connection, forget_ages);
 
-    if (r < 0)
-        return r;
+    sql_execute(&store->connection, FORGET_AGES);
     clock_text(gap->since_ms, since);
-    return JOURNAL(store, "history_missing", ABOUT(0), "since", since, "reason", gap->reason);
+    JOURNAL(store, "history_missing", ABOUT(0), "since", since, "reason", gap->reason);
 }
 
 static int begin_store(struct store *store, const struct store_opening *opening,
                        const struct store_gap *gap, struct error *error)
 {
+    const struct schema_upgrade *upgrade = &opening->upgrade;
     int r = store_begin(store);
 
-    if (r == 0)
-        r = begin_boot(store, opening->rebuilt);
-    if (r == 0 && opening->upgrade.upgraded)
-        r = note_upgrade(store, &opening->upgrade);
-    if (r == 0 && gap && (gap->is_certain || opening->rebuilt))
-        r = note_gap(store, gap);
-    if (r == 0)
+    if (r == 0) {
+        begin_boot(store, opening->rebuilt);
+        if (upgrade->upgraded)
+            JOURNAL(store, "store_upgraded", ABOUT(0), "from_minor", upgrade->from_minor,
+                    "to_minor", SCHEMA_MINOR_VERSION, "redacted", upgrade->redacted);
+        if (gap && (gap->is_certain || opening->rebuilt))
+            note_gap(store, gap);
         r = store_commit(store);
+    }
     (void)sqlite3_busy_timeout(store->connection.db, BUSY_MSEC);
     if (r == 0)
         return 0;
@@ -357,24 +316,4 @@ int store_open(const struct store_options *options, struct store **ret_store, st
         *options->ret_opening = opening;
     *ret_store = take_pointer(&store);
     return STORE_OPENED;
-}
-
-void store_keep_wal(struct store *store)
-{
-    int r = store_check_file(store);
-
-    if (r != STORE_MISSING && r != STORE_REPLACED)
-        (void)sqlite3_db_config(store->connection.db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
-}
-
-void store_close(struct store *store)
-{
-    if (!store)
-        return;
-    store_leave_wal(store);
-    sql_close(&store->connection);
-    buffer_done(&store->detail);
-    free(store->path);
-    free(store->boot_id);
-    free(store);
 }

@@ -13,7 +13,6 @@
 #include <fcntl.h>
 #include <libgen.h>
 #include <limits.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,8 +20,8 @@
 #include <unistd.h>
 
 #include "lib/cleanup.h"
+#include "lib/text.h"
 #include "store/schema.h"
-#include "store/store.h"
 
 /* https://www.sqlite.org/fileformat2.html, "The Database Header". */
 enum {
@@ -96,129 +95,96 @@ int place_sync_directory(const char *path)
     return fd < 0 || fsync(fd) < 0 ? -errno : 0;
 }
 
-/* ---- room ---------------------------------------------------------------------------------- */
-
-enum { ROOM_BYTES = 512 * 1024, ROOM_STEP = 4096 };
-
-static int write_room(int fd)
-{
-    static const char zeros[ROOM_STEP];
-
-    for (int at = 0; at < ROOM_BYTES; at += ROOM_STEP) {
-        ssize_t written = write(fd, zeros, sizeof(zeros));
-
-        if (written < 0)
-            return -errno;
-        if (written < ROOM_STEP)
-            return -ENOSPC;
-    }
-    return fsync(fd) < 0 ? -errno : 0;
-}
+enum { CORRUPT_KEPT = 2, ROOM_BYTES = 512 * 1024, ROOM_STEP = 4096 };
 
 int place_try_room(const char *path, struct error *error)
 {
+    static const char zeros[ROOM_STEP];
     cleanup(freep) char *room = place_with(path, ".room");
     cleanup(fd_closep) int fd = -1;
-    int r;
+    int r = 0;
 
     if (!room)
         return error_set_errno(error, -ENOMEM, "%s", path);
     (void)unlink(room);
     fd = open(room, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    r = fd < 0 ? -errno : write_room(fd);
+    if (fd < 0)
+        r = -errno;
+    for (int at = 0; r == 0 && at < ROOM_BYTES; at += ROOM_STEP) {
+        ssize_t written = write(fd, zeros, sizeof(zeros));
+
+        if (written < ROOM_STEP)
+            r = written < 0 ? -errno : -ENOSPC;
+    }
+    if (r == 0 && fsync(fd) < 0)
+        r = -errno;
     (void)unlink(room);
     return r < 0 ? error_set_errno(error, r, "cannot write beside %s", path) : 0;
 }
 
-enum { CORRUPT_KEPT = 2 };
-
 /* ---- setting a damaged file aside ---------------------------------------------------------- */
 
-/* Calls back with the N of every PATH.corrupt-N. */
-static int each_corrupt(const char *path, void (*callback)(void *userdata, unsigned number),
-                        void *userdata)
+static const char *const suffixes[] = {"-wal", "-shm", ""};
+
+/* The largest N of PATH.corrupt-N, 0 if there is none; those up to `dropped` are deleted. */
+static int scan_corrupt(const char *path, unsigned dropped, unsigned *ret_largest)
 {
     cleanup(freep) char *for_directory = strdup(path);
     cleanup(freep) char *for_name = strdup(path);
     cleanup(dir_closep) DIR *directory = NULL;
     cleanup(freep) char *prefix = NULL;
-    size_t length;
 
     if (!for_directory || !for_name || !(prefix = place_with(basename(for_name), ".corrupt-")))
         return -ENOMEM;
     directory = opendir(dirname(for_directory));
     if (!directory)
         return -errno;
-    length = strlen(prefix);
+    *ret_largest = 0;
     for (struct dirent *entry; (entry = readdir(directory));) {
-        const char *digits = entry->d_name + length;
+        const char *digits = entry->d_name + strlen(prefix);
         unsigned long number;
         char *end;
 
-        if (strncmp(entry->d_name, prefix, length) != 0 || *digits < '1' || *digits > '9')
+        if (strncmp(entry->d_name, prefix, strlen(prefix)) != 0 || *digits < '1' || *digits > '9')
             continue;
         number = strtoul(digits, &end, 10);
-        if ((*end == '\0' || *end == '-') && number < UINT_MAX)
-            callback(userdata, (unsigned)number);
+        if (number >= UINT_MAX ||
+            name_table_find(suffixes, sizeof(*suffixes), array_length(suffixes), end,
+                            array_length(suffixes)) == array_length(suffixes))
+            continue;
+        if (number > *ret_largest)
+            *ret_largest = (unsigned)number;
+        if (number <= dropped)
+            (void)unlinkat(dirfd(directory), entry->d_name, 0);
     }
     return 0;
 }
 
-static void note_largest(void *userdata, unsigned number)
-{
-    unsigned *largest = userdata;
-
-    if (number > *largest)
-        *largest = number;
-}
-
 bool place_has_set_aside(const char *path)
 {
-    unsigned largest = 0;
-
-    return each_corrupt(path, note_largest, &largest) == 0 && largest > 0;
-}
-
-struct corrupt_bound {
-    const char *path;
     unsigned largest;
-};
 
-static const char *const companions[] = {"-wal", "-shm", ""};
-
-static void drop_old(void *userdata, unsigned number)
-{
-    const struct corrupt_bound *bound = userdata;
-    char name[PATH_MAX];
-
-    if (number + CORRUPT_KEPT > bound->largest)
-        return;
-    for (size_t i = 0; i < array_length(companions); i++) {
-        (void)snprintf(name, sizeof(name), "%s.corrupt-%u%s", bound->path, number, companions[i]);
-        (void)unlink(name);
-    }
+    return scan_corrupt(path, 0, &largest) == 0 && largest > 0;
 }
 
-/* Renames PATH, PATH-wal and PATH-shm. The database comes last: as long as it is there, the next
- * start sets it aside again.
- */
 int place_set_aside(const char *path, struct error *error)
 {
-    struct corrupt_bound bound = {.path = path};
-    int r = each_corrupt(path, note_largest, &bound.largest);
+    unsigned number;
+    int r = scan_corrupt(path, 0, &number);
 
     if (r < 0)
         return error_set_errno(error, r, "cannot list the directory of %s", path);
-    bound.largest++;
-    for (size_t i = 0; i < array_length(companions); i++) {
+    number++;
+    for (size_t i = 0; i < array_length(suffixes); i++) {
         char from[PATH_MAX], to[PATH_MAX];
 
-        (void)snprintf(from, sizeof(from), "%s%s", path, companions[i]);
-        (void)snprintf(to, sizeof(to), "%s.corrupt-%u%s", path, bound.largest, companions[i]);
+        (void)snprintf(from, sizeof(from), "%s%s", path, suffixes[i]);
+        (void)snprintf(to, sizeof(to), "%s.corrupt-%u%s", path, number, suffixes[i]);
         if (rename(from, to) < 0 && errno != ENOENT)
             return error_set_errno(error, -errno, "cannot set %s aside", from);
     }
-    (void)each_corrupt(path, drop_old, &bound);
+    if (number > CORRUPT_KEPT)
+        (void)scan_corrupt(path, number - CORRUPT_KEPT, &number);
     return 0;
 }
 

@@ -16,58 +16,11 @@
 
 #include "lib/json.h"
 #include "lib/text.h"
-#include "store/read.h"
+#include "model/volume.h"
 #include "store/schema.h"
 #include "store/store_internal.h"
 
 /* ---- readers ------------------------------------------------------------------------------- */
-
-static int open_readonly(struct store_reader *reader, const char *path, unsigned wait_msec,
-                         struct error *error)
-{
-    struct sql_connection *connection = &reader->own;
-    int64_t application = 0, version = 0, minor = 0;
-    int r = sql_open(connection, path, SQLITE_OPEN_READONLY);
-
-    if (r == 0)
-        (void)sqlite3_busy_timeout(connection->db, (int)wait_msec);
-    if (r == 0)
-        r = sql_pragma_number(connection, "PRAGMA application_id", &application);
-    if (r == 0)
-        r = sql_pragma_number(connection, "PRAGMA user_version", &version);
-    if (r < 0 && r != STORE_DAMAGED)
-        return error_set(error, r, "%s: %s", path, connection->error_text);
-    if (r == STORE_DAMAGED || application != SCHEMA_APPLICATION_ID ||
-        version != STORE_SCHEMA_VERSION)
-        return error_set(error, -EINVAL, "%s is not a database of this version of crustd", path);
-    r = schema_read_minor(connection, &minor);
-    if (r < 0)
-        return error_set(error, r, "%s: %s", path, connection->error_text);
-    /* The database lacks the columns that are read, and may hold secrets. */
-    if (minor < SCHEMA_MINOR_VERSION)
-        return error_set(error, -EINVAL,
-                         "%s was written by an older crustd: start this one, which upgrades it",
-                         path);
-    return 0;
-}
-
-int store_reader_open(const char *path, unsigned wait_msec, struct store_reader **ret_reader,
-                      struct error *error)
-{
-    struct store_reader *reader = calloc(1, sizeof(*reader));
-    int r;
-
-    if (!reader)
-        return error_set_errno(error, -ENOMEM, "%s", path);
-    reader->connection = &reader->own;
-    r = open_readonly(reader, path, wait_msec, error);
-    if (r < 0) {
-        store_reader_free(reader);
-        return r;
-    }
-    *ret_reader = reader;
-    return 0;
-}
 
 void store_reader_free(struct store_reader *reader)
 {
@@ -75,6 +28,45 @@ void store_reader_free(struct store_reader *reader)
         return;
     sql_close(&reader->own);
     free(reader);
+}
+
+static void reader_freep(struct store_reader **reader)
+{
+    store_reader_free(*reader);
+}
+
+int store_reader_open(const char *path, unsigned wait_msec, struct store_reader **ret_reader,
+                      struct error *error)
+{
+    cleanup(reader_freep) struct store_reader *reader = calloc(1, sizeof(*reader));
+    struct sql_connection *connection;
+    int64_t application = 0, version = 0, minor = 0;
+    int r;
+
+    if (!reader)
+        return error_set_errno(error, -ENOMEM, "%s", path);
+    connection = reader->connection = &reader->own;
+    r = sql_open(connection, path, SQLITE_OPEN_READONLY);
+    if (r == 0)
+        (void)sqlite3_busy_timeout(connection->db, (int)wait_msec);
+    if (r == 0)
+        r = sql_pragma_number(connection, "PRAGMA application_id", &application);
+    if (r == 0)
+        r = sql_pragma_number(connection, "PRAGMA user_version", &version);
+    if (r == STORE_DAMAGED ||
+        (r == 0 && (application != SCHEMA_APPLICATION_ID || version != STORE_SCHEMA_VERSION)))
+        return error_set(error, -EINVAL, "%s is not a database of this version of crustd", path);
+    if (r == 0)
+        r = schema_read_minor(connection, &minor);
+    if (r < 0)
+        return error_set(error, r, "%s: %s", path, connection->error_text);
+    /* The database lacks the columns that are read, and may hold secrets. */
+    if (minor < SCHEMA_MINOR_VERSION)
+        return error_set(error, -EINVAL,
+                         "%s was written by an older crustd: start this one, which upgrades it",
+                         path);
+    *ret_reader = take_pointer(&reader);
+    return 0;
 }
 
 struct store_reader *store_get_reader(struct store *store)
@@ -110,20 +102,7 @@ static const struct view views[STORE_VIEWS] = {
                            false},
 };
 
-int store_view_from_name(const char *name, enum store_view *ret_view)
-{
-    unsigned view = name_table_find(&views->name, sizeof(*views), STORE_VIEWS, name, STORE_VIEWS);
-
-    if (view == STORE_VIEWS)
-        return -EINVAL;
-    *ret_view = (enum store_view)view;
-    return 0;
-}
-
-const char *store_view_name(enum store_view view)
-{
-    return views[view].name;
-}
+WORDS(store_view, enum store_view, views, STORE_VIEWS, STORE_VIEWS)
 
 /* ---- rows ---------------------------------------------------------------------------------- */
 
@@ -380,88 +359,65 @@ int store_read_abilities(struct store_reader *reader, struct buffer *ret_json, s
 
 /* ---- overview ------------------------------------------------------------------------------- */
 
-/* One statement per list. Counting 4,000 volumes is one walk over their table. */
-
 static int finish_reading(struct store_reader *reader, int r, struct error *error)
 {
     return r < 0 ? error_set_errno(error, r, "%s", reader->connection->error_text) : 0;
 }
 
-/* ---- numbers ------------------------------------------------------------------------------- */
+/* Counting 4,000 volumes is one walk over their table. */
+static const struct {
+    unsigned names; /* of each row, before its number */
+    const char *text;
+} groups[STORE_GROUPS] = {
+    [STORE_GROUP_VOLUMES] =
+        {3, "SELECT CASE WHEN EXISTS (SELECT 1 FROM entries o WHERE o.volume_id = v.volume_id"
+            " AND o.gone = 0 AND o.layout <> e.layout) THEN 'both' ELSE e.layout END"
+            " AS layout_shown, v.state, v.reason, count(*)"
+            " FROM volumes v LEFT JOIN entries e ON e.entry_id = v.entry_id"
+            " WHERE v.removed_at IS NULL GROUP BY layout_shown, v.state, v.reason"},
+    [STORE_GROUP_STALLED] = {2, "SELECT v.state, v.reason, count(*) FROM volumes v"
+                                " WHERE " V_IS_STALLED " GROUP BY v.state, v.reason"},
+    [STORE_GROUP_NOT_RESIZABLE] = {1, "SELECT v.resizable_reason, count(*) FROM volumes v"
+                                      " WHERE " V_IS_NOT_RESIZABLE " GROUP BY v.resizable_reason"},
+    [STORE_GROUP_ABNORMAL] = {3, "SELECT v.state, v.reason, " V_IS_STALLED
+                                 " AS stalled, count(*) FROM volumes v"
+                                 " WHERE v.removed_at IS NULL AND " V_IS_ABNORMAL_IN_GUEST
+                                 " GROUP BY v.state, v.reason, stalled"},
+    [STORE_GROUP_CONDITIONS] =
+        {1, "SELECT coalesce(g.condition, 'unknown') AS said, count(*)"
+            " FROM mappings m INDEXED BY mappings_open LEFT JOIN guest_stats g"
+            " ON g.mapping_id = m.mapping_id WHERE m.until IS NULL GROUP BY said"},
+    [STORE_GROUP_STALE] = {1, "SELECT stale_reason, count(*) FROM entries WHERE gone = 0"
+                              " AND stale_reason IS NOT NULL GROUP BY stale_reason"},
+    [STORE_GROUP_SANDBOXES] = {2, "SELECT runtime, hypervisor, count(*) FROM sandboxes"
+                                  " WHERE gone_at IS NULL GROUP BY runtime, hypervisor"},
+    [STORE_GROUP_ORPHANS] =
+        {3, "SELECT s.sandbox_id, s.vmm_pid, coalesce((SELECT group_concat(name, ', ') FROM"
+            "  (SELECT coalesce(e.pv, 'volume ' || v.volume_id) AS name FROM mappings m"
+            "   JOIN volumes v ON v.volume_id = m.volume_id"
+            "   LEFT JOIN entries e ON e.entry_id = v.entry_id"
+            "   WHERE m.sandbox_ref = s.sandbox_ref" AND_IN_VM " LIMIT 4)), ''), 1"
+            " FROM sandboxes s INDEXED BY sandboxes_orphaned"
+            " WHERE s.orphaned = 1 AND s.gone_at IS NULL LIMIT 64"},
+    [STORE_GROUP_DRIVES] = {1, "SELECT state, count(*) FROM drive_mounts"
+                               " WHERE ended_at IS NULL GROUP BY state"},
+};
 
-static int count_groups(struct store_reader *reader, const char *text, unsigned names,
-                        store_group_callback *callback, void *userdata, struct error *error)
+int store_each_group(struct store_reader *reader, enum store_group group,
+                     store_group_callback *callback, void *userdata, struct error *error)
 {
     cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_query_values(reader->connection, text, &rows, NULL, 0);
+    int r = sql_query_values(reader->connection, groups[group].text, &rows, NULL, 0);
 
     while (r == 0 && (r = sql_next(&rows)) > 0) {
         const char *name[STORE_GROUP_NAMES] = {"", "", ""};
 
-        for (unsigned i = 0; i < names; i++)
+        for (unsigned i = 0; i < groups[group].names; i++)
             name[i] = sql_borrow_text(&rows);
         r = callback(userdata, name, (uint64_t)sql_take_number(&rows));
     }
     return finish_reading(reader, r, error);
 }
-
-/* store_group_NAME() of `names` texts and a number per row. */
-#define GROUPS(name, names, text)                                                                  \
-    int store_group_##name(struct store_reader *reader, store_group_callback *callback,            \
-                           void *userdata, struct error *error)                                    \
-    {                                                                                              \
-        static const char query[] = text;                                                          \
-                                                                                                   \
-        return count_groups(reader, query, names, callback, userdata, error);                      \
-    }
-
-GROUPS(volumes, 3,
-       "SELECT CASE WHEN EXISTS (SELECT 1 FROM entries o WHERE o.volume_id = v.volume_id"
-       " AND o.gone = 0 AND o.layout <> e.layout) THEN 'both' ELSE e.layout END AS layout_shown,"
-       " v.state, v.reason, count(*)"
-       " FROM volumes v LEFT JOIN entries e ON e.entry_id = v.entry_id"
-       " WHERE v.removed_at IS NULL GROUP BY layout_shown, v.state, v.reason")
-
-GROUPS(stalled, 2,
-       "SELECT v.state, v.reason, count(*) FROM volumes v"
-       " WHERE " V_IS_STALLED " GROUP BY v.state, v.reason")
-
-GROUPS(stale, 1,
-       "SELECT stale_reason, count(*) FROM entries"
-       " WHERE gone = 0 AND stale_reason IS NOT NULL"
-       " GROUP BY stale_reason")
-
-GROUPS(not_resizable, 1,
-       "SELECT v.resizable_reason, count(*) FROM volumes v"
-       " WHERE " V_IS_NOT_RESIZABLE " GROUP BY v.resizable_reason")
-
-GROUPS(abnormal, 3,
-       "SELECT v.state, v.reason, " V_IS_STALLED " AS stalled, count(*) FROM volumes v"
-       " WHERE v.removed_at IS NULL AND " V_IS_ABNORMAL_IN_GUEST
-       " GROUP BY v.state, v.reason, stalled")
-
-GROUPS(conditions, 1,
-       "SELECT coalesce(g.condition, 'unknown') AS said, count(*)"
-       " FROM mappings m INDEXED BY mappings_open"
-       " LEFT JOIN guest_stats g ON g.mapping_id = m.mapping_id WHERE m.until IS NULL"
-       " GROUP BY said")
-
-GROUPS(sandboxes, 2,
-       "SELECT runtime, hypervisor, count(*) FROM sandboxes"
-       " WHERE gone_at IS NULL GROUP BY runtime, hypervisor")
-
-GROUPS(orphans, 3,
-       "SELECT s.sandbox_id, s.vmm_pid, coalesce((SELECT group_concat(name, ', ') FROM"
-       "  (SELECT coalesce(e.pv, 'volume ' || v.volume_id) AS name FROM mappings m"
-       "   JOIN volumes v ON v.volume_id = m.volume_id"
-       "   LEFT JOIN entries e ON e.entry_id = v.entry_id"
-       "   WHERE m.sandbox_ref = s.sandbox_ref" AND_IN_VM " LIMIT 4)), ''), 1"
-       " FROM sandboxes s INDEXED BY sandboxes_orphaned"
-       " WHERE s.orphaned = 1 AND s.gone_at IS NULL LIMIT 64")
-
-GROUPS(drives, 1,
-       "SELECT state, count(*) FROM drive_mounts"
-       " WHERE ended_at IS NULL GROUP BY state")
 
 /* Not by the index of finished ones, which grows with history. */
 int store_oldest_pending(struct store_reader *reader, int64_t *ret_ms, struct error *error)
@@ -474,8 +430,8 @@ int store_oldest_pending(struct store_reader *reader, int64_t *ret_ms, struct er
         " WHERE r.finished_at IS NULL AND v.observed = 0"
         " AND v.state NOT IN ('unbound', 'detached', 'unmanaged')";
 
-    return finish_reading(reader, sql_find_values(reader->connection, find, ret_ms, NULL, 0),
-                          error);
+    *ret_ms = sql_number_values(reader->connection, find, NULL, 0);
+    return finish_reading(reader, reader->connection->failure, error);
 }
 
 /* A PV that two pods of this node use is one device, and its guests see one file system. */

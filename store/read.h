@@ -13,6 +13,7 @@
 #include "lib/buffer.h"
 #include "lib/clock.h"
 #include "lib/result.h"
+#include "model/stale_reason.h"
 #include "store/bounds.h"
 
 struct store;
@@ -31,9 +32,9 @@ enum store_view {
     STORE_VIEWS,
 };
 
-/* "volumes", … or -EINVAL. */
-int store_view_from_name(const char *name, enum store_view *ret_view);
+/* "volumes", …; STORE_VIEWS: any other name. */
 const char *store_view_name(enum store_view view);
+enum store_view store_view_from_name(const char *name);
 
 struct store_query {
     enum store_view view;
@@ -69,14 +70,11 @@ int store_read_json(struct store_reader *reader, const struct store_query *query
  * "blocked":N,"sandboxes_alive":N,"open_resizes":N,…}`. */
 int store_read_summary(struct store_reader *reader, struct buffer *ret_json, struct error *error);
 
-/* Live sandboxes and what each turned out to be able to do: `[{"sandbox_id","boot_id","runtime",
- * "hypervisor","vmm_version","control_socket","pod_namespace","pod_name","companion_ability",
- * "agent_ability","shim_ability","helper_ability","volumes":N,"attached":N,"hypervisor_reasons",
- * "guest_reasons","volume_names","not_resizable":N,"resizable_unknown":N,"not_resizable_names",
- * "pod_path"}, …]`. Abilities are "able", a reason, or null while nobody has answered; the reasons
- * are those for which the last calls for its volumes failed, or null; volume_names are PV names or
- * ids, as many as are shown; pod_path lies in the kubelet's directory of the pod, which is named by
- * its uid, or is null. */
+/* Live sandboxes and what each turned out to be able to do, as an array of objects (the columns are
+ * in read.c). Abilities are "able", a reason, or null while nobody has answered; hypervisor_reasons
+ * and guest_reasons are those for which the last calls for its volumes failed, or null;
+ * volume_names are PV names or ids, as many as are shown; pod_path lies in the kubelet's directory
+ * of the pod, which is named by its uid, or is null. */
 int store_read_abilities(struct store_reader *reader, struct buffer *ret_json, struct error *error);
 
 /* ---- counters ------------------------------------------------------------------------------- */
@@ -86,22 +84,11 @@ int store_read_abilities(struct store_reader *reader, struct buffer *ret_json, s
  * They only grow, and count what was committed. History cannot be counted instead: it is trimmed.
  */
 
-struct store_reader;
-
 enum store_resize_stage {
     STORE_STAGE_HYPERVISOR, /* from when the resize was seen until the hypervisor had it */
     STORE_STAGE_GUEST,      /* from then until the guest had it */
     STORE_STAGE_TOTAL,
     STORE_STAGES,
-};
-
-enum store_counted_cleanup {
-    STORE_COUNTED_KEPT,
-    STORE_COUNTED_REMOVED,
-    STORE_COUNTED_PUT_BACK,
-    STORE_COUNTED_RESTORED,
-    STORE_COUNTED_FAILED,
-    STORE_COUNTED_CLEANUPS,
 };
 
 enum { STORE_COUNTED_RESIZES = 64, STORE_COUNTED_BYTES = 32 };
@@ -119,7 +106,7 @@ struct store_counters {
     struct histogram resizes[STORE_STAGES]; /* that came through */
     unsigned resize_results;
     struct store_counted_resize resize_result[STORE_COUNTED_RESIZES];
-    uint64_t cleanups[STORE_COUNTED_CLEANUPS];
+    uint64_t cleanups[CLEANUP_DECISIONS];
     uint64_t published; /* volumes whose metadata read well for the first time */
 };
 
@@ -134,29 +121,28 @@ const struct store_counters *store_reader_counters(const struct store_reader *re
  * borrowed for the time of the callback and never NULL; what is unknown is "" or 0.
  */
 
-struct store_reader;
-
 enum { STORE_GROUP_NAMES = 3 };
 
 /* One group of equal names. A negative return ends the reading and is handed on. */
 typedef int store_group_callback(void *userdata, const char *const name[static STORE_GROUP_NAMES],
                                  uint64_t count);
 
-/* Calls back for each group. 0 or -errno. */
-typedef int store_group_query(struct store_reader *reader, store_group_callback *callback,
-                              void *userdata, struct error *error);
-store_group_query store_group_volumes;       /* live ones by layout, state, reason */
-store_group_query store_group_stalled;       /* V_IS_STALLED, by state, reason */
-store_group_query store_group_not_resizable; /* V_IS_NOT_RESIZABLE, by resizable_reason */
-store_group_query store_group_abnormal;      /* volumes whose guest calls its file system abnormal,
-                                                by state, reason and "1" where stalled, else "0" */
-store_group_query store_group_conditions;    /* bound volumes by what their guests say: normal,
-                                                abnormal    or unknown */
-store_group_query store_group_stale;     /* metadata directories that look stale, by the reason for
-                                            which they are kept */
-store_group_query store_group_sandboxes; /* live ones by runtime, hypervisor */
-store_group_query store_group_orphans;   /* orphaned sandboxes by id, pid, the volumes they have */
-store_group_query store_group_drives;    /* those that have not ended, by state */
+enum store_group {
+    STORE_GROUP_VOLUMES,       /* live ones by layout, state, reason */
+    STORE_GROUP_STALLED,       /* V_IS_STALLED, by state, reason */
+    STORE_GROUP_NOT_RESIZABLE, /* V_IS_NOT_RESIZABLE, by resizable_reason */
+    STORE_GROUP_ABNORMAL,      /* volumes whose guest calls its file system abnormal, by state,
+                                  reason and "1" where stalled, else "0" */
+    STORE_GROUP_CONDITIONS,    /* bound ones by what their guests say: normal, abnormal, unknown */
+    STORE_GROUP_STALE,         /* metadata directories that look stale, by why they are kept */
+    STORE_GROUP_SANDBOXES,     /* live ones by runtime, hypervisor */
+    STORE_GROUP_ORPHANS,       /* orphaned sandboxes by id, pid, the volumes they have */
+    STORE_GROUP_DRIVES,        /* those that have not ended, by state */
+    STORE_GROUPS,
+};
+/* 0 or -errno. */
+int store_each_group(struct store_reader *reader, enum store_group group,
+                     store_group_callback *callback, void *userdata, struct error *error);
 
 /* Since when the oldest open resize is pending, in ms since 1970; 0: none. The resize of a volume
  * that no sandbox uses waits for the pod, so its time begins with the binding. The resize of a

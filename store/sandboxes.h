@@ -76,10 +76,6 @@ int store_set_orphaned(struct store *store, const char *sandbox_id, bool orphane
 int store_find_vmm(struct store *store, const char *sandbox_id, pid_t *ret_pid,
                    uint64_t *ret_start_ns);
 
-int store_each_live_sandbox(struct store *store,
-                            int (*callback)(void *userdata, const char *sandbox_id, pid_t vmm_pid),
-                            void *userdata);
-
 /* Where the agent listens, as the sandbox itself said. It stays while the records do not say. */
 int store_set_agent_address(struct store *store, int64_t sandbox_ref, const char *address);
 
@@ -92,11 +88,10 @@ int store_set_ability(struct store *store, int64_t sandbox_ref, enum guest_route
 
 /* ---- helper runs ---------------------------------------------------------------------------- */
 
-/* Helpers that may be in guests. */
-
 enum { STORE_HELPER_BYTES = 32 };
 
-/* A helper that may be in a guest: its container and its directory have one name. */
+/* A sandbox, and a helper that may be in its guest: its container and its directory have one name.
+ */
 struct store_helper_run {
     char name[STORE_HELPER_BYTES]; /* "" where a sandbox alone is meant */
     int64_t sandbox_ref;
@@ -117,11 +112,11 @@ int store_forget_helper_run(struct store *store, const char *name);
 /* What an earlier daemon had left of it was removed: a journal line alone. */
 int store_note_helper_removed(struct store *store, int64_t sandbox_ref, const char *name);
 
-/* Those that may be left, and all live sandboxes. The callback must not write; returning non-zero
- * ends the walk. */
-typedef int store_helper_callback(void *userdata, const struct store_helper_run *run);
 /* One sandbox, of whatever time; ret_run's sandbox_ref is 0 if it is not known any more. */
 int store_get_helper_sandbox(struct store *store, int64_t sandbox_ref,
                              struct store_helper_run *ret_run);
-int store_each_helper_run(struct store *store, store_helper_callback *callback, void *userdata);
-int store_each_helper_sandbox(struct store *store, store_helper_callback *callback, void *userdata);
+/* All live sandboxes; of_helpers: that of each helper that may be left, of whatever time. The
+ * callback must not write; returning non-zero ends the walk. */
+typedef int store_sandbox_callback(void *userdata, const struct store_helper_run *sandbox);
+int store_each_sandbox(struct store *store, bool of_helpers, store_sandbox_callback *callback,
+                       void *userdata);

@@ -28,9 +28,8 @@ int schema_upgrade(struct sql_connection *connection, struct schema_upgrade *ret
 /* Without that check. ret_minor: the minor version; 0: written by release 0.1.0. */
 int schema_read_minor(struct sql_connection *connection, int64_t *ret_minor);
 
-/* Steps of a migration: all views dropped; COMMIT if r is 0, else ROLLBACK. */
+/* A step of a migration. */
 int schema_drop_views(struct sql_connection *connection);
-int schema_finish(struct sql_connection *connection, int r);
 
 /* The SHA-256 of all statements that an open database keeps. */
 int schema_digest(struct sql_connection *connection, char ret_hex[static SHA256_HEX_BYTES]);
@@ -98,11 +97,3 @@ int schema_digest(struct sql_connection *connection, char ret_hex[static SHA256_
 #define V_IS_ABNORMAL_IN_GUEST                                                                     \
     "v.volume_id IN (SELECT a.volume_id FROM guest_stats h JOIN mappings a"                        \
     " ON a.mapping_id = h.mapping_id AND a.until IS NULL WHERE h.condition = 'abnormal')"
-
-/* ---- secrets -------------------------------------------------------------------------------- */
-
-/* Secrets that an earlier release stored, taken out of the file. */
-
-/* In a transaction: redacts mount options and metadata in every row that has them.
- * ret_redacted: how many rows held a secret. */
-int secrets_redact(struct sql_connection *connection, uint64_t *ret_redacted);

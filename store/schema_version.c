@@ -106,18 +106,6 @@ int schema_read_minor(struct sql_connection *connection, int64_t *ret_minor)
     return r;
 }
 
-static int read_and_check(struct sql_connection *connection, struct recorded *ret_recorded)
-{
-    char digest[SHA256_HEX_BYTES];
-    int r = read_recorded(connection, ret_recorded);
-
-    if (r == 0)
-        r = schema_digest(connection, digest);
-    if (r == 0 && strcmp(digest, ret_recorded->digest) != 0)
-        r = STORE_DAMAGED;
-    return r;
-}
-
 /* ---- migrating ----------------------------------------------------------------------------- */
 
 int schema_drop_views(struct sql_connection *connection)
@@ -140,47 +128,44 @@ int schema_drop_views(struct sql_connection *connection)
     }
 }
 
-static int record_minor(struct sql_connection *connection)
+/* Adds what the minor versions after `minor` have, and makes the views anew. */
+static int add_minors(struct sql_connection *connection, int64_t minor)
 {
     static const char record[] = "INSERT OR REPLACE INTO schema_minor (one, version, schema_sha256)"
                                  " VALUES (1, ?1, ?2)";
     char digest[SHA256_HEX_BYTES];
-    int r = schema_digest(connection, digest);
+    int r;
 
-    return r < 0 ? r
-                 : sql_run(connection, record, NULL, sql_number(SCHEMA_MINOR_VERSION),
-                           sql_text(digest));
-}
-
-/* Databases of development builds of 0.2.0 are of minor version 1 and may have its column. */
-static int add_second(struct sql_connection *connection)
-{
-    bool is_there =
-        sqlite3_table_column_metadata(connection->db, NULL, "drive_mounts", "containers", NULL,
-                                      NULL, NULL, NULL, NULL) == SQLITE_OK;
-    int r = is_there ? 0 : sql_execute(connection, schema_drive_containers);
-
-    return r < 0 ? r : sql_execute(connection, schema_minors[1]);
-}
-
-/* Adds what the minor versions after `minor` have, and makes the views anew. */
-static int add_minors(struct sql_connection *connection, int64_t minor)
-{
-    int r = schema_drop_views(connection);
-
+    schema_drop_views(connection);
     (void)sqlite3_db_config(connection->db, SQLITE_DBCONFIG_DEFENSIVE, 0, NULL);
-    for (int64_t next = minor; r == 0 && next < SCHEMA_MINOR_VERSION; next++)
-        r = next == 1 ? add_second(connection) : sql_execute(connection, schema_minors[next]);
+    for (int64_t next = minor; next < SCHEMA_MINOR_VERSION; next++) {
+        /* Databases of development builds of 0.2.0 are of minor version 1 and may have it. */
+        if (next == 1 &&
+            sqlite3_table_column_metadata(connection->db, NULL, "drive_mounts", "containers", NULL,
+                                          NULL, NULL, NULL, NULL) != SQLITE_OK)
+            sql_execute(connection, schema_drive_containers);
+        sql_execute(connection, schema_minors[next]);
+    }
     (void)sqlite3_db_config(connection->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+    sql_execute(connection, schema_views);
+    r = schema_digest(connection, digest);
     if (r == 0)
-        r = sql_execute(connection, schema_views);
-    return r < 0 ? r : record_minor(connection);
+        r = sql_change_values(connection, record, SQL_VALUES(SCHEMA_MINOR_VERSION, digest));
+    return r < 0 ? r : 0;
 }
 
-int schema_finish(struct sql_connection *connection, int r)
+static void begin(struct sql_connection *connection)
+{
+    connection->failure = 0;
+    connection->is_latched = true;
+    sql_execute(connection, "BEGIN IMMEDIATE");
+}
+
+static int finish(struct sql_connection *connection, int r)
 {
     if (r == 0)
         r = sql_execute(connection, "COMMIT");
+    connection->is_latched = false;
     if (r < 0 && !sqlite3_get_autocommit(connection->db))
         (void)sqlite3_exec(connection->db, "ROLLBACK", NULL, NULL, NULL);
     return r;
@@ -189,55 +174,19 @@ int schema_finish(struct sql_connection *connection, int r)
 int schema_create(struct sql_connection *connection)
 {
     char text[64];
-    int r = sql_execute(connection, "BEGIN IMMEDIATE");
+    int r;
 
     (void)snprintf(text, sizeof(text), "PRAGMA user_version = %d", STORE_SCHEMA_VERSION);
-    if (r == 0)
-        r = sql_execute(connection, schema_tables);
-    if (r == 0)
-        r = add_minors(connection, 0);
-    if (r == 0)
-        r = sql_execute(connection, text);
-    return schema_finish(connection, r);
-}
-
-/* ---- opening ------------------------------------------------------------------------------- */
-
-static int upgrade_from(struct sql_connection *connection, int64_t minor,
-                        struct schema_upgrade *ret_upgrade)
-{
-    int r = sql_execute(connection, "BEGIN IMMEDIATE");
-
-    if (r == 0)
-        r = add_minors(connection, minor);
-    if (r == 0 && minor < FIRST_REDACTED) /* release 0.1.0 stored mount options as they were */
-        r = secrets_redact(connection, &ret_upgrade->redacted);
-    return schema_finish(connection, r);
-}
-
-int schema_upgrade(struct sql_connection *connection, struct schema_upgrade *ret_upgrade)
-{
-    struct recorded recorded;
-    int r = read_and_check(connection, &recorded);
-
-    *ret_upgrade = (struct schema_upgrade){0};
-    if (r == 0 && recorded.minor < SCHEMA_MINOR_VERSION) {
-        r = upgrade_from(connection, recorded.minor, ret_upgrade);
-        ret_upgrade->upgraded = r == 0;
-        ret_upgrade->from_minor = recorded.minor;
-    }
-    return r;
+    begin(connection);
+    sql_execute(connection, schema_tables);
+    r = add_minors(connection, 0);
+    return finish(connection, r < 0 ? r : sql_execute(connection, text));
 }
 
 /* ---- secrets -------------------------------------------------------------------------------- */
 
-/* Redacts rows in place.
- *
- * Release 0.1.0 redacted metadata, but no mount options. Its rows are redacted by the same function
- * as today's observations, so that a row equals the next observation of its file.
- */
-
-/* ---- one text ------------------------------------------------------------------------------ */
+/* Release 0.1.0 redacted metadata, but no mount options. Its rows are redacted by the same function
+ * as today's observations, so that a row equals the next observation of its file. */
 
 enum kind { KIND_OPTIONS, KIND_METADATA, KIND_MOUNT_INFO };
 
@@ -296,8 +245,6 @@ static int redact_value(const cJSON *value, enum kind kind)
     return options | metadata;
 }
 
-/* ---- in SQL -------------------------------------------------------------------------------- */
-
 /* The text itself if it holds no secret; NULL for what is no JSON. */
 static void redact_in_sql(sqlite3_context *context, int count, sqlite3_value **values)
 {
@@ -323,40 +270,59 @@ static void redact_in_sql(sqlite3_context *context, int count, sqlite3_value **v
         sqlite3_result_text(context, text, -1, free);
 }
 
-static int add_functions(struct sql_connection *connection)
+/* In a transaction: redacts mount options and metadata in every row that has them, and counts the
+ * rows that held a secret. */
+static int redact_secrets(struct sql_connection *connection, uint64_t *ret_redacted)
 {
+    static const char redact[] =
+        "UPDATE entries SET options = redact_options(options), metadata = redact_metadata(metadata)"
+        " WHERE options IS NOT redact_options(options)"
+        " OR metadata IS NOT redact_metadata(metadata);"
+        "UPDATE cleanups SET mount_info = redact_mount_info(mount_info)"
+        " WHERE mount_info IS NOT redact_mount_info(mount_info)";
     static const struct {
         const char *name;
         enum kind kind;
     } functions[] = {{"redact_options", KIND_OPTIONS},
                      {"redact_metadata", KIND_METADATA},
                      {"redact_mount_info", KIND_MOUNT_INFO}};
-    int code = SQLITE_OK;
+    int code = SQLITE_OK, redacted;
 
     for (size_t i = 0; code == SQLITE_OK && i < array_length(functions); i++)
         code = sqlite3_create_function_v2(connection->db, functions[i].name, 1,
                                           SQLITE_UTF8 | SQLITE_DIRECTONLY | SQLITE_DETERMINISTIC,
                                           (void *)(uintptr_t)&functions[i].kind, redact_in_sql,
                                           NULL, NULL, NULL);
-    return code == SQLITE_OK ? 0 : sql_failed(connection, code);
+    if (code != SQLITE_OK)
+        return sql_failed(connection, code);
+    redacted = sql_change_values(connection, redact, NULL, 0);
+    if (redacted < 0)
+        return redacted;
+    *ret_redacted = (uint64_t)redacted;
+    return 0;
 }
 
-int secrets_redact(struct sql_connection *connection, uint64_t *ret_redacted)
-{
-    static const char entries[] =
-        "UPDATE entries SET options = redact_options(options), metadata = redact_metadata(metadata)"
-        " WHERE options IS NOT redact_options(options)"
-        " OR metadata IS NOT redact_metadata(metadata)";
-    static const char cleanups[] = "UPDATE cleanups SET mount_info = redact_mount_info(mount_info)"
-                                   " WHERE mount_info IS NOT redact_mount_info(mount_info)";
-    int in_entries = 0, in_cleanups = 0;
-    int r = add_functions(connection);
+/* ---- opening ------------------------------------------------------------------------------- */
 
+int schema_upgrade(struct sql_connection *connection, struct schema_upgrade *ret_upgrade)
+{
+    struct recorded recorded;
+    char digest[SHA256_HEX_BYTES];
+    int r = read_recorded(connection, &recorded);
+
+    *ret_upgrade = (struct schema_upgrade){0};
     if (r == 0)
-        r = sql_run_values(connection, entries, &in_entries, NULL, 0);
-    if (r == 0)
-        r = sql_run_values(connection, cleanups, &in_cleanups, NULL, 0);
-    if (r == 0)
-        *ret_redacted = (uint64_t)in_entries + (uint64_t)in_cleanups;
+        r = schema_digest(connection, digest);
+    if (r == 0 && strcmp(digest, recorded.digest) != 0)
+        r = STORE_DAMAGED;
+    if (r < 0 || recorded.minor >= SCHEMA_MINOR_VERSION)
+        return r;
+    begin(connection);
+    r = add_minors(connection, recorded.minor);
+    if (r == 0 && recorded.minor < FIRST_REDACTED) /* it has mount options as they were */
+        r = redact_secrets(connection, &ret_upgrade->redacted);
+    r = finish(connection, r);
+    ret_upgrade->upgraded = r == 0;
+    ret_upgrade->from_minor = recorded.minor;
     return r;
 }

@@ -87,7 +87,53 @@ int sql_failed(struct sql_connection *connection, int code)
     const char *text = connection->db ? sqlite3_errmsg(connection->db) : sqlite3_errstr(code);
 
     (void)snprintf(connection->error_text, sizeof(connection->error_text), "%s", text);
-    return error_from_code(code, connection->db ? sqlite3_system_errno(connection->db) : 0);
+    connection->failure =
+        error_from_code(code, connection->db ? sqlite3_system_errno(connection->db) : 0);
+    return connection->failure;
+}
+
+/* ---- the connection -------------------------------------------------------------------------- */
+
+/* Has SQLite leave the links of /proc to the kernel.
+ *
+ * SQLite takes a path apart and follows the text of each link in it. The links of /proc are magic:
+ * the text of /proc/1/root is "/", but it leads to the root of another mount namespace, and a
+ * database at /proc/1/root/var/lib/crustd would be looked for in the daemon's own /var/lib. Such a
+ * path is taken as it stands. Every other path stays SQLite's, so that a link to a database and the
+ * database itself have the same WAL.
+ */
+
+static sqlite3_vfs *own;
+
+static int full_path(sqlite3_vfs *vfs, const char *path, int size, char *ret_path)
+{
+    static const char proc[] = "/proc/";
+    size_t length = strlen(path);
+
+    (void)vfs;
+    if (strncmp(path, proc, sizeof(proc) - 1) != 0)
+        return own->xFullPathname(own, path, size, ret_path);
+    if (length >= (size_t)size)
+        return SQLITE_CANTOPEN;
+    memcpy(ret_path, path, length + 1);
+    return SQLITE_OK;
+}
+
+const char *sql_path_vfs(void)
+{
+    static sqlite3_vfs vfs;
+
+    if (own)
+        return vfs.zName;
+    own = sqlite3_vfs_find(NULL);
+    if (!own)
+        return NULL;
+    vfs = *own;
+    vfs.pNext = NULL;
+    vfs.zName = "crust";
+    vfs.xFullPathname = full_path;
+    (void)sqlite3_vfs_register(&vfs, 0); /* fails without memory, which the opening finds */
+    return vfs.zName;
 }
 
 int sql_open(struct sql_connection *connection, const char *path, int flags)
@@ -115,8 +161,11 @@ void sql_close(struct sql_connection *connection)
 
 int sql_execute(struct sql_connection *connection, const char *text)
 {
-    int code = sqlite3_exec(connection->db, text, NULL, NULL, NULL);
+    int code;
 
+    if (connection->failure && connection->is_latched)
+        return connection->failure;
+    code = sqlite3_exec(connection->db, text, NULL, NULL, NULL);
     return code == SQLITE_OK ? 0 : sql_failed(connection, code);
 }
 
@@ -157,46 +206,38 @@ int sql_pragma_text(struct sql_connection *connection, const char *text, char *r
     return r;
 }
 
-/* The statement's slot: its own or the first free one. NULL: the table is full. */
-static sqlite3_stmt **find_slot(struct sql_connection *connection, const char *text)
-{
-    size_t start = ((uintptr_t)text >> 4) % SQL_STATEMENTS;
-
-    for (size_t i = 0; i < SQL_STATEMENTS; i++) {
-        size_t slot = (start + i) % SQL_STATEMENTS;
-
-        if (!connection->cached[slot].text)
-            connection->cached[slot].text = text;
-        if (connection->cached[slot].text == text)
-            return &connection->cached[slot].statement;
-    }
-    return NULL;
-}
-
 static int find_statement(struct sql_connection *connection, const char *text,
-                          sqlite3_stmt **ret_statement)
+                          struct sql_rows *ret_rows)
 {
-    sqlite3_stmt **slot = find_slot(connection, text);
+    struct sql_statement *cached = NULL;
+    size_t slot = ((uintptr_t)text >> 4) % SQL_STATEMENTS;
     int code;
 
-    if (!slot)
-        return STORE_FAULT;
-    if (!*slot) {
-        code = sqlite3_prepare_v3(connection->db, text, -1, SQLITE_PREPARE_PERSISTENT, slot, NULL);
+    for (size_t i = 0; i < SQL_STATEMENTS && (!cached || cached->text != text); i++) {
+        cached = &connection->cached[(slot + i) % SQL_STATEMENTS];
+        if (!cached->text)
+            cached->text = text;
+    }
+    if (cached->text != text)
+        return connection->failure = STORE_FAULT; /* the table is full */
+    if (!cached->statement) {
+        code = sqlite3_prepare_v3(connection->db, text, -1, SQLITE_PREPARE_PERSISTENT,
+                                  &cached->statement, &cached->rest);
         if (code != SQLITE_OK)
             return sql_failed(connection, code);
     }
-    if (sqlite3_stmt_busy(*slot))
-        return STORE_RUNNING;
-    *ret_statement = *slot;
+    if (sqlite3_stmt_busy(cached->statement))
+        return connection->failure = STORE_RUNNING;
+    ret_rows->statement = cached->statement;
+    ret_rows->rest = cached->rest;
     return 0;
 }
 
 int sql_prepare(struct sql_connection *connection, const char *text)
 {
-    sqlite3_stmt *statement;
+    struct sql_rows rows;
 
-    return find_statement(connection, text, &statement);
+    return find_statement(connection, text, &rows);
 }
 
 static int bind_value(sqlite3_stmt *statement, int position, const struct sql_value *value)
@@ -215,13 +256,18 @@ static int bind_value(sqlite3_stmt *statement, int position, const struct sql_va
 int sql_query_values(struct sql_connection *connection, const char *text, struct sql_rows *rows,
                      const struct sql_value *values, size_t count)
 {
+    size_t parameters;
     int r;
 
     *rows = (struct sql_rows){.connection = connection};
-    r = find_statement(connection, text, &rows->statement);
+    if (connection->failure && connection->is_latched)
+        return connection->failure;
+    connection->failure = 0;
+    r = find_statement(connection, text, rows);
     if (r < 0)
         return r;
-    for (size_t i = 0; i < count; i++) {
+    parameters = (size_t)sqlite3_bind_parameter_count(rows->statement);
+    for (size_t i = 0; i < count && i < parameters; i++) {
         int code = bind_value(rows->statement, (int)i + 1, &values[i]);
 
         if (code != SQLITE_OK)
@@ -232,12 +278,17 @@ int sql_query_values(struct sql_connection *connection, const char *text, struct
 
 int sql_next(struct sql_rows *rows)
 {
-    int code = sqlite3_step(rows->statement);
+    int code, r;
 
+    if (!rows->statement)
+        return rows->connection->failure;
+    code = sqlite3_step(rows->statement);
     rows->column = 0;
     if (code == SQLITE_ROW)
         return SQL_ROW;
-    return code == SQLITE_DONE ? SQL_END : sql_failed(rows->connection, code);
+    r = code == SQLITE_DONE ? SQL_END : sql_failed(rows->connection, code);
+    sql_end(rows);
+    return r;
 }
 
 void sql_end(struct sql_rows *rows)
@@ -251,13 +302,15 @@ void sql_end(struct sql_rows *rows)
 
 int64_t sql_take_number(struct sql_rows *rows)
 {
-    return sqlite3_column_int64(rows->statement, rows->column++);
+    return rows->statement ? sqlite3_column_int64(rows->statement, rows->column++) : 0;
 }
 
 const char *sql_borrow_text(struct sql_rows *rows)
 {
-    const unsigned char *text = sqlite3_column_text(rows->statement, rows->column++);
+    const unsigned char *text = NULL;
 
+    if (rows->statement)
+        text = sqlite3_column_text(rows->statement, rows->column++);
     return text ? (const char *)text : "";
 }
 
@@ -308,15 +361,13 @@ int sql_first_values(struct sql_connection *connection, const char *text, struct
     return r < 0 ? r : sql_next(rows);
 }
 
-int sql_find_values(struct sql_connection *connection, const char *text, int64_t *ret_number,
-                    const struct sql_value *values, size_t count)
+int64_t sql_number_values(struct sql_connection *connection, const char *text,
+                          const struct sql_value *values, size_t count)
 {
     cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_first_values(connection, text, &rows, values, count);
 
-    if (ret_number)
-        *ret_number = r > 0 ? sql_take_number(&rows) : 0;
-    return r;
+    return sql_first_values(connection, text, &rows, values, count) > 0 ? sql_take_number(&rows)
+                                                                        : 0;
 }
 
 int sql_each_number(struct sql_connection *connection, const char *text,
@@ -349,66 +400,23 @@ int sql_find_text(struct sql_connection *connection, const char *text, char *ret
     cleanup(sql_end) struct sql_rows rows = {0};
     int r = sql_first_values(connection, text, &rows, values, count);
 
-    ret_text[0] = '\0';
-    if (r > 0)
-        sql_take_text(&rows, ret_text, size);
+    sql_take_text(&rows, ret_text, size);
     return r;
 }
 
-int sql_run_values(struct sql_connection *connection, const char *text, int *ret_changes,
-                   const struct sql_value *values, size_t count)
+int sql_change_values(struct sql_connection *connection, const char *text,
+                      const struct sql_value *values, size_t count)
 {
-    cleanup(sql_end) struct sql_rows rows = {0};
-    int r = sql_first_values(connection, text, &rows, values, count);
+    int changes = 0;
 
-    if (r < 0)
-        return r;
-    if (ret_changes)
-        *ret_changes = sqlite3_changes(connection->db);
-    return 0;
-}
+    for (const char *rest = text; *rest;) {
+        cleanup(sql_end) struct sql_rows rows = {0};
+        int r = sql_first_values(connection, rest, &rows, values, count);
 
-/* ---- sql path ------------------------------------------------------------------------------- */
-
-/* Has SQLite leave the links of /proc to the kernel.
- *
- * SQLite takes a path apart and follows the text of each link in it. The links of /proc are magic:
- * the text of /proc/1/root is "/", but it leads to the root of another mount namespace, and a
- * database at /proc/1/root/var/lib/crustd would be looked for in the daemon's own /var/lib. Such a
- * path is taken as it stands. Every other path stays SQLite's, so that a link to a database and the
- * database itself have the same WAL.
- */
-
-static sqlite3_vfs *own;
-
-static int full_path(sqlite3_vfs *vfs, const char *path, int size, char *ret_path)
-{
-    static const char proc[] = "/proc/";
-    size_t length = strlen(path);
-
-    (void)vfs;
-    if (strncmp(path, proc, sizeof(proc) - 1) != 0)
-        return own->xFullPathname(own, path, size, ret_path);
-    if (length >= (size_t)size)
-        return SQLITE_CANTOPEN;
-    memcpy(ret_path, path, length + 1);
-    return SQLITE_OK;
-}
-
-const char *sql_path_vfs(void)
-{
-    static sqlite3_vfs vfs;
-
-    if (own)
-        return vfs.zName;
-    own = sqlite3_vfs_find(NULL);
-    if (!own)
-        return NULL;
-    vfs = *own;
-    vfs.pNext = NULL;
-    vfs.zName = "crust";
-    vfs.xFullPathname = full_path;
-    (void)sqlite3_vfs_register(&vfs,
-                               0); /* its only error is want of memory, found by the opening */
-    return vfs.zName;
+        if (r < 0)
+            return r;
+        changes += sqlite3_changes(connection->db);
+        rest = rows.rest;
+    }
+    return changes;
 }

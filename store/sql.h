@@ -4,7 +4,10 @@
  * A statement is its text: a `static const char[]` beside the function that uses it. The first use
  * prepares it, later ones find it by the text's address; nothing is prepared on the hot path twice.
  * A statement runs once at a time: starting it again while its rows are walked is STORE_RUNNING.
- * Every failure is an enum store_failure.
+ *
+ * Every failure is an enum store_failure. Inside a transaction of the store the first one is
+ * latched: every statement after it does nothing and returns it, until the transaction is rolled
+ * back. So functions that run there need to look at the last result only.
  */
 #pragma once
 
@@ -21,9 +24,11 @@ enum { SQL_STATEMENTS = 256, SQL_TEXT_BYTES = 256 };
 
 struct sql_connection {
     sqlite3 *db;
-    char error_text[SQL_TEXT_BYTES]; /* SQLite's text for the last failure */
-    struct {
-        const char *text;
+    int failure;                     /* of the last statement: an enum store_failure, or 0 */
+    bool is_latched;                 /* a failure stays until this is taken back */
+    char error_text[SQL_TEXT_BYTES]; /* SQLite's text for the failure */
+    struct sql_statement {
+        const char *text, *rest; /* rest: the statements that follow in the same text */
         sqlite3_stmt *statement;
     } cached[SQL_STATEMENTS];
 };
@@ -31,11 +36,13 @@ struct sql_connection {
 /* `flags` are sqlite3_open_v2()'s; extended result codes and no mutexes come with them. The
  * connection is to be closed in either case. */
 int sql_open(struct sql_connection *connection, const char *path, int flags);
-/* An enum store_failure; keeps the error's text. */
+/* The VFS that it opens by: SQLite's own, except for paths below /proc. */
+const char *sql_path_vfs(void);
+/* An enum store_failure; keeps it and the error's text. */
 int sql_failed(struct sql_connection *connection, int code);
 void sql_close(struct sql_connection *connection);
 
-/* Statements without values or rows, run from their text: pragmas and DDL. */
+/* Statements without values or rows, run from their text and not kept: pragmas and DDL. */
 int sql_execute(struct sql_connection *connection, const char *text);
 /* A pragma of one number, and one of one text, which is cut to `size`. */
 int sql_pragma_number(struct sql_connection *connection, const char *text, int64_t *ret_number);
@@ -74,7 +81,8 @@ static inline struct sql_value sql_itself(struct sql_value value)
 
 struct sql_rows {
     struct sql_connection *connection;
-    sqlite3_stmt *statement;
+    sqlite3_stmt *statement; /* NULL without a row to take from: then each column is NULL */
+    const char *rest;
     int column; /* the next to be taken */
 };
 
@@ -164,17 +172,15 @@ int64_t sql_take_number(struct sql_rows *rows);
 const char *sql_borrow_text(struct sql_rows *rows); /* never NULL */
 
 /* Query and first row in one: what sql_next() returns. */
-#define sql_first(connection, text, rows, ...)                                                     \
-    sql_first_values(connection, text, rows, SQL_VALUES(__VA_ARGS__))
 int sql_first_values(struct sql_connection *connection, const char *text, struct sql_rows *rows,
                      const struct sql_value *values, size_t count);
 
-/* The first column of the first row; 0 if there is no row. ret_number may be NULL. Returns what
- * sql_next() returns. */
-#define sql_find(connection, text, ret_number, ...)                                                \
-    sql_find_values(connection, text, ret_number, SQL_VALUES(__VA_ARGS__))
-int sql_find_values(struct sql_connection *connection, const char *text, int64_t *ret_number,
-                    const struct sql_value *values, size_t count);
+/* The first column of the first row; 0 if there is none, or on a failure. */
+int64_t sql_number_values(struct sql_connection *connection, const char *text,
+                          const struct sql_value *values, size_t count);
+/* The same as text, cut; "" if there is no row. What sql_next() returns. */
+int sql_find_text(struct sql_connection *connection, const char *text, char *ret_text, size_t size,
+                  const struct sql_value *values, size_t count);
 
 /* The first column of each row to the callback, until that returns non-zero: what it returned, or
  * SQL_END. */
@@ -185,20 +191,7 @@ int sql_each_text(struct sql_connection *connection, const char *text,
                   int (*callback)(void *userdata, const char *text), void *userdata,
                   const struct sql_value *values, size_t count);
 
-/* The first column of the first row, cut; "" if there is no row. Returns what sql_next() returns.
- */
-int sql_find_text(struct sql_connection *connection, const char *text, char *ret_text, size_t size,
-                  const struct sql_value *values, size_t count);
-
-/* Runs a statement that writes; ret_changes (may be NULL) is the number of rows it touched. */
-#define sql_run(connection, text, ret_changes, ...)                                                \
-    sql_run_values(connection, text, ret_changes, SQL_VALUES(__VA_ARGS__))
-int sql_run_values(struct sql_connection *connection, const char *text, int *ret_changes,
-                   const struct sql_value *values, size_t count);
-
-/* ---- sql path ------------------------------------------------------------------------------- */
-
-/* Paths as SQLite is to take them. */
-
-/* The VFS for sqlite3_open_v2(): SQLite's own, except for paths below /proc. */
-const char *sql_path_vfs(void);
+/* Runs the statements of the text, one after another, each with as many of the values as it has
+ * parameters. How many rows they wrote, or a failure. */
+int sql_change_values(struct sql_connection *connection, const char *text,
+                      const struct sql_value *values, size_t count);

@@ -16,15 +16,16 @@
  *
  * At the end SQLite moves the WAL into the database and cuts its file to nothing, without a flush.
  * If only some of that lasts, an old beginning of the WAL would be taken for the newest state of
- * its pages. So store_leave_wal() has a new one begun before, whose header is flushed.
+ * its pages. So leave_wal() has a new one begun before, whose header is flushed.
  */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "lib/clock.h"
-#include "store/read.h"
+#include "lib/text.h"
 #include "store/store_internal.h"
 
 enum {
@@ -92,15 +93,14 @@ int store_begin(struct store *store)
     static const char begin[] = "BEGIN IMMEDIATE";
     int r;
 
-    counts_drop(store);
-    if (!sqlite3_get_autocommit(store->connection.db))
-        store_rollback(store);
+    store_rollback(store);
     store->now_ms = clock_realtime_ms();
     store->has_no_unnamed = false; /* it is to be found out */
     store->uptime_ms = (int64_t)(clock_boottime() / NSEC_PER_MSEC);
     r = sql_prepare(&store->connection, rollback);
     if (r == 0)
-        r = sql_run_values(&store->connection, begin, NULL, NULL, 0);
+        r = STORE_RUN(store, begin);
+    store->connection.is_latched = r == 0;
     if (r < 0)
         store_rollback(store);
     return r;
@@ -130,11 +130,15 @@ int store_commit(struct store *store)
 {
     static const char commit[] = "COMMIT";
     const uint64_t began_ns = clock_boottime();
-    int r = sql_run_values(&store->connection, commit, NULL, NULL, 0);
+    int r = STORE_RUN(store, commit);
 
-    if (r == 0)
-        counts_keep(store, (double)(clock_boottime() - began_ns) / (double)NSEC_PER_SEC);
-    return r;
+    if (r < 0)
+        return r;
+    store->connection.is_latched = false;
+    histogram_add(&store->counters.commits,
+                  (double)(clock_boottime() - began_ns) / (double)NSEC_PER_SEC);
+    store->is_counting = false;
+    return 0;
 }
 
 int store_sync(struct store *store)
@@ -162,9 +166,12 @@ int store_commit_durable(struct store *store)
 
 void store_rollback(struct store *store)
 {
-    counts_drop(store);
+    store->connection.is_latched = false;
+    if (store->is_counting)
+        store->counters = store->counted_before;
+    store->is_counting = false;
     if (!sqlite3_get_autocommit(store->connection.db))
-        (void)sql_run_values(&store->connection, rollback, NULL, NULL, 0);
+        (void)STORE_RUN(store, rollback);
 }
 
 int store_end(struct store *store, int r)
@@ -179,9 +186,7 @@ int store_end(struct store *store, int r)
 /* After a complete checkpoint: SQLite flushes the header of a new WAL before it writes this. */
 static int restart_wal(struct store *store)
 {
-    static const char restart[] = "UPDATE meta SET checkpoints = checkpoints + 1";
-
-    return sql_run_values(&store->connection, restart, NULL, NULL, 0);
+    return STORE_RUN(store, "UPDATE meta SET checkpoints = checkpoints + 1");
 }
 
 int store_idle(struct store *store)
@@ -197,7 +202,8 @@ int store_idle(struct store *store)
     return r < 0 || !complete ? r : restart_wal(store);
 }
 
-void store_leave_wal(struct store *store)
+/* Before the file is closed: what is left of the WAL is small, and only its own commit is in it. */
+static void leave_wal(struct store *store)
 {
     sqlite3 *db = store->connection.db;
     int keeps_wal = 0, in_wal = 0, moved = 0;
@@ -212,6 +218,26 @@ void store_leave_wal(struct store *store)
         (void)restart_wal(store);
 }
 
+void store_keep_wal(struct store *store)
+{
+    int r = store_check_file(store);
+
+    if (r != STORE_MISSING && r != STORE_REPLACED)
+        (void)sqlite3_db_config(store->connection.db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+}
+
+void store_close(struct store *store)
+{
+    if (!store)
+        return;
+    leave_wal(store);
+    sql_close(&store->connection);
+    buffer_done(&store->detail);
+    free(store->path);
+    free(store->boot_id);
+    free(store);
+}
+
 int store_contain(struct store *store, bool at_leisure)
 {
     bool complete;
@@ -223,35 +249,17 @@ int store_contain(struct store *store, bool at_leisure)
 
 /* ---- counters ------------------------------------------------------------------------------- */
 
-/* Counting within transactions.
- *
- * Events within a transaction are counted aside and added when it is committed: a pass that is
- * rolled back is repeated, and would be counted twice.
- */
+struct store_counters *store_count(struct store *store)
+{
+    if (!store->is_counting)
+        store->counted_before = store->counters;
+    store->is_counting = true;
+    return &store->counters;
+}
 
 const struct store_counters *store_reader_counters(const struct store_reader *reader)
 {
     return reader->counters;
-}
-
-/* The table has room for every reason; if it is full, a reason has an unknown name. */
-static void add_result(struct store_counters *counters, const char *result, const char *reason,
-                       uint64_t count)
-{
-    struct store_counted_resize *row = counters->resize_result;
-    const struct store_counted_resize *end = row + counters->resize_results;
-
-    while (row < end && (strcmp(row->result, result) != 0 || strcmp(row->reason, reason) != 0))
-        row++;
-    if (row == end) {
-        if (counters->resize_results == STORE_COUNTED_RESIZES)
-            return;
-        counters->resize_results++;
-        (void)snprintf(row->result, sizeof(row->result), "%s", result);
-        (void)snprintf(row->reason, sizeof(row->reason), "%s", reason);
-        row->count = 0;
-    }
-    row->count += count;
 }
 
 static void add_span(struct histogram *histogram, int64_t from_ms, int64_t to_ms)
@@ -260,83 +268,69 @@ static void add_span(struct histogram *histogram, int64_t from_ms, int64_t to_ms
         histogram_add(histogram, (double)(to_ms - from_ms) / 1000);
 }
 
-static int count_spans(struct store *store, int64_t volume_id)
+static void count_spans(struct store *store, int64_t volume_id)
 {
     static const char find[] = "SELECT detected_at, hypervisor_at, guest_at, finished_at"
                                " FROM resizes WHERE volume_id = ?1 ORDER BY resize_id DESC LIMIT 1";
     cleanup(sql_end) struct sql_rows rows = {0};
-    struct histogram *spans = store->pending.resizes;
-    int64_t detected, hypervisor, guest;
-    int r = STORE_FIRST(store, find, &rows, volume_id);
+    struct histogram *spans = store_count(store)->resizes;
+    int64_t detected, hypervisor, guest, finished;
 
-    if (r <= 0)
-        return r;
-    TAKE(&rows, detected, hypervisor, guest);
+    STORE_FIRST(store, find, &rows, volume_id);
+    TAKE(&rows, detected, hypervisor, guest, finished);
     add_span(&spans[STORE_STAGE_HYPERVISOR], detected, hypervisor);
     add_span(&spans[STORE_STAGE_GUEST], hypervisor, guest);
-    add_span(&spans[STORE_STAGE_TOTAL], detected, sql_take_number(&rows));
-    return 0;
+    add_span(&spans[STORE_STAGE_TOTAL], detected, finished);
 }
 
-int count_resize(struct store *store, int64_t volume_id, enum volume_state state,
-                 enum volume_reason reason, bool finished)
+/* The table has room for every reason; if it is full, a reason has an unknown name. */
+void count_resize(struct store *store, int64_t volume_id, enum volume_state state,
+                  enum volume_reason reason, bool finished)
 {
     const bool grown = finished && state == STATE_IN_SYNC;
+    const char *result = grown ? "grown" : finished ? "ended" : "blocked";
+    struct store_counters *counters;
+    struct store_counted_resize *row;
 
     if (!finished && reason == REASON_NONE)
-        return 0;
-    store->counts_pending = true;
-    add_result(&store->pending,
-               grown      ? "grown"
-               : finished ? "ended"
-                          : "blocked",
-               reason_name(reason), 1);
-    return grown ? count_spans(store, volume_id) : 0;
+        return;
+    counters = store_count(store);
+    row = counters->resize_result;
+    while (row < counters->resize_result + counters->resize_results &&
+           (strcmp(row->result, result) != 0 || strcmp(row->reason, reason_name(reason)) != 0))
+        row++;
+    if (row == counters->resize_result + STORE_COUNTED_RESIZES)
+        return;
+    if (row == counters->resize_result + counters->resize_results) {
+        counters->resize_results++;
+        (void)snprintf(row->result, sizeof(row->result), "%s", result);
+        (void)snprintf(row->reason, sizeof(row->reason), "%s", reason_name(reason));
+    }
+    row->count++;
+    if (grown)
+        count_spans(store, volume_id);
 }
 
 void count_cleanup(struct store *store, const char *decision)
 {
-    static const char *const names[] = {[STORE_COUNTED_KEPT] = "kept",
-                                        [STORE_COUNTED_REMOVED] = "removed",
-                                        [STORE_COUNTED_PUT_BACK] = "put-back",
-                                        [STORE_COUNTED_RESTORED] = "restored",
-                                        [STORE_COUNTED_FAILED] = "failed"};
+    enum cleanup_decision decided = cleanup_decision_from_name(decision);
 
-    for (size_t i = 0; i < STORE_COUNTED_CLEANUPS; i++)
-        if (strcmp(names[i], decision) == 0) {
-            store->counts_pending = true;
-            store->pending.cleanups[i]++;
-        }
+    if (decided < CLEANUP_DECISIONS)
+        store_count(store)->cleanups[decided]++;
 }
 
-void count_published(struct store *store)
+bool store_delete_others(struct store *store, const char *select, const char *delete, int64_t id,
+                         const char *const *first, size_t stride, unsigned count)
 {
-    store->counts_pending = true;
-    store->pending.published++;
-}
+    cleanup(sql_end) struct sql_rows rows = {0};
+    bool deleted = false;
 
-void counts_drop(struct store *store)
-{
-    if (store->counts_pending)
-        store->pending = (struct store_counters){0};
-    store->counts_pending = false;
-}
+    STORE_QUERY(store, select, &rows, id);
+    while (sql_next(&rows) > 0) {
+        const char *name = sql_borrow_text(&rows);
 
-void counts_keep(struct store *store, double commit_seconds)
-{
-    struct store_counters *into = &store->counters;
-    const struct store_counters *from = &store->pending;
-
-    histogram_add(&into->commits, commit_seconds);
-    if (!store->counts_pending)
-        return;
-    for (size_t i = 0; i < STORE_STAGES; i++)
-        histogram_merge(&into->resizes[i], &from->resizes[i]);
-    for (size_t i = 0; i < from->resize_results; i++)
-        add_result(into, from->resize_result[i].result, from->resize_result[i].reason,
-                   from->resize_result[i].count);
-    for (size_t i = 0; i < STORE_COUNTED_CLEANUPS; i++)
-        into->cleanups[i] += from->cleanups[i];
-    into->published += from->published;
-    counts_drop(store);
+        if (name_table_find(first, stride, count, name, count) == count)
+            deleted |= STORE_CHANGE(store, delete, id, name) > 0;
+    }
+    return deleted;
 }

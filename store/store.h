@@ -6,8 +6,8 @@
  * a transaction, except where it says otherwise. An equal fact writes nothing, and the caller that
  * puts a fact learns whether anything changed. Each change appends its own row to the journal.
  *
- * Errors: an enum store_failure (bounds.h); store_error_text() has SQLite's own words. After an
- * error inside a transaction the caller rolls back and tries the pass again.
+ * Errors: an enum store_failure (bounds.h); store_error_text() has SQLite's own words. After one
+ * inside a transaction every function fails with it, until the caller rolls back and tries again.
  *
  * Times passed in and out are milliseconds since 1970 UTC, for people; *_ns are CLOCK_BOOTTIME and
  * mean something only within the boot whose id the store was opened with.
@@ -15,11 +15,9 @@
 #pragma once
 
 #include "lib/result.h"
-#include "store/bindings.h"
 #include "store/bounds.h"
 #include "store/devices.h"
 #include "store/drive_mounts.h"
-#include "store/entries.h"
 #include "store/journal.h"
 #include "store/sandboxes.h"
 #include "store/volumes.h"

@@ -19,7 +19,6 @@ struct store_reader {
     const struct store_counters *counters; /* NULL: it was */
 };
 
-/* Tables of history, in the order in which they are trimmed. */
 enum { TRIMMED_TABLES = 8, MSEC_PER_DAY = 24 * 60 * 60 * 1000 };
 
 struct store {
@@ -39,16 +38,13 @@ struct store {
     int wal_pages;                         /* after the last commit */
     int wal_moved_pages;                   /* of these, after the last checkpoint */
     struct store_counters counters;
-    struct store_counters pending; /* of the transaction that is open */
-    bool counts_pending;           /* it has any */
-    bool has_no_unnamed;           /* in this transaction: no volume's path is unknown */
+    struct store_counters counted_before; /* the transaction, if it has counted anything */
+    bool is_counting;                     /* it has */
+    bool has_no_unnamed;                  /* in this transaction: no volume's path is unknown */
 };
 
 /* Whether text from the file may be embedded as JSON. */
 bool store_is_json(const char *text);
-
-/* Before the file is closed: what is left of the WAL is small, and only its own commit is in it. */
-void store_leave_wal(struct store *store);
 
 /* NULL for none. */
 static inline struct sql_value sql_reason(enum volume_reason reason)
@@ -59,23 +55,41 @@ static inline struct sql_value sql_reason(enum volume_reason reason)
 /* How many rows of history: fewer in memory. */
 int64_t store_rows_kept(const struct store *store);
 
-/* Statements of the store's connection; values are numbers, texts and struct sql_value. */
-#define STORE_RUN(store, text, ...) STORE_CHANGE(store, text, NULL, ##__VA_ARGS__)
-#define STORE_CHANGE(store, text, ret_changes, ...)                                                \
-    sql_run_values(&(store)->connection, text, ret_changes, SQL_VALUES(__VA_ARGS__))
-#define STORE_FIND(store, text, ret_number, ...)                                                   \
-    sql_find_values(&(store)->connection, text, ret_number, SQL_VALUES(__VA_ARGS__))
+/* Statements of the store's connection; values are numbers, texts and struct sql_value. Of those
+ * that have no result of their own, STORE_RESULT() is the result. */
+#define STORE_RUN(store, text, ...)    store_result(STORE_CHANGE(store, text, ##__VA_ARGS__))
+#define STORE_CHANGE(store, text, ...) /* how many rows, or a failure */                           \
+    sql_change_values(&(store)->connection, text, SQL_VALUES(__VA_ARGS__))
+#define STORE_NUMBER(store, text, ...) /* 0: there is none, or it is */                            \
+    sql_number_values(&(store)->connection, text, SQL_VALUES(__VA_ARGS__))
+#define STORE_HAS(store, text, ...) (STORE_NUMBER(store, text, ##__VA_ARGS__) != 0)
+#define STORE_FIND_TEXT(store, text, ret_text, size, ...)                                          \
+    sql_find_text(&(store)->connection, text, ret_text, size, SQL_VALUES(__VA_ARGS__))
 #define STORE_QUERY(store, text, rows, ...)                                                        \
     sql_query_values(&(store)->connection, text, rows, SQL_VALUES(__VA_ARGS__))
 #define STORE_FIRST(store, text, rows, ...)                                                        \
     sql_first_values(&(store)->connection, text, rows, SQL_VALUES(__VA_ARGS__))
-
-#define STORE_FIND_TEXT(store, text, ret_text, size, ...)                                          \
-    sql_find_text(&(store)->connection, text, ret_text, size, SQL_VALUES(__VA_ARGS__))
 #define STORE_EACH_NUMBER(store, text, callback, userdata, ...)                                    \
     sql_each_number(&(store)->connection, text, callback, userdata, SQL_VALUES(__VA_ARGS__))
 #define STORE_EACH_TEXT(store, text, callback, userdata, ...)                                      \
     sql_each_text(&(store)->connection, text, callback, userdata, SQL_VALUES(__VA_ARGS__))
+/* The failure of the last statement, or the first failure of the transaction that is open; 0: it
+ * went well. */
+#define STORE_RESULT(store) ((store)->connection.failure)
+
+static inline int store_result(int changes)
+{
+    return changes < 0 ? changes : 0;
+}
+
+/* Writes a row only if it is not like that already. More conditions follow, each with its AND. */
+#define SET_IF_OTHER(columns, values)                                                              \
+    " SET (" columns ") = (" values ") WHERE (" columns ") IS NOT (" values ")"
+
+/* Deletes those rows of `id` whose name is none of these. `select` is of their names, `delete` of
+ * id and name. Whether there were any. */
+bool store_delete_others(struct store *store, const char *select, const char *delete, int64_t id,
+                         const char *const *first, size_t stride, unsigned count);
 
 /* What a line of the journal is about. Where sandbox and device are NULL, they are the volume's
  * own. */
@@ -93,53 +107,25 @@ struct journal_subject {
 int journal_write(struct store *store, const char *kind, const struct journal_subject *subject,
                   const struct sql_value *members, size_t count);
 
-/* store.c: in a transaction; with its commit; with a rollback. finished: the volume's newest
- * resize. */
-int count_resize(struct store *store, int64_t volume_id, enum volume_state state,
-                 enum volume_reason reason, bool finished);
+/* The counters, which a rollback takes back. */
+struct store_counters *store_count(struct store *store);
 void count_cleanup(struct store *store, const char *decision);
-void count_published(struct store *store);
-void counts_keep(struct store *store, double commit_seconds);
-void counts_drop(struct store *store);
+/* finished: the volume's newest resize. */
+void count_resize(struct store *store, int64_t volume_id, enum volume_state state,
+                  enum volume_reason reason, bool finished);
 
 /* mappings.list: the list has the drive; it had the drive and is to be read again; below 0: how
  * often in a row it lacked the drive; NULL: it was not read. */
 enum { LIST_HAS = 1, LIST_AGAIN = 2 };
 
-/* Closes every open mapping of a sandbox that ended. */
-int bindings_close_of_sandbox(struct store *store, int64_t sandbox_ref);
-
-/* The name that hides this path; "" for NULL. */
-const char *hash_path(const char *path, char ret_hash[static SHA256_HEX_BYTES]);
-/* The live volume of this name whose path is not known; 0: none. */
-int unresolved_find(struct store *store, const char *key, int64_t *ret_volume_id);
-int volume_set_path(struct store *store, int64_t volume_id, const char *path);
-
-/* volume_state.c: the live volume of this path, or of this name if no path is known for it (0:
- * none); one more live volume, or STORE_TOO_MANY; a new one, whose leading entry is the next that
- * is inserted (device_id 0: not known); what its entries make of it; its end. */
-int volume_find(struct store *store, const char *target_path, const char *key,
-                int64_t *ret_volume_id);
-int volume_count(struct store *store);
-int volume_add(struct store *store, const struct store_entry *entry, int64_t device_id,
-               int64_t *ret_volume_id);
-int volume_refresh(struct store *store, int64_t volume_id);
-int volume_end(struct store *store, int64_t volume_id);
-
-/* Forgets the guest's answers: they were not about the volume, or no longer are. */
-int guest_stats_forget(struct store *store, int64_t volume_id);
-
-/* devices.c: what a device is known by and its size, in the order of their names; a row of a device
- * that has none (0: it has), and the journal's line about that. */
+/* What a device is known by and its size, in the order of their names; a row of a device that has
+ * none (0: it has), and the journal's line about that. */
 #define DEVICE_NAMES "boot_id, kind, name, major, minor, diskseq, file_device, inode, size_bytes"
 enum { DEVICE_COLUMNS = 9 };
 void device_take_columns(const struct store *store, const struct store_device *device,
                          struct sql_value ret_columns[static DEVICE_COLUMNS]);
-int device_insert(struct store *store, const struct store_device *device, int64_t *ret_device_id);
+int64_t device_insert(struct store *store, const struct store_device *device);
 int device_journal_seen(struct store *store, const struct store_device *device);
-
-/* No retry waits and none has failed. */
-int volume_clear_attempts(struct store *store, int64_t volume_id);
 
 /* Sandboxes of another boot are gone. */
 int sandboxes_end_other_boots(struct store *store);

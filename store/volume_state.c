@@ -10,57 +10,48 @@
 
 /* ---- state --------------------------------------------------------------------------------- */
 
-static int write_state(struct store *store, const struct store_volume *volume,
-                       enum volume_state state, enum volume_reason reason)
-{
-    static const char set[] =
-        "UPDATE volumes SET state = ?2, reason = ?3, state_since = ?4 WHERE volume_id = ?1";
-    char before[2 * STORE_NAME_BYTES], after[2 * STORE_NAME_BYTES];
-    int r = STORE_RUN(store, set, volume->volume_id, state_name(state), reason_name(reason),
-                      store->now_ms);
-
-    (void)snprintf(before, sizeof(before), "%s/%s", state_name(volume->state),
-                   reason_name(volume->reason));
-    (void)snprintf(after, sizeof(after), "%s/%s", state_name(state), reason_name(reason));
-    return r < 0 ? r
-                 : JOURNAL(store, "state_changed", ABOUT(.volume = volume), "from", before, "to",
-                           after);
-}
-
-static int follow_state(struct store *store, const struct store_volume *volume,
-                        enum volume_state state, enum volume_reason reason, bool finish)
+static void follow_state(struct store *store, const struct store_volume *volume,
+                         enum volume_state state, enum volume_reason reason, bool finish)
 {
     static const char follow[] = "UPDATE resizes SET state = ?2, reason = ?3, finished_at = ?4"
                                  " WHERE volume_id = ?1 AND finished_at IS NULL"
                                  " AND (?4 IS NOT NULL OR (state, reason) IS NOT (?2, ?3))";
-    int changes = 0;
-    int r = STORE_CHANGE(store, follow, &changes, volume->volume_id, state_name(state),
-                         reason_name(reason), finish ? sql_number(store->now_ms) : sql_known(0));
 
-    if (r == 0 && changes)
-        r = count_resize(store, volume->volume_id, state, reason, finish);
-    if (r < 0 || !finish || !changes)
-        return r;
-    return JOURNAL(store, "resize_finished", ABOUT(.volume = volume), "state", state_name(state));
+    if (STORE_CHANGE(store, follow, volume->volume_id, state_name(state), reason_name(reason),
+                     finish ? sql_number(store->now_ms) : sql_known(0)) <= 0)
+        return;
+    count_resize(store, volume->volume_id, state, reason, finish);
+    if (finish)
+        JOURNAL(store, "resize_finished", ABOUT(.volume = volume), "state", state_name(state));
 }
 
 int store_set_state(struct store *store, struct store_volume *volume, enum volume_state state,
                     enum volume_reason reason, bool *ret_changed)
 {
+    static const char set[] =
+        "UPDATE volumes SET state = ?2, reason = ?3, state_since = ?4 WHERE volume_id = ?1";
+    char before[2 * STORE_NAME_BYTES], after[2 * STORE_NAME_BYTES];
     bool changed = volume->state != state || volume->reason != reason || volume->has_unknown_words;
     bool finish =
         volume->status == STORE_REMOVED || state == STATE_IN_SYNC || state == STATE_UNMANAGED;
-    int r = 0;
 
-    if (changed)
-        r = write_state(store, volume, state, reason);
-    /* Then the sandbox's VM does not have the volume's device. */
-    if (r == 0 && changed && (state == STATE_DETACHED || reason == REASON_BYPASSED))
-        r = guest_stats_forget(store, volume->volume_id);
-    if (r == 0 && volume->resize_id)
-        r = follow_state(store, volume, state, reason, finish);
-    if (r < 0)
-        return r;
+    if (changed) {
+        STORE_RUN(store, set, volume->volume_id, state_name(state), reason_name(reason),
+                  store->now_ms);
+        (void)snprintf(before, sizeof(before), "%s/%s", state_name(volume->state),
+                       reason_name(volume->reason));
+        (void)snprintf(after, sizeof(after), "%s/%s", state_name(state), reason_name(reason));
+        JOURNAL(store, "state_changed", ABOUT(.volume = volume), "from", before, "to", after);
+    }
+    /* Then the sandbox's VM does not have the volume's device, and the guest's answers were not
+     * about it, or no longer are. */
+    if (changed && (state == STATE_DETACHED || reason == REASON_BYPASSED))
+        STORE_RUN(store,
+                  "DELETE FROM guest_stats WHERE mapping_id ="
+                  " (SELECT mapping_id FROM mappings WHERE volume_id = ?1 AND until IS NULL)",
+                  volume->volume_id);
+    if (volume->resize_id)
+        follow_state(store, volume, state, reason, finish);
     volume->state = state;
     volume->reason = reason;
     volume->has_unknown_words = false;
@@ -68,7 +59,7 @@ int store_set_state(struct store *store, struct store_volume *volume, enum volum
         volume->resize_id = 0;
     if (ret_changed)
         *ret_changed = changed;
-    return 0;
+    return STORE_RESULT(store);
 }
 
 int store_set_observed(struct store *store, int64_t volume_id, bool observed)
@@ -96,15 +87,14 @@ int store_set_resizable(struct store *store, const struct store_volume *volume,
     const char *answer = resizable ? resizable : "";
     char before[2 * STORE_NAME_BYTES], after[2 * STORE_NAME_BYTES];
     bool changed = strcmp(volume->resizable, answer) != 0 || volume->resizable_reason != reason;
-    int r;
 
     if (ret_changed)
         *ret_changed = changed;
     if (!changed)
         return 0;
-    r = STORE_RUN(store, set, volume->volume_id, resizable, sql_reason(reason));
-    if (r < 0 || (strcmp(volume->resizable, "no") != 0 && strcmp(answer, "no") != 0))
-        return r;
+    STORE_RUN(store, set, volume->volume_id, resizable, sql_reason(reason));
+    if (strcmp(volume->resizable, "no") != 0 && strcmp(answer, "no") != 0)
+        return STORE_RESULT(store);
     format_resizable(volume->resizable, volume->resizable_reason, before);
     format_resizable(answer, reason, after);
     return JOURNAL(store, "resizable_changed", ABOUT(.volume_id = volume->volume_id), "from",
@@ -113,169 +103,55 @@ int store_set_resizable(struct store *store, const struct store_volume *volume,
 
 int store_set_evidence(struct store *store, struct store_volume *volume, const char *evidence)
 {
-    int r =
-        *evidence || volume->has_evidence
-            ? STORE_RUN(
-                  store,
+    if (*evidence || volume->has_evidence)
+        STORE_RUN(store,
                   "UPDATE volumes SET evidence = ?2 WHERE volume_id = ?1 AND evidence IS NOT ?2",
-                  volume->volume_id, evidence)
-            : 0;
-
-    if (r == 0)
-        volume->has_evidence = *evidence != '\0';
-    return r;
+                  volume->volume_id, evidence);
+    volume->has_evidence = *evidence != '\0';
+    return STORE_RESULT(store);
 }
 
 /* ---- waiting ------------------------------------------------------------------------------- */
 
 int store_next_attempt(struct store *store, uint64_t after_ns, uint64_t *ret_ns)
 {
-    int64_t next_ns;
-    int r = STORE_FIND(store, "SELECT min(next_attempt_ns) FROM volumes WHERE next_attempt_ns > ?1",
-                       &next_ns, after_ns);
+    int64_t next_ns = STORE_NUMBER(
+        store, "SELECT min(next_attempt_ns) FROM volumes WHERE next_attempt_ns > ?1", after_ns);
 
     *ret_ns = next_ns ? (uint64_t)next_ns : UINT64_MAX;
-    return r < 0 ? r : 0;
+    return STORE_RESULT(store);
 }
 
 bool store_awaits_stillness(struct store *store)
 {
-    static const char find[] = "SELECT 1 FROM volumes WHERE next_attempt_ns IS NOT NULL"
-                               " AND attempts = 0 AND removed_at IS NULL LIMIT 1";
-
-    return STORE_FIND(store, find, NULL) > 0;
+    return STORE_HAS(store, "SELECT 1 FROM volumes WHERE next_attempt_ns IS NOT NULL"
+                            " AND attempts = 0 AND removed_at IS NULL LIMIT 1");
 }
+
+#define FORGET_ATTEMPTS                                                                            \
+    "UPDATE volumes SET attempts = 0, next_attempt_ns = NULL, next_attempt_ms = NULL WHERE "
 
 int store_forget_waiting(struct store *store)
 {
-    static const char volumes[] =
-        "UPDATE volumes SET attempts = 0, next_attempt_ns = NULL, next_attempt_ms = NULL"
-        " WHERE attempts <> 0 OR next_attempt_ns IS NOT NULL";
-    static const char sandboxes[] =
+    static const char forget[] = FORGET_ATTEMPTS
+        "(attempts <> 0 OR next_attempt_ns IS NOT NULL);"
         "UPDATE sandboxes SET companion_ability = NULL, agent_ability = NULL,"
         " shim_ability = NULL, helper_ability = NULL"
         " WHERE gone_at IS NULL AND coalesce(companion_ability, agent_ability, shim_ability,"
-        " helper_ability) IS NOT NULL";
-    static const char mappings[] =
+        " helper_ability) IS NOT NULL;"
         "UPDATE mappings SET undone = 0 WHERE until IS NULL AND undone <> 0";
-    int r = STORE_RUN(store, volumes);
 
-    if (r == 0)
-        r = STORE_RUN(store, sandboxes);
-    if (r == 0)
-        r = STORE_RUN(store, mappings);
-    return r < 0 ? r : store_want_list(store, 0);
+    STORE_RUN(store, forget);
+    return store_want_list(store, 0);
 }
 
 int store_forget_waiting_of(struct store *store, int64_t sandbox_ref)
 {
-    static const char volumes[] =
-        "UPDATE volumes SET attempts = 0, next_attempt_ns = NULL, next_attempt_ms = NULL"
-        " WHERE volume_id IN (SELECT volume_id FROM mappings WHERE sandbox_ref = ?1"
-        "  AND until IS NULL) AND (attempts <> 0 OR next_attempt_ns IS NOT NULL)";
+    static const char forget[] =
+        FORGET_ATTEMPTS "volume_id IN (SELECT volume_id FROM mappings WHERE sandbox_ref = ?1"
+                        "  AND until IS NULL) AND (attempts <> 0 OR next_attempt_ns IS NOT NULL)";
 
-    return STORE_RUN(store, volumes, sandbox_ref);
-}
-
-/* ---- volume lifetime ------------------------------------------------------------------------ */
-
-/* A volume begins with its first entry and ends with its last one. */
-
-int store_find_volume(struct store *store, const char *target_path, int64_t *ret_volume_id)
-{
-    int r = STORE_FIND(
-        store, "SELECT volume_id FROM volumes WHERE target_path = ?1 AND removed_at IS NULL",
-        ret_volume_id, target_path);
-
-    return r < 0 ? r : 0;
-}
-
-int volume_find(struct store *store, const char *target_path, const char *key,
-                int64_t *ret_volume_id)
-{
-    return target_path ? store_find_volume(store, target_path, ret_volume_id)
-                       : unresolved_find(store, key, ret_volume_id);
-}
-
-int volume_count(struct store *store)
-{
-    static const char count[] = "UPDATE meta SET live_volumes = live_volumes + 1"
-                                " WHERE one = 1 AND live_volumes < ?1";
-    int counted = 0;
-    int r = STORE_CHANGE(store, count, &counted, STORE_VOLUMES);
-
-    return r == 0 && !counted ? STORE_TOO_MANY : r;
-}
-
-int volume_add(struct store *store, const struct store_entry *entry, int64_t device_id,
-               int64_t *ret_volume_id)
-{
-    static const char insert[] =
-        "INSERT INTO volumes (target_path, path_sha256, entry_id, status, device_id, state, reason,"
-        " state_since, first_seen, last_changed)"
-        " VALUES (?1, ?2, (SELECT coalesce(max(entry_id), 0) + 1 FROM entries), 'present', ?4,"
-        "  'unknown', 'none', ?3, ?3, ?3)";
-    char hash[SHA256_HEX_BYTES];
-    int r = STORE_RUN(store, insert, entry->target_path, hash_path(entry->target_path, hash),
-                      store->now_ms, sql_known(device_id));
-
-    if (r < 0)
-        return r;
-    store->has_no_unnamed = store->has_no_unnamed && entry->target_path;
-    *ret_volume_id = sqlite3_last_insert_rowid(store->connection.db);
-    return JOURNAL(store, "volume_added", ABOUT(.volume_id = *ret_volume_id, .is_complete = true),
-                   "target_path", entry->target_path, "layout", layout_name(entry->layout), "key",
-                   entry->key);
-}
-
-/* Subqueries, because UPDATE … FROM would build a table for its one row. */
-#define LIVE_ENTRIES "FROM entries WHERE volume_id = ?1 AND gone = 0"
-
-int volume_refresh(struct store *store, int64_t volume_id)
-{
-    static const char refresh[] =
-        "UPDATE volumes SET last_changed = ?2,"
-        " entry_id = coalesce((SELECT min(entry_id) " LIVE_ENTRIES " AND layout = 'kata'),"
-        "  (SELECT min(entry_id) " LIVE_ENTRIES ")),"
-        " status = CASE WHEN EXISTS (SELECT 1 " LIVE_ENTRIES " AND problem IS NOT NULL)"
-        "  THEN 'invalid' ELSE 'present' END WHERE volume_id = ?1";
-
-    return STORE_RUN(store, refresh, volume_id, store->now_ms);
-}
-
-int volume_end(struct store *store, int64_t volume_id)
-{
-    static const char end[] =
-        "UPDATE volumes SET status = CASE WHEN EXISTS (SELECT 1 FROM trash t"
-        "  WHERE t.volume_id = ?1 AND t.file IS NULL) THEN 'quarantined' ELSE 'removed' END,"
-        " device_id = NULL, attempts = 0,"
-        " next_attempt_ns = NULL, next_attempt_ms = NULL, last_changed = ?2, removed_at = ?2"
-        " WHERE volume_id = ?1";
-    struct store_volume volume = {.volume_id = volume_id};
-    /* It names the sandbox while the binding is open. */
-    int r = JOURNAL(store, "volume_removed", ABOUT(.volume_id = volume_id));
-
-    if (r == 0)
-        r = store_close_binding(store, volume_id);
-    if (r == 0)
-        r = STORE_RUN(store, end, volume_id, store->now_ms);
-    if (r == 0)
-        r = STORE_RUN(store, "UPDATE meta SET live_volumes = live_volumes - 1 WHERE one = 1");
-    if (r == 0)
-        r = store_reload_volume(store, &volume);
-    return r < 0 ? r : store_set_state(store, &volume, STATE_UNMANAGED, REASON_NONE, NULL);
-}
-
-int store_find_unstaged(struct store *store, int64_t volume_id,
-                        char ret_sandbox_id[static STORE_SANDBOX_ID_BYTES])
-{
-    static const char find[] = "SELECT s.sandbox_id FROM volumes v"
-                               " JOIN mappings k ON k.mapping_id = " V_UNSTAGED_MAPPING
-                               " JOIN sandboxes s ON s.sandbox_ref = k.sandbox_ref"
-                               " WHERE v.volume_id = ?1";
-    int r = STORE_FIND_TEXT(store, find, ret_sandbox_id, STORE_SANDBOX_ID_BYTES, volume_id);
-
-    return r < 0 ? r : 0;
+    return STORE_RUN(store, forget, sandbox_ref);
 }
 
 /* ---- resizes -------------------------------------------------------------------------------- */
@@ -288,34 +164,19 @@ int store_find_unstaged(struct store *store, int64_t volume_id,
  * unfinished resize is continued.
  */
 
-static int add_resize(struct store *store, int64_t volume_id, uint64_t from_bytes,
-                      uint64_t to_bytes)
-{
-    static const char insert[] =
-        "INSERT INTO resizes (volume_id, sandbox_id, device, from_bytes, to_bytes, state, reason,"
-        " detected_at) SELECT v.volume_id, s.sandbox_id, d.name, ?2, ?3, v.state, v.reason, ?4"
-        " FROM volumes v LEFT JOIN devices d ON d.device_id = v.device_id"
-        " LEFT JOIN mappings m ON m.volume_id = v.volume_id AND m.until IS NULL"
-        " LEFT JOIN sandboxes s ON s.sandbox_ref = m.sandbox_ref WHERE v.volume_id = ?1";
-
-    return STORE_RUN(store, insert, volume_id, sql_known(from_bytes), to_bytes, store->now_ms);
-}
-
 /* The results of earlier attempts say nothing about a new goal. */
-static int forget_reasons(struct store *store, struct store_volume *volume)
+static void forget_reasons(struct store *store, struct store_volume *volume)
 {
     static const char forget[] = "UPDATE mappings SET hypervisor_reason = NULL, guest_reason = NULL"
                                  " WHERE volume_id = ?1 AND until IS NULL";
-    int r = 0;
 
     if (volume->hypervisor_reason != REASON_NONE || volume->guest_reason != REASON_NONE)
-        r = STORE_RUN(store, forget, volume->volume_id);
-    if (r == 0 && (volume->attempts || volume->next_attempt_ns))
-        r = volume_clear_attempts(store, volume->volume_id);
+        STORE_RUN(store, forget, volume->volume_id);
+    if (volume->attempts || volume->next_attempt_ns)
+        store_set_attempts(store, volume->volume_id, 0, 0, 0);
     volume->hypervisor_reason = volume->guest_reason = REASON_NONE;
     volume->attempts = 0;
     volume->next_attempt_ns = 0;
-    return r;
 }
 
 int store_open_resize(struct store *store, struct store_volume *volume, uint64_t from_bytes,
@@ -324,23 +185,26 @@ int store_open_resize(struct store *store, struct store_volume *volume, uint64_t
     static const char raise[] =
         "UPDATE resizes SET to_bytes = ?2, error = NULL, hypervisor_at = NULL, guest_at = NULL"
         " WHERE resize_id = ?1";
+    static const char open[] =
+        "INSERT INTO resizes (volume_id, sandbox_id, device, from_bytes, to_bytes, state, reason,"
+        " detected_at) SELECT v.volume_id, s.sandbox_id, d.name, ?2, ?3, v.state, v.reason, ?4"
+        " FROM volumes v LEFT JOIN devices d ON d.device_id = v.device_id"
+        " LEFT JOIN mappings m ON m.volume_id = v.volume_id AND m.until IS NULL"
+        " LEFT JOIN sandboxes s ON s.sandbox_ref = m.sandbox_ref WHERE v.volume_id = ?1";
     bool is_open = volume->resize_id != 0;
-    int r;
 
     if (is_open && volume->resize_to_bytes >= to_bytes)
         return 0;
-    r = is_open ? STORE_RUN(store, raise, volume->resize_id, to_bytes)
-                : add_resize(store, volume->volume_id, from_bytes, to_bytes);
-    if (r < 0)
-        return r;
-    if (!is_open)
+    if (is_open)
+        STORE_RUN(store, raise, volume->resize_id, to_bytes);
+    else if (STORE_RUN(store, open, volume->volume_id, sql_known(from_bytes), to_bytes,
+                       store->now_ms) == 0)
         volume->resize_id = sqlite3_last_insert_rowid(store->connection.db);
     volume->resize_to_bytes = to_bytes;
-    r = forget_reasons(store, volume);
-    return r < 0 ? r
-                 : JOURNAL(store, is_open ? "resize_raised" : "resize_opened",
-                           ABOUT(.volume = volume), "from_bytes", sql_known(from_bytes), "to_bytes",
-                           sql_known(volume->resize_to_bytes));
+    forget_reasons(store, volume);
+    return JOURNAL(store, is_open ? "resize_raised" : "resize_opened", ABOUT(.volume = volume),
+                   "from_bytes", sql_known(from_bytes), "to_bytes",
+                   sql_known(volume->resize_to_bytes));
 }
 
 int store_get_reached_size(struct store *store, int64_t volume_id, uint64_t *ret_bytes)
@@ -348,11 +212,9 @@ int store_get_reached_size(struct store *store, int64_t volume_id, uint64_t *ret
     static const char find[] =
         "SELECT m.guest_synced_bytes FROM mappings m JOIN volumes v ON v.volume_id = m.volume_id"
         " AND v.device_id = m.device_id WHERE m.volume_id = ?1 ORDER BY m.mapping_id DESC LIMIT 1";
-    int64_t bytes;
-    int r = STORE_FIND(store, find, &bytes, volume_id);
 
-    *ret_bytes = (uint64_t)bytes;
-    return r < 0 ? r : 0;
+    *ret_bytes = (uint64_t)STORE_NUMBER(store, find, volume_id);
+    return STORE_RESULT(store);
 }
 
 int store_intend(struct store *store, const struct store_volume *volume, const char *act)
@@ -360,10 +222,81 @@ int store_intend(struct store *store, const struct store_volume *volume, const c
     static const char count[] =
         "UPDATE resizes SET attempts = attempts + 1 WHERE volume_id = ?1 AND finished_at IS NULL";
     char kind[STORE_NAME_BYTES];
-    int r = STORE_RUN(store, count, volume->volume_id);
 
+    STORE_RUN(store, count, volume->volume_id);
     (void)snprintf(kind, sizeof(kind), "%s_intended", act);
-    return r < 0 ? r
-                 : JOURNAL(store, kind, ABOUT(.volume = volume), "bytes",
-                           sql_known(volume->device_bytes));
+    return JOURNAL(store, kind, ABOUT(.volume = volume), "bytes", sql_known(volume->device_bytes));
+}
+
+/* ---- lists ----------------------------------------------------------------------------------- */
+
+#define VOLUMES      "SELECT v.volume_id FROM volumes v WHERE v.removed_at IS NULL"
+#define LIVE_VOLUMES " JOIN volumes v ON v.removed_at IS NULL AND "
+
+/* Of a search's name ?1, major ?2, minor ?3, file_device ?5, inode ?6, device_id ?7 and time ?8; ?4
+ * is the boot. */
+static const char *const lists[] = {
+    [STORE_VOLUMES_ALL] = VOLUMES,
+    [STORE_VOLUMES_OF_DEVICE] =
+        "SELECT v.volume_id FROM devices d" LIVE_VOLUMES "v.device_id = d.device_id"
+        " WHERE d.kind = 'block' AND d.major = ?2 AND d.minor = ?3 AND d.boot_id = ?4"
+        " UNION ALL SELECT v.volume_id FROM devices d JOIN layers l ON l.layer_id = "
+        "d.device_id" LIVE_VOLUMES "v.device_id = l.device_id"
+        " WHERE d.kind = 'block' AND d.major = ?2 AND d.minor = ?3 AND d.boot_id = ?4",
+    [STORE_VOLUMES_OF_FILE] =
+        "SELECT v.volume_id FROM devices d" LIVE_VOLUMES "v.device_id = d.device_id"
+        " WHERE d.kind <> 'block' AND d.inode = ?6 AND d.file_device = ?5 AND d.boot_id = ?4",
+    [STORE_VOLUMES_OF_DEVICE_ID] = VOLUMES " AND v.device_id = ?7",
+    [STORE_VOLUMES_BESIDE] =
+        "SELECT v.volume_id FROM entries e JOIN volumes o ON o.volume_id = e.volume_id" LIVE_VOLUMES
+        "v.device_id = o.device_id AND v.volume_id <> o.volume_id"
+        " WHERE e.key = ?1 AND e.gone = 0",
+    /* The last: those on a device that an orphaned VMM has open. */
+    [STORE_VOLUMES_OF_SANDBOX] =
+        "SELECT e.volume_id FROM entry_sandboxes n JOIN entries e ON e.entry_id = n.entry_id"
+        " WHERE n.sandbox_id = ?1 AND e.gone = 0"
+        " UNION SELECT m.volume_id FROM sandboxes s JOIN mappings m"
+        " ON m.sandbox_ref = s.sandbox_ref AND m.until IS NULL"
+        " WHERE s.sandbox_id = ?1 AND s.gone_at IS NULL"
+        " UNION SELECT v.volume_id FROM sandboxes s JOIN sandbox_claims c"
+        " ON c.sandbox_ref = s.sandbox_ref" LIVE_VOLUMES "v.target_path = c.path"
+        " WHERE s.sandbox_id = ?1 AND s.gone_at IS NULL"
+        " UNION SELECT v.volume_id FROM sandboxes s"
+        " JOIN sandbox_drives h ON h.sandbox_ref = s.sandbox_ref"
+        " JOIN devices d ON d.kind = 'block' AND d.major = h.major AND d.minor = h.minor"
+        "  AND d.boot_id = s.boot_id" LIVE_VOLUMES "v.device_id = d.device_id"
+        " WHERE s.sandbox_id = ?1 AND s.gone_at IS NULL AND s.orphaned = 1",
+    /* Every path above a claim, each once: rtrim() takes the last part off. */
+    [STORE_VOLUMES_BYPASSED] =
+        "WITH RECURSIVE above (path) AS (SELECT c.path FROM sandboxes s JOIN sandbox_claims c"
+        " ON c.sandbox_ref = s.sandbox_ref WHERE s.sandbox_id = ?1 AND s.gone_at IS NULL"
+        " UNION SELECT rtrim(rtrim(path, replace(path, '/', '')), '/') FROM above WHERE path <> '')"
+        " SELECT v.volume_id FROM above a" LIVE_VOLUMES "v.target_path = a.path"
+        " UNION SELECT e.volume_id FROM above a JOIN entries e ON e.subpaths = a.path"
+        " AND e.gone = 0"
+        " UNION SELECT volume_id FROM volumes WHERE state = 'blocked' AND reason = 'bypassed'",
+    [STORE_VOLUMES_BOUND] = "SELECT volume_id FROM mappings WHERE until IS NULL"
+                            " UNION " VOLUMES " AND v.state = 'blocked'",
+    [STORE_VOLUMES_WITHOUT_DEVICE] = VOLUMES " AND v.device_id IS NULL AND v.status = 'present'",
+    [STORE_VOLUMES_DUE] = VOLUMES " AND v.next_attempt_ns <= ?8",
+};
+
+int store_each_volume(struct store *store, const struct store_search *search,
+                      store_volume_callback *callback, void *userdata)
+{
+    return STORE_EACH_NUMBER(store, lists[search->of], callback, userdata, search->name,
+                             search->major, search->minor, store->boot_id, search->file_device,
+                             search->inode, search->device_id, search->time_ns);
+}
+
+int store_each_mounted_file_system(struct store *store,
+                                   int (*callback)(void *userdata, const char *fs_type),
+                                   void *userdata)
+{
+    static const char find[] =
+        "SELECT DISTINCT e.fs_type FROM mappings m JOIN volumes v ON v.volume_id = m.volume_id"
+        " JOIN entries e ON e.entry_id = v.entry_id"
+        " WHERE m.guest_bytes IS NOT NULL AND e.fs_type IS NOT NULL";
+
+    return STORE_EACH_TEXT(store, find, callback, userdata);
 }

@@ -130,76 +130,56 @@ static const char select_shared_drive[] =
     "  WHERE m.volume_id = ?3 AND m.until IS NULL AND m.since <= r.requested_at))"
     " AND (r.writable OR NOT ?2) LIMIT 1";
 
-static void take_volume(struct sql_rows *rows, struct store_volume *volume)
-{
-    static const char *const statuses[] = {"present", "invalid", "quarantined", "removed"};
-    enum volume_state state;
-    const char *status, *reason;
-
-    TAKE(rows, status);
-    volume->status = (enum store_status)name_table_find(
-        statuses, sizeof(*statuses), array_length(statuses), status, STORE_INVALID);
-    TAKE(rows, volume->policy, volume->read_only, volume->target_path, volume->key, volume->pv,
-         volume->volume_type, volume->device_path, volume->other_device_path);
-    state = state_from_name(sql_borrow_text(rows));
-    TAKE(rows, reason);
-    volume->state = state < STATES ? state : STATE_UNKNOWN;
-    volume->reason = reason_from_name(reason);
-    volume->has_unknown_words = state == STATES || strcmp(reason, reason_name(volume->reason)) != 0;
-    TAKE(rows, volume->attempts, volume->next_attempt_ns);
-}
-
-static void take_device(struct sql_rows *rows, struct store_volume *volume)
-{
-    unsigned state;
-
-    volume->device_id = sql_take_number(rows);
-    volume->device_kind = device_kind_from_name(sql_borrow_text(rows));
-    TAKE(rows, volume->device_name, volume->major, volume->minor, volume->file_device,
-         volume->inode, volume->device_bytes, volume->size_since_ns, volume->device_announced,
-         state);
-    volume->has_layers = state > 0;
-    volume->layers_state = state - volume->has_layers;
-}
-
-static void take_binding(struct sql_rows *rows, struct store_volume *volume)
-{
-    const char *obstacle;
-    int64_t list;
-
-    TAKE(rows, volume->binding_id, volume->binding_device_id, volume->binding_major,
-         volume->binding_minor, volume->binding_sandbox_ref);
-    TAKE_NAME(rows, volume->drive_id, volume->guest_path);
-    TAKE(rows, volume->binding_source, volume->first_bytes, volume->largest_bytes,
-         volume->hypervisor_bytes, volume->guest_bytes, volume->guest_synced_bytes);
-    volume->hypervisor_reason = reason_from_name(sql_borrow_text(rows));
-    volume->guest_reason = reason_from_name(sql_borrow_text(rows));
-    TAKE(rows, volume->record, list, volume->list_error, obstacle);
-    volume->list_again = list == LIST_AGAIN;
-    volume->list_misses = list < 0 ? (unsigned)-list : 0;
-    volume->list = list > 0 ? STORE_LIST_HAS : list < 0 ? STORE_LIST_LACKS : STORE_LIST_UNREAD;
-    volume->obstacle_known = *obstacle != '\0';
-    volume->obstacle = reason_from_name(obstacle);
-    TAKE(rows, volume->guest_proven, volume->hypervisor_error, volume->undone,
-         volume->filled_device_id, volume->filled_bytes);
-}
-
 static int load_volume(struct store *store, struct store_volume *volume,
                        char ret_subpaths[static STORE_PATH_BYTES])
 {
+    static const char *const statuses[] = {"present", "invalid", "quarantined", "removed"};
     cleanup(sql_end) struct sql_rows rows = {0};
+    const char *status, *state, *reason, *kind, *hypervisor_reason, *guest_reason, *obstacle;
+    unsigned layers;
+    int64_t list;
     int r = STORE_FIRST(store, select_volume, &rows, volume->volume_id);
 
     if (r <= 0)
         return r < 0 ? r : STORE_NO_VOLUME;
-    take_volume(&rows, volume);
-    take_device(&rows, volume);
-    take_binding(&rows, volume);
+    TAKE(&rows, status, volume->policy, volume->read_only, volume->target_path, volume->key,
+         volume->pv, volume->volume_type, volume->device_path, volume->other_device_path, state,
+         reason, volume->attempts, volume->next_attempt_ns);
+    TAKE(&rows, volume->device_id, kind, volume->device_name, volume->major, volume->minor,
+         volume->file_device, volume->inode, volume->device_bytes, volume->size_since_ns,
+         volume->device_announced, layers);
+    TAKE(&rows, volume->binding_id, volume->binding_device_id, volume->binding_major,
+         volume->binding_minor, volume->binding_sandbox_ref);
+    TAKE_NAME(&rows, volume->drive_id, volume->guest_path);
+    TAKE(&rows, volume->binding_source, volume->first_bytes, volume->largest_bytes,
+         volume->hypervisor_bytes, volume->guest_bytes, volume->guest_synced_bytes,
+         hypervisor_reason, guest_reason, volume->record, list, volume->list_error, obstacle,
+         volume->guest_proven, volume->hypervisor_error, volume->undone, volume->filled_device_id,
+         volume->filled_bytes);
     TAKE(&rows, volume->resize_id, volume->resize_from_bytes, volume->resize_to_bytes);
     sql_take_text(&rows, ret_subpaths, STORE_PATH_BYTES);
     TAKE(&rows, volume->has_evidence, volume->observed, volume->resizable);
     volume->resizable_reason = reason_from_name(sql_borrow_text(&rows));
     TAKE(&rows, volume->is_btrfs, volume->is_block_claim, volume->grows_file_system);
+
+    volume->status = (enum store_status)name_table_find(
+        statuses, sizeof(*statuses), array_length(statuses), status, STORE_INVALID);
+    volume->state = state_from_name(state);
+    volume->reason = reason_from_name(reason);
+    volume->has_unknown_words =
+        volume->state == STATES || strcmp(reason, reason_name(volume->reason)) != 0;
+    if (volume->state == STATES)
+        volume->state = STATE_UNKNOWN;
+    volume->device_kind = device_kind_from_name(kind);
+    volume->has_layers = layers > 0;
+    volume->layers_state = layers - volume->has_layers;
+    volume->hypervisor_reason = reason_from_name(hypervisor_reason);
+    volume->guest_reason = reason_from_name(guest_reason);
+    volume->list_again = list == LIST_AGAIN;
+    volume->list_misses = list < 0 ? (unsigned)-list : 0;
+    volume->list = list > 0 ? STORE_LIST_HAS : list < 0 ? STORE_LIST_LACKS : STORE_LIST_UNREAD;
+    volume->obstacle_known = *obstacle != '\0';
+    volume->obstacle = reason_from_name(obstacle);
     return 0;
 }
 
@@ -217,19 +197,9 @@ static void take_sandbox(struct sql_rows *rows, struct store_volume *volume)
 
 static void forget_sandbox(struct store_volume *volume)
 {
-    volume->sandbox_ref = 0;
-    volume->vmm_pid = 0;
-    volume->vmm_start_ns = 0;
-    volume->sandbox_id[0] = '\0';
-    volume->runtime = RUNTIME_UNKNOWN;
-    volume->hypervisor = HYPERVISOR_UNKNOWN;
-    volume->control_socket[0] = volume->agent_address[0] = '\0';
-    volume->claim_source[0] = volume->recorded_guest_path[0] = '\0';
-    volume->recorded_drive_id[0] = volume->recorded_file[0] = '\0';
-    volume->record_contradicts = false;
-    volume->carrier = STORE_CARRIER_ENDED;
-    for (enum guest_route i = ROUTE_COMPANION; i < GUEST_ROUTES; i++)
-        volume->ability[i][0] = '\0';
+    const size_t first = offsetof(struct store_volume, sandbox_ref);
+
+    memset((char *)volume + first, 0, offsetof(struct store_volume, is_recorded) - first);
 }
 
 /* The runtime's record for the mount of this volume outweighs a match by device, because the
@@ -421,11 +391,10 @@ int store_get_pv(struct store *store, int64_t volume_id, char ret_pv[static STOR
 {
     static const char find[] = "SELECT e.pv FROM volumes v JOIN entries e"
                                " ON e.entry_id = v.entry_id WHERE v.volume_id = ?1";
-    int r;
 
     ret_pv[0] = '\0';
     if (!store->connection.db)
         return -EBADF;
-    r = STORE_FIND_TEXT(store, find, ret_pv, STORE_KEY_BYTES, volume_id);
-    return r < 0 ? r : 0;
+    STORE_FIND_TEXT(store, find, ret_pv, STORE_KEY_BYTES, volume_id);
+    return STORE_RESULT(store);
 }

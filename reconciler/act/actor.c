@@ -232,7 +232,6 @@ static int act_record(struct act *act)
 {
     const struct log_ids ids = {act->volume.volume_id, act->volume.sandbox_id,
                                 act->volume.device_name, NULL, act->volume.pv};
-    bool is_open = false;
     int r;
 
     if (act_has_worked(act))
@@ -246,9 +245,8 @@ static int act_record(struct act *act)
     if (act->action == ACTION_RESCAN_DISK)
         return ops_of(act)->record(act);
     /* If the volume has been bound elsewhere meanwhile, the result does not concern it. */
-    r = store_is_binding_open(act->context->store, act->volume.binding_id, &is_open);
-    if (r < 0 || !is_open)
-        return r;
+    if (!store_is_binding_open(act->context->store, act->volume.binding_id))
+        return 0;
     r = ops_of(act)->record(act);
     return r < 0 ? r : record_attempt(act);
 }

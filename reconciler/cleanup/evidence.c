@@ -143,15 +143,15 @@ int evidence_suspects(struct cleanup *cleanup, int64_t entry_id, bool any,
     *ret_suspect = false;
     if (r != STORE_FOUND)
         return r < 0 ? r : 0;
-    r = store_each_user(cleanup->context->store, suspect.volume_id, count_user, &users);
+    r = store_each_user(cleanup->context->store, suspect.volume_id, 0, count_user, &users);
     if (r == 0)
-        r = store_each_named(cleanup->context->store, entry_id, count_user, &named);
+        r = store_each_user(cleanup->context->store, 0, entry_id, count_user, &named);
     if (r < 0)
         return r;
     *ret_suspect = any || is_suspect(cleanup, &suspect, &users, &named);
-    return *ret_suspect
-               ? store_each_user(cleanup->context->store, suspect.volume_id, ask_for_user, &users)
-               : 0;
+    return *ret_suspect ? store_each_user(cleanup->context->store, suspect.volume_id, 0,
+                                          ask_for_user, &users)
+                        : 0;
 }
 
 /* ---- one sandbox ------------------------------------------------------------------------- */
@@ -324,7 +324,7 @@ static int take_directory(struct cleanup *cleanup, struct evidence *evidence)
     if (r == EVIDENCE_TAKEN)
         r = observe_entry(volumes, suspect->key, &entry);
     if (r == OBSERVED && is_on_record(suspect, &entry) &&
-        store_each_named(cleanup->context->store, suspect->entry_id, find_name, &names) == 0 &&
+        store_each_user(cleanup->context->store, 0, suspect->entry_id, find_name, &names) == 0 &&
         names.found == entry.sandboxes) {
         note_entry(&entry, evidence);
         return EVIDENCE_TAKEN;
@@ -399,7 +399,7 @@ static int take_users(struct walk *walk)
     int r = buffer_append_text(&evidence->json, "{\"sandboxes\":[");
 
     if (r == 0)
-        r = store_each_user(walk->cleanup->context->store, evidence->suspect.volume_id, add_user,
+        r = store_each_user(walk->cleanup->context->store, evidence->suspect.volume_id, 0, add_user,
                             walk);
     buffer_append_text(&evidence->json, "]");
     if (evidence->suspect.live)
@@ -524,7 +524,7 @@ int evidence_each_file(struct cleanup *cleanup, const struct pass_view *view, in
                        int (*callback)(void *userdata, struct evidence *evidence), void *userdata)
 {
     struct dead dead = {0};
-    int r = store_each_named(cleanup->context->store, entry_id, note_dead, &dead);
+    int r = store_each_user(cleanup->context->store, 0, entry_id, note_dead, &dead);
 
     for (unsigned i = 0; r == 0 && i < dead.count; i++) {
         cleanup(evidence_done) struct evidence evidence = {0};

@@ -62,10 +62,9 @@ static void remove_abandoned(struct added_monitors *pass)
 
 /* ---- all of them --------------------------------------------------------------------------- */
 
-static int keep(void *userdata, const char *sandbox_id, pid_t vmm_pid)
+static int keep(void *userdata, const struct store_helper_run *sandbox)
 {
-    (void)vmm_pid;
-    added_monitors_keep(userdata, sandbox_id);
+    added_monitors_keep(userdata, sandbox->sandbox_id);
     return 0;
 }
 
@@ -91,7 +90,7 @@ static void begin_pass(struct monitors *monitors)
     else if (r < 0 && r != ADDED_MONITORS_ABSENT)
         log_warning(NULL, "cannot read " ADDED_MONITORS ": %s", strerror(-r));
     if (r == 0)
-        r = store_each_live_sandbox(monitors->context->store, keep, monitors->pass);
+        r = store_each_sandbox(monitors->context->store, false, keep, monitors->pass);
     if (r < 0 || !added_monitors_are_doubtful(monitors->pass))
         end_pass(monitors);
 }

@@ -106,16 +106,16 @@ static int observe_again(struct step *step)
                                   step->row.key);
 }
 
-static int finish(struct step *step, enum store_cleanup_decision decision, enum stale_reason reason)
+static int finish(struct step *step, enum cleanup_decision decision, enum stale_reason reason)
 {
-    if (decision == STORE_CLEANUP_REMOVED)
+    if (decision == CLEANUP_REMOVED)
         step->wake_ns = step->now_ns + keep_ns(step->cleanup);
     else
         quarantine_tidy(&step->quarantine, &step->item);
     log_info(&(struct log_ids){.volume = step->row.volume_id}, "metadata %s: %s%s%s",
-             decision == STORE_CLEANUP_REMOVED    ? "moved to the trash"
-             : decision == STORE_CLEANUP_PUT_BACK ? "put back because it had changed"
-                                                  : "not removed",
+             decision == CLEANUP_REMOVED    ? "moved to the trash"
+             : decision == CLEANUP_PUT_BACK ? "put back because it had changed"
+                                            : "not removed",
              step->row.key, step->row.file[0] ? "/" : "", step->row.file);
     return store_finish_cleanup(step->cleanup->context->store, step->row.cleanup_id, decision,
                                 reason, step->now_ns);
@@ -137,9 +137,9 @@ static int put_back(struct step *step)
     if (r < 0)
         return complain(step, "put back", r);
     if (r == QUARANTINE_TAKEN)
-        return finish(step, STORE_CLEANUP_REMOVED, STALE_REASON_STAGED_AGAIN);
+        return finish(step, CLEANUP_REMOVED, STALE_REASON_STAGED_AGAIN);
     r = observe_again(step);
-    return r < 0 ? r : finish(step, STORE_CLEANUP_PUT_BACK, STALE_REASON_CHANGED);
+    return r < 0 ? r : finish(step, CLEANUP_PUT_BACK, STALE_REASON_CHANGED);
 }
 
 static int advance_intended(struct step *step, const struct quarantine_state *state)
@@ -170,13 +170,13 @@ static int advance_moved(struct step *step, const struct quarantine_state *state
         return 0;
     }
     if (state->in_trash)
-        return finish(step, STORE_CLEANUP_REMOVED,
+        return finish(step, CLEANUP_REMOVED,
                       state->in_place ? STALE_REASON_STAGED_AGAIN : STALE_REASON_NONE);
     r = observe_again(step);
     if (r < 0)
         return r;
-    return state->in_place ? finish(step, STORE_CLEANUP_PUT_BACK, STALE_REASON_CHANGED)
-                           : finish(step, STORE_CLEANUP_FAILED, STALE_REASON_LOST_FROM_TRASH);
+    return state->in_place ? finish(step, CLEANUP_PUT_BACK, STALE_REASON_CHANGED)
+                           : finish(step, CLEANUP_FAILED, STALE_REASON_LOST_FROM_TRASH);
 }
 
 static int record_restore(struct step *step, enum stale_reason reason)
@@ -335,7 +335,7 @@ void trash_take(struct cleanup *cleanup, struct key_queue *cleanup_ids)
         return;
     r = store_begin(store);
     while (r == 0 && key_queue_take_number(&failed, &cleanup_id))
-        r = store_finish_cleanup(store, (int64_t)cleanup_id, STORE_CLEANUP_FAILED,
+        r = store_finish_cleanup(store, (int64_t)cleanup_id, CLEANUP_FAILED,
                                  STALE_REASON_CANNOT_MOVE, 0);
     /* If that fails, the rows are later dropped as never moved. */
     (void)store_end(store, r);

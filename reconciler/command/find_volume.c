@@ -103,11 +103,12 @@ static int find_by_device(struct reconciler *reconciler, const struct reconciler
     search.is_there =
         path_stat_in_root(reconciler->context.root, target->device, &search.device) == 0;
     if (target->sandbox_id)
-        r = store_each_volume_of_sandbox(store, target->sandbox_id, compare, &search);
+        r = store_each_volume(store, STORE_SEARCH(OF_SANDBOX, .name = target->sandbox_id), compare,
+                              &search);
     else
-        r = store_each_bound_volume(store, compare, &search);
+        r = store_each_volume(store, STORE_SEARCH(BOUND), compare, &search);
     if (r == 0 && !target->sandbox_id && search.matches == 0)
-        r = store_each_volume(store, compare, &search);
+        r = store_each_volume(store, STORE_SEARCH(ALL), compare, &search);
     if (r == 0 && !target->sandbox_id && search.matches > 1)
         return TARGET_AMBIGUOUS;
     if (r == 0)

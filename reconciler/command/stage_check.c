@@ -170,10 +170,11 @@ static enum status_code check_other_users(struct reconciler *reconciler,
     /* First those that name the process of an orphan. */
     r = store_each_disk_user(store, &disk, stage->sandbox_id ? own : NULL, compare_user, &search);
     if (r == 0 && is_block)
-        r = store_each_volume_of_device(store, device->major, device->minor, compare_volume,
-                                        &search);
+        r = store_each_volume(
+            store, STORE_SEARCH(OF_DEVICE, .major = device->major, .minor = device->minor),
+            compare_volume, &search);
     else if (r == 0)
-        r = store_each_bound_volume(store, compare_volume, &search);
+        r = store_each_volume(store, STORE_SEARCH(BOUND), compare_volume, &search);
     for (const struct staging *one = reconciler->stagings.first; r == 0 && one; one = one->next)
         if (one->device.name[0] && IS_SAME(&one->device, one->device.kind, device))
             r = compare_staged(&search, one->target_path, one->read_only);
@@ -201,10 +202,9 @@ static enum status_code check_file_system(struct reconciler *reconciler, const c
                          list[0] ? list : "none");
 }
 
-static int is_sandbox(void *userdata, const char *sandbox_id, pid_t vmm_pid)
+static int is_sandbox(void *userdata, const struct store_helper_run *sandbox)
 {
-    (void)vmm_pid;
-    return strcmp(userdata, sandbox_id) == 0;
+    return strcmp(userdata, sandbox->sandbox_id) == 0;
 }
 
 static enum status_code check_sandbox(struct reconciler *reconciler, const char *sandbox_id,
@@ -214,7 +214,7 @@ static enum status_code check_sandbox(struct reconciler *reconciler, const char 
     int r;
 
     (void)snprintf(copy, sizeof(copy), "%s", sandbox_id);
-    r = store_each_live_sandbox(reconciler->context.store, is_sandbox, copy);
+    r = store_each_sandbox(reconciler->context.store, false, is_sandbox, copy);
     if (r > 0)
         return STATUS_OK;
     if (r < 0)

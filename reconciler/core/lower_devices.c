@@ -42,9 +42,11 @@ int devices_queue_neighbours(const struct context *context, const struct store_v
 {
     struct neighbours neighbours = {context, volume->volume_id};
 
-    return volume->device_id ? store_each_volume_of_device_id(context->store, volume->device_id,
-                                                              queue_neighbour, &neighbours)
-                             : 0;
+    return volume->device_id
+               ? store_each_volume(context->store,
+                                   STORE_SEARCH(OF_DEVICE_ID, .device_id = volume->device_id),
+                                   queue_neighbour, &neighbours)
+               : 0;
 }
 
 /* ---- the record of a device ---- */
@@ -273,13 +275,14 @@ int devices_refresh_volume(const struct context *context, int64_t volume_id)
 
 int devices_note_event(const struct context *context, uint32_t major, uint32_t minor)
 {
-    int r = store_each_volume_of_device(context->store, major, minor, work_queue_add_volume,
-                                        context->queue);
+    int r =
+        store_each_volume(context->store, STORE_SEARCH(OF_DEVICE, .major = major, .minor = minor),
+                          work_queue_add_volume, context->queue);
 
     /* The device may be the one that a volume's path has been waiting for. */
     return r < 0 ? r
-                 : store_each_volume_without_device(context->store, work_queue_add_volume,
-                                                    context->queue);
+                 : store_each_volume(context->store, STORE_SEARCH(WITHOUT_DEVICE),
+                                     work_queue_add_volume, context->queue);
 }
 
 /* ---- announcements ---- */
@@ -309,7 +312,9 @@ int lower_devices_note_announcement(const struct context *context, uint32_t majo
     struct observed_device device;
     int64_t device_id;
     bool changed;
-    int r = store_each_volume_of_device(context->store, major, minor, queue_above, &above);
+    int r =
+        store_each_volume(context->store, STORE_SEARCH(OF_DEVICE, .major = major, .minor = minor),
+                          queue_above, &above);
 
     if (r < 0 || above.volumes == 0 ||
         observe_device_number(context->sysfs, major, minor, &device) != OBSERVED)
@@ -396,7 +401,8 @@ static void take_mounts(struct devices *devices, struct observed_mounts *now)
     if (now && devices->mounts)
         observed_mounts_each_change(devices->mounts, now, queue_lower_devices, devices);
     else if (now || devices->mounts)
-        (void)store_each_bound_volume(context->store, work_queue_add_volume, context->queue);
+        (void)store_each_volume(context->store, STORE_SEARCH(BOUND), work_queue_add_volume,
+                                context->queue);
     (void)observed_mounts_free(devices->mounts);
     devices->mounts = now;
 }

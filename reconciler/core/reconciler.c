@@ -129,7 +129,8 @@ static int decide_next(struct reconciler *reconciler)
         !devices_know_mounts(&reconciler->devices))
         return 0;
     if (work_queue_take_all_volumes(&reconciler->queue)) {
-        r = store_each_volume(reconciler->context.store, work_queue_add_volume, &reconciler->queue);
+        r = store_each_volume(reconciler->context.store, STORE_SEARCH(ALL), work_queue_add_volume,
+                              &reconciler->queue);
         work_queue_note_decision(&reconciler->queue); /* there may be no volume at all */
         return r < 0 ? r : PROGRESS_MORE;
     }
@@ -269,8 +270,8 @@ static void on_attempt(struct loop_timer *timer)
 {
     struct reconciler *reconciler = container_of(timer, struct reconciler, attempt);
     uint64_t now = clock_boottime();
-    int r = store_each_volume_due(reconciler->context.store, now, work_queue_add_volume,
-                                  &reconciler->queue);
+    int r = store_each_volume(reconciler->context.store, STORE_SEARCH(DUE, .time_ns = now),
+                              work_queue_add_volume, &reconciler->queue);
 
     if (r == 0)
         reconciler->attempts_queued_ns = now;
@@ -342,14 +343,16 @@ static int queue_doubtful(struct reconciler *reconciler)
 {
     struct work_queue *queue = &reconciler->queue;
     struct store *store = reconciler->context.store;
-    int r = store_each_bound_volume(store, work_queue_add_volume, queue);
+    int r = store_each_volume(store, STORE_SEARCH(BOUND), work_queue_add_volume, queue);
 
     /* Not before the first scan has observed all entries: it would never end. */
     if (r == 0 && reconciler->context.synced)
-        r = store_each_young_entry(store, LAYOUT_KATA, queue_kata_entry, queue);
+        r = store_each_entry(store, LAYOUT_KATA, true, queue_kata_entry, queue);
     if (r == 0 && reconciler->context.synced)
-        r = store_each_young_entry(store, LAYOUT_CRUST, queue_crust_entry, queue);
-    return r == 0 ? store_each_volume_without_device(store, work_queue_add_volume, queue) : r;
+        r = store_each_entry(store, LAYOUT_CRUST, true, queue_crust_entry, queue);
+    return r == 0 ? store_each_volume(store, STORE_SEARCH(WITHOUT_DEVICE), work_queue_add_volume,
+                                      queue)
+                  : r;
 }
 
 /* Not during the first scan, and not before the last sweep is through: either may take longer than

@@ -23,12 +23,12 @@
 /* Queues the volumes that the sandbox has, and those of which a container has bypassed a part. */
 static int queue_volumes(const struct context *context, const char *sandbox_id)
 {
-    int r = store_each_volume_of_sandbox(context->store, sandbox_id, work_queue_add_volume,
-                                         context->queue);
+    int r = store_each_volume(context->store, STORE_SEARCH(OF_SANDBOX, .name = sandbox_id),
+                              work_queue_add_volume, context->queue);
 
     return r < 0 ? r
-                 : store_each_bypassed_volume(context->store, sandbox_id, work_queue_add_volume,
-                                              context->queue);
+                 : store_each_volume(context->store, STORE_SEARCH(BYPASSED, .name = sandbox_id),
+                                     work_queue_add_volume, context->queue);
 }
 
 /* Any volume that nobody is known to have may be one of a sandbox that cannot be read. */
@@ -159,7 +159,8 @@ static int put_sandbox(const struct observer *observer, const char *sandbox_id,
         return -ENOMEM;
     r = store_find_vmm(context->store, sandbox_id, &before_pid, &start_ns);
     if (r == 0)
-        r = store_each_volume_of_sandbox(context->store, sandbox_id, note_volume, &before);
+        r = store_each_volume(context->store, STORE_SEARCH(OF_SANDBOX, .name = sandbox_id),
+                              note_volume, &before);
     if (r == 0)
         r = unresolved_offer_claims(context, observed);
     if (r == 0)
@@ -274,8 +275,10 @@ static int has_volume(const struct context *context, pid_t pid, uint64_t start_n
 
     (void)observe_held_drives(pid, start_ns, &held);
     for (unsigned i = 0; r == 0 && i < held.drives; i++)
-        r = store_each_volume_of_device(context->store, (uint32_t)held.drive[i].major,
-                                        (uint32_t)held.drive[i].minor, is_volume, NULL);
+        r = store_each_volume(context->store,
+                              STORE_SEARCH(OF_DEVICE, .major = (uint32_t)held.drive[i].major,
+                                           .minor = (uint32_t)held.drive[i].minor),
+                              is_volume, NULL);
     return r;
 }
 

@@ -86,13 +86,12 @@ static bool comes_to(const struct scan *scan, const char *sandbox_id)
     return is_in_trees_from(scan, TREE_GO_SANDBOXES, sandbox_id);
 }
 
-static int add_sandbox(void *userdata, const char *sandbox_id, pid_t vmm_pid)
+static int add_sandbox(void *userdata, const struct store_helper_run *sandbox)
 {
     struct scan *scan = userdata;
 
-    (void)vmm_pid;
-    if (!comes_to(scan, sandbox_id))
-        work_queue_add_sandbox(scan->context->queue, sandbox_id);
+    if (!comes_to(scan, sandbox->sandbox_id))
+        work_queue_add_sandbox(scan->context->queue, sandbox->sandbox_id);
     return 0;
 }
 
@@ -116,7 +115,7 @@ static void begin_tree(struct scan *scan, enum reconciler_tree tree)
         return;
     if (scan->open[tree])
         known.directory = dirfd(scan->open[tree]);
-    (void)store_each_entry(scan->context->store, tree_layout(tree), add_if_absent, &known);
+    (void)store_each_entry(scan->context->store, tree_layout(tree), false, add_if_absent, &known);
 }
 
 /* The sandbox trees are always read together, because each relies on the later ones. */
@@ -130,7 +129,7 @@ static void begin_wanted(struct scan *scan)
         if (scan->wanted[tree] || (sandboxes && tree_has_sandboxes(tree) && scan->open[tree]))
             begin_tree(scan, tree);
     if (sandboxes)
-        (void)store_each_live_sandbox(scan->context->store, add_sandbox, scan);
+        (void)store_each_sandbox(scan->context->store, false, add_sandbox, scan);
 }
 
 static void read_name(struct scan *scan, enum reconciler_tree tree)
@@ -235,7 +234,8 @@ static int queue_beside(const struct context *context, const char *name)
 {
     if (!context->synced)
         return 0; /* the end of the first scan queues all */
-    return store_each_volume_beside(context->store, name, work_queue_add_volume, context->queue);
+    return store_each_volume(context->store, STORE_SEARCH(BESIDE, .name = name),
+                             work_queue_add_volume, context->queue);
 }
 
 /* What is worth reporting about a volume that is well. NULL: nothing. */

@@ -213,7 +213,7 @@ static void say_shared(const struct context *context, const struct store_volume 
     struct store_volume other = {.volume_id = volume->shared_with};
 
     if (!volume->shared_with &&
-        store_get_drive_mount_itself(context->store, volume->shared_drive, &drive) == STORE_FOUND)
+        store_get_drive_mount(context->store, NULL, volume->shared_drive, &drive) == STORE_FOUND)
         snprintf(text, size,
                  "volume %" PRId64 " (%.1000s) and drive %s of sandbox %s both lead to %.200s",
                  volume->volume_id, volume->target_path, drive.request.drive_id,

@@ -193,7 +193,7 @@ static enum status_code add_drive(struct drives *drives,
     if (r > 0 && r != STORE_DRIVE_MOUNT_ADDED)
         return refuse(error, STATUS_ALREADY_EXISTS, "drive_id %s is taken", request->drive_id);
     if (r >= 0)
-        r = store_get_drive_mount_itself(store, *ret_drive_ref, &row);
+        r = store_get_drive_mount(store, NULL, *ret_drive_ref, &row);
     if (r == STORE_FOUND)
         r = store_get_helper_sandbox(store, row.sandbox_ref, &sandbox);
     if (r < 0)
@@ -235,7 +235,7 @@ static enum status_code put_on_record(struct drives *drives,
 
     if (r < 0)
         return explain_store(drives, error);
-    r = store_get_drive_mount(store, request->drive_id, &row);
+    r = store_get_drive_mount(store, request->drive_id, 0, &row);
     if (r < 0)
         code = explain_store(drives, error);
     else if (r == STORE_FOUND && !drive_state_is_end(row.state))
@@ -287,7 +287,8 @@ static enum status_code find(struct drives *drives, const char *drive_id,
 {
     enum status_code code = drive_form_check_id(drive_id, error);
 
-    if (code == STATUS_OK && store_get_drive_mount(drives->context->store, drive_id, ret_row) < 0)
+    if (code == STATUS_OK &&
+        store_get_drive_mount(drives->context->store, drive_id, 0, ret_row) < 0)
         code = explain_store(drives, error);
     return code;
 }
@@ -317,7 +318,7 @@ enum status_code reconciler_detach_drive(struct reconciler *reconciler, const ch
          * detach. */
         r = store_set_drive_mount_state(store, row.drive_ref, row.state, STATUS_OK, "");
         if (r == 0)
-            r = store_unwant_drive_mount(store, row.drive_ref);
+            r = store_set_drive_mount_wanted(store, row.drive_ref, false);
         drives->dirty = true;
         if (store_end(store, r) < 0)
             return explain_store(drives, error);

@@ -48,7 +48,7 @@ int drive_work_read(struct drive_work *work)
     int r;
 
     store_drive_mount_done(&work->row);
-    r = store_get_drive_mount_itself(store_of(work), work->drive_ref, &work->row);
+    r = store_get_drive_mount(store_of(work), NULL, work->drive_ref, &work->row);
     if (r == STORE_NOT_FOUND) { /* deleted with its sandbox when the history was trimmed */
         work->row.drive_ref = work->drive_ref;
         work->row.state = DRIVE_LOST;
@@ -175,7 +175,7 @@ int drive_work_retry_later(struct drive_work *work, enum status_code status)
  * that cannot be undone: the guest is asked to unmount it again, after a pause. */
 static int refuse_detach(struct drive_work *work)
 {
-    int r = store_want_drive_mount_again(store_of(work), work->drive_ref);
+    int r = store_set_drive_mount_wanted(store_of(work), work->drive_ref, true);
 
     work->row.wanted = true;
     if (work->vmm == DRIVE_IN_VMM_HAS)
@@ -216,7 +216,7 @@ static int give_up_attach(struct drive_work *work, enum drive_state state)
 
     work->row.wanted = false;
     work->failures = 0;
-    return r < 0 ? r : store_unwant_drive_mount(store_of(work), work->drive_ref);
+    return r < 0 ? r : store_set_drive_mount_wanted(store_of(work), work->drive_ref, false);
 }
 
 static int fail_attach(struct drive_work *work)

@@ -118,7 +118,7 @@ static int ask_vms(struct drives *drives, bool again)
             list->is_listed = false;
             list->due = true;
         }
-    return store_each_helper_sandbox(drives->context->store, ask_sandbox, drives);
+    return store_each_sandbox(drives->context->store, false, ask_sandbox, drives);
 }
 
 /* Whether a row that has not ended exists for the drive. */
@@ -126,7 +126,7 @@ static bool is_on_record(const struct drive_work *list, const char *drive_id)
 {
     cleanup(store_drive_mount_done) struct store_drive_mount row = {0};
 
-    return store_get_drive_mount(list->drives->context->store, drive_id, &row) == STORE_FOUND &&
+    return store_get_drive_mount(list->drives->context->store, drive_id, 0, &row) == STORE_FOUND &&
            !drive_state_is_end(row.state) && row.sandbox_ref == list->row.sandbox_ref;
 }
 
@@ -220,7 +220,7 @@ static int add_row(struct drive_work *list, const struct hypervisor_drive_entry 
         return 0;
     }
     drives->dirty = true;
-    r = store_unwant_drive_mount(store, drive_ref);
+    r = store_set_drive_mount_wanted(store, drive_ref, false);
     if (r == 0 && entry->identified) {
         disk = describe_disk(drives->context, &entry->disk);
         r = store_set_drive_mount_disk(store, drive_ref, &disk);
@@ -436,7 +436,7 @@ static int find_row(struct drive_wait *wait)
 {
     cleanup(store_drive_mount_done) struct store_drive_mount row = {0};
     int64_t drive_ref = 0;
-    int r = store_get_drive_mount(wait->drives->context->store, wait->drive_id, &row);
+    int r = store_get_drive_mount(wait->drives->context->store, wait->drive_id, 0, &row);
 
     if (r < 0)
         return r;

@@ -72,10 +72,13 @@ int drives_note_volumes(const struct drives *drives, const struct store_drive_mo
     const struct context *context = drives->context;
 
     if (disk->kind != DEVICE_KIND_BLOCK)
-        return store_each_volume_of_file(context->store, disk->file_device, disk->inode,
-                                         work_queue_add_volume, context->queue);
-    return store_each_volume_of_device(context->store, disk->major, disk->minor,
-                                       work_queue_add_volume, context->queue);
+        return store_each_volume(
+            context->store,
+            STORE_SEARCH(OF_FILE, .file_device = disk->file_device, .inode = disk->inode),
+            work_queue_add_volume, context->queue);
+    return store_each_volume(context->store,
+                             STORE_SEARCH(OF_DEVICE, .major = disk->major, .minor = disk->minor),
+                             work_queue_add_volume, context->queue);
 }
 
 static void look_again(struct drive_work *work)

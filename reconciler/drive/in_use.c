@@ -316,10 +316,11 @@ static int note_user(void *userdata, const struct store_disk_user *user)
     return 1;
 }
 
-static int add_vmm(void *userdata, const char *sandbox_id, pid_t vmm_pid)
+static int add_vmm(void *userdata, const struct store_helper_run *sandbox)
 {
-    return buffer_append_format(userdata, "\n%d %s", (int)vmm_pid, sandbox_id) < 0 ? STORE_NO_MEMORY
-                                                                                   : 0;
+    return buffer_append_format(userdata, "\n%d %s", (int)sandbox->vmm_pid, sandbox->sandbox_id) < 0
+               ? STORE_NO_MEMORY
+               : 0;
 }
 
 static void on_searched(struct job *job, enum job_end end, const void *bytes, size_t length)
@@ -357,7 +358,7 @@ void drive_in_use_start(struct drive_in_use_call *call, const struct context *co
         r = store_each_disk_user(context->store, &message.disks[i], request->drive_id, note_user,
                                  &search);
     if (r == 0)
-        r = store_each_live_sandbox(context->store, add_vmm, &vmms);
+        r = store_each_sandbox(context->store, false, add_vmm, &vmms);
     if (r < 0)
         (void)say(&reply, DRIVE_IN_USE_UNKNOWN, "the record of volumes and drives cannot be read");
     if (r != 0) {

@@ -203,10 +203,10 @@ static int search_share(void *userdata, const struct store_helper_run *run)
 
 void helpers_start(struct helpers *helpers)
 {
-    int r = store_each_helper_run(helpers->context->store, note_record, helpers);
+    int r = store_each_sandbox(helpers->context->store, true, note_record, helpers);
 
     if (r == 0)
-        r = store_each_helper_sandbox(helpers->context->store, search_share, helpers);
+        r = store_each_sandbox(helpers->context->store, false, search_share, helpers);
     if (r < 0)
         log_warning(NULL, "cannot search for helper leftovers in guests: %s", strerror(-r));
     serve_soon(helpers);

@@ -169,7 +169,8 @@ int helper_targets_begin(const struct context *context, const char *sandbox_id, 
 
     if (r < 0 || !targets->grow)
         return r;
-    r = store_each_volume_of_sandbox(context->store, sandbox_id, note_volume, &walk);
+    r = store_each_volume(context->store, STORE_SEARCH(OF_SANDBOX, .name = sandbox_id), note_volume,
+                          &walk);
     targets->all_forbidden = walk.volumes == array_length(walk.volume_id);
     for (unsigned i = 0; r == 0 && i < walk.volumes; i++) {
         r = store_get_volume(context->store, walk.volume_id[i], volume);
@@ -187,7 +188,8 @@ void helper_targets_complete(const struct context *context, const char *sandbox_
     cleanup(freep) struct store_volume *volume = malloc(sizeof(*volume));
     struct walk walk = {0};
 
-    if (!volume || store_each_volume_of_sandbox(context->store, sandbox_id, note_volume, &walk))
+    if (!volume || store_each_volume(context->store, STORE_SEARCH(OF_SANDBOX, .name = sandbox_id),
+                                     note_volume, &walk))
         return;
     for (unsigned i = 0; i < walk.volumes; i++)
         if (store_get_volume(context->store, walk.volume_id[i], volume) == 0 &&

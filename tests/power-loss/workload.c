@@ -339,7 +339,7 @@ static void clean_up(struct one *one, bool expires)
     set_step(run, cleanup_id, STORE_TRASH_MOVED);
     commit(run);
     begin(run);
-    assert_int_equal(store_finish_cleanup(run->store, cleanup_id, STORE_CLEANUP_REMOVED,
+    assert_int_equal(store_finish_cleanup(run->store, cleanup_id, CLEANUP_REMOVED,
                                           STALE_REASON_NONE, (uint64_t)++run->now_ns),
                      0);
     commit(run);

@@ -499,7 +499,7 @@ static inline int64_t last_volume(void)
 {
     int64_t volume_id = 0;
 
-    assert_int_equal(store_each_volume(store, note_only, &volume_id), 0);
+    assert_int_equal(store_each_volume(store, STORE_SEARCH(ALL), note_only, &volume_id), 0);
     return volume_id;
 }
 

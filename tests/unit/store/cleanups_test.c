@@ -90,7 +90,7 @@ static struct users users_of(struct store *store, int64_t volume_id)
 {
     struct users users = {0};
 
-    assert_int_equal(store_each_user(store, volume_id, take_user, &users), 0);
+    assert_int_equal(store_each_user(store, volume_id, 0, take_user, &users), 0);
     return users;
 }
 
@@ -166,8 +166,7 @@ static void the_trash_outlives_its_history(void **state)
 
     remove_entry(store);
     assert_int_equal(store_end_sandbox(store, "sandbox-1", &changed), 0);
-    assert_int_equal(store_finish_cleanup(store, id, STORE_CLEANUP_REMOVED, STALE_REASON_NONE, 90),
-                     0);
+    assert_int_equal(store_finish_cleanup(store, id, CLEANUP_REMOVED, STALE_REASON_NONE, 90), 0);
     store->keep_ms = -1000;
     trim_for_days(store, 2);
     assert_int_equal(number_of(store, "SELECT count(*) FROM cleanups"), 1);

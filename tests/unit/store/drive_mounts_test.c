@@ -54,7 +54,7 @@ static void a_request_is_read_back(void **state)
 
     (void)put_bound(store);
     (void)add(store, "data-1", "/data");
-    assert_int_equal(store_get_drive_mount(store, "data-1", &drive), STORE_FOUND);
+    assert_int_equal(store_get_drive_mount(store, "data-1", 0, &drive), STORE_FOUND);
     assert_true(drive.request.has_fs_group);
     assert_int_equal(drive.request.fs_group, 0);
     assert_memory_equal(&drive.request.limits, &asked.limits, sizeof(asked.limits));
@@ -117,10 +117,10 @@ static void each_state_is_journaled_once(void **state)
     assert_int_equal(store_set_drive_mount_guest_device(store, drive_ref, "/dev/sda"), 0);
     for (size_t i = 0; i < array_length(way); i++) {
         if (way[i] == DRIVE_UNMOUNTING)
-            assert_int_equal(store_unwant_drive_mount(store, drive_ref), 0);
+            assert_int_equal(store_set_drive_mount_wanted(store, drive_ref, false), 0);
         assert_int_equal(store_set_drive_mount_state(store, drive_ref, way[i], STATUS_OK, ""), 0);
     }
-    assert_int_equal(store_unwant_drive_mount(store, drive_ref), 0);
+    assert_int_equal(store_set_drive_mount_wanted(store, drive_ref, false), 0);
     assert_text_of(store,
                    "SELECT group_concat(coalesce(json_extract(detail, '$.state'), kind)) FROM"
                    " (SELECT * FROM journal WHERE kind LIKE 'drive%' ORDER BY seq)",
@@ -129,7 +129,7 @@ static void each_state_is_journaled_once(void **state)
                    "SELECT sandbox_id || ' ' || device || ' ' || json_extract(detail, '$.vm_path')"
                    " FROM journal WHERE kind = 'drive_unwanted'",
                    "sandbox-1 /dev/loop7 /data");
-    assert_int_equal(store_get_drive_mount(store, "data-1", &drive), STORE_FOUND);
+    assert_int_equal(store_get_drive_mount(store, "data-1", 0, &drive), STORE_FOUND);
     assert_int_equal(drive.state, DRIVE_REMOVED);
     assert_false(drive.wanted);
     assert_true(drive.ready_ms > 0 && drive.ended_ms > 0);
@@ -164,14 +164,14 @@ static void a_refused_detach_is_taken_back(void **state)
 
     (void)put_bound(store);
     drive_ref = add(store, "data-1", "/data");
-    assert_int_equal(store_unwant_drive_mount(store, drive_ref), 0);
+    assert_int_equal(store_set_drive_mount_wanted(store, drive_ref, false), 0);
     for (unsigned i = 0; i < 2; i++)
-        assert_int_equal(store_want_drive_mount_again(store, drive_ref), 0);
+        assert_int_equal(store_set_drive_mount_wanted(store, drive_ref, true), 0);
     assert_int_equal(lines_of(store, "drive_wanted_again"), 1);
-    assert_int_equal(store_get_drive_mount_itself(store, drive_ref, &drive), STORE_FOUND);
+    assert_int_equal(store_get_drive_mount(store, NULL, drive_ref, &drive), STORE_FOUND);
     assert_true(drive.wanted);
     store_drive_mount_done(&drive);
-    assert_int_equal(store_get_drive_mount_itself(store, drive_ref + 1, &drive), STORE_NOT_FOUND);
+    assert_int_equal(store_get_drive_mount(store, NULL, drive_ref + 1, &drive), STORE_NOT_FOUND);
 }
 
 int main(void)

@@ -146,8 +146,8 @@ static void a_raw_block_claim_is_no_directory(void **state)
     (void)put_entry(store, &direct, true);
     assert_int_equal(store_each_entry_id(store, 0, count, &entries), 0);
     assert_int_equal(entries, 1);
-    assert_int_equal(store_each_entry(store, LAYOUT_KATA, count_key, &keys), 0);
-    assert_int_equal(store_each_entry(store, LAYOUT_CRUST, count_key, &keys), 0);
+    assert_int_equal(store_each_entry(store, LAYOUT_KATA, false, count_key, &keys), 0);
+    assert_int_equal(store_each_entry(store, LAYOUT_CRUST, false, count_key, &keys), 0);
     assert_int_equal(keys, 1);
 }
 

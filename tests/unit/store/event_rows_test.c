@@ -59,7 +59,7 @@ static struct bound put_with_metadata(struct store *store, const char *metadata)
     struct bound bound = put_bound(store);
     static const char set[] = "UPDATE entries SET metadata = ?1";
 
-    assert_int_equal(sql_run(&store->connection, set, NULL, sql_text(metadata)), 0);
+    assert_true(STORE_CHANGE(store, set, metadata) >= 0);
     return bound;
 }
 

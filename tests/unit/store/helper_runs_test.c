@@ -14,7 +14,7 @@ static struct store_helper_run find(struct store *store)
 {
     struct store_helper_run run = {0};
 
-    assert_int_equal(store_each_helper_run(store, take, &run), 0);
+    assert_int_equal(store_each_sandbox(store, true, take, &run), 0);
     return run;
 }
 
@@ -34,9 +34,23 @@ static void a_run_is_on_record_until_it_is_forgotten(void **state)
     assert_int_equal(run.vmm_pid, 100);
     assert_int_equal(run.vmm_start_ns, 40);
     assert_true(run.is_alive);
-    assert_true(store_put_helper_run(store, ref, NAME, true) < 0); /* names are never used twice */
     assert_int_equal(store_forget_helper_run(store, NAME), 0);
     assert_int_equal(find(store).sandbox_ref, 0);
+}
+
+/* A statement that failed ends the transaction: nothing else is done in it, nor is it committed. */
+static void a_name_is_never_used_twice(void **state)
+{
+    struct store *store = store_of(state);
+    int64_t ref = put_bound(store).sandbox_ref;
+
+    assert_int_equal(store_put_helper_run(store, ref, NAME, true), 0);
+    assert_int_equal(store_put_helper_run(store, ref, NAME, true), STORE_FAULT);
+    assert_int_equal(store_forget_helper_run(store, NAME), STORE_FAULT);
+    assert_int_equal(store_commit(store), STORE_FAULT);
+    store_rollback(store);
+    assert_int_equal(store_begin(store), 0);
+    assert_int_equal(put_bound(store).sandbox_ref, 1);
 }
 
 static void it_outlives_its_sandbox(void **state)
@@ -47,7 +61,7 @@ static void it_outlives_its_sandbox(void **state)
     bool changed;
 
     assert_int_equal(store_put_helper_run(store, ref, NAME, true), 0);
-    assert_int_equal(store_each_helper_sandbox(store, take, &run), 0);
+    assert_int_equal(store_each_sandbox(store, false, take, &run), 0);
     assert_int_equal(run.sandbox_ref, ref);
     assert_int_equal(store_end_sandbox(store, "sandbox-1", &changed), 0);
     assert_false(find(store).is_alive);
@@ -57,7 +71,7 @@ static void it_outlives_its_sandbox(void **state)
     assert_int_equal(store_get_helper_sandbox(store, ref + 1, &run), 0);
     assert_int_equal(run.sandbox_ref, 0);
     run.sandbox_ref = 0;
-    assert_int_equal(store_each_helper_sandbox(store, take, &run), 0);
+    assert_int_equal(store_each_sandbox(store, false, take, &run), 0);
     assert_int_equal(run.sandbox_ref, 0);
 }
 
@@ -82,6 +96,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         MODEL(a_run_is_on_record_until_it_is_forgotten),
+        MODEL(a_name_is_never_used_twice),
         MODEL(it_outlives_its_sandbox),
         MODEL(only_what_changes_something_is_journaled),
     };

@@ -98,7 +98,7 @@ static void expect_standing(struct store *store, int64_t volume_id, const struct
                      0);
     if (number_of(store, "SELECT stalled FROM audit_volumes") != standing->stalled)
         fail_msg("%s/%s", standing->state, standing->reason);
-    assert_int_equal(store_group_stalled(reader, count_one, &counted, &error), 0);
+    assert_int_equal(store_each_group(reader, STORE_GROUP_STALLED, count_one, &counted, &error), 0);
     assert_int_equal(counted, standing->stalled);
     assert_int_equal(store_oldest_pending(reader, &oldest_ms, &error), 0);
     if ((oldest_ms != 0) != standing->pending)
@@ -160,7 +160,8 @@ static void expect_answer(struct store *store, int64_t volume_id, const struct a
                    "SELECT coalesce(resizable, 'NULL') || '/' || coalesce(resizable_reason, 'NULL')"
                    " FROM audit_volumes",
                    shown);
-    assert_int_equal(store_group_not_resizable(reader, count_reason, &counted, &error), 0);
+    assert_int_equal(
+        store_each_group(reader, STORE_GROUP_NOT_RESIZABLE, count_reason, &counted, &error), 0);
     assert_int_equal(counted, answer->counted);
     assert_int_equal(store_read_json(reader, &query, &rows, &error), 0);
     assert_int_equal(strcmp(buffer_text(&rows), "[]") != 0, answer->counted);

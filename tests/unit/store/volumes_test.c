@@ -52,7 +52,9 @@ static struct store_volume get_bypassed(struct store *store, int64_t volume_id, 
     int64_t sum = 0;
 
     (void)put_sandbox(store, &sandbox, changes);
-    assert_int_equal(store_each_bypassed_volume(store, "sandbox-1", sum_volumes, &sum), 0);
+    assert_int_equal(
+        store_each_volume(store, STORE_SEARCH(BYPASSED, .name = "sandbox-1"), sum_volumes, &sum),
+        0);
     if (get_volume(store, volume_id).bypassed)
         assert_int_equal(sum, volume_id);
     return get_volume(store, volume_id);
@@ -324,9 +326,14 @@ static void the_hot_path_scans_nothing(void **state)
     (void)put_device(store, &device, true);
     (void)put_sandbox(store, &sandbox, false);
     (void)get_volume(store, bound.volume_id);
-    assert_int_equal(store_each_volume_of_device(store, 7, 1, sum_volumes, &sum), 0);
-    assert_int_equal(store_each_volume_of_sandbox(store, "sandbox-1", sum_volumes, &sum), 0);
-    assert_int_equal(store_each_volume_due(store, 1, sum_volumes, &sum), 0);
+    assert_int_equal(store_each_volume(store, STORE_SEARCH(OF_DEVICE, .major = 7, .minor = 1),
+                                       sum_volumes, &sum),
+                     0);
+    assert_int_equal(
+        store_each_volume(store, STORE_SEARCH(OF_SANDBOX, .name = "sandbox-1"), sum_volumes, &sum),
+        0);
+    assert_int_equal(store_each_volume(store, STORE_SEARCH(DUE, .time_ns = 1), sum_volumes, &sum),
+                     0);
     assert_int_equal(row_open_resize(store, bound.volume_id, GIB, 2 * GIB), 0);
     assert_int_equal(row_set_state(store, bound.volume_id, STATE_HOST_GROWN, REASON_NONE, NULL), 0);
     assert_int_equal(row_intend(store, bound.volume_id, "resize_hypervisor", 2 * GIB), 0);

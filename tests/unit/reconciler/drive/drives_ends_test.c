@@ -40,7 +40,7 @@ static void a_vm_may_end_anywhere(void **state)
             end_vm_at_act((i / 2) - 6, i & 1);
         }
         go_on();
-        assert_int_equal(store_get_drive_mount(the_store(), "data-1", &row), STORE_FOUND);
+        assert_int_equal(store_get_drive_mount(the_store(), "data-1", 0, &row), STORE_FOUND);
         if (row.state != DRIVE_REMOVED)
             assert_int_equal(row.sandbox_is_alive, row.state == DRIVE_READY);
         if (row.state == DRIVE_LOST)

@@ -657,7 +657,7 @@ static inline void expect_row(enum drive_state state, bool wanted, enum status_c
 {
     cleanup(store_drive_mount_done) struct store_drive_mount row = {0};
 
-    assert_int_equal(store_get_drive_mount(the_store(), "data-1", &row), STORE_FOUND);
+    assert_int_equal(store_get_drive_mount(the_store(), "data-1", 0, &row), STORE_FOUND);
     if (row.state != state || row.wanted != wanted || row.status != status)
         fail_msg("the row is %s, %s, %s: %s; walked %s", drive_state_name(row.state),
                  row.wanted ? "wanted" : "unwanted", status_name((int)row.status), row.message,
@@ -669,7 +669,7 @@ static inline void expect_message(const char *part)
 {
     cleanup(store_drive_mount_done) struct store_drive_mount row = {0};
 
-    assert_int_equal(store_get_drive_mount(the_store(), "data-1", &row), STORE_FOUND);
+    assert_int_equal(store_get_drive_mount(the_store(), "data-1", 0, &row), STORE_FOUND);
     if (part[0] ? !strstr(row.message, part) : row.message[0] != '\0')
         fail_msg("the message is %s, not %s", row.message, part);
 }

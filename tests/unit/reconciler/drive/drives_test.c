@@ -14,7 +14,7 @@ static void the_claim_is_recorded_before_other_users_are_searched_for(void **sta
     attach(); /* an equal call joins */
     while (!world.search)
         assert_true(step());
-    assert_int_equal(store_get_drive_mount(the_store(), "data-1", &row), STORE_FOUND);
+    assert_int_equal(store_get_drive_mount(the_store(), "data-1", 0, &row), STORE_FOUND);
     assert_true(row.has_disk);
     expect_walked("look ask ");
     go_on();
