@@ -97,19 +97,14 @@ static void on_synced(void *userdata)
 
 /* ---- configuration ---- */
 
-static int load_config(const struct daemon *daemon, struct config *ret_config, struct error *error)
-{
-    return config_load_host(daemon->root, daemon->arguments.root, daemon->arguments.config,
-                            ret_config, error);
-}
-
 static void reload(struct daemon *daemon)
 {
+    const struct arguments *arguments = &daemon->arguments;
     struct config next;
     struct error error;
     char restart[512];
 
-    if (load_config(daemon, &next, &error) < 0) {
+    if (config_load_host(daemon->root, arguments->root, arguments->config, &next, &error) < 0) {
         log_error(NULL, "the configuration stays as it was: %s", error.text);
         return;
     }
@@ -161,7 +156,7 @@ static void on_restarting(struct loop_timer *timer)
     struct daemon *daemon = container_of(timer, struct daemon, restarting);
 
     if (daemon->stopping) {
-        restart_release_signals();
+        restart_hold_signals(false);
         return;
     }
     daemon->restarts = true;
@@ -176,7 +171,7 @@ static void on_restart(void *userdata, int failure, const char *why)
 
     if (loop_timer_is_active(&daemon->restarting))
         return;
-    restart_hold_signals();
+    restart_hold_signals(true);
     daemon->failure = failure;
     (void)snprintf(daemon->why, sizeof(daemon->why), "%s", why);
     loop_timer_start(&daemon->loop, &daemon->restarting, 0, on_restarting);
@@ -268,7 +263,7 @@ static int open_file(struct daemon *daemon, struct error *error)
  * whatever is wrong with the file: its volumes do not wait for a person. */
 static int open_store(struct daemon *daemon)
 {
-    const bool is_anew = restart_is_anew(&daemon->restart);
+    const bool is_anew = daemon->restart.at_ns != 0;
     struct error *error = &daemon->why_in_memory;
     struct store_opening opening;
     int r;
@@ -346,15 +341,6 @@ static int start_servers(struct daemon *daemon, struct error *error)
     return r;
 }
 
-/* crustd also works when the service manager cannot be reached. */
-static void greet_manager(struct daemon *daemon)
-{
-    struct error error;
-
-    if (!daemon->arguments.once && notify_init(&daemon->notify, &daemon->loop, &error) < 0)
-        log_warning(NULL, "cannot notify the service manager: %s", error.text);
-}
-
 /* Each VMM takes a descriptor, and the usual 1,024 are few. */
 static void raise_descriptor_limit(void)
 {
@@ -374,7 +360,7 @@ static void take_signals(struct daemon *daemon)
     loop_signal_start(&daemon->loop, &daemon->terminate, SIGTERM, on_terminate);
     loop_signal_start(&daemon->loop, &daemon->interrupt, SIGINT, on_interrupt);
     loop_signal_start(&daemon->loop, &daemon->hangup, SIGHUP, on_hangup);
-    restart_release_signals();
+    restart_hold_signals(false);
 }
 
 /* Rows are the memory: whoever starts crustd anew goes on with them. */
@@ -437,7 +423,8 @@ static int start(struct daemon *daemon)
     }
     raise_descriptor_limit();
     take_signals(daemon);
-    greet_manager(daemon);
+    if (!daemon->arguments.once && notify_init(&daemon->notify, &daemon->loop, &error) < 0)
+        log_warning(NULL, "cannot notify the service manager: %s", error.text); /* and works */
     if (open_store(daemon) < 0)
         return -1;
     r = start_core(daemon, &error);
@@ -535,7 +522,8 @@ int main(int argc, char **argv)
                 daemon.arguments.root, strerror(-r));
         return EXIT_USAGE;
     }
-    r = load_config(&daemon, &daemon.config, &error);
+    r = config_load_host(daemon.root, daemon.arguments.root, daemon.arguments.config,
+                         &daemon.config, &error);
     if (r < 0) {
         fprintf(stderr, "%scrustd: %s; %s\n", log_priority(LOG_ERROR), error.text,
                 start_failure_remedy(START_CONFIG, r));
