@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* act.c - the kinds of act: a VMM's drive is asked for or resized, a guest's file system is grown,
  * a disk is rescanned. */
-#include "reconciler/act/act.h"
+#include "reconciler/act/actor.h"
 
 #include <errno.h>
 #include <fcntl.h>

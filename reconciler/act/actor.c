@@ -14,7 +14,6 @@
 #include "lib/clock.h"
 #include "lib/collections.h"
 #include "lib/log.h"
-#include "reconciler/act/act.h"
 #include "reconciler/core/context.h"
 #include "reconciler/core/work_queue.h"
 #include "reconciler/decide/decide.h"
@@ -56,11 +55,6 @@ struct actor *actor_free(struct actor *actor)
     slots_done(&actor->slots);
     free(actor);
     return NULL;
-}
-
-void actor_set_parallel(struct actor *actor, unsigned parallel)
-{
-    actor->slots.parallel = parallel;
 }
 
 /* ---- decided ---- */
@@ -118,20 +112,6 @@ void actor_cancel_stale(struct actor *actor, const struct store_volume *volume)
     if (act->step == ACT_RUNNING && act->volume.volume_id == volume->volume_id &&
         act->volume.binding_id != volume->binding_id)
         act_free(act);
-}
-
-int actor_may_rescan(const struct actor *actor, const struct store_volume *volume, bool *ret_may)
-{
-    struct store_disk disk;
-    int r = act_rescan_find(actor->context->store, volume, &disk);
-
-    *ret_may = r == STORE_FOUND;
-    return r < 0 ? r : 0;
-}
-
-bool actor_next_volume(struct actor *actor, int64_t *ret_volume_id)
-{
-    return slots_next(&actor->slots, ret_volume_id);
 }
 
 /* ---- running ---- */
@@ -279,16 +259,6 @@ bool actor_has_results(const struct actor *actor)
     while (act && act->step != ACT_FINISHED)
         act = act->next;
     return act != NULL;
-}
-
-bool actor_has_next_volume(const struct actor *actor)
-{
-    return slots_have_next(&actor->slots);
-}
-
-bool actor_take_loss(struct actor *actor)
-{
-    return slots_take_loss(&actor->slots);
 }
 
 /* ---- slots ---------------------------------------------------------------------------------- */

@@ -27,8 +27,6 @@
 
 struct watch_health {
     const struct context *context;
-    const struct trees *trees;
-    const struct watchers *watchers;
     struct {
         bool seen;
         dev_t device;
@@ -52,14 +50,9 @@ void watch_health_disturb(struct watch_health *watch_health);
 /* ---- cleaner -------------------------------------------------------------------------------- */
 
 struct cleanup_pass;
-struct database;
-struct observer;
 
 struct cleanup {
     const struct context *context;
-    const struct trees *trees;
-    const struct observer *observer;
-    const struct database *database;
     struct watch_health watch_health;
     struct cleanup_pass *pass; /* in progress; NULL: none */
     bool pass_wanted;
@@ -82,3 +75,39 @@ void cleanup_want(struct cleanup *cleanup);
 /* Does one slice of the work. Returns whether there is more to do now. */
 bool cleanup_work(struct cleanup *cleanup);
 bool cleanup_is_busy(const struct cleanup *cleanup);
+
+/* ---- monitors ------------------------------------------------------------------------------- */
+
+/* Removes the sockets of added monitors whose VMs are gone.
+ *
+ * They are crustd's own, so the configuration of cleanup does not apply to them. It runs in slices
+ * when no other work is left.
+ */
+
+struct added_monitor;
+struct added_monitors;
+
+/* The fields are private to the module. */
+struct monitors {
+    const struct context *context;
+    struct added_monitors *pass; /* in progress; NULL: none */
+    bool wanted;
+};
+
+/* A VM has ended, or may have: check soon. */
+void monitors_want(struct monitors *monitors);
+
+/* Does one slice of the work. Returns whether there is more to do now. */
+bool monitors_work(struct monitors *monitors);
+bool monitors_are_busy(const struct monitors *monitors);
+
+void monitors_done(struct monitors *monitors);
+
+enum monitors_outcome {
+    MONITORS_REMOVED,
+    MONITORS_NOT_THAT_ONE, /* a different socket is there now and stays, or none */
+};
+
+/* Removes the socket only if it is the one that was read. An enum monitors_outcome or -errno. For
+ * tests. */
+int monitors_remove_socket(int directory, const struct added_monitor *monitor);

@@ -43,19 +43,13 @@ void evidence_done(struct evidence *evidence)
 static void take_path(const struct cleanup *cleanup, const struct store_suspect *suspect,
                       struct observed_publish_path *ret_path, enum stale_path *ret_kind)
 {
-    const struct config_list *list = &cleanup->context->config->paths.kubelet;
-    const char *kubelet[CONFIG_LIST_ITEMS];
-
-    for (unsigned i = 0; i < list->count; i++)
-        kubelet[i] = config_list_item(list, i);
     *ret_path = (struct observed_publish_path){0};
     *ret_kind = STALE_PATH_OTHER;
     if (strcmp(suspect->volume_type, "blk") == 0)
         *ret_kind = STALE_PATH_EMPTY_DIR;
     else if (!suspect->target_path[0])
         *ret_kind = STALE_PATH_UNRESOLVED;
-    else if (observe_publish_path(cleanup->context->root, kubelet, list->count,
-                                  suspect->target_path, ret_path) < 0)
+    else if (node_publish_path(cleanup->context, suspect->target_path, ret_path) < 0)
         return;
     if (ret_path->is_empty_dir)
         *ret_kind = STALE_PATH_EMPTY_DIR;
@@ -163,20 +157,13 @@ struct life {
     pid_t pid; /* of one of its processes; 0: unknown */
 };
 
-/* A zombie counts as well: its arguments are gone, and other threads of it may still run. */
-static bool is_there(pid_t pid, uint64_t start_ns)
-{
-    struct process process;
-
-    return process_read(pid, &process) == 0 && process.start_ns == start_ns;
-}
-
 static void observe_life(struct cleanup *cleanup, const struct pass_view *view,
                          const struct store_user *user, struct life *ret_life)
 {
     cleanup(observed_sandbox_done) struct observed_sandbox observed = {0};
     struct node_lists lists;
     struct observe_sandbox_paths paths;
+    struct process process;
     int r;
 
     node_sandbox_paths(cleanup->context, &lists, &paths);
@@ -192,22 +179,16 @@ static void observe_life(struct cleanup *cleanup, const struct pass_view *view,
          * alive. */
         .process = user->alive || observed.alive || r == OBSERVED_UNFINISHED ||
                    process_scan_has_process(view->process_scan, user->sandbox_id) ||
-                   (!user->exit_seen && is_there(user->vmm_pid, user->vmm_start_ns)),
+                   /* A zombie counts as well: its arguments are gone, and other threads of it may
+                    * still run. */
+                   (!user->exit_seen && process_read(user->vmm_pid, &process) == 0 &&
+                    process.start_ns == user->vmm_start_ns),
         .cgroup = process_scan_has_cgroup(view->process_scan, user->sandbox_id),
         .state_directory = r != OBSERVED_ABSENT,
         .exit_seen = user->exit_seen,
         .pid = user->alive ? user->vmm_pid
                            : process_scan_get_process(view->process_scan, user->sandbox_id),
     };
-}
-
-static enum stale_sandbox judge_life(const struct life *life)
-{
-    if (life->process)
-        return STALE_SANDBOX_ALIVE;
-    if (life->exit_seen)
-        return STALE_SANDBOX_SEEN;
-    return life->cgroup || life->state_directory ? STALE_SANDBOX_TRACES : STALE_SANDBOX_CLEARED;
 }
 
 static const char *yes(bool value)
@@ -245,7 +226,10 @@ static int add_user(void *userdata, const struct store_user *user)
     struct life life;
 
     observe_life(walk->cleanup, walk->view, user, &life);
-    sandbox = judge_life(&life);
+    sandbox = life.process                          ? STALE_SANDBOX_ALIVE
+              : life.exit_seen                      ? STALE_SANDBOX_SEEN
+              : life.cgroup || life.state_directory ? STALE_SANDBOX_TRACES
+                                                    : STALE_SANDBOX_CLEARED;
     if (sandbox > facts->sandbox)
         facts->sandbox = sandbox;
     return append_life(&walk->evidence->json, user->sandbox_id, &life);
@@ -297,19 +281,6 @@ static int take_fingerprint(int volumes, struct evidence *evidence)
     return EVIDENCE_TAKEN;
 }
 
-/* A foreign file in the directory keeps the directory, but not the file of a dead sandbox beside
- * it. */
-static void note_entry(const struct observed_entry *entry, struct evidence *evidence)
-{
-    if (evidence->suspect.invalid)
-        evidence->facts.entry = STALE_ENTRY_INVALID;
-    else if (entry->remark && !evidence->file[0])
-        evidence->facts.entry = STALE_ENTRY_EXTRA;
-    if (entry->problem || (entry->remark && !evidence->problem.text[0]))
-        (void)error_set(&evidence->problem, 0, "%s",
-                        entry->problem ? entry->problem : entry->remark);
-}
-
 /* Reads the directory again, and compares it with the row. */
 static int take_directory(struct cleanup *cleanup, struct evidence *evidence)
 {
@@ -318,8 +289,8 @@ static int take_directory(struct cleanup *cleanup, struct evidence *evidence)
     cleanup(fd_closep) int volumes = -1;
     cleanup(observed_entry_done) struct observed_entry entry = {0};
     struct names names = {.entry = &entry};
-    int r = path_open_directory_in_root(cleanup->context->root, trees_path(cleanup->trees, tree),
-                                        &volumes);
+    int r = path_open_directory_in_root(cleanup->context->root,
+                                        trees_path(cleanup->context->trees, tree), &volumes);
 
     if (r == 0)
         r = take_fingerprint(volumes, evidence);
@@ -328,7 +299,14 @@ static int take_directory(struct cleanup *cleanup, struct evidence *evidence)
     if (r == OBSERVED && is_on_record(suspect, &entry) &&
         store_each_named(cleanup->context->store, suspect->entry_id, find_name, &names) == 0 &&
         names.found == entry.sandboxes) {
-        note_entry(&entry, evidence);
+        /* A foreign file keeps the directory, but not the file of a dead sandbox beside it. */
+        if (suspect->invalid)
+            evidence->facts.entry = STALE_ENTRY_INVALID;
+        else if (entry.remark && !evidence->file[0])
+            evidence->facts.entry = STALE_ENTRY_EXTRA;
+        if (entry.problem || (entry.remark && !evidence->problem.text[0]))
+            (void)error_set(&evidence->problem, 0, "%s",
+                            entry.problem ? entry.problem : entry.remark);
         return EVIDENCE_TAKEN;
     }
     work_queue_add_directory(cleanup->context->queue, tree, suspect->key);

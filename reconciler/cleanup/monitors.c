@@ -5,7 +5,7 @@
  * socket in this place; then the socket gets its name back. Only crustd connects by path, so no
  * client misses it meanwhile.
  */
-#include "reconciler/cleanup/monitors.h"
+#include "reconciler/cleanup/cleaner.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -69,7 +69,7 @@ static int keep(void *userdata, const char *sandbox_id, pid_t vmm_pid)
     return 0;
 }
 
-static void end_pass(struct monitors *monitors)
+void monitors_done(struct monitors *monitors)
 {
     monitors->pass = added_monitors_free(monitors->pass);
 }
@@ -93,7 +93,7 @@ static void begin_pass(struct monitors *monitors)
     if (r == 0)
         r = store_each_live_sandbox(monitors->context->store, keep, monitors->pass);
     if (r < 0 || !added_monitors_are_doubtful(monitors->pass))
-        end_pass(monitors);
+        monitors_done(monitors);
 }
 
 static void go_on(struct monitors *monitors)
@@ -111,7 +111,7 @@ static void go_on(struct monitors *monitors)
         log_warning(NULL, "cannot tell which VMs have the sockets in " ADDED_MONITORS ": %s",
                     strerror(-r));
     if (r <= 0)
-        end_pass(monitors);
+        monitors_done(monitors);
 }
 
 bool monitors_work(struct monitors *monitors)
@@ -131,9 +131,4 @@ void monitors_want(struct monitors *monitors)
 bool monitors_are_busy(const struct monitors *monitors)
 {
     return monitors->pass || monitors->wanted;
-}
-
-void monitors_done(struct monitors *monitors)
-{
-    end_pass(monitors);
 }

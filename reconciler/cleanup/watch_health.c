@@ -55,7 +55,7 @@ __attribute__((format(printf, 2, 3))) static void note_problem(struct watch_heal
 /* Whether the root exists, or never existed; otherwise the problem is noted. */
 static bool check_root(struct watch_health *watch_health, enum reconciler_tree tree)
 {
-    const char *path = trees_path(watch_health->trees, tree);
+    const char *path = trees_path(watch_health->context->trees, tree);
     struct stat st;
     int r = path_stat_in_root(watch_health->context->root, path, &st);
 
@@ -75,7 +75,7 @@ static bool check_watchers(struct watch_health *watch_health)
     struct reconciler_health health = {0};
     bool well = true;
 
-    watchers_report(watch_health->watchers, &health);
+    watchers_report(watch_health->context->watchers, &health);
     for (unsigned i = 0; i < health.sources; i++)
         if (!health.source[i].up) {
             note_problem(watch_health, "no events from %s", health.source[i].name);

@@ -27,9 +27,9 @@ static int look_for_entries(struct reconciler *reconciler, const char *target_pa
         base64url_encode(target_path, length, encoded);
     for (enum volume_layout layout = LAYOUT_KATA; layout <= LAYOUT_CRUST; layout++) {
         if (r == 0 && length <= BASE64URL_PATH_BYTES)
-            r = observer_observe_entry(&reconciler->observer, tree_of_layout(layout), encoded);
+            r = observer_observe_entry(&reconciler->context, tree_of_layout(layout), encoded);
         if (r == 0)
-            r = observer_observe_entry(&reconciler->observer, tree_of_layout(layout), hash);
+            r = observer_observe_entry(&reconciler->context, tree_of_layout(layout), hash);
     }
     return r;
 }

@@ -24,8 +24,6 @@
 #include "lib/encode.h"
 #include "lib/log.h"
 #include "lib/path.h"
-#include "reconciler/command/answers.h"
-#include "reconciler/command/staging.h"
 #include "reconciler/core/reconciler_internal.h"
 #include "reconciler/drive/drives.h"
 
@@ -298,7 +296,7 @@ static int record_spot(struct staging *staging, unsigned number)
     work_queue_remove_directory(reconciler->context.queue, tree_of_layout(spot->layout), key);
     (void)snprintf(detail, sizeof(detail), "{\"layout\":\"%s\"}", layout_name(spot->layout));
     if (r == 0)
-        r = observer_observe_entry(&reconciler->observer, tree_of_layout(spot->layout), key);
+        r = observer_observe_entry(&reconciler->context, tree_of_layout(spot->layout), key);
     if (r == 0 && spot->is_hashed)
         r = unresolved_offer(&reconciler->context, staging->target_path, "api");
     if (r == 0)

@@ -14,7 +14,6 @@
 #include "observe/kubelet.h"
 #include "observe/mount_info.h"
 #include "observe/observe.h"
-#include "reconciler/command/staging.h"
 #include "reconciler/core/reconciler_internal.h"
 #include "store/devices.h"
 
@@ -91,17 +90,12 @@ static int compare_volume(void *userdata, int64_t volume_id)
 static bool is_pod_gone(const struct context *context, const char *target_path,
                         struct observed_publish_path *ret_path)
 {
-    const struct config_list *list = &context->config->paths.kubelet;
-    const char *roots[CONFIG_LIST_ITEMS];
     struct observed_kubelet kubelet;
 
-    for (unsigned i = 0; i < list->count; i++)
-        roots[i] = config_list_item(list, i);
-    *ret_path = (struct observed_publish_path){0};
-    return observe_publish_path(context->root, roots, list->count, target_path, ret_path) == 0 &&
-           ret_path->is_publish_path &&
-           observe_kubelet(context->root, roots[ret_path->kubelet], ret_path->pod_uid, ret_path->pv,
-                           &kubelet) == 0 &&
+    return node_publish_path(context, target_path, ret_path) == 0 && ret_path->is_publish_path &&
+           observe_kubelet(context->root,
+                           config_list_item(&context->config->paths.kubelet, ret_path->kubelet),
+                           ret_path->pod_uid, ret_path->pv, &kubelet) == 0 &&
            !kubelet.pod && kubelet.canary[0] && !kubelet.elsewhere;
 }
 
@@ -203,40 +197,26 @@ static enum status_code check_file_system(struct reconciler *reconciler, const c
                          list[0] ? list : "none");
 }
 
-static int is_sandbox(void *userdata, const char *sandbox_id, pid_t vmm_pid)
-{
-    (void)vmm_pid;
-    return strcmp(userdata, sandbox_id) == 0;
-}
-
-static enum status_code check_sandbox(struct reconciler *reconciler, const char *sandbox_id,
-                                      struct error *error)
-{
-    char copy[STORE_SANDBOX_ID_BYTES];
-    int r;
-
-    (void)snprintf(copy, sizeof(copy), "%s", sandbox_id);
-    r = store_each_live_sandbox(reconciler->context.store, is_sandbox, copy);
-    if (r > 0)
-        return STATUS_OK;
-    if (r < 0)
-        return answer_database_fails(reconciler->context.store, error);
-    /* Observed before the next call. */
-    work_queue_add_sandbox(reconciler->context.queue, sandbox_id);
-    return answer_refuse(error, ANSWER_UNKNOWN_SANDBOX, "no live sandbox %s is known here",
-                         sandbox_id);
-}
-
 enum status_code stage_check(struct reconciler *reconciler, const struct reconciler_stage *stage,
                              struct observed_device *ret_device, struct error *error)
 {
+    struct store *store = reconciler->context.store;
     enum status_code code = check_file_system(reconciler, stage->fs_type, error);
     int r = OBSERVED_ABSENT;
+    uint64_t start_ns;
+    pid_t pid;
 
     if (code == STATUS_OK && !reconciler->context.synced)
         code = answer_refuse(error, ANSWER_NOT_SYNCED, "the first scan is not done yet");
-    if (code == STATUS_OK && stage->sandbox_id)
-        code = check_sandbox(reconciler, stage->sandbox_id, error);
+    if (code == STATUS_OK && stage->sandbox_id) {
+        if (store_find_vmm(store, stage->sandbox_id, &pid, &start_ns) < 0)
+            return answer_database_fails(store, error);
+        if (!pid) { /* observed before the next call */
+            work_queue_add_sandbox(reconciler->context.queue, stage->sandbox_id);
+            code = answer_refuse(error, ANSWER_UNKNOWN_SANDBOX, "no live sandbox %s is known here",
+                                 stage->sandbox_id);
+        }
+    }
     if (code == STATUS_OK)
         r = observe_device_path(reconciler->context.root, reconciler->context.sysfs, stage->device,
                                 ret_device);

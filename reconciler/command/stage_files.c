@@ -29,9 +29,7 @@
 #include "lib/path.h"
 #include "lib/text.h"
 #include "observe/observe.h"
-#include "reconciler/command/answers.h"
 #include "reconciler/command/clients.h"
-#include "reconciler/command/staging.h"
 #include "store/store.h"
 
 #define MOUNT_INFO "mountInfo.json"

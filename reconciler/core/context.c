@@ -43,6 +43,18 @@ void node_sandbox_paths(const struct context *context, struct node_lists *ret_li
     };
 }
 
+int node_publish_path(const struct context *context, const char *target_path,
+                      struct observed_publish_path *ret_path)
+{
+    const struct config_list *list = &context->config->paths.kubelet;
+    const char *kubelet[CONFIG_LIST_ITEMS];
+
+    *ret_path = (struct observed_publish_path){0};
+    for (unsigned i = 0; i < list->count; i++)
+        kubelet[i] = config_list_item(list, i);
+    return observe_publish_path(context->root, kubelet, list->count, target_path, ret_path);
+}
+
 const char *node_volumes_path(const struct config *config, enum volume_layout layout)
 {
     return layout == LAYOUT_CRUST ? config->paths.crust_volumes : config->paths.kata_volumes;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* context.h - what every module of the reconciler is handed and none of them owns. */
+/* context.h - what every module of the reconciler is handed and none of them owns: the loop, the
+ * store, the configuration, and the other modules. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,13 +9,23 @@
 #include "model/sandbox.h"
 #include "model/volume.h"
 
+struct actor;
+struct database;
+struct devices;
 struct distrusted;
 struct helpers;
 struct loop;
+struct monitors;
 struct observe_cache;
 struct observe_sandbox_paths;
+struct observed_publish_path;
+struct scan;
 struct store;
 struct store_volume;
+struct trees;
+struct unresolved;
+struct watch_health;
+struct watchers;
 struct work_queue;
 
 /* The pointers stay the same for as long as the reconciler lives. A reload changes what `config`
@@ -29,8 +40,17 @@ struct context {
     struct distrusted *distrusted; /* facts about sandboxes that crustd does not believe */
     struct work_queue *queue;      /* what to observe and decide again */
     struct helpers *helpers;       /* programs that are brought into guests */
-    bool synced;                   /* the first scan is complete; no volume is decided before */
-    bool stopping;                 /* no new action starts */
+    struct watchers *watchers;
+    struct trees *trees;
+    struct scan *scan;
+    struct unresolved *unresolved;
+    struct devices *devices;
+    struct actor *actor;
+    struct monitors *monitors; /* wanted when a sandbox is gone */
+    struct watch_health *watch_health;
+    struct database *database;
+    bool synced;   /* the first scan is complete; no volume is decided before */
+    bool stopping; /* no new action starts */
 };
 
 /* ---- node paths ----------------------------------------------------------------------------- */
@@ -42,6 +62,11 @@ struct node_lists {
 /* The paths borrow ret_lists. */
 void node_sandbox_paths(const struct context *context, struct node_lists *ret_lists,
                         struct observe_sandbox_paths *ret_paths);
+
+/* Observes where a path lies below the kubelet's directories. As observe_publish_path(); whatever
+ * it returns, *ret_path is set. */
+int node_publish_path(const struct context *context, const char *target_path,
+                      struct observed_publish_path *ret_path);
 
 /* The directory of a layout's metadata, and the directory that removed metadata is moved to. */
 const char *node_volumes_path(const struct config *config, enum volume_layout layout);

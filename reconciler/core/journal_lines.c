@@ -21,8 +21,7 @@ void journal_lines_init(struct journal_lines *lines, const struct context *conte
         line_output_init(&lines->output, fd);
 }
 
-/* Whether there may be more rows. */
-static bool write_some(struct journal_lines *lines)
+bool journal_lines_follow(struct journal_lines *lines)
 {
     cleanup(buffer_done) struct buffer text =
         BUFFER_INIT((size_t)ROWS_AT_ONCE * LINE_OUTPUT_LINE_BYTES);
@@ -31,10 +30,13 @@ static bool write_some(struct journal_lines *lines)
                                        .most = ROWS_AT_ONCE,
                                        .line_bytes = LINE_OUTPUT_LINE_BYTES};
     const bool has_dropped = lines->output.dropped > 0;
-    /* A failure concerns the pass as well, which says so. */
-    const int rows = store_read_journal_lines(lines->context->store, &next, &text);
-    const int failure = line_output_write(&lines->output, text.data, text.length);
+    int rows, failure;
 
+    if (!lines->is_on)
+        return false;
+    /* A failure concerns the pass as well, which says so. */
+    rows = store_read_journal_lines(lines->context->store, &next, &text);
+    failure = line_output_write(&lines->output, text.data, text.length);
     lines->seq = next.seq;
     if (failure < 0 && !has_dropped)
         log_warning(NULL,
@@ -42,17 +44,6 @@ static bool write_some(struct journal_lines *lines)
                     "crustd_journal_lines_total counts them, and audit_journal has the rows",
                     failure == LINE_OUTPUT_FULL ? "it is full" : strerror(-failure));
     return rows == ROWS_AT_ONCE;
-}
-
-static void on_more(struct loop_timer *timer)
-{
-    journal_lines_follow(container_of(timer, struct journal_lines, more));
-}
-
-void journal_lines_follow(struct journal_lines *lines)
-{
-    if (lines->is_on && write_some(lines))
-        loop_timer_start(lines->context->loop, &lines->more, 0, on_more);
 }
 
 void journal_lines_start(struct journal_lines *lines)
@@ -74,8 +65,7 @@ void journal_lines_configure(struct journal_lines *lines)
 
 void journal_lines_done(struct journal_lines *lines)
 {
-    loop_timer_stop(&lines->more);
-    while (lines->is_on && write_some(lines))
+    while (journal_lines_follow(lines))
         ;
     if (lines->has_output)
         line_output_done(&lines->output);

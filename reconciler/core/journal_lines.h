@@ -10,7 +10,6 @@
 #include <stdint.h>
 
 #include "lib/log.h"
-#include "lib/loop.h"
 
 struct context;
 
@@ -20,7 +19,6 @@ struct journal_lines {
     const char *node; /* borrowed */
     bool has_output, is_on;
     struct line_output output;
-    struct loop_timer more;
     int64_t seq; /* the last row that was read */
 };
 
@@ -36,5 +34,5 @@ void journal_lines_start(struct journal_lines *lines);
 /* Switched on, it begins with the next row. */
 void journal_lines_configure(struct journal_lines *lines);
 
-/* Outside a transaction: writes some of what was committed since. */
-void journal_lines_follow(struct journal_lines *lines);
+/* Outside a transaction: writes some of what was committed since. Whether there may be more. */
+bool journal_lines_follow(struct journal_lines *lines);

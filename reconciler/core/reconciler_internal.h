@@ -5,7 +5,6 @@
 
 #include "config/config.h"
 #include "reconciler/cleanup/cleaner.h"
-#include "reconciler/cleanup/monitors.h"
 #include "reconciler/command/clients.h"
 #include "reconciler/core/context.h"
 #include "reconciler/core/database.h"
@@ -13,14 +12,11 @@
 #include "reconciler/core/lower_devices.h"
 #include "reconciler/core/observer.h"
 #include "reconciler/core/reconciler.h"
-#include "reconciler/core/scan.h"
-#include "reconciler/core/unresolved.h"
 #include "reconciler/core/volume_pass.h"
 #include "reconciler/core/work_queue.h"
 #include "store/store.h"
 #include "watch/watch.h"
 
-struct actor;
 struct drives;
 struct kubernetes_events;
 
@@ -38,14 +34,11 @@ struct reconciler {
     struct scan scan;
     struct unresolved unresolved;
     struct devices devices;
-    struct observer observer;
-    struct volume_pass volume_pass;
     struct cleanup cleanup;
     struct monitors monitors;
     struct database database;
     struct journal_lines journal_lines;
 
-    struct actor *actor;
     struct expansion *expansions; /* clients that wait for a resize */
     struct stats_call *stats;     /* for a guest */
     struct stagings stagings;     /* for their metadata to be recorded */

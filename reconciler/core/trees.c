@@ -2,43 +2,22 @@
 /* trees.c - see trees.h. */
 #include "reconciler/core/trees.h"
 
-#include <errno.h>
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/cleanup.h"
-#include "lib/collections.h"
 #include "lib/log.h"
 #include "lib/path.h"
 #include "reconciler/command/command.h"
 #include "reconciler/core/context.h"
 #include "watch/watch.h"
 
-struct tree_user {
-    UT_hash_handle hh;
-    unsigned bundle; /* index */
-    char sandbox_id[];
-};
-
-static void forget_user(struct trees *trees, struct tree_user *user)
-{
-    HASH_DEL(trees->users, user);
-    free(user);
-}
-
 void trees_done(struct trees *trees)
 {
-    struct tree_user *user, *next;
-
-    trees_keep_open(trees, false);
-    HASH_ITER (hh, trees->users, user, next) {
-        forget_user(trees, user);
-    }
-    for (unsigned i = 0; i < RECONCILER_BUNDLES; i++) {
+    for (unsigned i = 0; i < RECONCILER_BUNDLES; i++)
         free(trees->bundle[i]);
-        trees->bundle[i] = NULL;
-    }
 }
 
 bool tree_has_volumes(enum reconciler_tree tree)
@@ -71,37 +50,6 @@ const char *trees_path(const struct trees *trees, enum reconciler_tree tree)
     }
 }
 
-int trees_open(struct trees *trees, enum reconciler_tree tree, int *ret_fd)
-{
-    if (!trees->root[tree].is_known) {
-        trees->root[tree].fd = -1;
-        trees->root[tree].outcome = path_open_directory_in_root(
-            trees->context->root, trees_path(trees, tree), &trees->root[tree].fd);
-        trees->root[tree].is_known = true;
-    }
-    *ret_fd = trees->root[tree].fd;
-    return trees->root[tree].outcome;
-}
-
-static void release_tree(struct trees *trees, unsigned tree)
-{
-    if (trees->root[tree].is_known)
-        fd_close(trees->root[tree].fd);
-    trees->root[tree].is_known = false;
-}
-
-void trees_release(struct trees *trees)
-{
-    for (unsigned i = 0; i < TREES && !trees->keeps_open; i++)
-        release_tree(trees, i);
-}
-
-void trees_keep_open(struct trees *trees, bool keeps_open)
-{
-    trees->keeps_open = keeps_open;
-    trees_release(trees);
-}
-
 enum reconciler_tree tree_of_layout(enum volume_layout layout)
 {
     return layout == LAYOUT_CRUST ? TREE_CRUST_VOLUMES : TREE_KATA_VOLUMES;
@@ -114,95 +62,27 @@ enum volume_layout tree_layout(enum reconciler_tree tree)
 
 /* ---- bundles ------------------------------------------------------------------------------- */
 
-static bool add_user(struct trees *trees, unsigned bundle, const char *sandbox_id)
+/* Where something is missing for it, the sweep observes its sandboxes. A place of bundles stays:
+ * the next sandbox of its engine has its bundles there. */
+void trees_watch_bundles(struct trees *trees, const char *path)
 {
-    struct tree_user *user = calloc(1, sizeof(*user) + strlen(sandbox_id) + 1);
-
-    if (!user)
-        return false;
-    user->bundle = bundle;
-    strcpy(user->sandbox_id, sandbox_id);
-    HASH_ADD_STR(trees->users, sandbox_id, user);
-    if (user->hh.tbl)
-        return true;
-    free(user);
-    return false;
-}
-
-/* Where the path is kept, or else can be; RECONCILER_BUNDLES: nowhere. */
-static unsigned find_bundle(const struct trees *trees, const char *path)
-{
-    unsigned unused = RECONCILER_BUNDLES;
-
-    for (unsigned i = RECONCILER_BUNDLES; i-- > 0;) {
-        if (!trees->bundle[i])
-            unused = i;
-        else if (strcmp(trees->bundle[i], path) == 0)
-            return i;
-    }
-    return unused;
-}
-
-static bool begin_bundle(struct trees *trees, unsigned bundle, const char *path)
-{
-    unsigned number;
+    unsigned i = 0, number = 0;
     int r;
 
-    trees->bundle[bundle] = strdup(path);
-    if (!trees->bundle[bundle])
-        return false;
-    r = watch_directories_add_tree(trees->watchers->directories, path, &number);
-    if (r == 0 && number == TREE_BUNDLES + bundle)
-        return true;
-    if (r == 0) {
-        watch_directories_remove_tree(trees->watchers->directories, number);
-        r = -EEXIST;
-    }
+    while (i < RECONCILER_BUNDLES && trees->bundle[i] && strcmp(trees->bundle[i], path) != 0)
+        i++;
+    if (i == RECONCILER_BUNDLES || trees->bundle[i])
+        return;
+    trees->bundle[i] = strdup(path);
+    if (!trees->bundle[i])
+        return;
+    r = watch_directories_add_tree(trees->context->watchers->directories, path, &number);
+    assert(r < 0 || number == TREE_BUNDLES + i);
+    if (r == 0)
+        return;
     log_warning(NULL, "cannot watch %s: %s", path, strerror(-r));
-    free(trees->bundle[bundle]);
-    trees->bundle[bundle] = NULL;
-    return false;
-}
-
-static void end_bundle(struct trees *trees, unsigned bundle)
-{
-    for (const struct tree_user *user = trees->users; user; user = user->hh.next)
-        if (user->bundle == bundle)
-            return;
-    release_tree(trees, TREE_BUNDLES + bundle); /* another directory's number, next time */
-    watch_directories_remove_tree(trees->watchers->directories, TREE_BUNDLES + bundle);
-    free(trees->bundle[bundle]);
-    trees->bundle[bundle] = NULL;
-}
-
-/* Where something is missing for it, the sweep observes its sandboxes. */
-void trees_watch_bundles(struct trees *trees, const char *path, const char *sandbox_id)
-{
-    const struct tree_user *user;
-    unsigned bundle = find_bundle(trees, path);
-
-    HASH_FIND_STR(trees->users, sandbox_id, user);
-    if (user && user->bundle == bundle)
-        return;
-    trees_leave_bundles(trees, sandbox_id);
-    if (bundle == RECONCILER_BUNDLES ||
-        (!trees->bundle[bundle] && !begin_bundle(trees, bundle, path)))
-        return;
-    if (!add_user(trees, bundle, sandbox_id))
-        end_bundle(trees, bundle);
-}
-
-void trees_leave_bundles(struct trees *trees, const char *sandbox_id)
-{
-    struct tree_user *user;
-    unsigned bundle;
-
-    HASH_FIND_STR(trees->users, sandbox_id, user);
-    if (!user)
-        return;
-    bundle = user->bundle;
-    forget_user(trees, user);
-    end_bundle(trees, bundle);
+    free(trees->bundle[i]);
+    trees->bundle[i] = NULL;
 }
 
 /* ---- watchers ------------------------------------------------------------------------------- */

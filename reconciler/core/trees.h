@@ -25,18 +25,9 @@ enum reconciler_tree {
     TREES = TREE_BUNDLES + RECONCILER_BUNDLES,
 };
 
-struct tree_user;
-
 struct trees {
     const struct context *context;
-    const struct watchers *watchers;
-    char *bundle[RECONCILER_BUNDLES]; /* directories of bundles, below root; NULL: none */
-    struct tree_user *users;          /* which sandbox has its bundles in which of them */
-    bool keeps_open;
-    struct {
-        bool is_known;
-        int outcome, fd;
-    } root[TREES]; /* open at present */
+    char *bundle[RECONCILER_BUNDLES]; /* directories of bundles, below root; NULL after the last */
 };
 
 void trees_done(struct trees *trees);
@@ -49,23 +40,12 @@ bool tree_has_sandboxes(enum reconciler_tree tree);
 /* NULL: the tree does not exist (yet). */
 const char *trees_path(const struct trees *trees, enum reconciler_tree tree);
 
-/* Opens the directory of a tree. Returns what path_open_directory_in_root() returns; the descriptor
- * belongs to the tree and is valid until trees_release(). */
-int trees_open(struct trees *trees, enum reconciler_tree tree, int *ret_fd);
-void trees_release(struct trees *trees);
-
-/* Within a reconcile pass each tree is opened once, and released when the pass ends: a descriptor
- * kept for longer would prevent its file system from being unmounted. */
-void trees_keep_open(struct trees *trees, bool keeps_open);
-
 /* The tree of a layout's metadata directories. */
 enum reconciler_tree tree_of_layout(enum volume_layout layout);
 enum volume_layout tree_layout(enum reconciler_tree tree);
 
-/* Adds a tree of bundles, in which the containers of a sandbox come and go; and ends it, if no
- * other sandbox has its bundles there. */
-void trees_watch_bundles(struct trees *trees, const char *path, const char *sandbox_id);
-void trees_leave_bundles(struct trees *trees, const char *sandbox_id);
+/* Adds a tree of bundles, in which the containers of a sandbox come and go, if it is a new one. */
+void trees_watch_bundles(struct trees *trees, const char *path);
 
 /* ---- watchers ------------------------------------------------------------------------------- */
 

@@ -63,7 +63,7 @@ void reconciler_get_health(const struct reconciler *reconciler,
         .synced = reconciler->context.synced,
         .database_fails = database_fails(&reconciler->database),
         .in_memory = store_is_in_memory(reconciler->context.store),
-        .acts_in_flight = actor_count(reconciler->actor),
+        .acts_in_flight = actor_count(reconciler->context.actor),
         .longest_pass_ns = reconciler->context.loop->pass.longest_ns,
         .longest_pass_processor_ns = reconciler->context.loop->pass.longest_processor_ns,
         .journal_printed = reconciler->journal_lines.output.written,
@@ -105,7 +105,7 @@ void reconciler_configure(struct reconciler *reconciler, const struct config *co
 
     memcpy(&next.paths, &reconciler->config.paths, sizeof(next.paths));
     reconciler->config = next;
-    actor_set_parallel(reconciler->actor, next.resize.parallel);
+    reconciler->context.actor->slots.parallel = next.resize.parallel;
     journal_lines_configure(&reconciler->journal_lines);
     if (reconciler->tells_kubernetes)
         kubernetes_events_configure(reconciler->kubernetes_events);
@@ -149,46 +149,10 @@ static void name_volume(void *userdata, int64_t volume_id, char ret_pv[static LO
         (void)snprintf(ret_pv, LOG_PV_BYTES, "%s", pv);
 }
 
-static void wire_observing(struct reconciler *reconciler)
-{
-    const struct context *context = &reconciler->context;
-
-    work_queue_init(&reconciler->queue, reconciler->context.loop);
-    reconciler->trees = (struct trees){.context = context, .watchers = &reconciler->watchers};
-    reconciler->scan = (struct scan){.context = context,
-                                     .trees = &reconciler->trees,
-                                     .watch_health = &reconciler->cleanup.watch_health};
-    reconciler->unresolved.context = context;
-    devices_init(&reconciler->devices, context);
-    reconciler->monitors.context = context;
-    reconciler->observer = (struct observer){.context = context,
-                                             .watchers = &reconciler->watchers,
-                                             .trees = &reconciler->trees,
-                                             .scan = &reconciler->scan,
-                                             .unresolved = &reconciler->unresolved,
-                                             .monitors = &reconciler->monitors};
-}
-
-static void wire_deciding(struct reconciler *reconciler, const struct reconciler_options *options)
-{
-    const struct context *context = &reconciler->context;
-
-    reconciler->volume_pass = (struct volume_pass){
-        .context = context, .devices = &reconciler->devices, .observer = &reconciler->observer};
-    reconciler->cleanup = (struct cleanup){.context = context,
-                                           .trees = &reconciler->trees,
-                                           .observer = &reconciler->observer,
-                                           .database = &reconciler->database};
-    reconciler->cleanup.watch_health = (struct watch_health){
-        .context = context, .trees = &reconciler->trees, .watchers = &reconciler->watchers};
-    reconciler->database = (struct database){.context = context,
-                                             .instance = options->instance,
-                                             .restart = options->restart,
-                                             .userdata = options->userdata};
-}
-
 static void wire(struct reconciler *reconciler, const struct reconciler_options *options)
 {
+    const struct context *context = &reconciler->context;
+
     reconciler->config = *options->config;
     reconciler->on_synced = options->synced;
     reconciler->on_swept = options->swept;
@@ -199,9 +163,24 @@ static void wire(struct reconciler *reconciler, const struct reconciler_options 
                                            .config = &reconciler->config,
                                            .root = options->root,
                                            .sysfs = -1,
-                                           .queue = &reconciler->queue};
-    wire_observing(reconciler);
-    wire_deciding(reconciler, options);
+                                           .queue = &reconciler->queue,
+                                           .watchers = &reconciler->watchers,
+                                           .trees = &reconciler->trees,
+                                           .scan = &reconciler->scan,
+                                           .unresolved = &reconciler->unresolved,
+                                           .devices = &reconciler->devices,
+                                           .monitors = &reconciler->monitors,
+                                           .watch_health = &reconciler->cleanup.watch_health,
+                                           .database = &reconciler->database};
+    work_queue_init(&reconciler->queue, options->loop);
+    devices_init(&reconciler->devices, context);
+    reconciler->trees.context = reconciler->scan.context = reconciler->unresolved.context =
+        reconciler->monitors.context = reconciler->cleanup.context =
+            reconciler->cleanup.watch_health.context = context;
+    reconciler->database = (struct database){.context = context,
+                                             .instance = options->instance,
+                                             .restart = options->restart,
+                                             .userdata = options->userdata};
     journal_lines_init(&reconciler->journal_lines, &reconciler->context, options->journal_output,
                        options->node);
     reconciler->tells_kubernetes = options->tells_kubernetes;
@@ -210,10 +189,10 @@ static void wire(struct reconciler *reconciler, const struct reconciler_options 
 static int make_modules(struct reconciler *reconciler, const char *node)
 {
     reconciler->context.helpers = helpers_new(&reconciler->context);
-    reconciler->actor = reconciler->volume_pass.actor = actor_new(&reconciler->context);
+    reconciler->context.actor = actor_new(&reconciler->context);
     reconciler->drives = drives_new(&reconciler->context);
     reconciler->kubernetes_events = kubernetes_events_new(&reconciler->context, node);
-    return reconciler->context.helpers && reconciler->actor && reconciler->drives &&
+    return reconciler->context.helpers && reconciler->context.actor && reconciler->drives &&
                    reconciler->kubernetes_events
                ? 0
                : -ENOMEM;
@@ -265,12 +244,11 @@ struct reconciler *reconciler_free(struct reconciler *reconciler)
     database_done(&reconciler->database);
     journal_lines_done(&reconciler->journal_lines);
     kubernetes_events_free(reconciler->kubernetes_events);
-    stats_poll_done(reconciler);
     drives_free(reconciler->drives);
     expansions_done(reconciler);
     stagings_done(reconciler);
     stats_done(reconciler);
-    actor_free(reconciler->actor);
+    actor_free(reconciler->context.actor);
     helpers_free(reconciler->context.helpers);
     cleanup_done(&reconciler->cleanup);
     monitors_done(&reconciler->monitors);

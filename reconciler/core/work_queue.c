@@ -43,17 +43,11 @@ void work_queue_init(struct work_queue *queue, struct loop *loop)
 void work_queue_done(struct work_queue *queue)
 {
     loop_timer_stop(&queue->wake);
-    for (enum reconciler_tree tree = 0; tree < TREES; tree++) {
-        key_queue_done(&queue->directories[tree]);
+    for (enum work_keys i = 0; i < WORK_KEYS; i++)
+        key_queue_done(&queue->keys[i]);
+    for (enum reconciler_tree tree = 0; tree < TREES; tree++)
         while (queue->retries[tree])
             retry_free(queue->retries[tree]);
-    }
-    key_queue_done(&queue->sandboxes);
-    key_queue_done(&queue->exits);
-    key_queue_done(&queue->devices);
-    key_queue_done(&queue->announced);
-    key_queue_done(&queue->announced_taken);
-    key_queue_done(&queue->volumes);
 }
 
 /* ---- adding ---- */
@@ -61,20 +55,20 @@ void work_queue_done(struct work_queue *queue)
 void work_queue_add_directory(struct work_queue *queue, enum reconciler_tree tree, const char *name)
 {
     if (!tree_has_sandboxes(tree))
-        key_queue_add_name(&queue->directories[tree], name);
+        key_queue_add_name(&queue->keys[tree], name);
     else if (observe_is_sandbox_id(name))
-        key_queue_add_name(&queue->sandboxes, name);
+        key_queue_add_name(&queue->keys[KEYS_SANDBOXES], name);
 }
 
 void work_queue_remove_directory(struct work_queue *queue, enum reconciler_tree tree,
                                  const char *name)
 {
-    key_queue_remove_name(&queue->directories[tree], name);
+    key_queue_remove_name(&queue->keys[tree], name);
 }
 
 void work_queue_add_sandbox(struct work_queue *queue, const char *sandbox_id)
 {
-    key_queue_add_name(&queue->sandboxes, sandbox_id);
+    key_queue_add_name(&queue->keys[KEYS_SANDBOXES], sandbox_id);
 }
 
 void work_queue_add_exit(struct work_queue *queue, const char *sandbox_id, pid_t pid)
@@ -82,8 +76,8 @@ void work_queue_add_exit(struct work_queue *queue, const char *sandbox_id, pid_t
     char exit[WORK_NAME_BYTES];
 
     (void)snprintf(exit, sizeof(exit), "%d %s", (int)pid, sandbox_id);
-    key_queue_add_name(&queue->exits, exit);
-    key_queue_add_name(&queue->sandboxes, sandbox_id);
+    key_queue_add_name(&queue->keys[KEYS_EXITS], exit);
+    key_queue_add_name(&queue->keys[KEYS_SANDBOXES], sandbox_id);
 }
 
 static uint64_t pack_number(uint32_t major, uint32_t minor)
@@ -95,14 +89,14 @@ void work_queue_add_device(void *userdata, uint32_t major, uint32_t minor)
 {
     struct work_queue *queue = userdata;
 
-    key_queue_add_number(&queue->devices, pack_number(major, minor));
+    key_queue_add_number(&queue->keys[KEYS_DEVICES], pack_number(major, minor));
 }
 
 void work_queue_add_announcement(void *userdata, uint32_t major, uint32_t minor)
 {
     struct work_queue *queue = userdata;
 
-    key_queue_add_number(&queue->announced, pack_number(major, minor));
+    key_queue_add_number(&queue->keys[KEYS_ANNOUNCED], pack_number(major, minor));
 }
 
 int work_queue_add_volume(void *userdata, int64_t volume_id)
@@ -110,7 +104,7 @@ int work_queue_add_volume(void *userdata, int64_t volume_id)
     struct work_queue *queue = userdata;
 
     if (queue->takes_volumes)
-        key_queue_add_number(&queue->volumes, (uint64_t)volume_id);
+        key_queue_add_number(&queue->keys[KEYS_VOLUMES], (uint64_t)volume_id);
     return 0;
 }
 
@@ -133,58 +127,46 @@ void work_queue_add_urgent_volume(struct work_queue *queue, int64_t volume_id)
 
 bool work_queue_recover(struct work_queue *queue)
 {
-    struct key_queue *const others[] = {&queue->sandboxes, &queue->exits,
-                                        &queue->devices,   &queue->announced,
-                                        &queue->volumes,   &queue->announced_taken};
     bool lost = false;
 
-    for (enum reconciler_tree tree = 0; tree < TREES; tree++) {
-        lost |= queue->directories[tree].lost;
-        queue->directories[tree].lost = false;
-    }
-    for (unsigned i = 0; i < array_length(others); i++) {
-        lost |= others[i]->lost;
-        others[i]->lost = false;
+    for (enum work_keys i = 0; i < WORK_KEYS; i++) {
+        lost |= queue->keys[i].lost;
+        queue->keys[i].lost = false;
     }
     return lost;
 }
 
 /* ---- taking ---- */
 
-static bool take_directory(struct work_queue *queue, struct work *work)
+static bool take_name(struct work_queue *queue, unsigned keys, char ret_name[WORK_NAME_BYTES])
 {
-    for (enum reconciler_tree tree = 0; tree < TREES; tree++)
-        if (key_queue_take_name(&queue->directories[tree], work->name, sizeof(work->name))) {
-            work->kind = tree_has_volumes(tree) ? WORK_ENTRY : WORK_BUNDLE;
-            work->tree = tree;
-            return true;
-        }
-    return false;
+    return key_queue_take_name(&queue->keys[keys], ret_name, WORK_NAME_BYTES);
 }
 
-/* Taken before the sandbox is observed and found to be gone. */
-static bool take_exit(struct work_queue *queue, struct work *work)
+bool work_queue_take(struct work_queue *queue, struct work *work)
 {
-    char exit[WORK_NAME_BYTES];
-    char *sandbox_id;
-
-    if (!key_queue_take_name(&queue->exits, exit, sizeof(exit)))
-        return false;
-    work->kind = WORK_EXIT;
-    work->pid = (pid_t)strtol(exit, &sandbox_id, 10);
-    (void)snprintf(work->name, sizeof(work->name), "%s", sandbox_id + 1);
-    return true;
-}
-
-static bool take_device(struct work_queue *queue, struct work *work)
-{
+    char exit[WORK_NAME_BYTES], *sandbox_id;
     uint64_t number;
 
+    for (work->tree = 0; work->tree < TREES; work->tree++)
+        if (take_name(queue, work->tree, work->name)) {
+            work->kind = tree_has_volumes(work->tree) ? WORK_ENTRY : WORK_BUNDLE;
+            return true;
+        }
+    if (take_name(queue, KEYS_EXITS, exit)) { /* before the sandbox is found to be gone */
+        work->kind = WORK_EXIT;
+        work->pid = (pid_t)strtol(exit, &sandbox_id, 10);
+        (void)snprintf(work->name, sizeof(work->name), "%s", sandbox_id + 1);
+        return true;
+    }
+    work->kind = WORK_SANDBOX;
+    if (take_name(queue, KEYS_SANDBOXES, work->name))
+        return true;
     /* Which volumes use a disk is known only after the first scan. */
-    if (queue->takes_volumes && key_queue_take_number(&queue->announced, &number)) {
-        key_queue_add_number(&queue->announced_taken, number);
+    if (queue->takes_volumes && key_queue_take_number(&queue->keys[KEYS_ANNOUNCED], &number)) {
+        key_queue_add_number(&queue->keys[KEYS_ANNOUNCED_TAKEN], number);
         work->kind = WORK_ANNOUNCEMENT;
-    } else if (key_queue_take_number(&queue->devices, &number)) {
+    } else if (key_queue_take_number(&queue->keys[KEYS_DEVICES], &number)) {
         work->kind = WORK_DEVICE;
     } else {
         return false;
@@ -195,21 +177,11 @@ static bool take_device(struct work_queue *queue, struct work *work)
     return true;
 }
 
-bool work_queue_take(struct work_queue *queue, struct work *ret_work)
-{
-    if (take_directory(queue, ret_work) || take_exit(queue, ret_work))
-        return true;
-    if (!key_queue_take_name(&queue->sandboxes, ret_work->name, sizeof(ret_work->name)))
-        return take_device(queue, ret_work);
-    ret_work->kind = WORK_SANDBOX;
-    return true;
-}
-
 bool work_queue_take_volume(struct work_queue *queue, int64_t *ret_volume_id)
 {
     uint64_t number;
 
-    if (!key_queue_take_number(&queue->volumes, &number))
+    if (!key_queue_take_number(&queue->keys[KEYS_VOLUMES], &number))
         return false;
     *ret_volume_id = (int64_t)number;
     return true;
@@ -225,39 +197,37 @@ bool work_queue_take_all_volumes(struct work_queue *queue)
 
 void work_queue_commit(struct work_queue *queue)
 {
-    key_queue_done(&queue->announced_taken);
+    key_queue_done(&queue->keys[KEYS_ANNOUNCED_TAKEN]);
 }
 
 void work_queue_roll_back(struct work_queue *queue)
 {
     uint64_t number;
 
-    while (key_queue_take_number(&queue->announced_taken, &number))
-        key_queue_add_number(&queue->announced, number);
+    while (key_queue_take_number(&queue->keys[KEYS_ANNOUNCED_TAKEN], &number))
+        key_queue_add_number(&queue->keys[KEYS_ANNOUNCED], number);
     queue->devices_are_fresh = false;
 }
 
 bool work_queue_is_observed(const struct work_queue *queue)
 {
-    return key_queue_is_empty(&queue->sandboxes) &&
-           key_queue_is_empty(&queue->directories[TREE_KATA_VOLUMES]) &&
-           key_queue_is_empty(&queue->directories[TREE_CRUST_VOLUMES]);
+    return key_queue_is_empty(&queue->keys[KEYS_SANDBOXES]) &&
+           key_queue_is_empty(&queue->keys[TREE_KATA_VOLUMES]) &&
+           key_queue_is_empty(&queue->keys[TREE_CRUST_VOLUMES]);
 }
 
 bool work_queue_is_empty(const struct work_queue *queue)
 {
-    for (enum reconciler_tree tree = TREE_BUNDLES; tree < TREES; tree++)
-        if (!key_queue_is_empty(&queue->directories[tree]))
+    for (enum work_keys i = 0; i < KEYS_ANNOUNCED_TAKEN; i++)
+        if (!key_queue_is_empty(&queue->keys[i]))
             return false;
-    return work_queue_is_observed(queue) && key_queue_is_empty(&queue->exits) &&
-           key_queue_is_empty(&queue->devices) && key_queue_is_empty(&queue->announced) &&
-           key_queue_is_empty(&queue->volumes) && !queue->all_volumes;
+    return !queue->all_volumes;
 }
 
 bool work_queue_has_room(const struct work_queue *queue, enum reconciler_tree tree)
 {
-    return key_queue_count(&queue->directories[tree]) < ROOM &&
-           key_queue_count(&queue->sandboxes) < ROOM;
+    return key_queue_count(&queue->keys[tree]) < ROOM &&
+           key_queue_count(&queue->keys[KEYS_SANDBOXES]) < ROOM;
 }
 
 bool work_queue_devices_are_fresh(const struct work_queue *queue)
@@ -267,7 +237,7 @@ bool work_queue_devices_are_fresh(const struct work_queue *queue)
 
 void work_queue_note_decision(struct work_queue *queue)
 {
-    queue->devices_are_fresh &= !key_queue_is_empty(&queue->volumes);
+    queue->devices_are_fresh &= !key_queue_is_empty(&queue->keys[KEYS_VOLUMES]);
 }
 
 void work_queue_doubt_devices(struct work_queue *queue)

@@ -47,16 +47,22 @@ struct retry;
 
 enum { WORK_NAME_BYTES = 256 };
 
+/* The queues of a work queue: the names of each tree's directories, by enum reconciler_tree, and
+ * then these. They are taken in this order. */
+enum work_keys {
+    KEYS_EXITS = TREES,   /* "pid id" */
+    KEYS_SANDBOXES,       /* ids */
+    KEYS_ANNOUNCED,       /* major << 32 | minor */
+    KEYS_DEVICES,         /* likewise */
+    KEYS_VOLUMES,         /* ids */
+    KEYS_ANNOUNCED_TAKEN, /* taken since the last commit */
+    WORK_KEYS,
+};
+
 /* The fields are private to the module. */
 struct work_queue {
     struct loop *loop;
-    struct key_queue directories[TREES]; /* names */
-    struct key_queue sandboxes;          /* ids */
-    struct key_queue exits;              /* "pid id" */
-    struct key_queue devices;            /* major << 32 | minor */
-    struct key_queue announced;          /* likewise */
-    struct key_queue announced_taken;    /* taken since the last commit */
-    struct key_queue volumes;            /* ids */
+    struct key_queue keys[WORK_KEYS];
     bool all_volumes;
     bool takes_volumes;
     bool devices_are_fresh;
