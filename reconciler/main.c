@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "api/grpc_call.h"
@@ -26,11 +27,13 @@
 #include "lib/path.h"
 #include "lib/process.h"
 #include "lib/workers.h"
-#include "reconciler/core/instance.h"
-#include "reconciler/core/reconciler.h"
+#include "reconciler/core/database.h"
+#include "reconciler/core/reconciler_internal.h"
 #include "reconciler/main.h"
 #include "store/read.h"
 #include "store/store.h"
+
+enum { PAUSES = 50, PAUSE_NS = 10 * NSEC_PER_MSEC }; /* for the lock of the instance */
 
 struct daemon {
     struct arguments arguments;
@@ -58,8 +61,6 @@ struct daemon {
     char why[ERROR_TEXT_BYTES];
     int exit_code;
 };
-
-/* ---- to the service manager ---- */
 
 static void tell_status(void *userdata)
 {
@@ -95,8 +96,6 @@ static void on_synced(void *userdata)
     tell_status(daemon);
 }
 
-/* ---- configuration ---- */
-
 static void reload(struct daemon *daemon)
 {
     const struct arguments *arguments = &daemon->arguments;
@@ -126,8 +125,6 @@ static void on_hangup(struct loop_signal *signal)
     if (daemon->ready)
         (void)notify_ready(&daemon->notify);
 }
-
-/* ---- the end ---- */
 
 static void on_terminate(struct loop_signal *signal)
 {
@@ -209,8 +206,6 @@ static void print_summary(struct daemon *daemon)
     buffer_done(&json);
 }
 
-/* ---- the beginning ---- */
-
 /* One line: why, and what to do. */
 static int fail(struct daemon *daemon, enum start_step step, int result, const struct error *error)
 {
@@ -248,9 +243,16 @@ static void say_opening(const struct daemon *daemon, const struct store_opening 
 /* INSTANCE_LOCKED, or as store_open(). */
 static int open_file(struct daemon *daemon, struct error *error)
 {
+    const struct timespec pause_time = {.tv_nsec = PAUSE_NS};
     struct store_opening opening = {0};
-    int r = instance_await_place(&daemon->instance, error);
+    int r = instance_take_place(&daemon->instance, error);
 
+    /* A process that a killed crustd had just begun has copies of its descriptors, and so the lock,
+     * until it runs. */
+    for (unsigned i = 0; i < PAUSES && r == INSTANCE_LOCKED; i++) {
+        (void)nanosleep(&pause_time, NULL);
+        r = instance_take_place(&daemon->instance, error);
+    }
     if (r != INSTANCE_ALONE)
         return r;
     r = instance_open_store(&daemon->instance, &daemon->config, INSTANCE_STORE_FILE, NULL,
@@ -289,9 +291,7 @@ static int open_store(struct daemon *daemon)
 
 static int start_core(struct daemon *daemon, struct error *error)
 {
-    struct reconciler_options options;
-
-    options = (struct reconciler_options){
+    const struct reconciler_options options = {
         .loop = &daemon->loop,
         .store = daemon->store,
         .instance = &daemon->instance,
@@ -353,16 +353,6 @@ static void raise_descriptor_limit(void)
         log_warning(NULL, "cannot have more open files: %s", strerror(errno));
 }
 
-static void take_signals(struct daemon *daemon)
-{
-    (void)signal(SIGPIPE, SIG_IGN);
-    (void)signal(SIGXFSZ, SIG_IGN); /* a full disk is an error, not the end */
-    loop_signal_start(&daemon->loop, &daemon->terminate, SIGTERM, on_terminate);
-    loop_signal_start(&daemon->loop, &daemon->interrupt, SIGINT, on_interrupt);
-    loop_signal_start(&daemon->loop, &daemon->hangup, SIGHUP, on_hangup);
-    restart_hold_signals(false);
-}
-
 /* Rows are the memory: whoever starts crustd anew goes on with them. */
 static void on_workers_lost(void *userdata)
 {
@@ -422,7 +412,12 @@ static int start(struct daemon *daemon)
         return fail(daemon, START_OTHER, r, &error);
     }
     raise_descriptor_limit();
-    take_signals(daemon);
+    (void)signal(SIGPIPE, SIG_IGN);
+    (void)signal(SIGXFSZ, SIG_IGN); /* a full disk is an error, not the end */
+    loop_signal_start(&daemon->loop, &daemon->terminate, SIGTERM, on_terminate);
+    loop_signal_start(&daemon->loop, &daemon->interrupt, SIGINT, on_interrupt);
+    loop_signal_start(&daemon->loop, &daemon->hangup, SIGHUP, on_hangup);
+    restart_hold_signals(false);
     if (!daemon->arguments.once && notify_init(&daemon->notify, &daemon->loop, &error) < 0)
         log_warning(NULL, "cannot notify the service manager: %s", error.text); /* and works */
     if (open_store(daemon) < 0)

@@ -25,8 +25,6 @@ static const struct act_ops *ops_of(const struct act *act)
     return act->action == ACTION_RESIZE_GUEST ? &act_guest_ops : &act_hypervisor_ops;
 }
 
-/* ---- life ---- */
-
 struct actor *actor_new(const struct context *context)
 {
     struct actor *actor = calloc(1, sizeof(*actor));
@@ -56,8 +54,6 @@ struct actor *actor_free(struct actor *actor)
     free(actor);
     return NULL;
 }
-
-/* ---- decided ---- */
 
 int actor_decide(struct actor *actor, const struct store_volume *volume, enum decide_action action)
 {
@@ -114,8 +110,6 @@ void actor_cancel_stale(struct actor *actor, const struct store_volume *volume)
         act_free(act);
 }
 
-/* ---- running ---- */
-
 void actor_start(struct actor *actor)
 {
     const uint64_t limit_ns = actor->context->config->resize.call_timeout_seconds * NSEC_PER_SEC;
@@ -152,8 +146,6 @@ uint64_t act_time_left(const struct act *act)
 
     return act->deadline_ns > now ? act->deadline_ns - now : 1;
 }
-
-/* ---- answered ---- */
 
 uint64_t actor_backoff(uint32_t failures)
 {
@@ -231,8 +223,6 @@ int actor_record(struct actor *actor)
     }
     return r;
 }
-
-/* ---- questions ---- */
 
 bool actor_is_acting(const struct actor *actor, int64_t volume_id)
 {

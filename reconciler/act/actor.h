@@ -115,12 +115,8 @@ enum act_step {
 /* The results of a kind of act, and its calls. */
 struct act_vmm {
     struct hypervisor_call *call;
-    char drive_id[STORE_NAME_BYTES];
-    char guest_address[STORE_NAME_BYTES]; /* pci:…, scsi:…; "" not learned */
-    uint64_t bytes;
-    enum hypervisor_list list;
-    enum volume_reason resize_reason; /* of a query: why a resize would fail */
-    char version[HYPERVISOR_VERSION_BYTES];
+    struct hypervisor_reply reply;
+    char guest_address[STORE_NAME_BYTES]; /* pci:…, scsi:…, a path; "" not learned */
 };
 
 struct act_guest {

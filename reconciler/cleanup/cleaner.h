@@ -14,7 +14,7 @@
 #include "lib/buffer.h"
 #include "lib/loop.h"
 #include "lib/result.h"
-#include "reconciler/core/trees.h"
+#include "reconciler/core/context.h"
 
 /* ---- watch health --------------------------------------------------------------------------- */
 
@@ -46,35 +46,6 @@ void watch_health_check(struct watch_health *watch_health);
 
 /* Something was wrong since the last check: the time starts over. */
 void watch_health_disturb(struct watch_health *watch_health);
-
-/* ---- cleaner -------------------------------------------------------------------------------- */
-
-struct cleanup_pass;
-
-struct cleanup {
-    const struct context *context;
-    struct watch_health watch_health;
-    struct cleanup_pass *pass; /* in progress; NULL: none */
-    bool pass_wanted;
-    bool trash_wanted;      /* rows of the trash may have a next step */
-    struct loop_timer look; /* starts the next pass before the sweep does */
-    struct loop_timer step; /* starts the next step in the trash */
-    uint64_t settles_ns;    /* when the next step in the trash is due; UINT64_MAX: none */
-
-    /* For the rate: the last removal, and the number of removals since the last minute without any.
-     */
-    uint64_t removed_ns;
-    unsigned long removed;
-};
-
-void cleanup_done(struct cleanup *cleanup);
-
-/* Requests a pass as soon as there is time, and a check of what is in the trash. */
-void cleanup_want(struct cleanup *cleanup);
-
-/* Does one slice of the work. Returns whether there is more to do now. */
-bool cleanup_work(struct cleanup *cleanup);
-bool cleanup_is_busy(const struct cleanup *cleanup);
 
 /* ---- monitors ------------------------------------------------------------------------------- */
 
@@ -111,3 +82,33 @@ enum monitors_outcome {
 /* Removes the socket only if it is the one that was read. An enum monitors_outcome or -errno. For
  * tests. */
 int monitors_remove_socket(int directory, const struct added_monitor *monitor);
+
+/* ---- cleaner -------------------------------------------------------------------------------- */
+
+struct cleanup_pass;
+
+struct cleanup {
+    const struct context *context;
+    struct watch_health watch_health;
+    struct monitors monitors;
+    struct cleanup_pass *pass; /* in progress; NULL: none */
+    bool pass_wanted;
+    bool trash_wanted;      /* rows of the trash may have a next step */
+    struct loop_timer look; /* starts the next pass before the sweep does */
+    struct loop_timer step; /* starts the next step in the trash */
+    uint64_t settles_ns;    /* when the next step in the trash is due; UINT64_MAX: none */
+
+    /* For the rate: the last removal, and the number of removals since the last minute without any.
+     */
+    uint64_t removed_ns;
+    unsigned long removed;
+};
+
+void cleanup_done(struct cleanup *cleanup);
+
+/* Requests a pass as soon as there is time, and a check of what is in the trash. */
+void cleanup_want(struct cleanup *cleanup);
+
+/* Does one slice of the work. Returns whether there is more to do now. */
+bool cleanup_work(struct cleanup *cleanup);
+bool cleanup_is_busy(const struct cleanup *cleanup);

@@ -205,7 +205,8 @@ static int judge(struct cleanup_pass *pass, int64_t entry_id)
     }
     if (r < 0 || !pass->volume_id)
         return r < 0 ? r : 0;
-    evidence.suspect.entry_id = entry_id;
+    evidence_done(&evidence);
+    evidence = (struct evidence){.suspect.entry_id = entry_id};
     buffer_init(&evidence.json, ROOM_FOR_END);
     r = buffer_append_text(&evidence.json, "{}");
     if (r == 0)

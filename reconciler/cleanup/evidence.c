@@ -313,8 +313,6 @@ static int take_directory(struct cleanup *cleanup, struct evidence *evidence)
     return EVIDENCE_NONE;
 }
 
-/* ---- time -------------------------------------------------------------------------------- */
-
 static void take_time(const struct cleanup *cleanup, const struct pass_view *view, bool used,
                       struct evidence *evidence)
 {
@@ -332,6 +330,7 @@ static void take_time(const struct cleanup *cleanup, const struct pass_view *vie
     evidence->facts.settled = view->now_ns >= evidence->settles_ns;
 }
 
+/* The end of the JSON. */
 static int append_time(const struct pass_view *view, const struct evidence *evidence,
                        struct buffer *json)
 {
@@ -348,96 +347,90 @@ static int append_time(const struct pass_view *view, const struct evidence *evid
 
 /* ---- all evidence ------------------------------------------------------------------------ */
 
-static void append_problems(const struct cleanup *cleanup, const struct evidence *evidence,
-                            struct buffer *json)
+/* What is asked of a directory, and not of one file in it: the kubelet, and whether anything has
+ * changed since it was judged last. */
+static void take_kubelet(const struct cleanup *cleanup, const struct observed_publish_path *path,
+                         struct evidence *evidence)
 {
-    const char *problem = cleanup->watch_health.problem;
+    const struct store_suspect *suspect = &evidence->suspect;
+    struct observed_kubelet kubelet;
+    char state[2 * SHA256_HEX_BYTES];
+    int length;
 
-    if (evidence->problem.text[0])
-        json_append_member(json, "metadata_problem", evidence->problem.text);
-    if (problem[0])
-        json_append_member(json, "problem", problem);
+    evidence->facts.kubelet = check_kubelet(cleanup, path, &kubelet);
+    evidence->facts.restored =
+        suspect->restored[0] && strcmp(suspect->restored, evidence->fingerprint) == 0;
+    length = snprintf(state, sizeof(state), "%s %d %d", evidence->fingerprint,
+                      (int)evidence->facts.sandbox, (int)evidence->facts.kubelet);
+    sha256_hex(state, (size_t)length, evidence->state);
+    if (suspect->stale_reason != STALE_REASON_NONE &&
+        strcmp(suspect->fingerprint, evidence->state) == 0)
+        evidence->since_ns = suspect->since_ns;
+    if (!path->is_publish_path)
+        return;
+    json_append_member(&evidence->json, "pod_uid", path->pod_uid);
+    buffer_append_format(&evidence->json, ",\"pod_directory\":%s,\"leaf\":%s,\"vol_data\":%s",
+                         yes(kubelet.pod), yes(kubelet.leaf), yes(kubelet.volume_data));
+    json_append_member(&evidence->json, "canary", kubelet.canary[0] ? kubelet.canary : NULL);
 }
 
-static int begin(struct cleanup *cleanup, int64_t entry_id, struct evidence *evidence)
+/* user: whose file is in question, in the directory of a volume that is in use; NULL: all of the
+ * directory is. EVIDENCE_* or -errno. */
+static int take(struct walk *walk, int64_t entry_id, const struct store_user *user)
 {
     static const enum stale_mode modes[] = {[CLEANUP_OFF] = STALE_MODE_OFF,
                                             [CLEANUP_REPORT] = STALE_MODE_REPORT,
                                             [CLEANUP_DELETE] = STALE_MODE_DELETE};
-    int r = store_get_suspect(cleanup->context->store, entry_id, &evidence->suspect);
+    struct cleanup *cleanup = walk->cleanup;
+    struct store *store = cleanup->context->store;
+    struct evidence *evidence = walk->evidence;
+    struct buffer *json = &evidence->json;
+    struct observed_publish_path path;
+    int r = store_get_suspect(store, entry_id, &evidence->suspect);
 
-    buffer_init(&evidence->json, JSON_BYTES);
-    if (r != STORE_FOUND)
+    buffer_init(json, JSON_BYTES);
+    if (r != STORE_FOUND || (user && !evidence->suspect.live))
         return r < 0 ? r : EVIDENCE_NONE;
     evidence->facts.mode = modes[cleanup->context->config->cleanup.mode];
-    return EVIDENCE_TAKEN;
-}
-
-static int take_users(struct walk *walk)
-{
-    struct evidence *evidence = walk->evidence;
-    int r = buffer_append_text(&evidence->json, "{\"sandboxes\":[");
-
+    if (user)
+        memcpy(evidence->file, user->sandbox_id, strlen(user->sandbox_id) + 1);
+    r = take_directory(cleanup, evidence);
+    if (r != EVIDENCE_TAKEN)
+        return r;
+    buffer_append_text(json, "{");
+    if (user)
+        json_append_member(json, "file", user->sandbox_id);
+    r = buffer_append_text(json, user ? ",\"sandboxes\":[" : "\"sandboxes\":[");
     if (r == 0)
-        r = store_each_user(walk->cleanup->context->store, evidence->suspect.volume_id, add_user,
-                            walk);
-    buffer_append_text(&evidence->json, "]");
-    if (evidence->suspect.live)
+        r = user ? add_user(walk, user)
+                 : store_each_user(store, evidence->suspect.volume_id, add_user, walk);
+    if (r < 0)
+        return r;
+    buffer_append_text(json, "]");
+    if (!user && evidence->suspect.live)
         evidence->facts.sandbox = STALE_SANDBOX_ALIVE;
     else if (!walk->view->sees_host)
         evidence->facts.sandbox = STALE_SANDBOX_UNSEEN;
-    return r;
-}
-
-static int take_all(struct walk *walk)
-{
-    struct cleanup *cleanup = walk->cleanup;
-    struct evidence *evidence = walk->evidence;
-    struct observed_publish_path path;
-    struct observed_kubelet kubelet;
-    char state[2 * SHA256_HEX_BYTES];
-    bool used;
-    int length, r = take_users(walk);
-
-    used = evidence->facts.sandbox != STALE_SANDBOX_NEVER;
     take_path(cleanup, &evidence->suspect, &path, &evidence->facts.path);
-    evidence->facts.kubelet = check_kubelet(cleanup, &path, &kubelet);
     evidence->facts.daemon = walk->view->daemon[evidence->suspect.layout];
-    evidence->facts.restored = evidence->suspect.restored[0] &&
-                               strcmp(evidence->suspect.restored, evidence->fingerprint) == 0;
-    length = snprintf(state, sizeof(state), "%s %d %d", evidence->fingerprint,
-                      (int)evidence->facts.sandbox, (int)evidence->facts.kubelet);
-    sha256_hex(state, (size_t)length, evidence->state);
-    if (evidence->suspect.stale_reason != STALE_REASON_NONE &&
-        strcmp(evidence->suspect.fingerprint, evidence->state) == 0)
-        evidence->since_ns = evidence->suspect.since_ns;
-    take_time(cleanup, walk->view, used, evidence);
-    if (path.is_publish_path) {
-        json_append_member(&evidence->json, "pod_uid", path.pod_uid);
-        buffer_append_format(&evidence->json, ",\"pod_directory\":%s,\"leaf\":%s,\"vol_data\":%s",
-                             yes(kubelet.pod), yes(kubelet.leaf), yes(kubelet.volume_data));
-        json_append_member(&evidence->json, "canary", kubelet.canary[0] ? kubelet.canary : NULL);
+    if (user) {
+        evidence->facts.restored = user->restored;
+        evidence->since_ns = user->stale_since_ns;
+    } else {
+        take_kubelet(cleanup, &path, evidence);
     }
-    append_problems(cleanup, evidence, &evidence->json);
-    return r < 0 ? r : append_time(walk->view, evidence, &evidence->json);
+    take_time(cleanup, walk->view, evidence->facts.sandbox != STALE_SANDBOX_NEVER, evidence);
+    if (evidence->problem.text[0])
+        json_append_member(json, "metadata_problem", evidence->problem.text);
+    if (cleanup->watch_health.problem[0])
+        json_append_member(json, "problem", cleanup->watch_health.problem);
+    return append_time(walk->view, evidence, json);
 }
 
 int evidence_take(struct cleanup *cleanup, const struct pass_view *view, int64_t entry_id,
                   struct evidence *ret_evidence)
 {
-    cleanup(evidence_done) struct evidence evidence = {0};
-    struct walk walk = {cleanup, view, &evidence};
-    int r = begin(cleanup, entry_id, &evidence);
-
-    if (r == EVIDENCE_TAKEN)
-        r = take_directory(cleanup, &evidence);
-    if (r == EVIDENCE_TAKEN)
-        r = take_all(&walk);
-    if (r != EVIDENCE_TAKEN)
-        return r;
-    *ret_evidence = evidence;
-    buffer_init(&evidence.json, JSON_BYTES);
-    return EVIDENCE_TAKEN;
+    return take(&(struct walk){cleanup, view, ret_evidence}, entry_id, NULL);
 }
 
 /* ---- files of dead sandboxes ------------------------------------------------------------- */
@@ -464,42 +457,6 @@ static int note_dead(void *userdata, const struct store_user *user)
     return 0;
 }
 
-static int take_file(struct walk *walk, const struct store_user *user)
-{
-    struct evidence *evidence = walk->evidence;
-    struct observed_publish_path path;
-    int r;
-
-    buffer_append_text(&evidence->json, "{");
-    json_append_member(&evidence->json, "file", user->sandbox_id);
-    r = buffer_append_text(&evidence->json, ",\"sandboxes\":[");
-    if (r == 0)
-        r = add_user(walk, user);
-    buffer_append_text(&evidence->json, "]");
-    if (!walk->view->sees_host)
-        evidence->facts.sandbox = STALE_SANDBOX_UNSEEN;
-    take_path(walk->cleanup, &evidence->suspect, &path, &evidence->facts.path);
-    evidence->facts.daemon = walk->view->daemon[evidence->suspect.layout];
-    evidence->facts.restored = user->restored;
-    evidence->since_ns = user->stale_since_ns;
-    take_time(walk->cleanup, walk->view, true, evidence);
-    append_problems(walk->cleanup, evidence, &evidence->json);
-    return r < 0 ? r : append_time(walk->view, evidence, &evidence->json);
-}
-
-/* EVIDENCE_*, -errno. */
-static int judge_file(struct walk *walk, int64_t entry_id, const struct store_user *user)
-{
-    struct evidence *evidence = walk->evidence;
-    int r = begin(walk->cleanup, entry_id, evidence);
-
-    if (r != EVIDENCE_TAKEN || !evidence->suspect.live)
-        return r < 0 ? r : EVIDENCE_NONE;
-    memcpy(evidence->file, user->sandbox_id, strlen(user->sandbox_id) + 1);
-    r = take_directory(walk->cleanup, evidence);
-    return r == EVIDENCE_TAKEN ? take_file(walk, user) : r;
-}
-
 int evidence_each_file(struct cleanup *cleanup, const struct pass_view *view, int64_t entry_id,
                        int (*callback)(void *userdata, struct evidence *evidence), void *userdata)
 {
@@ -508,9 +465,8 @@ int evidence_each_file(struct cleanup *cleanup, const struct pass_view *view, in
 
     for (unsigned i = 0; r == 0 && i < dead.count; i++) {
         cleanup(evidence_done) struct evidence evidence = {0};
-        struct walk walk = {cleanup, view, &evidence};
 
-        r = judge_file(&walk, entry_id, &dead.name[i].user);
+        r = take(&(struct walk){cleanup, view, &evidence}, entry_id, &dead.name[i].user);
         if (r == EVIDENCE_TAKEN)
             r = callback(userdata, &evidence);
         else if (r > 0)

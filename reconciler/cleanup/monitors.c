@@ -25,8 +25,6 @@
 
 static const uint64_t SLICE_NS = 500 * 1000;
 
-/* ---- one socket ---------------------------------------------------------------------------- */
-
 int monitors_remove_socket(int directory, const struct added_monitor *monitor)
 {
     struct stat status;
@@ -42,25 +40,6 @@ int monitors_remove_socket(int directory, const struct added_monitor *monitor)
                ? -errno
                : MONITORS_NOT_THAT_ONE;
 }
-
-static void remove_abandoned(struct added_monitors *pass)
-{
-    struct added_monitor monitor;
-
-    while (added_monitors_next(pass, &monitor)) {
-        int r = monitors_remove_socket(added_monitors_directory(pass), &monitor);
-
-        if (r < 0)
-            log_warning(NULL, "cannot remove " ADDED_MONITORS "/%s, whose VM is gone: %s",
-                        monitor.name, strerror(-r));
-        else if (r == MONITORS_REMOVED)
-            log_info(NULL,
-                     "removed the monitor's socket of a VM that is gone: " ADDED_MONITORS "/%s",
-                     monitor.name);
-    }
-}
-
-/* ---- all of them --------------------------------------------------------------------------- */
 
 static int keep(void *userdata, const char *sandbox_id, pid_t vmm_pid)
 {
@@ -96,30 +75,37 @@ static void begin_pass(struct monitors *monitors)
         monitors_done(monitors);
 }
 
-static void go_on(struct monitors *monitors)
+bool monitors_work(struct monitors *monitors)
 {
-    struct added_monitors *pass = monitors->pass;
-    uint64_t until = clock_boottime() + SLICE_NS;
+    const uint64_t until = clock_boottime() + SLICE_NS;
+    struct added_monitor monitor;
     int r;
 
+    if (!monitors->pass) {
+        if (monitors->wanted)
+            begin_pass(monitors);
+        return monitors_are_busy(monitors);
+    }
     do
-        r = added_monitors_step(pass);
+        r = added_monitors_step(monitors->pass);
     while (r > 0 && clock_boottime() < until);
-    if (r == 0)
-        remove_abandoned(pass);
+    if (r > 0)
+        return true;
     if (r < 0)
         log_warning(NULL, "cannot tell which VMs have the sockets in " ADDED_MONITORS ": %s",
                     strerror(-r));
-    if (r <= 0)
-        monitors_done(monitors);
-}
-
-bool monitors_work(struct monitors *monitors)
-{
-    if (monitors->pass)
-        go_on(monitors);
-    else if (monitors->wanted)
-        begin_pass(monitors);
+    while (r >= 0 && added_monitors_next(monitors->pass, &monitor)) {
+        r = monitors_remove_socket(added_monitors_directory(monitors->pass), &monitor);
+        if (r < 0)
+            log_warning(NULL, "cannot remove " ADDED_MONITORS "/%s, whose VM is gone: %s",
+                        monitor.name, strerror(-r));
+        else if (r == MONITORS_REMOVED)
+            log_info(NULL,
+                     "removed the monitor's socket of a VM that is gone: " ADDED_MONITORS "/%s",
+                     monitor.name);
+        r = 0;
+    }
+    monitors_done(monitors);
     return monitors_are_busy(monitors);
 }
 

@@ -189,31 +189,24 @@ int quarantine_take(const struct quarantine *quarantine, const struct quarantine
     return r == PATH_MISSING ? QUARANTINE_ABSENT : r;
 }
 
-static int take_fingerprint(int drawer, const struct quarantine_item *item, char *ret_text)
-{
-    cleanup(fd_closep) int directory = -1;
-    int r;
-
-    if (item->file)
-        return fingerprint_file(drawer, item->file, ret_text);
-    r = path_open_directory_below(drawer, item->key, &directory);
-    if (path_is_no_directory(r))
-        return FINGERPRINT_UNFIT;
-    if (r < 0)
-        return r == PATH_MISSING ? FINGERPRINT_ABSENT : r;
-    return fingerprint_directory(directory, ret_text, NULL);
-}
-
 static int observe_in_trash(const struct quarantine *quarantine, const struct quarantine_item *item,
                             struct quarantine_state *state)
 {
-    cleanup(fd_closep) int drawer = -1;
+    cleanup(fd_closep) int drawer = -1, directory = -1;
     char fingerprint[SHA256_HEX_BYTES];
     int r = path_open_directory_below(quarantine->trash, item->name, &drawer);
 
     if (r < 0)
         return r == PATH_MISSING ? 0 : r;
-    r = take_fingerprint(drawer, item, fingerprint);
+    if (!item->file)
+        r = path_open_directory_below(drawer, item->key, &directory);
+    if (r == PATH_MISSING)
+        return 0;
+    if (path_is_no_directory(r))
+        r = FINGERPRINT_UNFIT;
+    else if (r == 0)
+        r = item->file ? fingerprint_file(drawer, item->file, fingerprint)
+                       : fingerprint_directory(directory, fingerprint, NULL);
     if (r < 0)
         return r;
     state->in_trash = r != FINGERPRINT_ABSENT;
@@ -259,8 +252,6 @@ int quarantine_put_back(const struct quarantine *quarantine, const struct quaran
     quarantine_tidy(quarantine, item);
     return QUARANTINE_DONE;
 }
-
-/* ---- deleting ---------------------------------------------------------------------------- */
 
 int quarantine_delete(const struct quarantine *quarantine, const struct quarantine_item *item,
                       struct error *error)

@@ -214,22 +214,10 @@ static int advance_restoring(struct step *step, const struct quarantine_state *s
     return r;
 }
 
-static int advance_deleting(struct step *step)
-{
-    struct error error = {0};
-    int r = quarantine_delete(&step->quarantine, &step->item, &error);
-
-    if (r < 0) {
-        log_error(&(struct log_ids){.volume = step->row.volume_id}, "cannot delete %s/%s: %s",
-                  step->row.directory, step->row.name, error.text);
-        return 0;
-    }
-    return store_forget_trash(step->cleanup->context->store, step->row.cleanup_id);
-}
-
 static int advance(struct step *step)
 {
     struct quarantine_state state;
+    struct error error = {0};
     int r = quarantine_observe(&step->quarantine, &step->item, &state);
 
     if (r < 0)
@@ -244,7 +232,12 @@ static int advance(struct step *step)
     case STORE_TRASH_RESTORING:
         return advance_restoring(step, &state);
     case STORE_TRASH_DELETING:
-        return advance_deleting(step);
+        r = quarantine_delete(&step->quarantine, &step->item, &error);
+        if (r == QUARANTINE_DONE)
+            return store_forget_trash(step->cleanup->context->store, step->row.cleanup_id);
+        log_error(&(struct log_ids){.volume = step->row.volume_id}, "cannot delete %s/%s: %s",
+                  step->row.directory, step->row.name, error.text);
+        return 0;
     }
     return 0;
 }
@@ -353,18 +346,10 @@ static int refuse(struct cleanup *cleanup, int64_t cleanup_id, struct error *err
                      cleanup_id, decision);
 }
 
-/* Someone may have removed it by hand. If it cannot be observed now, it does not count as gone. */
-static bool is_gone(struct cleanup *cleanup, int64_t cleanup_id)
-{
-    cleanup(step_done) struct step step;
-    struct quarantine_state state;
-
-    return step_init(cleanup, cleanup_id, &step) == 0 &&
-           quarantine_observe(&step.quarantine, &step.item, &state) == 0 && !state.in_trash;
-}
-
 int trash_restore(struct cleanup *cleanup, int64_t cleanup_id, struct error *error)
 {
+    cleanup(step_done) struct step step = {.quarantine = QUARANTINE_INIT};
+    struct quarantine_state state;
     struct store_trash row, after;
     uint64_t wake_ns;
     int r = store_get_trash(cleanup->context->store, cleanup_id, &row);
@@ -374,7 +359,10 @@ int trash_restore(struct cleanup *cleanup, int64_t cleanup_id, struct error *err
     if (row.step != STORE_TRASH_STORED)
         return error_set(error, TRASH_BUSY, "cleanup %" PRId64 " is under way: try again",
                          cleanup_id);
-    if (is_gone(cleanup, cleanup_id))
+    /* Someone may have removed it by hand. If it cannot be observed now, it does not count as gone.
+     */
+    if (step_init(cleanup, cleanup_id, &step) == STEP_READY &&
+        quarantine_observe(&step.quarantine, &step.item, &state) == 0 && !state.in_trash)
         return refuse(cleanup, cleanup_id, error);
     r = store_begin(cleanup->context->store);
     if (r == 0)

@@ -13,7 +13,6 @@
 #include "observe/kubelet.h"
 #include "reconciler/command/command.h"
 #include "reconciler/core/context.h"
-#include "reconciler/core/trees.h"
 #include "store/sandboxes.h"
 
 static void note_root(struct watch_health *watch_health, enum reconciler_tree tree,

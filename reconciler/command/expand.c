@@ -348,18 +348,6 @@ static int check_standing(const struct expand_facts *facts, struct error *error)
     return EXPAND_WAIT;
 }
 
-/* No attempt follows: crustd may only observe, or a regular file would have to grow in the VM, or
- * nothing says whether it did. */
-static bool is_observed(const struct expand_facts *facts)
-{
-    const struct store_volume *volume = facts->volume;
-
-    return facts->policy == POLICY_OBSERVE ||
-           (facts->policy == POLICY_GUEST &&
-            (volume->state == STATE_HOST_GROWN ||
-             (volume->state == STATE_UNKNOWN && volume->reason == REASON_NONE)));
-}
-
 int expand_answer(const struct expand_facts *facts, struct error *error)
 {
     const struct store_volume *volume = facts->volume;
@@ -372,7 +360,12 @@ int expand_answer(const struct expand_facts *facts, struct error *error)
         return code;
     if (is_synced && (volume->state == STATE_DETACHED || volume->state == STATE_IN_SYNC))
         return STATUS_OK;
-    if (is_observed(facts))
+    /* No attempt follows: crustd may only observe, or a regular file would have to grow in the VM,
+     * or nothing says whether it did. */
+    if (facts->policy == POLICY_OBSERVE ||
+        (facts->policy == POLICY_GUEST &&
+         (volume->state == STATE_HOST_GROWN ||
+          (volume->state == STATE_UNKNOWN && volume->reason == REASON_NONE))))
         return say_reason(volume, REASON_POLICY, error);
     if (volume->state == STATE_UNBOUND || volume->state == STATE_DETACHED)
         return EXPAND_LATER;

@@ -115,30 +115,22 @@ static int find_by_device(struct reconciler *reconciler, const struct reconciler
     return r;
 }
 
-static enum status_code check(const struct reconciler_target *target, struct error *error)
-{
-    if (target->volume_id)
-        return STATUS_OK;
-    if (target->target_path)
-        return check_target_path(target->target_path, error);
-    if (target->sandbox_id && !observe_is_sandbox_id(target->sandbox_id))
-        return answer_refuse(error, ANSWER_BAD_REQUEST, "sandbox_id is missing, or is none");
-    if (target->device[0] != '/')
-        return answer_refuse(error, ANSWER_BAD_REQUEST,
-                             "host_volume_id is missing, or is no device of the host");
-    return STATUS_OK;
-}
-
 enum status_code find_volume(struct reconciler *reconciler, const struct reconciler_target *target,
                              enum answer unknown, int64_t *ret_volume_id, struct error *error)
 {
     struct store *store = reconciler->context.store;
-    enum status_code code = check(target, error);
+    const bool by_path = target->target_path && !target->volume_id;
+    const bool by_device = !target->target_path && !target->volume_id;
     struct store_volume volume;
     int r;
 
-    if (code != STATUS_OK)
-        return code;
+    if (by_path && check_target_path(target->target_path, error) != STATUS_OK)
+        return answer_code(ANSWER_BAD_REQUEST);
+    if (by_device && target->sandbox_id && !observe_is_sandbox_id(target->sandbox_id))
+        return answer_refuse(error, ANSWER_BAD_REQUEST, "sandbox_id is missing, or is none");
+    if (by_device && target->device[0] != '/')
+        return answer_refuse(error, ANSWER_BAD_REQUEST,
+                             "host_volume_id is missing, or is no device of the host");
     if (!reconciler->context.synced)
         return answer_refuse(error, ANSWER_NOT_SYNCED, "the first scan is not done yet");
     if (target->target_path) {

@@ -35,11 +35,17 @@
 #include "reconciler/command/clients.h"
 #include "store/store.h"
 
-#define FILE_NAME "runtime-cli"
+#define FILE_NAME    "runtime-cli"
+#define DETAIL_BEGIN "{\"command\":\"%s\"" /* record() completes it */
 
 enum { NUMBER_BYTES = 24, DETAIL_BYTES = 16 * 1024 };
 
-/* ---- the file ---- */
+/* Outcomes of looking for the tool. */
+enum {
+    RUNTIME_CLI_FOUND,
+    RUNTIME_CLI_NONE,   /* none is named, or crustctl, which would only ask crustd again */
+    RUNTIME_CLI_UNSAFE, /* it is not to be run here: error says why */
+};
 
 /* RUNTIME_CLI_FOUND: there is one. */
 static int read_in(const struct context *context, const char *volumes, const char *name,
@@ -88,8 +94,6 @@ static int read_file(const struct context *context, const char *target_path, str
     return r;
 }
 
-/* ---- the program ---- */
-
 static bool is_roots_alone(const struct stat *status)
 {
     return (status->st_uid == 0 || status->st_uid == geteuid()) &&
@@ -133,8 +137,6 @@ static int check_program(int root, const char *path, struct runtime_cli *ret_cli
         return error_set(error, RUNTIME_CLI_UNSAFE, "%s: others than root can write it", path);
     return check_parents(root, ret_cli->program, error);
 }
-
-/* ---- where it runs ---- */
 
 static int check_place(int root, const struct found *found, const struct stat *program,
                        struct runtime_cli *cli, struct error *error)
@@ -190,18 +192,6 @@ static int check_found(const struct context *context, struct found *found,
     return r == RUNTIME_CLI_FOUND ? check_place(context->root, found, &program, ret_cli, error) : r;
 }
 
-int runtime_cli_find(const struct context *context, const char *target_path,
-                     struct runtime_cli *ret_cli, struct error *error)
-{
-    struct found found = {.text = BUFFER_INIT(CONFIG_PATH_BYTES)};
-    int r = read_file(context, target_path, &found, error);
-
-    if (r == RUNTIME_CLI_FOUND)
-        r = check_found(context, &found, ret_cli, error);
-    buffer_done(&found.text);
-    return r;
-}
-
 /* ---- one run -------------------------------------------------------------------------------- */
 
 struct runtime_cli_run {
@@ -227,12 +217,6 @@ static void append_number(struct buffer *detail, const char *name, uint64_t numb
         buffer_append_format(detail, ",\"%s\":%" PRIu64, name, number);
 }
 
-/* Opens a line's detail; record() completes it. */
-static void begin_detail(struct buffer *detail, bool resizes)
-{
-    buffer_append_format(detail, "{\"command\":\"%s\"", resizes ? "resize" : "stats");
-}
-
 static int record(const struct runtime_cli_run *run, const char *kind, struct buffer *detail)
 {
     struct store *store = run->context->store;
@@ -253,7 +237,7 @@ static void record_result(const struct runtime_cli_run *run,
     cleanup(buffer_done) struct buffer detail = BUFFER_INIT(DETAIL_BYTES);
     int r;
 
-    begin_detail(&detail, run->resizes);
+    buffer_append_format(&detail, DETAIL_BEGIN, run->resizes ? "resize" : "stats");
     if (!answer) {
         json_append_member(&detail, "error", why);
     } else {
@@ -370,7 +354,7 @@ int runtime_cli_ask(const struct context *context, const struct runtime_cli_ques
         .done = done,
         .userdata = userdata,
     };
-    begin_detail(&detail, run->resizes);
+    buffer_append_format(&detail, DETAIL_BEGIN, run->resizes ? "resize" : "stats");
     json_append_member(&detail, "program", cli->program);
     append_number(&detail, "required_bytes", run->required_bytes);
     append_number(&detail, "limit_bytes", run->limit_bytes);
@@ -397,10 +381,14 @@ int runtime_cli_ask(const struct context *context, const struct runtime_cli_ques
 bool runtime_cli_try(const struct context *context, struct runtime_cli_question question,
                      runtime_cli_done *done, void *userdata, struct runtime_cli_run **ret_run)
 {
+    struct found found = {.text = BUFFER_INIT(CONFIG_PATH_BYTES)};
     struct runtime_cli cli;
     struct error error = {0};
-    int r = runtime_cli_find(context, question.target_path, &cli, &error);
+    int r = read_file(context, question.target_path, &found, &error);
 
+    if (r == RUNTIME_CLI_FOUND)
+        r = check_found(context, &found, &cli, &error);
+    buffer_done(&found.text);
     if (r == RUNTIME_CLI_UNSAFE)
         log_passed_over(question.volume_id, &error);
     question.cli = &cli;

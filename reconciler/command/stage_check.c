@@ -85,27 +85,22 @@ static int compare_volume(void *userdata, int64_t volume_id)
     return 1;
 }
 
-/* A pod is gone only if its kubelet's directory is seen to have others. Of a path that is not the
- * kubelet's nothing is known: its driver unstages it. */
-static bool is_pod_gone(const struct context *context, const char *target_path,
-                        struct observed_publish_path *ret_path)
-{
-    struct observed_kubelet kubelet;
-
-    return node_publish_path(context, target_path, ret_path) == 0 && ret_path->is_publish_path &&
-           observe_kubelet(context->root,
-                           config_list_item(&context->config->paths.kubelet, ret_path->kubelet),
-                           ret_path->pod_uid, ret_path->pv, &kubelet) == 0 &&
-           !kubelet.pod && kubelet.canary[0] && !kubelet.elsewhere;
-}
-
 /* 1: this one has it. */
 static int compare_staged(struct search *search, const char *target_path, bool read_only)
 {
+    const struct context *context = &search->reconciler->context;
     struct observed_publish_path path;
+    struct observed_kubelet kubelet;
 
-    if (is_itself(search, target_path) || (read_only && search->read_only) ||
-        is_pod_gone(&search->reconciler->context, target_path, &path))
+    if (is_itself(search, target_path) || (read_only && search->read_only))
+        return 0;
+    /* A pod is gone only if its kubelet's directory is seen to have others. Of a path that is not
+     * the kubelet's nothing is known: its driver unstages it. */
+    if (node_publish_path(context, target_path, &path) == 0 && path.is_publish_path &&
+        observe_kubelet(context->root,
+                        config_list_item(&context->config->paths.kubelet, path.kubelet),
+                        path.pod_uid, path.pv, &kubelet) == 0 &&
+        !kubelet.pod && kubelet.canary[0] && !kubelet.elsewhere)
         return 0;
     search->code = answer_refuse(search->error, ANSWER_DEVICE_HELD, "%s is staged at %s%s%s",
                                  search->stage->device, target_path,

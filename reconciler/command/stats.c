@@ -47,8 +47,6 @@ struct stats_call {
     uint64_t asked_ns; /* of a poll */
 };
 
-/* ---- the end ---- */
-
 struct stats_call *reconciler_stats_cancel(struct stats_call *call)
 {
     if (!call)
@@ -141,8 +139,6 @@ static void finish(struct stats_call *call, const struct guest_reply *reply)
     (void)reconciler_stats_cancel(call);
 }
 
-/* ---- the guest ---- */
-
 static bool is_helper_possible(void *userdata)
 {
     const struct stats_call *call = userdata;
@@ -186,8 +182,6 @@ static int ask_guest(struct stats_call *call)
     return guest_call_new(context->loop, &request, on_guest, call, &call->guest);
 }
 
-/* ---- the runtime's own tool ---- */
-
 static enum status_code begin(struct stats_call *call, struct error *error);
 
 /* If the tool was of no help, the guest is asked. */
@@ -208,8 +202,6 @@ static void on_cli(const struct runtime_cli_answer *answer, void *userdata)
     call->done(call->userdata, code, NULL, &error);
     (void)reconciler_stats_cancel(call);
 }
-
-/* ---- the beginning ---- */
 
 /* What is known without the guest: the size of a raw disk. */
 static void on_deferred(struct loop_timer *timer)
@@ -322,8 +314,6 @@ static uint64_t period_of(const struct reconciler *reconciler)
     return reconciler->context.config->guest.stats_seconds * NSEC_PER_SEC;
 }
 
-/* ---- which volumes are due ---- */
-
 /* How many of the binding's moments had come by then. Knuth's multiplicative hash shifts them, so
  * that neighbours come to lie far from each other. */
 static uint64_t moments_until(uint64_t ns, int64_t binding_id, uint64_t period_ns)
@@ -356,8 +346,6 @@ static int queue_if_due(void *userdata, int64_t volume_id, int64_t binding_id, u
         key_queue_add_number(moment->due, (uint64_t)volume_id);
     return 0;
 }
-
-/* ---- one poll ---- */
 
 /* The answer may have been given to somebody else before: then it is older than the question. */
 static int record(const struct stats_call *call, const struct guest_reply *reply)
@@ -408,15 +396,6 @@ static void end_poll(struct stats_call *call, const struct guest_reply *reply,
     (void)reconciler_stats_cancel(call);
 }
 
-/* Whether its guest is to be asked: not if crustd has to leave the volume alone, nor if the VM
- * lacks the volume's device, because the guest would report another file system. */
-static bool may_ask(const struct store_volume *volume)
-{
-    return volume->binding_id && volume->sandbox_ref && volume->grows_file_system &&
-           volume->state != STATE_UNMANAGED && volume->state != STATE_DETACHED &&
-           volume->reason != REASON_BYPASSED;
-}
-
 /* It may have changed while it waited for its sandbox: then it waits for its next moment. */
 static void begin_one(struct reconciler *reconciler, int64_t volume_id)
 {
@@ -428,7 +407,12 @@ static void begin_one(struct reconciler *reconciler, int64_t volume_id)
     for (const struct stats_call *one = reconciler->stats; one; one = one->next)
         if (!one->done && one->volume.volume_id == volume_id)
             return; /* its next moment came before its answer */
-    if (store_get_volume(reconciler->context.store, volume_id, &volume) != 0 || !may_ask(&volume) ||
+    /* It is not asked if crustd has to leave the volume alone, nor if the VM lacks the volume's
+     * device, because the guest would report another file system. */
+    if (store_get_volume(reconciler->context.store, volume_id, &volume) != 0 ||
+        !volume.binding_id || !volume.sandbox_ref || !volume.grows_file_system ||
+        volume.state == STATE_UNMANAGED || volume.state == STATE_DETACHED ||
+        volume.reason == REASON_BYPASSED ||
         !slots_enter(&poll->slots, volume.sandbox_ref, volume_id, false))
         return;
     call = call_new(reconciler);
@@ -464,8 +448,6 @@ static void finish_poll(struct stats_call *call, const struct guest_reply *reply
     end_poll(call, reply, error);
     begin_all(reconciler);
 }
-
-/* ---- time ---- */
 
 static void on_timer(struct loop_timer *timer);
 

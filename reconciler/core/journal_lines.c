@@ -46,21 +46,19 @@ bool journal_lines_follow(struct journal_lines *lines)
     return rows == ROWS_AT_ONCE;
 }
 
-void journal_lines_start(struct journal_lines *lines)
+void journal_lines_configure(struct journal_lines *lines, bool starts)
 {
-    lines->is_on = lines->has_output && lines->context->config->log.journal;
-    if (!lines->is_on || store_opening_journal_row(lines->context->store, &lines->seq) < 0)
-        return;
-    lines->seq = lines->seq > 0 ? lines->seq - 1 : 0;
-}
-
-void journal_lines_configure(struct journal_lines *lines)
-{
+    struct store *store = lines->context->store;
     const bool is_on = lines->has_output && lines->context->config->log.journal;
+    int r = 0;
 
-    if (is_on && !lines->is_on && store_newest_journal_row(lines->context->store, &lines->seq) < 0)
-        return;
-    lines->is_on = is_on;
+    if (is_on && starts)
+        r = store_opening_journal_row(store, &lines->seq);
+    else if (is_on && !lines->is_on)
+        r = store_newest_journal_row(store, &lines->seq);
+    lines->is_on = is_on && r >= 0;
+    if (starts && lines->seq > 0)
+        lines->seq--;
 }
 
 void journal_lines_done(struct journal_lines *lines)

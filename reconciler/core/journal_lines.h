@@ -28,11 +28,9 @@ void journal_lines_init(struct journal_lines *lines, const struct context *conte
 /* Writes the rows that are left. */
 void journal_lines_done(struct journal_lines *lines);
 
-/* As log.journal says now: from the row on with which the store was opened, also when the store is
- * another one. */
-void journal_lines_start(struct journal_lines *lines);
-/* Switched on, it begins with the next row. */
-void journal_lines_configure(struct journal_lines *lines);
+/* As log.journal says now. Where crustd starts it begins with the row with which the store was
+ * opened, switched on later with the next row. */
+void journal_lines_configure(struct journal_lines *lines, bool starts);
 
 /* Outside a transaction: writes some of what was committed since. Whether there may be more. */
 bool journal_lines_follow(struct journal_lines *lines);

@@ -22,8 +22,6 @@ static const uint64_t PART_NS = 5 * NSEC_PER_MSEC;
 /* Longer than a client waits that is told to ask again. */
 static const uint64_t LEAST_REST_OF_LARGE_NS = 2 * NSEC_PER_SEC;
 
-/* ---- neighbours ---- */
-
 struct neighbours {
     const struct context *context;
     int64_t volume_id; /* the volume whose neighbours they are */
@@ -46,8 +44,6 @@ int devices_queue_neighbours(const struct context *context, const struct store_v
                                                               queue_neighbour, &neighbours)
                              : 0;
 }
-
-/* ---- the record of a device ---- */
 
 struct store_device device_to_record(const struct observed_device *observed)
 {
@@ -88,8 +84,6 @@ int record_device(struct store *store, const struct observed_device *observed,
 
 /* An announcement this soon after a new size is about that size. */
 static const uint64_t SAME_CHANGE_NS = 2 * NSEC_PER_SEC;
-
-/* ---- layers ---- */
 
 struct stack {
     unsigned count;
@@ -190,8 +184,6 @@ static int put_layers(const struct context *context, struct store_volume *volume
 
 static struct stack stack; /* too large for the call stack; every part in use is filled anew */
 
-/* ---- the device ---- */
-
 /* Queues the volumes on the device that it leaves and those on the device that it comes to. */
 static int set_device(const struct context *context, struct store_volume *volume, int64_t device_id)
 {
@@ -264,8 +256,6 @@ int devices_note_event(const struct context *context, uint32_t major, uint32_t m
                  : store_each_volume_without_device(context->store, work_queue_add_volume,
                                                     context->queue);
 }
-
-/* ---- announcements ---- */
 
 void lower_devices_announce(const struct context *context, const char *devpath)
 {

@@ -14,7 +14,7 @@
 #include <stdbool.h>
 
 #include "config/config.h"
-#include "reconciler/core/trees.h"
+#include "reconciler/core/context.h"
 
 struct observed_sandbox;
 struct publish_walk;

@@ -7,7 +7,7 @@
  * pass, and the loop serves its sources in between. If the store fails, the pass is rolled back and
  * everything is observed anew, because keys already taken are no longer in the queue.
  */
-#include "reconciler/core/reconciler.h"
+#include "reconciler/core/reconciler_internal.h"
 
 #include <stdio.h>
 
@@ -17,8 +17,7 @@
 #include "observe/observe.h"
 #include "reconciler/act/actor.h"
 #include "reconciler/command/clients.h"
-#include "reconciler/core/reconciler_internal.h"
-#include "reconciler/core/trees.h"
+#include "reconciler/core/context.h"
 #include "reconciler/drive/drives.h"
 #include "reconciler/helper/helper.h"
 #include "reconciler/kubernetes/kubernetes_events.h"
@@ -36,8 +35,6 @@ static const uint64_t FULL_NS = 10 * NSEC_PER_MSEC;
 static const uint64_t STORE_RETRY_NS = 1 * NSEC_PER_SEC;
 static const uint64_t IDLE_NS = 2 * NSEC_PER_SEC;
 static const uint64_t TRIM_PAUSE_NS = 20 * NSEC_PER_MSEC;
-
-/* ---- what is left to do ---- */
 
 static bool has_work(const struct reconciler *reconciler)
 {
@@ -61,15 +58,13 @@ static bool is_settled(const struct reconciler *reconciler)
     if (database_is_lasting(&reconciler->database))
         return true;
     if (has_work(reconciler) || work_queue_has_retries(&reconciler->queue) ||
-        cleanup_is_busy(&reconciler->cleanup) || monitors_are_busy(&reconciler->monitors))
+        cleanup_is_busy(&reconciler->cleanup))
         return false;
     /* Unlike an attempt after a failure, a resize that waits for its device's size to settle is
      * unfinished work. */
     return !reconciler->config.resize.settle_ms ||
            !store_awaits_stillness(reconciler->context.store);
 }
-
-/* ---- one pass ---- */
 
 /* Returns an enum progress_outcome. */
 static int observe_next(struct reconciler *reconciler)
@@ -155,7 +150,6 @@ static void note_first_scan(struct reconciler *reconciler)
     reconciler->context.synced = reconciler->seeks_vmms = true;
     work_queue_begin_volumes(&reconciler->queue);
     cleanup_want(&reconciler->cleanup);
-    monitors_want(&reconciler->monitors);
     r = store_begin(store);
     if (r == 0)
         r = store_want_lists_in_turn(store, 0, 1, 0);
@@ -165,8 +159,8 @@ static void note_first_scan(struct reconciler *reconciler)
     log_info(NULL, "the first scan is complete");
     examination_begin(reconciler);
     helpers_start(reconciler->context.helpers);
-    if (reconciler->on_synced)
-        reconciler->on_synced(reconciler->userdata);
+    if (reconciler->options.synced)
+        reconciler->options.synced(reconciler->options.userdata);
 }
 
 void reconciler_queue_everything(struct reconciler *reconciler)
@@ -253,22 +247,6 @@ static void on_attempt(struct loop_timer *timer)
     if (r == 0)
         reconciler->attempts_queued_ns = now;
     note_failure(reconciler, r);
-}
-
-/* Volumes that were due before have been decided again; one whose sandbox was busy waits for its
- * slot instead. */
-static void arm_attempt(struct reconciler *reconciler)
-{
-    uint64_t next, now = clock_boottime();
-
-    if (reconciler->context.stopping ||
-        store_next_attempt(reconciler->context.store, reconciler->attempts_queued_ns, &next) < 0 ||
-        next == UINT64_MAX) {
-        loop_timer_stop(&reconciler->attempt);
-        return;
-    }
-    loop_timer_start(reconciler->context.loop, &reconciler->attempt,
-                     next > now ? next - now + NSEC_PER_MSEC : NSEC_PER_MSEC, on_attempt);
 }
 
 /* The database's own housekeeping, when nothing has happened for a while. */
@@ -358,8 +336,8 @@ void reconciler_on_sweep(struct loop_timer *timer)
 
     devices_compare_mounts(&reconciler->devices);
     watchers_check(&reconciler->watchers);
-    if (reconciler->on_swept)
-        reconciler->on_swept(reconciler->userdata);
+    if (reconciler->options.swept)
+        reconciler->options.swept(reconciler->options.userdata);
     /* Within an hour each VMM is asked once more what it has: somebody may have taken a drive from
      * it, resized one, or paused it. After a resize it is asked in the next two sweeps: somebody
      * else, such as the CSI driver by way of Kata's shim, may carry out the same resize in another
@@ -377,7 +355,6 @@ void reconciler_on_sweep(struct loop_timer *timer)
         reconciler->unresolved.wanted = true;
     }
     cleanup_want(&reconciler->cleanup);
-    monitors_want(&reconciler->monitors);
     helpers_sweep(reconciler->context.helpers);
     drives_sweep(reconciler->drives);
     trim(reconciler, true);
@@ -388,6 +365,8 @@ void reconciler_on_sweep(struct loop_timer *timer)
 
 static void after_pass(struct reconciler *reconciler, bool worked)
 {
+    uint64_t next, now = clock_boottime();
+
     note_failure(reconciler,
                  store_contain(reconciler->context.store, !actor_count(reconciler->context.actor)));
     if (!worked)
@@ -397,7 +376,15 @@ static void after_pass(struct reconciler *reconciler, bool worked)
         work_queue_wake(&reconciler->queue, 0);
     else
         loop_timer_start(reconciler->context.loop, &reconciler->idle, IDLE_NS, on_idle);
-    arm_attempt(reconciler);
+    /* Volumes that were due before have been decided again; one whose sandbox was busy waits for
+     * its slot instead. */
+    if (reconciler->context.stopping ||
+        store_next_attempt(reconciler->context.store, reconciler->attempts_queued_ns, &next) < 0 ||
+        next == UINT64_MAX)
+        loop_timer_stop(&reconciler->attempt);
+    else
+        loop_timer_start(reconciler->context.loop, &reconciler->attempt,
+                         next > now ? next - now + NSEC_PER_MSEC : NSEC_PER_MSEC, on_attempt);
 }
 
 static bool is_full(const struct reconciler *reconciler)
@@ -408,17 +395,12 @@ static bool is_full(const struct reconciler *reconciler)
 /* Only when no other work is left, because cleanup draws conclusions from the record. */
 static void clean_up(struct reconciler *reconciler)
 {
-    bool more;
-
     if (!reconciler->context.synced || reconciler->context.stopping ||
         database_is_waiting(&reconciler->database) || has_work(reconciler) ||
-        !(cleanup_is_busy(&reconciler->cleanup) || monitors_are_busy(&reconciler->monitors)))
+        !cleanup_is_busy(&reconciler->cleanup))
         return;
     loop_announce(reconciler->context.loop, "looking for stale metadata", NULL);
-    more = cleanup_work(&reconciler->cleanup);
-    more |= is_full(reconciler) ? monitors_are_busy(&reconciler->monitors)
-                                : monitors_work(&reconciler->monitors);
-    if (more || has_work(reconciler))
+    if (cleanup_work(&reconciler->cleanup) || has_work(reconciler))
         work_queue_wake(&reconciler->queue, 0);
 }
 
@@ -463,6 +445,6 @@ void reconciler_on_prepare(struct loop_prepare *prepare)
         !work_queue_is_waking(&reconciler->queue))
         work_queue_wake(&reconciler->queue, 0);
     kubernetes_events_follow(reconciler->kubernetes_events);
-    if (reconciler->settled && is_settled(reconciler))
-        reconciler->settled(reconciler->userdata);
+    if (reconciler->options.settled && is_settled(reconciler))
+        reconciler->options.settled(reconciler->options.userdata);
 }

@@ -13,7 +13,6 @@
 #include "reconciler/cleanup/cleaner.h"
 #include "reconciler/core/context.h"
 #include "reconciler/core/observer.h"
-#include "reconciler/core/trees.h"
 #include "reconciler/core/work_queue.h"
 #include "store/cleanups.h"
 #include "store/store.h"
@@ -112,19 +111,6 @@ static int note_volume(void *userdata, int64_t volume_id)
     return 0;
 }
 
-/* Queues the volumes that the sandbox had before the change, and those that it has after it. */
-static int queue_volumes_around(const struct context *context, const char *sandbox_id,
-                                struct key_queue *before)
-{
-    uint64_t volume_id;
-
-    if (before->lost)
-        work_queue_add_all_volumes(context->queue);
-    while (key_queue_take_number(before, &volume_id))
-        (void)work_queue_add_volume(context->queue, (int64_t)volume_id);
-    return queue_volumes(context, sandbox_id);
-}
-
 static int put_sandbox(const struct context *context, const char *sandbox_id,
                        const struct observed_sandbox *observed)
 {
@@ -148,7 +134,7 @@ static int put_sandbox(const struct context *context, const char *sandbox_id,
     };
     int64_t sandbox_ref;
     bool changed = false;
-    uint64_t start_ns;
+    uint64_t start_ns, volume_id;
     pid_t before_pid;
     int r;
 
@@ -174,7 +160,13 @@ static int put_sandbox(const struct context *context, const char *sandbox_id,
                  runtime_name(observed->runtime), hypervisor_name(observed->hypervisor),
                  (int)observed->vmm_pid);
     r = store_forget_waiting_of(context->store, sandbox_ref);
-    return r < 0 ? r : queue_volumes_around(context, sandbox_id, &before);
+    if (r < 0)
+        return r;
+    if (before.lost)
+        work_queue_add_all_volumes(context->queue);
+    while (key_queue_take_number(&before, &volume_id)) /* those that it had before the change */
+        (void)work_queue_add_volume(context->queue, (int64_t)volume_id);
+    return queue_volumes(context, sandbox_id);
 }
 
 int observer_observe_bundle(const struct context *context, enum reconciler_tree tree,
@@ -195,18 +187,6 @@ int observer_observe_bundle(const struct context *context, enum reconciler_tree 
     if (r >= 0 && sandbox_id[0])
         work_queue_add_sandbox(context->queue, sandbox_id);
     return 0;
-}
-
-/* Another process that has got the recorded VMM's number may keep its memory locked for ever. */
-static int end_if_vmm_has_ended(const struct context *context, const char *sandbox_id)
-{
-    uint64_t start_ns;
-    pid_t pid;
-    int r = store_find_vmm(context->store, sandbox_id, &pid, &start_ns);
-
-    if (r < 0 || pid == 0 || process_has_ended(pid, start_ns) != 1)
-        return r;
-    return end_sandbox(context, sandbox_id);
 }
 
 /* ---- VMMs without a shim ---- */
@@ -275,18 +255,6 @@ static int has_volume(const struct context *context, pid_t pid, uint64_t start_n
     return r;
 }
 
-/* A sandbox ends with its VMM's process, not with its records. */
-static int observe_recorded_vmm(const struct context *context, const char *sandbox_id, pid_t pid,
-                                uint64_t start_ns, bool has_records)
-{
-    /* The pin may be another process's that got the pid: its start time says so. */
-    if (pid == 0 ||
-        watch_processes_add(context->watchers->processes, sandbox_id, pid) == WATCH_PROCESS_GONE ||
-        process_has_ended(pid, start_ns) == 1)
-        return end_sandbox(context, sandbox_id);
-    return judge_shim(context, sandbox_id, pid, start_ns, has_records);
-}
-
 static int record_observation(const struct context *context, const char *sandbox_id,
                               const struct observed_sandbox *observed, bool has_records)
 {
@@ -297,8 +265,15 @@ static int record_observation(const struct context *context, const char *sandbox
 
     if (!observed->alive || observed->unrecorded) {
         r = store_find_vmm(context->store, sandbox_id, &pid, &start_ns);
+        /* A sandbox ends with its VMM's process, not with its records. The pin may be another
+         * process's that got the pid: its start time says so. */
         if (r == 0 && (pid || !observed->unrecorded))
-            return observe_recorded_vmm(context, sandbox_id, pid, start_ns, has_records);
+            return pid == 0 ||
+                           watch_processes_add(context->watchers->processes, sandbox_id, pid) ==
+                               WATCH_PROCESS_GONE ||
+                           process_has_ended(pid, start_ns) == 1
+                       ? end_sandbox(context, sandbox_id)
+                       : judge_shim(context, sandbox_id, pid, start_ns, has_records);
         /* crustd has never seen it with records. Others' VMMs may be called like Kata's, so one
          * counts only if it has the device of a volume, and its shim has ended. */
         if (r == 0)
@@ -346,6 +321,8 @@ int observer_observe_sandbox(const struct context *context, const char *sandbox_
     cleanup(observed_sandbox_done) struct observed_sandbox observed = {0};
     struct observe_sandbox_paths paths;
     struct node_lists lists;
+    uint64_t start_ns;
+    pid_t pid;
     int r;
 
     node_sandbox_paths(context, &lists, &paths);
@@ -356,7 +333,12 @@ int observer_observe_sandbox(const struct context *context, const char *sandbox_
         log_warning(&(struct log_ids){.sandbox = sandbox_id}, "cannot observe the sandbox: %s",
                     strerror(-r));
         (void)work_queue_retry(context->queue, TREE_GO_SANDBOXES, sandbox_id);
-        return end_if_vmm_has_ended(context, sandbox_id);
+        /* Another process that has got the recorded VMM's number may keep its memory locked for
+         * ever. */
+        r = store_find_vmm(context->store, sandbox_id, &pid, &start_ns);
+        return r == 0 && pid && process_has_ended(pid, start_ns) == 1
+                   ? end_sandbox(context, sandbox_id)
+                   : r;
     }
     if (r == OBSERVED_UNFINISHED) {
         work_queue_add_sandbox(context->queue, sandbox_id);

@@ -103,23 +103,18 @@ static void begin_tree(struct scan *scan, enum reconciler_tree tree)
         (void)store_each_entry(scan->context->store, tree_layout(tree), add_if_absent, &known);
 }
 
-/* The sandbox trees are always read together, because each relies on the later ones. */
-static void begin_wanted(struct scan *scan)
+void scan_some(struct scan *scan)
 {
     bool sandboxes = false;
 
+    /* The sandbox trees are always read together, because each relies on the later ones. */
     for (enum reconciler_tree tree = TREE_GO_SANDBOXES; tree < TREES; tree++)
-        sandboxes = sandboxes || scan->wanted[tree];
+        sandboxes |= scan->wanted[tree];
     for (enum reconciler_tree tree = 0; tree < TREES; tree++)
         if (scan->wanted[tree] || (sandboxes && tree_has_sandboxes(tree) && scan->open[tree]))
             begin_tree(scan, tree);
     if (sandboxes)
         (void)store_each_live_sandbox(scan->context->store, add_sandbox, scan);
-}
-
-void scan_some(struct scan *scan)
-{
-    begin_wanted(scan);
     for (enum reconciler_tree tree = 0; tree < TREES; tree++)
         for (unsigned names = 0; names < NAMES_PER_STEP && scan->open[tree] &&
                                  work_queue_has_room(scan->context->queue, tree);

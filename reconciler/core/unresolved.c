@@ -80,8 +80,6 @@ static int offer_path(void *userdata, const char *path)
     return offered->r = unresolved_offer(offered->context, path, offered->source);
 }
 
-/* ---- paths that appear ---- */
-
 int unresolved_offer_claims(const struct context *context, const struct observed_sandbox *observed)
 {
     struct offer offered = {.context = context, .source = "bundle"};
@@ -92,8 +90,6 @@ int unresolved_offer_claims(const struct context *context, const struct observed
         r = offer_prefixes(&offered, observed->claim[i].path);
     return r;
 }
-
-/* ---- names that appear ---- */
 
 static int walk_kubelet(struct unresolved *unresolved)
 {

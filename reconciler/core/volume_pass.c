@@ -20,8 +20,6 @@ static struct log_ids ids_of(const struct store_volume *volume)
                             volume->pv};
 }
 
-/* ---- bind ---- */
-
 /* What the runtime's records say about a volume is hashed. When the hash changes, the VMM's list of
  * drives is read again, because drives come and go with the containers of a sandbox.
  */
@@ -151,8 +149,6 @@ static int refresh_binding(const struct context *context, struct store_volume *v
     return r < 0 ? r : store_get_volume_itself(context->store, volume);
 }
 
-/* ---- decide ---- */
-
 /* A new or ended binding, or a new resize, is recorded before the volume is decided. */
 static int bind_and_decide(const struct context *context, struct store_volume *volume,
                            struct decide_facts *ret_facts, struct decision *ret_decision)
@@ -189,8 +185,6 @@ static int bind_and_decide(const struct context *context, struct store_volume *v
     return r;
 }
 
-/* ---- record ---- */
-
 static int record_state(const struct context *context, struct store_volume *volume,
                         const struct decision *decision)
 {
@@ -212,34 +206,10 @@ static int record_state(const struct context *context, struct store_volume *volu
     return r == 0 && changed ? devices_queue_neighbours(context, volume) : r;
 }
 
-/* The device may grow further; the timer of attempts will have the volume decided again. */
-static int wait_until_still(const struct context *context, const struct store_volume *volume)
-{
-    uint64_t due = volume_facts_still_from(context, volume), now = clock_boottime();
-    uint64_t left_ms = due > now ? (due - now) / NSEC_PER_MSEC : 0;
-
-    if (volume->next_attempt_ns == due)
-        return 0;
-    return store_set_attempts(context->store, volume->volume_id, 0, due,
-                              clock_realtime_ms() + (int64_t)left_ms);
-}
-
-static int follow(const struct context *context, const struct store_volume *volume,
-                  const struct decide_facts *facts, enum decide_action action)
-{
-    if (action == ACTION_WAIT)
-        return wait_until_still(context, volume);
-    if (action != ACTION_NONE)
-        return context->stopping ? 0 : actor_decide(context->actor, volume, action);
-    /* A volume that is due and has nothing to try stops waiting: its state says what it lacks. */
-    return volume->next_attempt_ns && (facts->may_try || facts->conflict == CONFLICT_DETACHED)
-               ? store_set_attempts(context->store, volume->volume_id, 0, 0, 0)
-               : 0;
-}
-
 static int record(const struct context *context, struct store_volume *volume,
                   const struct decide_facts *facts, const struct decision *decision)
 {
+    uint64_t due = volume_facts_still_from(context, volume), now = clock_boottime();
     int r;
 
     actor_withdraw(context->actor, volume->volume_id, decision->action);
@@ -248,7 +218,20 @@ static int record(const struct context *context, struct store_volume *volume,
         r = blocked_detail_record(context, volume, decision);
     if (r == 0)
         r = resizable_record(context, volume, facts);
-    return r < 0 ? r : follow(context, volume, facts, decision->action);
+    if (r < 0)
+        return r;
+    /* The device may grow further; the timer of attempts will have the volume decided again. */
+    if (decision->action == ACTION_WAIT && volume->next_attempt_ns != due)
+        return store_set_attempts(context->store, volume->volume_id, 0, due,
+                                  clock_realtime_ms() +
+                                      (int64_t)(due > now ? (due - now) / NSEC_PER_MSEC : 0));
+    if (decision->action != ACTION_WAIT && decision->action != ACTION_NONE)
+        return context->stopping ? 0 : actor_decide(context->actor, volume, decision->action);
+    /* A volume that is due and has nothing to try stops waiting: its state says what it lacks. */
+    return decision->action == ACTION_NONE && volume->next_attempt_ns &&
+                   (facts->may_try || facts->conflict == CONFLICT_DETACHED)
+               ? store_set_attempts(context->store, volume->volume_id, 0, 0, 0)
+               : 0;
 }
 
 int volume_pass_run(const struct context *context, int64_t volume_id)

@@ -12,6 +12,99 @@
 #include "lib/collections.h"
 #include "observe/observe.h"
 
+/* ---- key queue ------------------------------------------------------------------------------ */
+
+/* An insertion-ordered set of keys, on uthash.
+ *
+ * A key that finds no memory is dropped, but its change is not lost: `lost` makes the caller queue
+ * everything.
+ */
+
+struct dirty_key {
+    UT_hash_handle hh;
+    size_t length;
+    char key[];
+};
+
+static void remove_key(struct key_queue *queue, struct dirty_key *dirty)
+{
+    HASH_DEL(queue->first, dirty);
+    free(dirty);
+}
+
+void key_queue_done(struct key_queue *queue)
+{
+    struct dirty_key *dirty, *next;
+
+    HASH_ITER (hh, queue->first, dirty, next) {
+        remove_key(queue, dirty);
+    }
+    *queue = (struct key_queue){0};
+}
+
+static void add_key(struct key_queue *queue, const void *key, size_t length)
+{
+    struct dirty_key *dirty;
+
+    HASH_FIND(hh, queue->first, key, length, dirty);
+    if (dirty)
+        return;
+    dirty = malloc(sizeof(*dirty) + length);
+    if (!dirty) {
+        queue->lost = true;
+        return;
+    }
+    dirty->length = length;
+    memcpy(dirty->key, key, length);
+    HASH_ADD_KEYPTR(hh, queue->first, dirty->key, length, dirty);
+    if (!dirty->hh.tbl) {
+        queue->lost = true;
+        free(dirty);
+    }
+}
+
+bool key_queue_is_empty(const struct key_queue *queue)
+{
+    return !queue->first;
+}
+
+size_t key_queue_count(const struct key_queue *queue)
+{
+    return HASH_COUNT(queue->first);
+}
+
+static bool take_key(struct key_queue *queue, void *ret_key, size_t size, size_t *ret_length)
+{
+    struct dirty_key *dirty = queue->first;
+
+    if (!dirty)
+        return false;
+    assert(dirty->length <= size);
+    memcpy(ret_key, dirty->key, dirty->length);
+    *ret_length = dirty->length;
+    remove_key(queue, dirty);
+    return true;
+}
+
+void key_queue_add_number(struct key_queue *queue, uint64_t number)
+{
+    add_key(queue, &number, sizeof(number));
+}
+
+bool key_queue_take_number(struct key_queue *queue, uint64_t *ret_number)
+{
+    size_t length;
+
+    return take_key(queue, ret_number, sizeof(*ret_number), &length);
+}
+
+static void add_name(struct key_queue *queue, const char *name)
+{
+    add_key(queue, name, strlen(name));
+}
+
+/* ---- work queue ----------------------------------------------------------------------------- */
+
 /* A retry lives from the first bad reading to the next good one, or to the last bad one. There may
  * be as many as there are directories, so they are found by name, per tree. */
 struct retry {
@@ -55,20 +148,24 @@ void work_queue_done(struct work_queue *queue)
 void work_queue_add_directory(struct work_queue *queue, enum reconciler_tree tree, const char *name)
 {
     if (!tree_has_sandboxes(tree))
-        key_queue_add_name(&queue->keys[tree], name);
+        add_name(&queue->keys[tree], name);
     else if (observe_is_sandbox_id(name))
-        key_queue_add_name(&queue->keys[KEYS_SANDBOXES], name);
+        add_name(&queue->keys[KEYS_SANDBOXES], name);
 }
 
 void work_queue_remove_directory(struct work_queue *queue, enum reconciler_tree tree,
                                  const char *name)
 {
-    key_queue_remove_name(&queue->keys[tree], name);
+    struct dirty_key *dirty;
+
+    HASH_FIND(hh, queue->keys[tree].first, name, strlen(name), dirty);
+    if (dirty)
+        remove_key(&queue->keys[tree], dirty);
 }
 
 void work_queue_add_sandbox(struct work_queue *queue, const char *sandbox_id)
 {
-    key_queue_add_name(&queue->keys[KEYS_SANDBOXES], sandbox_id);
+    add_name(&queue->keys[KEYS_SANDBOXES], sandbox_id);
 }
 
 void work_queue_add_exit(struct work_queue *queue, const char *sandbox_id, pid_t pid)
@@ -76,8 +173,8 @@ void work_queue_add_exit(struct work_queue *queue, const char *sandbox_id, pid_t
     char exit[WORK_NAME_BYTES];
 
     (void)snprintf(exit, sizeof(exit), "%d %s", (int)pid, sandbox_id);
-    key_queue_add_name(&queue->keys[KEYS_EXITS], exit);
-    key_queue_add_name(&queue->keys[KEYS_SANDBOXES], sandbox_id);
+    add_name(&queue->keys[KEYS_EXITS], exit);
+    add_name(&queue->keys[KEYS_SANDBOXES], sandbox_id);
 }
 
 static uint64_t pack_number(uint32_t major, uint32_t minor)
@@ -140,7 +237,12 @@ bool work_queue_recover(struct work_queue *queue)
 
 static bool take_name(struct work_queue *queue, unsigned keys, char ret_name[WORK_NAME_BYTES])
 {
-    return key_queue_take_name(&queue->keys[keys], ret_name, WORK_NAME_BYTES);
+    size_t length;
+
+    if (!take_key(&queue->keys[keys], ret_name, WORK_NAME_BYTES - 1, &length))
+        return false;
+    ret_name[length] = '\0';
+    return true;
 }
 
 bool work_queue_take(struct work_queue *queue, struct work *work)
@@ -245,8 +347,6 @@ void work_queue_doubt_devices(struct work_queue *queue)
     queue->devices_are_fresh = false;
 }
 
-/* ---- the next pass ---- */
-
 static void on_wake(struct loop_timer *timer)
 {
     (void)timer; /* the loop is awake now; the pass follows */
@@ -264,23 +364,6 @@ bool work_queue_is_waking(const struct work_queue *queue)
 
 /* ---- reading again ---- */
 
-static struct retry *retry_new(struct work_queue *queue, enum reconciler_tree tree,
-                               const char *name)
-{
-    struct retry *retry = calloc(1, sizeof(*retry) + strlen(name) + 1);
-
-    if (!retry)
-        return NULL;
-    retry->queue = queue;
-    retry->tree = tree;
-    strcpy(retry->name, name);
-    HASH_ADD_STR(queue->retries[tree], name, retry);
-    if (retry->hh.tbl)
-        return retry;
-    free(retry);
-    return NULL;
-}
-
 static void on_due(struct loop_timer *timer)
 {
     struct retry *retry = container_of(timer, struct retry, timer);
@@ -295,10 +378,19 @@ bool work_queue_retry(struct work_queue *queue, enum reconciler_tree tree, const
     HASH_FIND_STR(queue->retries[tree], name, retry);
     if (retry && loop_timer_is_active(&retry->timer))
         return true;
-    if (!retry)
-        retry = retry_new(queue, tree, name);
-    if (!retry)
-        return false;
+    if (!retry) {
+        retry = calloc(1, sizeof(*retry) + strlen(name) + 1);
+        if (!retry)
+            return false;
+        retry->queue = queue;
+        retry->tree = tree;
+        strcpy(retry->name, name);
+        HASH_ADD_STR(queue->retries[tree], name, retry);
+        if (!retry->hh.tbl) {
+            free(retry);
+            return false;
+        }
+    }
     if (retry->tries == array_length(delays)) {
         retry_free(retry);
         return false;
@@ -322,112 +414,4 @@ bool work_queue_has_retries(const struct work_queue *queue)
         if (queue->retries[tree])
             return true;
     return false;
-}
-
-/* ---- key queue ------------------------------------------------------------------------------ */
-
-/* An insertion-ordered set of keys, on uthash.
- *
- * A key that finds no memory is dropped, but its change is not lost: `lost` makes the caller queue
- * everything.
- */
-
-struct dirty_key {
-    UT_hash_handle hh;
-    size_t length;
-    char key[];
-};
-
-void key_queue_done(struct key_queue *queue)
-{
-    struct dirty_key *dirty, *next;
-
-    HASH_ITER (hh, queue->first, dirty, next) {
-        HASH_DEL(queue->first, dirty);
-        free(dirty);
-    }
-    *queue = (struct key_queue){0};
-}
-
-static void add_key(struct key_queue *queue, const void *key, size_t length)
-{
-    struct dirty_key *dirty;
-
-    HASH_FIND(hh, queue->first, key, length, dirty);
-    if (dirty)
-        return;
-    dirty = malloc(sizeof(*dirty) + length);
-    if (!dirty) {
-        queue->lost = true;
-        return;
-    }
-    dirty->length = length;
-    memcpy(dirty->key, key, length);
-    HASH_ADD_KEYPTR(hh, queue->first, dirty->key, length, dirty);
-    if (!dirty->hh.tbl) {
-        queue->lost = true;
-        free(dirty);
-    }
-}
-
-bool key_queue_is_empty(const struct key_queue *queue)
-{
-    return !queue->first;
-}
-
-size_t key_queue_count(const struct key_queue *queue)
-{
-    return HASH_COUNT(queue->first);
-}
-
-static bool take_key(struct key_queue *queue, void *ret_key, size_t size, size_t *ret_length)
-{
-    struct dirty_key *dirty = queue->first;
-
-    if (!dirty)
-        return false;
-    assert(dirty->length <= size);
-    memcpy(ret_key, dirty->key, dirty->length);
-    *ret_length = dirty->length;
-    HASH_DEL(queue->first, dirty);
-    free(dirty);
-    return true;
-}
-
-void key_queue_remove_name(struct key_queue *queue, const char *name)
-{
-    struct dirty_key *dirty;
-
-    HASH_FIND(hh, queue->first, name, strlen(name), dirty);
-    if (!dirty)
-        return;
-    HASH_DEL(queue->first, dirty);
-    free(dirty);
-}
-
-void key_queue_add_number(struct key_queue *queue, uint64_t number)
-{
-    add_key(queue, &number, sizeof(number));
-}
-
-bool key_queue_take_number(struct key_queue *queue, uint64_t *ret_number)
-{
-    size_t length;
-
-    return take_key(queue, ret_number, sizeof(*ret_number), &length);
-}
-
-void key_queue_add_name(struct key_queue *queue, const char *name)
-{
-    add_key(queue, name, strlen(name));
-}
-
-bool key_queue_take_name(struct key_queue *queue, char *ret_name, size_t size)
-{
-    size_t length;
-
-    if (!take_key(queue, ret_name, size - 1, &length))
-        return false;
-    ret_name[length] = '\0';
-    return true;
 }

@@ -17,7 +17,7 @@
 #include <sys/types.h>
 
 #include "lib/loop.h"
-#include "reconciler/core/trees.h"
+#include "reconciler/core/context.h"
 
 /* ---- key queue ------------------------------------------------------------------------------ */
 
@@ -35,13 +35,9 @@ void key_queue_done(struct key_queue *queue);
 bool key_queue_is_empty(const struct key_queue *queue);
 size_t key_queue_count(const struct key_queue *queue);
 
-/* Numbers and names as keys. The oldest is taken (a longer one than fits is a programming error);
- * false if the queue is empty. */
+/* Numbers as keys. The oldest is taken; false if the queue is empty. */
 void key_queue_add_number(struct key_queue *queue, uint64_t number);
 bool key_queue_take_number(struct key_queue *queue, uint64_t *ret_number);
-void key_queue_add_name(struct key_queue *queue, const char *name);
-bool key_queue_take_name(struct key_queue *queue, char *ret_name, size_t size);
-void key_queue_remove_name(struct key_queue *queue, const char *name); /* if it is queued */
 
 struct retry;
 

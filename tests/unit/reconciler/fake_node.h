@@ -19,7 +19,7 @@
 #include "observe/observe.h"
 #include "observe/observed_sandbox.h"
 #include "observe/process_scan.h"
-#include "reconciler/core/instance.h"
+#include "reconciler/core/database.h"
 #include "reconciler/core/reconciler_internal.h"
 #include "store/cleanups.h"
 #include "store/store.h"

@@ -8,7 +8,6 @@
 
 #include "lib/clock.h"
 #include "lib/process.h"
-#include "reconciler/command/answers.h"
 #include "reconciler/command/clients.h"
 
 static struct reconciler_stats stats_answer;

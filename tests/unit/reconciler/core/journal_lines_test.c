@@ -71,7 +71,7 @@ static unsigned read_all(int64_t *ret_first, int64_t *ret_last)
 /* Many rows are written in parts, between which the loop is served. */
 static void loop_goes_on_with_many_rows(void **state)
 {
-    journal_lines_start(&lines);
+    journal_lines_configure(&lines, true);
     add_rows(store_of(state), 100);
     assert_true(journal_lines_follow(&lines));
     assert_int_equal(lines.output.written, 32);
@@ -92,7 +92,7 @@ static void a_gap_before_the_opening_is_printed(void **state)
     execute_sql(store, "INSERT INTO journal (at, kind) VALUES (1, 'history_missing')");
     execute_sql(store, "INSERT INTO journal (at, kind) VALUES (1, 'store_opened')");
     assert_int_equal(store_commit(store), 0);
-    journal_lines_start(&lines);
+    journal_lines_configure(&lines, true);
     assert_int_equal(read_all(&first, &last), 2);
     assert_int_equal(last - first, 1);
 }
